@@ -12,7 +12,7 @@ local token = now_text
 -- @include fence
 if is_paused then
     token = nil
-elseif tonumber(before) and not is_less(before, token) then
+elseif before and tonumber(before) and not is_less(before, token) then
     token = string.format("%.0f", before + 1)
     call("SET", fence, token)
 end

@@ -80,32 +80,37 @@ static void placed(struct rqli_op *op)
     }
 }
 
-/* Nothing was found of a lock whose own hand-over to us the server may not have known yet. By now
- * it may know it: what counts is when the call was sent. */
-static bool is_premature(struct rqli_end *self)
+/* It is said again: by itself, and when the hand-over to us is settled, if it is not yet. */
+static rql_status fail_early(struct rqli_end *self, const struct rqli_end_part *part)
 {
-    self->has_lost_stream = self->has_lost_stream || self->was_open;
-    return self->was_open;
+    self->has_lost_stream = true;
+    self->is_early = true;
+    return rqli_fail(&self->fault, RQL_E_UNKNOWN,
+                     "%s: the server has not said in time whose it is; it may or may not be "
+                     "released",
+                     part->keys->lock.data);
 }
 
-/* RQL_OK: it is the next owner's. RQL_NOT_HELD: it was ours no more. RQL_E_UNKNOWN: to be repeated.
- */
-static rql_status understand_transfer(struct rqli_end *self, const struct rqli_exchange *answer,
+/* RQL_OK: it is the next owner's. RQL_NOT_HELD: it was ours no more. RQL_E_UNKNOWN: to be repeated,
+ * by itself where it was told together with others. */
+static rql_status understand_transfer(struct rqli_end *self, const struct rqli_end_part *part,
+                                      const struct rqli_exchange *answer,
                                       const struct rqli_outcome *outcome)
 {
     if (outcome->what == RQLI_TRANSFERRED) {
         rqli_hand_over_on_done(&self->on, answer->sent_us, outcome->third);
         return RQL_OK;
     }
-    if (is_premature(self)) {
-        return RQL_E_UNKNOWN;
+    if (outcome->what == RQLI_NOT_TOGETHER || self->was_open) {
+        return fail_early(self, part);
     }
     rqli_hand_over_on_refused(&self->on);
     return RQL_NOT_HELD;
 }
 
 /*
- * RQL_OK: this call has ended it. RQL_NOT_HELD: it found nothing. Else the fault, which is noted.
+ * RQL_OK: this call has ended it. RQL_NOT_HELD: it found nothing; not of a lock whose own hand-over
+ * to us the server may not have known when this was sent. Else the fault, which is noted.
  * Others who share a grant learn what is left of it, nothing where it has ended, also where a call
  * before has taken the extension back and its reply was lost. That counts from before the first
  * call, which is earlier than the server's count, and so safe.
@@ -121,10 +126,10 @@ static rql_status understand(struct rqli_end *self, struct rqli_end_part *part,
     }
     part->is_serving = outcome.second == RQLI_SERVED_PARTLY;
     if (self->on.transfer) {
-        return understand_transfer(self, answer, &outcome);
+        return understand_transfer(self, part, answer, &outcome);
     }
-    if (outcome.what != 1 && is_premature(self)) {
-        return RQL_E_UNKNOWN;
+    if (outcome.what != 1 && self->was_open) {
+        return fail_early(self, part);
     }
     if (part->unused_ms > 0) {
         rqli_leases_on_shortened(self->client->leases, part->lock, self->begun_us, outcome.third);
@@ -153,6 +158,7 @@ static void read_end(struct rqli_op *op, size_t i, const struct rqli_exchange *a
     struct rqli_end *self = (struct rqli_end *)op;
     struct rqli_end_part *part = &self->parts[i];
 
+    self->is_early = false;
     if (part->is_settled) { /* only served: a fault ends that, the next poll serves */
         part->is_serving = reply && rqli_serve_is_due(reply);
     } else if (reply) {
@@ -217,7 +223,7 @@ static size_t settle_round(struct rqli_end *self)
             !part->is_settled && rqli_end_may_pass(part->status) && has_time(self, PAUSE_US);
 
         if (repeats) {
-            self->op.again_us = rqli_now_us() + PAUSE_US;
+            self->op.again_us = self->is_early ? 0 : rqli_now_us() + PAUSE_US;
         } else if (!part->is_settled) {
             settle(self, part);
         }
@@ -298,6 +304,7 @@ static void begin(struct rqli_end *self, rql_client *client, const struct rqli_k
     self->has_chosen = false;
     self->has_lost_stream = false;
     self->was_open = false;
+    self->is_early = false;
     self->is_waiting = false;
 }
 

@@ -31,6 +31,7 @@ struct rqli_end {
     bool has_chosen;             /* it was seen whether there is one */
     bool has_lost_stream;        /* a call was not answered, or not to be relied on */
     bool was_open;               /* the hand-over by which it has come, when the round began */
+    bool is_early;               /* the last answer came too early: it is said again at once */
     bool is_waiting;             /* for the hand-over by which it has come to be settled */
     struct rqli_end_part *parts; /* the first op.n_calls are still to be asked for */
     struct rqli_end_part *later; /* after those, when they are settled: */

@@ -35,6 +35,7 @@ struct rqli_exchange {
      * and then acks says what came of it. */
     const struct rqli_durability *durability;
     struct rqli_acks acks;
+    struct rqli_joint joint; /* of the call; of one that is put, see below */
 };
 
 /* So many batches are unanswered at most. */
@@ -67,7 +68,7 @@ rql_status rqli_exchange_run(struct rqli_exchange *exchange, int64_t deadline_us
  * The same in two steps, for what must be told to somebody before the server can answer it: first
  * into the stream, behind all that was put there before, then sent and answered. It goes over the
  * connection of this generation (0: the present one) or not at all: RQL_E_IO, and there is nothing
- * to await.
+ * to await. One with a joint may become part of what stands in front of it.
  */
 rql_status rqli_exchange_put(struct rqli_exchange *exchange, uint64_t generation, rql_error *error);
 rql_status rqli_exchange_await(struct rqli_exchange *exchange, int64_t deadline_us,

@@ -34,6 +34,8 @@ struct exchange {
     int n_replies; /* of its commands, and of what its batch ends with */
     int n_done;
     struct rqli_durability asked; /* by that, for all of the batch */
+    struct rqli_call_span span;   /* of one that others may be joined to */
+    struct exchange *joined;      /* to it: by call.next; they are not in the stream */
     bool in_flight;
     bool left;  /* its caller waits no more: the replies are read and dropped */
     bool given; /* and has given it back: to be recycled when they are there */
@@ -66,6 +68,8 @@ struct rqli_conn {
         unsigned n_calls;      /* likewise */
         unsigned n_internal;   /* of them, the client itself: it needs no connection of its own */
         unsigned n_unsent;     /* exchanges in stream.out */
+        struct exchange *open; /* of them, to which others may be joined; NULL: none */
+        const void *open_to;   /* what those have to stand behind */
         bool is_far;           /* the last answer took longer than FAR_US */
         uint64_t generation;
         int64_t n_commands;      /* put in the stream so far */
@@ -102,6 +106,18 @@ void rqli_conn_close_if_broken(struct rqli_conn *self);
 /* Under the mutex, released meanwhile: waits for another's attempt and shares its failure, or makes
  * one, as soon as that is allowed again. */
 rql_status rqli_conn_connect_locked(struct rqli_conn *self, int64_t deadline_us, rql_error *error);
+
+/* Under the mutex: it is in the stream, and others may be joined to it. */
+void rqli_joined_open(struct rqli_conn *self, struct exchange *exchange);
+
+/* Under the mutex: joins it to that. False: it has to be put in the stream. */
+bool rqli_joined_put(struct rqli_conn *self, struct exchange *own);
+
+/* One of those that were joined to what is over with this status: it has its status and reply. */
+struct exchange *rqli_joined_take(struct exchange *done, rql_status status);
+
+/* The exchange, or one that was joined to it, whose caller still waits; NULL: none does. */
+struct exchange *rqli_joined_waiting(struct exchange *exchange);
 
 /* Under the mutex: one caller more is there, with its exchange in the stream. */
 void rqli_conn_count_caller(struct rqli_conn *self);

@@ -28,6 +28,9 @@ enum {
      * they always do: a server reads one record at a time, and answers it by itself; and what is to
      * be safe always does, for each batch waits for replicas. */
     AT_ONCE = 8,
+    /* With a hand-over among them, to which others may be joined: who was handed the lock is at
+     * work already, and only who handed it on waits for the answer. */
+    AT_ONCE_OPEN = 6,
     /* The reader checks as often whether there is something to send: another thread may have left
      * some in the stream, because the socket was full. */
     CHECK_US = 100000,
@@ -59,28 +62,35 @@ static bool take_room(struct rqli_conn *self, struct exchange *exchange)
     return true;
 }
 
+/* Under the mutex: with room for its replies, and its bytes in the stream. */
+static void begin(struct rqli_conn *self, struct exchange *exchange, int64_t now_us)
+{
+    exchange->visible.reply = exchange->roots;
+    exchange->visible.generation = self->shared.generation;
+    exchange->status = RQL_OK;
+    exchange->in_flight = true;
+    exchange->visible.sent_us = now_us;
+    atomic_store_explicit(&exchange->wait_word, AWAKE, memory_order_relaxed);
+    rqli_conn_count_caller(self);
+    self->shared.n_unsent++;
+}
+
 /* Under the mutex: room for the replies, bytes into the stream, a position in it. */
 static bool put_in_stream(struct rqli_conn *self, struct exchange *exchange)
 {
     struct rqli_command *command = &exchange->visible.command;
+    int64_t now_us = rqli_now_us();
 
     rqli_arena_reset(&exchange->arena);
     if (!take_room(self, exchange)) {
         return false;
     }
-    exchange->visible.reply = exchange->roots;
-    exchange->visible.generation = self->shared.generation;
     exchange->n_replies = command->n_commands;
     exchange->n_done = 0;
-    exchange->status = RQL_OK;
-    exchange->in_flight = true;
-    exchange->visible.sent_us = rqli_now_us();
-    atomic_store_explicit(&exchange->wait_word, AWAKE, memory_order_relaxed);
-    rqli_stream_expect(&self->shared.stream, &exchange->call, exchange->visible.sent_us);
+    rqli_stream_expect(&self->shared.stream, &exchange->call, now_us);
     self->shared.n_commands += command->n_commands;
     rqli_stats_count(self->sock.endpoint->stats, 0, RQLI_STAT_COMMANDS, command->n_commands);
-    rqli_conn_count_caller(self);
-    self->shared.n_unsent++;
+    begin(self, exchange, now_us);
     return true;
 }
 
@@ -92,7 +102,7 @@ static bool may_write(const struct rqli_conn *self)
     if (self->shared.state != UP || self->shared.stream.out.length == 0) {
         return false;
     }
-    return (callers <= AT_ONCE && !self->sock.tls &&
+    return (callers <= (self->shared.open ? AT_ONCE_OPEN : AT_ONCE) && !self->sock.tls &&
             !rqli_durability_is_wanted(&self->shared.wanted)) ||
            self->shared.n_batches == 0 || self->shared.is_far ||
            (self->shared.n_batches < RQLI_CONN_BATCHES && self->shared.n_unsent >= callers / 2);
@@ -126,6 +136,7 @@ static void begin_batch(struct rqli_conn *self)
     }
     rqli_stream_begin_batch(&self->shared.stream);
     self->shared.n_unsent = 0;
+    self->shared.open = NULL;
     if (self->shared.n_batches < RQLI_CONN_BATCHES) {
         self->shared.n_batches++;
     }
@@ -180,7 +191,7 @@ static bool hand_out(struct rqli_conn *self)
         int state =
             rqli_decoder_next(&self->sock.decoder, &first->arena, &first->roots[first->n_done]);
 
-        if (state <= 0) {
+        if (state <= 0 || !rqli_stream_is_sent(&self->shared.stream, &first->call)) {
             return state == 0;
         }
         if (++first->n_done == first->n_replies) {
@@ -193,10 +204,12 @@ static bool hand_out(struct rqli_conn *self)
 /* Under the mutex: the role of the reader goes to the oldest caller still there. */
 static void appoint_reader(struct rqli_conn *self)
 {
-    struct exchange *next = exchange_of(self->shared.stream.first);
+    struct exchange *at = exchange_of(self->shared.stream.first);
+    struct exchange *next = NULL;
 
-    while (next && next->left) {
-        next = exchange_of(next->call.next);
+    while (at && !next) {
+        next = rqli_joined_waiting(at);
+        at = exchange_of(at->call.next);
     }
     self->shared.reader = next;
     if (next) {
@@ -407,7 +420,14 @@ static rql_status put_over(struct rqli_conn *self, struct exchange *own, uint64_
         return rqli_fail(error, RQL_E_IO, "%s: the connection has ended; nothing was sent",
                          self->sock.endpoint->where);
     }
-    if (own->visible.command.failed || !put_in_stream(self, own)) {
+    if (own->visible.command.failed) {
+        return rqli_fail_nomem(error);
+    }
+    if (rqli_joined_put(self, own)) {
+        begin(self, own, rqli_now_us());
+    } else if (put_in_stream(self, own)) {
+        rqli_joined_open(self, own);
+    } else {
         return rqli_fail_nomem(error);
     }
     return RQL_OK;

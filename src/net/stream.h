@@ -93,6 +93,16 @@ static inline void rqli_stream_lengthen(struct rqli_stream *self)
     self->queued_at = self->out_at + self->out.length;
 }
 
+/* This one, which is not sent yet, has become so much longer, or shorter. */
+static inline void rqli_stream_move(struct rqli_stream *self, const struct rqli_stream_call *call,
+                                    ptrdiff_t more)
+{
+    for (struct rqli_stream_call *next = call->next; next; next = next->next) {
+        next->begins_at += (uint64_t)more;
+    }
+    self->queued_at += (uint64_t)more;
+}
+
 /* The oldest one, of which there is one, is answered, or will not be. */
 static inline struct rqli_stream_call *rqli_stream_take(struct rqli_stream *self)
 {
@@ -124,12 +134,19 @@ struct rqli_slice rqli_stream_send(struct rqli_stream *self);
 /* So many of them were taken. True: all. */
 bool rqli_stream_on_sent(struct rqli_stream *self, size_t sent);
 
+/* A part of it, at least, is or is being handed to the system. */
+static inline bool rqli_stream_is_sent(const struct rqli_stream *self,
+                                       const struct rqli_stream_call *call)
+{
+    return call->begins_at < self->sent_at;
+}
+
 /* The connection is broken: what becomes of a call. What was handed to the system, in part at
  * least, may have been done: RQL_E_UNKNOWN; what was not, was not: RQL_E_IO. */
 static inline rql_status rqli_stream_fate(const struct rqli_stream *self,
                                           const struct rqli_stream_call *call)
 {
-    return call->begins_at < self->sent_at ? RQL_E_UNKNOWN : RQL_E_IO;
+    return rqli_stream_is_sent(self, call) ? RQL_E_UNKNOWN : RQL_E_IO;
 }
 
 /* The fault that says so. where: the server. */

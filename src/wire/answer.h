@@ -56,7 +56,9 @@ struct rqli_outcome {
     int64_t third;
 };
 
-enum { RQLI_TRANSFERRED = 4 }; /* what transfer.lua has done; else what leave.lua would have */
+/* What transfer.lua has done, else what leave.lua would have; but nothing where several were
+ * joined. */
+enum { RQLI_TRANSFERRED = 4, RQLI_NOT_TOGETHER = 5 };
 
 bool rqli_outcome_read(const struct rqli_reply *reply, struct rqli_outcome *out);
 

@@ -162,13 +162,21 @@ void rqli_command_words(struct rqli_command *self, ...)
 
 /* The failure stays the caller's: others have put their commands into the same buffer, and theirs
  * can still be sent. */
-bool rqli_command_append(struct rqli_command *self, const struct rqli_command *other)
+static bool reserve_among_others(struct rqli_command *self, size_t more)
 {
-    if (self->failed || other->failed) {
+    if (self->failed) {
         return false;
     }
-    if (!reserve(self, other->length)) {
+    if (!reserve(self, more)) {
         self->failed = false; /* what is in the buffer is still whole */
+        return false;
+    }
+    return true;
+}
+
+bool rqli_command_append(struct rqli_command *self, const struct rqli_command *other)
+{
+    if (other->failed || !reserve_among_others(self, other->length)) {
         return false;
     }
     if (other->length > 0) {
@@ -205,7 +213,11 @@ void rqli_call_init_of_set(struct rqli_call *self, enum rqli_script_id script,
     self->keys = NULL;
     self->series = NULL;
     self->n_series = 0;
+    self->tells = NULL;
+    self->behind = NULL;
     self->n_args = 0;
+    self->n_head = 0;
+    self->n_kept = 0;
     self->used = 0;
 }
 
@@ -407,4 +419,82 @@ void rqli_call_write(const struct rqli_call *self, struct rqli_command *command,
     for (size_t i = 0; i < self->n_args; i++) {
         rqli_command_slice(command, self->args[i]);
     }
+}
+
+/* ---- calls that are joined ---- */
+
+/* Of the args from this one on. */
+static size_t bytes_from(const struct rqli_call *self, size_t from)
+{
+    char header[HEADER_SIZE];
+    size_t bytes = 0;
+
+    for (size_t i = from; i < self->n_args; i++) {
+        size_t length = self->args[i].length;
+
+        bytes += (size_t)(put_header(header, '$', length) - header) + length + END_SIZE;
+    }
+    return bytes;
+}
+
+struct rqli_joint rqli_call_joint(const struct rqli_call *self)
+{
+    if (!self->tells) {
+        return (struct rqli_joint){0};
+    }
+    return (struct rqli_joint){
+        .tells = self->tells,
+        .behind = self->behind,
+        .tail_bytes = bytes_from(self, self->n_head),
+        .n_tail = self->n_args - self->n_head,
+        .last_bytes = bytes_from(self, self->n_kept),
+        .n_last = self->n_args - self->n_kept,
+    };
+}
+
+/* The count of words in front of a command; *length of that header. */
+static size_t read_header(const char *header, size_t *length)
+{
+    const char *at = header + 1;
+    size_t count = 0;
+
+    while (*at != '\r') {
+        count = count * 10 + (size_t)(*at++ - '0');
+    }
+    *length = (size_t)(at + END_SIZE - header);
+    return count;
+}
+
+/* The header may get longer, too. */
+bool rqli_call_join(struct rqli_command *command, struct rqli_call_span *self,
+                    const struct rqli_command *other, const struct rqli_joint *joint,
+                    ptrdiff_t *more)
+{
+    const char *tail = other->data + other->length - joint->tail_bytes;
+    char header[HEADER_SIZE];
+    size_t old_header;
+    size_t new_header;
+    size_t n_words;
+    size_t kept;
+    size_t length;
+    char *at;
+
+    if (!reserve_among_others(command, HEADER_SIZE + joint->tail_bytes)) {
+        return false;
+    }
+    at = command->data + self->at;
+    n_words = read_header(at, &old_header) - self->n_last + joint->n_tail;
+    new_header = (size_t)(put_header(header, '*', n_words) - header);
+    kept = self->length - old_header - self->last_bytes;
+    length = new_header + kept + joint->tail_bytes;
+    memmove(at + length, at + self->length, command->length - self->at - self->length);
+    memmove(at + new_header, at + old_header, kept);
+    memcpy(at, header, new_header);
+    memcpy(at + new_header + kept, tail, joint->tail_bytes);
+    *more = (ptrdiff_t)length - (ptrdiff_t)self->length;
+    command->length += (size_t)*more;
+    self->length = length;
+    self->last_bytes = joint->last_bytes;
+    self->n_last = joint->n_last;
+    return true;
 }

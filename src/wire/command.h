@@ -67,6 +67,18 @@ extern const struct rqli_script rqli_scripts[RQLI_SCRIPT_COUNT];
 /* One call of a script: which one, for which lock or locks, with which words. Or a plain command,
  * which an operation has written, or whose words are the args. */
 
+/* A call that may become part of one before it, which is not sent yet: of two that are joined the
+ * words of the first one alone are at the begin, those of the last one alone at the end, and those
+ * between them are of each. */
+struct rqli_joint {
+    const void *tells;  /* only compared; NULL: the call cannot be joined */
+    const void *behind; /* what is told by the call that this has to stand behind; or NULL */
+    size_t tail_bytes;  /* all but what is of the first one alone, and how many words */
+    size_t n_tail;
+    size_t last_bytes; /* what is of the last one alone */
+    size_t n_last;
+};
+
 enum { RQLI_CALL_ARGS_MAX = 6 + 2 * RQL_META_MAX_PAIRS, RQLI_CALL_NUMBERS_SIZE = 192 };
 
 struct rqli_call {
@@ -79,8 +91,12 @@ struct rqli_call {
     const struct rqli_keys *keys;          /* of the lock, or of the first of a series; or NULL */
     const struct rqli_keys *const *series; /* of all, or NULL */
     size_t n_series;
+    const void *tells; /* as in the joint */
+    const void *behind;
     size_t n_args;
-    size_t used; /* of numbers */
+    size_t n_head; /* args of the first of several that are joined */
+    size_t n_kept; /* with those of each; behind them are those of the last */
+    size_t used;   /* of numbers */
     struct rqli_slice args[RQLI_CALL_ARGS_MAX];
     char numbers[RQLI_CALL_NUMBERS_SIZE];
 };
@@ -134,6 +150,22 @@ void rqli_serve_write(const struct rqli_keys *keys, struct rqli_call *call);
 
 /* As EVALSHA, or with the text as EVAL, which also teaches it to the server. */
 void rqli_call_write(const struct rqli_call *self, struct rqli_command *command, bool with_text);
+
+struct rqli_joint rqli_call_joint(const struct rqli_call *self);
+
+/* Where a call is in a buffer that others may be joined to. */
+struct rqli_call_span {
+    size_t at;
+    size_t length;
+    size_t last_bytes; /* at its end, that give way to what is joined next */
+    size_t n_last;
+};
+
+/* Joins another to it, which is all there is in `other`. *more: how much longer it has become, or
+ * shorter, and by how much all behind it has moved. False: no memory, nothing has changed. */
+bool rqli_call_join(struct rqli_command *command, struct rqli_call_span *self,
+                    const struct rqli_command *other, const struct rqli_joint *joint,
+                    ptrdiff_t *more);
 
 /* A call is written in two steps: here it begins, for an operation to fill it in; then
  * rqli_call_write(), unless it has become a plain command. */

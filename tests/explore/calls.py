@@ -29,6 +29,14 @@ def check(holds, what):
         raise AssertionError(what)
 
 
+def refusal(call, *words, **more):
+    try:
+        call(*words, **more)
+    except Refused as refused:
+        return str(refused)
+    raise AssertionError("it is no error")
+
+
 def check_equal(got, wanted):
     check(got == wanted, f"got {got!r}, wanted {wanted!r}")
 

@@ -1,8 +1,33 @@
 """What must hold after each step of chain.py."""
+from typing import NamedTuple
+
 from judge import judge_keys, judge_progress, judge_service
 from state import HOLDING, acquirer, demand, nonce, read_contents
 
 HANDED = "handed"  # was told that it has the lock
+
+
+class Words(NamedTuple):
+    """Of a transfer."""
+    giver_nonce: str
+    pairs: tuple  # (acquirer, nonce) of each that the lock is handed on to
+    host: str     # of the last, as what follows
+    ttl_ms: str
+    token: str
+    metadata: tuple
+
+
+def words_of(call_words):
+    begin = len(call_words) - 4 - int(call_words[-1])
+    passed = call_words[2:begin]
+    return Words(call_words[0], tuple(zip(passed[::2], passed[1::2])), *call_words[begin:begin + 3],
+                 tuple(call_words[begin + 3:-1]))
+
+
+def own_nonce_in(call):
+    """Of the request that it is about; of a transfer, that of the last who gets the lock."""
+    return words_of(call.words).pairs[-1][1] if call.script == "transfer" else \
+        call.words[{"leave": 1, "acquire": 3, "release": 0}[call.script]]
 
 
 def taken_by(state, index):
@@ -19,12 +44,12 @@ def replaced(state, index, **changes):
 def judge(before, after, actor, call, answer):
     was, now = read_contents(before.contents).at(before.now_us), read_contents(after.contents)
     judge_keys(after, now)
-    own = call.words[{"transfer": 4, "leave": 1, "acquire": 3, "release": 0}[call.script]]
+    own = own_nonce_in(call)
     if call.script == "transfer":
-        judge_transfer(before, after, was, now, call.words, answer)
+        judge_transfer(before, after, was, now, words_of(call.words), answer)
     is_handed = call.script == "transfer" and answer[0] == "4"
     after = judge_token(before, after, was, now)
-    if call.script != "acquire" and answer[0] not in "4d":
+    if call.script != "acquire" and answer[0] not in "45d":
         # A release that finds the lock free may serve its own request: the transfer to it is still to come.
         demand(own != now.owner or (call.script == "release" and was.owner != own),
                "has ended, and still owns the lock")
@@ -32,7 +57,7 @@ def judge(before, after, actor, call, answer):
                "withdrawn, and still in the queue")
     if was.owner and was.owner != now.owner:
         demand(was.owner == own or (is_handed and was.owner == call.words[0]), "a lock in force was taken away")
-    if not is_handed and answer != "denied":
+    if answer != "denied" and not (call.script == "transfer" and answer[0] in "45"):
         judge_progress(after, now)
         judge_service(as_there(before, was), as_there(after, was), actor, was, now)
     judge_holders(after, now)
@@ -52,34 +77,36 @@ def fence_of(contents):
 
 
 def judge_transfer(before, after, was, now, words, answer):
-    giver_nonce, who, whose_host, ttl_ms, own, token, _, *metadata = words
+    (who, own), token = words.pairs[-1], words.token
     if answer == "denied":
         demand(before.contents == after.contents, "refused, and something was done")
         return
     if answer[0] != "4":
-        demand(was.owner != giver_nonce, "not handed on, and the lock was the giver's")
+        demand(was.owner != words.giver_nonce, "not handed on, and the lock was the giver's")
         demand(was.owner != own or was.lock["rql_token"] != token or "rql_claim" in was.lock,
                "not handed on, and it was before")
+        demand((answer[0] == "5") == (len(words.pairs) > 1), "several are told to nobody else, and only they")
+        demand(answer[0] != "5" or (was.queue, was.records, was.lock) == (now.queue, now.records, now.lock),
+               "not handed on together, and something was done")
         return
     left_us = int(answer.split(" ")[2]) * 1000
     demand(now.owner == own and now.lock["rql_token"] == token, "handed on, and it is another's")
     demand(after.now_us + left_us <= now.lock_ends_us + 1000, "told of more than there is")
-    demand(was.owner == giver_nonce or (was.owner == own and was.lock == now.lock), "handed on is another's lock")
-    if was.owner != giver_nonce:
+    demand(was.owner == words.giver_nonce or (was.owner == own and was.lock == now.lock), "handed on is another's lock")
+    if was.owner != words.giver_nonce:
         demand("rql_claim" not in was.lock, "handed on by the server, which counts from another call")
         demand((was.queue, was.records) == (now.queue, now.records), "a repetition has changed who waits")
         return
     there = dict(now.lock)
     ts = there.pop("ts")
     demand(abs(float(ts) * 1e6 - after.now_us) < 2, "another time of the grant")
-    demand(there == {"acq_id": who, "hst_id": whose_host, "ini_ttl": ttl_ms, "rql_nonce": own, "rql_token": token,
-                     **dict(zip(metadata[::2], metadata[1::2]))}, "other fields than the new owner's")
-    demand(abs(now.lock_ends_us - after.now_us - int(ttl_ms) * 1000) <= 1000, "another ttl than the new owner's")
+    demand(there == {"acq_id": who, "hst_id": words.host, "ini_ttl": words.ttl_ms, "rql_nonce": own, "rql_token": token,
+                     **dict(zip(words.metadata[::2], words.metadata[1::2]))}, "other fields than the new owner's")
+    demand(abs(now.lock_ends_us - after.now_us - int(words.ttl_ms) * 1000) <= 1000, "another ttl than the new owner's")
     demand(fence_of(after.contents) == max(fence_of(before.contents), int(token)), "another fence")
-    is_mine = was.records.get(who, ("", "", own))[2] == own
-    gone = {who} if is_mine else set()
+    gone = {who for who, own in words.pairs if was.records.get(who, ("", "", own))[2] == own}
     demand(set(now.queue) == set(was.queue) - gone and set(now.records) == set(was.records) - gone,
-           "another waiter has gone, or not the new owner")
+           "another waiter has gone, or not a new owner")
 
 
 def judge_token(before, after, was, now):
@@ -90,8 +117,8 @@ def judge_token(before, after, was, now):
     told = [int(client.token) for index, client in enumerate(before.clients)
             if client.token and nonce(index, client.number) == now.owner]
     told += [int(one.token) for one in before.transfers if one.nonce == now.owner]
-    told += [int(call.words[5]) for call in (*before.stream, *before.late)
-             if call.script == "transfer" and call.words[4] == now.owner]
+    told += [int(words_of(call.words).token) for call in (*before.stream, *before.late)
+             if call.script == "transfer" and own_nonce_in(call) == now.owner]
     demand(token > before.top or token in told, f"token {token} is not above {before.top}")
     return after._replace(top=max(token, after.top))
 

@@ -5,8 +5,7 @@ Usage: test_scripts.py PRELOAD
 """
 import sys
 
-from calls import RANDOM, acquirer, check, check_equal, host, main, nonce, test
-from server import Refused
+from calls import RANDOM, acquirer, check, check_equal, host, main, nonce, refusal, test
 
 ONCE = "qw- 1000 0 1000"
 AGES_MS = 10 ** 15
@@ -20,14 +19,6 @@ ASK_FOR_A = ("acquire", "acquire_series")
 def ask_for(calls, script, number, **words):
     """For a, or for the series of a, b and c; whether it has it."""
     return (calls.acquire if script == "acquire" else calls.acquire_series)(number, ONCE, **words)[0] == 1
-
-
-def refusal(call, *words, **more):
-    try:
-        call(*words, **more)
-    except Refused as refused:
-        return str(refused)
-    raise AssertionError("it is no error")
 
 
 @test

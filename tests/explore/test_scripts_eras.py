@@ -5,7 +5,7 @@ Usage: test_scripts_eras.py CLOCK, as calls.py says.
 """
 import sys
 
-from calls import RANDOM, acquirer, check, check_equal, host, main, nonce, test
+from calls import RANDOM, acquirer, check, check_equal, host, main, nonce, refusal, test
 from server import T0_US
 
 PAUSE_MS, HOUR_US = 10000, 3_600_000_000
@@ -160,10 +160,11 @@ def a_pause_leaves_a_holder_what_it_has(calls):
     check_equal(calls.call("extend", nonce(1), 30000, RANDOM).split()[0], "1")
     check_equal(calls.acquire(1, "qt- -1 0 -1")[3], token)
     paused = calls.ask("GET", "rql:fence")
-    waiter = (acquirer(2), host(2), 30000, nonce(2), token + 1)
-    check_equal(calls.call("transfer", nonce(1), *waiter, RANDOM), "1 0")
+    waiter = (acquirer(2), nonce(2), host(2), 30000, token + 1, 0)
+    check(refusal(calls.call, "transfer", nonce(1), RANDOM, *waiter).startswith("BUSY"), "handed on in a pause")
     calls.check_holder(1)
     check_equal(calls.ask("GET", "rql:fence"), paused)
+    check_equal(calls.call("leave", acquirer(2), nonce(2), RANDOM), "1 0")
     check_equal(calls.acquire(3, QUEUED)[0], 0)
     check_equal(calls.release(1), "1 0")
     check_nobody_holds(calls)
@@ -182,8 +183,8 @@ def tokens_rise_across_a_pause(calls):
     check_equal(calls.acquire(1, QUEUED)[3], T0_US + HOUR_US + 1)
     calls.ask("SET", "rql:fence", f"q 5 {T0_US + HOUR_US + 9}")
     check_equal(calls.acquire(2, QUEUED)[0], 0)
-    waiter = (acquirer(2), host(2), 30000, nonce(2), T0_US + HOUR_US + 2)
-    check_equal(calls.call("transfer", nonce(1), *waiter, RANDOM).split()[0], "4")
+    waiter = (acquirer(2), nonce(2), host(2), 30000, T0_US + HOUR_US + 2, 0)
+    check_equal(calls.call("transfer", nonce(1), RANDOM, *waiter).split()[0], "4")
     check_equal(calls.release(2), "1 0")
     check_equal(calls.acquire(3, QUEUED)[3], T0_US + HOUR_US + 10)
 

@@ -1,9 +1,12 @@
 #include "unit.h"
 
 #include "base/clock.h"
+#include "lock/acquisition.h"
 #include "lock/client.h"
 #include "lock/end.h"
 #include "lock/leases.h"
+#include "lock/transfer.h"
+#include "lock/wait.h"
 #include "no_server.h"
 #include "reply_tree.h"
 
@@ -33,6 +36,7 @@ static const struct row {
     const char *name;
     const char *turns;
     rql_status status;
+    bool is_known; /* the hand-over to us, from the beginning */
 } rows[] = {
     {"the hand-over was in front", "d1", RQL_OK},
     {"and its answer comes later", "1", RQL_OK},
@@ -61,13 +65,14 @@ static rql_lock *handed_on(void)
 }
 
 /* Returns whether all turns were taken when it was over. */
-static bool drive(struct rqli_op *op, rql_lock *lock, const char *turns)
+static bool drive(struct rqli_op *op, rql_lock *lock, enum rqli_script_id script, const char *turns)
 {
     struct rqli_exchange exchange = {.sent_us = rqli_now_us()};
     enum rqli_op_next next = op->ops->next(op);
 
     for (; next != RQLI_OP_OVER && *turns; turns++) {
-        struct rqli_reply reply = tree_text(*turns == '1' ? "1 0" : "0 0");
+        const char answer[] = {*turns, ' ', '0', ' ', '9', '\0'};
+        struct rqli_reply reply = tree_text(answer);
         struct rqli_call call;
 
         if (*turns == 'd' || *turns == 'f') {
@@ -80,8 +85,10 @@ static bool drive(struct rqli_op *op, rql_lock *lock, const char *turns)
         if (*turns == 'w') {
             continue;
         }
-        rqli_op_draft(op, 0, &call);
-        assert_int_equal(call.script, RQLI_SCRIPT_RELEASE);
+        rqli_call_begin(&call, NULL);
+        op->ops->write(op, 0, &call);
+        op->ops->placed(op);
+        assert_int_equal(call.script, script);
         op->ops->read(op, 0, &exchange, &reply, NULL);
         next = op->ops->next(op);
     }
@@ -96,8 +103,53 @@ TEST(a_release_that_finds_nothing_is_repeated_if_it_may_have_come_too_early)
         struct rqli_end end;
 
         rqli_end_init(&end, &part, &lock, 1, NULL);
-        assert_true(drive(&end.op, lock, row->turns));
+        assert_true(drive(&end.op, lock, RQLI_SCRIPT_RELEASE, row->turns));
         assert_int_equal(end.op.status, row->status);
+        rqli_lock_free(lock);
+    }
+}
+
+/* The same where the lock is handed on from there before the server has answered. 4: it is the
+ * next owner's; 5: both hand-overs were told together, and nothing was done. */
+static const struct row together[] = {
+    {"both are done", "4", RQL_OK},
+    {"the first of them is, by itself", "54", RQL_OK, true},
+    {"another of them is, by itself", "5wd4", RQL_OK},
+    {"that in front is refused, by itself", "5wf0", RQL_NOT_HELD},
+};
+
+TEST(hand_overs_that_were_told_together_in_vain_are_told_one_by_one)
+{
+    EACH_ROW (row, together) {
+        rql_lock *lock = handed_on();
+        rql_lock *next = rqli_lock_new(client, "x", 2);
+        struct rqli_push_threads *pushes = client->fleet.first.pushes;
+        struct rqli_acquire_result result;
+        rql_lock_options options;
+        struct rqli_acquire acquire = {
+            .locks = &next, .count = 1, .result = &result, .options = &options};
+        struct rqli_end_part part;
+        struct rqli_end end;
+        bool is_listening;
+
+        rql_lock_options_init(client, &options);
+        rqli_acquire_init(&acquire);
+        rqli_wait_behind(&acquire, rqli_slice_of(lock->acquirer));
+        CHECK_OK(rqli_push_threads_join(pushes, &acquire.waiter, &is_listening));
+        acquire.waiter.sleeps = true;
+        if (row->is_known) {
+            rqli_leases_on_transferred(client->leases, lock->transfer, rqli_now_us(), LONG_MS);
+        }
+        rqli_end_init(&end, &part, &lock, 1, NULL);
+        assert_true(drive(&end.op, lock, RQLI_SCRIPT_TRANSFER, row->turns));
+        assert_int_equal(end.op.status, row->status);
+        assert_int_equal(acquire.waiter.handed->state,
+                         row->status ? RQLI_TRANSFER_FAILED : RQLI_TRANSFER_DONE);
+        /* Who has handed it to us is told as well. */
+        rqli_leases_on_transferred(client->leases, lock->transfer, rqli_now_us(), LONG_MS);
+        rqli_push_threads_leave(pushes, &acquire.waiter);
+        rqli_transfer_give(client, acquire.waiter.handed);
+        rqli_lock_free(next);
         rqli_lock_free(lock);
     }
 }

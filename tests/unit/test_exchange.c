@@ -174,6 +174,32 @@ TEST(of_many_a_second_batch_is_sent_when_it_is_as_large_as_that_of_half)
     }
 }
 
+/* It can be the answer to nothing, and the next ones would go to others. */
+TEST(a_reply_to_what_was_not_sent_ends_the_connection)
+{
+    enum { SENT = 12 };
+    struct rqli_exchange *all[SENT + 1];
+
+    for (size_t i = 0; i < SENT; i++) {
+        all[i] = put();
+    }
+    leave(all[0]);
+    assert_int_equal(peer_hear(peer, NULL), SENT);
+    all[SENT] = put();
+    conn->shared.writing = true; /* another thread is about to */
+    for (size_t i = 0; i <= SENT; i++) {
+        peer_say(peer, "+OK\r\n");
+    }
+    CHECK_OK(rqli_exchange_await(all[1], in_time(), NULL)); /* who is to read now */
+    assert_int_equal(conn->shared.state, BROKEN);
+    conn->shared.writing = false;
+    assert_int_equal(rqli_exchange_await(all[SENT], in_time(), NULL), RQL_E_IO);
+    for (size_t i = 0; i <= SENT; i++) {
+        CHECK_OK(i < SENT ? rqli_exchange_await(all[i], in_time(), NULL) : RQL_OK);
+        rqli_exchange_give(all[i]);
+    }
+}
+
 /* Of a batch the first and the third want replicas, and the second nothing: one question is behind
  * all of them, and is answered behind all replies. */
 static const struct rqli_durability wanted = {.replicas = 1, .timeout_ms = 100};

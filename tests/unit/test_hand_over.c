@@ -18,7 +18,7 @@ enum {
     TOKEN = 7,
     GENERATION = 3,
     META_MOST = 9,
-    FIXED_ARGS = 7,
+    FIXED_ARGS = 8,
     NOT_YET_MS = -5000
 };
 
@@ -100,11 +100,14 @@ static void check_transfer(const struct rqli_hand_over *self, const struct row *
     rqli_call_begin(&call, NULL);
     rqli_hand_over_write(self, &call);
     assert_int_equal(call.n_args, FIXED_ARGS + 2 * row->n_meta);
-    assert_string_equal(call.args[1].data, next->acquirer);
-    assert_string_equal(call.args[4].data, next->nonce);
+    assert_string_equal(call.args[call.n_head].data, next->acquirer);
+    assert_string_equal(call.args[call.n_kept - 1].data, next->nonce);
+    CHECK_ALL(EQ(call.n_head, 2), EQ(call.n_kept, 4));
+    assert_ptr_equal(call.tells, transfer);
+    assert_ptr_equal(call.behind, self->lock->transfer);
     if (row->n_meta > 0) {
-        assert_string_equal(call.args[call.n_args - 2].data, "name");
-        assert_string_equal(call.args[call.n_args - 1].data, "value");
+        assert_string_equal(call.args[call.n_args - 3].data, "name");
+        assert_string_equal(call.args[call.n_args - 2].data, "value");
     }
 }
 

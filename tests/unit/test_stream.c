@@ -37,6 +37,25 @@ static void send_batch(size_t taken)
     }
 }
 
+/* The first of three that are not sent gets longer: of the last nothing is sent. */
+TEST(what_is_behind_a_call_that_gets_longer_moves)
+{
+    enum { MORE = 5 };
+
+    for (int i = 0; i < 3; i++) {
+        put(i, 1);
+    }
+    assert_true(rqli_command_reserve(&stream.out, stream.out.length + MORE));
+    memset(stream.out.data + stream.out.length, 'x', MORE);
+    stream.out.length += MORE;
+    rqli_stream_move(&stream, &calls[0], MORE);
+    send_batch(2 * CALL_BYTES + MORE);
+    put(3, 1);
+    assert_int_equal(calls[3].begins_at, 3 * CALL_BYTES + MORE);
+    assert_int_equal(rqli_stream_fate(&stream, &calls[1]), RQL_E_UNKNOWN);
+    assert_int_equal(rqli_stream_fate(&stream, &calls[2]), RQL_E_IO);
+}
+
 /* So many calls are put in and sent as one batch, of which the system takes so many bytes; then so
  * many more come behind it. What becomes of them when the connection breaks off then? */
 /* As a row reads. NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding) */
