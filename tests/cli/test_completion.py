@@ -156,7 +156,8 @@ class Shell:
         if self.process == 0:
             os.chdir(folder)
             os.execvpe(SHELLS[name][0], SHELLS[name], told)
-        threading.Thread(target=self.read, daemon=True).start()
+        self.reader = threading.Thread(target=self.read)
+        self.reader.start()
 
     def read(self):
         try:
@@ -180,6 +181,7 @@ class Shell:
     def end(self):
         os.kill(self.process, signal.SIGKILL)
         os.waitpid(self.process, 0)
+        self.reader.join()  # else it would read from whatever gets the number of the terminal next
         os.close(self.terminal)
 
 
