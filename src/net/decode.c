@@ -77,6 +77,20 @@ void *rqli_arena_take(struct rqli_arena *self, size_t size)
     return memory;
 }
 
+char *rqli_arena_copy(struct rqli_arena *self, struct rqli_slice text)
+{
+    char *copy = rqli_arena_take(self, text.length + 1);
+
+    if (!copy) {
+        return NULL;
+    }
+    if (text.length > 0) { /* else there may be none */
+        memcpy(copy, text.data, text.length);
+    }
+    copy[text.length] = '\0';
+    return copy;
+}
+
 /* The node of the value that hiredis is about to make: the root, or an item of its parent, which
  * hiredis knows by its items. */
 static struct rqli_reply *node_of(const redisReadTask *task)
@@ -100,17 +114,17 @@ static bool is_text(int type)
 }
 
 /* Copied: hiredis' buffer moves when more bytes come. */
+/* As hiredis calls it. NOLINTNEXTLINE(readability-non-const-parameter) */
 static void *make_string(const redisReadTask *task, char *bytes, size_t length)
 {
     struct rqli_decoder *decoder = task->privdata;
     struct rqli_reply *node = node_of(task);
-    char *copy = is_text(task->type) ? rqli_arena_take(decoder->arena, length + 1) : NULL;
+    const struct rqli_slice text = {bytes, length};
+    char *copy = is_text(task->type) ? rqli_arena_copy(decoder->arena, text) : NULL;
 
     if (!copy) {
         return NULL;
     }
-    memcpy(copy, bytes, length);
-    copy[length] = '\0';
     node->type = task->type == REDIS_REPLY_ERROR    ? RQLI_REPLY_ERROR
                  : task->type == REDIS_REPLY_STATUS ? RQLI_REPLY_STATUS
                                                     : RQLI_REPLY_TEXT;

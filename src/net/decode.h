@@ -23,6 +23,8 @@ struct rqli_arena {
 
 void rqli_arena_reset(struct rqli_arena *self);
 void *rqli_arena_take(struct rqli_arena *self, size_t size); /* NULL: over the cap or no memory */
+/* With a 0 behind it. NULL: the same. */
+char *rqli_arena_copy(struct rqli_arena *self, struct rqli_slice text);
 
 struct rqli_decoder {
     struct redisReader *reader;

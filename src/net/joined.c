@@ -11,8 +11,7 @@
  */
 
 #include "net/conn_state.h"
-
-#include <string.h>
+#include "net/decode.h"
 
 void rqli_joined_open(struct rqli_conn *self, struct exchange *exchange)
 {
@@ -61,17 +60,10 @@ bool rqli_joined_put(struct rqli_conn *self, struct exchange *own)
 /* What the script answers is text, and so is an error. False: no memory. */
 static bool copy_reply(const struct rqli_reply *from, struct exchange *to)
 {
-    char *copy = rqli_arena_take(&to->arena, from->text.length + 1);
+    const struct rqli_slice text = {rqli_arena_copy(&to->arena, from->text), from->text.length};
 
-    if (!copy) {
-        return false;
-    }
-    if (from->text.length > 0) {
-        memcpy(copy, from->text.data, from->text.length);
-    }
-    copy[from->text.length] = '\0';
-    *to->roots = (struct rqli_reply){.type = from->type, .text = {copy, from->text.length}};
-    return true;
+    *to->roots = (struct rqli_reply){.type = from->type, .text = text};
+    return text.data != NULL;
 }
 
 struct exchange *rqli_joined_take(struct exchange *done, rql_status status)

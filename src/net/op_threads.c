@@ -85,7 +85,9 @@ static uint16_t write_script(const struct round *self, struct part *part,
         rqli_command_words(command, "PING", NULL);
     }
     rqli_call_write(call, command, (part->taught & script) == 0 && teaches(self, part, call));
-    part->exchange->joint = rqli_call_joint(call);
+    if (call->tells) {
+        part->exchange->joint = rqli_call_joint(call);
+    }
     part->taught |= script;
     return (uint16_t)(command->n_commands - 1);
 }

@@ -439,9 +439,6 @@ static size_t bytes_from(const struct rqli_call *self, size_t from)
 
 struct rqli_joint rqli_call_joint(const struct rqli_call *self)
 {
-    if (!self->tells) {
-        return (struct rqli_joint){0};
-    }
     return (struct rqli_joint){
         .tells = self->tells,
         .behind = self->behind,
@@ -452,17 +449,15 @@ struct rqli_joint rqli_call_joint(const struct rqli_call *self)
     };
 }
 
-/* The count of words in front of a command; *length of that header. */
-static size_t read_header(const char *header, size_t *length)
+/* The count of words in front of a command that put_header() has begun; *length of that header. */
+static size_t read_header(struct rqli_slice command, size_t *length)
 {
-    const char *at = header + 1;
-    size_t count = 0;
+    size_t end = rqli_slice_before(command, "\r");
+    int64_t count = 0;
 
-    while (*at != '\r') {
-        count = count * 10 + (size_t)(*at++ - '0');
-    }
-    *length = (size_t)(at + END_SIZE - header);
-    return count;
+    RQLI_MUST(rqli_parse_int((struct rqli_slice){command.data + 1, end - 1}, &count));
+    *length = end + END_SIZE;
+    return (size_t)count;
 }
 
 /* The header may get longer, too. */
@@ -483,7 +478,8 @@ bool rqli_call_join(struct rqli_command *command, struct rqli_call_span *self,
         return false;
     }
     at = command->data + self->at;
-    n_words = read_header(at, &old_header) - self->n_last + joint->n_tail;
+    n_words = read_header((struct rqli_slice){at, self->length}, &old_header);
+    n_words = n_words - self->n_last + joint->n_tail;
     new_header = (size_t)(put_header(header, '*', n_words) - header);
     kept = self->length - old_header - self->last_bytes;
     length = new_header + kept + joint->tail_bytes;

@@ -151,6 +151,7 @@ void rqli_serve_write(const struct rqli_keys *keys, struct rqli_call *call);
 /* As EVALSHA, or with the text as EVAL, which also teaches it to the server. */
 void rqli_call_write(const struct rqli_call *self, struct rqli_command *command, bool with_text);
 
+/* Of one that tells something. */
 struct rqli_joint rqli_call_joint(const struct rqli_call *self);
 
 /* Where a call is in a buffer that others may be joined to. */

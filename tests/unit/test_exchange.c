@@ -1,9 +1,6 @@
 #include "unit.h"
 
-#include "base/clock.h"
-#include "net/url.h"
-#include "observe/stats.h"
-#include "peer.h"
+#include "connected.h"
 #include "threads.h"
 
 #include <dlfcn.h>
@@ -12,34 +9,7 @@
 /* Callers of one command connection, whose server is the test: who reads, who writes, and what is
  * left of those who go. */
 
-enum { LONG_MS = 20000, BRIEF_MS = 5, MUCH = 1 << 20, CALLERS_MAX = 32 };
-
-static char where[] = "here";
-static char nowhere[] = "/nonexistent/rql";
-static struct rqli_endpoint endpoint;
-static struct rqli_conn *conn;
-static int peer;
-
-/* The connection is there. */
-BEFORE_EACH(set_up)
-{
-    endpoint = (struct rqli_endpoint){.kind = RQLI_ENDPOINT_UNIX,
-                                      .where = where,
-                                      .path = nowhere,
-                                      .connect_timeout_ms = LONG_MS,
-                                      .io_timeout_ms = LONG_MS,
-                                      .stats = rqli_stats_new()};
-    conn = rqli_conn_new(&endpoint);
-    assert_non_null(conn);
-    peer = peer_of(conn);
-}
-
-AFTER_EACH(tear_down)
-{
-    conn = rqli_conn_free(conn);
-    rqli_stats_free(endpoint.stats);
-    (void)close(peer);
-}
+enum { BRIEF_MS = 5, MUCH = 1 << 20, CALLERS_MAX = 32 };
 
 static struct rqli_exchange *ping(void)
 {
@@ -56,17 +26,6 @@ static struct rqli_exchange *put(void)
 
     CHECK_OK(rqli_exchange_put(exchange, 1, NULL));
     return exchange;
-}
-
-/* Its caller has no time, and goes as soon as it has asked. */
-static void leave(struct rqli_exchange *exchange)
-{
-    assert_int_equal(rqli_exchange_await(exchange, 0, NULL), RQL_E_UNKNOWN);
-}
-
-static int64_t in_time(void)
-{
-    return rqli_after_ms(rqli_now_us(), LONG_MS / 2);
 }
 
 /* What is called to read is found by nobody if it gets its result first. */

@@ -1,41 +1,11 @@
 #include "unit.h"
 
-#include "base/clock.h"
-#include "net/url.h"
-#include "observe/stats.h"
-#include "peer.h"
+#include "connected.h"
 
 /* Hand-overs that become part of the one in front of them while that is not sent yet: what the
  * server hears, and who gets what it says. */
 
-enum { LONG_MS = 20000, STEPS_MAX = 5, WORD_BYTES = 8 };
-
-static char where[] = "here";
-static char nowhere[] = "/nonexistent/rql";
-static struct rqli_endpoint endpoint;
-static struct rqli_conn *conn;
-static int peer;
-
-/* The connection is there. */
-BEFORE_EACH(set_up)
-{
-    endpoint = (struct rqli_endpoint){.kind = RQLI_ENDPOINT_UNIX,
-                                      .where = where,
-                                      .path = nowhere,
-                                      .connect_timeout_ms = LONG_MS,
-                                      .io_timeout_ms = LONG_MS,
-                                      .stats = rqli_stats_new()};
-    conn = rqli_conn_new(&endpoint);
-    assert_non_null(conn);
-    peer = peer_of(conn);
-}
-
-AFTER_EACH(tear_down)
-{
-    conn = rqli_conn_free(conn);
-    rqli_stats_free(endpoint.stats);
-    (void)close(peer);
-}
+enum { STEPS_MAX = 5, WORD_BYTES = 8 };
 
 /* What is put in the stream: a hand-over by `giver` of what it got from `before`, '-': from nobody
  * here; or, with neither, a PING. */
@@ -81,17 +51,6 @@ static struct rqli_exchange *put(const struct step *step)
     }
     CHECK_OK(rqli_exchange_put(exchange, 1, NULL));
     return exchange;
-}
-
-/* Its caller has no time, and goes as soon as it has asked; all that may be sent is. */
-static void leave(struct rqli_exchange *exchange)
-{
-    assert_int_equal(rqli_exchange_await(exchange, 0, NULL), RQL_E_UNKNOWN);
-}
-
-static int64_t in_time(void)
-{
-    return rqli_after_ms(rqli_now_us(), LONG_MS / 2);
 }
 
 #define WORD "\r\n$2\r\n"
