@@ -11,8 +11,14 @@
  * installs no signal handler, writes to no stream and changes no state of the process.
  *
  * After fork() every call on a handle of the parent returns ::RQL_E_FORKED in the child and touches
- * nothing of the parent's; the functions that free a handle may still be called. A child makes its
- * own client.
+ * nothing of the parent's. The functions that free a handle may still be called; in the child they
+ * free nothing and close no descriptor. A child makes its own client.
+ *
+ * The same is true of a child that clone() or _Fork() made with memory of its own (Linux 4.14 or
+ * later), with two differences: copies of the parent's connections stay open in it until it calls
+ * exec or ends, so that the server does not notice meanwhile that the parent has died; and it can
+ * make a client of its own only after exec. A child that shares its parent's memory, as after
+ * vfork(), must not call the library.
  */
 
 #include <rql/base.h>

@@ -213,7 +213,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_try(rql_client *client, const char *n
  * @retval RQL_E_UNKNOWN  No answer; it may be released, and ends by its ttl at the latest.
  * @retval RQL_E_NOMEM    No memory to ask for it; the lock ends by its ttl at the latest.
  * @retval RQL_E_SERVER   The server refused; other faults of status.h likewise.
- * @retval RQL_E_FORKED   The lock belongs to the parent process; only the handle was freed.
+ * @retval RQL_E_FORKED   The lock belongs to the parent process; nothing was done.
  *
  * @threads Callable from any thread, not only the one that acquired.
  */

@@ -5,27 +5,65 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <sys/mman.h>
 
 /*
  * fork() copies one thread only, and every descriptor. The child closes its copies of our sockets,
  * so that the server sees a parent that dies as dead. Handles of the parent stay as they are: the
  * generation tells their calls that they are foreign.
+ *
+ * _Fork() and clone() run no handler. So the generation stands on a page that the kernel clears in
+ * every child with memory of its own, and the first call in such a child counts on. That call
+ * closes nothing: the child may have closed the parent's descriptors and opened its own under
+ * their numbers.
  */
+
+enum { GENERATION_BYTES = sizeof(atomic_uint) }; /* mmap() rounds up to a page */
 
 /* pthread_atfork() has no way back: the handlers are installed with the first member and stay. */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool installed;
-static atomic_uint generation;
+
+/* A kernel before 4.14 has no page that it clears: then only children of fork() are noticed. */
+static atomic_uint kept = 1;
+static _Atomic(atomic_uint *) cleared = &kept; /* 0 there: a child that has not been noticed yet */
+static atomic_uint latest = 1;                 /* the generation of the process that wrote it */
+
+/* Generation of the process whose fork() is under way. Guarded by shared.mutex. */
+static unsigned forking;
 
 static struct {
     pthread_mutex_t mutex;
     struct rqli_fork_member *first;
 } shared = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-/* Held across the fork: the list is whole in the child. */
+/* Counts a child's generation. Threads that notice the child at the same time get the same result:
+ * only the first exchange succeeds, and `latest` is written only with the result of it. */
+static unsigned notice_child(atomic_uint *slot)
+{
+    unsigned next = atomic_load(&latest) + 1;
+    unsigned generation = 0;
+
+    if (atomic_compare_exchange_strong(slot, &generation, next)) {
+        generation = next;
+    }
+    atomic_store(&latest, generation);
+    return generation;
+}
+
+unsigned rqli_fork_generation(void)
+{
+    atomic_uint *slot = atomic_load_explicit(&cleared, memory_order_acquire);
+    unsigned generation = atomic_load_explicit(slot, memory_order_relaxed);
+
+    return generation != 0 ? generation : notice_child(slot);
+}
+
+/* The mutex is held across the fork: the list is whole in the child. */
 static void before(void)
 {
     (void)pthread_mutex_lock(&shared.mutex);
+    forking = rqli_fork_generation();
 }
 
 static void in_parent(void)
@@ -33,22 +71,46 @@ static void in_parent(void)
     (void)pthread_mutex_unlock(&shared.mutex);
 }
 
-/* Only what is safe behind fork() in a process with threads: no allocation, no lock but this
- * one. */
+/* Only what is safe behind fork() in a process with threads: no allocation, no lock but this one.
+ * Members that were foreign to the parent have been told in an earlier child, whose own descriptors
+ * may have their numbers by now. */
 static void in_child(void)
 {
     struct rqli_fork_member *member;
 
-    atomic_fetch_add_explicit(&generation, 1, memory_order_relaxed);
+    atomic_store(atomic_load(&cleared), 0);
+    (void)rqli_fork_generation();
     for (member = shared.first; member; member = member->next) {
-        member->in_child(member->self);
+        if (member->generation == forking) {
+            member->in_child(member->self);
+        }
     }
     (void)pthread_mutex_unlock(&shared.mutex);
+}
+
+/* The page is never unmapped: other threads may ask for the generation while the process exits. */
+static void map_generation(void)
+{
+    void *page =
+        mmap(NULL, GENERATION_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (page == MAP_FAILED) {
+        return;
+    }
+    if (madvise(page, GENERATION_BYTES, MADV_WIPEONFORK) != 0) {
+        (void)munmap(page, GENERATION_BYTES);
+        return;
+    }
+    atomic_init((atomic_uint *)page, rqli_fork_generation());
+    atomic_store_explicit(&cleared, page, memory_order_release);
 }
 
 static void install(void)
 {
     installed = pthread_atfork(before, in_parent, in_child) == 0;
+    if (installed) {
+        map_generation();
+    }
 }
 
 bool rqli_fork_join(struct rqli_fork_member *member, void (*handler)(void *self), void *self)
@@ -82,11 +144,6 @@ void rqli_fork_leave(struct rqli_fork_member *member)
         member->next->previous = member->previous;
     }
     (void)pthread_mutex_unlock(&shared.mutex);
-}
-
-unsigned rqli_fork_generation(void)
-{
-    return atomic_load_explicit(&generation, memory_order_relaxed);
 }
 
 /* Around the start of a thread of ours: it inherits the mask, and signals stay with the threads of

@@ -2,10 +2,13 @@
 #define RQLI_FORK_H
 
 /*
- * What fork() means for clients: the child closes its copies of their sockets, so that
- * the server sees a dead parent as dead, and every handle of the parent is foreign in it. The list
- * below is the library's only process-wide state, because fork is a process-wide event. Foreign
- * members stay in it: they are never freed, and a grandchild abandons them again.
+ * What fork() means for clients: the child closes its copies of their sockets, so that the server
+ * sees a dead parent as dead, and every handle of the parent is foreign in it. The list of members
+ * is process-wide because fork is a process-wide event. Foreign members stay in the list and are
+ * never freed.
+ *
+ * A child that clone() or _Fork() made is noticed by its first call: handles are foreign in it as
+ * well, but copies of descriptors stay open.
  */
 
 #include <signal.h>
@@ -14,7 +17,7 @@
 struct rqli_fork_member {
     struct rqli_fork_member *next;
     struct rqli_fork_member *previous;
-    void (*in_child)(void *self); /* takes no lock, allocates nothing; may come again */
+    void (*in_child)(void *self); /* takes no lock, allocates nothing; called at most once */
     void *self;
     unsigned generation;
 };
@@ -23,7 +26,8 @@ struct rqli_fork_member {
 bool rqli_fork_join(struct rqli_fork_member *member, void (*in_child)(void *self), void *self);
 void rqli_fork_leave(struct rqli_fork_member *member);
 
-/* Forks between the start of the program and this process. */
+/* Number of this process in its line of ancestors; differs from its parent's, however it was made.
+ * Nearly free, and async-signal-safe. */
 unsigned rqli_fork_generation(void);
 
 static inline bool rqli_fork_is_foreign(const struct rqli_fork_member *member)

@@ -126,7 +126,9 @@ rql_status rql_lock_try(rql_client *client, const char *name, const rql_lock_opt
 }
 
 /* Whatever the result, the handle is gone afterwards: what could not be confirmed goes on in the
- * background. */
+ * background. In a child of the lock's process nothing is touched: lost_fd may be a descriptor of
+ * the child's own by now, and a thread of the parent may have held any mutex, or the allocator's,
+ * when the child was made. */
 rql_status rql_lock_release(rql_lock *lock, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
@@ -138,19 +140,20 @@ rql_status rql_lock_release(rql_lock *lock, rql_error *error)
         return RQL_OK;
     }
     status = rqli_client_check(lock->client, error);
-    if (!status && lock->is_released) { /* by its on_lost, once more */
+    if (status) {
+        return status;
+    }
+    if (lock->is_released) { /* by its on_lost, once more */
         return RQL_NOT_HELD;
     }
-    loop = status ? NULL : rqli_hand_over_loop_here(lock);
+    loop = rqli_hand_over_loop_here(lock);
     if (loop && rqli_release_begin(loop, lock, NULL)) {
         return RQL_OK;
     }
-    if (!status) {
-        rqli_notify_ending(lock);
-        /* Takes it off the leases first: no callback of it runs when it is freed. */
-        status = rqli_give_back_lazily(lock, &release, error);
-        rqli_notify_ended(lock, status);
-    }
+    rqli_notify_ending(lock);
+    /* Takes it off the leases first: no callback of it runs when it is freed. */
+    status = rqli_give_back_lazily(lock, &release, error);
+    rqli_notify_ended(lock, status);
     if (release) {
         rqli_leases_settle_later(lock->client->leases, lock, release);
     } else {
@@ -174,29 +177,28 @@ static bool claim(rql_lock *lock)
 }
 
 /* What was handed over and is not claimed yet would end after a second: if the claim fails now, the
- * leases go on with it. */
+ * leases go on with it. In a child of the lock's process nothing is touched, as by
+ * rql_lock_release(). */
 rql_lock *rql_lock_forget(rql_lock *lock)
 {
     RQLI_DEFER_CANCEL;
+    bool is_claimed;
+    int64_t left_ms;
 
-    if (lock && lock->is_released) { /* by its on_lost */
+    if (check_lock(lock, NULL) || lock->is_released) { /* by its on_lost */
         return NULL;
     }
-    if (lock && rqli_client_check(lock->client, NULL) == RQL_OK) {
-        bool is_claimed = claim(lock);
-        /* A claim that is repeated may get the whole ttl yet. */
-        int64_t left_ms = is_claimed ? rql_lock_remaining_ms(lock) : lock->ttl_ms;
-
-        /* Before it is off the list: at no time shall its acquirer look as if it held nothing. */
-        rqli_holders_leave(&lock->client->holders, lock->holder,
-                           rqli_after_ms(rqli_now_us(), left_ms));
-        if (!is_claimed) {
-            rqli_leases_adopt(lock->client->leases, lock);
-            return NULL;
-        }
-        /* Waits for its on_lost, if that runs: the handle is freed next. */
-        rqli_leases_remove(lock->client->leases, &lock, 1);
+    is_claimed = claim(lock);
+    /* A claim that is repeated may get the whole ttl yet. */
+    left_ms = is_claimed ? rql_lock_remaining_ms(lock) : lock->ttl_ms;
+    /* Before it is off the list: at no time shall its acquirer look as if it held nothing. */
+    rqli_holders_leave(&lock->client->holders, lock->holder, rqli_after_ms(rqli_now_us(), left_ms));
+    if (!is_claimed) {
+        rqli_leases_adopt(lock->client->leases, lock);
+        return NULL;
     }
+    /* Waits for its on_lost, if that runs: the handle is freed next. */
+    rqli_leases_remove(lock->client->leases, &lock, 1);
     return rqli_lock_free(lock);
 }
 

@@ -32,7 +32,8 @@ void rqli_series_on_released(rql_series *series, rql_status status, rql_series_r
     }
 }
 
-/* The last one first, as nested locks would be. */
+/* The last one first, as nested locks would be. In a child of the series' process nothing is
+ * touched, as by rql_lock_release(). */
 rql_status rql_series_release(rql_series *series, rql_series_result *result, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
@@ -42,11 +43,12 @@ rql_status rql_series_release(rql_series *series, rql_series_result *result, rql
         return RQL_OK;
     }
     status = rqli_client_check(series->client, error);
-    if (!status) {
-        rqli_observe(RQLI_ON_SERIES_ENDING, &series->subject, NULL);
-        status = rqli_give_back(series->locks, series->count, error);
-        rqli_series_on_released(series, status, result);
+    if (status) {
+        return status;
     }
+    rqli_observe(RQLI_ON_SERIES_ENDING, &series->subject, NULL);
+    status = rqli_give_back(series->locks, series->count, error);
+    rqli_series_on_released(series, status, result);
     rqli_series_free(series);
     return status;
 }
@@ -57,10 +59,11 @@ rql_series *rql_series_forget(rql_series *series)
 {
     RQLI_DEFER_CANCEL;
 
-    if (series) {
-        for (size_t i = series->count; i-- > 0;) {
-            series->locks[i] = rql_lock_forget(series->locks[i]);
-        }
+    if (!series || rqli_client_check(series->client, NULL)) {
+        return NULL;
+    }
+    for (size_t i = series->count; i-- > 0;) {
+        series->locks[i] = rql_lock_forget(series->locks[i]);
     }
     return rqli_series_free(series);
 }

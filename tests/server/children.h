@@ -11,9 +11,9 @@ enum {
 };
 
 /* A child that hangs is ended by its alarm. */
-static inline pid_t start_limited_child(void (*body)(void))
+static inline pid_t start_limited_child_by(pid_t (*make)(void), void (*body)(void))
 {
-    pid_t child = fork();
+    pid_t child = make();
 
     assert_true(child >= 0);
     if (child == 0) {
@@ -24,6 +24,11 @@ static inline pid_t start_limited_child(void (*body)(void))
         _exit(127);
     }
     return child;
+}
+
+static inline pid_t start_limited_child(void (*body)(void))
+{
+    return start_limited_child_by(fork, body);
 }
 
 static inline void expect_good_end(pid_t child)

@@ -5,8 +5,11 @@
 #include "proxy.h"
 #include "threads.h"
 
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 
 /* A process that forks: the child has nothing of its parent's, and does it no harm. */
 
@@ -113,6 +116,97 @@ static void child_has_nothing_of_the_parents_and_does_it_no_harm(void **state)
     CHECK_OK(rql_lock_release(inherited, NULL));
     CHECK_OK(rql_series_release(inherited_series, NULL, NULL));
     inherited_series = NULL;
+}
+
+static pid_t clone_self(void)
+{
+    return (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+}
+
+static void refuse_what_is_inherited(void)
+{
+    rql_lock *lock = NULL;
+
+    must(rql_lock_acquire(client, "x", NULL, &lock, NULL) == RQL_E_FORKED, 40);
+    must(rql_lock_extend(inherited, 1000, NULL) == RQL_E_FORKED, 41);
+    must(rql_lock_get_state(inherited) == RQL_GONE, 42);
+    must(rql_lock_release(inherited, NULL) == RQL_E_FORKED, 43);
+    must(rql_lock_forget(inherited) == NULL, 44);
+    refuse_series();
+    must(rql_client_free(client) == NULL, 45);
+}
+
+/* Both have a descriptor that becomes readable when they are lost. */
+static void hold_what_is_inherited(void)
+{
+    const rql_series_options options = series_options();
+    int fd = -1;
+
+    inherited = hold(client, "inherited");
+    CHECK_OK(rql_lock_lost_fd(inherited, &fd, NULL));
+    CHECK_OK(rql_series_acquire(client, &options, &inherited_series, NULL));
+    CHECK_OK(rql_series_lost_fd(inherited_series, &fd, NULL));
+}
+
+static void release_what_is_inherited_in_the_parent(void)
+{
+    CHECK_OK(rql_lock_verify(inherited, NULL));
+    CHECK_OK(rql_lock_release(inherited, NULL));
+    CHECK_OK(rql_series_release(inherited_series, NULL, NULL));
+    inherited_series = NULL;
+}
+
+static void child_of_clone_has_nothing_of_the_parents(void **state)
+{
+    (void)state;
+    hold_what_is_inherited();
+    expect_good_end(start_limited_child_by(clone_self, refuse_what_is_inherited));
+    release_what_is_inherited_in_the_parent();
+}
+
+enum { OWN_DESCRIPTORS = 64 };
+
+/* As a daemon does. Each number that was a descriptor of the parent is one of the child. */
+static void replace_all_descriptors(void)
+{
+    (void)syscall(SYS_close_range, 0U, ~0U, 0U);
+    for (int fd = 0; fd < OWN_DESCRIPTORS; fd++) {
+        must(open("/dev/null", O_RDWR) == fd, 46);
+    }
+}
+
+/* An eventfd or a socket of the library's in place of one's own counts as closed, too. */
+static void check_own_descriptors(void)
+{
+    struct stat null;
+    struct stat own;
+
+    must(stat("/dev/null", &null) == 0, 47);
+    for (int fd = 0; fd < OWN_DESCRIPTORS; fd++) {
+        must(fstat(fd, &own) == 0 && own.st_rdev == null.st_rdev, 48);
+    }
+}
+
+/* Nor does a fork of the child, which meets the parent's client a second time. */
+static void release_with_descriptors_of_its_own(void)
+{
+    pid_t grandchild;
+    int status = -1;
+
+    replace_all_descriptors();
+    refuse_what_is_inherited();
+    check_own_descriptors();
+    grandchild = start_limited_child(check_own_descriptors);
+    must(waitpid(grandchild, &status, 0) == grandchild && status == 0, 49);
+}
+
+static void release_in_a_child_closes_no_descriptor_of_the_child(void **state)
+{
+    (void)state;
+    hold_what_is_inherited();
+    expect_good_end(start_limited_child(release_with_descriptors_of_its_own));
+    expect_good_end(start_limited_child_by(clone_self, release_with_descriptors_of_its_own));
+    release_what_is_inherited_in_the_parent();
 }
 
 static void free_inherited_client(void)
@@ -344,6 +438,8 @@ int main(void)
         TEST(fork_in_a_block_leaves_the_parent_its_lock),
         TEST(fork_beside_a_waiter_and_a_renewal),
         TEST(child_has_nothing_of_the_parents_and_does_it_no_harm),
+        TEST(child_of_clone_has_nothing_of_the_parents),
+        TEST(release_in_a_child_closes_no_descriptor_of_the_child),
         TEST(child_of_a_parent_that_connects_ends),
         TEST(parents_death_is_seen_while_a_child_lives),
         TEST(child_has_nothing_of_its_parents_swarm),

@@ -3,6 +3,8 @@
 #include "base/fork.h"
 #include "base/random.h"
 
+#include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -54,10 +56,16 @@ static void leave_but(struct group *group, unsigned left)
     }
 }
 
-/* What `body`, which must not use cmocka's asserts, returns in a child of this process. */
-static unsigned in_child(unsigned (*body)(void *data), void *data)
+/* As fork(), but runs no handler. */
+static pid_t clone_self(void)
 {
-    pid_t child = fork();
+    return (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+}
+
+/* What `body`, which must not use cmocka's asserts, returns in a child of this process. */
+static unsigned in_child_by(pid_t (*make)(void), unsigned (*body)(void *data), void *data)
+{
+    pid_t child = make();
     int how = 0;
 
     if (child == 0) {
@@ -67,6 +75,11 @@ static unsigned in_child(unsigned (*body)(void *data), void *data)
         return FAILED;
     }
     return (unsigned)WEXITSTATUS(how);
+}
+
+static unsigned in_child(unsigned (*body)(void *data), void *data)
+{
+    return in_child_by(fork, body, data);
 }
 
 static unsigned who_was_told(void *data)
@@ -152,6 +165,37 @@ TEST(a_child_is_told_apart_from_its_parent)
     }
 }
 
+static unsigned forget_and_ask_a_grandchild(void *data)
+{
+    struct group *group = data;
+
+    group->told = 0;
+    return in_child(who_was_told, group);
+}
+
+TEST(a_member_is_told_in_the_first_child_only)
+{
+    struct group group;
+
+    join_all(&group);
+    assert_int_equal(in_child(forget_and_ask_a_grandchild, &group), 0);
+    leave_but(&group, 0);
+}
+
+/* Its descriptors may be its own by the time of its first call, so no member is told. */
+TEST(a_child_of_clone_is_noticed_and_told_nothing)
+{
+    struct group group;
+
+    join_all(&group);
+    assert_int_equal(in_child_by(clone_self, who_is_foreign, &group), ALL);
+    assert_int_equal(in_child_by(clone_self, who_was_told, &group), 0);
+    assert_int_equal(in_child_by(clone_self, says_who_it_is, NULL), 1);
+    assert_int_equal(in_child_by(clone_self, forget_and_ask_a_grandchild, &group), 0);
+    assert_int_equal(who_is_foreign(&group), 0);
+    leave_but(&group, 0);
+}
+
 static unsigned forks_so_far(void *data)
 {
     unsigned levels = *(unsigned *)data;
@@ -171,6 +215,7 @@ TEST(generations_are_counted)
 
     join_all(&group);
     assert_int_equal(forks_so_far(&levels), before + 3);
+    assert_int_equal(in_child_by(clone_self, forks_so_far, &levels), before + 4);
     assert_int_equal(rqli_fork_generation(), before);
     leave_but(&group, 0);
 }
