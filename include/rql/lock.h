@@ -312,8 +312,17 @@ RQL_API int64_t rql_lock_remaining_ms(const rql_lock *lock);
 RQL_API RQL_MUST_CHECK rql_status rql_lock_lost_fd(rql_lock *lock, int *out, rql_error *error);
 
 /**
- * The fencing token: larger than every earlier token of the server, of this lock and all others.
- * A re-entry has the token of the outer grant.
+ * The fencing token: larger than every earlier token of this lock, as long as the server's clock is
+ * not set back and only one master at a time grants the lock (the page "Guarantees"). A re-entry
+ * has the token of the outer grant.
+ *
+ * The tokens of all locks of a server increase together; where several servers share the locks,
+ * those of each partition do. So one resource can be protected by several locks. There is one
+ * exception: a lock that is handed on inside its client has a token before the server knows. The
+ * client makes it larger than every token that it has seen, and takes the earliest time that the
+ * server's clock can show at that moment. A token that another client got for another lock just
+ * before can be larger: up to a round trip of this client's newest call before the hand-over, plus
+ * 200 µs for each second since that call.
  *
  * @param[in] lock  The lock, or NULL.
  * @return The token, above 0 and below 2^53; 0 for NULL.

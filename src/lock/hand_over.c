@@ -113,6 +113,21 @@ static void tell_chosen(struct rqli_hand_over *self, struct rqli_transfer *trans
     }
 }
 
+/* Gives it a token and a time. The token is no larger than those of later grants by the server, and
+ * larger than those of earlier ones, but for what the reading of the clock may be wrong by. */
+static void date(const struct rqli_hand_over *self, struct rqli_transfer *transfer, int64_t now_us)
+{
+    const rql_lock *lock = self->lock;
+    struct rqli_era *era = rqli_client_era(lock->client, lock->keys.set);
+    int64_t earliest_us;
+
+    if (!rqli_server_clock_range(self->node, now_us, &earliest_us, &transfer->ts_us)) {
+        transfer->ts_us = lock->ts_us + (now_us - lock->begun_us);
+    }
+    transfer->token =
+        rqli_era_make_token(era, earliest_us > lock->token ? earliest_us : lock->token + 1);
+}
+
 /* It sleeps, so that what it asked for can be read. */
 static struct rqli_transfer *make_transfer(const struct rqli_hand_over *self, int64_t now_us)
 {
@@ -123,11 +138,7 @@ static struct rqli_transfer *make_transfer(const struct rqli_hand_over *self, in
         rqli_transfer_new(lock->client, next->acquirer, next->host, next->nonce, acquire->options);
 
     if (transfer) {
-        transfer->token = lock->token + 1;
-        transfer->ts_us = rqli_server_clock_latest(self->node, now_us);
-        if (transfer->ts_us < 0) {
-            transfer->ts_us = lock->ts_us + (now_us - lock->begun_us);
-        }
+        date(self, transfer, now_us);
         transfer->begun_us = now_us;
         transfer->until_us = rqli_lease_end_us(&lock->kept.lease);
         transfer->loop = self->loop;

@@ -38,11 +38,16 @@ static int64_t latest_at(struct rqli_node *node, int64_t now_us)
     return latest_us;
 }
 
-int64_t rqli_server_clock_latest(struct rqli_node *node, int64_t now_us)
+bool rqli_server_clock_range(struct rqli_node *node, int64_t now_us, int64_t *earliest_out,
+                             int64_t *latest_out)
 {
-    int64_t latest_us = latest_at(node, now_us);
+    const struct rqli_clock_offset *clock_offset = &node->shared.clock_offset;
 
-    return latest_us == INT64_MAX ? -1 : latest_us;
+    (void)pthread_mutex_lock(&node->shared.mutex);
+    *earliest_out = rqli_clock_offset_server_earliest(clock_offset, now_us);
+    *latest_out = rqli_clock_offset_server_latest(clock_offset, now_us);
+    (void)pthread_mutex_unlock(&node->shared.mutex);
+    return *latest_out != INT64_MAX;
 }
 
 int64_t rqli_server_clock_not_after(const rql_client *client, struct rqli_node *node,
@@ -72,10 +77,12 @@ bool rqli_server_clock_earliest(struct rqli_node *node, int64_t server_us, int64
 int64_t rqli_server_clock_now_us(rql_client *client)
 {
     struct rqli_clock_reading reading;
+    int64_t latest_us;
 
     if (rqli_conn_clock(rqli_client_conn(client), &reading)) {
         /* The server read its clock after sent_us: so this is its time now or a little later. */
         return reading.server_us + (rqli_now_us() - reading.sent_us);
     }
-    return rqli_server_clock_latest(&client->fleet.first, rqli_now_us());
+    latest_us = latest_at(&client->fleet.first, rqli_now_us());
+    return latest_us == INT64_MAX ? -1 : latest_us;
 }

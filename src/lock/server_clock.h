@@ -22,9 +22,10 @@ int64_t rqli_server_clock_not_after(const rql_client *client, struct rqli_node *
 bool rqli_server_clock_earliest(struct rqli_node *node, int64_t server_us, int64_t now_us,
                                 int64_t *out_us);
 
-/* The server's time at now_us, at the latest, by the readings of the last seconds; -1: there are
- * none. */
-int64_t rqli_server_clock_latest(struct rqli_node *node, int64_t now_us);
+/* The server's time at now_us lies between *earliest_out and *latest_out, by the readings so
+ * far. False: there are none. */
+bool rqli_server_clock_range(struct rqli_node *node, int64_t now_us, int64_t *earliest_out,
+                             int64_t *latest_out);
 
 /* The last reading of the first server, carried on by the local clock; -1: there is none. No
  * earlier than the server's, so that what follows a grant is not dated before it. */

@@ -43,6 +43,7 @@ enum rqli_clock_offset_news rqli_clock_offset_add(struct rqli_clock_offset *self
     int64_t before_us = self->hi_us;
 
     self->hi_us = received_us - server_us;
+    self->read_us = received_us;
     if (is_old(self, received_us)) {
         restart(self, lo_us, received_us);
         return RQLI_CLOCK_OFFSET_FINE;
@@ -76,4 +77,11 @@ bool rqli_clock_offset_earliest(const struct rqli_clock_offset *self, int64_t se
 int64_t rqli_clock_offset_server_latest(const struct rqli_clock_offset *self, int64_t now_us)
 {
     return self->begun_us == 0 ? INT64_MAX : now_us - best_lo(self, now_us);
+}
+
+int64_t rqli_clock_offset_server_earliest(const struct rqli_clock_offset *self, int64_t now_us)
+{
+    int64_t age_us = now_us > self->read_us ? now_us - self->read_us : 0;
+
+    return self->begun_us == 0 ? 0 : now_us - self->hi_us - age_us / (WINDOW_US / DRIFT_US);
 }

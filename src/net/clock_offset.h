@@ -13,6 +13,7 @@ struct rqli_clock_offset {
     int64_t lo_us[2]; /* best lower bound of these five seconds and of the five before */
     int64_t hi_us;    /* upper bound of the newest reading */
     int64_t begun_us; /* of the five seconds of lo_us[0]; 0: no reading */
+    int64_t read_us;  /* local time at which the newest reading was received */
 };
 
 enum rqli_clock_offset_news {
@@ -29,5 +30,9 @@ bool rqli_clock_offset_earliest(const struct rqli_clock_offset *self, int64_t se
 
 /* The server's time now, at the latest; for not_after. INT64_MAX: no reading. */
 int64_t rqli_clock_offset_server_latest(const struct rqli_clock_offset *self, int64_t now_us);
+
+/* The server's time now, at the earliest, by the newest reading: if the clock was not set back
+ * since then, every later grant of the server has a later time. 0: no reading. */
+int64_t rqli_clock_offset_server_earliest(const struct rqli_clock_offset *self, int64_t now_us);
 
 #endif

@@ -42,6 +42,7 @@ rql_status rqli_era_read(struct rqli_era *self, int64_t floor, const struct rqli
 
         if (outcome.what == TOO_FAR) {
             (void)atomic_compare_exchange_strong(&self->floor, &expected, outcome.second);
+            atomic_store(&self->made, 0);
         }
         atomic_store(&self->known, outcome.second);
         atomic_store(&self->lost, floor);

@@ -17,6 +17,7 @@
 struct rqli_era {
     int64_t pause_ms;        /* recovery_delay_ms; constant */
     _Atomic int64_t floor;   /* the highest token that was seen; 0: none */
+    _Atomic int64_t made;    /* the highest token that rqli_era_make_token() has returned */
     _Atomic uint64_t server; /* that of the last login, by its run id; 0: there was none */
     atomic_bool has_news;    /* what is held is to be verified, and below may be what to tell */
     _Atomic int64_t lost;    /* the highest token when writes were found missing; 0: none were */
@@ -32,6 +33,23 @@ static inline void rqli_era_on_token(struct rqli_era *self, int64_t token)
            !atomic_compare_exchange_weak_explicit(&self->floor, &floor, token, memory_order_relaxed,
                                                   memory_order_relaxed)) {
     }
+}
+
+/* Makes a token for a hand-over inside the client: at least at_least, and larger than every token
+ * that was seen or made before. It counts as seen when its owner relies on it, not before: a server
+ * that does not know a token of a hand-over that never took place has lost nothing. */
+static inline int64_t rqli_era_make_token(struct rqli_era *self, int64_t at_least)
+{
+    int64_t floor = atomic_load_explicit(&self->floor, memory_order_relaxed);
+    int64_t made = atomic_load_explicit(&self->made, memory_order_relaxed);
+    int64_t token;
+
+    do {
+        token = floor > made ? floor + 1 : made + 1;
+        token = token > at_least ? token : at_least;
+    } while (!atomic_compare_exchange_weak_explicit(&self->made, &made, token, memory_order_relaxed,
+                                                    memory_order_relaxed));
+    return token;
 }
 
 /* Does this client say anything in front of its calls? */

@@ -78,7 +78,9 @@ class State(NamedTuple):
     withdrawn: tuple = () # (client, nonce): is withdrawn in the background
     robbed: tuple = ()    # nonces of those whose lock others have removed, and who may have got it from them
     top: int = 0          # the highest token so far that the server knows of
+    others_top: int = 0   # that of a grant of another lock, if it is its time: no two grants had the same time
     back_us: int = 0      # by which the server's clock was set back
+    known_back_us: int = 0 # of it, what the client knows: when it was last told the time
     was_cleared: bool = False
     turn_us: int = 0
     ruby: Ruby = Ruby()
@@ -304,9 +306,12 @@ def after_local(state, action):
         return state._replace(contents=bare(state.contents, 0, True), clears=state.clears - 1, was_cleared=True,
                               robbed=tuple(sorted({*state.robbed, *is_robbed})))
     if word == "grant":  # the tokens of all locks are of one row
-        last = int(read_contents(state.contents).fence or 0)
-        token = max(state.now_us, last) + 100
-        return state._replace(contents=with_fence(state.contents, token), others=state.others - 1)
+        last, now_us = int(read_contents(state.contents).fence or 0), state.now_us + 100
+        token = max(now_us, last + 1)
+        told = [int(client.token) for client in state.clients if client.token]
+        demand(state.back_us > 0 or all(token > one for one in told), f"another lock's token {token} is not above {told}")
+        return state._replace(contents=with_fence(state.contents, token), now_us=now_us,
+                              others_top=token if token == now_us else 0, others=state.others - 1)
     if word == "take":
         return taken(state, which)
     if word == "hand on":
@@ -349,14 +354,17 @@ def taken(state, index):
 def handed_on(state, index, other):
     """Said to the other at once; whoever is robbed hands on what is not there."""
     client, own, others = state.clients[index], own_nonce(state, index), own_nonce(state, other)
-    one = Transfer(index, own, other, others, str(int(client.token) + 1), client.ends_us, state.generation)
+    # It knows the server's time by its own clock; what it does not know is that this was set back since then.
+    token = max(int(client.token) + 1, state.true_us - state.known_back_us)
+    demand(state.back_us > 0 or token >= state.others_top, f"token {token} is below {state.others_top} of another lock")
+    one = Transfer(index, own, other, others, str(token), client.ends_us, state.generation)
     demand(own in state.robbed or int(one.token) > state.top, f"token {one.token} is not above {state.top}")
     state = state._replace(transfers=(*state.transfers, one))
     if own in state.robbed:
         state = state._replace(robbed=tuple(sorted({*state.robbed, others})))
     ends_us = min(one.ends_us, state.true_us + TTL_MS * 1000)
     state = replaced(state, other, mode=HANDED, ends_us=ends_us, token=one.token, generation=state.generation)
-    return replaced(state, index, mode=ENDING), index
+    return replaced(state, index, mode=ENDING)._replace(now_us=state.now_us + 1), index
 
 
 def put_if_possible(state, index):
@@ -426,6 +434,8 @@ def after_answer(state, index, word, answer):
     client, told = state.clients[index], answer.split(" ")
     if word in ("leave", "release"):
         return finished(state, index)
+    if index < state.n_members:
+        state = state._replace(known_back_us=state.back_us)
     if told[0] == "1":
         demand(told[6] == own_nonce(state, index), "told of another grant than it has asked for")
         return replaced(state, index, mode=HOLDING, ends_us=state.back_us + int(told[1]) + int(told[2]) * 1000,

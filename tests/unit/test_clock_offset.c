@@ -149,6 +149,33 @@ TEST(readings_bound_the_offset_and_show_its_steps)
     }
 }
 
+/* The newest reading counts, slower or faster than those before it; while it grows old the clocks
+ * may part by 200 ppm. */
+TEST(the_earliest_time_of_the_server_follows_from_the_newest_reading)
+{
+    static const struct {
+        const char *name;
+        int64_t half_us, age_us, early_us;
+    } rows[] = {
+        {"just now", 50, 0, 50},
+        {"a slower one", 400, 0, 400},
+        {"a faster one", 20, 1000, 20},
+        {"a second ago", 20, SECOND_US, 20 + 200},
+        {"an hour ago", 20, HOUR_US, 20 + 720000},
+        {"said by a thread that was late to say it", 20, -30, 20},
+    };
+    struct rqli_clock_offset clock_offset = {0};
+
+    assert_int_equal(rqli_clock_offset_server_earliest(&clock_offset, NOW_US), 0);
+    EACH_ROW (row, rows) {
+        int64_t at_us = NOW_US + row->half_us + row->age_us;
+
+        (void)read_clock(&clock_offset, OFFSET_US, NOW_US, row->half_us);
+        assert_int_equal(rqli_clock_offset_server_earliest(&clock_offset, at_us),
+                         at_us - OFFSET_US - row->early_us);
+    }
+}
+
 /* A server whose clock runs at another rate, and jumps now and then. */
 struct world {
     uint32_t seed;
@@ -189,6 +216,7 @@ static void check_bounds(struct world *world)
     int64_t local_us;
 
     assert_true(latest_us >= then_us - DRIFT_US);
+    assert_true(rqli_clock_offset_server_earliest(&world->clock_offset, world->now_us) <= then_us);
     if (rqli_clock_offset_earliest(&world->clock_offset, then_us, at_us, &local_us)) {
         assert_true(local_us <= world->now_us + DRIFT_US);
         assert_true(at_us < world->now_us + 10 * SECOND_US);

@@ -26,6 +26,19 @@ TEST(the_floor_is_the_highest_token_that_was_seen)
     }
 }
 
+/* That of a hand-over that never took place is no floor, and is given to no other. */
+TEST(a_token_that_is_made_is_above_all_that_were_seen_or_made)
+{
+    rqli_era_on_token(&era, 100);
+    assert_int_equal(rqli_era_make_token(&era, 8), 101);
+    assert_int_equal(rqli_era_make_token(&era, 8), 102);
+    assert_int_equal(rqli_era_make_token(&era, 500), 500);
+    assert_int_equal(rqli_era_make_token(&era, 500), 501);
+    assert_int_equal(era.floor, 100);
+    rqli_era_on_token(&era, 900);
+    assert_int_equal(rqli_era_make_token(&era, 500), 901);
+}
+
 TEST(who_wants_a_pause_or_has_seen_something_speaks)
 {
     static const struct {
@@ -107,11 +120,12 @@ TEST(what_was_lost_is_told_once)
         int64_t lost = 0;
         int64_t known = 0;
 
-        era = (struct rqli_era){.floor = row->seen};
+        era = (struct rqli_era){.floor = row->seen, .made = row->seen};
         assert_int_equal(rqli_era_read(&era, 100, &row->answer, "here", &error), row->status);
         assert_true(!row->status || strstr(error.message, "arrive on here"));
         assert_int_equal(rqli_era_take_news(&era, &lost, &known), row->is_news);
-        CHECK_ALL(EQ(lost, row->lost), EQ(known, row->known), EQ(era.floor, row->floor));
+        CHECK_ALL(EQ(lost, row->lost), EQ(known, row->known), EQ(era.floor, row->floor),
+                  EQ(rqli_era_make_token(&era, 0), row->floor + 1));
         assert_false(rqli_era_take_news(&era, &lost, &known));
     }
 }

@@ -4,8 +4,10 @@
 #include "lock/acquisition.h"
 #include "lock/client.h"
 #include "lock/hand_over.h"
+#include "lock/server_clock.h"
 #include "lock/transfer.h"
 #include "lock/wait.h"
+#include "net/login.h"
 #include "net/subscription.h"
 #include "no_server.h"
 
@@ -16,11 +18,14 @@
 enum {
     TTL_MS = 60000,
     TOKEN = 7,
+    ROUND_TRIP_US = 3000,
     GENERATION = 3,
     META_MOST = 9,
     FIXED_ARGS = 8,
     NOT_YET_MS = -5000
 };
+
+#define NOW_US INT64_C(1795254268468100)
 
 static rql_client *client;
 
@@ -48,10 +53,16 @@ static const struct row {
     bool is_behind_another;
     bool is_awake;
     bool is_chosen;
+    int64_t seen;      /* the highest token that the client has seen, of any lock */
+    int64_t server_us; /* the server's time, as it has just said; 0: it has said nothing */
 } rows[] = {
     {"the first of a chain", .n_meta = 1, .is_chosen = true},
     {"with as much metadata as there is room for", .n_meta = META_MOST - 1, .is_chosen = true},
     {"with more", .n_meta = META_MOST},
+    {"another lock has a larger token", .is_chosen = true, .seen = 9},
+    {"the server's clock is behind its tokens", .is_chosen = true, .seen = 900000000,
+     .server_us = 1},
+    {"the server's clock is known", .is_chosen = true, .seen = 9, .server_us = NOW_US},
     {"the last of a chain", .n_chained = 31, .chained_ms = NOT_YET_MS, .is_chosen = true},
     {"one more than that", .n_chained = 32, .chained_ms = NOT_YET_MS},
     {"a chain that has taken long", .n_chained = 1, .chained_ms = 101},
@@ -88,14 +99,34 @@ static rql_lock *hold(const struct row *row)
     return lock;
 }
 
+/* What it has seen of the server: a token of another lock, and its clock. */
+static void see(const struct row *row)
+{
+    struct rqli_era *era = rqli_client_era(client, &rqli_key_sets[RQLI_WHOLE]);
+    int64_t now_us = rqli_now_us();
+    const struct rqli_clock_reading reading = {now_us - ROUND_TRIP_US, now_us, row->server_us};
+
+    *era = (struct rqli_era){0};
+    rqli_era_on_token(era, row->seen);
+    client->fleet.first.shared.clock_offset = (struct rqli_clock_offset){0};
+    if (row->server_us > 0) {
+        rqli_server_clock_learn(client, &client->fleet.first, &reading);
+    }
+}
+
 static void check_transfer(const struct rqli_hand_over *self, const struct row *row,
                            const rql_lock *next)
 {
     const struct rqli_transfer *transfer = self->transfer;
     struct rqli_call call;
 
-    CHECK_ALL(EQ(transfer->token, TOKEN + 1), EQ(transfer->ttl_ms, TTL_MS),
-              EQ(transfer->n_chained, row->n_chained + 1), EQ(transfer->generation, GENERATION),
+    if (row->server_us > row->seen) {
+        assert_in_range(transfer->token, row->server_us, transfer->ts_us - ROUND_TRIP_US);
+    } else {
+        assert_int_equal(transfer->token, row->seen > TOKEN ? row->seen + 1 : TOKEN + 1);
+    }
+    CHECK_ALL(EQ(transfer->ttl_ms, TTL_MS), EQ(transfer->n_chained, row->n_chained + 1),
+              EQ(transfer->generation, GENERATION),
               EQ(transfer->until_us, rqli_lease_end_us(&self->lock->kept.lease)));
     rqli_call_begin(&call, NULL);
     rqli_hand_over_write(self, &call);
@@ -133,6 +164,7 @@ TEST(a_release_hands_the_lock_to_who_sleeps_behind_it)
         options.access_strategy = row->access;
         options.meta = meta;
         options.n_meta = row->n_meta;
+        see(row);
         acquire.options = &options;
         rqli_acquire_init(&acquire);
         rqli_wait_behind(&acquire,
