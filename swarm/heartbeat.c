@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/random.h"
+#include "base/threads.h"
 #include "lock/client.h"
 #include "lock/leases.h"
 #include "lock/lock.h"
@@ -11,10 +12,6 @@
 #include "lock/server_clock.h"
 #include "net/op.h"
 #include "wire/answer.h"
-
-#include <errno.h>
-#include <signal.h>
-#include <unistd.h>
 
 /*
  * The heartbeat of a client's hosts: its threads, under the names that locks bear. One probe asks
@@ -32,12 +29,6 @@ enum {
     ROUND_CALLS = RQLI_PARTITIONS, /* in one round: each has a time budget of its own */
     AGAIN_US = 1000,               /* while another probe of this client is under way */
 };
-
-/* A thread that may not be signalled is there, too. */
-static bool lives(pid_t thread)
-{
-    return tgkill(getpid(), thread, 0) == 0 || errno != ESRCH;
-}
 
 /* A thread may have ended while a lock that it took is still held by others of its process: as long
  * as that is so, it stays a host. */
@@ -173,7 +164,7 @@ static bool begin(struct rqli_probe *self)
     }
     self->has_begun = true;
     rqli_leases_each(self->client->leases, add_holder, hosts);
-    if (!rqli_hosts_plan(hosts, self->who, lives, &self->plan) || !make_room(self)) {
+    if (!rqli_hosts_plan(hosts, self->who, rqli_thread_lives, &self->plan) || !make_room(self)) {
         self->op.status = rqli_fail_nomem(&self->fault);
         return true;
     }
@@ -370,11 +361,17 @@ rql_status rql_probe_hosts(rql_client *client, rql_text_list **hosts, int64_t *a
     struct rqli_probe probe = {.client = client, .via = client, .told = &told};
     rql_status status = rqli_client_check(client, error);
 
+    uint64_t thread;
+
     if (status) {
         return status;
     }
+    thread = rqli_thread_number();
+    if (thread == 0) {
+        return rqli_fail_nomem(error);
+    }
     if (!client->is_partitioned) {
-        rqli_hosts_add(client->hosts, &rqli_key_sets[RQLI_WHOLE], rqli_thread_id(), false);
+        rqli_hosts_add(client->hosts, &rqli_key_sets[RQLI_WHOLE], thread, false);
     }
     status = rqli_op_run(begin_op(&probe));
     status = status ? status : probe.fault.status;

@@ -190,7 +190,9 @@ RQL_API const char *rql_client_identity(const rql_client *client);
  *
  * @param[in]  client  The client.
  * @param[in]  task    As rql_lock_options::task; 0 for plain threads.
- * @param[out] out     `rql:acq:<pid>/<thread>/<task>/0/<identity>`, terminated.
+ * @param[out] out     `rql:acq:<pid>/<thread>/<task>/0/<identity>`, terminated. The thread's number
+ * is the library's own: 1 for the first thread of the process that used it. It is never used for a
+ * second thread.
  * @return @p out.
  * @threads Callable from any thread.
  */
@@ -223,8 +225,8 @@ typedef struct rql_text_list {
 RQL_API rql_text_list *rql_text_list_free(rql_text_list *list);
 
 /**
- * The host ids that threads of this process can have: one per live thread (the gem's
- * possible_host_ids).
+ * The host ids that threads of this process can have: one for each thread that has used the library
+ * and has not ended (the gem's possible_host_ids), the calling thread included.
  *
  * @param[in]  client  The client.
  * @param[out] out     The list; untouched unless RQL_OK.
@@ -232,7 +234,6 @@ RQL_API rql_text_list *rql_text_list_free(rql_text_list *list);
  *
  * @retval RQL_OK        `*out` is set.
  * @retval RQL_E_NOMEM   Out of memory.
- * @retval RQL_E_IO      /proc/self/task cannot be read.
  * @retval RQL_E_FORKED  The client belongs to the parent process.
  *
  * @owner   The caller owns `*out`; release with rql_text_list_free().

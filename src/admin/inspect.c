@@ -2,11 +2,11 @@
 #include "base/cancel.h"
 #include "base/error.h"
 #include "base/random.h"
+#include "base/threads.h"
 #include "lock/leases.h"
 #include "lock/lock.h"
 #include "wire/command.h"
 
-#include <dirent.h>
 #include <rql/inspect.h>
 
 /*
@@ -291,38 +291,38 @@ rql_status rql_acquired_locks(rql_client *client, rql_text_list **out, rql_error
     return rqli_list_give(&names, out, error);
 }
 
-/* An entry of /proc/self/task is the number of a thread, or "." and "..". */
-static void add_host(struct rqli_list *hosts, const struct dirent *entry, const char *identity)
-{
-    char host[RQL_ID_SIZE];
-    int64_t thread;
+/* What rqli_threads_each() and the list are told of. */
+struct possible_hosts {
+    struct rqli_list *hosts;
+    const char *identity;
+};
 
-    if (rqli_parse_int(rqli_slice_of(entry->d_name), &thread)) {
-        rqli_host_id(host, (pid_t)thread, identity);
-        rqli_list_add(hosts, rqli_slice_of(host), 0);
-    }
+static void add_host(uint64_t thread, void *context)
+{
+    const struct possible_hosts *self = context;
+    char host[RQL_ID_SIZE];
+
+    rqli_host_id(host, thread, self->identity);
+    rqli_list_add(self->hosts, rqli_slice_of(host), 0);
 }
 
 /* Each thread of the process is a host of its own to the others, whether it holds anything or not.
- * Asks no server: ids are made of the thread's number and the client's identity. */
+ * One that has not used the library yet is none, but for the caller's. Asks no server: ids are made
+ * of the thread's number and the client's identity. */
 rql_status rql_possible_host_ids(rql_client *client, rql_text_list **out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
     RQLI_AUTO(rqli_list_fini) struct rqli_list hosts = {0};
+    struct possible_hosts self = {.hosts = &hosts};
     rql_status status = check_out(client, out, error);
-    const struct dirent *entry;
-    DIR *threads;
 
     if (status) {
         return status;
     }
-    threads = opendir("/proc/self/task");
-    if (!threads) {
-        return rqli_fail(error, RQL_E_IO, "/proc/self/task cannot be read");
+    if (rqli_thread_number() == 0) {
+        return rqli_fail_nomem(error);
     }
-    while ((entry = readdir(threads))) { /* NOLINT(concurrency-mt-unsafe): a DIR of our own */
-        add_host(&hosts, entry, client->identity);
-    }
-    (void)closedir(threads);
+    self.identity = client->identity;
+    rqli_threads_each(add_host, &self);
     return rqli_list_give(&hosts, out, error);
 }

@@ -1,6 +1,6 @@
 #include "base/freelist.h"
 
-#include "base/random.h"
+#include "base/threads.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 /* Each thread begins its search at a place of its own, where it finds what it gave back last. */
 static void *_Atomic *place(struct rqli_freelist *self, unsigned step)
 {
-    return &self->place[((unsigned)rqli_thread_id() + step) % RQLI_FREELIST];
+    return &self->place[((unsigned)rqli_thread_number() + step) % RQLI_FREELIST];
 }
 
 void *rqli_freelist_take(struct rqli_freelist *self)

@@ -2,6 +2,7 @@
 
 #include "base/fork.h"
 #include "base/text.h"
+#include "base/threads.h"
 
 #include <string.h>
 #include <sys/random.h>
@@ -73,22 +74,20 @@ uint32_t rqli_random_below(uint32_t bound)
  * the rest in that of the ractor, from 1 on. A task has ractor 0, so no two ids meet. */
 enum { FIBERS = 100000 };
 
-struct self {
-    pid_t process;
-    pid_t thread; /* 0: not asked yet */
+struct process {
+    pid_t id; /* 0: not asked yet */
     unsigned generation;
 };
 
-static _Thread_local struct self self;
-
-/* gettid() is a system call, and every acquisition needs the number: asked once for each thread and
- * process. */
-static const struct self *know_self(void)
+/* getpid() is a system call, and every acquisition needs the number: each thread asks once. */
+static pid_t process_id(void)
 {
-    if (self.thread == 0 || self.generation != rqli_fork_generation()) {
-        self = (struct self){getpid(), gettid(), rqli_fork_generation()};
+    static _Thread_local struct process self;
+
+    if (self.id == 0 || self.generation != rqli_fork_generation()) {
+        self = (struct process){getpid(), rqli_fork_generation()};
     }
-    return &self;
+    return self.id;
 }
 
 /* By the writer: every acquisition comes by here twice, and snprintf() takes three times as long.
@@ -97,7 +96,7 @@ static void begin(struct rqli_writer *out, char id[RQL_ID_SIZE], const char *kin
 {
     rqli_writer_init(out, id, RQL_ID_SIZE);
     rqli_write_text(out, kind);
-    rqli_write_int(out, know_self()->process);
+    rqli_write_int(out, process_id());
     rqli_write_text(out, "/");
 }
 
@@ -116,7 +115,7 @@ static void write_acquirer(char out[RQL_ID_SIZE], uint64_t fiber, uint64_t racto
     struct rqli_writer id;
 
     begin(&id, out, "rql:acq:");
-    rqli_write_int(&id, know_self()->thread);
+    rqli_write_uint(&id, rqli_thread_number());
     rqli_write_text(&id, "/");
     rqli_write_uint(&id, fiber);
     end(&id, ractor, identity);
@@ -129,24 +128,19 @@ void rqli_acquirer_id(char out[RQL_ID_SIZE], uint64_t task, const char *identity
     write_acquirer(out, task, 0, identity);
 }
 
-/* Over both slots: an id of up to 64 bytes takes the server half the memory of a longer one, and
- * with pids of seven digits that leaves six for both. */
+/* Over both slots: an id of up to 64 bytes takes the server half the memory of a longer one. With
+ * seven digits for the process and seven for the thread that leaves six for both. */
 void rqli_own_acquirer_id(char out[RQL_ID_SIZE], uint64_t number, const char *identity)
 {
     write_acquirer(out, number % FIBERS, 1 + number / FIBERS, identity);
 }
 
 /* The thread is given: one thread sends the heartbeats of all hosts of its process. */
-void rqli_host_id(char out[RQL_ID_SIZE], pid_t thread, const char *identity)
+void rqli_host_id(char out[RQL_ID_SIZE], uint64_t thread, const char *identity)
 {
     struct rqli_writer id;
 
     begin(&id, out, "rql:hst:");
-    rqli_write_int(&id, thread);
+    rqli_write_uint(&id, thread);
     end(&id, 0, identity);
-}
-
-pid_t rqli_thread_id(void)
-{
-    return know_self()->thread;
 }

@@ -7,7 +7,6 @@
 #include <rql/base.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 enum { RQLI_HEX_SIZE = 33 };
 
@@ -17,16 +16,13 @@ bool rqli_random_hex(char out[RQLI_HEX_SIZE]);
 /* 0 to bound - 1; not for secrets. */
 uint32_t rqli_random_below(uint32_t bound);
 
-/* Who is asking: acquirer and host ids, in the form of the gem's. Opaque to everybody but the
- * scripts: the identity, of 32 digits, ends both, and names the client's channel and heartbeat.
- */
+/* Acquirer and host ids, in the form of the gem's, with the numbers of base/threads.h. Opaque to
+ * everybody but the scripts: the identity, of 32 digits, ends both, and names the client's channel
+ * and heartbeat. */
 
 void rqli_acquirer_id(char out[RQL_ID_SIZE], uint64_t task, const char *identity);
 /* That of the number-th request of this thread that is an acquirer of its own; no task's. */
 void rqli_own_acquirer_id(char out[RQL_ID_SIZE], uint64_t number, const char *identity);
-void rqli_host_id(char out[RQL_ID_SIZE], pid_t thread, const char *identity);
-
-/* The kernel's number of this thread; kept per thread, made anew after fork. */
-pid_t rqli_thread_id(void);
+void rqli_host_id(char out[RQL_ID_SIZE], uint64_t thread, const char *identity);
 
 #endif

@@ -6,6 +6,7 @@
 #include "base/random.h"
 #include "base/scope.h"
 #include "base/text.h"
+#include "base/threads.h"
 #include "net/conn.h"
 #include "net/login.h"
 
@@ -129,7 +130,7 @@ const char *rql_current_acquirer_id(const rql_client *client, uint64_t task, cha
 
 const char *rql_current_host_id(const rql_client *client, char out[RQL_ID_SIZE])
 {
-    rqli_host_id(out, rqli_thread_id(), client->identity);
+    rqli_host_id(out, rqli_thread_number(), client->identity);
     return out;
 }
 

@@ -6,8 +6,8 @@
 /*
  * Threads sorted by set of keys and number. A probe takes a plan under the mutex, asks the server
  * without it, and applies the result under the mutex again; in between threads may come and go, so
- * the plan is only of numbers. A number that was met since the plan may belong to a new thread, or
- * be a host there once more, and is not removed.
+ * the plan is only of numbers. A thread that was met since the plan may be a host there once more,
+ * and is not removed.
  *
  * Where there are partitions handles of locks are counted: who has one asks for a lock or holds it.
  */
@@ -32,13 +32,13 @@ struct rqli_hosts *rqli_hosts_free(struct rqli_hosts *self)
     return NULL;
 }
 
-static bool is_before(const struct rqli_host *host, unsigned set, pid_t thread)
+static bool is_before(const struct rqli_host *host, unsigned set, uint64_t thread)
 {
     return host->set < set || (host->set == set && host->thread < thread);
 }
 
 /* Under the mutex. Where the thread is, or belongs. */
-static size_t place_of(const struct rqli_hosts *self, unsigned set, pid_t thread)
+static size_t place_of(const struct rqli_hosts *self, unsigned set, uint64_t thread)
 {
     size_t low = 0;
     size_t high = self->shared.count;
@@ -57,7 +57,7 @@ static size_t place_of(const struct rqli_hosts *self, unsigned set, pid_t thread
 
 /* Under the mutex. */
 static struct rqli_host *find(const struct rqli_hosts *self, const struct rqli_key_set *set,
-                              pid_t thread)
+                              uint64_t thread)
 {
     unsigned index = rqli_key_set_index(set);
     size_t at = place_of(self, index, thread);
@@ -87,7 +87,7 @@ static bool make_room(struct rqli_hosts *self)
 
 /* Under the mutex. NULL: no memory; it comes in at its next use. */
 static struct rqli_host *insert(struct rqli_hosts *self, const struct rqli_key_set *set,
-                                pid_t thread)
+                                uint64_t thread)
 {
     unsigned index = rqli_key_set_index(set);
     size_t at = place_of(self, index, thread);
@@ -114,7 +114,7 @@ static void call_for(struct rqli_hosts *self)
 /* Under the mutex. A host of a partition is told with the next heartbeat, or by who asks for a lock
  * that would outlive it: there are as many of those as locks are asked for. */
 static struct rqli_host *enter(struct rqli_hosts *self, const struct rqli_key_set *set,
-                               pid_t thread)
+                               uint64_t thread)
 {
     struct rqli_host *host = find(self, set, thread);
 
@@ -131,7 +131,7 @@ static struct rqli_host *enter(struct rqli_hosts *self, const struct rqli_key_se
 
 /* By the prober for each holder of a lock, too: a thread may have ended while another still holds
  * for it. */
-void rqli_hosts_add(struct rqli_hosts *self, const struct rqli_key_set *set, pid_t thread,
+void rqli_hosts_add(struct rqli_hosts *self, const struct rqli_key_set *set, uint64_t thread,
                     bool holds)
 {
     struct rqli_host *host;
@@ -145,7 +145,7 @@ void rqli_hosts_add(struct rqli_hosts *self, const struct rqli_key_set *set, pid
 }
 
 /* On the way of every acquisition: without a swarm it costs one load. */
-bool rqli_hosts_meet(struct rqli_hosts *self, const struct rqli_key_set *set, pid_t thread)
+bool rqli_hosts_meet(struct rqli_hosts *self, const struct rqli_key_set *set, uint64_t thread)
 {
     bool counts = rqli_key_set_index(set) != RQLI_WHOLE;
     struct rqli_host *host;
@@ -164,7 +164,7 @@ bool rqli_hosts_meet(struct rqli_hosts *self, const struct rqli_key_set *set, pi
 }
 
 /* It may have gone by now, with its thread. */
-void rqli_hosts_let_go(struct rqli_hosts *self, const struct rqli_key_set *set, pid_t thread)
+void rqli_hosts_let_go(struct rqli_hosts *self, const struct rqli_key_set *set, uint64_t thread)
 {
     struct rqli_host *host;
 
@@ -177,7 +177,7 @@ void rqli_hosts_let_go(struct rqli_hosts *self, const struct rqli_key_set *set, 
 }
 
 /* From here on the server may know. */
-bool rqli_hosts_must_tell(struct rqli_hosts *self, const struct rqli_key_set *set, pid_t thread,
+bool rqli_hosts_must_tell(struct rqli_hosts *self, const struct rqli_key_set *set, uint64_t thread,
                           int64_t ttl_ms)
 {
     struct rqli_host *host;
@@ -198,7 +198,7 @@ bool rqli_hosts_must_tell(struct rqli_hosts *self, const struct rqli_key_set *se
     return is_new;
 }
 
-void rqli_hosts_on_told(struct rqli_hosts *self, const struct rqli_key_set *set, pid_t thread)
+void rqli_hosts_on_told(struct rqli_hosts *self, const struct rqli_key_set *set, uint64_t thread)
 {
     struct rqli_host *host;
 
@@ -233,7 +233,7 @@ void rqli_hosts_close(struct rqli_hosts *self)
 }
 
 /* `lives` asks the system whether the thread is still there. */
-static bool stays(const struct rqli_host *host, enum rqli_hosts_who who, bool (*lives)(pid_t))
+static bool stays(const struct rqli_host *host, enum rqli_hosts_who who, bool (*lives)(uint64_t))
 {
     if (who == RQLI_HOSTS_NONE) {
         return false;
@@ -247,7 +247,7 @@ static bool stays(const struct rqli_host *host, enum rqli_hosts_who who, bool (*
 enum kind { NEW, KNOWN, LEAVING, GONE };
 
 static enum kind kind_of(const struct rqli_host *host, enum rqli_hosts_who who,
-                         bool (*lives)(pid_t))
+                         bool (*lives)(uint64_t))
 {
     if (stays(host, who, lives)) {
         return host->is_known ? KNOWN : NEW;
@@ -257,7 +257,7 @@ static enum kind kind_of(const struct rqli_host *host, enum rqli_hosts_who who,
 
 /* Under the mutex. Each is judged once, for its thread may end in between; those that are gone are
  * forgotten. `holds` and `was_met` are counted anew for the next plan. */
-static void judge(struct rqli_hosts *self, enum rqli_hosts_who who, bool (*lives)(pid_t),
+static void judge(struct rqli_hosts *self, enum rqli_hosts_who who, bool (*lives)(uint64_t),
                   unsigned char *kinds)
 {
     size_t kept = 0;
@@ -284,7 +284,7 @@ struct judged {
 };
 
 /* Under the mutex. Ends as many as `of` kind there are. */
-static size_t gather(const struct judged *self, enum kind of, pid_t *out)
+static size_t gather(const struct judged *self, enum kind of, uint64_t *out)
 {
     size_t n = 0;
 
@@ -298,7 +298,7 @@ static size_t gather(const struct judged *self, enum kind of, pid_t *out)
 
 /* Under the mutex. Notes that the new ones are told: the swarm may have been shown them before. */
 static struct rqli_hosts_group plan_group(const struct judged *hosts, enum rqli_hosts_who who,
-                                          pid_t *out)
+                                          uint64_t *out)
 {
     struct rqli_hosts_group group = {.set = &rqli_key_sets[hosts->item[0].set]};
     size_t n_known;
@@ -343,8 +343,8 @@ static void fill(struct rqli_hosts *self, const unsigned char *kinds, enum rqli_
 
 /* Room for one more than there are: with no host calloc() may return NULL, which is no lack of
  * memory; and fill() may begin a group that nobody is in. */
-bool rqli_hosts_plan(struct rqli_hosts *self, enum rqli_hosts_who who, bool (*lives)(pid_t thread),
-                     struct rqli_hosts_plan *out)
+bool rqli_hosts_plan(struct rqli_hosts *self, enum rqli_hosts_who who,
+                     bool (*lives)(uint64_t thread), struct rqli_hosts_plan *out)
 {
     unsigned char *kinds;
     size_t room;

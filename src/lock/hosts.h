@@ -12,16 +12,16 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
-#include <sys/types.h>
+#include <stdint.h>
 
 struct rqli_host {
-    pid_t thread;
+    uint64_t thread;
     unsigned n_handles; /* of locks that it asks for or holds; counted in partitions alone */
     unsigned char set;  /* of keys, where it is a host */
     bool is_known;      /* the server has it */
     bool holds;         /* a lock; said anew before each plan */
     bool was_sent;      /* perhaps: it was told, and nobody knows what became of that */
-    bool was_met;       /* since the last plan: the number may have gone to a new thread */
+    bool was_met;       /* since the last plan: it may be a host once more */
 };
 
 struct rqli_hosts {
@@ -53,7 +53,7 @@ struct rqli_hosts_group {
 
 /* What a probe reports. */
 struct rqli_hosts_plan {
-    pid_t *threads;
+    uint64_t *threads;
     struct rqli_hosts_group *groups;
     size_t n_groups;
 };
@@ -71,14 +71,14 @@ struct rqli_hosts *rqli_hosts_free(struct rqli_hosts *self); /* NULL is fine */
 
 /* Any thread. This thread is about to ask for a lock of this set: a host from now on, if a swarm
  * runs. True: until rqli_hosts_let_go(). */
-bool rqli_hosts_meet(struct rqli_hosts *self, const struct rqli_key_set *set, pid_t thread);
-void rqli_hosts_let_go(struct rqli_hosts *self, const struct rqli_key_set *set, pid_t thread);
+bool rqli_hosts_meet(struct rqli_hosts *self, const struct rqli_key_set *set, uint64_t thread);
+void rqli_hosts_let_go(struct rqli_hosts *self, const struct rqli_key_set *set, uint64_t thread);
 
 /* Any thread. True: what it asks for in this partition may outlive it by more than a zombie,
  * because the server does not know this host; it is to be told. */
-bool rqli_hosts_must_tell(struct rqli_hosts *self, const struct rqli_key_set *set, pid_t thread,
+bool rqli_hosts_must_tell(struct rqli_hosts *self, const struct rqli_key_set *set, uint64_t thread,
                           int64_t ttl_ms);
-void rqli_hosts_on_told(struct rqli_hosts *self, const struct rqli_key_set *set, pid_t thread);
+void rqli_hosts_on_told(struct rqli_hosts *self, const struct rqli_key_set *set, uint64_t thread);
 
 /* Lets threads in, and has on_new called when the server is to be told of one. */
 void rqli_hosts_open(struct rqli_hosts *self, int64_t zombie_ttl_ms, void (*on_new)(void *context),
@@ -86,12 +86,12 @@ void rqli_hosts_open(struct rqli_hosts *self, int64_t zombie_ttl_ms, void (*on_n
 void rqli_hosts_close(struct rqli_hosts *self);
 
 /* Open or not. */
-void rqli_hosts_add(struct rqli_hosts *self, const struct rqli_key_set *set, pid_t thread,
+void rqli_hosts_add(struct rqli_hosts *self, const struct rqli_key_set *set, uint64_t thread,
                     bool holds);
 
 /* False: out of memory. `lives` says whether a thread is still there. */
-bool rqli_hosts_plan(struct rqli_hosts *self, enum rqli_hosts_who who, bool (*lives)(pid_t thread),
-                     struct rqli_hosts_plan *out);
+bool rqli_hosts_plan(struct rqli_hosts *self, enum rqli_hosts_who who,
+                     bool (*lives)(uint64_t thread), struct rqli_hosts_plan *out);
 void rqli_hosts_plan_fini_p(struct rqli_hosts_plan *plan);
 
 static inline size_t rqli_hosts_group_stays(const struct rqli_hosts_group *group)

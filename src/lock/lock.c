@@ -2,6 +2,7 @@
 
 #include "base/random.h"
 #include "base/scope.h"
+#include "base/threads.h"
 #include "lock/client.h"
 #include "lock/hosts.h"
 #include "lock/transfer.h"
@@ -20,14 +21,14 @@ RQLI_DEFINE_AUTO(rql_lock *, rqli_lock_free);
 
 enum {
     ROOM = 512,    /* of a handle that is kept: names of up to 160 bytes */
-    NO_THREAD = 0, /* whose ids are not those of a thread and its task */
+    NO_THREAD = 0, /* in ids_of */
 };
 
 /* An id takes longer to write than all else that a handle begins with. Who takes its own lock again
  * has the handle of before, most likely, with the ids in it. */
 static void identify(rql_lock *lock, rql_client *client, uint64_t task)
 {
-    pid_t thread = rqli_thread_id();
+    uint64_t thread = rqli_thread_number();
 
     if (lock->ids_of != thread || lock->task != task) {
         rqli_acquirer_id(lock->acquirer, task, client->identity);
@@ -36,7 +37,7 @@ static void identify(rql_lock *lock, rql_client *client, uint64_t task)
         lock->task = task;
     }
     lock->owner_thread = thread;
-    lock->holder = rqli_holder_of(task > 0 ? task : (uint64_t)thread);
+    lock->holder = rqli_holder_of(task > 0 ? task : thread);
 }
 
 void rqli_lock_be(rql_lock *lock, uint64_t number)
@@ -47,7 +48,7 @@ void rqli_lock_be(rql_lock *lock, uint64_t number)
 }
 
 /* The nonce is fresh for each request: by it the server, pushes and releases tell this request from
- * all others of the same acquirer. */
+ * all others of the same acquirer. NULL: no memory, also none to give this thread a number. */
 static rql_lock *set_up(rql_lock *made, rql_client *client, struct rqli_slice word, uint64_t task)
 {
     RQLI_AUTO(rqli_lock_free) rql_lock *lock = made;
@@ -70,7 +71,7 @@ static rql_lock *set_up(rql_lock *made, rql_client *client, struct rqli_slice wo
     lock->subject.host = lock->host;
     lock->subject.shard = (rqli_stats_shard)lock->owner_thread;
     lock->is_of_host = rqli_hosts_meet(client->hosts, lock->keys.set, lock->owner_thread);
-    return rqli_random_hex(lock->nonce) ? RQLI_GIVE(lock) : NULL;
+    return lock->owner_thread != NO_THREAD && rqli_random_hex(lock->nonce) ? RQLI_GIVE(lock) : NULL;
 }
 
 /* The memory of a new handle: nothing is in it. */

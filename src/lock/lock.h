@@ -14,13 +14,12 @@
 #include <rql/client.h>
 #include <rql/lock.h>
 #include <stddef.h>
-#include <sys/types.h>
 
 struct rql_lock {
     char acquirer[RQL_ID_SIZE]; /* the first four stay in a handle that is used again */
     char host[RQL_ID_SIZE];
-    uint64_t task; /* whose ids they are */
-    pid_t ids_of;
+    uint64_t task;   /* whose ids they are */
+    uint64_t ids_of; /* the thread; 0: other ids than those of a thread and its task */
     rql_client *client;
     const char *name; /* the end of keys.lock */
     struct rqli_keys keys;
@@ -53,9 +52,9 @@ struct rql_lock {
     bool is_repeated;
     rql_lost_fn on_lost;
     void *user_data;
-    pid_t owner_thread; /* renewal ends with it */
-    bool is_of_host;    /* it counts as one, see rqli_hosts_meet() */
-    uint32_t holder;    /* its acquirer, as rqli_holders counts it */
+    uint64_t owner_thread; /* renewal ends with it */
+    bool is_of_host;       /* it counts as one, see rqli_hosts_meet() */
+    uint32_t holder;       /* its acquirer, as rqli_holders counts it */
 
     struct {
         struct rqli_lease lease;

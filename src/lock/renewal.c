@@ -1,14 +1,12 @@
 #include "base/clock.h"
+#include "base/threads.h"
 #include "lock/client.h"
 #include "lock/leases.h"
 #include "observe/observe.h"
 #include "wire/answer.h"
 #include "wire/command.h"
 
-#include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 /*
  * Renewals and claims, on the leases' thread: up to 64 at a time for each node, sent to all that
@@ -26,7 +24,7 @@ enum { LOOK_US = 2000 };
 /* A thread that has ended cannot be working under the lock any more. */
 static bool owner_is_gone(const rql_lock *lock)
 {
-    return tgkill(getpid(), lock->owner_thread, 0) != 0 && errno == ESRCH;
+    return !rqli_thread_lives(lock->owner_thread);
 }
 
 /* False: it shall not go on, or no more than that is left of the hold. */

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "base/scope.h"
+#include "base/threads.h"
 #include "lock/client.h"
 #include "lock/end.h"
 #include "lock/leases.h"
@@ -237,7 +238,7 @@ static void log_started(const rql_series *series, uint64_t task, const char *con
     subject.acquirer = acquirer;
     subject.host = host;
     rqli_acquirer_id(acquirer, task, series->client->identity);
-    rqli_host_id(host, rqli_thread_id(), series->client->identity);
+    rqli_host_id(host, rqli_thread_number(), series->client->identity);
     rqli_observe(RQLI_ON_SERIES_STARTED, &subject, NULL);
 }
 
@@ -274,7 +275,7 @@ rql_series *rqli_series_new(rql_client *client, const struct rqli_series_plan *p
         series->subject = (struct rqli_subject){
             .stats = client->stats,
             .keys = series->keys,
-            .shard = (rqli_stats_shard)rqli_thread_id(),
+            .shard = (rqli_stats_shard)rqli_thread_number(),
             .is_series = true,
         };
         memcpy(series->places, plan->places, sizeof series->places);

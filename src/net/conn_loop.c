@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/must.h"
 #include "base/random.h"
+#include "base/threads.h"
 #include "base/uv_start.h"
 #include "net/conn_loop_state.h"
 #include "net/login.h"
@@ -105,7 +106,7 @@ const struct rqli_socket *rqli_conn_loop_socket(const struct rqli_conn_loop *sel
 /* On the loop's thread. */
 static void count(const struct rqli_conn_loop *self, enum rqli_stat what)
 {
-    rqli_stats_count(self->sock.endpoint->stats, (rqli_stats_shard)rqli_thread_id(), what, 1);
+    rqli_stats_count(self->sock.endpoint->stats, (rqli_stats_shard)rqli_thread_number(), what, 1);
 }
 
 /* ---- calls ---- */

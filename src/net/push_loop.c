@@ -1,6 +1,7 @@
 #include "net/subscription.h"
 
 #include "base/clock.h"
+#include "base/threads.h"
 #include "net/url.h"
 
 /* The subscription of a loop: a connection like its other one, on the loop's thread. */
@@ -35,7 +36,7 @@ static void on_push(void *data, const struct rqli_reply *push)
 
     if (push) {
         rqli_subscription_take(&self->subscription, rqli_conn_loop_socket(self->conn)->endpoint,
-                               (rqli_stats_shard)rqli_thread_id(), push,
+                               (rqli_stats_shard)rqli_thread_number(), push,
                                rqli_conn_loop_heard_us(self->conn));
     } else {
         self->on_read(self->owner);

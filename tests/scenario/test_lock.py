@@ -71,16 +71,18 @@ def what_the_holder_is_told(world, kind, names):
 
 @scenario(kinds=["thread", "process"], counts=[1])
 def a_lock_bears_the_names_of_who_takes_it(world, kind, names):
-    """In the gem's form. Handles are used again, by whoever comes next."""
-    client = world.client(world.remote())
+    """In the gem's form, with the library's numbers of threads. Handles are used again, by whoever comes next."""
+    client, numbers = world.client(world.remote()), {}
     actors = [world.actor("thread", client) for _ in range(2)]
     for actor in (*actors, actors[0], world.actor(kind)):
         held, ids = actor.acquire(*names), actor.begin("whoami").outcome()
         check_equal((held.outcome.acq_id, held.outcome.hst_id), (ids.acq_id, ids.hst_id))
         held.release().check()
-        ids, process = actor.begin("whoami", task=7).outcome(), f"{actor.remote.process.pid}/{ids.thread}"
+        number = numbers.setdefault(actor, ids.hst_id.split("/")[1])
+        ids, process = actor.begin("whoami", task=7).outcome(), f"{actor.remote.process.pid}/{number}"
         check_equal((ids.acq_id, ids.hst_id), (f"rql:acq:{process}/7/0/{ids.identity}",
                                                f"rql:hst:{process}/0/{ids.identity}"))
+    check(0 < int(numbers[actors[0]]) != int(numbers[actors[1]]) > 0, numbers)
 
 
 @scenario(counts=[1])

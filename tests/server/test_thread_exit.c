@@ -218,6 +218,101 @@ static void no_call_is_a_cancellation_point(void **state)
     assert_int_equal(n_ok, 17);
 }
 
+/* ---- the kernel uses the id of a thread again ---- */
+
+enum { REUSES = 1000 };
+
+static pid_t old_id; /* of the thread that has ended */
+
+/* A thread that asks for its lock, if it got the id. */
+static struct {
+    pthread_t thread;
+    bool has_id;
+    rql_status status;
+    pthread_barrier_t has_asked;
+    pthread_barrier_t may_end;
+} successor;
+
+static void *take_and_end(void *unused)
+{
+    rql_lock_options options = patient(client);
+
+    (void)unused;
+    options.auto_extend = true;
+    options.ttl_ms = wait_stretched(1500);
+    old_id = gettid();
+    return hold_with(client, "x", &options);
+}
+
+static void *ask_with_the_id(void *unused)
+{
+    rql_lock_options options = patient(client);
+    rql_lock *lock = NULL;
+
+    successor.has_id = gettid() == old_id;
+    if (successor.has_id) {
+        options.conflict_strategy = RQL_WORK_THROUGH;
+        successor.status = rql_lock_try(client, "x", &options, &lock, NULL);
+    }
+    (void)pthread_barrier_wait(&successor.has_asked);
+    if (successor.has_id) {
+        (void)pthread_barrier_wait(&successor.may_end);
+    }
+    rql_lock_release(lock, NULL);
+    return unused;
+}
+
+/* The kernel gives the next process or thread of the machine the number behind the last one. False:
+ * it may not be chosen here. */
+static bool choose_next_id(pid_t id)
+{
+    FILE *file = fopen("/proc/sys/kernel/ns_last_pid", "w");
+
+    return file && (fprintf(file, "%d", (int)id - 1) > 0) + (fclose(file) == 0) == 2;
+}
+
+/* False: it may not be, or another process of the machine took the id each time. */
+static bool start_successor(void)
+{
+    successor.has_id = false;
+    for (int i = 0; i < REUSES && !successor.has_id && choose_next_id(old_id); i++) {
+        assert_int_equal(pthread_create(&successor.thread, NULL, ask_with_the_id, NULL), 0);
+        (void)pthread_barrier_wait(&successor.has_asked);
+        if (!successor.has_id) {
+            assert_int_equal(pthread_join(successor.thread, NULL), 0);
+        }
+    }
+    return successor.has_id;
+}
+
+/* It neither enters the lock of the thread that had the id before, nor keeps it alive. */
+static void a_thread_id_that_is_used_again_is_another_threads(void **state)
+{
+    void *lock = NULL;
+    pthread_t first;
+    bool was_started;
+
+    (void)state;
+    assert_int_equal(pthread_barrier_init(&successor.has_asked, NULL, 2), 0);
+    assert_int_equal(pthread_barrier_init(&successor.may_end, NULL, 2), 0);
+    assert_int_equal(pthread_create(&first, NULL, take_and_end, NULL), 0);
+    assert_int_equal(pthread_join(first, &lock), 0);
+    was_started = start_successor();
+    if (was_started) {
+        assert_int_equal(successor.status, RQL_FAIL_FAST_NO_TRY);
+        await_int(0, "EXISTS rql:lock:x");
+        (void)pthread_barrier_wait(&successor.may_end);
+        assert_int_equal(pthread_join(successor.thread, NULL), 0);
+    }
+    (void)rql_lock_release(lock, NULL);
+    (void)pthread_barrier_destroy(&successor.has_asked);
+    (void)pthread_barrier_destroy(&successor.may_end);
+    if (!was_started) {
+        print_message("# the id of a thread cannot be chosen here\n");
+        skip();
+    }
+}
+
 static atomic_int n_signals;
 
 static void count_signal(int number)
@@ -343,6 +438,7 @@ int main(void)
         TEST(cancellation_while_connecting_leaves_the_others_their_connection),
         TEST(no_call_is_a_cancellation_point),
         TEST(to_cancel_a_request_is_no_cancellation_point),
+        TEST(a_thread_id_that_is_used_again_is_another_threads),
         TEST(signals_to_a_waiter_change_nothing),
         TEST(signals_in_an_exchange_change_nothing),
         TEST(signals_while_connecting_change_nothing),

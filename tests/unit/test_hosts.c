@@ -6,13 +6,13 @@
 
 enum { ZOMBIE_TTL_MS = 15000 };
 
-static bool all_live(pid_t thread)
+static bool all_live(uint64_t thread)
 {
     (void)thread;
     return true;
 }
 
-static bool even_live(pid_t thread)
+static bool even_live(uint64_t thread)
 {
     return thread % 2 == 0;
 }
@@ -51,7 +51,7 @@ static void apply(struct rqli_hosts *hosts, struct rqli_hosts_plan *plan)
     rqli_hosts_plan_fini_p(plan);
 }
 
-static void expect_plan(struct rqli_hosts *hosts, enum rqli_hosts_who who, bool (*lives)(pid_t),
+static void expect_plan(struct rqli_hosts *hosts, enum rqli_hosts_who who, bool (*lives)(uint64_t),
                         const struct told *told)
 {
     struct rqli_hosts_plan plan;
@@ -68,7 +68,7 @@ TEST(hosts_come_and_go)
     assert_false(rqli_hosts_meet(hosts, whole, 1));
     expect_plan(hosts, RQLI_HOSTS_ALL, all_live, (struct told[]){{NULL}});
     rqli_hosts_open(hosts, ZOMBIE_TTL_MS, NULL, NULL);
-    for (pid_t thread = 40; thread > 0; thread--) {
+    for (uint64_t thread = 40; thread > 0; thread--) {
         assert_false(rqli_hosts_meet(hosts, whole, thread)); /* no handles are counted */
         assert_false(rqli_hosts_meet(hosts, whole, thread));
     }
@@ -198,7 +198,7 @@ TEST(a_plan_for_the_new_says_whether_it_has_all_and_who_was_told_before)
 {
     static const struct {
         const char *name;
-        pid_t thread;
+        uint64_t thread;
         bool is_answered;
         bool tells_all;
         size_t n_retried;
