@@ -40,7 +40,7 @@ libcmocka-dev libssl-dev openssl redis-server systemd python3 ruby abigail-tools
 packages_all="$packages_gcc valgrind clang clang-format clang-tidy doxygen shellcheck debhelper lintian dpkg-dev man-db
 mandoc bash-completion zsh fish"
 with_gcc='gcc sample light faults tls cluster connectivity promises timed soak guarantees explore mutants coverage debian13'
-optional='cppcheck'
+optional='cppcheck gcc-multilib'
 policy=/usr/sbin/policy-rc.d
 remove_policy=
 missing=

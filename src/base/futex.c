@@ -14,27 +14,45 @@
  * left of it without the time that the machine is suspended: a sleeper is late by that much then.
  */
 
-/* May return early, as after a signal: whoever sleeps looks again at what it waits for. */
+/* Returns the number of the system call that reads this program's struct timespec. A 32-bit kernel
+ * interface has two: `futex` reads a 32-bit time_t, `futex_time64` a 64-bit one. The size of time_t
+ * decides, because headers name both numbers whichever size was chosen. The wrong call takes the
+ * upper half of the seconds for the nanoseconds, and waits for no time at all. */
+static long futex_number(void)
+{
+#ifdef SYS_futex_time64
+    if (sizeof(time_t) > sizeof(long)) {
+        return SYS_futex_time64;
+    }
+#endif
+#ifdef SYS_futex
+    return SYS_futex;
+#else
+    return SYS_futex_time64; /* newer 32-bit systems have this one only */
+#endif
+}
+
+/* May return early, for example after a signal: the caller checks again what it waits for. */
 void rqli_signal_wait(rqli_signal *signal, int32_t seen, int64_t until_us)
 {
     struct timespec left;
     int64_t left_us;
 
     if (until_us == RQLI_NEVER_US) {
-        (void)syscall(SYS_futex, signal, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+        (void)syscall(futex_number(), signal, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
         return;
     }
     left_us = until_us - rqli_now_us();
     if (left_us > 0) {
         left.tv_sec = (time_t)(left_us / 1000000);
         left.tv_nsec = (long)(left_us % 1000000) * 1000;
-        (void)syscall(SYS_futex, signal, FUTEX_WAIT_PRIVATE, seen, &left, NULL, 0);
+        (void)syscall(futex_number(), signal, FUTEX_WAIT_PRIVATE, seen, &left, NULL, 0);
     }
 }
 
 void rqli_signal_wake(rqli_signal *signal)
 {
-    (void)syscall(SYS_futex, signal, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+    (void)syscall(futex_number(), signal, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
 }
 
 /* The usual case is one or two; what does not fit is woken at once, which is only slower. */
