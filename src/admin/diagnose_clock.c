@@ -99,6 +99,7 @@ void rqli_diagnose_connecting(struct rqli_diagnosis *self)
     const int64_t begun_us = rqli_now_us();
     RQLI_AUTO(rqli_fd_close) int fd = -1;
     rql_error error = {.status = RQL_OK};
+    struct rqli_peer peer = {.n_addresses = 0};
     int64_t took_us;
 
     if (endpoint->kind != RQLI_ENDPOINT_TCP || endpoint->master) {
@@ -108,7 +109,8 @@ void rqli_diagnose_connecting(struct rqli_diagnosis *self)
     if (!rqli_diagnosis_has_time(self, "net.connect")) {
         return;
     }
-    if (rqli_connect(endpoint, &endpoint->address, self->end_us, &fd, &error) != RQL_OK) {
+    fd = rqli_connect(endpoint, &endpoint->address, &peer, self->end_us, &error);
+    if (fd < 0) {
         rqli_report_add(self->report, "net.connect", RQL_CHECK_SKIP, "%s", error.message);
         return;
     }

@@ -12,6 +12,7 @@
 #include "net/client_name.h"
 #include "net/era.h"
 #include "net/op.h"
+#include "net/resolve.h"
 #include "observe/observe.h"
 #include "wire/command.h"
 
@@ -32,6 +33,7 @@ struct rql_client {
     rql_options options;           /* constant after new */
     char *texts;                   /* those of the options; a secret */
     rql_lock_options of_calls;     /* what they say of a call that says nothing */
+    struct rqli_resolver resolver; /* of the servers' names */
     struct rqli_fleet fleet;       /* the servers */
     struct rqli_era *eras;         /* by set of keys; one, if there is but one */
     _Atomic int64_t round_trip_us; /* to a server and back, of late; 0: not known */

@@ -39,6 +39,7 @@ static rql_status set_up_endpoint(rql_client *client, rql_error *error)
     client->fleet.first.endpoint.spin_us = client->options.spin_us;
     client->fleet.first.endpoint.identity = client->identity;
     client->fleet.first.endpoint.eras = client->eras;
+    client->fleet.first.endpoint.resolver = &client->resolver;
     if (client->options.client_names) {
         rqli_client_name_init(&client->name,
                               &rqli_key_sets[client->is_partitioned ? 0 : RQLI_WHOLE],
@@ -177,6 +178,7 @@ rql_status rqli_client_make(rql_client **out, const rql_options *options, rql_er
     if (!client) {
         return rqli_fail_nomem(error);
     }
+    rqli_resolver_init(&client->resolver);
     status = take_options(client, options, error);
     if (!status) {
         status = build(client, error);
@@ -208,6 +210,7 @@ rql_client *rqli_client_free(rql_client *client)
     rqli_hosts_free(client->hosts);
     rqli_freelist_fini(&client->handles);
     rqli_freelist_fini(&client->transfers);
+    rqli_resolver_fini(&client->resolver);
     rqli_endpoint_fini(&client->fleet.first.endpoint);
     client->texts = rqli_secret_free(client->texts);
     free(client->eras);

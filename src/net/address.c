@@ -22,6 +22,17 @@ const char *rqli_address_print(const struct rqli_address *self, char out[RQLI_AD
     return out;
 }
 
+const char *rqli_peer_print(const struct rqli_peer *self, char out[RQLI_PEER_TEXT_SIZE])
+{
+    struct in6_addr at;
+    bool is_v4;
+
+    memcpy(&at, self->at, sizeof at);
+    is_v4 = IN6_IS_ADDR_V4MAPPED(&at);
+    return inet_ntop(is_v4 ? AF_INET : AF_INET6, is_v4 ? (const void *)&at.s6_addr[12] : &at, out,
+                     RQLI_PEER_TEXT_SIZE);
+}
+
 static bool is_name(const char *host)
 {
     return strspn(host, NAME_BYTES) == strlen(host);

@@ -12,6 +12,7 @@
 enum {
     RQLI_HOST_SIZE = 254,
     RQLI_ADDRESS_TEXT_SIZE = RQLI_HOST_SIZE + 8,
+    RQLI_PEER_TEXT_SIZE = 46, /* INET6_ADDRSTRLEN */
     RQLI_PORT_MAX = 65535,
 };
 
@@ -19,6 +20,18 @@ struct rqli_address {
     char host[RQLI_HOST_SIZE]; /* a name, or an address without brackets; "": none */
     int port;
 };
+
+/* Which address of a name a connection leads to. Its owner keeps it from one attempt to the next,
+ * so that an attempt begins behind an address whose server was of no use. Zeroed at first. */
+struct rqli_peer {
+    uint8_t at[16];  /* of the last connection; IPv4 as ::ffff:a.b.c.d */
+    int n_addresses; /* that the name had then; 0: no connection was made */
+    uint8_t
+        refused[16]; /* its owner sets it: attempts begin behind this address; 0: there is none */
+};
+
+/* Prints the address without a port. Returns out. */
+const char *rqli_peer_print(const struct rqli_peer *self, char out[RQLI_PEER_TEXT_SIZE]);
 
 /* The same text; two names of one server are two. */
 bool rqli_address_is(const struct rqli_address *self, const struct rqli_address *other);

@@ -25,13 +25,28 @@ static rql_status broken(const struct rqli_socket *sock, const char *why, rql_er
                      why ? why : strerror_r(errno, text, sizeof text));
 }
 
+/* *out_fd is the caller's, if RQL_OK. */
+static rql_status open_socket(struct rqli_socket *sock, int64_t deadline_us, int *out_fd,
+                              rql_error *error)
+{
+    const struct rqli_endpoint *endpoint = sock->endpoint;
+    rql_error fault = {0};
+
+    if (endpoint->kind == RQLI_ENDPOINT_LOCAL) {
+        return rqli_local_join(endpoint->path, deadline_us, out_fd, error);
+    }
+    *out_fd = rqli_connect(endpoint, &sock->node, &sock->peer, deadline_us, &fault);
+    if (*out_fd < 0 && error) {
+        *error = fault;
+    }
+    return fault.status;
+}
+
 rql_status rqli_ask_open(struct rqli_socket *sock, int64_t deadline_us, rql_error *error)
 {
     const struct rqli_endpoint *endpoint = sock->endpoint;
     int fd = -1;
-    rql_status status = endpoint->kind == RQLI_ENDPOINT_LOCAL
-                            ? rqli_local_join(endpoint->path, deadline_us, &fd, error)
-                            : rqli_connect(endpoint, &sock->node, deadline_us, &fd, error);
+    rql_status status = open_socket(sock, deadline_us, &fd, error);
 
     if (status) {
         return status;

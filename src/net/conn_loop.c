@@ -13,7 +13,7 @@
 #include "base/threads.h"
 #include "base/uv_start.h"
 #include "net/conn_loop_state.h"
-#include "net/login.h"
+#include "net/login_any.h"
 #include "net/url.h"
 #include "observe/stats.h"
 
@@ -240,8 +240,8 @@ static void open_socket(uv_work_t *work)
     int64_t deadline_us = rqli_after_ms(rqli_now_us(), self->sock.endpoint->connect_timeout_ms);
 
     self->fault = (rql_error){0};
-    self->was_opened = rqli_login(&self->sock, self->listener->on_push ? NULL : &self->silent,
-                                  deadline_us, &self->reading, &self->fault) == RQL_OK;
+    self->was_opened = rqli_login_any(&self->sock, self->listener->on_push ? NULL : &self->silent,
+                                      deadline_us, &self->reading, &self->fault) == RQL_OK;
 }
 
 /* libuv would end the process for want of memory, so that is asked for before. */

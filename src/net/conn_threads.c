@@ -15,7 +15,7 @@
 #include "base/futex.h"
 #include "base/random.h"
 #include "net/connect.h"
-#include "net/login.h"
+#include "net/login_any.h"
 #include "net/socket.h"
 #include "net/stream.h"
 #include "net/url.h"
@@ -342,8 +342,8 @@ static rql_status attempt(struct rqli_conn *self, int64_t deadline_us, rql_error
 
     self->shared.state = CONNECTING;
     rqli_conn_unlock(self);
-    status = rqli_login(&self->sock, &predecessor, limit_us < deadline_us ? limit_us : deadline_us,
-                        &reading, &fault);
+    status = rqli_login_any(&self->sock, &predecessor,
+                            limit_us < deadline_us ? limit_us : deadline_us, &reading, &fault);
     (void)pthread_mutex_lock(&self->shared.mutex);
     now_us = rqli_now_us();
     if (!status) {

@@ -1,17 +1,16 @@
 /*
  * Everything here is given an absolute deadline, and none of the system's calls takes one: so a
- * name is resolved in a thread that can be left behind, TCP connects without blocking, and a Unix
- * socket connects with SO_SNDTIMEO, because a full backlog cannot be polled for.
+ * name is resolved in a thread that can be left behind (net/resolve.h), TCP connects without
+ * blocking, and a Unix socket connects with SO_SNDTIMEO, because a full backlog cannot be polled
+ * for.
  */
 
 #include "net/connect.h"
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/fork.h"
-#include "base/futex.h"
-#include "base/must.h"
 #include "base/scope.h"
+#include "net/resolve.h"
 #include "net/url.h"
 
 #include <errno.h>
@@ -20,150 +19,9 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <pthread.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-
-/* ---- names to addresses ---- */
-
-enum { PORT_TEXT_SIZE = 8 };
-
-enum { ASKED, ANSWERED };
-
-/* IPv4 or IPv6; the port is a number, and looked up nowhere. */
-static const struct addrinfo any_stream = {.ai_flags = AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
-
-/* getaddrinfo() cannot be interrupted and may take half a minute. So it runs in a thread of its
- * own, which a caller whose deadline has passed leaves behind: the question is owned by both, and
- * the last one frees it. */
-struct question {
-    char host[RQLI_HOST_SIZE];
-    char port[PORT_TEXT_SIZE];
-    struct addrinfo *list; /* these three are the caller's from ANSWERED on */
-    int code;              /* of getaddrinfo() */
-    int sys_errno;
-    rqli_signal state;
-    atomic_int n_owners;
-};
-
-static void question_leave(struct question *self)
-{
-    if (atomic_fetch_sub_explicit(&self->n_owners, 1, memory_order_acq_rel) > 1) {
-        return;
-    }
-    if (self->list) {
-        freeaddrinfo(self->list);
-    }
-    free(self);
-}
-
-RQLI_DEFINE_AUTO(struct question *, question_leave);
-
-/* On the thread of the question. errno is each thread's own, so it is carried over: it is the
- * reason if the code is EAI_SYSTEM. */
-static void *ask_resolver(void *argument)
-{
-    struct question *self = argument;
-
-    self->code = getaddrinfo(self->host, self->port, &any_stream, &self->list);
-    self->sys_errno = errno;
-    atomic_store_explicit(&self->state, ANSWERED, memory_order_release);
-    rqli_signal_wake(&self->state);
-    question_leave(self);
-    return NULL;
-}
-
-/* Returns an errno. The thread takes none of the program's signals, and nobody joins it. */
-static int start_asking(struct question *self)
-{
-    pthread_attr_t attributes;
-    pthread_t thread;
-    sigset_t before;
-    int code;
-
-    RQLI_MUST(pthread_attr_init(&attributes) == 0);
-    RQLI_MUST(pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED) == 0);
-    before = rqli_mask_all();
-    /* Before it starts: it may have ended when pthread_create() returns. */
-    atomic_store_explicit(&self->n_owners, 2, memory_order_relaxed);
-    code = pthread_create(&thread, &attributes, ask_resolver, self);
-    if (code != 0) {
-        atomic_store_explicit(&self->n_owners, 1, memory_order_relaxed);
-    }
-    rqli_mask_restore(&before);
-    (void)pthread_attr_destroy(&attributes);
-    return code;
-}
-
-/* False: not in time. */
-static bool await_answer(struct question *self, int64_t deadline_us)
-{
-    bool is_late = false;
-
-    /* The futex may end its wait early, so the clock decides; what has come by then counts. */
-    while (atomic_load_explicit(&self->state, memory_order_acquire) == ASKED && !is_late) {
-        is_late = rqli_now_us() >= deadline_us;
-        rqli_signal_wait(&self->state, ASKED, deadline_us);
-    }
-    return atomic_load_explicit(&self->state, memory_order_acquire) == ANSWERED;
-}
-
-/* Without the host: `where` has it, and more. errno is set by the caller: rqli_fail() keeps it. */
-static rql_status fail_resolving(const char *where, int code, rql_error *error)
-{
-    char text[128];
-
-    return rqli_fail(error, RQL_E_IO, "cannot connect to %.150s: %s", where,
-                     code == EAI_SYSTEM ? strerror_r(errno, text, sizeof text)
-                                        : gai_strerror(code));
-}
-
-/* RQL_OK: *out is the caller's. In any case the question is left behind; what is answered too late
- * is freed by its thread. */
-static rql_status resolve_name(struct addrinfo **out, const struct rqli_address *address,
-                               const char *where, int64_t deadline_us, rql_error *error)
-{
-    RQLI_AUTO(question_leave) struct question *question = calloc(1, sizeof *question);
-
-    if (!question) {
-        return rqli_fail_nomem(error);
-    }
-    atomic_store_explicit(&question->n_owners, 1, memory_order_relaxed);
-    memcpy(question->host, address->host, sizeof question->host);
-    (void)snprintf(question->port, sizeof question->port, "%d", address->port);
-    errno = start_asking(question);
-    if (errno != 0) {
-        return fail_resolving(where, EAI_SYSTEM, error);
-    }
-    if (!await_answer(question, deadline_us)) {
-        errno = ETIMEDOUT;
-        return fail_resolving(where, EAI_AGAIN, error);
-    }
-    errno = question->sys_errno;
-    if (question->code != 0) {
-        return fail_resolving(where, question->code, error);
-    }
-    *out = RQLI_GIVE(question->list);
-    return RQL_OK;
-}
-
-static rql_status resolve(struct addrinfo **out, const struct rqli_address *address,
-                          const char *where, int64_t deadline_us, rql_error *error)
-{
-    struct addrinfo numeric = any_stream;
-    char port[PORT_TEXT_SIZE];
-
-    (void)snprintf(port, sizeof port, "%d", address->port);
-    numeric.ai_flags |= AI_NUMERICHOST;
-    if (getaddrinfo(address->host, port, &numeric, out) == 0) {
-        return RQL_OK; /* an address: no server is asked, no thread needed */
-    }
-    return resolve_name(out, address, where, deadline_us, error);
-}
-
-/* ---- addresses to sockets ---- */
 
 /* WAIT_MS_MAX: of one connect() to a path, which is then repeated. KEEP_*: after so long a silence
  * TCP asks the peer for a sign, then at this interval. Where there is a user timeout it decides
@@ -176,7 +34,7 @@ enum {
     KEEP_PROBES = 2,
 };
 
-RQLI_DEFINE_AUTO(struct addrinfo *, freeaddrinfo);
+RQLI_DEFINE_AUTO(struct rqli_lookup *, rqli_lookup_leave);
 
 static int fail_with(int code)
 {
@@ -217,8 +75,24 @@ static int await_connected(int fd, int64_t deadline_us)
     return code == 0 ? 0 : fail_with(code);
 }
 
-/* The descriptor, or -1 with errno. It is non-blocking for as long as it connects only: those who
- * use it later sleep in recv(). */
+/* Copies the bytes of an address, of IPv4 as ::ffff:a.b.c.d. */
+static void copy_bytes(uint8_t out[16], const struct addrinfo *address)
+{
+    struct sockaddr_in6 v6;
+    struct sockaddr_in v4;
+
+    if (address->ai_family == AF_INET6) {
+        memcpy(&v6, address->ai_addr, sizeof v6);
+        memcpy(out, &v6.sin6_addr, 16);
+    } else {
+        memcpy(&v4, address->ai_addr, sizeof v4);
+        memcpy(out, (const uint8_t[12]){[10] = 0xff, [11] = 0xff}, 12);
+        memcpy(out + 12, &v4.sin_addr, 4);
+    }
+}
+
+/* Returns the descriptor, or -1 with errno. The descriptor is non-blocking only while it connects:
+ * its later users sleep in recv(). */
 static int connect_address(const struct addrinfo *address, int64_t deadline_us)
 {
     RQLI_AUTO(rqli_fd_close)
@@ -240,21 +114,39 @@ static int connect_address(const struct addrinfo *address, int64_t deadline_us)
     return rqli_fd_give(&fd);
 }
 
-/* Each address gets its share of the time that is left, so a dead one cannot use up all of it. -1:
- * errno is that of the last one. */
-static int connect_any(const struct addrinfo *list, int64_t deadline_us)
+static bool is_refused(const struct rqli_peer *self, const struct addrinfo *address)
 {
-    int n_left = 0;
+    uint8_t bytes[sizeof self->at];
+
+    copy_bytes(bytes, address);
+    return memcmp(bytes, self->refused, sizeof bytes) == 0;
+}
+
+/* Begins with the first address, or behind a refused one. Each gets its share of the time that is
+ * left, so a dead one cannot use up all of it. -1: errno is that of the last one. */
+static int connect_any(const struct addrinfo *list, struct rqli_peer *peer, int64_t deadline_us)
+{
+    const struct addrinfo *all[ADDRESSES_MAX];
+    int count = 0;
+    int first = 0;
     int fd = -1;
 
-    for (const struct addrinfo *at = list; at && n_left < ADDRESSES_MAX; at = at->ai_next) {
-        n_left++;
+    for (; list && count < ADDRESSES_MAX; list = list->ai_next) {
+        all[count++] = list;
+        if (is_refused(peer, list)) {
+            first = count;
+        }
     }
-    for (; n_left > 0 && fd < 0; list = list->ai_next) {
+    peer->n_addresses = 0;
+    for (int i = 0; i < count && fd < 0; i++) {
+        const struct addrinfo *next = all[(first + i) % count];
         int64_t now_us = rqli_now_us();
 
-        fd = connect_address(list, now_us + (deadline_us - now_us) / n_left);
-        n_left--;
+        fd = connect_address(next, now_us + (deadline_us - now_us) / (count - i));
+        if (fd >= 0) {
+            peer->n_addresses = count;
+            copy_bytes(peer->at, next);
+        }
     }
     return fd;
 }
@@ -325,29 +217,43 @@ int rqli_connect_unix(const char *path, int64_t deadline_us)
     return rqli_fd_give(&fd);
 }
 
-/* Not for `local:`, where rqli_local_join() finds the server and connects. */
-rql_status rqli_connect(const struct rqli_endpoint *endpoint, const struct rqli_address *to,
-                        int64_t deadline_us, int *out_fd, rql_error *error)
+/* The message of getaddrinfo()'s failure. errno keeps the reason. */
+static rql_status fail_resolving(const char *where, int code, rql_error *error)
 {
-    RQLI_AUTO(freeaddrinfo) struct addrinfo *list = NULL;
-    RQLI_AUTO(rqli_fd_close) int fd = -1;
-    rql_status status = RQL_OK;
     char text[128];
+
+    if (code == EAI_MEMORY || (code == EAI_SYSTEM && errno == ENOMEM)) {
+        return rqli_fail_nomem(error);
+    }
+    return rqli_fail(error, RQL_E_IO, "cannot connect to %.150s: %s", where,
+                     code == EAI_SYSTEM ? strerror_r(errno, text, sizeof text)
+                                        : gai_strerror(code));
+}
+
+/* Not for `local:`, where rqli_local_join() finds the server and connects. */
+int rqli_connect(const struct rqli_endpoint *endpoint, const struct rqli_address *to,
+                 struct rqli_peer *peer, int64_t deadline_us, rql_error *error)
+{
+    RQLI_AUTO(rqli_lookup_leave) struct rqli_lookup *lookup = NULL;
+    RQLI_AUTO(rqli_fd_close) int fd = -1;
+    char text[128];
+    int code;
 
     if (endpoint->kind == RQLI_ENDPOINT_UNIX) {
         fd = rqli_connect_unix(endpoint->path, deadline_us);
     } else {
-        status = resolve(&list, to, endpoint->where, deadline_us, error);
-        if (status) {
-            return status;
+        lookup = rqli_resolve(endpoint->resolver, to, deadline_us, &code);
+        if (!lookup) {
+            (void)fail_resolving(endpoint->where, code, error);
+            return -1;
         }
-        fd = connect_any(list, deadline_us);
+        fd = connect_any(rqli_lookup_addresses(lookup), peer, deadline_us);
     }
     if (fd < 0 ||
         (endpoint->kind == RQLI_ENDPOINT_TCP && !set_up_tcp(fd, endpoint->io_timeout_ms))) {
-        return rqli_fail(error, RQL_E_IO, "cannot connect to %.150s: %s", endpoint->where,
-                         strerror_r(errno, text, sizeof text));
+        (void)rqli_fail(error, RQL_E_IO, "cannot connect to %.150s: %s", endpoint->where,
+                        strerror_r(errno, text, sizeof text));
+        return -1;
     }
-    *out_fd = rqli_fd_give(&fd);
-    return RQL_OK;
+    return rqli_fd_give(&fd);
 }

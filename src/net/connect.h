@@ -12,10 +12,10 @@
 
 /* To a server: by TCP to this address, or by the Unix socket of the endpoint. Resolves the name
  * afresh and tries all addresses, so that a server which has moved is found at the next attempt.
- * RQL_OK: *out_fd is the caller's, without delay, with keep-alive. RQL_E_IO: "cannot connect to
- * <where>: <reason>". RQL_E_NOMEM. */
-rql_status rqli_connect(const struct rqli_endpoint *endpoint, const struct rqli_address *to,
-                        int64_t deadline_us, int *out_fd, rql_error *error);
+ * Returns a descriptor without delay, with keep-alive. -1: *error has RQL_E_IO, "cannot connect to
+ * <where>: <reason>", or RQL_E_NOMEM; it is not NULL. */
+int rqli_connect(const struct rqli_endpoint *endpoint, const struct rqli_address *to,
+                 struct rqli_peer *peer, int64_t deadline_us, rql_error *error);
 
 /* -1 with errno, ETIMEDOUT after the deadline. */
 int rqli_connect_unix(const char *path, int64_t deadline_us);

@@ -14,7 +14,7 @@
 #include "base/futex.h"
 #include "base/random.h"
 #include "net/connect.h"
-#include "net/login.h"
+#include "net/login_any.h"
 #include "net/stream.h"
 #include "net/url.h"
 
@@ -273,8 +273,8 @@ static void listen_again(struct rqli_push_threads *self, int64_t deadline_us)
     bool done;
 
     unlock(self);
-    done = rqli_login(&self->sock, NULL, limit_us < deadline_us ? limit_us : deadline_us, &reading,
-                      NULL) == RQL_OK;
+    done = rqli_login_any(&self->sock, NULL, limit_us < deadline_us ? limit_us : deadline_us,
+                          &reading, NULL) == RQL_OK;
     lock(self);
     set_listening(self, done);
     if (done && self->wake_fd < 0) {

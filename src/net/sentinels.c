@@ -9,8 +9,9 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
-/* SENTINEL_MS: one sentinel has so long to be connected to and to answer; a machine that is gone
- * says nothing. ANEW_US: sentinels tell each other of a failover each two seconds. */
+/* SENTINEL_MS: a sentinel has at least this long to accept a connection and to answer, while
+ * another could be asked instead: a machine that is gone says nothing. ANEW_US: sentinels tell each
+ * other of a failover each two seconds. */
 enum { SENTINEL_MS = 300, ANEW_US = 10000000 };
 
 struct rqli_sentinels *rqli_sentinels_new(const struct rqli_endpoint *endpoint)
@@ -31,6 +32,7 @@ struct rqli_sentinels *rqli_sentinels_new(const struct rqli_endpoint *endpoint)
         .is_tls = asked->is_tls,
         .tls_settings = endpoint->tls_settings,
         .io_timeout_ms = endpoint->io_timeout_ms,
+        .resolver = endpoint->resolver,
         .stats = endpoint->stats,
         .subject = endpoint->subject,
         .tls = asked->is_tls ? endpoint->tls : NULL,
@@ -45,6 +47,7 @@ struct rqli_sentinels *rqli_sentinels_new(const struct rqli_endpoint *endpoint)
     (void)pthread_mutex_init(&self->shared.mutex, NULL);
     memcpy(self->shared.known, endpoint->hosts, endpoint->n_hosts * sizeof *endpoint->hosts);
     self->n_named = self->shared.n_known = endpoint->n_hosts;
+    self->shared.share_us = SENTINEL_MS * INT64_C(1000);
     self->changed_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     return self->changed_fd < 0 ? rqli_sentinels_free(self) : self;
 }
@@ -97,6 +100,15 @@ static void learn_others(struct rqli_sentinels *self, const char *master, int64_
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
+/* A sentinel over a new connection took this long: the next one has twice as much. Where none of
+ * them has answered in time, they may be farther away than was thought. */
+static void set_share(struct rqli_sentinels *self, int64_t took_us)
+{
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    self->shared.share_us = rqli_later(2 * took_us, SENTINEL_MS * INT64_C(1000));
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+}
+
 /* The connection that stands is used as long as it is the wanted sentinel's. */
 static rql_status ask_one(const struct rqli_master *master, const struct rqli_address *address,
                           int64_t deadline_us, struct rqli_master_claim *out, rql_error *error)
@@ -105,6 +117,7 @@ static rql_status ask_one(const struct rqli_master *master, const struct rqli_ad
     bool was_open = rqli_sentinel_is_open(&self->asked) &&
                     rqli_address_is(&self->asked.sock.node, address) &&
                     rqli_socket_is_quiet(&self->asked.sock);
+    int64_t begun_us = rqli_now_us();
     rql_status status =
         was_open ? RQL_OK : rqli_sentinel_open(&self->asked, address, deadline_us, error);
 
@@ -112,6 +125,7 @@ static rql_status ask_one(const struct rqli_master *master, const struct rqli_ad
         status = rqli_sentinel_ask(&self->asked, master->name, deadline_us, out, error);
     }
     if (!status && !was_open) {
+        set_share(self, rqli_now_us() - begun_us);
         learn_others(self, master->name, deadline_us);
     }
     return status;
@@ -121,7 +135,8 @@ static rql_status ask_one(const struct rqli_master *master, const struct rqli_ad
 struct round {
     struct rqli_address known[RQLI_SENTINELS_KNOWN_MAX];
     size_t n_known;
-    size_t n_older; /* that have not heard of a later failover */
+    int64_t share_us; /* for each of them but the last */
+    size_t n_older;   /* that have not heard of a later failover */
     struct rqli_master_claim older;
     rql_error fault; /* of the last one that had no answer */
 };
@@ -171,11 +186,14 @@ static rql_status end_round(struct rqli_master *master, const struct round *roun
                          "%.150s: the sentinels that answer have not heard of its last failover",
                          master->used->where);
     }
+    set_share(master->sentinels,
+              rqli_earlier(round->share_us, master->used->connect_timeout_ms * INT64_C(1000) / 2));
     return rqli_fail(error, round->fault.status, "cannot find the master of %.150s: %s",
                      master->used->where, round->fault.message);
 }
 
-/* In turn, beginning with the one that answered last, until one knows. */
+/* Asks in turn, beginning with the one that answered last, until one knows. The last of them has
+ * all the time that is left: there is no other. */
 static rql_status ask_all(struct rqli_master *master, int64_t deadline_us,
                           struct rqli_master_claim *out, rql_error *error)
 {
@@ -186,11 +204,13 @@ static rql_status ask_all(struct rqli_master *master, int64_t deadline_us,
     (void)pthread_mutex_lock(&self->shared.mutex);
     memcpy(round.known, self->shared.known, sizeof round.known);
     round.n_known = self->shared.n_known;
+    round.share_us = self->shared.share_us;
     first = self->shared.first;
     (void)pthread_mutex_unlock(&self->shared.mutex);
     for (size_t i = 0; i < round.n_known && rqli_now_us() < deadline_us; i++) {
         size_t at = (first + i) % round.n_known;
-        int64_t limit_us = rqli_after_ms(rqli_now_us(), SENTINEL_MS);
+        bool is_last = i + 1 == round.n_known;
+        int64_t limit_us = is_last ? deadline_us : rqli_now_us() + round.share_us;
 
         if (ask_one(master, &round.known[at], rqli_earlier(limit_us, deadline_us), out,
                     &round.fault)) {
@@ -297,11 +317,12 @@ bool rqli_sentinels_confirm(struct rqli_socket *sock, const struct rqli_master_c
 rql_status rqli_sentinels_subscribe(struct rqli_sentinels *self, struct rqli_sentinel *news,
                                     int64_t deadline_us)
 {
-    int64_t limit_us = rqli_earlier(rqli_after_ms(rqli_now_us(), SENTINEL_MS), deadline_us);
     struct rqli_address address;
+    int64_t limit_us;
     rql_status status;
 
     (void)pthread_mutex_lock(&self->shared.mutex);
+    limit_us = rqli_earlier(rqli_now_us() + self->shared.share_us, deadline_us);
     address = self->shared.known[self->shared.first];
     (void)pthread_mutex_unlock(&self->shared.mutex);
     status = rqli_sentinel_open(news, &address, limit_us, NULL);

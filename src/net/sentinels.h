@@ -25,7 +25,8 @@ struct rqli_sentinels {
         pthread_mutex_t mutex;
         struct rqli_address known[RQLI_SENTINELS_KNOWN_MAX]; /* the URL's, then what these say */
         size_t n_known;
-        size_t first; /* that answered last, or whose turn it is */
+        size_t first;     /* that answered last, or whose turn it is */
+        int64_t share_us; /* for one of them, while others could be asked */
         bool is_asking;
     } shared; /* everything in here under shared.mutex; rqli_master::said too */
 

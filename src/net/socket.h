@@ -27,6 +27,7 @@ struct rqli_seat {
 struct rqli_socket {
     const struct rqli_endpoint *endpoint;
     struct rqli_address node; /* of TCP: whom it leads, or led, to */
+    struct rqli_peer peer;    /* of TCP: which of the addresses of that */
     int fd;                   /* -1: closed */
     struct rqli_tls *tls;     /* NULL: in the clear */
     int64_t read_limit_us;    /* SO_RCVTIMEO as it is set */

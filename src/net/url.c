@@ -446,6 +446,7 @@ rql_status rqli_url_parse(struct rqli_endpoint *out, const char *url, rql_error 
     read.tls = out->tls;
     read.credentials = out->credentials;
     read.credentials_data = out->credentials_data;
+    read.resolver = out->resolver;
     *out = read;
     return RQL_OK;
 }

@@ -17,6 +17,7 @@
 struct rqli_client_name;
 struct rqli_era;
 struct rqli_master;
+struct rqli_resolver;
 struct rqli_stats;
 struct rqli_subject;
 
@@ -53,8 +54,9 @@ struct rqli_endpoint {
     const struct rqli_subject *subject; /* the same, with who is told what happens to them */
     rql_credentials_fn credentials;     /* asked at each login, or NULL */
     void *credentials_data;
-    struct rqli_master *master;   /* of RQLI_SENTINEL: where it is; borrowed */
-    struct rqli_tls_context *tls; /* with is_tls */
+    struct rqli_resolver *resolver; /* of the client; for TCP */
+    struct rqli_master *master;     /* of RQLI_SENTINEL: where it is; borrowed */
+    struct rqli_tls_context *tls;   /* with is_tls */
     /* Last, and not constant: a bit for each partition that it has. */
     _Atomic uint64_t carried[RQLI_PARTITIONS / 64];
 };

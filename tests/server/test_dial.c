@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "net/connect.h"
+#include "net/resolve.h"
 #include "wait.h"
 
 #include <arpa/inet.h>
@@ -29,6 +30,7 @@ static struct {
     const char *const *addresses; /* of "many.test" */
     sigset_t mask;                /* of the thread that asked for "slow.test" */
     int gate[2];                  /* "slow.test" has no answer until a byte can be read */
+    int n_asked;                  /* for "slow.test" */
     int n_answered;               /* slow answers, too late or not */
     pthread_mutex_t mutex;
 } names = {.mutex = PTHREAD_MUTEX_INITIALIZER};
@@ -61,6 +63,9 @@ static int resolve_slowly(const char *service, const struct addrinfo *hints, str
     int code;
     char byte;
 
+    (void)pthread_mutex_lock(&names.mutex);
+    names.n_asked++;
+    (void)pthread_mutex_unlock(&names.mutex);
     (void)pthread_sigmask(SIG_BLOCK, NULL, &names.mask);
     (void)!read(names.gate[0], &byte, 1);
     code = resolve("127.0.0.1", service, hints, out);
@@ -146,6 +151,10 @@ static void drop(int fds[FILL_MAX])
     }
 }
 
+static struct rqli_resolver resolver; /* of all endpoints */
+
+static struct rqli_peer peer; /* of all attempts; no test refuses one */
+
 static struct {
     char dir[32];
     char path[64];
@@ -161,12 +170,14 @@ static int make_place(void **state)
     }
     (void)snprintf(place.path, sizeof place.path, "%s/s", place.dir);
     (void)snprintf(place.url, sizeof place.url, "unix://%s/s", place.dir);
+    rqli_resolver_init(&resolver);
     return pipe2(names.gate, O_CLOEXEC);
 }
 
 static int remove_place(void **state)
 {
     (void)state;
+    rqli_resolver_fini(&resolver);
     (void)close(names.gate[0]);
     (void)close(names.gate[1]);
     (void)unlink(place.path);
@@ -175,7 +186,7 @@ static int remove_place(void **state)
 
 static struct rqli_endpoint at_url(const char *url)
 {
-    struct rqli_endpoint endpoint = {.io_timeout_ms = 1234};
+    struct rqli_endpoint endpoint = {.io_timeout_ms = 1234, .resolver = &resolver};
 
     CHECK_OK(rqli_url_parse(&endpoint, url, NULL));
     return endpoint;
@@ -195,8 +206,9 @@ static int reach(struct rqli_endpoint endpoint)
     rql_error error = {0};
     int fd = -1;
 
-    if (rqli_connect(&endpoint, &endpoint.address, rqli_after_ms(rqli_now_us(), long_ms), &fd,
-                     &error)) {
+    fd = rqli_connect(&endpoint, &endpoint.address, &peer, rqli_after_ms(rqli_now_us(), long_ms),
+                      &error);
+    if (fd < 0) {
         fail_msg("%s", error.message);
     }
     rqli_endpoint_fini(&endpoint);
@@ -209,15 +221,14 @@ static int miss(struct rqli_endpoint endpoint, int64_t within_ms, const char *re
     int64_t start_us = rqli_now_us();
     rql_error error = {0};
     char wanted[128];
-    int fd = -7;
 
-    assert_int_equal(
-        rqli_connect(&endpoint, &endpoint.address, rqli_after_ms(start_us, within_ms), &fd, &error),
-        RQL_E_IO);
+    assert_int_equal(rqli_connect(&endpoint, &endpoint.address, &peer,
+                                  rqli_after_ms(start_us, within_ms), &error),
+                     -1);
+    assert_int_equal(error.status, RQL_E_IO);
     assert_in_range(rqli_now_us() - start_us, 0, (within_ms + slack_ms) * 1000 * wait_slowness());
     (void)snprintf(wanted, sizeof wanted, "cannot connect to %s: %s", endpoint.where, reason);
     assert_string_equal(error.message, wanted);
-    assert_int_equal(fd, -7);
     rqli_endpoint_fini(&endpoint);
     return error.sys_errno;
 }
@@ -351,12 +362,15 @@ static void deadlines_may_have_passed_or_be_endless(void **state)
 {
     int listener = listen_at_path(place.path, 1);
     struct rqli_endpoint endpoint = at_url(place.url);
-    int fd = -1;
+    rql_error error = {0};
+    int fd;
 
     (void)state;
-    assert_int_equal(rqli_connect(&endpoint, &endpoint.address, 0, &fd, NULL), RQL_E_IO);
+    fd = rqli_connect(&endpoint, &endpoint.address, &peer, 0, &error);
     assert_int_equal(fd, -1);
-    CHECK_OK(rqli_connect(&endpoint, &endpoint.address, RQLI_NEVER_US, &fd, NULL));
+    assert_int_equal(error.status, RQL_E_IO);
+    fd = rqli_connect(&endpoint, &endpoint.address, &peer, RQLI_NEVER_US, &error);
+    assert_true(fd >= 0);
     rqli_endpoint_fini(&endpoint);
     (void)close(fd);
     (void)close(listener);
@@ -384,13 +398,15 @@ static void every_address_is_tried(void **state)
     int fds[FILL_MAX];
     struct rqli_endpoint endpoint = at_port("many.test", port);
     int64_t deadline_us;
-    int fd = -1;
+    rql_error error = {0};
+    int fd;
 
     (void)state;
     names.addresses = addresses;
     fill(dead, fds);
     deadline_us = rqli_after_ms(rqli_now_us(), short_ms * 20);
-    CHECK_OK(rqli_connect(&endpoint, &endpoint.address, deadline_us, &fd, NULL));
+    fd = rqli_connect(&endpoint, &endpoint.address, &peer, deadline_us, &error);
+    assert_true(fd >= 0);
     assert_true(rqli_now_us() < deadline_us);
     rqli_endpoint_fini(&endpoint);
     (void)close(fd);
@@ -426,6 +442,25 @@ static void a_hanging_resolver_costs_only_the_deadline(void **state)
     assert_int_equal(sigismember(&names.mask, SIGTERM), 1);
 }
 
+/* However many connections are tried, and each of them again. */
+static void a_hanging_resolver_is_asked_once(void **state)
+{
+    int port = 0;
+    int listener = listen_at("127.0.0.1", &port, 1);
+
+    (void)state;
+    names.n_asked = names.n_answered = 0;
+    for (int i = 0; i < 8; i++) {
+        (void)miss(at_port("slow.test", port), short_ms / 8, gai_strerror(EAI_AGAIN));
+    }
+    assert_int_equal(names.n_asked, 1);
+    assert_int_equal(write(names.gate[1], "x", 1), 1);
+    assert_true(wait_until(slow_answer_came, NULL, long_ms));
+    assert_int_equal(write(names.gate[1], "x", 1), 1);
+    (void)close(reach(at_port("slow.test", port)));
+    (void)close(listener);
+}
+
 static void a_slow_resolver_is_waited_for(void **state)
 {
     int port = 0;
@@ -458,6 +493,7 @@ int main(void)
         TEST(every_address_is_tried),
         TEST(a_name_is_resolved_afresh),
         TEST(a_hanging_resolver_costs_only_the_deadline),
+        TEST(a_hanging_resolver_is_asked_once),
         TEST(a_slow_resolver_is_waited_for),
     };
 

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "net/conn.h"
+#include "net/resolve.h"
 #include "net/url.h"
 #include "observe/stats.h"
 #include "proxy.h"
@@ -30,6 +31,7 @@ static struct redis_server server;
 
 /* A link to a URL, and what its threads found. */
 struct crew {
+    struct rqli_resolver resolver;
     struct rqli_endpoint endpoint;
     struct rqli_conn *conn;
     int64_t deadline_ms;
@@ -48,6 +50,8 @@ static struct proxy *proxy;
 
 static const char *moving_port; /* of "moving.test" */
 
+static const char *const several[] = {"127.0.0.2", "127.0.0.3"}; /* of "several.test" */
+
 typedef int (*resolve_fn)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
 
 /* Takes the place of the C library's for the whole program. */
@@ -61,6 +65,10 @@ int getaddrinfo(const char *name, const char *service, const struct addrinfo *re
     if (name && strcmp(name, "moving.test") == 0 && !(req->ai_flags & AI_NUMERICHOST)) {
         return real("127.0.0.1", moving_port, req, pai);
     }
+    if (name && strcmp(name, "several.test") == 0 && !(req->ai_flags & AI_NUMERICHOST)) {
+        return real(several[0], service, req, pai) +
+               real(several[1], service, req, &(*pai)->ai_next);
+    }
     return real(name, service, req, pai);
 }
 
@@ -68,6 +76,8 @@ static void join(struct crew *crew, const char *url, int64_t io_timeout_ms)
 {
     memset(crew, 0, sizeof *crew);
     CHECK_OK(rqli_url_parse(&crew->endpoint, url, NULL));
+    rqli_resolver_init(&crew->resolver);
+    crew->endpoint.resolver = &crew->resolver;
     crew->endpoint.connect_timeout_ms = 2000;
     crew->endpoint.io_timeout_ms = io_timeout_ms;
     crew->endpoint.identity = "00112233445566778899aabbccddeeff";
@@ -83,6 +93,7 @@ static void part(struct crew *crew)
     rqli_conn_free(crew->conn);
     rqli_stats_free(crew->endpoint.stats);
     rqli_endpoint_fini(&crew->endpoint);
+    rqli_resolver_fini(&crew->resolver);
 }
 
 static int join_server(void **state)
@@ -565,6 +576,83 @@ static void every_connection_resolves_the_address_anew(void **state)
     proxy_stop(there);
 }
 
+/* Two servers behind one name, and a client of both. */
+struct pair {
+    struct redis_server servers[2];
+    struct proxy *proxies[2]; /* at the addresses of the name, in its order */
+    struct crew crew;
+};
+
+static void pair_start(struct pair *self)
+{
+    static const char *const replica[] = {"--replicaof", "127.0.0.1", "1", NULL};
+    char url[64];
+
+    memset(self, 0, sizeof *self);
+    assert_int_equal(redis_server_start_with(&self->servers[0], replica), 0);
+    assert_int_equal(redis_server_start(&self->servers[1]), 0);
+    self->proxies[0] = proxy_start_beside(self->servers[0].socket_path, several[0], 0);
+    self->proxies[1] =
+        proxy_start_beside(self->servers[1].socket_path, several[1], proxy_port(self->proxies[0]));
+    (void)snprintf(url, sizeof url, "redis://several.test:%d", proxy_port(self->proxies[0]));
+    join(&self->crew, url, LONG_MS);
+}
+
+static void pair_stop(struct pair *self)
+{
+    part(&self->crew);
+    for (int i = 0; i < 2; i++) {
+        proxy_stop(self->proxies[i]);
+        redis_server_stop(&self->servers[i]);
+    }
+}
+
+/* Each connection made by now, to the first and to the second. */
+static void check_connections(const struct pair *self, int first, int second)
+{
+    assert_int_equal(proxy_counts(self->proxies[0]).connections, first);
+    assert_int_equal(proxy_counts(self->proxies[1]).connections, second);
+}
+
+static void a_replica_that_comes_first_hides_no_master(void **state)
+{
+    struct pair pair;
+
+    (void)state;
+    pair_start(&pair);
+    CHECK_OK(echo(&pair.crew, "to the master"));
+    assert_false(rqli_conn_was_read_only(pair.crew.conn));
+    check_connections(&pair, 1, 1);
+    rqli_conn_drop(pair.crew.conn, generation_of(&pair.crew));
+    CHECK_OK(echo(&pair.crew, "the replica is remembered"));
+    check_connections(&pair, 1, 2);
+    rqli_conn_drop(pair.crew.conn, generation_of(&pair.crew));
+    proxy_stop(pair.proxies[1]);
+    pair.proxies[1] = NULL;
+    CHECK_OK(echo(&pair.crew, "better a replica than nothing"));
+    assert_true(rqli_conn_was_read_only(pair.crew.conn));
+    pair_stop(&pair);
+}
+
+static void a_silent_server_that_comes_first_costs_one_attempt(void **state)
+{
+    rql_error error = {0};
+    struct pair pair;
+
+    (void)state;
+    pair_start(&pair);
+    redis_server_pause(&pair.servers[0]);
+    pair.crew.endpoint.connect_timeout_ms = 200;
+    assert_int_equal(
+        rqli_conn_connect(pair.crew.conn, rqli_after_ms(rqli_now_us(), LONG_MS), &error), RQL_E_IO);
+    assert_non_null(strstr(error.message, "(127.0.0.2)"));
+    pair.crew.endpoint.connect_timeout_ms = LONG_MS;
+    CHECK_OK(echo(&pair.crew, "to the other"));
+    check_connections(&pair, 1, 1);
+    redis_server_resume(&pair.servers[0]);
+    pair_stop(&pair);
+}
+
 static bool is_frozen_connecting(void *data)
 {
     return proxy_counts(proxy).connections > 0 && has_sent_some(data);
@@ -639,6 +727,8 @@ int main(void)
         SERVED(call_ends_at_its_deadline),
         SERVED(crash_and_restart_are_survived_with_pauses),
         cmocka_unit_test(every_connection_resolves_the_address_anew),
+        cmocka_unit_test(a_replica_that_comes_first_hides_no_master),
+        cmocka_unit_test(a_silent_server_that_comes_first_costs_one_attempt),
         PROXIED(impatient_connecting_does_not_fail_the_patient),
         PROXIED(an_old_reason_is_not_told_again),
     };
