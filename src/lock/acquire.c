@@ -51,6 +51,12 @@ static int64_t wait_left_ms(const struct rqli_acquire *self, int64_t now_us)
     return left_ms > 0 ? left_ms : 0;
 }
 
+/* A series waits for the withdrawal alone, and otherwise enters its acquirer's locks again. */
+static bool gives_back(const struct rqli_acquire *self)
+{
+    return self->withdraws || (self->has_refused && !self->several);
+}
+
 /* The arguments of acquire.lua and acquire_series.lua, in their order. The server refuses a try
  * that arrives after its not_after: one that was held up on its way must not take a lock for
  * somebody who has given up. A score says that the request has its place already: 0 at first. */
@@ -66,8 +72,8 @@ static void add_arguments(const struct rqli_acquire *self, struct rqli_call *cal
         (options->nested || rqli_holders_has(&self->client->holders, lock->holder, now_us));
     const struct rqli_acquire_args args = {
         .access = access[(int)options->access_strategy + (is_nested ? 2 : 0)],
-        /* What its acquirer may hold then is what it has refused: no lock to enter again. */
-        .conflict = conflict[self->has_refused ? RQL_WAIT_FOR_LOCK : options->conflict_strategy],
+        /* What its acquirer may hold then is given back: no lock to enter again. */
+        .conflict = conflict[gives_back(self) ? RQL_WAIT_FOR_LOCK : options->conflict_strategy],
         .fail_fast = options->fail_fast,
         .wait_ms = wait_left_ms(self, now_us),
         .queue_ttl_ms = options->queue_ttl_ms,
@@ -160,6 +166,9 @@ static bool try_once(struct rqli_acquire *self)
     (void)rqli_wait_follow(self);
     self->op.until_us = rqli_wait_until_us(self, self->tried_us);
     self->op.is_late = false;
+    /* Before it is sent: what is confirmed by then, the server says no more. */
+    self->withdraws = (self->several || self->options->conflict_strategy != RQL_WAIT_FOR_LOCK) &&
+                      rqli_leases_withdraws(self->client->leases, self->locks, self->count);
     if (!self->several) {
         rqli_observe(RQLI_ON_TRY, &self->locks[0]->subject, NULL);
     }

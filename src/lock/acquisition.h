@@ -70,6 +70,8 @@ struct rqli_acquire {
     rql_status fault; /* of the last try; RQL_OK: it was answered */
     int64_t tried_us; /* when the last try began */
     bool has_refused; /* a hand-over, which the server may know of yet */
+    bool withdraws;   /* when the last try began, an earlier request for one of its locks was being
+                         withdrawn: its acquirer may own the lock by that */
     bool had_grace;   /* a try failed after the deadline: leaving has only the rest */
     bool is_asking;   /* the calls of this round ask whether the server answers fsync truly */
     struct rqli_syncs syncs;
@@ -141,6 +143,8 @@ void rqli_leave_in_background(const struct rqli_acquire *self, const rql_lock *l
 
 /* Gives back what it was granted, and goes on under other nonces, in its place in the queue. */
 void rqli_acquire_begin_anew(struct rqli_acquire *self);
+/* The server says that its acquirer owns a lock already. */
+void rqli_acquire_on_conflict(struct rqli_acquire *self);
 /* For the script of several. */
 void rqli_acquire_init_nonces(struct rqli_acquire *self);
 

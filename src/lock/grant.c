@@ -375,7 +375,7 @@ static void on_answer(struct rqli_acquire *self, const struct rqli_exchange *exc
         break;
     case RQLI_ANSWER_CONFLICT:
         note_obstacles(self, reply);
-        rqli_request_on_refused(&self->request, RQL_CONFLICT);
+        rqli_acquire_on_conflict(self);
         break;
     case RQLI_ANSWER_PAUSED:
         on_paused(self, answer);

@@ -285,6 +285,19 @@ void rqli_leases_withdraw(struct rqli_leases *self, const struct rqli_withdrawal
     (void)rqli_withdrawal_free(one);
 }
 
+bool rqli_leases_withdraws(struct rqli_leases *self, rql_lock *const *locks, size_t count)
+{
+    bool has_one = false;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    for (size_t i = 0; !has_one && i < count; i++) {
+        has_one =
+            rqli_withdrawals_have(&self->shared.withdrawals, locks[i]->name, locks[i]->acquirer);
+    }
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    return has_one;
+}
+
 void rqli_leases_doubt(struct rqli_leases *self, const struct rqli_key_set *set)
 {
     int64_t now_us = rqli_now_us();

@@ -172,6 +172,10 @@ void rqli_leases_adopt(struct rqli_leases *self, rql_lock *lock);
 void rqli_leases_withdraw(struct rqli_leases *self, const struct rqli_withdrawal_of *what,
                           int64_t ttl_ms);
 
+/* Whether a request for one of these locks by its acquirer is being given back: the server may
+ * still say that its acquirer holds the lock. */
+bool rqli_leases_withdraws(struct rqli_leases *self, rql_lock *const *locks, size_t count);
+
 /* A lazy release: it was sent, its caller has got RQL_OK, and the handle is the leases' now. The
  * thread waits for the answer, unless the next one finds it there; repeats the release where none
  * comes; and where it was not ours any more, or no answer comes in the time that a release takes

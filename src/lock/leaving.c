@@ -158,3 +158,23 @@ void rqli_acquire_begin_anew(struct rqli_acquire *self)
         rqli_acquire_on_failed(self, &fault);
     }
 }
+
+/* Where an earlier request of the acquirer is being withdrawn the lock that it owns is that one's:
+ * it is tried again until the server has confirmed. */
+void rqli_acquire_on_conflict(struct rqli_acquire *self)
+{
+    const struct rqli_request_input input = rqli_wait_input(self);
+    rql_error fault;
+
+    if (!self->withdraws) {
+        rqli_request_on_refused(&self->request, RQL_CONFLICT);
+    } else if (self->request.was_not_durable) { /* that is why, and was noted */
+        rqli_request_on_setback(&self->request, RQL_E_NOT_DURABLE, &input);
+    } else {
+        (void)rqli_fail(&fault, RQL_E_UNAVAILABLE,
+                        "%s: the server has not confirmed yet that an earlier request of this "
+                        "thread or task was withdrawn; nothing was taken",
+                        rqli_acquire_lock(self, 0)->name);
+        rqli_acquire_on_failed(self, &fault);
+    }
+}

@@ -23,6 +23,7 @@ enum {
 
 struct rqli_withdrawal {
     struct rqli_due due; /* first */
+    struct rqli_withdrawal *next, **before;
     int64_t until_us;
     int64_t again_us; /* of the next attempt, if the last one has not settled it */
     bool is_confirmed;
@@ -58,12 +59,33 @@ bool rqli_withdrawals_add(struct rqli_withdrawals *self, struct rqli_withdrawal 
         return false;
     }
     rqli_timers_set(&self->timers, &one->due, 0);
+    one->next = self->all;
+    one->before = &self->all;
+    if (one->next) {
+        one->next->before = &one->next;
+    }
+    self->all = one;
     return true;
+}
+
+bool rqli_withdrawals_have(const struct rqli_withdrawals *self, const char *name,
+                           const char *acquirer)
+{
+    const struct rqli_withdrawal *one = self->all;
+
+    while (one && (strcmp(one->name, name) != 0 || strcmp(one->acquirer, acquirer) != 0)) {
+        one = one->next;
+    }
+    return one != NULL;
 }
 
 static void drop(struct rqli_withdrawals *self, struct rqli_withdrawal *one)
 {
     rqli_timers_unreserve(&self->timers, &one->due);
+    *one->before = one->next;
+    if (one->next) {
+        one->next->before = one->before;
+    }
     free(one);
 }
 

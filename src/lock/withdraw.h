@@ -22,6 +22,7 @@ struct rqli_withdrawal_of {
 /* The next one to be tried first. Zeroed: none. */
 struct rqli_withdrawals {
     struct rqli_timers timers;
+    struct rqli_withdrawal *all; /* also those that are being tried */
 };
 
 enum { RQLI_WITHDRAWALS_MAX = 64 /* bits of what is left of them */ };
@@ -40,6 +41,10 @@ struct rqli_withdrawal *rqli_withdrawal_free(struct rqli_withdrawal *self);
 /* Takes it over, to be tried at once. False: no memory; it stays the caller's. */
 bool rqli_withdrawals_add(struct rqli_withdrawals *self, struct rqli_withdrawal *one);
 void rqli_withdrawals_fini(struct rqli_withdrawals *self);
+
+/* Whether a request of this acquirer for this lock is among them. */
+bool rqli_withdrawals_have(const struct rqli_withdrawals *self, const char *name,
+                           const char *acquirer);
 
 /* When the next one has to be tried; RQLI_NEVER_US: there is none. */
 int64_t rqli_withdrawals_due_us(const struct rqli_withdrawals *self);

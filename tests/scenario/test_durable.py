@@ -185,6 +185,38 @@ def an_answer_that_was_lost_is_no_proof(world, kind, names):
         world.await_nothing_left()
 
 
+@scenario(kinds=["loop"], counts=[3])
+def a_series_is_in_no_conflict_with_a_grant_that_it_gives_back(world, kind, names):
+    """The grant is withdrawn over a connection that cannot be made; the loop has its own."""
+    network = Network(world)
+    with replicated(world) as (replica,):
+        actor = world.actor(kind, network.client())
+        actor.acquire(*names, **durable()).release().check()
+        network.fail("refuse")
+        with stopped(replica):
+            n_scripts = world.n_scripts()
+            asking = actor.ask(*names, **durable(timeout_ms=FOREVER, ttl_ms=LONG_MS))
+            wait_until(lambda: asking.is_over() or world.n_scripts() >= n_scripts + 3, "it has asked three times")
+        check(not asking.is_over(), "it is over")
+        network.heal()
+        asking.hold().release().check()
+        world.await_nothing_left()
+
+
+@scenario(kinds=["thread"], counts=[3])
+def a_series_that_is_asked_for_once_more_enters_again_what_is_held(world, kind, names):
+    actor = world.actor(kind)
+    outer = actor.acquire(names[-1], ttl_ms=LONG_MS)
+    with replicated(world) as (replica,):
+        with stopped(replica):
+            n_scripts = world.n_scripts()
+            asking = actor.ask(*names, **durable(timeout_ms=FOREVER, ttl_ms=LONG_MS, conflict_strategy="work_through"))
+            wait_until(lambda: asking.is_over() or world.n_scripts() >= n_scripts + 3, "it has asked again")
+        asking.hold().release().check()
+        outer.release().check()
+        world.await_nothing_left()
+
+
 @scenario(kinds=LOCAL)
 def a_grant_that_is_asked_for_once_more_is_written_once_more(world, kind, names):
     """Some servers speak of the writes of this connection only."""

@@ -345,6 +345,29 @@ TEST(who_takes_a_lock_back_waits_for_the_end_of_its_callback)
     rqli_lock_free(lock);
 }
 
+/* Each by name and acquirer, until the server has confirmed: here it never does. */
+TEST(what_is_being_withdrawn_is_known)
+{
+    rql_lock *locks[] = {rqli_lock_new(client, "x", 1), rqli_lock_new(client, "y", 1)};
+    rql_lock *other = rqli_lock_new(client, "y", 2);
+
+    assert_false(rqli_leases_withdraws(leases, locks, 2));
+    for (size_t i = 0; i < 3; i++) {
+        const rql_lock *lock = i < 2 ? locks[i] : locks[1];
+        const struct rqli_withdrawal_of what = {lock->keys.set, lock->name, lock->acquirer,
+                                                lock->nonce};
+
+        rqli_leases_withdraw(leases, &what, LONG_MS);
+        CHECK_ALL(EQ(rqli_leases_withdraws(leases, locks, 1), true),
+                  EQ(rqli_leases_withdraws(leases, &locks[1], 1), i > 0),
+                  EQ(rqli_leases_withdraws(leases, locks, 2), true),
+                  EQ(rqli_leases_withdraws(leases, &other, 1), false));
+    }
+    rqli_lock_free(other);
+    rqli_lock_free(locks[1]);
+    rqli_lock_free(locks[0]);
+}
+
 TEST(a_handle_that_is_used_again_knows_nothing_of_before)
 {
     rql_lock *before = held("before");
