@@ -306,7 +306,7 @@ static void run(void *argument)
 /* The loops were opened here, before the thread was there; from now on they are its own. */
 static bool start_thread(struct rql_swarm *self)
 {
-    sigset_t before = rqli_mask_all();
+    sigset_t before = rqli_mask_asynchronous();
     bool has_started = uv_thread_create(&self->own.thread, run, self) == 0;
 
     rqli_mask_restore(&before);

@@ -18,7 +18,8 @@
  *   other status means that nothing was done and no callback will be called.
  * - Callbacks are called on the thread that runs the loop, with no library mutex held, never from
  *   inside the call that asked for them, and one at a time. They may call any function of the
- *   library; one that blocks there blocks the loop.
+ *   library; one that blocks there blocks the loop. client.h says which signals are blocked in a
+ *   thread that the library starts.
  * - Calls may be made from any thread. A loop of the caller ends when nothing keeps it alive:
  *   whatever is under way does (an attempt to connect, too), a call that another thread is about to
  *   make does not.

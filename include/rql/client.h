@@ -10,6 +10,11 @@
  * from the first wait on, and one background thread from the first lease that needs watching. It
  * installs no signal handler, writes to no stream and changes no state of the process.
  *
+ * Threads that the library starts block all signals but SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP,
+ * SIGABRT and SIGSYS, so that the program's own threads receive what is sent to the process. Your
+ * callbacks run with that mask on such threads: those of a loop or swarm that has a thread of its
+ * own, rql_lock_options::on_lost, instrumenters and credentials.
+ *
  * After fork() every call on a handle of the parent returns ::RQL_E_FORKED in the child and touches
  * nothing of the parent's. The functions that free a handle may still be called; in the child they
  * free nothing and close no descriptor. A child makes its own client.

@@ -146,15 +146,20 @@ void rqli_fork_leave(struct rqli_fork_member *member)
     (void)pthread_mutex_unlock(&shared.mutex);
 }
 
-/* Around the start of a thread of ours: it inherits the mask, and signals stay with the threads of
- * the program. */
-sigset_t rqli_mask_all(void)
+/* A thread inherits the mask of the one that starts it. A synchronous signal is the thread's own
+ * doing: where it is blocked the kernel ends the process without calling its handler, and SIGABRT
+ * reaches the crash handlers of the program by the same road. */
+sigset_t rqli_mask_asynchronous(void)
 {
-    sigset_t all;
+    static const int synchronous[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
+    sigset_t blocked;
     sigset_t before;
 
-    (void)sigfillset(&all);
-    RQLI_MUST(pthread_sigmask(SIG_SETMASK, &all, &before) == 0);
+    (void)sigfillset(&blocked);
+    for (size_t i = 0; i < sizeof synchronous / sizeof synchronous[0]; i++) {
+        (void)sigdelset(&blocked, synchronous[i]);
+    }
+    RQLI_MUST(pthread_sigmask(SIG_SETMASK, &blocked, &before) == 0);
     return before;
 }
 

@@ -35,10 +35,11 @@ static inline bool rqli_fork_is_foreign(const struct rqli_fork_member *member)
     return member->generation != rqli_fork_generation();
 }
 
-/* The host's signals are none of our threads' business: a thread begins with the mask of the one
- * that starts it, so that one holds all signals back meanwhile. */
+/* Around the start of a thread of ours: asynchronous signals stay with the threads of the program.
+ * Callbacks of the program run on our threads, too, so that the signals of a crash are not blocked.
+ */
 
-sigset_t rqli_mask_all(void); /* returns what was before */
+sigset_t rqli_mask_asynchronous(void); /* returns what was before */
 void rqli_mask_restore(const sigset_t *before);
 
 #endif

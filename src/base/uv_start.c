@@ -185,7 +185,7 @@ bool rqli_uv_pool_start(void)
     bool has = atomic_load(&started_in) == here;
 
     if (!has) {
-        sigset_t before = rqli_mask_all();
+        sigset_t before = rqli_mask_asynchronous();
 
         has = start_pool();
         rqli_mask_restore(&before);

@@ -60,7 +60,7 @@ static void run(void *argument)
 bool rqli_worker_start(struct rqli_worker *self)
 {
     if (!self->is_started) {
-        sigset_t before = rqli_mask_all();
+        sigset_t before = rqli_mask_asynchronous();
 
         self->is_started = uv_thread_create(&self->thread, run, self) == 0;
         rqli_mask_restore(&before);

@@ -141,7 +141,7 @@ static void run_thread(void *loop)
 static bool start_thread(rql_loop *loop)
 {
     /* A thread begins with the mask of the one that starts it: ours gets no signals. */
-    sigset_t before = rqli_mask_all();
+    sigset_t before = rqli_mask_asynchronous();
     int failed = uv_thread_create(&loop->own.thread, run_thread, loop);
     rqli_mask_restore(&before);
     loop->uv_thread = loop->own.thread;

@@ -103,7 +103,7 @@ static int start_thread(struct rqli_lookup *self)
 
     RQLI_MUST(pthread_attr_init(&attributes) == 0);
     RQLI_MUST(pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED) == 0);
-    before = rqli_mask_all();
+    before = rqli_mask_asynchronous();
     join(self); /* before the thread starts: it may have ended when pthread_create() returns */
     code = pthread_create(&thread, &attributes, look_up, self);
     if (code != 0) {

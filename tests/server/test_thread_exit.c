@@ -402,6 +402,74 @@ static void signals_while_connecting_change_nothing(void **state)
     (void)sigaction(SIGUSR1, &before, NULL);
 }
 
+static void raise_all(atomic_int *n_called)
+{
+    static const int synchronous[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
+
+    for (size_t i = 0; i < sizeof synchronous / sizeof synchronous[0]; i++) {
+        (void)raise(synchronous[i]);
+    }
+    (void)raise(SIGUSR1); /* blocked: it stays pending in this thread, and ends with it */
+    atomic_fetch_add(n_called, 1);
+}
+
+static void raise_when_lost(rql_lock *lock, void *n_called)
+{
+    (void)lock;
+    raise_all(n_called);
+}
+
+static void raise_when_acquired(rql_status status, rql_lock *lock, const rql_error *error,
+                                void *n_called)
+{
+    (void)status;
+    (void)error;
+    (void)rql_lock_forget(lock);
+    raise_all(n_called);
+}
+
+static bool were_called(void *n_called)
+{
+    return *(atomic_int *)n_called == 2;
+}
+
+/* On the client's background thread, and on that of a loop: what a crash reporter relies on. */
+static void callbacks_run_with_synchronous_signals_open(void **state)
+{
+    static const int handled[] = {SIGSEGV, SIGBUS,  SIGFPE, SIGILL,
+                                  SIGTRAP, SIGABRT, SIGSYS, SIGUSR1};
+
+    enum { HANDLED = sizeof handled / sizeof handled[0] };
+    const struct sigaction counts = {.sa_handler = count_signal};
+    struct sigaction before[HANDLED];
+    rql_lock_options options = patient(client);
+    atomic_int n_called = 0;
+    rql_acquiring what = {.done = raise_when_acquired, .user_data = &n_called};
+    rql_loop *own = NULL;
+    rql_lock *lock;
+
+    (void)state;
+    n_signals = 0;
+    for (size_t i = 0; i < HANDLED; i++) {
+        assert_int_equal(sigaction(handled[i], &counts, &before[i]), 0);
+    }
+    options.on_lost = raise_when_lost;
+    options.user_data = &n_called;
+    lock = hold_with(client, "x", &options);
+    ask("DEL rql:lock:x");
+    assert_int_equal(rql_lock_verify(lock, NULL), RQL_NOT_HELD);
+    options.on_lost = NULL;
+    CHECK_OK(rql_loop_open(&own, client, NULL, NULL));
+    CHECK_OK(rql_acquire_async(own, "y", &options, &what, NULL));
+    assert_true(wait_until(were_called, &n_called, AWAIT_MS));
+    CHECK_OK(rql_loop_close(own, NULL, NULL, NULL));
+    (void)rql_lock_release(lock, NULL);
+    assert_int_equal(n_signals, 2 * (HANDLED - 1));
+    for (size_t i = 0; i < HANDLED; i++) {
+        (void)sigaction(handled[i], &before[i], NULL);
+    }
+}
+
 /* Of the whole process, at a kilohertz: whichever thread is hit, the background one never is. */
 static void storm_of_alarms_changes_nothing(void **state)
 {
@@ -442,6 +510,7 @@ int main(void)
         TEST(signals_to_a_waiter_change_nothing),
         TEST(signals_in_an_exchange_change_nothing),
         TEST(signals_while_connecting_change_nothing),
+        TEST(callbacks_run_with_synchronous_signals_open),
         TEST(storm_of_alarms_changes_nothing),
     };
 
