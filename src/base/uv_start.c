@@ -23,6 +23,8 @@ enum {
     /* libuv's own default and limit. */
     POOL_THREADS = 4,
     POOL_THREADS_MAX = 1024,
+    /* More than the pool has: what other threads and processes may take while its own are made. */
+    SPARE_THREADS = 8,
 };
 
 /* volatile: or the compiler knows better than to ask. */
@@ -82,7 +84,7 @@ void rqli_uv_loop_drop(uv_loop_t *loop)
     RQLI_MUST(uv_loop_close(loop) == 0);
 }
 
-/* As many threads as the pool has, all there at once. */
+/* Threads of the same number as those of the pool, and some more, all there at once. */
 struct crowd {
     pthread_mutex_t held; /* until all are there */
     size_t count;
@@ -124,11 +126,12 @@ static size_t pool_threads(void)
     return count < POOL_THREADS_MAX ? count : POOL_THREADS_MAX;
 }
 
-/* All at once, for one after the other would fit within any limit. Made by libuv as its own are, so
- * that theirs get the stacks that these have left. */
+/* All at once, because one after the other would fit within any limit. Made by libuv as its own
+ * are, so that theirs get the stacks that these have left. They have to go before libuv makes its
+ * own: until then others may take as many as there are to spare. */
 static bool has_threads(void)
 {
-    size_t wanted = pool_threads();
+    size_t wanted = pool_threads() + SPARE_THREADS;
     struct crowd *crowd = calloc(1, sizeof *crowd + wanted * sizeof *crowd->member);
     bool has;
 
@@ -176,22 +179,46 @@ static bool start_pool(void)
     return has;
 }
 
-/* The process that has it: a child of fork() has none. Two who start it at once do no harm. */
+/* Which process has the pool, and which is starting it: a child of fork() has none. */
 static atomic_uint started_in;
+static atomic_uint starting_in;
+
+/* One thread at a time: the trial of another would take what libuv is about to use. A value of the
+ * parent process belongs to a thread that is not here. */
+static void begin_start(unsigned here)
+{
+    unsigned holder = 0;
+
+    while (!atomic_compare_exchange_weak(&starting_in, &holder, here)) {
+        if (holder == here) {
+            (void)sched_yield();
+            holder = 0;
+        }
+    }
+}
+
+static bool start_pool_once(unsigned here)
+{
+    sigset_t before;
+    bool has;
+
+    begin_start(here);
+    has = atomic_load(&started_in) == here;
+    if (!has) {
+        before = rqli_mask_asynchronous();
+        has = start_pool();
+        rqli_mask_restore(&before);
+    }
+    if (has) {
+        atomic_store(&started_in, here);
+    }
+    atomic_store(&starting_in, 0);
+    return has;
+}
 
 bool rqli_uv_pool_start(void)
 {
     unsigned here = 1 + rqli_fork_generation();
-    bool has = atomic_load(&started_in) == here;
 
-    if (!has) {
-        sigset_t before = rqli_mask_asynchronous();
-
-        has = start_pool();
-        rqli_mask_restore(&before);
-        if (has) {
-            atomic_store(&started_in, here);
-        }
-    }
-    return has;
+    return atomic_load(&started_in) == here || start_pool_once(here);
 }

@@ -3,9 +3,9 @@
 
 /* What libuv cannot go on without it takes for granted: where it finds no memory for the table of
  * what a loop watches, no descriptor for what is set up with the first loop, or no thread for its
- * pool, it ends the process. Here as much is asked for before, and given back. What another thread
- * takes in between is not seen; nor a child that fork() leaves without two descriptors, nor a
- * kernel that has no memory for a descriptor of a loop. */
+ * pool, it ends the process. Here as much is asked for before, and given back. What other threads
+ * and processes take in between is not seen, but for the first 8 threads; nor a child that fork()
+ * leaves without two descriptors, nor a kernel that has no memory for a descriptor of a loop. */
 
 #include <stdbool.h>
 #include <uv.h>
