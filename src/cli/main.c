@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { PAUSE_NS = 100000000 }; /* between two tries to connect */
+enum { PAUSE_MS = 100 }; /* between two tries to connect */
 
 /* In the order in which the help shows them. */
 const struct cli_command *const cli_commands[] = {
@@ -77,11 +77,11 @@ static int help_on(struct cli_args *args, char **words)
     return is_page ? cli_page(command) : cli_help_command(command);
 }
 
-/* A replica is fine: to read is possible, and it may become a master. *out is NULL before, and
+/* A replica is fine: reading is possible, and it may become a master. *out is NULL before, and
  * after a fault. */
-static rql_status connect(const struct cli_args *args, rql_client **out, rql_error *error)
+static rql_status connect(const rql_options *options, rql_client **out, rql_error *error)
 {
-    rql_status status = rql_client_new(out, &args->options, error);
+    rql_status status = rql_client_new(out, options, error);
 
     if (status == RQL_OK) {
         status = rql_client_connect(*out, error);
@@ -101,26 +101,49 @@ static bool may_pass(rql_status status)
     return status == RQL_E_IO || status == RQL_E_UNKNOWN || status == RQL_E_UNAVAILABLE;
 }
 
+/* Connects once, and not beyond the end. */
+static rql_status probe(const rql_options *options, int64_t end_ms, rql_error *error)
+{
+    const int64_t left_ms = end_ms - cli_now_ms();
+    rql_client *client = NULL;
+    rql_options limited = *options;
+    rql_status status;
+
+    limited.connect_timeout_ms =
+        left_ms < limited.connect_timeout_ms ? left_ms : limited.connect_timeout_ms;
+    limited.connect_timeout_ms = limited.connect_timeout_ms > 0 ? limited.connect_timeout_ms : 1;
+    status = connect(&limited, &client, error);
+    (void)rql_client_free(client);
+    return status;
+}
+
 /* With --wait a server that is not up yet is waited for, and what is left of that time goes to the
- * wait for the lock. No signal is blocked yet: it ends the program, which has nothing to undo. */
+ * wait for the lock. A client's time to connect is constant, so those that look for the server are
+ * not the one that takes the lock: that connects when it asks for it, within its deadline. No
+ * signal is blocked yet: it ends the program, which has nothing to undo. */
 static rql_status connect_in_time(struct cli_args *args, rql_client **out, rql_error *error)
 {
-    const struct timespec pause = {.tv_nsec = PAUSE_NS};
     const bool is_limited = args->wait_ms != RQL_FOREVER;
     const int64_t end_ms = is_limited ? cli_after_ms(args->wait_ms) : INT64_MAX;
-    rql_status status = connect(args, out, error);
+    rql_status status = probe(&args->options, end_ms, error);
+    bool is_said = false;
 
-    if (may_pass(status) && cli_now_ms() < end_ms) {
-        cli_say("%s: waiting for the server: %s", args->name, error->message);
-    }
     while (may_pass(status) && cli_now_ms() < end_ms) {
+        const int64_t left_ms = end_ms - cli_now_ms();
+        const struct timespec pause = {.tv_nsec =
+                                           (left_ms < PAUSE_MS ? left_ms : PAUSE_MS) * 1000000};
+
+        if (!is_said) {
+            cli_say("%s: waiting for the server: %s", args->name, error->message);
+        }
+        is_said = true;
         (void)nanosleep(&pause, NULL);
-        status = connect(args, out, error);
+        status = probe(&args->options, end_ms, error);
     }
     if (is_limited) {
         args->wait_ms = end_ms > cli_now_ms() ? end_ms - cli_now_ms() : 0;
     }
-    return status;
+    return status == RQL_OK ? rql_client_new(out, &args->options, error) : status;
 }
 
 int cli_refuse(struct cli_session *self, const char *why)
@@ -147,7 +170,7 @@ static int run_with_client(const struct cli_command *command, struct cli_args *a
         return cli_fault(&args->env_error);
     }
     args->options.client_names = args->options.client_names && command->is_worth_naming;
-    status = args->wait_ms == CLI_UNSET ? connect(args, &client, &session.error)
+    status = args->wait_ms == CLI_UNSET ? connect(&args->options, &client, &session.error)
                                         : connect_in_time(args, &client, &session.error);
     if (status != RQL_OK) {
         return cli_fault(&session.error);

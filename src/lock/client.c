@@ -109,7 +109,7 @@ rql_status rql_client_connect(rql_client *client, rql_error *error)
         return status;
     }
     conn = rqli_client_conn(client);
-    deadline_us = rqli_client_budget_us(client, rqli_now_us());
+    deadline_us = rqli_after_ms(rqli_now_us(), client->options.connect_timeout_ms);
     status = rqli_conn_connect(conn, deadline_us, error);
     if (!status && rqli_conn_was_read_only(conn) && !client->fleet.map_reader) {
         status = check_writable(client, conn, deadline_us, error);

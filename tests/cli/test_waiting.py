@@ -238,6 +238,23 @@ def wait_waits_for_a_server_that_is_not_up_yet(server, rql):
         own.stop()
 
 
+def wait_is_not_overrun_while_it_connects(server, rql):
+    """A silent server lets each attempt take as long as it may."""
+    own = Server()
+    slow = Program(own.url)
+    try:
+        os.kill(own.process.pid, signal.SIGSTOP)
+        for wait in ("50ms", "1s"):
+            begun = time.monotonic()
+            result = slow("run", "a", "--wait", wait, "--", "echo", "ran", RQL_CONNECT_TIMEOUT_MS="20000")
+            took = time.monotonic() - begun
+            check_equal((result.code, result.out), (69, ""))
+            assert took < 10, f"{wait} took {took} s"
+    finally:
+        os.kill(own.process.pid, signal.SIGCONT)
+        own.stop()
+
+
 def too_few_descriptors_are_told(server, rql):
     """libuv ends the process where it finds none for what it sets up once."""
     codes = []
@@ -266,5 +283,6 @@ if __name__ == "__main__":
         a_server_that_goes_away_is_told_once,
         a_silent_server_is_told,
         wait_waits_for_a_server_that_is_not_up_yet,
+        wait_is_not_overrun_while_it_connects,
         too_few_descriptors_are_told,
     ]))

@@ -3,12 +3,14 @@
 import sys
 import time
 
-from harness import (FOREVER, Network, as_they_end, check, check_equal, check_served_in_order, let_pass, main, scenario,
-                     wait_until)
+from harness import (FOREVER, Network, as_they_end, check, check_equal, check_served_in_order, let_pass, main, once,
+                     scenario, wait_until)
 from pushes import wait_told
 
 LONG_MS = 60000
 SILENCE_MS = 100     # after which a connection counts as broken, where it is so short
+CONNECT_MS = 400
+SLACK_MS = 300
 UNUSED_S = 1.2       # after which a connection is looked at before it is used
 IMPATIENT_MS = 300
 POLL_S = 5 / 3       # between two polls, where pushes are seen to come
@@ -542,6 +544,21 @@ def freeing_a_client_without_a_server_ends_soon(world, kind, names):
         check(outcome.status.startswith("E_"), repr(outcome))
     took_us = world.free(client).took_us
     check(took_us < 1500000, f"it took {took_us} us")
+    network.heal()
+
+
+@once
+def threads_that_connect_at_once_end_in_time(world, kind, names):
+    """Each by its own deadline, although one connects for all, and the next one when that has failed."""
+    network = Network(world)
+    network.fail("freeze", n=1)
+    client = network.client(connect_timeout_ms=CONNECT_MS, io_timeout_ms=LONG_MS)
+    actors = [world.actor("thread", client) for _ in range(8)]
+    took_us = []
+    for _ in range(4):
+        for call in [actor.begin("connect") for actor in actors for _ in range(2)]:
+            took_us.append(call.outcome().check("E_IO").took_us)
+    check(max(took_us) < (CONNECT_MS + SLACK_MS) * 1000, f"after {max(took_us)} us")
     network.heal()
 
 
