@@ -281,7 +281,9 @@ static void on_opened(uv_work_t *work, int status)
         if (status == 0 && self->was_opened) {
             rqli_socket_close(&self->sock);
         }
-        self->closed(self->closed_data);
+        if (!self->is_asking) {
+            self->closed(self->closed_data);
+        }
         return;
     }
     if (self->was_opened && start_watching(self)) {
