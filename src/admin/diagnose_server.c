@@ -145,8 +145,9 @@ static void judge_slow(struct rqli_report *report, const struct rqli_told *told)
     }
     for (size_t i = 0; i < told->slowlog->count; i++) {
         const struct rqli_reply *entry = &told->slowlog->items[i];
-        const bool is_whole =
-            entry->type == RQLI_REPLY_ARRAY && entry->count > 3 && entry->items[3].count > 0;
+        const bool is_whole = entry->type == RQLI_REPLY_ARRAY && entry->count > 3 &&
+                              entry->items[3].count > 0 &&
+                              entry->items[3].items[0].type == RQLI_REPLY_TEXT;
 
         if (!is_whole || entry->items[1].integer < since_s || entry->items[2].integer < SLOW_US) {
             continue;

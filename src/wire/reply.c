@@ -250,9 +250,13 @@ void rqli_reply_copy_between(char *out, size_t size, const struct rqli_reply *re
                              const char *begin, const char *end)
 {
     struct rqli_slice rest = reply->text;
-    const char *from = memmem(rest.data, rest.length, begin, strlen(begin));
+    const char *from;
     const char *to;
 
+    if (reply->type != RQLI_REPLY_TEXT) {
+        return; /* the text of others is NULL */
+    }
+    from = memmem(rest.data, rest.length, begin, strlen(begin));
     if (!from) {
         return;
     }
