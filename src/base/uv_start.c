@@ -1,4 +1,5 @@
 #include "base/uv_start.h"
+#include "base/fd.h"
 
 #include "base/fork.h"
 #include "base/must.h"
@@ -18,7 +19,7 @@
  */
 
 enum {
-    FDS = 6,     /* of the first loop: its epoll, two pipes, and an eventfd */
+    FDS = 9,     /* of the first loop: its epoll, two pipes, and an eventfd; and standard ones */
     ROOM = 4096, /* more than what a loop and its handlers of fork() take beside the table */
     /* libuv's own default and limit. */
     POOL_THREADS = 4,
@@ -60,12 +61,35 @@ static int highest_descriptor(void)
     return n == FDS ? highest : -1;
 }
 
+/* libuv takes the lowest numbers that are free: those of standard descriptors that the program has
+ * closed are held meanwhile. */
+static bool init_above_standard(uv_loop_t *loop)
+{
+    int held[RQLI_FD_LEAST];
+    int n = 0;
+    int fd = eventfd(0, EFD_CLOEXEC);
+    bool has;
+
+    while (fd >= 0 && fd < RQLI_FD_LEAST) {
+        held[n++] = fd;
+        fd = eventfd(0, EFD_CLOEXEC);
+    }
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    has = fd >= 0 && uv_loop_init(loop) == 0;
+    while (n > 0) {
+        (void)close(held[--n]);
+    }
+    return has;
+}
+
 /* The table of the first loop reaches to the highest descriptor that it opens. */
 bool rqli_uv_loop_init(uv_loop_t *loop)
 {
     int fd = highest_descriptor();
 
-    return fd >= 0 && rqli_uv_has_room(fd) && uv_loop_init(loop) == 0;
+    return fd >= 0 && rqli_uv_has_room(fd) && init_above_standard(loop);
 }
 
 static void close_handle(uv_handle_t *handle, void *unused)

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fd.h"
 #include "lock/client.h"
 #include "lock/transfer.h"
 #include "net/conn.h"
@@ -422,7 +423,7 @@ rql_status rqli_leases_lost_fd(struct rqli_leases *self, rql_lock *lock, int *ou
 
     (void)pthread_mutex_lock(&self->shared.mutex);
     if (lock->kept.lost_fd < 0) {
-        lock->kept.lost_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        lock->kept.lost_fd = rqli_fd_lift(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     }
     /* A descriptor without a thread stays with the lock, for the next call or its end. */
     if (lock->kept.lost_fd < 0 || !watch(self, lock)) {
@@ -447,7 +448,7 @@ rql_status rqli_leases_share_lost_fd(struct rqli_leases *self, rql_lock *lock, i
     (void)pthread_mutex_lock(&self->shared.mutex);
     if (lock->kept.lost_fd < 0) {
         /* A number of its own, since each handle closes what it has. */
-        lock->kept.lost_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+        lock->kept.lost_fd = fcntl(fd, F_DUPFD_CLOEXEC, RQLI_FD_LEAST);
         status = lock->kept.lost_fd < 0 ? RQL_E_NOMEM : RQL_OK;
     }
     (void)pthread_mutex_unlock(&self->shared.mutex);

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/scope.h"
 #include "net/resolve.h"
 #include "net/url.h"
@@ -96,7 +97,8 @@ static void copy_bytes(uint8_t out[16], const struct addrinfo *address)
 static int connect_address(const struct addrinfo *address, int64_t deadline_us)
 {
     RQLI_AUTO(rqli_fd_close)
-    int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int fd =
+        rqli_fd_lift(socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     int flags;
 
     if (fd < 0) {
@@ -201,7 +203,7 @@ static int connect_path(int fd, const struct sockaddr_un *address, int64_t deadl
 
 int rqli_connect_unix(const char *path, int64_t deadline_us)
 {
-    RQLI_AUTO(rqli_fd_close) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    RQLI_AUTO(rqli_fd_close) int fd = rqli_fd_lift(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     struct sockaddr_un address = {.sun_family = AF_UNIX};
 
     if (fd < 0) {

@@ -1,6 +1,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/text.h"
 #include "net/connect.h"
 
@@ -259,7 +260,8 @@ static rql_status open_folder(struct visit *visit, rql_error *error)
     if (mkdir(visit->folder, S_IRWXU) != 0 && errno != EEXIST) {
         return fail_at(visit->folder, "cannot make the folder", error);
     }
-    visit->folder_fd = open(visit->folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    visit->folder_fd =
+        rqli_fd_lift(open(visit->folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     if (visit->folder_fd < 0 || fstat(visit->folder_fd, &info) != 0) {
         return fail_at(visit->folder, "cannot use the folder", error);
     }
@@ -304,7 +306,8 @@ static rql_status lock_folder(const struct visit *visit, rql_error *error)
 static bool has_guard(const struct visit *visit)
 {
     RQLI_AUTO(rqli_fd_close)
-    int fd = openat(visit->folder_fd, GUARD_LOCK_NAME, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    int fd =
+        rqli_fd_lift(openat(visit->folder_fd, GUARD_LOCK_NAME, O_RDWR | O_NOFOLLOW | O_CLOEXEC));
 
     return fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0;
 }

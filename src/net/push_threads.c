@@ -11,6 +11,7 @@
 #include "net/subscription.h"
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/futex.h"
 #include "base/random.h"
 #include "net/connect.h"
@@ -278,7 +279,7 @@ static void listen_again(struct rqli_push_threads *self, int64_t deadline_us)
     lock(self);
     set_listening(self, done);
     if (done && self->wake_fd < 0) {
-        self->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        self->wake_fd = rqli_fd_lift(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     }
     if (done) {
         rqli_arena_reset(&self->shared.arena); /* of the one before */

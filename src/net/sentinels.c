@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fd.h"
 #include "net/connect.h"
 #include "observe/observe.h"
 
@@ -48,7 +49,7 @@ struct rqli_sentinels *rqli_sentinels_new(const struct rqli_endpoint *endpoint)
     memcpy(self->shared.known, endpoint->hosts, endpoint->n_hosts * sizeof *endpoint->hosts);
     self->n_named = self->shared.n_known = endpoint->n_hosts;
     self->shared.share_us = SENTINEL_MS * INT64_C(1000);
-    self->changed_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    self->changed_fd = rqli_fd_lift(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     return self->changed_fd < 0 ? rqli_sentinels_free(self) : self;
 }
 

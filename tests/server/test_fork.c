@@ -209,6 +209,41 @@ static void release_in_a_child_closes_no_descriptor_of_the_child(void **state)
     release_what_is_inherited_in_the_parent();
 }
 
+/* As a daemon that has closed its standard descriptors: none of the library's has such a number. */
+static void use_all_without_standard_descriptors(void)
+{
+    rql_lock_options options;
+    rql_client *own;
+    rql_swarm *swarm = NULL;
+    rql_loop *loop = NULL;
+    rql_lock *lock = NULL;
+    int fd = -1;
+
+    for (int standard = 0; standard < 3; standard++) {
+        (void)close(standard);
+    }
+    own = new_client_in_child();
+    options = patient(own);
+    options.auto_extend = true;
+    must(rql_swarm_start(own, NULL, &swarm, NULL) == RQL_OK, 80);
+    must(rql_loop_open(&loop, own, NULL, NULL) == RQL_OK, 81);
+    must(rql_lock_acquire(own, "of the daemon", &options, &lock, NULL) == RQL_OK, 82);
+    must(rql_lock_lost_fd(lock, &fd, NULL) == RQL_OK && fd > 2, 83);
+    for (int standard = 0; standard < 3; standard++) {
+        must(fcntl(standard, F_GETFD) < 0, 84);
+    }
+    must(rql_lock_release(lock, NULL) == RQL_OK, 85);
+    must(rql_loop_close(loop, NULL, NULL, NULL) == RQL_OK, 86);
+    (void)rql_swarm_free(swarm);
+    (void)rql_client_free(own);
+}
+
+static void no_descriptor_is_a_standard_one(void **state)
+{
+    (void)state;
+    expect_good_end(start_limited_child(use_all_without_standard_descriptors));
+}
+
 static void free_inherited_client(void)
 {
     client = rql_client_free(client);
@@ -440,6 +475,7 @@ int main(void)
         TEST(child_has_nothing_of_the_parents_and_does_it_no_harm),
         TEST(child_of_clone_has_nothing_of_the_parents),
         TEST(release_in_a_child_closes_no_descriptor_of_the_child),
+        TEST(no_descriptor_is_a_standard_one),
         TEST(child_of_a_parent_that_connects_ends),
         TEST(parents_death_is_seen_while_a_child_lives),
         TEST(child_has_nothing_of_its_parents_swarm),
