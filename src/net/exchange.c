@@ -15,7 +15,6 @@
 #include "net/url.h"
 #include "observe/stats.h"
 
-#include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -456,8 +455,9 @@ rql_status rqli_exchange_send(struct rqli_exchange *exchange, uint64_t generatio
     if (!status) {
         write_out(self);
         leave(self, own);
-        /* It broke before a byte of this was taken: there is nothing to await. */
-        status = !own->in_flight && own->status == RQL_E_IO ? RQL_E_IO : RQL_OK;
+        if (!own->in_flight && own->status == RQL_E_IO) { /* it broke before: nothing to await */
+            status = rqli_stream_fault(RQL_E_IO, self->sock.endpoint->where, error);
+        }
     }
     rqli_conn_unlock(self);
     return status;

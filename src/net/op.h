@@ -62,11 +62,11 @@ struct rqli_op {
     int64_t again_us;
     uint64_t generation; /* the calls go over this connection, or get RQL_E_IO; 0: over any */
     const struct rqli_durability *durability; /* what the calls write; NULL: nothing is asked */
-    struct rqli_acks acks;                    /* for the calls of the last round, if it is not */
-    bool gives_back;   /* on a loop: goes ahead of those that want something */
-    bool pushes_first; /* see rqli_op_run() */
-    bool is_late;      /* on a loop: until_us came before the calls could be sent */
-    bool is_cancelled; /* its caller wants it no more */
+    struct rqli_acks acks; /* if it is not: as little as all say that have done calls of a round */
+    bool gives_back;       /* on a loop: goes ahead of those that want something */
+    bool pushes_first;     /* see rqli_op_run() */
+    bool is_late;          /* on a loop: until_us came before the calls could be sent */
+    bool is_cancelled;     /* its caller wants it no more */
     rql_status status;
 };
 
@@ -79,6 +79,13 @@ static inline void rqli_op_draft(struct rqli_op *op, size_t i, struct rqli_call 
     out->is_draft = true;
     op->ops->write(op, i, out);
     out->out = NULL;
+}
+
+/* A round begins: nobody has said anything of what its calls write. */
+static inline void rqli_op_begin_acks(struct rqli_op *op)
+{
+    op->acks = op->durability ? (struct rqli_acks){.replicas = INT64_MAX, .is_synced = true}
+                              : (struct rqli_acks){0};
 }
 
 static inline void rqli_op_on_woken(struct rqli_op *op, enum rqli_wake wake)

@@ -212,7 +212,7 @@ static void end_unacked(struct rqli_op_loop *self)
         struct rqli_op_call *call = self->unacked.first;
 
         leave_line(call);
-        call->task->op->acks = self->acks;
+        rqli_acks_join(&call->task->op->acks, &self->acks);
         rqli_op_task_end_call(call->task);
     }
     self->acks = (struct rqli_acks){0};

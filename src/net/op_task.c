@@ -96,7 +96,7 @@ static void send_calls(struct rqli_op_task *self)
     self->n_open = op->n_calls;
     self->n_pauses = 0;
     op->is_late = false;
-    op->acks = (struct rqli_acks){0};
+    rqli_op_begin_acks(op);
     for (size_t i = 0; i < op->n_calls; i++) {
         self->calls[i] = (struct rqli_op_call){.task = self, .state = RQLI_OP_CALL_PAUSED};
     }

@@ -196,6 +196,9 @@ static void read_reply(struct round *self, size_t i, const struct part *part)
         read_error(self, i, part, reply);
     } else {
         self->op->answered = part->node;
+        if (self->op->durability) {
+            rqli_acks_join(&self->op->acks, &part->exchange->acks);
+        }
         self->op->ops->read(self->op, i, part->exchange, reply, NULL);
     }
 }
@@ -265,25 +268,16 @@ static void await_part(struct rqli_op *op, struct part *part)
         return;
     }
     part->status = rqli_exchange_await(part->exchange, op->until_us, &part->fault);
-    if (op->durability && !part->status) {
-        rqli_acks_join(&op->acks, &part->exchange->acks);
-    }
 }
 
 /* To all before the first answer is awaited. A node that cannot be connected to may take all the
- * time there is: what the others say by then is read all the same. What was made safe is what all
- * of those say that answer. */
+ * time there is: what the others say by then is read all the same. */
 static void exchange_with_several(struct round *self)
 {
-    struct rqli_op *op = self->op;
-
-    if (op->durability) {
-        op->acks = (struct rqli_acks){.replicas = INT64_MAX, .is_synced = true};
-    }
     send_to_several(self, true);
     send_to_several(self, false);
     for (size_t i = 0; i < self->n_parts; i++) {
-        await_part(op, &self->parts[i]);
+        await_part(self->op, &self->parts[i]);
     }
 }
 
@@ -295,9 +289,6 @@ static void exchange_with(struct rqli_op *op, struct part *part)
         part->status = put(op, part->exchange, &part->fault);
     } else {
         part->status = rqli_exchange_run(part->exchange, op->until_us, &part->fault);
-    }
-    if (op->durability) {
-        op->acks = part->exchange->acks;
     }
 }
 
@@ -381,6 +372,7 @@ static void run_round(struct rqli_op *op)
     round.is_cut = false;
     round.detour = (struct rqli_detour){.until_us = op->until_us};
     memset(round.calls, SCRIPT, op->n_calls);
+    rqli_op_begin_acks(op);
     while (round.n_open > 0) {
         if (write_calls(&round)) {
             exchange(&round);

@@ -287,3 +287,23 @@ TEST(who_stood_still_itself_does_not_take_the_server_for_silent)
     assert_null(comes_meanwhile);
     rqli_exchange_give(exchange);
 }
+
+/* The socket is full of what another has asked, and the connection ends. */
+TEST(what_was_not_sent_says_so)
+{
+    static char much[MUCH];
+    struct rqli_exchange *first = rqli_exchange_take(conn);
+    struct rqli_exchange *second = ping();
+    rql_error error;
+
+    memset(much, 'x', sizeof much - 1);
+    rqli_command_words(&first->command, "ECHO", much, NULL);
+    CHECK_OK(rqli_exchange_send(first, 0, NULL));
+    assert_int_equal(shutdown(peer, SHUT_RD), 0);
+    memset(&error, 'x', sizeof error);
+    assert_int_equal(rqli_exchange_send(second, 0, &error), RQL_E_IO);
+    assert_int_equal(error.status, RQL_E_IO);
+    assert_string_equal(error.message, "here: the connection broke before the command was sent");
+    rqli_exchange_give(second);
+    rqli_exchange_give(first);
+}
