@@ -179,7 +179,7 @@ end
 
 -- Serves the queue of a free lock; returns what is then in the way. yields: it is not taken now, and
 -- somebody else may have it meanwhile.
-local function state_of(entry, oldest_us, yields)
+local function state_of(entry, yields)
     if entry.is_own then
         return 0
     elseif entry.owner then
@@ -252,7 +252,7 @@ local oldest_us = queue_ttl_ms ~= "-1" and now - queue_ttl_ms * 1000 or 0
 local is_ready, is_again = true, false
 for i = 1, count do
     local entry = turn_to(i)
-    states[i] = state_of(entry, oldest_us)
+    states[i] = state_of(entry)
     is_ready = is_ready and states[i] == 0
     is_again = is_again or entry.is_again
 end
@@ -267,7 +267,7 @@ end
 for i = 1, count do
     local entry = turn_to(i)
     if states[i] == 0 and not entry.is_own and call("ZCARD", queue) > 1 then
-        state_of(entry, oldest_us, true)
+        state_of(entry, true)
         if entry.free_ms and entry.free_ms > 1 then -- else it has lapsed
             kept_ms = math.min(kept_ms or entry.free_ms, entry.free_ms)
         end
@@ -280,7 +280,7 @@ if score_us + 0 < oldest_us then
     for i = 1, count do -- those behind us may have been waiting for us alone
         local entry = turn_to(i)
         if not entry.owner and states[i] == 0 then
-            state_of(entry, oldest_us)
+            state_of(entry)
         end
     end
 end

@@ -27,7 +27,7 @@ if call("HEXISTS", lock, "acq_id") == 1 or call("EXISTS", queue, requests) == 0 
     return ended .. " 0 0"
 end
 
-local random, me, oldest_us, holds, yields, turn, free_ms, passed = ARGV[4]
+local random, me, holds, yields, turn, free_ms, passed = ARGV[4]
 -- @include waiters
 -- @include is_alive
 -- @include serve_queue

@@ -8,7 +8,7 @@ if call("EXISTS", queue, requests) == 0 or type(redis.pcall("HLEN", requests)) ~
     return is_deleted .. " 0" -- nobody waits, or nobody knows who
 end
 
-local random, me, oldest_us, holds, yields, turn, free_ms, passed = ARGV[5]
+local random, me, holds, yields, turn, free_ms, passed = ARGV[5]
 -- @include clock
 -- @include waiters
 -- @include is_alive

@@ -28,7 +28,7 @@ if call("HEXISTS", lock, "acq_id") == 1 or call("EXISTS", queue, requests) == 0 
     return "0 " .. now_text
 end
 
-local random, me, oldest_us, holds, yields, turn, free_ms, passed = ARGV[3]
+local random, me, holds, yields, turn, free_ms, passed = ARGV[3]
 -- @include waiters
 -- @include is_alive
 -- @include serve_queue

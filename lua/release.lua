@@ -15,7 +15,7 @@ if call("EXISTS", queue, requests) == 0 or (not owned and call("HEXISTS", lock, 
     return owned and "1 0" or "0 0"
 end
 
-local random, me, oldest_us, holds, yields, turn, free_ms, passed = ARGV[2]
+local random, me, holds, yields, turn, free_ms, passed = ARGV[2]
 -- @include clock
 -- @include waiters
 -- @include is_alive

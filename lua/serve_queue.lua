@@ -7,12 +7,12 @@
 --
 -- in: call lock queue requests live fence random now_text now_seconds is_less budget
 -- in: read_record whole_host identity_of forget notify pause_end is_alive
--- in: me holds yields oldest_us turn free_ms passed
+-- in: me holds yields turn free_ms passed
 -- out: served
 --
 -- me is the waiter that the script acts for, and that may take the lock; holds: it is marked as holding
--- something; yields: it cannot take the lock now; oldest_us: a score below it has outlived its queue_ttl. All
--- are nil in a script that acts for nobody. turn, free_ms and passed are nil before, and set here:
+-- something; yields: it cannot take the lock now. All are nil in a script that acts for no waiter. turn,
+-- free_ms and passed are nil before, and set here:
 -- turn     "granted" to another; "mine"; "free", it stays so; "again", too much to do for one call
 -- free_ms  for how long it stays free for somebody, or in a pause for nobody
 -- passed   what to note for the series that was let wait, see reserve.lua
@@ -111,9 +111,7 @@ repeat
                 and ((head == waiter and known_score == score)
                     or (n_gone ~= "0" and score * 1000000 <= last_us + 0))
 
-            if me and score * 1000000 < oldest_us then
-                cost = DEAD -- as the gem does: a live one would have moved to the tail
-            elseif is_known and now_text - since_us >= GRACE_US then
+            if is_known and now_text - since_us >= GRACE_US then
                 n_rubies = math.min(n_gone + 1, 2)
                 call("HSET", requests, "ruby",
                      since_us .. " " .. last_us .. " " .. n_rubies .. " " .. score .. " " .. waiter)
@@ -163,7 +161,9 @@ repeat
             heard = notify(identity, nonce .. " " .. token .. " " .. now_text .. " " .. lease_ms)
             if heard and heard > 0 then
                 call("ZREM", queue, acquirer)
-                forget(requests, acquirer, access)
+                -- A Ruby behind it has a turn of its own when the lock is free again. A waiter that is served out
+                -- of turn, alone on its page, does not end a Ruby's turn: there may be no end of those.
+                forget(requests, acquirer, access, width > 0 and "ruby")
                 turn = "granted"
             else
                 call("DEL", lock)

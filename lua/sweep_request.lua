@@ -17,7 +17,7 @@ if is_removed == 0 or call("EXISTS", queue, requests) == 0 or redis.pcall("HEXIS
     return is_removed .. " 0"
 end
 
-local random, me, oldest_us, holds, yields, turn, free_ms, passed = ARGV[2]
+local random, me, holds, yields, turn, free_ms, passed = ARGV[2]
 -- @include clock
 -- @include is_alive
 -- @include serve_queue

@@ -30,8 +30,10 @@ end
 -- The record goes, and what it is counted in: random requests and those of holders are counted, so that
 -- others know of them without a look at each. How a lock is kept free for a series ends with its request, and
 -- with no other's.
-local function forget(requests, acquirer, access)
-    if redis.call("HDEL", requests, acquirer) == 0 or access == "q" or not access then
+local function forget(requests, acquirer, access, mark)
+    local n_gone = mark and redis.call("HDEL", requests, acquirer, mark) or redis.call("HDEL", requests, acquirer)
+
+    if n_gone == 0 or access == "q" or not access then
         return
     end
     if (access == "r" or access == "R") and redis.call("HINCRBY", requests, "random", "-1") < 1 then

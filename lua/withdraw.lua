@@ -41,7 +41,7 @@ elseif redis.pcall("HEXISTS", lock, "acq_id") ~= 0 then
     return what .. " 0"
 end
 
-local me, oldest_us, holds, yields, turn, free_ms, passed
+local me, holds, yields, turn, free_ms, passed
 -- @include serve_queue
 
 return what .. " " .. served

@@ -5,7 +5,7 @@ Usage: test_scripts_turns.py PRELOAD
 """
 import sys
 
-from calls import N_CLIENTS, check, check_equal, host, main, test
+from calls import N_CLIENTS, check, check_equal, host, main, nonce, test
 
 HOLDER, SERIES = 1, 5
 DEAF = N_CLIENTS + 1     # its client does not listen
@@ -14,7 +14,7 @@ MARKED = 16
 HOUR_MS = 3600000
 STEP_MS = 4000           # less than what a client may be silent for
 MANY = 40                # more than are looked at in one go
-QUEUE, RECORDS = "rql:lock_queue:a", "rql:req:a"
+LOCK, QUEUE, RECORDS = "rql:lock:a", "rql:lock_queue:a", "rql:req:a"
 
 
 def how(access="q", wait_ms=-1, score_us=0, queue_ttl_ms=600000):
@@ -318,11 +318,28 @@ def the_while_of_a_ruby_among_rubies_leaves_no_residue(calls):
 
 
 @test
-def a_ruby_that_has_waited_for_longer_than_queue_ttl_has_no_while(calls):
-    """A living one would have gone to the end of the queue."""
+def a_ruby_in_its_turn_outlasts_the_queue_ttl_of_others(calls):
+    """It may have waited for longer than the polling request would, or its clock may be behind."""
     let_a_ruby_wait(calls, 1)
     calls.pass_ms(WHILE_MS)
-    check(takes(calls, 6, queue_ttl_ms=1000), "it waits for the Ruby")
+    check(not takes(calls, 6, queue_ttl_ms=1000), "the Ruby has no turn")
+    check_equal(calls.ask("ZRANK", QUEUE, ruby(1)), 0)
+    calls.pass_ms(WHILE_MS)
+    check(takes(calls, 6, queue_ttl_ms=1000), "it waits for a dead Ruby")
+
+
+@test
+def a_grant_in_turn_ends_the_turn_of_a_ruby_behind(calls):
+    """It has a whole one when the lock is free again."""
+    hold(calls)
+    let_a_ruby_wait(calls, 1)
+    calls.release(HOLDER)
+    check_equal(calls.ask("HEXISTS", RECORDS, "ruby"), 1)
+    calls.ask("HSET", LOCK, "acq_id", "somebody", "rql_nonce", nonce(HOLDER))
+    waits(calls, 6, score_us=calls.now_us - HOUR_MS)  # back in its place, in front of the Ruby
+    calls.release(HOLDER)
+    calls.check_holder(6)
+    check_equal(calls.ask("HEXISTS", RECORDS, "ruby"), 0)
 
 
 # ---- who is told, and who is served ----
