@@ -133,9 +133,10 @@ static int connect_any(const struct addrinfo *list, struct rqli_peer *peer, int6
     int first = 0;
     int fd = -1;
 
-    for (; list && count < ADDRESSES_MAX; list = list->ai_next) {
-        all[count++] = list;
-        if (is_refused(peer, list)) {
+    for (const struct addrinfo *at = list; at && count < ADDRESSES_MAX; at = at->ai_next) {
+        all[count] = at;
+        count++;
+        if (is_refused(peer, at)) {
             first = count;
         }
     }
