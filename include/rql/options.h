@@ -112,6 +112,8 @@ typedef struct rql_options {
     /**
      * Where the server is: `redis://user:pass@host:port/db`, `rediss://...` for the same with TLS,
      * `unix:///path?db=n`, or `local:` for one private server per user that starts when needed.
+     * Its socket is `/tmp/rql-UID/redis.sock`, or `redis.sock` in the folder that `RQL_LOCAL_DIR`
+     * names. A folder that belongs to another user, or that others can write to, is refused.
      * `redis+sentinel://user:pass@host:port,host:port/master/db` is the master that these sentinels
      * (port 26379 if none is said) know by that name, and after a failover the next one; with
      * `rediss+sentinel://` all of them have TLS. The login is the master's; that of the sentinels

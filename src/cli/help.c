@@ -35,7 +35,7 @@ const struct cli_word cli_help_words[] = {
 const struct cli_word cli_variables[] = {
     {"RQL_LOCK", "what rql run and series tell their command: the name of the lock"},
     {"RQL_TOKEN", "the same: its token"},
-    {"RQL_LOCAL_DIR", "folder of the private server of local:"},
+    {"RQL_LOCAL_DIR", "folder of the private server of local:; default /tmp/rql-UID"},
     {"RQL_LOCAL_IDLE", "seconds for which that server stays when nobody uses it; default 60"},
     {.name = NULL},
 };
@@ -51,7 +51,8 @@ const char cli_option_rules[] =
 
 const char cli_server_rules[] =
     "The server is the one that RQL_URL or --url names: redis://user:pass@host:port/db,\n"
-    "rediss://... (TLS), unix:///path?db=n, or local: (default), a private one for each user;\n"
+    "rediss://... (TLS), unix:///path?db=n, or local: (default), a private one for each user,\n"
+    "in /tmp/rql-UID unless RQL_LOCAL_DIR names another folder;\n"
     "redis+sentinel://h:p,h:p/master, redis+cluster://h:p,h:p and redis+shards://h:p,h:p/db.\n"
     "A name that looks like a flag stands between two dashes: rql info -- -x\n";
 

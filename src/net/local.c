@@ -251,8 +251,9 @@ static rql_status fail_at(const char *place, const char *what, rql_error *error)
                      strerror_r(errno, text, sizeof text));
 }
 
-/* In /tmp anybody can make a folder or a link of that name before us. Who may only read the folder
- * does no harm: the socket has mode 700. */
+/* Opens the folder, and makes it if there is none. Any user can make something of that name in /tmp
+ * first, so the folder must be a real one, owned by this user, which no other user can write to. A
+ * user who can only read it does no harm: the socket has mode 700. */
 static rql_status open_folder(struct visit *visit, rql_error *error)
 {
     struct stat info;
@@ -267,11 +268,14 @@ static rql_status open_folder(struct visit *visit, rql_error *error)
     }
     errno = EPERM;
     if (info.st_uid != geteuid()) {
-        return rqli_fail(error, RQL_E_IO, "local: the folder %.120s belongs to another user",
-                         visit->folder);
+        return rqli_fail(error, RQL_E_IO,
+                         "local: the folder %.120s belongs to another user (%ju); have it removed, "
+                         "or set RQL_LOCAL_DIR",
+                         visit->folder, (uintmax_t)info.st_uid);
     }
     if (info.st_mode & (S_IWGRP | S_IWOTH)) {
-        return rqli_fail(error, RQL_E_IO, "local: the folder %.120s can be written by others",
+        return rqli_fail(error, RQL_E_IO,
+                         "local: other users can write to the folder %.120s; use chmod 700",
                          visit->folder);
     }
     return RQL_OK;

@@ -14,6 +14,7 @@ socket=$folder/redis.sock
 post=$folder/guard.lock
 log=$folder/redis.log
 step_s=$((idle_s < 5 ? idle_s : 5))
+files=10032 # open files: as many as a server wants for its 10,000 clients
 seen=0
 
 ask() {
@@ -37,7 +38,39 @@ is_needed() {
     [ ! -S "$socket" ] || [ -z "$(exec 8>&- 9>&-; ask PING)" ]
 }
 
+# The server outlives the program that happened to start it, and serves others: the limits, the
+# priority and the oom score of that program should not stay with it. Whatever cannot be changed is
+# added to `kept`. A shell knows the number of processes as -u or as -p, never as both.
+kept=
+lift_limits() {
+    processes=p
+    (ulimit -u) >/dev/null 2>&1 && processes=u
+    ulimit -n "$files" 2>/dev/null
+    for limit in n d v t "$processes"; do
+        hard=$(ulimit -H -"$limit" 2>/dev/null) || continue
+        ulimit -S -"$limit" "$hard" 2>/dev/null
+        case $limit$hard in
+            *unlimited | "$processes"*) ;;
+            n*) [ "$hard" -ge "$files" ] ||
+                keep "at most $hard open files, of which 32 are its own, the others for clients" ;;
+            d*) keep "at most $hard kB of data (ulimit -d)" ;;
+            v*) keep "at most $hard kB of address space (ulimit -v)" ;;
+            t*) keep "at most $hard s of processor time (ulimit -t)" ;;
+        esac
+    done
+    [ "$(nice)" -le 0 ] || renice -n 0 -p $$ >/dev/null 2>&1 || keep "nice $(nice)"
+    read -r score </proc/self/oom_score_adj
+    [ "$score" -le 0 ] || { echo 0 >/proc/self/oom_score_adj; } 2>/dev/null ||
+        keep "oom_score_adj $score"
+} 2>/dev/null
+
+keep() {
+    kept="$kept# rql: kept from the program that started the server: $1
+"
+}
+
 start_server() {
+    printf %s "$kept" >>"$log"
     "$server" --port 0 --unixsocket "$socket" --unixsocketperm 700 --save '' --appendonly no \
         --maxmemory-policy noeviction --dir "$folder" --daemonize no \
         --loglevel warning --logfile "$log" 8>&- &
@@ -133,5 +166,6 @@ guard() {
     watch_server
 }
 
+[ "$mode" != start ] || lift_limits
 # In the background of a shell that ends at once: the guard is nobody's child.
 guard &

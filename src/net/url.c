@@ -344,13 +344,14 @@ static rql_status read_unix(struct rqli_endpoint *self, struct parts parts, rql_
     return status ? status : name_server(self, parts.scheme, parts.path, "?db=", error);
 }
 
-/* In a folder that only this user can enter; a program with more rights than its user must not be
- * led elsewhere by the environment. */
+/* Sets the socket of the private server. Its folder follows from the user id alone: with and
+ * without a login session, under cron too, all programs of one user must find the same server.
+ * rqli_local_join() checks that the folder is this user's. A program with more rights than its user
+ * must not be led elsewhere by the environment. */
 static rql_status read_local(struct rqli_endpoint *self, struct rqli_slice rest, rql_error *error)
 {
     static const char socket_name[] = "redis.sock";
     const char *own = secure_getenv("RQL_LOCAL_DIR");
-    const char *runtime = secure_getenv("XDG_RUNTIME_DIR");
     int length;
 
     if (rest.length > 0) {
@@ -358,8 +359,6 @@ static rql_status read_local(struct rqli_endpoint *self, struct rqli_slice rest,
     }
     if (own && own[0] != '\0') {
         length = asprintf(&self->path, "%s/%s", own, socket_name);
-    } else if (runtime && runtime[0] != '\0') {
-        length = asprintf(&self->path, "%s/rql/%s", runtime, socket_name);
     } else {
         length = asprintf(&self->path, "/tmp/rql-%ju/%s", (uintmax_t)geteuid(), socket_name);
     }

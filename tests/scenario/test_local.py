@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import stat
+import subprocess
 import sys
 import tempfile
 import time
@@ -98,6 +99,11 @@ class Place:
         if os.path.islink(self.folder):
             os.unlink(self.folder)
         shutil.rmtree(self.base)
+
+
+def can_be_less_nice():
+    return subprocess.run(["sh", "-c", "renice -n 7 -p $$ && renice -n 0 -p $$"], check=False,
+                          capture_output=True).returncode == 0
 
 
 def is_there(pid):
@@ -211,6 +217,64 @@ def a_lock_keeps_the_server_until_it_expires(place):
     check(time.monotonic() - begun_s >= TTL_MS / 1000 - 0.1, "it ended before")
 
 
+# ---- the limits of its first starter ----
+
+def limits(pid):
+    """(soft, hard) of open files and address space."""
+    with open(f"/proc/{pid}/limits", encoding="ascii") as file:
+        rows = {line[:26].strip(): tuple(line[26:].split()[:2]) for line in file}
+    return rows["Max open files"], rows["Max address space"]
+
+
+def read(path):
+    with open(path, encoding="ascii") as file:
+        return file.read()
+
+
+def niceness(pid):
+    return int(read(f"/proc/{pid}/stat").rpartition(")")[2].split()[16])
+
+
+def start_limited(place, before):
+    """The server's pid, and the program's words for it. The first joiner's program has no right to undo a limit."""
+    drop = "setpriv --bounding-set=-sys_resource,-sys_nice --inh-caps=-sys_resource,-sys_nice" if os.geteuid() == 0 else ""
+    place.program("remote", f"#!/bin/sh\n{before}\nexec {drop} {place.world.program}\n")
+    place.world.program = place.bin + "/remote"
+    place.join()
+    return place.server()
+
+
+@at_place
+def the_server_has_no_limit_that_can_be_lifted(place):
+    server = start_limited(place, "ulimit -S -n 80; ulimit -S -v 4000000")
+    for soft, hard in limits(server):
+        check_equal(soft, hard)
+    check("rql:" not in read(place.folder + "/redis.log"), read(place.folder + "/redis.log"))
+
+
+@at_place
+def the_server_says_what_it_keeps_of_its_starter(place):
+    server = start_limited(place, "ulimit -n 80; ulimit -v 4000000; renice -n 7 -p $$ >/dev/null; "
+                                  "echo 300 >/proc/self/oom_score_adj")
+    log = read(place.folder + "/redis.log")
+    check_equal(limits(server)[0], ("80", "80"))
+    for words in ("at most 80 open files", "at most 4000000 kB of address space", "nice 7"):
+        check_equal(log.count(f"kept from the program that started the server: {words}"), 1, log)
+    # Only a score that was set with more rights stays.
+    check_equal("oom_score_adj 300" in log, read(f"/proc/{server}/oom_score_adj") != "0\n")
+
+
+@at_place
+def the_server_of_a_nice_root_is_not_nice(place):
+    """Where the rights suffice: a server in a container need not have them."""
+    if os.geteuid() != 0 or not can_be_less_nice():
+        return
+    place.program("remote", f"#!/bin/sh\nrenice -n 7 -p $$ >/dev/null\nexec {place.world.program}\n")
+    place.world.program = place.bin + "/remote"
+    place.join()
+    check_equal(niceness(place.server()), 0)
+
+
 # ---- what is lost ----
 
 @at_place
@@ -262,11 +326,11 @@ def a_folder_that_is_not_ones_own_is_refused(place):
     os.mkdir(place.folder, 0o700)
     for mode in (0o702, 0o720):
         os.chmod(place.folder, mode)
-        place.check_refused("can be written by others")
+        place.check_refused("other users can write to the folder")
     os.chmod(place.folder, 0o700)
     if os.geteuid() == 0:
         os.chown(place.folder, 12345, 12345)
-        place.check_refused("belongs to another user")
+        place.check_refused("belongs to another user (12345)")
     os.rmdir(place.folder)
     os.symlink(place.bin, place.folder)
     place.check_refused("cannot use the folder")
