@@ -37,8 +37,8 @@ export DEBIAN_FRONTEND=noninteractive
 # What the stages with_gcc need, and all of them.
 packages_gcc='meson ninja-build gcc g++ libc6-dev pkg-config libhiredis-dev libuv1-dev libcjson-dev
 libcmocka-dev libssl-dev openssl redis-server systemd python3 ruby abigail-tools'
-packages_all="$packages_gcc valgrind clang clang-format clang-tidy doxygen shellcheck debhelper lintian dpkg-dev man-db
-mandoc bash-completion zsh fish"
+packages_all="$packages_gcc valgrind clang clang-format clang-tidy doxygen shellcheck debhelper lintian dpkg-dev libpq-dev
+man-db mandoc bash-completion zsh fish"
 with_gcc='gcc sample light faults tls cluster connectivity promises timed soak guarantees explore mutants coverage debian13'
 optional='cppcheck gcc-multilib'
 policy=/usr/sbin/policy-rc.d

@@ -42,6 +42,7 @@ is_needed() {
 # priority and the oom score of that program should not stay with it. Whatever cannot be changed is
 # added to `kept`. A shell knows the number of processes as -u or as -p, never as both.
 kept=
+# shellcheck disable=SC3045 # what the shell's ulimit does not know is skipped
 lift_limits() {
     processes=p
     (ulimit -u) >/dev/null 2>&1 && processes=u

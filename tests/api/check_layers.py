@@ -27,7 +27,7 @@ VENDOR = {
     "openssl": ["src/net/"],
 }
 # These decide: time and random numbers are their arguments, memory is their caller's.
-PURE = ("src/lock/request.", "src/lock/lease.", "src/lock/clock_offset.",
+PURE = ("src/lock/request.", "src/lock/lease.", "src/net/clock_offset.",
         "src/net/stream.")
 NOT_IN_PURE = ["time.h", "stdlib.h", "pthread.h", "unistd.h", "sys/", "poll.h", "stdio.h",
                "base/random.h", "base/scope.h", "net/"]

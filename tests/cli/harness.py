@@ -124,6 +124,14 @@ class Program:
         return said
 
 
+def at_terminal(begin):
+    """pty.fork() or pty.openpty(); a container may have no terminals."""
+    try:
+        return begin()
+    except OSError as fault:
+        raise Missing(f"terminal: {fault}; is /dev/pts mounted?") from fault
+
+
 def finish(process):
     out, err = process.communicate(timeout=TIMEOUT_S)
     return Result(process.returncode, out, err)

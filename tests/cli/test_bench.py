@@ -11,7 +11,7 @@ import threading
 import time
 
 from harness import (PROGRAM, TIMEOUT_S, Server, as_named, check_equal, check_in, environment, finish, main,
-                     wait_until)
+                     wait_until, at_terminal)
 from private_server import SLOW, Connection
 from test_ping import another
 
@@ -226,7 +226,7 @@ def without_info_the_servers_time_is_not_known(server, rql):
 
 
 def progress_is_for_a_terminal(server, rql):
-    ours, theirs = pty.openpty()
+    ours, theirs = at_terminal(pty.openpty)
     with subprocess.Popen(SHORT, stderr=theirs, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                           env=environment(server.url)) as process:
         os.close(theirs)

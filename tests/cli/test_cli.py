@@ -11,7 +11,7 @@ import time
 import unicodedata
 
 from harness import (PROGRAM, Program, Server, check_equal, check_in, environment, finish, leave_out_in_cluster,
-                     main, wait_until)
+                     main, wait_until, at_terminal)
 
 COMMANDS = ["run", "lock", "unlock", "extend", "info", "queue", "ls", "who", "clear", "clear-of",
             "dead", "stats", "ping"]
@@ -345,7 +345,7 @@ def table_columns_are_aligned(server, rql):
 
 def output_of(words, **more):
     """What the program writes to a terminal."""
-    controller, terminal = pty.openpty()
+    controller, terminal = at_terminal(pty.openpty)
     with subprocess.Popen([PROGRAM, *words], stdout=terminal, stdin=subprocess.DEVNULL,
                           stderr=subprocess.DEVNULL, env=more):
         os.close(terminal)

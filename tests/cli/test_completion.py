@@ -12,7 +12,7 @@ import threading
 import time
 
 from harness import (PROGRAM, Missing, PrivateServer, Program, check_equal, environment, leave_out_in_cluster, main,
-                     wait_until)
+                     wait_until, at_terminal)
 from private_server import free_port
 
 BASH_COMPLETION = "/usr/share/bash-completion/bash_completion"
@@ -152,7 +152,7 @@ class Shell:
         (folder / "certificate.pem").touch()
         told = environment(url, PATH=f"{folder}:{os.environ['PATH']}", HOME=str(folder), TERM="xterm", LC_ALL="C.UTF-8",
                            XDG_CONFIG_HOME=str(folder), XDG_DATA_HOME=str(folder), XDG_DATA_DIRS=f"{folder}/share")
-        self.process, self.terminal = pty.fork()
+        self.process, self.terminal = at_terminal(pty.fork)
         if self.process == 0:
             os.chdir(folder)
             os.execvpe(SHELLS[name][0], SHELLS[name], told)

@@ -8,7 +8,8 @@ import signal
 import sys
 import time
 
-from harness import PROGRAM, TIMEOUT_S, Server, check_equal, check_in, environment, finish, main, wait_until
+from harness import (PROGRAM, TIMEOUT_S, Server, at_terminal, check_equal, check_in, environment, finish, main,
+                     wait_until)
 from test_names import HOST
 from test_ping import another
 
@@ -23,7 +24,7 @@ class Terminal:
     def __init__(self, url, words, **more):
         self.begun_s, self.written, self.code = time.monotonic(), b"", None
         variables = environment(url, **{"TERM": "xterm", **more})
-        self.pid, self.fd = pty.fork()
+        self.pid, self.fd = at_terminal(pty.fork)
         if self.pid == 0:
             os.execve(words[0], words, variables)
 

@@ -10,7 +10,7 @@ import termios
 import time
 
 from harness import (TIMEOUT_S, PROGRAM, Program, Server, check_equal, check_in, environment,
-                     finish, is_gone, main, wait_until)
+                     finish, is_gone, main, wait_until, at_terminal)
 
 
 class Folder:
@@ -372,7 +372,7 @@ class Terminal:
     """A terminal whose session leader plays the shell: it starts rql as a job in the foreground."""
 
     def __init__(self, rql, *words):
-        self.pid, self.fd = pty.fork()
+        self.pid, self.fd = at_terminal(pty.fork)
         if self.pid == 0:
             self.play_shell(environment(rql.url), words)
         self.text = b""

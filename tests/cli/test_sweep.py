@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 
-from harness import PROGRAM, Program, check_equal, check_in, environment, main, wait_until
+from harness import PROGRAM, Program, check_equal, check_in, environment, at_terminal, main, wait_until
 
 RUBY = "rql:acq:1/2/3/4/0123456789abcdef"
 RUBY_HOST = "rql:hst:1/2/4/0123456789abcdef"
@@ -146,7 +146,7 @@ def an_unreachable_server_is_one_line(server, rql):
 
 def told_on_terminal(words, **more):
     """What the program writes to stderr, that being a terminal."""
-    controller, terminal = pty.openpty()
+    controller, terminal = at_terminal(pty.openpty)
     with subprocess.Popen([PROGRAM, *words], stderr=terminal, stdin=subprocess.DEVNULL,
                           stdout=subprocess.DEVNULL, env=more) as process:
         os.close(terminal)

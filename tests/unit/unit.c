@@ -55,6 +55,7 @@ static int tear_down(void **state)
 void unit_add(const char *name, unit_fn *body)
 {
     if (n_tests == TESTS_MAX) {
+        (void)fprintf(stderr, "%s: one test too many, TESTS_MAX is %d\n", name, TESTS_MAX);
         abort();
     }
     bodies[n_tests] = body;
