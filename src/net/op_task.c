@@ -237,8 +237,9 @@ static void give_up(struct rqli_op_task *self)
         struct rqli_op_call *call = &self->calls[i];
         rql_error fault;
 
-        if (call->state == RQLI_OP_CALL_READ) {
+        if (call->state == RQLI_OP_CALL_READ) { /* the server has not said how safe it is */
             rqli_op_call_stop(call);
+            rqli_acks_join(&op->acks, &(struct rqli_acks){0});
         }
         if (call->state == RQLI_OP_CALL_IDLE) {
             continue;
