@@ -121,6 +121,6 @@ TEST(a_round_is_as_safe_as_the_least_safe_of_its_calls)
         assert_int_equal(pthread_join(thread, NULL), 0);
         CHECK_ALL(EQ(one.n_replies, CALLS), EQ(one.op.acks.replicas, row->replicas));
         (void)close(server.peer);
-        client = rqli_client_free(client);
+        (void)rqli_client_free(client);
     }
 }
