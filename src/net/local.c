@@ -251,34 +251,53 @@ static rql_status fail_at(const char *place, const char *what, rql_error *error)
                      strerror_r(errno, text, sizeof text));
 }
 
-/* Opens the folder, and makes it if there is none. Any user can make something of that name in /tmp
- * first, so the folder must be a real one, owned by this user, which no other user can write to. A
- * user who can only read it does no harm: the socket has mode 700. */
+/* Any user can make something of that name in /tmp first, so the folder must be a real one, owned
+ * by this user, which no other user can write to. A user who can only read it does no harm: the
+ * socket has mode 700. */
+static rql_status check_folder(const char *folder, const struct stat *info, rql_error *error)
+{
+    errno = EPERM;
+    if (info->st_uid != geteuid()) {
+        return rqli_fail(error, RQL_E_IO,
+                         "local: the folder %.120s belongs to another user (%ju); have it removed, "
+                         "or set RQL_LOCAL_DIR",
+                         folder, (uintmax_t)info->st_uid);
+    }
+    if (!S_ISDIR(info->st_mode)) {
+        return rqli_fail(error, RQL_E_IO, "local: %.120s is %s, not a folder; remove it", folder,
+                         S_ISLNK(info->st_mode) ? "a symbolic link" : "a file");
+    }
+    if (info->st_mode & (S_IWGRP | S_IWOTH)) {
+        return rqli_fail(error, RQL_E_IO,
+                         "local: other users can write to the folder %.120s; use chmod 700",
+                         folder);
+    }
+    return RQL_OK;
+}
+
+/* Opens the folder, and makes it if there is none. The path is looked at first only for a clear
+ * message: open() says "Permission denied" of another user's folder. What was opened decides. */
 static rql_status open_folder(struct visit *visit, rql_error *error)
 {
     struct stat info;
+    rql_status status;
 
     if (mkdir(visit->folder, S_IRWXU) != 0 && errno != EEXIST) {
         return fail_at(visit->folder, "cannot make the folder", error);
+    }
+    if (lstat(visit->folder, &info) != 0) {
+        return fail_at(visit->folder, "cannot use the folder", error);
+    }
+    status = check_folder(visit->folder, &info, error);
+    if (status) {
+        return status;
     }
     visit->folder_fd =
         rqli_fd_lift(open(visit->folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     if (visit->folder_fd < 0 || fstat(visit->folder_fd, &info) != 0) {
         return fail_at(visit->folder, "cannot use the folder", error);
     }
-    errno = EPERM;
-    if (info.st_uid != geteuid()) {
-        return rqli_fail(error, RQL_E_IO,
-                         "local: the folder %.120s belongs to another user (%ju); have it removed, "
-                         "or set RQL_LOCAL_DIR",
-                         visit->folder, (uintmax_t)info.st_uid);
-    }
-    if (info.st_mode & (S_IWGRP | S_IWOTH)) {
-        return rqli_fail(error, RQL_E_IO,
-                         "local: other users can write to the folder %.120s; use chmod 700",
-                         visit->folder);
-    }
-    return RQL_OK;
+    return check_folder(visit->folder, &info, error);
 }
 
 /* One step later. False: the deadline has passed. */

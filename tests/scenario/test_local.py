@@ -321,6 +321,13 @@ def a_server_that_cannot_be_joined_any_more_ends(place):
 
 # ---- what is refused ----
 
+def without_rights(place):
+    """The next joiners may not look into what belongs to others: as any user but root."""
+    place.program("remote", "#!/bin/sh\nexec setpriv --bounding-set=-dac_override,-dac_read_search "
+                            f"--inh-caps=-dac_override,-dac_read_search {place.world.program}\n")
+    place.world.program = place.bin + "/remote"
+
+
 @at_place
 def a_folder_that_is_not_ones_own_is_refused(place):
     os.mkdir(place.folder, 0o700)
@@ -331,9 +338,11 @@ def a_folder_that_is_not_ones_own_is_refused(place):
     if os.geteuid() == 0:
         os.chown(place.folder, 12345, 12345)
         place.check_refused("belongs to another user (12345)")
+        without_rights(place)
+        place.check_refused("belongs to another user (12345)")
     os.rmdir(place.folder)
     os.symlink(place.bin, place.folder)
-    place.check_refused("cannot use the folder")
+    place.check_refused("is a symbolic link, not a folder")
     place.env["RQL_LOCAL_DIR"] = "/nonexistent/rql"
     place.check_refused("cannot make the folder /nonexistent/rql: No such file or directory")
 
