@@ -177,8 +177,20 @@ local function enqueue(us)
     end
 end
 
+-- Whether a Ruby that holds one of these locks waits for the one that is looked at. A Ruby has no record that
+-- would mark it as a holder, and a reservation would make it and this series wait for each other.
+local function is_wanted_by_ruby()
+    for i = 1, count do
+        local entry = entries[i]
+        if states[i] == 1 and not entry.nonce and call("ZSCORE", queue, entry.owner) then
+            return true
+        end
+    end
+    return false
+end
+
 -- Serves the queue of a free lock; returns what is then in the way. yields: it is not taken now, and
--- somebody else may have it meanwhile.
+-- somebody else may have it meanwhile; "aside": at once.
 local function state_of(entry, yields)
     if entry.is_own then
         return 0
@@ -264,10 +276,12 @@ elseif fail_fast == "f" then
 elseif is_again then
     return {6, now}
 end
+local is_reserved = false -- a free lock waits for this series
 for i = 1, count do
     local entry = turn_to(i)
+    is_reserved = is_reserved or (states[i] == 0 and not entry.is_own)
     if states[i] == 0 and not entry.is_own and call("ZCARD", queue) > 1 then
-        state_of(entry, true)
+        state_of(entry, is_wanted_by_ruby() and "aside" or true)
         if entry.free_ms and entry.free_ms > 1 then -- else it has lapsed
             kept_ms = math.min(kept_ms or entry.free_ms, entry.free_ms)
         end
@@ -291,7 +305,9 @@ for i = 1, count do
     local rank = not entry.is_own and call("ZRANK", queue, acquirer)
     local is_first = rank and leads(queue, requests, acquirer, rank) == "1"
     local is_let_by = not entry.is_own and not rank -- a Ruby, that has the place
-    if of_ruby == 0 and (is_let_by or (is_first and (rank > 0 or (entry.owner and not entry.nonce)))) then
+    local is_rubys = entry.owner and not entry.nonce
+    -- Its owner may come to wait for a lock that is reserved for this series.
+    if of_ruby == 0 and (is_let_by or (is_first and rank > 0) or (is_rubys and (is_first or is_reserved))) then
         of_ruby = i
     end
     worst = math.max(worst, rank or 0)

@@ -10,6 +10,9 @@
 -- It begins when the lock is first seen free. Nothing but a grant past the series begins it anew: who leaves
 -- the queue, or takes the lock at random, would otherwise make it last for ever.
 --
+-- A series that steps aside (yields is "aside") lets the waiters behind it by at once. Its reservation has then
+-- not lapsed: the next one begins when the lock is next seen free, and is no longer than this one.
+--
 -- in: call queue requests now_text is_less waiter holds yields KEPT
 -- in: turn free_ms cost reserved_for may_pass serves_marked if_passed if_marked
 --
@@ -32,14 +35,15 @@ if is_begun and now_text - since_us >= length_us then
         length_us = math.min(2 * length_us, LONGEST_US)
     end
 end
-if not is_begun then
-    since_us = now_text
+local steps_aside = yields == "aside"
+if not is_begun or steps_aside then
+    since_us = steps_aside and "0" or now_text
     call("HSET", requests, "series", since_us .. " " .. n_passed .. " " .. n_marked .. " " .. whom)
 end
-local left_us = length_us - (now_text - since_us)
+local left_us = steps_aside and 0 or length_us - (now_text - since_us)
 reserved_for, may_pass, cost = waiter, left_us <= 0, KEPT
 serves_marked = n_marked + 0 < MARKED
-if_passed = "0 " .. n_passed + 1 .. " 0 " .. whom
+if_passed = "0 " .. n_passed + (steps_aside and 0 or 1) .. " 0 " .. whom
 if_marked = "0 " .. n_passed .. " " .. n_marked + 1 .. " " .. whom
 free_ms = math.max(math.ceil(left_us / 1000), 1)
 if holds and not yields and serves_marked then

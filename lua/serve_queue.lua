@@ -11,8 +11,8 @@
 -- out: served
 --
 -- me is the waiter that the script acts for, and that may take the lock; holds: it is marked as holding
--- something; yields: it cannot take the lock now. All are nil in a script that acts for no waiter. turn,
--- free_ms and passed are nil before, and set here:
+-- something; yields: it cannot take the lock now, and with "aside" gives up its reservation as well. All are
+-- nil in a script that acts for no waiter. turn, free_ms and passed are nil before, and set here:
 -- turn     "granted" to another; "mine"; "free", it stays so; "again", too much to do for one call
 -- free_ms  for how long it stays free for somebody, or in a pause for nobody
 -- passed   what to note for the series that was let wait, see reserve.lua

@@ -219,6 +219,60 @@ def a_series_counts_a_ruby_that_was_let_past(calls):
 
 
 @test
+def a_series_steps_aside_at_once_for_a_ruby_that_holds_one_of_its_locks(calls):
+    """Each would wait for the other. The reservation has not lapsed by that: the next one is no longer."""
+    calls.ask("HSET", "rql:lock:b", "acq_id", ruby(1))
+    series_waits(calls)
+    score_us = calls.now_us
+    calls.pass_ms(1)
+    let_a_ruby_wait(calls, 1)
+    answer = series_waits(calls)
+    check_equal((answer[0], answer[6]), (0, 1))
+    check_ruby_leads(calls)
+    check_equal(waits(calls, 7), WHILE_MS)
+    calls.ask("ZREM", QUEUE, ruby(1))  # it has the lock, and releases it
+    series_waits(calls, score_us=score_us)
+    check_equal(waits(calls, 7), WHILE_MS)
+
+
+@test
+def a_series_does_not_step_aside_for_a_ruby_that_holds_none_of_its_locks(calls):
+    calls.ask("HSET", "rql:lock:b", "acq_id", ruby(2))
+    series_waits(calls)
+    calls.pass_ms(1)
+    let_a_ruby_wait(calls, 1)
+    series_waits(calls)
+    check_equal(calls.ask("ZRANK", QUEUE, ruby(1)), 1)
+
+
+@test
+def a_series_that_steps_aside_for_a_ruby_lets_those_between_by(calls):
+    """They are in front of the Ruby; and it is for the Ruby alone that they are let by."""
+    calls.ask("HSET", "rql:lock:b", "acq_id", ruby(1))
+    series_waits(calls)
+    score_us = calls.now_us
+    calls.pass_ms(1)
+    waits(calls, 6)
+    calls.pass_ms(1)
+    let_a_ruby_wait(calls, 1)
+    series_waits(calls)
+    calls.check_holder(6)
+    calls.ask("ZREM", QUEUE, ruby(1))
+    calls.release(6)
+    series_waits(calls, score_us=score_us)
+    check_equal(waits(calls, 7), WHILE_MS)
+
+
+@test
+def a_series_watches_a_ruby_that_holds_one_of_its_locks(calls):
+    """Also behind another at that lock: the Ruby may come to wait for what is reserved, and no push tells."""
+    calls.ask("HSET", "rql:lock:b", "acq_id", ruby(1))
+    calls.ask("ZADD", "rql:lock_queue:b", "1", "rql:acq:of another")
+    calls.ask("HSET", "rql:req:b", "rql:acq:of another", f"host 1000 {nonce(99)} 0 q 1000000 ")
+    check_equal(series_waits(calls)[6], 2)
+
+
+@test
 def a_series_counts_no_ruby_of_the_future(calls):
     """The clock was set back since, and the Ruby has nothing to do with this series."""
     hold(calls)

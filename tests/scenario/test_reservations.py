@@ -169,11 +169,9 @@ def a_gem_series_has_what_is_reserved_for_who_waits_for_it(world, kind, names):
     field.end(mine)
 
 
-# ---- for everybody else it ends ----
-
 @scenario(kinds=KINDS, counts=[1], is_timed=True)
-def a_ruby_that_holds_has_it_when_the_reservation_ends(world, kind, names):
-    """lock { lock } of the gem: nothing is known of it."""
+def a_ruby_that_holds_has_what_is_reserved(world, kind, names):
+    """lock { lock } of the gem: as soon as the series polls, and those between them have been served."""
     del names
     for with_company in (False, True):
         field, actor = Field(world, kind), world.actor("ruby")
@@ -185,12 +183,14 @@ def a_ruby_that_holds_has_it_when_the_reservation_ends(world, kind, names):
         if idle:
             idle.hold().release().check()
         mine = asking.hold()
-        check_soon(mine, begun_us, RESERVED_US * (3 if with_company else 1) + POLL_US + SLACK_US)
+        check_soon(mine, begun_us, (3 if with_company else 2) * POLL_US + SLACK_US)
         mine.release()
         actor.ruby.release("b")
         field.waiting.hold().release().check()
         world.ask("FLUSHALL")
 
+
+# ---- for everybody else it ends ----
 
 @scenario(kinds=KINDS, counts=[1], is_timed=True)
 def a_reservation_ends_for_others_later_each_time(world, kind, names):
