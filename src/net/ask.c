@@ -90,6 +90,9 @@ rql_status rqli_ask_read(struct rqli_socket *sock, struct rqli_arena *arena,
     for (;;) {
         int state = rqli_decoder_next(&sock->decoder, arena, reply);
 
+        if (state < 0 && rqli_decoder_lacks_memory(&sock->decoder)) {
+            return rqli_fail_nomem(error);
+        }
         if (state < 0) {
             return rqli_fail(error, RQL_E_PROTOCOL, "%s: what answers there is no Redis or Valkey",
                              sock->endpoint->where);
@@ -98,7 +101,8 @@ rql_status rqli_ask_read(struct rqli_socket *sock, struct rqli_arena *arena,
             return RQL_OK;
         }
         if (rqli_socket_read(sock, deadline_us, 0) == RQLI_SOCKET_BROKEN) {
-            return broken(sock, NULL, error);
+            return rqli_decoder_lacks_memory(&sock->decoder) ? rqli_fail_nomem(error)
+                                                             : broken(sock, NULL, error);
         }
         if (rqli_now_us() >= deadline_us) {
             errno = ETIMEDOUT;

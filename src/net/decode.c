@@ -56,15 +56,25 @@ static bool add_block(struct rqli_arena *self, size_t size)
     return true;
 }
 
-/* Multiples of 16, so that each is aligned for any type. What is too small at the end of a block is
- * left when the next one is begun. */
+/* Multiples of 16, so that each is aligned for any type. */
+static size_t round_up(size_t size)
+{
+    return (size + 15) & ~(size_t)15;
+}
+
+static bool is_below_cap(const struct rqli_arena *self, size_t size)
+{
+    return size <= bytes_max && self->bytes + round_up(size) <= bytes_max;
+}
+
+/* What is too small at the end of a block is left when the next one is begun. */
 void *rqli_arena_take(struct rqli_arena *self, size_t size)
 {
-    size_t rounded = (size + 15) & ~(size_t)15;
+    size_t rounded = round_up(size);
     size_t room = self->blocks ? self->blocks->size : sizeof self->first;
     char *memory;
 
-    if (size > bytes_max || self->bytes + rounded > bytes_max) {
+    if (!is_below_cap(self, size)) {
         return NULL;
     }
     if (rounded > room - self->used && !add_block(self, rounded)) {
@@ -113,6 +123,15 @@ static bool is_text(int type)
     return type == REDIS_REPLY_STRING || type == REDIS_REPLY_STATUS || type == REDIS_REPLY_ERROR;
 }
 
+/* hiredis takes a NULL for a lack of memory. */
+static void *refuse(const redisReadTask *task)
+{
+    struct rqli_decoder *decoder = task->privdata;
+
+    decoder->has_refused = true;
+    return NULL;
+}
+
 /* Copied: hiredis' buffer moves when more bytes come. */
 /* As hiredis calls it. NOLINTNEXTLINE(readability-non-const-parameter) */
 static void *make_string(const redisReadTask *task, char *bytes, size_t length)
@@ -120,8 +139,12 @@ static void *make_string(const redisReadTask *task, char *bytes, size_t length)
     struct rqli_decoder *decoder = task->privdata;
     struct rqli_reply *node = node_of(task);
     const struct rqli_slice text = {bytes, length};
-    char *copy = is_text(task->type) ? rqli_arena_copy(decoder->arena, text) : NULL;
+    char *copy;
 
+    if (!is_text(task->type) || !is_below_cap(decoder->arena, length + 1)) {
+        return refuse(task);
+    }
+    copy = rqli_arena_copy(decoder->arena, text);
     if (!copy) {
         return NULL;
     }
@@ -149,8 +172,9 @@ static void *make_items(const redisReadTask *task, size_t count)
     }
     decoder->arena->elements += count;
     if (task->type != REDIS_REPLY_ARRAY || depth > DEPTH_MAX || count > ELEMENTS_MAX ||
-        decoder->arena->elements > ELEMENTS_MAX) {
-        return NULL;
+        decoder->arena->elements > ELEMENTS_MAX ||
+        !is_below_cap(decoder->arena, count * sizeof *items)) {
+        return refuse(task);
     }
     items = rqli_arena_take(decoder->arena, count * sizeof *items);
     if (!items) {
@@ -172,23 +196,21 @@ static void *make_array(const redisReadTask *task, size_t count)
 
 static void *refuse_double(const redisReadTask *task, double value, char *text, size_t length)
 {
-    (void)task;
     (void)value;
     (void)text;
     (void)length;
-    return NULL;
+    return refuse(task);
 }
 
 static void *refuse_bool(const redisReadTask *task, int value)
 {
-    (void)task;
     (void)value;
-    return NULL;
+    return refuse(task);
 }
 #else
 static void *make_array(const redisReadTask *task, int count)
 {
-    return count < 0 ? NULL : make_items(task, (size_t)count);
+    return count < 0 ? refuse(task) : make_items(task, (size_t)count);
 }
 #endif
 
@@ -207,7 +229,7 @@ static void *make_nil(const redisReadTask *task)
     struct rqli_reply *node = node_of(task);
 
     if (task->type == REDIS_REPLY_NIL) {
-        return NULL;
+        return refuse(task);
     }
     node->type = RQLI_REPLY_NIL;
     return node;
@@ -271,6 +293,11 @@ int rqli_decoder_next(struct rqli_decoder *self, struct rqli_arena *arena, struc
         return -1;
     }
     return done ? 1 : 0;
+}
+
+bool rqli_decoder_lacks_memory(const struct rqli_decoder *self)
+{
+    return self->reader->err == REDIS_ERR_OOM && !self->has_refused;
 }
 
 bool rqli_decoder_is_empty(const struct rqli_decoder *self)

@@ -30,6 +30,7 @@ struct rqli_decoder {
     struct redisReader *reader;
     struct rqli_arena *arena; /* of the reply being read */
     struct rqli_reply *root;  /* where it goes */
+    bool has_refused;         /* a reply was not the protocol, or over a cap */
 };
 
 bool rqli_decoder_init(struct rqli_decoder *self);
@@ -41,6 +42,10 @@ bool rqli_decoder_feed(struct rqli_decoder *self, const char *bytes, size_t leng
 /* Puts the next reply into *root and arena, the same two until it is complete.
  * 1: complete, 0: needs more bytes, -1: not the protocol, or over a cap. */
 int rqli_decoder_next(struct rqli_decoder *self, struct rqli_arena *arena, struct rqli_reply *root);
+
+/* Behind a failure of rqli_decoder_feed() or rqli_decoder_next(): there was no memory. False: the
+ * server is to blame. */
+bool rqli_decoder_lacks_memory(const struct rqli_decoder *self);
 
 /* No byte is left that no reply has taken. */
 bool rqli_decoder_is_empty(const struct rqli_decoder *self);

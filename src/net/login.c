@@ -277,7 +277,8 @@ static rql_status take_reply(struct login *self, enum question question,
 
 /* Sends what was written, and takes the replies. It stops at the first that fails the login: the
  * socket is closed then, so nobody can take the rest for his own. Behind a HELLO that was in vain
- * they say nothing: all is asked again. */
+ * they say nothing: all is asked again. Each reply has the arena for itself, because together they
+ * do not fit the arena's first bytes. */
 static rql_status ask_server(struct login *self, int64_t deadline_us, rql_error *error)
 {
     const bool had_old_words = self->needs_old_words;
@@ -290,6 +291,7 @@ static rql_status ask_server(struct login *self, int64_t deadline_us, rql_error 
         if (!status && self->needs_old_words == had_old_words) {
             status = take_reply(self, self->sent[i], &reply, error);
         }
+        rqli_arena_reset(&self->arena);
     }
     return status;
 }

@@ -234,6 +234,7 @@ static const char *const bad =
 static void check_broken(struct bench *bench)
 {
     assert_int_equal(next(bench), -1);
+    assert_false(rqli_decoder_lacks_memory(&bench->decoder));
     (void)feed(bench, ":1\r\n");
     assert_int_equal(next(bench), -1);
 }

@@ -1,5 +1,6 @@
 #include "unit.h"
 
+#include "allocator.h"
 #include "base/clock.h"
 #include "net/credentials.h"
 #include "net/era.h"
@@ -8,7 +9,9 @@
 #include "net/url.h"
 #include "peer.h"
 
+#include <errno.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 /* What a server may answer to the first words, played by a thread. */
@@ -254,6 +257,63 @@ TEST(who_does_not_know_hello_is_asked_with_the_old_words)
         CHECK_ALL(EQ(n_rounds, 2), EQ(sock.seat.client_id, OLD_ID), EQ(sock.is_read_only, false));
     }
 }
+
+#if !ALLOCATOR_IS_TAKEN
+
+/* As much memory at once, as an arena takes for what its first bytes do not hold, cannot be had. */
+enum { MUCH = 65536 };
+
+static _Thread_local bool lacks_memory;
+
+/* glibc's, by the name that no replacement takes. */
+void *__libc_malloc(size_t size);
+
+void *malloc(size_t size)
+{
+    if (lacks_memory && size >= MUCH) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    return __libc_malloc(size);
+}
+
+/* Of Redis 8.0.2. */
+#define HELLO_WITH_MODULE                                                                          \
+    "*14\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$5\r\n8.0.2\r\n$5\r\nproto\r\n:"       \
+    "2\r\n" PEER_ID PEER_MODE(10, "standalone")                                                    \
+        PEER_ROLE(6, "master") "$7\r\nmodules\r\n*1\r\n*8\r\n$4\r\nname\r\n$9\r\nvectorset\r\n$"   \
+                               "3\r\nver\r\n:1\r\n"                                                \
+                               "$4\r\npath\r\n$0\r\n\r\n$4\r\nargs\r\n*0\r\n"
+
+/* Each reply of such a server has room in an arena without a block, all of them together have not.
+ */
+TEST(a_login_takes_no_more_memory_than_its_longest_reply)
+{
+    static const struct {
+        const char *name;
+        int client_info, info; /* bytes */
+        rql_status status;
+    } rows[] = {
+        {"as Redis 8", 400, 900, RQL_OK},
+        {"INFO is too long", 400, 3000, RQL_E_NOMEM},
+        {"CLIENT INFO is too long", 3000, 900, RQL_E_NOMEM},
+    };
+
+    EACH_ROW (row, rows) {
+        char said[HEARD_SIZE];
+
+        (void)snprintf(said, sizeof said, "%s$%d\r\n%*s\r\n$%d\r\n%*s\r\n",
+                       HELLO_WITH_MODULE PEER_BEHIND_HELLO, row->client_info, row->client_info, "",
+                       row->info, row->info, "");
+        lacks_memory = true;
+        assert_int_equal(log_in("", true, (const char *[]){said, NULL}), row->status);
+        lacks_memory = false;
+        assert_true(row->status == RQL_OK || strstr(error.message, "memory"));
+        CHECK_OK(log_in("", true, (const char *[]){said, NULL}));
+    }
+}
+
+#endif
 
 TEST(a_login_that_fails_says_why)
 {
