@@ -36,8 +36,8 @@ export DEBIAN_FRONTEND=noninteractive
 
 # What the stages with_gcc need, and all of them.
 packages_gcc='meson ninja-build gcc g++ libc6-dev pkg-config libhiredis-dev libuv1-dev libcjson-dev
-libcmocka-dev libssl-dev openssl redis-server systemd python3 ruby abigail-tools'
-packages_all="$packages_gcc valgrind clang clang-format clang-tidy doxygen shellcheck debhelper lintian dpkg-dev libpq-dev
+libcmocka-dev libssl-dev zlib1g-dev libzstd-dev openssl redis-server systemd python3 ruby abigail-tools dpkg-dev'
+packages_all="$packages_gcc valgrind clang clang-format clang-tidy doxygen shellcheck debhelper lintian git libpq-dev
 man-db mandoc bash-completion zsh fish"
 with_gcc='gcc sample light faults tls cluster connectivity promises timed soak guarantees explore mutants coverage debian13'
 optional='cppcheck gcc-multilib'
@@ -452,7 +452,7 @@ stage_coverage() {
 # waits for a command in the foreground hears no signal; and as its own child, with which it ends.
 in_debian13() {
     log=$out/debian13-$1.log
-    $sudo sh "$debian13" run "$system" "$root" "$out/debian13-build" env RQL_BUILD_DIR=/build \
+    $sudo sh "$debian" run "$system" "$root" "$out/debian13-build" env RQL_BUILD_DIR=/build \
         RQL_JOBS="$jobs" RQL_TEST_REDIS="/usr/bin/$1" sh /source/tests/run.sh gcc >"$log" 2>&1 &
     wait $!
     counts=$(sed -n 's/^[a-zA-Z]* *gcc: \([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped.*/\1 \2 \3/p' "$log")
@@ -479,12 +479,12 @@ stage_packages() {
 
 # By name only: the next Debian's compiler and libraries, with the servers that it has.
 stage_debian13() {
-    debian13=$root/tests/support/debian13.sh
+    debian=$root/tests/support/debian.sh
     system=${RQL_DEBIAN13_DIR:-$out/debian13}
     mkdir -p "$out/debian13-build"
     is_installed debootstrap || { as_root apt-get update >>"$out/packages.log" 2>&1 && apt_install debootstrap; }
     # shellcheck disable=SC2086 # a word list on purpose
-    quietly debian13 as_root sh "$debian13" make "$system" $packages_gcc valkey-server || {
+    quietly debian13 as_root sh "$debian" make trixie "$system" $packages_gcc valkey-server || {
         verdict 1
         return 1
     }

@@ -81,7 +81,7 @@ compile() {
 link_archive() {
     # shellcheck disable=SC2046,SC2086 # word lists on purpose
     $cc -x c $(flags --cflags) "$work/report.c" -x none -o "$work/archived" \
-        $(flags --static --libs | sed 's/-lrql\>/-l:librql.a/')
+        $(flags --static --libs | sed 's/-lrql\>/-l:librql.a/') || return
     ! readelf -d "$work/archived" | grep librql
 }
 

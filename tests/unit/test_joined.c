@@ -107,7 +107,7 @@ static void answer_all(const char *replies)
         last = *at - '0' > last ? *at - '0' : last;
     }
     for (int number = 1; number <= last; number++) {
-        char text[16];
+        char text[24];
 
         (void)snprintf(text, sizeof text, "$1\r\n%d\r\n", number);
         peer_say(peer, text);
