@@ -39,6 +39,8 @@ missing_packages() {
     has meson || echo meson
     has ninja || echo ninja-build
     has pkg-config || echo pkg-config
+    # Without it meson installs into lib64, where Debian's loader and pkg-config do not look.
+    ! has dpkg || has dpkg-architecture || echo dpkg-dev
     has redis-server || has valkey-server || echo redis-server
     for pair in hiredis:libhiredis-dev libuv:libuv1-dev; do
         pkg-config --exists "${pair%%:*}" 2>/dev/null || echo "${pair#*:}"

@@ -6,6 +6,7 @@ Usage: test_setups.py SOURCE_FOLDER CC...    prints TAP. Standard library only; 
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -70,6 +71,20 @@ def a_plain_build_is_library_and_program():
         check_pkg_config(plain)
 
 
+def loader_and_pkg_config_find_a_plain_build():
+    """README's installation, on a machine with README's packages; elsewhere the set-up says what is wrong."""
+    said = subprocess.run(["/sbin/ldconfig", "-NXv"], check=False, text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT).stdout
+    looked_in = re.findall(r"(?:^|Can't stat )(/[^:\n]*):", said, re.M)  # also where nothing has been installed so far
+    asked = subprocess.check_output(["pkg-config", "--variable=pc_path", "pkg-config"], text=True).strip().split(":")
+    with Setup(LIBRARY + ["libcjson"]) as plain:
+        folders = {pathlib.Path(path).name: os.path.dirname(path) for path in plain.look("--installed").values()}
+        check(folders["librql.so"] in looked_in, plain, f"{folders['librql.so']}: the loader looks in {looked_in}")
+        check(folders["rql.pc"] in asked, plain, f"{folders['rql.pc']}: pkg-config looks in {asked}")
+    with Setup(LIBRARY + ["libcjson"], "-Dlibdir=lib64") as odd:
+        check("install dpkg-dev" in odd.said or not os.path.exists("/etc/debian_version"), odd, "no warning")
+
+
 def tls_comes_with_openssl_and_goes_without():
     """`auto`, the default, takes what is there; who asks for it is told what is missing."""
     for packages, options, has_tls in (LIBRARY + TLS, [], True), (LIBRARY, [], False), \
@@ -126,16 +141,27 @@ def libraries_of_both_kinds_and_the_demonstration_need_no_cjson():
         check({"librql.a", "librql.so"} <= setup.installed(), setup, f"installed: {setup.installed()}")
 
 
+def packages_are_not_made_without_their_tools():
+    """The script says which package is missing, and makes nothing."""
+    with tempfile.TemporaryDirectory(prefix="rql-test-") as folder:
+        done = subprocess.run(["/bin/sh", f"{SOURCE}/.pkg/build-deb", f"{folder}/packages"], check=False, text=True,
+                              capture_output=True, env={"PATH": folder})
+        found = done.returncode, done.stderr, os.listdir(folder)
+        if found != (3, "build-deb: there is no git: apt-get install git\n", []):
+            raise AssertionError(found)
+
+
 def tests_that_are_asked_for_need_cmocka():
     with Setup(LIBRARY + ["libcjson"], "-Dtests=enabled") as setup:
         check(not setup.worked and "cmocka" in setup.said, setup, "a missing cmocka was passed over")
 
 
 def main():
-    tests = [a_plain_build_is_library_and_program, tls_comes_with_openssl_and_goes_without, a_missing_cjson_is_named,
+    tests = [a_plain_build_is_library_and_program, loader_and_pkg_config_find_a_plain_build,
+             tls_comes_with_openssl_and_goes_without, a_missing_cjson_is_named,
              a_program_that_cannot_be_run_has_no_pages, libraries_of_both_kinds_and_the_demonstration_need_no_cjson,
              *([units_come_with_systemd_and_the_program] if HAS_SYSTEMD else []),
-             tests_that_are_asked_for_need_cmocka]
+             packages_are_not_made_without_their_tools, tests_that_are_asked_for_need_cmocka]
     failed = 0
     print(f"1..{len(tests)}")
     for number, test in enumerate(tests, 1):
