@@ -57,8 +57,9 @@ static bool gives_back(const struct rqli_acquire *self)
     return self->withdraws || (self->has_refused && !self->several);
 }
 
-/* The arguments of acquire.lua and acquire_series.lua, in their order. The server refuses a try
- * that arrives after its not_after: one that was held up on its way must not take a lock for
+/* The arguments of acquire.lua and acquire_series.lua, in their order. A request that holds back is
+ * asked with fail_fast, and is otherwise the request that its caller wants. The server refuses a
+ * try that arrives after its not_after: one that was held up on its way must not take a lock for
  * somebody who has given up. A score says that the request has its place already: 0 at first. */
 static void add_arguments(const struct rqli_acquire *self, struct rqli_call *call, int64_t now_us)
 {
@@ -74,7 +75,7 @@ static void add_arguments(const struct rqli_acquire *self, struct rqli_call *cal
         .access = access[(int)options->access_strategy + (is_nested ? 2 : 0)],
         /* What its acquirer may hold then is given back: no lock to enter again. */
         .conflict = conflict[gives_back(self) ? RQL_WAIT_FOR_LOCK : options->conflict_strategy],
-        .fail_fast = options->fail_fast,
+        .fail_fast = options->fail_fast || self->holds_back,
         .wait_ms = wait_left_ms(self, now_us),
         .queue_ttl_ms = options->queue_ttl_ms,
         .score_us = self->request.place.score_us,
@@ -160,6 +161,7 @@ static bool try_once(struct rqli_acquire *self)
     rql_error fault;
 
     self->tried_us = rqli_now_us();
+    self->waiter.deadline_us = deadline_us(self);
     if (self->waiter.keeps_conn) {
         rqli_durable_limit(self, self->tried_us);
     }

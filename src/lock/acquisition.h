@@ -69,6 +69,7 @@ struct rqli_acquire {
     rql_error *error; /* room for the last fault; NULL: none yet, or no memory for it */
     rql_status fault; /* of the last try; RQL_OK: it was answered */
     int64_t tried_us; /* when the last try began */
+    bool holds_back;  /* tries do not enter the queue: its client is not subscribed yet */
     bool has_refused; /* a hand-over, which the server may know of yet */
     bool withdraws;   /* when the last try began, an earlier request for one of its locks was being
                          withdrawn: its acquirer may own the lock by that */

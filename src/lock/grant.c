@@ -354,6 +354,21 @@ static void on_paused(struct rqli_acquire *self, const struct rqli_answer *answe
     rqli_acquire_on_failed(self, &fault);
 }
 
+/* The answers to a call with fail_fast that has taken nothing. */
+static void on_fail_fast(struct rqli_acquire *self, const struct rqli_exchange *exchange,
+                         const struct rqli_answer *answer)
+{
+    if (self->holds_back) {
+        rqli_wait_hold_back(self, exchange);
+    } else if (answer->kind == RQLI_ANSWER_PAUSED) {
+        on_paused(self, answer);
+    } else {
+        rqli_request_on_refused(&self->request, answer->kind == RQLI_ANSWER_FAIL_FAST_NO_TRY
+                                                    ? RQL_FAIL_FAST_NO_TRY
+                                                    : RQL_FAIL_FAST_AFTER_TRY);
+    }
+}
+
 static void on_answer(struct rqli_acquire *self, const struct rqli_exchange *exchange,
                       const struct rqli_reply *reply, const struct rqli_answer *answer)
 {
@@ -366,19 +381,16 @@ static void on_answer(struct rqli_acquire *self, const struct rqli_exchange *exc
         on_queued(self, exchange, answer);
         break;
     case RQLI_ANSWER_FAIL_FAST_NO_TRY:
-        note_obstacles(self, reply);
-        rqli_request_on_refused(&self->request, RQL_FAIL_FAST_NO_TRY);
-        break;
     case RQLI_ANSWER_FAIL_FAST_AFTER_TRY:
         note_obstacles(self, reply);
-        rqli_request_on_refused(&self->request, RQL_FAIL_FAST_AFTER_TRY);
+        on_fail_fast(self, exchange, answer);
+        break;
+    case RQLI_ANSWER_PAUSED:
+        on_fail_fast(self, exchange, answer);
         break;
     case RQLI_ANSWER_CONFLICT:
         note_obstacles(self, reply);
         rqli_acquire_on_conflict(self);
-        break;
-    case RQLI_ANSWER_PAUSED:
-        on_paused(self, answer);
         break;
     case RQLI_ANSWER_STALE:
     case RQLI_ANSWER_AGAIN:

@@ -187,13 +187,14 @@ void rqli_hand_over_abandon(struct rqli_hand_over *self)
     tell_chosen(self, NULL);
 }
 
-/* The generation of the last connection that has carried one. */
+/* The generation of the last connection that has carried one. A loop may have put the node aside
+ * while the transfer waits to be repeated, and takes it back. */
 static _Atomic uint64_t *known(const struct rqli_hand_over *self)
 {
     struct rqli_conns *conns = &self->node->conns;
 
     return self->loop
-               ? &rqli_loop_find(self->loop, self->node)->knows_transfer
+               ? &rqli_loop_at(self->loop, self->node)->knows_transfer
                : &rqli_conn_notes(rqli_conns_find(conns, self->transfer->carrier))->knows_transfer;
 }
 

@@ -10,8 +10,8 @@
 
 /* What comes in for those who wait on a loop. */
 
-/* The reply of a watch that is under way finds nobody any more. The next waiter of the same lock
- * leads, and plans its sleep anew. */
+/* The reply of a watch that is under way finds nobody any more, and the acquisition may wait again
+ * and arm another one. The next waiter of the same lock leads, and plans its sleep anew. */
 void rqli_loop_end_wait(struct rqli_acquire *acquire)
 {
     struct rqli_request_input input;
@@ -22,6 +22,7 @@ void rqli_loop_end_wait(struct rqli_acquire *acquire)
     }
     if (acquire->watch) {
         rqli_conn_loop_orphan(acquire->task->loop->conn, acquire->watch);
+        acquire->watch = 0;
     }
     if (leader) {
         input = rqli_wait_input(rqli_acquire_of(leader));

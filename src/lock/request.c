@@ -20,6 +20,7 @@ enum {
     LIFE_US = 5000000 / 3,  /* a heartbeat; silent for three of them a client counts as dead */
     AFTER_EXPIRY_US = 2000, /* the server's clock has passed the ttl by then */
     SETBACK_US = 20000,     /* pause after a try without result */
+    HOLD_BACK_US = 200000,  /* a request waits this long for its client's subscription */
 };
 
 #define MAY(state) (1U << RQLI_REQUEST_##state)
@@ -146,13 +147,18 @@ void rqli_request_on_refused(struct rqli_request *self, rql_status outcome)
 }
 
 /* The first answer counts as the first try and starts the ticks; later ones do not move them. */
-void rqli_request_on_queued(struct rqli_request *self, const struct rqli_request_place *place,
-                            const struct rqli_request_input *input)
+static void begin_ticks(struct rqli_request *self, const struct rqli_request_input *input)
 {
     if (self->tick_us == RQLI_NEVER_US) {
         self->tries++;
         self->tick_us = input->now_us + self->limits.delay_us + input->jitter_us;
     }
+}
+
+void rqli_request_on_queued(struct rqli_request *self, const struct rqli_request_place *place,
+                            const struct rqli_request_input *input)
+{
+    begin_ticks(self, input);
     self->in_queue = true;
     self->place = *place;
     self->led = input->leads;
@@ -163,6 +169,23 @@ void rqli_request_on_queued(struct rqli_request *self, const struct rqli_request
     } else if (input->now_us >= self->limits.deadline_us) {
         end_with(self, RQL_TIMED_OUT);
     } else {
+        sleep_on(self, input);
+    }
+}
+
+/* in_queue stays as it was: an earlier try whose reply was lost may still arrive. The pause ends at
+ * the next tick at the latest, because the caller has asked for a try then. */
+void rqli_request_on_held_back(struct rqli_request *self, bool is_listening,
+                               const struct rqli_request_input *input)
+{
+    begin_ticks(self, input);
+    self->verdict = RQL_TIMED_OUT; /* if the deadline comes in the pause */
+    if (input->now_us >= self->limits.deadline_us) {
+        end_with(self, RQL_TIMED_OUT);
+    } else if (is_listening) {
+        move_to(self, RQLI_REQUEST_TRYING);
+    } else {
+        self->retry_us = rqli_earlier(input->now_us + HOLD_BACK_US, self->tick_us);
         sleep_on(self, input);
     }
 }

@@ -80,6 +80,11 @@ void rqli_request_on_granted(struct rqli_request *self);
 void rqli_request_on_refused(struct rqli_request *self, rql_status outcome); /* not in the queue */
 void rqli_request_on_queued(struct rqli_request *self, const struct rqli_request_place *place,
                             const struct rqli_request_input *input);
+/* The first try was refused and has not entered the queue, because nobody could notify the request
+ * there. is_listening: its client is subscribed by now, so the request asks again at once.
+ * Otherwise it asks when rqli_request_on_poll() says so, and after 200 ms at the latest. */
+void rqli_request_on_held_back(struct rqli_request *self, bool is_listening,
+                               const struct rqli_request_input *input);
 /* Ask again at once: the script had too much to do. */
 void rqli_request_on_again(struct rqli_request *self, int64_t now_us);
 

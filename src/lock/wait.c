@@ -16,8 +16,13 @@
  * How an acquisition listens. Grants are pushed on a connection that all waiters of a client share,
  * at each server; one of the waiting threads reads it for the others, or the loop does. A waiter
  * joins the register under its nonces before it can be granted anything, so that no push is missed;
- * if it could only join afterwards, while pushes were coming already, it asks once more. Where the
- * subscription is opened behind its question, whoever leads asks for all.
+ * if it could only join afterwards, while pushes were coming already, it asks once more.
+ *
+ * A waiter that cannot be notified yet would lose its place at the next hand-over. So a request
+ * does not enter the queue before its client is subscribed: its first try is asked with fail_fast.
+ * If the server refuses that try the client subscribes, and the confirmation makes the request ask
+ * again. After 200 ms without a confirmation the request enters the queue all the same and relies
+ * on polls.
  *
  * Ruby pushes nothing. Where the holder is a Ruby worker the server is asked to notify us of the
  * next change of that key (client tracking). That is a hint only: the poll at the end of the ttl
@@ -48,15 +53,42 @@ static rql_status join(struct rqli_acquire *self, bool *is_listening_out, rql_er
                   : RQL_OK;
 }
 
+/* All zero on a thread that has not joined. */
+static struct rqli_push_view view_of(const struct rqli_acquire *self)
+{
+    if (self->loop) {
+        return rqli_push_loop_view(&self->at->pushes, &self->waiter);
+    }
+    return self->waiter.has_joined ? rqli_push_threads_view(self->node->pushes, &self->waiter)
+                                   : (struct rqli_push_view){0};
+}
+
+/* A request that has a place in the queue keeps it, and one that does not wait needs none. Where
+ * the last attempt to subscribe has failed the next one is not waited for. */
+static bool holds_back(const struct rqli_acquire *self, bool is_listening)
+{
+    const struct rqli_request *request = &self->request;
+    bool may_wait = request->limits.tries != 1 && request->limits.deadline_us > self->begun_us;
+    struct rqli_push_view around;
+
+    if (is_listening || !may_wait || request->place.score_us != 0) {
+        return false;
+    }
+    around = view_of(self);
+    return !around.is_listening && !around.is_refused;
+}
+
 /* A thread joins before it asks if any of its client has ever waited: a grant may be pushed before
  * the answer is read. */
 rql_status rqli_wait_begin(struct rqli_acquire *self, rql_error *error)
 {
-    bool is_listening;
+    bool is_listening = false;
+    rql_status status = self->loop || rqli_push_threads_is_used(self->node->pushes)
+                            ? join(self, &is_listening, error)
+                            : RQL_OK;
 
-    return self->loop || rqli_push_threads_is_used(self->node->pushes)
-               ? join(self, &is_listening, error)
-               : RQL_OK;
+    self->holds_back = holds_back(self, is_listening);
+    return status;
 }
 
 static void leave(struct rqli_acquire *self)
@@ -92,7 +124,7 @@ bool rqli_wait_follow(struct rqli_acquire *self)
     struct rqli_node *node = rqli_client_node(self->client, &rqli_acquire_lock(self, 0)->keys);
     struct rqli_loop_node *at;
     bool had_joined = self->waiter.has_joined;
-    bool is_listening;
+    bool is_listening = false;
 
     if (node == self->node) {
         return false;
@@ -114,6 +146,7 @@ bool rqli_wait_follow(struct rqli_acquire *self)
     if (had_joined) {
         (void)join(self, &is_listening, NULL); /* nobody else can be there as this acquirer */
     }
+    self->holds_back = holds_back(self, is_listening);
     self->conn = self->waiter.conn;
     self->op.route.conn = self->conn;
     return true;
@@ -202,13 +235,8 @@ int64_t rqli_wait_until_us(const struct rqli_acquire *self, int64_t now_us)
 struct rqli_request_input rqli_wait_input(const struct rqli_acquire *self)
 {
     struct rqli_request_input input = timing_of(self);
-    struct rqli_push_view around = {0};
+    struct rqli_push_view around = view_of(self);
 
-    if (self->loop) {
-        around = rqli_push_loop_view(&self->at->pushes, &self->waiter);
-    } else if (self->waiter.has_joined) {
-        around = rqli_push_threads_view(self->node->pushes, &self->waiter);
-    }
     input.leads = self->waiter.has_joined && around.leads;
     input.delivers = around.delivers;
     return input;
@@ -357,4 +385,33 @@ enum rqli_wait_next rqli_wait_attend(struct rqli_acquire *self, uint64_t generat
     }
     ping_subscription(self);
     return self->watched.data && watch_ruby(self, generation) ? RQLI_WAIT_ASK : RQLI_WAIT_ON;
+}
+
+/* A thread that waits connects for all of its client, and asks nothing meanwhile. While its request
+ * holds back, connecting may take as long as the request does. A server that is far away gets the
+ * round trips that a connection with TLS needs. */
+static void limit_connecting(struct rqli_acquire *self, const struct rqli_exchange *answer)
+{
+    int64_t round_trips_us = 4 * (answer->received_us - answer->sent_us);
+    int64_t limit_us = later(answer->received_us + round_trips_us, self->request.wake_us);
+
+    self->waiter.deadline_us = rqli_earlier(self->waiter.deadline_us, limit_us);
+}
+
+void rqli_wait_hold_back(struct rqli_acquire *self, const struct rqli_exchange *answer)
+{
+    struct rqli_request_input input;
+    enum rqli_wait_next next;
+    rql_error fault;
+
+    self->holds_back = false;
+    next = rqli_wait_attend(self, answer->generation, &fault);
+    if (next == RQLI_WAIT_FAULT) {
+        rqli_acquire_note_fault(self, &fault);
+        rqli_request_on_fault(&self->request, fault.status);
+        return;
+    }
+    input = rqli_wait_input(self);
+    rqli_request_on_held_back(&self->request, next == RQLI_WAIT_ASK, &input);
+    limit_connecting(self, answer);
 }

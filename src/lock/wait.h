@@ -61,6 +61,10 @@ enum rqli_wait_next {
 enum rqli_wait_next rqli_wait_attend(struct rqli_acquire *self, uint64_t generation,
                                      rql_error *error);
 
+/* A first try was refused and has not entered the queue. The client subscribes, and the request
+ * waits for that. */
+void rqli_wait_hold_back(struct rqli_acquire *self, const struct rqli_exchange *answer);
+
 /* No push comes from Ruby. So the server is asked to notify our subscriber when Ruby changes a lock
  * (CLIENT TRACKING, lua/README.md 31). A hint: polling goes on in any case. */
 

@@ -129,7 +129,7 @@ bool rqli_op_call_follow(struct rqli_op_call *self, const struct rqli_exchange *
 
     rqli_op_draft(op, rqli_op_call_index(self), &call);
     if (!rqli_fleet_follow(fleet, node, call.set, answer->reply, &detour)) {
-        (void)rqli_exchange_fault(answer, answer->reply, rqli_scripts[call.script].name,
+        (void)rqli_exchange_fault(answer, answer->reply, rqli_call_name(&call),
                                   rqli_call_subject(&call), fault);
         return false;
     }

@@ -149,7 +149,7 @@ static void read_error(const struct round *self, size_t i, const struct part *pa
     if (self->is_cut) {
         (void)rqli_fail_moved(part->node->endpoint.where, rqli_call_subject(&call), &fault);
     } else {
-        (void)rqli_exchange_fault(part->exchange, reply, rqli_scripts[call.script].name,
+        (void)rqli_exchange_fault(part->exchange, reply, rqli_call_name(&call),
                                   rqli_call_subject(&call), &fault);
     }
     self->op->ops->read(self->op, i, NULL, NULL, &fault);

@@ -27,6 +27,8 @@ static void on_loop_opened(void *data, const struct rqli_clock_reading *reading,
     if (rqli_conn_loop_is_up(self->conn)) {
         rqli_subscription_on_opened(&self->subscription, rqli_conn_loop_socket(self->conn));
         subscribe(self);
+    } else {
+        rqli_subscription_on_failed(&self->subscription);
     }
 }
 

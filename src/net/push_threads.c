@@ -289,6 +289,7 @@ static void listen_again(struct rqli_push_threads *self, int64_t deadline_us)
         rqli_subscription_on_opened(&self->shared.subscription, &self->sock);
         subscribe(self);
     } else {
+        rqli_subscription_on_failed(&self->shared.subscription);
         rqli_backoff_on_failure(&self->shared.backoff, rqli_now_us(),
                                 rqli_endpoint_pause_ms(self->sock.endpoint),
                                 rqli_random_below(RQLI_BACKOFF_RANDOM));
@@ -388,11 +389,13 @@ static void read_for_all(struct rqli_push_threads *self, const struct rqli_waite
 }
 
 /* Under the mutex, released while it sleeps, connects or waits for bytes. Where nobody could
- * connect just now the reader sleeps as well, until the next attempt is allowed. */
+ * connect just now the reader sleeps as well, until the next attempt is allowed. A waiter that is
+ * chosen does not read, because a thread that connects, or sleeps in recv(), cannot be woken when
+ * the lock is its own. */
 static void sleep_or_read(struct rqli_push_threads *self, struct rqli_waiter *waiter,
                           int64_t until_us)
 {
-    bool reads = !self->shared.reader || self->shared.reader == waiter;
+    bool reads = !waiter->is_chosen && (!self->shared.reader || self->shared.reader == waiter);
 
     atomic_store_explicit(&waiter->wait_word, WAITING, memory_order_relaxed);
     if (reads) {

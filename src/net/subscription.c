@@ -116,14 +116,10 @@ void rqli_subscription_forget(struct rqli_subscription *self, const struct rqli_
 /* As when a subscription without partitions is opened, see below. */
 static void confirm(struct rqli_subscription *self, const struct rqli_key_set *set)
 {
+    self->is_refused = false;
     put(&self->asked, set, true);
     put(&self->confirmed, set, true);
-    if (is_in(&self->heard, set)) {
-        rqli_waiters_hint_all(&self->waiters, set);
-    } else {
-        rqli_waiters_hint_leaders(&self->waiters, set);
-    }
-    put(&self->heard, set, true);
+    rqli_waiters_hint_all(&self->waiters, set);
 }
 
 /* Of what was asked: of which channel need not be known. Who waits asks for it again behind its
@@ -131,6 +127,7 @@ static void confirm(struct rqli_subscription *self, const struct rqli_key_set *s
 static void take_refusal(struct rqli_subscription *self)
 {
     self->asked = self->confirmed;
+    self->is_refused = true;
 }
 
 /* Who waits here for what is another server's by now finds out when it polls. */
@@ -148,23 +145,28 @@ static void begin_anew(struct rqli_subscription *self, const struct rqli_endpoin
 
 /* ---- what comes ---- */
 
-/* When it is first opened nothing can have been pushed before, and whoever leads asks for all: some
- * may have been passed over. Later a grant to any of them may be lost, which only it can find.
- * Where there are partitions it brings nothing yet, and each channel is confirmed by itself. */
+/* All waiters poll. A hand-over may have removed any of them from the queue while it could not be
+ * notified, and its place comes back with its own poll only. A grant to any of them may have been
+ * lost, too. Where there are partitions the connection brings nothing yet, and the server confirms
+ * each channel by itself. */
 void rqli_subscription_on_opened(struct rqli_subscription *self, const struct rqli_socket *sock)
 {
     self->heard_us = 0;
     self->pinged_us = 0;
     self->silent_us = 0;
+    self->is_refused = false;
     self->generation++;
     self->client_id = sock->seat.client_id;
     if (rqli_endpoint_is_partitioned(sock->endpoint)) {
         begin_anew(self, sock->endpoint);
-    } else if (self->generation == 1) {
-        rqli_waiters_hint_leaders(&self->waiters, NULL);
     } else {
         rqli_waiters_hint_all(&self->waiters, NULL);
     }
+}
+
+void rqli_subscription_on_failed(struct rqli_subscription *self)
+{
+    self->is_refused = true;
 }
 
 /* Counted where it is for one of us, as hints and changes are, whether anybody waits or not. What
@@ -201,6 +203,7 @@ struct rqli_push_view rqli_subscription_view(const struct rqli_subscription *sel
     return (struct rqli_push_view){
         .leads = rqli_waiter_leads(waiter),
         .is_listening = is_listening,
+        .is_refused = self->is_refused,
         .delivers = is_listening && rqli_subscription_delivers(self),
         .generation = self->generation,
         .client_id = self->client_id,

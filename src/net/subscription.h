@@ -38,7 +38,7 @@ struct rqli_subscription {
     struct rqli_partition_bits wanted;    /* somebody has waited for a lock there */
     struct rqli_partition_bits asked;     /* over this connection, and not refused */
     struct rqli_partition_bits confirmed; /* it brings what is pushed there */
-    struct rqli_partition_bits heard;     /* it has once: since then pushes may have been lost */
+    bool is_refused; /* the last attempt to open it, or to subscribe to a channel, has failed */
 };
 
 /*
@@ -61,6 +61,9 @@ bool rqli_subscription_delivers(const struct rqli_subscription *self);
 
 /* It is open, or open again: polls are due. Then rqli_subscription_write() is. */
 void rqli_subscription_on_opened(struct rqli_subscription *self, const struct rqli_socket *sock);
+
+/* It could not be opened. */
+void rqli_subscription_on_failed(struct rqli_subscription *self);
 
 /* Somebody waits for locks of this set. True: its channel was not asked for over this connection,
  * so that rqli_subscription_write() is due while it is open. */
@@ -98,6 +101,7 @@ enum rqli_wake {
 struct rqli_push_view {
     bool leads;          /* the first of this client for this lock */
     bool is_listening;   /* it is subscribed */
+    bool is_refused;     /* the last attempt to subscribe has failed */
     bool delivers;       /* and seen to bring what is pushed */
     uint64_t generation; /* of the subscription */
     int64_t client_id;

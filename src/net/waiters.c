@@ -246,6 +246,7 @@ struct rqli_waiter *rqli_waiters_leave(struct rqli_waiters *self, struct rqli_wa
     struct rqli_waiter *leader = NULL;
 
     waiter->has_joined = false;
+    waiter->watches = false; /* what changes from now on is not noted for it */
     for (size_t i = 0; i < waiter->n_nonces; i++) {
         take(&self->by_digits, &waiter->nonces[i].by_digits);
         take(&self->by_acquirer, &waiter->nonces[i].by_acquirer);

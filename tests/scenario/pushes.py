@@ -4,6 +4,27 @@ from harness import FOREVER, MINUTE_MS, Failure, check, wait_until
 AGAIN = 20  # on a busy machine most pushes are in time, and none is on one that stands still
 
 
+class Monitor:
+    """What the server is asked from now on."""
+
+    def __init__(self, world):
+        self.world, self.connection = world, world.connection()
+        self.connection.call("MONITOR")
+
+    def lines(self):
+        """And what its scripts do: time, "[0 lua] ", command. It ends."""
+        self.world.ask("ECHO", "end-of-monitor")
+        lines = [self.connection.read()]
+        while "end-of-monitor" not in lines[-1]:
+            lines.append(self.connection.read())
+        self.connection.close()
+        return lines[:-1]
+
+    def count(self):
+        """Without what scripts do."""
+        return sum(" lua] " not in line for line in self.lines())
+
+
 def wait_told(world, actor, *names, place=1, **options):
     """It waits as the n-th for the last of them. The server can tell its client of a hand-over, and who is behind
     others, or listens already, asks only every few seconds."""

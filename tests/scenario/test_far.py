@@ -23,7 +23,7 @@ class Far:
         self.world, self.names = world, names
         near = world.actor("thread")
         self.held = near.acquire(names[-1], ttl_ms=LONG_MS)
-        near.refused(*names, timeout_ms=1, task=1)
+        near.refused(*names, retry_count=1, task=1)  # it is in the queue for a moment
         world.await_queue(names, 0)
         network = Network(world)
         network.fail("delay", n=WAY_MS)

@@ -4,7 +4,7 @@ import re
 import sys
 
 from harness import FOREVER, Network, check, check_equal, main, scenario, wait_until
-from pushes import pushed
+from pushes import Monitor, pushed
 
 LONG_MS = 60000
 TTL_MAX_MS = 30 * 24 * 3600 * 1000
@@ -98,24 +98,6 @@ def tokens_rise_across_locks_clients_and_lost_data(world, kind, names):
 
 
 # ---- what it costs ----
-
-class Monitor:
-    """Counts what clients send."""
-
-    def __init__(self, world):
-        self.world, self.connection = world, world.connection()
-        self.connection.call("MONITOR")
-
-    def count(self):
-        """Without what scripts run."""
-        self.world.ask("ECHO", "end-of-monitor")
-        count, line = 0, ""
-        while "end-of-monitor" not in line:
-            line = self.connection.read()
-            count += " lua] " not in line
-        self.connection.close()
-        return count - 1
-
 
 @scenario()
 def acquiring_and_releasing_cost_one_command_each(world, kind, names):

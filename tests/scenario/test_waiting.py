@@ -239,13 +239,13 @@ def a_waiter_that_is_killed_is_passed_over(world, kind, names):
 
 # ---- who asks, and how often ----
 
-def crowd_of(world, kind, names, **options):
+def crowd_of(world, kind, names, client=None):
     """16 of one client, who wait for the others' word."""
-    client = world.client(**{"retry_delay_ms": LONG_MS, **options})
+    client = client or world.client(retry_delay_ms=LONG_MS)
     actors = [world.actor(kind, client) for _ in range(16 if kind == "thread" else 1)]
     asked = [actors[i % len(actors)].ask(*names, timeout_ms=FOREVER) for i in range(16)]
     world.await_queue(names, 16)
-    world.await_listeners(1)
+    wait_until(world.listeners, "it listens")
     return asked
 
 
@@ -303,8 +303,10 @@ def a_contended_lock_costs_two_commands(world, kind, names):
 
 @scenario(kinds=["thread", "loop"], counts=[1], is_timed=True)
 def one_of_a_crowd_asks_for_all(world, kind, names):
-    """In front of a lock that nothing happens to: as many questions as one waiter has."""
-    held, asked = world.held_by_another(*names), crowd_of(world, kind, names, retry_delay_ms=200)
+    """In front of a lock that nothing happens to: as many questions as one waiter has. Of a client that listens
+    already: those who wait for that enter the queue all at once, and the first in it may be another than who leads."""
+    client = world.told_clients(kind, retry_delay_ms=200)[0]
+    held, asked = world.held_by_another(*names), crowd_of(world, kind, names, client)
     await_quiet(world)
     before, begun_us = world.n_scripts(), world.server.now_us()
     await_time(world, 4000000)

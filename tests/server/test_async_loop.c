@@ -1,6 +1,7 @@
 #include "async_fixture.h"
 
 #include "children.h"
+#include "lock/async.h"
 #include "lock/loop.h"
 #include "threads.h"
 
@@ -377,6 +378,41 @@ static void a_loop_that_ends_does_not_listen(void **state)
     }
 }
 
+static bool is_arming(const void *data)
+{
+    return ((const rql_request *)data)->acquire.watch != 0;
+}
+
+static bool is_armed(const void *data)
+{
+    const struct rqli_acquire *acquire = &((const rql_request *)data)->acquire;
+
+    return acquire->watch == 0 && acquire->waiter.watches;
+}
+
+/* As one does whose hand-over was refused, while the reply of its watch is on its way. */
+static void a_lock_of_rubys_is_watched_again_by_a_request_that_begins_anew(void **state)
+{
+    struct asked asked = asked_for();
+    struct rqli_acquire *acquire;
+
+    (void)state;
+    ask("HSET rql:lock:x acq_id rql:acq:1/2/3/4/0123456789abcdef ts 1.5 ini_ttl 60000");
+    ask("PEXPIRE rql:lock:x 60000");
+    asked.options.retry_delay_ms = 3600000;
+    start_asking(&asked, "x");
+    run_until(is_arming, asked.what.request);
+    acquire = &asked.what.request->acquire;
+    rqli_acquire_begin_anew(acquire);
+    rqli_request_on_poll(&acquire->request);
+    rqli_op_replan(acquire->task);
+    run_until(is_armed, asked.what.request);
+    ask("DEL rql:lock:x");
+    await_asked(&asked);
+    CHECK_OK(asked.status);
+    CHECK_OK(release_and_wait(asked.lock));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -390,6 +426,7 @@ int main(void)
         LOOP_TEST(the_library_may_run_the_loop),
         LOOP_TEST(a_child_touches_nothing_of_a_loop),
         LOOP_TEST(a_loop_that_ends_does_not_listen),
+        LOOP_TEST(a_lock_of_rubys_is_watched_again_by_a_request_that_begins_anew),
     };
 
     if (!redis_server_available()) {

@@ -179,6 +179,43 @@ static void a_node_at_which_a_loop_holds_is_in_use(void **state)
     CHECK_OK(release_and_wait(asked.lock));
 }
 
+/* Nothing stands in line at the node while the release of the first pauses between two attempts.
+ * The server comes back without the lock. */
+static void a_hand_over_is_told_by_a_node_that_was_put_aside_meanwhile(void **state)
+{
+    struct asked first = asked_for();
+    struct asked behind = asked_for();
+    int status = INT_MAX;
+    const rql_done done = {on_released_status, &status};
+    unsigned from = 0;
+    char name[16];
+
+    (void)state;
+    draw_name(name, "t", 1, &from);
+    look_at(1);
+    start_asking(&first, name);
+    await_asked(&first);
+    CHECK_OK(first.status);
+    start_asking(&behind, name);
+    run_until(sleeps, behind.what.request);
+    redis_server_pause(&nodes[1]);
+    CHECK_OK(rql_release_async(loop, first.lock, &done, NULL));
+    await_asked(&behind);
+    CHECK_OK(behind.status);
+    client->cluster->unused_us = 1000;
+    redis_server_kill(&nodes[1]);
+    run_until(is_alone, &loop->first);
+    client->cluster->unused_us = UNUSED_MS * INT64_C(1000);
+    assert_int_equal(status, INT_MAX);
+    CHECK_OK(redis_server_restart(&nodes[1]));
+    redisFree(raws[1]);
+    raws[1] = redis_server_connect(&nodes[1]);
+    look_at(1);
+    run_until(is_told, &status);
+    CHECK_OK(status); /* the call without a reply may have done it */
+    assert_int_equal(release_and_wait(behind.lock), RQL_NOT_HELD);
+}
+
 #define IMPATIENT_TEST(name)                                                                       \
     cmocka_unit_test_setup_teardown(name, set_up_impatient_loop, tear_down_loop)
 
@@ -188,6 +225,7 @@ int main(void)
         IMPATIENT_TEST(a_node_that_a_loop_does_not_use_is_left_alone),
         IMPATIENT_TEST(a_node_at_which_a_loop_waits_is_not_left),
         IMPATIENT_TEST(a_node_at_which_a_loop_holds_is_in_use),
+        IMPATIENT_TEST(a_hand_over_is_told_by_a_node_that_was_put_aside_meanwhile),
     };
 
     if (!redis_server_available()) {

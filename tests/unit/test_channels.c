@@ -181,14 +181,35 @@ TEST(what_was_refused_is_asked_for_behind_the_next_poll)
     assert_true(wants(0));
 }
 
-/* At first who leads, for all; later a push to any may have been lost. */
+static bool is_refused(void)
+{
+    return rqli_subscription_view(&subscription, true, &waiter[0]).is_refused;
+}
+
+TEST(it_is_known_whether_the_last_attempt_to_listen_has_failed)
+{
+    assert_false(is_refused());
+    rqli_subscription_on_failed(&subscription);
+    assert_true(is_refused());
+    open_it();
+    assert_false(is_refused());
+    (void)wants(0);
+    (void)what_it_writes();
+    take(tree_error("NOPERM this user has no permissions to access one of the channels"));
+    assert_true(is_refused());
+    take_three("ssubscribe", OF_0, "");
+    assert_false(is_refused());
+}
+
+/* All of them, each time: a hand-over may have removed any of them, and a push may have been lost.
+ */
 TEST(who_waits_for_a_partition_is_told_when_its_channel_is_there_and_what_it_brings)
 {
     static const struct {
         const char *name, *kind, *text, *roused;
         bool delivers;
     } rows[] = {
-        {"the channel is there", "ssubscribe", "", "1000", false},
+        {"the channel is there", "ssubscribe", "", "1100", false},
         {"a message for nobody", "smessage", "hello", "0000", true},
         {"a grant", "smessage", DIGITS "1 77 5 1000", "0100", true},
     };
@@ -205,6 +226,7 @@ TEST(who_waits_for_a_partition_is_told_when_its_channel_is_there_and_what_it_bri
             struct rqli_push_view view = rqli_subscription_view(&subscription, true, &waiter[i]);
 
             CHECK_ALL(EQ(view.is_listening, i < 2), EQ(view.delivers, i < 2 && row->delivers));
+            assert_false(view.is_refused);
         }
         assert_false(rqli_subscription_view(&subscription, false, &waiter[0]).is_listening);
     }
@@ -232,7 +254,7 @@ TEST(who_waits_for_a_partition_polls_when_it_has_gone)
     EACH_ROW (row, rows) {
         (void)wants(0);
         take_three("ssubscribe", OF_0, "");
-        check_roused(row == rows ? "1000" : "1100");
+        check_roused("1100");
         for (int again = 0; again < 2; again++) {
             if (row->is_pushed) {
                 take_three("sunsubscribe", OF_0, "");

@@ -124,10 +124,8 @@ struct waiting {
     rql_lock *lock;
 };
 
-static void join(struct waiting *self, uint64_t task)
+static void begin(struct waiting *self, uint64_t task)
 {
-    bool is_listening;
-
     self->lock = rqli_lock_new(client, "x", task);
     self->acquire = (struct rqli_acquire){.options = &options,
                                           .locks = &self->lock,
@@ -135,6 +133,14 @@ static void join(struct waiting *self, uint64_t task)
                                           .begun_us = rqli_now_us(),
                                           .result = &self->result};
     rqli_acquire_init(&self->acquire);
+    self->acquire.op.answered = self->acquire.node;
+}
+
+static void join(struct waiting *self, uint64_t task)
+{
+    bool is_listening;
+
+    begin(self, task);
     CHECK_OK(
         rqli_push_threads_join(client->fleet.first.pushes, &self->acquire.waiter, &is_listening));
 }
@@ -155,7 +161,6 @@ TEST(a_grant_ends_a_request_unless_nobody_wants_it)
         reply = tree_text(line);
         ones[0].result.rank = row->rank;
         ones[0].acquire.op.is_cancelled = row->is_cancelled;
-        ones[0].acquire.op.answered = ones[0].acquire.node;
         rqli_acquire_read(&ones[0].acquire, &exchange, &reply);
         assert_int_equal(rqli_request_next(&ones[0].acquire.request).want, row->want);
         assert_int_equal(ones[1].acquire.waiter.hinted, row->other_asks);
@@ -163,5 +168,109 @@ TEST(a_grant_ends_a_request_unless_nobody_wants_it)
             rqli_push_threads_leave(client->fleet.first.pushes, &ones[i].acquire.waiter);
             rqli_lock_free(ones[i].lock);
         }
+    }
+}
+
+/* The first three letters of what is asked: q or Q, what an own lock means, f for fail_fast. */
+static void check_asked(struct waiting *self, const char *expected)
+{
+    struct rqli_call call;
+
+    rqli_call_begin(&call, NULL);
+    self->acquire.op.ops->write(&self->acquire.op, 0, &call);
+    assert_memory_equal(call.args[5].data, expected, 3);
+}
+
+/* No client has been subscribed. */
+static const struct first_try {
+    const char *name;
+    const char *asked;
+    int64_t retry_count;
+    int64_t timeout_ms;
+    bool fail_fast;
+    bool nested;
+    bool holds_back;
+} first_tries[] = {
+    {"it waits", "qwf", RQL_FOREVER, 60000, false, false, true},
+    {"it has several tries", "qwf", 2, 60000, false, false, true},
+    {"it holds other locks", "Qwf", RQL_FOREVER, 60000, false, true, true},
+    {"it has one try, and never waits", "qw-", 1, 60000, false, false, false},
+    {"it has no time to wait", "qw-", RQL_FOREVER, 0, false, false, false},
+    {"its caller does not wait", "qwf", RQL_FOREVER, 60000, true, false, false},
+    {"nor does one that holds other locks", "qwf", RQL_FOREVER, 60000, true, true, false},
+};
+
+static void begin_first(struct waiting *self, const struct first_try *row)
+{
+    options.retry_count = row->retry_count;
+    options.timeout_ms = row->timeout_ms;
+    options.fail_fast = row->fail_fast;
+    options.nested = row->nested;
+    begin(self, 1);
+    assert_true(rqli_acquire_begin(&self->acquire));
+}
+
+static void end_first(struct waiting *self)
+{
+    if (self->acquire.waiter.has_joined) {
+        rqli_push_threads_leave(client->fleet.first.pushes, &self->acquire.waiter);
+    }
+    rqli_lock_free(self->lock);
+}
+
+static void answer(struct waiting *self, const char *line, int64_t took_ms)
+{
+    int64_t now_us = rqli_now_us();
+    struct rqli_exchange exchange = {.sent_us = now_us - took_ms * 1000, .received_us = now_us};
+    struct rqli_reply reply = tree_text(line);
+
+    rqli_acquire_read(&self->acquire, &exchange, &reply);
+}
+
+TEST(a_first_try_stays_out_of_the_queue_if_its_request_waits_and_cannot_be_told)
+{
+    EACH_ROW (row, first_tries) {
+        struct waiting self = {0};
+
+        begin_first(&self, row);
+        assert_int_equal(self.acquire.holds_back, row->holds_back);
+        check_asked(&self, row->asked);
+        end_first(&self);
+    }
+}
+
+/* Whatever the reason: it waits for its client, with nothing on the server, and enters the queue
+ * with its next try. A thread connects meanwhile, for as long, or for four round trips. */
+TEST(who_is_held_back_listens_for_200_ms_and_then_enters_the_queue)
+{
+    static const struct {
+        const char *name;
+        const char *line;
+        int64_t took_ms;
+        int64_t connects_ms;
+    } rows[] = {
+        {"another holds it", "2 1795254268468100 5000", 1, 200},
+        {"it is free, and others are in front", "3 1795254268468100 -2", 1, 200},
+        {"the server pauses", "7 1795254268468100 1795254269468100", 1, 200},
+        {"the server is far", "2 1795254268468100 5000", 100, 400},
+    };
+
+    EACH_ROW (row, rows) {
+        struct waiting self = {0};
+        struct rqli_request *request = &self.acquire.request;
+        struct rqli_request_step step;
+        int64_t begun_us;
+
+        begin_first(&self, first_tries);
+        begun_us = rqli_now_us();
+        answer(&self, row->line, row->took_ms);
+        step = rqli_request_next(request);
+        assert_int_equal(step.want, RQLI_WANT_WAIT);
+        assert_in_range(step.until_us, begun_us + 200000, rqli_now_us() + 200000);
+        assert_in_range(self.acquire.waiter.deadline_us, begun_us + row->connects_ms * 1000,
+                        rqli_now_us() + row->connects_ms * 1000);
+        CHECK_ALL(EQ(request->in_queue, false), EQ(self.acquire.waiter.has_joined, true));
+        check_asked(&self, "qw-");
+        end_first(&self);
     }
 }

@@ -53,14 +53,25 @@ static struct {
     struct rqli_keys keys;
     char memory[RQLI_KEYS_ROOM];
     bool is_plain;
+    bool is_of_words;
     bool has_asked;
     bool is_over;
     size_t n_replies;
     size_t n_errors; /* replies that are one */
     size_t n_faults;
     rql_status fault;
+    rql_error error; /* the last fault */
     bool was_placed;
 } one;
+
+static void write_words(struct rqli_call *call, ...)
+{
+    va_list words;
+
+    va_start(words, call);
+    rqli_call_init_words(call, one.keys.set, words);
+    va_end(words);
+}
 
 static void write_call(struct rqli_op *op, size_t i, struct rqli_call *call)
 {
@@ -68,6 +79,10 @@ static void write_call(struct rqli_op *op, size_t i, struct rqli_call *call)
     (void)i;
     if (one.is_plain) {
         rqli_command_words(rqli_call_plain(call), "PING", NULL);
+        return;
+    }
+    if (one.is_of_words) {
+        write_words(call, "TYPE", "rql:key", NULL);
         return;
     }
     rqli_call_init(call, RQLI_SCRIPT_RELEASE, &one.keys);
@@ -85,6 +100,7 @@ static void read_call(struct rqli_op *op, size_t i, const struct rqli_exchange *
     one.n_errors += reply && reply->type == RQLI_REPLY_ERROR;
     one.n_faults += fault != NULL;
     one.fault = fault ? fault->status : one.fault;
+    one.error = fault ? *fault : one.error;
 }
 
 static enum rqli_op_next next(struct rqli_op *op)
@@ -240,6 +256,7 @@ static void await_call(const struct turn *turn, char heard[HEARD_SIZE])
         heard[got > 0 ? got : 0] = '\0';
     }
     assert_non_null(strstr(heard, one.is_plain      ? "PING"
+                                  : one.is_of_words ? "TYPE"
                                   : turn->with_text ? "\r\nEVAL\r\n"
                                                     : "\r\nEVALSHA\r\n"));
 }
@@ -362,6 +379,20 @@ TEST(a_call_goes_where_its_keys_are)
         tear_down(); /* some faults end their connection */
         set_up();
     }
+}
+
+/* It is of no script. */
+TEST(a_fault_of_a_command_names_the_command)
+{
+    static const struct turn turns[] = {{1, "-OOM x\r\n"}, {0}};
+
+    begin(1);
+    one.is_of_words = true;
+    assert_true(rqli_op_start(&one.task));
+    take_turns(turns);
+    await_end();
+    assert_int_equal(one.n_faults, 1);
+    assert_non_null(strstr(one.error.message, "TYPE on rql:key: OOM"));
 }
 
 /* ---- several calls, and ends ---- */

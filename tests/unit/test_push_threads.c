@@ -8,10 +8,11 @@
 #include "wait.h"
 
 #include <pthread.h>
+#include <sys/resource.h>
 
 /* Threads that wait on one subscription, whose server is the test: who reads, and who is told. */
 
-enum { LONG_MS = 20000, AWAIT_MS = 10000, COUNT = 3, NOT_YET = 7 };
+enum { LONG_MS = 20000, AWAIT_MS = 10000, LOOK_MS = 200, COUNT = 3, NOT_YET = 7 };
 
 /* One that waits, in a thread of its own. */
 struct one {
@@ -111,10 +112,28 @@ static void tell(const struct one *self)
     peer_say(peer, text);
 }
 
-/* It is listened to: who has seen to that leads, and was told. */
-BEFORE_EACH(set_up)
+/* No descriptor can be opened until the limit that this returns is set again. */
+static struct rlimit use_up_descriptors(void)
+{
+    struct rlimit before;
+    struct rlimit now;
+    int lowest = dup(0);
+
+    assert_true(lowest >= 0);
+    (void)close(lowest);
+    CHECK_OK(getrlimit(RLIMIT_NOFILE, &before));
+    now = before;
+    now.rlim_cur = (rlim_t)lowest;
+    CHECK_OK(setrlimit(RLIMIT_NOFILE, &now));
+    return before;
+}
+
+/* It is listened to: who has seen to that was told. Without an eventfd, if there is no descriptor
+ * for one by the time of the login. */
+static void begin_listening(bool has_eventfd)
 {
     rql_options options;
+    struct rlimit before;
 
     peer_listen(&place);
     rql_options_init(&options);
@@ -125,15 +144,31 @@ BEFORE_EACH(set_up)
     pushes = client->fleet.first.pushes;
     join(&ones[0], "w", false);
     start(&ones[0]);
-    peer = peer_accept(&place, PEER_LOGIN_FOR_PUSHES);
+    peer = peer_accept(&place, "");
+    CHECK_OK(getrlimit(RLIMIT_NOFILE, &before));
+    if (!has_eventfd) {
+        before = use_up_descriptors();
+    }
+    peer_say(peer, PEER_LOGIN_FOR_PUSHES);
     await(&ones[0], RQLI_WAKE_HINT);
+    CHECK_OK(setrlimit(RLIMIT_NOFILE, &before));
     leave(&ones[0]);
+}
+
+static void end_listening(void)
+{
+    client = rqli_client_free(client);
+    (void)close(peer);
+}
+
+BEFORE_EACH(set_up)
+{
+    begin_listening(true);
 }
 
 AFTER_EACH(tear_down)
 {
-    client = rqli_client_free(client);
-    (void)close(peer);
+    end_listening();
 }
 
 /* The first has joined, and asks the server something just now. */
@@ -198,6 +233,43 @@ TEST(who_reads_is_woken_when_it_is_handed_the_lock)
                                     row->is_given ? (struct rqli_transfer *)&place : NULL);
         await(&ones[0], row->wake);
         leave(&ones[0]);
+    }
+}
+
+static bool is_past(void *data)
+{
+    return rqli_now_us() > *(const int64_t *)data;
+}
+
+/* The reader goes while the other is about to be handed the lock. If that began to read it would
+ * look around once, and then sleep in recv(), alone. */
+TEST(a_waiter_that_is_chosen_does_not_read)
+{
+    static const struct {
+        const char *name;
+        bool is_given;
+        enum rqli_wake wake;
+    } rows[] = {{"it has it", true, RQLI_WAKE_PUSH}, {"it is passed by", false, RQLI_WAKE_HINT}};
+
+    end_listening();
+    begin_listening(false);
+    EACH_ROW (row, rows) {
+        int64_t long_after_us;
+
+        join(&ones[0], "y", false);
+        join(&ones[1], "x", true);
+        start(&ones[0]);
+        start(&ones[1]);
+        assert_true(wait_until(is_chosen, &ones[1].acquire.waiter, AWAIT_MS));
+        tell(&ones[0]);
+        await(&ones[0], RQLI_WAKE_HINT);
+        leave(&ones[0]);
+        long_after_us = rqli_now_us() + 2 * INT64_C(1000) * LOOK_MS;
+        assert_true(wait_until(is_past, &long_after_us, AWAIT_MS));
+        rqli_push_threads_hand_over(pushes, &ones[1].acquire.waiter,
+                                    row->is_given ? (struct rqli_transfer *)&place : NULL);
+        await(&ones[1], row->wake);
+        leave(&ones[1]);
     }
 }
 

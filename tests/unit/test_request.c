@@ -19,6 +19,8 @@ enum event {
     GRANTED, /* answers, up to FAULT */
     REFUSED,
     QUEUED,
+    HELD_BACK,
+    HELD_BACK_LISTENING, /* the client is subscribed by the time of the answer */
     AGAIN,
     OVER,
     UNSAFE,
@@ -91,6 +93,48 @@ static const struct story stories[] = {
      .steps = {{QUEUED, 0, WAIT, 200000},
                {LOOK, 10, TRY},
                {REFUSED, 20, FINISH, RQL_CONFLICT, RQL_CONFLICT}}},
+    /* A first try that did not enter the queue, because the client was not subscribed. */
+    {"held back until the client listens", .leads = true,
+     .steps = {{HELD_BACK, 0, WAIT, 200000, 0, 1},
+               {LOOK, 900, TRY},
+               {QUEUED, 1000, WAIT, 1000 + LIFE_US, 0, 1},
+               {GRANTED, 2000, FINISH}}},
+    {"held back, and the client listens by now", .steps = {{HELD_BACK_LISTENING, 0, TRY, 0, 0, 1},
+                                                           {QUEUED, 900, WAIT, NEVER, 0, 1},
+                                                           {GRANTED, 1000, FINISH}}},
+    {"held back for 200 ms at most", .delay_us = 5000000,
+     .steps = {{HELD_BACK, 0, WAIT, 200000},
+               {TIME, 199999, WAIT, 200000},
+               {TIME, 200000, TRY},
+               {QUEUED, 200100, WAIT, NEVER, 0, 1},
+               {GRANTED, 200200, FINISH}}},
+    {"held back until the next try is due, which counts", .tries = 3, .delay_us = 50000,
+     .steps = {{HELD_BACK, 0, WAIT, 50000, 0, 1},
+               {TIME, 50000, TRY},
+               {QUEUED, 50100, WAIT, 100000, 0, 2},
+               {TIME, 100000, TRY},
+               {QUEUED, 100100, LEAVE, 0, 0, 3},
+               {LEFT, 100200, FINISH, RQL_RETRY_LIMIT}}},
+    {"the deadline comes while it is held back: nothing is there to leave", .deadline_us = 100000,
+     .steps = {{HELD_BACK, 0, WAIT, 100000}, {TIME, 100000, FINISH, RQL_TIMED_OUT}}},
+    {"the deadline comes with the answer that holds it back", .deadline_us = 100,
+     .steps = {{HELD_BACK, 100, FINISH, RQL_TIMED_OUT}}},
+    {"the deadline comes with that answer, and the client listens", .deadline_us = 100,
+     .steps = {{HELD_BACK_LISTENING, 100, FINISH, RQL_TIMED_OUT}}},
+    {"cancelled while it is held back", .tries = 3,
+     .steps = {{HELD_BACK, 0, WAIT, 200000}, {CANCELLED, 100, FINISH, RQL_CANCELLED}}},
+    {"held back after a try without an answer, which may still arrive", .tries = 3,
+     .steps = {{SETBACK, 0, WAIT, 20000, RQL_E_UNKNOWN},
+               {TIME, 20000, TRY},
+               {HELD_BACK, 20100, WAIT, 220100},
+               {CANCELLED, 30000, LEAVE},
+               {LEFT, 30100, FINISH, RQL_CANCELLED}}},
+    {"no connection after it was held back", .deadline_us = 300000,
+     .steps = {{HELD_BACK, 0, WAIT, 200000},
+               {LOOK, 900, TRY},
+               {SETBACK, 1000, WAIT, 21000, RQL_E_IO},
+               {TIME, 21000, TRY},
+               {GRANTED, 21100, FINISH}}},
     /* Tries are counted by timer. */
     {"for ever: only the deadline ends it", .deadline_us = 500000,
      .steps = {{QUEUED, 0, WAIT, 500000, 0, 1},
@@ -420,6 +464,8 @@ static void answer(struct rqli_request *request, const struct happening *self)
         rqli_request_on_refused(request, self->with);
     } else if (event == QUEUED) {
         rqli_request_on_queued(request, &self->place, &self->view);
+    } else if (event == HELD_BACK || event == HELD_BACK_LISTENING) {
+        rqli_request_on_held_back(request, event == HELD_BACK_LISTENING, &self->view);
     } else if (event == AGAIN) {
         rqli_request_on_again(request, self->view.now_us);
     } else if (event == OVER) {

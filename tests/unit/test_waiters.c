@@ -221,6 +221,15 @@ TEST(a_change_is_for_those_who_watch)
     }
 }
 
+/* The change may come before it joins again. */
+TEST(a_waiter_that_leaves_watches_no_longer)
+{
+    join(0);
+    waiter[0].watches = true;
+    assert_null(rqli_waiters_leave(&waiters, &waiter[0]));
+    assert_false(waiter[0].watches);
+}
+
 TEST(the_others_for_a_lock_are_hinted_by_whoever_leads)
 {
     join_all();
@@ -240,7 +249,7 @@ TEST(the_others_for_a_lock_are_hinted_by_whoever_leads)
 }
 
 /* What others watch is lost with the subscription: they watch anew when they lead. */
-TEST(who_leads_polls_for_all_on_the_first_subscription_and_each_on_a_later_one)
+TEST(those_who_lead_can_be_hinted_alone_and_all_can)
 {
     join_all();
     waiter[LOCKS + 2].watches = true;
