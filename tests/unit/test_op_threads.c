@@ -160,5 +160,5 @@ TEST(a_fault_of_a_command_names_the_command)
     CHECK_OK(rqli_op_run(&one.op));
     assert_non_null(strstr(one.error.message, "TYPE on rql:key: OOM"));
     (void)close(peer);
-    client = rqli_client_free(client);
+    (void)rqli_client_free(client);
 }
