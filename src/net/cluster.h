@@ -16,10 +16,10 @@ struct rqli_cluster {
     struct rqli_worker worker; /* first */
     struct rqli_fleet *fleet;
     int64_t refresh_ms;
-    int64_t tell_ms;   /* for each node that is told of keys (net/map.h) */
-    bool is_told;      /* each was, by the last map */
-    int64_t name_us;   /* when its name is to be said again */
-    int64_t unused_us; /* connections that nobody has used for so long are closed */
+    int64_t tell_ms;           /* for each node that is told of keys (net/map.h) */
+    bool is_told;              /* each was, by the last map */
+    int64_t name_us;           /* when its name is to be said again */
+    _Atomic int64_t unused_us; /* connections that nobody has used for so long are closed */
     atomic_bool shall_stop;
 };
 

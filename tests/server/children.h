@@ -4,6 +4,7 @@
 /* Children of a test program that are no copies of the test: they do one thing and end. */
 
 #include "fixture.h"
+#include "threads.h"
 
 enum {
     LIMIT_S = 20,
@@ -75,17 +76,5 @@ static inline void use_own_client(void)
     must(rql_lock_release(lock, NULL) == RQL_OK, 22);
     rql_client_free(own);
 }
-
-/* ThreadSanitizer ends a child of many threads that makes a thread. */
-#if defined(__SANITIZE_THREAD__)
-#define CHILDREN_MAY_MAKE_THREADS false
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define CHILDREN_MAY_MAKE_THREADS false
-#endif
-#endif
-#ifndef CHILDREN_MAY_MAKE_THREADS
-#define CHILDREN_MAY_MAKE_THREADS true
-#endif
 
 #endif
