@@ -309,7 +309,7 @@ static void a_thread_id_that_is_used_again_is_another_threads(void **state)
     (void)pthread_barrier_destroy(&successor.may_end);
     if (!was_started) {
         print_message("# the id of a thread cannot be chosen here\n");
-        skip();
+        return;
     }
 }
 

