@@ -6,6 +6,8 @@
 #include "observe/stats.h"
 #include "peer.h"
 
+#include <semaphore.h>
+#include <stdatomic.h>
 #include <sys/wait.h>
 #include <uv.h>
 
@@ -20,6 +22,7 @@ enum {
     MUCH = 1 << 20,
     PUSHES = 300,
     PUSH_BYTES = 60000, /* all of them are more than one reply may have */
+    VALID_MS = 10,
 };
 
 static uv_loop_t uv;
@@ -219,4 +222,74 @@ TEST(what_was_pushed_is_not_kept)
     }
     free(text);
     assert_int_equal(n_pushed, PUSHES);
+}
+
+/* Credentials that the test gives out: the first login has them at once, each later question waits
+ * until it is allowed. */
+static struct {
+    _Atomic int n_asked;
+    sem_t has_begun;
+    sem_t may_end;
+} vault;
+
+static rql_status give_when_allowed(rql_credentials *out, int64_t timeout_ms, void *data)
+{
+    (void)timeout_ms;
+    (void)data;
+    out->valid_ms = VALID_MS;
+    (void)snprintf(out->password, sizeof out->password, "sesame");
+    if (vault.n_asked++ > 0) {
+        assert_int_equal(sem_post(&vault.has_begun), 0);
+        assert_int_equal(sem_wait(&vault.may_end), 0);
+    }
+    return RQL_OK;
+}
+
+/* Returns when the renewal of the login is inside the caller's function. */
+static void begin_renewal(void)
+{
+    int n_begun = 0;
+
+    while (n_begun == 0) {
+        rqli_conn_loop_write(conn);
+        (void)sem_getvalue(&vault.has_begun, &n_begun);
+    }
+}
+
+static void run_until_pool_has(unsigned n_requests)
+{
+    while (uv.active_reqs.count > n_requests) {
+        (void)uv_run(&uv, UV_RUN_ONCE);
+    }
+}
+
+static void count_closed(void *data)
+{
+    ++*(int *)data;
+}
+
+/* The owner frees the connection when `closed` is called, so a second call would use freed memory.
+ */
+TEST(closing_is_reported_once_while_credentials_are_asked_for_and_it_reconnects)
+{
+    int n_closed = 0;
+    int n_closed_before;
+
+    vault.n_asked = 0;
+    assert_int_equal(sem_init(&vault.has_begun, 0, 0), 0);
+    assert_int_equal(sem_init(&vault.may_end, 0, 0), 0);
+    endpoint.credentials = give_when_allowed;
+    open_for(&of_commands, PEER_LOGIN_FOR_COMMANDS);
+    begin_renewal();
+    rqli_conn_loop_drop(conn);
+    look();
+    while (rqli_conn_loop_due_us(conn, true) > rqli_now_us()) {
+    }
+    rqli_conn_loop_tend(conn, rqli_now_us(), true); /* nobody listens any more */
+    rqli_conn_loop_close(conn, count_closed, &n_closed);
+    run_until_pool_has(1); /* the attempt to connect has ended */
+    n_closed_before = n_closed;
+    assert_int_equal(sem_post(&vault.may_end), 0);
+    run_until_pool_has(0);
+    CHECK_ALL(EQ(n_closed_before, 0), EQ(n_closed, 1));
 }
