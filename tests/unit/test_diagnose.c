@@ -137,24 +137,31 @@ TEST(what_info_and_config_say_is_judged)
     }
 }
 
-TEST(what_may_not_be_asked_is_skipped)
+/* The user may not ask, or the server is none: a status, a number, nil, or another list. */
+TEST(what_is_not_answered_as_it_should_be_is_skipped)
 {
     static const char *const ids[] = {"mem.policy",  "mem.evicted", "mem.room",
                                       "dur.persist", "srv.busy",    "use.scripts",
                                       "net.timeout", "srv.slow",    "dur.replicas"};
-    const struct rqli_reply refused = tree_error("NOPERM x");
+    const struct rqli_reply rows[] = {
+        tree_error("NOPERM x"),
+        tree_status("OK"),
+        tree_int(1),
+        tree_nil(),
+    };
     const rql_server_info server = server_of("redis", "7.0.15", -1, -1);
-    const struct rqli_told told = {.server = &server,
-                                   .info = &refused,
-                                   .slowlog = &refused,
-                                   .config = &refused,
-                                   .n_config = 1};
 
-    rqli_judge_server(made, &told);
-    EACH_BY (id, ids, *id) {
-        assert_int_equal(check_of(*id)->level, RQL_CHECK_SKIP);
-        assert_null(check_of(*id)->why);
-        assert_null(check_of(*id)->fix);
+    EACH (row, rows) {
+        const struct rqli_told told = {
+            .server = &server, .info = row, .slowlog = row, .config = row, .n_config = 1};
+
+        rqli_judge_server(made, &told);
+        for (size_t i = 0; i < N_ROWS(ids); i++) {
+            assert_int_equal(check_of(ids[i])->level, RQL_CHECK_SKIP);
+            assert_null(check_of(ids[i])->why);
+            assert_null(check_of(ids[i])->fix);
+        }
+        begin_again();
     }
 }
 
@@ -245,6 +252,30 @@ TEST(slow_commands_of_the_last_day_count)
     CHECK_ALL(EQ(check->level, RQL_CHECK_WARN), EQ(check->found[0].number, 2),
               EQ(check->found[1].number, 25000));
     assert_non_null(strstr(check->title, "25 ms (KEYS)"));
+}
+
+TEST(entries_of_another_shape_are_no_slow_commands)
+{
+    const struct rqli_reply info = tree_text(GOOD);
+    const struct rqli_reply head[] = {tree_int(1), tree_int(NOW_S), tree_int(20000)};
+    const struct rqli_reply rows[] = {
+        tree_nil(),
+        TREE(head[0], head[1], head[2]),
+        TREE(head[0], head[1], head[2], tree_text("KEYS")),
+        TREE(head[0], head[1], head[2], tree_array(NULL, 0)),
+        TREE(head[0], head[1], head[2], TREE(tree_nil())),
+        TREE(head[0], head[1], head[2], TREE(tree_int(7))),
+        TREE(head[0], head[1], tree_text("20000"), TREE(tree_text("KEYS"))),
+    };
+    const struct rqli_reply slowlog = tree_array(rows, N_ROWS(rows));
+    const rql_server_info server = server_of("redis", "7.0.15", 0, 0);
+    const struct rqli_told told = {.server = &server,
+                                   .info = &info,
+                                   .slowlog = &slowlog,
+                                   .server_us = INT64_C(1) * NOW_S * SECOND_US};
+
+    rqli_judge_server(made, &told);
+    assert_int_equal(check_of("srv.slow")->level, RQL_CHECK_OK);
 }
 
 /* Ours is ahead by `ahead`, its clock went `more` further in a second, and each reading took

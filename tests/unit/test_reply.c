@@ -234,3 +234,25 @@ TEST(a_reply_says_a_whole_word_at_its_start)
         assert_int_equal(rqli_reply_says(&row->reply, row->word), row->says);
     }
 }
+
+TEST(only_a_text_is_searched)
+{
+    const struct rqli_reply rows[] = {
+        tree_nil(),
+        tree_int(7),
+        tree_array(NULL, 0),
+        TREE(tree_text("\nclients:7\r\n")),
+        tree_status("\nclients:7\r\n"),
+        tree_error("\nclients:7\r\n"),
+    };
+    const struct rqli_reply text = tree_text("\nclients:7\r\n");
+
+    EACH (row, rows) {
+        char found[8] = "none";
+
+        rqli_reply_copy_between(found, sizeof found, row, "\nclients:", "\r");
+        assert_string_equal(found, "none");
+        assert_int_equal(rqli_info_number(row, "\nclients:"), -1);
+    }
+    assert_int_equal(rqli_info_number(&text, "\nclients:"), 7);
+}
