@@ -368,8 +368,9 @@ typedef struct rql_lock_options {
     /** The same of so many replicas (`WAIT`): they have the grant, and whichever of them takes over
      * from the server knows it. 0 to 16. Default the client's. */
     int64_t replicas;
-    /** Longest wait for both, in milliseconds. Calls of several threads that go together wait as
-     * long as the most patient of them. 1 to 60000. Default the client's. */
+    /** Longest wait for both, in milliseconds. It ends before the deadline of the call, by 100 ms
+     * where there is that much time. Calls that are sent together wait no longer than the least
+     * patient of them; each of the others is asked for again. 1 to 60000. Default the client's. */
     int64_t replica_timeout_ms;
 } rql_lock_options;
 

@@ -57,6 +57,23 @@ static bool gives_back(const struct rqli_acquire *self)
     return self->withdraws || (self->has_refused && !self->several);
 }
 
+/* The withdrawal of a try that waits for replicas takes another connection, and may come first. So
+ * the server refuses the try as soon as nobody listens for its answer any more. */
+static int64_t not_after_us(const struct rqli_acquire *self, int64_t now_us)
+{
+    int64_t not_after_us = rqli_server_clock_not_after(self->client, self->node, now_us);
+    int64_t left_us = self->op.until_us - now_us;
+    int64_t earliest_us;
+    int64_t latest_us;
+
+    if (self->waiter.keeps_conn &&
+        rqli_server_clock_range(self->node, now_us, &earliest_us, &latest_us) &&
+        left_us < not_after_us - earliest_us) {
+        return earliest_us + left_us;
+    }
+    return not_after_us;
+}
+
 /* The arguments of acquire.lua and acquire_series.lua, in their order. A request that holds back is
  * asked with fail_fast, and is otherwise the request that its caller wants. The server refuses a
  * try that arrives after its not_after: one that was held up on its way must not take a lock for
@@ -86,7 +103,7 @@ static void add_arguments(const struct rqli_acquire *self, struct rqli_call *cal
     rqli_call_text(call, lock->host);
     rqli_call_int(call, options->ttl_ms);
     rqli_call_text(call, self->several ? self->several->nonces : lock->nonce);
-    rqli_call_int(call, rqli_server_clock_not_after(self->client, self->node, now_us));
+    rqli_call_int(call, not_after_us(self, now_us));
     rqli_call_acquire_args(call, &args);
     for (size_t i = 0; i < options->n_meta; i++) {
         rqli_call_text(call, options->meta[i].name);
@@ -184,7 +201,7 @@ static bool try_once(struct rqli_acquire *self)
     self->result->asked += !self->is_asking;
     self->op.n_calls = self->is_asking ? RQLI_DURABLE_CALLS : 1 + self->is_introducing;
     self->op.again_us = 0;
-    self->op.grace_us = rqli_wait_grace_us(self);
+    self->op.grace_us = self->waiter.keeps_conn ? 0 : rqli_client_grace_us(self->client);
     return true;
 }
 

@@ -24,12 +24,9 @@ struct rqli_durability rqli_durability_of(const rql_lock_options *options)
 
 void rqli_durable_limit(struct rqli_acquire *self, int64_t now_us)
 {
-    int64_t left_ms = (self->request.limits.deadline_us - now_us) / 1000;
-
     self->durability = rqli_durability_of(self->options);
-    if (left_ms < self->durability.timeout_ms) {
-        self->durability.timeout_ms = left_ms > 0 ? left_ms : 1; /* 0 would be for ever */
-    }
+    self->durability.until_us = self->request.limits.deadline_us;
+    rqli_durability_limit(&self->durability, now_us);
 }
 
 /* By its run id, which a connection learns when it is made: before the first it is 0. */
@@ -143,13 +140,31 @@ rql_status rqli_durable_check(const struct rqli_durability *wanted, const struct
                          "%s: the server refuses %s; %s", name,
                          wanted->fsync ? "WAIT or WAITAOF" : "WAIT", fate);
     }
-    return rqli_fail(error, RQL_E_NOT_DURABLE,
-                     "%s: %lld of %lld replicas%s had it within %lld ms; %s", name,
-                     (long long)acks->replicas, (long long)wanted->replicas,
+    return rqli_fail(error, RQL_E_NOT_DURABLE, "%s: %lld of %lld replicas%s had it in time; %s",
+                     name, (long long)acks->replicas, (long long)wanted->replicas,
                      !wanted->fsync    ? ""
                      : acks->is_synced ? ", and the disk,"
                                        : ", and not the disk,",
-                     (long long)wanted->timeout_ms, fate);
+                     fate);
+}
+
+/* It stood behind others that wait for replicas. Whether it was granted or queued is not known, and
+ * no longer matters when it is withdrawn. One that was queued has waited for the lock all the same.
+ */
+void rqli_durable_on_unanswered(struct rqli_acquire *self)
+{
+    rql_error fault;
+
+    if (self->result->rank >= 0 && !self->request.was_not_durable) {
+        return;
+    }
+    (void)rqli_fail(
+        &fault, RQL_E_NOT_DURABLE,
+        "%s: 0 of %lld replicas%s are known to have it in time; the request is withdrawn",
+        rqli_acquire_lock(self, 0)->name, (long long)self->durability.replicas,
+        self->durability.fsync ? ", and not the disk," : "");
+    rqli_acquire_note_fault(self, &fault);
+    rqli_request_on_unanswered(&self->request);
 }
 
 /* The wait was longer than the lease. */

@@ -15,7 +15,6 @@
 #include "observe/observe.h"
 #include "wire/answer.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /*
@@ -144,62 +143,7 @@ bool rqli_grant_by_transfer(rql_lock *lock, const rql_lock_options *options,
     return true;
 }
 
-/* What a try to acquire leads to: its answer, or why there is none. */
-
-/* On a loop, where many wait, memory for a fault is taken when there is one; without it only the
- * status is reported without its reason. */
-void rqli_acquire_note_fault(struct rqli_acquire *self, const rql_error *fault)
-{
-    self->fault = fault->status;
-    if (!self->error) {
-        self->error = malloc(sizeof *self->error);
-    }
-    if (self->error) {
-        *self->error = *fault;
-    }
-}
-
-/* The status may not be that of the last fault: a withdrawal that was not confirmed makes it
- * RQL_E_UNKNOWN, and then that is what is said. */
-void rqli_acquire_raise(const struct rqli_acquire *self, rql_error *error)
-{
-    rql_status status = self->op.status;
-    const char *name = rqli_acquire_lock(self, 0)->name;
-    bool is_known = self->error && self->error->status != RQL_OK;
-
-    if (status == RQL_E_UNKNOWN && (!is_known || self->error->status != status)) {
-        (void)rqli_fail(error, status,
-                        "%s: the server has not confirmed the withdrawal of the request, which "
-                        "goes on in the background",
-                        name);
-    } else if (status < 0 && !is_known) {
-        (void)rqli_fail(error, status, "%s: %s; there was no memory to keep why", name,
-                        rql_status_text(status));
-    } else if (status < 0 && error) {
-        *error = *self->error;
-    }
-}
-
-/* A try had no answer. What may pass by itself is tried again until the deadline; a server that
- * never answered is not. */
-void rqli_acquire_on_failed(struct rqli_acquire *self, const rql_error *fault)
-{
-    struct rqli_request_input input = rqli_wait_input(self);
-    bool refuses = fault->status == RQL_E_UNAVAILABLE || fault->status == RQL_E_READ_ONLY;
-    bool may_retry = atomic_load_explicit(&self->client->was_connected, memory_order_relaxed) ||
-                     rqli_fleet_may_answer(&self->client->fleet);
-
-    rqli_acquire_note_fault(self, fault);
-    self->had_grace = input.now_us > self->request.limits.deadline_us;
-    if (self->op.is_late) {
-        rqli_request_on_late(&self->request);
-    } else if (fault->status == RQL_E_UNKNOWN || (refuses && !self->options->fail_fast) ||
-               (fault->status == RQL_E_IO && may_retry)) {
-        rqli_request_on_setback(&self->request, fault->status, &input);
-    } else {
-        rqli_request_on_fault(&self->request, fault->status);
-    }
-}
+/* ---- the answer to a try ---- */
 
 /* A grant that cannot be relied on: it came too late, or somebody took the ttl away. */
 static void on_not_in_force(struct rqli_acquire *self, const struct rqli_answer *answer)

@@ -49,7 +49,7 @@ void rqli_leave_write(const struct rqli_acquire *self, size_t i, struct rqli_cal
 static int64_t leave_until_us(const struct rqli_acquire *self, int64_t now_us)
 {
     int64_t until_us = rqli_after_ms(now_us, self->client->options.io_timeout_ms);
-    int64_t grace_us = rqli_wait_grace_us(self);
+    int64_t grace_us = rqli_client_grace_us(self->client);
 
     if (until_us > self->request.limits.deadline_us) {
         until_us = self->request.limits.deadline_us + grace_us;
@@ -94,8 +94,9 @@ static void send_leaving(struct rqli_acquire *self, uint64_t open)
     self->op.again_us = 0;
 }
 
-/* True: there are calls to send. The withdrawal goes behind what was sent before it; once more is
- * harmless, and serves a long queue to its end. */
+/* True: there are calls to send. The withdrawal goes behind what was sent before it, or the server
+ * refuses by now what waits for replicas; once more is harmless, and serves a long queue to its
+ * end. */
 bool rqli_leave_next(struct rqli_acquire *self)
 {
     int64_t now_us = rqli_now_us();
@@ -105,6 +106,8 @@ bool rqli_leave_next(struct rqli_acquire *self)
         self->is_confirmed = true;
         self->op.gives_back = true;
         self->op.durability = NULL;
+        self->op.grace_us = rqli_client_grace_us(self->client);
+        rqli_wait_leave_durable_conn(self);
         self->op.until_us = leave_until_us(self, now_us);
         send_leaving(self, UINT64_MAX >> (RQL_SERIES_MAX - self->count));
         return true;

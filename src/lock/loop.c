@@ -194,9 +194,10 @@ static bool wants_pushes(const struct rqli_loop_node *self)
     return self->wants_pushes && rqli_push_loop_has_waiters(&self->pushes);
 }
 
-static void tend(struct rqli_op_loop *self, int64_t now_us)
+/* What waits for replicas is withdrawn, and released, over the other connection. */
+static bool wants_plain(const struct rqli_loop_node *self)
 {
-    rqli_conn_loop_tend(self->conn, now_us, rqli_op_loop_wants_conn(self));
+    return rqli_op_loop_wants_conn(&self->op) || rqli_op_loop_wants_conn(&self->durable);
 }
 
 static void read_node(struct rqli_loop_node *self)
@@ -208,8 +209,8 @@ static void read_node(struct rqli_loop_node *self)
 
 static void tend_node(struct rqli_loop_node *self, int64_t now_us)
 {
-    tend(&self->op, now_us);
-    tend(&self->durable, now_us);
+    rqli_conn_loop_tend(self->op.conn, now_us, wants_plain(self));
+    rqli_conn_loop_tend(self->durable.conn, now_us, rqli_op_loop_wants_conn(&self->durable));
     rqli_conn_loop_tend(self->pushes.conn, now_us, wants_pushes(self));
 }
 

@@ -224,6 +224,11 @@ void rqli_request_on_not_durable(struct rqli_request *self, const struct rqli_re
     rqli_request_on_over(self, input);
 }
 
+void rqli_request_on_unanswered(struct rqli_request *self)
+{
+    self->was_not_durable = true;
+}
+
 /* These say that nothing was done; after all others something may have been. */
 static bool did_nothing(rql_status fault)
 {

@@ -63,7 +63,7 @@ struct rqli_request {
     int64_t wake_us;
     bool led;             /* when the server was asked last */
     bool in_queue;        /* something of ours may be on the server */
-    bool was_not_durable; /* a grant that it had */
+    bool was_not_durable; /* a grant that it had, or may have had */
     bool was_counted;     /* the try under way is one already: its time had come */
 };
 
@@ -95,6 +95,9 @@ void rqli_request_on_over(struct rqli_request *self, const struct rqli_request_i
 /* Granted, and not as safe as it has to be: the same, and RQL_E_NOT_DURABLE where it ends in vain.
  */
 void rqli_request_on_not_durable(struct rqli_request *self, const struct rqli_request_input *input);
+
+/* Not known to be safe by the deadline: RQL_E_NOT_DURABLE when it is withdrawn. */
+void rqli_request_on_unanswered(struct rqli_request *self);
 
 /* The try had no result, or a passing one: try again after a pause, within the deadline. */
 void rqli_request_on_setback(struct rqli_request *self, rql_status fault,

@@ -202,15 +202,24 @@ rql_status rqli_wait_connect(struct rqli_acquire *self, rql_error *error)
         atomic_store_explicit(&notes->was_up, true, memory_order_relaxed);
         atomic_store_explicit(&client->was_connected, true, memory_order_relaxed);
     }
+    if (!status && self->waiter.keeps_conn) { /* it withdraws and releases over another one */
+        (void)rqli_conn_connect(rqli_conns_choose(&self->node->conns), self->op.until_us, NULL);
+    }
     self->op.until_us = status ? self->op.until_us : rqli_wait_until_us(self, rqli_now_us());
     return status;
 }
 
-int64_t rqli_wait_grace_us(const struct rqli_acquire *self)
+/* Calls that wait for replicas hold up their connection, and so does each one in front of them. The
+ * withdrawal takes another connection, and half of the grace. */
+static int64_t durable_until_us(const struct rqli_acquire *self, int64_t now_us)
 {
-    int64_t more_ms = self->waiter.keeps_conn ? rqli_durability_longest_ms(&self->durability) : 0;
+    int64_t grace_us = rqli_client_grace_us(self->client);
+    int64_t until_us =
+        rqli_client_budget_us(self->client, now_us) + rqli_conn_longest_us(&self->durability);
+    int64_t by_deadline_us =
+        rqli_after_ms(later(self->request.limits.deadline_us, now_us), grace_us / 2000);
 
-    return rqli_client_grace_us(self->client) + more_ms * 1000;
+    return self->loop ? by_deadline_us : rqli_earlier(until_us, by_deadline_us);
 }
 
 /* Who is in the queue already asks until the deadline: the withdrawal follows on the same
@@ -219,17 +228,31 @@ int64_t rqli_wait_grace_us(const struct rqli_acquire *self)
 int64_t rqli_wait_until_us(const struct rqli_acquire *self, int64_t now_us)
 {
     int64_t deadline_us = self->request.limits.deadline_us;
-    int64_t more_us = self->waiter.keeps_conn ? rqli_conn_longest_us(&self->durability) : 0;
-    int64_t until_us = rqli_client_budget_us(self->client, now_us) + more_us;
-    int64_t with_grace_us = later(deadline_us, now_us + rqli_wait_grace_us(self));
+    int64_t until_us = rqli_client_budget_us(self->client, now_us);
+    int64_t with_grace_us = later(deadline_us, now_us + rqli_client_grace_us(self->client));
 
+    if (self->waiter.keeps_conn) {
+        return durable_until_us(self, now_us);
+    }
     if (self->loop) {
         return with_grace_us;
     }
     if (deadline_us >= until_us) {
         return until_us;
     }
-    return self->result->rank >= 0 && !self->waiter.keeps_conn ? deadline_us : with_grace_us;
+    return self->result->rank >= 0 ? deadline_us : with_grace_us;
+}
+
+void rqli_wait_leave_durable_conn(struct rqli_acquire *self)
+{
+    if (!self->waiter.keeps_conn) {
+        return;
+    }
+    if (self->loop) {
+        self->task->loop = &self->loop->first.op;
+    } else {
+        self->op.route.conn = rqli_conns_choose(&self->node->conns);
+    }
 }
 
 struct rqli_request_input rqli_wait_input(const struct rqli_acquire *self)

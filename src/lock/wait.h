@@ -26,9 +26,12 @@ void rqli_wait_behind(struct rqli_acquire *self, struct rqli_slice in_front);
  * the first script. */
 rql_status rqli_wait_connect(struct rqli_acquire *self, rql_error *error);
 
-/* How long a try may take; and on a loop longer, as long as the server was heard within this. */
+/* When a try ends that has no answer. On a loop it ends later as long as the server keeps answering
+ * others, unless it asks for replicas. */
 int64_t rqli_wait_until_us(const struct rqli_acquire *self, int64_t now_us);
-int64_t rqli_wait_grace_us(const struct rqli_acquire *self);
+
+/* From here on its calls wait for no replicas. */
+void rqli_wait_leave_durable_conn(struct rqli_acquire *self);
 
 struct rqli_request_input rqli_wait_input(const struct rqli_acquire *self);
 

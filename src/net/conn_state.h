@@ -33,9 +33,10 @@ struct exchange {
     struct rqli_reply *roots;
     int n_replies; /* of its commands, and of what its batch ends with */
     int n_done;
-    struct rqli_durability asked; /* by that, for all of the batch */
-    struct rqli_call_span span;   /* of one that others may be joined to */
-    struct exchange *joined;      /* to it: by call.next; they are not in the stream */
+    struct rqli_durability wanted; /* a copy: its caller may have left */
+    struct rqli_durability asked;  /* by what its batch ends with, for all of the batch */
+    struct rqli_call_span span;    /* of one that others may be joined to */
+    struct exchange *joined;       /* to it: by call.next; they are not in the stream */
     bool in_flight;
     bool left;  /* its caller waits no more: the replies are read and dropped */
     bool given; /* and has given it back: to be recycled when they are there */
@@ -121,6 +122,10 @@ struct exchange *rqli_joined_waiting(struct exchange *exchange);
 
 /* Under the mutex: one caller more is there, with its exchange in the stream. */
 void rqli_conn_count_caller(struct rqli_conn *self);
+
+/* Under the mutex: asks behind all calls of the next batch, as part of the last of them, how safe
+ * they are. */
+void rqli_conn_ask_for_acks(struct rqli_conn *self, struct exchange *last);
 
 /* Under the mutex: it is there, as far as can be seen. */
 bool rqli_conn_is_up_locked(struct rqli_conn *self);

@@ -1,12 +1,37 @@
 #include "net/durability.h"
 
+#include "base/clock.h"
+
 #include <stdio.h>
 
+/* A batch holds up all that comes behind it, so it must not wait longer than any of its callers. */
 void rqli_durability_join(struct rqli_durability *self, const struct rqli_durability *other)
 {
+    if (!rqli_durability_is_wanted(self)) {
+        *self = *other;
+        return;
+    }
     self->replicas = other->replicas > self->replicas ? other->replicas : self->replicas;
     self->fsync = self->fsync || other->fsync;
-    self->timeout_ms = other->timeout_ms > self->timeout_ms ? other->timeout_ms : self->timeout_ms;
+    self->timeout_ms = rqli_earlier(self->timeout_ms, other->timeout_ms);
+    if (self->until_us == 0 || (other->until_us > 0 && other->until_us < self->until_us)) {
+        self->until_us = other->until_us;
+    }
+}
+
+/* The server may answer a tick late. Where there is hardly time for that, half of what is left is
+ * the better bet. 0 would be for ever. */
+void rqli_durability_limit(struct rqli_durability *self, int64_t now_us)
+{
+    int64_t left_ms = (self->until_us - now_us) / 1000;
+
+    if (self->until_us == 0) {
+        return;
+    }
+    left_ms -= rqli_earlier(left_ms / 2, RQLI_SERVER_TICK_MS);
+    if (left_ms < self->timeout_ms) {
+        self->timeout_ms = left_ms > 0 ? left_ms : 1;
+    }
 }
 
 /* WAITAOF for the server's own disk alone: whether replicas write to theirs is not asked for, and

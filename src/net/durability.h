@@ -14,6 +14,7 @@ struct rqli_durability {
     int64_t replicas;   /* that have it; 0: none need to */
     bool fsync;         /* it is on the server's disk */
     int64_t timeout_ms; /* longest wait for that */
+    int64_t until_us;   /* when the caller stops waiting, by the local clock; 0: not known */
 };
 
 /* What the server has said. */
@@ -40,8 +41,11 @@ static inline bool rqli_durability_is_wanted(const struct rqli_durability *self)
     return self->replicas > 0 || self->fsync;
 }
 
-/* As much as both want. */
+/* As much as both want, and no longer than the less patient of them waits. */
 void rqli_durability_join(struct rqli_durability *self, const struct rqli_durability *other);
+
+/* Shortens the timeout so that the server answers before the caller stops waiting. */
+void rqli_durability_limit(struct rqli_durability *self, int64_t now_us);
 
 /* One command for each of the two that is wanted; their replies are then read in that order. */
 void rqli_durability_write(const struct rqli_durability *self, struct rqli_command *command);

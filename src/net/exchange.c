@@ -56,6 +56,7 @@ static bool take_room(struct rqli_conn *self, struct exchange *exchange)
     }
     memset(exchange->roots, 0, n_replies * sizeof *exchange->roots);
     if (wanted) {
+        exchange->wanted = *wanted;
         rqli_durability_join(&self->shared.wanted, wanted);
     }
     return true;
@@ -107,31 +108,13 @@ static bool may_write(const struct rqli_conn *self)
            (self->shared.n_batches < RQLI_CONN_BATCHES && self->shared.n_unsent >= callers / 2);
 }
 
-/* Under the mutex: behind all of a batch, as part of the last of them. */
-static void ask_for_acks(struct rqli_conn *self, struct exchange *last)
-{
-    struct rqli_stream *stream = &self->shared.stream;
-    int n_before = stream->out.n_commands;
-    int n_acks;
-
-    last->asked = self->shared.wanted;
-    rqli_durability_write(&last->asked, &stream->out);
-    rqli_stream_lengthen(stream);
-    n_acks = stream->out.n_commands - n_before;
-    last->n_replies += n_acks;
-    self->shared.n_commands += n_acks;
-    rqli_stats_count(self->sock.endpoint->stats, 0, RQLI_STAT_COMMANDS, n_acks);
-    rqli_stream_wait_longer(stream, rqli_durability_longest_ms(&last->asked));
-    self->shared.wanted = (struct rqli_durability){0};
-}
-
 /* Under the mutex: all that was put in the stream goes out together. */
 static void begin_batch(struct rqli_conn *self)
 {
     struct exchange *last = exchange_of(self->shared.stream.last);
 
     if (last && rqli_durability_is_wanted(&self->shared.wanted)) {
-        ask_for_acks(self, last);
+        rqli_conn_ask_for_acks(self, last);
     }
     rqli_stream_begin_batch(&self->shared.stream);
     self->shared.n_unsent = 0;

@@ -252,9 +252,10 @@ static void on_synced(void *owner, const struct rqli_exchange *answer, rql_statu
 
 static void ask_for_acks(struct rqli_op_loop *self)
 {
-    const struct rqli_durability wanted = self->wanted;
+    struct rqli_durability wanted = self->wanted;
 
     self->wanted = (struct rqli_durability){0};
+    rqli_durability_limit(&wanted, rqli_now_us()); /* the calls may have stood in line */
     rqli_durability_write(&wanted, rqli_conn_loop_out(self->conn));
     rqli_conn_loop_wait_longer(self->conn, rqli_durability_longest_ms(&wanted));
     if (wanted.replicas > 0) {

@@ -3,8 +3,8 @@
 import contextlib
 import sys
 
-from harness import (FOREVER, SLOW, Network, check, check_equal, check_served_in_order, leave_out_in_cluster, main, once,
-                     scenario, wait_until)
+from harness import (FOREVER, SLOW, Network, check, check_equal, check_served_in_order, delayed_ms,
+                     leave_out_in_cluster, main, once, scenario, wait_until)
 from private_server import PrivateServer, Refused, free_port
 from servers import servers
 
@@ -91,6 +91,68 @@ def without_replicas_there_is_none(world, kind, names):
     world.await_nothing_left()
     actor.ask(*names, **durable(retry_count=1, ttl_ms=LONG_MS)).outcome().check("E_NOT_DURABLE")
     world.await_nothing_left()
+
+
+def crowd_of(world, kind, client, count):
+    """On a loop all of them are its own; each thread is one."""
+    one = world.actor(kind, client)
+    return [one] * count if kind == "loop" else [one] + [world.actor(kind, client) for _ in range(1, count)]
+
+
+def check_each_ends(actor, outcomes, limit_ms, before_ms):
+    """A call that ends too late has stood behind the waits of others."""
+    limit_ms += 100 + delayed_ms(actor.remote.process.pid) - before_ms
+    for outcome in outcomes:
+        outcome.check("E_NOT_DURABLE")
+        check(outcome.took_us <= limit_ms * 1000, f"{outcome!r} after {outcome.took_us} us, limit {limit_ms} ms")
+
+
+@scenario(kinds=LOCAL, is_timed=True)
+def a_crowd_that_waits_for_replicas_ends_by_its_deadline(world, kind, names):
+    """All share one connection, where each batch waits for the replicas."""
+    timeout_ms = 10 * SHORT_MS
+    crowd = crowd_of(world, kind, world.client(), 16)
+    with replicated(world) as (replica,):
+        crowd[0].acquire(*names, **patient()).release().check()
+        with stopped(replica):
+            before_ms = delayed_ms(crowd[0].remote.process.pid)
+            asked = [one.ask(*[f"{name}.{i}" for name in names],
+                             **durable(timeout_ms=timeout_ms, ttl_ms=LONG_MS, replica_timeout_ms=LONG_MS))
+                     for i, one in enumerate(crowd)]
+            check_each_ends(crowd[0], [one.outcome() for one in asked], timeout_ms, before_ms)
+            world.await_nothing_left()
+
+
+@scenario(kinds=LOCAL, is_timed=True)
+def an_impatient_call_does_not_wait_as_long_as_a_patient_one(world, kind, names):
+    """It stands behind the wait of the patient one, and is refused by the server when its turn has come."""
+    timeout_ms = 4 * SHORT_MS
+    patient_one, impatient = crowd_of(world, kind, world.client(), 2)
+    others = [f"{name}.other" for name in names]
+    with replicated(world) as (replica,):
+        patient_one.acquire(*names, **patient()).release().check()
+        with stopped(replica):
+            asking = patient_one.ask(*names, **patient())
+            wait_until(lambda: world.holder(names[0]), "it is granted there")
+            before_ms = delayed_ms(impatient.remote.process.pid)
+            outcome = impatient.ask(*others, **durable(timeout_ms=timeout_ms, ttl_ms=LONG_MS)).outcome()
+            check_each_ends(impatient, [outcome], timeout_ms, before_ms)
+        asking.hold().release().check()
+        impatient.acquire("another", **durable(replica_timeout_ms=LONG_MS)).release().check()  # comes behind its try
+        world.await_nothing_left()
+
+
+@scenario(kinds=LOCAL)
+def a_call_that_ends_before_the_replicas_are_heard_of_is_not_safe(world, kind, names):
+    """The server looks at its timeouts every 100 ms, so most of these end before it answers."""
+    with replicated(world) as (replica,):
+        actor = world.actor(kind)
+        actor.acquire(*names, **patient()).release().check()
+        with stopped(replica):
+            for _ in range(10):
+                outcome = actor.ask(*names, **durable(timeout_ms=40, ttl_ms=LONG_MS)).outcome()
+                check(outcome.status != "OK", "it counts as safe")
+        world.await_nothing_left()
 
 
 @scenario(kinds=LOCAL)

@@ -109,12 +109,38 @@ TEST(the_disk_has_it_or_not)
     }
 }
 
-TEST(a_batch_wants_the_most_of_each)
+TEST(a_batch_wants_the_most_of_each_for_the_least_time)
 {
     struct rqli_durability all = {0};
 
-    rqli_durability_join(&all, &(struct rqli_durability){1, false, 30});
-    rqli_durability_join(&all, &(struct rqli_durability){0, true, 10});
-    rqli_durability_join(&all, &(struct rqli_durability){2, false, 20});
-    CHECK_ALL(EQ(all.replicas, 2), EQ(all.fsync, true), EQ(all.timeout_ms, 30));
+    rqli_durability_join(&all, &(struct rqli_durability){.replicas = 1, .timeout_ms = 30});
+    rqli_durability_join(
+        &all, &(struct rqli_durability){.fsync = true, .timeout_ms = 10, .until_us = 7000});
+    rqli_durability_join(
+        &all, &(struct rqli_durability){.replicas = 2, .timeout_ms = 20, .until_us = 5000});
+    CHECK_ALL(EQ(all.replicas, 2), EQ(all.fsync, true), EQ(all.timeout_ms, 10),
+              EQ(all.until_us, 5000));
+}
+
+/* The server may look at its timeouts a tick late. */
+TEST(the_server_answers_before_its_caller_leaves)
+{
+    static const int64_t now_us = 1000000;
+
+    static const struct {
+        int64_t timeout_ms;
+        int64_t left_ms; /* 0: it is not known when the caller leaves */
+        int64_t limited_ms;
+    } rows[] = {
+        {5000, 0, 5000}, {5000, 1000, 900}, {300, 1000, 300},
+        {5000, 100, 50}, {5000, 1, 1},      {5000, -20, 1},
+    };
+
+    EACH (row, rows) {
+        struct rqli_durability wanted = {.replicas = 1, .timeout_ms = row->timeout_ms};
+
+        wanted.until_us = row->left_ms ? now_us + row->left_ms * 1000 : 0;
+        rqli_durability_limit(&wanted, now_us);
+        assert_int_equal(wanted.timeout_ms, row->limited_ms);
+    }
 }
