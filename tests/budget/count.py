@@ -8,8 +8,11 @@ A count of the client is that of the calling thread from the call to its return,
 all that it uses, by callgrind: the kernel and other threads do not count, nor does the machine's
 load. That of the server is what its scripts take, of all who take part in a round. Both change with
 the compiler, its flags and the libraries; where these are others than those written down nothing
-can be compared: that is a skip, and the figures are shown all the same. More than 5 % above what is
-written down is a failure; so is more than 5 % below, for then the file says too much: refresh it.
+can be compared: that is a skip, and the figures are shown all the same. More than 1 % above what is
+written down is a failure. So is more than 1 % below, because the file then allows too much: refresh it.
+Two cases depend on the machine's load and have 5 %: lazy-pair, whose releases meet their answers
+earlier or later, and the server's hand-off, in which a waiter may poll. A case beyond its bound is
+counted twice more, and the median of the three counts.
 
 Standard error has one line for each case, standard output one in all: PASSED FAILED SKIPPED.
 """
@@ -17,6 +20,7 @@ import json
 import os
 import pathlib
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -25,12 +29,19 @@ CASES = ("pair", "pair-with-options", "lazy-pair", "nested-pair", "hand-off")
 ROUNDS = 300
 WARM_UP = 100  # of pairs.c; the server counts them too
 SERVER = os.environ["RQL_TEST_REDIS"]
-PERCENT = 5
+PERCENT = 1  # six counts of one case lie within 0.8 %, except for those of
+LOOSE_PERCENT = 5
+LOOSE = ("release lazy-pair", "light lazy-pair", "server lazy-pair", "server hand-off")
 FILE = pathlib.Path(__file__).with_name("instructions.json")
 
 
-def count(program, case, folder):
+def count(program, case):
     """(what it was made with, instructions a round)."""
+    with tempfile.TemporaryDirectory() as folder:
+        return count_in(program, case, folder)
+
+
+def count_in(program, case, folder):
     out = pathlib.Path(folder, case)
     done = subprocess.run(
         ["valgrind", "--tool=callgrind", "--quiet", "--toggle-collect=counted_round",
@@ -50,8 +61,13 @@ def version_of(program):
     return done.stdout.strip()
 
 
-def count_server(program, case, folder):
+def count_server(program, case):
     """Instructions a round, in its scripts: a server under callgrind takes the place of the real one."""
+    with tempfile.TemporaryDirectory() as folder:
+        return count_server_in(program, case, folder)
+
+
+def count_server_in(program, case, folder):
     out = pathlib.Path(folder, "server-" + case)
     stand_in = pathlib.Path(folder, "redis-server")
     stand_in.write_text(
@@ -66,8 +82,7 @@ def count_server(program, case, folder):
 
 
 def count_all_of_server(program):
-    with tempfile.TemporaryDirectory() as folder:
-        counts = {case: count_server(program, case, folder) for case in CASES}
+    counts = {case: count_server(program, case) for case in CASES}
     return {"made_with": f"{version_of(SERVER)}, {version_of('valgrind')}", "instructions": counts}
 
 
@@ -82,8 +97,7 @@ def flags_of(program):
 
 def count_all(program):
     """{"made_with": ..., "instructions": {case: number}}, as for the server"""
-    with tempfile.TemporaryDirectory() as folder:
-        counts = {case: count(program, case, folder) for case in CASES}
+    counts = {case: count(program, case) for case in CASES}
     made_with = {with_what for with_what, _ in counts.values()}
     return {
         "made_with": f"{made_with.pop()}, {version_of('valgrind')}, {flags_of(program)}",
@@ -91,23 +105,31 @@ def count_all(program):
     }
 
 
-def verdict(number, wanted):
+def is_beyond(case, number, wanted):
+    percent = LOOSE_PERCENT if case in LOOSE else PERCENT
+    return wanted is not None and abs(number - wanted) * 100 > percent * wanted
+
+
+def verdict(case, number, wanted):
     """(0 passed, 1 failed, 2 skipped; why)"""
     if wanted is None:
         return 2, "nothing to compare with"
     change = 100 * (number - wanted) / wanted
-    return int(abs(change) > PERCENT), f"{change:+.1f} % of {wanted}"
+    return int(is_beyond(case, number, wanted)), f"{change:+.1f} % of {wanted}"
 
 
-def compare(build, found, known):
-    """Says it case by case; returns [passed, failed, skipped]."""
+def compare(build, found, known, count_again):
+    """Prints a line for each case; returns [passed, failed, skipped]."""
     verdicts = [0, 0, 0]
     comparable = known.get("made_with") == found["made_with"]
     for case, number in found["instructions"].items():
         wanted = known["instructions"].get(case) if comparable else None
-        which, why = verdict(number, wanted)
+        name = f"{build} {case}"
+        if is_beyond(name, number, wanted):
+            number = statistics.median((number, count_again(case), count_again(case)))
+        which, why = verdict(name, number, wanted)
         verdicts[which] += 1
-        print(f"{('ok', 'FAILED', 'skipped')[which]:8}{build} {case}: {number} ({why})",
+        print(f"{('ok', 'FAILED', 'skipped')[which]:8}{name}: {number} ({why})",
               file=sys.stderr)
     if not comparable:
         print(f"        counted with {found['made_with']}; written down: {known.get('made_with')}",
@@ -118,12 +140,16 @@ def compare(build, found, known):
 def main(args):
     refresh = args[:1] == ["--refresh"]
     programs = dict(arg.split("=", 1) for arg in args[refresh:])
+    with_server = next(iter(programs.values()))
+    again = {build: lambda case, program=program: count(program, case)[1]
+             for build, program in programs.items()}
+    again["server"] = lambda case: count_server(with_server, case)
     found = {build: count_all(program) for build, program in programs.items()}
-    found["server"] = count_all_of_server(next(iter(programs.values())))
+    found["server"] = count_all_of_server(with_server)
     if refresh:
         FILE.write_text(json.dumps(found, indent=2) + "\n")
     known = json.loads(FILE.read_text())
-    rows = [compare(build, found[build], known.get(build, {})) for build in found]
+    rows = [compare(build, found[build], known.get(build, {}), again[build]) for build in found]
     print(*(sum(column) for column in zip(*rows)))
 
 
