@@ -5,9 +5,10 @@ Usage: test_scripts.py PRELOAD
 """
 import sys
 
-from calls import RANDOM, acquirer, check, check_equal, host, main, nonce, refusal, test
+from calls import NEVER, RANDOM, acquirer, check, check_equal, host, main, nonce, refusal, test
 
 ONCE = "qw- 1000 0 1000"
+QUEUED = "qw- -1 0 -1"
 AGES_MS = 10 ** 15
 MAX_MS = 2592000000
 OUR, OTHERS = 3, 4  # acquirers
@@ -40,6 +41,98 @@ def ttl_of_ages_is_answered_in_digits(calls):
     calls.ask("HSET", LOCK, "acq_id", "rql:acq:1/2/3/4/0123456789abcdef")
     calls.ask("PEXPIRE", LOCK, AGES_MS)
     check_equal(calls.acquire(OUR, ONCE)[:3], [0, calls.now_us, MAX_MS])
+
+
+def enter_again(calls, ttl_ms, number=7):
+    """By an extendable re-entry."""
+    answer = calls.call("acquire", acquirer(OUR), host(OUR), ttl_ms, nonce(number), NEVER, f"qe- -1 0 -1 {RANDOM}")
+    check_equal(answer.split()[4], "2")
+    return int(answer.split()[2])
+
+
+@test
+def no_lock_lives_for_longer_than_the_longest_ttl(calls):
+    """However often it is entered again."""
+    calls.acquire(OUR, ONCE, MAX_MS - 1500)
+    check_equal((enter_again(calls, 1000), calls.ask("PTTL", LOCK)), (MAX_MS - 500, MAX_MS - 500))
+    check_equal((enter_again(calls, 1000, 8), calls.ask("PTTL", LOCK)), (MAX_MS, MAX_MS))
+    check_equal((enter_again(calls, MAX_MS, 9), calls.ask("PTTL", LOCK)), (MAX_MS, MAX_MS))
+
+
+@test
+def what_has_a_ttl_of_ages_is_answered_no_more_than_the_longest(calls):
+    """By a command by hand, for one: each script that answers what is left."""
+    calls.acquire(OUR, ONCE, 1000)
+    enter_again(calls, 1000)
+    calls.ask("HDEL", LOCK, "rql_end")
+    calls.ask("HSET", LOCK, "rql_token", 7)
+
+    def left_of(script, *words):
+        calls.ask("PEXPIRE", LOCK, AGES_MS)
+        return calls.call(script, *words).split()[2]
+
+    check_equal(left_of("extend", nonce(OUR), 1000, RANDOM), str(MAX_MS))
+    check_equal(left_of("decrease", nonce(OUR), nonce(7), 500, RANDOM), str(MAX_MS))
+    check_equal(left_of("transfer", nonce(9), RANDOM, acquirer(OUR), nonce(OUR), host(OUR), 1000, 7, 0), str(MAX_MS))
+    calls.ask("PEXPIRE", LOCK, MAX_MS - 500)
+    check_equal((calls.call("force_extend", MAX_MS), calls.ask("PTTL", LOCK)), (1, MAX_MS))
+
+
+@test
+def heartbeats_of_clients_end(calls):
+    """Each by itself after a while, and all of them behind the last one."""
+    live, kept_ms, forgotten_ms = "rql:live", 60000, 50000
+    calls.acquire(OUR, ONCE, MAX_MS)
+    calls.acquire(OTHERS, QUEUED)
+    check_equal(calls.ask("PTTL", live), kept_ms)
+    calls.pass_ms(10000)
+    calls.acquire(OTHERS + 1, QUEUED)
+    check_equal(calls.ask("PTTL", live), kept_ms)
+    calls.pass_ms(10000)
+    calls.acquire(OTHERS, f"qw- -1 {calls.now_us} -1")  # a poll
+    check_equal((calls.ask("PTTL", live), calls.ask("ZCARD", live)), (kept_ms, 2))
+    calls.pass_ms(forgotten_ms - 10000)
+    calls.acquire(OTHERS, f"qw- -1 {calls.now_us} -1")
+    check_equal(calls.ask("ZCARD", live), 1)
+    calls.pass_ms(kept_ms + 1)
+    check_equal(calls.ask("EXISTS", live), 0)
+
+
+@test
+def suspicions_end(calls):
+    """Whoever looks: who is elected, or somebody by hand."""
+    suspects, ttl_us, wait_us = "rql:swarm:suspects", 15000000, 7500000
+    kept_ms = 60000 + 20 * ttl_us // 1000
+
+    def look(me, cursor="0"):
+        return calls.call("swarm_look", me, 10000, ttl_us, wait_us if me else 0, cursor)
+
+    check_equal((look("", "0"), calls.ask("EXISTS", suspects)), ([1, "0"], 0))
+    check_equal((look("me"), calls.ask("PTTL", suspects)), ([1, "0"], kept_ms))
+    calls.pass_ms(1000)
+    check_equal((look("me"), calls.ask("PTTL", suspects)), ([1, "0"], kept_ms))
+    calls.pass_ms(kept_ms + 1)
+    check_equal(calls.ask("EXISTS", suspects), 0)
+    calls.ask("HSET", "rql:swarm:hsts", host(OUR), "5.5")
+    check_equal((look(""), calls.ask("PTTL", suspects)), ([1, "0", host(OUR), "5.5"], kept_ms))
+
+
+@test
+def one_at_a_time_looks_for_the_dead(calls):
+    """Until its time is over, or it steps down."""
+    flusher = "rql:swarm:flusher"
+
+    def look(me, cursor="0"):
+        return calls.call("swarm_look", me, 10000, 15000000, 7500000, cursor)
+
+    check_equal((look("me"), look("you"), look("", "0")), ([1, "0"], [0], [1, "0"]))
+    check_equal((calls.ask("GET", flusher), calls.ask("PTTL", flusher)), ("me", 10000))
+    check_equal((look("you", ""), look("you", "-"), calls.ask("GET", flusher)), ([0], [0], "me"))
+    calls.pass_ms(4000)
+    check_equal((look("me", ""), calls.ask("PTTL", flusher)), ([1, "0"], 10000))  # renewed
+    check_equal((look("me", "-"), calls.ask("EXISTS", flusher), look("you")), ([1, "0"], 0, [1, "0"]))
+    calls.pass_ms(10001)
+    check_equal((look("me"), look("you")), ([1, "0"], [0]))
 
 
 @test

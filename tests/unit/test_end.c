@@ -153,3 +153,72 @@ TEST(hand_overs_that_were_told_together_in_vain_are_told_one_by_one)
         rqli_lock_free(lock);
     }
 }
+
+/* Nobody answers, and there is no time to repeat anything. leave.lua, which withdraws, would take
+ * back all that a re-entry has added, and with it the rest of the grant that it shares. */
+static const struct silent_end {
+    const char *name; /* of the lock, too */
+    rql_lock_process process;
+    bool is_withdrawn;
+} silent_ends[] = {
+    {"extension", RQL_EXTENDABLE_CONFLICT_WORK_THROUGH, false},
+    {"grant", RQL_LOCK_OBTAINING, true},
+};
+
+TEST(an_end_without_an_answer_is_withdrawn_unless_it_is_that_of_an_extension)
+{
+    EACH_ROW (row, silent_ends) {
+        const rql_error fault = {.status = RQL_E_UNKNOWN};
+        const struct rqli_exchange exchange = {.sent_us = rqli_now_us()};
+        rql_lock *lock = rqli_lock_new(client, row->name, 0);
+        struct rqli_end_part part;
+        struct rqli_end end;
+
+        lock->process = row->process;
+        lock->ttl_ms = LONG_MS;
+        lock->begun_us = exchange.sent_us;
+        rqli_end_init(&end, &part, &lock, 1, NULL);
+        assert_int_equal(end.op.ops->next(&end.op), RQLI_OP_AGAIN);
+        end.op.until_us = 0;
+        end.op.ops->read(&end.op, 0, &exchange, NULL, &fault);
+        assert_int_equal(end.op.ops->next(&end.op), RQLI_OP_OVER);
+        CHECK_ALL(EQ(end.op.status, RQL_E_UNKNOWN),
+                  EQ(rqli_leases_withdraws(client->leases, &lock, 1), row->is_withdrawn));
+        rqli_lock_free(lock);
+    }
+}
+
+/* In capitals: a re-entry, which ends before all grants. */
+TEST(a_series_ends_in_the_reverse_order)
+{
+    static const struct {
+        const char *name;
+        const char *ends;
+    } series[] = {{"abcd", "dcba"}, {"aBcD", "DBca"}, {"AB", "BA"}};
+
+    EACH_ROW (row, series) {
+        size_t count = strlen(row->name);
+        rql_lock *locks[ROUNDS_MAX];
+        struct rqli_end_part parts[ROUNDS_MAX];
+        struct rqli_end end;
+
+        for (size_t i = 0; i < count; i++) {
+            const char name[] = {row->name[i], '\0'};
+
+            locks[i] = rqli_lock_new(client, name, 0);
+            locks[i]->ttl_ms = LONG_MS;
+            locks[i]->begun_us = rqli_now_us();
+            locks[i]->process =
+                name[0] < 'a' ? RQL_EXTENDABLE_CONFLICT_WORK_THROUGH : RQL_LOCK_OBTAINING;
+        }
+        rqli_end_init(&end, parts, locks, count, NULL);
+        assert_int_equal(end.op.n_calls + end.n_later, count);
+        assert_ptr_equal(end.later, parts + end.op.n_calls);
+        for (size_t i = 0; i < count; i++) {
+            assert_int_equal(parts[i].lock->name[0], row->ends[i]);
+        }
+        for (size_t i = 0; i < count; i++) {
+            rqli_lock_free(locks[i]);
+        }
+    }
+}

@@ -86,13 +86,16 @@ TEST(what_is_handed_on_is_relied_on_as_long_as_by_the_one_before)
 
         transfer->state = row->state;
         transfer->token = 7;
+        transfer->n_chained = 3;
+        transfer->chain_us = 5;
         transfer->begun_us = rqli_now_us();
         transfer->until_us = rqli_after_ms(transfer->begun_us, row->sure_ms);
         assert_int_equal(rqli_grant_by_transfer(lock, &options, &by), row->is_taken);
         assert_ptr_equal(lock->transfer, row->is_taken ? transfer : NULL);
         assert_ptr_equal(by, row->is_taken ? NULL : transfer);
         if (row->is_taken) {
-            CHECK_ALL(EQ(lock->token, 7), EQ(lock->kept.lease.is_unconfirmed, true),
+            CHECK_ALL(EQ(lock->token, 7), EQ(lock->n_chained, 3), EQ(lock->chain_us, 5),
+                      EQ(lock->kept.lease.is_unconfirmed, true),
                       EQ(rqli_lease_end_us(&lock->kept.lease), transfer->until_us));
         }
         rqli_transfer_give(client, by);

@@ -47,6 +47,7 @@ static const struct row {
     int64_t chained_ms;
     int64_t left_ms;   /* of the holder's lease; 0: all */
     bool is_elsewhere; /* it was granted over another connection */
+    bool is_doubtful;  /* the server may have lost it */
     rql_lock_process process;
     rql_access_strategy access;
     size_t n_meta;
@@ -65,10 +66,13 @@ static const struct row {
     {"the server's clock is known", .is_chosen = true, .seen = 9, .server_us = NOW_US},
     {"the last of a chain", .n_chained = 31, .chained_ms = NOT_YET_MS, .is_chosen = true},
     {"one more than that", .n_chained = 32, .chained_ms = NOT_YET_MS},
+    {"a chain that is under way", .n_chained = 1, .chained_ms = 50, .is_chosen = true},
     {"a chain that has taken long", .n_chained = 1, .chained_ms = 101},
+    {"that was long ago, and another one begins", .chained_ms = 101, .is_chosen = true},
     {"the lease is nearly over", .left_ms = 15},
     {"the lease is over", .left_ms = 1},
     {"the connection is another", .is_elsewhere = true},
+    {"the lease is in doubt", .is_doubtful = true},
     {"a re-entry", .process = RQL_CONFLICT_WORK_THROUGH},
     {"a random request", .access = RQL_RANDOM},
     {"somebody is in front of it", .is_behind_another = true},
@@ -90,6 +94,9 @@ static rql_lock *hold(const struct row *row)
     };
 
     rqli_lease_init(&lock->kept.lease, &terms);
+    if (row->is_doubtful) {
+        rqli_lease_on_doubt(&lock->kept.lease, now_us);
+    }
     lock->process = row->process;
     lock->token = TOKEN;
     lock->n_chained = row->n_chained;
@@ -125,9 +132,11 @@ static void check_transfer(const struct rqli_hand_over *self, const struct row *
     } else {
         assert_int_equal(transfer->token, row->seen > TOKEN ? row->seen + 1 : TOKEN + 1);
     }
-    CHECK_ALL(EQ(transfer->ttl_ms, TTL_MS), EQ(transfer->n_chained, row->n_chained + 1),
-              EQ(transfer->generation, GENERATION),
-              EQ(transfer->until_us, rqli_lease_end_us(&self->lock->kept.lease)));
+    CHECK_ALL(
+        EQ(transfer->ttl_ms, TTL_MS), EQ(transfer->n_chained, row->n_chained + 1),
+        EQ(transfer->generation, GENERATION),
+        EQ(transfer->until_us, rqli_lease_end_us(&self->lock->kept.lease)),
+        EQ(transfer->chain_us, row->n_chained > 0 ? self->lock->chain_us : transfer->begun_us));
     rqli_call_begin(&call, NULL);
     rqli_hand_over_write(self, &call);
     assert_int_equal(call.n_args, FIXED_ARGS + 2 * row->n_meta);

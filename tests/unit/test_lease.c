@@ -49,6 +49,7 @@ struct step {
         SHORTENED,
         SETBACK,
         DOUBT,
+        UNCONFIRMED, /* relied on until that time at most */
         LOST,
         STOPPED,
         FORGOTTEN,
@@ -170,6 +171,15 @@ static const struct life lives[] = {
                {LOOK, 2000000, 0, RQL_DOUBTFUL, 2000000, 5000},
                {EXTENDED, 2000000, 5000, RQL_HELD, 3666666, 0},
                {LOOK, 2100000, 0, RQL_HELD, 3666666, 0}}},
+    /* A renewal would overtake the hand-over, find nothing, and be taken for a loss. */
+    {"a doubt renews nothing that the server may not have heard of", .ttl_ms = 60000,
+     .renews = true,
+     .steps = {{UNCONFIRMED, 0, 4000000, RQL_HELD, 4000000, 0},
+               {DOUBT, 1000000, 0, RQL_DOUBTFUL, 4000000, 0, 3000},
+               {LOOK, 3999999, 0, RQL_DOUBTFUL, 4000000, 0},
+               {EXTENDED, 1000000, 60000, RQL_HELD, 21000000, 0}}},
+    {"a shorter deadline stays when the hand-over is not confirmed", .ttl_ms = 1000,
+     .steps = {{UNCONFIRMED, 0, 4000000, RQL_HELD, 990000, 0, 990}}},
     /* The leases' thread and the caller extend over connections of their own. */
     {"an overtaken answer takes nothing back, one of the same time does", .ttl_ms = 5000,
      .is_handed_over = true,
@@ -213,6 +223,9 @@ static void happen(struct rqli_lease *lease, const struct step *step, int64_t no
         break;
     case DOUBT:
         rqli_lease_on_doubt(lease, now_us);
+        break;
+    case UNCONFIRMED:
+        rqli_lease_on_unconfirmed(lease, BEGUN_US + step->with);
         break;
     case LOST:
         rqli_lease_on_gone(lease);

@@ -179,6 +179,26 @@ TEST(a_partition_is_left_by_the_last_host)
     rqli_client_free(clustered);
 }
 
+/* Only the thread verifies, and only what it is to look at again. */
+TEST(a_doubtful_lock_is_verified_though_it_is_not_to_be_renewed)
+{
+    rql_lock *locks[] = {held("x"), granted("y")};
+
+    locks[1]->kept.lease.renews = true;
+    CHECK_OK(rqli_leases_add(leases, locks[1], NULL));
+    for (int doubts = 0; doubts < 2; doubts++) {
+        if (doubts) {
+            rqli_lease_on_doubt(&locks[1]->kept.lease, rqli_now_us());
+        }
+        rqli_leases_stop_renewal(leases, locks, 2);
+        assert_false(locks[1]->kept.lease.renews);
+        assert_int_equal(rqli_lease_renewal_us(&locks[0]->kept.lease), RQLI_NEVER_US);
+        assert_int_equal(rqli_lease_renewal_us(&locks[1]->kept.lease) == RQLI_NEVER_US, !doubts);
+    }
+    end(locks[1]);
+    end(locks[0]);
+}
+
 /* The server's answer to a hand-over inside the client, whose new owner relies on it for a second
  * up to then; it may list its lock later than that. */
 static const struct answer {

@@ -93,6 +93,22 @@ static const struct life {
                {STEP_FAILS, 170, NOTHING, RUNNING, CLOSED},
                {STEP_FAILS, 170, NOTHING, RUNNING, OPEN, 170 + LEAST}},
      .n_steps = 1, .n_failures = 10},
+    /* Of the server that says nothing. */
+    {"an element that is begun anew has its breaker as it was",
+     .steps = {{STEP_FAILS, 0, NOTHING, RUNNING, CLOSED},
+               {STEP_FAILS, 1, NOTHING, RUNNING, CLOSED},
+               {DIE, 2, NOTHING, RQL_ELEMENT_DEAD, CLOSED},
+               {START, 3, NOTHING, RUNNING, CLOSED},
+               {STEP_FAILS, 4, NOTHING, RUNNING, OPEN, 4 + LEAST},
+               {DIE, 5, NOTHING, RQL_ELEMENT_DEAD, OPEN},
+               {START, 6, NOTHING, RUNNING, OPEN},
+               {MAY_NOT_STEP, 3 + LEAST, NOTHING, RUNNING, OPEN},
+               {BEGIN, 4 + LEAST, NOTHING, RUNNING, RQL_BREAKER_HALF_OPEN},
+               {DIE, 15, NOTHING, RQL_ELEMENT_DEAD, RQL_BREAKER_HALF_OPEN},
+               {START, 16, NOTHING, RUNNING, RQL_BREAKER_HALF_OPEN},
+               {LOOK, 200, NOTHING, RUNNING, RQL_BREAKER_HALF_OPEN},
+               {STEP_FAILS, 201, NOTHING, RUNNING, OPEN, 201 + 2 * LEAST}},
+     .n_failures = 4},
 };
 
 static void happen(struct rqli_watch *watch, const struct step *step)

@@ -129,6 +129,33 @@ TEST(who_waits_for_one_lock_asks_over_one_connection)
     assert_ptr_equal(waiter[1].conn, &conns[2]);
 }
 
+/* Its grant has to be safe, and is asked for where WAIT follows. */
+TEST(a_waiter_that_keeps_its_connection_shares_it_with_none)
+{
+    static const struct {
+        const char *name;
+        bool leader_keeps, keeps;
+    } rows[] = {{"both share", false, false},
+                {"who leads keeps its own", true, false},
+                {"who comes behind it keeps its own", false, true},
+                {"both keep their own", true, true}};
+
+    static char conns[2];
+
+    EACH_ROW (row, rows) {
+        waiter[0].keeps_conn = row->leader_keeps;
+        waiter[0].conn = (struct rqli_conn *)&conns[0];
+        waiter[LOCKS].keeps_conn = row->keeps;
+        waiter[LOCKS].conn = (struct rqli_conn *)&conns[1];
+        join(0);
+        join(LOCKS);
+        assert_ptr_equal(waiter[0].conn, &conns[0]);
+        assert_ptr_equal(waiter[LOCKS].conn, &conns[row->leader_keeps || row->keeps ? 1 : 0]);
+        (void)rqli_waiters_leave(&waiters, &waiter[LOCKS]);
+        (void)rqli_waiters_leave(&waiters, &waiter[0]);
+    }
+}
+
 TEST(an_acquirer_waits_once_for_a_lock)
 {
     waiter[LOCKS].acquirer = acquirers[0]; /* the same lock */

@@ -1,0 +1,147 @@
+#include "unit.h"
+
+#include "base/clock.h"
+#include "lock/client.h"
+#include "lock/leases.h"
+#include "no_server.h"
+#include "peer.h"
+
+#include <rql/rql.h>
+
+/* Where the held locks of a client are counted: by node, and by acquirer. There is no server. */
+
+enum { LONG_MS = 60000 };
+
+static rql_client *client;
+
+BEFORE_EACH(set_up)
+{
+    client = client_without_cluster();
+}
+
+AFTER_EACH(tear_down)
+{
+    client = rqli_client_free(client);
+}
+
+static rql_lock *granted(const char *name)
+{
+    const struct rqli_lease_terms terms = {.ttl_ms = LONG_MS,
+                                           .left_ms = LONG_MS,
+                                           .begun_us = rqli_now_us(),
+                                           .max_hold_ms = RQL_FOREVER,
+                                           .is_claimed = true};
+    rql_lock *lock = rqli_lock_new(client, name, 0);
+
+    assert_non_null(lock);
+    rqli_lease_init(&lock->kept.lease, &terms);
+    return lock;
+}
+
+/* One more, which has the keys of this lock. */
+static struct rqli_node *add_node(const rql_lock *lock)
+{
+    const struct rqli_address address = {.host = "127.0.0.1", .port = 2};
+    struct rqli_node *node = rqli_fleet_at(&client->fleet, &address);
+
+    assert_non_null(node);
+    rqli_fleet_give(&client->fleet, rqli_key_set_index(lock->keys.set), node);
+    return node;
+}
+
+/* Each node once: the first, and one that has the keys of one lock. */
+TEST(what_is_held_is_counted_where_its_keys_are)
+{
+    struct rqli_fleet *fleet = &client->fleet;
+    rql_lock *locks[] = {granted("x"), granted("x"), granted("y")};
+    const struct rqli_node *other = add_node(locks[2]);
+
+    for (size_t n = 0; n <= N_ROWS(locks); n++) {
+        CHECK_ALL(EQ(rqli_fleet_holds_at(fleet, &fleet->first), n > 0),
+                  EQ(rqli_fleet_holds_at(fleet, other), n > 2),
+                  EQ(rqli_fleet_holds_apart(fleet), n > 2));
+        if (n < N_ROWS(locks)) {
+            CHECK_OK(rqli_leases_add(client->leases, locks[n], NULL));
+        }
+    }
+    for (size_t n = 0; n < N_ROWS(locks); n++) {
+        rqli_leases_remove(client->leases, &locks[n], 1);
+        CHECK_ALL(EQ(rqli_fleet_holds_at(fleet, &fleet->first), n < 1),
+                  EQ(rqli_fleet_holds_at(fleet, other), n < 2));
+        rqli_lock_free(locks[n]);
+    }
+}
+
+/* Who holds another lock is waited for by those in front of it. Each grant counts, and a request on
+ * a loop holds whatever its client does. */
+TEST(who_holds_a_lock_is_counted_until_the_last_one_ends)
+{
+    const uint32_t one = rqli_holder_of(1);
+    const uint32_t other = one == rqli_holder_of(2) ? rqli_holder_of(3) : rqli_holder_of(2);
+    int64_t now_us = rqli_now_us();
+    rql_lock *locks[] = {granted("x"), granted("y")};
+
+    for (size_t n = 0; n < 2 * N_ROWS(locks); n++) {
+        rql_lock *lock = locks[n % N_ROWS(locks)];
+        bool is_held = n < N_ROWS(locks);
+
+        CHECK_ALL(EQ(rqli_holders_has(&client->holders, one, now_us), n > 0),
+                  EQ(rqli_holders_has(&client->holders, RQLI_HOLDER_ANY, now_us), n > 0),
+                  EQ(rqli_holders_has(&client->holders, other, now_us), false));
+        lock->holder = one;
+        if (is_held) {
+            CHECK_OK(rqli_leases_add(client->leases, lock, NULL));
+        } else {
+            rqli_leases_remove(client->leases, &lock, 1);
+        }
+    }
+    CHECK_ALL(EQ(rqli_holders_has(&client->holders, one, now_us), false),
+              EQ(rqli_holders_has(&client->holders, RQLI_HOLDER_ANY, now_us), false));
+    for (size_t i = 0; i < N_ROWS(locks); i++) {
+        rqli_lock_free(locks[i]);
+    }
+}
+
+/* Which of the two nodes are there. At the other one a loss would not be seen. The test is the
+ * thread. */
+static const struct arrival {
+    const char *name;
+    bool has_first;
+    bool has_last;
+} arrivals[] = {
+    {"the first", true, false},
+    {"the last", false, true},
+    {"both", true, true},
+};
+
+TEST(an_arrival_is_over_when_all_nodes_were_reached_at_which_locks_are)
+{
+    EACH_ROW (row, arrivals) {
+        rql_lock *locks[2];
+        struct rqli_node *nodes[2];
+        int peers[2];
+
+        tear_down(); /* each has nodes of its own */
+        set_up();
+        locks[0] = granted("x");
+        locks[1] = granted("y");
+        nodes[0] = &client->fleet.first;
+        nodes[1] = add_node(locks[1]);
+        for (size_t i = 0; i < 2; i++) {
+            bool is_there = i == 0 ? row->has_first : row->has_last;
+
+            peers[i] = is_there ? peer_of(nodes[i]->background) : -1;
+            CHECK_OK(rqli_leases_add(client->leases, locks[i], NULL));
+            assert_true(rqli_lease_table_watch(&client->leases->shared.table, locks[i]));
+        }
+        atomic_store(&client->leases->shall_arrive, true);
+        (void)rqli_leases_step(&client->leases->worker);
+        assert_int_equal(atomic_load(&client->leases->shall_arrive),
+                         !row->has_first || !row->has_last);
+        rqli_leases_remove(client->leases, locks, 2);
+        for (size_t i = 0; i < 2; i++) {
+            rqli_lock_free(locks[i]);
+            (void)!(peers[i] >= 0 && close(peers[i]));
+        }
+    }
+}
