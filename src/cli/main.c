@@ -1,6 +1,7 @@
 #include "cmd.h"
 #include "format.h"
 #include "held.h"
+#include "init.h"
 #include "messages.h"
 
 #include <errno.h>
@@ -245,6 +246,8 @@ int main(int argc, char **argv)
     struct cli_args args;
     int code;
 
+    cli_open_standard_descriptors(); /* before anything else is opened */
+    cli_leave_first_process();
     cli_broken_pipe_init(); /* before anything is written */
     cli_args_init(&args, argc > 0 ? argv + 1 : nothing + 1);
     code = check_output(run_all(&args));
