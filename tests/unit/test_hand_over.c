@@ -19,6 +19,7 @@ enum {
     TTL_MS = 60000,
     TOKEN = 7,
     ROUND_TRIP_US = 3000,
+    HELD_US = 40000,
     GENERATION = 3,
     META_MOST = 9,
     FIXED_ARGS = 8,
@@ -99,6 +100,8 @@ static rql_lock *hold(const struct row *row)
     }
     lock->process = row->process;
     lock->token = TOKEN;
+    lock->ts_us = NOW_US;
+    lock->begun_us = now_us - HELD_US;
     lock->n_chained = row->n_chained;
     lock->chain_us = now_us - row->chained_ms * 1000;
     lock->carrier = row->is_elsewhere ? client : (void *)client->fleet.first.conns.each[0];
@@ -139,6 +142,8 @@ static void check_transfer(const struct rqli_hand_over *self, const struct row *
         EQ(transfer->chain_us, row->n_chained > 0 ? self->lock->chain_us : transfer->begun_us));
     rqli_call_begin(&call, NULL);
     rqli_hand_over_write(self, &call);
+    assert_true(row->server_us > 0 ||
+                transfer->ts_us - self->lock->ts_us == transfer->begun_us - self->lock->begun_us);
     assert_int_equal(call.n_args, FIXED_ARGS + 2 * row->n_meta);
     assert_string_equal(call.args[call.n_head].data, next->acquirer);
     assert_string_equal(call.args[call.n_kept - 1].data, next->nonce);

@@ -291,6 +291,23 @@ TEST(those_who_lead_can_be_hinted_alone_and_all_can)
     assert_int_equal(n_roused, COUNT);
 }
 
+/* Of one partition, whose channel is new. */
+TEST(those_of_one_partition_are_hinted_alone)
+{
+    static const struct rqli_key_set sets[2];
+
+    for (size_t i = 0; i < COUNT; i++) {
+        waiter[i].set = &sets[i % LOCKS == 3];
+    }
+    join_all();
+    rqli_waiters_hint_leaders(&waiters, &sets[1]);
+    assert_int_equal(n_roused, 1);
+    assert_ptr_equal(roused[0], &waiter[3]);
+    n_roused = 0;
+    rqli_waiters_hint_all(&waiters, &sets[1]);
+    assert_int_equal(n_roused, (COUNT - 3 + LOCKS - 1) / LOCKS);
+}
+
 TEST(who_has_come_to_lead_is_told_once)
 {
     join_all();
