@@ -2,6 +2,7 @@
 
 #include "format.h"
 #include "messages.h"
+#include "outer.h"
 #include "progress.h"
 
 #include <stdio.h>
@@ -405,6 +406,15 @@ static int refuse(struct cli_session *session, const struct waiting *self)
     return (int)session->args->conflict_exit_code;
 }
 
+/* The outer rql releases the lock when its command ends, and that command waits for this one. */
+static int refuse_nested(struct cli_session *session, const char *name)
+{
+    out_print(&session->out);
+    cli_say("%s: not acquired: this command already runs under the lock; a wait would never end",
+            name);
+    return (int)session->args->conflict_exit_code;
+}
+
 /* A lock that was handed over lives for a second until it is claimed. The claim is made before
  * anybody relies on the lock, and fails at once when it is gone already. What cannot be claimed is
  * given back. */
@@ -447,8 +457,12 @@ int cli_acquire(struct cli_session *session, struct cli_held *held)
 {
     const struct cli_args *args = session->args;
     struct waiting waiting = {.session = session, .args = args, .held = held, .signal_fd = -1};
+    const char *outer = cli_find_outer_lock(session);
     int code;
 
+    if (outer) {
+        return refuse_nested(session, outer);
+    }
     fill_lock(args, session->client, &waiting.lock);
     waiting.lock.refusal = &waiting.refusal;
     rql_series_options_init(&waiting.series);

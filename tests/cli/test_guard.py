@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from harness import PROGRAM, TIMEOUT_S, check_equal, environment, main
+from harness import PROGRAM, TIMEOUT_S, Server, check_equal, check_in, environment, finish, main, wait_until
 
 RUN = ("run", "a", "--", "true")
 
@@ -39,9 +39,37 @@ def a_command_that_writes_to_a_closed_stdout_fails_too(server, rql):
     check_equal(run_without(rql, (1,), ("run", "a", "--", "sh", "-c", "echo x || exit 9")), 9)
 
 
+def a_nested_run_is_refused_at_once(server, rql):
+    plain = Server()
+    try:
+        for outer in (("run", "a"), ("series", "b{a}", "a")):
+            for inner in (("run", "a", "--", "true"), ("lock", "a"), ("series", "c{a}", "a", "--", "true")):
+                result = rql(*outer, "--", PROGRAM, *inner, "-E", "9") if inner[0] == "lock" else \
+                    rql(*outer, "--", PROGRAM, *inner[:-2], "-E", "9", *inner[-2:])
+                check_equal(result.code, 9, f"{outer} {inner} {result.err}")
+                check_in("rql: a: not acquired: this command already runs under the lock", result.err)
+        check_equal(rql("run", "a", "--", PROGRAM, "run", "b", "--", "true").code, 0)
+        check_equal(rql("run", "a", "--", PROGRAM, "--url", plain.url, "run", "a", "--", "true").code, 0)
+    finally:
+        plain.stop()
+
+
+def a_daemon_that_outlives_its_lock_waits_as_usual(server, rql):
+    variables = rql("run", "a", "--", "sh", "-c", 'echo "$RQL_LOCK $RQL_TOKEN"').out.split()
+    inherited = dict(zip(("RQL_LOCK", "RQL_TOKEN"), variables))
+    check_equal(rql("run", "a", "--", "true", **inherited).code, 0)
+    secret = rql("lock", "a", "--ttl", "1m", "--json").json()["secret"]
+    process = rql.start("run", "a", "--", "echo", "ran", **inherited)
+    wait_until(lambda: server.queue_length("a") == 1, "it waits")
+    check_equal(rql("unlock", "a", "--secret", secret).code, 0)
+    check_equal(finish(process).out, "ran\n")
+
+
 if __name__ == "__main__":
     sys.exit(main([
         closed_descriptors_do_no_harm,
         a_result_without_stdout_is_a_failure,
         a_command_that_writes_to_a_closed_stdout_fails_too,
+        a_nested_run_is_refused_at_once,
+        a_daemon_that_outlives_its_lock_waits_as_usual,
     ]))

@@ -1,0 +1,49 @@
+#include "outer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Returns the token with which the environment names this lock, or 0. Both variables have a line
+ * for each lock; no name has a line feed. */
+static int64_t find_token(const char *name)
+{
+    const char *names = getenv("RQL_LOCK");   /* NOLINT(concurrency-mt-unsafe) */
+    const char *tokens = getenv("RQL_TOKEN"); /* NOLINT(concurrency-mt-unsafe) */
+    const size_t length = strlen(name);
+
+    while (names && tokens) {
+        if (strcspn(names, "\n") == length && strncmp(names, name, length) == 0) {
+            return strtoll(tokens, NULL, 10);
+        }
+        names = strchr(names, '\n');
+        names = names ? names + 1 : NULL;
+        tokens = strchr(tokens, '\n');
+        tokens = tokens ? tokens + 1 : NULL;
+    }
+    return 0;
+}
+
+static bool is_in_force(const struct cli_session *session, const char *name, int64_t token)
+{
+    CLI_AUTO(rql_lock_info_free) rql_lock_info *info = NULL;
+
+    return rql_get_lock_info(session->client, name, &info, NULL) == RQL_OK && info &&
+           info->token == token;
+}
+
+const char *cli_find_outer_lock(const struct cli_session *session)
+{
+    const struct cli_args *args = session->args;
+    const size_t count = args->n_names > 0 ? args->n_names : 1;
+
+    for (size_t i = 0; i < count; i++) {
+        /* A single lock has its name in `name` alone. */
+        const char *name = args->n_names > 0 ? args->names[i] : args->name;
+        const int64_t token = find_token(name);
+
+        if (token > 0 && is_in_force(session, name, token)) {
+            return name;
+        }
+    }
+    return NULL;
+}

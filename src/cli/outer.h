@@ -1,0 +1,14 @@
+#ifndef CLI_OUTER_H
+#define CLI_OUTER_H
+
+/* The command of `rql run` or `rql series` that this program runs in, if there is one. */
+
+#include "cmd.h"
+
+/* Returns the name of a lock that the arguments name and that the outer rql holds for this program.
+ * A wait for such a lock would never end. NULL if there is none. The environment alone proves
+ * nothing, because a daemon inherits it and may outlive the lock: the server has to say that the
+ * same grant is still in force. If it does not answer, there is none. */
+const char *cli_find_outer_lock(const struct cli_session *session);
+
+#endif
