@@ -489,7 +489,8 @@ rql_status rqli_acquire_run(struct rqli_acquire *self, rql_error *error)
     if (self->op.status > 0 && self->options->refusal) {
         rqli_refusal_fill(self, self->options->detailed_acq_timeout_error);
     } else if (self->op.status == RQL_OK && !rqli_acquire_keep(self)) {
-        (void)rqli_give_back(self->locks, self->count, NULL);
+        (void)rqli_give_back(self->locks, self->count,
+                             rqli_give_back_until_us(self->client, deadline_us(self)), NULL);
     }
     rqli_acquire_report(self);
     rqli_acquire_raise(self, error);

@@ -88,7 +88,8 @@ static void on_over(rql_request *self)
     if (acquire->op.status > 0 && acquire->options->refusal) {
         describe_refusal(self);
     } else if (acquire->op.status != RQL_OK || rqli_acquire_keep(acquire) ||
-               !rqli_give_back_begin(self->job.loop, acquire->locks, acquire->count, &done)) {
+               !rqli_give_back_begin(self->job.loop, acquire->locks, acquire->count,
+                                     acquire->request.limits.deadline_us, &done)) {
         finish(self);
     }
 }

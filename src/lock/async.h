@@ -27,8 +27,9 @@ char *rqli_options_copy(rql_lock_options *options, char *memory);
 
 /* rql_lock_release(): it is freed, too. */
 bool rqli_release_begin(rql_loop *loop, rql_lock *lock, const rql_done *done);
-/* rqli_give_back(); the locks stay their owner's. Without memory they are unlisted all the same. */
-bool rqli_give_back_begin(rql_loop *loop, rql_lock *const *locks, size_t count,
+/* rqli_give_back() by this deadline; the locks stay their owner's. Without memory they are unlisted
+ * all the same. */
+bool rqli_give_back_begin(rql_loop *loop, rql_lock *const *locks, size_t count, int64_t deadline_us,
                           const rql_done *done);
 
 /* An acquisition on a loop: of one lock (async.c), or of a series (async_series.c). */

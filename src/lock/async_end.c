@@ -1,4 +1,5 @@
 #include "base/cancel.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "lock/async.h"
 #include "lock/client.h"
@@ -29,6 +30,7 @@ struct ending {
     rql_lock *one;
     rql_lock *const *locks; /* that one, or the first `count` of a series */
     size_t count;
+    int64_t until_us;   /* it goes on in the background then */
     rql_series *series; /* that is freed at the end, or NULL */
     rql_series_result *result;
     bool is_whole; /* `one` is observed and freed here */
@@ -107,6 +109,7 @@ static void begin_end(struct rqli_job *job)
     }
     rqli_leases_remove(job->loop->client->leases, self->locks, self->count);
     rqli_end_init(&self->end, self->parts, self->locks, self->count, job->loop);
+    self->end.op.until_us = rqli_earlier(self->end.op.until_us, self->until_us);
     self->task = (struct rqli_op_task){
         .op = &self->end.op, .loop = &job->loop->first.op, .done = on_ended, .calls = self->calls};
     if (!rqli_op_start(&self->task)) {
@@ -125,6 +128,7 @@ static struct ending *ending_new(rql_lock *const *locks, size_t count, const rql
         self->job.begin = begin_end;
         self->locks = locks;
         self->count = count;
+        self->until_us = RQLI_NEVER_US;
         self->parts = (struct rqli_end_part *)(void *)&self->calls[count];
         self->done = done ? *done : (rql_done){NULL, NULL};
     }
@@ -158,11 +162,14 @@ bool rqli_release_begin(rql_loop *loop, rql_lock *lock, const rql_done *done)
     return begin_on(loop, ending_of_one(lock, done));
 }
 
-bool rqli_give_back_begin(rql_loop *loop, rql_lock *const *locks, size_t count,
+bool rqli_give_back_begin(rql_loop *loop, rql_lock *const *locks, size_t count, int64_t deadline_us,
                           const rql_done *done)
 {
     struct ending *self = ending_new(locks, count, done);
 
+    if (self) {
+        self->until_us = rqli_give_back_until_us(loop->client, deadline_us);
+    }
     rqli_leases_remove(loop->client->leases, locks, count);
     for (size_t i = 0; !self && i < count; i++) { /* their owner frees them at once */
         end_in_background(locks[i]);

@@ -2,6 +2,7 @@
 #include "lock/notify.h"
 
 #include "base/cancel.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/random.h"
 #include "lock/client.h"
@@ -38,6 +39,7 @@ struct acquiring {
         rql_lock_options options;
     } gem;
 
+    int64_t asked_us;  /* when the acquisition under way began; it has a deadline of its own */
     rql_status status; /* that ended it, while what it had is given back */
     rql_error error;
 };
@@ -82,7 +84,8 @@ static void give_back(struct acquiring *self, rql_status why, const rql_error *e
     if (error) {
         self->error = *error;
     }
-    if (!rqli_give_back_begin(self->request.job.loop, series->locks, series->count, &done)) {
+    if (!rqli_give_back_begin(self->request.job.loop, series->locks, series->count,
+                              rqli_after_ms(self->asked_us, self->plan.lock.timeout_ms), &done)) {
         on_given_back(RQL_E_NOMEM, NULL, self);
     }
 }
@@ -117,6 +120,7 @@ static void begin_group(struct acquiring *self)
     free(request->acquire.error);
     request->acquire = (struct rqli_acquire){.several = &self->groups.several};
     rqli_series_ask(self->series, &self->plan, &request->acquire);
+    self->asked_us = request->begun_us; /* all groups have one deadline */
     request->task.calls = self->groups.calls;
     request->finish = finish_group;
     rqli_request_begin(request);
@@ -157,6 +161,7 @@ static void take_next(struct acquiring *self)
     size_t at = self->series->count;
     rql_request *part;
 
+    self->asked_us = rqli_now_us();
     self->gem.options.ttl_ms = rqli_series_ttl_ms(&self->plan.lock, options->n_names, at);
     part = rqli_single_new(loop, options->names[at], &self->gem.options, &what);
     if (!part) {

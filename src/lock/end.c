@@ -391,12 +391,13 @@ static rql_status run(struct rqli_end *self, rql_error *error)
 }
 
 /* Apart from that of several, which needs twenty times the stack. */
-static rql_status end_one(rql_lock *const *lock, rql_error *error)
+static rql_status end_one(rql_lock *const *lock, int64_t until_us, rql_error *error)
 {
     struct rqli_end_part part;
     struct rqli_end self;
 
     rqli_end_init(&self, &part, lock, 1, NULL);
+    self.op.until_us = rqli_earlier(self.op.until_us, until_us);
     return run(&self, error);
 }
 
@@ -445,7 +446,15 @@ rql_status rqli_give_back_lazily(rql_lock *lock, struct rqli_exchange **out, rql
     return *out ? RQL_OK : run(&self, error);
 }
 
-rql_status rqli_give_back(rql_lock *const *locks, size_t count, rql_error *error)
+/* The server of a lock that is already held may be silent, and nothing depends on its answer. */
+int64_t rqli_give_back_until_us(const rql_client *client, int64_t deadline_us)
+{
+    int64_t grace_us = rqli_client_grace_us(client);
+
+    return rqli_later(rqli_after_ms(deadline_us, grace_us / 1000), rqli_now_us() + grace_us / 2);
+}
+
+rql_status rqli_give_back(rql_lock *const *locks, size_t count, int64_t until_us, rql_error *error)
 {
     struct rqli_end_part parts[RQL_SERIES_MAX];
     struct rqli_end self;
@@ -455,9 +464,10 @@ rql_status rqli_give_back(rql_lock *const *locks, size_t count, rql_error *error
     }
     rqli_leases_remove(locks[0]->client->leases, locks, count);
     if (count == 1) {
-        return end_one(locks, error);
+        return end_one(locks, until_us, error);
     }
     rqli_end_init(&self, parts, locks, count, NULL);
+    self.op.until_us = rqli_earlier(self.op.until_us, until_us);
     return run(&self, error);
 }
 

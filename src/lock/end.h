@@ -46,8 +46,13 @@ struct rqli_end {
 void rqli_end_init(struct rqli_end *self, struct rqli_end_part *parts, rql_lock *const *locks,
                    size_t count, struct rql_loop *loop);
 
-/* Takes the locks off the list of leases and ends them. Blocks. Statuses of rql_lock_release(). */
-rql_status rqli_give_back(rql_lock *const *locks, size_t count, rql_error *error);
+/* Takes the locks off the list of leases and ends them. Blocks, until until_us at most: what no
+ * server has confirmed by then goes on in the background. RQLI_NEVER_US: for as long as a release
+ * may take. Statuses of rql_lock_release(). */
+rql_status rqli_give_back(rql_lock *const *locks, size_t count, int64_t until_us, rql_error *error);
+
+/* Until when a call with this deadline gives back what it holds, so that it ends in time. */
+int64_t rqli_give_back_until_us(const rql_client *client, int64_t deadline_us);
 
 /* The same of one lock; but where nothing depends on the answer *out is it, to come: RQL_OK. */
 rql_status rqli_give_back_lazily(rql_lock *lock, struct rqli_exchange **out, rql_error *error);

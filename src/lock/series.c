@@ -142,10 +142,14 @@ rql_status rqli_series_on_acquired(rql_series *series, const struct rqli_acquire
     return check_before(series, n_before, result, error);
 }
 
-static void give_back(const rql_series *series)
+/* The call ends by the deadline of the acquisition that failed. */
+static void give_back(const rql_series *series, int64_t deadline_us)
 {
     if (series->count > 0) {
-        rqli_series_on_returned(series, rqli_give_back(series->locks, series->count, NULL));
+        int64_t until_us = rqli_give_back_until_us(series->client, deadline_us);
+
+        rqli_series_on_returned(series,
+                                rqli_give_back(series->locks, series->count, until_us, NULL));
     }
 }
 
@@ -172,7 +176,7 @@ static rql_status take_groups(rql_series *series, const struct rqli_series_plan 
         status = rqli_series_on_acquired(series, &acquire, result, error);
     } while (!status && series->count < plan->options.n_names);
     if (status) {
-        give_back(series);
+        give_back(series, rqli_after_ms(begun_us, plan->lock.timeout_ms));
     }
     return status;
 }
@@ -210,6 +214,7 @@ static rql_status take_in_turn(rql_series *series, const struct rqli_series_plan
                                rql_series_result *result, rql_error *error)
 {
     rql_lock_options of_lock = plan->lock;
+    int64_t begun_us;
     rql_status status;
     rql_lock *lock;
 
@@ -217,12 +222,13 @@ static rql_status take_in_turn(rql_series *series, const struct rqli_series_plan
     do {
         size_t at = series->count;
 
+        begun_us = rqli_now_us();
         lock = NULL;
         of_lock.ttl_ms = rqli_series_ttl_ms(&plan->lock, plan->options.n_names, at);
         status = rql_lock_acquire(series->client, plan->options.names[at], &of_lock, &lock, error);
     } while (rqli_series_on_part(series, plan, lock, result));
     if (status) {
-        give_back(series);
+        give_back(series, rqli_after_ms(begun_us, plan->lock.timeout_ms));
     }
     return status;
 }

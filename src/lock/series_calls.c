@@ -47,7 +47,7 @@ rql_status rql_series_release(rql_series *series, rql_series_result *result, rql
         return status;
     }
     rqli_observe(RQLI_ON_SERIES_ENDING, &series->subject, NULL);
-    status = rqli_give_back(series->locks, series->count, error);
+    status = rqli_give_back(series->locks, series->count, RQLI_NEVER_US, error);
     rqli_series_on_released(series, status, result);
     rqli_series_free(series);
     return status;

@@ -6,7 +6,8 @@ import json
 import sys
 
 from cluster import PARTITION_SLOTS, clustered
-from harness import FOREVER, MINUTE_MS, check, check_equal, check_handed_over, main, once, scenario, wait_until
+from harness import (FOREVER, MINUTE_MS, check, check_equal, check_handed_over, delayed_ms, main, once, scenario,
+                     wait_until)
 from partitions import partition_of
 from servers import Sentinel, cluster_node, servers
 from shards import RING, held_with_heartbeats, keys_of, rql, sharded
@@ -82,6 +83,44 @@ def one_server_may_have_all(world, kind, _names):
         for name in ("a", "b", "c"):
             check_handed_over(world, one, other, [name])
         world.await_nothing_left()
+
+
+def check_ends_in_time(one, asking, timeout_ms, before_ms):
+    """With the 100 ms that are promised, and whatever its process was kept from running."""
+    outcome = asking.outcome()
+    outcome.check("TIMED_OUT")
+    limit_ms = timeout_ms + 100 + delayed_ms(one.remote.process.pid) - before_ms
+    check(outcome.took_us <= limit_ms * 1000, f"after {outcome.took_us} us, limit {limit_ms} ms")
+
+
+def check_series_beside_a_silent_server(world, kind, mode):
+    """It holds one lock there and waits for another elsewhere. The first is given back when the server answers again."""
+    with sharded(world, 2) as shards:
+        one, other = (actor(world, kind, shards.url(), io_timeout_ms=LONG_MS) for _ in range(2))
+        first, last = sorted(shards.spread(1), key=partition_of)
+        silent = shards.owner_of(first)
+        held = other.acquire(last, **HELD)
+        asking = one.ask(first, last, mode=mode, timeout_ms=SHORT_MS, **HELD)
+        world.await_queue([last], 1)
+        before_ms = delayed_ms(one.remote.process.pid)
+        silent.freeze()
+        try:
+            check_ends_in_time(one, asking, SHORT_MS, before_ms)
+        finally:
+            silent.go_on()
+        wait_until(lambda: not world.holder(first), "it is given back")
+        held.release().check()
+        world.await_nothing_left()
+
+
+@scenario(kinds=["thread", "loop"], counts=[1], is_timed=True)
+def a_sorted_series_ends_in_time_though_the_server_of_what_it_holds_is_silent(world, kind, _names):
+    check_series_beside_a_silent_server(world, kind, "sorted")
+
+
+@scenario(kinds=["thread", "loop"], counts=[1], is_timed=True)
+def a_series_as_of_the_gem_ends_in_time_though_the_server_of_what_it_holds_is_silent(world, kind, _names):
+    check_series_beside_a_silent_server(world, kind, "gem")
 
 
 # ---- what operators see ----
