@@ -7,6 +7,8 @@ export LC_ALL=C
 scratch=
 server_pid=
 program_pid=
+reporter_pid=
+progress_s=5 # between two lines about a command that takes long
 tied= # in front of a command: it is ended by the kernel if this shell is killed
 build=build/bench
 
@@ -17,7 +19,7 @@ fail() {
 
 # Ends what this run started, however it ends.
 clean_up() {
-    for pid in $program_pid $server_pid; do
+    for pid in $program_pid $server_pid $reporter_pid; do
         kill "$pid" 2>/dev/null
         wait "$pid" 2>/dev/null
     done
@@ -27,6 +29,31 @@ trap clean_up EXIT
 trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
+
+# The last line of a log, again and again, where it is a new one. Ends with the script.
+report() {
+    said=
+    while sleep "$progress_s" >/dev/null 2>&1 && kill -0 $$ 2>/dev/null; do
+        line=$(tail -n 1 "$1" | cut -c 1-120)
+        [ "$line" = "$said" ] || echo "  $line" >&2
+        said=$line
+    done
+}
+
+# with_progress LOG COMMAND...: writes into the log, and shows how far it is.
+with_progress() {
+    log=$1
+    shift
+    : >"$log"
+    report "$log" &
+    reporter_pid=$!
+    "$@" >"$log" 2>&1 </dev/null
+    status=$?
+    kill "$reporter_pid" 2>/dev/null
+    wait "$reporter_pid" 2>/dev/null
+    reporter_pid=
+    return "$status"
+}
 
 has() {
     command -v "$1" >/dev/null 2>&1
@@ -99,7 +126,7 @@ install() {
     fi
     echo "installing $1" >&2
     # shellcheck disable=SC2086 # lists of words
-    $as_root sh -c "$install_as_root" sh $1 >"$scratch/install.log" 2>&1 </dev/null && return
+    with_progress "$scratch/install.log" $as_root sh -c "$install_as_root" sh $1 && return
     reason="cannot install $1: $(grep -E '^(E:|sudo:)' "$scratch/install.log" | head -n 1)"
     return 1
 }
@@ -138,7 +165,7 @@ build_programs() {
         meson setup $options "$build" >"$scratch/build.log" 2>&1 || show_build_log
         echo "$made_for" >"$build/made-for"
     fi
-    ninja -C "$build" "$@" >"$scratch/build.log" 2>&1 || show_build_log
+    with_progress "$scratch/build.log" ninja -C "$build" "$@" || show_build_log
 }
 
 show_build_log() {

@@ -12,6 +12,7 @@
 #                                are three times as many at once, for they wait more than they work
 #              RQL_TEST_REDIS    the server that is tested with (default: redis-server in PATH)
 #              RQL_FUZZ_S        seconds for each fuzz target (default 10)
+#              RQL_PROGRESS_S    seconds between two lines about a stage that takes long (default 30)
 #              RQL_BUDGET        "refresh": the stage budget writes its counts down anew
 #              RQL_DEBIAN13_DIR  folder of the stage debian13's system, 1 GB, for more than one
 #                                repository to share (default: debian13/ beside the build trees)
@@ -91,6 +92,7 @@ allow_services() {
 }
 
 apt_install() {
+    echo "$out/packages.log" >"$shown"
     as_root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
         apt-get install -y --no-install-recommends "$@" >>"$out/packages.log" 2>&1 </dev/null
 }
@@ -135,6 +137,34 @@ need_packages() {
     fi
 }
 
+# ---- progress ----
+
+# The file that names the log to look at. Its last line is shown now and then, where it is a new one, so that nobody
+# takes a stage that compiles for one that hangs.
+shown=$out/shown
+reporter=
+
+report() {
+    said=
+    while sleep "${RQL_PROGRESS_S:-30}" >/dev/null 2>&1 && kill -0 $$ 2>/dev/null; do
+        file=$(cat "$shown" 2>/dev/null) || continue
+        line=$(tail -n 1 "$file" 2>/dev/null | cut -c 1-120)
+        [ -z "$line" ] || [ "$line" = "$said" ] || echo "     $(basename "$file" .log): $line" >&2
+        said=$line
+    done
+}
+
+begin_report() {
+    rm -f "$shown"
+    report &
+    reporter=$!
+}
+
+end_report() {
+    kill "$reporter" 2>/dev/null
+    rm -f "$shown"
+}
+
 # ---- counting ----
 
 # verdict STATUS: one test that is no meson test.
@@ -158,6 +188,7 @@ add_counts() {
 quietly() {
     log=$out/$1.log
     shift
+    echo "$log" >"$shown"
     "$@" >"$log" 2>&1 && return
     tail -n 200 "$log"
     return 1
@@ -203,6 +234,7 @@ build() {
 
 # meson_test MESON-TEST-ARGS...: of the tree $name, in the ways of the stage.
 meson_test() {
+    echo "$out/$stage-test.log" >"$shown"
     # shellcheck disable=SC2086 # a word list on purpose
     env RQL_TEST_AGAIN="$out/$stage-again" ${share:+"RQL_TEST_SHARE=$share"} ${slow:+"RQL_TEST_SLOW=$slow"} \
         ${kind:+"RQL_TEST_SERVER=$kind"} $fixed meson test -C "$out/$name" --no-rebuild \
@@ -327,6 +359,7 @@ stage_tsan() {
 run_scenario() {
     name=$1
     shift
+    echo "$out/$stage-test.log" >"$shown"
     # shellcheck disable=SC2086
     RQL_TEST_REDIS=${server:-$(command -v redis-server)} \
         RQL_TEST_CLOCK=$out/gcc/tests/support/rql-clock.so \
@@ -452,6 +485,7 @@ stage_coverage() {
 # waits for a command in the foreground hears no signal; and as its own child, with which it ends.
 in_debian13() {
     log=$out/debian13-$1.log
+    echo "$log" >"$shown"
     $sudo sh "$debian" run "$system" "$root" "$out/debian13-build" env RQL_BUILD_DIR=/build \
         RQL_JOBS="$jobs" RQL_TEST_REDIS="/usr/bin/$1" sh /source/tests/run.sh gcc >"$log" 2>&1 &
     wait $!
@@ -477,17 +511,19 @@ stage_packages() {
     verdict $?
 }
 
+# make_debian SUITE FOLDER PACKAGE...: another Debian in a folder, for debian.sh to run commands in.
+debian=$root/tests/support/debian.sh
+make_debian() {
+    system=$2
+    is_installed debootstrap || { as_root apt-get update >>"$out/packages.log" 2>&1 && apt_install debootstrap; }
+    quietly "$stage" as_root sh "$debian" make "$@" || verdict 1
+}
+
 # By name only: the next Debian's compiler and libraries, with the servers that it has.
 stage_debian13() {
-    debian=$root/tests/support/debian.sh
-    system=${RQL_DEBIAN13_DIR:-$out/debian13}
     mkdir -p "$out/debian13-build"
-    is_installed debootstrap || { as_root apt-get update >>"$out/packages.log" 2>&1 && apt_install debootstrap; }
     # shellcheck disable=SC2086 # a word list on purpose
-    quietly debian13 as_root sh "$debian" make trixie "$system" $packages_gcc valkey-server || {
-        verdict 1
-        return 1
-    }
+    make_debian trixie "${RQL_DEBIAN13_DIR:-$out/debian13}" $packages_gcc valkey-server || return 1
     in_debian13 redis-server
     fine=$?
     in_debian13 valkey-server && [ "$fine" -eq 0 ]
@@ -681,8 +717,9 @@ done
 
 say_time "$@"
 mkdir -p "$out"
-trap allow_services EXIT
+trap 'allow_services; end_report' EXIT
 trap 'exit 1' HUP INT TERM
+begin_report
 need_packages
 find_server
 for stage in "$@"; do

@@ -151,6 +151,47 @@ def packages_are_not_made_without_their_tools():
             raise AssertionError(found)
 
 
+WAITS = 'echo "as far as this"; until [ -e "$0" ]; do sleep 0.05; done; exit 7'
+
+
+def check_progress(words, wanted, env=None, **more):
+    """A command that goes on when its first line has been seen on standard error."""
+    with tempfile.TemporaryDirectory(prefix="rql-test-") as folder:
+        go_on = f"{folder}/go-on"
+        for name, does in ("meson", f"exec sh -c '{WAITS}' '{go_on}'"), ("dpkg-query", "echo installed"):
+            stub = pathlib.Path(folder, name)
+            stub.write_text(f"#!/bin/sh\n{does}\n")
+            stub.chmod(0o755)
+        env = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "RQL_BUILD_DIR": f"{folder}/build", **(env or {})}
+        with subprocess.Popen([*words, go_on], env=env, text=True, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **more) as process:
+            try:
+                said = ""
+                for line in process.stderr:
+                    said += line
+                    if line == wanted:
+                        break
+                pathlib.Path(go_on).touch()
+                if wanted not in said:
+                    raise AssertionError(said)
+                process.stderr.read()
+                return process.wait()
+            finally:
+                process.kill()
+
+
+def an_installation_and_a_build_show_how_far_they_are():
+    script = f'. bench/setup.sh; progress_s=0.1; scratch=$(mktemp -d); with_progress "$scratch/log" sh -c \'{WAITS}\' "$0"'
+    status = check_progress(["sh", "-c", script], "  as far as this\n", cwd=SOURCE)
+    if status != 7:
+        raise AssertionError(f"exit status {status}")
+
+
+def a_stage_shows_how_far_it_is():
+    script = f"exec sh '{SOURCE}/tests/run.sh' gcc"  # without the word that follows
+    check_progress(["sh", "-c", script], "     gcc-setup: as far as this\n", env={"RQL_PROGRESS_S": "0.1"})
+
+
 def tests_that_are_asked_for_need_cmocka():
     with Setup(LIBRARY + ["libcjson"], "-Dtests=enabled") as setup:
         check(not setup.worked and "cmocka" in setup.said, setup, "a missing cmocka was passed over")
@@ -161,7 +202,8 @@ def main():
              tls_comes_with_openssl_and_goes_without, a_missing_cjson_is_named,
              a_program_that_cannot_be_run_has_no_pages, libraries_of_both_kinds_and_the_demonstration_need_no_cjson,
              *([units_come_with_systemd_and_the_program] if HAS_SYSTEMD else []),
-             packages_are_not_made_without_their_tools, tests_that_are_asked_for_need_cmocka]
+             packages_are_not_made_without_their_tools,
+             an_installation_and_a_build_show_how_far_they_are, a_stage_shows_how_far_it_is, tests_that_are_asked_for_need_cmocka]
     failed = 0
     print(f"1..{len(tests)}")
     for number, test in enumerate(tests, 1):
