@@ -7,7 +7,8 @@
 #   cluster   on three masters with a replica each: the lock is moved from one to another, and the
 #             master that has it is killed as well
 #
-# Exit status: 0 all promises were kept, 1 one was not, 3 it could not run.
+# Exit status: 0 no promise was broken, 1 one was, 3 it could not run. A line that begins with -- is of a
+# promise that the run could not put to the test, because a process stood still for too long.
 
 cd "$(dirname "$0")/.." || exit 3
 # shellcheck source=bench/setup.sh

@@ -167,7 +167,7 @@ class Copy:
             environ = dict(os.environ)
             if "CC" not in environ and shutil.which("ccache"):
                 environ["CC"] = "ccache gcc"
-            self.must("meson", "setup", str(self.build), str(self.tree), "-Dtests=enabled", "-Dbench=disabled",
+            self.must("meson", "setup", str(self.build), str(self.tree), "-Dtests=enabled", "-Dbench=enabled",
                       f"-Dtest_server={os.environ.get('RQL_TEST_REDIS', '')}", environ=environ)
         else:
             self.must("ninja", "-C", str(self.build), "build.ninja")

@@ -16,6 +16,7 @@
 #              RQL_BUDGET        "refresh": the stage budget writes its counts down anew
 #              RQL_DEBIAN13_DIR  folder of the stage debian13's system, 1 GB, for more than one
 #                                repository to share (default: debian13/ beside the build trees)
+#              RQL_DEMO_RUNS     runs of the stage demo (default 300)
 #
 # shellcheck disable=SC2317 # functions are called through their stage's name and by trap
 set -u
@@ -24,7 +25,7 @@ root=$(CDPATH='' cd "$(dirname "$0")/.." && pwd)
 out=${RQL_BUILD_DIR:-$root/build}
 jobs=${RQL_JOBS:-$(getconf _NPROCESSORS_ONLN)}
 all='format docs shell gcc sample clang light tidy packages asan tsan valgrind budget fuzz'
-by_name='faults tls cluster connectivity promises timed soak guarantees explore mutants coverage valgrind_all debian13'
+by_name='faults tls cluster connectivity promises timed soak guarantees explore mutants coverage valgrind_all debian13 demo'
 minutes=10 # of the stages soak and promises
 passed=0
 failed=0
@@ -40,7 +41,7 @@ packages_gcc='meson ninja-build gcc g++ libc6-dev pkg-config libhiredis-dev libu
 libcmocka-dev libssl-dev zlib1g-dev libzstd-dev openssl redis-server systemd python3 ruby abigail-tools dpkg-dev'
 packages_all="$packages_gcc valgrind clang clang-format clang-tidy doxygen shellcheck debhelper lintian git libpq-dev
 man-db mandoc bash-completion zsh fish"
-with_gcc='gcc sample light faults tls cluster connectivity promises timed soak guarantees explore mutants coverage debian13'
+with_gcc='gcc sample light faults tls cluster connectivity promises timed soak guarantees explore mutants coverage debian13 demo'
 optional='cppcheck gcc-multilib'
 policy=/usr/sbin/policy-rc.d
 remove_policy=
@@ -182,6 +183,28 @@ add_counts() {
     passed=$((passed + $1))
     failed=$((failed + $2))
     skipped=$((skipped + $3))
+}
+
+# count_log: the sum of all lines "N passed, N failed" of $log; without one as its last line it is a failure.
+count_log() {
+    counts=$(awk '{ is_count = /^[0-9]+ passed, [0-9]+ failed$/ } is_count { passed += $1; failed += $3 }
+        END { print passed + 0, failed + !is_count, 0 }' "$log")
+    # shellcheck disable=SC2086 # a word list on purpose
+    set -- $counts
+    add_counts "$@"
+    [ "$2" -eq 0 ]
+}
+
+# follow PATTERN COMMAND...: what it says goes to $log, and such lines are shown as they come. In the background, because
+# a shell that waits for a command in the foreground hears no signal; and it ends with this shell.
+follow() {
+    pattern=$1
+    shift
+    rm -f "$shown"
+    setpriv --pdeathsig TERM "$@" >"$log" 2>&1 &
+    followed=$!
+    tail -f -n +1 --pid="$followed" "$log" | grep --line-buffered "$pattern" &
+    wait
 }
 
 # quietly LOG COMMAND...: its words only when it fails.
@@ -503,6 +526,19 @@ in_debian13() {
     [ "$3" -eq 0 ]
 }
 
+# By name only: the demo, again and again, a third of the runs beside two busy loops.
+stage_demo() {
+    targets=bench/rql-demo
+    CC=gcc CXX=g++ build demo -Dbuildtype=release
+    built=$?
+    targets=
+    [ "$built" -eq 0 ] || return 1
+    log=$out/demo.log
+    follow . env RQL_TEST_REDIS="${server:-$(command -v redis-server)}" python3 \
+        "$root/tests/consumer/test_demo.py" "$out/demo/bench/rql-demo" "${RQL_DEMO_RUNS:-300}"
+    count_log
+}
+
 # Debian's packages: built, installed, used and removed.
 stage_packages() {
     quietly packages-build "$root/.pkg/build-deb" "$out/packages"
@@ -650,6 +686,7 @@ seconds_of() {
     explore) echo 2400 ;;
     mutants | valgrind_all) echo 1800 ;;
     debian13) echo 900 ;;
+    demo) echo $((30 + 4 * ${RQL_DEMO_RUNS:-300})) ;;
     *) echo 3 ;;
     esac
 }

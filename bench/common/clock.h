@@ -18,6 +18,15 @@ static inline int64_t now_ns(void)
     return now.tv_sec * RQLB_SECOND + now.tv_nsec;
 }
 
+/* Microseconds since 1970: CLOCK_REALTIME, as a server on this machine has it. */
+static inline int64_t real_us(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    return (now.tv_sec * RQLB_SECOND + now.tv_nsec) / RQLB_US;
+}
+
 static inline void sleep_until_ns(int64_t when_ns)
 {
     const struct timespec when = {.tv_sec = when_ns / RQLB_SECOND,

@@ -29,7 +29,7 @@ void count_hand_offs(const struct stage *stage, size_t from, size_t to, struct h
 
     for (i = from > 0 ? from : 1; i < to; i++) {
         left_ns = atomic_load(&stage->hold[i - 1].left_ns);
-        if (stage->hold[i].handed_over && left_ns != 0) {
+        if (stage->hold[i].handed_over && left_ns != 0 && left_ns < stage->hold[i].entered_ns) {
             histogram_add(out, stage->hold[i].entered_ns - left_ns);
         }
     }
@@ -40,8 +40,22 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* A hold protects until it is left, its holder is killed, or its lease is over. */
+static int64_t end_of(const struct hold *hold, const struct killing *killing)
+{
+    int64_t left_ns = atomic_load(&hold->left_ns);
+
+    return smaller(left_ns != 0 ? left_ns : killing->killed_ns, hold->until_ns);
+}
+
 /* Entries are made inside the lock: in the order of holds if the lock works. If it does not, an
- * entry out of order shows as an overlap or as a token that fell. */
+ * entry out of order shows as an overlap or as a token that fell. An entry that was made when the
+ * lease was over already says nothing of either. */
 static void judge_holds(const struct stage *stage, const struct killing *killing,
                         struct verdict *out)
 {
@@ -51,12 +65,15 @@ static void judge_holds(const struct stage *stage, const struct killing *killing
 
     for (i = 0; i < out->holds; i++) {
         const struct hold *hold = &stage->hold[i];
-        int64_t left_ns = atomic_load(&hold->left_ns);
 
+        out->outlived += has_outlived(hold);
+        out->counter_wanted += atomic_load(&hold->left_ns) != 0;
+        if (hold->until_ns == 0) {
+            continue;
+        }
         out->overlaps += hold->entered_ns < free_ns;
         out->token_faults += hold->token <= highest;
-        out->counter_wanted += left_ns != 0;
-        free_ns = larger(free_ns, left_ns != 0 ? left_ns : killing->killed_ns);
+        free_ns = larger(free_ns, end_of(hold, killing));
         highest = larger(highest, hold->token);
     }
     out->counter = atomic_load(&stage->counter);
@@ -90,15 +107,16 @@ static int by_score(const void *left, const void *right)
     return (a->score_us > b->score_us) - (a->score_us < b->score_us);
 }
 
-/* The grant of a request: its worker's first hold that was granted at or after its arrival, both
- * by the server's clock, because a worker has one request at a time. */
+/* The grant of a request: its worker's first hold that was entered at or after its arrival, because
+ * a worker has one request at a time. The server's time of a grant would not do: that of a
+ * hand-over inside a client may lie ahead. */
 static const struct hold *grant_of(const struct stage *stage, size_t n_holds,
                                    const struct seen *seen, struct cursor *cursor)
 {
     size_t *i = &cursor->next[seen->worker];
 
     while (*i < n_holds && (stage->hold[*i].worker != seen->worker ||
-                            stage->hold[*i].granted_us < seen->score_us)) {
+                            stage->hold[*i].entered_us < seen->score_us)) {
         (*i)++;
     }
     return *i < n_holds ? &stage->hold[*i] : NULL;
@@ -113,45 +131,79 @@ static bool is_moved(const struct watch *watch, const struct seen *seen, const s
     for (i = 0; i < watch->n_moves; i++) {
         const struct move *move = &watch->moves[i];
 
-        if (seen->score_us <= move->until_us + SETTLE_US && hold->granted_us >= move->since_us) {
+        if (seen->score_us <= move->until_us + SETTLE_US && hold->entered_us >= move->since_us) {
             return true;
         }
     }
     return false;
 }
 
-static void judge_order(const struct stage *stage, struct watch *watch,
-                        const struct killing *killing, struct verdict *out)
+/* The hold that a wait ended with, if the wait counts; else NULL. */
+static const struct hold *judge_wait(const struct stage *stage, const struct watch *watch,
+                                     const struct seen *seen, const struct hold *hold,
+                                     struct verdict *out)
 {
-    struct cursor cursor = {{0}};
-    int64_t highest = 0;
-    size_t i;
+    const struct pulse *pulse = &stage->pulse[process_of(seen->worker)];
 
-    qsort(watch->seen, watch->n_seen, sizeof watch->seen[0], by_score);
-    out->waits_seen = watch->n_seen;
-    for (i = 0; i < watch->n_seen; i++) {
-        const struct hold *hold = grant_of(stage, out->holds, &watch->seen[i], &cursor);
-
-        if (!hold) {
-            out->waits_forgotten += process_of(watch->seen[i].worker) != killing->process;
-            continue;
-        }
-        if (is_moved(watch, &watch->seen[i], hold)) {
-            out->waits_moved++;
-            continue;
-        }
+    if (is_moved(watch, seen, hold)) {
+        out->waits_moved++;
+    } else if (stood_still(pulse, seen->score_us, hold->entered_us)) {
+        out->waits_still++;
+    } else {
         out->waits_granted++;
-        out->waits_passed += hold->token <= highest;
-        highest = larger(highest, hold->token);
+        return hold;
+    }
+    return NULL;
+}
+
+/* From the last arrival to the first: a wait was passed over if one that came later was granted
+ * before. */
+static void count_passed(const struct hold *const *granted, size_t n, struct verdict *out)
+{
+    int64_t earliest_ns = INT64_MAX;
+
+    while (n-- > 0) {
+        if (granted[n]) {
+            out->waits_passed += granted[n]->entered_ns > earliest_ns;
+            earliest_ns = smaller(earliest_ns, granted[n]->entered_ns);
+        }
     }
 }
 
-void judge(const struct stage *stage, struct watch *watch, const struct killing *killing,
+/* False: no memory. */
+static bool judge_order(const struct stage *stage, struct watch *watch,
+                        const struct killing *killing, struct verdict *out)
+{
+    const struct hold **granted = calloc(watch->n_seen + 1, sizeof *granted);
+    struct cursor cursor = {{0}};
+    size_t i;
+
+    if (!granted) {
+        return false;
+    }
+    qsort(watch->seen, watch->n_seen, sizeof watch->seen[0], by_score);
+    out->waits_seen = watch->n_seen;
+    for (i = 0; i < watch->n_seen; i++) {
+        const struct seen *seen = &watch->seen[i];
+        const struct hold *hold = grant_of(stage, out->holds, seen, &cursor);
+
+        if (hold) {
+            granted[i] = judge_wait(stage, watch, seen, hold, out);
+        } else {
+            out->waits_forgotten += process_of(seen->worker) != killing->process;
+        }
+    }
+    count_passed(granted, watch->n_seen, out);
+    free(granted);
+    return true;
+}
+
+bool judge(const struct stage *stage, struct watch *watch, const struct killing *killing,
            struct verdict *out)
 {
     out->holds = stage_holds(stage);
     judge_holds(stage, killing, out);
     judge_shares(stage, killing, out);
-    judge_order(stage, watch, killing, out);
     count_hand_offs(stage, 0, out->holds, &out->hand_offs);
+    return judge_order(stage, watch, killing, out);
 }

@@ -17,6 +17,7 @@ struct killing {
 
 struct verdict {
     size_t holds;
+    size_t outlived;        /* holds whose holder stood still until the lease was over */
     size_t overlaps;        /* holds that began before an earlier one had ended */
     int64_t counter;        /* what the unprotected counter says */
     int64_t counter_wanted; /* holds that came to their end */
@@ -24,7 +25,8 @@ struct verdict {
     size_t waits_seen;      /* requests that were seen in the queue */
     size_t waits_granted;
     size_t waits_moved;     /* others, during which the lock went to another server */
-    size_t waits_passed;    /* granted after somebody who had come later */
+    size_t waits_still;     /* others, during which their process stood still */
+    size_t waits_passed;    /* granted after a request that had come later */
     size_t waits_forgotten; /* never granted, though their process lived on */
     size_t least, most;     /* holds per worker of the processes that lived on */
     struct histogram hand_offs;
@@ -37,8 +39,10 @@ const struct hold *next_hold(const struct stage *stage, int64_t since_ns);
  * from acquire. */
 void count_hand_offs(const struct stage *stage, size_t from, size_t to, struct histogram *out);
 
-/* All workers have ended; *out is zeroed memory. Sorts what was seen. */
-void judge(const struct stage *stage, struct watch *watch, const struct killing *killing,
+/* All workers have ended without a fault; *out is zeroed memory. Sorts what was seen. False: no
+ * memory.
+ */
+bool judge(const struct stage *stage, struct watch *watch, const struct killing *killing,
            struct verdict *out);
 
 #endif

@@ -15,8 +15,8 @@ enum {
     TICK_MS = 4,
     PAINT_MS = 100,
     LINE_MS = 500,
-    READY_SECONDS = 5,
-    DRAIN_SECONDS = 5,
+    READY_SECONDS = 20, /* bounds for a machine that is busy with other things */
+    DRAIN_SECONDS = 20,
     SECONDS_DEFAULT = 6,
     SECONDS_LEAST = 3, /* less leaves no time to see the lock move on */
     SECONDS_MOST = 60,
@@ -114,20 +114,27 @@ static void kill_holder(struct demo *self)
     show_kill(&self->show, worker, last ? atomic_load(&last->token) : 0);
 }
 
+/* False: the lock has not moved on since the kill. */
+static bool find_next_holder(struct demo *self)
+{
+    const struct hold *next = next_hold(self->stage, self->killing.killed_ns);
+
+    if (next) {
+        self->killing.moved_on_ns = next->entered_ns;
+        self->killing.next_worker = next->worker;
+    }
+    return next != NULL;
+}
+
 static void follow_killing(struct demo *self)
 {
-    const struct hold *next;
-
     if (self->killing.process == NOBODY) {
         if (atomic_load(&self->stage->caught) != NOBODY) {
             kill_holder(self);
         }
         return;
     }
-    next = self->killing.moved_on_ns == 0 ? next_hold(self->stage, self->killing.killed_ns) : NULL;
-    if (next) {
-        self->killing.moved_on_ns = next->entered_ns;
-        self->killing.next_worker = next->worker;
+    if (self->killing.moved_on_ns == 0 && find_next_holder(self)) {
         show_move(&self->show, &self->killing);
     }
 }
@@ -189,14 +196,19 @@ static void end_processes(struct demo *self)
     }
 }
 
+/* The lock may have moved on only after the last look. */
 static bool give_verdict(struct demo *self)
 {
     struct verdict *verdict = calloc(1, sizeof *verdict);
     bool good = false;
 
-    if (verdict) {
-        judge(self->stage, self->watch, &self->killing, verdict);
+    if (self->killing.process != NOBODY && self->killing.moved_on_ns == 0) {
+        (void)find_next_holder(self);
+    }
+    if (verdict && judge(self->stage, self->watch, &self->killing, verdict)) {
         good = show_verdict(&self->show, verdict, &self->killing);
+    } else {
+        fault_raise(&self->stage->fault, "out of memory");
     }
     free(verdict);
     return good;
@@ -216,7 +228,7 @@ static bool run(struct demo *self, const char *url)
         show_end(&self->show);
     }
     end_processes(self);
-    if (self->watch) {
+    if (self->watch && !fault_text(&self->stage->fault)) {
         good = give_verdict(self);
     }
     self->watch = watch_free(self->watch);

@@ -7,7 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-enum { BAR_WIDTH = 30, BLOCK_LINES = 6, QUEUE_ON_A_LINE = 5, NAME_SIZE = 16 };
+enum { BAR_WIDTH = 30, BLOCK_LINES = 6, QUEUE_ON_A_LINE = 5, NAME_SIZE = 16, LEFT_OUT_SIZE = 96 };
 
 #define PLAIN "\033[0m"
 #define BOLD "\033[1m"
@@ -205,67 +205,115 @@ static void print_figures(const struct show *self, const struct verdict *verdict
     (void)putchar('\n');
 }
 
+enum result { BROKEN, KEPT, NOT_TESTED };
+
 /* One promise, whether it was kept, and what that rests on. */
-static bool print_promise(const struct show *self, bool kept, const char *promise,
+static bool print_promise(const struct show *self, enum result result, const char *promise,
                           const char *format, ...) __attribute__((format(printf, 4, 5)));
 
-static bool print_promise(const struct show *self, bool kept, const char *promise,
+static bool print_promise(const struct show *self, enum result result, const char *promise,
                           const char *format, ...)
 {
+    static const char *const words[] = {"FAIL", "ok", "--"};
+    static const char *const colours[] = {RED, GREEN, DIM};
     va_list arguments;
 
-    (void)printf("  %s%-4s%s  %-26s %s", shade(self, kept ? GREEN : RED), kept ? "ok" : "FAIL",
+    (void)printf("  %s%-4s%s  %-26s %s", shade(self, colours[result]), words[result],
                  shade(self, PLAIN), promise, shade(self, DIM));
     va_start(arguments, format);
     (void)vprintf(format, arguments);
     va_end(arguments);
     (void)printf("%s\n", shade(self, PLAIN));
-    return kept;
+    return result != BROKEN;
+}
+
+static enum result kept_if(bool is_kept)
+{
+    return is_kept ? KEPT : BROKEN;
+}
+
+/* "", or a count of what was left out of a promise and why. */
+struct left_out {
+    char text[LEFT_OUT_SIZE];
+};
+
+static struct left_out left_out(size_t n, const char *why)
+{
+    struct left_out out = {""};
+
+    if (n > 0) {
+        (void)snprintf(out.text, sizeof out.text, "; %s left out: %s", number_of((int64_t)n).text,
+                       why);
+    }
+    return out;
+}
+
+static bool print_overlaps(const struct show *self, const struct verdict *verdict)
+{
+    return print_promise(self, kept_if(verdict->overlaps == 0), "no two holds overlapped",
+                         "%zu overlaps in %s holds of all processes%s", verdict->overlaps,
+                         number_of((int64_t)verdict->holds).text,
+                         left_out(verdict->outlived, "the holder stood still beyond its ttl").text);
+}
+
+/* A holder that goes on after its lease overwrites what the next ones have written: that no lock
+ * can prevent, and nothing follows from the counter then. */
+static bool print_updates(const struct show *self, const struct verdict *verdict)
+{
+    if (verdict->outlived > 0) {
+        return print_promise(self, NOT_TESTED, "no update was lost",
+                             "not tested: %zu holders stood still beyond their ttl",
+                             verdict->outlived);
+    }
+    return print_promise(self, kept_if(verdict->counter == verdict->counter_wanted),
+                         "no update was lost", "counter without any other protection: %s of %s",
+                         number_of(verdict->counter).text, number_of(verdict->counter_wanted).text);
 }
 
 static bool print_order(const struct show *self, const struct verdict *verdict)
 {
-    bool kept = verdict->waits_passed == 0 && verdict->waits_forgotten == 0;
+    struct left_out still = left_out(verdict->waits_still, "their process stood still");
+    struct left_out moved = left_out(verdict->waits_moved, "the lock moved, all served");
 
+    if (verdict->waits_passed > 0 || verdict->waits_forgotten > 0) {
+        return print_promise(self, BROKEN, "order was kept",
+                             "%zu of %zu waits were passed over, %zu never served%s%s",
+                             verdict->waits_passed, verdict->waits_seen, verdict->waits_forgotten,
+                             still.text, moved.text);
+    }
     if (verdict->waits_granted == 0) {
-        return print_promise(self, false, "order was kept", "nobody was seen waiting");
+        return print_promise(self, NOT_TESTED, "order was kept",
+                             "not tested: no wait was seen that counts%s%s", still.text,
+                             moved.text);
     }
-    if (!kept) {
-        return print_promise(self, false, "order was kept",
-                             "%zu of %zu waits were passed over, %zu never served",
-                             verdict->waits_passed, verdict->waits_seen, verdict->waits_forgotten);
+    return print_promise(self, KEPT, "order was kept",
+                         "%s waits seen in the queue, served in that order%s%s",
+                         number_of((int64_t)verdict->waits_granted).text, still.text, moved.text);
+}
+
+static bool print_survival(const struct show *self, const struct killing *killing)
+{
+    if (killing->process == NOBODY) {
+        return print_promise(self, NOT_TESTED, "survived a dead holder",
+                             "not tested: the demo ended before a holder could be killed");
     }
-    if (verdict->waits_moved > 0) {
-        return print_promise(self, true, "order was kept",
-                             "%s waits seen in the queue, served in that order; %s more that the "
-                             "lock moved in, all served",
-                             number_of((int64_t)verdict->waits_granted).text,
-                             number_of((int64_t)verdict->waits_moved).text);
-    }
-    return print_promise(self, true, "order was kept",
-                         "%s waits seen in the queue, served in that order",
-                         number_of((int64_t)verdict->waits_granted).text);
+    return print_promise(self, kept_if(killing->moved_on_ns != 0), "survived a dead holder", "%s",
+                         killing->moved_on_ns != 0 ? "its lock ended by the ttl and moved on"
+                                                   : "nobody got the lock after the kill");
 }
 
 bool show_verdict(const struct show *self, const struct verdict *verdict,
                   const struct killing *killing)
 {
-    bool exact = verdict->counter == verdict->counter_wanted;
-    bool good = verdict->holds > 0;
-    struct number holds = number_of((int64_t)verdict->holds);
+    bool good = true;
 
     print_figures(self, verdict, killing);
-    good &=
-        print_promise(self, verdict->overlaps == 0, "no two holds overlapped",
-                      "%zu overlaps in %s holds of all processes", verdict->overlaps, holds.text);
-    good &= print_promise(
-        self, exact, "no update was lost", "counter without any other protection: %s of %s",
-        number_of(verdict->counter).text, number_of(verdict->counter_wanted).text);
+    good &= print_overlaps(self, verdict);
+    good &= print_updates(self, verdict);
     good &= print_order(self, verdict);
-    good &= print_promise(self, verdict->token_faults == 0, "fencing tokens rose",
-                          "%zu of %s not above all before", verdict->token_faults, holds.text);
-    good &= print_promise(self, killing->moved_on_ns != 0, "survived a dead holder", "%s",
-                          killing->moved_on_ns != 0 ? "its lock ended by the ttl and moved on"
-                                                    : "nobody got the lock after the kill");
-    return good;
+    good &= print_promise(self, kept_if(verdict->token_faults == 0), "fencing tokens rose",
+                          "%zu of %s not above all before", verdict->token_faults,
+                          number_of((int64_t)verdict->holds).text);
+    good &= print_survival(self, killing);
+    return good && verdict->holds > 0;
 }

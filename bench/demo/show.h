@@ -37,7 +37,7 @@ void show_move(struct show *self, const struct killing *killing);
 void show_node(struct show *self, const char *node);
 void show_end(struct show *self);
 
-/* True if everything that was promised is true. */
+/* True if no promise was broken. One that this run could not put to the test counts as kept. */
 bool show_verdict(const struct show *self, const struct verdict *verdict,
                   const struct killing *killing);
 

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 struct watch *watch_new(struct stage *stage, const char *url)
 {
@@ -64,14 +63,6 @@ static void take_down(struct watch *self, const struct stage *stage, const rql_q
             remember(self, worker, info->requests[i].score_us);
         }
     }
-}
-
-static int64_t real_us(void)
-{
-    struct timespec now;
-
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    return (now.tv_sec * RQLB_SECOND + now.tv_nsec) / RQLB_US;
 }
 
 static void take_down_node(struct watch *self, const char *node, int64_t asked_us)

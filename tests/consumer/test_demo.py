@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+"""The demo says FAIL only of a promise that was broken, whatever else keeps the machine busy.
+
+Usage: test_demo.py DEMO              prints TAP: a few short runs
+       test_demo.py DEMO RUNS         so many runs of full length, a third of them beside two busy loops; reports each
+                                      run that failed, and the rest by a line now and then. Ends with the line
+                                      "N passed, N failed".
+DEMO is the program rql-demo. Standard library only.
+"""
+import concurrent.futures
+import contextlib
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+
+from private_server import PrivateServer, die_with_parent, find_server, wait_until  # noqa: E402
+
+DEMO = sys.argv[1]
+SHORT_S, FULL_S = 3, 6
+PATIENCE_S = 120
+PAUSE_S = 1.3  # longer than the demo's ttl of a second
+N_PROCESSES = 4
+AT_ONCE = os.cpu_count() or 1
+EVERY = 10  # runs, for a line of progress
+
+
+class Run:
+    """One demo with a server of its own; ended at the end of the block."""
+
+    def __init__(self, seconds):
+        self.server = PrivateServer()
+        self.process = subprocess.Popen([DEMO, self.server.url, str(seconds)], stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                        preexec_fn=die_with_parent)
+        self.said, self.status = "", None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+        self.server.stop()
+
+    def children(self):
+        """The processes that contend, once all are there."""
+        pid = self.process.pid
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+            pids = [int(word) for word in file.read().split()]
+        return pids if len(pids) == N_PROCESSES else None
+
+    def await_line(self, pattern):
+        for line in self.process.stdout:
+            self.said += line
+            if re.search(pattern, line):
+                return
+        raise AssertionError(f"no line {pattern}:\n{self.said}")
+
+    def finish(self):
+        """It is read to its end, which is not awaited for ever."""
+        self.said += self.process.communicate(timeout=PATIENCE_S)[0]
+        self.status = self.process.returncode
+        return self
+
+    def is_good(self):
+        return self.status == 0 and "FAIL" not in self.said
+
+    def check(self):
+        if not self.is_good():
+            raise AssertionError(f"exit status {self.status}\n{self.said}")
+
+
+@contextlib.contextmanager
+def busy_loops():
+    """Two processes that take what time they get."""
+    loops = [subprocess.Popen(["sh", "-c", "while :; do :; done"], preexec_fn=die_with_parent) for _ in range(2)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+def pause(pids):
+    """As a machine that is suspended, or swaps: all at once or one of them."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        time.sleep(PAUSE_S)
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+def all_promises_are_kept_beside_busy_loops():
+    with busy_loops(), Run(SHORT_S) as run:
+        run.finish().check()
+        kept = re.findall(r"^  ok    (.*?)  ", run.said, re.M)
+        if len(kept) != 5:
+            raise AssertionError(run.said)
+
+
+def waits_of_a_process_that_stood_still_are_left_out():
+    with Run(FULL_S) as run:
+        children = wait_until(run.children, "its processes")
+        run.await_line(r"^   0\.5 s")
+        pause(children[:1])
+        run.finish().check()
+        if not re.search(r"order was kept.*left out: their process stood still", run.said):
+            raise AssertionError(run.said)
+
+
+def no_promise_is_broken_when_all_stand_still():
+    with Run(FULL_S) as run:
+        children = wait_until(run.children, "its processes")
+        run.await_line(r"^   0\.5 s")
+        pause(children)
+        run.finish().check()
+
+
+def a_run_without_its_server_gives_no_verdict():
+    with Run(SHORT_S) as run:
+        run.await_line(r"^   0\.5 s")
+        run.server.kill()
+        run.finish()
+        if run.status != 3 or re.search("^  (ok|FAIL|--) ", run.said, re.M):
+            raise AssertionError(f"exit status {run.status}\n{run.said}")
+
+
+def main():
+    if not find_server():
+        print("1..0 # SKIP no redis-server")
+        return 0
+    tests = [all_promises_are_kept_beside_busy_loops, waits_of_a_process_that_stood_still_are_left_out,
+             no_promise_is_broken_when_all_stand_still, a_run_without_its_server_gives_no_verdict]
+    failed = 0
+    print(f"1..{len(tests)}")
+    for number, test in enumerate(tests, 1):
+        word = "ok"
+        try:
+            test()
+        except (AssertionError, OSError, subprocess.TimeoutExpired) as wrong:
+            print("# " + str(wrong).replace("\n", "\n# "))
+            failed, word = failed + 1, "not ok"
+        print(word, number, "-", test.__name__.replace("_", " "), flush=True)
+    return failed > 0
+
+
+def run_once(_number):
+    with Run(FULL_S) as run:
+        return run.finish()
+
+
+class Tally:
+    """What the runs said so far, told now and then."""
+
+    def __init__(self, wanted):
+        self.wanted, self.good, self.bad, self.left_out, self.not_tested = wanted, 0, 0, 0, 0
+
+    def add(self, run, where):
+        if run.is_good():
+            self.good += 1
+        else:
+            self.bad += 1
+            print(f"exit status {run.status}, {where}:\n{run.said}", flush=True)
+        self.left_out += sum(int(n.replace(",", "")) for n in re.findall(r"; ([\d,]+) left out: their process", run.said))
+        self.not_tested += len(re.findall(r"^  --  ", run.said, re.M))
+        if (self.good + self.bad) % EVERY == 0:
+            print(f"demo: {self.good + self.bad} of {self.wanted} runs, now {where}: {self.bad} failed, "
+                  f"{self.not_tested} promises not tested, {self.left_out} waits left out", flush=True)
+
+
+def run_often(wanted):
+    tally = Tally(wanted)
+    busy = wanted // 3
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        for run in pool.map(run_once, range(wanted - busy)):
+            tally.add(run, "beside nothing else")
+        with busy_loops():
+            for run in pool.map(run_once, range(busy)):
+                tally.add(run, "beside two busy loops")
+    print(f"{tally.good} passed, {tally.bad} failed")
+    return tally.bad > 0
+
+
+if __name__ == "__main__":
+    sys.exit(run_often(int(sys.argv[2])) if len(sys.argv) > 2 else main())
