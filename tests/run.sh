@@ -16,7 +16,9 @@
 #              RQL_BUDGET        "refresh": the stage budget writes its counts down anew
 #              RQL_DEBIAN13_DIR  folder of the stage debian13's system, 1 GB, for more than one
 #                                repository to share (default: debian13/ beside the build trees)
+#              RQL_DEBIAN12_DIR  the same for the stage bare, 300 MB (default: debian12/)
 #              RQL_DEMO_RUNS     runs of the stage demo (default 300)
+#              RQL_BARE_STAGES   the stages that `tests/run.sh` runs inside the stage bare (default: all)
 #
 # shellcheck disable=SC2317 # functions are called through their stage's name and by trap
 set -u
@@ -25,7 +27,7 @@ root=$(CDPATH='' cd "$(dirname "$0")/.." && pwd)
 out=${RQL_BUILD_DIR:-$root/build}
 jobs=${RQL_JOBS:-$(getconf _NPROCESSORS_ONLN)}
 all='format docs shell gcc sample clang light tidy packages asan tsan valgrind budget fuzz'
-by_name='faults tls cluster connectivity promises timed soak guarantees explore mutants coverage valgrind_all debian13 demo'
+by_name='faults tls cluster connectivity promises timed soak guarantees explore mutants coverage valgrind_all debian13 bare demo'
 minutes=10 # of the stages soak and promises
 passed=0
 failed=0
@@ -41,7 +43,7 @@ packages_gcc='meson ninja-build gcc g++ libc6-dev pkg-config libhiredis-dev libu
 libcmocka-dev libssl-dev zlib1g-dev libzstd-dev openssl redis-server systemd python3 ruby abigail-tools dpkg-dev'
 packages_all="$packages_gcc valgrind clang clang-format clang-tidy doxygen shellcheck debhelper lintian git libpq-dev
 man-db mandoc bash-completion zsh fish"
-with_gcc='gcc sample light faults tls cluster connectivity promises timed soak guarantees explore mutants coverage debian13 demo'
+with_gcc='gcc sample light faults tls cluster connectivity promises timed soak guarantees explore mutants coverage debian13 bare demo'
 optional='cppcheck gcc-multilib'
 policy=/usr/sbin/policy-rc.d
 remove_policy=
@@ -565,6 +567,34 @@ stage_debian13() {
     in_debian13 valkey-server && [ "$fine" -eq 0 ]
 }
 
+# A clone of what is committed, and README's commands as a script.
+make_first_hour() {
+    rm -rf "$out/bare" && mkdir -p "$out/bare" &&
+        git clone --quiet --no-hardlinks "$root" "$out/bare/librql" &&
+        python3 "$root/tests/support/first_hour.py" "$out/bare/librql/README.md" >"$out/bare/first-hour.sh"
+}
+
+# What somebody has done and answers who sits at the new machine: the clone is there, and apt's questions get a yes.
+# shellcheck disable=SC2016 # expanded by the shell in there
+begin_first_hour='echo "APT::Get::Assume-Yes \"true\";" >/etc/apt/apt.conf.d/50yes &&
+    cp -a /source/librql /root/ && cd /root/librql && exec sh /source/first-hour.sh "$@"'
+
+# By name only: README from its first command to the last, on a Debian 12 that has nothing but apt and sudo.
+stage_bare() {
+    make_debian bookworm "${RQL_DEBIAN12_DIR:-$out/debian12}" sudo || return 1
+    quietly bare make_first_hour || {
+        verdict 1
+        return 1
+    }
+    log=$out/bare.log
+    # shellcheck disable=SC2086 # a word list on purpose
+    follow '^bare:\|^ok  \|^FAIL' $sudo sh "$debian" try "$system" "$out/bare" env RQL_JOBS="$jobs" \
+        sh -c "$begin_first_hour" sh ${RQL_BARE_STAGES:-}
+    count_log && return
+    tail -n 200 "$log"
+    return 1
+}
+
 # Valgrind is twenty times slower and runs one thread at a time: what uses each part once.
 stage_valgrind() {
     again=
@@ -686,6 +716,7 @@ seconds_of() {
     explore) echo 2400 ;;
     mutants | valgrind_all) echo 1800 ;;
     debian13) echo 900 ;;
+    bare) echo 1500 ;;
     demo) echo $((30 + 4 * ${RQL_DEMO_RUNS:-300})) ;;
     *) echo 3 ;;
     esac

@@ -82,9 +82,11 @@ try_inside() {
     in_root "$folder" "$@"
 }
 
-# The copy is beside the folder; what an earlier run has left there goes first.
+# The copy is beside the folder; what an earlier run has left there goes first. One run at a time.
 try_copy() {
     copy=$1.copy
+    exec 8>"$copy.lock"
+    flock 8
     rm -rf --one-file-system "$copy"
     cp -a "$1" "$copy"
     trap 'rm -rf --one-file-system "$copy"' EXIT
