@@ -133,18 +133,18 @@ TEST(a_look_says_who_asks_for_how_long_and_what_is_dead)
 static const struct walk {
     const char *name;
     const char *pages;
-    bool sweeps; /* then */
     rql_status status;
+    bool sweeps;     /* then */
     bool is_elected; /* in the end */
 } walks[] = {
-    {"another one is elected", "n", false, RQL_OK, false},
-    {"nobody is dead", "mme", false, RQL_OK, true},
-    {"one is dead", "mD", true, RQL_OK, true},
-    {"it is elected no more behind a page of the dead", "dn", false, RQL_OK, false},
-    {"no answer", "x", false, RQL_E_IO, false},
-    {"no answer behind a page of the dead", "dx", false, RQL_E_IO, true},
-    {"an answer that makes no sense", "?", false, RQL_E_PROTOCOL, false},
-    {"an answer that names a host and nothing else of it", "!", false, RQL_E_PROTOCOL, true},
+    {"another one is elected", "n", RQL_OK, false, false},
+    {"nobody is dead", "mme", RQL_OK, false, true},
+    {"one is dead", "mD", RQL_OK, true, true},
+    {"it is elected no more behind a page of the dead", "dn", RQL_OK, false, false},
+    {"no answer", "x", RQL_E_IO, false, false},
+    {"no answer behind a page of the dead", "dx", RQL_E_IO, false, true},
+    {"an answer that makes no sense", "?", RQL_E_PROTOCOL, false, false},
+    {"an answer that names a host and nothing else of it", "!", RQL_E_PROTOCOL, false, true},
 };
 
 static void answer_page(char page)

@@ -44,28 +44,30 @@ AFTER_EACH(tear_down)
 static const struct word {
     const char *name;
     const char *said;
+    int64_t epoch;
     rql_status status;
     bool is_down;
-    int64_t epoch;
     bool is_closed;
 } words[] = {
-    {"it is up", AT STATE(6, "master", 1, 7), RQL_OK, .epoch = 7},
-    {"only this one takes it for dead", AT STATE(13, "s_down,master", 1, 7), RQL_OK,
-     .is_down = true, .epoch = 7},
-    {"the others take it for dead", AT STATE(13, "o_down,master", 1, 7), RQL_OK, .is_down = true,
+    {"it is up", AT STATE(6, "master", 1, 7), .epoch = 7},
+    {"only this one takes it for dead", AT STATE(13, "s_down,master", 1, 7), .is_down = true,
      .epoch = 7},
-    {"all do", AT STATE(20, "s_down,o_down,master", 2, 12), RQL_OK, .is_down = true, .epoch = 12},
-    {"an epoch that is none", AT STATE(6, "master", 2, x7), RQL_OK},
-    {"no state", AT "*0\r\n", RQL_OK},
-    {"no right to know more", AT DENIED, RQL_OK},
-    {"it does not know it", "*-1\r\n-ERR No such master with that name\r\n", RQL_E_UNAVAILABLE},
-    {"nor by no address", "*0\r\n-ERR No such master with that name\r\n", RQL_E_UNAVAILABLE},
+    {"the others take it for dead", AT STATE(13, "o_down,master", 1, 7), .is_down = true,
+     .epoch = 7},
+    {"all do", AT STATE(20, "s_down,o_down,master", 2, 12), .is_down = true, .epoch = 12},
+    {"an epoch that is none", AT STATE(6, "master", 2, x7)},
+    {"no state", AT "*0\r\n"},
+    {"no right to know more", AT DENIED},
+    {"it does not know it", "*-1\r\n-ERR No such master with that name\r\n",
+     .status = RQL_E_UNAVAILABLE},
+    {"nor by no address", "*0\r\n-ERR No such master with that name\r\n",
+     .status = RQL_E_UNAVAILABLE},
     {"no login", "-NOAUTH Authentication required.\r\n-NOAUTH Authentication required.\r\n",
-     RQL_E_AUTH, .is_closed = true},
-    {"an address without a port", "*1\r\n$9\r\n127.0.0.1\r\n*0\r\n", RQL_E_PROTOCOL,
+     .status = RQL_E_AUTH, .is_closed = true},
+    {"an address without a port", "*1\r\n$9\r\n127.0.0.1\r\n*0\r\n", .status = RQL_E_PROTOCOL,
      .is_closed = true},
-    {"a port that is none", "*2\r\n$9\r\n127.0.0.1\r\n$5\r\n65536\r\n*0\r\n", RQL_E_PROTOCOL,
-     .is_closed = true},
+    {"a port that is none", "*2\r\n$9\r\n127.0.0.1\r\n$5\r\n65536\r\n*0\r\n",
+     .status = RQL_E_PROTOCOL, .is_closed = true},
 };
 
 TEST(what_it_says_of_a_master_is_understood)
