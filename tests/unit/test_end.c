@@ -222,3 +222,80 @@ TEST(a_series_ends_in_the_reverse_order)
         }
     }
 }
+
+/* What comes of each call for the release of a lock, one letter a call: 1 and 0 as above; p, it has
+ * released it, and a part of the queue is still to be served; u, no answer; i, it was not sent; r,
+ * refused. */
+static const struct course {
+    const char *name;
+    const char *calls;
+    rql_status status;
+    rql_status believed; /* by the holder, up to then */
+} courses[] = {
+    {"at once", "1", RQL_OK, RQL_OK},
+    {"it had ended", "0", RQL_NOT_HELD, RQL_OK},
+    {"it is refused", "r", RQL_E_AUTH, RQL_OK},
+    {"it is not sent at first", "i1", RQL_OK, RQL_OK},
+    {"nor had it been there", "i0", RQL_NOT_HELD, RQL_OK},
+    {"nor may it be done later", "ir", RQL_E_AUTH, RQL_OK},
+    {"the call without an answer has done it", "u0", RQL_OK, RQL_OK},
+    {"or its holder knew that it had ended", "u0", RQL_NOT_HELD, RQL_NOT_HELD},
+    {"the call without an answer has not done it", "ui1", RQL_OK, RQL_OK},
+    {"nobody knows what the call without an answer has done", "uir", RQL_E_UNKNOWN, RQL_OK},
+    {"others are served by further calls", "pp1", RQL_OK, RQL_OK},
+    {"a fault ends that", "pu", RQL_OK, RQL_OK},
+};
+
+static void take_turn(struct rqli_end *end, char turn)
+{
+    static const struct {
+        char letter;
+        rql_status status;
+    } faults[] = {{'u', RQL_E_UNKNOWN}, {'i', RQL_E_IO}, {'r', RQL_E_AUTH}};
+    const struct rqli_exchange exchange = {.sent_us = rqli_now_us()};
+    const char answer[] = {turn == '0' ? '0' : '1', ' ', turn == 'p' ? '2' : '0', '\0'};
+    struct rqli_reply reply = tree_text(answer);
+    struct rqli_call call;
+
+    rqli_call_begin(&call, NULL);
+    end->op.ops->write(&end->op, 0, &call);
+    assert_int_equal(call.script, RQLI_SCRIPT_RELEASE);
+    for (size_t i = 0; i < N_ROWS(faults); i++) {
+        if (faults[i].letter == turn) {
+            const rql_error fault = {.status = faults[i].status};
+
+            end->op.ops->read(&end->op, 0, &exchange, NULL, &fault);
+            return;
+        }
+    }
+    end->op.ops->read(&end->op, 0, &exchange, &reply, NULL);
+}
+
+TEST(a_release_is_repeated_while_its_fault_may_pass)
+{
+    EACH_ROW (row, courses) {
+        rql_lock *lock = rqli_lock_new(client, "x", 0);
+        struct rqli_end_part part;
+        struct rqli_end end;
+        enum rqli_op_next next;
+
+        lock->kept.lease.state = row->believed ? RQL_GONE : RQL_HELD;
+        lock->kept.lease.deadline_us = rqli_after_ms(rqli_now_us(), LONG_MS);
+        lock->kept.lease.host_end_us = lock->kept.lease.doubt_us = RQLI_NEVER_US;
+        rqli_end_init(&end, &part, &lock, 1, NULL);
+        end.op.until_us = rqli_after_ms(rqli_now_us(), LONG_MS);
+        next = end.op.ops->next(&end.op);
+        for (const char *turn = row->calls; *turn; turn++) {
+            int64_t now_us = rqli_now_us();
+
+            assert_int_equal(next, RQLI_OP_AGAIN);
+            take_turn(&end, *turn);
+            next = end.op.ops->next(&end.op);
+            if ((*turn == 'u' || *turn == 'i') && turn[1]) { /* not in a circle */
+                assert_in_range(end.op.again_us, now_us + 20000, rqli_now_us() + 20000);
+            }
+        }
+        CHECK_ALL(EQ(next, RQLI_OP_OVER), EQ(end.op.status, row->status));
+        rqli_lock_free(lock);
+    }
+}
