@@ -68,7 +68,7 @@ typedef struct rql_hold rql_hold;
  * @param[in]  uv      A `uv_loop_t` of the caller, or NULL: a thread is started that runs one. With
  *                     a loop of the caller, its thread makes this call (libuv's rule for handles),
  *                     or will run it: the thread counts as the host of all requests.
- * @param[out] error   Detail of a fault, or NULL; untouched unless negative.
+ * @param[out] error   Why the call did not return RQL_OK, or NULL; untouched on RQL_OK.
  *
  * @retval RQL_OK         `*out` is set.
  * @retval RQL_E_INVALID  A pointer is NULL.
@@ -103,7 +103,7 @@ typedef void (*rql_closed_fn)(void *user_data);
  *                        blocks.
  * @param[in]  closed     Called at the end, or NULL.
  * @param[in]  user_data  Given to @p closed.
- * @param[out] error      Detail of a fault, or NULL.
+ * @param[out] error      Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK         It is closing, or closed.
  * @retval RQL_E_INVALID  NULL; closed already; or from a callback of the library's own loop, which
@@ -120,7 +120,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_loop_close(rql_loop *loop, rql_closed_fn c
  *
  * @param[in] status     Any status of rql_lock_acquire(), or ::RQL_CANCELLED.
  * @param[in] lock       The held lock, now owned by the callee; NULL unless RQL_OK.
- * @param[in] error      Detail of a fault; valid during the call. NULL unless negative.
+ * @param[in] error      Why the status is not RQL_OK, valid during the call; NULL for RQL_OK.
  * @param[in] user_data  rql_acquiring::user_data.
  */
 typedef void (*rql_acquired_fn)(rql_status status, rql_lock *lock, const rql_error *error,
@@ -152,7 +152,7 @@ typedef struct rql_acquiring {
  * @param[in]     name     As for rql_lock_acquire(). Copied.
  * @param[in]     options  Settings, or NULL for the client's defaults. Copied, metadata too.
  * @param[in,out] what     Whom to call; read at once. Its `request` is set.
- * @param[out]    error    Detail of a fault, or NULL.
+ * @param[out]    error    Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK         Under way.
  * @retval RQL_E_INVALID  As rql_lock_acquire(); the loop is closed; or no callback.
@@ -206,7 +206,7 @@ RQL_API rql_status rql_request_fault(const rql_request *request, rql_error *erro
  * Called with the outcome of a call.
  *
  * @param[in] status     Any status of the blocking call.
- * @param[in] error      Detail of a fault; valid during the call. NULL unless negative.
+ * @param[in] error      Why the status is not RQL_OK, valid during the call; NULL for RQL_OK.
  * @param[in] user_data  rql_done::user_data.
  */
 typedef void (*rql_done_fn)(rql_status status, const rql_error *error, void *user_data);
@@ -224,7 +224,7 @@ typedef struct rql_done {
  * @param[in]  lock   The lock, or NULL (the outcome is RQL_OK). Unless the call fails, invalid
  *                    afterwards.
  * @param[in]  done   Whom to call, or NULL. Copied. Any status of rql_lock_release().
- * @param[out] error  Detail of a fault, or NULL.
+ * @param[out] error  Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK         Under way.
  * @retval RQL_E_INVALID  The loop is closed, and this is another thread or it has ended what was
@@ -244,7 +244,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_release_async(rql_loop *loop, rql_lock *lo
  * @param[in]  lock    The lock. Nobody may release it before the callback.
  * @param[in]  ttl_ms  1 to ::RQL_TTL_MAX_MS.
  * @param[in]  done    Whom to call, or NULL. Copied. Any status of rql_lock_extend().
- * @param[out] error   Detail of a fault, or NULL.
+ * @param[out] error   Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK         Under way.
  * @retval RQL_E_INVALID  @p ttl_ms is out of range, @p lock is NULL or of another client, or the
@@ -271,7 +271,7 @@ typedef void (*rql_hold_fn)(rql_hold *hold, rql_lock *lock, void *user_data);
  *
  * @param[in] status     Any status of rql_with_lock(), or ::RQL_CANCELLED.
  * @param[in] value      What rql_hold_end() was given; 0 if the block did not run.
- * @param[in] error      Detail of a fault; valid during the call. NULL unless negative.
+ * @param[in] error      Why the status is not RQL_OK, valid during the call; NULL for RQL_OK.
  * @param[in] user_data  rql_async_block::user_data.
  */
 typedef void (*rql_hold_done_fn)(rql_status status, int value, const rql_error *error,
@@ -293,7 +293,7 @@ typedef struct rql_async_block {
  * @param[in]     name     As for rql_lock_acquire(). Copied.
  * @param[in]     options  Settings, or NULL. Copied.
  * @param[in,out] block    What to run, and whom to call; read at once. Its `request` is set.
- * @param[out]    error    Detail of a fault, or NULL.
+ * @param[out]    error    Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK         Under way.
  * @retval RQL_E_INVALID  As rql_acquire_async(); or there is no block to run. Also other faults of
@@ -324,7 +324,7 @@ RQL_API rql_status rql_hold_end(rql_hold *hold, int value);
  *
  * @param[in] status     Any status of rql_series_acquire(), or ::RQL_CANCELLED.
  * @param[in] series     The held series, now owned by the callee; NULL unless RQL_OK.
- * @param[in] error      Detail of a fault; valid during the call. NULL unless negative.
+ * @param[in] error      Why the status is not RQL_OK, valid during the call; NULL for RQL_OK.
  * @param[in] user_data  rql_series_acquiring::user_data.
  */
 typedef void (*rql_series_acquired_fn)(rql_status status, rql_series *series,
@@ -345,7 +345,7 @@ typedef struct rql_series_acquiring {
  * @param[in]     options  What to take and how. Copied, names too; its `result`, if set, is filled
  *                         in before the callback and must live until then.
  * @param[in,out] what     Whom to call; read at once. Its `request` is set.
- * @param[out]    error    Detail of a fault, or NULL.
+ * @param[out]    error    Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK         Under way.
  * @retval RQL_E_INVALID  As rql_series_acquire(), and as rql_acquire_async(), whose other faults
@@ -366,7 +366,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_series_acquire_async(rql_loop *loop,
  *                     afterwards.
  * @param[out] result  As rql_series_release(), filled in before the callback; or NULL.
  * @param[in]  done    Whom to call, or NULL. Copied. Any status of rql_series_release().
- * @param[out] error   Detail of a fault, or NULL.
+ * @param[out] error   Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK         Under way.
  * @retval RQL_E_INVALID  As rql_release_async(), whose other faults are possible, too.
@@ -399,7 +399,7 @@ typedef struct rql_work {
  *
  * @param[in]  loop   The loop.
  * @param[in]  work   What to run, and whom to call. Copied.
- * @param[out] error  Detail of a fault, or NULL.
+ * @param[out] error  Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK         Under way.
  * @retval RQL_E_INVALID  The loop is closed, or there is nothing to run.

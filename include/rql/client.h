@@ -40,7 +40,7 @@ typedef struct rql_client rql_client;
  *
  * @param[out] out      The new client; untouched unless RQL_OK.
  * @param[in]  options  Settings, or NULL for defaults. Copied.
- * @param[out] error    Detail of a fault, or NULL; untouched unless negative.
+ * @param[out] error    Why the call did not return RQL_OK, or NULL; untouched on RQL_OK.
  *
  * @retval RQL_OK         `*out` is set.
  * @retval RQL_E_INVALID  An option is out of range or the URL cannot be read. Nothing was done.
@@ -72,7 +72,7 @@ RQL_API rql_client *rql_client_free(rql_client *client);
  * Connect now instead of at the first command, and check what would make a later call fail.
  *
  * @param[in]  client  The client.
- * @param[out] error   Detail of a fault, or NULL.
+ * @param[out] error   Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK             Connected, logged in, the database is selected.
  * @retval RQL_E_IO           Unreachable, refused, or no reply within `connect_timeout_ms`.
@@ -139,7 +139,7 @@ typedef struct rql_server_info {
  * @param[in]  client  The client.
  * @param[out] out     Filled in; untouched unless RQL_OK.
  * @param[in]  size    Its size in bytes in the calling program.
- * @param[out] error   Detail of a fault, or NULL.
+ * @param[out] error   Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK         `*out` is set. A replica is fine.
  * @retval RQL_E_INVALID  A pointer is NULL.
@@ -163,7 +163,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_client_ping_sized(rql_client *client, rql_
  * @param[in]  n       Which: from 0 up, until there are no more.
  * @param[out] out     Filled in; untouched unless RQL_OK.
  * @param[in]  size    Its size in bytes in the calling program.
- * @param[out] error   Detail of a fault, or NULL.
+ * @param[out] error   Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK         `*out` is set.
  * @retval RQL_NOT_FOUND  There are not so many.
@@ -235,7 +235,7 @@ RQL_API rql_text_list *rql_text_list_free(rql_text_list *list);
  *
  * @param[in]  client  The client.
  * @param[out] out     The list; untouched unless RQL_OK.
- * @param[out] error   Detail of a fault, or NULL.
+ * @param[out] error   Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK        `*out` is set.
  * @retval RQL_E_NOMEM   Out of memory.
@@ -253,7 +253,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_possible_host_ids(rql_client *client, rql_
  *
  * @param[in]  client  The client.
  * @param[out] out     The list; untouched unless RQL_OK.
- * @param[out] error   Detail of a fault, or NULL.
+ * @param[out] error   Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK        `*out` is set.
  * @retval RQL_E_NOMEM   Out of memory.

@@ -122,7 +122,7 @@ RQL_API void rql_diagnose_options_init_sized(rql_diagnose_options *options, size
  * @param[in]  client   The client: its server, its user and its options are looked at.
  * @param[in]  options  Settings, or NULL for the defaults.
  * @param[out] out      The report; untouched unless RQL_OK.
- * @param[out] error    Detail of a fault, or NULL.
+ * @param[out] error    Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK         `*out` is set. What is amiss is in it: count its failures.
  * @retval RQL_E_INVALID  A setting is out of range, or a group unknown.
@@ -163,7 +163,7 @@ typedef enum rql_measured {
  * @param[in]  what    What to measure.
  * @param[in]  key     The key of the plain lock, which is gone afterwards; else NULL.
  * @param[out] out_us  Microseconds; untouched unless RQL_OK.
- * @param[out] error   Detail of a fault, or NULL.
+ * @param[out] error   Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK         `*out_us` is set.
  * @retval RQL_NOT_HELD   The key exists, or was deleted meanwhile.

@@ -132,7 +132,7 @@ RQL_API void rql_refusal_clear(rql_refusal *refusal);
  * @param[in]  client  The client.
  * @param[in]  name    The lock's name.
  * @param[out] out     The answer; untouched unless RQL_OK.
- * @param[out] error   Detail of a fault, or NULL.
+ * @param[out] error   Why the call did not return RQL_OK, or NULL.
  * @retval RQL_OK         `*out` is set.
  * @retval RQL_E_INVALID  The name is malformed.
  * @retval RQL_E_IO       No reply; also other faults of status.h.
@@ -147,7 +147,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_is_locked(rql_client *client, const char *
  * @param[in]  client  The client.
  * @param[in]  name    The lock's name.
  * @param[out] out     The answer; untouched unless RQL_OK.
- * @param[out] error   Detail of a fault, or NULL.
+ * @param[out] error   Why the call did not return RQL_OK, or NULL.
  * @retval RQL_OK         `*out` is set.
  * @retval RQL_E_INVALID  The name is malformed.
  * @retval RQL_E_IO       No reply; also other faults of status.h.
@@ -162,7 +162,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_is_queued(rql_client *client, const char *
  * @param[in]  client  The client.
  * @param[in]  name    The lock's name.
  * @param[out] out     The lock; untouched unless RQL_OK. Check its `status` first.
- * @param[out] error   Detail of a fault, or NULL.
+ * @param[out] error   Why the call did not return RQL_OK, or NULL.
  * @retval RQL_OK         `*out` is set.
  * @retval RQL_NOT_FOUND  There is no such lock.
  * @retval RQL_E_INVALID  The name is malformed.
@@ -179,7 +179,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_get_lock_info(rql_client *client, const ch
  * @param[in]  client  The client.
  * @param[in]  name    The lock's name.
  * @param[out] out     The queue; untouched unless RQL_OK. Check its `status` first.
- * @param[out] error   Detail of a fault, or NULL.
+ * @param[out] error   Why the call did not return RQL_OK, or NULL.
  * @retval RQL_OK         `*out` is set.
  * @retval RQL_NOT_FOUND  Nobody waits.
  * @retval RQL_E_INVALID  The name is malformed.
@@ -213,7 +213,7 @@ RQL_API rql_queue_info *rql_queue_info_free(rql_queue_info *info);
  *
  * @param[in]  client  The client.
  * @param[out] out     The full key names, each once; untouched unless RQL_OK.
- * @param[out] error   Detail of a fault, or NULL.
+ * @param[out] error   Why the call did not return RQL_OK, or NULL.
  * @retval RQL_OK    `*out` is set.
  * @retval RQL_E_IO  No reply; also other faults of status.h.
  * @owner   The caller owns `*out`; release with rql_text_list_free().
@@ -227,7 +227,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_list_locks(rql_client *client, rql_text_li
  *
  * @param[in]  client  The client.
  * @param[out] out     The full key names, each once; untouched unless RQL_OK.
- * @param[out] error   Detail of a fault, or NULL.
+ * @param[out] error   Why the call did not return RQL_OK, or NULL.
  * @retval RQL_OK    `*out` is set.
  * @retval RQL_E_IO  No reply; also other faults of status.h.
  * @owner   The caller owns `*out`; release with rql_text_list_free().
@@ -241,7 +241,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_list_queues(rql_client *client, rql_text_l
  *
  * @param[in]  client  The client.
  * @param[out] out     The full key names, each once; untouched unless RQL_OK.
- * @param[out] error   Detail of a fault, or NULL.
+ * @param[out] error   Why the call did not return RQL_OK, or NULL.
  * @retval RQL_OK    `*out` is set.
  * @retval RQL_E_IO  No reply; also other faults of status.h.
  * @owner   The caller owns `*out`; release with rql_text_list_free().
@@ -255,7 +255,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_list_keys(rql_client *client, rql_text_lis
  *
  * @param[in]  client  The client.
  * @param[out] out     The locks; untouched unless RQL_OK.
- * @param[out] error   Detail of a fault, or NULL.
+ * @param[out] error   Why the call did not return RQL_OK, or NULL.
  * @retval RQL_OK    `*out` is set.
  * @retval RQL_E_IO  No reply; also other faults of status.h.
  * @owner   The caller owns `*out`; release with rql_lock_info_list_free().
@@ -269,7 +269,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_list_locks_info(rql_client *client, rql_lo
  *
  * @param[in]  client  The client.
  * @param[out] out     The queues; untouched unless RQL_OK.
- * @param[out] error   Detail of a fault, or NULL.
+ * @param[out] error   Why the call did not return RQL_OK, or NULL.
  * @retval RQL_OK    `*out` is set.
  * @retval RQL_E_IO  No reply; also other faults of status.h.
  * @owner   The caller owns `*out`; release with rql_queue_info_list_free().
@@ -284,7 +284,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_list_queues_info(rql_client *client,
  *
  * @param[in]  client  The client.
  * @param[out] out     The clients; untouched unless RQL_OK.
- * @param[out] error   Detail of a fault, or NULL.
+ * @param[out] error   Why the call did not return RQL_OK, or NULL.
  * @retval RQL_OK    `*out` is set.
  * @retval RQL_E_IO  No reply; also other faults of status.h.
  * @owner   The caller owns `*out`; release with rql_client_info_list_free().

@@ -117,7 +117,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_options_set_lost(rql_lock_options *op
  * @param[in]  name     Lock name, 1 to ::RQL_NAME_MAX bytes without control bytes. Copied.
  * @param[in]  options  Settings, or NULL for the client's defaults. Copied.
  * @param[out] out      The held lock; untouched unless RQL_OK.
- * @param[out] error    Detail of a fault, or NULL; untouched unless negative.
+ * @param[out] error    Why the call did not return RQL_OK, or NULL; untouched on RQL_OK.
  *
  * @retval RQL_OK                   Held; see rql_lock_remaining_ms().
  * @retval RQL_TIMED_OUT            `timeout_ms` passed.
@@ -160,7 +160,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_acquire(rql_client *client, const cha
  * @param[in]  name     As for rql_lock_acquire().
  * @param[in]  options  Settings, or NULL; `fail_fast` is taken as true.
  * @param[out] out      The held lock; untouched unless RQL_OK.
- * @param[out] error    Detail of a fault, or NULL.
+ * @param[out] error    Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK                   Held.
  * @retval RQL_FAIL_FAST_NO_TRY     Another holds the lock.
@@ -205,7 +205,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_try(rql_client *client, const char *n
  * has brought the lock has ended; with 256 releases unanswered.
  *
  * @param[in]  lock   The lock, or NULL (RQL_OK). Invalid afterwards, whatever the result.
- * @param[out] error  Detail of a fault, or NULL.
+ * @param[out] error  Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK         Released. Nobody else held the lock up to now.
  * @retval RQL_NOT_HELD   It had ended before: expired, taken away or lost with the server's data.
@@ -245,7 +245,7 @@ RQL_API rql_lock *rql_lock_forget(rql_lock *lock);
  *
  * @param[in]  lock    The lock.
  * @param[in]  ttl_ms  1 to ::RQL_TTL_MAX_MS.
- * @param[out] error   Detail of a fault, or NULL.
+ * @param[out] error   Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK         Extended; rql_lock_remaining_ms() says until when.
  * @retval RQL_NOT_HELD   The grant has ended; the state is now ::RQL_GONE.
@@ -263,7 +263,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_extend(rql_lock *lock, int64_t ttl_ms
  * Ask the server whether this grant is still in force (redis_exp_lock's key_owned?).
  *
  * @param[in]  lock   The lock.
- * @param[out] error  Detail of a fault, or NULL.
+ * @param[out] error  Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK        In force.
  * @retval RQL_NOT_HELD  The grant has ended; the state is now ::RQL_GONE.
@@ -301,7 +301,7 @@ RQL_API int64_t rql_lock_remaining_ms(const rql_lock *lock);
  *
  * @param[in]  lock   The lock.
  * @param[out] out    The descriptor, valid until the lock is released or forgotten.
- * @param[out] error  Detail of a fault, or NULL.
+ * @param[out] error  Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK        `*out` is set.
  * @retval RQL_E_NOMEM   No descriptor or no background thread could be had.
@@ -406,7 +406,7 @@ typedef struct rql_block {
  * @param[in]     name     As for rql_lock_acquire().
  * @param[in]     options  Settings, or NULL.
  * @param[in,out] block    What to run; its `value` is filled in.
- * @param[out]    error    Detail of a fault, or NULL.
+ * @param[out]    error    Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK             The block ran, and the lock was held until its end.
  * @retval RQL_BLOCK_OVERRAN  `timed`, and the block ran longer than the ttl.
@@ -427,7 +427,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_with_lock(rql_client *client, const char *
  * @param[in]  client  The client.
  * @param[in]  name    The lock's name.
  * @param[in]  secret  rql_lock_secret() of the grant.
- * @param[out] error   Detail of a fault, or NULL.
+ * @param[out] error   Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK         Released, and handed to the next waiter.
  * @retval RQL_NOT_HELD   No grant with this secret is in force.
@@ -448,7 +448,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_release_by_secret(rql_client *client, cons
  * @param[in]  name    The lock's name.
  * @param[in]  secret  rql_lock_secret() of the grant.
  * @param[in]  ttl_ms  1 to ::RQL_TTL_MAX_MS.
- * @param[out] error   Detail of a fault, or NULL.
+ * @param[out] error   Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK         Extended.
  * @retval RQL_NOT_HELD   No grant with this secret is in force.
@@ -470,7 +470,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_extend_by_secret(rql_client *client, const
  * @param[in]  client   The client.
  * @param[in]  name     The lock's name.
  * @param[in]  options  Settings, or NULL; only the waiting ones matter.
- * @param[out] error    Detail of a fault, or NULL.
+ * @param[out] error    Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK                It was free.
  * @retval RQL_RETRY_LIMIT       Held at each of `retry_count` checks.
@@ -503,7 +503,7 @@ typedef struct rql_unlock_result {
  * @param[in]  client  The client.
  * @param[in]  name    The lock's name.
  * @param[out] out     What was there, or NULL; untouched unless RQL_OK.
- * @param[out] error   Detail of a fault, or NULL.
+ * @param[out] error   Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK         Done; see @p out.
  * @retval RQL_E_INVALID  The name is malformed.
@@ -524,7 +524,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_force_unlock(rql_client *client, const cha
  * @param[in]  name    The lock's name.
  * @param[in]  add_ms  Added to the remaining ttl; negative shortens, and ends the lock at 0.
  *                     Within ± ::RQL_TTL_MAX_MS.
- * @param[out] error   Detail of a fault, or NULL.
+ * @param[out] error   Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK         Done.
  * @retval RQL_NOT_FOUND  There is no such lock (:async_expire_or_no_lock).

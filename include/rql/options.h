@@ -150,7 +150,7 @@ typedef struct rql_options {
     int64_t default_queue_ttl_ms;    /**< After this long a request moves to the tail, or
                                         ::RQL_FOREVER. Default 15000. */
     bool is_timed_by_default;        /**< Blocks are timed. Default false. */
-    bool detailed_acq_timeout_error; /**< Refusals carry holder and queue. Default false. */
+    bool detailed_acq_timeout_error; /**< Refusals name holder and queue. Default false. */
     rql_conflict_strategy default_conflict_strategy; /**< Default ::RQL_WAIT_FOR_LOCK. */
     rql_access_strategy default_access_strategy;     /**< Default ::RQL_QUEUED. */
     int64_t key_extraction_batch_size; /**< COUNT of each SCAN. 1 to 100000. Default 500. */
@@ -332,7 +332,8 @@ typedef struct rql_lock_options {
     rql_lost_fn on_lost; /**< Called when the lock is lost, or NULL. */
     void *user_data;     /**< Given to `on_lost`. */
 
-    bool detailed_acq_timeout_error; /**< Fill holder and queue of `refusal`. */
+    bool detailed_acq_timeout_error; /**< Ask who holds the lock: for ::rql_error, and with the
+                                          queue for `refusal`. */
     /** Where a refusal is described, or NULL. Filled on positive outcomes; rql_refusal_clear(). */
     rql_refusal *refusal;
 
@@ -404,7 +405,7 @@ RQL_API size_t rql_options_size(void);
  *
  * @param[in]  text    The text.
  * @param[out] out_ms  The duration in milliseconds; untouched unless RQL_OK.
- * @param[out] error   Detail of a fault, or NULL.
+ * @param[out] error   Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK         Read.
  * @retval RQL_E_INVALID  Not a duration, not a whole number of milliseconds, or too long for 64

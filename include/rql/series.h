@@ -149,7 +149,7 @@ RQL_API void rql_series_options_init_sized(rql_series_options *options, size_t s
  * @param[in]  client   The client.
  * @param[in]  options  What to take and how.
  * @param[out] out      The held series; untouched unless RQL_OK.
- * @param[out] error    Detail of a fault, or NULL; untouched unless negative.
+ * @param[out] error    Why the call did not return RQL_OK, or NULL; untouched on RQL_OK.
  *
  * @retval RQL_OK         All are held; see rql_series_remaining_ms().
  * @retval RQL_TIMED_OUT  `timeout_ms` passed; also other outcomes and faults of rql_lock_acquire(),
@@ -173,7 +173,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_series_acquire(rql_client *client,
  * @param[in]  client   The client.
  * @param[in]  options  What to take and how; `fail_fast` is taken as true.
  * @param[out] out      The held series; untouched unless RQL_OK.
- * @param[out] error    Detail of a fault, or NULL.
+ * @param[out] error    Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK                   All are held.
  * @retval RQL_FAIL_FAST_NO_TRY     Another holds one of them.
@@ -193,7 +193,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_series_try(rql_client *client,
  *
  * @param[in]  series  The series, or NULL (RQL_OK). Invalid afterwards, whatever the result.
  * @param[out] result  How it ended (`hold_time_us`, `ending`; the rest stays), or NULL.
- * @param[out] error   Detail of the first fault, or NULL.
+ * @param[out] error   Of the first fault, else of the first lock that had ended; or NULL.
  *
  * @retval RQL_OK         All released. Nobody else held one of them up to now.
  * @retval RQL_NOT_HELD   At least one had ended before.
@@ -220,7 +220,7 @@ RQL_API rql_series *rql_series_forget(rql_series *series);
  *
  * @param[in]  series  The series.
  * @param[in]  ttl_ms  1 to ::RQL_TTL_MAX_MS.
- * @param[out] error   Detail of the first fault, or NULL.
+ * @param[out] error   Of the first fault, else of the first lock that had ended; or NULL.
  *
  * @retval RQL_OK         All are extended.
  * @retval RQL_NOT_HELD   At least one had ended; the others are extended.
@@ -256,7 +256,7 @@ RQL_API int64_t rql_series_remaining_ms(const rql_series *series);
  *
  * @param[in]  series  The series.
  * @param[out] out     The descriptor, valid until the series is released or forgotten.
- * @param[out] error   Detail of a fault, or NULL.
+ * @param[out] error   Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK        `*out` is set.
  * @retval RQL_E_NOMEM   No descriptors or no background thread could be had.
@@ -311,7 +311,7 @@ typedef struct rql_series_block {
  * @param[in]     client   The client.
  * @param[in]     options  What to take and how; its `result` is filled in to the end.
  * @param[in,out] block    What to run; its `value` is filled in.
- * @param[out]    error    Detail of a fault, or NULL.
+ * @param[out]    error    Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK             The block ran, and all locks were held until its end.
  * @retval RQL_BLOCK_OVERRAN  `timed`, and the block ran longer than the ttl.

@@ -14,7 +14,7 @@ RQL_BEGIN_DECLS
  * Result of every fallible call.
  *
  * Zero means the call did what its name says. A positive value is an outcome the caller must expect
- * and handle. A negative value is a fault: pass it up, it carries detail in ::rql_error. The values
+ * and handle. A negative value is a fault: pass it up. For both, ::rql_error says why. The values
  * never change.
  */
 typedef enum rql_status {
@@ -62,9 +62,15 @@ typedef enum rql_status {
 /** Size in bytes of rql_error::message, terminator included. */
 #define RQL_ERROR_MESSAGE_SIZE 256
 
-/** Detail of one fault. Plain data: no release call, copy freely. */
+/**
+ * Why a call did not return ::RQL_OK: a fault, or an outcome such as ::RQL_TIMED_OUT. A call that
+ * returns ::RQL_OK leaves it as it is. Plain data: no release call, copy freely.
+ *
+ * For a lock that was not acquired the message names the holder if the client knows it; with
+ * rql_lock_options::detailed_acq_timeout_error the server is asked.
+ */
 typedef struct rql_error {
-    rql_status status;                    /**< The negative status the call returned. */
+    rql_status status;                    /**< The status the call returned; not ::RQL_OK. */
     int sys_errno;                        /**< `errno` at the point of failure, or 0. */
     char message[RQL_ERROR_MESSAGE_SIZE]; /**< English, one line: what, where, what may be true. */
 } rql_error;

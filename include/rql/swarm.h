@@ -104,7 +104,7 @@ RQL_API void rql_swarm_options_init_sized(const rql_client *client, rql_swarm_op
  * @param[in]  client   The client; it has one swarm at most.
  * @param[in]  options  Settings, or NULL for the client's.
  * @param[out] out      The swarm; untouched unless RQL_OK.
- * @param[out] error    Detail of a fault, or NULL.
+ * @param[out] error    Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK         `*out` runs.
  * @retval RQL_E_INVALID  A setting is out of range, or a URL malformed.
@@ -188,7 +188,7 @@ typedef struct rql_swarm_status {
  *
  * @param[in]  client  The client.
  * @param[out] out     The state; untouched unless RQL_OK.
- * @param[out] error   Detail of a fault, or NULL.
+ * @param[out] error   Why the call did not return RQL_OK, or NULL.
  * @retval RQL_OK         `*out` is set; all zero if there is no swarm.
  * @retval RQL_E_INVALID  A pointer is NULL.
  * @retval RQL_E_FORKED   The client belongs to the parent process.
@@ -203,7 +203,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_get_swarm_status(rql_client *client, rql_s
  * @param[in]  client  The client.
  * @param[out] out     Identity of the flusher's own connection (not the rql_client_identity() of a
  *                     client); untouched unless RQL_OK.
- * @param[out] error   Detail of a fault, or NULL.
+ * @param[out] error   Why the call did not return RQL_OK, or NULL.
  * @retval RQL_OK         `out` is set.
  * @retval RQL_NOT_FOUND  None is.
  * @retval RQL_E_IO       No reply; also other faults of status.h.
@@ -232,7 +232,7 @@ typedef struct rql_host_info_list {
  * @param[in]  client         The client.
  * @param[in]  zombie_ttl_ms  A host that is silent for longer is dead; 1 to 31536000000.
  * @param[out] out            The hosts; untouched unless RQL_OK.
- * @param[out] error          Detail of a fault, or NULL.
+ * @param[out] error          Why the call did not return RQL_OK, or NULL.
  * @retval RQL_OK         `*out` is set.
  * @retval RQL_E_INVALID  The ttl is out of range.
  * @retval RQL_E_IO       No reply; also other faults of status.h.
@@ -275,7 +275,7 @@ RQL_API rql_zombies *rql_zombies_free(rql_zombies *zombies);
  * @param[in]  client         The client.
  * @param[in]  zombie_ttl_ms  A host that is silent for longer is dead; 1 to 31536000000.
  * @param[out] out            What was found; untouched unless RQL_OK.
- * @param[out] error          Detail of a fault, or NULL.
+ * @param[out] error          Why the call did not return RQL_OK, or NULL.
  * @retval RQL_OK         `*out` is set.
  * @retval RQL_E_INVALID  The ttl is out of range.
  * @retval RQL_E_IO       No reply; also other faults of status.h.
@@ -291,7 +291,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_zombies_info(rql_client *client, int64_t z
  * @param[in]  client         The client.
  * @param[in]  zombie_ttl_ms  A host that is silent for longer is dead; 1 to 31536000000.
  * @param[out] out            Host ids; untouched unless RQL_OK.
- * @param[out] error          Detail of a fault, or NULL.
+ * @param[out] error          Why the call did not return RQL_OK, or NULL.
  * @retval RQL_OK         `*out` is set.
  * @retval RQL_E_INVALID  The ttl is out of range.
  * @retval RQL_E_IO       No reply; also other faults of status.h.
@@ -307,7 +307,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_zombie_hosts(rql_client *client, int64_t z
  * @param[in]  client         The client.
  * @param[in]  zombie_ttl_ms  A host that is silent for longer is dead; 1 to 31536000000.
  * @param[out] out            `rql:lock:<name>`; untouched unless RQL_OK.
- * @param[out] error          Detail of a fault, or NULL.
+ * @param[out] error          Why the call did not return RQL_OK, or NULL.
  * @retval RQL_OK         `*out` is set.
  * @retval RQL_E_INVALID  The ttl is out of range.
  * @retval RQL_E_IO       No reply; also other faults of status.h.
@@ -323,7 +323,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_zombie_locks(rql_client *client, int64_t z
  * @param[in]  client         The client.
  * @param[in]  zombie_ttl_ms  A host that is silent for longer is dead; 1 to 31536000000.
  * @param[out] out            Acquirer ids, each once; untouched unless RQL_OK.
- * @param[out] error          Detail of a fault, or NULL.
+ * @param[out] error          Why the call did not return RQL_OK, or NULL.
  * @retval RQL_OK         `*out` is set.
  * @retval RQL_E_INVALID  The ttl is out of range.
  * @retval RQL_E_IO       No reply; also other faults of status.h.
@@ -342,7 +342,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_zombie_acquirers(rql_client *client, int64
  * @param[in]  client  The client.
  * @param[out] hosts   The host ids that were written, or NULL; untouched unless RQL_OK.
  * @param[out] at_us   The time that was written, microseconds since 1970, or NULL.
- * @param[out] error   Detail of a fault, or NULL.
+ * @param[out] error   Why the call did not return RQL_OK, or NULL.
  * @retval RQL_OK    Done.
  * @retval RQL_E_IO  No reply; also other faults of status.h.
  * @owner   The caller owns `*hosts`; release with rql_text_list_free().
@@ -358,7 +358,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_probe_hosts(rql_client *client, rql_text_l
  * @param[in]  client   The client.
  * @param[in]  options  `zombie_ttl_ms` and the scan sizes are read; or NULL for the client's.
  * @param[out] out      What was flushed, or NULL; untouched unless RQL_OK.
- * @param[out] error    Detail of a fault, or NULL. What was done by then is done.
+ * @param[out] error    Why the call did not return RQL_OK, or NULL. What was done by then is done.
  * @retval RQL_OK         Done.
  * @retval RQL_E_INVALID  A setting is out of range.
  * @retval RQL_E_IO       No reply; also other faults of status.h.

@@ -126,7 +126,7 @@ RQL_API void rql_sweep_options_init_sized(const rql_client *client, rql_sweep_op
  * @param[in]  client   The client.
  * @param[in]  options  Settings, or NULL for the client's.
  * @param[out] out      What was done, or NULL; filled unless RQL_E_INVALID or RQL_E_FORKED.
- * @param[out] error    Detail of a fault, or NULL.
+ * @param[out] error    Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK         Done.
  * @retval RQL_STOPPED    `on_progress` ended it.
@@ -152,7 +152,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_clear_locks(rql_client *client,
  * @param[in]  owner    Whose locks.
  * @param[in]  options  Settings, or NULL for the client's.
  * @param[out] out      What was done, or NULL; filled as by rql_clear_locks().
- * @param[out] error    Detail of a fault, or NULL.
+ * @param[out] error    Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK         Done.
  * @retval RQL_STOPPED    `on_progress` ended it.
@@ -176,7 +176,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_clear_locks_of(rql_client *client,
  * @param[in]  task     As rql_lock_options::task; 0 for plain threads.
  * @param[in]  options  Settings, or NULL for the client's.
  * @param[out] out      What was done, or NULL; filled as by rql_clear_locks().
- * @param[out] error    Detail of a fault, or NULL.
+ * @param[out] error    Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK         Done.
  * @retval RQL_STOPPED    `on_progress` ended it.
@@ -203,7 +203,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_clear_current_locks(rql_client *client, ui
  * @param[out] out      What was done, or NULL; filled as by rql_clear_locks().
  * @param[out] queues   The keys of all queues that were found, changed or not (the gem's
  *                      processed_queues), or NULL; untouched unless RQL_OK.
- * @param[out] error    Detail of a fault, or NULL.
+ * @param[out] error    Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK         Done.
  * @retval RQL_STOPPED    `on_progress` ended it.

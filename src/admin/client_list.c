@@ -3,52 +3,17 @@
 #include "admin/pages.h"
 #include "base/cancel.h"
 #include "base/error.h"
+#include "net/client_name.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/*
- * The list of clients (lua/README.md 51). Entries are JSON for others; ours have no escapes, so
- * that a field ends at the next quote. What cannot be read so is left out: somebody else has
- * written it.
- */
+/* The list of clients (lua/README.md 51). An entry that cannot be read is left out: another program
+ * has written it. */
 
 enum { CLIENTS_PAGE = 1000 /* COUNT of one HSCAN */, CLIENTS_MAX = 100000, FIRST_ITEMS = 64 };
 
 static const int64_t hour_us = INT64_C(3600000000);
-
-/* What the entry has behind this mark, "\"host\":" for one. */
-static struct rqli_slice field_of(struct rqli_slice entry, const char *mark)
-{
-    const char *at = memmem(entry.data, entry.length, mark, strlen(mark));
-    struct rqli_slice rest = {"", 0};
-
-    if (at) {
-        at += strlen(mark);
-        rest = (struct rqli_slice){at, entry.length - (size_t)(at - entry.data)};
-    }
-    return rest;
-}
-
-static int64_t number_of(struct rqli_slice entry, const char *mark)
-{
-    const struct rqli_slice rest = field_of(entry, mark);
-    int64_t value;
-
-    return rqli_parse_int((struct rqli_slice){rest.data, rqli_slice_before(rest, ",}")}, &value)
-               ? value
-               : -1;
-}
-
-static struct rqli_slice text_of(struct rqli_slice entry, const char *mark)
-{
-    struct rqli_slice rest = field_of(entry, mark);
-
-    if (!rqli_slice_skip(&rest, "\"")) {
-        return (struct rqli_slice){"", 0};
-    }
-    return (struct rqli_slice){rest.data, rqli_slice_before(rest, "\"")};
-}
 
 rql_client_info *rqli_client_info_read(struct rqli_slice identity, struct rqli_slice entry)
 {
@@ -72,19 +37,19 @@ rql_client_info *rqli_client_info_read(struct rqli_slice identity, struct rqli_s
     cursor = (char *)(info + 1);
     info->identity = rqli_pack(&cursor, identity);
     for (size_t i = 0; i < N_TEXTS; i++) {
-        texts[i] = rqli_pack(&cursor, text_of(entry, marks[i]));
+        texts[i] = rqli_pack(&cursor, rqli_client_entry_text(entry, marks[i]));
     }
     info->host = texts[HOST];
     info->program = texts[PROGRAM];
     info->user = texts[USER];
     info->version = texts[VERSION];
     info->label = texts[LABEL];
-    info->pid = number_of(entry, "\"pid\":");
-    info->since_us = number_of(entry, "\"since_us\":");
-    info->at_us = number_of(entry, "\"at_us\":");
-    info->zombie_ttl_ms = number_of(entry, "\"zombie_ttl_ms\":");
-    info->probe_period_ms = number_of(entry, "\"probe_period_ms\":");
-    info->flush_period_ms = number_of(entry, "\"flush_period_ms\":");
+    info->pid = rqli_client_entry_number(entry, "\"pid\":");
+    info->since_us = rqli_client_entry_number(entry, "\"since_us\":");
+    info->at_us = rqli_client_entry_number(entry, "\"at_us\":");
+    info->zombie_ttl_ms = rqli_client_entry_number(entry, "\"zombie_ttl_ms\":");
+    info->probe_period_ms = rqli_client_entry_number(entry, "\"probe_period_ms\":");
+    info->flush_period_ms = rqli_client_entry_number(entry, "\"flush_period_ms\":");
     return info;
 }
 

@@ -88,7 +88,9 @@ rql_status rql_extend_by_secret(rql_client *client, const char *name, const char
     if (!rqli_outcome_read(exchange->reply, &outcome)) {
         return rqli_exchange_fault(exchange, exchange->reply, "extend", lock.keys.lock.data, error);
     }
-    return outcome.what == 1 ? RQL_OK : RQL_NOT_HELD;
+    return outcome.what == 1
+               ? RQL_OK
+               : rqli_fail(error, RQL_NOT_HELD, "%s: no grant with this secret is in force", name);
 }
 
 /* Why there was no transaction: of what the server refused, the first; EXEC only says that it did.
@@ -235,7 +237,7 @@ rql_status rql_force_extend(rql_client *client, const char *name, int64_t add_ms
         return rqli_exchange_fault(exchange, exchange->reply, "extend", lock.keys.lock.data, error);
     }
     if (exchange->reply->integer == 0) {
-        return RQL_NOT_FOUND;
+        return rqli_fail(error, RQL_NOT_FOUND, "%s: nobody holds it", name);
     }
     if (add_ms < 0) { /* it may have ended by that */
         (void)rqli_serve(&route, &lock.keys, rqli_client_budget_us(client, rqli_now_us()));
@@ -313,6 +315,20 @@ static void sleep_until_next(const struct check *self, int64_t left_ms)
     rqli_sleep_until(rqli_earlier(until_us, self->deadline_us));
 }
 
+/* It is held, and is not waited for any longer. */
+static rql_status fail_held(const struct check *self, rql_status status, int64_t tries,
+                            rql_error *error)
+{
+    const struct rqli_slice name = rqli_name_in(self->lock.keys.lock, RQLI_KEY_LOCK);
+
+    if (status == RQL_TIMED_OUT) {
+        return rqli_fail(error, status, "%.*s: still held after %lld ms", (int)name.length,
+                         name.data, (long long)self->options->timeout_ms);
+    }
+    return rqli_fail(error, status, "%.*s: held, as seen %lld time%s", (int)name.length, name.data,
+                     (long long)tries, tries == 1 ? "" : "s");
+}
+
 /* RQL_OK: free. The deadline is looked at behind a poll: there is one at least, however short the
  * time, and a last one when it is over. */
 static rql_status wait_until_free(struct check *self, rql_error *error)
@@ -328,13 +344,13 @@ static rql_status wait_until_free(struct check *self, rql_error *error)
         }
         tries++;
         if (self->options->fail_fast) {
-            return RQL_FAIL_FAST_NO_TRY;
+            return fail_held(self, RQL_FAIL_FAST_NO_TRY, tries, error);
         }
         if (self->options->retry_count != RQL_FOREVER && tries >= self->options->retry_count) {
-            return RQL_RETRY_LIMIT;
+            return fail_held(self, RQL_RETRY_LIMIT, tries, error);
         }
         if (rqli_now_us() >= self->deadline_us) {
-            return RQL_TIMED_OUT;
+            return fail_held(self, RQL_TIMED_OUT, tries, error);
         }
         sleep_until_next(self, left_ms);
     }

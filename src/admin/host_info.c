@@ -82,7 +82,7 @@ static rql_status read_flusher(const struct rqli_exchange *exchange, char out[RQ
     const struct rqli_reply *reply = exchange->reply;
 
     if (reply->type == RQLI_REPLY_NIL) {
-        return RQL_NOT_FOUND;
+        return rqli_fail(error, RQL_NOT_FOUND, "no client removes dead hosts at the moment");
     }
     if (reply->type != RQLI_REPLY_TEXT) {
         return rqli_exchange_fault(exchange, reply, "GET", RQLI_KEY_FLUSHER, error);

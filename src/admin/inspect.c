@@ -109,7 +109,7 @@ rql_status rql_get_lock_info(rql_client *client, const char *name, rql_lock_info
     }
     /* A key that is gone has a description as well, for listings to say so. Here it is freed. */
     if (!status && info->status == RQL_KEY_RELEASED) {
-        status = RQL_NOT_FOUND;
+        status = rqli_fail(error, RQL_NOT_FOUND, "%s: nobody holds it", name);
     }
     if (!status) {
         *out = RQLI_GIVE(info);
@@ -132,7 +132,7 @@ rql_status rql_get_queue_info(rql_client *client, const char *name, rql_queue_in
         status = rqli_read_queues(&reader, &key, 1, &info);
     }
     if (!status && info->status == RQL_KEY_RELEASED) {
-        status = RQL_NOT_FOUND;
+        status = rqli_fail(error, RQL_NOT_FOUND, "%s: no request waits for it", name);
     }
     if (!status) {
         *out = RQLI_GIVE(info);

@@ -35,13 +35,15 @@ static rql_status use_plain_lock(rql_client *client, const char *key, rql_error 
         return status;
     }
     if (taken->reply->type == RQLI_REPLY_NIL) {
-        return RQL_NOT_HELD;
+        return rqli_fail(error, RQL_NOT_HELD, "%s: held by another client", key);
     }
     status = rqli_query(client, &given, error, "EVAL", delete_own, "1", key, owner, NULL);
     if (status) {
         return status;
     }
-    return given->reply->integer == 1 ? RQL_OK : RQL_NOT_HELD;
+    return given->reply->integer == 1
+               ? RQL_OK
+               : rqli_fail(error, RQL_NOT_HELD, "%s: expired before its release", key);
 }
 
 /* "12.003456", in microseconds; the fraction has six digits. False: it is no such text. */

@@ -273,7 +273,7 @@ rql_status rql_client_ping_node_sized(rql_client *client, size_t n, rql_server_i
     }
     node = nth_node(client, n);
     if (!node) {
-        return RQL_NOT_FOUND;
+        return rqli_fail(error, RQL_NOT_FOUND, "the client knows fewer servers than %zu", n + 1);
     }
     status = ask_all(client, node, &info, error);
     if (!status) {

@@ -295,7 +295,9 @@ static bool report(struct rqli_sweep *self)
     rql_sweep_progress_fn on_progress = self->options.on_progress;
 
     if (on_progress && !on_progress(self->done, self->found, self->options.user_data)) {
-        self->op.status = RQL_STOPPED;
+        self->op.status = rqli_fail(self->error, RQL_STOPPED,
+                                    "stopped by the progress callback when %lld keys were done",
+                                    (long long)self->done);
         return false;
     }
     return true;

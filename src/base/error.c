@@ -7,8 +7,9 @@
 #include <stdio.h>
 
 /*
- * A fault is a status and one line that says what failed, where, and what may be true on the server
- * now. Whoever finds it fills the line in; whoever passes it on does not touch it.
+ * A fault or an outcome is a status and one line that says what was not done, where, and what may
+ * be true on the server now. The function that finds it fills the line in; its callers pass it on
+ * as it is.
  */
 
 /* Without a default the compiler names a status that has no text. What falls through is a number
@@ -79,7 +80,7 @@ rql_status rqli_fail(rql_error *error, rql_status status, const char *format, ..
     int sys_errno = errno;
     va_list args;
 
-    RQLI_MUST(status < 0);
+    RQLI_MUST(status != RQL_OK);
     if (error) {
         error->status = status;
         error->sys_errno = status == RQL_E_IO || status == RQL_E_UNKNOWN ? sys_errno : 0;

@@ -1,11 +1,11 @@
 #ifndef RQLI_ERROR_H
 #define RQLI_ERROR_H
 
-/* Raising faults. Every fault is raised exactly once, where it is first known. */
+/* Raising faults and outcomes. Each is raised exactly once, where it is first known. */
 
 #include <rql/status.h>
 
-/* Fills *error (NULL is fine) and returns status, which must be negative. errno is kept as
+/* Fills *error (NULL is fine) and returns status, which must not be RQL_OK. errno is kept as
  * sys_errno for RQL_E_IO and RQL_E_UNKNOWN. */
 rql_status rqli_fail(rql_error *error, rql_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

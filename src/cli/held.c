@@ -13,8 +13,6 @@
 #include <uv.h>
 
 enum {
-    HOLDER_SIZE = 2 * RQL_ID_SIZE + 32,
-    OVER_SIZE = 192,
     CHECK_MS = 100,
     SHOW_MS = 2000, /* what takes no longer is not worth a line on the terminal */
     TWICE_MS = 100, /* timeout(1) sends its signal twice in a row, and means it once */
@@ -82,8 +80,6 @@ struct waiting {
     struct cli_held *held;       /* filled if the status is RQL_OK and no signal came */
     rql_lock_options lock;
     rql_series_options series;
-    rql_series_result result;
-    rql_refusal refusal;
 
     uv_loop_t uv;
     uv_poll_t signals; /* of signal_fd */
@@ -366,32 +362,6 @@ static void fill_lock(const struct cli_args *args, const rql_client *client, rql
     }
 }
 
-/* One line for people; what else there is to know of a refusal is in the log lines. */
-static void say_refused(const struct waiting *self)
-{
-    const struct cli_args *args = self->args;
-    const size_t failed_on = self->result.failed_on;
-    const bool is_named = failed_on < args->n_names;
-    const rql_refusal *refusal = &self->refusal;
-    char holder[HOLDER_SIZE] = "";
-    char over[OVER_SIZE] = "";
-
-    if (refusal->holder && refusal->holder->acq_id && refusal->holder->hst_id) {
-        (void)snprintf(holder, sizeof holder, "; held by %s on %s", refusal->holder->acq_id,
-                       refusal->holder->hst_id);
-    }
-    if (refusal->n_over > 0) {
-        (void)snprintf(over, sizeof over,
-                       "; %u %s over by the time that the answer was here: a ttl of %lld ms must "
-                       "outlast the round trip",
-                       (unsigned)refusal->n_over,
-                       refusal->n_over == 1 ? "grant was" : "grants were",
-                       (long long)self->lock.ttl_ms);
-    }
-    cli_say("%s: not acquired: %s%s%s%s%s", self->held->label, rql_status_text(self->status),
-            is_named ? "; failed on " : "", is_named ? args->names[failed_on] : "", holder, over);
-}
-
 /* A wait ended with nothing held. With --json the output is null, for a refusal is an answer. */
 static int refuse(struct cli_session *session, const struct waiting *self)
 {
@@ -402,7 +372,7 @@ static int refuse(struct cli_session *session, const struct waiting *self)
         return cli_fault(&self->error);
     }
     out_print(&session->out);
-    say_refused(self);
+    cli_say("%s", self->error.message);
     return (int)session->args->conflict_exit_code;
 }
 
@@ -458,23 +428,17 @@ int cli_acquire(struct cli_session *session, struct cli_held *held)
     const struct cli_args *args = session->args;
     struct waiting waiting = {.session = session, .args = args, .held = held, .signal_fd = -1};
     const char *outer = cli_find_outer_lock(session);
-    int code;
 
     if (outer) {
         return refuse_nested(session, outer);
     }
     fill_lock(args, session->client, &waiting.lock);
-    waiting.lock.refusal = &waiting.refusal;
     rql_series_options_init(&waiting.series);
     waiting.series.mode = mode_of(args);
     waiting.series.names = args->names;
     waiting.series.n_names = args->n_names;
     waiting.series.lock = &waiting.lock;
-    waiting.series.result = &waiting.result;
     wait_until_held(&waiting);
-    code =
-        waiting.signal == 0 && waiting.status == RQL_OK ? claim(held) : refuse(session, &waiting);
-    /* Its texts were needed until the refusal was told. */
-    rql_refusal_clear(&waiting.refusal);
-    return code;
+    return waiting.signal == 0 && waiting.status == RQL_OK ? claim(held)
+                                                           : refuse(session, &waiting);
 }

@@ -486,7 +486,8 @@ rql_status rqli_acquire_run(struct rqli_acquire *self, rql_error *error)
         self->op.route.conn = self->conn;
         (void)rqli_op_run(&self->op);
     }
-    if (self->op.status > 0 && self->options->refusal) {
+    if (self->op.status > 0 &&
+        (self->options->refusal || (error && self->options->detailed_acq_timeout_error))) {
         rqli_refusal_fill(self, self->options->detailed_acq_timeout_error);
     } else if (self->op.status == RQL_OK && !rqli_acquire_keep(self)) {
         (void)rqli_give_back(self->locks, self->count,

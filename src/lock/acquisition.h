@@ -37,6 +37,9 @@ struct rqli_acquire_several {
     struct rqli_waiter_nonce waiting[RQL_SERIES_MAX];
 };
 
+/* Room for an id of any client; one that is longer is treated as not known. */
+enum { RQLI_OWNER_SIZE = 80 };
+
 /* What a server has said of fsync. */
 struct rqli_syncs {
     bool has_command;
@@ -66,9 +69,11 @@ struct rqli_acquire {
     struct rqli_loop_node *at; /* there: what it has for `node` */
     uint64_t watch;            /* there: position in its stream of the check of Ruby's lock, or 0 */
 
-    rql_error *error; /* room for the last fault; NULL: none yet, or no memory for it */
-    rql_status fault; /* of the last try; RQL_OK: it was answered */
-    int64_t tried_us; /* when the last try began */
+    rql_error *error;            /* room for the last fault; NULL: none yet, or no memory for it */
+    rql_status fault;            /* of the last try; RQL_OK: it was answered */
+    char owner[RQLI_OWNER_SIZE]; /* the id of the lock's holder, from the last answer; "": not known
+                                  */
+    int64_t tried_us;            /* when the last try began */
     bool holds_back;  /* tries do not enter the queue: its client is not subscribed yet */
     bool has_refused; /* a hand-over, which the server may know of yet */
     bool withdraws;   /* when the last try began, an earlier request for one of its locks was being
@@ -113,7 +118,7 @@ void rqli_acquire_abandon(struct rqli_acquire *self);
 bool rqli_acquire_keep(struct rqli_acquire *self);
 /* The last step: reports the result to those who listen. */
 void rqli_acquire_report(const struct rqli_acquire *self);
-/* It is over: the fault that op.status is, if it is one. */
+/* It is over: why, in reason.c, unless op.status is RQL_OK. */
 void rqli_acquire_raise(const struct rqli_acquire *self, rql_error *error);
 
 /* That which waits as this one. */

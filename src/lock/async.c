@@ -42,7 +42,7 @@ static void finish(rql_request *self)
  * over by now, so the loop changes nothing of what is read here. */
 static rql_status fill_refusal(void *user_data, rql_error *error)
 {
-    const rql_request *self = user_data;
+    rql_request *self = user_data;
 
     (void)error;
     rqli_refusal_fill(&self->acquire, true);
@@ -85,7 +85,8 @@ static void on_over(rql_request *self)
     struct rqli_acquire *acquire = &self->acquire;
     const rql_done done = {on_given_back, self};
 
-    if (acquire->op.status > 0 && acquire->options->refusal) {
+    if (acquire->op.status > 0 &&
+        (acquire->options->refusal || acquire->options->detailed_acq_timeout_error)) {
         describe_refusal(self);
     } else if (acquire->op.status != RQL_OK || rqli_acquire_keep(acquire) ||
                !rqli_give_back_begin(self->job.loop, acquire->locks, acquire->count,
@@ -148,7 +149,7 @@ static void finish_single(rql_request *request, rql_status status, const rql_err
     if (status) {
         lock = rqli_lock_free(lock);
     }
-    self->done(status, lock, status < 0 ? error : NULL, self->user_data);
+    self->done(status, lock, status ? error : NULL, self->user_data);
     rqli_request_free(request);
 }
 

@@ -40,13 +40,13 @@ struct ending {
 };
 
 /* The handles are freed before the callback, which may free what they point to. So is `self`, with
- * the fault in it: that is copied. error: may be NULL unless status is below 0. */
+ * the reason in it: that is copied. error: may be NULL for RQL_OK. */
 static void finish_end(struct ending *self, rql_status status, const rql_error *error)
 {
     rql_done done = self->done;
     rql_error detail = {0};
 
-    if (status < 0) {
+    if (status) {
         detail = *error;
     }
     if (self->series) {
@@ -238,7 +238,7 @@ static void finish_extension(struct extension *self, rql_status status, const rq
     rql_done done = self->done;
     rql_error detail = {0};
 
-    if (status < 0) {
+    if (status) {
         detail = *error;
     }
     rqli_loop_finish(&self->job);

@@ -45,13 +45,13 @@ struct acquiring {
 };
 
 /* The caller's result is filled in before its callback. Unless it is held the series is freed by
- * then, and NULL is what the callback gets. error: may be NULL unless status is below 0. */
+ * then, and NULL is what the callback gets. error: may be NULL for RQL_OK. */
 static void finish(struct acquiring *self, rql_status status, const rql_error *error)
 {
     rql_series *series = rqli_series_conclude(self->series, &self->plan, self->request.begun_us,
                                               status, &self->result);
 
-    self->done(status, series, status < 0 ? error : NULL, self->user_data);
+    self->done(status, series, status ? error : NULL, self->user_data);
     rqli_request_free(&self->request);
 }
 
@@ -73,17 +73,15 @@ static void on_given_back(rql_status status, const rql_error *error, void *user_
     finish(self, self->status, &self->error);
 }
 
-/* It failed. error: NULL for a refusal. Without memory for a release what it has is given back in
- * the background. `self` may be gone afterwards. */
+/* It failed. Without memory for a release what it has is given back in the background. `self` may
+ * be gone afterwards. */
 static void give_back(struct acquiring *self, rql_status why, const rql_error *error)
 {
     const rql_done done = {on_given_back, self};
     rql_series *series = self->series;
 
     self->status = why;
-    if (error) {
-        self->error = *error;
-    }
+    self->error = *error;
     if (!rqli_give_back_begin(self->request.job.loop, series->locks, series->count,
                               rqli_after_ms(self->asked_us, self->plan.lock.timeout_ms), &done)) {
         on_given_back(RQL_E_NOMEM, NULL, self);
@@ -143,8 +141,12 @@ static void on_part(rql_status status, rql_lock *lock, const rql_error *error, v
     if (status) {
         give_back(self, status, error);
     } else if (self->request.shall_cancel) {
+        rql_error why;
+
         self->result.failed_on = self->series->count;
-        give_back(self, RQL_CANCELLED, NULL);
+        (void)rqli_fail(&why, RQL_CANCELLED, "%s: not acquired: the request was cancelled",
+                        self->plan.options.names[is_more ? self->series->count : 0]);
+        give_back(self, RQL_CANCELLED, &why);
     } else if (is_more) {
         take_next(self);
     } else {

@@ -10,6 +10,7 @@
 
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 /*
  * rql_with_lock(), rql_with_series() and rql_with_async(): a block of the caller's that runs while
@@ -47,6 +48,15 @@ static bool overran(const rql_lock_options *options, int64_t begun_us)
     return options->timed && rqli_now_us() - begun_us > options->ttl_ms * 1000;
 }
 
+/* What was held has ended by now: name is a copy, or the caller's. */
+static rql_status fail_overran(const char *name, int64_t ttl_ms, rql_error *error)
+{
+    return rqli_fail(error, RQL_BLOCK_OVERRAN,
+                     "%s: the block ran longer than the ttl of %lld ms, and may have run without "
+                     "the lock",
+                     name, (long long)ttl_ms);
+}
+
 /* Cancellation is not deferred here, for the block runs as its caller wants it; acquiring and
  * releasing defer it for themselves. That a block overran is all that is returned then, whatever
  * its release came to. */
@@ -75,7 +85,7 @@ rql_status rql_with_lock(rql_client *client, const char *name, const rql_lock_op
     block->value = block->run(self.lock, block->user_data);
     was_late = overran(&read, self.lock->begun_us);
     end_block(&self);
-    return was_late ? RQL_BLOCK_OVERRAN : self.release_status;
+    return was_late ? fail_overran(name, read.ttl_ms, error) : self.release_status;
 }
 
 /* The plan is made once more by rql_series_acquire(), from the options that were read: here it says
@@ -105,7 +115,8 @@ rql_status rql_with_series(rql_client *client, const rql_series_options *options
     block->value = block->run(self.series, block->user_data);
     was_late = overran(&plan.lock, self.series->begun_us);
     end_block(&self);
-    return was_late ? RQL_BLOCK_OVERRAN : self.release_status;
+    return was_late ? fail_overran(plan.options.names[0], plan.lock.ttl_ms, error)
+                    : self.release_status;
 }
 
 /* ---- on a loop ---- */
@@ -120,6 +131,7 @@ struct rql_hold {
     rql_lock *lock;
     bool overran;
     int value;
+    char name[]; /* of the lock, whose handle is gone when the block is reported */
 };
 
 static void report(rql_hold *self, rql_status status, const rql_error *error)
@@ -128,15 +140,20 @@ static void report(rql_hold *self, rql_status status, const rql_error *error)
     int value = self->value;
 
     free(self);
-    block.done(status, value, status < 0 ? error : NULL, block.user_data);
+    block.done(status, value, status ? error : NULL, block.user_data);
 }
 
 static void on_released(rql_status status, const rql_error *error, void *user_data)
 {
     rql_hold *self = user_data;
+    rql_error late;
 
     rqli_loop_finish(&self->job);
-    report(self, self->overran ? RQL_BLOCK_OVERRAN : status, error);
+    if (self->overran) {
+        report(self, fail_overran(self->name, self->ttl_ms, &late), &late);
+    } else {
+        report(self, status, error);
+    }
 }
 
 /* Loop's thread: the block has said that it is over. Where the release needs no call, or no memory
@@ -193,12 +210,14 @@ static rql_status check_block(rql_loop *loop, const char *name, const rql_async_
     return status;
 }
 
-static rql_hold *hold_new(rql_loop *loop, const rql_async_block *block,
+static rql_hold *hold_new(rql_loop *loop, const char *name, const rql_async_block *block,
                           const rql_lock_options *options)
 {
-    rql_hold *self = calloc(1, sizeof *self);
+    const size_t size = strlen(name) + 1;
+    rql_hold *self = calloc(1, sizeof *self + size);
 
     if (self) {
+        memcpy(self->name, name, size);
         self->job.loop = loop;
         self->job.begin = begin;
         self->ending.take = take_end;
@@ -224,7 +243,7 @@ rql_status rql_with_async(rql_loop *loop, const char *name, const rql_lock_optio
     if (status) {
         return status;
     }
-    self = hold_new(loop, block, &read);
+    self = hold_new(loop, name, block, &read);
     if (!self) {
         return rqli_fail_nomem(error);
     }

@@ -196,11 +196,16 @@ static void settle(struct rqli_end *self, struct rqli_end_part *part)
                                  "%s: sent without an answer, and may have been done; then: %s",
                                  part->keys->lock.data, rql_status_text(part->status));
     }
-    if (self->op.status >= 0 && part->status != RQL_OK) {
+    if (part->status < 0 && self->op.status >= 0) {
         self->op.status = part->status;
-        if (part->status < 0) {
-            self->error = self->fault;
-        }
+        self->error = self->fault;
+    } else if (part->status > 0 && self->op.status == RQL_OK) {
+        const struct rqli_slice name = rqli_name_in(part->keys->lock, RQLI_KEY_LOCK);
+
+        self->op.status = rqli_fail(&self->error, part->status,
+                                    "%.*s: not held any more: the lock expired, was taken away, or "
+                                    "was lost with the server's data before this release",
+                                    (int)name.length, name.data);
     }
 }
 
@@ -384,7 +389,7 @@ static rql_status run(struct rqli_end *self, rql_error *error)
         self->op.route.conn = rqli_conns_find(&self->op.route.node->conns, lock->carrier);
     }
     status = rqli_op_run(&self->op);
-    if (status < 0 && error) {
+    if (status && error) {
         *error = self->error;
     }
     return status;

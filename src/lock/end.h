@@ -37,7 +37,7 @@ struct rqli_end {
     struct rqli_end_part *later; /* after those, when they are settled: */
     size_t n_later;
     rql_error fault; /* the last one */
-    rql_error error; /* that op.status is; else nothing is in it */
+    rql_error error; /* why op.status is not RQL_OK; else nothing is in it */
 };
 
 /* On a loop, or NULL: on the caller's thread. The locks are off the list of leases; they are not

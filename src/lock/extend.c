@@ -45,15 +45,21 @@ static void notify_extended(const rql_lock *lock, int64_t ttl_ms)
     rqli_observe(RQLI_ON_EXTENDED, &lock->subject, &figures);
 }
 
-/* The first fault counts; else that one had ended. */
-static void note(struct rqli_extend *self, rql_status status, const rql_error *fault)
+/* The first fault counts; without a fault, the first lock that had ended. */
+static void note(struct rqli_extend *self, rql_status status, const rql_error *why)
 {
-    if (self->op.status >= 0 && status != RQL_OK) {
+    if ((status < 0 && self->op.status >= 0) || (status > 0 && self->op.status == RQL_OK)) {
         self->op.status = status;
-        if (status < 0) {
-            self->error = *fault;
-        }
+        self->error = *why;
     }
+}
+
+static rql_status fail_ended(const rql_lock *lock, rql_error *error)
+{
+    return rqli_fail(error, RQL_NOT_HELD,
+                     "%s: not held any more: the lock expired, was taken away, or was lost with "
+                     "the server's data before this extension",
+                     lock->name);
 }
 
 /* {1, now_us, left_ms} or {0, now_us}. */
@@ -68,7 +74,7 @@ static rql_status understand(struct rqli_extend *self, size_t i, const struct rq
     }
     if (outcome.what != 1) {
         rqli_leases_on_gone(lock->client->leases, lock);
-        return RQL_NOT_HELD;
+        return fail_ended(lock, fault);
     }
     self->each[i] = (struct rqli_extension){answer->sent_us, outcome.third};
     return RQL_OK;
@@ -104,7 +110,7 @@ static void take(struct rqli_extend *self, size_t i)
                                        extension->left_ms)) {
         notify_extended(lock, self->ttl_ms);
     } else {
-        note(self, RQL_NOT_HELD, NULL);
+        note(self, fail_ended(lock, &fault), &fault);
     }
 }
 
@@ -147,7 +153,7 @@ static enum rqli_op_next next(struct rqli_op *op)
     }
     self->has_asked = true;
     if (is_gone(self)) {
-        op->status = RQL_NOT_HELD;
+        op->status = fail_ended(self->locks[0], &self->error);
         return RQLI_OP_OVER;
     }
     return RQLI_OP_AGAIN;
@@ -188,7 +194,7 @@ rql_status rqli_extend(rql_lock *const *locks, size_t count, int64_t ttl_ms, rql
     rqli_extend_init(&self, count);
     self.op.route.use = self.op.durability ? RQLI_OP_DURABLE : RQLI_OP_FOR_CALLERS;
     status = rqli_op_run(&self.op);
-    if (status < 0 && error) {
+    if (status && error) {
         *error = self.error;
     }
     return status;

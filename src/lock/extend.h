@@ -18,7 +18,7 @@ struct rqli_extend {
     struct rqli_extension *each; /* of as many */
     int64_t ttl_ms;
     bool has_asked;
-    rql_error error; /* that op.status is; else nothing is in it */
+    rql_error error; /* why op.status is not RQL_OK; else nothing is in it */
 };
 
 /* RQL_E_INVALID (raised): no such ttl. */

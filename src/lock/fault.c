@@ -1,5 +1,4 @@
 #include "base/clock.h"
-#include "base/error.h"
 #include "lock/acquisition.h"
 #include "lock/client.h"
 #include "lock/durable.h"
@@ -7,7 +6,7 @@
 
 #include <stdlib.h>
 
-/* Why a try to acquire had no answer, and what its caller gets to read of it in the end. */
+/* Why a try to acquire had no answer, and what follows from that. reason.c tells the caller. */
 
 /* On a loop, where many wait, memory for a fault is taken when there is one; without it only the
  * status is reported without its reason. */
@@ -19,27 +18,6 @@ void rqli_acquire_note_fault(struct rqli_acquire *self, const rql_error *fault)
     }
     if (self->error) {
         *self->error = *fault;
-    }
-}
-
-/* The status may not be that of the last fault: a withdrawal that was not confirmed makes it
- * RQL_E_UNKNOWN, and then that is what is said. */
-void rqli_acquire_raise(const struct rqli_acquire *self, rql_error *error)
-{
-    rql_status status = self->op.status;
-    const char *name = rqli_acquire_lock(self, 0)->name;
-    bool is_known = self->error && self->error->status != RQL_OK;
-
-    if (status == RQL_E_UNKNOWN && (!is_known || self->error->status != status)) {
-        (void)rqli_fail(error, status,
-                        "%s: the server has not confirmed the withdrawal of the request, which "
-                        "goes on in the background",
-                        name);
-    } else if (status < 0 && !is_known) {
-        (void)rqli_fail(error, status, "%s: %s; there was no memory to keep why", name,
-                        rql_status_text(status));
-    } else if (status < 0 && error) {
-        *error = *self->error;
     }
 }
 

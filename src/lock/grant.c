@@ -229,6 +229,18 @@ static bool may_be_watched(const struct rqli_acquire *self, const struct rqli_an
     return answer->of_ruby != 0 && !self->client->is_partitioned;
 }
 
+/* The first in the queue learns from the answer who holds the lock. */
+static void note_owner(struct rqli_acquire *self, const struct rqli_answer *answer)
+{
+    const struct rqli_slice owner = answer->in_front;
+    const size_t length = answer->rank == 0 && owner.length < sizeof self->owner ? owner.length : 0;
+
+    if (length > 0) {
+        memcpy(self->owner, owner.data, length);
+    }
+    self->owner[length] = '\0';
+}
+
 /* In the queue: whom to wait for is known now. wait.c may find that something was missed while
  * nobody listened; then the script is asked again at once. */
 static void on_queued(struct rqli_acquire *self, const struct rqli_exchange *exchange,
@@ -248,6 +260,7 @@ static void on_queued(struct rqli_acquire *self, const struct rqli_exchange *exc
 
     notify_queued(self, answer);
     rqli_wait_behind(self, answer->in_front);
+    note_owner(self, answer);
     self->result->rank = answer->rank;
     self->watched = may_be_watched(self, answer) ? rqli_acquire_lock(self, of_ruby)->keys.lock
                                                  : (struct rqli_slice){0};

@@ -144,7 +144,7 @@ rql_status rql_lock_release(rql_lock *lock, rql_error *error)
         return status;
     }
     if (lock->is_released) { /* by its on_lost, once more */
-        return RQL_NOT_HELD;
+        return rqli_fail(error, RQL_NOT_HELD, "%s: released before", lock->name);
     }
     loop = rqli_hand_over_loop_here(lock);
     if (loop && rqli_release_begin(loop, lock, NULL)) {
@@ -258,7 +258,10 @@ rql_status rql_lock_verify(rql_lock *lock, rql_error *error)
     /* By the nonce of the grant: one of this acquirer by another request is not ours. */
     if (!is_text(exchange->reply, lock->grant_nonce)) {
         rqli_leases_on_gone(lock->client->leases, lock);
-        return RQL_NOT_HELD;
+        return rqli_fail(error, RQL_NOT_HELD,
+                         "%s: not held any more: the lock expired, was taken away, or was lost "
+                         "with the server's data",
+                         lock->name);
     }
     return RQL_OK;
 }

@@ -137,8 +137,7 @@ void rqli_loop_post(rql_loop *loop, struct rqli_post *post)
 void rqli_report_done(const rql_done *done, rql_status status, const rql_error *error)
 {
     if (done->fn) {
-        /* Only a fault has a detail; what is above RQL_OK is an outcome. */
-        done->fn(status, status < 0 ? error : NULL, done->user_data);
+        done->fn(status, status ? error : NULL, done->user_data);
     }
 }
 

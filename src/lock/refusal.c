@@ -1,5 +1,7 @@
 #include "lock/refusal.h"
 
+#include "lock/reason.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -139,32 +141,15 @@ static void add_over(struct writer *self, int64_t n_over, int64_t ttl_ms)
     }
 }
 
-/* Of an acquisition with `several`. What was free, or never looked at, is no obstacle. */
-size_t rqli_refusal_obstacle(const struct rqli_acquire *acquire)
-{
-    const struct rqli_acquire_several *several = acquire->several;
-
-    for (size_t i = 0; i < acquire->count; i++) {
-        size_t at = several->order[i];
-
-        if (several->fate[at] == RQL_SERIES_HELD || several->fate[at] == RQL_SERIES_BEHIND ||
-            several->fate[at] == RQL_SERIES_OWN) {
-            return at;
-        }
-    }
-    return acquire->count;
-}
-
-void rqli_refusal_fill(const struct rqli_acquire *acquire, bool asks)
+/* What the server says of the holder goes into the refusal, and into the line of rql_error. */
+static void fill(const struct rqli_acquire *acquire, const rql_lock *lock, bool asks,
+                 rql_lock_info *holder)
 {
     const rql_lock_options *options = acquire->options;
     const struct rqli_acquire_result *result = acquire->result;
     rql_status reason = acquire->op.status;
     rql_refusal *refusal = options->refusal;
     struct writer writer = {refusal->message, sizeof refusal->message};
-    size_t at = acquire->several ? rqli_refusal_obstacle(acquire) : 0;
-    /* A text names one lock: where none is known to have stood in the way, the first. */
-    const rql_lock *lock = acquire->locks[at < acquire->count ? at : 0];
 
     /* It may hold what an earlier refusal left in it. */
     rql_refusal_clear(refusal);
@@ -174,16 +159,36 @@ void rqli_refusal_fill(const struct rqli_acquire *acquire, bool asks)
     refusal->tries = result->tries;
     /* Counted from 1; 0: it was never in the queue. */
     refusal->position = result->rank + 1;
+    refusal->holder = holder;
     add_reason(&writer, lock, options, reason);
     add_over(&writer, result->n_over, options->ttl_ms);
     if (asks) {
         /* After a fault the pointer stays NULL, and the text says <no_data>. */
-        (void)!rql_get_lock_info(lock->client, lock->name, &refusal->holder, NULL);
         (void)!rql_get_queue_info(lock->client, lock->name, &refusal->queue, NULL);
         add(&writer, " Details: <Lock Data> => ");
         add_holder(&writer, refusal->holder);
         add(&writer, "; <Queue Data> => ");
         add_queue(&writer, refusal->queue);
         add(&writer, ";");
+    }
+}
+
+void rqli_refusal_fill(struct rqli_acquire *acquire, bool asks)
+{
+    size_t at = acquire->several ? rqli_reason_obstacle(acquire) : 0;
+    /* A text names one lock: where none is known to have stood in the way, the first. */
+    const rql_lock *lock = acquire->locks[at < acquire->count ? at : 0];
+    rql_lock_info *holder = NULL;
+
+    if (asks) {
+        /* After a fault the pointer stays NULL. */
+        (void)!rql_get_lock_info(lock->client, lock->name, &holder, NULL);
+        rqli_reason_keep(acquire,
+                         holder && holder->status == RQL_KEY_ALIVE ? holder->acq_id : NULL);
+    }
+    if (acquire->options->refusal) {
+        fill(acquire, lock, asks, holder);
+    } else {
+        (void)rql_lock_info_free(holder);
     }
 }

@@ -7,12 +7,8 @@
 
 #include <rql/inspect.h>
 
-/* The first of several locks that something stood against, in the order that the server looks; one
- * past the last: none. */
-size_t rqli_refusal_obstacle(const struct rqli_acquire *acquire);
-
-/* It was refused: fills in the refusal of its options. asks: the server, for holder and queue; what
- * cannot be had then is left out. */
-void rqli_refusal_fill(const struct rqli_acquire *acquire, bool asks);
+/* It was refused: fills in the refusal of its options, if there is one. asks: the server, for
+ * holder and queue, and for the line of rql_error; what cannot be had then is left out. */
+void rqli_refusal_fill(struct rqli_acquire *acquire, bool asks);
 
 #endif

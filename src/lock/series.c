@@ -11,7 +11,7 @@
 #include "lock/leases.h"
 #include "lock/lock.h"
 #include "lock/notify.h"
-#include "lock/refusal.h"
+#include "lock/reason.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -131,7 +131,7 @@ rql_status rqli_series_on_acquired(rql_series *series, const struct rqli_acquire
         result->n_acquired += acquire->several->fate[i] == RQL_SERIES_ACQUIRED;
     }
     if (acquire->op.status) {
-        obstacle = rqli_refusal_obstacle(acquire);
+        obstacle = rqli_reason_obstacle(acquire);
         if (obstacle < acquire->count) {
             result->failed_on = series->places[n_before + obstacle];
         }

@@ -84,6 +84,39 @@ void rqli_client_name_add(struct rqli_client_name *self, const char *fields)
     (void)snprintf(self->entry + length, sizeof self->entry - length, "%s}", fields);
 }
 
+/* What the entry has behind this mark. */
+static struct rqli_slice field_of(struct rqli_slice entry, const char *mark)
+{
+    const char *at = memmem(entry.data, entry.length, mark, strlen(mark));
+    struct rqli_slice rest = {"", 0};
+
+    if (at) {
+        at += strlen(mark);
+        rest = (struct rqli_slice){at, entry.length - (size_t)(at - entry.data)};
+    }
+    return rest;
+}
+
+int64_t rqli_client_entry_number(struct rqli_slice entry, const char *mark)
+{
+    const struct rqli_slice rest = field_of(entry, mark);
+    int64_t value;
+
+    return rqli_parse_int((struct rqli_slice){rest.data, rqli_slice_before(rest, ",}")}, &value)
+               ? value
+               : -1;
+}
+
+struct rqli_slice rqli_client_entry_text(struct rqli_slice entry, const char *mark)
+{
+    struct rqli_slice rest = field_of(entry, mark);
+
+    if (!rqli_slice_skip(&rest, "\"")) {
+        return (struct rqli_slice){"", 0};
+    }
+    return (struct rqli_slice){rest.data, rqli_slice_before(rest, "\"")};
+}
+
 void rqli_client_name_of_connection(const struct rqli_client_name *self, bool is_for_commands,
                                     char out[RQLI_CLIENT_NAME_SIZE])
 {

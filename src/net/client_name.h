@@ -48,6 +48,12 @@ void rqli_client_name_on_login(struct rqli_client_name *self, int64_t now_us);
 /* It did not get there by another connection than its own, whose next login would say it. */
 void rqli_client_name_on_lost(struct rqli_client_name *self);
 
+/* Reads a field of an entry by the mark in front of it, "\"host\":" for one. Entries are JSON for
+ * other programs; ours have no escapes, so that a text ends at the next quote. An entry without the
+ * field has an empty text, and the number -1. */
+struct rqli_slice rqli_client_entry_text(struct rqli_slice entry, const char *mark);
+int64_t rqli_client_entry_number(struct rqli_slice entry, const char *mark);
+
 /* The call that writes it. Its text goes along: NOSCRIPT would be one more round trip. */
 void rqli_client_name_call(const struct rqli_client_name *self, struct rqli_call *call);
 void rqli_client_name_write(const struct rqli_client_name *self, struct rqli_command *command);

@@ -132,7 +132,7 @@ static void acquire(rql_loop *loop, rql_client *client, cJSON *words)
     self->hold = hold_new(words);
     read_settings(client, given, &settings);
     set_listeners(words, self->hold, &settings.lock);
-    settings.lock.refusal = &self->refusal;
+    settings.lock.refusal = wants_refusal(words) ? &self->refusal : NULL;
     settings.series.result = &self->hold->result;
     settings.lock.fail_fast |= cJSON_IsTrue(cJSON_GetObjectItem(words, "try"));
     (void)pthread_mutex_lock(&mutex);

@@ -81,6 +81,12 @@ void set_listeners(const cJSON *words, struct hold *hold, rql_lock_options *out)
     }
 }
 
+/* Unless the caller is to have rql_error alone. */
+bool wants_refusal(const cJSON *words)
+{
+    return !cJSON_IsTrue(cJSON_GetObjectItem(words, "no_refusal"));
+}
+
 void add_refusal(cJSON *reply, const rql_refusal *refusal)
 {
     cJSON *added = cJSON_AddObjectToObject(reply, "refusal");
@@ -170,7 +176,7 @@ static void acquire(rql_client *client, cJSON *words)
 
     read_settings(client, words, &settings);
     set_listeners(words, hold, &settings.lock);
-    settings.lock.refusal = &refusal;
+    settings.lock.refusal = wants_refusal(words) ? &refusal : NULL;
     settings.series.result = &hold->result;
     if (settings.is_series && tries) {
         status = rql_series_try(client, &settings.series, &hold->series, &error);

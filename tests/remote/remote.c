@@ -45,8 +45,9 @@ cJSON *answer_to(const cJSON *words, rql_status status, const rql_error *error)
     (void)cJSON_AddNumberToObject(reply, "status", status);
     (void)cJSON_AddNumberToObject(reply, "took_us",
                                   (double)(clock_us() - number_or(words, "begun_us", 0)));
-    if (status < 0 && error) {
+    if (status != RQL_OK && error) {
         (void)cJSON_AddStringToObject(reply, "error", error->message);
+        (void)cJSON_AddNumberToObject(reply, "error_status", error->status);
     }
     return reply;
 }

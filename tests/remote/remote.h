@@ -147,6 +147,7 @@ bool perform_here(cJSON *words);
 
 /* The facts of a grant, added to its answer. */
 void add_facts(cJSON *reply, const struct hold *hold);
+bool wants_refusal(const cJSON *words);
 void add_refusal(cJSON *reply, const rql_refusal *refusal);
 
 /* What became of each lock of a series, also where it failed. */

@@ -80,6 +80,9 @@ class Outcome:
         self.words = words
         self.status = NAME_OF[words["status"]]
         self.error = words.get("error", "")
+        if "error_status" in words:  # every call fills its rql_error, unless it returns RQL_OK
+            check_equal(words["error_status"], words["status"], f"rql_error of {self!r}")
+            check(self.error, f"{self.status} without a message")
 
     def __getattr__(self, name):
         try:

@@ -1,0 +1,189 @@
+#!/usr/bin/env python3
+"""rql_error after every outcome: its status is what the call returned, and its message names the lock, why it is not
+the caller's, and the holder by the name that people know. (harness.py checks the status after every call.)"""
+import os
+import socket
+import sys
+
+from harness import FOREVER, Failure, check, check_equal, main, scenario, wait_until
+from test_blocks import Block
+
+LONG_MS, TTL_MS = 60000, 200
+RUBY = "rql:acq:4711/2/3/4/0123456789abcdef"
+KINDS = ["thread", "loop"]
+DETAILED = {"detailed_acq_timeout_error": True}
+MINE = {"task": 7}
+
+
+def name_of(remote):
+    """As `rql ls` shows its clients."""
+    return f"{socket.gethostname()} {os.path.basename(remote.process.args[-1])}[{remote.process.pid}]"
+
+
+def check_says(outcome, status, *texts):
+    check_equal(outcome.status, status)
+    for text in texts:
+        check(text in outcome.error, f"{outcome!r} does not say {text!r}")
+    check("rql:acq:" not in outcome.error, f"{outcome!r} has an id where a name is known")
+    return outcome.error
+
+
+def refused(actor, names, **options):
+    return actor.refused(*names, **{"timeout_ms": FOREVER, "retry_count": FOREVER, **options})
+
+
+def of(names):
+    """How a message about the first of them begins, if it names one of a series."""
+    return f"{names[0]} (of a series of {len(names)}): " if len(names) > 1 else f"{names[0]}: "
+
+
+@scenario(kinds=KINDS)
+def the_holder_is_named_by_a_client_of_its_own_process(world, kind, names):
+    """The answer to a waiter that is the first has the holder's id: the server is not asked for more."""
+    client = world.client()
+    holder, actor = world.actor("thread", client), world.actor(kind, client)
+    held = holder.acquire(*names, ttl_ms=LONG_MS)
+    actor.settle("connected")
+    owner = "" if len(names) > 1 else f"; held by {name_of(client.remote)}"
+    for text, status, options in (
+            ("not acquired within 0.1 s" + owner, "TIMED_OUT", {"timeout_ms": 100}),
+            ("not acquired in 2 tries" + owner, "RETRY_LIMIT", {"retry_count": 2, "retry_delay_ms": 10}),
+            ("not acquired: it is held", "FAIL_FAST_NO_TRY", {"fail_fast": True})):
+        outcome = refused(actor, names, also={"no_refusal": True}, **options)
+        check_equal(check_says(outcome, status), of(names) + text)
+    held.release().check()
+
+
+@scenario(kinds=KINDS)
+def the_server_is_asked_for_the_name_if_that_is_wanted(world, kind, names):
+    """With and without a refusal to fill; the holder is another process."""
+    other, actor = world.remote(), world.actor(kind)
+    held = world.actor("thread", world.client(other)).acquire(*names, ttl_ms=LONG_MS)
+    owner = f"; held by {name_of(other)}"
+    actor.settle("connected")
+    for text, status, options in (
+            ("not acquired within 0.05 s", "TIMED_OUT", {"timeout_ms": 50}),
+            ("not acquired in 1 try", "RETRY_LIMIT", {"retry_count": 1}),
+            ("not acquired: it is held", "FAIL_FAST_NO_TRY", {"fail_fast": True})):
+        for no_refusal in (True, False):
+            outcome = refused(actor, names, also={"no_refusal": no_refusal}, **DETAILED, **options)
+            check_equal(check_says(outcome, status), of(names) + text + owner)
+    held.release().check()
+
+
+@scenario(kinds=KINDS, counts=[1])
+def no_read_is_added_unless_details_are_wanted(world, kind, names):
+    held, actor = world.held_by_another(*names), world.actor(kind)
+    actor.settle("connected")
+    for n_more, options in ((0, {"timeout_ms": 50}), (0, {"fail_fast": True}), (1, {"fail_fast": True, **DETAILED})):
+        before = world.n_calls("hgetall")
+        refused(actor, names, **options)
+        check_equal(world.n_calls("hgetall"), before + n_more)
+    held.release().check()
+
+
+@scenario(kinds=KINDS, counts=[1])
+def a_client_without_a_name_is_told_by_its_id(world, kind, names):
+    actor = world.actor(kind)
+    held = world.actor("thread", world.client(world.remote(), client_names=False)).acquire(*names, ttl_ms=LONG_MS)
+    outcome = refused(actor, names, fail_fast=True, **DETAILED)
+    check(outcome.error.endswith(f"held by {held.outcome.acq_id}"), f"{outcome!r}")
+    held.release().check()
+    world.ask("HSET", f"rql:lock:{names[0]}", "acq_id", RUBY, "hst_id", "rql:hst:1/2/3/4", "ts", "1", "ini_ttl", "1")
+    check_says(refused(actor, names, fail_fast=True, **DETAILED), "FAIL_FAST_NO_TRY", "held by ruby[4711]")
+    world.ask("DEL", f"rql:lock:{names[0]}")
+
+
+@scenario(kinds=KINDS, counts=[1])
+def other_reasons_are_told(world, kind, names):
+    actor = world.actor(kind)
+    held = actor.acquire(*names, ttl_ms=LONG_MS, **MINE)
+    for details in ({}, DETAILED):
+        outcome = refused(actor, names, conflict_strategy="dead_locking", **MINE, **details)
+        check_says(outcome, "CONFLICT", f"{names[0]}: not acquired: this acquirer holds it already")
+    held.release().check()
+    world.ask("ZADD", f"rql:lock_queue:{names[0]}", int(world.server.now_us() / 1e6), RUBY)
+    check_says(refused(actor, names, fail_fast=True), "FAIL_FAST_AFTER_TRY", f"{names[0]}: not acquired: it is free")
+    world.ask("FLUSHALL")
+
+
+@scenario(kinds=["loop"])
+def a_cancellation_is_told(world, kind, names):
+    held, actor = world.held_by_another(*names), world.actor(kind)
+    for options in ({}, {"mode": "gem"}) if len(names) > 1 else ({},):
+        asking = actor.ask(*names, timeout_ms=FOREVER, retry_count=FOREVER, **options)
+        wait_until(lambda: world.queue_length(names[0]) == 1, "it waits")
+        asking.cancel().check()
+        check_says(asking.outcome(), "CANCELLED", f"{names[0]}", "not acquired: cancelled by its caller")
+    held.release().check()
+
+
+@scenario(kinds=["thread"])
+@scenario(kinds=["loop"], counts=[1])  # no call extends a series on a loop
+def a_hold_that_has_ended_is_told(world, kind, names):
+    """By release and extension, and by those of the secret."""
+    actor = world.actor(kind)
+    held = actor.acquire(*names, ttl_ms=LONG_MS)
+    world.ask("DEL", f"rql:lock:{names[0]}")
+    check_says(held.extend(LONG_MS), "NOT_HELD", f"{names[0]}: not held any more", "before this extension")
+    check_says(held.release(), "NOT_HELD", f"{names[0]}: not held any more", "before this release")
+    held = actor.acquire(*names, ttl_ms=TTL_MS)
+    wait_until(lambda: held.state() == "GONE" and not world.keys_left(), "its time is over")
+    check_says(held.extend(LONG_MS), "NOT_HELD", ": not held any more")
+    check_says(held.release(), "NOT_HELD", ": not held any more")
+
+
+@scenario(kinds=["thread"], counts=[1])
+def calls_without_a_handle_tell_of_what_is_not_there(world, kind, names):
+    actor, name = world.actor(kind), names[0]
+    held = actor.acquire(name, ttl_ms=LONG_MS)
+    world.ask("DEL", f"rql:lock:{name}")
+    check_says(held.verify(), "NOT_HELD", f"{name}: not held any more")
+    held.release().check("NOT_HELD")
+    secret = held.outcome.secrets[0]
+    for words in ({}, {"ttl_ms": LONG_MS}):
+        check_says(actor.begin("use_secret", name=name, secret=secret, **words).outcome(), "NOT_HELD", f"{name}: ")
+    check_says(actor.begin("force_extend", name=name, add_ms=1).outcome(), "NOT_FOUND", f"{name}: nobody holds it")
+    check_says(actor.begin("inspect", of="lock", name=name).outcome(), "NOT_FOUND", f"{name}: nobody holds it")
+    check_says(actor.begin("inspect", of="queue", name=name).outcome(), "NOT_FOUND", f"{name}: no request waits")
+
+
+@scenario(kinds=["thread"], counts=[1])
+def waiting_until_it_is_free_tells_that_it_is_held(world, kind, names):
+    held, actor = world.held_by_another(*names), world.actor(kind)
+    for status, text, options in (
+            ("TIMED_OUT", "still held after 50 ms", {"timeout_ms": 50, "retry_count": FOREVER}),
+            ("RETRY_LIMIT", "held, as seen 2 times", {"retry_count": 2, "retry_delay_ms": 10}),
+            ("FAIL_FAST_NO_TRY", "held, as seen 1 time", {"fail_fast": True})):
+        call = actor.begin("check_until_free", names=names, options={"timeout_ms": FOREVER, **options})
+        check_equal(check_says(call.outcome(), status), f"{names[0]}: {text}")
+    held.release().check()
+
+
+@scenario(kinds=["thread"])
+@scenario(kinds=["loop"], counts=[1])
+def a_block_tells_what_became_of_its_lock(world, kind, names):
+    actor = world.actor(kind)
+    for status, text, options in (("BLOCK_OVERRAN", "the block ran longer than the ttl of 200 ms", {"timed": True}),
+                                  ("NOT_HELD", "not held any more", {})):
+        block = Block(actor, *names, ttl_ms=TTL_MS, **options).await_running()
+        wait_until(lambda: not world.keys_left(), "its time is over")
+        check_says(block.end(), status, text, names[0] if status == "BLOCK_OVERRAN" else "")
+
+
+@scenario(kinds=["thread"], counts=[1])
+def a_sweep_that_was_stopped_tells_how_far_it_was(world, kind, names):
+    held, actor = world.held_by_another(*names), world.actor(kind)
+    check_says(actor.begin("sweep", of="all", stops_at=0).outcome(), "STOPPED", "when 0 keys were done")
+    held.release().check()
+
+
+@scenario(kinds=["thread"])
+def success_leaves_the_error_as_it_was(world, kind, names):
+    held = world.actor(kind).acquire(*names)
+    if held.outcome.error or held.release().check().error:
+        raise Failure("it was filled")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
