@@ -1,0 +1,234 @@
+#include "unit.h"
+
+#include "base/clock.h"
+#include "no_server.h"
+#include "swarm.h"
+
+#include <rql/async.h>
+#include <sched.h>
+#include <uv.h>
+
+/* An element of a swarm takes its steps on a loop. There is no server. */
+
+enum { AWAIT_MS = 10000, TURNS = 50, FAILURES_MAX = 3 };
+
+#define HOUR_US INT64_C(3600000000)
+
+static uv_loop_t uv;
+static uv_async_t awake; /* keeps it alive */
+static rql_client *client;
+static rql_loop *loop;
+static bool is_closed;
+static struct rql_swarm swarm;
+static struct rqli_element element;
+
+/* The step under way. */
+static struct {
+    struct rqli_op op; /* first */
+    bool waits;        /* until it is told to go on, or cancelled */
+    bool is_done;
+    bool was_timed;
+    bool was_cancelled;
+    rql_status status; /* in the end */
+    int n_begun;
+    int n_ended;
+    int n_last;
+} step;
+
+static enum rqli_op_next next(struct rqli_op *op)
+{
+    step.was_cancelled = step.was_cancelled || op->is_cancelled;
+    if (step.waits && !step.is_done && !op->is_cancelled) {
+        op->again_us = rqli_now_us() + HOUR_US;
+        return RQLI_OP_WAIT;
+    }
+    op->status = op->is_cancelled ? RQL_STOPPED : step.status;
+    return RQLI_OP_OVER;
+}
+
+static struct rqli_op *begin_step(struct rql_swarm *self, bool is_timed)
+{
+    static const struct rqli_op_ops ops = {.next = next};
+
+    step.op = (struct rqli_op){.ops = &ops, .route = rqli_client_route_of_all(self->client)};
+    step.is_done = false;
+    step.was_timed = is_timed;
+    step.n_begun++;
+    return &step.op;
+}
+
+static void end_step(struct rql_swarm *self, rql_status status)
+{
+    (void)self;
+    (void)status;
+    step.n_ended++;
+}
+
+static struct rqli_op *begin_last(struct rql_swarm *self)
+{
+    (void)self;
+    step.n_last++;
+    return NULL;
+}
+
+static const struct rqli_element_ops element_ops = {"test", begin_step, end_step, begin_last, NULL};
+
+BEFORE_EACH(set_up)
+{
+    const struct rqli_watch_terms terms = {.hang_us = HOUR_US,
+                                           .failures_max = FAILURES_MAX,
+                                           .open_least_us = HOUR_US,
+                                           .open_most_us = HOUR_US};
+
+    client = client_without_server();
+    assert_int_equal(uv_loop_init(&uv), 0);
+    assert_int_equal(uv_async_init(&uv, &awake, NULL), 0);
+    CHECK_OK(rql_loop_open(&loop, client, &uv, NULL));
+    swarm = (struct rql_swarm){.client = client};
+    memset(&step, 0, sizeof step);
+    rqli_element_init(&element, &element_ops, &swarm);
+    assert_true(rqli_element_begin(&element, loop, HOUR_US, &terms));
+}
+
+static void on_closed(void *data)
+{
+    (void)data;
+    is_closed = true;
+}
+
+static void run_until(const bool *holds)
+{
+    int64_t end_us = rqli_after_ms(rqli_now_us(), AWAIT_MS);
+
+    while (!*holds && rqli_now_us() < end_us) {
+        (void)uv_run(&uv, UV_RUN_NOWAIT);
+        (void)sched_yield();
+    }
+    assert_true(*holds);
+}
+
+static void run_until_count(const int *count, int wanted)
+{
+    int64_t end_us = rqli_after_ms(rqli_now_us(), AWAIT_MS);
+
+    while (*count < wanted && rqli_now_us() < end_us) {
+        (void)uv_run(&uv, UV_RUN_NOWAIT);
+        (void)sched_yield();
+    }
+    assert_int_equal(*count, wanted);
+}
+
+/* Whatever is due now is done. */
+static void run(void)
+{
+    for (int i = 0; i < TURNS; i++) {
+        (void)uv_run(&uv, UV_RUN_NOWAIT);
+    }
+}
+
+AFTER_EACH(tear_down)
+{
+    rqli_element_stop(&element);
+    is_closed = false;
+    CHECK_OK(rql_loop_close(loop, on_closed, NULL, NULL));
+    run_until(&is_closed);
+    uv_close((uv_handle_t *)&awake, NULL);
+    run();
+    assert_int_equal(uv_loop_close(&uv), 0);
+    rqli_element_fini(&element);
+    client = rqli_client_free(client);
+}
+
+static void go_on(void)
+{
+    step.is_done = true;
+    rqli_op_wake(&element.task, RQLI_WAKE_TIME);
+}
+
+static rql_element_status status_now(void)
+{
+    rql_element_status status;
+
+    rqli_element_describe(&element, &status);
+    return status;
+}
+
+TEST(who_is_roused_in_a_step_takes_one_more_behind_it)
+{
+    step.waits = true;
+    run_until_count(&step.n_begun, 1);
+    assert_true(step.was_timed);
+    rqli_element_rouse(&element);
+    rqli_element_rouse(&element);
+    run();
+    assert_int_equal(step.n_begun, 1); /* one at a time */
+    go_on();
+    run_until_count(&step.n_begun, 2);
+    assert_false(step.was_timed);
+    go_on();
+    run();
+    CHECK_ALL(EQ(step.n_begun, 2), EQ(step.n_ended, 2));
+}
+
+/* The next one by time comes when it would have come. */
+TEST(a_step_in_between_moves_no_other)
+{
+    int64_t next_us;
+
+    run_until_count(&step.n_ended, 1);
+    next_us = element.next_us;
+    rqli_element_rouse(&element);
+    run_until_count(&step.n_ended, 2);
+    assert_false(step.was_timed);
+    assert_int_equal(element.next_us, next_us);
+    element.next_us = rqli_now_us(); /* that time has come */
+    rqli_element_rouse(&element);
+    run_until_count(&step.n_ended, 3);
+    assert_true(step.was_timed);
+    assert_true(element.next_us > next_us);
+}
+
+TEST(who_is_told_to_stop_ends_its_step_and_then_does_its_last_thing)
+{
+    step.waits = true;
+    run_until_count(&step.n_begun, 1);
+    rqli_element_stop(&element);
+    run_until_count(&step.n_last, 1);
+    rqli_element_rouse(&element);
+    run();
+    CHECK_ALL(EQ(step.was_cancelled, true), EQ(step.n_ended, 1), EQ(step.n_begun, 1),
+              EQ(status_now().state, RQL_ELEMENT_OFF), EQ(element.is_begun, false));
+}
+
+/* Whoever waits for a step of an element that may take none would wait for ever. */
+TEST(a_step_that_an_open_breaker_refuses_counts_as_tried)
+{
+    step.status = RQL_E_IO;
+    for (int i = 1; i <= FAILURES_MAX; i++) {
+        run_until_count(&step.n_ended, i);
+        rqli_element_rouse(&element);
+    }
+    run();
+    CHECK_ALL(EQ(step.n_begun, FAILURES_MAX), EQ(element.tried, FAILURES_MAX + 1),
+              EQ(status_now().breaker, RQL_BREAKER_OPEN), EQ(status_now().steps, 0),
+              EQ(status_now().failures, FAILURES_MAX));
+}
+
+/* The supervisor may not have looked yet, and cannot while a callback holds up the loop. */
+TEST(a_step_that_hangs_is_seen_at_once_and_replaced_by_the_supervisor)
+{
+    step.waits = true;
+    run_until_count(&step.n_begun, 1);
+    assert_int_equal(status_now().state, RQL_ELEMENT_RUNNING);
+    element.shared.watch.sign_us = rqli_now_us() - HOUR_US - 1;
+    CHECK_ALL(EQ(status_now().state, RQL_ELEMENT_HUNG),
+              EQ(element.shared.watch.state, RQL_ELEMENT_RUNNING));
+    rqli_element_look_after(&element); /* which ends the step */
+    assert_true(step.was_cancelled);
+    run();
+    CHECK_ALL(EQ(step.n_begun, 1), EQ(status_now().state, RQL_ELEMENT_DEAD));
+    rqli_element_look_after(&element);
+    run_until_count(&step.n_begun, 2);
+    CHECK_ALL(EQ(step.was_timed, true), EQ(status_now().state, RQL_ELEMENT_RUNNING),
+              EQ(status_now().restarts, 1));
+}
