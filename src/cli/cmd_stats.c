@@ -1,19 +1,19 @@
 #include "classes.h"
 #include "cmd.h"
 #include "counts.h"
+#include "file.h"
 #include "format.h"
 #include "messages.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 
 /* stats: what the server shows of all programs, once or again and again, for people and for what
  * collects metrics. */
+
+enum { LINE_SIZE = 2048 }; /* as long as a message on stderr may be */
 
 static int64_t count_zombies(const rql_host_info_list *swarm)
 {
@@ -320,63 +320,61 @@ static rql_status read_server(struct cli_session *self, struct cli_classes *clas
 
 /* ---- the file ---- */
 
-/* Takes the file's name when all of it is there: whoever reads that finds a whole one, whatever
- * happens to this program. The name beside it is like no other. CLI_DONE, or the exit code after a
- * line on stderr. */
-static int write_file(const char *path, const char *text)
+/* Says what has failed, unless that was the last thing that was said. Returns the exit code. */
+static int report(char said[LINE_SIZE], const char *what, int code)
 {
-    const size_t size = strlen(path) + sizeof ".XXXXXX";
-    CLI_AUTO(cli_free) char *beside = cli_must(malloc(size));
-    CLI_AUTO(cli_close) int fd = -1;
+    char line[LINE_SIZE];
 
-    (void)snprintf(beside, size, "%s.XXXXXX", path);
-    fd = mkostemp(beside, O_CLOEXEC);
-    if (fd >= 0 && dprintf(fd, "%s", text) >= 0 &&
-        fchmod(fd, S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH) == 0 && rename(beside, path) == 0) {
-        return CLI_DONE;
+    (void)snprintf(line, sizeof line, "%s", what);
+    if (strcmp(said, line) != 0) {
+        cli_say("%s", line);
     }
-    cli_say_errno(path, errno);
-    if (fd >= 0) {
-        (void)unlink(beside);
-    }
-    return CLI_CANNOT_WRITE;
+    (void)memcpy(said, line, sizeof line);
+    return code;
 }
 
-/* A fault of the server passes, or may: it is said once. */
-static int write_reading(struct cli_session *self, struct cli_classes *classes, rql_error *said)
+/* A fault of the server or of the file may pass. `said`: the one that was reported last, empty
+ * after a reading that was written. */
+static int write_reading(struct cli_session *self, struct cli_classes *classes,
+                         char said[LINE_SIZE])
 {
+    const char *path = self->args->out_file;
     CLI_AUTO(cli_free) char *text = NULL;
     struct out out = out_fields(OUT_OPENMETRICS);
+    char why[LINE_SIZE];
+    char line[LINE_SIZE];
     size_t size = 0;
     rql_status status;
+    int fault;
 
     out.to = cli_must(open_memstream(&text, &size));
     status = read_server(self, classes, &out);
     out_print(&out);
     cli_must(fclose(out.to) == 0 ? text : NULL);
-    if (status == RQL_OK) {
-        said->message[0] = '\0';
-        return write_file(self->args->out_file, text);
+    if (status != RQL_OK) {
+        return report(said, self->error.message, status == RQL_E_INVALID ? CLI_USAGE : CLI_FAULT);
     }
-    if (strcmp(said->message, self->error.message) == 0) {
-        return CLI_FAULT;
+    fault = cli_file_write(path, text);
+    if (fault != 0) {
+        (void)snprintf(line, sizeof line, "%.512s: %s", path, strerror_r(fault, why, sizeof why));
+        return report(said, line, CLI_CANNOT_WRITE);
     }
-    *said = self->error;
-    return cli_fault(said);
+    said[0] = '\0';
+    return CLI_DONE;
 }
 
-/* For good, if there is a pause: a signal ends it. */
+/* Until a signal ends the program, if there is a pause. */
 static int write_readings(struct cli_session *self, struct cli_classes *classes)
 {
     const int64_t every_ms = self->args->every_ms;
     const struct timespec pause = {.tv_sec = every_ms / 1000, .tv_nsec = every_ms % 1000 * 1000000};
-    rql_error said = {.message = ""};
-    int code = write_reading(self, classes, &said);
+    char said[LINE_SIZE] = "";
+    int code = write_reading(self, classes, said);
 
     self->out = out_fields(OUT_TABLE); /* all is in the file */
-    while (every_ms != CLI_UNSET && code != CLI_CANNOT_WRITE) {
+    while (every_ms != CLI_UNSET) {
         (void)nanosleep(&pause, NULL);
-        code = write_reading(self, classes, &said);
+        code = write_reading(self, classes, said);
     }
     return code;
 }
@@ -418,7 +416,9 @@ const struct cli_command cli_stats = {
         "itself: rql_client_stats() of the library. OpenMetrics has the server's own figures,\n"
         "too, and locks and waits by class, never by name. A line of the file of classes is\n"
         "\"orders:* orders\"; the first that matches counts, what none matches is \"other\".\n"
-        "--out replaces FILE when all is written. --node: hosts of the swarm are of all servers.\n",
+        "--out replaces a regular FILE, or one behind a symbolic link, when all is written;\n"
+        "a device or a pipe is written into. With --every a fault is reported once, and tried\n"
+        "again. --node: hosts of the swarm are of all servers.\n",
     .prepare = check_stats,
     .run = stats,
 };

@@ -83,7 +83,7 @@ const struct cli_flag cli_flags[] = {
      0, CLI_FIELD(max_keys), "doctor"},
     {"openmetrics", NULL, "print gauges in the OpenMetrics text format", CLI_ON, 0,
      CLI_FIELD(openmetrics), "stats"},
-    {"out", "FILE", "write them to this file, in place of what is there", CLI_TEXT, 'o',
+    {"out", "FILE", "write them to this file, whose content they replace", CLI_TEXT, 'o',
      CLI_FIELD(out_file), "stats"},
     {"every", "DURATION", "and again, after a pause of 1s or more, for good", CLI_DURATION, 0,
      CLI_FIELD(every_ms), "stats"},

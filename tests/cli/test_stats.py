@@ -7,12 +7,13 @@ import re
 import resource
 import select
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
 import time
 
-from harness import PROGRAM, Server, check_equal, check_in, environment, finish, leave_out_in_cluster, main, wait_until
+from harness import Missing, PROGRAM, Server, check_equal, check_in, environment, finish, leave_out_in_cluster, main, wait_until
 from test_ping import another
 
 DEAD = "rql:acq:1/2/3/4/0123456789abcdef"
@@ -207,13 +208,115 @@ def whoever_is_killed_while_writing_leaves_the_old_file(server, rql):
             done = subprocess.run([PROGRAM, *words], env=environment(server.url), check=False, capture_output=True,
                                   preexec_fn=limited(action))
             check_equal((done.returncode, file.read_text()), (code, old), done.stderr)
-        check_equal(len(os.listdir(folder)), 2, "what a signal left; a fault leaves nothing")
+        for i in range(KILLS):
+            process = rql.start(*words)
+            time.sleep(0.0005 * (i % 20))
+            process.terminate()
+            finish(process)
+            parsed(file.read_text())
+        check_equal(os.listdir(folder), ["rql"], "neither a fault nor a signal leaves a file beside it")
         for i in range(KILLS):
             process = rql.start(*words)
             time.sleep(0.0005 * (i % 20))
             process.kill()
             finish(process)
             parsed(file.read_text())
+
+
+def a_device_or_a_pipe_is_written_into(_server, rql):
+    with folder_of_files() as folder:
+        pipe = folder / "pipe"
+        os.mkfifo(pipe)
+        process = rql.start(*WITH_ALL, "--out", str(pipe))
+        parsed(pipe.read_text())
+        check_equal((finish(process).code, stat.S_ISFIFO(pipe.stat().st_mode)), (0, True))
+        process = rql.start(*WITH_ALL, "--out", "/dev/stdout")
+        parsed(finish(process).out)
+        if os.geteuid() == 0:
+            device = folder / "device"
+            os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(1, 3))  # as /dev/null
+            (folder / "link").symlink_to(device)
+            for name in "device", "link":
+                check_equal(rql(*WITH_ALL, "--out", str(folder / name)).code, 0)
+            check_equal((stat.S_ISCHR(device.lstat().st_mode), (folder / "link").is_symlink()), (True, True))
+            device.unlink()
+            os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(1, 7))  # as /dev/full
+            result = rql(*WITH_ALL, "--out", str(device))
+            check_equal((result.code, result.err), (74, f"rql: {device}: No space left on device\n"))
+        result = rql(*WITH_ALL, "--out", str(folder))
+        check_equal((result.code, result.err), (74, f"rql: {folder}: Is a directory\n"))
+
+
+def behind_a_link_the_file_is_replaced_where_it_is(_server, rql):
+    with folder_of_files() as folder:
+        (folder / "there").mkdir()
+        file = folder / "there" / "rql"
+        (folder / "link").symlink_to("there/rql")
+        seen = set()
+        for _ in range(2):  # there is no such file, and there is one
+            check_equal(rql(*WITH_ALL, "--out", str(folder / "link")).code, 0)
+            parsed(file.read_text())
+            os.link(file, folder / f"kept{len(seen)}")  # so that its number stays in use
+            seen.add(file.stat().st_ino)
+        check_equal(((folder / "link").is_symlink(), os.listdir(folder / "there"), len(seen)), (True, ["rql"], 2))
+        (folder / "astray").symlink_to("nowhere/rql")
+        check_equal(rql(*WITH_ALL, "--out", str(folder / "astray")).code, 74)
+        assert (folder / "astray").is_symlink()
+
+
+@contextlib.contextmanager
+def small_disk(folder):
+    """A file system of two pages."""
+    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", folder], check=False,
+                                           capture_output=True).returncode:
+        raise Missing("right to mount a tmpfs")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+def readings_go_on_when_the_disk_has_been_full(_server, rql):
+    with folder_of_files() as folder, small_disk(folder):
+        file = folder / "rql"
+        process = rql.start(*WITH_ALL, "--out", str(file), "--every", "1s")
+        told = []
+
+        def next_line():
+            wait_until(lambda: select.select([process.stderr], [], [], 0)[0], "the fault is told")
+            told.append(process.stderr.readline())
+
+        def is_written():
+            wait_until(lambda: file.exists() and file.stat().st_mtime_ns > written_ns, "a reading")
+            parsed(file.read_text())
+
+        for _ in range(2):  # the same fault is reported again after it has passed
+            written_ns = 0
+            is_written()
+            with contextlib.suppress(OSError), open(folder / "filler", "wb", buffering=0) as filler:
+                while True:
+                    filler.write(b"x" * 512)
+            written_ns = file.stat().st_mtime_ns
+            next_line()
+            (folder / "filler").unlink()
+            is_written()
+        process.terminate()
+        result = finish(process)
+        check_equal((result.code, result.err, os.listdir(folder)), (-signal.SIGTERM, "", ["rql"]))
+        check_equal(told, [f"rql: {file}: No space left on device\n"] * 2)
+
+
+def readings_go_on_when_the_folder_is_back(_server, rql):
+    with folder_of_files() as folder:
+        inner = folder / "inner"
+        process = rql.start(*WITH_ALL, "--out", str(inner / "rql"), "--every", "1s")
+        wait_until(lambda: select.select([process.stderr], [], [], 0)[0], "the fault is told")
+        time.sleep(2.5)  # two more readings fail the same way
+        inner.mkdir()
+        wait_until(lambda: (inner / "rql").exists(), "a reading")
+        process.terminate()
+        result = finish(process)
+    check_equal((result.code, result.err), (-signal.SIGTERM, f"rql: {inner / 'rql'}: No such file or directory\n"))
 
 
 def readings_go_on_until_a_signal(_server, rql):
@@ -254,5 +357,9 @@ if __name__ == "__main__":
         the_flags_go_together,
         a_file_is_written_whole_and_for_all_to_read,
         whoever_is_killed_while_writing_leaves_the_old_file,
+        a_device_or_a_pipe_is_written_into,
+        behind_a_link_the_file_is_replaced_where_it_is,
+        readings_go_on_when_the_disk_has_been_full,
+        readings_go_on_when_the_folder_is_back,
         readings_go_on_until_a_signal,
     ]))

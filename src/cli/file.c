@@ -1,0 +1,121 @@
+#include "file.h"
+
+#include "exit.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { FOR_ALL_TO_READ = S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH };
+
+/* Closes `fd` in any case: a file system on another machine may report only then that the text did
+ * not fit. */
+static int write_and_close(int fd, const char *text)
+{
+    size_t left = strlen(text);
+    int fault = 0;
+
+    while (left > 0 && fault == 0) {
+        const ssize_t written = write(fd, text, left);
+
+        if (written >= 0) {
+            text += written;
+            left -= (size_t)written;
+        } else if (errno != EINTR) {
+            fault = errno;
+        }
+    }
+    return close(fd) != 0 && fault == 0 ? errno : fault;
+}
+
+/* Through a link the file is made as well. */
+static int write_into(const char *path, const char *text)
+{
+    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, FOR_ALL_TO_READ);
+
+    return fd < 0 ? errno : write_and_close(fd, text);
+}
+
+/* The text becomes a file with a name like no other beside `path`, which then takes the place of
+ * `path`. */
+static int replace(const char *path, const char *text)
+{
+    const size_t size = strlen(path) + sizeof ".XXXXXX";
+    CLI_AUTO(cli_free) char *beside = cli_must(malloc(size));
+    int fault;
+    int fd;
+
+    (void)snprintf(beside, size, "%s.XXXXXX", path);
+    fd = mkostemp(beside, O_CLOEXEC);
+    if (fd < 0) {
+        return errno;
+    }
+    fault = fchmod(fd, FOR_ALL_TO_READ) == 0 ? 0 : errno;
+    if (fault == 0) {
+        fault = write_and_close(fd, text);
+    } else {
+        (void)close(fd);
+    }
+    if (fault == 0 && rename(beside, path) != 0) {
+        fault = errno;
+    }
+    if (fault != 0) {
+        (void)unlink(beside);
+    }
+    return fault;
+}
+
+/* Signals that end this program wait meanwhile: none of them leaves the file beside `path`. Those
+ * that report a mistake of the program itself cannot wait. */
+static int replace_undisturbed(const char *path, const char *text)
+{
+    static const int mistakes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
+    sigset_t held_back;
+    sigset_t before;
+    int fault;
+
+    (void)sigfillset(&held_back);
+    for (size_t i = 0; i < sizeof mistakes / sizeof mistakes[0]; i++) {
+        (void)sigdelset(&held_back, mistakes[i]);
+    }
+    (void)pthread_sigmask(SIG_BLOCK, &held_back, &before);
+    fault = replace(path, text);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return fault;
+}
+
+/* What `path` leads to. A link to nothing gets an empty file there first, whose place is taken
+ * then as that of any other. */
+static int find_target(const char *path, struct stat *out)
+{
+    int fault = stat(path, out) == 0 ? 0 : errno;
+
+    if (fault == ENOENT) {
+        fault = write_into(path, "");
+        fault = fault == 0 && stat(path, out) != 0 ? errno : fault;
+    }
+    return fault;
+}
+
+int cli_file_write(const char *path, const char *text)
+{
+    CLI_AUTO(cli_free) char *target = NULL;
+    struct stat there;
+    int fault;
+
+    if (lstat(path, &there) != 0) {
+        return errno == ENOENT ? replace_undisturbed(path, text) : errno;
+    }
+    fault = find_target(path, &there);
+    if (fault != 0) {
+        return fault;
+    }
+    /* A file that is open but has no name any more, as /dev/stdout may be, has no path either. */
+    target = S_ISREG(there.st_mode) ? realpath(path, NULL) : NULL;
+    return target ? replace_undisturbed(target, text) : write_into(path, text);
+}
