@@ -7,8 +7,8 @@
  *
  * A lock has a ttl on the server. Its holder counts the same time locally, from before the request
  * was sent, less a margin of max(5 ms, 1 % of the ttl), on a clock that runs through suspend. Until
- * that deadline nobody else is granted the lock (the page "Guarantees" beside this header has the
- * conditions). For anything beyond that use the token: let the protected resource refuse every
+ * that deadline nobody else is granted the lock (rql(7) has the conditions). For anything beyond
+ * that use the token: let the protected resource refuse every
  * token lower than the highest it has seen, and an equal token with another secret.
  *
  * Any thread may use and release a lock. Renewal (rql_lock_options::auto_extend) is tied to the
@@ -505,9 +505,11 @@ typedef struct rql_unlock_result {
  * @param[out] out     What was there, or NULL; untouched unless RQL_OK.
  * @param[out] error   Why the call did not return RQL_OK, or NULL.
  *
- * @retval RQL_OK         Done; see @p out.
- * @retval RQL_E_INVALID  The name is malformed.
- * @retval RQL_E_UNKNOWN  No reply. Also other faults of status.h.
+ * @retval RQL_OK            Done; see @p out.
+ * @retval RQL_E_INVALID     The name is malformed.
+ * @retval RQL_E_WRONG_TYPE  The lock's key holds something else, and nothing was changed; or the
+ *                           queue's does, and the lock was released.
+ * @retval RQL_E_UNKNOWN     No reply. Also other faults of status.h.
  *
  * @threads Callable from any thread.
  */

@@ -127,6 +127,27 @@ static rql_status read_unlock(const struct rqli_exchange *exchange, const char *
     return RQL_OK;
 }
 
+/* The transaction would delete a key of any type. What is no lock is left alone, as by
+ * rql_clear_locks(); if it becomes something else between the two round trips, it is deleted. */
+static rql_status check_type(rql_client *client, const struct rqli_keys *keys,
+                             struct rqli_detour *detour, rql_error *error)
+{
+    RQLI_AUTO(rqli_exchange_give)
+    struct rqli_exchange *exchange = rqli_client_exchange(client, keys->set);
+    rql_status status;
+
+    if (!exchange) {
+        return rqli_fail_nomem(error);
+    }
+    rqli_command_words(&exchange->command, "HEXISTS", keys->lock.data, "acq_id", NULL);
+    status = rqli_exchange_run(exchange, rqli_client_budget_us(client, rqli_now_us()), error);
+    if (!status && exchange->reply->type != RQLI_REPLY_INTEGER) {
+        (void)rqli_client_follows(client, keys->set, exchange->reply, detour);
+        status = rqli_exchange_fault(exchange, exchange->reply, "unlock", keys->lock.data, error);
+    }
+    return status;
+}
+
 /* rel_time_us is that of the round trip. The records of our waiters stay: rql:req:* is no key of
  * the gem's. detour->again_us is set if the keys have moved. */
 static rql_status unlock_there(rql_client *client, const struct rqli_keys *keys,
@@ -162,7 +183,10 @@ static rql_status unlock(rql_client *client, const struct rqli_keys *keys, rql_u
     do {
         rqli_sleep_until(detour.again_us);
         detour.again_us = 0;
-        status = unlock_there(client, keys, out, &detour, error);
+        status = check_type(client, keys, &detour, error);
+        if (!status) {
+            status = unlock_there(client, keys, out, &detour, error);
+        }
     } while (status && detour.again_us > 0);
     return status;
 }
