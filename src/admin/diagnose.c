@@ -148,7 +148,9 @@ static void look_at_limits(struct rqli_diagnosis *self)
     } else {
         rqli_report_add(self->report, "loc.limits", RQL_CHECK_OK, "the limits of this process fit");
     }
-    rqli_report_number(self->report, "descriptors", (int64_t)files.rlim_cur);
+    /* As -1 no limit would be one that is not known. */
+    rqli_report_number(self->report, "descriptors",
+                       files.rlim_cur < INT64_MAX ? (int64_t)files.rlim_cur : INT64_MAX);
     rqli_report_number(self->report, "cores", cores);
 }
 

@@ -15,38 +15,68 @@ enum {
     US_PER_MS = 1000,
     SWARMS_MAX = 1000, /* that are looked at */
     PROBES_OF_TTL = 3,
+    DEAD_SIZE = 64,
 };
 
 RQLI_DEFINE_AUTO(rql_host_info_list *, rql_host_info_list_free);
 RQLI_DEFINE_AUTO(rql_client_info_list *, rql_client_info_list_free);
+RQLI_DEFINE_AUTO(rql_zombies *, rql_zombies_free);
 
 /* ---- swarm.alive, swarm.clock ---- */
 
-static void judge_hosts(struct rqli_report *report, const rql_options *options,
-                        const rql_host_info_list *hosts, int64_t server_us)
+struct dead {
+    int64_t count;
+    int64_t oldest_us; /* for how long */
+};
+
+static struct dead count_dead(const rql_host_info_list *hosts, int64_t server_us)
 {
-    const int64_t late_us =
-        (options->zombie_ttl_ms + options->zombie_flush_period_ms + FLUSH_GRACE_MS) * US_PER_MS;
-    int64_t dead = 0;
-    int64_t oldest_us = 0;
+    struct dead dead = {.count = 0};
 
     for (size_t i = 0; i < hosts->count; i++) {
         const int64_t silent_us = server_us - hosts->item[i].last_probe_us;
 
-        dead += hosts->item[i].is_zombie;
-        if (hosts->item[i].is_zombie && silent_us > oldest_us) {
-            oldest_us = silent_us;
+        dead.count += hosts->item[i].is_zombie;
+        if (hosts->item[i].is_zombie && silent_us > dead.oldest_us) {
+            dead.oldest_us = silent_us;
         }
     }
-    rqli_report_add(report, "swarm.alive", oldest_us > late_us ? RQL_CHECK_FAIL : RQL_CHECK_OK,
-                    dead > 0 ? "%zu hosts in the swarm, %" PRId64 " of them dead, for %" PRId64
-                               " s at most"
-                             : "%zu hosts in the swarm, none of them dead",
-                    hosts->count, dead, oldest_us / 1000000);
-    rqli_report_number(report, "hosts", (int64_t)hosts->count);
-    rqli_report_number(report, "dead", dead);
-    rqli_report_number(report, "oldest_us", oldest_us);
-    rqli_report_say(report, "nobody flushes: what dead hosts hold stays locked until its ttl ends",
+    return dead;
+}
+
+/* After this long a swarm that works has flushed them. */
+static bool are_late(const struct dead *dead, const rql_options *options)
+{
+    return dead->oldest_us >
+           (options->zombie_ttl_ms + options->zombie_flush_period_ms + FLUSH_GRACE_MS) * US_PER_MS;
+}
+
+/* A dead host that holds nothing is in nobody's way. */
+static void judge_hosts(struct rqli_report *report, const rql_options *options,
+                        const struct rqli_swarm_sight *seen)
+{
+    const struct dead dead = count_dead(seen->hosts, seen->server_us);
+    const bool is_late = are_late(&dead, options);
+    const bool lacks_flusher = seen->lacks_flusher && seen->hosts->count > (size_t)dead.count;
+    const rql_check_level level = is_late && seen->n_held != 0 ? RQL_CHECK_FAIL
+                                  : is_late || lacks_flusher   ? RQL_CHECK_NOTE
+                                                               : RQL_CHECK_OK;
+    char of_dead[DEAD_SIZE] = "none of them dead";
+
+    if (dead.count > 0) {
+        (void)snprintf(of_dead, sizeof of_dead, "%" PRId64 " of them dead, for %" PRId64 " s%s",
+                       dead.count, dead.oldest_us / 1000000, dead.count > 1 ? " at most" : "");
+    }
+    rqli_report_add(report, "swarm.alive", level, "%zu host%s in the swarm, %s%s",
+                    seen->hosts->count, seen->hosts->count == 1 ? "" : "s", of_dead,
+                    level == RQL_CHECK_NOTE && !is_late ? ", and none elected to flush" : "");
+    rqli_report_number(report, "hosts", (int64_t)seen->hosts->count);
+    rqli_report_number(report, "dead", dead.count);
+    rqli_report_number(report, "oldest_us", dead.oldest_us);
+    rqli_report_say(report,
+                    is_late && level == RQL_CHECK_NOTE
+                        ? "nobody flushes; at present no dead host holds a lock"
+                        : "nobody flushes: what dead hosts hold stays locked until its ttl ends",
                     "run `rql swarm run` as a service, once or more; for now: rql swarm flush");
 }
 
@@ -73,10 +103,10 @@ static void judge_heartbeats(struct rqli_report *report, const rql_host_info_lis
 }
 
 void rqli_judge_swarm(struct rqli_report *report, const rql_options *options,
-                      const rql_host_info_list *hosts, int64_t server_us)
+                      const struct rqli_swarm_sight *seen)
 {
-    judge_hosts(report, options, hosts, server_us);
-    judge_heartbeats(report, hosts, server_us);
+    judge_hosts(report, options, seen);
+    judge_heartbeats(report, seen->hosts, seen->server_us);
 }
 
 /* ---- swarm.config ---- */
@@ -202,10 +232,26 @@ static void diagnose_settings(struct rqli_diagnosis *self)
 
 /* ---- all ---- */
 
+/* Of the locks that the dead hold. To look for them all locks are read: only if a flush is late. */
+static int64_t count_held(struct rqli_diagnosis *self, const struct rqli_swarm_sight *seen)
+{
+    const rql_options *options = &self->client->options;
+    const struct dead dead = count_dead(seen->hosts, seen->server_us);
+    RQLI_AUTO(rql_zombies_free) rql_zombies *zombies = NULL;
+
+    if (!are_late(&dead, options) ||
+        rql_zombies_info(self->client, options->zombie_ttl_ms, &zombies, NULL) != RQL_OK) {
+        return -1;
+    }
+    return (int64_t)zombies->locks->count;
+}
+
 void rqli_diagnose_swarm(struct rqli_diagnosis *self)
 {
     RQLI_AUTO(rql_host_info_list_free) rql_host_info_list *hosts = NULL;
     const rql_options *options = &self->client->options;
+    struct rqli_swarm_sight seen = {.server_us = self->first.server_us};
+    char flusher[RQL_ID_SIZE];
     rql_error error = {.status = RQL_OK};
 
     if (!rqli_diagnosis_has_time(self, "swarm.alive")) {
@@ -219,6 +265,11 @@ void rqli_diagnose_swarm(struct rqli_diagnosis *self)
     for (size_t i = 0; i < hosts->count; i++) {
         self->n_ruby += rqli_is_of_ruby(rqli_slice_of(hosts->item[i].hst_id));
     }
-    rqli_judge_swarm(self->report, options, hosts, self->first.server_us);
+    seen.hosts = hosts;
+    seen.n_held = count_held(self, &seen);
+    /* Ruby elects none: each of its swarms flushes. */
+    seen.lacks_flusher =
+        self->n_ruby == 0 && rql_swarm_flusher(self->client, flusher, NULL) == RQL_NOT_FOUND;
+    rqli_judge_swarm(self->report, options, &seen);
     diagnose_settings(self);
 }

@@ -107,8 +107,17 @@ void rqli_diagnose_keys(struct rqli_diagnosis *self);
 
 void rqli_diagnose_swarm(struct rqli_diagnosis *self);
 void rqli_judge_swarm_settings(struct rqli_report *report, const rql_client_info_list *clients);
+
+/* What was seen of the swarm. */
+struct rqli_swarm_sight {
+    const rql_host_info_list *hosts;
+    int64_t server_us;  /* its clock at that time */
+    int64_t n_held;     /* locks of dead hosts; -1: not known */
+    bool lacks_flusher; /* nobody is elected, and nobody else would flush */
+};
+
 void rqli_judge_swarm(struct rqli_report *report, const rql_options *options,
-                      const rql_host_info_list *hosts, int64_t server_us);
+                      const struct rqli_swarm_sight *seen);
 
 /* Ends an id of Ruby's: 16 digits; those of librql have 32. */
 bool rqli_is_of_ruby(struct rqli_slice id);

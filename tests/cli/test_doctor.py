@@ -29,6 +29,7 @@ if is_cluster():
     CHANNELS, SUBSCRIBE = "&rql:*", "ssubscribe"
 RUBY = "rql:acq:1/2/3/4/0123456789abcdef"
 HOST = "rql:hst:1/2/4/0123456789abcdef"
+OURS = HOST + "0123456789abcdef"
 
 
 # What a machine that is busy with others is warned of.
@@ -405,10 +406,20 @@ def dead_hosts_that_nobody_flushes_are_found(server, rql):
     said = is_fine(rql)
     check_equal((said.level("swarm.alive"), said.found("swarm.alive")["dead"]), ("ok", 1))
     server.call("HSET", "rql:swarm:hsts", HOST, f"{time.time() - 40:.3f}")
+    said = is_fine(rql)
+    check_equal(said.level("swarm.alive"), "note")
+    check_in("no dead host holds a lock", said.checks["swarm.alive"]["why"])
+    server.call("HSET", "rql:lock:a", "acq_id", HOST, "hst_id", HOST, "ts", f"{time.time() - 50:.4f}", "ini_ttl", "5000")
+    server.call("PEXPIRE", "rql:lock:a", "600000")
     said = is_amiss(rql, "swarm.alive", "fail")
     check_in("rql swarm run", said.checks["swarm.alive"]["fix"])
     check_equal(rql("swarm", "flush").code, 0)
     check_equal(is_fine(rql).level("swarm.alive"), "ok")
+    server.call("HSET", "rql:swarm:hsts", OURS, f"{time.time():.3f}")
+    said = is_fine(rql)
+    check_equal(said.level("swarm.alive"), "note")
+    check_in("1 host in the swarm, none of them dead, and none elected to flush", said.checks["swarm.alive"]["title"])
+    server.call("DEL", "rql:swarm:hsts")
     server.call("HSET", "rql:swarm:hsts", HOST, f"{time.time() + 10:.3f}")
     check_equal(is_amiss(rql, "swarm.clock", "warn").found("swarm.clock")["host"], HOST)
 

@@ -329,20 +329,27 @@ TEST(clocks_are_judged_within_what_is_known)
     }
 }
 
-/* Dead is who is silent for 15 s; flushed by 10 s later, and 5 s are given on top. */
-TEST(hosts_are_judged_by_how_long_they_are_dead)
+/* Dead is who is silent for 15 s; flushed by 10 s later, and 5 s are given on top. A second host
+ * lives. -1: not known whether the dead hold something. */
+TEST(hosts_are_judged_by_how_long_they_are_dead_and_what_they_hold)
 {
     static const struct {
         int64_t silent_us;
         bool is_zombie;
+        int64_t n_held;
+        bool lacks_flusher;
         rql_check_level alive;
         rql_check_level clock;
     } rows[] = {
-        {SECOND_US, false, RQL_CHECK_OK, RQL_CHECK_OK},
-        {30 * SECOND_US, true, RQL_CHECK_OK, RQL_CHECK_OK},
-        {30 * SECOND_US + 1, true, RQL_CHECK_FAIL, RQL_CHECK_OK},
-        {-SECOND_US, false, RQL_CHECK_OK, RQL_CHECK_OK},
-        {-SECOND_US - 1, false, RQL_CHECK_OK, RQL_CHECK_WARN},
+        {SECOND_US, false, -1, false, RQL_CHECK_OK, RQL_CHECK_OK},
+        {30 * SECOND_US, true, -1, false, RQL_CHECK_OK, RQL_CHECK_OK},
+        {30 * SECOND_US + 1, true, -1, false, RQL_CHECK_FAIL, RQL_CHECK_OK},
+        {30 * SECOND_US + 1, true, 1, false, RQL_CHECK_FAIL, RQL_CHECK_OK},
+        {30 * SECOND_US + 1, true, 0, false, RQL_CHECK_NOTE, RQL_CHECK_OK},
+        {SECOND_US, false, -1, true, RQL_CHECK_NOTE, RQL_CHECK_OK},
+        {30 * SECOND_US + 1, true, 1, true, RQL_CHECK_FAIL, RQL_CHECK_OK},
+        {-SECOND_US, false, -1, false, RQL_CHECK_OK, RQL_CHECK_OK},
+        {-SECOND_US - 1, false, -1, false, RQL_CHECK_OK, RQL_CHECK_WARN},
     };
 
     const int64_t now_us = INT64_C(1) * NOW_S * SECOND_US;
@@ -350,14 +357,28 @@ TEST(hosts_are_judged_by_how_long_they_are_dead)
 
     rql_options_init(&options);
     EACH (row, rows) {
-        const rql_host_info host = {"h", row->is_zombie, now_us - row->silent_us};
-        const rql_host_info_list hosts = {1, &host};
+        const rql_host_info each[] = {{"h", row->is_zombie, now_us - row->silent_us},
+                                      {"alive", false, now_us}};
+        const rql_host_info_list hosts = {2, each};
+        const struct rqli_swarm_sight seen = {&hosts, now_us, row->n_held, row->lacks_flusher};
 
-        rqli_judge_swarm(made, &options, &hosts, now_us);
+        rqli_judge_swarm(made, &options, &seen);
         CHECK_ALL(EQ(check_of("swarm.alive")->level, row->alive),
                   EQ(check_of("swarm.clock")->level, row->clock));
         begin_again();
     }
+}
+
+/* Without a host that lives none has to flush. */
+TEST(a_swarm_of_nobody_needs_no_flusher)
+{
+    const rql_host_info_list nobody = {0, NULL};
+    const struct rqli_swarm_sight seen = {&nobody, SECOND_US, -1, true};
+    rql_options options;
+
+    rql_options_init(&options);
+    rqli_judge_swarm(made, &options, &seen);
+    assert_int_equal(check_of("swarm.alive")->level, RQL_CHECK_OK);
 }
 
 /* Of each: which machine, process, ttl and probes; 0: no swarm's. */
