@@ -4,13 +4,14 @@
 #include "base/must.h"
 
 #include <errno.h>
+#include <pwd.h>
 #include <rql/version.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { WORD_SIZE = 64, USER_SIZE = 33 };
+enum { WORD_SIZE = 64, USER_SIZE = 33, LINE_SIZE = 1024 };
 
 /* Whoever reads the entry need not know escapes, nor a terminal act upon it. */
 static void copy_plain(char *out, size_t size, const char *text)
@@ -37,15 +38,39 @@ static void copy_word(char *out, size_t size, const char *text)
     }
 }
 
-/* By name where the system says it in the environment: a look-up may ask the network. */
+/* In the file of this machine: getpwuid() may ask the network. */
+static bool find_account(uid_t uid, char out[USER_SIZE])
+{
+    FILE *file = fopen("/etc/passwd", "re");
+    char text[LINE_SIZE];
+    struct passwd entry;
+    struct passwd *found = NULL;
+    bool is_found = false;
+
+    while (file && !is_found && fgetpwent_r(file, &entry, text, sizeof text, &found) == 0) {
+        is_found = entry.pw_uid == uid;
+    }
+    if (is_found) {
+        copy_plain(out, USER_SIZE, entry.pw_name);
+    }
+    if (file) {
+        (void)fclose(file);
+    }
+    return is_found;
+}
+
+/* Services, cron and containers often have neither variable. */
 static void find_user(char out[USER_SIZE])
 {
     const char *name = secure_getenv("USER");
 
+    if (!name || !*name) {
+        name = secure_getenv("LOGNAME");
+    }
     if (name && *name) {
         copy_plain(out, USER_SIZE, name);
-    } else {
-        (void)snprintf(out, USER_SIZE, "%u", (unsigned)geteuid());
+    } else if (!find_account(geteuid(), out)) {
+        (void)snprintf(out, USER_SIZE, "uid %u", (unsigned)geteuid());
     }
 }
 
