@@ -8,8 +8,8 @@
  * Both structs are filled with the defaults of the running library by their init call; then change
  * what you want. Every value means itself: 0 is zero, ::RQL_FOREVER is "no limit". Fields are only
  * ever appended, so programs and libraries of different age work together. Names and defaults are
- * the gem's, durations are milliseconds. The page "Options" beside this header, `rql help options`
- * and the environment variables come from one table in the library.
+ * the gem's, durations are milliseconds. `rql help options` lists them with their environment
+ * variables, from one table in the library.
  */
 
 #include <rql/base.h>
@@ -418,7 +418,8 @@ RQL_API RQL_MUST_CHECK rql_status rql_parse_duration(const char *text, int64_t *
 
 /**
  * Take what is set in the environment: `RQL_URL`, `RQL_RETRY_COUNT`, … one variable per option,
- * with values as for rql_options_set().
+ * with values as for rql_options_set(). An empty variable counts as not set, unless its option may
+ * be empty.
  *
  * @param[in,out] options  Filled by rql_options_init(). `url` then points into the environment.
  * @param[out]    error    Names the variable and its range; or NULL.

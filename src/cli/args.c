@@ -1,4 +1,5 @@
 #include "cmd.h"
+#include "format.h"
 #include "messages.h"
 
 #include <getopt.h>
@@ -243,12 +244,28 @@ static bool is_unknown(const struct flags *self, const char *argument)
     return true;
 }
 
+/* Does any command take it? */
+static bool is_of_commands(const char *argument, size_t length)
+{
+    for (const struct cli_flag *flag = cli_flags; flag->name; flag++) {
+        if (strlen(flag->name) + 2 == length &&
+            strncmp(flag->name, argument + 2, length - 2) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Without its value, which may be a secret: `length` ends before it. */
 static int unknown_flag(const struct flags *self, const char *argument, size_t length)
 {
     struct cli_guess guess;
     char said[LINE_SIZE];
 
+    if (self->command == &cli_top && is_of_commands(argument, length)) {
+        cli_say("%.*s belongs behind the command; see rql --help", (int)length, argument);
+        return CLI_USAGE;
+    }
     cli_guess_init(&guess, argument + 2, length - 2);
     for (size_t i = 0; i < self->count; i++) {
         cli_guess_propose(&guess, self->item[i].name);
@@ -376,6 +393,9 @@ static int check_arguments(const struct cli_args *args, const struct cli_command
     if (command->needs_name && !args->name) {
         return cli_misused(command, command->name_is ? command->name_is : "which lock? ",
                            command->usage);
+    }
+    if (command->takes_glob && args->name && !cli_glob_is_valid(args->name)) {
+        return cli_misused(command, "bad pattern, with a [ or \\ that does not end: ", args->name);
     }
     if (command->takes_command && (!args->command || !args->command[0])) {
         return cli_misused(command, "which command? ", command->usage);

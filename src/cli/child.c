@@ -91,6 +91,20 @@ _Noreturn static void become_command(const struct start *start)
     _exit(CLI_NO_COMMAND);
 }
 
+/* Without a '/' it was looked for in PATH. A blank or a '$' in it are meant for a shell. */
+static void say_why(const char *program, int number)
+{
+    const bool is_line = program[strcspn(program, " \t\n$|;&<>")] != '\0';
+
+    if (number == ENOENT && is_line) {
+        cli_say("%s: command not found; a line for a shell is written sh -c '...'", program);
+    } else if (number == ENOENT && !strchr(program, '/')) {
+        cli_say("%s: command not found", program);
+    } else {
+        cli_say_errno(program, number);
+    }
+}
+
 /* Waits until the command runs, or is known not to. */
 static int await_exec(const struct cli_child *self, int fd, const char *program)
 {
@@ -105,7 +119,7 @@ static int await_exec(const struct cli_child *self, int fd, const char *program)
         return CLI_DONE;
     }
     (void)waitpid(self->pid, NULL, 0);
-    cli_say_errno(program, number);
+    say_why(program, number);
     return number == ENOENT || number == ENOTDIR ? CLI_NO_COMMAND : CLI_CANNOT_RUN;
 }
 

@@ -57,6 +57,9 @@ static const char *take_line(struct cli_classes *self, char **text)
     for (end = class; strchr(blanks, end[-1]); end--) {
         end[-1] = '\0';
     }
+    if (!cli_glob_is_valid(glob)) {
+        return "the glob is a bad pattern";
+    }
     self->line[self->n_lines++] = (struct cli_class_line){*text, glob, class_named(self, class)};
     *text = NULL;
     return NULL;

@@ -366,6 +366,11 @@ static int bench(struct cli_session *session)
     if (self->slots.signal != 0) {
         return -self->slots.signal;
     }
+    if (!is_fine && self->slots.error.status == RQL_E_UNKNOWN) {
+        cli_say("bench: the server or this machine is too slow to be measured now: %s",
+                self->slots.error.message);
+        return CLI_FAULT;
+    }
     return is_fine ? finish(session, self) : cli_fault(&self->slots.error);
 }
 

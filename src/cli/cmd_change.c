@@ -106,6 +106,21 @@ static rql_status extend_by_secret(struct cli_session *self)
                                 &self->error);
 }
 
+/* The change is done: where the rest cannot be read, it is not shown. */
+static void print_left(struct cli_session *self)
+{
+    CLI_AUTO(rql_lock_info_free) rql_lock_info *info = NULL;
+    char left[CLI_DURATION_SIZE];
+    rql_error ignored;
+    const rql_status status = rql_get_lock_info(self->client, self->args->name, &info, &ignored);
+
+    if (status == RQL_OK) {
+        out_line(&self->out, "ttl: %s left", cli_format_duration(info->rem_ttl_ms, left));
+    } else {
+        out_line(&self->out, "ttl: %s", status == RQL_NOT_FOUND ? "ended" : "changed");
+    }
+}
+
 /* Each way has one refusal: by force there is no lock, by its secret no such grant. */
 static int extend(struct cli_session *self)
 {
@@ -127,7 +142,9 @@ static int extend(struct cli_session *self)
                                     ? "not extended: nobody holds it"
                                     : "not extended: no grant with this secret is in force");
     }
-    out_line(&self->out, "ttl: changed");
+    if (self->out.form == OUT_TABLE) {
+        print_left(self);
+    }
     return CLI_DONE;
 }
 

@@ -102,6 +102,18 @@ static void print_queue(struct out *out, const struct cli_names *names, const rq
     out_end(out);
 }
 
+/* A key of another type, or with something else in it, is a fault, however much of it could be
+ * shown. CLI_DONE, or the exit code after what there is and a line on stderr. */
+static int check_key(struct cli_session *self, const char *what, rql_key_status status)
+{
+    if (status == RQL_KEY_ALIVE) {
+        return CLI_DONE;
+    }
+    out_print(&self->out);
+    cli_say("%s: its key is no %s: %s", self->args->name, what, status_text(status));
+    return CLI_FAULT;
+}
+
 /* That there is none is an answer, with an exit code of its own, and no fault: the library returns
  * RQL_NOT_FOUND and leaves `info` as it is. */
 static int show_lock(struct cli_session *self)
@@ -119,10 +131,9 @@ static int show_lock(struct cli_session *self)
     out_begin(&self->out, NULL);
     print_lock(&self->out, &names, "NAME", info, self->args->node);
     out_end(&self->out);
-    return CLI_DONE;
+    return check_key(self, "lock", info->status);
 }
 
-/* A key of another type cannot be shown as a table, which is a fault; JSON has its status. */
 static int show_queue(struct cli_session *self)
 {
     static const char *const headings[] = {"POSITION", "AGE", "ACQUIRER", NULL};
@@ -136,14 +147,10 @@ static int show_queue(struct cli_session *self)
     if (!info) {
         return cli_refuse(self, "nobody waits");
     }
-    if (info->status != RQL_KEY_ALIVE && !self->args->json) {
-        cli_say("%s: its queue cannot be read: %s", self->args->name, status_text(info->status));
-        return CLI_FAULT;
-    }
     cli_names_read(&names, self);
     out_columns(&self->out, self->args->ids ? with_ids : headings);
     print_queue(&self->out, &names, info, false);
-    return CLI_DONE;
+    return check_key(self, "queue", info->status);
 }
 
 static int compare_locks(const void *a, const void *b)

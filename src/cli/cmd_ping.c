@@ -11,41 +11,6 @@
 
 enum { LINE_SIZE = 512, PARTITIONS = 128 };
 
-/* "user:password@" in front of a host; of sentinels also in the query. A '/' or '?' that should
- * have been encoded does not hide one: nothing is wrong with saying so too early. */
-static bool has_password(const char *url)
-{
-    const char *scheme_end = strstr(url, "://");
-    const char *login = scheme_end ? scheme_end + strlen("://") : "/";
-    const char *colon = strchr(login, ':');
-    const char *at = strrchr(login, '@');
-
-    /* A path comes without a login, and an empty password is no secret. */
-    return (*login != '/' && colon && at && colon + 1 < at) || strstr(url, "sentinel_password=");
-}
-
-/* What the environment says is borrowed: another text stood on the command line. */
-static bool is_given(const char *url)
-{
-    return url && url != secure_getenv("RQL_URL");
-}
-
-int cli_take_url(struct cli_args *args)
-{
-    const char *url = args->name ? args->name : args->options.url;
-
-    if ((args->name || is_given(url)) && has_password(url)) {
-        cli_say(
-            "other users can read a password on a command line: put the URL into RQL_URL, as in "
-            "RQL_URL=... rql ping");
-        return CLI_USAGE;
-    }
-    if (args->name && rql_options_set(&args->options, "url", args->name, &args->env_error)) {
-        return cli_fault(&args->env_error);
-    }
-    return CLI_DONE;
-}
-
 static const char *or_null(const char *text)
 {
     return *text != '\0' ? text : NULL;

@@ -2,8 +2,6 @@
 
 #include "exit.h"
 
-#include <fnmatch.h>
-#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,18 +105,25 @@ int cli_compare_texts(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
+/* Made at the first need, and kept: one thread prints tables and matches names. */
+locale_t cli_utf8(void)
+{
+    static locale_t utf8;
+
+    if (!utf8) {
+        utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", NULL);
+    }
+    return utf8;
+}
+
 /* By the C library's tables: 2 for wide characters, 0 for those that are put upon the last one. */
 static size_t width_of(uint32_t c)
 {
-    /* Made at the first need, and kept: one thread prints tables. */
-    static locale_t utf8;
+    const locale_t utf8 = c >= FIRST_COMBINING ? cli_utf8() : NULL;
     locale_t old;
     int width;
 
-    if (c >= FIRST_COMBINING && !utf8) {
-        utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", NULL);
-    }
-    if (c < FIRST_COMBINING || !utf8) {
+    if (!utf8) {
         return 1;
     }
     old = uselocale(utf8);
@@ -145,13 +150,6 @@ const char *cli_name_of_key(const char *key)
 
     name = name == kind ? without_prefix(kind, "lock_queue:") : name;
     return name == kind ? key : name;
-}
-
-/* All names come from the server and are matched here: the patterns of Redis differ from those of
- * the shell, which users know. No FNM_PATHNAME: in names of locks a '/' is a letter. */
-bool cli_glob_matches(const char *glob, const char *name)
-{
-    return !glob || fnmatch(glob, name, 0) == 0;
 }
 
 /* Of a text that was made for a terminal: it is UTF-8, so a byte that is none is not expected. */

@@ -3,6 +3,7 @@
 
 /* Text that strangers wrote, and durations. */
 
+#include <locale.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -25,6 +26,12 @@ const char *cli_name_of_key(const char *key);
 /* Does the glob, if there is one, match the name of a lock? It is as in the shell, but '/' is a
  * letter. */
 bool cli_glob_matches(const char *glob, const char *name);
+
+/* False: a "[" has no "]", or nothing follows a "\". */
+bool cli_glob_is_valid(const char *glob);
+
+/* Characters of UTF-8, whatever the environment says; NULL where the system does not have them. */
+locale_t cli_utf8(void);
 
 /* Columns that text takes on a terminal. */
 size_t cli_text_width(const char *text);

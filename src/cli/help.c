@@ -15,7 +15,7 @@ const struct cli_exit_code cli_exit_codes[] = {
     {CLI_REFUSED, "unlock extend info queue", "not held, or nobody waits"},
     {CLI_REFUSED, "doctor", "a failure or a warning; with --strict a note, too"},
     {CLI_USAGE, NULL, "wrong usage"},
-    {CLI_FAULT, NULL, "no server, no rights, no memory"},
+    {CLI_FAULT, NULL, "no server, no rights, no memory, a key of another type"},
     {CLI_CANNOT_WRITE, NULL, "the output could not be written"},
     {CLI_LOST, "run series", "the lock was lost while the command ran"},
     {CLI_CANNOT_RUN, "run series", "the command cannot be executed"},
@@ -45,16 +45,16 @@ const char cli_purpose[] = "Locks with a fair queue, on Redis or Valkey";
 const char cli_option_rules[] =
     "Options of the library, which every command takes. The environment variable says the same; "
     "the\n"
-    "flag wins. What is counted in ms may be a duration: 500ms, 0.5s, 1h30m, 30d. A password "
-    "belongs\n"
-    "into RQL_URL or a file that sets it, not into --url: other users can read command lines.\n";
+    "flag wins. What is counted in ms may be a duration: 500ms, 0.5s, 1h30m, 30d. A URL with a\n"
+    "password belongs in RQL_URL or a file that sets it: other users can read command lines, so\n"
+    "--url refuses it. An empty variable counts as not set.\n";
 
 const char cli_server_rules[] =
     "The server is the one that RQL_URL or --url names: redis://user:pass@host:port/db,\n"
     "rediss://... (TLS), unix:///path?db=n, or local: (default), a private one for each user,\n"
     "in /tmp/rql-UID unless RQL_LOCAL_DIR names another folder;\n"
     "redis+sentinel://h:p,h:p/master, redis+cluster://h:p,h:p and redis+shards://h:p,h:p/db.\n"
-    "A name that looks like a flag stands between two dashes: rql info -- -x\n";
+    "A name that looks like a flag stands behind two dashes: rql info -- -x\n";
 
 const char cli_duration_rule[] =
     "A DURATION is written 500ms, 0.5s, 1h30m or 30d, a LIMIT also \"forever\".\n";

@@ -3,6 +3,7 @@
 #include "held.h"
 #include "init.h"
 #include "messages.h"
+#include "url.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -29,6 +30,21 @@ const struct cli_command *cli_find_command(const char *name)
     return cli_commands[i];
 }
 
+/* What other programs call it. */
+static const char *other_word(const char *name)
+{
+    static const struct cli_word words[] = {
+        {"acquire", "lock"},     {"release", "unlock"},    {"locks", "ls"},
+        {"hosts", "swarm info"}, {"version", "--version"}, {.name = NULL},
+    };
+    size_t i = 0;
+
+    while (words[i].name && strcmp(words[i].name, name) != 0) {
+        i++;
+    }
+    return words[i].text;
+}
+
 /* NULL after having said that there is none. */
 static const struct cli_command *find_command(const char *name)
 {
@@ -37,6 +53,10 @@ static const struct cli_command *find_command(const char *name)
 
     if (command) {
         return command;
+    }
+    if (other_word(name)) {
+        cli_say("unknown command %s (did you mean %s?); see rql --help", name, other_word(name));
+        return NULL;
     }
     cli_guess_init(&guess, name, strlen(name));
     for (size_t i = 0; cli_commands[i]; i++) {
@@ -49,14 +69,34 @@ static const struct cli_command *find_command(const char *name)
     return NULL;
 }
 
+/* `rql help --roff`, with or without a command. */
+static int page_on(const char *name)
+{
+    const struct cli_command *command = name ? find_command(name) : NULL;
+
+    return name && !command ? CLI_USAGE : cli_page(command);
+}
+
+static int help_on_command(const char *name)
+{
+    const struct cli_command *command = find_command(name);
+
+    return command ? cli_help_command(command) : CLI_USAGE;
+}
+
 /* `rql help`, with or without words behind it, which end in NULL. */
 static int help_on(struct cli_args *args, char **words)
 {
-    const struct cli_command *command;
-    bool is_page;
+    const bool has_value = words[0] && words[1] && strncmp(words[0], "--", 2) == 0;
 
     if (!words[0]) {
         return cli_help();
+    }
+    if (strcmp(words[0], "--complete") == 0) {
+        return cli_complete(args, words + 1);
+    }
+    if (words[1] && (!has_value || words[2])) {
+        return cli_misused(&cli_top, "help: one too many: ", words[1 + has_value]);
     }
     if (strcmp(words[0], "options") == 0) {
         return cli_help_options();
@@ -64,18 +104,7 @@ static int help_on(struct cli_args *args, char **words)
     if (strcmp(words[0], "--completion") == 0) {
         return cli_completion(words[1]);
     }
-    if (strcmp(words[0], "--complete") == 0) {
-        return cli_complete(args, words + 1);
-    }
-    is_page = strcmp(words[0], "--roff") == 0;
-    if (is_page && !words[1]) {
-        return cli_page(NULL);
-    }
-    command = find_command(words[is_page]);
-    if (!command) {
-        return CLI_USAGE;
-    }
-    return is_page ? cli_page(command) : cli_help_command(command);
+    return strcmp(words[0], "--roff") == 0 ? page_on(words[1]) : help_on_command(words[0]);
 }
 
 /* A replica is fine: reading is possible, and it may become a master. *out is NULL before, and
@@ -160,9 +189,12 @@ static int run_with_client(const struct cli_command *command, struct cli_args *a
 {
     CLI_AUTO(rql_client_free) rql_client *client = NULL;
     struct cli_session session = {.args = args};
-    int code = command->prepare ? command->prepare(args) : CLI_DONE;
+    int code = cli_url_check(args, command);
     rql_status status;
 
+    if (code == CLI_DONE && command->prepare) {
+        code = command->prepare(args);
+    }
     if (code != CLI_DONE) {
         return code;
     }
@@ -174,7 +206,7 @@ static int run_with_client(const struct cli_command *command, struct cli_args *a
     status = args->wait_ms == CLI_UNSET ? connect(&args->options, &client, &session.error)
                                         : connect_in_time(args, &client, &session.error);
     if (status != RQL_OK) {
-        return cli_fault(&session.error);
+        return cli_url_fault(args, &session.error);
     }
     session.client = client;
     /* A command that has neither flag prints a table. */
@@ -203,7 +235,7 @@ static int run_all(struct cli_args *args)
         return CLI_DONE;
     }
     if (args->help) {
-        return cli_help();
+        return help_on(args, args->next);
     }
     if (!*args->next) {
         cli_say("which command? see rql --help");

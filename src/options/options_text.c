@@ -91,8 +91,9 @@ static rql_status assign(const struct rqli_option *option, void *field, const ch
     return RQL_OK;
 }
 
-/* The first that is wrong ends it; the caller hands in a copy, and throws it away then. A variable
- * that is set to nothing counts as wrong, for no option has an empty value. */
+/* The first that is wrong ends it; the caller hands in a copy, and throws it away then. An empty
+ * variable counts as not set, as a unit or a compose file leaves one behind, unless empty is a
+ * value of its option. */
 static rql_status assign_from_env(rql_options *options, rql_error *error)
 {
     const struct rqli_option *option;
@@ -102,7 +103,7 @@ static rql_status assign_from_env(rql_options *options, rql_error *error)
         /* The contract rules out changes meanwhile. NOLINTNEXTLINE(concurrency-mt-unsafe) */
         const char *value = getenv(option->shown.env);
 
-        if (value) {
+        if (value && (*value != '\0' || option->may_be_empty)) {
             void *field = field_of(option, RQLI_OF_CLIENT, options);
 
             status = assign(option, field, option->shown.env, value, error);

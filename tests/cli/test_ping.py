@@ -3,6 +3,7 @@
 import contextlib
 import re
 import sys
+import tempfile
 import time
 
 from harness import PrivateServer, Server, check_equal, check_in, find_server, leave_out_in_cluster, main
@@ -147,6 +148,10 @@ def an_old_master_that_may_go_on_is_warned_of(server, rql):
             check_equal(rql("ping", RQL_URL=url).err, "")
 
 
+COMMANDS = (["who"], ["run", "a", "--", "true"], ["unlock", "a", "--force"], ["swarm", "status"], ["stats"], ["doctor"],
+            ["bench", "--for", "1s"])
+
+
 def a_password_is_for_the_environment(server, rql):
     for url in ("redis://u:geheim@127.0.0.1:1", "rediss://:geheim@h/1", "unix://u:geheim@/tmp/s",
                 "redis://u:ge/heim@h", "redis+sentinel://h/m?sentinel_password=geheim"):
@@ -158,10 +163,42 @@ def a_password_is_for_the_environment(server, rql):
         # From there it is taken, and the line on stderr is about something else.
         result = rql("ping", RQL_URL=url, RQL_CONNECT_TIMEOUT_MS="50")
         assert result.code != 0 and HINT not in result.err, result.err
+    for words in COMMANDS:
+        result = rql("--url", "redis://u:geheim@127.0.0.1:1", *words)
+        check_equal((result.code, result.out), (64, ""), words)
+        check_in(f"{HINT}, as in RQL_URL=... rql {words[0]}\n", result.err)
+        assert "geheim" not in result.err, result.err
     for url in ("redis://127.0.0.1:1", "unix:///tmp/a:b@c", "redis://u:@127.0.0.1:1"):
         result = rql("ping", url)
         check_equal(result.code, 69, result.err)
         assert HINT not in result.err, result.err
+
+
+def a_wrong_url_is_named_with_its_origin_and_a_guess(_server, rql):
+    for url, said in (("localhost:6379", "localhost:6379 has no scheme; did you mean redis://localhost:6379?"),
+                      ("locks/2", "locks/2 has no scheme; did you mean redis://locks/2?"),
+                      ("http://h", "unknown scheme http://; use redis://, rediss://, "),
+                      ("redis://h:port", "the port is no number from 1 to 65535")):
+        for origin, result in (("URL", rql("ping", url)), ("--url", rql("--url", url, "ls")), ("RQL_URL", rql("ls", RQL_URL=url)),
+                               ("RQL_URL", rql("run", "a", "--wait", "1s", "--", "true", RQL_URL=url))):
+            check_equal((result.code, result.out, result.err.count("\n")), (64, "", 1))
+            check_in(f"rql: {origin}: {said}", result.err)
+
+
+def no_message_has_a_password(_server, rql):
+    for url in ("u:geheim@localhost:6379", "u:geheim", "geheim@h", "http://u:geheim@h", "redis:u:geheim", "/geheim/s?x",
+                "redis://u:geheim", "redis://u:geheim/h", "redis://h/geheim"):
+        result = rql("ls", RQL_URL=url)
+        check_equal(result.code, 64, url)
+        check_in("rql: RQL_URL: ", result.err)
+        assert "geheim" not in result.err, result.err
+
+
+def an_empty_url_counts_as_not_set(_server, rql):
+    with tempfile.TemporaryDirectory(prefix="rql-") as folder:
+        result = rql("ping", "--json", RQL_URL="", RQL_LOCAL_DIR=folder, RQL_LOCAL_IDLE="1")
+        check_equal((result.code, result.json()["url"]), (0, "local:"), result.err)
+        check_in("which server?", rql("doctor", RQL_URL="", RQL_LOCAL_DIR=folder).err)
 
 
 def nobody_there_is_69_and_names_the_host(server, rql):
@@ -181,5 +218,8 @@ if __name__ == "__main__":
         tls_is_said_and_faults_name_host_and_reason,
         an_old_master_that_may_go_on_is_warned_of,
         a_password_is_for_the_environment,
+        a_wrong_url_is_named_with_its_origin_and_a_guess,
+        no_message_has_a_password,
+        an_empty_url_counts_as_not_set,
         nobody_there_is_69_and_names_the_host,
     ]))

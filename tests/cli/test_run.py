@@ -62,7 +62,7 @@ def death_by_signal_is_128_plus_its_number(server, rql):
 
 def missing_command_is_127_and_forbidden_126(server, rql):
     result = rql("run", "a", "--", "no-such-command")
-    check_equal(result.err, "rql: no-such-command: No such file or directory\n")
+    check_equal(result.err, "rql: no-such-command: command not found\n")
     check_equal(result.code, 127)
     check_equal(rql("run", "a", "--", "/etc/passwd").code, 126)
     check_equal(rql("run", "a", "--", "/").code, 126)
@@ -97,10 +97,11 @@ def command_finds_the_server_that_rql_uses(server, rql):
     closed = Server("--requirepass", "geheim")
     url = closed.url_with("default:geheim@")
     try:
-        for result in (Program(url)(*inner), rql("--url", url, *inner), rql(*inner, RQL_URL=url)):
+        for asked, result in ((url, Program(url)(*inner)), (url, rql(*inner, RQL_URL=url)),
+                              (server.url, Program(url)("--url", server.url, *inner))):
             check_equal((result.code, result.err), (0, ""))
             check_in('"name":"a"', result.out.replace(" ", "").replace("\t", ""))
-            check_equal(result.out.splitlines()[-1], url)
+            check_equal(result.out.splitlines()[-1], asked)
         assert not server.is_locked("a")
     finally:
         closed.stop()

@@ -268,7 +268,30 @@ TEST(the_environment_is_taken_whole_or_not_at_all)
     CHECK_ALL(EQ(options.retry_count, RQL_FOREVER), EQ(options.key_extraction_batch_size, 11),
               EQ(options.retry_delay_ms, 200));
 
-    set_environment("RQL_URL", "");
-    assert_int_equal(rql_options_from_env(&options, &error), RQL_E_INVALID);
-    assert_int_equal(strncmp(error.message, "RQL_URL is empty", 16), 0);
+    set_environment("RQL_URL", "s p");
+    CHECK_OK(rql_options_from_env(&options, NULL));
+    assert_string_equal(options.url, "s p");
+}
+
+TEST(an_empty_variable_counts_as_not_set)
+{
+    const rql_option_row *row;
+    rql_options before;
+    rql_options options;
+
+    rql_options_init(&before);
+    CHECK_OK(rql_options_set(&before, "tls_server_name", "locks", NULL));
+    options = before;
+    for (size_t i = 0; (row = rql_option_row_at(i)); i++) {
+        if (strcmp(row->env, "RQL_TLS_SERVER_NAME") != 0) {
+            set_environment(row->env, "");
+        }
+    }
+    CHECK_OK(rql_options_from_env(&options, NULL));
+    CHECK_ALL(EQ(options.retry_count, before.retry_count), EQ(options.spin_us, before.spin_us));
+    assert_string_equal(options.url, before.url);
+    assert_string_equal(options.tls_server_name, "locks");
+    set_environment("RQL_TLS_SERVER_NAME", "");
+    CHECK_OK(rql_options_from_env(&options, NULL));
+    assert_string_equal(options.tls_server_name, "");
 }

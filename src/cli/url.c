@@ -1,0 +1,117 @@
+#include "url.h"
+
+#include "messages.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LINE_SIZE = 1024 };
+
+/* "user:password@" in front of a host; of sentinels also in the query. A '/' or '?' that should
+ * have been encoded does not hide one: nothing is wrong with saying so too early. */
+static bool has_password(const char *url)
+{
+    const char *scheme_end = strstr(url, "://");
+    const char *login = scheme_end ? scheme_end + strlen("://") : "/";
+    const char *colon = strchr(login, ':');
+    const char *at = strrchr(login, '@');
+
+    /* A path comes without a login, and an empty password is no secret. */
+    return (*login != '/' && colon && at && colon + 1 < at) || strstr(url, "sentinel_password=");
+}
+
+/* NULL: it is the default. The pointers are compared, because texts are borrowed. */
+static const char *origin_of(const struct cli_args *args, const char *url)
+{
+    rql_options defaults;
+
+    rql_options_init(&defaults);
+    if (url == defaults.url) {
+        return NULL;
+    }
+    return url == args->name ? "URL" : url == secure_getenv("RQL_URL") ? "RQL_URL" : "--url";
+}
+
+int cli_url_check(const struct cli_args *args, const struct cli_command *command)
+{
+    const char *url = command->takes_url && args->name ? args->name : args->options.url;
+    const char *origin = origin_of(args, url);
+
+    if (!origin || strcmp(origin, "RQL_URL") == 0 || !has_password(url)) {
+        return CLI_DONE;
+    }
+    cli_say("other users can read a password on a command line: put the URL into RQL_URL, as in "
+            "RQL_URL=... rql %s",
+            command->name);
+    return CLI_USAGE;
+}
+
+int cli_take_url(struct cli_args *args)
+{
+    if (args->name && rql_options_set(&args->options, "url", args->name, &args->env_error)) {
+        return cli_fault(&args->env_error);
+    }
+    return CLI_DONE;
+}
+
+/* "host", "host:port" or "host:port/db". The only text of a wrong URL that may be repeated: others
+ * may have a password somewhere. */
+static bool is_host(const char *text)
+{
+    const size_t host =
+        strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_");
+    const char *at = text + host;
+
+    if (*at == ':') {
+        at++;
+        at += strspn(at, "0123456789");
+    }
+    if (*at == '/') {
+        at++;
+        at += strspn(at, "0123456789");
+    }
+    return host > 0 && *at == '\0' && strlen(text) < LINE_SIZE / 4;
+}
+
+/* Letters, digits and '+' in front of "://", or 0. */
+static size_t scheme_length(const char *url)
+{
+    size_t length = 0;
+
+    while (isalnum((unsigned char)url[length]) || url[length] == '+') {
+        length++;
+    }
+    return strncmp(url + length, "://", 3) == 0 && length < LINE_SIZE / 4 ? length : 0;
+}
+
+/* What the URL should have been, behind what the library says; empty if there is no guess. */
+static void explain(char out[LINE_SIZE], const char *url, const char *why)
+{
+    const char *rest = strchr(why, ';');
+
+    if (is_host(url)) {
+        (void)snprintf(out, LINE_SIZE, "%s has no scheme; did you mean redis://%s?", url, url);
+    } else if (strncmp(why, "unknown scheme", 14) == 0 && scheme_length(url) > 0 && rest) {
+        (void)snprintf(out, LINE_SIZE, "unknown scheme %.*s://%s", (int)scheme_length(url), url,
+                       rest);
+    } else {
+        (void)snprintf(out, LINE_SIZE, "%s", why);
+    }
+}
+
+int cli_url_fault(const struct cli_args *args, const rql_error *error)
+{
+    static const char head[] = "url: ";
+    const char *url = args->options.url;
+    const char *origin = origin_of(args, url);
+    char line[LINE_SIZE];
+
+    if (error->status != RQL_E_INVALID || strncmp(error->message, head, sizeof head - 1) != 0) {
+        return cli_fault(error);
+    }
+    explain(line, url, error->message + sizeof head - 1);
+    cli_say("%s: %s", origin ? origin : url, line);
+    return CLI_USAGE;
+}
