@@ -230,24 +230,6 @@ static int show_hosts(struct cli_session *self)
     return CLI_DONE;
 }
 
-/* The host is this program itself: it stays in the table when the program ends, and counts as dead
- * some time later. */
-static int probe(struct cli_session *self)
-{
-    CLI_AUTO(rql_text_list_free) rql_text_list *hosts = NULL;
-    int64_t at_us = 0;
-
-    if (rql_probe_hosts(self->client, &hosts, &at_us, &self->error) != RQL_OK) {
-        return cli_fault(&self->error);
-    }
-    out_begin(&self->out, NULL);
-    out_list(&self->out, "hosts", hosts);
-    out_number(&self->out, NULL, "at_us", OUT_INT, at_us);
-    out_end(&self->out);
-    out_line(&self->out, "hosts told: %zu", hosts->count);
-    return CLI_DONE;
-}
-
 /* flush, and zombies, which changes nothing. Both go by the silence of a host alone; a swarm
  * that runs waits until it was suspected for a while, too. */
 static int show_zombies(struct cli_session *self)
@@ -288,7 +270,6 @@ static const struct action {
     {"run", prepare_service, run_service},
     {"status", NULL, show_status},
     {"info", NULL, show_hosts},
-    {"probe", NULL, probe},
     {"flush", NULL, show_zombies},
     {"zombies", NULL, show_zombies},
 };
@@ -331,14 +312,13 @@ static int run(struct cli_session *self)
 const struct cli_command cli_swarm = {
     .name = "swarm",
     .is_worth_naming = true,
-    .usage = "run|status|info|probe|flush|zombies",
+    .usage = "run|status|info|flush|zombies",
     .summary = "Find dead hosts and free what they held",
     .notes =
         "  run      until SIGTERM: flush what the dead held, if elected; a service of systemd;\n"
         "           --json prints at the end how its parts were\n"
         "  status   how many hosts there are, and who is elected to flush\n"
         "  info     all hosts and how long they have been silent\n"
-        "  probe    one heartbeat, for this very process\n"
         "  flush    now and at first sight, without an election\n"
         "  zombies  the dead and their locks; changes nothing\n"
         "What dead is: --zombie-ttl-ms, the same for all swarms of a server.\n",
