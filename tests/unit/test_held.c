@@ -145,3 +145,33 @@ TEST(an_arrival_is_over_when_all_nodes_were_reached_at_which_locks_are)
         }
     }
 }
+
+/* Where locks are at several nodes none of them keeps the others waiting; but a login that was cut
+ * short has four times the time, each time, up to that of any command. */
+TEST(a_node_that_is_far_away_has_more_time_each_time)
+{
+    enum { GRACES = 3, LEAST_US = 200000, TRIES = 4 };
+
+    rql_lock *locks[] = {granted("x"), granted("y")};
+
+    (void)add_node(locks[1]);
+    for (size_t i = 0; i < 2; i++) {
+        CHECK_OK(rqli_leases_add(client->leases, locks[i], NULL));
+    }
+    for (unsigned n = 0; n < TRIES; n++) {
+        int64_t wanted_us = GRACES * (rqli_client_grace_us(client) << 2 * n);
+        int64_t now_us = rqli_now_us();
+        int64_t most_us = rqli_client_budget_us(client, now_us) - now_us;
+        int64_t until_us;
+
+        wanted_us = wanted_us < LEAST_US ? LEAST_US : wanted_us;
+        wanted_us = wanted_us < most_us ? wanted_us : most_us;
+        client->leases->shared.n_cut_short = n;
+        until_us = rqli_leases_wait_until_us(client->leases);
+        assert_in_range(until_us, now_us + wanted_us, rqli_now_us() + wanted_us);
+    }
+    rqli_leases_remove(client->leases, locks, 2);
+    for (size_t i = 0; i < 2; i++) {
+        rqli_lock_free(locks[i]);
+    }
+}

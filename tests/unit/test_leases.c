@@ -304,6 +304,61 @@ TEST(a_client_ends_when_all_is_claimed_or_its_time_is_over)
     leases->shared.n_adopted = 0;
 }
 
+/* A short hold wakes nobody: while leases come and go there is a look before a hand-over has to be
+ * claimed. */
+TEST(the_thread_looks_again_soon_while_leases_come_and_go)
+{
+    for (int n_added = 1; n_added >= 0; n_added--) {
+        int64_t now_us = rqli_now_us();
+        int64_t again_us;
+
+        leases->shared.added = (unsigned)n_added;
+        again_us = rqli_leases_step(&leases->worker);
+        if (n_added > 0) {
+            assert_in_range(again_us, now_us, rqli_now_us() + 150000);
+        } else {
+            assert_int_equal(again_us, RQLI_NEVER_US);
+        }
+    }
+}
+
+/* It is tried, again and again, also at the end of its client, until there is no more time. */
+TEST(what_is_to_be_withdrawn_is_tried_again_when_it_is_due)
+{
+    static const struct {
+        const char *name;
+        bool shall_stop;
+        int64_t left_ms;
+        bool is_over;
+    } rows[] = {
+        {"its client lives", false, 0, false},
+        {"its client is about to end", true, LONG_MS, false},
+        {"and there is no more time for it", true, 0, true},
+    };
+
+    rql_lock *lock = granted("x");
+    const struct rqli_withdrawal_of what = {lock->keys.set, lock->name, lock->acquirer,
+                                            lock->nonce};
+    struct rqli_withdrawals *withdrawals = &leases->shared.withdrawals;
+
+    assert_true(rqli_withdrawals_add(
+        withdrawals, rqli_withdrawal_new(&what, rqli_after_ms(rqli_now_us(), LONG_MS))));
+    EACH_ROW (row, rows) {
+        int64_t again_us;
+
+        leases->shared.shall_stop = row->shall_stop;
+        leases->shared.stop_us = rqli_after_ms(rqli_now_us(), row->left_ms);
+        again_us = rqli_leases_step(&leases->worker);
+        if (row->is_over) {
+            assert_int_equal(again_us, RQLI_WORKER_OVER);
+        } else {
+            assert_int_equal(again_us, rqli_withdrawals_due_us(withdrawals));
+            assert_true(again_us < rqli_after_ms(rqli_now_us(), LONG_MS));
+        }
+    }
+    rqli_lock_free(lock);
+}
+
 /* A thread that takes the lock back while its callback runs. */
 static struct {
     rql_lock *lock;

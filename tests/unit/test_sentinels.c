@@ -36,7 +36,8 @@ static struct sentinel {
 
 /* Its own sentinels are asked by a thread, and these by the tests alone. */
 static rql_client *client;
-static const char *flags; /* of all that is said of a master */
+static char password[300]; /* longer than all that is said behind it */
+static const char *flags;  /* of all that is said of a master */
 static struct rqli_sentinels *sentinels;
 static struct rqli_master *master;
 
@@ -142,7 +143,7 @@ static void name(size_t i, int first, int last)
 
 BEFORE_EACH(set_up)
 {
-    char url[96];
+    char url[1024];
 
     flags = "master";
     for (size_t i = 0; i < SENTINELS; i++) {
@@ -151,8 +152,10 @@ BEFORE_EACH(set_up)
         (void)snprintf(played[i].others, SAID_SIZE, "*0\r\n");
         assert_int_equal(pthread_create(&played[i].thread, NULL, play, &played[i]), 0);
     }
-    (void)snprintf(url, sizeof url, "redis+sentinel://127.0.0.1:%d,127.0.0.1:%d/m", played[0].port,
-                   played[1].port);
+    memset(password, 'x', sizeof password - 1);
+    (void)snprintf(url, sizeof url,
+                   "redis+sentinel://127.0.0.1:%d,127.0.0.1:%d/m?sentinel_password=%s",
+                   played[0].port, played[1].port, password);
     client = client_of_url(url);
     sentinels = rqli_sentinels_new(&client->fleet.first.endpoint);
     assert_non_null(sentinels);
@@ -278,6 +281,16 @@ static bool is_asked_often(void *data)
 {
     (void)data;
     return played[0].n_asked >= OFTEN;
+}
+
+TEST(no_password_is_left_in_memory)
+{
+    const struct rqli_command *command = &sentinels->asked.command;
+    struct rqli_master_claim claim;
+
+    CHECK_OK(find(0, &claim));
+    assert_true(command->capacity > sizeof password);
+    assert_null(memmem(command->data, command->capacity, "xxxxxxxx", 8));
 }
 
 /* By the thread of a client that is used. Another server may be the master soon. */
