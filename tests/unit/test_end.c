@@ -299,3 +299,130 @@ TEST(a_release_is_repeated_while_its_fault_may_pass)
         rqli_lock_free(lock);
     }
 }
+
+/* ---- what is handed on ---- */
+
+struct next {
+    rql_lock *lock;
+    struct rqli_acquire acquire;
+    struct rqli_acquire_result result;
+    rql_lock_options options;
+};
+
+/* One sleeps behind the holder of this lock. */
+static void let_sleep(struct next *self, const rql_lock *behind)
+{
+    bool is_listening;
+
+    rql_lock_options_init(client, &self->options);
+    self->lock = rqli_lock_new(client, "x", 2);
+    self->acquire = (struct rqli_acquire){
+        .locks = &self->lock, .count = 1, .result = &self->result, .options = &self->options};
+    rqli_acquire_init(&self->acquire);
+    rqli_wait_behind(&self->acquire, rqli_slice_of(behind->acquirer));
+    CHECK_OK(
+        rqli_push_threads_join(client->fleet.first.pushes, &self->acquire.waiter, &is_listening));
+    self->acquire.waiter.sleeps = true;
+}
+
+static void wake(struct next *self)
+{
+    rqli_push_threads_leave(client->fleet.first.pushes, &self->acquire.waiter);
+    rqli_transfer_give(client, self->acquire.waiter.handed);
+    rqli_lock_free(self->lock);
+}
+
+static rql_lock *held(void)
+{
+    rql_lock *lock = handed_on();
+
+    rqli_leases_on_transferred(client->leases, lock->transfer, rqli_now_us(), LONG_MS);
+    rqli_transfer_give(client, lock->transfer);
+    lock->transfer = NULL;
+    return lock;
+}
+
+/* It is put into the stream. */
+static struct rqli_call hand_on(struct rqli_end *end)
+{
+    struct rqli_call call;
+
+    assert_int_equal(end->op.ops->next(&end->op), RQLI_OP_AGAIN);
+    rqli_call_begin(&call, NULL);
+    end->op.ops->write(&end->op, 0, &call);
+    end->op.ops->placed(&end->op);
+    assert_int_equal(call.script, RQLI_SCRIPT_TRANSFER);
+    return call;
+}
+
+/* Neither the new owner nor the one that it has handed the lock on to may rely on it. What the
+ * server may have heard of that is withdrawn, and the lock is released as any other. */
+TEST(a_hand_over_that_the_server_cannot_take_leaves_the_lock_to_nobody)
+{
+    const rql_error fault = {.status = RQL_E_UNAVAILABLE};
+    const struct rqli_exchange exchange = {.sent_us = rqli_now_us()};
+    struct rqli_reply reply = tree_text("1 0");
+    rql_lock *lock = held();
+    rql_lock *last = rqli_lock_new(client, "x", 3);
+    struct rqli_transfer *onward;
+    struct rqli_end_part part;
+    struct rqli_end end;
+    struct rqli_call call;
+    struct next next;
+
+    let_sleep(&next, lock);
+    onward = rqli_transfer_new(client, last->acquirer, last->host, last->nonce, &next.options);
+    rqli_end_init(&end, &part, &lock, 1, NULL);
+    (void)hand_on(&end);
+    rqli_leases_on_handed_on(client->leases, next.acquire.waiter.handed, onward);
+    end.op.ops->read(&end.op, 0, &exchange, NULL, &fault);
+    CHECK_ALL(EQ(next.acquire.waiter.handed->state, RQLI_TRANSFER_FAILED),
+              EQ(onward->state, RQLI_TRANSFER_FAILED), EQ(onward->is_refused, true),
+              EQ(rqli_leases_withdraws(client->leases, &next.lock, 1), true));
+    assert_int_equal(end.op.ops->next(&end.op), RQLI_OP_AGAIN);
+    rqli_call_begin(&call, NULL);
+    end.op.ops->write(&end.op, 0, &call);
+    assert_int_equal(call.script, RQLI_SCRIPT_RELEASE);
+    assert_string_equal(call.args[0].data, lock->nonce);
+    end.op.ops->read(&end.op, 0, &exchange, &reply, NULL);
+    CHECK_ALL(EQ(end.op.ops->next(&end.op), RQLI_OP_OVER), EQ(end.op.status, RQL_OK));
+    rqli_transfer_give(client, onward);
+    wake(&next);
+    rqli_lock_free(last);
+    rqli_lock_free(lock);
+}
+
+/* Then the server knows it. 1: it was withdrawn, and the lock is nobody's. */
+TEST(a_hand_over_brings_its_script_until_one_is_done)
+{
+    static const struct {
+        const char *name;
+        const char *answer;
+        bool brings_text;
+        rql_status status;
+    } scripts[] = {
+        {"the first, which is refused", "1 0", true, RQL_NOT_HELD},
+        {"the second", "4 0 9000", true, RQL_OK},
+        {"one more", "4 0 9000", false, RQL_OK},
+    };
+
+    EACH_ROW (row, scripts) {
+        const struct rqli_exchange exchange = {.sent_us = rqli_now_us()};
+        struct rqli_reply reply = tree_text(row->answer);
+        rql_lock *lock = held();
+        struct rqli_end_part part;
+        struct rqli_end end;
+        struct next next;
+
+        lock->generation = 1;
+        let_sleep(&next, lock);
+        rqli_end_init(&end, &part, &lock, 1, NULL);
+        assert_int_equal(hand_on(&end).brings_text, row->brings_text);
+        end.op.ops->read(&end.op, 0, &exchange, &reply, NULL);
+        CHECK_ALL(EQ(end.op.ops->next(&end.op), RQLI_OP_OVER), EQ(end.op.status, row->status),
+                  EQ(next.acquire.waiter.handed->state,
+                     row->status ? RQLI_TRANSFER_FAILED : RQLI_TRANSFER_DONE));
+        wake(&next);
+        rqli_lock_free(lock);
+    }
+}
