@@ -46,6 +46,8 @@ typedef struct rql_lock_info {
     const rql_meta *meta;         /**< The metadata, in the server's order. */
     const char
         *node; /**< Where it is, as rql_lock_node() says it; valid until the client is freed. */
+    int64_t server_us; /**< When this was read, by the server's clock: less `ts_us` the lock's age,
+                          whatever the clock here shows; -1: the server did not say. */
 } rql_lock_info;
 
 /** One request in a queue. */
@@ -64,6 +66,7 @@ typedef struct rql_queue_info {
     size_t n_requests;                /**< Number of requests. */
     const rql_request_info *requests; /**< First in line first. */
     const char *node;                 /**< As rql_lock_info::node. */
+    int64_t server_us;                /**< As rql_lock_info::server_us. */
 } rql_queue_info;
 
 /** One client, as it says itself (rql_options::client_names). Texts that it does not say are "". */

@@ -224,6 +224,7 @@ typedef struct rql_host_info {
 typedef struct rql_host_info_list {
     size_t count;              /**< Number of items. */
     const rql_host_info *item; /**< The hosts, sorted by id. */
+    int64_t server_us;         /**< When they were read, by the server's clock. */
 } rql_host_info_list;
 
 /**

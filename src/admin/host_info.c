@@ -135,6 +135,7 @@ struct hosts {
     struct rqli_list all;   /* with their last heartbeats; -1: no time */
     struct rqli_list dead;  /* those of them that are dead */
     struct rqli_list where; /* the same, each as where() says */
+    int64_t server_us;      /* the latest time at which a server was asked for its hosts */
 };
 
 static void hosts_fini_p(struct hosts *self)
@@ -163,6 +164,7 @@ static bool is_dead(const struct rqli_walk *hosts, size_t i, int64_t zombie_ttl_
 static void add_hosts(struct hosts *self, size_t set, const struct rqli_walk *found,
                       int64_t zombie_ttl_ms)
 {
+    self->server_us = found->server_us > self->server_us ? found->server_us : self->server_us;
     for (size_t i = 0; i < found->found.count; i++) {
         struct rqli_slice id = found->found.item[i].text;
         char text[WHERE_SIZE];
@@ -245,7 +247,7 @@ rql_status rql_swarm_info(rql_client *client, int64_t zombie_ttl_ms, rql_host_in
             .last_probe_us = all->item[i].number,
         };
     }
-    *list = (rql_host_info_list){.count = all->count, .item = item};
+    *list = (rql_host_info_list){.count = all->count, .item = item, .server_us = hosts.server_us};
     *out = list;
     return RQL_OK;
 }

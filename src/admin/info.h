@@ -50,6 +50,7 @@ struct rqli_queue_reading {
     struct rqli_list hosts;    /* of the first so many of them; "": unknown */
     int64_t n_ties;            /* requests that have the last score */
     char last_score[RQLI_QUEUE_SCORE_SIZE];
+    int64_t server_us; /* the server's time when the last page was read; -1: not known */
 };
 
 /* limit is 1 to RQLI_QUEUE_PAGE. The rest does no I/O either. */

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "wire/answer.h"
 #include "wire/command.h"
 #include "wire/number.h"
 
@@ -123,6 +124,7 @@ static rql_lock_info *new_info(struct rqli_slice key, size_t n_meta, size_t size
         .l_spc_ext_ts_us = -1,
         .l_spc_ext_ini_ttl_ms = -1,
         .token = -1,
+        .server_us = -1,
         .meta = n_meta > 0 ? meta : NULL,
     };
     info->lock_key = rqli_pack(cursor, key);
@@ -255,12 +257,16 @@ static rql_status read_some(const struct rqli_reader *reader, const struct rqli_
     for (size_t i = 0; exchange && i < n; i++) {
         rqli_lock_info_ask(&exchange->command, keys[i].text);
     }
+    if (exchange) {
+        rqli_command_words(&exchange->command, "TIME", NULL);
+    }
     status = rqli_reader_run(reader, exchange);
     for (size_t i = 0; !status && i < n; i++) {
         status = rqli_lock_info_read(&exchange->reply[RQLI_LOCK_INFO_REPLIES * i], keys[i].text,
                                      reader->where, &out[i], reader->error);
         if (!status) {
             out[i]->node = rqli_reader_node(reader);
+            (void)rqli_time_read(&exchange->reply[RQLI_LOCK_INFO_REPLIES * n], &out[i]->server_us);
         }
     }
     return status;

@@ -4,6 +4,7 @@
 #include "base/must.h"
 #include "base/random.h"
 #include "base/text.h"
+#include "wire/answer.h"
 #include "wire/command.h"
 #include "wire/number.h"
 
@@ -25,6 +26,7 @@ void rqli_queue_reading_init(struct rqli_queue_reading *self, struct rqli_slice 
         .limit = limit,
         .has_more = true,
         .last_score = "-inf",
+        .server_us = -1,
     };
 }
 
@@ -189,6 +191,7 @@ rql_status rqli_queue_reading_finish(const struct rqli_queue_reading *self, rql_
         .lock_queue = rqli_pack(&cursor, self->key),
         .n_requests = count,
         .requests = count > 0 ? requests : NULL,
+        .server_us = self->server_us,
     };
     info->name =
         info->lock_queue + (self->key.length - rqli_name_in(self->key, RQLI_KEY_QUEUE).length);
@@ -223,8 +226,12 @@ static rql_status read_pages(const struct rqli_reader *reader, struct rqli_queue
     for (size_t i = 0; exchange && i < n; i++) {
         rqli_queue_reading_ask(&of[i], &exchange->command);
     }
+    if (exchange) {
+        rqli_command_words(&exchange->command, "TIME", NULL);
+    }
     status = rqli_reader_run(reader, exchange);
     for (size_t i = 0; !status && i < n; i++) {
+        (void)rqli_time_read(&exchange->reply[n], &of[i].server_us);
         status = rqli_queue_reading_take(&of[i], &exchange->reply[i], reader->where, reader->error);
     }
     return status;

@@ -44,7 +44,7 @@ static void print_lock(struct out *out, const struct cli_names *names, const cha
     out_text(out, "STATUS", "status", status_text(info->status));
     cli_print_acquirer(out, names, "HOLDER", "acq_id", info->acq_id);
     cli_print_host(out, names, "HOST", info->hst_id);
-    out_number(out, "AGE", "ts_us", OUT_AGE, info->ts_us);
+    out_age(out, "AGE", "ts_us", info->ts_us, info->server_us);
     out_number(out, "TTL", "ini_ttl_ms", OUT_MS, info->ini_ttl_ms);
     /* RQL_FOREVER is -1, which would be shown as not known. In JSON it is null. */
     if (info->status == RQL_KEY_ALIVE && info->rem_ttl_ms == RQL_FOREVER) {
@@ -54,10 +54,10 @@ static void print_lock(struct out *out, const struct cli_names *names, const cha
         out_number(out, "LEFT", "rem_ttl_ms", OUT_MS, info->rem_ttl_ms);
     }
     out_number(out, is_reentered ? "RE-ENTRIES" : NULL, "spc_cnt", OUT_COUNT, info->spc_cnt);
-    out_number(out, NULL, "l_spc_ts_us", OUT_AGE, info->l_spc_ts_us);
+    out_number(out, NULL, "l_spc_ts_us", OUT_COUNT, info->l_spc_ts_us);
     out_number(out, is_reentered ? "EXTENDED BY" : NULL, "spc_ext_ttl_ms", OUT_MS,
                info->spc_ext_ttl_ms);
-    out_number(out, NULL, "l_spc_ext_ts_us", OUT_AGE, info->l_spc_ext_ts_us);
+    out_number(out, NULL, "l_spc_ext_ts_us", OUT_COUNT, info->l_spc_ext_ts_us);
     out_number(out, NULL, "l_spc_ext_ini_ttl_ms", OUT_MS, info->l_spc_ext_ini_ttl_ms);
     out_number(out, info->token > 0 ? "TOKEN" : NULL, "token", OUT_COUNT, info->token);
     /* In JSON an object of its own, for its names are those of strangers; in a list of fields a
@@ -95,7 +95,7 @@ static void print_queue(struct out *out, const struct cli_names *names, const rq
         out_number(out, "POSITION", "position", OUT_INT, request->position);
         cli_print_acquirer(out, names, "ACQUIRER", "acq_id", request->acq_id);
         cli_print_host(out, names, "HOST", request->hst_id);
-        out_number(out, "AGE", "score_us", OUT_AGE, request->score_us);
+        out_age(out, "AGE", "score_us", request->score_us, info->server_us);
         out_end(out);
     }
     out_end(out);
@@ -262,7 +262,7 @@ static void print_holder(struct out *out, const rql_lock_info *info,
     if (info->spc_cnt <= 0) {
         out_number(out, "RE-ENTRIES", NULL, OUT_INT, 0);
     }
-    out_number(out, NULL, "age_ms", OUT_MS, cli_age_ms(info->ts_us));
+    out_number(out, NULL, "age_ms", OUT_MS, cli_age_ms(info->ts_us, info->server_us));
     out_number(out, "WAITING", "waiting", OUT_INT, queue ? (int64_t)(*queue)->n_requests : 0);
 }
 
@@ -372,8 +372,7 @@ const struct cli_command cli_who = {
     .name = "who",
     .usage = "[GLOB] [--json]",
     .summary = "Show who holds what, since when, and how many wait",
-    .notes = CLI_GLOB_NOTE
-    "AGE is counted by this machine's clock, the times in --json by the server's.\n",
+    .notes = CLI_GLOB_NOTE "AGE, and the times in --json, are by the server's clock.\n",
     .takes_glob = true,
     .run = who,
 };

@@ -223,7 +223,7 @@ static int show_hosts(struct cli_session *self)
         cli_print_client(&self->out, &names, host->hst_id);
         out_bool(&self->out, "zombie", host->is_zombie);
         out_text(&self->out, "STATE", NULL, host->is_zombie ? "dead" : "alive");
-        out_number(&self->out, "SILENT", "last_probe_us", OUT_AGE, host->last_probe_us);
+        out_age(&self->out, "SILENT", "last_probe_us", host->last_probe_us, hosts->server_us);
         out_end(&self->out);
     }
     out_end(&self->out);

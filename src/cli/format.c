@@ -200,19 +200,13 @@ const char *cli_format_duration(int64_t value_ms, char out[CLI_DURATION_SIZE])
     return out;
 }
 
-/* Two clocks, never mixed: deadlines are on the one that runs through suspend, as the library's;
- * the wall clock is for display. */
-static int64_t read_clock_us(clockid_t clock)
+/* The clock that runs through suspend, as the library's. */
+int64_t cli_now_us(void)
 {
     struct timespec now = {0};
 
-    (void)clock_gettime(clock, &now);
+    (void)clock_gettime(CLOCK_BOOTTIME, &now);
     return now.tv_sec * INT64_C(1000000) + now.tv_nsec / 1000;
-}
-
-int64_t cli_now_us(void)
-{
-    return read_clock_us(CLOCK_BOOTTIME);
 }
 
 int64_t cli_now_ms(void)
@@ -227,12 +221,13 @@ int64_t cli_after_ms(int64_t ms)
     return __builtin_add_overflow(cli_now_ms(), ms, &sum) ? INT64_MAX : sum;
 }
 
-int64_t cli_age_ms(int64_t time_us)
+/* Ruby dates its requests by the clock of its own machine, which may be ahead. */
+int64_t cli_age_ms(int64_t time_us, int64_t server_us)
 {
-    const int64_t age_ms = (read_clock_us(CLOCK_REALTIME) - time_us) / 1000;
+    const int64_t age_ms = (server_us - time_us) / 1000;
 
-    if (time_us < 0) {
+    if (time_us < 0 || server_us < 0) {
         return -1;
     }
-    return age_ms > 0 ? age_ms : 0; /* two hosts' clocks differ */
+    return age_ms > 0 ? age_ms : 0;
 }

@@ -47,7 +47,8 @@ int64_t cli_now_ms(void);
 /* That clock in so many milliseconds, INT64_MAX at most. */
 int64_t cli_after_ms(int64_t ms);
 
-/* Milliseconds since a wall clock time in microseconds since 1970; -1 stays -1. For display. */
-int64_t cli_age_ms(int64_t time_us);
+/* Milliseconds from one time of the server's clock to another, in microseconds since 1970; -1: one
+ * of them is not known. */
+int64_t cli_age_ms(int64_t time_us, int64_t server_us);
 
 #endif

@@ -224,7 +224,6 @@ void out_text(struct out *self, const char *heading, const char *key, const char
 void out_number(struct out *self, const char *heading, const char *key, enum out_kind kind,
                 int64_t value)
 {
-    const bool is_duration = kind == OUT_MS || kind == OUT_AGE;
     char text[CLI_DURATION_SIZE];
 
     (void)snprintf(text, sizeof text, "%lld", (long long)value);
@@ -233,10 +232,17 @@ void out_number(struct out *self, const char *heading, const char *key, enum out
             self, key,
             cli_must(kind == OUT_INT || value >= 0 ? cJSON_CreateRaw(text) : cJSON_CreateNull()));
     } else if (self->form == OUT_TABLE && heading) {
-        set_cell(self, heading,
-                 is_duration
-                     ? cli_format_duration(kind == OUT_AGE ? cli_age_ms(value) : value, text)
-                     : text);
+        set_cell(self, heading, kind == OUT_MS ? cli_format_duration(value, text) : text);
+    }
+}
+
+void out_age(struct out *self, const char *heading, const char *key, int64_t time_us,
+             int64_t server_us)
+{
+    if (self->form == OUT_JSON) {
+        out_number(self, NULL, key, OUT_COUNT, time_us);
+    } else {
+        out_number(self, heading, NULL, OUT_MS, cli_age_ms(time_us, server_us));
     }
 }
 

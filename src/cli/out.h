@@ -38,8 +38,7 @@ struct out {
 enum out_kind {
     OUT_INT,
     OUT_COUNT,
-    OUT_MS,  /* a duration; the table says "12.3s" */
-    OUT_AGE, /* a time in microseconds since 1970; the table says how long ago that was */
+    OUT_MS, /* a duration; the table says "12.3s" */
 };
 
 /* One field a line. `key` and `heading` of all fields: NULL leaves the field out of that form. */
@@ -56,6 +55,11 @@ void out_begin_list(struct out *self, const char *key);
 void out_end(struct out *self);
 
 void out_text(struct out *self, const char *heading, const char *key, const char *text);
+/* A time of the server's clock, in microseconds since 1970. JSON has it as it is, the table how
+ * long ago that was when the server's clock showed server_us. */
+void out_age(struct out *self, const char *heading, const char *key, int64_t time_us,
+             int64_t server_us);
+
 void out_number(struct out *self, const char *heading, const char *key, enum out_kind kind,
                 int64_t value);
 /* JSON alone has it; null: it is negative. */

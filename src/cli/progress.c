@@ -78,7 +78,7 @@ static void describe_holder(struct cli_progress *self, const rql_lock_info *info
     (void)snprintf(self->holder, sizeof self->holder, "%s", info->acq_id);
     (void)snprintf(out, HOLDER_SIZE, "held by %s for %s",
                    cli_acquirer_name(&self->names, info->acq_id, name),
-                   cli_format_duration(cli_age_ms(info->ts_us), held));
+                   cli_format_duration(cli_age_ms(info->ts_us, info->server_us), held));
 }
 
 /* False: the server did not answer, or the request is not there yet. */

@@ -10,7 +10,7 @@ import traceback
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 from partitions import plain  # noqa: E402
-from private_server import (LeftOut, PrivateServer, encoded, find_server, for_cluster,  # noqa: E402, F401
+from private_server import (Clock, LeftOut, PrivateServer, encoded, find_server, for_cluster,  # noqa: E402, F401
                             is_cluster, leave_out_in_cluster, once_more, wait_until)
 
 PROGRAM = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else ""

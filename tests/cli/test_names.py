@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Who is behind an id: what clients say of themselves, and what is shown of it."""
 import json
+import os
 import re
 import socket
 import sys
+import tempfile
 import time
 
-from harness import Server, check_equal, check_in, finish, main, wait_until
+from harness import Clock, Server, check_equal, check_in, finish, main, wait_until
 from test_ping import another
 
 HOUR_US = 3600 * 1000000
@@ -137,6 +139,40 @@ def without_the_right_nothing_happens(server, rql):
         check_equal(rql("who", RQL_URL=url).code, 0)
 
 
+def seconds(text):
+    """A duration of a table: "41.3s", "10m02s"."""
+    return sum(float(number) * {"ms": 1e-3, "s": 1, "m": 60, "h": 3600}[unit]
+               for number, unit in re.findall(r"([\d.]+)(ms|s|m|h)", text))
+
+
+def ages_are_by_the_servers_clock(server, rql):
+    """The clock of the machine that looks is 10 minutes off, and the server's another one."""
+    if not os.environ.get("RQL_TEST_CLOCK"):
+        return
+    aged_s, patience_s = 30, 100
+    with another(Server(has_clock=True)) as own, tempfile.TemporaryDirectory() as folder:
+        holder = holding(own, rql, "a", RQL_URL=own.url)
+        waiter = rql.start("lock", "a", "--wait", "1h", RQL_URL=own.url)
+        wait_until(lambda: own.queue_length("a") == 1, "it waits")
+        own.call("HSET", "rql:swarm:hsts", RUBY_HOST, own.call("HGET", "rql:lock:a", "ts"))
+        own.set_ahead(aged_s * 1000000)
+        clock = Clock(folder + "/clock")
+        for ahead_s in (600, -600):
+            clock.set_ahead(ahead_s * 1000000)
+            more = {"RQL_URL": own.url, **clock.env}
+            ages = [seconds(rql("who", **more).out.splitlines()[1].split()[1]),
+                    rql("who", "--json", **more).json()[0]["age_ms"] / 1000,
+                    seconds(rql("queue", "a", **more).out.splitlines()[1].split()[1]),
+                    seconds(re.search(r"(?im)^age\b\W*(\S+)", rql("info", "a", **more).out)[1]),
+                    seconds(rql("swarm", "info", **more).out.splitlines()[1].split()[-2])]
+            metrics = rql("stats", "--openmetrics", **more).out
+            ages += [float(re.search(rf'rql_class_oldest_{what}_seconds{{class="other"}} (\S+)', metrics)[1])
+                     for what in ("hold", "wait")]
+            assert all(aged_s <= age < aged_s + patience_s for age in ages), ages
+        waiter.kill()
+        holder.terminate()
+
+
 if __name__ == "__main__":
     sys.exit(main([
         a_client_says_who_it_is,
@@ -147,4 +183,5 @@ if __name__ == "__main__":
         a_full_list_is_begun_anew,
         hosts_of_the_swarm_are_shown_by_name,
         without_the_right_nothing_happens,
+        ages_are_by_the_servers_clock,
     ]))
