@@ -138,47 +138,49 @@ static bool is_moved(const struct watch *watch, const struct seen *seen, const s
     return false;
 }
 
-/* The hold that a wait ended with, if the wait counts; else NULL. */
-static const struct hold *judge_wait(const struct stage *stage, const struct watch *watch,
-                                     const struct seen *seen, const struct hold *hold,
-                                     struct verdict *out)
+/* Whether the wait that ended with this hold counts. */
+static bool judge_wait(const struct stage *stage, const struct watch *watch,
+                       const struct seen *seen, const struct hold *hold, struct verdict *out)
 {
     const struct pulse *pulse = &stage->pulse[process_of(seen->worker)];
 
     if (is_moved(watch, seen, hold)) {
         out->waits_moved++;
-    } else if (stood_still(pulse, seen->score_us, hold->entered_us)) {
-        out->waits_still++;
-    } else {
-        out->waits_granted++;
-        return hold;
+        return false;
     }
-    return NULL;
+    if (stood_still(pulse, seen->score_us, hold->entered_us)) {
+        out->waits_still++;
+        return false;
+    }
+    out->waits_granted++;
+    return true;
 }
 
-/* From the last arrival to the first: a wait was passed over if one that came later was granted
- * before. */
-static void count_passed(const struct hold *const *granted, size_t n, struct verdict *out)
+/* The waits in the order of their arrival, by the time of their grant; 0 does not count. From the
+ * last arrival to the first: a wait was passed over if one that came later was granted before. */
+static size_t count_passed(const int64_t *granted_ns, size_t n)
 {
     int64_t earliest_ns = INT64_MAX;
+    size_t passed = 0;
 
     while (n-- > 0) {
-        if (granted[n]) {
-            out->waits_passed += granted[n]->entered_ns > earliest_ns;
-            earliest_ns = smaller(earliest_ns, granted[n]->entered_ns);
+        if (granted_ns[n] != 0) {
+            passed += granted_ns[n] > earliest_ns;
+            earliest_ns = smaller(earliest_ns, granted_ns[n]);
         }
     }
+    return passed;
 }
 
 /* False: no memory. */
 static bool judge_order(const struct stage *stage, struct watch *watch,
                         const struct killing *killing, struct verdict *out)
 {
-    const struct hold **granted = calloc(watch->n_seen + 1, sizeof *granted);
+    int64_t *granted_ns = calloc(watch->n_seen + 1, sizeof *granted_ns);
     struct cursor cursor = {{0}};
     size_t i;
 
-    if (!granted) {
+    if (!granted_ns) {
         return false;
     }
     qsort(watch->seen, watch->n_seen, sizeof watch->seen[0], by_score);
@@ -187,14 +189,14 @@ static bool judge_order(const struct stage *stage, struct watch *watch,
         const struct seen *seen = &watch->seen[i];
         const struct hold *hold = grant_of(stage, out->holds, seen, &cursor);
 
-        if (hold) {
-            granted[i] = judge_wait(stage, watch, seen, hold, out);
-        } else {
+        if (!hold) {
             out->waits_forgotten += process_of(seen->worker) != killing->process;
+        } else if (judge_wait(stage, watch, seen, hold, out)) {
+            granted_ns[i] = hold->entered_ns;
         }
     }
-    count_passed(granted, watch->n_seen, out);
-    free(granted);
+    out->waits_passed = count_passed(granted_ns, watch->n_seen);
+    free(granted_ns);
     return true;
 }
 

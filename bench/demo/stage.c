@@ -22,7 +22,7 @@ void note_pause(struct pulse *self, int64_t since_us, int64_t until_us)
 {
     size_t n = atomic_load(&self->n);
 
-    if (until_us - since_us >= STANDSTILL_MS * 1000 && n < STANDSTILLS_MAX) {
+    if (until_us - since_us >= STANDSTILL_MS * INT64_C(1000) && n < STANDSTILLS_MAX) {
         self->standstill[n] = (struct standstill){since_us, until_us};
         atomic_store(&self->n, n + 1);
     }
