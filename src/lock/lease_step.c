@@ -95,9 +95,7 @@ static int64_t plan(struct rqli_leases *self)
     due_us = rqli_earlier(due_us, rqli_lease_table_renewal_us(&self->shared.table));
     due_us = rqli_earlier(due_us, rqli_lease_table_loss_us(&self->shared.table));
     due_us = rqli_earlier(due_us, rqli_leases_unsettled_us(self));
-    if (rqli_leases_renew_on(self)) {
-        due_us = 0; /* each look waits for the answers, for a while */
-    }
+    due_us = rqli_earlier(due_us, rqli_leases_answer_us(self));
     if (rqli_lease_table_loss_us(&self->shared.table) != RQLI_NEVER_US) {
         due_us = rqli_earlier(due_us, rqli_now_us() + RQLI_SERVER_LOOK_US);
     }
@@ -190,13 +188,25 @@ static bool is_over(const struct rqli_leases *self)
 
 /* ---- without the mutex ---- */
 
-/* All nodes are asked: each connection that has ended is closed by that. */
+/* Something held there can be lost. */
+static bool is_in_use(const struct rqli_leases *self, const struct rqli_node *node)
+{
+    return !self->client->is_partitioned || rqli_fleet_holds_at(&self->client->fleet, node);
+}
+
+/* Asks each node that is in use, which closes each connection that has ended; not in each step,
+ * because there is one for each lock that comes or goes. */
 static bool sees_end(struct rqli_leases *self)
 {
+    int64_t now_us = rqli_now_us();
     bool has_ended = false;
 
+    if (now_us < self->looked_us + RQLI_SERVER_LOOK_US) {
+        return false;
+    }
+    self->looked_us = now_us;
     for (struct rqli_node *node = &self->client->fleet.first; node; node = node->next) {
-        has_ended |= rqli_node_sees_end(node);
+        has_ended |= is_in_use(self, node) && rqli_node_sees_end(node);
     }
     return has_ended;
 }
@@ -220,7 +230,7 @@ static void arrive(struct rqli_leases *self, int64_t longest_us)
     rql_status status = RQL_OK;
 
     for (struct rqli_node *node = &fleet->first; node; node = node->next) {
-        if (!self->client->is_partitioned || rqli_fleet_holds_at(fleet, node)) {
+        if (is_in_use(self, node)) {
             rql_status failed = arrive_at(self, node, longest_us);
 
             status = failed ? failed : status;

@@ -81,6 +81,7 @@ struct rqli_leases {
     atomic_bool has_extended;        /* a lease that renews was added, once */
     atomic_bool shall_arrive;   /* a connection of the client has ended, and no new one was made */
     rqli_signal callback_ended; /* counts */
+    int64_t looked_us;          /* the thread's: when it looked whether connections have ended */
     atomic_uint n_unsettled;    /* and the one that the thread works on; under the mutex */
     struct rqli_node **seen_at; /* the thread's, of a cluster: who had the keys, by partition */
 
@@ -131,7 +132,8 @@ int64_t rqli_leases_wait_until_us(struct rqli_leases *self);
  * due is renewed and claimed. */
 void rqli_leases_report_losses(struct rqli_leases *self);
 void rqli_leases_renew(struct rqli_leases *self);
-bool rqli_leases_renew_on(const struct rqli_leases *self); /* some of it is under way */
+/* When an answer is looked for again that is under way; RQLI_NEVER_US: none is. */
+int64_t rqli_leases_answer_us(struct rqli_leases *self);
 
 /* Under the mutex: this lock is renewed no more; at the end, none. */
 void rqli_leases_forget_renewal(struct rqli_leases *self, const rql_lock *lock);

@@ -18,8 +18,11 @@
  * Under the mutex of the leases all of it; released while a server is asked.
  */
 
-/* What one look delays others at most: less than any margin of a lease. */
-enum { LOOK_US = 2000 };
+enum {
+    LOOK_US =
+        2000, /* an answer may delay other renewals by this: less than any margin of a lease */
+    LONGEST_PAUSE_US = 100000, /* between two looks for an answer */
+};
 
 /* A thread that has ended cannot be working under the lock any more. */
 static bool owner_is_gone(const rql_lock *lock)
@@ -281,7 +284,7 @@ static bool await(struct rqli_leases *self, struct rqli_renewals *batch, int64_t
     bool is_looked_at = batch->is_durable || self->client->is_partitioned;
 
     if (is_looked_at) {
-        until_us = rqli_now_us() + LOOK_US;
+        until_us = batch->exchange->sent_us + LOOK_US;
     }
     (void)pthread_mutex_unlock(&self->shared.mutex);
     *status = rqli_exchange_await(batch->exchange, until_us, NULL);
@@ -381,14 +384,43 @@ void rqli_leases_renew(struct rqli_leases *self)
     rqli_leases_report_losses(self);
 }
 
-bool rqli_leases_renew_on(const struct rqli_leases *self)
+/* When the server has to have answered, or its connection is given up. */
+static int64_t silent_us(const struct rqli_leases *self, const struct rqli_renewals *batch)
 {
-    const struct rqli_renewals *batch = &self->shared.batch;
+    int64_t limit_ms = self->client->options.io_timeout_ms;
 
-    while (batch && !batch->exchange) {
-        batch = batch->next;
+    if (batch->is_durable) {
+        limit_ms += rqli_durability_longest_ms(&batch->wanted);
     }
-    return batch != NULL;
+    return rqli_after_ms(batch->exchange->sent_us, limit_ms);
+}
+
+/* An answer that takes long is looked for less and less often, because a server that is silent must
+ * not keep the thread busy. A look just before the next loss makes an answer count that has come
+ * since the last look. */
+static int64_t next_look_us(struct rqli_leases *self, const struct rqli_renewals *batch,
+                            int64_t now_us)
+{
+    int64_t pause_us = rqli_earlier(now_us - batch->exchange->sent_us, LONGEST_PAUSE_US);
+    int64_t look_us = now_us + rqli_later(pause_us, LOOK_US);
+    int64_t before_loss_us = rqli_lease_table_loss_us(&self->shared.table) - LOOK_US;
+    int64_t at_end_us = silent_us(self, batch);
+
+    look_us = before_loss_us > now_us ? rqli_earlier(look_us, before_loss_us) : look_us;
+    return at_end_us > now_us ? rqli_earlier(look_us, at_end_us) : look_us;
+}
+
+int64_t rqli_leases_answer_us(struct rqli_leases *self)
+{
+    int64_t now_us = rqli_now_us();
+    int64_t at_us = RQLI_NEVER_US;
+
+    for (const struct rqli_renewals *batch = &self->shared.batch; batch; batch = batch->next) {
+        if (batch->exchange) {
+            at_us = rqli_earlier(at_us, next_look_us(self, batch, now_us));
+        }
+    }
+    return at_us;
 }
 
 /* Its handle may be freed while a batch is under way: nobody reads the reply to its call. */

@@ -3,11 +3,12 @@
 down."""
 import itertools
 import json
+import re
 import sys
 
 from cluster import PARTITION_SLOTS, clustered
 from harness import (FOREVER, MINUTE_MS, check, check_equal, check_handed_over, delayed_ms, main, once, scenario,
-                     wait_until)
+                     tasks_of, wait_until)
 from partitions import partition_of
 from servers import Sentinel, cluster_node, servers
 from shards import RING, held_with_heartbeats, keys_of, rql, sharded
@@ -121,6 +122,37 @@ def a_sorted_series_ends_in_time_though_the_server_of_what_it_holds_is_silent(wo
 @scenario(kinds=["thread", "loop"], counts=[1], is_timed=True)
 def a_series_as_of_the_gem_ends_in_time_though_the_server_of_what_it_holds_is_silent(world, kind, _names):
     check_series_beside_a_silent_server(world, kind, "gem")
+
+
+def n_sleeps_of(pid, name):
+    """How often the thread of this name has gone to sleep so far."""
+    for task in tasks_of(pid):
+        with open(f"/proc/{pid}/task/{task}/comm", encoding="ascii") as file:
+            if file.read().strip() == name:
+                with open(f"/proc/{pid}/task/{task}/status", encoding="ascii") as status:
+                    return int(re.search(r"^voluntary_ctxt_switches:\s+(\d+)", status.read(), re.M).group(1))
+    raise AssertionError(f"no thread is called {name}")
+
+
+@scenario(kinds=["thread"], counts=[1])
+def renewals_that_get_no_answer_do_not_keep_their_thread_busy(world, kind, _names):
+    """It looks for an answer less and less often, and renews elsewhere meanwhile."""
+    with sharded(world, 2) as shards:
+        names = shards.spread(1)
+        client = world.client(url=shards.url(), io_timeout_ms=MINUTE_MS)
+        lost, kept = (world.actor(kind, client).acquire(name, ttl_ms=LONG_MS, auto_extend=True) for name in names)
+        pid = client.remote.process.pid
+        before = n_sleeps_of(pid, "rql-leases")
+        shards.owner_of(names[0]).freeze()
+        try:
+            wait_until(lambda: lost.state() == "GONE", "it is lost")
+            n_sleeps = n_sleeps_of(pid, "rql-leases") - before
+        finally:
+            shards.owner_of(names[0]).go_on()
+        check(n_sleeps < 50 * LONG_MS // 1000, f"{n_sleeps} times in {LONG_MS} ms")
+        lost.release()  # the server may have done a renewal by now
+        kept.release().check()
+        world.await_nothing_left()
 
 
 # ---- what operators see ----
