@@ -206,7 +206,7 @@ follow() {
     setpriv --pdeathsig TERM "$@" >"$log" 2>&1 &
     followed=$!
     tail -f -n +1 --pid="$followed" "$log" | grep --line-buffered "$pattern" &
-    wait
+    wait "$followed" $!
 }
 
 # quietly LOG COMMAND...: its words only when it fails.
