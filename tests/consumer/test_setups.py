@@ -151,6 +151,13 @@ def packages_are_not_made_without_their_tools():
             raise AssertionError(found)
 
 
+def write_stub(folder, name, does):
+    """A program that is found before the real one."""
+    stub = pathlib.Path(folder, name)
+    stub.write_text(f"#!/bin/sh\n{does}\n")
+    stub.chmod(0o755)
+
+
 WAITS = 'echo "as far as this"; until [ -e "$0" ]; do sleep 0.05; done; exit 7'
 
 
@@ -159,9 +166,7 @@ def check_progress(words, wanted, env=None, **more):
     with tempfile.TemporaryDirectory(prefix="rql-test-") as folder:
         go_on = f"{folder}/go-on"
         for name, does in ("meson", f"exec sh -c '{WAITS}' '{go_on}'"), ("dpkg-query", "echo installed"):
-            stub = pathlib.Path(folder, name)
-            stub.write_text(f"#!/bin/sh\n{does}\n")
-            stub.chmod(0o755)
+            write_stub(folder, name, does)
         env = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "RQL_BUILD_DIR": f"{folder}/build", **(env or {})}
         with subprocess.Popen([*words, go_on], env=env, text=True, stdin=subprocess.DEVNULL,
                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **more) as process:
@@ -192,6 +197,17 @@ def a_stage_shows_how_far_it_is():
     check_progress(["sh", "-c", script], "     gcc-setup: as far as this\n", env={"RQL_PROGRESS_S": "0.1"})
 
 
+def a_stage_that_shows_what_its_command_says_ends_with_it():
+    with tempfile.TemporaryDirectory(prefix="rql-test-") as folder:
+        write_stub(folder, "meson", "exit 0")
+        write_stub(folder, "dpkg-query", "echo installed")
+        env = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "RQL_BUILD_DIR": f"{folder}/build", "RQL_DEMO_RUNS": "0"}
+        said = subprocess.run(["sh", f"{SOURCE}/tests/run.sh", "demo"], env=env, check=True, text=True, timeout=120,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
+    if not said.endswith("\n0 passed, 0 failed\n"):
+        raise AssertionError(said)
+
+
 def tests_that_are_asked_for_need_cmocka():
     with Setup(LIBRARY + ["libcjson"], "-Dtests=enabled") as setup:
         check(not setup.worked and "cmocka" in setup.said, setup, "a missing cmocka was passed over")
@@ -203,14 +219,15 @@ def main():
              a_program_that_cannot_be_run_has_no_pages, libraries_of_both_kinds_and_the_demonstration_need_no_cjson,
              *([units_come_with_systemd_and_the_program] if HAS_SYSTEMD else []),
              packages_are_not_made_without_their_tools,
-             an_installation_and_a_build_show_how_far_they_are, a_stage_shows_how_far_it_is, tests_that_are_asked_for_need_cmocka]
+             an_installation_and_a_build_show_how_far_they_are, a_stage_shows_how_far_it_is,
+             a_stage_that_shows_what_its_command_says_ends_with_it, tests_that_are_asked_for_need_cmocka]
     failed = 0
     print(f"1..{len(tests)}")
     for number, test in enumerate(tests, 1):
         try:
             test()
             word = "ok"
-        except (AssertionError, OSError, subprocess.CalledProcessError) as wrong:
+        except (AssertionError, OSError, subprocess.SubprocessError) as wrong:
             print("# " + str(wrong).replace("\n", "\n# "))
             failed += 1
             word = "not ok"
