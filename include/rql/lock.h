@@ -313,7 +313,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_lost_fd(rql_lock *lock, int *out, rql
 
 /**
  * The fencing token: larger than every earlier token of this lock, as long as the server's clock is
- * not set back and only one master at a time grants the lock (the page "Guarantees"). A re-entry
+ * not set back and only one master at a time grants the lock (rql(7)). A re-entry
  * has the token of the outer grant.
  *
  * The tokens of all locks of a server increase together; where several servers share the locks,

@@ -208,6 +208,17 @@ def it_ends_in_time(server, rql):
         server.call("FLUSHALL")
 
 
+def a_server_that_is_too_slow_is_said_to_be(server, rql):
+    process = begun(server, rql, "--for", "5s", "--threads", "1", "--force", "--io-timeout-ms", "300")
+    server.freeze()
+    try:
+        result = finish(process)
+    finally:
+        server.go_on()
+    check_equal((result.code, result.out), (69, ""))
+    check_in("rql: bench: the server or this machine is too slow to be measured now: ", result.err)
+
+
 def without_info_the_servers_time_is_not_known(server, rql):
     counts = counts_commands(rql)
     with another(Server()) as own:
@@ -266,6 +277,7 @@ if __name__ == "__main__":
         it_does_not_begin_on_a_busy_server_unless_forced,
         it_stops_when_others_suffer,
         it_ends_in_time,
+        a_server_that_is_too_slow_is_said_to_be,
         without_info_the_servers_time_is_not_known,
         progress_is_for_a_terminal,
         wrong_usage_is_64_no_server_69_and_a_full_disk_74,

@@ -53,14 +53,18 @@ def what_is_no_lock_is_not_unlocked(server, rql):
         check_equal((result.code, result.out, result.err.count("\n")), (69, "", 1))
         check_in("rql:lock:x", result.err)
         check_in("WRONGTYPE", result.err)
-    check_equal((server.call("GET", "rql:lock:x"), server.queue_length("x")), ("1", 1))
+    for change in "-1m", "1m":
+        result = rql("extend", "x", "--add", change, "--force")
+        check_equal((result.code, result.out, result.err.count("\n")), (69, "", 1))
+    check_equal((server.call("GET", "rql:lock:x"), server.call("PTTL", "rql:lock:x")), ("1", "-1"))
+    check_equal(server.queue_length("x"), 1)
 
 
 def a_refusal_names_the_holder(_server, rql):
     rql("lock", "a", "--ttl", "1m")
     holder = rql("info", "a").out.split("holder")[1].splitlines()[0].strip()
     check_in("rql[", holder)
-    for words in (["lock", "a", "--try"], ["run", "a", "--try", "--", "true"], ["run", "a", "--wait", "0s", "--", "true"],
+    for words in (["lock", "a", "--try"], ["run", "a", "--try", "--", "true"],
                   ["series", "b{a}", "a", "--try", "--", "true"]):
         result = rql(*words)
         check_equal((result.code, result.err.count("\n")), (1, 1), words)

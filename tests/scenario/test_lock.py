@@ -311,6 +311,14 @@ def an_unlock_that_is_not_possible_names_what_stands_in_the_way(world, kind, nam
     check_equal(outcome.status, "E_WRONG_TYPE")
     check(lock_of(names) in outcome.error, outcome.error)
     check_equal(world.ask("GET", queue), "foreign")
+    world.ask("DEL", queue)
+    world.ask("SET", lock_of(names), "foreign")
+    for call in {"call": "force_unlock"}, {"call": "force_extend", "add_ms": -LONG_MS}, {"call": "force_extend", "add_ms": 1}:
+        outcome = world.actor(kind).begin(call.pop("call"), name=names[0], **call).outcome()
+        check_equal((outcome.status, world.ask("GET", lock_of(names))), ("E_WRONG_TYPE", "foreign"))
+        check(lock_of(names) in outcome.error, outcome.error)
+        check_equal(world.ask("PTTL", lock_of(names)), -1)
+    world.ask("DEL", lock_of(names))
     for right in ("multi", "zremrangebyscore", "expire", "exec"):
         world.ask("ACL", "SETUSER", "limited", *f"reset on >pw ~* &* +@all -{right}".split())
         actor = world.actor(kind, url=world.server.url_with("limited:pw@"))
