@@ -63,13 +63,8 @@ def lock_with_try_gives_up_at_once(server, rql):
     rql("lock", "a", "--ttl", "1m")
     result = rql("lock", "a", "--try")
     check_equal((result.code, result.out), (1, ""))
-<<<<<<< HEAD
     check_in("rql: a: not acquired: it is held; held by ", one_line(result.err))
     check_in(f"held by {socket.gethostname()} rql[", result.err)
-=======
-    check_in("a: not acquired: ", one_line(result.err))
-    check_in("; held by ", result.err)
->>>>>>> 4466f29 (cli: answer wrong words, patterns, URLs and keys with what was meant)
     check_equal(rql("lock", "a", "-n", "-E", "9").code, 9)
     result = rql("lock", "a", "--try", "--json")
     check_equal((result.code, result.json()), (1, None))
