@@ -41,7 +41,7 @@ export DEBIAN_FRONTEND=noninteractive
 # What the stages with_gcc need, and all of them.
 packages_gcc='meson ninja-build gcc g++ libc6-dev pkg-config libhiredis-dev libuv1-dev libcjson-dev
 libcmocka-dev libssl-dev zlib1g-dev libzstd-dev openssl redis-server systemd python3 ruby abigail-tools dpkg-dev'
-packages_all="$packages_gcc valgrind clang clang-format clang-tidy doxygen shellcheck debhelper lintian git libpq-dev
+packages_all="$packages_gcc build-essential valgrind clang clang-format clang-tidy doxygen shellcheck debhelper lintian git libpq-dev
 man-db mandoc bash-completion zsh fish"
 with_gcc='gcc sample light faults tls cluster connectivity promises timed soak guarantees explore mutants coverage debian13 bare demo'
 optional='cppcheck gcc-multilib'

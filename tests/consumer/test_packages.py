@@ -119,6 +119,17 @@ def each_program_is_of_a_package_that_is_installed():
     check_owners(programs)
 
 
+def what_packages_are_built_with_is_installed():
+    """dpkg asks for build-essential as well."""
+    control = (ROOT / ".pkg/debian/control").read_text(encoding="utf-8")
+    needed = re.search(r"^Build-Depends:\n((?: .*\n)*)", control, re.M).group(1)
+    known = closure(named_packages())
+    provided = known.union(*(names_in(fields.get("Provides", "")) for name, fields in installed().items() if name in known))
+    for relation in [*needed.split(",\n"), "build-essential"]:
+        if relation.strip() and not provided.intersection(names_in(relation.strip())):
+            raise AssertionError(f"run.sh installs no {relation.strip()}")
+
+
 def first_hour(readme):
     return subprocess.run([sys.executable, str(ROOT / "tests/support/first_hour.py"), str(readme)], check=True, text=True,
                           stdout=subprocess.PIPE).stdout
@@ -127,7 +138,7 @@ def first_hour(readme):
 def the_stage_bare_has_readmes_commands_in_its_order():
     script = first_hour(ROOT / "README.md")
     wanted = ["sh bench/demo.sh", "sudo apt install ", "meson setup build ", "sudo ldconfig", "rql_lock_acquire(", "cc report.c ",
-              "./a.out", "sh tests/run.sh"]
+              "./a.out", "rql ping", "sh tests/run.sh"]
     places = [script.find(text) for text in wanted]
     if -1 in places or places != sorted(places):
         raise AssertionError(script)
@@ -135,7 +146,7 @@ def the_stage_bare_has_readmes_commands_in_its_order():
 
 def it_ends_with_the_first_command_that_fails():
     readme = pathlib.Path(BUILD, "first-hour-README.md")
-    readme.write_text("```sh\necho one # a remark\nexit 5\necho two\n```\n```c\nint main\n```\n`cc a.c`\n\n`sh tests/run.sh`\n")
+    readme.write_text("```sh\necho one # a remark\nexit 5\necho two\n```\n```c\nint main\n```\n`cc a.c`\n```sh\nrql ping\n```\n\n`sh tests/run.sh`\n")
     done = subprocess.run(["sh"], input=first_hour(readme), text=True, stdout=subprocess.PIPE, check=False)
     readme.unlink()
     lines = done.stdout.splitlines()
@@ -146,7 +157,8 @@ def it_ends_with_the_first_command_that_fails():
 def main():
     tests = [the_stage_bare_has_readmes_commands_in_its_order, it_ends_with_the_first_command_that_fails]
     if DPKG.is_dir():
-        tests += [each_header_is_of_a_package_that_is_installed, each_program_is_of_a_package_that_is_installed]
+        tests += [each_header_is_of_a_package_that_is_installed, what_packages_are_built_with_is_installed,
+                  each_program_is_of_a_package_that_is_installed]
     failed = 0
     print(f"1..{len(tests)}")
     for number, test in enumerate(tests, 1):

@@ -208,6 +208,18 @@ def a_stage_that_shows_what_its_command_says_ends_with_it():
         raise AssertionError(said)
 
 
+def packages_are_not_made_without_what_they_are_built_with():
+    with tempfile.TemporaryDirectory(prefix="rql-test-") as folder:
+        for name in ("git", "meson", "dh", "dpkg-buildpackage", "lintian"):
+            write_stub(folder, name, "exit 0")
+        write_stub(folder, "dpkg-checkbuilddeps", "echo dpkg-checkbuilddeps: error: unmet build dependencies: nothing:any; exit 1")
+        done = subprocess.run(["/bin/sh", f"{SOURCE}/.pkg/build-deb", f"{folder}/packages"], check=False, text=True,
+                              capture_output=True, env={"PATH": f"{folder}:{os.environ['PATH']}"})
+        found = done.returncode, done.stderr
+        if found != (3, "build-deb: missing packages: nothing:any\n"):
+            raise AssertionError(found)
+
+
 def tests_that_are_asked_for_need_cmocka():
     with Setup(LIBRARY + ["libcjson"], "-Dtests=enabled") as setup:
         check(not setup.worked and "cmocka" in setup.said, setup, "a missing cmocka was passed over")
@@ -219,6 +231,7 @@ def main():
              a_program_that_cannot_be_run_has_no_pages, libraries_of_both_kinds_and_the_demonstration_need_no_cjson,
              *([units_come_with_systemd_and_the_program] if HAS_SYSTEMD else []),
              packages_are_not_made_without_their_tools,
+             packages_are_not_made_without_what_they_are_built_with,
              an_installation_and_a_build_show_how_far_they_are, a_stage_shows_how_far_it_is,
              a_stage_that_shows_what_its_command_says_ends_with_it, tests_that_are_asked_for_need_cmocka]
     failed = 0

@@ -62,7 +62,7 @@ mount_all() {
 in_root() {
     folder=$1
     shift
-    exec chroot "$folder" env -i --default-signal PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp \
+    exec chroot "$folder" env -i --default-signal PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp \
         LC_ALL=C.UTF-8 "$@"
 }
 

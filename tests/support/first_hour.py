@@ -53,6 +53,7 @@ def commands(text):
     yield f"cat >{source} <<'END'\n{program}END\n"
     yield compiler
     yield "./a.out"
+    yield the_one(re.findall(r"^(rql ping)\b", text, re.M), "line for the program")
     yield the_one(re.findall(r"^`(sh tests/run\.sh)`", text, re.M), "command that runs the tests")
 
 
