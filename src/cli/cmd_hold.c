@@ -393,9 +393,7 @@ const struct cli_command cli_run = {
                 "  rql run deploy --wait 5m --ttl 30s -- make deploy\n",
     .notes = "COMMAND runs without a shell, finds RQL_LOCK, RQL_TOKEN and RQL_URL, and gets\n"
              "the signals that rql gets. When the lock is lost it gets SIGTERM, then SIGKILL,\n"
-             "and the exit code is 75; otherwise it is COMMAND's own.\n"
-             "An rql inside COMMAND that asks for the same lock is refused at once: the two\n"
-             "would wait for each other.\n",
+             "and the exit code is 75, else COMMAND's. An rql in it is refused the same lock.\n",
     .needs_name = true,
     .takes_command = true,
     .run = run,
