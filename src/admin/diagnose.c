@@ -31,6 +31,7 @@ enum {
 #define ALL_GROUPS "srv net mem dur acl swarm keys use clk opt loc"
 
 RQLI_DEFINE_AUTO(struct rqli_report *, rqli_report_free);
+RQLI_DEFINE_AUTO(rql_client *, rqli_client_free);
 
 void rql_diagnose_options_init_sized(rql_diagnose_options *options, size_t size)
 {
@@ -253,6 +254,46 @@ static rql_status check(const rql_client *client, rql_report *const *out, rql_er
     return status;
 }
 
+/* The user may not log in as a client that locks does. Which rights it lacks is asked over the
+ * connection of another client, whose login goes on without them; all else is left out. Unless a
+ * right is missing the fault of the login stands. */
+static rql_status diagnose_rights_alone(struct rqli_diagnosis *self, rql_report **out,
+                                        rql_error *error)
+{
+    RQLI_AUTO(rqli_report_free) struct rqli_report *report = NULL;
+    RQLI_AUTO(rqli_client_free) rql_client *other = NULL;
+    rql_report *made = NULL;
+    rql_error fault = {.status = RQL_OK};
+    rql_status status = rqli_client_make(&other, &self->client->options, &fault);
+
+    if (status) {
+        return RQL_E_AUTH;
+    }
+    other->fleet.first.endpoint.lacks_rights = true;
+    self->client = other;
+    report = rqli_report_new(self->options.groups);
+    status = report ? rql_client_ping_sized(other, &self->server, sizeof self->server, &fault)
+                    : RQL_E_NOMEM;
+    self->node = rqli_fleet_next(&other->fleet, NULL, NULL);
+    if (status || !rqli_report_wants(report, "acl") || choose_scratch(self, &fault)) {
+        return RQL_E_AUTH;
+    }
+    self->report = report;
+    self->end_us = rqli_after_ms(rqli_now_us(), self->options.time_limit_ms);
+    rqli_diagnose_rights(self);
+    rqli_report_add(report, "use.lock", RQL_CHECK_SKIP,
+                    "the rest was not looked at: this user cannot log in");
+    status = rqli_report_give(&report, &self->server, self->uptime_s, &made, error);
+    if (!status && made->n_failures == 0) {
+        (void)rql_report_free(made);
+        return RQL_E_AUTH;
+    }
+    if (!status) {
+        *out = made;
+    }
+    return status;
+}
+
 rql_status rql_diagnose(rql_client *client, const rql_diagnose_options *options, rql_report **out,
                         rql_error *error)
 {
@@ -266,6 +307,9 @@ rql_status rql_diagnose(rql_client *client, const rql_diagnose_options *options,
     status = status ? status : check_groups(self.options.groups, error);
     status =
         status ? status : rql_client_ping_sized(client, &self.server, sizeof self.server, error);
+    if (status == RQL_E_AUTH) {
+        return diagnose_rights_alone(&self, out, error);
+    }
     if (status) {
         return status;
     }

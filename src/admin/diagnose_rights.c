@@ -89,6 +89,8 @@ struct missing {
     bool is_unknown[N_RIGHTS];
     bool key;
     bool channel;
+    bool has_keys;     /* a command that names a key was let through */
+    bool has_channels; /* or PUBLISH */
     char names[LINE_SIZE];
     char line[LINE_SIZE];
 };
@@ -97,6 +99,11 @@ struct missing {
 static bool is_about(const struct rqli_reply *reply, const char *what)
 {
     return strstr(reply->text.data, "to access") && strstr(reply->text.data, what);
+}
+
+static bool is_about_channels(const struct right *right)
+{
+    return strcmp(right->name, "publish") == 0 || strcmp(right->name, "spublish") == 0;
 }
 
 static void append(char text[LINE_SIZE], const char *before, const char *word)
@@ -109,6 +116,8 @@ static void append(char text[LINE_SIZE], const char *before, const char *word)
 static void take(struct missing *self, const struct right *right, const struct rqli_reply *reply)
 {
     if (!rqli_reply_is_refused(reply)) {
+        self->has_keys = self->has_keys || strcmp(right->words[1] ? right->words[1] : "", "$") == 0;
+        self->has_channels = self->has_channels || is_about_channels(right);
         return;
     }
     if (!rqli_reply_says(reply, "NOPERM")) {
@@ -135,12 +144,17 @@ static bool is_needed(const struct right *right, const rql_client *client)
     return client->fleet.map_reader || strcmp(right->name, "cluster|slots") != 0;
 }
 
-/* All that the role needs, and those above it. */
+/* All that the role needs, and those above it. A pattern is left out where the user has one: a
+ * server refuses the line if it adds to "*". */
 static void write_line(struct missing *self, enum role role, const rql_client *client)
 {
-    append(self->line, "",
-           client->is_partitioned ? "'~rql:*' '&rql:*' +ssubscribe +sunsubscribe"
-                                  : "'~rql:*' '&rql:wake:*' +subscribe");
+    if (self->key || !self->has_keys) {
+        append(self->line, "", "'~rql:*' ");
+    }
+    if (self->channel || !self->has_channels) {
+        append(self->line, "", client->is_partitioned ? "'&rql:*' " : "'&rql:wake:*' ");
+    }
+    append(self->line, "", client->is_partitioned ? "+ssubscribe +sunsubscribe" : "+subscribe");
     for (size_t i = 0; i < N_RIGHTS; i++) {
         if (rights[i].role <= role && rights[i].name[0] != '~' && !self->is_unknown[i] &&
             is_needed(&rights[i], client)) {
@@ -172,8 +186,9 @@ static void judge(struct rqli_diagnosis *self, struct missing *missing, const ch
     write_line(missing, role, self->client);
     if (cannot_lock || missing->of_role[role] > 0) {
         rqli_report_add(self->report, "acl.rights", cannot_lock ? RQL_CHECK_FAIL : RQL_CHECK_NOTE,
-                        "user %s may not %s; missing: %s%s%s", user, role_names[role],
-                        missing->names, missing->key ? " keys rql:*" : "",
+                        "user %s may not %s; missing:%s%s%s%s", user, role_names[role],
+                        *missing->names ? " " : "", missing->names,
+                        missing->key ? " keys rql:*" : "",
                         !missing->channel              ? ""
                         : self->client->is_partitioned ? " channels rql:*"
                                                        : " channels rql:wake:*");

@@ -106,6 +106,7 @@ struct cli_command {
     bool takes_glob;      /* `name` may be one, or NULL */
     bool takes_url;       /* `name` may be one, or NULL */
     bool takes_command;   /* arguments after "--" */
+    bool finds_rights;    /* also those without which no client can log in */
     bool is_worth_naming; /* others see who it is: it holds locks, or waits */
     /* Before there is a client. CLI_DONE, or the exit code after a line on stderr. Or NULL. */
     int (*prepare)(struct cli_args *args);

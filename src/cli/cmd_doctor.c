@@ -157,6 +157,7 @@ const struct cli_command cli_doctor = {
     .notes = "Takes a lock of its own, rql-doctor-..., and changes nothing else. Exits with 1 when "
              "there is a\nfailure or a warning. A URL with a password belongs into RQL_URL.\n",
     .takes_url = true,
+    .finds_rights = true,
     .prepare = check_doctor,
     .run = examine,
 };

@@ -205,6 +205,9 @@ static int run_with_client(const struct cli_command *command, struct cli_args *a
     args->options.client_names = args->options.client_names && command->is_worth_naming;
     status = args->wait_ms == CLI_UNSET ? connect(&args->options, &client, &session.error)
                                         : connect_in_time(args, &client, &session.error);
+    if (status == RQL_E_AUTH && command->finds_rights) {
+        status = rql_client_new(&client, &args->options, &session.error);
+    }
     if (status != RQL_OK) {
         return cli_url_fault(args, &session.error);
     }

@@ -39,6 +39,7 @@ struct rql_client {
     _Atomic int64_t round_trip_us; /* to a server and back, of late; 0: not known */
     atomic_bool was_connected;     /* by a thread */
     struct rqli_client_name name;
+    _Atomic uint32_t refused; /* by its servers: see rqli_endpoint */
     char identity[RQLI_HEX_SIZE];
     struct rqli_sentinels *sentinels; /* or NULL: the URL names the server */
     struct rqli_master_watch *master_watch;

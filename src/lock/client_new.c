@@ -40,6 +40,7 @@ static rql_status set_up_endpoint(rql_client *client, rql_error *error)
     client->fleet.first.endpoint.identity = client->identity;
     client->fleet.first.endpoint.eras = client->eras;
     client->fleet.first.endpoint.resolver = &client->resolver;
+    client->fleet.first.endpoint.refused = &client->refused;
     if (client->options.client_names) {
         rqli_client_name_init(&client->name,
                               &rqli_key_sets[client->is_partitioned ? 0 : RQLI_WHOLE],

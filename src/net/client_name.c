@@ -164,6 +164,11 @@ void rqli_client_name_on_login(struct rqli_client_name *self, int64_t now_us)
                           memory_order_relaxed);
 }
 
+void rqli_client_name_on_refused(struct rqli_client_name *self)
+{
+    atomic_store_explicit(&self->due_us, INT64_MAX, memory_order_relaxed);
+}
+
 void rqli_client_name_on_lost(struct rqli_client_name *self)
 {
     atomic_store_explicit(&self->due_us, 0, memory_order_relaxed);

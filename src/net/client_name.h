@@ -45,6 +45,9 @@ void rqli_client_name_of_connection(const struct rqli_client_name *self, bool is
 bool rqli_client_name_is_due(struct rqli_client_name *self, int64_t now_us);
 void rqli_client_name_on_login(struct rqli_client_name *self, int64_t now_us);
 
+/* The server does not let this user write it: it is not said again. */
+void rqli_client_name_on_refused(struct rqli_client_name *self);
+
 /* It did not get there by another connection than its own, whose next login would say it. */
 void rqli_client_name_on_lost(struct rqli_client_name *self);
 

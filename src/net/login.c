@@ -11,6 +11,7 @@
 #include "net/credentials.h"
 #include "net/decode.h"
 #include "net/hello.h"
+#include "net/rights.h"
 #include "net/sentinels.h"
 #include "net/shards.h"
 #include "net/socket.h"
@@ -80,6 +81,11 @@ static void login_free(struct login *self)
 }
 
 RQLI_DEFINE_AUTO(struct login *, login_free);
+
+static bool may_ask(const struct login *self, enum question question)
+{
+    return rqli_rights_may_ask(self->sock->endpoint, question);
+}
 
 /* Where the command of the next question goes. Its number is that of the commands before it, so
  * each is begun before next() is called again. */
@@ -166,17 +172,20 @@ static void write_questions(struct login *self, bool is_for_commands)
     if (!is_partitioned) {
         rqli_push_ping(next(self, PUBLISH), &rqli_key_sets[RQLI_WHOLE], endpoint->identity);
     }
-    if (is_old) {
+    if (is_old && may_ask(self, SETNAME)) {
         rqli_command_words(next(self, SETNAME), "CLIENT", "SETNAME", name, NULL);
     }
     if (is_old && is_for_commands) {
         rqli_login_write_probe(next(self, WRITE));
     }
-    if (is_for_commands) {
+    if (is_for_commands && may_ask(self, CLIENT_INFO)) {
         rqli_command_words(next(self, CLIENT_INFO), "CLIENT", "INFO", NULL);
+    }
+    if (is_for_commands && may_ask(self, INFO)) {
         rqli_command_words(next(self, INFO), "INFO", "server", NULL);
     }
-    if (is_for_commands && endpoint->name && !is_partitioned) { /* there net/cluster.c does it */
+    if (is_for_commands && endpoint->name && !is_partitioned && /* there net/cluster.c does it */
+        may_ask(self, NAME)) {
         rqli_client_name_write(endpoint->name, next(self, NAME));
         rqli_client_name_on_login(endpoint->name, self->reading->sent_us);
     }
@@ -193,7 +202,10 @@ static void take_optional(struct login *self, enum question question,
 {
     struct rqli_seat *seat = &self->sock->seat;
 
-    if (question == WRITE) {
+    rqli_rights_note(self->sock->endpoint, question, reply);
+    if (question == NAME && !may_ask(self, NAME)) {
+        rqli_client_name_on_refused(self->sock->endpoint->name);
+    } else if (question == WRITE) {
         self->sock->is_read_only =
             reply->type == RQLI_REPLY_ERROR && rqli_reply_says(reply, "READONLY");
     } else if (question == OWN_RING && reply->type == RQLI_REPLY_ERROR) {
@@ -216,6 +228,7 @@ static rql_status take_hello(struct login *self, const struct rqli_reply *reply,
     rql_status status;
 
     if (is_error && (rqli_reply_says(reply, "NOAUTH") || rqli_reply_says(reply, "NOPERM"))) {
+        rqli_rights_note(self->sock->endpoint, HELLO, reply);
         self->needs_old_words = true;
         return RQL_OK;
     }
@@ -241,11 +254,12 @@ static rql_status take_hello(struct login *self, const struct rqli_reply *reply,
     return RQL_OK;
 }
 
-/* An error to a question before SETNAME fails the login; so does a TIME that cannot be read, and
- * what does not confirm the subscription. */
+/* An error to a question before SETNAME fails the login, unless a right is missing and the rights
+ * are what is looked at; so does a TIME that cannot be read, and what confirms no subscription. */
 static rql_status take_reply(struct login *self, enum question question,
                              const struct rqli_reply *reply, rql_error *error)
 {
+    const struct rqli_endpoint *endpoint = self->sock->endpoint;
     static const char *const names[SETNAME] = {"HELLO",     "AUTH",    "SELECT",   "TIME",
                                                "CLIENT ID", "PUBLISH", "SUBSCRIBE"};
 
@@ -253,19 +267,22 @@ static rql_status take_reply(struct login *self, enum question question,
         return take_hello(self, reply, error);
     }
     if (question == ARRIVE) {
-        return rqli_arrivals_read(&self->arrivals, self->sock->endpoint, reply, error);
+        return rqli_arrivals_read(&self->arrivals, endpoint, reply, error);
     }
     if (question == RING) {
-        return rqli_shards_check(self->sock->endpoint, reply, &self->no_ring, error);
+        return rqli_shards_check(endpoint, reply, &self->no_ring, error);
     }
     if (question >= SETNAME) {
         take_optional(self, question, reply);
         return RQL_OK;
     }
+    if (reply->type == RQLI_REPLY_ERROR && rqli_reply_says(reply, "NOPERM")) {
+        return rqli_rights_check(endpoint, self->user, names[question], reply, error);
+    }
     if (reply->type == RQLI_REPLY_ERROR ||
         (question == TIME && !rqli_time_read(reply, &self->reading->server_us)) ||
         (question == SUBSCRIBE && rqli_push_read(reply).kind != RQLI_PUSHED_CONFIRMATION)) {
-        return rqli_reply_fault(reply, names[question], self->sock->endpoint->where, error);
+        return rqli_reply_fault(reply, names[question], endpoint->where, error);
     }
     if (question == TIME) {
         self->reading->received_us = rqli_now_us();
@@ -304,7 +321,7 @@ static void write_end_of(struct login *self, const struct rqli_seat *predecessor
     char id[24];
 
     if (predecessor->client_id == 0 || !*predecessor->address || !*predecessor->run_id ||
-        strcmp(predecessor->run_id, self->sock->seat.run_id) != 0) {
+        strcmp(predecessor->run_id, self->sock->seat.run_id) != 0 || !may_ask(self, KILL)) {
         return;
     }
     (void)snprintf(id, sizeof id, "%lld", (long long)predecessor->client_id);
@@ -347,7 +364,8 @@ static rql_status subscribe(struct login *self, int64_t deadline_us, rql_error *
     rqli_command_reset(&self->command);
     self->sent[0] = SUBSCRIBE;
     self->sent[1] = CHANGES;
-    rqli_push_subscribe(&self->command, &rqli_key_sets[RQLI_WHOLE], self->sock->endpoint->identity);
+    rqli_push_subscribe(&self->command, &rqli_key_sets[RQLI_WHOLE], self->sock->endpoint->identity,
+                        may_ask(self, CHANGES));
     return ask_server(self, deadline_us, error);
 }
 
@@ -356,6 +374,7 @@ static rql_status introduce(struct login *self, bool is_for_commands, int64_t de
                             rql_error *error)
 {
     rql_status status = find_credentials(self, deadline_us, error);
+    const bool knows_hello = may_ask(self, HELLO);
 
     if (status) {
         return status;
@@ -364,10 +383,11 @@ static rql_status introduce(struct login *self, bool is_for_commands, int64_t de
     if (!rqli_command_reserve(&self->command, WORDS_SIZE)) {
         return rqli_fail_nomem(error);
     }
+    self->needs_old_words = !knows_hello;
     self->reading->sent_us = rqli_now_us();
     write_questions(self, is_for_commands);
     status = ask_server(self, deadline_us, error);
-    if (!status && self->needs_old_words) {
+    if (!status && self->needs_old_words && knows_hello) {
         rqli_command_reset(&self->command);
         self->reading->sent_us = rqli_now_us();
         write_questions(self, is_for_commands);

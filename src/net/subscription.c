@@ -93,7 +93,7 @@ void rqli_subscription_write(struct rqli_subscription *self, const struct rqli_e
         const struct rqli_key_set *set = &rqli_key_sets[p];
 
         if (is_in(&self->wanted, set) && !is_in(&self->asked, set)) {
-            rqli_push_subscribe(command, set, endpoint->identity);
+            rqli_push_subscribe(command, set, endpoint->identity, true);
             put(&self->asked, set, true);
         }
     }

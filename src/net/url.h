@@ -49,6 +49,10 @@ struct rqli_endpoint {
     int64_t spin_us;
     const char *identity;          /* of the client; names the connection and the channel */
     struct rqli_client_name *name; /* how it is called; or NULL: by its identity alone */
+    _Atomic uint32_t *refused;     /* of the client: optional questions of a login (login.c), a bit
+                                      each, that its user may not ask; or NULL */
+    bool lacks_rights;             /* the user may lack rights that locks need: a login goes on
+                                         without them, and the connection is for looking */
     struct rqli_era *eras;         /* of the client: told at each login for commands; or NULL */
     struct rqli_stats *stats;      /* of the client; connections count into them */
     const struct rqli_subject *subject; /* the same, with who is told what happens to them */

@@ -440,7 +440,7 @@ void rqli_push_ping(struct rqli_command *command, const struct rqli_key_set *set
 /* Two commands and not one of two channels: where the user may not hear of changes only the second
  * is refused. */
 void rqli_push_subscribe(struct rqli_command *command, const struct rqli_key_set *set,
-                         const char *identity)
+                         const char *identity, bool hears_changes)
 {
     char channel[CHANNEL_SIZE];
 
@@ -450,5 +450,7 @@ void rqli_push_subscribe(struct rqli_command *command, const struct rqli_key_set
         return;
     }
     rqli_command_words(command, "SUBSCRIBE", channel, NULL);
-    rqli_command_words(command, "SUBSCRIBE", CHANGES, NULL);
+    if (hears_changes) {
+        rqli_command_words(command, "SUBSCRIBE", CHANGES, NULL);
+    }
 }

@@ -123,9 +123,10 @@ struct rqli_pushed {
 struct rqli_pushed rqli_push_read(const struct rqli_reply *reply);
 
 /* Subscribes to the client's own channel for these keys: one command for those of a partition. For
- * all keys of a server a second one: to what CLIENT TRACKING says, as Ruby's locks are there. */
+ * all keys of a server, with hears_changes, a second one: to what CLIENT TRACKING says, as Ruby's
+ * locks are there. */
 void rqli_push_subscribe(struct rqli_command *command, const struct rqli_key_set *set,
-                         const char *identity);
+                         const char *identity, bool hears_changes);
 
 /* One command: a message to that channel that says nothing. How many hear it is the answer. */
 void rqli_push_ping(struct rqli_command *command, const struct rqli_key_set *set,

@@ -210,6 +210,39 @@ def missing_rights_are_found_and_healed(server, rql):
         check_equal(is_fine(rql, RQL_URL=url).level("use.lock"), "ok")
 
 
+def a_user_that_cannot_log_in_is_told_its_missing_rights(server, rql):
+    """Without channels, as Redis 7 makes users, and without a command of the login."""
+    leave_out_in_cluster("a login without a channel")
+    for missing, rule, rights in (("channels rql:wake:*", "'&rql:wake:*'", "~rql:* resetchannels +@all"),
+                                  ("time", "+time", "~rql:* &* +@all -time"),
+                                  ("publish", "+publish", "~* resetchannels &rql:wake:* +@all -publish"),
+                                  ("time", "+time", "~rql:* resetchannels +@read +@write +@scripting +@pubsub "
+                                                    "+@connection")):
+        with another(Server()) as own:
+            own.call("ACL", "SETUSER", "app", "on", ">pw", *rights.split())
+            url = url_of(own, "app:pw")
+            said = examined(rql, RQL_URL=url)
+            check_equal((said.level("acl.rights"), said.level("use.lock")), ("fail", "skip"))
+            check_in(missing, said.checks["acl.rights"]["title"])
+            check_in(rule, said.checks["acl.rights"]["fix"])
+            ping = rql("ping", RQL_URL=url)
+            check_equal(ping.code, 69)
+            check_in("user app lacks a right: ACL SETUSER app ", ping.err)
+            assert ping.err.count("\n") == 1 and len(ping.err) < 270, ping.err
+            healed(own, said.checks["acl.rights"])
+            said = examined(rql, RQL_URL=url)
+            check_equal((said.level("use.lock"), said.level("use.handover"), rql("ping", RQL_URL=url).code),
+                        ("ok", "ok", 0))
+
+
+def a_wrong_password_is_no_missing_right(server, rql):
+    with another(Server()) as own:
+        own.call("ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all")
+        result = rql("doctor", RQL_URL=url_of(own, "app:wrong"))
+        check_equal(result.code, 69)
+        check_in("WRONGPASS", result.err)
+
+
 def whoever_cannot_hear_is_found(server, rql):
     with another(Server()) as own:
         own.call("ACL", "SETUSER", "deaf", "on", ">pw", "~*", "&*", "+@all", "-" + SUBSCRIBE)
@@ -502,6 +535,8 @@ if __name__ == "__main__":
         notes_count_where_that_is_asked_for,
         eviction_is_found_and_healed,
         missing_rights_are_found_and_healed,
+        a_user_that_cannot_log_in_is_told_its_missing_rights,
+        a_wrong_password_is_no_missing_right,
         whoever_cannot_hear_is_found,
         swarms_that_differ_are_told_of,
         ruby_without_tracking_is_warned_of,

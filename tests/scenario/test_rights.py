@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """A server that says no: a right is missing, it is busy, it is loading."""
+import collections
 import contextlib
 import sys
 import threading
@@ -284,6 +285,34 @@ def a_server_that_loads_is_waited_for(world, kind, names):
     held.release().check()
     asking.hold().release().check()
     world.await_nothing_left()
+
+
+def refusals(world):
+    """What the server has refused: how often, by command, key or channel."""
+    count = collections.Counter()
+    for entry in world.ask("ACL", "LOG", 100):
+        words = dict(zip(entry[::2], entry[1::2]))
+        count[words["object"]] += words["count"]
+    return count
+
+
+@scenario(kinds=["thread", "loop"], counts=[1], in_cluster=False)
+def what_a_login_can_do_without_is_asked_once(world, kind, names):
+    """However often the connections break: the server logs each refusal. Each wait also needs a subscription."""
+    actor = limited(world, kind, "~rql:lock* ~rql:req:* ~rql:live ~rql:fence ~rql:era &rql:wake:*",
+                    "+@all -info -client|info -client|kill")
+    other = world.actor("thread")
+    for _ in range(4):
+        held = other.acquire(*names, ttl_ms=LONG_MS)
+        asking = actor.ask(*names, timeout_ms=FOREVER)
+        wait_until(lambda asking=asking: asking.is_over() or world.queue_length(names[0]) == 1, "it waits")
+        check(not asking.is_over(), f"it does not wait: {asking.call.words}")
+        held.release().check()
+        asking.hold().release().check("OK", "E_UNKNOWN")
+        world.ask("CLIENT", "KILL", "USER", "limited")
+    logged = refusals(world)
+    check({"info", "client|info"} <= set(logged), f"{logged}")
+    check(max(logged.values()) == 1, f"asked again: {logged}")
 
 
 if __name__ == "__main__":

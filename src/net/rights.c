@@ -1,0 +1,55 @@
+#include "net/rights.h"
+
+#include "base/error.h"
+#include "wire/keys.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { RULE_SIZE = 32 };
+
+bool rqli_rights_may_ask(const struct rqli_endpoint *endpoint, unsigned number)
+{
+    const _Atomic uint32_t *refused = endpoint->refused;
+
+    return !refused ||
+           (atomic_load_explicit(refused, memory_order_relaxed) & UINT32_C(1) << number) == 0;
+}
+
+void rqli_rights_note(const struct rqli_endpoint *endpoint, unsigned number,
+                      const struct rqli_reply *reply)
+{
+    if (endpoint->refused && reply->type == RQLI_REPLY_ERROR && rqli_reply_says(reply, "NOPERM")) {
+        (void)atomic_fetch_or(endpoint->refused, UINT32_C(1) << number);
+    }
+}
+
+/* "CLIENT ID" becomes "+client|id". */
+static void write_rule(char out[RULE_SIZE], const char *command, const struct rqli_reply *reply)
+{
+    if (strstr(reply->text.data, "channel")) {
+        (void)snprintf(out, RULE_SIZE, "'&%s*'", RQLI_CHANNEL);
+        return;
+    }
+    (void)snprintf(out, RULE_SIZE, "+%s", command);
+    for (char *at = out; *at; at++) {
+        *at = *at == ' ' ? '|' : (char)tolower((unsigned char)*at);
+    }
+}
+
+rql_status rqli_rights_check(const struct rqli_endpoint *endpoint, const char *user,
+                             const char *command, const struct rqli_reply *reply, rql_error *error)
+{
+    char rule[RULE_SIZE];
+
+    if (endpoint->lacks_rights) {
+        return RQL_OK;
+    }
+    user = user ? user : "default";
+    write_rule(rule, command, reply);
+    return rqli_fail(error, RQL_E_AUTH,
+                     "cannot log in to %.90s: NOPERM: user %.32s lacks a right: ACL SETUSER %.32s "
+                     "%s; rql doctor names all that are missing",
+                     endpoint->where, user, user, rule);
+}
