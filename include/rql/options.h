@@ -132,7 +132,8 @@ typedef struct rql_options {
     const char *url;
     int64_t connect_timeout_ms; /**< Connect and log in. 1 to 600000. Default 1000. */
     int64_t io_timeout_ms;      /**< Give up on a connection after this long without a byte from the
-                                   server. 1 to 600000. Default 1000. */
+                                   server, or four times as long without the end of a reply.
+                                   1 to 600000. Default 1000. */
     int64_t spin_us; /**< How long a caller that is alone spins before it sleeps. 0 to 1000. Default
                         0. */
 

@@ -84,25 +84,33 @@ rql_status rqli_ask_send(struct rqli_socket *sock, const struct rqli_command *co
     return broken(sock, NULL, error);
 }
 
+/* What has come is none, for want of memory or as it is; or the connection has broken. */
+static rql_status no_reply(const struct rqli_socket *sock, rql_error *error)
+{
+    if (rqli_decoder_lacks_memory(&sock->decoder)) {
+        return rqli_fail_nomem(error);
+    }
+    if (rqli_decoder_has_failed(&sock->decoder)) {
+        return rqli_fail(error, RQL_E_PROTOCOL, "%s: what answers there is no Redis or Valkey",
+                         sock->endpoint->where);
+    }
+    return broken(sock, NULL, error);
+}
+
 rql_status rqli_ask_read(struct rqli_socket *sock, struct rqli_arena *arena,
                          struct rqli_reply *reply, int64_t deadline_us, rql_error *error)
 {
     for (;;) {
         int state = rqli_decoder_next(&sock->decoder, arena, reply);
 
-        if (state < 0 && rqli_decoder_lacks_memory(&sock->decoder)) {
-            return rqli_fail_nomem(error);
-        }
         if (state < 0) {
-            return rqli_fail(error, RQL_E_PROTOCOL, "%s: what answers there is no Redis or Valkey",
-                             sock->endpoint->where);
+            return no_reply(sock, error);
         }
         if (state > 0) {
             return RQL_OK;
         }
         if (rqli_socket_read(sock, deadline_us, 0) == RQLI_SOCKET_BROKEN) {
-            return rqli_decoder_lacks_memory(&sock->decoder) ? rqli_fail_nomem(error)
-                                                             : broken(sock, NULL, error);
+            return no_reply(sock, error);
         }
         if (rqli_now_us() >= deadline_us) {
             errno = ETIMEDOUT;

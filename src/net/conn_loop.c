@@ -98,6 +98,11 @@ int64_t rqli_conn_loop_heard_us(const struct rqli_conn_loop *self)
     return self->stream.heard_us;
 }
 
+int64_t rqli_conn_loop_answered_us(const struct rqli_conn_loop *self)
+{
+    return self->stream.answered_us;
+}
+
 const struct rqli_socket *rqli_conn_loop_socket(const struct rqli_conn_loop *self)
 {
     return &self->sock;
@@ -359,6 +364,7 @@ static bool hand_out(struct rqli_conn_loop *self)
         if (listener->on_push) {
             listener->on_push(listener->self, &self->reply);
         } else {
+            rqli_stream_on_reply(&self->stream);
             hand_out_reply(self);
         }
         rqli_arena_reset(&self->arena);

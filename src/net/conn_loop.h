@@ -43,6 +43,7 @@ void rqli_conn_loop_drop(struct rqli_conn_loop *self);
 bool rqli_conn_loop_is_up(const struct rqli_conn_loop *self);
 uint64_t rqli_conn_loop_generation(const struct rqli_conn_loop *self); /* 0: never connected */
 int64_t rqli_conn_loop_heard_us(const struct rqli_conn_loop *self);    /* when bytes came, last */
+int64_t rqli_conn_loop_answered_us(const struct rqli_conn_loop *self); /* a reply, to commands */
 
 /* Up, and nothing is under way. */
 bool rqli_conn_loop_is_idle(const struct rqli_conn_loop *self);

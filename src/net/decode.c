@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ELEMENTS_MAX = 131072, DEPTH_MAX = 4, BLOCK_BYTES = 65536 };
+enum { ELEMENTS_MAX = 131072, DEPTH_MAX = 4, BLOCK_BYTES = 65536, LINE_MAX = 65536 };
 
 static const size_t bytes_max = 16U << 20;
 
@@ -276,9 +276,19 @@ bool rqli_decoder_feed(struct rqli_decoder *self, const char *bytes, size_t leng
 {
     /* A reply that never ends would grow the buffer until memory runs out. */
     if (self->reader->len - self->reader->pos + length > bytes_max) {
+        self->has_refused = true;
         return false;
     }
     return redisReaderFeed(self->reader, bytes, length) == REDIS_OK;
+}
+
+/* hiredis looks for the end of a line from its beginning each time that more bytes come, so a line
+ * without an end would cost time that grows with its square. Where it waits for the bytes of a text
+ * its position is in front of the line with the length. */
+static bool has_long_line(const struct redisReader *reader)
+{
+    return reader->len - reader->pos > LINE_MAX &&
+           !memchr(reader->buf + reader->pos, '\n', LINE_MAX);
 }
 
 /* `done` is what a function above has returned for the root; only whether it is there counts. -1 is
@@ -292,7 +302,16 @@ int rqli_decoder_next(struct rqli_decoder *self, struct rqli_arena *arena, struc
     if (redisReaderGetReply(self->reader, &done) != REDIS_OK) {
         return -1;
     }
+    if (!done && has_long_line(self->reader)) {
+        self->has_refused = true;
+        return -1;
+    }
     return done ? 1 : 0;
+}
+
+bool rqli_decoder_has_failed(const struct rqli_decoder *self)
+{
+    return self->reader->err != 0 || self->has_refused;
 }
 
 bool rqli_decoder_lacks_memory(const struct rqli_decoder *self)

@@ -3,7 +3,7 @@
 
 /*
  * Bytes in, replies out: hiredis' reader with our own object functions, which put every reply into
- * an arena and enforce the caps: 16 MiB, 131072 elements, four levels an arena.
+ * an arena and enforce the caps: 16 MiB, 131072 elements, four levels an arena, 64 KiB a line.
  */
 
 #include "wire/reply.h"
@@ -42,6 +42,9 @@ bool rqli_decoder_feed(struct rqli_decoder *self, const char *bytes, size_t leng
 /* Puts the next reply into *root and arena, the same two until it is complete.
  * 1: complete, 0: needs more bytes, -1: not the protocol, or over a cap. */
 int rqli_decoder_next(struct rqli_decoder *self, struct rqli_arena *arena, struct rqli_reply *root);
+
+/* What came is not the protocol, or over a cap; or there was no memory. It stays so. */
+bool rqli_decoder_has_failed(const struct rqli_decoder *self);
 
 /* Behind a failure of rqli_decoder_feed() or rqli_decoder_next(): there was no memory. False: the
  * server is to blame. */

@@ -176,6 +176,7 @@ static bool hand_out(struct rqli_conn *self)
         if (state <= 0 || !rqli_stream_is_sent(&self->shared.stream, &first->call)) {
             return state == 0;
         }
+        rqli_stream_on_reply(&self->shared.stream);
         if (++first->n_done == first->n_replies) {
             rqli_conn_finish_first(self, RQL_OK, self->shared.stream.heard_us);
         }
@@ -222,8 +223,7 @@ static void read_once(struct rqli_conn *self, int64_t now_us, int64_t deadline_u
     }
     got = rqli_socket_read(&self->sock, until_us, spin_us);
     if (got == RQLI_SOCKET_NOTHING && rqli_now_us() >= given_up_us) {
-        got =
-            rqli_socket_read(&self->sock, 0, 0); /* perhaps it was this process that stood still */
+        got = rqli_socket_read(&self->sock, 0, 0); /* perhaps this process stood still */
     }
     (void)pthread_mutex_lock(&self->shared.mutex);
     if (self->shared.state != UP) {

@@ -39,6 +39,10 @@ struct rqli_op_ops {
 /* In one round: two commands for each key of a batch. */
 enum { RQLI_OP_CALLS_MAX = 200 };
 
+/* A call is sent again so often where the server does not know its script, though it was sent with
+ * its text: another client may have it forget all scripts in between, but not so often. */
+enum { RQLI_OP_REPEATS_MAX = 16 };
+
 /* Over which of a node's connections calls go, on the thread of their caller. */
 enum rqli_op_use { RQLI_OP_FOR_CALLERS, RQLI_OP_DURABLE, RQLI_OP_IN_BACKGROUND };
 
@@ -146,7 +150,7 @@ struct rqli_op_call {
     uint64_t position; /* sent: on the connection */
     enum rqli_op_call_state state;
     bool is_plain;
-    bool is_repeated; /* the server did not know the script */
+    uint8_t n_repeats; /* since it was last placed: the server did not know the script */
     uint8_t n_moved;
 };
 

@@ -23,13 +23,13 @@ static struct rqli_op_line *line_of(const struct rqli_op_call *call)
     if (call->state == RQLI_OP_CALL_READ) {
         return &loop->unacked;
     }
-    if (call->is_repeated) {
+    if (call->n_repeats > 0) {
         return &loop->repeats;
     }
     return call->task->op->gives_back ? &loop->returns : &loop->wishes;
 }
 
-/* Behind all that are in it. For a call that is repeated is_repeated is set before. */
+/* Behind all that are in it. For a call that is repeated n_repeats is set before. */
 static void enter_line(struct rqli_op_call *call, enum rqli_op_call_state state)
 {
     struct rqli_op_line *line;
@@ -130,7 +130,7 @@ static void repeat(struct rqli_op_call *self)
     if (self->position > loop->doubted) {
         loop->doubted = loop->sent;
     }
-    self->is_repeated = true;
+    self->n_repeats++;
     enter_line(self, RQLI_OP_CALL_QUEUED);
 }
 
@@ -147,7 +147,7 @@ static void on_answer(void *owner, const struct rqli_exchange *answer, rql_statu
         read_call(self, NULL, &fault);
     } else if (self->is_plain || answer->reply->type != RQLI_REPLY_ERROR) {
         read_call(self, answer, NULL);
-    } else if (rqli_reply_wants_text(answer->reply)) {
+    } else if (rqli_reply_wants_text(answer->reply) && self->n_repeats < RQLI_OP_REPEATS_MAX) {
         repeat(self);
     } else if (!rqli_op_call_follow(self, answer, &fault)) {
         read_call(self, NULL, &fault);
@@ -160,7 +160,7 @@ static void on_answer(void *owner, const struct rqli_exchange *answer, rql_statu
 static bool wants_text(const struct rqli_op_loop *self, const struct rqli_op_call *call,
                        unsigned script)
 {
-    if (call->is_repeated) {
+    if (call->n_repeats > 0) {
         return call->position >= self->taught[script];
     }
     return call->task->op->durability && self->taught[script] == 0;

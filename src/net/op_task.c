@@ -138,7 +138,7 @@ bool rqli_op_call_follow(struct rqli_op_call *self, const struct rqli_exchange *
         return false;
     }
     self->n_moved = (uint8_t)detour.n_moved;
-    self->is_repeated = false;
+    self->n_repeats = 0;
     if (detour.again_us > 0) {
         pause_call(self, &detour);
         return true;
@@ -191,14 +191,15 @@ static bool is_sent(const struct rqli_op_task *self)
     return false;
 }
 
-/* A server that one of the open calls is for: is there, and has been heard within this. */
+/* A server that one of the open calls is for: is there, and has answered something within this. The
+ * parts of a reply that does not end are no answer. */
 static bool is_served(const struct rqli_op_task *self, int64_t within_us)
 {
     for (size_t i = 0; i < self->op->n_calls; i++) {
         const struct rqli_op_call *call = &self->calls[i];
 
         if (call->state != RQLI_OP_CALL_IDLE && rqli_conn_loop_is_up(call->loop->conn) &&
-            rqli_now_us() - rqli_conn_loop_heard_us(call->loop->conn) < within_us) {
+            rqli_now_us() - rqli_conn_loop_answered_us(call->loop->conn) < within_us) {
             return true;
         }
     }

@@ -30,10 +30,11 @@ struct part {
 /* The calls of one round. */
 struct round {
     struct rqli_op *op;
-    size_t n_open;    /* that are not answered yet */
-    bool with_texts;  /* a server did not know a script: the first call of each brings its text */
-    bool has_unknown; /* that is so */
-    bool is_cut;      /* the keys have moved from the connection that a call had to go over */
+    size_t n_open;      /* that are not answered yet */
+    bool with_texts;    /* a server did not know a script: the first call of each brings its text */
+    bool has_unknown;   /* that is so */
+    unsigned n_repeats; /* because of it */
+    bool is_cut;        /* the keys have moved from the connection that a call had to go over */
     struct rqli_detour detour;
     unsigned n_moved; /* of it, before the last exchange, which counts once for all calls */
     unsigned n_pauses;
@@ -164,10 +165,8 @@ static bool is_repeated(struct round *self, size_t i, const struct part *part,
     struct rqli_call call;
 
     if (rqli_reply_wants_text(reply)) {
-        bool is_new = !self->with_texts;
-
         self->has_unknown = true;
-        return is_new || rqli_now_us() < op->until_us;
+        return self->n_repeats < RQLI_OP_REPEATS_MAX;
     }
     if (!op->route.fleet->map_reader) {
         return false;
@@ -223,6 +222,7 @@ static void read_replies(struct round *self)
         }
     }
     self->with_texts = self->has_unknown;
+    self->n_repeats += self->has_unknown;
 }
 
 /* ---- one after the other ---- */
@@ -358,8 +358,7 @@ static void read_lack_of_memory(struct round *self)
 }
 
 /* Pauses until op->again_us; then sends the calls, and reads the replies. With the texts NOSCRIPT
- * comes only if somebody else has the server forget all scripts in between; that may go on until
- * op->until_us. */
+ * comes only if another client has the server forget all scripts in between. */
 static void run_round(struct rqli_op *op)
 {
     struct round round;
@@ -369,6 +368,7 @@ static void run_round(struct rqli_op *op)
     round.op = op;
     round.n_open = op->n_calls;
     round.with_texts = false;
+    round.n_repeats = 0;
     round.is_cut = false;
     round.detour = (struct rqli_detour){.until_us = op->until_us};
     memset(round.calls, SCRIPT, op->n_calls);

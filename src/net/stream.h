@@ -47,9 +47,10 @@ struct rqli_stream {
     uint64_t sent_at;            /* position behind what was, or is being, handed to the system */
     struct rqli_stream_call *first; /* in flight, oldest first */
     struct rqli_stream_call *last;
-    bool has_secret;  /* bytes that are sent are wiped */
-    int64_t heard_us; /* last byte that came, or begin of the silence */
-    int64_t more_ms;  /* for which the server may be silent longer than usual */
+    bool has_secret;     /* bytes that are sent are wiped */
+    int64_t heard_us;    /* last byte that came, or begin of the silence */
+    int64_t answered_us; /* last reply that came whole, or begin of the silence */
+    int64_t more_ms;     /* for which the server may be silent longer than usual */
     struct rqli_backoff backoff;
 };
 
@@ -71,6 +72,7 @@ static inline void rqli_stream_expect(struct rqli_stream *self, struct rqli_stre
     } else {
         self->first = call;
         self->heard_us = now_us;
+        self->answered_us = now_us;
     }
     self->last = call;
 }
@@ -81,10 +83,22 @@ static inline void rqli_stream_wait_longer(struct rqli_stream *self, int64_t mor
     self->more_ms = more_ms > self->more_ms ? more_ms : self->more_ms;
 }
 
-/* With calls in flight: when its server is given up. */
+/* A reply that has come whole. */
+static inline void rqli_stream_on_reply(struct rqli_stream *self)
+{
+    self->answered_us = self->heard_us;
+}
+
+/* With calls in flight: when its server is given up. One reply may come in parts, but a server that
+ * says a byte now and then would keep the connection for ever. */
 static inline int64_t rqli_stream_silent_us(const struct rqli_stream *self, int64_t io_timeout_ms)
 {
-    return rqli_after_ms(self->heard_us, io_timeout_ms + self->more_ms);
+    enum { SLOW_TIMES = 4 };
+
+    const int64_t ms = io_timeout_ms + self->more_ms;
+
+    return rqli_earlier(rqli_after_ms(self->heard_us, ms),
+                        rqli_after_ms(self->answered_us, SLOW_TIMES * ms));
 }
 
 /* What was written to `out` since then is part of the last call as well. */

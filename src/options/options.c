@@ -114,7 +114,8 @@ static const struct rqli_option rows[] = {
     {OF_CLIENT(connect_timeout_ms, "RQL_CONNECT_TIMEOUT_MS"), WITHIN(1, 600000),
      DEFAULT(1000, "ms"), .shown.help = "Longest time to connect and log in."},
     {OF_CLIENT(io_timeout_ms, "RQL_IO_TIMEOUT_MS"), WITHIN(1, 600000), DEFAULT(1000, "ms"),
-     .shown.help = "A connection is given up after this long without a byte."},
+     .shown.help = "A connection is given up after this long without a byte, or four times as long "
+                   "without the end of a reply."},
     {OF_CLIENT(spin_us, "RQL_SPIN_US"), WITHIN(0, 1000), DEFAULT(0, "us"),
      .shown.help = "How long a caller that is alone spins before it sleeps."},
     {OF_CLIENT(connections, "RQL_CONNECTIONS"), WITHIN(1, 4), DEFAULT(4, "connections"),

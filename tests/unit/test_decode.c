@@ -4,7 +4,13 @@
 
 #include <stdlib.h>
 
-enum { SHOWN_SIZE = 512, CHUNK = 1 << 20, MEBI = 1 << 20, MOST_ELEMENTS = 131072 };
+enum {
+    SHOWN_SIZE = 512,
+    CHUNK = 1 << 20,
+    MEBI = 1 << 20,
+    MOST_ELEMENTS = 131072,
+    LINE_MAX_BYTES = 65536
+};
 
 struct bench {
     struct rqli_decoder decoder;
@@ -323,6 +329,35 @@ TEST(texts_have_a_cap_and_are_counted_for_the_arena)
     }
 }
 
+/* hiredis looks through all of it each time that more comes. */
+TEST(a_line_has_a_cap_and_a_text_has_another)
+{
+    static const struct {
+        const char *begins;
+        int at_end; /* behind 128 KiB more */
+    } rows[] = {{"+", -1}, {"-ERR ", -1},   {":", -1},
+                {"*", -1}, {"*2\r\n+", -1}, {"$200000\r\n", 0}};
+
+    static char part[LINE_MAX_BYTES / 4];
+
+    memset(part, '1', sizeof part);
+    EACH_BY (row, rows, row->begins) {
+        struct bench bench;
+        int state;
+
+        set_up(&bench);
+        assert_true(feed(&bench, row->begins));
+        state = next(&bench);
+        for (int i = 0; i < 8 && state == 0; i++) {
+            assert_true(rqli_decoder_feed(&bench.decoder, part, sizeof part));
+            state = next(&bench);
+            assert_true(state == 0 || i >= 3);
+        }
+        CHECK_ALL(EQ(state, row->at_end), EQ(rqli_decoder_lacks_memory(&bench.decoder), false));
+        tear_down(&bench);
+    }
+}
+
 TEST(bytes_that_nobody_takes_have_a_cap)
 {
     static const struct {
@@ -343,6 +378,7 @@ TEST(bytes_that_nobody_takes_have_a_cap)
         for (int i = 0; i < row->n_times; i++) {
             assert_int_equal(rqli_decoder_feed(&bench.decoder, chunk, row->size), row->fits);
         }
+        assert_int_equal(rqli_decoder_has_failed(&bench.decoder), !row->fits);
     }
     tear_down(&bench);
     free(chunk);

@@ -152,6 +152,34 @@ TEST(the_silence_begins_with_the_first_call_in_flight)
     }
 }
 
+TEST(a_server_is_given_up_when_it_is_silent_or_no_reply_ends)
+{
+    static const struct {
+        const char *name;
+        int64_t heard_us; /* with the last byte */
+        bool is_whole;    /* that of a reply */
+        int64_t given_up_us;
+    } rows[] = {
+        {"nothing", 10, false, 1010},
+        {"a byte", 900, false, 1900},
+        {"bytes now and then", 2900, false, 3900},
+        {"and so on", 3500, false, 4010},
+        {"and on", 4000, false, 4010},
+        {"the end of a reply", 4005, true, 5005},
+        {"bytes of another", 8000, false, 8005},
+    };
+
+    put(0, 10);
+    put(1, 10);
+    EACH_ROW (row, rows) {
+        stream.heard_us = row->heard_us;
+        if (row->is_whole) {
+            rqli_stream_on_reply(&stream);
+        }
+        assert_int_equal(rqli_stream_silent_us(&stream, 1), row->given_up_us);
+    }
+}
+
 TEST(a_new_connection_knows_nothing_of_the_old_bytes)
 {
     put(0, 1);
