@@ -26,6 +26,7 @@ local DEAD, SILENT, KEPT = 1, 3, 0.1 -- what a turn costs
 local silent, hears_all, n_dropped = {}, true, 0
 local reserved_for, may_pass, serves_marked, if_passed, if_marked -- see reserve.lua
 local n_rubies = 0 -- that were passed; 2: or more
+local may_be_pruned = true -- a Ruby removes what is older than its own queue_ttl, whoever that is
 local page = redis.pcall("ZRANGE", queue, "0", "0") -- it is mostly the first's turn
 local at, width = 0, 1
 
@@ -80,6 +81,14 @@ repeat
                 turn, free_ms = "free", SECOND_US / 1000
             end
             n_rubies = 0
+        end
+        if not host and waiter ~= me and may_be_pruned and at == 0 then
+            -- Those whom a Ruby at the head has removed come back in front of it, and the page is read again.
+            local n_there = call("ZCARD", queue) - 1 -- at least this one has no record
+            may_be_pruned = false
+            -- @include restore
+            width = 0
+            break
         end
         if turn then
             cost = 0

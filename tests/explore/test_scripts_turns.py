@@ -5,7 +5,7 @@ Usage: test_scripts_turns.py PRELOAD
 """
 import sys
 
-from calls import N_CLIENTS, check, check_equal, host, main, nonce, test
+from calls import N_CLIENTS, acquirer, check, check_equal, host, main, nonce, test
 
 HOLDER, SERIES = 1, 5
 DEAF = N_CLIENTS + 1     # its client does not listen
@@ -430,15 +430,50 @@ def who_comes_to_lead_beside_a_ruby_is_told(calls):
         check_equal(calls.told_to_look()[:1], [7])
 
 
+def prune(calls):
+    """As a Ruby does with all that have waited for longer than its queue_ttl."""
+    calls.ask("ZREMRANGEBYSCORE", QUEUE, "-inf", f"{calls.now_us / 1000000:.6f}")
+
+
 @test
-def whoever_a_ruby_has_removed_is_told_of_it(calls):
-    """As Ruby does with all that wait for long."""
+def whoever_a_ruby_has_removed_is_served_in_front_of_it(calls):
     hold(calls)
     waits(calls, 6)
-    calls.ask("DEL", QUEUE)
+    prune(calls)
+    calls.pass_ms(1)
     let_a_ruby_wait(calls, 1)
+    calls.release(HOLDER)
+    calls.check_holder(6)
+    check_ruby_leads(calls)
+
+
+@test
+def no_ruby_keeps_the_place_of_whom_it_has_removed_while_others_wait(calls):
+    """Nor does it lose its own turn to those who come behind it."""
+    hold(calls)
+    for number in (6, 7):
+        waits(calls, number)
+    prune(calls)
+    calls.pass_ms(1)
+    let_a_ruby_wait(calls, 1)
+    waits(calls, 8)
+    for number in (6, 7):
+        calls.release(HOLDER if number == 6 else 6)
+        calls.check_holder(number)
+    check_ruby_leads(calls)
+    calls.release(7)
+    check_equal(calls.ask("EXISTS", LOCK), 0)
+
+
+@test
+def whoever_a_ruby_has_removed_behind_it_is_told_of_it(calls):
+    hold(calls)
+    let_a_ruby_wait(calls, 1)
+    waits(calls, 6)
+    calls.ask("ZREM", QUEUE, acquirer(6))
     calls.heard()
     calls.release(HOLDER)
+    check_ruby_leads(calls)
     check_equal(calls.told_to_look()[:1], [6])
 
 
