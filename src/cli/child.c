@@ -1,5 +1,6 @@
 #include "child.h"
 
+#include "guard.h"
 #include "messages.h"
 
 #include <errno.h>
@@ -9,11 +10,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Variables that the command gets from us. */
-enum { N_OWN = 3 };
+enum {
+    N_OWN = 3, /* variables that the command gets from us */
+    NUMBER_SIZE = 16,
+    SIGNAL_GROUP = 4, /* PIDFD_SIGNAL_PROCESS_GROUP: the C library may not know it yet */
+};
 
 /* Something that the system has too little of: nothing of the command has run. */
 static int fail(const char *what)
@@ -22,73 +28,146 @@ static int fail(const char *what)
     return CLI_FAULT;
 }
 
-/* Nothing but the pipe stays open: the guard must not keep a reader of our output waiting. From the
- * pipe it learns the group first; then the end of the pipe means that the parent is dead. Being in
- * the group keeps the kernel from giving its number to somebody else. */
-_Noreturn static void become_guard(int fd)
-{
-    sigset_t all;
-    pid_t group = 0;
-    char end;
-
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, NULL);
-    (void)dup2(fd, STDIN_FILENO);
-    (void)close_range(STDOUT_FILENO, ~0U, 0);
-    (void)prctl(PR_SET_NAME, "rql-guard");
-    if (read(STDIN_FILENO, &group, sizeof group) == (ssize_t)sizeof group) {
-        (void)setpgid(0, group);
-        (void)!read(STDIN_FILENO, &end, sizeof end);
-        (void)kill(-group, SIGKILL);
-    }
-    _exit(CLI_DONE);
-}
-
-/* Before the command: there is no moment in which it runs unguarded. */
-static int start_guard(struct cli_child *self)
-{
-    int ends[2] = {-1, -1};
-
-    if (pipe2(ends, O_CLOEXEC) != 0) {
-        return fail("pipe");
-    }
-    /* Only this program keeps the end that is written to: the guard closes it, and exec does for
-     * the command. So its death closes the pipe. */
-    self->guard = fork();
-    if (self->guard == 0) {
-        become_guard(ends[0]);
-    }
-    (void)close(ends[0]);
-    self->guard_fd = ends[1];
-    return self->guard > 0 ? CLI_DONE : fail("fork");
-}
-
-/* What the child needs between fork and exec, where it can call next to nothing: all is made
- * before. */
+/* What guard and command need between fork and exec, where they can call next to nothing: all is
+ * made before. */
 struct start {
     char **arguments;
     char **environment;
+    char **guard_environment;
     const sigset_t *mask;
-    pid_t parent;
-    int report_fd; /* close-on-exec: carries errno when exec fails, closes when it does not */
+    int channel[2]; /* this program's end, and the guard's */
+    /* This program's end, and the command's. A byte lets the command begin. What comes back is the
+     * errno of exec, or nothing but the end: exec closes it. */
+    int launch[2];
+    bool is_fresh; /* the guard is to be a fresh image */
 };
 
 /* Between fork and exec of a process with threads: only what is safe in a signal handler. */
-_Noreturn static void become_command(const struct start *start)
+_Noreturn static void become_command(const struct start *start, pid_t guard)
 {
     int number = 0;
+    char go;
 
-    (void)setpgid(0, 0);
-    /* In this order: a parent that dies after the call kills us, and one that died before is not
-     * ours any more. */
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == start->parent) {
+    (void)close(start->channel[1]);
+    /* In this order: a guard that dies after the call kills us, and one that died before is not our
+     * parent any more. */
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == guard &&
+        read(start->launch[1], &go, sizeof go) == (ssize_t)sizeof go) {
         (void)pthread_sigmask(SIG_SETMASK, start->mask, NULL);
         cli_broken_pipe_restore();
         (void)execvpe(start->arguments[0], start->arguments, start->environment);
         number = errno;
-        (void)!write(start->report_fd, &number, sizeof number);
+        (void)!write(start->launch[1], &number, sizeof number);
     }
     _exit(CLI_NO_COMMAND);
+}
+
+/* Nothing but the channel stays open: the guard must not keep a reader of our output waiting. */
+static void keep_only(int channel)
+{
+    const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        (void)(nothing >= 0 ? dup2(nothing, fd) : close(fd));
+    }
+    if (channel == CLI_GUARD_FD) {
+        (void)fcntl(channel, F_SETFD, 0);
+    } else {
+        (void)dup2(channel, CLI_GUARD_FD);
+    }
+    (void)close_range(CLI_GUARD_FD + 1, ~0U, 0);
+}
+
+/* The command is made first: it is a copy of this process, with its memory and descriptors, and
+ * stays a child of the fresh image. Until the guard is ready it waits. Without /proc, or where the
+ * fresh image is refused, the copy is the guard. */
+_Noreturn static void become_guard(const struct start *start)
+{
+    static char name[] = CLI_GUARD_NAME;
+    char number[NUMBER_SIZE];
+    char *const arguments[] = {name, number, NULL};
+    const pid_t guard = getpid();
+    sigset_t all;
+    pid_t command;
+
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, NULL);
+    (void)setpgid(0, 0);
+    (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
+    (void)close(start->channel[0]);
+    (void)close(start->launch[0]);
+    command = _Fork();
+    if (command == 0) {
+        become_command(start, guard);
+    }
+    keep_only(start->channel[1]);
+    if (command > 0 && start->is_fresh) {
+        (void)snprintf(number, sizeof number, "%d", (int)command);
+        (void)execve("/proc/self/exe", arguments, start->guard_environment);
+    }
+    cli_guard_run(command, false);
+}
+
+/* False: it has ended, or rather could not begin. */
+static bool await_report(int channel, struct cli_guard_report *out)
+{
+    return recv(channel, out, sizeof *out, MSG_WAITALL) == (ssize_t)sizeof *out;
+}
+
+static void end_guard(struct cli_child *self)
+{
+    if (self->guard > 0) {
+        (void)kill(self->guard, SIGKILL); /* it heeds no other signal */
+        (void)waitpid(self->guard, NULL, 0);
+    }
+    cli_close_p(&self->guard_fd);
+    self->guard = -1;
+    self->guard_fd = -1;
+}
+
+/* Before the command: there is no moment in which it runs unguarded. Returns whether the guard is
+ * ready; then the command waits to be launched. */
+static bool start_guard(struct cli_child *self, struct start *start,
+                        struct cli_guard_report *report)
+{
+    self->guard = fork();
+    if (self->guard == 0) {
+        become_guard(start);
+    }
+    (void)close(start->channel[1]);
+    (void)close(start->launch[1]);
+    self->guard_fd = start->channel[0];
+    if (self->guard > 0 && await_report(self->guard_fd, report)) {
+        self->pid = report->command;
+        self->group = report->group;
+        self->pid_fd = (int)syscall(SYS_pidfd_open, self->pid, 0);
+        return true;
+    }
+    (void)close(start->launch[0]);
+    end_guard(self);
+    return false;
+}
+
+/* With a fresh image, or else with a copy of this one: the files of the program may be there no
+ * more. */
+static int start_some_guard(struct cli_child *self, struct start *start,
+                            struct cli_guard_report *report)
+{
+    for (int i = 0; i < 2; i++) {
+        start->is_fresh = i == 0;
+        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, start->channel) != 0) {
+            return fail("socketpair");
+        }
+        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, start->launch) != 0) {
+            (void)close(start->channel[0]);
+            (void)close(start->channel[1]);
+            return fail("socketpair");
+        }
+        if (start_guard(self, start, report)) {
+            return CLI_DONE;
+        }
+    }
+    return fail("the guard of the command");
 }
 
 /* Without a '/' it was looked for in PATH. A blank or a '$' in it are meant for a shell. */
@@ -105,46 +184,40 @@ static void say_why(const char *program, int number)
     }
 }
 
-/* Waits until the command runs, or is known not to. */
-static int await_exec(const struct cli_child *self, int fd, const char *program)
+/* Lets the command begin, and waits until it runs or is known not to. */
+static int launch(int fd, const char *program)
 {
     int number = 0;
-    ssize_t got = read(fd, &number, sizeof number);
+    ssize_t got = send(fd, "", 1, MSG_NOSIGNAL);
 
-    while (got < 0 && errno == EINTR) {
+    while (got == 1 || (got < 0 && errno == EINTR)) {
         got = read(fd, &number, sizeof number);
     }
-    /* exec has closed the pipe without a word. */
+    (void)close(fd);
+    /* exec has closed it without a word. */
     if (got != (ssize_t)sizeof number) {
         return CLI_DONE;
     }
-    (void)waitpid(self->pid, NULL, 0);
     say_why(program, number);
     return number == ENOENT || number == ENOTDIR ? CLI_NO_COMMAND : CLI_CANNOT_RUN;
 }
 
-/* The guard learns the group from the pipe that it watches. */
-static int start_command(struct cli_child *self, struct start *start)
+static int start_command(struct cli_child *self, struct start *start, const struct cli_args *args,
+                         const struct cli_held *held)
 {
-    int ends[2] = {-1, -1};
+    struct cli_guard_report report;
     int code;
 
-    if (pipe2(ends, O_CLOEXEC) != 0) {
-        return fail("pipe");
+    /* If the guard is killed, this program becomes the parent of what it has started. */
+    (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
+    code = start_some_guard(self, start, &report);
+    if (code != CLI_DONE) {
+        return code;
     }
-    start->report_fd = ends[1];
-    self->pid = fork();
-    if (self->pid == 0) {
-        become_command(start);
+    if (report.can_release) {
+        (void)cli_guard_order(self->guard_fd, &args->options, held);
     }
-    if (self->pid > 0) {
-        (void)setpgid(self->pid, self->pid); /* whoever comes first */
-        (void)!write(self->guard_fd, &self->pid, sizeof self->pid);
-    }
-    (void)close(ends[1]);
-    code = self->pid > 0 ? await_exec(self, ends[0], start->arguments[0]) : fail("fork");
-    (void)close(ends[0]);
-    return code;
+    return launch(start->launch[0], start->arguments[0]);
 }
 
 /* The command's environment: the texts in `own` are ours, all others belong to the process. */
@@ -217,44 +290,134 @@ static void fini_environment(struct environment *self)
     free(self->items);
 }
 
+/* Returns whether an option of the library is in it, such as the URL. */
+static bool is_option(const char *entry)
+{
+    const size_t length = strcspn(entry, "=");
+    const rql_option_row *row;
+
+    for (size_t i = 0; (row = rql_option_row_at(i)) != NULL; i++) {
+        if (strlen(row->env) == length && strncmp(entry, row->env, length) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The guard gets the options over its channel. Other users cannot read that. */
+static char **without_options(void)
+{
+    size_t count = 0;
+    char **items;
+
+    while (environ[count]) {
+        count++;
+    }
+    items = cli_must(calloc(count + 1, sizeof *items));
+    count = 0;
+    for (char **entry = environ; *entry; entry++) {
+        if (!is_option(*entry)) {
+            items[count++] = *entry;
+        }
+    }
+    return items;
+}
+
 int cli_child_start(struct cli_child *out, const struct cli_args *args, const struct cli_held *held)
 {
     struct environment environment;
-    struct start start = {.arguments = args->command, .mask = &held->mask, .parent = getpid()};
+    struct start start = {.arguments = args->command, .mask = &held->mask};
     int code;
 
-    /* Nothing is open yet: on a fault cli_child_fini() ends what there is. */
-    *out = (struct cli_child){.pid = -1, .guard = -1, .guard_fd = -1};
     init_environment(&environment, held, args->options.url);
     start.environment = environment.items;
-    code = start_guard(out);
-    if (code == CLI_DONE) {
-        code = start_command(out, &start);
-    }
+    start.guard_environment = without_options();
+    code = start_command(out, &start, args, held);
     if (code != CLI_DONE) {
         cli_child_fini(out);
     }
+    free(start.guard_environment);
     fini_environment(&environment);
     return code;
 }
 
-void cli_child_signal(const struct cli_child *self, int signal_number)
+/* By its pidfd: the guard may have reaped it, and its number may be another's. 0 sends nothing, but
+ * says whether it may be sent. */
+static bool may_signal_command(const struct cli_child *self, int signal_number)
 {
-    (void)kill(-self->pid, signal_number);
+    const long result = self->pid_fd >= 0
+                            ? syscall(SYS_pidfd_send_signal, self->pid_fd, signal_number, NULL, 0)
+                            : kill(self->pid, signal_number);
+
+    return result == 0 || errno != EPERM;
 }
 
-/* The guard has to be gone before its pipe closes: it would take that for our death. */
+bool cli_child_signal(const struct cli_child *self, int signal_number)
+{
+    /* It succeeds if one process of the group may be sent it, and the leader always may. */
+    (void)kill(-self->group, signal_number);
+    if (self->has_ended) {
+        return true;
+    }
+    if (getpgid(self->pid) == self->group) {
+        return may_signal_command(self, 0); /* in the group it has got it already */
+    }
+    /* After setsid() it leads a group of its own, which kernels before 6.9 cannot signal so. */
+    return syscall(SYS_pidfd_send_signal, self->pid_fd, signal_number, NULL, SIGNAL_GROUP) == 0 ||
+           may_signal_command(self, signal_number);
+}
+
+/* The guard ended before the command. The kernel has killed the command then, unless it has other
+ * rights. What is left of them has become our child. */
+static void lose_guard(struct cli_child *self)
+{
+    cli_say_nowait("the guard of the command has been killed; ending the command");
+    end_guard(self);
+    (void)cli_child_signal(self, SIGKILL);
+}
+
+static bool is_changed(struct cli_child *self, int *status)
+{
+    pid_t pid;
+    ssize_t got = -1;
+
+    if (self->guard_fd >= 0) {
+        got = recv(self->guard_fd, status, sizeof *status, MSG_DONTWAIT);
+        if (got == (ssize_t)sizeof *status) {
+            return true;
+        }
+        if (got < 0 && errno == EAGAIN) {
+            return false;
+        }
+        lose_guard(self);
+    }
+    pid = waitpid(self->pid, status, WNOHANG | WUNTRACED);
+    if (pid < 0) {
+        *status = SIGKILL; /* the guard had reaped it, and told nobody how it ended */
+    }
+    return pid != 0;
+}
+
+int cli_child_read_stop(struct cli_child *self)
+{
+    int status = 0;
+
+    if (self->has_ended || !is_changed(self, &status)) {
+        return 0;
+    }
+    if (WIFSTOPPED(status)) {
+        return WSTOPSIG(status);
+    }
+    self->has_ended = true;
+    self->status = status;
+    return 0;
+}
+
 void cli_child_fini(struct cli_child *self)
 {
-    if (self->guard > 0) {
-        (void)kill(self->guard, SIGKILL); /* it heeds no other signal */
-        (void)waitpid(self->guard, NULL, 0);
-    }
-    if (self->guard_fd >= 0) {
-        (void)close(self->guard_fd);
-    }
-    self->guard_fd = -1;
-    self->guard = -1;
+    end_guard(self);
+    cli_close_p(&self->pid_fd);
+    self->pid_fd = -1;
 }
 
 /* As a shell counts them: scripts that test for 130 or 143 go on working under rql. */

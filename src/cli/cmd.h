@@ -96,11 +96,12 @@ struct cli_session {
 
 struct cli_command {
     const char *name;
-    const char *usage;    /* what follows the name */
-    const char *summary;  /* one line */
-    const char *examples; /* lines for its --help, or NULL */
-    const char *notes;    /* more lines for its --help, or NULL */
-    const char *name_is;  /* what its name is, if not a lock's: a word of `usage`; or NULL */
+    const char *usage;          /* what follows the name */
+    const char *summary;        /* one line */
+    const char *examples;       /* lines for its --help, or NULL */
+    const char *notes;          /* more lines for its --help, or NULL */
+    const char *const *details; /* paragraphs for its manual page alone, NULL at the end; or NULL */
+    const char *name_is;        /* what its name is, if not a lock's: a word of `usage`; or NULL */
     bool needs_name;
     bool takes_names;     /* a series of them */
     bool takes_glob;      /* `name` may be one, or NULL */

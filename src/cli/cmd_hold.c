@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 /* run, series, lock: the commands that acquire, and the watch over a command and its lock.
@@ -34,6 +33,8 @@ struct watch {
     bool is_ending;  /* SIGTERM was sent */
     bool was_lost;   /* because the lock was lost: the grace is all that is left */
     bool is_killed;  /* SIGKILL was sent */
+    bool is_refused; /* the command cannot be sent a signal */
+    bool is_without; /* and has outlived its lock */
     int64_t kill_at_ms;
 };
 
@@ -51,7 +52,7 @@ static bool give_terminal(struct watch *self)
     if (self->terminal_fd < 0 || tcgetpgrp(self->terminal_fd) != getpgrp()) {
         return false;
     }
-    self->is_given = tcsetpgrp(self->terminal_fd, self->child.pid) == 0;
+    self->is_given = tcsetpgrp(self->terminal_fd, self->child.group) == 0;
     return self->is_given;
 }
 
@@ -98,6 +99,17 @@ static bool is_renewed(const struct watch *self)
     return self->renews && cli_now_ms() < self->hold_end_ms - self->grace_ms;
 }
 
+/* A refusal is said once: nothing else would tell that the command does not hear. */
+static void signal_child(struct watch *self, int signal_number)
+{
+    if (!cli_child_signal(&self->child, signal_number) && !self->is_refused) {
+        self->is_refused = true;
+        cli_say_nowait("%s: the command has other rights than rql, which may not signal it: it "
+                       "runs until it ends by itself",
+                       self->held->label);
+    }
+}
+
 /* SIGCONT as well: a stopped command could not react. */
 static void terminate(struct watch *self, bool lost)
 {
@@ -106,8 +118,8 @@ static void terminate(struct watch *self, bool lost)
     self->is_ending = true;
     self->was_lost = lost;
     self->kill_at_ms = cli_now_ms() + self->grace_ms;
-    cli_child_signal(&self->child, SIGTERM);
-    cli_child_signal(&self->child, SIGCONT);
+    signal_child(self, SIGTERM);
+    signal_child(self, SIGCONT);
 }
 
 /* From SIGTERM to SIGKILL. A lock that is renewed meanwhile is held for longer than it is now. */
@@ -117,6 +129,16 @@ static int64_t grace_left_ms(const struct watch *self)
     const int64_t lock_ms = self->was_lost ? grace_ms : left_ms(self);
 
     return lock_ms < grace_ms ? lock_ms : grace_ms;
+}
+
+/* Only a command that cannot be signalled comes to this. */
+static void check_without(struct watch *self)
+{
+    if (self->is_killed && self->is_refused && !self->is_without &&
+        (self->was_lost || left_ms(self) <= 0)) {
+        self->is_without = true;
+        cli_say_nowait("%s: the lock has ended; the command runs on without it", self->held->label);
+    }
 }
 
 /* The end is near when no renewal is to be hoped for: a healthy lock is renewed long before. Once
@@ -138,8 +160,9 @@ static void check_lock(struct watch *self)
     }
     if (self->is_ending && !self->is_killed && grace_left_ms(self) <= 0) {
         self->is_killed = true;
-        cli_child_signal(&self->child, SIGKILL);
+        signal_child(self, SIGKILL);
     }
+    check_without(self);
 }
 
 /* The library's thread stops with us: the lock is not renewed until we are continued, and then is
@@ -164,7 +187,7 @@ static void suspend(struct watch *self)
     if (was_given) {
         (void)give_terminal(self);
     }
-    cli_child_signal(&self->child, SIGCONT);
+    signal_child(self, SIGCONT);
 }
 
 /* SIGSTOP is somebody's hand on the command alone: it keeps its lock. */
@@ -176,25 +199,18 @@ static void on_stopped(struct watch *self, int signal_number)
         return;
     }
     if (wants_terminal && give_terminal(self)) {
-        cli_child_signal(&self->child, SIGCONT);
+        signal_child(self, SIGCONT);
     } else {
         suspend(self);
     }
 }
 
-/* SIGCHLD may stand for several changes, and for the guard's. */
-static void on_child_changed(struct watch *self)
+static void read_child(struct watch *self)
 {
-    int status = 0;
+    int stop;
 
-    while (!self->child.has_ended &&
-           waitpid(self->child.pid, &status, WNOHANG | WUNTRACED) == self->child.pid) {
-        if (WIFSTOPPED(status)) {
-            on_stopped(self, WSTOPSIG(status));
-        } else {
-            self->child.has_ended = true;
-            self->child.status = status;
-        }
+    while ((stop = cli_child_read_stop(&self->child)) != 0) {
+        on_stopped(self, stop);
     }
 }
 
@@ -205,14 +221,12 @@ static void read_signals(struct watch *self)
     struct signalfd_siginfo info;
 
     while (read(self->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
-        if (info.ssi_signo == SIGCHLD) {
-            on_child_changed(self);
-            continue;
-        }
         if (info.ssi_signo == SIGCONT) {
             check_lock(self);
         }
-        cli_child_signal(&self->child, (int)info.ssi_signo);
+        if (info.ssi_signo != SIGCHLD) {
+            signal_child(self, (int)info.ssi_signo);
+        }
     }
 }
 
@@ -223,10 +237,12 @@ static int next_check_ms(const struct watch *self)
     int64_t wait_ms = left_ms(self) - grace_ms;
     int64_t renewed_ms;
 
-    if (self->is_killed) {
+    if (self->is_killed && (!self->is_refused || self->is_without)) {
         return -1;
     }
-    if (self->is_ending) {
+    if (self->is_killed) {
+        wait_ms = left_ms(self);
+    } else if (self->is_ending) {
         wait_ms = grace_left_ms(self);
     } else if (is_renewed(self)) {
         renewed_ms = self->hold_end_ms - grace_ms - cli_now_ms();
@@ -242,14 +258,17 @@ static void watch_until_end(struct watch *self)
     struct pollfd fds[] = {
         {.fd = self->signal_fd, .events = POLLIN},
         {.fd = self->lost_fd, .events = POLLIN},
+        {.events = POLLIN},
     };
 
     while (!self->child.has_ended) {
         /* A loss that is known is not told again: the descriptor stays readable, and poll() would
          * return at once. */
         fds[1].fd = self->was_lost || self->is_killed ? -1 : self->lost_fd;
+        fds[2].fd = self->child.guard_fd;
         (void)poll(fds, sizeof fds / sizeof fds[0], next_check_ms(self));
         read_signals(self);
+        read_child(self);
         if (!self->child.has_ended) {
             check_lock(self);
         }
@@ -266,29 +285,23 @@ static int run_command(struct watch *self, const struct cli_args *args)
         cli_say("%s: no descriptor for signals", self->held->label);
         return CLI_FAULT;
     }
+    if (cli_held_lost_fd(self->held, &self->lost_fd, &error) != RQL_OK) {
+        return cli_fault(&error);
+    }
     code = cli_child_start(&self->child, args, self->held);
     if (code != CLI_DONE) {
         return code;
     }
-    if (cli_held_lost_fd(self->held, &self->lost_fd, &error) != RQL_OK) {
-        cli_child_signal(&self->child, SIGKILL);
-        (void)waitpid(self->child.pid, &self->child.status, 0);
-        self->child.has_ended = true;
-        code = cli_fault(&error);
-    } else {
-        /* -1 without a controlling terminal, as under cron: then there is nothing to give, and a
-         * stopped command is left alone. */
-        self->terminal_fd = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);
-        watch_until_end(self);
-        take_terminal(self);
-        cli_close_p(&self->terminal_fd);
-        if (self->is_ending) {
-            cli_child_signal(&self->child, SIGKILL); /* what it left behind in its group */
-        }
-        code = cli_child_code(&self->child);
+    /* -1 without a controlling terminal, as under cron: then there is nothing to give, and a
+     * stopped command is left alone. */
+    self->terminal_fd = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);
+    watch_until_end(self);
+    take_terminal(self);
+    cli_close_p(&self->terminal_fd);
+    if (self->is_ending) {
+        signal_child(self, SIGKILL); /* what it left behind in its group */
     }
-    cli_child_fini(&self->child);
-    return code;
+    return cli_child_code(&self->child);
 }
 
 /* ---- the commands ---- */
@@ -302,6 +315,7 @@ static int run_held(const struct cli_args *args, struct cli_held *held)
     const bool is_limited = args->max_hold_ms != CLI_UNSET && args->max_hold_ms != RQL_FOREVER;
     struct watch watch = {
         .held = held,
+        .child = CLI_CHILD_NONE,
         .grace_ms = has_grace ? args->kill_after_ms : cli_held_ttl_ms(held) / 3,
         .renews = args->auto_extend,
         .hold_end_ms = is_limited ? cli_after_ms(args->max_hold_ms) : INT64_MAX,
@@ -313,6 +327,7 @@ static int run_held(const struct cli_args *args, struct cli_held *held)
     const int code = run_command(&watch, args);
     const rql_status released = cli_held_release(held, &error);
 
+    cli_child_fini(&watch.child); /* its guard releases if this program is killed before */
     cli_close_p(&watch.signal_fd);
     if (released < 0) {
         (void)cli_fault(&error);
@@ -383,6 +398,36 @@ static int lock(struct cli_session *self)
     return CLI_DONE;
 }
 
+static const char *const process_details[] = {
+    "An rql inside COMMAND that asks for a lock that COMMAND runs under is refused at once, "
+    "because "
+    "the two would wait for each other.",
+
+    "COMMAND is in a process group of its own, which it does not lead, so it may call setsid(2). "
+    "When the lock is lost, this group gets SIGTERM and then SIGKILL, and so does COMMAND if it "
+    "has "
+    "left the group. Other processes that have left the group are not ended.",
+
+    "The parent of COMMAND is the process rql-guard. If rql is killed, rql-guard kills COMMAND and "
+    "its group, waits until all descendants of COMMAND have ended, and then releases the lock. It "
+    "does not kill descendants that have left the group. It cannot kill processes of other users. "
+    "It "
+    "waits for both, but no longer than the ttl: the lock has ended by then. The release takes no "
+    "longer than connect and io timeout. Without /proc the guard kills, but does not release.",
+
+    "The guard does not see what another service does for COMMAND, such as a container or a unit "
+    "of "
+    "systemd. If rql and rql-guard are both killed, the kernel kills COMMAND, but not what COMMAND "
+    "has started.",
+
+    "A COMMAND with other rights than rql, such as sudo(8), cannot be signalled. rql says so, and "
+    "renews the lock until COMMAND ends. With --max-hold or --no-auto-extend the lock ends at its "
+    "limit although COMMAND runs on. rql says so, waits for COMMAND, and exits with 75. If a shell "
+    "is "
+    "the COMMAND and starts sudo(8), rql ends the shell alone.",
+    NULL,
+};
+
 const struct cli_command cli_run = {
     .name = "run",
     .is_worth_naming = true,
@@ -394,6 +439,7 @@ const struct cli_command cli_run = {
     .notes = "COMMAND runs without a shell, finds RQL_LOCK, RQL_TOKEN and RQL_URL, and gets\n"
              "the signals that rql gets. When the lock is lost it gets SIGTERM, then SIGKILL,\n"
              "and the exit code is 75, else COMMAND's. An rql in it is refused the same lock.\n",
+    .details = process_details,
     .needs_name = true,
     .takes_command = true,
     .run = run,
@@ -419,6 +465,7 @@ const struct cli_command cli_series = {
         "With --gem a series holds what it has got so far while it waits for the next, and two in\n"
         "opposite orders wait for each other; the ttl of each lock grows with those that follow.\n"
         "What it has got when it is killed is held until that ttl is over.\n",
+    .details = process_details,
     .needs_name = true,
     .takes_names = true,
     .takes_command = true,

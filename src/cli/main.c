@@ -1,5 +1,6 @@
 #include "cmd.h"
 #include "format.h"
+#include "guard.h"
 #include "held.h"
 #include "init.h"
 #include "messages.h"
@@ -282,6 +283,9 @@ int main(int argc, char **argv)
     int code;
 
     cli_open_standard_descriptors(); /* before anything else is opened */
+    if (argc == 2 && strcmp(argv[0], CLI_GUARD_NAME) == 0) {
+        cli_guard_run((pid_t)strtol(argv[1], NULL, 10), true);
+    }
     cli_leave_first_process();
     cli_broken_pipe_init(); /* before anything is written */
     cli_args_init(&args, argc > 0 ? argv + 1 : nothing + 1);

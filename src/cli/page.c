@@ -268,6 +268,10 @@ static void put_page(const struct cli_command *command)
         (void)puts(".PP");
         put_lines(command->notes);
     }
+    for (size_t i = 0; command->details && command->details[i]; i++) {
+        (void)puts(".PP");
+        put_lines(command->details[i]);
+    }
     if (command->examples) {
         (void)puts(".SH EXAMPLES");
         put_lines(command->examples);

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import traceback
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
@@ -32,7 +33,7 @@ def is_gone(pid):
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
             return file.read().rsplit(")", 1)[1].split()[0] in "ZX"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return True
 
 
@@ -70,11 +71,49 @@ class Server(PrivateServer):
             with channel.makefile("rb") as reply:
                 return as_plain(reply.read().decode(errors="replace"))
 
+    def whole_reply_as(self, password, *words):
+        """The same of a server with a password."""
+        with socket.socket(socket.AF_UNIX) as channel:
+            channel.settimeout(TIMEOUT_S)
+            channel.connect(self.path)
+            channel.sendall(encoded(["AUTH", password]) + encoded(as_named(words)) + encoded(["QUIT"]))
+            with channel.makefile("rb") as reply:
+                return as_plain(reply.read().decode(errors="replace")).removesuffix("+OK\r\n")
+
     def is_locked(self, name):
         return self.call("EXISTS", "rql:lock:" + name) == "1"
 
     def queue_length(self, name):
         return int(self.call("ZCARD", "rql:lock_queue:" + name))
+
+
+class Folder:
+    """A folder for files that a command leaves as signs."""
+
+    def __enter__(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="rql-cli-")
+        return self
+
+    def __exit__(self, *_):
+        self.folder.cleanup()
+
+    def path(self, name):
+        return os.path.join(self.folder.name, name)
+
+    def read(self, name):
+        try:
+            with open(self.path(name), encoding="ascii") as file:
+                return file.read()
+        except FileNotFoundError:
+            return ""
+
+    def touch(self, name):
+        with open(self.path(name), "w", encoding="ascii"):
+            pass
+
+    def await_lines(self, name, count=1):
+        wait_until(lambda: self.read(name).count("\n") >= count, f"{count} lines in {name}")
+        return self.read(name).split()
 
 
 class Missing(Exception):

@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
-"""`rql run` as a process among others: its descriptors."""
+"""The processes of `rql run`: descriptors, the command's group, and the guard, which outlives a killed rql."""
 import os
+import shutil
+import signal
 import subprocess
 import sys
+import time
 
-from harness import PROGRAM, TIMEOUT_S, Server, check_equal, check_in, environment, finish, main, wait_until
+from harness import (PROGRAM, TIMEOUT_S, Folder, Missing, Program, Server, check_equal, check_in, environment, finish,
+                     is_gone, main, wait_until)
 
 RUN = ("run", "a", "--", "true")
 
@@ -65,6 +69,403 @@ def a_daemon_that_outlives_its_lock_waits_as_usual(server, rql):
     check_equal(finish(process).out, "ran\n")
 
 
+# ---- a killed rql ----
+
+class Job(Folder):
+    """rql with a command that leaves its processes' numbers in a file. Its ttl is so long that the lock ends by a
+    release only."""
+
+    TTL = ("--ttl", "10m")
+
+    def __init__(self, rql, *command, words=("run", "a"), prefix=(), **more):
+        super().__init__()
+        self.rql, self.command, self.prefix = rql, command, prefix
+        self.words, self.more = words, more
+
+    def __enter__(self):
+        super().__enter__()
+        words = [*self.prefix, PROGRAM, *self.words, *self.TTL, "--", *self.command]
+        more = {"env": environment(self.rql.url, PIDS=self.path("pids"), SIGNS=self.folder.name), **self.more}
+        self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, text=True, **more)
+        self.rql.started.append(self.process)
+        return self
+
+    def __exit__(self, *more):
+        """Ends what a test that has failed leaves."""
+        for pid in map(int, self.read("pids").split()):
+            if name_of(pid) in ("sh", "sleep", "setpriv") and not is_gone(pid):
+                os.kill(pid, signal.SIGKILL)
+        super().__exit__(*more)
+
+    def pids(self, count):
+        return [int(word) for word in self.await_lines("pids", count)]
+
+    def children(self, pid=None):
+        pid = pid or self.process.pid
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+            return [int(word) for word in file.read().split()]
+
+    def guard(self):
+        return wait_until(lambda: next((pid for pid in self.children() if name_of(pid) == "rql-guard"), None),
+                          "the guard is there")
+
+    def leader(self):
+        guard = self.guard()
+        return wait_until(lambda: next((pid for pid in self.children(guard) if name_of(pid) == "rql-group"), None),
+                          "the leader is there")
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+def name_of(pid):
+    try:
+        with open(f"/proc/{pid}/comm", encoding="ascii") as file:
+            return file.read().strip()
+    except FileNotFoundError:
+        return ""
+
+
+def start_next(server, rql, job, name="a"):
+    """A waiter for the lock that leaves a sign when it has it."""
+    process = rql.start("run", name, "--", "touch", job.path("next"))
+    wait_until(lambda: server.queue_length(name) == 1, "it waits")
+    return process
+
+
+def await_next(rql, job, pids):
+    """The next waiter has the lock soon after the last process has ended, and not before."""
+    ended_at = granted_at = None
+    begun_at = time.monotonic()
+    while granted_at is None:
+        is_granted = os.path.exists(job.path("next"))  # in this order: who lives afterwards lived then
+        left = [pid for pid in pids if not is_gone(pid)]
+        assert not (is_granted and left), f"granted while {left} of {pids} live"
+        if not left:
+            ended_at = ended_at or time.monotonic()
+        if is_granted:
+            granted_at = time.monotonic()
+        assert time.monotonic() < begun_at + 3 * TIMEOUT_S, f"never granted; {left} live"
+        time.sleep(0.002)
+    begun_at = time.monotonic()
+    check_equal(rql("run", "other", "--", "true").code, 0)
+    limit_s = max(1, 10 * (time.monotonic() - begun_at))  # a busy machine takes longer for everything
+    assert granted_at - ended_at < limit_s, f"{granted_at - ended_at} s after the last of {pids} had ended"
+
+
+def await_looks(guard):
+    """The guard looks again every few milliseconds whether something is left. Afterwards one that would not wait for
+    that has released, and ended."""
+    def switches():
+        try:
+            with open(f"/proc/{guard}/status", encoding="ascii") as file:
+                return int(file.read().split("\nvoluntary_ctxt_switches:")[1].split()[0])
+        except (FileNotFoundError, ProcessLookupError):
+            return 1 << 60
+
+    before = switches()
+    wait_until(lambda: is_gone(guard) or switches() > before + 50, "the guard looks")
+
+
+IGNORES = "trap '' TERM HUP INT; echo $$ >> $PIDS; while :; do sleep 0.05; done"
+FAMILY = "sleep 600 & echo $! >> $PIDS; sh -c 'sleep 600 & echo $! >> $PIDS; wait' & echo $$ >> $PIDS; wait"
+
+
+def next_waiter_gets_the_lock_of_a_killed_rql(server, rql):
+    for script, count in ((IGNORES, 1), (FAMILY, 3)):
+        for words in (("sh", "-c", script), ("setsid", "sh", "-c", script)):
+            with Job(rql, *words) as job:
+                pids = job.pids(count)
+                start_next(server, rql, job)
+                job.kill()
+                await_next(rql, job, pids)
+
+
+def next_waiter_gets_the_lock_of_a_stopped_command(server, rql):
+    with Job(rql, "sh", "-c", FAMILY) as job:
+        pids = job.pids(3)
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        start_next(server, rql, job)
+        job.kill()
+        await_next(rql, job, pids)
+
+
+def next_waiter_gets_all_locks_of_a_killed_series(server, rql):
+    with Job(rql, "sh", "-c", FAMILY, words=("series", "a", "b{a}")) as job:
+        pids = job.pids(3)
+        start_next(server, rql, job)
+        job.kill()
+        await_next(rql, job, pids)
+        wait_until(lambda: not server.is_locked("b{a}"), "the other lock is released")
+
+
+def a_descendant_outside_the_group_is_waited_for(server, rql):
+    script = "setsid sh -c 'echo $$ >> $PIDS; while [ ! -e $SIGNS/stop ]; do sleep 0.01; done' & echo $$ >> $PIDS; wait"
+    for words in (("sh", "-c", script), ("sh", "-c", f"({script}) & sleep 600")):
+        with Job(rql, *words) as job:
+            pids = job.pids(2)
+            guard = job.guard()
+            command = job.children(guard)
+            token = server.call("HGET", "rql:lock:a", "rql_token")
+            start_next(server, rql, job)
+            job.kill()
+            wait_until(lambda p=pids, c=command: sum(is_gone(pid) for pid in {*p, *c}) == len({*p, *c}) - 1,
+                       "all but one have ended")
+            await_looks(guard)
+            check_equal(server.call("HGET", "rql:lock:a", "rql_token"), token)
+            job.touch("stop")
+            await_next(rql, job, pids)
+
+
+def a_command_that_has_ended_does_not_end_what_it_left(server, rql):
+    with Job(rql, "sh", "-c", "setsid sleep 600 & echo $! >> $PIDS; sleep 600 & echo $! >> $PIDS") as job:
+        pids = job.pids(2)
+        check_equal(finish_quietly(job.process), 0)
+        assert not server.is_locked("a")
+        assert not any(is_gone(pid) for pid in pids)
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+
+
+def finish_quietly(process):
+    """What the command left may keep the pipes open."""
+    return process.wait(timeout=TIMEOUT_S)
+
+
+def a_kill_of_the_whole_group_of_rql_spares_the_guard(server, rql):
+    with Job(rql, "sh", "-c", FAMILY, start_new_session=True) as job:
+        pids = job.pids(3)
+        start_next(server, rql, job)
+        os.killpg(job.process.pid, signal.SIGKILL)
+        job.process.wait()
+        await_next(rql, job, pids)
+
+
+def the_guard_shows_neither_url_nor_secret(server, rql):
+    closed = Server("--requirepass", "geheim")
+    url = closed.url_with("default:geheim@")
+    try:
+        with Job(Program(url), "sh", "-c", FAMILY) as job:
+            pids = job.pids(3)
+            secret = closed.whole_reply_as("geheim", "HGETALL", "rql:lock:a")
+            shown = ""
+            for pid in (job.guard(), job.leader()):
+                for kind in ("cmdline", "environ"):
+                    with open(f"/proc/{pid}/{kind}", encoding="utf-8", errors="replace") as file:
+                        shown += file.read()
+            for hidden in (url, "geheim", "RQL_URL", *(word for word in secret.split() if len(word) == 32)):
+                assert hidden not in shown, f"{hidden!r} in {shown!r}"
+            check_in("rql-guard", shown)
+            job.kill()
+            for pid in pids:
+                wait_until(lambda p=pid: is_gone(p), f"{pid} ends")
+            wait_until(lambda: closed.whole_reply_as("geheim", "EXISTS", "rql:lock:a").endswith(":0\r\n"),
+                       "the lock is released with the password")
+    finally:
+        closed.stop()
+
+
+def a_guard_gives_up_when_the_server_is_silent(server, rql):
+    other = Server()
+    try:
+        with Job(Program(other.url), "sh", "-c", IGNORES,
+                 words=("run", "a", "--connect-timeout-ms", "200", "--io-timeout-ms", "200")) as job:
+            pid, guard = job.pids(1)[0], job.guard()
+            os.kill(other.process.pid, signal.SIGSTOP)
+            job.kill()
+            wait_until(lambda: is_gone(pid) and is_gone(guard), "command and guard end")
+            os.kill(other.process.pid, signal.SIGCONT)
+            assert other.is_locked("a")
+    finally:
+        other.stop()
+
+
+def nothing_is_left_of_a_guard(server, rql):
+    with Job(rql, "sh", "-c", "echo $$ >> $PIDS; while [ ! -e $SIGNS/stop ]; do sleep 0.01; done") as job:
+        pids = [*job.pids(1), job.guard(), job.leader()]
+        job.touch("stop")
+        check_equal(finish(job.process).code, 0)
+        for pid in pids:
+            wait_until(lambda p=pid: is_gone(p), f"{pid} of {pids} ends")
+
+
+# ---- when something of it is missing ----
+
+def a_group_whose_leader_was_killed_is_killed_but_not_released(server, rql):
+    with Job(rql, "sh", "-c", FAMILY) as job:
+        pids, guard, leader = job.pids(3), job.guard(), job.leader()
+        os.kill(leader, signal.SIGKILL)
+        wait_until(lambda: is_gone(leader), "the leader ends")
+        job.kill()
+        for pid in [*pids, guard]:
+            wait_until(lambda p=pid: is_gone(p), f"{pid} of {pids}, {guard} ends")
+        assert server.is_locked("a")
+
+
+def a_command_whose_guard_was_killed_ends(server, rql):
+    with Job(rql, "sh", "-c", FAMILY) as job:
+        pids = job.pids(3)
+        os.kill(job.guard(), signal.SIGKILL)
+        result = finish(job.process)
+        check_equal(result.code, 137, result.err)
+        check_in("rql: the guard of the command has been killed; ending the command", result.err)
+        for pid in pids:
+            wait_until(lambda p=pid: is_gone(p), f"{pid} of {pids} ends")
+        assert not server.is_locked("a")
+
+
+def without_proc_the_command_is_killed_and_nothing_released(server, rql):
+    must_be_root()
+    folder = os.path.dirname(os.path.dirname(PROGRAM))  # $ORIGIN needs /proc
+    hide = ("env", f"LD_LIBRARY_PATH={folder}", "unshare", "--mount", "sh", "-c",
+            'mount -t tmpfs none /proc || exit 77; exec "$@"', "sh")
+    with Job(rql, "sh", "-c", FAMILY, prefix=hide) as job:
+        wait_until(lambda: job.process.poll() == 77 or job.read("pids").count("\n") == 3, "the command runs")
+        if job.process.poll() == 77:
+            raise Missing("mount namespace")
+        pids, guard = job.pids(3), job.children()[0]
+        job.kill()
+        for pid in [*pids, guard]:
+            wait_until(lambda p=pid: is_gone(p), f"{pid} of {pids}, {guard} ends")
+        assert server.is_locked("a")
+
+
+# ---- a command with other rights ----
+
+NOBODY = ("setpriv", "--reuid=65534", "--clear-groups")
+POWERLESS = ("setpriv", "--bounding-set=-kill", "--inh-caps=-kill")  # root, but may not signal others
+
+
+def must_be_root():
+    if os.getuid() != 0:
+        raise Missing("rights of root")
+    for program in ("setpriv", "unshare"):
+        if not shutil.which(program):
+            raise Missing(program)
+
+
+def a_survivor_of_another_user_keeps_the_lock(server, rql):
+    must_be_root()
+    for is_descendant in (True, False):
+        script = "echo $$ >> $PIDS; wait; sleep 600"
+        if is_descendant:
+            script = " ".join(NOBODY) + " sleep 600 & echo $! >> $PIDS; " + script
+        with Job(rql, "sh", "-c", script, prefix=POWERLESS) as job:
+            pids, group, guard = job.pids(1 + is_descendant), job.leader(), job.guard()
+            command = pids[-1]
+            stranger = None
+            if is_descendant:
+                survivor = pids[0]
+                wait_until(lambda s=survivor: name_of(s) == "sleep", "it has changed its user")
+            else:
+                stranger = subprocess.Popen(["sh", "-c", 'echo $$ >> $PIDS; exec "$@"', "sh", *NOBODY, "sleep", "600"],
+                                            env={**os.environ, "PIDS": job.path("pids")}, stdin=subprocess.DEVNULL,
+                                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                            preexec_fn=lambda g=group: os.setpgid(0, g))
+                survivor = stranger.pid
+                wait_until(lambda s=survivor: name_of(s) == "sleep", "it has changed its user")
+            token = server.call("HGET", "rql:lock:a", "rql_token")
+            start_next(server, rql, job)
+            job.kill()
+            wait_until(lambda c=command: is_gone(c), "the command ends")
+            await_looks(guard)
+            check_equal(server.call("HGET", "rql:lock:a", "rql_token"), token)
+            assert not is_gone(survivor)
+            os.kill(survivor, signal.SIGKILL)
+            await_next(rql, job, [survivor])
+            if stranger:
+                stranger.wait()
+
+
+def a_refused_signal_is_told_once(server, rql):
+    must_be_root()
+    script = 'echo $$ >> $PIDS; exec "$@"'
+    with Job(rql, "sh", "-c", script, "sh", *NOBODY, "sleep", "600", prefix=POWERLESS) as job:
+        pid = job.pids(1)[0]
+        wait_until(lambda: name_of(pid) == "sleep", "it has changed its user")
+        for _ in range(2):
+            os.kill(job.process.pid, signal.SIGTERM)
+            os.kill(job.process.pid, signal.SIGUSR1)
+        line = job.process.stderr.readline()
+        check_in("rql: a: the command has other rights than rql", line)
+        os.kill(pid, signal.SIGINT)
+        result = finish(job.process)
+        check_equal((result.code, result.err), (130, ""))
+        assert not server.is_locked("a")
+
+
+def a_command_that_cannot_be_signalled_runs_on_without_its_lock(server, rql):
+    must_be_root()
+    for words in (("run", "a", "--max-hold", "900ms", "--kill-after", "600ms"),
+                  ("run", "a", "--no-auto-extend", "--ttl", "900ms")):
+        job = Job(rql, "sh", "-c", 'echo $$ >> $PIDS; exec "$@"', "sh", *NOBODY, "sleep", "600", prefix=POWERLESS,
+                  words=words)
+        job.TTL = ()
+        with job:
+            pid = job.pids(1)[0]
+            said = [job.process.stderr.readline() for _ in range(3)]
+            check_in("a: the lock cannot be kept; ending the command", said[0])
+            check_in("a: the command has other rights than rql", said[1])
+            check_in("a: the lock has ended; the command runs on without it", said[2])
+            wait_until(lambda: not server.is_locked("a"), "the lock ends")
+            assert job.process.poll() is None
+            os.kill(pid, signal.SIGKILL)
+            result = finish(job.process)
+            check_equal((result.code, result.err), (75, ""))
+
+
+def a_command_that_cannot_be_signalled_keeps_its_lock(server, rql):
+    must_be_root()
+    job = Job(rql, "sh", "-c", 'echo $$ >> $PIDS; exec "$@"', "sh", *NOBODY, "sleep", "600", prefix=POWERLESS)
+    job.TTL = ("--ttl", "500ms")
+    with job:
+        pid = job.pids(1)[0]
+        token = server.call("HGET", "rql:lock:a", "rql_token")
+        wait_until(lambda: name_of(pid) == "sleep", "it has changed its user")
+        job.process.terminate()
+        check_in("the command has other rights", job.process.stderr.readline())
+        told_at = time.monotonic()
+        wait_until(lambda: time.monotonic() > told_at + 1.5, "three ttl pass")
+        check_equal(server.call("HGET", "rql:lock:a", "rql_token"), token)
+        os.kill(pid, signal.SIGKILL)
+        check_equal(finish(job.process).code, 137)
+
+
+# ---- the command's group ----
+
+def a_command_may_call_setsid(server, rql):
+    script = "import os; os.setsid(); print(os.getpgrp() == os.getpid())"
+    check_equal(rql("run", "a", "--", sys.executable, "-c", script).out, "True\n")
+    script = "import os; print(os.getpgrp() == os.getpid(), os.getpgrp() == os.getpgid(os.getppid()))"
+    check_equal(rql("run", "a", "--", sys.executable, "-c", script).out, "False False\n")
+
+
+def rql_stays_with_a_command_that_setsid_starts(server, rql):
+    script = "trap 'exit 6' TERM; echo $$ >> $PIDS; while [ ! -e $SIGNS/stop ]; do sleep 0.01; done; exit 5"
+    with Job(rql, "setsid", "sh", "-c", script) as job:
+        job.pids(1)
+        assert server.is_locked("a") and job.process.poll() is None
+        job.touch("stop")
+        check_equal(finish(job.process).code, 5)
+    with Job(rql, "setsid", "sh", "-c", script) as job:
+        job.pids(1)
+        job.process.terminate()
+        check_equal(finish(job.process).code, 6)
+
+
+def a_lost_lock_ends_a_command_that_setsid_started(server, rql):
+    job = Job(rql, "setsid", "sh", "-c", IGNORES)
+    job.TTL = ("--ttl", "600ms", "--kill-after", "200ms")
+    with job:
+        pid = job.pids(1)[0]
+        server.call("DEL", "rql:lock:a")
+        check_equal(finish(job.process).code, 75)
+        wait_until(lambda: is_gone(pid), "the command ends")
+
+
 if __name__ == "__main__":
     sys.exit(main([
         closed_descriptors_do_no_harm,
@@ -72,4 +473,23 @@ if __name__ == "__main__":
         a_command_that_writes_to_a_closed_stdout_fails_too,
         a_nested_run_is_refused_at_once,
         a_daemon_that_outlives_its_lock_waits_as_usual,
+        next_waiter_gets_the_lock_of_a_killed_rql,
+        next_waiter_gets_the_lock_of_a_stopped_command,
+        next_waiter_gets_all_locks_of_a_killed_series,
+        a_descendant_outside_the_group_is_waited_for,
+        a_command_that_has_ended_does_not_end_what_it_left,
+        a_kill_of_the_whole_group_of_rql_spares_the_guard,
+        the_guard_shows_neither_url_nor_secret,
+        a_guard_gives_up_when_the_server_is_silent,
+        nothing_is_left_of_a_guard,
+        a_group_whose_leader_was_killed_is_killed_but_not_released,
+        a_command_whose_guard_was_killed_ends,
+        without_proc_the_command_is_killed_and_nothing_released,
+        a_survivor_of_another_user_keeps_the_lock,
+        a_refused_signal_is_told_once,
+        a_command_that_cannot_be_signalled_runs_on_without_its_lock,
+        a_command_that_cannot_be_signalled_keeps_its_lock,
+        a_command_may_call_setsid,
+        rql_stays_with_a_command_that_setsid_starts,
+        a_lost_lock_ends_a_command_that_setsid_started,
     ]))

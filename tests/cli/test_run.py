@@ -5,41 +5,11 @@ import pty
 import select
 import signal
 import sys
-import tempfile
 import termios
 import time
 
-from harness import (TIMEOUT_S, PROGRAM, Program, Server, check_equal, check_in, environment,
+from harness import (TIMEOUT_S, PROGRAM, Folder, Program, Server, check_equal, check_in, environment,
                      finish, is_gone, main, wait_until, at_terminal)
-
-
-class Folder:
-    """A folder for files that a command leaves as signs."""
-
-    def __enter__(self):
-        self.folder = tempfile.TemporaryDirectory(prefix="rql-cli-")
-        return self
-
-    def __exit__(self, *_):
-        self.folder.cleanup()
-
-    def path(self, name):
-        return os.path.join(self.folder.name, name)
-
-    def read(self, name):
-        try:
-            with open(self.path(name), encoding="ascii") as file:
-                return file.read()
-        except FileNotFoundError:
-            return ""
-
-    def touch(self, name):
-        with open(self.path(name), "w", encoding="ascii"):
-            pass
-
-    def await_lines(self, name, count=1):
-        wait_until(lambda: self.read(name).count("\n") >= count, f"{count} lines in {name}")
-        return self.read(name).split()
 
 
 def start_script(rql, folder, script, *flags, **more):

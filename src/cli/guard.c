@@ -1,0 +1,374 @@
+#include "guard.h"
+
+#include "format.h"
+
+#include <dirent.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum {
+    PAUSE_MS = 20, /* between two looks for processes whose end nobody reports */
+    STAT_SIZE = 1024,
+    LINK_SIZE = 32,
+    N_OPTION_TEXTS = 5,
+};
+
+/* ---- orders: what a release needs ---- */
+
+/* The texts behind it end in 0 each: those of the options, then name and secret of each lock. */
+struct orders {
+    size_t size; /* of all texts */
+    size_t n_locks;
+    int64_t longest_ttl_ms;
+    int64_t connect_timeout_ms;
+    int64_t io_timeout_ms;
+    int64_t recovery_delay_ms;
+    rql_tls_verify tls_verify;
+};
+
+/* The fields of the options that are texts, in the order of the message. */
+static const char **text_of(rql_options *options, size_t index)
+{
+    const char **const fields[N_OPTION_TEXTS] = {
+        &options->url,          &options->tls_ca_file,     &options->tls_cert_file,
+        &options->tls_key_file, &options->tls_server_name,
+    };
+
+    return fields[index];
+}
+
+static void put_text(FILE *out, const char *text)
+{
+    (void)fputs(text ? text : "", out);
+    (void)fputc('\0', out);
+}
+
+/* Stdio has the texts in a buffer, whose size is known before they are sent. */
+static char *join_texts(rql_options options, const struct cli_held *held, size_t *size)
+{
+    char *text = NULL;
+    FILE *out = cli_must(open_memstream(&text, size));
+
+    for (size_t i = 0; i < N_OPTION_TEXTS; i++) {
+        put_text(out, *text_of(&options, i));
+    }
+    for (size_t i = 0; i < cli_held_count(held); i++) {
+        const rql_lock *lock = cli_held_lock(held, i);
+
+        put_text(out, rql_lock_describe(lock).name);
+        put_text(out, rql_lock_secret(lock));
+    }
+    return cli_must(fclose(out) == 0 ? text : NULL);
+}
+
+static bool send_all(int channel, const void *data, size_t size)
+{
+    const char *at = data;
+
+    while (size > 0) {
+        const ssize_t sent = send(channel, at, size, MSG_NOSIGNAL);
+
+        if (sent < 0) {
+            return false;
+        }
+        at += sent;
+        size -= (size_t)sent;
+    }
+    return true;
+}
+
+bool cli_guard_order(int channel, const rql_options *options, const struct cli_held *held)
+{
+    struct orders orders = {
+        .n_locks = cli_held_count(held),
+        .connect_timeout_ms = options->connect_timeout_ms,
+        .io_timeout_ms = options->io_timeout_ms,
+        .recovery_delay_ms = options->recovery_delay_ms,
+        .tls_verify = options->tls_verify,
+    };
+    CLI_AUTO(cli_free) char *texts = join_texts(*options, held, &orders.size);
+
+    for (size_t i = 0; i < orders.n_locks; i++) {
+        const int64_t ttl_ms = rql_lock_describe(cli_held_lock(held, i)).ttl_ms;
+
+        orders.longest_ttl_ms = ttl_ms > orders.longest_ttl_ms ? ttl_ms : orders.longest_ttl_ms;
+    }
+    return send_all(channel, &orders, sizeof orders) && send_all(channel, texts, orders.size);
+}
+
+/* ---- the guard ---- */
+
+struct guard {
+    pid_t command;     /* 0: it has ended, and its number may be used again */
+    pid_t leader;      /* of the command's group */
+    int signal_fd;     /* of SIGCHLD */
+    bool has_children; /* besides the leader */
+    struct orders orders;
+    char *texts; /* NULL: it does not release */
+};
+
+static bool receive(void *out, size_t size)
+{
+    return recv(CLI_GUARD_FD, out, size, MSG_WAITALL) == (ssize_t)size;
+}
+
+static void receive_orders(struct guard *self)
+{
+    if (receive(&self->orders, sizeof self->orders)) {
+        self->texts = cli_must(malloc(self->orders.size));
+        if (!receive(self->texts, self->orders.size)) {
+            self->texts = NULL;
+        }
+    }
+}
+
+/* It blocks all signals, as the guard does, and dies with the guard. */
+_Noreturn static void lead(pid_t guard)
+{
+    (void)prctl(PR_SET_NAME, "rql-group");
+    (void)close_range(0, ~0U, 0);
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == guard) {
+        while (true) {
+            (void)pause();
+        }
+    }
+    _exit(CLI_DONE);
+}
+
+/* A child that announces its end by no signal is no child for a wait without __WCLONE: the guard
+ * reaps all others, and this one only when it is meant. The command has not run yet, and so can be
+ * put into the group. */
+static pid_t start_leader(pid_t command)
+{
+    const pid_t guard = getpid();
+    const pid_t pid = (pid_t)syscall(SYS_clone, 0, NULL, NULL, NULL, NULL);
+
+    if (pid == 0) {
+        lead(guard);
+    }
+    if (pid > 0 && (setpgid(pid, pid) != 0 || setpgid(command, pid) != 0)) {
+        return -1; /* it dies with the guard */
+    }
+    return pid;
+}
+
+static bool is_leader_alive(const struct guard *self)
+{
+    siginfo_t info = {.si_pid = 0};
+
+    return waitid(P_PID, (id_t)self->leader, &info, WEXITED | WNOHANG | WNOWAIT | __WCLONE) == 0 &&
+           info.si_pid == 0;
+}
+
+/* Reaps, and reports what becomes of the command. */
+static void look_at_children(struct guard *self)
+{
+    struct signalfd_siginfo info;
+    int status = 0;
+    pid_t pid;
+
+    while (read(self->signal_fd, &info, sizeof info) > 0) {
+    }
+    while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0) {
+        if (pid == self->command) {
+            (void)send(CLI_GUARD_FD, &status, sizeof status, MSG_NOSIGNAL);
+            self->command = WIFSTOPPED(status) ? pid : 0;
+        }
+    }
+    self->has_children = pid == 0;
+}
+
+/* After its orders rql sends nothing: what can be read is the end of the channel. */
+static void watch_until_rql_ends(struct guard *self)
+{
+    struct pollfd fds[] = {
+        {.fd = CLI_GUARD_FD, .events = POLLIN},
+        {.fd = self->signal_fd, .events = POLLIN},
+    };
+
+    while (fds[0].revents == 0) {
+        look_at_children(self);
+        (void)poll(fds, sizeof fds / sizeof fds[0], -1);
+    }
+}
+
+/* The numbers cannot be those of others: the leader is never reaped, and the command is not as long
+ * as it is set. After setsid() the command leads a group of its own. */
+static void kill_all(const struct guard *self)
+{
+    (void)kill(-self->leader, SIGKILL);
+    if (self->command > 0) {
+        (void)kill(-self->command, SIGKILL);
+        (void)kill(self->command, SIGKILL);
+    }
+}
+
+/* ---- who is in the group? ---- */
+
+/* False: it has gone meanwhile, or is a zombie. One whose first thread has ended looks like a
+ * zombie while others of its threads run. */
+static bool is_member(const char *number, pid_t group)
+{
+    char path[LINK_SIZE];
+    char text[STAT_SIZE];
+    const char *behind_name;
+    FILE *file;
+    size_t length;
+    char state = 'Z';
+    int its_group = 0;
+    int n_threads = 0;
+
+    (void)snprintf(path, sizeof path, "/proc/%.10s/stat", number);
+    file = fopen(path, "re");
+    if (!file) {
+        return false;
+    }
+    length = fread(text, 1, sizeof text - 1, file);
+    (void)fclose(file);
+    text[length] = '\0';
+    behind_name = strrchr(text, ')');
+    /* Fields 3, 5 and 20 of proc(5). */
+    return behind_name &&
+           sscanf(behind_name,
+                  ") %c %*s %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %d", &state,
+                  &its_group, &n_threads) == 3 &&
+           its_group == group && (!strchr("ZX", state) || n_threads > 1);
+}
+
+/* Is /proc there, and does it count processes as this one does? */
+static bool can_see_processes(void)
+{
+    char link[LINK_SIZE] = "";
+
+    return readlink("/proc/self", link, sizeof link - 1) > 0 &&
+           strtol(link, NULL, 10) == (long)getpid();
+}
+
+static bool is_group_empty(pid_t group)
+{
+    DIR *folder = can_see_processes() ? opendir("/proc") : NULL;
+    const struct dirent *entry;
+    bool is_empty = folder != NULL;
+
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): there is no other thread */
+    while (is_empty && (entry = readdir(folder)) != NULL) {
+        const long pid = strtol(entry->d_name, NULL, 10);
+
+        is_empty = pid <= 0 || pid == (long)group || !is_member(entry->d_name, group);
+    }
+    if (folder) {
+        (void)closedir(folder);
+    }
+    return is_empty;
+}
+
+/* When the ttl is over the locks have ended by themselves. */
+static bool await_end(struct guard *self)
+{
+    struct pollfd fd = {.fd = self->signal_fd, .events = POLLIN};
+    const int64_t end_ms = cli_after_ms(self->orders.longest_ttl_ms);
+
+    while (cli_now_ms() < end_ms) {
+        kill_all(self);
+        look_at_children(self);
+        if (!self->has_children && is_group_empty(self->leader)) {
+            return true;
+        }
+        (void)poll(&fd, 1, PAUSE_MS);
+    }
+    return false;
+}
+
+/* ---- the release ---- */
+
+/* By the default action of a signal, whatever the library is doing then. */
+static void end_after(int64_t ms)
+{
+    const struct sigaction plain = {.sa_handler = SIG_DFL};
+    const struct itimerval timer = {
+        .it_value = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000},
+    };
+    sigset_t set;
+
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGALRM);
+    (void)sigaction(SIGALRM, &plain, NULL);
+    (void)pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+    (void)setitimer(ITIMER_REAL, &timer, NULL);
+}
+
+/* The next text, of those behind the orders. */
+static const char *take_text(char **at)
+{
+    const char *text = *at;
+
+    *at += strlen(text) + 1;
+    return text;
+}
+
+static void release(const struct guard *self)
+{
+    const struct orders *orders = &self->orders;
+    rql_client *client = NULL;
+    rql_options options;
+    char *at = self->texts;
+
+    rql_options_init(&options);
+    options.client_names = false;
+    options.connect_timeout_ms = orders->connect_timeout_ms;
+    options.io_timeout_ms = orders->io_timeout_ms;
+    options.recovery_delay_ms = orders->recovery_delay_ms;
+    options.tls_verify = orders->tls_verify;
+    for (size_t i = 0; i < N_OPTION_TEXTS; i++) {
+        *text_of(&options, i) = take_text(&at);
+    }
+    end_after(orders->connect_timeout_ms + orders->io_timeout_ms);
+    if (rql_client_new(&client, &options, NULL) != RQL_OK) {
+        return;
+    }
+    for (size_t i = 0; i < orders->n_locks; i++) {
+        const char *name = take_text(&at);
+
+        /* What cannot be released ends by its ttl. */
+        (void)!rql_release_by_secret(client, name, take_text(&at), NULL);
+    }
+}
+
+void cli_guard_run(pid_t command, bool is_fresh)
+{
+    struct guard self = {.command = command};
+    struct cli_guard_report report = {.command = command, .can_release = is_fresh};
+    sigset_t set;
+    bool is_led;
+
+    (void)prctl(PR_SET_NAME, CLI_GUARD_NAME);
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGCHLD);
+    self.signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    self.leader = start_leader(command);
+    report.group = self.leader;
+    if (self.signal_fd < 0 || self.leader < 0 || !send_all(CLI_GUARD_FD, &report, sizeof report)) {
+        _exit(CLI_FAULT);
+    }
+    if (is_fresh) {
+        receive_orders(&self);
+    }
+    watch_until_rql_ends(&self);
+    /* One that was killed before is a sign that others end processes of this group, too. */
+    is_led = is_leader_alive(&self);
+    kill_all(&self);
+    if (is_led && self.texts && await_end(&self)) {
+        release(&self);
+    }
+    _exit(CLI_DONE);
+}

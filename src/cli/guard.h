@@ -1,0 +1,50 @@
+#ifndef CLI_GUARD_H
+#define CLI_GUARD_H
+
+/* The guard: the parent of a command that runs under a lock. It outlives this program's death.
+ *
+ *     rql ---- rql-guard ---+--- rql-group   leads the command's process group
+ *      |    (own group)     +--- COMMAND     in that group
+ *      +-- watches the lock, the command and the terminal
+ *
+ * While rql lives the guard reports what becomes of the command, and reaps orphans. When rql has
+ * died, the guard kills the group and the command, waits until nothing of them is left, and
+ * releases the locks by their secrets.
+ *
+ * The guard is a fresh image of the program, because a copy that fork() made may not use the
+ * library. It is in a group of its own, so that it does not kill itself, but in the same session: a
+ * group whose parents are all in other sessions cannot be stopped from the terminal. As the parent,
+ * and as the subreaper of all descendants, it learns from wait() alone when the last of them has
+ * ended, whatever group or session that is in. Only processes of the group that are no descendants
+ * have to be looked for in /proc.
+ *
+ * The leader of the group does nothing but exist. So no command leads its group, and each may call
+ * setsid(); and the number of the group is not used again, because the guard never reaps the
+ * leader. */
+
+#include "held.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#define CLI_GUARD_NAME "rql-guard"
+
+/* The guard's descriptor of the channel to rql. */
+enum { CLI_GUARD_FD = 3 };
+
+/* The guard's first message to rql. After it come the statuses of the command, as wait() has them.
+ */
+struct cli_guard_report {
+    pid_t command;
+    pid_t group;
+    bool can_release; /* it waits for orders */
+};
+
+/* Runs the guard of this command, which is its child. `is_fresh`: it may use the library. */
+_Noreturn void cli_guard_run(pid_t command, bool is_fresh);
+
+/* Sends the guard what it needs to release the locks: URL and login, names and secrets. They are
+ * neither in its arguments nor in its environment. Returns whether the guard was there. */
+bool cli_guard_order(int channel, const rql_options *options, const struct cli_held *held);
+
+#endif
