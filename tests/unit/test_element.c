@@ -2,8 +2,10 @@
 
 #include "base/clock.h"
 #include "no_server.h"
+#include "peer.h"
 #include "swarm.h"
 
+#include <poll.h>
 #include <rql/async.h>
 #include <sched.h>
 #include <uv.h>
@@ -26,6 +28,8 @@ static struct rqli_element element;
 static struct {
     struct rqli_op op; /* first */
     bool waits;        /* until it is told to go on, or cancelled */
+    bool calls;        /* a server, whose answer it waits for */
+    bool has_called;
     bool is_done;
     bool was_timed;
     bool was_cancelled;
@@ -38,6 +42,12 @@ static struct {
 static enum rqli_op_next next(struct rqli_op *op)
 {
     step.was_cancelled = step.was_cancelled || op->is_cancelled;
+    if (step.calls && !step.has_called) {
+        step.has_called = true;
+        op->n_calls = 1;
+        op->until_us = rqli_now_us() + HOUR_US;
+        return RQLI_OP_AGAIN;
+    }
     if (step.waits && !step.is_done && !op->is_cancelled) {
         op->again_us = rqli_now_us() + HOUR_US;
         return RQLI_OP_WAIT;
@@ -46,9 +56,22 @@ static enum rqli_op_next next(struct rqli_op *op)
     return RQLI_OP_OVER;
 }
 
+static void write_call(struct rqli_op *op, size_t i, struct rqli_call *call)
+{
+    (void)op, (void)i;
+    rqli_command_words(rqli_call_plain(call), "STALL", NULL);
+}
+
+static void read_call(struct rqli_op *op, size_t i, const struct rqli_exchange *answer,
+                      const struct rqli_reply *reply, const rql_error *fault)
+{
+    (void)op, (void)i, (void)answer, (void)reply;
+    step.status = fault ? fault->status : RQL_OK;
+}
+
 static struct rqli_op *begin_step(struct rql_swarm *self, bool is_timed)
 {
-    static const struct rqli_op_ops ops = {.next = next};
+    static const struct rqli_op_ops ops = {.next = next, .write = write_call, .read = read_call};
 
     step.op = (struct rqli_op){.ops = &ops, .route = rqli_client_route_of_all(self->client)};
     step.is_done = false;
@@ -83,14 +106,14 @@ static void on_event(const rql_event *event, void *data)
 
 static const struct rqli_element_ops element_ops = {"test", begin_step, end_step, begin_last, NULL};
 
-BEFORE_EACH(set_up)
+static void begin_element(rql_client *of)
 {
     const struct rqli_watch_terms terms = {.hang_us = HOUR_US,
                                            .failures_max = FAILURES_MAX,
                                            .open_least_us = HOUR_US,
                                            .open_most_us = HOUR_US};
 
-    client = client_without_server();
+    client = of;
     client->options.instrumenter = on_event;
     n_news = 0;
     assert_int_equal(uv_loop_init(&uv), 0);
@@ -100,6 +123,11 @@ BEFORE_EACH(set_up)
     memset(&step, 0, sizeof step);
     rqli_element_init(&element, &element_ops, &swarm);
     assert_true(rqli_element_begin(&element, loop, HOUR_US, &terms));
+}
+
+BEFORE_EACH(set_up)
+{
+    begin_element(client_without_server());
 }
 
 static void on_closed(void *data)
@@ -281,4 +309,49 @@ TEST(a_breaker_is_told_when_it_opens_and_when_it_closes)
         take_step(row->status);
         CHECK_ALL(EQ(n_news, row->n_news), EQ(news, row->news));
     }
+}
+
+static bool has_come(int fd)
+{
+    struct pollfd at = {fd, POLLIN, 0};
+
+    return poll(&at, 1, 0) == 1;
+}
+
+static bool has_heard_call(int peer)
+{
+    char heard[PEER_TEXT] = "";
+
+    (void)peer_hear(peer, heard);
+    return strstr(heard, "STALL") != NULL;
+}
+
+/* A call that was sent is not taken back, and its answer may never come. */
+TEST(a_step_that_hangs_in_a_call_is_cut_off_from_its_server)
+{
+    struct peer_place place;
+    int64_t end_us = rqli_after_ms(rqli_now_us(), AWAIT_MS);
+    bool is_sent = false;
+    int peer;
+
+    peer_listen(&place);
+    tear_down();
+    begin_element(client_of_url(place.url));
+    step.calls = true;
+    while (!has_come(place.fd) && rqli_now_us() < end_us) {
+        (void)uv_run(&uv, UV_RUN_NOWAIT);
+    }
+    assert_true(has_come(place.fd));
+    peer = peer_accept(&place, PEER_LOGIN_FOR_COMMANDS ":0\r\n");
+    while (!is_sent && rqli_now_us() < end_us) {
+        (void)uv_run(&uv, UV_RUN_NOWAIT);
+        is_sent = has_heard_call(peer);
+    }
+    assert_true(is_sent);
+    element.shared.watch.sign_us = rqli_now_us() - HOUR_US - 1;
+    rqli_element_look_after(&element);
+    run(); /* no time-out of the connection is waited for */
+    CHECK_ALL(EQ(step.n_ended, 1), EQ(step.status, RQL_E_UNKNOWN),
+              EQ(recv(peer, &(char){0}, 1, MSG_DONTWAIT), 0));
+    (void)close(peer);
 }
