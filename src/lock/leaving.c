@@ -94,6 +94,30 @@ static void send_leaving(struct rqli_acquire *self, uint64_t open)
     self->op.again_us = 0;
 }
 
+/* Those who time out may do so in a crowd. A try that has used up the grace of its call asks for
+ * itself, because it has no time to wait for others; but what waits for replicas has left some of
+ * it. */
+static bool may_leave_together(const struct rqli_acquire *self, int64_t now_us)
+{
+    bool is_out_of_time =
+        self->request.limits.deadline_us <= now_us + rqli_client_grace_us(self->client);
+
+    return !self->loop && !self->several && is_out_of_time &&
+           (!self->had_grace || self->waiter.keeps_conn);
+}
+
+static void begin_leaving(struct rqli_acquire *self, int64_t now_us)
+{
+    self->is_leaving = true;
+    self->is_confirmed = true;
+    self->op.gives_back = true;
+    self->op.durability = NULL;
+    self->op.grace_us = rqli_client_grace_us(self->client);
+    rqli_wait_leave_durable_conn(self);
+    self->op.until_us = leave_until_us(self, now_us);
+    send_leaving(self, UINT64_MAX >> (RQL_SERIES_MAX - self->count));
+}
+
 /* True: there are calls to send. The withdrawal goes behind what was sent before it, or the server
  * refuses by now what waits for replicas; once more is harmless, and serves a long queue to its
  * end. */
@@ -102,15 +126,12 @@ bool rqli_leave_next(struct rqli_acquire *self)
     int64_t now_us = rqli_now_us();
 
     if (!self->is_leaving) {
-        self->is_leaving = true;
-        self->is_confirmed = true;
-        self->op.gives_back = true;
-        self->op.durability = NULL;
-        self->op.grace_us = rqli_client_grace_us(self->client);
-        rqli_wait_leave_durable_conn(self);
-        self->op.until_us = leave_until_us(self, now_us);
-        send_leaving(self, UINT64_MAX >> (RQL_SERIES_MAX - self->count));
-        return true;
+        begin_leaving(self, now_us);
+        if (!may_leave_together(self, now_us)) {
+            return true;
+        }
+        rqli_leave_together(self);
+        now_us = rqli_now_us();
     }
     if (self->unsent != 0) {
         send_leaving(self, self->unsent | self->due);

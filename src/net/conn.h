@@ -138,14 +138,27 @@ void rqli_conn_note_met(struct rqli_conn *self, unsigned n_met);
  */
 void rqli_conn_count_internal(struct rqli_conn *self, int change);
 
+struct rqli_leaver;
+
+/* Threads whose requests are about to be withdrawn over the same connection:
+ * lock/leaving_together.c.
+ */
+struct rqli_leavers {
+    struct rqli_leaver *first; /* not asked for yet */
+    struct rqli_leaver *last;
+    bool is_led;    /* a thread asks for those before them */
+    bool is_silent; /* the last ones that were asked for got no answer */
+};
+
 /* What those who use it note about it, by its generation; it does not touch that itself. */
 struct rqli_conn_notes {
     _Atomic uint64_t knows_transfer; /* whose server has answered this script */
     _Atomic uint64_t knows_release;
     _Atomic uint64_t taught;  /* see rqli_conn_teaches() */
-    uint64_t tracking;        /* CLIENT TRACKING was set up; this and the next under their mutex */
-    uint64_t tracking_pushes; /* for the subscriber of that generation */
     atomic_bool was_up;       /* there was one, and its clock was learned from */
+    uint64_t tracking;        /* CLIENT TRACKING was set up; from here on under their mutex */
+    uint64_t tracking_pushes; /* for the subscriber of that generation */
+    struct rqli_leavers leavers;
 };
 
 struct rqli_conn_notes *rqli_conn_notes(struct rqli_conn *self);

@@ -29,7 +29,8 @@ struct rqli_node {
     struct {
         pthread_mutex_t mutex;
         struct rqli_clock_offset clock_offset;
-    } shared; /* everything in here under shared.mutex; rqli_conn_notes::tracking too */
+    } shared; /* everything in here under shared.mutex; rqli_conn_notes::tracking and what follows
+                 it too */
 };
 
 /* For messages, and whoever wants to know where something is; without a login. */

@@ -3,7 +3,7 @@
 import sys
 import time
 
-from harness import FOREVER, check, check_equal, main, scenario, wait_until
+from harness import FOREVER, Network, check, check_equal, main, scenario, wait_until
 
 LONG_MS = 60000
 RUBY = "rql:acq:1/2/3/4/0123456789abcdef"
@@ -162,6 +162,23 @@ def a_crowd_leaves_nothing_behind(world, kind, names):
     check_left(world, names)
     held.release().check()
     check_equal(world.keys_left(), [])
+
+
+@scenario(kinds=["thread"], counts=[1], is_timed=True)
+def threads_that_time_out_at_the_same_moment_all_leave(world, kind, names):
+    """The server is so far away that they meet while the first of them leaves, and are more than leave in one call."""
+    network = Network(world)
+    network.fail("delay", n=20)
+    client = network.client()
+    held = world.held_by_another(*names)
+    crowd = [world.actor(kind, client) for _ in range(80)]
+    ends_s = time.monotonic() + 4
+    asked = [actor.ask(*names, timeout_ms=int(1000 * (ends_s - time.monotonic()))) for actor in crowd]
+    world.await_queue(names, len(crowd))
+    check_equal([asking.outcome().status for asking in asked], ["TIMED_OUT"] * len(crowd))
+    check_left(world, names)
+    held.release().check()
+    world.await_nothing_left()
 
 
 @scenario(kinds=["thread", "loop"], is_timed=True)

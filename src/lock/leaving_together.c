@@ -1,0 +1,155 @@
+#include "base/clock.h"
+#include "base/futex.h"
+#include "lock/acquisition.h"
+#include "lock/client.h"
+#include "net/conn.h"
+
+/*
+ * Threads that time out at the same moment have their requests withdrawn together. The first thread
+ * leads: it asks for up to 64 requests in one round trip, and the other threads sleep until they
+ * have their answers. If each of a crowd of threads asked for itself, a busy machine would not let
+ * all of them send, read and run within the grace, though the server has answered.
+ *
+ * All of them use one connection, so each withdrawal goes behind the tries of its request.
+ */
+
+enum { TOGETHER_MAX = 64 };
+
+/* The word of a leaver. */
+enum { WAITS, LEADS, IS_ANSWERED };
+
+struct rqli_leaver {
+    struct rqli_acquire *acquire;
+    struct rqli_leaver *next;
+    rqli_signal word;
+};
+
+/* One round for several leavers; on the thread of the first. */
+struct together {
+    struct rqli_op op; /* first */
+    struct rqli_leaver *leaver[TOGETHER_MAX];
+    size_t count;
+    bool has_asked;
+    bool is_answered; /* at least one call is */
+};
+
+static void write_leaving(struct rqli_op *op, size_t i, struct rqli_call *call)
+{
+    rqli_leave_write(((struct together *)op)->leaver[i]->acquire, 0, call);
+}
+
+/* The owner of the request sleeps, or is this thread. */
+static void read_leaving(struct rqli_op *op, size_t i, const struct rqli_exchange *answer,
+                         const struct rqli_reply *reply, const rql_error *fault)
+{
+    struct together *self = (struct together *)op;
+
+    (void)answer;
+    self->is_answered = self->is_answered || reply;
+    rqli_leave_read(self->leaver[i]->acquire, 0, reply, fault);
+}
+
+static enum rqli_op_next next(struct rqli_op *op)
+{
+    struct together *self = (struct together *)op;
+    bool had_asked = self->has_asked;
+
+    self->has_asked = true;
+    return had_asked ? RQLI_OP_OVER : RQLI_OP_AGAIN;
+}
+
+/* The server has the whole grace to answer, however late this process came to ask. Those who came
+ * later have slept while others were asked for: if the server left those others without an answer,
+ * they have no more time than is left of their own grace. */
+static int64_t until_us(const struct together *self, bool is_silent)
+{
+    int64_t grace_us = rqli_client_grace_us(self->leaver[0]->acquire->client);
+    int64_t until_us = RQLI_NEVER_US;
+
+    for (size_t i = 0; i < self->count; i++) {
+        until_us = rqli_earlier(until_us, self->leaver[i]->acquire->op.until_us);
+    }
+    return is_silent ? until_us : rqli_later(until_us, rqli_now_us() + grace_us);
+}
+
+/* Caller holds the mutex of the node. */
+static void take_first(struct together *self, struct rqli_leavers *leavers)
+{
+    while (leavers->first && self->count < TOGETHER_MAX) {
+        self->leaver[self->count++] = leavers->first;
+        leavers->first = leavers->first->next;
+    }
+}
+
+/* Caller holds the mutex of the node. A leaver is not touched any more when it has its word. */
+static void tell(struct rqli_leaver *leaver, int32_t word, struct rqli_wake_list *wake_list)
+{
+    atomic_store_explicit(&leaver->word, word, memory_order_release);
+    rqli_wake_list_add(wake_list, &leaver->word);
+}
+
+/* The first of those who have come meanwhile leads next. */
+static void finish(struct together *self, struct rqli_leavers *leavers, pthread_mutex_t *mutex)
+{
+    struct rqli_wake_list wake_list = {.count = 0};
+
+    (void)pthread_mutex_lock(mutex);
+    leavers->is_silent = !self->is_answered;
+    for (size_t i = 1; i < self->count; i++) { /* the first is the caller */
+        tell(self->leaver[i], IS_ANSWERED, &wake_list);
+    }
+    leavers->is_led = leavers->first != NULL;
+    if (leavers->first) {
+        tell(leavers->first, LEADS, &wake_list);
+    }
+    rqli_wake_list_unlock(&wake_list, mutex);
+}
+
+static void lead(struct rqli_acquire *acquire, struct rqli_leavers *leavers)
+{
+    static const struct rqli_op_ops ops = {
+        .write = write_leaving, .read = read_leaving, .next = next};
+    pthread_mutex_t *mutex = &acquire->node->shared.mutex;
+    struct together self = {.op = {.ops = &ops, .route = acquire->op.route}};
+    bool is_silent;
+
+    (void)pthread_mutex_lock(mutex);
+    is_silent = leavers->is_silent;
+    take_first(&self, leavers);
+    (void)pthread_mutex_unlock(mutex);
+    self.op.n_calls = self.count;
+    self.op.until_us = until_us(&self, is_silent);
+    (void)rqli_op_run(&self.op);
+    finish(&self, leavers, mutex);
+}
+
+/* Returns whether the caller leads. */
+static bool enter(struct rqli_leaver *self, struct rqli_leavers *leavers)
+{
+    pthread_mutex_t *mutex = &self->acquire->node->shared.mutex;
+    bool leads;
+
+    (void)pthread_mutex_lock(mutex);
+    *(leavers->first ? &leavers->last->next : &leavers->first) = self;
+    leavers->last = self;
+    leads = !leavers->is_led;
+    leavers->is_silent = leavers->is_silent && !leads; /* nobody has just found out */
+    leavers->is_led = true;
+    (void)pthread_mutex_unlock(mutex);
+    return leads;
+}
+
+void rqli_leave_together(struct rqli_acquire *self)
+{
+    struct rqli_leavers *leavers = &rqli_conn_notes(self->op.route.conn)->leavers;
+    struct rqli_leaver own = {.acquire = self};
+    int32_t word = enter(&own, leavers) ? LEADS : WAITS;
+
+    while (word == WAITS) {
+        rqli_signal_wait(&own.word, WAITS, RQLI_NEVER_US);
+        word = atomic_load_explicit(&own.word, memory_order_acquire);
+    }
+    if (word == LEADS) {
+        lead(self, leavers);
+    }
+}
