@@ -137,10 +137,10 @@ def check(table, build):
 # ---- a copy of the tree ----
 
 def files_below(root, without=()):
-    """Of a tree: all but build trees and what begins with a dot."""
+    """Of a tree: all but build trees and what begins with a dot; with .pkg, whose script is tested."""
     for folder, folders, names in os.walk(root):
         here = pathlib.Path(folder)
-        folders[:] = [name for name in folders if not name.startswith((".", "build", "__pycache__"))
+        folders[:] = [name for name in folders if (name == ".pkg" or not name.startswith((".", "build", "__pycache__")))
                       and here / name not in without]
         yield from ((here / name).relative_to(root) for name in names)
 

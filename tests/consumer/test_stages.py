@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""What the scripts say: run.sh and the demo while something takes long, build-deb of what is missing.
+
+Usage: test_stages.py SOURCE_FOLDER    prints TAP. Standard library only; programs that take long are stubs.
+"""
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+SOURCE = sys.argv[1]
+# What a command does here: it ends once the file is there.
+WAITS = 'echo "as far as this"; until [ -e "$0" ]; do sleep 0.05; done; exit 7'
+
+
+def write_stub(folder, name, does):
+    """A program that is found before the real one."""
+    stub = pathlib.Path(folder, name)
+    stub.write_text(f"#!/bin/sh\n{does}\n")
+    stub.chmod(0o755)
+
+
+def check_progress(words, wanted, env=None, **more):
+    """A command that goes on when its first line has been seen on standard error."""
+    with tempfile.TemporaryDirectory(prefix="rql-test-") as folder:
+        go_on = f"{folder}/go-on"
+        for name, does in ("meson", f"exec sh -c '{WAITS}' '{go_on}'"), ("dpkg-query", "echo installed"):
+            write_stub(folder, name, does)
+        env = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "RQL_BUILD_DIR": f"{folder}/build", **(env or {})}
+        with subprocess.Popen([*words, go_on], env=env, text=True, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **more) as process:
+            try:
+                said = ""
+                for line in process.stderr:
+                    said += line
+                    if line == wanted:
+                        break
+                pathlib.Path(go_on).touch()
+                if wanted not in said:
+                    raise AssertionError(said)
+                process.stderr.read()
+                return process.wait()
+            finally:
+                process.kill()
+
+
+def an_installation_and_a_build_show_how_far_they_are():
+    script = f'. bench/setup.sh; progress_s=0.1; scratch=$(mktemp -d); with_progress "$scratch/log" sh -c \'{WAITS}\' "$0"'
+    status = check_progress(["sh", "-c", script], "  as far as this\n", cwd=SOURCE)
+    if status != 7:
+        raise AssertionError(f"exit status {status}")
+
+
+def a_stage_shows_how_far_it_is():
+    script = f"exec sh '{SOURCE}/tests/run.sh' gcc"  # without the word that follows
+    check_progress(["sh", "-c", script], "     gcc-setup: as far as this\n", env={"RQL_PROGRESS_S": "0.1"})
+
+
+def a_stage_that_shows_what_its_command_says_ends_with_it():
+    with tempfile.TemporaryDirectory(prefix="rql-test-") as folder:
+        write_stub(folder, "meson", "exit 0")
+        write_stub(folder, "dpkg-query", "echo installed")
+        env = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "RQL_BUILD_DIR": f"{folder}/build", "RQL_DEMO_RUNS": "0"}
+        said = subprocess.run(["sh", f"{SOURCE}/tests/run.sh", "demo"], env=env, check=True, text=True, timeout=120,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
+    if not said.endswith("\n0 passed, 0 failed\n"):
+        raise AssertionError(said)
+
+
+def packages_are_not_made_without_what_they_are_built_with():
+    with tempfile.TemporaryDirectory(prefix="rql-test-") as folder:
+        for name in ("git", "meson", "dh", "dpkg-buildpackage", "lintian"):
+            write_stub(folder, name, "exit 0")
+        write_stub(folder, "dpkg-checkbuilddeps", "echo dpkg-checkbuilddeps: error: unmet build dependencies: nothing:any; exit 1")
+        done = subprocess.run(["/bin/sh", f"{SOURCE}/.pkg/build-deb", f"{folder}/packages"], check=False, text=True,
+                              capture_output=True, env={"PATH": f"{folder}:{os.environ['PATH']}"})
+        found = done.returncode, done.stderr
+        if found != (3, "build-deb: missing packages: nothing:any\n"):
+            raise AssertionError(found)
+
+
+def packages_are_not_made_without_their_tools():
+    """The script says which package is missing, and makes nothing."""
+    with tempfile.TemporaryDirectory(prefix="rql-test-") as folder:
+        done = subprocess.run(["/bin/sh", f"{SOURCE}/.pkg/build-deb", f"{folder}/packages"], check=False, text=True,
+                              capture_output=True, env={"PATH": folder})
+        found = done.returncode, done.stderr, os.listdir(folder)
+        if found != (3, "build-deb: there is no git: apt-get install git\n", []):
+            raise AssertionError(found)
+
+
+def main():
+    tests = [an_installation_and_a_build_show_how_far_they_are, a_stage_shows_how_far_it_is,
+             a_stage_that_shows_what_its_command_says_ends_with_it, packages_are_not_made_without_their_tools,
+             packages_are_not_made_without_what_they_are_built_with]
+    failed = 0
+    print(f"1..{len(tests)}")
+    for number, test in enumerate(tests, 1):
+        word = "ok"
+        try:
+            test()
+        except (AssertionError, OSError, subprocess.SubprocessError) as wrong:
+            print("# " + str(wrong).replace("\n", "\n# "))
+            failed, word = failed + 1, "not ok"
+        print(word, number, "-", test.__name__.replace("_", " "), flush=True)
+    return failed > 0
+
+
+sys.exit(main())
