@@ -9,14 +9,40 @@
 
 local call = redis.call
 local clients, identity = KEYS[1], ARGV[1]
-local MOST, TTL_MS = 10000, 3600000
+local MOST, PAGE, OLD_US, TTL_MS = 10000, 100, 1800000000, 3600000
 -- @include clock
+
+-- Removes the entries of one page that are old, or the oldest one of that page. A living client says its
+-- entry again every 20 minutes. The page begins anywhere: any number is a cursor. Without the right to
+-- HSCAN nothing is removed.
+local function make_room()
+    local page = redis.pcall("HSCAN", clients, micros, "COUNT", PAGE)
+    if page[2] and #page[2] == 0 then
+        page = redis.pcall("HSCAN", clients, "0", "COUNT", PAGE)
+    end
+    local old, oldest, oldest_us = {}, nil, nil
+    for i = 1, page[2] and #page[2] or 0, 2 do
+        local at_us = (string.match(page[2][i + 1], "at_us.:(%d+)") or "0") + 0
+        if at_us < now_text - OLD_US then
+            old[#old + 1] = page[2][i]
+        elseif not oldest or at_us < oldest_us then
+            oldest, oldest_us = page[2][i], at_us
+        end
+    end
+    if #old == 0 then
+        old[1] = oldest
+    end
+    if #old > 0 then
+        call("HDEL", clients, unpack(old))
+    end
+    return #old > 0
+end
 
 local before = call("HGET", clients, identity)
 local since = before and string.match(before, "since_us.:(%d+)") or now_text
 
-if not before and call("HLEN", clients) >= MOST then
-    call("DEL", clients) -- most have ended; who has not says it again
+if not before and call("HLEN", clients) >= MOST and not make_room() then
+    return 0 -- who is listed already stays so
 end
 call("HSET", clients, identity, ARGV[2] .. now_text .. ARGV[3] .. since .. ARGV[4])
 call("PEXPIRE", clients, TTL_MS)

@@ -191,6 +191,35 @@ rql_status rqli_client_make(rql_client **out, const rql_options *options, rql_er
     return RQL_OK;
 }
 
+/* A connection to this node that is there. NULL: there is none, and none is made for this. */
+static struct rqli_conn *find_conn(struct rqli_node *node)
+{
+    for (unsigned i = 0; i < atomic_load(&node->conns.n_used); i++) {
+        if (node->conns.each[i] && rqli_conn_is_up(node->conns.each[i])) {
+            return node->conns.each[i];
+        }
+    }
+    return node->background && rqli_conn_is_up(node->background) ? node->background : NULL;
+}
+
+/* Takes the client off the list of clients, where that costs no wait: the answer is not awaited,
+ * and without a connection the entry stays until it is old. */
+static void leave_list(rql_client *client)
+{
+    struct rqli_exchange *exchange = NULL;
+    struct rqli_conn *conn = NULL;
+
+    if (rqli_client_name_is_said(&client->name)) {
+        conn = find_conn(rqli_client_node(client, &client->name.keys));
+    }
+    exchange = conn ? rqli_exchange_take(conn) : NULL;
+    if (exchange) {
+        rqli_client_name_write_end(&client->name, &exchange->command);
+        (void)!rqli_exchange_send(exchange, 0, NULL);
+        rqli_exchange_give(exchange);
+    }
+}
+
 /* The leases first: their thread uses all the rest, and gives back handles. Before that, out of
  * those at a fork: abandon() must not meet parts that are freed. */
 rql_client *rqli_client_free(rql_client *client)
@@ -204,6 +233,7 @@ rql_client *rqli_client_free(rql_client *client)
     }
     client->master_watch = rqli_master_watch_free(client->master_watch);
     rqli_leases_free(client->leases);
+    leave_list(client);
     client->cluster = rqli_cluster_free(client->cluster);
     rqli_fleet_fini(&client->fleet);
     client->sentinels = rqli_sentinels_free(client->sentinels);

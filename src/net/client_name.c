@@ -164,6 +164,18 @@ void rqli_client_name_on_login(struct rqli_client_name *self, int64_t now_us)
                           memory_order_relaxed);
 }
 
+bool rqli_client_name_is_said(struct rqli_client_name *self)
+{
+    return self->keys.set &&
+           (self->keys.set != &rqli_key_sets[RQLI_WHOLE] ||
+            atomic_load_explicit(&self->due_us, memory_order_relaxed) != INT64_MAX);
+}
+
+void rqli_client_name_write_end(const struct rqli_client_name *self, struct rqli_command *command)
+{
+    rqli_command_words(command, "HDEL", self->keys.lock.data, self->identity, NULL);
+}
+
 void rqli_client_name_on_refused(struct rqli_client_name *self)
 {
     atomic_store_explicit(&self->due_us, INT64_MAX, memory_order_relaxed);

@@ -57,6 +57,12 @@ void rqli_client_name_on_lost(struct rqli_client_name *self);
 struct rqli_slice rqli_client_entry_text(struct rqli_slice entry, const char *mark);
 int64_t rqli_client_entry_number(struct rqli_slice entry, const char *mark);
 
+/* True: the entry was written, as far as is known. Where there are partitions it always is. */
+bool rqli_client_name_is_said(struct rqli_client_name *self);
+
+/* The command that removes it. */
+void rqli_client_name_write_end(const struct rqli_client_name *self, struct rqli_command *command);
+
 /* The call that writes it. Its text goes along: NOSCRIPT would be one more round trip. */
 void rqli_client_name_call(const struct rqli_client_name *self, struct rqli_call *call);
 void rqli_client_name_write(const struct rqli_client_name *self, struct rqli_command *command);

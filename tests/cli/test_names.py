@@ -107,10 +107,51 @@ def entries_of_an_hour_ago_are_left_out(server, rql):
         assert "\x1b" not in rql("who").out
 
 
-def a_full_list_is_begun_anew(server, rql):
-    server.call("EVAL", "for i = 1, 10000 do redis.call('HSET', 'rql:clients', i, 'x') end return 1", "0")
-    holding(server, rql, "a")
+FILL = """for i = 1, 10000 do redis.call('HSET', 'rql:clients', i, '{"at_us":' .. ARGV[i % #ARGV + 1] .. ',"x":1}') end
+return 1"""
+
+
+def minutes_ago(server, *minutes):
+    now_s = int(server.whole_reply("TIME").split("\r\n")[2])
+    return [f"{now_s - 60 * ago}000000" for ago in minutes]
+
+
+def a_full_list_loses_its_oldest_entries(server, rql):
+    """A page of them; all that living clients have said in the last 20 minutes stays."""
+    server.call("EVAL", FILL, "0", *minutes_ago(server, 31, 20))
+    process = holding(server, rql, "a")
+    listed = entries(server)
+    old, = minutes_ago(server, 25)
+    assert process.pid in (entry.get("pid") for entry in listed.values()), len(listed)
+    check_equal(sum(entry["at_us"] > int(old) for entry in listed.values()), 5001)
+    assert 5001 < len(listed) < 10000, len(listed)
+
+
+def a_full_list_of_living_clients_loses_one(server, rql):
+    server.call("EVAL", FILL, "0", *minutes_ago(server, *[1] * 99, 20))
+    process = holding(server, rql, "a")
+    listed = entries(server)
+    assert process.pid in (entry.get("pid") for entry in listed.values()), len(listed)
+    check_equal(len(listed), 10000)
+
+
+def who_may_not_shorten_a_full_list_is_left_out(server, rql):
+    with another(Server()) as own:
+        own.call("EVAL", FILL, "0", *minutes_ago(own, 50))
+        own.call("ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all", "-hscan")
+        result = rql("run", "a", "--", "true", RQL_URL=own.url.replace("://", "://app:pw@"))
+        check_equal((result.code, result.err), (0, ""))
+        check_equal(own.call("HLEN", "rql:clients"), "10000")
+
+
+def a_client_that_ends_leaves_the_list(server, rql):
+    process = holding(server, rql, "a")
     check_equal(len(entries(server)), 1)
+    process.terminate()
+    finish(process)
+    wait_until(lambda: not entries(server), "it has left")
+    check_equal(rql("series", "a", "b{a}", "--", "true").code, 0)
+    wait_until(lambda: not entries(server), "it has left")
 
 
 def hosts_of_the_swarm_are_shown_by_name(server, rql):
@@ -180,7 +221,10 @@ if __name__ == "__main__":
         who_is_not_known_is_shown_by_id,
         whoever_only_looks_says_nothing,
         entries_of_an_hour_ago_are_left_out,
-        a_full_list_is_begun_anew,
+        a_full_list_loses_its_oldest_entries,
+        a_full_list_of_living_clients_loses_one,
+        who_may_not_shorten_a_full_list_is_left_out,
+        a_client_that_ends_leaves_the_list,
         hosts_of_the_swarm_are_shown_by_name,
         without_the_right_nothing_happens,
         ages_are_by_the_servers_clock,

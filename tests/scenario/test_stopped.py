@@ -186,5 +186,21 @@ def a_grant_to_the_dead_is_not_lost_for_long(world, kind, names):
     listener.close()
 
 
+@scenario(kinds=["thread"], counts=[1])
+def a_client_that_is_freed_leaves_the_list_without_waiting(world, kind, names):
+    """The server reads that it leaves when it goes on; the answer would take the client's whole io_timeout."""
+    client = world.client(io_timeout_ms=LONG_MS)
+    actor = world.actor(kind, client)
+    actor.settle(*names)
+    held = actor.acquire(*names)
+    identity = held.outcome.hst_id.rsplit("/", 1)[1]
+    held.release().check()
+    check_equal(world.ask("HEXISTS", "rql:clients", identity), 1)
+    with stopped(world):
+        outcome = world.free(client).check()
+        check(outcome.took_us < LONG_MS * 1000 / 2, f"it took {outcome.took_us} us")
+    wait_until(lambda: world.ask("HEXISTS", "rql:clients", identity) == 0, "it has left")
+
+
 if __name__ == "__main__":
     sys.exit(main())
