@@ -3,6 +3,7 @@
 #include "format.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,7 +20,7 @@
 enum {
     PAUSE_MS = 20, /* between two looks for processes whose end nobody reports */
     STAT_SIZE = 1024,
-    LINK_SIZE = 32,
+    PATH_SIZE = 32,
     N_OPTION_TEXTS = 5,
 };
 
@@ -215,40 +216,50 @@ static void kill_all(const struct guard *self)
 
 /* ---- who is in the group? ---- */
 
-/* False: it has gone meanwhile, or is a zombie. One whose first thread has ended looks like a
- * zombie while others of its threads run. */
+static const char *skip_fields(const char *at, int count)
+{
+    for (int i = 0; i < count; i++) {
+        at += strcspn(at, " ");
+        at += strspn(at, " ");
+    }
+    return at;
+}
+
+/* Of a line as proc(5) has it for /proc/PID/stat. A process whose first thread has ended looks like
+ * a zombie while others of its threads run. */
+static bool is_alive_in(const char *line, pid_t group)
+{
+    const char *name_end = strrchr(line, ')'); /* the name of a program may have blanks */
+    const char *state = name_end ? skip_fields(name_end, 1) : "";
+    const bool is_zombie = *state == 'Z' || *state == 'X';
+
+    return strtol(skip_fields(state, 2), NULL, 10) == (long)group &&
+           (!is_zombie || strtol(skip_fields(state, 17), NULL, 10) > 1);
+}
+
+/* One that cannot be looked at counts as a member, unless it has gone meanwhile. */
 static bool is_member(const char *number, pid_t group)
 {
-    char path[LINK_SIZE];
-    char text[STAT_SIZE];
-    const char *behind_name;
+    char path[PATH_SIZE];
+    char line[STAT_SIZE];
     FILE *file;
     size_t length;
-    char state = 'Z';
-    int its_group = 0;
-    int n_threads = 0;
 
     (void)snprintf(path, sizeof path, "/proc/%.10s/stat", number);
     file = fopen(path, "re");
     if (!file) {
-        return false;
+        return errno != ENOENT;
     }
-    length = fread(text, 1, sizeof text - 1, file);
+    length = fread(line, 1, sizeof line - 1, file); /* the name may have a line feed, too */
     (void)fclose(file);
-    text[length] = '\0';
-    behind_name = strrchr(text, ')');
-    /* Fields 3, 5 and 20 of proc(5). */
-    return behind_name &&
-           sscanf(behind_name,
-                  ") %c %*s %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %d", &state,
-                  &its_group, &n_threads) == 3 &&
-           its_group == group && (!strchr("ZX", state) || n_threads > 1);
+    line[length] = '\0';
+    return is_alive_in(line, group);
 }
 
 /* Is /proc there, and does it count processes as this one does? */
 static bool can_see_processes(void)
 {
-    char link[LINK_SIZE] = "";
+    char link[PATH_SIZE] = "";
 
     return readlink("/proc/self", link, sizeof link - 1) > 0 &&
            strtol(link, NULL, 10) == (long)getpid();
