@@ -117,8 +117,8 @@ RQL_API void rql_diagnose_options_init_sized(rql_diagnose_options *options, size
  * Look at a server, and at the locks on it. It changes nothing but a lock of its own,
  * `rql-doctor-<random>`, which it releases, and which ends within 2 s in any case. It asks cheap
  * commands only, so that others are served meanwhile, and makes a second client for as long as it
- * takes. What a missing right hides is skipped and said. For a user that lacks a right without which
- * no client can log in, the report has acl.rights alone.
+ * takes. What a missing right hides is skipped and said. For a user that lacks a right without
+ * which no client can log in, the report has acl.rights alone.
  *
  * @param[in]  client   The client: its server, its user and its options are looked at.
  * @param[in]  options  Settings, or NULL for the defaults.
