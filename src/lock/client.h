@@ -38,6 +38,7 @@ struct rql_client {
     struct rqli_era *eras;         /* by set of keys; one, if there is but one */
     _Atomic int64_t round_trip_us; /* to a server and back, of late; 0: not known */
     atomic_bool was_connected;     /* by a thread */
+    atomic_bool has_left_locks;    /* that end by their ttl, perhaps after the client */
     struct rqli_client_name name;
     _Atomic uint32_t refused; /* by its servers: see rqli_endpoint */
     char identity[RQLI_HEX_SIZE];

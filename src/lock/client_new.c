@@ -203,13 +203,14 @@ static struct rqli_conn *find_conn(struct rqli_node *node)
 }
 
 /* Takes the client off the list of clients, where that costs no wait: the answer is not awaited,
- * and without a connection the entry stays until it is old. */
+ * and without a connection the entry stays until it is old. It stays as well where the client
+ * leaves locks behind: whoever looks at them wants to know whose they are. */
 static void leave_list(rql_client *client)
 {
     struct rqli_exchange *exchange = NULL;
     struct rqli_conn *conn = NULL;
 
-    if (rqli_client_name_is_said(&client->name)) {
+    if (rqli_client_name_is_said(&client->name) && !client->has_left_locks) {
         conn = find_conn(rqli_client_node(client, &client->name.keys));
     }
     exchange = conn ? rqli_exchange_take(conn) : NULL;

@@ -188,6 +188,7 @@ rql_lock *rql_lock_forget(rql_lock *lock)
     if (check_lock(lock, NULL) || lock->is_released) { /* by its on_lost */
         return NULL;
     }
+    atomic_store_explicit(&lock->client->has_left_locks, true, memory_order_relaxed);
     is_claimed = claim(lock);
     /* A claim that is repeated may get the whole ttl yet. */
     left_ms = is_claimed ? rql_lock_remaining_ms(lock) : lock->ttl_ms;

@@ -154,6 +154,12 @@ def a_client_that_ends_leaves_the_list(server, rql):
     wait_until(lambda: not entries(server), "it has left")
 
 
+def a_client_that_leaves_a_lock_behind_keeps_its_name(server, rql):
+    check_equal(rql("lock", "a", "--ttl", "1m").code, 0)
+    check_equal(len(entries(server)), 1)
+    check_in(" rql[", rql("who").out)
+
+
 def hosts_of_the_swarm_are_shown_by_name(server, rql):
     server.call("HSET", "rql:swarm:hsts", RUBY_HOST, f"{time.time():.3f}")
     service = rql.start("swarm", "run", "--swarm-probe-period-ms", "100", "--zombie-ttl-ms", "1000")
@@ -225,6 +231,7 @@ if __name__ == "__main__":
         a_full_list_of_living_clients_loses_one,
         who_may_not_shorten_a_full_list_is_left_out,
         a_client_that_ends_leaves_the_list,
+        a_client_that_leaves_a_lock_behind_keeps_its_name,
         hosts_of_the_swarm_are_shown_by_name,
         without_the_right_nothing_happens,
         ages_are_by_the_servers_clock,
