@@ -96,6 +96,14 @@ struct rqli_acquire {
     struct rqli_slice watched; /* key of a lock of Ruby's; empty: none */
     const char *armed;         /* the key whose next change is notified; a series has several */
     uint64_t watch_generation; /* of the connection that it is armed for */
+
+    struct rqli_watch_pause {
+        int64_t armed_us; /* when the watch was armed, */
+        int64_t rank;     /* and what the last answer said then */
+        int64_t lock_ends_us;
+        int64_t until_us; /* not armed before that */
+        int n_idle;       /* notices in a row after which all was as before */
+    } watch_pause;
 };
 
 /* locks, count, several (with subject and order, and fate zero), options, result and begun_us are

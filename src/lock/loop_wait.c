@@ -72,7 +72,8 @@ static void watch_ruby(struct rqli_acquire *acquire)
     if (acquire->waiter.watches && rqli_wait_is_armed(acquire, generation)) {
         return;
     }
-    if (acquire->watch || !around.is_listening || !rqli_conn_loop_has_room(conn)) {
+    if (acquire->watch || !around.is_listening || !rqli_conn_loop_has_room(conn) ||
+        !rqli_wait_may_watch(acquire, generation, !acquire->waiter.watches)) {
         return;
     }
     /* Cleared by the next hint. The replies to the first commands are of no interest: the last one

@@ -29,6 +29,9 @@
  * and each retry_delay stay.
  */
 
+/* Of a watch: between two ends of a lock that are one, and the pause behind a notice of nothing. */
+enum { SAME_END_US = 100000, PAUSE_FIRST_US = 100000, PAUSE_MOST_US = 5000000 };
+
 static int64_t later(int64_t a_us, int64_t b_us)
 {
     return a_us > b_us ? a_us : b_us;
@@ -332,6 +335,56 @@ bool rqli_tracking_arm(const struct rqli_acquire *self, uint64_t generation,
     return is_free;
 }
 
+void rqli_wait_arm(struct rqli_acquire *self, uint64_t generation)
+{
+    struct rqli_watch_pause *pause = &self->watch_pause;
+
+    self->armed = self->watched.data;
+    self->watch_generation = generation;
+    pause->armed_us = rqli_now_us();
+    pause->rank = self->request.place.rank;
+    pause->lock_ends_us = self->request.place.lock_ends_us;
+}
+
+/* An answer says when the lock ends to the millisecond, and takes its time on the way. */
+static bool is_as_when_armed(const struct rqli_acquire *self)
+{
+    const struct rqli_request_place *place = &self->request.place;
+    const int64_t more_us = place->lock_ends_us - self->watch_pause.lock_ends_us;
+
+    return place->rank == self->watch_pause.rank && more_us > -SAME_END_US && more_us < SAME_END_US;
+}
+
+/* The first notice of nothing may be of a change that concerns others. */
+static int64_t pause_behind(struct rqli_watch_pause *self, int64_t now_us)
+{
+    int64_t pause_us = PAUSE_FIRST_US;
+
+    if (now_us - self->armed_us > 2 * PAUSE_MOST_US) {
+        self->n_idle = 0;
+    }
+    for (int i = ++self->n_idle; i > 2 && pause_us < PAUSE_MOST_US; i--) {
+        pause_us *= 2;
+    }
+    return self->n_idle > 1 ? rqli_earlier(pause_us, PAUSE_MOST_US) : 0;
+}
+
+bool rqli_wait_may_watch(struct rqli_acquire *self, uint64_t generation, bool is_used_up)
+{
+    struct rqli_watch_pause *pause = &self->watch_pause;
+    const int64_t now_us = rqli_now_us();
+
+    if (is_used_up && rqli_wait_is_armed(self, generation)) {
+        self->armed = NULL;
+        if (is_as_when_armed(self)) {
+            pause->until_us = now_us + pause_behind(pause, now_us);
+        } else {
+            pause->n_idle = 0;
+        }
+    }
+    return now_us >= pause->until_us;
+}
+
 /* True: the lock was free when the watch began; no push reports what happened before that. */
 static bool watch_ruby(struct rqli_acquire *self, uint64_t generation)
 {
@@ -339,7 +392,8 @@ static bool watch_ruby(struct rqli_acquire *self, uint64_t generation)
     struct rqli_push_view around =
         rqli_push_threads_watch(self->node->pushes, &self->waiter, &is_new);
 
-    if (!is_new && rqli_wait_is_armed(self, generation)) {
+    if ((!is_new && rqli_wait_is_armed(self, generation)) ||
+        !rqli_wait_may_watch(self, generation, is_new)) {
         return false;
     }
     rqli_wait_arm(self, generation);

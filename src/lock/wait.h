@@ -44,11 +44,13 @@ static inline bool rqli_wait_is_armed(const struct rqli_acquire *self, uint64_t 
     return self->armed == self->watched.data && self->watch_generation == generation;
 }
 
-static inline void rqli_wait_arm(struct rqli_acquire *self, uint64_t generation)
-{
-    self->armed = self->watched.data;
-    self->watch_generation = generation;
-}
+void rqli_wait_arm(struct rqli_acquire *self, uint64_t generation);
+
+/* A server that has no room for all that is watched gives up one watch for each new one, and says
+ * so as if that lock had changed: two waiters could take turns without a pause. So a notice after
+ * which all is as it was is followed by a pause, in which the request polls as without a watch.
+ * is_used_up: the notice has come. */
+bool rqli_wait_may_watch(struct rqli_acquire *self, uint64_t generation, bool is_used_up);
 
 /* It was out of the queue: the others of this client for this lock may be as well, and ask. */
 void rqli_wait_hint_others(const struct rqli_acquire *self);

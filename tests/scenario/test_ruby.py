@@ -153,6 +153,44 @@ def without_the_right_to_be_told_it_polls(world, kind, names):
         world.free(actor.client)
 
 
+N_WATCHED, TABLE_SIZE, WATCHED_DELAY_MS = 24, 6, 200
+WATCHED_ROUNDS, STORM_TIMES = 20, 3
+
+
+def scripts_beside(world, kind, table_size):
+    """So many scripts run until the server has told that so many rounds of polls are due: each of them waits for a
+    lock of Ruby's, and is notified of its changes as far as the server has room to note who wants to know them."""
+    world.ask("FLUSHALL")
+    world.ask("CONFIG", "SET", "tracking-table-max-keys", table_size)
+    actors = [world.actor(kind, world.client(retry_delay_ms=WATCHED_DELAY_MS, retry_jitter_ms=0))
+              for _ in range(N_WATCHED)]
+    names = [f"w{table_size}.{number}" for number in range(N_WATCHED)]
+    for name in names:
+        ruby_holds(world, [name])
+    asked = [actor.ask(name, timeout_ms=FOREVER) for actor, name in zip(actors, names)]
+    world.await_queue(names, 1)
+    let_pass(WATCHED_DELAY_MS * WATCHED_ROUNDS / 4000)  # they have begun to watch
+    before, begun = world.n_scripts(), time.monotonic()
+    let_pass(WATCHED_DELAY_MS * WATCHED_ROUNDS / 1000)
+    rate = (world.n_scripts() - before) / (time.monotonic() - begun)
+    for name in names:
+        world.ask("DEL", f"rql:lock:{name}")
+    for asking in asked:
+        asking.hold().release().check()
+    return rate
+
+
+# The notices are of a server of this scenario alone.
+@scenario(kinds=["thread", "loop"], counts=[1], in_cluster=False)
+def a_server_that_cannot_note_all_that_is_watched_is_not_asked_all_the_time(world, kind, _names):
+    """It gives up one watch for each new one, as if that lock had changed."""
+    ample = scripts_beside(world, kind, 1000000)
+    scarce = scripts_beside(world, kind, TABLE_SIZE)
+    world.ask("CONFIG", "SET", "tracking-table-max-keys", 1000000)
+    print(f"# {kind} {scarce:.0f} scripts a second in place of {ample:.0f}", flush=True)
+    check(scarce < STORM_TIMES * ample, f"{scarce:.0f} scripts a second in place of {ample:.0f}")
+
+
 # ---- how long a lock is idle that Ruby has released ----
 
 class Field:
