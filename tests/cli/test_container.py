@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """rql as the first process of a PID namespace, as it is in a container."""
+import os
 import shutil
 import signal
 import subprocess
@@ -44,11 +45,11 @@ class Container:
             return None
 
     def send(self, number):
-        subprocess.run(["kill", f"-{number}", str(self.pid)], check=True)
+        os.kill(self.pid, number)
 
     def inside(self, *words):
-        """Runs a command in the same namespaces, as `docker exec` does. Returns what it prints."""
-        return subprocess.run(["nsenter", f"--target={self.pid}", "--pid", "--mount", *words],
+        """Runs a command in the same namespaces, and the same root, as `docker exec` does. Returns what it prints."""
+        return subprocess.run(["nsenter", f"--target={self.pid}", "--pid", "--mount", "--root", *words],
                               stdout=subprocess.PIPE, text=True, check=True).stdout
 
     def zombies(self):
