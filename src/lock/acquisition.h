@@ -152,8 +152,8 @@ void rqli_leave_write(const struct rqli_acquire *self, size_t i, struct rqli_cal
 void rqli_leave_read(struct rqli_acquire *self, size_t i, const struct rqli_reply *reply,
                      const rql_error *fault);
 bool rqli_leave_next(struct rqli_acquire *self);
-/* One round of leaving for a single lock, on the thread of its caller, together with those that
- * leave over the same connection just now. Blocks. */
+/* One round of leaving, on the thread of its caller, together with those that leave over the same
+ * connection just now. Blocks. */
 void rqli_leave_together(struct rqli_acquire *self);
 /* Nobody waits for it: goes on until the server has confirmed, or the grant must have ended. */
 void rqli_leave_in_background(const struct rqli_acquire *self, const rql_lock *lock);

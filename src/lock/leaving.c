@@ -102,8 +102,7 @@ static bool may_leave_together(const struct rqli_acquire *self, int64_t now_us)
     bool is_out_of_time =
         self->request.limits.deadline_us <= now_us + rqli_client_grace_us(self->client);
 
-    return !self->loop && !self->several && is_out_of_time &&
-           (!self->had_grace || self->waiter.keeps_conn);
+    return !self->loop && is_out_of_time && (!self->had_grace || self->waiter.keeps_conn);
 }
 
 static void begin_leaving(struct rqli_acquire *self, int64_t now_us)

@@ -6,14 +6,14 @@
 
 /*
  * Threads that time out at the same moment have their requests withdrawn together. The first thread
- * leads: it asks for up to 64 requests in one round trip, and the other threads sleep until they
+ * leads: it asks for up to 64 locks in one round trip, and the other threads sleep until they
  * have their answers. If each of a crowd of threads asked for itself, a busy machine would not let
  * all of them send, read and run within the grace, though the server has answered.
  *
  * All of them use one connection, so each withdrawal goes behind the tries of its request.
  */
 
-enum { TOGETHER_MAX = 64 };
+enum { TOGETHER_MAX = RQL_SERIES_MAX };
 
 /* The word of a leaver. */
 enum { WAITS, LEADS, IS_ANSWERED };
@@ -29,13 +29,28 @@ struct together {
     struct rqli_op op; /* first */
     struct rqli_leaver *leaver[TOGETHER_MAX];
     size_t count;
+    size_t n_calls; /* one for each lock of a series */
     bool has_asked;
     bool is_answered; /* at least one call is */
 };
 
+/* Whose call that is; *i becomes its index among the calls of that request. */
+static struct rqli_acquire *owner_of(const struct rqli_op *op, size_t *i)
+{
+    struct rqli_leaver *const *leaver = ((const struct together *)op)->leaver;
+
+    while (*i >= (*leaver)->acquire->count) {
+        *i -= (*leaver)->acquire->count;
+        leaver++;
+    }
+    return (*leaver)->acquire;
+}
+
 static void write_leaving(struct rqli_op *op, size_t i, struct rqli_call *call)
 {
-    rqli_leave_write(((struct together *)op)->leaver[i]->acquire, 0, call);
+    const struct rqli_acquire *acquire = owner_of(op, &i);
+
+    rqli_leave_write(acquire, i, call);
 }
 
 /* The owner of the request sleeps, or is this thread. */
@@ -43,10 +58,11 @@ static void read_leaving(struct rqli_op *op, size_t i, const struct rqli_exchang
                          const struct rqli_reply *reply, const rql_error *fault)
 {
     struct together *self = (struct together *)op;
+    struct rqli_acquire *acquire = owner_of(op, &i);
 
     (void)answer;
     self->is_answered = self->is_answered || reply;
-    rqli_leave_read(self->leaver[i]->acquire, 0, reply, fault);
+    rqli_leave_read(acquire, i, reply, fault);
 }
 
 static enum rqli_op_next next(struct rqli_op *op)
@@ -72,10 +88,11 @@ static int64_t until_us(const struct together *self, bool is_silent)
     return is_silent ? until_us : rqli_later(until_us, rqli_now_us() + grace_us);
 }
 
-/* Caller holds the mutex of the node. */
+/* Caller holds the mutex of the node. The first always fits: no series has more locks. */
 static void take_first(struct together *self, struct rqli_leavers *leavers)
 {
-    while (leavers->first && self->count < TOGETHER_MAX) {
+    while (leavers->first && self->n_calls + leavers->first->acquire->count <= TOGETHER_MAX) {
+        self->n_calls += leavers->first->acquire->count;
         self->leaver[self->count++] = leavers->first;
         leavers->first = leavers->first->next;
     }
@@ -117,7 +134,7 @@ static void lead(struct rqli_acquire *acquire, struct rqli_leavers *leavers)
     is_silent = leavers->is_silent;
     take_first(&self, leavers);
     (void)pthread_mutex_unlock(mutex);
-    self.op.n_calls = self.count;
+    self.op.n_calls = self.n_calls;
     self.op.until_us = until_us(&self, is_silent);
     (void)rqli_op_run(&self.op);
     finish(&self, leavers, mutex);
