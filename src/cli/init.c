@@ -52,17 +52,15 @@ static void reap(pid_t child)
     }
 }
 
+/* It reaps first: of what ended before SIGCHLD was blocked no signal is left. */
 _Noreturn static void serve(pid_t child, const sigset_t *signals)
 {
     siginfo_t info;
 
     while (true) {
-        if (sigwaitinfo(signals, &info) < 0) {
-            continue;
-        }
-        if (info.si_signo == SIGCHLD) {
-            reap(child);
-        } else if (is_for_first_only(&info)) {
+        reap(child);
+        if (sigwaitinfo(signals, &info) > 0 && info.si_signo != SIGCHLD &&
+            is_for_first_only(&info)) {
             (void)kill(child, info.si_signo);
         }
     }

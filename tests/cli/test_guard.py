@@ -399,10 +399,10 @@ def a_refused_signal_is_told_once(server, rql):
 
 def a_command_that_cannot_be_signalled_runs_on_without_its_lock(server, rql):
     must_be_root()
-    for words in (("run", "a", "--max-hold", "900ms", "--kill-after", "600ms"),
-                  ("run", "a", "--no-auto-extend", "--ttl", "900ms")):
-        job = Job(rql, "sh", "-c", 'echo $$ >> $PIDS; exec "$@"', "sh", *NOBODY, "sleep", "600", prefix=POWERLESS,
-                  words=words)
+    for words in (("run", "a", "--max-hold", "4s", "--kill-after", "500ms"),
+                  ("run", "a", "--no-auto-extend", "--ttl", "4s", "--kill-after", "500ms")):
+        job = Job(rql, "sh", "-c", 'trap "" TERM; echo $$ >> $PIDS; exec "$@"', "sh", *NOBODY, "sleep", "600",
+                  prefix=POWERLESS, words=words)
         job.TTL = ()
         with job:
             pid = job.pids(1)[0]
