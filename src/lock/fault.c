@@ -30,7 +30,11 @@ void rqli_acquire_on_failed(struct rqli_acquire *self, const rql_error *fault)
     bool may_retry = atomic_load_explicit(&self->client->was_connected, memory_order_relaxed) ||
                      rqli_fleet_may_answer(&self->client->fleet);
 
-    rqli_acquire_note_fault(self, fault);
+    /* Late, the call that was to repeat another has done nothing: the other's fault is the result.
+     */
+    if (!self->op.is_late || self->request.retry_us == RQLI_NEVER_US) {
+        rqli_acquire_note_fault(self, fault);
+    }
     self->had_grace = input.now_us > self->request.limits.deadline_us;
     if (self->op.durability && self->had_grace &&
         (fault->status == RQL_E_UNKNOWN || self->op.is_late)) {

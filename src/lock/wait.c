@@ -374,6 +374,9 @@ bool rqli_wait_may_watch(struct rqli_acquire *self, uint64_t generation, bool is
     struct rqli_watch_pause *pause = &self->watch_pause;
     const int64_t now_us = rqli_now_us();
 
+    if (!self->request.place.of_ruby) { /* only behind Ruby it polls at each retry_delay */
+        return true;
+    }
     if (is_used_up && rqli_wait_is_armed(self, generation)) {
         self->armed = NULL;
         if (is_as_when_armed(self)) {

@@ -48,7 +48,8 @@ void rqli_wait_arm(struct rqli_acquire *self, uint64_t generation);
 
 /* A server that has no room for all that is watched gives up one watch for each new one, and says
  * so as if that lock had changed: two waiters could take turns without a pause. So a notice after
- * which all is as it was is followed by a pause, in which the request polls as without a watch.
+ * which all is as it was is followed by a pause, in which a request behind Ruby polls as without a
+ * watch.
  * is_used_up: the notice has come. */
 bool rqli_wait_may_watch(struct rqli_acquire *self, uint64_t generation, bool is_used_up);
 

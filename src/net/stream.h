@@ -97,6 +97,9 @@ static inline int64_t rqli_stream_silent_us(const struct rqli_stream *self, int6
 
     const int64_t ms = io_timeout_ms + self->more_ms;
 
+    if (self->answered_us == self->heard_us) { /* nearly always */
+        return rqli_after_ms(self->heard_us, ms);
+    }
     return rqli_earlier(rqli_after_ms(self->heard_us, ms),
                         rqli_after_ms(self->answered_us, SLOW_TIMES * ms));
 }
