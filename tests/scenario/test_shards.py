@@ -142,6 +142,9 @@ def renewals_that_get_no_answer_do_not_keep_their_thread_busy(world, kind, _name
         client = world.client(url=shards.url(), io_timeout_ms=MINUTE_MS)
         lost, kept = (world.actor(kind, client).acquire(name, ttl_ms=LONG_MS, auto_extend=True) for name in names)
         pid = client.remote.process.pid
+        least_ms = LONG_MS
+        while lost.remaining_ms() <= least_ms:  # before it is renewed there is no connection that could fall silent
+            least_ms = lost.remaining_ms()
         before = n_sleeps_of(pid, "rql-leases")
         shards.owner_of(names[0]).freeze()
         try:
