@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import select
 import signal
 import socket
 import subprocess
@@ -174,6 +175,19 @@ def at_terminal(begin):
 def finish(process):
     out, err = process.communicate(timeout=TIMEOUT_S)
     return Result(process.returncode, out, err)
+
+
+def read_line(process):
+    """One line of stderr, also of a process that goes on. No buffer: select() would not see into it."""
+    line = b""
+    while not line.endswith(b"\n"):
+        if not select.select([process.stderr], [], [], TIMEOUT_S)[0]:
+            raise AssertionError(f"nothing was said after {line!r}")
+        byte = os.read(process.stderr.fileno(), 1)
+        if not byte:
+            raise AssertionError(f"stderr ended after {line!r}")
+        line += byte
+    return line.decode()
 
 
 def run_one(number, test, server, rql):

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 
-from harness import (PROGRAM, Missing, check_equal, environment, finish, is_gone, main, wait_until)
+from harness import (PROGRAM, Missing, check_equal, environment, finish, is_gone, main, read_line, wait_until)
 
 NOWHERE = "unix:///nonexistent/server"
 PREFIX = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
@@ -66,7 +66,7 @@ def waits(rql):
 
 def await_wait(container, server, url):
     if url == NOWHERE:
-        line = container.process.stderr.readline()
+        line = read_line(container.process)
         assert "waiting for the server" in line, line
     else:
         wait_until(lambda: server.queue_length("a") == 1, "it waits")

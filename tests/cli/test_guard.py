@@ -8,7 +8,7 @@ import sys
 import time
 
 from harness import (PROGRAM, TIMEOUT_S, Folder, Missing, Program, Server, check_equal, check_in, environment, finish,
-                     is_gone, main, wait_until)
+                     is_gone, main, read_line, wait_until)
 
 RUN = ("run", "a", "--", "true")
 
@@ -389,7 +389,7 @@ def a_refused_signal_is_told_once(server, rql):
         for _ in range(2):
             os.kill(job.process.pid, signal.SIGTERM)
             os.kill(job.process.pid, signal.SIGUSR1)
-        line = job.process.stderr.readline()
+        line = read_line(job.process)
         check_in("rql: a: the command has other rights than rql", line)
         os.kill(pid, signal.SIGINT)
         result = finish(job.process)
@@ -406,7 +406,7 @@ def a_command_that_cannot_be_signalled_runs_on_without_its_lock(server, rql):
         job.TTL = ()
         with job:
             pid = job.pids(1)[0]
-            said = [job.process.stderr.readline() for _ in range(3)]
+            said = [read_line(job.process) for _ in range(3)]
             check_in("a: the lock cannot be kept; ending the command", said[0])
             check_in("a: the command has other rights than rql", said[1])
             check_in("a: the lock has ended; the command runs on without it", said[2])
@@ -426,7 +426,7 @@ def a_command_that_cannot_be_signalled_keeps_its_lock(server, rql):
         token = server.call("HGET", "rql:lock:a", "rql_token")
         wait_until(lambda: name_of(pid) == "sleep", "it has changed its user")
         job.process.terminate()
-        check_in("the command has other rights", job.process.stderr.readline())
+        check_in("the command has other rights", read_line(job.process))
         told_at = time.monotonic()
         wait_until(lambda: time.monotonic() > told_at + 1.5, "three ttl pass")
         check_equal(server.call("HGET", "rql:lock:a", "rql_token"), token)

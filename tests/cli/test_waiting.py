@@ -3,14 +3,13 @@
 import os
 import re
 import resource
-import select
 import signal
 import subprocess
 import sys
 import time
 
 from harness import (TIMEOUT_S, PROGRAM, Program, Server, as_plain, check_equal, check_in, environment, finish,
-                     is_cluster, is_gone, leave_out_in_cluster, main, wait_until)
+                     is_cluster, is_gone, leave_out_in_cluster, main, read_line, wait_until)
 
 RUN = ("run", "a", "--", "echo", "ran")
 WAYS = (RUN, ("lock", "a", "--json"), ("series", "z{a}", "a", "--", "echo", "ran"),
@@ -22,19 +21,6 @@ def start_waiting(server, rql, words=RUN):
     process = rql.start(*words)
     wait_until(lambda: server.queue_length("a") > before, "it waits")
     return process
-
-
-def read_line(process):
-    """One line of stderr, also of a process that goes on. No buffer: select() would not see into it."""
-    line = b""
-    while not line.endswith(b"\n"):
-        if not select.select([process.stderr], [], [], TIMEOUT_S)[0]:
-            raise AssertionError(f"nothing was said after {line!r}")
-        byte = os.read(process.stderr.fileno(), 1)
-        if not byte:
-            raise AssertionError(f"stderr ended after {line!r}")
-        line += byte
-    return line.decode()
 
 
 def a_signal_takes_the_request_out_of_its_queue(server, rql):
