@@ -178,7 +178,10 @@ class Caller:
                 ask(of, self.actor.begin("inspect", of=of))
             if self.asks_all:
                 ask("diagnosis", self.actor.begin("inspect", of="diagnosis", time_limit_ms=WAIT_MS))
-        ask("release", self.held.begin("release"))
+
+    def begin_release(self):
+        """Not before its extension has ended, as async.h demands."""
+        self.begun = [("release", self.held.begin("release"))]
 
     def check(self):
         for what, call in self.begun:
@@ -196,6 +199,10 @@ def check_all(callers):
     for caller in callers:
         caller.relay.go_mad(caller.change)
         caller.begin()
+    for caller in callers:
+        caller.check()
+    for caller in callers:
+        caller.begin_release()
     for caller in callers:
         caller.check()
         check(caller.relay.n_changed < STORM, f"{caller.relay.n_changed} replies of {caller.name}")
