@@ -11,7 +11,7 @@
  * needs no right of its own, as ACL DRYRUN does, and is the same on all servers.
  */
 
-enum { WORDS_MAX = 6, LINE_SIZE = 768 };
+enum { WORDS_MAX = 7, LINE_SIZE = 768 };
 
 /* Who needs it; each needs those above, too. */
 enum role { LOCK, INSPECT, SWEEP, FORCE, OF_USE, N_ROLES };
@@ -31,7 +31,8 @@ static const struct right {
     {LOCK, "time", {"TIME"}},
     {LOCK,
      "exists",
-     {"EXISTS", "$", RQLI_KEY_QUEUE "-", RQLI_KEY_REQUESTS "-", RQLI_KEY_LIVE, RQLI_KEY_FENCE}},
+     {"EXISTS", "$", RQLI_KEY_QUEUE "-", RQLI_KEY_REQUESTS "-", RQLI_KEY_LIVE, RQLI_KEY_FENCE,
+      RQLI_KEY_ERA}},
     {LOCK, "del", {"DEL", "$"}},
     {LOCK, "hget", {"HGET", "$", "f"}},
     {LOCK, "hset", {"HSET", "$", "f", "v", "g"}},
@@ -73,7 +74,6 @@ static const struct right {
     {OF_USE, "slowlog|get", {"SLOWLOG", "GET", "1"}},
     {OF_USE, "wait", {"WAIT", "0", "-"}},
     {OF_USE, "waitaof", {"WAITAOF", "0", "0", "-"}},
-    {OF_USE, "~" RQLI_KEY_ERA, {"EXISTS", RQLI_KEY_ERA}},
     {OF_USE, "~" RQLI_KEY_CLIENTS, {"HLEN", RQLI_KEY_CLIENTS}},
 };
 
