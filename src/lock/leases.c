@@ -290,6 +290,10 @@ bool rqli_leases_withdraws(struct rqli_leases *self, rql_lock *const *locks, siz
 {
     bool has_one = false;
 
+    /* A request that this acquirer has left behind was added before its caller could ask again. */
+    if (atomic_load_explicit(&self->shared.withdrawals.count, memory_order_relaxed) == 0) {
+        return false;
+    }
     (void)pthread_mutex_lock(&self->shared.mutex);
     for (size_t i = 0; !has_one && i < count; i++) {
         has_one =

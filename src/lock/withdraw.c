@@ -65,6 +65,7 @@ bool rqli_withdrawals_add(struct rqli_withdrawals *self, struct rqli_withdrawal 
         one->next->before = &one->next;
     }
     self->all = one;
+    (void)atomic_fetch_add_explicit(&self->count, 1, memory_order_relaxed);
     return true;
 }
 
@@ -86,6 +87,7 @@ static void drop(struct rqli_withdrawals *self, struct rqli_withdrawal *one)
     if (one->next) {
         one->next->before = one->before;
     }
+    (void)atomic_fetch_sub_explicit(&self->count, 1, memory_order_relaxed);
     free(one);
 }
 

@@ -7,6 +7,8 @@
 #include "base/timers.h"
 #include "net/op.h"
 
+#include <stdatomic.h>
+
 struct rqli_call;
 struct rqli_key_set;
 struct rqli_keys;
@@ -23,6 +25,7 @@ struct rqli_withdrawal_of {
 struct rqli_withdrawals {
     struct rqli_timers timers;
     struct rqli_withdrawal *all; /* also those that are being tried */
+    atomic_size_t count;         /* of all of them: each acquisition reads it, without the mutex */
 };
 
 enum { RQLI_WITHDRAWALS_MAX = 64 /* bits of what is left of them */ };
