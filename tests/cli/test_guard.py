@@ -26,9 +26,12 @@ def run_without(rql, closed, words):
 
 
 def closed_descriptors_do_no_harm(server, rql):
+    logged = [("--log-lock-try", "true", "run", "a", "--log", "text", "--", "true"),
+              ("series", "a", "b{a}", "--log", "json", "--", "true")]
+    if rql("run", "a", "--log", "text", "--", "true").code != 0:
+        logged = []  # a light build has no log
     for closed in ((0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)):
-        for words in (RUN, ("--log-lock-try", "true", "run", "a", "--log", "text", "--", "true"),
-                      ("series", "a", "b{a}", "--log", "json", "--", "true")):
+        for words in (RUN, ("series", "a", "b{a}", "--", "true"), *logged):
             check_equal(run_without(rql, closed, words), 0, f"{closed} closed, {words}")
             check_equal([server.is_locked(name) for name in ("a", "b{a}")], [False, False], f"{closed} closed, {words}")
 

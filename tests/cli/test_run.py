@@ -81,10 +81,13 @@ def command_finds_the_server_that_rql_uses(server, rql):
 def no_password_is_in_a_command_line(server, rql):
     closed = Server("--requirepass", "geheim")
     try:
+        # Of the command, its parent, which is the guard, and that one's parent.
         result = Program(closed.url_with("default:geheim@"))(
-            "run", "a", "--", "sh", "-c", "cat /proc/$PPID/cmdline /proc/$$/cmdline; ps -e -o args || true")
+            "run", "a", "--", "sh", "-c", "read -r _ _ _ parent _ </proc/$PPID/stat;"
+            "cat /proc/$$/cmdline /proc/$PPID/cmdline /proc/$parent/cmdline; ps -e -o args || true")
         check_equal(result.code, 0, result.err)
-        check_in("run", result.out)
+        check_in("rql-guard\0", result.out)
+        check_in("run\0a\0", result.out)
         assert "default:geheim@" not in result.out
     finally:
         closed.stop()
