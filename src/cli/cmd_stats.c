@@ -372,7 +372,7 @@ static int write_readings(struct cli_session *self, struct cli_classes *classes)
     int code = write_reading(self, classes, said);
 
     self->out = out_fields(OUT_TABLE); /* all is in the file */
-    while (every_ms != CLI_UNSET) {
+    while (self->args->every_ms != CLI_UNSET) {
         (void)nanosleep(&pause, NULL);
         code = write_reading(self, classes, said);
     }

@@ -3,8 +3,20 @@
 #include <fnmatch.h>
 #include <string.h>
 
-/* The end of "[...]", or NULL if it has none. A "]" at its beginning is a letter, and so is one
- * within "[:alpha:]". */
+/* The last character of what stands at this place within "[...]": one character, "\]" or
+ * "[:alpha:]". NULL: the latter has no end. */
+static const char *find_item_end(const char *at)
+{
+    if (*at == '[' && at[1] != '\0' && strchr(":.=", at[1])) {
+        const char close[] = {at[1], ']', '\0'};
+        const char *end = strstr(at + 2, close);
+
+        return end ? end + 1 : NULL;
+    }
+    return *at == '\\' && at[1] != '\0' ? at + 1 : at;
+}
+
+/* The end of "[...]", or NULL if it has none. A "]" at its beginning is a letter. */
 static const char *find_bracket_end(const char *glob)
 {
     const char *at = glob + 1;
@@ -12,16 +24,9 @@ static const char *find_bracket_end(const char *glob)
     at += *at == '!' || *at == '^';
     at += *at == ']';
     while (*at != ']' && *at != '\0') {
-        if (*at == '[' && at[1] != '\0' && strchr(":.=", at[1])) {
-            const char close[] = {at[1], ']', '\0'};
-
-            at = strstr(at + 2, close);
-            if (!at) {
-                return NULL;
-            }
-            at++;
-        } else if (*at == '\\' && at[1] != '\0') {
-            at++;
+        at = find_item_end(at);
+        if (!at) {
+            return NULL;
         }
         at++;
     }

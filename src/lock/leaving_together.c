@@ -77,9 +77,8 @@ static enum rqli_op_next next(struct rqli_op *op)
 /* The server has the whole grace to answer, however late this process came to ask. Those who came
  * later have slept while others were asked for: if the server left those others without an answer,
  * they have no more time than is left of their own grace. */
-static int64_t until_us(const struct together *self, bool is_silent)
+static int64_t until_us(const struct together *self, int64_t grace_us, bool is_silent)
 {
-    int64_t grace_us = rqli_client_grace_us(self->leaver[0]->acquire->client);
     int64_t until_us = RQLI_NEVER_US;
 
     for (size_t i = 0; i < self->count; i++) {
@@ -135,7 +134,7 @@ static void lead(struct rqli_acquire *acquire, struct rqli_leavers *leavers)
     take_first(&self, leavers);
     (void)pthread_mutex_unlock(mutex);
     self.op.n_calls = self.n_calls;
-    self.op.until_us = until_us(&self, is_silent);
+    self.op.until_us = until_us(&self, rqli_client_grace_us(acquire->client), is_silent);
     (void)rqli_op_run(&self.op);
     finish(&self, leavers, mutex);
 }

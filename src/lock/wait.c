@@ -360,7 +360,7 @@ static int64_t pause_behind(struct rqli_watch_pause *self, int64_t now_us)
 {
     int64_t pause_us = PAUSE_FIRST_US;
 
-    if (now_us - self->armed_us > 2 * PAUSE_MOST_US) {
+    if (now_us - self->armed_us > INT64_C(2) * PAUSE_MOST_US) {
         self->n_idle = 0;
     }
     for (int i = ++self->n_idle; i > 2 && pause_us < PAUSE_MOST_US; i--) {
