@@ -25,6 +25,13 @@ void rqli_rights_note(const struct rqli_endpoint *endpoint, unsigned number,
     }
 }
 
+static char letter_of_rule(char letter)
+{
+    const int lower = tolower((unsigned char)letter);
+
+    return letter == ' ' ? '|' : (char)lower;
+}
+
 /* "CLIENT ID" becomes "+client|id". */
 static void write_rule(char out[RULE_SIZE], const char *command, const struct rqli_reply *reply)
 {
@@ -34,7 +41,7 @@ static void write_rule(char out[RULE_SIZE], const char *command, const struct rq
     }
     (void)snprintf(out, RULE_SIZE, "+%s", command);
     for (char *at = out; *at; at++) {
-        *at = *at == ' ' ? '|' : (char)tolower((unsigned char)*at);
+        *at = letter_of_rule(*at);
     }
 }
 

@@ -44,6 +44,8 @@ struct rqli_endpoint {
     char *query;    /* with is_tls: options; each key and its value terminated, "" behind them */
     struct rqli_tls_settings tls_settings; /* of the options; rqli_endpoint_use_tls() */
     int database;
+    bool lacks_rights; /* the user may lack rights that locks need: a login goes on without them,
+                          and the connection is for looking */
     int64_t connect_timeout_ms;
     int64_t io_timeout_ms;
     int64_t spin_us;
@@ -51,8 +53,6 @@ struct rqli_endpoint {
     struct rqli_client_name *name; /* how it is called; or NULL: by its identity alone */
     _Atomic uint32_t *refused;     /* of the client: optional questions of a login (login.c), a bit
                                       each, that its user may not ask; or NULL */
-    bool lacks_rights;             /* the user may lack rights that locks need: a login goes on
-                                         without them, and the connection is for looking */
     struct rqli_era *eras;         /* of the client: told at each login for commands; or NULL */
     struct rqli_stats *stats;      /* of the client; connections count into them */
     const struct rqli_subject *subject; /* the same, with who is told what happens to them */

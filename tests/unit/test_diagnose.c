@@ -335,21 +335,21 @@ TEST(hosts_are_judged_by_how_long_they_are_dead_and_what_they_hold)
 {
     static const struct {
         int64_t silent_us;
-        bool is_zombie;
         int64_t n_held;
+        bool is_zombie;
         bool lacks_flusher;
         rql_check_level alive;
         rql_check_level clock;
     } rows[] = {
-        {SECOND_US, false, -1, false, RQL_CHECK_OK, RQL_CHECK_OK},
-        {30 * SECOND_US, true, -1, false, RQL_CHECK_OK, RQL_CHECK_OK},
-        {30 * SECOND_US + 1, true, -1, false, RQL_CHECK_FAIL, RQL_CHECK_OK},
-        {30 * SECOND_US + 1, true, 1, false, RQL_CHECK_FAIL, RQL_CHECK_OK},
-        {30 * SECOND_US + 1, true, 0, false, RQL_CHECK_NOTE, RQL_CHECK_OK},
-        {SECOND_US, false, -1, true, RQL_CHECK_NOTE, RQL_CHECK_OK},
-        {30 * SECOND_US + 1, true, 1, true, RQL_CHECK_FAIL, RQL_CHECK_OK},
-        {-SECOND_US, false, -1, false, RQL_CHECK_OK, RQL_CHECK_OK},
-        {-SECOND_US - 1, false, -1, false, RQL_CHECK_OK, RQL_CHECK_WARN},
+        {SECOND_US, -1, false, false, RQL_CHECK_OK, RQL_CHECK_OK},
+        {30 * SECOND_US, -1, true, false, RQL_CHECK_OK, RQL_CHECK_OK},
+        {30 * SECOND_US + 1, -1, true, false, RQL_CHECK_FAIL, RQL_CHECK_OK},
+        {30 * SECOND_US + 1, 1, true, false, RQL_CHECK_FAIL, RQL_CHECK_OK},
+        {30 * SECOND_US + 1, 0, true, false, RQL_CHECK_NOTE, RQL_CHECK_OK},
+        {SECOND_US, -1, false, true, RQL_CHECK_NOTE, RQL_CHECK_OK},
+        {30 * SECOND_US + 1, 1, true, true, RQL_CHECK_FAIL, RQL_CHECK_OK},
+        {-SECOND_US, -1, false, false, RQL_CHECK_OK, RQL_CHECK_OK},
+        {-SECOND_US - 1, -1, false, false, RQL_CHECK_OK, RQL_CHECK_WARN},
     };
 
     const int64_t now_us = INT64_C(1) * NOW_S * SECOND_US;
