@@ -372,7 +372,8 @@ typedef struct rql_lock_options {
     int64_t replicas;
     /** Longest wait for both, in milliseconds. It ends before the deadline of the call, by 100 ms
      * where there is that much time. Calls that are sent together wait no longer than the least
-     * patient of them; each of the others is asked for again. 1 to 60000. Default the client's. */
+     * patient of them: the client then asks again for an acquisition, and an extension ends as
+     * ::RQL_E_NOT_DURABLE. 1 to 60000. Default the client's. */
     int64_t replica_timeout_ms;
 } rql_lock_options;
 
