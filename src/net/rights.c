@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "wire/keys.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -27,9 +26,13 @@ void rqli_rights_note(const struct rqli_endpoint *endpoint, unsigned number,
 
 static char letter_of_rule(char letter)
 {
-    const int lower = tolower((unsigned char)letter);
-
-    return letter == ' ' ? '|' : (char)lower;
+    if (letter >= 'A' && letter <= 'Z') {
+        return (char)(letter - 'A' + 'a');
+    }
+    if (letter == ' ') {
+        return '|';
+    }
+    return letter;
 }
 
 /* "CLIENT ID" becomes "+client|id". */
