@@ -423,7 +423,7 @@ def a_command_that_cannot_be_signalled_runs_on_without_its_lock(server, rql):
 def a_command_that_cannot_be_signalled_keeps_its_lock(server, rql):
     must_be_root()
     job = Job(rql, "sh", "-c", 'echo $$ >> $PIDS; exec "$@"', "sh", *NOBODY, "sleep", "600", prefix=POWERLESS)
-    job.TTL = ("--ttl", "500ms")
+    job.TTL = ("--ttl", "1500ms")
     with job:
         pid = job.pids(1)[0]
         token = server.call("HGET", "rql:lock:a", "rql_token")
@@ -431,7 +431,7 @@ def a_command_that_cannot_be_signalled_keeps_its_lock(server, rql):
         job.process.terminate()
         check_in("the command has other rights", read_line(job.process))
         told_at = time.monotonic()
-        wait_until(lambda: time.monotonic() > told_at + 1.5, "three ttl pass")
+        wait_until(lambda: time.monotonic() > told_at + 3, "two ttl pass")
         check_equal(server.call("HGET", "rql:lock:a", "rql_token"), token)
         os.kill(pid, signal.SIGKILL)
         check_equal(finish(job.process).code, 137)
