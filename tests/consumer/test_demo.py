@@ -20,6 +20,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 
 from private_server import PrivateServer, die_with_parent, find_server, wait_until  # noqa: E402
+from tap import run_tests  # noqa: E402
 
 DEMO = sys.argv[1]
 SHORT_S, FULL_S = 3, 6
@@ -141,17 +142,7 @@ def main():
         return 0
     tests = [all_promises_are_kept_beside_busy_loops, waits_of_a_process_that_stood_still_are_left_out,
              no_promise_is_broken_when_all_stand_still, a_run_without_its_server_gives_no_verdict]
-    failed = 0
-    print(f"1..{len(tests)}")
-    for number, test in enumerate(tests, 1):
-        word = "ok"
-        try:
-            test()
-        except (AssertionError, OSError, subprocess.TimeoutExpired) as wrong:
-            print("# " + str(wrong).replace("\n", "\n# "))
-            failed, word = failed + 1, "not ok"
-        print(word, number, "-", test.__name__.replace("_", " "), flush=True)
-    return failed > 0
+    return run_tests(tests)
 
 
 def run_once(_number):

@@ -15,6 +15,10 @@ import shutil
 import subprocess
 import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+
+from tap import run_tests  # noqa: E402
+
 BUILD = sys.argv[1]
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RUN = ROOT / "tests/run.sh"
@@ -161,17 +165,7 @@ def main():
     if DPKG.is_dir():
         tests += [each_header_is_of_a_package_that_is_installed, what_packages_are_built_with_is_installed,
                   each_program_is_of_a_package_that_is_installed]
-    failed = 0
-    print(f"1..{len(tests)}")
-    for number, test in enumerate(tests, 1):
-        word = "ok"
-        try:
-            test()
-        except (AssertionError, OSError, subprocess.CalledProcessError) as wrong:
-            print("# " + str(wrong).replace("\n", "\n# "))
-            failed, word = failed + 1, "not ok"
-        print(word, number, "-", test.__name__.replace("_", " "), flush=True)
-    return failed > 0
+    return run_tests(tests)
 
 
 sys.exit(main())

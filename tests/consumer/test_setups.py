@@ -12,6 +12,10 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+
+from tap import run_tests  # noqa: E402
+
 SOURCE, CC = sys.argv[1], sys.argv[2:]
 LIBRARY = ["hiredis", "libuv"]
 HAS_SYSTEMD = subprocess.call(["pkg-config", "--exists", "systemd"]) == 0
@@ -152,18 +156,7 @@ def main():
              a_program_that_cannot_be_run_has_no_pages, libraries_of_both_kinds_and_the_demonstration_need_no_cjson,
              *([units_come_with_systemd_and_the_program] if HAS_SYSTEMD else []),
              tests_that_are_asked_for_need_cmocka]
-    failed = 0
-    print(f"1..{len(tests)}")
-    for number, test in enumerate(tests, 1):
-        try:
-            test()
-            word = "ok"
-        except (AssertionError, OSError, subprocess.CalledProcessError) as wrong:
-            print("# " + str(wrong).replace("\n", "\n# "))
-            failed += 1
-            word = "not ok"
-        print(word, number, "-", test.__name__.replace("_", " "), flush=True)
-    return failed > 0
+    return run_tests(tests)
 
 
 sys.exit(main())

@@ -9,6 +9,10 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+
+from tap import run_tests  # noqa: E402
+
 SOURCE = sys.argv[1]
 # What a command does here: it ends once the file is there.
 WAITS = 'echo "as far as this"; until [ -e "$0" ]; do sleep 0.05; done; exit 7'
@@ -94,17 +98,7 @@ def main():
     tests = [an_installation_and_a_build_show_how_far_they_are, a_stage_shows_how_far_it_is,
              a_stage_that_shows_what_its_command_says_ends_with_it, packages_are_not_made_without_their_tools,
              packages_are_not_made_without_what_they_are_built_with]
-    failed = 0
-    print(f"1..{len(tests)}")
-    for number, test in enumerate(tests, 1):
-        word = "ok"
-        try:
-            test()
-        except (AssertionError, OSError, subprocess.SubprocessError) as wrong:
-            print("# " + str(wrong).replace("\n", "\n# "))
-            failed, word = failed + 1, "not ok"
-        print(word, number, "-", test.__name__.replace("_", " "), flush=True)
-    return failed > 0
+    return run_tests(tests)
 
 
 sys.exit(main())
