@@ -2,6 +2,7 @@
 
 #include "admin/pages.h"
 #include "base/clock.h"
+#include "base/random.h"
 #include "net/conn.h"
 #include "wire/number.h"
 
@@ -13,18 +14,10 @@
 
 enum {
     BATCH = 500, /* keys of one exchange, two commands each */
-    RUBY_DIGITS = 16,
     US_PER_MS = 1000,
 };
 
 static const int64_t old_lock_us = INT64_C(3600000000);
-
-bool rqli_is_of_ruby(struct rqli_slice id)
-{
-    const char *slash = id.length > 0 ? memrchr(id.data, '/', id.length) : NULL;
-
-    return slash && (size_t)(id.data + id.length - slash) == RUBY_DIGITS + 1;
-}
 
 /* ---- keys ---- */
 

@@ -1,6 +1,7 @@
 #include "admin/diagnosis.h"
 
 #include "base/clock.h"
+#include "base/random.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -119,9 +119,6 @@ struct rqli_swarm_sight {
 void rqli_judge_swarm(struct rqli_report *report, const rql_options *options,
                       const struct rqli_swarm_sight *seen);
 
-/* Ends an id of Ruby's: 16 digits; those of librql have 32. */
-bool rqli_is_of_ruby(struct rqli_slice id);
-
 /* ---- diagnose_clock.c: clk, net.rtt, net.connect ---- */
 
 void rqli_diagnose_first_clocks(struct rqli_diagnosis *self);

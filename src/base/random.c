@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 /* One system call serves many draws of a thread; a fork child starts with an empty stock. */
-enum { STOCK_BYTES = 1024 };
+enum { STOCK_BYTES = 1024, RUBY_DIGITS = 16 };
 
 struct stock {
     unsigned char bytes[STOCK_BYTES];
@@ -143,4 +143,11 @@ void rqli_host_id(char out[RQL_ID_SIZE], uint64_t thread, const char *identity)
     begin(&id, out, "rql:hst:");
     rqli_write_uint(&id, thread);
     end(&id, 0, identity);
+}
+
+bool rqli_is_of_ruby(struct rqli_slice id)
+{
+    const char *slash = id.length > 0 ? memrchr(id.data, '/', id.length) : NULL;
+
+    return slash && (size_t)(id.data + id.length - slash) == RUBY_DIGITS + 1;
 }

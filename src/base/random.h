@@ -4,6 +4,8 @@
 /* Random numbers. Identities and nonces come from the system for each use, for a copy of the
  * machine or process would draw the same; jitter need not. */
 
+#include "base/text.h"
+
 #include <rql/base.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,5 +26,8 @@ void rqli_acquirer_id(char out[RQL_ID_SIZE], uint64_t task, const char *identity
 /* That of the number-th request of this thread that is an acquirer of its own; no task's. */
 void rqli_own_acquirer_id(char out[RQL_ID_SIZE], uint64_t number, const char *identity);
 void rqli_host_id(char out[RQL_ID_SIZE], uint64_t thread, const char *identity);
+
+/* Whether an acquirer or a host id is one of the gem's, whose identities have 16 digits. */
+bool rqli_is_of_ruby(struct rqli_slice id);
 
 #endif

@@ -1,6 +1,7 @@
 #include "lock/reason.h"
 
 #include "base/error.h"
+#include "base/random.h"
 #include "lock/client.h"
 #include "net/conn.h"
 
@@ -13,10 +14,7 @@
  * not asked: the holder is named only if the last answer named it.
  */
 
-enum {
-    NAME_SIZE = 192,
-    RUBY_DIGITS = 16 /* of the identity of the gem's; ours has twice as many */
-};
+enum { NAME_SIZE = 192 };
 
 /* Of an acquisition with `several`. What was free, or never looked at, is no obstacle. */
 size_t rqli_reason_obstacle(const struct rqli_acquire *acquire)
@@ -97,7 +95,7 @@ static void name_owner(rql_client *client, const char *owner, bool asks, char ou
     } else {
         is_named = asks && write_asked(&writer, client, identity);
     }
-    if (!is_named && strlen(identity) == RUBY_DIGITS) {
+    if (!is_named && rqli_is_of_ruby(rqli_slice_of(owner))) {
         write_ruby(&writer, owner);
     } else if (!is_named) {
         rqli_write_text(&writer, owner);

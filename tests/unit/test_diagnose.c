@@ -1,6 +1,7 @@
 #include "unit.h"
 
 #include "admin/diagnosis.h"
+#include "base/random.h"
 #include "reply_tree.h"
 
 /* What a server says, and the verdict. */
