@@ -400,31 +400,27 @@ static int lock(struct cli_session *self)
 
 static const char *const process_details[] = {
     "An rql inside COMMAND that asks for a lock that COMMAND runs under is refused at once, "
-    "because "
-    "the two would wait for each other.",
+    "because the two would wait for each other.",
 
-    "COMMAND is in a process group of its own, which it does not lead, so it may call setsid(2). "
-    "When the lock is lost, this group gets SIGTERM and then SIGKILL, and so does COMMAND if it "
-    "has "
-    "left the group. Other processes that have left the group are not ended.",
+    "COMMAND is in a process group of its own, which it does not lead, so it may call "
+    "setsid(2). When the lock is lost, this group gets SIGTERM and then SIGKILL, and so does "
+    "COMMAND if it has left the group. Other processes that have left the group are not ended.",
 
-    "The parent of COMMAND is the process rql-guard. If rql is killed, rql-guard kills COMMAND and "
-    "its group, waits until all descendants of COMMAND have ended, and then releases the lock. It "
-    "does not kill descendants that have left the group. It cannot kill processes of other users. "
-    "It "
-    "waits for both, but no longer than the ttl: the lock has ended by then. The release takes no "
-    "longer than connect and io timeout. Without /proc the guard kills, but does not release.",
+    "The parent of COMMAND is the process rql-guard. If rql is killed, rql-guard kills COMMAND "
+    "and its group, waits until all descendants of COMMAND have ended, and then releases the "
+    "lock. It does not kill descendants that have left the group. It cannot kill processes of "
+    "other users. It waits for both, but no longer than the ttl: the lock has ended by then. "
+    "The release takes no longer than connect and io timeout. Without /proc the guard kills, "
+    "but does not release.",
 
-    "The guard does not see what another service does for COMMAND, such as a container or a unit "
-    "of "
-    "systemd. If rql and rql-guard are both killed, the kernel kills COMMAND, but not what COMMAND "
-    "has started.",
+    "The guard does not see what another service does for COMMAND, such as a container or a "
+    "unit of systemd. If rql and rql-guard are both killed, the kernel kills COMMAND, but not "
+    "what COMMAND has started.",
 
-    "A COMMAND with other rights than rql, such as sudo(8), cannot be signalled. rql says so, and "
-    "renews the lock until COMMAND ends. With --max-hold or --no-auto-extend the lock ends at its "
-    "limit although COMMAND runs on. rql says so, waits for COMMAND, and exits with 75. If a shell "
-    "is "
-    "the COMMAND and starts sudo(8), rql ends the shell alone.",
+    "A COMMAND with other rights than rql, such as sudo(8), cannot be signalled. rql says so, "
+    "and renews the lock until COMMAND ends. With --max-hold or --no-auto-extend the lock ends "
+    "at its limit although COMMAND runs on. rql says so, waits for COMMAND, and exits with 75. "
+    "If a shell is the COMMAND and starts sudo(8), rql ends the shell alone.",
     NULL,
 };
 
