@@ -200,12 +200,8 @@ static void settle(struct rqli_end *self, struct rqli_end_part *part)
         self->op.status = part->status;
         self->error = self->fault;
     } else if (part->status > 0 && self->op.status == RQL_OK) {
-        const struct rqli_slice name = rqli_name_in(part->keys->lock, RQLI_KEY_LOCK);
-
-        self->op.status = rqli_fail(&self->error, part->status,
-                                    "%.*s: not held any more: the lock expired, was taken away, or "
-                                    "was lost with the server's data before this release",
-                                    (int)name.length, name.data);
+        self->op.status = rqli_lock_fail_ended(rqli_name_in(part->keys->lock, RQLI_KEY_LOCK).data,
+                                               " before this release", &self->error);
     }
 }
 

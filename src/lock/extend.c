@@ -56,10 +56,7 @@ static void note(struct rqli_extend *self, rql_status status, const rql_error *w
 
 static rql_status fail_ended(const rql_lock *lock, rql_error *error)
 {
-    return rqli_fail(error, RQL_NOT_HELD,
-                     "%s: not held any more: the lock expired, was taken away, or was lost with "
-                     "the server's data before this extension",
-                     lock->name);
+    return rqli_lock_fail_ended(lock->name, " before this extension", error);
 }
 
 /* {1, now_us, left_ms} or {0, now_us}. */

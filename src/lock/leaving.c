@@ -16,11 +16,6 @@
 
 enum { NOMEM_PAUSE_US = 5000 };
 
-static int64_t later(int64_t a_us, int64_t b_us)
-{
-    return a_us > b_us ? a_us : b_us;
-}
-
 /* The lock of the i-th call of a round of leaving: that of the i-th bit set. */
 static rql_lock *leaving_lock(const struct rqli_acquire *self, size_t i, uint64_t *bit_out)
 {
@@ -54,7 +49,7 @@ static int64_t leave_until_us(const struct rqli_acquire *self, int64_t now_us)
     if (until_us > self->request.limits.deadline_us) {
         until_us = self->request.limits.deadline_us + grace_us;
     }
-    return later(until_us, self->had_grace ? now_us : now_us + grace_us / 2);
+    return rqli_later(until_us, self->had_grace ? now_us : now_us + grace_us / 2);
 }
 
 /* Nobody waits for it: the leases repeat it until the server confirms, or until a grant that it may

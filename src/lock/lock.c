@@ -1,5 +1,6 @@
 #include "lock/lock.h"
 
+#include "base/error.h"
 #include "base/random.h"
 #include "base/scope.h"
 #include "base/threads.h"
@@ -130,4 +131,12 @@ rql_lock *rqli_lock_free(rql_lock *lock)
         }
     }
     return NULL;
+}
+
+rql_status rqli_lock_fail_ended(const char *name, const char *when, rql_error *error)
+{
+    return rqli_fail(error, RQL_NOT_HELD,
+                     "%s: not held any more: the lock expired, was taken away, or was lost with "
+                     "the server's data%s",
+                     name, when);
 }

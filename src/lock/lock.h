@@ -83,6 +83,9 @@ rql_lock *rqli_lock_new(rql_client *client, const char *name, uint64_t task);
 rql_lock *rqli_lock_new_of_many(rql_client *client, const char *name, uint64_t task);
 rql_lock *rqli_lock_free(rql_lock *lock);
 
+/* Raises RQL_NOT_HELD for a lock of this name. when: " before this release", or "". */
+rql_status rqli_lock_fail_ended(const char *name, const char *when, rql_error *error);
+
 /* Its acquirer is a request of its own, the number-th of the client, and no thread or task. */
 void rqli_lock_be(rql_lock *lock, uint64_t number);
 

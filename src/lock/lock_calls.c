@@ -259,10 +259,7 @@ rql_status rql_lock_verify(rql_lock *lock, rql_error *error)
     /* By the nonce of the grant: one of this acquirer by another request is not ours. */
     if (!is_text(exchange->reply, lock->grant_nonce)) {
         rqli_leases_on_gone(lock->client->leases, lock);
-        return rqli_fail(error, RQL_NOT_HELD,
-                         "%s: not held any more: the lock expired, was taken away, or was lost "
-                         "with the server's data",
-                         lock->name);
+        return rqli_lock_fail_ended(lock->name, "", error);
     }
     return RQL_OK;
 }

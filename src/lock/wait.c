@@ -32,11 +32,6 @@
 /* Of a watch: between two ends of a lock that are one, and the pause behind a notice of nothing. */
 enum { SAME_END_US = 100000, PAUSE_FIRST_US = 100000, PAUSE_MOST_US = 5000000 };
 
-static int64_t later(int64_t a_us, int64_t b_us)
-{
-    return a_us > b_us ? a_us : b_us;
-}
-
 static struct rqli_request_input timing_of(const struct rqli_acquire *self)
 {
     return (struct rqli_request_input){
@@ -220,7 +215,7 @@ static int64_t durable_until_us(const struct rqli_acquire *self, int64_t now_us)
     int64_t until_us =
         rqli_client_budget_us(self->client, now_us) + rqli_conn_longest_us(&self->durability);
     int64_t by_deadline_us =
-        rqli_after_ms(later(self->request.limits.deadline_us, now_us), grace_us / 2000);
+        rqli_after_ms(rqli_later(self->request.limits.deadline_us, now_us), grace_us / 2000);
 
     return self->loop ? by_deadline_us : rqli_earlier(until_us, by_deadline_us);
 }
@@ -232,7 +227,7 @@ int64_t rqli_wait_until_us(const struct rqli_acquire *self, int64_t now_us)
 {
     int64_t deadline_us = self->request.limits.deadline_us;
     int64_t until_us = rqli_client_budget_us(self->client, now_us);
-    int64_t with_grace_us = later(deadline_us, now_us + rqli_client_grace_us(self->client));
+    int64_t with_grace_us = rqli_later(deadline_us, now_us + rqli_client_grace_us(self->client));
 
     if (self->waiter.keeps_conn) {
         return durable_until_us(self, now_us);
@@ -473,7 +468,7 @@ enum rqli_wait_next rqli_wait_attend(struct rqli_acquire *self, uint64_t generat
 static void limit_connecting(struct rqli_acquire *self, const struct rqli_exchange *answer)
 {
     int64_t round_trips_us = 4 * (answer->received_us - answer->sent_us);
-    int64_t limit_us = later(answer->received_us + round_trips_us, self->request.wake_us);
+    int64_t limit_us = rqli_later(answer->received_us + round_trips_us, self->request.wake_us);
 
     self->waiter.deadline_us = rqli_earlier(self->waiter.deadline_us, limit_us);
 }
