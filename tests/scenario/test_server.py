@@ -238,8 +238,9 @@ def a_server_is_found_by_its_ipv6_address(world, kind, names):
     held.release().check()
     asking.hold().release().check()
     check_equal(world.keys_left(), [])
-    world.ask("CONFIG", "SET", "bind", "127.0.0.1")
+    # The port goes first: what is free on ::1 can be taken on 127.0.0.1, and the server would refuse the bind.
     world.ask("CONFIG", "SET", "port", world.server.port if is_cluster() else 0)
+    world.ask("CONFIG", "SET", "bind", "127.0.0.1")
 
 
 @scenario(kinds=["thread", "loop"], by_tls=False)  # to which servers without it speak otherwise
