@@ -33,11 +33,13 @@ def c_literal(text):
     return "\n".join(out)
 
 
-def expanded(path):
+def expanded(path, changed=None):
+    """The text with everything included. changed: texts by file name, in place of those in the files."""
     lines = []
-    for line in path.read_text("ascii").splitlines(keepends=True):
+    text = (changed or {}).get(path.name) or path.read_text("ascii")
+    for line in text.splitlines(keepends=True):
         found = re.fullmatch(r" *-- @include (\w+)\n", line)
-        lines.append(expanded(path.with_name(found[1] + ".lua")) if found else line)
+        lines.append(expanded(path.with_name(found[1] + ".lua"), changed) if found else line)
     return "".join(lines)
 
 

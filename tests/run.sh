@@ -480,10 +480,10 @@ stage_explore() {
 }
 
 # By name only: half an hour. Mistakes that are planted one at a time, each to be found by the tests that
-# tests/mutants.toml names; `python3 tests/mutants.py --only src/...` plants some of them.
+# tests/mutants/table.toml names; `python3 tests/mutants --only rqli_lease` plants some of them.
 stage_mutants() {
     rm -f "$out/mutants.json"
-    RQL_TEST_REDIS=$server python3 "$root/tests/mutants.py" --dir "$out/mutants" --jobs "$jobs" \
+    RQL_TEST_REDIS=$server python3 "$root/tests/mutants" --dir "$out/mutants" --jobs "$jobs" \
         --json "$out/mutants.json"
     found=$?
     counts=$(sed -n 's/^ "\(passed\|failed\|skipped\)": \([0-9]*\),$/\2/p' "$out/mutants.json" 2>/dev/null)

@@ -10,9 +10,9 @@ to something that must not happen (model.py) is a shortest one. It is printed, a
 From every so many states all clients then do their best: each has to come to an end, also if one of
 them was killed, and nothing may be left behind.
 
---mutants: the scripts with one mistake each (mutants.py); every one of them has to be found. TEXT: only
-those that are called so. Of the mistakes, and of the bounds of each model, a sample is taken, which the day
-chooses. The server of bounds "... in a cluster" is a node of one, with a partition's keys.
+--mutants: the scripts with one mistake each (`explored` in tests/mutants/table.toml); every one of them has to be
+found. TEXT: only those that are called so. Of the mistakes, and of the bounds of each model, a sample is taken, which
+the day chooses. The server of bounds "... in a cluster" is a node of one, with a partition's keys.
 Environment: RQL_TEST_REDIS   the server's program
              RQL_TEST_LONG    any: larger bounds, all of them, and all mistakes; on a server that is alone
              RQL_TEST_DATE    2026-11-23: the sample of that day
@@ -30,13 +30,14 @@ import chain
 import eras
 import model
 import series
-from mutants import BESIDE_RUBY, MUTANTS, OF_ENTRIES, OF_ERAS, OF_FLUSHES, OF_SERIES, OF_TRANSFERS
 from server import ALONE, IN_A_CLUSTER, Refused, Server, once_more
 from state import CAME_BACK, DEAD, RUBY, TTL_MS, Broken, demand, host, identity, read_contents
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "lua"))
+sys.path += [str(ROOT / "lua"), str(ROOT / "tests" / "mutants")]
 from embed import expanded  # noqa: E402
+from place import NoPlace, Sources  # noqa: E402
+from table import Edit, changes_of, read_table  # noqa: E402
 
 SCRIPTS = ("acquire", "acquire_series", "arrive", "release", "leave", "extend", "decrease", "flush_lock", "flush_queue",
            "transfer")
@@ -56,7 +57,7 @@ class Bounds(NamedTuple):
     losses: int
     ticks_us: tuple    # beyond the lease of a hand-over, a ttl, a silence
     sample: int        # every so many states are brought to an end
-    edits: tuple = ()  # of the scripts: (text, its replacement)
+    edits: tuple = ()  # of the scripts
     clears: int = 0
     denials: int = 0
     accesses: str = ""  # of the first clients; of the others q
@@ -78,7 +79,7 @@ class Bounds(NamedTuple):
 
 
 # With such a budget a call passes only one that is dead or has no subscription, and whoever made it repeats it.
-FRUGAL = (("local budget = 30", "local budget = 1"),)
+FRUGAL = (Edit("lua/waiters.lua", "budget = 30", "budget = 1"),)
 HOUR_US = 3_600_000_000
 
 # What clients of two locks want.
@@ -127,17 +128,17 @@ SMALL = (
     Bounds("random, and who holds something", (1, 1, 1), 0, 0, 0, (), 500, accesses="qrQ"),
     Bounds("a right is missing", (1, 1, 1), 0, 0, 0, (), 500, denials=1),
 )
-MISTAKES = (  # and where they have to show
-    (MUTANTS, SMALL),
-    (OF_ENTRIES, (
-        Bounds("holders enter again", (1, 1), 2, 1, 0, (3_100_000,), 200, conflicts="et", most=75_000),)),
-    (OF_FLUSHES, (
-        Bounds("what the dead have is flushed", (1, 1, 1), 1, 0, 0, (3_100_000,), 500, flushes=1, most=170_000),)),
-    (BESIDE_RUBY, (
+EXPLORED = {  # where a mistake has to show, by what the table says
+    "lock": SMALL,
+    "entries": (
+        Bounds("holders enter again", (1, 1), 2, 1, 0, (3_100_000,), 200, conflicts="et", most=75_000),),
+    "flushes": (
+        Bounds("what the dead have is flushed", (1, 1, 1), 1, 0, 0, (3_100_000,), 500, flushes=1, most=170_000),),
+    "ruby": (
         Bounds("beside Ruby", (1, 1), 2, 0, 0, (1_100_000,), 200, rubys=1),
         Bounds("beside Ruby, for longer", (1, 1), 2, 0, 0, (2_100_000,), 200, rubys=1),
-        Bounds("Ruby comes again", (1, 1), 2, 0, 0, (2_100_000,), 500, rubys=2, most=220_000))),
-    (OF_SERIES, (
+        Bounds("Ruby comes again", (1, 1), 2, 0, 0, (2_100_000,), 500, rubys=2, most=220_000)),
+    "series": (
         Bounds("a series, and who wants one of its locks", (), 2, 0, 0, (2_100_000,), 500,
                plans=(BOTH, FIRST_AGAIN, SECOND), most=120_000),
         Bounds("a series that holds one of its locks", (), 1, 1, 0, (3_100_000,), 200, plans=(FIRST_THEN_BOTH, BOTH)),
@@ -145,15 +146,15 @@ MISTAKES = (  # and where they have to show
                plans=(BOTH, FIRST_THEN_SECOND, SECOND)),
         Bounds("a series, who holds one lock and wants the other, and time passes", (), 2, 0, 0, (2_100_000,), 500,
                plans=(BOTH, FIRST_THEN_SECOND, SECOND), most=200_000),
-        Bounds("others end a part of a series", (), 1, 1, 0, (2_100_000,), 50, clears=1, plans=(BOTH, FIRST)))),
-    (OF_ERAS, (
+        Bounds("others end a part of a series", (), 1, 1, 0, (2_100_000,), 50, clears=1, plans=(BOTH, FIRST))),
+    "eras": (
         Bounds("a server is started anew, and pauses", (1, 1), 1, 0, 1, (3_100_000,), 200, accesses="rq", arrives=True,
                pauses=True),
         Bounds("a server is started anew, and its clock is set back", (1, 1), 1, 1, 1, (-400_000,), 200,
                arrives=True),
         Bounds("a server is started anew, and somebody waits", (1, 1, 1), 0, 0, 1, (), 500, arrives=True,
-               pauses=True))),
-    (OF_TRANSFERS, (
+               pauses=True)),
+    "transfers": (
         Bounds("a client hands on, and its stream breaks", (1, 1), 1, 1, 0, (1_100_000,), 100, members=2),
         Bounds("a client hands on beside another", (1, 1, 1), 0, 0, 0, (), 500, accesses="qQQ", members=2),
         Bounds("a client hands on, and a question comes late", (1, 1), 0, 1, 0, (), 50, members=2, clears=1),
@@ -161,8 +162,8 @@ MISTAKES = (  # and where they have to show
         Bounds("a client hands on twice", (1, 1, 1), 0, 0, 0, (), 500, accesses="qQQ", members=3),
         Bounds("a client hands on twice what others remove", (1, 1, 1), 0, 0, 0, (), 500, members=3, clears=1),
         Bounds("a client hands on, and the clock is set back", (1, 1), 1, 0, 0, (-400_000,), 50, members=2, forgets=1,
-               clears=1))),
-)
+               clears=1)),
+}
 LONG = (
     *QUICK,
     Bounds("two clients come again", (2, 2), 2, 1, 0, (1_100_000, 5_100_000), 2000),
@@ -204,18 +205,11 @@ LONG = (
 )
 
 
-class Stale(Exception):
-    """A text that is to be replaced is in no script."""
-
-
 def scripts_of(edits=()):
-    """Name -> text, with everything included; edits: (text, its replacement), in all of them."""
-    texts = {name: expanded(ROOT / "lua" / f"{name}.lua") for name in SCRIPTS}
-    for old, new in edits:
-        if not any(old in text for text in texts.values()):
-            raise Stale(f"no script has {old!r}")
-        texts = {name: text.replace(old, new) for name, text in texts.items()}
-    return texts
+    """Name -> text, with these edits and everything included."""
+    changes = changes_of(edits, Sources(ROOT, ["lua"])) if edits else {}
+    changed = {pathlib.PurePath(path).name: text for path, text in changes.items()}
+    return {name: expanded(ROOT / "lua" / f"{name}.lua", changed) for name in SCRIPTS}
 
 
 def subscribed_of(state):
@@ -451,37 +445,25 @@ def choose_bounds(wanted):
 
 def choose_mutants(wanted):
     """All that are called so, or a sample."""
-    mutants = [(mutant, bounds) for group, bounds in MISTAKES for mutant in group if wanted in mutant[0]]
+    mutants = [(mistake, EXPLORED[mistake.explored]) for mistake in read_table()
+               if mistake.explored and wanted in mistake.what]
     return mutants if wanted or os.environ.get("RQL_TEST_LONG") else sample("mistakes", mutants, N_MISTAKES)
-
-
-def check_texts():
-    """Every mistake has its text in a script, whatever the day chooses; how many have none."""
-    failed = 0
-    for name, *edits in (mutant for group, _ in MISTAKES for mutant in group):
-        try:
-            scripts_of(edits)
-        except Stale as stale:
-            failed += 1
-            print(f"# {name}: {stale}")
-    verdict(1, "every mistake has its text", not failed)
-    return failed
 
 
 def check_mutants(preload, program, wanted):
     mutants = choose_mutants(wanted)
-    print(f"1..{1 + len(mutants)}")
-    failed = check_texts()
-    for number, ((name, *edits), bounds) in enumerate(mutants, 2):
+    print(f"1..{len(mutants)}")
+    failed = 0
+    for number, (mistake, bounds) in enumerate(mutants, 1):
         try:
-            found = is_found(preload, program, edits, bounds)
+            found = is_found(preload, program, mistake.edits, bounds)
             told = found or "nobody noticed"
-        except Stale as stale:
+        except NoPlace as stale:
             found, told = None, stale
         failed += not found
-        verdict(number, f"{name}: {told}", found is not None)
+        verdict(number, f"{mistake.what}: {told}", found is not None)
         if not found:
-            say_once_more("--mutants", name)
+            say_once_more("--mutants", mistake.what)
     return failed
 
 

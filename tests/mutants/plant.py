@@ -1,28 +1,9 @@
-#!/usr/bin/env python3
-"""Plant one mistake at a time and see whether the tests find it.
+"""Plant the mistakes of the table one at a time, and see whether the tests find them.
 
-Usage: mutants.py [--only TEXT]... [--not-missed] [--from FILE] [--json FILE] [--dir DIR] [--jobs N]
-       mutants.py --check BUILD
-
-The mistakes are a table (mutants.toml): a sentence, a file, a text that occurs exactly once in it, what
-replaces it, and the meson tests that should find it, the likeliest first. They are planted in copies of
-the tree below DIR, one copy for each of N jobs; the working tree is never touched. Each test is first run
-without a mistake: it has to pass, and how long it takes decides how long it may take with one. A test
-that fails is repeated, so that one failure of a busy machine finds nothing; one that hangs has found it.
-
-The mistakes of tests/explore/mutants.py, in scripts, are tried by the explorer and counted along.
-
---only TEXT   those whose sentence has TEXT or whose file begins with it; any of several
---not-missed  without those that are marked `missed`: they take longest, for all their tests are run
---from FILE   another table
---json FILE   write there what came out
---check BUILD plant nothing: does every text occur once, and does the build tree have every test?
-Environment: RQL_TEST_REDIS, CC (default: gcc, by ccache where that is installed)
-
-Exit status 1: a mistake is not found that is not marked `missed`, a text is stale, or what replaces it
-does not compile. The last line is "N passed, N failed".
+They are planted in copies of the tree, one copy for each job; the working tree is never touched. Each test is first
+run without a mistake: it has to pass, and how long it takes decides how long it may take with one. A test that fails
+is repeated, so that one failure of a busy machine finds nothing; one that hangs has found it.
 """
-import argparse
 import json
 import os
 import pathlib
@@ -33,33 +14,17 @@ import subprocess
 import sys
 import threading
 import time
-import tomllib
 from collections import Counter
 from typing import NamedTuple
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-TABLE = ROOT / "tests" / "mutants.toml"
-FIELDS = {"what": str, "file": str, "text": str, "with": str, "found_by": str, "missed": bool}
-OPTIONAL = {"missed"}
+from place import NoPlace
+from table import Wrong, tests_of
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXPLORED = "lua, explored"
 AT_LEAST_S, TIMES = 20, 4  # a test may take this long, and as many times what it takes without a mistake
 FINE = "OK", "SKIP"
 FOUND, MISSED, STALE, BROKEN = "found", "not found", "stale", "no code"
-
-
-class Mistake(NamedTuple):
-    what: str
-    file: str
-    text: str
-    instead: str
-    tests: tuple
-    is_missed: bool
-
-    @property
-    def room(self):
-        """The folder: of src its part."""
-        parts = pathlib.PurePath(self.file).parts
-        return parts[1] if parts[0] == "src" and len(parts) > 2 else parts[0]
 
 
 class Outcome(NamedTuple):
@@ -75,63 +40,10 @@ class Outcome(NamedTuple):
         return self.state in (STALE, BROKEN) or (self.state == MISSED and not self.is_missed)
 
 
-class Wrong(Exception):
-    """Something that keeps the mistakes from being tried at all."""
-
-
-# ---- the table ----
-
-def read_table(path):
-    with open(path, "rb") as file:
-        entries = tomllib.load(file).get("mistake", [])
-    for number, entry in enumerate(entries, 1):
-        for name in entry.keys() | FIELDS.keys() - OPTIONAL:
-            if type(entry.get(name)) is not FIELDS.get(name):
-                raise Wrong(f"{path}: mistake {number} ({entry.get('what')}): {name}: missing, unknown or of another type")
-    return [Mistake(entry["what"], entry["file"], entry["text"], entry["with"],
-                    tuple(entry["found_by"].split()), entry.get("missed", False)) for entry in entries]
-
-
-def why_stale(root, mistake):
-    """Why its text cannot be replaced; None: it can."""
-    path = root / mistake.file
-    if not path.is_file():
-        return f"there is no {mistake.file}"
-    count = path.read_text().count(mistake.text)
-    if count != 1:
-        return f"{mistake.file} has its text {count} times"
-    return "its text is replaced by the same" if mistake.text == mistake.instead else None
-
-
-def tests_of(build):
-    """Name -> (files to build, its own limit in seconds) of each test of a build tree. Tests of one name,
-    as of a unit and against a server, are run as one."""
-    info = build / "meson-info"
-    targets = {target["id"]: target["filename"] for target in json.loads((info / "intro-targets.json").read_text())}
-    tests = {}
-    for test in json.loads((info / "intro-tests.json").read_text()):
-        files, limit_s = tests.get(test["name"], ([], test["timeout"]))
-        files += [os.path.relpath(name, build) for id in test["depends"] for name in targets[id]]
-        tests[test["name"]] = files, min(limit_s, test["timeout"])
-    return tests
-
-
-def check(table, build):
-    """What is wrong with the table, a line each."""
-    mistakes = read_table(table)
-    real = tests_of(pathlib.Path(build))
-    for mistake, count in Counter(mistake.what for mistake in mistakes).items():
-        if count > 1:
-            yield f"{mistake}: {count} times in the table"
-    for mistake in mistakes:
-        stale = why_stale(ROOT, mistake)
-        if stale:
-            yield f"{mistake.what}: {stale}"
-        if not mistake.tests:
-            yield f"{mistake.what}: no test is named"
-        for name in mistake.tests:
-            if name not in real:
-                yield f"{mistake.what}: there is no test {name}"
+def room_of(path):
+    """The folder of a file: of src its part."""
+    parts = pathlib.PurePath(path).parts
+    return parts[1] if parts[0] == "src" and len(parts) > 2 else parts[0]
 
 
 # ---- a copy of the tree ----
@@ -150,7 +62,7 @@ class Copy:
 
     def __init__(self, folder):
         self.tree, self.build = folder / "tree", folder / "tree-build"
-        self.planted = None
+        self.planted = {}
 
     def prepare(self):
         """What is there already is kept: only what has changed is built again."""
@@ -179,14 +91,13 @@ class Copy:
         if done.returncode:
             raise Wrong(f"{' '.join(words)}:\n{done.stdout[-4000:]}")
 
-    def plant(self, mistake):
-        """In place of the one before; None: restores."""
-        if self.planted:
-            shutil.copy(ROOT / self.planted.file, self.tree / self.planted.file)
-        self.planted = mistake
-        if mistake:
-            path = self.tree / mistake.file
-            path.write_text(path.read_text().replace(mistake.text, mistake.instead))
+    def plant(self, changes):
+        """File -> text, in place of the changes before; without any: restores."""
+        for path in self.planted:
+            shutil.copy(ROOT / path, self.tree / path)
+        self.planted = changes
+        for path, text in changes.items():
+            (self.tree / path).write_text(text)
 
     def compile(self, names, jobs=1):
         """What these tests need."""
@@ -247,32 +158,29 @@ def is_found(copy, name, limit_s):
     return False, f"once, {told}"
 
 
-def try_one(copy, mistake, limits):
+def try_one(copy, mistake, changes, limits):
     begun = time.monotonic()
     state, told = MISSED, []
-    stale = why_stale(ROOT, mistake)
-    if stale:
-        state, told = STALE, [stale]
-    else:
-        copy.plant(mistake)
-        for name in mistake.tests:
-            try:
-                copy.compile([name])
-            except Wrong as wrong:
-                errors = [line for line in str(wrong).splitlines() if "error" in line]
-                state, told = BROKEN, [errors[0] if errors else str(wrong)]
-                break
-            found, what = is_found(copy, name, limits[name])
-            told += [what] if what else []
-            if found:
-                state, told = FOUND, [what]
-                break
-    return Outcome(mistake.room, mistake.what, state, mistake.is_missed, time.monotonic() - begun, "; ".join(told))
+    copy.plant(changes)
+    for name in mistake.tests:
+        try:
+            copy.compile([name])
+        except Wrong as wrong:
+            errors = [line for line in str(wrong).splitlines() if "error" in line]
+            state, told = BROKEN, [errors[0] if errors else str(wrong)]
+            break
+        found, what = is_found(copy, name, limits[name])
+        told += [what] if what else []
+        if found:
+            state, told = FOUND, [what]
+            break
+    return Outcome(room_of(next(iter(changes))), mistake.what, state, mistake.is_missed, time.monotonic() - begun,
+                   "; ".join(told))
 
 
 def try_explored(copy):
-    """The mistakes of tests/explore/mutants.py."""
-    copy.plant(None)
+    """The mistakes that tests/explore/explore.py has to find, all by one run of it."""
+    copy.plant({})
     copy.compile(["mutants"])
     test = copy.run(["mutants"], 1800, env={"RQL_TEST_LONG": "all of them"})["mutants"]
     points = re.findall(r"^(not )?ok \d+ - (.*?): (.*)$", test.get("stdout", ""), re.M)
@@ -303,7 +211,18 @@ class Progress:
             print("\r\033[K", end="")
 
 
-def try_all(mistakes, with_explored, folder, jobs):
+def changes_of(mistakes, sources):
+    """(mistake, its changes) of each that has its place; outcomes of the others."""
+    planted, stale = [], []
+    for mistake in mistakes:
+        try:
+            planted.append((mistake, mistake.changes(sources)))
+        except NoPlace as wrong:
+            stale.append(Outcome("", mistake.what, STALE, False, 0, str(wrong)))
+    return planted, stale
+
+
+def try_all(mistakes, with_explored, sources, folder, jobs):
     copies = [Copy(folder / str(number)) for number in range(min(jobs, max(1, len(mistakes))))]
     for copy in copies:
         copy.prepare()
@@ -312,19 +231,20 @@ def try_all(mistakes, with_explored, folder, jobs):
     if unknown:
         raise Wrong("there are no tests " + " ".join(unknown))
     limits = limits_of(copies[0], names, jobs)
-    work, outcomes, wrongs = queue.SimpleQueue(), [], []
-    for job in ([try_explored] if with_explored else []) + mistakes:
+    planted, outcomes = changes_of(mistakes, sources)
+    work, wrongs = queue.SimpleQueue(), []
+    for job in ([None] if with_explored else []) + planted:
         work.put(job)
-    progress, lock = Progress(len(mistakes)), threading.Lock()
+    progress, lock = Progress(len(planted)), threading.Lock()
 
     def labour(copy):
         try:
             while not wrongs:
                 job = work.get_nowait()
-                some = [try_one(copy, job, limits)] if isinstance(job, Mistake) else job(copy)
+                some = [try_one(copy, *job, limits)] if job else try_explored(copy)
                 with lock:
                     outcomes.extend(some)
-                    if isinstance(job, Mistake):
+                    if job:
                         progress.tell(some[0])
         except queue.Empty:
             pass
@@ -389,33 +309,12 @@ def report(outcomes, json_path):
     return failed
 
 
-def main():
-    parser = argparse.ArgumentParser(usage=__doc__)
-    parser.add_argument("--only", action="append")
-    parser.add_argument("--not-missed", action="store_true")
-    parser.add_argument("--from", dest="table", default=TABLE)
-    parser.add_argument("--json")
-    parser.add_argument("--dir", type=pathlib.Path, default=ROOT / "build" / "mutants")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--check")
-    words = parser.parse_args()
-    try:
-        if words.check:
-            wrong = list(check(words.table, words.check))
-            print("\n".join(wrong))
-            return bool(wrong)
+def play_table(mistakes, sources, words):
+    """Plays those that --only and --not-missed choose; whether one of them fails."""
+    def is_wanted(mistake):
+        return not words.only or any(text in mistake.what or any(edit.place.startswith(text) for edit in mistake.edits)
+                                     for text in words.only)
 
-        def is_wanted(what, file):
-            return not words.only or any(text in what or file.startswith(text) for text in words.only)
-
-        mistakes = [mistake for mistake in read_table(words.table) if is_wanted(mistake.what, mistake.file)
-                    and not (words.not_missed and mistake.is_missed)]
-        return report(try_all(mistakes, is_wanted(EXPLORED, "lua/"), words.dir.resolve(), words.jobs), words.json) > 0
-    except Wrong as wrong:
-        print(f"mutants.py: {wrong}", file=sys.stderr)
-        print("0 passed, 1 failed")
-        return 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    wanted = [mistake for mistake in mistakes if is_wanted(mistake) and not (words.not_missed and mistake.is_missed)]
+    tested = [mistake for mistake in wanted if mistake.tests]
+    return report(try_all(tested, len(tested) < len(wanted), sources, words.dir, words.jobs), words.json) > 0
