@@ -1,0 +1,318 @@
+#!/usr/bin/env python3
+"""Measure how many concepts a reader of src/ has to learn, and print the figures of a fixed start beside them.
+
+Measured are base, wire, observe, options, net and lock. Lines of code are counted without blank lines, comments and
+lone braces, so that neither deleting comments nor wrapping lines changes them.
+
+  functions          definitions, static inline ones in headers included
+  used once          static functions that one place calls and no other names; and how many of these have at most 10 lines
+  types              definitions of struct, union and enum, anonymous members included; an enum that only names
+                     constants is none
+  booleans           members of structs that are bool, have one bit, or are of an enum of two values
+  in an acquisition  the same in struct rqli_acquire and in every struct that it has inside
+  strange headers    functions that a header declares and the file of another name defines
+  circles            groups of files each of which calls every other, directly or not
+  who clauses        sentences in comments that begin with "Who", "Whoever", "What" or "Whatever"
+  comments           share of lines that have one
+
+Usage: measure_house.py [COMMIT] [--names]     without COMMIT, the working tree; --names prints what was counted"""
+import argparse
+import collections
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "mutants"))
+from place import tokens_of  # noqa: E402
+
+ROOMS = "base", "wire", "observe", "options", "net", "lock"
+SHORT = 10
+ACQUISITION = "rqli_acquire"
+COMMENT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
+WHO = re.compile(r"(?:^|[.:;?!] )(?:Who(?:ever)?|What(?:ever)?) ")
+KEYWORDS = {"if", "while", "for", "switch", "return", "sizeof", "defined"}
+
+# What it printed for the version before the redesign, and what the redesign wants.
+START_COMMIT = "4d15a09c"
+START = {
+    "lines of code": 18792, "files": 222, "functions": 1814, "used once": 459, "of these short": 167, "types": 231,
+    "booleans": 154, "in an acquisition": 36, "strange headers": 168, "circles": 8, "who clauses": 255, "comments": 14.2,
+}
+WANTED = {
+    "lines of code": "<= 15,500", "files": "<= 165", "functions": "<= 1,200", "used once": "<= 190",
+    "types": "20 % fewer", "booleans": "<= 100", "in an acquisition": "<= 14", "strange headers": "0",
+    "circles": "<= 2", "who clauses": "0", "comments": "not lower",
+}
+
+
+class File:
+    """One source file, with its comments and its tokens apart."""
+
+    def __init__(self, name, text):
+        self.name, self.stem = name, name.rsplit(".", 1)[0]
+        self.comments = []
+        code = COMMENT.sub(self._take, text)
+        self.n_lines = text.count("\n")
+        self.n_commented = sum(comment.count("\n") + 1 for comment in self.comments)
+        self.n_code = sum(line.strip() not in ("", "{", "}", "};") for line in code.splitlines())
+        code = re.sub(r"^[ \t]*#(?:[^\\\n]|\\.)*", lambda match: re.sub(r"[^\n]", " ", match[0]), code, flags=re.M | re.S)
+        self.tokens = [token.text for token in tokens_of(code, "c")]
+        self.line_of = [code.count("\n", 0, token.start) for token in tokens_of(code, "c")]
+
+    def _take(self, match):
+        if match[0][0] in "\"'":
+            return match[0]
+        self.comments.append(match[0])
+        return re.sub(r"[^\n]", " ", match[0])
+
+    def sentences(self):
+        """The comments' texts, without their stars; lines that follow each other are one."""
+        for comment in self.comments:
+            yield re.sub(r"\s*\n\s*\*?\s*", " ", comment.strip("/*").strip())
+
+
+class Function:
+    def __init__(self, file, name, is_static, first, last):
+        self.file, self.name, self.is_static, self.first, self.last = file, name, is_static, first, last
+
+    @property
+    def n_lines(self):
+        return self.file.line_of[self.last] - self.file.line_of[self.first] + 1
+
+
+def closing(tokens, at):
+    """The index of what closes the parenthesis or brace at an index."""
+    depth = 0
+    for i in range(at, len(tokens)):
+        depth += (tokens[i] in "({[") - (tokens[i] in ")}]")
+        if depth == 0:
+            return i
+    raise ValueError(f"unbalanced: {' '.join(tokens[at:at + 8])}")
+
+
+def items(file):
+    """(first, brace, last) of each item outside of all braces; brace: the index of its first, or None."""
+    first, brace, at, tokens = 0, None, 0, file.tokens
+    while at < len(tokens):
+        if tokens[at] == "{":
+            end = closing(tokens, at)
+            brace = at if brace is None else brace
+            is_function = tokens[at - 1] == ")" and "=" not in tokens[first:at]
+            at = end
+            if is_function:
+                yield first, brace, at
+                first, brace = at + 1, None
+        elif tokens[at] == ";":
+            yield first, brace, at
+            first, brace = at + 1, None
+        at += 1
+
+
+def declared(tokens):
+    """The name of the function that this declares; None: it is something else."""
+    depth, found = 0, None
+    for name, following in zip(tokens, tokens[1:]):
+        if depth == 0 and following == "(" and re.match(r"[A-Za-z_]", name) and not name.startswith("__"):
+            found = found or name
+        depth += (name in "({[") - (name in ")}]")
+    return found
+
+
+def functions_of(file):
+    for first, brace, last in items(file):
+        head = file.tokens[first:brace] if brace is not None else []
+        if brace is not None and head and head[-1] == ")" and "=" not in head:
+            yield Function(file, declared(head), "static" in head, first, last)
+
+
+def prototypes_of(file):
+    for first, brace, last in items(file):
+        head = file.tokens[first:last]
+        if brace is None and ")" in head and head[0] != "typedef" and "=" not in head:
+            name = declared(head)
+            if name:
+                yield name
+
+
+class Type:
+    def __init__(self, kind, name, members):
+        self.kind, self.name, self.members = kind, name, members
+
+
+def member_lists(tokens):
+    """The members of a struct's body, each a list of tokens; those of a nested one are left out of it."""
+    found, item, at = [], [], 0
+    while at < len(tokens):
+        if tokens[at] == "{":
+            at = closing(tokens, at)
+        elif tokens[at] == ";":
+            found.append(item)
+            item = []
+        else:
+            item.append(tokens[at])
+        at += 1
+    return found
+
+
+def types_of(file):
+    """Those that a file defines; a nested one belongs to the one around it as a member of its own name."""
+    tokens = file.tokens
+    for i, kind in enumerate(tokens[:-2]):
+        if kind not in ("struct", "union", "enum"):
+            continue
+        name, brace = (None, i + 1) if tokens[i + 1] == "{" else (tokens[i + 1], i + 2)
+        if tokens[brace] != "{":
+            continue
+        end = closing(tokens, brace)
+        body = tokens[brace + 1:end]
+        if kind == "enum":
+            if name is None and tokens[end + 1] == ";" and tokens[i - 1] != "typedef":
+                continue
+            yield Type(kind, name or tokens[end + 1], [item for item in " ".join(body).split(" , ") if item.strip(" ,")])
+        else:
+            yield Type(kind, name, member_lists(body))
+            if name is None:
+                yield Type("inside", f"{file.name}:{i}", member_lists(body))
+
+
+def count_booleans(members, two_valued):
+    total = 0
+    for words in members:
+        n_names = 1 + words.count(",")
+        if "bool" in words and "(" not in words:
+            total += n_names
+        elif ":" in words and words[-1] == "1":
+            total += n_names
+        elif "enum" in words and words[words.index("enum") + 1] in two_valued and "*" not in words:
+            total += n_names
+    return total
+
+
+def inside(name, structs, seen):
+    """The structs that one has by value, itself included."""
+    if name in seen or name not in structs:
+        return
+    seen.add(name)
+    for words in structs[name].members:
+        if "*" not in words and "struct" in words:
+            inside(words[words.index("struct") + 1], structs, seen)
+
+
+def circles(graph):
+    """Groups of more than one node that reach each other (Tarjan)."""
+    index, low, stack, found = {}, {}, [], []
+
+    def visit(node):
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for other in graph[node]:
+            if other not in index:
+                visit(other)
+                low[node] = min(low[node], low[other])
+            elif other in stack:
+                low[node] = min(low[node], index[other])
+        if low[node] == index[node]:
+            at = stack.index(node)
+            if len(stack) - at > 1:
+                found.append(sorted(stack[at:]))
+            del stack[at:]
+
+    sys.setrecursionlimit(10_000)
+    for node in sorted(graph):
+        if node not in index:
+            visit(node)
+    return found
+
+
+def used_once(file, functions):
+    """Its static functions that one place calls and nothing else names."""
+    uses = collections.Counter(file.tokens)
+    calls = collections.Counter(a for a, b in zip(file.tokens, file.tokens[1:]) if b == "(" and a not in KEYWORDS)
+    prototypes = collections.Counter(prototypes_of(file))
+    for one in functions:
+        declared_here = 1 + prototypes[one.name]
+        if one.is_static and uses[one.name] == calls[one.name] == declared_here + 1:
+            yield one
+
+
+def call_graph(files, owner):
+    """File -> files whose functions it calls, x.c and x.h being one."""
+    graph = {file.stem: set() for file in files}
+    for file in files:
+        for word in set(file.tokens):
+            if word in owner and owner[word] != file.stem:
+                graph[file.stem].add(owner[word])
+    return graph
+
+
+def measure(files):
+    """(figure by name, what was counted by name)."""
+    functions = {file: list(functions_of(file)) for file in files}
+    shared = {one.name: one for those in functions.values() for one in those if not one.is_static}
+    once = [one for file in files for one in used_once(file, functions[file])]
+    strange = sorted(f"{name} in {file.name}" for file in files if file.name.endswith(".h")
+                     for name in set(prototypes_of(file))
+                     if name in shared and shared[name].file.stem != file.stem)
+    types = [one for file in files for one in types_of(file)]
+    two_valued = {one.name for one in types if one.kind == "enum" and len(one.members) == 2}
+    structs = {one.name: one for one in types if one.kind == "struct" and one.name}
+    carried = set()
+    inside(ACQUISITION, structs, carried)
+    rings = circles(call_graph(files, {name: one.file.stem for name, one in shared.items()}))
+    who = [f"{file.name}: {text[max(0, match.start() - 1):match.end() + 40]}" for file in files
+           for text in file.sentences() for match in WHO.finditer(text)]
+    defined = [one for one in types if one.kind != "inside"]
+    figures = {
+        "lines of code": sum(file.n_code for file in files),
+        "files": len(files),
+        "functions": sum(map(len, functions.values())),
+        "used once": len(once),
+        "of these short": sum(one.n_lines <= SHORT for one in once),
+        "types": len(defined),
+        "booleans": sum(count_booleans(one.members, two_valued) for one in defined if one.kind != "enum"),
+        "in an acquisition": sum(count_booleans(structs[name].members, two_valued) for name in carried),
+        "strange headers": len(strange),
+        "circles": len(rings),
+        "who clauses": len(who),
+        "comments": round(100 * sum(file.n_commented for file in files) / sum(file.n_lines for file in files), 1),
+    }
+    names = {
+        "used once": sorted(f"{one.file.name}: {one.name}, {one.n_lines} lines" for one in once),
+        "in an acquisition": sorted(carried),
+        "strange headers": strange,
+        "circles": [" ".join(ring) for ring in rings],
+        "who clauses": who,
+    }
+    return figures, names
+
+
+def git(*words):
+    return subprocess.run(["git", "-C", ROOT, *words], check=True, capture_output=True, text=True).stdout
+
+
+def read_files(commit):
+    folders = [f"src/{room}" for room in ROOMS]
+    listed = git("ls-tree", "-r", "--name-only", commit, *folders) if commit else git("ls-files", *folders)
+    names = [name for name in listed.splitlines() if name.endswith((".c", ".h"))]
+    return [File(name.removeprefix("src/"), git("show", f"{commit}:{name}") if commit else (ROOT / name).read_text())
+            for name in names if commit or (ROOT / name).is_file()]
+
+
+def main():
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument("commit", nargs="?")
+    parser.add_argument("--names", action="store_true")
+    words = parser.parse_args()
+    figures, names = measure(read_files(words.commit))
+    print(f"{'':18} {START_COMMIT:>9} {'now':>9}  wanted")
+    for name, figure in figures.items():
+        print(f"{name:18} {START.get(name, 0):>9,} {figure:>9,}  {WANTED.get(name, '')}")
+    if words.names:
+        for name, those in names.items():
+            print(f"\n{name}:", *those, sep="\n  ")
+
+
+if __name__ == "__main__":
+    main()
