@@ -80,9 +80,11 @@ def item(name, text):
 
 
 def blocks(text):
-    """Paragraphs, lists and tables."""
+    """Headings, paragraphs, lists and tables."""
     for block in re.split(r"\n\s*\n|\n(?=[*-] )", text.strip()):
-        if re.match(r"[*-] ", block):
+        if block.startswith("### "):
+            yield f".SS {escaped(block[4:])}"
+        elif re.match(r"[*-] ", block):
             yield ".IP \\(bu 2"
             yield from filled(block[2:])
         elif block.startswith("|"):
