@@ -12,6 +12,7 @@ import check_gem
 import check_layers
 import check_numbers
 import check_partitions
+import check_promises
 import check_words
 
 CLEAN = {
@@ -34,6 +35,17 @@ LONG = "int f(void)\n{\n" + "    g();\n" * 80 + "}\n"
 PAGES = {"README.md": "[b](src/base/b.c#L1) [gem](https://rubygems.org)\n", "tests/server/test_a.c": "",
          "tests/README.md": "| a fault | server/a | `server/faults.h` |\n"}
 TAGS = {"src/wire/make_partitions.py": "print('PARTITION(1)')\n", "src/wire/partitions.def": "PARTITION(1)\n"}
+PROMISE = "* **Order.** Waiters are served in order. Condition: none dies.\n"
+TESTED = "| Order | served in order | unit/t: a_waiter_is_served |\n"
+WAITER = "TEST(a_waiter_is_served)\n"
+
+
+def promised(promise=PROMISE, row=TESTED, test=WAITER):
+    return {"include/rql/guarantees.md": f"<!-- rql(7): Promises -->\n{promise}<!-- /rql(7) -->\n{check_promises.TITLE}"
+                                         f"| Promise | Words | Tests |\n|---|---|---|\n{row}",
+            "tests/unit/test_t.c": test}
+
+
 CASES = [
     (None, {}, check_layers),
     (None, {}, check_words),
@@ -87,6 +99,16 @@ CASES = [
     ("a row with a function that is not there", table(ROW.replace("rql_a", "rql_b")), check_gem),
     ("a row with a command that is not there", table(ROW.replace("rql lock", "rql unlock")), check_gem),
     ("a row with a test that is not there", table(ROW.replace("t.c", "u.c")), check_gem),
+    (None, promised(), check_promises),
+    ("a promise without a name", promised(PROMISE + "* Waiters are happy.\n"), check_promises),
+    ("a promise that no test holds", promised(row=""), check_promises),
+    ("a sentence that no test holds", promised("* **Order.** Waiters are served in order. They are happy.\n"),
+     check_promises),
+    ("a test of what is not promised", promised(row=TESTED + "| | in no time | unit/t: a_waiter_is_served |\n"),
+     check_promises),
+    ("a promise whose test is not there", promised(test="TEST(a_waiter_is_not_served)\n"), check_promises),
+    ("a promise whose program is not there", promised(row=TESTED.replace("unit/t", "unit/u")), check_promises),
+    ("a promise that names no test", promised(row=TESTED.replace(": a_waiter_is_served", "")), check_promises),
     (None, TAGS, check_partitions),
     ("a tag that the script does not print", {**TAGS, "src/wire/partitions.def": "PARTITION(2)\n"}, check_partitions),
     ("a row whose test is of something else", {**table(ROW), "tests/t.c": "int t;\n"}, check_gem),

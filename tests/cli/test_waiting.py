@@ -12,8 +12,9 @@ from harness import (TIMEOUT_S, PROGRAM, Program, Server, as_plain, check_equal,
                      is_cluster, is_gone, leave_out_in_cluster, main, read_line, wait_until)
 
 RUN = ("run", "a", "--", "echo", "ran")
-WAYS = (RUN, ("lock", "a", "--json"), ("series", "z{a}", "a", "--", "echo", "ran"),
-        ("series", "--gem", "z{a}", "a", "--", "echo", "ran"))
+NAMES = ("a", "z{a}")
+OF_THE_GEM = ("series", "--gem", "z{a}", "a", "--", "echo", "ran")
+WAYS = (RUN, ("lock", "a", "--json"), ("series", "z{a}", "a", "--", "echo", "ran"), OF_THE_GEM)
 
 
 def start_waiting(server, rql, words=RUN):
@@ -31,8 +32,17 @@ def a_signal_takes_the_request_out_of_its_queue(server, rql):
             process.send_signal(number)
             result = finish(process)
             check_equal((result.code, result.out, result.err), (-number, "", ""), f"{words}")
-            check_equal([server.queue_length(name) for name in "az"], [0, 0], f"{words}")
-            assert not server.is_locked("z"), f"{words}"
+            check_equal([server.queue_length(name) for name in NAMES], [0, 0], f"{words}")
+            assert not server.is_locked("z{a}"), f"{words}"
+
+
+def a_killed_series_of_the_gem_leaves_what_it_holds_to_its_ttl(server, rql):
+    rql("lock", "a", "--ttl", "1m")
+    process = start_waiting(server, rql, OF_THE_GEM)
+    process.kill()
+    finish(process)
+    check_equal((server.queue_length("a"), server.is_locked("z{a}")), (1, True))
+    assert int(server.call("PTTL", "rql:lock:z{a}")) > 0
 
 
 def who_waits_behind_an_interrupted_one_is_next(server, rql):
@@ -78,7 +88,7 @@ def is_ended_by_a_signal_with_the_grant(server, rql, words):
     os.kill(process.pid, signal.SIGCONT)
     # Where it has yet to ask it may begin its command before the signal comes, and then ends as that does.
     check_in(finish(process).code, [-signal.SIGTERM] + [128 + signal.SIGTERM] * (not is_for_lock))
-    check_equal([server.is_locked(name) for name in "az"], [False, False])
+    check_equal([server.is_locked(name) for name in NAMES], [False, False])
     check_equal(server.queue_length("a"), 0)
     return is_for_lock
 
@@ -258,6 +268,7 @@ def too_few_descriptors_are_told(server, rql):
 if __name__ == "__main__":
     sys.exit(main([
         a_signal_takes_the_request_out_of_its_queue,
+        a_killed_series_of_the_gem_leaves_what_it_holds_to_its_ttl,
         who_waits_behind_an_interrupted_one_is_next,
         two_signals_in_a_row_count_as_one,
         a_signal_that_comes_with_the_grant_ends_it,

@@ -300,6 +300,19 @@ def an_extendable_reentry_is_not_relied_on_for_longer(world, kind, names):
 
 
 @scenario(kinds=["thread", "loop"], counts=[1])
+def a_pause_does_not_cover_what_is_lost_while_connections_stand(world, kind, names):
+    """The clients do not notice that the server was emptied, so the lock has two holders."""
+    holder, other = settle(world, kind), settle(world, kind)
+    held = holder.acquire(*names, ttl_ms=PAUSE_MS)
+    world.ask("FLUSHALL")
+    later = other.acquire(*names, fail_fast=True, ttl_ms=SHORT_MS)
+    check_equal(held.state(), "HELD")
+    check(later.tokens[0] > held.tokens[0], "the token does not rise")
+    check_equal(held.release().status, "NOT_HELD")
+    later.release().check()
+
+
+@scenario(kinds=["thread", "loop"], counts=[1])
 def who_may_not_ask_which_server_it_is_cannot_have_a_pause(world, kind, names):
     world.ask("ACL", "SETUSER", "default", "-info")
     try:

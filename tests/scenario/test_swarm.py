@@ -280,6 +280,25 @@ def a_new_host_does_not_wait_for_the_next_heartbeat(world, kind, names):
             held.release().check()
 
 
+@scenario(kinds=KINDS, counts=[1], in_cluster=False)  # there the server knows each host whose lock would outlive it
+def what_died_before_its_first_heartbeat_is_left_to_its_ttl(world, kind, names):
+    """Its heartbeats cannot be sent, so that the moment before the first one lasts."""
+    dying, flushing = world.client(world.remote()), world.client()
+    begin_proxy(dying.remote, "probing", world.server)
+    dying.remote.do("fault", proxy="probing", fault="refuse")
+    Swarm(world, dying, **PROBES, probe_proxy="probing")
+    actor = world.actor(kind, dying)
+    actor.acquire(*names, ttl_ms=DAY_MS)
+    with swarm(world, flushing, **FLUSHES):
+        world.kill(actor)
+        killed_us = world.server.now_us()
+        wait_until(lambda: world.server.now_us() > killed_us + 2000 * ZOMBIE_TTL_MS, "a dead host is flushed by now")
+        n_steps = status_of(flushing).flush_zombies["steps"]
+        await_status(flushing, lambda now: now.flush_zombies["steps"] > n_steps + 1, "the flusher has looked since")
+        check_equal((exists(world, *names), n_hosts(world)), ([1], 0))
+        check(world.ask("PTTL", f"rql:lock:{names[0]}") > DAY_MS / 2, "its ttl is another one")
+
+
 @once
 def a_host_stays_while_it_holds(world, kind, _names):
     """A lock outlives the thread that took it, and heartbeats go on while it is held, also when the swarm stops."""
