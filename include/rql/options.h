@@ -232,18 +232,18 @@ typedef struct rql_options {
     int64_t sentinel_check_ms;
 
     /**
-     * Where the server was started anew, or another has taken its place, it may have lost its last
-     * writes, and with them a grant that somebody still relies on: for so long nothing is granted
-     * there. 0 to 3600000. Default 0: at once, and a lock may have two holders, of which the
-     * fencing token tells the older one. All clients of a server need the same; none may be of the
-     * gem or of a version of this library without it.
+     * A server that was restarted, or that has replaced another, may have lost its last writes, and
+     * with them a grant that a holder still relies on. For this long it grants nothing. 0 to
+     * 3600000. Default 0: it grants at once, and a lock may have two holders; the older one has the
+     * lower fencing token. All clients of a server need the same value. None of them may be the gem
+     * or a version of this library without this option.
      *
-     * No ttl may be longer, in milliseconds: ::RQL_E_INVALID. Choose the longest ttl and the time
-     * for which an old master may go on granting. A server that has never been used so begins with
-     * it. Meanwhile requests wait in their queues, and what does not wait is ::RQL_E_UNAVAILABLE.
-     * In a cluster all this is of each partition; one whose slot has moved is granted from at once,
-     * if the master that it comes from still answers. Who is logged in needs the right to `INFO`,
-     * or it is ::RQL_E_UNSUPPORTED.
+     * No ttl may be longer, in milliseconds: ::RQL_E_INVALID. Choose at least the longest ttl plus
+     * the time for which an old master may go on granting. A server that was never used with this
+     * option begins with such a pause. Requests wait in their queues meanwhile; a request that does
+     * not wait ends with ::RQL_E_UNAVAILABLE. In a cluster each partition has its own pause. A
+     * partition whose slot has moved has none, if the previous master still answers. The user needs
+     * the right to `INFO`; without it the result is ::RQL_E_UNSUPPORTED.
      */
     int64_t recovery_delay_ms;
 
