@@ -2,8 +2,9 @@
 """Counts the lines of the tests, by folder and by language; prints the figures of a fixed start beside them.
 
 Counted is every line, also blank ones and comments, of every file below tests/ that git knows, except data that no
-person writes or reads as code: api/abi.xml, golden/recordings, fuzz/corpus and the table of mutants. The average
-length of a line is printed because joined lines would lower the count without making anything simpler.
+person writes or reads as code: api/abi.xml, golden/recordings, fuzz/corpus and the table of mutants, of which a part
+was explore/mutants.py at the start. The average length of a line is printed because joined lines would lower the count
+without making anything simpler.
 
 Usage: count_lines.py [COMMIT]     without COMMIT, the working tree"""
 import collections
@@ -13,19 +14,19 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-LEFT_OUT = re.compile(r"tests/(api/abi\.xml|golden/recordings/.*|fuzz/corpus/.*|mutants(/.*)?\.toml)")
+LEFT_OUT = re.compile(r"tests/(api/abi\.xml|golden/recordings/.*|fuzz/corpus/.*|mutants(/.*)?\.toml|explore/mutants\.py)")
 LANGUAGES = {".c": "C", ".h": "C", ".cpp": "C", ".py": "Python", ".sh": "shell", ".build": "meson", ".md": "documents"}
 
 # What `count_lines.py 4d15a09c` printed: the tests before they were made smaller, on 27 November 2026.
 START_COMMIT = "4d15a09c"
 START = {
-    "bytes": 2747770,
+    "bytes": 2723454,
     "folders": {
         ".": 1546, "api": 1174, "bindings": 624, "budget": 1673, "cli": 5679, "consumer": 831, "examples": 642,
-        "explore": 4360, "fuzz": 900, "golden": 1541, "remote": 2854, "scenario": 20230, "server": 8630,
+        "explore": 3972, "fuzz": 900, "golden": 1541, "remote": 2854, "scenario": 20230, "server": 8630,
         "support": 2812, "unit": 18203,
     },
-    "languages": {"C": 34160, "Python": 34783, "documents": 402, "meson": 771, "other": 525, "shell": 1058},
+    "languages": {"C": 34160, "Python": 34395, "documents": 402, "meson": 771, "other": 525, "shell": 1058},
 }
 
 
