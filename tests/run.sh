@@ -1,8 +1,8 @@
 #!/bin/sh
 # Everything a change must pass, from a clean clone, without asking anything.
 #
-# Usage: sh tests/run.sh [--quick | STAGE... | soak MINUTES | promises MINUTES]   no argument: all stages, cheapest
-# first
+# Usage: sh tests/run.sh [--quick | STAGE... | soak MINUTES | promises MINUTES | mutants FILE...]
+# no argument: all stages, cheapest first
 # --quick is the stage gcc. Installs the Debian packages that are missing (as root, or by sudo).
 # The first line of output says how long it will take, the last one is "N passed, N failed"; the exit
 # status says the same.
@@ -480,11 +480,14 @@ stage_explore() {
 }
 
 # By name only: half an hour. Mistakes that are planted one at a time, each to be found by the tests that
-# tests/mutants/table.toml names; `python3 tests/mutants --only rqli_lease` plants some of them.
+# tests/mutants/table.toml names; or with FILE... those that are generated of these files. `python3 tests/mutants --help`
+# explains both.
+generated= # words of the command line
 stage_mutants() {
     rm -f "$out/mutants.json"
+    # shellcheck disable=SC2086 # a word list on purpose
     RQL_TEST_REDIS=$server python3 "$root/tests/mutants" --dir "$out/mutants" --jobs "$jobs" \
-        --json "$out/mutants.json"
+        --json "$out/mutants.json" $generated
     found=$?
     counts=$(sed -n 's/^ "\(passed\|failed\|skipped\)": \([0-9]*\),$/\2/p' "$out/mutants.json" 2>/dev/null)
     if [ -z "$counts" ]; then
@@ -761,6 +764,14 @@ usage() {
 # shellcheck disable=SC2086 # a word list on purpose
 [ $# -gt 0 ] || set -- $all
 [ "$1" != --quick ] || set -- gcc
+case "$1 ${2:-}" in
+"mutants "*[./-]*) # files or options, and no other stage
+    shift
+    generated=$*
+    packages_gcc="$packages_gcc python3-clang"
+    set -- mutants
+    ;;
+esac
 case "$# $1 ${2:-x}" in
 "2 "*" "*[!0-9]*) ;;
 "2 soak "* | "2 promises "*)

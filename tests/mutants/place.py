@@ -227,7 +227,8 @@ class Sources:
             if place not in self.files and not (self.root / place).is_file():
                 raise NoPlace(f"there is no file {place}")
             return [(self.add(place), 0, None)]
-        found = [(source, one) for source, one in self.named(name) if f"/{source.path}".endswith(f"/{file}" if file else "")]
+        suffix = f"/{file}" if file else ""
+        found = [(source, one) for source, one in self.named(name) if f"/{source.path}".endswith(suffix)]
         if not found:
             raise NoPlace(f"nothing is called {place}")
         paths = sorted({source.path for source, _ in found})

@@ -64,8 +64,8 @@ class Copy:
         self.tree, self.build = folder / "tree", folder / "tree-build"
         self.planted = {}
 
-    def prepare(self):
-        """What is there already is kept: only what has changed is built again."""
+    def prepare(self, *options):
+        """What is there already is kept: only what has changed is built again. options: of meson, beside the usual."""
         self.tree.mkdir(parents=True, exist_ok=True)
         wanted = set(files_below(ROOT, {self.tree.parents[1]}))
         for path in set(files_below(self.tree)) - wanted:
@@ -80,7 +80,7 @@ class Copy:
             if "CC" not in environ and shutil.which("ccache"):
                 environ["CC"] = "ccache gcc"
             self.must("meson", "setup", str(self.build), str(self.tree), "-Dtests=enabled", "-Dbench=enabled",
-                      f"-Dtest_server={os.environ.get('RQL_TEST_REDIS', '')}", environ=environ)
+                      f"-Dtest_server={os.environ.get('RQL_TEST_REDIS', '')}", *options, environ=environ)
         else:
             self.must("ninja", "-C", str(self.build), "build.ninja")
         self.tests = tests_of(self.build)

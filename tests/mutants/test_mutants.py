@@ -1,11 +1,27 @@
 #!/usr/bin/env python3
-"""Places are found by name and tokens, wherever the definition is. Prints TAP."""
+"""Places are found by name and tokens, and each operator makes its mistake. Prints TAP.
+
+Without python3-clang the operators for C are not tested.
+"""
+import contextlib
+import io
 import pathlib
+import subprocess
 import sys
 import tempfile
+from types import SimpleNamespace
 
+import operators_lua
+import play
+import schemata
+from mutant import numbered
 from place import NoPlace, Sources
 from table import Edit, changes_of
+
+try:
+    import operators_c
+except ImportError:
+    operators_c = None
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 from tap import run_tests  # noqa: E402
@@ -105,6 +121,109 @@ def tokens_stand_in_their_place_exactly_once():
     equal(refused(sources, "src/b.lua", "end if"), "src/b.lua has its tokens 0 times")  # the include is between them
 
 
+# operator of C -> (code, what its mutants are)
+OPERATORS_C = {
+    "negate": ("if (a && b) {}", ["!(a && b)", "!(a)", "!(b)"]),
+    "logic": ("if (a && b) {}", ["(a || b)"]),
+    "bound": ("while (a < b) {}", ["a <= b"]),
+    "constant": ("a = 5 + LEAST + sizeof(int[7]) + 100 + MOST;", ["6", "(MOST + 1)"]),
+    "sum": ("a = b - a;", ["b + a"]),
+    "swap": ("a = f(a, b) - b;", ["b - f(a, b)", "f(b, a)"]),
+    "return": ("return a;", ["0"]),
+    "drop": ("f(a, b); (void)a; case 1: a = b; switch (b) { default: b++; }", [""] * 3),
+}
+FRAME = """#define LEAST 3
+enum { MOST = 4 };
+int f(int a, int b);
+int frame(int a, int b) { switch (a) { %s } return 0; }
+"""
+OPERATORS_LUA = {
+    "negate": ("if a == b then end", ["not (a == b)", "~="]),
+    "logic": ("a = b and a", ["or"]),
+    "bound": ("while a < b do end", ["<="]),
+    "constant": ('f(9, "0", 100, "x1")', ["10", '"1"']),
+    "sum": ("a = -a - b", ["+"]),
+    "swap": ("a = f(a, b)", ["b, a"]),
+    "drop": ("f(a)\na = {\n  1}\nlocal c = f(b)", [""]),
+}
+PROGRAM = """int half(int of)
+{
+    return of < 0 ? -1 : of / 2;
+}
+
+int unused(int of)
+{
+    return of + 1;
+}
+
+int main(void)
+{
+    return half(4) == 2 ? 0 : 1;
+}
+"""
+
+
+def mutants_of_c(folder, text):
+    path = pathlib.Path(folder, "src", "a.c")
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    return numbered(operators_c.mutants_of(path, [], pathlib.Path(folder), {"src/a.c"}), Sources(pathlib.Path(folder)))
+
+
+def each_operator_changes_c():
+    for operator, (code, expected) in OPERATORS_C.items():
+        with tempfile.TemporaryDirectory() as folder:
+            found = [one.instead for one in mutants_of_c(folder, FRAME % code) if one.operator == operator]
+        frames = ["1"] if operator == "constant" else []  # return 0
+        equal(found, expected + frames)
+
+
+def each_operator_changes_lua():
+    for operator, (code, expected) in OPERATORS_LUA.items():
+        found = sorted(operators_lua.mutants_of("lua/a.lua", code), key=lambda one: one.start)
+        equal([one.instead for one in found if one.operator == operator], expected)
+
+
+def a_name_stands_while_code_around_it_changes():
+    with tempfile.TemporaryDirectory() as folder:
+        before = {one.name for one in mutants_of_c(folder, PROGRAM)}
+        after = {one.name for one in mutants_of_c(folder, "int more;\n" + PROGRAM.replace("of / 2", "of  /\n 2"))}
+    equal(after, before)
+    assert "half:bound:<:1" in before, before
+
+
+def an_unreachable_mutant_survives_and_a_reached_one_is_found():
+    with tempfile.TemporaryDirectory() as folder:
+        mutants = mutants_of_c(folder, PROGRAM)
+        schemata.write_header(pathlib.Path(folder), len(mutants))
+        source, program = pathlib.Path(folder, "src", "a.c"), pathlib.Path(folder, "a")
+        source.write_text(schemata.instrumented(PROGRAM, list(enumerate(mutants, 1))))
+        subprocess.run(["gcc", "-w", "-o", program, source], check=True)
+        runner = play.Runner(folder, [play.Program("a", play.KINDS.index("unit"), [str(program)], folder, {})])
+        with contextlib.redirect_stdout(io.StringIO()):
+            runner.record_all(len(mutants), 1)
+        states = {one.name: runner.play(number, one, 10).state for number, one in enumerate(mutants, 1)}
+    equal(states["unused:return:of + 1:1"], play.UNREACHED)
+    equal(states["half:constant:2:1"], play.FOUND)
+    equal(states["half:bound:<:1"], play.SURVIVED)
+
+
+def what_does_not_compile_is_no_mutant():
+    with tempfile.TemporaryDirectory() as folder:
+        mutants = mutants_of_c(folder, "int f(int of)\n{\n    return of;\n}\nint g(int of)\n{\n    return of;\n}\n")
+        mutants = [one._replace(instead="none") if one.definition == "f" else one for one in mutants]
+        schemata.write_header(pathlib.Path(folder), len(mutants))
+        check = schemata.Check(pathlib.Path(folder), {"src/a.c": (folder, ["gcc"], "src/a.c")})
+        text = pathlib.Path(folder, "src", "a.c").read_text()
+        equal([one.definition for one in check.accepted("src/a.c", text, mutants)], ["g"])
+
+
+def mutants_that_the_time_does_not_suffice_for_are_not_played():
+    one = SimpleNamespace(name="f:drop:g:1", path="src/a.c")
+    with contextlib.redirect_stdout(io.StringIO()):
+        equal([result.state for result in play.play_all([None], [one], -1)], [play.LEFT])
+
+
 if __name__ == "__main__":
     sys.exit(run_tests([
         definitions_of_every_kind_are_places,
@@ -112,4 +231,12 @@ if __name__ == "__main__":
         a_function_that_has_moved_keeps_its_place,
         a_name_of_two_files_needs_one_of_them,
         tokens_stand_in_their_place_exactly_once,
+        each_operator_changes_lua,
+        mutants_that_the_time_does_not_suffice_for_are_not_played,
+        *([
+            each_operator_changes_c,
+            a_name_stands_while_code_around_it_changes,
+            an_unreachable_mutant_survives_and_a_reached_one_is_found,
+            what_does_not_compile_is_no_mutant,
+        ] if operators_c else []),
     ]))

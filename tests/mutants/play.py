@@ -1,0 +1,256 @@
+"""Play generated mutants: run the test programs that reach one, cheapest first, until one of them fails.
+
+The programs are run as meson would run them, but without it. Once all of them run with no mutant chosen: they have to
+pass, and note which mutants they reach, and how long they take. A mutant that no program reaches survives at once.
+"""
+import json
+import os
+import pathlib
+import queue
+import re
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+from plant import ROOT, Progress
+
+KINDS = "explore", "unit", "server", "golden", "cli", "scenario"  # in the order in which they are run
+OF_SCRIPTS = {"explore", "golden", "scenario"}
+LEFT_OUT = {"source", "budget", "soak", "consumer", "pages", "api", "guarantees"}
+AT_LEAST_S, TIMES = 12, 4  # a program may take this long, and as many times what it takes without a mutant
+# Scenarios as the stage gcc has them, those of one day.
+SAMPLE = {"RQL_TEST_FIRST_FAILURE": "yes", "RQL_TEST_SHARE": "most", "RQL_TEST_DATE": "2026-11-27"}
+FOUND, SURVIVED, UNREACHED, LEFT = "found", "survived", "not reached", "not played"
+
+
+class Program(NamedTuple):
+    name: str
+    kind: int        # index of KINDS
+    command: list
+    folder: str
+    environ: dict
+
+    @property
+    def is_unit(self):
+        """Has it neither a server nor anything to wait for?"""
+        return KINDS[self.kind] == "unit"
+
+
+class Result(NamedTuple):
+    mutant: object
+    state: str
+    seconds: float
+    told: str = ""
+
+    @property
+    def what(self):
+        return self.mutant.name
+
+    @property
+    def room(self):
+        return os.path.dirname(self.mutant.path)
+
+
+def programs_of(build, is_wanted):
+    """Those of a build tree of whose suites this says that they are wanted."""
+    found = []
+    for test in json.loads((build / "meson-info" / "intro-tests.json").read_text()):
+        suites = {suite.split(":")[-1] for suite in test["suite"]}
+        if not is_wanted(suites) or test["name"] == "mutants":
+            continue
+        kind = next((i for i, name in enumerate(KINDS) if name in suites), KINDS.index("golden"))
+        found.append(Program(test["name"], kind, test["cmd"], test["workdir"] or str(build), test["env"]))
+    return found
+
+
+def first_failure(output):
+    points = re.findall(r"^not ok \d+ -? ?((?:(?!# SKIP|# TODO).)*)$", output, re.M)
+    return points[0] if points else ""
+
+
+class Run(NamedTuple):
+    passed: bool
+    seconds: float
+    told: str
+
+
+class Runner:
+    """Runs programs of a build tree."""
+
+    def __init__(self, build, programs):
+        self.build, self.programs = build, programs
+        self.durations, self.reached = {}, {}
+
+    def run(self, program, limit_s, **environ):
+        """In a session of its own, which ends with it."""
+        begun = time.monotonic()
+        with tempfile.TemporaryFile() as output:
+            process = subprocess.Popen(
+                ["setpriv", "--pdeathsig", "KILL", *program.command], cwd=program.folder, stdin=subprocess.DEVNULL,
+                stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
+                env={**os.environ, **program.environ, **SAMPLE, **environ})
+            try:
+                code = process.wait(limit_s)
+            except subprocess.TimeoutExpired:
+                code = None
+            finally:
+                self.end(process.pid)
+                process.wait()
+            output.seek(0)
+            told = first_failure(output.read().decode(errors="replace"))
+        passed = code in (0, 77) and not told
+        what = told or ("timeout" if code is None else f"exit code {code}")
+        return Run(passed, time.monotonic() - begun, "" if passed else f"{program.name}: {what}")
+
+    @staticmethod
+    def end(pid):
+        try:
+            os.killpg(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+    # ---- without a mutant ----
+
+    def record(self, program, count):
+        """How long it takes and what it reaches; it may fail once on a busy machine."""
+        with tempfile.NamedTemporaryFile() as map_file:
+            map_file.write(bytes(count + 1))
+            map_file.flush()
+            for _ in range(3):
+                run = self.run(program, 600, RQL_MUTANT_MAP=map_file.name)
+                if run.passed:
+                    break
+            reached = pathlib.Path(map_file.name).read_bytes()
+        return run, {number for number, byte in enumerate(reached) if byte}
+
+    def record_all(self, count, jobs):
+        """Of all programs; those that do not pass are left out, and named."""
+        with ThreadPoolExecutor(jobs) as pool:
+            records = pool.map(lambda one: self.record(one, count), self.programs)
+            for program, (run, reached) in zip(self.programs, records):
+                if run.passed:
+                    self.durations[program.name], self.reached[program.name] = run.seconds, reached
+                else:
+                    print(f"left out, because it does not pass: {run.told}", flush=True)
+        self.programs = [program for program in self.programs if program.name in self.durations]
+
+    # ---- with one ----
+
+    def those_that_reach(self, number, mutant):
+        """Cheapest kinds first; of one kind those that are called like what is changed, then the shortest."""
+        words = set(re.findall(r"[a-z]+", pathlib.PurePath(mutant.path).stem + " " + mutant.definition))
+
+        def cost(program):
+            is_related = bool(words & set(re.findall(r"[a-z]+", program.name)) - {"scenario", "test"})
+            return program.kind, not is_related, self.durations[program.name]
+
+        return sorted((program for program in self.programs if number in self.reached[program.name]), key=cost)
+
+    def play(self, number, mutant, cap_s, before=lambda program: None):
+        """before: what is to be done before a program is run."""
+        programs, spent_s, doubts = self.those_that_reach(number, mutant), 0, []
+        if not programs:
+            return Result(mutant, UNREACHED, 0)
+        if cap_s <= 0:
+            return Result(mutant, SURVIVED, 0)
+        for program in programs:
+            before(program)
+            limit_s = AT_LEAST_S + TIMES * self.durations[program.name]
+            run = self.run(program, limit_s, RQL_MUTANT=str(number))
+            spent_s += run.seconds
+            if not run.passed:
+                hangs = program.is_unit and run.seconds >= limit_s
+                if hangs or not self.run(program, limit_s, RQL_MUTANT=str(number)).passed:
+                    return Result(mutant, FOUND, spent_s, run.told)
+                doubts.append(f"once, {run.told}")
+            if spent_s > cap_s:
+                doubts.append(f"after {programs.index(program) + 1} of {len(programs)} programs")
+                break
+        return Result(mutant, SURVIVED, spent_s, "; ".join(doubts))
+
+
+def play_all(jobs, mutants, ends):
+    """Results of mutants. jobs: functions that play one; each plays one at a time. Those that the time does not suffice
+    for, which ends then, are not played."""
+    results, free = [], queue.SimpleQueue()
+    progress, lock = Progress(len(mutants)), threading.Lock()
+    for job in jobs:
+        free.put(job)
+
+    def play(mutant):
+        job = free.get()
+        try:
+            result = job(mutant) if time.monotonic() < ends else Result(mutant, LEFT, 0)
+        finally:
+            free.put(job)
+        with lock:
+            results.append(result)
+            progress.tell(result)
+
+    with ThreadPoolExecutor(len(jobs)) as pool:
+        try:
+            for future in [pool.submit(play, one) for one in mutants]:
+                future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    progress.end()
+    return results
+
+
+def both(earlier, later):
+    """The result of a mutant that two kinds of programs were run with."""
+    state = later.state if earlier.state == UNREACHED or later.state in (FOUND, LEFT) else earlier.state
+    return Result(later.mutant, state, earlier.seconds + later.seconds, "; ".join(filter(None, [earlier.told, later.told])))
+
+
+def play_c(build, mutants, words):
+    """Of a build that has them all. Kind by kind: what the cheap programs find need not wait for the others."""
+    programs = programs_of(build, lambda suites: not suites & {*LEFT_OUT, "explore"})
+    number_of = {mutant: number for number, mutant in enumerate(mutants, 1)}
+    ends = time.monotonic() + words.limit
+    results = {mutant: Result(mutant, UNREACHED, 0) for mutant in mutants}
+    for kind, name in enumerate(KINDS):
+        runner = Runner(build, [one for one in programs if one.kind == kind and (not words.tests or one.name in words.tests)])
+        left = [result for result in results.values() if result.state != FOUND]
+        if not runner.programs or not left:
+            continue
+        print(f"{name}: {len(runner.programs)} programs run without a mutant, then with {len(left)}", flush=True)
+        runner.record_all(len(mutants), words.processes)
+
+        def job(mutant):
+            return runner.play(number_of[mutant], mutant, words.cap - results[mutant].seconds)
+        for result in play_all([job] * words.processes, [result.mutant for result in left], ends):
+            results[result.mutant] = both(results[result.mutant], result)
+    return list(results.values())
+
+
+def play_scripts(copies, mutants, words):
+    """Scripts are part of the build: each copy has one mutant at a time."""
+    for copy in copies:
+        copy.prepare()
+        copy.compile([program.name for program in programs_of(copy.build, OF_SCRIPTS.intersection)], words.jobs)
+    first = Runner(copies[0].build, programs_of(copies[0].build, OF_SCRIPTS.intersection))
+    first.record_all(0, words.processes)
+
+    def job_of(copy):
+        programs = programs_of(copy.build, OF_SCRIPTS.intersection)
+        runner = Runner(copy.build, [program for program in programs if program.name in first.durations])
+        runner.durations, runner.reached = first.durations, dict.fromkeys(first.durations, {0})
+
+        def play(mutant):
+            copy.plant({mutant.path: mutant.changed((ROOT / mutant.path).read_text())})
+            return runner.play(0, mutant, words.cap, lambda program: build(copy, program))
+        return play
+
+    return play_all([job_of(copy) for copy in copies], mutants, time.monotonic() + words.limit)
+
+
+def build(copy, program):
+    """The explorer reads the scripts themselves."""
+    if KINDS[program.kind] != "explore":
+        copy.compile([program.name])
