@@ -4,7 +4,7 @@
 A promise is a point of the lists between <!-- rql(7): ... --> and <!-- /rql(7) -->, and begins with its name. A row of
 the table at the end of the page has the name (none: that of the row before), words of the promise, and the tests of
 what they say: `FOLDER/PROGRAM: sentence, sentence; ...`, where a sentence is the name of the function in
-tests/FOLDER/test_PROGRAM.py, test_PROGRAM.c or PROGRAM.py. Each sentence of a promise has a row, but for those that
+tests/FOLDER/test_PROGRAM.py, test_PROGRAM.c or PROGRAM.py, without the word test_. Each sentence of a promise has a row, but for those that
 begin with "Condition:".
 
 Usage: check_promises.py REPOSITORY"""
@@ -19,7 +19,7 @@ POINT = re.compile(r"^\* (.*(?:\n  .*)*)", re.M)
 NAMED = re.compile(r"\*\*(.+?)\.?\*\*\s+(.*)")
 END_OF_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`(])")
 PROGRAMS = ("test_{}.py", "test_{}.c", "{}.py")
-FUNCTION = r"^(@.*\n)*(?: *def {0}\(|TEST\({0}\)|static void {0}\(void \*\*)"
+FUNCTION = r"^(@.*\n)*(?: *def (test_)?{0}\(|TEST\({0}\)|static void {0}\(void \*\*)"
 
 
 def promises(page):
@@ -50,12 +50,12 @@ def sentences(text):
 
 
 def is_test(name, file, text):
-    """Returns whether the file defines the test, and runs it: in a Python test program it has a decorator, or its name
-    occurs once more. A C compiler warns of unused functions by itself."""
+    """Returns whether the file defines the test, and runs it: in a Python test program its name begins with test_, it
+    has a decorator, or its name occurs once more. A C compiler warns of unused functions by itself."""
     found = re.search(FUNCTION.format(re.escape(name)), text, re.M)
     if not found or not re.fullmatch(r"test_.*\.py", file):
         return bool(found)
-    return bool(found[1]) or len(re.findall(rf"\b{name}\b", text)) > 1
+    return bool(found[1] or found[2]) or len(re.findall(rf"\b{name}\b", text)) > 1
 
 
 def complaints_of_tests(root, cell):

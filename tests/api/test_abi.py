@@ -1,9 +1,15 @@
 #!/usr/bin/env python3
-"""What check_abi.py takes for a change that programs do not survive, by edits of abi.xml. Prints TAP."""
+"""What check_abi.py takes for a change that programs do not survive, by edits of abi.xml."""
+import pathlib
 import re
 import sys
 
 import check_abi
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+
+import tap  # noqa: E402
+from checks import check, check_equal  # noqa: E402
 
 MEMBER = """      <data-member access='public' layout-offset-in-bits='{at}'>
         <var-decl name='added' type-id='{type}' visibility='default'/>
@@ -69,7 +75,7 @@ def another_type(bits, members):
     return bits, members.replace(f"type-id='{types[1]}'", f"type-id='{other}'", 1)
 
 
-# Where the edited dump is the later library's, but for "added", where it is the earlier one's.
+# The edited dump is the later library's.
 CASES = [
     ("nothing is changed", lambda dump: dump, True),
     ("a status is new", new_status, True),
@@ -89,21 +95,20 @@ CASES = [
 ]
 
 
-def main():
-    if check_abi.missing_tool():
-        print(f"1..0 # SKIP there is no {check_abi.missing_tool()} in PATH (Debian: abigail-tools)")
-        return 0
+def check_edit(edit, is_fine, title):
     kept = check_abi.DUMP.read_text(encoding="utf-8")
-    results = [("a function is new", not check_abi.differences(without_function(kept), kept))]
-    for title, edit, is_fine in CASES:
-        edited = edit(kept)
-        is_edited = is_fine and title.startswith("nothing") or edited != kept
-        results.append((title, is_edited and is_fine == (not check_abi.differences(kept, edited))))
-    print(f"1..{len(results)}")
-    for number, (title, is_right) in enumerate(results, 1):
-        print("ok" if is_right else "not ok", number, "-", title)
-    return not all(is_right for _, is_right in results)
+    edited = edit(kept)
+    check(edited != kept or title.startswith("nothing"), "the edit finds nothing to change")
+    check_equal(not check_abi.differences(kept, edited), is_fine)
+
+
+def test_a_function_is_new():
+    kept = check_abi.DUMP.read_text(encoding="utf-8")
+    check_equal(not check_abi.differences(without_function(kept), kept), True)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    for row, change, survives in CASES:
+        tap.add(row, check_edit, change, survives, row)
+    tool = check_abi.missing_tool()
+    tap.main(skip=tool and f"there is no {tool} in PATH (Debian: abigail-tools)")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The checks of this folder fail on planted errors and pass on a clean tree. Prints TAP."""
+"""The checks of this folder fail on planted errors and pass on a clean tree."""
 import contextlib
 import io
 import pathlib
@@ -14,6 +14,11 @@ import check_numbers
 import check_partitions
 import check_promises
 import check_words
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+
+import tap  # noqa: E402
+from checks import check_equal  # noqa: E402
 
 CLEAN = {
     "include/rql/a.h": "#include <stdint.h>\nRQL_API int rql_a(int x);\n",
@@ -115,24 +120,17 @@ CASES = [
 ]
 
 
-def runs_clean(planted, check):
+def check_finding(planted, check, is_clean):
     with tempfile.TemporaryDirectory() as folder:
         for name, text in {**CLEAN, **planted}.items():
             path = pathlib.Path(folder) / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         with contextlib.redirect_stdout(io.StringIO()):
-            return not check.main(folder)
+            check_equal(not check.main(folder), is_clean)
 
 
-def main():
-    print(f"1..{len(CASES)}")
-    failed = 0
-    for number, (title, planted, check) in enumerate(CASES, 1):
-        good = runs_clean(planted, check) == (title is None)
-        failed += not good
-        print("ok" if good else "not ok", number, title or f"a clean tree passes {check.__name__}")
-    return failed > 0
-
-
-sys.exit(main())
+if __name__ == "__main__":
+    for title, what, finder in CASES:
+        tap.add(title or f"a clean tree passes {finder.__name__}", check_finding, what, finder, title is None)
+    tap.main()

@@ -1,9 +1,14 @@
 #!/usr/bin/env python3
-"""lua/embed.py refuses scripts whose variables do not fit together, and accepts those that do. Prints TAP."""
+"""lua/embed.py refuses scripts whose variables do not fit together, and accepts those that do."""
 import pathlib
 import subprocess
 import sys
 import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+
+import tap  # noqa: E402
+from checks import check  # noqa: E402
 
 EMBED = pathlib.Path(__file__).resolve().parents[2] / "lua" / "embed.py"
 HEAD = "-- @keys lock\n-- @args\n"
@@ -68,17 +73,12 @@ def complaint_of(planted):
         return "a table all the same" if (root / "t.c").exists() else done.stderr
 
 
-def main():
-    print(f"1..{len(CASES)}")
-    failed = 0
-    for number, (title, wanted, planted) in enumerate(CASES, 1):
-        complaint = complaint_of(planted)
-        good = complaint is None if wanted is None else wanted in (complaint or "")
-        failed += not good
-        print("ok" if good else "not ok", number, title)
-        if not good:
-            print("#", complaint)
-    return failed > 0
+def check_complaint(wanted, planted):
+    complaint = complaint_of(planted)
+    check(complaint is None if wanted is None else wanted in (complaint or ""), complaint)
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    for title, what, files in CASES:
+        tap.add(title, check_complaint, what, files)
+    tap.main()

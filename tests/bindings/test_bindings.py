@@ -99,4 +99,4 @@ def each_binding_is_short(_world, _kind, _names):
 if __name__ == "__main__":
     for missing in sorted(WORKERS.keys() - set(THERE)):
         print(f"# there is no {missing} in PATH: its scenarios are left out", flush=True)
-    sys.exit(harness.main())
+    harness.main()

@@ -1,4 +1,4 @@
-"""A private server, the program under test, and TAP output. Standard library only."""
+"""A private server, and the program under test. Standard library only."""
 import json
 import os
 import pathlib
@@ -8,25 +8,16 @@ import socket
 import subprocess
 import sys
 import tempfile
-import traceback
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import tap  # noqa: E402
+from checks import (PATIENCE_S, SLOW, LeftOut, check_equal, check_in, wait_until)  # noqa: E402, F401
 from partitions import plain  # noqa: E402
-from private_server import (Clock, LeftOut, PrivateServer, encoded, find_server, for_cluster,  # noqa: E402, F401
-                            is_cluster, leave_out_in_cluster, once_more, wait_until)
+from private_server import (Clock, PrivateServer, encoded, find_server, for_cluster,  # noqa: E402, F401
+                            is_cluster, leave_out_in_cluster)
+from tap import add  # noqa: E402, F401
 
 PROGRAM = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else ""
-TIMEOUT_S = 20
-
-
-def check_equal(got, wanted, what=""):
-    if got != wanted:
-        raise AssertionError(f"{what}: got {got!r}, wanted {wanted!r}")
-
-
-def check_in(part, whole):
-    if part not in whole:
-        raise AssertionError(f"{part!r} is not in {whole!r}")
 
 
 def is_gone(pid):
@@ -54,7 +45,7 @@ class Server(PrivateServer):
     def call(self, *words):
         """One command; its reply's first line, or the text of a bulk reply."""
         with socket.socket(socket.AF_UNIX) as channel:
-            channel.settimeout(TIMEOUT_S)
+            channel.settimeout(PATIENCE_S)
             channel.connect(self.path)
             channel.sendall(encoded(as_named(words)))
             with channel.makefile("rb") as reply:
@@ -66,7 +57,7 @@ class Server(PrivateServer):
     def whole_reply(self, *words):
         """One command; its reply as it is sent."""
         with socket.socket(socket.AF_UNIX) as channel:
-            channel.settimeout(TIMEOUT_S)
+            channel.settimeout(PATIENCE_S)
             channel.connect(self.path)
             channel.sendall(encoded(as_named(words)) + encoded(["QUIT"]))
             with channel.makefile("rb") as reply:
@@ -75,7 +66,7 @@ class Server(PrivateServer):
     def whole_reply_as(self, password, *words):
         """The same of a server with a password."""
         with socket.socket(socket.AF_UNIX) as channel:
-            channel.settimeout(TIMEOUT_S)
+            channel.settimeout(PATIENCE_S)
             channel.connect(self.path)
             channel.sendall(encoded(["AUTH", password]) + encoded(as_named(words)) + encoded(["QUIT"]))
             with channel.makefile("rb") as reply:
@@ -117,8 +108,11 @@ class Folder:
         return self.read(name).split()
 
 
-class Missing(Exception):
-    """A program that a test needs is not installed: it is skipped."""
+class Missing(LeftOut):
+    """A program that a test needs is not installed."""
+
+    def __init__(self, what):
+        super().__init__(f"no {what}")
 
 
 class Result:
@@ -144,7 +138,7 @@ class Program:
     def __call__(self, *words, text_in=None, **more):
         done = subprocess.run([PROGRAM, *words], env=environment(self.url, **more),
                               input=text_in, stdin=None if text_in else subprocess.DEVNULL,
-                              capture_output=True, timeout=TIMEOUT_S * 3, check=False, text=True)
+                              capture_output=True, timeout=PATIENCE_S * 3, check=False, text=True)
         return Result(done.returncode, done.stdout, done.stderr)
 
     def start(self, *words, **more):
@@ -173,7 +167,7 @@ def at_terminal(begin):
 
 
 def finish(process):
-    out, err = process.communicate(timeout=TIMEOUT_S)
+    out, err = process.communicate(timeout=PATIENCE_S)
     return Result(process.returncode, out, err)
 
 
@@ -181,42 +175,13 @@ def read_line(process):
     """One line of stderr, also of a process that goes on. No buffer: select() would not see into it."""
     line = b""
     while not line.endswith(b"\n"):
-        if not select.select([process.stderr], [], [], TIMEOUT_S)[0]:
+        if not select.select([process.stderr], [], [], PATIENCE_S)[0]:
             raise AssertionError(f"nothing was said after {line!r}")
         byte = os.read(process.stderr.fileno(), 1)
         if not byte:
             raise AssertionError(f"stderr ended after {line!r}")
         line += byte
     return line.decode()
-
-
-def run_one(number, test, server, rql):
-    name = test.__name__.replace("_", " ")
-    try:
-        server.call("FLUSHALL")
-        test(server, rql)
-        rql.clean()
-        print(f"ok {number} - {name}", flush=True)
-        return True
-    except Missing as what:
-        print(f"ok {number} - {name} # SKIP no {what}", flush=True)
-        return True
-    except LeftOut as what:
-        rql.clean()
-        print(f"ok {number} - {name} # SKIP {what}", flush=True)
-        return True
-    except Exception:  # every failure of a test is one line of TAP and its trace
-        print(f"not ok {number} - {name}", flush=True)
-        trace = traceback.format_exc() + rql.clean() + server.log()[-2000:]
-        trace += once_more(sys.argv[0], PROGRAM, test.__name__)
-        print("# " + trace.replace("\n", "\n# "), flush=True)
-        return False
-
-
-def leave(*_):
-    """Once: a second SIGTERM must not interrupt the clean-up."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    sys.exit(1)
 
 
 def forget_ignored_signals():
@@ -227,20 +192,33 @@ def forget_ignored_signals():
             signal.signal(number, signal.SIG_DFL)
 
 
-def main(tests):
-    """Each test is a function of (server, rql); its name is a sentence."""
-    if not find_server():
-        print("1..0 # SKIP no redis-server or valkey-server in PATH")
-        return 0
-    chosen = [test for test in tests if not sys.argv[2:] or test.__name__ in sys.argv[2:]]
-    print(f"1..{len(chosen)}", flush=True)
-    forget_ignored_signals()
-    signal.signal(signal.SIGTERM, leave)
-    server = Server()
-    rql = Program(server.url)
-    try:
-        results = [run_one(i, test, server, rql) for i, test in enumerate(chosen, 1)]
-        return 0 if all(results) else 1
-    finally:
-        rql.clean()
-        server.stop()
+class Fixture(tap.Fixture):
+    """A server, which each test finds empty, and the program."""
+
+    def __init__(self):
+        forget_ignored_signals()
+        self.server = Server()
+        self.rql = self.make_program(self.server.url)
+        self.said = ""
+
+    def make_program(self, url):
+        return Program(url)
+
+    def run(self, case):
+        """A test is a function of the server and the program."""
+        self.server.call("FLUSHALL")
+        try:
+            case.function(self.server, self.rql)
+        finally:
+            self.said = self.rql.clean()
+
+    def last_words(self):
+        return self.said + self.server.log()[-2000:]
+
+    def end(self):
+        self.rql.clean()
+        self.server.stop()
+
+
+def main(make_fixture=Fixture, n_own=1, skip=None):
+    tap.main(make_fixture, n_own, skip or (None if find_server() else "no redis-server or valkey-server in PATH"))

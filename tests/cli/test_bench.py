@@ -6,13 +6,12 @@ import pty
 import re
 import signal
 import subprocess
-import sys
 import threading
 import time
 
-from harness import (PROGRAM, TIMEOUT_S, Server, as_named, check_equal, check_in, environment, finish, main,
+from harness import (PATIENCE_S, PROGRAM, SLOW, Server, as_named, check_equal, check_in, environment, finish, main,
                      wait_until, at_terminal)
-from private_server import PATIENCE_S, SLOW, Connection
+from private_server import Connection
 from test_ping import another
 
 SHORT = [PROGRAM, "bench", "--for", "1s", "--threads", "1", "--force"]
@@ -41,7 +40,7 @@ def loaded(server, turns, every_s):
     is_over = threading.Event()
 
     def run():
-        connection = Connection(server.path, TIMEOUT_S)
+        connection = Connection(server.path, PATIENCE_S)
         while not is_over.wait(every_s):
             connection.call("EVAL", BUSY, "0", turns)
         connection.close()
@@ -56,7 +55,7 @@ def loaded(server, turns, every_s):
 
 
 def keys(server, pattern="*rql-bench-*"):
-    connection = Connection(server.path, TIMEOUT_S)
+    connection = Connection(server.path, PATIENCE_S)
     found = connection.call(*as_named(["KEYS", pattern]))
     connection.close()
     return found
@@ -85,7 +84,7 @@ def check_figure(figure, what):
     return figure["median"]
 
 
-def the_json_is_complete_and_its_ratios_follow_from_the_medians(server, rql):
+def test_the_json_is_complete_and_its_ratios_follow_from_the_medians(server, rql):
     said = measured(rql, "--threads", "1,4", "--json").json()
     loads = {(load["load"], load.get("threads", load.get("waiting"))): load for load in said["loads"]}
     wanted = [(name, count) for name in LOADS for count in (1, 4)] + [("hand_over", count) for count in WAITING]
@@ -107,7 +106,7 @@ def the_json_is_complete_and_its_ratios_follow_from_the_medians(server, rql):
     assert 0 <= said["others_cpu_percent"] <= 20 and said["ping_p99_us"] > 0, said
 
 
-def the_table_has_a_line_for_each_load(server, rql):
+def test_the_table_has_a_line_for_each_load(server, rql):
     lines = measured(rql, "--threads", "1,2").out.splitlines()
     commands = r"\d+\.\d commands, " if counts_commands(rql) else ""
     heading = lines[0]
@@ -129,7 +128,7 @@ def the_table_has_a_line_for_each_load(server, rql):
         assert re.fullmatch(pattern, line), (line, pattern)
 
 
-def nothing_is_left_at_the_end_or_by_a_signal(server, rql):
+def test_nothing_is_left_at_the_end_or_by_a_signal(server, rql):
     for pattern, number in (("rql:rql-bench-*:plain:*", signal.SIGINT), ("rql:lock:rql-bench-*:pair:*", signal.SIGTERM),
                             ("rql:lock_queue:rql-bench-*:1000", signal.SIGINT)):
         process = begun(server, rql, "--for", "20s", "--threads", "8", "--force", pattern=pattern)
@@ -144,7 +143,7 @@ def nothing_is_left_at_the_end_or_by_a_signal(server, rql):
     check_equal(keys(server, "rql:lock*"), [])
 
 
-def locks_live_for_ten_seconds(server, rql):
+def test_locks_live_for_ten_seconds(server, rql):
     """Whoever kills it has that long to wait."""
     for pattern in ("rql:rql-bench-*:plain:*", "rql:lock:rql-bench-*:pair:*"):
         process = begun(server, rql, "--for", "20s", "--threads", "8", "--force", pattern=pattern)
@@ -162,7 +161,7 @@ def is_refused(rql, *words):
     return result.code == 1 and result.out == ("null\n" if words else "") and re.fullmatch(why, result.err)
 
 
-def it_does_not_begin_on_a_busy_server_unless_forced(server, rql):
+def test_it_does_not_begin_on_a_busy_server_unless_forced(server, rql):
     with loaded(server, A_MOMENT, 0):
         # On a machine that is busy with other tests the load may not come to use so much.
         wait_until(lambda: is_refused(rql), "it does not begin")
@@ -178,7 +177,7 @@ def forced(rql):
     return said
 
 
-def it_stops_when_others_suffer(server, rql):
+def test_it_stops_when_others_suffer(server, rql):
     process = begun(server, rql, "--for", "30s", "--threads", "1", "--json", pattern="rql:lock:rql-bench-*")
     begun_s = time.monotonic()
     with loaded(server, LONG, 0.01):
@@ -192,7 +191,7 @@ def it_stops_when_others_suffer(server, rql):
     check_equal(keys(server), [])
 
 
-def it_ends_in_time(server, rql):
+def test_it_ends_in_time(server, rql):
     begun_s = time.monotonic()
     rql("bench", "--for", "1s", "--force")
     assert time.monotonic() - begun_s < 3, "a whole run"
@@ -210,7 +209,7 @@ def it_ends_in_time(server, rql):
         server.call("FLUSHALL")
 
 
-def a_server_that_is_too_slow_is_said_to_be(server, rql):
+def test_a_server_that_is_too_slow_is_said_to_be(server, rql):
     process = begun(server, rql, "--for", "5s", "--threads", "1", "--force", "--io-timeout-ms", "300")
     server.freeze()
     try:
@@ -221,7 +220,7 @@ def a_server_that_is_too_slow_is_said_to_be(server, rql):
     check_in("rql: bench: the server or this machine is too slow to be measured now: ", result.err)
 
 
-def without_info_the_servers_time_is_not_known(server, rql):
+def test_without_info_the_servers_time_is_not_known(server, rql):
     counts = counts_commands(rql)
     with another(Server()) as own:
         own.call("ACL", "SETUSER", "poor", "on", ">pw", "~rql:*", "&*", "+@all", "-info")
@@ -238,7 +237,7 @@ def without_info_the_servers_time_is_not_known(server, rql):
         check_in("\nthe server's CPU time is not known: ", table)
 
 
-def progress_is_for_a_terminal(server, rql):
+def test_progress_is_for_a_terminal(server, rql):
     ours, theirs = at_terminal(pty.openpty)
     with subprocess.Popen(SHORT, stderr=theirs, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                           env=environment(server.url)) as process:
@@ -253,7 +252,7 @@ def progress_is_for_a_terminal(server, rql):
     assert process.returncode in (0, 1)
 
 
-def wrong_usage_is_64_no_server_69_and_a_full_disk_74(server, rql):
+def test_wrong_usage_is_64_no_server_69_and_a_full_disk_74(server, rql):
     for words in (["--for", "999ms"], ["--for", "5m1s"], ["--for", "10"], ["--threads", "0"], ["--threads", "257"],
                   ["--threads", "8,8"], ["--threads", "8,1"], ["--threads", "1,2,3,4,5"], ["--threads", "1,"],
                   ["--threads", ""], ["--threads", "two"], ["--openmetrics"], [server.url, server.url]):
@@ -265,22 +264,10 @@ def wrong_usage_is_64_no_server_69_and_a_full_disk_74(server, rql):
     check_equal((result.code, result.out), (69, ""))
     with open("/dev/full", "w", encoding="ascii") as full:
         done = subprocess.run(SHORT, stdout=full, stderr=subprocess.PIPE, env=environment(server.url),
-                              timeout=TIMEOUT_S, check=False, text=True)
+                              timeout=PATIENCE_S, check=False, text=True)
     check_in("cannot write the output", done.stderr)
     assert done.returncode == 74 or "others suffer" in done.stderr, done
 
 
 if __name__ == "__main__":
-    sys.exit(main([
-        the_json_is_complete_and_its_ratios_follow_from_the_medians,
-        the_table_has_a_line_for_each_load,
-        nothing_is_left_at_the_end_or_by_a_signal,
-        locks_live_for_ten_seconds,
-        it_does_not_begin_on_a_busy_server_unless_forced,
-        it_stops_when_others_suffer,
-        it_ends_in_time,
-        a_server_that_is_too_slow_is_said_to_be,
-        without_info_the_servers_time_is_not_known,
-        progress_is_for_a_terminal,
-        wrong_usage_is_64_no_server_69_and_a_full_disk_74,
-    ]))
+    main()

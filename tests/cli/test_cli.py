@@ -5,7 +5,6 @@ import pty
 import re
 import socket
 import subprocess
-import sys
 import threading
 import time
 import unicodedata
@@ -31,7 +30,7 @@ def waiting(server, rql, name, *words):
     return process
 
 
-def lock_prints_token_and_secret(server, rql):
+def test_lock_prints_token_and_secret(server, rql):
     result = rql("lock", "a", "--ttl", "1m")
     check_equal(result.code, 0, result.err)
     words = dict(line.split(None, 1) for line in result.out.splitlines())
@@ -40,7 +39,7 @@ def lock_prints_token_and_secret(server, rql):
     assert server.is_locked("a")
 
 
-def lock_prints_json_with_exact_numbers(server, rql):
+def test_lock_prints_json_with_exact_numbers(server, rql):
     lock = rql("lock", "a", "--ttl=1m", "--meta", "who=me", "-m", "why=x=y", "--json").json()
     check_equal(str(lock["token"]), server.call("HGET", "rql:lock:a", "rql_token"))
     check_equal(lock["ttl_ms"], 60000)
@@ -50,7 +49,7 @@ def lock_prints_json_with_exact_numbers(server, rql):
     check_equal(server.call("HGET", "rql:lock:a", "why"), "x=y")
 
 
-def lock_that_was_waited_for_lives_for_its_whole_ttl(server, rql):
+def test_lock_that_was_waited_for_lives_for_its_whole_ttl(server, rql):
     first = rql("lock", "a", "--ttl", "1m", "--json").json()
     waiter = waiting(server, rql, "a", "--ttl", "50s", "--json")
     check_equal(rql("unlock", "a", "--secret", first["secret"]).code, 0)
@@ -59,7 +58,7 @@ def lock_that_was_waited_for_lives_for_its_whole_ttl(server, rql):
     assert int(server.call("PTTL", "rql:lock:a")) > 40000
 
 
-def lock_with_try_gives_up_at_once(server, rql):
+def test_lock_with_try_gives_up_at_once(server, rql):
     rql("lock", "a", "--ttl", "1m")
     result = rql("lock", "a", "--try")
     check_equal((result.code, result.out), (1, ""))
@@ -99,7 +98,7 @@ class FarServer:
             pass  # the other side has gone
 
 
-def a_ttl_below_the_round_trip_is_named(server, rql):
+def test_a_ttl_below_the_round_trip_is_named(server, rql):
     leave_out_in_cluster("a server by its socket")
     url = "unix://" + FarServer(server).path
     for words in (["lock", "a"], ["run", "a", "--", "true"], ["series", "a", "b", "--", "true"]):
@@ -109,7 +108,7 @@ def a_ttl_below_the_round_trip_is_named(server, rql):
                  "a ttl of 20 ms must be longer than the round trip\n", one_line(result.err))
 
 
-def lock_with_wait_gives_up_in_time(server, rql):
+def test_lock_with_wait_gives_up_in_time(server, rql):
     rql("lock", "a", "--ttl", "1m")
     result = rql("lock", "a", "--wait", "500ms", "--conflict-exit-code=0")
     check_equal(result.code, 0)
@@ -117,7 +116,7 @@ def lock_with_wait_gives_up_in_time(server, rql):
     check_equal(server.queue_length("a"), 0)
 
 
-def environment_sets_options_and_flags_win(server, rql):
+def test_environment_sets_options_and_flags_win(server, rql):
     rql("lock", "a", "--ttl", "1m")
     result = rql("lock", "a", RQL_TRY_TO_LOCK_TIMEOUT_MS="500")
     check_in("not acquired within ", result.err)
@@ -127,7 +126,7 @@ def environment_sets_options_and_flags_win(server, rql):
     check_equal(result.code, 1)
 
 
-def unlock_by_secret_releases_only_that_grant(server, rql):
+def test_unlock_by_secret_releases_only_that_grant(server, rql):
     secret = rql("lock", "a", "--ttl", "1m", "--json").json()["secret"]
     result = rql("unlock", "a", "--secret", "0" * 32)
     check_equal((result.code, result.out), (1, ""))
@@ -140,13 +139,13 @@ def unlock_by_secret_releases_only_that_grant(server, rql):
     check_equal((result.code, result.json()["lock_released"]), (1, False))
 
 
-def unlock_reads_the_secret_from_stdin(server, rql):
+def test_unlock_reads_the_secret_from_stdin(server, rql):
     secret = rql("lock", "a", "--ttl", "1m", "--json").json()["secret"]
     result = rql("unlock", "a", "--secret", "-", text_in=secret + "\n")
     check_equal((result.code, result.out), (0, "lock: released\n"), result.err)
 
 
-def unlock_by_force_releases_and_says_what_was_there(server, rql):
+def test_unlock_by_force_releases_and_says_what_was_there(server, rql):
     rql("lock", "a", "--ttl", "1m")
     check_equal(rql("unlock", "a", "--force").out, "lock: released, queue: was empty\n")
     check_equal(rql("unlock", "a", "--force").out, "lock: was free, queue: was empty\n")
@@ -154,13 +153,13 @@ def unlock_by_force_releases_and_says_what_was_there(server, rql):
     check_equal((result["lock_released"], result["queue_released"]), (False, False))
 
 
-def unlock_wants_exactly_one_way(server, rql):
+def test_unlock_wants_exactly_one_way(server, rql):
     check_equal(rql("unlock", "a").code, 64)
     check_equal(rql("unlock", "a", "--force", "--secret", "0" * 32).code, 64)
     check_equal(rql("unlock", "a", "--secret", "short").code, 64)
 
 
-def extend_changes_the_ttl_both_ways(server, rql):
+def test_extend_changes_the_ttl_both_ways(server, rql):
     rql("lock", "a", "--ttl", "1m")
     check_equal(rql("extend", "a", "--add", "1h", "--force").code, 0)
     assert int(server.call("PTTL", "rql:lock:a")) > 3600000
@@ -172,7 +171,7 @@ def extend_changes_the_ttl_both_ways(server, rql):
     one_line(result.err)
 
 
-def extend_by_secret_extends_only_that_grant(server, rql):
+def test_extend_by_secret_extends_only_that_grant(server, rql):
     secret = rql("lock", "a", "--ttl", "1m", "--json").json()["secret"]
     result = rql("extend", "a", "--add", "1h", "--secret", "0" * 32)
     check_equal((result.code, result.out), (1, ""))
@@ -190,7 +189,7 @@ def extend_by_secret_extends_only_that_grant(server, rql):
     check_equal(rql("extend", "a", "--add", "1h", "--secret", secret).code, 1)
 
 
-def extend_wants_exactly_one_way(server, rql):
+def test_extend_wants_exactly_one_way(server, rql):
     check_equal(rql("extend", "a", "--add", "5s").code, 64)
     check_equal(rql("extend", "a", "--force").code, 64)
     check_equal(rql("extend", "a", "--secret", "0" * 32).code, 64)
@@ -198,7 +197,7 @@ def extend_wants_exactly_one_way(server, rql):
     check_equal(rql("extend", "a", "--add", "5s", "--secret", "short").code, 64)
 
 
-def info_shows_holder_times_and_metadata(server, rql):
+def test_info_shows_holder_times_and_metadata(server, rql):
     lock = rql("lock", "a", "--ttl", "1m", "--meta", "who=me", "--json").json()
     text = rql("info", "a", "--ids").out
     for part in ("holder", lock["acq_id"], lock["hst_id"], str(lock["token"]), "meta who", "1m00s"):
@@ -212,7 +211,7 @@ def info_shows_holder_times_and_metadata(server, rql):
     check_equal(info["spc_cnt"], None)
 
 
-def info_of_a_free_lock_is_an_outcome(server, rql):
+def test_info_of_a_free_lock_is_an_outcome(server, rql):
     result = rql("info", "a")
     check_equal((result.code, result.out), (1, ""))
     one_line(result.err)
@@ -220,7 +219,7 @@ def info_of_a_free_lock_is_an_outcome(server, rql):
     check_equal((result.code, result.json()), (1, None))
 
 
-def info_reads_locks_of_the_gem(server, rql):
+def test_info_reads_locks_of_the_gem(server, rql):
     server.call("HSET", "rql:lock:a", "acq_id", "rql:acq:1/2/3/4/0123456789abcdef", "hst_id",
                 "rql:hst:1/2/4/0123456789abcdef", "ts", "1795254268.4681", "ini_ttl", "5000")
     info = rql("info", "a", "--json").json()
@@ -229,7 +228,7 @@ def info_reads_locks_of_the_gem(server, rql):
         check_in("forever", rql(*words).out)
 
 
-def queue_lists_requests_in_order(server, rql):
+def test_queue_lists_requests_in_order(server, rql):
     rql("lock", "a", "--ttl", "1m")
     check_equal(rql("queue", "a").code, 1)
     waiters = [waiting(server, rql, "a"), waiting(server, rql, "a")]
@@ -245,13 +244,13 @@ def queue_lists_requests_in_order(server, rql):
         finish(waiter)
 
 
-def queue_of_a_free_lock_is_an_outcome(server, rql):
+def test_queue_of_a_free_lock_is_an_outcome(server, rql):
     result = rql("queue", "a", "--json")
     check_equal((result.code, result.json()), (1, None))
     one_line(result.err)
 
 
-def ls_lists_names_keys_and_queues(server, rql):
+def test_ls_lists_names_keys_and_queues(server, rql):
     for name in ("b", "a"):
         rql("lock", name, "--ttl", "1m")
     server.call("ZADD", "rql:lock_queue:c", "1795254268.5", "rql:acq:1/2/3/4/0123456789abcdef")
@@ -269,7 +268,7 @@ def ls_lists_names_keys_and_queues(server, rql):
     check_equal(rql("ls", "--keys", "--long").code, 64)
 
 
-def ls_and_who_take_a_glob(server, rql):
+def test_ls_and_who_take_a_glob(server, rql):
     for name in ("orders:1", "orders:2", "stock", "a/b"):
         rql("lock", name, "--ttl", "1m")
         server.call("ZADD", "rql:lock_queue:" + name, "1795254268.5", "rql:acq:1/2/3/4/0123456789abcdef")
@@ -287,12 +286,12 @@ def ls_and_who_take_a_glob(server, rql):
     check_equal(rql("ls", "a", "b").code, 64)
 
 
-def ls_of_nothing_is_empty(server, rql):
+def test_ls_of_nothing_is_empty(server, rql):
     check_equal((rql("ls").code, rql("ls").out), (0, ""))
     check_equal(rql("ls", "--json").json(), [])
 
 
-def who_joins_locks_and_queues(server, rql):
+def test_who_joins_locks_and_queues(server, rql):
     rql("lock", "a", "--ttl", "1m")
     rql("lock", "b", "--ttl", "1m")
     waiter = waiting(server, rql, "b")
@@ -306,7 +305,7 @@ def who_joins_locks_and_queues(server, rql):
     finish(waiter)
 
 
-def foreign_keys_are_listed_not_stumbled_over(server, rql):
+def test_foreign_keys_are_listed_not_stumbled_over(server, rql):
     server.call("SET", "rql:lock:string", "x")
     server.call("HSET", "rql:lock:half", "acq_id", "x")
     rql("lock", "whole", "--ttl", "1m")
@@ -316,7 +315,7 @@ def foreign_keys_are_listed_not_stumbled_over(server, rql):
     assert "forever" not in rql("info", "string").out
 
 
-def names_and_metadata_cannot_reach_the_terminal_raw(server, rql):
+def test_names_and_metadata_cannot_reach_the_terminal_raw(server, rql):
     name = b"rql:lock:x\x1b[31m\n\xff\xe2\x80\xaey"
     server.call("HSET", name, "acq_id", b"a\x07", "hst_id", "h", "ts", "1795254268.5",
                 "ini_ttl", "5000", "m", b"\xc2\x9b1m")
@@ -333,7 +332,7 @@ def columns(text):
                for c in text)
 
 
-def table_columns_are_aligned(server, rql):
+def test_table_columns_are_aligned(server, rql):
     names = ("a", "a-much-longer-name", "\u00e9\u00e9", "e\u0301", "\u65e5\u672c\u8a9e", "\U0001f512")
     for name in names:
         rql("lock", name, "--ttl", "1m")
@@ -359,7 +358,7 @@ def output_of(words, **more):
     return data
 
 
-def colours_are_for_terminals_only(server, rql):
+def test_colours_are_for_terminals_only(server, rql):
     rql("lock", "a", "--ttl", "1m")
     assert "\033" not in rql("who").out
     plain = environment(rql.url)
@@ -370,7 +369,7 @@ def colours_are_for_terminals_only(server, rql):
     assert b"\033" not in output_of(["who"], **{**plain, "TERM": "dumb"})
 
 
-def wrong_usage_is_one_line_and_64(server, rql):
+def test_wrong_usage_is_one_line_and_64(server, rql):
     for words in ([], ["nonsense"], ["--nonsense"], ["ls", "--nonsense"], ["ls", "-x"],
                   ["info"], ["info", "a", "b"], ["info", "a", "--"], ["run", "a"],
                   ["run", "a", "--"],
@@ -389,12 +388,12 @@ def wrong_usage_is_one_line_and_64(server, rql):
         one_line(result.err)
 
 
-def unknown_flag_is_named_with_its_command(server, rql):
+def test_unknown_flag_is_named_with_its_command(server, rql):
     check_in("queue: unknown flag --nonsense; see rql queue --help",
              rql("queue", "a", "--nonsense=1").err)
 
 
-def what_may_be_a_secret_is_not_repeated(_server, rql):
+def test_what_may_be_a_secret_is_not_repeated(_server, rql):
     for words, said in ((["--secrt=hush"], "unknown flag --secrt (did you mean --secret?)"),
                         (["--secr", "hush"], "unknown flag --secr (did you mean --secret?)"), (["-xhush"], "unknown flag -x;")):
         result = rql("unlock", "a", *words)
@@ -403,14 +402,14 @@ def what_may_be_a_secret_is_not_repeated(_server, rql):
         assert "hush" not in result.err, result.err
 
 
-def flags_are_written_out(server, rql):
+def test_flags_are_written_out(server, rql):
     rql("lock", "a", "--ttl", "1m")
     check_equal(rql("info", "a", "--jso").code, 64)
     check_equal(rql("ls", "-lq", "--json").json(), [])
     check_equal(rql("lock", "a", "-nE7").code, 7)
 
 
-def mistyped_words_are_guessed(server, rql):
+def test_mistyped_words_are_guessed(server, rql):
     for words, said in ((["rnu"], "unknown command rnu (did you mean run?)"),
                         (["help", "serise"], "unknown command serise (did you mean series?)"),
                         (["ls", "--quues"], "ls: unknown flag --quues (did you mean --queues?)"),
@@ -424,7 +423,7 @@ def mistyped_words_are_guessed(server, rql):
         assert "did you mean" not in rql(*words).err
 
 
-def unknown_variables_are_told_once_each(server, rql):
+def test_unknown_variables_are_told_once_each(server, rql):
     result = rql("run", "a", "--", "true", RQL_RETRY_CUONT="3", RQL_NONSENSE="x", RQL_TOKEN="1")
     check_equal(result.code, 0)
     check_equal(sorted(result.err.splitlines()),
@@ -434,7 +433,7 @@ def unknown_variables_are_told_once_each(server, rql):
     check_equal(rql("ls", RQL_LOCAL_DIR="/nowhere", RQL_LOCAL_IDLE="5").err, "")
 
 
-def names_between_dashes_may_look_like_flags(server, rql):
+def test_names_between_dashes_may_look_like_flags(server, rql):
     check_equal(rql("lock", "--ttl", "1m", "--", "--force").code, 0)
     check_equal(rql("ls").out, "--force\n")
     check_equal(rql("info", "--json", "--", "--force").json()["name"], "--force")
@@ -451,7 +450,7 @@ def names_between_dashes_may_look_like_flags(server, rql):
         check_in(said, one_line(result.err))
 
 
-def try_with_wait_is_wrong_usage(server, rql):
+def test_try_with_wait_is_wrong_usage(server, rql):
     for words in (["lock", "a", "--try", "--wait", "1s"], ["run", "a", "-w0", "-n", "--", "true"],
                   ["series", "a", "--wait=forever", "--try", "--", "true"]):
         result = rql(*words)
@@ -459,13 +458,13 @@ def try_with_wait_is_wrong_usage(server, rql):
         check_in("--try does not go with --wait", one_line(result.err))
 
 
-def a_series_is_sorted_or_the_gems(server, rql):
+def test_a_series_is_sorted_or_the_gems(server, rql):
     result = rql("series", "--gem", "a", "b", "--sorted", "--", "true")
     check_equal((result.code, result.out), (64, ""))
     check_in("--gem does not go with --sorted", one_line(result.err))
 
 
-def durations_have_fractions_and_parts_everywhere(server, rql):
+def test_durations_have_fractions_and_parts_everywhere(server, rql):
     for text, ttl_ms in (("0.5s", "500"), ("1h30m", "5400000"), ("30d", "2592000000"),
                          ("1m0.25s", "60250")):
         for words in (["--ttl", text], ["--default-lock-ttl-ms", text]):
@@ -484,14 +483,14 @@ def durations_have_fractions_and_parts_everywhere(server, rql):
         check_in("is no duration: write it with its unit, such as 500ms, 0.5s or 1h30m", one_line(result.err))
 
 
-def bad_environment_is_named(server, rql):
+def test_bad_environment_is_named(server, rql):
     result = rql("ls", RQL_RETRY_COUNT="some")
     check_equal(result.code, 64)
     check_in("RQL_RETRY_COUNT", one_line(result.err))
     check_equal(rql("--help", RQL_RETRY_COUNT="some").code, 0)
 
 
-def unreachable_server_is_one_line_without_the_password(server, rql):
+def test_unreachable_server_is_one_line_without_the_password(server, rql):
     for url in ("redis://user:geheim@127.0.0.1:1/0", "unix://user:geheim@/nonexistent/socket"):
         for words in (["ls"], ["lock", "a"], ["run", "a", "--", "true"], ["who", "--json"]):
             result = Program(url)(*words)
@@ -499,7 +498,7 @@ def unreachable_server_is_one_line_without_the_password(server, rql):
             assert "geheim" not in one_line(result.err)
 
 
-def wrong_password_is_a_fault(server, rql):
+def test_wrong_password_is_a_fault(server, rql):
     closed = Server("--requirepass", "right")
     try:
         result = Program(closed.url_with("default:geheim@"))("ls")
@@ -511,7 +510,7 @@ def wrong_password_is_a_fault(server, rql):
         closed.stop()
 
 
-def foreign_key_under_the_name_is_a_fault(server, rql):
+def test_foreign_key_under_the_name_is_a_fault(server, rql):
     for kind, command in (("lock", "lock"), ("lock_queue", "queue")):
         server.call("SET", f"rql:{kind}:a", "x")
         result = rql(command, "a")
@@ -519,19 +518,19 @@ def foreign_key_under_the_name_is_a_fault(server, rql):
         one_line(result.err)
 
 
-def output_that_cannot_be_written_is_74(server, rql):
+def test_output_that_cannot_be_written_is_74(server, rql):
     with open("/dev/full", "wb") as full:
         code = subprocess.run([PROGRAM, "--help"], stdout=full, stderr=subprocess.DEVNULL,
                               env=environment(rql.url), check=False).returncode
     check_equal(code, 74)
 
 
-def version_is_printed(server, rql):
+def test_version_is_printed(server, rql):
     check_equal(rql("--version").out.split()[0], "rql")
     check_equal(rql("-V").out.count("."), 2)
 
 
-def help_lists_commands_options_and_exit_codes(server, rql):
+def test_help_lists_commands_options_and_exit_codes(server, rql):
     text = rql("--help").out
     for command in COMMANDS:
         check_in(f"\n  {command} ", text)
@@ -551,7 +550,7 @@ def options_in(header):
     return [name for name in names if name != "size" and not listeners.search(name)]
 
 
-def help_options_has_all_options(server, rql):
+def test_help_options_has_all_options(server, rql):
     header = os.path.join(os.path.dirname(os.path.abspath(__file__)),
                           "../../include/rql/options.h")
     names = options_in(header)
@@ -562,7 +561,7 @@ def help_options_has_all_options(server, rql):
         check_in("RQL_" + name.upper(), text)
 
 
-def help_run_is_one_screen_with_examples(server, rql):
+def test_help_run_is_one_screen_with_examples(server, rql):
     lines = rql("help", "run").out.splitlines()
     assert len(lines) <= 24, len(lines)
     assert max(map(len, lines)) <= 80, max(lines, key=len)
@@ -573,7 +572,7 @@ def help_run_is_one_screen_with_examples(server, rql):
     check_in("rql help options", lines[-1])
 
 
-def help_of_a_command_wins_over_its_words(server, rql):
+def test_help_of_a_command_wins_over_its_words(server, rql):
     for command in COMMANDS:
         result = rql(command, "--help")
         check_equal((result.code, result.err), (0, ""))
@@ -582,52 +581,4 @@ def help_of_a_command_wins_over_its_words(server, rql):
 
 
 if __name__ == "__main__":
-    sys.exit(main([
-        lock_prints_token_and_secret,
-        lock_prints_json_with_exact_numbers,
-        lock_that_was_waited_for_lives_for_its_whole_ttl,
-        lock_with_try_gives_up_at_once,
-        a_ttl_below_the_round_trip_is_named,
-        lock_with_wait_gives_up_in_time,
-        environment_sets_options_and_flags_win,
-        unlock_by_secret_releases_only_that_grant,
-        unlock_reads_the_secret_from_stdin,
-        unlock_by_force_releases_and_says_what_was_there,
-        unlock_wants_exactly_one_way,
-        extend_changes_the_ttl_both_ways,
-        extend_by_secret_extends_only_that_grant,
-        extend_wants_exactly_one_way,
-        info_shows_holder_times_and_metadata,
-        info_of_a_free_lock_is_an_outcome,
-        info_reads_locks_of_the_gem,
-        queue_lists_requests_in_order,
-        queue_of_a_free_lock_is_an_outcome,
-        ls_lists_names_keys_and_queues,
-        ls_and_who_take_a_glob,
-        ls_of_nothing_is_empty,
-        who_joins_locks_and_queues,
-        foreign_keys_are_listed_not_stumbled_over,
-        names_and_metadata_cannot_reach_the_terminal_raw,
-        table_columns_are_aligned,
-        colours_are_for_terminals_only,
-        wrong_usage_is_one_line_and_64,
-        unknown_flag_is_named_with_its_command,
-        what_may_be_a_secret_is_not_repeated,
-        flags_are_written_out,
-        mistyped_words_are_guessed,
-        unknown_variables_are_told_once_each,
-        names_between_dashes_may_look_like_flags,
-        try_with_wait_is_wrong_usage,
-        a_series_is_sorted_or_the_gems,
-        durations_have_fractions_and_parts_everywhere,
-        bad_environment_is_named,
-        unreachable_server_is_one_line_without_the_password,
-        wrong_password_is_a_fault,
-        foreign_key_under_the_name_is_a_fault,
-        output_that_cannot_be_written_is_74,
-        version_is_printed,
-        help_lists_commands_options_and_exit_codes,
-        help_options_has_all_options,
-        help_run_is_one_screen_with_examples,
-        help_of_a_command_wins_over_its_words,
-    ]))
+    main()

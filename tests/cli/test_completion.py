@@ -6,13 +6,12 @@ import pathlib
 import pty
 import shutil
 import signal
-import sys
 import tempfile
 import threading
 import time
 
-from harness import (PROGRAM, Missing, PrivateServer, Program, check_equal, environment, leave_out_in_cluster, main,
-                     wait_until, at_terminal)
+from harness import (PROGRAM, Missing, PrivateServer, Program, add, at_terminal, check_equal, environment,
+                     leave_out_in_cluster, main, wait_until)
 from private_server import free_port
 
 BASH_COMPLETION = "/usr/share/bash-completion/bash_completion"
@@ -52,7 +51,7 @@ def answers(rql, *words):
     return [line.split("\t")[0] for line in result.out.splitlines()]
 
 
-def candidates_are_those_of_the_place(_server, rql):
+def test_candidates_are_those_of_the_place(_server, rql):
     for words, wanted in (
             (["s"], ["series", "stats", "swarm"]),
             (["--spin-us", "5", "wh"], ["who"]),
@@ -72,19 +71,19 @@ def candidates_are_those_of_the_place(_server, rql):
         check_equal(answers(rql, *words), wanted, words)
 
 
-def all_flags_of_a_command_are_candidates(_server, rql):
+def test_all_flags_of_a_command_are_candidates(_server, rql):
     flags = answers(rql, "unlock", "--")
     assert {"--secret", "--force", "--json", "--help", "--url", "--zombie-ttl-ms"} <= set(flags), flags
     assert not {"--ttl", "--version", "--wait"} & set(flags), flags
 
 
-def a_file_or_a_command_is_left_to_the_shell(_server, rql):
+def test_a_file_or_a_command_is_left_to_the_shell(_server, rql):
     for words in ["--tls-ca-file", ""], ["run", "x", "--", ""], ["run", "x", "--", "sh", "-"]:
         result = rql("help", "--complete", *words)
         check_equal((result.code, result.out), (1, ""), words)
 
 
-def names_are_those_of_locks(_server, rql):
+def test_names_are_those_of_locks(_server, rql):
     for name in "b", "apple", "apricot":
         rql("lock", name, "--ttl", "1m")
     check_equal(sorted(answers(rql, "info", "ap")), ["apple", "apricot"])
@@ -94,7 +93,7 @@ def names_are_those_of_locks(_server, rql):
     check_equal(answers(Program("unix:///nowhere"), "--url", rql.url, "info", "b"), ["b"])
 
 
-def names_are_those_of_locks_on_shards_too(_server, _rql):
+def test_names_are_those_of_locks_on_shards_too(_server, _rql):
     """In their keys they are behind a tag."""
     leave_out_in_cluster("a port of one server")
     port = free_port()
@@ -108,19 +107,19 @@ def names_are_those_of_locks_on_shards_too(_server, _rql):
         server.stop()
 
 
-def names_that_would_act_upon_a_terminal_are_left_out(server, rql):
+def test_names_that_would_act_upon_a_terminal_are_left_out(server, rql):
     for name in "clear\x1b[2J", "two\nlines", "a\tmeaning", "good":
         server.call("HSET", f"rql:lock:{name}", "acq_id", "x")
     check_equal(answers(rql, "info", ""), ["good"])
 
 
-def two_hundred_names_are_enough(server, rql):
+def test_two_hundred_names_are_enough(server, rql):
     for number in range(250):
         server.call("HSET", f"rql:lock:{number}", "acq_id", "x")
     check_equal(len(answers(rql, "info", "")), 200)
 
 
-def a_server_that_is_silent_is_given_up_soon(server, rql):
+def test_a_server_that_is_silent_is_given_up_soon(server, rql):
     server.freeze()
     try:
         started = time.monotonic()
@@ -131,7 +130,7 @@ def a_server_that_is_silent_is_given_up_soon(server, rql):
     assert 0.3 <= took < 10, took
 
 
-def no_private_server_is_started(_server, _rql):
+def test_no_private_server_is_started(_server, _rql):
     with tempfile.TemporaryDirectory(prefix="rql-test-") as folder:
         local = Program("local:")
         result = local("help", "--complete", "info", "", RQL_LOCAL_DIR=folder + "/local")
@@ -206,13 +205,10 @@ def completes(way):
             finally:
                 shell.end()
 
-    test.__name__ = f"{way} and completes at a terminal".replace(" ", "_")
     return test
 
 
 if __name__ == "__main__":
-    sys.exit(main([candidates_are_those_of_the_place, all_flags_of_a_command_are_candidates,
-                   a_file_or_a_command_is_left_to_the_shell, names_are_those_of_locks,
-                   names_are_those_of_locks_on_shards_too, names_that_would_act_upon_a_terminal_are_left_out,
-                   two_hundred_names_are_enough, a_server_that_is_silent_is_given_up_soon,
-                   no_private_server_is_started, *map(completes, WAYS)]))
+    for one in WAYS:
+        add(f"{one} and completes at a terminal", completes(one))
+    main()

@@ -4,7 +4,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 
 from harness import (PROGRAM, Missing, check_equal, environment, finish, is_gone, main, read_line, wait_until)
@@ -72,7 +71,7 @@ def await_wait(container, server, url):
         wait_until(lambda: server.queue_length("a") == 1, "it waits")
 
 
-def a_signal_ends_a_wait_of_the_first_process(server, rql):
+def test_a_signal_ends_a_wait_of_the_first_process(server, rql):
     rql("lock", "a", "--ttl", "10m")
     for url, words in waits(rql):
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -83,7 +82,7 @@ def a_signal_ends_a_wait_of_the_first_process(server, rql):
             check_equal(server.queue_length("a"), 0, f"{url} {words}")
 
 
-def a_signal_reaches_the_command_of_the_first_process(server, rql):
+def test_a_signal_reaches_the_command_of_the_first_process(server, rql):
     with tempfile.TemporaryDirectory() as folder:
         container = Container(rql, "run", "a", "--", "sh", "-c",
                               f"trap 'exit 9' TERM; echo > {folder}/up; while :; do sleep 0.01; done")
@@ -93,7 +92,7 @@ def a_signal_reaches_the_command_of_the_first_process(server, rql):
         assert not server.is_locked("a")
 
 
-def the_first_process_passes_the_exit_code_on(server, rql):
+def test_the_first_process_passes_the_exit_code_on(server, rql):
     must_be_possible()
     for script, code in (("exit 0", 0), ("exit 7", 7), ("kill -KILL $$", 137)):
         container = subprocess.run([*PREFIX, PROGRAM, "run", "a", "--", "sh", "-c", script],
@@ -102,7 +101,7 @@ def the_first_process_passes_the_exit_code_on(server, rql):
     assert not server.is_locked("a")
 
 
-def the_first_process_reaps_orphans(server, rql):
+def test_the_first_process_reaps_orphans(server, rql):
     orphans = "for i in 1 2 3 4 5 6 7 8; do (sleep 0.01 & ) ; done; sleep 0.1"
     rql("lock", "a", "--ttl", "10m")
     for url, words in ((NOWHERE, ("run", "a", "--wait", "1h", "--", "true")),
@@ -116,9 +115,4 @@ def the_first_process_reaps_orphans(server, rql):
 
 
 if __name__ == "__main__":
-    sys.exit(main([
-        a_signal_ends_a_wait_of_the_first_process,
-        a_signal_reaches_the_command_of_the_first_process,
-        the_first_process_passes_the_exit_code_on,
-        the_first_process_reaps_orphans,
-    ]))
+    main()

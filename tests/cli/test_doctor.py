@@ -6,7 +6,6 @@ import re
 import shlex
 import socket
 import subprocess
-import sys
 import threading
 import time
 
@@ -104,7 +103,7 @@ def by_tcp(server):
         server.call("CONFIG", "SET", "port", "0")
 
 
-def a_good_server_is_ok_and_left_as_it_was(server, rql):
+def test_a_good_server_is_ok_and_left_as_it_was(server, rql):
     said = is_fine(rql)
     check_equal((sorted(said.checks), said.whole["skip"]), (IDS, 0))
     check_equal(said.whole["server"]["role"], "master")
@@ -118,7 +117,7 @@ def a_good_server_is_ok_and_left_as_it_was(server, rql):
     assert "doctor" not in left and "rql:lock" not in left, left
 
 
-def people_read_what_is_worst_first(server, rql):
+def test_people_read_what_is_worst_first(server, rql):
     server.call("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
     server.call("CONFIG", "SET", "timeout", "30")
     server.call("CONFIG", "SET", "maxmemory", "1gb")
@@ -139,14 +138,14 @@ def people_read_what_is_worst_first(server, rql):
             server.call("CONFIG", "SET", name, value)
 
 
-def notes_count_where_that_is_asked_for(server, rql):
+def test_notes_count_where_that_is_asked_for(server, rql):
     assert is_fine(rql).whole["note"] > 0
     check_equal(examined(rql, "--strict").code, 1)
     with another(Server("--appendonly", "yes", "--appendfsync", "always")) as own:
         check_equal(is_fine(rql, RQL_URL=own.url).level("dur.persist"), "ok")
 
 
-def eviction_is_found_and_healed(server, rql):
+def test_eviction_is_found_and_healed(server, rql):
     with another(Server()) as own:
         for policy in ("volatile-ttl", "allkeys-random"):
             own.call("CONFIG", "SET", "maxmemory-policy", policy)
@@ -168,7 +167,7 @@ def eviction_is_found_and_healed(server, rql):
         check_equal(is_fine(rql, RQL_URL=own.url).level("mem.room"), "ok")
 
 
-def missing_rights_are_found_and_healed(server, rql):
+def test_missing_rights_are_found_and_healed(server, rql):
     with another(Server()) as own:
         whole = ["~rql:*", CHANNELS, "-@all", *("+" + word for word in RIGHTS)]
         own.call("ACL", "SETUSER", "app", "on", ">pw", *whole)
@@ -213,7 +212,7 @@ def missing_rights_are_found_and_healed(server, rql):
         check_equal(is_fine(rql, RQL_URL=url).level("use.lock"), "ok")
 
 
-def a_user_that_cannot_log_in_is_told_its_missing_rights(server, rql):
+def test_a_user_that_cannot_log_in_is_told_its_missing_rights(server, rql):
     """Without channels, as Redis 7 makes users, and without a command of the login."""
     leave_out_in_cluster("a login without a channel")
     for missing, rule, rights in (("channels rql:wake:*", "'&rql:wake:*'", "~rql:* resetchannels +@all"),
@@ -238,7 +237,7 @@ def a_user_that_cannot_log_in_is_told_its_missing_rights(server, rql):
                         ("ok", "ok", 0))
 
 
-def a_wrong_password_is_no_missing_right(server, rql):
+def test_a_wrong_password_is_no_missing_right(server, rql):
     with another(Server()) as own:
         own.call("ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all")
         result = rql("doctor", RQL_URL=url_of(own, "app:wrong"))
@@ -246,7 +245,7 @@ def a_wrong_password_is_no_missing_right(server, rql):
         check_in("WRONGPASS", result.err)
 
 
-def whoever_cannot_hear_is_found(server, rql):
+def test_whoever_cannot_hear_is_found(server, rql):
     with another(Server()) as own:
         own.call("ACL", "SETUSER", "deaf", "on", ">pw", "~*", "&*", "+@all", "-" + SUBSCRIBE)
         said = examined(rql, RQL_URL=url_of(own, "deaf:pw"))
@@ -255,7 +254,7 @@ def whoever_cannot_hear_is_found(server, rql):
         check_equal(is_fine(rql, RQL_URL=url_of(own, "deaf:pw")).level("use.handover"), "ok")
 
 
-def swarms_that_differ_are_told_of(server, rql):
+def test_swarms_that_differ_are_told_of(server, rql):
     rql.start("swarm", "run")
     wait_until(lambda: is_settled(rql, 1), "it tells of itself")
     said = is_fine(rql)
@@ -273,7 +272,7 @@ def is_settled(rql, n_swarms):
     return examined(rql).found("swarm.config")["swarms"] == n_swarms
 
 
-def ruby_without_tracking_is_warned_of(server, rql):
+def test_ruby_without_tracking_is_warned_of(server, rql):
     leave_out_in_cluster("Ruby")
     with another(Server()) as own:
         own.call("ACL", "SETUSER", "poor", "on", ">pw", "~*", "&*", "+@all", "-client|tracking")
@@ -284,7 +283,7 @@ def ruby_without_tracking_is_warned_of(server, rql):
         check_equal(is_amiss(rql, "use.tracking", "warn", RQL_URL=url).found("use.tracking")["ruby"], 1)
 
 
-def a_replica_takes_no_locks_and_a_master_says_what_it_risks(server, rql):
+def test_a_replica_takes_no_locks_and_a_master_says_what_it_risks(server, rql):
     with another(Server()) as own, by_tcp(own) as port:
         with another(Server("--replicaof", "127.0.0.1", str(port), "--port", str(free_port()))) as replica:
             wait_until(lambda: "master_link_status:up" in replica.call("INFO", "replication"), "it follows")
@@ -297,7 +296,7 @@ def a_replica_takes_no_locks_and_a_master_says_what_it_risks(server, rql):
             check_equal(examined(rql, RQL_URL=own.url).level("dur.replicas"), "ok")
 
 
-def a_replica_whose_clock_differs_is_named(server, rql):
+def test_a_replica_whose_clock_differs_is_named(server, rql):
     if not os.environ.get("RQL_TEST_CLOCK"):
         return
     with another(Server()) as own, by_tcp(own) as port:
@@ -310,7 +309,7 @@ def a_replica_whose_clock_differs_is_named(server, rql):
             check_in("3.0 s behind the master's", said.checks["clk.replicas"]["title"])
 
 
-def the_servers_clock_is_compared_with_ours(server, rql):
+def test_the_servers_clock_is_compared_with_ours(server, rql):
     if not os.environ.get("RQL_TEST_CLOCK"):
         return
     with another(Server(has_clock=True)) as own:
@@ -328,7 +327,7 @@ def the_servers_clock_is_compared_with_ours(server, rql):
         assert said.found("clk.rate")["more_us"] > 0
 
 
-def a_connection_that_takes_long_is_told_of(server, rql):
+def test_a_connection_that_takes_long_is_told_of(server, rql):
     """Beside the ttl: this one is shorter than any connection."""
     with another(Server()) as own, by_tcp(own) as port:
         url = f"redis://localhost:{port}"
@@ -338,7 +337,7 @@ def a_connection_that_takes_long_is_told_of(server, rql):
         check_in("getent ahosts localhost", said.checks["net.connect"]["fix"])
 
 
-def sentinels_want_min_replicas(server, rql):
+def test_sentinels_want_min_replicas(server, rql):
     with another(Server()) as own, by_tcp(own) as port:
         with another(Sentinel(port)) as sentinel:
             url = f"redis+sentinel://127.0.0.1:{sentinel.port}/locks"
@@ -388,7 +387,7 @@ class Mixing:
             end.close()
 
 
-def a_proxy_that_mixes_two_servers_is_found(server, rql):
+def test_a_proxy_that_mixes_two_servers_is_found(server, rql):
     with another(Server()) as other:
         with another(Mixing(server.path, other.path)) as proxy:
             said = examined(rql, RQL_URL=proxy.url)
@@ -398,7 +397,7 @@ def a_proxy_that_mixes_two_servers_is_found(server, rql):
             check_equal(is_fine(rql, RQL_URL=proxy.url).level("net.same_server"), "ok")
 
 
-def a_proxy_that_swallows_what_ruby_changes_is_found(server, rql):
+def test_a_proxy_that_swallows_what_ruby_changes_is_found(server, rql):
     """Nobody is refused anything: a lock is tried out. (A waiter that stands still before it has asked for the key finds
     that it has changed: so not each time.)"""
     push = b"$7\r\nmessage\r\n$20\r\n__redis__:invalidate"
@@ -408,7 +407,7 @@ def a_proxy_that_swallows_what_ruby_changes_is_found(server, rql):
         wait_until(lambda: examined(rql, RQL_URL=proxy.url).level("use.tracking") == "ok", "it is told")
 
 
-def connections_that_end_early_are_found_and_healed(server, rql):
+def test_connections_that_end_early_are_found_and_healed(server, rql):
     with another(Server()) as own:
         own.call("CONFIG", "SET", "timeout", "59")
         healed(own, is_amiss(rql, "net.timeout", "warn", RQL_URL=own.url).checks["net.timeout"])
@@ -418,7 +417,7 @@ def connections_that_end_early_are_found_and_healed(server, rql):
         check_equal(is_fine(rql, RQL_URL=own.url).level("net.timeout"), "ok")
 
 
-def a_busy_server_is_found(server, rql):
+def test_a_busy_server_is_found(server, rql):
     with another(Server("--maxclients", "20")) as own:
         crowd = [Connection(own.path) for _ in range(16)]
         said = is_amiss(rql, "srv.busy", "warn", RQL_URL=own.url)
@@ -437,7 +436,7 @@ def a_busy_server_is_found(server, rql):
             connection.close()
 
 
-def dead_hosts_that_nobody_flushes_are_found(server, rql):
+def test_dead_hosts_that_nobody_flushes_are_found(server, rql):
     server.call("HSET", "rql:swarm:hsts", HOST, f"{time.time() - 25:.3f}")
     said = is_fine(rql)
     check_equal((said.level("swarm.alive"), said.found("swarm.alive")["dead"]), ("ok", 1))
@@ -460,7 +459,7 @@ def dead_hosts_that_nobody_flushes_are_found(server, rql):
     check_equal(is_amiss(rql, "swarm.clock", "warn").found("swarm.clock")["host"], HOST)
 
 
-def keys_that_are_no_locks_are_found(server, rql):
+def test_keys_that_are_no_locks_are_found(server, rql):
     server.call("SET", "rql:lock:a", "x", "PX", "60000")
     server.call("HSET", "rql:lock:b", "acq_id", RUBY)
     server.call("SADD", "rql:lock_queue:c", "x")
@@ -476,7 +475,7 @@ def keys_that_are_no_locks_are_found(server, rql):
     check_equal(is_fine(rql, "--max-keys", "0").level("keys.damaged"), "skip")
 
 
-def old_locks_and_requests_are_noted(server, rql):
+def test_old_locks_and_requests_are_noted(server, rql):
     server.call("HSET", "rql:lock:a", "acq_id", RUBY, "hst_id", HOST, "ts", f"{time.time() - 3700:.3f}")
     server.call("PEXPIRE", "rql:lock:a", "60000")
     server.call("ZADD", "rql:lock_queue:b", f"{time.time() - 100000:.3f}", RUBY)
@@ -487,7 +486,7 @@ def old_locks_and_requests_are_noted(server, rql):
     check_in("rql:lock_queue:b", is_fine(rql).checks["keys.old"]["title"])
 
 
-def options_and_limits_of_this_process_are_looked_at(server, rql):
+def test_options_and_limits_of_this_process_are_looked_at(server, rql):
     said = is_fine(rql)
     check_equal((said.level("opt.sense"), said.level("loc.limits")), ("ok", "ok"))
     said = is_fine(rql, RQL_RETRY_COUNT="3", RQL_TRY_TO_LOCK_TIMEOUT_MS="10000")
@@ -498,14 +497,14 @@ def options_and_limits_of_this_process_are_looked_at(server, rql):
     check_in('"descriptors":\t500', done.stdout)
 
 
-def a_certificate_that_ends_soon_is_found(server, rql):
+def test_a_certificate_that_ends_soon_is_found(server, rql):
     for days, level in ((30, "ok"), (5, "warn")):
         with another(Server(certificate=authority().issue("localhost", dates=("-days", str(days))))) as own:
             said = is_fine(rql, own.url) if level == "ok" else is_amiss(rql, "net.tls", level, own.url)
             check_equal((said.level("net.tls"), said.found("net.tls")["days"]), (level, days - 1))
 
 
-def what_is_wrong_with_the_call_is_64_and_no_server_69(server, rql):
+def test_what_is_wrong_with_the_call_is_64_and_no_server_69(server, rql):
     result = rql("doctor", "redis://127.0.0.1:1")
     check_equal((result.code, result.out), (69, ""))
     check_equal(rql("doctor", RQL_URL="redis://u:geheim@127.0.0.1:1").code, 69)
@@ -519,7 +518,7 @@ def what_is_wrong_with_the_call_is_64_and_no_server_69(server, rql):
     check_in("which server?", done.stderr)
 
 
-def no_check_begins_when_the_time_is_over(server, rql):
+def test_no_check_begins_when_the_time_is_over(server, rql):
     with another(Mixing(server.path, delay_s=0.1)) as proxy:
         begun = time.monotonic()
         said = examined(rql, "--quick", RQL_URL=proxy.url)
@@ -532,31 +531,4 @@ def no_check_begins_when_the_time_is_over(server, rql):
 
 
 if __name__ == "__main__":
-    sys.exit(main([
-        a_good_server_is_ok_and_left_as_it_was,
-        people_read_what_is_worst_first,
-        notes_count_where_that_is_asked_for,
-        eviction_is_found_and_healed,
-        missing_rights_are_found_and_healed,
-        a_user_that_cannot_log_in_is_told_its_missing_rights,
-        a_wrong_password_is_no_missing_right,
-        whoever_cannot_hear_is_found,
-        swarms_that_differ_are_told_of,
-        ruby_without_tracking_is_warned_of,
-        a_replica_takes_no_locks_and_a_master_says_what_it_risks,
-        a_replica_whose_clock_differs_is_named,
-        the_servers_clock_is_compared_with_ours,
-        a_connection_that_takes_long_is_told_of,
-        sentinels_want_min_replicas,
-        a_proxy_that_mixes_two_servers_is_found,
-        a_proxy_that_swallows_what_ruby_changes_is_found,
-        connections_that_end_early_are_found_and_healed,
-        a_busy_server_is_found,
-        dead_hosts_that_nobody_flushes_are_found,
-        keys_that_are_no_locks_are_found,
-        old_locks_and_requests_are_noted,
-        options_and_limits_of_this_process_are_looked_at,
-        a_certificate_that_ends_soon_is_found,
-        what_is_wrong_with_the_call_is_64_and_no_server_69,
-        no_check_begins_when_the_time_is_over,
-    ]))
+    main()

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 
-from harness import (PROGRAM, TIMEOUT_S, Folder, Missing, Program, Server, check_equal, check_in, environment, finish,
+from harness import (PROGRAM, PATIENCE_S, Folder, Missing, Program, Server, check_equal, check_in, environment, finish,
                      is_gone, main, read_line, wait_until)
 
 RUN = ("run", "a", "--", "true")
@@ -19,13 +19,13 @@ def run_without(rql, closed, words):
         for fd in closed:
             os.close(fd)
 
-    done = subprocess.run([PROGRAM, *words], env=environment(rql.url), timeout=TIMEOUT_S, check=False,
+    done = subprocess.run([PROGRAM, *words], env=environment(rql.url), timeout=PATIENCE_S, check=False,
                           stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                           preexec_fn=close_them)
     return done.returncode
 
 
-def closed_descriptors_do_no_harm(server, rql):
+def test_closed_descriptors_do_no_harm(server, rql):
     logged = [("--log-lock-try", "true", "run", "a", "--log", "text", "--", "true"),
               ("series", "a", "b{a}", "--log", "json", "--", "true")]
     if rql("run", "a", "--log", "text", "--", "true").code != 0:
@@ -36,17 +36,17 @@ def closed_descriptors_do_no_harm(server, rql):
             check_equal([server.is_locked(name) for name in ("a", "b{a}")], [False, False], f"{closed} closed, {words}")
 
 
-def a_result_without_stdout_is_a_failure(server, rql):
+def test_a_result_without_stdout_is_a_failure(server, rql):
     for closed in ((1,), (0, 1), (0, 1, 2)):
         for words in (("ls", "--json"), ("ping", "--json"), ("--version",), ("help",), ("lock", "a", "--ttl", "1ms")):
             check_equal(run_without(rql, closed, words), 74, f"{closed} closed, {words}")
 
 
-def a_command_that_writes_to_a_closed_stdout_fails_too(server, rql):
+def test_a_command_that_writes_to_a_closed_stdout_fails_too(server, rql):
     check_equal(run_without(rql, (1,), ("run", "a", "--", "sh", "-c", "echo x || exit 9")), 9)
 
 
-def a_nested_run_is_refused_at_once(server, rql):
+def test_a_nested_run_is_refused_at_once(server, rql):
     plain = Server()
     try:
         for outer in (("run", "a"), ("series", "b{a}", "a")):
@@ -61,7 +61,7 @@ def a_nested_run_is_refused_at_once(server, rql):
         plain.stop()
 
 
-def a_daemon_that_outlives_its_lock_waits_as_usual(server, rql):
+def test_a_daemon_that_outlives_its_lock_waits_as_usual(server, rql):
     variables = rql("run", "a", "--", "sh", "-c", 'echo "$RQL_LOCK $RQL_TOKEN"').out.split()
     inherited = dict(zip(("RQL_LOCK", "RQL_TOKEN"), variables))
     check_equal(rql("run", "a", "--", "true", **inherited).code, 0)
@@ -150,7 +150,7 @@ def await_next(rql, job, pids):
             ended_at = ended_at or time.monotonic()
         if is_granted:
             granted_at = time.monotonic()
-        assert time.monotonic() < begun_at + 3 * TIMEOUT_S, f"never granted; {left} live"
+        assert time.monotonic() < begun_at + 3 * PATIENCE_S, f"never granted; {left} live"
         time.sleep(0.002)
     begun_at = time.monotonic()
     check_equal(rql("run", "other", "--", "true").code, 0)
@@ -176,7 +176,7 @@ IGNORES = "trap '' TERM HUP INT; echo $$ >> $PIDS; while :; do sleep 0.05; done"
 FAMILY = "sleep 600 & echo $! >> $PIDS; sh -c 'sleep 600 & echo $! >> $PIDS; wait' & echo $$ >> $PIDS; wait"
 
 
-def next_waiter_gets_the_lock_of_a_killed_rql(server, rql):
+def test_next_waiter_gets_the_lock_of_a_killed_rql(server, rql):
     for script, count in ((IGNORES, 1), (FAMILY, 3)):
         for words in (("sh", "-c", script), ("setsid", "sh", "-c", script)):
             with Job(rql, *words) as job:
@@ -186,7 +186,7 @@ def next_waiter_gets_the_lock_of_a_killed_rql(server, rql):
                 await_next(rql, job, pids)
 
 
-def next_waiter_gets_the_lock_of_a_stopped_command(server, rql):
+def test_next_waiter_gets_the_lock_of_a_stopped_command(server, rql):
     with Job(rql, "sh", "-c", FAMILY) as job:
         pids = job.pids(3)
         for pid in pids:
@@ -196,7 +196,7 @@ def next_waiter_gets_the_lock_of_a_stopped_command(server, rql):
         await_next(rql, job, pids)
 
 
-def next_waiter_gets_all_locks_of_a_killed_series(server, rql):
+def test_next_waiter_gets_all_locks_of_a_killed_series(server, rql):
     with Job(rql, "sh", "-c", FAMILY, words=("series", "a", "b{a}")) as job:
         pids = job.pids(3)
         start_next(server, rql, job)
@@ -205,7 +205,7 @@ def next_waiter_gets_all_locks_of_a_killed_series(server, rql):
         wait_until(lambda: not server.is_locked("b{a}"), "the other lock is released")
 
 
-def a_descendant_outside_the_group_is_waited_for(server, rql):
+def test_a_descendant_outside_the_group_is_waited_for(server, rql):
     script = "setsid sh -c 'echo $$ >> $PIDS; while [ ! -e $SIGNS/stop ]; do sleep 0.01; done' & echo $$ >> $PIDS; wait"
     for words in (("sh", "-c", script), ("sh", "-c", f"({script}) & sleep 600")):
         with Job(rql, *words) as job:
@@ -223,7 +223,7 @@ def a_descendant_outside_the_group_is_waited_for(server, rql):
             await_next(rql, job, pids)
 
 
-def a_command_that_has_ended_does_not_end_what_it_left(server, rql):
+def test_a_command_that_has_ended_does_not_end_what_it_left(server, rql):
     with Job(rql, "sh", "-c", "setsid sleep 600 & echo $! >> $PIDS; sleep 600 & echo $! >> $PIDS") as job:
         pids = job.pids(2)
         check_equal(finish_quietly(job.process), 0)
@@ -235,10 +235,10 @@ def a_command_that_has_ended_does_not_end_what_it_left(server, rql):
 
 def finish_quietly(process):
     """What the command left may keep the pipes open."""
-    return process.wait(timeout=TIMEOUT_S)
+    return process.wait(timeout=PATIENCE_S)
 
 
-def a_kill_of_the_whole_group_of_rql_spares_the_guard(server, rql):
+def test_a_kill_of_the_whole_group_of_rql_spares_the_guard(server, rql):
     with Job(rql, "sh", "-c", FAMILY, start_new_session=True) as job:
         pids = job.pids(3)
         start_next(server, rql, job)
@@ -247,7 +247,7 @@ def a_kill_of_the_whole_group_of_rql_spares_the_guard(server, rql):
         await_next(rql, job, pids)
 
 
-def the_guard_shows_neither_url_nor_secret(server, rql):
+def test_the_guard_shows_neither_url_nor_secret(server, rql):
     closed = Server("--requirepass", "geheim")
     url = closed.url_with("default:geheim@")
     try:
@@ -271,7 +271,7 @@ def the_guard_shows_neither_url_nor_secret(server, rql):
         closed.stop()
 
 
-def a_guard_gives_up_when_the_server_is_silent(server, rql):
+def test_a_guard_gives_up_when_the_server_is_silent(server, rql):
     other = Server()
     try:
         with Job(Program(other.url), "sh", "-c", IGNORES,
@@ -286,7 +286,7 @@ def a_guard_gives_up_when_the_server_is_silent(server, rql):
         other.stop()
 
 
-def nothing_is_left_of_a_guard(server, rql):
+def test_nothing_is_left_of_a_guard(server, rql):
     with Job(rql, "sh", "-c", "echo $$ >> $PIDS; while [ ! -e $SIGNS/stop ]; do sleep 0.01; done") as job:
         pids = [*job.pids(1), job.guard(), job.leader()]
         job.touch("stop")
@@ -297,7 +297,7 @@ def nothing_is_left_of_a_guard(server, rql):
 
 # ---- when something of it is missing ----
 
-def a_group_whose_leader_was_killed_is_killed_but_not_released(server, rql):
+def test_a_group_whose_leader_was_killed_is_killed_but_not_released(server, rql):
     with Job(rql, "sh", "-c", FAMILY) as job:
         pids, guard, leader = job.pids(3), job.guard(), job.leader()
         os.kill(leader, signal.SIGKILL)
@@ -308,7 +308,7 @@ def a_group_whose_leader_was_killed_is_killed_but_not_released(server, rql):
         assert server.is_locked("a")
 
 
-def a_command_whose_guard_was_killed_ends(server, rql):
+def test_a_command_whose_guard_was_killed_ends(server, rql):
     with Job(rql, "sh", "-c", FAMILY) as job:
         pids = job.pids(3)
         os.kill(job.guard(), signal.SIGKILL)
@@ -320,7 +320,7 @@ def a_command_whose_guard_was_killed_ends(server, rql):
         assert not server.is_locked("a")
 
 
-def without_proc_the_command_is_killed_and_nothing_released(server, rql):
+def test_without_proc_the_command_is_killed_and_nothing_released(server, rql):
     must_be_root()
     folder = os.path.dirname(os.path.dirname(PROGRAM))  # $ORIGIN needs /proc
     hide = ("env", f"LD_LIBRARY_PATH={folder}", "unshare", "--mount", "sh", "-c",
@@ -350,7 +350,7 @@ def must_be_root():
             raise Missing(program)
 
 
-def a_survivor_of_another_user_keeps_the_lock(server, rql):
+def test_a_survivor_of_another_user_keeps_the_lock(server, rql):
     must_be_root()
     for is_descendant in (True, False):
         script = "echo $$ >> $PIDS; wait; sleep 600"
@@ -383,7 +383,7 @@ def a_survivor_of_another_user_keeps_the_lock(server, rql):
                 stranger.wait()
 
 
-def a_refused_signal_is_told_once(server, rql):
+def test_a_refused_signal_is_told_once(server, rql):
     must_be_root()
     script = 'echo $$ >> $PIDS; exec "$@"'
     with Job(rql, "sh", "-c", script, "sh", *NOBODY, "sleep", "600", prefix=POWERLESS) as job:
@@ -400,7 +400,7 @@ def a_refused_signal_is_told_once(server, rql):
         assert not server.is_locked("a")
 
 
-def a_command_that_cannot_be_signalled_runs_on_without_its_lock(server, rql):
+def test_a_command_that_cannot_be_signalled_runs_on_without_its_lock(server, rql):
     must_be_root()
     for words in (("run", "a", "--max-hold", "4s", "--kill-after", "500ms"),
                   ("run", "a", "--no-auto-extend", "--ttl", "4s", "--kill-after", "500ms")):
@@ -420,7 +420,7 @@ def a_command_that_cannot_be_signalled_runs_on_without_its_lock(server, rql):
             check_equal((result.code, result.err), (75, ""))
 
 
-def a_command_that_cannot_be_signalled_keeps_its_lock(server, rql):
+def test_a_command_that_cannot_be_signalled_keeps_its_lock(server, rql):
     must_be_root()
     job = Job(rql, "sh", "-c", 'echo $$ >> $PIDS; exec "$@"', "sh", *NOBODY, "sleep", "600", prefix=POWERLESS)
     job.TTL = ("--ttl", "1500ms")
@@ -439,14 +439,14 @@ def a_command_that_cannot_be_signalled_keeps_its_lock(server, rql):
 
 # ---- the command's group ----
 
-def a_command_may_call_setsid(server, rql):
+def test_a_command_may_call_setsid(server, rql):
     script = "import os; os.setsid(); print(os.getpgrp() == os.getpid())"
     check_equal(rql("run", "a", "--", sys.executable, "-c", script).out, "True\n")
     script = "import os; print(os.getpgrp() == os.getpid(), os.getpgrp() == os.getpgid(os.getppid()))"
     check_equal(rql("run", "a", "--", sys.executable, "-c", script).out, "False False\n")
 
 
-def rql_stays_with_a_command_that_setsid_starts(server, rql):
+def test_rql_stays_with_a_command_that_setsid_starts(server, rql):
     script = "trap 'exit 6' TERM; echo $$ >> $PIDS; while [ ! -e $SIGNS/stop ]; do sleep 0.01; done; exit 5"
     with Job(rql, "setsid", "sh", "-c", script) as job:
         job.pids(1)
@@ -459,7 +459,7 @@ def rql_stays_with_a_command_that_setsid_starts(server, rql):
         check_equal(finish(job.process).code, 6)
 
 
-def a_lost_lock_ends_a_command_that_setsid_started(server, rql):
+def test_a_lost_lock_ends_a_command_that_setsid_started(server, rql):
     job = Job(rql, "setsid", "sh", "-c", IGNORES)
     job.TTL = ("--ttl", "600ms", "--kill-after", "200ms")
     with job:
@@ -470,29 +470,4 @@ def a_lost_lock_ends_a_command_that_setsid_started(server, rql):
 
 
 if __name__ == "__main__":
-    sys.exit(main([
-        closed_descriptors_do_no_harm,
-        a_result_without_stdout_is_a_failure,
-        a_command_that_writes_to_a_closed_stdout_fails_too,
-        a_nested_run_is_refused_at_once,
-        a_daemon_that_outlives_its_lock_waits_as_usual,
-        next_waiter_gets_the_lock_of_a_killed_rql,
-        next_waiter_gets_the_lock_of_a_stopped_command,
-        next_waiter_gets_all_locks_of_a_killed_series,
-        a_descendant_outside_the_group_is_waited_for,
-        a_command_that_has_ended_does_not_end_what_it_left,
-        a_kill_of_the_whole_group_of_rql_spares_the_guard,
-        the_guard_shows_neither_url_nor_secret,
-        a_guard_gives_up_when_the_server_is_silent,
-        nothing_is_left_of_a_guard,
-        a_group_whose_leader_was_killed_is_killed_but_not_released,
-        a_command_whose_guard_was_killed_ends,
-        without_proc_the_command_is_killed_and_nothing_released,
-        a_survivor_of_another_user_keeps_the_lock,
-        a_refused_signal_is_told_once,
-        a_command_that_cannot_be_signalled_runs_on_without_its_lock,
-        a_command_that_cannot_be_signalled_keeps_its_lock,
-        a_command_may_call_setsid,
-        rql_stays_with_a_command_that_setsid_starts,
-        a_lost_lock_ends_a_command_that_setsid_started,
-    ]))
+    main()

@@ -6,10 +6,9 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 
-from harness import TIMEOUT_S, PROGRAM, check_equal, check_in, environment, finish, main, wait_until
+from harness import PATIENCE_S, PROGRAM, check_equal, check_in, environment, finish, main, wait_until
 
 TIME = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 LIFE = ["start_lock_obtaining", "start_try_to_lock_cycle", "lock_obtained", "expire_lock"]
@@ -19,7 +18,7 @@ def names_in(text):
     return re.findall(TIME + r" \[redis_queued_locks\.(\S+)\] ", text, re.M)
 
 
-def run_logs_the_life_of_its_lock(server, rql):
+def test_run_logs_the_life_of_its_lock(server, rql):
     result = rql("run", "a", "--log", "text", "--", "echo", "ran")
     check_equal((result.code, result.out), (0, "ran\n"))
     check_equal(names_in(result.err), LIFE)
@@ -28,7 +27,7 @@ def run_logs_the_life_of_its_lock(server, rql):
         check_in("] lock_key => 'rql:lock:a' queue_ttl => forever acq_id => 'rql:acq:", line)
 
 
-def log_can_be_json(server, rql):
+def test_log_can_be_json(server, rql):
     result = rql("run", "a", "--log=json", "--default-queue-ttl-ms", "15000", "--", "true")
     lines = [json.loads(line) for line in result.err.splitlines()]
     check_equal([line["name"] for line in lines], LIFE)
@@ -40,7 +39,7 @@ def log_can_be_json(server, rql):
     assert lines[2]["acq_time"] > 0
 
 
-def steps_and_sampling_follow_the_options(server, rql):
+def test_steps_and_sampling_follow_the_options(server, rql):
     result = rql("lock", "a", "--log", "text", "--log-lock-try", "true")
     check_equal(names_in(result.err), [*LIFE[:2], "try_lock.start", "try_lock.rconn_fetched",
                                        "try_lock.obtain__free_to_acquire", "lock_obtained"])
@@ -49,7 +48,7 @@ def steps_and_sampling_follow_the_options(server, rql):
     check_equal(names_in(all_of_it.err), LIFE[:3])
 
 
-def a_series_logs_its_own_lines(server, rql):
+def test_a_series_logs_its_own_lines(server, rql):
     result = rql("series", "b{a}", "a", "--log", "text", "--", "true")
     check_equal(names_in(result.err), ["start_lock_series_obtaining", "lock_obtained",
                                        "lock_obtained", "lock_series_obtained",
@@ -57,14 +56,14 @@ def a_series_logs_its_own_lines(server, rql):
     check_in("""lock_keys => '["rql:lock:b{a}", "rql:lock:a"]'queue_ttl""", result.err)
 
 
-def a_name_with_a_strange_byte_stays_one_json_line(server, rql):
+def test_a_name_with_a_strange_byte_stays_one_json_line(server, rql):
     name = b"a\xff\"b".decode("utf-8", "surrogateescape")
     result = rql("run", name, "--log", "json", "--", "true")
     lines = [json.loads(line) for line in result.err.splitlines()]
     check_equal(lines[0]["lock_key"], 'rql:lock:a\ufffd"b')
 
 
-def a_swarm_logs_what_it_does(server, rql):
+def test_a_swarm_logs_what_it_does(server, rql):
     service = rql.start("swarm", "run", "--log", "text", "--zombie-ttl-ms", "500", "--zombie-flush-period-ms", "200",
                         "--swarm-probe-period-ms", "100")
     wait_until(lambda: server.call("EXISTS", "rql:swarm:flusher") == "1", "a flusher is elected")
@@ -79,7 +78,7 @@ def a_swarm_logs_what_it_does(server, rql):
     check_in("[redis_queued_locks.swarm_flusher_retired]", said)
 
 
-def the_time_is_that_of_the_line(server, rql):
+def test_the_time_is_that_of_the_line(server, rql):
     before = time.time()
     result = rql("run", "a", "--log", "json", "--", "sleep", "0.2")
     after = time.time()
@@ -89,7 +88,7 @@ def the_time_is_that_of_the_line(server, rql):
     assert times[-1] <= after
 
 
-def a_name_as_long_as_can_be_is_logged_whole(server, rql):
+def test_a_name_as_long_as_can_be_is_logged_whole(server, rql):
     name, *others = ["{tag}" + letter * 507 for letter in "nmk"]
     for form in ("text", "json"):
         result = rql("series", name, *others, "--log", form, "--", "true")
@@ -108,7 +107,7 @@ class PipeWithoutReader:
         os.close(self.fd)
 
 
-def work_goes_on_when_nobody_reads_the_log_any_more(server, rql):
+def test_work_goes_on_when_nobody_reads_the_log_any_more(server, rql):
     for words in (["run", "a", "--log", "text"], ["series", "a", "b{a}", "--log", "json"]):
         with PipeWithoutReader() as pipe:
             done = subprocess.run([PROGRAM, *words, "--", "sh", "-c", "sleep 0.1; echo ran; exit 7"],
@@ -139,16 +138,16 @@ class FullPipe:
         os.close(self.reader)
 
 
-def a_reader_that_reads_no_more_keeps_nobody(server, rql):
+def test_a_reader_that_reads_no_more_keeps_nobody(server, rql):
     lose = ["sh", "-c", f"'{PROGRAM}' unlock a --force > /dev/null; exec sleep 60"]
     for flags, command, code in ((["--log", "text"], ["true"], 0), ([], lose, 75)):
         with FullPipe() as pipe:
             done = subprocess.run([PROGRAM, "run", "a", "--ttl", "3s", *flags, "--", *command],
-                                  env=environment(rql.url), stderr=pipe, timeout=TIMEOUT_S, check=False)
+                                  env=environment(rql.url), stderr=pipe, timeout=PATIENCE_S, check=False)
         check_equal(done.returncode, code)
 
 
-def a_reader_of_results_that_goes_ends_the_program(server, rql):
+def test_a_reader_of_results_that_goes_ends_the_program(server, rql):
     rql("lock", "a", "--ttl", "1m")
     with PipeWithoutReader() as pipe:
         for words in (["ls"], ["help"]):
@@ -157,7 +156,7 @@ def a_reader_of_results_that_goes_ends_the_program(server, rql):
             check_equal((done.returncode, done.stderr), (-signal.SIGPIPE, b""))
 
 
-def the_command_has_the_disposition_of_sigpipe_that_rql_had(server, rql):
+def test_the_command_has_the_disposition_of_sigpipe_that_rql_had(server, rql):
     for kept in (True, False):  # Python ignores it and restores it in what it starts, unless told not to
         done = subprocess.run([PROGRAM, "run", "a", "--", "grep", "SigIgn", "/proc/self/status"],
                               env=environment(rql.url), stdout=subprocess.PIPE, restore_signals=kept, check=False)
@@ -165,7 +164,7 @@ def the_command_has_the_disposition_of_sigpipe_that_rql_had(server, rql):
         check_equal(ignored, 0 if kept else 1)
 
 
-def nothing_is_logged_unless_wanted(server, rql):
+def test_nothing_is_logged_unless_wanted(server, rql):
     check_equal(rql("run", "a", "--", "true").err, "")
     result = rql("run", "a", "--log", "xml", "--", "true")
     check_equal(result.code, 64)
@@ -173,18 +172,4 @@ def nothing_is_logged_unless_wanted(server, rql):
 
 
 if __name__ == "__main__":
-    sys.exit(main([
-        run_logs_the_life_of_its_lock,
-        log_can_be_json,
-        steps_and_sampling_follow_the_options,
-        a_series_logs_its_own_lines,
-        a_name_with_a_strange_byte_stays_one_json_line,
-        a_swarm_logs_what_it_does,
-        the_time_is_that_of_the_line,
-        a_name_as_long_as_can_be_is_logged_whole,
-        work_goes_on_when_nobody_reads_the_log_any_more,
-        a_reader_that_reads_no_more_keeps_nobody,
-        a_reader_of_results_that_goes_ends_the_program,
-        the_command_has_the_disposition_of_sigpipe_that_rql_had,
-        nothing_is_logged_unless_wanted,
-    ]))
+    main()

@@ -4,7 +4,6 @@ import pathlib
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 
 from harness import PROGRAM, Missing, check_equal, check_in, main
@@ -73,7 +72,7 @@ def says_nothing(program, *arguments):
     return done.stdout
 
 
-def man_shows_each_page_as_it_is(_server, rql):
+def test_man_shows_each_page_as_it_is(_server, rql):
     """Without a warning; and what can be typed is neither broken nor made of other letters."""
     with tempfile.TemporaryDirectory(prefix="rql-test-") as folder:
         pages = all_pages(rql, pathlib.Path(folder))
@@ -86,19 +85,19 @@ def man_shows_each_page_as_it_is(_server, rql):
     check_in("rql run nightly --try -E 0 -- ./backup.sh", shown)
 
 
-def mandoc_has_no_remark(_server, rql):
+def test_mandoc_has_no_remark(_server, rql):
     with tempfile.TemporaryDirectory(prefix="rql-test-") as folder:
         check_equal(says_nothing("mandoc", "-T", "lint", *all_pages(rql, pathlib.Path(folder))), "")
 
 
-def whatis_finds_each_page(_server, rql):
+def test_whatis_finds_each_page(_server, rql):
     with tempfile.TemporaryDirectory(prefix="rql-test-") as folder:
         pages = all_pages(rql, pathlib.Path(folder))
         found = set(re.findall(r'^(\S+): "', says_nothing("lexgrog", *pages), re.M))
         check_equal(found, {str(page) for page in pages})
 
 
-def pages_lead_to_pages(_server, rql):
+def test_pages_lead_to_pages(_server, rql):
     with tempfile.TemporaryDirectory(prefix="rql-test-") as folder:
         pages = all_pages(rql, pathlib.Path(folder))
         there = {path.name for path in pathlib.Path(folder).rglob("*.?")}
@@ -111,7 +110,7 @@ def pages_lead_to_pages(_server, rql):
             assert not link or link[1] in there, path
 
 
-def each_flag_is_in_help_and_page(_server, rql):
+def test_each_flag_is_in_help_and_page(_server, rql):
     for command in commands_of(rql):
         wanted = flags_of_help(rql(command, "--help").out)
         assert "-h, --help" in wanted, wanted
@@ -121,7 +120,7 @@ def each_flag_is_in_help_and_page(_server, rql):
     check_equal(flags_of_page(source_of(rql)), wanted)
 
 
-def no_page_names_a_flag_that_is_not_there(_server, rql):
+def test_no_page_names_a_flag_that_is_not_there(_server, rql):
     known = words(rql("help").out) | words(rql("help", "options").out)
     known |= set().union(*(words(rql(command, "--help").out) for command in commands_of(rql)))
     # --auto-extend is the default, and not in the help.
@@ -137,7 +136,7 @@ def command_lines(text):
     return [(line.split()[1], line.split(" -- ")[0]) for line in spans]
 
 
-def commands_and_flags_of_our_pages_are_there(_server, rql):
+def test_commands_and_flags_of_our_pages_are_there(_server, rql):
     commands, options = commands_of(rql), words(rql("help", "options").out)
     flags = {command: words(rql(command, "--help").out) | options for command in commands}
     flags["help"] = words(rql("help").out)
@@ -150,7 +149,7 @@ def commands_and_flags_of_our_pages_are_there(_server, rql):
     check_equal(set(commands) - named, set(), "commands that no page of ours names")
 
 
-def each_command_is_in_help_page_and_readme(_server, rql):
+def test_each_command_is_in_help_page_and_readme(_server, rql):
     commands = commands_of(rql)
     check_equal(re.findall(r"^rql-([a-z-]+)\(1\)$", section(source_of(rql), "COMMANDS"), re.M), commands)
     for command in commands:
@@ -171,7 +170,7 @@ def exit_codes(rql, command=None):
     return found
 
 
-def exit_codes_agree(_server, rql):
+def test_exit_codes_agree(_server, rql):
     for command in [None, *commands_of(rql)]:
         of_page, status = {}, section(source_of(rql, command), "EXIT STATUS")
         for code, text in re.findall(r"^\.TP\n\.B (\S+)\n(.*?)(?=^\.TP|\Z)", status, re.M | re.S):
@@ -184,7 +183,7 @@ def exit_codes_agree(_server, rql):
     check_equal([code.removesuffix("+N") for code in exit_codes(rql)], declared, "exit.h")
 
 
-def programs_end_with_codes_of_their_pages(_server, rql):
+def test_programs_end_with_codes_of_their_pages(_server, rql):
     for code, line in ("1", "info a"), ("1", "queue a"), ("64", "ls a b"), ("69", "who --url unix:///nowhere"), \
             ("1", "unlock a --secret " + "0" * 32), ("1", "extend a --add 1s --force"), ("127", "run a -- /nowhere"), \
             ("126", "run a -- /"), ("0", "stats"):
@@ -199,7 +198,7 @@ def functions_declared():
             for name in re.findall(r"^(?:RQL_API [^;(]*?|#define )\b(rql_\w+)\(", text, re.M)}
 
 
-def all_is_installed(_server, rql):
+def test_all_is_installed(_server, rql):
     options = subprocess.check_output(["meson", "introspect", "--buildoptions", BUILD], text=True)
     if not re.search(r'"name": "b_sanitize", "value": (?:"none"|\[\])', options):
         raise Missing("pages of a program with a sanitizer")
@@ -221,7 +220,4 @@ def all_is_installed(_server, rql):
 
 
 if __name__ == "__main__":
-    sys.exit(main([man_shows_each_page_as_it_is, mandoc_has_no_remark, whatis_finds_each_page, pages_lead_to_pages,
-                   each_flag_is_in_help_and_page, no_page_names_a_flag_that_is_not_there,
-                   commands_and_flags_of_our_pages_are_there, each_command_is_in_help_page_and_readme,
-                   exit_codes_agree, programs_end_with_codes_of_their_pages, all_is_installed]))
+    main()

@@ -3,14 +3,13 @@
 import os
 import pwd
 import subprocess
-import sys
 
 from harness import PROGRAM, check_equal, check_in, environment, main
 
 NAMES = "naïve", "日本", "a/b"
 
 
-def a_pattern_matches_characters(server, rql):
+def test_a_pattern_matches_characters(server, rql):
     """Whatever the locale says; what is no UTF-8 is matched by bytes."""
     for name in (*NAMES, b"\xff"):
         server.call("HSET", b"rql:lock:" + (name.encode() if isinstance(name, str) else name), "acq_id", "x")
@@ -22,7 +21,7 @@ def a_pattern_matches_characters(server, rql):
     assert not server.is_locked("naïve") and server.is_locked("日本")
 
 
-def a_bad_pattern_is_wrong_usage(server, rql):
+def test_a_bad_pattern_is_wrong_usage(server, rql):
     server.call("HSET", "rql:lock:[x", "acq_id", "x")
     for glob in "[", "[x", "a[]", "[!]", "[[:alpha:]", "[[:alpha]", "a\\", "[a\\]":
         for words in (["who"], ["ls"], ["clear", "--force"]):
@@ -35,7 +34,7 @@ def a_bad_pattern_is_wrong_usage(server, rql):
         check_equal(rql("ls", glob).code, 0, glob)
 
 
-def a_key_of_another_type_is_a_fault_of_both(server, rql):
+def test_a_key_of_another_type_is_a_fault_of_both(server, rql):
     server.call("SET", "rql:lock:x", "1")
     server.call("SET", "rql:lock_queue:x", "1")
     for command, what in ("info", "lock"), ("queue", "queue"):
@@ -45,7 +44,7 @@ def a_key_of_another_type_is_a_fault_of_both(server, rql):
         check_equal(result.json()["status"], "wrong type")
 
 
-def what_is_no_lock_is_not_unlocked(server, rql):
+def test_what_is_no_lock_is_not_unlocked(server, rql):
     server.call("SET", "rql:lock:x", "1")
     server.call("ZADD", "rql:lock_queue:x", "1", "rql:acq:1/2/3/4/0123456789abcdef")
     for form in [], ["--json"]:
@@ -60,7 +59,7 @@ def what_is_no_lock_is_not_unlocked(server, rql):
     check_equal(server.queue_length("x"), 1)
 
 
-def a_refusal_names_the_holder(_server, rql):
+def test_a_refusal_names_the_holder(_server, rql):
     rql("lock", "a", "--ttl", "1m")
     holder = rql("info", "a").out.split("holder")[1].splitlines()[0].strip()
     check_in("rql[", holder)
@@ -72,7 +71,7 @@ def a_refusal_names_the_holder(_server, rql):
         assert "rql:acq" not in result.err and "rql:hst" not in result.err, result.err
 
 
-def a_command_that_is_not_there_is_said_to_be_not_found(_server, rql):
+def test_a_command_that_is_not_there_is_said_to_be_not_found(_server, rql):
     for command, said in (("nosuchcmd", "nosuchcmd: command not found"), ("/no/such", "/no/such: No such file or directory"),
                           ("echo $RQL_LOCK", "echo $RQL_LOCK: command not found; a line for a shell is written sh -c '...'"),
                           ("/bin/echo a", "/bin/echo a: command not found; a line for a shell is written sh -c '...'")):
@@ -80,14 +79,14 @@ def a_command_that_is_not_there_is_said_to_be_not_found(_server, rql):
         check_equal((result.code, result.err), (127, f"rql: {said}\n"))
 
 
-def the_rest_of_a_ttl_is_shown(_server, rql):
+def test_the_rest_of_a_ttl_is_shown(_server, rql):
     rql("lock", "a", "--ttl", "1m")
     out = rql("extend", "a", "--add", "1h", "--force").out
     assert out in ("ttl: 1h00m left\n", "ttl: 1h01m left\n"), out
     check_equal(rql("extend", "a", "--add", "-2h", "--force").out, "ttl: ended\n")
 
 
-def words_behind_help_are_heeded(_server, rql):
+def test_words_behind_help_are_heeded(_server, rql):
     for words in (["help", "run", "more"], ["help", "options", "more"], ["help", "--roff", "run", "more"],
                   ["help", "--completion", "bash", "more"], ["--help", "run", "more"]):
         result = rql(*words)
@@ -98,7 +97,7 @@ def words_behind_help_are_heeded(_server, rql):
     check_in("unknown command rnu (did you mean run?)", rql("--help", "rnu").err)
 
 
-def other_words_and_places_are_guessed(_server, rql):
+def test_other_words_and_places_are_guessed(_server, rql):
     for word, guess in (("release", "unlock"), ("acquire", "lock"), ("hosts", "swarm info"), ("version", "--version")):
         result = rql(word)
         check_equal((result.code, result.out), (64, ""))
@@ -114,7 +113,7 @@ def account():
         return f"uid {os.geteuid()}"
 
 
-def a_user_has_a_name(server, _rql):
+def test_a_user_has_a_name(server, _rql):
     """Without $USER, as in cron, services and containers."""
     for variables, user in (({"USER": "ann"}, "ann"), ({"LOGNAME": "bob"}, "bob"), ({"USER": "", "LOGNAME": ""}, None),
                             ({}, None)):
@@ -126,15 +125,4 @@ def a_user_has_a_name(server, _rql):
 
 
 if __name__ == "__main__":
-    sys.exit(main([
-        a_pattern_matches_characters,
-        a_bad_pattern_is_wrong_usage,
-        a_key_of_another_type_is_a_fault_of_both,
-        what_is_no_lock_is_not_unlocked,
-        a_refusal_names_the_holder,
-        a_command_that_is_not_there_is_said_to_be_not_found,
-        the_rest_of_a_ttl_is_shown,
-        words_behind_help_are_heeded,
-        other_words_and_places_are_guessed,
-        a_user_has_a_name,
-    ]))
+    main()

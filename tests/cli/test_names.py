@@ -4,7 +4,6 @@ import json
 import os
 import re
 import socket
-import sys
 import tempfile
 import time
 
@@ -33,7 +32,7 @@ def holding(server, rql, name, **more):
     return process
 
 
-def a_client_says_who_it_is(server, rql):
+def test_a_client_says_who_it_is(server, rql):
     before_us = time.time_ns() // 1000
     process = holding(server, rql, "a", RQL_CLIENT_LABEL='bill"ing\\ ü', USER="app")
     said = [entry for entry in entries(server).values() if entry["pid"] == process.pid]
@@ -47,7 +46,7 @@ def a_client_says_who_it_is(server, rql):
     assert any(name.endswith(f":{process.pid}:c") and name.startswith("rql:") for name in connection_names(server))
 
 
-def holders_and_waiters_are_shown_by_name(server, rql):
+def test_holders_and_waiters_are_shown_by_name(server, rql):
     process = holding(server, rql, "a", RQL_CLIENT_LABEL="billing")
     waiter = rql.start("run", "a", "--", "true")
     wait_until(lambda: server.queue_length("a") == 1, "it waits")
@@ -72,7 +71,7 @@ def holders_and_waiters_are_shown_by_name(server, rql):
         finish(one)
 
 
-def who_is_not_known_is_shown_by_id(server, rql):
+def test_who_is_not_known_is_shown_by_id(server, rql):
     process = holding(server, rql, "a", RQL_CLIENT_NAMES="false")
     row = rql("who", "--json").json()[0]
     check_equal(row["client"], None)
@@ -86,13 +85,13 @@ def who_is_not_known_is_shown_by_id(server, rql):
     check_equal(rql("who", "r", "--json").json()[0]["client"], None)
 
 
-def whoever_only_looks_says_nothing(server, rql):
+def test_whoever_only_looks_says_nothing(server, rql):
     for words in (["who"], ["info", "a"], ["ls"], ["ping"], ["doctor"], ["stats"]):
         rql(*words)
     check_equal(entries(server), {})
 
 
-def entries_of_an_hour_ago_are_left_out(server, rql):
+def test_entries_of_an_hour_ago_are_left_out(server, rql):
     process = holding(server, rql, "a")
     identity, entry = next(iter(entries(server).items()))
     entry["at_us"] -= HOUR_US
@@ -116,7 +115,7 @@ def minutes_ago(server, *minutes):
     return [f"{now_s - 60 * ago}000000" for ago in minutes]
 
 
-def a_full_list_loses_its_oldest_entries(server, rql):
+def test_a_full_list_loses_its_oldest_entries(server, rql):
     """A page of them; all that living clients have said in the last 20 minutes stays."""
     server.call("EVAL", FILL, "0", *minutes_ago(server, 31, 20))
     process = holding(server, rql, "a")
@@ -127,7 +126,7 @@ def a_full_list_loses_its_oldest_entries(server, rql):
     assert 5001 < len(listed) < 10000, len(listed)
 
 
-def a_full_list_of_living_clients_loses_one(server, rql):
+def test_a_full_list_of_living_clients_loses_one(server, rql):
     server.call("EVAL", FILL, "0", *minutes_ago(server, *[1] * 99, 20))
     process = holding(server, rql, "a")
     listed = entries(server)
@@ -135,7 +134,7 @@ def a_full_list_of_living_clients_loses_one(server, rql):
     check_equal(len(listed), 10000)
 
 
-def who_may_not_shorten_a_full_list_is_left_out(server, rql):
+def test_who_may_not_shorten_a_full_list_is_left_out(server, rql):
     with another(Server()) as own:
         own.call("EVAL", FILL, "0", *minutes_ago(own, 50))
         own.call("ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all", "-hscan")
@@ -144,7 +143,7 @@ def who_may_not_shorten_a_full_list_is_left_out(server, rql):
         check_equal(own.call("HLEN", "rql:clients"), "10000")
 
 
-def a_client_that_ends_leaves_the_list(server, rql):
+def test_a_client_that_ends_leaves_the_list(server, rql):
     process = holding(server, rql, "a")
     check_equal(len(entries(server)), 1)
     process.terminate()
@@ -154,13 +153,13 @@ def a_client_that_ends_leaves_the_list(server, rql):
     wait_until(lambda: not entries(server), "it has left")
 
 
-def a_client_that_leaves_a_lock_behind_keeps_its_name(server, rql):
+def test_a_client_that_leaves_a_lock_behind_keeps_its_name(server, rql):
     check_equal(rql("lock", "a", "--ttl", "1m").code, 0)
     check_equal(len(entries(server)), 1)
     check_in(" rql[", rql("who").out)
 
 
-def hosts_of_the_swarm_are_shown_by_name(server, rql):
+def test_hosts_of_the_swarm_are_shown_by_name(server, rql):
     server.call("HSET", "rql:swarm:hsts", RUBY_HOST, f"{time.time():.3f}")
     service = rql.start("swarm", "run", "--swarm-probe-period-ms", "100", "--zombie-ttl-ms", "1000")
     process = holding(server, rql, "lock", RQL_AUTO_SWARM="true", RQL_SWARM_PROBE_PERIOD_MS="100",
@@ -175,7 +174,7 @@ def hosts_of_the_swarm_are_shown_by_name(server, rql):
     wait_until(lambda: any(name.endswith(f":{service.pid}:b") for name in connection_names(server)), "it is named")
 
 
-def without_the_right_nothing_happens(server, rql):
+def test_without_the_right_nothing_happens(server, rql):
     with another(Server()) as own:
         own.call("ACL", "SETUSER", "app", "on", ">pw", "+@all", "&*", "~rql:lock*", "~rql:req:*", "~rql:live",
                  "~rql:fence", "~rql:none")
@@ -192,7 +191,7 @@ def seconds(text):
                for number, unit in re.findall(r"([\d.]+)(ms|s|m|h)", text))
 
 
-def ages_are_by_the_servers_clock(server, rql):
+def test_ages_are_by_the_servers_clock(server, rql):
     """The clock of the machine that looks is 10 minutes off, and the server's another one."""
     if not os.environ.get("RQL_TEST_CLOCK"):
         return
@@ -221,18 +220,4 @@ def ages_are_by_the_servers_clock(server, rql):
 
 
 if __name__ == "__main__":
-    sys.exit(main([
-        a_client_says_who_it_is,
-        holders_and_waiters_are_shown_by_name,
-        who_is_not_known_is_shown_by_id,
-        whoever_only_looks_says_nothing,
-        entries_of_an_hour_ago_are_left_out,
-        a_full_list_loses_its_oldest_entries,
-        a_full_list_of_living_clients_loses_one,
-        who_may_not_shorten_a_full_list_is_left_out,
-        a_client_that_ends_leaves_the_list,
-        a_client_that_leaves_a_lock_behind_keeps_its_name,
-        hosts_of_the_swarm_are_shown_by_name,
-        without_the_right_nothing_happens,
-        ages_are_by_the_servers_clock,
-    ]))
+    main()

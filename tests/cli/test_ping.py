@@ -2,7 +2,6 @@
 """rql ping: what it says of a server, what it warns of, and what it says where there is none."""
 import contextlib
 import re
-import sys
 import tempfile
 import time
 
@@ -56,7 +55,7 @@ def described(result, code=0):
     return result.json()
 
 
-def the_server_is_described(server, rql):
+def test_the_server_is_described(server, rql):
     said = described(rql("ping", "--json"))
     check_equal((said["product"] in ("redis", "valkey"), said["version"]), (True, version_of(server)))
     check_equal(said["url"], rql.url.split("?")[0])
@@ -65,7 +64,7 @@ def the_server_is_described(server, rql):
     assert 0 < said["round_trip_us"] < 20_000_000, said
 
 
-def people_read_a_table(server, rql):
+def test_people_read_a_table(server, rql):
     result = rql("ping")
     said = fields(result)
     check_equal((result.code, result.err), (0, ""))
@@ -73,13 +72,13 @@ def people_read_a_table(server, rql):
     assert said["round trip"].endswith("ms"), said
 
 
-def a_url_is_an_argument_and_wins(server, rql):
+def test_a_url_is_an_argument_and_wins(server, rql):
     said = described(rql("ping", "--json", server.url, RQL_URL="redis://127.0.0.1:1"))
     check_equal(said["url"], server.url.split("?")[0])
     check_equal(rql("ping", server.url, server.url).code, 64)
 
 
-def min_replicas_are_those_in_force(server, rql):
+def test_min_replicas_are_those_in_force(server, rql):
     server.call("CONFIG", "SET", "min-replicas-to-write", "2")
     try:
         check_equal(described(rql("ping", "--json"))["min_replicas_to_write"], 2)
@@ -90,7 +89,7 @@ def min_replicas_are_those_in_force(server, rql):
         server.call("CONFIG", "SET", "min-replicas-max-lag", "10")
 
 
-def missing_rights_are_named(server, rql):
+def test_missing_rights_are_named(server, rql):
     with another(Server()) as own:
         own.call("ACL", "SETUSER", "poor", "on", ">pw", "~*", "&*", "+@all", *POOR)
         url = own.url.replace("://", "://poor:pw@")
@@ -108,14 +107,14 @@ def missing_rights_are_named(server, rql):
         check_equal(described(rql("ping", "--json", RQL_URL=url))["min_replicas_to_write"], None)
 
 
-def a_replica_is_said(server, rql):
+def test_a_replica_is_said(server, rql):
     with another(Server("--replicaof", "127.0.0.1", "1")) as replica:
         result = rql("ping", "--json", RQL_URL=replica.url)
         check_equal(described(result)["role"], "replica")
         check_in("a replica: locks can be looked at there, not taken\n", result.err)
 
 
-def tls_is_said_and_faults_name_host_and_reason(server, rql):
+def test_tls_is_said_and_faults_name_host_and_reason(server, rql):
     with another(Server(certificate=authority().server)) as own:
         said = described(rql("ping", own.url, "--json"))
         check_equal((said["tls"], said["node"]), (True, f"127.0.0.1:{own.tls_port}"))
@@ -135,7 +134,7 @@ def tls_is_said_and_faults_name_host_and_reason(server, rql):
         check_equal((result.code, fields(result)["certificate"]), (0, "/CN=old, has ended"))
 
 
-def an_old_master_that_may_go_on_is_warned_of(server, rql):
+def test_an_old_master_that_may_go_on_is_warned_of(server, rql):
     port = free_port()
     with another(Server("--port", str(port), "--bind", "127.0.0.1", certificate=None)) as master:
         with another(Sentinel(port)) as sentinel:
@@ -152,7 +151,7 @@ COMMANDS = (["who"], ["run", "a", "--", "true"], ["unlock", "a", "--force"], ["s
             ["bench", "--for", "1s"])
 
 
-def a_password_is_for_the_environment(server, rql):
+def test_a_password_is_for_the_environment(server, rql):
     for url in ("redis://u:geheim@127.0.0.1:1", "rediss://:geheim@h/1", "unix://u:geheim@/tmp/s",
                 "redis://u:ge/heim@h", "redis+sentinel://h/m?sentinel_password=geheim"):
         for words in (["ping", url], ["ping", "--url", url], ["--url=" + url, "ping"]):
@@ -174,7 +173,7 @@ def a_password_is_for_the_environment(server, rql):
         assert HINT not in result.err, result.err
 
 
-def a_wrong_url_is_named_with_its_origin_and_a_guess(_server, rql):
+def test_a_wrong_url_is_named_with_its_origin_and_a_guess(_server, rql):
     for url, said in (("localhost:6379", "localhost:6379 has no scheme; did you mean redis://localhost:6379?"),
                       ("locks/2", "locks/2 has no scheme; did you mean redis://locks/2?"),
                       ("http://h", "unknown scheme http://; use redis://, rediss://, "),
@@ -185,7 +184,7 @@ def a_wrong_url_is_named_with_its_origin_and_a_guess(_server, rql):
             check_in(f"rql: {origin}: {said}", result.err)
 
 
-def no_message_has_a_password(_server, rql):
+def test_no_message_has_a_password(_server, rql):
     for url in ("u:geheim@localhost:6379", "u:geheim", "geheim@h", "http://u:geheim@h", "redis:u:geheim", "/geheim/s?x",
                 "redis://u:geheim", "redis://u:geheim/h", "redis://h/geheim"):
         result = rql("ls", RQL_URL=url)
@@ -194,32 +193,18 @@ def no_message_has_a_password(_server, rql):
         assert "geheim" not in result.err, result.err
 
 
-def an_empty_url_counts_as_not_set(_server, rql):
+def test_an_empty_url_counts_as_not_set(_server, rql):
     with tempfile.TemporaryDirectory(prefix="rql-") as folder:
         result = rql("ping", "--json", RQL_URL="", RQL_LOCAL_DIR=folder, RQL_LOCAL_IDLE="1")
         check_equal((result.code, result.json()["url"]), (0, "local:"), result.err)
         check_in("which server?", rql("doctor", RQL_URL="", RQL_LOCAL_DIR=folder).err)
 
 
-def nobody_there_is_69_and_names_the_host(server, rql):
+def test_nobody_there_is_69_and_names_the_host(server, rql):
     result = rql("ping", "redis://127.0.0.1:1")
     check_equal((result.code, result.out), (69, ""))
     check_equal(result.err, "rql: cannot connect to redis://127.0.0.1:1: Connection refused\n")
 
 
 if __name__ == "__main__":
-    sys.exit(main([
-        the_server_is_described,
-        people_read_a_table,
-        a_url_is_an_argument_and_wins,
-        min_replicas_are_those_in_force,
-        missing_rights_are_named,
-        a_replica_is_said,
-        tls_is_said_and_faults_name_host_and_reason,
-        an_old_master_that_may_go_on_is_warned_of,
-        a_password_is_for_the_environment,
-        a_wrong_url_is_named_with_its_origin_and_a_guess,
-        no_message_has_a_password,
-        an_empty_url_counts_as_not_set,
-        nobody_there_is_69_and_names_the_host,
-    ]))
+    main()

@@ -5,10 +5,9 @@ import pty
 import re
 import select
 import signal
-import sys
 import time
 
-from harness import (PROGRAM, TIMEOUT_S, Server, at_terminal, check_equal, check_in, environment, finish, main,
+from harness import (PROGRAM, PATIENCE_S, Server, at_terminal, check_equal, check_in, environment, finish, main,
                      wait_until)
 from test_names import HOST
 from test_ping import another
@@ -39,7 +38,7 @@ class Terminal:
 
     def read(self):
         """What comes next; b"": the program has ended."""
-        if not select.select([self.fd], [], [], TIMEOUT_S)[0]:
+        if not select.select([self.fd], [], [], PATIENCE_S)[0]:
             raise AssertionError(f"nothing was written after {self.written!r}")
         try:
             more = os.read(self.fd, 4096)
@@ -50,7 +49,7 @@ class Terminal:
 
     def read_until(self, pattern):
         """The first match; when its last byte came."""
-        end_s = time.monotonic() + TIMEOUT_S
+        end_s = time.monotonic() + PATIENCE_S
         while not (found := re.search(pattern, self.written.decode(errors="replace"))):
             assert self.read() and time.monotonic() < end_s, f"{pattern} is not in {self.written!r}"
         return found, time.monotonic()
@@ -71,7 +70,7 @@ def held(rql, name="a"):
     return rql("lock", name, "--ttl", "1m", "--json").json()["secret"]
 
 
-def the_line_tells_place_and_holder_and_is_gone_in_the_end(server, rql):
+def test_the_line_tells_place_and_holder_and_is_gone_in_the_end(server, rql):
     holder = rql.start("run", "a", "--ttl", "1m", "--", "sleep", "60")
     wait_until(lambda: server.is_locked("a"), "it is held")
     with Terminal(server.url, RUN) as terminal:
@@ -84,7 +83,7 @@ def the_line_tells_place_and_holder_and_is_gone_in_the_end(server, rql):
         check_in(b"\r\x1b[Kran\r\n", terminal.written)
 
 
-def it_is_rewritten_once_a_second_and_learns_how_fast_the_queue_is(server, rql):
+def test_it_is_rewritten_once_a_second_and_learns_how_fast_the_queue_is(server, rql):
     secret = held(rql)
     first = rql.start("run", "a", "--", "sleep", "60")
     wait_until(lambda: server.queue_length("a") == 1, "it waits")
@@ -98,10 +97,10 @@ def it_is_rewritten_once_a_second_and_learns_how_fast_the_queue_is(server, rql):
         check_equal(terminal.finish(), (0, ["ran", ""]))
 
 
-def verbose_shows_it_at_once(server, rql):
+def test_verbose_shows_it_at_once(server, rql):
     held(rql)
     with Terminal(server.url, RUN) as late, Terminal(server.url, VERBOSE) as early:
-        ready = select.select([late.fd, early.fd], [], [], TIMEOUT_S)[0]
+        ready = select.select([late.fd, early.fd], [], [], PATIENCE_S)[0]
         check_equal(ready, [early.fd])
 
 
@@ -111,7 +110,7 @@ def looks(server):
     return int(calls[1]) if calls else 0
 
 
-def a_pipe_and_a_terminal_that_cannot_rewrite_get_nothing(server, rql):
+def test_a_pipe_and_a_terminal_that_cannot_rewrite_get_nothing(server, rql):
     """In the background the terminal is another's: there the reader looks, and in vain."""
     secret = held(rql)
     before = looks(server)
@@ -129,7 +128,7 @@ def a_pipe_and_a_terminal_that_cannot_rewrite_get_nothing(server, rql):
     check_equal((result.code, result.out, result.err), (0, "ran\n", ""))
 
 
-def what_else_is_said_takes_its_place(server, rql):
+def test_what_else_is_said_takes_its_place(server, rql):
     secret = held(rql)
     with Terminal(server.url, VERBOSE) as terminal:
         terminal.read_until("place 1 of 1")
@@ -144,7 +143,7 @@ def what_else_is_said_takes_its_place(server, rql):
         assert lines[0].startswith("rql: a: waiting: "), lines
 
 
-def an_interrupt_leaves_no_line(server, rql):
+def test_an_interrupt_leaves_no_line(server, rql):
     held(rql)
     with Terminal(server.url, VERBOSE) as terminal:
         terminal.read_until("place 1 of 1")
@@ -153,7 +152,7 @@ def an_interrupt_leaves_no_line(server, rql):
     check_equal(server.queue_length("a"), 0)
 
 
-def names_of_strangers_do_nothing_to_the_terminal(server, _rql):
+def test_names_of_strangers_do_nothing_to_the_terminal(server, _rql):
     server.call("HSET", "rql:lock:a", "acq_id", "x\x1b[2Jy", "hst_id", "h", "ts", f"{time.time():.3f}", "ini_ttl", "5000")
     server.call("PEXPIRE", "rql:lock:a", "4000")
     with Terminal(server.url, VERBOSE) as terminal:
@@ -161,7 +160,7 @@ def names_of_strangers_do_nothing_to_the_terminal(server, _rql):
         check_equal(terminal.finish()[0], 0)
 
 
-def it_comes_back_with_the_server(_server, rql):
+def test_it_comes_back_with_the_server(_server, rql):
     with another(Server()) as own:
         secret = rql("lock", "a", "--ttl", "1m", "--json", RQL_URL=own.url).json()["secret"]
         with Terminal(own.url, (*VERBOSE[:4], "--io-timeout-ms", "300", *VERBOSE[4:])) as terminal:
@@ -176,13 +175,4 @@ def it_comes_back_with_the_server(_server, rql):
 
 
 if __name__ == "__main__":
-    sys.exit(main([
-        the_line_tells_place_and_holder_and_is_gone_in_the_end,
-        it_is_rewritten_once_a_second_and_learns_how_fast_the_queue_is,
-        verbose_shows_it_at_once,
-        a_pipe_and_a_terminal_that_cannot_rewrite_get_nothing,
-        what_else_is_said_takes_its_place,
-        an_interrupt_leaves_no_line,
-        names_of_strangers_do_nothing_to_the_terminal,
-        it_comes_back_with_the_server,
-    ]))
+    main()

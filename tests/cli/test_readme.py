@@ -4,11 +4,10 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 import tempfile
 import time
 
-from harness import (TIMEOUT_S, PROGRAM, Program, check_equal, environment, finish, is_cluster, leave_out_in_cluster,
+from harness import (PATIENCE_S, PROGRAM, Program, add, check_equal, environment, finish, is_cluster, leave_out_in_cluster,
                      main, wait_until)
 
 ROOT = os.path.join(os.path.dirname(__file__), "..", "..")
@@ -52,12 +51,11 @@ def runs(line):
             if URL in line or line.startswith("rql doctor"):  # which looks at no server that is not named
                 del variables["RQL_URL"]
             done = subprocess.run(["sh", "-c", line.replace(URL, shlex.quote(server.url))], cwd=folder, env=variables, text=True,
-                                  capture_output=True, timeout=TIMEOUT_S, check=False)
+                                  capture_output=True, timeout=PATIENCE_S, check=False)
         # A machine that is busy with others is warned of by the doctor.
         is_warned = line.startswith("rql doctor") and "\nWARN" in done.stdout
         check_equal((done.returncode, done.stderr), (int(is_warned), ""), line)
 
-    test.__name__ = re.sub(r"\W+", "_", line).strip("_")
     return test
 
 
@@ -77,7 +75,7 @@ def commands_of(script):
         *(commands_of(name) for name in re.findall(r"@include (\w+)", text)))
 
 
-def rights_of_the_answer_are_those_of_the_scripts(_server, _rql):
+def test_rights_of_the_answer_are_those_of_the_scripts(_server, _rql):
     locks, looks, sweeps, _ = rights()
     called = set().union(*(commands_of(script) for script in LOCKING))
     check_equal(set(locks), called | SENT_TO_LOCK, "to lock")
@@ -99,7 +97,7 @@ def check_refused_nothing(server, user):
     check_equal(refused - WITH_GRACE, set(), f"refused to {user}")
 
 
-def rights_of_the_answer_suffice(server, _rql):
+def test_rights_of_the_answer_suffice(server, _rql):
     locks, looks, sweeps, force = rights()
     for user, commands, lines in (
             ("lock", locks, ["run a -- true", "series a b{a} -- true", "lock a --try --ttl 1m",
@@ -122,7 +120,7 @@ def wait_for_queue(server, name, length):
     wait_until(lambda: server.queue_length(name) == length, f"{length} wait for {name}")
 
 
-def rights_to_lock_suffice_in_a_queue_that_was_emptied(server, rql):
+def test_rights_to_lock_suffice_in_a_queue_that_was_emptied(server, rql):
     own = make_user(server, "lock", rights()[0])
     secret = rql("lock", "a", "--ttl", "1m", "--json").json()["secret"]
     check_equal(own("extend", "a", "--add", "1m", "--secret", secret).code, 0)
@@ -134,7 +132,7 @@ def rights_to_lock_suffice_in_a_queue_that_was_emptied(server, rql):
     check_refused_nothing(server, "lock")
 
 
-def rights_to_lock_suffice_behind_a_series_and_a_ruby(server, rql):
+def test_rights_to_lock_suffice_behind_a_series_and_a_ruby(server, rql):
     own = make_user(server, "lock", rights()[0])
     secrets = [rql("lock", name, "--ttl", "1m", "--json").json()["secret"] for name in ("a", "b{a}")]
     series = own.start("series", "a", "b{a}", "--", "true")
@@ -150,7 +148,6 @@ def rights_to_lock_suffice_behind_a_series_and_a_ruby(server, rql):
 
 
 if __name__ == "__main__":
-    sys.exit(main([runs(line) for line in example_lines()] +
-                  [rights_of_the_answer_are_those_of_the_scripts, rights_of_the_answer_suffice,
-                   rights_to_lock_suffice_in_a_queue_that_was_emptied,
-                   rights_to_lock_suffice_behind_a_series_and_a_ruby]))
+    for shell_line in example_lines():
+        add(re.sub(r"\W+", " ", shell_line).strip(), runs(shell_line))
+    main()

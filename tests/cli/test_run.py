@@ -8,7 +8,7 @@ import sys
 import termios
 import time
 
-from harness import (TIMEOUT_S, PROGRAM, Folder, Program, Server, check_equal, check_in, environment,
+from harness import (PATIENCE_S, PROGRAM, Folder, Program, Server, check_equal, check_in, environment,
                      finish, is_gone, main, wait_until, at_terminal)
 
 
@@ -18,19 +18,19 @@ def start_script(rql, folder, script, *flags, **more):
                      **more)
 
 
-def exit_code_passes_through(server, rql):
+def test_exit_code_passes_through(server, rql):
     for code in (0, 1, 7, 75, 255):
         check_equal(rql("run", "a", "--", "sh", "-c", f"exit {code}").code, code)
     assert not server.is_locked("a")
 
 
-def death_by_signal_is_128_plus_its_number(server, rql):
+def test_death_by_signal_is_128_plus_its_number(server, rql):
     for name, number in (("KILL", 9), ("TERM", 15), ("USR1", 10)):
         check_equal(rql("run", "a", "--", "sh", "-c", f"kill -{name} $$").code, 128 + number)
     assert not server.is_locked("a")
 
 
-def missing_command_is_127_and_forbidden_126(server, rql):
+def test_missing_command_is_127_and_forbidden_126(server, rql):
     result = rql("run", "a", "--", "no-such-command")
     check_equal(result.err, "rql: no-such-command: command not found\n")
     check_equal(result.code, 127)
@@ -39,12 +39,12 @@ def missing_command_is_127_and_forbidden_126(server, rql):
     assert not server.is_locked("a")
 
 
-def command_runs_without_a_shell(server, rql):
+def test_command_runs_without_a_shell(server, rql):
     check_equal(rql("run", "a", "--", "echo", "$HOME;", "*").out, "$HOME; *\n")
     check_equal(rql("run", "a", "--", "echo", "--try", "--help").out, "--try --help\n")
 
 
-def command_sees_lock_and_token(server, rql):
+def test_command_sees_lock_and_token(server, rql):
     result = rql("run", "a", "--", "sh", "-c", 'echo "$RQL_LOCK $RQL_TOKEN"',
                  RQL_TOKEN="stale", RQL_LOCK="stale")
     name, token = result.out.split()
@@ -53,7 +53,7 @@ def command_sees_lock_and_token(server, rql):
     assert 0 < int(token) < int(later) < 2 ** 53
 
 
-def token_is_that_of_the_lock(server, rql):
+def test_token_is_that_of_the_lock(server, rql):
     with Folder() as folder:
         process = start_script(rql, folder, "echo $RQL_TOKEN > t; exec sleep 60", "--meta", "k=v")
         check_equal(folder.await_lines("t"), [server.call("HGET", "rql:lock:a", "rql_token")])
@@ -62,7 +62,7 @@ def token_is_that_of_the_lock(server, rql):
         check_equal(finish(process).code, 143)
 
 
-def command_finds_the_server_that_rql_uses(server, rql):
+def test_command_finds_the_server_that_rql_uses(server, rql):
     inner = ("run", "a", "--", "sh", "-c", f"'{PROGRAM}' info a --json; echo $RQL_URL")
     closed = Server("--requirepass", "geheim")
     url = closed.url_with("default:geheim@")
@@ -78,7 +78,7 @@ def command_finds_the_server_that_rql_uses(server, rql):
     check_equal(rql("run", "a", "--", "sh", "-c", "echo $RQL_URL").out, rql.url + "\n")
 
 
-def no_password_is_in_a_command_line(server, rql):
+def test_no_password_is_in_a_command_line(server, rql):
     closed = Server("--requirepass", "geheim")
     try:
         # Of the command, its parent, which is the guard, and that one's parent.
@@ -93,17 +93,17 @@ def no_password_is_in_a_command_line(server, rql):
         closed.stop()
 
 
-def command_inherits_only_the_standard_descriptors(server, rql):
+def test_command_inherits_only_the_standard_descriptors(server, rql):
     listed = rql("run", "a", "--", "sh", "-c", "ls /proc/$$/fd").out.split()
     check_equal([fd for fd in listed if int(fd) > 2 and int(fd) != 255], [])
 
 
-def command_starts_with_the_signal_mask_of_rql(server, rql):
+def test_command_starts_with_the_signal_mask_of_rql(server, rql):
     status = rql("run", "a", "--", "grep", "SigBlk", "/proc/self/status").out
     check_equal(status.split()[1].strip("0"), "")
 
 
-def not_acquired_has_its_own_code(server, rql):
+def test_not_acquired_has_its_own_code(server, rql):
     rql("lock", "a", "--ttl", "1m")
     result = rql("run", "a", "--try", "--", "echo", "ran")
     check_equal((result.code, result.out), (1, ""))
@@ -112,7 +112,7 @@ def not_acquired_has_its_own_code(server, rql):
     check_equal(rql("run", "a", "-n", "--conflict-exit-code=0", "--", "false").code, 0)
 
 
-def run_waits_until_the_lock_is_free(server, rql):
+def test_run_waits_until_the_lock_is_free(server, rql):
     secret = rql("lock", "a", "--ttl", "1m", "--json").json()["secret"]
     process = rql.start("run", "a", "--", "echo", "ran")
     wait_until(lambda: server.queue_length("a") == 1, "it waits")
@@ -121,7 +121,7 @@ def run_waits_until_the_lock_is_free(server, rql):
     check_equal((result.code, result.out), (0, "ran\n"), result.err)
 
 
-def a_waiting_run_can_be_interrupted(server, rql):
+def test_a_waiting_run_can_be_interrupted(server, rql):
     rql("lock", "a", "--ttl", "1m")
     process = rql.start("run", "a", "--", "echo", "ran")
     wait_until(lambda: server.queue_length("a") == 1, "it waits")
@@ -130,7 +130,7 @@ def a_waiting_run_can_be_interrupted(server, rql):
     check_equal(server.queue_length("a"), 0)
 
 
-def twenty_at_once_lose_no_update(server, rql):
+def test_twenty_at_once_lose_no_update(server, rql):
     with Folder() as folder:
         with open(folder.path("n"), "w", encoding="ascii") as file:
             file.write("0\n")
@@ -142,7 +142,7 @@ def twenty_at_once_lose_no_update(server, rql):
         check_equal(folder.read("n"), "20\n")
 
 
-def lock_is_renewed_while_the_command_runs(server, rql):
+def test_lock_is_renewed_while_the_command_runs(server, rql):
     with Folder() as folder:
         process = start_script(rql, folder, "while [ ! -e stop ]; do sleep 0.01; done; exit 5",
                                "--ttl", "1s")
@@ -156,7 +156,7 @@ def lock_is_renewed_while_the_command_runs(server, rql):
         check_equal((result.code, result.err), (5, ""))
 
 
-def signals_are_forwarded(server, rql):
+def test_signals_are_forwarded(server, rql):
     traps = " ".join(f"trap 'echo {name} >> s' {name};"
                      for name in ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "WINCH"))
     with Folder() as folder:
@@ -172,7 +172,7 @@ def signals_are_forwarded(server, rql):
         check_equal(finish(process).code, 5)
 
 
-def signals_reach_what_the_command_started(server, rql):
+def test_signals_reach_what_the_command_started(server, rql):
     with Folder() as folder:
         process = start_script(rql, folder, "sleep 60 & echo $! > pid; wait; wait")
         pid = int(folder.await_lines("pid")[0])
@@ -181,7 +181,7 @@ def signals_reach_what_the_command_started(server, rql):
         wait_until(lambda: is_gone(pid), "the background job ends too")
 
 
-def signals_ignored_at_the_start_stay_ignored(server, rql):
+def test_signals_ignored_at_the_start_stay_ignored(server, rql):
     with Folder() as folder:
         kept = signal.signal(signal.SIGHUP, signal.SIG_IGN)
         process = start_script(rql, folder, "trap 'exit 9' USR1; echo > up; "
@@ -195,7 +195,7 @@ def signals_ignored_at_the_start_stay_ignored(server, rql):
         check_equal(int(folder.read("ignored").split()[1], 16) & 1, 1)
 
 
-def command_dies_when_rql_is_killed(server, rql):
+def test_command_dies_when_rql_is_killed(server, rql):
     with Folder() as folder:
         process = start_script(rql, folder,
                                "trap '' TERM HUP INT; sleep 60 & echo $$ $! > pid; wait")
@@ -206,7 +206,7 @@ def command_dies_when_rql_is_killed(server, rql):
             wait_until(lambda p=pid: is_gone(p), f"{pid} of {pids} dies")
 
 
-def command_gets_term_when_the_lock_is_taken_away(server, rql):
+def test_command_gets_term_when_the_lock_is_taken_away(server, rql):
     with Folder() as folder:
         process = start_script(rql, folder,
                                "trap 'echo TERM > s; exit 0' TERM; echo > up; "
@@ -219,7 +219,7 @@ def command_gets_term_when_the_lock_is_taken_away(server, rql):
         check_equal(result.err.splitlines()[0], "rql: a: the lock is lost; ending the command")
 
 
-def command_that_ignores_term_is_killed_with_all_it_started(server, rql):
+def test_command_that_ignores_term_is_killed_with_all_it_started(server, rql):
     with Folder() as folder:
         process = start_script(rql, folder,
                                "trap '' TERM; sleep 60 & echo $$ $! > pid; while :; do wait; done",
@@ -231,7 +231,7 @@ def command_that_ignores_term_is_killed_with_all_it_started(server, rql):
             wait_until(lambda p=pid: is_gone(p), f"{pid} of {pids} dies")
 
 
-def stopped_command_is_ended_too(server, rql):
+def test_stopped_command_is_ended_too(server, rql):
     with Folder() as folder:
         process = start_script(rql, folder, "echo $$ > pid; exec sleep 60", "--ttl", "600ms")
         pid = int(folder.await_lines("pid")[0])
@@ -240,7 +240,7 @@ def stopped_command_is_ended_too(server, rql):
         check_equal(finish(process).code, 75)
 
 
-def lock_that_cannot_be_renewed_ends_the_command_before_its_deadline(server, rql):
+def test_lock_that_cannot_be_renewed_ends_the_command_before_its_deadline(server, rql):
     other = Server()
     try:
         with Folder() as folder:
@@ -261,7 +261,7 @@ def lock_that_cannot_be_renewed_ends_the_command_before_its_deadline(server, rql
         other.stop()
 
 
-def without_renewal_the_command_ends_before_the_ttl(server, rql):
+def test_without_renewal_the_command_ends_before_the_ttl(server, rql):
     with Folder() as folder:
         process = start_script(rql, folder, "trap 'echo TERM > s; exit 0' TERM; "
                                "while :; do sleep 0.01; done",
@@ -270,7 +270,7 @@ def without_renewal_the_command_ends_before_the_ttl(server, rql):
         check_equal(finish(process).code, 75)
 
 
-def max_hold_ends_the_command_before_its_lock(server, rql):
+def test_max_hold_ends_the_command_before_its_lock(server, rql):
     with Folder() as folder:
         process = start_script(rql, folder,
                                f"trap \"'{PROGRAM}' info a > held; exit 0\" TERM; echo > up\n"
@@ -283,7 +283,7 @@ def max_hold_ends_the_command_before_its_lock(server, rql):
         check_in("alive", folder.read("held"))
 
 
-def max_hold_is_the_most_whatever_the_ttl(server, rql):
+def test_max_hold_is_the_most_whatever_the_ttl(server, rql):
     for flags in ([], ["--no-auto-extend"]):
         with Folder() as folder:
             process = start_script(rql, folder, "trap 'echo TERM > s' TERM; echo $$ > up; while :; do sleep 0.01; done",
@@ -305,7 +305,7 @@ def max_hold_is_the_most_whatever_the_ttl(server, rql):
     check_equal((result.code, result.err.count("--max-hold 0")), (64, 1), result.err)
 
 
-def max_hold_leaves_the_grace_whatever_the_ttl(server, rql):
+def test_max_hold_leaves_the_grace_whatever_the_ttl(server, rql):
     with Folder() as folder:
         process = start_script(rql, folder, "trap 'echo > told' TERM; echo > up; while :; do sleep 0.01; done",
                                "--ttl", "900ms", "--max-hold", "4s", "--kill-after", "3s")
@@ -318,14 +318,14 @@ def max_hold_leaves_the_grace_whatever_the_ttl(server, rql):
     check_in("--kill-after has to be shorter than --ttl", result.err)
 
 
-def lock_lost_unnoticed_is_told_at_the_end(server, rql):
+def test_lock_lost_unnoticed_is_told_at_the_end(server, rql):
     result = rql("run", "a", "--ttl", "1m", "--", "sh", "-c",
                  f"'{PROGRAM}' unlock a --force > /dev/null; exit 3")
     check_equal(result.err, "rql: a: the lock had ended before the command did\n")
     check_equal(result.code, 75)
 
 
-def release_that_fails_keeps_the_commands_code(server, rql):
+def test_release_that_fails_keeps_the_commands_code(server, rql):
     other = Server()
     try:
         with Folder() as folder:
@@ -380,7 +380,7 @@ class Terminal:
         self.text = self.text.split(wanted, 1)[1]
 
     def read_some(self):
-        if not select.select([self.fd], [], [], TIMEOUT_S)[0]:
+        if not select.select([self.fd], [], [], PATIENCE_S)[0]:
             return b""
         try:
             return os.read(self.fd, 4096)
@@ -405,7 +405,7 @@ class Terminal:
         os.waitpid(self.pid, 0)
 
 
-def command_can_read_the_terminal(server, rql):
+def test_command_can_read_the_terminal(server, rql):
     terminal = Terminal(rql, "run", "a", "--", "sh", "-c", "echo up; read x; echo got $x; exit 4")
     terminal.read_until(b"up")
     terminal.write(b"hello\n")
@@ -414,7 +414,7 @@ def command_can_read_the_terminal(server, rql):
     terminal.close()
 
 
-def interrupt_key_reaches_the_command(server, rql):
+def test_interrupt_key_reaches_the_command(server, rql):
     for script in ("echo up; exec sleep 60", "echo up; read x; sleep 60"):
         terminal = Terminal(rql, "run", "a", "--", "sh", "-c", script)
         terminal.read_until(b"up")
@@ -424,7 +424,7 @@ def interrupt_key_reaches_the_command(server, rql):
         wait_until(lambda: not server.is_locked("a"), "the lock is released")
 
 
-def suspend_key_stops_both_and_continues_both(server, rql):
+def test_suspend_key_stops_both_and_continues_both(server, rql):
     terminal = Terminal(rql, "run", "a", "--ttl", "1m", "--", "sh", "-c",
                         "echo up; read x; echo got $x; read y; echo and $y")
     terminal.raw()
@@ -440,7 +440,7 @@ def suspend_key_stops_both_and_continues_both(server, rql):
     terminal.close()
 
 
-def command_whose_lock_ended_while_stopped_does_not_go_on(server, rql):
+def test_command_whose_lock_ended_while_stopped_does_not_go_on(server, rql):
     # No shell: dash waits for its vfork, and never stops when ^Z meets the new process before exec.
     script = "import time; print('up', flush=True); time.sleep(60); print('went on')"
     terminal = Terminal(rql, "run", "a", "--ttl", "500ms", "--", sys.executable, "-c", script)
@@ -455,38 +455,4 @@ def command_whose_lock_ended_while_stopped_does_not_go_on(server, rql):
 
 
 if __name__ == "__main__":
-    sys.exit(main([
-        exit_code_passes_through,
-        death_by_signal_is_128_plus_its_number,
-        missing_command_is_127_and_forbidden_126,
-        command_runs_without_a_shell,
-        command_sees_lock_and_token,
-        token_is_that_of_the_lock,
-        command_finds_the_server_that_rql_uses,
-        no_password_is_in_a_command_line,
-        command_inherits_only_the_standard_descriptors,
-        command_starts_with_the_signal_mask_of_rql,
-        not_acquired_has_its_own_code,
-        run_waits_until_the_lock_is_free,
-        a_waiting_run_can_be_interrupted,
-        twenty_at_once_lose_no_update,
-        lock_is_renewed_while_the_command_runs,
-        signals_are_forwarded,
-        signals_reach_what_the_command_started,
-        signals_ignored_at_the_start_stay_ignored,
-        command_dies_when_rql_is_killed,
-        command_gets_term_when_the_lock_is_taken_away,
-        command_that_ignores_term_is_killed_with_all_it_started,
-        stopped_command_is_ended_too,
-        lock_that_cannot_be_renewed_ends_the_command_before_its_deadline,
-        without_renewal_the_command_ends_before_the_ttl,
-        max_hold_ends_the_command_before_its_lock,
-        max_hold_is_the_most_whatever_the_ttl,
-        max_hold_leaves_the_grace_whatever_the_ttl,
-        lock_lost_unnoticed_is_told_at_the_end,
-        release_that_fails_keeps_the_commands_code,
-        command_can_read_the_terminal,
-        interrupt_key_reaches_the_command,
-        suspend_key_stops_both_and_continues_both,
-        command_whose_lock_ended_while_stopped_does_not_go_on,
-    ]))
+    main()

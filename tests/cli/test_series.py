@@ -2,7 +2,6 @@
 """rql series: a command under several locks."""
 import os
 import socket
-import sys
 import tempfile
 import time
 
@@ -12,7 +11,7 @@ RESERVED_S = 2  # how long a free lock is kept for a series before another is le
 A, B, C, D = "a", "b{a}", "c{a}", "d{a}"  # where there are partitions, of one
 
 
-def command_runs_under_all_locks_and_releases_them(server, rql):
+def test_command_runs_under_all_locks_and_releases_them(server, rql):
     with tempfile.TemporaryDirectory() as folder:
         fifo = folder + "/go"
         os.mkfifo(fifo)
@@ -27,7 +26,7 @@ def command_runs_under_all_locks_and_releases_them(server, rql):
     assert not any(server.is_locked(name) for name in (A, B, C))
 
 
-def command_sees_names_and_tokens_in_the_given_order(server, rql):
+def test_command_sees_names_and_tokens_in_the_given_order(server, rql):
     result = rql("series", B, "with blank{a}", A, "--", "sh", "-c",
                  'echo "$RQL_LOCK"; echo "$RQL_TOKEN"')
     lines = result.out.splitlines()
@@ -40,7 +39,7 @@ def command_sees_names_and_tokens_in_the_given_order(server, rql):
     assert int(result[0]) < int(gem[0]) < int(gem[1])
 
 
-def nothing_is_taken_when_one_is_held(server, rql):
+def test_nothing_is_taken_when_one_is_held(server, rql):
     rql("lock", B, "--ttl", "1m")
     for flags in ([], ["--gem"]):
         result = rql("series", A, B, C, "--try", "-E", "9", *flags, "--", "echo", "ran")
@@ -51,7 +50,7 @@ def nothing_is_taken_when_one_is_held(server, rql):
         check_equal([server.queue_length(name) for name in (A, B, C)], [0, 0, 0])
 
 
-def series_waits_until_all_are_free(server, rql):
+def test_series_waits_until_all_are_free(server, rql):
     secret = rql("lock", B, "--ttl", "1m", "--json").json()["secret"]
     process = rql.start("series", C, B, A, "--", "echo", "ran")
     wait_until(lambda: server.queue_length(A) == 1, "it waits")
@@ -60,7 +59,7 @@ def series_waits_until_all_are_free(server, rql):
     check_equal(finish(process).out, "ran\n")
 
 
-def opposite_orders_do_not_deadlock(server, rql):
+def test_opposite_orders_do_not_deadlock(server, rql):
     with tempfile.TemporaryDirectory() as folder:
         path = folder + "/n"
         with open(path, "w", encoding="ascii") as file:
@@ -93,7 +92,7 @@ def nested(server, rql, outer, inner):
         return result.out, took
 
 
-def a_command_under_a_lock_has_what_is_reserved_for_who_waits_for_it(server, rql):
+def test_a_command_under_a_lock_has_what_is_reserved_for_who_waits_for_it(server, rql):
     for inner in (["run", A, "--wait", "10s"], ["series", A, C, "--wait", "10s"],
                   ["series", "--gem", C, A, "--wait", "10s"]):
         for outer in (["run", B], ["series", B, D]):
@@ -102,7 +101,7 @@ def a_command_under_a_lock_has_what_is_reserved_for_who_waits_for_it(server, rql
             assert took < RESERVED_S, f"{outer} {inner} took {took} s"
 
 
-def command_ends_when_one_of_the_locks_is_taken_away(server, rql):
+def test_command_ends_when_one_of_the_locks_is_taken_away(server, rql):
     for name in (A, B, C):
         process = rql.start("series", A, B, C, "--ttl", "2s", "--", "sleep", "60")
         wait_until(lambda: server.is_locked(C), "it runs")
@@ -114,7 +113,7 @@ def command_ends_when_one_of_the_locks_is_taken_away(server, rql):
             server.call("DEL", "rql:lock:" + other)
 
 
-def ttl_of_the_gem_grows(server, rql):
+def test_ttl_of_the_gem_grows(server, rql):
     process = rql.start("series", "--gem", A, B, "--ttl", "20s", "--", "sleep", "60")
     wait_until(lambda: server.is_locked(B), "it runs")
     check_equal(server.call("HGET", f"rql:lock:{A}", "ini_ttl"), "40450")
@@ -123,7 +122,7 @@ def ttl_of_the_gem_grows(server, rql):
     check_in(finish(process).code, (143, -15))  # its command's, or its own before there was one
 
 
-def wrong_usage_is_told(server, rql):
+def test_wrong_usage_is_told(server, rql):
     many = [str(number) for number in range(65)]
     for words, said in ((["--", "true"], "which command?"), (["a", "b"], "which command?"),
                         ([*many, "--", "true"], "too many names at 64"),
@@ -139,14 +138,4 @@ def wrong_usage_is_told(server, rql):
 
 
 if __name__ == "__main__":
-    sys.exit(main([
-        command_runs_under_all_locks_and_releases_them,
-        command_sees_names_and_tokens_in_the_given_order,
-        nothing_is_taken_when_one_is_held,
-        series_waits_until_all_are_free,
-        opposite_orders_do_not_deadlock,
-        a_command_under_a_lock_has_what_is_reserved_for_who_waits_for_it,
-        command_ends_when_one_of_the_locks_is_taken_away,
-        ttl_of_the_gem_grows,
-        wrong_usage_is_told,
-    ]))
+    main()

@@ -9,7 +9,6 @@ import select
 import signal
 import stat
 import subprocess
-import sys
 import tempfile
 import time
 
@@ -53,7 +52,7 @@ def reading(rql, *words, **more):
     return parsed(result.out)
 
 
-def stats_count_what_the_server_shows(server, rql):
+def test_stats_count_what_the_server_shows(server, rql):
     rql("lock", "a", "--ttl", "1m")
     rql("lock", "b", "--ttl", "1m")
     process = rql.start("run", "a", "--", "true")
@@ -74,13 +73,13 @@ def stats_count_what_the_server_shows(server, rql):
     process.terminate()
 
 
-def stats_of_an_empty_server_are_zero(_server, rql):
+def test_stats_of_an_empty_server_are_zero(_server, rql):
     check_equal(set(rql("stats", "--json").json().values()), {0})
     samples, _ = reading(rql)
     check_equal({value for name, value in samples.items() if "_server_" not in name}, {0})
 
 
-def a_server_may_be_called_anything(server, rql):
+def test_a_server_may_be_called_anything(server, rql):
     """Collectors get quotes and the like as they want them; bytes that are no text are replaced."""
     leave_out_in_cluster("a path")
     with folder_of_files() as folder:
@@ -90,7 +89,7 @@ def a_server_may_be_called_anything(server, rql):
     check_in(r'/a\"b\"\\c' + "\N{REPLACEMENT CHARACTER}\"} 0", text)
 
 
-def the_server_tells_of_itself(_server, rql):
+def test_the_server_tells_of_itself(_server, rql):
     with another(Server("--maxmemory", "1gb", "--maxmemory-policy", "allkeys-lru", "--appendonly", "yes",
                         "--min-replicas-to-write", "0")) as own:
         samples, _ = reading(rql, RQL_URL=own.url)
@@ -105,7 +104,7 @@ def the_server_tells_of_itself(_server, rql):
                     [])
 
 
-def counters_never_fall(_server, rql):
+def test_counters_never_fall(_server, rql):
     with another(Server()) as own:
         used = int(re.search(r"used_memory:(\d+)", own.call("INFO", "memory"))[1])
         own.call("CONFIG", "SET", "maxmemory-policy", "allkeys-random")
@@ -119,7 +118,7 @@ def counters_never_fall(_server, rql):
     assert 0 < seen[0]["rql_server_evicted_keys_total"] < seen[1]["rql_server_evicted_keys_total"], seen
 
 
-def what_may_not_be_seen_is_left_out(_server, rql):
+def test_what_may_not_be_seen_is_left_out(_server, rql):
     with another(Server()) as own:
         own.call("ACL", "SETUSER", "app", "on", ">pw", "+@all", "-info", "-config", "&*", "~*")
         samples, counters = reading(rql, RQL_URL=own.url.replace("://", "://app:pw@"))
@@ -136,7 +135,7 @@ def folder_of_files(**texts):
         yield pathlib.Path(folder)
 
 
-def locks_are_counted_by_class(server, rql):
+def test_locks_are_counted_by_class(server, rql):
     now_s = time.time()
     for name, age_s in (("orders:1", 100), ("orders:vip", 50), ("stock:7", 10), ("a b/c", 5)):
         server.call("HSET", "rql:lock:" + name, "acq_id", DEAD, "hst_id", "h", "ts", f"{now_s - age_s:.4f}",
@@ -159,7 +158,7 @@ def locks_are_counted_by_class(server, rql):
     check_equal(samples['rql_class_locks{class="other"}'], 4)
 
 
-def a_file_of_classes_is_checked(_server, rql):
+def test_a_file_of_classes_is_checked(_server, rql):
     for text, part in (("x\n", "line 1: a line is a glob"), ("a b\n\nx y\"z\n", "line 3: a line is a glob"),
                        ("".join(f"{i}:* c\n" for i in range(51)), "line 51: more than 50 lines")):
         with folder_of_files(classes=text) as folder:
@@ -172,14 +171,14 @@ def a_file_of_classes_is_checked(_server, rql):
     check_equal(len([name for name in samples if name.startswith("rql_class_locks{")]), 51)
 
 
-def the_flags_go_together(_server, rql):
+def test_the_flags_go_together(_server, rql):
     for words in (("--out", "f"), ("--json", "--out", "f"), ("--classes", "f"), ("--openmetrics", "--every", "1s"),
                   ("--openmetrics", "--out", "f", "--every", "999ms")):
         result = rql("stats", *words)
         check_equal((result.code, result.out, result.err.count("\n")), (64, "", 1), result.err)
 
 
-def a_file_is_written_whole_and_for_all_to_read(server, rql):
+def test_a_file_is_written_whole_and_for_all_to_read(server, rql):
     with folder_of_files(rql="old") as folder:
         process = subprocess.run([PROGRAM, *WITH_ALL, "--out", "rql"], cwd=folder, env=environment(server.url),
                                  check=False, capture_output=True, preexec_fn=lambda: os.umask(0o077))
@@ -198,7 +197,7 @@ def limited(action):
     return prepare
 
 
-def whoever_is_killed_while_writing_leaves_the_old_file(server, rql):
+def test_whoever_is_killed_while_writing_leaves_the_old_file(server, rql):
     with folder_of_files() as folder:
         file = folder / "rql"
         words = (*WITH_ALL, "--out", str(file))
@@ -223,7 +222,7 @@ def whoever_is_killed_while_writing_leaves_the_old_file(server, rql):
             parsed(file.read_text())
 
 
-def a_device_or_a_pipe_is_written_into(_server, rql):
+def test_a_device_or_a_pipe_is_written_into(_server, rql):
     with folder_of_files() as folder:
         pipe = folder / "pipe"
         os.mkfifo(pipe)
@@ -247,7 +246,7 @@ def a_device_or_a_pipe_is_written_into(_server, rql):
         check_equal((result.code, result.err), (74, f"rql: {folder}: Is a directory\n"))
 
 
-def behind_a_link_the_file_is_replaced_where_it_is(_server, rql):
+def test_behind_a_link_the_file_is_replaced_where_it_is(_server, rql):
     with folder_of_files() as folder:
         (folder / "there").mkdir()
         file = folder / "there" / "rql"
@@ -276,7 +275,7 @@ def small_disk(folder):
         subprocess.run(["umount", "-l", folder], check=True)
 
 
-def readings_go_on_when_the_disk_has_been_full(_server, rql):
+def test_readings_go_on_when_the_disk_has_been_full(_server, rql):
     with folder_of_files() as folder, small_disk(folder):
         file = folder / "rql"
         process = rql.start(*WITH_ALL, "--out", str(file), "--every", "1s")
@@ -306,7 +305,7 @@ def readings_go_on_when_the_disk_has_been_full(_server, rql):
         check_equal(told, [f"rql: {file}: No space left on device\n"] * 2)
 
 
-def readings_go_on_when_the_folder_is_back(_server, rql):
+def test_readings_go_on_when_the_folder_is_back(_server, rql):
     with folder_of_files() as folder:
         inner = folder / "inner"
         process = rql.start(*WITH_ALL, "--out", str(inner / "rql"), "--every", "1s")
@@ -319,7 +318,7 @@ def readings_go_on_when_the_folder_is_back(_server, rql):
     check_equal((result.code, result.err), (-signal.SIGTERM, f"rql: {inner / 'rql'}: No such file or directory\n"))
 
 
-def readings_go_on_until_a_signal(_server, rql):
+def test_readings_go_on_until_a_signal(_server, rql):
     with another(Server()) as own, folder_of_files() as folder:
         file = folder / "rql"
 
@@ -345,21 +344,4 @@ def readings_go_on_until_a_signal(_server, rql):
 
 
 if __name__ == "__main__":
-    sys.exit(main([
-        stats_count_what_the_server_shows,
-        stats_of_an_empty_server_are_zero,
-        a_server_may_be_called_anything,
-        the_server_tells_of_itself,
-        counters_never_fall,
-        what_may_not_be_seen_is_left_out,
-        locks_are_counted_by_class,
-        a_file_of_classes_is_checked,
-        the_flags_go_together,
-        a_file_is_written_whole_and_for_all_to_read,
-        whoever_is_killed_while_writing_leaves_the_old_file,
-        a_device_or_a_pipe_is_written_into,
-        behind_a_link_the_file_is_replaced_where_it_is,
-        readings_go_on_when_the_disk_has_been_full,
-        readings_go_on_when_the_folder_is_back,
-        readings_go_on_until_a_signal,
-    ]))
+    main()

@@ -4,11 +4,10 @@ import os
 import re
 import signal
 import socket
-import sys
 import tempfile
 import time
 
-from harness import TIMEOUT_S, check_equal, check_in, finish, main, wait_until
+from harness import PATIENCE_S, check_equal, check_in, finish, main, wait_until
 
 HOST = "rql:hst:1/2/4/0123456789abcdef"
 LOCK, OTHER = "lock", "e6"  # of the partition in which hosts are planted (support/partitions.py)
@@ -25,7 +24,7 @@ def plant(server):
     server.call("ZADD", f"rql:lock_queue:{OTHER}", "1", ACQUIRER)
 
 
-def actions_are_checked(_server, rql):
+def test_actions_are_checked(_server, rql):
     for words, part in ((["swarm"], "which action?"), (["swarm", "dance"], "unknown action dance"),
                         (["swarm", "info", "more"], "one too many")):
         result = rql(*words)
@@ -34,7 +33,7 @@ def actions_are_checked(_server, rql):
     check_in("zombies", rql("swarm", "--help").out)
 
 
-def hosts_are_shown(server, rql):
+def test_hosts_are_shown(server, rql):
     plant(server)
     hosts = rql("swarm", "info", "--json").json()
     check_equal([(h["hst_id"], h["zombie"]) for h in hosts], [("alive", False), (HOST, True)])
@@ -44,7 +43,7 @@ def hosts_are_shown(server, rql):
     check_equal(rql("swarm", "status").out, "hosts: 2, of them dead: 1\nflusher: none\n")
 
 
-def zombies_are_shown_and_flushed(server, rql):
+def test_zombies_are_shown_and_flushed(server, rql):
     plant(server)
     found = {"hosts": [HOST], "acquirers": [ACQUIRER], "locks": [f"rql:lock:{LOCK}"]}
     check_equal(rql("swarm", "zombies", "--json").json(), found)
@@ -56,7 +55,7 @@ def zombies_are_shown_and_flushed(server, rql):
     check_in("dead hosts: 0", rql("swarm", "flush").out)
 
 
-def looking_at_a_swarm_leaves_no_host(server, rql):
+def test_looking_at_a_swarm_leaves_no_host(server, rql):
     """A host that nobody keeps alive would be reported as dead until somebody flushes."""
     for action in "status", "info", "zombies", "flush":
         check_equal(rql("swarm", action).code, 0)
@@ -68,7 +67,7 @@ def listener(folder):
     path = folder + "/notify"
     channel = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     channel.bind(path)
-    channel.settimeout(TIMEOUT_S)
+    channel.settimeout(PATIENCE_S)
     return channel, path
 
 
@@ -82,7 +81,7 @@ def await_said(channel, wanted):
     raise AssertionError(f"{wanted} was not said; at last {said}")
 
 
-def status_says_what_the_swarm_sees(server, rql):
+def test_status_says_what_the_swarm_sees(server, rql):
     """Also that another is elected, and that the server does not answer: then it goes on."""
     server.call("HSET", "rql:swarm:hsts", HOST, f"{time.time() - 1000:.3f}",
                 "alive", f"{time.time() + 1000:.3f}")
@@ -104,7 +103,7 @@ def status_says_what_the_swarm_sees(server, rql):
         channel.close()
 
 
-def service_flushes_and_ends_cleanly(server, rql):
+def test_service_flushes_and_ends_cleanly(server, rql):
     plant(server)
     with tempfile.TemporaryDirectory(prefix="rql-notify-") as folder:
         channel, path = listener(folder)
@@ -128,25 +127,21 @@ def service_flushes_and_ends_cleanly(server, rql):
     check_equal(server.call("EXISTS", "rql:swarm:flusher"), "0")
 
 
-def service_speaks_to_abstract_sockets(_server, rql):
+def test_service_speaks_to_abstract_sockets(_server, rql):
     name = f"rql-test-{os.getpid()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
         channel.bind("\0" + name)
-        channel.settimeout(TIMEOUT_S)
+        channel.settimeout(PATIENCE_S)
         service = rql.start("swarm", "run", NOTIFY_SOCKET="@" + name, RQL_AUTO_SWARM="true")
         check_in("READY=1", channel.recv(256).decode())
         service.send_signal(signal.SIGINT)
         check_equal(finish(service).code, 0)
 
 
-def service_needs_a_server(_server, rql):
+def test_service_needs_a_server(_server, rql):
     result = rql("swarm", "run", "--url", "unix:///nowhere/at/all")
     check_equal(result.code, 69)
 
 
 if __name__ == "__main__":
-    sys.exit(main([
-        actions_are_checked, hosts_are_shown, zombies_are_shown_and_flushed, looking_at_a_swarm_leaves_no_host,
-        service_flushes_and_ends_cleanly, status_says_what_the_swarm_sees, service_speaks_to_abstract_sockets,
-        service_needs_a_server,
-    ]))
+    main()

@@ -3,7 +3,6 @@
 import os
 import pty
 import subprocess
-import sys
 import time
 
 from harness import PROGRAM, Program, check_equal, check_in, environment, at_terminal, main, wait_until
@@ -33,7 +32,7 @@ def counts(result):
     return tuple(result.json()[name] for name in COUNTS)
 
 
-def clear_wants_to_be_meant(server, rql):
+def test_clear_wants_to_be_meant(server, rql):
     hold(server, "a")
     for words in (["clear"], ["clear", "--force", "--dry-run"], ["clear", "a", "b", "--force"],
                   ["clear-of", "--host", RUBY_HOST, "--acquirer", RUBY],
@@ -48,7 +47,7 @@ def clear_wants_to_be_meant(server, rql):
     assert server.is_locked("a")
 
 
-def clear_releases_locks_and_queues(server, rql):
+def test_clear_releases_locks_and_queues(server, rql):
     hold(server, "a")
     rql("lock", "b", "--ttl", "1m")
     wait_for(server, "a")
@@ -70,7 +69,7 @@ def clear_releases_locks_and_queues(server, rql):
     check_equal(counts(rql("clear", "--force", "--json")), (0, 0, 0, 0, 1))
 
 
-def clear_takes_a_glob_and_names_what_would_go(server, rql):
+def test_clear_takes_a_glob_and_names_what_would_go(server, rql):
     for name in ("orders:1", "orders:2", "stock", "-x"):
         hold(server, name)
         wait_for(server, name)
@@ -97,7 +96,7 @@ def clear_takes_a_glob_and_names_what_would_go(server, rql):
     server.call("DEL", "rql:lock_queue:orders:1", "rql:lock_queue:stock")
 
 
-def clear_of_releases_by_both_ids_and_serves_waiters(server, rql):
+def test_clear_of_releases_by_both_ids_and_serves_waiters(server, rql):
     other = "rql:acq:9/9/9/9/0123456789abcdef"
     hold(server, "a")
     hold(server, "b", other)
@@ -114,7 +113,7 @@ def clear_of_releases_by_both_ids_and_serves_waiters(server, rql):
     check_equal(server.queue_length("b"), 0)
 
 
-def dead_removes_old_requests_of_the_gem(server, rql):
+def test_dead_removes_old_requests_of_the_gem(server, rql):
     wait_for(server, "a", score=str(time.time() - 2 * 86400))
     wait_for(server, "b", score=str(time.time()))
     result = rql("dead", "--dry-run", "--json").json()
@@ -127,7 +126,7 @@ def dead_removes_old_requests_of_the_gem(server, rql):
     check_equal(server.queue_length("b"), 1)
 
 
-def dead_leaves_who_lives(server, rql):
+def test_dead_leaves_who_lives(server, rql):
     rql("lock", "a", "--ttl", "1m")
     waiter = rql.start("lock", "a")
     wait_until(lambda: server.queue_length("a") == 1, "it waits")
@@ -136,7 +135,7 @@ def dead_leaves_who_lives(server, rql):
     waiter.kill()
 
 
-def an_unreachable_server_is_one_line(server, rql):
+def test_an_unreachable_server_is_one_line(server, rql):
     for words in (["clear", "--force"], ["dead", "--json"],
                   ["clear-of", "--host", "h", "--acquirer", "a", "--force", "--json"]):
         result = Program("unix:///nonexistent/socket")(*words)
@@ -161,7 +160,7 @@ def told_on_terminal(words, **more):
     return data
 
 
-def progress_is_shown_on_a_terminal_only(server, rql):
+def test_progress_is_shown_on_a_terminal_only(server, rql):
     server.call("EVAL", "for i = 1, 20000 do redis.call('HSET', KEYS[1] .. i, 'acq_id', i) end", "1",
                 "rql:lock:{lock}n")
     words = ("clear", "--dry-run", "--lock-release-batch-size", "2")
@@ -172,13 +171,4 @@ def progress_is_shown_on_a_terminal_only(server, rql):
 
 
 if __name__ == "__main__":
-    sys.exit(main([
-        clear_wants_to_be_meant,
-        clear_releases_locks_and_queues,
-        clear_takes_a_glob_and_names_what_would_go,
-        clear_of_releases_by_both_ids_and_serves_waiters,
-        dead_removes_old_requests_of_the_gem,
-        dead_leaves_who_lives,
-        an_unreachable_server_is_one_line,
-        progress_is_shown_on_a_terminal_only,
-    ]))
+    main()

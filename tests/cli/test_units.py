@@ -8,10 +8,9 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 
-from harness import PROGRAM, TIMEOUT_S, check_equal, check_in, finish, main
+from harness import PROGRAM, PATIENCE_S, check_equal, check_in, finish, main
 
 EXPOSURE_MAX = 30  # of 100
 UNITS = sorted(pathlib.Path(os.environ.get("RQL_TEST_UNITS") or "/nowhere").glob("rql-*.[st]*"))
@@ -26,18 +25,18 @@ def analyzed(*words):
             (pathlib.Path(folder) / unit.name).write_text(text)
         for unit in UNITS:
             done = subprocess.run(["systemd-analyze", *words, f"{folder}/{unit.name}"], check=False, text=True,
-                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=TIMEOUT_S)
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=PATIENCE_S)
             yield unit, done.returncode, done.stdout
 
 
-def systemd_takes_them(_server, _rql):
+def test_systemd_takes_them(_server, _rql):
     for unit, code, said in analyzed("verify"):
         check_equal((code, said), (0, ""), unit.name)
     check_equal([unit.name for unit in UNITS],
                 ["rql-elect@.service", "rql-metrics.service", "rql-metrics.timer", "rql-swarm.service"])
 
 
-def they_leave_little_open(_server, _rql):
+def test_they_leave_little_open(_server, _rql):
     for unit, code, said in analyzed("security", "--offline=true", f"--threshold={EXPOSURE_MAX}"):
         if unit.suffix == ".service":
             check_equal(code, 0, unit.name + said)
@@ -51,18 +50,18 @@ def words_of(name, **variables):
     return [part for word in words for part in (variables[word[1:]] if word[0] == "$" else [word.replace("%i", "x")])]
 
 
-def the_swarm_says_that_it_is_ready(_server, rql):
+def test_the_swarm_says_that_it_is_ready(_server, rql):
     with tempfile.TemporaryDirectory(prefix="rql-units-") as folder, \
             socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
         channel.bind(folder + "/notify")
-        channel.settimeout(TIMEOUT_S)
+        channel.settimeout(PATIENCE_S)
         service = rql.start(*words_of("rql-swarm.service"), NOTIFY_SOCKET=folder + "/notify")
         check_in("READY=1", channel.recv(2048).decode())
         service.send_signal(signal.SIGTERM)
         check_equal(finish(service).code, 0)
 
 
-def metrics_are_written(_server, rql):
+def test_metrics_are_written(_server, rql):
     words = words_of("rql-metrics.service", METRICS_FLAGS=["--zombie-ttl-ms", "1000"])
     with tempfile.TemporaryDirectory(prefix="rql-units-") as folder:
         at = next(i for i, word in enumerate(words) if word.endswith("rql.prom"))
@@ -71,17 +70,12 @@ def metrics_are_written(_server, rql):
         check_equal((result.code, result.err, os.listdir(folder)), (0, "", ["rql.prom"]))
 
 
-def the_elected_one_runs_under_its_lock(_server, rql):
+def test_the_elected_one_runs_under_its_lock(_server, rql):
     result = rql(*words_of("rql-elect@.service", COMMAND=["sh", "-c", "echo $RQL_LOCK"]))
     check_equal((result.code, result.out), (0, "elect:x\n"))
     check_equal(rql(*words_of("rql-elect@.service", COMMAND=[])).code, 64)
 
 
 if __name__ == "__main__":
-    if not UNITS or not shutil.which("systemd-analyze"):
-        print("1..0 # SKIP no units were built, or there is no systemd-analyze: the package systemd has both")
-        sys.exit(0)
-    sys.exit(main([
-        systemd_takes_them, they_leave_little_open, the_swarm_says_that_it_is_ready, metrics_are_written,
-        the_elected_one_runs_under_its_lock,
-    ]))
+    has_units = UNITS and shutil.which("systemd-analyze")
+    main(skip=None if has_units else "no units were built, or there is no systemd-analyze: the package systemd has both")

@@ -5,10 +5,9 @@ import re
 import resource
 import signal
 import subprocess
-import sys
 import time
 
-from harness import (TIMEOUT_S, PROGRAM, Program, Server, as_plain, check_equal, check_in, environment, finish,
+from harness import (PROGRAM, Program, Server, as_plain, check_equal, check_in, environment, finish,
                      is_cluster, is_gone, leave_out_in_cluster, main, read_line, wait_until)
 
 RUN = ("run", "a", "--", "echo", "ran")
@@ -24,7 +23,7 @@ def start_waiting(server, rql, words=RUN):
     return process
 
 
-def a_signal_takes_the_request_out_of_its_queue(server, rql):
+def test_a_signal_takes_the_request_out_of_its_queue(server, rql):
     rql("lock", "a", "--ttl", "1m")
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         for words in WAYS:
@@ -36,7 +35,7 @@ def a_signal_takes_the_request_out_of_its_queue(server, rql):
             assert not server.is_locked("z{a}"), f"{words}"
 
 
-def a_killed_series_of_the_gem_leaves_what_it_holds_to_its_ttl(server, rql):
+def test_a_killed_series_of_the_gem_leaves_what_it_holds_to_its_ttl(server, rql):
     rql("lock", "a", "--ttl", "1m")
     process = start_waiting(server, rql, OF_THE_GEM)
     process.kill()
@@ -45,7 +44,7 @@ def a_killed_series_of_the_gem_leaves_what_it_holds_to_its_ttl(server, rql):
     assert int(server.call("PTTL", "rql:lock:z{a}")) > 0
 
 
-def who_waits_behind_an_interrupted_one_is_next(server, rql):
+def test_who_waits_behind_an_interrupted_one_is_next(server, rql):
     secret = rql("lock", "a", "--ttl", "1m", "--json").json()["secret"]
     first = start_waiting(server, rql)
     second = start_waiting(server, rql)
@@ -64,7 +63,7 @@ def is_withdrawn_after_two_signals(server, rql):
     return server.queue_length("a") == 0
 
 
-def two_signals_in_a_row_count_as_one(server, rql):
+def test_two_signals_in_a_row_count_as_one(server, rql):
     """As timeout(1) sends them. There are milliseconds to withdraw in: a busy machine may need more tries."""
     rql("lock", "a", "--ttl", "1m")
     assert any(is_withdrawn_after_two_signals(server, rql) for _ in range(10))
@@ -93,13 +92,13 @@ def is_ended_by_a_signal_with_the_grant(server, rql, words):
     return is_for_lock
 
 
-def a_signal_that_comes_with_the_grant_ends_it(server, rql):
+def test_a_signal_that_comes_with_the_grant_ends_it(server, rql):
     """Both are there when it goes on: nothing is begun under the lock, and it is given back."""
     for words in (("run", "a", "--", "sleep", "60"), ("series", "z{a}", "a", "--", "sleep", "60")):
         assert any(is_ended_by_a_signal_with_the_grant(server, rql, words) for _ in range(10))
 
 
-def a_second_signal_ends_it_at_once(server, rql):
+def test_a_second_signal_ends_it_at_once(server, rql):
     rql("lock", "a", "--ttl", "1m")
     process = start_waiting(server, rql, (*RUN[:2], "--io-timeout-ms", "60s", *RUN[2:]))
     os.kill(server.process.pid, signal.SIGSTOP)
@@ -121,7 +120,7 @@ def signal_is_taken(pid):
     return int(pending, 16) == 0
 
 
-def signals_that_are_ignored_stay_ignored(server, rql):
+def test_signals_that_are_ignored_stay_ignored(server, rql):
     secret = rql("lock", "a", "--ttl", "1m", "--json").json()["secret"]
     kept = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     process = start_waiting(server, rql)
@@ -137,7 +136,7 @@ if is_cluster():
     del NO_WRITES["READONLY"]
 
 
-def a_replica_is_told_and_waited_for(server, rql):
+def test_a_replica_is_told_and_waited_for(server, rql):
     leave_out_in_cluster("a replica by one command")
     for words in WAYS:
         server.call("REPLICAOF", "127.0.0.1", "1")
@@ -153,7 +152,7 @@ def a_replica_is_told_and_waited_for(server, rql):
         rql("unlock", "a", "--force")
 
 
-def try_waits_for_nothing(server, rql):
+def test_try_waits_for_nothing(server, rql):
     for reason, (words, undo) in NO_WRITES.items():
         server.call(*words)
         results = [rql(way[0], "--try", *way[1:]) for way in WAYS]
@@ -163,7 +162,7 @@ def try_waits_for_nothing(server, rql):
             check_in(reason, result.err)
 
 
-def another_reason_is_told_too(server, rql):
+def test_another_reason_is_told_too(server, rql):
     leave_out_in_cluster("a replica by one command")
     server.call("CONFIG", "SET", "maxmemory", "1")
     process = rql.start(*RUN)
@@ -176,7 +175,7 @@ def another_reason_is_told_too(server, rql):
     check_equal((result.code, result.out, result.err), (0, "ran\n", ""))
 
 
-def a_server_that_goes_away_is_told_once(server, rql):
+def test_a_server_that_goes_away_is_told_once(server, rql):
     own = Server()
     try:
         there = Program(own.url)
@@ -194,7 +193,7 @@ def a_server_that_goes_away_is_told_once(server, rql):
         own.stop()
 
 
-def a_silent_server_is_told(server, rql):
+def test_a_silent_server_is_told(server, rql):
     rql("lock", "a", "--ttl", "1m")
     process = start_waiting(server, rql)
     os.kill(server.process.pid, signal.SIGSTOP)
@@ -205,7 +204,7 @@ def a_silent_server_is_told(server, rql):
     finish(process)
 
 
-def wait_waits_for_a_server_that_is_not_up_yet(server, rql):
+def test_wait_waits_for_a_server_that_is_not_up_yet(server, rql):
     own = Server()
     there = Program(own.url)
     try:
@@ -234,7 +233,7 @@ def wait_waits_for_a_server_that_is_not_up_yet(server, rql):
         own.stop()
 
 
-def wait_is_not_overrun_while_it_connects(server, rql):
+def test_wait_is_not_overrun_while_it_connects(server, rql):
     """A silent server lets each attempt take as long as it may."""
     own = Server()
     slow = Program(own.url)
@@ -251,7 +250,7 @@ def wait_is_not_overrun_while_it_connects(server, rql):
         own.stop()
 
 
-def too_few_descriptors_are_told(server, rql):
+def test_too_few_descriptors_are_told(server, rql):
     """libuv ends the process where it finds none for what it sets up once."""
     codes = []
     for limit in range(4, 30):
@@ -266,20 +265,4 @@ def too_few_descriptors_are_told(server, rql):
 
 
 if __name__ == "__main__":
-    sys.exit(main([
-        a_signal_takes_the_request_out_of_its_queue,
-        a_killed_series_of_the_gem_leaves_what_it_holds_to_its_ttl,
-        who_waits_behind_an_interrupted_one_is_next,
-        two_signals_in_a_row_count_as_one,
-        a_signal_that_comes_with_the_grant_ends_it,
-        a_second_signal_ends_it_at_once,
-        signals_that_are_ignored_stay_ignored,
-        a_replica_is_told_and_waited_for,
-        try_waits_for_nothing,
-        another_reason_is_told_too,
-        a_server_that_goes_away_is_told_once,
-        a_silent_server_is_told,
-        wait_waits_for_a_server_that_is_not_up_yet,
-        wait_is_not_overrun_while_it_connects,
-        too_few_descriptors_are_told,
-    ]))
+    main()

@@ -19,8 +19,9 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 
-from private_server import PrivateServer, die_with_parent, find_server, wait_until  # noqa: E402
-from tap import run_tests  # noqa: E402
+import tap  # noqa: E402
+from checks import Failure, check, check_equal, wait_until  # noqa: E402
+from private_server import PrivateServer, die_with_parent, find_server  # noqa: E402
 
 DEMO = sys.argv[1]
 SHORT_S, FULL_S = 3, 6
@@ -62,7 +63,7 @@ class Run:
             self.said += line
             if re.search(pattern, line):
                 return
-        raise AssertionError(f"no line {pattern}:\n{self.said}")
+        raise Failure(f"no line {pattern}:\n{self.said}")
 
     def finish(self):
         """It is read to its end, which is not awaited for ever."""
@@ -75,7 +76,7 @@ class Run:
 
     def check(self):
         if not self.is_good():
-            raise AssertionError(f"exit status {self.status}\n{self.said}")
+            raise Failure(f"exit status {self.status}\n{self.said}")
 
 
 @contextlib.contextmanager
@@ -101,25 +102,23 @@ def pause(pids):
             os.kill(pid, signal.SIGCONT)
 
 
-def all_promises_are_kept_beside_busy_loops():
+def test_all_promises_are_kept_beside_busy_loops():
     with busy_loops(), Run(SHORT_S) as run:
         run.finish().check()
         kept = re.findall(r"^  ok    (.*?)  ", run.said, re.M)
-        if len(kept) != 5:
-            raise AssertionError(run.said)
+        check_equal(len(kept), 5, run.said)
 
 
-def waits_of_a_process_that_stood_still_are_left_out():
+def test_waits_of_a_process_that_stood_still_are_left_out():
     with Run(FULL_S) as run:
         children = wait_until(run.children, "its processes")
         run.await_line(r"^   0\.5 s")
         pause(children[:1])
         run.finish().check()
-        if not re.search(r"order was kept.*left out: their process stood still", run.said):
-            raise AssertionError(run.said)
+        check(re.search(r"order was kept.*left out: their process stood still", run.said), run.said)
 
 
-def no_promise_is_broken_when_all_stand_still():
+def test_no_promise_is_broken_when_all_stand_still():
     with Run(FULL_S) as run:
         children = wait_until(run.children, "its processes")
         run.await_line(r"^   0\.5 s")
@@ -127,22 +126,12 @@ def no_promise_is_broken_when_all_stand_still():
         run.finish().check()
 
 
-def a_run_without_its_server_gives_no_verdict():
+def test_a_run_without_its_server_gives_no_verdict():
     with Run(SHORT_S) as run:
         run.await_line(r"^   0\.5 s")
         run.server.kill()
         run.finish()
-        if run.status != 3 or re.search("^  (ok|FAIL|--) ", run.said, re.M):
-            raise AssertionError(f"exit status {run.status}\n{run.said}")
-
-
-def main():
-    if not find_server():
-        print("1..0 # SKIP no redis-server")
-        return 0
-    tests = [all_promises_are_kept_beside_busy_loops, waits_of_a_process_that_stood_still_are_left_out,
-             no_promise_is_broken_when_all_stand_still, a_run_without_its_server_gives_no_verdict]
-    return run_tests(tests)
+        check_equal((run.status, re.findall("^  (?:ok|FAIL|--) ", run.said, re.M)), (3, []), run.said)
 
 
 def run_once(_number):
@@ -183,4 +172,6 @@ def run_often(wanted):
 
 
 if __name__ == "__main__":
-    sys.exit(run_often(int(sys.argv[2])) if len(sys.argv) > 2 else main())
+    if sys.argv[2:] and sys.argv[2].isdigit():
+        sys.exit(run_often(int(sys.argv[2])))
+    tap.main(n_own=1, skip=None if find_server() else "no redis-server")

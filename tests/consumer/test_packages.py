@@ -17,7 +17,8 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 
-from tap import run_tests  # noqa: E402
+import tap  # noqa: E402
+from checks import LeftOut, check, check_equal  # noqa: E402
 
 BUILD = sys.argv[1]
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -34,13 +35,14 @@ WORDS = {"see", "print", "edit"}  # of messages, and of awk
 def named_packages():
     text = RUN.read_text(encoding="utf-8")
     lists = re.findall(r"^(?:packages_gcc|packages_all|optional)=['\"]([^'\"]*)['\"]", text, re.M)
-    if len(lists) != 3:
-        raise AssertionError("run.sh has no lists of packages")
+    check_equal(len(lists), 3, "lists of packages in run.sh")
     return {word for words in lists for word in words.split() if not word.startswith("$")}
 
 
 def installed():
     """Name -> the fields of each package that is."""
+    if not DPKG.is_dir():
+        raise LeftOut("no Debian")
     found = {}
     for paragraph in (DPKG / "status").read_text(encoding="utf-8").split("\n\n"):
         fields = dict(re.findall(r"^([A-Z][\w-]*): (.*)$", paragraph, re.M))
@@ -86,16 +88,13 @@ def check_owners(paths):
     """All of them that a package has. What has none was made here, or is of no Debian package."""
     known = closure(named_packages())
     strange = {path: sorted(names) for path, names in owners(paths).items() if not names & known}
-    if strange:
-        raise AssertionError("run.sh installs no package with " +
-                             ", ".join(f"{path} ({'/'.join(names)})" for path, names in sorted(strange.items())))
+    check_equal(strange, {}, "files of packages that run.sh does not install")
 
 
-def each_header_is_of_a_package_that_is_installed():
+def test_each_header_is_of_a_package_that_is_installed():
     said = subprocess.run(["ninja", "-C", BUILD, "-t", "deps"], check=True, text=True, stdout=subprocess.PIPE).stdout
     headers = {os.path.realpath(path) for path in set(re.findall(r"^    (/usr/\S+)$", said, re.M))}
-    if not headers:
-        raise AssertionError("the build has read no header")
+    check(headers, "the build has read no header")
     check_owners(headers)
 
 
@@ -110,7 +109,7 @@ def called_by_python(text):
     return set(re.findall(r"(?:Popen|run|call|check_call|check_output|which)\(\[?\"([a-z][\w.+-]*)\"", text))
 
 
-def each_program_is_of_a_package_that_is_installed():
+def test_each_program_is_of_a_package_that_is_installed():
     words = set()
     for pattern in SCRIPTS:
         for file in ROOT.glob(pattern):
@@ -118,12 +117,11 @@ def each_program_is_of_a_package_that_is_installed():
     for file in (ROOT / "tests").rglob("*.py"):
         words |= called_by_python(file.read_text(encoding="utf-8"))
     programs = {os.path.realpath(path) for word in words - AT_WILL - WORDS if (path := shutil.which(word))}
-    if len(programs) < 20:
-        raise AssertionError(f"no more programs than {programs}")
+    check(len(programs) >= 20, f"no more programs than {programs}")
     check_owners(programs)
 
 
-def what_packages_are_built_with_is_installed():
+def test_what_packages_are_built_with_is_installed():
     """dpkg asks for build-essential as well."""
     control = (ROOT / ".pkg/debian/control").read_text(encoding="utf-8")
     needed = re.search(r"^Build-Depends:\n((?: .*\n)*)", control, re.M).group(1)
@@ -132,8 +130,7 @@ def what_packages_are_built_with_is_installed():
         names = set(names_in(relation.strip()))
         suit = {name for name, fields in there.items()
                 if names.intersection([name, *names_in(fields.get("Provides", ""))])}
-        if suit and not suit & known:
-            raise AssertionError(f"run.sh installs no {relation.strip()}")
+        check(not suit or suit & known, f"run.sh installs no {relation.strip()}")
 
 
 def first_hour(readme):
@@ -141,31 +138,22 @@ def first_hour(readme):
                           stdout=subprocess.PIPE).stdout
 
 
-def the_stage_bare_has_readmes_commands_in_its_order():
+def test_the_stage_bare_has_readmes_commands_in_its_order():
     script = first_hour(ROOT / "README.md")
     wanted = ["sh bench/demo.sh", "sudo apt install ", "meson setup build ", "sudo ldconfig", "rql_lock_acquire(", "cc report.c ",
               "./a.out", "rql ping", "sh tests/run.sh"]
     places = [script.find(text) for text in wanted]
-    if -1 in places or places != sorted(places):
-        raise AssertionError(script)
+    check(-1 not in places and places == sorted(places), script)
 
 
-def it_ends_with_the_first_command_that_fails():
+def test_it_ends_with_the_first_command_that_fails():
     readme = pathlib.Path(BUILD, "first-hour-README.md")
     readme.write_text("```sh\necho one # a remark\nexit 5\necho two\n```\n```c\nint main\n```\n`cc a.c`\n```sh\nrql ping\n```\n\n`sh tests/run.sh`\n")
     done = subprocess.run(["sh"], input=first_hour(readme), text=True, stdout=subprocess.PIPE, check=False)
     readme.unlink()
     lines = done.stdout.splitlines()
-    if (done.returncode, lines[1], lines[-1]) != (1, "one", "1 passed, 1 failed") or "two" in lines:
-        raise AssertionError(done)
+    check_equal((done.returncode, lines[1], lines[-1], "two" in lines), (1, "one", "1 passed, 1 failed", False), done)
 
 
-def main():
-    tests = [the_stage_bare_has_readmes_commands_in_its_order, it_ends_with_the_first_command_that_fails]
-    if DPKG.is_dir():
-        tests += [each_header_is_of_a_package_that_is_installed, what_packages_are_built_with_is_installed,
-                  each_program_is_of_a_package_that_is_installed]
-    return run_tests(tests)
-
-
-sys.exit(main())
+if __name__ == "__main__":
+    tap.main(n_own=1)

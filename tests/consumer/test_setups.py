@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """What `meson setup` makes of the options of the build, with the packages that a machine may have or lack.
 
-Usage: test_setups.py SOURCE_FOLDER CC...    prints TAP. Standard library only; nothing is compiled.
+Usage: test_setups.py SOURCE_FOLDER CC    Standard library only; nothing is compiled.
 """
 import json
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -14,11 +15,11 @@ import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 
-from tap import run_tests  # noqa: E402
+import tap  # noqa: E402
+from checks import Failure, LeftOut  # noqa: E402
 
-SOURCE, CC = sys.argv[1], sys.argv[2:]
+SOURCE, CC = sys.argv[1:3]
 LIBRARY = ["hiredis", "libuv"]
-HAS_SYSTEMD = subprocess.call(["pkg-config", "--exists", "systemd"]) == 0
 TLS = ["openssl", "libssl", "libcrypto"]
 
 
@@ -34,7 +35,7 @@ class Setup:
         kept = {key: value for key, value in os.environ.items() if not key.startswith("PKG_CONFIG")}
         done = subprocess.run(["meson", "setup", *options, self.build, SOURCE], check=False, text=True,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              env={**kept, "CC": " ".join(CC), "PKG_CONFIG_LIBDIR": str(self.folder),
+                              env={**kept, "CC": CC, "PKG_CONFIG_LIBDIR": str(self.folder),
                                    "CMAKE": "false"})  # which would find what pkg-config must not
         self.worked, self.said = done.returncode == 0, done.stdout
 
@@ -57,7 +58,7 @@ class Setup:
 
 def check(good, setup, what):
     if not good:
-        raise AssertionError(what + "\n" + setup.said)
+        raise Failure(what + "\n" + setup.said)
 
 
 def check_pkg_config(setup):
@@ -66,7 +67,7 @@ def check_pkg_config(setup):
     check("hiredis" in needs and "libuv" in needs, setup, f"rql.pc: {lines}")
 
 
-def a_plain_build_is_library_and_program():
+def test_a_plain_build_is_library_and_program():
     with Setup(LIBRARY + ["libcjson"]) as plain:
         check(plain.worked, plain, "the set-up failed")
         check(plain.programs() == {"rql"}, plain, f"programs: {plain.programs()}")
@@ -75,7 +76,7 @@ def a_plain_build_is_library_and_program():
         check_pkg_config(plain)
 
 
-def loader_and_pkg_config_find_a_plain_build():
+def test_loader_and_pkg_config_find_a_plain_build():
     """README's installation, on a machine with README's packages; elsewhere the set-up says what is wrong."""
     said = subprocess.run(["/sbin/ldconfig", "-NXv"], check=False, text=True, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT).stdout
@@ -89,7 +90,7 @@ def loader_and_pkg_config_find_a_plain_build():
         check("install dpkg-dev" in odd.said or not os.path.exists("/etc/debian_version"), odd, "no warning")
 
 
-def tls_comes_with_openssl_and_goes_without():
+def test_tls_comes_with_openssl_and_goes_without():
     """`auto`, the default, takes what is there; who asks for it is told what is missing."""
     for packages, options, has_tls in (LIBRARY + TLS, [], True), (LIBRARY, [], False), \
             (LIBRARY + TLS, ["-Dtls=disabled"], False):
@@ -101,8 +102,10 @@ def tls_comes_with_openssl_and_goes_without():
         check(not setup.worked and "openssl" in setup.said, setup, "the set-up passed over it")
 
 
-def units_come_with_systemd_and_the_program():
+def test_units_come_with_systemd_and_the_program():
     """Where systemd looks, of both prefixes that it looks below; and nowhere else for a copy elsewhere."""
+    if subprocess.call(["pkg-config", "--exists", "systemd"]) != 0:
+        raise LeftOut("no systemd")
     told = subprocess.check_output(["pkg-config", "--variable=systemdsystemunitdir", "systemd"], text=True).strip()
     for options, folder in ([], "/usr/local/lib/systemd/system"), (["--prefix=/usr"], told), \
             (["--prefix=/opt/x"], "/opt/x/lib/systemd/system"), (["-Dsystemd=disabled"], None), \
@@ -117,18 +120,18 @@ def units_come_with_systemd_and_the_program():
         check(not setup.worked and "systemd" in setup.said, setup, "the set-up passed over it")
 
 
-def a_missing_cjson_is_named():
+def test_a_missing_cjson_is_named():
     with Setup(LIBRARY) as setup:
         check(not setup.worked, setup, "the set-up passed over it")
         check("libcjson-dev" in setup.said, setup, "its name is not said")
         check("-Dprogram=disabled" in setup.said, setup, "the way on is not said")
 
 
-def a_program_that_cannot_be_run_has_no_pages():
+def test_a_program_that_cannot_be_run_has_no_pages():
     """They are made by itself; those of the library by a script."""
     with Setup(LIBRARY + ["libcjson"]) as native, tempfile.NamedTemporaryFile("w", suffix=".ini") as machine:
         check({"rql.1", "rql-run.1", "man3"} <= native.installed(), native, f"installed: {native.installed()}")
-        machine.write(f"[binaries]\nc = {CC}\npkgconfig = 'pkg-config'\n[properties]\nneeds_exe_wrapper = true\n"
+        machine.write(f"[binaries]\nc = {shlex.split(CC)}\npkgconfig = 'pkg-config'\n[properties]\nneeds_exe_wrapper = true\n"
                       "[host_machine]\nsystem = 'linux'\ncpu_family = 'x86_64'\ncpu = 'x86_64'\nendian = 'little'\n")
         machine.flush()
         with Setup(LIBRARY + ["libcjson"], "--cross-file", machine.name) as cross:
@@ -137,7 +140,7 @@ def a_program_that_cannot_be_run_has_no_pages():
             check(not {"rql.1", "rql-run.1"} & cross.installed(), cross, f"installed: {cross.installed()}")
 
 
-def libraries_of_both_kinds_and_the_demonstration_need_no_cjson():
+def test_libraries_of_both_kinds_and_the_demonstration_need_no_cjson():
     with Setup(LIBRARY, "-Dprogram=disabled", "-Dbench=enabled", "-Ddefault_library=both") as setup:
         check(setup.worked, setup, "the set-up failed")
         check("rql-demo" in setup.programs(), setup, f"programs: {setup.programs()}")
@@ -145,18 +148,10 @@ def libraries_of_both_kinds_and_the_demonstration_need_no_cjson():
         check({"librql.a", "librql.so"} <= setup.installed(), setup, f"installed: {setup.installed()}")
 
 
-def tests_that_are_asked_for_need_cmocka():
+def test_tests_that_are_asked_for_need_cmocka():
     with Setup(LIBRARY + ["libcjson"], "-Dtests=enabled") as setup:
         check(not setup.worked and "cmocka" in setup.said, setup, "a missing cmocka was passed over")
 
 
-def main():
-    tests = [a_plain_build_is_library_and_program, loader_and_pkg_config_find_a_plain_build,
-             tls_comes_with_openssl_and_goes_without, a_missing_cjson_is_named,
-             a_program_that_cannot_be_run_has_no_pages, libraries_of_both_kinds_and_the_demonstration_need_no_cjson,
-             *([units_come_with_systemd_and_the_program] if HAS_SYSTEMD else []),
-             tests_that_are_asked_for_need_cmocka]
-    return run_tests(tests)
-
-
-sys.exit(main())
+if __name__ == "__main__":
+    tap.main(n_own=2)

@@ -11,7 +11,8 @@ import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 
-from tap import run_tests  # noqa: E402
+import tap  # noqa: E402
+from checks import check, check_equal, check_in  # noqa: E402
 
 SOURCE = sys.argv[1]
 # What a command does here: it ends once the file is there.
@@ -41,64 +42,51 @@ def check_progress(words, wanted, env=None, **more):
                     if line == wanted:
                         break
                 pathlib.Path(go_on).touch()
-                if wanted not in said:
-                    raise AssertionError(said)
+                check_in(wanted, said)
                 process.stderr.read()
                 return process.wait()
             finally:
                 process.kill()
 
 
-def an_installation_and_a_build_show_how_far_they_are():
+def test_an_installation_and_a_build_show_how_far_they_are():
     script = f'. bench/setup.sh; progress_s=0.1; scratch=$(mktemp -d); with_progress "$scratch/log" sh -c \'{WAITS}\' "$0"'
-    status = check_progress(["sh", "-c", script], "  as far as this\n", cwd=SOURCE)
-    if status != 7:
-        raise AssertionError(f"exit status {status}")
+    check_equal(check_progress(["sh", "-c", script], "  as far as this\n", cwd=SOURCE), 7, "exit status")
 
 
-def a_stage_shows_how_far_it_is():
+def test_a_stage_shows_how_far_it_is():
     script = f"exec sh '{SOURCE}/tests/run.sh' gcc"  # without the word that follows
     check_progress(["sh", "-c", script], "     gcc-setup: as far as this\n", env={"RQL_PROGRESS_S": "0.1"})
 
 
-def a_stage_that_shows_what_its_command_says_ends_with_it():
+def test_a_stage_that_shows_what_its_command_says_ends_with_it():
     with tempfile.TemporaryDirectory(prefix="rql-test-") as folder:
         write_stub(folder, "meson", "exit 0")
         write_stub(folder, "dpkg-query", "echo installed")
         env = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "RQL_BUILD_DIR": f"{folder}/build", "RQL_DEMO_RUNS": "0"}
         said = subprocess.run(["sh", f"{SOURCE}/tests/run.sh", "demo"], env=env, check=True, text=True, timeout=120,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
-    if not said.endswith("\n0 passed, 0 failed\n"):
-        raise AssertionError(said)
+    check(said.endswith("\n0 passed, 0 failed\n"), said)
 
 
-def packages_are_not_made_without_what_they_are_built_with():
+def test_packages_are_not_made_without_what_they_are_built_with():
     with tempfile.TemporaryDirectory(prefix="rql-test-") as folder:
         for name in ("git", "meson", "dh", "dpkg-buildpackage", "lintian"):
             write_stub(folder, name, "exit 0")
         write_stub(folder, "dpkg-checkbuilddeps", "echo dpkg-checkbuilddeps: error: unmet build dependencies: nothing:any; exit 1")
         done = subprocess.run(["/bin/sh", f"{SOURCE}/.pkg/build-deb", f"{folder}/packages"], check=False, text=True,
                               capture_output=True, env={"PATH": f"{folder}:{os.environ['PATH']}"})
-        found = done.returncode, done.stderr
-        if found != (3, "build-deb: missing packages: nothing:any\n"):
-            raise AssertionError(found)
+        check_equal((done.returncode, done.stderr), (3, "build-deb: missing packages: nothing:any\n"))
 
 
-def packages_are_not_made_without_their_tools():
+def test_packages_are_not_made_without_their_tools():
     """The script says which package is missing, and makes nothing."""
     with tempfile.TemporaryDirectory(prefix="rql-test-") as folder:
         done = subprocess.run(["/bin/sh", f"{SOURCE}/.pkg/build-deb", f"{folder}/packages"], check=False, text=True,
                               capture_output=True, env={"PATH": folder})
-        found = done.returncode, done.stderr, os.listdir(folder)
-        if found != (3, "build-deb: there is no git: apt-get install git\n", []):
-            raise AssertionError(found)
+        check_equal((done.returncode, done.stderr, os.listdir(folder)),
+                    (3, "build-deb: there is no git: apt-get install git\n", []))
 
 
-def main():
-    tests = [an_installation_and_a_build_show_how_far_they_are, a_stage_shows_how_far_it_is,
-             a_stage_that_shows_what_its_command_says_ends_with_it, packages_are_not_made_without_their_tools,
-             packages_are_not_made_without_what_they_are_built_with]
-    return run_tests(tests)
-
-
-sys.exit(main())
+if __name__ == "__main__":
+    tap.main(n_own=1)

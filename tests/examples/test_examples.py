@@ -18,7 +18,7 @@ LINES_MAX = 60  # who reads one to the end has understood it
 TTL_MS = 3000  # of leader.c
 
 import harness  # noqa: E402
-from harness import Result, check_equal, check_in, finish, wait_until  # noqa: E402
+from harness import check_equal, check_in, finish, wait_until  # noqa: E402
 
 
 class Examples:
@@ -74,7 +74,7 @@ def check_left(server, *names):
     check_equal(left, sorted(names))
 
 
-def each_is_short_and_installed(server, run):
+def test_each_is_short_and_installed(server, run):
     sources = sorted(HERE.glob("*.c"))
     for source in sources:
         text = source.read_text(encoding="utf-8")
@@ -82,7 +82,7 @@ def each_is_short_and_installed(server, run):
     check_equal(run.examples.docs, [source.name for source in sources])
 
 
-def each_says_how_it_is_used_and_what_is_wrong(server, run):
+def test_each_says_how_it_is_used_and_what_is_wrong(server, run):
     for name in ("mutex", "transfer", "permits", "leader", "once_a_day", "fencing", "drain"):
         said = run(name)
         assert said.code in (1, 2) and said.err.startswith("Usage: " + name), said.err
@@ -94,14 +94,14 @@ def each_says_how_it_is_used_and_what_is_wrong(server, run):
     assert said.err.strip(), "it is not said what is wrong"
 
 
-def a_mutex_is_taken_and_released(server, run):
+def test_a_mutex_is_taken_and_released(server, run):
     said = run("mutex", "report")
     assert re.fullmatch(r"report is ours, token \d+\n", said.out), said.out
     check_equal((said.code, said.err), (0, ""))
     check_left(server)
 
 
-def two_accounts_are_taken_in_any_order(server, run):
+def test_two_accounts_are_taken_in_any_order(server, run):
     both = [run.start("transfer", *names) for names in (("a", "b"), ("b", "a")) * 4]
     for process in both:
         said = finish(process)
@@ -110,7 +110,7 @@ def two_accounts_are_taken_in_any_order(server, run):
     check_left(server)
 
 
-def so_many_have_a_permit_and_the_next_one_waits(server, run):
+def test_so_many_have_a_permit_and_the_next_one_waits(server, run):
     held = [run.start("permits", "gpu", "3") for _ in range(3)]
     taken = [process.stdout.readline() for process in held]
     check_equal(sorted(taken), ["gpu:0\n", "gpu:1\n", "gpu:2\n"])
@@ -125,7 +125,7 @@ def so_many_have_a_permit_and_the_next_one_waits(server, run):
     check_left(server)
 
 
-def another_leads_when_the_leader_has_died_or_lost_the_lock(server, run):
+def test_another_leads_when_the_leader_has_died_or_lost_the_lock(server, run):
     first, second = (run.start("leader", "scheduler") for _ in range(2))
     wait_until(lambda: server.queue_length("scheduler") == 1, "one leads, and one waits")
     leads, waits = (second, first) if server.call("HGET", "rql:lock:scheduler", "acq_id").startswith(
@@ -140,14 +140,14 @@ def another_leads_when_the_leader_has_died_or_lost_the_lock(server, run):
     check_in("leading, term", waits.stdout.readline())
 
 
-def it_is_done_once_a_day(server, run):
+def test_it_is_done_once_a_day(server, run):
     check_equal([(said.code, said.out) for said in (run("once_a_day", "digest"), run("once_a_day", "digest"))],
                 [(0, "to be done\n"), (1, "done already\n")])
     assert 0 < int(server.call("PTTL", "rql:lock:digest")) <= 24 * 3600 * 1000
     check_left(server, "rql:lock:digest")
 
 
-def who_is_too_late_is_refused_by_the_file(server, run):
+def test_who_is_too_late_is_refused_by_the_file(server, run):
     path = f"{run.examples.folder}/ledger.txt"
     late = run.start("fencing", path, "late", FENCING_SLEEPS="1")
     wait_until(lambda: server.is_locked("ledger"), "it has the lock")
@@ -158,7 +158,7 @@ def who_is_too_late_is_refused_by_the_file(server, run):
     check_equal(pathlib.Path(path).read_text(encoding="ascii").split("\n")[1], "in time")
 
 
-def what_has_begun_is_finished_before_the_end(server, run):
+def test_what_has_begun_is_finished_before_the_end(server, run):
     process = run.start("drain", "jobs")
     check_equal(process.stdout.readline(), "a job begins\n")
     process.send_signal(signal.SIGTERM)
@@ -168,7 +168,7 @@ def what_has_begun_is_finished_before_the_end(server, run):
     check_left(server)
 
 
-def a_service_has_its_turn_on_a_loop(server, run):
+def test_a_service_has_its_turn_on_a_loop(server, run):
     process = run.start("service")
     wait_until(lambda: server.call("EXISTS", "rql:fence") == "1", "it has its turn")
     process.send_signal(signal.SIGTERM)
@@ -178,14 +178,18 @@ def a_service_has_its_turn_on_a_loop(server, run):
     check_left(server)
 
 
-TESTS = [each_is_short_and_installed, each_says_how_it_is_used_and_what_is_wrong, a_mutex_is_taken_and_released,
-         two_accounts_are_taken_in_any_order, so_many_have_a_permit_and_the_next_one_waits,
-         another_leads_when_the_leader_has_died_or_lost_the_lock, it_is_done_once_a_day,
-         who_is_too_late_is_refused_by_the_file, what_has_begun_is_finished_before_the_end,
-         a_service_has_its_turn_on_a_loop]
+class Fixture(harness.Fixture):
+    def __init__(self):
+        self.work = tempfile.TemporaryDirectory(prefix="rql-test-")
+        super().__init__()
+
+    def make_program(self, url):
+        return Running(url, Examples(self.work.name))
+
+    def end(self):
+        super().end()
+        self.work.cleanup()
+
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory(prefix="rql-test-") as work:
-        harness.Program = lambda url: Running(url, Examples(work))
-        del sys.argv[2]
-        sys.exit(harness.main(TESTS))
+    harness.main(Fixture, n_own=2)

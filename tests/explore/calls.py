@@ -1,32 +1,23 @@
 """Scripts called one by one, as no client would do it, on a server whose clock stands still unless a test lets time
 pass: what they answer is known to the millisecond. Acquirers are numbers, each of a client of its own."""
-import os
+import contextlib
+import itertools
 import pathlib
 import re
 import sys
-import traceback
 
-from server import PLACES, T0_US, Refused, Server
+from server import PLACES, T0_US, Refused, Server, why_skipped
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "lua"))
+import tap  # noqa: E402
+from checks import check, check_equal  # noqa: E402, F401
 from embed import expanded  # noqa: E402
 
 SCRIPTS = {path.stem: expanded(path) for path in sorted((ROOT / "lua").glob("*.lua")) if "@keys" in path.read_text()}
 N_CLIENTS = 9  # that listen: those of 1 to 9
 NEVER = 2 ** 53
 RANDOM = "40000"
-TESTS = []
-
-
-def test(function):
-    TESTS.append(function)
-    return function
-
-
-def check(holds, what):
-    if not holds:
-        raise AssertionError(what)
 
 
 def refusal(call, *words, **more):
@@ -35,10 +26,6 @@ def refusal(call, *words, **more):
     except Refused as refused:
         return str(refused)
     raise AssertionError("it is no error")
-
-
-def check_equal(got, wanted):
-    check(got == wanted, f"got {got!r}, wanted {wanted!r}")
 
 
 def acquirer(number):
@@ -122,30 +109,30 @@ class Calls:
         return [number for number, said in self.heard() if said.endswith(" look")]
 
 
-def run(preload, place, first):
-    """All tests there, one after the other; how many failed."""
-    failed = 0
-    with Server(os.environ["RQL_TEST_REDIS"], preload, SCRIPTS, place=place) as server:
-        calls = Calls(server)
-        server.set_subscribed({f"{number:032d}" for number in range(1, N_CLIENTS + 1)})
-        for number, function in enumerate(TESTS, first):
-            trace = ""
-            try:
-                calls.begin()
-                function(calls)
-            except (AssertionError, Refused):
-                trace = traceback.format_exc()
-                failed += 1
-            print(f"{'not ok' if trace else 'ok'} {number} - {function.__name__.replace('_', ' ')}{place}")
-            if trace:
-                print("# " + trace.replace("\n", "\n# "))
-    return failed
+class Fixture(tap.Fixture):
+    """A server for each place."""
+
+    def __init__(self):
+        self.servers, self.calls = contextlib.ExitStack(), {}
+
+    def at(self, place):
+        if place not in self.calls:
+            server = self.servers.enter_context(Server(SCRIPTS, place=place))
+            server.set_subscribed({f"{number:032d}" for number in range(1, N_CLIENTS + 1)})
+            self.calls[place] = Calls(server)
+        return self.calls[place]
+
+    def run(self, case):
+        calls = self.at(*case.arguments)
+        calls.begin()
+        case.function(calls)
+
+    def end(self):
+        self.servers.close()
 
 
 def main():
-    preload = sys.argv[1]
-    if not os.environ.get("RQL_TEST_REDIS"):
-        print("1..0 # SKIP no redis-server")
-        return 0
-    print(f"1..{len(PLACES) * len(TESTS)}", flush=True)
-    return sum(run(preload, place, 1 + i * len(TESTS)) for i, place in enumerate(PLACES)) > 0
+    """A test is a function of the calls; it runs in each place."""
+    for (title, function), place in itertools.product(tap.named_tests(), PLACES):
+        tap.add(title + place, function, place)
+    tap.main(Fixture, skip=why_skipped())

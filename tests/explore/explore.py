@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
 """Try every order of what a few clients may do with one lock: the real scripts, in a real server.
 
-Usage: explore.py PRELOAD [BOUNDS | --mutants [TEXT]]
+Usage: explore.py [--mutants] [WORD...]
 
-PRELOAD is tests/support/clock.c as a shared object. A state is what the server has, what each client knows, and
-the time; from each state every possible action is tried, breadth first, so that the first way found
-to something that must not happen (model.py) is a shortest one. It is printed, action by action.
+A state is what the server has, what each client knows, and the time; from each state every possible action is tried,
+breadth first, so that the first way found to something that must not happen (model.py) is a shortest one. It is
+printed, action by action.
 
 From every so many states all clients then do their best: each has to come to an end, also if one of
 them was killed, and nothing may be left behind.
 
 --mutants: the scripts with one mistake each (`explored` in tests/mutants/table.toml); every one of them has to be
-found. TEXT: only those that are called so. Of the mistakes, and of the bounds of each model, a sample is taken, which
-the day chooses. The server of bounds "... in a cluster" is a node of one, with a partition's keys.
+found. Of the mistakes, and of the bounds of each model, a sample is taken, which the day chooses. The server of bounds
+"... in a cluster" is a node of one, with a partition's keys.
 Environment: RQL_TEST_REDIS   the server's program
+             RQL_TEST_CLOCK   tests/support/clock.c as a shared object
              RQL_TEST_LONG    any: larger bounds, all of them, and all mistakes; on a server that is alone
              RQL_TEST_DATE    2026-11-23: the sample of that day
 """
@@ -30,13 +31,15 @@ import chain
 import eras
 import model
 import series
-from server import ALONE, IN_A_CLUSTER, Refused, Server, once_more
+from server import ALONE, IN_A_CLUSTER, Refused, Server, why_skipped
 from state import CAME_BACK, DEAD, RUBY, TTL_MS, Broken, demand, host, identity, read_contents
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path += [str(ROOT / "lua"), str(ROOT / "tests" / "mutants")]
+import tap  # noqa: E402
+from checks import Failure, check  # noqa: E402
 from embed import expanded  # noqa: E402
-from place import NoPlace, Sources  # noqa: E402
+from place import Sources  # noqa: E402
 from table import Edit, changes_of, read_table  # noqa: E402
 
 SCRIPTS = ("acquire", "acquire_series", "arrive", "release", "leave", "extend", "decrease", "flush_lock", "flush_queue",
@@ -367,47 +370,32 @@ def explore(server, bounds, limit=10_000_000):
     return f"{len(explorer.came_from)} states, {tried} steps, {n_ended} ends, {time.monotonic() - begun:.0f} s"
 
 
-def say_once_more(*words):
-    print("# " + once_more(sys.argv[0], sys.argv[1], *words), end="", flush=True)
-
-
-def tell(found):
+def way_to(found):
+    """What was done, action by action, and what came of it."""
+    lines = []
     for number, (action, answer) in enumerate(found.steps, 1):
         word, which, *lost = action
-        print(f"#   {number:2} {word} {which}{' (answer lost)' if any(lost) else ''}"
-              f"{'' if answer is None else f' -> {answer}'}")
-    print(f"#   then: {found}")
+        lines.append(f"  {number:2} {word} {which}{' (answer lost)' if any(lost) else ''}"
+                     f"{'' if answer is None else f' -> {answer}'}")
+    return "\n".join([*lines, f"  then: {found}"])
 
 
-def verdict(number, name, holds):
-    print(f"{'ok' if holds else 'not ok'} {number} - {name}", flush=True)
+def check_bounds(bounds, place):
+    with Server(scripts_of(bounds.edits), bounds.model.N_LOCKS, place) as server:
+        try:
+            print(f"# {bounds.name}{place}: {explore(server, bounds)}", flush=True)
+        except Found as found:
+            raise Failure("\n" + way_to(found)) from None
 
 
-def check(preload, program, chosen):
-    failed = 0
-    print(f"1..{len(chosen)}")
-    for number, (bounds, place) in enumerate(chosen, 1):
-        name = bounds.name + place
-        with Server(program, preload, scripts_of(bounds.edits), bounds.model.N_LOCKS, place) as server:
-            try:
-                verdict(number, f"{name}: {explore(server, bounds)}", True)
-            except Found as found:
-                failed += 1
-                verdict(number, name, False)
-                tell(found)
-                server.tell_log()
-                say_once_more(name)
-    return failed
-
-
-def is_found(preload, program, edits, all_bounds):
+def is_found(edits, all_bounds):
     """Layer by layer of all bounds, for mistakes show early."""
     with contextlib.ExitStack() as stack:
         servers = {}
         for bounds in all_bounds:
             if bounds.edits not in servers:
                 texts = scripts_of((*edits, *bounds.edits))
-                server = Server(program, preload, texts, bounds.model.N_LOCKS)
+                server = Server(texts, bounds.model.N_LOCKS)
                 servers[bounds.edits] = stack.enter_context(server)
         explorers = [Explorer(servers[bounds.edits], bounds, bounds.most) for bounds in all_bounds]
         try:
@@ -428,55 +416,36 @@ def sample(what, everything, n_wanted):
     return random.Random(day).sample(everything, n_wanted)
 
 
-def choose_bounds(wanted):
-    """(bounds, where) of those that are called so, or a sample; of all larger ones where the server is alone."""
-    is_long = os.environ.get("RQL_TEST_LONG")
-    everything = [(bounds, place) for bounds in (LONG if is_long else QUICK) for place in (ALONE, IN_A_CLUSTER)]
-    if wanted:
-        return [(bounds, place) for bounds, place in everything if bounds.name + place == wanted]
-    if is_long:
-        return [(bounds, ALONE) for bounds in LONG]
+def bounds_of_the_day(cases):
+    """Some of each model; the larger ones all, where the server is alone."""
+    if os.environ.get("RQL_TEST_LONG"):
+        return [case for case in cases if case.arguments[1] == ALONE]
     chosen = []
     for one in (model, series, chain, eras):
-        of_it = [(bounds, place) for bounds, place in everything if bounds.model is one]
+        of_it = [case for case in cases if case.arguments[0].model is one]
         chosen += sample(f"bounds of {one.__name__}.py", of_it, N_BOUNDS)
     return chosen
 
 
-def choose_mutants(wanted):
-    """All that are called so, or a sample."""
-    mutants = [(mistake, EXPLORED[mistake.explored]) for mistake in read_table()
-               if mistake.explored and wanted in mistake.what]
-    return mutants if wanted or os.environ.get("RQL_TEST_LONG") else sample("mistakes", mutants, N_MISTAKES)
+def check_mistake(edits, bounds):
+    check(is_found(edits, bounds), "nobody noticed")
 
 
-def check_mutants(preload, program, wanted):
-    mutants = choose_mutants(wanted)
-    print(f"1..{len(mutants)}")
-    failed = 0
-    for number, (mistake, bounds) in enumerate(mutants, 1):
-        try:
-            found = is_found(preload, program, mistake.edits, bounds)
-            told = found or "nobody noticed"
-        except NoPlace as stale:
-            found, told = None, stale
-        failed += not found
-        verdict(number, f"{mistake.what}: {told}", found is not None)
-        if not found:
-            say_once_more("--mutants", mistake.what)
-    return failed
+def mistakes_of_the_day(cases):
+    return cases if os.environ.get("RQL_TEST_LONG") else sample("mistakes", cases, N_MISTAKES)
 
 
 def main():
-    preload, *words = sys.argv[1:] or sys.exit(__doc__)
-    program = os.environ.get("RQL_TEST_REDIS")
-    if not program:
-        print("1..0 # SKIP no redis-server")
-        return 0
-    if words[:1] == ["--mutants"]:
-        return check_mutants(preload, program, "".join(words[1:])) > 0
-    return check(preload, program, choose_bounds(" ".join(words))) > 0
+    if sys.argv[1:2] == ["--mutants"]:
+        for mistake in read_table():
+            if mistake.explored:
+                tap.add(mistake.what, check_mistake, mistake.edits, EXPLORED[mistake.explored])
+        tap.main(n_own=1, skip=why_skipped(), sample=mistakes_of_the_day)
+    for bounds in LONG if os.environ.get("RQL_TEST_LONG") else QUICK:
+        for place in (ALONE, IN_A_CLUSTER):
+            tap.add(bounds.name + place, check_bounds, bounds, place)
+    tap.main(skip=why_skipped(), sample=bounds_of_the_day)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -3,9 +3,8 @@
 
 Usage: test_scripts.py PRELOAD
 """
-import sys
 
-from calls import NEVER, RANDOM, acquirer, check, check_equal, host, main, nonce, refusal, test
+from calls import NEVER, RANDOM, acquirer, check, check_equal, host, main, nonce, refusal
 
 ONCE = "qw- 1000 0 1000"
 QUEUED = "qw- -1 0 -1"
@@ -23,8 +22,7 @@ def ask_for(calls, script, number, **words):
     return (calls.acquire if script == "acquire" else calls.acquire_series)(number, ONCE, **words)[0] == 1
 
 
-@test
-def ttl_is_checked_before_the_first_write(calls):
+def test_ttl_is_checked_before_the_first_write(calls):
     """A lock without a ttl would be one for ever."""
     for wrong in ("1e3", "0x10", " 10", "10 ", "1000.0", "010", "0", "-5", "", "2592000001", "x", "nan", "1e400"):
         for told in (refusal(calls.acquire, OUR, ONCE, wrong), refusal(calls.acquire_series, OUR, ONCE, 1, wrong),
@@ -35,8 +33,7 @@ def ttl_is_checked_before_the_first_write(calls):
     check_equal(calls.ask("PTTL", LOCK), MAX_MS)
 
 
-@test
-def ttl_of_ages_is_answered_in_digits(calls):
+def test_ttl_of_ages_is_answered_in_digits(calls):
     """Somebody's idea of "for ever": the number must not be written with an exponent."""
     calls.ask("HSET", LOCK, "acq_id", "rql:acq:1/2/3/4/0123456789abcdef")
     calls.ask("PEXPIRE", LOCK, AGES_MS)
@@ -50,8 +47,7 @@ def enter_again(calls, ttl_ms, number=7):
     return int(answer.split()[2])
 
 
-@test
-def no_lock_lives_for_longer_than_the_longest_ttl(calls):
+def test_no_lock_lives_for_longer_than_the_longest_ttl(calls):
     """However often it is entered again."""
     calls.acquire(OUR, ONCE, MAX_MS - 1500)
     check_equal((enter_again(calls, 1000), calls.ask("PTTL", LOCK)), (MAX_MS - 500, MAX_MS - 500))
@@ -59,8 +55,7 @@ def no_lock_lives_for_longer_than_the_longest_ttl(calls):
     check_equal((enter_again(calls, MAX_MS, 9), calls.ask("PTTL", LOCK)), (MAX_MS, MAX_MS))
 
 
-@test
-def what_has_a_ttl_of_ages_is_answered_no_more_than_the_longest(calls):
+def test_what_has_a_ttl_of_ages_is_answered_no_more_than_the_longest(calls):
     """By a command by hand, for one: each script that answers what is left."""
     calls.acquire(OUR, ONCE, 1000)
     enter_again(calls, 1000)
@@ -78,8 +73,7 @@ def what_has_a_ttl_of_ages_is_answered_no_more_than_the_longest(calls):
     check_equal((calls.call("force_extend", MAX_MS), calls.ask("PTTL", LOCK)), (1, MAX_MS))
 
 
-@test
-def heartbeats_of_clients_end(calls):
+def test_heartbeats_of_clients_end(calls):
     """Each by itself after a while, and all of them behind the last one."""
     live, kept_ms, forgotten_ms = "rql:live", 60000, 50000
     calls.acquire(OUR, ONCE, MAX_MS)
@@ -98,8 +92,7 @@ def heartbeats_of_clients_end(calls):
     check_equal(calls.ask("EXISTS", live), 0)
 
 
-@test
-def suspicions_end(calls):
+def test_suspicions_end(calls):
     """Whoever looks: who is elected, or somebody by hand."""
     suspects, ttl_us, wait_us = "rql:swarm:suspects", 15000000, 7500000
     kept_ms = 60000 + 20 * ttl_us // 1000
@@ -117,8 +110,7 @@ def suspicions_end(calls):
     check_equal((look(""), calls.ask("PTTL", suspects)), ([1, "0", host(OUR), "5.5"], kept_ms))
 
 
-@test
-def one_at_a_time_looks_for_the_dead(calls):
+def test_one_at_a_time_looks_for_the_dead(calls):
     """Until its time is over, or it steps down."""
     flusher = "rql:swarm:flusher"
 
@@ -135,8 +127,7 @@ def one_at_a_time_looks_for_the_dead(calls):
     check_equal((look("me"), look("you")), ([1, "0"], [0]))
 
 
-@test
-def a_series_serves_no_more_dead_than_one_lock(calls):
+def test_a_series_serves_no_more_dead_than_one_lock(calls):
     """No script is long: the dead of all queues together count. These are Rubies whose turn has lapsed."""
     for name in "abcdefgh":
         for i in range(CROWD):
@@ -147,8 +138,7 @@ def a_series_serves_no_more_dead_than_one_lock(calls):
     check(1 <= calls.n_calls("zrem") <= AT_ONCE + 8, "it looks at too many")
 
 
-@test
-def who_leaves_minds_no_foreign_key(calls):
+def test_who_leaves_minds_no_foreign_key(calls):
     """An error would have it tried again and again."""
     record = f"{host(OUR)} 1000 {nonce(OUR)} 0 q "
     calls.ask("SET", QUEUE, "foreign")
@@ -168,8 +158,7 @@ def who_leaves_minds_no_foreign_key(calls):
     check_equal((calls.leave(OUR), calls.ask("DBSIZE")), ("0 0", 2))
 
 
-@test
-def a_grant_that_gets_no_ttl_is_an_error(calls):
+def test_a_grant_that_gets_no_ttl_is_an_error(calls):
     """Whoever asks, and however deep in its script: an error within an answer would be none. Another one lives, and
     nobody can grant for it: such a number is no time."""
     for script in ASK_FOR_A:
@@ -181,8 +170,7 @@ def a_grant_that_gets_no_ttl_is_an_error(calls):
         check_equal((calls.ask("EXISTS", LOCK), calls.ask("ZRANK", QUEUE, acquirer(OTHERS))), (0, 0))
 
 
-@test
-def what_has_changed_since_it_was_seen_stays(calls):
+def test_what_has_changed_since_it_was_seen_stays(calls):
     """Whoever deletes what is dead or old comes later than the look: it may be another's by then. Both hosts count
     as dead: only what it compares keeps a flush from a grant that it has not seen."""
     fields = ("acq_id", "hst_id", "ts", "rql_nonce")
@@ -220,8 +208,7 @@ def let_three_wait(calls):
     check_equal(calls.ask("ZCARD", QUEUE), 3)
 
 
-@test
-def a_release_serves_who_has_waited_longest(calls):
+def test_a_release_serves_who_has_waited_longest(calls):
     let_three_wait(calls)
     for number in range(1, 4):
         calls.release(number)
@@ -229,8 +216,7 @@ def a_release_serves_who_has_waited_longest(calls):
         check_equal(calls.ask("ZCARD", QUEUE), 3 - number)
 
 
-@test
-def who_comes_to_a_free_lock_overtakes_nobody(calls):
+def test_who_comes_to_a_free_lock_overtakes_nobody(calls):
     """Its holder's time is over."""
     for script in ASK_FOR_A:
         calls.ask("FLUSHALL")
@@ -241,8 +227,7 @@ def who_comes_to_a_free_lock_overtakes_nobody(calls):
         check_equal((calls.ask("ZCARD", QUEUE), calls.ask("EXISTS", "rql:lock:b", "rql:lock:c")), (3, 0))
 
 
-@test
-def a_re_entry_claims_what_was_handed_over(calls):
+def test_a_re_entry_claims_what_was_handed_over(calls):
     """Nothing was heard of its owner before: it has the whole ttl from now on."""
     for script in ASK_FOR_A:
         calls.ask("FLUSHALL")
@@ -256,8 +241,7 @@ def a_re_entry_claims_what_was_handed_over(calls):
         check_equal(calls.ask("PTTL", LOCK), 30000)
 
 
-@test
-def a_request_that_is_swept_leaves_no_record(calls):
+def test_a_request_that_is_swept_leaves_no_record(calls):
     """Somebody clears it away: nothing of it stays, and the others stay."""
     let_three_wait(calls)
     for number in range(2, 5):
@@ -276,8 +260,7 @@ def check_whole_series(calls):
         check_equal(calls.ask("EXISTS", f"rql:lock_queue:{name}", f"rql:req:{name}"), 0)
 
 
-@test
-def a_series_is_granted_as_a_whole(calls):
+def test_a_series_is_granted_as_a_whole(calls):
     """At once, and after any one of its locks was held when it came."""
     check_whole_series(calls)
     for name in "abc":
@@ -289,8 +272,7 @@ def a_series_is_granted_as_a_whole(calls):
         check_whole_series(calls)
 
 
-@test
-def a_series_that_lost_a_part_is_granted_anew(calls):
+def test_a_series_that_lost_a_part_is_granted_anew(calls):
     """Whatever others have ended of it: its holder has all of its locks or none."""
     check_whole_series(calls)
     for name in "abc":
@@ -298,12 +280,11 @@ def a_series_that_lost_a_part_is_granted_anew(calls):
         check_whole_series(calls)
 
 
-@test
-def what_comes_too_late_does_nothing(calls):
+def test_what_comes_too_late_does_nothing(calls):
     """It was sent for an acquisition that is over long since."""
     check_equal((calls.acquire(OUR, ONCE, until_us=1)[0], calls.acquire_series(OUR, ONCE, until_us=1)[0]), (5, 5))
     check_equal(calls.ask("DBSIZE"), 0)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

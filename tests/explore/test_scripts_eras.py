@@ -1,11 +1,7 @@
 #!/usr/bin/env python3
-"""What a server says to who arrives there, and what it grants while it may have lost writes: lua/README.md 44 to 48.
+"""What a server says to who arrives there, and what it grants while it may have lost writes: lua/README.md 44 to 48."""
 
-Usage: test_scripts_eras.py CLOCK, as calls.py says.
-"""
-import sys
-
-from calls import RANDOM, acquirer, check, check_equal, host, main, nonce, refusal, test
+from calls import RANDOM, acquirer, check, check_equal, host, main, nonce, refusal
 from server import T0_US
 
 PAUSE_MS, HOUR_US = 10000, 3_600_000_000
@@ -25,14 +21,12 @@ def check_nobody_holds(calls):
     check_equal(calls.ask("EXISTS", "rql:lock:a", "rql:lock:b", "rql:lock:c"), 0)
 
 
-@test
-def who_arrives_first_of_all_changes_nothing(calls):
+def test_who_arrives_first_of_all_changes_nothing(calls):
     check_equal(arrive(calls), "0 0")
     check_equal(calls.ask("DBSIZE"), 0)
 
 
-@test
-def lost_writes_are_told_to_whoever_has_seen_more(calls):
+def test_lost_writes_are_told_to_whoever_has_seen_more(calls):
     """Of what the server has: (in the fence, the floor, the answer, in the fence afterwards)."""
     now = T0_US
     for had, floor, answer, has in (
@@ -55,8 +49,7 @@ def lost_writes_are_told_to_whoever_has_seen_more(calls):
     check_equal(arrive(calls, now), f"0 {now}")
 
 
-@test
-def a_token_is_above_the_floor_and_above_the_time(calls):
+def test_a_token_is_above_the_floor_and_above_the_time(calls):
     arrive(calls, T0_US + 7)
     check_equal(calls.acquire(1, QUEUED)[3], T0_US + 8)
     calls.release(1)
@@ -64,8 +57,7 @@ def a_token_is_above_the_floor_and_above_the_time(calls):
     check_equal(calls.acquire(1, QUEUED)[3], T0_US + 1000)
 
 
-@test
-def a_pause_begins_where_another_server_was(calls):
+def test_a_pause_begins_where_another_server_was(calls):
     """Once; and longer if there is a third one meanwhile."""
     until = T0_US + PAUSE_MS * 1000
     check_equal(arrive(calls, T0_US, PAUSE_MS), "1 0")
@@ -81,8 +73,7 @@ def a_pause_begins_where_another_server_was(calls):
     check_equal(calls.ask("GET", "rql:fence"), str(T0_US))
 
 
-@test
-def keys_that_have_moved_begin_no_pause(calls):
+def test_keys_that_have_moved_begin_no_pause(calls):
     """(Who was here before, who is a master still): all but the first two are in doubt."""
     here, there, other = ("abc"[i] * 40 for i in range(3))
     for before, masters, is_paused in (
@@ -106,8 +97,7 @@ def check_waits(calls, number, how):
     return score
 
 
-@test
-def nothing_is_granted_in_a_pause(calls):
+def test_nothing_is_granted_in_a_pause(calls):
     """Who comes waits, though the lock is free; afterwards it goes on where it was."""
     arrive(calls, T0_US, PAUSE_MS)
     for number, how in ((1, QUEUED), (2, AT_RANDOM), (3, POLL)):
@@ -123,8 +113,7 @@ def nothing_is_granted_in_a_pause(calls):
     calls.check_holder(3)
 
 
-@test
-def who_asks_once_is_told_until_when(calls):
+def test_who_asks_once_is_told_until_when(calls):
     until = T0_US + PAUSE_MS * 1000
     arrive(calls, T0_US, PAUSE_MS)
     for _ in range(2):
@@ -138,8 +127,7 @@ def who_asks_once_is_told_until_when(calls):
     check_equal((calls.acquire(1, ONCE)[0], calls.acquire_series(1, ONCE)[0]), (2, 2))
 
 
-@test
-def a_series_waits_in_a_pause_too(calls):
+def test_a_series_waits_in_a_pause_too(calls):
     arrive(calls, T0_US, PAUSE_MS)
     for how in (QUEUED, AT_RANDOM):
         kind, now, left_ms, *_ = calls.acquire_series(4, how)
@@ -150,8 +138,7 @@ def a_series_waits_in_a_pause_too(calls):
     check_equal(calls.acquire_series(4, QUEUED)[0], 1)
 
 
-@test
-def a_pause_leaves_a_holder_what_it_has(calls):
+def test_a_pause_leaves_a_holder_what_it_has(calls):
     """It extends, enters again and releases; its lock is free then, and not handed on."""
     calls.acquire(1, QUEUED)
     token = token_of(calls)
@@ -175,8 +162,7 @@ def a_pause_leaves_a_holder_what_it_has(calls):
     check(token_of(calls) > token, "a token has not risen")
 
 
-@test
-def tokens_rise_across_a_pause(calls):
+def test_tokens_rise_across_a_pause(calls):
     """Also where the clock is set back, and by a transfer."""
     arrive(calls, T0_US + HOUR_US, PAUSE_MS)
     calls.pass_ms(PAUSE_MS)
@@ -190,4 +176,4 @@ def tokens_rise_across_a_pause(calls):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

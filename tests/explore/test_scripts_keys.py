@@ -1,11 +1,7 @@
 #!/usr/bin/env python3
-"""What scripts touch, and on which channel they tell: lua/README.md 52.
+"""What scripts touch, and on which channel they tell: lua/README.md 52."""
 
-Usage: test_scripts_keys.py CLOCK, as calls.py says.
-"""
-import sys
-
-from calls import NEVER, RANDOM, SCRIPTS, acquirer, check_equal, host, main, nonce, test
+from calls import NEVER, RANDOM, SCRIPTS, acquirer, check_equal, host, main, nonce
 
 QUEUED = "qw- -1 0 -1"
 SEEN = ("acq_id", "hst_id", "ts", "rql_nonce")
@@ -40,8 +36,7 @@ TELLING = {
 }
 
 
-@test
-def the_next_one_is_told_where_it_listens(calls):
+def test_the_next_one_is_told_where_it_listens(calls):
     """On a channel of the partition, where the keys are of one, and not on all nodes."""
     for script, words in TELLING.items():
         calls.begin()
@@ -60,8 +55,7 @@ def the_next_one_is_told_where_it_listens(calls):
             calls.check_holder(2)
 
 
-@test
-def each_script_does_the_same_everywhere(calls):
+def test_each_script_does_the_same_everywhere(calls):
     """With the right to the keys that it is given, and no other; in a cluster they have one slot."""
     now, seen = calls.now_us, []
 
@@ -103,4 +97,4 @@ def each_script_does_the_same_everywhere(calls):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -3,9 +3,8 @@
 
 Usage: test_scripts_turns.py PRELOAD
 """
-import sys
 
-from calls import N_CLIENTS, acquirer, check, check_equal, host, main, nonce, test
+from calls import N_CLIENTS, acquirer, check, check_equal, host, main, nonce
 
 HOLDER, SERIES = 1, 5
 DEAF = N_CLIENTS + 1     # its client does not listen
@@ -71,8 +70,7 @@ def check_ruby_leads(calls):
 
 # ---- reservations of a series ----
 
-@test
-def a_reservation_is_twice_as_long_each_time_up_to_a_minute(calls):
+def test_a_reservation_is_twice_as_long_each_time_up_to_a_minute(calls):
     """Another is let past when it lapses, and each time that takes twice as long."""
     let_a_series_wait(calls)
     for expected_ms in (2000, 4000, 8000, 16000, 32000, 60000, 60000):
@@ -85,8 +83,7 @@ def a_reservation_is_twice_as_long_each_time_up_to_a_minute(calls):
         calls.release(6)
 
 
-@test
-def a_reservation_of_the_future_begins_anew(calls):
+def test_a_reservation_of_the_future_begins_anew(calls):
     let_a_series_wait(calls)
     check_equal(waits(calls, 6), WHILE_MS)
     calls.pass_ms(-HOUR_MS)
@@ -95,8 +92,7 @@ def a_reservation_of_the_future_begins_anew(calls):
     check(takes(calls, 6), "it is not let past")
 
 
-@test
-def a_series_counts_whom_the_lock_is_handed_to(calls):
+def test_a_series_counts_whom_the_lock_is_handed_to(calls):
     let_a_series_wait(calls)
     check_equal(waits(calls, 6), WHILE_MS)
     calls.pass_ms(WHILE_MS)
@@ -106,8 +102,7 @@ def a_series_counts_whom_the_lock_is_handed_to(calls):
     check_equal(waits(calls, 7), 2 * WHILE_MS)
 
 
-@test
-def a_series_counts_another_that_is_let_past(calls):
+def test_a_series_counts_another_that_is_let_past(calls):
     let_a_series_wait(calls)
     series_waits(calls, 6, 1)
     calls.pass_ms(WHILE_MS)
@@ -116,16 +111,14 @@ def a_series_counts_another_that_is_let_past(calls):
     check_equal(waits(calls, 7), 2 * WHILE_MS)
 
 
-@test
-def a_series_that_asks_serves_whom_it_has_to_let_past(calls):
+def test_a_series_that_asks_serves_whom_it_has_to_let_past(calls):
     let_a_series_wait(calls)
     waits(calls, 6)
     pass_beside_a_series(calls, WHILE_MS)
     calls.check_holder(6)
 
 
-@test
-def a_series_that_has_waited_for_longer_than_queue_ttl_serves_others(calls):
+def test_a_series_that_has_waited_for_longer_than_queue_ttl_serves_others(calls):
     """It goes behind all who wait, and nothing is reserved for it there."""
     let_a_series_wait(calls)
     waits(calls, 6)
@@ -134,8 +127,7 @@ def a_series_that_has_waited_for_longer_than_queue_ttl_serves_others(calls):
     calls.check_holder(6)
 
 
-@test
-def a_series_comes_after_those_who_waited_when_the_clock_was_set_back(calls):
+def test_a_series_comes_after_those_who_waited_when_the_clock_was_set_back(calls):
     """Of each of its locks."""
     hold(calls)
     waits(calls, 6)
@@ -145,8 +137,7 @@ def a_series_comes_after_those_who_waited_when_the_clock_was_set_back(calls):
     calls.check_holder(6)
 
 
-@test
-def a_series_puts_others_back_with_itself(calls):
+def test_a_series_puts_others_back_with_itself(calls):
     hold(calls)
     waits(calls, 6)
     calls.pass_ms(1)
@@ -157,8 +148,7 @@ def a_series_puts_others_back_with_itself(calls):
     calls.check_holder(6)
 
 
-@test
-def a_series_asks_when_its_reservation_lapses(calls):
+def test_a_series_asks_when_its_reservation_lapses(calls):
     """It has to let others by then, and might sleep for longer."""
     let_a_series_wait(calls)
     calls.ask("PEXPIRE", "rql:lock:b", 60000)
@@ -166,8 +156,7 @@ def a_series_asks_when_its_reservation_lapses(calls):
     check_equal(series_waits(calls)[2], WHILE_MS)
 
 
-@test
-def another_series_that_goes_leaves_the_reservation_as_it_is(calls):
+def test_another_series_that_goes_leaves_the_reservation_as_it_is(calls):
     let_a_series_wait(calls)
     series_waits(calls, 6, 1)
     calls.pass_ms(1)
@@ -175,8 +164,7 @@ def another_series_that_goes_leaves_the_reservation_as_it_is(calls):
     check_equal(waits(calls, 7), WHILE_MS - 1)
 
 
-@test
-def another_series_that_asks_leaves_the_reservation_as_it_is(calls):
+def test_another_series_that_asks_leaves_the_reservation_as_it_is(calls):
     """It stands behind the first, and wants no reservation of its own."""
     let_a_series_wait(calls)
     series_waits(calls, 6)
@@ -189,8 +177,7 @@ def another_series_that_asks_leaves_the_reservation_as_it_is(calls):
     calls.check_holder(7)
 
 
-@test
-def a_series_lets_a_ruby_past_by_itself_and_watches_it(calls):
+def test_a_series_lets_a_ruby_past_by_itself_and_watches_it(calls):
     """Nobody else of ours is there; and no push tells it when the Ruby has been."""
     let_a_series_wait(calls)
     calls.pass_ms(1)
@@ -202,8 +189,7 @@ def a_series_lets_a_ruby_past_by_itself_and_watches_it(calls):
     check_ruby_leads(calls)
 
 
-@test
-def a_series_counts_a_ruby_that_was_let_past(calls):
+def test_a_series_counts_a_ruby_that_was_let_past(calls):
     """It takes the lock when nobody of ours is in front: they come back as they were."""
     let_a_series_wait(calls)
     score_us = calls.now_us
@@ -218,8 +204,7 @@ def a_series_counts_a_ruby_that_was_let_past(calls):
     check_equal(waits(calls, 7), 2 * WHILE_MS)
 
 
-@test
-def a_series_steps_aside_at_once_for_a_ruby_that_holds_one_of_its_locks(calls):
+def test_a_series_steps_aside_at_once_for_a_ruby_that_holds_one_of_its_locks(calls):
     """Each would wait for the other. The reservation has not lapsed by that: the next one is no longer."""
     calls.ask("HSET", "rql:lock:b", "acq_id", ruby(1))
     series_waits(calls)
@@ -235,8 +220,7 @@ def a_series_steps_aside_at_once_for_a_ruby_that_holds_one_of_its_locks(calls):
     check_equal(waits(calls, 7), WHILE_MS)
 
 
-@test
-def a_series_does_not_step_aside_for_a_ruby_that_holds_none_of_its_locks(calls):
+def test_a_series_does_not_step_aside_for_a_ruby_that_holds_none_of_its_locks(calls):
     calls.ask("HSET", "rql:lock:b", "acq_id", ruby(2))
     series_waits(calls)
     calls.pass_ms(1)
@@ -245,8 +229,7 @@ def a_series_does_not_step_aside_for_a_ruby_that_holds_none_of_its_locks(calls):
     check_equal(calls.ask("ZRANK", QUEUE, ruby(1)), 1)
 
 
-@test
-def a_series_that_steps_aside_for_a_ruby_lets_those_between_by(calls):
+def test_a_series_that_steps_aside_for_a_ruby_lets_those_between_by(calls):
     """They are in front of the Ruby; and it is for the Ruby alone that they are let by."""
     calls.ask("HSET", "rql:lock:b", "acq_id", ruby(1))
     series_waits(calls)
@@ -263,8 +246,7 @@ def a_series_that_steps_aside_for_a_ruby_lets_those_between_by(calls):
     check_equal(waits(calls, 7), WHILE_MS)
 
 
-@test
-def a_series_watches_a_ruby_that_holds_one_of_its_locks(calls):
+def test_a_series_watches_a_ruby_that_holds_one_of_its_locks(calls):
     """Also behind another at that lock: the Ruby may come to wait for what is reserved, and no push tells."""
     calls.ask("HSET", "rql:lock:b", "acq_id", ruby(1))
     calls.ask("ZADD", "rql:lock_queue:b", "1", "rql:acq:of another")
@@ -272,8 +254,7 @@ def a_series_watches_a_ruby_that_holds_one_of_its_locks(calls):
     check_equal(series_waits(calls)[6], 2)
 
 
-@test
-def a_series_counts_no_ruby_of_the_future(calls):
+def test_a_series_counts_no_ruby_of_the_future(calls):
     """The clock was set back since, and the Ruby has nothing to do with this series."""
     hold(calls)
     let_a_ruby_wait(calls, 1)
@@ -286,8 +267,7 @@ def a_series_counts_no_ruby_of_the_future(calls):
     check(takes(calls, 6), "it is not let past")
 
 
-@test
-def so_many_who_hold_something_are_served_before_a_series(calls):
+def test_so_many_who_hold_something_are_served_before_a_series(calls):
     """Not all are part of a circle: they must not keep the series waiting for ever."""
     let_a_series_wait(calls)
     n_served = 0
@@ -297,8 +277,7 @@ def so_many_who_hold_something_are_served_before_a_series(calls):
     check_equal(n_served, MARKED)
 
 
-@test
-def who_holds_something_is_served_before_a_series_and_nobody_else_is(calls):
+def test_who_holds_something_is_served_before_a_series_and_nobody_else_is(calls):
     hold(calls)
     let_a_series_wait(calls)
     waits(calls, 6)
@@ -309,8 +288,7 @@ def who_holds_something_is_served_before_a_series_and_nobody_else_is(calls):
     check_equal(waits(calls, 6), WHILE_MS)
 
 
-@test
-def a_series_that_holds_something_counts_until_it_is_served(calls):
+def test_a_series_that_holds_something_counts_until_it_is_served(calls):
     """Else the hash would stay, and others would be looked for at each turn."""
     calls.ask("HSET", "rql:lock:b", "acq_id", "somebody")
     series_waits(calls, access="Q")
@@ -322,8 +300,7 @@ def a_series_that_holds_something_counts_until_it_is_served(calls):
 
 # ---- Rubies ----
 
-@test
-def the_while_of_a_ruby_from_the_future_begins_anew(calls):
+def test_the_while_of_a_ruby_from_the_future_begins_anew(calls):
     let_a_ruby_wait(calls, 1)
     check_equal(waits(calls, 6), WHILE_MS)
     calls.pass_ms(-HOUR_MS)
@@ -332,8 +309,7 @@ def the_while_of_a_ruby_from_the_future_begins_anew(calls):
     check(takes(calls, 6), "it is not its turn")
 
 
-@test
-def a_ruby_that_comes_during_the_while_of_another_has_its_own(calls):
+def test_a_ruby_that_comes_during_the_while_of_another_has_its_own(calls):
     hold(calls)
     let_a_ruby_wait(calls, 1)
     calls.release(HOLDER)
@@ -345,8 +321,7 @@ def a_ruby_that_comes_during_the_while_of_another_has_its_own(calls):
     check(takes(calls, 6), "it is not its turn")
 
 
-@test
-def the_while_of_a_ruby_ends_with_the_next_grant(calls):
+def test_the_while_of_a_ruby_ends_with_the_next_grant(calls):
     """They stood there when it began, but somebody else has had the lock since."""
     hold(calls)
     let_a_ruby_wait(calls, 1)
@@ -361,8 +336,7 @@ def the_while_of_a_ruby_ends_with_the_next_grant(calls):
     check_equal(waits(calls, 7), WHILE_MS)
 
 
-@test
-def the_while_of_a_ruby_among_rubies_leaves_no_residue(calls):
+def test_the_while_of_a_ruby_among_rubies_leaves_no_residue(calls):
     """The hash was not there before."""
     hold(calls)
     let_a_ruby_wait(calls, 1)
@@ -371,8 +345,7 @@ def the_while_of_a_ruby_among_rubies_leaves_no_residue(calls):
     check(calls.ask("PTTL", RECORDS) > 0, "it stays for ever")
 
 
-@test
-def a_ruby_in_its_turn_outlasts_the_queue_ttl_of_others(calls):
+def test_a_ruby_in_its_turn_outlasts_the_queue_ttl_of_others(calls):
     """It may have waited for longer than the polling request would, or its clock may be behind."""
     let_a_ruby_wait(calls, 1)
     calls.pass_ms(WHILE_MS)
@@ -382,8 +355,7 @@ def a_ruby_in_its_turn_outlasts_the_queue_ttl_of_others(calls):
     check(takes(calls, 6, queue_ttl_ms=1000), "it waits for a dead Ruby")
 
 
-@test
-def a_grant_in_turn_ends_the_turn_of_a_ruby_behind(calls):
+def test_a_grant_in_turn_ends_the_turn_of_a_ruby_behind(calls):
     """It has a whole one when the lock is free again."""
     hold(calls)
     let_a_ruby_wait(calls, 1)
@@ -398,8 +370,7 @@ def a_grant_in_turn_ends_the_turn_of_a_ruby_behind(calls):
 
 # ---- who is told, and who is served ----
 
-@test
-def whoever_lives_and_hears_is_told_of_a_ruby_in_front(calls):
+def test_whoever_lives_and_hears_is_told_of_a_ruby_in_front(calls):
     """The first of ours: neither one who has given up, nor one whose client does not hear."""
     hold(calls)
     for number in range(MANY):
@@ -413,8 +384,7 @@ def whoever_lives_and_hears_is_told_of_a_ruby_in_front(calls):
     check_equal(calls.told_to_look()[:1], [7])
 
 
-@test
-def who_comes_to_lead_beside_a_ruby_is_told(calls):
+def test_who_comes_to_lead_beside_a_ruby_is_told(calls):
     """Nobody else learns of what a Ruby does: it waits in front, or holds the lock."""
     for holds in (True, False):
         calls.ask("FLUSHALL")
@@ -435,8 +405,7 @@ def prune(calls):
     calls.ask("ZREMRANGEBYSCORE", QUEUE, "-inf", f"{calls.now_us / 1000000:.6f}")
 
 
-@test
-def whoever_a_ruby_has_removed_is_served_in_front_of_it(calls):
+def test_whoever_a_ruby_has_removed_is_served_in_front_of_it(calls):
     hold(calls)
     waits(calls, 6)
     prune(calls)
@@ -447,8 +416,7 @@ def whoever_a_ruby_has_removed_is_served_in_front_of_it(calls):
     check_ruby_leads(calls)
 
 
-@test
-def no_ruby_keeps_the_place_of_whom_it_has_removed_while_others_wait(calls):
+def test_no_ruby_keeps_the_place_of_whom_it_has_removed_while_others_wait(calls):
     """Nor does it lose its own turn to those who come behind it."""
     hold(calls)
     for number in (6, 7):
@@ -465,8 +433,7 @@ def no_ruby_keeps_the_place_of_whom_it_has_removed_while_others_wait(calls):
     check_equal(calls.ask("EXISTS", LOCK), 0)
 
 
-@test
-def whoever_a_ruby_has_removed_behind_it_is_told_of_it(calls):
+def test_whoever_a_ruby_has_removed_behind_it_is_told_of_it(calls):
     hold(calls)
     let_a_ruby_wait(calls, 1)
     waits(calls, 6)
@@ -477,8 +444,7 @@ def whoever_a_ruby_has_removed_behind_it_is_told_of_it(calls):
     check_equal(calls.told_to_look()[:1], [6])
 
 
-@test
-def who_has_given_up_is_not_served(calls):
+def test_who_has_given_up_is_not_served(calls):
     hold(calls)
     waits(calls, 6, wait_ms=1000)
     waits(calls, 7)
@@ -487,8 +453,7 @@ def who_has_given_up_is_not_served(calls):
     calls.check_holder(7)
 
 
-@test
-def only_who_asked_for_it_is_chosen_at_random(calls):
+def test_only_who_asked_for_it_is_chosen_at_random(calls):
     """A random number picks a place in the queue; whoever has not asked for it there does not have it."""
     for random, chosen in ((1, 6), (2, 8)):
         calls.ask("FLUSHALL")
@@ -499,8 +464,7 @@ def only_who_asked_for_it_is_chosen_at_random(calls):
         calls.check_holder(chosen)
 
 
-@test
-def of_a_swept_queue_every_client_is_told(calls):
+def test_of_a_swept_queue_every_client_is_told(calls):
     hold(calls)
     waits(calls, 6)
     waits(calls, 7)
@@ -509,8 +473,7 @@ def of_a_swept_queue_every_client_is_told(calls):
     check_equal(sorted(calls.told_to_look()), [6, 7])
 
 
-@test
-def a_flush_that_frees_a_turn_asks_for_a_release(calls):
+def test_a_flush_that_frees_a_turn_asks_for_a_release(calls):
     """6 is of a host that is dead."""
     hold(calls)
     waits(calls, 6)
@@ -522,4 +485,4 @@ def a_flush_that_frees_a_turn_asks_for_a_release(calls):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

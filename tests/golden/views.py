@@ -1,6 +1,6 @@
 """The gem's calls that look at locks and queues, or act on them whoever holds them; those about ids and configuration,
 about many locks, and about the swarm. Each is called with its run (calls.py)."""
-from harness import FOREVER, check, wait_until
+from harness import check, wait_until
 from outcomes import Raised, fine
 
 ALIVE, WRONG_TYPE = 0, 2

@@ -183,7 +183,7 @@ def try_explored(copy):
     copy.plant({})
     copy.compile(["mutants"])
     test = copy.run(["mutants"], 1800, env={"RQL_TEST_LONG": "all of them"})["mutants"]
-    points = re.findall(r"^(not )?ok \d+ - (.*?): (.*)$", test.get("stdout", ""), re.M)
+    points = re.findall(r"^(not )?ok \d+ - (.*) # (.*)$", test.get("stdout", ""), re.M)
     if not points:
         raise Wrong("the explorer: " + first_failure(test))
     each = test["duration"] / len(points)

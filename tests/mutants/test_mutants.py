@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Places are found by name and tokens, and each operator makes its mistake. Prints TAP.
+"""Places are found by name and tokens, and each operator makes its mistake.
 
 Without python3-clang the operators for C are not tested.
 """
@@ -24,7 +24,8 @@ except ImportError:
     operators_c = None
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-from tap import run_tests  # noqa: E402
+import tap  # noqa: E402
+from checks import Failure, LeftOut, check_equal  # noqa: E402
 
 C = """#define LEAST 5
 enum { MOST = 8, /* of them */ SOME = LEAST };
@@ -77,48 +78,44 @@ def refused(sources, place, tokens):
         changed(sources, place, tokens, "x")
     except NoPlace as wrong:
         return str(wrong)
-    raise AssertionError(f"{place} is found")
+    raise Failure(f"{place} is found")
 
 
-def equal(found, expected):
-    assert found == expected, f"{found!r} is not {expected!r}"
-
-
-def definitions_of_every_kind_are_places():
+def test_definitions_of_every_kind_are_places():
     sources = sources_of(a_c=C, b_lua=LUA)
-    equal(changed(sources, "LEAST", "5", "6"), "#define LEAST 6")
-    equal(changed(sources, "MOST", "8", "9"), "enum { MOST = 9, /* of them */ SOME = LEAST };")
-    equal(changed(sources, "SOME", "LEAST", "7"), "enum { MOST = 8, /* of them */ SOME = 7 };")
-    equal(changed(sources, "words", '"two"', '"2"'), 'static const char *const words[] = {"one", "2"};')
-    equal(changed(sources, "half", "2", "3"), "return of / 3; /* return of / 3 */")
-    equal(changed(sources, "next_of", "2", "3"), "if n == 1 then return 3 end")
-    equal(changed(sources, "src/b.lua", "> n", "< n"), "if next_of(n) < n then")
+    check_equal(changed(sources, "LEAST", "5", "6"), "#define LEAST 6")
+    check_equal(changed(sources, "MOST", "8", "9"), "enum { MOST = 9, /* of them */ SOME = LEAST };")
+    check_equal(changed(sources, "SOME", "LEAST", "7"), "enum { MOST = 8, /* of them */ SOME = 7 };")
+    check_equal(changed(sources, "words", '"two"', '"2"'), 'static const char *const words[] = {"one", "2"};')
+    check_equal(changed(sources, "half", "2", "3"), "return of / 3; /* return of / 3 */")
+    check_equal(changed(sources, "next_of", "2", "3"), "if n == 1 then return 3 end")
+    check_equal(changed(sources, "src/b.lua", "> n", "< n"), "if next_of(n) < n then")
 
 
-def line_breaks_and_comments_do_not_matter():
+def test_line_breaks_and_comments_do_not_matter():
     sources = sources_of(a_c=C.replace("of > MOST", "of >\n        /* so many */ MOST"))
-    equal(changed(sources, "whole", "of > MOST", "false"), "if (false) {")
+    check_equal(changed(sources, "whole", "of > MOST", "false"), "if (false) {")
 
 
-def a_function_that_has_moved_keeps_its_place():
+def test_a_function_that_has_moved_keeps_its_place():
     function = C[C.index("static int half"):C.index("int whole")]
     sources = sources_of(a_c=C.replace(function, ""), b_h=function)
-    equal(changed(sources, "half", "2", "3"), "return of / 3; /* return of / 3 */")
+    check_equal(changed(sources, "half", "2", "3"), "return of / 3; /* return of / 3 */")
 
 
-def a_name_of_two_files_needs_one_of_them():
+def test_a_name_of_two_files_needs_one_of_them():
     sources = sources_of(a_c=C, b_c=C.replace("whole", "all"))
-    equal(refused(sources, "half", "2"), "half is in src/a.c and src/b.c: write src/a.c:half or the like")
-    equal(changed(sources, "b.c:half", "2", "3"), "return of / 3; /* return of / 3 */")
+    check_equal(refused(sources, "half", "2"), "half is in src/a.c and src/b.c: write src/a.c:half or the like")
+    check_equal(changed(sources, "b.c:half", "2", "3"), "return of / 3; /* return of / 3 */")
 
 
-def tokens_stand_in_their_place_exactly_once():
+def test_tokens_stand_in_their_place_exactly_once():
     sources = sources_of(a_c=C, b_lua=LUA)
-    equal(refused(sources, "whole", "half(of)"), "whole has its tokens 2 times")
-    equal(refused(sources, "whole", "half(of"), "whole has its tokens 2 times")
-    equal(refused(sources, "whole", "double(of)"), "whole has its tokens 0 times")
-    equal(refused(sources, "double", "of"), "nothing is called double")
-    equal(refused(sources, "src/b.lua", "end if"), "src/b.lua has its tokens 0 times")  # the include is between them
+    check_equal(refused(sources, "whole", "half(of)"), "whole has its tokens 2 times")
+    check_equal(refused(sources, "whole", "half(of"), "whole has its tokens 2 times")
+    check_equal(refused(sources, "whole", "double(of)"), "whole has its tokens 0 times")
+    check_equal(refused(sources, "double", "of"), "nothing is called double")
+    check_equal(refused(sources, "src/b.lua", "end if"), "src/b.lua has its tokens 0 times")  # the include is between them
 
 
 # operator of C -> (code, what its mutants are)
@@ -164,35 +161,37 @@ int main(void)
 
 
 def mutants_of_c(folder, text):
+    if not operators_c:
+        raise LeftOut("no python3-clang")
     path = pathlib.Path(folder, "src", "a.c")
     path.parent.mkdir(exist_ok=True)
     path.write_text(text)
     return numbered(operators_c.mutants_of(path, [], pathlib.Path(folder), {"src/a.c"}), Sources(pathlib.Path(folder)))
 
 
-def each_operator_changes_c():
+def test_each_operator_changes_c():
     for operator, (code, expected) in OPERATORS_C.items():
         with tempfile.TemporaryDirectory() as folder:
             found = [one.instead for one in mutants_of_c(folder, FRAME % code) if one.operator == operator]
         frames = ["1"] if operator == "constant" else []  # return 0
-        equal(found, expected + frames)
+        check_equal(found, expected + frames)
 
 
-def each_operator_changes_lua():
+def test_each_operator_changes_lua():
     for operator, (code, expected) in OPERATORS_LUA.items():
         found = sorted(operators_lua.mutants_of("lua/a.lua", code), key=lambda one: one.start)
-        equal([one.instead for one in found if one.operator == operator], expected)
+        check_equal([one.instead for one in found if one.operator == operator], expected)
 
 
-def a_name_stands_while_code_around_it_changes():
+def test_a_name_stands_while_code_around_it_changes():
     with tempfile.TemporaryDirectory() as folder:
         before = {one.name for one in mutants_of_c(folder, PROGRAM)}
         after = {one.name for one in mutants_of_c(folder, "int more;\n" + PROGRAM.replace("of / 2", "of  /\n 2"))}
-    equal(after, before)
+    check_equal(after, before)
     assert "half:bound:<:1" in before, before
 
 
-def an_unreachable_mutant_survives_and_a_reached_one_is_found():
+def test_an_unreachable_mutant_survives_and_a_reached_one_is_found():
     with tempfile.TemporaryDirectory() as folder:
         mutants = mutants_of_c(folder, PROGRAM)
         schemata.write_header(pathlib.Path(folder), len(mutants))
@@ -203,40 +202,26 @@ def an_unreachable_mutant_survives_and_a_reached_one_is_found():
         with contextlib.redirect_stdout(io.StringIO()):
             runner.record_all(len(mutants), 1)
         states = {one.name: runner.play(number, one, 10).state for number, one in enumerate(mutants, 1)}
-    equal(states["unused:return:of + 1:1"], play.UNREACHED)
-    equal(states["half:constant:2:1"], play.FOUND)
-    equal(states["half:bound:<:1"], play.SURVIVED)
+    check_equal(states["unused:return:of + 1:1"], play.UNREACHED)
+    check_equal(states["half:constant:2:1"], play.FOUND)
+    check_equal(states["half:bound:<:1"], play.SURVIVED)
 
 
-def what_does_not_compile_is_no_mutant():
+def test_what_does_not_compile_is_no_mutant():
     with tempfile.TemporaryDirectory() as folder:
         mutants = mutants_of_c(folder, "int f(int of)\n{\n    return of;\n}\nint g(int of)\n{\n    return of;\n}\n")
         mutants = [one._replace(instead="none") if one.definition == "f" else one for one in mutants]
         schemata.write_header(pathlib.Path(folder), len(mutants))
         check = schemata.Check(pathlib.Path(folder), {"src/a.c": (folder, ["gcc"], "src/a.c")})
         text = pathlib.Path(folder, "src", "a.c").read_text()
-        equal([one.definition for one in check.accepted("src/a.c", text, mutants)], ["g"])
+        check_equal([one.definition for one in check.accepted("src/a.c", text, mutants)], ["g"])
 
 
-def mutants_that_the_time_does_not_suffice_for_are_not_played():
+def test_mutants_that_the_time_does_not_suffice_for_are_not_played():
     one = SimpleNamespace(name="f:drop:g:1", path="src/a.c")
     with contextlib.redirect_stdout(io.StringIO()):
-        equal([result.state for result in play.play_all([None], [one], -1)], [play.LEFT])
+        check_equal([result.state for result in play.play_all([None], [one], -1)], [play.LEFT])
 
 
 if __name__ == "__main__":
-    sys.exit(run_tests([
-        definitions_of_every_kind_are_places,
-        line_breaks_and_comments_do_not_matter,
-        a_function_that_has_moved_keeps_its_place,
-        a_name_of_two_files_needs_one_of_them,
-        tokens_stand_in_their_place_exactly_once,
-        each_operator_changes_lua,
-        mutants_that_the_time_does_not_suffice_for_are_not_played,
-        *([
-            each_operator_changes_c,
-            a_name_stands_while_code_around_it_changes,
-            an_unreachable_mutant_survives_and_a_reached_one_is_found,
-            what_does_not_compile_is_no_mutant,
-        ] if operators_c else []),
-    ]))
+    tap.main()

@@ -11,7 +11,6 @@ others.py has two more, `program` and `ruby`.
 Standard library only.
 """
 import collections
-import concurrent.futures
 import contextlib
 import datetime
 import itertools
@@ -25,16 +24,15 @@ import subprocess
 import sys
 import threading
 import time
-import traceback
 import zlib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
-from again import note as note_again  # noqa: E402
+import tap  # noqa: E402
+from checks import (PATIENCE_S, SLOW, Failure, LeftOut, check, check_equal, check_in, wait_until)  # noqa: E402, F401
 from partitions import plain, tagged  # noqa: E402
-from private_server import (CLUSTER, PATIENCE_S, SLOW, TLS, Clock, Connection, LeftOut,  # noqa: E402, F401
-                            PrivateServer, Refused, die_with_parent, find_server, is_cluster, leave_out_in_cluster,
-                            once_more, wait_until)
+from private_server import (CLUSTER, TLS, Clock, Connection, PrivateServer, Refused,  # noqa: E402, F401
+                            die_with_parent, find_server, is_cluster, leave_out_in_cluster)
 
 FOREVER = "forever"
 MINUTE_MS = 60000
@@ -57,20 +55,6 @@ def statuses():
 
 STATUS = statuses()
 NAME_OF = {value: name for name, value in STATUS.items()}
-
-
-class Failure(AssertionError):
-    """What a scenario says does not hold."""
-
-
-def check_equal(got, wanted, what=""):
-    if got != wanted:
-        raise Failure(f"{what}: got {got!r}, wanted {wanted!r}")
-
-
-def check(holds, what):
-    if not holds:
-        raise Failure(what)
 
 
 class Outcome:
@@ -653,9 +637,6 @@ class World:
 
 # ---- running them ----
 
-SCENARIOS = []
-
-
 def scenario(kinds=KINDS, counts=(1, 3), is_timed=False, by_tls=True, in_cluster=True):
     """The scenario runs once for each kind of actor and each number of locks. It is called with the
     world, the kind, and the names of the locks. One that is timed has times so short that a busy
@@ -668,7 +649,7 @@ def scenario(kinds=KINDS, counts=(1, 3), is_timed=False, by_tls=True, in_cluster
         if not {TLS: by_tls, CLUSTER: in_cluster}.get(os.environ.get("RQL_TEST_SERVER"), True):
             return function
         for kind, count in itertools.product(kinds, counts):
-            SCENARIOS.append((function, kind, count))
+            tap.add(title(function, kind, count), function, kind, [f"lock{i}" for i in range(count)])
         return function
     return note
 
@@ -685,119 +666,79 @@ def title(function, kind, count):
     return f"{function.__name__.replace('_', ' ')} ({kind}, {locks})"
 
 
-def path_of(function):
-    """The program that has it, whoever runs it."""
-    module = function.__module__
-    return sys.argv[0] if module == "__main__" else pathlib.Path(__file__).with_name(module + ".py")
-
-
-class Runner(threading.local):
-    """Of one thread: its server, for one scenario after the other."""
+class Fixture(tap.Fixture):
+    """A server, for one scenario after the other."""
     server = None
-    stalled_ms = 0  # in the last one that failed
+    stalled_ms, words = 0, ""  # of the last scenario that failed
 
-    def run(self, program, case):
-        """What went wrong, or None; how long it took; and why it was left out, or None."""
-        tries, stall_ms = (TRIES_OF_TIMED, STALL_OF_TIMED_MS) if case[0].is_timed else (TRIES, STALL_MS)
-        for _ in range(tries - 1):
-            trace, took_s, left_out = self.run_once(program, case)
-            # What did not come in all of a wait's patience did not for want of a moment.
-            least_ms = stall_ms if took_s < PATIENCE_S else max(stall_ms, 100 * took_s)
-            if not trace or self.stalled_ms < least_ms:
-                return trace, took_s, left_out
-            sys.stderr.write(trace)
-            note_again(title(*case), f"its processes were kept from running for {self.stalled_ms} ms in all")
-        return self.run_once(program, case)
-
-    def run_once(self, program, case):
-        begun = time.monotonic()
+    def run(self, case):
         self.server = self.server or PrivateServer(has_clock=True)
-        seed = int(os.environ.get("RQL_TEST_SEED") or random.randrange(1 << 32))
-        world = World(program, self.server, seed)
+        self.seed = tap.new_seed()
+        world = World(os.path.abspath(sys.argv[1]), self.server, self.seed)
         kept_ms = world.kept_ms()
         try:
-            function, kind, count = case
             world.ask("FLUSHALL")
-            function(world, kind, [f"lock{i}" for i in range(count)])
+            case.function(world, *case.arguments)
             world.end()
-            return None, time.monotonic() - begun, None
-        except LeftOut as what:
+        except LeftOut:
             world.abandon()
-            return None, time.monotonic() - begun, what
-        except Exception:  # every failure of a scenario is one line of TAP and its trace
+            raise
+        except Exception:
             self.stalled_ms = world.kept_ms() - kept_ms
-            trace = traceback.format_exc() + "".join(remote.last_words() for remote in world.remotes)
+            self.words = "".join(remote.last_words() for remote in world.remotes) + self.server.log()[-2000:]
             world.abandon()
-            trace += self.server.log()[-2000:] + once_more(path_of(function), program, title(*case), RQL_TEST_SEED=seed)
-            self.stop()  # whatever state it is in: the next scenario begins anew
-            return trace, time.monotonic() - begun, None
+            self.end()  # whatever state it is in: the next scenario begins anew
+            raise
 
-    def stop(self):
+    def last_words(self):
+        return self.words
+
+    def excuse(self, case, n_tries, took_s):
+        tries, stall_ms = (TRIES_OF_TIMED, STALL_OF_TIMED_MS) if case.function.is_timed else (TRIES, STALL_MS)
+        # What did not come in all of a wait's patience did not for want of a moment.
+        least_ms = stall_ms if took_s < PATIENCE_S else max(stall_ms, 100 * took_s)
+        if n_tries < tries and self.stalled_ms >= least_ms:
+            return f"its processes were kept from running for {self.stalled_ms} ms in all"
+        return None
+
+    def end(self):
         if self.server:
             self.server.stop()
             self.server = None
 
 
-def run_all(program, chosen, at_once=JOBS):
-    """Several at once, for they mostly wait; told in their order. Returns how many failed."""
-    runner = Runner()
-    n_failed = 0
-    gate = threading.Barrier(at_once)
-
-    def stop_one():
-        gate.wait()  # each thread of the pool comes here once
-        runner.stop()
-
-    with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
-        runs = [pool.submit(runner.run, program, case) for case in chosen]
-        for number, (case, run) in enumerate(zip(chosen, runs), 1):
-            trace, took_s, left_out = run.result()
-            note = f"SKIP {left_out}" if left_out else f"{took_s:.2f} s"
-            print(f"{'not ok' if trace else 'ok'} {number} - {title(*case)} # {note}", flush=True)
-            if trace:
-                n_failed += 1
-                print("# " + trace.replace("\n", "\n# "), flush=True)
-                if "RQL_TEST_FIRST_FAILURE" in os.environ:
-                    for other in runs:
-                        other.cancel()
-                    break
-        for _ in range(at_once):
-            pool.submit(stop_one)
-    return n_failed
+def run_all(cases, at_once=JOBS):
+    """Several at once, for they mostly wait. Returns how many failed."""
+    return tap.run_all(cases, Fixture, 1, at_once)
 
 
-def is_skipped():
-    """There is no server, or no clock for it; says so."""
+def why_skipped():
+    """Why no scenario can run, or None."""
     if find_server() and "RQL_TEST_CLOCK" in os.environ:
-        return False
-    print("1..0 # SKIP no redis-server or valkey-server in PATH, or no RQL_TEST_CLOCK")
-    return True
+        return None
+    return "no redis-server or valkey-server in PATH, or no RQL_TEST_CLOCK"
 
 
 def in_share(case):
     """RQL_TEST_SHARE says which scenarios a stage takes. 0 to 3: a sixteenth, another one each day. `most`: all, but of
     those that run for every kind of actor only the four sixteenths of the day with a process, which differs from a
     thread only in that no other actor uses its client."""
-    function, kind, _ = case
     share, day = os.environ["RQL_TEST_SHARE"], os.environ.get("RQL_TEST_DATE") or datetime.date.today().isoformat()
-    sixteenth = zlib.crc32(f"{day} {title(*case)}".encode()) % 16
+    sixteenth = zlib.crc32(f"{day} {case.title}".encode()) % 16
     if share == "most":
-        return kind != "process" or not function.is_for_all_kinds or sixteenth < 4
+        return case.arguments[0] != "process" or not case.function.is_for_all_kinds or sixteenth < 4
     return str(sixteenth) == share
 
 
-def main(at_once=JOBS, is_for_each_server=True):
-    """Usage: PROGRAM [WORD...]: the scenarios whose title contains all words; without any, all or today's share.
-    Unless it is for each server it has its own, which are the same where RQL_TEST_SERVER is tls or cluster."""
-    if is_skipped():
-        return 0
-    if os.environ.get("RQL_TEST_SERVER") in (TLS, CLUSTER) and not is_for_each_server:
-        print("1..0 # SKIP its servers are its own")
-        return 0
-    program = os.path.abspath(sys.argv[1])
-    chosen = [case for case in SCENARIOS if all(word in title(*case) for word in sys.argv[2:])]
-    if "RQL_TEST_SHARE" in os.environ and len(sys.argv) == 2:
-        chosen = [case for case in chosen if in_share(case)]
-        print(f"# share {os.environ['RQL_TEST_SHARE']} of the day")
-    print(f"1..{len(chosen)}", flush=True)
-    return 1 if run_all(program, chosen, at_once) else 0
+def share_of_the_day(cases):
+    if "RQL_TEST_SHARE" not in os.environ:
+        return cases
+    print(f"# share {os.environ['RQL_TEST_SHARE']} of the day")
+    return [case for case in cases if in_share(case)]
+
+
+def main(at_once=JOBS, is_for_each_server=True, sample=share_of_the_day):
+    """Unless the program is for each server it has servers of its own, which are the same where RQL_TEST_SERVER is tls
+    or cluster."""
+    is_repeated = os.environ.get("RQL_TEST_SERVER") in (TLS, CLUSTER) and not is_for_each_server
+    tap.main(Fixture, 1, why_skipped() or ("its servers are its own" if is_repeated else None), at_once, sample)

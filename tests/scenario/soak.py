@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """A soak: processes, threads and loops over locks and series, while everything goes wrong at random.
 
-Usage: soak.py REMOTE [MINUTES] [SEED]. It prints its seed first, and in the end one line of figures.
+Usage: soak.py REMOTE. It prints its seed first, and in the end one line of figures. RQL_TEST_LONG says for how many
+minutes it lasts.
 
 An oracle judges that knows nothing of the library. It is told of each hold: name, token, the
 server's time of the grant, and until when the holder relied on it; and it asks a witness, a server
@@ -21,8 +22,8 @@ import sys
 import threading
 import time
 
-from harness import (PATIENCE_S, Connection, Failure, Network, PrivateServer, World, delayed_ms, is_skipped, once_more,
-                     wait_until)
+from harness import (PATIENCE_S, Connection, Failure, Network, PrivateServer, World, check, delayed_ms, tap, wait_until,
+                     why_skipped)
 
 N_SLOTS = 3        # processes
 N_THREADS = 3      # in each, beside a loop that N_ON_LOOP workers ask on
@@ -457,12 +458,15 @@ def figures(soak, seed, seconds):
     return f"soak: {', '.join(said)}: {len(soak.oracle.violations)} violations"
 
 
-def main():
-    if is_skipped():
-        return 0
-    seconds = float(sys.argv[2]) * 60 if len(sys.argv) > 2 else 60
-    seed = int(sys.argv[3]) if len(sys.argv) > 3 else random.SystemRandom().randrange(1 << 32)
-    print(f"1..1\n# seed {seed}", flush=True)
+class Fixture(tap.Fixture):
+    def run(self, case):
+        self.seed = tap.new_seed()
+        print(f"# seed {self.seed}", flush=True)
+        case.function(self.seed)
+
+
+def test_locks_are_kept_while_everything_goes_wrong(seed):
+    seconds = float(os.environ.get("RQL_TEST_LONG", 1)) * 60
     soak = Soak(os.path.abspath(sys.argv[1]), seed)
     try:
         soak.run(seconds)
@@ -471,17 +475,9 @@ def main():
     finally:
         log = soak.server.log()[-2000:]
         soak.close()
-    for violation in soak.oracle.violations[:20]:
-        print(f"# {violation}")
     print("# " + figures(soak, seed, seconds))
-    if soak.oracle.violations:
-        log += once_more(sys.argv[0], os.path.abspath(sys.argv[1]), f"{seconds / 60:g}", str(seed))
-        print("# " + log.replace("\n", "\n# "))
-        print(f"not ok 1 - locks are kept while everything goes wrong (seed {seed})")
-        return 1
-    print("ok 1 - locks are kept while everything goes wrong")
-    return 0
+    check(not soak.oracle.violations, "\n".join([*map(str, soak.oracle.violations[:20]), log]))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    tap.main(Fixture, n_own=1, skip=why_skipped())

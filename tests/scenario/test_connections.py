@@ -2,7 +2,6 @@
 """The command connections that a client's threads share: as many as it needs, and what depends on which it is."""
 import itertools
 import re
-import sys
 
 from harness import FOREVER, check, check_equal, main, scenario, wait_until, work_until
 
@@ -145,4 +144,4 @@ def each_asks_to_be_told_of_rubys_lock(world, kind, names):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

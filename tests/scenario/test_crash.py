@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """A server that is killed, loses its data or its scripts, and cuts connections, while a lock goes round."""
 import re
-import sys
 import threading
 import time
 
@@ -265,4 +264,4 @@ def a_release_that_was_not_sent_released_nothing(world, kind, names):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """Grants that count when replicas have them: a real master, and replicas that stand still at times."""
 import contextlib
-import sys
 
 from harness import (FOREVER, SLOW, Network, check, check_equal, check_served_in_order, delayed_ms,
                      leave_out_in_cluster, main, once, scenario, wait_until)
@@ -441,4 +440,4 @@ def who_may_not_wait_is_told(world, kind, names):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

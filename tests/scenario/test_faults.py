@@ -14,7 +14,6 @@ import datetime
 import os
 import random
 import shutil
-import sys
 import time
 
 import harness
@@ -485,16 +484,15 @@ def declare():
                             scenario([kind], [count], is_timed=True)(case)
 
 
-def choose():
+def faults_of_the_day(cases):
     """All, or what the day says."""
-    if len(sys.argv) > 2 or "RQL_TEST_LONG" in os.environ:
-        return
-    day = os.environ.get("RQL_TEST_DATE") or datetime.date.today().isoformat()
-    print(f"# {SAMPLE} of {len(harness.SCENARIOS)} cases: RQL_TEST_DATE={day}")
-    harness.SCENARIOS[:] = random.Random(day).sample(harness.SCENARIOS, SAMPLE)
+    if "RQL_TEST_LONG" not in os.environ:
+        day = os.environ.get("RQL_TEST_DATE") or datetime.date.today().isoformat()
+        print(f"# {SAMPLE} of {len(cases)} cases: RQL_TEST_DATE={day}")
+        cases = random.Random(day).sample(cases, SAMPLE)
+    return harness.share_of_the_day(cases)
 
 
 if __name__ == "__main__":
     declare()
-    choose()
-    sys.exit(harness.main())
+    harness.main(sample=faults_of_the_day)

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """The first wait of a client: it is in the queue only when it can be told of a hand-over."""
 import re
-import sys
 
 from harness import FOREVER, MINUTE_MS, Network, check, check_equal, check_served_in_order, main, scenario, wait_until
 from others import KINDS as OTHERS
@@ -85,4 +84,4 @@ def who_was_passed_over_is_back_when_its_client_listens_for_the_first_time(world
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

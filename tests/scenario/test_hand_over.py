@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """A lock that is handed on inside a client, from one thread to another or on a loop, without waiting for the
 server: what the new owner may believe, and what becomes of it when the server was told late, or not at all."""
-import sys
 
 from harness import FOREVER, Network, Worker, check, check_equal, main, scenario, wait_until
 
@@ -292,4 +291,4 @@ def a_chain_ends_for_who_has_come_in_front_of_it(world, kind, names):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

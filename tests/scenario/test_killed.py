@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
 """A process is killed within an operation, behind its n-th command: what it leaves ends by itself."""
-import sys
 
 from harness import FOREVER, Network, check, main, scenario, wait_until
 
@@ -143,4 +142,4 @@ for one in (acquire, wait, give_up, release, hand_over, extend, enter_again):
         scenario(["thread", "loop"], counts, is_timed=True)(killed_in(one, place))
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """Words that are long under way. A lease counts from the question: nobody may rely on a lock for longer than the
 server keeps it. A question that nobody waits for any more does nothing, nor does one that comes once more."""
-import sys
 
 from harness import FOREVER, Network, check, check_equal, let_pass, main, scenario, wait_until
 from pushes import pushed, wait_told
@@ -211,4 +210,4 @@ def what_comes_twice_is_done_once(world, kind, names):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -7,7 +7,6 @@ import shutil
 import signal
 import stat
 import subprocess
-import sys
 import tempfile
 import time
 
@@ -381,4 +380,4 @@ def a_server_that_does_not_come_up_costs_the_deadline(place):
 
 
 if __name__ == "__main__":
-    sys.exit(main(is_for_each_server=False))
+    main(is_for_each_server=False)

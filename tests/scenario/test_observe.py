@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """What a client tells of the life of locks: these lines and events, in this order, and no others."""
 import itertools
-import sys
 
 from harness import FOREVER, STATUS, check, check_equal, main, once, scenario, wait_until
 from pushes import wait_told
@@ -303,4 +302,4 @@ def sweeps_are_told(world, kind, _names):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -5,7 +5,6 @@ each."""
 import contextlib
 import os
 import re
-import sys
 import time
 
 from cluster import NODE_TIMEOUT_MS, Cluster
@@ -353,4 +352,4 @@ for one in ROWS:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -2,7 +2,6 @@
 """A server that says no: a right is missing, it is busy, it is loading."""
 import collections
 import contextlib
-import sys
 import threading
 
 from harness import (FOREVER, Connection, LeftOut, Refused, check, check_equal, is_cluster, main, scenario,
@@ -318,4 +317,4 @@ def what_a_login_can_do_without_is_asked_once(world, kind, names):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

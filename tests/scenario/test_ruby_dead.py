@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """A queue of both kinds in which some have died: no living one waits for them longer than it must, and nobody is
 overtaken because of them."""
-import sys
 import time
 
 from dead import plant_dead
@@ -310,4 +309,4 @@ def four_of_each_hand_over_without_idling(world, kind, names):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

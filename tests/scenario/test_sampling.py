@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
 """Who is told: sampled once for each acquisition, and nobody is asked when nobody listens."""
-import sys
 
 from harness import check, check_equal, main, once, scenario
 
@@ -117,4 +116,4 @@ def a_listener_may_call_the_library(world, kind, names):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -7,7 +7,6 @@ never fails (tests/remote/scarcity.c). Under a sanitizer, which has the allocato
 """
 import os
 import resource
-import sys
 
 from harness import FOREVER, check_equal, main, scenario, wait_until
 
@@ -200,4 +199,4 @@ scenario(KINDS, [3], by_tls=False)(lacking(give_back_in_turn, "memory", 1))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
 """Several locks in a cluster, by partition: each in one step, and one after the other, upwards."""
-import sys
 import time
 
 from cluster import clustered
@@ -131,4 +130,4 @@ def opposite_orders_do_not_wait_in_a_circle(world, kind, _names):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

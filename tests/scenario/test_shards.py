@@ -4,7 +4,6 @@ down."""
 import itertools
 import json
 import re
-import sys
 
 from cluster import PARTITION_SLOTS, clustered
 from harness import (FOREVER, MINUTE_MS, check, check_equal, check_handed_over, delayed_ms, main, once, scenario,
@@ -389,4 +388,4 @@ def who_is_no_server_of_our_kind_says_so(world, kind, _names):
 
 
 if __name__ == "__main__":
-    sys.exit(main(at_once=3, is_for_each_server=False))
+    main(at_once=3, is_for_each_server=False)

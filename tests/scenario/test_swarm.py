@@ -2,7 +2,6 @@
 """The swarm in one process: its hosts, what it does by hand, what it tells, and what becomes of it without a server."""
 import os
 import pathlib
-import sys
 
 from harness import (FOREVER, MINUTE_MS, begin_proxy, check, check_equal, is_cluster, main, once, scenario,
                      wait_until)
@@ -605,4 +604,4 @@ def a_demotion_and_a_promotion_cost_no_living_host_its_locks(world, kind, _names
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """Hosts that die, stop and come back, and flushers that do."""
 import os
-import sys
 
 from harness import (FOREVER, MINUTE_MS, Connection, Network, Pings, check, check_equal, let_pass, main, once, scenario,
                      wait_until)
@@ -274,4 +273,4 @@ def a_swarm_goes_on_with_the_replica_that_takes_over(world, kind, names):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -6,7 +6,6 @@ import select
 import shutil
 import socket
 import ssl
-import sys
 import threading
 import time
 
@@ -507,4 +506,4 @@ def one_that_is_cut_anywhere_is_made_again(world, kind, names):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

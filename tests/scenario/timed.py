@@ -12,24 +12,24 @@ import pathlib
 import random
 import sys
 
-from harness import SCENARIOS, is_skipped, run_all
+from harness import run_all, tap, why_skipped
 
 ROUNDS = 50
 AT_ONCE = 16  # for each processor; four times as many as in a usual run
 
 
 def main():
-    if is_skipped():
-        return 0
-    program, done = os.path.abspath(sys.argv[1]), pathlib.Path(sys.argv[2])
+    if why_skipped():
+        tap.main(skip=why_skipped())
+    done = pathlib.Path(sys.argv[2])
     for path in sorted(pathlib.Path(__file__).parent.glob("test_*.py")):
         importlib.import_module(path.stem)
-    chosen = [case for case in SCENARIOS if case[0].is_timed]
+    chosen = [case for case in tap.CASES if case.function.is_timed]
     first = int(done.read_text("ascii")) if done.exists() else 0
     for number in range(first + 1, ROUNDS + 1):
         random.shuffle(chosen)
         print(f"# round {number} of {ROUNDS}: {len(chosen)} scenarios", flush=True)
-        if run_all(program, chosen, AT_ONCE * (os.cpu_count() or 1)):
+        if run_all(chosen, AT_ONCE * (os.cpu_count() or 1)):
             return 1
         done.write_text(str(number), "ascii")
     done.unlink()

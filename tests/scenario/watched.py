@@ -3,7 +3,7 @@ import contextlib
 import signal
 
 from cluster import Behind
-from private_server import (PATIENCE_S, Connection, PrivateServer, Refused, ServerError, find_server, free_port,
+from private_server import (Connection, PrivateServer, Refused, ServerError, find_server, free_port,
                             leave_out_in_cluster, wait_until)
 from shards import Shards
 

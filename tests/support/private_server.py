@@ -7,8 +7,6 @@ import itertools
 import mmap
 import os
 import random
-import re
-import shlex
 import shutil
 import signal
 import socket
@@ -19,10 +17,8 @@ import tempfile
 import time
 
 from certificates import authority
+from checks import PATIENCE_S, LeftOut, wait_until
 from partitions import N_SLOTS, SHARED, named, plain
-
-SLOW = int(os.environ.get("RQL_TEST_SLOW", "1"))  # a factor for all times, under valgrind
-PATIENCE_S = 20 * SLOW
 
 # What RQL_TEST_SERVER may name: program and major version; or, whatever the program, TLS, or a cluster of one node.
 TLS, CLUSTER = "tls", "cluster"
@@ -41,27 +37,6 @@ def encoded(words):
     """One command as it is sent; words are bytes, or anything with a text."""
     parts = [word if isinstance(word, bytes) else str(word).encode() for word in words]
     return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)
-
-
-def wait_until(condition, what, patience_s=PATIENCE_S):
-    """Waits for a condition and answers its value; a test never sleeps for a fixed time."""
-    end = time.monotonic() + patience_s
-    while True:
-        value = condition()
-        if value:
-            return value
-        if time.monotonic() > end:
-            raise AssertionError("never happened: " + what)
-        time.sleep(0.005)
-
-
-def once_more(program, *words, **told):
-    """The line that runs it again, for a shell: with `told` and what the environment told it."""
-    kept = re.compile("RQL_TEST_(?!AGAIN|FIRST_FAILURE|SHARE)|LD_LIBRARY_PATH$|.*SAN_OPTIONS$")
-    told = {**{name: value for name, value in os.environ.items() if kept.match(name)}, **told}
-    line = [*(f"{name}={shlex.quote(str(value))}" for name, value in sorted(told.items())),
-            "python3", shlex.quote(os.path.abspath(program)), *map(shlex.quote, words)]
-    return "once more: " + " ".join(line) + "\n"
 
 
 def find_server():
@@ -96,10 +71,6 @@ class Refused(Exception):
 
 def is_cluster():
     return os.environ.get("RQL_TEST_SERVER") == CLUSTER
-
-
-class LeftOut(Exception):
-    """What a test needs is not there on the server of this run."""
 
 
 def leave_out_in_cluster(what):
@@ -173,14 +144,18 @@ STANDS_STILL = -1000000  # a rate of a clock
 
 class Clock:
     """The time of day of a process with `env`: by how much it is ahead of the machine's (clock.c). As `suspends`
-    also its time since boot."""
+    also its time since boot. `at_us`: the clock shows this time and stands still; set_ahead() sets another time."""
 
-    def __init__(self, path, suspends=False):
+    def __init__(self, path, suspends=False, at_us=None):
         with open(path, "w+b") as file:
             file.write(bytes(24))
             file.flush()
             self.told = mmap.mmap(file.fileno(), 24)
-        self.env = {"LD_PRELOAD": os.environ["RQL_TEST_CLOCK"], "RQL_CLOCK": path, "RQL_CLOCK_STEPS": "1"}
+        self.env = {"LD_PRELOAD": os.environ["RQL_TEST_CLOCK"], "RQL_CLOCK": path}
+        if at_us is None:
+            self.env["RQL_CLOCK_STEPS"] = "1"
+        else:
+            self.set_ahead(at_us)
         if suspends:
             self.env["RQL_CLOCK_SUSPENDS"] = "1"
 
@@ -239,12 +214,15 @@ class PrivateServer:
                               "--tls-key-file", str(certificate[1]), *arguments)
         self.ahead_us = 0
         if has_clock:
-            self.clock = Clock(self.folder + "/clock")
+            self.clock = self.make_clock(self.folder + "/clock")
             self.env = {**os.environ, **self.clock.env}
         self.url = self.url_with()
         if "--requirepass" in self.arguments:
             self.password = self.arguments[self.arguments.index("--requirepass") + 1]
         self.launch()
+
+    def make_clock(self, path):
+        return Clock(path)
 
     def url_with(self, login=""):
         """Of the form user:password@."""
