@@ -3,6 +3,7 @@
 #
 # Usage: sh tests/run.sh [--quick | STAGE... | soak MINUTES | promises MINUTES | mutants FILE...]
 # no argument: all stages, cheapest first
+#        sh tests/run.sh one PROGRAM [WORD...]   one test program, or its tests whose titles have all these words
 # --quick is the stage gcc. Installs the Debian packages that are missing (as root, or by sudo).
 # The first line of output says how long it will take, the last one is "N passed, N failed"; the exit
 # status says the same.
@@ -453,7 +454,8 @@ stage_timed() {
 
 # By name only: everything goes wrong at random, for as many minutes as asked for.
 stage_soak() {
-    build_gcc && run_scenario soak "$minutes"
+    export RQL_TEST_LONG="$minutes"
+    build_gcc && run_scenario soak
 }
 
 # By name only: may two hold a lock, whatever fails? Each row of the promises for as many minutes as asked for.
@@ -755,6 +757,19 @@ run() {
         "$((skipped - ${before##*/})) skipped, $(($(date +%s) - started)) s"
 }
 
+# run_one PROGRAM WORD...: in the tree of the stage gcc.
+run_one() {
+    stage=one
+    if [ ! -e "$out/gcc/build.ninja" ]; then
+        packages=$packages_gcc targets=rql-clock # the program's own are built by one.py
+        mkdir -p "$out"
+        need_packages
+        find_server
+        build_gcc || exit 1
+    fi
+    exec python3 "$root/tests/support/one.py" "$out/gcc" "$@"
+}
+
 usage() {
     sed -n '2,/^# shellcheck/{/^# shellcheck/d;s/^# \{0,1\}//;p;}' "$0" >&2
     echo "stages: $all; by name only: $by_name" >&2
@@ -772,6 +787,11 @@ case "$1 ${2:-}" in
     set -- mutants
     ;;
 esac
+if [ "$1" = one ]; then
+    [ $# -gt 1 ] || usage
+    shift
+    run_one "$@"
+fi
 case "$# $1 ${2:-x}" in
 "2 "*" "*[!0-9]*) ;;
 "2 soak "* | "2 promises "*)

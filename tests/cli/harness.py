@@ -1,7 +1,9 @@
 """A private server, and the program under test. Standard library only."""
+import contextlib
 import json
 import os
 import pathlib
+import pty
 import select
 import signal
 import socket
@@ -11,12 +13,15 @@ import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import tap  # noqa: E402
-from checks import (PATIENCE_S, SLOW, LeftOut, check_equal, check_in, wait_until)  # noqa: E402, F401
+from checks import PATIENCE_S, SLOW, Failure, LeftOut, check_equal, check_in, wait_until  # noqa: E402, F401
 from partitions import plain  # noqa: E402
-from private_server import (Clock, PrivateServer, encoded, find_server, for_cluster,  # noqa: E402, F401
-                            is_cluster, leave_out_in_cluster)
+from network import Proxy  # noqa: E402, F401
+from private_server import (Clock, PrivateServer, Sentinel, find_server, free_port, is_cluster,  # noqa: E402, F401
+                            leave_out_in_cluster)
 from tap import add  # noqa: E402, F401
 
+# As clients call it.
+HOST = "".join(letter if letter not in '"\\' else "_" for letter in socket.gethostname()[:63])
 PROGRAM = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else ""
 
 
@@ -29,54 +34,13 @@ def is_gone(pid):
         return True
 
 
-def as_named(words):
-    """Keys as they are on a single server, for the server of this run."""
-    return for_cluster(words) if is_cluster() else words
-
-
 def as_plain(text):
-    """The reverse."""
+    """Keys as they are on a single server."""
     return plain(text) if is_cluster() else text
 
 
 class Server(PrivateServer):
-    """What the program's tests ask: replies as they would be printed."""
-
-    def call(self, *words):
-        """One command; its reply's first line, or the text of a bulk reply."""
-        with socket.socket(socket.AF_UNIX) as channel:
-            channel.settimeout(PATIENCE_S)
-            channel.connect(self.path)
-            channel.sendall(encoded(as_named(words)))
-            with channel.makefile("rb") as reply:
-                line = reply.readline().rstrip(b"\r\n")
-                if line[:1] == b"$" and line != b"$-1":
-                    return as_plain(reply.read(int(line[1:])).decode(errors="replace"))
-                return None if line == b"$-1" else line[1:].decode()
-
-    def whole_reply(self, *words):
-        """One command; its reply as it is sent."""
-        with socket.socket(socket.AF_UNIX) as channel:
-            channel.settimeout(PATIENCE_S)
-            channel.connect(self.path)
-            channel.sendall(encoded(as_named(words)) + encoded(["QUIT"]))
-            with channel.makefile("rb") as reply:
-                return as_plain(reply.read().decode(errors="replace"))
-
-    def whole_reply_as(self, password, *words):
-        """The same of a server with a password."""
-        with socket.socket(socket.AF_UNIX) as channel:
-            channel.settimeout(PATIENCE_S)
-            channel.connect(self.path)
-            channel.sendall(encoded(["AUTH", password]) + encoded(as_named(words)) + encoded(["QUIT"]))
-            with channel.makefile("rb") as reply:
-                return as_plain(reply.read().decode(errors="replace")).removesuffix("+OK\r\n")
-
-    def is_locked(self, name):
-        return self.call("EXISTS", "rql:lock:" + name) == "1"
-
-    def queue_length(self, name):
-        return int(self.call("ZCARD", "rql:lock_queue:" + name))
+    tag = ""  # tests choose the partitions by names
 
 
 class Folder:
@@ -166,6 +130,41 @@ def at_terminal(begin):
         raise Missing(f"terminal: {fault}; is /dev/pts mounted?") from fault
 
 
+class Terminal:
+    """A terminal of its own, at which a process runs `begin`, and what was written there."""
+
+    def __init__(self, begin):
+        self.written = b""
+        self.pid, self.fd = at_terminal(pty.fork)
+        if self.pid == 0:
+            begin()
+
+    def read(self):
+        """What comes next; b"": the other side has closed."""
+        if not select.select([self.fd], [], [], PATIENCE_S)[0]:
+            raise Failure(f"nothing was written after {self.written!r}")
+        try:
+            more = os.read(self.fd, 4096)
+        except OSError:
+            more = b""
+        self.written += more
+        return more
+
+
+def written_at_terminal(stream, words, env):
+    """Exit code of a program, and what it writes to this stream, stdout or stderr, which is a terminal."""
+    ours, theirs = at_terminal(pty.openpty)
+    streams = {**dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL), stream: theirs}
+    with subprocess.Popen(words, env=env, **streams) as process:
+        os.close(theirs)
+        written = b""
+        with contextlib.suppress(OSError):  # the other side has closed
+            while more := os.read(ours, 4096):
+                written += more
+    os.close(ours)
+    return process.returncode, written
+
+
 def finish(process):
     out, err = process.communicate(timeout=PATIENCE_S)
     return Result(process.returncode, out, err)
@@ -176,10 +175,10 @@ def read_line(process):
     line = b""
     while not line.endswith(b"\n"):
         if not select.select([process.stderr], [], [], PATIENCE_S)[0]:
-            raise AssertionError(f"nothing was said after {line!r}")
+            raise Failure(f"nothing was said after {line!r}")
         byte = os.read(process.stderr.fileno(), 1)
         if not byte:
-            raise AssertionError(f"stderr ended after {line!r}")
+            raise Failure(f"stderr ended after {line!r}")
         line += byte
     return line.decode()
 
@@ -206,7 +205,7 @@ class Fixture(tap.Fixture):
 
     def run(self, case):
         """A test is a function of the server and the program."""
-        self.server.call("FLUSHALL")
+        self.server.ask("FLUSHALL")
         try:
             case.function(self.server, self.rql)
         finally:

@@ -1,18 +1,14 @@
 #!/usr/bin/env python3
 """rql bench: what it measures, that it leaves nothing behind, and when it does not begin or stops."""
 import contextlib
-import os
-import pty
 import re
 import signal
 import subprocess
 import threading
 import time
 
-from harness import (PATIENCE_S, PROGRAM, SLOW, Server, as_named, check_equal, check_in, environment, finish, main,
-                     wait_until, at_terminal)
-from private_server import Connection
-from test_ping import another
+from harness import (PATIENCE_S, PROGRAM, SLOW, Server, check_equal, check_in, environment, finish, main, wait_until,
+                     written_at_terminal)
 
 SHORT = [PROGRAM, "bench", "--for", "1s", "--threads", "1", "--force"]
 LOADS = ["ping", "plain_lock", "pair"]
@@ -40,7 +36,7 @@ def loaded(server, turns, every_s):
     is_over = threading.Event()
 
     def run():
-        connection = Connection(server.path, PATIENCE_S)
+        connection = server.connection()
         while not is_over.wait(every_s):
             connection.call("EVAL", BUSY, "0", turns)
         connection.close()
@@ -55,10 +51,7 @@ def loaded(server, turns, every_s):
 
 
 def keys(server, pattern="*rql-bench-*"):
-    connection = Connection(server.path, PATIENCE_S)
-    found = connection.call(*as_named(["KEYS", pattern]))
-    connection.close()
-    return found
+    return server.ask("KEYS", pattern)
 
 
 def begun(server, rql, *words, pattern="*rql-bench-*", **more):
@@ -149,7 +142,7 @@ def test_locks_live_for_ten_seconds(server, rql):
         process = begun(server, rql, "--for", "20s", "--threads", "8", "--force", pattern=pattern)
         # One that has ended by the time of the question has none.
         lives_ms = wait_until(lambda found=pattern: [left for key in keys(server, found)
-                                                     if (left := int(server.call("PTTL", key))) > 0], pattern)
+                                                     if (left := server.ask("PTTL", key)) > 0], pattern)
         assert all(9_000 < left <= 10_000 for left in lives_ms), lives_ms
         process.terminate()
         finish(process)
@@ -206,7 +199,7 @@ def test_it_ends_in_time(server, rql):
         took_s = time.monotonic() - begun_s
         check_equal((result.code, result.out), (69, ""))
         assert result.err.startswith("rql: ") and took_s < 4, (took_s, result.err)
-        server.call("FLUSHALL")
+        server.ask("FLUSHALL")
 
 
 def test_a_server_that_is_too_slow_is_said_to_be(server, rql):
@@ -222,8 +215,8 @@ def test_a_server_that_is_too_slow_is_said_to_be(server, rql):
 
 def test_without_info_the_servers_time_is_not_known(server, rql):
     counts = counts_commands(rql)
-    with another(Server()) as own:
-        own.call("ACL", "SETUSER", "poor", "on", ">pw", "~rql:*", "&*", "+@all", "-info")
+    with Server() as own:
+        own.ask("ACL", "SETUSER", "poor", "on", ">pw", "~rql:*", "&*", "+@all", "-info")
         url = own.url.replace("://", "://poor:pw@")
         said = measured(rql, "--threads", "1", "--json", RQL_URL=url).json()
         check_in("INFO", said["no_server_cpu"].upper())
@@ -238,18 +231,11 @@ def test_without_info_the_servers_time_is_not_known(server, rql):
 
 
 def test_progress_is_for_a_terminal(server, rql):
-    ours, theirs = at_terminal(pty.openpty)
-    with subprocess.Popen(SHORT, stderr=theirs, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                          env=environment(server.url)) as process:
-        os.close(theirs)
-        shown = b""
-        with contextlib.suppress(OSError):  # its end
-            while part := os.read(ours, 4096):
-                shown += part
-    os.close(ours)
-    check_in("\rrql: bench: 0 of 1 s", shown.decode())
-    check_in("\r\033[K", shown.decode())
-    assert process.returncode in (0, 1)
+    code, written = written_at_terminal("stderr", SHORT, environment(server.url))
+    shown = written.decode()
+    check_in(code, (0, 1))
+    check_in("\rrql: bench: 0 of 1 s", shown)
+    check_in("\r\033[K", shown)
 
 
 def test_wrong_usage_is_64_no_server_69_and_a_full_disk_74(server, rql):

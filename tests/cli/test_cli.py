@@ -1,16 +1,13 @@
 #!/usr/bin/env python3
 """The commands of rql but for `run`: results as text and JSON, exit codes, messages."""
 import os
-import pty
 import re
 import socket
 import subprocess
-import threading
-import time
 import unicodedata
 
-from harness import (PROGRAM, Program, Server, check_equal, check_in, environment, finish, leave_out_in_cluster,
-                     main, wait_until, at_terminal)
+from harness import (PROGRAM, Program, Proxy, Server, check_equal, check_in, environment, finish, leave_out_in_cluster,
+                     main, wait_until, written_at_terminal)
 
 COMMANDS = ["run", "lock", "unlock", "extend", "info", "queue", "ls", "who", "clear", "clear-of",
             "dead", "stats", "ping"]
@@ -34,19 +31,19 @@ def test_lock_prints_token_and_secret(server, rql):
     result = rql("lock", "a", "--ttl", "1m")
     check_equal(result.code, 0, result.err)
     words = dict(line.split(None, 1) for line in result.out.splitlines())
-    check_equal(words["token"], server.call("HGET", "rql:lock:a", "rql_token"))
+    check_equal(words["token"], server.ask("HGET", "rql:lock:a", "rql_token"))
     check_equal(len(words["secret"]), 32)
     assert server.is_locked("a")
 
 
 def test_lock_prints_json_with_exact_numbers(server, rql):
     lock = rql("lock", "a", "--ttl=1m", "--meta", "who=me", "-m", "why=x=y", "--json").json()
-    check_equal(str(lock["token"]), server.call("HGET", "rql:lock:a", "rql_token"))
+    check_equal(str(lock["token"]), server.ask("HGET", "rql:lock:a", "rql_token"))
     check_equal(lock["ttl_ms"], 60000)
     check_equal(lock["name"], "a")
     assert 50000 < lock["remaining_ms"] <= 60000
-    check_equal(server.call("HGET", "rql:lock:a", "who"), "me")
-    check_equal(server.call("HGET", "rql:lock:a", "why"), "x=y")
+    check_equal(server.ask("HGET", "rql:lock:a", "who"), "me")
+    check_equal(server.ask("HGET", "rql:lock:a", "why"), "x=y")
 
 
 def test_lock_that_was_waited_for_lives_for_its_whole_ttl(server, rql):
@@ -55,7 +52,7 @@ def test_lock_that_was_waited_for_lives_for_its_whole_ttl(server, rql):
     check_equal(rql("unlock", "a", "--secret", first["secret"]).code, 0)
     result = finish(waiter)
     check_equal(result.code, 0, result.err)
-    assert int(server.call("PTTL", "rql:lock:a")) > 40000
+    assert server.ask("PTTL", "rql:lock:a") > 40000
 
 
 def test_lock_with_try_gives_up_at_once(server, rql):
@@ -69,43 +66,15 @@ def test_lock_with_try_gives_up_at_once(server, rql):
     check_equal((result.code, result.json()), (1, None))
 
 
-class FarServer:
-    """The server, 30 ms away in each direction."""
-
-    def __init__(self, server):
-        self.server, self.path = server, server.folder + "/far"
-        self.listener = socket.socket(socket.AF_UNIX)
-        self.listener.bind(self.path)
-        self.listener.listen()
-        threading.Thread(target=self.take, daemon=True).start()
-
-    def take(self):
-        while True:
-            near, _ = self.listener.accept()
-            far = socket.socket(socket.AF_UNIX)
-            far.connect(self.server.path)
-            for ends in ((near, far), (far, near)):
-                threading.Thread(target=self.carry, args=ends, daemon=True).start()
-
-    @staticmethod
-    def carry(source, sink):
-        try:
-            while data := source.recv(65536):
-                time.sleep(0.03)
-                sink.sendall(data)
-            sink.shutdown(socket.SHUT_WR)
-        except OSError:
-            pass  # the other side has gone
-
-
 def test_a_ttl_below_the_round_trip_is_named(server, rql):
     leave_out_in_cluster("a server by its socket")
-    url = "unix://" + FarServer(server).path
+    far = Proxy(server.path, delay_s=0.03)
     for words in (["lock", "a"], ["run", "a", "--", "true"], ["series", "a", "b", "--", "true"]):
-        result = rql(words[0], "--ttl", "20ms", "--try", *words[1:], RQL_URL=url)
+        result = rql(words[0], "--ttl", "20ms", "--try", *words[1:], RQL_URL=far.url)
         check_equal((result.code, result.out), (1, ""))
         check_in("; 1 grant had expired when the reply arrived: "
                  "a ttl of 20 ms must be longer than the round trip\n", one_line(result.err))
+    far.stop()
 
 
 def test_lock_with_wait_gives_up_in_time(server, rql):
@@ -162,10 +131,10 @@ def test_unlock_wants_exactly_one_way(server, rql):
 def test_extend_changes_the_ttl_both_ways(server, rql):
     rql("lock", "a", "--ttl", "1m")
     check_equal(rql("extend", "a", "--add", "1h", "--force").code, 0)
-    assert int(server.call("PTTL", "rql:lock:a")) > 3600000
+    assert server.ask("PTTL", "rql:lock:a") > 3600000
     result = rql("extend", "a", "--add", "-30m", "--force", "--json")
     check_equal(result.json(), {"name": "a", "extended": True, "add_ms": -1800000})
-    assert int(server.call("PTTL", "rql:lock:a")) < 2000000
+    assert server.ask("PTTL", "rql:lock:a") < 2000000
     result = rql("extend", "b", "--add=5s", "--force")
     check_equal((result.code, result.out), (1, ""))
     one_line(result.err)
@@ -176,15 +145,15 @@ def test_extend_by_secret_extends_only_that_grant(server, rql):
     result = rql("extend", "a", "--add", "1h", "--secret", "0" * 32)
     check_equal((result.code, result.out), (1, ""))
     check_in("a: not extended: no grant with this secret is in force", one_line(result.err))
-    assert int(server.call("PTTL", "rql:lock:a")) <= 60000
+    assert server.ask("PTTL", "rql:lock:a") <= 60000
     check_equal(rql("extend", "a", "--add", "1h", "--secret", secret).out[:5], "ttl: ")
-    assert 3600000 < int(server.call("PTTL", "rql:lock:a")) <= 3660000
+    assert 3600000 < server.ask("PTTL", "rql:lock:a") <= 3660000
     result = rql("extend", "a", "--add=1h", "-s", "-", "--json", text_in=secret + "\n")
     check_equal((result.code, result.json()), (0, {"name": "a", "extended": True, "add_ms": 3600000}))
-    assert 7200000 < int(server.call("PTTL", "rql:lock:a")) <= 7260000
+    assert 7200000 < server.ask("PTTL", "rql:lock:a") <= 7260000
     check_equal(rql("extend", "a", "--add", "-1h", "--secret", secret).code, 64)
     check_equal(rql("extend", "a", "--add", "30d", "--secret", secret).code, 0)
-    assert 2591900000 < int(server.call("PTTL", "rql:lock:a")) <= 2592000000
+    assert 2591900000 < server.ask("PTTL", "rql:lock:a") <= 2592000000
     check_equal(rql("unlock", "a", "--secret", secret).code, 0)
     check_equal(rql("extend", "a", "--add", "1h", "--secret", secret).code, 1)
 
@@ -220,7 +189,7 @@ def test_info_of_a_free_lock_is_an_outcome(server, rql):
 
 
 def test_info_reads_locks_of_the_gem(server, rql):
-    server.call("HSET", "rql:lock:a", "acq_id", "rql:acq:1/2/3/4/0123456789abcdef", "hst_id",
+    server.ask("HSET", "rql:lock:a", "acq_id", "rql:acq:1/2/3/4/0123456789abcdef", "hst_id",
                 "rql:hst:1/2/4/0123456789abcdef", "ts", "1795254268.4681", "ini_ttl", "5000")
     info = rql("info", "a", "--json").json()
     check_equal((info["token"], info["ts_us"], info["rem_ttl_ms"]), (None, 1795254268468100, None))
@@ -253,7 +222,7 @@ def test_queue_of_a_free_lock_is_an_outcome(server, rql):
 def test_ls_lists_names_keys_and_queues(server, rql):
     for name in ("b", "a"):
         rql("lock", name, "--ttl", "1m")
-    server.call("ZADD", "rql:lock_queue:c", "1795254268.5", "rql:acq:1/2/3/4/0123456789abcdef")
+    server.ask("ZADD", "rql:lock_queue:c", "1795254268.5", "rql:acq:1/2/3/4/0123456789abcdef")
     check_equal(rql("ls").out, "a\nb\n")
     check_equal(rql("ls", "--json").json(), ["a", "b"])
     check_equal(rql("ls", "--queues").out, "c\n")
@@ -271,7 +240,7 @@ def test_ls_lists_names_keys_and_queues(server, rql):
 def test_ls_and_who_take_a_glob(server, rql):
     for name in ("orders:1", "orders:2", "stock", "a/b"):
         rql("lock", name, "--ttl", "1m")
-        server.call("ZADD", "rql:lock_queue:" + name, "1795254268.5", "rql:acq:1/2/3/4/0123456789abcdef")
+        server.ask("ZADD", "rql:lock_queue:" + name, "1795254268.5", "rql:acq:1/2/3/4/0123456789abcdef")
     check_equal(rql("ls", "orders:*").out, "orders:1\norders:2\n")
     check_equal(rql("ls", "a*b").out, "a/b\n")
     check_equal(rql("ls", "orders:[!1]", "--json").json(), ["orders:2"])
@@ -306,8 +275,8 @@ def test_who_joins_locks_and_queues(server, rql):
 
 
 def test_foreign_keys_are_listed_not_stumbled_over(server, rql):
-    server.call("SET", "rql:lock:string", "x")
-    server.call("HSET", "rql:lock:half", "acq_id", "x")
+    server.ask("SET", "rql:lock:string", "x")
+    server.ask("HSET", "rql:lock:half", "acq_id", "x")
     rql("lock", "whole", "--ttl", "1m")
     rows = {row["name"]: row["status"] for row in rql("ls", "-l", "--json").json()}
     check_equal(rows, {"half": "malformed", "string": "wrong type", "whole": "alive"})
@@ -317,7 +286,7 @@ def test_foreign_keys_are_listed_not_stumbled_over(server, rql):
 
 def test_names_and_metadata_cannot_reach_the_terminal_raw(server, rql):
     name = b"rql:lock:x\x1b[31m\n\xff\xe2\x80\xaey"
-    server.call("HSET", name, "acq_id", b"a\x07", "hst_id", "h", "ts", "1795254268.5",
+    server.ask("HSET", name, "acq_id", b"a\x07", "hst_id", "h", "ts", "1795254268.5",
                 "ini_ttl", "5000", "m", b"\xc2\x9b1m")
     check_equal(rql("ls").out, "x\\x1b[31m\\n\\xff\\u202ey\n")
     check_in("a\\x07", rql("who").out)
@@ -344,18 +313,7 @@ def test_table_columns_are_aligned(server, rql):
 
 def output_of(words, **more):
     """What the program writes to a terminal."""
-    controller, terminal = at_terminal(pty.openpty)
-    with subprocess.Popen([PROGRAM, *words], stdout=terminal, stdin=subprocess.DEVNULL,
-                          stderr=subprocess.DEVNULL, env=more):
-        os.close(terminal)
-        data = b""
-        try:
-            while chunk := os.read(controller, 4096):
-                data += chunk
-        except OSError:  # the other side has closed
-            pass
-    os.close(controller)
-    return data
+    return written_at_terminal("stdout", [PROGRAM, *words], more)[1]
 
 
 def test_colours_are_for_terminals_only(server, rql):
@@ -512,7 +470,7 @@ def test_wrong_password_is_a_fault(server, rql):
 
 def test_foreign_key_under_the_name_is_a_fault(server, rql):
     for kind, command in (("lock", "lock"), ("lock_queue", "queue")):
-        server.call("SET", f"rql:{kind}:a", "x")
+        server.ask("SET", f"rql:{kind}:a", "x")
         result = rql(command, "a")
         check_equal(result.code, 69)
         one_line(result.err)

@@ -10,9 +10,8 @@ import tempfile
 import threading
 import time
 
-from harness import (PROGRAM, Missing, PrivateServer, Program, add, at_terminal, check_equal, environment,
+from harness import (PROGRAM, Missing, PrivateServer, Program, add, at_terminal, check_equal, environment, free_port,
                      leave_out_in_cluster, main, wait_until)
-from private_server import free_port
 
 BASH_COMPLETION = "/usr/share/bash-completion/bash_completion"
 # How each is started without the user's files.
@@ -109,13 +108,13 @@ def test_names_are_those_of_locks_on_shards_too(_server, _rql):
 
 def test_names_that_would_act_upon_a_terminal_are_left_out(server, rql):
     for name in "clear\x1b[2J", "two\nlines", "a\tmeaning", "good":
-        server.call("HSET", f"rql:lock:{name}", "acq_id", "x")
+        server.ask("HSET", f"rql:lock:{name}", "acq_id", "x")
     check_equal(answers(rql, "info", ""), ["good"])
 
 
 def test_two_hundred_names_are_enough(server, rql):
     for number in range(250):
-        server.call("HSET", f"rql:lock:{number}", "acq_id", "x")
+        server.ask("HSET", f"rql:lock:{number}", "acq_id", "x")
     check_equal(len(answers(rql, "info", "")), 200)
 
 

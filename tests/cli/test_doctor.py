@@ -4,15 +4,13 @@ import contextlib
 import os
 import re
 import shlex
-import socket
 import subprocess
-import threading
 import time
 
-from harness import PROGRAM, Server, check_equal, check_in, environment, is_cluster, main, wait_until
-from private_server import SLOW, Connection, free_port, leave_out_in_cluster
+from harness import (PROGRAM, SLOW, Proxy, Sentinel, Server, check_equal, check_in, environment, free_port, is_cluster,
+                     leave_out_in_cluster, main, wait_until)
+from resp import Connection
 from certificates import authority
-from test_ping import Sentinel, another
 
 IDS = ["acl.rights", "clk.rate", "clk.replicas", "clk.skew", "dur.persist", "dur.replicas", "keys.damaged", "keys.old",
        "loc.limits", "mem.evicted", "mem.policy", "mem.room", "net.connect", "net.rtt", "net.same_server",
@@ -79,11 +77,11 @@ def is_amiss(rql, name, level, *words, **more):
     return said
 
 
-def healed(server, check, **more):
+def healed(server, check):
     """Runs what a check says is to be done: it begins with redis-cli."""
     words = shlex.split(check["fix"])
     check_equal(words[0], "redis-cli", check["fix"])
-    check_equal(server.call(*words[1:], **more), "OK")
+    check_equal(server.ask(*words[1:]), "OK")
 
 
 def url_of(server, login):
@@ -95,12 +93,12 @@ def by_tcp(server):
     """Replicas and sentinels go to a port."""
     leave_out_in_cluster("a port of one server")
     port = free_port()
-    server.call("CONFIG", "SET", "bind", "127.0.0.1")
-    server.call("CONFIG", "SET", "port", str(port))
+    server.ask("CONFIG", "SET", "bind", "127.0.0.1")
+    server.ask("CONFIG", "SET", "port", str(port))
     try:
         yield port
     finally:
-        server.call("CONFIG", "SET", "port", "0")
+        server.ask("CONFIG", "SET", "port", "0")
 
 
 def test_a_good_server_is_ok_and_left_as_it_was(server, rql):
@@ -113,14 +111,14 @@ def test_a_good_server_is_ok_and_left_as_it_was(server, rql):
         # Whatever is not well has one reason and one thing to do.
         is_well = check["level"] == "ok"
         check_equal((check["why"] is None, check["fix"] is None), (is_well, is_well), str(check))
-    left = server.whole_reply("KEYS", "*")
-    assert "doctor" not in left and "rql:lock" not in left, left
+    left = server.ask("KEYS", "*")
+    assert not re.search("doctor|rql:lock", str(left)), left
 
 
 def test_people_read_what_is_worst_first(server, rql):
-    server.call("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
-    server.call("CONFIG", "SET", "timeout", "30")
-    server.call("CONFIG", "SET", "maxmemory", "1gb")
+    server.ask("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+    server.ask("CONFIG", "SET", "timeout", "30")
+    server.ask("CONFIG", "SET", "maxmemory", "1gb")
     try:
         result = rql("doctor")
         check_equal((result.code, result.err), (1, ""))
@@ -135,25 +133,25 @@ def test_people_read_what_is_worst_first(server, rql):
         check_in("ok      a lock was taken, re-entered, extended and released\n", rql("doctor", "--all").out)
     finally:
         for name, value in (("maxmemory-policy", "noeviction"), ("timeout", "0"), ("maxmemory", "0")):
-            server.call("CONFIG", "SET", name, value)
+            server.ask("CONFIG", "SET", name, value)
 
 
 def test_notes_count_where_that_is_asked_for(server, rql):
     assert is_fine(rql).whole["note"] > 0
     check_equal(examined(rql, "--strict").code, 1)
-    with another(Server("--appendonly", "yes", "--appendfsync", "always")) as own:
+    with Server("--appendonly", "yes", "--appendfsync", "always") as own:
         check_equal(is_fine(rql, RQL_URL=own.url).level("dur.persist"), "ok")
 
 
 def test_eviction_is_found_and_healed(server, rql):
-    with another(Server()) as own:
+    with Server() as own:
         for policy in ("volatile-ttl", "allkeys-random"):
-            own.call("CONFIG", "SET", "maxmemory-policy", policy)
+            own.ask("CONFIG", "SET", "maxmemory-policy", policy)
             is_amiss(rql, "mem.policy", "warn", RQL_URL=own.url)
-        used = int(re.search(r"used_memory:(\d+)", own.call("INFO", "memory"))[1])
-        own.call("CONFIG", "SET", "maxmemory", str(used + (1 << 20)))
+        used = int(re.search(r"used_memory:(\d+)", own.ask("INFO", "memory"))[1])
+        own.ask("CONFIG", "SET", "maxmemory", str(used + (1 << 20)))
         for i in range(2000):
-            own.call("SET", f"x{i}", "y" * 1000)
+            own.ask("SET", f"x{i}", "y" * 1000)
         said = examined(rql, RQL_URL=own.url)
         check_equal((said.level("mem.policy"), said.level("mem.evicted"), said.level("mem.room")),
                     ("fail", "fail", "warn"))
@@ -162,15 +160,15 @@ def test_eviction_is_found_and_healed(server, rql):
         healed(own, said.checks["mem.policy"])
         said = examined(rql, RQL_URL=own.url)
         check_equal((said.level("mem.policy"), said.level("mem.evicted")), ("ok", "note"))
-        own.call("FLUSHALL")
+        own.ask("FLUSHALL")
         healed(own, said.checks["mem.room"])
         check_equal(is_fine(rql, RQL_URL=own.url).level("mem.room"), "ok")
 
 
 def test_missing_rights_are_found_and_healed(server, rql):
-    with another(Server()) as own:
+    with Server() as own:
         whole = ["~rql:*", CHANNELS, "-@all", *("+" + word for word in RIGHTS)]
-        own.call("ACL", "SETUSER", "app", "on", ">pw", *whole)
+        own.ask("ACL", "SETUSER", "app", "on", ">pw", *whole)
         url = url_of(own, "app:pw")
         # Who may lock is looked at as far as that goes.
         said = is_fine(rql, RQL_URL=url)
@@ -178,7 +176,7 @@ def test_missing_rights_are_found_and_healed(server, rql):
                     ("note", "ok", "ok"))
         check_equal(said.level("mem.policy"), "skip")
         check_in("no right to INFO", said.checks["mem.policy"]["title"])
-        own.call("ACL", "SETUSER", "app", "-zrem", "-hset")
+        own.ask("ACL", "SETUSER", "app", "-zrem", "-hset")
         said = examined(rql, RQL_URL=url)
         check_equal((said.level("acl.rights"), said.found("acl.rights")["missing"].split()[:2]),
                     ("fail", ["hset", "zrem"]))
@@ -191,7 +189,7 @@ def test_missing_rights_are_found_and_healed(server, rql):
                 healed(own, said.checks["acl.rights"])
                 said = is_fine(rql, RQL_URL=url)
         check_equal((said.level("acl.rights"), said.level("mem.policy")), ("ok", "ok"))
-        own.call("ACL", "SETUSER", "app", "-wait")
+        own.ask("ACL", "SETUSER", "app", "-wait")
         said = is_fine(rql, RQL_URL=url)
         check_equal((said.level("acl.rights"), said.found("acl.rights")["missing"]), ("note", "wait"))
         healed(own, said.checks["acl.rights"])
@@ -199,12 +197,12 @@ def test_missing_rights_are_found_and_healed(server, rql):
             return  # there each key has a tag
         # Without it nobody knows who holds what; locks work.
         of_locks = ("~rql:lock*", "~rql:req:*", "~rql:live", "~rql:fence", "~rql:swarm:*")
-        own.call("ACL", "SETUSER", "app", "resetkeys", *of_locks, "~rql:era")
+        own.ask("ACL", "SETUSER", "app", "resetkeys", *of_locks, "~rql:era")
         said = is_fine(rql, RQL_URL=url)
         check_equal((said.level("acl.rights"), said.found("acl.rights")["missing"]), ("note", "~rql:clients"))
         # Without rql:era a client that has had a token cannot log in again.
         for patterns in (of_locks, ("~rql:lock:*",)):
-            own.call("ACL", "SETUSER", "app", "resetkeys", *patterns)
+            own.ask("ACL", "SETUSER", "app", "resetkeys", *patterns)
             said = examined(rql, RQL_URL=url)
             check_equal(said.level("acl.rights"), "fail")
             check_in("keys rql:*", said.checks["acl.rights"]["title"])
@@ -220,8 +218,8 @@ def test_a_user_that_cannot_log_in_is_told_its_missing_rights(server, rql):
                                   ("publish", "+publish", "~* resetchannels &rql:wake:* +@all -publish"),
                                   ("time", "+time", "~rql:* resetchannels +@read +@write +@scripting +@pubsub "
                                                     "+@connection")):
-        with another(Server()) as own:
-            own.call("ACL", "SETUSER", "app", "on", ">pw", *rights.split())
+        with Server() as own:
+            own.ask("ACL", "SETUSER", "app", "on", ">pw", *rights.split())
             url = url_of(own, "app:pw")
             said = examined(rql, RQL_URL=url)
             check_equal((said.level("acl.rights"), said.level("use.lock")), ("fail", "skip"))
@@ -238,19 +236,19 @@ def test_a_user_that_cannot_log_in_is_told_its_missing_rights(server, rql):
 
 
 def test_a_wrong_password_is_no_missing_right(server, rql):
-    with another(Server()) as own:
-        own.call("ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all")
+    with Server() as own:
+        own.ask("ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all")
         result = rql("doctor", RQL_URL=url_of(own, "app:wrong"))
         check_equal(result.code, 69)
         check_in("WRONGPASS", result.err)
 
 
 def test_whoever_cannot_hear_is_found(server, rql):
-    with another(Server()) as own:
-        own.call("ACL", "SETUSER", "deaf", "on", ">pw", "~*", "&*", "+@all", "-" + SUBSCRIBE)
+    with Server() as own:
+        own.ask("ACL", "SETUSER", "deaf", "on", ">pw", "~*", "&*", "+@all", "-" + SUBSCRIBE)
         said = examined(rql, RQL_URL=url_of(own, "deaf:pw"))
         check_equal((said.level("use.lock"), said.level("use.handover")), ("ok", "fail"))
-        own.call("ACL", "SETUSER", "deaf", "+" + SUBSCRIBE)
+        own.ask("ACL", "SETUSER", "deaf", "+" + SUBSCRIBE)
         check_equal(is_fine(rql, RQL_URL=url_of(own, "deaf:pw")).level("use.handover"), "ok")
 
 
@@ -274,35 +272,35 @@ def is_settled(rql, n_swarms):
 
 def test_ruby_without_tracking_is_warned_of(server, rql):
     leave_out_in_cluster("Ruby")
-    with another(Server()) as own:
-        own.call("ACL", "SETUSER", "poor", "on", ">pw", "~*", "&*", "+@all", "-client|tracking")
+    with Server() as own:
+        own.ask("ACL", "SETUSER", "poor", "on", ">pw", "~*", "&*", "+@all", "-client|tracking")
         url = url_of(own, "poor:pw")
         check_equal(is_fine(rql, RQL_URL=url).level("use.tracking"), "note")
-        own.call("HSET", "rql:lock:x", "acq_id", RUBY, "hst_id", HOST, "ts", f"{time.time():.3f}", "ini_ttl", "5000")
-        own.call("PEXPIRE", "rql:lock:x", "100000")
+        own.ask("HSET", "rql:lock:x", "acq_id", RUBY, "hst_id", HOST, "ts", f"{time.time():.3f}", "ini_ttl", "5000")
+        own.ask("PEXPIRE", "rql:lock:x", "100000")
         check_equal(is_amiss(rql, "use.tracking", "warn", RQL_URL=url).found("use.tracking")["ruby"], 1)
 
 
 def test_a_replica_takes_no_locks_and_a_master_says_what_it_risks(server, rql):
-    with another(Server()) as own, by_tcp(own) as port:
-        with another(Server("--replicaof", "127.0.0.1", str(port), "--port", str(free_port()))) as replica:
-            wait_until(lambda: "master_link_status:up" in replica.call("INFO", "replication"), "it follows")
-            wait_until(lambda: ",lag=" in own.call("INFO", "replication"), "it is counted")
+    with Server() as own, by_tcp(own) as port:
+        with Server("--replicaof", "127.0.0.1", str(port), "--port", str(free_port())) as replica:
+            wait_until(lambda: "master_link_status:up" in replica.ask("INFO", "replication"), "it follows")
+            wait_until(lambda: ",lag=" in own.ask("INFO", "replication"), "it is counted")
             said = examined(rql, RQL_URL=replica.url)
             check_equal((said.level("srv.role"), said.level("use.lock")), ("fail", "skip"))
             said = is_amiss(rql, "dur.replicas", "warn", RQL_URL=own.url)
             check_equal((said.level("clk.replicas"), said.found("clk.replicas")["reached"]), ("ok", 1))
-            own.call("CONFIG", "SET", "min-replicas-to-write", "1")
+            own.ask("CONFIG", "SET", "min-replicas-to-write", "1")
             check_equal(examined(rql, RQL_URL=own.url).level("dur.replicas"), "ok")
 
 
 def test_a_replica_whose_clock_differs_is_named(server, rql):
     if not os.environ.get("RQL_TEST_CLOCK"):
         return
-    with another(Server()) as own, by_tcp(own) as port:
-        with another(Server("--replicaof", "127.0.0.1", str(port), "--port", str(free_port()), has_clock=True)) as late:
+    with Server() as own, by_tcp(own) as port:
+        with Server("--replicaof", "127.0.0.1", str(port), "--port", str(free_port()), has_clock=True) as late:
             late.set_ahead(-3_000_000)
-            wait_until(lambda: ",lag=" in own.call("INFO", "replication"), "it is counted")
+            wait_until(lambda: ",lag=" in own.ask("INFO", "replication"), "it is counted")
             said = examined(rql, RQL_URL=own.url)
             check_equal(said.troubles(), ["clk.replicas", "dur.replicas"])
             assert -3_100_000 < said.found("clk.replicas")["worst_us"] < -2_900_000, said.checks["clk.replicas"]
@@ -312,13 +310,13 @@ def test_a_replica_whose_clock_differs_is_named(server, rql):
 def test_the_servers_clock_is_compared_with_ours(server, rql):
     if not os.environ.get("RQL_TEST_CLOCK"):
         return
-    with another(Server(has_clock=True)) as own:
+    with Server(has_clock=True) as own:
         own.set_ahead(5_000_000)
         said = is_fine(rql, RQL_URL=own.url)
         check_equal(said.level("clk.skew"), "note")
         assert -5_100_000 < said.found("clk.skew")["ahead_us"] < -4_900_000, said.checks["clk.skew"]
         check_in("5.0 s behind the server's", said.checks["clk.skew"]["title"])
-        own.call("HSET", "rql:swarm:hsts", HOST, f"{time.time() + 5:.3f}")
+        own.ask("HSET", "rql:swarm:hsts", HOST, f"{time.time() + 5:.3f}")
         is_amiss(rql, "clk.skew", "warn", RQL_URL=own.url)
         own.set_ahead(0)
         own.set_rate(500_000)
@@ -329,7 +327,7 @@ def test_the_servers_clock_is_compared_with_ours(server, rql):
 
 def test_a_connection_that_takes_long_is_told_of(server, rql):
     """Beside the ttl: this one is shorter than any connection."""
-    with another(Server()) as own, by_tcp(own) as port:
+    with Server() as own, by_tcp(own) as port:
         url = f"redis://localhost:{port}"
         check_equal(is_fine(rql, RQL_URL=url).level("net.connect"), "ok")
         said = examined(rql, RQL_URL=url, RQL_DEFAULT_LOCK_TTL_MS="1")
@@ -338,62 +336,35 @@ def test_a_connection_that_takes_long_is_told_of(server, rql):
 
 
 def test_sentinels_want_min_replicas(server, rql):
-    with another(Server()) as own, by_tcp(own) as port:
-        with another(Sentinel(port)) as sentinel:
+    with Server() as own, by_tcp(own) as port:
+        with Sentinel(f"sentinel monitor locks 127.0.0.1 {port} 1") as sentinel:
             url = f"redis+sentinel://127.0.0.1:{sentinel.port}/locks"
             said = examined(rql, RQL_URL=url)
             check_equal((said.level("dur.replicas"), said.whole["server"]["sentinels"]), ("warn", True))
-            own.call("CONFIG", "SET", "min-replicas-to-write", "1")
+            own.ask("CONFIG", "SET", "min-replicas-to-write", "1")
             # Nobody can lock now, for there is no replica; that is found, too.
             said = examined(rql, RQL_URL=url)
             check_equal((said.level("dur.replicas"), said.level("use.lock")), ("ok", "fail"))
 
 
-class Mixing:
-    """A proxy that leads each second connection to another server; or that swallows such pushes."""
+class Swallowing(Proxy):
+    """It hands on nothing that contains these bytes."""
 
-    def __init__(self, *paths, delay_s=0, swallowed=None):
-        leave_out_in_cluster("a proxy of one server")
-        self.paths, self.delay_s, self.swallowed, self.taken = paths, delay_s, swallowed, 0
-        self.socket = socket.create_server(("127.0.0.1", 0))
-        self.url = f"redis://127.0.0.1:{self.socket.getsockname()[1]}"
-        self.ends = []
-        threading.Thread(target=self.accept, daemon=True).start()
+    def __init__(self, path, swallowed):
+        self.swallowed = swallowed
+        super().__init__(path)
 
-    def accept(self):
-        with contextlib.suppress(OSError):
-            while True:
-                near, _ = self.socket.accept()
-                near.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                far = socket.socket(socket.AF_UNIX)
-                far.connect(self.paths[self.taken % len(self.paths)])
-                self.taken += 1
-                self.ends += [near, far]
-                for one, other in ((near, far), (far, near)):
-                    threading.Thread(target=self.carry, args=(one, other), daemon=True).start()
-
-    def carry(self, one, other):
-        with contextlib.suppress(OSError):
-            while data := one.recv(65536):
-                time.sleep(self.delay_s)  # the distance
-                if not self.swallowed or self.swallowed not in data:
-                    other.sendall(data)
-            other.shutdown(socket.SHUT_WR)
-
-    def stop(self):
-        for end in (self.socket, *self.ends):
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-            end.close()
+    def hand_on(self, link, sink, data):
+        return self.swallowed in data or super().hand_on(link, sink, data)
 
 
 def test_a_proxy_that_mixes_two_servers_is_found(server, rql):
-    with another(Server()) as other:
-        with another(Mixing(server.path, other.path)) as proxy:
+    with Server() as other:
+        with Proxy(server.path, other.path) as proxy:
             said = examined(rql, RQL_URL=proxy.url)
             check_equal(said.level("net.same_server"), "fail")
             assert said.found("net.same_server")["run_id"] != said.found("net.same_server")["other_run_id"]
-        with another(Mixing(server.path)) as proxy:
+        with Proxy(server.path) as proxy:
             check_equal(is_fine(rql, RQL_URL=proxy.url).level("net.same_server"), "ok")
 
 
@@ -401,24 +372,24 @@ def test_a_proxy_that_swallows_what_ruby_changes_is_found(server, rql):
     """Nobody is refused anything: a lock is tried out. (A waiter that stands still before it has asked for the key finds
     that it has changed: so not each time.)"""
     push = b"$7\r\nmessage\r\n$20\r\n__redis__:invalidate"
-    with another(Mixing(server.path, swallowed=push)) as proxy:
+    with Swallowing(server.path, push) as proxy:
         wait_until(lambda: examined(rql, RQL_URL=proxy.url).level("use.tracking") == "note", "it is seen")
-    with another(Mixing(server.path)) as proxy:
+    with Proxy(server.path) as proxy:
         wait_until(lambda: examined(rql, RQL_URL=proxy.url).level("use.tracking") == "ok", "it is told")
 
 
 def test_connections_that_end_early_are_found_and_healed(server, rql):
-    with another(Server()) as own:
-        own.call("CONFIG", "SET", "timeout", "59")
+    with Server() as own:
+        own.ask("CONFIG", "SET", "timeout", "59")
         healed(own, is_amiss(rql, "net.timeout", "warn", RQL_URL=own.url).checks["net.timeout"])
-        own.call("CONFIG", "SET", "client-output-buffer-limit", "pubsub 1048575 8192 60")
+        own.ask("CONFIG", "SET", "client-output-buffer-limit", "pubsub 1048575 8192 60")
         healed(own, is_amiss(rql, "net.timeout", "warn", RQL_URL=own.url).checks["net.timeout"])
-        own.call("CONFIG", "SET", "timeout", "60")
+        own.ask("CONFIG", "SET", "timeout", "60")
         check_equal(is_fine(rql, RQL_URL=own.url).level("net.timeout"), "ok")
 
 
 def test_a_busy_server_is_found(server, rql):
-    with another(Server("--maxclients", "20")) as own:
+    with Server("--maxclients", "20") as own:
         crowd = [Connection(own.path) for _ in range(16)]
         said = is_amiss(rql, "srv.busy", "warn", RQL_URL=own.url)
         check_equal(said.found("srv.busy")["maxclients"], 20)
@@ -437,52 +408,52 @@ def test_a_busy_server_is_found(server, rql):
 
 
 def test_dead_hosts_that_nobody_flushes_are_found(server, rql):
-    server.call("HSET", "rql:swarm:hsts", HOST, f"{time.time() - 25:.3f}")
+    server.ask("HSET", "rql:swarm:hsts", HOST, f"{time.time() - 25:.3f}")
     said = is_fine(rql)
     check_equal((said.level("swarm.alive"), said.found("swarm.alive")["dead"]), ("ok", 1))
-    server.call("HSET", "rql:swarm:hsts", HOST, f"{time.time() - 40:.3f}")
+    server.ask("HSET", "rql:swarm:hsts", HOST, f"{time.time() - 40:.3f}")
     said = is_fine(rql)
     check_equal(said.level("swarm.alive"), "note")
     check_in("no dead host holds a lock", said.checks["swarm.alive"]["why"])
-    server.call("HSET", "rql:lock:a", "acq_id", HOST, "hst_id", HOST, "ts", f"{time.time() - 50:.4f}", "ini_ttl", "5000")
-    server.call("PEXPIRE", "rql:lock:a", "600000")
+    server.ask("HSET", "rql:lock:a", "acq_id", HOST, "hst_id", HOST, "ts", f"{time.time() - 50:.4f}", "ini_ttl", "5000")
+    server.ask("PEXPIRE", "rql:lock:a", "600000")
     said = is_amiss(rql, "swarm.alive", "fail")
     check_in("rql swarm run", said.checks["swarm.alive"]["fix"])
     check_equal(rql("swarm", "flush").code, 0)
     check_equal(is_fine(rql).level("swarm.alive"), "ok")
-    server.call("HSET", "rql:swarm:hsts", OURS, f"{time.time():.3f}")
+    server.ask("HSET", "rql:swarm:hsts", OURS, f"{time.time():.3f}")
     said = is_fine(rql)
     check_equal(said.level("swarm.alive"), "note")
     check_in("1 host in the swarm, none of them dead, and none elected to flush", said.checks["swarm.alive"]["title"])
-    server.call("DEL", "rql:swarm:hsts")
-    server.call("HSET", "rql:swarm:hsts", HOST, f"{time.time() + 10:.3f}")
+    server.ask("DEL", "rql:swarm:hsts")
+    server.ask("HSET", "rql:swarm:hsts", HOST, f"{time.time() + 10:.3f}")
     check_equal(is_amiss(rql, "swarm.clock", "warn").found("swarm.clock")["host"], HOST)
 
 
 def test_keys_that_are_no_locks_are_found(server, rql):
-    server.call("SET", "rql:lock:a", "x", "PX", "60000")
-    server.call("HSET", "rql:lock:b", "acq_id", RUBY)
-    server.call("SADD", "rql:lock_queue:c", "x")
+    server.ask("SET", "rql:lock:a", "x", "PX", "60000")
+    server.ask("HSET", "rql:lock:b", "acq_id", RUBY)
+    server.ask("SADD", "rql:lock_queue:c", "x")
     said = is_amiss(rql, "keys.damaged", "warn")
     check_equal(said.found("keys.damaged")["damaged"], 3)
     for name in ("rql:lock:a", "rql:lock:b", "rql:lock_queue:c"):
         check_in(name, said.checks["keys.damaged"]["title"])
-        server.call("DEL", name)
-    server.call("HSET", "rql:lock:d", "acq_id", RUBY, "hst_id", HOST, "ts", f"{time.time():.3f}", "ini_ttl", "5000")
+        server.ask("DEL", name)
+    server.ask("HSET", "rql:lock:d", "acq_id", RUBY, "hst_id", HOST, "ts", f"{time.time():.3f}", "ini_ttl", "5000")
     check_equal(is_amiss(rql, "keys.damaged", "warn").found("keys.damaged")["without_ttl"], 1)
-    server.call("PEXPIRE", "rql:lock:d", "60000")
+    server.ask("PEXPIRE", "rql:lock:d", "60000")
     check_equal(is_fine(rql).level("keys.damaged"), "ok")
     check_equal(is_fine(rql, "--max-keys", "0").level("keys.damaged"), "skip")
 
 
 def test_old_locks_and_requests_are_noted(server, rql):
-    server.call("HSET", "rql:lock:a", "acq_id", RUBY, "hst_id", HOST, "ts", f"{time.time() - 3700:.3f}")
-    server.call("PEXPIRE", "rql:lock:a", "60000")
-    server.call("ZADD", "rql:lock_queue:b", f"{time.time() - 100000:.3f}", RUBY)
+    server.ask("HSET", "rql:lock:a", "acq_id", RUBY, "hst_id", HOST, "ts", f"{time.time() - 3700:.3f}")
+    server.ask("PEXPIRE", "rql:lock:a", "60000")
+    server.ask("ZADD", "rql:lock_queue:b", f"{time.time() - 100000:.3f}", RUBY)
     said = is_fine(rql)
     check_equal((said.level("keys.old"), said.found("keys.old")), ("note", {"old_locks": 1, "old_queues": 1}))
     check_in("rql:lock:a", said.checks["keys.old"]["title"])
-    server.call("DEL", "rql:lock:a")
+    server.ask("DEL", "rql:lock:a")
     check_in("rql:lock_queue:b", is_fine(rql).checks["keys.old"]["title"])
 
 
@@ -499,7 +470,7 @@ def test_options_and_limits_of_this_process_are_looked_at(server, rql):
 
 def test_a_certificate_that_ends_soon_is_found(server, rql):
     for days, level in ((30, "ok"), (5, "warn")):
-        with another(Server(certificate=authority().issue("localhost", dates=("-days", str(days))))) as own:
+        with Server(certificate=authority().issue("localhost", dates=("-days", str(days)))) as own:
             said = is_fine(rql, own.url) if level == "ok" else is_amiss(rql, "net.tls", level, own.url)
             check_equal((said.level("net.tls"), said.found("net.tls")["days"]), (level, days - 1))
 
@@ -519,7 +490,7 @@ def test_what_is_wrong_with_the_call_is_64_and_no_server_69(server, rql):
 
 
 def test_no_check_begins_when_the_time_is_over(server, rql):
-    with another(Mixing(server.path, delay_s=0.1)) as proxy:
+    with Proxy(server.path, delay_s=0.1) as proxy:
         begun = time.monotonic()
         said = examined(rql, "--quick", RQL_URL=proxy.url)
         took_s = time.monotonic() - begun

@@ -66,10 +66,10 @@ def test_a_name_with_a_strange_byte_stays_one_json_line(server, rql):
 def test_a_swarm_logs_what_it_does(server, rql):
     service = rql.start("swarm", "run", "--log", "text", "--zombie-ttl-ms", "500", "--zombie-flush-period-ms", "200",
                         "--swarm-probe-period-ms", "100")
-    wait_until(lambda: server.call("EXISTS", "rql:swarm:flusher") == "1", "a flusher is elected")
-    server.call("HSET", "rql:swarm:hsts", "dead", "1.5")
-    server.call("HSET", "rql:lock:lock", "acq_id", "a", "hst_id", "dead", "ts", "1.5", "ini_ttl", "5000")
-    wait_until(lambda: server.call("HEXISTS", "rql:swarm:hsts", "dead") == "0", "the host is flushed")
+    wait_until(lambda: server.ask("EXISTS", "rql:swarm:flusher") == 1, "a flusher is elected")
+    server.ask("HSET", "rql:swarm:hsts", "dead", "1.5")
+    server.ask("HSET", "rql:lock:lock", "acq_id", "a", "hst_id", "dead", "ts", "1.5", "ini_ttl", "5000")
+    wait_until(lambda: server.ask("HEXISTS", "rql:swarm:hsts", "dead") == 0, "the host is flushed")
     service.send_signal(signal.SIGTERM)
     said = finish(service).err
     check_in("[redis_queued_locks.swarm_flusher_elected]", said)

@@ -12,7 +12,7 @@ NAMES = "naïve", "日本", "a/b"
 def test_a_pattern_matches_characters(server, rql):
     """Whatever the locale says; what is no UTF-8 is matched by bytes."""
     for name in (*NAMES, b"\xff"):
-        server.call("HSET", b"rql:lock:" + (name.encode() if isinstance(name, str) else name), "acq_id", "x")
+        server.ask("HSET", b"rql:lock:" + (name.encode() if isinstance(name, str) else name), "acq_id", "x")
     for glob, names in (("na?ve", "naïve"), ("na[ïi]ve", "naïve"), ("na[!a-z]ve", "naïve"), ("??", "日本"), ("a?b", "a/b"),
                         ("?", "\\xff")):
         for locale in "C", "C.UTF-8":
@@ -22,7 +22,7 @@ def test_a_pattern_matches_characters(server, rql):
 
 
 def test_a_bad_pattern_is_wrong_usage(server, rql):
-    server.call("HSET", "rql:lock:[x", "acq_id", "x")
+    server.ask("HSET", "rql:lock:[x", "acq_id", "x")
     for glob in "[", "[x", "a[]", "[!]", "[[:alpha:]", "[[:alpha]", "a\\", "[a\\]":
         for words in (["who"], ["ls"], ["clear", "--force"]):
             result = rql(words[0], glob, *words[1:])
@@ -35,8 +35,8 @@ def test_a_bad_pattern_is_wrong_usage(server, rql):
 
 
 def test_a_key_of_another_type_is_a_fault_of_both(server, rql):
-    server.call("SET", "rql:lock:x", "1")
-    server.call("SET", "rql:lock_queue:x", "1")
+    server.ask("SET", "rql:lock:x", "1")
+    server.ask("SET", "rql:lock_queue:x", "1")
     for command, what in ("info", "lock"), ("queue", "queue"):
         for form in [], ["--json"]:
             result = rql(command, "x", *form)
@@ -45,8 +45,8 @@ def test_a_key_of_another_type_is_a_fault_of_both(server, rql):
 
 
 def test_what_is_no_lock_is_not_unlocked(server, rql):
-    server.call("SET", "rql:lock:x", "1")
-    server.call("ZADD", "rql:lock_queue:x", "1", "rql:acq:1/2/3/4/0123456789abcdef")
+    server.ask("SET", "rql:lock:x", "1")
+    server.ask("ZADD", "rql:lock_queue:x", "1", "rql:acq:1/2/3/4/0123456789abcdef")
     for form in [], ["--json"]:
         result = rql("unlock", "x", "--force", *form)
         check_equal((result.code, result.out, result.err.count("\n")), (69, "", 1))
@@ -55,7 +55,7 @@ def test_what_is_no_lock_is_not_unlocked(server, rql):
     for change in "-1m", "1m":
         result = rql("extend", "x", "--add", change, "--force")
         check_equal((result.code, result.out, result.err.count("\n")), (69, "", 1))
-    check_equal((server.call("GET", "rql:lock:x"), server.call("PTTL", "rql:lock:x")), ("1", "-1"))
+    check_equal((server.ask("GET", "rql:lock:x"), server.ask("PTTL", "rql:lock:x")), ("1", -1))
     check_equal(server.queue_length("x"), 1)
 
 
@@ -118,9 +118,9 @@ def test_a_user_has_a_name(server, _rql):
     for variables, user in (({"USER": "ann"}, "ann"), ({"LOGNAME": "bob"}, "bob"), ({"USER": "", "LOGNAME": ""}, None),
                             ({}, None)):
         env = {key: value for key, value in environment(server.url).items() if key not in ("USER", "LOGNAME")}
-        server.call("DEL", "rql:lock:a", "rql:clients")
+        server.ask("DEL", "rql:lock:a", "rql:clients")
         subprocess.run([PROGRAM, "lock", "a", "--ttl", "1m"], env={**env, **variables}, check=True, capture_output=True)
-        text = server.whole_reply("HVALS", "rql:clients")
+        text = "".join(server.ask("HVALS", "rql:clients"))
         check_in(f'"user":"{user or account()}"', text)
 
 

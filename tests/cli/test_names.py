@@ -3,27 +3,24 @@
 import json
 import os
 import re
-import socket
 import tempfile
 import time
 
-from harness import Clock, Server, check_equal, check_in, finish, main, wait_until
-from test_ping import another
+from harness import HOST, Clock, Server, check_equal, check_in, finish, main, wait_until
 
 HOUR_US = 3600 * 1000000
 RUBY = "rql:acq:3301/2/3/4/0123456789abcdef"
 RUBY_HOST = "rql:hst:3301/17/4/0123456789abcdef"
-HOST = "".join(letter if letter not in '"\\' else "_" for letter in socket.gethostname()[:63])
 
 
 def entries(server):
     """By identity."""
-    words = [line for line in server.whole_reply("HGETALL", "rql:clients").split("\r\n") if line[:1] not in "*$+"]
+    words = server.ask("HGETALL", "rql:clients")
     return {name: json.loads(entry) for name, entry in zip(words[::2], words[1::2])}
 
 
 def connection_names(server):
-    return re.findall(r" name=(\S*) ", server.call("CLIENT", "LIST"))
+    return re.findall(r" name=(\S*) ", server.ask("CLIENT", "LIST"))
 
 
 def holding(server, rql, name, **more):
@@ -41,7 +38,7 @@ def test_a_client_says_who_it_is(server, rql):
     assert before_us - 1 <= times[0] <= times[1] <= time.time_ns() // 1000, times
     check_equal(said[0], {"host": HOST, "pid": process.pid, "program": "rql", "user": "app",
                           "version": rql("--version").out.split()[1], "label": "bill_ing_ ü"})
-    ttl_ms = int(server.call("PTTL", "rql:clients"))
+    ttl_ms = server.ask("PTTL", "rql:clients")
     assert 3_500_000 < ttl_ms <= 3_600_000, ttl_ms
     assert any(name.endswith(f":{process.pid}:c") and name.startswith("rql:") for name in connection_names(server))
 
@@ -77,7 +74,7 @@ def test_who_is_not_known_is_shown_by_id(server, rql):
     check_equal(row["client"], None)
     check_in(row["acq_id"], rql("who").out)
     check_equal([name for name in connection_names(server) if str(process.pid) in name], [])
-    server.call("HSET", "rql:lock:r", "acq_id", RUBY, "hst_id", RUBY_HOST, "ts", f"{time.time():.3f}",
+    server.ask("HSET", "rql:lock:r", "acq_id", RUBY, "hst_id", RUBY_HOST, "ts", f"{time.time():.3f}",
                 "ini_ttl", "5000")
     check_in("  ruby[3301]\n", rql("who", "r").out)
     check_in("ruby[3301/17]\n", rql("info", "r").out)
@@ -95,14 +92,14 @@ def test_entries_of_an_hour_ago_are_left_out(server, rql):
     process = holding(server, rql, "a")
     identity, entry = next(iter(entries(server).items()))
     entry["at_us"] -= HOUR_US
-    server.call("HSET", "rql:clients", identity, json.dumps(entry, separators=(",", ":")))
+    server.ask("HSET", "rql:clients", identity, json.dumps(entry, separators=(",", ":")))
     check_equal(rql("who", "--json").json()[0]["client"], None)
     entry["at_us"] += HOUR_US // 2
-    server.call("HSET", "rql:clients", identity, json.dumps(entry, separators=(",", ":")))
+    server.ask("HSET", "rql:clients", identity, json.dumps(entry, separators=(",", ":")))
     check_equal(rql("who", "--json").json()[0]["client"]["pid"], process.pid)
     # What somebody else has written there does no harm.
     for value in ("", "x", '{"at_us":99999999999999999999}', '{"at_us":9000000000000000,"host":"\x1b[31m"}'):
-        server.call("HSET", "rql:clients", identity, value)
+        server.ask("HSET", "rql:clients", identity, value)
         assert "\x1b" not in rql("who").out
 
 
@@ -111,13 +108,13 @@ return 1"""
 
 
 def minutes_ago(server, *minutes):
-    now_s = int(server.whole_reply("TIME").split("\r\n")[2])
+    now_s = int(server.ask("TIME")[0])
     return [f"{now_s - 60 * ago}000000" for ago in minutes]
 
 
 def test_a_full_list_loses_its_oldest_entries(server, rql):
     """A page of them; all that living clients have said in the last 20 minutes stays."""
-    server.call("EVAL", FILL, "0", *minutes_ago(server, 31, 20))
+    server.ask("EVAL", FILL, "0", *minutes_ago(server, 31, 20))
     process = holding(server, rql, "a")
     listed = entries(server)
     old, = minutes_ago(server, 25)
@@ -127,7 +124,7 @@ def test_a_full_list_loses_its_oldest_entries(server, rql):
 
 
 def test_a_full_list_of_living_clients_loses_one(server, rql):
-    server.call("EVAL", FILL, "0", *minutes_ago(server, *[1] * 99, 20))
+    server.ask("EVAL", FILL, "0", *minutes_ago(server, *[1] * 99, 20))
     process = holding(server, rql, "a")
     listed = entries(server)
     assert process.pid in (entry.get("pid") for entry in listed.values()), len(listed)
@@ -135,12 +132,12 @@ def test_a_full_list_of_living_clients_loses_one(server, rql):
 
 
 def test_who_may_not_shorten_a_full_list_is_left_out(server, rql):
-    with another(Server()) as own:
-        own.call("EVAL", FILL, "0", *minutes_ago(own, 50))
-        own.call("ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all", "-hscan")
+    with Server() as own:
+        own.ask("EVAL", FILL, "0", *minutes_ago(own, 50))
+        own.ask("ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all", "-hscan")
         result = rql("run", "a", "--", "true", RQL_URL=own.url.replace("://", "://app:pw@"))
         check_equal((result.code, result.err), (0, ""))
-        check_equal(own.call("HLEN", "rql:clients"), "10000")
+        check_equal(own.ask("HLEN", "rql:clients"), 10000)
 
 
 def test_a_client_that_ends_leaves_the_list(server, rql):
@@ -160,12 +157,12 @@ def test_a_client_that_leaves_a_lock_behind_keeps_its_name(server, rql):
 
 
 def test_hosts_of_the_swarm_are_shown_by_name(server, rql):
-    server.call("HSET", "rql:swarm:hsts", RUBY_HOST, f"{time.time():.3f}")
+    server.ask("HSET", "rql:swarm:hsts", RUBY_HOST, f"{time.time():.3f}")
     service = rql.start("swarm", "run", "--swarm-probe-period-ms", "100", "--zombie-ttl-ms", "1000")
     process = holding(server, rql, "lock", RQL_AUTO_SWARM="true", RQL_SWARM_PROBE_PERIOD_MS="100",
                       RQL_ZOMBIE_TTL_MS="1000")
-    host = server.call("HGET", "rql:lock:lock", "hst_id")
-    wait_until(lambda: server.call("HEXISTS", "rql:swarm:hsts", host) == "1", "it is a host")
+    host = server.ask("HGET", "rql:lock:lock", "hst_id")
+    wait_until(lambda: server.ask("HEXISTS", "rql:swarm:hsts", host) == 1, "it is a host")
     check_in(f"{HOST} rql[{process.pid}", rql("swarm", "info").out)
     check_in("ruby[3301/17]", rql("swarm", "info").out)
     check_in(host, rql("swarm", "info", "--ids").out)
@@ -175,13 +172,13 @@ def test_hosts_of_the_swarm_are_shown_by_name(server, rql):
 
 
 def test_without_the_right_nothing_happens(server, rql):
-    with another(Server()) as own:
-        own.call("ACL", "SETUSER", "app", "on", ">pw", "+@all", "&*", "~rql:lock*", "~rql:req:*", "~rql:live",
+    with Server() as own:
+        own.ask("ACL", "SETUSER", "app", "on", ">pw", "+@all", "&*", "~rql:lock*", "~rql:req:*", "~rql:live",
                  "~rql:fence", "~rql:none")
         url = own.url.replace("://", "://app:pw@")
         result = rql("run", "a", "--", "true", RQL_URL=url)
         check_equal((result.code, result.err), (0, ""))
-        check_equal(own.call("EXISTS", "rql:clients"), "0")
+        check_equal(own.ask("EXISTS", "rql:clients"), 0)
         check_equal(rql("who", RQL_URL=url).code, 0)
 
 
@@ -196,11 +193,11 @@ def test_ages_are_by_the_servers_clock(server, rql):
     if not os.environ.get("RQL_TEST_CLOCK"):
         return
     aged_s, patience_s = 30, 100
-    with another(Server(has_clock=True)) as own, tempfile.TemporaryDirectory() as folder:
+    with Server(has_clock=True) as own, tempfile.TemporaryDirectory() as folder:
         holder = holding(own, rql, "a", RQL_URL=own.url)
         waiter = rql.start("lock", "a", "--wait", "1h", RQL_URL=own.url)
         wait_until(lambda: own.queue_length("a") == 1, "it waits")
-        own.call("HSET", "rql:swarm:hsts", RUBY_HOST, own.call("HGET", "rql:lock:a", "ts"))
+        own.ask("HSET", "rql:swarm:hsts", RUBY_HOST, own.ask("HGET", "rql:lock:a", "ts"))
         own.set_ahead(aged_s * 1000000)
         clock = Clock(folder + "/clock")
         for ahead_s in (600, -600):

@@ -1,39 +1,14 @@
 #!/usr/bin/env python3
 """rql ping: what it says of a server, what it warns of, and what it says where there is none."""
-import contextlib
 import re
 import tempfile
 import time
 
-from harness import PrivateServer, Server, check_equal, check_in, find_server, leave_out_in_cluster, main
+from harness import Sentinel, Server, check_equal, check_in, free_port, main
 from certificates import authority
-from private_server import free_port, leave_out_in_cluster
 
 POOR = ["-info", "-config", "-client|kill", "-client|tracking"]
 HINT = "put the URL into RQL_URL"
-
-
-@contextlib.contextmanager
-def another(server):
-    try:
-        yield server
-    finally:
-        server.stop()
-
-
-class Sentinel(PrivateServer):
-    """It watches the server on this port of the machine."""
-
-    def __init__(self, master_port):
-        leave_out_in_cluster("Sentinel")
-        self.port, self.master_port = free_port(), master_port
-        super().__init__()
-
-    def command(self):
-        with open(self.folder + "/sentinel.conf", "w", encoding="ascii") as file:
-            file.write(f"port {self.port}\nbind 127.0.0.1\nunixsocket {self.path}\ndir {self.folder}\nlogfile log\n"
-                       f"sentinel monitor locks 127.0.0.1 {self.master_port} 1\n")
-        return [find_server(), self.folder + "/sentinel.conf", "--sentinel"]
 
 
 def fields(result):
@@ -42,7 +17,7 @@ def fields(result):
 
 
 def line_of(server, section, name):
-    lines = dict(line.split(":", 1) for line in server.call("INFO", section).splitlines() if ":" in line)
+    lines = dict(line.split(":", 1) for line in server.ask("INFO", section).splitlines() if ":" in line)
     return lines.get(name)
 
 
@@ -79,19 +54,19 @@ def test_a_url_is_an_argument_and_wins(server, rql):
 
 
 def test_min_replicas_are_those_in_force(server, rql):
-    server.call("CONFIG", "SET", "min-replicas-to-write", "2")
+    server.ask("CONFIG", "SET", "min-replicas-to-write", "2")
     try:
         check_equal(described(rql("ping", "--json"))["min_replicas_to_write"], 2)
-        server.call("CONFIG", "SET", "min-replicas-max-lag", "0")
+        server.ask("CONFIG", "SET", "min-replicas-max-lag", "0")
         check_equal(described(rql("ping", "--json"))["min_replicas_to_write"], 0)
     finally:
-        server.call("CONFIG", "SET", "min-replicas-to-write", "0")
-        server.call("CONFIG", "SET", "min-replicas-max-lag", "10")
+        server.ask("CONFIG", "SET", "min-replicas-to-write", "0")
+        server.ask("CONFIG", "SET", "min-replicas-max-lag", "10")
 
 
 def test_missing_rights_are_named(server, rql):
-    with another(Server()) as own:
-        own.call("ACL", "SETUSER", "poor", "on", ">pw", "~*", "&*", "+@all", *POOR)
+    with Server() as own:
+        own.ask("ACL", "SETUSER", "poor", "on", ">pw", "~*", "&*", "+@all", *POOR)
         url = own.url.replace("://", "://poor:pw@")
         said = described(rql("ping", "--json", RQL_URL=url))
         check_equal(said["refused"], ["INFO", "CLIENT KILL", "CLIENT TRACKING"])
@@ -101,21 +76,21 @@ def test_missing_rights_are_named(server, rql):
         check_equal(fields(rql("ping", RQL_URL=url)).get("min replicas"), None)
         check_in("INFO, CLIENT KILL, CLIENT TRACKING", rql("ping", RQL_URL=url).out)
         # INFO alone shows that nothing is demanded, and no more.
-        own.call("ACL", "SETUSER", "poor", "+info")
+        own.ask("ACL", "SETUSER", "poor", "+info")
         check_equal(described(rql("ping", "--json", RQL_URL=url))["min_replicas_to_write"], 0)
-        own.call("CONFIG", "SET", "min-replicas-to-write", "1")
+        own.ask("CONFIG", "SET", "min-replicas-to-write", "1")
         check_equal(described(rql("ping", "--json", RQL_URL=url))["min_replicas_to_write"], None)
 
 
 def test_a_replica_is_said(server, rql):
-    with another(Server("--replicaof", "127.0.0.1", "1")) as replica:
+    with Server("--replicaof", "127.0.0.1", "1") as replica:
         result = rql("ping", "--json", RQL_URL=replica.url)
         check_equal(described(result)["role"], "replica")
         check_in("a replica: locks can be looked at there, not taken\n", result.err)
 
 
 def test_tls_is_said_and_faults_name_host_and_reason(server, rql):
-    with another(Server(certificate=authority().server)) as own:
+    with Server(certificate=authority().server) as own:
         said = described(rql("ping", own.url, "--json"))
         check_equal((said["tls"], said["node"]), (True, f"127.0.0.1:{own.tls_port}"))
         check_equal(said["tls_subject"], "/CN=localhost")
@@ -125,7 +100,7 @@ def test_tls_is_said_and_faults_name_host_and_reason(server, rql):
         check_equal(table["tls"], "yes")
         assert re.fullmatch("/CN=localhost, ends in (29d23h|30d00h)", table["certificate"]), table
     past = ("-startdate", "20200101000000Z", "-enddate", "20200201000000Z")
-    with another(Server(certificate=authority().issue("old", dates=past))) as own:
+    with Server(certificate=authority().issue("old", dates=past)) as own:
         result = rql("ping", own.url)
         check_equal((result.code, result.out), (69, ""))
         for part in (f"127.0.0.1:{own.tls_port}", "/CN=old", "certificate has expired"):
@@ -136,14 +111,14 @@ def test_tls_is_said_and_faults_name_host_and_reason(server, rql):
 
 def test_an_old_master_that_may_go_on_is_warned_of(server, rql):
     port = free_port()
-    with another(Server("--port", str(port), "--bind", "127.0.0.1", certificate=None)) as master:
-        with another(Sentinel(port)) as sentinel:
+    with Server("--port", str(port), "--bind", "127.0.0.1", certificate=None) as master:
+        with Sentinel(f"sentinel monitor locks 127.0.0.1 {port} 1") as sentinel:
             url = f"redis+sentinel://127.0.0.1:{sentinel.port}/locks"
             result = rql("ping", "--json", RQL_URL=url)
             said = described(result)
             check_equal((said["sentinels"], said["node"]), (True, f"127.0.0.1:{port}"))
             check_in("an old master may go on granting after a failover", result.err)
-            master.call("CONFIG", "SET", "min-replicas-to-write", "1")
+            master.ask("CONFIG", "SET", "min-replicas-to-write", "1")
             check_equal(rql("ping", RQL_URL=url).err, "")
 
 

@@ -1,31 +1,25 @@
 #!/usr/bin/env python3
 """The line on a terminal that says how the wait for a lock goes."""
 import os
-import pty
 import re
 import select
 import signal
 import time
 
-from harness import (PROGRAM, PATIENCE_S, Server, at_terminal, check_equal, check_in, environment, finish, main,
+from harness import (HOST, PATIENCE_S, PROGRAM, Server, Terminal, check_equal, check_in, environment, finish, main,
                      wait_until)
-from test_names import HOST
-from test_ping import another
 
 RUN = (PROGRAM, "run", "a", "--", "echo", "ran")
 VERBOSE = (PROGRAM, "run", "a", "--verbose", "--", "echo", "ran")
 SHOWN_AFTER_S = 2
 
 
-class Terminal:
-    """A program on a terminal of its own, and what it has written there."""
+class Progress(Terminal):
+    """A program at a terminal of its own."""
 
     def __init__(self, url, words, **more):
-        self.begun_s, self.written, self.code = time.monotonic(), b"", None
-        variables = environment(url, **{"TERM": "xterm", **more})
-        self.pid, self.fd = at_terminal(pty.fork)
-        if self.pid == 0:
-            os.execve(words[0], words, variables)
+        self.begun_s, self.code = time.monotonic(), None
+        super().__init__(lambda: os.execve(words[0], words, environment(url, **{"TERM": "xterm", **more})))
 
     def __enter__(self):
         return self
@@ -35,17 +29,6 @@ class Terminal:
             os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
         os.close(self.fd)
-
-    def read(self):
-        """What comes next; b"": the program has ended."""
-        if not select.select([self.fd], [], [], PATIENCE_S)[0]:
-            raise AssertionError(f"nothing was written after {self.written!r}")
-        try:
-            more = os.read(self.fd, 4096)
-        except OSError:  # nobody has it open any more
-            more = b""
-        self.written += more
-        return more
 
     def read_until(self, pattern):
         """The first match; when its last byte came."""
@@ -73,7 +56,7 @@ def held(rql, name="a"):
 def test_the_line_tells_place_and_holder_and_is_gone_in_the_end(server, rql):
     holder = rql.start("run", "a", "--ttl", "1m", "--", "sleep", "60")
     wait_until(lambda: server.is_locked("a"), "it is held")
-    with Terminal(server.url, RUN) as terminal:
+    with Progress(server.url, RUN) as terminal:
         _, at_s = terminal.read_until(r"rql: a: place 1 of 1; held by " + re.escape(f"{HOST} rql[{holder.pid}] for ") +
                                       r"\d+\.\ds; expected wait \?\x1b\[\?7h")
         assert at_s - terminal.begun_s >= SHOWN_AFTER_S, at_s - terminal.begun_s
@@ -87,7 +70,7 @@ def test_it_is_rewritten_once_a_second_and_learns_how_fast_the_queue_is(server, 
     secret = held(rql)
     first = rql.start("run", "a", "--", "sleep", "60")
     wait_until(lambda: server.queue_length("a") == 1, "it waits")
-    with Terminal(server.url, VERBOSE) as terminal:
+    with Progress(server.url, VERBOSE) as terminal:
         times = [terminal.read_until("(place 2 of 2; .*){%d}" % (i + 1))[1] for i in range(3)]
         assert times[2] - times[0] > 1.9, times
         check_equal(set(re.findall(r"wait (\S+?)\x1b", terminal.written.decode())), {"?"})
@@ -99,14 +82,14 @@ def test_it_is_rewritten_once_a_second_and_learns_how_fast_the_queue_is(server, 
 
 def test_verbose_shows_it_at_once(server, rql):
     held(rql)
-    with Terminal(server.url, RUN) as late, Terminal(server.url, VERBOSE) as early:
+    with Progress(server.url, RUN) as late, Progress(server.url, VERBOSE) as early:
         ready = select.select([late.fd, early.fd], [], [], PATIENCE_S)[0]
         check_equal(ready, [early.fd])
 
 
 def looks(server):
     """How often a lock, or a queue, was looked at as only the reader does."""
-    calls = re.search(r"cmdstat_memory\|usage:calls=(\d+)", server.call("INFO", "commandstats"))
+    calls = re.search(r"cmdstat_memory\|usage:calls=(\d+)", server.ask("INFO", "commandstats"))
     return int(calls[1]) if calls else 0
 
 
@@ -115,9 +98,9 @@ def test_a_pipe_and_a_terminal_that_cannot_rewrite_get_nothing(server, rql):
     secret = held(rql)
     before = looks(server)
     process = rql.start(*VERBOSE[1:])
-    with Terminal(server.url, VERBOSE, TERM="dumb") as dumb:
+    with Progress(server.url, VERBOSE, TERM="dumb") as dumb:
         wait_until(lambda: server.queue_length("a") == 2, "they wait")
-        with Terminal(server.url, ("/bin/sh", "-mc", " ".join(VERBOSE) + " & wait")) as background:
+        with Progress(server.url, ("/bin/sh", "-mc", " ".join(VERBOSE) + " & wait")) as background:
             wait_until(lambda: looks(server) > before + 2, "it has looked, and looks again")
             rql("unlock", "a", "--secret", secret)
             background.finish()
@@ -130,13 +113,13 @@ def test_a_pipe_and_a_terminal_that_cannot_rewrite_get_nothing(server, rql):
 
 def test_what_else_is_said_takes_its_place(server, rql):
     secret = held(rql)
-    with Terminal(server.url, VERBOSE) as terminal:
+    with Progress(server.url, VERBOSE) as terminal:
         terminal.read_until("place 1 of 1")
-        server.call("REPLICAOF", "127.0.0.1", "1")
+        server.ask("REPLICAOF", "127.0.0.1", "1")
         try:
             terminal.read_until("\r\x1b\\[Krql: a: waiting: .*READONLY.*\r\n")
         finally:
-            server.call("REPLICAOF", "NO", "ONE")
+            server.ask("REPLICAOF", "NO", "ONE")
         rql("unlock", "a", "--secret", secret)
         code, lines = terminal.finish()
         check_equal((code, lines[1:]), (0, ["ran", ""]))
@@ -145,7 +128,7 @@ def test_what_else_is_said_takes_its_place(server, rql):
 
 def test_an_interrupt_leaves_no_line(server, rql):
     held(rql)
-    with Terminal(server.url, VERBOSE) as terminal:
+    with Progress(server.url, VERBOSE) as terminal:
         terminal.read_until("place 1 of 1")
         os.write(terminal.fd, b"\x03")
         check_equal(terminal.finish(), (-signal.SIGINT, [""]))
@@ -153,17 +136,17 @@ def test_an_interrupt_leaves_no_line(server, rql):
 
 
 def test_names_of_strangers_do_nothing_to_the_terminal(server, _rql):
-    server.call("HSET", "rql:lock:a", "acq_id", "x\x1b[2Jy", "hst_id", "h", "ts", f"{time.time():.3f}", "ini_ttl", "5000")
-    server.call("PEXPIRE", "rql:lock:a", "4000")
-    with Terminal(server.url, VERBOSE) as terminal:
+    server.ask("HSET", "rql:lock:a", "acq_id", "x\x1b[2Jy", "hst_id", "h", "ts", f"{time.time():.3f}", "ini_ttl", "5000")
+    server.ask("PEXPIRE", "rql:lock:a", "4000")
+    with Progress(server.url, VERBOSE) as terminal:
         terminal.read_until(r"held by x\\x1b\[2Jy for ")
         check_equal(terminal.finish()[0], 0)
 
 
 def test_it_comes_back_with_the_server(_server, rql):
-    with another(Server()) as own:
+    with Server() as own:
         secret = rql("lock", "a", "--ttl", "1m", "--json", RQL_URL=own.url).json()["secret"]
-        with Terminal(own.url, (*VERBOSE[:4], "--io-timeout-ms", "300", *VERBOSE[4:])) as terminal:
+        with Progress(own.url, (*VERBOSE[:4], "--io-timeout-ms", "300", *VERBOSE[4:])) as terminal:
             terminal.read_until("place 1 of 1")
             own.freeze()
             terminal.read_until("rql: a: waiting: ")

@@ -85,15 +85,15 @@ def test_rights_of_the_answer_are_those_of_the_scripts(_server, _rql):
 
 
 def make_user(server, user, commands):
-    server.call("ACL", "SETUSER", user, "reset", "on", ">pw", "~rql:*", "&rql:wake:*",
+    server.ask("ACL", "SETUSER", user, "reset", "on", ">pw", "~rql:*", "&rql:wake:*",
                 *("+" + command for command in [*commands, *(IN_CLUSTER if is_cluster() else ())]))
-    server.call("ACL", "LOG", "RESET")
+    server.ask("ACL", "LOG", "RESET")
     return Program(server.url_with(f"{user}:pw@"))
 
 
 def check_refused_nothing(server, user):
     """Some refusals change what is done, and no answer tells of them."""
-    refused = set(re.findall(r"\r\nobject\r\n\$\d+\r\n(.*?)\r\n", server.whole_reply("ACL", "LOG")))
+    refused = {dict(zip(entry[::2], entry[1::2]))["object"] for entry in server.ask("ACL", "LOG")}
     check_equal(refused - WITH_GRACE, set(), f"refused to {user}")
 
 
@@ -109,7 +109,7 @@ def test_rights_of_the_answer_suffice(server, _rql):
             ("force", locks + force, ["unlock a --force"]),
             ("sweep", locks + looks + sweeps, ["clear --force"])):
         own = make_user(server, user, commands)
-        server.call("ZADD", "rql:lock_queue:q", 1, RUBY)
+        server.ask("ZADD", "rql:lock_queue:q", 1, RUBY)
         for line in lines:
             result = own(*line.split())
             check_equal((result.code, result.err), (0, ""), f"{user}: rql {line}")
@@ -126,7 +126,7 @@ def test_rights_to_lock_suffice_in_a_queue_that_was_emptied(server, rql):
     check_equal(own("extend", "a", "--add", "1m", "--secret", secret).code, 0)
     waiter = own.start("run", "a", "--", "true")
     wait_for_queue(server, "a", 1)
-    server.call("DEL", "rql:lock_queue:a")
+    server.ask("DEL", "rql:lock_queue:a")
     check_equal(own("unlock", "a", "--secret", secret).code, 0)
     check_equal(finish(waiter).code, 0)
     check_refused_nothing(server, "lock")
@@ -137,7 +137,7 @@ def test_rights_to_lock_suffice_behind_a_series_and_a_ruby(server, rql):
     secrets = [rql("lock", name, "--ttl", "1m", "--json").json()["secret"] for name in ("a", "b{a}")]
     series = own.start("series", "a", "b{a}", "--", "true")
     wait_for_queue(server, "a", 1)
-    server.call("ZADD", "rql:lock_queue:a", time.time(), RUBY)
+    server.ask("ZADD", "rql:lock_queue:a", time.time(), RUBY)
     waiter = own.start("run", "a", "--", "true")
     wait_for_queue(server, "a", 3)
     check_equal(own("unlock", "a", "--secret", secrets[0]).code, 0)

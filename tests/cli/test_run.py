@@ -1,15 +1,13 @@
 #!/usr/bin/env python3
 """`rql run`: exit codes, environment, signals, loss of the lock, the terminal."""
 import os
-import pty
-import select
 import signal
 import sys
 import termios
 import time
 
-from harness import (PATIENCE_S, PROGRAM, Folder, Program, Server, check_equal, check_in, environment,
-                     finish, is_gone, main, wait_until, at_terminal)
+from harness import (PROGRAM, Failure, Folder, Program, Server, Terminal, check_equal, check_in, environment, finish,
+                     is_gone, main, wait_until)
 
 
 def start_script(rql, folder, script, *flags, **more):
@@ -56,8 +54,8 @@ def test_command_sees_lock_and_token(server, rql):
 def test_token_is_that_of_the_lock(server, rql):
     with Folder() as folder:
         process = start_script(rql, folder, "echo $RQL_TOKEN > t; exec sleep 60", "--meta", "k=v")
-        check_equal(folder.await_lines("t"), [server.call("HGET", "rql:lock:a", "rql_token")])
-        check_equal(server.call("HGET", "rql:lock:a", "k"), "v")
+        check_equal(folder.await_lines("t"), [server.ask("HGET", "rql:lock:a", "rql_token")])
+        check_equal(server.ask("HGET", "rql:lock:a", "k"), "v")
         process.terminate()
         check_equal(finish(process).code, 143)
 
@@ -147,10 +145,10 @@ def test_lock_is_renewed_while_the_command_runs(server, rql):
         process = start_script(rql, folder, "while [ ! -e stop ]; do sleep 0.01; done; exit 5",
                                "--ttl", "1s")
         wait_until(lambda: server.is_locked("a"), "it holds the lock")
-        token = server.call("HGET", "rql:lock:a", "rql_token")
+        token = server.ask("HGET", "rql:lock:a", "rql_token")
         taken_at = time.monotonic()
         wait_until(lambda: time.monotonic() > taken_at + 3, "three ttl pass")
-        check_equal(server.call("HGET", "rql:lock:a", "rql_token"), token)
+        check_equal(server.ask("HGET", "rql:lock:a", "rql_token"), token)
         folder.touch("stop")
         result = finish(process)
         check_equal((result.code, result.err), (5, ""))
@@ -213,7 +211,7 @@ def test_command_gets_term_when_the_lock_is_taken_away(server, rql):
                                "while :; do sleep 0.01; done", "--ttl", "600ms",
                                "--kill-after", "20s")  # it has to get to its trap
         folder.await_lines("up")
-        server.call("DEL", "rql:lock:a")
+        server.ask("DEL", "rql:lock:a")
         result = finish(process)
         check_equal((result.code, folder.read("s")), (75, "TERM\n"), result.err)
         check_equal(result.err.splitlines()[0], "rql: a: the lock is lost; ending the command")
@@ -225,7 +223,7 @@ def test_command_that_ignores_term_is_killed_with_all_it_started(server, rql):
                                "trap '' TERM; sleep 60 & echo $$ $! > pid; while :; do wait; done",
                                "--ttl", "600ms", "--kill-after", "200ms")
         pids = [int(word) for word in folder.await_lines("pid")]
-        server.call("DEL", "rql:lock:a")
+        server.ask("DEL", "rql:lock:a")
         check_equal(finish(process).code, 75)
         for pid in pids:
             wait_until(lambda p=pid: is_gone(p), f"{pid} of {pids} dies")
@@ -236,7 +234,7 @@ def test_stopped_command_is_ended_too(server, rql):
         process = start_script(rql, folder, "echo $$ > pid; exec sleep 60", "--ttl", "600ms")
         pid = int(folder.await_lines("pid")[0])
         os.kill(pid, signal.SIGSTOP)
-        server.call("DEL", "rql:lock:a")
+        server.ask("DEL", "rql:lock:a")
         check_equal(finish(process).code, 75)
 
 
@@ -290,7 +288,7 @@ def test_max_hold_is_the_most_whatever_the_ttl(server, rql):
                                    "--ttl", "1h", "--max-hold", "1.5s", *flags)
             wait_until(lambda: server.is_locked("a"), "it holds the lock")
             taken_at = time.monotonic()
-            assert int(server.call("PTTL", "rql:lock:a")) <= 1500
+            assert server.ask("PTTL", "rql:lock:a") <= 1500
             folder.await_lines("up")
             result = finish(process)
             held_s = time.monotonic() - taken_at
@@ -342,14 +340,11 @@ def test_release_that_fails_keeps_the_commands_code(server, rql):
         other.stop()
 
 
-class Terminal:
-    """A terminal whose session leader plays the shell: it starts rql as a job in the foreground."""
+class Shell(Terminal):
+    """Its session leader plays the shell: it starts rql as a job in the foreground."""
 
     def __init__(self, rql, *words):
-        self.pid, self.fd = at_terminal(pty.fork)
-        if self.pid == 0:
-            self.play_shell(environment(rql.url), words)
-        self.text = b""
+        super().__init__(lambda: self.play_shell(environment(rql.url), words))
 
     @staticmethod
     def play_shell(variables, words):
@@ -375,21 +370,11 @@ class Terminal:
             os.killpg(job, signal.SIGCONT)
 
     def read_until(self, wanted):
-        while wanted not in self.text:
-            self.text += self.read_some() or self.give_up(wanted)
-        self.text = self.text.split(wanted, 1)[1]
-
-    def read_some(self):
-        if not select.select([self.fd], [], [], PATIENCE_S)[0]:
-            return b""
-        try:
-            return os.read(self.fd, 4096)
-        except OSError:  # the other side has closed
-            return b""
-
-    def give_up(self, wanted):
-        self.close()
-        raise AssertionError(f"{wanted!r} never came: {self.text!r}")
+        """What follows is read later."""
+        while wanted not in self.written:
+            if not self.read():
+                raise Failure(f"{wanted!r} never came: {self.written!r}")
+        self.written = self.written.split(wanted, 1)[1]
 
     def write(self, data):
         os.write(self.fd, data)
@@ -406,7 +391,7 @@ class Terminal:
 
 
 def test_command_can_read_the_terminal(server, rql):
-    terminal = Terminal(rql, "run", "a", "--", "sh", "-c", "echo up; read x; echo got $x; exit 4")
+    terminal = Shell(rql, "run", "a", "--", "sh", "-c", "echo up; read x; echo got $x; exit 4")
     terminal.read_until(b"up")
     terminal.write(b"hello\n")
     terminal.read_until(b"got hello")
@@ -416,7 +401,7 @@ def test_command_can_read_the_terminal(server, rql):
 
 def test_interrupt_key_reaches_the_command(server, rql):
     for script in ("echo up; exec sleep 60", "echo up; read x; sleep 60"):
-        terminal = Terminal(rql, "run", "a", "--", "sh", "-c", script)
+        terminal = Shell(rql, "run", "a", "--", "sh", "-c", script)
         terminal.read_until(b"up")
         terminal.write(b"\x03")
         terminal.read_until(b"[end 130]")
@@ -425,7 +410,7 @@ def test_interrupt_key_reaches_the_command(server, rql):
 
 
 def test_suspend_key_stops_both_and_continues_both(server, rql):
-    terminal = Terminal(rql, "run", "a", "--ttl", "1m", "--", "sh", "-c",
+    terminal = Shell(rql, "run", "a", "--ttl", "1m", "--", "sh", "-c",
                         "echo up; read x; echo got $x; read y; echo and $y")
     terminal.raw()
     terminal.read_until(b"up")
@@ -443,7 +428,7 @@ def test_suspend_key_stops_both_and_continues_both(server, rql):
 def test_command_whose_lock_ended_while_stopped_does_not_go_on(server, rql):
     # No shell: dash waits for its vfork, and never stops when ^Z meets the new process before exec.
     script = "import time; print('up', flush=True); time.sleep(60); print('went on')"
-    terminal = Terminal(rql, "run", "a", "--ttl", "500ms", "--", sys.executable, "-c", script)
+    terminal = Shell(rql, "run", "a", "--ttl", "500ms", "--", sys.executable, "-c", script)
     terminal.read_until(b"up")
     terminal.write(b"\x1a")
     terminal.read_until(b"[stopped]")

@@ -20,7 +20,7 @@ def test_command_runs_under_all_locks_and_releases_them(server, rql):
         with open(fifo, "w", encoding="ascii") as go:
             for name in (A, B, C):
                 assert server.is_locked(name)
-                check_equal(server.call("HGET", "rql:lock:" + name, "k"), "v")
+                check_equal(server.ask("HGET", "rql:lock:" + name, "k"), "v")
             go.write("\n")
         check_equal(finish(process).code, 7)
     assert not any(server.is_locked(name) for name in (A, B, C))
@@ -105,19 +105,19 @@ def test_command_ends_when_one_of_the_locks_is_taken_away(server, rql):
     for name in (A, B, C):
         process = rql.start("series", A, B, C, "--ttl", "2s", "--", "sleep", "60")
         wait_until(lambda: server.is_locked(C), "it runs")
-        server.call("DEL", "rql:lock:" + name)
+        server.ask("DEL", "rql:lock:" + name)
         result = finish(process)
         check_equal(result.code, 75)
         check_in(f"{A}, {B}, {C}: the lock is lost; ending the command", result.err)
         for other in (A, B, C):
-            server.call("DEL", "rql:lock:" + other)
+            server.ask("DEL", "rql:lock:" + other)
 
 
 def test_ttl_of_the_gem_grows(server, rql):
     process = rql.start("series", "--gem", A, B, "--ttl", "20s", "--", "sleep", "60")
     wait_until(lambda: server.is_locked(B), "it runs")
-    check_equal(server.call("HGET", f"rql:lock:{A}", "ini_ttl"), "40450")
-    check_equal(server.call("HGET", f"rql:lock:{B}", "ini_ttl"), "20225")
+    check_equal(server.ask("HGET", f"rql:lock:{A}", "ini_ttl"), "40450")
+    check_equal(server.ask("HGET", f"rql:lock:{B}", "ini_ttl"), "20225")
     process.terminate()
     check_in(finish(process).code, (143, -15))  # its command's, or its own before there was one
 

@@ -13,7 +13,6 @@ import tempfile
 import time
 
 from harness import Missing, PROGRAM, Server, check_equal, check_in, environment, finish, leave_out_in_cluster, main, wait_until
-from test_ping import another
 
 DEAD = "rql:acq:1/2/3/4/0123456789abcdef"
 WITH_ALL = ("stats", "--openmetrics")
@@ -56,10 +55,10 @@ def test_stats_count_what_the_server_shows(server, rql):
     rql("lock", "a", "--ttl", "1m")
     rql("lock", "b", "--ttl", "1m")
     process = rql.start("run", "a", "--", "true")
-    server.call("ZADD", "rql:lock_queue:c", "1.5", DEAD)
+    server.ask("ZADD", "rql:lock_queue:c", "1.5", DEAD)
     wait_until(lambda: server.queue_length("a") == 1, "it waits")
-    server.call("SET", "rql:lock:text", "x")
-    server.call("HSET", "rql:swarm:hsts", "dead", "1.5", "alive", f"{time.time():.3f}")
+    server.ask("SET", "rql:lock:text", "x")
+    server.ask("HSET", "rql:swarm:hsts", "dead", "1.5", "alive", f"{time.time():.3f}")
     wanted = {"locks": 2, "queues": 2, "requests": 2, "hosts": 3, "swarm_hosts": 2, "zombie_hosts": 1, "damaged_keys": 1}
     check_equal(rql("stats", "--json").json(), wanted)
     check_equal(rql("stats").out.split("\n")[0].split(), ["locks", "held", "2"])
@@ -90,14 +89,14 @@ def test_a_server_may_be_called_anything(server, rql):
 
 
 def test_the_server_tells_of_itself(_server, rql):
-    with another(Server("--maxmemory", "1gb", "--maxmemory-policy", "allkeys-lru", "--appendonly", "yes",
-                        "--min-replicas-to-write", "0")) as own:
+    with Server("--maxmemory", "1gb", "--maxmemory-policy", "allkeys-lru", "--appendonly", "yes",
+                "--min-replicas-to-write", "0") as own:
         samples, _ = reading(rql, RQL_URL=own.url)
         got = {name[len("rql_server_"):]: value for name, value in samples.items() if name.startswith("rql_server_")}
         check_equal((got["maxmemory_bytes"], got["aof"], got["replicas"], got["min_replicas_to_write"]),
                     (1 << 30, 1, 0, 0))
         check_equal((got['check{check="mem.policy"}'], got['check{check="dur.persist"}']), (3, 1))
-        used = int(re.search(r"used_memory:(\d+)", own.call("INFO", "memory"))[1])
+        used = int(re.search(r"used_memory:(\d+)", own.ask("INFO", "memory"))[1])
         assert 0.5 * used < got["used_memory_bytes"] < 2 * used, (used, got)
         assert abs(got["clock_skew_seconds"]) < 1 and got["replica_clock_skew_seconds"] == 0, got
         check_equal([name for name in got if "check" in name and name.split('"')[1][:4] not in ("mem.", "dur.", "clk.")],
@@ -105,22 +104,22 @@ def test_the_server_tells_of_itself(_server, rql):
 
 
 def test_counters_never_fall(_server, rql):
-    with another(Server()) as own:
-        used = int(re.search(r"used_memory:(\d+)", own.call("INFO", "memory"))[1])
-        own.call("CONFIG", "SET", "maxmemory-policy", "allkeys-random")
-        own.call("CONFIG", "SET", "maxmemory", str(used + 500000))
+    with Server() as own:
+        used = int(re.search(r"used_memory:(\d+)", own.ask("INFO", "memory"))[1])
+        own.ask("CONFIG", "SET", "maxmemory-policy", "allkeys-random")
+        own.ask("CONFIG", "SET", "maxmemory", str(used + 500000))
         seen = []
         for _ in range(2):
             for i in range(1000):
-                own.call("SET", f"x{i}", "y" * 1000)
+                own.ask("SET", f"x{i}", "y" * 1000)
             seen.append(reading(rql, RQL_URL=own.url)[1])
     check_equal(list(seen[0]), ["rql_server_evicted_keys_total"])
     assert 0 < seen[0]["rql_server_evicted_keys_total"] < seen[1]["rql_server_evicted_keys_total"], seen
 
 
 def test_what_may_not_be_seen_is_left_out(_server, rql):
-    with another(Server()) as own:
-        own.call("ACL", "SETUSER", "app", "on", ">pw", "+@all", "-info", "-config", "&*", "~*")
+    with Server() as own:
+        own.ask("ACL", "SETUSER", "app", "on", ">pw", "+@all", "-info", "-config", "&*", "~*")
         samples, counters = reading(rql, RQL_URL=own.url.replace("://", "://app:pw@"))
     check_equal((samples["rql_locks"], counters), (0, {}))
     left = [name for name in samples if name.startswith("rql_server_")]
@@ -138,10 +137,10 @@ def folder_of_files(**texts):
 def test_locks_are_counted_by_class(server, rql):
     now_s = time.time()
     for name, age_s in (("orders:1", 100), ("orders:vip", 50), ("stock:7", 10), ("a b/c", 5)):
-        server.call("HSET", "rql:lock:" + name, "acq_id", DEAD, "hst_id", "h", "ts", f"{now_s - age_s:.4f}",
+        server.ask("HSET", "rql:lock:" + name, "acq_id", DEAD, "hst_id", "h", "ts", f"{now_s - age_s:.4f}",
                     "ini_ttl", "5000")
-    server.call("ZADD", "rql:lock_queue:orders:1", f"{now_s - 2 * DAY_S:.3f}", DEAD, f"{now_s - 30:.3f}", DEAD[:-1] + "0")
-    server.call("SET", "rql:lock:orders:damaged", "x")
+    server.ask("ZADD", "rql:lock_queue:orders:1", f"{now_s - 2 * DAY_S:.3f}", DEAD, f"{now_s - 30:.3f}", DEAD[:-1] + "0")
+    server.ask("SET", "rql:lock:orders:damaged", "x")
     with folder_of_files(classes="# first match\n\n  orders:vip \t vip  \norders:* orders\na b/* other\n"
                                  "*s:* never\n* rest\n") as folder:
         samples, _ = reading(rql, "--classes", str(folder / "classes"))
@@ -319,7 +318,7 @@ def test_readings_go_on_when_the_folder_is_back(_server, rql):
 
 
 def test_readings_go_on_until_a_signal(_server, rql):
-    with another(Server()) as own, folder_of_files() as folder:
+    with Server() as own, folder_of_files() as folder:
         file = folder / "rql"
 
         def is_new(old):

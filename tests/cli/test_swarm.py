@@ -18,10 +18,10 @@ QUICK = ["--zombie-ttl-ms", "1000", "--swarm-probe-period-ms", "100", "--zombie-
 
 def plant(server):
     """A dead host with a lock and a request, and one that lives."""
-    server.call("HSET", "rql:swarm:hsts", HOST, f"{time.time() - 1000:.3f}", "alive", f"{time.time():.3f}")
-    server.call("HSET", f"rql:lock:{LOCK}", "acq_id", ACQUIRER, "hst_id", HOST, "ts", "1795254268.4681",
+    server.ask("HSET", "rql:swarm:hsts", HOST, f"{time.time() - 1000:.3f}", "alive", f"{time.time():.3f}")
+    server.ask("HSET", f"rql:lock:{LOCK}", "acq_id", ACQUIRER, "hst_id", HOST, "ts", "1795254268.4681",
                 "ini_ttl", "5000")
-    server.call("ZADD", f"rql:lock_queue:{OTHER}", "1", ACQUIRER)
+    server.ask("ZADD", f"rql:lock_queue:{OTHER}", "1", ACQUIRER)
 
 
 def test_actions_are_checked(_server, rql):
@@ -59,7 +59,7 @@ def test_looking_at_a_swarm_leaves_no_host(server, rql):
     """A host that nobody keeps alive would be reported as dead until somebody flushes."""
     for action in "status", "info", "zombies", "flush":
         check_equal(rql("swarm", action).code, 0)
-    check_equal(server.call("EXISTS", "rql:swarm:hsts"), "0")
+    check_equal(server.ask("EXISTS", "rql:swarm:hsts"), 0)
     check_equal(rql("swarm", "probe").code, 64)
 
 
@@ -83,9 +83,9 @@ def await_said(channel, wanted):
 
 def test_status_says_what_the_swarm_sees(server, rql):
     """Also that another is elected, and that the server does not answer: then it goes on."""
-    server.call("HSET", "rql:swarm:hsts", HOST, f"{time.time() - 1000:.3f}",
+    server.ask("HSET", "rql:swarm:hsts", HOST, f"{time.time() - 1000:.3f}",
                 "alive", f"{time.time() + 1000:.3f}")
-    server.call("SET", "rql:swarm:flusher", "another")
+    server.ask("SET", "rql:swarm:flusher", "another")
     with tempfile.TemporaryDirectory(prefix="rql-notify-") as folder:
         channel, path = listener(folder)
         service = rql.start("swarm", "run", "--io-timeout-ms", "200", *QUICK, NOTIFY_SOCKET=path,
@@ -112,7 +112,7 @@ def test_service_flushes_and_ends_cleanly(server, rql):
         check_equal(channel.recv(256), b"WATCHDOG=1")
         await_said(channel, r"STATUS=flusher; \d hosts?, \d dead")
         wait_until(lambda: not server.is_locked(LOCK), "the lock is flushed")
-        wait_until(lambda: server.call("EXISTS", "rql:swarm:flusher") == "1", "a flusher is elected")
+        wait_until(lambda: server.ask("EXISTS", "rql:swarm:flusher") == 1, "a flusher is elected")
         service.send_signal(signal.SIGTERM)
         result = finish(service)
         await_said(channel, "STOPPING=1")
@@ -124,7 +124,7 @@ def test_service_flushes_and_ends_cleanly(server, rql):
     check_equal((result.code, result.err), (0, ""))
     check_equal({name: part["state"] for name, part in result.json().items()},
                 dict.fromkeys(("supervisor", "probe_hosts", "flush_zombies"), "running"))
-    check_equal(server.call("EXISTS", "rql:swarm:flusher"), "0")
+    check_equal(server.ask("EXISTS", "rql:swarm:flusher"), 0)
 
 
 def test_service_speaks_to_abstract_sockets(_server, rql):

@@ -1,11 +1,8 @@
 #!/usr/bin/env python3
 """The sweeping commands: clear, clear-of, dead."""
-import os
-import pty
-import subprocess
 import time
 
-from harness import PROGRAM, Program, check_equal, check_in, environment, at_terminal, main, wait_until
+from harness import PROGRAM, Program, check_equal, check_in, environment, main, wait_until, written_at_terminal
 
 RUBY = "rql:acq:1/2/3/4/0123456789abcdef"
 RUBY_HOST = "rql:hst:1/2/4/0123456789abcdef"
@@ -19,12 +16,12 @@ def one_line(text):
 
 
 def hold(server, name, acquirer=RUBY, host=RUBY_HOST):
-    server.call("HSET", "rql:lock:" + name, "acq_id", acquirer, "hst_id", host,
+    server.ask("HSET", "rql:lock:" + name, "acq_id", acquirer, "hst_id", host,
                 "ts", "1795254268.4681", "ini_ttl", "5000")
 
 
 def wait_for(server, name, acquirer=RUBY, score="1795254268.5"):
-    server.call("ZADD", "rql:lock_queue:" + name, score, acquirer)
+    server.ask("ZADD", "rql:lock_queue:" + name, score, acquirer)
 
 
 def counts(result):
@@ -52,7 +49,7 @@ def test_clear_releases_locks_and_queues(server, rql):
     rql("lock", "b", "--ttl", "1m")
     wait_for(server, "a")
     wait_for(server, "c")
-    server.call("SET", "rql:lock:foreign", "x")
+    server.ask("SET", "rql:lock:foreign", "x")
     check_equal(counts(rql("clear", "--dry-run", "--json")), (4, 2, 2, 0, 1))
     lines = rql("clear", "--dry-run").out.splitlines()
     check_equal(sorted(lines[:4]), ["rql:lock:a", "rql:lock:b", "rql:lock_queue:a", "rql:lock_queue:c"])
@@ -93,7 +90,7 @@ def test_clear_takes_a_glob_and_names_what_would_go(server, rql):
     check_equal(rql("clear", "e*", "--dry-run", "--json").json()["keys"], ["rql:lock:e\x1b"])
     check_in("rql:lock:e\\x1b\n", rql("clear", "e*", "--dry-run").out)
     check_in("rql:lock:stock", rql("clear-of", "--host", RUBY_HOST, "--acquirer", RUBY, "--dry-run").out)
-    server.call("DEL", "rql:lock_queue:orders:1", "rql:lock_queue:stock")
+    server.ask("DEL", "rql:lock_queue:orders:1", "rql:lock_queue:stock")
 
 
 def test_clear_of_releases_by_both_ids_and_serves_waiters(server, rql):
@@ -143,28 +140,12 @@ def test_an_unreachable_server_is_one_line(server, rql):
         one_line(result.err)
 
 
-def told_on_terminal(words, **more):
-    """What the program writes to stderr, that being a terminal."""
-    controller, terminal = at_terminal(pty.openpty)
-    with subprocess.Popen([PROGRAM, *words], stderr=terminal, stdin=subprocess.DEVNULL,
-                          stdout=subprocess.DEVNULL, env=more) as process:
-        os.close(terminal)
-        data = b""
-        try:
-            while chunk := os.read(controller, 4096):
-                data += chunk
-        except OSError:  # the other side has closed
-            pass
-        check_equal(process.wait(), 0)
-    os.close(controller)
-    return data
-
-
 def test_progress_is_shown_on_a_terminal_only(server, rql):
-    server.call("EVAL", "for i = 1, 20000 do redis.call('HSET', KEYS[1] .. i, 'acq_id', i) end", "1",
+    server.ask("EVAL", "for i = 1, 20000 do redis.call('HSET', KEYS[1] .. i, 'acq_id', i) end", "1",
                 "rql:lock:{lock}n")
     words = ("clear", "--dry-run", "--lock-release-batch-size", "2")
-    data = told_on_terminal(words, **environment(rql.url))
+    code, data = written_at_terminal("stderr", [PROGRAM, *words], environment(rql.url))
+    check_equal(code, 0)
     check_in(b" of 20000 keys ", data)
     check_equal(data[-1:], b"\r")
     check_equal(rql("clear", "--dry-run").err, "")

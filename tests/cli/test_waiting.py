@@ -41,7 +41,7 @@ def test_a_killed_series_of_the_gem_leaves_what_it_holds_to_its_ttl(server, rql)
     process.kill()
     finish(process)
     check_equal((server.queue_length("a"), server.is_locked("z{a}")), (1, True))
-    assert int(server.call("PTTL", "rql:lock:z{a}")) > 0
+    assert server.ask("PTTL", "rql:lock:z{a}") > 0
 
 
 def test_who_waits_behind_an_interrupted_one_is_next(server, rql):
@@ -73,16 +73,16 @@ def is_ended_by_a_signal_with_the_grant(server, rql, words):
     """False: it has asked whether its subscription lives, and not yet for the lock."""
     rql("lock", "a", "--ttl", "1m")
     process = start_waiting(server, rql, (*words[:-3], "--io-timeout-ms", "60s", *words[-3:]))
-    server.call("PEXPIRE", "rql:lock:a", "50")
-    server.call("CLIENT", "PAUSE", "60000", "WRITE")  # it asks each 1.7 s, not knowing of the new end
-    wait_until(lambda: "blocked_clients:1" in server.whole_reply("INFO", "clients"), "it asks")
+    server.ask("PEXPIRE", "rql:lock:a", "50")
+    server.ask("CLIENT", "PAUSE", "60000", "WRITE")  # it asks each 1.7 s, not knowing of the new end
+    wait_until(lambda: "blocked_clients:1" in server.ask("INFO", "clients"), "it asks")
     wait_until(lambda: not server.is_locked("a"), "there is something to grant")
-    is_for_lock = "cmd=publish" not in server.whole_reply("CLIENT", "LIST")
+    is_for_lock = "cmd=publish" not in server.ask("CLIENT", "LIST")
     if is_for_lock:
         os.kill(process.pid, signal.SIGSTOP)
-    server.call("CLIENT", "UNPAUSE")
+    server.ask("CLIENT", "UNPAUSE")
     if is_for_lock:
-        wait_until(lambda: f":{process.pid}/" in (server.call("HGET", "rql:lock:a", "acq_id") or ""), "it has it")
+        wait_until(lambda: f":{process.pid}/" in (server.ask("HGET", "rql:lock:a", "acq_id") or ""), "it has it")
     process.terminate()
     os.kill(process.pid, signal.SIGCONT)
     # Where it has yet to ask it may begin its command before the signal comes, and then ends as that does.
@@ -139,14 +139,14 @@ if is_cluster():
 def test_a_replica_is_told_and_waited_for(server, rql):
     leave_out_in_cluster("a replica by one command")
     for words in WAYS:
-        server.call("REPLICAOF", "127.0.0.1", "1")
+        server.ask("REPLICAOF", "127.0.0.1", "1")
         process = rql.start(*words)
         begun = time.monotonic()
         check_in(": waiting: acquire", (line := read_line(process)))
         check_in("READONLY", line)
         said_after = time.monotonic() - begun
         assert said_after < 5, f"said after {said_after} s"
-        server.call("REPLICAOF", "NO", "ONE")
+        server.ask("REPLICAOF", "NO", "ONE")
         result = finish(process)
         check_equal((result.code, result.err), (0, ""))
         rql("unlock", "a", "--force")
@@ -154,9 +154,9 @@ def test_a_replica_is_told_and_waited_for(server, rql):
 
 def test_try_waits_for_nothing(server, rql):
     for reason, (words, undo) in NO_WRITES.items():
-        server.call(*words)
+        server.ask(*words)
         results = [rql(way[0], "--try", *way[1:]) for way in WAYS]
-        server.call(*undo)
+        server.ask(*undo)
         for result in results:
             check_equal((result.code, result.out, result.err.count("\n")), (69, "", 1), result.err)
             check_in(reason, result.err)
@@ -164,13 +164,13 @@ def test_try_waits_for_nothing(server, rql):
 
 def test_another_reason_is_told_too(server, rql):
     leave_out_in_cluster("a replica by one command")
-    server.call("CONFIG", "SET", "maxmemory", "1")
+    server.ask("CONFIG", "SET", "maxmemory", "1")
     process = rql.start(*RUN)
     check_in("rql: a: waiting: acquire on rql:lock:a: OOM", as_plain(read_line(process)))
-    server.call("REPLICAOF", "127.0.0.1", "1")
-    server.call("CONFIG", "SET", "maxmemory", "0")
+    server.ask("REPLICAOF", "127.0.0.1", "1")
+    server.ask("CONFIG", "SET", "maxmemory", "0")
     check_in("READONLY", read_line(process))
-    server.call("REPLICAOF", "NO", "ONE")
+    server.ask("REPLICAOF", "NO", "ONE")
     result = finish(process)
     check_equal((result.code, result.out, result.err), (0, "ran\n", ""))
 

@@ -69,9 +69,7 @@ class Running(harness.Program):
 
 def check_left(server, *names):
     """No lock, and nobody who waits: but for what lasts."""
-    keys = server.whole_reply("KEYS", "rql:lock*").split("\r\n")
-    left = sorted(key for key in keys if key.startswith("rql:"))
-    check_equal(left, sorted(names))
+    check_equal(sorted(server.ask("KEYS", "rql:lock*")), sorted(names))
 
 
 def test_each_is_short_and_installed(server, run):
@@ -128,14 +126,14 @@ def test_so_many_have_a_permit_and_the_next_one_waits(server, run):
 def test_another_leads_when_the_leader_has_died_or_lost_the_lock(server, run):
     first, second = (run.start("leader", "scheduler") for _ in range(2))
     wait_until(lambda: server.queue_length("scheduler") == 1, "one leads, and one waits")
-    leads, waits = (second, first) if server.call("HGET", "rql:lock:scheduler", "acq_id").startswith(
+    leads, waits = (second, first) if server.ask("HGET", "rql:lock:scheduler", "acq_id").startswith(
         f"rql:acq:{second.pid}/") else (first, second)
     term = leads.stdout.readline()
     assert re.fullmatch(r"leading, term \d+\n", term), term
     leads.kill()
     later = waits.stdout.readline()
     assert int(later.split()[-1]) > int(term.split()[-1]), (term, later)
-    server.call("DEL", "rql:lock:scheduler")
+    server.ask("DEL", "rql:lock:scheduler")
     check_equal(waits.stdout.readline(), "no longer leading\n")
     check_in("leading, term", waits.stdout.readline())
 
@@ -143,7 +141,7 @@ def test_another_leads_when_the_leader_has_died_or_lost_the_lock(server, run):
 def test_it_is_done_once_a_day(server, run):
     check_equal([(said.code, said.out) for said in (run("once_a_day", "digest"), run("once_a_day", "digest"))],
                 [(0, "to be done\n"), (1, "done already\n")])
-    assert 0 < int(server.call("PTTL", "rql:lock:digest")) <= 24 * 3600 * 1000
+    assert 0 < server.ask("PTTL", "rql:lock:digest") <= 24 * 3600 * 1000
     check_left(server, "rql:lock:digest")
 
 
@@ -151,7 +149,7 @@ def test_who_is_too_late_is_refused_by_the_file(server, run):
     path = f"{run.examples.folder}/ledger.txt"
     late = run.start("fencing", path, "late", FENCING_SLEEPS="1")
     wait_until(lambda: server.is_locked("ledger"), "it has the lock")
-    server.call("DEL", "rql:lock:ledger")  # as if its machine had slept for longer than the lock lives
+    server.ask("DEL", "rql:lock:ledger")  # as if its machine had slept for longer than the lock lives
     check_equal(run("fencing", path, "in time").out, "written\n")
     said = finish(late)
     check_equal((said.code, said.out), (1, "refused: somebody else has written since\n"))
@@ -170,7 +168,7 @@ def test_what_has_begun_is_finished_before_the_end(server, run):
 
 def test_a_service_has_its_turn_on_a_loop(server, run):
     process = run.start("service")
-    wait_until(lambda: server.call("EXISTS", "rql:fence") == "1", "it has its turn")
+    wait_until(lambda: server.ask("EXISTS", "rql:fence") == 1, "it has its turn")
     process.send_signal(signal.SIGTERM)
     said = finish(process)
     check_equal((said.code, said.err), (0, ""))

@@ -13,6 +13,7 @@ sys.path.insert(0, str(ROOT / "lua"))
 import tap  # noqa: E402
 from checks import check, check_equal  # noqa: E402, F401
 from embed import expanded  # noqa: E402
+from lock_queries import LockQueries  # noqa: E402
 
 SCRIPTS = {path.stem: expanded(path) for path in sorted((ROOT / "lua").glob("*.lua")) if "@keys" in path.read_text()}
 N_CLIENTS = 9  # that listen: those of 1 to 9
@@ -41,7 +42,7 @@ def nonce(number):
     return f"{100 + number:032d}"
 
 
-class Calls:
+class Calls(LockQueries):
     def __init__(self, server):
         self.server, self.now_us = server, T0_US
 
@@ -61,7 +62,7 @@ class Calls:
         line, locks = self.server.line, tuple(range(n_locks))
         line.call("ACL", "SETUSER", "default", "resetkeys", *("~" + key for key in self.server.keys_of(script, locks)))
         try:
-            line.socket.sendall(self.server.call(script, words, locks))
+            line.send(self.server.call(script, words, locks))
             return line.read()
         finally:
             line.call("ACL", "SETUSER", "default", "allkeys")
@@ -69,11 +70,6 @@ class Calls:
     def pass_ms(self, ms):
         self.now_us += ms * 1000
         self.server.set_time(self.now_us)
-
-    def n_calls(self, command):
-        at = f"cmdstat_{command}:calls="
-        lines = [line for line in self.ask("INFO", "commandstats").splitlines() if line.startswith(at)]
-        return int(lines[0][len(at):].split(",")[0]) if lines else 0
 
     def acquire(self, number, how, ttl_ms=30000, until_us=NEVER):
         """Its answer in numbers; not who is in front."""

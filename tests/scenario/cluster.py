@@ -8,7 +8,8 @@ import time
 from bus import Bus
 from harness import PATIENCE_S, PrivateServer, Refused, wait_until
 from partitions import N_PARTITIONS, N_SLOTS, named, plain, prefix_in, prefix_of, slot_of, slot_of_lock, tag_of
-from private_server import ServerError, free_port, leave_out_in_cluster
+from private_server import free_port, leave_out_in_cluster
+from resp import ServerError
 
 NODE_TIMEOUT_MS = 2000
 KEYS_AT_ONCE = 100
@@ -320,8 +321,5 @@ class Behind:
 def clustered(world, *numbers, arguments=()):
     """What the world asks behind the library's back is asked there."""
     with Cluster(*numbers, arguments=arguments) as cluster:
-        before, world.raw = world.raw, Behind(cluster)
-        try:
+        with world.asking(Behind(cluster)):
             yield cluster
-        finally:
-            world.raw = before

@@ -29,10 +29,13 @@ import zlib
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 import tap  # noqa: E402
-from checks import (PATIENCE_S, SLOW, Failure, LeftOut, check, check_equal, check_in, wait_until)  # noqa: E402, F401
+from checks import PATIENCE_S, SLOW, Failure, LeftOut, check, check_equal, wait_until  # noqa: E402, F401
+from lock_queries import LockQueries  # noqa: E402
+from network import Proxy  # noqa: E402, F401
 from partitions import plain, tagged  # noqa: E402
-from private_server import (CLUSTER, TLS, Clock, Connection, PrivateServer, Refused,  # noqa: E402, F401
-                            die_with_parent, find_server, is_cluster, leave_out_in_cluster)
+from private_server import (CLUSTER, TLS, Clock, PrivateServer, die_with_parent, find_server,  # noqa: E402, F401
+                            is_cluster, leave_out_in_cluster)
+from resp import Connection, Refused  # noqa: E402, F401
 
 FOREVER = "forever"
 MINUTE_MS = 60000
@@ -473,7 +476,7 @@ class Network:
             self.remote.do("end_proxy", proxy="net")
 
 
-class World:
+class World(LockQueries):
     """A server, what is asked of it behind the library's back, and whoever uses it."""
 
     def __init__(self, program, server, seed=0):
@@ -577,6 +580,16 @@ class World:
         self.raw.close()
         self.raw = self.server.connection()
 
+    @contextlib.contextmanager
+    def asking(self, raw):
+        """What is asked behind the library's back is asked by this connection, which ends then."""
+        before, self.raw = self.raw, raw
+        try:
+            yield
+        finally:
+            self.raw.close()
+            self.raw = before
+
     def connection(self):
         """One more to the server; its user closes it."""
         return self.server.connection()
@@ -592,47 +605,6 @@ class World:
 
     def ask(self, *words):
         return self.raw.call(*words)
-
-    def holder(self, name):
-        return self.ask("HGET", f"rql:lock:{name}", "acq_id")
-
-    def token(self, name):
-        return int(self.ask("HGET", f"rql:lock:{name}", "rql_token") or 0)
-
-    def n_calls(self, command):
-        """How often it was asked for, since the server was started."""
-        counted = re.search(rf"cmdstat_{command}:calls=(\d+)", self.ask("INFO", "commandstats"))
-        return int(counted.group(1)) if counted else 0
-
-    def n_scripts(self):
-        return self.n_calls("evalsha")
-
-    def queue_length(self, name):
-        return self.ask("ZCARD", f"rql:lock_queue:{name}")
-
-    def await_queue(self, names, count):
-        for name in names:
-            wait_until(lambda name=name: self.queue_length(name) == count, f"{count} wait for {name}")
-
-    def listeners(self):
-        """The channels of those who are told of hand-overs; who waits without being told has to ask again."""
-        return set(self.ask("PUBSUB", "CHANNELS", "rql:wake:*"))
-
-    def await_listeners(self, count):
-        wait_until(lambda: len(self.listeners()) == count, f"{count} listen")
-
-    def save(self):
-        """What is there, when a save that is under way has ended."""
-        wait_until(lambda: "rdb_bgsave_in_progress:0" in self.ask("INFO", "persistence"), "no save is under way")
-        self.ask("SAVE")
-
-    def keys_left(self):
-        """Locks, queues and requests; not what is there for good, as the fence."""
-        found = [self.ask("KEYS", pattern) for pattern in ("rql:lock:*", "rql:lock_queue:*", "rql:req:*")]
-        return sorted(itertools.chain(*found))
-
-    def await_nothing_left(self):
-        wait_until(lambda: not self.keys_left(), "nothing is left")
 
 
 # ---- running them ----

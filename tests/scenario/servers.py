@@ -2,7 +2,7 @@
 import contextlib
 import os
 
-from private_server import PrivateServer, find_server, free_port, leave_out_in_cluster
+from private_server import PrivateServer, Sentinel, free_port, leave_out_in_cluster  # noqa: F401
 
 
 @contextlib.contextmanager
@@ -18,19 +18,6 @@ def cluster_node():
     """Without slots. The port of its bus is chosen, too: by itself it might be too high."""
     leave_out_in_cluster("a node without slots")
     return PrivateServer("--port", str(free_port()), "--cluster-enabled", "yes", "--cluster-port", str(free_port()))
-
-
-class Sentinel(PrivateServer):
-    """It watches nobody."""
-
-    def __init__(self):
-        leave_out_in_cluster("Sentinel")
-        super().__init__()
-
-    def command(self):
-        with open(self.folder + "/sentinel.conf", "w", encoding="ascii") as file:
-            file.write(f"port {free_port()}\nunixsocket {self.path}\ndir {self.folder}\nlogfile log\n")
-        return [find_server(), self.folder + "/sentinel.conf", "--sentinel"]
 
 
 def master_and_replica(**options):

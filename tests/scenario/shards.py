@@ -110,11 +110,8 @@ def end(servers):
 def sharded(world, count, arguments=()):
     """What the world asks behind the library's back is asked there."""
     with SingleShards(count, arguments) as shards:
-        before, world.raw = world.raw, Behind(shards)
-        try:
+        with world.asking(Behind(shards)):
             yield shards
-        finally:
-            world.raw = before
 
 
 def keys_of(server, kind):

@@ -4,7 +4,8 @@ import contextlib
 
 from harness import (FOREVER, SLOW, Network, check, check_equal, check_served_in_order, delayed_ms,
                      leave_out_in_cluster, main, once, scenario, wait_until)
-from private_server import PrivateServer, Refused, free_port
+from private_server import PrivateServer, free_port
+from resp import Refused
 from servers import servers
 
 LONG_MS = 60000

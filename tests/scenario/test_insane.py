@@ -45,11 +45,11 @@ ERRORS = (b"-\r\n", b"- \r\n", b"-MOVED\r\n", b"-MOVED 3999\r\n", b"-MOVED 3999 
 
 
 def moved_to_itself(connection, _reply):
-    return b"-MOVED 3999 127.0.0.1:%d\r\n" % connection.relay.port
+    return b"-MOVED 3999 127.0.0.1:%d\r\n" % connection.proxy.port
 
 
 def asked_at_itself(connection, _reply):
-    return b"-ASK 3999 127.0.0.1:%d\r\n" % connection.relay.port
+    return b"-ASK 3999 127.0.0.1:%d\r\n" % connection.proxy.port
 
 
 def unasked_as_well(_connection, reply):
@@ -90,7 +90,7 @@ def error_without_end(connection, _reply):
 
 def flood(connection, data):
     before = connection.n_sent
-    while connection.n_sent - before < HUGE * 4 and not connection.relay.is_sane.is_set():
+    while connection.n_sent - before < HUGE * 4 and not connection.proxy.is_sane.is_set():
         connection.send(data)
     return b""
 
@@ -147,7 +147,7 @@ class Caller:
             self.held.release()
         self.get_well("well." + self.lock).release()
         self.world.free(self.client)
-        self.relay.end()
+        self.relay.stop()
 
     def get_well(self, lock):
         """A lock is had, at the latest when its connections have been made anew."""
@@ -267,7 +267,7 @@ class OfCluster(Caller):
 
     def sane_reply(self, connection, reply):
         if b"cluster support disabled" in reply:
-            return map_of(row(0, 16383, node(b"127.0.0.1", connection.relay.port)))
+            return map_of(row(0, 16383, node(b"127.0.0.1", connection.proxy.port)))
         return reply.replace(b"$10\r\nstandalone\r\n", b"$7\r\ncluster\r\n")
 
     def mad_reply(self, connection, reply):
@@ -320,7 +320,7 @@ def what_no_server_pushes_keeps_nobody_from_a_lock(world, kind, _names):
         asked = [caller.actor.ask("p" + caller.lock, timeout_ms=PUSHED_WAIT_MS) for caller in callers]
         for caller in callers:
             world.await_queue(["p" + caller.lock], 1)
-            wait_until(lambda caller=caller: any(one.hears for one in caller.relay.connections), "it listens")
+            wait_until(lambda caller=caller: any(one.hears for one in caller.relay.links), "it listens")
             caller.relay.push(caller.change)
         for one in held:
             one.release().check()

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Two servers behind one name: a split brain, and a replica with another clock that is promoted."""
 
-from harness import FOREVER, Connection, as_they_end, check, check_equal, main, scenario, wait_until
+from harness import FOREVER, as_they_end, check, check_equal, main, scenario, wait_until
 from private_server import PrivateServer, leave_out_in_cluster
-from servers import master_and_replica, point, servers
+from servers import master_and_replica, point
 
 LONG_MS = 60000
 SHORT_MS = 3000
@@ -40,7 +40,7 @@ class Name:
 def two_masters_grant_a_lock_twice_and_its_token_tells(world, kind, names):
     """Each client stays with the server that it has come to. What is left on the first ends by its ttl."""
     resource = Resource()
-    with servers(PrivateServer()) as (other,):
+    with PrivateServer() as other:
         name = Name(world, world.server)
         first = name.actor(kind).acquire(*names, ttl_ms=SHORT_MS)
         check(resource.write(first), "the first is refused")
@@ -61,7 +61,7 @@ def two_masters_grant_a_lock_twice_and_its_token_tells(world, kind, names):
 @scenario()
 def who_waits_goes_on_where_the_name_leads_to(world, kind, names):
     """And back: nobody is left waiting, here or there."""
-    with servers(PrivateServer()) as (other,):
+    with PrivateServer() as other:
         name = Name(world, world.server)
         held = world.held_by_another(*names)
         asked = [name.actor(kind).ask(*names, timeout_ms=FOREVER) for _ in range(3)]
@@ -72,10 +72,7 @@ def who_waits_goes_on_where_the_name_leads_to(world, kind, names):
             world.ask("CLIENT", "KILL", "TYPE", what, "SKIPME", "yes")
         for asking in as_they_end(asked):
             asking.hold().release().check()
-        before, world.raw = world.raw, Connection(other.path)
-        world.await_nothing_left()
-        world.raw.close()
-        world.raw = before
+        other.await_nothing_left()
         held.release().check("NOT_HELD", "OK")
         name.lead_to(world.server)
         name.actor(kind).acquire(*names, timeout_ms=FOREVER).release().check()
@@ -85,7 +82,7 @@ def who_waits_goes_on_where_the_name_leads_to(world, kind, names):
 @scenario()
 def a_master_that_was_demoted_is_left(world, kind, names):
     """Its connections go on, and say that it takes no writes."""
-    with servers(PrivateServer()) as (other,):
+    with PrivateServer() as other:
         name = Name(world, world.server)
         actor = name.actor(kind)
         actor.acquire(*names).release().check()
@@ -103,25 +100,23 @@ def promoted(ahead_s):
             name = Name(world, master)
             actor = name.actor(kind)
             held = actor.acquire(*names, ttl_ms=AHEAD_S * 1000 // 2)
-            before, world.raw = world.raw, Connection(replica.path)
-            wait_until(lambda: int(world.ask("GET", "rql:fence") or 0) == max(held.tokens), "it is replicated")
-            master.kill()
-            name.lead_to(replica)
-            world.ask("REPLICAOF", "NO", "ONE")
-            if ahead_s < 0:
-                name.actor(kind).refused(*names, timeout_ms=200).check("TIMED_OUT", "E_UNKNOWN")
-                actor.acquire("other", timeout_ms=FOREVER).release().check()
-                held.release().check()
-            later = name.actor(kind).acquire(*names)
-            check(later.tokens[0] > held.tokens[0], f"{later.tokens[0]} after {held.tokens[0]}")
-            if ahead_s > 0:
-                actor.acquire("other", timeout_ms=FOREVER).release().check()
-                wait_until(lambda: held.state() == "GONE", "any answer tells")
-                held.release().check("NOT_HELD")
-            later.release().check()
-            world.await_nothing_left()
-            world.raw.close()
-            world.raw = before
+            with world.asking(replica.connection()):
+                wait_until(lambda: int(world.ask("GET", "rql:fence") or 0) == max(held.tokens), "it is replicated")
+                master.kill()
+                name.lead_to(replica)
+                world.ask("REPLICAOF", "NO", "ONE")
+                if ahead_s < 0:
+                    name.actor(kind).refused(*names, timeout_ms=200).check("TIMED_OUT", "E_UNKNOWN")
+                    actor.acquire("other", timeout_ms=FOREVER).release().check()
+                    held.release().check()
+                later = name.actor(kind).acquire(*names)
+                check(later.tokens[0] > held.tokens[0], f"{later.tokens[0]} after {held.tokens[0]}")
+                if ahead_s > 0:
+                    actor.acquire("other", timeout_ms=FOREVER).release().check()
+                    wait_until(lambda: held.state() == "GONE", "any answer tells")
+                    held.release().check("NOT_HELD")
+                later.release().check()
+                world.await_nothing_left()
     case.__name__ = f"tokens rise on a replica whose clock is {ahead_s} s ahead"
     return case
 

@@ -4,8 +4,8 @@ the caller's, and the holder by the name that people know. (harness.py checks th
 import os
 import socket
 
+from blocks import Block
 from harness import FOREVER, Failure, check, check_equal, main, scenario, wait_until
-from test_blocks import Block
 
 LONG_MS, TTL_MS = 60000, 200
 RUBY = "rql:acq:4711/2/3/4/0123456789abcdef"

@@ -7,7 +7,6 @@ import threading
 from harness import (FOREVER, Connection, LeftOut, Refused, check, check_equal, is_cluster, main, scenario,
                      wait_until)
 from private_server import PrivateServer
-from servers import servers
 
 LONG_MS = 60000
 LEASE_MS = 1000
@@ -148,7 +147,7 @@ def a_user_without_channels_in_a_cluster_hands_over_to_who_asks(world, kind, nam
 @scenario(kinds=["thread", "loop"], in_cluster=False)  # where nobody gets in without it
 def who_may_not_say_hello_or_finds_nobody_who_knows_it_logs_in(world, kind, names):
     """To some servers HELLO is a right like others, to ours it is none: only a new name takes it away."""
-    with servers(PrivateServer("--rename-command", "HELLO", "")) as (old,):
+    with PrivateServer("--rename-command", "HELLO", "") as old:
         for url in (world.server.path, old.path):
             connection = Connection(url)
             connection.call("ACL", "SETUSER", "limited", "reset", "on", ">pw", *ALL.split(), "-hello")

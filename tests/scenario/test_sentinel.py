@@ -171,7 +171,7 @@ def sentinels_that_the_url_does_not_name_are_learned(world, kind, names):
 @once
 def sentinels_that_name_another_server_are_not_followed(world, kind, names):
     """One that is late names a replica, which says so itself; another a stranger that calls itself a master."""
-    with Watched(n_replicas=1, n_sentinels=1) as watched, servers(Node(None)) as (stranger,):
+    with Watched(n_replicas=1, n_sentinels=1) as watched, Node(None) as stranger:
         old, honest = watched.named(), watched.sentinels[0]
         new = watched.failover()
         wait_until(lambda: honest.state()["config-epoch"] != "0", "the failover is over")

@@ -1,11 +1,9 @@
 #!/usr/bin/env python3
 """Servers that are none, that say what nobody asked for, or fall silent."""
 import contextlib
-import socket
-import struct
-import threading
 
 from harness import CONNECT_MS, Network, check, check_equal, main, once, scenario, wait_until
+from network import PlayedServer
 
 # The replies to a login without user and database: HELLO, TIME, PUBLISH; and CLIENT INFO, INFO and what the
 # client is called, which may be refused.
@@ -14,40 +12,6 @@ LOGIN = HELLO + "*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n:0\r\n-ERR no\r\n-ERR no\
 NO_AUTH = "-NOAUTH Authentication required.\r\n" * 8  # more than a login without a password asks
 SILENCE_MS = 200
 NUMBERS = 50  # more clients than a server has seen at its start
-RESET = struct.pack("ii", 1, 0)  # closing is a reset then
-
-
-class StandIn:
-    """It says the next of its lines whenever it is told something, on each connection from the first on."""
-
-    def __init__(self, *lines, resets=False):
-        self.lines, self.resets, self.n_connections = lines, resets, 0
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"redis://127.0.0.1:{self.listener.getsockname()[1]}"
-        self.thread = threading.Thread(target=self.run, daemon=True)  # a scenario that fails leaves it
-        self.thread.start()
-
-    def run(self):
-        with contextlib.suppress(OSError):
-            while True:
-                connection, _ = self.listener.accept()
-                self.n_connections += 1
-                with connection, contextlib.suppress(OSError):
-                    self.play(connection)
-
-    def play(self, connection):
-        lines = list(self.lines)
-        while connection.recv(4096):
-            if lines:
-                connection.sendall(lines.pop(0).encode("latin-1"))
-            if not lines and self.resets:
-                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
-                return
-
-    def end(self):
-        self.listener.shutdown(socket.SHUT_RDWR)
-        self.listener.close()
-        self.thread.join()
 
 
 # What it says at login and to the first command, whether it resets the connection then, and what comes of that.
@@ -73,11 +37,11 @@ EXTRAS = ("+surprise\r\n", "*2\r\n$1\r\na\r\n", "*2\r\n", "$40\r\nabc", "+half")
 @contextlib.contextmanager
 def actor_at(world, *lines, **options):
     """Of such a server."""
-    stand_in = StandIn(*lines, **options)
+    stand_in = PlayedServer(*lines, **options)
     actor = world.actor("thread", world.client(url=stand_in.url, connect_timeout_ms=3000, io_timeout_ms=500))
     yield actor, stand_in
     world.free(actor.client)
-    stand_in.end()
+    stand_in.stop()
 
 
 @once
@@ -94,7 +58,7 @@ def a_reply_that_nobody_asked_for_ends_the_connection(world, _kind, _names):
         with actor_at(world, LOGIN, ":1\r\n" + extra, ":0\r\n:0\r\n:0\r\n") as (actor, stand_in):
             for _ in range(2):
                 check_equal(actor.begin("inspect", of="is_locked", name="x").outcome().check().found, True, extra)
-            check_equal(stand_in.n_connections, 2, extra)
+            check_equal(len(stand_in.came_s), 2, extra)
 
 
 # ---- a connection that has fallen silent ----

@@ -2,8 +2,7 @@
 """Hosts that die, stop and come back, and flushers that do."""
 import os
 
-from harness import (FOREVER, MINUTE_MS, Connection, Network, Pings, check, check_equal, let_pass, main, once, scenario,
-                     wait_until)
+from harness import FOREVER, MINUTE_MS, Network, Pings, check, check_equal, let_pass, main, once, scenario, wait_until
 from servers import master_and_replica, point
 from swarms import (DAY_MS, DEAD, DEAD_HOST, FLUSHES, PROBES, ZOMBIE_TTL_MS, Bound, Swarm, await_flushed, await_hosts,
                     await_known, await_status, exists, host, leave, n_hosts, raw_host, raw_lock, status_of, swarm)
@@ -252,11 +251,9 @@ def a_server_that_lost_everything_is_told_again(world, kind, names):
 def a_swarm_goes_on_with_the_replica_that_takes_over(world, kind, names):
     link = world.server.folder + "/link"
     with master_and_replica() as (master, replica):
-        before = world.raw
         point(link, master)
-        world.raw = Connection(replica.path, 60)
         client = world.client(url="unix://" + link)
-        with swarm(world, client):
+        with world.asking(replica.connection(60)), swarm(world, client):
             held = world.actor(kind, client).acquire(*names, ttl_ms=DAY_MS)
             await_known(world, held.outcome.hst_id)
             wait_until(lambda: world.holder(names[0]), "it is replicated")
@@ -268,8 +265,6 @@ def a_swarm_goes_on_with_the_replica_that_takes_over(world, kind, names):
             await_flushed(world)
             check_equal((exists(world, "y", names[0]), n_hosts(world)), ([0, 1], 1))
             held.release()
-        world.raw.close()
-        world.raw = before
 
 
 if __name__ == "__main__":

@@ -6,15 +6,14 @@ import select
 import shutil
 import socket
 import ssl
-import threading
 import time
 
 from harness import (FOREVER, PATIENCE_S, SLOW, Connection, PrivateServer, as_they_end, check, check_equal,
                      leave_out_in_cluster, main, scenario, wait_until)
 from certificates import Authority, authority
 from cluster import Cluster
+from network import Listener, Proxy
 from private_server import free_port
-from servers import servers
 
 BLOCKING = ["thread", "loop"]
 SECRET = "sesame-17"
@@ -23,79 +22,40 @@ TTL_MS = 2000 * SLOW
 FATAL_S = 2  # what will not change by trying again is told at once
 
 
-class Relay:
+class Relay(Proxy):
     """Between one client and the TLS port of a server: it keeps what clients say, and cuts or splits what they hear."""
 
-    def __init__(self, port):
-        self.port, self.said, self.cut_after, self.splits = port, b"", None, False
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.open, self.came_s, self.is_over = [], [], False
-        self.thread = threading.Thread(target=self.accept)
-        self.thread.start()
+    def __init__(self, server):
+        self.said, self.cut_after, self.splits = b"", None, False
+        super().__init__(server.tls_port)
 
-    def url(self, login=""):
-        return f"rediss://{login}127.0.0.1:{self.listener.getsockname()[1]}?tls_ca_file={authority().file}"
+    def url_with(self, login=""):
+        return f"rediss://{login}127.0.0.1:{self.port}?tls_ca_file={authority().file}"
 
-    def accept(self):
-        while True:
-            client, _ = self.listener.accept()
-            self.came_s.append(time.monotonic())
-            if self.is_over:
-                client.close()
-                return
-            server = socket.create_connection(("127.0.0.1", self.port))
-            server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self.open += [client, server]
-            for source, target in (client, server), (server, client):
-                threading.Thread(target=self.carry, args=(source, target, source is client), daemon=True).start()
-
-    def carry(self, source, target, is_up):
-        with contextlib.suppress(OSError):
-            while True:
-                data = source.recv(1 << 16)
-                if is_up:
-                    self.said += data
-                if not data or not self.hand_on(target, data, is_up):
-                    break
-        for end in source, target:
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-
-    def hand_on(self, target, data, is_up):
-        """False: cut here."""
+    def hand_on(self, link, sink, data):
+        is_up = sink is link.far
+        if is_up:
+            self.said += data
         left = None if is_up else self.cut_after
         if left is not None:
             self.cut_after = left - len(data) if left >= len(data) else None
             if left < len(data):
-                target.sendall(data[:left])
+                sink.sendall(data[:left])
                 return False
         for part in ([data[i:i + 1] for i in range(len(data))] if self.splits else [data]):
-            target.sendall(part)
+            sink.sendall(part)
         return True
 
-    def cut(self, then=lambda: None):
-        """All that is open. Returns after how many seconds the first client came back."""
-        before, ends, self.open = len(self.came_s), self.open, []
-        cut_s = time.monotonic()
-        for end in ends:
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
+    def cut_all(self, then=lambda: None):
+        """Returns after how many seconds the first client came back."""
+        before, cut_s = len(self.came_s), time.monotonic()
+        self.cut()
         then()
         wait_until(lambda: len(self.came_s) > before, "one comes back")
-        for end in ends:
-            end.close()
         return self.came_s[before] - cut_s
 
-    def end(self):
-        self.is_over = True
-        socket.create_connection(self.listener.getsockname()).close()
-        self.thread.join()
-        self.listener.close()
-        for end in self.open:
-            end.close()
 
-
-class Terminator:
+class Terminator(Listener):
     """It speaks TLS in the place of a server: without tickets, or with records of one byte."""
 
     def __init__(self, server, n_tickets=2, record_bytes=1 << 14):
@@ -104,18 +64,13 @@ class Terminator:
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.load_cert_chain(*authority().server)
         self.context.num_tickets = n_tickets
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"rediss://127.0.0.1:{self.listener.getsockname()[1]}?tls_ca_file={authority().file}"
-        threading.Thread(target=self.accept, daemon=True).start()
+        super().__init__()
+        self.url = f"rediss://127.0.0.1:{self.port}?tls_ca_file={authority().file}"
 
-    def accept(self):
-        with contextlib.suppress(OSError):  # the listener is closed
-            while True:
-                threading.Thread(target=self.serve, args=(self.listener.accept()[0],), daemon=True).start()
-
-    def serve(self, raw):
-        with contextlib.suppress(OSError), self.context.wrap_socket(raw, server_side=True) as client, \
+    def serve(self, connection):
+        with self.context.wrap_socket(connection, server_side=True) as client, \
                 socket.socket(socket.AF_UNIX) as server:
+            self.open.append(client)  # the connection itself is detached
             server.connect(self.server.path)
             while self.carry(client, server):
                 pass
@@ -126,28 +81,12 @@ class Terminator:
         (server if ready[0] is client else client).sendall(data)
         return data
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.listener.shutdown(socket.SHUT_RDWR)
-        self.listener.close()
-
 
 @contextlib.contextmanager
 def tls_server(*arguments, certificate=None):
     """One of the scenario's own, beside that of its world."""
-    with servers(PrivateServer(*arguments, certificate=certificate or authority().server)) as (server,):
+    with PrivateServer(*arguments, certificate=certificate or authority().server) as server:
         yield server
-
-
-@contextlib.contextmanager
-def relay_to(server):
-    relay = Relay(server.tls_port)
-    try:
-        yield relay
-    finally:
-        relay.end()
 
 
 def lines(client, name):
@@ -224,8 +163,8 @@ def records(said):
 @scenario(kinds=["thread"], counts=[1])
 def what_threads_ask_goes_out_in_few_records(world, kind, names):
     """A server reads them one by one. So nobody opens a second connection for what fits into one, either."""
-    with tls_server() as server, relay_to(server) as relay:
-        client = world.client(url=relay.url(), io_timeout_ms=60000)
+    with tls_server() as server, Relay(server) as relay:
+        client = world.client(url=relay.url_with(), io_timeout_ms=60000)
         actors = [world.actor(kind, client) for _ in range(8)]
         for actor in actors:
             actor.acquire(actor.name).release().check()
@@ -294,7 +233,7 @@ def each_node_of_a_cluster_is_who_it_should_be(world, kind, names):
 @scenario(kinds=BLOCKING, counts=[1])
 def a_server_without_tls_and_files_that_are_no_certificates_are_named(world, kind, names):
     port = free_port()
-    with servers(PrivateServer("--port", str(port))):
+    with PrivateServer("--port", str(port)):
         outcome = try_once(world, kind, f"rediss://127.0.0.1:{port}", connect_timeout_ms=300)
         check_equal(outcome.status, "E_IO", repr(outcome))  # it waits for the end of a command
         check("TLS" in outcome.error, outcome.error)
@@ -380,22 +319,22 @@ def a_client_that_verifies_nothing_says_so_once(world, kind, names):
 @scenario(kinds=BLOCKING, counts=[1])
 def those_who_lost_their_connection_come_back_one_by_one(world, kind, names):
     """A fleet's handshakes would cost the server a core. Each waits up to 50 ms, by chance, for each connection."""
-    with tls_server() as server, relay_to(server) as relay:
-        client = world.client(url=relay.url(), retry_delay_ms=3600000)
+    with tls_server() as server, Relay(server) as relay:
+        client = world.client(url=relay.url_with(), retry_delay_ms=3600000)
         holder = world.actor("thread", world.client(url=server.url))
         held, delays_s = holder.acquire("x", ttl_ms=60000), []
         asking = world.actor(kind, client).ask("x", timeout_ms=FOREVER, ttl_ms=60000)
         for n_connections in range(2, 2 + 2 * 30, 2):
             wait_until(lambda count=n_connections: client.stats().connections == count, "both are there")
-            delays_s.append(relay.cut())
+            delays_s.append(relay.cut_all())
         held.release().check()
         asking.hold().release().check()
         check_spread(delays_s, "to be told", 0.5)
         # One that has never waited: a subscriber would have pauses of its own.
-        actor, asked, delays_s = world.actor(kind, world.client(url=relay.url())), [], []
+        actor, asked, delays_s = world.actor(kind, world.client(url=relay.url_with())), [], []
         for _ in range(20):
             actor.acquire("y").release().check()
-            delays_s.append(relay.cut(lambda: asked.append(actor.ask("y", timeout_ms=FOREVER))))
+            delays_s.append(relay.cut_all(lambda: asked.append(actor.ask("y", timeout_ms=FOREVER))))
             asked[-1].hold().release().check()
         check_spread(delays_s, "to ask", 0.75)
 
@@ -472,9 +411,9 @@ def what_is_held_stands_while_its_server_is_not_trusted(world, kind, names):
 
 @scenario(kinds=BLOCKING, counts=[1])
 def nothing_is_said_in_the_clear(world, kind, names):
-    with tls_server("--requirepass", SECRET) as server, relay_to(server) as relay:
+    with tls_server("--requirepass", SECRET) as server, Relay(server) as relay:
         for login in f":{SECRET}@", "":
-            outcome = try_once(world, kind, relay.url(login))
+            outcome = try_once(world, kind, relay.url_with(login))
             check_equal(outcome.status, "OK" if login else "E_AUTH", repr(outcome))
         check(relay.said.startswith(b"\x16\x03"), "the first bytes are no handshake")
         for word in SECRET, "AUTH", "HELLO", "rql:":
@@ -483,18 +422,18 @@ def nothing_is_said_in_the_clear(world, kind, names):
 
 @scenario(kinds=BLOCKING, counts=[1])
 def a_handshake_in_single_bytes_ends_well(world, kind, names):
-    with tls_server() as server, relay_to(server) as relay:
+    with tls_server() as server, Relay(server) as relay:
         relay.splits = True
-        actor = world.actor(kind, world.client(url=relay.url()))
+        actor = world.actor(kind, world.client(url=relay.url_with()))
         actor.acquire("x").release().check()
 
 
 @scenario(kinds=BLOCKING, counts=[1])
 def one_that_is_cut_anywhere_is_made_again(world, kind, names):
     """Also behind the handshake, in the answers to the login."""
-    with tls_server() as server, relay_to(server) as relay:
+    with tls_server() as server, Relay(server) as relay:
         for n_bytes in range(2400) if "RQL_TEST_LONG" in os.environ else (*range(0, 1200, 149), *range(1200, 2400, 97)):
-            client = world.client(url=relay.url())
+            client = world.client(url=relay.url_with())
             actor = world.actor(kind, client)
             relay.cut_after = n_bytes
             asking = actor.ask("x", timeout_ms=TIMEOUT_MS)

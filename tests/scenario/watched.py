@@ -2,9 +2,11 @@
 import contextlib
 import signal
 
+import private_server
 from cluster import Behind
-from private_server import (Connection, PrivateServer, Refused, ServerError, find_server, free_port,
-                            leave_out_in_cluster, wait_until)
+from checks import wait_until
+from private_server import PrivateServer, free_port, leave_out_in_cluster
+from resp import Refused, ServerError
 from shards import Shards
 
 NAME = "mymaster"
@@ -53,27 +55,23 @@ class Node(PrivateServer):
         return len([line for line in self.ask("CLIENT", "LIST").splitlines() if " name=rql" in line])
 
 
-class Sentinel(PrivateServer):
+class Sentinel(private_server.Sentinel):
     """Masters by their names."""
 
     def __init__(self, masters, quorum, password):
-        self.port, self.password = free_port(), password
-        self.masters, self.quorum = masters, quorum
+        self.password, self.masters, self.quorum = password, masters, quorum
         super().__init__()
 
     def command(self):
-        lines = [f"port {self.port}", f"unixsocket {self.path}", f"dir {self.folder}", "logfile log"]
+        lines = ["requirepass " + self.password] if self.password else []
         for name, master in self.masters.items():
             lines += [f"sentinel monitor {name} 127.0.0.1 {master.port} {self.quorum}",
                       f"sentinel down-after-milliseconds {name} {DOWN_AFTER_MS}",
                       f"sentinel failover-timeout {name} 2000"]
             if master.password:
                 lines += [f"sentinel auth-user {name} {WATCHER}", f"sentinel auth-pass {name} {master.password}"]
-        if self.password:
-            lines.append(f"requirepass {self.password}")
-        with open(self.folder + "/sentinel.conf", "w", encoding="ascii") as file:
-            file.write("\n".join(lines) + "\n")
-        return [find_server(), self.folder + "/sentinel.conf", "--sentinel"]
+        self.lines = lines
+        return super().command()
 
     def set_period(self, name, period_ms):
         """Redis 7 can be told to."""
@@ -227,22 +225,13 @@ class WatchedShards(Shards):
 def watched_shards(world, *names, **options):
     """What the world asks behind the library's back is asked there."""
     with WatchedShards(*names, **options) as watched:
-        before, world.raw = world.raw, Behind(watched)
-        try:
+        with world.asking(Behind(watched)):
             yield watched
-        finally:
-            world.raw = before
 
 
-@contextlib.contextmanager
 def behind(world, watched, node=None):
     """What the world asks behind the library's back is asked there."""
-    before, world.raw = world.raw, Connection((node or watched.named()).path)
-    try:
-        yield
-    finally:
-        world.raw.close()
-        world.raw = before
+    return world.asking((node or watched.named()).connection())
 
 
 def await_asked(world, n_clients):

@@ -18,7 +18,9 @@ import time
 
 from certificates import authority
 from checks import PATIENCE_S, LeftOut, wait_until
+from lock_queries import LockQueries
 from partitions import N_SLOTS, SHARED, named, plain
+from resp import Connection, Refused, ServerError
 
 # What RQL_TEST_SERVER may name: program and major version; or, whatever the program, TLS, or a cluster of one node.
 TLS, CLUSTER = "tls", "cluster"
@@ -31,12 +33,6 @@ LIBC = ctypes.CDLL(None)
 def die_with_parent():
     """PR_SET_PDEATHSIG: no server outlives a test that was killed."""
     LIBC.prctl(1, int(signal.SIGKILL))
-
-
-def encoded(words):
-    """One command as it is sent; words are bytes, or anything with a text."""
-    parts = [word if isinstance(word, bytes) else str(word).encode() for word in words]
-    return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)
 
 
 def find_server():
@@ -61,14 +57,6 @@ def find_named(name):
     sys.exit(f"RQL_TEST_SERVER={name}: there is no {program} of version {version}")
 
 
-class ServerError(Exception):
-    """The server has ended, or does not start."""
-
-
-class Refused(Exception):
-    """The server answers with an error."""
-
-
 def is_cluster():
     return os.environ.get("RQL_TEST_SERVER") == CLUSTER
 
@@ -78,46 +66,10 @@ def leave_out_in_cluster(what):
         raise LeftOut(f"{what}: not in a cluster")
 
 
-class Connection:
-    """To the server's Unix socket; what is in error raises Refused."""
-
-    def __init__(self, path, timeout_s=None):
-        self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.settimeout(timeout_s)
-        self.socket.connect(path)
-        self.file = self.socket.makefile("rb", 1 << 16)
-
-    def read(self):
-        line = self.file.readline()
-        if not line:
-            raise ServerError("the server closed the connection")
-        kind, rest = line[:1], line[1:-2]
-        if kind == b"$":
-            size = int(rest)
-            return None if size < 0 else self.file.read(size + 2)[:-2].decode(errors="replace")
-        if kind == b"*":
-            return None if rest == b"-1" else [self.read() for _ in range(int(rest))]
-        if kind == b"-":
-            raise Refused(rest.decode())
-        return int(rest) if kind == b":" else rest.decode()
-
-    def tell(self, *words):
-        """Does not wait for the answer."""
-        self.socket.sendall(encoded(words))
-
-    def call(self, *words):
-        self.tell(*words)
-        return self.read()
-
-    def close(self):
-        self.file.close()
-        self.socket.close()
-
-
 NOT_IN_CLUSTER = ("PSUBSCRIBE", "REPLICAOF", "SELECT")
 
 
-def for_cluster(words, tag=""):
+def for_cluster(words, tag):
     """A command that speaks of keys as they are on a single server."""
     if words[0] in NOT_IN_CLUSTER or words[0] == "EVAL" and "'rql:" in words[1]:
         raise LeftOut(f"{words[0]}, and scripts that name keys: not in a cluster")
@@ -125,13 +77,17 @@ def for_cluster(words, tag=""):
 
 
 class ClusterConnection(Connection):
-    """For tests that speak of keys as they are on a single server; all locks are in one partition."""
+    """For tests that speak of keys as they are on a single server; names of locks get the tag."""
+
+    def __init__(self, path, timeout_s, tag):
+        super().__init__(path, timeout_s)
+        self.tag = tag
 
     def read(self):
         return plain(super().read())
 
     def tell(self, *words):
-        super().tell(*for_cluster(words, SHARED))
+        super().tell(*for_cluster(words, self.tag))
 
     def call(self, *words):
         if words[0] in ("DEL", "EXISTS"):  # keys that may be in several slots
@@ -185,12 +141,13 @@ def free_port():
             return port
 
 
-class PrivateServer:
+class PrivateServer(LockQueries):
     """A redis-server on a Unix socket in a fresh folder; it can be killed and launched again. With
     RQL_TEST_CLOCK (support/clock.c) and `has_clock` its time of day can be set. With a certificate and its key, or
     where RQL_TEST_SERVER is tls, clients come by TLS, and only what asks behind their back by the socket. Where that
     is cluster, it is one of which this is the only node."""
     password = None  # of what asks there
+    tag = SHARED     # in a cluster all locks are in one partition
 
     def __init__(self, *arguments, has_clock=False, certificate=None):
         self.folder = tempfile.mkdtemp(prefix="rql-test-")
@@ -220,6 +177,12 @@ class PrivateServer:
         if "--requirepass" in self.arguments:
             self.password = self.arguments[self.arguments.index("--requirepass") + 1]
         self.launch()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
 
     def make_clock(self, path):
         return Clock(path)
@@ -265,7 +228,7 @@ class PrivateServer:
 
     def connection(self, timeout_s=PATIENCE_S):
         """To it; its user closes it."""
-        return (ClusterConnection if is_cluster() else Connection)(self.path, timeout_s)
+        return ClusterConnection(self.path, timeout_s, self.tag) if is_cluster() else Connection(self.path, timeout_s)
 
     def is_up(self):
         if self.process.poll() is not None:
@@ -329,3 +292,18 @@ class PrivateServer:
     def stop(self):
         self.kill()  # also when a test has stopped it
         shutil.rmtree(self.folder)
+
+
+class Sentinel(PrivateServer):
+    """It watches what these lines of its configuration say."""
+
+    def __init__(self, *lines):
+        leave_out_in_cluster("Sentinel")
+        self.port, self.lines = free_port(), lines
+        super().__init__()
+
+    def command(self):
+        with open(self.folder + "/sentinel.conf", "w", encoding="ascii") as file:
+            file.write("\n".join([f"port {self.port}", "bind 127.0.0.1", f"unixsocket {self.path}", f"dir {self.folder}",
+                                  "logfile log", *self.lines, ""]))
+        return [find_server(), self.folder + "/sentinel.conf", "--sentinel"]

@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+"""Runs one test program with all that it needs, which is built first.
+
+Usage: one.py BUILD PROGRAM [WORD...]    what `sh tests/run.sh one` calls
+
+PROGRAM is a test's name, as meson has it, or suite/name as tests/README.md has it. WORDS: only the tests whose titles
+contain all of them; of a program in C that they follow each other there.
+"""
+import json
+import os
+import subprocess
+import sys
+
+
+def introspect(build, what):
+    return json.loads(subprocess.check_output(["meson", "introspect", what, build]))
+
+
+def find_test(tests, wanted):
+    suite, _, name = wanted.rpartition("/")
+    found = [test for test in tests if test["name"] in (name, f"test_{name}", f"{suite or 'scenario'}-{name}")
+             and (not suite or any(suite in one for one in test["suite"]))]
+    if len(found) != 1:
+        names = [test["name"] for test in found] or sorted(test["name"] for test in tests if name in test["name"])
+        sys.exit(f"{len(found)} tests are called {wanted}" + (f"; there are {', '.join(names)}" if names else ""))
+    return found[0]
+
+
+def targets_of(build, test):
+    """Relative to the folder of the build, as ninja wants them."""
+    files = {target["id"]: target["filename"] for target in introspect(build, "--targets")}
+    return [os.path.relpath(name, build) for one in test["depends"] for name in files[one]]
+
+
+def main(build, wanted, *words):
+    build = os.path.realpath(build)
+    test = find_test(introspect(build, "--tests"), wanted)
+    targets = targets_of(build, test)
+    built = targets and subprocess.run(["ninja", "-C", build, *targets], stdout=subprocess.PIPE, text=True, check=False)
+    if built and built.returncode != 0:
+        return built.stdout
+    ours = {name: value for name, value in os.environ.items() if name.startswith("RQL_TEST_")}
+    command, env = test["cmd"], {**os.environ, **test["env"], **ours}
+    if words and command[0].endswith(".py"):
+        command = [*command, *words]
+    elif words:
+        env["RQL_TEST_ONLY"] = f"*{'_'.join(words).replace(' ', '_')}*"
+    os.chdir(test["workdir"] or build)
+    os.execve(command[0], command, env)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]) if len(sys.argv) > 2 else __doc__)
