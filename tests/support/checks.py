@@ -30,12 +30,14 @@ def check_in(part, whole):
 
 
 def wait_until(condition, what, patience_s=PATIENCE_S):
-    """Waits for a condition and returns its value; a test never sleeps for a fixed time."""
-    end = time.monotonic() + patience_s
+    """Waits for a condition and returns its value; a test never sleeps for a fixed time. The longer it waits, the less
+    often it looks."""
+    begun = time.monotonic()
     while True:
         value = condition()
         if value:
             return value
-        if time.monotonic() > end:
+        waited_s = time.monotonic() - begun
+        if waited_s > patience_s:
             raise Failure("never happened: " + what)
-        time.sleep(0.005)
+        time.sleep(min(max(waited_s / 10, 0.001), 0.02))

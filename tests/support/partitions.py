@@ -23,11 +23,22 @@ def partition_of(name):
 
 
 @functools.cache
+def letters_by_crc():
+    """The first three letters that have each CRC, of those bits of it that make a slot."""
+    letters = ["".join(three) for three in itertools.product(string.ascii_lowercase, repeat=3)]
+    return {slot_of(three): three for three in reversed(letters)}
+
+
+@functools.cache
 def tag_of(partition):
-    """Two hex digits, and the first three letters by which it is nearest to the middle of the partition."""
-    middle = WIDTH * partition + WIDTH // 2
-    tags = (f"{partition:02x}{''.join(letters)}" for letters in itertools.product(string.ascii_lowercase, repeat=3))
-    return min(tags, key=lambda tag: abs(slot_of(tag) - middle))
+    """Two hex digits, and the first three letters by which it is nearest to the middle of the partition. The CRC of all
+    is that of the digits with zeros behind them, changed (by xor) in the bits of the letters' CRC."""
+    middle, digits = WIDTH * partition + WIDTH // 2, f"{partition:02x}"
+    of_digits = binascii.crc_hqx(digits.encode() + bytes(3), 0) % N_SLOTS
+    for distance in itertools.count():
+        near = [letters_by_crc().get(of_digits ^ slot) for slot in (middle - distance, middle + distance)]
+        if any(near):
+            return digits + min(filter(None, near))
 
 
 def prefix_in(partition):
