@@ -17,17 +17,17 @@ void stay_begin(struct stay *self, const cJSON *words, rql_hold *hold)
     say(line);
 }
 
-void end_block(cJSON *words)
+rql_status end_block(struct call *call)
 {
-    struct stay *block = take_object(A_BLOCK, words, "lock");
+    struct stay *block = take_object(A_BLOCK, call->words, "lock");
 
-    block->value = (int)number_or(words, "value", 0);
+    block->value = (int)number_or(call->words, "value", 0);
     if (block->hold) {
         (void)rql_hold_end(block->hold, block->value);
     } else {
         (void)sem_post(&block->may_end);
     }
-    answer(words, RQL_OK, NULL);
+    return RQL_OK;
 }
 
 /* On a thread. */
@@ -57,34 +57,39 @@ static int run_under_series(rql_series *series, void *data)
     return stay(data);
 }
 
-void run_block(rql_client *client, cJSON *words)
+/* Runs one of the two under the line's locks, and says its value. */
+static rql_status run_under(struct call *call, rql_block *of_lock, rql_series_block *of_series)
 {
-    struct block self = {.words = words};
+    struct hold hold = {.lock = NULL};
+    struct settings settings;
+    rql_refusal refusal = {0};
+    rql_status status;
+
+    read_settings(call->client, call->words, &settings);
+    settings.lock.refusal = &refusal;
+    settings.series.result = &hold.result;
+    status =
+        settings.is_series
+            ? rql_with_series(call->client, &settings.series, of_series, &call->error)
+            : rql_with_lock(call->client, settings.names[0], &settings.lock, of_lock, &call->error);
+    (void)cJSON_AddNumberToObject(call->reply, "value",
+                                  settings.is_series ? of_series->value : of_lock->value);
+    add_result(call->reply, &hold);
+    end_refusal(call->reply, status, &refusal);
+    return status;
+}
+
+rql_status run_block(struct call *call)
+{
+    struct block self = {.words = call->words};
     rql_block of_lock = {.run = run_under_lock, .user_data = &self};
     rql_series_block of_series = {.run = run_under_series, .user_data = &self};
-    struct hold *hold = hold_new(words);
-    struct settings settings;
-    rql_error error = {0};
-    rql_status status;
-    cJSON *reply;
 
-    read_settings(client, words, &settings);
-    settings.series.result = &hold->result;
-    status = settings.is_series
-                 ? rql_with_series(client, &settings.series, &of_series, &error)
-                 : rql_with_lock(client, settings.names[0], &settings.lock, &of_lock, &error);
-    reply = answer_to(words, status, &error);
-    (void)cJSON_AddNumberToObject(reply, "value",
-                                  settings.is_series ? of_series.value : of_lock.value);
-    add_result(reply, hold);
-    free(hold);
-    say(reply);
-    cJSON_Delete(words);
+    return run_under(call, &of_lock, &of_series);
 }
 
 /* {"do": "with", "as": "a", "names": ["x"]}: within the block the thread of the actor does what it
- * is told, until
- * {"do": "leave"}. */
+ * is told, until {"do": "leave"}. */
 
 static int work_under_lock(rql_lock *lock, void *actor)
 {
@@ -100,30 +105,10 @@ static int work_under_series(rql_series *series, void *actor)
     return 0;
 }
 
-void run_with(struct actor *actor, cJSON *words)
+rql_status run_with(struct call *call)
 {
-    rql_client *client = actor_client(actor);
-    rql_block block = {.run = work_under_lock, .user_data = actor};
-    rql_series_block series_block = {.run = work_under_series, .user_data = actor};
-    struct hold hold = {.lock = NULL};
-    struct settings settings;
-    rql_refusal refusal = {0};
-    rql_error error = {0};
-    rql_status status;
-    cJSON *reply;
+    rql_block of_lock = {.run = work_under_lock, .user_data = call->actor};
+    rql_series_block of_series = {.run = work_under_series, .user_data = call->actor};
 
-    read_settings(client, words, &settings);
-    settings.lock.refusal = &refusal;
-    settings.series.result = &hold.result;
-    status = settings.is_series
-                 ? rql_with_series(client, &settings.series, &series_block, &error)
-                 : rql_with_lock(client, settings.names[0], &settings.lock, &block, &error);
-    reply = answer_to(words, status, &error);
-    add_result(reply, &hold);
-    if (status > 0) {
-        add_refusal(reply, &refusal);
-    }
-    rql_refusal_clear(&refusal);
-    say(reply);
-    cJSON_Delete(words);
+    return run_under(call, &of_lock, &of_series);
 }

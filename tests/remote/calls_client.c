@@ -73,15 +73,15 @@ static void say_event_and_hang(const rql_event *event, void *data)
     say_event(event, data);
 }
 
-static void listen_on(cJSON *words)
+static rql_status listen_on(struct call *call)
 {
-    struct client *self = find_object(A_CLIENT, words, "client");
+    struct client *self = find_object(A_CLIENT, call->words, "client");
 
-    if (cJSON_HasObjectItem(words, "stop")) {
-        self->stops = find_object(A_SWARM, words, "stop");
+    if (cJSON_HasObjectItem(call->words, "stop")) {
+        self->stops = find_object(A_SWARM, call->words, "stop");
     }
     (void)sem_post(&self->may_go_on);
-    answer(words, RQL_OK, NULL);
+    return RQL_OK;
 }
 
 /* "events", "logs", "sampler": true or false; "calls_back": within each event; "hangs_at": one. */
@@ -89,11 +89,11 @@ static void set_listening(const cJSON *words, struct client *self, rql_options *
 {
     const cJSON *sampler = cJSON_GetObjectItem(words, "sampler");
 
-    if (cJSON_IsTrue(cJSON_GetObjectItem(words, "events"))) {
+    if (is_set(words, "events")) {
         out->instrumenter = say_event;
         out->instrumenter_data = self->name;
     }
-    if (cJSON_IsTrue(cJSON_GetObjectItem(words, "calls_back"))) {
+    if (is_set(words, "calls_back")) {
         out->instrumenter = say_event_and_call;
         out->instrumenter_data = self;
     }
@@ -103,7 +103,7 @@ static void set_listening(const cJSON *words, struct client *self, rql_options *
         out->instrumenter = say_event_and_hang;
         out->instrumenter_data = self;
     }
-    if (cJSON_IsTrue(cJSON_GetObjectItem(words, "logs"))) {
+    if (is_set(words, "logs")) {
         out->logger = say_log_line;
         out->logger_data = self->name;
     }
@@ -114,150 +114,126 @@ static void set_listening(const cJSON *words, struct client *self, rql_options *
     }
 }
 
-static void make_client(cJSON *words)
+static rql_status make_client(struct call *call)
 {
     struct client *self = own_memory(sizeof *self);
     rql_options options;
-    rql_error error = {0};
     rql_status status;
 
-    (void)strncat(self->name, text_in(words, "client"), sizeof self->name - 1);
-    read_client_options(words, &options);
-    if (cJSON_HasObjectItem(words, "proxy")) {
-        options.url = proxy_url(find_object(A_PROXY, words, "proxy"));
+    (void)strncat(self->name, text_in(call->words, "client"), sizeof self->name - 1);
+    read_client_options(call->words, &options);
+    if (cJSON_HasObjectItem(call->words, "proxy")) {
+        options.url = proxy_url(find_object(A_PROXY, call->words, "proxy"));
     }
-    set_listening(words, self, &options);
-    status = rql_client_new(&self->library, &options, &error);
+    set_listening(call->words, self, &options);
+    status = rql_client_new(&self->library, &options, &call->error);
     if (status) {
         free(self);
     } else {
-        add_object(A_CLIENT, words, "client", self);
+        add_object(A_CLIENT, call->words, "client", self);
     }
-    answer(words, status, &error);
+    return status;
 }
 
-static rql_client *client_in(const cJSON *words)
+rql_client *client_in(const cJSON *words)
 {
     return ((struct client *)find_object(A_CLIENT, words, "client"))->library;
 }
 
-static void free_client(cJSON *words)
+static rql_status free_client(struct call *call)
 {
-    struct client *self = take_object(A_CLIENT, words, "client");
+    struct client *self = take_object(A_CLIENT, call->words, "client");
 
     (void)rql_client_free(self->library);
     free(self);
-    answer(words, RQL_OK, NULL);
+    return RQL_OK;
 }
 
-static void tell_stats(cJSON *words)
+static rql_status tell_stats(struct call *call)
 {
+    const struct client *self = find_object(A_CLIENT, call->words, "client");
     rql_stats stats = {0};
-    rql_status status = rql_client_stats(client_in(words), &stats);
-    cJSON *reply = answer_to(words, status, NULL);
+    rql_status status = rql_client_stats(self->library, &stats);
 
-    add_stats(reply, &stats);
-    (void)cJSON_AddNumberToObject(
-        reply, "n_sampled", ((struct client *)find_object(A_CLIENT, words, "client"))->n_sampled);
-    say(reply);
-    cJSON_Delete(words);
+    add_stats(call->reply, &stats);
+    (void)cJSON_AddNumberToObject(call->reply, "n_sampled", self->n_sampled);
+    return status;
 }
 
 /* ---- options ---- */
 
-static void tell_options(cJSON *words)
+static rql_status tell_options(struct call *call)
 {
-    cJSON *reply = answer_to(words, RQL_OK, NULL);
-    cJSON *defaults = cJSON_AddObjectToObject(reply, "defaults");
+    cJSON *defaults = cJSON_AddObjectToObject(call->reply, "defaults");
     const rql_option_row *row;
 
     for (size_t i = 0; (row = rql_option_row_at(i)) != NULL; i++) {
         (void)cJSON_AddStringToObject(defaults, row->name, row->default_value);
     }
-    say(reply);
-    cJSON_Delete(words);
+    return RQL_OK;
 }
 
-static void set_option(cJSON *words)
+static rql_status set_option(struct call *call)
 {
     rql_options options;
-    rql_error error = {0};
 
     rql_options_init(&options);
-    answer(words,
-           rql_options_set(&options, text_in(words, "name"), text_in(words, "value"), &error),
-           &error);
+    return rql_options_set(&options, text_in(call->words, "name"), text_in(call->words, "value"),
+                           &call->error);
 }
 
 /* ---- actors ---- */
 
-static void make_thread(cJSON *words)
+static rql_status make_thread(struct call *call)
 {
-    add_object(AN_ACTOR, words, "name", actor_new(client_in(words), NULL));
-    answer(words, RQL_OK, NULL);
+    add_object(AN_ACTOR, call->words, "name", actor_new(client_in(call->words), NULL));
+    return RQL_OK;
 }
 
-static void make_loop(cJSON *words)
+static rql_status make_loop(struct call *call)
 {
-    rql_client *client = client_in(words);
-    rql_error error = {0};
+    rql_client *client = client_in(call->words);
     rql_loop *loop = NULL;
-    rql_status status = rql_loop_open(&loop, client, NULL, &error);
+    rql_status status = rql_loop_open(&loop, client, NULL, &call->error);
 
     if (status == RQL_OK) {
-        add_object(AN_ACTOR, words, "name", actor_new(client, loop));
+        add_object(AN_ACTOR, call->words, "name", actor_new(client, loop));
     }
-    answer(words, status, &error);
+    return status;
 }
 
-static void end_actor(cJSON *words)
+static rql_status end_actor(struct call *call)
 {
-    rql_error error = {0};
-
-    answer(words, actor_end(take_object(AN_ACTOR, words, "name"), &error), &error);
-}
-
-/* ---- swarms ---- */
-
-static void make_swarm(cJSON *words)
-{
-    start_swarm(client_in(words), words);
-}
-
-static void tell_swarm_of(cJSON *words)
-{
-    tell_swarm(client_in(words), words);
+    return actor_end(take_object(AN_ACTOR, call->words, "name"), &call->error);
 }
 
 /* ---- the network ---- */
 
-static void start_proxy(cJSON *words)
+static rql_status start_proxy(struct call *call)
 {
-    const char *server = text_in(words, "server");
-    const cJSON *port = cJSON_GetObjectItem(words, "port");
+    const char *server = text_in(call->words, "server");
+    const cJSON *port = cJSON_GetObjectItem(call->words, "port");
 
-    add_object(A_PROXY, words, "proxy",
-               port ? proxy_start_beside(server, text_in(words, "host"), port->valueint)
+    add_object(A_PROXY, call->words, "proxy",
+               port ? proxy_start_beside(server, text_in(call->words, "host"), port->valueint)
                     : proxy_start(server));
-    answer(words, RQL_OK, NULL);
+    return RQL_OK;
 }
 
-static void end_proxy(cJSON *words)
+static rql_status end_proxy(struct call *call)
 {
-    (void)proxy_stop(take_object(A_PROXY, words, "proxy"));
-    answer(words, RQL_OK, NULL);
+    (void)proxy_stop(take_object(A_PROXY, call->words, "proxy"));
+    return RQL_OK;
 }
 
-static void tell_proxy(cJSON *words)
+static rql_status tell_proxy(struct call *call)
 {
-    struct proxy_counts counts = proxy_counts(find_object(A_PROXY, words, "proxy"));
-    cJSON *reply = answer_to(words, RQL_OK, NULL);
+    struct proxy_counts counts = proxy_counts(find_object(A_PROXY, call->words, "proxy"));
 
-    (void)cJSON_AddNumberToObject(reply, "connections", (double)counts.connections);
-    (void)cJSON_AddNumberToObject(reply, "open", (double)counts.open);
-    (void)cJSON_AddNumberToObject(reply, "replies", (double)counts.replies);
-    say(reply);
-    cJSON_Delete(words);
+    (void)cJSON_AddNumberToObject(call->reply, "connections", (double)counts.connections);
+    (void)cJSON_AddNumberToObject(call->reply, "open", (double)counts.open);
+    (void)cJSON_AddNumberToObject(call->reply, "replies", (double)counts.replies);
+    return RQL_OK;
 }
 
 static enum proxy_direction direction_in(const cJSON *words)
@@ -270,8 +246,9 @@ static enum proxy_direction direction_in(const cJSON *words)
     return strcmp(text, "down") == 0 ? PROXY_DOWN : PROXY_BOTH;
 }
 
-static void switch_proxy(cJSON *words)
+static rql_status switch_proxy(struct call *call)
 {
+    const cJSON *words = call->words;
     struct proxy *proxy = find_object(A_PROXY, words, "proxy");
     const char *fault = text_in(words, "fault");
     int64_t n = number_or(words, "n", 1);
@@ -301,33 +278,20 @@ static void switch_proxy(cJSON *words)
     } else {
         wrong(words, "no such fault");
     }
-    answer(words, RQL_OK, NULL);
+    return RQL_OK;
 }
 
 bool perform_here(cJSON *words)
 {
-    static const struct {
-        const char *name;
-        void (*run)(cJSON *words);
-    } calls[] = {
-        {"client", make_client},    {"end", end_actor},
-        {"end_block", end_block},   {"end_proxy", end_proxy},
-        {"end_swarm", end_swarm},   {"enough", end_scarcity},
-        {"fault", switch_proxy},    {"free", free_client},
-        {"go_on", go_on},           {"listen_on", listen_on},
-        {"loop", make_loop},        {"options", tell_options},
-        {"proxy", start_proxy},     {"proxy_counts", tell_proxy},
-        {"scarce", begin_scarcity}, {"set_option", set_option},
-        {"stats", tell_stats},      {"stop_swarm", stop_swarm},
-        {"swarm", make_swarm},      {"swarm_status", tell_swarm_of},
-        {"thread", make_thread},
+    static const struct call_row rows[] = {
+        {"client", make_client},    {"end", end_actor},           {"end_block", end_block},
+        {"end_proxy", end_proxy},   {"end_swarm", end_swarm},     {"enough", end_scarcity},
+        {"fault", switch_proxy},    {"free", free_client},        {"go_on", go_on},
+        {"listen_on", listen_on},   {"loop", make_loop},          {"options", tell_options},
+        {"proxy", start_proxy},     {"proxy_counts", tell_proxy}, {"scarce", begin_scarcity},
+        {"set_option", set_option}, {"stats", tell_stats},        {"stop_swarm", stop_swarm},
+        {"swarm", start_swarm},     {"swarm_status", tell_swarm}, {"thread", make_thread},
     };
 
-    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
-        if (strcmp(text_in(words, "do"), calls[i].name) == 0) {
-            calls[i].run(words);
-            return true;
-        }
-    }
-    return false;
+    return make_call(rows, sizeof rows / sizeof rows[0], NULL, words);
 }

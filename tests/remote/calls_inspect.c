@@ -3,15 +3,13 @@
 #include <string.h>
 
 /* What the library tells of the server: "do": "inspect", with "of" one of locks, queues, keys
- * (their names), possible_hosts, lock, queue, is_locked, is_queued (with "name"), locks_info,
- * queues_info, or diagnosis (with "time_limit_ms"): the level of each check, by its id. */
+ * (their names), possible_hosts, acquired_locks, lock, queue, is_locked, is_queued (with "name"),
+ * locks_info, queues_info, or diagnosis (with "time_limit_ms"): the level of each check, by its id.
+ */
 
 static cJSON *lock_of(const rql_lock_info *info)
 {
-    const struct {
-        const char *name;
-        int64_t value;
-    } numbers[] = {
+    const struct number numbers[] = {
         {"status", info->status},
         {"ts_us", info->ts_us},
         {"ini_ttl_ms", info->ini_ttl_ms},
@@ -23,7 +21,6 @@ static cJSON *lock_of(const rql_lock_info *info)
         {"l_spc_ext_ini_ttl_ms", info->l_spc_ext_ini_ttl_ms},
         {"token", info->token},
     };
-
     cJSON *lock = cJSON_CreateObject();
     cJSON *meta = cJSON_CreateArray();
 
@@ -32,9 +29,7 @@ static cJSON *lock_of(const rql_lock_info *info)
     add_text(lock, "name", info->name);
     add_text(lock, "acq_id", info->acq_id);
     add_text(lock, "hst_id", info->hst_id);
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
-        (void)cJSON_AddNumberToObject(lock, numbers[i].name, (double)numbers[i].value);
-    }
+    add_numbers(lock, numbers, sizeof numbers / sizeof numbers[0]);
     for (size_t i = 0; i < info->n_meta; i++) {
         cJSON *pair = cJSON_CreateArray();
 
@@ -160,42 +155,48 @@ static rql_status answer_of(ask_fn *ask, rql_client *client, const char *name, c
     return status;
 }
 
-void inspect(rql_client *client, cJSON *words)
+rql_status inspect(struct call *call)
 {
-    const char *of = text_in(words, "of");
-    const char *name = text_or(words, "name", "");
-    rql_error error = {0};
+    static const struct {
+        const char *of;
+        list_fn *list;
+    } lists[] = {
+        {"acquired_locks", rql_acquired_locks},
+        {"keys", rql_list_keys},
+        {"locks", rql_list_locks},
+        {"possible_hosts", rql_possible_host_ids},
+        {"queues", rql_list_queues},
+    };
+
+    const char *of = text_in(call->words, "of");
+    const char *name = text_or(call->words, "name", "");
+    rql_client *client = call->client;
+    list_fn *list = NULL;
     cJSON *found = NULL;
     rql_status status;
-    cJSON *reply;
 
-    if (strcmp(of, "locks") == 0) {
-        status = list_texts(rql_list_locks, client, &found, &error);
-    } else if (strcmp(of, "queues") == 0) {
-        status = list_texts(rql_list_queues, client, &found, &error);
-    } else if (strcmp(of, "keys") == 0) {
-        status = list_texts(rql_list_keys, client, &found, &error);
-    } else if (strcmp(of, "possible_hosts") == 0) {
-        status = list_texts(rql_possible_host_ids, client, &found, &error);
-    } else if (strcmp(of, "locks_info") == 0) {
-        status = list_locks_info(client, &found, &error);
-    } else if (strcmp(of, "queues_info") == 0) {
-        status = list_queues_info(client, &found, &error);
-    } else if (strcmp(of, "lock") == 0) {
-        status = get_lock(client, name, &found, &error);
-    } else if (strcmp(of, "queue") == 0) {
-        status = get_queue(client, name, &found, &error);
-    } else if (strcmp(of, "diagnosis") == 0) {
-        status = diagnose(client, words, &found, &error);
-    } else if (strcmp(of, "is_locked") == 0) {
-        status = answer_of(rql_is_locked, client, name, &found, &error);
-    } else if (strcmp(of, "is_queued") == 0) {
-        status = answer_of(rql_is_queued, client, name, &found, &error);
-    } else {
-        wrong(words, "of");
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+        list = strcmp(of, lists[i].of) == 0 ? lists[i].list : list;
     }
-    reply = answer_to(words, status, &error);
-    (void)cJSON_AddItemToObject(reply, "found", found ? found : cJSON_CreateNull());
-    say(reply);
-    cJSON_Delete(words);
+    if (list) {
+        status = list_texts(list, client, &found, &call->error);
+    } else if (strcmp(of, "locks_info") == 0) {
+        status = list_locks_info(client, &found, &call->error);
+    } else if (strcmp(of, "queues_info") == 0) {
+        status = list_queues_info(client, &found, &call->error);
+    } else if (strcmp(of, "lock") == 0) {
+        status = get_lock(client, name, &found, &call->error);
+    } else if (strcmp(of, "queue") == 0) {
+        status = get_queue(client, name, &found, &call->error);
+    } else if (strcmp(of, "diagnosis") == 0) {
+        status = diagnose(client, call->words, &found, &call->error);
+    } else if (strcmp(of, "is_locked") == 0) {
+        status = answer_of(rql_is_locked, client, name, &found, &call->error);
+    } else if (strcmp(of, "is_queued") == 0) {
+        status = answer_of(rql_is_queued, client, name, &found, &call->error);
+    } else {
+        wrong(call->words, "of");
+    }
+    (void)cJSON_AddItemToObject(call->reply, "found", found ? found : cJSON_CreateNull());
+    return status;
 }

@@ -44,22 +44,11 @@ static void forget_request(struct request *self)
 
 static void finish(struct request *self, rql_status status, const rql_error *error)
 {
-    cJSON *reply = answer_to(self->words, status, error);
+    cJSON *reply = cJSON_CreateObject();
 
     forget_request(self);
-    add_result(reply, self->hold);
-    if (status == RQL_OK) {
-        add_facts(reply, self->hold);
-        add_object(A_HOLD, self->words, "lock", self->hold);
-    } else {
-        free(self->hold);
-    }
-    if (status > 0) {
-        add_refusal(reply, &self->refusal);
-    }
-    rql_refusal_clear(&self->refusal);
-    say(reply);
-    cJSON_Delete(self->words);
+    end_acquisition(reply, self->words, status, self->hold, &self->refusal);
+    answer_with(reply, self->words, status, error);
     free(self);
 }
 
@@ -91,13 +80,12 @@ static void on_run(rql_hold *hold, rql_lock *lock, void *data)
 static void on_block_done(rql_status status, int value, const rql_error *error, void *data)
 {
     struct request *self = data;
-    cJSON *reply = answer_to(self->words, status, error);
+    cJSON *reply = cJSON_CreateObject();
 
     forget_request(self);
     (void)cJSON_AddNumberToObject(reply, "value", value);
     rql_refusal_clear(&self->refusal);
-    say(reply);
-    cJSON_Delete(self->words);
+    answer_with(reply, self->words, status, error);
     free(self->hold);
     free(self);
 }
@@ -134,7 +122,7 @@ static void acquire(rql_loop *loop, rql_client *client, cJSON *words)
     set_listeners(words, self->hold, &settings.lock);
     settings.lock.refusal = wants_refusal(words) ? &self->refusal : NULL;
     settings.series.result = &self->hold->result;
-    settings.lock.fail_fast |= cJSON_IsTrue(cJSON_GetObjectItem(words, "try"));
+    settings.lock.fail_fast |= is_set(words, "try");
     (void)pthread_mutex_lock(&mutex);
     self->next = requests;
     requests = self;
@@ -226,11 +214,10 @@ struct ending {
 static void on_released(rql_status status, const rql_error *error, void *data)
 {
     struct ending *self = data;
-    cJSON *reply = answer_to(self->words, status, error);
+    cJSON *reply = cJSON_CreateObject();
 
     add_result(reply, self->hold);
-    say(reply);
-    cJSON_Delete(self->words);
+    answer_with(reply, self->words, status, error);
     free(self->hold);
     free(self);
 }
@@ -249,12 +236,11 @@ static void release(rql_loop *loop, rql_client *client, cJSON *words)
                                                            &self->hold->result, &done, &error)
                                 : rql_release_async(loop, self->hold->lock, &done, &error);
     if (status) { /* it is as it was, and still ours */
-        cJSON *reply = answer_to(words, status, &error);
+        cJSON *reply = cJSON_CreateObject();
 
         add_object(A_HOLD, words, "lock", self->hold);
         (void)cJSON_AddBoolToObject(reply, "is_kept", true);
-        say(reply);
-        cJSON_Delete(words);
+        answer_with(reply, words, status, &error);
         free(self);
     }
 }

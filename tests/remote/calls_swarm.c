@@ -6,10 +6,7 @@
 
 /* The swarm of a client, and its steps by hand. */
 
-static const struct {
-    const char *name;
-    size_t offset;
-} numbers[] = {
+static const struct field numbers[] = {
     {"liveness_probing_period_ms", offsetof(rql_swarm_options, liveness_probing_period_ms)},
     {"probe_period_ms", offsetof(rql_swarm_options, probe_period_ms)},
     {"zombie_ttl_ms", offsetof(rql_swarm_options, zombie_ttl_ms)},
@@ -17,17 +14,6 @@ static const struct {
     {"zombie_lock_scan_size", offsetof(rql_swarm_options, zombie_lock_scan_size)},
     {"zombie_queue_scan_size", offsetof(rql_swarm_options, zombie_queue_scan_size)},
 };
-
-static bool set_number(rql_swarm_options *out, const cJSON *item)
-{
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
-        if (strcmp(item->string, numbers[i].name) == 0) {
-            *(int64_t *)(void *)((char *)out + numbers[i].offset) = (int64_t)item->valuedouble;
-            return true;
-        }
-    }
-    return false;
-}
 
 /* By the names of the fields; "probe_proxy" and "flush_proxy" name a proxy in front of the server.
  */
@@ -40,10 +26,11 @@ static rql_swarm_options options_in(const rql_client *client, const cJSON *words
     rql_swarm_options_init(client, &out);
     cJSON_ArrayForEach(item, options)
     {
-        if (set_number(&out, item)) {
-            continue;
-        }
-        if (strcmp(item->string, "probe_hosts") == 0) {
+        int64_t *number = field_in(&out, numbers, sizeof numbers / sizeof numbers[0], item);
+
+        if (number) {
+            *number = (int64_t)item->valuedouble;
+        } else if (strcmp(item->string, "probe_hosts") == 0) {
             out.probe_hosts = cJSON_IsTrue(item);
         } else if (strcmp(item->string, "flush_zombies") == 0) {
             out.flush_zombies = cJSON_IsTrue(item);
@@ -60,29 +47,29 @@ static rql_swarm_options options_in(const rql_client *client, const cJSON *words
     return out;
 }
 
-void start_swarm(rql_client *client, cJSON *words)
+rql_status start_swarm(struct call *call)
 {
-    const rql_swarm_options options = options_in(client, words);
-    rql_error error = {0};
+    rql_client *client = client_in(call->words);
+    const rql_swarm_options options = options_in(client, call->words);
     rql_swarm *swarm = NULL;
-    rql_status status = rql_swarm_start(client, &options, &swarm, &error);
+    rql_status status = rql_swarm_start(client, &options, &swarm, &call->error);
 
     if (status == RQL_OK) {
-        add_object(A_SWARM, words, "name", swarm);
+        add_object(A_SWARM, call->words, "name", swarm);
     }
-    answer(words, status, &error);
+    return status;
 }
 
-void stop_swarm(cJSON *words)
+rql_status stop_swarm(struct call *call)
 {
-    rql_swarm_stop(find_object(A_SWARM, words, "name"));
-    answer(words, RQL_OK, NULL);
+    rql_swarm_stop(find_object(A_SWARM, call->words, "name"));
+    return RQL_OK;
 }
 
-void end_swarm(cJSON *words)
+rql_status end_swarm(struct call *call)
 {
-    (void)rql_swarm_free(take_object(A_SWARM, words, "name"));
-    answer(words, RQL_OK, NULL);
+    (void)rql_swarm_free(take_object(A_SWARM, call->words, "name"));
+    return RQL_OK;
 }
 
 static cJSON *element_of(const rql_element_status *status)
@@ -98,49 +85,41 @@ static cJSON *element_of(const rql_element_status *status)
     return element;
 }
 
-void tell_swarm(rql_client *client, cJSON *words)
+rql_status tell_swarm(struct call *call)
 {
     rql_swarm_status swarm = {0};
-    rql_error error = {0};
-    rql_status status = rql_get_swarm_status(client, &swarm, &error);
-    cJSON *reply = answer_to(words, status, &error);
+    rql_status status = rql_get_swarm_status(client_in(call->words), &swarm, &call->error);
 
-    (void)cJSON_AddBoolToObject(reply, "auto_swarm", swarm.auto_swarm);
-    (void)cJSON_AddBoolToObject(reply, "is_running", swarm.is_running);
-    (void)cJSON_AddBoolToObject(reply, "is_flusher", swarm.is_flusher);
-    (void)cJSON_AddNumberToObject(reply, "hosts", (double)swarm.hosts);
-    (void)cJSON_AddItemToObject(reply, "supervisor", element_of(&swarm.supervisor));
-    (void)cJSON_AddItemToObject(reply, "probe_hosts", element_of(&swarm.probe_hosts));
-    (void)cJSON_AddItemToObject(reply, "flush_zombies", element_of(&swarm.flush_zombies));
-    say(reply);
-    cJSON_Delete(words);
+    (void)cJSON_AddBoolToObject(call->reply, "auto_swarm", swarm.auto_swarm);
+    (void)cJSON_AddBoolToObject(call->reply, "is_running", swarm.is_running);
+    (void)cJSON_AddBoolToObject(call->reply, "is_flusher", swarm.is_flusher);
+    (void)cJSON_AddNumberToObject(call->reply, "hosts", (double)swarm.hosts);
+    (void)cJSON_AddItemToObject(call->reply, "supervisor", element_of(&swarm.supervisor));
+    (void)cJSON_AddItemToObject(call->reply, "probe_hosts", element_of(&swarm.probe_hosts));
+    (void)cJSON_AddItemToObject(call->reply, "flush_zombies", element_of(&swarm.flush_zombies));
+    return status;
 }
 
 /* ---- by hand, on an actor's thread ---- */
 
-void probe_hosts(rql_client *client, cJSON *words)
+rql_status probe_hosts(struct call *call)
 {
     rql_text_list *hosts = NULL;
     int64_t at_us = 0;
-    rql_error error = {0};
-    rql_status status = rql_probe_hosts(client, &hosts, &at_us, &error);
-    cJSON *reply = answer_to(words, status, &error);
+    rql_status status = rql_probe_hosts(call->client, &hosts, &at_us, &call->error);
 
-    (void)cJSON_AddItemToObject(reply, "hosts", texts_of(hosts));
+    (void)cJSON_AddItemToObject(call->reply, "hosts", texts_of(hosts));
     (void)rql_text_list_free(hosts);
-    (void)cJSON_AddNumberToObject(reply, "at_us", (double)at_us);
-    say(reply);
-    cJSON_Delete(words);
+    (void)cJSON_AddNumberToObject(call->reply, "at_us", (double)at_us);
+    return status;
 }
 
-void tell_hosts(rql_client *client, cJSON *words)
+rql_status tell_hosts(struct call *call)
 {
     rql_host_info_list *list = NULL;
-    rql_error error = {0};
-    rql_status status =
-        rql_swarm_info(client, number_or(words, "zombie_ttl_ms", 15000), &list, &error);
-    cJSON *reply = answer_to(words, status, &error);
-    cJSON *hosts = cJSON_AddArrayToObject(reply, "hosts");
+    int64_t ttl_ms = number_or(call->words, "zombie_ttl_ms", 15000);
+    rql_status status = rql_swarm_info(call->client, ttl_ms, &list, &call->error);
+    cJSON *hosts = cJSON_AddArrayToObject(call->reply, "hosts");
 
     for (size_t i = 0; list && i < list->count; i++) {
         cJSON *host = cJSON_CreateObject();
@@ -151,15 +130,11 @@ void tell_hosts(rql_client *client, cJSON *words)
         (void)cJSON_AddItemToArray(hosts, host);
     }
     (void)rql_host_info_list_free(list);
-    say(reply);
-    cJSON_Delete(words);
+    return status;
 }
 
-static void answer_with_zombies(cJSON *words, rql_status status, const rql_error *error,
-                                rql_zombies *zombies)
+static void add_zombies(cJSON *reply, rql_zombies *zombies)
 {
-    cJSON *reply = answer_to(words, status, error);
-
     if (zombies) {
         (void)cJSON_AddItemToObject(reply, "hosts", texts_of(zombies->hosts));
         (void)cJSON_AddItemToObject(reply, "acquirers", texts_of(zombies->acquirers));
@@ -168,46 +143,40 @@ static void answer_with_zombies(cJSON *words, rql_status status, const rql_error
         (void)cJSON_AddNumberToObject(reply, "handed_over_cnt", (double)zombies->handed_over_cnt);
     }
     (void)rql_zombies_free(zombies);
-    say(reply);
-    cJSON_Delete(words);
 }
 
-void flush_zombies(rql_client *client, cJSON *words)
+rql_status flush_zombies(struct call *call)
 {
-    const rql_swarm_options options = options_in(client, words);
+    const rql_swarm_options options = options_in(call->client, call->words);
     rql_zombies *zombies = NULL;
-    rql_error error = {0};
-    rql_status status = rql_flush_zombies(client, &options, &zombies, &error);
+    rql_status status = rql_flush_zombies(call->client, &options, &zombies, &call->error);
 
-    answer_with_zombies(words, status, &error, zombies);
+    add_zombies(call->reply, zombies);
+    return status;
 }
 
 /* All of them, or with "of" only hosts, locks or acquirers. */
-void tell_zombies(rql_client *client, cJSON *words)
+rql_status tell_zombies(struct call *call)
 {
-    const char *of = text_or(words, "of", "all");
-    int64_t ttl_ms = number_or(words, "zombie_ttl_ms", 15000);
+    const char *of = text_or(call->words, "of", "all");
+    int64_t ttl_ms = number_or(call->words, "zombie_ttl_ms", 15000);
     rql_zombies *zombies = NULL;
     rql_text_list *list = NULL;
-    rql_error error = {0};
     rql_status status;
-    cJSON *reply;
 
     if (strcmp(of, "all") == 0) {
-        status = rql_zombies_info(client, ttl_ms, &zombies, &error);
-        answer_with_zombies(words, status, &error, zombies);
-        return;
+        status = rql_zombies_info(call->client, ttl_ms, &zombies, &call->error);
+        add_zombies(call->reply, zombies);
+        return status;
     }
     if (strcmp(of, "hosts") == 0) {
-        status = rql_zombie_hosts(client, ttl_ms, &list, &error);
+        status = rql_zombie_hosts(call->client, ttl_ms, &list, &call->error);
     } else if (strcmp(of, "locks") == 0) {
-        status = rql_zombie_locks(client, ttl_ms, &list, &error);
+        status = rql_zombie_locks(call->client, ttl_ms, &list, &call->error);
     } else {
-        status = rql_zombie_acquirers(client, ttl_ms, &list, &error);
+        status = rql_zombie_acquirers(call->client, ttl_ms, &list, &call->error);
     }
-    reply = answer_to(words, status, &error);
-    (void)cJSON_AddItemToObject(reply, "found", texts_of(list));
+    (void)cJSON_AddItemToObject(call->reply, "found", texts_of(list));
     (void)rql_text_list_free(list);
-    say(reply);
-    cJSON_Delete(words);
+    return status;
 }

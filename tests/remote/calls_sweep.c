@@ -72,7 +72,7 @@ static rql_sweep_options options_in(const rql_client *client, const cJSON *words
     options.lock_scan_size = number_or(words, "lock_scan_size", options.lock_scan_size);
     options.queue_scan_size = number_or(words, "queue_scan_size", options.queue_scan_size);
     options.dead_ttl_ms = number_or(words, "dead_ttl_ms", options.dead_ttl_ms);
-    options.dry_run = cJSON_IsTrue(cJSON_GetObjectItem(words, "dry_run"));
+    options.dry_run = is_set(words, "dry_run");
     options.wants = sweep->wants ? wants : NULL;
     options.on_swept = on_swept;
     options.on_progress = on_progress;
@@ -82,22 +82,19 @@ static rql_sweep_options options_in(const rql_client *client, const cJSON *words
 
 static void add_counts(cJSON *reply, const rql_sweep_result *result)
 {
-    const struct {
-        const char *name;
-        int64_t value;
-    } counts[] = {
+    const struct number counts[] = {
         {"rel_key_cnt", result->rel_key_cnt},         {"tch_queue_cnt", result->tch_queue_cnt},
         {"rem_request_cnt", result->rem_request_cnt}, {"handed_over_cnt", result->handed_over_cnt},
         {"foreign_key_cnt", result->foreign_key_cnt}, {"rel_time_us", result->rel_time_us},
     };
 
-    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
-        (void)cJSON_AddNumberToObject(reply, counts[i].name, (double)counts[i].value);
-    }
+    add_numbers(reply, counts, sizeof counts / sizeof counts[0]);
 }
 
-void sweep(rql_client *client, cJSON *words)
+rql_status sweep(struct call *call)
 {
+    const cJSON *words = call->words;
+    rql_client *client = call->client;
     const char *of = text_in(words, "of");
     struct sweep self = {.wants = text_or(words, "wants", NULL),
                          .id = number_or(words, "id", 0),
@@ -108,37 +105,34 @@ void sweep(rql_client *client, cJSON *words)
     const rql_sweep_options options = options_in(client, words, &self);
     rql_sweep_result result = {.rel_time_us = -1};
     rql_text_list *queues = NULL;
-    rql_error error = {0};
     rql_status status;
-    cJSON *reply;
 
     if (strcmp(of, "all") == 0) {
-        status = rql_clear_locks(client, &options, &result, &error);
+        status = rql_clear_locks(client, &options, &result, &call->error);
     } else if (strcmp(of, "owner") == 0) {
         const rql_sweep_owner owner = {text_or(words, "acq_id", NULL),
                                        text_or(words, "hst_id", NULL)};
 
-        status = rql_clear_locks_of(client, &owner, &options, &result, &error);
+        status = rql_clear_locks_of(client, &owner, &options, &result, &call->error);
     } else if (strcmp(of, "current") == 0) {
         status = rql_clear_current_locks(client, (uint64_t)number_or(words, "task", 0), &options,
-                                         &result, &error);
+                                         &result, &call->error);
     } else if (strcmp(of, "dead") == 0) {
-        status = rql_clear_dead_requests(client, &options, &result, &queues, &error);
+        status = rql_clear_dead_requests(client, &options, &result, &queues, &call->error);
     } else {
         wrong(words, "of");
     }
-    reply = answer_to(words, status, &error);
-    add_counts(reply, &result);
-    (void)cJSON_AddItemToObject(reply, "queues", texts_of(queues));
+    add_counts(call->reply, &result);
+    (void)cJSON_AddItemToObject(call->reply, "queues", texts_of(queues));
     (void)rql_text_list_free(queues);
-    (void)cJSON_AddItemToObject(reply, "steps", self.steps);
-    (void)cJSON_AddItemToObject(reply, "keys", self.keys);
-    say(reply);
-    cJSON_Delete(words);
+    (void)cJSON_AddItemToObject(call->reply, "steps", self.steps);
+    (void)cJSON_AddItemToObject(call->reply, "keys", self.keys);
+    return status;
 }
 
-void go_on(cJSON *words)
+rql_status go_on(struct call *call)
 {
+    (void)call;
     (void)sem_post(&may_go_on);
-    answer(words, RQL_OK, NULL);
+    return RQL_OK;
 }

@@ -27,12 +27,9 @@ static void add_texts(cJSON *line, const rql_event *event)
     }
 }
 
-static void add_numbers(cJSON *line, const rql_event *event)
+static void add_figures(cJSON *line, const rql_event *event)
 {
-    const struct {
-        const char *name;
-        int64_t value;
-    } numbers[] = {
+    const struct number numbers[] = {
         {"status", event->status},
         {"ttl_ms", event->ttl_ms},
         {"ts_us", event->ts_us},
@@ -49,9 +46,7 @@ static void add_numbers(cJSON *line, const rql_event *event)
         {"handed_over_cnt", event->handed_over_cnt},
     };
 
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
-        (void)cJSON_AddNumberToObject(line, numbers[i].name, (double)numbers[i].value);
-    }
+    add_numbers(line, numbers, sizeof numbers / sizeof numbers[0]);
 }
 
 void say_event(const rql_event *event, void *client)
@@ -62,7 +57,7 @@ void say_event(const rql_event *event, void *client)
     (void)cJSON_AddStringToObject(line, "client", client);
     (void)cJSON_AddNumberToObject(line, "thread", (double)this_thread());
     add_texts(line, event);
-    add_numbers(line, event);
+    add_figures(line, event);
     say(line);
 }
 

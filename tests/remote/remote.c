@@ -37,30 +37,56 @@ void note_begin(cJSON *words)
     (void)cJSON_AddNumberToObject(words, "begun_us", (double)clock_us());
 }
 
-cJSON *answer_to(const cJSON *words, rql_status status, const rql_error *error)
+void answer_with(cJSON *reply, cJSON *words, rql_status status, const rql_error *error)
 {
-    cJSON *reply = cJSON_CreateObject();
+    const struct number numbers[] = {
+        {"id", number_or(words, "id", 0)},
+        {"status", status},
+        {"took_us", clock_us() - number_or(words, "begun_us", 0)},
+    };
 
-    (void)cJSON_AddNumberToObject(reply, "id", (double)number_or(words, "id", 0));
-    (void)cJSON_AddNumberToObject(reply, "status", status);
-    (void)cJSON_AddNumberToObject(reply, "took_us",
-                                  (double)(clock_us() - number_or(words, "begun_us", 0)));
+    add_numbers(reply, numbers, sizeof numbers / sizeof numbers[0]);
     if (status != RQL_OK && error) {
         (void)cJSON_AddStringToObject(reply, "error", error->message);
         (void)cJSON_AddNumberToObject(reply, "error_status", error->status);
     }
-    return reply;
+    say(reply);
+    cJSON_Delete(words);
 }
 
 void answer(cJSON *words, rql_status status, const rql_error *error)
 {
-    say(answer_to(words, status, error));
-    cJSON_Delete(words);
+    answer_with(cJSON_CreateObject(), words, status, error);
+}
+
+bool make_call(const struct call_row *rows, size_t count, struct actor *actor, cJSON *words)
+{
+    rql_client *client = actor ? actor_client(actor) : NULL;
+    struct call call = {.actor = actor, .client = client, .words = words};
+
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(text_in(words, "do"), rows[i].name) == 0) {
+            rql_status status;
+
+            call.reply = cJSON_CreateObject();
+            status = rows[i].run(&call);
+            answer_with(call.reply, words, status, &call.error);
+            return true;
+        }
+    }
+    return false;
 }
 
 void add_text(cJSON *to, const char *name, const char *text)
 {
     (void)cJSON_AddItemToObject(to, name, text ? cJSON_CreateString(text) : cJSON_CreateNull());
+}
+
+void add_numbers(cJSON *to, const struct number *numbers, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        (void)cJSON_AddNumberToObject(to, numbers[i].name, (double)numbers[i].value);
+    }
 }
 
 cJSON *texts_of(const rql_text_list *list)

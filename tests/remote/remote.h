@@ -32,17 +32,39 @@ void say(cJSON *line);
 /* The call that a line tells of begins now: its answer says how long it took. */
 void note_begin(cJSON *words);
 
-/* The answer to a line, that more may be added to; said by say(). NULL is fine for `error`. */
-cJSON *answer_to(const cJSON *words, rql_status status, const rql_error *error);
-
 /* NULL is null. */
 void add_text(cJSON *to, const char *name, const char *text);
+
+struct number {
+    const char *name;
+    int64_t value;
+};
+
+void add_numbers(cJSON *to, const struct number *numbers, size_t count);
 
 /* A new array, empty for NULL. */
 cJSON *texts_of(const rql_text_list *list);
 
-/* Answers a line and deletes it. */
+/* Answers a line, with what the reply has already, and deletes both. NULL is fine for `error`. */
+void answer_with(cJSON *reply, cJSON *words, rql_status status, const rql_error *error);
 void answer(cJSON *words, rql_status status, const rql_error *error);
+
+/* A call that is over when it returns. */
+struct call {
+    struct actor *actor; /* NULL: the thread that reads makes it */
+    rql_client *client;  /* the actor's */
+    const cJSON *words;  /* the line */
+    cJSON *reply;        /* what is said beside status and error */
+    rql_error error;
+};
+
+struct call_row {
+    const char *name;
+    rql_status (*run)(struct call *call);
+};
+
+/* Makes the call that the line names, and answers the line. False: there is no such call. */
+bool make_call(const struct call_row *rows, size_t count, struct actor *actor, cJSON *words);
 
 /* Ends the program: the test is wrong. */
 void wrong(const cJSON *words, const char *what) __attribute__((noreturn));
@@ -58,8 +80,8 @@ void exempt_thread(bool exempts);
 /* Before anything else is done. */
 void prepare_scarcity(void);
 
-void begin_scarcity(cJSON *words);
-void end_scarcity(cJSON *words);
+rql_status begin_scarcity(struct call *call);
+rql_status end_scarcity(struct call *call);
 
 /* ---- words.c ---- */
 
@@ -67,6 +89,16 @@ void end_scarcity(cJSON *words);
 const char *text_in(const cJSON *words, const char *name);
 const char *text_or(const cJSON *words, const char *name, const char *other);
 int64_t number_or(const cJSON *words, const char *name, int64_t other);
+bool is_set(const cJSON *words, const char *name);
+
+/* A field of a struct of options, by its name. */
+struct field {
+    const char *name;
+    size_t offset;
+};
+
+/* Where that which an item names is in the options, or NULL. */
+void *field_in(void *options, const struct field *fields, size_t count, const cJSON *item);
 
 /* What a line says about an acquisition; points into the line. */
 struct settings {
@@ -145,16 +177,18 @@ bool perform_on_thread(struct actor *actor, cJSON *words);
 bool perform_on_loop(struct actor *actor, cJSON *words);
 bool perform_here(cJSON *words);
 
-/* The facts of a grant, added to its answer. */
-void add_facts(cJSON *reply, const struct hold *hold);
 bool wants_refusal(const cJSON *words);
-void add_refusal(cJSON *reply, const rql_refusal *refusal);
+
+/* Adds the refusal, if the status is one, and clears it. */
+void end_refusal(cJSON *reply, rql_status status, rql_refusal *refusal);
 
 /* What became of each lock of a series, also where it failed. */
 void add_result(cJSON *reply, const struct hold *hold);
 
-/* Says that a lock is lost; of rql_lock_options::on_lost, with the hold as its data. */
-void say_lost(rql_lock *lock, void *data);
+/* Adds what an acquisition has got, or why it has not. Keeps the hold by the name that the line has
+ * for it, or frees it. */
+void end_acquisition(cJSON *reply, const cJSON *words, rql_status status, struct hold *hold,
+                     rql_refusal *refusal);
 
 /* ---- calls_block.c ---- */
 
@@ -167,32 +201,37 @@ struct stay {
 
 /* It runs under the line's locks, which is said; "end_block" ends it. */
 void stay_begin(struct stay *self, const cJSON *words, rql_hold *hold);
-void end_block(cJSON *words);
-void run_block(rql_client *client, cJSON *words);
+rql_status end_block(struct call *call);
+rql_status run_block(struct call *call);
+
 /* Under the line's locks its thread does what it is told, until "leave". */
-void run_with(struct actor *actor, cJSON *words);
+rql_status run_with(struct call *call);
 
 /* ---- calls_inspect.c ---- */
 
-void inspect(rql_client *client, cJSON *words);
+rql_status inspect(struct call *call);
 
 /* ---- calls_sweep.c ---- */
 
-void sweep(rql_client *client, cJSON *words);
+rql_status sweep(struct call *call);
 
 /* The sweep that stands at a step goes on. */
-void go_on(cJSON *words);
+rql_status go_on(struct call *call);
+
+/* ---- calls_client.c ---- */
+
+rql_client *client_in(const cJSON *words);
 
 /* ---- calls_swarm.c ---- */
 
-void start_swarm(rql_client *client, cJSON *words);
-void stop_swarm(cJSON *words);
-void end_swarm(cJSON *words);
-void tell_swarm(rql_client *client, cJSON *words);
-void probe_hosts(rql_client *client, cJSON *words);
-void tell_hosts(rql_client *client, cJSON *words);
-void tell_zombies(rql_client *client, cJSON *words);
-void flush_zombies(rql_client *client, cJSON *words);
+rql_status start_swarm(struct call *call);
+rql_status stop_swarm(struct call *call);
+rql_status end_swarm(struct call *call);
+rql_status tell_swarm(struct call *call);
+rql_status probe_hosts(struct call *call);
+rql_status tell_hosts(struct call *call);
+rql_status tell_zombies(struct call *call);
+rql_status flush_zombies(struct call *call);
 
 /* ---- calls_thread.c ---- */
 

@@ -136,25 +136,19 @@ void prepare_scarcity(void)
     (void)backtrace(&frame, 1); /* it loads what it needs */
 }
 
-void begin_scarcity(cJSON *words)
+rql_status begin_scarcity(struct call *call)
 {
-    cJSON *reply = answer_to(words, RQL_OK, NULL);
-
     has_struck = false;
-    left = number_or(words, "nth", 1);
-    times = number_or(words, "times", 1);
-    scarce = strcmp(text_in(words, "what"), "threads") == 0 ? THREADS : MEMORY;
-    (void)cJSON_AddBoolToObject(reply, "works", works);
-    say(reply);
-    cJSON_Delete(words);
+    left = number_or(call->words, "nth", 1);
+    times = number_or(call->words, "times", 1);
+    scarce = strcmp(text_in(call->words, "what"), "threads") == 0 ? THREADS : MEMORY;
+    (void)cJSON_AddBoolToObject(call->reply, "works", works);
+    return RQL_OK;
 }
 
-void end_scarcity(cJSON *words)
+rql_status end_scarcity(struct call *call)
 {
-    cJSON *reply = answer_to(words, RQL_OK, NULL);
-
     scarce = NOTHING;
-    (void)cJSON_AddBoolToObject(reply, "has_struck", has_struck);
-    say(reply);
-    cJSON_Delete(words);
+    (void)cJSON_AddBoolToObject(call->reply, "has_struck", has_struck);
+    return RQL_OK;
 }

@@ -30,6 +30,21 @@ int64_t number_or(const cJSON *words, const char *name, int64_t other)
     return cJSON_IsNumber(item) ? (int64_t)item->valuedouble : other;
 }
 
+bool is_set(const cJSON *words, const char *name)
+{
+    return cJSON_IsTrue(cJSON_GetObjectItem(words, name));
+}
+
+void *field_in(void *options, const struct field *fields, size_t count, const cJSON *item)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(item->string, fields[i].name) == 0) {
+            return (char *)options + fields[i].offset;
+        }
+    }
+    return NULL;
+}
+
 /* A number is what it is: the library has to refuse one that is none of its values. */
 static int index_of(const cJSON *item, const char *const *choices)
 {
@@ -68,10 +83,7 @@ void read_client_options(const cJSON *words, rql_options *out)
     }
 }
 
-static const struct {
-    const char *name;
-    size_t offset;
-} numbers[] = {
+static const struct field numbers[] = {
     {"ttl_ms", offsetof(rql_lock_options, ttl_ms)},
     {"queue_ttl_ms", offsetof(rql_lock_options, queue_ttl_ms)},
     {"timeout_ms", offsetof(rql_lock_options, timeout_ms)},
@@ -83,10 +95,7 @@ static const struct {
     {"replica_timeout_ms", offsetof(rql_lock_options, replica_timeout_ms)},
 };
 
-static const struct {
-    const char *name;
-    size_t offset;
-} truths[] = {
+static const struct field truths[] = {
     {"fail_fast", offsetof(rql_lock_options, fail_fast)},
     {"timed", offsetof(rql_lock_options, timed)},
     {"nested", offsetof(rql_lock_options, nested)},
@@ -99,29 +108,6 @@ static const struct {
     {"log_sample_this", offsetof(rql_lock_options, log_sample_this)},
     {"instr_sample_this", offsetof(rql_lock_options, instr_sample_this)},
 };
-
-static bool set_number(rql_lock_options *out, const cJSON *item)
-{
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
-        if (strcmp(item->string, numbers[i].name) == 0) {
-            *(int64_t *)(void *)((char *)out + numbers[i].offset) =
-                cJSON_IsNumber(item) ? (int64_t)item->valuedouble : RQL_FOREVER;
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool set_truth(rql_lock_options *out, const cJSON *item)
-{
-    for (size_t i = 0; i < sizeof truths / sizeof truths[0]; i++) {
-        if (strcmp(item->string, truths[i].name) == 0) {
-            *(bool *)((char *)out + truths[i].offset) = cJSON_IsTrue(item);
-            return true;
-        }
-    }
-    return false;
-}
 
 static void set_meta(struct settings *out, const cJSON *meta)
 {
@@ -145,10 +131,14 @@ static void set_option(struct settings *out, const cJSON *item)
     static char marked[] = "marked";
     static const char *const mode[] = {"atomic", "gem", "sorted", NULL};
 
-    if (set_number(&out->lock, item) || set_truth(&out->lock, item)) {
-        return;
-    }
-    if (strcmp(item->string, "access_strategy") == 0) {
+    int64_t *number = field_in(&out->lock, numbers, sizeof numbers / sizeof numbers[0], item);
+    bool *truth = field_in(&out->lock, truths, sizeof truths / sizeof truths[0], item);
+
+    if (number) {
+        *number = cJSON_IsNumber(item) ? (int64_t)item->valuedouble : RQL_FOREVER;
+    } else if (truth) {
+        *truth = cJSON_IsTrue(item);
+    } else if (strcmp(item->string, "access_strategy") == 0) {
         out->lock.access_strategy = (rql_access_strategy)index_of(item, access);
     } else if (strcmp(item->string, "conflict_strategy") == 0) {
         out->lock.conflict_strategy = (rql_conflict_strategy)index_of(item, conflict);
@@ -170,7 +160,7 @@ void read_settings(const rql_client *client, const cJSON *words, struct settings
 {
     const cJSON *item;
 
-    *out = (struct settings){.is_series = cJSON_IsTrue(cJSON_GetObjectItem(words, "series"))};
+    *out = (struct settings){.is_series = is_set(words, "series")};
     rql_lock_options_init(client, &out->lock);
     rql_series_options_init(&out->series);
     cJSON_ArrayForEach(item, cJSON_GetObjectItem(words, "names"))

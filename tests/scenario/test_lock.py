@@ -2,14 +2,13 @@
 """One lock: what is written, what it costs, whose it is, and what an operator may do to it."""
 import re
 
-from harness import FOREVER, Network, check, check_equal, main, scenario, wait_until
+from harness import FOREVER, Network, check, check_equal, main, once, scenario, wait_until
 from pushes import Monitor, pushed
 
 LONG_MS = 60000
 TTL_MAX_MS = 30 * 24 * 3600 * 1000
 MINE = {"task": 7}  # the requests of a loop are acquirers of their own, unless they say who they are
 RUBY = "rql:acq:1/2/3/4/0123456789abcdef"
-KINDS = ["thread", "loop"]
 
 
 def lock_of(names):
@@ -44,7 +43,7 @@ def the_fields_are_the_gems_in_the_gems_order(world, kind, names):
     held.release().check()
 
 
-@scenario(kinds=["thread"], counts=[1])
+@once
 def ts_is_the_servers_time_in_the_shortest_form(world, kind, names):
     actor, n_shortened = world.actor(kind), 0
     while n_shortened < 3:
@@ -68,7 +67,7 @@ def what_the_holder_is_told(world, kind, names):
     held.release().check()
 
 
-@scenario(kinds=["thread", "process"], counts=[1])
+@once
 def a_lock_bears_the_names_of_who_takes_it(world, kind, names):
     """In the gem's form, with the library's numbers of threads. Handles are used again, by whoever comes next."""
     client, numbers = world.client(world.remote()), {}
@@ -123,7 +122,7 @@ def a_refused_try_costs_one_command(world, kind, names):
 
 # ---- whose it is ----
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def tasks_and_threads_are_acquirers_of_their_own(world, kind, names):
     client = world.client()
     held, other = world.actor(kind, client).acquire(*names, ttl_ms=LONG_MS, task=1), world.actor("thread", client)
@@ -133,7 +132,7 @@ def tasks_and_threads_are_acquirers_of_their_own(world, kind, names):
     held.release().check()
 
 
-@scenario(kinds=["thread", "process"], counts=[1])
+@once
 def the_secret_releases_and_extends_from_any_client(world, kind, names):
     other = world.actor("thread")
 
@@ -156,12 +155,12 @@ def the_secret_releases_and_extends_from_any_client(world, kind, names):
     check_equal(held.release().status, "NOT_HELD")
 
 
-@scenario(kinds=["thread", "process"], counts=[1])
+@once
 def acquired_locks_are_those_in_force(world, kind, names):
     actor, other = world.actor(kind), world.actor("thread")
 
     def listed(one):
-        return sorted(one.begin("acquired_locks").outcome().check().names)
+        return sorted(one.begin("inspect", of="acquired_locks").outcome().check().found)
     first, second = (actor.acquire(name, ttl_ms=LONG_MS) for name in ("a", names[0]))
     check_equal((listed(actor), listed(other)), (["a", names[0]], []))
     again = actor.acquire("a", conflict_strategy="work_through")
@@ -189,7 +188,7 @@ def a_lock_is_gone_for_its_holder_before_the_server_drops_it(world, kind, names)
     check_equal(held.release().status, "NOT_HELD")
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def an_extension_is_of_what_is_held(world, kind, names):
     held = world.actor(kind).acquire(*names, ttl_ms=20000)
     for ttl_ms in (90000, 1):
@@ -220,7 +219,7 @@ def what_is_gone_is_not_extended(world, kind, names):
     check_equal(world.keys_left(), [])
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def an_extension_that_comes_too_late_is_none(world, kind, names):
     """It goes while the answer is on its way."""
     network = Network(world)
@@ -232,7 +231,7 @@ def an_extension_that_comes_too_late_is_none(world, kind, names):
     held.release().check()
 
 
-@scenario(kinds=KINDS, counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def a_claim_that_is_lost_is_repeated(world, kind, names):
     """Of a lock that was handed over and forgotten: it is left to its whole ttl. At the end of a client what is still
     to be done is done first."""
@@ -255,7 +254,7 @@ def a_claim_that_is_lost_is_repeated(world, kind, names):
         world.ask("FLUSHALL")
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def nobody_is_told_of_what_was_forgotten(world, kind, names):
     network = Network(world)
     held = pushed(world, world.actor(kind, network.client()), *names, ttl_ms=3000, auto_extend=True)
@@ -276,7 +275,7 @@ def unlock(world, actor, names):
     return outcome.lock_released, outcome.queue_released
 
 
-@scenario(kinds=["thread", "process"], counts=[1])
+@once
 def an_unlock_says_what_was_there(world, kind, names):
     actor, other = world.actor(kind), world.actor("thread")
     check_equal(unlock(world, other, names), (False, False))
@@ -302,7 +301,7 @@ def a_live_waiter_comes_back_after_an_unlock(world, kind, names):
     check_equal(held.release().status, "NOT_HELD")
 
 
-@scenario(kinds=["thread"], counts=[1])
+@once
 def an_unlock_that_is_not_possible_names_what_stands_in_the_way(world, kind, names):
     queue = f"rql:lock_queue:{names[0]}"
     world.ask("SET", queue, "foreign")
@@ -360,7 +359,7 @@ def an_extension_below_zero_ends_the_lock(world, kind, names):
     check(0 < world.ask("PTTL", lock_of(names)) <= 19999, "it has no ttl")
 
 
-@scenario(kinds=["thread", "loop"], counts=[1])
+@scenario(counts=[1])
 def what_an_extension_below_zero_frees_goes_to_the_next(world, kind, names):
     """The server does not tell who waits that the lock has gone."""
     world.ask("ACL", "SETUSER", "default", "-client|tracking")
@@ -398,7 +397,7 @@ def a_look_at_a_held_lock_comes_to_its_limits(world, kind, names):
     look(actor, names).outcome().check()
 
 
-@scenario(kinds=["thread"], counts=[1])
+@once
 def a_look_without_the_right_to_see_the_ttl_is_refused(world, kind, names):
     """A ttl of ages is one all the same."""
     held, actor = world.held_by_another(*names), world.actor(kind)
@@ -411,14 +410,14 @@ def a_look_without_the_right_to_see_the_ttl_is_refused(world, kind, names):
     held.release().check()
 
 
-@scenario(kinds=["thread"], counts=[1])
+@once
 def the_possible_hosts_are_those_of_the_live_threads(world, kind, names):
     """A thread that was joined is one of them until the kernel has cleared it away."""
     actor = world.actor(kind)
     others = [world.actor(kind, actor.client) for _ in range(4)]
 
     def hosts():
-        return actor.begin("possible_hosts").outcome().check().names
+        return actor.begin("inspect", of="possible_hosts").outcome().check().found
     mine, *theirs = [one.begin("whoami").outcome().hst_id for one in (actor, *others)]
     check_equal([hosts().count(host) for host in (mine, *theirs)], [1] * 5)
     for one in others:
@@ -428,7 +427,7 @@ def the_possible_hosts_are_those_of_the_live_threads(world, kind, names):
     check_equal(hosts().count(mine), 1)
 
 
-@scenario(kinds=["thread"], counts=[1])
+@once
 def a_look_ends_when_the_lock_does(world, kind, names):
     """By a release, or at the end of its ttl: not at the next look."""
     actor = world.actor(kind)
