@@ -34,6 +34,10 @@ def is_gone(pid):
         return True
 
 
+def await_gone(pids):
+    wait_until(lambda: all(map(is_gone, pids)), f"all of {pids} end")
+
+
 def as_plain(text):
     """Keys as they are on a single server."""
     return plain(text) if is_cluster() else text

@@ -457,15 +457,12 @@ def test_unreachable_server_is_one_line_without_the_password(server, rql):
 
 
 def test_wrong_password_is_a_fault(server, rql):
-    closed = Server("--requirepass", "right")
-    try:
+    with Server("--requirepass", "right") as closed:
         result = Program(closed.url_with("default:geheim@"))("ls")
         check_equal(result.code, 69)
         assert "geheim" not in one_line(result.err)
         check_equal(Program(closed.url_with("default:right@"))("ls").code, 0)
         check_equal(Program(closed.url_with(":right@"))("ls").code, 0)
-    finally:
-        closed.stop()
 
 
 def test_foreign_key_under_the_name_is_a_fault(server, rql):

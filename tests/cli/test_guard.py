@@ -8,7 +8,7 @@ import sys
 import time
 
 from harness import (PROGRAM, PATIENCE_S, Folder, Missing, Program, Server, check_equal, check_in, environment, finish,
-                     is_gone, main, read_line, wait_until)
+                     await_gone, is_gone, main, read_line, wait_until)
 
 RUN = ("run", "a", "--", "true")
 
@@ -47,8 +47,7 @@ def test_a_command_that_writes_to_a_closed_stdout_fails_too(server, rql):
 
 
 def test_a_nested_run_is_refused_at_once(server, rql):
-    plain = Server()
-    try:
+    with Server() as plain:
         for outer in (("run", "a"), ("series", "b{a}", "a")):
             for inner in (("run", "a", "--", "true"), ("lock", "a"), ("series", "c{a}", "a", "--", "true")):
                 result = rql(*outer, "--", PROGRAM, *inner, "-E", "9") if inner[0] == "lock" else \
@@ -57,8 +56,6 @@ def test_a_nested_run_is_refused_at_once(server, rql):
                 check_in("rql: a: not acquired: this command already runs under the lock", result.err)
         check_equal(rql("run", "a", "--", PROGRAM, "run", "b", "--", "true").code, 0)
         check_equal(rql("run", "a", "--", PROGRAM, "--url", plain.url, "run", "a", "--", "true").code, 0)
-    finally:
-        plain.stop()
 
 
 def test_a_daemon_that_outlives_its_lock_waits_as_usual(server, rql):
@@ -248,9 +245,8 @@ def test_a_kill_of_the_whole_group_of_rql_spares_the_guard(server, rql):
 
 
 def test_the_guard_shows_neither_url_nor_secret(server, rql):
-    closed = Server("--requirepass", "geheim")
-    url = closed.url_with("default:geheim@")
-    try:
+    with Server("--requirepass", "geheim") as closed:
+        url = closed.url_with("default:geheim@")
         with Job(Program(url), "sh", "-c", FAMILY) as job:
             pids = job.pids(3)
             fields = closed.ask("HGETALL", "rql:lock:a")
@@ -263,16 +259,12 @@ def test_the_guard_shows_neither_url_nor_secret(server, rql):
                 assert hidden not in shown, f"{hidden!r} in {shown!r}"
             check_in("rql-guard", shown)
             job.kill()
-            for pid in pids:
-                wait_until(lambda p=pid: is_gone(p), f"{pid} ends")
+            await_gone(pids)
             wait_until(lambda: not closed.is_locked("a"), "the lock is released with the password")
-    finally:
-        closed.stop()
 
 
 def test_a_guard_gives_up_when_the_server_is_silent(server, rql):
-    other = Server()
-    try:
+    with Server() as other:
         with Job(Program(other.url), "sh", "-c", IGNORES,
                  words=("run", "a", "--connect-timeout-ms", "200", "--io-timeout-ms", "200")) as job:
             pid, guard = job.pids(1)[0], job.guard()
@@ -281,8 +273,6 @@ def test_a_guard_gives_up_when_the_server_is_silent(server, rql):
             wait_until(lambda: is_gone(pid) and is_gone(guard), "command and guard end")
             os.kill(other.process.pid, signal.SIGCONT)
             assert other.is_locked("a")
-    finally:
-        other.stop()
 
 
 def test_nothing_is_left_of_a_guard(server, rql):
@@ -290,8 +280,7 @@ def test_nothing_is_left_of_a_guard(server, rql):
         pids = [*job.pids(1), job.guard(), job.leader()]
         job.touch("stop")
         check_equal(finish(job.process).code, 0)
-        for pid in pids:
-            wait_until(lambda p=pid: is_gone(p), f"{pid} of {pids} ends")
+        await_gone(pids)
 
 
 # ---- when something of it is missing ----
@@ -302,8 +291,7 @@ def test_a_group_whose_leader_was_killed_is_killed_but_not_released(server, rql)
         os.kill(leader, signal.SIGKILL)
         wait_until(lambda: is_gone(leader), "the leader ends")
         job.kill()
-        for pid in [*pids, guard]:
-            wait_until(lambda p=pid: is_gone(p), f"{pid} of {pids}, {guard} ends")
+        await_gone([*pids, guard])
         assert server.is_locked("a")
 
 
@@ -314,8 +302,7 @@ def test_a_command_whose_guard_was_killed_ends(server, rql):
         result = finish(job.process)
         check_equal(result.code, 137, result.err)
         check_in("rql: the guard of the command has been killed; ending the command", result.err)
-        for pid in pids:
-            wait_until(lambda p=pid: is_gone(p), f"{pid} of {pids} ends")
+        await_gone(pids)
         assert not server.is_locked("a")
 
 
@@ -330,8 +317,7 @@ def test_without_proc_the_command_is_killed_and_nothing_released(server, rql):
             raise Missing("mount namespace")
         pids, guard = job.pids(3), job.children()[0]
         job.kill()
-        for pid in [*pids, guard]:
-            wait_until(lambda p=pid: is_gone(p), f"{pid} of {pids}, {guard} ends")
+        await_gone([*pids, guard])
         assert server.is_locked("a")
 
 

@@ -6,8 +6,8 @@ import sys
 import termios
 import time
 
-from harness import (PROGRAM, Failure, Folder, Program, Server, Terminal, check_equal, check_in, environment, finish,
-                     is_gone, main, wait_until)
+from harness import (PROGRAM, Failure, Folder, Program, Server, Terminal, await_gone, check_equal, check_in,
+                     environment, finish, is_gone, main, wait_until)
 
 
 def start_script(rql, folder, script, *flags, **more):
@@ -62,23 +62,19 @@ def test_token_is_that_of_the_lock(server, rql):
 
 def test_command_finds_the_server_that_rql_uses(server, rql):
     inner = ("run", "a", "--", "sh", "-c", f"'{PROGRAM}' info a --json; echo $RQL_URL")
-    closed = Server("--requirepass", "geheim")
-    url = closed.url_with("default:geheim@")
-    try:
+    with Server("--requirepass", "geheim") as closed:
+        url = closed.url_with("default:geheim@")
         for asked, result in ((url, Program(url)(*inner)), (url, rql(*inner, RQL_URL=url)),
                               (server.url, Program(url)("--url", server.url, *inner))):
             check_equal((result.code, result.err), (0, ""))
             check_in('"name":"a"', result.out.replace(" ", "").replace("\t", ""))
             check_equal(result.out.splitlines()[-1], asked)
         assert not server.is_locked("a")
-    finally:
-        closed.stop()
     check_equal(rql("run", "a", "--", "sh", "-c", "echo $RQL_URL").out, rql.url + "\n")
 
 
 def test_no_password_is_in_a_command_line(server, rql):
-    closed = Server("--requirepass", "geheim")
-    try:
+    with Server("--requirepass", "geheim") as closed:
         # Of the command, its parent, which is the guard, and that one's parent.
         result = Program(closed.url_with("default:geheim@"))(
             "run", "a", "--", "sh", "-c", "read -r _ _ _ parent _ </proc/$PPID/stat;"
@@ -87,8 +83,6 @@ def test_no_password_is_in_a_command_line(server, rql):
         check_in("rql-guard\0", result.out)
         check_in("run\0a\0", result.out)
         assert "default:geheim@" not in result.out
-    finally:
-        closed.stop()
 
 
 def test_command_inherits_only_the_standard_descriptors(server, rql):
@@ -108,24 +102,6 @@ def test_not_acquired_has_its_own_code(server, rql):
     check_in("a: not acquired: ", result.err)
     check_equal(rql("run", "a", "-w", "100ms", "-E", "42", "--", "echo").code, 42)
     check_equal(rql("run", "a", "-n", "--conflict-exit-code=0", "--", "false").code, 0)
-
-
-def test_run_waits_until_the_lock_is_free(server, rql):
-    secret = rql("lock", "a", "--ttl", "1m", "--json").json()["secret"]
-    process = rql.start("run", "a", "--", "echo", "ran")
-    wait_until(lambda: server.queue_length("a") == 1, "it waits")
-    check_equal(rql("unlock", "a", "--secret", secret).code, 0)
-    result = finish(process)
-    check_equal((result.code, result.out), (0, "ran\n"), result.err)
-
-
-def test_a_waiting_run_can_be_interrupted(server, rql):
-    rql("lock", "a", "--ttl", "1m")
-    process = rql.start("run", "a", "--", "echo", "ran")
-    wait_until(lambda: server.queue_length("a") == 1, "it waits")
-    process.send_signal(signal.SIGINT)
-    check_equal(finish(process).code, -signal.SIGINT)
-    check_equal(server.queue_length("a"), 0)
 
 
 def test_twenty_at_once_lose_no_update(server, rql):
@@ -193,17 +169,6 @@ def test_signals_ignored_at_the_start_stay_ignored(server, rql):
         check_equal(int(folder.read("ignored").split()[1], 16) & 1, 1)
 
 
-def test_command_dies_when_rql_is_killed(server, rql):
-    with Folder() as folder:
-        process = start_script(rql, folder,
-                               "trap '' TERM HUP INT; sleep 60 & echo $$ $! > pid; wait")
-        pids = [int(word) for word in folder.await_lines("pid")]
-        process.kill()
-        finish(process)
-        for pid in pids:
-            wait_until(lambda p=pid: is_gone(p), f"{pid} of {pids} dies")
-
-
 def test_command_gets_term_when_the_lock_is_taken_away(server, rql):
     with Folder() as folder:
         process = start_script(rql, folder,
@@ -225,8 +190,7 @@ def test_command_that_ignores_term_is_killed_with_all_it_started(server, rql):
         pids = [int(word) for word in folder.await_lines("pid")]
         server.ask("DEL", "rql:lock:a")
         check_equal(finish(process).code, 75)
-        for pid in pids:
-            wait_until(lambda p=pid: is_gone(p), f"{pid} of {pids} dies")
+        await_gone(pids)
 
 
 def test_stopped_command_is_ended_too(server, rql):
@@ -239,8 +203,7 @@ def test_stopped_command_is_ended_too(server, rql):
 
 
 def test_lock_that_cannot_be_renewed_ends_the_command_before_its_deadline(server, rql):
-    other = Server()
-    try:
+    with Server() as other:
         with Folder() as folder:
             process = start_script(Program(other.url), folder,
                                    "trap 'date +%s%N > s' TERM; echo > up; "
@@ -255,8 +218,6 @@ def test_lock_that_cannot_be_renewed_ends_the_command_before_its_deadline(server
             term_at = int(folder.read("s")) / 1e9
             assert term_at < stopped_at + 3, f"SIGTERM {term_at - stopped_at} s after the stop"
             check_in("the lock cannot be kept", result.err)
-    finally:
-        other.stop()
 
 
 def test_without_renewal_the_command_ends_before_the_ttl(server, rql):
@@ -324,8 +285,7 @@ def test_lock_lost_unnoticed_is_told_at_the_end(server, rql):
 
 
 def test_release_that_fails_keeps_the_commands_code(server, rql):
-    other = Server()
-    try:
+    with Server() as other:
         with Folder() as folder:
             process = start_script(Program(other.url), folder,
                                    "echo > up; while [ ! -e stop ]; do sleep 0.01; done; exit 6",
@@ -336,8 +296,6 @@ def test_release_that_fails_keeps_the_commands_code(server, rql):
             folder.touch("stop")
             result = finish(process)
             check_equal((result.code, result.err.count("\n")), (6, 1), result.err)
-    finally:
-        other.stop()
 
 
 class Shell(Terminal):

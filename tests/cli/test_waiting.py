@@ -176,8 +176,7 @@ def test_another_reason_is_told_too(server, rql):
 
 
 def test_a_server_that_goes_away_is_told_once(server, rql):
-    own = Server()
-    try:
+    with Server() as own:
         there = Program(own.url)
         there("lock", "a", "--ttl", "1m")
         process = start_waiting(own, there)
@@ -189,8 +188,6 @@ def test_a_server_that_goes_away_is_told_once(server, rql):
         own.launch()
         result = finish(process)
         check_equal((result.code, result.out, result.err), (0, "ran\n", ""))
-    finally:
-        own.stop()
 
 
 def test_a_silent_server_is_told(server, rql):
@@ -205,9 +202,8 @@ def test_a_silent_server_is_told(server, rql):
 
 
 def test_wait_waits_for_a_server_that_is_not_up_yet(server, rql):
-    own = Server()
-    there = Program(own.url)
-    try:
+    with Server() as own:
+        there = Program(own.url)
         for words in (("run", "a", "--wait", "20s", "--", "echo", "ran"),
                       ("lock", "b", "--wait", "forever"),
                       ("series", "c", "d{c}", "-w", "20s", "--", "echo", "ran")):
@@ -229,8 +225,6 @@ def test_wait_waits_for_a_server_that_is_not_up_yet(server, rql):
         check_equal(len(result.err.splitlines()), 2)
         result = there("run", "a", "--wait", "0", "--", "echo", "ran")
         check_equal((result.code, result.err.count("\n")), (69, 1))
-    finally:
-        own.stop()
 
 
 def test_wait_is_not_overrun_while_it_connects(server, rql):
