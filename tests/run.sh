@@ -339,7 +339,6 @@ build_gcc() {
 }
 
 stage_gcc() {
-    share=most
     build_gcc && check gcc
 }
 
@@ -427,8 +426,8 @@ stage_sample() {
     check_with tls --suite scenario
     fine=$?
     share=3
-    check_with cluster scenario-holding scenario-leases scenario-leaving scenario-lock scenario-observe scenario-queue \
-        scenario-reentry scenario-refusal scenario-series scenario-waiting && [ "$fine" -eq 0 ]
+    check_with cluster scenario-leases scenario-leaving scenario-lock scenario-observe scenario-queue \
+        scenario-reentry scenario-outcomes scenario-series scenario-waiting && [ "$fine" -eq 0 ]
 }
 
 # in_figures SUITE FACTOR: in full size, one after the other, with what it prints. FACTOR: of its times.
@@ -741,7 +740,7 @@ say_time() {
 # run STAGE: one line, and what was wrong above it.
 run() {
     stage=$1
-    share= # of the scenarios: 0 to 3 or `most`, as RQL_TEST_SHARE; all if it is empty
+    share= # of the scenarios: 0 to 3, as RQL_TEST_SHARE; all if it is empty
     slow=  # a factor for all times
     kind=  # of the servers, as RQL_TEST_SERVER
     again="python3 $root/tests/support/again.py" # emptied beside a --setup, which has a wrapper of its own

@@ -1,8 +1,7 @@
-"""A cluster of real servers: one with all slots, or several masters with their replicas. It ends with the test."""
+"""A cluster of real servers: one with all slots, or several masters with their replicas."""
 import contextlib
 import itertools
 import re
-import signal
 import time
 
 from bus import Bus
@@ -10,6 +9,7 @@ from harness import PATIENCE_S, PrivateServer, Refused, wait_until
 from partitions import N_PARTITIONS, N_SLOTS, named, plain, prefix_in, prefix_of, slot_of, slot_of_lock, tag_of
 from private_server import free_port, leave_out_in_cluster
 from resp import ServerError
+from servers import Servers, shared
 
 NODE_TIMEOUT_MS = 2000
 KEYS_AT_ONCE = 100
@@ -28,7 +28,7 @@ class Node(PrivateServer):
     def __init__(self, bus, *arguments, certificate=None):
         if certificate:
             arguments = ("--tls-cluster", "yes", *arguments)  # else the nodes do not tell each other of that port
-        self.port, self.bus_port, self.is_frozen = free_port(), free_port(), False
+        self.port, self.bus_port = free_port(), free_port()
         self.relay = bus.relay(self)
         super().__init__("--port", str(self.port), "--cluster-port", str(self.bus_port),
                          "--cluster-announce-bus-port", str(self.relay.port), *SETTINGS, *arguments,
@@ -41,14 +41,6 @@ class Node(PrivateServer):
     def is_running(self):
         """It answers."""
         return self.process.poll() is None and not self.is_frozen
-
-    def freeze(self):
-        self.is_frozen = True
-        super().freeze()
-
-    def go_on(self):
-        self.is_frozen = False
-        super().go_on()
 
     def come_back(self):
         """Whether it was killed or stands still."""
@@ -105,7 +97,7 @@ class Node(PrivateServer):
                       for first, last, master, *replicas in self.ask("CLUSTER", "SLOTS"))
 
 
-class Cluster:
+class Cluster(Servers):
     """`with Cluster(3, 1) as cluster:` three masters, and a replica of each. `arguments` are those of all servers,
     `certificates` those of each."""
 
@@ -117,7 +109,7 @@ class Cluster:
                            for certificate, _ in zip(certificates, range(n_masters * (1 + n_replicas)))]
             self.join(n_masters)
         except BaseException:
-            self.__exit__()
+            self.stop()
             raise
 
     def join(self, n_masters):
@@ -134,14 +126,21 @@ class Cluster:
             replica.ask("CLUSTER", "REPLICATE", master.id)
         self.await_settled()
 
-    def __enter__(self):
-        return self
+    def all_servers(self):
+        return self.nodes
 
-    def __exit__(self, *_):
-        for node in self.nodes:
-            node.process.send_signal(signal.SIGCONT)
-            node.stop()
+    def stop(self):
+        super().stop()
         self.bus.end()
+
+    def state(self):
+        """With the map that each has of the cluster."""
+        states = super().state()
+        return states and (states, [node.map() for node in self.nodes], list(self.bus.apart))
+
+    def wipe(self):
+        super().wipe()
+        self.await_replicated()
 
     def url(self, *nodes, login="", query=""):
         """With these for seeds; without any: all."""
@@ -318,8 +317,7 @@ class Behind:
 
 
 @contextlib.contextmanager
-def clustered(world, *numbers, arguments=()):
-    """What the world asks behind the library's back is asked there."""
-    with Cluster(*numbers, arguments=arguments) as cluster:
-        with world.asking(Behind(cluster)):
-            yield cluster
+def clustered(world, n_masters, n_replicas=0, arguments=()):
+    """Shared with other scenarios. What the world asks behind the library's back is asked there."""
+    with shared(world, Cluster, n_masters, n_replicas, arguments) as cluster, world.asking(Behind(cluster)):
+        yield cluster

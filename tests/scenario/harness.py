@@ -4,7 +4,7 @@ An actor acquires, extends and releases; what it is, a scenario need not know:
 
     thread   a thread of the program `remote` (tests/remote/remote.h), which blocks in each call
     loop     a loop in it
-    process  a thread in a `remote` of its own, which may be killed
+    process  a thread in a `remote` of its own, for scenarios that kill it
 
 others.py has two more, `program` and `ruby`.
 
@@ -39,7 +39,7 @@ from resp import Connection, Refused  # noqa: E402, F401
 
 FOREVER = "forever"
 MINUTE_MS = 60000
-KINDS = ("thread", "loop", "process")
+KINDS = ("thread", "loop")
 JOBS = 4
 CONNECT_MS = 10000  # on a busy machine a login takes its time
 # How often a scenario is tried, where its processes were kept from running for that long in all.
@@ -479,8 +479,9 @@ class Network:
 class World(LockQueries):
     """A server, what is asked of it behind the library's back, and whoever uses it."""
 
-    def __init__(self, program, server, seed=0):
-        self.program, self.server, self.random = program, server, random.Random(seed)
+    def __init__(self, program, server, seed=0, kept=None):
+        """`kept`: servers that earlier scenarios have left for others, see servers.py."""
+        self.program, self.server, self.random, self.kept = program, server, random.Random(seed), kept
         self.raw = server.connection()
         self.numbers = itertools.count(1)
         self.remotes, self.clients, self.actors = [], [], []
@@ -617,7 +618,6 @@ def scenario(kinds=KINDS, counts=(1, 3), is_timed=False, by_tls=True, in_cluster
     in_cluster, it is left out where RQL_TEST_SERVER is that: what it is about is another thing there, or missing."""
     def note(function):
         function.is_timed = is_timed
-        function.is_for_all_kinds = kinds is KINDS
         if not {TLS: by_tls, CLUSTER: in_cluster}.get(os.environ.get("RQL_TEST_SERVER"), True):
             return function
         for kind, count in itertools.product(kinds, counts):
@@ -639,14 +639,18 @@ def title(function, kind, count):
 
 
 class Fixture(tap.Fixture):
-    """A server, for one scenario after the other."""
+    """A server, and others that are kept, for one scenario after the other."""
     server = None
     stalled_ms, words = 0, ""  # of the last scenario that failed
+
+    def __init__(self):
+        super().__init__()
+        self.kept = {}
 
     def run(self, case):
         self.server = self.server or PrivateServer(has_clock=True)
         self.seed = tap.new_seed()
-        world = World(os.path.abspath(sys.argv[1]), self.server, self.seed)
+        world = World(os.path.abspath(sys.argv[1]), self.server, self.seed, self.kept)
         kept_ms = world.kept_ms()
         try:
             world.ask("FLUSHALL")
@@ -674,6 +678,9 @@ class Fixture(tap.Fixture):
         return None
 
     def end(self):
+        for servers in self.kept.values():
+            servers.stop()
+        self.kept.clear()
         if self.server:
             self.server.stop()
             self.server = None
@@ -692,14 +699,10 @@ def why_skipped():
 
 
 def in_share(case):
-    """RQL_TEST_SHARE says which scenarios a stage takes. 0 to 3: a sixteenth, another one each day. `most`: all, but of
-    those that run for every kind of actor only the four sixteenths of the day with a process, which differs from a
-    thread only in that no other actor uses its client."""
-    share, day = os.environ["RQL_TEST_SHARE"], os.environ.get("RQL_TEST_DATE") or datetime.date.today().isoformat()
+    """A stage runs one sixteenth of the scenarios, a different one each day; RQL_TEST_SHARE, 0 to 3, is its number."""
+    day = os.environ.get("RQL_TEST_DATE") or datetime.date.today().isoformat()
     sixteenth = zlib.crc32(f"{day} {case.title}".encode()) % 16
-    if share == "most":
-        return case.arguments[0] != "process" or not case.function.is_for_all_kinds or sixteenth < 4
-    return str(sixteenth) == share
+    return str(sixteenth) == os.environ["RQL_TEST_SHARE"]
 
 
 def share_of_the_day(cases):

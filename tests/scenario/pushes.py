@@ -25,6 +25,15 @@ class Monitor:
         return sum(" lua] " not in line for line in self.lines())
 
 
+def line_up(world, actors, *names, place=1, **options):
+    """A request of each, in this order: the next actor asks when the one before waits. The first waits as the n-th."""
+    asked = []
+    for at, actor in enumerate(actors, place):
+        asked.append(actor.ask(*names, **{"timeout_ms": FOREVER, **options}))
+        world.await_queue(names, at)
+    return asked
+
+
 def wait_told(world, actor, *names, place=1, **options):
     """It waits as the n-th for the last of them. The server can tell its client of a hand-over, and who is behind
     others, or listens already, asks only every few seconds."""

@@ -1,17 +1,19 @@
-"""Several servers that know nothing of each other, over which clients share the locks out. They end with the test."""
+"""Several servers that know nothing of each other, over which clients share the locks out."""
 import contextlib
 import itertools
 import os
 import subprocess
 
 from cluster import PARTITION_SLOTS, Behind
-from harness import PrivateServer, check_equal, wait_until
+from harness import FOREVER, MINUTE_MS, PrivateServer, check, check_equal, check_handed_over, wait_until
 from partitions import N_PARTITIONS, partition_of, prefix_of, slot_of_lock
 from private_server import free_port
-from swarms import DAY_MS, PROBES, Swarm
+from servers import Servers, shared
+from swarms import DAY_MS, FLUSHES, PROBES, Swarm, swarm
 
 MASK = (1 << 64) - 1
 RING = "rql:ring"
+MANY = [f"lock{number}" for number in range(20)]
 
 
 def fnv1a(text):
@@ -30,9 +32,9 @@ def mix(bits):
 class Shard(PrivateServer):
     """By TCP; its socket is for what asks behind the library's back."""
 
-    def __init__(self, *arguments):
+    def __init__(self):
         self.port = free_port()
-        super().__init__("--bind", "127.0.0.1", "--port", str(self.port), *arguments)
+        super().__init__("--bind", "127.0.0.1", "--port", str(self.port))
 
     @property
     def name(self):
@@ -42,16 +44,16 @@ class Shard(PrivateServer):
         return self.process.poll() is None
 
 
-class Shards:
-    """Servers that have names; who has which partition is computed anew here."""
+class Shards(Servers):
+    """Servers that have names; which of them has which partition is computed here as well."""
 
     def __init__(self, servers):
         self.servers = servers
         self.owners = [max(self.servers, key=lambda server: (mix(fnv1a(server.name) ^ partition), server.name))
                        for partition in range(N_PARTITIONS)]
 
-    def __enter__(self):
-        return self
+    def all_servers(self):
+        return self.servers
 
     def masters(self):
         return self.servers
@@ -83,40 +85,95 @@ class Shards:
 
 
 class SingleShards(Shards):
-    """`with SingleShards(3) as shards:`"""
-
-    def __init__(self, count, arguments=()):
-        made = []
-        try:
-            made += [Shard(*arguments) for _ in range(count)]
-        except BaseException:
-            end(made)
-            raise
-        super().__init__(made)
-
-    def __exit__(self, *_):
-        end(self.servers)
+    def __init__(self, count):
+        super().__init__([Shard() for _ in range(count)])
 
     def url(self, *servers, query=""):
         return "redis+shards://" + ",".join(server.name for server in servers or self.servers) + query
 
 
-def end(servers):
-    for server in servers:
-        server.stop()
-
-
 @contextlib.contextmanager
-def sharded(world, count, arguments=()):
-    """What the world asks behind the library's back is asked there."""
-    with SingleShards(count, arguments) as shards:
-        with world.asking(Behind(shards)):
-            yield shards
+def sharded(world, count):
+    """Shared with other scenarios. What the world asks behind the library's back is asked there."""
+    with shared(world, SingleShards, count) as shards, world.asking(Behind(shards)):
+        yield shards
 
 
 def keys_of(server, kind):
     """Of all partitions, with what is of none."""
     return sorted(server.ask("KEYS", f"rql:*:{kind}") + server.ask("KEYS", f"rql:{kind}"))
+
+
+# ---- what holds of any servers over which locks are shared out ----
+
+HELD = {"ttl_ms": MINUTE_MS}
+PATIENT = {"timeout_ms": FOREVER, "queue_ttl_ms": MINUTE_MS}
+PUSHED = {**PATIENT, "retry_delay_ms": MINUTE_MS}  # a waiter that is not notified asks again when the test has failed
+
+
+def await_listeners(shards, name, count):
+    """In the partition of this lock, each has a channel."""
+    wait_until(lambda: len(shards.owner_of(name).ask("PUBSUB", "SHARDCHANNELS", shards.key("*", name))) == count,
+               f"{count} listen")
+
+
+def check_locks_of_all(world, kind, shards, ring):
+    """They are where the names say, and nowhere else. They are extended, and handed over by pushes."""
+    names = shards.spread(2)
+    holder, waiter = (world.actor(kind, url=shards.url()) for _ in range(2))
+    helds = [holder.acquire(name, **HELD) for name in names]
+    for server in shards.servers:
+        check_equal(keys_of(server, "lock:*"),
+                    sorted(shards.key(f"lock:{name}", name) for name in names if shards.owner_of(name) is server))
+        check_equal(server.ask("GET", RING), ring)
+    for held in helds:
+        held.extend(2 * MINUTE_MS).check()
+        check(held.remaining_ms() > MINUTE_MS, f"{held.remaining_ms()} ms are left")
+        asking = waiter.ask(*held.names, **PUSHED)
+        world.await_queue(held.names, 1)
+        await_listeners(shards, held.names[0], 1)
+        held.release().check()
+        mine = asking.hold()
+        check(mine.tokens[0] > held.tokens[0], "tokens fall")
+        mine.release().check()
+    world.await_nothing_left()
+
+
+def check_series(world, kind, shards):
+    """It is in one partition, unless it is sorted."""
+    one, other = (world.actor(kind, url=shards.url()) for _ in range(2))
+    check_handed_over(world, one, other, [f"{{order 17}}:{part}" for part in "abc"])
+    apart = sorted(shards.spread(1), key=partition_of, reverse=True)
+    outcome = one.refused(*apart)
+    check_equal((outcome.status, "{tag}" in outcome.error), ("E_INVALID", True))
+    check_handed_over(world, one, other, apart, mode="sorted", queued=apart[-1:])  # the first by its partition
+    world.await_nothing_left()
+
+
+def check_flushed(world, kind, shards, meanwhile=lambda: None):
+    """What a killed process held, on all servers."""
+    names = shards.spread(2)
+    holder = held_with_heartbeats(world, kind, shards, names)
+    asking = world.actor(kind, url=shards.url()).ask(names[0], **PATIENT)
+    world.await_queue(names[:1], 1)
+    with swarm(world, world.client(url=shards.url()), **FLUSHES):
+        meanwhile()
+        world.kill(holder)
+        asking.hold().release().check()
+        world.await_nothing_left()
+    check_equal([keys_of(server, "swarm:hsts") for server in shards.servers], [[] for _ in shards.servers])
+
+
+def check_list_may_change(world, kind, shards, users, url):
+    """When all clients have stopped and the key is deleted."""
+    for user in users:
+        world.free(user.client)
+    for server in shards.servers:
+        server.ask("DEL", RING)
+    other = world.actor(kind, url=url)
+    for name in MANY:
+        other.acquire(name).release().check()
+    return [server.ask("GET", RING) for server in shards.servers]
 
 
 def held_with_heartbeats(world, kind, shards, names):

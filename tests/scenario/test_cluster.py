@@ -5,11 +5,11 @@ import time
 
 from cluster import clustered
 from fenced import NAME, Fleet, Judgement
-from harness import (FOREVER, MINUTE_MS, SLOW, check, check_equal, check_handed_over, check_served_in_order,
-                     check_told_as_lost, main, scenario, wait_until)
+from harness import (FOREVER, KINDS, MINUTE_MS, SLOW, check, check_equal, check_handed_over, check_served_in_order,
+                     check_told_as_lost, main, once, scenario, wait_until)
 from partitions import partition_of, slot_of_lock
+from pushes import line_up
 
-KINDS = ("thread", "loop", "process")
 SIX = (3, 1)
 SHORT_MS, LONG_MS = 1500, 5000
 BACK_MS = 300     # from when CLUSTER SLOTS shows who the master is
@@ -50,10 +50,7 @@ class Line:
     def __init__(self, world, kind, url, name, n_waiting=3):
         self.world, self.name = world, name
         self.held = actor(world, kind, url, **LIMITS).acquire(name, **HELD)
-        self.asked = []
-        for place in range(1, n_waiting + 1):
-            self.asked.append(actor(world, kind, url, **LIMITS).ask(name, **PATIENT))
-            world.await_queue([name], place)
+        self.asked = line_up(world, [actor(world, kind, url, **LIMITS) for _ in range(n_waiting)], name, **PATIENT)
 
     def await_back(self, cluster, new):
         """All have asked there since now, and are told there of hand-overs: who is not may be passed by."""
@@ -69,7 +66,7 @@ class Line:
 
 # ---- all is well ----
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def locks_of_many_partitions_are_had_and_handed_over(world, kind, _names):
     """By three clients, each of which holds a third and waits for the others'. Nobody asks a master in vain."""
     with clustered(world, *SIX) as cluster:
@@ -94,7 +91,7 @@ def locks_of_many_partitions_are_had_and_handed_over(world, kind, _names):
         check_equal([node for node in cluster.nodes if node.n_errors("MOVED")], [], "asked in vain")
 
 
-@scenario(kinds=["thread"], counts=[1])
+@once
 def one_thread_has_one_connection_to_each_node(world, kind, _names):
     """However often the map is read meanwhile, over the same ones, and though it says what its client is called."""
     with clustered(world, *SIX) as cluster:
@@ -122,7 +119,7 @@ def one_thread_has_one_connection_to_each_node(world, kind, _names):
         wait_until(one_more_is_open, "two that met open one more")
 
 
-@scenario(kinds=["thread", "loop"], counts=[1])
+@scenario(counts=[1])
 def any_node_shows_the_way(world, kind, _names):
     """Also one that has not the lock, or is a replica; and the first may be dead, or stand still."""
     with clustered(world, *SIX) as cluster:
@@ -143,7 +140,7 @@ def any_node_shows_the_way(world, kind, _names):
         world.await_nothing_left()
 
 
-@scenario(kinds=["thread", "loop"], counts=[1])
+@scenario(counts=[1])
 def a_series_is_in_one_partition_unless_it_is_sorted(world, kind, _names):
     """What is refused is so before anything is sent."""
     with clustered(world, *SIX) as cluster:
@@ -160,7 +157,7 @@ def a_series_is_in_one_partition_unless_it_is_sorted(world, kind, _names):
         world.await_nothing_left()
 
 
-@scenario(kinds=["thread", "loop"], counts=[1])
+@scenario(counts=[1])
 def what_is_to_be_safe_is_so_when_its_masters_replica_has_it(world, kind, _names):
     """Those of other masters say nothing; nor does what is to be safe keep others of its client waiting."""
     with clustered(world, *SIX) as cluster:
@@ -261,11 +258,11 @@ def a_master_that(words, strike):
 
 # Each by one kind a run takes its time already.
 for number, (fault, do) in enumerate(FAILOVERS.items()):
-    scenario(kinds=KINDS if IS_LONG else KINDS[:2] if do is killed else [KINDS[number % 2]], counts=[1],
+    scenario(kinds=KINDS if IS_LONG or do is killed else [KINDS[number % 2]], counts=[1],
              is_timed=True)(a_master_that(fault, do))
 
 
-@scenario(kinds=["thread", "loop"], counts=[1])
+@scenario(counts=[1])
 def a_grant_that_was_not_replicated_is_told_as_lost(world, kind, _names):
     """Soon after the new master answers, and not when it would be renewed; those of others stand."""
     with clustered(world, *SIX) as cluster:
@@ -287,7 +284,7 @@ def a_grant_that_was_not_replicated_is_told_as_lost(world, kind, _names):
         world.await_nothing_left()
 
 
-@scenario(kinds=["thread", "loop"], counts=[1])
+@scenario(counts=[1])
 def partitions_without_a_master_are_told_and_others_work(world, kind, _names):
     """It is dead and has no replica, or nobody has its slots. When it is back, empty, all goes on."""
     with clustered(world, 3, 0, arguments=NOT_COVERED) as cluster:
@@ -310,7 +307,7 @@ def partitions_without_a_master_are_told_and_others_work(world, kind, _names):
         world.await_nothing_left()
 
 
-@scenario(kinds=["thread", "loop"], counts=[1])
+@scenario(counts=[1])
 def a_cluster_that_is_down_is_waited_for(world, kind, _names):
     """As all is by default when a slot is not covered: leases stand until their time, and go on."""
     with clustered(world, 3, 0) as cluster:
@@ -351,7 +348,7 @@ class Place:
         self.cluster.bring_back(old)
 
 
-@scenario(kinds=["thread"], counts=[1])
+@once
 def a_resource_that_checks_tokens_is_safe_whatever_fails(world, _kind, _names):
     """And who relied on a lock that another has is told soon. RQL_TEST_LONG: for a minute."""
     with clustered(world, *SIX) as cluster:

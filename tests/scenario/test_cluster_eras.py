@@ -7,8 +7,8 @@ import time
 from cluster import clustered
 from harness import FOREVER, as_they_end, check, check_equal, check_served_in_order, main, scenario, wait_until
 from partitions import prefix_of, slot_of_lock
+from pushes import line_up
 
-KINDS = ["thread", "loop"]
 PAUSE_MS, SHORT_MS, RENEWED_MS = 6000, 1000, 5000
 EARLY_MS = 50      # by so much two clocks, and two roundings, may differ
 SIX = (3, 1)
@@ -118,20 +118,17 @@ def of_a_master_that(words, strike):
 
 
 for fault, do in STRIKES.items():
-    scenario(kinds=KINDS, counts=[1])(of_a_master_that(fault, do))
+    scenario(counts=[1])(of_a_master_that(fault, do))
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def a_holder_keeps_its_lock_and_waiters_their_places_where_a_master_resigns(world, kind, _names):
     """Nothing is lost, which nobody can know: who waits does so until the pause is over."""
     with paused(world, *SIX) as cluster:
         url, old = cluster.url(), cluster.owner_of(NAME)
         one = settled(world, kind, url, NAME)
         held = one.acquire(NAME, ttl_ms=RENEWED_MS, auto_extend=True)
-        asked = []
-        for place in range(1, 4):
-            asked.append(actor(world, kind, url).ask(NAME, timeout_ms=FOREVER, ttl_ms=SHORT_MS))
-            world.await_queue([NAME], place)
+        asked = line_up(world, [actor(world, kind, url) for _ in range(3)], NAME, ttl_ms=SHORT_MS)
         cluster.await_replicated()
         began_us = now_us()
         cluster.replicas_of(old)[0].ask("CLUSTER", "FAILOVER")
@@ -148,7 +145,7 @@ def other_of(cluster, node):
     return next(one for one in cluster.masters() if one is not node)
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def a_slot_that_moves_with_its_data_keeps_nobody_waiting(world, kind, _names):
     """To a node that clients are connected with, to one that is new, and back, which leaves that with nothing: those that
     were there before, and those that come first of all. What is held stands."""
@@ -169,7 +166,7 @@ def a_slot_that_moves_with_its_data_keeps_nobody_waiting(world, kind, _names):
         world.await_nothing_left()
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def what_is_lost_behind_a_move_is_not_granted_in_the_pause(world, kind, _names):
     """The connections of all clients to that node have stood since before the slot came to it."""
     with paused(world, *SIX) as cluster:
@@ -227,7 +224,7 @@ def in_the_midst_of_a_move(who):
 
 
 for word in "stays", "comes":
-    scenario(kinds=KINDS, counts=[1])(in_the_midst_of_a_move(word))
+    scenario(counts=[1])(in_the_midst_of_a_move(word))
 
 
 if __name__ == "__main__":

@@ -124,7 +124,7 @@ class BySentinels(Place):
         return time.time_ns() // 1000
 
     def end(self):
-        self.watched.__exit__()
+        self.watched.stop()
 
     def start_anew(self):
         self.watched.never_fails_over()
@@ -188,7 +188,6 @@ class Clustered(Place):
     def __init__(self, world, persistence=()):
         super().__init__(world)
         self.cluster = Cluster(3, 1, persistence)
-        self.cluster.__enter__()
         self.cluster.end_first_pauses()
         self.urls = [self.cluster.url] * N_PROCESSES
 
@@ -197,7 +196,7 @@ class Clustered(Place):
         return time.time_ns() // 1000
 
     def end(self):
-        self.cluster.__exit__()
+        self.cluster.stop()
 
     def owner(self):
         return wait_until(lambda: self.cluster.owner(self.slot), "somebody has the slot")

@@ -8,12 +8,12 @@ from cluster import PARTITION_SLOTS, clustered
 from harness import (FOREVER, MINUTE_MS, SLOW, Worker, check, check_equal, check_served_in_order, main, scenario,
                      wait_until)
 from partitions import slot_of_lock
+from pushes import line_up
 
 SECONDS, N_USERS = (60, 32) if "RQL_TEST_LONG" in os.environ else (3, 8)
 PAUSE_S = 0.1      # between two moves
 KEY_PAUSE_S = 0.002
 GAP_MS = 100       # beside the move itself
-KINDS = ["thread", "loop"]
 LONG_MS = 1000 * SECONDS + MINUTE_MS
 HELD = {"ttl_ms": LONG_MS}
 PATIENT = {"timeout_ms": FOREVER, "queue_ttl_ms": LONG_MS}
@@ -90,7 +90,7 @@ def other_of(cluster, node):
     return next(one for one in cluster.masters() if one is not node)
 
 
-@scenario(kinds=KINDS, counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def a_slot_that_moves_to_and_fro_costs_nobody_his_lock(world, kind, _names):
     """No call fails, nobody loses his place, no two have it at once, and it stands still for no longer than the move.
     Others do not wait for it. RQL_TEST_LONG: 32 of them, for a minute."""
@@ -100,10 +100,7 @@ def a_slot_that_moves_to_and_fro_costs_nobody_his_lock(world, kind, _names):
         one = world.actor(kind, url=url)
         keeping = [one.acquire(name, ttl_ms=RENEWED_MS, auto_extend=True) for name in OTHERS]
         held = one.acquire(OTHERS[0] + " held", **HELD)
-        lined_up = []
-        for place in range(1, 5):
-            lined_up.append(world.actor(kind, url=url).ask(OTHERS[0] + " held", **PATIENT))
-            world.await_queue([OTHERS[0] + " held"], place)
+        lined_up = line_up(world, [world.actor(kind, url=url) for _ in range(4)], OTHERS[0] + " held", **PATIENT)
         crowd = Crowd(world, kind, url, NAME)
         beside = Crowd(world, kind, url, cluster.names_on(other_of(cluster, home), 1)[0], n_users=2)
         figures, over = [], time.monotonic() + SECONDS
@@ -133,16 +130,13 @@ def a_slot_that_moves_to_and_fro_costs_nobody_his_lock(world, kind, _names):
         check_equal(late, [], "move, gap, gap of others, kept from running; in ms")
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def who_waits_is_told_at_the_new_place(world, kind, _names):
     """The slot moves with an empty hand: nobody asks while it does."""
     with clustered(world, 2) as cluster:
         url = cluster.url()
         held = world.actor(kind, url=url).acquire(NAME, **HELD)
-        asked = []
-        for place in range(1, 4):
-            asked.append(world.actor(kind, url=url).ask(NAME, **PATIENT))
-            world.await_queue([NAME], place)
+        asked = line_up(world, [world.actor(kind, url=url) for _ in range(3)], NAME, **PATIENT)
         to = other_of(cluster, cluster.owner_of(NAME))
         cluster.migrate(slot_of_lock(NAME), to)
         wait_until(lambda: len(to.ask("PUBSUB", "SHARDCHANNELS")) == len(asked), "they listen there")
@@ -150,7 +144,7 @@ def who_waits_is_told_at_the_new_place(world, kind, _names):
         world.await_nothing_left()
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def a_call_in_the_middle_of_a_move_waits_for_its_end(world, kind, _names):
     """Where some keys have left (TRYAGAIN), and where all have (ASK): nothing runs at either, and all goes on then."""
     with clustered(world, 2) as cluster:
@@ -177,7 +171,7 @@ def a_call_in_the_middle_of_a_move_waits_for_its_end(world, kind, _names):
         world.await_nothing_left()
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def a_node_is_added_and_one_is_removed_while_locks_are_used(world, kind, _names):
     """All partitions of one master move to the new one, and to another when that goes."""
     with clustered(world, 3) as cluster:

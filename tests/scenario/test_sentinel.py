@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""A master that sentinels watch: found, followed, and left at once when another is."""
+"""A master that sentinels watch: found, followed, and left at once when another is. RQL_TEST_LONG: with a thousand
+locks held and waited for."""
+import os
 import time
 
-from harness import (FOREVER, MINUTE_MS, SLOW, check, check_equal, check_served_in_order,
+from harness import (FOREVER, MINUTE_MS, SLOW, as_they_end, check, check_equal, check_served_in_order,
                      check_told_as_lost, main, once, scenario, wait_until)
 from private_server import free_port
+from pushes import line_up
 from servers import servers
 from watched import NAME, Node, Sentinel, Watched, await_asked, await_replicated, behind
 
@@ -20,11 +23,9 @@ def actor(world, kind, watched, **options):
 def held_and_waited_for(world, kind, names, watched):
     """For a minute; and three that wait."""
     held = actor(world, kind, watched).acquire(*names, ttl_ms=MINUTE_MS)
-    asked = []
+    waiters = [actor(world, kind, watched) for _ in range(3)]
     with behind(world, watched):
-        for n_waiting in range(1, 4):
-            asked.append(actor(world, kind, watched).ask(*names, timeout_ms=FOREVER, queue_ttl_ms=MINUTE_MS))
-            world.await_queue(names, n_waiting)
+        asked = line_up(world, waiters, *names, queue_ttl_ms=MINUTE_MS)
         world.await_listeners(3)
     return held, asked
 
@@ -118,11 +119,11 @@ def stopped(_node):
     """It stands still already."""
 
 
-scenario(kinds=["thread", "loop"], counts=[1])(a_master_that(killed))
+scenario(counts=[1])(a_master_that(killed))
 scenario(kinds=["thread"], counts=[1])(a_master_that(stopped))
 
 
-@scenario(counts=[1], kinds=["thread", "loop"])
+@scenario(counts=[1])
 def a_grant_that_was_not_replicated_is_told_as_lost(world, kind, names):
     """Soon after the new master answers, and not when it would be renewed. A later token is larger."""
     with Watched(n_replicas=1, n_sentinels=1) as watched:
@@ -272,6 +273,61 @@ def sentinels_that_are_far_away_are_waited_for(world, kind, names):
         world.actor(kind, client).acquire(*names).release().check()
         for sentinel in watched.sentinels:
             remote.do("end_proxy", proxy=sentinel.path)
+
+
+# ---- many locks at once ----
+
+N_LOCKS = 1000 if "RQL_TEST_LONG" in os.environ else 50
+N_IN_ORDER = 10
+LISTENING_S = 0.3  # from when the sentinels say who the master is
+
+
+def since_ms(begun):
+    return round(1000 * (time.monotonic() - begun))
+
+
+@scenario(kinds=["thread"], counts=[1], is_timed=True)
+def nobody_hangs_and_nobody_is_lost(world, _kind, _names):
+    """Locks that are held stay held, each waiter is served, and those of one lock in their order."""
+    held_names = [f"held {i}" for i in range(N_LOCKS)]
+    wanted = [f"wanted {i}" for i in range(N_LOCKS)]
+    options = {"ttl_ms": 10 * MINUTE_MS, "queue_ttl_ms": MINUTE_MS}
+    with Watched(n_sentinels=1) as watched:
+        url = watched.url()
+        holder, blocker, waiter = (world.actor("loop", url=url) for _ in range(3))
+        held = [holder.acquire(name, **options) for name in held_names]
+        blocking = [blocker.acquire(name, **options) for name in [*wanted, "in order"]]
+        with behind(world, watched):
+            asked = [waiter.ask(name, timeout_ms=FOREVER, **options) for name in wanted]
+            lined_up = line_up(world, [world.actor("loop", url=url) for _ in range(N_IN_ORDER)], "in order", **options)
+            wait_until(lambda: len(world.ask("KEYS", "rql:lock_queue:*")) == N_LOCKS + 1, "all wait")
+        await_replicated(watched)
+        old = watched.named()
+        old.kill()
+        begun = time.monotonic()
+        watched.await_next(old)
+        named, named_ms = time.monotonic(), since_ms(begun)
+        kept_ms = world.kept_ms()
+        with behind(world, watched):
+            world.await_listeners(1 + N_IN_ORDER)
+            back_ms = since_ms(named)
+            kept_ms = world.kept_ms() - kept_ms
+            await_asked(world, 1)
+        check_equal({one.state() for one in held}, {"HELD"})
+        freed = time.monotonic()
+        for one in blocking[:-1]:
+            one.release().check()
+        for asking in as_they_end(asked):
+            asking.hold().release().check()
+        served_ms = since_ms(freed)
+        check_served_in_order(lined_up, blocking[-1])
+        for one in held:
+            one.release().check()
+        with behind(world, watched):
+            world.await_nothing_left()
+    print(f"# {N_LOCKS} held, {N_LOCKS + N_IN_ORDER} waiting: the sentinel named another master after {named_ms} ms, "
+          f"all listened there {back_ms} ms later; {N_LOCKS} released and served in {served_ms} ms", flush=True)
+    check(back_ms < 1000 * LISTENING_S * SLOW + kept_ms, f"they came back after {back_ms} ms")
 
 
 if __name__ == "__main__":

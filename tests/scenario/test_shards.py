@@ -9,16 +9,14 @@ from cluster import PARTITION_SLOTS, clustered
 from harness import (FOREVER, MINUTE_MS, check, check_equal, check_handed_over, delayed_ms, main, once, scenario,
                      tasks_of, wait_until)
 from partitions import partition_of
-from servers import Sentinel, cluster_node, servers
-from shards import RING, held_with_heartbeats, keys_of, rql, sharded
-from swarms import FLUSHES, PROBES, swarm
+from private_server import Sentinel
+from servers import cluster_node, servers
+from shards import (HELD, MANY, PATIENT, RING, check_flushed, check_list_may_change, check_locks_of_all, check_series,
+                    keys_of, rql, sharded)
+from swarms import PROBES, swarm
 
-KINDS = ("thread", "loop", "process")
 SHORT_MS, LONG_MS, PAUSE_MS = 1500, 5000, 1000
 TTL_MS, QUICK_MS = 2000, 300
-HELD = {"ttl_ms": MINUTE_MS}
-PATIENT = {"timeout_ms": FOREVER, "queue_ttl_ms": MINUTE_MS}
-PUSHED = {**PATIENT, "retry_delay_ms": MINUTE_MS}  # who is not told asks again when the test has failed
 LIMITS = {"io_timeout_ms": 500, "connect_timeout_ms": 500}
 DOWN = ("E_UNAVAILABLE", "E_IO", "E_UNKNOWN")
 
@@ -33,50 +31,19 @@ def losses(one):
 
 # ---- all is well ----
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def locks_of_all_servers_are_had_extended_and_handed_over(world, kind, _names):
-    """Where the names say, and nowhere else; who waits is told."""
     with sharded(world, 3) as shards:
-        names = shards.spread(3)
-        actors = [actor(world, kind, shards.url()) for _ in range(3)]
-        helds = [actors[i % 3].acquire(name, **HELD) for i, name in enumerate(names)]
-        for server in shards.servers:
-            check_equal(keys_of(server, "lock:*"),
-                        sorted(shards.key(f"lock:{name}", name) for name in names if shards.owner_of(name) is server))
-            check_equal(server.ask("GET", RING), ",".join(sorted(one.name for one in shards.servers)))
-        # A thread waits for one lock at a time.
-        waiting = [actor(world, kind, shards.url()) for _ in range(len(names) if kind == "thread" else 3)]
-        asked = []
-        for i, name in enumerate(names[::3] if kind == "process" else names):
-            asked.append(waiting[i % len(waiting)].ask(name, **PUSHED))
-            world.await_queue([name], 1)
-            wait_until(lambda name=name: shards.owner_of(name).ask("PUBSUB", "SHARDCHANNELS", shards.key("*", name)),
-                       "it listens")
-        for held in helds:
-            held.extend(2 * MINUTE_MS).check()
-            check(held.remaining_ms() > MINUTE_MS, f"{held.remaining_ms()} ms are left")
-        for held in helds:
-            held.release().check()
-        for asking in asked:
-            mine = asking.hold()
-            check(mine.tokens[0] > helds[names.index(asking.names[0])].tokens[0], "tokens fall")
-            mine.release().check()
-        world.await_nothing_left()
+        check_locks_of_all(world, kind, shards, ",".join(sorted(server.name for server in shards.servers)))
 
 
-@scenario(kinds=["thread", "loop"], counts=[1])
+@scenario(counts=[1])
 def a_series_is_in_one_partition_unless_it_is_sorted(world, kind, _names):
     with sharded(world, 3) as shards:
-        one, other = (actor(world, kind, shards.url()) for _ in range(2))
-        check_handed_over(world, one, other, [f"{{order 17}}:{part}" for part in "abc"])
-        apart = sorted(shards.spread(1), key=partition_of, reverse=True)
-        outcome = one.refused(*apart)
-        check_equal((outcome.status, "{tag}" in outcome.error), ("E_INVALID", True))
-        check_handed_over(world, one, other, apart, mode="sorted", queued=apart[-1:])  # the first by its partition
-        world.await_nothing_left()
+        check_series(world, kind, shards)
 
 
-@scenario(kinds=["thread", "loop"], counts=[1])
+@scenario(counts=[1])
 def one_server_may_have_all(world, kind, _names):
     with sharded(world, 1) as shards:
         one, other = (actor(world, kind, shards.url()) for _ in range(2))
@@ -113,12 +80,12 @@ def check_series_beside_a_silent_server(world, kind, mode):
         world.await_nothing_left()
 
 
-@scenario(kinds=["thread", "loop"], counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def a_sorted_series_ends_in_time_though_the_server_of_what_it_holds_is_silent(world, kind, _names):
     check_series_beside_a_silent_server(world, kind, "sorted")
 
 
-@scenario(kinds=["thread", "loop"], counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def a_series_as_of_the_gem_ends_in_time_though_the_server_of_what_it_holds_is_silent(world, kind, _names):
     check_series_beside_a_silent_server(world, kind, "gem")
 
@@ -133,7 +100,7 @@ def n_sleeps_of(pid, name):
     raise AssertionError(f"no thread is called {name}")
 
 
-@scenario(kinds=["thread"], counts=[1])
+@once
 def renewals_that_get_no_answer_do_not_keep_their_thread_busy(world, kind, _names):
     """It looks for an answer less and less often, and renews elsewhere meanwhile."""
     with sharded(world, 2) as shards:
@@ -217,7 +184,7 @@ def what_clients_are_called_is_said_once_in_a_cluster(world, _kind, _names):
 
 # ---- servers that go ----
 
-@scenario(kinds=["thread", "loop"], counts=[1])
+@scenario(counts=[1])
 def a_server_that_is_down_takes_only_its_partitions_with_it(world, kind, _names):
     """What is held there is relied on until its end; when it is back, empty, all goes on."""
     with sharded(world, 3) as shards:
@@ -246,7 +213,7 @@ def a_server_that_is_down_takes_only_its_partitions_with_it(world, kind, _names)
         world.await_nothing_left()
 
 
-@scenario(kinds=["thread", "loop"], counts=[1])
+@scenario(counts=[1])
 def writes_that_one_has_lost_are_told_of_its_partitions(world, kind, _names):
     with sharded(world, 3) as shards:
         emptied = shards.servers[0]
@@ -268,7 +235,7 @@ def writes_that_one_has_lost_are_told_of_its_partitions(world, kind, _names):
         world.await_nothing_left()
 
 
-@scenario(kinds=["thread", "loop"], counts=[1])
+@scenario(counts=[1])
 def with_recovery_delay_a_server_that_is_new_grants_nothing_for_a_while(world, kind, _names):
     """In all of its partitions; each login says so of each."""
     for count in (1, 3):
@@ -291,7 +258,7 @@ def with_recovery_delay_a_server_that_is_new_grants_nothing_for_a_while(world, k
             world.await_nothing_left()
 
 
-@scenario(kinds=["thread", "loop"], counts=[1])
+@scenario(counts=[1])
 def what_a_server_without_memory_has_is_released(world, kind, _names):
     """Also by who has to log in there anew."""
     with sharded(world, 3) as shards:
@@ -307,7 +274,7 @@ def what_a_server_without_memory_has_is_released(world, kind, _names):
         world.await_nothing_left()
 
 
-@scenario(kinds=["thread", "loop"], counts=[1])
+@scenario(counts=[1])
 def a_server_that_wants_replicas_is_seen_and_lets_nobody_in_without_its_list(world, kind, _names):
     with sharded(world, 2) as shards:
         poor = shards.servers[0]
@@ -333,51 +300,34 @@ def a_server_that_wants_replicas_is_seen_and_lets_nobody_in_without_its_list(wor
 
 # ---- hosts that die ----
 
-@scenario(kinds=["thread", "loop"], counts=[1])
+@scenario(counts=[1])
 def what_a_killed_process_held_is_flushed_on_all_servers(world, kind, _names):
     with sharded(world, 3) as shards:
-        names = shards.spread(2)
-        holder = held_with_heartbeats(world, kind, shards, names)
-        waiter = actor(world, kind, shards.url())
-        asking = waiter.ask(names[0], **PATIENT)
-        world.await_queue(names[:1], 1)
-        with swarm(world, world.client(url=shards.url()), **FLUSHES):
-            world.kill(holder)
-            asking.hold().release().check()
-            world.await_nothing_left()
-        check_equal([keys_of(server, "swarm:hsts") for server in shards.servers], [[], [], []])
+        check_flushed(world, kind, shards)
 
 
 # ---- who is refused ----
 
-@scenario(kinds=["thread", "loop"], counts=[1])
+@scenario(counts=[1])
 def who_has_another_list_is_refused(world, kind, _names):
     """Not for its order or letter case. When all have stopped and the key is deleted the list may change."""
     with sharded(world, 3) as shards:
         first, second, third = shards.servers
-        names = [f"lock{number}" for number in range(20)]
         urls = [f"redis+shards://localhost:{first.port},{second.name},{third.name}",
                 f"redis+shards://{third.name},LocalHost:{first.port},{second.name}"]
         users = [actor(world, kind, url) for url in urls]
-        for name, user in itertools.product(names, users):
+        for name, user in itertools.product(MANY, users):
             user.acquire(name).release().check()
         for url in shards.url(first, second), shards.url(second, first, third):
             users.append(actor(world, kind, url))
-            for name in names[:3]:
+            for name in MANY[:3]:
                 outcome = users[-1].refused(name, timeout_ms=FOREVER).check("E_INVALID")
                 check(all(part in outcome.error for part in ("redis://", "stop all clients", RING)), outcome.error)
-        for user in users:
-            world.free(user.client)
-        for server in shards.servers:
-            server.ask("DEL", RING)
-        other = actor(world, kind, shards.url(first, second))
-        for name in names:
-            other.acquire(name).release().check()
-        check_equal([server.ask("GET", RING) for server in shards.servers],
+        check_equal(check_list_may_change(world, kind, shards, users, shards.url(first, second)),
                     [",".join(sorted((first.name, second.name)))] * 2 + [None])
 
 
-@scenario(kinds=["thread", "loop"], counts=[1])
+@scenario(counts=[1])
 def who_is_no_server_of_our_kind_says_so(world, kind, _names):
     with servers(cluster_node(), Sentinel()) as made:
         for server, scheme in zip(made, ("redis+cluster://", "redis+sentinel://")):

@@ -7,7 +7,6 @@ from servers import master_and_replica, point
 from swarms import (DAY_MS, DEAD, DEAD_HOST, FLUSHES, PROBES, ZOMBIE_TTL_MS, Bound, Swarm, await_flushed, await_hosts,
                     await_known, await_status, exists, host, leave, n_hosts, raw_host, raw_lock, status_of, swarm)
 
-KINDS = ["thread", "loop"]
 N_WAITERS, N_FLUSHERS, N_LOCKS = 60, 12, 300
 
 
@@ -25,7 +24,7 @@ def kill(world, client):
 
 # ---- processes that die ----
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def requests_of_killed_waiters_go(world, kind, names):
     """More than one step of the script looks at. Nobody releases the lock, so only the flusher can have removed them."""
     raw_lock(world, names[0], "rql:acq:1/1/1/1/aaaaaaaaaaaaaaaa", "rql:hst:1/1/1/aaaaaaaaaaaaaaaa")
@@ -45,7 +44,7 @@ def requests_of_killed_waiters_go(world, kind, names):
         check_equal(exists(world, *names), [1])
 
 
-@scenario(kinds=KINDS)
+@scenario()
 def what_a_killed_process_held_goes_to_who_waits(world, kind, names):
     dying, _ = client_of_a_process(world)
     held = world.actor(kind, dying).acquire(*names, ttl_ms=DAY_MS)
@@ -96,7 +95,7 @@ class Stoppable:
         self.n_hosts = n_hosts(world)
 
 
-@scenario(kinds=KINDS, counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def a_host_that_stops_for_less_than_the_ttl_keeps_all(world, kind, _names):
     """The pause itself is what is tested."""
     one = Stoppable(world, kind)
@@ -110,7 +109,7 @@ def a_host_that_stops_for_less_than_the_ttl_keeps_all(world, kind, _names):
     kill(world, one.client)
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def a_host_that_stops_for_longer_loses_its_lock_and_waits_again(world, kind, _names):
     one = Stoppable(world, kind)
     with swarm(world, world.client(), **FLUSHES):
@@ -126,7 +125,7 @@ def a_host_that_stops_for_longer_loses_its_lock_and_waits_again(world, kind, _na
     kill(world, one.client)
 
 
-@scenario(kinds=KINDS)
+@scenario()
 def a_host_that_is_cut_off_gives_up_before_it_is_flushed(world, kind, names):
     """It knows of its loss before another can have the locks."""
     network = Network(world)
@@ -193,7 +192,7 @@ def many_flushers_are_one(world, _kind, _names):
     check_equal(world.ask("EXISTS", "rql:swarm:flusher"), 0)
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def a_flusher_that_dies_is_flushed_by_the_next(world, kind, names):
     """Without a word, and before its hosts are overdue."""
     dying = world.client(world.remote())
@@ -232,7 +231,7 @@ def the_server_serves_others_during_a_large_flush(world, kind, _names):
 
 # ---- servers that go ----
 
-@scenario(kinds=KINDS)
+@scenario()
 def a_server_that_lost_everything_is_told_again(world, kind, names):
     """What it forgot counts as taken away."""
     client = world.client()
@@ -247,13 +246,13 @@ def a_server_that_lost_everything_is_told_again(world, kind, names):
         held.release().check("NOT_HELD")
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def a_swarm_goes_on_with_the_replica_that_takes_over(world, kind, names):
     link = world.server.folder + "/link"
-    with master_and_replica() as (master, replica):
+    with master_and_replica() as (master, replica), world.asking(replica.connection(60)):
         point(link, master)
         client = world.client(url="unix://" + link)
-        with world.asking(replica.connection(60)), swarm(world, client):
+        with swarm(world, client):
             held = world.actor(kind, client).acquire(*names, ttl_ms=DAY_MS)
             await_known(world, held.outcome.hst_id)
             wait_until(lambda: world.holder(names[0]), "it is replicated")

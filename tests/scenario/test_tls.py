@@ -9,13 +9,12 @@ import ssl
 import time
 
 from harness import (FOREVER, PATIENCE_S, SLOW, Connection, PrivateServer, as_they_end, check, check_equal,
-                     leave_out_in_cluster, main, scenario, wait_until)
+                     leave_out_in_cluster, main, once, scenario, wait_until)
 from certificates import Authority, authority
 from cluster import Cluster
 from network import Listener, Proxy
 from private_server import free_port
 
-BLOCKING = ["thread", "loop"]
 SECRET = "sesame-17"
 TIMEOUT_MS = 5000
 TTL_MS = 2000 * SLOW
@@ -117,7 +116,7 @@ def check_refused(outcome, reason):
 def locks_are_handed_on_by_tls(world, kind, names):
     """A wait, hand-overs between clients, a renewal, a release; each connection made one handshake."""
     with tls_server() as server:
-        clients = [world.client(world.remote() if kind == "process" else None, url=server.url) for _ in range(2)]
+        clients = [world.client(url=server.url) for _ in range(2)]
         first, second = (world.actor(kind, client) for client in clients)
         for _ in range(20):
             held = first.acquire(*names, ttl_ms=60000)
@@ -136,7 +135,7 @@ def locks_are_handed_on_by_tls(world, kind, names):
             check_equal(stats.tls_handshakes, stats.connections, "handshakes")
 
 
-@scenario(kinds=BLOCKING, counts=[1])
+@scenario(counts=[1])
 def large_words_and_many_threads_pass(world, kind, names):
     """A record and more; readers and writers of one connection at the same time."""
     with tls_server() as server:
@@ -160,7 +159,7 @@ def records(said):
         said = said[length:]
 
 
-@scenario(kinds=["thread"], counts=[1])
+@once
 def what_threads_ask_goes_out_in_few_records(world, kind, names):
     """A server reads them one by one. So nobody opens a second connection for what fits into one, either."""
     with tls_server() as server, Relay(server) as relay:
@@ -186,7 +185,7 @@ def what_threads_ask_goes_out_in_few_records(world, kind, names):
         check_equal((client.stats().connections, direct.stats().connections), (1, 1))
 
 
-@scenario(kinds=BLOCKING, counts=[1])
+@scenario(counts=[1])
 def a_server_that_is_not_who_it_should_be_is_refused(world, kind, names):
     other = Authority("other", "rsa")
     past = ("-startdate", "20200101000000Z", "-enddate", "20200201000000Z")
@@ -212,7 +211,7 @@ def a_server_that_is_not_who_it_should_be_is_refused(world, kind, names):
                 check_equal(outcome.status, "OK", f"{what}: {outcome!r}")
 
 
-@scenario(kinds=BLOCKING, counts=[1])
+@scenario(counts=[1])
 def each_node_of_a_cluster_is_who_it_should_be(world, kind, names):
     """One of three is not, and can be reached all the same: its locks are not to be had, those of the others are."""
     certificates = [authority().server, authority().server, authority().issue("moved", "IP:127.0.0.2")]
@@ -230,7 +229,7 @@ def each_node_of_a_cluster_is_who_it_should_be(world, kind, names):
         unchecked.ask(name, timeout_ms=TIMEOUT_MS).hold().release().check()
 
 
-@scenario(kinds=BLOCKING, counts=[1])
+@scenario(counts=[1])
 def a_server_without_tls_and_files_that_are_no_certificates_are_named(world, kind, names):
     port = free_port()
     with PrivateServer("--port", str(port)):
@@ -251,7 +250,7 @@ def a_server_without_tls_and_files_that_are_no_certificates_are_named(world, kin
             check_refused(try_once(world, kind, **{"url": server.url.split("?", maxsplit=1)[0], **options}), reason)
 
 
-@scenario(kinds=BLOCKING, counts=[1])
+@scenario(counts=[1])
 def a_server_that_wants_our_certificate_gets_it(world, kind, names):
     """TLS 1.3 tells that it is missing behind the handshake, TLS 1.2 in it."""
     made, key = map(str, authority().issue("client"))
@@ -270,7 +269,7 @@ def replace(source, target):
     os.rename(target + ".new", target)
 
 
-@scenario(kinds=BLOCKING, counts=[1])
+@scenario(counts=[1])
 def certificates_are_replaced_without_a_call(world, kind, names):
     """The server's maker changes; a file that is written half-way changes nothing."""
     folder = world.server.folder
@@ -304,7 +303,7 @@ def certificates_are_replaced_without_a_call(world, kind, names):
         check(f"no TLS with {place}: tls_ca_file cannot be used: " in said[0], said[0])
 
 
-@scenario(kinds=BLOCKING, counts=[1])
+@scenario(counts=[1])
 def a_client_that_verifies_nothing_says_so_once(world, kind, names):
     with tls_server() as server:
         for verify, count in ("ca", 0), ("none", 1):
@@ -316,7 +315,7 @@ def a_client_that_verifies_nothing_says_so_once(world, kind, names):
             check_equal(len(lines(client, "tls_server_unverified")), count, verify)
 
 
-@scenario(kinds=BLOCKING, counts=[1])
+@scenario(counts=[1])
 def those_who_lost_their_connection_come_back_one_by_one(world, kind, names):
     """A fleet's handshakes would cost the server a core. Each waits up to 50 ms, by chance, for each connection."""
     with tls_server() as server, Relay(server) as relay:
@@ -346,7 +345,7 @@ def check_spread(delays_s, what, share):
     check(0.004 < delays_s[int(len(delays_s) * share)] < 0.06 * SLOW, f"{what}: after {delays_s} s")
 
 
-@scenario(kinds=BLOCKING, counts=[1])
+@scenario(counts=[1])
 def reconnections_resume_their_session(world, kind, names):
     with tls_server() as server:
         client = world.client(url=server.url)
@@ -359,7 +358,7 @@ def reconnections_resume_their_session(world, kind, names):
         check(stats.tls_resumed >= stats.tls_handshakes - 2, f"{stats.tls_resumed} of {stats.tls_handshakes} resumed")
 
 
-@scenario(kinds=BLOCKING, counts=[1])
+@scenario(counts=[1])
 def a_server_without_tickets_is_greeted_anew_each_time(world, kind, names):
     with Terminator(world.server, n_tickets=0) as terminator:
         client = world.client(url=terminator.url)
@@ -372,7 +371,7 @@ def a_server_without_tickets_is_greeted_anew_each_time(world, kind, names):
         check(stats.tls_handshakes >= 4, f"{stats.tls_handshakes} handshakes")
 
 
-@scenario(kinds=BLOCKING, counts=[1])
+@scenario(counts=[1])
 def records_of_a_single_byte_are_read(world, kind, names):
     with Terminator(world.server, record_bytes=1) as terminator:
         first, second = (world.actor(kind, url=terminator.url) for _ in range(2))
@@ -389,7 +388,7 @@ def present(server, certificate):
     server.end_connections()
 
 
-@scenario(kinds=BLOCKING, counts=[1])
+@scenario(counts=[1])
 def what_is_held_stands_while_its_server_is_not_trusted(world, kind, names):
     """Until its deadline, which nothing can move: who has made a mistake has so long to put it right."""
     with tls_server() as server:
@@ -409,7 +408,7 @@ def what_is_held_stands_while_its_server_is_not_trusted(world, kind, names):
         short.release().check("NOT_HELD")
 
 
-@scenario(kinds=BLOCKING, counts=[1])
+@scenario(counts=[1])
 def nothing_is_said_in_the_clear(world, kind, names):
     with tls_server("--requirepass", SECRET) as server, Relay(server) as relay:
         for login in f":{SECRET}@", "":
@@ -420,7 +419,7 @@ def nothing_is_said_in_the_clear(world, kind, names):
             check(word.encode() not in relay.said, f"{word} is readable")
 
 
-@scenario(kinds=BLOCKING, counts=[1])
+@scenario(counts=[1])
 def a_handshake_in_single_bytes_ends_well(world, kind, names):
     with tls_server() as server, Relay(server) as relay:
         relay.splits = True
@@ -428,7 +427,7 @@ def a_handshake_in_single_bytes_ends_well(world, kind, names):
         actor.acquire("x").release().check()
 
 
-@scenario(kinds=BLOCKING, counts=[1])
+@scenario(counts=[1])
 def one_that_is_cut_anywhere_is_made_again(world, kind, names):
     """Also behind the handshake, in the answers to the login."""
     with tls_server() as server, Relay(server) as relay:

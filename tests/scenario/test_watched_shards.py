@@ -5,19 +5,15 @@ import itertools
 import json
 from types import SimpleNamespace
 
-from harness import (FOREVER, MINUTE_MS, SLOW, check, check_equal, check_handed_over, check_served_in_order,
-                     check_told_as_lost, main, once, scenario, wait_until)
-from partitions import partition_of
-from shards import RING, Shards, held_with_heartbeats, keys_of, rql
-from swarms import FLUSHES, swarm
+from harness import (FOREVER, SLOW, check, check_equal, check_handed_over, check_served_in_order, check_told_as_lost,
+                     main, once, scenario, wait_until)
+from pushes import line_up
+from shards import (HELD, MANY, PATIENT, RING, Shards, await_listeners, check_flushed, check_list_may_change,
+                    check_locks_of_all, check_series, keys_of, rql)
 from watched import await_replicated, watched_shards
 
-KINDS = ("thread", "loop", "process")
 BACK_S = 5 * SLOW  # from when another is the master
-PAUSE_MS = 1500
-HELD = {"ttl_ms": MINUTE_MS}
-PATIENT = {"timeout_ms": FOREVER, "queue_ttl_ms": MINUTE_MS}
-PUSHED = {**PATIENT, "retry_delay_ms": MINUTE_MS}  # who is not told asks again when the test has failed
+PAUSE_MS = 3000  # longer than a failover takes on a busy machine
 
 
 def actor(world, kind, watched, **options):
@@ -26,13 +22,6 @@ def actor(world, kind, watched, **options):
 
 def told(one, event):
     return [words for words in one.remote.events(event) if words["client"] == one.client.name]
-
-
-def await_listeners(watched, name, count):
-    """In the partition of this lock, each has a channel."""
-    def are_there():
-        return len(watched.owner_of(name).ask("PUBSUB", "SHARDCHANNELS", watched.key("*", name))) == count
-    wait_until(are_there, f"{count} listen")
 
 
 def connections(group):
@@ -46,10 +35,7 @@ class Line:
     def __init__(self, world, kind, watched, name, count=3):
         self.world, self.watched, self.name, self.count = world, watched, name, count
         self.held = actor(world, kind, watched).acquire(name, **HELD)
-        self.asked = []
-        for n_waiting in range(1, count + 1):
-            self.asked.append(actor(world, kind, watched).ask(name, **PATIENT))
-            world.await_queue([name], n_waiting)
+        self.asked = line_up(world, [actor(world, kind, watched) for _ in range(count)], name, **PATIENT)
         self.await_listeners()
 
     def await_listeners(self):
@@ -64,32 +50,15 @@ class Line:
 
 # ---- all is well ----
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def locks_of_all_masters_are_had_extended_and_handed_over(world, kind, _names):
-    """Where the names of the masters say. One client asks one sentinel for all, and another connection brings news."""
+    """Each client asks one sentinel for all masters, and another connection brings news."""
     with watched_shards(world, "orders", "Orders", "m.3", n_replicas=0) as watched:
-        names = watched.spread(2)
-        holder, waiter = (actor(world, kind, watched) for _ in range(2))
-        helds = [holder.acquire(name, **HELD) for name in names]
-        for group in watched.servers:
-            check_equal(keys_of(group, "lock:*"),
-                        sorted(watched.key(f"lock:{name}", name) for name in names if watched.owner_of(name) is group))
-            check_equal(group.ask("GET", RING), "Orders,m.3,orders")
-        for held in helds:
-            held.extend(2 * MINUTE_MS).check()
-            asking = waiter.ask(*held.names, **PUSHED)
-            world.await_queue(held.names, 1)
-            await_listeners(watched, held.names[0], 1)
-            held.release().check()
-            mine = asking.hold()
-            check(mine.tokens[0] > held.tokens[0], "tokens fall")
-            mine.release().check()
-        apart = sorted(watched.spread(1), key=partition_of, reverse=True)
-        check_handed_over(world, holder, waiter, apart, mode="sorted", queued=apart[-1:])
+        check_locks_of_all(world, kind, watched, "Orders,m.3,orders")
         (sentinel,) = watched.sentinels
         clients = sentinel.ask("CLIENT", "LIST").count(" addr=127.0.0.1:")
         check_equal((clients, sentinel.n_listeners()), (2 * 2, 2))
-        world.await_nothing_left()
+        check_series(world, kind, watched)
 
 
 def found_of_replicas(watched):
@@ -128,7 +97,7 @@ def lists_are_of_all_masters(world, _kind, _names):
 
 # ---- another server is one of them ----
 
-@scenario(kinds=["thread", "loop"], counts=[1])
+@scenario(counts=[1])
 def a_failover_moves_no_partition_and_leaves_the_others_alone(world, kind, _names):
     """The lock there stays held, and who waits keeps its place; elsewhere no connection ends. Who has nothing to ask
     just now follows, too."""
@@ -193,11 +162,11 @@ def stopped(node):
     node.freeze()
 
 
-scenario(kinds=["thread", "loop"], counts=[1])(a_master_that(killed))
+scenario(counts=[1])(a_master_that(killed))
 scenario(kinds=["thread"], counts=[1])(a_master_that(stopped))
 
 
-@scenario(kinds=["thread", "loop"], counts=[1])
+@scenario(counts=[1])
 def grants_that_were_not_replicated_are_told_as_lost(world, kind, _names):
     """Those that the master had that was replaced, and no others."""
     with watched_shards(world, "m1", "m2") as watched:
@@ -220,7 +189,7 @@ def grants_that_were_not_replicated_are_told_as_lost(world, kind, _names):
         world.await_nothing_left()
 
 
-@scenario(kinds=["thread", "loop"], counts=[1])
+@scenario(counts=[1])
 def with_recovery_delay_nothing_is_granted_for_a_while_there(world, kind, _names):
     """In each partition that the master has."""
     with watched_shards(world, "m1", "m2") as watched:
@@ -245,50 +214,35 @@ def with_recovery_delay_nothing_is_granted_for_a_while_there(world, kind, _names
         world.await_nothing_left()
 
 
-@scenario(kinds=["thread", "loop"], counts=[1])
+@scenario(counts=[1])
 def what_a_killed_process_held_is_flushed_at_all_masters(world, kind, _names):
     """Also at one that took over meanwhile."""
     with watched_shards(world, "m1", "m2") as watched:
-        names = watched.spread(2)
-        holder = held_with_heartbeats(world, kind, watched, names)
-        asking = actor(world, kind, watched).ask(names[0], **PATIENT)
-        world.await_queue(names[:1], 1)
-        with swarm(world, world.client(url=watched.url()), **FLUSHES):
+        def fail_over():
             await_replicated(watched.servers[0])
             watched.servers[0].failover()
-            world.kill(holder)
-            asking.hold().release().check()
-            world.await_nothing_left()
-        check_equal([keys_of(group, "swarm:hsts") for group in watched.servers], [[], []])
+        check_flushed(world, kind, watched, fail_over)
 
 
 # ---- who is refused ----
 
-@scenario(kinds=["thread", "loop"], counts=[1])
+@scenario(counts=[1])
 def who_has_another_list_of_masters_is_refused(world, kind, _names):
     """Not for its order. When all have stopped and the key is deleted the list may change."""
     with watched_shards(world, "m1", "m2", "m3", n_replicas=0) as watched:
         first, second, _ = watched.servers
-        names = [f"lock{number}" for number in range(20)]
         users = [world.actor(kind, url=watched.url(*order)) for order in ((first, second), (second, first))]
-        for name, user in itertools.product(names, users):
+        for name, user in itertools.product(MANY, users):
             user.acquire(name).release().check()
         other = world.actor(kind, url=watched.url())
         for group, name in ((group, name) for group in (first, second) for name in watched.names_on(group, 2)):
             outcome = other.refused(name, timeout_ms=FOREVER).check("E_INVALID")
             said = (f"/{group.name}: ", "stop all clients", RING, "have m1,m2,", "has m1,m2,m3")
             check(all(part in outcome.error for part in said), outcome.error)
-        for user in (*users, other):
-            world.free(user.client)
-        for group in watched.servers:
-            group.ask("DEL", RING)
-        other = world.actor(kind, url=watched.url())
-        for name in names:
-            other.acquire(name).release().check()
-        check_equal([group.ask("GET", RING) for group in watched.servers], ["m1,m2,m3"] * 3)
+        check_equal(check_list_may_change(world, kind, watched, [*users, other], watched.url()), ["m1,m2,m3"] * 3)
 
 
-@scenario(kinds=["thread", "loop"], counts=[1])
+@scenario(counts=[1])
 def a_master_that_no_sentinel_knows_is_told_by_its_name(world, kind, _names):
     """The others serve."""
     with watched_shards(world, "m1", n_replicas=0) as watched:

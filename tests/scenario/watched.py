@@ -1,12 +1,12 @@
 """Masters, their replicas, and the sentinels that watch them: real ones, which see each other within a second."""
 import contextlib
-import signal
 
 import private_server
 from cluster import Behind
 from checks import wait_until
 from private_server import PrivateServer, free_port, leave_out_in_cluster
 from resp import Refused, ServerError
+from servers import Servers
 from shards import Shards
 
 NAME = "mymaster"
@@ -183,13 +183,7 @@ def url_of(sentinels, names, login="", query=""):
     return f"redis+sentinel://{login}{hosts}/{','.join(names)}{query}"
 
 
-def end_all(servers):
-    for server in servers:
-        server.process.send_signal(signal.SIGCONT)
-        server.stop()
-
-
-class Watched(Group):
+class Watched(Group, Servers):
     """A master with all that it needs. `with Watched() as watched:`"""
 
     def __init__(self, n_replicas=2, n_sentinels=3, password=None, sentinel_password=None, arguments=()):
@@ -200,11 +194,8 @@ class Watched(Group):
     def url(self, login="", query="", sentinels=None):
         return url_of(sentinels or self.sentinels, [self.name], login, query)
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        end_all(self.sentinels + self.nodes)
+    def all_servers(self):
+        return self.sentinels + self.nodes
 
 
 class WatchedShards(Shards):
@@ -214,8 +205,8 @@ class WatchedShards(Shards):
         super().__init__([Group(name, n_replicas) for name in names])
         self.sentinels = watch(self.servers, n_sentinels)
 
-    def __exit__(self, *_):
-        end_all(self.sentinels + [node for group in self.servers for node in group.nodes])
+    def all_servers(self):
+        return self.sentinels + [node for group in self.servers for node in group.nodes]
 
     def url(self, *groups, query=""):
         return url_of(self.sentinels, [group.name for group in groups or self.servers], query=query)
@@ -224,14 +215,13 @@ class WatchedShards(Shards):
 @contextlib.contextmanager
 def watched_shards(world, *names, **options):
     """What the world asks behind the library's back is asked there."""
-    with WatchedShards(*names, **options) as watched:
-        with world.asking(Behind(watched)):
-            yield watched
+    with WatchedShards(*names, **options) as watched, world.asking(Behind(watched)):
+        yield watched
 
 
-def behind(world, watched, node=None):
-    """What the world asks behind the library's back is asked there."""
-    return world.asking((node or watched.named()).connection())
+def behind(world, watched):
+    """What the world asks behind the library's back is asked of the master."""
+    return world.asking(watched.named().connection())
 
 
 def await_asked(world, n_clients):

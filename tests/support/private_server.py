@@ -214,6 +214,7 @@ class PrivateServer(LockQueries):
 
     def launch(self, *more):
         """With these arguments as well."""
+        self.is_frozen = False
         self.process = subprocess.Popen([*self.command(), *more], stdin=subprocess.DEVNULL,
                                         preexec_fn=die_with_parent, env=self.env)
         wait_until(self.is_up, "the server answers")
@@ -267,9 +268,11 @@ class PrivateServer(LockQueries):
 
     def freeze(self):
         """It stands still, until go_on()."""
+        self.is_frozen = True
         self.process.send_signal(signal.SIGSTOP)
 
     def go_on(self):
+        self.is_frozen = False
         self.process.send_signal(signal.SIGCONT)
 
     def fall_behind(self, master):
