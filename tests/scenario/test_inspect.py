@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """What is on the server: locks and queues, of the gem and of ours, one or ten thousand, among the keys of others."""
+import itertools
+import time
 
-from harness import FOREVER, Network, Worker, check, check_equal, main, once, scenario, wait_until
+from harness import FOREVER, SLOW, Network, Worker, check, check_equal, main, once, scenario, wait_until, work_until
 from sweeps import OTHER, RUBY, hold_as
 
 ACQ1, HST1 = RUBY
@@ -149,7 +151,7 @@ def names_are_no_patterns(world, kind, _names):
 
 # ---- our own ----
 
-@scenario(kinds=["thread", "loop"], counts=[1])
+@scenario(counts=[1])
 def what_we_hold_and_wait_for_is_told_in_full(world, kind, names):
     holder, looking = world.actor(kind), world.actor("thread")
     held = holder.acquire(*names, ttl_ms=60000, meta={"job": "42"}, task=7)
@@ -225,17 +227,17 @@ def any_batch_size_lists_everything(world, kind, _names):
 def huge_keys_of_others_are_reported_and_break_nothing(world, kind, _names):
     """More than a connection carries in one exchange must not cost it."""
     seed(world, 300)
-    for script in ("for i = 1, 200000 do redis.call('HSET', 'rql:lock:job-1-many', i, i) end",
-                   "redis.call('HSET', 'rql:lock:job-2-large', 'v', string.rep('x', 20000000))",
-                   "for i = 1, 20 do redis.call('HSET', 'rql:lock:job-3-' .. i, 'v', string.rep('x', 3000000)) end",
-                   "for i = 1, 30 do redis.call('ZADD', 'rql:lock_queue:large', i, i .. string.rep('x', 1000000)) end"):
+    for script in ("for i = 1, 140000 do redis.call('HSET', 'rql:lock:job-1-many', i, i) end",
+                   "redis.call('HSET', 'rql:lock:job-2-large', 'v', string.rep('x', 17000000))",
+                   "for i = 1, 8 do redis.call('HSET', 'rql:lock:job-3-' .. i, 'v', string.rep('x', 3000000)) end",
+                   "for i = 1, 18 do redis.call('ZADD', 'rql:lock_queue:large', i, i .. string.rep('x', 1000000)) end"):
         world.ask("EVAL", script, 0)
     network = Network(world)
     actor = world.actor(kind, network.client(io_timeout_ms=20000))
     inspect(actor, "is_locked", "a")
     locks, queues = inspect(actor, "locks_info"), inspect(actor, "queues_info")
     by_name = named(locks)
-    check_equal((len(locks), n_of(locks, ALIVE), len(queues)), (322, 300, 31))
+    check_equal((len(locks), n_of(locks, ALIVE), len(queues)), (310, 300, 31))
     check_has(by_name["job-1-many"], status=MALFORMED)
     check_has(by_name["job-2-large"], status=MALFORMED, meta=[])
     check_equal(len(by_name["job-3-7"]["meta"]), 1)
@@ -332,6 +334,69 @@ def a_server_that_is_gone_is_a_fault(world, kind, _names):
     check_equal(inspect(actor, "locks_info", status="E_IO"), None)
     world.server.launch()
     world.reconnect()
+
+
+# ---- rql_diagnose() beside others, and when its connection fails; what it finds is in cli/doctor ----
+
+FAIL = 3
+LIMIT_MS = 1000
+ROUNDS = 5
+
+
+def diagnose(actor, time_limit_ms=60000):
+    return actor.begin("inspect", of="diagnosis", time_limit_ms=time_limit_ms)
+
+
+def failed(outcome):
+    return [name for name, level in outcome.check().found.items() if level == FAIL]
+
+
+def is_well(actor):
+    """Right after a fault the next connection may have to wait."""
+    outcome = diagnose(actor).outcome()
+    return outcome.status == "OK" and not failed(outcome)
+
+
+@scenario()
+def others_lock_on_the_same_connections_meanwhile(world, kind, names):
+    """It sends EXEC without MULTI, and what makes no sense; a lock that is ended by force sends both."""
+    client = world.client(connections=1)
+    actors = [world.actor(kind, client) for _ in range(3)]
+    forcing, looking = world.actor("thread", client), world.actor("thread", client)
+    rounds = []
+
+    def lock(actor):
+        actor.acquire(*names, timeout_ms=FOREVER).release().check("OK", "NOT_HELD")
+
+    def look():
+        rounds.append(failed(diagnose(looking).outcome()))
+
+    work_until(lambda: len(rounds) >= ROUNDS,
+               [look, lambda: forcing.begin("force_unlock", name=names[0]).outcome().check()]
+               + [lambda actor=actor: lock(actor) for actor in actors], "it has looked often")
+    check_equal([found for found in rounds if found], [])
+    world.await_nothing_left()
+
+
+@once
+def a_connection_that_fails_meanwhile_ends_it_in_time(world, kind, _names):
+    """Sooner or later; it says what it could not look at, and leaves nothing behind."""
+    network = Network(world)
+    actor = world.actor(kind, network.client(io_timeout_ms=200, connect_timeout_ms=200))
+    for fault, n_replies in itertools.product(("freeze", "cut", "refuse"), (3, 20, 60)):
+        wait_until(lambda: is_well(actor), "it is well")
+        network.fail("delay", n=5)
+        before = network.count("replies")
+        call = diagnose(actor, LIMIT_MS)
+        wait_until(lambda least=before + n_replies: network.count("replies") >= least or call.is_over(), "it has begun")
+        begun_s = time.monotonic()
+        network.fail(fault)
+        outcome = call.outcome()
+        took_s = time.monotonic() - begun_s
+        check(outcome.status in ("OK", "E_IO", "E_UNKNOWN"), outcome.status)
+        check(took_s < (LIMIT_MS / 1000 + 2) * SLOW, f"{fault} after {n_replies} replies: {took_s} s")
+        network.heal()
+        world.await_nothing_left()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a holder believes: whatever ends earlier than it thought, it hears of in time."""
 
-from harness import FOREVER, NAME_OF, Network, check, check_equal, main, scenario, wait_until
+from harness import FOREVER, NAME_OF, Network, check, check_equal, main, once, scenario, wait_until
 from pushes import pushed
 
 LONG_MS = 60000
@@ -27,7 +27,7 @@ def an_extension_of_what_was_shortened_tells_the_end_in_time(world, kind, names)
     check_equal(world.keys_left(), [])
 
 
-@scenario(kinds=["thread"], counts=[1])
+@once
 def a_reentry_that_finds_the_grant_ended_tells_who_shares_it(world, kind, names):
     actor = world.actor(kind)
     held = actor.acquire(*names, ttl_ms=LONG_MS)
@@ -40,7 +40,7 @@ def a_reentry_that_finds_the_grant_ended_tells_who_shares_it(world, kind, names)
     check_equal(world.keys_left(), [])
 
 
-@scenario(kinds=["thread"], counts=[1])
+@once
 def what_was_handed_over_counts_as_held_when_it_is_forgotten(world, kind, names):
     """Who waits for a lock while it holds another is marked: others may have to wait for it."""
     holder = world.actor("thread").acquire("more", ttl_ms=LONG_MS)
@@ -57,7 +57,7 @@ def what_was_handed_over_counts_as_held_when_it_is_forgotten(world, kind, names)
     world.await_nothing_left()
 
 
-@scenario(kinds=["thread", "process"], counts=[1], is_timed=True)
+@scenario(kinds=["thread"], counts=[1], is_timed=True)
 def what_was_handed_over_is_claimed_though_it_was_forgotten_without_a_right(world, kind, names):
     held = pushed(world, world.actor(kind), *names, ttl_ms=LONG_MS)
     world.ask("ACL", "SETUSER", "default", "-evalsha", "-eval")
@@ -65,6 +65,71 @@ def what_was_handed_over_is_claimed_though_it_was_forgotten_without_a_right(worl
     world.ask("ACL", "SETUSER", "default", "+@all")
     wait_until(lambda: world.ask("PTTL", f"rql:lock:{names[0]}") > LONG_MS / 2, "it has its whole ttl")
     world.ask("DEL", f"rql:lock:{names[0]}")
+    world.await_nothing_left()
+
+
+@scenario(is_timed=True)
+def a_renewed_lock_outlives_its_ttl(world, kind, names):
+    """Also if the server forgets the scripts again and again."""
+    for forgets in (False, True):
+        held = world.actor(kind).acquire(*names, ttl_ms=400, auto_extend=True)
+        began = world.server.now_us()
+
+        def time_passes(forgets=forgets, began=began):
+            if forgets:
+                world.ask("SCRIPT", "FLUSH")
+            return world.server.now_us() - began > 1500000
+        wait_until(time_passes, "three ttl pass")
+        check_equal([world.holder(name) for name in names], [held.outcome.acq_id] * len(names))
+        check_equal(held.state(), "HELD")
+        held.release().check()
+        check_equal(world.keys_left(), [])
+
+
+@scenario(kinds=["thread"])
+def renewal_ends_with_its_thread(world, kind, names):
+    actor = world.actor(kind)
+    other = world.actor("thread", actor.client)
+    held = actor.acquire(*names, ttl_ms=400, auto_extend=True)
+    world.actors.remove(actor)
+    actor.end()
+    wait_until(lambda: not world.keys_left(), "it ends")
+    held.actor = other
+    check_equal(held.state(), "GONE")
+    held.release().check("NOT_HELD")
+
+
+def left_ms(world, names):
+    return [world.ask("PTTL", f"rql:lock:{name}") for name in names]
+
+
+@scenario(kinds=["process"])
+def a_renewed_lock_of_the_dead_ends_by_its_ttl(world, kind, names):
+    actor = world.actor(kind)
+    actor.acquire(*names, ttl_ms=1000, auto_extend=True)
+    world.kill(actor)
+    left = left_ms(world, names)
+    check(all(ms <= 1000 and ms != -1 for ms in left), f"ms left of its ttl, or -1 for ever: {left}")
+    world.actor("thread").acquire(*names, timeout_ms=FOREVER).release().check()
+    world.await_nothing_left()
+
+
+@scenario()
+def an_overrun_lock_is_gone_and_its_next_holder_keeps_it(world, kind, names):
+    late = world.actor(kind).acquire(*names, ttl_ms=200)
+    held = world.actor("thread").acquire(*names, ttl_ms=LONG_MS, timeout_ms=FOREVER)
+    check_equal(late.state(), "GONE")
+    check(held.tokens[0] > late.tokens[0], "the token does not rise")
+    check_equal(late.release().status, "NOT_HELD")
+    check_equal(world.holder(names[0]), held.outcome.acq_id)
+    held.release().check()
+
+
+@scenario()
+def what_is_forgotten_lives_until_its_ttl(world, kind, names):
+    world.actor(kind).acquire(*names, ttl_ms=1500).forget().check()
+    left = left_ms(world, names)
+    check(all(0 < ms <= 1500 for ms in left), f"it is gone, or renewed: {left} ms are left")
     world.await_nothing_left()
 
 
@@ -127,7 +192,7 @@ def a_renewal_that_is_a_fault_keeps_nothing(world, kind, names):
     world.ask("DEL", f"rql:lock:{names[0]}")
 
 
-@scenario(kinds=["thread", "process"], counts=[1])
+@once
 def a_loss_found_by_asking_is_told_at_once(world, kind, names):
     """Of the lock that was asked for; then of the other, though nobody else has anything to tell."""
     actor = world.actor(kind)
@@ -186,7 +251,7 @@ def what_was_released_or_forgotten_is_not_lost(world, kind, names):
     check_equal([words for words in actor.remote.told if "lost" in words], [])
 
 
-@scenario(kinds=["thread", "process"])
+@scenario(kinds=["thread"])
 def a_late_renewal_makes_a_lock_doubtful(world, kind, names):
     held = world.actor(kind).acquire(*names, ttl_ms=3000, auto_extend=True)
     world.server.freeze()
@@ -210,7 +275,7 @@ VERDICTS = {  # what happens to the key, and whether its holder holds it
 }
 
 
-@scenario(kinds=["thread", "process"], counts=[1])
+@scenario(counts=[1])
 def what_is_believed_and_what_the_server_says(world, kind, names):
     actor = world.actor(kind)
     for change, verdict in VERDICTS.items():
@@ -330,7 +395,7 @@ def far_away(world, kind):
 SHORT = {"ttl_ms": 10, "retry_delay_ms": 100, "retry_jitter_ms": 0}
 
 
-@scenario(kinds=["thread", "loop"])
+@scenario()
 def each_grant_that_is_over_is_a_try(world, kind, names):
     actor = far_away(world, kind)
     for n_tries, text, options in ((3, "3 grants were over", {"retry_count": 3}),
@@ -343,7 +408,7 @@ def each_grant_that_is_over_is_a_try(world, kind, names):
         world.await_nothing_left()
 
 
-@scenario(kinds=["thread", "loop"])
+@scenario()
 def the_tries_after_such_grants_are_a_delay_apart(world, kind, names):
     actor = far_away(world, kind)
     before = world.n_scripts()

@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
-"""What a loop tells and bears: threads beside it, crowds of requests, its end, what keeps a request waiting.
-RQL_TEST_CROWD: how many requests, for a hundredth as many locks."""
+"""What a loop tells and bears: threads beside it, crowds of requests, its end, what keeps a request waiting; and those
+who wait beside each other. RQL_TEST_CROWD: how many requests, for a hundredth as many locks."""
 import os
 
-from harness import FOREVER, MINUTE_MS, check, check_equal, main, scenario, wait_until
+from harness import (FOREVER, MINUTE_MS, check, check_equal, check_served_in_order, check_soon, main, once, scenario,
+                     wait_until)
+from others import Ruby
+from pushes import line_up
 
 N_REQUESTS, PER_LOCK = int(os.environ.get("RQL_TEST_CROWD", 2000)), 100
 PATIENCE_S = 60 + N_REQUESTS / 100
 POLL_S = 5 / 3  # between two polls, where pushes are seen to come
 
 
-@scenario(kinds=["thread", "process"], counts=[1])
+@once
 def locks_of_threads_are_released_and_extended_on_a_loop_and_the_reverse(world, kind, names):
     thread = world.actor(kind)
     loop = world.actor("loop", thread.client)
@@ -174,6 +177,105 @@ def a_silent_server_is_told(world, kind, names):
     await_fault(actor, asking, "OK")
     held.release().check()
     asking.hold().release().check()
+
+
+# ---- waiters of one client, beside each other and beside whoever empties their queue ----
+
+BESIDE = 8
+SOON_US = 1000000
+N_MESSAGES, MESSAGE = 400, "x" * 8000  # as many bytes as the pushes of many hand-overs
+
+
+def n_listening(world):
+    """Connections that are told of hand-overs, by their channels: those of a client share one."""
+    return [world.ask("PUBSUB", "NUMSUB", channel)[1] for channel in world.listeners()]
+
+
+def ask_all(actors, *names, count=BESIDE):
+    """In their order, by one after the other."""
+    return line_up(actors[0].world, (actors * count)[:count], *names, retry_delay_ms=MINUTE_MS)
+
+
+@scenario(counts=[1], is_timed=True)
+def a_release_of_rubys_wakes_who_waits(world, kind, names):
+    """No push comes from Ruby. Twice: a notice comes once for each time that it was asked for."""
+    ruby, client = Ruby(world), world.client(retry_delay_ms=5000)
+    actors = [world.actor(kind, client) for _ in range(2)]
+    for _ in range(2):
+        check(ruby.take(names[0], MINUTE_MS), "Ruby has no lock")
+        asked = ask_all(actors, *names, count=2)
+        wait_until(lambda: "tracking_total_keys:1" in world.ask("INFO", "stats"), "the lock is watched")
+        released_us = world.server.now_us()
+        ruby.release(names[0])
+        for asking in asked:
+            held = asking.hold()
+            check_soon(held, released_us, SOON_US)
+            held.release().check()
+    ruby.close()
+    check_equal(world.keys_left(), [])
+
+
+@scenario(is_timed=True)
+def whose_record_was_removed_too_hears_of_it_from_the_first(world, kind, names):
+    """Nobody else can put it back, and it sleeps while the first of its client asks for all."""
+    held = world.held_by_another(*names)
+    client = world.client()
+    actors = [world.actor(kind, client) for _ in range(BESIDE if kind == "thread" else 1)]
+    asked = ask_all(actors, *names)
+    world.await_listeners(1)
+    world.ask("DEL", *[f"rql:{part}:{name}" for part in ("lock_queue", "req") for name in names])
+    begun_us = world.server.now_us()
+    world.await_queue(names, BESIDE)
+    took_us = world.server.now_us() - begun_us
+    check(took_us < 1000000 * POLL_S + SOON_US, f"after {took_us} us")
+    check_served_in_order(asked, held)
+
+
+@scenario(kinds=["loop"], is_timed=True)
+def two_loops_of_a_client_share_its_queue(world, kind, names):
+    """Both hear every push to the client; each takes its own. Not yet told, one would be late by a second."""
+    held = world.held_by_another(*names)
+    client = world.client()
+    asked = ask_all([world.actor(kind, client) for _ in range(2)], *names)
+    wait_until(lambda: n_listening(world) == [2], "both listen")
+    check_served_in_order(asked, held)
+    check_equal(world.keys_left(), [])
+
+
+def wait_by_a_thread(world, client):
+    held = world.held_by_another("thread")
+    asking = world.actor("thread", client).ask("thread", timeout_ms=FOREVER)
+    world.await_queue(["thread"], 1)
+    world.await_listeners(1)
+    held.release().check()
+    asking.hold().release().check()
+
+
+def nothing_is_kept(world, channel):
+    """What the server has for those who do not read. What is left in the threads' connection when the loop has
+    read its own goes with the next push."""
+    world.ask("PUBLISH", channel, "hello")
+    listed = world.ask("CLIENT", "LIST", "TYPE", "pubsub")
+    return listed.count(" omem=0 ") == listed.count(" omem=")
+
+
+@scenario(kinds=["loop"])
+def a_loop_reads_what_no_thread_reads(world, kind, names):
+    """Or the server would keep it, and cut the connection."""
+    client = world.client()
+    wait_by_a_thread(world, client)
+    held = world.held_by_another(*names)
+    asking = world.actor(kind, client).ask(*names, timeout_ms=FOREVER)
+    wait_until(lambda: n_listening(world) == [2], "the loop listens, too")
+    channel = world.listeners().pop()
+    for _ in range(N_MESSAGES):
+        world.ask("PUBLISH", channel, MESSAGE)
+    wait_until(lambda: nothing_is_kept(world, channel), "all is read")
+    held.release().check()
+    asking.hold().release().check()
+    wait_by_a_thread(world, client)
+    check_equal(n_listening(world), [2])  # on the same connections
+    world.await_nothing_left()
 
 
 if __name__ == "__main__":

@@ -3,13 +3,14 @@
 the caller's, and the holder by the name that people know. (harness.py checks the status after every call.)"""
 import os
 import socket
+import time
 
-from blocks import Block
-from harness import FOREVER, Failure, check, check_equal, main, scenario, wait_until
+from harness import FOREVER, MINUTE_MS, STATUS, Failure, check, check_equal, main, once, scenario, wait_until
+from sweeps import sweep
+from test_blocks import Block
 
 LONG_MS, TTL_MS = 60000, 200
 RUBY = "rql:acq:4711/2/3/4/0123456789abcdef"
-KINDS = ["thread", "loop"]
 DETAILED = {"detailed_acq_timeout_error": True}
 MINE = {"task": 7}
 
@@ -36,7 +37,7 @@ def of(names):
     return f"{names[0]} (of a series of {len(names)}): " if len(names) > 1 else f"{names[0]}: "
 
 
-@scenario(kinds=KINDS)
+@scenario()
 def the_holder_is_named_by_a_client_of_its_own_process(world, kind, names):
     """The answer to a waiter that is the first has the holder's id: the server is not asked for more."""
     client = world.client()
@@ -53,7 +54,7 @@ def the_holder_is_named_by_a_client_of_its_own_process(world, kind, names):
     held.release().check()
 
 
-@scenario(kinds=KINDS)
+@scenario()
 def the_server_is_asked_for_the_name_if_that_is_wanted(world, kind, names):
     """With and without a refusal to fill; the holder is another process."""
     other, actor = world.remote(), world.actor(kind)
@@ -70,7 +71,7 @@ def the_server_is_asked_for_the_name_if_that_is_wanted(world, kind, names):
     held.release().check()
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def no_read_is_added_unless_details_are_wanted(world, kind, names):
     held, actor = world.held_by_another(*names), world.actor(kind)
     actor.settle("connected")
@@ -81,7 +82,7 @@ def no_read_is_added_unless_details_are_wanted(world, kind, names):
     held.release().check()
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def a_client_without_a_name_is_told_by_its_id(world, kind, names):
     actor = world.actor(kind)
     held = world.actor("thread", world.client(world.remote(), client_names=False)).acquire(*names, ttl_ms=LONG_MS)
@@ -93,7 +94,7 @@ def a_client_without_a_name_is_told_by_its_id(world, kind, names):
     world.ask("DEL", f"rql:lock:{names[0]}")
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def other_reasons_are_told(world, kind, names):
     actor = world.actor(kind)
     held = actor.acquire(*names, ttl_ms=LONG_MS, **MINE)
@@ -132,7 +133,7 @@ def a_hold_that_has_ended_is_told(world, kind, names):
     check_says(held.release(), "NOT_HELD", ": not held any more")
 
 
-@scenario(kinds=["thread"], counts=[1])
+@once
 def calls_without_a_handle_tell_of_what_is_not_there(world, kind, names):
     actor, name = world.actor(kind), names[0]
     held = actor.acquire(name, ttl_ms=LONG_MS)
@@ -147,7 +148,7 @@ def calls_without_a_handle_tell_of_what_is_not_there(world, kind, names):
     check_says(actor.begin("inspect", of="queue", name=name).outcome(), "NOT_FOUND", f"{name}: no request waits")
 
 
-@scenario(kinds=["thread"], counts=[1])
+@once
 def waiting_until_it_is_free_tells_that_it_is_held(world, kind, names):
     held, actor = world.held_by_another(*names), world.actor(kind)
     for status, text, options in (
@@ -170,7 +171,7 @@ def a_block_tells_what_became_of_its_lock(world, kind, names):
         check_says(block.end(), status, text, names[0] if status == "BLOCK_OVERRAN" else "")
 
 
-@scenario(kinds=["thread"], counts=[1])
+@once
 def a_sweep_that_was_stopped_tells_how_far_it_was(world, kind, names):
     held, actor = world.held_by_another(*names), world.actor(kind)
     check_says(actor.begin("sweep", of="all", stops_at=0).outcome(), "STOPPED", "when 0 keys were done")
@@ -182,6 +183,224 @@ def success_leaves_the_error_as_it_was(world, kind, names):
     held = world.actor(kind).acquire(*names)
     if held.outcome.error or held.release().check().error:
         raise Failure("it was filled")
+
+
+# ---- what a refusal tells: reason, place, holder, queue, and the gem's words ----
+
+MESSAGE_SIZE = 1024  # RQL_REFUSAL_MESSAGE_SIZE
+
+
+def lock_of(names):
+    return f"rql:lock:{names[0]}"
+
+
+def stand_in_front(world, names, score=None, acquirer=RUBY):
+    world.ask("ZADD", f"rql:lock_queue:{names[0]}", score or int(time.time()), acquirer)
+
+
+def check_refused(actor, names, status, message, **options):
+    outcome = actor.refused(*names, **{"timeout_ms": FOREVER, **MINE, **options})
+    refusal = outcome.refusal
+    check_equal((outcome.status, refusal["reason"]), (status, STATUS[status]))
+    check_equal(refusal["message"], message)
+    check("holder" not in refusal and "queue" not in refusal, "it has details")
+    return refusal
+
+
+@scenario(counts=[1])
+def fail_fast_says_that_the_lock_is_obtained(world, kind, names):
+    held, actor = world.held_by_another(*names), world.actor(kind)
+    message = f'Lock "{lock_of(names)}" is already obtained.'
+    refusal = check_refused(actor, names, "FAIL_FAST_NO_TRY", message, fail_fast=True)
+    check_equal((refusal["position"], refusal["tries"]), (0, 1))
+    held.release().check()
+    stand_in_front(world, names)
+    check_refused(actor, names, "FAIL_FAST_AFTER_TRY", message, fail_fast=True)
+
+
+@scenario(counts=[1])
+def the_retry_limit_is_named(world, kind, names):
+    held = world.held_by_another(*names)
+    refusal = check_refused(
+        world.actor(kind), names, "RETRY_LIMIT",
+        f'Failed to acquire the lock "{lock_of(names)}" for the given retry_count limit (2 times).', retry_count=2,
+        retry_delay_ms=10)
+    check_equal((refusal["tries"], refusal["position"]), (2, 1))
+    check(refusal["waited_us"] >= 10000, f"{refusal}")
+    held.release().check()
+
+
+@scenario(counts=[1], is_timed=True)
+def the_timeout_is_named_in_seconds(world, kind, names):
+    """As Ruby prints an Integer or a Float of seconds, whatever the locale."""
+    held, actor = world.held_by_another(*names), world.actor(kind)
+    for timeout_ms, seconds in ((0, "0"), (50, "0.05"), (125, "0.125"), (1, "0.001"), (1000, "1")):
+        check_refused(actor, names, "TIMED_OUT",
+                      f'Failed to acquire the lock "{lock_of(names)}" for the given <{seconds} seconds> timeout.',
+                      timeout_ms=timeout_ms)
+    held.release().check()
+
+
+@scenario(counts=[1])
+def a_conflict_names_the_acquirer(world, kind, names):
+    actor = world.actor(kind)
+    held = actor.acquire(*names, ttl_ms=LONG_MS, **MINE)
+    check_refused(actor, names, "CONFLICT",
+                  f'Lock Conflict: trying to acquire the lock "{lock_of(names)}" that is already acquired by the '
+                  f'current acquirer (acq_id: "{held.outcome.acq_id}").', conflict_strategy="dead_locking")
+    held.release().check()
+
+
+@scenario(counts=[1])
+def details_are_holder_and_queue(world, kind, names):
+    """The secret is none of them."""
+    held = world.held_by_another(*names, meta={"job": "42"})
+    stand_in_front(world, names, "1795254268.25")
+    refusal = world.actor(kind).refused(*names, fail_fast=True, **DETAILED).refusal
+    check_equal((refusal["holder"], refusal["holder_acq_id"], refusal["queue"]),
+                (names[0], held.outcome.acq_id, [RUBY]))
+    begin = f'Lock "{lock_of(names)}" is already obtained. Details: <Lock Data> => {{"acq_id"=>"' \
+            f'{held.outcome.acq_id}", "hst_id"=>"rql:hst:'
+    check(refusal["message"].startswith(begin), refusal["message"])
+    for part in (', "ini_ttl"=>60000, "job"=>"42"', f', "lock_key"=>"{lock_of(names)}", "rem_ttl"=>'):
+        check(part in refusal["message"], refusal["message"])
+    check(held.outcome.secrets[0] not in refusal["message"], "it tells the secret")
+    end = f'}}; <Queue Data> => {{"lock_queue"=>"rql:lock_queue:{names[0]}", "queue"=>[{{"acq_id"=>"{RUBY}", ' \
+          '"score"=>1795254268.25}]};'
+    check(refusal["message"].endswith(end), refusal["message"])
+    held.release().check()
+
+
+# Who holds it, whether somebody stands in its queue, and how it is asked for.
+REASONS = (
+    ("FAIL_FAST_NO_TRY", "other", True, {"fail_fast": True}, 'Lock "{}" is already obtained.'),
+    ("FAIL_FAST_AFTER_TRY", None, True, {"fail_fast": True}, 'Lock "{}" is already obtained.'),
+    ("RETRY_LIMIT", "other", True, {"retry_count": 1}, 'Failed to acquire the lock "{}" for'),
+    ("TIMED_OUT", "other", False, {"timeout_ms": 20}, 'Failed to acquire the lock "{}" for'),
+    ("CONFLICT", "self", False, {"conflict_strategy": "dead_locking"}, "Lock Conflict: trying to acquire"),
+)
+
+
+@scenario(counts=[1], is_timed=True)
+def every_reason_has_its_details(world, kind, names):
+    """They are read when the own request has left the queue."""
+    actor, other = world.actor(kind), world.actor("thread")
+    for status, holder, has_queue, options, words in REASONS:
+        held = (actor if holder == "self" else other).acquire(*names, ttl_ms=LONG_MS, **MINE) if holder else None
+        if has_queue:
+            stand_in_front(world, names)
+        outcome = actor.refused(*names, **{"timeout_ms": FOREVER, **MINE, **DETAILED, **options})
+        refusal, message = outcome.refusal, outcome.refusal["message"]
+        check_equal(outcome.status, status)
+        check(message.startswith(words.format(lock_of(names))) and message.endswith(";"), message)
+        details = message[message.index(" Details: <Lock Data> => "):]
+        check_equal(refusal.get("holder_acq_id"), held.outcome.acq_id if held else None)
+        check((held.outcome.acq_id if held else "<Lock Data> => <no_data>;") in details, details)
+        check_equal(refusal.get("queue"), [RUBY] if has_queue else None)
+        check((RUBY if has_queue else "<Queue Data> => <no_data>;") in details, details)
+        if held:
+            held.release().check()
+        world.ask("FLUSHALL")
+
+
+@scenario(counts=[1], in_cluster=False)  # where the harness shortens names
+def a_long_message_is_cut(world, kind, names):
+    """It is longer than there is room for."""
+    held = world.held_by_another(*names)
+    for i in range(60):
+        stand_in_front(world, names, i + 1, f"rql:acq:{i}/2/3/4/0123456789abcdef")
+    refusal = world.actor(kind).refused(*names, fail_fast=True, **DETAILED).refusal
+    check_equal((len(refusal["message"]), len(refusal["queue"])), (MESSAGE_SIZE - 1, 60))
+    held.release().check()
+
+
+# ---- what is refused before anything is sent: names, ttls, metadata, options ----
+
+TTL_MAX_MS = 2592000000
+NAME_MAX, META_MAX_PAIRS, META_MAX_BYTES = 512, 64, 16384
+BAD_NAMES = ("", "\x01", "a\nb", "a\x1f", "\x7f", "a\x7f b", "tab\t", "\r\nDEL", "\x1b[m", "n" * (NAME_MAX + 1))
+GOOD_NAMES = ("x", " ", "%s%n", "{tag}:1", "\u00e4\u20ac", "a:b/c*[d]?\\\"'", "n" * NAME_MAX)
+OF_THE_LOCK = ("acq_id", "hst_id", "ts", "ini_ttl", "lock_key", "rem_ttl", "spc_cnt", "spc_ext_ttl", "l_spc_ts",
+               "l_spc_ext_ini_ttl", "rql_", "rql_nonce", "rql_token", "", "l_spc_ext_ts")
+BAD_OPTIONS = (
+    *({"ttl_ms": ttl_ms} for ttl_ms in (0, -1, -2 ** 63, TTL_MAX_MS + 1, 2 ** 62)),
+    {"meta": {f"m{i}": "v" for i in range(META_MAX_PAIRS + 1)}},
+    {"meta": {"m": "v" * META_MAX_BYTES}},
+    *({"meta": {name: "v"}} for name in OF_THE_LOCK),
+)
+SECRET = "0" * 32
+
+
+def check_invalid(actor, *names, **options):
+    for tries in (False, True):
+        outcome = actor.ask(*names, tries=tries, **options).outcome().check("E_INVALID")
+        check(outcome.error, "it does not say why")
+
+
+@scenario(in_cluster=False)  # where names are not as they are given
+def bad_names_are_refused_by_every_call(world, kind, names):
+    """In every place of a series."""
+    actor = world.actor(kind)
+    for bad in BAD_NAMES:
+        for i in range(len(names)):
+            check_invalid(actor, *names[:i], bad, *names[i + 1:])
+        for do, words in (("force_unlock", {}), ("force_extend", {"add_ms": 1}), ("use_secret", {"secret": SECRET}),
+                          ("inspect", {"of": "is_locked"}), ("inspect", {"of": "is_queued"}),
+                          ("inspect", {"of": "lock"}), ("inspect", {"of": "queue"})):
+            actor.begin(do, name=bad, **words).outcome().check("E_INVALID")
+        actor.begin("check_until_free", names=[bad], options={}).outcome().check("E_INVALID")
+    if len(names) > 1:
+        check_invalid(actor, *names, names[0])  # twice
+    check_equal(world.ask("DBSIZE"), 0)
+
+
+@scenario()
+def bad_options_are_refused(world, kind, names):
+    actor = world.actor(kind)
+    for bad in BAD_OPTIONS:
+        check_invalid(actor, *names, **bad)
+    check_equal(world.ask("DBSIZE"), 0)
+
+
+@scenario(counts=[1], in_cluster=False)
+def all_else_is_a_name(world, kind, _names):
+    actor = world.actor(kind)
+    for good in GOOD_NAMES:
+        held = actor.acquire(good)
+        check_equal((held.outcome.name, world.ask("EXISTS", f"rql:lock:{good}")), (good, 1))
+        held.release().check()
+
+
+@scenario()
+def limits_may_be_reached(world, kind, names):
+    actor = world.actor(kind)
+    for options in ({"ttl_ms": TTL_MAX_MS}, {"meta": {f"m{i}": "v" for i in range(META_MAX_PAIRS)}},
+                    {"meta": {"m": "v" * (META_MAX_BYTES - 1)}}):
+        held = actor.acquire(*names, **{"ttl_ms": MINUTE_MS, **options})
+        for name, value in options.get("meta", {}).items():
+            check_equal(world.ask("HGET", f"rql:lock:{names[0]}", name), value)
+        check(world.ask("PTTL", f"rql:lock:{names[0]}") > options.get("ttl_ms", MINUTE_MS) - 20000, "another ttl")
+        held.release().check()
+
+
+@scenario()
+def a_ttl_of_1_ms_is_held_or_timed_out_and_never_stays(world, kind, names):
+    """It may have ended before its answer is here; then the call tries again until its deadline."""
+    asking = world.actor(kind).ask(*names, ttl_ms=1, timeout_ms=300)
+    if asking.outcome().check("OK", "TIMED_OUT", "E_UNKNOWN").status == "OK":
+        asking.hold().release().check("OK", "NOT_HELD")
+    world.await_nothing_left()
+
+
+@once
+def bad_sweeps_are_refused(world, kind, _names):
+    actor = world.actor(kind)
+    for acq_id, hst_id in (("", "h"), ("a", ""), ("a", "i" * (NAME_MAX + 1))):
+        sweep(actor, "owner", "E_INVALID", acq_id=acq_id, hst_id=hst_id)
+    sweep(actor, "owner", acq_id="a", hst_id="i" * NAME_MAX)
+    for of in ("all", "current", "dead"):
+        sweep(actor, of, "E_INVALID", batch_size=0)
+        sweep(actor, of)
 
 
 if __name__ == "__main__":

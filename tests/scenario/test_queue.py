@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""Places in the queue: put back when somebody empties it, moved to the tail by queue_ttl; and the watch behind a
-Ruby, who tells nobody that a lock is free."""
+"""Places in the queue: put back when somebody empties it, moved to the tail by queue_ttl; the watch behind a Ruby, who
+tells nobody that a lock is free; and the first wait of a client."""
 import re
 
-from harness import FOREVER, check, check_equal, main, scenario, wait_until
+from harness import (FOREVER, KINDS, MINUTE_MS, Network, check, check_equal, check_served_in_order, main, scenario,
+                     wait_until)
+from others import KINDS as OTHERS
+from pushes import Monitor, line_up, wait_told
 
 LONG_MS = 60000
 OFTEN = {"timeout_ms": FOREVER, "retry_delay_ms": 50, "retry_jitter_ms": 0}
@@ -15,20 +18,7 @@ def places(world, name):
 
 
 def wait_in_turn(world, kinds, names, **options):
-    asked = []
-    for count, kind in enumerate(kinds, 1):
-        asked.append(world.actor(kind).ask(*names, **{**OFTEN, "queue_ttl_ms": FOREVER, **options}))
-        world.await_queue(names, count)
-    return asked
-
-
-def check_served_in_turn(asked, held):
-    for asking in asked:
-        token = held.tokens[0]
-        held.release().check()
-        held = asking.hold()
-        check(held.tokens[0] > token, "tokens fall")
-    held.release().check()
+    return line_up(world, [world.actor(kind) for kind in kinds], *names, **{**OFTEN, "queue_ttl_ms": FOREVER, **options})
 
 
 @scenario()
@@ -40,7 +30,7 @@ def waiters_of_an_emptied_queue_come_back_with_their_scores(world, kind, names):
         world.ask("ZREMRANGEBYSCORE", f"rql:lock_queue:{name}", "-inf", "+inf")
     world.await_queue(names, 6)
     check_equal([places(world, name) for name in names], before)
-    check_served_in_turn(asked, held)
+    check_served_in_order(asked, held)
     world.await_nothing_left()
 
 
@@ -70,7 +60,7 @@ def queue_ttl_moves_a_request_to_the_tail(world, kind, names):
     young = world.actor("thread").ask(*names, **OFTEN)
     world.await_queue(names, 2)
     wait_until(lambda: places(world, names[0])[2] == member, "it is the last")
-    check_served_in_turn([young, old], held)
+    check_served_in_order([young, old], held)
     world.await_nothing_left()
 
 
@@ -81,7 +71,7 @@ def queue_ttl_forever_keeps_the_place(world, kind, names):
     before, begun = places(world, names[0]), world.n_scripts()
     wait_until(lambda: world.n_scripts() >= begun + 8, "they have asked often enough to have moved")
     check_equal(places(world, names[0]), before)
-    check_served_in_turn(asked, held)
+    check_served_in_order(asked, held)
     world.await_nothing_left()
 
 
@@ -108,7 +98,7 @@ def scores_are_the_servers_time(world, kind, names):
     world.await_queue(names, 2)
     mine, score = places(world, names[0])[:2]
     check(mine != ruby and abs(float(score) - now_s) < 30, f"{mine} at {score}")
-    check_served_in_turn([asking], held)
+    check_served_in_order([asking], held)
     check_equal(places(world, names[0])[0], ruby)
 
 
@@ -124,7 +114,7 @@ def a_queue_of_five_is_no_list_any_more(world, kind, names):
                     "listpack" if count < 5 else "skiplist")
         check_equal(world.ask("HLEN", f"rql:req:{names[0]}"), count)
     check(world.ask("PTTL", f"rql:lock_queue:{names[0]}") > 0, "it would never end")
-    check_served_in_turn(asked, held)
+    check_served_in_order(asked, held)
     world.await_nothing_left()
 
 
@@ -154,6 +144,85 @@ def each_new_subscriber_is_told_of_a_rubys_lock(world, kind, names):
         world.ask("CLIENT", "KILL", "TYPE", "pubsub")
     world.ask("DEL", f"rql:lock:{names[0]}")
     asking.hold().release().check()
+    world.await_nothing_left()
+
+
+# ---- the first wait of a client: it is in the queue only when it can be told of a hand-over ----
+
+HOLD_BACK_S = 0.19  # a little less than it is, for it ends by the client's clock
+
+
+def number_of(lines, pattern):
+    """Of the first that has it; behind all others if there is none."""
+    return next((number for number, line in enumerate(lines) if re.search(pattern, line)), len(lines))
+
+
+def asks_for(name):
+    return rf'"EVAL(SHA)?" .*"rql:[^"]*lock:{name}"'
+
+
+def enters(name):
+    """Its record is written first."""
+    return rf' lua\] "HSET" "rql:[^"]*req:{name}"'
+
+
+@scenario(kinds=[*KINDS, *(kind for kind in OTHERS if kind == "program")])
+def who_waits_for_the_first_time_listens_before_it_is_in_the_queue(world, kind, names):
+    """Or a hand-over would remove it like a dead one. It waits for that for 200 ms, which a busy machine may need."""
+    held, monitor = world.held_by_another(*names), Monitor(world)
+    asking = world.actor(kind).ask(*names, timeout_ms=FOREVER)
+    world.await_queue(names, 1)
+    lines = monitor.lines()
+    asked, entered = number_of(lines, asks_for(names[0])), number_of(lines, enters(names[0]))
+    check(asked < entered < len(lines), "it is in the queue, and has not asked")
+    if number_of(lines, '"S?SUBSCRIBE" "rql:[^"]*wake:') > entered:
+        passed_s = float(lines[entered].split()[0]) - float(lines[asked].split()[0])
+        check(passed_s > HOLD_BACK_S, f"it is in the queue after {passed_s} s, and does not listen")
+    held.release().check()
+    asking.hold().release().check()
+    world.await_nothing_left()
+
+
+@scenario()
+def a_client_that_listens_enters_the_queue_with_its_first_question(world, kind, names):
+    actor, held = world.actor(kind), world.held_by_another("other")
+    listening = wait_told(world, actor, "other")
+    held.release().check()
+    listening.hold().release().check()
+    actor.settle(*names)
+    held, monitor = world.held_by_another(*names), Monitor(world)
+    asking = actor.ask(*names, timeout_ms=FOREVER)
+    world.await_queue(names, 1)
+    lines = monitor.lines()
+    before = lines[:number_of(lines, enters(names[0]))]
+    check_equal(sum(bool(re.search(asks_for(names[0]), line)) for line in before), 1)
+    held.release().check()
+    asking.hold().release().check()
+
+
+@scenario(counts=[1])
+def who_was_passed_over_is_back_when_its_client_listens_for_the_first_time(world, kind, names):
+    """Also one that leaves the asking to another, who has kept its place and so learns of nothing."""
+    [name] = names
+    network, held = Network(world), world.held_by_another(name)
+    client = network.client(retry_delay_ms=60 * MINUTE_MS)
+    actors = [world.actor(kind, client) for _ in range(2 if kind == "thread" else 1)]
+    actors[0].settle("other")
+    network.fail("refuse")
+    asked, members = [], []
+    for count in range(2):
+        asked.append(actors[count % len(actors)].ask(name, timeout_ms=FOREVER))
+        world.await_queue(names, count + 1)
+        members = world.ask("ZRANGE", f"rql:lock_queue:{name}", 0, -1)
+    between = wait_told(world, world.actor("thread"), name, place=3)
+    tail_s = float(world.ask("ZRANGE", f"rql:lock_queue:{name}", -1, -1, "WITHSCORES")[1])
+    world.ask("ZADD", f"rql:lock_queue:{name}", tail_s + 0.001, members[0])
+    held.release().check()
+    held = between.hold()
+    check_equal(world.ask("ZRANGE", f"rql:lock_queue:{name}", 0, -1), members[:1])
+    network.heal()
+    wait_until(lambda: world.ask("ZRANGE", f"rql:lock_queue:{name}", 0, -1) == members[::-1], "both wait again")
+    check_served_in_order(asked[::-1], held)
     world.await_nothing_left()
 
 

@@ -1,12 +1,98 @@
 #!/usr/bin/env python3
-"""Several locks in a cluster, by partition: each in one step, and one after the other, upwards."""
+"""Series that do not take all in one step: one lock after the other as the gem's lock_series, but without its leaks;
+and in a cluster the partitions one after the other, upwards."""
 import time
 
 from cluster import clustered
-from harness import FOREVER, MINUTE_MS, as_they_end, check, check_equal, main, scenario, wait_until
+from harness import FOREVER, MINUTE_MS, as_they_end, check, check_equal, main, once, scenario, wait_until
 
-KINDS = ["thread", "loop"]
-UNTRIED, ACQUIRED, OPEN, HELD_BY_OTHER = 0, 1, 3, 4     # rql_series_fate
+LONG_MS = 20000
+TTL_MAX_MS = 30 * 24 * 3600 * 1000
+UNTRIED, ACQUIRED, REFUSED, OPEN, HELD_BY_OTHER = range(5)  # what became of a lock: rql_series_fate
+BY_TTL, BY_RELEASE = 1, 2                # rql_series_ending
+GEM = {"mode": "gem"}
+MINE = {"task": 7}
+
+
+@scenario(counts=[3])
+def the_ttl_grows_with_the_locks_that_follow(world, kind, names):
+    """By a ttl and the pauses of a wait for each; one name is a series too."""
+    actor = world.actor(kind)
+    for count, ttl_ms, delay_ms, jitter_ms, expected in ((3, 2000, 200, 25, [6675, 4450, 2225]),
+                                                         (2, 2000, 100, 7, [4214, 2107])):
+        held = actor.acquire(*names[:count], ttl_ms=ttl_ms, retry_count=3, retry_delay_ms=delay_ms,
+                             retry_jitter_ms=jitter_ms, **GEM)
+        check_equal([int(world.ask("HGET", f"rql:lock:{name}", "ini_ttl")) for name in names[:count]], expected)
+        held.release().check()
+    check_equal(world.keys_left(), [])
+
+
+@scenario(counts=[3])
+def locks_are_taken_in_the_given_order(world, kind, names):
+    held = world.actor(kind).acquire(*reversed(names), ttl_ms=LONG_MS, **GEM)
+    check_equal(held.tokens, sorted(held.tokens), "tokens")
+    result = held.outcome.result
+    check_equal((result["n_acquired"], result["failed_on"], result["ending"]), (3, 3, BY_TTL))
+    check_equal(held.release().check().result["ending"], BY_RELEASE)
+    check_equal(world.keys_left(), [])
+
+
+@scenario(counts=[3])
+def a_series_that_fails_keeps_nothing(world, kind, names):
+    """In each of the gem's ways to fail; the gem itself would leave the first ones locked."""
+    actor, other = world.actor(kind), world.actor("thread")
+    for at, name in enumerate(names):
+        held = other.acquire(name, ttl_ms=60000)
+        for status, options in (("RETRY_LIMIT", {"retry_count": 2, "timeout_ms": 10000}),
+                                ("FAIL_FAST_NO_TRY", {"fail_fast": True, "timeout_ms": 10000}),
+                                ("TIMED_OUT", {"timeout_ms": 100})):
+            outcome = actor.refused(*names, ttl_ms=LONG_MS, **GEM, **options).check(status, "E_UNKNOWN")
+            result = outcome.result
+            check_equal((result["reason"], result["n_acquired"], result["failed_on"]),
+                        (outcome.words["status"], at, at), status)
+            if outcome.status == status:
+                check_equal(result["fates"], [ACQUIRED] * at + [REFUSED] + [UNTRIED] * (2 - at), status)
+        held.release().check()
+        world.await_nothing_left()
+
+
+@scenario(counts=[3])
+def what_is_given_back_goes_to_the_next_waiter(world, kind, names):
+    held = world.held_by_another(names[1])
+    series = world.actor(kind).ask(*names, timeout_ms=2000, **GEM)
+    world.await_queue(names[1:2], 1)
+    asking = world.actor(kind).ask(names[0], timeout_ms=FOREVER, retry_delay_ms=60000)
+    series.outcome().check("TIMED_OUT", "E_UNKNOWN")
+    asking.hold().release().check()
+    held.release().check()
+    world.await_nothing_left()
+
+
+@scenario(counts=[1])
+def the_same_name_twice_is_as_the_gem_has_it(world, kind, names):
+    actor, twice = world.actor(kind), names * 2
+    for strategy, status in (("wait_for_lock", "RETRY_LIMIT"), ("dead_locking", "CONFLICT"), ("work_through", "OK"),
+                             ("extendable_work_through", "OK")):
+        asking = actor.ask(*twice, ttl_ms=LONG_MS, retry_count=2, conflict_strategy=strategy, **GEM, **MINE)
+        outcome = asking.outcome().check(status)
+        if status == "OK":
+            held = asking.hold()
+            check_equal(held.tokens[0], held.tokens[1], "tokens")
+            held.release().check()
+        else:
+            check_equal(outcome.result["failed_on"], 1)
+        world.await_nothing_left()
+
+
+@scenario(counts=[3])
+def a_ttl_that_grows_too_long_is_refused(world, kind, names):
+    actor = world.actor(kind)
+    actor.refused(*names, ttl_ms=TTL_MAX_MS // 3, **GEM).check("E_INVALID")
+    check(not world.keys_left(), "something was sent")
+
+
+# ---- by partition ----
+
 HELD = {"ttl_ms": MINUTE_MS}
 PATIENT = {"timeout_ms": FOREVER, "queue_ttl_ms": MINUTE_MS}
 SHORT_MS = 600
@@ -25,7 +111,7 @@ def n_asked(cluster):
     return sum(master.n_calls().get("evalsha", 0) + master.n_calls().get("eval", 0) for master in cluster.masters())
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def one_step_takes_those_of_a_partition(world, kind, _names):
     """Tokens and fates are those of the names, in whatever order they are taken."""
     with clustered(world, 3) as cluster:
@@ -44,7 +130,7 @@ def one_step_takes_those_of_a_partition(world, kind, _names):
         world.await_nothing_left()
 
 
-@scenario(kinds=["thread"], counts=[1])
+@once
 def all_are_extended_wherever_they_are(world, kind, _names):
     with clustered(world, 3, 1) as cluster:
         names = names_of(HIGH, LOW, MIDDLE)
@@ -59,7 +145,7 @@ def all_are_extended_wherever_they_are(world, kind, _names):
         world.await_nothing_left()
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def what_is_held_is_renewed_until_all_are_there(world, kind, _names):
     """Not any longer."""
     with clustered(world, 3) as cluster:
@@ -80,7 +166,7 @@ def what_is_held_is_renewed_until_all_are_there(world, kind, _names):
         world.await_nothing_left()
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def a_failure_gives_all_back(world, kind, _names):
     """The result says on which of the names it failed, and the deadline is that of all."""
     with clustered(world, 3) as cluster:
@@ -99,7 +185,7 @@ def a_failure_gives_all_back(world, kind, _names):
         world.await_nothing_left()
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def one_that_is_lost_meanwhile_ends_it(world, kind, _names):
     with clustered(world, 3) as cluster:
         one, other = (actor(world, kind, cluster) for _ in range(2))
@@ -116,7 +202,7 @@ def one_that_is_lost_meanwhile_ends_it(world, kind, _names):
         world.await_nothing_left()
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def opposite_orders_do_not_wait_in_a_circle(world, kind, _names):
     with clustered(world, 3) as cluster:
         names = names_of(LOW, MIDDLE, HIGH)
