@@ -5,10 +5,9 @@ from harness import FOREVER, MINUTE_MS, check, check_equal, let_pass, main, scen
 
 TTL_MS = 300
 BY_RELEASE = 2  # rql_series_ending
-KINDS = ["thread", "process"]
 
 
-@scenario(kinds=KINDS)
+@scenario(kinds=["thread"])
 @scenario(kinds=["loop"], counts=[1])  # no call runs a block under a series on a loop
 def a_block_runs_under_its_locks(world, kind, names):
     block = Block(world.actor(kind), *names).await_running()
@@ -21,7 +20,7 @@ def a_block_runs_under_its_locks(world, kind, names):
         check(outcome.result["hold_time_us"] > 0, "it was not held")
 
 
-@scenario(kinds=KINDS)
+@scenario(kinds=["thread"])
 @scenario(kinds=["loop"], counts=[1])
 def without_its_locks_a_block_does_not_run(world, kind, names):
     held, actor = world.held_by_another(*names), world.actor(kind)
@@ -33,7 +32,7 @@ def without_its_locks_a_block_does_not_run(world, kind, names):
     world.await_nothing_left()
 
 
-@scenario(kinds=KINDS, is_timed=True)
+@scenario(kinds=["thread"], is_timed=True)
 @scenario(kinds=["loop"], counts=[1], is_timed=True)
 def a_block_that_overran_is_told(world, kind, names):
     """Also if its lock was renewed all the time, and it did not last as long as that may."""
@@ -49,7 +48,7 @@ def a_block_that_overran_is_told(world, kind, names):
     block.end().check()
 
 
-@scenario(kinds=KINDS, counts=[3], is_timed=True)
+@scenario(kinds=["thread"], counts=[3], is_timed=True)
 def a_block_under_a_series_of_the_gem_has_the_bare_ttl(world, kind, names):
     """All locks live longer than that: it is told by the ttl that was asked for."""
     gem = {"mode": "gem", "ttl_ms": TTL_MS, "retry_count": 1, "retry_delay_ms": MINUTE_MS}
@@ -61,7 +60,7 @@ def a_block_under_a_series_of_the_gem_has_the_bare_ttl(world, kind, names):
     check_equal(world.keys_left(), [])
 
 
-@scenario(kinds=KINDS)
+@scenario(kinds=["thread"])
 @scenario(kinds=["loop"], counts=[1])
 def a_lock_that_ends_during_its_block_is_told(world, kind, names):
     block = Block(world.actor(kind), *names).await_running()
@@ -81,7 +80,7 @@ def a_block_may_be_cancelled_before_it_runs(world, kind, names):
     check_equal(world.keys_left(), [])
 
 
-@scenario(kinds=["thread", "loop"], counts=[1])
+@scenario(counts=[1])
 def a_block_is_told_of_as_it_goes(world, kind, names):
     client = world.client(world.remote(), events=True, logs=True)
 

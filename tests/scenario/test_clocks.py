@@ -8,7 +8,6 @@ from private_server import STANDS_STILL
 
 LONG_MS = 60000
 HOUR_US = 3600 * 1000000
-KINDS = ["thread", "loop"]
 
 
 def actor_with_clock(world, kind, suspends=False, **options):
@@ -16,7 +15,7 @@ def actor_with_clock(world, kind, suspends=False, **options):
     return world.actor(kind, world.client(remote, **options)), clock
 
 
-@scenario(kinds=KINDS)
+@scenario()
 def a_machine_that_was_suspended_knows_that_its_leases_are_over(world, kind, names):
     actor, clock = actor_with_clock(world, kind, suspends=True)
     held = actor.acquire(*names, ttl_ms=LONG_MS)
@@ -31,7 +30,7 @@ def a_machine_that_was_suspended_knows_that_its_leases_are_over(world, kind, nam
     world.server.set_ahead(0)
 
 
-@scenario(kinds=KINDS)
+@scenario()
 def a_suspend_within_the_ttl_changes_nothing(world, kind, names):
     actor, clock = actor_with_clock(world, kind, suspends=True)
     held = actor.acquire(*names, ttl_ms=10 * LONG_MS)
@@ -43,7 +42,7 @@ def a_suspend_within_the_ttl_changes_nothing(world, kind, names):
     world.await_nothing_left()
 
 
-@scenario(kinds=KINDS)
+@scenario()
 def what_a_client_is_called_is_said_again_after_twenty_minutes(world, kind, names):
     """By a renewal, and by who waits and puts its subscription to the test; in a cluster by whoever reads its map."""
     holder, of_holder = actor_with_clock(world, kind, suspends=True, topology_refresh_ms=1000)
@@ -61,7 +60,7 @@ def what_a_client_is_called_is_said_again_after_twenty_minutes(world, kind, name
     world.server.set_ahead(0)
 
 
-@scenario(kinds=KINDS, is_timed=True)
+@scenario(is_timed=True)
 def a_waiter_that_was_suspended_beyond_its_deadline_gives_up(world, kind, names):
     held = world.actor("thread").acquire(*names, ttl_ms=10 * LONG_MS)
     actor, clock = actor_with_clock(world, kind, suspends=True, retry_delay_ms=100)
@@ -74,7 +73,7 @@ def a_waiter_that_was_suspended_beyond_its_deadline_gives_up(world, kind, names)
     world.await_nothing_left()
 
 
-@scenario(kinds=KINDS, is_timed=True, by_tls=False)  # by which no certificate is valid
+@scenario(is_timed=True, by_tls=False)  # by which no certificate is valid
 def a_wrong_wall_clock_changes_nothing(world, kind, names):
     """An hour ahead and an hour behind: order, tokens and renewals are of the server's time."""
     held = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
@@ -97,22 +96,22 @@ def a_wrong_wall_clock_changes_nothing(world, kind, names):
     world.await_nothing_left()
 
 
-@scenario(kinds=KINDS)
+@scenario()
 def a_servers_clock_set_forward_makes_holders_ask(world, kind, names):
     """The lock has ended there; its holder would rely on it for a minute. Any answer tells."""
-    for others in (["y"], ["y", "z"]):
+    for also in (["y"], ["y", "z"]):
         actor = world.actor(kind)
         held = actor.acquire(*names, ttl_ms=LONG_MS)
         world.server.set_ahead(world.server.ahead_us + HOUR_US)
         check_equal(world.holder(names[0]), None)
-        actor.acquire(*others).release().check()
+        actor.acquire(*also).release().check()
         check(held.state() != "HELD", "it goes on as if nothing had happened")
         wait_until(lambda held=held: held.state() == "GONE", "it has asked")
         check_equal(held.release().status, "NOT_HELD")
     world.server.set_ahead(0)
 
 
-@scenario(kinds=KINDS)
+@scenario()
 def a_servers_clock_set_back_leaves_locks_to_their_holders(world, kind, names):
     """They live for longer there now: who asks is reassured."""
     actor = world.actor(kind)
@@ -163,12 +162,12 @@ def came_before_and_after(step_s, heard_s, empties=False):
 
 
 for step in (-2, -3600):
-    scenario(kinds=KINDS, counts=[1])(came_before_and_after(step, POLL_S))
-    scenario(kinds=KINDS, counts=[1])(came_before_and_after(step, 0))
-scenario(kinds=KINDS, counts=[1])(came_before_and_after(-3600, 0, empties=True))
+    scenario(counts=[1])(came_before_and_after(step, POLL_S))
+    scenario(counts=[1])(came_before_and_after(step, 0))
+scenario(counts=[1])(came_before_and_after(-3600, 0, empties=True))
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def a_ruby_is_not_overtaken_when_the_servers_clock_goes_back(world, kind, names):
     """Its own clock is right, and its score is from the future for as long as the step was."""
     wait = waiting(world, kind, names)
@@ -180,7 +179,7 @@ def a_ruby_is_not_overtaken_when_the_servers_clock_goes_back(world, kind, names)
     world.server.set_ahead(0)
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def the_dead_from_before_a_step_back_keep_nobody_waiting(world, kind, names):
     """A dead one must not keep newcomers away until the clock has come so far."""
     wait = waiting(world, kind, names)
@@ -191,7 +190,7 @@ def the_dead_from_before_a_step_back_keep_nobody_waiting(world, kind, names):
     world.server.set_ahead(0)
 
 
-@scenario(kinds=KINDS, counts=[3])
+@scenario(counts=[3])
 def a_series_stands_behind_all_who_wait_though_the_clock_went_back(world, kind, names):
     """With one score, also where only the queue of its first lock is from before."""
     held = world.held_by_another(*names)
@@ -209,7 +208,7 @@ def a_series_stands_behind_all_who_wait_though_the_clock_went_back(world, kind, 
 
 # ---- the server's clock stands still ----
 
-@scenario(kinds=KINDS)
+@scenario()
 def a_servers_clock_that_stands_still_stops_no_hand_over(world, kind, names):
     """No key expires there. Leases and deadlines are of the clients' clocks; order and tokens need none."""
     wait = waiting(world, kind, names)

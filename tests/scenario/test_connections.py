@@ -3,9 +3,8 @@
 import itertools
 import re
 
-from harness import FOREVER, check, check_equal, main, scenario, wait_until, work_until
+from harness import FOREVER, check, check_equal, main, once, scenario, wait_until, work_until
 
-KINDS = ["thread"]
 LONG_MS = 60000
 LIMIT = 4  # by default
 N_THREADS = 6
@@ -51,14 +50,14 @@ def open_all(world, client, actors, limit=LIMIT):
         check_equal(client.stats().connections, n_open + 1)
 
 
-@scenario(kinds=KINDS, counts=[1])
+@once
 def threads_that_take_turns_share_one(world, kind, names):
     client, actors = crew(world)
     take_turns(actors)
     check_equal(client.stats().connections, 1)
 
 
-@scenario(kinds=KINDS, counts=[1])
+@once
 def one_more_is_opened_when_threads_have_met(world, kind, names):
     """And never more than allowed, however many there are."""
     client, actors = crew(world)
@@ -70,7 +69,7 @@ def one_more_is_opened_when_threads_have_met(world, kind, names):
         check_equal([meet(world, client, actors, allowed) for _ in range(3)], [allowed] * 3)
 
 
-@scenario(kinds=KINDS, counts=[1])
+@once
 def nobody_depends_on_one_that_cannot_be_opened(world, kind, names):
     """A server that takes no more clients: all go on over the first."""
     client, actors = crew(world)
@@ -88,7 +87,7 @@ def n_used(world, client):
     return sum(name["idle"] == "0" for name in names if name["cmd"] == "evalsha")
 
 
-@scenario(kinds=KINDS, counts=[1])
+@once
 def many_ask_over_one_and_few_over_their_own(world, kind, names):
     """Many at a time come together on the first; those that are not used any more stay open."""
     client, actors = crew(world, N_MANY)
@@ -104,7 +103,7 @@ def many_ask_over_one_and_few_over_their_own(world, kind, names):
     check_equal(client.stats().connections, LIMIT)
 
 
-@scenario(kinds=KINDS, counts=[1])
+@once
 def a_lock_is_handed_on_between_threads_of_different_ones(world, kind, names):
     """What the new owner says of it goes behind the transfer that brought it."""
     client, actors = crew(world)
@@ -123,7 +122,7 @@ def a_lock_is_handed_on_between_threads_of_different_ones(world, kind, names):
     world.await_nothing_left()
 
 
-@scenario(kinds=KINDS, counts=[1], is_timed=True, in_cluster=False)
+@scenario(kinds=["thread"], counts=[1], is_timed=True, in_cluster=False)
 def each_asks_to_be_told_of_rubys_lock(world, kind, names):
     client, actors = crew(world, retry_delay_ms=3600000)
     open_all(world, client, actors)

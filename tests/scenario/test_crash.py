@@ -4,7 +4,8 @@ import re
 import threading
 import time
 
-from harness import FOREVER, Network, Worker, as_they_end, check, check_equal, let_pass, main, scenario, wait_until
+from harness import (FOREVER, Network, Worker, as_they_end, check, check_equal, check_served_in_order, let_pass, main,
+                     once, scenario, wait_until)
 
 LONG_MS = 60000
 CROWD = 12
@@ -96,8 +97,7 @@ class Crowd:
 
 def crowd_of(world, kind, names):
     """Two clients share it."""
-    clients = [world.client(world.remote() if kind == "process" else None) for _ in range(2)]
-    kind = "thread" if kind == "process" else kind
+    clients = [world.client() for _ in range(2)]
     crowd = Crowd([world.actor(kind, clients[i % 2]) for i in range(CROWD)], names)
     crowd.await_everyone()
     return crowd
@@ -149,7 +149,7 @@ def a_crash_is_survived_by_holders_and_waiters(world, kind, names):
     crowd.end(world)
 
 
-@scenario(kinds=["thread"], counts=[1])
+@once
 def the_reply_to_another_is_never_taken(world, kind, names):
     """One that is lost between two of a crowd puts those behind it in the wrong place."""
     network = Network(world)
@@ -172,7 +172,7 @@ PERIOD_S = 0.1
 
 
 # Not in a cluster: each of its connections is tried five times a second, or a new master would be found late.
-@scenario(kinds=["thread", "loop"], counts=[1], is_timed=True, in_cluster=False)
+@scenario(counts=[1], is_timed=True, in_cluster=False)
 def many_clients_come_back_one_after_the_other(world, kind, names):
     """All lost the server in one moment, and each has two connections to it."""
     network = Network(world)
@@ -204,48 +204,16 @@ def many_clients_come_back_one_after_the_other(world, kind, names):
 
 # ---- a holder and a waiter ----
 
-def hold_and_wait(world, kind, names):
+@scenario()
+def a_crash_without_loss_changes_nothing(world, kind, names):
     held = world.actor(kind).acquire(*names, ttl_ms=LONG_MS)
     asking = world.actor(kind).ask(*names, ttl_ms=LONG_MS, timeout_ms=FOREVER)
     world.await_queue(names, 1)
-    return held, asking
-
-
-def check_next(world, held, asking):
-    mine = asking.hold()
-    check(mine.tokens[0] > held.tokens[0], f"{mine.tokens[0]} after {held.tokens[0]}")
-    mine.release().check()
-    world.await_nothing_left()
-
-
-@scenario()
-def a_crash_without_loss_changes_nothing(world, kind, names):
-    held, asking = hold_and_wait(world, kind, names)
     crash(world, with_data=True)
     wait_until(lambda: held.state() == "HELD", "it is verified")
     check_equal([world.queue_length(name) for name in names], [1] * len(names))
-    held.release().check()
-    check_next(world, held, asking)
-
-
-@scenario(kinds=["thread", "process"], counts=[1])
-def a_crash_with_loss_is_told_at_the_next_word(world, kind, names):
-    """Two holders are possible after lost data; their tokens tell who is the later one."""
-    held, asking = hold_and_wait(world, kind, names)
-    crash(world, with_data=False)
-    outcome = held.verify()  # the first word on a connection that broke has no answer
-    check_equal((outcome if outcome.status == "NOT_HELD" else held.verify()).status, "NOT_HELD")
-    check_equal(held.state(), "GONE")
-    check_equal(held.release().status, "NOT_HELD")
-    check_next(world, held, asking)
-
-
-@scenario()
-def a_crash_with_loss_is_told_by_the_next_renewal(world, kind, names):
-    held = world.actor(kind).acquire(*names, ttl_ms=3000, auto_extend=True)
-    crash(world, with_data=False)
-    wait_until(held.is_lost, "the loss is told")
-    check_equal(held.release().status, "NOT_HELD")
+    check_served_in_order([asking], held)
+    world.await_nothing_left()
 
 
 @scenario()

@@ -10,7 +10,6 @@ from pushes import wait_told
 
 LONG_MS = 60000
 IS_LONG = "RQL_TEST_LONG" in os.environ
-KINDS = ["thread", "loop"]
 
 # ---- the dead ----
 
@@ -41,7 +40,7 @@ def leave_dead_series(world):
     return held
 
 
-@scenario(kinds=KINDS, counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def nothing_is_reserved_for_series_killed_just_now(world, kind, names):
     del names
     held = leave_dead_series(world)
@@ -52,7 +51,7 @@ def nothing_is_reserved_for_series_killed_just_now(world, kind, names):
     held.release().check()
 
 
-@scenario(kinds=KINDS, counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def who_waits_behind_series_killed_just_now_is_served(world, kind, names):
     del names
     held = leave_dead_series(world)
@@ -77,7 +76,7 @@ def a_ruby_behind_series_killed_just_now_is_next(world, kind, names):
     mine.release()
 
 
-@scenario(kinds=KINDS, counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def a_series_that_was_stopped_costs_one_reservation(world, kind, names):
     """It is told, and its host hears; nobody knows that it does nothing."""
     del names
@@ -95,7 +94,7 @@ def a_series_that_was_stopped_costs_one_reservation(world, kind, names):
     check(times[0] < RESERVED_US + SLACK_US and sum(times) < SILENCE_US + RESERVED_US + SLACK_US, f"{times} us")
 
 
-@scenario(kinds=KINDS, counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def a_series_does_not_wait_for_the_dead(world, kind, names):
     del names
     for count, crowd in ((1000, {}), (300, {"is_of_one": True}), (1000, {"is_fresh": False})):
@@ -157,26 +156,26 @@ def hammer(world, kind, hold_s, run_s, longest_us, holds_another=False):
     world.await_nothing_left()
 
 
-@scenario(kinds=KINDS, counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def a_series_of_all_is_had_beside_short_holds(world, kind, names):
     del names
     hammer(world, kind, 0.001, RUN_S, STALL_US)
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def a_series_of_all_is_had_beside_long_holds(world, kind, names):
     del names
     hammer(world, kind, *((3, 100, LONG_WAIT_US) if IS_LONG else (0.3, 2 * RUN_S, LONG_WAIT_US / 4)))
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def a_series_of_all_is_had_beside_holders_of_other_locks(world, kind, names):
     """They may be parts of a circle with the series, for all that is known of them, and are not."""
     del names
     hammer(world, kind, 0.001, RUN_S, LONG_WAIT_US / 4, holds_another=True)
 
 
-@scenario(kinds=KINDS, counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def atomic_series_and_one_of_the_gems_do_not_stall(world, kind, names):
     """Each holds what another waits for at some time."""
     del names
@@ -185,7 +184,7 @@ def atomic_series_and_one_of_the_gems_do_not_stall(world, kind, names):
     world.await_nothing_left()
 
 
-@scenario(kinds=KINDS, counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def series_alone_hand_on(world, kind, names):
     """They take turns as if there were no others."""
     del names
@@ -234,13 +233,13 @@ class Board:
         held.release().check()
 
 
-@scenario(kinds=["process", "loop"], counts=[1])
+@scenario(counts=[1])
 def opposite_orders_never_deadlock(world, kind, names):
     """From two clients at once. As one instant of the server: who waits holds nothing."""
     del names
     clients = [world.client(world.remote()) for _ in range(2)]
-    board, actor_kind = Board(), "thread" if kind == "process" else kind
-    players = [(world.actor(actor_kind, client), i == 1) for i, client in enumerate(clients) for _ in range(2)]
+    board = Board()
+    players = [(world.actor(kind, client), i == 1) for i, client in enumerate(clients) for _ in range(2)]
 
     def is_over():
         check(world.ask("EVAL", COUNT_WAITING_HOLDERS, 0, *"abcde") == 0, "somebody waits and holds")

@@ -10,7 +10,6 @@ from servers import servers
 
 LONG_MS = 60000
 SHORT_MS = 50
-LOCAL = ["thread", "loop"]
 
 
 @contextlib.contextmanager
@@ -107,7 +106,7 @@ def check_each_ends(actor, outcomes, limit_ms, before_ms):
         check(outcome.took_us <= limit_ms * 1000, f"{outcome!r} after {outcome.took_us} us, limit {limit_ms} ms")
 
 
-@scenario(kinds=LOCAL, is_timed=True)
+@scenario(is_timed=True)
 def a_crowd_that_waits_for_replicas_ends_by_its_deadline(world, kind, names):
     """All share one connection, where each batch waits for the replicas."""
     timeout_ms = 10 * SHORT_MS
@@ -123,7 +122,7 @@ def a_crowd_that_waits_for_replicas_ends_by_its_deadline(world, kind, names):
             world.await_nothing_left()
 
 
-@scenario(kinds=LOCAL, is_timed=True)
+@scenario(is_timed=True)
 def an_impatient_call_does_not_wait_as_long_as_a_patient_one(world, kind, names):
     """It stands behind the wait of the patient one, and is refused by the server when its turn has come."""
     timeout_ms = 4 * SHORT_MS
@@ -142,7 +141,7 @@ def an_impatient_call_does_not_wait_as_long_as_a_patient_one(world, kind, names)
         world.await_nothing_left()
 
 
-@scenario(kinds=LOCAL)
+@scenario()
 def a_call_that_ends_before_the_replicas_are_heard_of_is_not_safe(world, kind, names):
     """The server looks at its timeouts every 100 ms, so most of these end before it answers."""
     with replicated(world) as (replica,):
@@ -155,7 +154,7 @@ def a_call_that_ends_before_the_replicas_are_heard_of_is_not_safe(world, kind, n
         world.await_nothing_left()
 
 
-@scenario(kinds=LOCAL)
+@scenario()
 def plain_calls_do_not_wait_for_replicas(world, kind, names):
     """Of the same client, while it waits for one that stands still."""
     client = world.client()
@@ -207,7 +206,7 @@ def what_was_handed_over_is_claimed(world, kind, names):
     check_claimed(world, names, world.held_by_another(*names), world.actor(kind))
 
 
-@scenario(kinds=LOCAL)
+@scenario()
 def inside_the_client_too(world, kind, names):
     """It would be handed over without the server."""
     client = world.client()
@@ -234,7 +233,7 @@ def it_keeps_its_place(world, kind, names):
         world.await_nothing_left()
 
 
-@scenario(kinds=LOCAL)
+@scenario()
 def an_answer_that_was_lost_is_no_proof(world, kind, names):
     """The grant was written over a connection that is gone: the one that asks again has to write, too."""
     network = Network(world)
@@ -279,7 +278,7 @@ def a_series_that_is_asked_for_once_more_enters_again_what_is_held(world, kind, 
         world.await_nothing_left()
 
 
-@scenario(kinds=LOCAL)
+@scenario()
 def a_grant_that_is_asked_for_once_more_is_written_once_more(world, kind, names):
     """Some servers speak of the writes of this connection only."""
     network = Network(world)
@@ -293,7 +292,7 @@ def a_grant_that_is_asked_for_once_more_is_written_once_more(world, kind, names)
     world.await_nothing_left()
 
 
-@scenario(kinds=LOCAL, counts=[1])
+@scenario(counts=[1])
 def an_extension_counts_when_the_replicas_have_it(world, kind, names):
     with replicated(world) as (replica,):
         held = world.actor(kind).acquire(*names, **durable(ttl_ms=LONG_MS))
@@ -342,7 +341,7 @@ def a_renewal_that_waits(replica_timeout_ms):
 
 
 for timeout_ms in SHORT_MS, LONG_MS:
-    scenario(kinds=LOCAL, is_timed=True)(a_renewal_that_waits(timeout_ms))
+    scenario(is_timed=True)(a_renewal_that_waits(timeout_ms))
 
 
 @scenario(kinds=["thread"], is_timed=True)
@@ -427,7 +426,7 @@ def a_disk_that_is_written(policy):
 
 
 for how_often in ("always", "everysec"):
-    scenario(kinds=LOCAL)(a_disk_that_is_written(how_often))
+    scenario()(a_disk_that_is_written(how_often))
 
 
 @once

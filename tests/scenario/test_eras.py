@@ -4,8 +4,9 @@ rise, and with recovery_delay_ms nobody gets what another still relies on."""
 import time
 
 import others  # noqa: F401: the program
-from harness import FOREVER, Network, as_they_end, check, check_equal, is_cluster, let_pass, main, scenario, wait_until
-from pushes import pushed
+from harness import (FOREVER, Network, as_they_end, check, check_equal, is_cluster, let_pass, main, once, scenario,
+                     wait_until)
+from pushes import line_up, pushed
 
 LONG_MS, SHORT_MS = 60000, 1000
 PAUSE_MS = 4500 if is_cluster() else 2000  # a node of a cluster writes nothing in its first two seconds
@@ -77,7 +78,7 @@ def a_holder_that_does_nothing_learns_at_once_that_its_grant_is_lost(world, kind
     check_equal(held.release().status, "NOT_HELD")
 
 
-@scenario(kinds=["thread", "loop"], counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def all_holders_learn_of_it_after_a_long_outage(world, kind, _names):
     """By then others pause for up to two seconds between their attempts to connect, by chance."""
     held = [client_of(world, kind).acquire(f"lock{i}", ttl_ms=LONG_MS, auto_extend=True) for i in range(N_HOLDERS)]
@@ -155,7 +156,7 @@ def a_server_that_was_emptied_is_found_out_by_the_next_connection(world, kind, n
     check_equal(held.release().status, "NOT_HELD")
 
 
-@scenario(kinds=["thread", "loop"], counts=[1])
+@scenario(counts=[1])
 def a_holder_learns_of_it_though_the_answer_was_lost(world, kind, names):
     """Which says so, and comes only once: who asks again finds the floor raised."""
     network = Network(world)
@@ -170,7 +171,7 @@ def a_holder_learns_of_it_though_the_answer_was_lost(world, kind, names):
         held.release().check("NOT_HELD", "E_UNKNOWN")
 
 
-@scenario(kinds=["thread", "loop"], counts=[1])
+@scenario(counts=[1])
 def a_token_of_other_data_is_no_floor(world, kind, names):
     """A client that comes from a server whose clock is a day ahead; it is told, once."""
     world.server.set_ahead(24 * HOUR_US)
@@ -231,10 +232,7 @@ def in_a_pause_a_holder_keeps_its_lock_and_waiters_their_places(world, kind, nam
     """It releases: the lock stays free until the pause is over, and the first in the queue gets it."""
     holder = settle(world, kind)
     held = holder.acquire(*names, ttl_ms=PAUSE_MS)
-    asked = []
-    for count in range(1, 4):
-        asked.append(newcomer(world, kind).ask(*names, timeout_ms=FOREVER, ttl_ms=SHORT_MS))
-        world.await_queue(names, count)
+    asked = line_up(world, [newcomer(world, kind) for _ in range(3)], *names, ttl_ms=SHORT_MS)
     began_us = start_anew(world, with_data=True)
     check_equal(holder.ask("other", fail_fast=True, ttl_ms=SHORT_MS).outcome().status, "E_UNAVAILABLE")
     if may_extend(kind, names):
@@ -271,7 +269,7 @@ def a_program_waits_for_the_end_of_the_pause(world, kind, names):
     world.await_nothing_left()
 
 
-@scenario(kinds=["thread", "loop", "process"], counts=[1, 3])
+@scenario()
 def no_ttl_is_longer_than_the_pause(world, kind, names):
     actor = settle(world, kind)
     n_scripts = world.n_scripts()
@@ -286,7 +284,7 @@ def no_ttl_is_longer_than_the_pause(world, kind, names):
     held.release().check()
 
 
-@scenario(kinds=["thread"], counts=[1])
+@once
 def an_extendable_reentry_is_not_relied_on_for_longer(world, kind, names):
     """The server adds its ttl to what is left."""
     actor = settle(world, kind)
@@ -298,7 +296,7 @@ def an_extendable_reentry_is_not_relied_on_for_longer(world, kind, names):
     held.release().check()
 
 
-@scenario(kinds=["thread", "loop"], counts=[1])
+@scenario(counts=[1])
 def a_pause_does_not_cover_what_is_lost_while_connections_stand(world, kind, names):
     """The clients do not notice that the server was emptied, so the lock has two holders."""
     holder, other = settle(world, kind), settle(world, kind)
@@ -311,7 +309,7 @@ def a_pause_does_not_cover_what_is_lost_while_connections_stand(world, kind, nam
     later.release().check()
 
 
-@scenario(kinds=["thread", "loop"], counts=[1])
+@scenario(counts=[1])
 def who_may_not_ask_which_server_it_is_cannot_have_a_pause(world, kind, names):
     world.ask("ACL", "SETUSER", "default", "-info")
     try:

@@ -18,6 +18,7 @@ import time
 
 import harness
 from harness import FOREVER, Network, as_they_end, check, delayed_ms, scenario, wait_until
+from pushes import line_up
 
 SAMPLE = 120
 PLACES = 4
@@ -422,11 +423,9 @@ def hand_on(scene, fault):
     name = scene.names[0]
     held = scene.actor.acquire(name, ttl_ms=LONG_MS)
     scene.token = held.tokens[0]
-    asked = []
-    for n in (1, 2):
-        actor = scene.actor if scene.actor.kind == "loop" else scene.world.actor("thread", scene.actor.client)
-        asked.append(actor.ask(name, timeout_ms=FOREVER, ttl_ms=LONG_MS))
-        scene.world.await_queue([name], n)
+    actors = [scene.actor if scene.actor.kind == "loop" else scene.world.actor("thread", scene.actor.client)
+              for _ in range(2)]
+    asked = line_up(scene.world, actors, name, ttl_ms=LONG_MS)
     fault.begin(scene)
     released = in_time(scene, held.begin("release"), 4 * SILENCE_MS)
     released.check(*scene.statuses(fault))

@@ -2,13 +2,12 @@
 """A lock that is handed on inside a client, from one thread to another or on a loop, without waiting for the
 server: what the new owner may believe, and what becomes of it when the server was told late, or not at all."""
 
-from harness import FOREVER, Network, Worker, check, check_equal, main, scenario, wait_until
+from harness import FOREVER, Network, Worker, check, check_equal, main, once, scenario, wait_until
 
 LONG_MS = 60000
 SHORT_MS = 700
 SILENCE_MS = 150  # after which a connection counts as broken, where it is so short
 IN_A_ROW = 32     # lua/README.md 43
-KINDS = ["thread", "loop"]
 
 
 def patient(actor, name, **options):
@@ -64,7 +63,7 @@ class Chain:
         self.actors[0].acquire("behind", ttl_ms=LONG_MS).release().check()
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def a_release_hands_on_to_who_waits_beside_it(world, kind, names):
     chain = Chain(world, kind, world.client())
     released, mine = chain.hand_on(names[0], meta={"why": "because"})
@@ -80,7 +79,7 @@ def a_release_hands_on_to_who_waits_beside_it(world, kind, names):
     world.await_nothing_left()
 
 
-@scenario(kinds=["thread"], counts=[1])
+@once
 def a_lazy_release_hands_on_too(world, kind, names):
     chain = Chain(world, kind, world.client(lazy_release=True))
     for _ in range(3):
@@ -91,7 +90,7 @@ def a_lazy_release_hands_on_too(world, kind, names):
     check_equal(chain.client.stats().lost, 0)
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def nothing_of_an_owner_before_is_left_in_the_lock(world, kind, names):
     """Its metadata, its re-entries, what it was extended by."""
     chain = Chain(world, kind, world.client())
@@ -105,7 +104,7 @@ def nothing_of_an_owner_before_is_left_in_the_lock(world, kind, names):
     mine.release().check()
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def who_is_handed_the_lock_has_it_before_the_server_knows(world, kind, names):
     """It is held up on its way; then it arrives, and the lock lives for the new owner's own ttl."""
     network = Network(world)
@@ -121,7 +120,7 @@ def who_is_handed_the_lock_has_it_before_the_server_knows(world, kind, names):
     world.await_nothing_left()
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def its_token_is_above_those_of_other_locks(world, kind, names):
     """Another client took its lock before the hand-over. The time of the server, which the client that hands on has
     heard since, tells; it has not seen the token."""
@@ -142,7 +141,7 @@ def its_token_is_above_those_of_other_locks(world, kind, names):
         held.release().check()
 
 
-@scenario(kinds=KINDS, counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def what_is_not_confirmed_ends_with_the_one_before(world, kind, names):
     """The new owner has asked for more; the server does not answer."""
     network = Network(world)
@@ -158,7 +157,7 @@ def what_is_not_confirmed_ends_with_the_one_before(world, kind, names):
     world.await_nothing_left()
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def what_was_taken_away_meanwhile_is_lost(world, kind, names):
     """Somebody deletes the lock, and another has it, before the server hears of the hand-over."""
     network = Network(world)
@@ -177,7 +176,7 @@ def what_was_taken_away_meanwhile_is_lost(world, kind, names):
     world.await_nothing_left()
 
 
-@scenario(kinds=KINDS, counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def a_broken_connection_costs_no_hand_over(world, kind, names):
     """It is repeated on the next one, before anything else is said about the lock."""
     for fault in ("cut_reply", "cut"):
@@ -192,7 +191,7 @@ def a_broken_connection_costs_no_hand_over(world, kind, names):
         world.free(client)
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def a_release_that_overtakes_its_hand_over_is_repeated_behind_it(world, kind, names):
     """The server has forgotten the script of the hand-over alone, which is sent once more with its text."""
     network, other = Network(world), world.actor("thread")
@@ -211,7 +210,7 @@ def a_release_that_overtakes_its_hand_over_is_repeated_behind_it(world, kind, na
     world.await_nothing_left()
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def a_chain_goes_on_before_it_is_confirmed(world, kind, names):
     """From the first to the second and to the third, while the server is told of neither."""
     network = Network(world)
@@ -236,7 +235,7 @@ def a_chain_goes_on_before_it_is_confirmed(world, kind, names):
     world.await_nothing_left()
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def a_renewed_lock_is_renewed_when_it_is_confirmed(world, kind, names):
     chain = Chain(world, kind, world.client())
     released, mine = chain.hand_on(names[0], auto_extend=True, ttl_ms=SHORT_MS)
@@ -247,7 +246,7 @@ def a_renewed_lock_is_renewed_when_it_is_confirmed(world, kind, names):
     mine.release().check()
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def a_random_request_and_a_series_come_by_the_server(world, kind, names):
     chain = Chain(world, kind, world.client())
     before = chain.handed_on()
@@ -266,7 +265,7 @@ def a_random_request_and_a_series_come_by_the_server(world, kind, names):
     world.await_nothing_left()
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def a_chain_ends_for_who_has_come_in_front_of_it(world, kind, names):
     """Another client's waiter gets an older place, of which those who hand the lock on do not know."""
     chain = Chain(world, kind, world.client(), count=4)

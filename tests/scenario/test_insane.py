@@ -209,7 +209,7 @@ def check_all(callers):
         caller.recover()
 
 
-@scenario(kinds=["thread", "loop"], counts=[1], in_cluster=False)
+@scenario(counts=[1], in_cluster=False)
 def what_no_server_says_ends_each_call_in_time(world, kind, _names):
     changes = some_of(world, MADNESS)
     for first in range(0, len(changes), AT_ONCE):
@@ -282,7 +282,7 @@ class OfCluster(Caller):
         self.relay.change = self.sane_reply
 
 
-@scenario(kinds=["thread", "loop"], counts=[1], in_cluster=False)
+@scenario(counts=[1], in_cluster=False)
 def a_mad_map_or_way_ends_each_call_in_time(world, kind, _names):
     cases = [(change, True) for change in some_of(world, MAPS)] + [(change, False) for change in some_of(world, WAYS)]
     for first in range(0, len(cases), AT_ONCE):
@@ -309,7 +309,7 @@ PUSHES = NO_REPLIES + OF_ANOTHER_SHAPE + (
     b"*4\r\n$8\r\npmessage\r\n$1\r\n*\r\n$1\r\na\r\n$1\r\nb\r\n", b"-ERR x\r\n", b"-NOAUTH x\r\n")
 
 
-@scenario(kinds=["thread", "loop"], counts=[1], in_cluster=False)
+@scenario(counts=[1], in_cluster=False)
 def what_no_server_pushes_keeps_nobody_from_a_lock(world, kind, _names):
     """Whatever it is taken for: who waits asks from time to time."""
     holder = world.actor("thread")

@@ -2,6 +2,7 @@
 """A process is killed within an operation, behind its n-th command: what it leaves ends by itself."""
 
 from harness import FOREVER, Network, check, main, scenario, wait_until
+from pushes import line_up
 
 PLACES = 4
 LONG_MS = 60000
@@ -100,7 +101,7 @@ def lateness_us(asking, end_us):
     return held.outcome.ts_us - end_us
 
 
-@scenario(kinds=["thread", "loop"], counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def the_lock_of_a_dead_holder_is_had_when_it_ends(world, kind, names):
     dead = world.actor("process")
     dead.acquire(*names, ttl_ms=1500)
@@ -116,10 +117,7 @@ def take_over(world, kind, client, names):
     held = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
     dead, first = world.actor("process"), world.actor(kind, client)
     last = world.actor(kind, client) if kind == "thread" else first
-    asked = []
-    for count, actor in enumerate((first, dead, last), 1):
-        asked.append(actor.ask(*names, timeout_ms=FOREVER, ttl_ms=1500))
-        world.await_queue(names, count)
+    asked = line_up(world, (first, dead, last), *names, ttl_ms=1500)
     world.await_listeners(2)
     held.release().check()
     asked[0].hold().release().check()
@@ -128,7 +126,7 @@ def take_over(world, kind, client, names):
     return lateness_us(asked[2], end_us)
 
 
-@scenario(kinds=["thread", "loop"], counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def the_lock_of_a_dead_holder_is_had_by_who_came_to_lead(world, kind, names):
     """It asks at its next tick; if that falls into the moment of another hold, after a third of 5 s."""
     client = world.client()
@@ -139,7 +137,7 @@ def the_lock_of_a_dead_holder_is_had_by_who_came_to_lead(world, kind, names):
 for one in (acquire, wait, give_up, release, hand_over, extend, enter_again):
     for place in range(1, PLACES + 1):
         counts = [1, 3] if one not in (extend, enter_again) else [1]
-        scenario(["thread", "loop"], counts, is_timed=True)(killed_in(one, place))
+        scenario(counts=counts, is_timed=True)(killed_in(one, place))
 
 if __name__ == "__main__":
     main()

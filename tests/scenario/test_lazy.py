@@ -181,7 +181,7 @@ def a_client_that_ends_tells_what_it_cannot_settle(world, kind, names):
 @scenario(**ONE)
 def a_waiter_elsewhere_is_served_at_once(world, kind, names):
     actor = warm(world.actor(kind))
-    other = world.actor("process")
+    other = world.actor(kind)
     for _ in range(3):
         held = actor.acquire(*names, **LAZY)
         asking = other.ask(*names, timeout_ms=FOREVER, ttl_ms=LONG_MS)
@@ -194,7 +194,7 @@ def a_waiter_elsewhere_is_served_at_once(world, kind, names):
     check_equal(lost(actor), ([], 0, 0))
 
 
-@scenario(kinds=["thread", "loop"], counts=[1, 3])
+@scenario(counts=[1, 3])
 def others_wait_for_their_answer(world, kind, names):
     """Re-entries and what may be entered again, series, loops."""
     actor = world.actor(kind)

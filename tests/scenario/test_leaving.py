@@ -2,7 +2,7 @@
 """However an acquisition ends, nothing of it stays in the queue."""
 import time
 
-from harness import FOREVER, Network, check, check_equal, main, scenario, wait_until
+from harness import FOREVER, Network, check, check_equal, main, once, scenario, wait_until
 
 LONG_MS = 60000
 RUBY = "rql:acq:1/2/3/4/0123456789abcdef"
@@ -17,7 +17,7 @@ def check_left(world, names):
 REFUSALS = (
     ("TIMED_OUT", {"timeout_ms": 150}), ("TIMED_OUT", {"timeout_ms": 0}),
     ("RETRY_LIMIT", {"retry_count": 2, "retry_delay_ms": 20}), ("RETRY_LIMIT", {"retry_count": 0}),
-    ("FAIL_FAST_NO_TRY", {"fail_fast": True}),
+    ("FAIL_FAST_NO_TRY", {"fail_fast": True}), ("FAIL_FAST_NO_TRY", {"tries": True}),
 )
 
 
@@ -29,6 +29,7 @@ def a_refusal_leaves_the_queue(world, kind, names):
     for status, options in REFUSALS:
         outcome = actor.refused(*names, **{"timeout_ms": FOREVER, **options})
         check_equal((outcome.status, names[0] in outcome.error), (status, True), options)
+        check(outcome.refusal["waited_us"] >= 1000 * options.get("timeout_ms", 0), "it ended too early")
         check_left(world, names)
     held.release().check()
 
@@ -45,7 +46,7 @@ def a_try_behind_others_leaves_the_queue(world, kind, names):
         check_equal(world.ask("HKEYS", f"rql:req:{names[0]}"), ["ruby"])
 
 
-@scenario(kinds=["thread", "process"])
+@scenario(kinds=["thread"])
 def a_conflict_leaves_the_queue(world, kind, names):
     actor = world.actor(kind)
     held = actor.acquire(*names, ttl_ms=LONG_MS)
@@ -92,7 +93,7 @@ def a_foreign_queue_is_no_fault_of_a_release(world, kind, names):
     check_equal(world.ask("GET", f"rql:lock_queue:{names[0]}"), "foreign")
 
 
-@scenario(kinds=["thread", "process"], counts=[1])
+@once
 def a_foreign_queue_hides_no_end(world, kind, names):
     """Nor of the end of a re-entry that is the end of the lock, nor of what comes too late."""
     lock, queue = f"rql:lock:{names[0]}", f"rql:lock_queue:{names[0]}"
@@ -154,8 +155,8 @@ def a_full_server_that_recovers_ends_the_wait(world, kind, names):
 @scenario(is_timed=True)
 def a_crowd_leaves_nothing_behind(world, kind, names):
     held = world.held_by_another(*names)
-    client = world.client(world.remote() if kind == "process" else None)
-    crowd = [world.actor("thread" if kind == "process" else kind, client) for _ in range(12)]
+    client = world.client()
+    crowd = [world.actor(kind, client) for _ in range(12)]
     asked = [actor.ask(*names, timeout_ms=100 + 10 * i) for i, actor in enumerate(crowd)]
     check_equal([asking.outcome().status for asking in asked], ["TIMED_OUT"] * len(crowd))
     check_left(world, names)
@@ -180,7 +181,7 @@ def threads_that_time_out_at_the_same_moment_all_leave(world, kind, names):
     world.await_nothing_left()
 
 
-@scenario(kinds=["thread", "loop"], is_timed=True)
+@scenario(is_timed=True)
 def a_timeout_that_meets_a_hand_over_leaks_nothing(world, kind, names):
     """It is either taken or given back."""
     actor, other = world.actor(kind), world.actor("thread")

@@ -8,7 +8,6 @@ from others import Ruby
 from swarms import raw_host
 from sweeps import OTHER, hold_as, sweep
 
-KINDS = ["thread", "loop"]
 TTL_MAX_MS = 2592000000
 SOON_US = 100000
 POLL_US = 1600000        # the waiter asks by itself: later it is not known who served it
@@ -191,12 +190,12 @@ def behind_the_dead(way, crowds=CROWDS):
 
 for one in (Release, ReleaseOfASeries, Withdrawal, Unlock, Shortening, SweepOfAll, SweepOfALock, SweepOfARequest,
             SweepOfTheDead, FlushOfALock):
-    scenario(kinds=KINDS, counts=[1], is_timed=True)(behind_the_dead(one))
-scenario(kinds=KINDS, counts=[1], is_timed=True)(
+    scenario(counts=[1], is_timed=True)(behind_the_dead(one))
+scenario(counts=[1], is_timed=True)(
     behind_the_dead(FlushOfRequests, [crowd for crowd in KILLED_BEFORE if "is_of_one" in crowd]))
 
 
-@scenario(kinds=KINDS, counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def who_asks_finds_a_free_lock_behind_those_killed_just_now(world, kind, names):
     """Though all in front of it still seem to live."""
     pattern, actor = dead_request(world), world.actor(kind)
@@ -209,7 +208,7 @@ def who_asks_finds_a_free_lock_behind_those_killed_just_now(world, kind, names):
         world.ask("FLUSHALL")
 
 
-@scenario(kinds=KINDS, counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def the_next_poll_finds_a_free_lock_behind_those_killed_just_now(world, kind, names):
     """Nobody of ours has freed it: it expires, or Ruby releases it."""
     pattern, ruby = dead_request(world), Ruby(world)
@@ -229,7 +228,7 @@ def the_next_poll_finds_a_free_lock_behind_those_killed_just_now(world, kind, na
     ruby.close()
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def heartbeats_from_the_future_are_none(world, kind, names):
     """The server's clock was set back since: they are not alive for as long as that."""
     plant_dead(world, names, 500)

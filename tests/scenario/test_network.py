@@ -4,7 +4,7 @@ import time
 
 from harness import (FOREVER, Network, as_they_end, check, check_equal, check_served_in_order, let_pass, main, once,
                      scenario, wait_until)
-from pushes import pushed, wait_told
+from pushes import line_up, pushed, wait_told
 
 LONG_MS = 60000
 SILENCE_MS = 100     # after which a connection counts as broken, where it is so short
@@ -53,7 +53,7 @@ def lose_each_reply(world, kind, is_single, prepare, call):
         world.free(actor.client)
 
 
-@scenario(kinds=["thread", "loop"])
+@scenario()
 def a_lost_reply_of_an_acquisition_changes_nothing(world, kind, names):
     def acquire(actor, ready):
         del ready
@@ -63,13 +63,13 @@ def a_lost_reply_of_an_acquisition_changes_nothing(world, kind, names):
     lose_each_reply(world, kind, len(names) == 1, lambda actor: None, acquire)
 
 
-@scenario(kinds=["thread", "loop"])
+@scenario()
 def a_lost_reply_of_a_release_changes_nothing(world, kind, names):
     lose_each_reply(world, kind, len(names) == 1, lambda actor: actor.acquire(*names, ttl_ms=LONG_MS),
                     lambda actor, held: held.release().check())
 
 
-@scenario(kinds=["thread"], counts=[1])
+@once
 def a_lost_reply_of_a_re_entrys_end_changes_nothing(world, kind, names):
     """Nor does another re-entry believe in what was taken back."""
     def enter(actor):
@@ -121,7 +121,7 @@ def held_against_one_that_listens(world, other, actor, names):
     return other.acquire(*names, ttl_ms=LONG_MS)
 
 
-@scenario(kinds=["thread", "loop"])
+@scenario()
 def a_lost_reply_of_a_withdrawal_changes_nothing(world, kind, names):
     other = world.actor("thread")
 
@@ -147,7 +147,7 @@ def a_lost_reply_of_a_cancellation_changes_nothing(world, kind, names):
                     lambda actor: held_against_one_that_listens(world, other, actor, names), cancel)
 
 
-@scenario(kinds=["thread", "loop"])
+@scenario()
 def a_lost_word_to_a_waiter_costs_no_grant(world, kind, names):
     """A reply, a confirmation or a push: any one of them, on either connection."""
     network, other = Network(world), world.actor("thread")
@@ -168,7 +168,7 @@ def a_lost_word_to_a_waiter_costs_no_grant(world, kind, names):
             world.free(actor.client)
 
 
-@scenario(kinds=["thread", "loop"], is_timed=True)
+@scenario(is_timed=True)
 def a_lost_word_about_ruby_holds_up_nobody(world, kind, names):
     """A Ruby worker holds the lock, so the server is asked for more than a place in the queue. A series loses the
     connection as well: its withdrawals follow in one write, and TCP loses none of their replies."""
@@ -187,7 +187,7 @@ def a_lost_word_about_ruby_holds_up_nobody(world, kind, names):
         world.ask("DEL", *[f"rql:lock:{name}" for name in names])
 
 
-@scenario(kinds=["thread", "loop"])
+@scenario()
 def a_release_that_got_no_answer_is_unknown(world, kind, names):
     """The first attempt may have released it, whatever kept the others from being made."""
     network = Network(world)
@@ -203,7 +203,7 @@ def a_release_that_got_no_answer_is_unknown(world, kind, names):
     world.await_nothing_left()
 
 
-@scenario(kinds=["thread", "loop"])
+@scenario()
 def what_nobody_heard_of_is_given_back_however_late(world, kind, names):
     """It was granted, and its answer lost. Nor is the server to be had for longer than a call may last."""
     network = Network(world)
@@ -218,7 +218,7 @@ def what_nobody_heard_of_is_given_back_however_late(world, kind, names):
     world.await_nothing_left()
 
 
-@scenario(kinds=["thread", "loop"])
+@scenario()
 def what_could_not_be_released_is_released_later(world, kind, names):
     """Its holder is done with it, and was told that it may be there still."""
     network = Network(world)
@@ -250,7 +250,7 @@ def hand_over(world, held, asking):
     world.await_nothing_left()
 
 
-@scenario(kinds=["thread", "loop"])
+@scenario()
 def a_push_may_come_byte_by_byte(world, kind, names):
     network = Network(world)
     actor, held = world.actor(kind, patient(network)), world.held_by_another(*names)
@@ -258,7 +258,7 @@ def a_push_may_come_byte_by_byte(world, kind, names):
     hand_over(world, held, stand_and_listen(world, network, actor, names))
 
 
-@scenario(kinds=["thread", "loop"], is_timed=True)
+@scenario(is_timed=True)
 def a_lost_push_costs_a_poll(world, kind, names):
     """On a connection that stays."""
     network = Network(world)
@@ -275,16 +275,13 @@ def a_lost_push_costs_a_poll(world, kind, names):
 
 
 # Not in a cluster: there each asks once more when they begin to listen, and may find the lock free by that.
-@scenario(kinds=["thread", "loop"], counts=[1], is_timed=True, in_cluster=False)
+@scenario(counts=[1], is_timed=True, in_cluster=False)
 def who_was_passed_over_while_nobody_listened_comes_back(world, kind, names):
     """All have left the queue, for none of them could be told. One asks for all when they listen again."""
     network, held = Network(world), world.held_by_another(*names)
     client = network.client(connect_timeout_ms=LONG_MS, io_timeout_ms=LONG_MS, retry_delay_ms=LONG_MS)
     actors = [world.actor(kind, client) for _ in range(CROWD if kind == "thread" else 1)]
-    asked = []
-    for i in range(CROWD):
-        asked.append(actors[i % len(actors)].ask(*names, timeout_ms=FOREVER))
-        world.await_queue(names, i + 1)
+    asked = line_up(world, (actors * CROWD)[:CROWD], *names)
     world.await_listeners(1)
     network.fail("refuse")
     world.ask("CLIENT", "KILL", "TYPE", "pubsub")
@@ -300,7 +297,7 @@ def who_was_passed_over_while_nobody_listened_comes_back(world, kind, names):
     world.await_nothing_left()
 
 
-@scenario(kinds=["thread", "loop"], counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def who_finds_the_lock_free_has_the_others_come_back(world, kind, names):
     """The same, and nobody has it when they listen again: the next one asks at once."""
     network, held = Network(world), world.held_by_another(*names)
@@ -354,10 +351,10 @@ def lose_the_subscriber(is_muted, is_cut, listens_before):
 
 for muted, cut in ((True, False), (True, True), (False, True)):
     for before in (True, False):
-        scenario(kinds=["thread", "loop"])(lose_the_subscriber(muted, cut, before))
+        scenario()(lose_the_subscriber(muted, cut, before))
 
 
-@scenario(kinds=["thread", "loop"], counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def a_subscriber_that_cannot_connect_holds_up_nobody(world, kind, names):
     """Connecting it is for all who wait, but on the time of one of them."""
     network = Network(world)
@@ -381,7 +378,7 @@ def a_subscriber_that_cannot_connect_holds_up_nobody(world, kind, names):
 
 # ---- connections that break ----
 
-@scenario(kinds=["thread", "loop"], counts=[1])
+@scenario(counts=[1])
 def a_connection_that_ended_unused_is_made_anew(world, kind, names):
     """Servers, and those between, end what is not used for long; it is seen before it is used."""
     network = Network(world)
@@ -492,7 +489,7 @@ def scripts_that_the_server_forgot_are_taught_in_order(world, kind, names):
     world.await_nothing_left()
 
 
-@scenario(kinds=["thread", "loop"])
+@scenario()
 def cut_connections_lose_nobody(world, kind, names):
     """Both break again and again while a crowd goes through."""
     network = Network(world)
@@ -508,7 +505,7 @@ def cut_connections_lose_nobody(world, kind, names):
     world.await_nothing_left()
 
 
-@scenario(kinds=["thread", "loop"], counts=[1])
+@scenario(counts=[1])
 def no_server_is_a_fault(world, kind, names):
     outcome = world.actor(kind, url="unix:///nonexistent/rql.sock").refused(*names, timeout_ms=IMPATIENT_MS)
     check_equal(outcome.status, "E_IO")

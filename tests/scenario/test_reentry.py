@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
 """What happens when the acquirer already holds the lock that it asks for."""
 
-from harness import FOREVER, Network, check, check_equal, main, scenario, wait_until
+from harness import FOREVER, Network, check, check_equal, main, once, scenario, wait_until
 
 LONG_MS = 60000
 OUTER_MS = 50000
 ADDED_MS = 200000
-KINDS = ["thread", "loop"]
 TASK = {"task": 7}  # the requests of a loop are acquirers of their own, unless they say who they are
 
 
@@ -53,7 +52,7 @@ def give_back(*holds):
 
 # ---- what a re-entry is ----
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def work_through_shares_the_lock(world, kind, names):
     actor, outer = hold(world, kind, names)
     ts_us, before_ms = field_us(world, names, "ts"), end_ms(world, names)
@@ -83,7 +82,7 @@ def check_added(world, actor, names, ttl_ms):
     return inner, begun_us
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def extendable_work_through_adds_its_ttl(world, kind, names):
     actor, outer = hold(world, kind, names)
     second, _ = check_added(world, actor, names, 20000)
@@ -99,7 +98,7 @@ def extendable_work_through_adds_its_ttl(world, kind, names):
     outer.release().check()
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def re_entries_keep_what_they_do_not_know(world, kind, names):
     """Metadata, and what another version or language may have written."""
     actor, outer = hold(world, kind, names)
@@ -112,7 +111,7 @@ def re_entries_keep_what_they_do_not_know(world, kind, names):
     outer.release().check()
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def a_re_entry_of_a_lost_lock_is_a_grant_of_its_own(world, kind, names):
     actor, outer = hold(world, kind, names)
     world.ask("DEL", lock_of(names))
@@ -123,7 +122,7 @@ def a_re_entry_of_a_lost_lock_is_a_grant_of_its_own(world, kind, names):
     check_equal(world.keys_left(), [])
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def a_re_entry_ends_with_the_outer_hold(world, kind, names):
     actor, outer = hold(world, kind, names)
     sharing, extending = share(actor, names), extend(actor, names)
@@ -144,7 +143,7 @@ def check_taken_back(world, names, inner, ttl_ms, begun_us, entered_us):
     check(back_ms >= ttl_ms - (world.server.now_us() - begun_us) / 1000 - 4, f"only {back_ms} ms were taken back")
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def the_end_of_an_extension_takes_back_what_was_not_used(world, kind, names):
     actor, outer = hold(world, kind, names)
     taken = []
@@ -160,7 +159,7 @@ def the_end_of_an_extension_takes_back_what_was_not_used(world, kind, names):
     outer.release().check()
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def an_extension_that_is_used_up_takes_nothing_back(world, kind, names):
     actor, outer = hold(world, kind, names)
     for is_lost in (False, True):
@@ -182,7 +181,7 @@ def check_relied_on(world, names, held):
     check(held.remaining_ms() <= left_ms, f"it believes in more than {left_ms} ms")
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def what_was_promised_outlives_the_end_of_an_extension(world, kind, names):
     actor, outer = hold(world, kind, names)
     inner, begun_us = extend(actor, names, ttl_ms=20000), world.server.now_us()
@@ -195,7 +194,7 @@ def what_was_promised_outlives_the_end_of_an_extension(world, kind, names):
     outer.release().check()
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def a_lock_that_ends_with_its_extension_goes_to_the_next(world, kind, names):
     """An operator has shortened it: less is left than is taken back. The server does not tell who waits."""
     world.ask("ACL", "SETUSER", "default", "-client|tracking")
@@ -214,7 +213,7 @@ def a_lock_that_ends_with_its_extension_goes_to_the_next(world, kind, names):
     world.ask("ACL", "SETUSER", "default", "+client|tracking")
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def the_end_of_an_extension_is_the_end_for_all_who_share_it(world, kind, names):
     actor, outer = hold(world, kind, names)
     extending, sharing = extend(actor, names, ttl_ms=20000), share(actor, names)
@@ -226,7 +225,7 @@ def the_end_of_an_extension_is_the_end_for_all_who_share_it(world, kind, names):
     give_back(sharing, outer)
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def who_relied_on_an_extension_is_told_of_its_end(world, kind, names):
     """It was to last for minutes: without the extension it ends with the outer hold."""
     actor, outer = hold(world, kind, names, ttl_ms=1000)
@@ -238,7 +237,7 @@ def who_relied_on_an_extension_is_told_of_its_end(world, kind, names):
     outer.forget()
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def an_extension_that_was_lost_shortens_nobody(world, kind, names):
     """Its end never touches what somebody else holds by then."""
     actor, outer = hold(world, kind, names)
@@ -254,7 +253,7 @@ def an_extension_that_was_lost_shortens_nobody(world, kind, names):
 
 # ---- who may not enter ----
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def dead_locking_is_a_conflict(world, kind, names):
     actor, outer = hold(world, kind, names)
     for options in ({}, {"fail_fast": True}):
@@ -265,7 +264,7 @@ def dead_locking_is_a_conflict(world, kind, names):
     outer.release().check()
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def fail_fast_matters_only_to_those_who_would_wait(world, kind, names):
     """Conflict strategies come before."""
     actor, outer = hold(world, kind, names)
@@ -273,7 +272,7 @@ def fail_fast_matters_only_to_those_who_would_wait(world, kind, names):
     give_back(share(actor, names, fail_fast=True), outer)
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def wait_for_lock_waits_for_the_own_lock_to_end(world, kind, names):
     actor, outer = hold(world, kind, names)
     world.ask("PEXPIRE", lock_of(names), 300)
@@ -283,7 +282,7 @@ def wait_for_lock_waits_for_the_own_lock_to_end(world, kind, names):
     mine.release().check()
 
 
-@scenario(kinds=KINDS, counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def waiting_for_a_lock_that_one_keeps_extending_is_a_conflict(world, kind, names):
     """Others wait. What was lost keeps nothing any more."""
     actor, outer = hold(world, kind, names, auto_extend=True)
@@ -295,7 +294,7 @@ def waiting_for_a_lock_that_one_keeps_extending_is_a_conflict(world, kind, names
     check_equal(outer.release().status, "NOT_HELD")
 
 
-@scenario(kinds=KINDS, counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def a_lock_without_ttl_is_not_asked_for_in_a_loop(world, kind, names):
     """By an operator's PERSIST, for one. It cannot be relied on, and asking at once does not help."""
     actor, outer = hold(world, kind, names)
@@ -325,7 +324,7 @@ class Lossy:
         check(self.network.count("connections") > self.before, "no answer was lost")
 
 
-@scenario(kinds=KINDS)
+@scenario()
 def a_re_entry_whose_answer_is_lost_counts_once(world, kind, names):
     """Also into a part of a series: an own lock, and others that are new."""
     lossy = Lossy(world, kind)
@@ -341,7 +340,7 @@ def a_re_entry_whose_answer_is_lost_counts_once(world, kind, names):
         check_equal(world.keys_left(), [])
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def a_re_entry_whose_answer_is_lost_adds_its_ttl_once(world, kind, names):
     lossy = Lossy(world, kind)
     outer = lossy.actor.acquire(*names, ttl_ms=OUTER_MS, **TASK)
@@ -355,7 +354,7 @@ def a_re_entry_whose_answer_is_lost_adds_its_ttl_once(world, kind, names):
     outer.release().check()
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def a_re_entry_that_was_given_up_takes_back_what_it_added(world, kind, names):
     """Nobody heard of it in time, so it is withdrawn."""
     lossy = Lossy(world, kind)
@@ -370,7 +369,7 @@ def a_re_entry_that_was_given_up_takes_back_what_it_added(world, kind, names):
     outer.release().check()
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def the_end_of_a_re_entry_takes_back_its_own_once(world, kind, names):
     """What another re-entry has added stays."""
     lossy = Lossy(world, kind)
@@ -383,7 +382,7 @@ def the_end_of_a_re_entry_takes_back_its_own_once(world, kind, names):
     give_back(first, outer)
 
 
-@scenario(kinds=["thread"], counts=[1])
+@once
 def a_release_by_secret_whose_answer_is_lost_has_released(world, kind, names):
     """The second attempt finds nothing: the first one has released it."""
     lossy = Lossy(world, kind)

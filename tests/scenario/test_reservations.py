@@ -14,7 +14,6 @@ POLL_US = 225000     # of a Ruby, at most
 SLACK_US = 700000    # a poll of ours, and what a busy machine adds
 BRIEF_MS = 300       # less than a reservation lasts
 MOMENT_S = 0.1
-KINDS = ["thread", "loop"]
 
 
 class Field:
@@ -47,7 +46,7 @@ class Field:
 
 # ---- who holds what the series waits for ----
 
-@scenario(kinds=KINDS, counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def a_holder_has_what_is_reserved_for_who_waits_for_it(world, kind, names):
     """What a loop holds counts for all its requests, and what a task holds for its own. It may ask by a series."""
     del names
@@ -61,7 +60,7 @@ def a_holder_has_what_is_reserved_for_who_waits_for_it(world, kind, names):
         field.end(inner, held)
 
 
-@scenario(kinds=KINDS, counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def a_holder_that_left_its_lock_to_its_ttl_is_one(world, kind, names):
     """As after the gem's lock without a block."""
     del names
@@ -75,7 +74,7 @@ def a_holder_that_left_its_lock_to_its_ttl_is_one(world, kind, names):
     field.end(inner)
 
 
-@scenario(kinds=KINDS, counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def a_holder_is_served_before_those_who_hold_nothing(world, kind, names):
     """They have come before, and wait behind the reservation."""
     del names
@@ -93,7 +92,7 @@ def a_holder_is_served_before_those_who_hold_nothing(world, kind, names):
     world.await_nothing_left()
 
 
-@scenario(kinds=KINDS, counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def a_holder_that_waits_already_is_served_first(world, kind, names):
     """The circle is closed by a release: a was held by somebody else when both came. A Ruby between them may be a
     part of the circle; nobody can know."""
@@ -116,7 +115,7 @@ def a_holder_that_waits_already_is_served_first(world, kind, names):
         field.end(inner, held)
 
 
-@scenario(kinds=KINDS, counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def a_series_of_a_holder_lets_another_holder_by(world, kind, names):
     """It asks, and is marked itself: it may not keep for itself what it cannot take."""
     del names
@@ -135,7 +134,7 @@ def a_series_of_a_holder_lets_another_holder_by(world, kind, names):
     field.end(inner, held)
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def a_holder_waits_in_line_for_a_lock_that_is_held(world, kind, names):
     """Being one is of no advantage where nothing is reserved."""
     del names
@@ -152,7 +151,7 @@ def a_holder_waits_in_line_for_a_lock_that_is_held(world, kind, names):
     held.release().check()
 
 
-@scenario(kinds=KINDS, counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def a_gem_series_has_what_is_reserved_for_who_waits_for_it(world, kind, names):
     """One after the other, and the last is reserved for a series that waits for the first."""
     del names
@@ -168,7 +167,7 @@ def a_gem_series_has_what_is_reserved_for_who_waits_for_it(world, kind, names):
     field.end(mine)
 
 
-@scenario(kinds=KINDS, counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def a_ruby_that_holds_has_what_is_reserved(world, kind, names):
     """lock { lock } of the gem: as soon as the series polls, and those between them have been served."""
     del names
@@ -191,7 +190,7 @@ def a_ruby_that_holds_has_what_is_reserved(world, kind, names):
 
 # ---- for everybody else it ends ----
 
-@scenario(kinds=KINDS, counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def a_reservation_ends_for_others_later_each_time(world, kind, names):
     del names
     field = Field(world, kind)
@@ -208,7 +207,7 @@ def a_reservation_ends_for_others_later_each_time(world, kind, names):
     field.end(held)
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def a_series_that_was_passed_is_next(world, kind, names):
     """Only one is let past, and the series keeps its place before the others."""
     del names
@@ -285,10 +284,10 @@ def not_prolonged_by(do, what):
 
 for act, text in ((wait_briefly, "one who gives up"), (wait_briefly_for_several, "a series that gives up"),
                   (take_at_random, "one who takes at random"), (None, "a Ruby of the future")):
-    scenario(kinds=KINDS, counts=[1], is_timed=True)(not_prolonged_by(act, text))
+    scenario(counts=[1], is_timed=True)(not_prolonged_by(act, text))
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def a_series_behind_another_does_not_prolong_its_reservation(world, kind, names):
     """It asks often."""
     del names
@@ -305,7 +304,7 @@ def begin_reservation(world, field):
     return world.server.now_us()
 
 
-@scenario(kinds=KINDS, counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def a_ruby_has_its_turn_when_the_reservation_ends(world, kind, names):
     """The series asks when it lapses, and does not come back before Ruby has tried."""
     del names
@@ -318,7 +317,7 @@ def a_ruby_has_its_turn_when_the_reservation_ends(world, kind, names):
     end_reserved(world, field)
 
 
-@scenario(kinds=KINDS, counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def a_series_is_passed_by_one_ruby_at_a_time(world, kind, names):
     """Each of them counts as one that was let by, as one of ours does."""
     del names

@@ -104,15 +104,15 @@ def losing(right):
 
 
 for one in RIGHTS:
-    scenario(kinds=["thread", "loop"])(without(one))
-    scenario(kinds=["thread", "loop"])(losing(one))
+    scenario()(without(one))
+    scenario()(losing(one))
 
 
 OF_KEYS = ("resetkeys ~other:* &*", "~* &* -time")
 OF_CHANNELS = ("~* resetchannels", "~* &* -publish -spublish")
 
 
-@scenario(kinds=["thread", "loop"])
+@scenario()
 def a_user_without_keys_or_channels_is_told(world, kind, names):
     """A node of a cluster is not asked about channels when nobody waits."""
     for limits in OF_KEYS if is_cluster() else OF_KEYS + OF_CHANNELS:
@@ -125,7 +125,7 @@ def a_user_without_keys_or_channels_is_told(world, kind, names):
     check_equal([world.holder(name) for name in names], [None] * len(names))
 
 
-@scenario(kinds=["thread", "loop"])
+@scenario()
 def a_user_without_channels_in_a_cluster_hands_over_to_who_asks(world, kind, names):
     """And asks by itself while it waits."""
     if not is_cluster():
@@ -144,7 +144,7 @@ def a_user_without_channels_in_a_cluster_hands_over_to_who_asks(world, kind, nam
     world.await_nothing_left()
 
 
-@scenario(kinds=["thread", "loop"], in_cluster=False)  # where nobody gets in without it
+@scenario(in_cluster=False)  # where nobody gets in without it
 def who_may_not_say_hello_or_finds_nobody_who_knows_it_logs_in(world, kind, names):
     """To some servers HELLO is a right like others, to ours it is none: only a new name takes it away."""
     with PrivateServer("--rename-command", "HELLO", "") as old:
@@ -228,7 +228,7 @@ def busy(world):
         world.ask("CONFIG", "SET", "busy-reply-threshold", 5000)
 
 
-@scenario(kinds=["thread", "loop"])
+@scenario()
 def a_release_at_a_busy_server_is_made_up_for(world, kind, names):
     """It says no for longer than the caller waits. The lock would stay for the rest of its ttl."""
     client = world.client(**IMPATIENT)
@@ -295,7 +295,7 @@ def refusals(world):
     return count
 
 
-@scenario(kinds=["thread", "loop"], counts=[1], in_cluster=False)
+@scenario(counts=[1], in_cluster=False)
 def what_a_login_can_do_without_is_asked_once(world, kind, names):
     """However often the connections break: the server logs each refusal. Each wait also needs a subscription."""
     actor = limited(world, kind, "~rql:lock* ~rql:req:* ~rql:live ~rql:fence ~rql:era &rql:wake:*",

@@ -14,7 +14,6 @@ HOLD_S = 0.04
 SOON_US = 20000
 LATE_US = 1000000   # a poll may be due from then on
 N_RUBIES = 20
-KINDS = ["thread", "loop"]
 
 
 def queue_of(name):
@@ -35,7 +34,7 @@ def ruby_holds(world, names):
 
 # ---- in front of a free lock ----
 
-@scenario(kinds=KINDS, is_timed=True)
+@scenario(is_timed=True)
 def a_ruby_in_front_of_a_free_lock_has_two_seconds(world, kind, names):
     for name in names:
         world.ask("ZADD", queue_of(name), time.time() - 1, RUBY)
@@ -48,7 +47,7 @@ def a_ruby_in_front_of_a_free_lock_has_two_seconds(world, kind, names):
     mine.release().check()
 
 
-@scenario(kinds=KINDS)
+@scenario()
 def a_ruby_seen_in_the_future_has_two_seconds(world, kind, names):
     """The server's clock was set back after it was seen: its time is not over only then."""
     score = int(time.time()) - 1
@@ -76,7 +75,7 @@ def a_release_leaves_the_lock_free_for_ruby(world, kind, names):
     ruby.close()
 
 
-@scenario(kinds=KINDS, counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def a_ruby_that_gives_up_does_not_stand_in_the_way(world, kind, names):
     """It is at the head of a free lock, and leaves."""
     held = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
@@ -114,7 +113,7 @@ def check_told(world, kind, names, release):
     mine.release().check()
 
 
-@scenario(kinds=KINDS, is_timed=True)
+@scenario(is_timed=True)
 def whatever_ends_rubys_lock_is_told(world, kind, names):
     """The notice comes once for each time that it was asked for. The gem's unlock empties the queue as well."""
     lock, queue = f"rql:lock:{names[-1]}", queue_of(names[-1])
@@ -125,7 +124,7 @@ def whatever_ends_rubys_lock_is_told(world, kind, names):
         2, lock, queue))
 
 
-@scenario(kinds=KINDS, is_timed=True)
+@scenario(is_timed=True)
 def a_change_that_frees_nothing_is_followed_by_another_notice(world, kind, names):
     def change_and_end():
         world.ask("HINCRBY", f"rql:lock:{names[-1]}", "spc_cnt", 1)
@@ -134,7 +133,7 @@ def a_change_that_frees_nothing_is_followed_by_another_notice(world, kind, names
     check_told(world, kind, names, change_and_end)
 
 
-@scenario(kinds=KINDS, counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def without_the_right_to_be_told_it_polls(world, kind, names):
     for rights in ("-client|tracking", "-client|tracking -client|caching", "-client +client|id",
                    "resetchannels &rql:wake:*"):
@@ -180,7 +179,7 @@ def scripts_beside(world, kind, table_size):
 
 
 # The notices are of a server of this scenario alone.
-@scenario(kinds=["thread", "loop"], counts=[1], in_cluster=False)
+@scenario(counts=[1], in_cluster=False)
 def a_server_that_cannot_note_all_that_is_watched_is_not_asked_all_the_time(world, kind, _names):
     """It gives up one watch for each new one, as if that lock had changed."""
     ample = scripts_beside(world, kind, 1000000)
@@ -335,8 +334,8 @@ def idle_after(play):
 
 for one in (after_ruby_after_ours, after_ruby_behind_another_of_ours, after_many_rubies, after_the_leader_has_gone,
             after_the_first_has_gone, after_ruby_swept_the_queue, after_ruby_swept_all_but_itself):
-    scenario(kinds=KINDS, counts=[1], is_timed=True)(idle_after(one))
-scenario(kinds=KINDS, is_timed=True)(idle_after(before_what_waits))
+    scenario(counts=[1], is_timed=True)(idle_after(one))
+scenario(is_timed=True)(idle_after(before_what_waits))
 
 
 # ---- it empties the queue ----
@@ -379,7 +378,7 @@ def emptied(way, is_of_ruby):
 
 for one in WAYS:
     for ruby_holds_it in (True, False):
-        scenario(kinds=KINDS, counts=[1], is_timed=True)(emptied(one, ruby_holds_it))
+        scenario(counts=[1], is_timed=True)(emptied(one, ruby_holds_it))
 
 
 # ---- what is left when all have died ----

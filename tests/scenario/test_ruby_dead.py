@@ -14,7 +14,6 @@ GRACE_US = 2000000
 GRACE_MAX_US = 3000000   # of all dead Rubies together
 N_DEAD = 5
 LONG_IDENTITY = "0123456789abcdef" * 2
-KINDS = ["thread", "loop"]
 
 
 def check_nobody_waits(world, names):
@@ -78,10 +77,10 @@ def behind_dead_of_ours(count, **crowd):
 
 for one in ({"count": 1}, {"count": 1, "is_fresh": False}, {"count": 100}, {"count": 100, "is_of_one": True},
             {"count": 100, "is_fresh": False}):
-    scenario(kinds=KINDS, counts=[1], is_timed=True)(behind_dead_of_ours(**one))
+    scenario(counts=[1], is_timed=True)(behind_dead_of_ours(**one))
 
 
-@scenario(kinds=KINDS, counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def a_ruby_behind_dead_of_ours_is_next_after_a_ruby(world, kind, names):
     """Nothing of ours frees the lock; the living one behind is told, or looks."""
     ours, holder = Ours(world, kind), Ruby(world)
@@ -96,7 +95,7 @@ def a_ruby_behind_dead_of_ours_is_next_after_a_ruby(world, kind, names):
     holder.close()
 
 
-@scenario(kinds=KINDS, counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def a_ruby_that_asks_again_has_its_while_again(world, kind, names):
     """It was at the head before, has had the lock, and is there once more."""
     ours, held, actor = Ours(world, kind), world.held_by_another(*names), world.actor("ruby")
@@ -116,7 +115,7 @@ def a_ruby_that_asks_again_has_its_while_again(world, kind, names):
     check_ruby_then_ours(world, names, ruby, behind, freed_us)
 
 
-@scenario(kinds=KINDS, counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def a_ruby_with_a_long_identity_is_next(world, kind, names):
     ours, held = Ours(world, kind), world.held_by_another(*names)
     ruby = world.actor("ruby", identity=LONG_IDENTITY).ask(*names)
@@ -127,7 +126,7 @@ def a_ruby_with_a_long_identity_is_next(world, kind, names):
     check_ruby_then_ours(world, names, ruby, behind, freed_us)
 
 
-@scenario(kinds=KINDS, counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def living_rubies_among_dead_ones_are_next(world, kind, names):
     """They are not overtaken by ours behind all of them. Of those who come back the first to ask is the first."""
     ours, held = Ours(world, kind), world.held_by_another(*names)
@@ -149,7 +148,7 @@ def living_rubies_among_dead_ones_are_next(world, kind, names):
     check_nobody_waits(world, names)
 
 
-@scenario(kinds=KINDS, counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def who_lives_and_does_not_hear_is_served_too(world, kind, names):
     """It asks by itself: nobody can keep its turn for it, but it comes back, and has one."""
     ours, held = Ours(world, kind), world.held_by_another(*names)
@@ -182,14 +181,14 @@ def check_grace(world, names, held, asking, least_us=GRACE_US - 1000):
     check_nobody_waits(world, names)
 
 
-@scenario(kinds=KINDS, counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def dead_rubies_cost_one_grace_together(world, kind, names):
     ours, held = Ours(world, kind), world.held_by_another(*names)
     plant_dead_rubies(world, names, N_DEAD)
     check_grace(world, names, held, ours.wait(0, names, N_DEAD + 1))
 
 
-@scenario(kinds=KINDS, counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def dead_rubies_cost_one_grace_with_many_who_wait(world, kind, names):
     ours, holder = Ours(world, kind), world.actor("ruby").acquire(*names, ttl_ms=LONG_MS)
     plant_dead_rubies(world, names, 20)
@@ -205,7 +204,7 @@ def dead_rubies_cost_one_grace_with_many_who_wait(world, kind, names):
     check_nobody_waits(world, names)
 
 
-@scenario(kinds=KINDS, counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def dead_of_both_kinds_cost_one_grace_together(world, kind, names):
     """One of ours, a Ruby, one of ours, a Ruby, ..."""
     ours, held = Ours(world, kind), world.held_by_another(*names)
@@ -217,7 +216,7 @@ def dead_of_both_kinds_cost_one_grace_together(world, kind, names):
     check_grace(world, names, held, ours.wait(0, names, 2 * N_DEAD + 1), 0)
 
 
-@scenario(kinds=KINDS, counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def an_id_without_a_record_has_one_grace(world, kind, names):
     """Dead, or of ours and robbed of its record: nobody can tell."""
     ours, held = Ours(world, kind), world.held_by_another(*names)
@@ -226,7 +225,7 @@ def an_id_without_a_record_has_one_grace(world, kind, names):
     check_grace(world, names, held, ours.wait(0, names, 5))
 
 
-@scenario(kinds=KINDS, counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def newcomers_do_not_prolong_the_grace(world, kind, names):
     """It is not begun anew by those who come while it runs."""
     ours, held = Ours(world, kind), world.held_by_another(*names)
@@ -246,7 +245,7 @@ def newcomers_do_not_prolong_the_grace(world, kind, names):
     check_nobody_waits(world, names)
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def a_waiter_whose_record_is_lost_keeps_its_place(world, kind, names):
     """It puts both back by itself."""
     held = world.held_by_another(*names)
@@ -276,7 +275,7 @@ def turn_of(world, actor, names, work_s, holds):
     return have_turn
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def a_ruby_with_a_long_identity_does_not_starve(world, kind, names):
     """Beside three who hand over."""
     actors = [world.actor(kind) for _ in range(3)]
@@ -290,7 +289,7 @@ def a_ruby_with_a_long_identity_does_not_starve(world, kind, names):
     work_until(is_served, [turn_of(world, actor, names, 0.01, []) for actor in actors], "Ruby is served")
 
 
-@scenario(kinds=KINDS, counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def four_of_each_hand_over_without_idling(world, kind, names):
     """Ruby finds out by its polls; ours is told, so a lock that Ruby has released is not idle while ours is next."""
     actors = [world.actor(one) for one in (kind, "ruby") for _ in range(4)]

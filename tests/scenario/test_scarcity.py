@@ -10,7 +10,6 @@ import resource
 
 from harness import FOREVER, check_equal, main, scenario, wait_until
 
-KINDS = ["thread", "loop"]
 LONG_MS = 60000
 WHILE_MS = 3000  # a node of a cluster that cannot be reached is waited for
 BRIEF_MS = 1500  # where what cannot be undone ends by its ttl: nor can it be noted to be undone later
@@ -192,10 +191,10 @@ def lacking(operation, what, times):
 
 for one in OPERATIONS:
     for how_often in TIMES:
-        scenario(KINDS, [1] if one is enter_again else [1, 3], by_tls=False)(lacking(one, "memory", how_often))
+        scenario(counts=[1] if one is enter_again else [1, 3], by_tls=False)(lacking(one, "memory", how_often))
     for lacked in "threads", "descriptors":
-        scenario(KINDS, [1], by_tls=False)(lacking(one, lacked, FOR_GOOD))
-scenario(KINDS, [3], by_tls=False)(lacking(give_back_in_turn, "memory", 1))
+        scenario(counts=[1], by_tls=False)(lacking(one, lacked, FOR_GOOD))
+scenario(counts=[3], by_tls=False)(lacking(give_back_in_turn, "memory", 1))
 
 
 if __name__ == "__main__":

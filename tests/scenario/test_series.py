@@ -6,7 +6,6 @@ import time
 from harness import FOREVER, Network, check, check_equal, check_served_in_order, main, scenario, wait_until
 
 LONG_MS = 60000
-KINDS = ["thread", "loop"]
 ACQUIRED, OPEN, HELD, BEHIND, OWN = 1, 3, 4, 5, 6     # what became of a lock: rql_series_fate
 NOT_ENDED, BY_TTL, BY_RELEASE = 0, 1, 2               # rql_series_ending
 SERIES_MAX = 64
@@ -42,7 +41,7 @@ def check_one_score(world, names):
 
 # ---- all or nothing ----
 
-@scenario(kinds=KINDS, counts=[3])
+@scenario(counts=[3])
 def all_are_taken_in_one_round_trip(world, kind, names):
     """Each has what the gem reads, and a token and a secret of its own; tokens rise in the order of the names."""
     actor = world.actor(kind)
@@ -68,7 +67,7 @@ def all_are_taken_in_one_round_trip(world, kind, names):
     check_equal(world.keys_left(), [])
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def the_most_locks_are_taken_and_given_back(world, kind, names):
     names = [f"{names[0]}.{i * 37 % SERIES_MAX}" for i in range(SERIES_MAX)]
     held = world.actor(kind).acquire(*names, ttl_ms=LONG_MS, meta={"k": "v"})
@@ -79,7 +78,7 @@ def the_most_locks_are_taken_and_given_back(world, kind, names):
     check_equal(world.keys_left(), [])
 
 
-@scenario(kinds=KINDS, counts=[3])
+@scenario(counts=[3])
 def what_the_result_tells(world, kind, names):
     for mode in ("atomic", "gem"):
         held = world.actor(kind).acquire(*names, mode=mode)
@@ -91,7 +90,7 @@ def what_the_result_tells(world, kind, names):
         check(result["ending"] == BY_RELEASE and result["hold_time_us"] > 0, f"{result}")
 
 
-@scenario(kinds=KINDS, counts=[3], is_timed=True)
+@scenario(counts=[3], is_timed=True)
 def a_held_lock_keeps_all_others_free(world, kind, names):
     """The result names it, and so does the refusal."""
     actor, names = world.actor(kind), names[::-1]
@@ -110,16 +109,7 @@ def a_held_lock_keeps_all_others_free(world, kind, names):
         check_equal(world.keys_left(), [])
 
 
-@scenario(kinds=KINDS, counts=[3], is_timed=True)
-def the_gems_way_keeps_nothing_when_it_fails(world, kind, names):
-    held = world.held_by_another(names[-1])
-    outcome = world.actor(kind).refused(*names, timeout_ms=50, mode="gem")
-    check_equal((outcome.status, outcome.result["n_acquired"], outcome.result["failed_on"]), ("TIMED_OUT", 2, 2))
-    held.release().check()
-    check_equal(world.keys_left(), [])
-
-
-@scenario(kinds=KINDS, counts=[3])
+@scenario(counts=[3])
 def others_in_front_are_told_apart_from_holders(world, kind, names):
     """They are alive: fail_fast gives up, and leaves no trace."""
     held = world.held_by_another("other")
@@ -156,7 +146,7 @@ def an_own_lock_is_a_conflict_unless_it_may_be_shared(world, kind, names):
 
 # ---- what is lost ----
 
-@scenario(kinds=KINDS, counts=[3])
+@scenario(counts=[3])
 def what_ended_before_is_told_and_the_rest_released(world, kind, names):
     """What another has taken since is his: nothing of it is touched."""
     for is_taken in (False, True):
@@ -172,9 +162,10 @@ def what_ended_before_is_told_and_the_rest_released(world, kind, names):
 
 @scenario(kinds=["thread"], counts=[3])
 def an_extension_is_of_all_locks(world, kind, names):
-    """Also of those beside one that has ended, which is told."""
+    """Also of those beside one that has ended, which is told. It never shortens what is left."""
     held = world.actor(kind).acquire(*names, ttl_ms=LONG_MS)
-    held.extend(10 * LONG_MS).check()
+    for ttl_ms in 10 * LONG_MS, 1:
+        held.extend(ttl_ms).check()
     check(all(world.ask("PTTL", lock_of(name)) > 9 * LONG_MS for name in names), "one was not extended")
     check(held.remaining_ms() > 9 * LONG_MS, "it is not known of")
     check_equal(held.extend(0).status, "E_INVALID")
@@ -185,7 +176,7 @@ def an_extension_is_of_all_locks(world, kind, names):
     check_equal(held.release().status, "NOT_HELD")
 
 
-@scenario(kinds=KINDS, counts=[3])
+@scenario(counts=[3])
 def the_loss_of_any_lock_is_told(world, kind, names):
     for name in names:
         held = world.actor(kind).acquire(*names, ttl_ms=1500, auto_extend=True)
@@ -218,7 +209,7 @@ def a_grant_that_lost_a_part_on_the_way_is_made_anew(world, kind, names):
         world.free(actor.client)
 
 
-@scenario(kinds=KINDS, counts=[3])
+@scenario(counts=[3])
 def a_fault_at_a_release_is_told_whatever_else_has_ended(world, kind, names):
     actor = world.actor(kind)
     for gone, foreign in (names[:2], names[1::-1]):
@@ -230,7 +221,7 @@ def a_fault_at_a_release_is_told_whatever_else_has_ended(world, kind, names):
         check_equal(world.keys_left(), [])
 
 
-@scenario(kinds=KINDS, counts=[3])
+@scenario(counts=[3])
 def a_foreign_key_under_any_name_ends_it(world, kind, names):
     """Nothing else is touched. Also one of those that all locks share."""
     actor = world.actor(kind)
@@ -255,7 +246,7 @@ def a_foreign_key_under_any_name_ends_it(world, kind, names):
 
 # ---- it waits ----
 
-@scenario(kinds=KINDS, counts=[3])
+@scenario(counts=[3])
 def a_release_calls_the_series_that_waits(world, kind, names):
     actor = told(world, kind)[0]
     for name in names:
@@ -269,7 +260,7 @@ def a_release_calls_the_series_that_waits(world, kind, names):
         check_equal(world.keys_left(), [])
 
 
-@scenario(kinds=KINDS, counts=[3])
+@scenario(counts=[3])
 def series_hand_on_to_each_other_in_order(world, kind, names):
     held, (first, second, _) = world.held_by_another(*names), told(world, kind)
     actors = [first, second, world.actor(kind, first.client), world.actor(kind, second.client)]
@@ -279,7 +270,7 @@ def series_hand_on_to_each_other_in_order(world, kind, names):
     check_equal(world.keys_left(), [])
 
 
-@scenario(kinds=KINDS, counts=[3])
+@scenario(counts=[3])
 def single_waiters_keep_their_turn_behind_a_series(world, kind, names):
     """What is free stays free for the series in front, and goes to the next when that has had it."""
     held, (first, second, _) = world.held_by_another(names[1]), told(world, kind)
@@ -296,7 +287,7 @@ def single_waiters_keep_their_turn_behind_a_series(world, kind, names):
     last.release().check()
 
 
-@scenario(kinds=KINDS, counts=[3])
+@scenario(counts=[3])
 def a_series_keeps_its_turn_behind_single_waiters(world, kind, names):
     held, (first, second, _) = world.held_by_another(names[1]), told(world, kind)
     single = wait_for(world, first, names[1])
@@ -309,7 +300,7 @@ def a_series_keeps_its_turn_behind_single_waiters(world, kind, names):
     check_equal(world.keys_left(), [])
 
 
-@scenario(kinds=KINDS, counts=[3])
+@scenario(counts=[3])
 def overlapping_series_take_their_turns(world, kind, names):
     """A chain: the first holds a and b, the second wants b and c, the third a and c."""
     a, b, c = names
@@ -324,7 +315,7 @@ def overlapping_series_take_their_turns(world, kind, names):
     check_equal(world.keys_left(), [])
 
 
-@scenario(kinds=KINDS, counts=[3], is_timed=True)
+@scenario(counts=[3], is_timed=True)
 def a_series_that_gives_up_leaves_all_queues_to_the_next(world, kind, names):
     held, (first, second, _) = world.held_by_another(names[1]), told(world, kind)
     series = wait_for(world, first, *names, timeout_ms=1500)  # the lock is reserved for longer
@@ -363,7 +354,7 @@ def a_series_that_was_granted_too_late_tells_what_it_had(world, kind, names):
     world.await_nothing_left()
 
 
-@scenario(kinds=KINDS, counts=[3])
+@scenario(counts=[3])
 def locks_of_dead_holders_are_had_when_they_end(world, kind, names):
     for name, ttl_ms in zip(names, (400, 900)):
         world.ask("HSET", lock_of(name), "acq_id", "x", "hst_id", "y", "ts", "1.0", "ini_ttl", ttl_ms)
@@ -371,16 +362,7 @@ def locks_of_dead_holders_are_had_when_they_end(world, kind, names):
     world.actor(kind, retry_delay_ms=LONG_MS).acquire(*names, timeout_ms=FOREVER).release().check()
 
 
-@scenario(kinds=KINDS, counts=[3])
-def polling_is_the_floor(world, kind, names):
-    """Nobody tells it: it asks as often as a single request."""
-    world.ask("HSET", lock_of(names[1]), "acq_id", "x", "hst_id", "y", "ts", "1.0", "ini_ttl", LONG_MS)
-    asking = wait_for(world, world.actor(kind, retry_delay_ms=50), *names)
-    world.ask("DEL", lock_of(names[1]))
-    asking.hold().release().check()
-
-
-@scenario(kinds=KINDS, counts=[3])
+@scenario(counts=[3])
 def a_dead_series_is_passed_over_at_once(world, kind, names):
     """Killed while it stands in front of three queues: it stops nobody in any of them."""
     held, actors, dead = world.held_by_another(names[1]), told(world, kind), world.actor("process")
@@ -395,7 +377,7 @@ def a_dead_series_is_passed_over_at_once(world, kind, names):
     actors[2].acquire(*names, timeout_ms=FOREVER).release().check()
 
 
-@scenario(kinds=KINDS, counts=[3])
+@scenario(counts=[3])
 def a_series_that_nobody_hears_for_is_passed_over(world, kind, names):
     """Its client has no subscriber. As a single request that nobody hears for: it holds up nobody."""
     for is_fresh in (False, True):
@@ -408,7 +390,7 @@ def a_series_that_nobody_hears_for_is_passed_over(world, kind, names):
         world.actor(kind).acquire(*names, fail_fast=True).release().check()
 
 
-@scenario(kinds=KINDS, counts=[3])
+@scenario(counts=[3])
 def an_emptied_queue_gets_its_series_back(world, kind, names):
     """The gem's unlock empties a queue: places are kept, in all alike."""
     for name, keys in ((names[0], [queue_of(names[0])]), (names[1], [queue_of(names[1]), f"rql:req:{names[1]}"])):
@@ -423,17 +405,7 @@ def an_emptied_queue_gets_its_series_back(world, kind, names):
         world.await_nothing_left()
 
 
-@scenario(kinds=KINDS, counts=[3])
-def a_series_outlives_the_loss_of_everything(world, kind, names):
-    held = world.held_by_another(names[1])
-    asking = wait_for(world, world.actor(kind, retry_delay_ms=50), *names)
-    world.ask("FLUSHALL")
-    check_equal(held.release().status, "NOT_HELD")
-    asking.hold().release().check()
-    world.await_nothing_left()
-
-
-@scenario(kinds=KINDS, counts=[3])
+@scenario(counts=[3])
 def queue_ttl_moves_it_to_the_tail_of_all_queues(world, kind, names):
     held = world.held_by_another(names[1])
     old = wait_for(world, world.actor(kind, retry_delay_ms=50), *names, queue_ttl_ms=300)
@@ -448,7 +420,7 @@ def queue_ttl_moves_it_to_the_tail_of_all_queues(world, kind, names):
     world.await_nothing_left()
 
 
-@scenario(kinds=KINDS, counts=[3])
+@scenario(counts=[3])
 def moving_to_the_tail_serves_the_next(world, kind, names):
     """When it moves away from the head of a free lock, whoever is next has it."""
     held, (first, actor, _) = world.held_by_another(names[1]), told(world, kind)
@@ -462,7 +434,7 @@ def moving_to_the_tail_serves_the_next(world, kind, names):
     world.await_nothing_left()
 
 
-@scenario(kinds=KINDS, counts=[3])
+@scenario(counts=[3])
 def a_random_series_takes_free_locks_whoever_waits(world, kind, names):
     held, (first, second, _) = world.held_by_another(names[1]), told(world, kind)
     series = wait_for(world, first, *names)

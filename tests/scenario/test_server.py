@@ -4,8 +4,9 @@ import itertools
 import socket
 import time
 
-from harness import FOREVER, Refused, check, check_equal, is_cluster, main, scenario, wait_until
-from servers import Sentinel, cluster_node, servers
+from harness import FOREVER, Refused, check, check_equal, is_cluster, main, once, scenario, wait_until
+from private_server import Sentinel
+from servers import cluster_node, servers
 
 LONG_MS = 60000
 
@@ -21,17 +22,6 @@ def a_server_that_pauses_its_clients_is_waited_for(world, kind, names):
     check(time.monotonic() - began >= 0.3, "nothing was paused")
     held.release().check()
     check_equal(world.keys_left(), [])
-
-
-@scenario(is_timed=True)
-def a_longer_pause_ends_a_call_by_its_deadline(world, kind, names):
-    actor = world.actor(kind, io_timeout_ms=200)
-    actor.acquire("warm").release().check()
-    world.ask("CLIENT", "PAUSE", 1500)
-    outcome = actor.refused(*names, timeout_ms=300)
-    check(outcome.status in ("TIMED_OUT", "E_UNKNOWN", "E_IO"), repr(outcome))
-    world.ask("CLIENT", "UNPAUSE")
-    world.await_nothing_left()
 
 
 @scenario()
@@ -99,7 +89,7 @@ def a_subscriber_that_is_cut_for_reading_too_slowly_comes_back(world, kind, name
     world.await_nothing_left()
 
 
-@scenario(kinds=["thread", "loop"], counts=[1])
+@scenario(counts=[1])
 def nobody_who_asks_at_random_starves(world, kind, names):
     """Eight take the lock forty times each; the last one is done not long after the first."""
     actors = [world.actor(kind) for _ in range(8)]
@@ -135,7 +125,7 @@ def who_does_not_wait_is_told_at_once(world, kind, names):
     """One question, and once more with the script's text where it was not known."""
     actor = world.actor(kind)
     actor.acquire("warm").release().check()
-    modes = [{}] if len(names) == 1 else [{}, {"mode": "gem"}]
+    modes = [{}, {"tries": True}, *([{"mode": "gem"}] if len(names) > 1 else [])]
     for (status, (begin, end)), mode in itertools.product(NO_WRITES.items(), modes):
         world.ask(*begin)
         before = world.n_scripts()
@@ -147,18 +137,7 @@ def who_does_not_wait_is_told_at_once(world, kind, names):
     check_equal(world.keys_left(), [])
 
 
-@scenario(kinds=["thread", "process"])
-def a_try_does_not_wait_for_a_master(world, kind, names):
-    actor = world.actor(kind)
-    world.ask("REPLICAOF", "127.0.0.1", 1)
-    outcome = actor.refused(*names, tries=True, timeout_ms=FOREVER)
-    world.ask("REPLICAOF", "NO", "ONE")
-    check_equal(outcome.status, "E_READ_ONLY")
-    check(f"{names[0]}: READONLY" in outcome.error, outcome.error)
-    actor.acquire(*names, tries=True).release().check()
-
-
-@scenario(kinds=["thread", "process"], counts=[1])
+@once
 def who_connects_is_told_of_a_replica(world, kind, names):
     """The connection stays usable, for looking. What may be asked for beyond need hides nothing."""
     for rights in ("+@all", "-client|info"):
@@ -175,7 +154,7 @@ def who_connects_is_told_of_a_replica(world, kind, names):
         actor.begin("connect").outcome().check()
 
 
-@scenario(kinds=["thread", "process"], counts=[1])
+@once
 def who_connects_needs_no_rights_but_those_to_lock(world, kind, names):
     world.ask("ACL", "SETUSER", "limited", "reset", "on", ">pw", "~*", "&*", "+@all", "-info", "-client|info",
               "-client|kill", "-zrem")
@@ -184,7 +163,7 @@ def who_connects_needs_no_rights_but_those_to_lock(world, kind, names):
     check_equal(actor.begin("inspect", of="is_locked", name=names[0]).outcome().check().found, False)
 
 
-@scenario(kinds=["thread", "loop"])
+@scenario()
 def the_database_of_the_url_is_used(world, kind, names):
     """By commands and by whoever is told of hand-overs; also after the server was away."""
     for database in 1, 15:
@@ -242,7 +221,7 @@ def a_server_is_found_by_its_ipv6_address(world, kind, names):
     world.ask("CONFIG", "SET", "bind", "127.0.0.1")
 
 
-@scenario(kinds=["thread", "loop"], by_tls=False)  # to which servers without it speak otherwise
+@scenario(by_tls=False)  # to which servers without it speak otherwise
 def who_is_no_server_of_our_kind_says_so(world, kind, names):
     """Whatever was asked for: nobody waits for it to become one."""
     with servers(cluster_node(), Sentinel()) as (node, sentinel):

@@ -4,7 +4,6 @@
 from harness import FOREVER, as_they_end, check, check_equal, is_cluster, main, once, scenario, wait_until
 from pushes import pushed
 
-KINDS = ["thread", "loop"]
 MINE = {"task": 7}  # on a loop each request is an acquirer of its own, but for those of one task
 
 
@@ -27,7 +26,7 @@ def counted(client, *names):
             if value and not name.endswith("_us") and name not in left_out}
 
 
-@scenario(kinds=KINDS)
+@scenario()
 def a_life_is_counted(world, kind, names):
     actor, n = world.actor(kind), len(names)
     check_equal([pair for pair in numbers(actor.client.stats()) if pair[1]], [], "before it")
@@ -44,7 +43,7 @@ def a_life_is_counted(world, kind, names):
     check(stats.hold["sum_us"] > 0 and stats.wait["sum_us"] > 0, "it took no time")
 
 
-@scenario(kinds=KINDS)
+@scenario()
 def refusals_are_counted_by_reason(world, kind, names):
     held, actor = world.held_by_another(*names), world.actor(kind)
     actor.refused(*names, retry_count=1, timeout_ms=FOREVER).check("RETRY_LIMIT")
@@ -60,7 +59,7 @@ def refusals_are_counted_by_reason(world, kind, names):
     check_equal(found, {"refusals.retry_limit": 1, "refusals.fail_fast_no_try": 2, "faults.wrong_type": 1})
 
 
-@scenario(kinds=KINDS)
+@scenario()
 def a_conflict_is_counted(world, kind, names):
     actor, n = world.actor(kind), len(names)
     held = actor.acquire(*names, **MINE)
@@ -69,7 +68,7 @@ def a_conflict_is_counted(world, kind, names):
     held.release().check()
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def a_hand_over_is_counted_with_its_time(world, kind, names):
     """Once, and where a poll found it before that, without its time."""
     actor = world.actor(kind)
@@ -79,7 +78,7 @@ def a_hand_over_is_counted_with_its_time(world, kind, names):
     check(stats.connections >= 2 and stats.pushes > 0, "it was not pushed")
 
 
-@scenario(kinds=KINDS)
+@scenario()
 def a_request_that_was_removed_is_counted_when_it_is_back(world, kind, names):
     held, actor = world.held_by_another(*names), world.actor(kind)
     asking = actor.ask(*names, timeout_ms=FOREVER, retry_delay_ms=10, queue_ttl_ms=FOREVER)
@@ -93,7 +92,7 @@ def a_request_that_was_removed_is_counted_when_it_is_back(world, kind, names):
     check(stats.polls >= 1, "it never asked again")
 
 
-@scenario(kinds=KINDS)
+@scenario()
 def a_request_that_goes_to_the_tail_is_counted(world, kind, names):
     held, actor = world.held_by_another(*names), world.actor(kind)
     asking = actor.ask(*names, timeout_ms=FOREVER, retry_delay_ms=10, queue_ttl_ms=30)
@@ -102,7 +101,7 @@ def a_request_that_goes_to_the_tail_is_counted(world, kind, names):
     asking.hold().release().check()
 
 
-@scenario(kinds=KINDS)
+@scenario()
 def renewals_and_losses_are_counted(world, kind, names):
     """Where the machine stands still for as long as that it is lost too early, and there is one more."""
     actor, n = world.actor(kind), len(names)
@@ -116,7 +115,7 @@ def renewals_and_losses_are_counted(world, kind, names):
                 {"acquisitions": n, "wait.count": n, "lost": n, "releases.not_held": n})
 
 
-@scenario(kinds=KINDS)
+@scenario()
 def re_entries_are_counted(world, kind, names):
     actor, n = world.actor(kind), len(names)
     outer = actor.acquire(*names, **MINE)
@@ -151,7 +150,7 @@ def a_series_of_the_gem_counts_its_locks(world, kind, _names):
         check_equal(more, {"refusals.fail_fast_no_try": 1, **(taken if n_taken else {})}, mode)
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def counts_of_many_add_up(world, kind, _names):
     """Every other round at a lock of its own."""
     client = world.client()

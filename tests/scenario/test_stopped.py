@@ -2,7 +2,7 @@
 """A server that stands still for a while; no call waits for it beyond its deadline."""
 import contextlib
 
-from harness import FOREVER, check, check_equal, main, scenario, wait_until
+from harness import FOREVER, check, check_equal, main, once, scenario, wait_until
 
 LONG_MS = 60000
 CROWD = 16
@@ -51,17 +51,17 @@ def give_up_while_it_stands(world, kind, names, is_queued):
     world.await_nothing_left()
 
 
-@scenario(kinds=["thread", "loop"], is_timed=True)
+@scenario(is_timed=True)
 def a_deadline_holds_where_the_server_stops_before_the_request(world, kind, names):
     give_up_while_it_stands(world, kind, names, is_queued=False)
 
 
-@scenario(kinds=["thread", "loop"], is_timed=True)
+@scenario(is_timed=True)
 def a_deadline_holds_where_the_server_stops_behind_the_request(world, kind, names):
     give_up_while_it_stands(world, kind, names, is_queued=True)
 
 
-@scenario(kinds=["thread", "loop"], is_timed=True)
+@scenario(is_timed=True)
 def one_try_at_a_stopped_server_ends_with_its_withdrawal(world, kind, names):
     actor = world.actor(kind, io_timeout_ms=1000)
     actor.acquire("warm").release().check()
@@ -150,8 +150,7 @@ def a_stop_for_a_moment_is_a_delay(world, kind, names):
 @scenario()
 def a_stop_for_longer_than_the_silence_allowed_costs_no_grant(world, kind, names):
     """Connections are given up, and what they carried is done late."""
-    client = world.client(world.remote() if kind == "process" else None, io_timeout_ms=150)
-    kind = "thread" if kind == "process" else kind
+    client = world.client(io_timeout_ms=150)
     actor, other = world.actor(kind, client), world.actor("thread", client)
     held = other.acquire("other", ttl_ms=LONG_MS)
     with stopped(world):
@@ -164,7 +163,7 @@ def a_stop_for_longer_than_the_silence_allowed_costs_no_grant(world, kind, names
     world.await_nothing_left()
 
 
-@scenario(kinds=["thread", "loop"], counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def a_grant_to_the_dead_is_not_lost_for_long(world, kind, names):
     """An operator listens to all channels: publishing to the dead looks like being heard."""
     listener = world.server.connection()
@@ -185,7 +184,7 @@ def a_grant_to_the_dead_is_not_lost_for_long(world, kind, names):
     listener.close()
 
 
-@scenario(kinds=["thread"], counts=[1])
+@once
 def a_client_that_is_freed_leaves_the_list_without_waiting(world, kind, names):
     """The server reads that it leaves when it goes on; the answer would take the client's whole io_timeout."""
     client = world.client(io_timeout_ms=LONG_MS)

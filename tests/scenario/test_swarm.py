@@ -9,7 +9,6 @@ from pushes import wait_told
 from swarms import (DAY_MS, DEAD, DEAD_HOST, FLUSHES, PROBES, QUICK, ZOMBIE_TTL_MS, Swarm, await_flushed, await_hosts,
                     await_known, await_status, exists, host, n_hosts, raw_host, raw_lock, status_of, swarm)
 
-KINDS = ["thread", "loop"]
 TTL_MS = 15000
 OFF, RUNNING, HUNG, CLOSED = 0, 1, 2, 0
 
@@ -114,7 +113,7 @@ def a_host_without_a_time_is_never_dead(world, kind, _names):
     check_equal((exists(world, "x"), n_hosts(world)), ([1], 4))
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def what_is_flushed_goes_to_the_next_waiter(world, kind, names):
     raw_host(world, DEAD_HOST, 100)
     raw_lock(world, names[0], DEAD, DEAD_HOST)
@@ -125,7 +124,7 @@ def what_is_flushed_goes_to_the_next_waiter(world, kind, names):
     mine.release().check()
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def who_stands_behind_a_flushed_request_is_served(world, kind, names):
     held = world.held_by_another(*names)
     raw_host(world, DEAD_HOST, 100)
@@ -236,7 +235,7 @@ def its_status_tells_how_it_is(world, _kind, _names):
     check(not status_of(client).probe_hosts["enabled"], "its prober is enabled")
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def an_auto_swarm_runs_with_its_client(world, kind, names):
     actor = world.actor(kind, auto_swarm=True)
     status = status_of(actor.client)
@@ -268,7 +267,7 @@ def a_thread_is_a_host_from_its_first_use_to_its_end(world, kind, _names):
     check_equal(n_hosts(world), 0)
 
 
-@scenario(kinds=KINDS, counts=[1], in_cluster=False)  # there it does, unless its lock would outlive it
+@scenario(counts=[1], in_cluster=False)  # there it does, unless its lock would outlive it
 def a_new_host_does_not_wait_for_the_next_heartbeat(world, kind, names):
     """That comes in a minute."""
     client = world.client()
@@ -279,7 +278,7 @@ def a_new_host_does_not_wait_for_the_next_heartbeat(world, kind, names):
             held.release().check()
 
 
-@scenario(kinds=KINDS, counts=[1], in_cluster=False)  # there the server knows each host whose lock would outlive it
+@scenario(counts=[1], in_cluster=False)  # there the server knows each host whose lock would outlive it
 def what_died_before_its_first_heartbeat_is_left_to_its_ttl(world, kind, names):
     """Its heartbeats cannot be sent, so that the moment before the first one lasts."""
     dying, flushing = world.client(world.remote()), world.client()
@@ -317,7 +316,7 @@ def a_host_stays_while_it_holds(world, kind, _names):
     made.end()
 
 
-@scenario(kinds=KINDS)
+@scenario()
 def what_a_freed_swarm_leaves_behind_has_its_ttl(world, kind, names):
     client = world.client()
     with swarm(world, client, **PROBES):
@@ -508,7 +507,7 @@ def a_listener_may_stop_its_swarm(world, _kind, _names):
     check_equal(world.ask("EXISTS", "rql:swarm:flusher"), 0)
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def a_host_that_was_declared_dead_is_told(world, kind, names):
     client = told_client(world)
     actor = world.actor(kind, client)
@@ -524,7 +523,7 @@ def a_host_that_was_declared_dead_is_told(world, kind, names):
 
 # ---- without a server ----
 
-@scenario(kinds=KINDS)
+@scenario()
 def nothing_is_acquired_while_the_host_may_count_as_dead(world, kind, names):
     """It may be flushed at any moment: a lock that it took now would be lost at once."""
     client = world.client()
@@ -556,7 +555,7 @@ def nothing_is_acquired_while_the_host_may_count_as_dead(world, kind, names):
     remote.do("end_proxy", proxy="probing")
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def a_first_heartbeat_without_answer_binds_the_locks(world, kind, names):
     """The server knows the host, and the client does not know that it does."""
     client = world.client()

@@ -36,7 +36,7 @@ def locks_and_queues_go_and_nothing_else(world, kind, _names):
     check_equal(sorted(world.ask("KEYS", "*")), ["rql:clients", "rql:fence", "rql:lockother", "rql:swarm:hsts"])
 
 
-@scenario(kinds=["thread", "loop"])
+@scenario()
 def holders_of_the_client_learn_of_it_at_once(world, kind, names):
     actor, far = world.actor(kind), world.held_by_another("far")
     held = actor.acquire(*names)
@@ -205,7 +205,7 @@ def long_queues_are_gone_through(world, kind, _names):
     check_equal((world.queue_length("x"), world.ask("HLEN", "rql:req:x")), (425, 425))
 
 
-@scenario(kinds=["thread", "loop"], counts=[1])
+@scenario(counts=[1])
 def who_stands_behind_a_whole_page_is_served(world, kind, _names):
     """As many as one step of the script takes."""
     held = world.held_by_another("x")

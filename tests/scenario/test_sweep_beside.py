@@ -6,7 +6,6 @@ from harness import (FOREVER, Network, Pings, Worker, check, check_equal, main, 
 from pushes import wait_told
 from sweeps import DEAD, RUBY, check_counts, hold_as, n_keys, queue_as, sweep
 
-KINDS = ["thread", "loop"]
 SEED = """
 for i = ARGV[1], ARGV[2] do
     redis.call('HSET', 'rql:lock:job-' .. i, 'acq_id', ARGV[3], 'hst_id', ARGV[4], 'ts', '1795255177.83339')
@@ -24,7 +23,7 @@ def seed(world, count):
 
 # ---- those who wait ----
 
-@scenario(kinds=KINDS)
+@scenario()
 def what_is_freed_goes_to_the_next_waiter(world, kind, names):
     held = world.held_by_another(*names)
     asking = wait_told(world, world.actor(kind), *names)
@@ -38,7 +37,7 @@ def what_is_freed_goes_to_the_next_waiter(world, kind, names):
     world.await_nothing_left()
 
 
-@scenario(kinds=KINDS, counts=[1])
+@scenario(counts=[1])
 def who_stands_behind_a_swept_request_is_served(world, kind, names):
     """A Ruby at the head of a free lock is left alone for two seconds; then a poll would have removed it."""
     for owner, of in (RUBY[0], RUBY), (DEAD, "dead"):
@@ -53,7 +52,7 @@ def who_stands_behind_a_swept_request_is_served(world, kind, names):
     world.await_nothing_left()
 
 
-@scenario(kinds=KINDS)
+@scenario()
 def a_waiter_that_lives_is_not_dead_however_old(world, kind, names):
     held = world.held_by_another(*names)
     asking = wait_told(world, world.actor(kind), *names)
@@ -70,7 +69,7 @@ def wait_all(world, kind, names):
     return [wait_told(world, actor, *names, place=place) for place, actor in enumerate(actors, 1)]
 
 
-@scenario(kinds=KINDS, is_timed=True)
+@scenario(is_timed=True)
 def waiters_of_a_cleared_queue_come_back_in_order(world, kind, names):
     """They are told: by themselves they look after two seconds."""
     held = world.held_by_another(*names)
@@ -93,7 +92,7 @@ def waiters_of_a_cleared_queue_come_back_in_order(world, kind, names):
     world.await_nothing_left()
 
 
-@scenario(kinds=KINDS)
+@scenario()
 def all_waiters_get_a_lock_that_was_cleared(world, kind, names):
     held = world.held_by_another(*names)
     asked = wait_all(world, kind, names)
@@ -105,7 +104,7 @@ def all_waiters_get_a_lock_that_was_cleared(world, kind, names):
     world.await_nothing_left()
 
 
-@scenario(kinds=KINDS)
+@scenario()
 def a_swept_request_leaves_no_record(world, kind, names):
     """Its client is gone, and nobody comes back."""
     held = world.held_by_another(*names)

@@ -3,7 +3,7 @@
 import concurrent.futures
 import time
 
-from harness import FOREVER, as_they_end, check, check_equal, check_served_in_order, main, scenario, wait_until
+from harness import FOREVER, as_they_end, check, check_equal, main, scenario, wait_until
 from pushes import wait_told
 
 LONG_MS = 60000
@@ -35,18 +35,6 @@ def a_waiter_is_handed_the_lock_by_the_release(world, kind, names):
     world.await_nothing_left()
 
 
-@scenario()
-def waiters_are_served_in_their_order(world, kind, names):
-    held = world.held_by_another(*names)
-    waiters = [world.actor(kind) for _ in range(4)]
-    asked = []
-    for count, waiter in enumerate(waiters, 1):
-        asked.append(waiter.ask(*names, timeout_ms=FOREVER))
-        world.await_queue(names, count)
-    check_served_in_order(asked, held)
-    world.await_nothing_left()
-
-
 def serve_all(asked):
     """Each is released when it has the locks; the holds in the order of their tokens."""
     holds = []
@@ -59,8 +47,8 @@ def serve_all(asked):
 @scenario()
 def whoever_comes_at_once_is_served_as_the_queue_says(world, kind, names):
     held = world.held_by_another(*names)
-    clients = [world.client(world.remote() if kind == "process" else None) for _ in range(2)]
-    waiters = [world.actor("thread" if kind == "process" else kind, clients[i % 2]) for i in range(16)]
+    clients = [world.client() for _ in range(2)]
+    waiters = [world.actor(kind, clients[i % 2]) for i in range(16)]
     asked = [waiter.ask(*names, timeout_ms=FOREVER) for waiter in waiters]
     world.await_queue(names, 16)
     world.await_listeners(2)
@@ -77,20 +65,7 @@ def await_time(world, us):
     wait_until(lambda: world.server.now_us() > end_us, "the time passes")
 
 
-@scenario(is_timed=True)
-def a_deadline_ends_the_wait_and_the_request(world, kind, names):
-    held = world.held_by_another(*names)
-    for timeout_ms in (100, 0):
-        outcome = world.actor(kind, retry_delay_ms=LONG_MS).refused(*names, timeout_ms=timeout_ms)
-        check_equal(outcome.status, "TIMED_OUT")
-        check(outcome.refusal["waited_us"] >= timeout_ms * 1000, "it ended too early")
-        check(outcome.took_us < 2000000, "it went on waiting")
-        for name in names:
-            check_equal(world.queue_length(name), 0)
-    held.release().check()
-
-
-@scenario(kinds=["thread", "loop"])
+@scenario()
 def the_server_is_told_until_when_a_request_waits(world, kind, names):
     held = world.held_by_another(*names)
     asking = world.actor(kind).ask(*names, timeout_ms=LONG_MS)
@@ -140,61 +115,6 @@ def tries_are_counted_while_it_waits(world, kind, names):
 
 
 @scenario()
-def whoever_only_tries_never_queues(world, kind, names):
-    held = world.held_by_another(*names)
-    outcome = world.actor(kind).refused(*names, tries=True)
-    check_equal(outcome.status, "FAIL_FAST_NO_TRY")
-    check_equal(world.queue_length(names[0]), 0)
-    held.release().check()
-
-
-@scenario()
-def one_that_is_held_keeps_all_of_a_series(world, kind, names):
-    held = world.held_by_another(*names[-1:])
-    asking = world.actor(kind).ask(*names, timeout_ms=FOREVER)
-    world.await_queue(names[-1:], 1)
-    check_equal([world.holder(name) for name in names[:-1]], [None] * (len(names) - 1))
-    held.release().check()
-    asking.hold().release().check()
-    world.await_nothing_left()
-
-
-@scenario(kinds=["loop"])
-def a_cancelled_request_leaves_the_queue(world, kind, names):
-    held = world.held_by_another(*names)
-    asking = world.actor(kind).ask(*names, timeout_ms=FOREVER)
-    world.await_queue(names, 1)
-    asking.cancel().check()
-    check_equal(asking.outcome().status, "CANCELLED")
-    world.await_queue(names, 0)
-    held.release().check()
-    world.await_nothing_left()
-
-
-@scenario(is_timed=True)
-def an_expired_lock_goes_to_the_next(world, kind, names):
-    waiter = world.actor(kind)
-    world.actor("thread").acquire(*names, ttl_ms=300).forget().check()
-    held = waiter.acquire(*names, timeout_ms=FOREVER)
-    check(held.outcome.waited_us >= 100000, "it did not wait for the end of the ttl")
-    held.release().check()
-    world.await_nothing_left()
-
-
-@scenario()
-def who_asks_at_random_and_who_queues_both_get_it(world, kind, names):
-    held = world.held_by_another(*names)
-    first = world.actor("thread").ask(*names, timeout_ms=FOREVER)
-    world.await_queue(names, 1)
-    random = world.actor(kind).ask(*names, timeout_ms=FOREVER, access_strategy="random")
-    held.release().check()
-    wait_until(lambda: first.is_over() or random.is_over(), "one has it")
-    for asking in (first, random) if first.is_over() else (random, first):
-        asking.hold().release().check()
-    world.await_nothing_left()
-
-
-@scenario()
 def a_random_request_takes_free_locks_past_the_queue(world, kind, names):
     other = "rql:acq:1/2/3/4/0123456789abcdef"
     for name in names:
@@ -206,7 +126,7 @@ def a_random_request_takes_free_locks_past_the_queue(world, kind, names):
     held.release().check()
 
 
-@scenario(kinds=["thread", "loop"], counts=[1])
+@scenario(counts=[1])
 def a_random_request_may_overtake_at_a_hand_over(world, kind, names):
     """The head has at least half of the chances, a random request behind it some: 20 of 80 are expected."""
     head, behind = world.actor(kind), world.actor(kind)
@@ -220,20 +140,6 @@ def a_random_request_may_overtake_at_a_hand_over(world, kind, names):
         held.release().check()
         overtaken += serve_all(asked)[0].actor is behind
     check(1 <= overtaken <= 40, f"{overtaken} of 80")
-
-
-@scenario(kinds=["process"])
-def a_waiter_that_is_killed_is_passed_over(world, kind, names):
-    held = world.held_by_another(*names)
-    dead = world.actor(kind)
-    dead.ask(*names, timeout_ms=FOREVER)
-    world.await_queue(names, 1)
-    living = world.actor("thread").ask(*names, timeout_ms=FOREVER)
-    world.await_queue(names, 2)
-    world.kill(dead)
-    held.release().check()
-    living.hold().release().check()
-    wait_until(lambda: not world.queue_length(names[0]), "the queue is empty")
 
 
 # ---- who asks, and how often ----
@@ -259,7 +165,7 @@ def await_quiet(world, for_us=300000):
     wait_until(is_quiet, "nobody asks")
 
 
-@scenario(kinds=["thread", "loop"], counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def a_hand_over_costs_one_command(world, kind, names):
     """They have asked: now each costs a release. A stall may cost a poll."""
     held = world.held_by_another(*names)
@@ -300,7 +206,7 @@ def a_contended_lock_costs_two_commands(world, kind, names):
     world.await_nothing_left()
 
 
-@scenario(kinds=["thread", "loop"], counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def one_of_a_crowd_asks_for_all(world, kind, names):
     """In front of a lock that nothing happens to: as many questions as one waiter has. Of a client that listens
     already: those who wait for that enter the queue all at once, and the first in it may be another than who leads."""
@@ -315,7 +221,7 @@ def one_of_a_crowd_asks_for_all(world, kind, names):
     serve_all(asked)
 
 
-@scenario(kinds=["thread", "loop"], counts=[1])
+@scenario(counts=[1])
 def all_look_when_the_subscriber_has_come_back(world, kind, names):
     """What was said while nobody listened is lost: those look too who else leave it to the first."""
     held, asked = world.held_by_another(*names), crowd_of(world, kind, names)
@@ -328,7 +234,7 @@ def all_look_when_the_subscriber_has_come_back(world, kind, names):
     serve_all(asked)
 
 
-@scenario(kinds=["thread", "loop"], counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def the_next_one_leads_when_the_leader_goes(world, kind, names):
     """No script frees the lock, so nobody is told: it is found by polling."""
     held = world.held_by_another(*names)
@@ -348,7 +254,7 @@ def the_next_one_leads_when_the_leader_goes(world, kind, names):
     world.await_nothing_left()
 
 
-@scenario(kinds=["thread", "loop"], counts=[1], is_timed=True)
+@scenario(counts=[1], is_timed=True)
 def who_leaves_the_asking_to_another_counts_its_tries(world, kind, names):
     held = world.held_by_another(*names)
     client = world.client()
@@ -367,7 +273,7 @@ def who_leaves_the_asking_to_another_counts_its_tries(world, kind, names):
     mine.release().check()
 
 
-@scenario(kinds=["thread", "loop"], is_timed=True)
+@scenario(is_timed=True)
 def a_refusal_names_the_holder(world, kind, names):
     """Where that was asked for; of several locks the first by its name."""
     held = world.held_by_another(*sorted({names[0], names[-1]}))
@@ -425,24 +331,7 @@ def a_grant_and_a_cancellation_at_once_leak_nothing(world, kind, names):
         world.await_nothing_left()
 
 
-@scenario(kinds=["loop"], counts=[1])
-def a_named_task_waits_once_and_enters_again(world, kind, names):
-    held, actor = world.held_by_another(*names), world.actor(kind)
-    first = actor.ask(*names, timeout_ms=FOREVER, task=7)
-    world.await_queue(names, 1)
-    check_equal(actor.refused(*names, timeout_ms=FOREVER, task=7).status, "E_BUSY")
-    actor.acquire("elsewhere", task=7).release().check()
-    held.release().check()
-    outer = first.hold()
-    inner = actor.acquire(*names, task=7, conflict_strategy="work_through")
-    check_equal((inner.outcome.process, inner.outcome.acq_id), (1, outer.outcome.acq_id))
-    inner.release().check()
-    check(world.holder(names[0]), "the end of a re-entry ended the lock")
-    outer.release().check()
-    check_equal(world.keys_left(), [])
-
-
-@scenario(kinds=["thread", "loop"], is_timed=True)
+@scenario(is_timed=True)
 def a_process_that_stalls_loses_no_place(world, kind, names):
     """For as long as a heartbeat may be late."""
     held = world.held_by_another(*names)
