@@ -19,7 +19,7 @@ POINT = re.compile(r"^\* (.*(?:\n  .*)*)", re.M)
 NAMED = re.compile(r"\*\*(.+?)\.?\*\*\s+(.*)")
 END_OF_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`(])")
 PROGRAMS = ("test_{}.py", "test_{}.c", "{}.py")
-FUNCTION = r"^(@.*\n)*(?: *def (test_)?{0}\(|TEST\({0}\)|static void {0}\(void \*\*)"
+FUNCTION = r"^(@.*\n)*(?: *def (test_)?{0}\(|TEST(?:_BETWEEN)?\({0}\b)"
 
 
 def promises(page):

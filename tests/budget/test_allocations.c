@@ -39,25 +39,23 @@ static void widen(rql_client *of, int n_handles)
     }
 }
 
-static int set_up_wide(void **state)
+static void set_up_wide(void)
 {
-    (void)set_up(state);
+    make_clients();
     widen(client, 2);
     widen(other, 2);
-    return 0;
 }
 
 /* On several connections it is up to the system how many threads meet on each. */
-static int set_up_crowd(void **state)
+static void set_up_crowd(void)
 {
     rql_options options = client_options();
 
-    (void)set_up_wide(state);
+    set_up_wide();
     (void)rql_client_free(client);
     options.connections = 1;
     client = new_client_with(&options);
     widen(client, 3 * THREADS);
-    return 0;
 }
 
 static bool pair(const char *name, const rql_lock_options *options)
@@ -87,12 +85,11 @@ static long count_rounds(bool (*round)(const void *data), const void *data)
 }
 
 /* Or nothing here proves anything. */
-static void what_a_library_allocates_is_counted(void **state)
+TEST(what_a_library_allocates_is_counted)
 {
     rql_lock_info *info = NULL;
     rql_lock *lock = hold(client, "seen");
 
-    (void)state;
     counting_begin();
     CHECK_OK(rql_get_lock_info(client, "seen", &info, NULL));
     rql_lock_info_free(info);
@@ -105,28 +102,25 @@ static bool plain_pair(const void *data)
     return pair("plain", data);
 }
 
-static void a_pair(void **state)
+TEST(a_pair)
 {
-    (void)state;
     assert_int_equal(count_rounds(plain_pair, NULL), 0);
 }
 
 /* The thread may have one of them in hand, for which a handle and an exchange more are made. */
-static void a_pair_released_lazily(void **state)
+TEST(a_pair_released_lazily)
 {
     rql_lock_options options = patient(client);
 
-    (void)state;
     options.lazy_release = true;
     assert_true(count_rounds(plain_pair, &options) <= 2);
 }
 
-static void a_pair_with_options_and_metadata(void **state)
+TEST(a_pair_with_options_and_metadata)
 {
     const rql_meta meta[] = {{"who", "a test"}, {"why", "to count what it costs"}};
     rql_lock_options options = patient(client);
 
-    (void)state;
     options.meta = meta;
     options.n_meta = 2;
     assert_int_equal(count_rounds(plain_pair, &options), 0);
@@ -145,9 +139,8 @@ static bool block(const void *data)
     return rql_with_lock(client, "block", data, &what, NULL) == RQL_OK && what.value;
 }
 
-static void a_block(void **state)
+TEST(a_block)
 {
-    (void)state;
     assert_int_equal(count_rounds(block, NULL), 0);
 }
 
@@ -159,12 +152,11 @@ static bool nested_pairs(const void *data)
            pair("nested", data) && rql_lock_release(lock, NULL) == RQL_OK;
 }
 
-static void a_pair_within_a_pair(void **state)
+TEST(a_pair_within_a_pair)
 {
     static const rql_conflict_strategy ways[] = {RQL_WORK_THROUGH, RQL_EXTENDABLE_WORK_THROUGH};
     rql_lock_options options = patient(client);
 
-    (void)state;
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
         options.conflict_strategy = ways[i];
         assert_int_equal(count_rounds(nested_pairs, &options), 0);
@@ -179,11 +171,10 @@ static bool extend_and_verify(const void *data)
            rql_lock_remaining_ms(lock) > 0;
 }
 
-static void extending_and_verifying(void **state)
+TEST(extending_and_verifying)
 {
     rql_lock *lock = hold(client, "long");
 
-    (void)state;
     assert_int_equal(count_rounds(extend_and_verify, &lock), 0);
     CHECK_OK(rql_lock_release(lock, NULL));
 }
@@ -195,11 +186,10 @@ static bool refused(const void *data)
     return rql_lock_try(other, "taken", data, &lock, NULL) == RQL_FAIL_FAST_NO_TRY;
 }
 
-static void being_refused(void **state)
+TEST(being_refused)
 {
     rql_lock *lock = hold(client, "taken");
 
-    (void)state;
     assert_int_equal(count_rounds(refused, NULL), 0);
     CHECK_OK(rql_lock_release(lock, NULL));
 }
@@ -253,12 +243,11 @@ static void start_together(struct crowd *crowd)
     redis_server_resume(&server);
 }
 
-static void pairs_of_many_threads(void **state)
+TEST_BETWEEN(pairs_of_many_threads, set_up_crowd, free_clients)
 {
     struct crowd crowd;
     long count;
 
-    (void)state;
     failures = 0;
     assert_int_equal(pthread_barrier_init(&crowd.barrier, NULL, THREADS + 1), 0);
     start_together(&crowd);
@@ -355,14 +344,13 @@ static void play(size_t index, void *data)
     }
 }
 
-static void waiting_and_handing_over(void **state)
+TEST(waiting_and_handing_over)
 {
     struct match match = {
         .raw = {redis_server_connect(&server), redis_server_connect(&server)},
         .count = -1,
     };
 
-    (void)state;
     failures = 0;
     threads_run(2, play, &match);
     redisFree(match.raw[0]);
@@ -372,27 +360,5 @@ static void waiting_and_handing_over(void **state)
     assert_in_range(match.count, 0, match.claims);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_a_library_allocates_is_counted, set_up_wide,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(a_pair, set_up_wide, tear_down),
-        cmocka_unit_test_setup_teardown(a_pair_released_lazily, set_up_wide, tear_down),
-        cmocka_unit_test_setup_teardown(a_pair_with_options_and_metadata, set_up_wide, tear_down),
-        cmocka_unit_test_setup_teardown(a_block, set_up_wide, tear_down),
-        cmocka_unit_test_setup_teardown(a_pair_within_a_pair, set_up_wide, tear_down),
-        cmocka_unit_test_setup_teardown(extending_and_verifying, set_up_wide, tear_down),
-        cmocka_unit_test_setup_teardown(being_refused, set_up_wide, tear_down),
-        cmocka_unit_test_setup_teardown(pairs_of_many_threads, set_up_crowd, tear_down),
-        cmocka_unit_test_setup_teardown(waiting_and_handing_over, set_up_wide, tear_down),
-    };
-
-    if (!redis_server_available()) {
-        return skip_all("RQL_TEST_REDIS is not set");
-    }
-    if (!counting_works()) {
-        return skip_all("a sanitizer has the allocator");
-    }
-    return cmocka_run_group_tests_name("allocations", tests, start_server, stop_server);
-}
+FIXTURE(start_server, stop_server, set_up_wide, free_clients);
+SKIP_UNLESS(counting_works(), "a sanitizer has the allocator");

@@ -38,13 +38,12 @@ static void ruby_holds(const char *name)
     ask("PEXPIRE rql:lock:%s 600000", name);
 }
 
-static void polls(void **state)
+TEST(polls)
 {
     static struct asked crowd[WAITERS]; /* outlives a failure */
     long n_allocations;
     int n_rounds = 0;
 
-    (void)state;
     ruby_holds("x");
     ruby_holds("y");
     for (size_t i = 0; i < WAITERS; i++) {
@@ -81,11 +80,10 @@ static void cancel_what_is_over(rql_status status, rql_lock *lock, const rql_err
 }
 
 /* What its callback posts frees it. There is no connection that would have to be closed first. */
-static void a_loop_that_closes_takes_what_was_posted_last(void **state)
+TEST(a_loop_that_closes_takes_what_was_posted_last)
 {
     int status = INT_MAX;
 
-    (void)state;
     late = (rql_acquiring){.done = cancel_what_is_over, .user_data = &status};
     CHECK_OK(rql_acquire_async(loop, "x", NULL, &late, NULL));
     counting_watch(late.request);
@@ -94,18 +92,5 @@ static void a_loop_that_closes_takes_what_was_posted_last(void **state)
     assert_true(counting_was_freed());
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        LOOP_TEST(polls),
-        LOOP_TEST(a_loop_that_closes_takes_what_was_posted_last),
-    };
-
-    if (!redis_server_available()) {
-        return skip_all("no redis-server");
-    }
-    if (!counting_works()) {
-        return skip_all("a sanitizer counts for itself");
-    }
-    return cmocka_run_group_tests(tests, start_server, stop_server);
-}
+FIXTURE(start_server, stop_server, set_up_loop, tear_down_loop);
+SKIP_UNLESS(counting_works(), "a sanitizer counts for itself");

@@ -114,30 +114,15 @@ static void check(const char *what, rql_client *(*make)(void))
     assert_in_range(use.resident, 1, BUDGET_BYTES);
 }
 
-static void a_client_that_was_used(void **state)
+TEST(a_client_that_was_used)
 {
-    (void)state;
     check("a client that was used", make_used);
 }
 
-static void a_client_with_all_its_connections_and_its_thread(void **state)
+TEST(a_client_with_all_its_connections_and_its_thread)
 {
-    (void)state;
     check("a client that has waited and extended", make_awake);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_client_that_was_used),
-        cmocka_unit_test(a_client_with_all_its_connections_and_its_thread),
-    };
-
-    if (!redis_server_available()) {
-        return skip_all("RQL_TEST_REDIS is not set");
-    }
-    if (!counting_works()) {
-        return skip_all("a sanitizer has the allocator");
-    }
-    return cmocka_run_group_tests_name("client memory", tests, start_server, stop_server);
-}
+FIXTURE(start_server, stop_server, NULL, NULL);
+SKIP_UNLESS(counting_works(), "a sanitizer has the allocator");

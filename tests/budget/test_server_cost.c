@@ -117,7 +117,7 @@ static void show(const struct step *step, int target_percent)
                  (double)step->many_us / (double)step->one_us, target_percent / 100.0);
 }
 
-static void a_hundred_thousand_waiting_cost_no_more_than_one(void **state)
+TEST(a_hundred_thousand_waiting_cost_no_more_than_one)
 {
     struct step steps[] = {
         {.name = "enqueue", .run = enqueue},
@@ -131,7 +131,6 @@ static void a_hundred_thousand_waiting_cost_no_more_than_one(void **state)
     struct line one;
     struct line many;
 
-    (void)state;
     fill(&one, "orders:customer:00001", 0, 1);
     fill(&many, "orders:customer:00002", 500000, MANY);
     for (int i = 0; i < ROUNDS; i++) {
@@ -147,35 +146,20 @@ static void a_hundred_thousand_waiting_cost_no_more_than_one(void **state)
 }
 
 /* Without a listener nothing is handed over. */
-static int start(void **state)
+static void start(void)
 {
-    if (start_server(state)) {
-        return -1;
-    }
+    start_server();
     load_script(RQLI_SCRIPT_ACQUIRE);
     load_script(RQLI_SCRIPT_RELEASE);
     listener = redis_server_connect(&server);
-    if (!listener) {
-        return -1;
-    }
+    assert_non_null(listener);
     freeReplyObject(redisCommand(listener, "SUBSCRIBE rql:wake:%032x", 1));
-    return 0;
 }
 
-static int stop(void **state)
+static void stop(void)
 {
     redisFree(listener);
-    return stop_server(state);
+    stop_server();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_hundred_thousand_waiting_cost_no_more_than_one),
-    };
-
-    if (!redis_server_available()) {
-        return skip_all("RQL_TEST_REDIS is not set");
-    }
-    return cmocka_run_group_tests_name("server cost", tests, start, stop);
-}
+FIXTURE(start, stop, NULL, NULL);

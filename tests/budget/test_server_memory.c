@@ -65,24 +65,16 @@ static void hold_locks(int count)
     }
 }
 
-static int set_up(void **state)
-{
-    (void)state;
-    ask("FLUSHALL");
-    return 0;
-}
-
 static void check(const char *what, int64_t bytes, int count, int budget)
 {
     (void)printf("# %s: %lld bytes, of %d\n", what, (long long)(bytes / count), budget);
     assert_true(bytes <= (int64_t)count * budget);
 }
 
-static void a_held_lock(void **state)
+TEST(a_held_lock)
 {
     int64_t before = used_memory();
 
-    (void)state;
     hold_locks(LOCKS);
     finish_growing();
     check("a held lock", used_memory() - before, LOCKS, HELD_BYTES);
@@ -104,52 +96,33 @@ static int64_t queue_up(int n_locks, int per_client)
     return used_memory() - before;
 }
 
-static void a_request_in_one_long_queue(void **state)
+TEST(a_request_in_one_long_queue)
 {
-    (void)state;
     check("a request, of 10000 for one lock, 50 of each client", queue_up(1, PER_CLIENT), REQUESTS,
           WAITING_BYTES);
 }
 
-static void a_request_in_one_of_many_queues(void **state)
+TEST(a_request_in_one_of_many_queues)
 {
-    (void)state;
     check("a request, of 1000 for each of 10 locks, 50 of each client", queue_up(10, PER_CLIENT),
           REQUESTS, WAITING_BYTES);
 }
 
-static void the_only_request_of_its_client(void **state)
+TEST(the_only_request_of_its_client)
 {
-    (void)state;
     check("a request and a client, of 10000 for one lock", queue_up(1, 1), REQUESTS,
           WAITING_BYTES + LIFE_BYTES);
 }
 
-static int start(void **state)
+static void start(void)
 {
-    if (start_server(state)) {
-        return -1;
-    }
+    start_server();
     load_script(RQLI_SCRIPT_ACQUIRE);
     /* The server keeps statistics of every command from its first use on. */
     hold_locks(1);
     send_request(0, 1, LOCKS);
     take_answers(1, QUEUED);
     finish_growing();
-    return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(a_held_lock, set_up),
-        cmocka_unit_test_setup(a_request_in_one_long_queue, set_up),
-        cmocka_unit_test_setup(a_request_in_one_of_many_queues, set_up),
-        cmocka_unit_test_setup(the_only_request_of_its_client, set_up),
-    };
-
-    if (!redis_server_available()) {
-        return skip_all("RQL_TEST_REDIS is not set");
-    }
-    return cmocka_run_group_tests_name("server memory", tests, start, stop_server);
-}
+FIXTURE(start, stop_server, empty_server, NULL);

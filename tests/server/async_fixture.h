@@ -205,31 +205,36 @@ static inline void close_loop(void)
     }
 }
 
-static inline int open_loop_of(rql_client *owner)
+static inline void open_loop_of(rql_client *owner)
 {
     inside_call = false;
     uv_owner = pthread_self();
     CHECK_OK(uv_loop_init(&uv));
     CHECK_OK(uv_timer_init(&uv, &budget));
     CHECK_OK(rql_loop_open(&loop, owner, &uv, NULL));
-    return 0;
 }
 
-static inline int set_up_loop(void **state)
-{
-    (void)set_up(state);
-    return open_loop_of(client);
-}
-
-static inline int tear_down_loop(void **state)
+/* Closes the loop of the library, if it is open, and that of libuv. */
+static inline void end_loop(void)
 {
     close_loop();
     uv_close((uv_handle_t *)&budget, NULL);
     CHECK_OK(uv_run(&uv, UV_RUN_DEFAULT));
     CHECK_OK(uv_loop_close(&uv));
-    return tear_down(state);
 }
 
-#define LOOP_TEST(name) cmocka_unit_test_setup_teardown(name, set_up_loop, tear_down_loop)
+static inline void set_up_loop(void)
+{
+    make_clients();
+    open_loop_of(client);
+}
+
+static inline void tear_down_loop(void)
+{
+    end_loop();
+    free_clients();
+}
+
+#define LOOP_FIXTURE FIXTURE(start_server, stop_server, set_up_loop, tear_down_loop)
 
 #endif

@@ -37,7 +37,7 @@ static inline bool knows_all(void *data)
     return is_ok;
 }
 
-static inline int start_node(size_t i)
+static inline void start_node(size_t i)
 {
     /* None counts as failed, however long it is stopped. */
     static const char *const arguments[] = {"--cluster-enabled",
@@ -49,9 +49,7 @@ static inline int start_node(size_t i)
                                             NULL};
     redisReply *id;
 
-    if (redis_server_start_tcp(&nodes[i], arguments)) {
-        return -1;
-    }
+    assert_int_equal(redis_server_start_tcp(&nodes[i], arguments), 0);
     raws[i] = redis_server_connect(&nodes[i]);
     look_at(i);
     id = ask_reply("CLUSTER MYID");
@@ -62,36 +60,27 @@ static inline int start_node(size_t i)
     if (i > 0) {
         ask("CLUSTER MEET 127.0.0.1 %d", nodes[0].port);
     }
-    return 0;
 }
 
-static inline int start_nodes(void **state)
+static inline void start_nodes(void)
 {
-    (void)state;
     for (size_t i = 0; i < NODES; i++) {
-        if (start_node(i)) {
-            return -1;
-        }
+        start_node(i);
     }
     server = nodes[0];
     (void)snprintf(server.url, sizeof server.url, "redis+cluster://127.0.0.1:%d", nodes[0].port);
     for (size_t i = 0; i < NODES; i++) {
         look_at(i);
-        if (!wait_until(knows_all, NULL, 3 * AWAIT_MS)) {
-            return -1;
-        }
+        assert_true(wait_until(knows_all, NULL, 3 * AWAIT_MS));
     }
-    return 0;
 }
 
-static inline int stop_nodes(void **state)
+static inline void stop_nodes(void)
 {
-    (void)state;
     for (size_t i = 0; i < NODES; i++) {
         redisFree(raws[i]);
         redis_server_stop(&nodes[i]);
     }
-    return 0;
 }
 
 static inline const struct rqli_key_set *set_of(const char *name)

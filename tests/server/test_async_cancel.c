@@ -83,12 +83,11 @@ static void cancel_what_is_called(rql_request *request)
     CHECK_OK(status);
 }
 
-static void a_request_lives_until_its_callback(void **state)
+TEST(a_request_lives_until_its_callback)
 {
     rql_acquiring what = {.done = on_held};
     rql_loop *own = begin_calling();
 
-    (void)state;
     CHECK_OK(rql_acquire_async(own, "x", NULL, &what, NULL));
     cancel_what_is_called(what.request);
     CHECK_OK(rql_loop_close(own, NULL, NULL, NULL));
@@ -97,14 +96,13 @@ static void a_request_lives_until_its_callback(void **state)
     expect_nothing_left("x");
 }
 
-static void a_series_lives_until_its_callback(void **state)
+TEST(a_series_lives_until_its_callback)
 {
     const char *const names[] = {"x", "y"};
     rql_series_acquiring what = {.done = on_all_held};
     rql_series_options options;
     rql_loop *own = begin_calling();
 
-    (void)state;
     rql_series_options_init(&options);
     options.names = names;
     options.n_names = 2;
@@ -116,12 +114,11 @@ static void a_series_lives_until_its_callback(void **state)
     expect_nothing_left("x");
 }
 
-static void a_block_that_begins_is_not_cancelled(void **state)
+TEST(a_block_that_begins_is_not_cancelled)
 {
     rql_async_block block = {on_block, on_block_over, NULL, NULL};
     rql_loop *own = begin_calling();
 
-    (void)state;
     CHECK_OK(rql_with_async(own, "x", NULL, &block, NULL));
     cancel_what_is_called(block.request);
     CHECK_OK(rql_hold_end(called.hold, 0));
@@ -183,13 +180,12 @@ static void ask_in_vain(struct asked *asked, rql_refusal *refusal)
     run_for_ms(1);
 }
 
-static void a_refusal_that_is_described_is_cancelled_too_late(void **state)
+TEST(a_refusal_that_is_described_is_cancelled_too_late)
 {
     struct asked asked;
     rql_refusal refusal = {0};
     rql_lock *held = hold_for_ever(&asked);
 
-    (void)state;
     ask_in_vain(&asked, &refusal);
     CHECK_OK(rql_request_cancel(asked.what.request));
     run_for_ms(1);
@@ -202,14 +198,13 @@ static void a_refusal_that_is_described_is_cancelled_too_late(void **state)
     expect_nothing_left("x");
 }
 
-static void closing_waits_for_a_refusal_that_is_described(void **state)
+TEST(closing_waits_for_a_refusal_that_is_described)
 {
     struct asked asked;
     rql_refusal refusal = {0};
     rql_lock *held = hold_for_ever(&asked);
     bool closed = false;
 
-    (void)state;
     ask_in_vain(&asked, &refusal);
     CHECK_OK(rql_loop_close(loop, on_closed, &closed, NULL));
     run_for_ms(1);
@@ -223,18 +218,4 @@ static void closing_waits_for_a_refusal_that_is_described(void **state)
     expect_nothing_left("x");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        LOOP_TEST(a_request_lives_until_its_callback),
-        LOOP_TEST(a_series_lives_until_its_callback),
-        LOOP_TEST(a_block_that_begins_is_not_cancelled),
-        LOOP_TEST(a_refusal_that_is_described_is_cancelled_too_late),
-        LOOP_TEST(closing_waits_for_a_refusal_that_is_described),
-    };
-
-    if (!redis_server_available()) {
-        return skip_all("no redis-server");
-    }
-    return cmocka_run_group_tests(tests, start_server, stop_server);
-}
+LOOP_FIXTURE;

@@ -38,12 +38,11 @@ static bool all_released(const void *data)
     return true;
 }
 
-static void calls_may_come_from_any_thread(void **state)
+TEST(calls_may_come_from_any_thread)
 {
     struct remote remote = {0};
     struct threads *threads;
 
-    (void)state;
     for (size_t i = 0; i < CROWD; i++) {
         remote.asked[i] = asked_for();
         remote.asked[i].releases = true;
@@ -61,14 +60,13 @@ static void calls_may_come_from_any_thread(void **state)
 }
 
 /* Nothing was sent yet: what is asked for last is the first that the server hears of. */
-static void what_gives_back_goes_first(void **state)
+TEST(what_gives_back_goes_first)
 {
     rql_lock *own = hold(client, "x");
     struct asked asked = asked_for();
     int status = INT_MAX;
     const rql_done done = {on_released_status, &status};
 
-    (void)state;
     CHECK_OK(rql_lock_release(hold(client, "y"), NULL)); /* the server knows the scripts */
     asked.options.fail_fast = true;
     start_asking(&asked, "x");
@@ -124,11 +122,10 @@ static bool is_granted_late(int64_t timeout_ms)
     return is_in_time;
 }
 
-static void a_grant_that_came_in_time_is_taken_however_late(void **state)
+TEST(a_grant_that_came_in_time_is_taken_however_late)
 {
     int64_t timeout_ms = BRIEF_MS;
 
-    (void)state;
     while (!is_granted_late(timeout_ms)) {
         timeout_ms *= 2;
         assert_true(timeout_ms < AWAIT_MS);
@@ -137,11 +134,10 @@ static void a_grant_that_came_in_time_is_taken_however_late(void **state)
 
 /* ---- how long a loop lives ---- */
 
-static void a_loop_ends_when_nothing_is_under_way(void **state)
+TEST(a_loop_ends_when_nothing_is_under_way)
 {
     struct asked asked = asked_for();
 
-    (void)state;
     assert_int_equal(uv_run(&uv, UV_RUN_DEFAULT), 0); /* idle: at once */
     asked.releases = true;
     start_asking(&asked, "x");
@@ -150,9 +146,8 @@ static void a_loop_ends_when_nothing_is_under_way(void **state)
     assert_int_equal(asked.n_released, 1);
 }
 
-static void a_loop_may_be_closed_unused(void **state)
+TEST(a_loop_may_be_closed_unused)
 {
-    (void)state;
     close_loop();
 }
 
@@ -165,7 +160,7 @@ static void on_told(rql_status status, const rql_error *error, void *data)
     *(int *)data = status;
 }
 
-static void closing_cancels_what_waits(void **state)
+TEST(closing_cancels_what_waits)
 {
     rql_lock *held = hold(other, "x");
     struct asked crowd[CROWD];
@@ -178,7 +173,6 @@ static void closing_cancels_what_waits(void **state)
     const rql_done done = {on_told, &released};
     const rql_done done_last = {on_told, &released_last};
 
-    (void)state;
     start_asking(&holder, "y");
     await_asked(&holder);
     start_asking(&last, "z");
@@ -237,13 +231,12 @@ static bool has_hold(const void *data)
     return ((const struct last_block *)data)->hold != NULL;
 }
 
-static void closing_waits_for_blocks(void **state)
+TEST(closing_waits_for_blocks)
 {
     struct last_block last = {.status = INT_MAX};
     rql_async_block block = {keep_hold, on_block_done, &last, NULL};
     bool closed = false;
 
-    (void)state;
     CHECK_OK(rql_with_async(loop, "x", NULL, &block, NULL));
     run_until(has_hold, &last);
     CHECK_OK(rql_loop_close(loop, on_closed, &closed, NULL));
@@ -254,67 +247,6 @@ static void closing_waits_for_blocks(void **state)
     loop = NULL;
     CHECK_OK(last.status);
     assert_int_equal(ask_int("EXISTS rql:lock:x"), 0);
-}
-
-/* ---- a loop of the library's own ---- */
-
-struct own {
-    rql_loop *loop;
-    pthread_t thread;
-    rql_status status;
-    rql_status inner_close; /* tried from the callback */
-    rql_lock *lock;
-    atomic_int n_done;
-    int n_closed;
-};
-
-static void own_done(rql_status status, rql_lock *lock, const rql_error *error, void *data)
-{
-    struct own *own = data;
-
-    (void)error;
-    own->inner_close = rql_loop_close(own->loop, NULL, NULL, NULL);
-    own->thread = pthread_self();
-    own->status = status;
-    own->lock = lock;
-    own->n_done++;
-}
-
-static bool own_has_done(void *data)
-{
-    return ((struct own *)data)->n_done > 0;
-}
-
-static void own_closed(void *data)
-{
-    ((struct own *)data)->n_closed++;
-}
-
-static void the_library_may_run_the_loop(void **state)
-{
-    struct own own = {.n_done = 0};
-    rql_acquiring what = {.done = own_done, .user_data = &own};
-    rql_lock_options options = patient(client);
-    rql_lock *held;
-
-    (void)state;
-    CHECK_OK(rql_loop_open(&own.loop, client, NULL, NULL));
-    CHECK_OK(rql_acquire_async(own.loop, "x", NULL, &what, NULL));
-    assert_true(wait_until(own_has_done, &own, AWAIT_MS));
-    CHECK_OK(own.status);
-    assert_false(pthread_equal(own.thread, pthread_self()));
-    assert_int_equal(own.inner_close, RQL_E_INVALID);
-    CHECK_OK(rql_release_async(own.loop, own.lock, NULL, NULL));
-    await_int(0, "EXISTS rql:lock:x");
-    held = hold(other, "x");
-    CHECK_OK(rql_acquire_async(own.loop, "x", &options, &what, NULL));
-    await_int(1, "ZCARD rql:lock_queue:x");
-    CHECK_OK(rql_loop_close(own.loop, own_closed, &own, NULL));
-    assert_int_equal(own.n_closed, 1);
-    assert_int_equal(own.n_done, 2);
-    assert_int_equal(own.status, RQL_CANCELLED);
-    CHECK_QUEUE_IS_EMPTY("x");
-    CHECK_OK(rql_lock_release(held, NULL));
 }
 
 /* ---- fork ---- */
@@ -340,12 +272,11 @@ static void use_the_parents_loop(void)
     must(is_right, LEAST_CODE);
 }
 
-static void a_child_touches_nothing_of_a_loop(void **state)
+TEST(a_child_touches_nothing_of_a_loop)
 {
     rql_lock *held = hold(other, "x");
     pid_t child;
 
-    (void)state;
     forked = asked_for();
     start_asking(&forked, "x");
     run_until_int(1, "ZCARD rql:lock_queue:x");
@@ -359,9 +290,8 @@ static void a_child_touches_nothing_of_a_loop(void **state)
 }
 
 /* A loop of the program's that has nothing more to do may never be run again. */
-static void a_loop_that_ends_does_not_listen(void **state)
+TEST(a_loop_that_ends_does_not_listen)
 {
-    (void)state;
     for (int i = 0; i < 2; i++) {
         rql_lock *held = hold(other, "x");
         struct asked asked = asked_for();
@@ -391,12 +321,11 @@ static bool is_armed(const void *data)
 }
 
 /* As one does whose hand-over was refused, while the reply of its watch is on its way. */
-static void a_lock_of_rubys_is_watched_again_by_a_request_that_begins_anew(void **state)
+TEST(a_lock_of_rubys_is_watched_again_by_a_request_that_begins_anew)
 {
     struct asked asked = asked_for();
     struct rqli_acquire *acquire;
 
-    (void)state;
     ask("HSET rql:lock:x acq_id rql:acq:1/2/3/4/0123456789abcdef ts 1.5 ini_ttl 60000");
     ask("PEXPIRE rql:lock:x 60000");
     asked.options.retry_delay_ms = 3600000;
@@ -413,24 +342,4 @@ static void a_lock_of_rubys_is_watched_again_by_a_request_that_begins_anew(void 
     CHECK_OK(release_and_wait(asked.lock));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        LOOP_TEST(calls_may_come_from_any_thread),
-        LOOP_TEST(what_gives_back_goes_first),
-        LOOP_TEST(a_grant_that_came_in_time_is_taken_however_late),
-        LOOP_TEST(a_loop_ends_when_nothing_is_under_way),
-        LOOP_TEST(a_loop_may_be_closed_unused),
-        LOOP_TEST(closing_cancels_what_waits),
-        LOOP_TEST(closing_waits_for_blocks),
-        LOOP_TEST(the_library_may_run_the_loop),
-        LOOP_TEST(a_child_touches_nothing_of_a_loop),
-        LOOP_TEST(a_loop_that_ends_does_not_listen),
-        LOOP_TEST(a_lock_of_rubys_is_watched_again_by_a_request_that_begins_anew),
-    };
-
-    if (!redis_server_available()) {
-        return skip_all("no redis-server");
-    }
-    return cmocka_run_group_tests(tests, start_server, stop_server);
-}
+LOOP_FIXTURE;

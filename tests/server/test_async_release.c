@@ -53,11 +53,10 @@ static bool all_had_their_turn(const void *data)
     return seen.n_granted == CROWD;
 }
 
-static void a_callback_may_release_at_once_what_was_handed_over(void **state)
+TEST(a_callback_may_release_at_once_what_was_handed_over)
 {
     rql_acquiring what = {.done = on_turn};
 
-    (void)state;
     memset(&seen, 0, sizeof seen);
     patient_options = patient(client);
     for (int i = 0; i < CROWD; i++) {
@@ -88,6 +87,10 @@ static void on_late_turn(rql_status status, rql_lock *lock, const rql_error *err
         return;
     }
     atomic_fetch_add(&closing.n_granted, 1);
+    /* A callback of a loop cannot close it. */
+    if (rql_loop_close(closing.own, NULL, NULL, NULL) != RQL_E_INVALID) {
+        atomic_fetch_add(&closing.n_refused, 1);
+    }
     if (rql_release_async(closing.own, lock, NULL, NULL)) {
         atomic_fetch_add(&closing.n_refused, 1);
         (void)rql_lock_forget(lock);
@@ -100,11 +103,10 @@ static bool is_under_way(void *data)
     return atomic_load(&closing.n_granted) > MANY / 20;
 }
 
-static void what_is_granted_to_a_closing_loop_is_released_there(void **state)
+TEST(what_is_granted_to_a_closing_loop_is_released_there)
 {
     rql_acquiring what = {.done = on_late_turn};
 
-    (void)state;
     patient_options = patient(client);
     atomic_store(&closing.n_refused, 0);
     for (int i = 0; i < ROUNDS; i++) {
@@ -120,15 +122,4 @@ static void what_is_granted_to_a_closing_loop_is_released_there(void **state)
     expect_nothing_left("x");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        LOOP_TEST(a_callback_may_release_at_once_what_was_handed_over),
-        LOOP_TEST(what_is_granted_to_a_closing_loop_is_released_there),
-    };
-
-    if (!redis_server_available()) {
-        return skip_all("no redis-server");
-    }
-    return cmocka_run_group_tests(tests, start_server, stop_server);
-}
+LOOP_FIXTURE;

@@ -1,255 +1,64 @@
 #include "async_fixture.h"
 #include "children.h"
 #include "lock/async.h"
+#include "lock/client.h"
+#include "net/cluster.h"
 
-/* The asynchronous calls in a cluster: each lock is had of the node that has its keys. */
+#include <inttypes.h>
+
+/* A loop's connections to the nodes of a cluster: which node has a lock, what a silent one holds
+ * up, and which are closed while the loop has nothing to do there. */
 
 enum {
     NODES = 2,
-    NAMES = 20,
     SERIES = 12,
-    TOLD_MS = 1000, /* who polls for a lock that was released finds it later */
+    KEYSLOT_NAMES = 1000,
+    KEYSLOT_LONGEST = 24,
     NO_POLL_MS = 600000,
     TTL_MS = 90000,
     BRIEF_MS = 300,
+    UNUSED_MS = 200, /* so long one stays that nobody uses */
 };
 
 #include "cluster.h"
 
-static rql_loop *second; /* of the other client, on the same uv loop */
-
-static int set_up_loops(void **state)
+static void set_up_impatient_loop(void)
 {
-    (void)set_up(state);
-    (void)open_loop_of(client);
-    CHECK_OK(rql_loop_open(&second, other, &uv, NULL));
-    return 0;
+    make_clients();
+    client->cluster->unused_us = UNUSED_MS * INT64_C(1000);
+    open_loop_of(client);
 }
 
-static int tear_down_loops(void **state)
+/* Short ones of few bytes, so that braces stand in every order. */
+static size_t draw_bytes(unsigned *seed, char *name)
 {
-    bool closed = false;
+    static const char bytes[] = "{}{}ab\xc3";
+    size_t length = (size_t)rand_r(seed) % KEYSLOT_LONGEST + 1;
 
-    CHECK_OK(rql_loop_close(second, on_closed, &closed, NULL));
-    run_until(is_true, &closed);
-    return tear_down_loop(state);
+    for (size_t i = 0; i < length; i++) {
+        name[i] = bytes[(size_t)rand_r(seed) % sizeof bytes]; /* its NUL, too */
+    }
+    return length;
 }
 
-/* On the second loop. */
-static void start_asking_on_second(struct asked *asked, const char *name)
+TEST(the_server_has_the_same_slot_for_a_name)
 {
-    rql_loop *first = loop;
+    unsigned seed = 1;
 
-    loop = second;
-    start_asking(asked, name);
-    loop = first;
-}
+    for (int i = 0; i < KEYSLOT_NAMES; i++) {
+        char name[KEYSLOT_LONGEST];
+        size_t length = draw_bytes(&seed, name);
+        redisReply *reply = redisCommand(raw, "CLUSTER KEYSLOT %b", name, length);
 
-static struct asked asked_without_polls(void)
-{
-    struct asked asked = asked_for();
-
-    asked.options.retry_delay_ms = NO_POLL_MS;
-    return asked;
-}
-
-static void run_until_queue(const char *name, int64_t count)
-{
-    run_until_int(count, "ZCARD %slock_queue:%s", set_of(name)->prefix.data, name);
-}
-
-/* How often a node has given an error that begins so. */
-static int64_t errors_of(const char *code)
-{
-    int64_t count = 0;
-
-    for (size_t i = 0; i < NODES; i++) {
-        redisReply *reply;
-        char row[64];
-        const char *at;
-
-        look_at(i);
-        reply = ask_reply("INFO errorstats");
-        (void)snprintf(row, sizeof row, "errorstat_%s:count=", code);
-        at = strstr(reply->str, row);
-        count += at ? strtoll(at + strlen(row), NULL, 10) : 0;
+        assert_non_null(reply);
+        assert_int_equal(reply->type, REDIS_REPLY_INTEGER);
+        assert_int_equal(rqli_keyslot((struct rqli_slice){name, length}), reply->integer);
         freeReplyObject(reply);
     }
-    return count;
-}
-
-static bool all_done(const void *data)
-{
-    const struct asked *asked = data;
-
-    for (size_t i = 0; i < NAMES; i++) {
-        if (asked[i].n_done == 0) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static void extend_and_wait(rql_lock *lock)
-{
-    int status = INT_MAX;
-    const rql_done done = {on_released_status, &status};
-
-    CHECK_OK(rql_extend_async(loop, lock, TTL_MS, &done, NULL));
-    run_until(is_told, &status);
-    CHECK_OK((rql_status)status);
-}
-
-/* All at once; the second time it is known which node has which. */
-static void locks_of_all_nodes_are_had_by_one_loop(void **state)
-{
-    int64_t before = 0;
-
-    (void)state;
-    for (int round = 0; round < 2; round++) {
-        struct asked asked[NAMES];
-        char names[NAMES][16];
-        unsigned from = 0;
-
-        for (size_t i = 0; i < NAMES; i++) {
-            draw_name(names[i], "n", i % NODES, &from);
-            asked[i] = asked_for();
-            start_asking(&asked[i], names[i]);
-        }
-        run_until(all_done, asked);
-        for (size_t i = 0; i < NAMES; i++) {
-            CHECK_OK(asked[i].status);
-            look_at(i % NODES);
-            assert_int_equal(ask_int("EXISTS %slock:%s", set_of(names[i])->prefix.data, names[i]),
-                             1);
-            extend_and_wait(asked[i].lock);
-            CHECK_OK(release_and_wait(asked[i].lock));
-            assert_int_equal(ask_int("EXISTS %slock:%s", set_of(names[i])->prefix.data, names[i]),
-                             0);
-        }
-        if (round > 0) {
-            assert_int_equal(errors_of("MOVED"), before);
-        }
-        before = errors_of("MOVED");
-    }
-}
-
-/* It is listened to, and asks nothing just now: it can be handed the lock. */
-static bool sleeps(const void *data)
-{
-    const rql_request *request = data;
-    const struct rqli_acquire *acquire = &request->acquire;
-
-    return acquire->waiter.sleeps &&
-           rqli_push_loop_view(&acquire->at->pushes, &acquire->waiter).delivers;
-}
-
-/* In its callback whoever is granted the lock releases it: the next one has it in this client, and
- * the one behind that in another. */
-static void a_lock_goes_from_loop_to_loop_and_thread(void **state)
-{
-    unsigned from = 0;
-
-    (void)state;
-    for (size_t i = 0; i < NODES; i++) {
-        char name[16];
-        struct asked first = asked_for();
-        struct asked behind = asked_without_polls();
-        struct asked elsewhere = asked_without_polls();
-        struct waiter thread = {.client = other, .options = patient(other), .releases = true};
-        rql_stats stats;
-        int64_t local;
-
-        draw_name(name, "h", i, &from);
-        look_at(i);
-        thread.name = name;
-        start_asking(&first, name);
-        await_asked(&first);
-        behind.releases = true;
-        start_asking(&behind, name);
-        run_until_queue(name, 1);
-        start_asking_on_second(&elsewhere, name);
-        run_until_queue(name, 2);
-        waiter_start(&thread);
-        run_until_queue(name, 3);
-        run_until(sleeps, behind.what.request);
-        CHECK_OK(rql_client_stats(client, &stats));
-        local = stats.local_hand_overs;
-        CHECK_OK(release_and_wait(first.lock));
-        await_asked(&behind);
-        await_asked(&elsewhere);
-        CHECK_OK(elsewhere.status);
-        run_until(is_released, &behind);
-        CHECK_OK(behind.release_status);
-        CHECK_OK(rql_client_stats(client, &stats));
-        assert_int_equal(stats.local_hand_overs, local + 1);
-        CHECK_OK(rql_lock_release(elsewhere.lock, NULL));
-        CHECK_OK(waiter_join(&thread));
-    }
-}
-
-/* There and back. Those who do not lead ask nobody by themselves. */
-static void what_waits_on_a_loop_goes_with_a_slot_that_moves(void **state)
-{
-    unsigned from = 0;
-    char name[16];
-
-    (void)state;
-    draw_name(name, "m", 0, &from);
-    for (size_t to = 1; to < 3; to++) {
-        struct asked asked[NAMES];
-        rql_lock *lock = hold(other, name);
-
-        look_at(1 - to % 2);
-        for (size_t i = 0; i < NAMES; i++) {
-            asked[i] = asked_without_polls();
-            asked[i].releases = true;
-            start_asking(&asked[i], name);
-            run_until_queue(name, (int64_t)i + 1);
-        }
-        move_slot(slot_of(name), 1 - to % 2, to % 2);
-        run_for_ms(BRIEF_MS);
-        CHECK_OK(rql_lock_release(lock, NULL));
-        run_until(all_done, asked);
-        for (size_t i = 0; i < NAMES; i++) {
-            run_until(is_released, &asked[i]);
-            CHECK_OK(asked[i].status);
-            CHECK_OK(asked[i].release_status);
-        }
-        run_until_queue(name, 0);
-    }
-}
-
-static bool was_told_to_wait(const void *data)
-{
-    (void)data;
-    return errors_of("TRYAGAIN") + errors_of("ASK") > 1;
-}
-
-/* While it moves neither node does anything. */
-static void a_lock_is_had_as_soon_as_its_slot_has_moved(void **state)
-{
-    struct asked asked = asked_for();
-    unsigned from = 0;
-    char name[16];
-    unsigned slot;
-
-    (void)state;
-    draw_name(name, "a", 0, &from);
-    slot = slot_of(name);
-    begin_move(slot, 0, 1);
-    start_asking(&asked, name);
-    run_until(was_told_to_wait, NULL);
-    assert_int_equal(asked.n_done, 0);
-    move_slot(slot, 0, 1);
-    await_asked(&asked);
-    CHECK_OK(asked.status);
-    CHECK_OK(release_and_wait(asked.lock));
-    move_slot(slot, 1, 0);
 }
 
 /* More of them than a call may be sent on: by a thread, then by the loop. */
-static void all_locks_of_a_series_go_with_their_slot(void **state)
+TEST(all_locks_of_a_series_go_with_their_slot)
 {
     char texts[SERIES][16];
     const char *names[SERIES];
@@ -261,7 +70,6 @@ static void all_locks_of_a_series_go_with_their_slot(void **state)
     const rql_done done = {on_released_status, &status};
     unsigned from = 0;
 
-    (void)state;
     for (size_t i = 0; i < SERIES; i++) {
         do {
             draw_name(texts[i], "g", 0, &from);
@@ -285,13 +93,12 @@ static void all_locks_of_a_series_go_with_their_slot(void **state)
     CHECK_OK((rql_status)status);
 }
 
-static void a_node_that_is_silent_holds_up_nobody_else(void **state)
+TEST(a_node_that_is_silent_holds_up_nobody_else)
 {
     struct asked asked[NODES];
     char name[NODES][16];
     unsigned from = 0;
 
-    (void)state;
     for (size_t i = 0; i < NODES; i++) { /* each is connected */
         draw_name(name[i], "s", i, &from);
         asked[i] = asked_for();
@@ -327,13 +134,12 @@ static void run_copy(void)
     (void)uv_run(&uv, UV_RUN_NOWAIT);
 }
 
-static void a_child_touches_the_connections_to_no_node(void **state)
+TEST(a_child_touches_the_connections_to_no_node)
 {
     struct asked asked[NODES];
     char name[NODES][16];
     unsigned from = 0;
 
-    (void)state;
     for (size_t i = 0; i < NODES; i++) {
         draw_name(name[i], "f", i, &from);
         asked[i] = asked_for();
@@ -347,54 +153,194 @@ static void a_child_touches_the_connections_to_no_node(void **state)
     }
 }
 
-static bool has_failed(const void *request)
+/* It is listened to, and asks nothing just now: it can be handed the lock. */
+static bool sleeps(const void *data)
 {
-    return rql_request_fault(request, NULL) != RQL_OK;
+    const rql_request *request = data;
+    const struct rqli_acquire *acquire = &request->acquire;
+
+    return acquire->waiter.sleeps &&
+           rqli_push_loop_view(&acquire->at->pushes, &acquire->waiter).delivers;
 }
 
-/* Of clients that have spoken to the other node alone. */
-static void a_node_that_is_down_is_waited_for(void **state)
+/* What the loop has at a node: by what numbers the node lists it. 0: it is down. */
+struct seats {
+    int64_t each[3]; /* for commands, for what is to be safe, for pushes */
+};
+
+static int64_t seat_of(const struct rqli_conn_loop *conn)
+{
+    return rqli_conn_loop_is_up(conn) ? rqli_conn_loop_socket(conn)->seat.client_id : 0;
+}
+
+static const struct rqli_loop_node *node_with(const char *name)
+{
+    return rqli_loop_find(loop, rqli_fleet_node(&client->fleet, set_of(name)));
+}
+
+static struct seats seats_at(const char *name)
+{
+    const struct rqli_loop_node *node = node_with(name);
+
+    return node ? (struct seats){{seat_of(node->op.conn), seat_of(node->durable.conn),
+                                  seat_of(node->pushes.conn)}}
+                : (struct seats){{0}};
+}
+
+static bool is_alone(const void *node)
+{
+    return !((const struct rqli_loop_node *)node)->next;
+}
+
+/* By the node that is looked at. */
+static bool are_left(const void *data)
+{
+    const struct seats *seats = data;
+    char text[TEXT_SIZE];
+    redisReply *listed;
+    bool are;
+
+    (void)snprintf(text, sizeof text, "CLIENT LIST ID %" PRId64 " %" PRId64 " %" PRId64,
+                   seats->each[0], seats->each[1], seats->each[2]);
+    listed = ask_reply(text);
+    are = listed->len == 0;
+    freeReplyObject(listed);
+    return are;
+}
+
+/* Each of its connections to the node is used, the one for pushes by who waits for this lock. */
+static void use_all_at(const char *name)
+{
+    struct asked first = asked_for();
+    struct asked behind = asked_for();
+
+    first.options.replicas = 1;
+    first.options.replica_timeout_ms = 1;
+    first.options.durability_is_advice = true;
+    start_asking(&first, name);
+    await_asked(&first);
+    CHECK_OK(first.status);
+    behind.releases = true;
+    start_asking(&behind, name);
+    run_until(sleeps, behind.what.request);
+    CHECK_OK(release_and_wait(first.lock));
+    run_until(is_released, &behind);
+    CHECK_OK(behind.release_status);
+}
+
+/* Where a lock is held they stay. */
+TEST(a_node_that_a_loop_does_not_use_is_left_alone)
+{
+    struct asked kept[NODES];
+    struct seats seats[NODES];
+    char name[NODES][16];
+    const struct rqli_loop_node *second;
+    struct seats now;
+    unsigned from = 0;
+
+    for (size_t i = 0; i < NODES; i++) {
+        draw_name(name[i], "u", i, &from);
+        kept[i] = asked_for();
+        start_asking(&kept[i], name[i]);
+        await_asked(&kept[i]);
+        CHECK_OK(kept[i].status);
+        draw_name(name[i], "u", i, &from);
+        look_at(i);
+        use_all_at(name[i]);
+        seats[i] = seats_at(name[i]);
+        assert_false(are_left(&seats[i]));
+    }
+    second = node_with(name[1]);
+    CHECK_OK(release_and_wait(kept[1].lock));
+    run_until(are_left, &seats[1]);
+    now = seats_at(name[1]);
+    assert_memory_equal(&now, (&(struct seats){{0}}), sizeof now);
+    now = seats_at(name[0]);
+    assert_memory_equal(&now, &seats[0], sizeof now);
+    run_until(is_alone, &loop->first); /* its rounds are without the other */
+    assert_int_equal(client->fleet.silent_us, 0);
+    use_all_at(name[1]);
+    assert_ptr_equal(node_with(name[1]), second);
+    run_until(is_alone, &loop->first);
+    CHECK_OK(release_and_wait(kept[0].lock));
+}
+
+/* Who does not poll has nobody but the push. */
+TEST(a_node_at_which_a_loop_waits_is_not_left)
 {
     struct asked asked = asked_for();
-    struct waiter thread = {.client = other, .options = patient(other), .releases = true};
+    struct seats seats;
+    struct seats now;
     unsigned from = 0;
-    char name[NODES][16];
+    rql_lock *lock;
+    char name[16];
 
-    (void)state;
-    for (size_t i = 0; i < NODES; i++) {
-        draw_name(name[i], "d", 1, &from);
-    }
-    thread.name = name[0];
-    redisFree(raws[1]);
-    redis_server_kill(&nodes[1]);
-    waiter_start(&thread);
-    start_asking(&asked, name[1]);
-    run_until(has_failed, asked.what.request);
-    assert_int_equal(redis_server_restart(&nodes[1]), 0);
-    raws[1] = redis_server_connect(&nodes[1]);
+    draw_name(name, "v", 1, &from);
+    look_at(1);
+    lock = hold(other, name);
+    asked.options.retry_delay_ms = NO_POLL_MS;
+    start_asking(&asked, name);
+    run_until(sleeps, asked.what.request);
+    seats = seats_at(name);
+    run_for_ms(3 * UNUSED_MS);
+    now = seats_at(name);
+    assert_memory_equal(&now, &seats, sizeof now);
+    CHECK_OK(rql_lock_release(lock, NULL));
     await_asked(&asked);
     CHECK_OK(asked.status);
     CHECK_OK(release_and_wait(asked.lock));
-    CHECK_OK(waiter_join(&thread));
 }
 
-#define LOOPS_TEST(name) cmocka_unit_test_setup_teardown(name, set_up_loops, tear_down_loops)
-
-int main(void)
+/* By one connection alone. */
+TEST(a_node_at_which_a_loop_holds_is_in_use)
 {
-    const struct CMUnitTest tests[] = {
-        LOOPS_TEST(locks_of_all_nodes_are_had_by_one_loop),
-        LOOPS_TEST(a_lock_goes_from_loop_to_loop_and_thread),
-        LOOPS_TEST(what_waits_on_a_loop_goes_with_a_slot_that_moves),
-        LOOPS_TEST(a_lock_is_had_as_soon_as_its_slot_has_moved),
-        LOOPS_TEST(all_locks_of_a_series_go_with_their_slot),
-        LOOPS_TEST(a_node_that_is_silent_holds_up_nobody_else),
-        LOOPS_TEST(a_child_touches_the_connections_to_no_node),
-        LOOPS_TEST(a_node_that_is_down_is_waited_for),
-    };
+    struct asked asked = asked_for();
+    unsigned from = 0;
+    char name[16];
 
-    if (!redis_server_available()) {
-        return skip_all("no redis-server");
-    }
-    return cmocka_run_group_tests(tests, start_nodes, stop_nodes);
+    draw_name(name, "w", 1, &from);
+    start_asking(&asked, name);
+    await_asked(&asked);
+    CHECK_OK(asked.status);
+    run_for_ms(3 * UNUSED_MS);
+    assert_non_null(node_with(name));
+    CHECK_OK(release_and_wait(asked.lock));
 }
+
+/* Nothing stands in line at the node while the release of the first pauses between two attempts.
+ * The server comes back without the lock. */
+TEST(a_hand_over_is_told_by_a_node_that_was_put_aside_meanwhile)
+{
+    struct asked first = asked_for();
+    struct asked behind = asked_for();
+    int status = INT_MAX;
+    const rql_done done = {on_released_status, &status};
+    unsigned from = 0;
+    char name[16];
+
+    draw_name(name, "t", 1, &from);
+    look_at(1);
+    start_asking(&first, name);
+    await_asked(&first);
+    CHECK_OK(first.status);
+    start_asking(&behind, name);
+    run_until(sleeps, behind.what.request);
+    redis_server_pause(&nodes[1]);
+    CHECK_OK(rql_release_async(loop, first.lock, &done, NULL));
+    await_asked(&behind);
+    CHECK_OK(behind.status);
+    client->cluster->unused_us = 1000;
+    redis_server_kill(&nodes[1]);
+    run_until(is_alone, &loop->first);
+    client->cluster->unused_us = UNUSED_MS * INT64_C(1000);
+    assert_int_equal(status, INT_MAX);
+    CHECK_OK(redis_server_restart(&nodes[1]));
+    redisFree(raws[1]);
+    raws[1] = redis_server_connect(&nodes[1]);
+    look_at(1);
+    run_until(is_told, &status);
+    CHECK_OK(status); /* the call without a reply may have done it */
+    assert_int_equal(release_and_wait(behind.lock), RQL_NOT_HELD);
+}
+
+FIXTURE(start_nodes, stop_nodes, set_up_impatient_loop, tear_down_loop);

@@ -24,16 +24,14 @@ static rql_client *new_quiet_client(void)
     return new_client_with(&options);
 }
 
-static int set_up_cluster(void **state)
+static void set_up_cluster(void)
 {
-    (void)state;
     for (size_t i = 0; i < NODES; i++) {
         look_at(i);
         ask("FLUSHALL");
     }
     client = new_quiet_client();
     other = new_quiet_client();
-    return 0;
 }
 
 /* Names of different partitions, of each node in turn. */
@@ -129,14 +127,13 @@ static void probe_by_hand(rql_client *of, size_t expected)
     rql_text_list_free(told);
 }
 
-static void a_probe_goes_to_the_partitions_of_what_is_held(void **state)
+TEST(a_probe_goes_to_the_partitions_of_what_is_held)
 {
     char names[LOCKS + 1][16];
     rql_lock *locks[LOCKS];
     struct cost before;
     struct cost cost;
 
-    (void)state;
     draw_names(names, LOCKS + 1, "l");
     for (size_t i = 0; i < LOCKS; i++) {
         locks[i] = hold(client, names[i]);
@@ -179,7 +176,7 @@ static bool has_probed(void *data)
 
 /* Before a heartbeat would come: who asks for more than a zombie's time is known where its lock is,
  * by the same write. */
-static void what_outlives_a_host_is_asked_for_by_one_that_is_known(void **state)
+TEST(what_outlives_a_host_is_asked_for_by_one_that_is_known)
 {
     rql_lock_options options = patient(client);
     char names[3 * NODES][16];
@@ -189,7 +186,6 @@ static void what_outlives_a_host_is_asked_for_by_one_that_is_known(void **state)
     rql_lock *first;
     rql_lock *second;
 
-    (void)state;
     draw_names(names, sizeof names / sizeof names[0], "k");
     assert_true(wait_until(has_probed, client, AWAIT_MS));
     first = hold(client, names[0]);
@@ -215,46 +211,40 @@ static void what_outlives_a_host_is_asked_for_by_one_that_is_known(void **state)
     assert_int_equal(hosts_of(names[NODES]), 0);
 }
 
-static void it_is_the_same_on_a_loop(void **state)
+TEST(it_is_the_same_on_a_loop)
 {
     struct asked asked = asked_for();
     char names[NODES][16];
     rql_swarm *swarm = slow_swarm_of(client);
 
-    (void)state;
     draw_names(names, NODES, "a");
-    assert_int_equal(open_loop_of(client), 0);
+    open_loop_of(client);
     start_asking(&asked, names[1]);
     await_asked(&asked);
     assert_int_equal(hosts_of(names[1]), 1);
     CHECK_OK(release_and_wait(asked.lock));
-    close_loop();
-    uv_close((uv_handle_t *)&budget, NULL);
-    CHECK_OK(uv_run(&uv, UV_RUN_DEFAULT));
-    CHECK_OK(uv_loop_close(&uv));
+    end_loop();
     rql_swarm_free(swarm);
     assert_int_equal(hosts_of(names[1]), 0);
 }
 
-static void a_swarm_needs_the_servers_of_its_client(void **state)
+TEST(a_swarm_needs_the_servers_of_its_client)
 {
     rql_swarm_options options = quick(client);
     rql_swarm *swarm = NULL;
 
-    (void)state;
     options.flush_url = nodes[0].url; /* one of them, by itself */
     assert_int_equal(rql_swarm_start(client, &options, &swarm, NULL), RQL_E_INVALID);
     assert_null(swarm);
 }
 
-static void who_waits_is_a_host_where_it_waits(void **state)
+TEST(who_waits_is_a_host_where_it_waits)
 {
     char names[1][16];
     rql_swarm *swarm = swarm_of(client);
     struct waiter waiter = {.client = client, .options = patient(client)};
     rql_lock *lock;
 
-    (void)state;
     draw_names(names, 1, "w");
     waiter.options.ttl_ms = ZOMBIE_TTL_MS / 2; /* by a heartbeat, and not by what it asks for */
     waiter.name = names[0];
@@ -270,67 +260,6 @@ static void who_waits_is_a_host_where_it_waits(void **state)
     await_hosts_of(names[0], 1);
     CHECK_OK(rql_lock_release(lock, NULL));
     await_hosts_of(names[0], 0); /* this thread lives on */
-    rql_swarm_free(swarm);
-}
-
-enum { KILLED = 2 * NODES };
-
-/* In a child: a swarm, a lock in each of the partitions, and a request behind a lock of ours. */
-static char killed[KILLED + 1][16];
-
-static void live_until_killed(void)
-{
-    rql_client *own = new_client();
-    struct waiter waiter = {.client = own, .name = killed[KILLED], .options = patient(own)};
-
-    (void)swarm_of(own);
-    for (size_t i = 0; i < KILLED; i++) {
-        (void)hold(own, killed[i]);
-    }
-    waiter_start(&waiter);
-    (void)waiter_join(&waiter);
-}
-
-static void what_a_killed_process_held_is_flushed_in_all_partitions(void **state)
-{
-    char names[KILLED + 1][16];
-    rql_lock *lock;
-    rql_lock *beside[NODES];
-    rql_swarm *swarm;
-    pid_t child;
-
-    (void)state;
-    if (!CHILDREN_MAY_MAKE_THREADS) {
-        print_message("# left out: a child of a process with threads cannot make more here\n");
-        return;
-    }
-    draw_names(killed, KILLED + 1, "d");
-    draw_names(names, NODES, "s");
-    lock = hold(client, killed[KILLED]);
-    child = start_child(live_until_killed);
-    for (size_t i = 0; i <= KILLED; i++) {
-        await_hosts_of(killed[i], 1);
-    }
-    look_at_node_of(killed[KILLED]);
-    await_int(1, "ZCARD %slock_queue:%s", set_of(killed[KILLED])->prefix.data, killed[KILLED]);
-    swarm = swarm_of(client);
-    for (size_t i = 0; i < NODES; i++) {
-        beside[i] = hold(client, names[i]);
-    }
-    await_hosts_of(killed[KILLED], 2);
-    kill_child(child);
-    for (size_t i = 0; i < KILLED; i++) {
-        await_gone(killed[i]);
-        await_hosts_of(killed[i], 0);
-    }
-    await_hosts_of(killed[KILLED], 1);
-    assert_int_equal(
-        ask_int("ZCARD %slock_queue:%s", set_of(killed[KILLED])->prefix.data, killed[KILLED]), 0);
-    assert_int_equal(exists(killed[KILLED]), 1);
-    CHECK_OK(rql_lock_release(lock, NULL));
-    for (size_t i = 0; i < NODES; i++) {
-        CHECK_OK(rql_lock_release(beside[i], NULL));
-    }
     rql_swarm_free(swarm);
 }
 
@@ -365,13 +294,12 @@ static int64_t server_s(void)
 }
 
 /* What is dead in one partition is no zombie's in another. */
-static void zombies_hold_what_they_have_where_they_are_dead(void **state)
+TEST(zombies_hold_what_they_have_where_they_are_dead)
 {
     int64_t now_s = server_s();
     char names[NODES][16];
     rql_zombies *zombies = NULL;
 
-    (void)state;
     draw_names(names, NODES, "z");
     for (size_t i = 0; i < NODES; i++) {
         host_at(names[i], HOST, i == 0 ? now_s - 100 : now_s + 100);
@@ -392,13 +320,12 @@ static void zombies_hold_what_they_have_where_they_are_dead(void **state)
     }
 }
 
-static void a_silent_node_keeps_no_flush_from_the_others(void **state)
+TEST(a_silent_node_keeps_no_flush_from_the_others)
 {
     rql_swarm_options options = quick(client);
     char names[NODES][16];
     rql_swarm *swarm;
 
-    (void)state;
     draw_names(names, NODES, "q");
     options.probe_hosts = false;
     for (size_t i = 0; i < NODES - 1; i++) {
@@ -447,7 +374,7 @@ static bool has_probed_so_often(void *data)
     return status_of(progress->of).probe_hosts.steps >= progress->steps;
 }
 
-static void a_node_that_stops_ends_the_leases_of_its_partitions_alone(void **state)
+TEST(a_node_that_stops_ends_the_leases_of_its_partitions_alone)
 {
     rql_swarm_options options = quick(client);
     rql_lock_options fast = patient(client);
@@ -457,7 +384,6 @@ static void a_node_that_stops_ends_the_leases_of_its_partitions_alone(void **sta
     rql_lock *none = NULL;
     rql_swarm *swarm;
 
-    (void)state;
     draw_names(names, sizeof names / sizeof names[0], "n");
     options.flush_zombies = false;
     swarm = swarm_with(client, &options);
@@ -490,7 +416,7 @@ static bool is_flusher(void *data)
 }
 
 /* One looks at all partitions; who is not elected asks the first one, and nobody else. */
-static void looking_for_the_dead_costs_little(void **state)
+TEST(looking_for_the_dead_costs_little)
 {
     rql_swarm_options options = quick(client);
     struct progress progress = {.of = client};
@@ -499,7 +425,6 @@ static void looking_for_the_dead_costs_little(void **state)
     int64_t looks;
     int64_t scripts;
 
-    (void)state;
     options.probe_hosts = false;
     swarms[0] = swarm_with(client, &options);
     assert_true(wait_until(is_flusher, client, AWAIT_MS));
@@ -528,12 +453,11 @@ static bool is_no_flusher(void *data)
     return !status_of(data).is_flusher;
 }
 
-static void nobody_flushes_without_the_first_partition(void **state)
+TEST(nobody_flushes_without_the_first_partition)
 {
     rql_swarm_options options = quick(client);
     rql_swarm *swarm;
 
-    (void)state;
     options.probe_hosts = false;
     swarm = swarm_with(client, &options);
     assert_true(wait_until(is_flusher, client, AWAIT_MS));
@@ -547,7 +471,7 @@ static void nobody_flushes_without_the_first_partition(void **state)
     rql_swarm_free(swarm);
 }
 
-static void a_host_of_several_partitions_is_listed_once(void **state)
+TEST(a_host_of_several_partitions_is_listed_once)
 {
     int64_t now_s = server_s();
     char names[NODES][16];
@@ -555,7 +479,6 @@ static void a_host_of_several_partitions_is_listed_once(void **state)
     rql_host_info_list *hosts = NULL;
     rql_text_list *zombies = NULL;
 
-    (void)state;
     draw_names(names, NODES, "h");
     host_at(names[0], HOST, now_s - 100);
     host_at(names[1], HOST, now_s + 100);
@@ -578,36 +501,4 @@ static void a_host_of_several_partitions_is_listed_once(void **state)
     assert_string_equal(flusher, "me");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_probe_goes_to_the_partitions_of_what_is_held,
-                                        set_up_cluster, tear_down),
-        cmocka_unit_test_setup_teardown(what_outlives_a_host_is_asked_for_by_one_that_is_known,
-                                        set_up_cluster, tear_down),
-        cmocka_unit_test_setup_teardown(it_is_the_same_on_a_loop, set_up_cluster, tear_down),
-        cmocka_unit_test_setup_teardown(a_swarm_needs_the_servers_of_its_client, set_up_cluster,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(who_waits_is_a_host_where_it_waits, set_up_cluster,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(what_a_killed_process_held_is_flushed_in_all_partitions,
-                                        set_up_cluster, tear_down),
-        cmocka_unit_test_setup_teardown(zombies_hold_what_they_have_where_they_are_dead,
-                                        set_up_cluster, tear_down),
-        cmocka_unit_test_setup_teardown(a_silent_node_keeps_no_flush_from_the_others,
-                                        set_up_cluster, tear_down),
-        cmocka_unit_test_setup_teardown(a_node_that_stops_ends_the_leases_of_its_partitions_alone,
-                                        set_up_cluster, tear_down),
-        cmocka_unit_test_setup_teardown(looking_for_the_dead_costs_little, set_up_cluster,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(nobody_flushes_without_the_first_partition, set_up_cluster,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(a_host_of_several_partitions_is_listed_once, set_up_cluster,
-                                        tear_down),
-    };
-
-    if (!redis_server_available()) {
-        return skip_all("no redis-server");
-    }
-    return cmocka_run_group_tests(tests, start_nodes, stop_nodes);
-}
+FIXTURE(start_nodes, stop_nodes, set_up_cluster, free_clients);

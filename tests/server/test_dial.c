@@ -168,27 +168,23 @@ static struct {
     char url[80];
 } place;
 
-static int make_place(void **state)
+static void make_place(void)
 {
-    (void)state;
     (void)snprintf(place.dir, sizeof place.dir, "/tmp/rql-dial-XXXXXX");
-    if (!mkdtemp(place.dir)) {
-        return -1;
-    }
+    assert_non_null(mkdtemp(place.dir));
     (void)snprintf(place.path, sizeof place.path, "%s/s", place.dir);
     (void)snprintf(place.url, sizeof place.url, "unix://%s/s", place.dir);
     rqli_resolver_init(&resolver);
-    return pipe2(names.gate, O_CLOEXEC);
+    assert_int_equal(pipe2(names.gate, O_CLOEXEC), 0);
 }
 
-static int remove_place(void **state)
+static void remove_place(void)
 {
-    (void)state;
     rqli_resolver_fini(&resolver);
     (void)close(names.gate[0]);
     (void)close(names.gate[1]);
     (void)unlink(place.path);
-    return rmdir(place.dir);
+    assert_int_equal(rmdir(place.dir), 0);
 }
 
 static struct rqli_endpoint at_url(const char *url)
@@ -241,11 +237,10 @@ static int miss(struct rqli_endpoint endpoint, int64_t within_ms, const char *re
 }
 
 /* At once, and it says why. */
-static void whoever_does_not_listen_is_named(void **state)
+TEST(whoever_does_not_listen_is_named)
 {
     int port = 0;
 
-    (void)state;
     (void)close(listen_at("127.0.0.1", &port, 1));
     assert_int_equal(miss(at_port("127.0.0.1", port), long_ms, "Connection refused"), ECONNREFUSED);
     assert_int_equal(miss(at_url(place.url), long_ms, "No such file or directory"), ENOENT);
@@ -263,7 +258,7 @@ static int option_of(int fd, int level, int name)
     return value;
 }
 
-static void sockets_are_set_up(void **state)
+TEST(sockets_are_set_up)
 {
     static const struct {
         int level, name, value;
@@ -279,7 +274,6 @@ static void sockets_are_set_up(void **state)
     struct timeval limit = {1, 1};
     socklen_t size = sizeof limit;
 
-    (void)state;
     for (size_t i = 0; i < sizeof of_tcp / sizeof of_tcp[0]; i++) {
         assert_int_equal(option_of(fds[0], of_tcp[i].level, of_tcp[i].name), of_tcp[i].value);
     }
@@ -294,12 +288,11 @@ static void sockets_are_set_up(void **state)
     }
 }
 
-static void a_full_backlog_costs_the_deadline(void **state)
+TEST(a_full_backlog_costs_the_deadline)
 {
     int port = 0;
     const int listeners[] = {listen_at("127.0.0.1", &port, 0), listen_at_path(place.path, 0)};
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         int64_t start_us = rqli_now_us();
         int fds[FILL_MAX];
@@ -327,13 +320,12 @@ static void *accept_all(void *data)
     return NULL;
 }
 
-static void a_backlog_that_gets_room_is_waited_for(void **state)
+TEST(a_backlog_that_gets_room_is_waited_for)
 {
     int fds[FILL_MAX];
     int listener = listen_at_path(place.path, 0);
     pthread_t thread;
 
-    (void)state;
     fill(listener, fds);
     assert_int_equal(pthread_create(&thread, NULL, accept_all, &listener), 0);
     (void)close(reach(at_url(place.url)));
@@ -358,21 +350,20 @@ static void storm(int us)
     assert_int_equal(setitimer(ITIMER_REAL, &every, NULL), 0);
 }
 
-static void signals_neither_end_nor_prolong_a_dial(void **state)
+TEST(signals_neither_end_nor_prolong_a_dial)
 {
     storm(1000);
-    a_full_backlog_costs_the_deadline(state);
+    a_full_backlog_costs_the_deadline();
     storm(0);
 }
 
-static void deadlines_may_have_passed_or_be_endless(void **state)
+TEST(deadlines_may_have_passed_or_be_endless)
 {
     int listener = listen_at_path(place.path, 1);
     struct rqli_endpoint endpoint = at_url(place.url);
     rql_error error = {0};
     int fd;
 
-    (void)state;
     fd = rqli_connect(&endpoint, &endpoint.address, &peer, 0, &error);
     assert_int_equal(fd, -1);
     assert_int_equal(error.status, RQL_E_IO);
@@ -383,18 +374,17 @@ static void deadlines_may_have_passed_or_be_endless(void **state)
     (void)close(listener);
 }
 
-static void localhost_is_found_whatever_comes_first(void **state)
+TEST(localhost_is_found_whatever_comes_first)
 {
     int port = 0;
     int listener = listen_at("127.0.0.1", &port, 1);
 
-    (void)state;
     (void)close(reach(at_port("localhost", port)));
     (void)close(listener);
 }
 
 /* One that does not answer uses up its share of the time, an eighth. */
-static void every_address_is_tried(void **state)
+TEST(every_address_is_tried)
 {
     static const char *const addresses[] = {"127.0.0.3", "127.0.0.2", "127.0.0.4",
                                             "127.0.0.5", "127.0.0.6", "127.0.0.7",
@@ -408,7 +398,6 @@ static void every_address_is_tried(void **state)
     rql_error error = {0};
     int fd;
 
-    (void)state;
     names.addresses = addresses;
     fill(dead, fds);
     deadline_us = rqli_after_ms(rqli_now_us(), short_ms * 20);
@@ -422,14 +411,13 @@ static void every_address_is_tried(void **state)
     (void)close(listener);
 }
 
-static void a_name_is_resolved_afresh(void **state)
+TEST(a_name_is_resolved_afresh)
 {
     static const char *const before[] = {"127.0.0.2", NULL};
     static const char *const after[] = {"127.0.0.1", NULL};
     int port = 0;
     int listener = listen_at("127.0.0.1", &port, 1);
 
-    (void)state;
     names.addresses = before;
     assert_int_equal(miss(at_port("many.test", port), long_ms, "Connection refused"), ECONNREFUSED);
     names.addresses = after;
@@ -437,9 +425,8 @@ static void a_name_is_resolved_afresh(void **state)
     (void)close(listener);
 }
 
-static void a_hanging_resolver_costs_only_the_deadline(void **state)
+TEST(a_hanging_resolver_costs_only_the_deadline)
 {
-    (void)state;
     forget_questions();
     assert_int_equal(miss(at_port("slow.test", 1), short_ms, gai_strerror(EAI_AGAIN)), ETIMEDOUT);
     assert_false(slow_answer_came(NULL));
@@ -460,12 +447,11 @@ static int n_asked(void)
 }
 
 /* However many connections are tried, and each of them again. */
-static void a_hanging_resolver_is_asked_once(void **state)
+TEST(a_hanging_resolver_is_asked_once)
 {
     int port = 0;
     int listener = listen_at("127.0.0.1", &port, 1);
 
-    (void)state;
     forget_questions();
     for (int i = 0; i < 8; i++) {
         (void)miss(at_port("slow.test", port), short_ms / 8, gai_strerror(EAI_AGAIN));
@@ -478,41 +464,19 @@ static void a_hanging_resolver_is_asked_once(void **state)
     (void)close(listener);
 }
 
-static void a_slow_resolver_is_waited_for(void **state)
+TEST(a_slow_resolver_is_waited_for)
 {
     int port = 0;
     int listener = listen_at("127.0.0.1", &port, 1);
 
-    (void)state;
     assert_int_equal(write(names.gate[1], "x", 1), 1);
     (void)close(reach(at_port("slow.test", port)));
     (void)close(listener);
 }
 
-static int remove_socket(void **state)
+static void remove_socket(void)
 {
-    (void)state;
     (void)unlink(place.path);
-    return 0;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup(name, remove_socket)
-        TEST(whoever_does_not_listen_is_named),
-        TEST(sockets_are_set_up),
-        TEST(a_full_backlog_costs_the_deadline),
-        TEST(a_backlog_that_gets_room_is_waited_for),
-        TEST(signals_neither_end_nor_prolong_a_dial),
-        TEST(deadlines_may_have_passed_or_be_endless),
-        TEST(localhost_is_found_whatever_comes_first),
-        TEST(every_address_is_tried),
-        TEST(a_name_is_resolved_afresh),
-        TEST(a_hanging_resolver_costs_only_the_deadline),
-        TEST(a_hanging_resolver_is_asked_once),
-        TEST(a_slow_resolver_is_waited_for),
-    };
-
-    return cmocka_run_group_tests_name("dial", tests, make_place, remove_place);
-}
+FIXTURE(make_place, remove_place, remove_socket, NULL);

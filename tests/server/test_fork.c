@@ -95,13 +95,12 @@ static bool hammers_run(void *data)
     return self->n_done >= 100;
 }
 
-static void child_has_nothing_of_the_parents_and_does_it_no_harm(void **state)
+TEST(child_has_nothing_of_the_parents_and_does_it_no_harm)
 {
     const rql_series_options options = series_options();
     struct hammer self = {0};
     struct threads *threads;
 
-    (void)state;
     inherited = hold(client, "inherited");
     CHECK_OK(rql_series_acquire(client, &options, &inherited_series, NULL));
     threads = threads_start(HAMMERS, hammer, &self);
@@ -156,9 +155,8 @@ static void release_what_is_inherited_in_the_parent(void)
     inherited_series = NULL;
 }
 
-static void child_of_clone_has_nothing_of_the_parents(void **state)
+TEST(child_of_clone_has_nothing_of_the_parents)
 {
-    (void)state;
     hold_what_is_inherited();
     expect_good_end(start_limited_child_by(clone_self, refuse_what_is_inherited));
     release_what_is_inherited_in_the_parent();
@@ -200,9 +198,8 @@ static void release_with_descriptors_of_its_own(void)
     must(waitpid(grandchild, &status, 0) == grandchild && status == 0, 49);
 }
 
-static void release_in_a_child_closes_no_descriptor_of_the_child(void **state)
+TEST(release_in_a_child_closes_no_descriptor_of_the_child)
 {
-    (void)state;
     hold_what_is_inherited();
     expect_good_end(start_limited_child(release_with_descriptors_of_its_own));
     expect_good_end(start_limited_child_by(clone_self, release_with_descriptors_of_its_own));
@@ -238,9 +235,8 @@ static void use_all_without_standard_descriptors(void)
     (void)rql_client_free(own);
 }
 
-static void no_descriptor_is_a_standard_one(void **state)
+TEST(no_descriptor_is_a_standard_one)
 {
-    (void)state;
     expect_good_end(start_limited_child(use_all_without_standard_descriptors));
 }
 
@@ -269,14 +265,13 @@ static bool is_connecting(void *data)
 }
 
 /* Threads of the parent wait for the connection: their condition variable is in use. */
-static void child_of_a_parent_that_connects_ends(void **state)
+TEST(child_of_a_parent_that_connects_ends)
 {
     rql_options options = client_options();
     struct proxy *proxy = proxy_start(server.socket_path);
     struct threads *threads;
     atomic_int n_ok = 0;
 
-    (void)state;
     options.url = proxy_url(proxy);
     rql_client_free(client);
     client = new_client_with(&options);
@@ -358,13 +353,12 @@ static void expect_connections(int64_t count)
     }
 }
 
-static void parents_death_is_seen_while_a_child_lives(void **state)
+TEST(parents_death_is_seen_while_a_child_lives)
 {
     rql_lock *held = hold(client, "x");
     pid_t grandchild = 0;
     pid_t child;
 
-    (void)state;
     assert_int_equal(pipe(pipe_of_grandchild), 0);
     child = start_child(install_and_leave_a_child_behind);
     await_int(1, "ZCARD rql:lock_queue:x");
@@ -382,13 +376,12 @@ static void parents_death_is_seen_while_a_child_lives(void **state)
 }
 
 /* With a thread that waits, and so an open subscriber, and a lock that is renewed. */
-static void fork_beside_a_waiter_and_a_renewal(void **state)
+TEST(fork_beside_a_waiter_and_a_renewal)
 {
     struct waiter waiter = {.client = client, .name = "x", .options = patient(client)};
     rql_lock_options renewed = patient(client);
     rql_lock *held = hold(other, "x");
 
-    (void)state;
     renewed.ttl_ms = wait_stretched(600);
     renewed.auto_extend = true;
     inherited = hold_with(client, "inherited", &renewed);
@@ -418,11 +411,10 @@ static int fork_in_block(rql_lock *lock, void *data)
     return 7;
 }
 
-static void fork_in_a_block_leaves_the_parent_its_lock(void **state)
+TEST(fork_in_a_block_leaves_the_parent_its_lock)
 {
     rql_block block = {.run = fork_in_block};
 
-    (void)state;
     CHECK_OK(rql_with_lock(client, "x", NULL, &block, NULL));
     assert_int_equal(block.value, 7);
     assert_int_equal(ask_int("EXISTS rql:lock:x"), 0);
@@ -449,12 +441,11 @@ static void use_the_inherited_swarm(void)
     }
 }
 
-static void child_has_nothing_of_its_parents_swarm(void **state)
+TEST(child_has_nothing_of_its_parents_swarm)
 {
     rql_swarm_status status;
     rql_lock *lock;
 
-    (void)state;
     CHECK_OK(rql_swarm_start(client, NULL, &inherited_swarm, NULL));
     lock = hold(client, "x");
     await_int(1, "HLEN rql:swarm:hsts");
@@ -466,26 +457,5 @@ static void child_has_nothing_of_its_parents_swarm(void **state)
     inherited_swarm = rql_swarm_free(inherited_swarm);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        TEST(fork_in_a_block_leaves_the_parent_its_lock),
-        TEST(fork_beside_a_waiter_and_a_renewal),
-        TEST(child_has_nothing_of_the_parents_and_does_it_no_harm),
-        TEST(child_of_clone_has_nothing_of_the_parents),
-        TEST(release_in_a_child_closes_no_descriptor_of_the_child),
-        TEST(no_descriptor_is_a_standard_one),
-        TEST(child_of_a_parent_that_connects_ends),
-        TEST(parents_death_is_seen_while_a_child_lives),
-        TEST(child_has_nothing_of_its_parents_swarm),
-    };
-
-    if (!redis_server_available()) {
-        return skip_all("no redis-server");
-    }
-    if (!CHILDREN_MAY_MAKE_THREADS) {
-        return skip_all("ThreadSanitizer");
-    }
-    return cmocka_run_group_tests(tests, start_server, stop_server);
-}
+FIXTURE(start_server, stop_server, make_clients, free_clients);
+SKIP_UNLESS(CHILDREN_MAY_MAKE_THREADS, "ThreadSanitizer");

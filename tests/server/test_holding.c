@@ -76,13 +76,12 @@ static rql_status await_renewals(rql_lock *lock, int64_t ttl_ms)
 }
 
 /* Its thread is there before the lock is: a lease does not begin with a wait for that. */
-static void a_lock_is_renewed_however_late_its_thread_starts(void **state)
+TEST(a_lock_is_renewed_however_late_its_thread_starts)
 {
     int64_t ttl_ms = wait_stretched(TTL_MS);
     rql_lock_options options = renewed(ttl_ms);
     rql_lock *lock;
 
-    (void)state;
     start_delay_ms = ttl_ms + ttl_ms / 4;
     lock = hold_with(client, "x", &options);
     start_delay_ms = 0;
@@ -122,13 +121,12 @@ static void *ask_and_end(void *data)
 }
 
 /* The thread that stays is the loop's, and the lock that of a task of its own. */
-static void a_lock_outlives_the_thread_that_asked_a_loop_for_it(void **state)
+TEST(a_lock_outlives_the_thread_that_asked_a_loop_for_it)
 {
     struct asked asked = {0};
     void *failed = NULL;
     pthread_t thread;
 
-    (void)state;
     CHECK_OK(rql_loop_open(&asked.loop, client, NULL, NULL));
     assert_int_equal(pthread_create(&thread, NULL, ask_and_end, &asked), 0);
     assert_int_equal(pthread_join(thread, &failed), 0);
@@ -168,12 +166,11 @@ static void race(size_t index, void *data)
     }
 }
 
-static void a_release_may_meet_a_renewal(void **state)
+TEST(a_release_may_meet_a_renewal)
 {
     struct races races = {0};
     int i;
 
-    (void)state;
     threads_run(RACERS, race, &races);
     for (i = 0; i < RACERS; i++) {
         CHECK_OK(races.worst[i]);
@@ -183,13 +180,12 @@ static void a_release_may_meet_a_renewal(void **state)
 }
 
 /* When that is due, along with a renewal; the first one has a login in front. */
-static void a_holder_says_again_what_its_client_is_called(void **state)
+TEST(a_holder_says_again_what_its_client_is_called)
 {
     int64_t ttl_ms = wait_stretched(TTL_MS);
     rql_lock_options options = renewed(ttl_ms);
     rql_lock *lock = hold_with(client, "x", &options);
 
-    (void)state;
     CHECK_OK(await_renewals(lock, ttl_ms));
     (void)ask_int("DEL rql:clients");
     rqli_client_name_on_lost(&client->name);
@@ -197,14 +193,13 @@ static void a_holder_says_again_what_its_client_is_called(void **state)
     CHECK_OK(rql_lock_release(lock, NULL));
 }
 
-static void a_holder_need_not_be_called_anything(void **state)
+TEST(a_holder_need_not_be_called_anything)
 {
     rql_options nameless = client_options();
     int64_t ttl_ms = wait_stretched(TTL_MS);
     rql_lock_options options = renewed(ttl_ms);
     rql_lock *lock;
 
-    (void)state;
     client = rql_client_free(client);
     nameless.client_names = false;
     client = new_client_with(&nameless);
@@ -213,19 +208,4 @@ static void a_holder_need_not_be_called_anything(void **state)
     CHECK_OK(rql_lock_release(lock, NULL));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        TEST(a_lock_is_renewed_however_late_its_thread_starts),
-        TEST(a_lock_outlives_the_thread_that_asked_a_loop_for_it),
-        TEST(a_release_may_meet_a_renewal),
-        TEST(a_holder_says_again_what_its_client_is_called),
-        TEST(a_holder_need_not_be_called_anything),
-    };
-
-    if (!redis_server_available()) {
-        return skip_all("no redis-server");
-    }
-    return cmocka_run_group_tests(tests, start_server, stop_server);
-}
+FIXTURE(start_server, stop_server, make_clients, free_clients);

@@ -147,12 +147,11 @@ static struct rates idle_rates(const struct rates *enough)
     return least;
 }
 
-static void who_waits_for_one_lock_sleeps(void **state)
+TEST(who_waits_for_one_lock_sleeps)
 {
     static const struct rates most = {.sleeps = 50, .polls = 2};
     struct rates rates;
 
-    (void)state;
     begin_waiting(1);
     rates = idle_rates(&most);
     assert_true(rates.sleeps <= most.sleeps);
@@ -161,12 +160,11 @@ static void who_waits_for_one_lock_sleeps(void **state)
 }
 
 /* One poll each 5/3 s for each lock, and a few sleeps for each poll. */
-static void who_leads_polls_seldom(void **state)
+TEST(who_leads_polls_seldom)
 {
     struct rates rates;
     struct rates most;
 
-    (void)state;
     most.polls = (double)crowd() * WINDOW_POLLS * 1000 / WINDOW_MS;
     most.sleeps = most.polls * 5;
     begin_waiting(crowd());
@@ -216,13 +214,12 @@ static int64_t polls_since(int64_t begun_us)
 }
 
 /* Then each is released: hand-overs may be told together. */
-static void a_burst_in_threads_asks_once_each(void **state)
+TEST(a_burst_in_threads_asks_once_each)
 {
     int64_t calls;
     int64_t begun_us;
     int64_t texts;
 
-    (void)state;
     be_listening_in_threads();
     begun_us = wait_clock_us();
     calls = calls_of("evalsha");
@@ -239,7 +236,7 @@ static void a_burst_in_threads_asks_once_each(void **state)
 /* The subscription cannot be opened at first. Each is refused once, enters the queue with its
  * second try, and asks once more when pushes have begun to come. Whoever leads asks after each
  * delay until then. */
-static void a_burst_that_cannot_listen_yet_asks_three_times_each(void **state)
+TEST(a_burst_that_cannot_listen_yet_asks_three_times_each)
 {
     struct proxy *proxy = proxy_start(server.socket_path);
     rql_options options = client_options();
@@ -250,7 +247,6 @@ static void a_burst_that_cannot_listen_yet_asks_three_times_each(void **state)
     int64_t calls;
     int64_t texts;
 
-    (void)state;
     rql_client_free(client);
     options.url = proxy_url(proxy);
     options.client_names = false; /* each login would bring a script */
@@ -313,9 +309,8 @@ static void check_burst_on_a_loop(int n_tries)
 }
 
 /* The second finds a loop that listens. */
-static void a_burst_on_a_loop_asks_twice_each_at_first_and_then_once(void **state)
+TEST_BETWEEN(a_burst_on_a_loop_asks_twice_each_at_first_and_then_once, set_up_loop, tear_down_loop)
 {
-    (void)state;
     check_burst_on_a_loop(2);
     check_burst_on_a_loop(1);
 }
@@ -337,12 +332,11 @@ static void acquire_and_release(size_t index, void *data)
 }
 
 /* Their client has never waited before. */
-static void two_in_turn_ask_once_for_each_acquisition(void **state)
+TEST(two_in_turn_ask_once_for_each_acquisition)
 {
     int64_t calls = calls_of("evalsha");
     int64_t texts = calls_of("eval");
 
-    (void)state;
     threads_run(2, acquire_and_release, NULL);
     CHECK_OK(ones[0].status);
     CHECK_OK(ones[1].status);
@@ -350,13 +344,12 @@ static void two_in_turn_ask_once_for_each_acquisition(void **state)
 }
 
 /* Hand-overs that stand behind each other unsent are told by one call. */
-static void many_in_turn_tell_several_hand_overs_together(void **state)
+TEST(many_in_turn_tell_several_hand_overs_together)
 {
     int64_t calls = calls_of("evalsha");
     int64_t texts = calls_of("eval");
     int64_t n_told;
 
-    (void)state;
     threads_run(MANY, acquire_and_release, NULL);
     for (size_t i = 0; i < MANY; i++) {
         CHECK_OK(ones[i].status);
@@ -366,21 +359,4 @@ static void many_in_turn_tell_several_hand_overs_together(void **state)
     assert_in_range(n_told, MANY * ROUNDS, 195 * MANY * ROUNDS / 100);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        TEST(who_waits_for_one_lock_sleeps),
-        TEST(who_leads_polls_seldom),
-        TEST(a_burst_in_threads_asks_once_each),
-        TEST(a_burst_that_cannot_listen_yet_asks_three_times_each),
-        LOOP_TEST(a_burst_on_a_loop_asks_twice_each_at_first_and_then_once),
-        TEST(two_in_turn_ask_once_for_each_acquisition),
-        TEST(many_in_turn_tell_several_hand_overs_together),
-    };
-
-    if (!redis_server_available()) {
-        return skip_all("no redis-server");
-    }
-    return cmocka_run_group_tests(tests, start_server, stop_server);
-}
+FIXTURE(start_server, stop_server, make_clients, free_clients);

@@ -1,4 +1,4 @@
-#include "check.h"
+#include "fixture.h"
 
 #include "base/clock.h"
 #include "net/conn.h"
@@ -6,16 +6,11 @@
 #include "net/url.h"
 #include "observe/stats.h"
 #include "proxy.h"
-#include "redis_server.h"
 #include "threads.h"
-#include "wait.h"
 
 #include <dlfcn.h>
 #include <netdb.h>
-#include <signal.h>
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 
 enum {
@@ -26,8 +21,6 @@ enum {
     MUCH = 1 << 20,
     HASTE_US = 20000
 };
-
-static struct redis_server server;
 
 /* A link to a URL, and what its threads found. */
 struct crew {
@@ -96,28 +89,25 @@ static void part(struct crew *crew)
     rqli_resolver_fini(&crew->resolver);
 }
 
-static int join_server(void **state)
+static void join_server(void)
 {
-    (void)state;
     join(&our, server.url, LONG_MS);
-    return 0;
 }
 
-static int join_proxy(void **state)
+static void join_proxy(void)
 {
-    (void)state;
     proxy = proxy_start(server.socket_path);
     join(&our, proxy_url(proxy), LONG_MS);
-    return 0;
 }
 
-static int leave(void **state)
+static void leave(void)
 {
-    (void)state;
     part(&our);
     proxy = proxy ? proxy_stop(proxy) : NULL;
-    return 0;
 }
+
+#define SERVED(name) TEST_BETWEEN(name, join_server, leave)
+#define PROXIED(name) TEST_BETWEEN(name, join_proxy, leave)
 
 static void write_echo(struct rqli_command *command, const char *text, size_t length)
 {
@@ -252,9 +242,8 @@ static void expect_all_ok(const struct crew *crew, int n)
     assert_int_equal(crew->n_ok, n);
 }
 
-static void many_threads_each_get_their_own_replies(void **state)
+SERVED(many_threads_each_get_their_own_replies)
 {
-    (void)state;
     threads_run(MANY, exchange_rounds, &our);
     expect_all_ok(&our, MANY * ROUNDS);
     /* Nobody is kept writing or reading for the others. */
@@ -280,12 +269,11 @@ static void ping_rounds(size_t index, void *data)
     }
 }
 
-static void no_reply_is_lost_between_readers_and_writers(void **state)
+TEST(no_reply_is_lost_between_readers_and_writers)
 {
     static const size_t sizes[] = {2, 3, 5, 8, MANY};
     struct crew crew;
 
-    (void)state;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         join(&crew, server.url, LONG_MS);
         threads_run(sizes[i], ping_rounds, &crew);
@@ -315,12 +303,11 @@ static void exchange_in_a_hurry(size_t index, void *data)
     }
 }
 
-static void impatient_callers_do_no_harm_to_patient_ones(void **state)
+TEST(impatient_callers_do_no_harm_to_patient_ones)
 {
     struct crew crew[2];
     uint64_t generation;
 
-    (void)state;
     join(&crew[0], server.url, LONG_MS);
     join(&crew[1], server.url, LONG_MS);
     generation = generation_of(&crew[0]);
@@ -363,14 +350,13 @@ static bool is_past(void *data)
     return rqli_now_us() > *(const int64_t *)data;
 }
 
-static void a_hasty_writer_breaks_nothing_off(void **state)
+SERVED(a_hasty_writer_breaks_nothing_off)
 {
     struct crew hasty;
     struct threads *threads[2];
     uint64_t generation;
     int64_t until_us;
 
-    (void)state;
     generation = generation_of(&our);
     hasty = our;
     redis_server_pause(&server);
@@ -392,13 +378,12 @@ static bool has_sent_some(void *data)
     return proxy_counts(proxy).up_bytes > 0;
 }
 
-static void reply_of_a_caller_who_left_is_dropped(void **state)
+PROXIED(reply_of_a_caller_who_left_is_dropped)
 {
     struct crew patient;
     struct threads *threads;
     uint64_t generation;
 
-    (void)state;
     generation = generation_of(&our);
     redis_server_pause(&server);
     patient = our;
@@ -415,11 +400,10 @@ static void reply_of_a_caller_who_left_is_dropped(void **state)
 }
 
 /* Three commands of 0.3 s each in one exchange; the server is never silent for 0.5 s. */
-static void slow_server_is_not_a_silent_one(void **state)
+SERVED(slow_server_is_not_a_silent_one)
 {
     struct rqli_exchange *exchange;
 
-    (void)state;
     our.endpoint.io_timeout_ms = 500 * wait_slowness();
     exchange = rqli_exchange_take(our.conn);
     for (int i = 0; i < 3; i++) {
@@ -434,12 +418,11 @@ static void slow_server_is_not_a_silent_one(void **state)
 }
 
 /* "$12\r\n...\r\n": cut before, within and behind it. */
-static void reply_cut_anywhere_is_unknown_and_the_next_is_right(void **state)
+PROXIED(reply_cut_anywhere_is_unknown_and_the_next_is_right)
 {
     static const char text[] = "twelve bytes";
     const int64_t whole = (int64_t)strlen("$12\r\n\r\n") + 12;
 
-    (void)state;
     for (int64_t n = 0; n <= whole; n++) {
         must_recover(&our, "before");
         proxy_cut_after(proxy, PROXY_DOWN, n);
@@ -449,9 +432,8 @@ static void reply_cut_anywhere_is_unknown_and_the_next_is_right(void **state)
     }
 }
 
-static void login_cut_anywhere_is_no_connection(void **state)
+TEST(login_cut_anywhere_is_no_connection)
 {
-    (void)state;
     proxy = proxy_start(server.socket_path);
     for (int64_t n = 0; n < 36; n += 3) {
         struct crew crew;
@@ -466,9 +448,8 @@ static void login_cut_anywhere_is_no_connection(void **state)
     proxy = proxy_stop(proxy);
 }
 
-static void lost_reply_is_never_replaced_by_the_next(void **state)
+PROXIED(lost_reply_is_never_replaced_by_the_next)
 {
-    (void)state;
     our.endpoint.io_timeout_ms = 150;
     for (int i = 0; i < 3; i++) {
         must_recover(&our, "before");
@@ -478,11 +459,10 @@ static void lost_reply_is_never_replaced_by_the_next(void **state)
     }
 }
 
-static void late_reply_is_not_the_next_ones(void **state)
+PROXIED(late_reply_is_not_the_next_ones)
 {
     uint64_t generation;
 
-    (void)state;
     generation = generation_of(&our);
     proxy_delay(proxy, PROXY_DOWN, 120);
     our.deadline_ms = 40;
@@ -494,12 +474,11 @@ static void late_reply_is_not_the_next_ones(void **state)
 }
 
 /* The oldest caller may leave at any moment, also when it reads for the others. */
-static void call_ends_at_its_deadline(void **state)
+SERVED(call_ends_at_its_deadline)
 {
     const int64_t slack_us = 60000 * wait_slowness();
     int64_t best_us = INT64_MAX;
 
-    (void)state;
     CHECK_OK(echo(&our, "before"));
     redis_server_pause(&server);
     for (int i = 0; i < 3 && best_us > slack_us; i++) {
@@ -527,12 +506,11 @@ static bool has_failed(void *data)
 }
 
 /* SIGPIPE has its default disposition: raised once, it ends this program. */
-static void crash_and_restart_are_survived_with_pauses(void **state)
+SERVED(crash_and_restart_are_survived_with_pauses)
 {
     struct threads *threads;
     int failures;
 
-    (void)state;
     (void)signal(SIGPIPE, SIG_DFL);
     threads = threads_start(8, exchange_until_stopped, &our);
     assert_true(wait_until(has_100_more, &our, LONG_MS));
@@ -550,14 +528,13 @@ static void crash_and_restart_are_survived_with_pauses(void **state)
     assert_true(failures < 8 * 100);  /* eight callers, and attempts with growing pauses */
 }
 
-static void every_connection_resolves_the_address_anew(void **state)
+TEST(every_connection_resolves_the_address_anew)
 {
     struct proxy *here = proxy_start_tcp(server.socket_path);
     struct proxy *there = proxy_start_tcp(server.socket_path);
     char ports[2][16];
     struct crew crew;
 
-    (void)state;
     (void)snprintf(ports[0], sizeof ports[0], "%d", proxy_port(here));
     (void)snprintf(ports[1], sizeof ports[1], "%d", proxy_port(there));
     moving_port = ports[0];
@@ -614,11 +591,10 @@ static void check_connections(const struct pair *self, int first, int second)
     assert_int_equal(proxy_counts(self->proxies[1]).connections, second);
 }
 
-static void a_replica_that_comes_first_hides_no_master(void **state)
+TEST(a_replica_that_comes_first_hides_no_master)
 {
     struct pair pair;
 
-    (void)state;
     pair_start(&pair);
     CHECK_OK(echo(&pair.crew, "to the master"));
     assert_false(rqli_conn_was_read_only(pair.crew.conn));
@@ -634,12 +610,11 @@ static void a_replica_that_comes_first_hides_no_master(void **state)
     pair_stop(&pair);
 }
 
-static void a_silent_server_that_comes_first_costs_one_attempt(void **state)
+TEST(a_silent_server_that_comes_first_costs_one_attempt)
 {
     rql_error error = {0};
     struct pair pair;
 
-    (void)state;
     pair_start(&pair);
     redis_server_pause(&pair.servers[0]);
     pair.crew.endpoint.connect_timeout_ms = 200;
@@ -659,12 +634,11 @@ static bool is_frozen_connecting(void *data)
 }
 
 /* The first caller connects for all, and gives up soon; the second has time. */
-static void impatient_connecting_does_not_fail_the_patient(void **state)
+PROXIED(impatient_connecting_does_not_fail_the_patient)
 {
     struct crew hasty;
     struct threads *threads[2];
 
-    (void)state;
     proxy_freeze(proxy, PROXY_DOWN, true);
     hasty = our;
     hasty.deadline_ms = 300;
@@ -679,11 +653,10 @@ static void impatient_connecting_does_not_fail_the_patient(void **state)
 }
 
 /* Nobody could connect, then somebody did: why it was not possible before is no news. */
-static void an_old_reason_is_not_told_again(void **state)
+PROXIED(an_old_reason_is_not_told_again)
 {
     rql_error error = {0};
 
-    (void)state;
     proxy_refuse(proxy, true);
     assert_int_equal(rqli_conn_connect(our.conn, rqli_after_ms(rqli_now_us(), 50), &error),
                      RQL_E_IO);
@@ -696,45 +669,4 @@ static void an_old_reason_is_not_told_again(void **state)
     assert_null(strstr(error.message, "refused"));
 }
 
-static int start_server(void **state)
-{
-    (void)state;
-    return redis_server_start(&server);
-}
-
-static int stop_server(void **state)
-{
-    (void)state;
-    redis_server_stop(&server);
-    return 0;
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define SERVED(name) cmocka_unit_test_setup_teardown(name, join_server, leave)
-#define PROXIED(name) cmocka_unit_test_setup_teardown(name, join_proxy, leave)
-        SERVED(many_threads_each_get_their_own_replies),
-        cmocka_unit_test(no_reply_is_lost_between_readers_and_writers),
-        cmocka_unit_test(impatient_callers_do_no_harm_to_patient_ones),
-        SERVED(a_hasty_writer_breaks_nothing_off),
-        PROXIED(reply_of_a_caller_who_left_is_dropped),
-        SERVED(slow_server_is_not_a_silent_one),
-        PROXIED(reply_cut_anywhere_is_unknown_and_the_next_is_right),
-        cmocka_unit_test(login_cut_anywhere_is_no_connection),
-        PROXIED(lost_reply_is_never_replaced_by_the_next),
-        PROXIED(late_reply_is_not_the_next_ones),
-        SERVED(call_ends_at_its_deadline),
-        SERVED(crash_and_restart_are_survived_with_pauses),
-        cmocka_unit_test(every_connection_resolves_the_address_anew),
-        cmocka_unit_test(a_replica_that_comes_first_hides_no_master),
-        cmocka_unit_test(a_silent_server_that_comes_first_costs_one_attempt),
-        PROXIED(impatient_connecting_does_not_fail_the_patient),
-        PROXIED(an_old_reason_is_not_told_again),
-    };
-
-    if (!redis_server_available()) {
-        return skip_all("RQL_TEST_REDIS is not set");
-    }
-    return cmocka_run_group_tests(tests, start_server, stop_server);
-}
+FIXTURE(start_server, stop_server, NULL, NULL);

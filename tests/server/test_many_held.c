@@ -102,13 +102,12 @@ static double ratio_of(rql_client *alone, clockid_t clock)
     return ratios[ROUNDS / 2];
 }
 
-static void a_pair_beside_many_renewed_locks_costs_what_it_costs_alone(void **state)
+TEST(a_pair_beside_many_renewed_locks_costs_what_it_costs_alone)
 {
     rql_client *alone = new_client();
     double of_processor;
     double of_time;
 
-    (void)state;
     hold_many();
     of_processor = ratio_of(alone, CLOCK_THREAD_CPUTIME_ID);
     of_time = ratio_of(alone, CLOCK_MONOTONIC);
@@ -137,14 +136,13 @@ static int64_t renewals_us(void)
     return clock_us(clock) - begun_us;
 }
 
-static void a_renewal_beside_many_costs_what_it_costs_alone(void **state)
+TEST(a_renewal_beside_many_costs_what_it_costs_alone)
 {
     rql_lock_options options = renewed(wait_stretched(BRIEF_MS));
     rql_lock *lock = hold_with(client, "y", &options);
     int64_t alone_us = renewals_us();
     int64_t beside_us;
 
-    (void)state;
     hold_many();
     beside_us = renewals_us();
     print_message("# %d renewals: alone %lld us, beside %ld %lld us\n", RENEWALS,
@@ -153,47 +151,33 @@ static void a_renewal_beside_many_costs_what_it_costs_alone(void **state)
     CHECK_OK(rql_lock_release(lock, NULL));
 }
 
-static int set_up(void **state)
+static void set_up(void)
 {
-    (void)empty_server(state);
+    empty_server();
     client = new_client();
-    return 0;
 }
 
-static int tear_down(void **state)
+static void tear_down(void)
 {
-    (void)state;
     let_go();
     client = rql_client_free(client);
-    return 0;
 }
 
-static int start(void **state)
+static void start(void)
 {
     const char *text = getenv("RQL_TEST_HELD");
     long wanted = text ? strtol(text, NULL, 10) : USUAL;
 
     n_held = wanted >= RQL_SERIES_MAX && wanted <= FULL ? wanted : USUAL;
     held = calloc((size_t)n_held / RQL_SERIES_MAX, sizeof(rql_series *));
-    return held ? start_server(state) : -1;
+    assert_non_null(held);
+    start_server();
 }
 
-static int stop(void **state)
+static void stop(void)
 {
     free(held);
-    return stop_server(state);
+    stop_server();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        TEST(a_pair_beside_many_renewed_locks_costs_what_it_costs_alone),
-        TEST(a_renewal_beside_many_costs_what_it_costs_alone),
-    };
-
-    if (!redis_server_available()) {
-        return skip_all("no redis-server");
-    }
-    return cmocka_run_group_tests(tests, start, stop);
-}
+FIXTURE(start, stop, set_up, tear_down);

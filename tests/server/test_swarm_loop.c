@@ -12,15 +12,14 @@
 
 static bool closed;
 
-static int set_up_uv(void **state)
+static void set_up_uv(void)
 {
-    (void)set_up(state);
+    make_clients();
     closed = false;
     loop = NULL;
     uv_owner = pthread_self();
     CHECK_OK(uv_loop_init(&uv));
     CHECK_OK(uv_timer_init(&uv, &budget));
-    return 0;
 }
 
 static rql_swarm_options options_on_loop(const rql_client *of)
@@ -55,12 +54,11 @@ static void free_on_loop(rql_swarm *swarm)
     assert_false(status_of(client).probe_hosts.enabled);
 }
 
-static void swarm_lives_on_a_loop_of_the_caller(void **state)
+TEST(swarm_lives_on_a_loop_of_the_caller)
 {
     rql_swarm *swarm = swarm_on_loop(client);
     rql_lock *lock = hold(client, "x");
 
-    (void)state;
     assert_int_equal(ask_int("HLEN rql:swarm:hsts"), 0); /* the loop has not run yet */
     run_until_int(1, "HLEN rql:swarm:hsts");
     raw_host(DEAD_HOST, 100);
@@ -82,11 +80,10 @@ static void swarm_lives_on_a_loop_of_the_caller(void **state)
 }
 
 /* No run of the loop, no heartbeat; and nothing that waits for one. */
-static void swarm_on_a_loop_that_stands_still_is_freed_when_it_goes_on(void **state)
+TEST(swarm_on_a_loop_that_stands_still_is_freed_when_it_goes_on)
 {
     rql_swarm *swarm = swarm_on_loop(client);
 
-    (void)state;
     CHECK_OK(rql_lock_release(hold(client, "x"), NULL));
     run_until_int(1, "HLEN rql:swarm:hsts");
     rql_swarm_stop(swarm);
@@ -98,21 +95,19 @@ static void swarm_on_a_loop_that_stands_still_is_freed_when_it_goes_on(void **st
     assert_int_equal(ask_int("HLEN rql:swarm:hsts"), 0);
 }
 
-static void swarm_whose_loop_has_never_run_can_be_freed(void **state)
+TEST(swarm_whose_loop_has_never_run_can_be_freed)
 {
-    (void)state;
     free_on_loop(swarm_on_loop(client));
     assert_int_equal(ask_int("EXISTS rql:swarm:flusher"), 0);
     free_on_loop(swarm_on_loop(client));
 }
 
-static void swarm_that_cannot_start_leaves_nothing_on_the_loop(void **state)
+TEST(swarm_that_cannot_start_leaves_nothing_on_the_loop)
 {
     rql_swarm_options options = options_on_loop(client);
     rql_swarm *first = swarm_of(client);
     rql_swarm *second = NULL;
 
-    (void)state;
     assert_int_equal(rql_swarm_start(client, &options, &second, NULL), RQL_E_BUSY);
     assert_true(status_of(client).is_running);
     rql_swarm_free(first);
@@ -134,13 +129,12 @@ static bool is_gone(const void *data)
     return *(rql_client *const *)data == NULL;
 }
 
-static void client_may_be_freed_when_its_swarm_is_closed(void **state)
+TEST(client_may_be_freed_when_its_swarm_is_closed)
 {
     rql_client *own = new_client();
     rql_swarm_options options = options_on_loop(own);
     rql_swarm *swarm;
 
-    (void)state;
     options.closed = close_client;
     options.closed_data = &own;
     swarm = swarm_with(own, &options);
@@ -163,14 +157,13 @@ static bool probe_works(const void *data)
     return status_of(client).probe_hosts.breaker == RQL_BREAKER_CLOSED;
 }
 
-static void outage_ends_on_a_loop_of_the_caller_as_well(void **state)
+TEST(outage_ends_on_a_loop_of_the_caller_as_well)
 {
     struct proxy *proxy = proxy_start(server.socket_path);
     rql_swarm_options options = options_on_loop(client);
     rql_lock *lock;
     rql_swarm *swarm;
 
-    (void)state;
     options.probe_url = proxy_url(proxy);
     swarm = swarm_with(client, &options);
     CHECK_OK(rql_lock_release(hold(client, "x"), NULL));
@@ -236,12 +229,11 @@ static pthread_t start_host(struct host *host)
 }
 
 /* Nothing but the swarm keeps the loop going, from its start until it is freed. */
-static void swarm_is_stopped_from_another_thread(void **state)
+TEST(swarm_is_stopped_from_another_thread)
 {
     struct host host;
     pthread_t thread = start_host(&host);
 
-    (void)state;
     (void)sem_post(&host.may_run);
     CHECK_OK(rql_lock_release(hold(client, "x"), NULL));
     await_hosts(1);
@@ -254,12 +246,11 @@ static void swarm_is_stopped_from_another_thread(void **state)
     assert_true(closed);
 }
 
-static void no_thread_waits_for_a_loop_that_stands_still(void **state)
+TEST(no_thread_waits_for_a_loop_that_stands_still)
 {
     struct host host;
     pthread_t thread = start_host(&host);
 
-    (void)state;
     rql_swarm_stop(host.swarm);
     rql_swarm_free(host.swarm);
     assert_false(closed);
@@ -269,22 +260,4 @@ static void no_thread_waits_for_a_loop_that_stands_still(void **state)
     assert_true(closed);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up_uv, tear_down_loop)
-        TEST(swarm_lives_on_a_loop_of_the_caller),
-        TEST(swarm_on_a_loop_that_stands_still_is_freed_when_it_goes_on),
-        TEST(swarm_whose_loop_has_never_run_can_be_freed),
-        TEST(swarm_that_cannot_start_leaves_nothing_on_the_loop),
-        TEST(client_may_be_freed_when_its_swarm_is_closed),
-        TEST(outage_ends_on_a_loop_of_the_caller_as_well),
-        TEST(swarm_is_stopped_from_another_thread),
-        TEST(no_thread_waits_for_a_loop_that_stands_still),
-    };
-
-    if (!redis_server_available()) {
-        return skip_all("no redis-server");
-    }
-    return cmocka_run_group_tests(tests, start_server, stop_server);
-}
+FIXTURE(start_server, stop_server, set_up_uv, tear_down_loop);

@@ -11,19 +11,15 @@ enum { SIGNALS = 100, TURNS = 200 };
 
 static rql_client *client;
 
-static int set_up(void **state)
+static void set_up(void)
 {
-    (void)state;
     ask("FLUSHALL");
     client = new_client();
-    return 0;
 }
 
-static int tear_down(void **state)
+static void tear_down(void)
 {
-    (void)state;
     client = rql_client_free(client);
-    return 0;
 }
 
 /* Releases at once. */
@@ -60,71 +56,82 @@ static void *run_and_end_if_cancelled(void *data)
     return NULL;
 }
 
-static void start_cancellable(struct waiter *self)
+/* What two threads wait for, one of which reads, sends or connects for both. */
+static const struct scene {
+    const char *name;
+    const char *second; /* the lock of the second one; the first asks for "x" */
+    bool is_held;       /* "x", by this thread */
+    bool is_silent;     /* the server */
+    bool is_cut_off;    /* it cannot be reached yet */
+} scenes[] = {
+    {"a lock", "x", .is_held = true},
+    {"a reply", "y", .is_silent = true},
+    {"a connection", "y", .is_cut_off = true},
+};
+
+struct scenery {
+    struct waiter first;
+    struct waiter second;
+    rql_lock *held;
+    struct proxy *proxy;
+};
+
+static void begin_scene(struct scenery *self, const struct scene *scene)
 {
-    assert_int_equal(pthread_create(&self->thread, NULL, run_and_end_if_cancelled, self), 0);
+    self->proxy = scene->is_cut_off ? freeze_the_way() : NULL;
+    self->held = scene->is_held ? hold(client, "x") : NULL;
+    self->first = for_a_moment("x");
+    self->second = for_a_moment(scene->second);
+    if (scene->is_silent) {
+        CHECK_OK(rql_client_connect(client, NULL));
+        redis_server_pause(&server);
+    }
+    assert_int_equal(
+        pthread_create(&self->first.thread, NULL, run_and_end_if_cancelled, &self->first), 0);
+    if (scene->is_held) {
+        await_int(1, "ZCARD rql:lock_queue:x");
+        await_int(1, "EVAL return(#redis.call('pubsub','channels','rql:wake:*')) 0");
+    }
+    assert_true(!self->proxy || wait_until(is_connecting, self->proxy, AWAIT_MS));
+    waiter_start(&self->second);
+    if (scene->is_held) {
+        await_int(2, "ZCARD rql:lock_queue:x");
+    }
 }
 
-static void expect_cancelled(struct waiter *self)
+/* Both go on. `result`: of the first thread, which has had its lock. */
+static void end_scene(struct scenery *self, const struct scene *scene, void *result)
 {
-    void *result = NULL;
+    void *found = NULL;
 
-    assert_int_equal(pthread_join(self->thread, &result), 0);
-    assert_ptr_equal(result, PTHREAD_CANCELED);
-}
-
-static void cancellation_waits_for_the_end_of_the_call(void **state)
-{
-    rql_lock *held = hold(client, "x");
-    struct waiter doomed = for_a_moment("x");
-    struct waiter other = for_a_moment("x");
-
-    (void)state;
-    start_cancellable(&doomed);
-    await_int(1, "ZCARD rql:lock_queue:x");
-    await_int(1, "EVAL return(#redis.call('pubsub','channels','rql:wake:*')) 0");
-    waiter_start_as(&other, 2);
-    assert_int_equal(pthread_cancel(doomed.thread), 0);
-    CHECK_OK(rql_lock_release(held, NULL));
-    expect_cancelled(&doomed);
-    assert_int_equal(doomed.status, RQL_OK);
-    CHECK_OK(waiter_join(&other));
+    if (scene->is_held) {
+        CHECK_OK(rql_lock_release(self->held, NULL));
+    } else if (scene->is_silent) {
+        redis_server_resume(&server);
+    } else {
+        proxy_heal(self->proxy);
+    }
+    assert_int_equal(pthread_join(self->first.thread, &found), 0);
+    assert_ptr_equal(found, result);
+    CHECK_OK(self->first.status);
+    CHECK_OK(waiter_join(&self->second));
     CHECK_QUEUE_IS_EMPTY("x");
-}
-
-static void cancellation_in_an_exchange_leaves_the_others_their_reader(void **state)
-{
-    struct waiter doomed = for_a_moment("x");
-    struct waiter other = for_a_moment("y");
-
-    (void)state;
-    CHECK_OK(rql_client_connect(client, NULL));
-    redis_server_pause(&server);
-    start_cancellable(&doomed);
-    assert_int_equal(pthread_cancel(doomed.thread), 0);
-    waiter_start(&other);
-    redis_server_resume(&server);
-    expect_cancelled(&doomed);
-    assert_int_equal(doomed.status, RQL_OK);
-    CHECK_OK(waiter_join(&other));
-}
-
-static void cancellation_while_connecting_leaves_the_others_their_connection(void **state)
-{
-    struct proxy *proxy = freeze_the_way();
-    struct waiter doomed = for_a_moment("x");
-    struct waiter other = for_a_moment("y");
-
-    (void)state;
-    start_cancellable(&doomed);
-    assert_true(wait_until(is_connecting, proxy, AWAIT_MS));
-    waiter_start(&other);
-    assert_int_equal(pthread_cancel(doomed.thread), 0);
-    proxy_heal(proxy);
-    expect_cancelled(&doomed);
-    CHECK_OK(waiter_join(&other));
     client = rql_client_free(client);
-    proxy_stop(proxy);
+    if (self->proxy) {
+        (void)proxy_stop(self->proxy);
+    }
+    client = new_client();
+}
+
+TEST(cancellation_waits_for_the_end_of_the_call_and_leaves_others_what_they_need)
+{
+    EACH_ROW (scene, scenes) {
+        struct scenery scenery;
+
+        begin_scene(&scenery, scene);
+        assert_int_equal(pthread_cancel(scenery.first.thread), 0);
+        end_scene(&scenery, scene, PTHREAD_CANCELED);
+    }
 }
 
 static void *use_every_call_while_cancelled(void *data)
@@ -185,7 +192,7 @@ static void *cancel_while_cancelled(void *request)
 }
 
 /* The loop sleeps: it has to be woken, which is a system call. */
-static void to_cancel_a_request_is_no_cancellation_point(void **state)
+TEST(to_cancel_a_request_is_no_cancellation_point)
 {
     rql_lock *held = hold(client, "x");
     atomic_int outcome = RQL_OK;
@@ -194,7 +201,6 @@ static void to_cancel_a_request_is_no_cancellation_point(void **state)
     rql_loop *own = NULL;
     pthread_t thread;
 
-    (void)state;
     CHECK_OK(rql_loop_open(&own, client, NULL, NULL));
     CHECK_OK(rql_acquire_async(own, "x", &options, &what, NULL));
     await_int(1, "ZCARD rql:lock_queue:x");
@@ -205,13 +211,12 @@ static void to_cancel_a_request_is_no_cancellation_point(void **state)
     CHECK_OK(rql_lock_release(held, NULL));
 }
 
-static void no_call_is_a_cancellation_point(void **state)
+TEST(no_call_is_a_cancellation_point)
 {
     pthread_t thread;
     void *result = NULL;
     int n_ok = 0;
 
-    (void)state;
     assert_int_equal(pthread_create(&thread, NULL, use_every_call_while_cancelled, &n_ok), 0);
     assert_int_equal(pthread_join(thread, &result), 0);
     assert_ptr_equal(result, PTHREAD_CANCELED);
@@ -286,13 +291,12 @@ static bool start_successor(void)
 }
 
 /* It neither enters the lock of the thread that had the id before, nor keeps it alive. */
-static void a_thread_id_that_is_used_again_is_another_threads(void **state)
+TEST(a_thread_id_that_is_used_again_is_another_threads)
 {
     void *lock = NULL;
     pthread_t first;
     bool was_started;
 
-    (void)state;
     assert_int_equal(pthread_barrier_init(&successor.has_asked, NULL, 2), 0);
     assert_int_equal(pthread_barrier_init(&successor.may_end, NULL, 2), 0);
     assert_int_equal(pthread_create(&first, NULL, take_and_end, NULL), 0);
@@ -343,62 +347,18 @@ static void signal_often(pthread_t thread, int count)
     }
 }
 
-static void signals_to_a_waiter_change_nothing(void **state)
+TEST(signals_change_nothing)
 {
     struct sigaction before = count_signals();
-    rql_lock *held = hold(client, "x");
-    struct waiter reader = for_a_moment("x");
-    struct waiter sleeper = for_a_moment("x");
 
-    (void)state;
-    waiter_start_as(&reader, 1); /* reads for both */
-    waiter_start_as(&sleeper, 2);
-    signal_often(reader.thread, SIGNALS);
-    signal_often(sleeper.thread, SIGNALS);
-    CHECK_OK(rql_lock_release(held, NULL));
-    CHECK_OK(waiter_join(&reader));
-    CHECK_OK(waiter_join(&sleeper));
-    (void)sigaction(SIGUSR1, &before, NULL);
-}
+    EACH_ROW (scene, scenes) {
+        struct scenery scenery;
 
-/* In its exchange: the server is stopped. */
-static void signals_in_an_exchange_change_nothing(void **state)
-{
-    struct sigaction before = count_signals();
-    struct waiter reader = for_a_moment("x");
-    struct waiter other = for_a_moment("y");
-
-    (void)state;
-    CHECK_OK(rql_client_connect(client, NULL));
-    redis_server_pause(&server);
-    waiter_start(&reader);
-    waiter_start(&other);
-    signal_often(reader.thread, SIGNALS);
-    signal_often(other.thread, SIGNALS);
-    redis_server_resume(&server);
-    CHECK_OK(waiter_join(&reader));
-    CHECK_OK(waiter_join(&other));
-    (void)sigaction(SIGUSR1, &before, NULL);
-}
-
-static void signals_while_connecting_change_nothing(void **state)
-{
-    struct sigaction before = count_signals();
-    struct proxy *proxy = freeze_the_way();
-    struct waiter first = for_a_moment("x");
-    struct waiter second = for_a_moment("y");
-
-    (void)state;
-    waiter_start(&first);
-    assert_true(wait_until(is_connecting, proxy, AWAIT_MS));
-    waiter_start(&second);
-    signal_often(first.thread, SIGNALS);
-    signal_often(second.thread, SIGNALS);
-    proxy_heal(proxy);
-    CHECK_OK(waiter_join(&first));
-    CHECK_OK(waiter_join(&second));
-    client = rql_client_free(client);
-    proxy_stop(proxy);
+        begin_scene(&scenery, scene);
+        signal_often(scenery.first.thread, SIGNALS);
+        signal_often(scenery.second.thread, SIGNALS);
+        end_scene(&scenery, scene, NULL);
+    }
     (void)sigaction(SIGUSR1, &before, NULL);
 }
 
@@ -434,7 +394,7 @@ static bool were_called(void *n_called)
 }
 
 /* On the client's background thread, and on that of a loop: what a crash reporter relies on. */
-static void callbacks_run_with_synchronous_signals_open(void **state)
+TEST(callbacks_run_with_synchronous_signals_open)
 {
     static const int handled[] = {SIGSEGV, SIGBUS,  SIGFPE, SIGILL,
                                   SIGTRAP, SIGABRT, SIGSYS, SIGUSR1};
@@ -448,7 +408,6 @@ static void callbacks_run_with_synchronous_signals_open(void **state)
     rql_loop *own = NULL;
     rql_lock *lock;
 
-    (void)state;
     n_signals = 0;
     for (size_t i = 0; i < HANDLED; i++) {
         assert_int_equal(sigaction(handled[i], &counts, &before[i]), 0);
@@ -471,7 +430,7 @@ static void callbacks_run_with_synchronous_signals_open(void **state)
 }
 
 /* Of the whole process, at a kilohertz: whichever thread is hit, the background one never is. */
-static void storm_of_alarms_changes_nothing(void **state)
+TEST(storm_of_alarms_changes_nothing)
 {
     struct sigaction counts = {.sa_handler = count_signal};
     struct sigaction before;
@@ -479,7 +438,6 @@ static void storm_of_alarms_changes_nothing(void **state)
     const struct itimerval never = {0};
     int n_taken = 0;
 
-    (void)state;
     assert_int_equal(sigaction(SIGALRM, &counts, &before), 0);
     assert_int_equal(setitimer(ITIMER_REAL, &every_ms, NULL), 0);
     for (int i = 0; i < TURNS; i++) {
@@ -497,25 +455,4 @@ static void storm_of_alarms_changes_nothing(void **state)
     assert_int_equal(n_taken, TURNS);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        TEST(cancellation_waits_for_the_end_of_the_call),
-        TEST(cancellation_in_an_exchange_leaves_the_others_their_reader),
-        TEST(cancellation_while_connecting_leaves_the_others_their_connection),
-        TEST(no_call_is_a_cancellation_point),
-        TEST(to_cancel_a_request_is_no_cancellation_point),
-        TEST(a_thread_id_that_is_used_again_is_another_threads),
-        TEST(signals_to_a_waiter_change_nothing),
-        TEST(signals_in_an_exchange_change_nothing),
-        TEST(signals_while_connecting_change_nothing),
-        TEST(callbacks_run_with_synchronous_signals_open),
-        TEST(storm_of_alarms_changes_nothing),
-    };
-
-    if (!redis_server_available()) {
-        return skip_all("no redis-server");
-    }
-    return cmocka_run_group_tests(tests, start_server, stop_server);
-}
+FIXTURE(start_server, stop_server, set_up, tear_down);

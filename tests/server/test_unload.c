@@ -16,7 +16,7 @@ static void exit_while_waiting(void)
     exit(0);
 }
 
-static void exit_does_not_wait_for_waiters(void **state)
+TEST(exit_does_not_wait_for_waiters)
 {
     rql_client *client = new_client();
     rql_lock *held = hold(client, "x");
@@ -24,7 +24,6 @@ static void exit_does_not_wait_for_waiters(void **state)
     pid_t child = start_limited_child(exit_while_waiting);
     int status = -1;
 
-    (void)state;
     assert_int_equal(waitpid(child, &status, 0), child);
     /* Memory checkers have a word of their own on what exit() leaves behind. */
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) < LEAST_CODE);
@@ -103,25 +102,10 @@ static void load_again_and_again(void)
     expect_good_end(start_limited_child(use_own_client));
 }
 
-static void library_can_be_loaded_used_and_unloaded(void **state)
+TEST(library_can_be_loaded_used_and_unloaded)
 {
-    (void)state;
     expect_good_end(start_limited_child(load_again_and_again));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup(name, empty_server)
-        TEST(exit_does_not_wait_for_waiters),
-        TEST(library_can_be_loaded_used_and_unloaded),
-    };
-
-    if (!redis_server_available()) {
-        return skip_all("no redis-server");
-    }
-    if (!CHILDREN_MAY_MAKE_THREADS) {
-        return skip_all("ThreadSanitizer");
-    }
-    return cmocka_run_group_tests(tests, start_server, stop_server);
-}
+FIXTURE(start_server, stop_server, empty_server, NULL);
+SKIP_UNLESS(CHILDREN_MAY_MAKE_THREADS, "ThreadSanitizer");

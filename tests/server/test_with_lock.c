@@ -31,11 +31,10 @@ static int nest(rql_lock *lock, void *user_data)
     return rql_lock_verify(lock, NULL) == RQL_OK ? inner.value : -2;
 }
 
-static void a_block_within_a_block_keeps_the_outer_lock(void **state)
+TEST(a_block_within_a_block_keeps_the_outer_lock)
 {
     rql_block block = {.run = nest};
 
-    (void)state;
     CHECK_OK(rql_with_lock(client, "x", NULL, &block, NULL));
     assert_int_equal(block.value, 10);
     assert_int_equal(ask_int("EXISTS rql:lock:x"), 0);
@@ -97,11 +96,10 @@ static void *leave_block_of_series(void *data)
     return NULL;
 }
 
-static void pthread_exit_out_of_the_block_releases(void **state)
+TEST(pthread_exit_out_of_the_block_releases)
 {
     static void *(*const leave[])(void *) = {leave_block, leave_block_of_series};
 
-    (void)state;
     for (size_t i = 0; i < sizeof leave / sizeof leave[0]; i++) {
         struct leaver leaver = {.run = exit_thread};
         pthread_t thread;
@@ -115,13 +113,12 @@ static void pthread_exit_out_of_the_block_releases(void **state)
     }
 }
 
-static void cancellation_of_the_block_releases(void **state)
+TEST(cancellation_of_the_block_releases)
 {
     struct leaver leaver = {.run = wait_to_be_cancelled};
     pthread_t thread;
     void *result = NULL;
 
-    (void)state;
     assert_int_equal(sem_init(&leaver.inside, 0, 0), 0);
     assert_int_equal(pthread_create(&thread, NULL, leave_block, &leaver), 0);
     assert_int_equal(sem_wait(&leaver.inside), 0);
@@ -133,9 +130,8 @@ static void cancellation_of_the_block_releases(void **state)
     assert_int_equal(ask_int("EXISTS rql:lock:x"), 0);
 }
 
-static void an_exception_out_of_the_block_releases(void **state)
+TEST(an_exception_out_of_the_block_releases)
 {
-    (void)state;
 #ifdef TEST_HAS_CPP
     assert_int_equal(throw_out_of_block(client, "x", 4711), 4711);
     assert_int_equal(ask_int("EXISTS rql:lock:x"), 0);
@@ -154,13 +150,12 @@ static int jump(rql_lock *lock, void *user_data)
 }
 
 /* As lock.h says. Its thread goes on using the client, and has the lock when its time is over. */
-static void longjmp_out_of_the_block_leaves_the_lock_to_its_ttl(void **state)
+TEST(longjmp_out_of_the_block_leaves_the_lock_to_its_ttl)
 {
     static rql_lock *left; /* its handle, which nobody frees else */
     rql_block block = {.run = jump, .user_data = &left};
     rql_lock_options options = patient(client);
 
-    (void)state;
     options.ttl_ms = wait_stretched(1000);
     if (setjmp(before_block) == 0) {
         (void)!rql_with_lock(client, "x", &options, &block, NULL);
@@ -175,19 +170,4 @@ static void longjmp_out_of_the_block_leaves_the_lock_to_its_ttl(void **state)
     (void)rql_lock_forget(left);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        TEST(a_block_within_a_block_keeps_the_outer_lock),
-        TEST(pthread_exit_out_of_the_block_releases),
-        TEST(cancellation_of_the_block_releases),
-        TEST(an_exception_out_of_the_block_releases),
-        TEST(longjmp_out_of_the_block_leaves_the_lock_to_its_ttl),
-    };
-
-    if (!redis_server_available()) {
-        return skip_all("no redis-server");
-    }
-    return cmocka_run_group_tests(tests, start_server, stop_server);
-}
+FIXTURE(start_server, stop_server, make_clients, free_clients);

@@ -15,20 +15,16 @@ enum { USUAL = 2000, FULL = 100000, TTL_MS = 2000, IO_MS = 500 };
 static struct proxy *proxy;
 static long n_withdrawals;
 
-static int set_up(void **state)
+static void set_up(void)
 {
-    (void)state;
     ask("FLUSHALL");
     ask("CONFIG RESETSTAT");
     proxy = proxy_start(server.socket_path);
-    return 0;
 }
 
-static int tear_down(void **state)
+static void tear_down(void)
 {
-    (void)state;
     proxy = proxy_stop(proxy);
-    return 0;
 }
 
 static rql_client *client_through_proxy(int64_t io_timeout_ms)
@@ -126,7 +122,7 @@ static bool has_no_more_left(void *data)
 
 /* An extendable re-entry that nobody heard of is undone late. Who entered in between was told how
  * long the lock lives with what that had added. */
-static void who_counts_on_what_was_taken_back_asks_the_server(void **state)
+TEST(who_counts_on_what_was_taken_back_asks_the_server)
 {
     rql_client *client = new_client();
     rql_lock *outer = enter(client, RQL_WAIT_FOR_LOCK, 20000);
@@ -135,7 +131,6 @@ static void who_counts_on_what_was_taken_back_asks_the_server(void **state)
     const struct rqli_withdrawal_of what = {&rqli_key_sets[RQLI_WHOLE], "x", unheard->acquirer,
                                             unheard->nonce};
 
-    (void)state;
     assert_true(rql_lock_remaining_ms(inner) > 60000);
     rqli_leases_withdraw(client->leases, &what, 600000);
     await_int(0, "HEXISTS rql:lock:x rql_ext:%s", unheard->nonce);
@@ -158,13 +153,12 @@ static int64_t far_ms(void)
 }
 
 /* One by one, and all before the next renewal, they would take longer than the lock lives. */
-static void a_crowd_of_withdrawals_costs_no_renewed_lock_its_life(void **state)
+TEST(a_crowd_of_withdrawals_costs_no_renewed_lock_its_life)
 {
     rql_client *client = client_through_proxy(20000);
     rql_lock *lock = hold_renewed(client);
     int64_t before = calls_of("evalsha");
 
-    (void)state;
     proxy_delay(proxy, PROXY_DOWN, far_ms());
     withdraw(client, n_withdrawals);
     for (int i = 0; i < 3; i++) {
@@ -176,13 +170,12 @@ static void a_crowd_of_withdrawals_costs_no_renewed_lock_its_life(void **state)
     rql_client_free(client);
 }
 
-static void a_withdrawal_without_answer_holds_up_no_renewal(void **state)
+TEST(a_withdrawal_without_answer_holds_up_no_renewal)
 {
     rql_client *client = client_through_proxy(20000);
     rql_lock *lock = hold_renewed(client);
     int64_t ends_ms = end_ms();
 
-    (void)state;
     proxy_freeze(proxy, PROXY_DOWN, true);
     withdraw(client, 1);
     await_end_after(ends_ms);
@@ -193,13 +186,12 @@ static void a_withdrawal_without_answer_holds_up_no_renewal(void **state)
     rql_client_free(client);
 }
 
-static void the_end_of_a_client_waits_for_its_time_out_and_not_for_a_crowd(void **state)
+TEST(the_end_of_a_client_waits_for_its_time_out_and_not_for_a_crowd)
 {
     rql_client *client = client_through_proxy(wait_stretched(IO_MS));
     rql_lock *lock = hold_renewed(client);
     int64_t begun_us;
 
-    (void)state;
     CHECK_OK(rql_lock_release(lock, NULL));
     proxy_delay(proxy, PROXY_DOWN, wait_stretched(IO_MS) / 4);
     withdraw(client, n_withdrawals);
@@ -208,27 +200,13 @@ static void the_end_of_a_client_waits_for_its_time_out_and_not_for_a_crowd(void 
     assert_true(wait_clock_us() - begun_us < 2 * IO_MS * 1000 * wait_slowness());
 }
 
-static int start(void **state)
+static void start(void)
 {
     const char *text = getenv("RQL_TEST_CROWD");
     long wanted = text ? strtol(text, NULL, 10) : USUAL;
 
     n_withdrawals = wanted > 0 && wanted <= FULL ? wanted : USUAL;
-    return start_server(state);
+    start_server();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        TEST(who_counts_on_what_was_taken_back_asks_the_server),
-        TEST(a_crowd_of_withdrawals_costs_no_renewed_lock_its_life),
-        TEST(a_withdrawal_without_answer_holds_up_no_renewal),
-        TEST(the_end_of_a_client_waits_for_its_time_out_and_not_for_a_crowd),
-    };
-
-    if (!redis_server_available()) {
-        return skip_all("no redis-server");
-    }
-    return cmocka_run_group_tests(tests, start, stop_server);
-}
+FIXTURE(start, stop_server, set_up, tear_down);

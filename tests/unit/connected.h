@@ -3,7 +3,7 @@
 
 /* A command connection that is there before each test, and whose server is the test. */
 
-#include "unit.h"
+#include "check.h"
 
 #include "base/clock.h"
 #include "net/url.h"

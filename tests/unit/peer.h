@@ -3,7 +3,7 @@
 
 /* A server whose part the test plays: it says what is written here, and counts what it is told. */
 
-#include "unit.h"
+#include "check.h"
 
 #include "base/clock.h"
 #include "net/conn_state.h"

@@ -1,4 +1,4 @@
-#include "unit.h"
+#include "check.h"
 
 #include "admin/client_list.h"
 #include "net/client_name.h"

@@ -1,4 +1,4 @@
-#include "unit.h"
+#include "check.h"
 
 #include "base/clock.h"
 #include "lock/acquisition.h"
@@ -109,6 +109,36 @@ TEST(a_release_that_finds_nothing_is_repeated_if_it_may_have_come_too_early)
     }
 }
 
+struct next {
+    rql_lock *lock;
+    struct rqli_acquire acquire;
+    struct rqli_acquire_result result;
+    rql_lock_options options;
+};
+
+/* One sleeps behind the holder of this lock. */
+static void let_sleep(struct next *self, const rql_lock *behind)
+{
+    bool is_listening;
+
+    rql_lock_options_init(client, &self->options);
+    self->lock = rqli_lock_new(client, "x", 2);
+    self->acquire = (struct rqli_acquire){
+        .locks = &self->lock, .count = 1, .result = &self->result, .options = &self->options};
+    rqli_acquire_init(&self->acquire);
+    rqli_wait_behind(&self->acquire, rqli_slice_of(behind->acquirer));
+    CHECK_OK(
+        rqli_push_threads_join(client->fleet.first.pushes, &self->acquire.waiter, &is_listening));
+    self->acquire.waiter.sleeps = true;
+}
+
+static void wake(struct next *self)
+{
+    rqli_push_threads_leave(client->fleet.first.pushes, &self->acquire.waiter);
+    rqli_transfer_give(client, self->acquire.waiter.handed);
+    rqli_lock_free(self->lock);
+}
+
 /* The same where the lock is handed on from there before the server has answered. 4: it is the
  * next owner's; 5: both hand-overs were told together, and nothing was done. */
 static const struct row together[] = {
@@ -122,34 +152,22 @@ TEST(hand_overs_that_were_told_together_in_vain_are_told_one_by_one)
 {
     EACH_ROW (row, together) {
         rql_lock *lock = handed_on();
-        rql_lock *next = rqli_lock_new(client, "x", 2);
-        struct rqli_push_threads *pushes = client->fleet.first.pushes;
-        struct rqli_acquire_result result;
-        rql_lock_options options;
-        struct rqli_acquire acquire = {
-            .locks = &next, .count = 1, .result = &result, .options = &options};
         struct rqli_end_part part;
         struct rqli_end end;
-        bool is_listening;
+        struct next next;
 
-        rql_lock_options_init(client, &options);
-        rqli_acquire_init(&acquire);
-        rqli_wait_behind(&acquire, rqli_slice_of(lock->acquirer));
-        CHECK_OK(rqli_push_threads_join(pushes, &acquire.waiter, &is_listening));
-        acquire.waiter.sleeps = true;
+        let_sleep(&next, lock);
         if (row->is_known) {
             rqli_leases_on_transferred(client->leases, lock->transfer, rqli_now_us(), LONG_MS);
         }
         rqli_end_init(&end, &part, &lock, 1, NULL);
         assert_true(drive(&end.op, lock, RQLI_SCRIPT_TRANSFER, row->turns));
         assert_int_equal(end.op.status, row->status);
-        assert_int_equal(acquire.waiter.handed->state,
+        assert_int_equal(next.acquire.waiter.handed->state,
                          row->status ? RQLI_TRANSFER_FAILED : RQLI_TRANSFER_DONE);
         /* Who has handed it to us is told as well. */
         rqli_leases_on_transferred(client->leases, lock->transfer, rqli_now_us(), LONG_MS);
-        rqli_push_threads_leave(pushes, &acquire.waiter);
-        rqli_transfer_give(client, acquire.waiter.handed);
-        rqli_lock_free(next);
+        wake(&next);
         rqli_lock_free(lock);
     }
 }
@@ -308,36 +326,6 @@ TEST(a_release_is_repeated_while_its_fault_may_pass)
 }
 
 /* ---- what is handed on ---- */
-
-struct next {
-    rql_lock *lock;
-    struct rqli_acquire acquire;
-    struct rqli_acquire_result result;
-    rql_lock_options options;
-};
-
-/* One sleeps behind the holder of this lock. */
-static void let_sleep(struct next *self, const rql_lock *behind)
-{
-    bool is_listening;
-
-    rql_lock_options_init(client, &self->options);
-    self->lock = rqli_lock_new(client, "x", 2);
-    self->acquire = (struct rqli_acquire){
-        .locks = &self->lock, .count = 1, .result = &self->result, .options = &self->options};
-    rqli_acquire_init(&self->acquire);
-    rqli_wait_behind(&self->acquire, rqli_slice_of(behind->acquirer));
-    CHECK_OK(
-        rqli_push_threads_join(client->fleet.first.pushes, &self->acquire.waiter, &is_listening));
-    self->acquire.waiter.sleeps = true;
-}
-
-static void wake(struct next *self)
-{
-    rqli_push_threads_leave(client->fleet.first.pushes, &self->acquire.waiter);
-    rqli_transfer_give(client, self->acquire.waiter.handed);
-    rqli_lock_free(self->lock);
-}
 
 static rql_lock *held(void)
 {

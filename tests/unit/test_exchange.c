@@ -1,4 +1,4 @@
-#include "unit.h"
+#include "check.h"
 
 #include "connected.h"
 #include "threads.h"

@@ -1,4 +1,4 @@
-#include "unit.h"
+#include "check.h"
 
 #include "base/secret.h"
 #include "options/options.h"

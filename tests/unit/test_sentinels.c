@@ -1,4 +1,4 @@
-#include "unit.h"
+#include "check.h"
 
 #include "base/clock.h"
 #include "net/sentinels.h"

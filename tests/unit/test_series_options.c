@@ -1,4 +1,4 @@
-#include "unit.h"
+#include "check.h"
 
 #include "lock/client.h"
 #include "lock/series.h"

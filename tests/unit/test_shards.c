@@ -1,4 +1,4 @@
-#include "unit.h"
+#include "check.h"
 
 #include "net/shards.h"
 #include "wire/partition.h"

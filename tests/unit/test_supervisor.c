@@ -1,4 +1,4 @@
-#include "unit.h"
+#include "check.h"
 
 #include "supervise.h"
 #include "swarm.h"
@@ -136,10 +136,9 @@ static void happen(struct rqli_watch *watch, const struct step *step)
 
 TEST(every_element_is_watched)
 {
-    for (const struct life *life = elements; life < elements + N_ROWS(elements); life++) {
+    EACH_ROW (life, elements) {
         struct rqli_watch watch;
 
-        say_row(life->name);
         rqli_watch_init(&watch, &terms);
         rqli_watch_on_started(&watch);
         for (const struct step *step = life->steps; step->event != END; step++) {

@@ -1,4 +1,4 @@
-#include "unit.h"
+#include "check.h"
 
 #include "net/url.h"
 #include "options/options.h"
@@ -422,7 +422,7 @@ TEST(the_password_never_leaks)
 
         memcpy(changed, url, sizeof url);
         changed[i / sizeof spoil] = spoil[i % sizeof spoil];
-        (void)unit_say((ptrdiff_t)i, changed);
+        (void)test_print_row((ptrdiff_t)i, changed);
         (void)rqli_url_parse(&endpoint, changed, &error);
         assert_false(leaks(endpoint.where) || leaks(error.message));
         rqli_endpoint_fini(&endpoint);

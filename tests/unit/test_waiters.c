@@ -1,9 +1,9 @@
-#include "unit.h"
+#include "check.h"
 
 #include "net/waiters.h"
 
 /* Many enough for the tables to grow twice. */
-enum { COUNT = 60, LOCKS = 7, DIGITS = 33, NAME_SIZE = 16, STEPS = 20000 };
+enum { COUNT = 60, LOCKS = 7, DIGITS = 33, NAME_SIZE = 16, STEPS = 20000, AMONG = 8, HOLDER = 7 };
 
 static struct rqli_waiters waiters;
 static struct rqli_waiter waiter[COUNT];
@@ -335,6 +335,91 @@ TEST(who_is_roused_may_go)
     rqli_waiters_hint_leaders(&waiters, NULL); /* who leads goes, and the next, that leads then */
     assert_int_equal(n_roused, COUNT - ((COUNT + LOCKS - 1) / LOCKS - 1));
     assert_null(waiters.first);
+}
+
+/* ---- who is handed a lock inside the client: one of those who wait for it ---- */
+
+static void sleep_behind(size_t i, uint64_t in_front)
+{
+    waiter[i].in_front = in_front;
+    waiter[i].may_be_handed = true;
+    waiter[i].sleeps = true;
+}
+
+static struct rqli_waiter *choose(void)
+{
+    return rqli_waiters_choose(&waiters, rqli_slice_of(names[0]), HOLDER);
+}
+
+static struct rqli_transfer *const a_transfer = (struct rqli_transfer *)&waiters;
+
+/* What has come for it already may be the lock; and what it asks just now may be answered by it. */
+TEST(who_has_heard_of_something_or_asks_is_handed_nothing)
+{
+    static const struct {
+        const char *name;
+        bool is_awake, is_pushed, is_hinted, is_chosen, is_handed, is_behind_another, may_not;
+    } rows[] = {
+        {"it asks", .is_awake = true},
+        {"it was pushed something", .is_pushed = true},
+        {"it was told to ask", .is_hinted = true},
+        {"it is about to be handed the lock", .is_chosen = true},
+        {"it has been handed the lock", .is_handed = true},
+        {"another is in front of it", .is_behind_another = true},
+        {"its grant has to be the server's", .may_not = true},
+    };
+
+    EACH_ROW (row, rows) {
+        set_up();
+        sleep_behind(0, row->is_behind_another ? HOLDER + 1 : HOLDER);
+        waiter[0].sleeps = !row->is_awake;
+        waiter[0].pushed = row->is_pushed;
+        waiter[0].hinted = row->is_hinted;
+        waiter[0].is_chosen = row->is_chosen;
+        waiter[0].handed = row->is_handed ? a_transfer : NULL;
+        waiter[0].may_be_handed = !row->may_not;
+        join(0);
+        assert_null(choose());
+        sleep_behind(LOCKS, HOLDER);
+        join(LOCKS);
+        assert_ptr_equal(choose(), &waiter[LOCKS]);
+        assert_null(choose()); /* once */
+    }
+}
+
+TEST(only_the_longest_waiting_are_looked_at)
+{
+    for (size_t n = 0; n <= AMONG; n++) {
+        set_up();
+        sleep_behind(n * LOCKS, HOLDER);
+        join_all();
+        assert_ptr_equal(choose(), n < AMONG ? &waiter[n * LOCKS] : NULL);
+    }
+}
+
+TEST(who_is_chosen_takes_no_grant_and_is_told_once)
+{
+    for (int is_handed = 0; is_handed < 2; is_handed++) {
+        struct rqli_pushed pushed = {.kind = RQLI_PUSHED_GRANT, .push = {.token = 7}};
+
+        set_up();
+        sleep_behind(0, HOLDER);
+        join(0);
+        assert_ptr_equal(choose(), &waiter[0]);
+        memcpy(pushed.nonce, digits[0], DIGITS);
+        rqli_waiters_deliver(&waiters, &pushed, 1);
+        CHECK_ALL(EQ(n_roused, 0), EQ(waiter[0].pushed, false));
+        if (is_handed) {
+            rqli_waiters_hand_over(&waiters, &waiter[0], a_transfer);
+        } else {
+            rqli_waiters_pass_by(&waiters, &waiter[0]);
+        }
+        assert_ptr_equal(waiter[0].handed, is_handed ? a_transfer : NULL);
+        CHECK_ALL(EQ(n_roused, 1), EQ(waiter[0].is_chosen, false), EQ(waiter[0].pushed, is_handed),
+                  EQ(waiter[0].hinted, !is_handed));
+        rqli_waiters_deliver(&waiters, &pushed, 1);
+        CHECK_ALL(EQ(n_roused, is_handed ? 1 : 2), EQ(waiter[0].push.token, is_handed ? 0 : 7));
+    }
 }
 
 /* ---- against a model: an array that is searched one by one ---- */

@@ -1,0 +1,248 @@
+#include "clients.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct redis_server server;
+redisContext *raw;
+SKIP_UNLESS(redis_server_available(), "no redis-server");
+
+redisReply *ask_reply(const char *text)
+{
+    redisReply *reply = redisCommand(raw, text);
+
+    if (!reply || reply->type == REDIS_REPLY_ERROR) {
+        fail_msg("%s: %s", text, reply ? reply->str : raw->errstr);
+        abort(); /* not reached; cmocka does not say that it never returns */
+    }
+    return reply;
+}
+
+void ask(const char *format, ...)
+{
+    char text[TEXT_SIZE];
+
+    FORMAT_COMMAND(text, format);
+    freeReplyObject(ask_reply(text));
+}
+
+static int64_t number_of(const redisReply *reply)
+{
+    if (reply->type == REDIS_REPLY_NIL) {
+        return INT64_MIN;
+    }
+    return reply->type == REDIS_REPLY_INTEGER ? reply->integer : strtoll(reply->str, NULL, 10);
+}
+
+int64_t ask_int(const char *format, ...)
+{
+    char text[TEXT_SIZE];
+    redisReply *reply;
+    int64_t value;
+
+    FORMAT_COMMAND(text, format);
+    reply = ask_reply(text);
+    value = number_of(reply);
+    freeReplyObject(reply);
+    return value;
+}
+
+bool is_as_expected(void *data)
+{
+    const struct expected *expected = data;
+    redisReply *reply = ask_reply(expected->text);
+    bool is_equal = number_of(reply) == expected->value;
+
+    freeReplyObject(reply);
+    return is_equal;
+}
+
+void await_int(int64_t value, const char *format, ...)
+{
+    struct expected expected = {.value = value};
+
+    FORMAT_COMMAND(expected.text, format);
+    if (!wait_until(is_as_expected, &expected, AWAIT_MS)) {
+        fail_msg("%s did not become %lld", expected.text, (long long)value);
+    }
+}
+
+void expect_nothing_left(const char *name)
+{
+    await_int(0, "EXISTS rql:lock:%s", name);
+    await_int(0, "ZCARD rql:lock_queue:%s", name);
+    await_int(0, "HLEN rql:req:%s", name);
+}
+
+int64_t calls_of(const char *command)
+{
+    redisReply *reply = ask_reply("INFO commandstats");
+    char row[64];
+    const char *at;
+    int64_t calls = 0;
+
+    (void)snprintf(row, sizeof row, "cmdstat_%s:calls=", command);
+    at = strstr(reply->str, row);
+    if (at) {
+        calls = strtoll(at + strlen(row), NULL, 10);
+    }
+    freeReplyObject(reply);
+    return calls;
+}
+
+rql_options client_options(void)
+{
+    rql_options options;
+
+    rql_options_init(&options);
+    options.url = server.url;
+    options.connect_timeout_ms = 20000;
+    options.io_timeout_ms = 20000;
+    return options;
+}
+
+rql_client *new_client_with(const rql_options *options)
+{
+    rql_client *made = NULL;
+    rql_error error = {0};
+
+    if (rql_client_new(&made, options, &error)) {
+        fail_msg("%s", error.message);
+    }
+    return made;
+}
+
+rql_client *new_client(void)
+{
+    rql_options options = client_options();
+
+    return new_client_with(&options);
+}
+
+rql_lock_options patient(const rql_client *of)
+{
+    rql_lock_options options;
+
+    rql_lock_options_init(of, &options);
+    options.ttl_ms = 60000;
+    options.timeout_ms = 30000;
+    options.retry_count = RQL_FOREVER;
+    return options;
+}
+
+rql_lock *hold_with(rql_client *by, const char *name, const rql_lock_options *options)
+{
+    rql_lock *lock = NULL;
+    rql_error error = {0};
+    rql_status status = rql_lock_acquire(by, name, options, &lock, &error);
+
+    if (status) {
+        fail_msg("%s: %s %s", name, rql_status_text(status), error.message);
+    }
+    return lock;
+}
+
+rql_lock *hold(rql_client *by, const char *name)
+{
+    rql_lock_options options = patient(by);
+
+    return hold_with(by, name, &options);
+}
+
+void *run_waiter(void *data)
+{
+    struct waiter *self = data;
+
+    self->status =
+        rql_lock_acquire(self->client, self->name, &self->options, &self->lock, &self->error);
+    if (self->releases && self->status == RQL_OK) {
+        self->status = rql_lock_release(self->lock, &self->error);
+        self->lock = NULL;
+    }
+    return NULL;
+}
+
+void waiter_start(struct waiter *self)
+{
+    assert_int_equal(pthread_create(&self->thread, NULL, run_waiter, self), 0);
+}
+
+void waiter_start_as(struct waiter *self, int64_t count)
+{
+    waiter_start(self);
+    await_int(count, "ZCARD rql:lock_queue:%s", self->name);
+}
+
+bool has_timed_out(rql_status status)
+{
+    if (status == RQL_E_UNKNOWN) {
+        print_message("# its withdrawal got no answer; slowness %lld\n",
+                      (long long)wait_slowness());
+    }
+    return status == RQL_TIMED_OUT || (status == RQL_E_UNKNOWN && wait_slowness() > 1);
+}
+
+rql_status waiter_join(struct waiter *self)
+{
+    assert_int_equal(pthread_join(self->thread, NULL), 0);
+    return self->status;
+}
+
+pid_t start_child(void (*body)(void))
+{
+    pid_t parent = getpid();
+    pid_t child = fork();
+
+    assert_true(child >= 0);
+    if (child == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() == parent) {
+            body();
+        }
+        _exit(0);
+    }
+    return child;
+}
+
+void kill_child(pid_t child)
+{
+    (void)kill(child, SIGKILL);
+    (void)waitpid(child, NULL, 0);
+}
+
+void start_server(void)
+{
+    assert_int_equal(redis_server_start(&server), 0);
+    raw = redis_server_connect(&server);
+    assert_non_null(raw);
+}
+
+void stop_server(void)
+{
+    redisFree(raw);
+    redis_server_stop(&server);
+}
+
+void empty_server(void)
+{
+    ask("FLUSHALL");
+}
+
+rql_client *client;
+rql_client *other;
+
+void make_clients(void)
+{
+    empty_server();
+    client = new_client();
+    other = new_client();
+}
+
+void free_clients(void)
+{
+    client = rql_client_free(client);
+    other = rql_client_free(other);
+}
