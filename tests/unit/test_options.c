@@ -4,136 +4,35 @@
 
 #include <rql/rql.h>
 
-/* Every field of every struct of options, written down once more to hold the table against, with
- * the ranges that include/rql documents. */
-#define FIELD(which, type, member)                                                                 \
-    .name = #member, which, offsetof(type, member), sizeof(((type *)0)->member)
-#define CLIENT(member) FIELD(RQLI_OF_CLIENT, rql_options, member)
-#define LOCK(member) FIELD(RQLI_OF_LOCK, rql_lock_options, member)
-#define SERIES(member) FIELD(RQLI_OF_SERIES, rql_series_options, member)
-#define SWEEP(member) FIELD(RQLI_OF_SWEEP, rql_sweep_options, member)
-#define SWARM(member) FIELD(RQLI_OF_SWARM, rql_swarm_options, member)
-#define DIAGNOSE(member) FIELD(RQLI_OF_DIAGNOSE, rql_diagnose_options, member)
-
-/* As the rows read. NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding) */
-struct field {
+/* The manual has the client's options with their ranges and defaults, and api/check_options.py
+ * compares it with the library's table. These are the options that single calls alone have. */
+static const struct {
     const char *name;
     enum rqli_option_struct which;
-    size_t offset;
-    size_t width;
-
-    enum { NUMBER, COUNT /* or forever */, TEXT, LISTENER /* no option for a table */ } kind;
-
     int64_t min;
     int64_t max;
     int64_t fallback;
-    size_t of_client; /* where the client's options have it; 0: nowhere */
-};
-
-static const struct field fields[] = {
-    {CLIENT(url), TEXT},
-    {CLIENT(connect_timeout_ms), NUMBER, 1, 600000, 1000},
-    {CLIENT(io_timeout_ms), NUMBER, 1, 600000, 1000},
-    {CLIENT(spin_us), NUMBER, 0, 1000, 0},
-    {CLIENT(retry_count), COUNT, 0, INT64_MAX, 3},
-    {CLIENT(retry_delay_ms), NUMBER, 1, 3600000, 200},
-    {CLIENT(retry_jitter_ms), NUMBER, 0, 3600000, 25},
-    {CLIENT(try_to_lock_timeout_ms), COUNT, 0, INT64_MAX, 10000},
-    {CLIENT(default_lock_ttl_ms), NUMBER, 1, RQL_TTL_MAX_MS, 5000},
-    {CLIENT(default_queue_ttl_ms), COUNT, 1, INT64_MAX, 15000},
-    {CLIENT(is_timed_by_default), NUMBER, 0, 1, false},
-    {CLIENT(detailed_acq_timeout_error), NUMBER, 0, 1, false},
-    {CLIENT(default_conflict_strategy), NUMBER, 0, RQL_DEAD_LOCKING, RQL_WAIT_FOR_LOCK},
-    {CLIENT(default_access_strategy), NUMBER, 0, RQL_RANDOM, RQL_QUEUED},
-    {CLIENT(key_extraction_batch_size), NUMBER, 1, 100000, 500},
-    {CLIENT(lock_release_batch_size), NUMBER, 1, 100000, 100},
-    {CLIENT(clear_locks_of_lock_scan_size), NUMBER, 1, 100000, 300},
-    {CLIENT(clear_locks_of_queue_scan_size), NUMBER, 1, 100000, 300},
-    {CLIENT(dead_request_ttl_ms), NUMBER, 1, INT64_C(315360000000), 86400000},
-    {CLIENT(log_lock_try), NUMBER, 0, 1, false},
-    {CLIENT(log_sampling_enabled), NUMBER, 0, 1, false},
-    {CLIENT(instr_sampling_enabled), NUMBER, 0, 1, false},
-    {CLIENT(log_sampling_percent), NUMBER, 0, 100, 15},
-    {CLIENT(instr_sampling_percent), NUMBER, 0, 100, 15},
-    {CLIENT(logger), LISTENER},
-    {CLIENT(logger_data), LISTENER},
-    {CLIENT(log_sampler), LISTENER},
-    {CLIENT(log_sampler_data), LISTENER},
-    {CLIENT(instrumenter), LISTENER},
-    {CLIENT(instrumenter_data), LISTENER},
-    {CLIENT(instr_sampler), LISTENER},
-    {CLIENT(instr_sampler_data), LISTENER},
-    {CLIENT(auto_swarm), NUMBER, 0, 1, false},
-    {CLIENT(swarm_probe_hosts), NUMBER, 0, 1, true},
-    {CLIENT(swarm_flush_zombies), NUMBER, 0, 1, true},
-    {CLIENT(swarm_liveness_probing_period_ms), NUMBER, 1, 3600000, 2000},
-    {CLIENT(swarm_probe_period_ms), NUMBER, 1, 3600000, 2000},
-    {CLIENT(zombie_ttl_ms), NUMBER, 1, INT64_C(31536000000), 15000},
-    {CLIENT(zombie_flush_period_ms), NUMBER, 1, 3600000, 10000},
-    {CLIENT(zombie_lock_scan_size), NUMBER, 1, 100000, 500},
-    {CLIENT(zombie_queue_scan_size), NUMBER, 1, 100000, 500},
-    {CLIENT(connections), NUMBER, 1, 4, 4},
-    {CLIENT(lazy_release), NUMBER, 0, 1, false},
-    {CLIENT(tls_verify), NUMBER, 0, RQL_TLS_NONE, RQL_TLS_FULL},
-    {CLIENT(tls_ca_file), TEXT},
-    {CLIENT(tls_cert_file), TEXT},
-    {CLIENT(tls_key_file), TEXT},
-    {CLIENT(tls_server_name), TEXT},
-    {CLIENT(credentials), LISTENER},
-    {CLIENT(credentials_data), LISTENER},
-    {CLIENT(sentinel_check_ms), NUMBER, 100, 60000, 1000},
-    {CLIENT(recovery_delay_ms), NUMBER, 0, 3600000, 0},
-    {CLIENT(default_replicas), NUMBER, 0, 16, 0},
-    {CLIENT(replica_timeout_ms), NUMBER, 1, 60000, 200},
-    {CLIENT(default_fsync), NUMBER, 0, 1, false},
-    {CLIENT(durability_is_advice), NUMBER, 0, 1, false},
-    {CLIENT(client_names), NUMBER, 0, 1, true},
-    {CLIENT(client_label), TEXT},
-    {CLIENT(topology_refresh_ms), NUMBER, 1000, 3600000, 30000},
+} of_calls[] = {
+    {"fail_fast", RQLI_OF_LOCK, 0, 1, false},
+    {"auto_extend", RQLI_OF_LOCK, 0, 1, false},
+    {"nested", RQLI_OF_LOCK, 0, 1, false},
+    {"log_sample_this", RQLI_OF_LOCK, 0, 1, false},
+    {"instr_sample_this", RQLI_OF_LOCK, 0, 1, false},
+    {"max_hold_ms", RQLI_OF_LOCK, 1, INT64_MAX, RQL_FOREVER},
+    {"mode", RQLI_OF_SERIES, 0, RQL_SERIES_SORTED, RQL_SERIES_ATOMIC},
+    {"dead_ttl_ms", RQLI_OF_SWEEP, 0, INT64_C(315360000000), 86400000},
+    {"dry_run", RQLI_OF_SWEEP, 0, 1, false},
+    {"time_limit_ms", RQLI_OF_DIAGNOSE, 100, 60000, 5000},
+    {"max_keys", RQLI_OF_DIAGNOSE, 0, 100000000, 100000},
 };
 
 #define AS(member) offsetof(rql_options, member)
 
-static const struct field of_calls[] = {
-    {LOCK(ttl_ms), NUMBER, 1, RQL_TTL_MAX_MS, 5000, AS(default_lock_ttl_ms)},
-    {LOCK(queue_ttl_ms), COUNT, 1, INT64_MAX, 15000, AS(default_queue_ttl_ms)},
-    {LOCK(timeout_ms), COUNT, 0, INT64_MAX, 10000, AS(try_to_lock_timeout_ms)},
-    {LOCK(retry_count), COUNT, 0, INT64_MAX, 3, AS(retry_count)},
-    {LOCK(retry_delay_ms), NUMBER, 1, 3600000, 200, AS(retry_delay_ms)},
-    {LOCK(retry_jitter_ms), NUMBER, 0, 3600000, 25, AS(retry_jitter_ms)},
-    {LOCK(timed), NUMBER, 0, 1, false, AS(is_timed_by_default)},
-    {LOCK(detailed_acq_timeout_error), NUMBER, 0, 1, false, AS(detailed_acq_timeout_error)},
-    {LOCK(conflict_strategy), NUMBER, 0, RQL_DEAD_LOCKING, 0, AS(default_conflict_strategy)},
-    {LOCK(access_strategy), NUMBER, 0, RQL_RANDOM, RQL_QUEUED, AS(default_access_strategy)},
-    {LOCK(lazy_release), NUMBER, 0, 1, false, AS(lazy_release)},
-    {LOCK(log_lock_try), NUMBER, 0, 1, false, AS(log_lock_try)},
-    {LOCK(replicas), NUMBER, 0, 16, 0, AS(default_replicas)},
-    {LOCK(fsync), NUMBER, 0, 1, false, AS(default_fsync)},
-    {LOCK(durability_is_advice), NUMBER, 0, 1, false, AS(durability_is_advice)},
-    {LOCK(replica_timeout_ms), NUMBER, 1, 60000, 200, AS(replica_timeout_ms)},
-    {LOCK(fail_fast), NUMBER, 0, 1, false},
-    {LOCK(auto_extend), NUMBER, 0, 1, false},
-    {LOCK(nested), NUMBER, 0, 1, false},
-    {LOCK(log_sample_this), NUMBER, 0, 1, false},
-    {LOCK(instr_sample_this), NUMBER, 0, 1, false},
-    {LOCK(max_hold_ms), COUNT, 1, INT64_MAX, RQL_FOREVER},
-    {SERIES(mode), NUMBER, 0, RQL_SERIES_SORTED, RQL_SERIES_ATOMIC},
-    {SWEEP(batch_size), NUMBER, 1, 100000, 100, AS(lock_release_batch_size)},
-    {SWEEP(lock_scan_size), NUMBER, 1, 100000, 300, AS(clear_locks_of_lock_scan_size)},
-    {SWEEP(queue_scan_size), NUMBER, 1, 100000, 300, AS(clear_locks_of_queue_scan_size)},
-    {SWEEP(dead_ttl_ms), NUMBER, 0, INT64_C(315360000000), 86400000, AS(dead_request_ttl_ms)},
-    {SWEEP(dry_run), NUMBER, 0, 1, false},
-    {DIAGNOSE(time_limit_ms), NUMBER, 100, 60000, 5000},
-    {DIAGNOSE(max_keys), NUMBER, 0, 100000000, 100000},
-    {SWARM(probe_hosts), NUMBER, 0, 1, true, AS(swarm_probe_hosts)},
-    {SWARM(flush_zombies), NUMBER, 0, 1, true, AS(swarm_flush_zombies)},
-    {SWARM(liveness_probing_period_ms), NUMBER, 1, 3600000, 2000,
-     AS(swarm_liveness_probing_period_ms)},
-    {SWARM(probe_period_ms), NUMBER, 1, 3600000, 2000, AS(swarm_probe_period_ms)},
-    {SWARM(zombie_ttl_ms), NUMBER, 1, INT64_C(31536000000), 15000, AS(zombie_ttl_ms)},
-    {SWARM(zombie_flush_period_ms), NUMBER, 1, 3600000, 10000, AS(zombie_flush_period_ms)},
-    {SWARM(zombie_lock_scan_size), NUMBER, 1, 100000, 500, AS(zombie_lock_scan_size)},
-    {SWARM(zombie_queue_scan_size), NUMBER, 1, 100000, 500, AS(zombie_queue_scan_size)},
+/* Fields of rql_options that are no options for a table: functions, and pointers for them. */
+static const size_t listeners[] = {
+    AS(logger),       AS(logger_data),       AS(log_sampler),   AS(log_sampler_data),
+    AS(instrumenter), AS(instrumenter_data), AS(instr_sampler), AS(instr_sampler_data),
+    AS(credentials),  AS(credentials_data),
 };
 
 /* Room for a struct of any program, ours or a newer one. The size is the first member of each. */
@@ -163,68 +62,106 @@ static rql_status read_given(enum rqli_option_struct which)
     return rqli_options_read(which, &read, &client, &given, &error);
 }
 
-static int64_t load(const struct field *field, const void *from)
-{
-    int64_t value = 0;
-
-    memcpy(&value, (const char *)from + field->offset, field->width);
-    return field->width == sizeof(int) ? (int)value : value;
-}
-
-static const struct rqli_option *option_of(const char *name)
-{
-    static const struct rqli_option none;
+/* One struct's field of an option: EACH_FIELD walks all of them. */
+struct field {
     const struct rqli_option *option;
+    enum rqli_option_struct which;
+    const char *name;
+    size_t offset;
+};
 
-    for (size_t i = 0; (option = rqli_option_at(i)); i++) {
-        if (strcmp(option->shown.name, name) == 0) {
-            return option;
+static bool next_field(struct field *self, size_t *index)
+{
+    for (const struct rqli_option *option;
+         (option = rqli_option_row(*index / RQLI_N_OPTION_STRUCTS));) {
+        enum rqli_option_struct which = *index % RQLI_N_OPTION_STRUCTS;
+
+        ++*index;
+        if (option->in[which].name && (which != RQLI_OF_CLIENT || option->shown.name)) {
+            *self = (struct field){option, which, option->in[which].name, option->in[which].offset};
+            return true;
         }
     }
-    return &none;
+    return false;
 }
 
-TEST(the_table_covers_every_field_and_its_default)
+#define EACH_FIELD(field)                                                                          \
+    size_t index_of_field = 0;                                                                     \
+    struct field field;                                                                            \
+    while (next_field(&field, &index_of_field) &&                                                  \
+           test_print_row((ptrdiff_t)index_of_field, field.name))
+
+static int64_t load(const struct field *field, const void *from)
 {
-    size_t end = offsetof(rql_options, url);
-    size_t n_rows = 0;
+    return rqli_option_load(field->option, (const char *)from + field->offset);
+}
+
+TEST(a_row_of_a_call_has_its_documented_range)
+{
+    size_t n_found = 0;
+
+    EACH_FIELD (field) {
+        for (size_t i = 0; i < N_ROWS(of_calls); i++) {
+            if (field.which == of_calls[i].which && strcmp(field.name, of_calls[i].name) == 0) {
+                CHECK_ALL(EQ(field.option->min, of_calls[i].min),
+                          EQ(field.option->max, of_calls[i].max),
+                          EQ(field.option->fallback, of_calls[i].fallback));
+                n_found++;
+            }
+        }
+    }
+    assert_int_equal(n_found, N_ROWS(of_calls));
+}
+
+/* Where the first field of the client at `end` or behind it ends; no more than padding lies between
+ * two of them. */
+static size_t end_of_field_at(size_t end)
+{
+    size_t offset = sizeof(rql_options);
+    size_t width = sizeof(int64_t);
+    struct field field;
+
+    for (size_t i = 0; i < N_ROWS(listeners); i++) {
+        offset = listeners[i] >= end && listeners[i] < offset ? listeners[i] : offset;
+    }
+    for (size_t i = 0; next_field(&field, &i);) {
+        if (field.which == RQLI_OF_CLIENT && field.offset >= end && field.offset < offset) {
+            offset = field.offset;
+            width = rqli_option_width(field.option);
+        }
+    }
+    assert_true(offset - end < width);
+    return offset == sizeof(rql_options) ? offset : offset + width;
+}
+
+TEST(every_field_of_the_client_has_a_row)
+{
+    size_t end = AS(url);
 
     assert_int_equal(client.size, sizeof client);
     assert_string_equal(client.url, "local:");
-    EACH_ROW (field, fields) {
-        const struct rqli_option *option = option_of(field->name);
-
-        assert_int_equal(option->shown.name != NULL, field->kind != LISTENER);
-        if (option->shown.name) {
-            CHECK_ALL(EQ(option->in[RQLI_OF_CLIENT].offset, field->offset),
-                      EQ(rqli_option_width(option), field->width));
-            n_rows++;
-        }
-        /* No more than padding lies between two fields, or behind the last: none is missing. */
-        assert_true(field->offset >= end && field->offset - end < field->width);
-        end = field->offset + field->width;
+    while (end < sizeof(rql_options)) {
+        end = end_of_field_at(end);
     }
-    assert_true(end <= sizeof(rql_options) && sizeof(rql_options) - end < sizeof(int64_t));
-    assert_non_null(rql_option_row_at(n_rows - 1));
-    assert_null(rql_option_row_at(n_rows));
     assert_null(rql_option_row_at(SIZE_MAX));
 }
 
 /* Without a client, and of one that has set it otherwise. */
 TEST(defaults_are_the_librarys_or_those_of_the_client)
 {
-    EACH_ROW (field, fields) {
-        assert_true(field->kind > COUNT || load(field, &client) == field->fallback);
-    }
-    EACH_ROW (field, of_calls) {
-        int64_t other = field->fallback == field->max ? field->min : field->max;
+    EACH_FIELD (field) {
+        const struct rqli_option *option = field.option;
+        int64_t changed = option->fallback == option->max ? option->min : option->max;
 
-        CHECK_OK(rqli_options_read(field->which, &read, NULL, NULL, NULL));
-        assert_int_equal(load(field, &read), field->fallback);
-        if (field->of_client) {
-            memcpy((char *)&client + field->of_client, &other, field->width);
-            rqli_options_fill(field->which, &read, &client);
-            assert_int_equal(load(field, &read), other);
+        if (option->kind == RQLI_OPTION_TEXT) {
+            continue;
+        }
+        rqli_options_fill(field.which, &read, NULL);
+        assert_int_equal(load(&field, &read), option->fallback);
+        if (option->in[RQLI_OF_CLIENT].name && field.which != RQLI_OF_CLIENT) {
+            rqli_option_store(option, (char *)&client + option->in[RQLI_OF_CLIENT].offset, changed);
+            rqli_options_fill(field.which, &read, &client);
+            assert_int_equal(load(&field, &read), changed);
         }
     }
 }
@@ -232,7 +169,7 @@ TEST(defaults_are_the_librarys_or_those_of_the_client)
 static rql_status try(const struct field *field, int64_t value)
 {
     rqli_options_fill(field->which, &given, NULL);
-    memcpy(given.bytes + field->offset, &value, field->width);
+    memcpy(given.bytes + field->offset, &value, rqli_option_width(field->option));
     return read_given(field->which);
 }
 
@@ -248,71 +185,37 @@ static void check_refused(const struct field *field, int64_t value)
     char expected[RQL_ERROR_MESSAGE_SIZE];
     union any before;
 
-    (void)snprintf(
-        expected, sizeof expected, "%s is %lld; it must be %s", field->name, (long long)value,
-        field->of_client || field->which != RQLI_OF_CLIENT ? ""
-                                                           : option_of(field->name)->shown.range);
+    (void)snprintf(expected, sizeof expected, "%s is %lld; it must be %s", field->name,
+                   (long long)value, field->option->shown.range);
     memset(&read, 0x5A, sizeof read);
     before = read;
     assert_int_equal(try(field, value), RQL_E_INVALID);
     assert_int_equal(error.status, RQL_E_INVALID);
-    assert_memory_equal(error.message, expected, strlen(expected));
+    assert_string_equal(error.message, expected);
     assert_memory_equal(&read, &before, sizeof read);
-}
-
-static void check_bounds(const struct field *field)
-{
-    bool is_truth = field->min == 0 && field->max <= 1;
-
-    check_taken(field, field->min);
-    check_taken(field, field->max);
-    check_refused(field, field->kind == COUNT ? -2 : is_truth ? 7 : -1);
-    if (field->min == 1) {
-        check_refused(field, 0);
-    }
-    if (field->max < INT64_MAX) {
-        check_refused(field, field->max + 1);
-    }
-    if (field->kind == COUNT) {
-        check_taken(field, RQL_FOREVER);
-        check_refused(field, INT64_MIN);
-    }
 }
 
 TEST(every_bound_is_kept_in_every_struct)
 {
-    EACH_ROW (field, fields) {
-        if (field->kind <= COUNT) {
-            check_bounds(field);
+    EACH_FIELD (field) {
+        const struct rqli_option *option = field.option;
+
+        if (option->kind == RQLI_OPTION_TEXT) {
+            continue;
         }
-    }
-    EACH_ROW (field, of_calls) {
-        check_bounds(field);
-    }
-}
-
-TEST(messages_name_option_value_and_range)
-{
-    static const struct {
-        const char *name;
-        int64_t value;
-        const char *message;
-    } cases[] = {
-        {"retry_delay_ms", 0, "retry_delay_ms is 0; it must be 1 to 3600000"},
-        {"retry_count", -2, "retry_count is -2; it must be 0 or more, or forever"},
-        {"default_lock_ttl_ms", 2592000001,
-         "default_lock_ttl_ms is 2592000001; it must be 1 to 2592000000"},
-        {"default_access_strategy", 2, "default_access_strategy is 2; it must be queued | random"},
-        {"is_timed_by_default", 2, "is_timed_by_default is 2; it must be true | false"},
-    };
-
-    EACH_ROW (row, cases) {
-        const struct rqli_option *option = option_of(row->name);
-
-        given.client = client;
-        rqli_option_store(option, given.bytes + option->in[RQLI_OF_CLIENT].offset, row->value);
-        assert_int_equal(read_given(RQLI_OF_CLIENT), RQL_E_INVALID);
-        assert_string_equal(error.message, row->message);
+        check_taken(&field, option->min);
+        check_taken(&field, option->max);
+        check_refused(&field, option->kind == RQLI_OPTION_BOOL ? 7 : -2);
+        if (option->kind != RQLI_OPTION_BOOL && (option->min > 0 || !option->forever)) {
+            check_refused(&field, option->min - 1);
+        }
+        if (option->max < INT64_MAX) {
+            check_refused(&field, option->max + 1);
+        }
+        if (option->forever) {
+            check_taken(&field, RQL_FOREVER);
+            check_refused(&field, INT64_MIN);
+        }
     }
 }
 
@@ -396,38 +299,22 @@ TEST(fields_that_a_caller_has_not_are_the_clients)
     rqli_options_init(RQLI_OF_LOCK, &given, offsetof(rql_lock_options, retry_delay_ms), &client);
     given.bytes[offsetof(rql_lock_options, ttl_ms)]++;
     CHECK_OK(read_given(RQLI_OF_LOCK));
-    assert_int_equal(load(&of_calls[0], &read), 5001);
-    assert_int_equal(load(&of_calls[4], &read), 77);
-}
-
-static const struct rqli_option *option_of_lock(size_t offset)
-{
-    static const struct rqli_option none;
-    const struct rqli_option *option;
-
-    for (size_t i = 0; (option = rqli_option_row(i)); i++) {
-        if (option->in[RQLI_OF_LOCK].name && option->in[RQLI_OF_LOCK].offset == offset) {
-            return option;
-        }
-    }
-    return &none;
+    CHECK_ALL(EQ(read.lock.ttl_ms, 5001), EQ(read.lock.retry_delay_ms, 77));
 }
 
 TEST(every_option_of_a_lock_is_set_by_its_name)
 {
-    EACH_ROW (field, of_calls) {
-        const struct rqli_option *option;
+    EACH_FIELD (field) {
+        const struct rqli_option *option = field.option;
         char text[32];
 
-        if (field->which != RQLI_OF_LOCK) {
-            continue;
+        if (field.which == RQLI_OF_LOCK) {
+            (void)snprintf(text, sizeof text, "%lld", (long long)option->max);
+            rql_lock_options_init(NULL, &given.lock);
+            CHECK_OK(rql_lock_options_set(&given.lock, field.name,
+                                          option->words ? option->words[option->max] : text, NULL));
+            assert_int_equal(load(&field, &given), option->max);
         }
-        option = option_of_lock(field->offset);
-        (void)snprintf(text, sizeof text, "%lld", (long long)field->max);
-        rql_lock_options_init(NULL, &given.lock);
-        CHECK_OK(rql_lock_options_set(&given.lock, field->name,
-                                      option->words ? option->words[field->max] : text, NULL));
-        assert_int_equal(load(field, &given), field->max);
     }
 }
 
