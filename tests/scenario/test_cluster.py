@@ -296,9 +296,10 @@ def partitions_without_a_master_are_told_and_others_work(world, kind, _names):
         dying.kill()
         for node in losing, staying:
             node.ask("CLUSTER", "DELSLOTS", slot_of_lock(slotless))
-        for name, statuses in (dead, (*DOWN, "E_UNKNOWN")), (dead, DOWN), (slotless, ["E_UNAVAILABLE"]):
-            one.refused(name, timeout_ms=SHORT_MS).check(*statuses)
-            one.acquire(fine, timeout_ms=SHORT_MS).release().check()
+        for name, statuses in (dead, DOWN), (slotless, ["E_UNAVAILABLE"]):
+            wait_until(lambda name=name, statuses=statuses: one.refused(name, timeout_ms=SHORT_MS).check(
+                *statuses, "E_UNKNOWN").status in statuses, "it is told")
+            one.acquire(fine, timeout_ms=LONG_MS).release().check()
         dying.come_back()
         asked = [actor(world, kind, cluster.url(staying)).ask(name, **PATIENT) for name in (dead, slotless)]
         losing.ask("CLUSTER", "ADDSLOTS", slot_of_lock(slotless))

@@ -5,7 +5,7 @@ import threading
 import time
 
 from dead import plant_dead
-from harness import FOREVER, check, check_soon, main, scenario, work_until
+from harness import FOREVER, Moment, check, main, scenario, work_until
 from pushes import wait_told
 
 LONG_MS = 60000
@@ -44,9 +44,9 @@ def leave_dead_series(world):
 def nothing_is_reserved_for_series_killed_just_now(world, kind, names):
     del names
     held = leave_dead_series(world)
-    begun_us = world.server.now_us()
+    begun = Moment(world)
     mine = world.actor(kind).acquire("a", ttl_ms=LONG_MS)
-    check_soon(mine, begun_us, SOON_US)
+    begun.check_soon(mine, SOON_US)
     mine.release().check()
     held.release().check()
 
@@ -56,10 +56,10 @@ def who_waits_behind_series_killed_just_now_is_served(world, kind, names):
     del names
     held = leave_dead_series(world)
     asking = wait_told(world, world.actor(kind), "b", place=KILLED + 1)
-    released_us = world.server.now_us()
+    released = Moment(world)
     held.release().check()
     mine = asking.hold()
-    check_soon(mine, released_us, SOON_US)
+    released.check_soon(mine, SOON_US)
     mine.release().check()
 
 
@@ -69,10 +69,10 @@ def a_ruby_behind_series_killed_just_now_is_next(world, kind, names):
     held = leave_dead_series(world)
     asking = world.actor(kind).ask("b")
     world.await_queue(["b"], KILLED + 1)
-    released_us = world.server.now_us()
+    released = Moment(world)
     held.release().check()
     mine = asking.hold()
-    check_soon(mine, released_us, POLL_US + SLACK_US)
+    released.check_soon(mine, POLL_US + SLACK_US)
     mine.release()
 
 
@@ -85,9 +85,9 @@ def a_series_that_was_stopped_costs_one_reservation(world, kind, names):
     stopped.remote.stop()
     actor, times = world.actor(kind), []
     for _ in range(3):
-        begun_us = world.server.now_us()
+        begun = Moment(world)
         mine = actor.acquire("a", timeout_ms=FOREVER)
-        times.append(mine.outcome.ts_us - begun_us)
+        times.append(mine.outcome.ts_us - begun.us)
         mine.release().check()
     world.kill(stopped)
     held.release().check()
@@ -103,10 +103,10 @@ def a_series_does_not_wait_for_the_dead(world, kind, names):
         client = world.told_clients(kind, retry_delay_ms=LONG_MS)[0]
         asking = world.actor(kind, client).ask("w", "x", timeout_ms=FOREVER)
         world.await_queue(["x"], count + 1)
-        released_us, kept_ms = world.server.now_us(), world.kept_ms()
+        released = Moment(world)
         held.release().check()
         mine = asking.hold()
-        check_soon(mine, released_us, SOON_US + (world.kept_ms() - kept_ms) * 1000)
+        released.check_soon(mine, SOON_US)
         mine.release().check()
         world.ask("FLUSHALL")
 

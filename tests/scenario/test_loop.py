@@ -3,7 +3,7 @@
 who wait beside each other. RQL_TEST_CROWD: how many requests, for a hundredth as many locks."""
 import os
 
-from harness import (FOREVER, MINUTE_MS, check, check_equal, check_served_in_order, check_soon, main, once, scenario,
+from harness import (FOREVER, MINUTE_MS, Moment, check, check_equal, check_served_in_order, main, once, scenario,
                      wait_until)
 from others import Ruby
 from pushes import line_up
@@ -205,11 +205,11 @@ def a_release_of_rubys_wakes_who_waits(world, kind, names):
         check(ruby.take(names[0], MINUTE_MS), "Ruby has no lock")
         asked = ask_all(actors, *names, count=2)
         wait_until(lambda: "tracking_total_keys:1" in world.ask("INFO", "stats"), "the lock is watched")
-        released_us = world.server.now_us()
+        released = Moment(world)
         ruby.release(names[0])
         for asking in asked:
             held = asking.hold()
-            check_soon(held, released_us, SOON_US)
+            released.check_soon(held, SOON_US)
             held.release().check()
     ruby.close()
     check_equal(world.keys_left(), [])

@@ -3,7 +3,7 @@
 lock is served before it, or both would wait for ever; for everybody else a reservation ends after a while."""
 import time
 
-from harness import FOREVER, Worker, as_they_end, check, check_equal, check_soon, main, scenario
+from harness import FOREVER, Moment, Worker, as_they_end, check, check_equal, main, scenario
 from others import Ruby
 
 LONG_MS = 60000
@@ -54,9 +54,9 @@ def a_holder_has_what_is_reserved_for_who_waits_for_it(world, kind, names):
         field = Field(world, kind)
         held = field.nested.acquire("b", ttl_ms=LONG_MS, **options)
         field.reserve()
-        begun_us = world.server.now_us()
+        begun = Moment(world)
         inner = field.nested.acquire(*wanted, timeout_ms=GIVE_UP_MS, **options)
-        check_soon(inner, begun_us, SOON_US)
+        begun.check_soon(inner, SOON_US)
         field.end(inner, held)
 
 
@@ -67,9 +67,9 @@ def a_holder_that_left_its_lock_to_its_ttl_is_one(world, kind, names):
     field = Field(world, kind)
     field.nested.acquire("b", ttl_ms=LONG_MS).forget()
     field.reserve()
-    begun_us = world.server.now_us()
+    begun = Moment(world)
     inner = field.nested.acquire("a", timeout_ms=GIVE_UP_MS)
-    check_soon(inner, begun_us, SOON_US)
+    begun.check_soon(inner, SOON_US)
     world.actor("thread").begin("force_unlock", name="b").outcome().check()
     field.end(inner)
 
@@ -82,9 +82,9 @@ def a_holder_is_served_before_those_who_hold_nothing(world, kind, names):
     held = field.nested.acquire("b", ttl_ms=LONG_MS)
     field.reserve()
     idle = field.ask(field.third, "a", place=2, timeout_ms=FOREVER)
-    begun_us = world.server.now_us()
+    begun = Moment(world)
     inner = field.nested.acquire("a", timeout_ms=GIVE_UP_MS)
-    check_soon(inner, begun_us, SOON_US)
+    begun.check_soon(inner, SOON_US)
     inner.release().check()
     held.release().check()
     for asking in as_they_end([idle, field.waiting]):
@@ -106,10 +106,10 @@ def a_holder_that_waits_already_is_served_first(world, kind, names):
         if with_ruby:
             check(not ruby.take("a"), "it took what is held")
         asking = field.ask(field.nested, "a", place=3 if with_ruby else 2)
-        released_us = world.server.now_us()
+        released = Moment(world)
         blocking.release().check()
         inner = asking.hold()
-        check_soon(inner, released_us, SOON_US)
+        released.check_soon(inner, SOON_US)
         ruby.give_up("a")
         ruby.close()
         field.end(inner, held)
@@ -126,11 +126,11 @@ def a_series_of_a_holder_lets_another_holder_by(world, kind, names):
     world.await_queue(["b"], 1)
     asking = field.ask(field.nested, "a", place=2)
     time.sleep(POLL_US / 1000000)  # the series watches: nothing shows when
-    released_us = world.server.now_us()
+    released = Moment(world)
     ruby.release("a")
     ruby.close()
     inner = asking.hold()
-    check_soon(inner, released_us, SOON_US)
+    released.check_soon(inner, SOON_US)
     field.end(inner, held)
 
 
@@ -160,10 +160,10 @@ def a_gem_series_has_what_is_reserved_for_who_waits_for_it(world, kind, names):
     asking = field.nested.ask("b", "c", "a", timeout_ms=GIVE_UP_MS, mode="gem")
     world.await_queue(["c"], 1)
     field.reserve()
-    released_us = world.server.now_us()
+    released = Moment(world)
     blocking.release().check()
     mine = asking.hold()
-    check_soon(mine, released_us, SOON_US)
+    released.check_soon(mine, SOON_US)
     field.end(mine)
 
 
@@ -176,12 +176,12 @@ def a_ruby_that_holds_has_what_is_reserved(world, kind, names):
         check(actor.ruby.take("b"), "it is free")
         field.reserve()
         idle = field.ask(field.third, "a", place=2, timeout_ms=FOREVER) if with_company else None
-        begun_us = world.server.now_us()
+        begun = Moment(world)
         asking = actor.ask("a", timeout_ms=GIVE_UP_MS)
         if idle:
             idle.hold().release().check()
         mine = asking.hold()
-        check_soon(mine, begun_us, (3 if with_company else 2) * POLL_US + SLACK_US)
+        begun.check_soon(mine, (3 if with_company else 2) * POLL_US + SLACK_US)
         mine.release()
         actor.ruby.release("b")
         field.waiting.hold().release().check()
@@ -198,9 +198,9 @@ def a_reservation_ends_for_others_later_each_time(world, kind, names):
     field.reserve()
     times = []
     for _ in range(2):
-        begun_us = world.server.now_us()
+        begun = Moment(world)
         mine = field.nested.acquire("a", timeout_ms=GIVE_UP_MS)
-        times.append(mine.outcome.ts_us - begun_us)
+        times.append(mine.outcome.ts_us - begun.us)
         mine.release().check()
     check(RESERVED_US / 2 < times[0] < RESERVED_US + SLACK_US < times[1] < 2 * RESERVED_US + SLACK_US,
           f"after {times} us")
@@ -267,7 +267,7 @@ def not_prolonged_by(do, what):
     def case(world, kind, names):
         del names
         field = reserved(world, kind)
-        begun_us = world.server.now_us()
+        begun = Moment(world)
         asking = field.ask(field.nested, "a", place=2)
         nuisance = Worker(lambda: do(field.third)) if do else None
         if not do:
@@ -276,7 +276,7 @@ def not_prolonged_by(do, what):
         mine.release().check()
         if nuisance:
             nuisance.end()
-        check_soon(mine, begun_us, RESERVED_US + SLACK_US + 200000)
+        begun.check_soon(mine, RESERVED_US + SLACK_US + 200000)
         end_reserved(world, field)
     case.__name__ = f"a reservation is not prolonged by {what}"
     return case
@@ -301,7 +301,7 @@ def a_series_behind_another_does_not_prolong_its_reservation(world, kind, names)
 def begin_reservation(world, field):
     """Somebody looks at a: it is reserved from now on. When."""
     check_equal(field.nested.refused("a", fail_fast=True).status, "FAIL_FAST_AFTER_TRY")
-    return world.server.now_us()
+    return Moment(world)
 
 
 @scenario(counts=[1], is_timed=True)
@@ -310,9 +310,9 @@ def a_ruby_has_its_turn_when_the_reservation_ends(world, kind, names):
     del names
     field, actor = reserved(world, kind), world.actor("ruby")
     check(not actor.ruby.take("a"), "it is reserved")
-    begun_us = begin_reservation(world, field)
+    begun = begin_reservation(world, field)
     mine = actor.ask("a", timeout_ms=GIVE_UP_MS).hold()
-    check_soon(mine, begun_us, RESERVED_US + SLACK_US + 200000)
+    begun.check_soon(mine, RESERVED_US + SLACK_US + 200000)
     mine.release()
     end_reserved(world, field)
 

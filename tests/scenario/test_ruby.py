@@ -3,7 +3,7 @@
 import statistics
 import time
 
-from harness import FOREVER, check, check_equal, leave_out_in_cluster, let_pass, main, scenario, wait_until
+from harness import FOREVER, Moment, check, check_equal, leave_out_in_cluster, let_pass, main, scenario, wait_until
 from others import Ruby
 
 LONG_MS = 60000
@@ -39,10 +39,10 @@ def a_ruby_in_front_of_a_free_lock_has_two_seconds(world, kind, names):
     for name in names:
         world.ask("ZADD", queue_of(name), time.time() - 1, RUBY)
     actor = world.actor(kind, retry_delay_ms=50, retry_jitter_ms=0)
-    begun_us = world.server.now_us()
+    begun = Moment(world)
     mine = actor.ask(*names, timeout_ms=FOREVER).hold()
-    took_us = mine.outcome.ts_us - begun_us
-    check(GRACE_US - 1000 <= took_us < GRACE_US + 400000, f"after {took_us} us")
+    check(mine.outcome.ts_us - begun.us >= GRACE_US - 1000, "it did not have its time")
+    begun.check_soon(mine, GRACE_US + 400000)
     check_queue_is_empty(world, names)
     mine.release().check()
 
@@ -84,10 +84,10 @@ def a_ruby_that_gives_up_does_not_stand_in_the_way(world, kind, names):
     asking = world.actor(kind, retry_delay_ms=200).ask(*names, timeout_ms=FOREVER)
     world.await_queue(names, 2)
     held.release().check()
-    left_us = world.server.now_us()
+    left = Moment(world)
     ruby.give_up(names[0])
     mine = asking.hold()
-    check(mine.outcome.ts_us - left_us < LATE_US, f"after {mine.outcome.ts_us - left_us} us")
+    left.check_soon(mine, LATE_US)
     mine.release().check()
     ruby.close()
 
@@ -105,11 +105,10 @@ def check_told(world, kind, names, release):
     asking = world.actor(kind, retry_delay_ms=5000).ask(*names, timeout_ms=FOREVER)
     world.await_queue(names[-1:], 1)
     await_watched(world)
-    released_us = world.server.now_us()
+    released = Moment(world)
     release()
     mine = asking.hold()
-    took_us = mine.outcome.ts_us - released_us
-    check(took_us < LATE_US, f"after {took_us} us")
+    released.check_soon(mine, LATE_US)
     mine.release().check()
 
 
@@ -358,15 +357,13 @@ def emptied(way, is_of_ruby):
             asked = [field.wait(client, place) for place, client in enumerate((0, 1, 0, 2, 1, 2), 1)]
             await_watched(world)
             let_pass(HOLD_S)
-            began_us = world.server.now_us()
+            began = Moment(world)
             WAYS[way](field)
-            times = []
             for i, asking in enumerate(asked):
                 mine = asking.hold()
                 check(not any(later.is_over() for later in asked[i + 1:]), "a later one came first")
-                times.append(mine.outcome.ts_us - began_us)
                 mine.release().check()
-            check(times[-1] < LATE_US, f"after {times} us")
+            began.check_soon(mine, LATE_US)
             if held:
                 held.release().check("NOT_HELD")
             world.ask("FLUSHALL")

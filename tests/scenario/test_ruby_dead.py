@@ -4,7 +4,7 @@ overtaken because of them."""
 import time
 
 from dead import plant_dead
-from harness import FOREVER, as_they_end, check, check_soon, let_pass, main, scenario, wait_until, work_until
+from harness import FOREVER, Moment, as_they_end, check, let_pass, main, scenario, wait_until, work_until
 from others import Ruby
 
 LONG_MS = 60000
@@ -48,14 +48,13 @@ def plant_dead_rubies(world, names, count, age_s=1, identity="bbbbbbbbbbbbbbb1")
 
 # ---- a living Ruby ----
 
-def check_ruby_then_ours(world, names, ruby, behind, freed_us, limit_us=POLL_US + SLACK_US):
+def check_ruby_then_ours(world, names, ruby, behind, freed, limit_us=POLL_US + SLACK_US):
     """It was next, ours comes after it, and nobody lost a time that counts."""
     first = ruby.hold()
-    took_us = first.outcome.ts_us - freed_us
     check(not behind.is_over(), "ours came first")
     first.release()
     behind.hold().release().check()
-    check(took_us < limit_us, f"Ruby after {took_us} us")
+    freed.check_soon(first, limit_us)
     check_nobody_waits(world, names)
 
 
@@ -66,9 +65,9 @@ def behind_dead_of_ours(count, **crowd):
         ruby = world.actor("ruby").ask(*names)
         world.await_queue(names, count + 1)
         behind = ours.wait(0, names, count + 2)
-        freed_us = world.server.now_us()
+        freed = Moment(world)
         held.release().check()
-        check_ruby_then_ours(world, names, ruby, behind, freed_us)
+        check_ruby_then_ours(world, names, ruby, behind, freed)
     when = "just now" if crowd.get("is_fresh", True) else "long ago"
     process = " of one process" if "is_of_one" in crowd else ""
     case.__name__ = f"a ruby behind {count} of ours{process} killed {when} is next"
@@ -89,9 +88,9 @@ def a_ruby_behind_dead_of_ours_is_next_after_a_ruby(world, kind, names):
     ruby = world.actor("ruby").ask(*names)
     world.await_queue(names, 2)
     behind = ours.wait(0, names, 3)
-    freed_us = world.server.now_us()
+    freed = Moment(world)
     holder.release(names[0])
-    check_ruby_then_ours(world, names, ruby, behind, freed_us, GRACE_US + POLL_US)
+    check_ruby_then_ours(world, names, ruby, behind, freed, GRACE_US + POLL_US)
     holder.close()
 
 
@@ -102,17 +101,17 @@ def a_ruby_that_asks_again_has_its_while_again(world, kind, names):
     check(not actor.ruby.take(names[0]), "it took what is held")
     between = ours.wait(1, names, 2)
     held.release().check()
-    freed_us = world.server.now_us()
+    freed = Moment(world)
     check(actor.ruby.take(names[0]), "it is its turn")
     actor.ruby.release(names[0])
     held = between.hold()
     ruby = actor.ask(*names)
     world.await_queue(names, 1)
     behind = ours.wait(0, names, 2)
-    let_pass((freed_us + GRACE_US - world.server.now_us()) / 1000000 + 0.05)
-    freed_us = world.server.now_us()
+    let_pass((freed.us + GRACE_US - world.server.now_us()) / 1000000 + 0.05)
+    freed = Moment(world)
     held.release().check()
-    check_ruby_then_ours(world, names, ruby, behind, freed_us)
+    check_ruby_then_ours(world, names, ruby, behind, freed)
 
 
 @scenario(counts=[1], is_timed=True)
@@ -121,9 +120,9 @@ def a_ruby_with_a_long_identity_is_next(world, kind, names):
     ruby = world.actor("ruby", identity=LONG_IDENTITY).ask(*names)
     world.await_queue(names, 1)
     behind = ours.wait(0, names, 2)
-    freed_us = world.server.now_us()
+    freed = Moment(world)
     held.release().check()
-    check_ruby_then_ours(world, names, ruby, behind, freed_us)
+    check_ruby_then_ours(world, names, ruby, behind, freed)
 
 
 @scenario(counts=[1], is_timed=True)
@@ -137,13 +136,13 @@ def living_rubies_among_dead_ones_are_next(world, kind, names):
         world.await_queue(names, 3 + 2 * i)
         plant_dead_rubies(world, names, 1, 0, f"{i:016x}")
     behind = ours.wait(0, names, 7)
-    freed_us = world.server.now_us()
+    freed = Moment(world)
     held.release().check()
     for ruby in as_they_end(rubies):
         check(not behind.is_over(), "ours came first")
         ruby.hold().release()
     mine = behind.hold()
-    check_soon(mine, freed_us, 2 * GRACE_MAX_US)
+    freed.check_soon(mine, 2 * GRACE_MAX_US)
     mine.release().check()
     check_nobody_waits(world, names)
 
@@ -158,12 +157,12 @@ def who_lives_and_does_not_hear_is_served_too(world, kind, names):
     ruby = world.actor("ruby").ask(*names)
     world.await_queue(names, 2)
     behind = ours.wait(0, names, 3)
-    freed_us = world.server.now_us()
+    freed = Moment(world)
     held.release().check()
     for asking in as_they_end([deaf, ruby, behind]):
         mine = asking.hold()
         if asking is deaf:
-            check_soon(mine, freed_us, GRACE_US)
+            freed.check_soon(mine, GRACE_US)
         mine.release().check()
     check_nobody_waits(world, names)
 
@@ -172,12 +171,13 @@ def who_lives_and_does_not_hear_is_served_too(world, kind, names):
 
 def check_grace(world, names, held, asking, least_us=GRACE_US - 1000):
     """From the release on; whoever waits has the lock when the time of the dead is over."""
-    freed_us = world.server.now_us()
+    freed = Moment(world)
     held.release()
     mine = asking.hold()
-    took_us = mine.outcome.ts_us - freed_us
+    took_us = mine.outcome.ts_us - freed.us
     mine.release().check()
-    check(least_us <= took_us < GRACE_MAX_US, f"after {took_us} us")
+    check(least_us <= took_us, f"after {took_us} us")
+    freed.check_soon(mine, GRACE_MAX_US)
     check_nobody_waits(world, names)
 
 
@@ -194,13 +194,12 @@ def dead_rubies_cost_one_grace_with_many_who_wait(world, kind, names):
     plant_dead_rubies(world, names, 20)
     first = ours.wait(0, names, 21)
     second = ours.wait(1, names, 22)
-    freed_us = world.server.now_us()
+    freed = Moment(world)
     holder.release()
     first.hold().release().check()
     mine = second.hold()
-    took_us = mine.outcome.ts_us - freed_us
     mine.release().check()
-    check(took_us < GRACE_MAX_US + SLACK_US, f"after {took_us} us")
+    freed.check_soon(mine, GRACE_MAX_US + SLACK_US)
     check_nobody_waits(world, names)
 
 
@@ -231,17 +230,15 @@ def newcomers_do_not_prolong_the_grace(world, kind, names):
     ours, held = Ours(world, kind), world.held_by_another(*names)
     plant_dead_rubies(world, names, 2)
     asked = [ours.wait(0, names, 3)]
-    freed_us = world.server.now_us()
+    freed = Moment(world)
     held.release().check()
     for i in range(4):
         let_pass(0.3)
         asked.append(ours.ask(i + 1, names))
-    times = []
-    for asking in as_they_end(asked):
+    for number, asking in enumerate(as_they_end(asked)):
         mine = asking.hold()
-        times.append(mine.outcome.ts_us - freed_us)
         mine.release().check()
-    check(times[0] < GRACE_MAX_US and times[-1] < GRACE_MAX_US + SLACK_US, f"after {times} us")
+        freed.check_soon(mine, GRACE_MAX_US + (SLACK_US if number else 0))
     check_nobody_waits(world, names)
 
 
