@@ -250,7 +250,7 @@ def hand_over(world, held, asking):
     world.await_nothing_left()
 
 
-@scenario()
+@scenario(is_timed=True)  # a subscription is followed by one poll, which may be late
 def a_push_may_come_byte_by_byte(world, kind, names):
     network = Network(world)
     actor, held = world.actor(kind, patient(network)), world.held_by_another(*names)
