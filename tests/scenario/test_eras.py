@@ -227,11 +227,11 @@ def may_extend(kind, names):
     return kind != "loop" or len(names) == 1
 
 
-@scenario()
+@scenario(is_timed=True)
 def in_a_pause_a_holder_keeps_its_lock_and_waiters_their_places(world, kind, names):
     """It releases: the lock stays free until the pause is over, and the first in the queue gets it."""
     holder = settle(world, kind)
-    held = holder.acquire(*names, ttl_ms=PAUSE_MS)
+    held = holder.acquire(*names, ttl_ms=PAUSE_MS, auto_extend=True)  # it may take longer until the others wait
     asked = line_up(world, [newcomer(world, kind) for _ in range(3)], *names, ttl_ms=SHORT_MS)
     began_us = start_anew(world, with_data=True)
     check_equal(holder.ask("other", fail_fast=True, ttl_ms=SHORT_MS).outcome().status, "E_UNAVAILABLE")
