@@ -8,6 +8,14 @@
 #include <unistd.h>
 
 static struct rqli_client_name name;
+static const char *host; /* NULL: an ordinary one */
+
+/* In place of the system's. */
+int gethostname(char *out, size_t size)
+{
+    (void)snprintf(out, size, "%s", host ? host : "web-3");
+    return 0;
+}
 
 static const char *entry_with(const char *label)
 {
@@ -76,6 +84,28 @@ TEST(connections_are_named_by_what_they_are_for)
         assert_string_equal(text + strlen(text) - strlen(end), end);
         assert_null(strpbrk(text, " \n\t"));
     }
+}
+
+/* The server takes no blank in it, and its parts are separated by colons. */
+TEST(a_host_is_one_word_of_a_connections_name)
+{
+    static const struct {
+        const char *host;
+        const char *word;
+    } rows[] = {
+        {"web-3", "web-3"},   {"a b", "a_b"},     {"a:b", "a_b"},
+        {"a~\x7F\n", "a~__"}, {"\xC3\xBC", "__"},
+    };
+
+    EACH_BY (row, rows, row->word) {
+        char place[64];
+
+        host = row->host;
+        (void)entry_with("");
+        (void)snprintf(place, sizeof place, "%s:%d", row->word, (int)getpid());
+        assert_string_equal(name.place, place);
+    }
+    host = NULL;
 }
 
 /* From a login on, each twenty minutes, by one of those who ask. */

@@ -118,6 +118,7 @@ TEST(a_batch_wants_the_most_of_each_for_the_least_time)
         &all, &(struct rqli_durability){.fsync = true, .timeout_ms = 10, .until_us = 7000});
     rqli_durability_join(
         &all, &(struct rqli_durability){.replicas = 2, .timeout_ms = 20, .until_us = 5000});
+    rqli_durability_join(&all, &(struct rqli_durability){.replicas = 1, .timeout_ms = 20});
     CHECK_ALL(EQ(all.replicas, 2), EQ(all.fsync, true), EQ(all.timeout_ms, 10),
               EQ(all.until_us, 5000));
 }

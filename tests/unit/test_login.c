@@ -35,6 +35,7 @@ static rql_credentials_fn credentials; /* of the logins to come */
 static int n_asked;
 static struct rqli_era *era;              /* of the logins to come, or NULL */
 static enum rqli_arrangement arrangement; /* of the logins to come */
+static struct rqli_seat predecessor;      /* of the logins to come, for commands */
 static const char *const *answers;        /* one for each round trip, as far as they go */
 static char heard[ROUNDS][HEARD_SIZE];
 static size_t n_rounds;
@@ -62,16 +63,17 @@ BEFORE_EACH(set_up)
     credentials = NULL;
     era = NULL;
     arrangement = RQLI_SINGLE;
+    predecessor = (struct rqli_seat){0};
     n_asked = 0;
 }
 
 /* The parameters stand in front of the path. */
 static rql_status log_in(const char *parameters, bool is_for_commands, const char *const *said)
 {
-    static const struct rqli_seat nobody = {0};
     struct rqli_clock_reading reading;
     pthread_t thread;
     rql_status status;
+    bool is_open;
     char url[96];
 
     peer_listen(&place);
@@ -88,14 +90,16 @@ static rql_status log_in(const char *parameters, bool is_for_commands, const cha
     memset(heard, 0, sizeof heard);
     assert_int_equal(pthread_create(&thread, NULL, play, NULL), 0);
     sock = (struct rqli_socket){.endpoint = &endpoint, .fd = -1};
-    status = rqli_login(&sock, is_for_commands ? &nobody : NULL,
+    status = rqli_login(&sock, is_for_commands ? &predecessor : NULL,
                         rqli_after_ms(rqli_now_us(), LONG_MS), &reading, &error);
+    is_open = sock.fd >= 0;
     rqli_socket_close(&sock);
     assert_int_equal(pthread_join(thread, NULL), 0);
     peer_leave(&place);
     endpoint.by_sentinels.n_masters = 0;
     rqli_endpoint_fini(&endpoint);
     assert_null(strstr(error.message, "sesame"));
+    assert_int_equal(is_open, status == RQL_OK);
     return status;
 }
 
@@ -484,6 +488,32 @@ TEST(credentials_may_fill_their_fields)
 #define LOGIN_OF_REPLICA                                                                           \
     "*6\r\n" PEER_ID PEER_MODE(10, "standalone") PEER_ROLE(7, "replica")                           \
         PEER_BEHIND_HELLO SEAT_OF("abcdef")
+
+#define OWN_SEAT "$37\r\nid=7 addr=10.0.0.1:5 laddr=10.0.0.2:6\r\n$16\r\n\nrun_id:abcdef\r\n\r\n"
+
+/* Numbers begin anew with the server, and a connection behind a proxy has no address of its own. */
+TEST(a_silent_connection_is_ended_where_it_is_surely_ours)
+{
+    static const struct {
+        const char *name;
+        struct rqli_seat predecessor;
+        bool is_ended;
+    } rows[] = {
+        {"all is known", {5, "10.0.0.1:4", "abcdef"}, true},
+        {"no number", {0, "10.0.0.1:4", "abcdef"}, false},
+        {"no address", {5, "", "abcdef"}, false},
+        {"no server", {5, "10.0.0.1:4", ""}, false},
+        {"another server", {5, "10.0.0.1:4", "abcdeg"}, false},
+    };
+
+    EACH_ROW (row, rows) {
+        predecessor = row->predecessor;
+        CHECK_OK(log_in("", true, (const char *[]){PEER_LOGIN OWN_SEAT, ":1\r\n", NULL}));
+        CHECK_ALL(EQ(n_rounds, row->is_ended ? 2 : 1),
+                  EQ(strstr(heard[1], "KILL") != NULL, row->is_ended));
+        assert_string_equal(sock.seat.address, "10.0.0.1:5");
+    }
+}
 
 /* Behind the first round trip, in one of its own; not where there is nothing to say. */
 TEST(who_has_seen_a_token_or_wants_a_pause_arrives)

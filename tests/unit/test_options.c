@@ -380,6 +380,9 @@ TEST(a_binding_needs_no_offset)
     assert_true(given.lock.on_lost == on_lost);
     assert_ptr_equal(given.lock.user_data, &client);
     /* An older program has not all of them, and memory that nobody has filled none. */
+    rql_lock_options_init_sized(NULL, &given.lock,
+                                offsetof(rql_lock_options, detailed_acq_timeout_error));
+    CHECK_OK(rql_lock_options_set_lost(&given.lock, on_lost, &client, NULL));
     rql_lock_options_init_sized(NULL, &given.lock, offsetof(rql_lock_options, user_data));
     assert_int_equal(rql_lock_options_set_lost(&given.lock, on_lost, NULL, &error), RQL_E_INVALID);
     assert_string_equal(error.message, "options: no such option: on_lost");

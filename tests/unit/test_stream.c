@@ -37,6 +37,18 @@ static void send_batch(size_t taken)
     }
 }
 
+TEST(a_secret_is_wiped_when_it_is_sent)
+{
+    static const char nothing[CALL_BYTES];
+
+    stream.has_secret = true;
+    put(0, 1);
+    send_batch(CALL_BYTES - 1);
+    assert_int_equal(stream.sending.data[0], '*');
+    assert_true(rqli_stream_on_sent(&stream, 1));
+    assert_memory_equal(stream.sending.data, nothing, CALL_BYTES);
+}
+
 /* The first of three that are not sent gets longer: of the last nothing is sent. */
 TEST(what_is_behind_a_call_that_gets_longer_moves)
 {
