@@ -103,15 +103,14 @@ class Generated:
         return sorted(mutants)
 
     def instrument(self, mutants):
-        """Builds them all; their numbers are their places in the list, from 1."""
+        """Writes them all into the copy; their numbers are their places in the list, from 1."""
         schemata.write_header(self.copy.tree, len(mutants))
         by_path = {}
         for number, one in enumerate(mutants, 1):
             by_path.setdefault(one.path, []).append((number, one))
         for path, some in by_path.items():
-            text = (ROOT / path).read_text("latin-1")
-            (self.copy.tree / path).write_text(schemata.instrumented(text, sorted(some, key=order)), "latin-1")
-        self.copy.must("ninja", "-C", str(self.copy.build))
+            file = self.copy.tree / path
+            file.write_text(schemata.instrumented(file.read_text("latin-1"), sorted(some, key=order)), "latin-1")
 
     def play(self):
         self.prepare()
@@ -123,7 +122,7 @@ class Generated:
         results = list(judged)
         if in_c:
             self.instrument(in_c)
-            results += play.play_c(self.copy.build, in_c, self.words)
+            results += play.play_c(self.copy, in_c, self.words)
         in_lua = [one for one in mutants if one.path.endswith(".lua")]
         if in_lua:
             copies = [Copy(self.words.dir / str(number)) for number in range(self.words.jobs)]

@@ -1,5 +1,4 @@
 """A generated mistake."""
-import difflib
 import re
 from collections import Counter
 from typing import NamedTuple
@@ -26,8 +25,13 @@ class Mutant(NamedTuple):
         return text[:self.start] + self.instead + text[self.end:]
 
     def diff(self, text):
-        lines = difflib.unified_diff(text.splitlines(), self.changed(text).splitlines(), n=1, lineterm="")
-        return "\n".join("    " + line for line in list(lines)[2:])
+        """Its lines, and one before and behind them."""
+        first, last = text.rfind("\n", 0, self.start) + 1, text.find("\n", self.end)
+        changed = text[first:self.start] + self.instead + text[self.end:last]
+        before, behind = text[:first].splitlines()[-1:], text[last + 1:].splitlines()[:1]
+        lines = [f" {line}" for line in before] + [f"-{line}" for line in text[first:last].splitlines()]
+        lines += [f"+{line}" for line in changed.splitlines() if line.strip()] + [f" {line}" for line in behind]
+        return "\n".join([f"    {self.path}:{text.count(chr(10), 0, self.start) + 1}", *("    " + line for line in lines)])
 
 
 def squeezed(text):

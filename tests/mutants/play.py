@@ -120,7 +120,7 @@ class Runner:
         with tempfile.NamedTemporaryFile() as map_file:
             map_file.write(bytes(count + 1))
             map_file.flush()
-            for _ in range(3):
+            for _ in range(2):
                 run = self.run(program, 600, RQL_MUTANT_MAP=map_file.name)
                 if run.passed:
                     break
@@ -208,18 +208,21 @@ def both(earlier, later):
     return Result(later.mutant, state, earlier.seconds + later.seconds, "; ".join(filter(None, [earlier.told, later.told])))
 
 
-def play_c(build, mutants, words):
-    """Of a build that has them all. Kind by kind: what the cheap programs find need not wait for the others."""
-    programs = programs_of(build, lambda suites: not suites & {*LEFT_OUT, "explore"})
+def play_c(copy, mutants, words):
+    """Of a copy that has them all. Kind by kind: what the cheap programs find need not wait for the others."""
+    programs = programs_of(copy.build, lambda suites: not suites & {*LEFT_OUT, "explore"})
+    if words.tests:
+        programs = [one for one in programs if one.name in words.tests]
     number_of = {mutant: number for number, mutant in enumerate(mutants, 1)}
     ends = time.monotonic() + words.limit
     results = {mutant: Result(mutant, UNREACHED, 0) for mutant in mutants}
     for kind, name in enumerate(KINDS):
-        runner = Runner(build, [one for one in programs if one.kind == kind and (not words.tests or one.name in words.tests)])
+        runner = Runner(copy.build, [one for one in programs if one.kind == kind])
         left = [result for result in results.values() if result.state != FOUND]
         if not runner.programs or not left:
             continue
         print(f"{name}: {len(runner.programs)} programs run without a mutant, then with {len(left)}", flush=True)
+        copy.compile([program.name for program in runner.programs], words.jobs)
         runner.record_all(len(mutants), words.processes)
 
         def job(mutant):
