@@ -11,6 +11,7 @@ from harness import (PROGRAM, SLOW, Proxy, Sentinel, Server, check_equal, check_
                      leave_out_in_cluster, main, wait_until)
 from resp import Connection
 from certificates import authority
+from partitions import SHARED
 
 IDS = ["acl.rights", "clk.rate", "clk.replicas", "clk.skew", "dur.persist", "dur.replicas", "keys.damaged", "keys.old",
        "loc.limits", "mem.evicted", "mem.policy", "mem.room", "net.connect", "net.rtt", "net.same_server",
@@ -415,8 +416,9 @@ def test_dead_hosts_that_nobody_flushes_are_found(server, rql):
     said = is_fine(rql)
     check_equal(said.level("swarm.alive"), "note")
     check_in("no dead host holds a lock", said.checks["swarm.alive"]["why"])
-    server.ask("HSET", "rql:lock:a", "acq_id", HOST, "hst_id", HOST, "ts", f"{time.time() - 50:.4f}", "ini_ttl", "5000")
-    server.ask("PEXPIRE", "rql:lock:a", "600000")
+    lock = f"rql:lock:{SHARED}a"  # in a cluster the partition of the hosts
+    server.ask("HSET", lock, "acq_id", HOST, "hst_id", HOST, "ts", f"{time.time() - 50:.4f}", "ini_ttl", "5000")
+    server.ask("PEXPIRE", lock, "600000")
     said = is_amiss(rql, "swarm.alive", "fail")
     check_in("rql swarm run", said.checks["swarm.alive"]["fix"])
     check_equal(rql("swarm", "flush").code, 0)

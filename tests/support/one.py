@@ -16,13 +16,20 @@ def introspect(build, what):
     return json.loads(subprocess.check_output(["meson", "introspect", what, build]))
 
 
-def find_test(tests, wanted):
+def tests_called(build, wanted):
     suite, _, name = wanted.rpartition("/")
-    found = [test for test in tests if test["name"] in (name, f"test_{name}", f"{suite or 'scenario'}-{name}")
-             and (not suite or any(suite in one for one in test["suite"]))]
+    return [test for test in introspect(build, "--tests")
+            if test["name"] in (name, f"test_{name}", f"{suite or 'scenario'}-{name}")
+            and (not suite or any(suite in one for one in test["suite"]))]
+
+
+def find_test(build, wanted):
+    found = tests_called(build, wanted)
+    if not found:  # its file may be new
+        subprocess.run(["meson", "setup", "--reconfigure", build], stdout=subprocess.DEVNULL, check=True)
+        found = tests_called(build, wanted)
     if len(found) != 1:
-        names = [test["name"] for test in found] or sorted(test["name"] for test in tests if name in test["name"])
-        sys.exit(f"{len(found)} tests are called {wanted}" + (f"; there are {', '.join(names)}" if names else ""))
+        sys.exit(" ".join([f"{len(found)} tests are called {wanted}", *(test["name"] for test in found)]))
     return found[0]
 
 
@@ -34,7 +41,7 @@ def targets_of(build, test):
 
 def main(build, wanted, *words):
     build = os.path.realpath(build)
-    test = find_test(introspect(build, "--tests"), wanted)
+    test = find_test(build, wanted)
     targets = targets_of(build, test)
     built = targets and subprocess.run(["ninja", "-C", build, *targets], stdout=subprocess.PIPE, text=True, check=False)
     if built and built.returncode != 0:
