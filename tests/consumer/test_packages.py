@@ -106,7 +106,9 @@ def called_in(text):
 
 
 def called_by_python(text):
-    return set(re.findall(r"(?:Popen|run|call|check_call|check_output|which)\(\[?\"([a-z][\w.+-]*)\"", text))
+    direct = r"(?:Popen|run|call|check_call|check_output|which)\(\[?\"([a-z][\w.+-]*)\""
+    of_stages = r"(?:start|call|quietly|one_test)\((?:\w+, )?(?:f?\"[^\"]*\", )?\"([a-z][\w.+-]*)\""  # of run.sh
+    return set(re.findall(direct, text) + re.findall(of_stages, text))
 
 
 def test_each_program_is_of_a_package_that_is_installed():

@@ -3,8 +3,10 @@
 
 Usage: test_stages.py SOURCE_FOLDER    prints TAP. Standard library only; programs that take long are stubs.
 """
+import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -59,14 +61,50 @@ def test_a_stage_shows_how_far_it_is():
     check_progress(["sh", "-c", script], "     gcc-setup: as far as this\n", env={"RQL_PROGRESS_S": "0.1"})
 
 
-def test_a_stage_that_shows_what_its_command_says_ends_with_it():
+def run_stage(name, meson_does, **more):
+    """(exit status, output) of run.sh where `meson` is a stub."""
     with tempfile.TemporaryDirectory(prefix="rql-test-") as folder:
-        write_stub(folder, "meson", "exit 0")
+        write_stub(folder, "meson", meson_does)
         write_stub(folder, "dpkg-query", "echo installed")
-        env = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "RQL_BUILD_DIR": f"{folder}/build", "RQL_DEMO_RUNS": "0"}
-        said = subprocess.run(["sh", f"{SOURCE}/tests/run.sh", "demo"], env=env, check=True, text=True, timeout=120,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
-    check(said.endswith("\n0 passed, 0 failed\n"), said)
+        env = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "RQL_BUILD_DIR": f"{folder}/build", **more}
+        done = subprocess.run(["sh", f"{SOURCE}/tests/run.sh", name], env=env, check=False, text=True, timeout=120,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        return done.returncode, done.stdout.replace(folder, "FOLDER")
+
+
+def test_a_stage_that_shows_what_its_command_says_ends_with_it():
+    status, said = run_stage("demo", "exit 0", RQL_DEMO_RUNS="0")
+    check(status == 0 and said.endswith("\n0 passed, 0 failed\n"), said)
+
+
+def log_of(name, result, stdout):
+    """A line of meson's log."""
+    return json.dumps({"name": f"rql:unit / {name}", "result": result, "returncode": 1, "starttime": 0, "duration": 9,
+                       "stdout": stdout, "stderr": ""})
+
+
+def test_the_end_lists_failures_with_log_and_command_and_then_the_cost():
+    points = "1..3\nok 1 - one\n# why\nnot ok 2 - two of them # 1 s\nok 3 - three\n# once more: RQL_TEST_SEED=42 two of them\n"
+    lines = log_of("good", "OK", "1..1\nok 1 - it\n") + "\n" + log_of("bad", "FAIL", points)
+    status, said = run_stage("gcc", """[ "$1" != test ] || { mkdir -p "$3/meson-logs"
+        printf '%s\n' "$STUB_LOG" >"$3/meson-logs/run-gcc.json"; exit 1; }""", STUB_LOG=lines)
+    end = re.escape("""
+failures:
+  gcc: bad: two of them (seed 42)
+    log:   FOLDER/build/failed/gcc-bad.log
+    again: RQL_TEST_SEED=42 sh tests/run.sh one bad "two of them"
+""") + r"""processor time \d+ s \(user \d+ s, system \d+ s\), wall time \d+ s, foreign load \d+ %, steal \d+ %
+3 passed, 1 failed
+$"""
+    check(status == 1 and re.search(end, said) and "# why\nnot ok 2 - two of them" in said, said)
+
+
+def test_processor_time_of_a_process_counts_also_when_its_parent_has_ended():
+    work = "import sys, time\nwhile time.process_time() < 1.5: pass\nopen(sys.argv[1], 'w')"
+    status, said = run_stage("gcc", f"""[ $1 != test ] || exit 1; mkdir -p "$RQL_BUILD_DIR/gcc"; [ $1 != compile ] || {{
+        setsid python3 -c "{work}" "$3/done" & until [ -e "$3/done" ]; do sleep 0.1; done; }}""")
+    used = re.search(r"^processor time (\d+) s", said, re.M)
+    check(status == 1 and used and int(used[1]) >= 1, said)
 
 
 def test_packages_are_not_made_without_what_they_are_built_with():

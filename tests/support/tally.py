@@ -1,18 +1,25 @@
-#!/usr/bin/env python3
-"""Count what a meson test run proved, sub-tests one by one, and show the logs of what failed.
-
-Usage: tally.py [--stalled] LOG.json..., as `meson test --logbase LOG` leaves them in meson-logs/. Of a test
-that is in several the last one counts. Failing logs go to standard error; standard output is one line: PASSED
-FAILED SKIPPED, or with --stalled the tests that failed on a machine that kept them from running (again.py).
-"""
+"""What a meson test run proved: its sub-tests one by one, and what is to be told of those that failed."""
 import json
 import pathlib
 import re
-import sys
+from typing import NamedTuple
 
 PLAN = re.compile(r"^1\.\.(\d+)(?:\s*#\s*(SKIP)?.*)?$", re.I)
 POINT = re.compile(r"^(not )?ok\b(?:[^#]*#\s*(SKIP|TODO)\b)?", re.I)
+FAILED_POINT = re.compile(r"^not ok\b\s*\d*[ -]*(.*?)\s*(?:#.*)?$")
+SEED = re.compile(r"RQL_TEST_SEED=(\d+)")
 SKIPPED, FINE = ("SKIP",), ("OK", "EXPECTEDFAIL", "SKIP")
+
+
+class Failure(NamedTuple):
+    """One test that failed, of a program that meson knows or of another command. `sentence` and `seed` are empty where
+    it names none."""
+    stage: str
+    program: str
+    sentence: str
+    seed: str
+    log: str
+    is_program: bool = True
 
 
 def count_tap(text):
@@ -40,38 +47,59 @@ def count(test):
     passed, failed, skipped = counted
     if test["result"] in SKIPPED:
         return passed, failed, skipped or 1
-    if test["result"] not in FINE:
+    if has_failed(test):
         return passed, failed or 1, skipped
     return (passed, failed, skipped) if any(counted) else (1, 0, 0)
 
 
-def show(test):
-    print(f"--- {test['name']}: {test['result']}, exit status {test.get('returncode')}", file=sys.stderr)
-    for part in "stdout", "stderr":
-        if test.get(part):
-            print(test[part].rstrip(), file=sys.stderr)
+def has_failed(test):
+    return test["result"] not in FINE
 
 
 def read(logs):
-    """The tests by name."""
+    """The tests by name, from the files that `meson test --logbase` leaves in meson-logs/. Of a test that is in
+    several the last one counts."""
     lines = [line for log in logs for line in pathlib.Path(log).read_text().splitlines()]
     return {test["name"]: test for test in map(json.loads, lines)}
 
 
-def was_stalled(test):
-    return test["result"] not in FINE and "\nagain: " in "\n" + test.get("stdout", "") + test.get("stderr", "")
+def short(name):
+    """Without its suites."""
+    return name.rsplit(" / ", 1)[-1]
 
 
-def main(*logs):
-    if logs[0] == "--stalled":
-        print(*[name.rsplit(" / ", 1)[-1] for name, test in read(logs[1:]).items() if was_stalled(test)])
-        return
-    totals = [0, 0, 0]
-    for test in read(logs).values():
-        if test["result"] not in FINE:
-            show(test)
-        totals = [a + b for a, b in zip(totals, count(test))]
-    print(*totals)
+def output_of(test):
+    return "".join(test[part].rstrip() + "\n" for part in ("stdout", "stderr") if test.get(part))
 
 
-main(*sys.argv[1:])
+def failed_points(text):
+    """(sentence, its lines) of each point of a TAP stream that failed: the line, and the comments before the next one.
+    cmocka reports a failure above its line."""
+    found, above = [], []
+    in_failure = False
+    for line in text.splitlines():
+        point = FAILED_POINT.match(line)
+        if point:
+            found.append((point[1], [*above, line]))
+        elif not POINT.match(line):
+            (found[-1][1] if in_failure else above).append(line)
+            continue
+        in_failure, above = bool(point), []
+    return found
+
+
+def failures(stage, name, test, log):
+    """One Failure for each sentence that failed, or one for the program."""
+    output = output_of(test)
+    points = failed_points(output) or [("", [output])]
+    seeds = [SEED.search("\n".join(lines + [line for line in output.splitlines() if sentence and sentence in line]))
+             or SEED.search(output) for sentence, lines in points]
+    return [Failure(stage, name, sentence, seed[1] if seed else "", log)
+            for (sentence, _), seed in zip(points, seeds)]
+
+
+def excerpt(test, at_most=60):
+    """The last lines of what each sentence that failed has printed, or of the program's output."""
+    output = output_of(test)
+    points = failed_points(output) or [("", output.splitlines())]
+    return "\n".join(line for _, lines in points for line in lines[-at_most:])

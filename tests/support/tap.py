@@ -23,7 +23,6 @@ import time
 import traceback
 from typing import NamedTuple
 
-from again import note as note_again
 from checks import LeftOut
 
 CASES = []
@@ -77,6 +76,15 @@ def named_tests():
 
 def new_seed():
     return int(os.environ.get("RQL_TEST_SEED") or random.randrange(1 << 32))
+
+
+def note_again(what, why):
+    """Reports a test that is worth another try; tests/run.sh shows the lines of the file RQL_TEST_AGAIN."""
+    line = f"again: {what}: {why}\n"
+    sys.stderr.write(line)
+    if "RQL_TEST_AGAIN" in os.environ:
+        with open(os.environ["RQL_TEST_AGAIN"], "a", encoding="utf-8") as file:
+            file.write(line)
 
 
 def run_once(fixture, case):
