@@ -27,8 +27,8 @@ set -u
 
 root=$(CDPATH='' cd "$(dirname "$0")/.." && pwd)
 out=${RQL_BUILD_DIR:-$root/build}
-all='format docs shell gcc sample clang light tidy packages asan tsan valgrind budget fuzz'
-by_name='faults tls cluster connectivity promises timed soak guarantees explore mutants coverage valgrind_all debian13 bare demo'
+all='format docs shell gcc sample light tidy packages asan tsan valgrind budget fuzz'
+by_name='tidy_deep faults tls cluster connectivity promises timed soak guarantees explore mutants coverage valgrind_all debian13 bare demo'
 minutes=10 # of the stages soak and promises
 
 export RQL_BUILD_DIR="$out"
@@ -164,7 +164,7 @@ seconds_of() {
     gcc) echo 240 ;;
     asan | tsan) echo 300 ;;
     tidy) echo 110 ;;
-    clang) echo 65 ;;
+    tidy_deep) echo 300 ;;
     guarantees) echo 270 ;;
     coverage) echo 360 ;;
     faults) echo 160 ;;

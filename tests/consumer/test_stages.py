@@ -61,13 +61,13 @@ def test_a_stage_shows_how_far_it_is():
     check_progress(["sh", "-c", script], "     gcc-setup: as far as this\n", env={"RQL_PROGRESS_S": "0.1"})
 
 
-def run_stage(name, meson_does, **more):
+def run_stage(stage, meson_does, **more):
     """(exit status, output) of run.sh where `meson` is a stub."""
     with tempfile.TemporaryDirectory(prefix="rql-test-") as folder:
-        write_stub(folder, "meson", meson_does)
-        write_stub(folder, "dpkg-query", "echo installed")
+        for name, does in ("meson", meson_does), ("ninja", "exit 0"), ("dpkg-query", "echo installed"):
+            write_stub(folder, name, does)
         env = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "RQL_BUILD_DIR": f"{folder}/build", **more}
-        done = subprocess.run(["sh", f"{SOURCE}/tests/run.sh", name], env=env, check=False, text=True, timeout=120,
+        done = subprocess.run(["sh", f"{SOURCE}/tests/run.sh", stage], env=env, check=False, text=True, timeout=120,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         return done.returncode, done.stdout.replace(folder, "FOLDER")
 
@@ -101,8 +101,8 @@ $"""
 
 def test_processor_time_of_a_process_counts_also_when_its_parent_has_ended():
     work = "import sys, time\nwhile time.process_time() < 1.5: pass\nopen(sys.argv[1], 'w')"
-    status, said = run_stage("gcc", f"""[ $1 != test ] || exit 1; mkdir -p "$RQL_BUILD_DIR/gcc"; [ $1 != compile ] || {{
-        setsid python3 -c "{work}" "$3/done" & until [ -e "$3/done" ]; do sleep 0.1; done; }}""")
+    status, said = run_stage("gcc", f"""[ $1 = setup ] || exit 1; done="$RQL_BUILD_DIR/done"; mkdir -p "$RQL_BUILD_DIR/gcc"
+        setsid python3 -c "{work}" "$done" & until [ -e "$done" ]; do sleep 0.1; done""")
     used = re.search(r"^processor time (\d+) s", said, re.M)
     check(status == 1 and used and int(used[1]) >= 1, said)
 

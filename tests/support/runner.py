@@ -1,6 +1,7 @@
 """What all stages of tests/run.sh share: build trees, test runs, progress, the count of what passed, and its cost."""
 import contextlib
 import ctypes
+import json
 import os
 import pathlib
 import re
@@ -268,14 +269,16 @@ class Run:
 
     # ---- build trees and their tests ----
 
-    def build(self, tree, compiler, *options, targets=()):
-        """A fresh or refreshed build tree, warnings fatal: all of it, or the targets that are named."""
+    def build(self, tree, compiler, *options, targets=(), suites=()):
+        """A fresh or refreshed build tree, warnings fatal: all of it, or the targets that are named and those that the
+        tests of these suites need."""
         words = ["-Dtests=enabled", f"-Dtest_server={self.server}", *options, "--werror", OUT / tree, ROOT]
         if (OUT / tree / "meson-private").is_dir():
             words = ["--reconfigure", *words]
         compilers = {"gcc": ("gcc", "g++"), "clang": ("clang", "clang++")}[compiler]
-        is_built = (self.quietly(f"{tree}-setup", "meson", "setup", *words, env=dict(zip(("CC", "CXX"), compilers)))
-                    and self.quietly(f"{tree}-compile", "meson", "compile", "-C", OUT / tree, "-j", JOBS, *targets))
+        is_set_up = self.quietly(f"{tree}-setup", "meson", "setup", *words, env=dict(zip(("CC", "CXX"), compilers)))
+        is_built = is_set_up and self.quietly(f"{tree}-compile", "ninja", "-C", OUT / tree, "-j", JOBS, *targets,
+                                              *(targets_of(OUT / tree, suites) if suites else ()))
         return is_built or self.verdict(False, f"build of {tree}", self.progress.log)
 
     def meson_test(self, tree, base, log, *words, mode="w"):
@@ -365,6 +368,15 @@ class Run:
             self.say(f"{skipped} skipped")
         self.say(f"{passed} passed, {failed} failed")
         return failed > 0
+
+
+def targets_of(build, suites):
+    """What the tests of these suites need, relative to the folder of the build, as ninja wants it."""
+    targets, tests = (json.loads((build / f"meson-info/intro-{what}.json").read_text()) for what in ("targets", "tests"))
+    files = {target["id"]: target["filename"] for target in targets}
+    needed = {one for test in tests if any(suite.rsplit(":")[-1] in suites for suite in test["suite"])
+              for one in test["depends"]}
+    return sorted(os.path.relpath(name, build) for one in needed for name in files[one])
 
 
 def may_fix_addresses():

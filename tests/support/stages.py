@@ -18,6 +18,7 @@ from runner import JOBS, OUT, ROOT, SUDO, WITH_FIXED_ADDRESSES, Run
 
 SUPPORT = ROOT / "tests/support"
 DEBIAN = SUPPORT / "debian.sh"
+OF_PACKAGES = ("setups", "pages")  # suites of the stage packages
 LONG = {"RQL_TEST_LONG": "1"}
 RELEASE = ("-Dbuildtype=release", "-Ddebug=true")
 SLOW_AT_ONCE = 2 * JOBS  # programs that a sanitizer, or the kind of server, makes slow
@@ -50,18 +51,32 @@ def stage_shell(run):
 
 
 def stage_tidy(run):
+    """Also that everything compiles without a warning of clang. The analyzer would take 95 % of the time: it follows
+    fewer ways than in tidy_deep, and none in tests and benchmarks, which the sanitizers run."""
+    bound = [f"--extra-arg={word}" for word in ("-Xclang", "-analyzer-config", "-Xclang", "max-nodes=5000")]
+    return tidy_all(run, lambda path: ["--checks=-clang-analyzer-*"] if path.startswith(("tests", "bench")) else bound)
+
+
+def stage_tidy_deep(run):
+    """By name only: with the analyzer's usual bounds for all files."""
+    return tidy_all(run, lambda path: [])
+
+
+def tidy_all(run, options_of):
     """clang-tidy 14 reports false va_list errors for the second file that a process reads, or the same file with the
     flags of a second target: one file per process, and one target per file."""
-    if not build_clang(run):
+    # Of the build only what files include, and each public header alone.
+    if not run.build("tidy", "clang", "-Dbench=enabled", targets=["lua/script_ids.h", "headers"]):
         return False
-    (OUT / "tidy").mkdir(exist_ok=True)
-    commands = json.loads((OUT / "clang/compile_commands.json").read_text())
+    (OUT / "tidy-once").mkdir(exist_ok=True)
+    commands = json.loads((OUT / "tidy/compile_commands.json").read_text())
     first = {command["file"]: command for command in reversed(commands)}
-    (OUT / "tidy/compile_commands.json").write_text(json.dumps(list(first.values())))
+    (OUT / "tidy-once/compile_commands.json").write_text(json.dumps(list(first.values())))
 
     def tidy(path):
-        done = subprocess.run(["clang-tidy", "--quiet", "-p", str(OUT / "tidy"), path], cwd=ROOT, text=True,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
+        done = subprocess.run(["clang-tidy", "--quiet", "-p", str(OUT / "tidy-once"), *options_of(path), path], cwd=ROOT,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                              check=False)
         return path, done.returncode == 0, done.stdout
 
     wrong = {}
@@ -84,38 +99,30 @@ CPPCHECK = ["cppcheck", "--quiet", "--error-exitcode=1", "--std=c11", "--enable=
 
 # ---- of the build trees ----
 
-def build_gcc(run, targets=()):
-    """With the archive beside the shared library: it is tried out as well."""
-    return run.build("gcc", "gcc", "-Ddefault_library=both", "-Dbench=enabled", targets=targets)
+def build_gcc(run, targets=(), suites=()):
+    """As a user would build it, with the archive beside the shared library."""
+    return run.build("gcc", "gcc", *RELEASE, "-Ddefault_library=both", "-Dbench=enabled", targets=targets, suites=suites)
 
 
 def stage_gcc(run):
-    return build_gcc(run) and run.check("gcc")
+    return build_gcc(run) and run.check("gcc", *(f"--no-suite={suite}" for suite in OF_PACKAGES))
 
 
-def build_clang(run):
-    return run.build("clang", "clang", "-Dbuildtype=release", "-Db_ndebug=true", "-Dbench=enabled")
-
-
-def stage_clang(run):
-    """Everything compiles without a warning of clang, and works without asserts: the unit tests show the latter, and
-    clang-tidy finds an assert with a side effect. The stages asan and tsan run the other tests of what clang has built."""
-    return build_clang(run) and run.check("clang", "--suite=unit")
-
-
-def build_light(run):
-    """Without logs, events and statistics. As a user would build it: the stage budget counts in this tree, too."""
-    return run.build("light", "gcc", "-Dlight=true", *RELEASE)
+def check_suites(run, tree, *suites, **more):
+    return run.check(tree, *(f"--suite={suite}" for suite in suites), **more)
 
 
 def stage_light(run):
-    return build_light(run) and run.check("light", "--suite=unit", "--suite=api", "--suite=cli", "--no-suite=pages")
+    """Without logs, events and statistics."""
+    suites = ["unit", "api", "light"]
+    return run.build("light", "gcc", "-Dlight=true", *RELEASE, suites=suites) and check_suites(run, "light", *suites)
 
 
-def build_asan(run):
-    """Also the tree of the fuzz targets: their coverage counters cost little."""
-    return run.build("asan", "clang", "-Db_sanitize=address,undefined", "-Db_lundef=false",
-                     "-Dc_args=-fsanitize=fuzzer-no-link")
+def build_asan(run, suites):
+    """Also the tree of the fuzz targets: their coverage counters cost little. Not optimized: that takes four times as
+    long, and hides mistakes."""
+    return run.build("asan", "clang", "-Db_sanitize=address,undefined", "-Db_lundef=false", "-Doptimization=0",
+                     "-Dc_args=-fsanitize=fuzzer-no-link", suites=suites)
 
 
 def stage_asan(run):
@@ -123,22 +130,24 @@ def stage_asan(run):
     # signals ASan then takes itself for a culprit at the thread's end.
     run.test_env.update(ASAN_OPTIONS="use_sigaltstack=0", UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1",
                         RQL_TEST_SHARE="0", RQL_TEST_SLOW="2")
-    return build_asan(run) and run.check("asan", "--no-suite=source", "--no-suite=soak", "--no-suite=pages",
-                                         options=["--timeout-multiplier=4"], at_once=SLOW_AT_ONCE)
+    suites = ["unit", "server", "scenario", "golden", "fuzz", "budget", "sanitized"]
+    return build_asan(run, suites) and check_suites(run, "asan", *suites, options=["--timeout-multiplier=4"],
+                                                    at_once=SLOW_AT_ONCE)
 
 
 def stage_tsan(run):
     run.test_env.update(TSAN_OPTIONS=f"halt_on_error=1:suppressions={SUPPORT}/tsan.supp",
                         RQL_TEST_SHARE="1", RQL_TEST_SLOW="2")
-    return (run.build("tsan", "clang", "-Db_sanitize=thread", "-Db_lundef=false")
-            and run.check("tsan", "--no-suite=source", "--no-suite=cli", options=["--timeout-multiplier=4"],
-                          at_once=SLOW_AT_ONCE))
+    suites = ["unit", "server", "scenario", "golden", "soak"]
+    return (run.build("tsan", "clang", "-Db_sanitize=thread", "-Db_lundef=false", suites=suites)
+            and check_suites(run, "tsan", *suites, options=["--timeout-multiplier=4"], at_once=SLOW_AT_ONCE))
 
 
 def stage_valgrind(run):
     """It is twenty times slower and runs one thread at a time: what uses each part once."""
-    return build_gcc(run) and run.check("gcc", "--suite=unit", "--suite=memory", at_once=JOBS,
-                                        options=["--setup=valgrind", "--timeout-multiplier=3"])
+    suites = ["unit", "memory"]
+    return build_gcc(run, suites=suites) and check_suites(run, "gcc", *suites, at_once=JOBS,
+                                                          options=["--setup=valgrind", "--timeout-multiplier=3"])
 
 
 def stage_valgrind_all(run):
@@ -150,13 +159,12 @@ def stage_valgrind_all(run):
 
 
 def stage_budget(run):
-    """Instructions of the client, as a user would build it, and of the scripts. RQL_BUDGET=refresh writes them down."""
+    """Instructions of the client, and of the scripts. RQL_BUDGET=refresh writes them down."""
     pairs = "tests/budget/budget-pairs"
-    if not (run.build("budget", "gcc", *RELEASE, targets=[pairs])
-            and run.build("light", "gcc", "-Dlight=true", *RELEASE, targets=[pairs])):
+    if not (build_gcc(run, targets=[pairs]) and run.build("light", "gcc", "-Dlight=true", *RELEASE, targets=[pairs])):
         return False
     words = ["--refresh"] if os.environ.get("RQL_BUDGET") == "refresh" else []
-    words += [f"release={OUT}/budget/{pairs}", f"light={OUT}/light/{pairs}"]
+    words += [f"release={OUT}/gcc/{pairs}", f"light={OUT}/light/{pairs}"]
     log = run.log_of("budget-count")
     with open(log, "w", encoding="utf-8") as file:
         process = run.start("python3", ROOT / "tests/budget/count.py", *words, stdout=subprocess.PIPE, stderr=file,
@@ -175,7 +183,7 @@ def stage_budget(run):
 
 def stage_fuzz(run):
     """New inputs land beside the build, not in the checked-in corpus. All at once: each has one thread."""
-    if not build_asan(run):
+    if not build_asan(run, ["fuzz"]):
         return False
     begun = []
     for source in sorted((ROOT / "tests/fuzz").glob("fuzz_*.c")):
@@ -198,10 +206,12 @@ def stage_fuzz(run):
 
 
 def stage_packages(run):
-    """Debian's packages: built, installed, used and removed."""
+    """Debian's packages: built, installed, used and removed. And what else only changes with the build's own files or
+    with the manual."""
+    is_good = build_gcc(run, suites=OF_PACKAGES) and check_suites(run, "gcc", *OF_PACKAGES)
     return (run.one_test("packages-build", ROOT / ".pkg/build-deb", OUT / "packages")
             and run.one_test("packages-use", "sh", ROOT / "tests/consumer/packages.sh", OUT / "packages",
-                             " ".join(SUDO)))
+                             " ".join(SUDO)) and is_good)
 
 
 # ---- by name only ----
