@@ -72,14 +72,14 @@ def what_was_handed_over_is_claimed_though_it_was_forgotten_without_a_right(worl
 def a_renewed_lock_outlives_its_ttl(world, kind, names):
     """Also if the server forgets the scripts again and again."""
     for forgets in (False, True):
-        held = world.actor(kind).acquire(*names, ttl_ms=400, auto_extend=True)
+        held = world.actor(kind).acquire(*names, ttl_ms=1200, auto_extend=True)
         began = world.server.now_us()
 
         def time_passes(forgets=forgets, began=began):
             if forgets:
                 world.ask("SCRIPT", "FLUSH")
-            return world.server.now_us() - began > 1500000
-        wait_until(time_passes, "three ttl pass")
+            return world.server.now_us() - began > 2000000
+        wait_until(time_passes, "its ttl passes")
         check_equal([world.holder(name) for name in names], [held.outcome.acq_id] * len(names))
         check_equal(held.state(), "HELD")
         held.release().check()
