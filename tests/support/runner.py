@@ -182,6 +182,7 @@ class Run:
         self.progress, self.watch = Progress(), Watch()
         self.counts = [0, 0, 0]  # passed, failed, skipped
         self.failures = []
+        self.set_up = {}  # build tree -> options
         self.name, self.test_env, self.tests = "", {}, {}
         self.server = self.find_server()
 
@@ -204,7 +205,7 @@ class Run:
         return counts[1] == 0
 
     def note_failure(self, program, log, sentence=""):
-        self.failures.append(Failure(self.name, program, sentence, "", str(log), is_program=False))
+        self.failures.append(Failure(self.name, program, sentence, "", str(log), f"sh tests/run.sh {self.name}"))
 
     def verdict(self, is_good, what, log):
         """Counts one test that is no test of meson's."""
@@ -271,12 +272,14 @@ class Run:
 
     def build(self, tree, compiler, *options, targets=(), suites=()):
         """A fresh or refreshed build tree, warnings fatal: all of it, or the targets that are named and those that the
-        tests of these suites need."""
+        tests of these suites need. It is set up once in a run."""
         words = ["-Dtests=enabled", f"-Dtest_server={self.server}", *options, "--werror", OUT / tree, ROOT]
         if (OUT / tree / "meson-private").is_dir():
             words = ["--reconfigure", *words]
         compilers = {"gcc": ("gcc", "g++"), "clang": ("clang", "clang++")}[compiler]
-        is_set_up = self.quietly(f"{tree}-setup", "meson", "setup", *words, env=dict(zip(("CC", "CXX"), compilers)))
+        is_set_up = self.set_up.get(tree) == options or self.quietly(f"{tree}-setup", "meson", "setup", *words,
+                                                                     env=dict(zip(("CC", "CXX"), compilers)))
+        self.set_up[tree] = options if is_set_up else None
         is_built = is_set_up and self.quietly(f"{tree}-compile", "ninja", "-C", OUT / tree, "-j", JOBS, *targets,
                                               *(targets_of(OUT / tree, suites) if suites else ()))
         return is_built or self.verdict(False, f"build of {tree}", self.progress.log)
@@ -309,7 +312,7 @@ class Run:
         self.tests = tests
         failed = {name: test for name, test in tests.items() if tally.has_failed(test)}
         for name, test in failed.items():
-            self.tell_failed(tally.short(name), test)
+            self.tell_failed(tree, tally.short(name), test)
         if is_unexplained:  # meson itself failed
             self.show_end(log)
             self.verdict(False, f"tests of {tree}", log)
@@ -327,12 +330,13 @@ class Run:
         said = "".join(tally.output_of(test) for test in self.tests.values())
         self.say("\n".join(re.findall(pattern, said, re.M)))
 
-    def tell_failed(self, name, test):
+    def tell_failed(self, tree, name, test):
         log = OUT / "failed" / f"{self.name}-{name}.log"
         log.parent.mkdir(exist_ok=True)
         log.write_text(tally.output_of(test))
         self.say(f"--- {name}: {test['result']}, exit status {test.get('returncode')}\n{tally.excerpt(test)}")
-        self.failures += tally.failures(self.name, name, test, str(log))
+        one = "sh tests/run.sh one" if tree == "gcc" else f"python3 tests/support/one.py {OUT / tree}"
+        self.failures += tally.failures(self.name, name, test, str(log), one, self.test_env)
 
     # ---- the stages, and the end ----
 
@@ -346,14 +350,6 @@ class Run:
         self.say(f"{'ok  ' if is_good else 'FAIL'} {name}: {passed} passed, {failed} failed, {skipped} skipped, "
                  f"{time.monotonic() - begun:.0f} s, {sum(self.cost.used_s()) - used_s:.0f} s of processor time")
 
-    def again(self, failure):
-        """The command that runs it once more."""
-        if not failure.is_program:
-            return f"sh tests/run.sh {failure.stage}"
-        seed = f"RQL_TEST_SEED={failure.seed} " if failure.seed else ""
-        sentence = f' "{failure.sentence}"' if failure.sentence else ""
-        return f"{seed}sh tests/run.sh one {failure.program}{sentence}"
-
     def end(self):
         """The failures, what the run cost, and the counts. The exit status."""
         passed, failed, skipped = self.counts
@@ -362,7 +358,7 @@ class Run:
         for failure in self.failures:
             seed = f" (seed {failure.seed})" if failure.seed else ""
             self.say(f"  {failure.stage}: {failure.program}{': ' * bool(failure.sentence)}{failure.sentence}{seed}\n"
-                     f"    log:   {failure.log}\n    again: {self.again(failure)}")
+                     f"    log:   {failure.log}\n    again: {failure.again}")
         self.say(self.cost.text())
         if skipped:
             self.say(f"{skipped} skipped")
@@ -371,12 +367,13 @@ class Run:
 
 
 def targets_of(build, suites):
-    """What the tests of these suites need, relative to the folder of the build, as ninja wants it."""
+    """What the tests of these suites need, and what is installed, because some of them install it. Relative to the folder
+    of the build, as ninja wants it."""
     targets, tests = (json.loads((build / f"meson-info/intro-{what}.json").read_text()) for what in ("targets", "tests"))
     files = {target["id"]: target["filename"] for target in targets}
     needed = {one for test in tests if any(suite.rsplit(":")[-1] in suites for suite in test["suite"])
-              for one in test["depends"]}
-    return sorted(os.path.relpath(name, build) for one in needed for name in files[one])
+              for one in test["depends"]} | {target["id"] for target in targets if target["installed"]}
+    return sorted({os.path.relpath(name, build) for one in needed for name in files[one]})
 
 
 def may_fix_addresses():

@@ -2,6 +2,7 @@
 import json
 import pathlib
 import re
+import shlex
 from typing import NamedTuple
 
 PLAN = re.compile(r"^1\.\.(\d+)(?:\s*#\s*(SKIP)?.*)?$", re.I)
@@ -13,13 +14,13 @@ SKIPPED, FINE = ("SKIP",), ("OK", "EXPECTEDFAIL", "SKIP")
 
 class Failure(NamedTuple):
     """One test that failed, of a program that meson knows or of another command. `sentence` and `seed` are empty where
-    it names none."""
+    it names none. `again`: the command that runs it once more."""
     stage: str
     program: str
     sentence: str
     seed: str
     log: str
-    is_program: bool = True
+    again: str
 
 
 def count_tap(text):
@@ -88,14 +89,21 @@ def failed_points(text):
     return found
 
 
-def failures(stage, name, test, log):
-    """One Failure for each sentence that failed, or one for the program."""
+def failures(stage, name, test, log, one, env):
+    """One Failure for each sentence that failed, or one for the program. `one`: the command that runs one program."""
     output = output_of(test)
     points = failed_points(output) or [("", [output])]
     seeds = [SEED.search("\n".join(lines + [line for line in output.splitlines() if sentence and sentence in line]))
              or SEED.search(output) for sentence, lines in points]
-    return [Failure(stage, name, sentence, seed[1] if seed else "", log)
+    return [Failure(stage, name, sentence, seed[1] if seed else "", log,
+                    command({**env, **({"RQL_TEST_SEED": seed[1]} if seed else {})}, one, name, sentence))
             for (sentence, _), seed in zip(points, seeds)]
+
+
+def command(env, one, name, sentence):
+    """For a shell."""
+    settings = [f"{key}={shlex.quote(value)}" for key, value in sorted(env.items()) if key != "RQL_TEST_SHARE"]
+    return " ".join([*settings, one, name, *([f'"{sentence}"'] if sentence else [])])
 
 
 def excerpt(test, at_most=60):
