@@ -2,7 +2,7 @@
 """A lock that is handed on inside a client, from one thread to another or on a loop, without waiting for the
 server: what the new owner may believe, and what becomes of it when the server was told late, or not at all."""
 
-from harness import FOREVER, Network, Worker, check, check_equal, main, once, scenario, wait_until
+from harness import FOREVER, Network, as_they_end, check, check_equal, main, once, scenario, wait_until
 
 LONG_MS = 60000
 SHORT_MS = 700
@@ -106,16 +106,18 @@ def nothing_of_an_owner_before_is_left_in_the_lock(world, kind, names):
 
 @scenario(counts=[1])
 def who_is_handed_the_lock_has_it_before_the_server_knows(world, kind, names):
-    """It is held up on its way; then it arrives, and the lock lives for the new owner's own ttl."""
+    """The message is delayed. When it arrives, the lock has the new holder's own ttl, which its client knows."""
     network = Network(world)
     chain = Chain(world, kind, network.client(connect_timeout_ms=LONG_MS, io_timeout_ms=LONG_MS))
-    released, mine = chain.hand_on(names[0], between=lambda: network.fail("freeze", n=1))
+    released, mine = chain.hand_on(names[0], between=lambda: network.fail("freeze", n=1), first_ttl_ms=LONG_MS // 2)
     check(not released.is_over(), "the release is over")
     check(world.token(names[0]) < mine.tokens[0], "the server knows")
     check_equal(mine.state(), "HELD")
+    check(mine.remaining_ms() <= LONG_MS // 2, "it relies on more than the holder before")
     network.heal()
     released.outcome().check()
     check_equal(world.token(names[0]), mine.tokens[0])
+    wait_until(lambda: mine.remaining_ms() > LONG_MS // 2, "it has its full ttl")
     mine.release().check()
     world.await_nothing_left()
 
@@ -267,25 +269,25 @@ def a_random_request_and_a_series_come_by_the_server(world, kind, names):
 
 @scenario(counts=[1])
 def a_chain_ends_for_who_has_come_in_front_of_it(world, kind, names):
-    """Another client's waiter gets an older place, of which those who hand the lock on do not know."""
-    chain = Chain(world, kind, world.client(), count=4)
+    """The waiter of another client gets an older place, which the client that hands the lock on does not know of. More
+    than 32 wait behind each other in that client."""
+    chain = Chain(world, kind, world.client(), count=IN_A_ROW + 9)
     held = chain.actors[0].acquire(names[0], ttl_ms=LONG_MS)
-    workers = []
-    for n, actor in enumerate(chain.actors[1:], start=1):
-        workers.append(Worker(lambda actor=actor: patient(actor, names[0]).hold().release().check()))
-        world.await_queue(names, n)
+    asked = [chain.queued(names[0], n, ahead=n - 1) for n in range(1, len(chain.actors))]
     other = patient(world.actor("thread"), names[0])
-    world.await_queue(names, len(workers) + 1)
+    world.await_queue(names, len(asked) + 1)
     world.ask("ZADD", f"rql:lock_queue:{names[0]}", 1, world.ask("ZRANGE", f"rql:lock_queue:{names[0]}", -1, -1)[0])
     chain.await_asleep()
-    before = chain.client.stats()
+    before = chain.handed_on()
     held.release().check()
-    other.hold().release().check()
-    after = chain.client.stats()
-    for worker in workers:
-        worker.end()
-    check(after.local_hand_overs > before.local_hand_overs, "nothing was handed on")
-    check(after.acquisitions - before.acquisitions < 4 * IN_A_ROW, "it waited for too many")
+    tokens = {}
+    for asking in as_they_end([*asked, other]):
+        mine = asking.hold()
+        tokens[asking] = mine.tokens[0]
+        mine.release().check()
+    check(chain.handed_on() > before, "nothing was handed on")
+    n_passed = sum(token < tokens[other] for token in tokens.values())
+    check(n_passed <= IN_A_ROW, f"{n_passed} passed it")
     world.await_nothing_left()
 
 

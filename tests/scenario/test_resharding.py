@@ -149,9 +149,9 @@ def a_call_in_the_middle_of_a_move_waits_for_its_end(world, kind, _names):
     """Where some keys have left (TRYAGAIN), and where all have (ASK): nothing runs at either, and all goes on then."""
     with clustered(world, 2) as cluster:
         url, slot = cluster.url(), slot_of_lock(NAME)
-        one, other = (world.actor(kind, url=url) for _ in range(2))
+        one, two, other = (world.actor(kind, url=url, io_timeout_ms=MINUTE_MS) for _ in range(3))
         held = one.acquire(NAME, **HELD)
-        kept = one.acquire(OTHERS[0], **HELD)
+        kept = two.acquire(OTHERS[0], **HELD)
         home = cluster.owner_of(NAME)
         to = other_of(cluster, home)
         cluster.begin_to_migrate(slot, to)
@@ -159,14 +159,15 @@ def a_call_in_the_middle_of_a_move_waits_for_its_end(world, kind, _names):
         asking = other.ask(NAME, **PATIENT)
         releasing = held.begin("release")
         home.await_error("TRYAGAIN")
+        extending = kept.begin("extend", ttl_ms=2 * LONG_MS)  # it is sent once
         while cluster.migrate_keys(slot, home, to):
             pass
         home.await_error("ASK")
-        check_equal((asking.is_over(), releasing.is_over()), (False, False))
+        check_equal((asking.is_over(), releasing.is_over(), extending.is_over()), (False,) * 3)
         cluster.end_to_migrate(slot, home, to)
         releasing.outcome().check()
+        extending.outcome().check()
         asking.hold().release().check()
-        kept.extend(MINUTE_MS).check()
         kept.release().check()
         world.await_nothing_left()
 
