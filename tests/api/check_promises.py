@@ -4,8 +4,8 @@
 A promise is a point of the lists between <!-- rql(7): ... --> and <!-- /rql(7) -->, and begins with its name. A row of
 the table at the end of the page has the name (none: that of the row before), words of the promise, and the tests of
 what they say: `FOLDER/PROGRAM: sentence, sentence; ...`, where a sentence is the name of the function in
-tests/FOLDER/test_PROGRAM.py, test_PROGRAM.c or PROGRAM.py, without the word test_. Each sentence of a promise has a row, but for those that
-begin with "Condition:".
+tests/FOLDER/test_PROGRAM.py, test_PROGRAM.c or PROGRAM.py, without the word test_. Each sentence of a promise has a row,
+but for those that begin with "Condition:".
 
 Usage: check_promises.py REPOSITORY"""
 import pathlib
