@@ -79,8 +79,9 @@ def test_a_swarm_logs_what_it_does(server, rql):
 
 
 def test_the_time_is_that_of_the_line(server, rql):
+    """In UTC, wherever the machine is."""
     before = time.time()
-    result = rql("run", "a", "--log", "json", "--", "sleep", "0.2")
+    result = rql("run", "a", "--log", "json", "--", "sleep", "0.2", TZ="JST-9")
     after = time.time()
     times = [datetime.datetime.fromisoformat(json.loads(line)["time"].replace("Z", "+00:00")).timestamp()
              for line in result.err.splitlines()]
