@@ -420,6 +420,43 @@ TEST(who_takes_a_lock_back_waits_for_the_end_of_its_callback)
     rqli_lock_free(lock);
 }
 
+static atomic_int mutex_at_event = -1; /* what the callback found; -1: it was not called */
+
+static void on_event(const rql_event *event, void *data)
+{
+    int found = pthread_mutex_trylock(&leases->shared.mutex);
+
+    (void)event;
+    (void)data;
+    if (found == 0) {
+        (void)pthread_mutex_unlock(&leases->shared.mutex);
+    }
+    mutex_at_event = found;
+}
+
+static bool has_event(void *data)
+{
+    (void)data;
+    return mutex_at_event >= 0;
+}
+
+/* Also of a lock that has no other callback. A light build has no events. */
+TEST(the_event_of_a_loss_may_call_the_library)
+{
+    rql_lock *lock = granted("x");
+
+    lock->subject.instrumenter = on_event;
+    lock->kept.lease.renews = true; /* else a loss is noticed by the next call */
+    CHECK_OK(rqli_leases_add(leases, lock, NULL));
+    rqli_leases_on_gone(leases, lock);
+    if (!RQLI_LIGHT) {
+        assert_true(wait_until(has_event, NULL, AWAIT_MS));
+        assert_int_equal(mutex_at_event, 0);
+    }
+    rqli_leases_remove(leases, &lock, 1);
+    rqli_lock_free(lock);
+}
+
 /* Each by name and acquirer, until the server has confirmed: here it never does. */
 TEST(what_is_being_withdrawn_is_known)
 {

@@ -4,6 +4,7 @@
 #include "lock/client.h"
 #include "lock/wait.h"
 #include "net/subscription.h"
+#include "observe/stats.h"
 #include "peer.h"
 #include "wait.h"
 
@@ -169,6 +170,16 @@ BEFORE_EACH(set_up)
 AFTER_EACH(tear_down)
 {
     end_listening();
+}
+
+TEST(a_connection_for_pushes_is_counted_once)
+{
+    rql_stats stats;
+
+    if (!RQLI_LIGHT) { /* there nothing is counted */
+        CHECK_OK(rqli_stats_read(client->stats, &stats));
+        assert_int_equal(stats.connections, 1);
+    }
 }
 
 /* The first has joined, and asks the server something just now. */
