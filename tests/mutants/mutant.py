@@ -31,7 +31,8 @@ class Mutant(NamedTuple):
         before, behind = text[:first].splitlines()[-1:], text[last + 1:].splitlines()[:1]
         lines = [f" {line}" for line in before] + [f"-{line}" for line in text[first:last].splitlines()]
         lines += [f"+{line}" for line in changed.splitlines() if line.strip()] + [f" {line}" for line in behind]
-        return "\n".join([f"    {self.path}:{text.count(chr(10), 0, self.start) + 1}", *("    " + line for line in lines)])
+        number = text.count("\n", 0, self.start) + 1
+        return "\n".join("    " + line for line in [f"{self.path}:{number}", *lines])
 
 
 def squeezed(text):

@@ -20,7 +20,7 @@ from plant import ROOT, Progress
 
 KINDS = "explore", "unit", "server", "golden", "cli", "scenario"  # in the order in which they are run
 OF_SCRIPTS = {"explore", "golden", "scenario"}
-LEFT_OUT = {"source", "budget", "soak", "consumer", "pages", "api", "guarantees"}
+LEFT_OUT = {"source", "soak", "consumer", "pages", "api", "guarantees"}
 AT_LEAST_S, TIMES = 12, 4  # a program may take this long, and as many times what it takes without a mutant
 # Scenarios as the stage gcc has them, those of one day.
 SAMPLE = {"RQL_TEST_FIRST_FAILURE": "yes", "RQL_TEST_SHARE": "most", "RQL_TEST_DATE": "2026-11-27"}
@@ -141,12 +141,12 @@ class Runner:
     # ---- with one ----
 
     def those_that_reach(self, number, mutant):
-        """Cheapest kinds first; of one kind those that are called like what is changed, then the shortest."""
+        """First those that are called like what is changed, then the cheapest kinds; of one kind the shortest."""
         words = set(re.findall(r"[a-z]+", pathlib.PurePath(mutant.path).stem + " " + mutant.definition))
 
         def cost(program):
             is_related = bool(words & set(re.findall(r"[a-z]+", program.name)) - {"scenario", "test"})
-            return program.kind, not is_related, self.durations[program.name]
+            return not is_related, program.kind, self.durations[program.name]
 
         return sorted((program for program in self.programs if number in self.reached[program.name]), key=cost)
 
@@ -205,23 +205,24 @@ def play_all(jobs, mutants, ends):
 def both(earlier, later):
     """The result of a mutant that two kinds of programs were run with."""
     state = later.state if earlier.state == UNREACHED or later.state in (FOUND, LEFT) else earlier.state
-    return Result(later.mutant, state, earlier.seconds + later.seconds, "; ".join(filter(None, [earlier.told, later.told])))
+    told = "; ".join(filter(None, [earlier.told, later.told]))
+    return Result(later.mutant, state, earlier.seconds + later.seconds, told)
 
 
 def play_c(copy, mutants, words):
-    """Of a copy that has them all. Kind by kind: what the cheap programs find need not wait for the others."""
+    """Of a copy that has them all. First by the unit tests: what they find need not wait for the other programs."""
     programs = programs_of(copy.build, lambda suites: not suites & {*LEFT_OUT, "explore"})
     if words.tests:
         programs = [one for one in programs if one.name in words.tests]
     number_of = {mutant: number for number, mutant in enumerate(mutants, 1)}
     ends = time.monotonic() + words.limit
     results = {mutant: Result(mutant, UNREACHED, 0) for mutant in mutants}
-    for kind, name in enumerate(KINDS):
-        runner = Runner(copy.build, [one for one in programs if one.kind == kind])
+    for is_unit in True, False:
+        runner = Runner(copy.build, [one for one in programs if one.is_unit == is_unit])
         left = [result for result in results.values() if result.state != FOUND]
         if not runner.programs or not left:
             continue
-        print(f"{name}: {len(runner.programs)} programs run without a mutant, then with {len(left)}", flush=True)
+        print(f"{len(runner.programs)} programs run without a mutant, then with {len(left)}", flush=True)
         copy.compile([program.name for program in runner.programs], words.jobs)
         runner.record_all(len(mutants), words.processes)
 

@@ -115,7 +115,7 @@ def test_tokens_stand_in_their_place_exactly_once():
     check_equal(refused(sources, "whole", "half(of"), "whole has its tokens 2 times")
     check_equal(refused(sources, "whole", "double(of)"), "whole has its tokens 0 times")
     check_equal(refused(sources, "double", "of"), "nothing is called double")
-    check_equal(refused(sources, "src/b.lua", "end if"), "src/b.lua has its tokens 0 times")  # the include is between them
+    check_equal(refused(sources, "src/b.lua", "end if"), "src/b.lua has its tokens 0 times")  # an include is there
 
 
 # operator of C -> (code, what its mutants are)

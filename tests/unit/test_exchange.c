@@ -82,6 +82,16 @@ TEST(a_fault_ends_the_connection_that_had_it)
     rqli_exchange_give(&first->visible);
 }
 
+TEST(the_clock_of_a_server_is_known_when_it_was_read)
+{
+    struct rqli_clock_reading reading;
+
+    assert_false(rqli_conn_clock(conn, &reading));
+    conn->shared.reading.received_us = 7;
+    assert_true(rqli_conn_clock(conn, &reading));
+    assert_int_equal(reading.received_us, 7);
+}
+
 TEST(what_was_left_is_used_again_when_its_reply_is_there)
 {
     struct rqli_exchange *left = put();
