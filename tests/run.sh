@@ -162,7 +162,7 @@ need_packages() {
 seconds_of() {
     case $1 in
     gcc) echo 240 ;;
-    asan | tsan) echo 300 ;;
+    asan | tsan) echo 140 ;;
     tidy) echo 110 ;;
     tidy_deep) echo 300 ;;
     guarantees) echo 270 ;;
@@ -170,15 +170,15 @@ seconds_of() {
     faults) echo 160 ;;
     tls) echo 240 ;;
     cluster) echo 480 ;;
-    sample) echo 90 ;;
+    sample) echo 120 ;;
     connectivity) echo 450 ;;
     timed) echo 3600 ;;
     soak) echo $((60 + 60 * minutes)) ;;
     promises) echo $((60 + 5 * 60 * minutes)) ;;
     valgrind) echo 50 ;;
-    light) echo 80 ;;
-    packages) echo 40 ;;
-    budget) echo 25 ;; # behind light, 45 alone
+    light) echo 60 ;;
+    packages) echo 80 ;;
+    budget) echo 25 ;; # behind gcc and light
     fuzz) echo $((10 + 2 * ${RQL_FUZZ_S:-10})) ;;
     explore) echo 2400 ;;
     mutants | valgrind_all) echo 1800 ;;

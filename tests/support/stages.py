@@ -105,7 +105,7 @@ def build_gcc(run, targets=(), suites=()):
 
 
 def stage_gcc(run):
-    return build_gcc(run) and run.check("gcc", *(f"--no-suite={suite}" for suite in OF_PACKAGES))
+    return build_gcc(run) and run.check("gcc", *(f"--no-suite={suite}" for suite in (*OF_PACKAGES, "connectivity")))
 
 
 def check_suites(run, tree, *suites, **more):
@@ -264,12 +264,12 @@ def stage_cluster(run):
 
 
 def stage_sample(run):
-    """Not by name: of both the scenarios that the day chooses; on clusters, of those about locks."""
+    """Not by name: scenarios of TLS, Sentinel, clusters and shards. By TLS and on clusters of one node the others that
+    the day chooses; on clusters, of those about locks."""
     about_locks = "leases leaving lock observe outcomes queue reentry series waiting".split()
-    if not build_gcc(run):
-        return False
-    is_good = check_with(run, "tls", "--suite=scenario", share="2")
-    return check_with(run, "cluster", *(f"scenario-{name}" for name in about_locks), share="3") and is_good
+    return build_gcc(run, suites=["scenario"]) and all([
+        check_suites(run, "gcc", "connectivity"), check_with(run, "tls", "--suite=scenario", share="2"),
+        check_with(run, "cluster", *(f"scenario-{name}" for name in about_locks), share="3")])
 
 
 def stage_connectivity(run):
