@@ -14,6 +14,7 @@ SECONDS, N_USERS = (60, 32) if "RQL_TEST_LONG" in os.environ else (3, 8)
 PAUSE_S = 0.1      # between two moves
 KEY_PAUSE_S = 0.002
 GAP_MS = 100       # beside the move itself
+TOLD_MS = 500 * SLOW
 LONG_MS = 1000 * SECONDS + MINUTE_MS
 HELD = {"ttl_ms": LONG_MS}
 PATIENT = {"timeout_ms": FOREVER, "queue_ttl_ms": LONG_MS}
@@ -130,16 +131,20 @@ def a_slot_that_moves_to_and_fro_costs_nobody_his_lock(world, kind, _names):
         check_equal(late, [], "move, gap, gap of others, kept from running; in ms")
 
 
-@scenario(counts=[1])
+@scenario(counts=[1], is_timed=True)
 def who_waits_is_told_at_the_new_place(world, kind, _names):
-    """The slot moves with an empty hand: nobody asks while it does."""
+    """The slot moves with an empty hand: nobody asks while it does. The old node tells that it has moved: by their polls
+    they would find out within 1.7 s."""
     with clustered(world, 2) as cluster:
         url = cluster.url()
         held = world.actor(kind, url=url).acquire(NAME, **HELD)
         asked = line_up(world, [world.actor(kind, url=url) for _ in range(3)], NAME, **PATIENT)
         to = other_of(cluster, cluster.owner_of(NAME))
         cluster.migrate(slot_of_lock(NAME), to)
+        moved_s, kept_ms = time.monotonic(), world.kept_ms()
         wait_until(lambda: len(to.ask("PUBSUB", "SHARDCHANNELS")) == len(asked), "they listen there")
+        told_ms = 1000 * (time.monotonic() - moved_s) - (world.kept_ms() - kept_ms)
+        check(told_ms < TOLD_MS, f"they listened there after {told_ms:.0f} ms")
         check_served_in_order(asked, held)
         world.await_nothing_left()
 
