@@ -132,6 +132,62 @@ TEST(a_grant_that_came_in_time_is_taken_however_late)
     }
 }
 
+/* What a blocking call on another thread has returned. */
+struct failed {
+    int n_done;
+    rql_status status;
+    char message[RQL_ERROR_MESSAGE_SIZE];
+};
+
+static rql_status list_nothing(void *data, rql_error *error)
+{
+    (void)data;
+    return rql_list_locks(NULL, NULL, error);
+}
+
+static void on_failed(rql_status status, const rql_error *error, void *data)
+{
+    struct failed *failed = data;
+
+    check_callback();
+    failed->n_done++;
+    failed->status = status;
+    (void)snprintf(failed->message, sizeof failed->message, "%s", error ? error->message : "");
+}
+
+static bool has_failed(const void *data)
+{
+    return ((const struct failed *)data)->n_done > 0;
+}
+
+TEST(a_blocking_call_that_fails_tells_its_callback_why)
+{
+    struct failed failed = {0};
+    const rql_work work = {list_nothing, on_failed, &failed};
+
+    CHECK_OK(rql_run_async(loop, &work, NULL));
+    run_until(has_failed, &failed);
+    assert_int_equal(failed.status, RQL_E_INVALID);
+    assert_true(failed.message[0] != '\0');
+}
+
+/* The client keeps the handle of a lock that was released, and uses it again. */
+TEST(a_handle_of_a_request_bears_the_ids_of_the_thread_that_has_it_next)
+{
+    struct asked asked = asked_for();
+    char acquirer[RQL_ID_SIZE];
+    rql_lock *held;
+
+    start_asking(&asked, "x");
+    await_asked(&asked);
+    CHECK_OK(asked.status);
+    CHECK_OK(release_and_wait(asked.lock));
+    held = hold(client, "x");
+    assert_string_equal(rql_lock_describe(held).acq_id,
+                        rql_current_acquirer_id(client, 0, acquirer));
+    CHECK_OK(rql_lock_release(held, NULL));
+}
+
 /* ---- how long a loop lives ---- */
 
 TEST(a_loop_ends_when_nothing_is_under_way)
