@@ -171,18 +171,33 @@ TEST(a_blocking_call_that_fails_tells_its_callback_why)
     assert_true(failed.message[0] != '\0');
 }
 
-/* The client keeps the handle of a lock that was released, and uses it again. */
+static void release_series(rql_status status, rql_series *series, const rql_error *error,
+                           void *data)
+{
+    const rql_done done = {on_released_status, data};
+
+    (void)error;
+    CHECK_OK(status);
+    CHECK_OK(rql_series_release_async(loop, series, NULL, &done, NULL));
+}
+
+/* The client keeps the handles of locks that were released, and uses them again. */
 TEST(a_handle_of_a_request_bears_the_ids_of_the_thread_that_has_it_next)
 {
-    struct asked asked = asked_for();
+    static const char *const names[] = {"a", "b"};
+    int status = INT_MAX;
+    rql_series_acquiring what = {.done = release_series, .user_data = &status};
+    rql_series_options options;
     char acquirer[RQL_ID_SIZE];
     rql_lock *held;
 
-    start_asking(&asked, "x");
-    await_asked(&asked);
-    CHECK_OK(asked.status);
-    CHECK_OK(release_and_wait(asked.lock));
-    held = hold(client, "x");
+    rql_series_options_init(&options);
+    options.names = names;
+    options.n_names = 2;
+    CHECK_OK(rql_series_acquire_async(loop, &options, &what, NULL));
+    run_until(is_told, &status);
+    CHECK_OK(status);
+    held = hold(client, "a");
     assert_string_equal(rql_lock_describe(held).acq_id,
                         rql_current_acquirer_id(client, 0, acquirer));
     CHECK_OK(rql_lock_release(held, NULL));
