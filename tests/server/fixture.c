@@ -152,9 +152,9 @@ rql_lock *hold(rql_client *by, const char *name)
     return hold_with(by, name, &options);
 }
 
-void *run_waiter(void *data)
+void *run_waiter(void *waiter)
 {
-    struct waiter *self = data;
+    struct waiter *self = waiter;
 
     self->status =
         rql_lock_acquire(self->client, self->name, &self->options, &self->lock, &self->error);

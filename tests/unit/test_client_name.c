@@ -7,20 +7,20 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static struct rqli_client_name name;
+static struct rqli_client_name client;
 static const char *host; /* NULL: an ordinary one */
 
 /* In place of the system's. */
-int gethostname(char *out, size_t size)
+int gethostname(char *name, size_t len)
 {
-    (void)snprintf(out, size, "%s", host ? host : "web-3");
+    (void)snprintf(name, len, "%s", host ? host : "web-3");
     return 0;
 }
 
 static const char *entry_with(const char *label)
 {
-    rqli_client_name_init(&name, &rqli_key_sets[RQLI_WHOLE], "me", label);
-    return name.entry;
+    rqli_client_name_init(&client, &rqli_key_sets[RQLI_WHOLE], "me", label);
+    return client.entry;
 }
 
 /* As much of a label as is kept. */
@@ -53,9 +53,9 @@ TEST(more_may_be_said_of_a_connection)
     rql_client_info *info;
 
     (void)entry_with("x");
-    rqli_client_name_add(&name, ",\"zombie_ttl_ms\":15000,\"probe_period_ms\":2000");
-    rqli_client_name_add(&name, ",\"flush_period_ms\":0");
-    info = rqli_client_info_read(rqli_slice_of("me"), rqli_slice_of(name.entry));
+    rqli_client_name_add(&client, ",\"zombie_ttl_ms\":15000,\"probe_period_ms\":2000");
+    rqli_client_name_add(&client, ",\"flush_period_ms\":0");
+    info = rqli_client_info_read(rqli_slice_of("me"), rqli_slice_of(client.entry));
     assert_non_null(info);
     assert_string_equal(info->label, "x");
     CHECK_ALL(EQ(info->zombie_ttl_ms, 15000), EQ(info->probe_period_ms, 2000),
@@ -72,14 +72,14 @@ TEST(connections_are_named_by_what_they_are_for)
     } rows[] = {{'c', true, 'c'}, {'c', false, 's'}, {'b', true, 'b'}};
 
     (void)entry_with("");
-    assert_int_equal(name.of_commands, 'c');
+    assert_int_equal(client.of_commands, 'c');
     EACH (row, rows) {
         char text[RQLI_CLIENT_NAME_SIZE];
         char end[32];
 
-        name.of_commands = row->of_commands;
+        client.of_commands = row->of_commands;
         (void)snprintf(end, sizeof end, ":%d:%c", (int)getpid(), row->end);
-        rqli_client_name_of_connection(&name, row->is_for_commands, text);
+        rqli_client_name_of_connection(&client, row->is_for_commands, text);
         assert_memory_equal(text, "rql:", 4);
         assert_string_equal(text + strlen(text) - strlen(end), end);
         assert_null(strpbrk(text, " \n\t"));
@@ -103,7 +103,7 @@ TEST(a_host_is_one_word_of_a_connections_name)
         host = row->host;
         (void)entry_with("");
         (void)snprintf(place, sizeof place, "%s:%d", row->word, (int)getpid());
-        assert_string_equal(name.place, place);
+        assert_string_equal(client.place, place);
     }
     host = NULL;
 }
@@ -114,15 +114,15 @@ TEST(an_entry_is_due_again_after_a_while)
     const int64_t minute_us = INT64_C(60000000);
 
     (void)entry_with("");
-    assert_false(rqli_client_name_is_due(&name, INT64_MAX - 1));
-    rqli_client_name_on_login(&name, minute_us);
-    CHECK_ALL(EQ(rqli_client_name_is_due(&name, 21 * minute_us - 1), false),
-              EQ(rqli_client_name_is_due(&name, 21 * minute_us), true),
-              EQ(rqli_client_name_is_due(&name, 21 * minute_us), false),
-              EQ(rqli_client_name_is_due(&name, 41 * minute_us), true),
-              EQ(rqli_client_name_is_due(&name, 42 * minute_us), false));
-    rqli_client_name_on_lost(&name);
-    assert_true(rqli_client_name_is_due(&name, 42 * minute_us));
+    assert_false(rqli_client_name_is_due(&client, INT64_MAX - 1));
+    rqli_client_name_on_login(&client, minute_us);
+    CHECK_ALL(EQ(rqli_client_name_is_due(&client, 21 * minute_us - 1), false),
+              EQ(rqli_client_name_is_due(&client, 21 * minute_us), true),
+              EQ(rqli_client_name_is_due(&client, 21 * minute_us), false),
+              EQ(rqli_client_name_is_due(&client, 41 * minute_us), true),
+              EQ(rqli_client_name_is_due(&client, 42 * minute_us), false));
+    rqli_client_name_on_lost(&client);
+    assert_true(rqli_client_name_is_due(&client, 42 * minute_us));
 }
 
 #define WHOLE                                                                                      \
