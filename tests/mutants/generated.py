@@ -91,6 +91,7 @@ class Generated:
         scripts = [path for path in files if path.endswith(".lua")]
         found = [one for path in scripts for one in operators_lua.mutants_of(path, (ROOT / path).read_text())]
         if len(scripts) < len(files):
+            self.prepare()
             commands = commands_of(self.copy.build, self.copy.tree)
             in_c = [path for path in files if path not in scripts]
             found += generate_c(self.copy.tree, commands, in_c, self.words.jobs)
@@ -113,7 +114,6 @@ class Generated:
             file.write_text(schemata.instrumented(file.read_text("latin-1"), sorted(some, key=order)), "latin-1")
 
     def play(self):
-        self.prepare()
         chosen = self.choose()
         judged = [play.Result(one, JUDGED, 0, ": ".join(self.verdicts[one.name])) for one in chosen
                   if one.name in self.verdicts and not self.words.judged]

@@ -55,12 +55,12 @@ class Result(NamedTuple):
         return os.path.dirname(self.mutant.path)
 
 
-def programs_of(build, is_wanted):
-    """Those of a build tree of whose suites this says that they are wanted."""
+def programs_of(build, is_wanted, names=None):
+    """Those of a build tree of whose suites this says that they are wanted; of these those with such names, if any."""
     found = []
     for test in json.loads((build / "meson-info" / "intro-tests.json").read_text()):
         suites = {suite.split(":")[-1] for suite in test["suite"]}
-        if not is_wanted(suites) or test["name"] == "mutants":
+        if not is_wanted(suites) or test["name"] == "mutants" or (names and test["name"] not in names):
             continue
         kind = next((i for i, name in enumerate(KINDS) if name in suites), KINDS.index("golden"))
         found.append(Program(test["name"], kind, test["cmd"], test["workdir"] or str(build), test["env"]))
@@ -211,9 +211,7 @@ def both(earlier, later):
 
 def play_c(copy, mutants, words):
     """Of a copy that has them all. First by the unit tests: what they find need not wait for the other programs."""
-    programs = programs_of(copy.build, lambda suites: not suites & {*LEFT_OUT, "explore"})
-    if words.tests:
-        programs = [one for one in programs if one.name in words.tests]
+    programs = programs_of(copy.build, lambda suites: not suites & {*LEFT_OUT, "explore"}, words.tests)
     number_of = {mutant: number for number, mutant in enumerate(mutants, 1)}
     ends = time.monotonic() + words.limit
     results = {mutant: Result(mutant, UNREACHED, 0) for mutant in mutants}
@@ -235,15 +233,16 @@ def play_c(copy, mutants, words):
 
 def play_scripts(copies, mutants, words):
     """Scripts are part of the build: each copy has one mutant at a time."""
+    programs = {}
     for copy in copies:
         copy.prepare()
-        copy.compile([program.name for program in programs_of(copy.build, OF_SCRIPTS.intersection)], words.jobs)
-    first = Runner(copies[0].build, programs_of(copies[0].build, OF_SCRIPTS.intersection))
+        programs[copy] = programs_of(copy.build, OF_SCRIPTS.intersection, words.tests)
+        copy.compile([program.name for program in programs[copy]], words.jobs)
+    first = Runner(copies[0].build, programs[copies[0]])
     first.record_all(0, words.processes)
 
     def job_of(copy):
-        programs = programs_of(copy.build, OF_SCRIPTS.intersection)
-        runner = Runner(copy.build, [program for program in programs if program.name in first.durations])
+        runner = Runner(copy.build, [one for one in programs[copy] if one.name in first.durations])
         runner.durations, runner.reached = first.durations, dict.fromkeys(first.durations, {0})
 
         def play(mutant):
