@@ -23,6 +23,41 @@ static void on_series(rql_status status, rql_series *series, const rql_error *er
 
 #define REFUSED(call) assert_int_equal(call, RQL_E_INVALID)
 
+/* For valgrind, which sees no scenario: calls that no other program of the suite `memory` makes. */
+TEST(calls_that_only_scenarios_make_leave_no_memory)
+{
+    static const char *const names[] = {"a", "b"};
+    rql_series_options options = series_of(names, 2);
+    rql_lock *lock = hold(client, "x");
+    rql_lock_info_list *locks = NULL;
+    rql_queue_info_list *queues = NULL;
+    rql_text_list *texts = NULL;
+    rql_zombies *zombies = NULL;
+    rql_series *series = NULL;
+    rql_unlock_result result;
+    int fd;
+
+    CHECK_OK(rql_lock_lost_fd(lock, &fd, NULL));
+    CHECK_OK(rql_force_extend(other, "x", AWAIT_MS, NULL));
+    CHECK_OK(rql_extend_by_secret(other, "x", rql_lock_secret(lock), AWAIT_MS, NULL));
+    ask("ZADD rql:lock_queue:x 1 rql:acq:1/2/3/4/0123456789abcdef");
+    CHECK_OK(rql_list_locks_info(client, &locks, NULL));
+    CHECK_OK(rql_list_queues_info(client, &queues, NULL));
+    CHECK_OK(rql_list_locks(client, &texts, NULL));
+    assert_int_equal(locks->count + queues->count + texts->count, 3);
+    (void)rql_lock_info_list_free(locks);
+    (void)rql_queue_info_list_free(queues);
+    (void)rql_text_list_free(texts);
+    CHECK_OK(rql_force_unlock(other, "x", &result, NULL));
+    assert_int_equal(rql_lock_release(lock, NULL), RQL_NOT_HELD);
+    CHECK_OK(rql_check_until_free(client, "x", NULL, NULL));
+    CHECK_OK(rql_series_acquire(client, &options, &series, NULL));
+    CHECK_OK(rql_series_extend(series, AWAIT_MS, NULL));
+    CHECK_OK(rql_series_release(series, NULL, NULL));
+    CHECK_OK(rql_flush_zombies(client, NULL, &zombies, NULL));
+    assert_null(rql_zombies_free(zombies));
+}
+
 TEST(calls_for_a_lock_refuse_null)
 {
     rql_lock *lock = NULL;
