@@ -161,28 +161,29 @@ need_packages() {
 # What a stage takes on two processors that do nothing else, from a clean clone, in seconds.
 seconds_of() {
     case $1 in
-    gcc) echo 240 ;;
-    asan | tsan) echo 140 ;;
-    tidy) echo 110 ;;
+    gcc) echo 260 ;;
+    asan) echo 170 ;;
+    tsan) echo 140 ;;
+    tidy) echo 100 ;;
     tidy_deep) echo 300 ;;
     guarantees) echo 270 ;;
     coverage) echo 360 ;;
     faults) echo 160 ;;
     tls) echo 240 ;;
     cluster) echo 480 ;;
-    sample) echo 120 ;;
+    sample) echo 100 ;;
     connectivity) echo 450 ;;
     timed) echo 3600 ;;
     soak) echo $((60 + 60 * minutes)) ;;
     promises) echo $((60 + 5 * 60 * minutes)) ;;
-    valgrind) echo 50 ;;
-    light) echo 60 ;;
-    packages) echo 80 ;;
-    budget) echo 25 ;; # behind gcc and light
+    valgrind) echo 100 ;;
+    light) echo 50 ;;
+    packages) echo 115 ;;
+    budget) echo 30 ;; # behind gcc and light
     fuzz) echo $((10 + 2 * ${RQL_FUZZ_S:-10})) ;;
     explore) echo 2400 ;;
     mutants | valgrind_all) echo 1800 ;;
-    debian13) echo 900 ;;
+    debian13) echo 720 ;;
     bare) echo 1500 ;;
     demo) echo $((30 + 4 * ${RQL_DEMO_RUNS:-300})) ;;
     *) echo 3 ;;
