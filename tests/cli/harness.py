@@ -14,6 +14,7 @@ import tempfile
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import tap  # noqa: E402
 from checks import PATIENCE_S, SLOW, Failure, LeftOut, check_equal, check_in, wait_until  # noqa: E402, F401
+from delay import STALL_MS, delayed_ms, stolen_ms  # noqa: E402
 from partitions import plain  # noqa: E402
 from network import Proxy  # noqa: E402, F401
 from private_server import (Clock, PrivateServer, Sentinel, find_server, free_port, is_cluster,  # noqa: E402, F401
@@ -202,7 +203,7 @@ class Fixture(tap.Fixture):
         forget_ignored_signals()
         self.server = Server()
         self.rql = self.make_program(self.server.url)
-        self.said = ""
+        self.said, self.stalled_ms = "", 0
 
     def make_program(self, url):
         return Program(url)
@@ -210,10 +211,23 @@ class Fixture(tap.Fixture):
     def run(self, case):
         """A test is a function of the server and the program."""
         self.server.ask("FLUSHALL")
+        kept_ms = self.kept_ms()
         try:
             case.function(self.server, self.rql)
         finally:
+            self.stalled_ms = self.kept_ms() - kept_ms
             self.said = self.rql.clean()
+
+    def kept_ms(self):
+        """How long this program, the server and what was started were kept from running, in all, and the machine by its
+        host."""
+        pids = [os.getpid(), self.server.process.pid, *(process.pid for process in self.rql.started)]
+        return stolen_ms() + sum(map(delayed_ms, pids))
+
+    def excuse(self, case, n_tries, took_s):
+        if n_tries == 1 and self.stalled_ms >= STALL_MS:
+            return f"its processes were kept from running for {self.stalled_ms} ms in all"
+        return None
 
     def last_words(self):
         return self.said + self.server.log()[-2000:]

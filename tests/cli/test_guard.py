@@ -124,7 +124,7 @@ def name_of(pid):
     try:
         with open(f"/proc/{pid}/comm", encoding="ascii") as file:
             return file.read().strip()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # it may end between open() and read()
         return ""
 
 

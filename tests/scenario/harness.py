@@ -10,7 +10,6 @@ others.py has two more, `program` and `ruby`.
 
 Standard library only.
 """
-import collections
 import contextlib
 import datetime
 import itertools
@@ -30,6 +29,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 import tap  # noqa: E402
 from checks import PATIENCE_S, SLOW, Failure, LeftOut, check, check_equal, wait_until  # noqa: E402, F401
+from delay import STALL_MS, delayed_ms, stolen_ms  # noqa: E402, F401
 from lock_queries import LockQueries  # noqa: E402
 from network import Proxy  # noqa: E402, F401
 from partitions import plain, tagged  # noqa: E402
@@ -44,7 +44,7 @@ JOBS = 4
 CONNECT_MS = 10000  # on a busy machine a login takes its time
 # How often a scenario is tried, where its processes were kept from running for that long in all.
 TRIES_OF_TIMED, STALL_OF_TIMED_MS = 4, 20
-TRIES, STALL_MS = 2, 500
+TRIES = 2  # with STALL_MS
 PROXY_HOSTS = itertools.cycle(range(2, 255))
 ACTORS = {}    # kinds that are no Actor: others.py
 WRAPPER = os.environ.get("RQL_TEST_REMOTE", "").split()  # a program that runs `remote`, as valgrind
@@ -89,36 +89,6 @@ class Outcome:
 def let_pass(seconds):
     over = time.monotonic() + seconds
     wait_until(lambda: time.monotonic() > over, "it has passed")
-
-
-DELAYED_NS = {}  # by process and thread, as last seen, and "ended"
-
-
-def delayed_ms(pid):
-    """How long the threads of a process were ready and did not run, in all: of one that has ended, until it was last
-    looked at, so that what is said never falls. Nor does it where another thread has got its number."""
-    known = DELAYED_NS.setdefault(pid, collections.Counter())
-    for task in tasks_of(pid):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
-            with open(f"/proc/{pid}/task/{task}/schedstat", encoding="ascii") as file:
-                now = int(file.read().split()[1])
-                if now < known[task]:
-                    known["ended"] += known[task]
-                known[task] = now
-    return sum(list(known.values())) // 1000000
-
-
-def tasks_of(pid):
-    try:
-        return os.listdir(f"/proc/{pid}/task")
-    except FileNotFoundError:
-        return []
-
-
-def stolen_ms():
-    """How long the processors of a virtual machine were ready and did not run, in all."""
-    with open("/proc/stat", encoding="ascii") as file:
-        return int(file.readline().split()[8]) * 1000 // os.sysconf("SC_CLK_TCK")
 
 
 class Call:
