@@ -3,7 +3,6 @@
 The programs are run as meson would run them, but without it. Once all of them run with no mutant chosen: they have to
 pass, and note which mutants they reach, and how long they take. A mutant that no program reaches survives at once.
 """
-import json
 import os
 import pathlib
 import queue
@@ -17,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from plant import ROOT, Progress
+from build_tree import tests_in  # plant.py has made its folder known
 
 KINDS = "explore", "unit", "server", "golden", "cli", "scenario"  # in the order in which they are run
 OF_SCRIPTS = {"explore", "golden", "scenario"}
@@ -58,7 +58,7 @@ class Result(NamedTuple):
 def programs_of(build, is_wanted, names=None):
     """Those of a build tree of whose suites this says that they are wanted; of these those with such names, if any."""
     found = []
-    for test in json.loads((build / "meson-info" / "intro-tests.json").read_text()):
+    for test in tests_in(build):
         suites = {suite.split(":")[-1] for suite in test["suite"]}
         if not is_wanted(suites) or test["name"] == "mutants" or (names and test["name"] not in names):
             continue

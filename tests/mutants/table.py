@@ -1,12 +1,14 @@
 """The table of mistakes that people wrote: table.toml, whose head explains it."""
-import json
-import os
 import pathlib
+import sys
 import tomllib
 from collections import Counter
 from typing import NamedTuple
 
 from place import NoPlace, words_of
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from build_tree import tests_in  # noqa: E402
 
 TABLE = pathlib.Path(__file__).with_name("table.toml")
 EDIT = {"in": str, "tokens": str, "with": str}
@@ -81,13 +83,10 @@ def _read_mistake(entry, where):
 def tests_of(build):
     """Name -> (files to build, its own limit in seconds) of each test of a build tree. Tests of one name,
     as of a unit and against a server, are run as one."""
-    info = build / "meson-info"
-    targets = {target["id"]: target["filename"] for target in json.loads((info / "intro-targets.json").read_text())}
     tests = {}
-    for test in json.loads((info / "intro-tests.json").read_text()):
+    for test in tests_in(build):
         files, limit_s = tests.get(test["name"], ([], test["timeout"]))
-        files += [os.path.relpath(name, build) for id in test["depends"] for name in targets[id]]
-        tests[test["name"]] = files, min(limit_s, test["timeout"])
+        tests[test["name"]] = files + test["files"], min(limit_s, test["timeout"])
     return tests
 
 

@@ -6,19 +6,16 @@ Usage: one.py BUILD PROGRAM [WORD...]    what `sh tests/run.sh one` calls
 PROGRAM is a test's name, as meson has it, or suite/name as tests/README.md has it. WORDS: only the tests whose titles
 contain all of them; of a program in C that they follow each other there.
 """
-import json
 import os
 import subprocess
 import sys
 
-
-def introspect(build, what):
-    return json.loads(subprocess.check_output(["meson", "introspect", what, build]))
+from build_tree import tests_in
 
 
 def tests_called(build, wanted):
     suite, _, name = wanted.rpartition("/")
-    return [test for test in introspect(build, "--tests")
+    return [test for test in tests_in(build)
             if test["name"] in (name, f"test_{name}", f"{suite or 'scenario'}-{name}")
             and (not suite or any(suite in one for one in test["suite"]))]
 
@@ -33,17 +30,11 @@ def find_test(build, wanted):
     return found[0]
 
 
-def targets_of(build, test):
-    """Relative to the folder of the build, as ninja wants them."""
-    files = {target["id"]: target["filename"] for target in introspect(build, "--targets")}
-    return [os.path.relpath(name, build) for one in test["depends"] for name in files[one]]
-
-
 def main(build, wanted, *words):
     build = os.path.realpath(build)
     test = find_test(build, wanted)
-    targets = targets_of(build, test)
-    built = targets and subprocess.run(["ninja", "-C", build, *targets], stdout=subprocess.PIPE, text=True, check=False)
+    files = test["files"]
+    built = files and subprocess.run(["ninja", "-C", build, *files], stdout=subprocess.PIPE, text=True, check=False)
     if built and built.returncode != 0:
         return built.stdout
     ours = {name: value for name, value in os.environ.items() if name.startswith("RQL_TEST_")}

@@ -1,7 +1,6 @@
 """What all stages of tests/run.sh share: build trees, test runs, progress, the count of what passed, and its cost."""
 import contextlib
 import ctypes
-import json
 import os
 import pathlib
 import re
@@ -14,6 +13,7 @@ import threading
 import time
 
 import tally
+from build_tree import installed_in, tests_in
 from tally import Failure
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -367,13 +367,10 @@ class Run:
 
 
 def targets_of(build, suites):
-    """What the tests of these suites need, and what is installed, because some of them install it. Relative to the folder
-    of the build, as ninja wants it."""
-    targets, tests = (json.loads((build / f"meson-info/intro-{what}.json").read_text()) for what in ("targets", "tests"))
-    files = {target["id"]: target["filename"] for target in targets}
-    needed = {one for test in tests if any(suite.rsplit(":")[-1] in suites for suite in test["suite"])
-              for one in test["depends"]} | {target["id"] for target in targets if target["installed"]}
-    return sorted({os.path.relpath(name, build) for one in needed for name in files[one]})
+    """What the tests of these suites need, and what is installed, because some of them install it."""
+    needed = {name for test in tests_in(build) if any(suite.rsplit(":")[-1] in suites for suite in test["suite"])
+              for name in test["files"]}
+    return sorted(needed.union(installed_in(build)))
 
 
 def may_fix_addresses():
