@@ -5,6 +5,8 @@ import pathlib
 import re
 import sys
 
+from source import report
+
 PAGES = ("README.md", ".github/*.md", "bench/README.md", "include/rql/*.md", "lua/README.md", "src/README.md",
          "tests/README.md", "tests/golden/README.md")
 MOST_LINES, MOST_COLUMNS = 250, 120
@@ -36,9 +38,7 @@ def complaints(root):
 
 
 def main(root):
-    found = list(complaints(pathlib.Path(root).resolve()))
-    print("\n".join(found))
-    return 1 if found else 0
+    return report(complaints(pathlib.Path(root).resolve()))
 
 
 if __name__ == "__main__":

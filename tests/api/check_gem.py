@@ -5,6 +5,8 @@ import os
 import re
 import sys
 
+from source import report
+
 # The gem's public calls.
 CALLS = """lock lock! lock_series lock_series! unlock extend_lock_ttl locked? queued? lock_info
     queue_info locks locks_info queues queues_info keys clear_locks clear_locks_of
@@ -71,9 +73,7 @@ def complaints(root):
 
 
 def main(root):
-    found = list(complaints(root))
-    print("\n".join(found))
-    return 1 if found else 0
+    return report(complaints(root))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import pathlib
 import sys
 from graphlib import CycleError, TopologicalSorter
 
-from source import files, includes
+from source import files, includes, report
 
 BELOW_LOCK = ["base", "observe", "options", "wire", "net"]
 MAY_USE = {
@@ -110,8 +110,7 @@ def main(root):
     found = [c for path in sources for c in complaints(root, path)]
     found += circle_complaints(root, sources)
     found += [c for path in files(root, ["include"]) for c in public_complaints(root, path)]
-    print("\n".join(found))
-    return bool(found)
+    return report(found)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import pathlib
 import re
 import sys
 
-from source import code_only, files
+from source import code_only, files, report
 
 MAX_LINES, MAX_PARAMETERS, MAX_FILE = 70, 5, 500
 # Public by contract: a callback brings its data and its result.
@@ -44,8 +44,7 @@ def complaints(root, path):
 def main(root):
     root = pathlib.Path(root).resolve()
     found = [c for path in files(root, ["src", "swarm", "bench", "tests"]) for c in complaints(root, path)]
-    print("\n".join(found))
-    return bool(found)
+    return report(found)
 
 
 if __name__ == "__main__":

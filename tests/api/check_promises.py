@@ -12,6 +12,8 @@ import pathlib
 import re
 import sys
 
+from source import report
+
 PAGE = "include/rql/guarantees.md"
 TITLE = "## Which tests hold each promise\n"
 MARKED = re.compile(r"<!-- rql\(7\): [^>]+ -->\n(.*?)<!-- /rql\(7\) -->", re.S)
@@ -105,9 +107,7 @@ def complaints(root):
 
 
 def main(root):
-    found = list(complaints(pathlib.Path(root).resolve()))
-    print("\n".join(found))
-    return 1 if found else 0
+    return report(complaints(pathlib.Path(root).resolve()))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import pathlib
 import re
 import sys
 
-from source import code_only, files
+from source import code_only, files, report
 
 PURE = "src/lock/request.c src/lock/lease.c src/net/clock_offset.c"
 # Where -> (what, why)
@@ -73,9 +73,7 @@ def complaints(root):
 
 
 def main(root):
-    found = list(complaints(pathlib.Path(root).resolve()))
-    print("\n".join(found))
-    return bool(found)
+    return report(complaints(pathlib.Path(root).resolve()))
 
 
 if __name__ == "__main__":

@@ -26,11 +26,11 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "mutants"))
 from place import tokens_of  # noqa: E402
+from source import code_only, comments_of  # noqa: E402
 
 ROOMS = "base", "wire", "observe", "options", "net", "lock"
 SHORT = 10
 ACQUISITION = "rqli_acquire"
-COMMENT = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
 WHO = re.compile(r"(?:^|[.:;?!] )(?:Who(?:ever)?|What(?:ever)?) ")
 KEYWORDS = {"if", "while", "for", "switch", "return", "sizeof", "defined"}
 
@@ -52,20 +52,14 @@ class File:
 
     def __init__(self, name, text):
         self.name, self.stem = name, name.rsplit(".", 1)[0]
-        self.comments = []
-        code = COMMENT.sub(self._take, text)
+        self.comments = comments_of(text)
+        code = code_only(text, strings=True)
         self.n_lines = text.count("\n")
         self.n_commented = sum(comment.count("\n") + 1 for comment in self.comments)
         self.n_code = sum(line.strip() not in ("", "{", "}", "};") for line in code.splitlines())
         code = re.sub(r"^[ \t]*#(?:[^\\\n]|\\.)*", lambda match: re.sub(r"[^\n]", " ", match[0]), code, flags=re.M | re.S)
         self.tokens = [token.text for token in tokens_of(code, "c")]
         self.line_of = [code.count("\n", 0, token.start) for token in tokens_of(code, "c")]
-
-    def _take(self, match):
-        if match[0][0] in "\"'":
-            return match[0]
-        self.comments.append(match[0])
-        return re.sub(r"[^\n]", " ", match[0])
 
     def sentences(self):
         """The comments' texts, without their stars; lines that follow each other are one."""

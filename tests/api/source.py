@@ -18,15 +18,29 @@ def _blank(match):
     return re.sub(r"[^\n]", " ", match.group(0))
 
 
+COMMENT_OR_STRING = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
+
+
+def comments_of(text):
+    """The comments, with the marks around them."""
+    return [match.group(0) for match in COMMENT_OR_STRING.finditer(text) if match.group(0)[0] == "/"]
+
+
 def code_only(text, strings=False):
     """The text with comments (and the insides of strings) blanked; line numbers stay."""
-    tokens = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
 
     def keep_or_blank(match):
         is_string = match.group(0)[0] in "\"'"
         return match.group(0) if is_string and strings else _blank(match)
 
-    return tokens.sub(keep_or_blank, text)
+    return COMMENT_OR_STRING.sub(keep_or_blank, text)
+
+
+def report(complaints):
+    """Prints what a check has found; returns the exit status."""
+    found = list(complaints)
+    print("\n".join(found))
+    return 1 if found else 0
 
 
 def includes(path):
