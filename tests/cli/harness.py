@@ -14,7 +14,7 @@ import tempfile
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import tap  # noqa: E402
 from checks import PATIENCE_S, SLOW, Failure, LeftOut, check_equal, check_in, wait_until  # noqa: E402, F401
-from delay import STALL_MS, delayed_ms, stolen_ms  # noqa: E402
+from delay import delayed_ms, excuse, stolen_ms  # noqa: E402
 from partitions import plain  # noqa: E402
 from network import Proxy  # noqa: E402, F401
 from private_server import (Clock, PrivateServer, Sentinel, find_server, free_port, is_cluster,  # noqa: E402, F401
@@ -225,9 +225,7 @@ class Fixture(tap.Fixture):
         return stolen_ms() + sum(map(delayed_ms, pids))
 
     def excuse(self, case, n_tries, took_s):
-        if n_tries == 1 and self.stalled_ms >= STALL_MS:
-            return f"its processes were kept from running for {self.stalled_ms} ms in all"
-        return None
+        return excuse(self.stalled_ms) if n_tries == 1 else None
 
     def last_words(self):
         return self.said + self.server.log()[-2000:]

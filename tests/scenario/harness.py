@@ -29,7 +29,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 import tap  # noqa: E402
 from checks import PATIENCE_S, SLOW, Failure, LeftOut, check, check_equal, wait_until  # noqa: E402, F401
-from delay import STALL_MS, delayed_ms, stolen_ms  # noqa: E402, F401
+from delay import STALL_MS, delayed_ms, excuse, stolen_ms  # noqa: E402, F401
 from lock_queries import LockQueries  # noqa: E402
 from network import Proxy  # noqa: E402, F401
 from partitions import plain, tagged  # noqa: E402
@@ -649,9 +649,7 @@ class Fixture(tap.Fixture):
         tries, stall_ms = (TRIES_OF_TIMED, STALL_OF_TIMED_MS) if case.function.is_timed else (TRIES, STALL_MS)
         # What did not come in all of a wait's patience did not for want of a moment.
         least_ms = stall_ms if took_s < PATIENCE_S else max(stall_ms, 100 * took_s)
-        if n_tries < tries and self.stalled_ms >= least_ms:
-            return f"its processes were kept from running for {self.stalled_ms} ms in all"
-        return None
+        return excuse(self.stalled_ms, least_ms) if n_tries < tries else None
 
     def end(self):
         for servers in self.kept.values():

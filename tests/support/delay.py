@@ -32,3 +32,10 @@ def stolen_ms():
     """Returns how long the processors of a virtual machine were ready and did not run, in all."""
     with open("/proc/stat", encoding="ascii") as file:
         return int(file.readline().split()[8]) * 1000 // os.sysconf("SC_CLK_TCK")
+
+
+def excuse(stalled_ms, least_ms=STALL_MS):
+    """Returns why a test is worth another try whose processes were kept from running for so long, or None."""
+    if stalled_ms >= least_ms:
+        return f"its processes were kept from running for {stalled_ms} ms in all"
+    return None
