@@ -112,10 +112,14 @@ def check_suites(run, tree, *suites, **more):
     return run.check(tree, *(f"--suite={suite}" for suite in suites), **more)
 
 
-def stage_light(run):
+def build_light(run, targets=(), suites=()):
     """Without logs, events and statistics."""
+    return run.build("light", "gcc", "-Dlight=true", *RELEASE, targets=targets, suites=suites)
+
+
+def stage_light(run):
     suites = ["unit", "api", "light"]
-    return run.build("light", "gcc", "-Dlight=true", *RELEASE, suites=suites) and check_suites(run, "light", *suites)
+    return build_light(run, suites=suites) and check_suites(run, "light", *suites)
 
 
 def build_asan(run, suites):
@@ -161,7 +165,7 @@ def stage_valgrind_all(run):
 def stage_budget(run):
     """Instructions of the client, and of the scripts. RQL_BUDGET=refresh writes them down."""
     pairs = "tests/budget/budget-pairs"
-    if not (build_gcc(run, targets=[pairs]) and run.build("light", "gcc", "-Dlight=true", *RELEASE, targets=[pairs])):
+    if not (build_gcc(run, targets=[pairs]) and build_light(run, targets=[pairs])):
         return False
     words = ["--refresh"] if os.environ.get("RQL_BUDGET") == "refresh" else []
     words += [f"release={OUT}/gcc/{pairs}", f"light={OUT}/light/{pairs}"]
