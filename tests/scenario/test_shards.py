@@ -6,8 +6,9 @@ import json
 import re
 
 from cluster import PARTITION_SLOTS, clustered
+from delay import tasks_of
 from harness import (FOREVER, MINUTE_MS, check, check_equal, check_handed_over, delayed_ms, main, once, scenario,
-                     tasks_of, wait_until)
+                     wait_until)
 from partitions import partition_of
 from private_server import Sentinel
 from servers import cluster_node, servers
