@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 enum { WORD_BYTES = 19, CHUNK_BYTES = 65536, LARGE_BYTES = 1 << 20 };
@@ -25,15 +26,20 @@ static void write_word(char *out)
 
 static bool has_word(const char *bytes, size_t length)
 {
-    for (size_t at = 0; at + WORD_BYTES <= length; at++) {
+    const char *at = bytes;
+
+    while ((at = memchr(at, hidden[0] ^ 0x55, length - (size_t)(at - bytes)))) {
+        size_t left = length - (size_t)(at - bytes);
         size_t same = 0;
 
-        while (same < WORD_BYTES && (unsigned char)bytes[at + same] == (hidden[same] ^ 0x55)) {
+        while (same < WORD_BYTES && same < left &&
+               (unsigned char)at[same] == (hidden[same] ^ 0x55)) {
             same++;
         }
         if (same == WORD_BYTES) {
             return true;
         }
+        at++;
     }
     return false;
 }
