@@ -27,7 +27,7 @@ set -u
 
 root=$(CDPATH='' cd "$(dirname "$0")/.." && pwd)
 out=${RQL_BUILD_DIR:-$root/build}
-all='format docs shell gcc sample light tidy packages asan tsan valgrind budget fuzz'
+all='format docs shell gcc sample light packages asan tsan valgrind budget fuzz tidy'
 by_name='tidy_deep faults tls cluster connectivity promises timed soak guarantees explore mutants coverage valgrind_all debian13 bare demo'
 minutes=10 # of the stages soak and promises
 

@@ -110,6 +110,12 @@ def die_with_parent():
     LIBC.prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM))
 
 
+def be_idle():
+    """Runs only on a processor that has nothing else to do."""
+    die_with_parent()
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+
+
 class Watch(threading.Thread):
     """When the machine stood still: a thread that sleeps for moments was woken far too late. A machine that is only
     slow is no excuse for a test that failed."""
@@ -172,19 +178,77 @@ class Progress(threading.Thread):
             print(text, flush=True)
 
 
-class Run:
+class Builder:
+    """Makes build trees by commands, of which `quietly` says whether they succeeded."""
+
+    def __init__(self, server, set_up):
+        self.server, self.set_up = server, set_up  # build tree -> options that it was set up with in this run
+
+    def build(self, tree, compiler, *options, targets=(), suites=()):
+        """A fresh or refreshed build tree, warnings fatal: all of it, or the targets that are named and those that the
+        tests of these suites need. It is set up once in a run."""
+        words = ["-Dtests=enabled", f"-Dtest_server={self.server}", *options, "--werror", OUT / tree, ROOT]
+        if (OUT / tree / "meson-private/coredata.dat").is_file():
+            words = ["--reconfigure", *words]
+        compilers = {"gcc": ("gcc", "g++"), "clang": ("clang", "clang++")}[compiler]
+        is_set_up = self.set_up.get(tree) == options or self.quietly(f"{tree}-setup", "meson", "setup", *words,
+                                                                     env=dict(zip(("CC", "CXX"), compilers)))
+        self.set_up[tree] = options if is_set_up else None
+        is_built = is_set_up and self.quietly(f"{tree}-compile", "ninja", "-C", OUT / tree, "-j", JOBS, *targets,
+                                              *(targets_of(OUT / tree, suites) if suites else ()))
+        return is_built or self.verdict(False, f"build of {tree}", OUT / f"{tree}-compile.log")
+
+
+class Ahead(Builder, threading.Thread):
+    """Builds what the stages to come need while the tests of one wait, when the processors have nothing else to do.
+    A stage does itself what is not done when it begins, so nothing counts here, and nothing is shown."""
+
+    def __init__(self, run):
+        Builder.__init__(self, run.server, run.set_up)
+        threading.Thread.__init__(self)
+        self.builds, self.lock, self.is_over, self.process = run.coming, threading.Lock(), False, None
+
+    def run(self):
+        for build in self.builds:
+            build(self)
+
+    def quietly(self, name, *words, env=None, cwd=None):
+        with self.lock:
+            if self.is_over:
+                return False
+            with open(OUT / f"{name}.log", "w", encoding="utf-8") as log:
+                self.process = subprocess.Popen([str(word) for word in words], stdin=subprocess.DEVNULL, stdout=log,
+                                                stderr=subprocess.STDOUT, cwd=cwd, env={**os.environ, **(env or {})},
+                                                preexec_fn=be_idle)
+        return self.process.wait() == 0
+
+    def verdict(self, *_):
+        return False
+
+    def __enter__(self):
+        self.start()
+
+    def __exit__(self, *_):
+        """A command that is ended in its midst is done once more by the stage: all of them can begin anew."""
+        with self.lock:
+            self.is_over = True
+            if self.process:
+                self.process.terminate()
+        self.join()
+
+
+class Run(Builder):
     """All stages of this run, and the words of the one that takes some. Of the stage that runs: its name, the
-    environment of its tests, and its tests as meson noted them."""
+    environment of its tests, its tests as meson noted them, and how the stages behind it build."""
 
     def __init__(self, words):
+        super().__init__(self.find_server(), {})
         self.words = words
         self.cost = Cost(keep_orphans())
         self.progress, self.watch = Progress(), Watch()
         self.counts = [0, 0, 0]  # passed, failed, skipped
         self.failures = []
-        self.set_up = {}  # build tree -> options
-        self.name, self.test_env, self.tests = "", {}, {}
-        self.server = self.find_server()
+        self.name, self.test_env, self.tests, self.coming = "", {}, {}, []
 
     @staticmethod
     def find_server():
@@ -268,21 +332,7 @@ class Run:
             failed = max(failed, 1)
         return self.add((sum(int(n) for n, _ in found), failed, 0))
 
-    # ---- build trees and their tests ----
-
-    def build(self, tree, compiler, *options, targets=(), suites=()):
-        """A fresh or refreshed build tree, warnings fatal: all of it, or the targets that are named and those that the
-        tests of these suites need. It is set up once in a run."""
-        words = ["-Dtests=enabled", f"-Dtest_server={self.server}", *options, "--werror", OUT / tree, ROOT]
-        if (OUT / tree / "meson-private").is_dir():
-            words = ["--reconfigure", *words]
-        compilers = {"gcc": ("gcc", "g++"), "clang": ("clang", "clang++")}[compiler]
-        is_set_up = self.set_up.get(tree) == options or self.quietly(f"{tree}-setup", "meson", "setup", *words,
-                                                                     env=dict(zip(("CC", "CXX"), compilers)))
-        self.set_up[tree] = options if is_set_up else None
-        is_built = is_set_up and self.quietly(f"{tree}-compile", "ninja", "-C", OUT / tree, "-j", JOBS, *targets,
-                                              *(targets_of(OUT / tree, suites) if suites else ()))
-        return is_built or self.verdict(False, f"build of {tree}", self.progress.log)
+    # ---- tests of build trees ----
 
     def meson_test(self, tree, base, log, *words, mode="w"):
         """(exit status, its tests)"""
@@ -298,7 +348,9 @@ class Run:
         all have passed. Most of them usually wait, so that many run at once."""
         log, again = self.log_of(f"{self.name}-test"), OUT / f"{self.name}-again"
         again.unlink(missing_ok=True)
-        status, tests = self.meson_test(tree, f"run-{self.name}", log, f"--num-processes={at_once}", *options, *chosen)
+        with Ahead(self):
+            status, tests = self.meson_test(tree, f"run-{self.name}", log, f"--num-processes={at_once}", *options,
+                                            *chosen)
         is_unexplained = not tests or (status and not any(map(tally.has_failed, tests.values())))
         for _ in range(2):
             stalled = self.stalled_of(tests)
@@ -340,15 +392,15 @@ class Run:
 
     # ---- the stages, and the end ----
 
-    def stage(self, name, function):
-        """One line, below what was wrong."""
-        before, begun, used_s = self.counts, time.monotonic(), sum(self.cost.used_s())
-        self.name, self.test_env, self.tests = name, {}, {}
+    def stage(self, name, function, coming):
+        """One line, below what was wrong. `coming`: how the stages behind it build."""
+        before, begun = self.counts, time.monotonic()
+        self.name, self.test_env, self.tests, self.coming = name, {}, {}, coming
         self.progress.stage, self.progress.began, self.progress.log = name, begun, None
         is_good = function(self)
         passed, failed, skipped = (now - then for now, then in zip(self.counts, before))
         self.say(f"{'ok  ' if is_good else 'FAIL'} {name}: {passed} passed, {failed} failed, {skipped} skipped, "
-                 f"{time.monotonic() - begun:.0f} s, {sum(self.cost.used_s()) - used_s:.0f} s of processor time")
+                 f"{time.monotonic() - begun:.0f} s")
 
     def end(self):
         """The failures, what the run cost, and the counts. The exit status."""

@@ -3,7 +3,8 @@
 
 Usage: stages.py "STAGE..." [WORD...]    words: for a stage that takes some
 
-A stage is the function of its name. Its argument is the run; it returns whether everything passed.
+A stage is the function of its name. Its argument is the run; it returns whether everything passed. What a stage builds
+by a function build_NAME can be built ahead of it, while the tests of another one wait.
 """
 import concurrent.futures
 import json
@@ -18,7 +19,11 @@ from runner import JOBS, OUT, ROOT, SUDO, WITH_FIXED_ADDRESSES, Run
 
 SUPPORT = ROOT / "tests/support"
 DEBIAN = SUPPORT / "debian.sh"
-OF_PACKAGES = ("setups", "pages")  # suites of the stage packages
+# Suites of stages.
+OF_PACKAGES = ("setups", "pages")
+OF_LIGHT = ("api", "light")
+OF_ASAN = ("unit", "server", "scenario", "golden", "fuzz", "budget", "sanitized")
+OF_TSAN = ("unit", "server", "scenario", "golden", "soak")
 LONG = {"RQL_TEST_LONG": "1"}
 RELEASE = ("-Dbuildtype=release", "-Ddebug=true")
 SLOW_AT_ONCE = 2 * JOBS  # programs that a sanitizer, or the kind of server, makes slow
@@ -52,49 +57,51 @@ def stage_shell(run):
 
 def stage_tidy(run):
     """Also that everything compiles without a warning of clang. The analyzer would take 95 % of the time: it follows
-    fewer ways than in tidy_deep, and none in tests and benchmarks, which the sanitizers run."""
-    bound = [f"--extra-arg={word}" for word in ("-Xclang", "-analyzer-config", "-Xclang", "max-nodes=5000")]
-    return tidy_all(run, lambda path: ["--checks=-clang-analyzer-*"] if path.startswith(("tests", "bench")) else bound)
+    fewer ways than in tidy_deep, and none in tests and benchmarks, which the sanitizers run. cppcheck takes the sources
+    as they are compiled here, instead of trying each `#if`."""
+    return run.verdict(build_tidy(run), "clang-tidy", OUT / "tidy-sources.log")
+
+
+def build_tidy(run):
+    bound = " ".join(f"--extra-arg={word}" for word in ("-Xclang", "-analyzer-config", "-Xclang", "max-nodes=5000"))
+    return tidy(run, lambda path: "--checks=-clang-analyzer-*" if path.startswith(("tests", "bench")) else bound,
+                "--max-configs=1")
 
 
 def stage_tidy_deep(run):
     """By name only: with the analyzer's usual bounds for all files."""
-    return tidy_all(run, lambda path: [])
+    return run.verdict(tidy(run, lambda path: "", ""), "clang-tidy", OUT / "tidy-sources.log")
 
 
-def tidy_all(run, options_of):
+def tidy(run, options_of, cppcheck_options):
     """clang-tidy 14 reports false va_list errors for the second file that a process reads, or the same file with the
-    flags of a second target: one file per process, and one target per file."""
+    flags of a second target: one file per process, and one target per file. ninja knows which are done already."""
     # Of the build only what files include, and each public header alone.
     if not run.build("tidy", "clang", "-Dbench=enabled", targets=["lua/script_ids.h", "headers"]):
         return False
-    (OUT / "tidy-once").mkdir(exist_ok=True)
+    folder = OUT / "tidy-sources"
+    folder.mkdir(exist_ok=True)
     commands = json.loads((OUT / "tidy/compile_commands.json").read_text())
     first = {command["file"]: command for command in reversed(commands)}
-    (OUT / "tidy-once/compile_commands.json").write_text(json.dumps(list(first.values())))
-
-    def tidy(path):
-        done = subprocess.run(["clang-tidy", "--quiet", "-p", str(OUT / "tidy-once"), *options_of(path), path], cwd=ROOT,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                              check=False)
-        return path, done.returncode == 0, done.stdout
-
-    wrong = {}
-    with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
-        for path, is_good, said in pool.map(tidy, sources(".c")):
-            if not is_good:
-                wrong[path] = said
-                run.say(said)
-    (OUT / "tidy.log").write_text("".join(wrong.values()))
-    is_good = run.verdict(not wrong, "clang-tidy of " + " ".join(wrong), OUT / "tidy.log")
-    return (not shutil.which("cppcheck") or run.one_test("cppcheck", *CPPCHECK)) and is_good
+    (folder / "compile_commands.json").write_text(json.dumps(list(first.values())))
+    root = str(ROOT).replace(" ", "$ ")
+    headers = " ".join(f"{root}/{path}" for path in [*sources(".h"), ".clang-tidy"])
+    lines = [f"rule tidy\n  command = cd '{ROOT}' && clang-tidy --quiet -p '{folder}' $options $path 2>/dev/null && "
+             f"touch '{folder}'/$out\n  description = $path",
+             f"rule cppcheck\n  command = cd '{ROOT}' && {CPPCHECK} {cppcheck_options} src && touch '{folder}'/$out\n"
+             "  description = cppcheck"]
+    if shutil.which("cppcheck"):
+        lines.append(f"build cppcheck.done: cppcheck | {headers} {' '.join(f'{root}/{path}' for path in sources('.c'))}")
+    lines += [f"build {path}.done: tidy {root}/{path} | {headers}\n  path = {path}\n  options = {options_of(path)}"
+              for path in sources(".c")]
+    (folder / "build.ninja").write_text("\n".join([*lines, ""]))
+    return run.quietly("tidy-sources", "ninja", "--quiet", "-C", folder, "-j", JOBS, "-k", 0)
 
 
 # It knows neither cleanup attributes nor functions that do not return, nor that NULL is a pointer.
-CPPCHECK = ["cppcheck", "--quiet", "--error-exitcode=1", "--std=c11", "--enable=warning,portability", "--inline-suppr",
-            *(f"--suppress={name}" for name in ("missingIncludeSystem", "memleak", "ctuuninitvar", "varFuncNullUB",
-                                                "nullPointerRedundantCheck", "nullPointerArithmeticRedundantCheck")),
-            "-I", ROOT / "include", "-I", ROOT / "src", ROOT / "src"]
+CPPCHECK = ("cppcheck --quiet --error-exitcode=1 --std=c11 --enable=warning,portability --inline-suppr -I include -I src "
+            "--suppress=missingIncludeSystem --suppress=toomanyconfigs --suppress=memleak --suppress=ctuuninitvar "
+            "--suppress=varFuncNullUB --suppress=nullPointerRedundantCheck --suppress=nullPointerArithmeticRedundantCheck")
 
 
 # ---- of the build trees ----
@@ -112,17 +119,16 @@ def check_suites(run, tree, *suites, **more):
     return run.check(tree, *(f"--suite={suite}" for suite in suites), **more)
 
 
-def build_light(run, targets=(), suites=()):
+def build_light(run, targets=(), suites=OF_LIGHT):
     """Without logs, events and statistics."""
     return run.build("light", "gcc", "-Dlight=true", *RELEASE, targets=targets, suites=suites)
 
 
 def stage_light(run):
-    suites = ["unit", "api", "light"]
-    return build_light(run, suites=suites) and check_suites(run, "light", *suites)
+    return build_light(run) and check_suites(run, "light", *OF_LIGHT)
 
 
-def build_asan(run, suites):
+def build_asan(run, suites=OF_ASAN):
     """Also the tree of the fuzz targets: their coverage counters cost little. Not optimized: that takes four times as
     long, and hides mistakes."""
     return run.build("asan", "clang", "-Db_sanitize=address,undefined", "-Db_lundef=false", "-Doptimization=0",
@@ -134,23 +140,25 @@ def stage_asan(run):
     # signals ASan then takes itself for a culprit at the thread's end.
     run.test_env.update(ASAN_OPTIONS="use_sigaltstack=0", UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1",
                         RQL_TEST_SHARE="0", RQL_TEST_SLOW="2")
-    suites = ["unit", "server", "scenario", "golden", "fuzz", "budget", "sanitized"]
-    return build_asan(run, suites) and check_suites(run, "asan", *suites, options=["--timeout-multiplier=4"],
-                                                    at_once=SLOW_AT_ONCE)
+    return build_asan(run) and check_suites(run, "asan", *OF_ASAN, options=["--timeout-multiplier=4"],
+                                            at_once=SLOW_AT_ONCE)
+
+
+def build_tsan(run):
+    return run.build("tsan", "clang", "-Db_sanitize=thread", "-Db_lundef=false", suites=OF_TSAN)
 
 
 def stage_tsan(run):
     run.test_env.update(TSAN_OPTIONS=f"halt_on_error=1:suppressions={SUPPORT}/tsan.supp",
                         RQL_TEST_SHARE="1", RQL_TEST_SLOW="2")
-    suites = ["unit", "server", "scenario", "golden", "soak"]
-    return (run.build("tsan", "clang", "-Db_sanitize=thread", "-Db_lundef=false", suites=suites)
-            and check_suites(run, "tsan", *suites, options=["--timeout-multiplier=4"], at_once=SLOW_AT_ONCE))
+    return build_tsan(run) and check_suites(run, "tsan", *OF_TSAN, options=["--timeout-multiplier=4"],
+                                            at_once=SLOW_AT_ONCE)
 
 
 def stage_valgrind(run):
     """It is twenty times slower and runs one thread at a time: what uses each part once."""
     suites = ["unit", "memory"]
-    return build_gcc(run, suites=suites) and check_suites(run, "gcc", *suites, at_once=JOBS,
+    return build_gcc(run, suites=suites) and check_suites(run, "gcc", *suites, at_once=2 * JOBS,
                                                           options=["--setup=valgrind", "--timeout-multiplier=3"])
 
 
@@ -165,7 +173,7 @@ def stage_valgrind_all(run):
 def stage_budget(run):
     """Instructions of the client, and of the scripts. RQL_BUDGET=refresh writes them down."""
     pairs = "tests/budget/budget-pairs"
-    if not (build_gcc(run, targets=[pairs]) and build_light(run, targets=[pairs])):
+    if not (build_gcc(run, targets=[pairs]) and build_light(run, targets=[pairs], suites=())):
         return False
     words = ["--refresh"] if os.environ.get("RQL_BUDGET") == "refresh" else []
     words += [f"release={OUT}/gcc/{pairs}", f"light={OUT}/light/{pairs}"]
@@ -408,8 +416,10 @@ def main(names, *words):
     run = Run(words)
     if names == "one":
         return run_one(run)
-    for name in names.split():
-        run.stage(name, globals()[f"stage_{name}"])
+    names = names.split()
+    for number, name in enumerate(names, 1):
+        coming = [f"build_{later}" for later in names[number:]]
+        run.stage(name, globals()[f"stage_{name}"], [globals()[build] for build in coming if build in globals()])
     return run.end()
 
 
