@@ -40,9 +40,8 @@ class Player:
     """A process of the library's: its client and its first thread."""
 
     def __init__(self, world, remote, network, options):
-        url = {} if network else {"url": world.server.url}
-        proxy = {"proxy": "net"} if network else {}
-        self.client = Client(remote, f"client{next(world.numbers)}", options={**url, **options}, **proxy)
+        url = network.url if network else world.server.url
+        self.client = Client(remote, f"client{next(world.numbers)}", options={"url": url, **options})
         world.clients.append(self.client)
         self.has_swarm = False
         self.actor = world.actor("thread", self.client)

@@ -1,7 +1,5 @@
 #include "remote.h"
 
-#include "proxy.h"
-
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -122,9 +120,6 @@ static rql_status make_client(struct call *call)
 
     (void)strncat(self->name, text_in(call->words, "client"), sizeof self->name - 1);
     read_client_options(call->words, &options);
-    if (cJSON_HasObjectItem(call->words, "proxy")) {
-        options.url = proxy_url(find_object(A_PROXY, call->words, "proxy"));
-    }
     set_listening(call->words, self, &options);
     status = rql_client_new(&self->library, &options, &call->error);
     if (status) {
@@ -207,90 +202,18 @@ static rql_status end_actor(struct call *call)
     return actor_end(take_object(AN_ACTOR, call->words, "name"), &call->error);
 }
 
-/* ---- the network ---- */
-
-static rql_status start_proxy(struct call *call)
-{
-    const char *server = text_in(call->words, "server");
-    const cJSON *port = cJSON_GetObjectItem(call->words, "port");
-
-    add_object(A_PROXY, call->words, "proxy",
-               port ? proxy_start_beside(server, text_in(call->words, "host"), port->valueint)
-                    : proxy_start(server));
-    return RQL_OK;
-}
-
-static rql_status end_proxy(struct call *call)
-{
-    (void)proxy_stop(take_object(A_PROXY, call->words, "proxy"));
-    return RQL_OK;
-}
-
-static rql_status tell_proxy(struct call *call)
-{
-    struct proxy_counts counts = proxy_counts(find_object(A_PROXY, call->words, "proxy"));
-
-    (void)cJSON_AddNumberToObject(call->reply, "connections", (double)counts.connections);
-    (void)cJSON_AddNumberToObject(call->reply, "open", (double)counts.open);
-    (void)cJSON_AddNumberToObject(call->reply, "replies", (double)counts.replies);
-    return RQL_OK;
-}
-
-static enum proxy_direction direction_in(const cJSON *words)
-{
-    const char *text = text_or(words, "direction", "both");
-
-    if (strcmp(text, "up") == 0) {
-        return PROXY_UP;
-    }
-    return strcmp(text, "down") == 0 ? PROXY_DOWN : PROXY_BOTH;
-}
-
-static rql_status switch_proxy(struct call *call)
-{
-    const cJSON *words = call->words;
-    struct proxy *proxy = find_object(A_PROXY, words, "proxy");
-    const char *fault = text_in(words, "fault");
-    int64_t n = number_or(words, "n", 1);
-
-    if (strcmp(fault, "cut") == 0) {
-        proxy_cut(proxy);
-    } else if (strcmp(fault, "cut_after") == 0) {
-        proxy_cut_after(proxy, direction_in(words), n);
-    } else if (strcmp(fault, "cut_reply") == 0) {
-        proxy_cut_reply(proxy, n);
-    } else if (strcmp(fault, "delay") == 0) {
-        proxy_delay(proxy, direction_in(words), n);
-    } else if (strcmp(fault, "dribble") == 0) {
-        proxy_dribble(proxy, direction_in(words), n != 0);
-    } else if (strcmp(fault, "drop_reply") == 0) {
-        proxy_drop_reply(proxy, n);
-    } else if (strcmp(fault, "freeze") == 0) {
-        proxy_freeze(proxy, direction_in(words), n != 0);
-    } else if (strcmp(fault, "heal") == 0) {
-        proxy_heal(proxy);
-    } else if (strcmp(fault, "mute_last") == 0) {
-        proxy_mute_last(proxy);
-    } else if (strcmp(fault, "refuse") == 0) {
-        proxy_refuse(proxy, n != 0);
-    } else if (strcmp(fault, "repeat") == 0) {
-        proxy_repeat(proxy, n != 0);
-    } else {
-        wrong(words, "no such fault");
-    }
-    return RQL_OK;
-}
-
 bool perform_here(cJSON *words)
 {
     static const struct call_row rows[] = {
-        {"client", make_client},    {"end", end_actor},           {"end_block", end_block},
-        {"end_proxy", end_proxy},   {"end_swarm", end_swarm},     {"enough", end_scarcity},
-        {"fault", switch_proxy},    {"free", free_client},        {"go_on", go_on},
-        {"listen_on", listen_on},   {"loop", make_loop},          {"options", tell_options},
-        {"proxy", start_proxy},     {"proxy_counts", tell_proxy}, {"scarce", begin_scarcity},
-        {"set_option", set_option}, {"stats", tell_stats},        {"stop_swarm", stop_swarm},
-        {"swarm", start_swarm},     {"swarm_status", tell_swarm}, {"thread", make_thread},
+        {"client", make_client},    {"end", end_actor},
+        {"end_block", end_block},   {"end_swarm", end_swarm},
+        {"enough", end_scarcity},   {"free", free_client},
+        {"go_on", go_on},           {"listen_on", listen_on},
+        {"loop", make_loop},        {"options", tell_options},
+        {"scarce", begin_scarcity}, {"set_option", set_option},
+        {"stats", tell_stats},      {"stop_swarm", stop_swarm},
+        {"swarm", start_swarm},     {"swarm_status", tell_swarm},
+        {"thread", make_thread},
     };
 
     return make_call(rows, sizeof rows / sizeof rows[0], NULL, words);

@@ -1,7 +1,5 @@
 #include "remote.h"
 
-#include "proxy.h"
-
 #include <string.h>
 
 /* The swarm of a client, and its steps by hand. */
@@ -15,8 +13,7 @@ static const struct field numbers[] = {
     {"zombie_queue_scan_size", offsetof(rql_swarm_options, zombie_queue_scan_size)},
 };
 
-/* By the names of the fields; "probe_proxy" and "flush_proxy" name a proxy in front of the server.
- */
+/* By the names of the fields. */
 static rql_swarm_options options_in(const rql_client *client, const cJSON *words)
 {
     const cJSON *options = cJSON_GetObjectItem(words, "options");
@@ -34,10 +31,8 @@ static rql_swarm_options options_in(const rql_client *client, const cJSON *words
             out.probe_hosts = cJSON_IsTrue(item);
         } else if (strcmp(item->string, "flush_zombies") == 0) {
             out.flush_zombies = cJSON_IsTrue(item);
-        } else if (strcmp(item->string, "probe_proxy") == 0) {
-            out.probe_url = proxy_url(find_object(A_PROXY, options, "probe_proxy"));
-        } else if (strcmp(item->string, "flush_proxy") == 0) {
-            out.flush_url = proxy_url(find_object(A_PROXY, options, "flush_proxy"));
+        } else if (strcmp(item->string, "probe_url") == 0) {
+            out.probe_url = item->valuestring;
         } else if (strcmp(item->string, "flush_url") == 0) {
             out.flush_url = item->valuestring;
         } else {

@@ -126,7 +126,7 @@ int64_t this_thread(void);
 
 /* ---- objects.c: what was made, by its kind and name ---- */
 
-enum kind { A_CLIENT, AN_ACTOR, A_HOLD, A_SWARM, A_PROXY, A_BLOCK };
+enum kind { A_CLIENT, AN_ACTOR, A_HOLD, A_SWARM, A_BLOCK };
 
 /* One name may be used for each kind. `words` is the line that names it, under `member`. */
 void add_object(enum kind kind, const cJSON *words, const char *member, void *object);

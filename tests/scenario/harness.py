@@ -12,6 +12,7 @@ Standard library only.
 """
 import contextlib
 import datetime
+import functools
 import itertools
 import json
 import os
@@ -30,6 +31,7 @@ sys.path.insert(0, str(ROOT / "tests" / "support"))
 import tap  # noqa: E402
 from checks import PATIENCE_S, SLOW, Failure, LeftOut, check, check_equal, wait_until  # noqa: E402, F401
 from delay import STALL_MS, delayed_ms, excuse, stolen_ms  # noqa: E402, F401
+from faulty_network import FaultyNetwork  # noqa: E402
 from lock_queries import LockQueries  # noqa: E402
 from network import Proxy  # noqa: E402, F401
 from partitions import plain, tagged  # noqa: E402
@@ -415,41 +417,24 @@ class Client:
         return self.remote.do("stats", client=self.name).check()
 
 
-def begin_proxy(remote, name, server):
-    """In a cluster clients go where its map says: it shall say the port alone, and the proxy is at another address."""
-    place = {}
-    if is_cluster():
-        server.ask("CONFIG", "SET", "cluster-preferred-endpoint-type", "unknown-endpoint")
-        place = {"host": f"127.0.0.{next(PROXY_HOSTS)}", "port": server.port}
-    remote.do("proxy", proxy=name, server=server.path, **place)
-
-
-class Network:
-    """Between clients in a remote of their own and the server. What it can do to their words:
-    tests/support/proxy.h."""
+class Network(FaultyNetwork):
+    """Between clients in a remote of their own and the server."""
 
     def __init__(self, world):
-        self.world, self.remote = world, world.remote()
-        begin_proxy(self.remote, "net", world.server)
-        world.remotes_end.append(self.end)
+        place = {}
+        if is_cluster():  # clients go where its map says, which says the port alone
+            world.server.ask("CONFIG", "SET", "cluster-preferred-endpoint-type", "unknown-endpoint")
+            place = {"host": f"127.0.0.{next(PROXY_HOSTS)}", "port": world.server.port}
+        super().__init__(world.server.path, **place)
+        self.world = world
+        world.networks.append(self)
+
+    @functools.cached_property
+    def remote(self):
+        return self.world.remote()
 
     def client(self, **options):
-        return self.world.client(self.remote, proxy="net", **options)
-
-    def fail(self, fault, **words):
-        """With `n` and `direction`, where the fault has them."""
-        self.remote.do("fault", proxy="net", fault=fault, **words)
-
-    def heal(self):
-        self.fail("heal")
-
-    def count(self, what):
-        """Connections, replies: so far."""
-        return self.remote.do("proxy_counts", proxy="net").words[what]
-
-    def end(self):
-        if not self.remote.is_killed:
-            self.remote.do("end_proxy", proxy="net")
+        return self.world.client(self.remote, url=self.url, **options)
 
 
 class World(LockQueries):
@@ -462,7 +447,7 @@ class World(LockQueries):
         self.numbers = itertools.count(1)
         self.remotes, self.clients, self.actors = [], [], []
         self.shared = None
-        self.remotes_end = []  # what is to be done before the remotes end
+        self.networks = []
 
     # ---- whoever uses it ----
 
@@ -476,14 +461,12 @@ class World(LockQueries):
         clock = Clock(f"{self.server.folder}/clock{next(self.numbers)}", suspends)
         return self.remote(clock.env), clock
 
-    def client(self, remote=None, events=False, logs=False, proxy=None, also=None, **options):
+    def client(self, remote=None, events=False, logs=False, also=None, **options):
         """In the shared remote unless another is given. `also`: what it is told beside the options."""
         if not remote:
             self.shared = remote = self.shared or self.remote()
         options = {"url": self.server.url, "connect_timeout_ms": CONNECT_MS, "retry_count": FOREVER, **options}
         words = {"options": options, "events": events, "logs": logs, **(also or {})}
-        if proxy:
-            words["proxy"] = proxy
         made = Client(remote, f"client{next(self.numbers)}", **words)
         self.clients.append(made)
         return made
@@ -519,16 +502,18 @@ class World(LockQueries):
             actor.end()
         for client in self.clients:
             client.free()
-        for end in self.remotes_end:
-            end()
         for remote in self.remotes:
             remote.end()
+        for network in self.networks:
+            network.stop()
         self.raw.close()
 
     def abandon(self):
         """After a failure."""
         for remote in self.remotes:
             remote.kill()
+        for network in self.networks:
+            network.stop()
         self.raw.close()
 
     def free(self, client):

@@ -379,7 +379,7 @@ class Nemesis:
         slot = self.slot()
         slot.network.fail("mute_last")
         self.pause(1)
-        slot.network.fail("heal")
+        slot.network.heal()
 
     def stop_process(self):
         self.slot().stop(self.random.uniform(0.05, STOP_S))

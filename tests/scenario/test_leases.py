@@ -417,5 +417,75 @@ def the_tries_after_such_grants_are_a_delay_apart(world, kind, names):
     check(world.n_scripts() - before <= 3 * (1000 // 100 + 1), "it asked more often")
 
 
+# ---- what is withdrawn in the background, beside a lock that is renewed ----
+
+CROWD = 1300  # 64 are withdrawn in a round trip
+FAR_MS = 110  # so that all of them take longer than a lock of TTL_MS lives
+TTL_MS = 2000
+IO_MS = 500
+
+
+def withdraw_crowd(world, network, client, names):
+    """The answers come when their requests are over, which are withdrawn in the background then."""
+    actor = world.actor("loop", client)
+    actor.acquire("warm").release().check()
+    network.fail("delay", direction="down", n=FAR_MS)
+    for asking in [actor.ask(*names, task=task, timeout_ms=FAR_MS // 2) for task in range(1, CROWD + 1)]:
+        asking.outcome().check("E_UNKNOWN", "TIMED_OUT")
+
+
+def await_renewal(world):
+    before_ms = end_ms(world, ["kept"])
+    wait_until(lambda: not before_ms >= end_ms(world, ["kept"]) > 0, "it is renewed")
+    check(end_ms(world, ["kept"]) > 0, "it is gone")
+
+
+@scenario(kinds=["thread"], counts=[1], is_timed=True)
+def a_crowd_of_withdrawals_costs_no_renewed_lock_its_life(world, kind, names):
+    """One by one, and all before the next renewal, they would take longer than it lives."""
+    network = Network(world)
+    client = network.client()
+    held = world.actor(kind, client).acquire("kept", ttl_ms=TTL_MS, auto_extend=True)
+    other = world.held_by_another(*names)
+    await_renewal(world)
+    withdraw_crowd(world, network, client, names)
+    for _ in range(3):
+        await_renewal(world)
+    world.await_queue(names, 0)
+    held.verify().check()
+    held.release().check()
+    other.release().check()
+
+
+@scenario(kinds=["thread"], counts=[1], is_timed=True)
+def a_withdrawal_without_answer_holds_up_no_renewal(world, kind, names):
+    network = Network(world)
+    client = network.client(io_timeout_ms=LONG_MS)
+    held = world.actor(kind, client).acquire("kept", ttl_ms=TTL_MS, auto_extend=True)
+    other = world.held_by_another(*names)
+    await_renewal(world)
+    network.fail("freeze", direction="down")
+    world.actor(kind, client).refused(*names, timeout_ms=100).check("E_UNKNOWN")
+    await_renewal(world)
+    network.heal()
+    await_renewal(world)
+    held.verify().check()
+    held.release().check()
+    other.release().check()
+
+
+@scenario(kinds=["thread"], counts=[1], is_timed=True)
+def the_end_of_a_client_does_not_wait_for_a_crowd_of_withdrawals(world, kind, names):
+    """It waits for its time-out."""
+    network = Network(world)
+    client = network.client(io_timeout_ms=IO_MS)
+    world.actor(kind, client).acquire("kept").release().check()
+    other = world.held_by_another(*names)
+    withdraw_crowd(world, network, client, names)
+    took_us = world.free(client).took_us
+    check(took_us < 2 * IO_MS * 1000, f"after {took_us} us")
+    other.release().check()
+
+
 if __name__ == "__main__":
     main()

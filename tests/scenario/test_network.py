@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """A network that loses, cuts and holds up words between a client and its server."""
+import socket
 import time
 
-from harness import (FOREVER, Network, as_they_end, check, check_equal, check_served_in_order, let_pass, main, once,
-                     scenario, wait_until)
+from harness import (FOREVER, FaultyNetwork, Network, as_they_end, check, check_equal, check_served_in_order, let_pass,
+                     main, once, scenario, wait_until)
 from pushes import line_up, pushed, wait_told
 
 LONG_MS = 60000
@@ -562,6 +563,36 @@ def threads_that_connect_at_once_end_in_time(world, kind, names):
             took_us.append(call.outcome().check("E_IO").took_us)
     check(max(took_us) < (CONNECT_MS + SLACK_MS) * 1000, f"after {max(took_us)} us")
     network.heal()
+
+
+# ---- the faults themselves ----
+
+REPLIES = [b"$1\r\n%d\r\n" % number for number in (1, 2, 3)]
+WHOLE = b"".join(REPLIES)
+FAULTS = [  # what a client hears of the replies, and whether it is cut then
+    (("drop_reply", 2, "both"), REPLIES[0] + REPLIES[2], False),
+    (("cut_reply", 2, "both"), REPLIES[0], True),
+    (("cut_after", 10, "down"), WHOLE[:10], True),
+    (("cut_after", 0, "down"), b"", True),
+    (("cut_after", 3, "up"), b"", True),
+    (("dribble", 1, "both"), WHOLE, False),
+]
+
+
+@once
+def faults_do_what_they_say(world, kind, names):
+    for (fault, n, direction), wanted, is_cut in FAULTS:
+        network, pieces = FaultyNetwork(world.server.path), []
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(CONNECT_MS)
+            client.connect(network.path)
+            network.fail(fault, n=n, direction=direction)
+            client.sendall(b"ECHO 1\r\nECHO 2\r\nECHO 3\r\n")
+            while len(b"".join(pieces)) < len(wanted) + is_cut and b"" not in pieces:
+                pieces.append(client.recv(100))
+        network.stop()
+        check_equal(b"".join(pieces), wanted, fault)
+        check(fault != "dribble" or len(pieces) == len(wanted), f"{len(pieces)} pieces")
 
 
 if __name__ == "__main__":

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 """A master that sentinels watch: found, followed, and left at once when another is. RQL_TEST_LONG: with a thousand
 locks held and waited for."""
+import contextlib
 import os
 import time
 
-from harness import (FOREVER, MINUTE_MS, SLOW, as_they_end, check, check_equal, check_served_in_order,
+from harness import (FOREVER, MINUTE_MS, SLOW, Proxy, as_they_end, check, check_equal, check_served_in_order,
                      check_told_as_lost, main, once, scenario, wait_until)
-from private_server import free_port
 from pushes import line_up
 from servers import servers
 from watched import NAME, Node, Sentinel, Watched, await_asked, await_replicated, behind
 
-FAR_MS = 100  # one way
+FAR_S = 0.1  # one way
 FAR_TIMEOUT_MS = 3000
 BACK_S = 5 * SLOW  # from when another is the master
 
@@ -254,25 +254,16 @@ def sentinels_have_a_login_of_their_own(world, kind, names):
             check("sesame" not in said.error and "mustard" not in said.error, said.error)
 
 
-def far_away(remote, sentinel):
-    """The port of a proxy in front of it that delays each way."""
-    port = free_port()
-    remote.do("proxy", proxy=sentinel.path, server=sentinel.path, host="127.0.0.1", port=port)
-    remote.do("fault", proxy=sentinel.path, fault="delay", n=FAR_MS)
-    return port
-
-
 @once
 def sentinels_that_are_far_away_are_waited_for(world, kind, names):
     """Each takes two round trips to answer, which is more than it has while another could be asked."""
-    with Watched(n_replicas=0, n_sentinels=2, sentinel_password="mustard") as watched:
-        remote = world.remote()
-        hosts = [f"127.0.0.1:{far_away(remote, sentinel)}" for sentinel in watched.sentinels]
-        client = world.client(remote, url=f"redis+sentinel://{','.join(hosts)}/{NAME}?sentinel_password=mustard",
+    with Watched(n_replicas=0, n_sentinels=2, sentinel_password="mustard") as watched, contextlib.ExitStack() as stack:
+        ways = [stack.enter_context(Proxy(sentinel.port, delay_s=FAR_S)) for sentinel in watched.sentinels]
+        hosts = ",".join(f"127.0.0.1:{way.port}" for way in ways)
+        client = world.client(url=f"redis+sentinel://{hosts}/{NAME}?sentinel_password=mustard",
                               connect_timeout_ms=FAR_TIMEOUT_MS)
         world.actor(kind, client).acquire(*names).release().check()
-        for sentinel in watched.sentinels:
-            remote.do("end_proxy", proxy=sentinel.path)
+        world.free(client)
 
 
 # ---- many locks at once ----

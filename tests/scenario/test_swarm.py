@@ -3,7 +3,7 @@
 import os
 import pathlib
 
-from harness import (FOREVER, MINUTE_MS, begin_proxy, check, check_equal, is_cluster, main, once, scenario,
+from harness import (FOREVER, MINUTE_MS, Network, check, check_equal, is_cluster, main, once, scenario,
                      wait_until)
 from pushes import wait_told
 from swarms import (DAY_MS, DEAD, DEAD_HOST, FLUSHES, PROBES, QUICK, ZOMBIE_TTL_MS, Swarm, await_flushed, await_hosts,
@@ -282,9 +282,9 @@ def a_new_host_does_not_wait_for_the_next_heartbeat(world, kind, names):
 def what_died_before_its_first_heartbeat_is_left_to_its_ttl(world, kind, names):
     """Its heartbeats cannot be sent, so that the moment before the first one lasts."""
     dying, flushing = world.client(world.remote()), world.client()
-    begin_proxy(dying.remote, "probing", world.server)
-    dying.remote.do("fault", proxy="probing", fault="refuse")
-    Swarm(world, dying, **PROBES, probe_proxy="probing")
+    probing = Network(world)
+    probing.fail("refuse")
+    Swarm(world, dying, **PROBES, probe_url=probing.url)
     actor = world.actor(kind, dying)
     actor.acquire(*names, ttl_ms=DAY_MS)
     with swarm(world, flushing, **FLUSHES):
@@ -347,17 +347,14 @@ def short_threads_leave_no_host(world, kind, _names):
 @once
 def elements_have_connections_of_their_own(world, kind, _names):
     client = world.client()
-    begin_proxy(client.remote, "probing", world.server)
-    begin_proxy(client.remote, "flushing", world.server)
-    with swarm(world, client, probe_proxy="probing", flush_proxy="flushing"):
+    probing, flushing = Network(world), Network(world)
+    with swarm(world, client, probe_url=probing.url, flush_url=flushing.url):
         held = used(world.actor(kind, client))
         await_hosts(world, 1)
         await_status(client, lambda now: now.probe_hosts["steps"] > 0 and now.flush_zombies["steps"] > 1, "both step")
-        for proxy in "probing", "flushing":  # and where each reads the map of its cluster
-            check_equal(client.remote.do("proxy_counts", proxy=proxy).connections, 1 + is_cluster())
+        for network in probing, flushing:  # and where each reads the map of its cluster
+            check_equal(network.count("connections"), 1 + is_cluster())
         held.release().check()
-    for proxy in "probing", "flushing":
-        client.remote.do("end_proxy", proxy=proxy)
 
 
 def threads_of(client):
@@ -453,15 +450,15 @@ def a_flusher_tells_what_it_does(world, kind, _names):
 def a_breaker_tells_of_an_outage_once(world, kind, _names):
     """A server that is away is not hammered, and found again."""
     client = told_client(world)
-    begin_proxy(client.remote, "probing", world.server)
-    with swarm(world, client, **PROBES, probe_proxy="probing"):
+    probing = Network(world)
+    with swarm(world, client, **PROBES, probe_url=probing.url):
         held = used(world.actor(kind, client))
         await_hosts(world, 1)
-        client.remote.do("fault", proxy="probing", fault="refuse")
-        client.remote.do("fault", proxy="probing", fault="cut")
+        probing.fail("refuse")
+        probing.fail("cut")
         wait_until(lambda: client.remote.events("swarm_breaker_opened"), "it opens")
         check(status_of(client).probe_hosts["failures"] >= 3, "it opened too early")
-        client.remote.do("fault", proxy="probing", fault="heal")
+        probing.heal()
         wait_until(lambda: client.remote.events("swarm_breaker_closed"), "it closes")
         await_status(client, lambda now: now.probe_hosts["breaker"] == CLOSED, "it is closed")
         held.release().check()
@@ -470,7 +467,6 @@ def a_breaker_tells_of_an_outage_once(world, kind, _names):
     opened, stats = event(client, "swarm_breaker_opened"), client.stats()
     check_equal((opened["element"], opened["status"] < 0), ("probe_hosts", True))
     check(stats.swarm_failures >= 3 and stats.probes >= 2, "they are not counted")
-    client.remote.do("end_proxy", proxy="probing")
 
 
 def hanging_client(world):
@@ -528,13 +524,12 @@ def nothing_is_acquired_while_the_host_may_count_as_dead(world, kind, names):
     """It may be flushed at any moment: a lock that it took now would be lost at once."""
     client = world.client()
     actor = world.actor(kind, client)
-    remote = client.remote
-    begin_proxy(remote, "probing", world.server)
-    made = Swarm(world, client, **PROBES, probe_proxy="probing")
+    probing = Network(world)
+    made = Swarm(world, client, **PROBES, probe_url=probing.url)
     held = actor.acquire(*names)
     await_hosts(world, 1)
     for fault in "refuse", "cut":
-        remote.do("fault", proxy="probing", fault=fault)
+        probing.fail(fault)
     wait_until(held.is_lost, "its loss is told")
     check_equal(held.state(), "GONE")
     held.release()
@@ -542,40 +537,38 @@ def nothing_is_acquired_while_the_host_may_count_as_dead(world, kind, names):
     check("count as dead" in outcome.error, outcome.error)
     check_equal(exists(world, *names), [0] * len(names))
     check_equal([world.queue_length(name) for name in names], [0] * len(names))
-    remote.do("fault", proxy="probing", fault="heal")
+    probing.heal()
     held = actor.acquire(*names, timeout_ms=FOREVER)
     check_equal(held.state(), "HELD")
     held.release().check()
     for fault in "refuse", "cut":
-        remote.do("fault", proxy="probing", fault=fault)
+        probing.fail(fault)
     made.end()  # it cannot say goodbye; the client goes on without a swarm
     held = actor.acquire(*names, timeout_ms=FOREVER)
     check_equal(held.state(), "HELD")
     held.release().check()
-    remote.do("end_proxy", proxy="probing")
 
 
 @scenario(counts=[1])
 def a_first_heartbeat_without_answer_binds_the_locks(world, kind, names):
     """The server knows the host, and the client does not know that it does."""
     client = world.client()
-    held, remote = world.actor(kind, client).acquire(*names, ttl_ms=MINUTE_MS), client.remote
+    held = world.actor(kind, client).acquire(*names, ttl_ms=MINUTE_MS)
     world.actor("thread", client).begin("probe_hosts").outcome().check()  # the server knows the script now
     world.ask("DEL", "rql:swarm:hsts")
-    begin_proxy(remote, "probing", world.server)
-    visitor = world.client(remote, proxy="probing")
+    probing = Network(world)
+    visitor = probing.client()
     world.actor("thread", visitor).begin("connect").outcome().check()
-    n_login = remote.do("proxy_counts", proxy="probing").replies
+    n_login = probing.count("replies")
     world.free(visitor)
-    remote.do("fault", proxy="probing", fault="cut_reply", n=n_login + 1)
-    with swarm(world, client, **PROBES, probe_proxy="probing"):
+    probing.fail("cut_reply", n=n_login + 1)
+    with swarm(world, client, **PROBES, probe_url=probing.url):
         wait_until(lambda: n_hosts(world) > 0, "its heartbeat is sent")
         for fault in "refuse", "cut":
-            remote.do("fault", proxy="probing", fault=fault)
+            probing.fail(fault)
         wait_until(held.is_lost, "its loss is told")
         check_equal(held.state(), "GONE")
         held.release()
-    remote.do("end_proxy", proxy="probing")
 
 
 @once

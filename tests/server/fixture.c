@@ -1,5 +1,6 @@
 #include "clients.h"
 
+#include <dirent.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -77,20 +78,58 @@ void expect_nothing_left(const char *name)
     await_int(0, "HLEN rql:req:%s", name);
 }
 
+static int64_t number_in_info(const char *section, const char *before)
+{
+    char command[64];
+    redisReply *reply;
+    const char *at;
+    int64_t number;
+
+    (void)snprintf(command, sizeof command, "INFO %s", section);
+    reply = ask_reply(command);
+    at = strstr(reply->str, before);
+    number = at ? strtoll(at + strlen(before), NULL, 10) : 0;
+    freeReplyObject(reply);
+    return number;
+}
+
 int64_t calls_of(const char *command)
 {
-    redisReply *reply = ask_reply("INFO commandstats");
-    char row[64];
-    const char *at;
-    int64_t calls = 0;
+    char before[64];
 
-    (void)snprintf(row, sizeof row, "cmdstat_%s:calls=", command);
-    at = strstr(reply->str, row);
-    if (at) {
-        calls = strtoll(at + strlen(row), NULL, 10);
+    (void)snprintf(before, sizeof before, "cmdstat_%s:calls=", command);
+    return number_in_info("commandstats", before);
+}
+
+int64_t info_of(const char *section, const char *name)
+{
+    char before[64];
+
+    (void)snprintf(before, sizeof before, "%s:", name);
+    return number_in_info(section, before);
+}
+
+int count_descriptors(void)
+{
+    DIR *folder = opendir("/proc/self/fd");
+    int count = 0;
+
+    assert_non_null(folder);
+    while (readdir(folder)) {
+        count++;
     }
-    freeReplyObject(reply);
-    return calls;
+    (void)closedir(folder);
+    return count;
+}
+
+static bool are_open(void *least)
+{
+    return count_descriptors() >= *(int *)least;
+}
+
+void await_descriptors(int least)
+{
+    assert_true(wait_until(are_open, &least, AWAIT_MS));
 }
 
 rql_options client_options(void)

@@ -60,6 +60,13 @@ bool is_as_expected(void *expected);
 /* How often the server has run a command, for clients and for scripts. */
 int64_t calls_of(const char *command);
 
+/* A number in a section of INFO. */
+int64_t info_of(const char *section, const char *name);
+
+/* The open descriptors of this process; one more shows that a thread connects. */
+int count_descriptors(void);
+void await_descriptors(int least);
+
 /* No client waits for the lock, and none that waited has left anything. */
 #define CHECK_QUEUE_IS_EMPTY(name)                                                                 \
     do {                                                                                           \

@@ -2,7 +2,6 @@
 #include "clients.h"
 
 #include "allocator.h"
-#include "proxy.h"
 #include "threads.h"
 
 #include <fcntl.h>
@@ -257,35 +256,22 @@ static void acquire_once(size_t index, void *data)
     }
 }
 
-static bool is_connecting(void *data)
-{
-    struct proxy_counts counts = proxy_counts(data);
-
-    return counts.connections > 0;
-}
-
 /* Threads of the parent wait for the connection: their condition variable is in use. */
 TEST(child_of_a_parent_that_connects_ends)
 {
-    rql_options options = client_options();
-    struct proxy *proxy = proxy_start(server.socket_path);
     struct threads *threads;
     atomic_int n_ok = 0;
+    int n_open = count_descriptors();
 
-    options.url = proxy_url(proxy);
-    rql_client_free(client);
-    client = new_client_with(&options);
-    proxy_freeze(proxy, PROXY_BOTH, true);
+    redis_server_pause(&server);
     threads = threads_start(HAMMERS, acquire_once, &n_ok);
-    assert_true(wait_until(is_connecting, proxy, AWAIT_MS));
+    await_descriptors(n_open + 1);
     for (int i = 0; i < FORKS; i++) {
         expect_good_end(start_limited_child(free_inherited_client));
     }
-    proxy_heal(proxy);
+    redis_server_resume(&server);
     threads_join(threads);
     assert_int_equal(n_ok, HAMMERS);
-    client = rql_client_free(client);
-    proxy_stop(proxy);
 }
 
 /* Holds, waits and renews, so that all three connections are there; then a child that outlives it.

@@ -1,6 +1,9 @@
 #include "clients.h"
 
 #include "lock/client.h"
+#include "lock/leases.h"
+#include "lock/lock.h"
+#include "lock/withdraw.h"
 #include "threads.h"
 
 #include <dlfcn.h>
@@ -206,6 +209,52 @@ TEST(a_holder_need_not_be_called_anything)
     lock = hold_with(client, "x", &options);
     CHECK_OK(await_renewals(lock, ttl_ms));
     CHECK_OK(rql_lock_release(lock, NULL));
+}
+
+static void on_lost(rql_lock *lock, void *data)
+{
+    (void)lock;
+    (void)data;
+}
+
+static rql_lock *enter(rql_conflict_strategy strategy, int64_t ttl_ms)
+{
+    rql_lock_options options = patient(client);
+
+    options.conflict_strategy = strategy;
+    options.ttl_ms = ttl_ms;
+    options.on_lost = on_lost;
+    return hold_with(client, "x", &options);
+}
+
+static int64_t now_ms(void)
+{
+    return ask_int("EVAL return(redis.call('time')[1]*1000) 0");
+}
+
+static bool has_no_more_left(void *data)
+{
+    return rql_lock_get_state(data) == RQL_HELD &&
+           rql_lock_remaining_ms(data) <= end_ms() - now_ms();
+}
+
+/* An extendable re-entry that nobody heard of is undone late. Who entered in between was told how
+ * long the lock lives with what that had added. */
+TEST(who_counts_on_what_was_taken_back_asks_the_server)
+{
+    rql_lock *outer = enter(RQL_WAIT_FOR_LOCK, 20000);
+    rql_lock *unheard = enter(RQL_EXTENDABLE_WORK_THROUGH, 100000);
+    rql_lock *inner = enter(RQL_WORK_THROUGH, 20000);
+    const struct rqli_withdrawal_of what = {&rqli_key_sets[RQLI_WHOLE], "x", unheard->acquirer,
+                                            unheard->nonce};
+
+    assert_true(rql_lock_remaining_ms(inner) > 60000);
+    rqli_leases_withdraw(client->leases, &what, 600000);
+    await_int(0, "HEXISTS rql:lock:x rql_ext:%s", unheard->nonce);
+    assert_true(wait_until(has_no_more_left, inner, AWAIT_MS));
+    CHECK_OK(rql_lock_release(inner, NULL));
+    (void)rql_lock_release(unheard, NULL);
+    CHECK_OK(rql_lock_release(outer, NULL));
 }
 
 FIXTURE(start_server, stop_server, make_clients, free_clients);

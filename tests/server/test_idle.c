@@ -2,7 +2,6 @@
 
 #include "async_fixture.h"
 
-#include "proxy.h"
 #include "threads.h"
 
 #include <stdio.h>
@@ -238,7 +237,6 @@ TEST(a_burst_in_threads_asks_once_each)
  * delay until then. */
 TEST(a_burst_that_cannot_listen_yet_asks_three_times_each)
 {
-    struct proxy *proxy = proxy_start(server.socket_path);
     rql_options options = client_options();
     rql_lock_options each;
     int64_t last = -1;
@@ -248,12 +246,11 @@ TEST(a_burst_that_cannot_listen_yet_asks_three_times_each)
     int64_t texts;
 
     rql_client_free(client);
-    options.url = proxy_url(proxy);
     options.client_names = false; /* each login would bring a script */
     client = new_client_with(&options);
     CHECK_OK(rql_lock_release(hold(client, "connects"), NULL)); /* the script is known */
     hold_all(1);
-    proxy_refuse(proxy, true);
+    redis_server_hide(&server);
     calls = calls_of("evalsha");
     begun_us = wait_clock_us();
     threads = threads_start(crowd(), wait_in_thread, NULL);
@@ -263,7 +260,7 @@ TEST(a_burst_that_cannot_listen_yet_asks_three_times_each)
     polls = 10 + (wait_clock_us() - begun_us) / 1000 / each.retry_delay_ms;
     texts = calls_of("eval");
     assert_in_range(served(texts) - calls, (int64_t)crowd(), 2 * (int64_t)crowd() + polls);
-    proxy_refuse(proxy, false);
+    redis_server_show(&server);
     await_int(1, "EVAL return(#redis.call('pubsub','channels','rql:wake:*')) 0");
     last = -1;
     assert_true(wait_until(are_asleep, &last, 10000));
@@ -272,8 +269,6 @@ TEST(a_burst_that_cannot_listen_yet_asks_three_times_each)
     assert_in_range(served(texts) - calls, 2 * (int64_t)crowd(), 3 * (int64_t)crowd() + polls);
     end_waiting();
     assert_in_range(served(texts) - calls, 0, 4 * (int64_t)crowd() + polls);
-    client = rql_client_free(client);
-    (void)proxy_stop(proxy);
 }
 
 static bool are_released(const void *data)

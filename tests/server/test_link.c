@@ -5,7 +5,6 @@
 #include "net/resolve.h"
 #include "net/url.h"
 #include "observe/stats.h"
-#include "proxy.h"
 #include "threads.h"
 
 #include <dlfcn.h>
@@ -37,11 +36,7 @@ struct crew {
     _Atomic int64_t slowest_us;
 };
 
-/* Of the test that runs, and the proxy that it goes through, or NULL. */
-static struct crew our;
-static struct proxy *proxy;
-
-static const char *moving_port; /* of "moving.test" */
+static struct crew our; /* of the test that runs */
 
 static const char *const several[] = {"127.0.0.2", "127.0.0.3"}; /* of "several.test" */
 
@@ -55,9 +50,6 @@ int getaddrinfo(const char *name, const char *service, const struct addrinfo *re
     resolve_fn real;
 
     memcpy(&real, &symbol, sizeof real);
-    if (name && strcmp(name, "moving.test") == 0 && !(req->ai_flags & AI_NUMERICHOST)) {
-        return real("127.0.0.1", moving_port, req, pai);
-    }
     if (name && strcmp(name, "several.test") == 0 && !(req->ai_flags & AI_NUMERICHOST)) {
         return real(several[0], service, req, pai) +
                real(several[1], service, req, &(*pai)->ai_next);
@@ -94,20 +86,12 @@ static void join_server(void)
     join(&our, server.url, LONG_MS);
 }
 
-static void join_proxy(void)
-{
-    proxy = proxy_start(server.socket_path);
-    join(&our, proxy_url(proxy), LONG_MS);
-}
-
 static void leave(void)
 {
     part(&our);
-    proxy = proxy ? proxy_stop(proxy) : NULL;
 }
 
 #define SERVED(name) TEST_BETWEEN(name, join_server, leave)
-#define PROXIED(name) TEST_BETWEEN(name, join_proxy, leave)
 
 static void write_echo(struct rqli_command *command, const char *text, size_t length)
 {
@@ -148,14 +132,6 @@ static rql_status echo(struct crew *crew, const char *text)
 
     assert_true(is_own);
     return status;
-}
-
-/* A connection that ended while nobody used it is noticed by the next command only. */
-static void must_recover(struct crew *crew, const char *text)
-{
-    if (echo(crew, text)) {
-        CHECK_OK(echo(crew, text));
-    }
 }
 
 static uint64_t generation_of(struct crew *crew)
@@ -372,13 +348,7 @@ SERVED(a_hasty_writer_breaks_nothing_off)
     assert_int_equal(generation_of(&our), generation);
 }
 
-static bool has_sent_some(void *data)
-{
-    (void)data;
-    return proxy_counts(proxy).up_bytes > 0;
-}
-
-PROXIED(reply_of_a_caller_who_left_is_dropped)
+SERVED(reply_of_a_caller_who_left_is_dropped)
 {
     struct crew patient;
     struct threads *threads;
@@ -417,87 +387,6 @@ SERVED(slow_server_is_not_a_silent_one)
     rqli_exchange_give(exchange);
 }
 
-/* "$12\r\n...\r\n": cut before, within and behind it. */
-PROXIED(reply_cut_anywhere_is_unknown_and_the_next_is_right)
-{
-    static const char text[] = "twelve bytes";
-    const int64_t whole = (int64_t)strlen("$12\r\n\r\n") + 12;
-
-    for (int64_t n = 0; n <= whole; n++) {
-        must_recover(&our, "before");
-        proxy_cut_after(proxy, PROXY_DOWN, n);
-        assert_int_equal(echo(&our, text), n < whole ? RQL_E_UNKNOWN : RQL_OK);
-        proxy_heal(proxy);
-        must_recover(&our, text);
-    }
-}
-
-TEST(login_cut_anywhere_is_no_connection)
-{
-    proxy = proxy_start(server.socket_path);
-    for (int64_t n = 0; n < 36; n += 3) {
-        struct crew crew;
-
-        join(&crew, proxy_url(proxy), LONG_MS);
-        proxy_cut_after(proxy, PROXY_DOWN, n);
-        assert_int_equal(echo(&crew, "never sent"), RQL_E_IO);
-        proxy_heal(proxy);
-        CHECK_OK(echo(&crew, "sent"));
-        part(&crew);
-    }
-    proxy = proxy_stop(proxy);
-}
-
-PROXIED(lost_reply_is_never_replaced_by_the_next)
-{
-    our.endpoint.io_timeout_ms = 150;
-    for (int i = 0; i < 3; i++) {
-        must_recover(&our, "before");
-        proxy_drop_reply(proxy, 1);
-        assert_int_equal(echo(&our, "lost"), RQL_E_UNKNOWN);
-        CHECK_OK(echo(&our, "after"));
-    }
-}
-
-PROXIED(late_reply_is_not_the_next_ones)
-{
-    uint64_t generation;
-
-    generation = generation_of(&our);
-    proxy_delay(proxy, PROXY_DOWN, 120);
-    our.deadline_ms = 40;
-    assert_int_equal(echo(&our, "late"), RQL_E_UNKNOWN);
-    our.deadline_ms = LONG_MS;
-    CHECK_OK(echo(&our, "in time"));
-    proxy_heal(proxy);
-    assert_int_equal(generation_of(&our), generation);
-}
-
-/* The oldest caller may leave at any moment, also when it reads for the others. */
-SERVED(call_ends_at_its_deadline)
-{
-    const int64_t slack_us = 60000 * wait_slowness();
-    int64_t best_us = INT64_MAX;
-
-    CHECK_OK(echo(&our, "before"));
-    redis_server_pause(&server);
-    for (int i = 0; i < 3 && best_us > slack_us; i++) {
-        int64_t begun_us;
-        int64_t late_us;
-
-        our.deadline_ms = 1000;
-        assert_int_equal(echo(&our, "nobody answers"), RQL_E_UNKNOWN);
-        our.deadline_ms = 908;
-        begun_us = rqli_now_us();
-        assert_int_equal(echo(&our, "nobody answers"), RQL_E_UNKNOWN);
-        late_us = rqli_now_us() - begun_us - 908000;
-        assert_true(late_us >= -1000);
-        best_us = late_us < best_us ? late_us : best_us;
-    }
-    redis_server_resume(&server);
-    assert_true(best_us <= slack_us);
-}
-
 static bool has_failed(void *data)
 {
     struct crew *crew = data;
@@ -528,67 +417,55 @@ SERVED(crash_and_restart_are_survived_with_pauses)
     assert_true(failures < 8 * 100);  /* eight callers, and attempts with growing pauses */
 }
 
-TEST(every_connection_resolves_the_address_anew)
-{
-    struct proxy *here = proxy_start_tcp(server.socket_path);
-    struct proxy *there = proxy_start_tcp(server.socket_path);
-    char ports[2][16];
-    struct crew crew;
-
-    (void)snprintf(ports[0], sizeof ports[0], "%d", proxy_port(here));
-    (void)snprintf(ports[1], sizeof ports[1], "%d", proxy_port(there));
-    moving_port = ports[0];
-    join(&crew, "redis://moving.test:1", LONG_MS);
-    CHECK_OK(echo(&crew, "here"));
-    moving_port = ports[1];
-    CHECK_OK(echo(&crew, "still here"));
-    assert_int_equal(proxy_counts(there).connections, 0);
-    rqli_conn_drop(crew.conn, generation_of(&crew));
-    CHECK_OK(echo(&crew, "there"));
-    assert_int_equal(proxy_counts(here).connections, 1);
-    assert_int_equal(proxy_counts(there).connections, 1);
-    proxy_stop(here);
-    CHECK_OK(echo(&crew, "still there"));
-    part(&crew);
-    proxy_stop(there);
-}
-
-/* Two servers behind one name, and a client of both. */
+/* Two servers behind one name, at its addresses in their order, and a client of both. */
 struct pair {
     struct redis_server servers[2];
-    struct proxy *proxies[2]; /* at the addresses of the name, in its order */
+    redisContext *raws[2];
+    redisContext *before; /* raw of the fixture */
+    char port[16];
     struct crew crew;
 };
 
 static void pair_start(struct pair *self)
 {
-    static const char *const replica[] = {"--replicaof", "127.0.0.1", "1", NULL};
+    static const char *const replica[] = {"--bind",    "127.0.0.2", "--replicaof",
+                                          "127.0.0.1", "1",         NULL};
+    const char *const master[] = {"--bind", "127.0.0.3", "--port", self->port, NULL};
     char url[64];
 
     memset(self, 0, sizeof *self);
-    assert_int_equal(redis_server_start_with(&self->servers[0], replica), 0);
-    assert_int_equal(redis_server_start(&self->servers[1]), 0);
-    self->proxies[0] = proxy_start_beside(self->servers[0].socket_path, several[0], 0);
-    self->proxies[1] =
-        proxy_start_beside(self->servers[1].socket_path, several[1], proxy_port(self->proxies[0]));
-    (void)snprintf(url, sizeof url, "redis://several.test:%d", proxy_port(self->proxies[0]));
+    self->before = raw;
+    assert_int_equal(redis_server_start_tcp(&self->servers[0], replica), 0);
+    (void)snprintf(self->port, sizeof self->port, "%d", self->servers[0].port);
+    assert_int_equal(redis_server_start_with(&self->servers[1], master), 0);
+    for (int i = 0; i < 2; i++) {
+        self->raws[i] = redis_server_connect(&self->servers[i]);
+        raw = self->raws[i];
+        ask("CONFIG RESETSTAT");
+    }
+    (void)snprintf(url, sizeof url, "redis://several.test:%s", self->port);
     join(&self->crew, url, LONG_MS);
 }
 
 static void pair_stop(struct pair *self)
 {
     part(&self->crew);
+    raw = self->before;
     for (int i = 0; i < 2; i++) {
-        proxy_stop(self->proxies[i]);
+        redisFree(self->raws[i]);
         redis_server_stop(&self->servers[i]);
     }
 }
 
 /* Each connection made by now, to the first and to the second. */
-static void check_connections(const struct pair *self, int first, int second)
+static void check_connections(struct pair *self, int first, int second)
 {
-    assert_int_equal(proxy_counts(self->proxies[0]).connections, first);
-    assert_int_equal(proxy_counts(self->proxies[1]).connections, second);
+    const int expected[] = {first, second};
+
+    for (int i = 0; i < 2; i++) {
+        raw = self->raws[i];
+        assert_int_equal(info_of("stats", "total_connections_received"), expected[i]);
+    }
 }
 
 TEST(a_replica_that_comes_first_hides_no_master)
@@ -603,8 +480,7 @@ TEST(a_replica_that_comes_first_hides_no_master)
     CHECK_OK(echo(&pair.crew, "the replica is remembered"));
     check_connections(&pair, 1, 2);
     rqli_conn_drop(pair.crew.conn, generation_of(&pair.crew));
-    proxy_stop(pair.proxies[1]);
-    pair.proxies[1] = NULL;
+    redis_server_kill(&pair.servers[1]);
     CHECK_OK(echo(&pair.crew, "better a replica than nothing"));
     assert_true(rqli_conn_was_read_only(pair.crew.conn));
     pair_stop(&pair);
@@ -623,50 +499,45 @@ TEST(a_silent_server_that_comes_first_costs_one_attempt)
     assert_non_null(strstr(error.message, "(127.0.0.2)"));
     pair.crew.endpoint.connect_timeout_ms = LONG_MS;
     CHECK_OK(echo(&pair.crew, "to the other"));
-    check_connections(&pair, 1, 1);
     redis_server_resume(&pair.servers[0]);
+    check_connections(&pair, 1, 1);
     pair_stop(&pair);
 }
 
-static bool is_frozen_connecting(void *data)
-{
-    return proxy_counts(proxy).connections > 0 && has_sent_some(data);
-}
-
 /* The first caller connects for all, and gives up soon; the second has time. */
-PROXIED(impatient_connecting_does_not_fail_the_patient)
+SERVED(impatient_connecting_does_not_fail_the_patient)
 {
-    struct crew hasty;
+    struct crew hasty = our;
     struct threads *threads[2];
+    int n_open;
 
-    proxy_freeze(proxy, PROXY_DOWN, true);
-    hasty = our;
+    redis_server_pause(&server);
+    n_open = count_descriptors();
     hasty.deadline_ms = 300;
     threads[0] = threads_start(1, echo_as_told, &hasty);
-    assert_true(wait_until(is_frozen_connecting, NULL, LONG_MS));
+    await_descriptors(n_open + 1);
     threads[1] = threads_start(4, echo_as_told, &our);
     threads_join(threads[0]);
     assert_int_equal(hasty.n_io, 1);
-    proxy_heal(proxy);
+    redis_server_resume(&server);
     threads_join(threads[1]);
     expect_all_ok(&our, 4);
 }
 
 /* Nobody could connect, then somebody did: why it was not possible before is no news. */
-PROXIED(an_old_reason_is_not_told_again)
+SERVED(an_old_reason_is_not_told_again)
 {
     rql_error error = {0};
 
-    proxy_refuse(proxy, true);
+    redis_server_hide(&server);
     assert_int_equal(rqli_conn_connect(our.conn, rqli_after_ms(rqli_now_us(), 50), &error),
                      RQL_E_IO);
-    assert_non_null(strstr(error.message, "refused"));
-    proxy_heal(proxy);
+    assert_non_null(strstr(error.message, "No such file"));
+    redis_server_show(&server);
     CHECK_OK(echo(&our, "connected"));
-    proxy_cut_reply(proxy, 1);
-    assert_int_equal(echo(&our, "cut"), RQL_E_UNKNOWN);
+    rqli_conn_drop(our.conn, generation_of(&our));
     assert_int_equal(rqli_conn_connect(our.conn, rqli_now_us(), &error), RQL_E_IO);
-    assert_null(strstr(error.message, "refused"));
+    assert_null(strstr(error.message, "No such file"));
 }
 
 FIXTURE(start_server, stop_server, NULL, NULL);

@@ -1,8 +1,6 @@
 #include "async_fixture.h"
 #include "swarm_fixture.h"
 
-#include "proxy.h"
-
 #include <semaphore.h>
 
 /* A swarm that lives on a loop of the caller. */
@@ -157,30 +155,30 @@ static bool probe_works(const void *data)
     return status_of(client).probe_hosts.breaker == RQL_BREAKER_CLOSED;
 }
 
+static void cut_off(void)
+{
+    redis_server_hide(&server);
+    ask("CLIENT KILL TYPE normal SKIPME yes");
+}
+
 TEST(outage_ends_on_a_loop_of_the_caller_as_well)
 {
-    struct proxy *proxy = proxy_start(server.socket_path);
-    rql_swarm_options options = options_on_loop(client);
+    rql_swarm *swarm = swarm_on_loop(client);
     rql_lock *lock;
-    rql_swarm *swarm;
 
-    options.probe_url = proxy_url(proxy);
-    swarm = swarm_with(client, &options);
     CHECK_OK(rql_lock_release(hold(client, "x"), NULL));
     run_until_int(1, "HLEN rql:swarm:hsts");
-    proxy_refuse(proxy, true);
-    proxy_cut(proxy);
+    cut_off();
     run_until(probe_fails, NULL);
-    proxy_heal(proxy);
+    redis_server_show(&server);
     run_until(probe_works, NULL);
-    proxy_refuse(proxy, true);
-    proxy_cut(proxy);
+    cut_off();
     free_on_loop(swarm); /* without a goodbye: its host stays, and nobody counts it as dead here */
     assert_int_equal(ask_int("HLEN rql:swarm:hsts"), 1);
+    redis_server_show(&server);
     lock = hold(client, "x");
     assert_true(rql_lock_remaining_ms(lock) > ZOMBIE_TTL_MS * SLOWNESS_MAX);
     CHECK_OK(rql_lock_release(lock, NULL));
-    proxy_stop(proxy);
 }
 
 static void note_closed(void *data)

@@ -1,7 +1,5 @@
 #include "fixture.h"
 
-#include "proxy.h"
-
 #include <stdatomic.h>
 #include <sys/time.h>
 
@@ -29,26 +27,6 @@ static struct waiter for_a_moment(const char *name)
         .client = client, .name = name, .options = patient(client), .releases = true};
 }
 
-static bool is_connecting(void *data)
-{
-    struct proxy_counts counts = proxy_counts(data);
-
-    return counts.connections > 0;
-}
-
-/* The client's way to the server, frozen from now on. */
-static struct proxy *freeze_the_way(void)
-{
-    rql_options options = client_options();
-    struct proxy *proxy = proxy_start(server.socket_path);
-
-    options.url = proxy_url(proxy);
-    rql_client_free(client);
-    client = new_client_with(&options);
-    proxy_freeze(proxy, PROXY_BOTH, true);
-    return proxy;
-}
-
 static void *run_and_end_if_cancelled(void *data)
 {
     run_waiter(data);
@@ -62,37 +40,43 @@ static const struct scene {
     const char *second; /* the lock of the second one; the first asks for "x" */
     bool is_held;       /* "x", by this thread */
     bool is_silent;     /* the server */
-    bool is_cut_off;    /* it cannot be reached yet */
+    bool is_connected;  /* before */
 } scenes[] = {
     {"a lock", "x", .is_held = true},
-    {"a reply", "y", .is_silent = true},
-    {"a connection", "y", .is_cut_off = true},
+    {"a reply", "y", .is_silent = true, .is_connected = true},
+    {"a connection", "y", .is_silent = true},
 };
 
 struct scenery {
     struct waiter first;
     struct waiter second;
     rql_lock *held;
-    struct proxy *proxy;
 };
 
 static void begin_scene(struct scenery *self, const struct scene *scene)
 {
-    self->proxy = scene->is_cut_off ? freeze_the_way() : NULL;
+    int n_open;
+
+    rql_client_free(client);
+    client = new_client();
     self->held = scene->is_held ? hold(client, "x") : NULL;
     self->first = for_a_moment("x");
     self->second = for_a_moment(scene->second);
-    if (scene->is_silent) {
+    if (scene->is_connected) {
         CHECK_OK(rql_client_connect(client, NULL));
+    }
+    if (scene->is_silent) {
         redis_server_pause(&server);
     }
+    n_open = count_descriptors();
     assert_int_equal(
         pthread_create(&self->first.thread, NULL, run_and_end_if_cancelled, &self->first), 0);
     if (scene->is_held) {
         await_int(1, "ZCARD rql:lock_queue:x");
         await_int(1, "EVAL return(#redis.call('pubsub','channels','rql:wake:*')) 0");
+    } else if (!scene->is_connected) {
+        await_descriptors(n_open + 1);
     }
-    assert_true(!self->proxy || wait_until(is_connecting, self->proxy, AWAIT_MS));
     waiter_start(&self->second);
     if (scene->is_held) {
         await_int(2, "ZCARD rql:lock_queue:x");
@@ -106,21 +90,14 @@ static void end_scene(struct scenery *self, const struct scene *scene, void *res
 
     if (scene->is_held) {
         CHECK_OK(rql_lock_release(self->held, NULL));
-    } else if (scene->is_silent) {
-        redis_server_resume(&server);
     } else {
-        proxy_heal(self->proxy);
+        redis_server_resume(&server);
     }
     assert_int_equal(pthread_join(self->first.thread, &found), 0);
     assert_ptr_equal(found, result);
     CHECK_OK(self->first.status);
     CHECK_OK(waiter_join(&self->second));
     CHECK_QUEUE_IS_EMPTY("x");
-    client = rql_client_free(client);
-    if (self->proxy) {
-        (void)proxy_stop(self->proxy);
-    }
-    client = new_client();
 }
 
 TEST(cancellation_waits_for_the_end_of_the_call_and_leaves_others_what_they_need)

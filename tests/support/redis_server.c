@@ -239,11 +239,6 @@ void redis_server_kill(struct redis_server *server)
     end(server, SIGKILL);
 }
 
-void redis_server_shutdown(struct redis_server *server)
-{
-    end(server, SIGTERM);
-}
-
 int redis_server_restart(struct redis_server *server)
 {
     end(server, SIGTERM);
@@ -262,17 +257,22 @@ void redis_server_resume(const struct redis_server *server)
     (void)waitpid(server->pid, NULL, WCONTINUED);
 }
 
-int redis_server_flush(const struct redis_server *server)
+static void move_socket(const struct redis_server *server, const char *from, const char *to)
 {
-    redisContext *context = redis_server_connect(server);
-    redisReply *reply = context ? redisCommand(context, "FLUSHALL") : NULL;
-    bool done = reply && reply->type == REDIS_REPLY_STATUS;
+    char old[128];
+    char new[128];
 
-    if (reply) {
-        freeReplyObject(reply);
-    }
-    if (context) {
-        redisFree(context);
-    }
-    return done ? 0 : -1;
+    (void)snprintf(old, sizeof old, "%s%s", server->socket_path, from);
+    (void)snprintf(new, sizeof new, "%s%s", server->socket_path, to);
+    (void)rename(old, new);
+}
+
+void redis_server_hide(const struct redis_server *server)
+{
+    move_socket(server, "", ".hidden");
+}
+
+void redis_server_show(const struct redis_server *server)
+{
+    move_socket(server, ".hidden", "");
 }

@@ -31,18 +31,19 @@ int redis_server_start_tcp(struct redis_server *server, const char *const *argum
 void redis_server_stop(struct redis_server *server);
 
 /* Ends it as a crash does, keeping the directory; redis_server_restart() starts it again with the
- * same socket path, port and arguments (after a shutdown or a crash, or to replace a live one). */
+ * same socket path, port and arguments (after a crash, or to replace a live one). */
 void redis_server_kill(struct redis_server *server);
-void redis_server_shutdown(struct redis_server *server); /* SIGTERM, orderly */
 int redis_server_restart(struct redis_server *server);
 
 /* A paused server accepts connections and bytes, and answers nothing. In force on return. */
 void redis_server_pause(const struct redis_server *server);
 void redis_server_resume(const struct redis_server *server);
 
+/* Nobody can connect through the Unix socket until it is shown again; connections stay. */
+void redis_server_hide(const struct redis_server *server);
+void redis_server_show(const struct redis_server *server);
+
 /* Connected through the Unix socket, whatever the url; NULL: it does not answer. redisFree(). */
 redisContext *redis_server_connect(const struct redis_server *server);
-
-int redis_server_flush(const struct redis_server *server); /* FLUSHALL */
 
 #endif
