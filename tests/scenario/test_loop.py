@@ -167,16 +167,18 @@ scenario(kinds=["loop"], counts=[3])(told_what_keeps_it("gem"))
 
 @scenario(kinds=["loop"], is_timed=True)
 def a_silent_server_is_told(world, kind, names):
-    """While the connection still counts as good."""
+    """While the connection still counts as good, but not before half of its limit."""
     held, actor = world.held_by_another(*names), world.actor(kind, io_timeout_ms=1000)
-    asking = actor.ask(*names, timeout_ms=FOREVER)
-    world.await_queue(names, 1)
+    patient = world.actor(kind, io_timeout_ms=MINUTE_MS)
+    asking, later = line_up(world, [actor, patient], *names)
     world.server.freeze()
     await_fault(actor, asking, "E_UNKNOWN", ": no answer so far")
+    await_fault(patient, later, "OK")
     world.server.go_on()
     await_fault(actor, asking, "OK")
     held.release().check()
-    asking.hold().release().check()
+    for one in asking, later:
+        one.hold().release().check()
 
 
 # ---- waiters of one client, beside each other and beside whoever empties their queue ----

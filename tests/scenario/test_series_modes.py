@@ -23,6 +23,7 @@ def the_ttl_grows_with_the_locks_that_follow(world, kind, names):
         held = actor.acquire(*names[:count], ttl_ms=ttl_ms, retry_count=3, retry_delay_ms=delay_ms,
                              retry_jitter_ms=jitter_ms, **GEM)
         check_equal([int(world.ask("HGET", f"rql:lock:{name}", "ini_ttl")) for name in names[:count]], expected)
+        check_equal(len({world.holder(name) for name in names[:count]}), 1, "acquirers")
         held.release().check()
     check_equal(world.keys_left(), [])
 
