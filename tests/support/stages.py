@@ -145,7 +145,7 @@ def stage_asan(run):
 
 
 def build_tsan(run):
-    return run.build("tsan", "clang", "-Db_sanitize=thread", "-Db_lundef=false", suites=OF_TSAN)
+    return run.build("tsan", "clang", "-Db_sanitize=thread", "-Db_lundef=false", "-Doptimization=0", suites=OF_TSAN)
 
 
 def stage_tsan(run):
