@@ -140,3 +140,29 @@ TEST(each_call_says_how_many_of_its_hosts_are_new_and_how_many_are_known)
         check_leases(row);
     }
 }
+
+/* A second one waits until the first is over. One that is cancelled before all is answered says so,
+ * and one that is cancelled later has done its work. */
+TEST(a_heartbeat_waits_for_another_of_its_client_and_may_be_cancelled)
+{
+    const struct beat *row = &beats[0];
+    struct rql_swarm second = swarm;
+    struct rqli_op *later;
+
+    hold(row->holds[0][0], row->holds[0][1]);
+    op = rqli_prober_ops.begin(&swarm, true);
+    later = rqli_prober_ops.begin(&second, true);
+    assert_int_equal(op->ops->next(op), RQLI_OP_AGAIN);
+    assert_int_equal(later->ops->next(later), RQLI_OP_WAIT);
+    op->is_cancelled = true;
+    assert_int_equal(op->ops->next(op), RQLI_OP_OVER);
+    assert_int_equal(op->status, RQL_STOPPED);
+
+    op = later;
+    hold(row->holds[0][0], row->holds[0][1]);
+    assert_int_equal(op->ops->next(op), RQLI_OP_AGAIN);
+    take_call(row, 0);
+    op->is_cancelled = true;
+    assert_int_equal(op->ops->next(op), RQLI_OP_OVER);
+    assert_int_equal(op->status, RQL_OK);
+}
