@@ -1,5 +1,7 @@
 #include "check.h"
 
+#include "stall.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -26,6 +28,13 @@ void test_skip_unless(bool condition, const char *reason)
     skip_reason = condition ? skip_reason : reason;
 }
 
+/* A test that failed while it was kept from running for so long is worth another try:
+ * support/runner.py repeats the program for this line. */
+enum { KEPT_US = 500000 };
+
+static bool has_passed;
+static int64_t kept_before_us;
+
 static int call(test_fn *function)
 {
     if (function) {
@@ -37,19 +46,27 @@ static int call(test_fn *function)
 static void run(void **state)
 {
     ((const struct test *)*state)->body();
+    has_passed = true;
 }
 
 static int set_up(void **state)
 {
     const struct test *test = *state;
 
+    has_passed = false;
+    kept_before_us = stall_total_us();
     return call(test->before ? test->before : test_hooks.before_each);
 }
 
 static int tear_down(void **state)
 {
     const struct test *test = *state;
+    int64_t kept_us = stall_total_us() - kept_before_us;
 
+    if (!has_passed && kept_us >= KEPT_US) {
+        (void)fprintf(stderr, "again: %s: its processes were kept from running for %d ms in all\n",
+                      test->name, (int)(kept_us / 1000));
+    }
     return call(test->after ? test->after : test_hooks.after_each);
 }
 

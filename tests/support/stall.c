@@ -2,6 +2,7 @@
 
 #include "wait.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -156,4 +157,38 @@ void stall_end(void)
 int64_t stall_worst_us(void)
 {
     return worst_us;
+}
+
+/* Of a thread of this process. */
+static int64_t delayed_of(const char *thread)
+{
+    char path[64];
+    struct watched self = {.pid = 1};
+    int64_t us;
+
+    (void)snprintf(path, sizeof path, "/proc/self/task/%.16s/schedstat", thread);
+    self.fd = open(path, O_RDONLY | O_CLOEXEC);
+    us = self.fd >= 0 ? delayed_us(&self) : 0;
+    (void)close(self.fd);
+    return us;
+}
+
+int64_t stall_total_us(void)
+{
+    DIR *threads = opendir("/proc/self/task");
+    int64_t total_us = 0;
+
+    for (struct dirent *one; threads && (one = readdir(threads));) {
+        total_us += one->d_name[0] == '.' ? 0 : delayed_of(one->d_name);
+    }
+    if (threads) {
+        (void)closedir(threads);
+    }
+    (void)pthread_mutex_lock(&processes_mutex);
+    for (const struct watched *process = processes; process < processes + MAX_PROCESSES;
+         process++) {
+        total_us += process->pid > 0 && process->pid != getpid() ? delayed_us(process) : 0;
+    }
+    (void)pthread_mutex_unlock(&processes_mutex);
+    return total_us;
 }

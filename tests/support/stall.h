@@ -19,4 +19,7 @@ void stall_unwatch(pid_t process);
 /* The longest one seen so far. */
 int64_t stall_worst_us(void);
 
+/* All of them, of the threads and servers that there are now, since each of them began. */
+int64_t stall_total_us(void);
+
 #endif
