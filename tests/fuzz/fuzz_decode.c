@@ -1,6 +1,7 @@
 /* Bytes of a server, once in one piece and once in pieces: the same replies, within the caps. The
  * first byte says how the pieces are cut. */
 
+#include "base/must.h"
 #include "net/decode.h"
 
 #include <stdlib.h>
@@ -18,13 +19,6 @@ struct side {
     bool is_broken;
 };
 
-static void must(bool condition)
-{
-    if (!condition) {
-        abort();
-    }
-}
-
 /* Takes all replies that are whole. */
 static void take(struct side *side)
 {
@@ -41,11 +35,11 @@ static void feed(struct side *side, const uint8_t *data, size_t size)
 {
     char *copy = malloc(size + 1); /* its end is where a sanitizer sees it */
 
-    must(copy != NULL);
+    RQLI_MUST(copy != NULL);
     if (size > 0) {
         memcpy(copy, data, size);
     }
-    must(rqli_decoder_feed(&side->decoder, copy, size));
+    RQLI_MUST(rqli_decoder_feed(&side->decoder, copy, size));
     free(copy);
     take(side);
 }
@@ -65,23 +59,23 @@ static void feed_in_pieces(struct side *side, const uint8_t *data, size_t size, 
 
 static void check_same(const struct rqli_reply *a, const struct rqli_reply *b, int depth)
 {
-    must(a->type == b->type && depth <= DEPTH_MAX);
+    RQLI_MUST(a->type == b->type && depth <= DEPTH_MAX);
     switch (a->type) {
     case RQLI_REPLY_NIL:
         return;
     case RQLI_REPLY_INTEGER:
-        must(a->integer == b->integer);
+        RQLI_MUST(a->integer == b->integer);
         return;
     case RQLI_REPLY_TEXT:
     case RQLI_REPLY_STATUS:
     case RQLI_REPLY_ERROR:
-        must(a->text.length == b->text.length && a->text.data[a->text.length] == '\0');
-        must(memcmp(a->text.data, b->text.data, a->text.length) == 0);
+        RQLI_MUST(a->text.length == b->text.length && a->text.data[a->text.length] == '\0');
+        RQLI_MUST(memcmp(a->text.data, b->text.data, a->text.length) == 0);
         return;
     case RQLI_REPLY_ARRAY:
         break;
     }
-    must(a->count == b->count && a->count <= ELEMENTS_MAX && depth < DEPTH_MAX);
+    RQLI_MUST(a->count == b->count && a->count <= ELEMENTS_MAX && depth < DEPTH_MAX);
     for (size_t i = 0; i < a->count; i++) {
         check_same(&a->items[i], &b->items[i], depth + 1);
     }
@@ -104,10 +98,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     whole = fresh;
     pieces = fresh;
-    must(rqli_decoder_init(&whole.decoder) && rqli_decoder_init(&pieces.decoder));
+    RQLI_MUST(rqli_decoder_init(&whole.decoder) && rqli_decoder_init(&pieces.decoder));
     feed(&whole, data + 1, size - 1);
     feed_in_pieces(&pieces, data + 1, size - 1, data[0]);
-    must(whole.n_replies == pieces.n_replies && whole.is_broken == pieces.is_broken);
+    RQLI_MUST(whole.n_replies == pieces.n_replies && whole.is_broken == pieces.is_broken);
     for (size_t i = 0; i < whole.n_replies; i++) {
         check_same(&whole.replies[i], &pieces.replies[i], 0);
     }

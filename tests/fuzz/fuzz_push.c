@@ -1,6 +1,7 @@
 /* What comes over the subscriber connection. The first byte picks: the payload of a message on the
  * client's channel, or all bytes of the server. */
 
+#include "base/must.h"
 #include "net/decode.h"
 #include "wire/answer.h"
 
@@ -11,13 +12,6 @@
 enum { GRANT_SIZE = 128 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void must(bool condition)
-{
-    if (!condition) {
-        abort();
-    }
-}
 
 static struct rqli_pushed read_payload(const char *payload, size_t length)
 {
@@ -39,17 +33,17 @@ static void check_grant(const struct rqli_pushed *pushed)
     char text[GRANT_SIZE];
     int length;
 
-    must(push->token > 0 && push->server_us > 0 && push->server_us <= RQLI_SERVER_US_MAX);
-    must(push->lease_ms > 0 && push->lease_ms <= RQL_TTL_MAX_MS);
+    RQLI_MUST(push->token > 0 && push->server_us > 0 && push->server_us <= RQLI_SERVER_US_MAX);
+    RQLI_MUST(push->lease_ms > 0 && push->lease_ms <= RQL_TTL_MAX_MS);
     if (strlen(pushed->nonce) < RQLI_HEX_SIZE - 1) {
         return; /* with a NUL inside: nobody waits for it */
     }
     length = snprintf(text, sizeof text, "%s %lld %lld %lld", pushed->nonce, (long long)push->token,
                       (long long)push->server_us, (long long)push->lease_ms);
     again = read_payload(text, (size_t)length);
-    must(again.kind == RQLI_PUSHED_GRANT && strcmp(again.nonce, pushed->nonce) == 0);
-    must(again.push.token == push->token && again.push.server_us == push->server_us);
-    must(again.push.lease_ms == push->lease_ms);
+    RQLI_MUST(again.kind == RQLI_PUSHED_GRANT && strcmp(again.nonce, pushed->nonce) == 0);
+    RQLI_MUST(again.push.token == push->token && again.push.server_us == push->server_us);
+    RQLI_MUST(again.push.lease_ms == push->lease_ms);
 }
 
 /* So is a wake hint. */
@@ -59,13 +53,13 @@ static void check_look(const struct rqli_pushed *pushed)
     char text[GRANT_SIZE];
     int length;
 
-    must(pushed->push.token == 0 && pushed->lock_key.length == 0);
+    RQLI_MUST(pushed->push.token == 0 && pushed->lock_key.length == 0);
     if (strlen(pushed->nonce) < RQLI_HEX_SIZE - 1) {
         return;
     }
     length = snprintf(text, sizeof text, "%s look", pushed->nonce);
     again = read_payload(text, (size_t)length);
-    must(again.kind == RQLI_PUSHED_HINT && strcmp(again.nonce, pushed->nonce) == 0);
+    RQLI_MUST(again.kind == RQLI_PUSHED_HINT && strcmp(again.nonce, pushed->nonce) == 0);
 }
 
 static void check(const struct rqli_pushed *pushed)
@@ -80,14 +74,14 @@ static void check(const struct rqli_pushed *pushed)
         check_look(pushed);
         return;
     }
-    must(pushed->nonce[0] == '\0');
-    must(pushed->kind != RQLI_PUSHED_END || pushed->set);
-    must(!pushed->set || rqli_key_set_index(pushed->set) < RQLI_PARTITIONS);
-    must(pushed->kind == RQLI_PUSHED_CHANGE || pushed->lock_key.length == 0);
+    RQLI_MUST(pushed->nonce[0] == '\0');
+    RQLI_MUST(pushed->kind != RQLI_PUSHED_END || pushed->set);
+    RQLI_MUST(!pushed->set || rqli_key_set_index(pushed->set) < RQLI_PARTITIONS);
+    RQLI_MUST(pushed->kind == RQLI_PUSHED_CHANGE || pushed->lock_key.length == 0);
     for (size_t i = 0; i < pushed->lock_key.length; i++) {
         sum += (unsigned char)pushed->lock_key.data[i]; /* must be there */
     }
-    must(sum < SIZE_MAX);
+    RQLI_MUST(sum < SIZE_MAX);
 }
 
 static void read_replies(const char *bytes, size_t size)
@@ -96,8 +90,8 @@ static void read_replies(const char *bytes, size_t size)
     struct rqli_decoder decoder;
     struct rqli_reply reply = {0};
 
-    must(rqli_decoder_init(&decoder));
-    must(rqli_decoder_feed(&decoder, bytes, size));
+    RQLI_MUST(rqli_decoder_init(&decoder));
+    RQLI_MUST(rqli_decoder_feed(&decoder, bytes, size));
     while (rqli_decoder_next(&decoder, &arena, &reply) == 1) {
         const struct rqli_pushed pushed = rqli_push_read(&reply);
 
@@ -117,7 +111,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     }
     copy = malloc(size); /* its end is where a sanitizer sees it */
-    must(copy != NULL);
+    RQLI_MUST(copy != NULL);
     memcpy(copy, data + 1, size - 1);
     if (data[0] % 2 == 0) {
         const struct rqli_pushed pushed = read_payload(copy, size - 1);

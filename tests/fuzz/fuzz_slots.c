@@ -1,26 +1,19 @@
 /* Bytes of a server in answer to CLUSTER SLOTS, or to a call: the map, or the way. */
 
+#include "base/must.h"
 #include "net/decode.h"
 #include "net/slots.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const struct rqli_address asked = {"127.0.0.1", 7000};
 
-static void must(bool condition)
-{
-    if (!condition) {
-        abort();
-    }
-}
-
 static void check_address(const struct rqli_address *address)
 {
-    must(address->host[0] && memchr(address->host, '\0', sizeof address->host));
-    must(address->port >= 1 && address->port <= RQLI_PORT_MAX);
+    RQLI_MUST(address->host[0] && memchr(address->host, '\0', sizeof address->host));
+    RQLI_MUST(address->port >= 1 && address->port <= RQLI_PORT_MAX);
 }
 
 /* Each master is another, and has a partition; what was not read is as it was. */
@@ -31,21 +24,21 @@ static void check_map(const struct rqli_reply *reply)
 
     map.n_masters = SIZE_MAX;
     if (!rqli_slots_read(&map, reply, &asked)) {
-        must(map.n_masters == SIZE_MAX);
+        RQLI_MUST(map.n_masters == SIZE_MAX);
         return;
     }
-    must(map.n_masters <= RQLI_PARTITIONS);
+    RQLI_MUST(map.n_masters <= RQLI_PARTITIONS);
     for (size_t p = 0; p < RQLI_PARTITIONS; p++) {
-        must(map.owners[p] >= RQLI_SLOT_IS_FREE && map.owners[p] < (int)map.n_masters);
+        RQLI_MUST(map.owners[p] >= RQLI_SLOT_IS_FREE && map.owners[p] < (int)map.n_masters);
         if (map.owners[p] >= 0) {
             is_used[map.owners[p]] = true;
         }
     }
     for (size_t i = 0; i < map.n_masters; i++) {
-        must(is_used[i]);
+        RQLI_MUST(is_used[i]);
         check_address(&map.masters[i]);
         for (size_t k = 0; k < i; k++) {
-            must(!rqli_address_is(&map.masters[i], &map.masters[k]));
+            RQLI_MUST(!rqli_address_is(&map.masters[i], &map.masters[k]));
         }
     }
 }
@@ -58,7 +51,7 @@ static void check_way(const struct rqli_reply *reply)
     if (way == RQLI_WAY_MOVED) {
         check_address(&target);
     } else {
-        must(target.port == 0);
+        RQLI_MUST(target.port == 0);
     }
 }
 
@@ -68,8 +61,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct rqli_arena arena = {0};
     struct rqli_reply reply = {0};
 
-    must(rqli_decoder_init(&decoder));
-    must(rqli_decoder_feed(&decoder, (const char *)data, size));
+    RQLI_MUST(rqli_decoder_init(&decoder));
+    RQLI_MUST(rqli_decoder_feed(&decoder, (const char *)data, size));
     if (rqli_decoder_next(&decoder, &arena, &reply) == 1) {
         check_map(&reply);
         if (reply.type == RQLI_REPLY_ERROR) {

@@ -2,6 +2,7 @@
  */
 
 #include "admin/info.h"
+#include "base/must.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -144,13 +145,6 @@ static size_t read_all(const char *text)
     return text ? strlen(text) : 0;
 }
 
-static void must(bool condition)
-{
-    if (!condition) {
-        abort();
-    }
-}
-
 static size_t show_lock(const struct rqli_reply *replies)
 {
     const struct rqli_slice key = rqli_slice_of("rql:lock:fuzz");
@@ -158,11 +152,11 @@ static size_t show_lock(const struct rqli_reply *replies)
     size_t length;
 
     if (rqli_lock_info_read(replies, key, "fuzz", &info, NULL)) {
-        must(!info);
+        RQLI_MUST(!info);
         return 0;
     }
     length = read_all(info->lock_key) + read_all(info->acq_id) + read_all(info->hst_id);
-    must(strcmp(info->name, "fuzz") == 0);
+    RQLI_MUST(strcmp(info->name, "fuzz") == 0);
     for (size_t i = 0; i < info->n_meta; i++) {
         length += strlen(info->meta[i].name) + strlen(info->meta[i].value);
     }
@@ -253,7 +247,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         shown = show_walk(forest.nodes, "rql:swarm:hsts");
         break;
     }
-    must(shown < SIZE_MAX);
+    RQLI_MUST(shown < SIZE_MAX);
     for (size_t i = 0; i < forest.n_texts; i++) {
         free(forest.texts[i]);
     }
