@@ -48,6 +48,16 @@ class Player:
         self.actor.begin("connect").outcome().check()
 
 
+class Binding:
+    """The library as a program in another language has it. The program serves one replay after the other."""
+
+    def __init__(self):
+        self.remote = Remote(BINDING, {"RQL_LIBRARY": os.environ["RQL_TEST_LIBRARY"]})
+
+    def stop(self):
+        self.remote.kill()
+
+
 class Play:
     """One replay of a recording."""
 
@@ -179,10 +189,10 @@ class Play:
         return Run(self, self.players[who], self.step)
 
     def begin_binding(self):
-        """The library as a program in another language has it; before the first step, for it takes its time."""
-        remote = Remote(BINDING, {"RQL_LIBRARY": os.environ["RQL_TEST_LIBRARY"]})
-        self.world.remotes.append(remote)
-        self.players[self.bound, ""] = Player(self.world, remote, None, self.options)
+        """Before the first step, because it takes its time."""
+        if BINDING not in self.world.kept:
+            self.world.kept[BINDING] = Binding()
+        self.players[self.bound, ""] = Player(self.world, self.world.kept[BINDING].remote, None, self.options)
 
     def play_call(self):
         self.send_meanwhile()
