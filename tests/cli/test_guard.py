@@ -72,19 +72,17 @@ def test_a_daemon_that_outlives_its_lock_waits_as_usual(server, rql):
 # ---- a killed rql ----
 
 class Job(Folder):
-    """rql with a command that leaves its processes' numbers in a file. Its ttl is so long that the lock ends by a
-    release only."""
+    """rql with a command that leaves its processes' numbers in a file. The default ttl is so long that the lock ends
+    only when it is released."""
 
-    TTL = ("--ttl", "10m")
-
-    def __init__(self, rql, *command, words=("run", "a"), prefix=(), **more):
+    def __init__(self, rql, *command, words=("run", "a"), ttl=("--ttl", "10m"), prefix=(), **more):
         super().__init__()
         self.rql, self.command, self.prefix = rql, command, prefix
-        self.words, self.more = words, more
+        self.words, self.more = (*words, *ttl), more
 
     def __enter__(self):
         super().__enter__()
-        words = [*self.prefix, PROGRAM, *self.words, *self.TTL, "--", *self.command]
+        words = [*self.prefix, PROGRAM, *self.words, "--", *self.command]
         more = {"env": environment(self.rql.url, PIDS=self.path("pids"), SIGNS=self.folder.name), **self.more}
         self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE, text=True, **more)
@@ -173,33 +171,20 @@ IGNORES = "trap '' TERM HUP INT; echo $$ >> $PIDS; while :; do sleep 0.05; done"
 FAMILY = "sleep 600 & echo $! >> $PIDS; sh -c 'sleep 600 & echo $! >> $PIDS; wait' & echo $$ >> $PIDS; wait"
 
 
-def test_next_waiter_gets_the_lock_of_a_killed_rql(server, rql):
-    for script, count in ((IGNORES, 1), (FAMILY, 3)):
-        for words in (("sh", "-c", script), ("setsid", "sh", "-c", script)):
-            with Job(rql, *words) as job:
-                pids = job.pids(count)
-                start_next(server, rql, job)
-                job.kill()
-                await_next(rql, job, pids)
-
-
-def test_next_waiter_gets_the_lock_of_a_stopped_command(server, rql):
-    with Job(rql, "sh", "-c", FAMILY) as job:
-        pids = job.pids(3)
-        for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
-        start_next(server, rql, job)
-        job.kill()
-        await_next(rql, job, pids)
-
-
-def test_next_waiter_gets_all_locks_of_a_killed_series(server, rql):
-    with Job(rql, "sh", "-c", FAMILY, words=("series", "a", "b{a}")) as job:
-        pids = job.pids(3)
-        start_next(server, rql, job)
-        job.kill()
-        await_next(rql, job, pids)
-        wait_until(lambda: not server.is_locked("b{a}"), "the other lock is released")
+def test_next_waiter_gets_the_locks_of_a_killed_rql(server, rql):
+    run, of_setsid = ("sh", "-c"), ("setsid", "sh", "-c")
+    for command, script, count, words, is_stopped in (
+            (run, IGNORES, 1, ("run", "a"), False), (of_setsid, IGNORES, 1, ("run", "a"), False),
+            (run, FAMILY, 3, ("run", "a"), False), (of_setsid, FAMILY, 3, ("run", "a"), False),
+            (run, FAMILY, 3, ("run", "a"), True), (run, FAMILY, 3, ("series", "a", "b{a}"), False)):
+        with Job(rql, *command, script, words=words) as job:
+            pids = job.pids(count)
+            for pid in pids if is_stopped else ():
+                os.kill(pid, signal.SIGSTOP)
+            start_next(server, rql, job)
+            job.kill()
+            await_next(rql, job, pids)
+            wait_until(lambda: not server.is_locked("b{a}"), "the other lock of a series is released")
 
 
 def test_a_descendant_outside_the_group_is_waited_for(server, rql):
@@ -389,10 +374,8 @@ def test_a_command_that_cannot_be_signalled_runs_on_without_its_lock(server, rql
     must_be_root()
     for words in (("run", "a", "--max-hold", "4s", "--kill-after", "500ms"),
                   ("run", "a", "--no-auto-extend", "--ttl", "4s", "--kill-after", "500ms")):
-        job = Job(rql, "sh", "-c", 'trap "" TERM; echo $$ >> $PIDS; exec "$@"', "sh", *NOBODY, "sleep", "600",
-                  prefix=POWERLESS, words=words)
-        job.TTL = ()
-        with job:
+        with Job(rql, "sh", "-c", 'trap "" TERM; echo $$ >> $PIDS; exec "$@"', "sh", *NOBODY, "sleep", "600",
+                 prefix=POWERLESS, words=words, ttl=()) as job:
             pid = job.pids(1)[0]
             said = [read_line(job.process) for _ in range(3)]
             check_in("a: the lock cannot be kept; ending the command", said[0])
@@ -407,9 +390,8 @@ def test_a_command_that_cannot_be_signalled_runs_on_without_its_lock(server, rql
 
 def test_a_command_that_cannot_be_signalled_keeps_its_lock(server, rql):
     must_be_root()
-    job = Job(rql, "sh", "-c", 'echo $$ >> $PIDS; exec "$@"', "sh", *NOBODY, "sleep", "600", prefix=POWERLESS)
-    job.TTL = ("--ttl", "1500ms")
-    with job:
+    with Job(rql, "sh", "-c", 'echo $$ >> $PIDS; exec "$@"', "sh", *NOBODY, "sleep", "600", prefix=POWERLESS,
+             ttl=("--ttl", "1500ms")) as job:
         pid = job.pids(1)[0]
         token = server.ask("HGET", "rql:lock:a", "rql_token")
         wait_until(lambda: name_of(pid) == "sleep", "it has changed its user")
@@ -445,9 +427,7 @@ def test_rql_stays_with_a_command_that_setsid_starts(server, rql):
 
 
 def test_a_lost_lock_ends_a_command_that_setsid_started(server, rql):
-    job = Job(rql, "setsid", "sh", "-c", IGNORES)
-    job.TTL = ("--ttl", "600ms", "--kill-after", "200ms")
-    with job:
+    with Job(rql, "setsid", "sh", "-c", IGNORES, ttl=("--ttl", "600ms", "--kill-after", "200ms")) as job:
         pid = job.pids(1)[0]
         server.ask("DEL", "rql:lock:a")
         check_equal(finish(job.process).code, 75)

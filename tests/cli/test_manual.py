@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """The manual: pages without a warning, and README, `rql help` and pages that say the same."""
+import functools
 import pathlib
 import re
 import shutil
@@ -11,6 +12,7 @@ from harness import PROGRAM, Missing, check_equal, check_in, main
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(PROGRAM).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+FOLDER = tempfile.TemporaryDirectory(prefix="rql-test-")  # of all pages
 # Of other programs, in our pages.
 FOREIGN = {"--cflags", "--libs"}
 
@@ -53,8 +55,10 @@ def words(text):
     return set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", text))
 
 
-def all_pages(rql, folder):
+@functools.cache
+def all_pages(rql):
     """Files of all pages; those that only lead to another begin with .so."""
+    folder = pathlib.Path(FOLDER.name)
     for command in [None, *commands_of(rql)]:
         name = folder / ("rql.1" if not command else f"rql-{command}.1")
         name.write_text(rql("help", "--roff", *([command] if command else [])).out)
@@ -72,42 +76,37 @@ def says_nothing(program, *arguments):
     return done.stdout
 
 
-def test_man_shows_each_page_as_it_is(_server, rql):
-    """Without a warning; and what can be typed is neither broken nor made of other letters."""
-    with tempfile.TemporaryDirectory(prefix="rql-test-") as folder:
-        pages = all_pages(rql, pathlib.Path(folder))
-        shown = says_nothing("man", "--warnings", "-E", "UTF-8", "-Tutf8", "-l", *pages)
-        # Debian's man shows an unescaped minus as it is, others a hyphen.
-        check_equal([line for page in pages for line in re.findall(r".*(?<!\\)-.*", page.read_text())
-                     if not line.startswith(".TH ")], [])
+def test_groff_shows_each_page_as_it_is(_server, rql):
+    """As man(1) has it do, without a warning. What can be typed is neither broken nor made of other letters."""
+    pages = all_pages(rql)
+    shown = says_nothing("groff", "-mandoc", "-Tutf8", "-Kutf8", "-wmac", "-P-c", *pages)
+    # Debian's man shows an unescaped minus as it is, others a hyphen.
+    check_equal([line for page in pages for line in re.findall(r".*(?<!\\)-.*", page.read_text())
+                 if not line.startswith(".TH ")], [])
     for letter in "\N{HYPHEN}\N{MINUS SIGN}\N{RIGHT SINGLE QUOTATION MARK}\N{LEFT SINGLE QUOTATION MARK}":
         check_equal(re.findall(f".*{letter}.*", shown), [])
     check_in("rql run nightly --try -E 0 -- ./backup.sh", shown)
 
 
 def test_mandoc_has_no_remark(_server, rql):
-    with tempfile.TemporaryDirectory(prefix="rql-test-") as folder:
-        check_equal(says_nothing("mandoc", "-T", "lint", *all_pages(rql, pathlib.Path(folder))), "")
+    check_equal(says_nothing("mandoc", "-T", "lint", *all_pages(rql)), "")
 
 
 def test_whatis_finds_each_page(_server, rql):
-    with tempfile.TemporaryDirectory(prefix="rql-test-") as folder:
-        pages = all_pages(rql, pathlib.Path(folder))
-        found = set(re.findall(r'^(\S+): "', says_nothing("lexgrog", *pages), re.M))
-        check_equal(found, {str(page) for page in pages})
+    found = set(re.findall(r'^(\S+): "', says_nothing("lexgrog", *all_pages(rql)), re.M))
+    check_equal(found, {str(page) for page in all_pages(rql)})
 
 
 def test_pages_lead_to_pages(_server, rql):
-    with tempfile.TemporaryDirectory(prefix="rql-test-") as folder:
-        pages = all_pages(rql, pathlib.Path(folder))
-        there = {path.name for path in pathlib.Path(folder).rglob("*.?")}
-        for page in pages:
-            named = re.findall(r"\b(\w[\w-]*)(?: )?\(([137])\)", plain(page.read_text()))
-            assert named, page
-            check_equal({f"{name}.{number}" for name, number in named} - there - {"man.1", "flock.1"}, set(), page.name)
-        for path in pathlib.Path(folder, "man3").iterdir():
-            link = re.fullmatch(r"\.so man3/(\S+)\n", path.read_text())
-            assert not link or link[1] in there, path
+    pages = all_pages(rql)
+    there = {path.name for path in pathlib.Path(FOLDER.name).rglob("*.?")}
+    for page in pages:
+        named = re.findall(r"\b(\w[\w-]*)(?: )?\(([137])\)", plain(page.read_text()))
+        assert named, page
+        check_equal({f"{name}.{number}" for name, number in named} - there - {"man.1", "flock.1"}, set(), page.name)
+    for path in pathlib.Path(FOLDER.name, "man3").iterdir():
+        link = re.fullmatch(r"\.so man3/(\S+)\n", path.read_text())
+        assert not link or link[1] in there, path
 
 
 def test_each_flag_is_in_help_and_page(_server, rql):
@@ -125,9 +124,8 @@ def test_no_page_names_a_flag_that_is_not_there(_server, rql):
     known |= set().union(*(words(rql(command, "--help").out) for command in commands_of(rql)))
     # --auto-extend is the default, and not in the help.
     known |= {"--auto-extend", *FOREIGN}
-    with tempfile.TemporaryDirectory(prefix="rql-test-") as folder:
-        for page in all_pages(rql, pathlib.Path(folder)):
-            check_equal(words(plain(page.read_text())) - known, set(), page.name)
+    for page in all_pages(rql):
+        check_equal(words(plain(page.read_text())) - known, set(), page.name)
 
 
 def command_lines(text):

@@ -2,6 +2,8 @@
 """What rql says of a key that is no lock, a pattern, a refusal, a command that is not there, a word too many."""
 import os
 import pwd
+import re
+import shlex
 import subprocess
 
 from harness import PROGRAM, check_equal, check_in, environment, main
@@ -61,22 +63,30 @@ def test_what_is_no_lock_is_not_unlocked(server, rql):
 
 def test_a_refusal_names_the_holder(_server, rql):
     rql("lock", "a", "--ttl", "1m")
+    result = rql("lock", "a", "--try", "--json")
+    check_equal((result.code, result.json()), (1, None))
     holder = rql("info", "a").out.split("holder")[1].splitlines()[0].strip()
     check_in("rql[", holder)
-    for words in (["lock", "a", "--try"], ["run", "a", "--try", "--", "true"],
-                  ["series", "b{a}", "a", "--try", "--", "true"]):
+    for words in (["lock", "a", "--try"], ["lock", "a", "-nE7"], ["run", "a", "--try", "--", "echo"],
+                  ["run", "a", "-w", "100ms", "--conflict-exit-code=7", "--", "echo"],
+                  ["series", "b{a}", "a", "--try", "--", "echo"]):
         result = rql(*words)
-        check_equal((result.code, result.err.count("\n")), (1, 1), words)
+        code = 7 if "7" in str(words) else 1
+        check_equal((result.code, result.out, result.err.count("\n")), (code, "", 1), words)
+        check_in(": not acquired", result.err)
         check_in(f"; held by {holder}\n", result.err)
         assert "rql:acq" not in result.err and "rql:hst" not in result.err, result.err
 
 
-def test_a_command_that_is_not_there_is_said_to_be_not_found(_server, rql):
+def test_a_command_that_is_not_there_or_may_not_run_is_said_to_be_so(server, rql):
+    for command in "/etc/passwd", "/":
+        check_equal(rql("run", "n", "--", command).code, 126)
     for command, said in (("nosuchcmd", "nosuchcmd: command not found"), ("/no/such", "/no/such: No such file or directory"),
                           ("echo $RQL_LOCK", "echo $RQL_LOCK: command not found; a line for a shell is written sh -c '...'"),
                           ("/bin/echo a", "/bin/echo a: command not found; a line for a shell is written sh -c '...'")):
         result = rql("run", "n", "--", command)
         check_equal((result.code, result.err), (127, f"rql: {said}\n"))
+    assert not server.is_locked("n")
 
 
 def test_the_rest_of_a_ttl_is_shown(_server, rql):
@@ -86,24 +96,89 @@ def test_the_rest_of_a_ttl_is_shown(_server, rql):
     check_equal(rql("extend", "a", "--add", "-2h", "--force").out, "ttl: ended\n")
 
 
-def test_words_behind_help_are_heeded(_server, rql):
-    for words in (["help", "run", "more"], ["help", "options", "more"], ["help", "--roff", "run", "more"],
-                  ["help", "--completion", "bash", "more"], ["--help", "run", "more"]):
-        result = rql(*words)
-        check_equal((result.code, result.out), (64, ""), words)
-        check_in("one too many: more", result.err)
+def test_help_takes_a_command(_server, rql):
     check_equal(rql("--help", "run").out, rql("help", "run").out)
     check_equal(rql("--help").out, rql("help").out)
-    check_in("unknown command rnu (did you mean run?)", rql("--help", "rnu").err)
 
 
-def test_other_words_and_places_are_guessed(_server, rql):
-    for word, guess in (("release", "unlock"), ("acquire", "lock"), ("hosts", "swarm info"), ("version", "--version")):
-        result = rql(word)
-        check_equal((result.code, result.out), (64, ""))
-        check_in(f"unknown command {word} (did you mean {guess}?)", result.err)
-    check_in("--json belongs behind the command", rql("--json", "ls").err)
-    check_in("unknown flag --jsno;", rql("--jsno", "ls").err)
+# (what is said, command lines that are wrong)
+NO_DURATION = "is no duration: write it with its unit, such as 500ms, 0.5s or 1h30m"
+WRONG_USAGE = (
+    ("", """
+info | info a b | info a -- | run a | run a -- | run -- true | run a true | ls -x | lock a --try=yes | lock a --meta x
+lock a --meta =x | lock a --meta acq_id=x | lock a -E 256 | lock a -E -1 | lock '' | ls a b | info a --jso
+ls --retry-count some | ls --url ftp://x | ls --keys --long | help x | ping unix:///a unix:///b
+lock a --ttl | lock a --ttl 0 | lock a --ttl forever | lock a --ttl 99999999999999999999s
+lock a --ttl 9223372036854775807d
+unlock a | unlock a --secret short | unlock a --force --secret 00000000000000000000000000000000
+extend a --force | extend a --add 5s | extend a --secret 00000000000000000000000000000000
+extend a --add 5s --secret short | extend a --add 5s --force --secret 00000000000000000000000000000000
+clear | clear --force --dry-run | clear a b --force | clear-of --host h --acquirer a | clear-of --host h --force
+clear-of --acquirer a --force | clear-of --acquirer '' --host h --force
+dead --older-than 5 | dead --older-than -5s | dead --older-than 99999d | dead --force
+stats --json --openmetrics | stats --out f | stats --json --out f | stats --classes f | stats --openmetrics --every 1s
+stats --openmetrics --out f --every 999ms | doctor --max-keys many | doctor --max-keys 100000001"""),
+    ("see rql bench --help", """
+bench --for 999ms | bench --for 5m1s | bench --threads 0 | bench --threads 257 | bench --threads 8,8
+bench --threads 8,1 | bench --threads 1,2,3,4,5 | bench --threads 1, | bench --threads '' | bench --threads two
+bench --openmetrics | bench unix:///a unix:///b"""),
+    (NO_DURATION, """
+lock a --ttl 0.5 | lock a --ttl 5 | lock a --ttl 5x | lock a --ttl 0.0001s | lock a --ttl 30m1h | lock a --ttl 1h1h
+lock a --ttl 1.5h30m | lock a --ttl 1.s | lock a --ttl .5s | bench --for 10"""),
+    ("one too many: more", """
+help run more | help options more | help --roff run more | help --completion bash more | --help run more
+swarm info more"""),
+    ("one too many: -m", "info -- -n -m"),
+    ("at -m", "run -- -n -m -- true"),
+    ("which lock?", "run -- -- true"),
+    ("which command?", "run -- -n | series -- true | series a b"),
+    ("which action?", "swarm"),
+    ("nothing can follow --", "info -- -n -- -- | stats -- -n"),
+    ("--try does not go with --wait", """
+lock a --try --wait 1s | run a -w0 -n -- true | series a --wait=forever --try -- true"""),
+    ("--gem does not go with --sorted", "series --gem a b --sorted -- true"),
+    ("--kill-after has to be shorter than --max-hold", "run a --max-hold 2s --kill-after 2s -- true"),
+    ("--kill-after has to be shorter than --ttl", "run a --no-auto-extend --ttl 2s --kill-after 2s -- true"),
+    ("--max-hold 0", "run a --max-hold 0 -- true"),
+    ("run: log lines are written as text or json, not as xml", "run a --log xml -- true"),
+    ("a: is twice in one series", "series a b{a} a -- true"),
+    ("too many names at 64", f"series {' '.join(map(str, range(65)))} -- true"),
+    ("unknown flag --nope", "series a --nope -- true"),
+    ("queue: unknown flag --nonsense; see rql queue --help", "queue a --nonsense=1"),
+    # What follows may be a secret, and is not repeated.
+    ("unknown flag --secrt (did you mean --secret?)", "unlock a --secrt=hush"),
+    ("unknown flag --secr (did you mean --secret?)", "unlock a --secr hush"),
+    ("unknown flag -x;", "unlock a -xhush"),
+    ("unknown command rnu (did you mean run?); see rql ", "rnu | --help rnu"),
+    ("unknown command serise (did you mean series?); see rql ", "help serise"),
+    ("unknown command release (did you mean unlock?)", "release"),
+    ("unknown command acquire (did you mean lock?)", "acquire"),
+    ("unknown command hosts (did you mean swarm info?)", "hosts"),
+    ("unknown command version (did you mean --version?)", "version"),
+    ("unknown action dance", "swarm dance"),
+    ("swarm: unknown action statsu (did you mean status?); see rql ", "swarm statsu"),
+    ("ls: unknown flag --quues (did you mean --queues?); see rql ", "ls --quues"),
+    ("ls: unknown flag --retry_cuont (did you mean --retry-count?); see rql ", "ls --retry_cuont=3"),
+    ("--json belongs behind the command", "--json ls"),
+    ("unknown flag --jsno;", "--jsno ls"),
+    # Nothing is like these.
+    ("unknown command nonsense; see rql ", "nonsense"),
+    ("unknown flag --nonsense; see rql ", "--nonsense | ls --nonsense"),
+    ("unknown action nonsense; see rql ", "swarm nonsense"),
+)
+
+
+def test_wrong_usage_is_one_line_and_64(server, rql):
+    """And nothing is done."""
+    server.ask("HSET", "rql:lock:a", "acq_id", "a", "hst_id", "h")
+    lines = [(said, shlex.split(line)) for said, some in WRONG_USAGE for line in re.split(r"[|\n]", some.strip())]
+    for said, words in [*lines, ("", []), ("", ["lock", "a\nb"]), ("", ["lock", "x" * 513]),
+                        (NO_DURATION, ["lock", "a", "--ttl", "-5s"])]:
+        result = rql(*words)
+        check_equal((result.code, result.out, result.err[:5], result.err.count("\n")), (64, "", "rql: ", 1), words)
+        check_in(said, result.err)
+        assert "hush" not in result.err, result.err
+    check_equal(server.ask("KEYS", "*"), ["rql:lock:a"])
 
 
 def account():

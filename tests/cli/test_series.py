@@ -122,20 +122,5 @@ def test_ttl_of_the_gem_grows(server, rql):
     check_in(finish(process).code, (143, -15))  # its command's, or its own before there was one
 
 
-def test_wrong_usage_is_told(server, rql):
-    many = [str(number) for number in range(65)]
-    for words, said in ((["--", "true"], "which command?"), (["a", "b"], "which command?"),
-                        ([*many, "--", "true"], "too many names at 64"),
-                        (["a", "--nope", "--", "true"], "unknown flag --nope")):
-        result = rql("series", *words)
-        check_equal(result.code, 64)
-        check_in(said, result.err)
-    result = rql("series", "a", "b{a}", "a", "--", "true")
-    check_equal(result.code, 64)
-    check_in("a: is twice in one series", result.err)
-    check_in("Usage: rql series NAME...", rql("help", "series").out)
-    check_in("--gem", rql("series", "--help").out)
-
-
 if __name__ == "__main__":
     main()

@@ -170,13 +170,6 @@ def test_a_file_of_classes_is_checked(_server, rql):
     check_equal(len([name for name in samples if name.startswith("rql_class_locks{")]), 51)
 
 
-def test_the_flags_go_together(_server, rql):
-    for words in (("--out", "f"), ("--json", "--out", "f"), ("--classes", "f"), ("--openmetrics", "--every", "1s"),
-                  ("--openmetrics", "--out", "f", "--every", "999ms")):
-        result = rql("stats", *words)
-        check_equal((result.code, result.out, result.err.count("\n")), (64, "", 1), result.err)
-
-
 def test_a_file_is_written_whole_and_for_all_to_read(server, rql):
     with folder_of_files(rql="old") as folder:
         process = subprocess.run([PROGRAM, *WITH_ALL, "--out", "rql"], cwd=folder, env=environment(server.url),
@@ -302,19 +295,6 @@ def test_readings_go_on_when_the_disk_has_been_full(_server, rql):
         result = finish(process)
         check_equal((result.code, result.err, os.listdir(folder)), (-signal.SIGTERM, "", ["rql"]))
         check_equal(told, [f"rql: {file}: No space left on device\n"] * 2)
-
-
-def test_readings_go_on_when_the_folder_is_back(_server, rql):
-    with folder_of_files() as folder:
-        inner = folder / "inner"
-        process = rql.start(*WITH_ALL, "--out", str(inner / "rql"), "--every", "1s")
-        wait_until(lambda: select.select([process.stderr], [], [], 0)[0], "the fault is told")
-        time.sleep(2.5)  # two more readings fail the same way
-        inner.mkdir()
-        wait_until(lambda: (inner / "rql").exists(), "a reading")
-        process.terminate()
-        result = finish(process)
-    check_equal((result.code, result.err), (-signal.SIGTERM, f"rql: {inner / 'rql'}: No such file or directory\n"))
 
 
 def test_readings_go_on_until_a_signal(_server, rql):

@@ -24,15 +24,6 @@ def plant(server):
     server.ask("ZADD", f"rql:lock_queue:{OTHER}", "1", ACQUIRER)
 
 
-def test_actions_are_checked(_server, rql):
-    for words, part in ((["swarm"], "which action?"), (["swarm", "dance"], "unknown action dance"),
-                        (["swarm", "info", "more"], "one too many")):
-        result = rql(*words)
-        check_equal((result.code, result.out), (64, ""), str(words))
-        check_in(part, result.err)
-    check_in("zombies", rql("swarm", "--help").out)
-
-
 def test_hosts_are_shown(server, rql):
     plant(server)
     hosts = rql("swarm", "info", "--json").json()
