@@ -1,8 +1,5 @@
-#!/usr/bin/env python3
 """Every public function is called by a test or by the program rql."""
-import pathlib
 import re
-import sys
 
 from check_symbols import declared_functions
 from source import code_only, files
@@ -13,16 +10,10 @@ def uses(text):
     return set(re.findall(r"\brql_\w+", code_only(text)))
 
 
-def main(root):
-    root = pathlib.Path(root)
+def complaints(root):
     used = set()
     for path in files(root, ["tests", "src/cli"], ("*.c",)):
         used |= uses(path.read_text())
     used |= {name + "_sized" for name in used if name.endswith("_init")}
-    missing = sorted(declared_functions(root / "include" / "rql") - used)
-    print("\n".join(f"{name}: no test calls it" for name in missing))
-    return bool(missing)
-
-
-if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    for name in sorted(declared_functions(root / "include" / "rql") - used):
+        yield f"{name}: no test calls it"

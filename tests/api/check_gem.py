@@ -1,11 +1,6 @@
-#!/usr/bin/env python3
 """The table "From the gem to C" in include/rql/gem.md: every call of the gem has a row without a gap, what
-the row names exists, and one of its tests uses it. Usage: check_gem.py REPOSITORY"""
-import os
+the row names exists, and one of its tests uses it."""
 import re
-import sys
-
-from source import report
 
 # The gem's public calls.
 CALLS = """lock lock! lock_series lock_series! unlock extend_lock_ttl locked? queued? lock_info
@@ -13,11 +8,6 @@ CALLS = """lock lock! lock_series lock_series! unlock extend_lock_ttl locked? qu
     clear_current_locks clear_dead_requests current_acquirer_id current_host_id possible_host_ids
     uniq_identity config configure logger instrumenter swarmize! deswarmize! swarm_status
     swarm_info probe_hosts flush_zombies zombies_info zombie_hosts zombie_locks zombie_acquirers""".split()
-
-
-def read(*parts):
-    with open(os.path.join(*parts), encoding="utf-8") as file:
-        return file.read()
 
 
 def rows(page):
@@ -32,8 +22,7 @@ def code(cell):
 
 def commands(root):
     """Of the program, by the tables of its commands."""
-    folder = os.path.join(root, "src/cli")
-    sources = "".join(read(folder, name) for name in sorted(os.listdir(folder)) if name.startswith("cmd_"))
+    sources = "".join(path.read_text(encoding="utf-8") for path in sorted(root.glob("src/cli/cmd_*")))
     return re.findall(r'^    \.name = "([\w-]+)",', sources, re.M)
 
 
@@ -41,11 +30,11 @@ def complaints_of(root, cells, headers):
     gem, functions, program, tests, _ = cells
     sources = []
     for test in tests.split(", "):
-        path = os.path.join(root, "tests", test)
-        if not os.path.isfile(path):
+        path = root / "tests" / test
+        if not path.is_file():
             yield f"{gem}: no test {test}"
         else:
-            sources.append(read(path))
+            sources.append(path.read_text(encoding="utf-8"))
     for function in re.findall(r"rql_\w+", functions):
         if not re.search(rf"\b{function}\(", headers):
             yield f"{gem}: the headers have no {function}()"
@@ -57,11 +46,9 @@ def complaints_of(root, cells, headers):
 
 
 def complaints(root):
-    headers = "".join(read(root, "include/rql", name)
-                      for name in sorted(os.listdir(os.path.join(root, "include/rql")))
-                      if name.endswith(".h"))
+    headers = "".join(path.read_text(encoding="utf-8") for path in sorted(root.glob("include/rql/*.h")))
     seen = set()
-    for cells in rows(read(root, "include/rql/gem.md")):
+    for cells in rows((root / "include/rql/gem.md").read_text(encoding="utf-8")):
         if len(cells) != 5 or not all(cells):
             yield f"a gap in the row {cells}"
             continue
@@ -70,11 +57,3 @@ def complaints(root):
     for call in CALLS:
         if call not in seen:
             yield f"no row for the gem's {call}"
-
-
-def main(root):
-    return report(complaints(root))
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))

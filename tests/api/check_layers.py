@@ -1,10 +1,7 @@
-#!/usr/bin/env python3
 """Includes may only point down the layer list, and in no circle; vendor headers only where listed."""
-import pathlib
-import sys
 from graphlib import CycleError, TopologicalSorter
 
-from source import files, includes, report
+from source import files, includes
 
 BELOW_LOCK = ["base", "observe", "options", "wire", "net"]
 MAY_USE = {
@@ -74,7 +71,7 @@ def circle_complaints(root, paths):
         yield "a circle of files: " + " <- ".join(circle.args[1])
 
 
-def complaints(root, path):
+def complaints_of(root, path):
     relative = path.relative_to(root).as_posix()
     layer = layer_of(relative)
     if layer not in MAY_USE:
@@ -104,14 +101,10 @@ def public_complaints(root, path):
             yield f"{path.relative_to(root).as_posix()}:{number}: a public header must not include {target}"
 
 
-def main(root):
-    root = pathlib.Path(root).resolve()
+def complaints(root):
     sources = files(root, ["src", "swarm"])
-    found = [c for path in sources for c in complaints(root, path)]
-    found += circle_complaints(root, sources)
-    found += [c for path in files(root, ["include"]) for c in public_complaints(root, path)]
-    return report(found)
-
-
-if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    for path in sources:
+        yield from complaints_of(root, path)
+    yield from circle_complaints(root, sources)
+    for path in files(root, ["include"]):
+        yield from public_complaints(root, path)

@@ -1,10 +1,7 @@
-#!/usr/bin/env python3
 """House numbers: lines of a function and of a file, parameters of a function."""
-import pathlib
 import re
-import sys
 
-from source import code_only, files, report
+from source import code_only, files
 
 MAX_LINES, MAX_PARAMETERS, MAX_FILE = 70, 5, 500
 # Public by contract: a callback brings its data and its result.
@@ -28,7 +25,7 @@ def functions(text):
                match.group(0).count("\n") + 1, count_parameters(match["parameters"]))
 
 
-def complaints(root, path):
+def complaints_of(root, path):
     relative = path.relative_to(root).as_posix()
     text = path.read_text()
     if text.count("\n") > MAX_FILE and not relative.startswith("tests/"):
@@ -41,11 +38,6 @@ def complaints(root, path):
             yield f"{relative}:{line}: {name}: {parameters} parameters, over {most}"
 
 
-def main(root):
-    root = pathlib.Path(root).resolve()
-    found = [c for path in files(root, ["src", "swarm", "bench", "tests"]) for c in complaints(root, path)]
-    return report(found)
-
-
-if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+def complaints(root):
+    for path in files(root, ["src", "swarm", "bench", "tests"]):
+        yield from complaints_of(root, path)

@@ -1,18 +1,11 @@
-#!/usr/bin/env python3
 """Each promise of include/rql/guarantees.md names the tests that hold it, and they exist.
 
 A promise is a point of the lists between <!-- rql(7): ... --> and <!-- /rql(7) -->, and begins with its name. A row of
 the table at the end of the page has the name (none: that of the row before), words of the promise, and the tests of
 what they say: `FOLDER/PROGRAM: sentence, sentence; ...`, where a sentence is the name of the function in
 tests/FOLDER/test_PROGRAM.py, test_PROGRAM.c or PROGRAM.py, without the word test_. Each sentence of a promise has a row,
-but for those that begin with "Condition:".
-
-Usage: check_promises.py REPOSITORY"""
-import pathlib
+but for those that begin with "Condition:"."""
 import re
-import sys
-
-from source import report
 
 PAGE = "include/rql/guarantees.md"
 TITLE = "## Which tests hold each promise\n"
@@ -104,11 +97,3 @@ def complaints(root):
         if name not in dict(known):
             yield f"the table has {name}, which is no promise"
         yield from (f"{name}: {complaint}" for complaint in complaints_of_tests(root, tests))
-
-
-def main(root):
-    return report(complaints(pathlib.Path(root).resolve()))
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))

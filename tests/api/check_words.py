@@ -1,10 +1,7 @@
-#!/usr/bin/env python3
-"""Words that do not belong: wall clocks, unsafe text functions, unfinished work, private words."""
-import pathlib
+"""Words that do not belong: wall clocks, unsafe text functions, unfinished work."""
 import re
-import sys
 
-from source import code_only, files, report
+from source import code_only, files
 
 PURE = "src/lock/request.c src/lock/lease.c src/net/clock_offset.c"
 # Where -> (what, why)
@@ -35,9 +32,6 @@ TEXT = {
     "src swarm include tests bench lua": {r"\bTODO\b|\bFIXME\b|\bXXX\b": "finish it or leave it out"},
     "include src swarm lua tests bench": {
         r"\b(?!README\b)\w+\.md\b|\bF-\d+": "say the reason itself",
-        # Also within identifiers: words that this library once had for queued calls, subscriptions, waiters...
-        r"(?i)(?<![a-z])(?:errand|hearing|ear|burial|bury|swarm_door|patience|last words|nudge|serial|audience|spares"
-        r"|guest|roll|keeper)s?(?![a-z])": "a private word: src/README.md has the field's",
     },
 }
 
@@ -70,11 +64,3 @@ def complaints(root):
     for folders, table in TEXT.items():
         for path in files(root, folders.split(), ("*.c", "*.h", "*.lua", "*.def")):
             yield from in_file(root, path, table.items(), path.read_text())
-
-
-def main(root):
-    return report(complaints(pathlib.Path(root).resolve()))
-
-
-if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))

@@ -1,4 +1,5 @@
 """Reading C sources: for the checks."""
+import functools
 import pathlib
 import re
 
@@ -26,6 +27,7 @@ def comments_of(text):
     return [match.group(0) for match in COMMENT_OR_STRING.finditer(text) if match.group(0)[0] == "/"]
 
 
+@functools.cache  # several checks read each file
 def code_only(text, strings=False):
     """The text with comments (and the insides of strings) blanked; line numbers stay."""
 
@@ -34,13 +36,6 @@ def code_only(text, strings=False):
         return match.group(0) if is_string and strings else _blank(match)
 
     return COMMENT_OR_STRING.sub(keep_or_blank, text)
-
-
-def report(complaints):
-    """Prints what a check has found; returns the exit status."""
-    found = list(complaints)
-    print("\n".join(found))
-    return 1 if found else 0
 
 
 def includes(path):
