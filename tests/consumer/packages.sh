@@ -22,13 +22,8 @@ trap 'exit 1' HUP INT TERM
 
 $sudo dpkg --install "$folder"/*.deb
 
-RQL_TEST_REDIS=redis-server sh "$tests/consumer/consumer.sh" installed \
-    "$tests/../README.md" "$tests/../include/rql/event_loop.md" both cc c++
+python3 "$tests/examples/test_examples.py" installed cc c++
 
-for example in /usr/share/doc/librql-dev/examples/*.c; do
-    # shellcheck disable=SC2046 # a word list on purpose
-    cc -Wall -Werror "$example" -o "$work/example" $(pkg-config --cflags --libs rql libuv)
-done
 [ "$(rql --version)" = "rql $(dpkg-query -W -f '${Version}' rql | sed 's/-[^-]*$//')" ]
 [ "$(rql run nightly -- printenv RQL_LOCK)" = nightly ]
 

@@ -1,7 +1,12 @@
 #!/usr/bin/env python3
-"""The examples, compiled as their reader would: by pkg-config, against an installed copy; and what they do.
+"""The examples and the programs of our pages, compiled as their reader would: by pkg-config, against an installed copy;
+and what they do.
 
-Usage: test_examples.py BUILD CC [NAME_OF_TEST...]"""
+Usage: test_examples.py BUILD CC CXX [WORD...]
+BUILD may be "installed": the system has the library, as from a package. A compiler is one argument, also if it is several
+words. CXX may be empty."""
+import contextlib
+import fcntl
 import os
 import pathlib
 import re
@@ -13,7 +18,9 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "cli"))
-BUILD, COMPILER = os.path.abspath(sys.argv[1]), sys.argv[2]
+BUILD, CC, CXX = sys.argv[1:4]
+ROOT = HERE.parents[1]
+PAGES = {"README.md": "c99", "include/rql/event_loop.md": "gnu99"}  # what libuv's header needs
 LINES_MAX = 60  # who reads one to the end has understood it
 TTL_MS = 3000  # of leader.c
 
@@ -25,27 +32,29 @@ class Examples:
     """All of them, in a folder of their own. `start` and calling one are as of the program `rql`."""
 
     def __init__(self, folder):
-        self.folder = folder
-        root = f"{folder}/root"
-        subprocess.run(["meson", "install", "-C", BUILD, "--no-rebuild", "--quiet"], env={**os.environ, "DESTDIR": root},
-                       check=True, stdout=subprocess.DEVNULL)
-        found = pathlib.Path(root).rglob("rql.pc")
-        self.pc = next(found)
-        self.docs = sorted(path.name for path in pathlib.Path(root).rglob("doc/librql/examples/*.c"))
-        for source in sorted(HERE.glob("*.c")):
+        self.folder, self.root = folder, "" if BUILD == "installed" else f"{folder}/root"
+        if self.root:
+            subprocess.run(["meson", "install", "-C", BUILD, "--no-rebuild", "--quiet"], check=True,
+                           env={**os.environ, "DESTDIR": self.root}, stdout=subprocess.DEVNULL)
+        self.pc = next(pathlib.Path(self.root + "/usr").rglob("rql.pc"))
+        self.sources = sorted(pathlib.Path(self.root + "/usr").glob("**/share/doc/librql*/examples/*.c"))
+        for source in self.sources:
             self.compile(source)
 
     def flags(self, *words):
-        own = {"PKG_CONFIG_PATH": str(self.pc.parent), "PKG_CONFIG_SYSROOT_DIR": f"{self.folder}/root",
+        own = {"PKG_CONFIG_PATH": str(self.pc.parent), "PKG_CONFIG_SYSROOT_DIR": self.root,
                "PKG_CONFIG_ALLOW_SYSTEM_CFLAGS": "1", "PKG_CONFIG_ALLOW_SYSTEM_LIBS": "1"}
         said = [subprocess.run(["pkg-config", *words, name], env={**os.environ, **env}, check=True, text=True,
                                stdout=subprocess.PIPE).stdout for name, env in (("rql", own), ("libuv", {}))]
         return shlex.split(" ".join(said))
 
-    def compile(self, source):
-        subprocess.run([*shlex.split(COMPILER), "-std=gnu99", "-Wall", "-Wextra", "-Werror", *self.flags("--cflags"),
-                        str(source), "-o", f"{self.folder}/{source.stem}", *self.flags("--libs"),
-                        f"-Wl,-rpath,{self.pc.parent.parent}"], check=True)
+    def compile(self, source, compiler=CC, words=("-std=gnu99",), libraries=None):
+        """Returns the path of the program."""
+        program = f"{self.folder}/{source.stem}"
+        subprocess.run([*shlex.split(compiler), *words, "-Wall", "-Wextra", "-Wpedantic", "-Werror",
+                        *self.flags("--cflags"), str(source), "-x", "none", "-o", program,
+                        *(libraries or self.flags("--libs")), f"-Wl,-rpath,{self.pc.parent.parent}"], check=True)
+        return program
 
 
 class Running(harness.Program):
@@ -73,11 +82,37 @@ def check_left(server, *names):
 
 
 def test_each_is_short_and_installed(server, run):
-    sources = sorted(HERE.glob("*.c"))
-    for source in sources:
+    for source in run.examples.sources:
         text = source.read_text(encoding="utf-8")
         assert text.count("\n") <= LINES_MAX, f"{source.name} is too long"
-    check_equal(run.examples.docs, [source.name for source in sources])
+    check_equal([source.name for source in run.examples.sources], sorted(source.name for source in HERE.glob("*.c")))
+
+
+@contextlib.contextmanager
+def own_local_server(folder):
+    """The environment of programs that name no server: they share a private one, which ends soon after them."""
+    yield {**{name: value for name, value in os.environ.items() if not name.startswith("RQL_")},
+           "RQL_LOCAL_DIR": folder + "/local", "RQL_LOCAL_IDLE": "1"}
+    with open(folder + "/local/guard.lock", "rb") as guard:
+        fcntl.flock(guard, fcntl.LOCK_EX)  # its guard holds it as long
+
+
+def test_programs_of_our_pages_take_a_lock(_server, run):
+    """In C and in C++, with the shared library and with the archive."""
+    source = pathlib.Path(run.examples.folder, "report.c")
+    with own_local_server(run.examples.folder) as env:
+        for page, standard in PAGES.items():
+            blocks = re.findall(r"^```c\n(.*?)^```$", (ROOT / page).read_text(encoding="utf-8"), re.M | re.S)
+            source.write_text(next(block for block in blocks if "int main" in block), encoding="utf-8")
+            ways = [(CC, ("-x", "c", f"-std={standard}"))] + [(CXX, ("-x", "c++", "-std=c++17"))] * bool(CXX)
+            for compiler, words in ways:
+                subprocess.run(run.examples.compile(source, compiler, words), env=env, check=True)
+        if next(run.examples.pc.parents[1].glob("librql.a"), None):
+            libraries = [re.sub("^-lrql$", "-l:librql.a", word) for word in run.examples.flags("--static", "--libs")]
+            program = run.examples.compile(source, CC, ("-std=gnu99",), libraries)
+            needed = subprocess.run(["readelf", "-d", program], check=True, text=True, stdout=subprocess.PIPE).stdout
+            assert "librql" not in needed, needed
+            subprocess.run(program, env=env, check=True)
 
 
 def test_each_says_how_it_is_used_and_what_is_wrong(server, run):
@@ -190,4 +225,4 @@ class Fixture(harness.Fixture):
 
 
 if __name__ == "__main__":
-    harness.main(Fixture, n_own=2)
+    harness.main(Fixture, n_own=3)
