@@ -3,6 +3,7 @@
 
 Usage: test_setups.py SOURCE_FOLDER CC    Standard library only; nothing is compiled.
 """
+import functools
 import json
 import os
 import pathlib
@@ -19,15 +20,18 @@ import tap  # noqa: E402
 from checks import Failure, LeftOut  # noqa: E402
 
 SOURCE, CC = sys.argv[1:3]
-LIBRARY = ["hiredis", "libuv"]
-TLS = ["openssl", "libssl", "libcrypto"]
+LIBRARY = ("hiredis", "libuv")
+PROGRAM = (*LIBRARY, "libcjson")
+TLS = ("openssl", "libssl", "libcrypto")
+FOLDER = tempfile.TemporaryDirectory(prefix="rql-test-")
 
 
+@functools.cache  # several tests look at one
 class Setup:
     """One build folder, set up where pkg-config knows the named packages and no others."""
 
     def __init__(self, packages, *options):
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="rql-test-"))
+        self.folder = pathlib.Path(tempfile.mkdtemp(dir=FOLDER.name))
         self.build = self.folder / "build"
         for package in packages:
             path = subprocess.check_output(["pkg-config", "--variable=pcfiledir", package], text=True).strip()
@@ -38,12 +42,6 @@ class Setup:
                               env={**kept, "CC": CC, "PKG_CONFIG_LIBDIR": str(self.folder),
                                    "CMAKE": "false"})  # which would find what pkg-config must not
         self.worked, self.said = done.returncode == 0, done.stdout
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        shutil.rmtree(self.folder)
 
     def look(self, what):
         return json.loads(subprocess.check_output(["meson", "introspect", what, self.build]))
@@ -68,12 +66,12 @@ def check_pkg_config(setup):
 
 
 def test_a_plain_build_is_library_and_program():
-    with Setup(LIBRARY + ["libcjson"]) as plain:
-        check(plain.worked, plain, "the set-up failed")
-        check(plain.programs() == {"rql"}, plain, f"programs: {plain.programs()}")
-        check(not plain.look("--tests"), plain, "it has tests")
-        check("rql" in plain.installed(), plain, f"installed: {plain.installed()}")
-        check_pkg_config(plain)
+    plain = Setup(PROGRAM)
+    check(plain.worked, plain, "the set-up failed")
+    check(plain.programs() == {"rql"}, plain, f"programs: {plain.programs()}")
+    check(not plain.look("--tests"), plain, "it has tests")
+    check("rql" in plain.installed(), plain, f"installed: {plain.installed()}")
+    check_pkg_config(plain)
 
 
 def test_loader_and_pkg_config_find_a_plain_build():
@@ -82,24 +80,24 @@ def test_loader_and_pkg_config_find_a_plain_build():
                           stderr=subprocess.STDOUT).stdout
     looked_in = re.findall(r"(?:^|Can't stat )(/[^:\n]*):", said, re.M)  # also where nothing has been installed so far
     asked = subprocess.check_output(["pkg-config", "--variable=pc_path", "pkg-config"], text=True).strip().split(":")
-    with Setup(LIBRARY + ["libcjson"]) as plain:
-        folders = {pathlib.Path(path).name: os.path.dirname(path) for path in plain.look("--installed").values()}
-        check(folders["librql.so"] in looked_in, plain, f"{folders['librql.so']}: the loader looks in {looked_in}")
-        check(folders["rql.pc"] in asked, plain, f"{folders['rql.pc']}: pkg-config looks in {asked}")
-    with Setup(LIBRARY + ["libcjson"], "-Dlibdir=lib64") as odd:
-        check("install dpkg-dev" in odd.said or not os.path.exists("/etc/debian_version"), odd, "no warning")
+    plain = Setup(PROGRAM)
+    folders = {pathlib.Path(path).name: os.path.dirname(path) for path in plain.look("--installed").values()}
+    check(folders["librql.so"] in looked_in, plain, f"{folders['librql.so']}: the loader looks in {looked_in}")
+    check(folders["rql.pc"] in asked, plain, f"{folders['rql.pc']}: pkg-config looks in {asked}")
+    odd = Setup(PROGRAM, "-Dlibdir=lib64")
+    check("install dpkg-dev" in odd.said or not os.path.exists("/etc/debian_version"), odd, "no warning")
 
 
 def test_tls_comes_with_openssl_and_goes_without():
     """`auto`, the default, takes what is there; who asks for it is told what is missing."""
     for packages, options, has_tls in (LIBRARY + TLS, [], True), (LIBRARY, [], False), \
             (LIBRARY + TLS, ["-Dtls=disabled"], False):
-        with Setup(packages, "-Dprogram=disabled", *options) as setup:
-            check(setup.worked, setup, "the set-up failed")
-            needs = (setup.build / "meson-private/rql.pc").read_text()
-            check(("openssl" in needs) == has_tls, setup, needs)
-    with Setup(LIBRARY, "-Dprogram=disabled", "-Dtls=enabled") as setup:
-        check(not setup.worked and "openssl" in setup.said, setup, "the set-up passed over it")
+        setup = Setup(packages, "-Dprogram=disabled", *options)
+        check(setup.worked, setup, "the set-up failed")
+        needs = (setup.build / "meson-private/rql.pc").read_text()
+        check(("openssl" in needs) == has_tls, setup, needs)
+    setup = Setup(LIBRARY, "-Dprogram=disabled", "-Dtls=enabled")
+    check(not setup.worked and "openssl" in setup.said, setup, "the set-up passed over it")
 
 
 def test_units_come_with_systemd_and_the_program():
@@ -110,47 +108,48 @@ def test_units_come_with_systemd_and_the_program():
     for options, folder in ([], "/usr/local/lib/systemd/system"), (["--prefix=/usr"], told), \
             (["--prefix=/opt/x"], "/opt/x/lib/systemd/system"), (["-Dsystemd=disabled"], None), \
             (["-Dprogram=disabled"], None):
-        with Setup(LIBRARY + ["libcjson", "systemd"], *options) as setup:
-            check(setup.worked, setup, "the set-up failed")
-            units = [path for path in setup.look("--installed").values() if "systemd" in path]
-            check({os.path.dirname(path) for path in units} == ({folder} if folder else set()), setup, f"{units}")
-    with Setup(LIBRARY + ["libcjson"]) as setup:
-        check("systemd" not in str(setup.look("--installed")), setup, "there are units")
-    with Setup(LIBRARY + ["libcjson"], "-Dsystemd=enabled") as setup:
-        check(not setup.worked and "systemd" in setup.said, setup, "the set-up passed over it")
+        setup = Setup((*PROGRAM, "systemd"), *options)
+        check(setup.worked, setup, "the set-up failed")
+        units = [path for path in setup.look("--installed").values() if "systemd" in path]
+        check({os.path.dirname(path) for path in units} == ({folder} if folder else set()), setup, f"{units}")
+    setup = Setup(PROGRAM)
+    check("systemd" not in str(setup.look("--installed")), setup, "there are units")
+    setup = Setup(PROGRAM, "-Dsystemd=enabled")
+    check(not setup.worked and "systemd" in setup.said, setup, "the set-up passed over it")
 
 
 def test_a_missing_cjson_is_named():
-    with Setup(LIBRARY) as setup:
-        check(not setup.worked, setup, "the set-up passed over it")
-        check("libcjson-dev" in setup.said, setup, "its name is not said")
-        check("-Dprogram=disabled" in setup.said, setup, "the way on is not said")
+    setup = Setup(LIBRARY)
+    check(not setup.worked, setup, "the set-up passed over it")
+    check("libcjson-dev" in setup.said, setup, "its name is not said")
+    check("-Dprogram=disabled" in setup.said, setup, "the way on is not said")
 
 
 def test_a_program_that_cannot_be_run_has_no_pages():
     """They are made by itself; those of the library by a script."""
-    with Setup(LIBRARY + ["libcjson"]) as native, tempfile.NamedTemporaryFile("w", suffix=".ini") as machine:
-        check({"rql.1", "rql-run.1", "man3"} <= native.installed(), native, f"installed: {native.installed()}")
-        machine.write(f"[binaries]\nc = {shlex.split(CC)}\npkgconfig = 'pkg-config'\n[properties]\nneeds_exe_wrapper = true\n"
-                      "[host_machine]\nsystem = 'linux'\ncpu_family = 'x86_64'\ncpu = 'x86_64'\nendian = 'little'\n")
-        machine.flush()
-        with Setup(LIBRARY + ["libcjson"], "--cross-file", machine.name) as cross:
-            check("manual pages are left out" in cross.said, cross, "nothing is said of it")
-            check({"rql", "man3"} <= cross.installed(), cross, f"installed: {cross.installed()}")
-            check(not {"rql.1", "rql-run.1"} & cross.installed(), cross, f"installed: {cross.installed()}")
+    native = Setup(PROGRAM)
+    check({"rql.1", "rql-run.1", "man3"} <= native.installed(), native, f"installed: {native.installed()}")
+    machine = pathlib.Path(FOLDER.name, "machine.ini")
+    machine.write_text(
+        f"[binaries]\nc = {shlex.split(CC)}\npkgconfig = 'pkg-config'\n[properties]\nneeds_exe_wrapper = true\n"
+        "[host_machine]\nsystem = 'linux'\ncpu_family = 'x86_64'\ncpu = 'x86_64'\nendian = 'little'\n")
+    cross = Setup(PROGRAM, "--cross-file", machine)
+    check("manual pages are left out" in cross.said, cross, "nothing is said of it")
+    check({"rql", "man3"} <= cross.installed(), cross, f"installed: {cross.installed()}")
+    check(not {"rql.1", "rql-run.1"} & cross.installed(), cross, f"installed: {cross.installed()}")
 
 
 def test_libraries_of_both_kinds_and_the_demonstration_need_no_cjson():
-    with Setup(LIBRARY, "-Dprogram=disabled", "-Dbench=enabled", "-Ddefault_library=both") as setup:
-        check(setup.worked, setup, "the set-up failed")
-        check("rql-demo" in setup.programs(), setup, f"programs: {setup.programs()}")
-        check("rql" not in setup.programs(), setup, "the program is there")
-        check({"librql.a", "librql.so"} <= setup.installed(), setup, f"installed: {setup.installed()}")
+    setup = Setup(LIBRARY, "-Dprogram=disabled", "-Dbench=enabled", "-Ddefault_library=both")
+    check(setup.worked, setup, "the set-up failed")
+    check("rql-demo" in setup.programs(), setup, f"programs: {setup.programs()}")
+    check("rql" not in setup.programs(), setup, "the program is there")
+    check({"librql.a", "librql.so"} <= setup.installed(), setup, f"installed: {setup.installed()}")
 
 
 def test_tests_that_are_asked_for_need_cmocka():
-    with Setup(LIBRARY + ["libcjson"], "-Dtests=enabled") as setup:
-        check(not setup.worked and "cmocka" in setup.said, setup, "a missing cmocka was passed over")
+    setup = Setup(PROGRAM, "-Dtests=enabled")
+    check(not setup.worked and "cmocka" in setup.said, setup, "a missing cmocka was passed over")
 
 
 if __name__ == "__main__":
