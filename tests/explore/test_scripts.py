@@ -208,25 +208,6 @@ def let_three_wait(calls):
     check_equal(calls.ask("ZCARD", QUEUE), 3)
 
 
-def test_a_release_serves_who_has_waited_longest(calls):
-    let_three_wait(calls)
-    for number in range(1, 4):
-        calls.release(number)
-        calls.check_holder(number + 1)
-        check_equal(calls.ask("ZCARD", QUEUE), 3 - number)
-
-
-def test_who_comes_to_a_free_lock_overtakes_nobody(calls):
-    """Its holder's time is over."""
-    for script in ASK_FOR_A:
-        calls.ask("FLUSHALL")
-        let_three_wait(calls)
-        calls.ask("DEL", LOCK)
-        check(not ask_for(calls, script, 5), "it overtook")
-        calls.check_holder(2)
-        check_equal((calls.ask("ZCARD", QUEUE), calls.ask("EXISTS", "rql:lock:b", "rql:lock:c")), (3, 0))
-
-
 def test_a_re_entry_claims_what_was_handed_over(calls):
     """Nothing was heard of its owner before: it has the whole ttl from now on."""
     for script in ASK_FOR_A:
@@ -270,20 +251,6 @@ def test_a_series_is_granted_as_a_whole(calls):
         check_equal(calls.ask("EXISTS", "rql:lock:a", "rql:lock:b", "rql:lock:c"), 1)
         calls.ask("DEL", f"rql:lock:{name}")
         check_whole_series(calls)
-
-
-def test_a_series_that_lost_a_part_is_granted_anew(calls):
-    """Whatever others have ended of it: its holder has all of its locks or none."""
-    check_whole_series(calls)
-    for name in "abc":
-        calls.ask("DEL", f"rql:lock:{name}")
-        check_whole_series(calls)
-
-
-def test_what_comes_too_late_does_nothing(calls):
-    """It was sent for an acquisition that is over long since."""
-    check_equal((calls.acquire(OUR, ONCE, until_us=1)[0], calls.acquire_series(OUR, ONCE, until_us=1)[0]), (5, 5))
-    check_equal(calls.ask("DBSIZE"), 0)
 
 
 if __name__ == "__main__":
