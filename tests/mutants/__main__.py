@@ -32,6 +32,7 @@ import pathlib
 import sys
 
 import plant
+import planted
 import table
 from generated import Generated
 from place import Sources
@@ -69,7 +70,7 @@ def main():
             wrong = list(table.check(sources, words.check, words.table))
             print("\n".join(wrong))
             return bool(wrong)
-        return plant.play_table(table.read_table(words.table), sources, words)
+        return planted.play_table(table.read_table(words.table), sources, words)
     except table.Wrong as wrong:
         print(f"mutants: {wrong}", file=sys.stderr)
         print("0 passed, 1 failed")

@@ -138,35 +138,13 @@ def order(numbered_mutant):
 
 # ---- what came out ----
 
-def share(results):
-    found = sum(one.state == play.FOUND for one in results)
-    played = found + sum(one.state in (play.SURVIVED, play.UNREACHED) for one in results)
-    return f"{found} of {played} found" + (f", {100 * found / played:.1f} %" if played else "")
-
-
-def print_survivors(results):
+def report(results, words):
     for one in sorted(results):
         if one.state in (play.SURVIVED, play.UNREACHED):
             text = (ROOT / one.mutant.path).read_text("latin-1")
             print(f"{one.state}: {one.mutant.name}{f' ({one.told})' if one.told else ''}\n{one.mutant.diff(text)}")
-
-
-def report(results, words):
-    print_survivors(results)
-    rooms = sorted({one.room for one in results})
-    for room in rooms if len(rooms) > 1 else []:
-        print(f"{room}: {share([one for one in results if one.room == room])}")
-    kinds = [verdict for one in results if one.state == JUDGED for verdict in [one.told.partition(":")[0]]]
+    kinds = [one.told.partition(":")[0] for one in results if one.state == JUDGED]
     for kind in sorted(set(kinds)):
         print(f"{kinds.count(kind)} judged: {kind}")
-    print(f"all: {share(results)}")
-    counts = {state: sum(one.state in states for one in results) for state, states in (
-        ("passed", {play.FOUND}), ("failed", {play.SURVIVED, play.UNREACHED}), ("skipped", {JUDGED, play.LEFT}))}
-    if words.json:
-        rows = [{"name": one.mutant.name, "path": one.mutant.path, "state": one.state, "seconds": round(one.seconds, 1),
-                 "told": one.told} for one in sorted(results)]
-        pathlib.Path(words.json).write_text(json.dumps({**counts, "mutants": rows}, indent=1) + "\n")
-    if counts["skipped"]:
-        print(f"{counts['skipped']} skipped")
-    print(f"{counts['passed']} passed, {counts['failed']} failed")
-    return counts["failed"] > 0
+    return play.report(sorted(results), lambda one: one.state in (play.SURVIVED, play.UNREACHED),
+                       lambda one: one.state in (JUDGED, play.LEFT), words.json)

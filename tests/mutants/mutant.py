@@ -21,6 +21,14 @@ class Mutant(NamedTuple):
         """Stands while the code around it changes."""
         return f"{self.definition}:{self.operator}:{self.token}:{self.number}"
 
+    @property
+    def what(self):
+        return self.name
+
+    @property
+    def room(self):
+        return self.path.rpartition("/")[0]
+
     def changed(self, text):
         return text[:self.start] + self.instead + text[self.end:]
 

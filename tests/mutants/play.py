@@ -1,21 +1,25 @@
-"""Play generated mutants: run the test programs that reach one, cheapest first, until one of them fails.
+"""Play mutants: run test programs with one, in turn, until one of them fails.
 
-The programs are run as meson would run them, but without it. Once all of them run with no mutant chosen: they have to
-pass, and note which mutants they reach, and how long they take. A mutant that no program reaches survives at once.
+The programs are run as meson would run them, but without it. First all of them run without a mutant: they have to
+pass, and how long they take decides how long they may take with one. They note which of the mutants they reach that are
+compiled in; one that no program reaches survives at once. A program that fails runs once more: a busy machine may have
+failed it.
 """
+import json
 import os
 import pathlib
 import queue
 import re
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-from plant import ROOT, Progress
+from plant import ROOT
 from build_tree import tests_in  # plant.py has made its folder known
 
 KINDS = "explore", "unit", "server", "golden", "cli", "scenario"  # in the order in which they are run
@@ -47,23 +51,18 @@ class Result(NamedTuple):
     told: str = ""
 
     @property
-    def what(self):
-        return self.mutant.name
-
-    @property
-    def room(self):
-        return os.path.dirname(self.mutant.path)
+    def line(self):
+        return f"{self.mutant.room}: {self.mutant.what}{f' ({self.told})' if self.told else ''}"
 
 
-def programs_of(build, is_wanted, names=None):
-    """Those of a build tree of whose suites this says that they are wanted; of these those with such names, if any."""
+def programs_of(build, is_wanted):
+    """Those of a build tree whose name and suites are wanted."""
     found = []
     for test in tests_in(build):
         suites = {suite.split(":")[-1] for suite in test["suite"]}
-        if not is_wanted(suites) or test["name"] == "mutants" or (names and test["name"] not in names):
-            continue
-        kind = next((i for i, name in enumerate(KINDS) if name in suites), KINDS.index("golden"))
-        found.append(Program(test["name"], kind, test["cmd"], test["workdir"] or str(build), test["env"]))
+        if is_wanted(test["name"], suites):
+            kind = next((i for i, name in enumerate(KINDS) if name in suites), KINDS.index("golden"))
+            found.append(Program(test["name"], kind, test["cmd"], test["workdir"] or str(build), test["env"]))
     return found
 
 
@@ -76,13 +75,14 @@ class Run(NamedTuple):
     passed: bool
     seconds: float
     told: str
+    output: str
 
 
 class Runner:
     """Runs programs of a build tree."""
 
-    def __init__(self, build, programs):
-        self.build, self.programs = build, programs
+    def __init__(self, programs, environ):
+        self.programs, self.environ = programs, environ
         self.durations, self.reached = {}, {}
 
     def run(self, program, limit_s, **environ):
@@ -92,7 +92,7 @@ class Runner:
             process = subprocess.Popen(
                 ["setpriv", "--pdeathsig", "KILL", *program.command], cwd=program.folder, stdin=subprocess.DEVNULL,
                 stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
-                env={**os.environ, **program.environ, **SAMPLE, **environ})
+                env={**os.environ, **program.environ, **self.environ, **environ})
             try:
                 code = process.wait(limit_s)
             except subprocess.TimeoutExpired:
@@ -101,10 +101,11 @@ class Runner:
                 self.end(process.pid)
                 process.wait()
             output.seek(0)
-            told = first_failure(output.read().decode(errors="replace"))
+            said = output.read().decode(errors="replace")
+        told = first_failure(said)
         passed = code in (0, 77) and not told
         what = told or ("timeout" if code is None else f"exit code {code}")
-        return Run(passed, time.monotonic() - begun, "" if passed else f"{program.name}: {what}")
+        return Run(passed, time.monotonic() - begun, "" if passed else f"{program.name}: {what}", said)
 
     @staticmethod
     def end(pid):
@@ -152,25 +153,47 @@ class Runner:
 
     def play(self, number, mutant, cap_s, before=lambda program: None):
         """before: what is to be done before a program is run."""
-        programs, spent_s, doubts = self.those_that_reach(number, mutant), 0, []
+        programs = self.those_that_reach(number, mutant)
         if not programs:
             return Result(mutant, UNREACHED, 0)
-        if cap_s <= 0:
-            return Result(mutant, SURVIVED, 0)
-        for program in programs:
+        return self.try_in_turn(programs, mutant, cap_s, before, RQL_MUTANT=str(number))
+
+    def try_in_turn(self, programs, mutant, cap_s, before, **environ):
+        """Until one finds the mutant, or the time is up."""
+        spent_s, doubts = 0, []
+        for program in programs if cap_s > 0 else []:
             before(program)
             limit_s = AT_LEAST_S + TIMES * self.durations[program.name]
-            run = self.run(program, limit_s, RQL_MUTANT=str(number))
+            run = self.run(program, limit_s, **environ)
             spent_s += run.seconds
             if not run.passed:
                 hangs = program.is_unit and run.seconds >= limit_s
-                if hangs or not self.run(program, limit_s, RQL_MUTANT=str(number)).passed:
+                if hangs or not self.run(program, limit_s, **environ).passed:
                     return Result(mutant, FOUND, spent_s, run.told)
                 doubts.append(f"once, {run.told}")
             if spent_s > cap_s:
                 doubts.append(f"after {programs.index(program) + 1} of {len(programs)} programs")
                 break
         return Result(mutant, SURVIVED, spent_s, "; ".join(doubts))
+
+
+class Progress:
+    def __init__(self, total):
+        self.total, self.done = total, 0
+        self.is_terminal = sys.stdout.isatty()
+
+    def tell(self, outcome):
+        self.done += 1
+        line = f"{self.done:4}/{self.total} {outcome.state:9} {outcome.seconds:6.1f} s  {outcome.line}"
+        if not self.is_terminal:
+            print(line, flush=True)
+            return
+        print("\r\033[K" + (line if outcome.state != FOUND else line[:100]),
+              end="" if outcome.state == FOUND else "\n", flush=True)
+
+    def end(self):
+        if self.is_terminal:
+            print("\r\033[K", end="")
 
 
 def play_all(jobs, mutants, ends):
@@ -211,12 +234,13 @@ def both(earlier, later):
 
 def play_c(copy, mutants, words):
     """Of a copy that has them all. First by the unit tests: what they find need not wait for the other programs."""
-    programs = programs_of(copy.build, lambda suites: not suites & {*LEFT_OUT, "explore"}, words.tests)
+    programs = programs_of(copy.build, lambda name, suites: not suites & {*LEFT_OUT, "explore"} and
+                           name in (words.tests or [name]))
     number_of = {mutant: number for number, mutant in enumerate(mutants, 1)}
     ends = time.monotonic() + words.limit
     results = {mutant: Result(mutant, UNREACHED, 0) for mutant in mutants}
     for is_unit in True, False:
-        runner = Runner(copy.build, [one for one in programs if one.is_unit == is_unit])
+        runner = Runner([one for one in programs if one.is_unit == is_unit], SAMPLE)
         left = [result for result in results.values() if result.state != FOUND]
         if not runner.programs or not left:
             continue
@@ -231,29 +255,64 @@ def play_c(copy, mutants, words):
     return list(results.values())
 
 
-def play_scripts(copies, mutants, words):
-    """Scripts are part of the build: each copy has one mutant at a time."""
-    programs = {}
+def runners_of(copies, is_wanted, environ, words):
+    """One for each copy; how long the programs take is recorded in the first."""
+    runners = []
     for copy in copies:
         copy.prepare()
-        programs[copy] = programs_of(copy.build, OF_SCRIPTS.intersection, words.tests)
-        copy.compile([program.name for program in programs[copy]], words.jobs)
-    first = Runner(copies[0].build, programs[copies[0]])
-    first.record_all(0, words.processes)
-
-    def job_of(copy):
-        runner = Runner(copy.build, [one for one in programs[copy] if one.name in first.durations])
+        runner = Runner(programs_of(copy.build, is_wanted), environ)
+        copy.compile([program.name for program in runner.programs], words.jobs)
+        if not runners:
+            runner.record_all(0, words.processes)
+        first = (runners or [runner])[0]
+        runner.programs = [one for one in runner.programs if one.name in first.durations]
         runner.durations, runner.reached = first.durations, dict.fromkeys(first.durations, {0})
+        runners.append(runner)
+    return runners
 
+
+def play_scripts(copies, mutants, words):
+    """Scripts are part of the build: each copy has one mutant at a time."""
+    def job_of(copy, runner):
         def play(mutant):
             copy.plant({mutant.path: mutant.changed((ROOT / mutant.path).read_text())})
             return runner.play(0, mutant, words.cap, lambda program: build(copy, program))
         return play
 
-    return play_all([job_of(copy) for copy in copies], mutants, time.monotonic() + words.limit)
+    runners = runners_of(copies, lambda name, suites: suites & OF_SCRIPTS and name != "mutants" and
+                         name in (words.tests or [name]), SAMPLE, words)
+    return play_all(list(map(job_of, copies, runners)), mutants, time.monotonic() + words.limit)
 
 
 def build(copy, program):
     """The explorer reads the scripts themselves."""
     if KINDS[program.kind] != "explore":
         copy.compile([program.name])
+
+
+# ---- what came out ----
+
+def share(results):
+    found = sum(one.state == FOUND for one in results)
+    played = found + sum(one.state in (SURVIVED, UNREACHED) for one in results)
+    return f"{found} of {played} found" + (f", {100 * found / played:.1f} %" if played else "")
+
+
+def report(results, fails, skips, path):
+    """Prints how many were found of each room, and writes the results to a file if one is named. Returns whether one
+    fails."""
+    rooms = sorted({one.mutant.room for one in results})
+    for room in rooms if len(rooms) > 1 else []:
+        print(f"{room}: {share([one for one in results if one.mutant.room == room])}")
+    print(f"all: {share(results)}")
+    failed, skipped = sum(map(fails, results)), sum(map(skips, results))
+    passed = len(results) - failed - skipped
+    if path:
+        rows = [{"what": one.mutant.what, "room": one.mutant.room, "state": one.state, "seconds": round(one.seconds, 1),
+                 "told": one.told} for one in results]
+        counts = {"passed": passed, "failed": failed, "skipped": skipped}
+        pathlib.Path(path).write_text(json.dumps({**counts, "mutants": rows}, indent=1) + "\n")
+    if skipped:
+        print(f"{skipped} skipped")
+    print(f"{passed} passed, {failed} failed")
+    return failed > 0

@@ -198,7 +198,7 @@ def test_an_unreachable_mutant_survives_and_a_reached_one_is_found():
         source, program = pathlib.Path(folder, "src", "a.c"), pathlib.Path(folder, "a")
         source.write_text(schemata.instrumented(PROGRAM, list(enumerate(mutants, 1))))
         subprocess.run(["gcc", "-w", "-o", program, source], check=True)
-        runner = play.Runner(folder, [play.Program("a", play.KINDS.index("unit"), [str(program)], folder, {})])
+        runner = play.Runner([play.Program("a", play.KINDS.index("unit"), [str(program)], folder, {})], {})
         with contextlib.redirect_stdout(io.StringIO()):
             runner.record_all(len(mutants), 1)
         states = {one.name: runner.play(number, one, 10).state for number, one in enumerate(mutants, 1)}
@@ -218,7 +218,7 @@ def test_what_does_not_compile_is_no_mutant():
 
 
 def test_mutants_that_the_time_does_not_suffice_for_are_not_played():
-    one = SimpleNamespace(name="f:drop:g:1", path="src/a.c")
+    one = SimpleNamespace(what="f:drop:g:1", room="src")
     with contextlib.redirect_stdout(io.StringIO()):
         check_equal([result.state for result in play.play_all([None], [one], -1)], [play.LEFT])
 
