@@ -9,264 +9,189 @@
 
 /* The judge of bench/demo.sh: what it calls a broken promise, and what it only leaves out. */
 
-enum { SECOND_US = 1000000, TTL_US = 1000000, HOLD_US = 10 };
+enum { SECOND_US = 1000000, TTL_US = 1000000, HOLD_US = 10, STILL_US = 1000 * STANDSTILL_MS };
 
-static struct stage *stage;
-static struct watch *watch;
-static struct killing killing;
-static struct verdict verdict;
+enum { WAITS_MAX = 4, ENTRIES_MAX = 4, PAUSES_MAX = 3, LINES_MAX = 2, NEVER = -1 };
 
-BEFORE_EACH(nothing_has_happened)
-{
-    stage = calloc(1, sizeof *stage);
-    watch = calloc(1, sizeof *watch);
-    assert_true(stage && watch);
-    killing = (struct killing){.process = NOBODY, .worker = NOBODY, .next_worker = NOBODY};
-    verdict = (struct verdict){0};
-}
+/* A hold from that time on, with a lease of a second. */
+struct entry {
+    int worker;
+    int64_t entered_us;
+    int64_t left_us; /* 0: HOLD_US later; NEVER: it lasts */
+    int64_t token;   /* 0: one more than that of the entry before */
+    bool is_late;    /* the entry was made when the lease was over */
+};
 
-AFTER_EACH(all_is_freed)
-{
-    free(watch);
-    free(stage);
-}
+struct line {
+    const char *promise, *begin, *end;
+};
 
-/* A hold from that time on, with a ttl of a second; the monotonic clock is that of the wall here.
- */
-static struct hold *enter(int worker, int64_t entered_us)
+/* What has happened, and what the judge makes of it. */
+static const struct run {
+    const char *name;
+    struct seen waits[WAITS_MAX]; /* in the queue */
+    struct entry entries[ENTRIES_MAX];
+    struct standstill pauses[PAUSES_MAX]; /* of the first process */
+    struct standstill other_pause;        /* of the second one */
+    int64_t n_updates_lost;
+    bool is_killed; /* the first worker, late */
+    bool moves_on;  /* and somebody gets the lock */
+    struct verdict wanted;
+    bool is_broken; /* a promise */
+    struct line lines[LINES_MAX];
+} runs[] = {
+    {"a wait is matched with the next entry of its worker",
+     .waits = {{100, 0}, {200, 1}, {1100, 0}}, .entries = {{0, 1000}, {1, 2000}, {0, 3000}},
+     .lines = {{"order was kept", "  ok ", "3 waits seen in the queue"}}},
+    {"the wait that was passed over is counted, not those that passed it",
+     .waits = {{100, 0}, {200, 1}, {300, 2}, {400, 3}},
+     .entries = {{1, 1000}, {2, 2000}, {3, 3000}, {0, 4000}}, .wanted.waits_passed = 1,
+     .is_broken = true, .lines = {{"order was kept", "  FAIL", "1 of 4 waits were passed over"}}},
+    {"each wait that one has passed is counted", .waits = {{100, 0}, {200, 1}, {300, 2}},
+     .entries = {{2, 1000}, {0, 2000}, {1, 3000}}, .wanted.waits_passed = 2},
+    {"a wait that was seen in two places has not passed itself", .waits = {{100, 0}, {150, 0}},
+     .entries = {{0, 1000}}},
+    {"a wait of a process that stood still is left out", .waits = {{100, 0}, {200, THREADS}},
+     .entries = {{THREADS, 1000}, {0, 400 + SECOND_US}}, .pauses = {{300, 300 + SECOND_US}},
+     .wanted.waits_still = 1,
+     .lines = {{"order was kept", "  ok ", "; 1 left out: their process stood still"}}},
+    {"pauses before and behind a wait and a short one excuse nothing",
+     .waits = {{2 * SECOND_US, 0}, {2 * SECOND_US + 1, THREADS}},
+     .entries = {{THREADS, 3 * SECOND_US - 1000}, {0, 3 * SECOND_US}},
+     .pauses = {{SECOND_US, 2 * SECOND_US},
+                {3 * SECOND_US, 4 * SECOND_US},
+                {2 * SECOND_US, 2 * SECOND_US + STILL_US - 1}},
+     .wanted.waits_passed = 1},
+    {"a wait that is left out has passed nobody",
+     .waits = {{2 * SECOND_US, 0}, {2 * SECOND_US + 1, THREADS}},
+     .entries = {{THREADS, 3 * SECOND_US - 1000}, {0, 3 * SECOND_US}},
+     .other_pause = {2 * SECOND_US, 3 * SECOND_US}, .wanted.waits_still = 1},
+    {"a wait that was never served is a broken promise", .waits = {{100, 0}, {2000, 0}},
+     .entries = {{0, 1000}}, .wanted.waits_forgotten = 1, .is_broken = true,
+     .lines = {{"order was kept", "  FAIL", "1 never served"}}},
+    {"two holds at once are seen", .entries = {{0, 1000, 3000}, {1, 2000}}, .wanted.overlaps = 1,
+     .is_broken = true, .lines = {{"no two holds overlapped", "  FAIL", "1 overlaps in 2 holds"}}},
+    {"a holder that stood still beyond its ttl has overlapped with nobody",
+     .entries = {{0, 1000, 2 * SECOND_US}, {1, 1000 + TTL_US}}, .n_updates_lost = 1,
+     .wanted.outlived = 1,
+     .lines = {{"no two holds overlapped", "  ok ", "; 1 left out: the holder stood still"},
+               {"no update was lost", "  -- ", "not tested: 1 holders stood still"}}},
+    {"the lease of a holder that stood still protects it to its end",
+     .entries = {{0, 1000, 2 * SECOND_US}, {1, 999 + TTL_US}},
+     .wanted = {.outlived = 1, .overlaps = 1}},
+    {"an entry that was made after the lease says nothing of order",
+     .entries = {{1, 2 * SECOND_US, .token = 2}, {0, 2 * SECOND_US + 1, 3 * SECOND_US, 1, true}},
+     .wanted.outlived = 1},
+    {"a token that fell and a lost update are seen", .entries = {{0, 1000}, {1, 2000, .token = 1}},
+     .n_updates_lost = 1, .wanted.token_faults = 1, .is_broken = true,
+     .lines = {{"fencing tokens rose", "  FAIL", "1 of 2"},
+               {"no update was lost", "  FAIL", "1 of 2"}}},
+    {"nobody gets the lock of a holder that was killed",
+     .entries = {{0, 1000, NEVER}, {THREADS, 1000 + TTL_US}}, .n_updates_lost = 1,
+     .is_killed = true, .is_broken = true,
+     .lines = {{"survived a dead holder", "  FAIL", "nobody got the lock after the kill"}}},
+    {"a holder that was killed has lost its lock by the ttl",
+     .entries = {{0, 1000, NEVER}, {THREADS, 1000 + TTL_US}}, .n_updates_lost = 1,
+     .is_killed = true, .moves_on = true,
+     .lines = {{"survived a dead holder", "  ok ", "moved on"}}},
+    {"nothing is said of a kill that never was", .entries = {{0, 1000}},
+     .lines = {{"survived a dead holder", "  -- ", "before a holder could be killed"}}},
+    {"a run without a hold or a wait is no proof", .is_broken = true,
+     .lines = {{"order was kept", "  -- ", "not tested: no wait was seen"}}},
+};
+
+/* The monotonic clock is that of the wall here. */
+static void enter(struct stage *stage, const struct entry *entry)
 {
     size_t n = atomic_fetch_add(&stage->n_holds, 1);
     struct hold *hold = &stage->hold[n];
+    int64_t left_us = entry->left_us ? entry->left_us : entry->entered_us + HOLD_US;
 
-    hold->worker = worker;
-    hold->entered_us = entered_us;
-    hold->entered_ns = entered_us * 1000;
-    hold->until_ns = (entered_us + TTL_US) * 1000;
-    atomic_store(&hold->left_ns, (entered_us + HOLD_US) * 1000);
-    atomic_store(&hold->token, (int64_t)n + 1);
-    atomic_fetch_add(&stage->counter, 1);
-    return hold;
+    hold->worker = entry->worker;
+    hold->entered_us = entry->entered_us;
+    hold->entered_ns = entry->entered_us * 1000;
+    hold->until_ns = entry->is_late ? 0 : (entry->entered_us + TTL_US) * 1000;
+    atomic_store(&hold->left_ns, left_us == NEVER ? 0 : left_us * 1000);
+    atomic_store(&hold->token, entry->token ? entry->token : (int64_t)n + 1);
 }
 
-static void leave(struct hold *hold, int64_t left_us)
+static void enact(const struct run *run, struct stage *stage, struct watch *watch)
 {
-    atomic_store(&hold->left_ns, left_us * 1000);
+    for (size_t i = 0; i < WAITS_MAX && run->waits[i].score_us > 0; i++) {
+        watch->seen[watch->n_seen++] = run->waits[i];
+    }
+    for (size_t i = 0; i < ENTRIES_MAX && run->entries[i].entered_us > 0; i++) {
+        enter(stage, &run->entries[i]);
+    }
+    atomic_store(&stage->counter, (int64_t)stage_holds(stage) - run->n_updates_lost);
+    for (size_t i = 0; i < PAUSES_MAX; i++) {
+        note_pause(&stage->pulse[0], run->pauses[i].since_us, run->pauses[i].until_us);
+    }
+    note_pause(&stage->pulse[1], run->other_pause.since_us, run->other_pause.until_us);
 }
 
-static void see(int worker, int64_t score_us)
-{
-    watch->seen[watch->n_seen++] = (struct seen){score_us, worker};
-}
-
-static void pronounce(void)
-{
-    assert_true(judge(stage, watch, &killing, &verdict));
-}
-
-/* What show_verdict() prints of a promise, and its result. */
-static bool printed(const char *promise, char *line, size_t size)
+/* Stores what show_verdict() prints of a promise, and returns its result. */
+static bool print_verdict(const struct verdict *verdict, const struct killing *killing,
+                          const char *promise, char line[256])
 {
     struct show show = {.length_ns = RQLB_SECOND};
     FILE *file = tmpfile();
     int out = dup(STDOUT_FILENO);
-    bool good;
-    bool found = false;
+    bool is_kept;
 
     assert_true(file && out >= 0);
     (void)fflush(stdout);
     assert_true(dup2(fileno(file), STDOUT_FILENO) >= 0);
-    good = show_verdict(&show, &verdict, &killing);
+    is_kept = show_verdict(&show, verdict, killing);
     (void)fflush(stdout);
     assert_true(dup2(out, STDOUT_FILENO) >= 0);
     (void)close(out);
     rewind(file);
-    while (!found && fgets(line, (int)size, file)) {
-        found = strstr(line, promise) != NULL;
-    }
+    do {
+        assert_non_null(fgets(line, 256, file));
+    } while (!strstr(line, promise));
     (void)fclose(file);
-    assert_true(found);
-    return good;
+    return is_kept;
 }
 
-static void check_line(bool is_good, const char *promise, const char *begin, const char *end)
+static void check_lines(const struct run *run, const struct verdict *verdict,
+                        const struct killing *killing)
 {
-    char line[256];
+    for (size_t i = 0; i < LINES_MAX && run->lines[i].promise; i++) {
+        char text[256];
 
-    assert_int_equal(printed(promise, line, sizeof line), is_good);
-    assert_non_null(strstr(line, begin));
-    assert_non_null(strstr(line, end));
+        assert_int_equal(print_verdict(verdict, killing, run->lines[i].promise, text),
+                         !run->is_broken);
+        assert_non_null(strstr(text, run->lines[i].begin));
+        assert_non_null(strstr(text, run->lines[i].end));
+    }
 }
 
-TEST(a_wait_is_matched_with_the_next_entry_of_its_worker)
+TEST(the_judge_tells_a_broken_promise_from_what_it_leaves_out)
 {
-    see(0, 100);
-    see(1, 200);
-    see(0, 1100);
-    enter(0, 1000);
-    enter(1, 2000);
-    enter(0, 3000);
-    pronounce();
-    assert_int_equal(verdict.waits_granted, 3);
-    assert_int_equal(verdict.waits_passed, 0);
-    check_line(true, "order was kept", "  ok ", "3 waits seen in the queue");
-}
+    EACH_ROW (run, runs) {
+        struct stage *stage = calloc(1, sizeof *stage);
+        struct watch *watch = calloc(1, sizeof *watch);
+        struct killing killing = {.process = NOBODY, .worker = NOBODY, .next_worker = NOBODY};
+        struct verdict found = {0};
 
-TEST(the_wait_that_was_passed_over_is_counted_and_not_those_that_passed)
-{
-    see(0, 100);
-    see(1, 200);
-    see(2, 300);
-    see(3, 400);
-    enter(1, 1000);
-    enter(2, 2000);
-    enter(3, 3000);
-    enter(0, 4000);
-    pronounce();
-    assert_int_equal(verdict.waits_passed, 1);
-    check_line(false, "order was kept", "  FAIL", "1 of 4 waits were passed over");
-}
-
-TEST(each_wait_that_one_has_passed_is_counted)
-{
-    see(0, 100);
-    see(1, 200);
-    see(2, 300);
-    enter(2, 1000);
-    enter(0, 2000);
-    enter(1, 3000);
-    pronounce();
-    assert_int_equal(verdict.waits_passed, 2);
-}
-
-TEST(a_wait_that_was_seen_with_two_places_has_not_passed_itself)
-{
-    see(0, 100);
-    see(0, 150);
-    enter(0, 1000);
-    pronounce();
-    assert_int_equal(verdict.waits_passed, 0);
-}
-
-TEST(a_wait_of_a_process_that_stood_still_is_left_out)
-{
-    see(0, 100);
-    see(THREADS, 200);
-    note_pause(&stage->pulse[0], 300, 300 + SECOND_US);
-    enter(THREADS, 1000);
-    enter(0, 400 + SECOND_US);
-    pronounce();
-    assert_int_equal(verdict.waits_passed, 0);
-    assert_int_equal(verdict.waits_still, 1);
-    check_line(true, "order was kept", "  ok ", "; 1 left out: their process stood still");
-}
-
-TEST(a_pause_before_or_behind_a_wait_and_a_short_one_excuse_nothing)
-{
-    see(0, 2 * SECOND_US);
-    see(THREADS, 2 * SECOND_US + 1);
-    note_pause(&stage->pulse[0], SECOND_US, 2 * SECOND_US);
-    note_pause(&stage->pulse[0], 3 * SECOND_US, 4 * SECOND_US);
-    note_pause(&stage->pulse[0], 2 * SECOND_US, 2 * SECOND_US + 1000 * STANDSTILL_MS - 1);
-    note_pause(&stage->pulse[1], 2 * SECOND_US, 3 * SECOND_US);
-    enter(THREADS, 3 * SECOND_US - 1000);
-    enter(0, 3 * SECOND_US);
-    pronounce();
-    assert_int_equal(verdict.waits_still, 1); /* the other's, which then has passed nobody */
-    stage->pulse[1].n = 0;
-    verdict = (struct verdict){0};
-    pronounce();
-    assert_int_equal(verdict.waits_passed, 1);
-}
-
-TEST(a_wait_that_was_never_served_is_a_broken_promise)
-{
-    see(0, 100);
-    see(0, 2000);
-    enter(0, 1000);
-    pronounce();
-    assert_int_equal(verdict.waits_forgotten, 1);
-    check_line(false, "order was kept", "  FAIL", "1 never served");
-}
-
-TEST(two_holds_at_once_are_seen)
-{
-    leave(enter(0, 1000), 3000);
-    enter(1, 2000);
-    pronounce();
-    assert_int_equal(verdict.overlaps, 1);
-    check_line(false, "no two holds overlapped", "  FAIL", "1 overlaps in 2 holds");
-}
-
-TEST(a_holder_that_stood_still_beyond_its_ttl_has_overlapped_with_nobody)
-{
-    struct hold *hold = enter(0, 1000);
-
-    leave(hold, 2 * SECOND_US);
-    enter(1, 1000 + TTL_US);
-    atomic_store(&stage->counter, 1); /* what the first one has written last */
-    pronounce();
-    assert_int_equal(verdict.overlaps, 0);
-    assert_int_equal(verdict.outlived, 1);
-    check_line(true, "no two holds overlapped", "  ok ", "; 1 left out: the holder stood still");
-    check_line(true, "no update was lost", "  -- ", "not tested: 1 holders stood still");
-}
-
-TEST(the_lease_of_a_holder_that_stood_still_protects_it_to_its_end)
-{
-    leave(enter(0, 1000), 2 * SECOND_US);
-    enter(1, 999 + TTL_US);
-    pronounce();
-    assert_int_equal(verdict.overlaps, 1);
-}
-
-TEST(an_entry_that_was_made_after_the_lease_says_nothing_of_order)
-{
-    struct hold *late;
-
-    enter(1, 2 * SECOND_US);
-    late = enter(0, 2 * SECOND_US + 1);
-    late->until_ns = 0;
-    leave(late, 3 * SECOND_US);
-    atomic_store(&late->token, 1);
-    atomic_store(&stage->hold[0].token, 2);
-    pronounce();
-    assert_int_equal(verdict.overlaps, 0);
-    assert_int_equal(verdict.token_faults, 0);
-}
-
-TEST(a_token_that_fell_and_a_lost_update_are_seen)
-{
-    enter(0, 1000);
-    atomic_store(&enter(1, 2000)->token, 1);
-    atomic_store(&stage->counter, 1);
-    pronounce();
-    assert_int_equal(verdict.token_faults, 1);
-    check_line(false, "fencing tokens rose", "  FAIL", "1 of 2");
-    check_line(false, "no update was lost", "  FAIL", "1 of 2");
-}
-
-TEST(a_holder_that_was_killed_late_has_lost_its_lock_by_the_ttl)
-{
-    killing = (struct killing){.process = 0, .worker = 0, .killed_ns = 3000LL * SECOND_US};
-    leave(enter(0, 1000), 0);
-    enter(THREADS, 1000 + TTL_US);
-    atomic_store(&stage->counter, 1);
-    pronounce();
-    assert_int_equal(verdict.overlaps, 0);
-    check_line(false, "survived a dead holder", "  FAIL", "nobody got the lock after the kill");
-    killing.moved_on_ns = killing.killed_ns + 1;
-    check_line(true, "survived a dead holder", "  ok ", "moved on");
-}
-
-TEST(nothing_is_said_of_a_kill_that_never_was)
-{
-    enter(0, 1000);
-    pronounce();
-    check_line(true, "survived a dead holder", "  -- ", "before a holder could be killed");
-}
-
-TEST(a_run_without_a_hold_or_a_wait_is_no_proof)
-{
-    pronounce();
-    check_line(false, "order was kept", "  -- ", "not tested: no wait was seen");
+        assert_true(stage && watch);
+        if (run->is_killed) {
+            killing.process = killing.worker = 0;
+            killing.killed_ns = 3000LL * SECOND_US;
+            killing.moved_on_ns = run->moves_on ? killing.killed_ns + 1 : 0;
+        }
+        enact(run, stage, watch);
+        assert_true(judge(stage, watch, &killing, &found));
+        CHECK_ALL(
+            EQ(found.waits_passed, run->wanted.waits_passed),
+            EQ(found.waits_still, run->wanted.waits_still),
+            EQ(found.waits_forgotten, run->wanted.waits_forgotten),
+            EQ(found.overlaps, run->wanted.overlaps), EQ(found.outlived, run->wanted.outlived),
+            EQ(found.token_faults, run->wanted.token_faults),
+            EQ(found.waits_granted, found.waits_seen - found.waits_still - found.waits_forgotten));
+        check_lines(run, &found, &killing);
+        free(watch);
+        free(stage);
+    }
 }
