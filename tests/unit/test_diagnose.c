@@ -66,12 +66,10 @@ static rql_server_info server_of(const char *product, const char *version, int r
     return info;
 }
 
-static void judge(const char *info_text, const char *name, const char *value,
-                  const rql_server_info *server)
+/* Judges a server by its replies to INFO, SLOWLOG GET and CONFIG GET. */
+static void judge(const rql_server_info *server, struct rqli_reply info, struct rqli_reply slowlog,
+                  struct rqli_reply config)
 {
-    const struct rqli_reply info = tree_text(info_text);
-    const struct rqli_reply slowlog = tree_array(NULL, 0);
-    const struct rqli_reply config = TREE(tree_text(name), tree_text(value));
     const struct rqli_told told = {.server = server,
                                    .info = &info,
                                    .slowlog = &slowlog,
@@ -80,6 +78,18 @@ static void judge(const char *info_text, const char *name, const char *value,
                                    .server_us = INT64_C(1) * NOW_S * SECOND_US};
 
     rqli_judge_server(made, &told);
+}
+
+static void judge_info(const rql_server_info *server, const char *info)
+{
+    judge(server, tree_text(info), tree_array(NULL, 0), TREE(tree_text(""), tree_text("")));
+}
+
+static void judge_slowlog(struct rqli_reply slowlog)
+{
+    const rql_server_info server = server_of("redis", "7.0.15", 0, 0);
+
+    judge(&server, tree_text(GOOD), slowlog, tree_nil());
 }
 
 TEST(what_info_and_config_say_is_judged)
@@ -132,7 +142,8 @@ TEST(what_info_and_config_say_is_judged)
     const rql_server_info server = server_of("redis", "7.0.15", 0, 0);
 
     EACH_ROW (row, rows) {
-        judge(row->info, row->option, row->value, &server);
+        judge(&server, tree_text(row->info), tree_array(NULL, 0),
+              TREE(tree_text(row->option), tree_text(row->value)));
         assert_int_equal(check_of(row->id)->level, row->level);
         begin_again();
     }
@@ -153,10 +164,7 @@ TEST(what_is_not_answered_as_it_should_be_is_skipped)
     const rql_server_info server = server_of("redis", "7.0.15", -1, -1);
 
     EACH (row, rows) {
-        const struct rqli_told told = {
-            .server = &server, .info = row, .slowlog = row, .config = row, .n_config = 1};
-
-        rqli_judge_server(made, &told);
+        judge(&server, *row, *row, *row);
         for (size_t i = 0; i < N_ROWS(ids); i++) {
             assert_int_equal(check_of(ids[i])->level, RQL_CHECK_SKIP);
             assert_null(check_of(ids[i])->why);
@@ -186,7 +194,7 @@ TEST(servers_are_known_by_kind_and_version)
     EACH_BY (row, rows, row->version) {
         const rql_server_info server = server_of(row->product, row->version, 0, 0);
 
-        judge(GOOD, "", "", &server);
+        judge_info(&server, GOOD);
         CHECK_ALL(EQ(check_of("srv.kind")->level, row->of_kind),
                   EQ(check_of("srv.version")->level, row->of_version));
         begin_again();
@@ -223,7 +231,7 @@ TEST(replicas_are_read_and_judged)
         rql_server_info server = server_of("redis", "7.0.15", row->replicas, row->least);
 
         server.is_by_sentinels = row->by_sentinels;
-        judge(row->info, "", "", &server);
+        judge_info(&server, row->info);
         assert_int_equal(check_of("dur.replicas")->level, row->level);
         begin_again();
     }
@@ -238,17 +246,10 @@ TEST(replicas_are_read_and_judged)
 
 TEST(slow_commands_of_the_last_day_count)
 {
-    const struct rqli_reply info = tree_text(GOOD);
-    const struct rqli_reply slowlog =
-        TREE(SLOW(1, 10000), SLOW(86300, 25000), SLOW(1, 9999), SLOW(86500, 99000), tree_int(1));
-    const rql_server_info server = server_of("redis", "7.0.15", 0, 0);
-    const struct rqli_told told = {.server = &server,
-                                   .info = &info,
-                                   .slowlog = &slowlog,
-                                   .server_us = INT64_C(1) * NOW_S * SECOND_US};
     const rql_check *check;
 
-    rqli_judge_server(made, &told);
+    judge_slowlog(
+        TREE(SLOW(1, 10000), SLOW(86300, 25000), SLOW(1, 9999), SLOW(86500, 99000), tree_int(1)));
     check = check_of("srv.slow");
     CHECK_ALL(EQ(check->level, RQL_CHECK_WARN), EQ(check->found[0].number, 2),
               EQ(check->found[1].number, 25000));
@@ -257,7 +258,6 @@ TEST(slow_commands_of_the_last_day_count)
 
 TEST(entries_of_another_shape_are_no_slow_commands)
 {
-    const struct rqli_reply info = tree_text(GOOD);
     const struct rqli_reply head[] = {tree_int(1), tree_int(NOW_S), tree_int(20000)};
     const struct rqli_reply rows[] = {
         tree_nil(),
@@ -268,14 +268,8 @@ TEST(entries_of_another_shape_are_no_slow_commands)
         TREE(head[0], head[1], head[2], TREE(tree_int(7))),
         TREE(head[0], head[1], tree_text("20000"), TREE(tree_text("KEYS"))),
     };
-    const struct rqli_reply slowlog = tree_array(rows, N_ROWS(rows));
-    const rql_server_info server = server_of("redis", "7.0.15", 0, 0);
-    const struct rqli_told told = {.server = &server,
-                                   .info = &info,
-                                   .slowlog = &slowlog,
-                                   .server_us = INT64_C(1) * NOW_S * SECOND_US};
 
-    rqli_judge_server(made, &told);
+    judge_slowlog(tree_array(rows, N_ROWS(rows)));
     assert_int_equal(check_of("srv.slow")->level, RQL_CHECK_OK);
 }
 
@@ -354,9 +348,14 @@ TEST(hosts_are_judged_by_how_long_they_are_dead_and_what_they_hold)
     };
 
     const int64_t now_us = INT64_C(1) * NOW_S * SECOND_US;
+    const rql_host_info_list no_hosts = {0, NULL};
+    const struct rqli_swarm_sight nobody = {&no_hosts, SECOND_US, -1, true};
     rql_options options;
 
     rql_options_init(&options);
+    rqli_judge_swarm(made, &options, &nobody); /* without a living host there need be no flusher */
+    assert_int_equal(check_of("swarm.alive")->level, RQL_CHECK_OK);
+    begin_again();
     EACH (row, rows) {
         const rql_host_info each[] = {{"h", row->is_zombie, now_us - row->silent_us},
                                       {"alive", false, now_us}};
@@ -368,18 +367,6 @@ TEST(hosts_are_judged_by_how_long_they_are_dead_and_what_they_hold)
                   EQ(check_of("swarm.clock")->level, row->clock));
         begin_again();
     }
-}
-
-/* Without a host that lives none has to flush. */
-TEST(a_swarm_of_nobody_needs_no_flusher)
-{
-    const rql_host_info_list nobody = {0, NULL};
-    const struct rqli_swarm_sight seen = {&nobody, SECOND_US, -1, true};
-    rql_options options;
-
-    rql_options_init(&options);
-    rqli_judge_swarm(made, &options, &seen);
-    assert_int_equal(check_of("swarm.alive")->level, RQL_CHECK_OK);
 }
 
 /* Of each: which machine, process, ttl and probes; 0: no swarm's. */

@@ -4,8 +4,8 @@
 #include "no_server.h"
 #include "peer.h"
 #include "swarm.h"
+#include "wait.h"
 
-#include <poll.h>
 #include <rql/async.h>
 #include <sched.h>
 #include <uv.h>
@@ -136,27 +136,17 @@ static void on_closed(void *data)
     is_closed = true;
 }
 
-static void run_until(const bool *holds)
-{
-    int64_t end_us = rqli_after_ms(rqli_now_us(), AWAIT_MS);
-
-    while (!*holds && rqli_now_us() < end_us) {
-        (void)uv_run(&uv, UV_RUN_NOWAIT);
-        (void)sched_yield();
-    }
-    assert_true(*holds);
-}
-
-static void run_until_count(const int *count, int wanted)
-{
-    int64_t end_us = rqli_after_ms(rqli_now_us(), AWAIT_MS);
-
-    while (*count < wanted && rqli_now_us() < end_us) {
-        (void)uv_run(&uv, UV_RUN_NOWAIT);
-        (void)sched_yield();
-    }
-    assert_int_equal(*count, wanted);
-}
+/* Runs the loop until this holds. */
+#define RUN_UNTIL(condition)                                                                       \
+    do {                                                                                           \
+        int64_t end_us = rqli_after_ms(rqli_now_us(), AWAIT_MS);                                   \
+                                                                                                   \
+        while (!(condition)) {                                                                     \
+            assert_true(rqli_now_us() < end_us);                                                   \
+            (void)uv_run(&uv, UV_RUN_NOWAIT);                                                      \
+            (void)sched_yield();                                                                   \
+        }                                                                                          \
+    } while (0)
 
 /* Whatever is due now is done. */
 static void run(void)
@@ -171,7 +161,7 @@ AFTER_EACH(tear_down)
     rqli_element_stop(&element);
     is_closed = false;
     CHECK_OK(rql_loop_close(loop, on_closed, NULL, NULL));
-    run_until(&is_closed);
+    RUN_UNTIL(is_closed);
     uv_close((uv_handle_t *)&awake, NULL);
     run();
     assert_int_equal(uv_loop_close(&uv), 0);
@@ -196,14 +186,14 @@ static rql_element_status status_now(void)
 TEST(who_is_roused_in_a_step_takes_one_more_behind_it)
 {
     step.waits = true;
-    run_until_count(&step.n_begun, 1);
+    RUN_UNTIL(step.n_begun == 1);
     assert_true(step.was_timed);
     rqli_element_rouse(&element);
     rqli_element_rouse(&element);
     run();
     assert_int_equal(step.n_begun, 1); /* one at a time */
     go_on();
-    run_until_count(&step.n_begun, 2);
+    RUN_UNTIL(step.n_begun == 2);
     assert_false(step.was_timed);
     go_on();
     run();
@@ -215,15 +205,15 @@ TEST(a_step_in_between_moves_no_other)
 {
     int64_t next_us;
 
-    run_until_count(&step.n_ended, 1);
+    RUN_UNTIL(step.n_ended == 1);
     next_us = element.next_us;
     rqli_element_rouse(&element);
-    run_until_count(&step.n_ended, 2);
+    RUN_UNTIL(step.n_ended == 2);
     assert_false(step.was_timed);
     assert_int_equal(element.next_us, next_us);
     element.next_us = rqli_now_us(); /* that time has come */
     rqli_element_rouse(&element);
-    run_until_count(&step.n_ended, 3);
+    RUN_UNTIL(step.n_ended == 3);
     assert_true(step.was_timed);
     assert_true(element.next_us > next_us);
 }
@@ -231,9 +221,9 @@ TEST(a_step_in_between_moves_no_other)
 TEST(who_is_told_to_stop_ends_its_step_and_then_does_its_last_thing)
 {
     step.waits = true;
-    run_until_count(&step.n_begun, 1);
+    RUN_UNTIL(step.n_begun == 1);
     rqli_element_stop(&element);
-    run_until_count(&step.n_last, 1);
+    RUN_UNTIL(step.n_last == 1);
     rqli_element_rouse(&element);
     run();
     CHECK_ALL(EQ(step.was_cancelled, true), EQ(step.n_ended, 1), EQ(step.n_begun, 1),
@@ -245,7 +235,7 @@ TEST(a_step_that_an_open_breaker_refuses_counts_as_tried)
 {
     step.status = RQL_E_IO;
     for (int i = 1; i <= FAILURES_MAX; i++) {
-        run_until_count(&step.n_ended, i);
+        RUN_UNTIL(step.n_ended == i);
         rqli_element_rouse(&element);
     }
     run();
@@ -258,7 +248,7 @@ TEST(a_step_that_an_open_breaker_refuses_counts_as_tried)
 TEST(a_step_that_hangs_is_seen_at_once_and_replaced_by_the_supervisor)
 {
     step.waits = true;
-    run_until_count(&step.n_begun, 1);
+    RUN_UNTIL(step.n_begun == 1);
     assert_int_equal(status_now().state, RQL_ELEMENT_RUNNING);
     element.shared.watch.sign_us = rqli_now_us() - HOUR_US - 1;
     CHECK_ALL(EQ(status_now().state, RQL_ELEMENT_HUNG),
@@ -268,7 +258,7 @@ TEST(a_step_that_hangs_is_seen_at_once_and_replaced_by_the_supervisor)
     run();
     CHECK_ALL(EQ(step.n_begun, 1), EQ(status_now().state, RQL_ELEMENT_DEAD));
     rqli_element_look_after(&element);
-    run_until_count(&step.n_begun, 2);
+    RUN_UNTIL(step.n_begun == 2);
     CHECK_ALL(EQ(step.was_timed, true), EQ(status_now().state, RQL_ELEMENT_RUNNING),
               EQ(status_now().restarts, 1));
 }
@@ -280,7 +270,7 @@ static void take_step(rql_status status)
     step.status = status;
     element.shared.watch.open_until_us = 0; /* that time is over */
     rqli_element_rouse(&element);
-    run_until_count(&step.n_ended, n_ended + 1);
+    RUN_UNTIL(step.n_ended == n_ended + 1);
 }
 
 /* Not each failure of the one step that is let through. */
@@ -302,20 +292,13 @@ TEST(a_breaker_is_told_when_it_opens_and_when_it_closes)
         return;
     }
     step.status = RQL_E_IO;
-    run_until_count(&step.n_ended, 1);
+    RUN_UNTIL(step.n_ended == 1);
     take_step(RQL_E_IO);
     assert_int_equal(n_news, 0);
     EACH_ROW (row, rows) {
         take_step(row->status);
         CHECK_ALL(EQ(n_news, row->n_news), EQ(news, row->news));
     }
-}
-
-static bool has_come(int fd)
-{
-    struct pollfd at = {fd, POLLIN, 0};
-
-    return poll(&at, 1, 0) == 1;
 }
 
 static bool has_heard_call(int peer)
@@ -330,24 +313,15 @@ static bool has_heard_call(int peer)
 TEST(a_step_that_hangs_in_a_call_is_cut_off_from_its_server)
 {
     struct peer_place place;
-    int64_t end_us = rqli_after_ms(rqli_now_us(), AWAIT_MS);
-    bool is_sent = false;
     int peer;
 
     peer_listen(&place);
     tear_down();
     begin_element(client_of_url(place.url));
     step.calls = true;
-    while (!has_come(place.fd) && rqli_now_us() < end_us) {
-        (void)uv_run(&uv, UV_RUN_NOWAIT);
-    }
-    assert_true(has_come(place.fd));
+    RUN_UNTIL(wait_readable(place.fd, 0));
     peer = peer_accept(&place, PEER_LOGIN_FOR_COMMANDS ":0\r\n");
-    while (!is_sent && rqli_now_us() < end_us) {
-        (void)uv_run(&uv, UV_RUN_NOWAIT);
-        is_sent = has_heard_call(peer);
-    }
-    assert_true(is_sent);
+    RUN_UNTIL(has_heard_call(peer));
     element.shared.watch.sign_us = rqli_now_us() - HOUR_US - 1;
     rqli_element_look_after(&element);
     run(); /* no time-out of the connection is waited for */
