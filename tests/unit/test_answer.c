@@ -93,32 +93,6 @@ TEST(what_is_cut_short_or_out_of_bounds_is_no_answer)
     }
 }
 
-TEST(a_grant_of_another_request_is_told)
-{
-    static const struct {
-        const char *name, *line, *nonce;
-        bool is_for;
-    } cases[] = {
-        {"ours", "1 1 5000 99 0 1 " NONCE, NONCE, true},
-        {"another's", "1 1 5000 99 0 1 " NONCE, "1" NONCE, false},
-        {"of a later nonce", "1 1 5000 99 0 1 ab", "ac", false},
-        {"of an earlier nonce", "1 1 5000 99 0 1 ab", "aa", false},
-        {"of the beginning", "1 1 5000 99 0 1 a", "ab", false},
-        {"a re-entry shares it", "1 1 5000 99 1 1 " NONCE, "x", true},
-        {"so does this", "1 1 5000 99 2 1 " NONCE, "x", true},
-        {"queued", "0 5 -2 0 0 1 0 9", "x", true},
-        {"a conflict", "4 77", "x", true},
-    };
-
-    EACH_ROW (row, cases) {
-        const struct rqli_reply reply = tree_text(row->line);
-        struct rqli_answer answer;
-
-        assert_true(rqli_answer_read(&reply, &answer));
-        assert_int_equal(rqli_answer_is_for(&answer, row->nonce), row->is_for);
-    }
-}
-
 /* What a list begins with counts: that of a series goes on. */
 TEST(a_list_says_what_a_line_does_if_all_its_items_are_numbers)
 {

@@ -92,47 +92,6 @@ TEST(words_become_bytes)
     }
 }
 
-TEST(a_reset_keeps_the_memory)
-{
-    struct rqli_command command = {0};
-    const char *data;
-    size_t capacity;
-
-    for (int i = 0; i < 100; i++) {
-        rqli_command_text(&command, "0123456789");
-    }
-    data = command.data;
-    capacity = command.capacity;
-    rqli_command_reset(&command);
-    assert_int_equal(command.length, 0);
-    assert_int_equal(command.n_commands, 0);
-    rqli_command_begin(&command, 1);
-    rqli_command_text(&command, "PING");
-    assert_ptr_equal(command.data, data);
-    assert_int_equal(command.capacity, capacity);
-    check_bytes(&command, "*1\r\n$4\r\nPING\r\n");
-    rqli_command_fini(&command);
-    assert_null(command.data);
-    assert_int_equal(command.capacity, 0);
-}
-
-/* Every length around the sizes at which the buffer grows. */
-TEST(growth_loses_no_byte)
-{
-    char word[2100];
-    char expected[2200];
-
-    memset(word, 'w', sizeof word);
-    for (size_t length = 0; length < sizeof word; length++) {
-        struct rqli_command command = {0};
-
-        rqli_command_slice(&command, (struct rqli_slice){word, length});
-        (void)snprintf(expected, sizeof expected, "$%zu\r\n%.*s\r\n", length, (int)length, word);
-        check_bytes(&command, expected);
-        rqli_command_fini(&command);
-    }
-}
-
 TEST(words_that_are_too_much_together_fail)
 {
     static const struct {

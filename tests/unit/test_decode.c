@@ -139,72 +139,6 @@ TEST(replies_are_decoded_however_they_come)
     }
 }
 
-/* One behind the other, and each decoded as it comes or when all are there. */
-TEST(replies_follow_each_other)
-{
-    for (int waits = 0; waits < 2; waits++) {
-        struct bench bench;
-
-        set_up(&bench);
-        for (size_t i = 0; waits && i < N_ROWS(good); i++) {
-            assert_true(feed(&bench, good[i].bytes));
-        }
-        assert_true(!waits || feed(&bench, "$9\r\nhalf"));
-        EACH (row, good) {
-            bench.root = (struct rqli_reply){.type = RQLI_REPLY_ARRAY};
-            assert_true(waits || feed(&bench, row->bytes));
-            assert_int_equal(next(&bench), 1);
-            check_shown(&bench, row->shown);
-        }
-        assert_int_equal(next(&bench), 0);
-        assert_int_equal(rqli_decoder_is_empty(&bench.decoder), !waits);
-        tear_down(&bench);
-    }
-}
-
-/* Every reply has its own arena: those of an exchange that was given back are gone. */
-TEST(a_reply_lies_in_the_arena_that_it_was_asked_for)
-{
-    struct bench first;
-    struct rqli_arena other = {0};
-    struct rqli_reply root = {0};
-
-    set_up(&first);
-    assert_true(feed(&first, "$3\r\none\r\n$3\r\ntwo\r\n"));
-    assert_int_equal(next(&first), 1);
-    assert_int_equal(rqli_decoder_next(&first.decoder, &other, &root), 1);
-    rqli_arena_reset(&first.arena);
-    memset(first.arena.first, 'x', sizeof first.arena.first);
-    assert_string_equal(root.text.data, "two");
-    rqli_arena_reset(&other);
-    tear_down(&first);
-}
-
-TEST(text_may_hold_any_byte)
-{
-    static const struct {
-        const char *name;
-        const char *bytes;
-        size_t length; /* of the text, behind four bytes and before two */
-    } rows[] = {
-        {"the least and the largest byte, and an end of line", "$4\r\n\0\377\r\n\r\n", 4},
-        {"ends of lines alone", "$4\r\n\r\n\r\n\r\n", 4},
-        {"another reply", "$5\r\n-OK\r\n\r\n", 5},
-    };
-
-    EACH_ROW (row, rows) {
-        struct bench bench;
-
-        set_up(&bench);
-        assert_true(rqli_decoder_feed(&bench.decoder, row->bytes, row->length + 6));
-        assert_int_equal(next(&bench), 1);
-        assert_int_equal(bench.root.text.length, row->length);
-        assert_memory_equal(bench.root.text.data, row->bytes + 4, row->length);
-        assert_int_equal(bench.root.text.data[row->length], '\0');
-        tear_down(&bench);
-    }
-}
-
 /* What is fed piece by piece to an arena that has so many elements already; what each piece gives:
  * 1, 0 or -1, which is for good. */
 static const struct limit {
@@ -272,59 +206,6 @@ TEST(what_is_not_the_protocol_or_too_much_is_an_error_for_good)
         if (result < 0) {
             check_broken(&bench);
         }
-        tear_down(&bench);
-    }
-}
-
-/* Feeds a text of this length, up to what the decoder takes. */
-static bool feed_text(struct bench *bench, size_t length)
-{
-    char *chunk = calloc(1, CHUNK);
-    char header[32];
-    bool fits;
-
-    assert_non_null(chunk);
-    (void)snprintf(header, sizeof header, "$%zu\r\n", length);
-    fits = feed(bench, header);
-    for (size_t left = length; fits && left > 0; left -= left < CHUNK ? left : CHUNK) {
-        fits = rqli_decoder_feed(&bench->decoder, chunk, left < CHUNK ? left : CHUNK);
-    }
-    free(chunk);
-    return fits && feed(bench, "\r\n");
-}
-
-/* So many texts of a length, in a list or each given back: how many are taken? */
-TEST(texts_have_a_cap_and_are_counted_for_the_arena)
-{
-    static const struct {
-        const char *name;
-        const char *list;
-        size_t length;
-        int n_texts;
-        int n_taken;
-    } rows[] = {
-        {"a large text", "", 16 * MEBI - 16, 1, 1},
-        {"a larger one", "", 16 * MEBI, 1, 0},
-        {"many in a list", "*20\r\n", MEBI, 20, 15},
-        {"what was taken makes room", "", 10 * MEBI, 6, 6},
-    };
-
-    EACH_ROW (row, rows) {
-        bool is_list = *row->list != '\0';
-        struct bench bench;
-        int n_taken = 0;
-
-        set_up(&bench);
-        assert_true(feed(&bench, row->list));
-        while (n_taken < row->n_texts && feed_text(&bench, row->length) &&
-               next(&bench) == !is_list) {
-            n_taken++;
-            if (!is_list) {
-                assert_int_equal(bench.root.text.length, row->length);
-                rqli_arena_reset(&bench.arena);
-            }
-        }
-        assert_int_equal(n_taken, row->n_taken);
         tear_down(&bench);
     }
 }

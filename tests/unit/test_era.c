@@ -39,19 +39,6 @@ TEST(a_token_that_is_made_is_above_all_that_were_seen_or_made)
     assert_int_equal(rqli_era_make_token(&era, 500), 901);
 }
 
-TEST(who_wants_a_pause_or_has_seen_something_speaks)
-{
-    static const struct {
-        const char *name;
-        struct rqli_era era;
-        bool speaks;
-    } rows[] = {{"none"}, {"pause", {.pause_ms = 1}, true}, {"token", {.floor = 5}, true}};
-
-    EACH_ROW (row, rows) {
-        assert_int_equal(rqli_era_wants(&row->era), row->speaks);
-    }
-}
-
 /* EVAL text 2 rql:fence rql:era <server> <floor> <pause>: the end of it. */
 TEST(an_arrival_says_who_the_server_is_and_what_was_seen)
 {
@@ -77,18 +64,6 @@ TEST(an_arrival_says_who_the_server_is_and_what_was_seen)
         assert_memory_equal(command.data + command.length - length, row->end, length);
         rqli_command_fini(&command);
     }
-}
-
-/* Whether anything was lost is not known. */
-TEST(what_had_no_answer_is_news_without_a_loss)
-{
-    int64_t lost = 1;
-    int64_t known = 1;
-
-    rqli_era_on_silence(&era);
-    assert_true(rqli_era_take_news(&era, &lost, &known));
-    assert_int_equal(lost, 0);
-    assert_false(rqli_era_take_news(&era, &lost, &known));
 }
 
 /* Of a client that has said 100 and may have seen more since. */

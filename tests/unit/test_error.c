@@ -4,20 +4,6 @@
 
 #include <errno.h>
 
-TEST(a_fault_is_described)
-{
-    rql_error error = {0};
-
-    assert_int_equal(rqli_fail(&error, RQL_E_SERVER, "%s: %d", "release", 7), RQL_E_SERVER);
-    assert_int_equal(error.status, RQL_E_SERVER);
-    assert_string_equal(error.message, "release: 7");
-    assert_int_equal(rqli_fail(NULL, RQL_E_AUTH, "nobody listens"), RQL_E_AUTH);
-    assert_int_equal(rqli_fail_nomem(&error), RQL_E_NOMEM);
-    assert_int_equal(error.status, RQL_E_NOMEM);
-    assert_string_not_equal(error.message, "release: 7");
-    assert_int_equal(rqli_fail_nomem(NULL), RQL_E_NOMEM);
-}
-
 static void fail_with(const void *data)
 {
     (void)rqli_fail(NULL, *(const rql_status *)data, "x");
@@ -37,22 +23,6 @@ TEST(every_fault_and_outcome_is_raised_and_keeps_errno_where_it_says_something)
         assert_int_equal(rqli_fail(&error, status, "x"), status);
         assert_int_equal(error.sys_errno, tells ? ECONNRESET : 0);
     }
-}
-
-TEST(a_long_message_is_cut)
-{
-    struct {
-        rql_error error;
-        char behind[8];
-    } room = {.behind = "behind"};
-
-    char text[2 * RQL_ERROR_MESSAGE_SIZE];
-
-    memset(text, 'x', sizeof text - 1);
-    text[sizeof text - 1] = '\0';
-    assert_int_equal(rqli_fail(&room.error, RQL_E_SERVER, "%s", text), RQL_E_SERVER);
-    assert_int_equal(strlen(room.error.message), RQL_ERROR_MESSAGE_SIZE - 1);
-    assert_string_equal(room.behind, "behind");
 }
 
 TEST(every_status_has_a_text_of_its_own)

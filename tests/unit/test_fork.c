@@ -188,21 +188,6 @@ TEST(a_member_is_told_in_the_first_child_only)
     leave_but(&group, 0);
 }
 
-/* Its descriptors may be its own by the time of its first call, so no member is told. */
-TEST(a_child_of_clone_is_noticed_and_told_nothing)
-{
-    struct group group;
-
-    parents_thread = rqli_thread_number();
-    join_all(&group);
-    assert_int_equal(in_child_by(clone_self, who_is_foreign, &group), ALL);
-    assert_int_equal(in_child_by(clone_self, who_was_told, &group), 0);
-    assert_int_equal(in_child_by(clone_self, says_who_it_is, NULL), 1);
-    assert_int_equal(in_child_by(clone_self, forget_and_ask_a_grandchild, &group), 0);
-    assert_int_equal(who_is_foreign(&group), 0);
-    leave_but(&group, 0);
-}
-
 static unsigned forks_so_far(void *data)
 {
     unsigned levels = *(unsigned *)data;

@@ -6,19 +6,6 @@
 
 #define LONGEST_US ((INT64_C(1) << 42) - 1)
 
-TEST(buckets_follow_each_other_without_a_gap)
-{
-    for (size_t i = 0; i < RQL_HISTOGRAM_BUCKETS; i++) {
-        int64_t upper_us = rql_histogram_upper(i);
-
-        assert_int_equal(rql_histogram_bucket(upper_us), i);
-        if (i + 1 < RQL_HISTOGRAM_BUCKETS) {
-            assert_int_equal(rql_histogram_bucket(upper_us + 1), i + 1);
-        }
-    }
-    assert_true(rql_histogram_upper(RQL_HISTOGRAM_BUCKETS - 1) == LONGEST_US);
-}
-
 TEST(what_is_out_of_range_goes_to_the_ends)
 {
     static const struct {
@@ -77,23 +64,6 @@ TEST(quantiles_are_those_of_the_times)
     EACH (row, rows) {
         print_message("# share %f\n", row->share);
         assert_int_equal(rql_stats_quantile(&histogram, row->share), row->us);
-    }
-}
-
-TEST(quantiles_of_many_times_keep_their_bound)
-{
-    enum { TIMES = 10000 };
-
-    rql_histogram histogram = {0};
-
-    for (int64_t i = 1; i <= TIMES; i++) {
-        add(&histogram, i * i, 1);
-    }
-    for (int64_t i = 1; i <= TIMES; i += 7) {
-        int64_t found_us = rql_stats_quantile(&histogram, ((double)i - 0.5) / TIMES);
-
-        assert_true(found_us >= i * i);
-        assert_true((found_us - i * i) * 8 <= i * i);
     }
 }
 

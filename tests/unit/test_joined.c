@@ -212,35 +212,6 @@ TEST(what_stands_behind_no_unsent_hand_over_is_a_command)
     }
 }
 
-/* So many of them were sent when the connection broke. */
-static const struct broken {
-    const char *name;
-    bool is_sent;
-    rql_status status;
-} broken[] = {
-    {"nothing was sent", false, RQL_E_IO},
-    {"all was sent", true, RQL_E_UNKNOWN},
-};
-
-TEST(all_have_the_fate_of_the_first_when_the_connection_breaks)
-{
-    EACH_ROW (row, broken) {
-        struct rqli_exchange *all[STEPS_MAX] = {NULL};
-
-        tear_down();
-        set_up();
-        (void)put_all(&rows[1], all);
-        if (row->is_sent) {
-            leave(all[1]);
-        }
-        rqli_conn_drop(conn, 1);
-        for (size_t i = 0; i < 3; i++) {
-            assert_int_equal(rqli_exchange_await(all[i], in_time(), NULL), row->status);
-            rqli_exchange_give(all[i]);
-        }
-    }
-}
-
 /* The first has gone, who would have read for all. */
 TEST(one_that_is_part_of_another_reads_if_nobody_else_does)
 {
