@@ -308,6 +308,38 @@ def partitions_without_a_master_are_told_and_others_work(world, kind, _names):
         world.await_nothing_left()
 
 
+@scenario(kinds=["thread"], counts=[1])
+def a_silent_node_costs_no_lock_of_the_others(world, kind, _names):
+    """Neither a client that holds locks there, nor one that has something to withdraw there; nor waits a loop's call to
+    another node."""
+    with clustered(world, 3, 0, arguments=NOT_COVERED) as cluster:
+        first, silent, fine = cluster.masters()
+        clients = [world.client(url=cluster.url(), io_timeout_ms=SHORT_MS // 5) for _ in range(2)]
+        names = [name for node in (first, fine) for name in cluster.names_on(node, 20)]
+        held = [world.actor(kind, clients[i % 2]).acquire(name, ttl_ms=SHORT_MS, auto_extend=True)
+                for i, name in enumerate(names)]
+        there = [world.actor(kind, clients[0]).acquire(name, ttl_ms=SHORT_MS, auto_extend=True)
+                 for name in cluster.names_on(silent, 10)]
+        wanted = [*cluster.names_on(silent, 30)[10:], cluster.names_on(fine, 21)[-1]]
+        loop = world.actor("loop", clients[1])
+        for name in wanted:
+            loop.acquire(name).release().check()
+        silent.freeze()
+        *lost, last = [loop.ask(name, timeout_ms=SHORT_MS // 5) for name in wanted]
+        last.hold().release().check()
+        for asking in lost:
+            asking.outcome().check("E_UNKNOWN", "E_IO")
+        wait_until(lambda: all(hold.is_lost() for hold in there), "what it has is lost")
+        goals = [client.stats().renewals + 9 * len(names) // 2 for client in clients]
+        wait_until(lambda: all(client.stats().renewals >= goal for client, goal in zip(clients, goals)),
+                   "all are renewed nine times")
+        check_equal([hold.losses() for hold in held], [[]] * len(held))
+        silent.go_on()
+        for hold in (*there, *held):
+            hold.release()
+        world.await_nothing_left()
+
+
 @scenario(counts=[1])
 def a_cluster_that_is_down_is_waited_for(world, kind, _names):
     """As all is by default when a slot is not covered: leases stand until their time, and go on."""

@@ -233,6 +233,25 @@ def what_could_not_be_released_is_released_later(world, kind, names):
     world.await_nothing_left()
 
 
+@scenario(kinds=["thread"], counts=[1])
+def a_reply_that_is_cut_anywhere_is_unknown_and_the_next_is_right(world, kind, names):
+    """Also one to a login: then the call was not made."""
+    network = Network(world)
+    actor = world.actor(kind, network.client(connect_timeout_ms=LONG_MS, io_timeout_ms=LONG_MS))
+    held = actor.acquire(*names, ttl_ms=LONG_MS)
+    for is_connected in (True, False):
+        for n_bytes in range(0, 40, 3):
+            if not is_connected:
+                network.fail("cut")
+            network.fail("cut_after", n=n_bytes, direction="down")
+            held.verify().check("OK", "E_UNKNOWN", "E_IO")
+            network.heal()
+            if held.verify().status != "OK":  # what was cut behind the reply is noticed by the next call only
+                held.verify().check()
+            check_holds(world, held)
+    held.release().check()
+
+
 # ---- what is told to those who wait ----
 
 def stand_and_listen(world, network, actor, names):

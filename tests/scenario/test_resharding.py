@@ -203,5 +203,31 @@ def a_node_is_added_and_one_is_removed_while_locks_are_used(world, kind, _names)
         world.await_nothing_left()
 
 
+@scenario(counts=[1])
+def all_locks_of_a_series_go_with_their_slot(world, kind, _names):
+    """They are more than one call is sent on for."""
+    with clustered(world, 2) as cluster:
+        held = world.actor(kind, url=cluster.url()).acquire(*OTHERS[:12], **HELD)
+        ends = [lambda: held.extend(2 * LONG_MS)] if kind == "thread" else []
+        for call in (*ends, held.release):
+            cluster.migrate(slot_of_lock(NAME), other_of(cluster, cluster.owner_of(NAME)))
+            call().check()
+        world.await_nothing_left()
+
+
+@scenario(counts=[1], kinds=["thread"])
+def a_lazy_release_goes_after_its_lock(world, kind, _names):
+    """The old place answers MOVED, for which nobody waits."""
+    with clustered(world, 2) as cluster:
+        held = world.actor(kind, url=cluster.url()).acquire(NAME, lazy_release=True, **HELD)
+        home = cluster.owner_of(NAME)
+        cluster.migrate(slot_of_lock(NAME), other_of(cluster, home))
+        held.release().check()
+        world.await_nothing_left()
+        home.await_error("MOVED")
+        world.free(held.actor.client)  # all is told by then
+        check_equal(held.losses(), [])
+
+
 if __name__ == "__main__":
     main(at_once=2, is_for_each_server=False)

@@ -6,17 +6,13 @@
 
 #include <inttypes.h>
 
-/* A loop's connections to the nodes of a cluster: which node has a lock, what a silent one holds
- * up, and which are closed while the loop has nothing to do there. */
+/* A loop's connections to the nodes of a cluster, which are closed while it has nothing to do
+ * there.
+ */
 
 enum {
     NODES = 2,
-    SERIES = 12,
-    KEYSLOT_NAMES = 1000,
-    KEYSLOT_LONGEST = 24,
     NO_POLL_MS = 600000,
-    TTL_MS = 90000,
-    BRIEF_MS = 300,
     UNUSED_MS = 200, /* so long one stays that nobody uses */
 };
 
@@ -27,101 +23,6 @@ static void set_up_impatient_loop(void)
     make_clients();
     client->cluster->unused_us = UNUSED_MS * INT64_C(1000);
     open_loop_of(client);
-}
-
-/* Short ones of few bytes, so that braces stand in every order. */
-static size_t draw_bytes(unsigned *seed, char *name)
-{
-    static const char bytes[] = "{}{}ab\xc3";
-    size_t length = (size_t)rand_r(seed) % KEYSLOT_LONGEST + 1;
-
-    for (size_t i = 0; i < length; i++) {
-        name[i] = bytes[(size_t)rand_r(seed) % sizeof bytes]; /* its NUL, too */
-    }
-    return length;
-}
-
-TEST(the_server_has_the_same_slot_for_a_name)
-{
-    unsigned seed = 1;
-
-    for (int i = 0; i < KEYSLOT_NAMES; i++) {
-        char name[KEYSLOT_LONGEST];
-        size_t length = draw_bytes(&seed, name);
-        redisReply *reply = redisCommand(raw, "CLUSTER KEYSLOT %b", name, length);
-
-        assert_non_null(reply);
-        assert_int_equal(reply->type, REDIS_REPLY_INTEGER);
-        assert_int_equal(rqli_keyslot((struct rqli_slice){name, length}), reply->integer);
-        freeReplyObject(reply);
-    }
-}
-
-/* More of them than a call may be sent on: by a thread, then by the loop. */
-TEST(all_locks_of_a_series_go_with_their_slot)
-{
-    char texts[SERIES][16];
-    const char *names[SERIES];
-    rql_lock_options lock = patient(client);
-    rql_series_options options;
-    rql_series *series = NULL;
-    rql_error error = {0};
-    int status = INT_MAX;
-    const rql_done done = {on_released_status, &status};
-    unsigned from = 0;
-
-    for (size_t i = 0; i < SERIES; i++) {
-        do {
-            draw_name(texts[i], "g", 0, &from);
-        } while (set_of(texts[i]) != set_of(texts[0]));
-        names[i] = texts[i];
-    }
-    rql_series_options_init(&options);
-    options.names = names;
-    options.n_names = SERIES;
-    options.lock = &lock;
-    if (rql_series_acquire(client, &options, &series, &error)) {
-        fail_msg("%s", error.message);
-    }
-    move_slot(slot_of(names[0]), 0, 1);
-    if (rql_series_extend(series, TTL_MS, &error)) {
-        fail_msg("%s", error.message);
-    }
-    move_slot(slot_of(names[0]), 1, 0);
-    CHECK_OK(rql_series_release_async(loop, series, NULL, &done, NULL));
-    run_until(is_told, &status);
-    CHECK_OK((rql_status)status);
-}
-
-TEST(a_node_that_is_silent_holds_up_nobody_else)
-{
-    struct asked asked[NODES];
-    char name[NODES][16];
-    unsigned from = 0;
-
-    for (size_t i = 0; i < NODES; i++) { /* each is connected */
-        draw_name(name[i], "s", i, &from);
-        asked[i] = asked_for();
-        asked[i].releases = true;
-        start_asking(&asked[i], name[i]);
-        run_until(is_released, &asked[i]);
-    }
-    redis_server_pause(&nodes[1]);
-    for (size_t i = 0; i < NODES; i++) {
-        asked[i] = asked_for();
-        asked[i].options.timeout_ms = BRIEF_MS;
-        start_asking(&asked[i], name[i]);
-    }
-    for (size_t i = 0; i < NODES; i++) {
-        await_asked(&asked[i]);
-    }
-    redis_server_resume(&nodes[1]);
-    assert_true(asked[0].order < asked[1].order);
-    CHECK_OK(asked[0].status);
-    assert_int_equal(asked[1].status, RQL_E_UNKNOWN);
-    CHECK_OK(release_and_wait(asked[0].lock));
-    look_at(1);
-    run_until_int(0, "EXISTS %slock:%s", set_of(name[1])->prefix.data, name[1]);
 }
 
 /* What is pushed, or answered, to the parent stays for the parent. */

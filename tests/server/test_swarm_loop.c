@@ -1,9 +1,35 @@
 #include "async_fixture.h"
-#include "swarm_fixture.h"
 
 #include <semaphore.h>
 
 /* A swarm that lives on a loop of the caller. */
+
+enum { ZOMBIE_TTL_MS = 1000, FLUSH_PERIOD_MS = 400, PROBE_PERIOD_MS = 100, SLOWNESS_MAX = 5 };
+
+/* Of the times that are lived through, not only allowed for: a stall must not make tests last. */
+static int64_t swarm_slowness(void)
+{
+    return wait_slowness() < SLOWNESS_MAX ? wait_slowness() : SLOWNESS_MAX;
+}
+
+static rql_swarm *swarm_with(rql_client *of, const rql_swarm_options *options)
+{
+    rql_swarm *swarm = NULL;
+    rql_error error = {0};
+
+    if (rql_swarm_start(of, options, &swarm, &error)) {
+        fail_msg("%s", error.message);
+    }
+    return swarm;
+}
+
+static rql_swarm_status status_of(rql_client *of)
+{
+    rql_swarm_status status;
+
+    CHECK_OK(rql_get_swarm_status(of, &status, NULL));
+    return status;
+}
 
 #define DEAD_HOST "rql:hst:90001/1/3/ffffffffffffff01"
 #define DEAD_ACQUIRER "rql:acq:90001/1/2/3/ffffffffffffff01"
@@ -22,8 +48,13 @@ static void set_up_uv(void)
 
 static rql_swarm_options options_on_loop(const rql_client *of)
 {
-    rql_swarm_options options = quick(of);
+    rql_swarm_options options;
 
+    rql_swarm_options_init(of, &options);
+    options.liveness_probing_period_ms = 100;
+    options.probe_period_ms = PROBE_PERIOD_MS;
+    options.zombie_ttl_ms = ZOMBIE_TTL_MS * swarm_slowness();
+    options.zombie_flush_period_ms = FLUSH_PERIOD_MS * swarm_slowness();
     options.loop = &uv;
     options.closed = on_closed;
     options.closed_data = &closed;
@@ -59,8 +90,9 @@ TEST(swarm_lives_on_a_loop_of_the_caller)
 
     assert_int_equal(ask_int("HLEN rql:swarm:hsts"), 0); /* the loop has not run yet */
     run_until_int(1, "HLEN rql:swarm:hsts");
-    raw_host(DEAD_HOST, 100);
-    raw_lock("y", DEAD_ACQUIRER, DEAD_HOST);
+    ask("HSET rql:swarm:hsts " DEAD_HOST " 1795254268.5");
+    ask("HSET rql:lock:y acq_id " DEAD_ACQUIRER " hst_id " DEAD_HOST " ts 1.5 ini_ttl 86400000");
+    ask("PEXPIRE rql:lock:y 86400000");
     run_until_int(0, "HEXISTS rql:swarm:hsts " DEAD_HOST);
     assert_int_equal(ask_int("EXISTS rql:lock:y"), 0);
     assert_int_equal(ask_int("EXISTS rql:lock:x"), 1);
@@ -103,9 +135,13 @@ TEST(swarm_whose_loop_has_never_run_can_be_freed)
 TEST(swarm_that_cannot_start_leaves_nothing_on_the_loop)
 {
     rql_swarm_options options = options_on_loop(client);
-    rql_swarm *first = swarm_of(client);
     rql_swarm *second = NULL;
+    rql_swarm *first;
 
+    options.loop = NULL;
+    options.closed = NULL;
+    first = swarm_with(client, &options);
+    options = options_on_loop(client);
     assert_int_equal(rql_swarm_start(client, &options, &second, NULL), RQL_E_BUSY);
     assert_true(status_of(client).is_running);
     rql_swarm_free(first);
@@ -234,10 +270,10 @@ TEST(swarm_is_stopped_from_another_thread)
 
     (void)sem_post(&host.may_run);
     CHECK_OK(rql_lock_release(hold(client, "x"), NULL));
-    await_hosts(1);
+    await_int(1, "HLEN rql:swarm:hsts");
     rql_swarm_stop(host.swarm);
     assert_true(wait_until(is_off, NULL, AWAIT_MS));
-    await_hosts(0);
+    await_int(0, "HLEN rql:swarm:hsts");
     rql_swarm_free(host.swarm);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(host.left, 0);
