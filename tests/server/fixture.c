@@ -215,15 +215,6 @@ void waiter_start_as(struct waiter *self, int64_t count)
     await_int(count, "ZCARD rql:lock_queue:%s", self->name);
 }
 
-bool has_timed_out(rql_status status)
-{
-    if (status == RQL_E_UNKNOWN) {
-        print_message("# its withdrawal got no answer; slowness %lld\n",
-                      (long long)wait_slowness());
-    }
-    return status == RQL_TIMED_OUT || (status == RQL_E_UNKNOWN && wait_slowness() > 1);
-}
-
 rql_status waiter_join(struct waiter *self)
 {
     assert_int_equal(pthread_join(self->thread, NULL), 0);

@@ -21,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { TEXT_SIZE = 1024, AWAIT_MS = 10000, SHORT_MS = 2500 };
+enum { TEXT_SIZE = 1024, AWAIT_MS = 10000 };
 
 #define FORMAT(number, first) __attribute__((format(printf, number, first)))
 #define FORMAT_COMMAND(text, format)                                                               \
@@ -104,9 +104,6 @@ void waiter_start(struct waiter *self);
 /* Returns when the server has `count` waiters of the lock, this one included. */
 void waiter_start_as(struct waiter *self, int64_t count);
 rql_status waiter_join(struct waiter *self);
-
-/* Also a withdrawal that got no answer (within 50 ms), where the process is kept from running. */
-bool has_timed_out(rql_status status);
 
 /* A fresh process, which ends with this one; kill_child() ends it. */
 pid_t start_child(void (*body)(void));

@@ -31,6 +31,7 @@ TEST(calls_that_only_scenarios_make_leave_no_memory)
     rql_lock *lock = hold(client, "x");
     rql_lock_info_list *locks = NULL;
     rql_queue_info_list *queues = NULL;
+    rql_client_info_list *clients = NULL;
     rql_text_list *texts = NULL;
     rql_zombies *zombies = NULL;
     rql_series *series = NULL;
@@ -48,6 +49,11 @@ TEST(calls_that_only_scenarios_make_leave_no_memory)
     (void)rql_lock_info_list_free(locks);
     (void)rql_queue_info_list_free(queues);
     (void)rql_text_list_free(texts);
+    CHECK_OK(rql_list_clients(client, &clients, NULL));
+    assert_non_null(rql_find_client(clients, rql_client_identity(client)));
+    assert_null(rql_find_client(clients, "rql:acq:1/2/3/4/0123456789abcdef"));
+    assert_null(rql_find_client(clients, NULL));
+    assert_null(rql_client_info_list_free(clients));
     CHECK_OK(rql_force_unlock(other, "x", &result, NULL));
     assert_int_equal(rql_lock_release(lock, NULL), RQL_NOT_HELD);
     CHECK_OK(rql_check_until_free(client, "x", NULL, NULL));
@@ -110,6 +116,7 @@ TEST(inspections_and_sweeps_refuse_null)
     const rql_sweep_owner nobody = {.acq_id = "a", .hst_id = NULL};
     rql_refusal refusal = {.reason = RQL_TIMED_OUT, .tries = 3};
     rql_sweep_result result = {.rel_key_cnt = 77};
+    rql_client_info_list *clients = NULL;
     rql_lock_info *info = NULL;
     bool answer = true;
 
@@ -123,8 +130,12 @@ TEST(inspections_and_sweeps_refuse_null)
     REFUSED(rql_get_lock_info(client, "a", NULL, NULL));
     REFUSED(rql_list_keys(client, NULL, NULL));
     REFUSED(rql_swarm_start(client, NULL, NULL, NULL));
+    REFUSED(rql_list_clients(NULL, &clients, NULL));
+    REFUSED(rql_list_clients(client, NULL, NULL));
     assert_int_equal(result.rel_key_cnt, 77);
     assert_true(answer);
+    assert_null(rql_find_client(NULL, "x"));
+    assert_null(rql_client_info_list_free(NULL));
     assert_null(rql_lock_info_free(NULL));
     assert_null(rql_queue_info_free(NULL));
     assert_null(rql_lock_info_list_free(NULL));
@@ -280,31 +291,6 @@ TEST(a_diagnosis_refuses_null_and_limits_of_its_own)
     REFUSED(rql_diagnose(NULL, NULL, &report, NULL));
     REFUSED(rql_diagnose(client, NULL, NULL, NULL));
     assert_null(rql_report_free(NULL));
-}
-
-TEST(the_list_of_clients_has_their_identities)
-{
-    rql_client_info_list *clients = NULL;
-    const rql_client_info *found;
-    char flusher[RQL_ID_SIZE];
-    rql_lock *lock = hold(client, "x");
-
-    CHECK_OK(rql_list_clients(other, &clients, NULL));
-    found = rql_find_client(clients, rql_lock_describe(lock).acq_id);
-    assert_non_null(found);
-    assert_string_equal(found->identity, rql_client_identity(client));
-    assert_int_equal(found->pid, getpid());
-    assert_string_equal(found->program, "test_arguments");
-    assert_ptr_equal(rql_find_client(clients, rql_client_identity(client)), found);
-    assert_null(rql_find_client(clients, "rql:acq:1/2/3/4/0123456789abcdef"));
-    assert_null(rql_find_client(clients, NULL));
-    assert_null(rql_find_client(NULL, "x"));
-    assert_null(rql_client_info_list_free(clients));
-    assert_null(rql_client_info_list_free(NULL));
-    CHECK_OK(rql_lock_release(lock, NULL));
-    REFUSED(rql_list_clients(NULL, &clients, NULL));
-    REFUSED(rql_list_clients(client, NULL, NULL));
-    assert_int_equal(rql_swarm_flusher(client, flusher, NULL), RQL_NOT_FOUND);
 }
 
 LOOP_FIXTURE;

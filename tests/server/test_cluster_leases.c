@@ -42,14 +42,14 @@ static void tear_down(void)
     client = rql_client_free(client);
 }
 
-static rql_lock *hold_for(const char *name, int64_t ttl_ms)
+static rql_lock *hold_renewed(const char *name)
 {
     rql_lock_options options;
     rql_lock *lock = NULL;
     rql_error error = {0};
 
     rql_lock_options_init(client, &options);
-    options.ttl_ms = ttl_ms;
+    options.ttl_ms = LONG_MS;
     options.auto_extend = true;
     options.timeout_ms = AWAIT_MS;
     if (rql_lock_acquire(client, name, &options, &lock, &error)) {
@@ -87,7 +87,7 @@ TEST(a_node_that_nobody_uses_is_left_alone)
     client->cluster->refresh_ms = 500;
     for (size_t i = 0; i < NODES; i++) {
         draw_name(name, "x", i, &from);
-        held[i] = hold_for(name, LONG_MS);
+        held[i] = hold_renewed(name);
         at[i] = rqli_client_node(client, &held[i]->keys);
     }
     assert_true(rqli_conn_clock(at[2]->conns.each[0], &first));
@@ -102,7 +102,7 @@ TEST(a_node_that_nobody_uses_is_left_alone)
     assert_true(rqli_conn_is_up(at[2]->conns.each[0]));
     assert_true(rqli_conn_clock(at[2]->conns.each[0], &last));
     assert_int_equal(first.received_us, last.received_us); /* the same connection */
-    held[1] = hold_for("x1", LONG_MS);
+    held[1] = hold_renewed("x1");
     for (int i = 0; i < NODES; i++) {
         assert_int_equal(rql_lock_release(held[i], NULL), RQL_OK);
     }
@@ -172,7 +172,7 @@ TEST(who_has_left_is_not_asked_for_the_map)
     address.port = open_silent_listener(&listener);
     client->fleet.first.is_named = false; /* or it would be asked before who has left */
     client->cluster->refresh_ms = 10;
-    held_by_test = hold_for("x0", LONG_MS);
+    held_by_test = hold_renewed("x0");
     await_maps(1);
     assert_non_null(rqli_fleet_at(&client->fleet, &address));
     await_maps(40);
@@ -187,7 +187,7 @@ TEST(who_the_url_names_is_asked_before_who_has_left)
     int left[LEFT + 1];
     struct rqli_node *node = NULL;
 
-    held_by_test = hold_for("x0", LONG_MS);
+    held_by_test = hold_renewed("x0");
     await_maps(1);
     for (int i = 0; i <= LEFT; i++) {
         address.port = open_silent_listener(&left[i]);
@@ -211,7 +211,7 @@ TEST(a_node_that_is_cut_off_is_not_asked_for_the_map)
     struct rqli_node *node;
     int64_t count;
 
-    held_by_test = hold_for("x0", LONG_MS);
+    held_by_test = hold_renewed("x0");
     node = rqli_client_node(client, &held_by_test->keys);
     await_maps(1);
     atomic_store(&node->down_us, rqli_now_us() + 1000 * LONG_MS);

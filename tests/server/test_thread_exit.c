@@ -1,11 +1,10 @@
 #include "fixture.h"
 
 #include <stdatomic.h>
-#include <sys/time.h>
 
 /* A thread that ends, is cancelled or gets signals in each state of a call. */
 
-enum { SIGNALS = 100, TURNS = 200 };
+enum { SIGNALS = 100 };
 
 static rql_client *client;
 
@@ -404,32 +403,6 @@ TEST(callbacks_run_with_synchronous_signals_open)
     for (size_t i = 0; i < HANDLED; i++) {
         (void)sigaction(handled[i], &before[i], NULL);
     }
-}
-
-/* Of the whole process, at a kilohertz: whichever thread is hit, the background one never is. */
-TEST(storm_of_alarms_changes_nothing)
-{
-    struct sigaction counts = {.sa_handler = count_signal};
-    struct sigaction before;
-    struct itimerval every_ms = {.it_interval.tv_usec = 1000, .it_value.tv_usec = 1000};
-    const struct itimerval never = {0};
-    int n_taken = 0;
-
-    assert_int_equal(sigaction(SIGALRM, &counts, &before), 0);
-    assert_int_equal(setitimer(ITIMER_REAL, &every_ms, NULL), 0);
-    for (int i = 0; i < TURNS; i++) {
-        rql_lock_options options = patient(client);
-        rql_lock *lock = NULL;
-
-        options.auto_extend = true;
-        if (rql_lock_acquire(client, "x", &options, &lock, NULL) || rql_lock_release(lock, NULL)) {
-            break;
-        }
-        n_taken++;
-    }
-    (void)setitimer(ITIMER_REAL, &never, NULL);
-    (void)sigaction(SIGALRM, &before, NULL);
-    assert_int_equal(n_taken, TURNS);
 }
 
 FIXTURE(start_server, stop_server, set_up, tear_down);
