@@ -111,13 +111,17 @@ class Stream:
                 self.has_ended = not data
 
     def send(self):
+        """Returns whether the receiver takes any now."""
         if self.rules.dribble and any(fcntl.ioctl(self.sink, termios.TIOCOUTQ, bytes(4))):
-            return  # the receiver has not taken the last byte yet
-        with contextlib.suppress(BlockingIOError):
+            return False  # it has not taken the last byte yet
+        try:
             n_sent = self.sink.send(self.sending[:1] if self.rules.dribble else self.sending)
-            if self.again:
-                self.again.sendall(self.sending[:n_sent])
-            self.sending = self.sending[n_sent:]
+        except BlockingIOError:
+            return False
+        if self.again:
+            self.again.sendall(self.sending[:n_sent])
+        self.sending = self.sending[n_sent:]
+        return True
 
     def move(self, now_s):
         """Returns after how many seconds there is more to do if nothing else is said, or None."""
@@ -129,12 +133,12 @@ class Stream:
                     return due_s - now_s
                 self.chunks.popleft()
                 self.n_kept -= len(data)
-                self.sending, self.cuts = self.rules.judge(self, data)
+                passes, self.cuts = self.rules.judge(self, data)
+                self.sending = memoryview(passes)
                 self.is_over = not data
-            if self.sending:
-                self.send()
-            if self.sending:
-                return DRIBBLE_PAUSE_S if self.rules.dribble else STUCK_PAUSE_S
+            while self.sending:
+                if not self.send():
+                    return DRIBBLE_PAUSE_S if self.rules.dribble else STUCK_PAUSE_S
             self.sending = None
             if self.cuts:
                 raise ConnectionAbortedError
