@@ -260,6 +260,92 @@ def long_queues_are_read_in_pages(world, kind, _names):
         check_equal((requests[0]["score_us"], requests[-1]["score_us"]), (1795254268468100, 1795259768000000))
 
 
+# What a whole lock becomes when a field has another value or, for None, is not there: status, ts_us, ini_ttl_ms.
+TS_US = 1795255131070483
+FORMS = (
+    ("ts", "1795255131", ALIVE, 1795255131000000, 3000), ("ini_ttl", "1", ALIVE, TS_US, 1),
+    ("foreign", "1", ALIVE, TS_US, 3000), ("lock_key", "?", ALIVE, TS_US, 3000), ("rem_ttl", "?", ALIVE, TS_US, 3000),
+    ("acq_id", None, MALFORMED, TS_US, 3000), ("acq_id", "", MALFORMED, TS_US, 3000),
+    ("acq_id", "a\0b", MALFORMED, TS_US, 3000), ("hst_id", None, MALFORMED, TS_US, 3000),
+    *(("ts", bad, MALFORMED, -1, 3000) for bad in (None, "", "1795268.", "inf", "nan", "1e300")),
+    *(("ini_ttl", bad, MALFORMED, TS_US, -1)
+      for bad in (None, "1500.5", "15e2", "05000", "99999999999999999999")),
+    *((field, bad, MALFORMED, TS_US, 3000)
+      for field, bad in (("spc_cnt", "08"), ("l_spc_ts", "soon"), ("spc_ext_ttl", "1.0"), ("l_spc_ext_ts", "1."),
+                         ("l_spc_ext_ini_ttl", ""), ("rql_token", "one"))))
+
+
+@once
+def every_form_of_a_lock_has_its_status(world, kind, _names):
+    """A field that cannot be read is unknown. The others are read all the same."""
+    actor = world.actor(kind)
+    for field, value, status, ts_us, ini_ttl_ms in FORMS:
+        fields = {"acq_id": ACQ1, "hst_id": HST1, "ts": "1795255131.070483", "ini_ttl": "3000", field: value}
+        world.ask("DEL", "rql:lock:x")
+        world.ask("HSET", "rql:lock:x", *sum(([name, text] for name, text in fields.items() if text is not None), []))
+        world.ask("PEXPIRE", "rql:lock:x", 60000)
+        info = inspect(actor, "lock", "x")
+        wanted = {"status": status, "ts_us": ts_us, "ini_ttl_ms": ini_ttl_ms, "lock_key": "rql:lock:x", "name": "x",
+                  "spc_cnt": -1, "l_spc_ts_us": -1, "spc_ext_ttl_ms": -1, "l_spc_ext_ts_us": -1,
+                  "l_spc_ext_ini_ttl_ms": -1, "token": -1, "meta": [["foreign", "1"]] if field == "foreign" else []}
+        check_equal({name: info[name] for name in wanted}, wanted, f"{field} {value}")
+        check_equal(info["acq_id"], (fields["acq_id"] or "").split("\0")[0] if value is not None else info["acq_id"])
+
+
+@once
+def all_fields_of_a_lock_are_read_and_the_rest_is_its_metadata(world, kind, _names):
+    """Fields whose names begin with rql_ are the library's. Metadata keep their order."""
+    meta = [["z", "first"], ["some", "data"], ["", "emptykey"], ["sp ace", "v v"], ["rql", "not ours"], ["a", ""]]
+    hold_as(world, (ACQ1, HST1), "x", ttl_ms=3000, ts="1795255131.070483")
+    world.ask("HSET", "rql:lock:x", *sum(meta[:2], []), "rql_v", "1", *sum(meta[2:], []), "spc_cnt", "3", "l_spc_ts",
+              "1795255132.5", "spc_ext_ttl", "4000", "l_spc_ext_ts", "1795255133.25", "l_spc_ext_ini_ttl", "2000",
+              "rql_token", "1795255131070484")
+    world.ask("PERSIST", "rql:lock:x")
+    check_has(inspect(world.actor(kind), "lock", "x"), status=ALIVE, rem_ttl_ms=-1, spc_cnt=3,
+              l_spc_ts_us=1795255132500000, spc_ext_ttl_ms=4000, l_spc_ext_ts_us=1795255133250000,
+              l_spc_ext_ini_ttl_ms=2000, token=1795255131070484, meta=meta)
+
+
+SCORES = (("-1.5", -1500000), ("0.00001", 10), ("1795254268.4681001", 1795254268468100),
+          ("1795254268.46811226", 1795254268468112), ("-inf", -1), ("inf", -1), ("1e300", -1))
+IDENTITY = "00112233445566778899aabbccddeeff"
+OURS = "rql:acq:1/2/3/0/" + IDENTITY
+LONG_ID = 128  # bytes that an id may have, with its NUL
+# An acquirer, the record of its request, and its host. The identity, which ends the acquirer's id, is not in the record.
+RECORDS = (("a", "rql:hst:1/2/0/ff 5000 nonce", "rql:hst:1/2/0/ff"), ("b", "alone", "alone"), ("c", "", None),
+           ("d", " x", None), ("e", "h" * LONG_ID, None), ("f", "h\0st x", None), ("g", None, None),
+           (OURS, "rql:hst:1/2/0/ 5000 nonce", "rql:hst:1/2/0/" + IDENTITY),
+           ("short", "rql:hst:1/2/0/ 5000 nonce", "rql:hst:1/2/0/"),
+           ("z" + OURS, "/" * (LONG_ID - 32), "/" * (LONG_ID - 32)))
+
+
+@once
+def requests_are_described_by_their_scores_and_records(world, kind, _names):
+    """A score that cannot be read spoils only itself."""
+    actor = world.actor(kind)
+    for score, score_us in SCORES:
+        world.ask("DEL", "rql:lock_queue:x")
+        world.ask("ZADD", "rql:lock_queue:x", score, "a", 3, "c")
+        info = inspect(actor, "queue", "x")
+        check_equal((info["status"], {one["acq_id"]: one["score_us"] for one in info["requests"]}),
+                    (MALFORMED if score_us == -1 else ALIVE, {"a": score_us, "c": 3000000}), score)
+    for place, (acquirer, record, _) in enumerate(RECORDS):
+        world.ask("ZADD", "rql:lock_queue:y", place, acquirer)
+        if record is not None:
+            world.ask("HSET", "rql:req:y", acquirer, record)
+    check_equal([(one["acq_id"], one["hst_id"]) for one in inspect(actor, "queue", "y")["requests"]],
+                [(acquirer, host) for acquirer, _, host in RECORDS])
+    world.ask("ZADD", "rql:lock_queue:z", 1, "a\0b")
+    world.ask("SET", "rql:req:z", "of another type")
+    check_has(inspect(actor, "queue", "z"), status=MALFORMED,
+              requests=[{"acq_id": "a", "hst_id": None, "score_us": 1000000, "position": 1}])
+    for length in 512, 513:  # of which the latter is too long for a lock of the library's
+        world.ask("ZADD", "rql:lock_queue:" + "n" * length, 1, "a")
+        world.ask("HSET", "rql:req:" + "n" * length, "a", "h")
+    check_equal([info["requests"][0]["hst_id"] for info in inspect(actor, "queues_info")
+                 if info["name"].startswith("nn")], ["h", None])
+
+
 # ---- while it changes ----
 
 @scenario(kinds=["thread"], counts=[1], is_timed=True)

@@ -134,6 +134,83 @@ def a_stranger_with_the_number_of_a_silent_connection_lives(world, _kind, _names
     stranger.close()
 
 
+# ---- replies about keys that no server gives ----
+
+TIME = "*2\r\n$1\r\n1\r\n$1\r\n0\r\n"
+ONE = ":1\r\n:1\r\n"  # how many items a key has, and its bytes
+EMPTY, NIL, PAIR = "*0\r\n", "$-1\r\n", "*2\r\n$1\r\na\r\n$1\r\n1\r\n"
+WRONG_TYPE, NO_RIGHT = "-WRONGTYPE x\r\n", "-NOPERM no\r\n"
+
+
+def page(cursor, keys=EMPTY):
+    return f"*2\r\n${len(cursor)}\r\n{cursor}\r\n{keys}"
+
+
+# What is looked at, the replies behind those about its size, and what comes of that.
+ABOUT_KEYS = (
+    ("a lock that ended behind its fields", "lock", (PAIR + ":-2\r\n",), "NOT_FOUND"),
+    ("a lock that was taken behind its fields", "lock", (EMPTY + ":5000\r\n",), "NOT_FOUND"),
+    ("a field without a value", "lock", ("*3\r\n" + "$1\r\na\r\n" * 3 + ":-1\r\n",), "E_PROTOCOL"),
+    ("a number for a value", "lock", ("*2\r\n$1\r\na\r\n:1\r\n:-1\r\n",), "E_PROTOCOL"),
+    ("no fields", "lock", (NIL + ":-1\r\n",), "E_PROTOCOL"),
+    ("a text for a ttl", "lock", (PAIR + "$1\r\n5\r\n",), "E_PROTOCOL"),
+    ("no right to the ttl", "lock", (PAIR + NO_RIGHT,), "E_AUTH"),
+    ("no right to the fields", "lock", (NO_RIGHT + ":-1\r\n",), "E_AUTH"),
+    ("loading", "lock", ("-LOADING wait\r\n:-1\r\n",), "E_UNAVAILABLE"),
+    ("a member without a score", "queue", ("*3\r\n" + "$1\r\n1\r\n" * 3,), "E_PROTOCOL"),
+    ("a number for a score", "queue", ("*2\r\n$1\r\na\r\n:1\r\n",), "E_PROTOCOL"),
+    ("a score that is too long", "queue", ("*2\r\n$1\r\na\r\n$40\r\n" + "1" * 40 + "\r\n",), "E_PROTOCOL"),
+    ("more members than were asked for", "queue", ("*4000\r\n" + "$1\r\n1\r\n" * 4000,), "E_PROTOCOL"),
+    ("no members", "queue", (NIL,), "E_PROTOCOL"),
+    ("no right to the members", "queue", (NO_RIGHT,), "E_AUTH"),
+    ("no records", "queue", (PAIR + TIME, NIL), "E_PROTOCOL"),
+    ("a record too many", "queue", (PAIR + TIME, "*2\r\n" + NIL + NIL), "E_PROTOCOL"),
+    ("a number for a key", "keys", (page("0", "*1\r\n:1\r\n"),), "E_PROTOCOL"),
+    ("no keys", "keys", (page("0", NIL),), "E_PROTOCOL"),
+    ("a number for a cursor", "keys", ("*2\r\n:0\r\n*0\r\n",), "E_PROTOCOL"),
+    ("an empty cursor", "keys", (page(""),), "E_PROTOCOL"),
+    ("a cursor that is too long", "keys", (page("1" * 24),), "E_PROTOCOL"),
+    ("a cursor with a NUL", "keys", (page("1\0"),), "E_PROTOCOL"),
+    ("the longest cursor", "keys", (page("18446744073709551615"), page("0")), "OK"),
+    ("a cursor alone", "keys", ("*1\r\n$1\r\n0\r\n",), "E_PROTOCOL"),
+    ("no page", "keys", (NIL,), "E_PROTOCOL"),
+    ("no right to pages", "keys", (NO_RIGHT,), "E_AUTH"),
+    ("a host without a time", "hosts", (TIME + page("0", "*1\r\n$1\r\na\r\n"),), "E_PROTOCOL"),
+    *((f"the time {seconds} {rest}", "hosts",
+       (f"*2\r\n${len(seconds)}\r\n{seconds}\r\n${len(rest)}\r\n{rest}\r\n" + page("0", PAIR),), "E_PROTOCOL")
+      for seconds, rest in (("-1", "2"), ("9223372036854", "x"), ("9223372036855", "2"))),
+    ("a number in the time", "hosts", ("*2\r\n$1\r\n1\r\n:2\r\n" + page("0", PAIR),), "E_PROTOCOL"),
+)
+
+
+@once
+def what_no_server_says_of_keys_is_a_fault(world, _kind, _names):
+    for name, of, replies, wanted in ABOUT_KEYS:
+        said = replies if of in ("keys", "hosts") else (ONE, replies[0] + TIME, *replies[1:])
+        with actor_at(world, LOGIN, *said) as (actor, _):
+            asked = actor.begin("hosts") if of == "hosts" else actor.begin("inspect", of=of, name="x")
+            check_equal(asked.outcome().status, wanted, name)
+
+
+def texts(*words):
+    return f"*{len(words)}\r\n" + "".join(f"${len(word)}\r\n{word}\r\n" for word in words)
+
+
+@once
+def what_pages_name_twice_is_listed_once_and_in_order(world, _kind, _names):
+    """Of a host with its latest time; a time that cannot be read is unknown. Other keys, and those with a NUL, are left
+    out."""
+    pages = (page("9", texts("rql:lock:b", "rql:lock:", "rql:lock:a", "other")),
+             page("0", texts("rql:lock:a", "rql:lock:aa", "rql:lock:b", "rql:lock:a\0b")))
+    with actor_at(world, LOGIN, *pages) as (actor, _):
+        check_equal(actor.begin("inspect", of="locks").outcome().check().found,
+                    ["rql:lock:", "rql:lock:a", "rql:lock:aa", "rql:lock:b"])
+    pages = page("9", texts("b", "2.5", "a", "soon")), page("0", texts("b", "7", "c", "-1"))
+    with actor_at(world, LOGIN, *(TIME + one for one in pages)) as (actor, _):
+        check_equal([(one["hst_id"], one["last_probe_us"]) for one in actor.begin("hosts").outcome().check().hosts],
+                    [("a", -1), ("b", 7000000), ("c", -1)])
+
+
 # ---- too many ----
 
 @once
