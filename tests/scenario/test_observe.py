@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What a client tells of the life of locks: these lines and events, in this order, and no others."""
 import itertools
+import re
 
 from harness import FOREVER, STATUS, check, check_equal, main, once, scenario, wait_until
 from pushes import wait_told
@@ -154,6 +155,65 @@ def extensions_are_told(world, kind, names):
     check_has(tape.last("lock_extended"), ttl_ms=90000, event="rql.lock_extended")
     held.release().check()
     tape.check(*released(names))
+
+
+# ---- the text of each line, as the gem prints it ----
+
+IDS = "acq_id => 'A' hst_id => 'H' acs_strat => 'queued'"
+TRIED = ["start_lock_obtaining", "start_try_to_lock_cycle", "try_lock.start", "try_lock.rconn_fetched"]
+CONFLICT = [*TRIED, "try_lock.same_process_conflict_detected"]
+ANALYZED = "try_lock.same_process_conflict_analyzed {common} spc_status => "
+COMMON = f"lock_key => 'rql:lock:x' queue_ttl => 15 {IDS}"
+LEFT = f"{GIVEN_UP} {COMMON[:-1]}"  # the gem leaves this quote open
+THROUGH, EXTENDED, DEAD = "'conflict_work_through'", "'extendable_conflict_work_through'", "'conflict_dead_lock'"
+
+
+def texts_of(tape):
+    """The new lines, without what differs from run to run."""
+    lines = [words["log"] for words in tape.told[tape.seen:] if "log" in words]
+    tape.seen = len(tape.told)
+    for pattern, instead in (r"rql:acq:[^']*", "A"), (r"rql:hst:[^']*", "H"), (r"\d+\.\d+ \(ms\)", "T (ms)"), (
+            r"last_(spc|ext)_ts => '\d{10}\.\d+'", r"last_\1_ts => 'S'"), (r"decreased_ttl => \d+", "decreased_ttl => N"):
+        lines = [re.sub(pattern, instead, line) for line in lines]
+    return lines
+
+
+def check_texts(tape, *wanted):
+    """A name alone stands for a line that says only what all lines do."""
+    check_equal(texts_of(tape), [f"[redis_queued_locks.{line.split()[0]}] "
+                                 + (line.partition(" ")[2].format(common=COMMON) or COMMON) for line in wanted])
+
+
+@once
+def each_line_has_the_text_that_the_gem_prints(world, kind, _names):
+    actor, tape = told_actor(world, kind)
+    options = {"log_lock_try": True, "queue_ttl_ms": 15000, **MINE}
+    outer = actor.acquire("x", **options)
+    check_texts(tape, *TRIED, "try_lock.obtain__free_to_acquire", "lock_obtained {common} acq_time => T (ms)")
+    actor.acquire("x", conflict_strategy="work_through", **options).release().check()
+    check_texts(tape, *CONFLICT, ANALYZED + THROUGH, "try_lock.reentrant_lock__work_through {common} "
+                f"spc_status => {THROUGH} last_spc_ts => 'S'", "reentrant_lock_obtained {common} acq_time => T (ms)")
+    actor.acquire("x", conflict_strategy="extendable_work_through", ttl_ms=20000, **options).release().check()
+    check_texts(tape, *CONFLICT, ANALYZED + EXTENDED, "try_lock.reentrant_lock__extend_and_work_through {common} "
+                f"spc_status => {EXTENDED} last_ext_ttl => 20000 last_ext_ts => 'S'",
+                "extendable_reentrant_lock_obtained " + IDS.replace("hst_id", "host_id").join(
+                    ["lock_key => 'rql:lock:x' queue_ttl => 15 ", " acq_time => T (ms)"]),
+                f"decrease_lock lock_key => 'rql:lock:x' decreased_ttl => N queue_ttl => 15 {IDS}")
+    actor.refused("x", conflict_strategy="dead_locking", **options).check("CONFLICT")
+    check_texts(tape, *CONFLICT, ANALYZED + DEAD, "try_lock.single_process_lock_conflict__dead_lock {common} "
+                f"spc_status => {DEAD} last_spc_ts => 'S'", LEFT)
+    actor.refused("x", timeout_ms=0, log_lock_try=True, queue_ttl_ms=15000, task=8).check("TIMED_OUT")
+    check_texts(tape, *TRIED, "try_lock.acq_added_to_queue",
+                "try_lock.get_first_from_queue {common} first_acq_id_in_queue => 'A'", LEFT)
+    outer.release().check()
+    check_texts(tape, "expire_lock")
+    actor.acquire("b", "a", queue_ttl_ms=15000).release().check()
+    lines = texts_of(tape)
+    keys = """lock_keys => '["rql:lock:b", "rql:lock:a"]'"""
+    check_equal([lines[0], *lines[3:]],
+                [f"[redis_queued_locks.start_lock_series_obtaining] {keys}queue_ttl => 15 {IDS}",
+                 f"[redis_queued_locks.lock_series_obtained] {keys} queue_ttl => 15 {IDS} acq_time => T (ms)",
+                 f"[redis_queued_locks.expire_lock_series] {keys} queue_ttl => 15 {IDS}"])
 
 
 # ---- refusals ----

@@ -61,6 +61,23 @@ def a_reply_that_nobody_asked_for_ends_the_connection(world, _kind, _names):
             check_equal(len(stand_in.came_s), 2, extra)
 
 
+@scenario(kinds=["thread", "loop"], counts=[1], in_cluster=False)
+def a_script_that_is_never_known_is_a_fault(world, kind, _names):
+    """Scripts may be flushed in between, but no server goes on like this."""
+    with actor_at(world, LOGIN, *["-NOSCRIPT No matching script.\r\n"] * 50) as (actor, _):
+        actor = world.actor(kind, actor.client)
+        error = actor.refused("x", timeout_ms=3000).check("E_SERVER").error
+        check_equal(error, "acquire on rql:lock:x: NOSCRIPT No matching script.")
+
+
+@once
+def a_fault_of_a_command_names_the_command(world, _kind, _names):
+    """It is of no script."""
+    with actor_at(world, LOGIN, "-OOM x\r\n") as (actor, _):
+        error = actor.begin("inspect", of="is_locked", name="x").outcome().check("E_UNAVAILABLE").error
+        check_equal(error, "EXISTS on rql:lock:x: OOM x; nothing was done")
+
+
 # ---- a connection that has fallen silent ----
 
 def links(world):

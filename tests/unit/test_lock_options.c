@@ -52,28 +52,3 @@ TEST(meta_is_taken_as_it_is_or_refused)
         check_meta(row->meta, row->n_meta, row->message);
     }
 }
-
-TEST(reserved_names_are_refused)
-{
-    const char *names = "acq_id|hst_id|ts|ini_ttl|lock_key|rem_ttl|spc_cnt|spc_ext_ttl"
-                        "|l_spc_ext_ini_ttl|l_spc_ext_ts|l_spc_ts|rql_|rql_nonce|rql_x";
-    char name[PART_SIZE];
-
-    while (next_part(&names, name, NULL)) {
-        const rql_meta meta[] = {{"fine", "1"}, {name, "2"}};
-
-        check_meta(meta, 2, "meta[1]: name is reserved: a field of the lock, or begins with rql_");
-    }
-}
-
-TEST(meta_has_at_most_64_pairs)
-{
-    rql_meta meta[RQL_META_MAX_PAIRS];
-    char names[RQL_META_MAX_PAIRS][8];
-
-    for (size_t i = 0; i < RQL_META_MAX_PAIRS; i++) {
-        (void)snprintf(names[i], sizeof names[i], "n%zu", i);
-        meta[i] = (rql_meta){names[i], "v"};
-    }
-    check_meta(meta, RQL_META_MAX_PAIRS, NULL);
-}

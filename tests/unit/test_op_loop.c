@@ -395,32 +395,6 @@ TEST(a_fault_of_a_command_names_the_command)
     assert_non_null(strstr(one.error.message, "TYPE on rql:key: OOM"));
 }
 
-/* Scripts may be flushed in between, but no server goes on like this. */
-TEST(a_script_that_is_never_known_is_a_fault)
-{
-    char heard[HEARD_SIZE];
-    int n_said = 0;
-
-    begin(1);
-    assert_true(rqli_op_start(&one.task));
-    while (!one.is_over && n_said < 2 * RQLI_OP_REPEATS_MAX) {
-        const struct turn turn = {1, UNKNOWN, .with_text = n_said > 0};
-
-        await_call(&turn, heard);
-        peer_say(peer[0], UNKNOWN);
-        n_said++;
-        for (int i = 0; i < LOOKS_MAX && one.calls[0].state == RQLI_OP_CALL_SENT &&
-                        one.calls[0].n_repeats < n_said && !one.is_over;
-             i++) {
-            (void)uv_run(&uv, UV_RUN_NOWAIT);
-        }
-    }
-    await_end();
-    CHECK_ALL(EQ(n_said, RQLI_OP_REPEATS_MAX + 1), EQ(one.n_faults, 1),
-              EQ(one.fault, RQL_E_SERVER));
-    assert_non_null(strstr(one.error.message, "release on "));
-}
-
 /* The server is not waited for as one that is busy with other calls. */
 TEST(bytes_of_a_reply_that_does_not_end_are_no_answer)
 {

@@ -34,28 +34,13 @@ static struct {
     struct rqli_keys keys;
     char memory[RQLI_KEYS_ROOM];
     bool has_asked;
-    bool is_of_words;
     size_t n_replies;
-    rql_error error; /* the last fault */
 } one;
-
-static void write_words(struct rqli_call *call, ...)
-{
-    va_list words;
-
-    va_start(words, call);
-    rqli_call_init_words(call, one.keys.set, words);
-    va_end(words);
-}
 
 static void write_call(struct rqli_op *op, size_t i, struct rqli_call *call)
 {
     (void)op;
     (void)i;
-    if (one.is_of_words) {
-        write_words(call, "TYPE", "rql:key", NULL);
-        return;
-    }
     rqli_call_init(call, RQLI_SCRIPT_RELEASE, &one.keys);
     rqli_call_text(call, "nonce");
     rqli_call_random(call);
@@ -67,8 +52,8 @@ static void read_call(struct rqli_op *op, size_t i, const struct rqli_exchange *
     (void)op;
     (void)i;
     (void)answer;
+    (void)fault;
     one.n_replies += reply != NULL;
-    one.error = fault ? *fault : one.error;
 }
 
 static enum rqli_op_next next(struct rqli_op *op)
@@ -138,87 +123,4 @@ TEST(a_round_is_as_safe_as_the_least_safe_of_its_calls)
         (void)close(server.peer);
         (void)rqli_client_free(client);
     }
-}
-
-/* It is of no script. */
-TEST(a_fault_of_a_command_names_the_command)
-{
-    rql_client *client = client_without_server();
-    int peer = peer_of(client->fleet.first.conns.each[0]);
-
-    memset(&one, 0, sizeof one);
-    rqli_keys_init(&one.keys, one.memory, &rqli_key_sets[RQLI_WHOLE], rqli_slice_of("x"));
-    one.is_of_words = true;
-    one.op = (struct rqli_op){
-        .ops = &ops,
-        .route = rqli_client_route(client, &one.keys),
-        .n_calls = 1,
-        .until_us = rqli_after_ms(rqli_now_us(), LONG_MS),
-    };
-    one.op.route.conn = client->fleet.first.conns.each[0];
-    peer_say(peer, "-OOM x\r\n");
-    CHECK_OK(rqli_op_run(&one.op));
-    assert_non_null(strstr(one.error.message, "TYPE on rql:key: OOM"));
-    (void)close(peer);
-    (void)rqli_client_free(client);
-}
-
-/* The last argument is a number behind the nonce. */
-static bool is_whole_call(const char *text)
-{
-    const char *last = strstr(text, "\r\nnonce\r\n$");
-
-    last = last ? strstr(last + strlen("\r\nnonce\r\n$"), "\r\n") : NULL;
-    return last && strstr(last + strlen("\r\n"), "\r\n");
-}
-
-struct ignorant {
-    int peer;
-    int n_said;
-};
-
-/* Until the connection ends. */
-static void *know_no_script(void *data)
-{
-    static char text[HEARD_SIZE];
-    struct ignorant *self = data;
-    size_t length = 0;
-    ssize_t got;
-
-    while ((got = recv(self->peer, text + length, sizeof text - 1 - length, 0)) > 0) {
-        length += (size_t)got;
-        text[length] = '\0';
-        if (is_whole_call(text)) {
-            length = 0;
-            self->n_said++;
-            (void)send(self->peer, UNKNOWN, strlen(UNKNOWN), MSG_NOSIGNAL);
-        }
-    }
-    return NULL;
-}
-
-/* Scripts may be flushed in between, but no server goes on like this. */
-TEST(a_script_that_is_never_known_is_a_fault)
-{
-    rql_client *client = client_without_server();
-    struct ignorant server = {.peer = peer_of(client->fleet.first.conns.each[0])};
-    pthread_t thread;
-
-    memset(&one, 0, sizeof one);
-    rqli_keys_init(&one.keys, one.memory, &rqli_key_sets[RQLI_WHOLE], rqli_slice_of("x"));
-    one.op = (struct rqli_op){
-        .ops = &ops,
-        .route = rqli_client_route(client, &one.keys),
-        .n_calls = 1,
-        .until_us = rqli_after_ms(rqli_now_us(), LONG_MS),
-    };
-    one.op.route.conn = client->fleet.first.conns.each[0];
-    assert_int_equal(pthread_create(&thread, NULL, know_no_script, &server), 0);
-    CHECK_OK(rqli_op_run(&one.op));
-    assert_int_equal(one.error.status, RQL_E_SERVER);
-    assert_non_null(strstr(one.error.message, "release on "));
-    (void)rqli_client_free(client);
-    assert_int_equal(pthread_join(thread, NULL), 0);
-    (void)close(server.peer);
-    assert_int_equal(server.n_said, RQLI_OP_REPEATS_MAX + 1);
 }

@@ -41,18 +41,6 @@ BEFORE_EACH(set_up)
     memset(&error, 0, sizeof error);
 }
 
-TEST(defaults_are_atomic_and_the_clients)
-{
-    assert_int_equal(given.size, sizeof given);
-    assert_int_equal(given.mode, RQL_SERIES_ATOMIC);
-    assert_null(given.lock);
-    assert_null(given.result);
-    client.default_lock_ttl_ms = 77;
-    CHECK_OK(make_plan(&given));
-    assert_int_equal(plan.lock.ttl_ms, 77);
-    assert_int_equal(plan.options.n_names, 5);
-}
-
 /* Bytewise, whatever the locale: all clients agree on it. Partitions by `CLUSTER KEYSLOT`: "aa" 9,
  * "b", "{b}x" and "{b}a" 25, "c" 57, "\xc3\xa9" 79, "B" 81, "a" 121. */
 TEST(names_are_sorted_by_partition_and_bytes_unless_as_the_gem)
@@ -93,34 +81,6 @@ TEST(names_are_sorted_by_partition_and_bytes_unless_as_the_gem)
         assert_memory_equal(plan.order, row->order, row->n_names * sizeof(size_t));
         assert_int_equal(plan.lock.auto_extend, row->renews);
         assert_int_equal(plan.stops_renewal, row->renews && !row->is_extended);
-    }
-}
-
-TEST(an_atomic_series_has_one_partition)
-{
-    static const char *const spread[] = {"{b}a", "{b}x", "c"};
-
-    static const struct {
-        const char *name;
-        int mode;
-        size_t n_names;
-        rql_status status;
-        const char *says;
-    } rows[] = {
-        {"of a tag", ATOMIC, 2, RQL_OK, ""},
-        {"spread", ATOMIC, 3, RQL_E_INVALID,
-         "{b}a and c: are in different partitions, which are not locked in one step; "
-         "a {tag} in the names puts them in one"},
-        {"spread, as the gem", GEM, 3, RQL_OK, ""},
-    };
-
-    is_partitioned = true;
-    given.names = spread;
-    EACH_ROW (row, rows) {
-        given.n_names = row->n_names;
-        given.mode = (rql_series_mode)row->mode;
-        assert_int_equal(make_plan(&given), row->status);
-        assert_non_null(strstr(error.message, row->says));
     }
 }
 
@@ -196,84 +156,4 @@ TEST(no_lock_of_a_series_outlives_the_pause)
         assert_int_equal(make_plan(&given), RQL_E_INVALID);
         assert_non_null(strstr(error.message, "recovery_delay_ms"));
     }
-}
-
-/* As recorded of the gem, and where no recording is. */
-TEST(ttl_is_the_gems)
-{
-    static const struct {
-        int64_t ttl_ms;
-        int64_t delay_ms;
-        int64_t jitter_ms;
-        size_t count;
-        int64_t expected_ms[3];
-    } cases[] = {
-        {2000, 200, 25, 3, {6675, 4450, 2225}}, {2000, 100, 7, 2, {4214, 2107}},
-        {2000, 200, 25, 2, {4450, 2225}},       {500, 200, 25, 1, {725}},
-        {3000, 200, 25, 3, {9675, 6450, 3225}}, {1, 1, 0, 1, {2}},
-    };
-
-    EACH (row, cases) {
-        rql_lock_options lock = {.ttl_ms = row->ttl_ms,
-                                 .retry_delay_ms = row->delay_ms,
-                                 .retry_jitter_ms = row->jitter_ms};
-
-        for (size_t k = 0; k < row->count; k++) {
-            assert_int_equal(rqli_series_ttl_ms(&lock, row->count, k), row->expected_ms[k]);
-        }
-    }
-}
-
-/* The call itself: keys of every lock, then those that they share. */
-TEST(a_call_names_the_keys_of_all_locks)
-{
-    struct rqli_command command = {0};
-    char memory[2][RQLI_KEYS_ROOM];
-    struct rqli_keys keys[2];
-    const struct rqli_keys *const list[] = {&keys[0], &keys[1]};
-    struct rqli_call call;
-    char expected[512];
-
-    rqli_keys_init(&keys[0], memory[0], &rqli_key_sets[RQLI_WHOLE], rqli_slice_of("a"));
-    rqli_keys_init(&keys[1], memory[1], &rqli_key_sets[RQLI_WHOLE], rqli_slice_of("b"));
-    rqli_call_init_series(&call, RQLI_SCRIPT_ACQUIRE_SERIES, list, 2);
-    for (int i = 1; i <= 6; i++) {
-        rqli_call_int(&call, i);
-    }
-    rqli_call_write(&call, &command, false);
-    (void)snprintf(expected, sizeof expected,
-                   "*17\r\n$7\r\nEVALSHA\r\n$40\r\n%s\r\n$1\r\n8\r\n"
-                   "$10\r\nrql:lock:a\r\n$16\r\nrql:lock_queue:a\r\n$9\r\nrql:req:a\r\n"
-                   "$10\r\nrql:lock:b\r\n$16\r\nrql:lock_queue:b\r\n$9\r\nrql:req:b\r\n"
-                   "$8\r\nrql:live\r\n$9\r\nrql:fence\r\n"
-                   "$1\r\n1\r\n$1\r\n2\r\n$1\r\n3\r\n$1\r\n4\r\n$1\r\n5\r\n$1\r\n6\r\n",
-                   rqli_scripts[RQLI_SCRIPT_ACQUIRE_SERIES].sha1);
-    assert_int_equal(command.length, strlen(expected));
-    assert_memory_equal(command.data, expected, command.length);
-    assert_int_equal(command.n_commands, 1);
-    rqli_command_fini(&command);
-}
-
-static void write_for_one(const void *data)
-{
-    struct rqli_command command = {0};
-    char memory[RQLI_KEYS_ROOM];
-    struct rqli_keys keys;
-    struct rqli_call call;
-
-    rqli_keys_init(&keys, memory, &rqli_key_sets[RQLI_WHOLE], rqli_slice_of("a"));
-    rqli_call_init(&call, *(const enum rqli_script_id *)data, &keys);
-    for (int i = 1; i <= 6; i++) {
-        rqli_call_int(&call, i);
-    }
-    rqli_call_write(&call, &command, false);
-}
-
-TEST(a_script_for_several_is_not_called_for_one)
-{
-    enum rqli_script_id several = RQLI_SCRIPT_ACQUIRE_SERIES;
-    enum rqli_script_id one = RQLI_SCRIPT_ACQUIRE;
-
-    assert_true(aborts(write_for_one, &several));
-    assert_false(aborts(write_for_one, &one));
 }

@@ -68,102 +68,6 @@ TEST(what_is_behind_a_call_that_gets_longer_moves)
     assert_int_equal(rqli_stream_fate(&stream, &calls[2]), RQL_E_IO);
 }
 
-/* So many calls are put in and sent as one batch, of which the system takes so many bytes; then so
- * many more come behind it. What becomes of them when the connection breaks off then? */
-/* As a row reads. NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding) */
-static const struct fates {
-    const char *name;
-    int n_batch;
-    size_t taken;
-    int n_behind;
-    const char *fates; /* u: unknown; n: not done */
-} fates[] = {
-    {"nothing was sent", 0, 0, 2, "nn"},
-    {"all was sent", 3, 3 * CALL_BYTES, 0, "uuu"},
-    {"the batch was sent", 2, 2 * CALL_BYTES, 2, "uunn"},
-    {"the socket took nothing", 2, 0, 1, "nnn"},
-    {"of the first call a byte was sent", 2, 1, 1, "unn"},
-    {"of the second call all but a byte was sent", 2, 2 * CALL_BYTES - 1, 1, "uun"},
-    {"the first call was sent, and nothing of the second", 2, CALL_BYTES, 0, "un"},
-    /* What another thread will have handed over nobody knows yet. */
-    {"a call is being sent", 1, SIZE_MAX, 1, "un"},
-};
-
-TEST(what_was_sent_in_part_is_unknown_and_the_rest_is_not_done)
-{
-    EACH_ROW (row, fates) {
-        char found[CALLS_MAX + 1] = "";
-        int i = 0;
-
-        begin();
-        for (; i < row->n_batch; i++) {
-            put(i, 1);
-        }
-        send_batch(row->taken);
-        for (; i < row->n_batch + row->n_behind; i++) {
-            put(i, 1);
-        }
-        for (i = 0; stream.first; i++) {
-            assert_ptr_equal(stream.first, &calls[i]);
-            found[i] = rqli_stream_fate(&stream, stream.first) == RQL_E_UNKNOWN ? 'u' : 'n';
-            (void)rqli_stream_take(&stream);
-        }
-        assert_string_equal(found, row->fates);
-    }
-}
-
-TEST(all_bytes_go_out_once_and_in_order)
-{
-    char sent[BYTES_MAX];
-    size_t length = 0;
-
-    for (size_t step = 1; step <= 3 * CALL_BYTES; step++) {
-        begin();
-        length = 0;
-        put(0, 1);
-        put(1, 1);
-        while (stream.out.length > 0 || rqli_stream_has_unsent(&stream)) {
-            struct rqli_slice bytes;
-
-            if (!rqli_stream_has_unsent(&stream)) {
-                rqli_stream_begin_batch(&stream);
-            }
-            bytes = rqli_stream_send(&stream);
-            bytes.length = bytes.length < step ? bytes.length : step;
-            memcpy(sent + length, bytes.data, bytes.length);
-            length += bytes.length;
-            (void)rqli_stream_on_sent(&stream, bytes.length);
-            if (length == bytes.length) { /* while the first are on their way */
-                put(2, 1);
-            }
-        }
-        assert_int_equal(length, 3 * CALL_BYTES);
-        assert_memory_equal(sent, "*1\r\n$1\r\na\r\n*1\r\n$1\r\nb\r\n*1\r\n$1\r\nc\r\n", length);
-    }
-}
-
-TEST(the_silence_begins_with_the_first_call_in_flight)
-{
-    static const struct {
-        const char *name;
-        int n_taken; /* before it is put in */
-        int64_t now_us, heard_us;
-    } rows[] = {
-        {"the first", 0, 10, 10},
-        {"another", 0, 20, 10},
-        {"when the first is answered", 1, 30, 10},
-        {"when all are answered", 2, 40, 40},
-    };
-
-    EACH_ROW (row, rows) {
-        for (int i = 0; i < row->n_taken; i++) {
-            (void)rqli_stream_take(&stream);
-        }
-        put((int)(row - rows), row->now_us);
-        assert_int_equal(stream.heard_us, row->heard_us);
-    }
-}
-
 TEST(a_server_is_given_up_when_it_is_silent_or_no_reply_ends)
 {
     static const struct {
@@ -190,22 +94,6 @@ TEST(a_server_is_given_up_when_it_is_silent_or_no_reply_ends)
         }
         assert_int_equal(rqli_stream_silent_us(&stream, 1), row->given_up_us);
     }
-}
-
-TEST(a_new_connection_knows_nothing_of_the_old_bytes)
-{
-    put(0, 1);
-    send_batch(3);
-    put(1, 1);
-    (void)rqli_stream_take(&stream);
-    (void)rqli_stream_take(&stream);
-    rqli_stream_on_connected(&stream, 7);
-    assert_false(rqli_stream_has_unsent(&stream));
-    assert_int_equal(stream.out.length, 0);
-    put(2, 9);
-    assert_int_equal(rqli_stream_fate(&stream, &calls[2]), RQL_E_IO);
-    send_batch(1);
-    assert_int_equal(rqli_stream_fate(&stream, &calls[2]), RQL_E_UNKNOWN);
 }
 
 static const struct pause {

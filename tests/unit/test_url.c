@@ -14,62 +14,126 @@
 #define NAME_50 "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 #define NAME_250 NAME_50 NAME_50 NAME_50 NAME_50 NAME_50
 
-#define TCP RQLI_ENDPOINT_TCP
-#define UNIX RQLI_ENDPOINT_UNIX
+#define HOSTS_16 "a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p"
+#define HOSTS_64 HOSTS_16 ",a1,b1,c1,d1,e1,f1,g1,h1,i1,j1,k1,l1,m1,n1,o1,p1," HOSTS_32_MORE
+#define HOSTS_32_MORE                                                                              \
+    "a2,b2,c2,d2,e2,f2,g2,h2,i2,j2,k2,l2,m2,n2,o2,p2"                                              \
+    ",a3,b3,c3,d3,e3,f3,g3,h3,i3,j3,k3,l3,m3,n3,o3,p3"
 
+/* What describe() says of it, and how messages name it. NULL: as the URL does. */
 static const struct {
     const char *url;
-    enum rqli_endpoint_kind kind;
-    const char *place; /* host or path */
-    int port;
-    int database;
-    const char *user;
-    const char *password;
+    const char *described;
     const char *where;
 } good_urls[] = {
-    {"redis://", TCP, "127.0.0.1", 6379, 0, NULL, NULL, "redis://127.0.0.1:6379"},
-    {"redis:///", TCP, "127.0.0.1", 6379, 0, NULL, NULL, "redis://127.0.0.1:6379"},
-    {"redis:///3", TCP, "127.0.0.1", 6379, 3, NULL, NULL, "redis://127.0.0.1:6379/3"},
-    {"redis://:7000", TCP, "127.0.0.1", 7000, 0, NULL, NULL, "redis://127.0.0.1:7000"},
-    {"redis://db-1.example_x", TCP, "db-1.example_x", 6379, 0, NULL, NULL,
-     "redis://db-1.example_x:6379"},
-    {"redis://h", TCP, "h", 6379, 0, NULL, NULL, "redis://h:6379"},
-    {"redis://h:1", TCP, "h", 1, 0, NULL, NULL, "redis://h:1"},
-    {"redis://h:65535/65535", TCP, "h", 65535, 65535, NULL, NULL, "redis://h:65535/65535"},
-    {"redis://h/?", TCP, "h", 6379, 0, NULL, NULL, "redis://h:6379"},
-    {"redis://[::1]", TCP, "::1", 6379, 0, NULL, NULL, "redis://[::1]:6379"},
-    {"redis://[2001:db8::7]:7001/2", TCP, "2001:db8::7", 7001, 2, NULL, NULL,
-     "redis://[2001:db8::7]:7001/2"},
-    {"redis://u:p@h", TCP, "h", 6379, 0, "u", "p", "redis://h:6379"},
-    {"redis://:p@h:1/2", TCP, "h", 1, 2, NULL, "p", "redis://h:1/2"},
-    {"redis://u:@h", TCP, "h", 6379, 0, "u", "", "redis://h:6379"},
-    {"redis://@h", TCP, "h", 6379, 0, NULL, NULL, "redis://h:6379"},
-    {"redis://:@h", TCP, "h", 6379, 0, NULL, NULL, "redis://h:6379"},
-    {"redis://u:p@", TCP, "127.0.0.1", 6379, 0, "u", "p", "redis://127.0.0.1:6379"},
-    {"redis://u:p@[::1]:9", TCP, "::1", 9, 0, "u", "p", "redis://[::1]:9"},
-    {"redis://a%40b:p%2F%3aq%25@h", TCP, "h", 6379, 0, "a@b", "p/:q%", "redis://h:6379"},
-    {"redis://u:p:q@r@h", TCP, "h", 6379, 0, "u", "p:q@r", "redis://h:6379"},
-    {"redis://u:\xc3\xa9@h", TCP, "h", 6379, 0, "u", "\xc3\xa9", "redis://h:6379"},
-    {"redis://" NAME_250 "abc", TCP, NAME_250 "abc", 6379, 0, NULL, NULL,
-     "redis://" NAME_250 "abc:6379"},
-    {"rediss://u:p@h:1/2", TCP, "h", 1, 2, "u", "p", "rediss://h:1/2"},
-    {"rediss://h?", TCP, "h", 6379, 0, NULL, NULL, "rediss://h:6379"},
-    {"rediss://[::1]?tls_verify=ca&tls_key_file=/k", TCP, "::1", 6379, 0, NULL, NULL,
-     "rediss://[::1]:6379"},
-    {"unix:///run/r.sock", UNIX, "/run/r.sock", 0, 0, NULL, NULL, "unix:///run/r.sock"},
-    {"unix:///s?db=5", UNIX, "/s", 0, 5, NULL, NULL, "unix:///s?db=5"},
-    {"unix:///s?", UNIX, "/s", 0, 0, NULL, NULL, "unix:///s"},
-    {"unix:///a%20b", UNIX, "/a b", 0, 0, NULL, NULL, "unix:///a%20b"},
-    {"unix:///a%0ab", UNIX, "/a\nb", 0, 0, NULL, NULL, "unix:///a%0ab"},
-    {"unix:///a@b", UNIX, "/a@b", 0, 0, NULL, NULL, "unix:///a@b"},
-    {"unix://u:p@/s", UNIX, "/s", 0, 0, "u", "p", "unix:///s"},
-    {"unix://:p@/s?db=1", UNIX, "/s", 0, 1, NULL, "p", "unix:///s?db=1"},
-    {"unix://" PATH_107, UNIX, PATH_107, 0, 0, NULL, NULL, "unix://" PATH_107},
+    {"redis://", "127.0.0.1:6379", "redis://127.0.0.1:6379"},
+    {"redis:///", "127.0.0.1:6379", "redis://127.0.0.1:6379"},
+    {"redis:///3", "127.0.0.1:6379 /3", "redis://127.0.0.1:6379/3"},
+    {"redis://:7000", "127.0.0.1:7000", "redis://127.0.0.1:7000"},
+    {"redis://db-1.example_x", "db-1.example_x:6379", "redis://db-1.example_x:6379"},
+    {"redis://h:1", "h:1", NULL},
+    {"redis://h:65535/65535", "h:65535 /65535", NULL},
+    {"redis://h/?", "h:6379", "redis://h:6379"},
+    {"redis://[::1]", "[::1]:6379", "redis://[::1]:6379"},
+    {"redis://[2001:db8::7]:7001/2", "[2001:db8::7]:7001 /2", NULL},
+    {"redis://u:p@h", "h:6379 u:p", "redis://h:6379"},
+    {"redis://:p@h:1/2", "h:1 /2 -:p", "redis://h:1/2"},
+    {"redis://u:@h", "h:6379 u:", "redis://h:6379"},
+    {"redis://@h", "h:6379", "redis://h:6379"},
+    {"redis://:@h", "h:6379", "redis://h:6379"},
+    {"redis://u:p@", "127.0.0.1:6379 u:p", "redis://127.0.0.1:6379"},
+    {"redis://u:p@[::1]:9", "[::1]:9 u:p", "redis://[::1]:9"},
+    {"redis://a%40b:p%2F%3aq%25@h", "h:6379 a@b:p/:q%", "redis://h:6379"},
+    {"redis://u:p:q@r@h", "h:6379 u:p:q@r", "redis://h:6379"},
+    {"redis://u:\xc3\xa9@h", "h:6379 u:\xc3\xa9", "redis://h:6379"},
+    {"redis://" NAME_250 "abc", NAME_250 "abc:6379", "redis://" NAME_250 "abc:6379"},
+    {"rediss://u:p@h:1/2", "h:1 /2 u:p tls", "rediss://h:1/2"},
+    {"rediss://h?", "h:6379 tls", "rediss://h:6379"},
+    {"rediss://[::1]?tls_verify=ca&tls_key_file=/k", "[::1]:6379 tls", "rediss://[::1]:6379"},
+    {"unix:///run/r.sock", "/run/r.sock", NULL},
+    {"unix:///s?db=5", "/s /5", NULL},
+    {"unix:///s?", "/s", "unix:///s"},
+    {"unix:///a%20b", "/a b", NULL},
+    {"unix:///a%0ab", "/a\nb", NULL},
+    {"unix:///a@b", "/a@b", NULL},
+    {"unix://u:p@/s", "/s u:p", "unix:///s"},
+    {"unix://:p@/s?db=1", "/s /1 -:p", "unix:///s?db=1"},
+    {"unix://" PATH_107, PATH_107, NULL},
+
+    {"redis+sentinel://a/m", "sentinel a:26379 of m", NULL},
+    {"redis+sentinel:///m/", "sentinel 127.0.0.1:26379 of m", "redis+sentinel:///m"},
+    {"redis+sentinel://u:p@a:1,[::1]:2,c/m%2f/7", "sentinel a:1 [::1]:2 c:26379 /7 u:p of m/",
+     "redis+sentinel://a:1,[::1]:2,c/m%2f/7"},
+    {"redis+sentinel://a,b/m?sentinel_user=x%26&sentinel_password=sesame",
+     "sentinel a:26379 b:26379 of m by x&:sesame", "redis+sentinel://a,b/m"},
+    {"redis+sentinel://a,b/m1,M1,m.2_-x/3?sentinel_user=x&sentinel_password=y",
+     "sentinel a:26379 b:26379 /3 of m1 M1 m.2_-x by x:y", "redis+sentinel://a,b/m1,M1,m.2_-x/3"},
+    {"redis+sentinel://:p@a/m%31,%6d2/", "sentinel a:26379 -:p of m1 m2",
+     "redis+sentinel://a/m%31,%6d2"},
+    {"redis+sentinel://a/m%2c%0a", "sentinel a:26379 of m,\n", NULL},
+    {"redis+sentinel://a/" HOSTS_64, "sentinel a:26379 of p3", NULL},
+    {"rediss+sentinel://a/m?tls_verify=ca", "sentinel a:26379 tls of m by tls",
+     "rediss+sentinel://a/m"},
+    {"rediss+sentinel://a/m?sentinel_tls=true", "sentinel a:26379 tls of m by tls",
+     "rediss+sentinel://a/m"},
+    {"rediss+sentinel://a/m?sentinel_tls=false&tls_verify=ca", "sentinel a:26379 tls of m",
+     "rediss+sentinel://a/m"},
+
+    {"redis+cluster://a", "cluster a:6379", NULL},
+    {"redis+cluster://", "cluster 127.0.0.1:6379", NULL},
+    {"redis+cluster://A.b:7000,[::1]:7001,c/", "cluster A.b:7000 [::1]:7001 c:6379",
+     "redis+cluster://A.b:7000,[::1]:7001,c"},
+    {"redis+cluster://u:p%40@a,a", "cluster a:6379 a:6379 u:p@", "redis+cluster://a,a"},
+    {"redis+cluster://:p@a?", "cluster a:6379 -:p", "redis+cluster://a"},
+    {"rediss+cluster://a:1,b?tls_verify=ca", "cluster a:1 b:6379 tls", "rediss+cluster://a:1,b"},
+    {"redis+cluster://" HOSTS_64, "cluster p3:6379", NULL},
+    {"redis+shards://a", "shards a:6379", NULL},
+    {"redis+shards://a:1,a:2,b/", "shards a:1 a:2 b:6379", "redis+shards://a:1,a:2,b"},
+    {"redis+shards://u:p@Az.b,[2001:DB8::7]:1/3", "shards az.b:6379 [2001:db8::7]:1 /3 u:p",
+     "redis+shards://Az.b,[2001:DB8::7]:1/3"},
+    {"rediss+shards://a,b/0?tls_verify=ca", "shards a:6379 b:6379 tls", "rediss+shards://a,b"},
+    {"redis+shards://" HOSTS_64 "/65535", "shards p3:6379 /65535", NULL},
 };
 
 static void check_text(const char *found, const char *wanted)
 {
     assert_string_equal(found ? found : "(null)", wanted ? wanted : "(null)");
+}
+
+/* Writes what is in an endpoint: of 64 hosts or masters the last, a missing user as "-". */
+static void describe(const struct rqli_endpoint *self, char *out, size_t size)
+{
+    static const char *const arrangements[] = {
+        [RQLI_SENTINEL] = "sentinel ", [RQLI_CLUSTER] = "cluster ", [RQLI_SHARDS] = "shards "};
+    const struct rqli_by_sentinels *by = &self->by_sentinels;
+    const bool is_single = self->arrangement == RQLI_SINGLE;
+    const size_t n_hosts = is_single && self->kind == RQLI_ENDPOINT_TCP ? 1 : self->n_hosts;
+    char text[RQLI_ADDRESS_TEXT_SIZE];
+    FILE *to = fmemopen(out, size, "w");
+
+    assert_non_null(to);
+    (void)fprintf(to, "%s%s", is_single ? "" : arrangements[self->arrangement],
+                  self->path ? self->path : "");
+    for (size_t i = n_hosts == RQLI_HOSTS_MAX ? n_hosts - 1 : 0; i < n_hosts; i++) {
+        (void)fprintf(to, "%s%s", i > 0 && n_hosts < RQLI_HOSTS_MAX ? " " : "",
+                      rqli_address_print(is_single ? &self->address : &self->hosts[i], text));
+    }
+    if (self->database) {
+        (void)fprintf(to, " /%d", self->database);
+    }
+    if (self->user || self->password) {
+        (void)fprintf(to, " %s:%s", self->user ? self->user : "-", self->password);
+    }
+    (void)fprintf(to, "%s%s", self->is_tls ? " tls" : "", by->n_masters > 0 ? " of" : "");
+    for (size_t i = by->n_masters == RQLI_HOSTS_MAX ? by->n_masters - 1 : 0; i < by->n_masters;
+         i++) {
+        (void)fprintf(to, " %s", by->masters[i]);
+    }
+    if (by->user || by->is_tls) {
+        (void)fprintf(to, " by %s%s%s%s", by->user ? by->user : "", by->user ? ":" : "",
+                      by->user ? by->password : "", by->is_tls ? "tls" : "");
+    }
+    assert_int_equal(fclose(to), 0);
 }
 
 /* And nothing else: the other fields stay the caller's. */
@@ -78,17 +142,18 @@ TEST(a_url_says_where_and_how)
     EACH_BY (row, good_urls, row->url) {
         struct rqli_endpoint endpoint = {
             .connect_timeout_ms = 1, .io_timeout_ms = 2, .spin_us = 3, .identity = "me"};
+        char described[512] = "";
 
         CHECK_OK(rqli_url_parse(&endpoint, row->url, NULL));
-        CHECK_ALL(EQ(endpoint.kind, row->kind), EQ(endpoint.arrangement, RQLI_SINGLE),
-                  EQ(endpoint.address.port, row->port), EQ(endpoint.database, row->database),
-                  EQ(endpoint.connect_timeout_ms, 1), EQ(endpoint.io_timeout_ms, 2),
-                  EQ(endpoint.spin_us, 3));
+        describe(&endpoint, described, sizeof described);
+        check_text(described, row->described);
+        check_text(endpoint.where, row->where ? row->where : row->url);
+        CHECK_ALL(EQ(endpoint.connect_timeout_ms, 1), EQ(endpoint.io_timeout_ms, 2),
+                  EQ(endpoint.spin_us, 3),
+                  EQ(rqli_endpoint_is_partitioned(&endpoint),
+                     endpoint.arrangement == RQLI_CLUSTER || endpoint.arrangement == RQLI_SHARDS ||
+                         endpoint.by_sentinels.n_masters > 1));
         check_text(endpoint.identity, "me");
-        check_text(row->kind == TCP ? endpoint.address.host : endpoint.path, row->place);
-        check_text(endpoint.user, row->user);
-        check_text(endpoint.password, row->password);
-        check_text(endpoint.where, row->where);
         rqli_endpoint_fini(&endpoint);
         rqli_endpoint_fini(&endpoint); /* twice is fine */
     }
@@ -166,143 +231,6 @@ TEST(a_certificate_has_a_key_and_only_tls_has_a_context)
         CHECK_OK(rqli_options_set_of_url(&options, endpoint.query, NULL));
         assert_int_equal(rqli_endpoint_use_tls(&endpoint, &options, NULL), row->status);
         assert_null(endpoint.tls);
-        rqli_endpoint_fini(&endpoint);
-    }
-}
-
-#define HOSTS_16 "a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p"
-#define HOSTS_64 HOSTS_16 ",a1,b1,c1,d1,e1,f1,g1,h1,i1,j1,k1,l1,m1,n1,o1,p1," HOSTS_32_MORE
-#define HOSTS_32_MORE                                                                              \
-    "a2,b2,c2,d2,e2,f2,g2,h2,i2,j2,k2,l2,m2,n2,o2,p2"                                              \
-    ",a3,b3,c3,d3,e3,f3,g3,h3,i3,j3,k3,l3,m3,n3,o3,p3"
-
-static const struct {
-    const char *url;
-    const char *hosts;   /* as they are printed, with a blank between two */
-    const char *masters; /* with a blank between two; of 64 the last */
-    const char *user;    /* of the sentinels */
-    const char *password;
-    bool is_tls;
-    int database;
-    const char *where;
-} sentinel_urls[] = {
-    {"redis+sentinel://a/m", "a:26379", "m", NULL, NULL, false, 0, "redis+sentinel://a/m"},
-    {"redis+sentinel:///m/", "127.0.0.1:26379", "m", NULL, NULL, false, 0, "redis+sentinel:///m"},
-    {"redis+sentinel://u:p@a:1,[::1]:2,c/m%2f/7", "a:1 [::1]:2 c:26379", "m/", NULL, NULL, false, 7,
-     "redis+sentinel://a:1,[::1]:2,c/m%2f/7"},
-    {"redis+sentinel://a,b/m?sentinel_user=x%26&sentinel_password=sesame", "a:26379 b:26379", "m",
-     "x&", "sesame", false, 0, "redis+sentinel://a,b/m"},
-    {"redis+sentinel://a,b/m1,M1,m.2_-x/3?sentinel_user=x&sentinel_password=y", "a:26379 b:26379",
-     "m1 M1 m.2_-x", "x", "y", false, 3, "redis+sentinel://a,b/m1,M1,m.2_-x/3"},
-    {"redis+sentinel://:p@a/m%31,%6d2/", "a:26379", "m1 m2", NULL, NULL, false, 0,
-     "redis+sentinel://a/m%31,%6d2"},
-    {"redis+sentinel://a/m%2c%0a", "a:26379", "m,\n", NULL, NULL, false, 0,
-     "redis+sentinel://a/m%2c%0a"},
-    {"redis+sentinel://a/" HOSTS_64, "a:26379", "p3", NULL, NULL, false, 0,
-     "redis+sentinel://a/" HOSTS_64},
-    {"rediss+sentinel://a/m?tls_verify=ca", "a:26379", "m", NULL, NULL, true, 0,
-     "rediss+sentinel://a/m"},
-    {"rediss+sentinel://a/m?sentinel_tls=true", "a:26379", "m", NULL, NULL, true, 0,
-     "rediss+sentinel://a/m"},
-    {"rediss+sentinel://a/m?sentinel_tls=false&tls_verify=ca", "a:26379", "m", NULL, NULL, false, 0,
-     "rediss+sentinel://a/m"},
-};
-
-static void check_hosts(const struct rqli_endpoint *self, const char *expected)
-{
-    size_t first = self->n_hosts == RQLI_HOSTS_MAX ? RQLI_HOSTS_MAX - 1 : 0;
-    char hosts[256] = "";
-    char text[RQLI_ADDRESS_TEXT_SIZE];
-    size_t length = 0;
-
-    for (size_t i = first; i < self->n_hosts && length < sizeof hosts; i++) {
-        length += (size_t)snprintf(hosts + length, sizeof hosts - length, "%s%s",
-                                   i > first ? " " : "", rqli_address_print(&self->hosts[i], text));
-    }
-    check_text(hosts, expected);
-}
-
-static void check_masters(const struct rqli_by_sentinels *self, const char *expected)
-{
-    size_t first = self->n_masters == RQLI_HOSTS_MAX ? RQLI_HOSTS_MAX - 1 : 0;
-    char names[64] = "";
-    size_t length = 0;
-
-    for (size_t i = first; i < self->n_masters && length < sizeof names; i++) {
-        length += (size_t)snprintf(names + length, sizeof names - length, "%s%s",
-                                   i > first ? " " : "", self->masters[i]);
-    }
-    check_text(names, expected);
-}
-
-TEST(a_url_says_which_sentinels_know_the_masters)
-{
-    EACH_BY (row, sentinel_urls, row->url) {
-        struct rqli_endpoint endpoint = {0};
-        const struct rqli_by_sentinels *found = &endpoint.by_sentinels;
-
-        CHECK_OK(rqli_url_parse(&endpoint, row->url, NULL));
-        check_hosts(&endpoint, row->hosts);
-        check_masters(found, row->masters);
-        check_text(found->user, row->user);
-        check_text(found->password, row->password);
-        CHECK_ALL(EQ(endpoint.arrangement, RQLI_SENTINEL), EQ(found->is_tls, row->is_tls),
-                  EQ(endpoint.database, row->database),
-                  EQ(rqli_endpoint_is_partitioned(&endpoint), found->n_masters > 1));
-        check_text(endpoint.where, row->where);
-        rqli_endpoint_fini(&endpoint);
-        rqli_endpoint_fini(&endpoint);
-    }
-}
-
-static const struct {
-    const char *url;
-    enum rqli_arrangement arrangement;
-    bool is_tls;
-    const char *hosts; /* as they are printed; of 64 the last */
-    size_t n_hosts;
-    int database;
-    const char *user;
-    const char *password;
-    const char *where;
-} several_urls[] = {
-    {"redis+cluster://a", RQLI_CLUSTER, false, "a:6379", 1, 0, NULL, NULL, "redis+cluster://a"},
-    {"redis+cluster://", RQLI_CLUSTER, false, "127.0.0.1:6379", 1, 0, NULL, NULL,
-     "redis+cluster://"},
-    {"redis+cluster://A.b:7000,[::1]:7001,c/", RQLI_CLUSTER, false, "A.b:7000 [::1]:7001 c:6379", 3,
-     0, NULL, NULL, "redis+cluster://A.b:7000,[::1]:7001,c"},
-    {"redis+cluster://u:p%40@a,a", RQLI_CLUSTER, false, "a:6379 a:6379", 2, 0, "u", "p@",
-     "redis+cluster://a,a"},
-    {"redis+cluster://:p@a?", RQLI_CLUSTER, false, "a:6379", 1, 0, NULL, "p", "redis+cluster://a"},
-    {"rediss+cluster://a:1,b?tls_verify=ca", RQLI_CLUSTER, true, "a:1 b:6379", 2, 0, NULL, NULL,
-     "rediss+cluster://a:1,b"},
-    {"redis+cluster://" HOSTS_64, RQLI_CLUSTER, false, "p3:6379", 64, 0, NULL, NULL,
-     "redis+cluster://" HOSTS_64},
-    {"redis+shards://a", RQLI_SHARDS, false, "a:6379", 1, 0, NULL, NULL, "redis+shards://a"},
-    {"redis+shards://a:1,a:2,b/", RQLI_SHARDS, false, "a:1 a:2 b:6379", 3, 0, NULL, NULL,
-     "redis+shards://a:1,a:2,b"},
-    {"redis+shards://u:p@Az.b,[2001:DB8::7]:1/3", RQLI_SHARDS, false, "az.b:6379 [2001:db8::7]:1",
-     2, 3, "u", "p", "redis+shards://Az.b,[2001:DB8::7]:1/3"},
-    {"rediss+shards://a,b/0?tls_verify=ca", RQLI_SHARDS, true, "a:6379 b:6379", 2, 0, NULL, NULL,
-     "rediss+shards://a,b"},
-    {"redis+shards://" HOSTS_64 "/65535", RQLI_SHARDS, false, "p3:6379", 64, 65535, NULL, NULL,
-     "redis+shards://" HOSTS_64 "/65535"},
-};
-
-TEST(a_url_says_where_a_cluster_or_its_shards_are)
-{
-    EACH_BY (row, several_urls, row->url) {
-        struct rqli_endpoint endpoint = {0};
-
-        CHECK_OK(rqli_url_parse(&endpoint, row->url, NULL));
-        CHECK_ALL(EQ(endpoint.kind, TCP), EQ(endpoint.arrangement, row->arrangement),
-                  EQ(endpoint.is_tls, row->is_tls), EQ(endpoint.query != NULL, row->is_tls),
-                  EQ(endpoint.n_hosts, row->n_hosts), EQ(endpoint.database, row->database));
-        check_hosts(&endpoint, row->hosts);
-        check_text(endpoint.user, row->user);
-        check_text(endpoint.password, row->password);
-        check_text(endpoint.where, row->where);
-        rqli_endpoint_fini(&endpoint);
         rqli_endpoint_fini(&endpoint);
     }
 }

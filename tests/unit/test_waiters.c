@@ -87,27 +87,6 @@ static struct rqli_waiter *hinted_by(const char *nonce)
     return n_roused > 0 ? roused[0] : NULL;
 }
 
-TEST(the_oldest_leads)
-{
-    for (size_t i = 0; i < COUNT; i++) {
-        join(i);
-        assert_int_equal(rqli_waiter_leads(&waiter[i]), i < LOCKS);
-    }
-    /* Each that goes leaves the lead to the next for its lock; a follower leaves none. */
-    assert_null(leave(2 * LOCKS));
-    for (size_t i = 0; i < COUNT; i++) {
-        size_t next = i == LOCKS ? 3 * LOCKS : i + LOCKS;
-
-        if (i == 2 * LOCKS) {
-            continue;
-        }
-        assert_ptr_equal(leave(i), next < COUNT ? &waiter[next] : NULL);
-        assert_true(next >= COUNT || rqli_waiter_leads(&waiter[next]));
-    }
-    assert_null(waiters.first);
-    assert_null(waiters.last);
-}
-
 /* Who comes behind others for its lock asks over the connection of who leads, whoever that is by
  * then. */
 TEST(who_waits_for_one_lock_asks_over_one_connection)
