@@ -4,12 +4,10 @@
 #include "lock/client.h"
 #include "lock/hosts.h"
 #include "lock/leases.h"
-#include "lock/series.h"
 #include "lock/transfer.h"
 #include "no_server.h"
 #include "wait.h"
 
-#include <poll.h>
 #include <rql/rql.h>
 
 /* What the leases of a client believe, and who is told of what. There is no server. */
@@ -133,37 +131,6 @@ TEST(a_host_counts_as_dead_here_before_it_does_elsewhere)
     end(lock);
 }
 
-/* Of two partitions: one is heard of, and the other is not. */
-TEST(a_host_lives_and_dies_by_partition)
-{
-    rql_client *clustered = client_without_cluster();
-    struct rqli_leases *own = clustered->leases;
-    const struct rqli_key_set *heard = rqli_client_key_set(clustered, "x");
-    const struct rqli_key_set *silent = rqli_client_key_set(clustered, "y");
-    int64_t now_us = rqli_now_us();
-    rql_lock *lock = granted_by(clustered, "x");
-    rql_lock *other = granted_by(clustered, "y");
-
-    assert_ptr_not_equal(heard, silent);
-    CHECK_OK(rqli_leases_add(own, lock, NULL));
-    CHECK_OK(rqli_leases_add(own, other, NULL));
-    rqli_leases_on_probing(own, silent, LONG_MS);
-    rqli_leases_on_probed(own, silent, now_us - LONG_MS * 1000, LONG_MS);
-    rqli_leases_on_probing(own, silent, LONG_MS); /* it is bound already */
-    rqli_leases_on_probed(own, heard, now_us, LONG_MS);
-    rqli_leases_rebind(own);
-    CHECK_ALL(EQ(rqli_lease_state(&lock->kept.lease, now_us), RQL_HELD),
-              EQ(rqli_lease_state(&other->kept.lease, now_us), RQL_GONE),
-              EQ(rqli_leases_is_overdue(own, heard, now_us), false),
-              EQ(rqli_leases_is_overdue(own, silent, now_us), true));
-    rqli_leases_on_left(own, silent);
-    assert_false(rqli_leases_is_overdue(own, silent, now_us)); /* nobody there can be found dead */
-    rqli_leases_remove(own, (rql_lock *const[]){lock, other}, 2);
-    rqli_lock_free(lock);
-    rqli_lock_free(other);
-    rqli_client_free(clustered);
-}
-
 /* Who is still told of there can be found dead. */
 TEST(a_partition_is_left_by_the_last_host)
 {
@@ -199,49 +166,6 @@ TEST(a_doubtful_lock_is_verified_though_it_is_not_to_be_renewed)
     }
     end(locks[1]);
     end(locks[0]);
-}
-
-/* The server's answer to a hand-over inside the client, whose new owner relies on it for a second
- * up to then; it may list its lock later than that. */
-static const struct answer {
-    const char *name;
-    int64_t left_ms;
-    bool is_early;
-    rql_lock_state state;
-} answers[] = {
-    {"it is done", LONG_MS, false, RQL_HELD},
-    {"it is done before the lock is listed", LONG_MS, true, RQL_HELD},
-    {"it is refused", -1, false, RQL_GONE},
-    {"it is refused before the lock is listed", -1, true, RQL_GONE},
-};
-
-TEST(what_the_server_says_of_a_hand_over_is_believed)
-{
-    rql_lock_options options;
-
-    rql_lock_options_init(client, &options);
-    EACH_ROW (row, answers) {
-        rql_lock *lock = granted("x");
-        int64_t now_us = rqli_now_us();
-        struct rqli_transfer *transfer =
-            rqli_transfer_new(client, lock->acquirer, lock->host, lock->nonce, &options);
-
-        lock->transfer = transfer;
-        rqli_lease_on_unconfirmed(&lock->kept.lease, now_us + 1000000);
-        rqli_leases_on_handed_on(leases, NULL, transfer);
-        if (!row->is_early) {
-            CHECK_OK(rqli_leases_add(leases, lock, NULL));
-        }
-        rqli_leases_on_transferred(leases, transfer, now_us, row->left_ms);
-        if (row->is_early) {
-            CHECK_OK(rqli_leases_add(leases, lock, NULL));
-        }
-        assert_int_equal(state_of(lock), row->state);
-        assert_int_equal(rqli_leases_lease(leases, lock).is_unconfirmed, row->state == RQL_GONE);
-        assert_true(row->state == RQL_GONE ||
-                    rqli_lease_remaining_ms(&lock->kept.lease, now_us) > LONG_MS / 2);
-        end(lock);
-    }
 }
 
 TEST(what_is_renewed_by_one_is_nobody_elses)
@@ -420,26 +344,6 @@ TEST(who_takes_a_lock_back_waits_for_the_end_of_its_callback)
     assert_int_equal(pthread_join(taker.thread, NULL), 0);
     assert_false(taker.was_early);
     rqli_lock_free(lock);
-}
-
-static bool is_readable(void *data)
-{
-    struct pollfd poll_fd = {.fd = *(const int *)data, .events = POLLIN};
-
-    return poll(&poll_fd, 1, 0) == 1;
-}
-
-TEST(each_lock_of_a_series_makes_its_descriptor_readable)
-{
-    rql_series series = {.client = client, .count = 2, .locks = {held("x"), held("y")}};
-    int fd = -1;
-
-    CHECK_OK(rql_series_lost_fd(&series, &fd, NULL));
-    assert_false(is_readable(&fd));
-    rqli_leases_on_gone(leases, series.locks[1]);
-    assert_true(wait_until(is_readable, &fd, AWAIT_MS));
-    end(series.locks[1]);
-    end(series.locks[0]);
 }
 
 static atomic_int mutex_at_event = -1; /* what the callback found; -1: it was not called */

@@ -32,7 +32,6 @@ static struct rqli_endpoint endpoint;
 static struct rqli_socket sock;
 static rql_error error;
 static rql_credentials_fn credentials; /* of the logins to come */
-static int n_asked;
 static struct rqli_era *era;              /* of the logins to come, or NULL */
 static enum rqli_arrangement arrangement; /* of the logins to come */
 static struct rqli_seat predecessor;      /* of the logins to come, for commands */
@@ -64,7 +63,6 @@ BEFORE_EACH(set_up)
     era = NULL;
     arrangement = RQLI_SINGLE;
     predecessor = (struct rqli_seat){0};
-    n_asked = 0;
 }
 
 /* The parameters stand in front of the path. */
@@ -79,7 +77,6 @@ static rql_status log_in(const char *parameters, bool is_for_commands, const cha
     peer_listen(&place);
     (void)snprintf(url, sizeof url, "unix://%s%s", parameters, place.path);
     endpoint = (struct rqli_endpoint){.identity = "me", .credentials = credentials};
-    endpoint.credentials_data = &n_asked;
     CHECK_OK(rqli_url_parse(&endpoint, url, NULL));
     endpoint.eras = era;
     endpoint.arrangement = arrangement;
@@ -403,27 +400,6 @@ TEST(a_replica_is_told_by_its_role_or_by_a_write)
     }
 }
 
-static rql_status give_token(rql_credentials *out, int64_t timeout_ms, void *data)
-{
-    int *count = data;
-
-    assert_in_range(timeout_ms, 1, LONG_MS);
-    assert_string_equal(out->user, "");
-    assert_string_equal(out->password, "");
-    (void)snprintf(out->user, sizeof out->user, "bob");
-    (void)snprintf(out->password, sizeof out->password, "sesame-%d", ++*count);
-    return RQL_OK;
-}
-
-static rql_status give_nothing(rql_credentials *out, int64_t timeout_ms, void *data)
-{
-    int *count = data;
-
-    (void)out;
-    (void)timeout_ms;
-    return ++*count == 1 ? RQL_OK : RQL_E_IO;
-}
-
 /* Texts that nobody has terminated. */
 static rql_status give_all(rql_credentials *out, int64_t timeout_ms, void *data)
 {
@@ -432,44 +408,6 @@ static rql_status give_all(rql_credentials *out, int64_t timeout_ms, void *data)
     memset(out->user, 'u', sizeof out->user);
     memset(out->password, 'p', sizeof out->password);
     return RQL_OK;
-}
-
-/* Once for each login, also where the old words repeat them; what the URL says is not used. */
-TEST(credentials_are_asked_for_at_each_login)
-{
-    static const struct {
-        const char *name;
-        const char *login;
-        const char *first;
-        const char *second;
-    } rows[] = {
-        {"the first", "ann:pw@", PEER_LOGIN_FOR_COMMANDS, NULL},
-        {"the second", "ann:pw@", PEER_LOGIN_FOR_COMMANDS, NULL},
-        {"the third", "ann:pw@", PEER_LOGIN_FOR_COMMANDS, NULL},
-        {"old words", "", HELLO_ERROR(UNKNOWN), "+OK\r\n" OLD_WORDS ":0\r\n" PEER_SEAT},
-    };
-
-    credentials = give_token;
-    EACH_ROW (row, rows) {
-        int number = (int)(row - rows) + 1;
-        char said[64];
-
-        CHECK_OK(log_in(row->login, true, (const char *[]){row->first, row->second, NULL}));
-        (void)snprintf(said, sizeof said, "AUTH\r\n$3\r\nbob\r\n$8\r\nsesame-%d\r\n", number);
-        assert_non_null(strstr(heard[n_rounds - 1], said));
-        assert_null(strstr(heard[n_rounds - 1], "ann"));
-        CHECK_ALL(EQ(n_rounds, row->second ? 2 : 1), EQ(n_asked, number));
-    }
-}
-
-TEST(without_credentials_nobody_logs_in_with_those_of_the_url)
-{
-    credentials = give_nothing;
-    CHECK_OK(log_in("ann:pw@", true, (const char *[]){PEER_LOGIN_FOR_COMMANDS, NULL}));
-    assert_null(strstr(heard[0], "AUTH"));
-    assert_int_equal(log_in("ann:pw@", true, (const char *[]){NULL}), RQL_E_AUTH);
-    assert_non_null(strstr(error.message, "no credentials to log in with: no connection"));
-    assert_string_equal(heard[0], "");
 }
 
 TEST(credentials_may_fill_their_fields)
