@@ -31,7 +31,7 @@ static struct peer_place place;
 static struct rqli_endpoint endpoint;
 static struct rqli_socket sock;
 static rql_error error;
-static rql_credentials_fn credentials; /* of the logins to come */
+static rql_credentials_fn credentials;    /* of the logins to come */
 static struct rqli_era *era;              /* of the logins to come, or NULL */
 static enum rqli_arrangement arrangement; /* of the logins to come */
 static struct rqli_seat predecessor;      /* of the logins to come, for commands */
