@@ -3,7 +3,6 @@
 #include "base/secret.h"
 #include "options/options.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 
 #define STRATEGY "default_conflict_strategy"
@@ -14,26 +13,6 @@ BEFORE_EACH(clear_environment)
 
     for (size_t i = 0; (row = rql_option_row_at(i)); i++) {
         (void)unsetenv(row->env);
-    }
-}
-
-TEST(every_row_is_told_to_users_in_full)
-{
-    const rql_option_row *row;
-
-    for (size_t i = 0; (row = rql_option_row_at(i)); i++) {
-        char env[64] = "RQL_";
-
-        print_message("# row %s\n", row->name);
-        for (size_t at = 0; at <= strlen(row->name); at++) {
-            env[4 + at] = (char)toupper((unsigned char)row->name[at]);
-        }
-        assert_string_equal(row->env, env);
-        assert_non_null(row->unit);
-        assert_true(strlen(row->range) > 0);
-        assert_true(strlen(row->default_value) > 0 || strstr(row->range, "or empty"));
-        assert_true(strlen(row->help) > 0);
-        assert_null(strchr(row->help, '\n'));
     }
 }
 

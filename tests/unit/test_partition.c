@@ -23,38 +23,6 @@ TEST(a_name_has_the_slot_that_a_cluster_gives_it)
     }
 }
 
-/* The name of a key and its lock's name have the same tag, if that has one: the tag of a partition
- * is the first in the key, and says where it lies. */
-TEST(the_tag_of_a_partition_lies_in_the_middle_of_its_slots)
-{
-    static const char *const keys[] = {
-#define PARTITION(tag) "rql:{" tag "}:lock:{foo}",
-#include "wire/partitions.def"
-    };
-    static const char *const tags[] = {
-#define PARTITION(tag) tag,
-#include "wire/partitions.def"
-    };
-
-    assert_int_equal(N_ROWS(tags), RQLI_PARTITIONS);
-    EACH (row, tags) {
-        ptrdiff_t partition = row - tags;
-        unsigned slot = rqli_keyslot(rqli_slice_of(*row));
-        char digits[3];
-
-        (void)snprintf(digits, sizeof digits, "%02x", (unsigned)partition);
-        assert_memory_equal(*row, digits, 2);
-        assert_int_equal(strlen(*row), 5);
-        assert_in_range(slot, 128 * partition + 64 - 2, 128 * partition + 64 + 2);
-        assert_int_equal(rqli_partition_of(rqli_slice_of(keys[partition])), partition);
-    }
-    assert_string_equal(tags[0], "00axj");
-    assert_string_equal(tags[1], "01obf");
-    assert_string_equal(tags[2], "02alu");
-    assert_string_equal(tags[0x17], "17ebn");
-    assert_string_equal(tags[127], "7ffbu");
-}
-
 /* What has another tag is nobody's: it is not read as if it were in a partition. */
 TEST(a_key_tells_its_set_and_its_name)
 {

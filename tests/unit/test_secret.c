@@ -96,21 +96,6 @@ static bool is_in_memory(bool is_dumped)
     return is_found;
 }
 
-TEST(a_secret_is_in_no_core_file)
-{
-    char *secret = rqli_secret_new(5000);
-
-    for (size_t i = 0; i < 5000; i++) {
-        assert_int_equal(secret[i], 0);
-    }
-    write_word(secret + 4000);
-    assert_true(is_in_memory(false));
-    assert_false(is_in_memory(true));
-    assert_null(rqli_secret_free(secret));
-    assert_false(is_in_memory(false));
-    assert_null(rqli_secret_free(NULL));
-}
-
 /* Nor is a password where the library puts it. */
 TEST(a_client_keeps_its_password_secret)
 {

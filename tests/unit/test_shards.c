@@ -3,10 +3,6 @@
 #include "net/shards.h"
 #include "wire/partition.h"
 
-#include <stdio.h>
-
-enum { SERVERS_MAX = 64 };
-
 /* The owner of each partition as a digit, by another program that was written for this alone. */
 static const struct {
     size_t count;
@@ -48,43 +44,5 @@ TEST(a_partition_has_the_server_that_all_clients_find)
         for (unsigned p = 0; p < RQLI_PARTITIONS; p++) {
             assert_int_equal(rqli_shard_of(row->names, row->count, p), row->owners[p] - '0');
         }
-    }
-}
-
-TEST(the_order_of_the_servers_does_not_matter)
-{
-    EACH_BY (row, rows, row->names[0]) {
-        const char *others[4] = {NULL};
-
-        for (size_t i = 0; i < row->count; i++) {
-            others[i] = row->names[(i + row->count / 2) % row->count];
-        }
-        for (unsigned p = 0; p < RQLI_PARTITIONS; p++) {
-            assert_string_equal(row->names[rqli_shard_of(row->names, row->count, p)],
-                                others[rqli_shard_of(others, row->count, p)]);
-        }
-    }
-}
-
-TEST(a_server_that_is_added_takes_partitions_and_no_other_moves)
-{
-    static char texts[SERVERS_MAX][16];
-    const char *names[SERVERS_MAX];
-    size_t owners[RQLI_PARTITIONS] = {0};
-
-    for (size_t count = 1; count <= SERVERS_MAX; count++) {
-        size_t taken = 0;
-
-        (void)snprintf(texts[count - 1], sizeof texts[0], "n%zu:6379", count - 1);
-        names[count - 1] = texts[count - 1];
-        for (unsigned p = 0; p < RQLI_PARTITIONS; p++) {
-            size_t owner = rqli_shard_of(names, count, p);
-
-            assert_true(owner == owners[p] || owner == count - 1);
-            owners[p] = owner;
-            taken += owner == count - 1;
-        }
-        assert_in_range(taken, count <= 4 ? RQLI_PARTITIONS / count / 2 : 0,
-                        RQLI_PARTITIONS / count + RQLI_PARTITIONS / 8);
     }
 }

@@ -30,18 +30,6 @@ TEST(ms_are_added_without_overflow)
     }
 }
 
-TEST(the_clock_never_goes_back)
-{
-    int64_t before_us = rqli_now_us();
-
-    for (int i = 0; i < 1000; i++) {
-        int64_t now_us = rqli_now_us();
-
-        assert_true(now_us >= before_us);
-        before_us = now_us;
-    }
-}
-
 /* None of these may sleep: the test would hang. */
 TEST(what_has_changed_or_passed_is_not_waited_for)
 {
