@@ -131,7 +131,7 @@ TEST(a_host_counts_as_dead_here_before_it_does_elsewhere)
     end(lock);
 }
 
-/* Who is still told of there can be found dead. */
+/* A host that the server still knows of can be found dead. */
 TEST(a_partition_is_left_by_the_last_host)
 {
     rql_client *clustered = client_without_cluster();
@@ -139,6 +139,10 @@ TEST(a_partition_is_left_by_the_last_host)
     const struct rqli_key_set *set = rqli_client_key_set(clustered, "x");
     int64_t now_us = rqli_now_us();
 
+    rqli_leases_on_probed(own, set, now_us - LONG_MS * 1000, LONG_MS);
+    assert_true(rqli_leases_is_overdue(own, set, now_us));
+    rqli_leases_on_left(own, set);
+    assert_false(rqli_leases_is_overdue(own, set, now_us)); /* no host there can be found dead */
     rqli_hosts_open(clustered->hosts, 1, NULL, NULL);
     rqli_hosts_meet(clustered->hosts, set, 5);
     assert_true(rqli_hosts_must_tell(clustered->hosts, set, 5, LONG_MS));

@@ -14,7 +14,6 @@
 enum {
     NODES = 2,
     TURNS_MAX = 8,
-    CALLS_MAX = 2,
     PARTITION = 3,
     LONG_MS = 20000,
     BRIEF_US = 2000,
@@ -45,11 +44,11 @@ static struct rqli_worker map_reader; /* never started */
 static struct rqli_timers timers;
 static struct rqli_op_loop loop[NODES];
 
-/* The operation: a round of calls about one lock. */
+/* The operation: a round of one call about one lock. */
 static struct {
     struct rqli_op op; /* first */
     struct rqli_op_task task;
-    struct rqli_op_call calls[CALLS_MAX];
+    struct rqli_op_call call;
     struct rqli_keys keys;
     char memory[RQLI_KEYS_ROOM];
     bool is_plain;
@@ -229,7 +228,7 @@ static void look(void)
     }
 }
 
-static void begin(size_t n_calls)
+static void begin(void)
 {
     memset(&one, 0, sizeof one);
     rqli_keys_init(&one.keys, one.memory, &rqli_key_sets[PARTITION], rqli_slice_of("x"));
@@ -237,11 +236,11 @@ static void begin(size_t n_calls)
     one.op = (struct rqli_op){
         .ops = &ops,
         .route = {.fleet = &fleet, .node = &fleet.first},
-        .n_calls = n_calls,
+        .n_calls = 1,
         .until_us = rqli_after_ms(rqli_now_us(), LONG_MS),
     };
     one.task =
-        (struct rqli_op_task){.op = &one.op, .loop = &loop[0], .done = on_done, .calls = one.calls};
+        (struct rqli_op_task){.op = &one.op, .loop = &loop[0], .done = on_done, .calls = &one.call};
 }
 
 /* Until something has come, which is kept. */
@@ -278,8 +277,6 @@ static void await_end(void)
     }
     assert_true(one.is_over);
 }
-
-/* ---- replies ---- */
 
 /* As a row reads. NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding) */
 static const struct row {
@@ -362,7 +359,7 @@ static int number_of(const struct rqli_node *node)
 TEST(a_call_goes_where_its_keys_are)
 {
     EACH_ROW (row, rows) {
-        begin(1);
+        begin();
         one.op.generation = row->generation;
         one.op.until_us = row->until_us ? rqli_now_us() + row->until_us : one.op.until_us;
         one.is_plain = row->is_plain;
@@ -386,7 +383,7 @@ TEST(a_fault_of_a_command_names_the_command)
 {
     static const struct turn turns[] = {{1, "-OOM x\r\n"}, {0}};
 
-    begin(1);
+    begin();
     one.is_of_words = true;
     assert_true(rqli_op_start(&one.task));
     take_turns(turns);
@@ -401,7 +398,7 @@ TEST(bytes_of_a_reply_that_does_not_end_are_no_answer)
     static const struct turn turn = {1, ""};
     char heard[HEARD_SIZE];
 
-    begin(1);
+    begin();
     one.op.grace_us = 10 * BRIEF_US;
     one.op.until_us = rqli_now_us() + BRIEF_US;
     assert_true(rqli_op_start(&one.task));
@@ -414,55 +411,19 @@ TEST(bytes_of_a_reply_that_does_not_end_are_no_answer)
     CHECK_ALL(EQ(one.is_over, true), EQ(one.fault, RQL_E_UNKNOWN));
 }
 
-/* ---- several calls, and ends ---- */
-
-TEST(calls_of_a_round_go_each_its_way)
-{
-    static const struct turn turn = {1, ""};
-    static const struct turn behind = {2, ""};
-    char heard[HEARD_SIZE];
-
-    begin(CALLS_MAX);
-    assert_true(rqli_op_start(&one.task));
-    await_call(&turn, heard);
-    peer_say(peer[0], MOVED_TO(2) DONE);
-    await_call(&behind, heard);
-    CHECK_ALL(EQ(one.n_replies, 1), EQ(one.is_over, false));
-    peer_say(peer[1], DONE);
-    await_end();
-    CHECK_ALL(EQ(one.n_replies, CALLS_MAX), EQ(one.n_faults, 0));
-}
-
 TEST(a_call_that_pauses_is_taken_out_by_a_cancellation)
 {
     static const struct turn turn = {1, ""};
     char heard[HEARD_SIZE];
 
-    begin(1);
+    begin();
     assert_true(rqli_op_start(&one.task));
     await_call(&turn, heard);
     peer_say(peer[0], DOWN);
-    for (int i = 0; i < LOOKS_MAX && one.calls[0].state != RQLI_OP_CALL_PAUSED; i++) {
+    for (int i = 0; i < LOOKS_MAX && one.call.state != RQLI_OP_CALL_PAUSED; i++) {
         look();
     }
-    assert_int_equal(one.calls[0].state, RQLI_OP_CALL_PAUSED);
+    assert_int_equal(one.call.state, RQLI_OP_CALL_PAUSED);
     rqli_op_cancel(&one.task);
     CHECK_ALL(EQ(one.is_over, true), EQ(one.n_replies + one.n_faults, 0), EQ(timers.count, 0));
-}
-
-/* A call for a node that is not there stands in line; the one that is there goes on. */
-TEST(a_node_that_breaks_ends_what_was_sent_to_it)
-{
-    static const struct turn turns[] = {{1, MOVED_TO(2)}, {0}};
-    static const struct turn behind = {2, ""};
-    char heard[HEARD_SIZE];
-
-    begin(1);
-    assert_true(rqli_op_start(&one.task));
-    take_turns(turns);
-    await_call(&behind, heard);
-    rqli_conn_loop_drop(loop[1].conn);
-    await_end();
-    CHECK_ALL(EQ(one.n_faults, 1), EQ(one.fault, RQL_E_UNKNOWN),
-              EQ(rqli_conn_loop_is_up(loop[0].conn), true));
 }
