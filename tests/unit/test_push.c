@@ -159,19 +159,3 @@ TEST(messages_of_another_shape_are_ignored)
         assert_int_equal(rqli_push_read(row).kind, RQLI_PUSHED_NOTHING);
     }
 }
-
-TEST(it_subscribes_to_its_own_channel_and_to_changes)
-{
-    struct rqli_command command = {0};
-
-    rqli_push_subscribe(&command, &rqli_key_sets[RQLI_WHOLE], NONCE, true);
-    assert_int_equal(command.n_commands, 2);
-    assert_string_equal(text_of(&command), "*2\r\n$9\r\nSUBSCRIBE\r\n$41\r\nrql:wake:" NONCE "\r\n"
-                                           "*2\r\n$9\r\nSUBSCRIBE\r\n$20\r\n" CHANGES "\r\n");
-    rqli_command_reset(&command);
-    rqli_push_subscribe(&command, &rqli_key_sets[0], NONCE, true);
-    assert_int_equal(command.n_commands, 1);
-    assert_string_equal(text_of(&command),
-                        "*2\r\n$10\r\nSSUBSCRIBE\r\n$49\r\nrql:{00axj}:wake:" NONCE "\r\n");
-    rqli_command_fini(&command);
-}
