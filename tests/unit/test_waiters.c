@@ -135,20 +135,6 @@ TEST(a_waiter_that_keeps_its_connection_shares_it_with_none)
     }
 }
 
-TEST(an_acquirer_waits_once_for_a_lock)
-{
-    waiter[LOCKS].acquirer = acquirers[0]; /* the same lock */
-    waiter[1].acquirer = acquirers[0];     /* another */
-    join(0);
-    assert_int_equal(rqli_waiters_join(&waiters, &waiter[LOCKS]), RQL_E_BUSY);
-    assert_false(waiter[LOCKS].has_joined);
-    assert_null(hinted_by(digits[LOCKS]));
-    join(1);
-    join(2 * LOCKS);
-    assert_ptr_equal(leave(0), &waiter[2 * LOCKS]);
-    join(LOCKS);
-}
-
 TEST(one_for_several_waits_once_for_each_of_its_locks)
 {
     be_several(0);
@@ -169,22 +155,6 @@ TEST(one_for_several_waits_once_for_each_of_its_locks)
     join(10);
     assert_true(rqli_waiter_leads(&waiter[10]));
     assert_null(rqli_waiters_leave(&waiters, &waiter[0])); /* nobody leads in its place */
-}
-
-TEST(a_grant_is_for_one)
-{
-    struct rqli_pushed pushed = {.kind = RQLI_PUSHED_GRANT, .push = {.token = 7, .lease_ms = 5}};
-
-    join_all();
-    memcpy(pushed.nonce, digits[3], DIGITS);
-    rqli_waiters_deliver(&waiters, &pushed, 99);
-    assert_int_equal(n_roused, 1);
-    assert_ptr_equal(roused[0], &waiter[3]);
-    CHECK_ALL(EQ(waiter[3].pushed, true), EQ(waiter[3].hinted, false), EQ(waiter[3].push.token, 7),
-              EQ(waiter[3].push.received_us, 99));
-    (void)leave(3);
-    rqli_waiters_deliver(&waiters, &pushed, 100); /* too late */
-    assert_int_equal(n_roused, 1);
 }
 
 /* Who watches, and what changed: how many are roused? All leave the watch. */
