@@ -25,14 +25,12 @@ enum {
 #define ASK(node) "-ASK 64 127.0.0.1:700" #node "\r\n"
 #define TRYAGAIN "-TRYAGAIN Multiple keys request during rehashing of slot\r\n"
 #define DOWN "-CLUSTERDOWN Hash slot not served\r\n"
-#define UNKNOWN "-NOSCRIPT No matching script. Please use EVAL.\r\n"
 #define DONE ":1\r\n"
 
 /* One that hears a call, and what it says. */
 struct turn {
     int node; /* from 1; 0: no more */
     const char *says;
-    bool with_text;
 };
 
 static uv_loop_t uv;
@@ -256,7 +254,6 @@ static void await_call(const struct turn *turn, char heard[HEARD_SIZE])
     }
     assert_non_null(strstr(heard, one.is_plain      ? "PING"
                                   : one.is_of_words ? "TYPE"
-                                  : turn->with_text ? "\r\nEVAL\r\n"
                                                     : "\r\nEVALSHA\r\n"));
 }
 
@@ -284,18 +281,11 @@ static const struct row {
     struct turn turns[TURNS_MAX];
     uint64_t generation; /* of the connection that it has to go over; 0: any */
     int64_t until_us;    /* 0: long */
-    bool is_single;      /* there is one server */
     bool is_plain;
     rql_status status; /* of the fault; RQL_OK: it is answered */
     int answered;      /* by which node; 0: none */
     int has_keys;      /* which node, afterwards */
 } rows[] = {
-    {"answered", {{1, DONE}}, .answered = 1, .has_keys = 1},
-    {"moved", {{1, MOVED_TO(2)}, {2, DONE}}, .answered = 2, .has_keys = 2},
-    {"moved there and back",
-     {{1, MOVED_TO(2)}, {2, MOVED_TO(1)}, {1, DONE}},
-     .answered = 1,
-     .has_keys = 1},
     {"moved for ever",
      {{1, MOVED_TO(2)},
       {2, MOVED_TO(1)},
@@ -309,15 +299,7 @@ static const struct row {
      {{1, ASK(2)}, {1, ASK(2)}, {1, MOVED_TO(2)}, {2, DONE}},
      .answered = 2,
      .has_keys = 2},
-    {"an unknown script, then moved",
-     {{1, UNKNOWN}, {1, MOVED_TO(2), .with_text = true}, {2, DONE}},
-     .answered = 2,
-     .has_keys = 2},
     {"a slot that moves", {{1, TRYAGAIN}, {1, TRYAGAIN}, {1, DONE}}, .answered = 1, .has_keys = 1},
-    {"a slot that nobody has, then another",
-     {{1, DOWN}, {1, MOVED_TO(2)}, {2, DONE}},
-     .answered = 2,
-     .has_keys = 2},
     {"a slot that nobody has, to the end of its time",
      {{1, DOWN}},
      .until_us = BRIEF_US,
@@ -339,11 +321,6 @@ static const struct row {
      .generation = 2,
      .status = RQL_E_IO,
      .has_keys = 1},
-    {"moved, of a single server",
-     {{1, MOVED_TO(2)}},
-     .is_single = true,
-     .status = RQL_E_UNAVAILABLE,
-     .has_keys = 1},
     {"a plain command is not sent elsewhere",
      {{1, MOVED_TO(2)}},
      .is_plain = true,
@@ -363,8 +340,6 @@ TEST(a_call_goes_where_its_keys_are)
         one.op.generation = row->generation;
         one.op.until_us = row->until_us ? rqli_now_us() + row->until_us : one.op.until_us;
         one.is_plain = row->is_plain;
-        fleet.worker = row->is_single ? NULL : &map_reader;
-        fleet.map_reader = fleet.worker;
         assert_true(rqli_op_start(&one.task));
         take_turns(row->turns);
         await_end();
