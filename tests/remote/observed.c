@@ -73,12 +73,14 @@ void say_log_line(const rql_log_record *record, void *client)
     say(line);
 }
 
-/* Each member of what rql_stats_json() writes. */
+/* Each member of what rql_stats_json() writes, and all of it as OpenMetrics. */
 void add_stats(cJSON *reply, const rql_stats *stats)
 {
     char text[RQL_STATS_TEXT_SIZE];
     cJSON *all;
 
+    (void)rql_stats_openmetrics(stats, text, sizeof text);
+    (void)cJSON_AddStringToObject(reply, "openmetrics", text);
     (void)rql_stats_json(stats, text, sizeof text);
     all = cJSON_Parse(text);
     while (all && all->child) {

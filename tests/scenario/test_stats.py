@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """What a client has counted."""
+import re
 
 from harness import FOREVER, as_they_end, check, check_equal, is_cluster, main, once, scenario, wait_until
 from pushes import pushed
@@ -10,7 +11,7 @@ MINE = {"task": 7}  # on a loop each request is an acquirer of its own, but for 
 def numbers(stats):
     """All that was counted, flat."""
     for name, value in stats.words.items():
-        if name in ("id", "status", "took_us"):
+        if name in ("id", "status", "took_us", "openmetrics"):
             continue
         if isinstance(value, dict):
             yield from ((f"{name}.{part}", number) for part, number in value.items())
@@ -41,6 +42,30 @@ def a_life_is_counted(world, kind, names):
     check_equal((stats.tries, stats.polls, stats.connections), (1, 0, 1 + (kind == "loop" and is_cluster())))  # its map
     check(stats.commands >= 3 - (not extends), f"{stats.commands} commands")  # and scripts that it did not know
     check(stats.hold["sum_us"] > 0 and stats.wait["sum_us"] > 0, "it took no time")
+
+
+COUNTERS = r'# TYPE (\w+) counter\n# HELP \1 .+\n(?:\1_total(?:\{[a-z]+="[a-z_]+"\})? \d+\n)+'
+TIMES = (r'# TYPE (\w+_seconds) histogram\n# UNIT \2 seconds\n# HELP \2 .+\n(?:\2_bucket\{le="[\d.]+"\} \d+\n)+'
+         r'\2_bucket\{le="\+Inf"\} (\d+)\n\2_count \3\n\2_sum [\d.]+\n')
+
+
+@once
+def counts_are_written_as_openmetrics(world, kind, names):
+    """The lines of a family stand together, and bounds and counts of its buckets rise."""
+    actor = world.actor(kind)
+    for _ in range(3):
+        actor.acquire(*names).release().check()
+    text = actor.client.stats().openmetrics
+    check(re.fullmatch(f"(?:{COUNTERS}|{TIMES})*# EOF\n", text), text)
+    families = re.findall(r"^# TYPE (\w+) (\w+)$", text, re.M)
+    check_equal((len({name for name, _ in families}), [kind for _, kind in families].count("histogram")),
+                (len(families), 3))
+    for name, _ in families:
+        buckets = [(float(bound), int(count)) for bound, count in
+                   re.findall(rf'^{name}_bucket\{{le="(.+)"\}} (\d+)$', text, re.M)]
+        check_equal(buckets, sorted(set(buckets)), name)
+        check_equal([count for _, count in buckets], sorted(count for _, count in buckets), name)
+    check("\nrql_wait_seconds_count 3\n" in text and len(families) > 15, text)
 
 
 @scenario()

@@ -3,7 +3,6 @@
 #include "json.h"
 #include "observe/rows.h"
 
-#include <regex.h>
 #include <rql/stats.h>
 #include <stdlib.h>
 
@@ -20,99 +19,6 @@ static rql_stats make_stats(void)
     stats.wait.count = 7;
     stats.wait.sum_us = 1234567;
     return stats;
-}
-
-/* The text format of OpenMetrics 1.0, as far as counters and histograms need it: what a line of a
- * family may be, by how far the family has come. */
-#define NAME "[a-zA-Z_:][a-zA-Z0-9_:]*"
-
-enum { NAME_SIZE = 80, N_FAMILIES = 64 };
-
-enum kind { TYPE, UNIT, HELP, COUNTER, BUCKET, COUNT, SUM, N_KINDS };
-
-static const struct {
-    const char *name; /* of the line: its first group is the family's, its second a value */
-    unsigned behind;  /* bits of the lines that it may stand behind */
-} grammar[N_KINDS] = {
-    [TYPE] = {"^# TYPE (" NAME ") (counter|histogram)$", 1 << COUNTER | 1 << SUM},
-    [UNIT] = {"^# UNIT (" NAME "_seconds) (seconds)$", 1 << TYPE},
-    [HELP] = {"^# HELP (" NAME ") (.+)$", 1 << TYPE | 1 << UNIT},
-    [COUNTER] = {"^(" NAME ")_total(\\{[a-z]+=\"[a-z_]+\"\\})? [0-9]+$", 1 << HELP | 1 << COUNTER},
-    [BUCKET] = {"^(" NAME ")_bucket\\{le=\"([0-9.]+|\\+Inf)\"\\} [0-9]+$", 1 << HELP | 1 << BUCKET},
-    [COUNT] = {"^(" NAME ")_count ([0-9]+)$", 1 << BUCKET},
-    [SUM] = {"^(" NAME ")_sum ([0-9.]+)$", 1 << COUNT},
-};
-
-/* What kind of line it is, with its two groups. */
-static enum kind read_line(const char *line, char name[NAME_SIZE], char value[NAME_SIZE])
-{
-    for (enum kind kind = TYPE; kind < N_KINDS; kind++) {
-        regmatch_t groups[3];
-        regex_t regex;
-        bool matches;
-
-        assert_int_equal(regcomp(&regex, grammar[kind].name, REG_EXTENDED), 0);
-        matches = regexec(&regex, line, 3, groups, 0) == 0;
-        regfree(&regex);
-        if (matches) {
-            (void)snprintf(name, NAME_SIZE, "%.*s", (int)groups[1].rm_eo - (int)groups[1].rm_so,
-                           line + groups[1].rm_so);
-            (void)snprintf(value, NAME_SIZE, "%.*s", (int)groups[2].rm_eo - (int)groups[2].rm_so,
-                           line + (groups[2].rm_so < 0 ? 0 : groups[2].rm_so));
-            return kind;
-        }
-    }
-    return N_KINDS;
-}
-
-TEST(openmetrics_has_its_grammar)
-{
-    rql_stats stats = make_stats();
-    size_t length = rql_stats_openmetrics(&stats, text, sizeof text);
-    static char families[N_FAMILIES][NAME_SIZE];
-    char type[NAME_SIZE] = "";
-    enum kind last = SUM;
-    double last_le = 0;
-    int64_t last_bucket = 0;
-    int n_histograms = 0;
-    size_t n = 0;
-    char *rest = text;
-    char *line;
-
-    assert_true(length < sizeof text);
-    assert_int_equal(strlen(text), length);
-    assert_string_equal(text + length - 6, "# EOF\n");
-    text[length - 6] = '\0';
-    while ((line = strtok_r(rest, "\n", &rest))) {
-        char name[NAME_SIZE];
-        char value[NAME_SIZE];
-        enum kind kind = read_line(line, name, value);
-        int64_t number = strtoll(strrchr(line, ' '), NULL, 10);
-
-        print_message("# %s\n", line);
-        assert_true(kind < N_KINDS && (grammar[kind].behind & 1U << last));
-        if (kind == TYPE) {
-            for (size_t i = 0; i < n; i++) { /* its lines stand together */
-                assert_string_not_equal(families[i], name);
-            }
-            (void)snprintf(families[n++], NAME_SIZE, "%s", name);
-            (void)snprintf(type, sizeof type, "%s", value);
-            n_histograms += strcmp(type, "histogram") == 0;
-            last_le = -1;
-            last_bucket = 0;
-        }
-        assert_string_equal(name, families[n - 1]);
-        assert_true(kind < COUNTER || (strcmp(type, "counter") == 0) == (kind == COUNTER));
-        if (kind == BUCKET) {
-            assert_true(strtod(value, NULL) > last_le && number >= last_bucket);
-            last_le = strtod(value, NULL);
-            last_bucket = number;
-        }
-        assert_true(kind != COUNT || (number == last_bucket && last_le > 1e300));
-        last = kind;
-    }
-    assert_int_equal(n_histograms, 3);
-    assert_true(n > 15);
 }
 
 /* What each format says of the statistics above. */
