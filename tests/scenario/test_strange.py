@@ -70,14 +70,6 @@ def a_script_that_is_never_known_is_a_fault(world, kind, _names):
         check_equal(error, "acquire on rql:lock:x: NOSCRIPT No matching script.")
 
 
-@once
-def a_fault_of_a_command_names_the_command(world, _kind, _names):
-    """It is of no script."""
-    with actor_at(world, LOGIN, "-OOM x\r\n") as (actor, _):
-        error = actor.begin("inspect", of="is_locked", name="x").outcome().check("E_UNAVAILABLE").error
-        check_equal(error, "EXISTS on rql:lock:x: OOM x; nothing was done")
-
-
 # ---- a connection that has fallen silent ----
 
 def links(world):

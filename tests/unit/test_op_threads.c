@@ -34,13 +34,28 @@ static struct {
     struct rqli_keys keys;
     char memory[RQLI_KEYS_ROOM];
     bool has_asked;
+    bool is_of_words;
     size_t n_replies;
+    rql_error error; /* the last fault */
 } one;
+
+static void write_words(struct rqli_call *call, ...)
+{
+    va_list words;
+
+    va_start(words, call);
+    rqli_call_init_words(call, one.keys.set, words);
+    va_end(words);
+}
 
 static void write_call(struct rqli_op *op, size_t i, struct rqli_call *call)
 {
     (void)op;
     (void)i;
+    if (one.is_of_words) {
+        write_words(call, "TYPE", "rql:key", NULL);
+        return;
+    }
     rqli_call_init(call, RQLI_SCRIPT_RELEASE, &one.keys);
     rqli_call_text(call, "nonce");
     rqli_call_random(call);
@@ -52,8 +67,8 @@ static void read_call(struct rqli_op *op, size_t i, const struct rqli_exchange *
     (void)op;
     (void)i;
     (void)answer;
-    (void)fault;
     one.n_replies += reply != NULL;
+    one.error = fault ? *fault : one.error;
 }
 
 static enum rqli_op_next next(struct rqli_op *op)
@@ -123,4 +138,27 @@ TEST(a_round_is_as_safe_as_the_least_safe_of_its_calls)
         (void)close(server.peer);
         (void)rqli_client_free(client);
     }
+}
+
+/* It is of no script. */
+TEST(a_fault_of_a_command_names_the_command)
+{
+    rql_client *client = client_without_server();
+    int peer = peer_of(client->fleet.first.conns.each[0]);
+
+    memset(&one, 0, sizeof one);
+    rqli_keys_init(&one.keys, one.memory, &rqli_key_sets[RQLI_WHOLE], rqli_slice_of("x"));
+    one.is_of_words = true;
+    one.op = (struct rqli_op){
+        .ops = &ops,
+        .route = rqli_client_route(client, &one.keys),
+        .n_calls = 1,
+        .until_us = rqli_after_ms(rqli_now_us(), LONG_MS),
+    };
+    one.op.route.conn = client->fleet.first.conns.each[0];
+    peer_say(peer, "-OOM x\r\n");
+    CHECK_OK(rqli_op_run(&one.op));
+    assert_non_null(strstr(one.error.message, "TYPE on rql:key: OOM"));
+    (void)close(peer);
+    (void)rqli_client_free(client);
 }
