@@ -276,6 +276,8 @@ def no_ttl_is_longer_than_the_pause(world, kind, names):
     for more in ({}, {"fail_fast": True}, {"conflict_strategy": "extendable_work_through"},
                  {"access_strategy": "random"}):
         check_equal(actor.refused(*names, ttl_ms=PAUSE_MS + 1, **more).status, "E_INVALID")
+    if len(names) > 1:  # the gem holds the first one for as long as all of them
+        check_equal(actor.refused(*names, ttl_ms=PAUSE_MS, mode="gem").status, "E_INVALID")
     check_equal(world.n_scripts(), n_scripts)
     held = actor.acquire(*names, ttl_ms=PAUSE_MS)
     if may_extend(kind, names):

@@ -23,8 +23,7 @@ static const char *const names[] = {MIXED};
 /* As a client with these options plans it. */
 static rql_status make_plan(const rql_series_options *options)
 {
-    rql_client whole = {.options.recovery_delay_ms = client.recovery_delay_ms,
-                        .is_partitioned = is_partitioned};
+    rql_client whole = {.is_partitioned = is_partitioned};
 
     rqli_options_fill(RQLI_OF_LOCK, &whole.of_calls, &client);
     return rqli_series_plan(&plan, &whole, options, &error);
@@ -131,29 +130,5 @@ TEST(names_mode_and_the_ttl_of_each_lock_have_limits)
         assert_int_equal(make_plan(&given), row->status);
         assert_true(row->names != twice || row->mode == GEM ||
                     strstr(error.message, "x: is twice"));
-    }
-}
-
-/* With a pause: in the gem's mode the first lock has the longest ttl of all. */
-TEST(no_lock_of_a_series_outlives_the_pause)
-{
-    static const struct {
-        const char *name;
-        int mode;
-        int64_t longest_ms;
-    } rows[] = {
-        {"atomic", ATOMIC, 5 * (1000 + 225)},
-        {"as the gem", GEM, 1000},
-        {"sorted", SORTED, 5 * (1000 + 225)},
-    };
-
-    client.recovery_delay_ms = 5 * (1000 + 225);
-    EACH_ROW (row, rows) {
-        given.mode = (rql_series_mode)row->mode;
-        client.default_lock_ttl_ms = 1000;
-        CHECK_OK(make_plan(&given));
-        client.default_lock_ttl_ms = row->longest_ms + 1;
-        assert_int_equal(make_plan(&given), RQL_E_INVALID);
-        assert_non_null(strstr(error.message, "recovery_delay_ms"));
     }
 }
