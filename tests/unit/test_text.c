@@ -2,8 +2,6 @@
 
 #include "base/text.h"
 
-#include <rql/base.h>
-
 TEST(whole_numbers_are_read_and_nothing_else)
 {
     const char *texts = "0=0|-0=0|7=7|-7=-7|007=7|9223372036854775807=9223372036854775807"
@@ -51,26 +49,5 @@ TEST(numbers_are_written_without_terminator)
         (void)snprintf(expected, sizeof expected, "%lld#", (long long)*row);
         assert_int_equal(length, strlen(expected) - 1);
         assert_memory_equal(written, expected, length + 1);
-    }
-}
-
-TEST(names_have_1_to_512_bytes_and_no_control_bytes)
-{
-    char longest[RQL_NAME_MAX + 1] = {0};
-    char longer[RQL_NAME_MAX + 2] = {0};
-
-    const struct {
-        const char *name;
-        bool is_valid;
-    } rows[] = {
-        {NULL, false},    {"", false},     {"a\nb", false},      {"\x1f", false},
-        {"a\x7f", false}, {"a", true},     {" *?[]{}:%s", true}, {"\xc3\xa4\xff\x80", true},
-        {longest, true},  {longer, false},
-    };
-
-    memset(longest, 'n', sizeof longest - 1);
-    memset(longer, 'n', sizeof longer - 1);
-    EACH (row, rows) {
-        assert_int_equal(rqli_name_is_valid(row->name), row->is_valid);
     }
 }
