@@ -311,7 +311,7 @@ SCORES = (("-1.5", -1500000), ("0.00001", 10), ("1795254268.4681001", 1795254268
 IDENTITY = "00112233445566778899aabbccddeeff"
 OURS = "rql:acq:1/2/3/0/" + IDENTITY
 LONG_ID = 128  # bytes that an id may have, with its NUL
-# An acquirer, the record of its request, and its host. The identity, which ends the acquirer's id, is not in the record.
+# An acquirer, the record of its request, and its host. The identity ends the acquirer's id, and is not in the record.
 RECORDS = (("a", "rql:hst:1/2/0/ff 5000 nonce", "rql:hst:1/2/0/ff"), ("b", "alone", "alone"), ("c", "", None),
            ("d", " x", None), ("e", "h" * LONG_ID, None), ("f", "h\0st x", None), ("g", None, None),
            (OURS, "rql:hst:1/2/0/ 5000 nonce", "rql:hst:1/2/0/" + IDENTITY),

@@ -168,12 +168,15 @@ LEFT = f"{GIVEN_UP} {COMMON[:-1]}"  # the gem leaves this quote open
 THROUGH, EXTENDED, DEAD = "'conflict_work_through'", "'extendable_conflict_work_through'", "'conflict_dead_lock'"
 
 
+VARYING = ((r"rql:acq:[^']*", "A"), (r"rql:hst:[^']*", "H"), (r"\d+\.\d+ \(ms\)", "T (ms)"),
+           (r"last_(spc|ext)_ts => '\d{10}\.\d+'", r"last_\1_ts => 'S'"), (r"decreased_ttl => \d+", "decreased_ttl => N"))
+
+
 def texts_of(tape):
     """The new lines, without what differs from run to run."""
     lines = [words["log"] for words in tape.told[tape.seen:] if "log" in words]
     tape.seen = len(tape.told)
-    for pattern, instead in (r"rql:acq:[^']*", "A"), (r"rql:hst:[^']*", "H"), (r"\d+\.\d+ \(ms\)", "T (ms)"), (
-            r"last_(spc|ext)_ts => '\d{10}\.\d+'", r"last_\1_ts => 'S'"), (r"decreased_ttl => \d+", "decreased_ttl => N"):
+    for pattern, instead in VARYING:
         lines = [re.sub(pattern, instead, line) for line in lines]
     return lines
 
