@@ -169,7 +169,8 @@ THROUGH, EXTENDED, DEAD = "'conflict_work_through'", "'extendable_conflict_work_
 
 
 VARYING = ((r"rql:acq:[^']*", "A"), (r"rql:hst:[^']*", "H"), (r"\d+\.\d+ \(ms\)", "T (ms)"),
-           (r"last_(spc|ext)_ts => '\d{10}\.\d+'", r"last_\1_ts => 'S'"), (r"decreased_ttl => \d+", "decreased_ttl => N"))
+           (r"last_(spc|ext)_ts => '\d{10}\.\d+'", r"last_\1_ts => 'S'"),
+           (r"decreased_ttl => \d+", "decreased_ttl => N"))
 
 
 def texts_of(tape):
