@@ -79,40 +79,6 @@ TEST(options_are_set_by_name)
     }
 }
 
-/* What a URL says, as it was decoded; "sesame" is nobody's business. */
-TEST(a_query_sets_options_of_tls_alone)
-{
-    static const struct {
-        const char *name; /* the query */
-        const char *message;
-    } rows[] = {
-        {"tls_verify\0sesame\0", "url: tls_verify must be full | ca | none"},
-        {"tls_verify\0\0", "url: tls_verify must be full | ca | none"},
-        {"tls_ca_file\0/c\0sesame\0a\0", "url: unknown query key"},
-        {"tls-verify\0ca\0", "url: unknown query key"},
-        {"tls_\0sesame\0", "url: unknown query key"},
-        {"retry_count\0001\0", "url: unknown query key"},
-        {"url\0sesame\0", "url: unknown query key"},
-    };
-
-    rql_options options;
-    rql_error error;
-
-    rql_options_init(&options);
-    options.tls_server_name = "name";
-    CHECK_OK(rqli_options_set_of_url(&options, NULL, NULL));
-    CHECK_OK(rqli_options_set_of_url(
-        &options, "tls_verify\0none\0tls_ca_file\0/c\0tls_server_name\0\0", NULL));
-    assert_int_equal(options.tls_verify, RQL_TLS_NONE);
-    assert_string_equal(options.tls_ca_file, "/c");
-    assert_string_equal(options.tls_server_name, "");
-    EACH_ROW (row, rows) {
-        assert_int_equal(rqli_options_set_of_url(&options, row->name, &error), RQL_E_INVALID);
-        assert_non_null(strstr(error.message, row->message));
-        assert_null(strstr(error.message, "sesame"));
-    }
-}
-
 TEST(texts_that_are_kept_are_copies)
 {
     char url[] = "redis://h";
