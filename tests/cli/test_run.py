@@ -198,15 +198,6 @@ def test_lock_that_cannot_be_renewed_ends_the_command_before_its_deadline(server
             check_in("the lock cannot be kept", result.err)
 
 
-def test_without_renewal_the_command_ends_before_the_ttl(server, rql):
-    with Folder() as folder:
-        process = start_script(rql, folder, "trap 'echo TERM > s; exit 0' TERM; "
-                               "while :; do sleep 0.01; done",
-                               "--ttl", "3s", "--no-auto-extend")
-        wait_until(lambda: folder.read("s") == "TERM\n", "SIGTERM arrives")
-        check_equal(finish(process).code, 75)
-
-
 def test_max_hold_ends_the_command_before_its_lock(server, rql):
     with Folder() as folder:
         process = start_script(rql, folder,

@@ -50,15 +50,6 @@ def test_nothing_is_taken_when_one_is_held(server, rql):
         check_equal([server.queue_length(name) for name in (A, B, C)], [0, 0, 0])
 
 
-def test_series_waits_until_all_are_free(server, rql):
-    secret = rql("lock", B, "--ttl", "1m", "--json").json()["secret"]
-    process = rql.start("series", C, B, A, "--", "echo", "ran")
-    wait_until(lambda: server.queue_length(A) == 1, "it waits")
-    assert not server.is_locked(A)
-    check_equal(rql("unlock", B, "--secret", secret).code, 0)
-    check_equal(finish(process).out, "ran\n")
-
-
 def test_opposite_orders_do_not_deadlock(server, rql):
     with tempfile.TemporaryDirectory() as folder:
         path = folder + "/n"
@@ -111,15 +102,6 @@ def test_command_ends_when_one_of_the_locks_is_taken_away(server, rql):
         check_in(f"{A}, {B}, {C}: the lock is lost; ending the command", result.err)
         for other in (A, B, C):
             server.ask("DEL", "rql:lock:" + other)
-
-
-def test_ttl_of_the_gem_grows(server, rql):
-    process = rql.start("series", "--gem", A, B, "--ttl", "20s", "--", "sleep", "60")
-    wait_until(lambda: server.is_locked(B), "it runs")
-    check_equal(server.ask("HGET", f"rql:lock:{A}", "ini_ttl"), "40450")
-    check_equal(server.ask("HGET", f"rql:lock:{B}", "ini_ttl"), "20225")
-    process.terminate()
-    check_in(finish(process).code, (143, -15))  # its command's, or its own before there was one
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 """The sweeping commands: clear, clear-of, dead."""
 import time
 
-from harness import PROGRAM, Program, check_equal, check_in, environment, main, wait_until, written_at_terminal
+from harness import PROGRAM, check_equal, check_in, environment, main, wait_until, written_at_terminal
 
 RUBY = "rql:acq:1/2/3/4/0123456789abcdef"
 RUBY_HOST = "rql:hst:1/2/4/0123456789abcdef"
@@ -100,15 +100,6 @@ def test_dead_removes_old_requests_of_the_gem(server, rql):
     check_equal(rql("dead", "--older-than", "1h").out, "requests: removed: 1 from 1 queues\n")
     check_equal(counts(rql("dead", "--json")), (0, 0, 0, 0, 0))
     check_equal(server.queue_length("b"), 1)
-
-
-def test_dead_leaves_who_lives(server, rql):
-    rql("lock", "a", "--ttl", "1m")
-    waiter = rql.start("lock", "a")
-    wait_until(lambda: server.queue_length("a") == 1, "it waits")
-    check_equal(counts(rql("dead", "--older-than", "0", "--json")), (0, 0, 0, 0, 0))
-    check_equal(server.queue_length("a"), 1)
-    waiter.kill()
 
 
 def test_progress_is_shown_on_a_terminal_only(server, rql):

@@ -190,17 +190,6 @@ def test_a_server_that_goes_away_is_told_once(server, rql):
         check_equal((result.code, result.out, result.err), (0, "ran\n", ""))
 
 
-def test_a_silent_server_is_told(server, rql):
-    rql("lock", "a", "--ttl", "1m")
-    process = start_waiting(server, rql)
-    os.kill(server.process.pid, signal.SIGSTOP)
-    line = read_line(process)
-    os.kill(server.process.pid, signal.SIGCONT)
-    check_in("rql: a: waiting: ", line)
-    process.terminate()
-    finish(process)
-
-
 def test_wait_waits_for_a_server_that_is_not_up_yet(server, rql):
     with Server() as own:
         there = Program(own.url)

@@ -81,41 +81,41 @@ def refused(sources, place, tokens):
     raise Failure(f"{place} is found")
 
 
-def test_definitions_of_every_kind_are_places():
-    sources = sources_of(a_c=C, b_lua=LUA)
-    check_equal(changed(sources, "LEAST", "5", "6"), "#define LEAST 6")
-    check_equal(changed(sources, "MOST", "8", "9"), "enum { MOST = 9, /* of them */ SOME = LEAST };")
-    check_equal(changed(sources, "SOME", "LEAST", "7"), "enum { MOST = 8, /* of them */ SOME = 7 };")
-    check_equal(changed(sources, "words", '"two"', '"2"'), 'static const char *const words[] = {"one", "2"};')
-    check_equal(changed(sources, "half", "2", "3"), "return of / 3; /* return of / 3 */")
-    check_equal(changed(sources, "next_of", "2", "3"), "if n == 1 then return 3 end")
-    check_equal(changed(sources, "src/b.lua", "> n", "< n"), "if next_of(n) < n then")
+FUNCTION = C[C.index("static int half"):C.index("int whole")]
+# (files of a tree, place, tokens, what replaces them, the line that comes of it)
+PLACES = (
+    ({"a_c": C}, "LEAST", "5", "6", "#define LEAST 6"),
+    ({"a_c": C}, "MOST", "8", "9", "enum { MOST = 9, /* of them */ SOME = LEAST };"),
+    ({"a_c": C}, "SOME", "LEAST", "7", "enum { MOST = 8, /* of them */ SOME = 7 };"),
+    ({"a_c": C}, "words", '"two"', '"2"', 'static const char *const words[] = {"one", "2"};'),
+    ({"a_c": C}, "half", "2", "3", "return of / 3; /* return of / 3 */"),
+    ({"b_lua": LUA}, "next_of", "2", "3", "if n == 1 then return 3 end"),
+    ({"b_lua": LUA}, "src/b.lua", "> n", "< n", "if next_of(n) < n then"),
+    # Line breaks and comments do not matter, nor does the file.
+    ({"a_c": C.replace("of > MOST", "of >\n  /* so many */ MOST")}, "whole", "of > MOST", "false", "if (false) {"),
+    ({"a_c": C.replace(FUNCTION, ""), "b_h": FUNCTION}, "half", "2", "3", "return of / 3; /* return of / 3 */"),
+    ({"a_c": C, "b_c": C.replace("whole", "all")}, "b.c:half", "2", "3", "return of / 3; /* return of / 3 */"),
+)
+# (place, tokens, what is said)
+NO_PLACES = (
+    ("half", "2", "half is in src/a.c and src/b.c: write src/a.c:half or the like"),
+    ("whole", "half(of)", "whole has its tokens 2 times"),
+    ("whole", "half(of", "whole has its tokens 2 times"),
+    ("whole", "double(of)", "whole has its tokens 0 times"),
+    ("double", "of", "nothing is called double"),
+    ("src/b.lua", "end if", "src/b.lua has its tokens 0 times"),  # an include is there
+)
 
 
-def test_line_breaks_and_comments_do_not_matter():
-    sources = sources_of(a_c=C.replace("of > MOST", "of >\n        /* so many */ MOST"))
-    check_equal(changed(sources, "whole", "of > MOST", "false"), "if (false) {")
+def test_places_are_found_by_definition_and_tokens():
+    for files, place, tokens, instead, line in PLACES:
+        check_equal(changed(sources_of(**files), place, tokens, instead), line, f"{place} {tokens}")
 
 
-def test_a_function_that_has_moved_keeps_its_place():
-    function = C[C.index("static int half"):C.index("int whole")]
-    sources = sources_of(a_c=C.replace(function, ""), b_h=function)
-    check_equal(changed(sources, "half", "2", "3"), "return of / 3; /* return of / 3 */")
-
-
-def test_a_name_of_two_files_needs_one_of_them():
-    sources = sources_of(a_c=C, b_c=C.replace("whole", "all"))
-    check_equal(refused(sources, "half", "2"), "half is in src/a.c and src/b.c: write src/a.c:half or the like")
-    check_equal(changed(sources, "b.c:half", "2", "3"), "return of / 3; /* return of / 3 */")
-
-
-def test_tokens_stand_in_their_place_exactly_once():
-    sources = sources_of(a_c=C, b_lua=LUA)
-    check_equal(refused(sources, "whole", "half(of)"), "whole has its tokens 2 times")
-    check_equal(refused(sources, "whole", "half(of"), "whole has its tokens 2 times")
-    check_equal(refused(sources, "whole", "double(of)"), "whole has its tokens 0 times")
-    check_equal(refused(sources, "double", "of"), "nothing is called double")
-    check_equal(refused(sources, "src/b.lua", "end if"), "src/b.lua has its tokens 0 times")  # an include is there
+def test_a_place_that_is_not_there_exactly_once_is_refused():
+    sources = sources_of(a_c=C, b_c=C.replace("whole", "all"), b_lua=LUA)
+    for place, tokens, said in NO_PLACES:
+        check_equal(refused(sources, place, tokens), said)
 
 
 # operator of C -> (code, what its mutants are)
