@@ -2,13 +2,14 @@
 import contextlib
 import itertools
 import re
+import socket
 import time
 
-from bus import Bus
-from harness import PATIENCE_S, PrivateServer, Refused, wait_until
+from harness import PATIENCE_S, wait_until
+from network import Proxy
 from partitions import N_PARTITIONS, N_SLOTS, named, plain, prefix_in, prefix_of, slot_of, slot_of_lock, tag_of
-from private_server import free_port, leave_out_in_cluster
-from resp import ServerError
+from private_server import PrivateServer, free_port, leave_out_in_cluster
+from resp import Refused, ServerError
 from servers import Servers, shared
 
 NODE_TIMEOUT_MS = 2000
@@ -18,8 +19,61 @@ MIGRATE_MS = 5000
 SETTINGS = ("--bind", "127.0.0.1", "--cluster-enabled", "yes", "--cluster-node-timeout", str(NODE_TIMEOUT_MS),
             "--cluster-allow-replica-migration", "no", "--repl-diskless-sync-delay", "0",
             "--repl-ping-replica-period", "1")  # from the first on a replica is listed
+HEAD, SENDER = 80, slice(40, 80)  # of each message of the bus: its first bytes, and who has sent it
 PARTITION_SLOTS = [slot_of(tag_of(partition)) for partition in range(N_PARTITIONS)]
 
+
+# ---- what the nodes say to each other: some can be cut off from others, and clients from nobody ----
+
+class Relay(Proxy):
+    """In front of one node's bus."""
+
+    def __init__(self, node_port, is_cut):
+        self.is_cut = is_cut
+        super().__init__(node_port)
+
+    def serve(self, connection):
+        head = connection.recv(HEAD, socket.MSG_WAITALL)
+        with self.connected(connection) as link:
+            link.sender = head[SENDER].decode(errors="replace")
+            if len(head) == HEAD and not self.is_cut(link.sender):  # looked at when cut_senders() can find the link
+                link.far.sendall(head)
+                link.run()
+
+    def cut_senders(self):
+        """All that may not speak any more."""
+        for link in list(self.links):
+            if self.is_cut(link.sender):
+                link.hang_up()
+
+
+class Bus:
+    """Of a cluster."""
+
+    def __init__(self):
+        self.relays, self.apart = [], set()
+
+    def relay(self, node):
+        """In front of it; it may have no id yet."""
+        made = Relay(node.bus_port, lambda who: bool(self.apart) and (who in self.apart) != (node.id in self.apart))
+        self.relays.append(made)
+        return made
+
+    def split(self, nodes):
+        """They hear no other, and no other hears them, until heal()."""
+        self.apart = {node.id for node in nodes}
+        for relay in self.relays:
+            relay.cut_senders()
+
+    def heal(self):
+        self.apart = set()
+
+    def end(self):
+        for relay in self.relays:
+            relay.stop()
+
+
+# ---- the nodes ----
 
 class Node(PrivateServer):
     """By TCP; its socket is for what asks behind the library's back. Killed and launched again it is who it was. With a

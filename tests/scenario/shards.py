@@ -9,11 +9,9 @@ from harness import FOREVER, MINUTE_MS, PrivateServer, check, check_equal, check
 from partitions import N_PARTITIONS, partition_of, prefix_of, slot_of_lock
 from private_server import free_port
 from servers import Servers, shared
-from swarms import DAY_MS, FLUSHES, PROBES, Swarm, swarm
 
 MASK = (1 << 64) - 1
 RING = "rql:ring"
-MANY = [f"lock{number}" for number in range(20)]
 
 
 def fnv1a(text):
@@ -148,44 +146,6 @@ def check_series(world, kind, shards):
     check_equal((outcome.status, "{tag}" in outcome.error), ("E_INVALID", True))
     check_handed_over(world, one, other, apart, mode="sorted", queued=apart[-1:])  # the first by its partition
     world.await_nothing_left()
-
-
-def check_flushed(world, kind, shards, meanwhile=lambda: None):
-    """What a killed process held, on all servers."""
-    names = shards.spread(2)
-    holder = held_with_heartbeats(world, kind, shards, names)
-    asking = world.actor(kind, url=shards.url()).ask(names[0], **PATIENT)
-    world.await_queue(names[:1], 1)
-    with swarm(world, world.client(url=shards.url()), **FLUSHES):
-        meanwhile()
-        world.kill(holder)
-        asking.hold().release().check()
-        world.await_nothing_left()
-    check_equal([keys_of(server, "swarm:hsts") for server in shards.servers], [[] for _ in shards.servers])
-
-
-def check_list_may_change(world, kind, shards, users, url):
-    """When all clients have stopped and the key is deleted."""
-    for user in users:
-        world.free(user.client)
-    for server in shards.servers:
-        server.ask("DEL", RING)
-    other = world.actor(kind, url=url)
-    for name in MANY:
-        other.acquire(name).release().check()
-    return [server.ask("GET", RING) for server in shards.servers]
-
-
-def held_with_heartbeats(world, kind, shards, names):
-    """For a day, by a process of its own whose hosts are known wherever it holds one. Its actor."""
-    client = world.client(world.remote(), url=shards.url())
-    Swarm(world, client, **PROBES)
-    holder = world.actor(kind, client)
-    for name in names:
-        held = holder.acquire(name, ttl_ms=DAY_MS)
-        wait_until(lambda name=name, held=held: shards.owner_of(name).ask(
-            "HEXISTS", shards.key("swarm:hsts", name), held.outcome.hst_id), "it is known")
-    return holder
 
 
 def rql(url, *words, told="", codes=(0,)):

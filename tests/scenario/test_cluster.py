@@ -4,7 +4,6 @@ import os
 import time
 
 from cluster import clustered
-from fenced import NAME, Fleet, Judgement
 from harness import (FOREVER, KINDS, MINUTE_MS, SLOW, check, check_equal, check_handed_over, check_served_in_order,
                      check_told_as_lost, main, once, scenario, wait_until)
 from partitions import partition_of, slot_of_lock
@@ -364,35 +363,6 @@ def a_cluster_that_is_down_is_waited_for(world, kind, _names):
 
 
 # ---- whatever fails ----
-
-class Place:
-    """What goes wrong around the fleet; each strike leaves the cluster as it was."""
-
-    def __init__(self, world, cluster):
-        self.cluster, self.slot = cluster, slot_of_lock(NAME)
-        self.strikes = world.random.sample(list(FAILOVERS.values()), len(FAILOVERS))
-        self.n_struck = 0
-
-    def strike(self):
-        old = self.cluster.owner(self.slot)
-        self.strikes[self.n_struck % len(self.strikes)](self.cluster, old)
-        self.n_struck += 1
-        self.cluster.await_successor(self.slot, old)
-        self.cluster.bring_back(old)
-
-
-@once
-def a_resource_that_checks_tokens_is_safe_whatever_fails(world, _kind, _names):
-    """And who relied on a lock that another has is told soon. RQL_TEST_LONG: for a minute."""
-    with clustered(world, *SIX) as cluster:
-        place = Place(world, cluster)
-        fleet = Fleet(world, [cluster.url] * 3, lambda: time.time_ns() // 1000, 2500)
-        n_strikes = fleet.run(place.strike, SECONDS)
-        judgement = Judgement(fleet)
-        print(f"# {n_strikes} failovers: {judgement}", flush=True)
-        judgement.check_fence()
-        judgement.check_seen()
-        world.await_nothing_left()
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@ import re
 import threading
 import time
 
-from harness import (FOREVER, Network, Worker, as_they_end, check, check_equal, check_served_in_order, let_pass, main,
-                     once, scenario, wait_until)
+from harness import (FOREVER, Network, Worker, as_they_end, check, check_equal, let_pass, main, once, scenario,
+                     wait_until)
 
 LONG_MS = 60000
 CROWD = 12
@@ -103,15 +103,6 @@ def crowd_of(world, kind, names):
     return crowd
 
 
-@scenario(counts=[1])
-def scripts_may_be_flushed_all_the_time(world, kind, names):
-    crowd = crowd_of(world, kind, names)
-    while crowd.n_grants < 300:
-        world.ask("SCRIPT", "FLUSH")
-        crowd.await_grants(1)
-    crowd.end(world)
-
-
 def cut_again_and_again(world, kind, names, what):
     crowd = crowd_of(world, kind, names)
     crowd.await_grants(50)
@@ -203,17 +194,6 @@ def many_clients_come_back_one_after_the_other(world, kind, names):
 
 
 # ---- a holder and a waiter ----
-
-@scenario()
-def a_crash_without_loss_changes_nothing(world, kind, names):
-    held = world.actor(kind).acquire(*names, ttl_ms=LONG_MS)
-    asking = world.actor(kind).ask(*names, ttl_ms=LONG_MS, timeout_ms=FOREVER)
-    world.await_queue(names, 1)
-    crash(world, with_data=True)
-    wait_until(lambda: held.state() == "HELD", "it is verified")
-    check_equal([world.queue_length(name) for name in names], [1] * len(names))
-    check_served_in_order([asking], held)
-    world.await_nothing_left()
 
 
 @scenario()

@@ -143,19 +143,6 @@ def a_token_that_was_pushed_counts_too(world, kind, names):
     world.server.set_ahead(0)
 
 
-@scenario()
-def a_server_that_was_emptied_is_found_out_by_the_next_connection(world, kind, names):
-    """As long as nothing was granted in between."""
-    actor = client_of(world, kind)
-    held = actor.acquire(*names, ttl_ms=LONG_MS, auto_extend=True)
-    world.ask("FLUSHALL")
-    world.ask("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-    wait_until(lambda: len(held.losses()) == len(names), "the loss is told")
-    wait_until(lambda: losses(actor), "it is told")
-    check_equal(seen_of(actor), [(max(held.tokens), 0)])
-    check_equal(held.release().status, "NOT_HELD")
-
-
 @scenario(counts=[1])
 def a_holder_learns_of_it_though_the_answer_was_lost(world, kind, names):
     """Which says so, and comes only once: who asks again finds the floor raised."""

@@ -2,7 +2,7 @@
 """A lock that is handed on inside a client, from one thread to another or on a loop, without waiting for the
 server: what the new owner may believe, and what becomes of it when the server was told late, or not at all."""
 
-from harness import FOREVER, Network, as_they_end, check, check_equal, main, once, scenario, wait_until
+from harness import FOREVER, Network, as_they_end, check, check_equal, main, scenario, wait_until
 
 LONG_MS = 60000
 SHORT_MS = 700
@@ -77,17 +77,6 @@ def a_release_hands_on_to_who_waits_beside_it(world, kind, names):
     check_equal(mine.verify().status, "OK")
     mine.release().check()
     world.await_nothing_left()
-
-
-@once
-def a_lazy_release_hands_on_too(world, kind, names):
-    chain = Chain(world, kind, world.client(lazy_release=True))
-    for _ in range(3):
-        released, mine = chain.hand_on(names[0])
-        released.outcome().check()
-        mine.release().check()
-    world.await_nothing_left()
-    check_equal(chain.client.stats().lost, 0)
 
 
 @scenario(counts=[1])

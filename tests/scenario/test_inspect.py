@@ -65,78 +65,6 @@ def an_empty_database_has_nothing(world, kind, _names):
 
 # ---- as the gem says it ----
 
-def seed_views(world):
-    """The state of the recording "views", steps 10 to 14."""
-    hold_as(world, (ACQ1, HST1), "a", ttl_ms=9000, ts="1795255177.83339")
-    world.ask("HSET", "rql:lock:a", "m", "1")
-    hold_as(world, (ACQ2, HST2), "b", ttl_ms=9000, ts="1795255178.0331578")
-    world.ask("ZADD", "rql:lock_queue:a", "1795255178.1331005", WAITING[1], "1795255178.3831005", WAITING[2])
-    world.ask("ZADD", "rql:lock_queue:c", "1700000000", WAITING[3])
-    world.ask("SET", "rql:lockx", "1")
-
-
-@once
-def keys_are_listed_as_by_the_gem(world, kind, _names):
-    actor = world.actor(kind)
-    seed_views(world)
-    locks, queues = ["rql:lock:a", "rql:lock:b"], ["rql:lock_queue:a", "rql:lock_queue:c"]
-    check_equal(inspect(actor, "locks"), locks)
-    check_equal(inspect(actor, "queues"), queues)
-    check_equal(inspect(actor, "keys"), [*locks, *queues, "rql:lockx"])
-    check_equal([inspect(actor, of, name) for name in "ac" for of in ("is_locked", "is_queued")],
-                [True, True, False, True])
-
-
-@once
-def locks_are_described_as_by_the_gem(world, kind, _names):
-    actor = world.actor(kind)
-    seed_views(world)
-    first, second = inspect(actor, "locks_info")
-    for info in first, inspect(actor, "lock", "a"):
-        check_has(info, status=ALIVE, lock_key="rql:lock:a", name="a", acq_id=ACQ1, hst_id=HST1,
-                  ts_us=1795255177833390, ini_ttl_ms=9000, spc_cnt=-1, token=-1, meta=[["m", "1"]])
-        check(0 < info["rem_ttl_ms"] <= 9000, f"{info['rem_ttl_ms']} ms are left")
-    check_has(second, acq_id=ACQ2, hst_id=HST2, ts_us=1795255178033158, meta=[])
-
-
-@once
-def queues_are_described_as_by_the_gem(world, kind, _names):
-    """A request of the gem does not say on which host."""
-    actor = world.actor(kind)
-    seed_views(world)
-    requests = [{"acq_id": WAITING[1], "hst_id": None, "score_us": 1795255178133101, "position": 1},
-                {"acq_id": WAITING[2], "hst_id": None, "score_us": 1795255178383101, "position": 2}]
-    first, second = inspect(actor, "queues_info")
-    for info in first, inspect(actor, "queue", "a"):
-        check_equal(info, {"status": ALIVE, "lock_queue": "rql:lock_queue:a", "name": "a", "requests": requests})
-    check_equal([request["score_us"] for request in second["requests"]], [1700000000000000])
-
-
-@once
-def metadata_of_the_gem_is_kept_whole(world, kind, _names):
-    meta = [["some", "data"], ["n", "12"], ["f", "1.5"], ["", "emptykey"], ["sp ace", "v v"]]
-    hold_as(world, (ACQ1, HST1), "x", ttl_ms=9000, ts="1795255131.070483")
-    world.ask("HSET", "rql:lock:x", *sum(meta, []))
-    check_equal(inspect(world.actor(kind), "lock", "x")["meta"], meta)
-
-
-@once
-def keys_the_gem_stumbles_over_have_a_status(world, kind, _names):
-    """The recordings "lock_wrong_type_keys" and "lock_argument_edges": it raises there."""
-    actor = world.actor(kind)
-    world.ask("SET", "rql:lock:string", "str")
-    world.ask("SET", "rql:lock_queue:string", "str")
-    world.ask("RPUSH", "rql:lock:list", 1, 2)
-    world.ask("HSET", "rql:lock:foreign", "foreign", 1)
-    fields = {"acq_id": "a", "hst_id": "h", "ts": "1795255132.7357836", "ini_ttl": "1500.5"}
-    world.ask("HSET", "rql:lock:ttlfloat", *sum(fields.items(), ()))
-    for name, status in ("string", WRONG_TYPE), ("list", WRONG_TYPE), ("foreign", MALFORMED):
-        check_has(inspect(actor, "lock", name), status=status)
-        check(inspect(actor, "is_locked", name), f"{name} is free")
-    check_has(inspect(actor, "queue", "string"), status=WRONG_TYPE)
-    check_has(inspect(actor, "lock", "ttlfloat"), status=MALFORMED, ini_ttl_ms=-1, ts_us=1795255132735784,
-              rem_ttl_ms=-1)
-
 
 @once
 def names_are_no_patterns(world, kind, _names):
@@ -415,16 +343,6 @@ def missing_rights_are_a_fault(world, kind, _names):
     check_equal(outcome.found, None)
 
 
-@once
-def a_server_that_is_gone_is_a_fault(world, kind, _names):
-    actor = world.actor(kind, connect_timeout_ms=300)
-    check_equal(inspect(actor, "locks_info"), [])
-    world.server.kill()
-    check_equal(inspect(actor, "locks_info", status="E_IO"), None)
-    world.server.launch()
-    world.reconnect()
-
-
 # ---- rql_diagnose() beside others, and when its connection fails; what it finds is in cli/doctor ----
 
 FAIL = 3
@@ -446,7 +364,7 @@ def is_well(actor):
     return outcome.status == "OK" and not failed(outcome)
 
 
-@scenario()
+@scenario(counts=[1])
 def others_lock_on_the_same_connections_meanwhile(world, kind, names):
     """It sends EXEC without MULTI, and what makes no sense; a lock that is ended by force sends both."""
     client = world.client(connections=1)

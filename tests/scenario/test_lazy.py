@@ -178,22 +178,6 @@ def a_client_that_ends_tells_what_it_cannot_settle(world, kind, names):
     network.heal()
 
 
-@scenario(**ONE)
-def a_waiter_elsewhere_is_served_at_once(world, kind, names):
-    actor = warm(world.actor(kind))
-    other = world.actor(kind)
-    for _ in range(3):
-        held = actor.acquire(*names, **LAZY)
-        asking = other.ask(*names, timeout_ms=FOREVER, ttl_ms=LONG_MS)
-        world.await_queue(names, 1)
-        held.release().check()
-        theirs = asking.hold()
-        check(theirs.tokens[0] > held.tokens[0], "its token is not larger")
-        theirs.release().check()
-    world.await_nothing_left()
-    check_equal(lost(actor), ([], 0, 0))
-
-
 @scenario(counts=[1, 3])
 def others_wait_for_their_answer(world, kind, names):
     """Re-entries and what may be entered again, series, loops."""
@@ -257,20 +241,6 @@ def a_crowd_loses_nothing(world, kind, names):
         check_equal((client.stats().acquisitions, client.stats().lost), (1200, 0))
         check(client.stats().local_hand_overs > 0, "nothing was handed on")
         check_equal(client.remote.events("lock_lost"), [])
-
-
-@scenario(**ONE)
-def pairs_take_one_round_trip_in_place_of_two(world, kind, names):
-    network, actor = patient_actor(world)
-    network.fail("delay", n=10)
-    took_us = {}
-    for is_lazy in (False, True):
-        options = {"ttl_ms": LONG_MS, "lazy_release": is_lazy}
-        outcome = actor.begin("pairs", names=names, options=options, n=20).outcome().check()
-        took_us[is_lazy] = outcome.took_us
-    network.heal()
-    check(took_us[True] < 0.75 * took_us[False], took_us)
-    world.await_nothing_left()
 
 
 if __name__ == "__main__":

@@ -152,17 +152,6 @@ def a_full_server_that_recovers_ends_the_wait(world, kind, names):
 
 # ---- many, and unlucky moments ----
 
-@scenario(is_timed=True)
-def a_crowd_leaves_nothing_behind(world, kind, names):
-    held = world.held_by_another(*names)
-    client = world.client()
-    crowd = [world.actor(kind, client) for _ in range(12)]
-    asked = [actor.ask(*names, timeout_ms=100 + 10 * i) for i, actor in enumerate(crowd)]
-    check_equal([asking.outcome().status for asking in asked], ["TIMED_OUT"] * len(crowd))
-    check_left(world, names)
-    held.release().check()
-    check_equal(world.keys_left(), [])
-
 
 @scenario(kinds=["thread"], counts=[1], is_timed=True)
 def threads_that_time_out_at_the_same_moment_all_leave(world, kind, names):

@@ -188,18 +188,6 @@ def joiners_at_once_share_one_server(place):
 
 
 @at_place
-def the_server_outlives_who_started_it(place):
-    """As a terminal or a service manager would end it: the whole process group."""
-    joined = place.join()
-    mine, server = joined.remote.process.pid, place.server()
-    for pid in (server, parent_of(server)):
-        check(os.getpgid(pid) != os.getpgid(mine), "it would be killed along")
-    place.world.kill(joined)
-    place.join()
-    check_equal(place.server(), server)
-
-
-@at_place
 def a_client_keeps_the_server(place):
     place.join()
     looks = place.info("total_connections_received")

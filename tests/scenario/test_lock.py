@@ -122,15 +122,6 @@ def a_refused_try_costs_one_command(world, kind, names):
 
 # ---- whose it is ----
 
-@scenario(counts=[1])
-def tasks_and_threads_are_acquirers_of_their_own(world, kind, names):
-    client = world.client()
-    held, other = world.actor(kind, client).acquire(*names, ttl_ms=LONG_MS, task=1), world.actor("thread", client)
-    for options in ({}, {"task": 2}):
-        outcome = other.refused(*names, fail_fast=True, conflict_strategy="work_through", **options)
-        check_equal(outcome.status, "FAIL_FAST_NO_TRY")
-    held.release().check()
-
 
 @once
 def the_secret_releases_and_extends_from_any_client(world, kind, names):
@@ -287,18 +278,6 @@ def an_unlock_says_what_was_there(world, kind, names):
     world.ask("ZADD", f"rql:lock_queue:{names[0]}", 1, RUBY)
     world.ask("HSET", lock_of(names), "acq_id", RUBY)
     check_equal(unlock(world, other, names), (True, True))
-
-
-@scenario(counts=[1])
-def a_live_waiter_comes_back_after_an_unlock(world, kind, names):
-    other = world.actor("thread")
-    held = other.acquire(*names, ttl_ms=LONG_MS)
-    asking = world.actor(kind, retry_delay_ms=50).ask(*names, timeout_ms=FOREVER)
-    world.await_queue(names, 1)
-    outcome = other.begin("force_unlock", name=names[0]).outcome().check()
-    check_equal((outcome.lock_released, outcome.queue_released), (True, True))
-    asking.hold().release().check()
-    check_equal(held.release().status, "NOT_HELD")
 
 
 @once

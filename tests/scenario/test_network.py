@@ -509,22 +509,6 @@ def scripts_that_the_server_forgot_are_taught_in_order(world, kind, names):
     world.await_nothing_left()
 
 
-@scenario()
-def cut_connections_lose_nobody(world, kind, names):
-    """Both break again and again while a crowd goes through."""
-    network = Network(world)
-    client = patient(network)
-    actors = [world.actor(kind, client) for _ in range(CROWD if kind == "thread" else 1)]
-    for _ in range(20):
-        crowd = [actors[i % len(actors)].ask(*names, timeout_ms=FOREVER) for i in range(CROWD)]
-        for i, asking in enumerate(as_they_end(crowd)):
-            held = asking.hold()
-            if i == 0:
-                network.fail("cut")
-            held.release().check("OK", "E_UNKNOWN", "NOT_HELD")
-    world.await_nothing_left()
-
-
 @scenario(counts=[1])
 def no_server_is_a_fault(world, kind, names):
     outcome = world.actor(kind, url="unix:///nonexistent/rql.sock").refused(*names, timeout_ms=IMPATIENT_MS)

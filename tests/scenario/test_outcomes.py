@@ -207,29 +207,6 @@ def check_refused(actor, names, status, message, **options):
     return refusal
 
 
-@scenario(counts=[1])
-def fail_fast_says_that_the_lock_is_obtained(world, kind, names):
-    held, actor = world.held_by_another(*names), world.actor(kind)
-    message = f'Lock "{lock_of(names)}" is already obtained.'
-    refusal = check_refused(actor, names, "FAIL_FAST_NO_TRY", message, fail_fast=True)
-    check_equal((refusal["position"], refusal["tries"]), (0, 1))
-    held.release().check()
-    stand_in_front(world, names)
-    check_refused(actor, names, "FAIL_FAST_AFTER_TRY", message, fail_fast=True)
-
-
-@scenario(counts=[1])
-def the_retry_limit_is_named(world, kind, names):
-    held = world.held_by_another(*names)
-    refusal = check_refused(
-        world.actor(kind), names, "RETRY_LIMIT",
-        f'Failed to acquire the lock "{lock_of(names)}" for the given retry_count limit (2 times).', retry_count=2,
-        retry_delay_ms=10)
-    check_equal((refusal["tries"], refusal["position"]), (2, 1))
-    check(refusal["waited_us"] >= 10000, f"{refusal}")
-    held.release().check()
-
-
 @scenario(counts=[1], is_timed=True)
 def the_timeout_is_named_in_seconds(world, kind, names):
     """As Ruby prints an Integer or a Float of seconds, whatever the locale."""
@@ -238,16 +215,6 @@ def the_timeout_is_named_in_seconds(world, kind, names):
         check_refused(actor, names, "TIMED_OUT",
                       f'Failed to acquire the lock "{lock_of(names)}" for the given <{seconds} seconds> timeout.',
                       timeout_ms=timeout_ms)
-    held.release().check()
-
-
-@scenario(counts=[1])
-def a_conflict_names_the_acquirer(world, kind, names):
-    actor = world.actor(kind)
-    held = actor.acquire(*names, ttl_ms=LONG_MS, **MINE)
-    check_refused(actor, names, "CONFLICT",
-                  f'Lock Conflict: trying to acquire the lock "{lock_of(names)}" that is already acquired by the '
-                  f'current acquirer (acq_id: "{held.outcome.acq_id}").', conflict_strategy="dead_locking")
     held.release().check()
 
 

@@ -14,7 +14,7 @@ from partitions import slot_of_lock
 from private_server import PrivateServer
 from watched import Watched
 
-SECONDS = 60 * float(os.environ.get("RQL_TEST_LONG", 0)) or 2
+SECONDS = 60 * float(os.environ.get("RQL_TEST_LONG", 0)) or 1
 N_PROCESSES = 3
 NEVER, EVERY_S, ALWAYS = ((), ("--appendonly", "yes", "--appendfsync", "everysec"),
                           ("--appendonly", "yes", "--appendfsync", "always"))

@@ -86,22 +86,6 @@ def an_old_request_still_takes_a_free_lock(world, kind, names):
     world.await_nothing_left()
 
 
-@scenario()
-def scores_are_the_servers_time(world, kind, names):
-    """A score from the future, of a Ruby with a wrong clock, does not pull later ones with it."""
-    held = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
-    now_s = world.server.now_us() // 1000000
-    ruby = "rql:acq:1/2/3/4/0123456789abcdef"
-    for name in names:
-        world.ask("ZADD", f"rql:lock_queue:{name}", now_s + 3600, ruby)
-    asking = world.actor(kind).ask(*names, **OFTEN)
-    world.await_queue(names, 2)
-    mine, score = places(world, names[0])[:2]
-    check(mine != ruby and abs(float(score) - now_s) < 30, f"{mine} at {score}")
-    check_served_in_order([asking], held)
-    check_equal(places(world, names[0])[0], ruby)
-
-
 @scenario(counts=[1])
 def a_queue_of_five_is_no_list_any_more(world, kind, names):
     """Redis walks a list for each newcomer: a fifth waiter makes it a tree. Nothing else changes."""

@@ -52,26 +52,6 @@ def give_back(*holds):
 
 # ---- what a re-entry is ----
 
-@scenario(counts=[1])
-def work_through_shares_the_lock(world, kind, names):
-    actor, outer = hold(world, kind, names)
-    ts_us, before_ms = field_us(world, names, "ts"), end_ms(world, names)
-    for count in (1, 2):
-        inner = share(actor, names)
-        check_equal((inner.outcome.process, inner.tokens, inner.outcome.secrets),
-                    (1, outer.tokens, outer.outcome.secrets))
-        check_equal(field(world, names, "spc_cnt"), str(count))
-        check_equal(field_us(world, names, "l_spc_ts"), inner.outcome.ts_us)
-        check(inner.outcome.ts_us > ts_us, "it was before the first")
-        check(0 < inner.remaining_ms() <= OUTER_MS, "it believes in what it asked for")
-        if kind == "thread":
-            inner.verify().check()
-        inner.release().check()
-    check_equal((field_us(world, names, "ts"), field(world, names, "ini_ttl")), (ts_us, str(OUTER_MS)))
-    check_equal((field(world, names, "spc_ext_ttl"), end_ms(world, names)), (None, before_ms))
-    check_equal(world.keys_left(), [lock_of(names)])
-    outer.release().check()
-
 
 def check_added(world, actor, names, ttl_ms):
     """A server that is stalled within a script adds to the ttl."""
@@ -109,17 +89,6 @@ def re_entries_keep_what_they_do_not_know(world, kind, names):
     check_equal(field(world, names, "spc_cnt"), "2")
     check_equal({one: field(world, names, one) for one in known}, known)
     outer.release().check()
-
-
-@scenario(counts=[1])
-def a_re_entry_of_a_lost_lock_is_a_grant_of_its_own(world, kind, names):
-    actor, outer = hold(world, kind, names)
-    world.ask("DEL", lock_of(names))
-    mine = share(actor, names)
-    check_equal((mine.outcome.process, field(world, names, "spc_cnt")), (0, None))
-    mine.release().check()
-    check_equal(outer.release().status, "NOT_HELD")
-    check_equal(world.keys_left(), [])
 
 
 @scenario(counts=[1])
@@ -237,31 +206,7 @@ def who_relied_on_an_extension_is_told_of_its_end(world, kind, names):
     outer.forget()
 
 
-@scenario(counts=[1])
-def an_extension_that_was_lost_shortens_nobody(world, kind, names):
-    """Its end never touches what somebody else holds by then."""
-    actor, outer = hold(world, kind, names)
-    inner = extend(actor, names)
-    world.ask("DEL", lock_of(names))
-    theirs = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
-    before_ms = end_ms(world, names)
-    check_equal(inner.release().status, "NOT_HELD")
-    check_equal(end_ms(world, names), before_ms)
-    theirs.release().check()
-    check_equal(outer.release().status, "NOT_HELD")
-
-
 # ---- who may not enter ----
-
-@scenario(counts=[1])
-def dead_locking_is_a_conflict(world, kind, names):
-    actor, outer = hold(world, kind, names)
-    for options in ({}, {"fail_fast": True}):
-        outcome = actor.refused(*names, conflict_strategy="dead_locking", **TASK, **options)
-        check_equal(outcome.status, "CONFLICT")
-    check_equal((field(world, names, "spc_cnt"), world.keys_left()), (None, [lock_of(names)]))
-    outer.verify().check()
-    outer.release().check()
 
 
 @scenario(counts=[1])
@@ -270,16 +215,6 @@ def fail_fast_matters_only_to_those_who_would_wait(world, kind, names):
     actor, outer = hold(world, kind, names)
     check_equal(actor.refused(*names, fail_fast=True, **TASK).status, "FAIL_FAST_NO_TRY")
     give_back(share(actor, names, fail_fast=True), outer)
-
-
-@scenario(counts=[1])
-def wait_for_lock_waits_for_the_own_lock_to_end(world, kind, names):
-    actor, outer = hold(world, kind, names)
-    world.ask("PEXPIRE", lock_of(names), 300)
-    mine = actor.acquire(*names, timeout_ms=FOREVER, **TASK)
-    check(mine.outcome.process == 0 and mine.tokens[0] > outer.tokens[0], "it is the same grant")
-    check_equal(outer.release().status, "NOT_HELD")
-    mine.release().check()
 
 
 @scenario(counts=[1], is_timed=True)

@@ -10,9 +10,10 @@ from harness import (FOREVER, MINUTE_MS, SLOW, Worker, check, check_equal, check
 from partitions import slot_of_lock
 from pushes import line_up
 
-SECONDS, N_USERS = (60, 32) if "RQL_TEST_LONG" in os.environ else (3, 8)
+SECONDS, N_USERS = (60, 32) if "RQL_TEST_LONG" in os.environ else (2, 8)
 PAUSE_S = 0.1      # between two moves
 KEY_PAUSE_S = 0.002
+HOLD_S = 0.002
 GAP_MS = 100       # beside the move itself
 TOLD_MS = 500 * SLOW
 LONG_MS = 1000 * SECONDS + MINUTE_MS
@@ -55,6 +56,7 @@ def use(actor, name, room):
     """Once; no call may fail. Who is handed it and stands still for a second has not claimed it."""
     hold = actor.acquire(name, **PATIENT)
     room.enter(hold)
+    time.sleep(HOLD_S)
     room.leave()
     outcome = hold.release()
     had_s = time.time() - hold.outcome.ts_us / 1e6

@@ -170,18 +170,6 @@ def rights_that_come_back_are_used(world, kind, names):
     held.release().check()
 
 
-@scenario(kinds=["thread"])
-def a_lock_on_a_replica_stands_and_is_released_when_it_is_none(world, kind, names):
-    held = world.actor(kind).acquire(*names, ttl_ms=LONG_MS)
-    world.ask("REPLICAOF", "127.0.0.1", 1)
-    outcome = held.extend(2 * LONG_MS)
-    check_equal((outcome.status, held.state()), ("E_READ_ONLY", "HELD"))
-    world.ask("REPLICAOF", "NO", "ONE")
-    held.extend(2 * LONG_MS).check()
-    held.release().check()
-    check_equal(world.keys_left(), [])
-
-
 @scenario(counts=[1])
 def a_full_server_still_hands_over(world, kind, names):
     """A hand-over takes no more memory than was there: a full server would keep a free lock from its waiters."""

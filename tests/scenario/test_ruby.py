@@ -48,19 +48,6 @@ def a_ruby_in_front_of_a_free_lock_has_two_seconds(world, kind, names):
 
 
 @scenario()
-def a_ruby_seen_in_the_future_has_two_seconds(world, kind, names):
-    """The server's clock was set back after it was seen: its time is not over only then."""
-    score = int(time.time()) - 1
-    for name in names:
-        world.ask("ZADD", queue_of(name), score, RUBY)
-        world.ask("HSET", f"rql:req:{name}", "ruby", f"{score + 3600}000000 {score} {RUBY}")
-    outcome = world.actor(kind).ask(*names, timeout_ms=FOREVER, queue_ttl_ms=FOREVER).hold()
-    check(outcome.outcome.took_us < 4 * GRACE_US, f"after {outcome.outcome.took_us} us")
-    outcome.release().check()
-    check_queue_is_empty(world, names)
-
-
-@scenario()
 def a_release_leaves_the_lock_free_for_ruby(world, kind, names):
     """The gem's queues have no ttl, and get none."""
     held = world.actor(kind).acquire(*names, ttl_ms=LONG_MS)

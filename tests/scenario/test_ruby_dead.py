@@ -115,17 +115,6 @@ def a_ruby_that_asks_again_has_its_while_again(world, kind, names):
 
 
 @scenario(counts=[1], is_timed=True)
-def a_ruby_with_a_long_identity_is_next(world, kind, names):
-    ours, held = Ours(world, kind), world.held_by_another(*names)
-    ruby = world.actor("ruby", identity=LONG_IDENTITY).ask(*names)
-    world.await_queue(names, 1)
-    behind = ours.wait(0, names, 2)
-    freed = Moment(world)
-    held.release().check()
-    check_ruby_then_ours(world, names, ruby, behind, freed)
-
-
-@scenario(counts=[1], is_timed=True)
 def living_rubies_among_dead_ones_are_next(world, kind, names):
     """They are not overtaken by ours behind all of them. Of those who come back the first to ask is the first."""
     ours, held = Ours(world, kind), world.held_by_another(*names)
@@ -189,21 +178,6 @@ def dead_rubies_cost_one_grace_together(world, kind, names):
 
 
 @scenario(counts=[1], is_timed=True)
-def dead_rubies_cost_one_grace_with_many_who_wait(world, kind, names):
-    ours, holder = Ours(world, kind), world.actor("ruby").acquire(*names, ttl_ms=LONG_MS)
-    plant_dead_rubies(world, names, 20)
-    first = ours.wait(0, names, 21)
-    second = ours.wait(1, names, 22)
-    freed = Moment(world)
-    holder.release()
-    first.hold().release().check()
-    mine = second.hold()
-    mine.release().check()
-    freed.check_soon(mine, GRACE_MAX_US + SLACK_US)
-    check_nobody_waits(world, names)
-
-
-@scenario(counts=[1], is_timed=True)
 def dead_of_both_kinds_cost_one_grace_together(world, kind, names):
     """One of ours, a Ruby, one of ours, a Ruby, ..."""
     ours, held = Ours(world, kind), world.held_by_another(*names)
@@ -239,24 +213,6 @@ def newcomers_do_not_prolong_the_grace(world, kind, names):
         mine = asking.hold()
         mine.release().check()
         freed.check_soon(mine, GRACE_MAX_US + (SLACK_US if number else 0))
-    check_nobody_waits(world, names)
-
-
-@scenario(counts=[1])
-def a_waiter_whose_record_is_lost_keeps_its_place(world, kind, names):
-    """It puts both back by itself."""
-    held = world.held_by_another(*names)
-    first = world.actor(kind, retry_delay_ms=50).ask(*names, timeout_ms=FOREVER)
-    world.await_queue(names, 1)
-    second = world.actor(kind).ask(*names, timeout_ms=FOREVER)
-    world.await_queue(names, 2)
-    world.ask("DEL", f"rql:req:{names[0]}")
-    wait_until(lambda: world.ask("HLEN", f"rql:req:{names[0]}") == 2, "both are there again")
-    held.release().check()
-    mine = first.hold()
-    check(not second.is_over(), "the later one came first")
-    mine.release().check()
-    second.hold().release().check()
     check_nobody_waits(world, names)
 
 

@@ -3,7 +3,7 @@
 to look."""
 import time
 
-from harness import FOREVER, Network, check, check_equal, check_served_in_order, main, scenario, wait_until
+from harness import FOREVER, Network, check, check_equal, main, scenario, wait_until
 
 LONG_MS = 60000
 ACQUIRED, OPEN, HELD, BEHIND, OWN = 1, 3, 4, 5, 6     # what became of a lock: rql_series_fate
@@ -261,16 +261,6 @@ def a_release_calls_the_series_that_waits(world, kind, names):
 
 
 @scenario(counts=[3])
-def series_hand_on_to_each_other_in_order(world, kind, names):
-    held, (first, second, _) = world.held_by_another(*names), told(world, kind)
-    actors = [first, second, world.actor(kind, first.client), world.actor(kind, second.client)]
-    asked = [wait_for(world, actor, *(names if place % 2 else [names[2], names[0], names[1]]), place=place)
-             for place, actor in enumerate(actors, 1)]
-    check_served_in_order(asked, held)
-    check_equal(world.keys_left(), [])
-
-
-@scenario(counts=[3])
 def single_waiters_keep_their_turn_behind_a_series(world, kind, names):
     """What is free stays free for the series in front, and goes to the next when that has had it."""
     held, (first, second, _) = world.held_by_another(names[1]), told(world, kind)
@@ -285,34 +275,6 @@ def single_waiters_keep_their_turn_behind_a_series(world, kind, names):
     last = single.hold()
     check(last.outcome.handed_over and last.tokens[0] > mine.tokens[0], "it was not handed over")
     last.release().check()
-
-
-@scenario(counts=[3])
-def a_series_keeps_its_turn_behind_single_waiters(world, kind, names):
-    held, (first, second, _) = world.held_by_another(names[1]), told(world, kind)
-    single = wait_for(world, first, names[1])
-    series = wait_for(world, second, *names[:2], place=2)
-    held.release().check()
-    mine = single.hold()
-    check_equal(world.holder(names[0]), None)
-    mine.release().check()
-    series.hold().release().check()
-    check_equal(world.keys_left(), [])
-
-
-@scenario(counts=[3])
-def overlapping_series_take_their_turns(world, kind, names):
-    """A chain: the first holds a and b, the second wants b and c, the third a and c."""
-    a, b, c = names
-    held, (first, second, _) = world.held_by_another(a, b), told(world, kind)
-    middle = wait_for(world, first, b, c)
-    last = wait_for(world, second, a, c, place=2)
-    held.release().check()
-    mine = middle.hold()
-    check_equal(world.holder(a), None)
-    mine.release().check()
-    last.hold().release().check()
-    check_equal(world.keys_left(), [])
 
 
 @scenario(counts=[3], is_timed=True)
@@ -355,14 +317,6 @@ def a_series_that_was_granted_too_late_tells_what_it_had(world, kind, names):
 
 
 @scenario(counts=[3])
-def locks_of_dead_holders_are_had_when_they_end(world, kind, names):
-    for name, ttl_ms in zip(names, (400, 900)):
-        world.ask("HSET", lock_of(name), "acq_id", "x", "hst_id", "y", "ts", "1.0", "ini_ttl", ttl_ms)
-        world.ask("PEXPIRE", lock_of(name), ttl_ms)
-    world.actor(kind, retry_delay_ms=LONG_MS).acquire(*names, timeout_ms=FOREVER).release().check()
-
-
-@scenario(counts=[3])
 def a_dead_series_is_passed_over_at_once(world, kind, names):
     """Killed while it stands in front of three queues: it stops nobody in any of them."""
     held, actors, dead = world.held_by_another(names[1]), told(world, kind), world.actor("process")
@@ -375,19 +329,6 @@ def a_dead_series_is_passed_over_at_once(world, kind, names):
     held.release().check()
     single.hold().release().check()
     actors[2].acquire(*names, timeout_ms=FOREVER).release().check()
-
-
-@scenario(counts=[3])
-def a_series_that_nobody_hears_for_is_passed_over(world, kind, names):
-    """Its client has no subscriber. As a single request that nobody hears for: it holds up nobody."""
-    for is_fresh in (False, True):
-        world.ask("HSET", f"rql:req:{names[0]}", DEAF, f"rql:hst:1/2/0/0 1000 {'fedcba9876543210' * 2} 0 s ")
-        world.ask("ZADD", queue_of(names[0]), "1.0", DEAF)
-        if is_fresh:
-            world.ask("ZADD", "rql:live", world.server.now_us(), DEAF[-32:])
-        world.actor(kind).acquire(names[0], fail_fast=True).release().check()
-        check_equal(world.keys_left(), [])
-        world.actor(kind).acquire(*names, fail_fast=True).release().check()
 
 
 @scenario(counts=[3])
@@ -417,20 +358,6 @@ def queue_ttl_moves_it_to_the_tail_of_all_queues(world, kind, names):
     check(not old.is_over(), "the first came first")
     mine.release().check()
     old.hold().release().check()
-    world.await_nothing_left()
-
-
-@scenario(counts=[3])
-def moving_to_the_tail_serves_the_next(world, kind, names):
-    """When it moves away from the head of a free lock, whoever is next has it."""
-    held, (first, actor, _) = world.held_by_another(names[1]), told(world, kind)
-    series = wait_for(world, first, *names, retry_delay_ms=50,
-                      queue_ttl_ms=1000)  # time for the next to come, and less than the reservation
-    mine = actor.acquire(names[0], timeout_ms=FOREVER)
-    check(mine.outcome.handed_over, "it found the lock by itself")
-    mine.release().check()
-    held.release().check()
-    series.hold().release().check()
     world.await_nothing_left()
 
 

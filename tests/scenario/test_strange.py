@@ -28,6 +28,11 @@ STRANGE = (
     ("RESP3", LOGIN, ">2\r\n+x\r\n+y\r\n", False, "E_UNKNOWN"),
     ("loading", "-LOADING Redis is loading the dataset in memory\r\n", "", False, "E_UNAVAILABLE"),
     ("a password is wanted", NO_AUTH, NO_AUTH, False, "E_AUTH"),
+    ("half a reply, and silence", LOGIN, "$12\r\ntwel", False, "E_UNKNOWN"),
+    ("a redirection", LOGIN, "-MOVED 3999 127.0.0.1:0\r\n", False, "E_UNAVAILABLE"),
+    ("a redirection to nowhere", LOGIN, "-ASK 99999 " + "x" * 5000 + ":1\r\n", False, "E_UNAVAILABLE"),
+    ("a reply of another shape", LOGIN, "*3\r\n:1\r\n$-1\r\n*0\r\n", False, "E_PROTOCOL"),
+    ("a long error", LOGIN, "-ERR " + "x" * 100000 + "\r\n", False, "E_UNKNOWN"),
     ("a login and a reply too many", LOGIN + "+surprise\r\n", "$4\r\nmine\r\n", False, "E_PROTOCOL"),
 )
 # Behind a reply, whole or in part.

@@ -24,18 +24,6 @@ def ids(actor):
 
 # ---- by hand ----
 
-@once
-def one_heartbeat_by_hand(world, kind, _names):
-    actor = world.actor(kind)
-    held, mine = used(actor), ids(actor).hst_id
-    for _ in range(2):
-        told = actor.begin("probe_hosts").outcome().check()
-        check_equal(told.hosts, [mine])
-        heartbeat = world.ask("HGET", "rql:swarm:hsts", mine)
-        check_equal((told.at_us // 1000000, n_hosts(world)), (int(heartbeat.split(".")[0]), 1))
-    check_equal(world.ask("PTTL", "rql:swarm:hsts"), -1)
-    held.release().check()
-
 
 @once
 def a_heartbeat_says_again_what_its_client_is_called(world, kind, _names):
@@ -52,21 +40,6 @@ def a_heartbeat_says_again_what_its_client_is_called(world, kind, _names):
         wait_until(lambda: world.ask("HEXISTS", "rql:clients", identity), "the client says it again")
 
 
-@once
-def the_dead_are_told_from_the_living(world, kind, _names):
-    """What cannot be read is no time."""
-    actor = world.actor(kind)
-    check_equal(actor.begin("hosts").outcome().check().hosts, [])
-    raw_host(world, "a", 100)
-    raw_host(world, "b", 1)
-    world.ask("HSET", "rql:swarm:hsts", *"c garbage d inf e -5 f 1795254268.4157422e0".split())
-    hosts = actor.begin("hosts", zombie_ttl_ms=TTL_MS).outcome().check().hosts
-    check_equal([(one["hst_id"], one["is_zombie"]) for one in hosts[:5]],
-                [("a", True), *((name, False) for name in "bcde")])
-    check_equal((len(hosts), [one["last_probe_us"] > 0 for one in hosts[:5]]), (6, [True, True, False, False, False]))
-    actor.begin("hosts", zombie_ttl_ms=0).outcome().check("E_INVALID")
-
-
 def plant_zombies(world):
     """Two dead hosts, one that is young, and one that nobody knows."""
     hosts = [host(number) for number in range(1, 5)]
@@ -79,17 +52,6 @@ def plant_zombies(world):
     world.ask("SET", "rql:lock:foreign", "x")
     world.ask("SET", "rql:lock_queue:foreign", "x")
     return hosts
-
-
-@once
-def zombies_are_found(world, kind, _names):
-    actor, hosts = world.actor(kind), plant_zombies(world)
-    wanted = {"hosts": [hosts[0][0], hosts[1][0]], "acquirers": [DEAD], "locks": ["rql:lock:z1", "rql:lock:z2"]}
-    all_of = actor.begin("zombies", zombie_ttl_ms=TTL_MS).outcome().check()
-    for of, found in wanted.items():
-        check_equal(all_of.words[of], found)
-        check_equal(actor.begin("zombies", of=of, zombie_ttl_ms=TTL_MS).outcome().check().found, found)
-    check_equal(actor.begin("zombies", of="hosts", zombie_ttl_ms=DAY_MS).outcome().check().found, [])
 
 
 @once

@@ -10,15 +10,6 @@ EVERY = ["all", "current", RUBY, "dead"]
 
 
 @once
-def nothing_to_clear_is_no_fault(world, _kind, _names):
-    actor = world.actor("thread")
-    for of in EVERY:
-        done = sweep(actor, of)
-        check_counts(done, 0, 0, 0)
-        check_equal(done.queues, [])
-
-
-@once
 def locks_and_queues_go_and_nothing_else(world, kind, _names):
     hold_as(world, RUBY, "a")
     world.held_by_another("b").forget()
@@ -121,26 +112,6 @@ def names_of_any_bytes_are_cleared(world, kind, _names):
 
 
 @once
-def locks_go_by_both_ids_and_requests_by_one(world, kind, _names):
-    """The recorded scenario clear_locks_of."""
-    actor, small = world.actor(kind), {"lock_scan_size": 1, "queue_scan_size": 1}
-    elsewhere = {"acq_id": RUBY[0], "hst_id": "rql:hst:90001/1/3/ffffffffffffff01"}
-    hold_as(world, RUBY, "mine1", "mine2")
-    hold_as(world, OTHER, "other")
-    queue_as(world, "other", RUBY[0], DEAD)
-    queue_as(world, "q2", RUBY[0])
-    check_counts(sweep(actor, "owner", **elsewhere, **small, dry_run=True), 0, 2, 2)
-    check_counts(sweep(actor, "owner", **elsewhere), 0, 2, 2)
-    check_equal(world.keys_left(), ["rql:lock:mine1", "rql:lock:mine2", "rql:lock:other", "rql:lock_queue:other"])
-    queue_as(world, "other", RUBY[0])
-    check_counts(sweep(actor, RUBY, **small, dry_run=True), 2, 1, 1)
-    check_counts(sweep(actor, RUBY, **small), 2, 1, 1)
-    check_equal(world.keys_left(), ["rql:lock:other", "rql:lock_queue:other"])
-    check_equal(world.queue_length("other"), 1)
-    check_counts(sweep(actor, RUBY), 0, 0, 0)
-
-
-@once
 def current_locks_are_those_of_thread_and_task(world, kind, _names):
     actor, others = world.actor(kind), world.held_by_another("others")
     plain, tasks = actor.acquire("plain"), actor.acquire("tasks", task=7)
@@ -154,23 +125,6 @@ def current_locks_are_those_of_thread_and_task(world, kind, _names):
 
 
 # ---- requests of the dead ----
-
-@once
-def old_requests_of_the_gem_go(world, kind, _names):
-    """The recorded scenario clear_dead_requests."""
-    now, actor = world.server.now_us() // 1000000, world.actor(kind)
-    for name, *ages in ("a", 90000, 60), ("b", 20), ("c", 86500):
-        for i, age in enumerate(ages):
-            world.ask("ZADD", f"rql:lock_queue:{name}", f"{now - age}.006296", (DEAD, OTHER[0])[i])
-    for dry_run in True, False:
-        done = sweep(actor, "dead", dead_ttl_ms=DAY_MS, dry_run=dry_run)
-        check_counts(done, 0, 2, 2)
-        check_equal(sorted(done.queues), ["rql:lock_queue:a", "rql:lock_queue:b", "rql:lock_queue:c"])
-    check_equal(sorted(world.ask("KEYS", "rql:lock_queue:*")), ["rql:lock_queue:a", "rql:lock_queue:b"])
-    check_counts(sweep(actor, "dead", dead_ttl_ms=40000), 0, 1, 1)
-    check_equal(sorted(world.ask("KEYS", "rql:lock_queue:*")), ["rql:lock_queue:b"])
-    check_counts(sweep(actor, "dead", dead_ttl_ms=0), 0, 1, 1)
-    check_equal(sorted(world.ask("KEYS", "rql:lock_queue:*")), [])
 
 
 @once
@@ -216,21 +170,6 @@ def who_stands_behind_a_whole_page_is_served(world, kind, _names):
     check_equal(sweep(world.actor("thread"), "dead", dead_ttl_ms=DAY_MS).rem_request_cnt, 100)
     asking.hold().release().check()
     held.release().check("NOT_HELD")
-
-
-@once
-def a_free_lock_goes_to_who_stands_behind_the_dead(world, kind, _names):
-    """The script leaves that to its caller."""
-    subscriber = world.connection()
-    subscriber.call("SUBSCRIBE", "rql:wake:" + "0123456789abcdef" * 2)
-    live(world)
-    world.ask("ZADD", "rql:lock_queue:x", 0.5, DEAD)
-    wait_as(world, "x", 1)
-    done = sweep(world.actor(kind), "dead", dead_ttl_ms=0)
-    check_counts(done, 0, 1, 1)
-    check_equal(done.handed_over_cnt, 1)
-    check_equal(world.holder("x"), ours(1))
-    subscriber.close()
 
 
 # ---- what is told of it ----

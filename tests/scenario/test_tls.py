@@ -8,8 +8,8 @@ import socket
 import ssl
 import time
 
-from harness import (FOREVER, PATIENCE_S, SLOW, Connection, PrivateServer, as_they_end, check, check_equal,
-                     leave_out_in_cluster, main, once, scenario, wait_until)
+from harness import (FOREVER, SLOW, PrivateServer, as_they_end, check, check_equal, leave_out_in_cluster, main, once,
+                     scenario, wait_until)
 from certificates import Authority, authority
 from cluster import Cluster
 from network import Listener, Proxy
@@ -22,10 +22,10 @@ FATAL_S = 2  # what will not change by trying again is told at once
 
 
 class Relay(Proxy):
-    """Between one client and the TLS port of a server: it keeps what clients say, and cuts or splits what they hear."""
+    """Between one client and the TLS port of a server: it keeps what clients say, and cuts what they hear."""
 
     def __init__(self, server):
-        self.said, self.cut_after, self.splits = b"", None, False
+        self.said, self.cut_after = b"", None
         super().__init__(server.tls_port)
 
     def url_with(self, login=""):
@@ -41,8 +41,7 @@ class Relay(Proxy):
             if left < len(data):
                 sink.sendall(data[:left])
                 return False
-        for part in ([data[i:i + 1] for i in range(len(data))] if self.splits else [data]):
-            sink.sendall(part)
+        sink.sendall(data)
         return True
 
     def cut_all(self, then=lambda: None):
@@ -110,29 +109,6 @@ def try_once(world, kind, url, **options):
 def check_refused(outcome, reason):
     check_equal(outcome.status, "E_TLS", repr(outcome))
     check(reason in outcome.error and "127.0.0.1" in outcome.error, outcome.error)
-
-
-@scenario()
-def locks_are_handed_on_by_tls(world, kind, names):
-    """A wait, hand-overs between clients, a renewal, a release; each connection made one handshake."""
-    with tls_server() as server:
-        clients = [world.client(url=server.url) for _ in range(2)]
-        first, second = (world.actor(kind, client) for client in clients)
-        for _ in range(20):
-            held = first.acquire(*names, ttl_ms=60000)
-            asking = second.ask(*names, ttl_ms=60000, timeout_ms=FOREVER)
-            raw = Connection(server.path, PATIENCE_S)
-            wait_until(lambda: raw.call("ZCARD", f"rql:lock_queue:{names[0]}") == 1, "it waits")
-            raw.close()
-            held.release().check()
-            got = asking.hold()
-            check(got.tokens[0] > held.tokens[0], "tokens rise")
-            if kind != "loop":  # where no call extends a series
-                got.extend(70000).check()
-            got.release().check()
-        for client in clients:
-            stats = client.stats()
-            check_equal(stats.tls_handshakes, stats.connections, "handshakes")
 
 
 @scenario(counts=[1])
@@ -417,14 +393,6 @@ def nothing_is_said_in_the_clear(world, kind, names):
         check(relay.said.startswith(b"\x16\x03"), "the first bytes are no handshake")
         for word in SECRET, "AUTH", "HELLO", "rql:":
             check(word.encode() not in relay.said, f"{word} is readable")
-
-
-@scenario(counts=[1])
-def a_handshake_in_single_bytes_ends_well(world, kind, names):
-    with tls_server() as server, Relay(server) as relay:
-        relay.splits = True
-        actor = world.actor(kind, world.client(url=relay.url_with()))
-        actor.acquire("x").release().check()
 
 
 @scenario(counts=[1])

@@ -114,18 +114,6 @@ def tries_are_counted_while_it_waits(world, kind, names):
     mine.release().check()
 
 
-@scenario()
-def a_random_request_takes_free_locks_past_the_queue(world, kind, names):
-    other = "rql:acq:1/2/3/4/0123456789abcdef"
-    for name in names:
-        world.ask("ZADD", f"rql:lock_queue:{name}", world.server.now_us() // 1000000, other)
-    actor = world.actor(kind)
-    check_equal(actor.refused(*names, fail_fast=True).status, "FAIL_FAST_AFTER_TRY")
-    held = actor.acquire(*names, fail_fast=True, access_strategy="random")
-    check_equal([world.ask("ZRANGE", f"rql:lock_queue:{name}", 0, -1) for name in names], [[other]] * len(names))
-    held.release().check()
-
-
 @scenario(counts=[1])
 def a_random_request_may_overtake_at_a_hand_over(world, kind, names):
     """The head has at least half of the chances, a random request behind it some: 20 of 80 are expected."""
@@ -204,21 +192,6 @@ def a_contended_lock_costs_two_commands(world, kind, names):
     # Those that were not handed over may have handed on themselves.
     check(n_by_server <= n_pings <= n_by_server + handed_over.count(False) + 16, f"{n_pings} pings for {n_by_server}")
     world.await_nothing_left()
-
-
-@scenario(counts=[1], is_timed=True)
-def one_of_a_crowd_asks_for_all(world, kind, names):
-    """In front of a lock that nothing happens to: as many questions as one waiter has. Of a client that listens
-    already: those who wait for that enter the queue all at once, and the first in it may be another than who leads."""
-    client = world.told_clients(kind, retry_delay_ms=200)[0]
-    held, asked = world.held_by_another(*names), crowd_of(world, kind, names, client)
-    await_quiet(world)
-    before, begun_us = world.n_scripts(), world.server.now_us()
-    await_time(world, 4000000)
-    n_calls = world.n_scripts() - before
-    check(2 <= n_calls <= 1 + (world.server.now_us() - begun_us) / POLL_US, f"{n_calls} questions")
-    held.release().check()
-    serve_all(asked)
 
 
 @scenario(counts=[1])

@@ -1,15 +1,13 @@
 #!/usr/bin/env python3
 """Masters that sentinels watch, over which locks are shared out by their names: when another server is one of them no
 partition moves, and the others are not touched."""
-import itertools
 import json
 from types import SimpleNamespace
 
-from harness import (FOREVER, SLOW, check, check_equal, check_handed_over, check_served_in_order, check_told_as_lost,
-                     main, once, scenario, wait_until)
+from harness import (FOREVER, SLOW, check, check_equal, check_handed_over, check_served_in_order, main, once, scenario,
+                     wait_until)
 from pushes import line_up
-from shards import (HELD, MANY, PATIENT, RING, Shards, await_listeners, check_flushed, check_list_may_change,
-                    check_locks_of_all, check_series, keys_of, rql)
+from shards import HELD, PATIENT, Shards, await_listeners, check_locks_of_all, check_series, keys_of, rql
 from watched import await_replicated, watched_shards
 
 BACK_S = 5 * SLOW  # from when another is the master
@@ -167,29 +165,6 @@ scenario(kinds=["thread"], counts=[1])(a_master_that(stopped))
 
 
 @scenario(counts=[1])
-def grants_that_were_not_replicated_are_told_as_lost(world, kind, _names):
-    """Those that the master had that was replaced, and no others."""
-    with watched_shards(world, "m1", "m2") as watched:
-        failing, other = watched.servers
-        (lost,), (stays,) = watched.names_on(failing, 1), watched.names_on(other, 1)
-        one = actor(world, kind, watched)
-        one.acquire(lost).release().check()
-        kept = one.acquire(stays, **HELD)
-        await_replicated(failing)
-        old, replica = failing.nodes
-        replica.fall_behind(old)
-        held = one.acquire(lost, **HELD)
-        old.kill()
-        replica.go_on()
-        failing.await_next(old)
-        check_told_as_lost(one, held, timeout_ms=FOREVER)
-        check_equal([words["token"] for words in told(one, "history_lost")], held.tokens)
-        check_equal((kept.state(), kept.losses()), ("HELD", []))
-        kept.release().check()
-        world.await_nothing_left()
-
-
-@scenario(counts=[1])
 def with_recovery_delay_nothing_is_granted_for_a_while_there(world, kind, _names):
     """In each partition that the master has."""
     with watched_shards(world, "m1", "m2") as watched:
@@ -214,32 +189,7 @@ def with_recovery_delay_nothing_is_granted_for_a_while_there(world, kind, _names
         world.await_nothing_left()
 
 
-@scenario(counts=[1])
-def what_a_killed_process_held_is_flushed_at_all_masters(world, kind, _names):
-    """Also at one that took over meanwhile."""
-    with watched_shards(world, "m1", "m2") as watched:
-        def fail_over():
-            await_replicated(watched.servers[0])
-            watched.servers[0].failover()
-        check_flushed(world, kind, watched, fail_over)
-
-
-# ---- who is refused ----
-
-@scenario(counts=[1])
-def who_has_another_list_of_masters_is_refused(world, kind, _names):
-    """Not for its order. When all have stopped and the key is deleted the list may change."""
-    with watched_shards(world, "m1", "m2", "m3", n_replicas=0) as watched:
-        first, second, _ = watched.servers
-        users = [world.actor(kind, url=watched.url(*order)) for order in ((first, second), (second, first))]
-        for name, user in itertools.product(MANY, users):
-            user.acquire(name).release().check()
-        other = world.actor(kind, url=watched.url())
-        for group, name in ((group, name) for group in (first, second) for name in watched.names_on(group, 2)):
-            outcome = other.refused(name, timeout_ms=FOREVER).check("E_INVALID")
-            said = (f"/{group.name}: ", "stop all clients", RING, "have m1,m2,", "has m1,m2,m3")
-            check(all(part in outcome.error for part in said), outcome.error)
-        check_equal(check_list_may_change(world, kind, watched, [*users, other], watched.url()), ["m1,m2,m3"] * 3)
+# ---- who is not known ----
 
 
 @scenario(counts=[1])
