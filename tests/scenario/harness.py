@@ -6,7 +6,7 @@ An actor acquires, extends and releases; what it is, a scenario need not know:
     loop     a loop in it
     process  a thread in a `remote` of its own, for scenarios that kill it
 
-others.py has two more, `program` and `ruby`.
+others.py has one more, `ruby`.
 
 Standard library only.
 """

@@ -1,159 +1,19 @@
-"""Actors that are no thread or loop of the library: the program `rql`, and the gem.
+"""The gem redis_queued_locks as an actor: a *ruby*, played by the commands that the gem sends; one lock at a time.
 
-    program  `rql run` or `rql series`: a process for each acquisition, whose command waits for the release
-    ruby     redis_queued_locks, played by the commands that it sends; one lock at a time
-
-They do what Actor does of asking, waiting, releasing, forgetting and dying, and know no options but
-ttl_ms and timeout_ms. Standard library only.
+It does what Actor does of asking, waiting, releasing and dying, and knows no options but ttl_ms and timeout_ms.
+Standard library only.
 """
-import os
-import signal
-import subprocess
-import tempfile
 import threading
 import time
 
 import harness
-from harness import (FOREVER, PATIENCE_S, STATUS, Outcome, check, check_equal, delayed_ms, die_with_parent, is_cluster,
-                     leave_out_in_cluster)
-from partitions import tagged
+from harness import FOREVER, PATIENCE_S, STATUS, Outcome, check
+from private_server import leave_out_in_cluster
 
 LONG_MS = 60000
 RUBY_POLL_S = 0.2
 RUBY_QUEUE_TTL_S = 15
 
-
-class Other:
-    """What an actor is to the world; it is its own `remote`, with nothing to be told."""
-
-    def __init__(self, world, name):
-        self.world, self.name, self.remote = world, name, self
-        self.kind = name.rstrip("0123456789")
-        self.told = []
-        self.asked = []
-        world.remotes.append(self)
-
-    def acquire(self, *names, **options):
-        return self.ask(*names, **options).hold()
-
-    def refused(self, *names, **options):
-        outcome = self.ask(*names, **options).outcome()
-        check(outcome.status != "OK", f"{names} were acquired")
-        return outcome
-
-    def kill(self):
-        for asking in self.asked:
-            asking.kill()
-
-    def end(self):
-        for asking in self.asked:
-            asking.end()
-
-    def kept_ms(self):
-        return sum(asking.kept_ms() for asking in self.asked)
-
-    def last_words(self):
-        return "".join(asking.last_words() for asking in self.asked)
-
-
-class OtherHold:
-    """What one of them holds."""
-
-    def __init__(self, asking, outcome):
-        self.asking, self.outcome = asking, outcome
-        self.name = asking.names[0]
-        self.tokens = outcome.tokens
-
-    def release(self):
-        return self.asking.release()
-
-    def is_lost(self):
-        return False
-
-
-# ---- the program ----
-
-# The tokens in one line; then it holds the locks until its input ends.
-COMMAND = ["sh", "-c", 'echo $RQL_TOKEN; exec cat >/dev/null']
-
-
-class ProgramActor(Other):
-    def __init__(self, world, name, **options):
-        """Options are those of its client."""
-        super().__init__(world, name)
-        self.env = {"RQL_" + option.upper(): str(value) for option, value in options.items()}
-
-    def ask(self, *names, timeout_ms=FOREVER, ttl_ms=5000):
-        limit = timeout_ms if timeout_ms == FOREVER else f"{timeout_ms}ms"
-        words = ["run" if len(names) == 1 else "series", "--wait", limit, "--ttl", f"{ttl_ms}ms"]
-        its_names = tagged({"names": names})["names"] if is_cluster() else names
-        asking = ProgramAsking(self.world, names, [*words, *its_names, "--", *COMMAND], self.env)
-        self.asked.append(asking)
-        return asking
-
-
-class ProgramAsking:
-    def __init__(self, world, names, words, env):
-        self.world, self.names = world, names
-        environ = {name: value for name, value in os.environ.items() if not name.startswith("RQL_")}
-        self.errors = tempfile.TemporaryFile("w+")
-        self.process = subprocess.Popen(
-            [os.environ["RQL_TEST_PROGRAM"], *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=self.errors, text=True, preexec_fn=die_with_parent,
-            env={**environ, "RQL_URL": world.server.url, **env})
-        self.line = None
-        self.reader = threading.Thread(target=self.read)
-        self.reader.start()
-
-    def read(self):
-        self.line = self.process.stdout.readline()
-
-    def is_over(self):
-        return not self.reader.is_alive()
-
-    def outcome(self):
-        self.reader.join(PATIENCE_S)
-        check(self.is_over(), f"{self.names}: {self.process.args} goes on waiting")
-        if self.line:
-            words = {"status": STATUS["OK"], "tokens": [int(word) for word in self.line.split()],
-                     "acq_id": self.world.holder(self.names[0])}
-            return Outcome(words)
-        check_equal(self.process.wait(PATIENCE_S), 1, self.last_words())
-        return Outcome({"status": STATUS["TIMED_OUT"]})
-
-    def hold(self):
-        return OtherHold(self, self.outcome().check())
-
-    def release(self):
-        """The program's own code is 75 if the lock was lost."""
-        self.process.stdin.close()
-        code = self.process.wait(PATIENCE_S)
-        return Outcome({"status": STATUS[{0: "OK", 75: "NOT_HELD"}[code]]})
-
-    def kill(self):
-        """The command dies with the program."""
-        self.process.send_signal(signal.SIGKILL)
-        self.end()
-
-    def end(self):
-        if not self.process.stdin.closed:
-            self.process.stdin.close()
-        self.process.wait(PATIENCE_S)
-        self.reader.join()
-        self.process.stdout.close()
-        self.errors.close()
-
-    def kept_ms(self):
-        return delayed_ms(self.process.pid)
-
-    def last_words(self):
-        if self.errors.closed:
-            return ""
-        self.errors.seek(0)
-        return self.errors.read()
-
-
-# ---- the gem ----
 
 class Ruby:
     """A process of the gem: every command as golden/recordings has it. `identity` is what it was told to use."""
@@ -223,12 +83,14 @@ class Ruby:
         self.connection.close()
 
 
-class RubyActor(Other):
-    """It polls as the gem does."""
+class RubyActor:
+    """It polls as the gem does. It is its own `remote`, which reports nothing."""
 
     def __init__(self, world, name, **options):
         self.ruby = Ruby(world, **options)  # or there is no actor: in a cluster
-        super().__init__(world, name)
+        self.world, self.name, self.kind, self.remote = world, name, "ruby", self
+        self.told, self.asked = [], []
+        world.remotes.append(self)
 
     def ask(self, name, timeout_ms=FOREVER, ttl_ms=5000):
         asking = RubyAsking(self.ruby, name, timeout_ms, ttl_ms)
@@ -236,13 +98,31 @@ class RubyActor(Other):
         asking.start()
         return asking
 
+    def acquire(self, name, **options):
+        return self.ask(name, **options).hold()
+
     def end(self):
-        super().end()
+        for asking in self.asked:
+            asking.end()
         self.ruby.close()
 
     def kill(self):
-        super().kill()
+        for asking in self.asked:
+            asking.kill()
         self.ruby.close()
+
+    def kept_ms(self):
+        """Its threads are those of this program."""
+        return 0
+
+    def last_words(self):
+        return "".join(asking.last_words() for asking in self.asked)
+
+
+class RubyHold:
+    def __init__(self, asking, outcome):
+        self.outcome, self.tokens = outcome, outcome.tokens
+        self.release = asking.release
 
 
 class RubyAsking(threading.Thread):
@@ -281,7 +161,7 @@ class RubyAsking(threading.Thread):
                         "ts_us": self.granted_us})
 
     def hold(self):
-        return OtherHold(self, self.outcome().check())
+        return RubyHold(self, self.outcome().check())
 
     def release(self):
         self.ruby.release(self.names[0])
@@ -294,15 +174,8 @@ class RubyAsking(threading.Thread):
     def end(self):
         self.join(PATIENCE_S)
 
-    def kept_ms(self):
-        """It is a thread of this program."""
-        return 0
-
     def last_words(self):
         return f"{self.failure!r}\n" if self.failure else ""
 
 
 harness.ACTORS["ruby"] = RubyActor
-if "RQL_TEST_PROGRAM" in os.environ:  # a build may be without it
-    harness.ACTORS["program"] = ProgramActor
-KINDS = [kind for kind in sorted(harness.ACTORS) if kind != "ruby" or not is_cluster()]

@@ -1,10 +1,32 @@
 #!/usr/bin/env python3
 """Blocks that run under a lock or a series: a block runs until it is told to end."""
-from blocks import Block
 from harness import FOREVER, MINUTE_MS, check, check_equal, let_pass, main, scenario, wait_until
 
 TTL_MS = 300
 BY_RELEASE = 2  # rql_series_ending
+VALUE = 42
+
+
+class Block:
+    """It begins to acquire, and runs until end()."""
+
+    def __init__(self, actor, *names, **options):
+        self.remote, self.name = actor.remote, f"block{next(actor.numbers)}"
+        self.actor = actor
+        self.call = actor.begin("block", names=names, lock=self.name, options=options)
+
+    def runs(self):
+        return any(words.get("runs") == self.name for words in self.remote.told)
+
+    def await_running(self):
+        wait_until(self.runs, "it runs")
+        return self
+
+    def end(self):
+        self.remote.do("end_block", lock=self.name, value=VALUE)
+        outcome = self.call.outcome()
+        check_equal(outcome.value, VALUE)
+        return outcome
 
 
 @scenario(kinds=["thread"])

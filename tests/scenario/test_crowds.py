@@ -63,19 +63,6 @@ def who_waits_behind_series_killed_just_now_is_served(world, kind, names):
     mine.release().check()
 
 
-@scenario(kinds=["ruby"], counts=[1], is_timed=True)
-def a_ruby_behind_series_killed_just_now_is_next(world, kind, names):
-    del names
-    held = leave_dead_series(world)
-    asking = world.actor(kind).ask("b")
-    world.await_queue(["b"], KILLED + 1)
-    released = Moment(world)
-    held.release().check()
-    mine = asking.hold()
-    released.check_soon(mine, POLL_US + SLACK_US)
-    mine.release()
-
-
 @scenario(counts=[1], is_timed=True)
 def a_series_that_was_stopped_costs_one_reservation(world, kind, names):
     """It is told, and its host hears; nobody knows that it does nothing."""
@@ -181,15 +168,6 @@ def atomic_series_and_one_of_the_gems_do_not_stall(world, kind, names):
     del names
     shares = [Share(world.actor(kind), lambda locks=locks: locks) for locks in ("ab", "bc")]
     run_all([*shares, Share(world.actor(kind), lambda: "cba", mode="gem")], RUN_S, STALL_US)
-    world.await_nothing_left()
-
-
-@scenario(counts=[1], is_timed=True)
-def series_alone_hand_on(world, kind, names):
-    """They take turns as if there were no others."""
-    del names
-    shares = [Share(world.actor(kind), lambda locks=locks: locks, 0) for locks in ("abc", "cde", "dcb", "eda")]
-    run_all(shares, RUN_S, STALL_US)
     world.await_nothing_left()
 
 

@@ -3,7 +3,6 @@
 rise, and with recovery_delay_ms nobody gets what another still relies on."""
 import time
 
-import others  # noqa: F401: the program
 from harness import (FOREVER, Network, as_they_end, check, check_equal, is_cluster, let_pass, main, once, scenario,
                      wait_until)
 from pushes import line_up, pushed
@@ -235,24 +234,6 @@ def in_a_pause_a_holder_keeps_its_lock_and_waiters_their_places(world, kind, nam
         mine.release().check()
     check_equal(tokens, sorted(set(tokens)))
     check_equal(losses(holder), [])
-    world.await_nothing_left()
-
-
-@scenario(kinds=["program"])
-def a_program_waits_for_the_end_of_the_pause(world, kind, names):
-    """Each has a client of its own, that has seen nothing."""
-    settle(world, "thread")
-    began_us = start_anew(world, with_data=False)
-    asked = [world.actor(kind, recovery_delay_ms=PAUSE_MS).ask(*names, ttl_ms=SHORT_MS) for _ in range(2)]
-    world.await_queue(names, 2)
-    check_equal(world.ask("EXISTS", *[f"rql:lock:{name}" for name in names]), 0)
-    tokens = []
-    for asking in as_they_end(asked):
-        mine = asking.hold()
-        check(world.server.now_us() >= began_us + PAUSE_MS * 1000, "it was served in the pause")
-        tokens += mine.tokens[:1]
-        mine.release().check()
-    check(tokens[0] < tokens[1], f"{tokens} do not rise")
     world.await_nothing_left()
 
 

@@ -1,19 +1,17 @@
 #!/usr/bin/env python3
-"""A fleet of all kinds on the same locks: threads, loops, programs, the gem, and a client of an earlier version."""
+"""A fleet of all kinds on the same locks: threads, loops, the gem, and a client of an earlier version."""
 import sys
 
-import others
-from harness import FOREVER, KINDS, ROOT, check, check_equal, check_served_in_order, main, scenario
+import others  # noqa: F401  the gem is one of the actors
+from harness import FOREVER, KINDS, ROOT, check, check_equal, check_served_in_order, is_cluster, main, scenario
 from pushes import line_up
 
 sys.path.insert(0, str(ROOT / "lua"))
 from embed import expanded  # noqa: E402
 
-EVERYBODY = [*KINDS, *others.KINDS]
-TAKES_SEVERAL = [kind for kind in EVERYBODY if kind != "ruby"]
-CAN_BE_KILLED = ["process", *others.KINDS]
+RUBIES = [] if is_cluster() else ["ruby"]
+EVERYBODY = [*KINDS, *RUBIES]
 LONG_MS = 60000
-SHORT_MS = 500
 
 
 def one_of_each(world, names, kinds, place=1):
@@ -29,20 +27,20 @@ def all_kinds_wait_in_one_queue(world, kind, names):
     check_equal(world.holder(names[0]), None)
 
 
-@scenario(kinds=TAKES_SEVERAL, counts=[3])
+@scenario(counts=[3])
 def all_kinds_wait_for_several_locks(world, kind, names):
     held = world.actor(kind).acquire(*names, ttl_ms=LONG_MS)
-    check_served_in_order(one_of_each(world, names, TAKES_SEVERAL), held)
+    check_served_in_order(one_of_each(world, names, KINDS), held)
     world.await_nothing_left()
 
 
-@scenario(kinds=CAN_BE_KILLED, counts=[1])
+@scenario(kinds=["process", *RUBIES], counts=[1])
 def a_waiter_that_dies_is_passed_by_all_kinds(world, kind, names):
     held = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
     dead = world.actor(kind)
     dead.ask(*names, timeout_ms=FOREVER)
     world.await_queue(names, 1)
-    asked = one_of_each(world, names, TAKES_SEVERAL, place=2)
+    asked = one_of_each(world, names, KINDS, place=2)
     world.kill(dead)
     check_served_in_order(asked, held)
     world.await_nothing_left()

@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 """What operators see and do in a cluster: lists and sweeps go over all its masters, what is about one lock to its own."""
 import json
-import os
-import subprocess
 
+import shards
 from cluster import PARTITION_SLOTS, clustered
 from harness import FOREVER, MINUTE_MS, check_equal, main, once, wait_until
 from partitions import prefix_of, slot_of_lock
@@ -63,19 +62,6 @@ def lists_are_of_all_masters(world, _kind, _names):
 
 
 @once
-def what_is_about_one_lock_is_asked_of_its_master(world, _kind, _names):
-    with clustered(world, 3) as cluster:
-        scene = Scene(world, cluster)
-        for name in scene.names:
-            check_equal(inspect(scene.operator, "lock", name)["token"], scene.held[name].tokens[0])
-            check_equal((inspect(scene.operator, "is_locked", name), inspect(scene.operator, "is_queued", name)),
-                        (True, name == scene.names[0]))
-        check_equal(len(inspect(scene.operator, "queue", scene.names[0])["requests"]), 1)
-        scene.end()
-        check_equal(inspect(scene.operator, "is_locked", scene.names[-1]), False)
-
-
-@once
 def sweeps_go_over_all_masters(world, _kind, _names):
     """A waiter of ours comes back by its record, and is served."""
     with clustered(world, 3) as cluster:
@@ -92,17 +78,11 @@ def sweeps_go_over_all_masters(world, _kind, _names):
 
 def run(cluster, *words, login="", first=None):
     """The program, which asks one of the masters first."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith("RQL_")}
-    env["RQL_URL"] = cluster.url(first or cluster.nodes[-1], login=login)
-    return subprocess.run([os.environ["RQL_TEST_PROGRAM"], *words], capture_output=True, text=True, check=False,
-                          env=env)
+    return shards.run_rql(cluster.url(first or cluster.nodes[-1], login=login), *words)
 
 
 def rql(cluster, *words, first=None):
-    """What it prints."""
-    done = run(cluster, *words, first=first)
-    check_equal((done.returncode, done.stderr), (0, ""))
-    return done.stdout
+    return shards.rql(cluster.url(first or cluster.nodes[-1]), *words)
 
 
 @once

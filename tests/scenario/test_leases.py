@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a holder believes: whatever ends earlier than it thought, it hears of in time."""
 
-from harness import FOREVER, NAME_OF, Network, check, check_equal, main, once, scenario, wait_until
+from harness import FOREVER, NAME_OF, Network, check, check_equal, let_pass, main, once, scenario, wait_until
 from pushes import pushed
 
 LONG_MS = 60000
@@ -9,15 +9,10 @@ LOST_MS = 900  # ttl of what is lost soon
 STATE = ("HELD", "DOUBTFUL", "GONE")
 
 
-def await_time(world, seconds):
-    end_us = world.server.now_us() + seconds * 1000000
-    wait_until(lambda: world.server.now_us() > end_us, "time passes")
-
-
 @scenario(kinds=["thread"])
 def an_extension_of_what_was_shortened_tells_the_end_in_time(world, kind, names):
     held = world.actor(kind).acquire(*names, ttl_ms=LONG_MS)
-    await_time(world, 0.5)  # whoever looks after leases looks once more soon after each new one
+    let_pass(0.5)  # whoever looks after leases looks once more soon after each new one
     for name in names:
         world.ask("PEXPIRE", f"rql:lock:{name}", 2000)
     held.extend(500).check()
@@ -47,7 +42,7 @@ def what_was_handed_over_counts_as_held_when_it_is_forgotten(world, kind, names)
     actor = world.actor(kind)
     held = pushed(world, actor, *names, ttl_ms=LONG_MS)
     held.forget().check()
-    await_time(world, 1.1)  # a grant that nobody claims is over
+    let_pass(1.1)  # a grant that nobody claims is over
     asking = actor.ask("more", timeout_ms=FOREVER)
     world.await_queue(["more"], 1)
     check_equal(world.ask("HGET", "rql:req:more", "holders"), "1")
@@ -186,7 +181,7 @@ def a_renewal_that_is_a_fault_keeps_nothing(world, kind, names):
     """Something else is under its key."""
     held = world.actor(kind).acquire(*names, ttl_ms=900, auto_extend=True)
     world.ask("SET", f"rql:lock:{names[0]}", "foreign")
-    await_time(world, 0.9)
+    let_pass(0.9)
     check_equal(held.state(), "GONE")
     held.forget().check()
     world.ask("DEL", f"rql:lock:{names[0]}")
@@ -347,7 +342,7 @@ def a_forgotten_lock_has_its_whole_ttl_also_if_handed_over(world, kind, names):
 @scenario(counts=[1], is_timed=True)
 def a_lock_that_is_forgotten_later_has_no_more_than_its_ttl(world, kind, names):
     held = pushed(world, world.actor(kind), *names, ttl_ms=LONG_MS)
-    await_time(world, 0.25)
+    let_pass(0.25)
     held.forget().check()
     wait_until(lambda: world.ask("PTTL", f"rql:lock:{names[0]}") > 1000, "it is claimed")
     end_us = world.ask("PEXPIRETIME", f"rql:lock:{names[0]}") * 1000

@@ -294,10 +294,8 @@ def a_lost_push_costs_a_poll(world, kind, names):
     world.await_nothing_left()
 
 
-# Not in a cluster: there each asks once more when they begin to listen, and may find the lock free by that.
-@scenario(counts=[1], is_timed=True, in_cluster=False)
-def who_was_passed_over_while_nobody_listened_comes_back(world, kind, names):
-    """All have left the queue, for none of them could be told. One asks for all when they listen again."""
+def pass_over_all(world, kind, names):
+    """All of a crowd have left the queue, because none of them could be told of a hand-over; and the lock is free."""
     network, held = Network(world), world.held_by_another(*names)
     client = network.client(connect_timeout_ms=LONG_MS, io_timeout_ms=LONG_MS, retry_delay_ms=LONG_MS)
     actors = [world.actor(kind, client) for _ in range(CROWD if kind == "thread" else 1)]
@@ -308,6 +306,14 @@ def who_was_passed_over_while_nobody_listened_comes_back(world, kind, names):
     world.await_listeners(0)
     held.release().check()
     world.await_queue(names, 0)
+    return network, asked
+
+
+# Not in a cluster: there each asks once more when they begin to listen, and may find the lock free by that.
+@scenario(counts=[1], is_timed=True, in_cluster=False)
+def who_was_passed_over_while_nobody_listened_comes_back(world, kind, names):
+    """One asks for all when they listen again."""
+    network, asked = pass_over_all(world, kind, names)
     held = world.held_by_another(*names)
     network.heal()
     begun_s = time.monotonic()
@@ -320,17 +326,7 @@ def who_was_passed_over_while_nobody_listened_comes_back(world, kind, names):
 @scenario(counts=[1], is_timed=True)
 def who_finds_the_lock_free_has_the_others_come_back(world, kind, names):
     """The same, and nobody has it when they listen again: the next one asks at once."""
-    network, held = Network(world), world.held_by_another(*names)
-    client = network.client(connect_timeout_ms=LONG_MS, io_timeout_ms=LONG_MS, retry_delay_ms=LONG_MS)
-    actors = [world.actor(kind, client) for _ in range(CROWD if kind == "thread" else 1)]
-    asked = [actors[i % len(actors)].ask(*names, timeout_ms=FOREVER) for i in range(CROWD)]
-    world.await_queue(names, CROWD)
-    world.await_listeners(1)
-    network.fail("refuse")
-    world.ask("CLIENT", "KILL", "TYPE", "pubsub")
-    world.await_listeners(0)
-    held.release().check()
-    world.await_queue(names, 0)
+    network, asked = pass_over_all(world, kind, names)
     network.heal()
     begun_s = time.monotonic()
     for asking in as_they_end(asked):

@@ -238,38 +238,6 @@ def details_are_holder_and_queue(world, kind, names):
     held.release().check()
 
 
-# Who holds it, whether somebody stands in its queue, and how it is asked for.
-REASONS = (
-    ("FAIL_FAST_NO_TRY", "other", True, {"fail_fast": True}, 'Lock "{}" is already obtained.'),
-    ("FAIL_FAST_AFTER_TRY", None, True, {"fail_fast": True}, 'Lock "{}" is already obtained.'),
-    ("RETRY_LIMIT", "other", True, {"retry_count": 1}, 'Failed to acquire the lock "{}" for'),
-    ("TIMED_OUT", "other", False, {"timeout_ms": 20}, 'Failed to acquire the lock "{}" for'),
-    ("CONFLICT", "self", False, {"conflict_strategy": "dead_locking"}, "Lock Conflict: trying to acquire"),
-)
-
-
-@scenario(counts=[1], is_timed=True)
-def every_reason_has_its_details(world, kind, names):
-    """They are read when the own request has left the queue."""
-    actor, other = world.actor(kind), world.actor("thread")
-    for status, holder, has_queue, options, words in REASONS:
-        held = (actor if holder == "self" else other).acquire(*names, ttl_ms=LONG_MS, **MINE) if holder else None
-        if has_queue:
-            stand_in_front(world, names)
-        outcome = actor.refused(*names, **{"timeout_ms": FOREVER, **MINE, **DETAILED, **options})
-        refusal, message = outcome.refusal, outcome.refusal["message"]
-        check_equal(outcome.status, status)
-        check(message.startswith(words.format(lock_of(names))) and message.endswith(";"), message)
-        details = message[message.index(" Details: <Lock Data> => "):]
-        check_equal(refusal.get("holder_acq_id"), held.outcome.acq_id if held else None)
-        check((held.outcome.acq_id if held else "<Lock Data> => <no_data>;") in details, details)
-        check_equal(refusal.get("queue"), [RUBY] if has_queue else None)
-        check((RUBY if has_queue else "<Queue Data> => <no_data>;") in details, details)
-        if held:
-            held.release().check()
-        world.ask("FLUSHALL")
-
-
 @scenario(counts=[1], in_cluster=False)  # where the harness shortens names
 def a_long_message_is_cut(world, kind, names):
     """It is longer than there is room for."""

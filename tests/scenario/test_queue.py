@@ -3,9 +3,7 @@
 tells nobody that a lock is free; and the first wait of a client."""
 import re
 
-from harness import (FOREVER, KINDS, MINUTE_MS, Network, check, check_equal, check_served_in_order, main, scenario,
-                     wait_until)
-from others import KINDS as OTHERS
+from harness import FOREVER, MINUTE_MS, Network, check, check_equal, check_served_in_order, main, scenario, wait_until
 from pushes import Monitor, line_up, wait_told
 
 LONG_MS = 60000
@@ -150,7 +148,7 @@ def enters(name):
     return rf' lua\] "HSET" "rql:[^"]*req:{name}"'
 
 
-@scenario(kinds=[*KINDS, *(kind for kind in OTHERS if kind == "program")])
+@scenario()
 def who_waits_for_the_first_time_listens_before_it_is_in_the_queue(world, kind, names):
     """Or a hand-over would remove it like a dead one. It waits for that for 200 ms, which a busy machine may need."""
     held, monitor = world.held_by_another(*names), Monitor(world)

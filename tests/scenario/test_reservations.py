@@ -3,7 +3,7 @@
 lock is served before it, or both would wait for ever; for everybody else a reservation ends after a while."""
 import time
 
-from harness import FOREVER, Moment, Worker, as_they_end, check, check_equal, main, scenario
+from harness import FOREVER, Moment, Worker, check, check_equal, main, scenario
 from others import Ruby
 
 LONG_MS = 60000
@@ -75,24 +75,6 @@ def a_holder_that_left_its_lock_to_its_ttl_is_one(world, kind, names):
 
 
 @scenario(counts=[1], is_timed=True)
-def a_holder_is_served_before_those_who_hold_nothing(world, kind, names):
-    """They have come before, and wait behind the reservation."""
-    del names
-    field = Field(world, kind)
-    held = field.nested.acquire("b", ttl_ms=LONG_MS)
-    field.reserve()
-    idle = field.ask(field.third, "a", place=2, timeout_ms=FOREVER)
-    begun = Moment(world)
-    inner = field.nested.acquire("a", timeout_ms=GIVE_UP_MS)
-    begun.check_soon(inner, SOON_US)
-    inner.release().check()
-    held.release().check()
-    for asking in as_they_end([idle, field.waiting]):
-        asking.hold().release().check()
-    world.await_nothing_left()
-
-
-@scenario(counts=[1], is_timed=True)
 def a_holder_that_waits_already_is_served_first(world, kind, names):
     """The circle is closed by a release: a was held by somebody else when both came. A Ruby between them may be a
     part of the circle; nobody can know."""
@@ -132,23 +114,6 @@ def a_series_of_a_holder_lets_another_holder_by(world, kind, names):
     inner = asking.hold()
     released.check_soon(inner, SOON_US)
     field.end(inner, held)
-
-
-@scenario(counts=[1])
-def a_holder_waits_in_line_for_a_lock_that_is_held(world, kind, names):
-    """Being one is of no advantage where nothing is reserved."""
-    del names
-    field = Field(world, kind)
-    blocking = field.third.acquire("a", ttl_ms=LONG_MS)
-    first = field.ask(field.series, "a", place=1)
-    held = field.nested.acquire("b", ttl_ms=LONG_MS)
-    second = field.ask(field.nested, "a", place=2)
-    blocking.release().check()
-    mine = first.hold()
-    check(not second.is_over(), "the holder came first")
-    mine.release().check()
-    second.hold().release().check()
-    held.release().check()
 
 
 @scenario(counts=[1], is_timed=True)
@@ -207,28 +172,6 @@ def a_reservation_ends_for_others_later_each_time(world, kind, names):
     field.end(held)
 
 
-@scenario(counts=[1])
-def a_series_that_was_passed_is_next(world, kind, names):
-    """Only one is let past, and the series keeps its place before the others."""
-    del names
-    field = Field(world, kind)
-    held = world.actor("thread").acquire("b", ttl_ms=LONG_MS)  # on a loop, whatever a client holds makes it a holder
-    field.reserve()
-    waiters = [world.actor(kind, one.client) for one in (field.nested, field.third, field.nested)]
-    asked = [field.ask(waiter, "a", place=place, timeout_ms=FOREVER) for place, waiter in enumerate(waiters, 2)]
-    first = asked[0].hold()
-    held.release().check()  # b is free, and a is held by who was let past
-    check_equal(world.holder("b"), None)
-    first.release().check()
-    series = field.waiting.hold()
-    check(not any(asking.is_over() for asking in asked[1:]), "others passed as well")
-    series.release().check()
-    for asking in asked[1:]:
-        asking.hold().release().check()
-    check(first.tokens[0] < series.tokens[0], "tokens fall")
-    world.await_nothing_left()
-
-
 # ---- others come and go meanwhile ----
 
 def reserved(world, kind):
@@ -240,10 +183,9 @@ def reserved(world, kind):
     return field
 
 
-def end_reserved(world, field, *others):
+def end_reserved(world, field):
     world.ask("DEL", "rql:lock:b", "rql:lock:c")
-    for asking in (field.waiting, *others):
-        asking.hold().release().check()
+    field.waiting.hold().release().check()
 
 
 def wait_briefly(actor):
@@ -285,51 +227,6 @@ def not_prolonged_by(do, what):
 for act, text in ((wait_briefly, "one who gives up"), (wait_briefly_for_several, "a series that gives up"),
                   (take_at_random, "one who takes at random"), (None, "a Ruby of the future")):
     scenario(counts=[1], is_timed=True)(not_prolonged_by(act, text))
-
-
-@scenario(counts=[1])
-def a_series_behind_another_does_not_prolong_its_reservation(world, kind, names):
-    """It asks often."""
-    del names
-    field = reserved(world, kind)
-    second = field.third.ask("a", "c", timeout_ms=FOREVER, retry_delay_ms=10, retry_jitter_ms=0)
-    world.await_queue(["a"], 2)
-    world.actor("ruby").ask("a", timeout_ms=GIVE_UP_MS).hold().release()
-    end_reserved(world, field, second)
-
-
-def begin_reservation(world, field):
-    """Somebody looks at a: it is reserved from now on. When."""
-    check_equal(field.nested.refused("a", fail_fast=True).status, "FAIL_FAST_AFTER_TRY")
-    return Moment(world)
-
-
-@scenario(counts=[1], is_timed=True)
-def a_ruby_has_its_turn_when_the_reservation_ends(world, kind, names):
-    """The series asks when it lapses, and does not come back before Ruby has tried."""
-    del names
-    field, actor = reserved(world, kind), world.actor("ruby")
-    check(not actor.ruby.take("a"), "it is reserved")
-    begun = begin_reservation(world, field)
-    mine = actor.ask("a", timeout_ms=GIVE_UP_MS).hold()
-    begun.check_soon(mine, RESERVED_US + SLACK_US + 200000)
-    mine.release()
-    end_reserved(world, field)
-
-
-@scenario(counts=[1], is_timed=True)
-def a_series_is_passed_by_one_ruby_at_a_time(world, kind, names):
-    """Each of them counts as one that was let by, as one of ours does."""
-    del names
-    field, first, second = reserved(world, kind), world.actor("ruby"), world.actor("ruby")
-    check(not first.ruby.take("a") and not second.ruby.take("a"), "it is reserved")
-    begin_reservation(world, field)
-    mine = first.ask("a", timeout_ms=GIVE_UP_MS).hold()
-    time.sleep(MOMENT_S)  # the series watches it: nothing shows when
-    mine.release()
-    time.sleep(MOMENT_S)
-    check_equal(second.ask("a", timeout_ms=1000).outcome().status, "TIMED_OUT")
-    end_reserved(world, field)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from others import Ruby
 LONG_MS = 60000
 RUBY = "rql:acq:1/2/3/4/0123456789abcdef"
 GRACE_US = 2000000  # that a Ruby in front of a free lock has
-ROUNDS = 7
+ROUNDS, EMPTIED_ROUNDS = 7, 3
 HOLD_S = 0.04
 SOON_US = 20000
 LATE_US = 1000000   # a poll may be due from then on
@@ -344,7 +344,7 @@ def emptied(way, is_of_ruby):
     def case(world, kind, names):
         field = Field(world, kind, names, LONG_MS if is_of_ruby else 400)  # who polls watches what ours holds, too
         field.actor = world.actor("thread")
-        for _ in range(ROUNDS):
+        for _ in range(EMPTIED_ROUNDS):
             held = field.take(0) if is_of_ruby else field.hold(0)
             asked = [field.wait(client, place) for place, client in enumerate((0, 1, 0, 2, 1, 2), 1)]
             await_watched(world)

@@ -190,15 +190,6 @@ def dead_of_both_kinds_cost_one_grace_together(world, kind, names):
 
 
 @scenario(counts=[1], is_timed=True)
-def an_id_without_a_record_has_one_grace(world, kind, names):
-    """Dead, or of ours and robbed of its record: nobody can tell."""
-    ours, held = Ours(world, kind), world.held_by_another(*names)
-    plant_dead_rubies(world, names, 1)
-    plant_dead_rubies(world, names, 3, 1, LONG_IDENTITY)
-    check_grace(world, names, held, ours.wait(0, names, 5))
-
-
-@scenario(counts=[1], is_timed=True)
 def newcomers_do_not_prolong_the_grace(world, kind, names):
     """It is not begun anew by those who come while it runs."""
     ours, held = Ours(world, kind), world.held_by_another(*names)

@@ -29,16 +29,6 @@ def the_ttl_grows_with_the_locks_that_follow(world, kind, names):
 
 
 @scenario(counts=[3])
-def locks_are_taken_in_the_given_order(world, kind, names):
-    held = world.actor(kind).acquire(*reversed(names), ttl_ms=LONG_MS, **GEM)
-    check_equal(held.tokens, sorted(held.tokens), "tokens")
-    result = held.outcome.result
-    check_equal((result["n_acquired"], result["failed_on"], result["ending"]), (3, 3, BY_TTL))
-    check_equal(held.release().check().result["ending"], BY_RELEASE)
-    check_equal(world.keys_left(), [])
-
-
-@scenario(counts=[3])
 def a_series_that_fails_keeps_nothing(world, kind, names):
     """In each of the gem's ways to fail; the gem itself would leave the first ones locked."""
     actor, other = world.actor(kind), world.actor("thread")

@@ -7,8 +7,7 @@ import re
 
 from cluster import PARTITION_SLOTS, clustered
 from delay import tasks_of
-from harness import (FOREVER, MINUTE_MS, check, check_equal, check_handed_over, delayed_ms, main, once, scenario,
-                     wait_until)
+from harness import FOREVER, MINUTE_MS, check, check_equal, delayed_ms, main, once, scenario, wait_until
 from partitions import partition_of
 from private_server import Sentinel
 from servers import cluster_node, servers
@@ -42,15 +41,6 @@ def locks_of_all_servers_are_had_extended_and_handed_over(world, kind, _names):
 def a_series_is_in_one_partition_unless_it_is_sorted(world, kind, _names):
     with sharded(world, 3) as shards:
         check_series(world, kind, shards)
-
-
-@scenario(counts=[1])
-def one_server_may_have_all(world, kind, _names):
-    with sharded(world, 1) as shards:
-        one, other = (actor(world, kind, shards.url()) for _ in range(2))
-        for name in ("a", "b", "c"):
-            check_handed_over(world, one, other, [name])
-        world.await_nothing_left()
 
 
 def check_ends_in_time(one, asking, timeout_ms, before_ms):

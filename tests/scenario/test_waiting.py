@@ -3,7 +3,7 @@
 import concurrent.futures
 import time
 
-from harness import FOREVER, as_they_end, check, check_equal, main, scenario, wait_until
+from harness import FOREVER, as_they_end, check, check_equal, let_pass, main, scenario, wait_until
 from pushes import wait_told
 
 LONG_MS = 60000
@@ -60,11 +60,6 @@ def whoever_comes_at_once_is_served_as_the_queue_says(world, kind, names):
     world.await_nothing_left()
 
 
-def await_time(world, us):
-    end_us = world.server.now_us() + us
-    wait_until(lambda: world.server.now_us() > end_us, "the time passes")
-
-
 @scenario()
 def the_server_is_told_until_when_a_request_waits(world, kind, names):
     held = world.held_by_another(*names)
@@ -107,7 +102,7 @@ def tries_are_counted_while_it_waits(world, kind, names):
     held = world.held_by_another(*names)
     asking = world.actor(kind, retry_delay_ms=50, retry_jitter_ms=0).ask(*names, timeout_ms=FOREVER)
     world.await_queue(names, 1)
-    await_time(world, 500000)
+    let_pass(0.5)
     held.release().check()
     mine = asking.hold()
     check(5 <= mine.outcome.tries <= 13, f"{mine.outcome.tries} tries")
@@ -237,7 +232,7 @@ def who_leaves_the_asking_to_another_counts_its_tries(world, kind, names):
     second = world.actor(kind, client) if kind == "thread" else first
     asking = second.ask(*names, timeout_ms=FOREVER, retry_delay_ms=10, retry_jitter_ms=0)
     world.await_queue(names, 2)
-    await_time(world, 200000)
+    let_pass(0.2)
     held.release().check()
     leader.hold().release().check()
     mine = asking.hold()
@@ -315,9 +310,9 @@ def a_process_that_stalls_loses_no_place(world, kind, names):
     behind = world.actor("thread").ask(*names, timeout_ms=FOREVER)
     world.await_queue(names, 2)
     remote.stop()
-    await_time(world, 2500000)
+    let_pass(2.5)
     remote.go_on()
-    await_time(world, 20000)
+    let_pass(0.02)
     held.release().check()
     mine = asking.hold()
     check(not behind.is_over(), "the later one came first")
