@@ -60,12 +60,13 @@ static void say_lost(rql_lock *lock, void *data)
         (void)cJSON_AddStringToObject(words, "lock", hold->name);
         (void)take_object(A_HOLD, words, "lock");
         cJSON_Delete(words);
+    }
+    if (hold->releases || hold->releases_late) {
         (void)cJSON_AddNumberToObject(line, "state", rql_lock_get_state(lock));
         (void)cJSON_AddNumberToObject(line, "released", rql_lock_release(lock, NULL));
+    }
+    if (hold->releases) {
         free(hold);
-    } else if (hold->releases_late) {
-        (void)cJSON_AddNumberToObject(line, "state", rql_lock_get_state(lock));
-        (void)cJSON_AddNumberToObject(line, "released", rql_lock_release(lock, NULL));
     }
     say(line);
 }
@@ -222,22 +223,6 @@ static rql_status release(struct call *call)
     return status;
 }
 
-/* Acquires and releases n times; says how long that took. */
-static rql_status pairs(struct call *call)
-{
-    struct settings settings;
-    rql_status status = RQL_OK;
-    rql_lock *lock;
-
-    read_settings(call->client, call->words, &settings);
-    for (int64_t n = number_or(call->words, "n", 1); n > 0 && !status; n--) {
-        status =
-            rql_lock_acquire(call->client, settings.names[0], &settings.lock, &lock, &call->error);
-        status = status ? status : rql_lock_release(lock, &call->error);
-    }
-    return status;
-}
-
 /* The lock stays on the server until its ttl. */
 static rql_status forget(struct call *call)
 {
@@ -363,19 +348,21 @@ static int64_t now_us(void)
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-/* Takes and gives back the lock again and again, until "end_us": how often since "begin_us", and
- * the longest wait that began since then. */
+/* Takes and gives back the lock "n" times, or until "end_us": how often since "begin_us", and the
+ * longest wait that began since then. */
 static rql_status take_turns(struct call *call)
 {
     const int64_t begin_us = number_or(call->words, "begin_us", 0);
-    const int64_t end_us = number_or(call->words, "end_us", 0);
+    const int64_t end_us = number_or(call->words, "end_us", INT64_MAX);
+    int64_t left = number_or(call->words, "n", INT64_MAX);
     int64_t longest_us = 0;
     int64_t count = 0;
     struct settings settings;
     rql_status status = RQL_OK;
 
     read_settings(call->client, call->words, &settings);
-    for (int64_t asked_us = now_us(); !status && asked_us < end_us; asked_us = now_us()) {
+    for (int64_t asked_us = now_us(); !status && left > 0 && asked_us < end_us;
+         asked_us = now_us(), left--) {
         rql_lock *lock = NULL;
         int64_t had_us;
 
@@ -411,7 +398,6 @@ bool perform_on_thread(struct actor *actor, cJSON *words)
         {"inspect", inspect},
         {"hosts", tell_hosts},
         {"probe_hosts", probe_hosts},
-        {"pairs", pairs},
         {"release", release},
         {"state", state},
         {"sweep", sweep},

@@ -151,7 +151,24 @@ class Node(PrivateServer):
                       for first, last, master, *replicas in self.ask("CLUSTER", "SLOTS"))
 
 
-class Cluster(Servers):
+class Partitioned(Servers):
+    """Several masters that share the partitions of the locks."""
+
+    @staticmethod
+    def key(word, name):
+        """Of the partition of a lock."""
+        return prefix_of(name) + word
+
+    def owner_of(self, name):
+        """Of a lock."""
+        return self.owner(slot_of_lock(name))
+
+    def spread(self, count):
+        """So many names of each master."""
+        return [name for master in self.masters() for name in self.names_on(master, count)]
+
+
+class Cluster(Partitioned):
     """`with Cluster(3, 1) as cluster:` three masters, and a replica of each. `arguments` are those of all servers,
     `certificates` those of each."""
 
@@ -234,15 +251,6 @@ class Cluster(Servers):
                 if any(first <= slot <= last and port == node.port for first, last, port, _ in node.map()):
                     return node
         return None
-
-    @staticmethod
-    def key(word, name):
-        """Of the partition of a lock."""
-        return prefix_of(name) + word
-
-    def owner_of(self, name):
-        """Of a lock."""
-        return self.owner(slot_of_lock(name))
 
     def masters(self):
         """Those that have slots, in the order of these."""

@@ -4,10 +4,11 @@ import os
 import time
 
 from cluster import clustered
-from harness import (FOREVER, KINDS, MINUTE_MS, SLOW, check, check_equal, check_handed_over, check_served_in_order,
-                     check_told_as_lost, main, once, scenario, wait_until)
-from partitions import partition_of, slot_of_lock
+from harness import (FOREVER, KINDS, MINUTE_MS, SLOW, check, check_equal, check_served_in_order, check_told_as_lost,
+                     main, once, scenario, wait_until)
+from partitions import slot_of_lock
 from pushes import line_up
+from shards import check_locks_of_all, check_series
 
 SIX = (3, 1)
 SHORT_MS, LONG_MS = 1500, 5000
@@ -38,11 +39,6 @@ def n_maps_read(cluster):
     return sum(node.n_calls().get("cluster|slots", 0) for node in cluster.nodes)
 
 
-def spread(cluster, count):
-    """So many names of each master."""
-    return [name for master in cluster.masters() for name in cluster.names_on(master, count)]
-
-
 class Line:
     """Those who wait for a lock that is held, each by a client of its own, in their order."""
 
@@ -67,25 +63,9 @@ class Line:
 
 @scenario(counts=[1])
 def locks_of_many_partitions_are_had_and_handed_over(world, kind, _names):
-    """By three clients, each of which holds a third and waits for the others'. Nobody asks a master in vain."""
+    """Nobody asks a master in vain."""
     with clustered(world, *SIX) as cluster:
-        names = spread(cluster, 3)
-        actors = [actor(world, kind, cluster.url()) for _ in range(3)]
-        helds = [actors[i % 3].acquire(name, **HELD) for i, name in enumerate(names)]
-        # A thread waits for one lock at a time.
-        waiting = [actor(world, kind, cluster.url()) for _ in range(3)] if kind != "loop" else actors
-        asked = []
-        for i, name in enumerate(names[:3] if kind != "loop" else names):
-            asked.append(waiting[(i + 1) % 3].ask(name, **PATIENT))
-            world.await_queue([name], 1)
-        for name, held in zip(names, helds):
-            check_equal(world.holder(name), held.outcome.acq_id, name)
-            held.release().check()
-        for held, asking in zip(helds, asked):
-            served = asking.hold()
-            check(served.tokens[0] > held.tokens[0], f"{served.tokens} after {held.tokens}")
-            served.release().check()
-        world.await_nothing_left()
+        check_locks_of_all(world, kind, cluster)
         check(min(n_asked(cluster)) > 0, f"one was not asked: {n_asked(cluster)}")
         check_equal([node for node in cluster.nodes if node.n_errors("MOVED")], [], "asked in vain")
 
@@ -94,7 +74,7 @@ def locks_of_many_partitions_are_had_and_handed_over(world, kind, _names):
 def one_thread_has_one_connection_to_each_node(world, kind, _names):
     """However often the map is read meanwhile, over the same ones, and though it says what its client is called."""
     with clustered(world, *SIX) as cluster:
-        names = spread(cluster, 1)
+        names = cluster.spread(1)
         one = actor(world, kind, cluster.url(*cluster.masters()), topology_refresh_ms=1000)
         n_read = n_maps_read(cluster)
         while n_maps_read(cluster) < n_read + N_MAPS:
@@ -122,7 +102,7 @@ def one_thread_has_one_connection_to_each_node(world, kind, _names):
 def any_node_shows_the_way(world, kind, _names):
     """Also one that has not the lock, or is a replica; and the first may be dead, or stand still."""
     with clustered(world, *SIX) as cluster:
-        names = spread(cluster, 1)
+        names = cluster.spread(1)
         for node in cluster.nodes:
             one = actor(world, kind, cluster.url(node))
             for name in names:
@@ -143,14 +123,10 @@ def any_node_shows_the_way(world, kind, _names):
 def a_series_is_in_one_partition_unless_it_is_sorted(world, kind, _names):
     """What is refused is so before anything is sent."""
     with clustered(world, *SIX) as cluster:
-        one, other = (actor(world, kind, cluster.url()) for _ in range(2))
-        check_handed_over(world, one, other, [f"{{order 17}}:{part}" for part in "abc"])
-        apart = sorted(spread(cluster, 1), key=partition_of, reverse=True)
+        check_series(world, kind, cluster)
+        one, apart = actor(world, kind, cluster.url()), cluster.spread(1)
         before = n_asked(cluster)
-        outcome = one.refused(*apart)
-        check_equal((outcome.status, n_asked(cluster)), ("E_INVALID", before))
-        check("{tag}" in outcome.error, outcome.error)
-        check_handed_over(world, one, other, apart, mode="sorted", queued=apart[-1:])  # the first by its partition
+        check_equal((one.refused(*apart).status, n_asked(cluster)), ("E_INVALID", before))
         in_turn = one.acquire(*apart, mode="gem", **HELD)
         in_turn.release().check()
         world.await_nothing_left()

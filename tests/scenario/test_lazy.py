@@ -233,7 +233,7 @@ def a_crowd_loses_nothing(world, kind, names):
     clients = [world.client(events=True), world.client(world.remote(), events=True)]
     actors = [world.actor(kind, client) for client in clients for _ in range(4)]
     options = {**LAZY, "timeout_ms": FOREVER}
-    calls = [actor.begin("pairs", names=names, options=options, n=300) for actor in actors]
+    calls = [actor.begin("turns", names=names, options=options, n=300) for actor in actors]
     for call in calls:
         call.outcome().check()
     world.await_nothing_left()
