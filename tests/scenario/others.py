@@ -62,10 +62,6 @@ class Ruby:
         """Whoever holds the lock by now: so does the gem."""
         self.call("EXPIRE", f"rql:lock:{name}", 0)
 
-    def sweep(self, name):
-        """Of requests that are as old as its queue_ttl; here all are."""
-        self.call("ZREMRANGEBYSCORE", f"rql:lock_queue:{name}", "-inf", f"{time.time():.6f}")
-
     def unlock(self, name):
         self.call("MULTI")
         self.call("ZREMRANGEBYSCORE", f"rql:lock_queue:{name}", "-inf", "+inf")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A server that is killed, loses its data or its scripts, and cuts connections, while a lock goes round."""
+"""A server that cuts connections while a lock goes round, and many that come back when it was away."""
 import re
 import threading
 import time
@@ -9,31 +9,19 @@ from harness import (FOREVER, Network, Worker, as_they_end, check, check_equal, 
 
 LONG_MS = 60000
 CROWD = 12
-FOREVER_US = 1 << 62  # nothing is judged meanwhile
 RETRY_MS = 225  # delay and jitter, as they are unless they are set
 SLACK_MS = 100  # of the machine
-
-
-def crash(world, with_data):
-    """As a power cut."""
-    if with_data:
-        world.save()
-    world.server.kill()
-    world.server.launch()
-    world.reconnect()
-    world.server.forget()
 
 
 # ---- a crowd ----
 
 class Crowd:
-    """Each acquires, holds for a moment and releases, again and again. A hold of before a crash is not judged."""
+    """Each acquires, holds for a moment and releases, again and again."""
 
     def __init__(self, actors, names, may_fail=False):
         self.names, self.may_fail = names, may_fail
         self.mutex = threading.Lock()
-        self.epoch, self.began_us = 0, 0
-        self.inside = set()  # who holds since it began
+        self.inside = None  # the actor that holds
         self.n_grants = 0
         self.served = set()  # whoever was ever granted it
         self.released_at, self.longest_s = None, 0.0
@@ -44,13 +32,12 @@ class Crowd:
         if self.may_fail and asking.outcome().status != "OK":
             return
         held = asking.hold()
-        epoch = self.enter(actor, held.outcome.ts_us)
-        self.leave(actor, epoch)
+        self.enter(actor)
+        self.leave()
         ended = held.release()
-        check(self.may_fail or epoch != self.epoch or ended.status == "OK", repr(ended))
+        check(self.may_fail or ended.status == "OK", repr(ended))
 
-    def enter(self, actor, ts_us):
-        """The epoch of the grant; None: one that is over."""
+    def enter(self, actor):
         with self.mutex:
             now = time.monotonic()
             if self.released_at:
@@ -58,17 +45,12 @@ class Crowd:
             self.released_at = None
             self.n_grants += 1
             self.served.add(actor.name)
-            if ts_us < self.began_us:
-                return None
             check(not self.inside, f"{actor.name} beside {self.inside}")
-            self.inside.add(actor.name)
-            return self.epoch
+            self.inside = actor.name
 
-    def leave(self, actor, epoch):
+    def leave(self):
         with self.mutex:
-            if epoch == self.epoch:
-                self.inside.remove(actor.name)
-            self.released_at = time.monotonic()
+            self.inside, self.released_at = None, time.monotonic()
 
     def wait(self, is_done, what):
         wait_until(lambda: is_done() or any(worker.failure for worker in self.workers), what)
@@ -80,12 +62,6 @@ class Crowd:
     def await_grants(self, count):
         goal = self.n_grants + count
         self.wait(lambda: self.n_grants >= goal, f"{count} grants more")
-
-    def end_epoch(self, now_us):
-        """What was granted before may be held by others as well."""
-        with self.mutex:
-            self.epoch, self.began_us = self.epoch + 1, now_us
-            self.inside.clear()
 
     def end(self, world):
         for worker in self.workers:
@@ -126,18 +102,6 @@ def lost_subscribers_cost_one_poll_at_most(world, kind, names):
 @scenario(counts=[1], is_timed=True)
 def lost_command_connections_cost_one_poll_at_most(world, kind, names):
     cut_again_and_again(world, kind, names, "normal")
-
-
-@scenario(counts=[1])
-def a_crash_is_survived_by_holders_and_waiters(world, kind, names):
-    crowd = crowd_of(world, kind, names)
-    for with_data in (True, False):
-        crowd.await_grants(100)
-        crowd.end_epoch(FOREVER_US)
-        crash(world, with_data)
-        crowd.end_epoch(world.server.now_us())
-        crowd.await_grants(100)
-    crowd.end(world)
 
 
 @once

@@ -3,9 +3,7 @@
 who wait beside each other. RQL_TEST_CROWD: how many requests, for a hundredth as many locks."""
 import os
 
-from harness import (FOREVER, MINUTE_MS, Moment, check, check_equal, check_served_in_order, main, once, scenario,
-                     wait_until)
-from others import Ruby
+from harness import FOREVER, MINUTE_MS, check, check_equal, check_served_in_order, main, once, scenario, wait_until
 from pushes import line_up
 
 N_REQUESTS, PER_LOCK = int(os.environ.get("RQL_TEST_CROWD", 2000)), 100
@@ -24,15 +22,6 @@ def locks_of_threads_are_released_and_extended_on_a_loop_and_the_reverse(world, 
         second.begin("verify", lock=held.name).outcome().check()
         second.begin("release", lock=held.name).outcome().check()
         check_equal(world.keys_left(), [])
-
-
-@scenario(kinds=["loop"])
-def metadata_reach_the_server(world, kind, names):
-    """Of a request that the caller has forgotten by then."""
-    held = world.actor(kind).acquire(*names, meta={"colour": "blue", "shape": "round"})
-    for name in names:
-        check_equal(world.ask("HMGET", f"rql:lock:{name}", "colour", "shape"), ["blue", "round"])
-    held.release().check()
 
 
 @scenario(kinds=["loop"])
@@ -196,25 +185,6 @@ def n_listening(world):
 def ask_all(actors, *names, count=BESIDE):
     """In their order, by one after the other."""
     return line_up(actors[0].world, (actors * count)[:count], *names, retry_delay_ms=MINUTE_MS)
-
-
-@scenario(counts=[1], is_timed=True)
-def a_release_of_rubys_wakes_who_waits(world, kind, names):
-    """No push comes from Ruby. Twice: a notice comes once for each time that it was asked for."""
-    ruby, client = Ruby(world), world.client(retry_delay_ms=5000)
-    actors = [world.actor(kind, client) for _ in range(2)]
-    for _ in range(2):
-        check(ruby.take(names[0], MINUTE_MS), "Ruby has no lock")
-        asked = ask_all(actors, *names, count=2)
-        wait_until(lambda: "tracking_total_keys:1" in world.ask("INFO", "stats"), "the lock is watched")
-        released = Moment(world)
-        ruby.release(names[0])
-        for asking in asked:
-            held = asking.hold()
-            released.check_soon(held, SOON_US)
-            held.release().check()
-    ruby.close()
-    check_equal(world.keys_left(), [])
 
 
 @scenario(is_timed=True)

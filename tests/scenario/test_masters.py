@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Two servers behind one name: a split brain, and a replica with another clock that is promoted."""
 
-from harness import FOREVER, as_they_end, check, check_equal, main, scenario, wait_until
+from harness import FOREVER, check, check_equal, main, scenario, wait_until
 from private_server import PrivateServer, leave_out_in_cluster
 from servers import master_and_replica, point
 
@@ -55,27 +55,6 @@ def two_masters_grant_a_lock_twice_and_its_token_tells(world, kind, names):
         check(resource.write(third) and not resource.write(second), "the older token is taken")
         third.release().check()
         second.release().check()
-        world.await_nothing_left()
-
-
-@scenario()
-def who_waits_goes_on_where_the_name_leads_to(world, kind, names):
-    """And back: nobody is left waiting, here or there."""
-    with PrivateServer() as other:
-        name = Name(world, world.server)
-        held = world.held_by_another(*names)
-        asked = [name.actor(kind).ask(*names, timeout_ms=FOREVER) for _ in range(3)]
-        world.await_queue(names, 3)
-        world.await_listeners(3)
-        name.lead_to(other)
-        for what in ("normal", "pubsub"):
-            world.ask("CLIENT", "KILL", "TYPE", what, "SKIPME", "yes")
-        for asking in as_they_end(asked):
-            asking.hold().release().check()
-        other.await_nothing_left()
-        held.release().check("NOT_HELD", "OK")
-        name.lead_to(world.server)
-        name.actor(kind).acquire(*names, timeout_ms=FOREVER).release().check()
         world.await_nothing_left()
 
 

@@ -13,7 +13,6 @@ ROUNDS, EMPTIED_ROUNDS = 7, 3
 HOLD_S = 0.04
 SOON_US = 20000
 LATE_US = 1000000   # a poll may be due from then on
-N_RUBIES = 20
 
 
 def queue_of(name):
@@ -178,12 +177,12 @@ def a_server_that_cannot_note_all_that_is_watched_is_not_asked_all_the_time(worl
 # ---- how long a lock is idle that Ruby has released ----
 
 class Field:
-    """Three clients of ours, which are told of hand-overs, and as many Rubies as it takes."""
+    """Three clients of ours, which are told of hand-overs, and two Rubies."""
 
     def __init__(self, world, kind, names, retry_delay_ms=LONG_MS):
         self.world, self.kind, self.names, self.name = world, kind, names, names[-1]
         self.clients = world.told_clients(kind, retry_delay_ms=retry_delay_ms)
-        self.rubies = [Ruby(world) for _ in range(N_RUBIES + 1)]
+        self.rubies = [Ruby(world) for _ in range(2)]
 
     def ask(self, client, timeout_ms=FOREVER):
         return self.world.actor(self.kind, self.clients[client]).ask(*self.names, timeout_ms=timeout_ms)
@@ -210,10 +209,10 @@ class Field:
     def take(self, number):
         wait_until(lambda: self.rubies[number].take(self.name), "it is served")
 
-    def have_turn(self, number, hold_s=HOLD_S):
+    def have_turn(self, number):
         """It takes the lock, holds it for a while and releases it. When that was."""
         self.take(number)
-        let_pass(hold_s)
+        let_pass(HOLD_S)
         return self.release(number)
 
     def release(self, number):
@@ -257,19 +256,6 @@ def after_ruby_behind_another_of_ours(field):
     return field.have_turn(1), second
 
 
-def after_many_rubies(field):
-    """All of them were in front when it asked last."""
-    field.take(0)
-    for number in range(1, N_RUBIES + 1):
-        field.stand(number)
-    asking = field.wait(1, N_RUBIES + 1)
-    let_pass(HOLD_S)
-    released_us = field.release(0)
-    for number in range(1, N_RUBIES + 1):
-        released_us = field.have_turn(number, 0.002)
-    return released_us, asking
-
-
 def after_the_leader_has_gone(field):
     """Who polled for its client has given up."""
     held = field.hold(0)
@@ -287,27 +273,6 @@ def after_the_first_has_gone(field):
     return field.release(0), second
 
 
-def after_ruby_swept_the_queue(field):
-    """Nobody of ours stands in the queue any more when ours releases."""
-    held = field.hold(0)
-    asking = field.wait(1, 1)
-    field.rubies[0].sweep(field.name)
-    released_us = field.world.server.now_us()
-    held.release().check()
-    return released_us, asking
-
-
-def after_ruby_swept_all_but_itself(field):
-    """It came after ours, which is served before it."""
-    held = field.hold(0)
-    asking = field.wait(1, 1)
-    field.rubies[0].sweep(field.name)
-    field.stand(0)
-    released_us = field.world.server.now_us()
-    held.release().check()
-    return released_us, asking
-
-
 def before_what_waits(field):
     """Ruby holds the last of its locks."""
     field.take(0)
@@ -323,8 +288,8 @@ def idle_after(play):
     return case
 
 
-for one in (after_ruby_after_ours, after_ruby_behind_another_of_ours, after_many_rubies, after_the_leader_has_gone,
-            after_the_first_has_gone, after_ruby_swept_the_queue, after_ruby_swept_all_but_itself):
+for one in (after_ruby_after_ours, after_ruby_behind_another_of_ours, after_the_leader_has_gone,
+            after_the_first_has_gone):
     scenario(counts=[1], is_timed=True)(idle_after(one))
 scenario(is_timed=True)(idle_after(before_what_waits))
 

@@ -2,7 +2,7 @@
 """Sweeps beside those who take, hold and wait for the same locks; and what others feel of many, and a broken network."""
 import time
 
-from harness import (FOREVER, Network, Pings, Worker, check, check_equal, main, once, scenario, wait_until)
+from harness import Network, Pings, Worker, check, check_equal, main, once, scenario, wait_until
 from pushes import wait_told
 from sweeps import DEAD, RUBY, check_counts, hold_as, n_keys, queue_as, sweep
 
@@ -101,22 +101,6 @@ def all_waiters_get_a_lock_that_was_cleared(world, kind, names):
     held.release().check("NOT_HELD")
     for asking in asked:
         asking.hold().release().check()
-    world.await_nothing_left()
-
-
-@scenario()
-def a_swept_request_leaves_no_record(world, kind, names):
-    """Its client is gone, and nobody comes back."""
-    held = world.held_by_another(*names)
-    dead = world.actor("process")
-    dead.ask(*names, timeout_ms=FOREVER)
-    world.await_queue(names, 1)
-    acquirer = world.ask("ZRANGE", f"rql:lock_queue:{names[0]}", 0, 0)[0]
-    world.kill(dead)
-    done = sweep(world.actor("thread"), "owner", acq_id=acquirer, hst_id="any")
-    check_counts(done, 0, len(names), len(names))
-    check_equal([world.ask("EXISTS", f"rql:req:{name}") for name in names], [0] * len(names))
-    held.release().check()
     world.await_nothing_left()
 
 
