@@ -233,8 +233,7 @@ def a_master_that(words, strike):
 
 # Each by one kind a run takes its time already.
 for number, (fault, do) in enumerate(FAILOVERS.items()):
-    scenario(kinds=KINDS if IS_LONG or do is killed else [KINDS[number % 2]], counts=[1],
-             is_timed=True)(a_master_that(fault, do))
+    scenario(kinds=KINDS if IS_LONG else [KINDS[number % 2]], counts=[1], is_timed=True)(a_master_that(fault, do))
 
 
 @scenario(counts=[1])

@@ -33,6 +33,7 @@ NETWORK = {"OK", "TIMED_OUT", "E_IO", "E_UNKNOWN"}
 # on in the background, and the lock ends by its ttl at the latest.
 RELEASED = "OK", "NOT_HELD", "E_UNKNOWN", "E_IO"
 FINAL = {"E_AUTH", "E_WRONG_TYPE"}  # refused, and not tried again
+NO_WRITES = {"OK", "E_UNAVAILABLE", "E_UNKNOWN", "TIMED_OUT"}
 
 
 # ---- faults ----
@@ -127,19 +128,19 @@ class RestartServer(KillServer):
         self.is_down = True
 
 
-class LoseData(Fault):
-    statuses = NETWORK | {"NOT_HELD"}
-    loses_data = True
+def by_command(statuses, begin, end=None, loses_data=False):
+    """A fault that the server is told to have, and to have no longer."""
+    class ByCommand(Fault):
+        def begin(self, scene):
+            scene.world.ask(*begin.split())
 
-    def begin(self, scene):
-        scene.world.ask("FLUSHALL")
-
-
-class ForgetScripts(Fault):
-    statuses = {"OK", "TIMED_OUT"}
-
-    def begin(self, scene):
-        scene.world.ask("SCRIPT", "FLUSH")
+        def end(self, scene):
+            if end:
+                scene.world.ask(*end.split())
+            else:
+                super().end(scene)
+    ByCommand.statuses, ByCommand.loses_data = statuses, loses_data
+    return ByCommand
 
 
 class ForeignType(Fault):
@@ -153,36 +154,6 @@ class ForeignType(Fault):
     def end(self, scene):
         if scene.world.ask("TYPE", f"rql:lock:{scene.names[0]}") == "string":
             scene.world.ask("DEL", f"rql:lock:{scene.names[0]}")
-
-
-class MissingRight(Fault):
-    statuses = {"E_AUTH", "E_UNKNOWN", "TIMED_OUT"}
-
-    def begin(self, scene):
-        scene.world.ask("ACL", "SETUSER", "default", "-evalsha", "-eval")
-
-    def end(self, scene):
-        scene.world.ask("ACL", "SETUSER", "default", "+@all")
-
-
-class FullServer(Fault):
-    statuses = {"OK", "E_UNAVAILABLE", "E_UNKNOWN", "TIMED_OUT"}
-
-    def begin(self, scene):
-        scene.world.ask("CONFIG", "SET", "maxmemory", "1")
-
-    def end(self, scene):
-        scene.world.ask("CONFIG", "SET", "maxmemory", "0")
-
-
-class Replica(Fault):
-    statuses = {"E_READ_ONLY", "E_UNKNOWN", "TIMED_OUT"}
-
-    def begin(self, scene):
-        scene.world.ask("REPLICAOF", "127.0.0.1", "1")
-
-    def end(self, scene):
-        scene.world.ask("REPLICAOF", "NO", "ONE")
 
 
 class ClockForward(Fault):
@@ -206,19 +177,9 @@ class ClockBack(ClockForward):
         scene.world.server.set_ahead(-60 * LONG_MS * 1000)
 
 
-class FewReplicas(Fault):
-    """NOREPLICAS: it refuses to write."""
-    statuses = {"OK", "E_UNAVAILABLE", "E_UNKNOWN", "TIMED_OUT"}
-
-    def begin(self, scene):
-        scene.world.ask("CONFIG", "SET", "min-replicas-to-write", "1")
-
-    def end(self, scene):
-        scene.world.ask("CONFIG", "SET", "min-replicas-to-write", "0")
-
-
-class FullDisk(FewReplicas):
+class FullDisk(Fault):
     """MISCONF: it could not save, and refuses to write."""
+    statuses = NO_WRITES
 
     def begin(self, scene):
         server = scene.world.server
@@ -241,9 +202,18 @@ class FullDisk(FewReplicas):
 FAULTS = {
     "a lost reply": DropReply, "a reply that is cut off": CutReply, "a request that is cut off": CutRequest,
     "a cut": Cut, "silence": Freeze, "a refused connection": Refuse, "a killed server": KillServer,
-    "a restarted server": RestartServer, "lost data": LoseData, "forgotten scripts": ForgetScripts,
-    "a key of another type": ForeignType, "a missing right": MissingRight, "a full server": FullServer,
-    "too few replicas": FewReplicas, "a full disk": FullDisk, "a replica": Replica, "a clock set forward": ClockForward, "a clock set back": ClockBack,
+    "a restarted server": RestartServer,
+    "lost data": by_command(NETWORK | {"NOT_HELD"}, "FLUSHALL", loses_data=True),
+    "forgotten scripts": by_command({"OK", "TIMED_OUT"}, "SCRIPT FLUSH"),
+    "a key of another type": ForeignType,
+    "a missing right": by_command({"E_AUTH", "E_UNKNOWN", "TIMED_OUT"}, "ACL SETUSER default -evalsha -eval",
+                                  "ACL SETUSER default +@all"),
+    "a full server": by_command(NO_WRITES, "CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0"),
+    "too few replicas": by_command(NO_WRITES, "CONFIG SET min-replicas-to-write 1",
+                                   "CONFIG SET min-replicas-to-write 0"),
+    "a full disk": FullDisk,
+    "a replica": by_command({"E_READ_ONLY", "E_UNKNOWN", "TIMED_OUT"}, "REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"),
+    "a clock set forward": ClockForward, "a clock set back": ClockBack,
 }
 
 

@@ -101,13 +101,8 @@ def check_extended(world, held):
 
 
 @scenario(kinds=["thread"])
+@scenario(kinds=["loop"], counts=[1])  # no call extends a series on a loop
 def a_lost_reply_of_an_extension_changes_nothing(world, kind, names):
-    lose_each_reply(world, kind, len(names) == 1, lambda actor: actor.acquire(*names, ttl_ms=LONG_MS // 2),
-                    lambda actor, held: check_extended(world, held))
-
-
-@scenario(kinds=["loop"], counts=[1])
-def a_lost_reply_of_a_loops_extension_changes_nothing(world, kind, names):
     lose_each_reply(world, kind, len(names) == 1, lambda actor: actor.acquire(*names, ttl_ms=LONG_MS // 2),
                     lambda actor, held: check_extended(world, held))
 

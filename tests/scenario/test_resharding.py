@@ -179,7 +179,7 @@ def a_call_in_the_middle_of_a_move_waits_for_its_end(world, kind, _names):
         world.await_nothing_left()
 
 
-@scenario(counts=[1])
+@scenario(kinds=["loop"], counts=[1])
 def a_node_is_added_and_one_is_removed_while_locks_are_used(world, kind, _names):
     """All partitions of one master move to the new one, and to another when that goes."""
     with clustered(world, 3) as cluster:

@@ -161,7 +161,7 @@ def what_threads_ask_goes_out_in_few_records(world, kind, names):
         check_equal((client.stats().connections, direct.stats().connections), (1, 1))
 
 
-@scenario(counts=[1])
+@once
 def a_server_that_is_not_who_it_should_be_is_refused(world, kind, names):
     other = Authority("other", "rsa")
     past = ("-startdate", "20200101000000Z", "-enddate", "20200201000000Z")
@@ -205,7 +205,7 @@ def each_node_of_a_cluster_is_who_it_should_be(world, kind, names):
         unchecked.ask(name, timeout_ms=TIMEOUT_MS).hold().release().check()
 
 
-@scenario(counts=[1])
+@once
 def a_server_without_tls_and_files_that_are_no_certificates_are_named(world, kind, names):
     port = free_port()
     with PrivateServer("--port", str(port)):
