@@ -6,61 +6,16 @@ import time
 
 from dead import plant_dead
 from harness import FOREVER, Moment, check, main, scenario, work_until
-from pushes import wait_told
 
 LONG_MS = 60000
 IS_LONG = "RQL_TEST_LONG" in os.environ
 
 # ---- the dead ----
 
-KILLED = 10
 SOON_US = 100000
-POLL_US = 225000      # of a Ruby, at most
 RESERVED_US = 2000000
 SILENCE_US = 5000000
 SLACK_US = 700000
-
-
-def start_series(world, count):
-    """b is held; each process stands in both queues."""
-    actors = [world.actor("process") for _ in range(count)]
-    for place, actor in enumerate(actors, 1):
-        actor.ask("a", "b", timeout_ms=FOREVER)
-        world.await_queue(["a"], place)
-    world.await_listeners(count)
-    return actors
-
-
-def leave_dead_series(world):
-    """b is held, and who waited for both was killed just now."""
-    held = world.actor("thread").acquire("b", ttl_ms=LONG_MS)
-    for actor in start_series(world, KILLED):
-        world.kill(actor)
-    world.await_listeners(0)
-    return held
-
-
-@scenario(counts=[1], is_timed=True)
-def nothing_is_reserved_for_series_killed_just_now(world, kind, names):
-    del names
-    held = leave_dead_series(world)
-    begun = Moment(world)
-    mine = world.actor(kind).acquire("a", ttl_ms=LONG_MS)
-    begun.check_soon(mine, SOON_US)
-    mine.release().check()
-    held.release().check()
-
-
-@scenario(counts=[1], is_timed=True)
-def who_waits_behind_series_killed_just_now_is_served(world, kind, names):
-    del names
-    held = leave_dead_series(world)
-    asking = wait_told(world, world.actor(kind), "b", place=KILLED + 1)
-    released = Moment(world)
-    held.release().check()
-    mine = asking.hold()
-    released.check_soon(mine, SOON_US)
-    mine.release().check()
 
 
 @scenario(counts=[1], is_timed=True)
@@ -68,7 +23,10 @@ def a_series_that_was_stopped_costs_one_reservation(world, kind, names):
     """It is told, and its host hears; nobody knows that it does nothing."""
     del names
     held = world.actor("thread").acquire("b", ttl_ms=LONG_MS)
-    stopped = start_series(world, 1)[0]
+    stopped = world.actor("process")
+    stopped.ask("a", "b", timeout_ms=FOREVER)
+    world.await_queue(["a"], 1)
+    world.await_listeners(1)
     stopped.remote.stop()
     actor, times = world.actor(kind), []
     for _ in range(3):

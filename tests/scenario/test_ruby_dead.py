@@ -4,10 +4,9 @@ overtaken because of them."""
 import time
 
 from dead import plant_dead
-from harness import FOREVER, Moment, as_they_end, check, let_pass, main, scenario, wait_until, work_until
+from harness import FOREVER, Moment, as_they_end, check, main, scenario, wait_until, work_until
 from others import Ruby
 
-LONG_MS = 60000
 POLL_US = 225000         # of a Ruby, at most
 SLACK_US = 300000        # of a poll, on a busy machine
 GRACE_US = 2000000
@@ -40,10 +39,10 @@ class Ours:
 
 # ---- the dead ----
 
-def plant_dead_rubies(world, names, count, age_s=1, identity="bbbbbbbbbbbbbbb1"):
+def plant_dead_rubies(world, names, count):
     for i in range(count):
-        world.ask("ZADD", f"rql:lock_queue:{names[0]}", f"{time.time() - age_s + i / 1000000:.6f}",
-                  f"rql:acq:30000/{i}/620/640/{identity}")
+        world.ask("ZADD", f"rql:lock_queue:{names[0]}", f"{time.time() - 1 + i / 1000000:.6f}",
+                  f"rql:acq:30000/{i}/620/640/bbbbbbbbbbbbbbb1")
 
 
 # ---- a living Ruby ----
@@ -92,48 +91,6 @@ def a_ruby_behind_dead_of_ours_is_next_after_a_ruby(world, kind, names):
     holder.release(names[0])
     check_ruby_then_ours(world, names, ruby, behind, freed, GRACE_US + POLL_US)
     holder.close()
-
-
-@scenario(counts=[1], is_timed=True)
-def a_ruby_that_asks_again_has_its_while_again(world, kind, names):
-    """It was at the head before, has had the lock, and is there once more."""
-    ours, held, actor = Ours(world, kind), world.held_by_another(*names), world.actor("ruby")
-    check(not actor.ruby.take(names[0]), "it took what is held")
-    between = ours.wait(1, names, 2)
-    held.release().check()
-    freed = Moment(world)
-    check(actor.ruby.take(names[0]), "it is its turn")
-    actor.ruby.release(names[0])
-    held = between.hold()
-    ruby = actor.ask(*names)
-    world.await_queue(names, 1)
-    behind = ours.wait(0, names, 2)
-    let_pass((freed.us + GRACE_US - world.server.now_us()) / 1000000 + 0.05)
-    freed = Moment(world)
-    held.release().check()
-    check_ruby_then_ours(world, names, ruby, behind, freed)
-
-
-@scenario(counts=[1], is_timed=True)
-def living_rubies_among_dead_ones_are_next(world, kind, names):
-    """They are not overtaken by ours behind all of them. Of those who come back the first to ask is the first."""
-    ours, held = Ours(world, kind), world.held_by_another(*names)
-    plant_dead_rubies(world, names, 2)
-    rubies = []
-    for i in range(2):
-        rubies.append(world.actor("ruby").ask(*names))
-        world.await_queue(names, 3 + 2 * i)
-        plant_dead_rubies(world, names, 1, 0, f"{i:016x}")
-    behind = ours.wait(0, names, 7)
-    freed = Moment(world)
-    held.release().check()
-    for ruby in as_they_end(rubies):
-        check(not behind.is_over(), "ours came first")
-        ruby.hold().release()
-    mine = behind.hold()
-    freed.check_soon(mine, 2 * GRACE_MAX_US)
-    mine.release().check()
-    check_nobody_waits(world, names)
 
 
 @scenario(counts=[1], is_timed=True)
@@ -187,24 +144,6 @@ def dead_of_both_kinds_cost_one_grace_together(world, kind, names):
         score = float(world.ask("ZRANGE", queue, 2 * i, 2 * i, "WITHSCORES")[1])
         world.ask("ZADD", queue, f"{score + 0.0000005:.7f}", f"rql:acq:30000/{i}/620/640/bbbbbbbbbbbbbbb1")
     check_grace(world, names, held, ours.wait(0, names, 2 * N_DEAD + 1), 0)
-
-
-@scenario(counts=[1], is_timed=True)
-def newcomers_do_not_prolong_the_grace(world, kind, names):
-    """It is not begun anew by those who come while it runs."""
-    ours, held = Ours(world, kind), world.held_by_another(*names)
-    plant_dead_rubies(world, names, 2)
-    asked = [ours.wait(0, names, 3)]
-    freed = Moment(world)
-    held.release().check()
-    for i in range(4):
-        let_pass(0.3)
-        asked.append(ours.ask(i + 1, names))
-    for number, asking in enumerate(as_they_end(asked)):
-        mine = asking.hold()
-        mine.release().check()
-        freed.check_soon(mine, GRACE_MAX_US + (SLACK_US if number else 0))
-    check_nobody_waits(world, names)
 
 
 # ---- both at work ----

@@ -52,16 +52,6 @@ def who_stands_behind_a_swept_request_is_served(world, kind, names):
     world.await_nothing_left()
 
 
-@scenario()
-def a_waiter_that_lives_is_not_dead_however_old(world, kind, names):
-    held = world.held_by_another(*names)
-    asking = wait_told(world, world.actor(kind), *names)
-    check_equal(sweep(world.actor("thread"), "dead", dead_ttl_ms=0).rem_request_cnt, 0)
-    check_equal([world.queue_length(name) for name in names], [1] * len(names))
-    held.release().check()
-    asking.hold().release().check()
-
-
 def wait_all(world, kind, names):
     """Two of one client and one of another."""
     client = world.client()
@@ -89,18 +79,6 @@ def waiters_of_a_cleared_queue_come_back_in_order(world, kind, names):
         check(mine.tokens[0] > token, "tokens fall")
         token = mine.tokens[0]
         mine.release().check()
-    world.await_nothing_left()
-
-
-@scenario()
-def all_waiters_get_a_lock_that_was_cleared(world, kind, names):
-    held = world.held_by_another(*names)
-    asked = wait_all(world, kind, names)
-    done = sweep(world.actor("thread"), "all")
-    check_equal(done.rem_request_cnt, 3 * len(names))
-    held.release().check("NOT_HELD")
-    for asking in asked:
-        asking.hold().release().check()
     world.await_nothing_left()
 
 
