@@ -71,6 +71,7 @@ def extendable_work_through_adds_its_ttl(world, kind, names):
     third, _ = check_added(world, actor, names, 10000)
     fields = ("spc_cnt", "spc_ext_ttl", "l_spc_ext_ini_ttl", "ini_ttl", "l_spc_ts")
     check_equal([field(world, names, one) for one in fields], ["2", "30000", "10000", str(OUTER_MS), None])
+    third.verify().check()
     before_ms = end_ms(world, names)
     third.forget()  # without a block the extension stays
     second.forget()
