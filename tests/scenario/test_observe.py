@@ -400,14 +400,6 @@ class Listened:
 
 
 @scenario(counts=[1])
-def a_hundred_percent_is_all(world, kind, names):
-    listened = Listened(world, kind, **sampling(100))
-    for _ in range(MANY):
-        listened.live(*names)
-    check_equal(listened.n_told(), (4 * MANY, 2 * MANY))
-
-
-@scenario(counts=[1])
 def no_percent_is_nearly_nothing(world, kind, names):
     """The gem's 0 is one of 101: more than 40 of 300 does not happen in the life of the universe. The whole life is
     told, or nothing of it."""

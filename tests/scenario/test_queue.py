@@ -51,18 +51,6 @@ def a_waiter_survives_that_everything_is_deleted(world, kind, names):
 
 
 @scenario()
-def queue_ttl_moves_a_request_to_the_tail(world, kind, names):
-    held = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
-    [old] = wait_in_turn(world, [kind], names, queue_ttl_ms=300)
-    member = places(world, names[0])[0]
-    young = world.actor("thread").ask(*names, **OFTEN)
-    world.await_queue(names, 2)
-    wait_until(lambda: places(world, names[0])[2] == member, "it is the last")
-    check_served_in_order([young, old], held)
-    world.await_nothing_left()
-
-
-@scenario()
 def queue_ttl_forever_keeps_the_place(world, kind, names):
     held = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
     asked = wait_in_turn(world, [kind, "thread"], names)

@@ -47,18 +47,6 @@ def a_series_that_fails_keeps_nothing(world, kind, names):
         world.await_nothing_left()
 
 
-@scenario(counts=[3])
-def what_is_given_back_goes_to_the_next_waiter(world, kind, names):
-    held = world.held_by_another(names[1])
-    series = world.actor(kind).ask(*names, timeout_ms=2000, **GEM)
-    world.await_queue(names[1:2], 1)
-    asking = world.actor(kind).ask(names[0], timeout_ms=FOREVER, retry_delay_ms=60000)
-    series.outcome().check("TIMED_OUT", "E_UNKNOWN")
-    asking.hold().release().check()
-    held.release().check()
-    world.await_nothing_left()
-
-
 @scenario(counts=[1])
 def the_same_name_twice_is_as_the_gem_has_it(world, kind, names):
     actor, twice = world.actor(kind), names * 2
