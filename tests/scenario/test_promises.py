@@ -300,7 +300,6 @@ ROWS = (
     # what fails, where, what is kept there, by what, with a pause? may two hold it?
     ("clients fail", Alone, ALWAYS, "clients_fail", False, never_two),
     ("a server keeps its data", Alone, ALWAYS, "start_anew", False, never_two),
-    ("a server keeps its data", Alone, ALWAYS, "start_anew", True, never_two),
     ("a server loses its last writes", Alone, EVERY_S, "lose_last_writes", False, two_are_told),
     ("a server loses its last writes", Alone, EVERY_S, "lose_last_writes", True, never_two),
     ("a server loses everything", Alone, NEVER, "lose_all", False, two_are_told),
@@ -315,16 +314,17 @@ ROWS = (
     ("a master is cut off", Split, NEVER, "cut_off", False, two_servers),
     ("a master is cut off", Split, WITH_REPLICAS, "cut_off", True, never_two),
     ("a slot moves", Clustered, NEVER, "move", False, never_two),
-    ("a slot moves", Clustered, NEVER, "move", True, never_two),
     ("a node of a cluster resigns", Clustered, NEVER, "resign", False, never_two),
-    ("a node of a cluster resigns", Clustered, NEVER, "resign", True, never_two),
     ("a node of a cluster loses everything", Clustered, NEVER, "start_anew", True, never_two),
     ("a node of a cluster dies", Clustered, NEVER, "fail_over", False, two_are_told),
     ("a node of a cluster dies", Clustered, NEVER, "fail_over", True, never_two),
     ("a node of a cluster is cut off", ClusteredApart, NEVER, "cut_off", True, never_two),
     ("a cluster keeps its data", Clustered, ALWAYS, "anything", False, never_two),
-    ("a cluster keeps its data", Clustered, ALWAYS, "anything", True, never_two),
 )
+# A pause, where none is needed. What it does there is tested in test_eras.py and test_cluster_eras.py, too.
+WITH_PAUSE = tuple((*row[:4], True, never_two) for row in ROWS
+                   if row[0] in ("a server keeps its data", "a slot moves", "a node of a cluster resigns",
+                                 "a cluster keeps its data"))
 
 
 def row(what, where, persistence, mishap, has_pause, verdict):
@@ -346,7 +346,7 @@ def row(what, where, persistence, mishap, has_pause, verdict):
     return case
 
 
-for one in ROWS:
+for one in ROWS + (WITH_PAUSE if "RQL_TEST_LONG" in os.environ else ()):
     scenario(kinds=["thread"], counts=[1])(row(*one))
 
 
