@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 """A server that cuts connections while a lock goes round, and many that come back when it was away."""
 import re
-import threading
 import time
 
-from harness import (FOREVER, Network, Worker, as_they_end, check, check_equal, let_pass, main, once, scenario,
-                     wait_until)
+from crowd import Crowd
+from harness import FOREVER, Network, as_they_end, check, check_equal, let_pass, main, once, scenario, wait_until
 
 LONG_MS = 60000
 CROWD = 12
@@ -13,84 +12,24 @@ RETRY_MS = 225  # delay and jitter, as they are unless they are set
 SLACK_MS = 100  # of the machine
 
 
-# ---- a crowd ----
-
-class Crowd:
-    """Each acquires, holds for a moment and releases, again and again."""
-
-    def __init__(self, actors, names, may_fail=False):
-        self.names, self.may_fail = names, may_fail
-        self.mutex = threading.Lock()
-        self.inside = None  # the actor that holds
-        self.n_grants = 0
-        self.served = set()  # whoever was ever granted it
-        self.released_at, self.longest_s = None, 0.0
-        self.workers = [Worker(lambda actor=actor: self.have_turn(actor)) for actor in actors]
-
-    def have_turn(self, actor):
-        asking = actor.ask(*self.names, timeout_ms=FOREVER)
-        if self.may_fail and asking.outcome().status != "OK":
-            return
-        held = asking.hold()
-        self.enter(actor)
-        self.leave()
-        ended = held.release()
-        check(self.may_fail or ended.status == "OK", repr(ended))
-
-    def enter(self, actor):
-        with self.mutex:
-            now = time.monotonic()
-            if self.released_at:
-                self.longest_s = max(self.longest_s, now - self.released_at)
-            self.released_at = None
-            self.n_grants += 1
-            self.served.add(actor.name)
-            check(not self.inside, f"{actor.name} beside {self.inside}")
-            self.inside = actor.name
-
-    def leave(self):
-        with self.mutex:
-            self.inside, self.released_at = None, time.monotonic()
-
-    def wait(self, is_done, what):
-        wait_until(lambda: is_done() or any(worker.failure for worker in self.workers), what)
-
-    def await_everyone(self):
-        """A client that was never connected does not wait for a server that is down."""
-        self.wait(lambda: len(self.served) == len(self.workers), "each has had it")
-
-    def await_grants(self, count):
-        goal = self.n_grants + count
-        self.wait(lambda: self.n_grants >= goal, f"{count} grants more")
-
-    def end(self, world):
-        for worker in self.workers:
-            worker.is_stopped = True
-        for worker in self.workers:
-            worker.end()
-        world.await_nothing_left()
-
-
-def crowd_of(world, kind, names):
-    """Two clients share it."""
-    clients = [world.client() for _ in range(2)]
-    crowd = Crowd([world.actor(kind, clients[i % 2]) for i in range(CROWD)], names)
-    crowd.await_everyone()
-    return crowd
+def crowd_of(world, kind, names, clients, **options):
+    """They share it."""
+    return Crowd([world.actor(kind, clients[i % len(clients)]) for i in range(CROWD)], *names, **options)
 
 
 def cut_again_and_again(world, kind, names, what):
-    crowd = crowd_of(world, kind, names)
-    crowd.await_grants(50)
-    crowd.longest_s = 0.0
+    crowd = crowd_of(world, kind, names, [world.client() for _ in range(2)])
+    crowd.await_uses(50)
+    crowd.restart()
     for _ in range(30):
         raw = world.ask("CLIENT", "ID")
         for line in world.ask("CLIENT", "LIST", "TYPE", what).splitlines():
             if f"id={raw} " not in line:
                 world.ask("CLIENT", "KILL", "ID", line.split(" ")[0][3:])
-        crowd.await_grants(10)
-    longest_ms = crowd.longest_s * 1000
-    crowd.end(world)
+        crowd.await_uses(10)
+    longest_ms = crowd.restart() * 1000
+    crowd.end()
+    world.await_nothing_left()
     check(longest_ms <= RETRY_MS + SLACK_MS, f"a hand-over took {longest_ms:.0f} ms")
 
 
@@ -109,13 +48,14 @@ def the_reply_to_another_is_never_taken(world, kind, names):
     """One that is lost between two of a crowd puts those behind it in the wrong place."""
     network = Network(world)
     clients = [network.client(connect_timeout_ms=1000, io_timeout_ms=200) for _ in range(2)]
-    crowd = Crowd([world.actor(kind, clients[i % 2]) for i in range(CROWD)], names, may_fail=True)
+    crowd = crowd_of(world, kind, names, clients, may_fail=True)
     for i in range(8):
-        crowd.await_grants(20)
+        crowd.await_uses(20)
         network.fail("drop_reply", n=1 + i % 3)
     network.heal()
-    crowd.await_grants(20)
-    crowd.end(world)
+    crowd.await_uses(20)
+    crowd.end()
+    world.await_nothing_left()
 
 
 # ---- an outage, and many who come back from it ----

@@ -1,92 +1,31 @@
 #!/usr/bin/env python3
 """Slots that move from one master of a cluster to another while locks in them are held, waited for and handed over."""
 import os
-import threading
 import time
 
 from cluster import PARTITION_SLOTS, clustered
-from harness import (FOREVER, MINUTE_MS, SLOW, Worker, check, check_equal, check_served_in_order, main, scenario,
-                     wait_until)
+from crowd import Crowd
+from harness import FOREVER, MINUTE_MS, SLOW, check, check_equal, check_served_in_order, main, scenario, wait_until
 from partitions import slot_of_lock
 from pushes import line_up
 
 SECONDS, N_USERS = (60, 32) if "RQL_TEST_LONG" in os.environ else (2, 8)
 PAUSE_S = 0.1      # between two moves
 KEY_PAUSE_S = 0.002
-HOLD_S = 0.002
 GAP_MS = 100       # beside the move itself
 TOLD_MS = 500 * SLOW
 LONG_MS = 1000 * SECONDS + MINUTE_MS
 HELD = {"ttl_ms": LONG_MS}
 PATIENT = {"timeout_ms": FOREVER, "queue_ttl_ms": LONG_MS}
 RENEWED_MS = 3000
-CLAIM_S = 0.95     # what a hand-over lives for until it is claimed, less its margin
 NAME = "moving"
 OTHERS = [f"{{{NAME}}} {i}" for i in range(50)]  # of its partition
 
 
-class Room:
-    """What a lock protects: one at a time, with rising tokens; and how long nobody came, at most."""
-
-    def __init__(self):
-        self.mutex = threading.Lock()
-        self.inside, self.token, self.n_uses = None, 0, 0
-        self.came_s, self.gap_s = time.monotonic(), 0.0
-
-    def enter(self, hold):
-        with self.mutex:
-            check(not self.inside, f"{hold.name} was granted it while {self.inside and self.inside.name} has it")
-            check(hold.tokens[0] > self.token, f"token {hold.tokens[0]} after {self.token}")
-            now_s = time.monotonic()
-            self.gap_s, self.came_s = max(self.gap_s, now_s - self.came_s), now_s
-            self.inside, self.token, self.n_uses = hold, hold.tokens[0], self.n_uses + 1
-
-    def leave(self):
-        with self.mutex:
-            self.inside = None
-
-    def restart(self):
-        """The gap counts from now on; how long it was until then."""
-        with self.mutex:
-            gap_s, self.gap_s, self.came_s = self.gap_s, 0.0, time.monotonic()
-            return gap_s
-
-
-def use(actor, name, room):
-    """Once; no call may fail. Who is handed it and stands still for a second has not claimed it."""
-    hold = actor.acquire(name, **PATIENT)
-    room.enter(hold)
-    time.sleep(HOLD_S)
-    room.leave()
-    outcome = hold.release()
-    had_s = time.time() - hold.outcome.ts_us / 1e6
-    check(outcome.status == "OK" or (outcome.status == "NOT_HELD" and had_s > CLAIM_S),
-          f"{outcome.status} after {had_s:.3f} s")
-
-
-class Crowd:
-    """Who use one lock again and again, until the end."""
-
-    def __init__(self, world, kind, url, name, n_users=N_USERS):
-        """Half of them by a client of their own."""
-        self.room = Room()
-        clients = [world.client(url=url) for _ in range(2)]
-        self.actors = [world.actor(kind, clients[i % 2]) for i in range(n_users)]
-        self.workers = [Worker(lambda actor=actor: use(actor, name, self.room)) for actor in self.actors]
-        self.await_uses()
-
-    def await_uses(self):
-        goal = self.room.n_uses + 2 * len(self.actors)
-        wait_until(lambda: self.room.n_uses >= goal or self.failed(), "the lock is used")
-
-    def failed(self):
-        return any(worker.failure for worker in self.workers)
-
-    def end(self):
-        for worker in self.workers:
-            worker.is_stopped = True
-        for worker in self.workers:
-            worker.end()
+def crowd_of(world, kind, url, name, n_users=N_USERS):
+    """Half of them by a client of their own."""
+    clients = [world.client(url=url) for _ in range(2)]
+    return Crowd([world.actor(kind, clients[i % 2]) for i in range(n_users)], name)
 
 
 def other_of(cluster, node):
@@ -104,18 +43,18 @@ def a_slot_that_moves_to_and_fro_costs_nobody_his_lock(world, kind, _names):
         keeping = [one.acquire(name, ttl_ms=RENEWED_MS, auto_extend=True) for name in OTHERS]
         held = one.acquire(OTHERS[0] + " held", **HELD)
         lined_up = line_up(world, [world.actor(kind, url=url) for _ in range(4)], OTHERS[0] + " held", **PATIENT)
-        crowd = Crowd(world, kind, url, NAME)
-        beside = Crowd(world, kind, url, cluster.names_on(other_of(cluster, home), 1)[0], n_users=2)
+        crowd = crowd_of(world, kind, url, NAME)
+        beside = crowd_of(world, kind, url, cluster.names_on(other_of(cluster, home), 1)[0], n_users=2)
         figures, over = [], time.monotonic() + SECONDS
-        while time.monotonic() < over and not crowd.failed():
+        while time.monotonic() < over and not crowd.has_failed():
             to = home if cluster.owner(slot) is not home else other_of(cluster, home)
             for each in crowd, beside:
-                each.room.restart()
+                each.restart()
             kept_ms = world.kept_ms()
             took_s = cluster.migrate(slot, to, count=1, pause_s=KEY_PAUSE_S)
-            crowd.await_uses()
+            crowd.await_uses(2 * len(crowd.workers))
             time.sleep(PAUSE_S)
-            figures.append((1000 * took_s, 1000 * crowd.room.restart(), 1000 * beside.room.restart(),
+            figures.append((1000 * took_s, 1000 * crowd.restart(), 1000 * beside.restart(),
                             world.kept_ms() - kept_ms))
         for each in crowd, beside:
             each.end()
@@ -126,7 +65,7 @@ def a_slot_that_moves_to_and_fro_costs_nobody_his_lock(world, kind, _names):
             kept.release().check()
         world.await_nothing_left()
         moves, gaps, gaps_beside, _ = zip(*figures)
-        print(f"# {len(figures)} moves of at most {max(moves):.0f} ms, {crowd.room.n_uses} uses with gaps of at most "
+        print(f"# {len(figures)} moves of at most {max(moves):.0f} ms, {crowd.n_uses} uses with gaps of at most "
               f"{max(gaps):.0f} ms, others' {max(gaps_beside):.0f} ms", flush=True)
         late = [figure for figure in figures if figure[1] > figure[0] + GAP_MS * SLOW + figure[3]
                 or figure[2] > GAP_MS * SLOW + figure[3]]
@@ -188,16 +127,16 @@ def a_node_is_added_and_one_is_removed_while_locks_are_used(world, kind, _names)
         names = [name for master in cluster.masters() for name in cluster.names_on(master, 2)]
         stale = world.actor(kind, url=url)
         held = [stale.acquire(name + " held", **HELD) for name in names]
-        crowds = [Crowd(world, kind, url, name, n_users=2) for name in names]
+        crowds = [crowd_of(world, kind, url, name, n_users=2) for name in names]
         added = cluster.add()
         for slot in set(cluster.slots_of(giving)) & set(PARTITION_SLOTS):
             cluster.migrate(slot, added)
         for crowd in crowds:
-            crowd.await_uses()
+            crowd.await_uses(2 * len(crowd.workers))
         check(added.n_calls().get("evalsha", 0) > 0, "nobody asks the new one")
         cluster.remove(added, taking)
         for crowd in crowds:
-            crowd.await_uses()
+            crowd.await_uses(2 * len(crowd.workers))
             crowd.end()
         for one in held:
             check_equal((one.state(), one.losses()), ("HELD", []))

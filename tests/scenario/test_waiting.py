@@ -189,6 +189,21 @@ def a_contended_lock_costs_two_commands(world, kind, names):
     world.await_nothing_left()
 
 
+@scenario(counts=[1], is_timed=True)
+def one_of_a_crowd_asks_for_all(world, kind, names):
+    """In front of a lock that nothing happens to: as many questions as one waiter has. Of a client that listens
+    already: those who wait for that enter the queue all at once, and the first in it may be another than who leads."""
+    client = world.told_clients(kind, retry_delay_ms=200)[0]
+    held, asked = world.held_by_another(*names), crowd_of(world, kind, names, client)
+    await_quiet(world)
+    before, begun_us = world.n_scripts(), world.server.now_us()
+    let_pass(4)
+    n_calls = world.n_scripts() - before
+    check(2 <= n_calls <= 1 + (world.server.now_us() - begun_us) / POLL_US, f"{n_calls} questions")
+    held.release().check()
+    serve_all(asked)
+
+
 @scenario(counts=[1])
 def all_look_when_the_subscriber_has_come_back(world, kind, names):
     """What was said while nobody listened is lost: those look too who else leave it to the first."""
