@@ -3,10 +3,9 @@
 import time
 
 import others  # noqa: F401  the gem is one of the actors
-from harness import FOREVER, check, check_equal, check_served_in_order, let_pass, main, scenario, wait_until
+from harness import FOREVER, MINUTE_MS, check, check_equal, check_served_in_order, let_pass, main, scenario, wait_until
 from private_server import STANDS_STILL
 
-LONG_MS = 60000
 HOUR_US = 3600 * 1000000
 
 
@@ -18,12 +17,12 @@ def actor_with_clock(world, kind, suspends=False, **options):
 @scenario()
 def a_machine_that_was_suspended_knows_that_its_leases_are_over(world, kind, names):
     actor, clock = actor_with_clock(world, kind, suspends=True)
-    held = actor.acquire(*names, ttl_ms=LONG_MS)
+    held = actor.acquire(*names, ttl_ms=MINUTE_MS)
     check_equal(held.state(), "HELD")
-    clock.set_ahead(2 * LONG_MS * 1000)
+    clock.set_ahead(2 * MINUTE_MS * 1000)
     check_equal(held.state(), "GONE")
-    world.server.set_ahead(2 * LONG_MS * 1000)
-    other = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
+    world.server.set_ahead(2 * MINUTE_MS * 1000)
+    other = world.actor("thread").acquire(*names, ttl_ms=MINUTE_MS)
     check_equal(held.release().status, "NOT_HELD")
     check(other.tokens[0] > held.tokens[0], "tokens fall")
     other.release().check()
@@ -33,9 +32,9 @@ def a_machine_that_was_suspended_knows_that_its_leases_are_over(world, kind, nam
 @scenario()
 def a_suspend_within_the_ttl_changes_nothing(world, kind, names):
     actor, clock = actor_with_clock(world, kind, suspends=True)
-    held = actor.acquire(*names, ttl_ms=10 * LONG_MS)
-    clock.set_ahead(LONG_MS * 1000)
-    world.server.set_ahead(LONG_MS * 1000)
+    held = actor.acquire(*names, ttl_ms=10 * MINUTE_MS)
+    clock.set_ahead(MINUTE_MS * 1000)
+    world.server.set_ahead(MINUTE_MS * 1000)
     check_equal(held.state(), "HELD")
     held.release().check()
     world.server.set_ahead(0)
@@ -62,11 +61,11 @@ def what_a_client_is_called_is_said_again_after_twenty_minutes(world, kind, name
 
 @scenario(is_timed=True)
 def a_waiter_that_was_suspended_beyond_its_deadline_gives_up(world, kind, names):
-    held = world.actor("thread").acquire(*names, ttl_ms=10 * LONG_MS)
+    held = world.actor("thread").acquire(*names, ttl_ms=10 * MINUTE_MS)
     actor, clock = actor_with_clock(world, kind, suspends=True, retry_delay_ms=100)
-    asking = actor.ask(*names, timeout_ms=LONG_MS)
+    asking = actor.ask(*names, timeout_ms=MINUTE_MS)
     world.await_queue(names, 1)
-    clock.set_ahead(2 * LONG_MS * 1000)
+    clock.set_ahead(2 * MINUTE_MS * 1000)
     check_equal(asking.outcome().status, "TIMED_OUT")
     world.await_queue(names, 0)
     held.release().check()
@@ -76,7 +75,7 @@ def a_waiter_that_was_suspended_beyond_its_deadline_gives_up(world, kind, names)
 @scenario(is_timed=True, by_tls=False)  # by which no certificate is valid
 def a_wrong_wall_clock_changes_nothing(world, kind, names):
     """An hour ahead and an hour behind: order, tokens and renewals are of the server's time."""
-    held = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
+    held = world.actor("thread").acquire(*names, ttl_ms=MINUTE_MS)
     asked = []
     for count, ahead_us in enumerate((HOUR_US, -HOUR_US, 0), 1):
         actor, clock = actor_with_clock(world, kind)
@@ -101,7 +100,7 @@ def a_servers_clock_set_forward_makes_holders_ask(world, kind, names):
     """The lock has ended there; its holder would rely on it for a minute. Any answer tells."""
     for also in (["y"], ["y", "z"]):
         actor = world.actor(kind)
-        held = actor.acquire(*names, ttl_ms=LONG_MS)
+        held = actor.acquire(*names, ttl_ms=MINUTE_MS)
         world.server.set_ahead(world.server.ahead_us + HOUR_US)
         check_equal(world.holder(names[0]), None)
         actor.acquire(*also).release().check()
@@ -115,7 +114,7 @@ def a_servers_clock_set_forward_makes_holders_ask(world, kind, names):
 def a_servers_clock_set_back_leaves_locks_to_their_holders(world, kind, names):
     """They live for longer there now: who asks is reassured."""
     actor = world.actor(kind)
-    held = actor.acquire(*names, ttl_ms=LONG_MS)
+    held = actor.acquire(*names, ttl_ms=MINUTE_MS)
     world.server.set_ahead(-HOUR_US)
     actor.acquire("y").release().check()
     wait_until(lambda: held.state() == "HELD" and held.remaining_ms() > HOUR_US / 1000, "it has asked")
@@ -171,7 +170,7 @@ scenario(counts=[1])(came_before_and_after(-3600, 0, empties=True))
 def a_ruby_is_not_overtaken_when_the_servers_clock_goes_back(world, kind, names):
     """Its own clock is right, and its score is from the future for as long as the step was."""
     wait = waiting(world, kind, names)
-    held = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
+    held = world.actor("thread").acquire(*names, ttl_ms=MINUTE_MS)
     world.server.set_ahead(-HOUR_US)
     ruby = world.actor("ruby").ask(*names)
     world.await_queue(names, 1)
@@ -183,7 +182,7 @@ def a_ruby_is_not_overtaken_when_the_servers_clock_goes_back(world, kind, names)
 def the_dead_from_before_a_step_back_keep_nobody_waiting(world, kind, names):
     """A dead one must not keep newcomers away until the clock has come so far."""
     wait = waiting(world, kind, names)
-    held = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
+    held = world.actor("thread").acquire(*names, ttl_ms=MINUTE_MS)
     world.ask("ZADD", f"rql:lock_queue:{names[0]}", time.time(), "rql:acq:1/2/3/4/0123456789abcdef")
     world.server.set_ahead(-HOUR_US)
     check_served_in_order([wait(2), wait(3)], held)

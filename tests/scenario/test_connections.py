@@ -3,9 +3,8 @@
 import itertools
 import re
 
-from harness import FOREVER, check, check_equal, main, once, scenario, wait_until, work_until
+from harness import FOREVER, MINUTE_MS, check, check_equal, main, once, scenario, wait_until, work_until
 
-LONG_MS = 60000
 LIMIT = 4  # by default
 N_THREADS = 6
 N_MANY = 32
@@ -14,7 +13,7 @@ LATE_US = 1000000  # a poll may be due from then on
 
 
 def crew(world, count=N_THREADS, **options):
-    client = world.client(io_timeout_ms=LONG_MS, **options)
+    client = world.client(io_timeout_ms=MINUTE_MS, **options)
     actors = [world.actor("thread", client) for _ in range(count)]
     take_turns(actors)
     return client, actors
@@ -29,7 +28,7 @@ def ask_at_once(world, client, actors, **options):
     """A server that is silent meanwhile."""
     before = client.stats().commands
     world.server.freeze()
-    asking = [actor.ask(f"of {actor.name}", ttl_ms=LONG_MS, timeout_ms=FOREVER, **options) for actor in actors]
+    asking = [actor.ask(f"of {actor.name}", ttl_ms=MINUTE_MS, timeout_ms=FOREVER, **options) for actor in actors]
     wait_until(lambda: client.stats().commands >= before + len(actors), "all have asked")
     world.server.go_on()
     for one in asking:
@@ -111,9 +110,9 @@ def a_lock_is_handed_on_between_threads_of_different_ones(world, kind, names):
     before = client.stats().local_hand_overs
 
     def take_turn(actor):
-        held = actor.acquire(*names, timeout_ms=FOREVER, ttl_ms=LONG_MS)
+        held = actor.acquire(*names, timeout_ms=FOREVER, ttl_ms=MINUTE_MS)
         if world.random.random() < 0.5:
-            held.extend(LONG_MS).check()
+            held.extend(MINUTE_MS).check()
             check_equal(held.verify().status, "OK")
         held.release().check()
 
@@ -128,9 +127,9 @@ def each_asks_to_be_told_of_rubys_lock(world, kind, names):
     open_all(world, client, actors)
     for i in range(N_THREADS):
         world.ask("HSET", f"rql:lock:{i}", "acq_id", "rql:acq:1/2/3/4/0123456789abcdef", "hst_id", "rql:hst:1/2/4/5",
-                  "ts", "1.5", "ini_ttl", LONG_MS)
-        world.ask("PEXPIRE", f"rql:lock:{i}", LONG_MS)
-    asking = [actor.ask(str(i), timeout_ms=FOREVER, ttl_ms=LONG_MS) for i, actor in enumerate(actors)]
+                  "ts", "1.5", "ini_ttl", MINUTE_MS)
+        world.ask("PEXPIRE", f"rql:lock:{i}", MINUTE_MS)
+    asking = [actor.ask(str(i), timeout_ms=FOREVER, ttl_ms=MINUTE_MS) for i, actor in enumerate(actors)]
     wait_until(lambda: f"tracking_total_keys:{N_THREADS}" in world.ask("INFO", "stats"), "all keys are watched")
     told = re.findall(r" redir=(\d+)", world.ask("CLIENT", "LIST"))
     check(len([to for to in told if int(to) > 0]) > 1, "one connection asked for all")

@@ -4,9 +4,9 @@ import re
 import time
 
 from crowd import Crowd
-from harness import FOREVER, Network, as_they_end, check, check_equal, let_pass, main, once, scenario, wait_until
+from harness import (FOREVER, MINUTE_MS, Network, as_they_end, check, check_equal, let_pass, main, once, scenario,
+                     wait_until)
 
-LONG_MS = 60000
 CROWD = 12
 RETRY_MS = 225  # delay and jitter, as they are unless they are set
 SLACK_MS = 100  # of the machine
@@ -72,7 +72,7 @@ def many_clients_come_back_one_after_the_other(world, kind, names):
     """All lost the server in one moment, and each has two connections to it."""
     network = Network(world)
     held = world.held_by_another(*names)
-    clients = [network.client(connect_timeout_ms=LONG_MS) for _ in range(N_CLIENTS)]
+    clients = [network.client(connect_timeout_ms=MINUTE_MS) for _ in range(N_CLIENTS)]
     asked = [world.actor(kind, client).ask(*names, timeout_ms=FOREVER) for client in clients]
     world.await_queue(names, N_CLIENTS)
     world.await_listeners(N_CLIENTS)
@@ -104,7 +104,7 @@ def many_clients_come_back_one_after_the_other(world, kind, names):
 def a_release_that_was_not_sent_released_nothing(world, kind, names):
     """It begins while the server is gone, and ends when it is back without the lock."""
     actor = world.actor(kind)
-    held = actor.acquire(*names, ttl_ms=LONG_MS)
+    held = actor.acquire(*names, ttl_ms=MINUTE_MS)
     world.server.kill()
     actor.refused("other", timeout_ms=50)  # that the connection is gone is known
     call = held.begin("release")

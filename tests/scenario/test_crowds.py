@@ -5,9 +5,8 @@ import threading
 import time
 
 from dead import plant_dead
-from harness import FOREVER, Moment, check, main, scenario, work_until
+from harness import FOREVER, MINUTE_MS, Moment, check, main, scenario, work_until
 
-LONG_MS = 60000
 IS_LONG = "RQL_TEST_LONG" in os.environ
 
 # ---- the dead ----
@@ -22,7 +21,7 @@ SLACK_US = 700000
 def a_series_that_was_stopped_costs_one_reservation(world, kind, names):
     """It is told, and its host hears; nobody knows that it does nothing."""
     del names
-    held = world.actor("thread").acquire("b", ttl_ms=LONG_MS)
+    held = world.actor("thread").acquire("b", ttl_ms=MINUTE_MS)
     stopped = world.actor("process")
     stopped.ask("a", "b", timeout_ms=FOREVER)
     world.await_queue(["a"], 1)
@@ -43,9 +42,9 @@ def a_series_that_was_stopped_costs_one_reservation(world, kind, names):
 def a_series_does_not_wait_for_the_dead(world, kind, names):
     del names
     for count, crowd in ((1000, {}), (300, {"is_of_one": True}), (1000, {"is_fresh": False})):
-        held = world.actor("thread").acquire("x", ttl_ms=LONG_MS)
+        held = world.actor("thread").acquire("x", ttl_ms=MINUTE_MS)
         plant_dead(world, ["x"], count, **crowd)
-        client = world.told_clients(kind, retry_delay_ms=LONG_MS)[0]
+        client = world.told_clients(kind, retry_delay_ms=MINUTE_MS)[0]
         asking = world.actor(kind, client).ask("w", "x", timeout_ms=FOREVER)
         world.await_queue(["x"], count + 1)
         released = Moment(world)
@@ -93,7 +92,7 @@ def hammer(world, kind, hold_s, run_s, longest_us, holds_another=False):
     """A series of all eight beside a crowd that takes the same locks one by one."""
     clients = [world.client() for _ in range(4)]
     actors = [world.actor(kind, clients[i % 4]) for i in range(N_ACTORS + 1)]
-    others = [actor.acquire(f"of {actor.name}", ttl_ms=10 * LONG_MS) for actor in actors[1:] if holds_another]
+    others = [actor.acquire(f"of {actor.name}", ttl_ms=10 * MINUTE_MS) for actor in actors[1:] if holds_another]
     shares = [Share(actor, lambda: [world.random.choice(LOCKS)], hold_s) for actor in actors[1:]]
     run_all([Share(actors[0], lambda: LOCKS), *shares], run_s, longest_us)
     for other in others:
@@ -157,7 +156,7 @@ class Board:
         chance = actor.world.random
         first = chance.randrange(5)
         locks = ["abcde"[(first + i) % 5] for i in range(chance.randrange(2, 5))]
-        held = actor.acquire(*(reversed(locks) if backwards else locks), timeout_ms=LONG_MS, queue_ttl_ms=FOREVER)
+        held = actor.acquire(*(reversed(locks) if backwards else locks), timeout_ms=MINUTE_MS, queue_ttl_ms=FOREVER)
         with self.mutex:
             others = [self.inside[lock] for lock in locks if lock in self.inside]
             check(not others, f"{actor.name} has {locks} beside {others}")

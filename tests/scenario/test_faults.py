@@ -17,12 +17,11 @@ import shutil
 import time
 
 import harness
-from harness import FOREVER, Network, as_they_end, check, delayed_ms, scenario, wait_until
+from harness import FOREVER, MINUTE_MS, Network, as_they_end, check, delayed_ms, scenario, wait_until
 from pushes import line_up
 
 SAMPLE = 120
 PLACES = 4
-LONG_MS = 60000
 WAIT_MS = 500      # of an acquisition that is to time out
 SILENCE_MS = 150   # after which a connection counts as broken
 GRACE_MS = 50      # for the withdrawal, and two round trips
@@ -163,7 +162,7 @@ class ClockForward(Fault):
     loses_data = True
 
     def begin(self, scene):
-        scene.world.server.set_ahead(10 * LONG_MS * 1000)
+        scene.world.server.set_ahead(10 * MINUTE_MS * 1000)
 
     def end(self, scene):
         scene.world.server.set_ahead(0)
@@ -174,7 +173,7 @@ class ClockBack(ClockForward):
     statuses = {"OK", "TIMED_OUT"}
 
     def begin(self, scene):
-        scene.world.server.set_ahead(-60 * LONG_MS * 1000)
+        scene.world.server.set_ahead(-60 * MINUTE_MS * 1000)
 
 
 class FullDisk(Fault):
@@ -265,7 +264,7 @@ class Scene:
         self.check_next()
 
     def check_next(self):
-        held = self.other.acquire(*self.names, timeout_ms=LONG_MS, ttl_ms=LONG_MS)
+        held = self.other.acquire(*self.names, timeout_ms=MINUTE_MS, ttl_ms=MINUTE_MS)
         check(held.tokens[0] > self.token, f"token {held.tokens[0]} after {self.token}")
         self.token = held.tokens[0]
         held.release().check()
@@ -285,7 +284,7 @@ def in_time(scene, asked, limit_ms):
 def acquire(scene, fault):
     """A free lock, within a time that the fault may outlast."""
     fault.begin(scene)
-    asking = scene.actor.ask(*scene.names, timeout_ms=WAIT_MS, ttl_ms=LONG_MS)
+    asking = scene.actor.ask(*scene.names, timeout_ms=WAIT_MS, ttl_ms=MINUTE_MS)
     outcome = in_time(scene, asking, WAIT_MS + SILENCE_MS)
     outcome.check(*scene.statuses(fault))
     fault.end(scene)
@@ -297,21 +296,21 @@ def acquire(scene, fault):
 
 
 def extend(scene, fault):
-    held = scene.actor.acquire(*scene.names, ttl_ms=LONG_MS)
+    held = scene.actor.acquire(*scene.names, ttl_ms=MINUTE_MS)
     scene.token = held.tokens[0]
     fault.begin(scene)
-    outcome = in_time(scene, held.begin("extend", ttl_ms=2 * LONG_MS), 4 * SILENCE_MS)
+    outcome = in_time(scene, held.begin("extend", ttl_ms=2 * MINUTE_MS), 4 * SILENCE_MS)
     outcome.check(*scene.statuses(fault))
     fault.end(scene)
     scene.network.heal()
     left_ms = scene.world.ask("PTTL", f"rql:lock:{scene.names[0]}")
-    check(left_ms <= 2 * LONG_MS, "it was extended twice")
-    check(outcome.status != "OK" or fault.loses_data or left_ms > LONG_MS, "it was not extended")
+    check(left_ms <= 2 * MINUTE_MS, "it was extended twice")
+    check(outcome.status != "OK" or fault.loses_data or left_ms > MINUTE_MS, "it was not extended")
     held.release().check(*RELEASED)
 
 
 def end(scene, fault):
-    held = scene.actor.acquire(*scene.names, ttl_ms=LONG_MS)
+    held = scene.actor.acquire(*scene.names, ttl_ms=MINUTE_MS)
     scene.token = held.tokens[0]
     fault.begin(scene)
     outcome = in_time(scene, held.begin("release"), 4 * SILENCE_MS)
@@ -326,7 +325,7 @@ def end(scene, fault):
 
 def end_lazily(scene, fault):
     """A refusal is told; all else ends with the lock free, as Scene.end() finds."""
-    held = scene.actor.acquire(*scene.names, ttl_ms=LONG_MS, lazy_release=True)
+    held = scene.actor.acquire(*scene.names, ttl_ms=MINUTE_MS, lazy_release=True)
     scene.token = held.tokens[0]
     fault.begin(scene)
     in_time(scene, held.begin("release"), 4 * SILENCE_MS).check("OK", *scene.statuses(fault))
@@ -339,7 +338,7 @@ def end_lazily(scene, fault):
 
 def withdraw(scene, fault):
     """A request that times out while its lock is held by the other."""
-    held = scene.other.acquire(*scene.names, ttl_ms=LONG_MS)
+    held = scene.other.acquire(*scene.names, ttl_ms=MINUTE_MS)
     scene.token = held.tokens[0]
     asking = scene.actor.ask(*scene.names, timeout_ms=WAIT_MS)
     scene.world.await_queue(scene.names, 1)
@@ -354,9 +353,9 @@ def withdraw(scene, fault):
 
 def wait(scene, fault):
     """The fault strikes a request that waits; the lock is released, and it must get it."""
-    held = scene.other.acquire(*scene.names, ttl_ms=LONG_MS)
+    held = scene.other.acquire(*scene.names, ttl_ms=MINUTE_MS)
     scene.token = held.tokens[0]
-    asking = scene.actor.ask(*scene.names, timeout_ms=FOREVER, ttl_ms=LONG_MS)
+    asking = scene.actor.ask(*scene.names, timeout_ms=FOREVER, ttl_ms=MINUTE_MS)
     scene.world.await_queue(scene.names, 1)
     fault.begin(scene)
     wait_until(lambda: fault.has_struck(scene), "the fault strikes")
@@ -391,11 +390,11 @@ def renew(scene, fault):
 def hand_on(scene, fault):
     """From one to the next inside the client, and on to a third: whoever relies on it holds it, or is told."""
     name = scene.names[0]
-    held = scene.actor.acquire(name, ttl_ms=LONG_MS)
+    held = scene.actor.acquire(name, ttl_ms=MINUTE_MS)
     scene.token = held.tokens[0]
     actors = [scene.actor if scene.actor.kind == "loop" else scene.world.actor("thread", scene.actor.client)
               for _ in range(2)]
-    asked = line_up(scene.world, actors, name, ttl_ms=LONG_MS)
+    asked = line_up(scene.world, actors, name, ttl_ms=MINUTE_MS)
     fault.begin(scene)
     released = in_time(scene, held.begin("release"), 4 * SILENCE_MS)
     released.check(*scene.statuses(fault))

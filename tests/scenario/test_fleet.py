@@ -3,7 +3,8 @@
 import sys
 
 import others  # noqa: F401  the gem is one of the actors
-from harness import FOREVER, KINDS, ROOT, check, check_equal, check_served_in_order, is_cluster, main, scenario
+from harness import (FOREVER, KINDS, MINUTE_MS, ROOT, check, check_equal, check_served_in_order, is_cluster, main,
+                     scenario)
 from pushes import line_up
 
 sys.path.insert(0, str(ROOT / "lua"))
@@ -11,17 +12,16 @@ from embed import expanded  # noqa: E402
 
 RUBIES = [] if is_cluster() else ["ruby"]
 EVERYBODY = [*KINDS, *RUBIES]
-LONG_MS = 60000
 
 
 def one_of_each(world, names, kinds, place=1):
-    return line_up(world, [world.actor(kind) for kind in kinds], *names, place=place, ttl_ms=LONG_MS)
+    return line_up(world, [world.actor(kind) for kind in kinds], *names, place=place, ttl_ms=MINUTE_MS)
 
 
 @scenario(kinds=EVERYBODY, counts=[1], is_timed=True)
 def all_kinds_wait_in_one_queue(world, kind, names):
     """Behind one of this kind, and one of it at the end."""
-    held = world.actor(kind).acquire(*names, ttl_ms=LONG_MS)
+    held = world.actor(kind).acquire(*names, ttl_ms=MINUTE_MS)
     check_served_in_order(one_of_each(world, names, [*EVERYBODY, kind]), held)
     check_equal(world.queue_length(names[0]), 0)
     check_equal(world.holder(names[0]), None)
@@ -29,14 +29,14 @@ def all_kinds_wait_in_one_queue(world, kind, names):
 
 @scenario(counts=[3])
 def all_kinds_wait_for_several_locks(world, kind, names):
-    held = world.actor(kind).acquire(*names, ttl_ms=LONG_MS)
+    held = world.actor(kind).acquire(*names, ttl_ms=MINUTE_MS)
     check_served_in_order(one_of_each(world, names, KINDS), held)
     world.await_nothing_left()
 
 
 @scenario(kinds=["process", *RUBIES], counts=[1])
 def a_waiter_that_dies_is_passed_by_all_kinds(world, kind, names):
-    held = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
+    held = world.actor("thread").acquire(*names, ttl_ms=MINUTE_MS)
     dead = world.actor(kind)
     dead.ask(*names, timeout_ms=FOREVER)
     world.await_queue(names, 1)

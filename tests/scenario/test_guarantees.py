@@ -233,7 +233,6 @@ def living_hosts_are_never_flushed(world, _kind, _names):
 N_PROCESSES, N_THREADS = 4, 4
 ROUNDS = 7
 BEGIN_MS, TURN_MS = 150, 300
-LONG_MS = 60000
 SHARE = 1.03
 WAIT = 1.2
 # So many pairs that a client hands on no lock that has them (lua/README.md 39).
@@ -244,7 +243,7 @@ def compete(world, actors, name, **options):
     """(how often each has had it, the longest that one of them waited); all in the same time."""
     begin_us = time.monotonic_ns() // 1000 + BEGIN_MS * 1000
     calls = [actor.begin("turns", names=[name], begin_us=begin_us, end_us=begin_us + TURN_MS * 1000,
-                         options={"timeout_ms": FOREVER, "ttl_ms": LONG_MS, **options}) for actor in actors]
+                         options={"timeout_ms": FOREVER, "ttl_ms": MINUTE_MS, **options}) for actor in actors]
     outcomes = [call.outcome().check() for call in calls]
     world.await_nothing_left()
     return [outcome.count for outcome in outcomes], max(outcome.longest_us for outcome in outcomes)

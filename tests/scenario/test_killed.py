@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 """A process is killed within an operation, behind its n-th command: what it leaves ends by itself."""
 
-from harness import FOREVER, Network, check, main, scenario, wait_until
+from harness import FOREVER, MINUTE_MS, Network, check, main, scenario, wait_until
 from pushes import line_up
 
 PLACES = 4
-LONG_MS = 60000
 TTL_MS = 600
 
 
@@ -22,7 +21,7 @@ def acquire(world, actor, names):
 
 def wait(world, actor, names):
     """The grant is pushed to it, or it polls."""
-    held = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
+    held = world.actor("thread").acquire(*names, ttl_ms=MINUTE_MS)
     asking = actor.ask(*names, timeout_ms=FOREVER, ttl_ms=TTL_MS)
     world.await_queue(names, 1)
 
@@ -33,7 +32,7 @@ def wait(world, actor, names):
 
 
 def give_up(world, actor, names):
-    held = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
+    held = world.actor("thread").acquire(*names, ttl_ms=MINUTE_MS)
     return lambda: actor.ask(*names, timeout_ms=100), lambda: held.release().check()
 
 
@@ -45,7 +44,7 @@ def release(world, actor, names):
 
 def hand_over(world, actor, names):
     """To one that waits in another process. The lock ends soon when that is sure to wait for it."""
-    held = actor.acquire(*names, ttl_ms=LONG_MS)
+    held = actor.acquire(*names, ttl_ms=MINUTE_MS)
     asking = world.actor("thread").ask(*names, timeout_ms=FOREVER)
     world.await_queue(names, 1)
 
@@ -105,7 +104,7 @@ def lateness_us(asking, end_us):
 def the_lock_of_a_dead_holder_is_had_when_it_ends(world, kind, names):
     dead = world.actor("process")
     dead.acquire(*names, ttl_ms=1500)
-    asking = world.actor(kind, retry_delay_ms=LONG_MS).ask(*names, timeout_ms=FOREVER)
+    asking = world.actor(kind, retry_delay_ms=MINUTE_MS).ask(*names, timeout_ms=FOREVER)
     world.await_queue(names, 1)
     late_us = lateness_us(asking, await_killed(world, dead, names))
     check(-2000 < late_us < 100000, f"{late_us} us after the lock had ended")
@@ -114,7 +113,7 @@ def the_lock_of_a_dead_holder_is_had_when_it_ends(world, kind, names):
 def take_over(world, kind, client, names):
     """Of two threads of a client, or two requests of a loop, the first has just gone when somebody in between
     dies. How late the other is."""
-    held = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
+    held = world.actor("thread").acquire(*names, ttl_ms=MINUTE_MS)
     dead, first = world.actor("process"), world.actor(kind, client)
     last = world.actor(kind, client) if kind == "thread" else first
     asked = line_up(world, (first, dead, last), *names, ttl_ms=1500)

@@ -3,17 +3,16 @@
 server keeps it. A question that nobody waits for any more does nothing, nor does one that comes once more."""
 import concurrent.futures
 
-from harness import FOREVER, Network, check, check_equal, let_pass, main, once, scenario, wait_until
+from harness import FOREVER, MINUTE_MS, Network, check, check_equal, let_pass, main, once, scenario, wait_until
 from pushes import pushed, wait_told
 
-LONG_MS = 60000
 TTL_MS = 6000
 LATE_MS = 300
 
 
 def far_away(world, kind):
     network = Network(world)
-    actor = world.actor(kind, network.client(retry_delay_ms=LONG_MS))
+    actor = world.actor(kind, network.client(retry_delay_ms=MINUTE_MS))
     actor.acquire("warm").release().check()
     return network, actor
 
@@ -85,7 +84,7 @@ def a_renewal_counts_from_the_question(world, kind, names):
 def a_lock_handed_over_counts_from_its_grant(world, kind, names):
     """What was pushed late is asked for: its lease is too short to bear it."""
     network, actor = far_away(world, kind)
-    held = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
+    held = world.actor("thread").acquire(*names, ttl_ms=MINUTE_MS)
     asking = wait_told(world, actor, *names, ttl_ms=TTL_MS)
     be_late(network)
     held.release().check()
@@ -100,7 +99,7 @@ def a_push_that_was_late_tells_of_the_hand_over_all_the_same(world, kind, names)
     network, actor = far_away(world, kind)
     pushed(world, actor, *names).release().check()  # no look after a subscription is due any more
     before = actor.client.stats().hand_off["count"]
-    held = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
+    held = world.actor("thread").acquire(*names, ttl_ms=MINUTE_MS)
     asking = wait_told(world, actor, *names, ttl_ms=900)
     network.fail("delay", direction="down", n=100)
     held.release().check()
@@ -132,11 +131,11 @@ def a_question_that_comes_too_late_is_not_answered(world, kind, names):
 def a_question_that_comes_a_little_late_is_answered(world, kind, names):
     """It may be under way for twice as long as an answer is waited for."""
     network = Network(world)
-    actor = world.actor(kind, network.client(io_timeout_ms=LONG_MS))
+    actor = world.actor(kind, network.client(io_timeout_ms=MINUTE_MS))
     actor.acquire(*names).release().check()
     network.fail("delay", direction="up", n=LATE_MS)
     before = world.n_scripts()
-    held = actor.acquire(*names, ttl_ms=LONG_MS)
+    held = actor.acquire(*names, ttl_ms=MINUTE_MS)
     check_equal(world.n_scripts(), before + 1)
     held.release().check()
 
@@ -150,12 +149,12 @@ def the_clocks_part(ppm):
     def case(world, kind, names):
         world.server.set_rate(ppm)
         network, actor = far_away(world, kind)
-        held = actor.acquire(*names, ttl_ms=LONG_MS)
+        held = actor.acquire(*names, ttl_ms=MINUTE_MS)
         check_lease(world, network, held, ppm=ppm)
-        asking = world.actor(kind, network.client()).ask(*names, ttl_ms=LONG_MS, timeout_ms=FOREVER)
+        asking = world.actor(kind, network.client()).ask(*names, ttl_ms=MINUTE_MS, timeout_ms=FOREVER)
         world.await_queue(names, 1)
         if kind == "thread" or len(names) == 1:  # no call extends a series on a loop
-            held.extend(2 * LONG_MS).check()
+            held.extend(2 * MINUTE_MS).check()
             check_lease(world, network, held, ppm=ppm)
         held.release().check()
         mine = asking.hold()
@@ -226,12 +225,12 @@ class Far:
     def __init__(self, world, kind, names):
         self.world, self.names = world, names
         near = world.actor("thread")
-        self.held = near.acquire(names[-1], ttl_ms=LONG_MS)
+        self.held = near.acquire(names[-1], ttl_ms=MINUTE_MS)
         near.refused(*names, retry_count=1, task=1)  # it is in the queue for a moment
         world.await_queue(names, 0)
         network = Network(world)
         network.fail("delay", n=WAY_MS)
-        self.client = network.client(retry_delay_ms=LONG_MS, connect_timeout_ms=LONG_MS, io_timeout_ms=LONG_MS)
+        self.client = network.client(retry_delay_ms=MINUTE_MS, connect_timeout_ms=MINUTE_MS, io_timeout_ms=MINUTE_MS)
         self.actor = world.actor(kind, self.client)
 
     def look(self, **options):
@@ -272,7 +271,7 @@ def a_try_that_the_deadline_finds_under_way_is_known(world, kind, names):
 def a_poll_under_way_keeps_nobody(world, kind, names):
     """The withdrawal of a thread follows the deadline at once, that of a loop the answer to the poll."""
     far, delay_ms = Far(world, kind, names), 300
-    other = world.actor("thread").acquire("other", ttl_ms=LONG_MS)
+    other = world.actor("thread").acquire("other", ttl_ms=MINUTE_MS)
     listening = world.actor(kind, far.client).ask("other", timeout_ms=FOREVER)
     world.await_listeners(1)
     far.actor.refused(*names, timeout_ms=TIMEOUT_MS)
@@ -290,7 +289,7 @@ def a_poll_under_way_keeps_nobody(world, kind, names):
 def many_know_it_as_well(world, kind, names):
     """They send and withdraw beside each other, and none waits for the answers of others."""
     far, near = Far(world, kind, names), world.actor("thread")
-    held = [near.acquire(f"of {i}", ttl_ms=LONG_MS) for i in range(CROWD)]
+    held = [near.acquire(f"of {i}", ttl_ms=MINUTE_MS) for i in range(CROWD)]
     actors = [world.actor(kind, far.client) for _ in range(CROWD if kind == "thread" else 1)]
     actors[0].refused("of 0", timeout_ms=TIMEOUT_MS).check("TIMED_OUT")  # a login may take as long as the shortest try
 

@@ -3,13 +3,12 @@
 import itertools
 import re
 
-from harness import FOREVER, STATUS, Network, check, check_equal, main, scenario, wait_until
+from harness import FOREVER, MINUTE_MS, STATUS, Network, check, check_equal, main, scenario, wait_until
 
-LONG_MS = 60000
 SHORT_MS = 200
 SILENCE_MS = 150
 MOST = 256  # unanswered at a time
-LAZY = {"lazy_release": True, "ttl_ms": LONG_MS}
+LAZY = {"lazy_release": True, "ttl_ms": MINUTE_MS}
 ONE = {"kinds": ["thread"], "counts": [1]}
 
 
@@ -22,7 +21,7 @@ def warm(actor):
 
 def patient_actor(world, **options):
     network = Network(world)
-    client = network.client(connect_timeout_ms=LONG_MS, io_timeout_ms=LONG_MS, **options)
+    client = network.client(connect_timeout_ms=MINUTE_MS, io_timeout_ms=MINUTE_MS, **options)
     return network, warm(world.actor("thread", client))
 
 
@@ -65,7 +64,7 @@ def a_lock_that_was_taken_away_is_told_as_lost(world, kind, names):
     for count, releases in enumerate((False, True), 1):
         held = actor.ask(*names, also={"releases_late": releases}, **LAZY).hold()
         take_away(world, *names)
-        theirs = other.acquire(*names, ttl_ms=LONG_MS)
+        theirs = other.acquire(*names, ttl_ms=MINUTE_MS)
         held.release().check()
         wait_until(held.is_lost, "it is told")
         check_equal(lost(actor), ([STATUS["NOT_HELD"]] * count, count, count))
@@ -218,7 +217,7 @@ def who_enters_again_what_was_released_is_told(world, kind, names):
         held.release().check()
         network.fail("cut")
         network.heal()
-        mine = actor.acquire(*names, ttl_ms=LONG_MS, conflict_strategy="work_through", timeout_ms=FOREVER)
+        mine = actor.acquire(*names, ttl_ms=MINUTE_MS, conflict_strategy="work_through", timeout_ms=FOREVER)
         seen = mine.tokens == held.tokens
         if seen:
             wait_until(lambda mine=mine: mine.state() == "GONE", "it is lost")

@@ -2,9 +2,8 @@
 """However an acquisition ends, nothing of it stays in the queue."""
 import time
 
-from harness import FOREVER, Network, check, check_equal, main, once, scenario, wait_until
+from harness import FOREVER, MINUTE_MS, Network, check, check_equal, main, once, scenario, wait_until
 
-LONG_MS = 60000
 RUBY = "rql:acq:1/2/3/4/0123456789abcdef"
 
 
@@ -49,7 +48,7 @@ def a_try_behind_others_leaves_the_queue(world, kind, names):
 @scenario(kinds=["thread"])
 def a_conflict_leaves_the_queue(world, kind, names):
     actor = world.actor(kind)
-    held = actor.acquire(*names, ttl_ms=LONG_MS)
+    held = actor.acquire(*names, ttl_ms=MINUTE_MS)
     check_equal(actor.refused(*names, conflict_strategy="dead_locking").status, "CONFLICT")
     check_left(world, names)
     outcome = actor.refused(*names, conflict_strategy="wait_for_lock", retry_count=2, retry_delay_ms=20)
@@ -86,7 +85,7 @@ def a_foreign_key_is_an_error(world, kind, names):
 @scenario()
 def a_foreign_queue_is_no_fault_of_a_release(world, kind, names):
     """It has nobody to serve: the lock is free, and that is what the holder is told."""
-    held = world.actor(kind).acquire(*names, ttl_ms=LONG_MS)
+    held = world.actor(kind).acquire(*names, ttl_ms=MINUTE_MS)
     world.ask("SET", f"rql:lock_queue:{names[0]}", "foreign")
     held.release().check()
     check_equal([world.holder(name) for name in names], [None] * len(names))
@@ -98,14 +97,14 @@ def a_foreign_queue_hides_no_end(world, kind, names):
     """Nor of the end of a re-entry that is the end of the lock, nor of what comes too late."""
     lock, queue = f"rql:lock:{names[0]}", f"rql:lock_queue:{names[0]}"
     actor = world.actor(kind)
-    held = actor.acquire(*names, ttl_ms=LONG_MS)
-    inner = actor.acquire(*names, ttl_ms=LONG_MS, conflict_strategy="extendable_work_through")
+    held = actor.acquire(*names, ttl_ms=MINUTE_MS)
+    inner = actor.acquire(*names, ttl_ms=MINUTE_MS, conflict_strategy="extendable_work_through")
     world.ask("HDEL", lock, "rql_end")
-    world.ask("PEXPIRE", lock, LONG_MS // 2)  # less than what is taken back
+    world.ask("PEXPIRE", lock, MINUTE_MS // 2)  # less than what is taken back
     world.ask("SET", queue, "foreign")
     inner.release().check()
     check_equal(world.ask("EXISTS", lock), 0)
-    check_equal(held.extend(LONG_MS).status, "NOT_HELD")
+    check_equal(held.extend(MINUTE_MS).status, "NOT_HELD")
     check_equal(held.release().status, "NOT_HELD")
     check_equal(world.ask("GET", queue), "foreign")
 
@@ -176,7 +175,7 @@ def a_timeout_that_meets_a_hand_over_leaks_nothing(world, kind, names):
     actor, other = world.actor(kind), world.actor("thread")
     actor.acquire("warm").release().check()
     for i in range(30):
-        held = other.acquire(*names, ttl_ms=LONG_MS)
+        held = other.acquire(*names, ttl_ms=MINUTE_MS)
         moment = time.monotonic() + 0.026 + 0.0003 * i
         asking = actor.ask(*names, timeout_ms=30)
         while time.monotonic() < moment:  # closer than a sleep

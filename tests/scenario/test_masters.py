@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 """Two servers behind one name: a split brain, and a replica with another clock that is promoted."""
 
-from harness import FOREVER, check, check_equal, main, scenario, wait_until
+from harness import FOREVER, MINUTE_MS, check, check_equal, main, scenario, wait_until
 from private_server import PrivateServer, leave_out_in_cluster
 from servers import master_and_replica, point
 
-LONG_MS = 60000
 SHORT_MS = 3000
 AHEAD_S = 30
 
@@ -33,7 +32,7 @@ class Name:
         point(self.link, server)
 
     def actor(self, kind):
-        return self.world.actor(kind, url="unix://" + self.link, connect_timeout_ms=LONG_MS)
+        return self.world.actor(kind, url="unix://" + self.link, connect_timeout_ms=MINUTE_MS)
 
 
 @scenario(is_timed=True)
@@ -45,7 +44,7 @@ def two_masters_grant_a_lock_twice_and_its_token_tells(world, kind, names):
         first = name.actor(kind).acquire(*names, ttl_ms=SHORT_MS)
         check(resource.write(first), "the first is refused")
         name.lead_to(other)
-        second = name.actor(kind).acquire(*names, ttl_ms=LONG_MS)
+        second = name.actor(kind).acquire(*names, ttl_ms=MINUTE_MS)
         check_equal((first.state(), second.state()), ("HELD", "HELD"))
         check(resource.write(second) and not resource.write(first), "the older token is taken")
         world.ask("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
@@ -67,7 +66,7 @@ def a_master_that_was_demoted_is_left(world, kind, names):
         actor.acquire(*names).release().check()
         world.ask("REPLICAOF", "127.0.0.1", 1)
         name.lead_to(other)
-        actor.acquire(*names, timeout_ms=LONG_MS // 10).release().check()
+        actor.acquire(*names, timeout_ms=MINUTE_MS // 10).release().check()
         world.ask("REPLICAOF", "NO", "ONE")
 
 

@@ -3,11 +3,10 @@
 import socket
 import time
 
-from harness import (FOREVER, FaultyNetwork, Network, as_they_end, check, check_equal, check_served_in_order, let_pass,
-                     main, once, scenario, wait_until)
+from harness import (FOREVER, MINUTE_MS, FaultyNetwork, Network, as_they_end, check, check_equal, check_served_in_order,
+                     let_pass, main, once, scenario, wait_until)
 from pushes import line_up, pushed, wait_told
 
-LONG_MS = 60000
 SILENCE_MS = 100     # after which a connection counts as broken, where it is so short
 CONNECT_MS = 400
 SLACK_MS = 300
@@ -19,8 +18,8 @@ CROWD = 16
 NOT_ENDED = 0        # rql_series_ending
 
 
-def patient(network, io_timeout_ms=LONG_MS):
-    return network.client(connect_timeout_ms=LONG_MS, io_timeout_ms=io_timeout_ms)
+def patient(network, io_timeout_ms=MINUTE_MS):
+    return network.client(connect_timeout_ms=MINUTE_MS, io_timeout_ms=io_timeout_ms)
 
 
 def check_holds(world, held):
@@ -41,7 +40,7 @@ def lose_each_reply(world, kind, is_single, prepare, call):
     in the middle of a series' would be one that TCP loses."""
     network = Network(world)
     for is_cut, fault, n in LOSSES if is_single else [one for one in LOSSES if one[1] != "drop_reply"]:
-        actor = world.actor(kind, network.client(connect_timeout_ms=LONG_MS, io_timeout_ms=SILENCE_MS))
+        actor = world.actor(kind, network.client(connect_timeout_ms=MINUTE_MS, io_timeout_ms=SILENCE_MS))
         actor.acquire("warm").release().check()
         ready = prepare(actor)
         world.ask("SCRIPT", "FLUSH")
@@ -58,7 +57,7 @@ def lose_each_reply(world, kind, is_single, prepare, call):
 def a_lost_reply_of_an_acquisition_changes_nothing(world, kind, names):
     def acquire(actor, ready):
         del ready
-        held = actor.acquire(*names, ttl_ms=LONG_MS, timeout_ms=FOREVER)
+        held = actor.acquire(*names, ttl_ms=MINUTE_MS, timeout_ms=FOREVER)
         check_holds(world, held)
         held.release().check()
     lose_each_reply(world, kind, len(names) == 1, lambda actor: None, acquire)
@@ -66,7 +65,7 @@ def a_lost_reply_of_an_acquisition_changes_nothing(world, kind, names):
 
 @scenario()
 def a_lost_reply_of_a_release_changes_nothing(world, kind, names):
-    lose_each_reply(world, kind, len(names) == 1, lambda actor: actor.acquire(*names, ttl_ms=LONG_MS),
+    lose_each_reply(world, kind, len(names) == 1, lambda actor: actor.acquire(*names, ttl_ms=MINUTE_MS),
                     lambda actor, held: held.release().check())
 
 
@@ -75,7 +74,7 @@ def a_lost_reply_of_a_re_entrys_end_changes_nothing(world, kind, names):
     """Nor does another re-entry believe in what was taken back."""
     def enter(actor):
         strategies = ("wait_for_lock", "extendable_work_through", "work_through")
-        return [actor.acquire(*names, ttl_ms=LONG_MS, conflict_strategy=one) for one in strategies]
+        return [actor.acquire(*names, ttl_ms=MINUTE_MS, conflict_strategy=one) for one in strategies]
 
     def leave(actor, holds):
         del actor
@@ -91,30 +90,30 @@ def a_lost_reply_of_a_re_entrys_end_changes_nothing(world, kind, names):
 def check_extended(world, held):
     """It may be repeated until there is an answer, and does not add up: it sets what is left. Where a login had no
     answer either what is held is verified."""
-    outcome = held.extend(LONG_MS)
+    outcome = held.extend(MINUTE_MS)
     while outcome.status in ("E_UNKNOWN", "E_IO"):
         wait_until(lambda: held.state() == "HELD", "it is held")
-        outcome = held.extend(LONG_MS)
+        outcome = held.extend(MINUTE_MS)
     outcome.check()
-    check(max(world.ask("PTTL", f"rql:lock:{name}") for name in held.names) <= LONG_MS, "it was added")
+    check(max(world.ask("PTTL", f"rql:lock:{name}") for name in held.names) <= MINUTE_MS, "it was added")
     held.release().check()
 
 
 @scenario(kinds=["thread"])
 @scenario(kinds=["loop"], counts=[1])  # no call extends a series on a loop
 def a_lost_reply_of_an_extension_changes_nothing(world, kind, names):
-    lose_each_reply(world, kind, len(names) == 1, lambda actor: actor.acquire(*names, ttl_ms=LONG_MS // 2),
+    lose_each_reply(world, kind, len(names) == 1, lambda actor: actor.acquire(*names, ttl_ms=MINUTE_MS // 2),
                     lambda actor, held: check_extended(world, held))
 
 
 def held_against_one_that_listens(world, other, actor, names):
     """By the other, while the actor hears of hand-overs already: none of the replies that may be lost is one to a
     login, which lasts for connect_timeout_ms then, and the end of a loop with it."""
-    first = other.acquire(*names, ttl_ms=LONG_MS)
+    first = other.acquire(*names, ttl_ms=MINUTE_MS)
     asking = wait_told(world, actor, *names)
     first.release().check()
     asking.hold().release().check()
-    return other.acquire(*names, ttl_ms=LONG_MS)
+    return other.acquire(*names, ttl_ms=MINUTE_MS)
 
 
 @scenario()
@@ -151,9 +150,9 @@ def a_lost_word_to_a_waiter_costs_no_grant(world, kind, names):
         for fault in ("drop_reply", "cut_reply"):
             actor = world.actor(kind, network.client(connect_timeout_ms=SILENCE_MS, io_timeout_ms=SILENCE_MS))
             actor.acquire("warm").release().check()
-            held = other.acquire(*names, ttl_ms=LONG_MS)
+            held = other.acquire(*names, ttl_ms=MINUTE_MS)
             network.fail(fault, n=n)
-            asking = actor.ask(*names, ttl_ms=LONG_MS, timeout_ms=FOREVER)
+            asking = actor.ask(*names, ttl_ms=MINUTE_MS, timeout_ms=FOREVER)
             world.await_queue(names, 1)
             held.release().check()
             mine = asking.hold()
@@ -170,7 +169,7 @@ def a_lost_word_about_ruby_holds_up_nobody(world, kind, names):
     connection as well: its withdrawals follow in one write, and TCP loses none of their replies."""
     network, fault = Network(world), "drop_reply" if len(names) == 1 else "cut_reply"
     for n in range(1, 17):
-        actor = world.actor(kind, network.client(connect_timeout_ms=3000, io_timeout_ms=LONG_MS))
+        actor = world.actor(kind, network.client(connect_timeout_ms=3000, io_timeout_ms=MINUTE_MS))
         actor.acquire(*names).release().check()
         for name in names:
             world.ask("HSET", f"rql:lock:{name}", "acq_id", "rql:acq:1/2/3/4/0123456789abcdef")
@@ -188,7 +187,7 @@ def a_release_that_got_no_answer_is_unknown(world, kind, names):
     """The first attempt may have released it, whatever kept the others from being made."""
     network = Network(world)
     client = network.client(connect_timeout_ms=IMPATIENT_MS, io_timeout_ms=IMPATIENT_MS)
-    held = world.actor(kind, client).acquire(*names, ttl_ms=LONG_MS)
+    held = world.actor(kind, client).acquire(*names, ttl_ms=MINUTE_MS)
     network.fail("refuse")
     network.fail("cut_reply", n=1)
     outcome = held.release().check("E_UNKNOWN")
@@ -207,7 +206,7 @@ def what_nobody_heard_of_is_given_back_however_late(world, kind, names):
     actor.acquire(*names).release().check()
     network.fail("cut_reply", n=1)
     network.fail("refuse")
-    actor.refused(*names, ttl_ms=10 * LONG_MS, timeout_ms=250).check("E_UNKNOWN")
+    actor.refused(*names, ttl_ms=10 * MINUTE_MS, timeout_ms=250).check("E_UNKNOWN")
     check(all(world.holder(name) for name in names), "it was not granted")
     let_pass(1.5)
     network.heal()
@@ -219,7 +218,7 @@ def what_could_not_be_released_is_released_later(world, kind, names):
     """Its holder is done with it, and was told that it may be there still."""
     network = Network(world)
     client = network.client(connect_timeout_ms=250, io_timeout_ms=250)
-    held = world.actor(kind, client).acquire(*names, ttl_ms=10 * LONG_MS)
+    held = world.actor(kind, client).acquire(*names, ttl_ms=10 * MINUTE_MS)
     network.fail("refuse")
     network.fail("cut")
     held.release().check("E_IO", "E_UNKNOWN")
@@ -251,7 +250,7 @@ def a_reply_that_is_cut_anywhere_is_unknown_and_the_next_is_right(world, kind, n
 
 def stand_and_listen(world, network, actor, names):
     """The server knows of a subscription before the client does, whose login waits for more replies."""
-    asking = wait_told(world, actor, *names, ttl_ms=LONG_MS)
+    asking = wait_told(world, actor, *names, ttl_ms=MINUTE_MS)
     wait_until(lambda: actor.client.stats().connections == network.count("connections"), "all logins are over")
     return asking
 
@@ -292,7 +291,7 @@ def a_lost_push_costs_a_poll(world, kind, names):
 def pass_over_all(world, kind, names):
     """All of a crowd have left the queue, because none of them could be told of a hand-over; and the lock is free."""
     network, held = Network(world), world.held_by_another(*names)
-    client = network.client(connect_timeout_ms=LONG_MS, io_timeout_ms=LONG_MS, retry_delay_ms=LONG_MS)
+    client = network.client(connect_timeout_ms=MINUTE_MS, io_timeout_ms=MINUTE_MS, retry_delay_ms=MINUTE_MS)
     actors = [world.actor(kind, client) for _ in range(CROWD if kind == "thread" else 1)]
     asked = line_up(world, (actors * CROWD)[:CROWD], *names)
     world.await_listeners(1)
@@ -344,7 +343,7 @@ def lose_the_subscriber(is_muted, is_cut, listens_before):
             network.fail("mute_last")
         if is_cut:
             world.ask("CLIENT", "KILL", "TYPE", "pubsub")
-        asking = asking or actor.ask(*names, timeout_ms=FOREVER, retry_delay_ms=LONG_MS)
+        asking = asking or actor.ask(*names, timeout_ms=FOREVER, retry_delay_ms=MINUTE_MS)
         wait_until(lambda: network.count("connections") > before, "it has connected again")
         world.await_listeners(1)
         # A new subscription is followed by one poll, which may find the lock before a push does. The pushes that
@@ -394,10 +393,10 @@ def a_connection_that_ended_unused_is_made_anew(world, kind, names):
     """Servers, and those between, end what is not used for long; it is seen before it is used."""
     network = Network(world)
     actor = world.actor(kind, patient(network))
-    held = actor.acquire(*names, ttl_ms=LONG_MS)
+    held = actor.acquire(*names, ttl_ms=MINUTE_MS)
     network.fail("cut")
     let_pass(UNUSED_S)
-    held.extend(2 * LONG_MS).check()
+    held.extend(2 * MINUTE_MS).check()
     network.fail("cut")
     let_pass(UNUSED_S)
     actor.begin("force_extend", name="other", add_ms=1000).outcome().check("NOT_FOUND")
@@ -409,7 +408,7 @@ def a_frozen_server_does_not_hold_up_a_loop(world, kind, names):
     """Nor does a login that gets no answer: each call ends by its own deadline."""
     network = Network(world)
     for is_cut in (False, True):
-        actor = world.actor(kind, network.client(connect_timeout_ms=3000, io_timeout_ms=LONG_MS))
+        actor = world.actor(kind, network.client(connect_timeout_ms=3000, io_timeout_ms=MINUTE_MS))
         actor.acquire("warm").release().check()
         network.fail("freeze", direction="down")
         if is_cut:
@@ -444,7 +443,7 @@ def closing_a_loop_ends_without_an_answer(world, kind, names):
     """What it left behind is taken back when the server is heard again."""
     network = Network(world)
     actor = world.actor(kind, network.client(connect_timeout_ms=500, io_timeout_ms=500))
-    other = actor.acquire("other", ttl_ms=LONG_MS)
+    other = actor.acquire("other", ttl_ms=MINUTE_MS)
     held = world.held_by_another(*names)
     asked = [actor.ask(*names, timeout_ms=FOREVER, task=task) for task in range(1, CROWD + 1)]
     world.await_queue(names, CROWD)
@@ -474,7 +473,7 @@ def scripts_that_the_server_forgot_are_taught_in_order(world, kind, names):
     world.ask("SCRIPT", "FLUSH")
 
     def ask():
-        return actor.ask(*names, timeout_ms=FOREVER, ttl_ms=LONG_MS)
+        return actor.ask(*names, timeout_ms=FOREVER, ttl_ms=MINUTE_MS)
 
     def n_sent():
         return actor.client.stats().commands
@@ -517,7 +516,7 @@ def freeing_a_client_withdraws_what_is_open(world, kind, names):
     actor = world.actor(kind, client)
     actor.acquire(*names).release().check()
     network.fail("freeze", direction="down")
-    asking = actor.ask(*names, ttl_ms=LONG_MS, timeout_ms=1000)
+    asking = actor.ask(*names, ttl_ms=MINUTE_MS, timeout_ms=1000)
     wait_until(lambda: world.holder(names[0]), "it is granted")
     network.fail("refuse")
     network.fail("cut")
@@ -549,7 +548,7 @@ def threads_that_connect_at_once_end_in_time(world, kind, names):
     """Each by its own deadline, although one connects for all, and the next one when that has failed."""
     network = Network(world)
     network.fail("freeze", n=1)
-    client = network.client(connect_timeout_ms=CONNECT_MS, io_timeout_ms=LONG_MS)
+    client = network.client(connect_timeout_ms=CONNECT_MS, io_timeout_ms=MINUTE_MS)
     actors = [world.actor("thread", client) for _ in range(8)]
     took_us = []
     for _ in range(4):

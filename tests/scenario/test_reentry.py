@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 """What happens when the acquirer already holds the lock that it asks for."""
 
-from harness import FOREVER, Network, check, check_equal, main, once, scenario, wait_until
+from harness import FOREVER, MINUTE_MS, Network, check, check_equal, main, once, scenario, wait_until
 
-LONG_MS = 60000
 OUTER_MS = 50000
 ADDED_MS = 200000
 TASK = {"task": 7}  # the requests of a loop are acquirers of their own, unless they say who they are
@@ -155,9 +154,9 @@ def check_relied_on(world, names, held):
 def what_was_promised_outlives_the_end_of_an_extension(world, kind, names):
     actor, outer = hold(world, kind, names)
     inner, begun_us = extend(actor, names, ttl_ms=20000), world.server.now_us()
-    outer.extend(LONG_MS).check()
+    outer.extend(MINUTE_MS).check()
     inner.release().check()
-    check(world.ask("PTTL", lock_of(names)) <= LONG_MS, "more is left than was asked for")
+    check(world.ask("PTTL", lock_of(names)) <= MINUTE_MS, "more is left than was asked for")
     check_relied_on(world, names, outer)
     left_ms = outer.remaining_ms()  # the way of the release to the server is taken off once more
     check(left_ms >= 59398 - 2 * ((world.server.now_us() - begun_us) / 1000 + 1), f"{left_ms} ms are left")
@@ -169,13 +168,13 @@ def a_lock_that_ends_with_its_extension_goes_to_the_next(world, kind, names):
     """An operator has shortened it: less is left than is taken back. The server does not tell who waits."""
     world.ask("ACL", "SETUSER", "default", "-client|tracking")
     actor, outer = hold(world, kind, names, ttl_ms=300)
-    inner = extend(actor, names, ttl_ms=LONG_MS)
-    asking = world.actor(kind).ask(*names, timeout_ms=FOREVER, retry_delay_ms=LONG_MS)
+    inner = extend(actor, names, ttl_ms=MINUTE_MS)
+    asking = world.actor(kind).ask(*names, timeout_ms=FOREVER, retry_delay_ms=MINUTE_MS)
     world.await_queue(names, 1)
     world.await_listeners(1)
     begun_us = world.server.now_us() + 500000
     wait_until(lambda: world.server.now_us() > begun_us, "what it has by itself is over")
-    world.ask("PEXPIRE", lock_of(names), LONG_MS // 2)
+    world.ask("PEXPIRE", lock_of(names), MINUTE_MS // 2)
     inner.release()
     check_equal(world.queue_length(names[0]), 0)
     asking.hold().release().check()
@@ -265,7 +264,7 @@ def a_re_entry_whose_answer_is_lost_counts_once(world, kind, names):
     """Also into a part of a series: an own lock, and others that are new."""
     lossy = Lossy(world, kind)
     for n_own in {1, len(names)}:
-        own = [lossy.actor.acquire(name, ttl_ms=LONG_MS, **TASK) for name in names[:n_own]]
+        own = [lossy.actor.acquire(name, ttl_ms=MINUTE_MS, **TASK) for name in names[:n_own]]
         lossy.lose_an_answer()
         inner = share(lossy.actor, names)
         lossy.check_lost()
@@ -322,7 +321,7 @@ def the_end_of_a_re_entry_takes_back_its_own_once(world, kind, names):
 def a_release_by_secret_whose_answer_is_lost_has_released(world, kind, names):
     """The second attempt finds nothing: the first one has released it."""
     lossy = Lossy(world, kind)
-    held = lossy.actor.acquire(*names, ttl_ms=LONG_MS)
+    held = lossy.actor.acquire(*names, ttl_ms=MINUTE_MS)
     lossy.actor.acquire("warm").release().check()
     lossy.lose_an_answer()
     secret = held.outcome.secrets[0]

@@ -3,10 +3,9 @@
 lock is served before it, or both would wait for ever; for everybody else a reservation ends after a while."""
 import time
 
-from harness import FOREVER, Moment, Worker, check, check_equal, main, scenario
+from harness import FOREVER, MINUTE_MS, Moment, Worker, check, check_equal, main, scenario
 from others import Ruby
 
-LONG_MS = 60000
 GIVE_UP_MS = 8000
 SOON_US = 100000
 RESERVED_US = 2000000
@@ -52,7 +51,7 @@ def a_holder_has_what_is_reserved_for_who_waits_for_it(world, kind, names):
     del names
     for wanted, options in ((["a"], {}), (["a"], {"task": 7}), (["a", "c"], {})):
         field = Field(world, kind)
-        held = field.nested.acquire("b", ttl_ms=LONG_MS, **options)
+        held = field.nested.acquire("b", ttl_ms=MINUTE_MS, **options)
         field.reserve()
         begun = Moment(world)
         inner = field.nested.acquire(*wanted, timeout_ms=GIVE_UP_MS, **options)
@@ -65,7 +64,7 @@ def a_holder_that_left_its_lock_to_its_ttl_is_one(world, kind, names):
     """As after the gem's lock without a block."""
     del names
     field = Field(world, kind)
-    field.nested.acquire("b", ttl_ms=LONG_MS).forget()
+    field.nested.acquire("b", ttl_ms=MINUTE_MS).forget()
     field.reserve()
     begun = Moment(world)
     inner = field.nested.acquire("a", timeout_ms=GIVE_UP_MS)
@@ -81,8 +80,8 @@ def a_holder_that_waits_already_is_served_first(world, kind, names):
     del names
     for with_ruby in (False, True):
         field, ruby = Field(world, kind), Ruby(world)
-        blocking = field.third.acquire("a", ttl_ms=LONG_MS)
-        held = field.nested.acquire("b", ttl_ms=LONG_MS)
+        blocking = field.third.acquire("a", ttl_ms=MINUTE_MS)
+        held = field.nested.acquire("b", ttl_ms=MINUTE_MS)
         field.waiting = field.series.ask("a", "b", timeout_ms=FOREVER)
         world.await_queue(["b"], 1)
         if with_ruby:
@@ -103,7 +102,7 @@ def a_series_of_a_holder_lets_another_holder_by(world, kind, names):
     del names
     field, ruby = Field(world, kind), Ruby(world)
     check(ruby.take("a"), "it is free")
-    held = field.nested.acquire("b", ttl_ms=LONG_MS)
+    held = field.nested.acquire("b", ttl_ms=MINUTE_MS)
     field.waiting = field.series.ask("a", "b", timeout_ms=FOREVER, nested=True)
     world.await_queue(["b"], 1)
     asking = field.ask(field.nested, "a", place=2)
@@ -121,7 +120,7 @@ def a_gem_series_has_what_is_reserved_for_who_waits_for_it(world, kind, names):
     """One after the other, and the last is reserved for a series that waits for the first."""
     del names
     field = Field(world, kind)
-    blocking = field.third.acquire("c", ttl_ms=LONG_MS)
+    blocking = field.third.acquire("c", ttl_ms=MINUTE_MS)
     asking = field.nested.ask("b", "c", "a", timeout_ms=GIVE_UP_MS, mode="gem")
     world.await_queue(["c"], 1)
     field.reserve()
@@ -159,7 +158,7 @@ def a_ruby_that_holds_has_what_is_reserved(world, kind, names):
 def a_reservation_ends_for_others_later_each_time(world, kind, names):
     del names
     field = Field(world, kind)
-    held = field.third.acquire("b", ttl_ms=LONG_MS)
+    held = field.third.acquire("b", ttl_ms=MINUTE_MS)
     field.reserve()
     times = []
     for _ in range(2):
@@ -177,8 +176,8 @@ def a_reservation_ends_for_others_later_each_time(world, kind, names):
 def reserved(world, kind):
     """a is reserved for a series that asks seldom; b and c are held for long."""
     for name in "bc":
-        world.ask("HSET", f"rql:lock:{name}", "acq_id", "o", "hst_id", "h", "ts", "1.0", "ini_ttl", LONG_MS)
-    field = Field(world, kind, retry_delay_ms=LONG_MS)
+        world.ask("HSET", f"rql:lock:{name}", "acq_id", "o", "hst_id", "h", "ts", "1.0", "ini_ttl", MINUTE_MS)
+    field = Field(world, kind, retry_delay_ms=MINUTE_MS)
     field.reserve()
     return field
 

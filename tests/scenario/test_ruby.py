@@ -3,10 +3,10 @@
 import statistics
 import time
 
-from harness import FOREVER, Moment, check, check_equal, leave_out_in_cluster, let_pass, main, scenario, wait_until
+from harness import (FOREVER, MINUTE_MS, Moment, check, check_equal, leave_out_in_cluster, let_pass, main, scenario,
+                     wait_until)
 from others import Ruby
 
-LONG_MS = 60000
 RUBY = "rql:acq:1/2/3/4/0123456789abcdef"
 GRACE_US = 2000000  # that a Ruby in front of a free lock has
 ROUNDS, EMPTIED_ROUNDS = 7, 3
@@ -27,8 +27,8 @@ def ruby_holds(world, names):
     """The last of them."""
     leave_out_in_cluster("Ruby")
     world.ask("HSET", f"rql:lock:{names[-1]}", "acq_id", RUBY, "hst_id", "rql:hst:1/2/4/0123456789abcdef", "ts",
-              f"{time.time():.6f}", "ini_ttl", LONG_MS)
-    world.ask("PEXPIRE", f"rql:lock:{names[-1]}", LONG_MS)
+              f"{time.time():.6f}", "ini_ttl", MINUTE_MS)
+    world.ask("PEXPIRE", f"rql:lock:{names[-1]}", MINUTE_MS)
 
 
 # ---- in front of a free lock ----
@@ -49,7 +49,7 @@ def a_ruby_in_front_of_a_free_lock_has_two_seconds(world, kind, names):
 @scenario()
 def a_release_leaves_the_lock_free_for_ruby(world, kind, names):
     """The gem's queues have no ttl, and get none."""
-    held = world.actor(kind).acquire(*names, ttl_ms=LONG_MS)
+    held = world.actor(kind).acquire(*names, ttl_ms=MINUTE_MS)
     ruby = Ruby(world)
     check(not ruby.take(names[0]), "it took what is held")
     held.release().check()
@@ -64,7 +64,7 @@ def a_release_leaves_the_lock_free_for_ruby(world, kind, names):
 @scenario(counts=[1], is_timed=True)
 def a_ruby_that_gives_up_does_not_stand_in_the_way(world, kind, names):
     """It is at the head of a free lock, and leaves."""
-    held = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
+    held = world.actor("thread").acquire(*names, ttl_ms=MINUTE_MS)
     ruby = Ruby(world)
     check(not ruby.take(names[0]), "it took what is held")
     asking = world.actor(kind, retry_delay_ms=200).ask(*names, timeout_ms=FOREVER)
@@ -179,7 +179,7 @@ def a_server_that_cannot_note_all_that_is_watched_is_not_asked_all_the_time(worl
 class Field:
     """Three clients of ours, which are told of hand-overs, and two Rubies."""
 
-    def __init__(self, world, kind, names, retry_delay_ms=LONG_MS):
+    def __init__(self, world, kind, names, retry_delay_ms=MINUTE_MS):
         self.world, self.kind, self.names, self.name = world, kind, names, names[-1]
         self.clients = world.told_clients(kind, retry_delay_ms=retry_delay_ms)
         self.rubies = [Ruby(world) for _ in range(2)]
@@ -201,7 +201,7 @@ class Field:
         return second
 
     def hold(self, client):
-        return self.world.actor("thread", self.clients[client]).acquire(self.name, ttl_ms=LONG_MS)
+        return self.world.actor("thread", self.clients[client]).acquire(self.name, ttl_ms=MINUTE_MS)
 
     def stand(self, number):
         check(not self.rubies[number].take(self.name), "it took what is held")
@@ -307,7 +307,7 @@ WAYS = {
 def emptied(way, is_of_ruby):
     """They are served as they came, whatever has become of the queue."""
     def case(world, kind, names):
-        field = Field(world, kind, names, LONG_MS if is_of_ruby else 400)  # who polls watches what ours holds, too
+        field = Field(world, kind, names, MINUTE_MS if is_of_ruby else 400)  # who polls watches what ours holds, too
         field.actor = world.actor("thread")
         for _ in range(EMPTIED_ROUNDS):
             held = field.take(0) if is_of_ruby else field.hold(0)
@@ -348,7 +348,7 @@ def check_no_residue(world, name):
 def a_queue_that_ruby_began_ends_after_all_died(world, kind, names):
     """Also where the last who came is not the one that polls."""
     for count in (1, 2):
-        world.ask("HSET", f"rql:lock:{names[0]}", "acq_id", "a", "hst_id", "h", "ts", "1.0", "ini_ttl", LONG_MS)
+        world.ask("HSET", f"rql:lock:{names[0]}", "acq_id", "a", "hst_id", "h", "ts", "1.0", "ini_ttl", MINUTE_MS)
         ruby = Ruby(world)
         check(not ruby.take(names[0]), "it took what is held")
         dead = [world.actor(kind) for _ in range(count)]
@@ -365,7 +365,7 @@ def a_queue_that_ruby_began_ends_after_all_died(world, kind, names):
 @scenario(kinds=["process"], counts=[1])
 def a_queue_that_ruby_joined_ends_after_both_died(world, kind, names):
     """What serves the queue finds Ruby in front."""
-    held = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
+    held = world.actor("thread").acquire(*names, ttl_ms=MINUTE_MS)
     ruby, dead = Ruby(world), world.actor(kind)
     ruby.score = time.time() - 1
     dead.ask(*names, timeout_ms=FOREVER)

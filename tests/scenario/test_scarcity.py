@@ -8,9 +8,8 @@ never fails (tests/remote/scarcity.c). Under a sanitizer, which has the allocato
 import os
 import resource
 
-from harness import FOREVER, check_equal, main, scenario, wait_until
+from harness import FOREVER, MINUTE_MS, check_equal, main, scenario, wait_until
 
-LONG_MS = 60000
 WHILE_MS = 3000  # a node of a cluster that cannot be reached is waited for
 BRIEF_MS = 1500  # where what cannot be undone ends by its ttl: nor can it be noted to be undone later
 FINE = {"OK", "E_NOMEM", "E_IO"}  # E_IO: a connection could not be made
@@ -56,7 +55,7 @@ class Scene:
     def __init__(self, world, kind, names, scarce, other):
         self.world, self.kind, self.names, self.scarce, self.other = world, kind, names, scarce, other
         is_given_up = scarce.is_for_good or scarce.times > 1 and scarce.operation is release_what_another_took
-        self.ttl_ms = BRIEF_MS if is_given_up else LONG_MS
+        self.ttl_ms = BRIEF_MS if is_given_up else MINUTE_MS
         self.client = world.client(world.shared, connect_timeout_ms=500, io_timeout_ms=500)
         self.actor = world.actor(kind, self.client)
 
@@ -118,7 +117,7 @@ def extend(scene):
     held = scene.actor.acquire(*scene.names, ttl_ms=scene.ttl_ms)
     if scene.kind == "thread" or len(scene.names) == 1:
         with scene.scarce:
-            held.extend(2 * LONG_MS).check(*FINE)
+            held.extend(2 * MINUTE_MS).check(*FINE)
     scene.release(held)
 
 
@@ -134,7 +133,7 @@ def enter_again(scene):
 
 def wait(scene):
     """Until it is handed over."""
-    held = scene.other.acquire(*scene.names, ttl_ms=LONG_MS)
+    held = scene.other.acquire(*scene.names, ttl_ms=MINUTE_MS)
     with scene.scarce:
         asking = scene.actor.ask(*scene.names, ttl_ms=scene.ttl_ms, timeout_ms=WHILE_MS)
         wait_until(lambda: asking.is_over() or scene.world.queue_length(scene.names[0]), "it waits, or cannot")
@@ -145,7 +144,7 @@ def wait(scene):
 
 
 def give_up(scene):
-    held = scene.other.acquire(*scene.names, ttl_ms=LONG_MS)
+    held = scene.other.acquire(*scene.names, ttl_ms=MINUTE_MS)
     with scene.scarce:
         scene.actor.refused(*scene.names, timeout_ms=20).check("TIMED_OUT", "E_UNKNOWN", *FINE)
     if not scene.scarce.is_for_good:  # else its place is its until its client is gone
@@ -155,9 +154,9 @@ def give_up(scene):
 
 def give_back_in_turn(scene):
     """The gem's series: the last of its locks is somebody else's."""
-    held = scene.other.acquire(scene.names[-1], ttl_ms=LONG_MS)
+    held = scene.other.acquire(scene.names[-1], ttl_ms=MINUTE_MS)
     with scene.scarce:
-        scene.actor.refused(*scene.names, mode="gem", fail_fast=True, ttl_ms=LONG_MS).check("FAIL_FAST_NO_TRY", *FINE)
+        scene.actor.refused(*scene.names, mode="gem", fail_fast=True, ttl_ms=MINUTE_MS).check("FAIL_FAST_NO_TRY", *FINE)
     held.release().check()
 
 

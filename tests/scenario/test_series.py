@@ -3,9 +3,8 @@
 to look."""
 import time
 
-from harness import FOREVER, Network, check, check_equal, main, scenario, wait_until
+from harness import FOREVER, MINUTE_MS, Network, check, check_equal, main, scenario, wait_until
 
-LONG_MS = 60000
 ACQUIRED, OPEN, HELD, BEHIND, OWN = 1, 3, 4, 5, 6     # what became of a lock: rql_series_fate
 NOT_ENDED, BY_TTL, BY_RELEASE = 0, 1, 2               # rql_series_ending
 SERIES_MAX = 64
@@ -22,7 +21,7 @@ def queue_of(name):
 
 def told(world, kind):
     """Three actors who are told of hand-overs, and do not ask meanwhile."""
-    return [world.actor(kind, client) for client in world.told_clients(kind, retry_delay_ms=LONG_MS)]
+    return [world.actor(kind, client) for client in world.told_clients(kind, retry_delay_ms=MINUTE_MS)]
 
 
 def wait_for(world, actor, *names, place=1, **options):
@@ -45,22 +44,22 @@ def check_one_score(world, names):
 def all_are_taken_in_one_round_trip(world, kind, names):
     """Each has what the gem reads, and a token and a secret of its own; tokens rise in the order of the names."""
     actor = world.actor(kind)
-    before = actor.acquire("before", ttl_ms=LONG_MS)
+    before = actor.acquire("before", ttl_ms=MINUTE_MS)
     actor.acquire(*names).release().check()
     n_calls = world.n_scripts()
-    held = actor.acquire(*reversed(names), ttl_ms=LONG_MS)
+    held = actor.acquire(*reversed(names), ttl_ms=MINUTE_MS)
     check_equal(world.n_scripts() - n_calls, 1)
     secrets = []
     for name, token in zip(reversed(names), held.tokens):
         fields = world.ask("HGETALL", lock_of(name))
         fields = dict(zip(fields[::2], fields[1::2]))
         check_equal(sorted(fields), ["acq_id", "hst_id", "ini_ttl", "rql_nonce", "rql_token", "ts"])
-        check_equal((int(fields["ini_ttl"]), int(fields["rql_token"])), (LONG_MS, token))
+        check_equal((int(fields["ini_ttl"]), int(fields["rql_token"])), (MINUTE_MS, token))
         secrets.append(fields["rql_nonce"])
     check_equal(len(set(secrets)), len(names))
     check(before.tokens[0] < min(held.tokens) and held.tokens == sorted(held.tokens, reverse=True), f"{held.tokens}")
     check_equal(held.state(), "HELD")
-    check(held.remaining_ms() > LONG_MS / 2, "it ends soon")
+    check(held.remaining_ms() > MINUTE_MS / 2, "it ends soon")
     held.release().check()
     check_equal(world.n_scripts() - n_calls, 1 + len(names))
     before.release().check()
@@ -70,7 +69,7 @@ def all_are_taken_in_one_round_trip(world, kind, names):
 @scenario(counts=[1])
 def the_most_locks_are_taken_and_given_back(world, kind, names):
     names = [f"{names[0]}.{i * 37 % SERIES_MAX}" for i in range(SERIES_MAX)]
-    held = world.actor(kind).acquire(*names, ttl_ms=LONG_MS, meta={"k": "v"})
+    held = world.actor(kind).acquire(*names, ttl_ms=MINUTE_MS, meta={"k": "v"})
     check_equal(held.outcome.result["n_acquired"], SERIES_MAX)
     check_equal([world.token(name) for name in names], held.tokens)
     check_equal({world.ask("HGET", lock_of(name), "k") for name in names}, {"v"})
@@ -128,7 +127,7 @@ def others_in_front_are_told_apart_from_holders(world, kind, names):
 @scenario(kinds=["thread"], counts=[3])
 def an_own_lock_is_a_conflict_unless_it_may_be_shared(world, kind, names):
     actor = world.actor(kind)
-    own = actor.acquire(names[1], ttl_ms=LONG_MS)
+    own = actor.acquire(names[1], ttl_ms=MINUTE_MS)
     for strategy in ("wait_for_lock", "extendable_work_through", "dead_locking"):
         outcome = actor.refused(*names, conflict_strategy=strategy)
         check_equal((outcome.status, outcome.result["failed_on"], outcome.result["fates"][1]), ("CONFLICT", 1, OWN))
@@ -150,7 +149,7 @@ def an_own_lock_is_a_conflict_unless_it_may_be_shared(world, kind, names):
 def what_ended_before_is_told_and_the_rest_released(world, kind, names):
     """What another has taken since is his: nothing of it is touched."""
     for is_taken in (False, True):
-        held = world.actor(kind).acquire(*names, ttl_ms=LONG_MS)
+        held = world.actor(kind).acquire(*names, ttl_ms=MINUTE_MS)
         world.ask("DEL", lock_of(names[1]))
         theirs = world.held_by_another(names[1]) if is_taken else None
         check_equal(held.release().status, "NOT_HELD")
@@ -163,15 +162,15 @@ def what_ended_before_is_told_and_the_rest_released(world, kind, names):
 @scenario(kinds=["thread"], counts=[3])
 def an_extension_is_of_all_locks(world, kind, names):
     """Also of those beside one that has ended, which is told. It never shortens what is left."""
-    held = world.actor(kind).acquire(*names, ttl_ms=LONG_MS)
-    for ttl_ms in 10 * LONG_MS, 1:
+    held = world.actor(kind).acquire(*names, ttl_ms=MINUTE_MS)
+    for ttl_ms in 10 * MINUTE_MS, 1:
         held.extend(ttl_ms).check()
-    check(all(world.ask("PTTL", lock_of(name)) > 9 * LONG_MS for name in names), "one was not extended")
-    check(held.remaining_ms() > 9 * LONG_MS, "it is not known of")
+    check(all(world.ask("PTTL", lock_of(name)) > 9 * MINUTE_MS for name in names), "one was not extended")
+    check(held.remaining_ms() > 9 * MINUTE_MS, "it is not known of")
     check_equal(held.extend(0).status, "E_INVALID")
     world.ask("DEL", lock_of(names[1]))
-    check_equal(held.extend(15 * LONG_MS).status, "NOT_HELD")
-    check(world.ask("PTTL", lock_of(names[2])) > 14 * LONG_MS, "the last was not extended")
+    check_equal(held.extend(15 * MINUTE_MS).status, "NOT_HELD")
+    check(world.ask("PTTL", lock_of(names[2])) > 14 * MINUTE_MS, "the last was not extended")
     check_equal((held.state(), held.remaining_ms()), ("GONE", 0))
     check_equal(held.release().status, "NOT_HELD")
 
@@ -192,7 +191,7 @@ def a_grant_that_lost_a_part_on_the_way_is_made_anew(world, kind, names):
     """It was taken away before the answer came: the rest is not kept without it."""
     for at, name in enumerate(names):
         network = Network(world)
-        actor = world.actor(kind, network.client(connect_timeout_ms=LONG_MS, io_timeout_ms=LONG_MS))
+        actor = world.actor(kind, network.client(connect_timeout_ms=MINUTE_MS, io_timeout_ms=MINUTE_MS))
         actor.acquire(*names).release().check()
         network.fail("freeze", direction="down")
         asking = actor.ask(*names, timeout_ms=FOREVER)
@@ -213,7 +212,7 @@ def a_grant_that_lost_a_part_on_the_way_is_made_anew(world, kind, names):
 def a_fault_at_a_release_is_told_whatever_else_has_ended(world, kind, names):
     actor = world.actor(kind)
     for gone, foreign in (names[:2], names[1::-1]):
-        held = actor.acquire(*names, ttl_ms=LONG_MS)
+        held = actor.acquire(*names, ttl_ms=MINUTE_MS)
         world.ask("DEL", lock_of(gone), lock_of(foreign))
         world.ask("SET", lock_of(foreign), "foreign")
         held.release().check("E_WRONG_TYPE")

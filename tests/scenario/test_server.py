@@ -4,11 +4,10 @@ import itertools
 import socket
 import time
 
-from harness import FOREVER, Refused, check, check_equal, is_cluster, main, once, scenario, wait_until
+from harness import FOREVER, MINUTE_MS, Refused, check, check_equal, is_cluster, main, once, scenario, wait_until
 from private_server import Sentinel
 from servers import cluster_node, servers
 
-LONG_MS = 60000
 
 
 @scenario()
@@ -18,7 +17,7 @@ def a_server_that_pauses_its_clients_is_waited_for(world, kind, names):
     actor.acquire("warm").release().check()
     began = time.monotonic()
     world.ask("CLIENT", "PAUSE", 300)
-    held = actor.acquire(*names, timeout_ms=LONG_MS)
+    held = actor.acquire(*names, timeout_ms=MINUTE_MS)
     check(time.monotonic() - began >= 0.3, "nothing was paused")
     held.release().check()
     check_equal(world.keys_left(), [])
@@ -45,14 +44,14 @@ def an_evicted_lock_is_a_loss_that_is_told(world, kind, names):
 @scenario()
 def a_server_that_was_restored_from_an_old_copy_gives_no_token_twice(world, kind, names):
     """As a replica that is promoted without the latest writes."""
-    actor = world.actor(kind, connect_timeout_ms=LONG_MS)
+    actor = world.actor(kind, connect_timeout_ms=MINUTE_MS)
     actor.acquire(*names).release().check()
     world.save()
     lost = actor.acquire(*names)
     world.server.kill()
     world.server.launch()
     world.reconnect()
-    held = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
+    held = world.actor("thread").acquire(*names, ttl_ms=MINUTE_MS)
     check(held.tokens[0] > lost.tokens[0], f"{held.tokens[0]} after {lost.tokens[0]}")
     lost.release().check("NOT_HELD", "OK")  # its first attempt may have found a broken connection
     check_equal(world.holder(names[0]), held.outcome.acq_id)
@@ -65,8 +64,8 @@ def a_server_that_was_restored_from_an_old_copy_gives_no_token_twice(world, kind
 def a_subscriber_that_is_cut_for_reading_too_slowly_comes_back(world, kind, names):
     """Its output buffer is full: the process stands still while others talk on its channel."""
     remote = world.remote()
-    actor = world.actor("loop" if kind == "loop" else "thread", world.client(remote, retry_delay_ms=LONG_MS))
-    held = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
+    actor = world.actor("loop" if kind == "loop" else "thread", world.client(remote, retry_delay_ms=MINUTE_MS))
+    held = world.actor("thread").acquire(*names, ttl_ms=MINUTE_MS)
     before = world.listeners()
     asking = actor.ask(*names, timeout_ms=FOREVER)
     world.await_queue(names, 1)
@@ -169,7 +168,7 @@ def the_database_of_the_url_is_used(world, kind, names):
     for database in 1, 15:
         url = world.server.url_of(database)
         holder, waiter = world.actor("thread", url=url), world.actor(kind, url=url)
-        held = holder.acquire(*names, ttl_ms=LONG_MS)
+        held = holder.acquire(*names, ttl_ms=MINUTE_MS)
         check_equal(world.keys_left(), [])
         world.ask("SELECT", database)
         asking = waiter.ask(*names, timeout_ms=FOREVER)
@@ -210,7 +209,7 @@ def on_ipv6(world, kind, port):
 def a_server_is_found_by_its_ipv6_address(world, kind, names):
     world.ask("CONFIG", "SET", "bind", "::1")
     port = wait_until(lambda: listens_on_ipv6(world), "a port is found that nobody else has taken")
-    held = on_ipv6(world, "thread", port).acquire(*names, ttl_ms=LONG_MS)
+    held = on_ipv6(world, "thread", port).acquire(*names, ttl_ms=MINUTE_MS)
     asking = on_ipv6(world, kind, port).ask(*names, timeout_ms=FOREVER)
     world.await_queue(names, 1)
     held.release().check()

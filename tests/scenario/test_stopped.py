@@ -2,9 +2,8 @@
 """A server that stands still for a while; no call waits for it beyond its deadline."""
 import contextlib
 
-from harness import FOREVER, check, check_equal, main, once, scenario, wait_until
+from harness import FOREVER, MINUTE_MS, check, check_equal, main, once, scenario, wait_until
 
-LONG_MS = 60000
 CROWD = 16
 LIMIT_MS = 600
 GRACE_MS = 50   # after the deadline
@@ -37,7 +36,7 @@ def crowd_of(world, kind, client):
 def give_up_while_it_stands(world, kind, names, is_queued):
     """It stands still before the requests are sent, or when some of them are in the queue."""
     crowd = crowd_of(world, kind, world.client(io_timeout_ms=1000))
-    held = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
+    held = world.actor("thread").acquire(*names, ttl_ms=MINUTE_MS)
     asked = [actor.ask(*names, timeout_ms=LIMIT_MS) for actor in crowd] if is_queued else []
     if is_queued:
         wait_until(lambda: world.queue_length(names[0]), "some are in the queue")
@@ -96,7 +95,7 @@ def check_all_is_done(world, actor, before):
 
 @scenario(kinds=["thread"], counts=[1], is_timed=True)
 def who_writes_for_others_ends_by_its_own_deadline(world, kind, names):
-    client = world.client(io_timeout_ms=LONG_MS, connections=1)
+    client = world.client(io_timeout_ms=MINUTE_MS, connections=1)
     patient, *actors = (world.actor(kind, client) for _ in range(5))
     patient.begin("connect").outcome().check()
     before = connections(world)
@@ -110,7 +109,7 @@ def who_writes_for_others_ends_by_its_own_deadline(world, kind, names):
 @scenario(kinds=["thread"], counts=[1], is_timed=True)
 def who_is_alone_with_a_full_socket_ends_by_its_deadline(world, kind, names):
     del names
-    actor = world.actor(kind, io_timeout_ms=LONG_MS)
+    actor = world.actor(kind, io_timeout_ms=MINUTE_MS)
     actor.begin("connect").outcome().check()
     before = connections(world)
     with stopped(world):
@@ -122,7 +121,7 @@ def who_is_alone_with_a_full_socket_ends_by_its_deadline(world, kind, names):
 
 @scenario(kinds=["thread"], counts=[1], is_timed=True)
 def a_look_at_a_stopped_server_ends_in_time(world, kind, names):
-    actor = world.actor(kind, io_timeout_ms=LONG_MS)
+    actor = world.actor(kind, io_timeout_ms=MINUTE_MS)
     actor.begin("connect").outcome().check()
     with stopped(world):
         outcome = actor.begin("check_until_free", names=names, options={"timeout_ms": LIMIT_MS}).outcome()
@@ -134,7 +133,7 @@ def a_look_at_a_stopped_server_ends_in_time(world, kind, names):
 def a_stop_for_a_moment_is_a_delay(world, kind, names):
     actor, other = world.actor(kind), world.actor("thread")
     actor.acquire("warm").release().check()
-    held = other.acquire(*names, ttl_ms=LONG_MS)
+    held = other.acquire(*names, ttl_ms=MINUTE_MS)
     asking = world.actor(kind).ask(*names, timeout_ms=FOREVER)
     world.await_queue(names, 1)
     with stopped(world):
@@ -152,9 +151,9 @@ def a_stop_for_longer_than_the_silence_allowed_costs_no_grant(world, kind, names
     """Connections are given up, and what they carried is done late."""
     client = world.client(io_timeout_ms=150)
     actor, other = world.actor(kind, client), world.actor("thread", client)
-    held = other.acquire("other", ttl_ms=LONG_MS)
+    held = other.acquire("other", ttl_ms=MINUTE_MS)
     with stopped(world):
-        asking = actor.ask(*names, ttl_ms=LONG_MS, timeout_ms=FOREVER)
+        asking = actor.ask(*names, ttl_ms=MINUTE_MS, timeout_ms=FOREVER)
         held.verify().check("E_UNKNOWN")
     mine = asking.hold()
     check_equal([world.token(name) for name in names], mine.tokens)
@@ -168,7 +167,7 @@ def a_grant_to_the_dead_is_not_lost_for_long(world, kind, names):
     """An operator listens to all channels: publishing to the dead looks like being heard."""
     listener = world.server.connection()
     listener.call("PSUBSCRIBE", "rql:wake:*")
-    held = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
+    held = world.actor("thread").acquire(*names, ttl_ms=MINUTE_MS)
     dead = world.actor("process")
     dead.ask(*names, timeout_ms=FOREVER)
     world.await_queue(names, 1)
@@ -187,7 +186,7 @@ def a_grant_to_the_dead_is_not_lost_for_long(world, kind, names):
 @once
 def a_client_that_is_freed_leaves_the_list_without_waiting(world, kind, names):
     """The server reads that it leaves when it goes on; the answer would take the client's whole io_timeout."""
-    client = world.client(io_timeout_ms=LONG_MS)
+    client = world.client(io_timeout_ms=MINUTE_MS)
     actor = world.actor(kind, client)
     actor.settle(*names)
     held = actor.acquire(*names)
@@ -196,7 +195,7 @@ def a_client_that_is_freed_leaves_the_list_without_waiting(world, kind, names):
     check_equal(world.ask("HEXISTS", "rql:clients", identity), 1)
     with stopped(world):
         outcome = world.free(client).check()
-        check(outcome.took_us < LONG_MS * 1000 / 2, f"it took {outcome.took_us} us")
+        check(outcome.took_us < MINUTE_MS * 1000 / 2, f"it took {outcome.took_us} us")
     wait_until(lambda: world.ask("HEXISTS", "rql:clients", identity) == 0, "it has left")
 
 

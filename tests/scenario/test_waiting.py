@@ -3,17 +3,16 @@
 import concurrent.futures
 import time
 
-from harness import FOREVER, as_they_end, check, check_equal, let_pass, main, scenario, wait_until
+from harness import FOREVER, MINUTE_MS, as_they_end, check, check_equal, let_pass, main, scenario, wait_until
 from pushes import wait_told
 
-LONG_MS = 60000
 POLL_US = 5000000 / 3  # between two polls, where pushes are seen to come
 
 
 @scenario()
 def a_free_lock_is_acquired_and_released(world, kind, names):
     actor = world.actor(kind)
-    held = actor.acquire(*names, ttl_ms=LONG_MS)
+    held = actor.acquire(*names, ttl_ms=MINUTE_MS)
     for name, token in zip(names, held.tokens):
         check_equal(world.holder(name), held.outcome.acq_id)
         check_equal(world.token(name), token)
@@ -63,12 +62,12 @@ def whoever_comes_at_once_is_served_as_the_queue_says(world, kind, names):
 @scenario()
 def the_server_is_told_until_when_a_request_waits(world, kind, names):
     held = world.held_by_another(*names)
-    asking = world.actor(kind).ask(*names, timeout_ms=LONG_MS)
+    asking = world.actor(kind).ask(*names, timeout_ms=MINUTE_MS)
     world.await_queue(names, 1)
-    until_us = world.server.now_us() + LONG_MS * 1000
+    until_us = world.server.now_us() + MINUTE_MS * 1000
     for name in names:
         record = world.ask("HGET", f"rql:req:{name}", world.ask("ZRANGE", f"rql:lock_queue:{name}", 0, 0)[0])
-        check(abs(int(record.split()[3]) - until_us) < LONG_MS * 500, record)
+        check(abs(int(record.split()[3]) - until_us) < MINUTE_MS * 500, record)
     held.release().check()
     asking.hold().release().check()
 
@@ -129,7 +128,7 @@ def a_random_request_may_overtake_at_a_hand_over(world, kind, names):
 
 def crowd_of(world, kind, names, client=None):
     """16 of one client, who wait for the others' word."""
-    client = client or world.client(retry_delay_ms=LONG_MS)
+    client = client or world.client(retry_delay_ms=MINUTE_MS)
     actors = [world.actor(kind, client) for _ in range(16 if kind == "thread" else 1)]
     asked = [actors[i % len(actors)].ask(*names, timeout_ms=FOREVER) for i in range(16)]
     world.await_queue(names, 16)
