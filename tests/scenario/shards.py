@@ -138,10 +138,10 @@ def check_series(world, kind, shards):
 
 
 def run_rql(url, *words):
-    """Runs the program, without the variables of who runs the tests."""
+    """Runs the program, without other variables of who runs the tests. A password may not be in a command line."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("RQL_")}
-    return subprocess.run([os.environ["RQL_TEST_PROGRAM"], *words, "--url", url], capture_output=True, text=True,
-                          check=False, env=env)
+    return subprocess.run([os.environ["RQL_TEST_PROGRAM"], *words], capture_output=True, text=True, check=False,
+                          env={**env, "RQL_URL": url})
 
 
 def rql(url, *words, codes=(0,)):
