@@ -224,8 +224,8 @@ def in_the_midst_of_a_move(who):
     return case
 
 
-for who_asks, by in zip(("stays", "comes"), KINDS):
-    scenario(kinds=[by], counts=[1])(in_the_midst_of_a_move(who_asks))
+for word in "stays", "comes":
+    scenario(counts=[1])(in_the_midst_of_a_move(word))
 
 
 if __name__ == "__main__":
