@@ -112,6 +112,26 @@ def names_of_any_bytes_are_cleared(world, kind, _names):
 
 
 @once
+def locks_go_by_both_ids_and_requests_by_one(world, kind, _names):
+    """The recorded scenario clear_locks_of."""
+    actor, small = world.actor(kind), {"lock_scan_size": 1, "queue_scan_size": 1}
+    elsewhere = {"acq_id": RUBY[0], "hst_id": "rql:hst:90001/1/3/ffffffffffffff01"}
+    hold_as(world, RUBY, "mine1", "mine2")
+    hold_as(world, OTHER, "other")
+    queue_as(world, "other", RUBY[0], DEAD)
+    queue_as(world, "q2", RUBY[0])
+    check_counts(sweep(actor, "owner", **elsewhere, **small, dry_run=True), 0, 2, 2)
+    check_counts(sweep(actor, "owner", **elsewhere), 0, 2, 2)
+    check_equal(world.keys_left(), ["rql:lock:mine1", "rql:lock:mine2", "rql:lock:other", "rql:lock_queue:other"])
+    queue_as(world, "other", RUBY[0])
+    check_counts(sweep(actor, RUBY, **small, dry_run=True), 2, 1, 1)
+    check_counts(sweep(actor, RUBY, **small), 2, 1, 1)
+    check_equal(world.keys_left(), ["rql:lock:other", "rql:lock_queue:other"])
+    check_equal(world.queue_length("other"), 1)
+    check_counts(sweep(actor, RUBY), 0, 0, 0)
+
+
+@once
 def current_locks_are_those_of_thread_and_task(world, kind, _names):
     actor, others = world.actor(kind), world.held_by_another("others")
     plain, tasks = actor.acquire("plain"), actor.acquire("tasks", task=7)
