@@ -62,6 +62,19 @@ def lists_are_of_all_masters(world, _kind, _names):
 
 
 @once
+def what_is_about_one_lock_is_asked_of_its_master(world, _kind, _names):
+    with clustered(world, 3) as cluster:
+        scene = Scene(world, cluster)
+        for name in scene.names:
+            check_equal(inspect(scene.operator, "lock", name)["token"], scene.held[name].tokens[0])
+            check_equal((inspect(scene.operator, "is_locked", name), inspect(scene.operator, "is_queued", name)),
+                        (True, name == scene.names[0]))
+        check_equal(len(inspect(scene.operator, "queue", scene.names[0])["requests"]), 1)
+        scene.end()
+        check_equal(inspect(scene.operator, "is_locked", scene.names[-1]), False)
+
+
+@once
 def sweeps_go_over_all_masters(world, _kind, _names):
     """A waiter of ours comes back by its record, and is served."""
     with clustered(world, 3) as cluster:
