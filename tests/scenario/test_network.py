@@ -231,8 +231,8 @@ def what_could_not_be_released_is_released_later(world, kind, names):
 def a_reply_that_is_cut_anywhere_is_unknown_and_the_next_is_right(world, kind, names):
     """Also one to a login: then the call was not made."""
     network = Network(world)
-    actor = world.actor(kind, network.client(connect_timeout_ms=LONG_MS, io_timeout_ms=LONG_MS))
-    held = actor.acquire(*names, ttl_ms=LONG_MS)
+    actor = world.actor(kind, network.client(connect_timeout_ms=MINUTE_MS, io_timeout_ms=MINUTE_MS))
+    held = actor.acquire(*names, ttl_ms=MINUTE_MS)
     for is_connected in (True, False):
         for n_bytes in range(0, 40, 3):
             if not is_connected:
