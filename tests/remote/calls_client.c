@@ -1,6 +1,8 @@
 #include "remote.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +20,8 @@ struct client {
     char hangs_at[NAME_SIZE]; /* within its listener, at the first event whose name ends so */
     sem_t may_go_on;
     rql_swarm *stops; /* when it goes on */
+    rql_credentials credentials;
+    int n_asked; /* for them */
 };
 
 static bool sample(int64_t percent, void *data)
@@ -112,8 +116,42 @@ static void set_listening(const cJSON *words, struct client *self, rql_options *
     }
 }
 
+static pthread_mutex_t credentials_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+/* Without a user there are none for now. */
+static rql_status give_credentials(rql_credentials *out, int64_t timeout_ms, void *data)
+{
+    struct client *self = data;
+
+    (void)timeout_ms;
+    (void)pthread_mutex_lock(&credentials_mutex);
+    self->n_asked++;
+    *out = self->credentials;
+    (void)pthread_mutex_unlock(&credentials_mutex);
+    return out->user[0] ? RQL_OK : RQL_E_IO;
+}
+
+/* "user", "password", "valid_ms": of the logins from now on. */
+static void read_credentials(const cJSON *words, struct client *self)
+{
+    (void)pthread_mutex_lock(&credentials_mutex);
+    self->credentials = (rql_credentials){.valid_ms = number_or(words, "valid_ms", 0)};
+    (void)snprintf(self->credentials.user, sizeof self->credentials.user, "%s",
+                   text_or(words, "user", ""));
+    (void)snprintf(self->credentials.password, sizeof self->credentials.password, "%s",
+                   text_or(words, "password", ""));
+    (void)pthread_mutex_unlock(&credentials_mutex);
+}
+
+static rql_status change_credentials(struct call *call)
+{
+    read_credentials(call->words, find_object(A_CLIENT, call->words, "client"));
+    return RQL_OK;
+}
+
 static rql_status make_client(struct call *call)
 {
+    const cJSON *credentials = cJSON_GetObjectItem(call->words, "credentials");
     struct client *self = own_memory(sizeof *self);
     rql_options options;
     rql_status status;
@@ -121,6 +159,11 @@ static rql_status make_client(struct call *call)
     (void)strncat(self->name, text_in(call->words, "client"), sizeof self->name - 1);
     read_client_options(call->words, &options);
     set_listening(call->words, self, &options);
+    if (credentials) {
+        read_credentials(credentials, self);
+        options.credentials = give_credentials;
+        options.credentials_data = self;
+    }
     status = rql_client_new(&self->library, &options, &call->error);
     if (status) {
         free(self);
@@ -152,6 +195,7 @@ static rql_status tell_stats(struct call *call)
 
     add_stats(call->reply, &stats);
     (void)cJSON_AddNumberToObject(call->reply, "n_sampled", self->n_sampled);
+    (void)cJSON_AddNumberToObject(call->reply, "n_asked", self->n_asked);
     return status;
 }
 
@@ -205,15 +249,15 @@ static rql_status end_actor(struct call *call)
 bool perform_here(cJSON *words)
 {
     static const struct call_row rows[] = {
-        {"client", make_client},    {"end", end_actor},
-        {"end_block", end_block},   {"end_swarm", end_swarm},
-        {"enough", end_scarcity},   {"free", free_client},
-        {"go_on", go_on},           {"listen_on", listen_on},
-        {"loop", make_loop},        {"options", tell_options},
-        {"scarce", begin_scarcity}, {"set_option", set_option},
-        {"stats", tell_stats},      {"stop_swarm", stop_swarm},
-        {"swarm", start_swarm},     {"swarm_status", tell_swarm},
-        {"thread", make_thread},
+        {"client", make_client},      {"credentials", change_credentials},
+        {"end", end_actor},           {"end_block", end_block},
+        {"end_swarm", end_swarm},     {"enough", end_scarcity},
+        {"free", free_client},        {"go_on", go_on},
+        {"listen_on", listen_on},     {"loop", make_loop},
+        {"options", tell_options},    {"scarce", begin_scarcity},
+        {"set_option", set_option},   {"stats", tell_stats},
+        {"stop_swarm", stop_swarm},   {"swarm", start_swarm},
+        {"swarm_status", tell_swarm}, {"thread", make_thread},
     };
 
     return make_call(rows, sizeof rows / sizeof rows[0], NULL, words);

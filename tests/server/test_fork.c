@@ -154,13 +154,6 @@ static void release_what_is_inherited_in_the_parent(void)
     inherited_series = NULL;
 }
 
-TEST(child_of_clone_has_nothing_of_the_parents)
-{
-    hold_what_is_inherited();
-    expect_good_end(start_limited_child_by(clone_self, refuse_what_is_inherited));
-    release_what_is_inherited_in_the_parent();
-}
-
 enum { OWN_DESCRIPTORS = 64 };
 
 /* As a daemon does. Each number that was a descriptor of the parent is one of the child. */
