@@ -157,6 +157,19 @@ def all_locks_of_a_series_go_with_their_slot(world, kind, _names):
 
 
 @scenario(counts=[1], kinds=["thread"])
+def a_renewal_follows_its_lock(world, kind, _names):
+    """Nobody asks for anything else meanwhile, nor reads the map."""
+    with clustered(world, 2) as cluster:
+        client = world.client(url=cluster.url(), topology_refresh_ms=MINUTE_MS)
+        held = world.actor(kind, client).acquire(NAME, ttl_ms=RENEWED_MS // 2, auto_extend=True)
+        cluster.migrate(slot_of_lock(NAME), other_of(cluster, cluster.owner_of(NAME)))
+        goal = client.stats().renewals + 6
+        wait_until(lambda: client.stats().renewals >= goal, "it is renewed there")
+        check_equal((held.state(), held.losses()), ("HELD", []))
+        held.release().check()
+
+
+@scenario(counts=[1], kinds=["thread"])
 def a_lazy_release_goes_after_its_lock(world, kind, _names):
     """The old place answers MOVED, for which nobody waits."""
     with clustered(world, 2) as cluster:
