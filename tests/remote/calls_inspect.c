@@ -1,11 +1,20 @@
 #include "remote.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* What the library tells of the server: "do": "inspect", with "of" one of locks, queues, keys
  * (their names), possible_hosts, acquired_locks, lock, queue, is_locked, is_queued (with "name"),
  * locks_info, queues_info, or diagnosis (with "time_limit_ms"): the level of each check, by its id.
  */
+
+/* A list without items is NULL. */
+static void check_list(const void *items, size_t count)
+{
+    if ((items != NULL) != (count > 0)) {
+        abort();
+    }
+}
 
 static cJSON *lock_of(const rql_lock_info *info)
 {
@@ -24,6 +33,7 @@ static cJSON *lock_of(const rql_lock_info *info)
     cJSON *lock = cJSON_CreateObject();
     cJSON *meta = cJSON_CreateArray();
 
+    check_list(info->meta, info->n_meta);
     add_text(lock, "lock_key", info->lock_key);
     add_text(lock, "node", info->node);
     add_text(lock, "name", info->name);
@@ -46,6 +56,7 @@ static cJSON *queue_of(const rql_queue_info *info)
     cJSON *queue = cJSON_CreateObject();
     cJSON *requests = cJSON_CreateArray();
 
+    check_list(info->requests, info->n_requests);
     (void)cJSON_AddNumberToObject(queue, "status", info->status);
     add_text(queue, "lock_queue", info->lock_queue);
     add_text(queue, "name", info->name);
