@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include "wire/command.h"
+#include "reply_tree.h"
 
 #include <stdlib.h>
 
@@ -147,4 +147,38 @@ TEST(a_buffer_is_copied_behind_another)
     assert_true(failed.failed);
     rqli_command_fini(&one);
     rqli_command_fini(&all);
+}
+
+/* What acquire.lua is asked, in its fixed order. */
+TEST(a_wish_is_one_word)
+{
+    static const struct {
+        struct rqli_acquire_args ask;
+        const char *word;
+    } rows[] = {
+        {{'q', 'w', false, -1, -1, 0, 0}, "$13\r\nqw- -1 0 -1 0\r\n"},
+        {{'r', 'd', true, 10000, 15000, 1795254268468100, 65535},
+         "$38\r\nrdf 10000 1795254268468100 15000 65535\r\n"},
+        {{'q', 't', false, 0, INT64_MAX, INT64_MIN, UINT32_MAX},
+         "$57\r\nqt- 0 -9223372036854775808 9223372036854775807 4294967295\r\n"},
+    };
+
+    char memory[RQLI_KEYS_ROOM];
+    struct rqli_keys keys;
+    struct rqli_command command = {0};
+
+    rqli_keys_init(&keys, memory, &rqli_key_sets[RQLI_WHOLE], rqli_slice_of("a"));
+    EACH_BY (row, rows, row->word) {
+        struct rqli_call call;
+
+        rqli_command_reset(&command);
+        rqli_call_init(&call, RQLI_SCRIPT_ACQUIRE, &keys);
+        for (int i = 0; i < 5; i++) { /* the words in front of it */
+            rqli_call_int(&call, i);
+        }
+        rqli_call_acquire_args(&call, &row->ask);
+        rqli_call_write(&call, &command, false);
+        assert_non_null(strstr(text_of(&command), row->word));
+    }
+    rqli_command_fini(&command);
 }
