@@ -121,12 +121,15 @@ int64_t rqli_leases_budget_us(struct rqli_leases *self)
 int64_t rqli_leases_wait_until_us(struct rqli_leases *self)
 {
     int64_t budget_us = rqli_leases_budget_us(self);
+    int64_t loss_us = rqli_lease_table_loss_us(&self->shared.table);
     int64_t now_us = rqli_now_us();
     int64_t until_us;
 
     if (!self->client->is_partitioned || !rqli_fleet_holds_apart(&self->client->fleet)) {
         return budget_us;
     }
+    /* Half of what the first lock has left: a node that does not answer costs the others none. */
+    budget_us = rqli_earlier(budget_us, now_us + (loss_us - now_us) / 2);
     until_us = rqli_earlier(rqli_lease_table_renewal_us(&self->shared.table),
                             now_us + RQLI_SERVER_LOOK_US);
     until_us = rqli_later(until_us, now_us + LOGIN_GRACES * (rqli_client_grace_us(self->client)
@@ -211,12 +214,16 @@ static bool sees_end(struct rqli_leases *self)
     return has_ended;
 }
 
-static rql_status arrive_at(struct rqli_leases *self, struct rqli_node *node, int64_t longest_us)
+static rql_status arrive_at(struct rqli_leases *self, struct rqli_node *node)
 {
+    int64_t until_us;
     rql_status status;
 
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    until_us = rqli_leases_wait_until_us(self);
+    (void)pthread_mutex_unlock(&self->shared.mutex);
     rqli_conn_hurry(node->background, RQLI_SERVER_LOOK_US);
-    status = rqli_conn_connect(node->background, rqli_now_us() + longest_us, NULL);
+    status = rqli_conn_connect(node->background, until_us, NULL);
     if (status) {
         rqli_fleet_on_silence(&self->client->fleet, node);
     }
@@ -224,14 +231,14 @@ static rql_status arrive_at(struct rqli_leases *self, struct rqli_node *node, in
 }
 
 /* At each node that has something to lose. */
-static void arrive(struct rqli_leases *self, int64_t longest_us)
+static void arrive(struct rqli_leases *self)
 {
     struct rqli_fleet *fleet = &self->client->fleet;
     rql_status status = RQL_OK;
 
     for (struct rqli_node *node = &fleet->first; node; node = node->next) {
         if (is_in_use(self, node)) {
-            rql_status failed = arrive_at(self, node, longest_us);
+            rql_status failed = arrive_at(self, node);
 
             status = failed ? failed : status;
         }
@@ -266,7 +273,6 @@ static void look_who_has_keys(struct rqli_leases *self)
 static void look_at_servers(struct rqli_leases *self)
 {
     bool is_needed = rqli_lease_table_loss_us(&self->shared.table) != RQLI_NEVER_US;
-    int64_t longest_us = rqli_leases_wait_until_us(self) - rqli_now_us();
 
     (void)pthread_mutex_unlock(&self->shared.mutex);
     if (is_needed && sees_end(self)) {
@@ -275,7 +281,7 @@ static void look_at_servers(struct rqli_leases *self)
     if (!is_needed) {
         atomic_store(&self->shall_arrive, false);
     } else if (atomic_load(&self->shall_arrive)) {
-        arrive(self, longest_us);
+        arrive(self);
     }
     look_who_has_keys(self);
     rqli_history_look_at_all(self->client);
