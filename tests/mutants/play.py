@@ -27,7 +27,7 @@ OF_SCRIPTS = {"explore", "golden", "scenario"}
 LEFT_OUT = {"source", "soak", "consumer", "pages", "api", "guarantees"}
 AT_LEAST_S, TIMES = 12, 4  # a program may take this long, and as many times what it takes without a mutant
 # Scenarios as the stage gcc has them, those of one day.
-SAMPLE = {"RQL_TEST_FIRST_FAILURE": "yes", "RQL_TEST_SHARE": "most", "RQL_TEST_DATE": "2026-11-27"}
+SAMPLE = {"RQL_TEST_FIRST_FAILURE": "yes"}
 FOUND, SURVIVED, UNREACHED, LEFT = "found", "survived", "not reached", "not played"
 
 
