@@ -86,18 +86,22 @@ static bool mail(rql_loop *loop, struct rqli_post *post, bool is_new)
     return is_taken;
 }
 
+/* Its loop is known, and stays: another thread may read it, to cancel the job. */
+static void begin_job(struct rqli_job *job)
+{
+    rqli_ring_add(&job->loop->jobs, &job->ring);
+    job->begin(job);
+}
+
 void rqli_loop_begin(rql_loop *loop, struct rqli_job *job)
 {
     job->loop = loop;
-    rqli_ring_add(&loop->jobs, &job->ring);
-    job->begin(job);
+    begin_job(job);
 }
 
 static void begin_posted(struct rqli_post *post)
 {
-    struct rqli_job *job = (struct rqli_job *)((char *)post - offsetof(struct rqli_job, post));
-
-    rqli_loop_begin(job->loop, job);
+    begin_job((struct rqli_job *)((char *)post - offsetof(struct rqli_job, post)));
 }
 
 /* is_new: not when the loop is closed. */
