@@ -77,6 +77,7 @@ def test_status_says_what_the_swarm_sees(server, rql):
     server.ask("HSET", "rql:swarm:hsts", HOST, f"{time.time() - 1000:.3f}",
                 "alive", f"{time.time() + 1000:.3f}")
     server.ask("SET", "rql:swarm:flusher", "another")
+    check_in("flusher: another\n", rql("swarm", "status").out)
     with tempfile.TemporaryDirectory(prefix="rql-notify-") as folder:
         channel, path = listener(folder)
         service = rql.start("swarm", "run", "--io-timeout-ms", "200", *QUICK, NOTIFY_SOCKET=path,

@@ -97,8 +97,9 @@ class Generated:
             found += generate_c(self.copy.tree, commands, in_c, self.words.jobs)
         mutants = numbered(found, self.sources)
         print(f"{len(mutants)} mutants of {len(files)} files", flush=True)
-        if self.words.random is not None:
-            mutants = random.Random(self.words.seed).sample(mutants, min(self.words.random, len(mutants)))
+        if self.words.random is not None:  # by their names, so that a change elsewhere does not change the choice
+            mutants.sort(key=lambda one: random.Random(f"{self.words.seed} {one.name}").random())
+            mutants = mutants[:self.words.random]
         if self.words.only:
             mutants = [one for one in mutants if any(text in one.name for text in self.words.only)]
         return sorted(mutants)
