@@ -37,14 +37,14 @@ static void note(int64_t stall_us)
 }
 
 /* How long it was ready and did not run, in all; the second number of "run delay slices". */
-static int64_t delayed_us(const struct watched *process)
+static int64_t delayed_us(int fd, int64_t if_ended)
 {
     char text[96];
-    ssize_t length = pread(process->fd, text, sizeof text - 1, 0);
+    ssize_t length = pread(fd, text, sizeof text - 1, 0);
     char *second;
 
     if (length <= 0) {
-        return process->delayed_us; /* it has ended */
+        return if_ended;
     }
     text[length] = '\0';
     (void)strtoll(text, &second, 10);
@@ -56,7 +56,7 @@ static void look_at_processes(void)
     (void)pthread_mutex_lock(&processes_mutex);
     for (struct watched *process = processes; process < processes + MAX_PROCESSES; process++) {
         if (process->pid > 0) {
-            int64_t now_us = delayed_us(process);
+            int64_t now_us = delayed_us(process->fd, process->delayed_us);
 
             note(now_us - process->delayed_us);
             process->delayed_us = now_us;
@@ -86,8 +86,7 @@ void stall_watch(pid_t process)
     if (place) {
         place->fd = open(path, O_RDONLY | O_CLOEXEC);
         place->pid = place->fd >= 0 ? process : 0;
-        place->delayed_us = 0;
-        place->delayed_us = place->pid > 0 ? delayed_us(place) : 0;
+        place->delayed_us = place->pid > 0 ? delayed_us(place->fd, 0) : 0;
     }
     (void)pthread_mutex_unlock(&processes_mutex);
 }
@@ -163,13 +162,16 @@ int64_t stall_worst_us(void)
 static int64_t delayed_of(const char *thread)
 {
     char path[64];
-    struct watched self = {.pid = 1};
     int64_t us;
+    int fd;
 
     (void)snprintf(path, sizeof path, "/proc/self/task/%.16s/schedstat", thread);
-    self.fd = open(path, O_RDONLY | O_CLOEXEC);
-    us = self.fd >= 0 ? delayed_us(&self) : 0;
-    (void)close(self.fd);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return 0;
+    }
+    us = delayed_us(fd, 0);
+    (void)close(fd);
     return us;
 }
 
@@ -187,7 +189,9 @@ int64_t stall_total_us(void)
     (void)pthread_mutex_lock(&processes_mutex);
     for (const struct watched *process = processes; process < processes + MAX_PROCESSES;
          process++) {
-        total_us += process->pid > 0 && process->pid != getpid() ? delayed_us(process) : 0;
+        total_us += process->pid > 0 && process->pid != getpid()
+                        ? delayed_us(process->fd, process->delayed_us)
+                        : 0;
     }
     (void)pthread_mutex_unlock(&processes_mutex);
     return total_us;

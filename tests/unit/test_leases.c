@@ -9,7 +9,6 @@
 #include "no_server.h"
 #include "wait.h"
 
-#include <poll.h>
 #include <rql/rql.h>
 
 /* What the leases of a client believe, and who is told of what. There is no server. */
@@ -352,22 +351,15 @@ TEST(who_takes_a_lock_back_waits_for_the_end_of_its_callback)
     rqli_lock_free(lock);
 }
 
-static bool is_readable(void *data)
-{
-    struct pollfd poll_fd = {.fd = *(const int *)data, .events = POLLIN};
-
-    return poll(&poll_fd, 1, 0) == 1;
-}
-
 TEST(each_lock_of_a_series_makes_its_descriptor_readable)
 {
     rql_series series = {.client = client, .count = 2, .locks = {held("x"), held("y")}};
     int fd = -1;
 
     CHECK_OK(rql_series_lost_fd(&series, &fd, NULL));
-    assert_false(is_readable(&fd));
+    assert_false(wait_readable(fd, 0));
     rqli_leases_on_gone(leases, series.locks[1]);
-    assert_true(wait_until(is_readable, &fd, AWAIT_MS));
+    assert_true(wait_readable(fd, AWAIT_MS));
     end(series.locks[1]);
     end(series.locks[0]);
 }
