@@ -185,9 +185,15 @@ COMPILERS = {"gcc": {"CC": "gcc", "CXX": "g++"}, "clang": {"CC": "clang", "CXX":
 
 class Builder:
     """Makes build trees by commands, of which `quietly` says whether they succeeded."""
+    prepare = staticmethod(die_with_parent)  # runs in each process that is started
 
     def __init__(self, server, set_up):
         self.server, self.set_up = server, set_up  # build tree -> options that it was set up with in this run
+
+    def start(self, *words, env=None, **more):
+        """What is started ends when this program does. `env`: in addition to this program's."""
+        return subprocess.Popen([str(word) for word in words], stdin=more.pop("stdin", subprocess.DEVNULL),
+                                env={**os.environ, **(env or {})}, preexec_fn=self.prepare, **more)
 
     def build(self, tree, compiler, *options, targets=(), suites=()):
         """A fresh or refreshed build tree, warnings fatal: all of it, or the targets that are named and those that the
@@ -203,42 +209,41 @@ class Builder:
         return is_built or self.verdict(False, f"build of {tree}", OUT / f"{tree}-compile.log")
 
 
-class Ahead(Builder, threading.Thread):
+class Ahead(Builder):
     """Builds what the stages to come need while the tests of one wait, when the processors have nothing else to do.
     A stage does itself what is not done when it begins, so nothing counts here, and nothing is shown."""
+    prepare = staticmethod(be_idle)
 
     def __init__(self, run):
-        Builder.__init__(self, run.server, run.set_up)
-        threading.Thread.__init__(self)
+        super().__init__(run.server, run.set_up)
         self.builds, self.lock, self.is_over, self.process = run.coming, threading.Lock(), False, None
+        self.thread = threading.Thread(target=self.build_all)
 
-    def run(self):
+    def build_all(self):
         for build in self.builds:
             build(self)
 
-    def quietly(self, name, *words, env=None, cwd=None):
+    def quietly(self, name, *words, **more):
         with self.lock:
             if self.is_over:
                 return False
             with open(OUT / f"{name}.log", "w", encoding="utf-8") as log:
-                self.process = subprocess.Popen([str(word) for word in words], stdin=subprocess.DEVNULL, stdout=log,
-                                                stderr=subprocess.STDOUT, cwd=cwd, env={**os.environ, **(env or {})},
-                                                preexec_fn=be_idle)
+                self.process = self.start(*words, stdout=log, stderr=subprocess.STDOUT, **more)
         return self.process.wait() == 0
 
     def verdict(self, *_):
         return False
 
     def __enter__(self):
-        self.start()
+        self.thread.start()
 
     def __exit__(self, *_):
-        """A command that is ended in its midst is done once more by the stage: all of them can begin anew."""
+        """The stage repeats a command that is ended early: all of them can be repeated."""
         with self.lock:
             self.is_over = True
             if self.process:
                 self.process.terminate()
-        self.join()
+        self.thread.join()
 
 
 class Run(Builder):
@@ -287,16 +292,10 @@ class Run(Builder):
         self.progress.log = OUT / f"{name}.log"
         return self.progress.log
 
-    def start(self, *words, **more):
-        """What is started ends when this program does."""
-        return subprocess.Popen([str(word) for word in words], stdin=more.pop("stdin", subprocess.DEVNULL),
-                                preexec_fn=die_with_parent, **more)
-
     def call(self, log, *words, env=None, cwd=None, mode="w"):
         """The exit status; what it prints is in the log."""
         with open(log, mode, encoding="utf-8") as file:
-            return self.start(*words, stdout=file, stderr=subprocess.STDOUT, cwd=cwd,
-                              env={**os.environ, **(env or {})}).wait()
+            return self.start(*words, stdout=file, stderr=subprocess.STDOUT, cwd=cwd, env=env).wait()
 
     def quietly(self, name, *words, **more):
         """Whether it succeeded; its last words are shown if it did not."""
@@ -321,7 +320,7 @@ class Run(Builder):
         last = ""
         with open(log, "w", encoding="utf-8") as file:
             process = self.start(*words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-                                 env={**os.environ, **(env or {})})
+                                 env=env)
             for last in process.stdout:
                 file.write(last)
                 file.flush()

@@ -6,7 +6,6 @@ Usage: stages.py "STAGE..." [WORD...]    words: for a stage that takes some
 A stage is the function of its name. Its argument is the run; it returns whether everything passed. What a stage builds
 by a function build_NAME can be built ahead of it, while the tests of another one wait.
 """
-import concurrent.futures
 import json
 import os
 import re
@@ -180,7 +179,7 @@ def stage_budget(run):
     log = run.log_of("budget-count")
     with open(log, "w", encoding="utf-8") as file:
         process = run.start("python3", ROOT / "tests/budget/count.py", *words, stdout=subprocess.PIPE, stderr=file,
-                            text=True, env={**os.environ, "RQL_TEST_REDIS": server_of(run)})
+                            text=True, env={"RQL_TEST_REDIS": server_of(run)})
         counts = [int(word) for word in process.communicate()[0].split()]
     lines = [line for line in log.read_text().splitlines() if not line.startswith("ok ")]
     if lines:
