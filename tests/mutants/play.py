@@ -26,8 +26,7 @@ KINDS = "explore", "unit", "server", "golden", "cli", "scenario"  # in the order
 OF_SCRIPTS = {"explore", "golden", "scenario"}
 LEFT_OUT = {"source", "soak", "consumer", "pages", "api", "guarantees"}
 AT_LEAST_S, TIMES = 12, 4  # a program may take this long, and as many times what it takes without a mutant
-# Scenarios as the stage gcc has them, those of one day.
-SAMPLE = {"RQL_TEST_FIRST_FAILURE": "yes"}
+FIRST_FAILURE = {"RQL_TEST_FIRST_FAILURE": "yes"}  # programs in Python end with it
 FOUND, SURVIVED, UNREACHED, LEFT = "found", "survived", "not reached", "not played"
 
 
@@ -240,7 +239,7 @@ def play_c(copy, mutants, words):
     ends = time.monotonic() + words.limit
     results = {mutant: Result(mutant, UNREACHED, 0) for mutant in mutants}
     for is_unit in True, False:
-        runner = Runner([one for one in programs if one.is_unit == is_unit], SAMPLE)
+        runner = Runner([one for one in programs if one.is_unit == is_unit], FIRST_FAILURE)
         left = [result for result in results.values() if result.state != FOUND]
         if not runner.programs or not left:
             continue
@@ -280,7 +279,7 @@ def play_scripts(copies, mutants, words):
         return play
 
     runners = runners_of(copies, lambda name, suites: suites & OF_SCRIPTS and name != "mutants" and
-                         name in (words.tests or [name]), SAMPLE, words)
+                         name in (words.tests or [name]), FIRST_FAILURE, words)
     return play_all(list(map(job_of, copies, runners)), mutants, time.monotonic() + words.limit)
 
 
