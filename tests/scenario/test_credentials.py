@@ -39,7 +39,7 @@ class Login:
         self.actor.acquire(*names).release().check()
 
     def use_until(self, condition, what):
-        """A login is renewed by whoever uses its connection."""
+        """A login is renewed by the next user of its connection."""
         wait_until(lambda: self.use("x") or condition(), what)
 
     def check_never_refused(self):
@@ -83,7 +83,7 @@ def a_renewal_in_vain_is_tried_again(world, kind, names):
     login = Login(world, kind, VALID_MS)
     login.use(*names)
     login.give()
-    login.use_until(lambda: login.n_asked() >= 2, "it has asked in vain")
+    login.use_until(lambda: login.n_asked() >= 2, "it has asked twice")
     login.give(**login.words)
     login.use_until(lambda: login.n_renewed() >= 1, "it is renewed")
     check_equal((login.n_asked(), login.n_connections()), (3, 1))

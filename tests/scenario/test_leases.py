@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """What a holder believes: whatever ends earlier than it thought, it hears of in time."""
+import contextlib
 
 from harness import FOREVER, NAME_OF, Network, check, check_equal, let_pass, main, once, scenario, wait_until
 from pushes import pushed
@@ -12,7 +13,7 @@ STATE = ("HELD", "DOUBTFUL", "GONE")
 @scenario(kinds=["thread"])
 def an_extension_of_what_was_shortened_tells_the_end_in_time(world, kind, names):
     held = world.actor(kind).acquire(*names, ttl_ms=LONG_MS)
-    let_pass(0.5)  # whoever looks after leases looks once more soon after each new one
+    let_pass(0.5)  # the thread of the leases looks once more soon after each new one
     for name in names:
         world.ask("PEXPIRE", f"rql:lock:{name}", 2000)
     held.extend(500).check()
@@ -437,39 +438,40 @@ def await_renewal(world):
     check(end_ms(world, ["kept"]) > 0, "it is gone")
 
 
-@scenario(kinds=["thread"], counts=[1], is_timed=True)
-def a_crowd_of_withdrawals_costs_no_renewed_lock_its_life(world, kind, names):
-    """One by one, and all before the next renewal, they would take longer than it lives."""
+@contextlib.contextmanager
+def renewed_beside(world, kind, names, **options):
+    """The network of a client, and the client. It has a lock that is renewed, also in the end; others have the names."""
     network = Network(world)
-    client = network.client()
+    client = network.client(**options)
     held = world.actor(kind, client).acquire("kept", ttl_ms=TTL_MS, auto_extend=True)
     other = world.held_by_another(*names)
     await_renewal(world)
-    n_scripts = world.n_scripts()
-    withdraw_crowd(world, network, client, names)
-    for _ in range(3):
-        await_renewal(world)
-    wait_until(lambda: world.n_scripts() >= n_scripts + 3 * CROWD, "each has asked, left, and left in the background")
+    yield network, client
     held.verify().check()
     held.release().check()
     other.release().check()
+
+
+@scenario(kinds=["thread"], counts=[1], is_timed=True)
+def a_crowd_of_withdrawals_costs_no_renewed_lock_its_life(world, kind, names):
+    """One by one, and all before the next renewal, they would take longer than it lives."""
+    with renewed_beside(world, kind, names) as (network, client):
+        n_scripts = world.n_scripts()
+        withdraw_crowd(world, network, client, names)
+        for _ in range(3):
+            await_renewal(world)
+        wait_until(lambda: world.n_scripts() >= n_scripts + 3 * CROWD,
+                   "each has asked, left, and left in the background")
 
 
 @scenario(kinds=["thread"], counts=[1], is_timed=True)
 def a_withdrawal_without_answer_holds_up_no_renewal(world, kind, names):
-    network = Network(world)
-    client = network.client(io_timeout_ms=LONG_MS)
-    held = world.actor(kind, client).acquire("kept", ttl_ms=TTL_MS, auto_extend=True)
-    other = world.held_by_another(*names)
-    await_renewal(world)
-    network.fail("freeze", direction="down")
-    world.actor(kind, client).refused(*names, timeout_ms=100).check("E_UNKNOWN")
-    await_renewal(world)
-    network.heal()
-    await_renewal(world)
-    held.verify().check()
-    held.release().check()
-    other.release().check()
+    with renewed_beside(world, kind, names, io_timeout_ms=LONG_MS) as (network, client):
+        network.fail("freeze", direction="down")
+        world.actor(kind, client).refused(*names, timeout_ms=100).check("E_UNKNOWN")
+        await_renewal(world)
+        network.heal()
+        await_renewal(world)
 
 
 @scenario(kinds=["thread"], counts=[1], is_timed=True)
