@@ -81,11 +81,11 @@ static void placed(struct rqli_op *op)
 }
 
 /* It is said again: by itself, and when the hand-over to us is settled, if it is not yet. */
-static rql_status fail_early(struct rqli_end *self, const struct rqli_end_part *part)
+static rql_status fail_early(struct rqli_end *self, struct rqli_end_part *part)
 {
     self->has_lost_stream = true;
     self->is_early = true;
-    return rqli_fail(&self->fault, RQL_E_UNKNOWN,
+    return rqli_fail(&part->fault, RQL_E_UNKNOWN,
                      "%s: the server has not said in time whose it is; it may or may not be "
                      "released",
                      part->keys->lock.data);
@@ -93,7 +93,7 @@ static rql_status fail_early(struct rqli_end *self, const struct rqli_end_part *
 
 /* RQL_OK: it is the next owner's. RQL_NOT_HELD: it was ours no more. RQL_E_UNKNOWN: to be repeated,
  * by itself where it was told together with others. */
-static rql_status understand_transfer(struct rqli_end *self, const struct rqli_end_part *part,
+static rql_status understand_transfer(struct rqli_end *self, struct rqli_end_part *part,
                                       const struct rqli_exchange *answer,
                                       const struct rqli_outcome *outcome)
 {
@@ -122,7 +122,7 @@ static rql_status understand(struct rqli_end *self, struct rqli_end_part *part,
 
     if (!rqli_outcome_read(reply, &outcome)) {
         return rqli_exchange_fault(answer, reply, part->unused_ms > 0 ? "decrease" : "release",
-                                   part->keys->lock.data, &self->fault);
+                                   part->keys->lock.data, &part->fault);
     }
     part->is_serving = outcome.second == RQLI_SERVED_PARTLY;
     if (self->on.transfer) {
@@ -164,7 +164,7 @@ static void read_end(struct rqli_op *op, size_t i, const struct rqli_exchange *a
     } else if (reply) {
         part->status = understand(self, part, answer, reply);
     } else {
-        self->fault = *fault;
+        part->fault = *fault;
         part->status = fault->status;
         part->may_have_ended = part->may_have_ended || fault->status == RQL_E_UNKNOWN;
         self->has_lost_stream = true;
@@ -192,13 +192,13 @@ static void settle(struct rqli_end *self, struct rqli_end_part *part)
         rqli_leases_withdraw(self->client->leases, &what, lock->ttl_ms);
     }
     if (part->status < 0 && part->status != RQL_E_UNKNOWN && part->may_have_ended) {
-        part->status = rqli_fail(&self->fault, RQL_E_UNKNOWN,
+        part->status = rqli_fail(&part->fault, RQL_E_UNKNOWN,
                                  "%s: sent without an answer, and may have been done; then: %s",
                                  part->keys->lock.data, rql_status_text(part->status));
     }
     if (part->status < 0 && self->op.status >= 0) {
         self->op.status = part->status;
-        self->error = self->fault;
+        self->error = part->fault;
     } else if (part->status > 0 && self->op.status == RQL_OK) {
         self->op.status = rqli_lock_fail_ended(rqli_name_in(part->keys->lock, RQLI_KEY_LOCK).data,
                                                " before this release", &self->error);

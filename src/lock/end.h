@@ -19,6 +19,7 @@ struct rqli_end_part {
     bool is_serving;     /* it has ended; its queue is still to be served */
     rql_status believed; /* before the first call */
     rql_status status;
+    rql_error fault; /* of its last call that had one */
 };
 
 struct rqli_end {
@@ -36,7 +37,6 @@ struct rqli_end {
     struct rqli_end_part *parts; /* the first op.n_calls are still to be asked for */
     struct rqli_end_part *later; /* after those, when they are settled: */
     size_t n_later;
-    rql_error fault; /* the last one */
     rql_error error; /* why op.status is not RQL_OK; else nothing is in it */
 };
 

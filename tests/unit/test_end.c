@@ -271,7 +271,7 @@ static const struct course {
     {"a fault ends that", "pu", RQL_OK, RQL_OK},
 };
 
-static void take_turn(struct rqli_end *end, char turn)
+static void take_turn(struct rqli_end *end, size_t at, char turn)
 {
     static const struct {
         char letter;
@@ -283,17 +283,17 @@ static void take_turn(struct rqli_end *end, char turn)
     struct rqli_call call;
 
     rqli_call_begin(&call, NULL);
-    end->op.ops->write(&end->op, 0, &call);
+    end->op.ops->write(&end->op, at, &call);
     assert_int_equal(call.script, RQLI_SCRIPT_RELEASE);
     for (size_t i = 0; i < N_ROWS(faults); i++) {
         if (faults[i].letter == turn) {
             const rql_error fault = {.status = faults[i].status};
 
-            end->op.ops->read(&end->op, 0, &exchange, NULL, &fault);
+            end->op.ops->read(&end->op, at, &exchange, NULL, &fault);
             return;
         }
     }
-    end->op.ops->read(&end->op, 0, &exchange, &reply, NULL);
+    end->op.ops->read(&end->op, at, &exchange, &reply, NULL);
 }
 
 TEST(a_release_is_repeated_while_its_fault_may_pass)
@@ -314,7 +314,7 @@ TEST(a_release_is_repeated_while_its_fault_may_pass)
             int64_t now_us = rqli_now_us();
 
             assert_int_equal(next, RQLI_OP_AGAIN);
-            take_turn(&end, *turn);
+            take_turn(&end, 0, *turn);
             next = end.op.ops->next(&end.op);
             if ((*turn == 'u' || *turn == 'i') && turn[1]) { /* not in a circle */
                 assert_in_range(end.op.again_us, now_us + 20000, rqli_now_us() + 20000);
@@ -323,6 +323,26 @@ TEST(a_release_is_repeated_while_its_fault_may_pass)
         CHECK_ALL(EQ(next, RQLI_OP_OVER), EQ(end.op.status, row->status));
         rqli_lock_free(lock);
     }
+}
+
+/* Status and message are about the same lock, also where another had a fault that passed. */
+TEST(a_series_fails_with_the_fault_of_one_lock)
+{
+    rql_lock *locks[] = {rqli_lock_new(client, "x", 0), rqli_lock_new(client, "y", 0)};
+    struct rqli_end_part parts[N_ROWS(locks)];
+    struct rqli_end end;
+
+    rqli_end_init(&end, parts, locks, N_ROWS(locks), NULL);
+    end.op.until_us = rqli_after_ms(rqli_now_us(), LONG_MS);
+    assert_int_equal(end.op.ops->next(&end.op), RQLI_OP_AGAIN);
+    take_turn(&end, 0, 'r');
+    take_turn(&end, 1, 'u');
+    assert_int_equal(end.op.ops->next(&end.op), RQLI_OP_AGAIN);
+    take_turn(&end, 0, '1');
+    assert_int_equal(end.op.ops->next(&end.op), RQLI_OP_OVER);
+    CHECK_ALL(EQ(end.op.status, RQL_E_AUTH), EQ(end.error.status, RQL_E_AUTH));
+    rqli_lock_free(locks[0]);
+    rqli_lock_free(locks[1]);
 }
 
 /* ---- what is handed on ---- */
