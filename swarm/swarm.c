@@ -167,7 +167,6 @@ static rql_status connect_element(const struct rql_swarm *self, const char *url,
     rql_options options = self->client->options;
     rql_status status;
 
-    options.auto_swarm = false;
     options.logger = NULL;
     options.instrumenter = NULL;
     if (url) {
