@@ -5,7 +5,7 @@ import socket
 import time
 
 from harness import FOREVER, MINUTE_MS, Refused, check, check_equal, is_cluster, main, once, scenario, wait_until
-from private_server import Sentinel
+from private_server import PrivateServer, Sentinel, free_port
 from servers import cluster_node, servers
 
 
@@ -220,12 +220,14 @@ def a_server_is_found_by_its_ipv6_address(world, kind, names):
     world.ask("CONFIG", "SET", "bind", "127.0.0.1")
 
 
-@scenario(by_tls=False)  # to which servers without it speak otherwise
+@scenario(counts=[1], by_tls=False)  # to which servers without it speak otherwise
 def who_is_no_server_of_our_kind_says_so(world, kind, names):
     """Whatever was asked for: nobody waits for it to become one."""
-    with servers(cluster_node(), Sentinel()) as (node, sentinel):
-        for server, told in ((node, "node of a cluster"), (sentinel, "sentinel")):
-            outcome = world.actor(kind, url=server.url).refused(*names, timeout_ms=FOREVER)
+    port = free_port()
+    with servers(cluster_node(), Sentinel(), PrivateServer("--port", str(port))) as (node, sentinel, _plain):
+        for url, told in ((node.url, "is a node of a cluster"), (sentinel.url, "sentinel"),
+                          (f"redis+cluster://127.0.0.1:{port}", "is no node of a cluster")):
+            outcome = world.actor(kind, url=url).refused(*names, timeout_ms=FOREVER)
             check_equal(outcome.status, "E_UNSUPPORTED", told)
             check(told in outcome.error, outcome.error)
 

@@ -166,6 +166,25 @@ TEST(a_node_that_a_loop_does_not_use_is_left_alone)
     CHECK_OK(release_and_wait(kept[0].lock));
 }
 
+/* Though nothing is held there, and nothing is waited for. */
+TEST(a_node_that_a_loop_has_just_used_stays)
+{
+    struct seats seats;
+    struct seats now;
+    unsigned from = 0;
+    char name[16];
+
+    client->cluster->unused_us = NO_POLL_MS * INT64_C(1000); /* from the next look on */
+    draw_name(name, "w", 1, &from);
+    look_at(1);
+    use_all_at(name);
+    seats = seats_at(name);
+    assert_false(are_left(&seats));
+    run_for_ms(2 * UNUSED_MS);
+    now = seats_at(name);
+    assert_memory_equal(&now, &seats, sizeof now);
+}
+
 /* Who does not poll has nobody but the push. */
 TEST(a_node_at_which_a_loop_waits_is_not_left)
 {
@@ -219,6 +238,7 @@ TEST(a_hand_over_is_told_by_a_node_that_was_put_aside_meanwhile)
     unsigned from = 0;
     char name[16];
 
+    client->cluster->unused_us = 1000; /* other threads read it from the first lock on */
     draw_name(name, "t", 1, &from);
     look_at(1);
     start_asking(&first, name);
@@ -230,10 +250,8 @@ TEST(a_hand_over_is_told_by_a_node_that_was_put_aside_meanwhile)
     CHECK_OK(rql_release_async(loop, first.lock, &done, NULL));
     await_asked(&behind);
     CHECK_OK(behind.status);
-    client->cluster->unused_us = 1000;
     redis_server_kill(&nodes[1]);
     run_until(is_alone, &loop->first);
-    client->cluster->unused_us = UNUSED_MS * INT64_C(1000);
     assert_int_equal(status, INT_MAX);
     CHECK_OK(redis_server_restart(&nodes[1]));
     redisFree(raws[1]);

@@ -4,6 +4,7 @@
 #include "net/client_name.h"
 #include "reply_tree.h"
 
+#include <pwd.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -45,6 +46,22 @@ TEST(a_label_is_cut_and_cannot_end_its_field)
 
         assert_string_equal(entry + strlen(entry) - strlen(row->said), row->said);
     }
+}
+
+/* Of the machine's own file, where the environment does not say it. */
+TEST(a_user_is_named_by_the_account)
+{
+    const struct passwd *account = getpwuid(geteuid());
+    char said[100];
+
+    assert_int_equal(unsetenv("USER"), 0);
+    assert_int_equal(unsetenv("LOGNAME"), 0);
+    if (account) {
+        (void)snprintf(said, sizeof said, "\"user\":\"%s\"", account->pw_name);
+    } else {
+        (void)snprintf(said, sizeof said, "\"user\":\"uid %u\"", (unsigned)geteuid());
+    }
+    assert_non_null(strstr(entry_with("x"), said));
 }
 
 /* What a swarm is run with. */

@@ -316,6 +316,24 @@ TEST(the_dead_are_removed_fifty_at_a_time)
     end();
 }
 
+/* Or else it has an effect. */
+TEST(a_cancellation_behind_the_last_answer_comes_too_late)
+{
+    for (size_t at = 0; at < 2; at++) {
+        assert_int_equal(begin(), RQLI_OP_AGAIN);
+        answer_dead(0, 0, 2 * AT_ONCE);
+        assert_int_equal(next(), RQLI_OP_AGAIN);
+        assert_int_equal(sweep(), RQLI_OP_AGAIN);
+        for (size_t i = 0; i <= at; i++) {
+            answer_removed(AT_ONCE, CROWD);
+            op->is_cancelled = i == at;
+            assert_int_equal(next(), i == at ? RQLI_OP_OVER : RQLI_OP_AGAIN);
+        }
+        assert_int_equal(op->status, at == 0 ? RQL_STOPPED : RQL_OK);
+        end();
+    }
+}
+
 /* Each partition has hosts of its own, so no call is about two of them. */
 TEST(hosts_of_two_partitions_are_removed_by_two_calls)
 {
