@@ -141,12 +141,14 @@ class Runner:
     # ---- with one ----
 
     def those_that_reach(self, number, mutant):
-        """First those that are called like what is changed, then the cheapest kinds; of one kind the shortest."""
+        """First those that are called like what is changed, then the explorer; of others those that are short and reach
+        little else."""
         words = set(re.findall(r"[a-z]+", pathlib.PurePath(mutant.path).stem + " " + mutant.definition))
 
         def cost(program):
             is_related = bool(words & set(re.findall(r"[a-z]+", program.name)) - {"scenario", "test"})
-            return not is_related, program.kind, self.durations[program.name]
+            n_reached = len(self.reached[program.name])
+            return not is_related, KINDS[program.kind] != "explore", self.durations[program.name] * n_reached
 
         return sorted((program for program in self.programs if number in self.reached[program.name]), key=cost)
 
