@@ -97,6 +97,7 @@ TEST(swarm_lives_on_a_loop_of_the_caller)
     assert_int_equal(ask_int("EXISTS rql:lock:y"), 0);
     assert_int_equal(ask_int("EXISTS rql:lock:x"), 1);
     assert_true(status_of(client).is_flusher);
+    assert_int_equal(status_of(client).hosts, 1);
     rql_swarm_stop(swarm);
     assert_false(status_of(client).is_running);
     assert_int_equal(ask_int("EXISTS rql:swarm:flusher"), 1); /* it waits for nothing */

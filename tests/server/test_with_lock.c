@@ -40,6 +40,16 @@ TEST(a_block_within_a_block_keeps_the_outer_lock)
     assert_int_equal(ask_int("EXISTS rql:lock:x"), 0);
 }
 
+TEST(what_is_no_block_is_refused)
+{
+    rql_block without = {.run = NULL};
+    rql_block *const blocks[] = {NULL, &without};
+
+    EACH (block, blocks) {
+        assert_int_equal(rql_with_lock(client, "x", NULL, *block, NULL), RQL_E_INVALID);
+    }
+}
+
 struct leaver {
     int (*run)(rql_lock *lock, void *user_data);
     sem_t inside;

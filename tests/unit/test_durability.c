@@ -130,17 +130,17 @@ TEST(the_server_answers_before_its_caller_leaves)
 
     static const struct {
         int64_t timeout_ms;
-        int64_t left_ms; /* 0: it is not known when the caller leaves */
+        int64_t left_us; /* 0: it is not known when the caller leaves */
         int64_t limited_ms;
     } rows[] = {
-        {5000, 0, 5000}, {5000, 1000, 900}, {300, 1000, 300},
-        {5000, 100, 50}, {5000, 1, 1},      {5000, -20, 1},
+        {5000, 0, 5000}, {5000, 1000000, 900}, {300, 1000000, 300}, {5000, 100000, 50},
+        {5000, 1000, 1}, {5000, 500, 1},       {5000, -20000, 1},
     };
 
     EACH (row, rows) {
         struct rqli_durability wanted = {.replicas = 1, .timeout_ms = row->timeout_ms};
 
-        wanted.until_us = row->left_ms ? now_us + row->left_ms * 1000 : 0;
+        wanted.until_us = row->left_us ? now_us + row->left_us : 0;
         rqli_durability_limit(&wanted, now_us);
         assert_int_equal(wanted.timeout_ms, row->limited_ms);
     }
