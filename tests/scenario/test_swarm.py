@@ -40,6 +40,11 @@ def a_heartbeat_says_again_what_its_client_is_called(world, kind, _names):
         wait_until(lambda: world.ask("HEXISTS", "rql:clients", identity), "the client says it again")
 
 
+@scenario(kinds=["thread"], counts=[1])
+def a_heartbeat_that_fails_says_why(world, kind, _names):
+    world.actor(kind, url="redis://127.0.0.1:1").begin("probe_hosts").outcome().check("E_IO")
+
+
 def plant_zombies(world):
     """Two dead hosts, one that is young, and one that nobody knows."""
     hosts = [host(number) for number in range(1, 5)]
