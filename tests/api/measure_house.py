@@ -22,10 +22,11 @@ import pathlib
 import re
 import subprocess
 import sys
+from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "mutants"))
-from place import tokens_of  # noqa: E402
+from place import is_function, items_of, name_of_function  # noqa: E402
 from source import code_only, comments_of  # noqa: E402
 
 ROOMS = "base", "wire", "observe", "options", "net", "lock"
@@ -48,18 +49,25 @@ WANTED = {
 
 
 class File:
-    """One source file, with its comments and its tokens apart."""
+    """One source file: its comments, its items and the texts of their tokens, without directives."""
 
     def __init__(self, name, text):
         self.name, self.stem = name, name.rsplit(".", 1)[0]
         self.comments = comments_of(text)
-        code = code_only(text, strings=True)
         self.n_lines = text.count("\n")
         self.n_commented = sum(comment.count("\n") + 1 for comment in self.comments)
-        self.n_code = sum(line.strip() not in ("", "{", "}", "};") for line in code.splitlines())
-        code = re.sub(r"^[ \t]*#(?:[^\\\n]|\\.)*", lambda match: re.sub(r"[^\n]", " ", match[0]), code, flags=re.M | re.S)
-        self.tokens = [token.text for token in tokens_of(code, "c")]
-        self.line_of = [code.count("\n", 0, token.start) for token in tokens_of(code, "c")]
+        self.n_code = sum(line.strip() not in ("", "{", "}", "};") for line in code_only(text, strings=True).splitlines())
+        self.tokens, self.functions, self.prototypes = [], [], []
+        for tokens, brace in items_of(text):
+            if tokens[0].text.startswith("#"):
+                continue
+            words = [token.text for token in tokens]
+            self.tokens += words
+            if brace and is_function(tokens[:brace]):
+                n_lines = 1 + text.count("\n", tokens[0].start, tokens[-1].end)
+                self.functions.append(Function(self, name_of_function(tokens[:brace + 1]), "static" in words[:brace], n_lines))
+            elif not brace and ")" in words and words[0] != "typedef" and "=" not in words:
+                self.prototypes += filter(None, [name_of_function(tokens)])
 
     def sentences(self):
         """The comments' texts, without their stars; lines that follow each other are one."""
@@ -67,72 +75,27 @@ class File:
             yield re.sub(r"\s*\n\s*\*?\s*", " ", comment.strip("/*").strip())
 
 
-class Function:
-    def __init__(self, file, name, is_static, first, last):
-        self.file, self.name, self.is_static, self.first, self.last = file, name, is_static, first, last
-
-    @property
-    def n_lines(self):
-        return self.file.line_of[self.last] - self.file.line_of[self.first] + 1
+class Function(NamedTuple):
+    file: File
+    name: str
+    is_static: bool
+    n_lines: int
 
 
 def closing(tokens, at):
-    """The index of what closes the parenthesis or brace at an index."""
+    """The index of what closes the brace at an index."""
     depth = 0
     for i in range(at, len(tokens)):
-        depth += (tokens[i] in "({[") - (tokens[i] in ")}]")
+        depth += (tokens[i] == "{") - (tokens[i] == "}")
         if depth == 0:
             return i
     raise ValueError(f"unbalanced: {' '.join(tokens[at:at + 8])}")
 
 
-def items(file):
-    """(first, brace, last) of each item outside of all braces; brace: the index of its first, or None."""
-    first, brace, at, tokens = 0, None, 0, file.tokens
-    while at < len(tokens):
-        if tokens[at] == "{":
-            end = closing(tokens, at)
-            brace = at if brace is None else brace
-            is_function = tokens[at - 1] == ")" and "=" not in tokens[first:at]
-            at = end
-            if is_function:
-                yield first, brace, at
-                first, brace = at + 1, None
-        elif tokens[at] == ";":
-            yield first, brace, at
-            first, brace = at + 1, None
-        at += 1
-
-
-def declared(tokens):
-    """The name of the function that this declares; None: it is something else."""
-    depth, found = 0, None
-    for name, following in zip(tokens, tokens[1:]):
-        if depth == 0 and following == "(" and re.match(r"[A-Za-z_]", name) and not name.startswith("__"):
-            found = found or name
-        depth += (name in "({[") - (name in ")}]")
-    return found
-
-
-def functions_of(file):
-    for first, brace, last in items(file):
-        head = file.tokens[first:brace] if brace is not None else []
-        if brace is not None and head and head[-1] == ")" and "=" not in head:
-            yield Function(file, declared(head), "static" in head, first, last)
-
-
-def prototypes_of(file):
-    for first, brace, last in items(file):
-        head = file.tokens[first:last]
-        if brace is None and ")" in head and head[0] != "typedef" and "=" not in head:
-            name = declared(head)
-            if name:
-                yield name
-
-
-class Type:
-    def __init__(self, kind, name, members):
-        self.kind, self.name, self.members = kind, name, members
+class Type(NamedTuple):
+    kind: str
+    name: str
+    members: list
 
 
 def member_lists(tokens):
@@ -195,38 +158,22 @@ def inside(name, structs, seen):
 
 
 def circles(graph):
-    """Groups of more than one node that reach each other (Tarjan)."""
-    index, low, stack, found = {}, {}, [], []
-
-    def visit(node):
-        index[node] = low[node] = len(index)
-        stack.append(node)
-        for other in graph[node]:
-            if other not in index:
-                visit(other)
-                low[node] = min(low[node], low[other])
-            elif other in stack:
-                low[node] = min(low[node], index[other])
-        if low[node] == index[node]:
-            at = stack.index(node)
-            if len(stack) - at > 1:
-                found.append(sorted(stack[at:]))
-            del stack[at:]
-
-    sys.setrecursionlimit(10_000)
-    for node in sorted(graph):
-        if node not in index:
-            visit(node)
-    return found
+    """Groups of more than one node that reach each other."""
+    reached = {node: set(others) for node, others in graph.items()}
+    for between in graph:
+        for node in graph:
+            if between in reached[node]:
+                reached[node] |= reached[between]
+    groups = {tuple(sorted(other for other in reached[node] if node in reached[other])) for node in graph}
+    return sorted(group for group in groups if len(group) > 1)
 
 
-def used_once(file, functions):
+def used_once(file):
     """Its static functions that one place calls and nothing else names."""
     uses = collections.Counter(file.tokens)
     calls = collections.Counter(a for a, b in zip(file.tokens, file.tokens[1:]) if b == "(" and a not in KEYWORDS)
-    prototypes = collections.Counter(prototypes_of(file))
-    for one in functions:
-        declared_here = 1 + prototypes[one.name]
+    for one in file.functions:
+        declared_here = 1 + file.prototypes.count(one.name)
         if one.is_static and uses[one.name] == calls[one.name] == declared_here + 1:
             yield one
 
@@ -243,11 +190,10 @@ def call_graph(files, owner):
 
 def measure(files):
     """(figure by name, what was counted by name)."""
-    functions = {file: list(functions_of(file)) for file in files}
-    shared = {one.name: one for those in functions.values() for one in those if not one.is_static}
-    once = [one for file in files for one in used_once(file, functions[file])]
+    shared = {one.name: one for file in files for one in file.functions if not one.is_static}
+    once = [one for file in files for one in used_once(file)]
     strange = sorted(f"{name} in {file.name}" for file in files if file.name.endswith(".h")
-                     for name in set(prototypes_of(file))
+                     for name in set(file.prototypes)
                      if name in shared and shared[name].file.stem != file.stem)
     types = [one for file in files for one in types_of(file)]
     two_valued = {one.name for one in types if one.kind == "enum" and len(one.members) == 2}
@@ -261,7 +207,7 @@ def measure(files):
     figures = {
         "lines of code": sum(file.n_code for file in files),
         "files": len(files),
-        "functions": sum(map(len, functions.values())),
+        "functions": sum(len(file.functions) for file in files),
         "used once": len(once),
         "of these short": sum(one.n_lines <= SHORT for one in once),
         "types": len(defined),

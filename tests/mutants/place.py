@@ -80,7 +80,7 @@ def _enumerators(tokens):
         yield Definition(first.text, first.start, last.end)
 
 
-def _name_of_function(tokens):
+def name_of_function(tokens):
     """The name in front of the last parameters that are outside of all parentheses, None: there are none."""
     depth, name = 0, None
     for before, token in zip(tokens, tokens[1:]):
@@ -102,33 +102,21 @@ def _name_of_variable(tokens):
     return None
 
 
-def _definitions_of_item(tokens, body):
-    """What one item outside of all braces defines; body: the index of its first brace, None: it has none."""
-    start, end = tokens[0].start, tokens[-1].end
-    head = [token.text for token in tokens[:body]] if body else []
-    if body and "=" not in head and ")" in head and _name_of_function(tokens[:body + 1]):
-        yield Definition(_name_of_function(tokens[:body + 1]), start, end)
-        return
-    if body and "=" not in head and {"struct", "union", "enum"} & set(head):
-        if re.match(r"[A-Za-z_]", head[-1]) and head[-1] not in ("struct", "union", "enum"):
-            yield Definition(head[-1], start, end)
-        if "enum" in head:
-            close = next(i for i in range(len(tokens) - 1, body, -1) if tokens[i].text == "}")
-            yield from _enumerators(tokens[body + 1:close])
-    name = _name_of_variable(tokens)
-    if name and tokens[0].text != "extern":
-        yield Definition(name, start, end)
+def is_function(head):
+    """Is what stands before the first brace that of a function?"""
+    words = {token.text for token in head}
+    return ")" in words and "=" not in words and name_of_function([*head, Token("{", 0, 0)]) is not None
 
 
-def _in_c(text):
+def items_of(text):
+    """(tokens, index of the first brace, None: there is none) of each item outside of all braces; a directive is an item
+    of one token."""
     match = PATTERN["c"].match
     item, body, depth, at = [], None, 0, 0
     while at < len(text):
         if text[at] == "#" and not text[text.rfind("\n", 0, at) + 1:at].strip():
             directive = DIRECTIVE.match(text, at)
-            name = re.match(r"#\s*define\s+(\w+)", directive[0])
-            if name:
-                yield Definition(name[1], at, directive.end())
+            yield [Token(directive[0], at, directive.end())], None
             at = directive.end()
             continue
         one = match(text, at)
@@ -145,15 +133,31 @@ def _in_c(text):
         depth += (word in OPEN) - (word in CLOSE)
         if depth < 0:  # the end of extern "C"
             item, depth = [], 0
-        elif depth == 0 and (word == ";" or (word == "}" and _is_function(item[:body]))):
-            yield from _definitions_of_item(item, body)
+        elif depth == 0 and (word == ";" or (word == "}" and is_function(item[:body]))):
+            yield item, body
             item, body = [], None
 
 
-def _is_function(head):
-    """Is what stands before the first brace that of a function?"""
-    words = {token.text for token in head}
-    return ")" in words and "=" not in words and _name_of_function([*head, Token("{", 0, 0)]) is not None
+def _in_c(text):
+    """What each item defines."""
+    for tokens, body in items_of(text):
+        start, end = tokens[0].start, tokens[-1].end
+        head = [token.text for token in tokens[:body]] if body else []
+        macro = re.match(r"#\s*define\s+(\w+)", tokens[0].text)
+        if macro:
+            yield Definition(macro[1], start, end)
+        elif body and is_function(tokens[:body]):
+            yield Definition(name_of_function(tokens[:body + 1]), start, end)
+        else:
+            if "=" not in head and {"struct", "union", "enum"} & set(head):
+                if re.match(r"[A-Za-z_]", head[-1]) and head[-1] not in ("struct", "union", "enum"):
+                    yield Definition(head[-1], start, end)
+                if "enum" in head:
+                    close = next(i for i in range(len(tokens) - 1, body, -1) if tokens[i].text == "}")
+                    yield from _enumerators(tokens[body + 1:close])
+            name = _name_of_variable(tokens)
+            if name and tokens[0].text != "extern":
+                yield Definition(name, start, end)
 
 
 # ---- definitions in Lua ----
