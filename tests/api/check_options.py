@@ -1,35 +1,49 @@
 #!/usr/bin/env python3
 """The options table of the manual is the one of the library.
 
-Usage: check_options.py [--write] PRINT_OPTIONS PAGE
+Usage: check_options.py [--write] LIBRARY PAGE
 The table stands between the lines <!-- options --> and <!-- /options -->.
 """
+import ctypes
+import itertools
 import pathlib
-import subprocess
+import re
 import sys
 
-SKIPPED = 77
 BEGIN, END = "<!-- options -->\n", "<!-- /options -->"
+HEAD = "| Option | Environment | Unit | Range | Default | Meaning |\n|---|---|---|---|---|---|\n"
+
+
+def rows(library):
+    """The members of each rql_option_row, which are all texts: name, env, unit, range, default_value and help."""
+    row_at = ctypes.CDLL(library).rql_option_row_at
+    row_at.argtypes, row_at.restype = [ctypes.c_size_t], ctypes.POINTER(ctypes.c_char_p * 6)
+    for index in itertools.count():
+        row = row_at(index)
+        if not row:
+            return
+        yield [text.decode() for text in row.contents]
+
+
+def cells(row):
+    """A bar would end the cell, and an at sign begins a command of Doxygen."""
+    for number, text in enumerate(row):
+        is_code = number in (0, 1, 4)
+        yield f"`{text}` " if is_code and text else "" if is_code else re.sub(r"([|@])", r"\\\1", text) + " "
 
 
 def main(arguments):
-    write = "--write" in arguments
-    program, page = [a for a in arguments if a != "--write"]
-    page = pathlib.Path(page)
-    table = subprocess.run([program], check=True, capture_output=True, text=True).stdout
-    text = page.read_text() if page.exists() else ""
-    if BEGIN not in text or END not in text.split(BEGIN, 1)[1]:
-        print(f"{page.name} has no table between {BEGIN.strip()} and {END}")
-        return 1 if write else SKIPPED
-    before, rest = text.split(BEGIN, 1)
-    found, after = rest.split(END, 1)
+    library, page = [word for word in arguments if word != "--write"]
+    table = HEAD + "".join("| " + "| ".join(cells(row)) + "|\n" for row in rows(library))
+    text = pathlib.Path(page).read_text()
+    before, _, rest = text.partition(BEGIN)
+    found, _, after = rest.partition(END)
     if found.strip() == table.strip():
         return 0
-    if write:
-        page.write_text(before + BEGIN + table + END + after)
+    if "--write" in arguments:
+        pathlib.Path(page).write_text(before + BEGIN + table + END + after)
         return 0
-    print(f"{page.name}: the options table is not the library's; renew it with check_options.py --write")
-    print(table)
+    print(f"{page}: the options table is not the library's; renew it with check_options.py --write\n{table}")
     return 1
 
 
