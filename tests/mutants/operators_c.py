@@ -258,10 +258,9 @@ def arguments_of(folder, words):
     """What of a compiler's command a parser needs. Paths are relative to the folder."""
     found = []
     for word, after in zip(words, [*words[1:], ""]):
-        if word in ("-isystem", "-include", "-I"):
-            found += [word, str(pathlib.Path(folder, after))]
-        elif word.startswith("-I"):
-            found.append("-I" + str(pathlib.Path(folder, word[2:])))
+        option = re.match("-isystem|-include|-I", word)
+        if option:
+            found += [option[0], str(pathlib.Path(folder, word[option.end():] or after))]
         elif word.startswith(("-D", "-U", "-std=")):
             found.append(word)
     return found

@@ -121,7 +121,7 @@ class Runner:
             map_file.write(bytes(count + 1))
             map_file.flush()
             for _ in range(2):
-                run = self.run(program, 600, RQL_MUTANT_MAP=map_file.name)
+                run = self.run(program, 600, MUTANT_MAP=map_file.name)
                 if run.passed:
                     break
             reached = pathlib.Path(map_file.name).read_bytes()
@@ -157,7 +157,7 @@ class Runner:
         programs = self.those_that_reach(number, mutant)
         if not programs:
             return Result(mutant, UNREACHED, 0)
-        return self.try_in_turn(programs, mutant, cap_s, before, RQL_MUTANT=str(number))
+        return self.try_in_turn(programs, mutant, cap_s, before, MUTANT_CHOSEN=str(number))
 
     def try_in_turn(self, programs, mutant, cap_s, before, **environ):
         """Until one finds the mutant, or the time is up."""

@@ -2,7 +2,8 @@
 
 An expression becomes `(rqlm(7) ? (the mutant) : (the expression))`, a statement `if (rqlm(7)) {} else { it }`. Text is
 only inserted, so that mutants inside of others need no care, and lines keep their numbers. A unit of the build reads
-RQL_MUTANT once, when the program starts. RQL_MUTANT_MAP names a file: what is asked for is noted there.
+MUTANT_CHOSEN once, when the program starts. MUTANT_MAP names a file in which each number that is asked for is noted. (Their
+names do not begin with RQL_: the tests of the program rql drop such variables.)
 """
 import re
 import subprocess
@@ -30,8 +31,8 @@ static inline int rqlm(int number)
 
 __attribute__((constructor(101), unused)) static void rqlm_begin(void)
 {
-    const char *chosen = getenv("RQL_MUTANT");
-    const char *path = rqlm_map ? NULL : getenv("RQL_MUTANT_MAP");
+    const char *chosen = getenv("MUTANT_CHOSEN");
+    const char *path = rqlm_map ? NULL : getenv("MUTANT_MAP");
     int fd = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
 
     rqlm_chosen = chosen ? atoi(chosen) : 0;
