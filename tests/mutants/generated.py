@@ -5,17 +5,29 @@ import pathlib
 import random
 import re
 import shlex
+import tomllib
 
 import operators_lua
 import play
 import schemata
-import verdicts
 from mutant import numbered
 from place import Sources
 from plant import ROOT, Copy
 from table import Wrong
 
 JUDGED = "judged"
+VERDICTS = pathlib.Path(__file__).with_name("verdicts.toml")
+KINDS = "equivalent", "speed", "accepted", "open"  # which the head of that file explains
+
+
+def read_verdicts():
+    """Name -> (verdict, reason), without those that are open."""
+    with open(VERDICTS, "rb") as file:
+        entries = tomllib.load(file)["verdict"]
+    found = {entry["mutant"]: (entry["verdict"], entry["reason"]) for entry in entries}
+    if len(found) < len(entries) or any(kind not in KINDS or not reason for kind, reason in found.values()):
+        raise Wrong(f"{VERDICTS.name}: each mutant needs a verdict ({', '.join(KINDS)}) and a reason, once")
+    return {name: verdict for name, verdict in found.items() if verdict[0] != "open"}
 
 
 def files_of(names):
@@ -78,7 +90,7 @@ class Generated:
         self.words = words
         self.sources = Sources(ROOT)
         self.copy = Copy(words.dir / "generated")
-        self.verdicts = verdicts.read_verdicts()
+        self.verdicts = read_verdicts()
 
     def prepare(self):
         self.copy.prepare("-Dbuildtype=plain", "-Dc_args=-O1 -w", "-Dwarning_level=0", "-Dbench=disabled")

@@ -190,13 +190,7 @@ class Source:
     def __init__(self, root, path):
         self.path, self.language = path, language_of(path)
         self.text = (root / path).read_text()
-        self._definitions = None
-
-    @property
-    def definitions(self):
-        if self._definitions is None:
-            self._definitions = definitions_of(self.text, self.language)
-        return self._definitions
+        self.definitions = definitions_of(self.text, self.language)
 
 
 class Sources:

@@ -12,7 +12,6 @@ import queue
 import re
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -141,14 +140,15 @@ class Runner:
     # ---- with one ----
 
     def those_that_reach(self, number, mutant):
-        """First those that are called like what is changed, then the explorer; of others those that are short and reach
-        little else."""
+        """Unit tests first, then those that are called like what is changed, then the explorer; of others those that are
+        short and reach little else."""
         words = set(re.findall(r"[a-z]+", pathlib.PurePath(mutant.path).stem + " " + mutant.definition))
 
         def cost(program):
             is_related = bool(words & set(re.findall(r"[a-z]+", program.name)) - {"scenario", "test"})
             n_reached = len(self.reached[program.name])
-            return not is_related, KINDS[program.kind] != "explore", self.durations[program.name] * n_reached
+            return (not program.is_unit, not is_related, KINDS[program.kind] != "explore",
+                    self.durations[program.name] * n_reached)
 
         return sorted((program for program in self.programs if number in self.reached[program.name]), key=cost)
 
@@ -162,7 +162,7 @@ class Runner:
     def try_in_turn(self, programs, mutant, cap_s, before, **environ):
         """Until one finds the mutant, or the time is up."""
         spent_s, doubts = 0, []
-        for program in programs if cap_s > 0 else []:
+        for program in programs:
             before(program)
             limit_s = AT_LEAST_S + TIMES * self.durations[program.name]
             run = self.run(program, limit_s, **environ)
@@ -178,30 +178,10 @@ class Runner:
         return Result(mutant, SURVIVED, spent_s, "; ".join(doubts))
 
 
-class Progress:
-    def __init__(self, total):
-        self.total, self.done = total, 0
-        self.is_terminal = sys.stdout.isatty()
-
-    def tell(self, outcome):
-        self.done += 1
-        line = f"{self.done:4}/{self.total} {outcome.state:9} {outcome.seconds:6.1f} s  {outcome.line}"
-        if not self.is_terminal:
-            print(line, flush=True)
-            return
-        print("\r\033[K" + (line if outcome.state != FOUND else line[:100]),
-              end="" if outcome.state == FOUND else "\n", flush=True)
-
-    def end(self):
-        if self.is_terminal:
-            print("\r\033[K", end="")
-
-
 def play_all(jobs, mutants, ends):
     """Results of mutants. jobs: functions that play one; each plays one at a time. Those that the time does not suffice
     for, which ends then, are not played."""
-    results, free = [], queue.SimpleQueue()
-    progress, lock = Progress(len(mutants)), threading.Lock()
+    results, free, lock = [], queue.SimpleQueue(), threading.Lock()
     for job in jobs:
         free.put(job)
 
@@ -213,7 +193,7 @@ def play_all(jobs, mutants, ends):
             free.put(job)
         with lock:
             results.append(result)
-            progress.tell(result)
+            print(f"{len(results):4}/{len(mutants)} {result.state:9} {result.seconds:6.1f} s  {result.line}", flush=True)
 
     with ThreadPoolExecutor(len(jobs)) as pool:
         try:
@@ -222,38 +202,20 @@ def play_all(jobs, mutants, ends):
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    progress.end()
     return results
 
 
-def both(earlier, later):
-    """The result of a mutant that two kinds of programs were run with."""
-    state = later.state if earlier.state == UNREACHED or later.state in (FOUND, LEFT) else earlier.state
-    told = "; ".join(filter(None, [earlier.told, later.told]))
-    return Result(later.mutant, state, earlier.seconds + later.seconds, told)
-
-
 def play_c(copy, mutants, words):
-    """Of a copy that has them all. First by the unit tests: what they find need not wait for the other programs."""
+    """Of a copy that has them all."""
     programs = programs_of(copy.build, lambda name, suites: not suites & {*LEFT_OUT, "explore"} and
                            name in (words.tests or [name]))
+    runner = Runner(programs, FIRST_FAILURE)
+    print(f"{len(programs)} programs run without a mutant", flush=True)
+    copy.compile([program.name for program in programs], words.jobs)
+    runner.record_all(len(mutants), words.processes)
     number_of = {mutant: number for number, mutant in enumerate(mutants, 1)}
-    ends = time.monotonic() + words.limit
-    results = {mutant: Result(mutant, UNREACHED, 0) for mutant in mutants}
-    for is_unit in True, False:
-        runner = Runner([one for one in programs if one.is_unit == is_unit], FIRST_FAILURE)
-        left = [result for result in results.values() if result.state != FOUND]
-        if not runner.programs or not left:
-            continue
-        print(f"{len(runner.programs)} programs run without a mutant, then with {len(left)}", flush=True)
-        copy.compile([program.name for program in runner.programs], words.jobs)
-        runner.record_all(len(mutants), words.processes)
-
-        def job(mutant):
-            return runner.play(number_of[mutant], mutant, words.cap - results[mutant].seconds)
-        for result in play_all([job] * words.processes, [result.mutant for result in left], ends):
-            results[result.mutant] = both(results[result.mutant], result)
-    return list(results.values())
+    jobs = [lambda mutant: runner.play(number_of[mutant], mutant, words.cap)] * words.processes
+    return play_all(jobs, mutants, time.monotonic() + words.limit)
 
 
 def runners_of(copies, is_wanted, environ, words):

@@ -5,6 +5,7 @@ only inserted, so that mutants inside of others need no care, and lines keep the
 MUTANT_CHOSEN once, when the program starts. MUTANT_MAP names a file in which each number that is asked for is noted. (Their
 names do not begin with RQL_: the tests of the program rql drop such variables.)
 """
+import os
 import re
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -70,7 +71,8 @@ def instrumented(text, mutants):
         before, behind = _around(mutant, number)
         inserted.append(((mutant.start, 1, -mutant.end, order), before))
         inserted.append(((mutant.end, 0, -mutant.start, -order), behind))
-    parts, last = [f'#include "{HEADER.split("/")[1]}"\n#line 1\n'], 0
+    header = os.path.relpath(HEADER, os.path.dirname(mutants[0][1].path))
+    parts, last = [f'#include "{header}"\n#line 1\n'], 0
     for (at, *_), words in sorted(inserted):
         parts += [text[last:at], words]
         last = at
