@@ -22,11 +22,6 @@ def without_function(dump):
     return re.sub(r" *<function-decl name='rql_lock_extend'.*?</function-decl>\n", "", symbol.sub("", dump), flags=re.S)
 
 
-def new_status(dump):
-    last = "      <enumerator name='RQL_E_NOT_DURABLE' value='-15'/>\n"
-    return dump.replace(last, last + last.replace("NOT_DURABLE", "NEWER").replace("-15", "-99"))
-
-
 def struct(name, change):
     """change() of the size in bits and the members."""
     def changed(found):
@@ -57,32 +52,29 @@ def another_type(bits, members):
 
 # The edited dump is the later library's.
 CASES = [
-    ("nothing is changed", lambda dump: dump, True),
-    ("a status is new", new_status, True),
     ("a struct that says its size grows at its end", struct("rql_lock_options", grown_at_end), True),
     ("a result that the library makes grows at its end", struct("rql_client_info", grown_at_end), True),
     ("a function is gone", without_function, False),
     ("a struct that says its size grows within", struct("rql_lock_options", grown_within), False),
     ("a field of such a struct has another type", struct("rql_lock_options", another_type), False),
     ("a struct that does not say its size grows", struct("rql_error", grown_at_end), False),
-    ("a result in an array grows", struct("rql_request_info", grown_at_end), False),
 ]
 
 
-def check_edit(edit, is_fine, title):
+def check_edit(edit, is_fine):
     kept = check_abi.DUMP.read_text(encoding="utf-8")
     edited = edit(kept)
-    check(edited != kept or title.startswith("nothing"), "the edit finds nothing to change")
+    check(edited != kept, "the edit finds nothing to change")
     check_equal(not check_abi.differences(kept, edited), is_fine)
 
 
 def test_a_function_is_new():
     kept = check_abi.DUMP.read_text(encoding="utf-8")
-    check_equal(not check_abi.differences(without_function(kept), kept), True)
+    check_equal(check_abi.differences(without_function(kept), kept), "")
 
 
 if __name__ == "__main__":
     for row, change, survives in CASES:
-        tap.add(row, check_edit, change, survives, row)
+        tap.add(row, check_edit, change, survives)
     tool = check_abi.missing_tool()
     tap.main(skip=tool and f"there is no {tool} in PATH (Debian: abigail-tools)")

@@ -38,7 +38,6 @@ def table(row):
             "src/cli/cmd_hold.c": '    .name = "lock",\n'}
 
 
-LONG = "int f(void)\n{\n" + "    g();\n" * 80 + "}\n"
 PAGES = {"README.md": "[b](src/base/b.c#L1) [gem](https://rubygems.org)\n", "tests/server/test_a.c": "",
          "tests/README.md": "| a fault | server/a | `server/faults.h` |\n"}
 TAGS = {"src/wire/make_partitions.py": "print('PARTITION(1)')\n", "src/wire/partitions.def": "PARTITION(1)\n"}
@@ -69,10 +68,7 @@ CASES = [
     ("no goto", {"src/lock/a.c": "    goto out;\n"}, check_words),
     ("the library never prints", {"src/lock/a.c": "    printf(x);\n"}, check_words),
     ("no unfinished work", {"src/lock/a.c": "/* TO" + "DO */\n"}, check_words),
-    ("no long function", {"src/lock/a.c": LONG}, check_numbers),
     ("no long file", {"src/lock/a.c": "int a;\n" * 501}, check_numbers),
-    ("no parameter train", {"src/lock/a.c": "int f(int a, int (*b)(int, int), int c[2], int d, int e, int g)\n{\n}\n"},
-     check_numbers),
     (None, PAGES, check_documents),
     ("a link to what is not there", {"README.md": "[map](src/map.svg)\n"}, check_documents),
     ("a named test that is not there", {"tests/README.md": "| a fault | server/faults |\n"}, check_documents),
