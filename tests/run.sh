@@ -160,33 +160,19 @@ need_packages() {
 
 # What a stage takes on two processors that do nothing else, from a clean clone, in seconds.
 seconds_of() {
+    of_stages=' gcc:210 sample:90 light:50 packages:105 asan:120 tsan:110 valgrind:100 budget:30 tidy:60 tidy_deep:300
+        faults:160 tls:240 cluster:480 connectivity:450 timed:3600 guarantees:270 explore:2400 mutants:1800 coverage:360
+        valgrind_all:1800 debian13:720 bare:1500 ' # budget: behind gcc and light
     case $1 in
-    gcc) echo 210 ;;
-    asan) echo 120 ;;
-    tsan) echo 110 ;;
-    tidy) echo 60 ;;
-    tidy_deep) echo 300 ;;
-    guarantees) echo 270 ;;
-    coverage) echo 360 ;;
-    faults) echo 160 ;;
-    tls) echo 240 ;;
-    cluster) echo 480 ;;
-    sample) echo 90 ;;
-    connectivity) echo 450 ;;
-    timed) echo 3600 ;;
     soak) echo $((60 + 60 * minutes)) ;;
     promises) echo $((60 + 5 * 60 * minutes)) ;;
-    valgrind) echo 100 ;;
-    light) echo 50 ;;
-    packages) echo 105 ;;
-    budget) echo 30 ;; # behind gcc and light
     fuzz) echo $((10 + 2 * ${RQL_FUZZ_S:-10})) ;;
-    explore) echo 2400 ;;
-    mutants | valgrind_all) echo 1800 ;;
-    debian13) echo 720 ;;
-    bare) echo 1500 ;;
     demo) echo $((30 + 4 * ${RQL_DEMO_RUNS:-300})) ;;
-    *) echo 3 ;;
+    *)
+        found=${of_stages#*" $1:"}
+        [ "$found" != "$of_stages" ] || found=3
+        echo "${found%%[!0-9]*}"
+        ;;
     esac
 }
 
