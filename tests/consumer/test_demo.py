@@ -139,36 +139,21 @@ def run_once(_number):
         return run.finish()
 
 
-class Tally:
-    """What the runs said so far, told now and then."""
-
-    def __init__(self, wanted):
-        self.wanted, self.good, self.bad, self.left_out, self.not_tested = wanted, 0, 0, 0, 0
-
-    def add(self, run, where):
-        if run.is_good():
-            self.good += 1
-        else:
-            self.bad += 1
-            print(f"exit status {run.status}, {where}:\n{run.said}", flush=True)
-        self.left_out += sum(int(n.replace(",", "")) for n in re.findall(r"; ([\d,]+) left out: their process", run.said))
-        self.not_tested += len(re.findall(r"^  --  ", run.said, re.M))
-        if (self.good + self.bad) % EVERY == 0:
-            print(f"demo: {self.good + self.bad} of {self.wanted} runs, now {where}: {self.bad} failed, "
-                  f"{self.not_tested} promises not tested, {self.left_out} waits left out", flush=True)
-
-
 def run_often(wanted):
-    tally = Tally(wanted)
-    busy = wanted // 3
+    """Returns whether one of the runs failed."""
+    n_bad, n_busy = 0, wanted // 3
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-        for run in pool.map(run_once, range(wanted - busy)):
-            tally.add(run, "beside nothing else")
-        with busy_loops():
-            for run in pool.map(run_once, range(busy)):
-                tally.add(run, "beside two busy loops")
-    print(f"{tally.good} passed, {tally.bad} failed")
-    return tally.bad > 0
+        for beside, count, where in ((contextlib.nullcontext, wanted - n_busy, "beside nothing else"),
+                                     (busy_loops, n_busy, "beside two busy loops")):
+            with beside():
+                for number, run in enumerate(pool.map(run_once, range(count)), 1):
+                    if not run.is_good():
+                        n_bad += 1
+                        print(f"exit status {run.status}, {where}:\n{run.said}", flush=True)
+                    if number % EVERY == 0:
+                        print(f"demo: {number} of {count} runs {where}; {n_bad} of all failed", flush=True)
+    print(f"{wanted - n_bad} passed, {n_bad} failed")
+    return n_bad > 0
 
 
 if __name__ == "__main__":
