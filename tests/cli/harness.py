@@ -4,12 +4,14 @@ import json
 import os
 import pathlib
 import pty
+import re
 import select
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import tap  # noqa: E402
@@ -127,6 +129,14 @@ class Program:
         return said
 
 
+def start_waiting(server, rql, *words, name="a"):
+    """A process that waits for the lock."""
+    before = server.queue_length(name)
+    process = rql.start(*words)
+    wait_until(lambda: server.queue_length(name) > before, "it waits")
+    return process
+
+
 def at_terminal(begin):
     """pty.fork() or pty.openpty(); a container may have no terminals."""
     try:
@@ -144,6 +154,17 @@ class Terminal:
         if self.pid == 0:
             begin()
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        os.close(self.fd)
+
+    def type(self, keys):
+        os.write(self.fd, keys.encode())
+
     def read(self):
         """What comes next; b"": the other side has closed."""
         if not select.select([self.fd], [], [], PATIENCE_S)[0]:
@@ -154,6 +175,20 @@ class Terminal:
             more = b""
         self.written += more
         return more
+
+    def read_until(self, pattern):
+        """The first match in all that was written."""
+        end_s = time.monotonic() + PATIENCE_S
+        while not (found := re.search(pattern, self.written.decode(errors="replace"))):
+            assert self.read() and time.monotonic() < end_s, f"{pattern} is not in {self.written!r}"
+        return found
+
+    def finish(self):
+        """Reads to the end. Returns the exit code, or the number of a signal, negative."""
+        while self.read():
+            pass
+        done = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        return done.si_status if done.si_code == os.CLD_EXITED else -done.si_status
 
 
 def written_at_terminal(stream, words, env):

@@ -217,7 +217,7 @@ def test_without_info_the_servers_time_is_not_known(server, rql):
     counts = counts_commands(rql)
     with Server() as own:
         own.ask("ACL", "SETUSER", "poor", "on", ">pw", "~rql:*", "&*", "+@all", "-info")
-        url = own.url.replace("://", "://poor:pw@")
+        url = own.url_with("poor:pw@")
         said = measured(rql, "--threads", "1", "--json", RQL_URL=url).json()
         check_in("INFO", said["no_server_cpu"].upper())
         check_equal(said["others_cpu_percent"], None)

@@ -3,15 +3,12 @@
 import json
 import os
 import pathlib
-import pty
 import shutil
-import signal
 import tempfile
-import threading
 import time
 
-from harness import (PROGRAM, Missing, PrivateServer, Program, add, at_terminal, check_equal, environment, free_port,
-                     leave_out_in_cluster, main, wait_until)
+from harness import (PROGRAM, Missing, PrivateServer, Program, Terminal, add, check_equal, environment, free_port,
+                     leave_out_in_cluster, main)
 
 BASH_COMPLETION = "/usr/share/bash-completion/bash_completion"
 # How each is started without the user's files.
@@ -136,11 +133,11 @@ def test_no_private_server_is_started(_server, _rql):
         check_equal((result.code, result.out, os.listdir(folder)), (0, "", []))
 
 
-class Shell:
+class Shell(Terminal):
     """At a terminal of its own, where `rql` is the program for help, and else writes down what it is given."""
 
     def __init__(self, name, folder, url):
-        self.said, self.given = "", folder / "given"
+        self.given = folder / "given"
         for tool, script in {"rql": f'[ "$1" = help ] && exec {PROGRAM} "$@"\nexec python3 -c '
                                     '"import json, sys; json.dump(sys.argv[2:], open(sys.argv[1], \'w\'))" '
                                     f'{self.given} "$@"',
@@ -150,37 +147,16 @@ class Shell:
         (folder / "certificate.pem").touch()
         told = environment(url, PATH=f"{folder}:{os.environ['PATH']}", HOME=str(folder), TERM="xterm", LC_ALL="C.UTF-8",
                            XDG_CONFIG_HOME=str(folder), XDG_DATA_HOME=str(folder), XDG_DATA_DIRS=f"{folder}/share")
-        self.process, self.terminal = at_terminal(pty.fork)
-        if self.process == 0:
-            os.chdir(folder)
-            os.execvpe(SHELLS[name][0], SHELLS[name], told)
-        self.reader = threading.Thread(target=self.read)
-        self.reader.start()
-
-    def read(self):
-        try:
-            while data := os.read(self.terminal, 4096):
-                self.said += data.decode(errors="replace")
-        except OSError:
-            pass  # the shell has ended
-
-    def type(self, keys):
-        """What comes ahead of the prompt stays in the terminal."""
-        os.write(self.terminal, keys.encode())
+        super().__init__(lambda: (os.chdir(folder), os.execvpe(SHELLS[name][0], SHELLS[name], told)))
 
     def completed(self, line):
-        """What the program is given after TAB and ENTER."""
+        """What the program is given after TAB and ENTER. What is typed ahead of the prompt stays in the terminal."""
         self.given.unlink(missing_ok=True)
         self.type(line + "\t")
         self.type("\r")
-        wait_until(lambda: self.given.exists() and self.given.stat().st_size > 0, f"{line}: {self.said[-2000:]}")
+        while not self.given.exists() or not self.given.stat().st_size:
+            assert self.read(), f"{line}: {self.written[-2000:]}"
         return json.loads(self.given.read_text())
-
-    def end(self):
-        os.kill(self.process, signal.SIGKILL)
-        os.waitpid(self.process, 0)
-        self.reader.join()  # else it would read from whatever gets the number of the terminal next
-        os.close(self.terminal)
 
 
 def completes(way):
@@ -196,13 +172,10 @@ def completes(way):
                 script = pathlib.Path(folder, "share", file)
                 script.parent.mkdir(parents=True)
                 script.write_text(rql("help", "--completion", name).out)
-            shell = Shell(name, pathlib.Path(folder), rql.url)
-            try:
+            with Shell(name, pathlib.Path(folder), rql.url) as shell:
                 shell.type(first + "\r")
                 for line, wanted in LINES.items():
-                    check_equal(shell.completed(line), wanted, f"{line}: {shell.said[-500:]}")
-            finally:
-                shell.end()
+                    check_equal(shell.completed(line), wanted, f"{line}: {shell.written[-500:]}")
 
     return test
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """The processes of `rql run`: descriptors, the command's group, and the guard, which outlives a killed rql."""
+import contextlib
 import os
 import shutil
 import signal
@@ -8,7 +9,7 @@ import sys
 import time
 
 from harness import (PROGRAM, PATIENCE_S, Folder, Missing, Program, Server, check_equal, check_in, environment, finish,
-                     await_gone, is_gone, main, read_line, wait_until)
+                     await_gone, is_gone, main, read_line, start_waiting, wait_until)
 
 RUN = ("run", "a", "--", "true")
 
@@ -126,11 +127,9 @@ def name_of(pid):
         return ""
 
 
-def start_next(server, rql, job, name="a"):
+def start_next(server, rql, job):
     """A waiter for the lock that leaves a sign when it has it."""
-    process = rql.start("run", name, "--", "touch", job.path("next"))
-    wait_until(lambda: server.queue_length(name) == 1, "it waits")
-    return process
+    start_waiting(server, rql, "run", "a", "--", "touch", job.path("next"))
 
 
 def await_next(rql, job, pids):
@@ -320,45 +319,55 @@ def must_be_root():
             raise Missing(program)
 
 
+def await_stranger(pid):
+    wait_until(lambda: name_of(pid) == "sleep", "it has changed its user")
+
+
+@contextlib.contextmanager
+def command_of_nobody(rql, **more):
+    """A job whose command rql may not signal, and the number of its process."""
+    script = 'trap "" TERM; echo $$ >> $PIDS; exec "$@"'
+    with Job(rql, "sh", "-c", script, "sh", *NOBODY, "sleep", "600", prefix=POWERLESS, **more) as job:
+        pid = job.pids(1)[0]
+        await_stranger(pid)
+        yield job, pid
+
+
+def check_is_kept_for(server, rql, job, survivor):
+    """Until the survivor ends, which the guard may not kill."""
+    command, guard = job.pids(1)[-1], job.guard()
+    await_stranger(survivor)
+    token = server.ask("HGET", "rql:lock:a", "rql_token")
+    start_next(server, rql, job)
+    job.kill()
+    wait_until(lambda: is_gone(command), "the command ends")
+    await_looks(guard)
+    check_equal(server.ask("HGET", "rql:lock:a", "rql_token"), token)
+    assert not is_gone(survivor)
+    os.kill(survivor, signal.SIGKILL)
+    await_next(rql, job, [survivor])
+
+
 def test_a_survivor_of_another_user_keeps_the_lock(server, rql):
     must_be_root()
-    for is_descendant in (True, False):
-        script = "echo $$ >> $PIDS; wait; sleep 600"
-        if is_descendant:
-            script = " ".join(NOBODY) + " sleep 600 & echo $! >> $PIDS; " + script
-        with Job(rql, "sh", "-c", script, prefix=POWERLESS) as job:
-            pids, group, guard = job.pids(1 + is_descendant), job.leader(), job.guard()
-            command = pids[-1]
-            stranger = None
-            if is_descendant:
-                survivor = pids[0]
-                wait_until(lambda s=survivor: name_of(s) == "sleep", "it has changed its user")
-            else:
-                stranger = subprocess.Popen(["sh", "-c", 'echo $$ >> $PIDS; exec "$@"', "sh", *NOBODY, "sleep", "600"],
-                                            env={**os.environ, "PIDS": job.path("pids")}, stdin=subprocess.DEVNULL,
-                                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                            preexec_fn=lambda g=group: os.setpgid(0, g))
-                survivor = stranger.pid
-                wait_until(lambda s=survivor: name_of(s) == "sleep", "it has changed its user")
-            token = server.ask("HGET", "rql:lock:a", "rql_token")
-            start_next(server, rql, job)
-            job.kill()
-            wait_until(lambda c=command: is_gone(c), "the command ends")
-            await_looks(guard)
-            check_equal(server.ask("HGET", "rql:lock:a", "rql_token"), token)
-            assert not is_gone(survivor)
-            os.kill(survivor, signal.SIGKILL)
-            await_next(rql, job, [survivor])
-            if stranger:
-                stranger.wait()
+    script = "echo $$ >> $PIDS; wait; sleep 600"
+    descendant = " ".join(NOBODY) + " sleep 600 & echo $! >> $PIDS; "
+    with Job(rql, "sh", "-c", descendant + script, prefix=POWERLESS) as job:
+        check_is_kept_for(server, rql, job, job.pids(2)[0])
+    with Job(rql, "sh", "-c", script, prefix=POWERLESS) as job:
+        job.pids(1)
+        group = job.leader()
+        stranger = subprocess.Popen([*NOBODY, "sleep", "600"], preexec_fn=lambda: os.setpgid(0, group))
+        try:
+            check_is_kept_for(server, rql, job, stranger.pid)
+        finally:
+            stranger.kill()
+            stranger.wait()
 
 
 def test_a_refused_signal_is_told_once(server, rql):
     must_be_root()
-    script = 'echo $$ >> $PIDS; exec "$@"'
-    with Job(rql, "sh", "-c", script, "sh", *NOBODY, "sleep", "600", prefix=POWERLESS) as job:
-        pid = job.pids(1)[0]
-        wait_until(lambda: name_of(pid) == "sleep", "it has changed its user")
+    with command_of_nobody(rql) as (job, pid):
         for _ in range(2):
             os.kill(job.process.pid, signal.SIGTERM)
             os.kill(job.process.pid, signal.SIGUSR1)
@@ -374,9 +383,7 @@ def test_a_command_that_cannot_be_signalled_runs_on_without_its_lock(server, rql
     must_be_root()
     for words in (("run", "a", "--max-hold", "4s", "--kill-after", "500ms"),
                   ("run", "a", "--no-auto-extend", "--ttl", "4s", "--kill-after", "500ms")):
-        with Job(rql, "sh", "-c", 'trap "" TERM; echo $$ >> $PIDS; exec "$@"', "sh", *NOBODY, "sleep", "600",
-                 prefix=POWERLESS, words=words, ttl=()) as job:
-            pid = job.pids(1)[0]
+        with command_of_nobody(rql, words=words, ttl=()) as (job, pid):
             said = [read_line(job.process) for _ in range(3)]
             check_in("a: the lock cannot be kept; ending the command", said[0])
             check_in("a: the command has other rights than rql", said[1])
@@ -390,11 +397,8 @@ def test_a_command_that_cannot_be_signalled_runs_on_without_its_lock(server, rql
 
 def test_a_command_that_cannot_be_signalled_keeps_its_lock(server, rql):
     must_be_root()
-    with Job(rql, "sh", "-c", 'echo $$ >> $PIDS; exec "$@"', "sh", *NOBODY, "sleep", "600", prefix=POWERLESS,
-             ttl=("--ttl", "1500ms")) as job:
-        pid = job.pids(1)[0]
+    with command_of_nobody(rql, ttl=("--ttl", "1500ms")) as (job, pid):
         token = server.ask("HGET", "rql:lock:a", "rql_token")
-        wait_until(lambda: name_of(pid) == "sleep", "it has changed its user")
         job.process.terminate()
         check_in("the command has other rights", read_line(job.process))
         told_at = time.monotonic()

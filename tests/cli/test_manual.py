@@ -181,14 +181,6 @@ def test_exit_codes_agree(_server, rql):
     check_equal([code.removesuffix("+N") for code in exit_codes(rql)], declared, "exit.h")
 
 
-def test_programs_end_with_codes_of_their_pages(_server, rql):
-    for code, line in ("1", "info a"), ("1", "queue a"), ("64", "ls a b"), ("69", "who --url unix:///nowhere"), \
-            ("1", "unlock a --secret " + "0" * 32), ("1", "extend a --add 1s --force"), ("127", "run a -- /nowhere"), \
-            ("126", "run a -- /"), ("0", "stats"):
-        check_equal(str(rql(*line.split()).code), code, line)
-        assert code in exit_codes(rql, line.split()[0]), line
-
-
 def functions_declared():
     """Names of functions and of the macros to call them by."""
     texts = [path.read_text() for path in (ROOT / "include/rql").glob("*.h*")]

@@ -96,11 +96,6 @@ def test_the_rest_of_a_ttl_is_shown(_server, rql):
     check_equal(rql("extend", "a", "--add", "-2h", "--force").out, "ttl: ended\n")
 
 
-def test_help_takes_a_command(_server, rql):
-    check_equal(rql("--help", "run").out, rql("help", "run").out)
-    check_equal(rql("--help").out, rql("help").out)
-
-
 # (what is said, command lines that are wrong)
 NO_DURATION = "is no duration: write it with its unit, such as 500ms, 0.5s or 1h30m"
 WRONG_USAGE = (

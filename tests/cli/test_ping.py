@@ -66,7 +66,7 @@ def test_min_replicas_are_those_in_force(server, rql):
 def test_missing_rights_are_named(server, rql):
     with Server() as own:
         own.ask("ACL", "SETUSER", "poor", "on", ">pw", "~*", "&*", "+@all", *POOR)
-        url = own.url.replace("://", "://poor:pw@")
+        url = own.url_with("poor:pw@")
         said = described(rql("ping", "--json", RQL_URL=url))
         check_equal(said["refused"], ["INFO", "CLIENT KILL", "CLIENT TRACKING"])
         # HELLO says it, too; what only INFO or CONFIG says is not guessed.

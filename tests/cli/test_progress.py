@@ -18,33 +18,11 @@ class Progress(Terminal):
     """A program at a terminal of its own."""
 
     def __init__(self, url, words, **more):
-        self.begun_s, self.code = time.monotonic(), None
+        self.begun_s = time.monotonic()
         super().__init__(lambda: os.execve(words[0], words, environment(url, **{"TERM": "xterm", **more})))
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        if self.code is None:
-            os.kill(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
-        os.close(self.fd)
-
-    def read_until(self, pattern):
-        """The first match; when its last byte came."""
-        end_s = time.monotonic() + PATIENCE_S
-        while not (found := re.search(pattern, self.written.decode(errors="replace"))):
-            assert self.read() and time.monotonic() < end_s, f"{pattern} is not in {self.written!r}"
-        return found, time.monotonic()
-
-    def finish(self):
-        """The exit code, and the lines as they stand there in the end."""
-        while self.read():
-            pass
-        self.code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-        return self.code, self.lines()
-
     def lines(self):
+        """As they stand there in the end."""
         text = re.sub(r"\x1b\[\?7[lh]", "", self.written.decode(errors="replace"))
         return [line.rsplit("\r\x1b[K", 1)[-1] for line in text.split("\r\n")]
 
@@ -57,12 +35,13 @@ def test_the_line_tells_place_and_holder_and_is_gone_in_the_end(server, rql):
     holder = rql.start("run", "a", "--ttl", "1m", "--", "sleep", "60")
     wait_until(lambda: server.is_locked("a"), "it is held")
     with Progress(server.url, RUN) as terminal:
-        _, at_s = terminal.read_until(r"rql: a: place 1 of 1; held by " + re.escape(f"{HOST} rql[{holder.pid}] for ") +
-                                      r"\d+\.\ds; expected wait \?\x1b\[\?7h")
-        assert at_s - terminal.begun_s >= SHOWN_AFTER_S, at_s - terminal.begun_s
+        terminal.read_until(r"rql: a: place 1 of 1; held by " + re.escape(f"{HOST} rql[{holder.pid}] for ") +
+                            r"\d+\.\ds; expected wait \?\x1b\[\?7h")
+        shown_after_s = time.monotonic() - terminal.begun_s
+        assert shown_after_s >= SHOWN_AFTER_S, shown_after_s
         check_equal(len(terminal.lines()), 1)
         holder.terminate()
-        check_equal(terminal.finish(), (0, ["ran", ""]))
+        check_equal((terminal.finish(), terminal.lines()), (0, ["ran", ""]))
         check_in(b"\r\x1b[Kran\r\n", terminal.written)
 
 
@@ -71,13 +50,15 @@ def test_it_is_rewritten_once_a_second_and_learns_how_fast_the_queue_is(server, 
     first = rql.start("run", "a", "--", "sleep", "60")
     wait_until(lambda: server.queue_length("a") == 1, "it waits")
     with Progress(server.url, VERBOSE) as terminal:
-        times = [terminal.read_until("(place 2 of 2; .*){%d}" % (i + 1))[1] for i in range(3)]
-        assert times[2] - times[0] > 1.9, times
+        terminal.read_until("place 2 of 2; ")
+        begun_s = time.monotonic()
+        terminal.read_until("(place 2 of 2; .*){3}")
+        assert time.monotonic() - begun_s > 1.9, terminal.written
         check_equal(set(re.findall(r"wait (\S+?)\x1b", terminal.written.decode())), {"?"})
         rql("unlock", "a", "--secret", secret)
         terminal.read_until(r"place 1 of 1; held by .*; expected wait \d+\.\ds\x1b")
         first.terminate()
-        check_equal(terminal.finish(), (0, ["ran", ""]))
+        check_equal((terminal.finish(), terminal.lines()), (0, ["ran", ""]))
 
 
 def test_verbose_shows_it_at_once(server, rql):
@@ -104,7 +85,7 @@ def test_a_pipe_and_a_terminal_that_cannot_rewrite_get_nothing(server, rql):
             wait_until(lambda: looks(server) > before + 2, "it has looked, and looks again")
             rql("unlock", "a", "--secret", secret)
             background.finish()
-        check_equal(dumb.finish()[0], 0)
+        check_equal(dumb.finish(), 0)
     for terminal in (background, dumb):
         assert terminal.written.startswith(b"ran\r\n"), terminal.written
     result = finish(process)
@@ -121,17 +102,16 @@ def test_what_else_is_said_takes_its_place(server, rql):
         finally:
             server.ask("REPLICAOF", "NO", "ONE")
         rql("unlock", "a", "--secret", secret)
-        code, lines = terminal.finish()
-        check_equal((code, lines[1:]), (0, ["ran", ""]))
-        assert lines[0].startswith("rql: a: waiting: "), lines
+        check_equal((terminal.finish(), terminal.lines()[1:]), (0, ["ran", ""]))
+        assert terminal.lines()[0].startswith("rql: a: waiting: "), terminal.lines()
 
 
 def test_an_interrupt_leaves_no_line(server, rql):
     held(rql)
     with Progress(server.url, VERBOSE) as terminal:
         terminal.read_until("place 1 of 1")
-        os.write(terminal.fd, b"\x03")
-        check_equal(terminal.finish(), (-signal.SIGINT, [""]))
+        terminal.type("\x03")
+        check_equal((terminal.finish(), terminal.lines()), (-signal.SIGINT, [""]))
     check_equal(server.queue_length("a"), 0)
 
 
@@ -140,7 +120,7 @@ def test_names_of_strangers_do_nothing_to_the_terminal(server, _rql):
     server.ask("PEXPIRE", "rql:lock:a", "4000")
     with Progress(server.url, VERBOSE) as terminal:
         terminal.read_until(r"held by x\\x1b\[2Jy for ")
-        check_equal(terminal.finish()[0], 0)
+        check_equal(terminal.finish(), 0)
 
 
 def test_it_comes_back_with_the_server(_server, rql):
@@ -153,8 +133,7 @@ def test_it_comes_back_with_the_server(_server, rql):
             own.go_on()
             terminal.read_until("(?s)rql: a: waiting: .*place 1 of 1")
             rql("unlock", "a", "--secret", secret, RQL_URL=own.url)
-            code, lines = terminal.finish()
-            check_equal((code, lines[1:]), (0, ["ran", ""]))
+            check_equal((terminal.finish(), terminal.lines()[1:]), (0, ["ran", ""]))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@ import subprocess
 import tempfile
 import time
 
-from harness import Missing, PROGRAM, Server, check_equal, check_in, environment, finish, leave_out_in_cluster, main, wait_until
+from harness import (Missing, PROGRAM, Server, check_equal, check_in, environment, finish, leave_out_in_cluster, main,
+                     start_waiting, wait_until)
 
 DEAD = "rql:acq:1/2/3/4/0123456789abcdef"
 WITH_ALL = ("stats", "--openmetrics")
@@ -54,9 +55,8 @@ def reading(rql, *words, **more):
 def test_stats_count_what_the_server_shows(server, rql):
     rql("lock", "a", "--ttl", "1m")
     rql("lock", "b", "--ttl", "1m")
-    process = rql.start("run", "a", "--", "true")
+    process = start_waiting(server, rql, "run", "a", "--", "true")
     server.ask("ZADD", "rql:lock_queue:c", "1.5", DEAD)
-    wait_until(lambda: server.queue_length("a") == 1, "it waits")
     server.ask("SET", "rql:lock:text", "x")
     server.ask("HSET", "rql:swarm:hsts", "dead", "1.5", "alive", f"{time.time():.3f}")
     wanted = {"locks": 2, "queues": 2, "requests": 2, "hosts": 3, "swarm_hosts": 2, "zombie_hosts": 1, "damaged_keys": 1}
@@ -120,7 +120,7 @@ def test_counters_never_fall(_server, rql):
 def test_what_may_not_be_seen_is_left_out(_server, rql):
     with Server() as own:
         own.ask("ACL", "SETUSER", "app", "on", ">pw", "+@all", "-info", "-config", "&*", "~*")
-        samples, counters = reading(rql, RQL_URL=own.url.replace("://", "://app:pw@"))
+        samples, counters = reading(rql, RQL_URL=own.url_with("app:pw@"))
     check_equal((samples["rql_locks"], counters), (0, {}))
     left = [name for name in samples if name.startswith("rql_server_")]
     check_equal((len(left), [name for name in left if "clk." not in name and "clock" not in name]), (5, []))
@@ -199,19 +199,14 @@ def test_whoever_is_killed_while_writing_leaves_the_old_file(server, rql):
             done = subprocess.run([PROGRAM, *words], env=environment(server.url), check=False, capture_output=True,
                                   preexec_fn=limited(action))
             check_equal((done.returncode, file.read_text()), (code, old), done.stderr)
-        for i in range(KILLS):
-            process = rql.start(*words)
-            time.sleep(0.0005 * (i % 20))
-            process.terminate()
-            finish(process)
-            parsed(file.read_text())
-        check_equal(os.listdir(folder), ["rql"], "neither a fault nor a signal leaves a file beside it")
-        for i in range(KILLS):
-            process = rql.start(*words)
-            time.sleep(0.0005 * (i % 20))
-            process.kill()
-            finish(process)
-            parsed(file.read_text())
+        for number, left in (signal.SIGTERM, ["rql"]), (signal.SIGKILL, None):
+            for i in range(KILLS):
+                process = rql.start(*words)
+                time.sleep(0.0005 * (i % 20))
+                process.send_signal(number)
+                finish(process)
+                parsed(file.read_text())
+            check_equal(os.listdir(folder), left or os.listdir(folder), "neither a fault nor SIGTERM leaves a file beside it")
 
 
 def test_a_device_or_a_pipe_is_written_into(_server, rql):

@@ -130,10 +130,5 @@ def test_service_speaks_to_abstract_sockets(_server, rql):
         check_equal(finish(service).code, 0)
 
 
-def test_service_needs_a_server(_server, rql):
-    result = rql("swarm", "run", "--url", "unix:///nowhere/at/all")
-    check_equal(result.code, 69)
-
-
 if __name__ == "__main__":
     main()

@@ -2,7 +2,7 @@
 """The sweeping commands: clear, clear-of, dead."""
 import time
 
-from harness import PROGRAM, check_equal, check_in, environment, main, wait_until, written_at_terminal
+from harness import PROGRAM, check_equal, check_in, environment, main, start_waiting, written_at_terminal
 
 RUBY = "rql:acq:1/2/3/4/0123456789abcdef"
 RUBY_HOST = "rql:hst:1/2/4/0123456789abcdef"
@@ -79,8 +79,7 @@ def test_clear_of_releases_by_both_ids_and_serves_waiters(server, rql):
     wait_for(server, "b")
     words = ("clear-of", "--host", RUBY_HOST, "--acquirer", RUBY)
     check_equal(counts(rql(*words, "--dry-run", "--json")), (1, 1, 1, 0, 0))
-    waiter = rql.start("lock", "a", "--ttl", "1m")
-    wait_until(lambda: server.queue_length("a") == 1, "it waits")
+    waiter = start_waiting(server, rql, "lock", "a", "--ttl", "1m")
     check_equal(rql(*words, "--force").out, "locks: released: 1\n"
                                             "requests: removed: 1 from 1 queues\n"
                                             "locks handed to waiters: 1\n")

@@ -8,7 +8,7 @@ import subprocess
 import time
 
 from harness import (PROGRAM, Program, Server, as_plain, check_equal, check_in, environment, finish,
-                     is_cluster, is_gone, leave_out_in_cluster, main, read_line, wait_until)
+                     is_cluster, is_gone, leave_out_in_cluster, main, read_line, start_waiting, wait_until)
 
 RUN = ("run", "a", "--", "echo", "ran")
 NAMES = ("a", "z{a}")
@@ -16,18 +16,11 @@ OF_THE_GEM = ("series", "--gem", "z{a}", "a", "--", "echo", "ran")
 WAYS = (RUN, ("lock", "a", "--json"), ("series", "z{a}", "a", "--", "echo", "ran"), OF_THE_GEM)
 
 
-def start_waiting(server, rql, words=RUN):
-    before = server.queue_length("a")
-    process = rql.start(*words)
-    wait_until(lambda: server.queue_length("a") > before, "it waits")
-    return process
-
-
 def test_a_signal_takes_the_request_out_of_its_queue(server, rql):
     rql("lock", "a", "--ttl", "1m")
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         for words in WAYS:
-            process = start_waiting(server, rql, words)
+            process = start_waiting(server, rql, *words)
             process.send_signal(number)
             result = finish(process)
             check_equal((result.code, result.out, result.err), (-number, "", ""), f"{words}")
@@ -37,26 +30,15 @@ def test_a_signal_takes_the_request_out_of_its_queue(server, rql):
 
 def test_a_killed_series_of_the_gem_leaves_what_it_holds_to_its_ttl(server, rql):
     rql("lock", "a", "--ttl", "1m")
-    process = start_waiting(server, rql, OF_THE_GEM)
+    process = start_waiting(server, rql, *OF_THE_GEM)
     process.kill()
     finish(process)
     check_equal((server.queue_length("a"), server.is_locked("z{a}")), (1, True))
     assert server.ask("PTTL", "rql:lock:z{a}") > 0
 
 
-def test_who_waits_behind_an_interrupted_one_is_next(server, rql):
-    secret = rql("lock", "a", "--ttl", "1m", "--json").json()["secret"]
-    first = start_waiting(server, rql)
-    second = start_waiting(server, rql)
-    first.send_signal(signal.SIGTERM)
-    check_equal(finish(first).code, -signal.SIGTERM)
-    check_equal(server.queue_length("a"), 1)
-    check_equal(rql("unlock", "a", "--secret", secret).code, 0)
-    check_equal(finish(second).out, "ran\n")
-
-
 def is_withdrawn_after_two_signals(server, rql):
-    process = start_waiting(server, rql)
+    process = start_waiting(server, rql, *RUN)
     process.send_signal(signal.SIGTERM)
     process.send_signal(signal.SIGINT)
     assert finish(process).code in (-signal.SIGINT, -signal.SIGTERM)
@@ -72,7 +54,7 @@ def test_two_signals_in_a_row_count_as_one(server, rql):
 def is_ended_by_a_signal_with_the_grant(server, rql, words):
     """False: it has asked whether its subscription lives, and not yet for the lock."""
     rql("lock", "a", "--ttl", "1m")
-    process = start_waiting(server, rql, (*words[:-3], "--io-timeout-ms", "60s", *words[-3:]))
+    process = start_waiting(server, rql, *words[:-3], "--io-timeout-ms", "60s", *words[-3:])
     server.ask("PEXPIRE", "rql:lock:a", "50")
     server.ask("CLIENT", "PAUSE", "60000", "WRITE")  # it asks each 1.7 s, not knowing of the new end
     wait_until(lambda: "blocked_clients:1" in server.ask("INFO", "clients"), "it asks")
@@ -100,7 +82,7 @@ def test_a_signal_that_comes_with_the_grant_ends_it(server, rql):
 
 def test_a_second_signal_ends_it_at_once(server, rql):
     rql("lock", "a", "--ttl", "1m")
-    process = start_waiting(server, rql, (*RUN[:2], "--io-timeout-ms", "60s", *RUN[2:]))
+    process = start_waiting(server, rql, *RUN[:2], "--io-timeout-ms", "60s", *RUN[2:])
     os.kill(server.process.pid, signal.SIGSTOP)
     process.send_signal(signal.SIGINT)
     wait_until(lambda: signal_is_taken(process.pid), "the first signal is taken")
@@ -123,7 +105,7 @@ def signal_is_taken(pid):
 def test_signals_that_are_ignored_stay_ignored(server, rql):
     secret = rql("lock", "a", "--ttl", "1m", "--json").json()["secret"]
     kept = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    process = start_waiting(server, rql)
+    process = start_waiting(server, rql, *RUN)
     signal.signal(signal.SIGHUP, kept)
     process.send_signal(signal.SIGHUP)
     check_equal(rql("unlock", "a", "--secret", secret).code, 0)
@@ -179,7 +161,7 @@ def test_a_server_that_goes_away_is_told_once(server, rql):
     with Server() as own:
         there = Program(own.url)
         there("lock", "a", "--ttl", "1m")
-        process = start_waiting(own, there)
+        process = start_waiting(own, there, *RUN)
         own.kill()
         line = read_line(process)
         check_in("rql: a: waiting: ", line)
