@@ -1,28 +1,35 @@
 #!/usr/bin/env python3
 """rql series: a command under several locks."""
+import contextlib
 import os
 import socket
 import tempfile
 import time
 
-from harness import PROGRAM, check_equal, check_in, finish, main, wait_until
+from harness import PROGRAM, check_equal, check_in, finish, main, start_waiting, wait_until
 
 RESERVED_S = 2  # how long a free lock is kept for a series before another is let past
 A, B, C, D = "a", "b{a}", "c{a}", "d{a}"  # where there are partitions, of one
 
 
-def test_command_runs_under_all_locks_and_releases_them(server, rql):
+@contextlib.contextmanager
+def started(rql, words, script, *more):
+    """rql with a script that begins when the locks are held and goes on with the end of the block."""
     with tempfile.TemporaryDirectory() as folder:
         fifo = folder + "/go"
         os.mkfifo(fifo)
-        process = rql.start("series", B, A, C, "--meta", "k=v", "--", "sh", "-c",
-                            f"read line < {fifo}; exit 7")
+        process = rql.start(*words, "--", "sh", "-c", f"read line < {fifo}; {script}", *more)
         with open(fifo, "w", encoding="ascii") as go:
-            for name in (A, B, C):
-                assert server.is_locked(name)
-                check_equal(server.ask("HGET", "rql:lock:" + name, "k"), "v")
+            yield process
             go.write("\n")
-        check_equal(finish(process).code, 7)
+
+
+def test_command_runs_under_all_locks_and_releases_them(server, rql):
+    with started(rql, ("series", B, A, C, "--meta", "k=v"), "exit 7") as process:
+        for name in (A, B, C):
+            assert server.is_locked(name)
+            check_equal(server.ask("HGET", "rql:lock:" + name, "k"), "v")
+    check_equal(finish(process).code, 7)
     assert not any(server.is_locked(name) for name in (A, B, C))
 
 
@@ -66,21 +73,14 @@ def test_opposite_orders_do_not_deadlock(server, rql):
 def nested(server, rql, outer, inner):
     """What a command does that runs under a lock of its own, while a series that waits for that
     lock is first in line for another; answers what it printed and how long it took."""
-    with tempfile.TemporaryDirectory() as folder:
-        fifo = folder + "/go"
-        os.mkfifo(fifo)
-        process = rql.start(*outer, "--", "sh", "-c", f'read line < {fifo}; exec "$@"', "sh",
-                            PROGRAM, *inner, "--", "echo", "ran")
-        with open(fifo, "w", encoding="ascii") as go:
-            series = rql.start("series", A, B, "--", "echo", "series")
-            wait_until(lambda: server.queue_length(A) == 1, "the series waits")
-            assert not server.is_locked(A)
-            begun = time.monotonic()
-            go.write("\n")
-        result = finish(process)
-        took = time.monotonic() - begun
-        check_equal(finish(series).out, "series\n")
-        return result.out, took
+    with started(rql, outer, 'exec "$@"', "sh", PROGRAM, *inner, "--", "echo", "ran") as process:
+        series = start_waiting(server, rql, "series", A, B, "--", "echo", "series")
+        assert not server.is_locked(A)
+        begun = time.monotonic()
+    result = finish(process)
+    took = time.monotonic() - begun
+    check_equal(finish(series).out, "series\n")
+    return result.out, took
 
 
 def test_a_command_under_a_lock_has_what_is_reserved_for_who_waits_for_it(server, rql):

@@ -11,9 +11,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 from build_tree import tests_in  # noqa: E402
 
 TABLE = pathlib.Path(__file__).with_name("table.toml")
-EDIT = {"in": str, "tokens": str, "with": str}
-FIELDS = {"what": str, **EDIT, "also": list, "found_by": str, "explored": str, "missed": bool}
-OPTIONAL = {"also", "found_by", "explored", "missed"}
+FIELDS = {"what", "in", "tokens", "with", "also", "found_by", "explored", "missed"}
 
 
 class Wrong(Exception):
@@ -55,13 +53,6 @@ def replaced(text, spans):
     return text
 
 
-def _read_edit(entry, where):
-    for name, kind in EDIT.items():
-        if type(entry.get(name)) is not kind:
-            raise Wrong(f"{where}: `{name}` is missing, or no text")
-    return Edit(*(entry[name] for name in EDIT))
-
-
 def read_table(path=TABLE):
     with open(path, "rb") as file:
         entries = tomllib.load(file).get("mistake", [])
@@ -70,14 +61,16 @@ def read_table(path=TABLE):
 
 
 def _read_mistake(entry, where):
-    for name in entry.keys() | FIELDS.keys() - OPTIONAL:
-        if type(entry.get(name)) is not FIELDS.get(name):
-            raise Wrong(f"{where}: `{name}` is missing, unknown or of another type")
+    if not entry.keys() <= FIELDS:
+        raise Wrong(f"{where}: {', '.join(entry.keys() - FIELDS)} is unknown")
     if ("found_by" in entry) == ("explored" in entry):
         raise Wrong(f"{where}: either `found_by` or `explored` is needed")
-    edits = [entry, *entry.get("also", [])]
-    return Mistake(entry["what"], tuple(_read_edit(edit, where) for edit in edits),
-                   tuple(entry.get("found_by", "").split()), entry.get("explored", ""), entry.get("missed", False))
+    try:
+        edits = tuple(Edit(one["in"], one["tokens"], one["with"]) for one in [entry, *entry.get("also", [])])
+    except KeyError as missing:
+        raise Wrong(f"{where}: {missing} is missing") from missing
+    return Mistake(entry["what"], edits, tuple(entry.get("found_by", "").split()), entry.get("explored", ""),
+                   entry.get("missed", False))
 
 
 def tests_of(build):
