@@ -36,15 +36,6 @@ def test_lock_prints_json_with_exact_numbers(server, rql):
     check_equal(server.ask("HGET", "rql:lock:a", "why"), "x=y")
 
 
-def test_lock_that_was_waited_for_lives_for_its_whole_ttl(server, rql):
-    first = rql("lock", "a", "--ttl", "1m", "--json").json()
-    waiter = start_waiting(server, rql, "lock", "a", "--ttl", "50s", "--json")
-    check_equal(rql("unlock", "a", "--secret", first["secret"]).code, 0)
-    result = finish(waiter)
-    check_equal(result.code, 0, result.err)
-    assert server.ask("PTTL", "rql:lock:a") > 40000
-
-
 def test_a_ttl_below_the_round_trip_is_named(server, rql):
     leave_out_in_cluster("a server by its socket")
     far = Proxy(server.path, delay_s=0.03)

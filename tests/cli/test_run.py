@@ -29,21 +29,16 @@ def test_command_runs_without_a_shell(server, rql):
 
 
 def test_command_sees_lock_and_token(server, rql):
-    result = rql("run", "a", "--", "sh", "-c", 'echo "$RQL_LOCK $RQL_TOKEN"',
-                 RQL_TOKEN="stale", RQL_LOCK="stale")
-    name, token = result.out.split()
-    check_equal(name, "a")
-    later = rql("run", "a", "--", "printenv", "RQL_TOKEN").out
-    assert 0 < int(token) < int(later) < 2 ** 53
-
-
-def test_token_is_that_of_the_lock(server, rql):
     with Folder() as folder:
-        process = start_script(rql, folder, "echo $RQL_TOKEN > t; exec sleep 60", "--meta", "k=v")
-        check_equal(folder.await_lines("t"), [server.ask("HGET", "rql:lock:a", "rql_token")])
+        process = start_script(rql, folder, "echo $RQL_LOCK $RQL_TOKEN > t; exec sleep 60", "--meta", "k=v",
+                               RQL_TOKEN="stale", RQL_LOCK="stale")
+        name, token = folder.await_lines("t")
+        check_equal((name, token), ("a", server.ask("HGET", "rql:lock:a", "rql_token")))
         check_equal(server.ask("HGET", "rql:lock:a", "k"), "v")
         process.terminate()
         check_equal(finish(process).code, 143)
+    later = rql("run", "a", "--", "printenv", "RQL_TOKEN").out
+    assert 0 < int(token) < int(later) < 2 ** 53
 
 
 def test_command_finds_the_server_that_rql_uses(server, rql):
@@ -158,15 +153,6 @@ def test_command_that_ignores_term_is_killed_with_all_it_started(server, rql):
         await_gone(pids)
 
 
-def test_stopped_command_is_ended_too(server, rql):
-    with Folder() as folder:
-        process = start_script(rql, folder, "echo $$ > pid; exec sleep 60", "--ttl", "600ms")
-        pid = int(folder.await_lines("pid")[0])
-        os.kill(pid, signal.SIGSTOP)
-        server.ask("DEL", "rql:lock:a")
-        check_equal(finish(process).code, 75)
-
-
 def test_lock_that_cannot_be_renewed_ends_the_command_before_its_deadline(server, rql):
     with Server() as other:
         with Folder() as folder:
@@ -185,17 +171,18 @@ def test_lock_that_cannot_be_renewed_ends_the_command_before_its_deadline(server
             check_in("the lock cannot be kept", result.err)
 
 
-def test_max_hold_ends_the_command_before_its_lock(server, rql):
+def test_max_hold_ends_the_command_before_its_lock_and_leaves_it_the_grace(server, rql):
     with Folder() as folder:
         process = start_script(rql, folder,
-                               f"trap \"'{PROGRAM}' info a > held; exit 0\" TERM; echo > up\n"
-                               "while :; do sleep 0.01; done",
-                               "--ttl", "3s", "--kill-after", "2s", "--max-hold", "4s")
-        folder.await_lines("up")
+                               f"trap \"'{PROGRAM}' info a > held; echo > told\" TERM; while :; do sleep 0.01; done",
+                               "--ttl", "900ms", "--max-hold", "4s", "--kill-after", "3s")
+        folder.await_lines("told")
+        told_at = time.monotonic()
         result = finish(process)
-        check_in("rql: a: the lock cannot be kept; ending the command\n", result.err)
         check_equal(result.code, 75)
+        check_in("rql: a: the lock cannot be kept; ending the command\n", result.err)
         check_in("alive", folder.read("held"))
+        assert time.monotonic() - told_at > 2, f"killed {time.monotonic() - told_at} s after SIGTERM"
 
 
 def test_max_hold_is_the_most_whatever_the_ttl(server, rql):
@@ -213,16 +200,6 @@ def test_max_hold_is_the_most_whatever_the_ttl(server, rql):
             assert held_s < 10, f"held for {held_s} s"
             assert not server.is_locked("a")
     check_equal(rql("run", "a", "--max-hold", "forever", "--kill-after", "2s", "--", "true").code, 0)
-
-
-def test_max_hold_leaves_the_grace_whatever_the_ttl(server, rql):
-    with Folder() as folder:
-        process = start_script(rql, folder, "trap 'echo > told' TERM; echo > up; while :; do sleep 0.01; done",
-                               "--ttl", "900ms", "--max-hold", "4s", "--kill-after", "3s")
-        folder.await_lines("told")
-        told_at = time.monotonic()
-        check_equal(finish(process).code, 75)
-        assert time.monotonic() - told_at > 2, f"killed {time.monotonic() - told_at} s after SIGTERM"
 
 
 def test_lock_lost_unnoticed_is_told_at_the_end(server, rql):
