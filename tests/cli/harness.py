@@ -49,6 +49,20 @@ def as_plain(text):
 class Server(PrivateServer):
     tag = ""  # tests choose the partitions by names
 
+    @contextlib.contextmanager
+    def frozen(self):
+        """It stands still during the block."""
+        self.freeze()
+        try:
+            yield
+        finally:
+            self.go_on()
+
+    def add_user(self, name, *rights):
+        """Returns the URL for a user with these rights."""
+        self.ask("ACL", "SETUSER", name, "on", ">pw", *rights)
+        return self.url_with(f"{name}:pw@")
+
 
 class Folder:
     """A folder for files that a command leaves as signs."""

@@ -191,11 +191,8 @@ def test_it_ends_in_time(server, rql):
     for pattern in ("rql:rql-bench-*", "rql:lock_queue:rql-bench-*"):
         begun_s = time.monotonic()
         process = begun(server, rql, "--for", "2s", "--threads", "4", "--force", pattern=pattern)
-        server.freeze()
-        try:
+        with server.frozen():
             result = finish(process)
-        finally:
-            server.go_on()
         took_s = time.monotonic() - begun_s
         check_equal((result.code, result.out), (69, ""))
         assert result.err.startswith("rql: ") and took_s < 4, (took_s, result.err)
@@ -204,11 +201,8 @@ def test_it_ends_in_time(server, rql):
 
 def test_a_server_that_is_too_slow_is_said_to_be(server, rql):
     process = begun(server, rql, "--for", "5s", "--threads", "1", "--force", "--io-timeout-ms", "300")
-    server.freeze()
-    try:
+    with server.frozen():
         result = finish(process)
-    finally:
-        server.go_on()
     check_equal((result.code, result.out), (69, ""))
     check_in("rql: bench: the server or this machine is too slow to be measured now: ", result.err)
 
@@ -216,8 +210,7 @@ def test_a_server_that_is_too_slow_is_said_to_be(server, rql):
 def test_without_info_the_servers_time_is_not_known(server, rql):
     counts = counts_commands(rql)
     with Server() as own:
-        own.ask("ACL", "SETUSER", "poor", "on", ">pw", "~rql:*", "&*", "+@all", "-info")
-        url = own.url_with("poor:pw@")
+        url = own.add_user("poor", "~rql:*", "&*", "+@all", "-info")
         said = measured(rql, "--threads", "1", "--json", RQL_URL=url).json()
         check_in("INFO", said["no_server_cpu"].upper())
         check_equal(said["others_cpu_percent"], None)

@@ -165,8 +165,7 @@ def test_eviction_is_found_and_healed(server, rql):
 def test_missing_rights_are_found_and_healed(server, rql):
     with Server() as own:
         whole = ["~rql:*", CHANNELS, "-@all", *("+" + word for word in RIGHTS)]
-        own.ask("ACL", "SETUSER", "app", "on", ">pw", *whole)
-        url = own.url_with("app:pw@")
+        url = own.add_user("app", *whole)
         # Who may lock is looked at as far as that goes.
         said = is_fine(rql, RQL_URL=url)
         check_equal((said.level("acl.rights"), said.level("use.lock"), said.level("use.handover")),
@@ -216,8 +215,7 @@ def test_a_user_that_cannot_log_in_is_told_its_missing_rights(server, rql):
                                   ("time", "+time", "~rql:* resetchannels +@read +@write +@scripting +@pubsub "
                                                     "+@connection")):
         with Server() as own:
-            own.ask("ACL", "SETUSER", "app", "on", ">pw", *rights.split())
-            url = own.url_with("app:pw@")
+            url = own.add_user("app", *rights.split())
             said = examined(rql, RQL_URL=url)
             check_equal((said.level("acl.rights"), said.level("use.lock")), ("fail", "skip"))
             check_in(missing, said.checks["acl.rights"]["title"])
@@ -234,7 +232,7 @@ def test_a_user_that_cannot_log_in_is_told_its_missing_rights(server, rql):
 
 def test_a_wrong_password_is_no_missing_right(server, rql):
     with Server() as own:
-        own.ask("ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all")
+        own.add_user("app", "~*", "&*", "+@all")
         result = rql("doctor", RQL_URL=own.url_with("app:wrong@"))
         check_equal(result.code, 69)
         check_in("WRONGPASS", result.err)
@@ -242,11 +240,11 @@ def test_a_wrong_password_is_no_missing_right(server, rql):
 
 def test_whoever_cannot_hear_is_found(server, rql):
     with Server() as own:
-        own.ask("ACL", "SETUSER", "deaf", "on", ">pw", "~*", "&*", "+@all", "-" + SUBSCRIBE)
-        said = examined(rql, RQL_URL=own.url_with("deaf:pw@"))
+        url = own.add_user("deaf", "~*", "&*", "+@all", "-" + SUBSCRIBE)
+        said = examined(rql, RQL_URL=url)
         check_equal((said.level("use.lock"), said.level("use.handover")), ("ok", "fail"))
         own.ask("ACL", "SETUSER", "deaf", "+" + SUBSCRIBE)
-        check_equal(is_fine(rql, RQL_URL=own.url_with("deaf:pw@")).level("use.handover"), "ok")
+        check_equal(is_fine(rql, RQL_URL=url).level("use.handover"), "ok")
 
 
 def test_swarms_that_differ_are_told_of(server, rql):
@@ -270,8 +268,7 @@ def is_settled(rql, n_swarms):
 def test_ruby_without_tracking_is_warned_of(server, rql):
     leave_out_in_cluster("Ruby")
     with Server() as own:
-        own.ask("ACL", "SETUSER", "poor", "on", ">pw", "~*", "&*", "+@all", "-client|tracking")
-        url = own.url_with("poor:pw@")
+        url = own.add_user("poor", "~*", "&*", "+@all", "-client|tracking")
         check_equal(is_fine(rql, RQL_URL=url).level("use.tracking"), "note")
         own.ask("HSET", "rql:lock:x", "acq_id", RUBY, "hst_id", HOST, "ts", f"{time.time():.3f}", "ini_ttl", "5000")
         own.ask("PEXPIRE", "rql:lock:x", "100000")

@@ -252,10 +252,9 @@ def test_a_guard_gives_up_when_the_server_is_silent(server, rql):
         with Job(Program(other.url), "sh", "-c", IGNORES,
                  words=("run", "a", "--connect-timeout-ms", "200", "--io-timeout-ms", "200")) as job:
             pid, guard = job.pids(1)[0], job.guard()
-            os.kill(other.process.pid, signal.SIGSTOP)
-            job.kill()
-            wait_until(lambda: is_gone(pid) and is_gone(guard), "command and guard end")
-            os.kill(other.process.pid, signal.SIGCONT)
+            with other.frozen():
+                job.kill()
+                wait_until(lambda: is_gone(pid) and is_gone(guard), "command and guard end")
             assert other.is_locked("a")
 
 

@@ -132,8 +132,7 @@ def test_a_full_list_of_living_clients_loses_one(server, rql):
 def test_who_may_not_shorten_a_full_list_is_left_out(server, rql):
     with Server() as own:
         own.ask("EVAL", FILL, "0", *minutes_ago(own, 50))
-        own.ask("ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all", "-hscan")
-        result = rql("run", "a", "--", "true", RQL_URL=own.url_with("app:pw@"))
+        result = rql("run", "a", "--", "true", RQL_URL=own.add_user("app", "~*", "&*", "+@all", "-hscan"))
         check_equal((result.code, result.err), (0, ""))
         check_equal(own.ask("HLEN", "rql:clients"), 10000)
 
@@ -171,9 +170,7 @@ def test_hosts_of_the_swarm_are_shown_by_name(server, rql):
 
 def test_without_the_right_nothing_happens(server, rql):
     with Server() as own:
-        own.ask("ACL", "SETUSER", "app", "on", ">pw", "+@all", "&*", "~rql:lock*", "~rql:req:*", "~rql:live",
-                 "~rql:fence", "~rql:none")
-        url = own.url_with("app:pw@")
+        url = own.add_user("app", "+@all", "&*", "~rql:lock*", "~rql:req:*", "~rql:live", "~rql:fence", "~rql:none")
         result = rql("run", "a", "--", "true", RQL_URL=url)
         check_equal((result.code, result.err), (0, ""))
         check_equal(own.ask("EXISTS", "rql:clients"), 0)

@@ -65,8 +65,7 @@ def test_min_replicas_are_those_in_force(server, rql):
 
 def test_missing_rights_are_named(server, rql):
     with Server() as own:
-        own.ask("ACL", "SETUSER", "poor", "on", ">pw", "~*", "&*", "+@all", *POOR)
-        url = own.url_with("poor:pw@")
+        url = own.add_user("poor", "~*", "&*", "+@all", *POOR)
         said = described(rql("ping", "--json", RQL_URL=url))
         check_equal(said["refused"], ["INFO", "CLIENT KILL", "CLIENT TRACKING"])
         # HELLO says it, too; what only INFO or CONFIG says is not guessed.

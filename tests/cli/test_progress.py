@@ -128,9 +128,8 @@ def test_it_comes_back_with_the_server(_server, rql):
         secret = rql("lock", "a", "--ttl", "1m", "--json", RQL_URL=own.url).json()["secret"]
         with Progress(own.url, (*VERBOSE[:4], "--io-timeout-ms", "300", *VERBOSE[4:])) as terminal:
             terminal.read_until("place 1 of 1")
-            own.freeze()
-            terminal.read_until("rql: a: waiting: ")
-            own.go_on()
+            with own.frozen():
+                terminal.read_until("rql: a: waiting: ")
             terminal.read_until("(?s)rql: a: waiting: .*place 1 of 1")
             rql("unlock", "a", "--secret", secret, RQL_URL=own.url)
             check_equal((terminal.finish(), terminal.lines()[1:]), (0, ["ran", ""]))

@@ -161,10 +161,9 @@ def test_lock_that_cannot_be_renewed_ends_the_command_before_its_deadline(server
                                    "while :; do sleep 0.01; done",
                                    "--ttl", "3s", "--kill-after", "1500ms")
             folder.await_lines("up")
-            os.kill(other.process.pid, signal.SIGSTOP)
-            stopped_at = time.time()
-            result = finish(process)
-            os.kill(other.process.pid, signal.SIGCONT)
+            with other.frozen():
+                stopped_at = time.time()
+                result = finish(process)
             check_equal(result.code, 75)
             term_at = int(folder.read("s")) / 1e9
             assert term_at < stopped_at + 3, f"SIGTERM {term_at - stopped_at} s after the stop"

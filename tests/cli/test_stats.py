@@ -119,8 +119,7 @@ def test_counters_never_fall(_server, rql):
 
 def test_what_may_not_be_seen_is_left_out(_server, rql):
     with Server() as own:
-        own.ask("ACL", "SETUSER", "app", "on", ">pw", "+@all", "-info", "-config", "&*", "~*")
-        samples, counters = reading(rql, RQL_URL=own.url_with("app:pw@"))
+        samples, counters = reading(rql, RQL_URL=own.add_user("app", "+@all", "-info", "-config", "&*", "~*"))
     check_equal((samples["rql_locks"], counters), (0, {}))
     left = [name for name in samples if name.startswith("rql_server_")]
     check_equal((len(left), [name for name in left if "clk." not in name and "clock" not in name]), (5, []))

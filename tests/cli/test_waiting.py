@@ -83,15 +83,12 @@ def test_a_signal_that_comes_with_the_grant_ends_it(server, rql):
 def test_a_second_signal_ends_it_at_once(server, rql):
     rql("lock", "a", "--ttl", "1m")
     process = start_waiting(server, rql, *RUN[:2], "--io-timeout-ms", "60s", *RUN[2:])
-    os.kill(server.process.pid, signal.SIGSTOP)
-    process.send_signal(signal.SIGINT)
-    wait_until(lambda: signal_is_taken(process.pid), "the first signal is taken")
-    assert process.poll() is None, "it waits for the server to confirm"
-    process.send_signal(signal.SIGTERM)
-    try:
+    with server.frozen():
+        process.send_signal(signal.SIGINT)
+        wait_until(lambda: signal_is_taken(process.pid), "the first signal is taken")
+        assert process.poll() is None, "it waits for the server to confirm"
+        process.send_signal(signal.SIGTERM)
         wait_until(lambda: is_gone(process.pid), "it ends", 5)
-    finally:
-        os.kill(server.process.pid, signal.SIGCONT)
     assert finish(process).code in (-signal.SIGINT, -signal.SIGTERM)
 
 
@@ -200,19 +197,13 @@ def test_wait_waits_for_a_server_that_is_not_up_yet(server, rql):
 
 def test_wait_is_not_overrun_while_it_connects(server, rql):
     """A silent server lets each attempt take as long as it may."""
-    own = Server()
-    slow = Program(own.url)
-    try:
-        os.kill(own.process.pid, signal.SIGSTOP)
+    with Server() as own, own.frozen():
         for wait in ("50ms", "1s"):
             begun = time.monotonic()
-            result = slow("run", "a", "--wait", wait, "--", "echo", "ran", RQL_CONNECT_TIMEOUT_MS="20000")
+            result = Program(own.url)("run", "a", "--wait", wait, "--", "echo", "ran", RQL_CONNECT_TIMEOUT_MS="20000")
             took = time.monotonic() - begun
             check_equal((result.code, result.out), (69, ""))
             assert took < 10, f"{wait} took {took} s"
-    finally:
-        os.kill(own.process.pid, signal.SIGCONT)
-        own.stop()
 
 
 def test_too_few_descriptors_are_told(server, rql):

@@ -3,6 +3,7 @@
 
 Usage: test_stages.py SOURCE_FOLDER    prints TAP. Standard library only; programs that take long are stubs.
 """
+import contextlib
 import json
 import os
 import pathlib
@@ -21,22 +22,23 @@ SOURCE = sys.argv[1]
 WAITS = 'echo "as far as this"; until [ -e "$0" ]; do sleep 0.05; done; exit 7'
 
 
-def write_stub(folder, name, does):
-    """A program that is found before the real one."""
-    stub = pathlib.Path(folder, name)
-    stub.write_text(f"#!/bin/sh\n{does}\n")
-    stub.chmod(0o755)
-
-
-def check_progress(words, wanted, env=None, **more):
-    """A command that goes on when its first line has been seen on standard error."""
+@contextlib.contextmanager
+def stubs(programs):
+    """A folder with programs that are found before the real ones, and the environment for that."""
     with tempfile.TemporaryDirectory(prefix="rql-test-") as folder:
+        for name, does in programs.items():
+            stub = pathlib.Path(folder, name)
+            stub.write_text(f"#!/bin/sh\n{does}\n")
+            stub.chmod(0o755)
+        yield folder, {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "RQL_BUILD_DIR": f"{folder}/build"}
+
+
+def check_progress(words, wanted, cwd=None, **more):
+    """A command that goes on when its first line has been seen on standard error."""
+    with stubs({"meson": f"exec sh -c '{WAITS}' \"$(dirname \"$0\")/go-on\"", "dpkg-query": "echo installed"}) as (folder, env):
         go_on = f"{folder}/go-on"
-        for name, does in ("meson", f"exec sh -c '{WAITS}' '{go_on}'"), ("dpkg-query", "echo installed"):
-            write_stub(folder, name, does)
-        env = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "RQL_BUILD_DIR": f"{folder}/build", **(env or {})}
-        with subprocess.Popen([*words, go_on], env=env, text=True, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **more) as process:
+        with subprocess.Popen([*words, go_on], env={**env, **more}, text=True, stdin=subprocess.DEVNULL, cwd=cwd,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
             try:
                 said = ""
                 for line in process.stderr:
@@ -58,17 +60,14 @@ def test_an_installation_and_a_build_show_how_far_they_are():
 
 def test_a_stage_shows_how_far_it_is():
     script = f"exec sh '{SOURCE}/tests/run.sh' gcc"  # without the word that follows
-    check_progress(["sh", "-c", script], "     gcc-setup: as far as this\n", env={"RQL_PROGRESS_S": "0.1"})
+    check_progress(["sh", "-c", script], "     gcc-setup: as far as this\n", RQL_PROGRESS_S="0.1")
 
 
 def run_stage(stage, meson_does, **more):
     """(exit status, output) of run.sh where `meson` is a stub."""
-    with tempfile.TemporaryDirectory(prefix="rql-test-") as folder:
-        for name, does in ("meson", meson_does), ("ninja", "exit 0"), ("dpkg-query", "echo installed"):
-            write_stub(folder, name, does)
-        env = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "RQL_BUILD_DIR": f"{folder}/build", **more}
-        done = subprocess.run(["sh", f"{SOURCE}/tests/run.sh", stage], env=env, check=False, text=True, timeout=120,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    with stubs({"meson": meson_does, "ninja": "exit 0", "dpkg-query": "echo installed"}) as (folder, env):
+        done = subprocess.run(["sh", f"{SOURCE}/tests/run.sh", stage], env={**env, **more}, check=False, text=True,
+                              timeout=120, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         return done.returncode, done.stdout.replace(folder, "FOLDER")
 
 
@@ -108,22 +107,22 @@ def test_processor_time_of_a_process_counts_also_when_its_parent_has_ended():
 
 
 def test_packages_are_not_made_without_what_they_are_built_with():
-    with tempfile.TemporaryDirectory(prefix="rql-test-") as folder:
-        for name in ("git", "meson", "dh", "dpkg-buildpackage", "lintian"):
-            write_stub(folder, name, "exit 0")
-        write_stub(folder, "dpkg-checkbuilddeps", "echo dpkg-checkbuilddeps: error: unmet build dependencies: nothing:any; exit 1")
-        done = subprocess.run(["/bin/sh", f"{SOURCE}/.pkg/build-deb", f"{folder}/packages"], check=False, text=True,
-                              capture_output=True, env={"PATH": f"{folder}:{os.environ['PATH']}"})
-        check_equal((done.returncode, done.stderr), (3, "build-deb: missing packages: nothing:any\n"))
+    tools = dict.fromkeys(("git", "meson", "dh", "dpkg-buildpackage", "lintian"), "exit 0")
+    missing = "echo dpkg-checkbuilddeps: error: unmet build dependencies: nothing:any; exit 1"
+    check_refused({**tools, "dpkg-checkbuilddeps": missing}, "missing packages: nothing:any")
 
 
 def test_packages_are_not_made_without_their_tools():
-    """The script says which package is missing, and makes nothing."""
-    with tempfile.TemporaryDirectory(prefix="rql-test-") as folder:
+    check_refused({}, "there is no git: apt-get install git")
+
+
+def check_refused(tools, said):
+    """The script for packages says which one is missing, and makes nothing."""
+    with stubs(tools) as (folder, _):
         done = subprocess.run(["/bin/sh", f"{SOURCE}/.pkg/build-deb", f"{folder}/packages"], check=False, text=True,
-                              capture_output=True, env={"PATH": folder})
-        check_equal((done.returncode, done.stderr, os.listdir(folder)),
-                    (3, "build-deb: there is no git: apt-get install git\n", []))
+                              capture_output=True, env={"PATH": f"{folder}:{os.environ['PATH']}" if tools else folder})
+        made = list(pathlib.Path(folder).glob("packages/*"))
+        check_equal((done.returncode, done.stderr, made), (3, f"build-deb: {said}\n", []))
 
 
 if __name__ == "__main__":

@@ -1,26 +1,10 @@
 #!/usr/bin/env python3
 """Plant one mistake at a time, and see whether the tests find it.
 
-Usage: python3 tests/mutants [--only TEXT]... [--not-missed] [--from FILE] [--json FILE] [--dir DIR] [--jobs N]
-       python3 tests/mutants [--random N [--seed S]] [--limit S] [--cap S] [--tests NAME]... [--judged] FILE...
-       python3 tests/mutants --check BUILD
-
 Without a FILE the mistakes are a table, table.toml, whose head explains it. With files of C or Lua, or folders of them,
 they are generated (operators_c.py, operators_lua.py); those that survive are printed. Verdicts on survivors are in
 verdicts.toml: those that have one are not played again.
 
---only TEXT   those whose sentence or name has TEXT, or whose place begins with it; any of several
---not-missed  without those that are marked `missed`: they take longest, because all their tests are run
---from FILE   another table
---json FILE   write the result there
---random N    of those generated N, which the seed chooses (--seed S; default 1)
---limit S     play generated ones for so many seconds (default 3600); those that are left are skipped
---cap S       end the search for a program that finds one after so many seconds of tests (default 90)
---processes N test programs at once (default: two for each processor)
---tests NAME  only by this test program; any of several
---judged      also those that have a verdict
---dir DIR     where the copies of the tree are built (default: build/mutants)
---check BUILD plant nothing: is every place there, and does the build tree have every test?
 Environment: RQL_TEST_REDIS, CC (default: gcc, by ccache where that is installed)
 
 Exit status 1: a mistake is not found that is not marked `missed`, a place is gone, or what replaces it does not
@@ -39,22 +23,27 @@ from place import Sources
 
 
 def arguments():
-    parser = argparse.ArgumentParser(usage=__doc__)
-    parser.add_argument("--only", action="append")
-    parser.add_argument("--not-missed", action="store_true")
-    parser.add_argument("--from", dest="table", default=table.TABLE)
-    parser.add_argument("--json")
-    parser.add_argument("--dir", type=pathlib.Path, default=plant.ROOT / "build" / "mutants")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--check", type=pathlib.Path)
-    parser.add_argument("--random", type=int)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--limit", type=float, default=3600)
-    parser.add_argument("--cap", type=float, default=90)
-    parser.add_argument("--processes", type=int, default=2 * os.cpu_count())
-    parser.add_argument("--tests", action="append")
-    parser.add_argument("--judged", action="store_true")
-    parser.add_argument("files", nargs="*")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("files", nargs="*", metavar="FILE")
+    add("--only", action="append", metavar="TEXT",
+        help="those whose sentence or name has TEXT, or whose place begins with it; any of several")
+    add("--json", metavar="FILE", help="write the result there")
+    add("--dir", type=pathlib.Path, default=plant.ROOT / "build" / "mutants", help="where copies of the tree are built")
+    add("--jobs", type=int, default=os.cpu_count(), metavar="N", help="compilations, and copies, at once")
+    add("--processes", type=int, default=2 * os.cpu_count(), metavar="N", help="test programs at once")
+    add = parser.add_argument_group("of a table").add_argument
+    add("--from", dest="table", default=table.TABLE, metavar="FILE", help="another one")
+    add("--not-missed", action="store_true", help="without those marked `missed`, which take longest: all tests run")
+    add("--check", type=pathlib.Path, metavar="BUILD",
+        help="plant nothing: is every place there, and does the build tree have every test?")
+    add = parser.add_argument_group("of generated ones").add_argument
+    add("--random", type=int, metavar="N", help="N of them, which the seed chooses")
+    add("--seed", type=int, default=1)
+    add("--limit", type=float, default=3600, metavar="S", help="play for S seconds; those that are left are skipped")
+    add("--cap", type=float, default=90, metavar="S", help="end the search for one after S seconds of tests")
+    add("--tests", action="append", metavar="NAME", help="only by this test program; any of several")
+    add("--judged", action="store_true", help="also those that have a verdict")
     words = parser.parse_args()
     words.dir = words.dir.resolve()
     return words
