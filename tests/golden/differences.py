@@ -7,8 +7,8 @@ OUTCOME = "result", "error"
 
 
 def is_for(difference, scenario, step, ruby):
-    """Its "ruby" names the cast it is for; without it, it is for all."""
-    if difference["scenario"] != scenario or difference.get("ruby", ruby) != ruby:
+    """Its "ruby" lists the casts it is for; without it, it is for all."""
+    if difference["scenario"] != scenario or ruby not in difference.get("ruby", [ruby]):
         return False
     return step >= difference["from"] if "from" in difference else step in difference["steps"]
 
