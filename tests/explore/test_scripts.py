@@ -222,6 +222,18 @@ def test_a_re_entry_claims_what_was_handed_over(calls):
         check_equal(calls.ask("PTTL", LOCK), 30000)
 
 
+def test_a_request_of_an_earlier_version_is_served(calls):
+    """Its record bears no place."""
+    calls.acquire(OUR, ONCE)
+    calls.ask("ZADD", QUEUE, 1, acquirer(OTHERS))
+    calls.ask("HSET", RECORDS, acquirer(OTHERS), f"{host(OTHERS)} 1000 {nonce(OTHERS)} 0 q ")
+    calls.ask("ZADD", "rql:live", calls.now_us, f"{OTHERS:032d}")
+    calls.release(OUR)
+    calls.check_holder(OTHERS)
+    token = calls.ask("HGET", LOCK, "rql_token")
+    check_equal([(who, said.split()[:2]) for who, said in calls.heard()], [(OTHERS, [nonce(OTHERS), token])])
+
+
 def test_a_request_that_is_swept_leaves_no_record(calls):
     """Somebody clears it away: nothing of it stays, and the others stay."""
     let_three_wait(calls)
