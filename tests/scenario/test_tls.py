@@ -2,17 +2,13 @@
 """`rediss://`: the server is who it should be, nothing is said in the clear, and what breaks is told or healed."""
 import contextlib
 import os
-import select
 import shutil
-import socket
-import ssl
 import time
 
-from harness import (FOREVER, SLOW, PrivateServer, as_they_end, check, check_equal, leave_out_in_cluster, main, once,
-                     scenario, wait_until)
+from harness import FOREVER, SLOW, PrivateServer, as_they_end, check, check_equal, main, once, scenario, wait_until
 from certificates import Authority, authority
 from cluster import Cluster
-from network import Listener, Proxy
+from network import Proxy
 from private_server import free_port
 
 SECRET = "sesame-17"
@@ -53,33 +49,6 @@ class Relay(Proxy):
         return self.came_s[before] - cut_s
 
 
-class Terminator(Listener):
-    """It speaks TLS in the place of a server: without tickets, or with records of one byte."""
-
-    def __init__(self, server, n_tickets=2, record_bytes=1 << 14):
-        leave_out_in_cluster("TLS in front of a server")
-        self.server, self.record_bytes = server, record_bytes
-        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.context.load_cert_chain(*authority().server)
-        self.context.num_tickets = n_tickets
-        super().__init__()
-        self.url = f"rediss://127.0.0.1:{self.port}?tls_ca_file={authority().file}"
-
-    def serve(self, connection):
-        with self.context.wrap_socket(connection, server_side=True) as client, \
-                socket.socket(socket.AF_UNIX) as server:
-            self.open.append(client)  # the connection itself is detached
-            server.connect(self.server.path)
-            while self.carry(client, server):
-                pass
-
-    def carry(self, client, server):
-        ready = [client] if client.pending() else select.select([client, server], [], [])[0]
-        data = ready[0].recv(self.record_bytes)
-        (server if ready[0] is client else client).sendall(data)
-        return data
-
-
 @contextlib.contextmanager
 def tls_server(*arguments, certificate=None):
     """One of the scenario's own, beside that of its world."""
@@ -113,15 +82,19 @@ def check_refused(outcome, reason):
 
 @scenario(counts=[1])
 def large_words_and_many_threads_pass(world, kind, names):
-    """A record and more; readers and writers of one connection at the same time."""
+    """Both ways a record and more; readers and writers of one connection at the same time."""
     with tls_server() as server:
         client = world.client(url=server.url)
         actors = [world.actor(kind, client) for _ in range(8)]
+        viewer = world.actor("thread", client)
         meta = {f"field{i}": "x" * 2000 for i in range(8)}
         for _ in range(10):
             asked = [actor.ask(f"lock{i}", ttl_ms=60000, meta=meta) for i, actor in enumerate(actors)]
-            for one in asked:
-                one.hold().release().check()
+            held = [one.hold() for one in asked]
+            infos = viewer.begin("inspect", of="locks_info").outcome().check().found
+            check_equal([dict(info["meta"]) for info in infos], [meta] * len(held))
+            for one in held:
+                one.release().check()
             asked = [actor.ask("one", ttl_ms=60000, timeout_ms=FOREVER) for actor in actors]
             for served in as_they_end(asked):
                 served.hold().release().check()
@@ -334,34 +307,24 @@ def reconnections_resume_their_session(world, kind, names):
         check(stats.tls_resumed >= stats.tls_handshakes - 2, f"{stats.tls_resumed} of {stats.tls_handshakes} resumed")
 
 
-@scenario(counts=[1])
-def a_server_without_tickets_is_greeted_anew_each_time(world, kind, names):
-    with Terminator(world.server, n_tickets=0) as terminator:
-        client = world.client(url=terminator.url)
-        actor = world.actor(kind, client)
-        for _ in range(5):
-            actor.acquire(*names).release().check()
-            world.server.end_connections("normal")
-        stats = client.stats()
-        check_equal((stats.tls_handshakes, stats.tls_resumed), (stats.connections, 0))
-        check(stats.tls_handshakes >= 4, f"{stats.tls_handshakes} handshakes")
-
-
-@scenario(counts=[1])
-def records_of_a_single_byte_are_read(world, kind, names):
-    with Terminator(world.server, record_bytes=1) as terminator:
-        first, second = (world.actor(kind, url=terminator.url) for _ in range(2))
-        held = first.acquire(*names)
-        asking = second.ask(*names, timeout_ms=FOREVER)
-        world.await_queue(names, 1)
-        held.release().check()
-        asking.hold().release().check()
-
-
 def present(server, certificate):
     made, key = certificate
     server.ask("CONFIG", "SET", "tls-cert-file", made, "tls-key-file", key)
     server.end_connections()
+
+
+@scenario(counts=[1])
+def a_server_that_does_not_know_its_tickets_is_greeted_anew_each_time(world, kind, names):
+    """It is configured once more, with the same certificate."""
+    with tls_server() as server:
+        client = world.client(url=server.url)
+        actor = world.actor(kind, client)
+        for _ in range(5):
+            actor.acquire(*names).release().check()
+            present(server, authority().server)
+        stats = client.stats()
+        check_equal((stats.tls_handshakes, stats.tls_resumed), (stats.connections, 0))
+        check(stats.tls_handshakes >= 4, f"{stats.tls_handshakes} handshakes")
 
 
 @scenario(counts=[1])
