@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Servers that have lost their minds: each call ends in time with a fault, and all goes on when they are sane again."""
+import contextlib
 import os
+import threading
 
-from harness import SLOW, STATUS, check, check_equal, main, scenario, wait_until
-from insane import Relay
+from harness import SLOW, STATUS, Proxy, check, check_equal, main, scenario, wait_until
+from network import Link
+from resp import end_of_reply
 
-SHOWS = "RQL_TEST_SHOW" in os.environ
 IO_MS, WAIT_MS = 300 * SLOW, 300 * SLOW
 SLACK_US = 2000000 * SLOW  # beyond what the call itself may take
 AT_ONCE, SOME = 12, 12
@@ -14,7 +16,78 @@ WALKS, WALK = ("keys", "locks_info", "queues_info"), 8
 STORM = 2000  # no call asks so often
 HUGE = 1 << 25  # more than a client reads of one reply
 
-# In place of each reply. These are replies, but not of the command that was asked.
+# ---- a relay in front of a real server, which changes what that replies ----
+
+class Relayed(Link):
+    """What its client is told may be changed."""
+    hears, n_sent, said = False, 0, b""  # hears: the client has subscribed; said: not a whole reply so far
+
+    def change_replies(self, data):
+        """Those that are whole now."""
+        self.said += data
+        while end := end_of_reply(self.said):
+            reply, self.said = self.said[:end], self.said[end:]
+            change = self.proxy.change
+            if change and (self.hears or not self.proxy.changes_pushes_alone):
+                self.proxy.n_changed += 1
+                reply = change(self, reply)
+            self.send(reply)
+
+    def send(self, data):
+        self.near.sendall(data)
+        self.n_sent += len(data)
+
+    def drip(self, data, pause_s):
+        """Byte by byte, for as long as the relay is insane and the client stays."""
+        for byte in data:
+            self.send(bytes([byte]))
+            if self.proxy.is_sane.wait(pause_s):
+                return b""
+        return b""
+
+
+class Relay(Proxy):
+    """`change` takes a connection and a reply, and answers what is sent in its place."""
+    link = Relayed
+
+    def __init__(self, path):
+        self.change, self.changes_pushes_alone, self.n_changed = None, False, 0
+        self.is_sane = threading.Event()
+        super().__init__(path)
+
+    def hand_on(self, link, sink, data):
+        if sink is link.far:
+            link.hears = link.hears or b"SUBSCRIBE\r\n" in data.upper()
+            sink.sendall(data)
+        else:
+            link.change_replies(data)
+        return True
+
+    def go_mad(self, change, pushes_alone=False):
+        self.is_sane.clear()
+        self.changes_pushes_alone = pushes_alone
+        self.change = change if callable(change) else lambda _connection, _reply: change
+
+    def push(self, data):
+        """Said at once to all who listen, and each time that the server tells them something."""
+        self.go_mad(lambda _connection, reply: reply + data, pushes_alone=True)
+        for link in [one for one in self.links if one.hears]:
+            with contextlib.suppress(OSError):
+                link.send(data)
+
+    def heal(self):
+        """Replies come as they are; what a client was told meanwhile may have broken its connections."""
+        self.change = None
+        self.is_sane.set()
+
+    def stop(self):
+        self.heal()
+        super().stop()
+
+
+# ---- what it says in place of each reply ----
+
+# These are replies, but not of the command that was asked.
 OF_ANOTHER_SHAPE = (b":7\r\n", b":-9223372036854775808\r\n", b"+OK\r\n", b"+\r\n", b"$-1\r\n", b"*-1\r\n", b"*0\r\n",
                     b"$0\r\n\r\n", b"$3\r\n\0\xff\n\r\n", b"*3\r\n:1\r\n$-1\r\n*0\r\n", b"*1\r\n*1\r\n*1\r\n:1\r\n",
                     b"*2\r\n$1\r\n0\r\n*-1\r\n", b"*7\r\n" + b"$-1\r\n" * 7,
@@ -44,72 +117,36 @@ ERRORS = (b"-\r\n", b"- \r\n", b"-MOVED\r\n", b"-MOVED 3999\r\n", b"-MOVED 3999 
           b"-ERR Error running script @user_script:1: @user_script\r\n")
 
 
-def moved_to_itself(connection, _reply):
-    return b"-MOVED 3999 127.0.0.1:%d\r\n" % connection.proxy.port
-
-
-def asked_at_itself(connection, _reply):
-    return b"-ASK 3999 127.0.0.1:%d\r\n" % connection.proxy.port
-
-
-def unasked_as_well(_connection, reply):
-    return reply + b"+surprise\r\n"
-
-
-def said_twice(_connection, reply):
-    return reply + reply
-
-
-def said_often(_connection, reply):
-    return reply * 10000
-
-
-def silence(_connection, _reply):
+def flood(link, head, data):
+    """Without end. A client that kept all of it would have no memory left."""
+    before = link.n_sent
+    link.send(head)
+    while link.n_sent - before < HUGE * 4 and not link.proxy.is_sane.is_set():
+        link.send(data)
     return b""
 
 
-def half(_connection, reply):
-    return reply[:len(reply) // 2]
-
-
-def text_without_end(connection, _reply):
-    """Whoever kept all of it would have no memory left in the end."""
-    connection.send(b"$%d\r\n" % (HUGE * 64))
-    return flood(connection, b"x" * 65536)
-
-
-def list_without_end(connection, _reply):
-    connection.send(b"*%d\r\n" % 131072)
-    return flood(connection, b"$65536\r\n" + b"x" * 65536 + b"\r\n")
-
-
-def error_without_end(connection, _reply):
-    connection.send(b"-ERR ")
-    return flood(connection, b"x" * 65536)
-
-
-def flood(connection, data):
-    before = connection.n_sent
-    while connection.n_sent - before < HUGE * 4 and not connection.proxy.is_sane.is_set():
-        connection.send(data)
-    return b""
-
-
-def dripping_reply(connection, reply):
-    return connection.drip(b"$1000000\r\n" + b"x" * 1000000, 0.02)
-
-
-def dripping_line(connection, reply):
-    return connection.drip(b":" + b"0" * 1000000, 0.02)
-
-
-TRICKS = (moved_to_itself, asked_at_itself, unasked_as_well, said_twice, said_often, silence, half, text_without_end,
-          list_without_end, error_without_end, dripping_reply, dripping_line)
-MADNESS = OF_ANOTHER_SHAPE + NO_REPLIES + ERRORS + TRICKS
+# What is sent in place of a reply, by its link and the reply.
+TRICKS = {
+    "MOVED to itself": lambda link, _: b"-MOVED 3999 127.0.0.1:%d\r\n" % link.proxy.port,
+    "ASK at itself": lambda link, _: b"-ASK 3999 127.0.0.1:%d\r\n" % link.proxy.port,
+    "a reply too many": lambda _, reply: reply + b"+surprise\r\n",
+    "two replies": lambda _, reply: reply * 2,
+    "ten thousand replies": lambda _, reply: reply * 10000,
+    "silence": lambda _, __: b"",
+    "half a reply": lambda _, reply: reply[:len(reply) // 2],
+    "a text without end": lambda link, _: flood(link, b"$%d\r\n" % (HUGE * 64), b"x" * 65536),
+    "a list without end": lambda link, _: flood(link, b"*131072\r\n", b"$65536\r\n" + b"x" * 65536 + b"\r\n"),
+    "an error without end": lambda link, _: flood(link, b"-ERR ", b"x" * 65536),
+    "a text, byte by byte": lambda link, _: link.drip(b"$1000000\r\n" + b"x" * 1000000, 0.02),
+    "a line, byte by byte": lambda link, _: link.drip(b":" + b"0" * 1000000, 0.02),
+}
+NAMES = {trick: name for name, trick in TRICKS.items()}
+MADNESS = (*OF_ANOTHER_SHAPE, *NO_REPLIES, *ERRORS, *TRICKS.values())
 
 
 def name_of(change):
-    return change.__name__ if callable(change) else repr(change[:60])
+    return NAMES[change] if callable(change) else repr(change[:60])
 
 
 def some_of(world, changes):
@@ -185,8 +222,6 @@ class Caller:
     def check(self):
         for what, call in self.begun:
             outcome = call.outcome()
-            if SHOWS:
-                print(f"# {self.kind} {self.name} {what}: {outcome} {outcome.took_us // 1000} ms", flush=True)
             place = f"{what} after {self.name}"
             check(STATUS[outcome.status] >= 0 or outcome.error, f"{place}: {outcome.status} without a word")
             n_times = WALK if what in WALKS else 1  # of each page of a walk
@@ -247,7 +282,7 @@ MAPS = (map_of(), b"*-1\r\n", b":1\r\n", b"$3\r\nabc\r\n", b"-ERR x\r\n", map_of
                  for number in range(20000)]),
         map_of(*[row(number % 16384, number % 16384, node(b"10.%d.0.1" % (number % 256), 1 + number % 65535))
                  for number in range(100000)]))
-WAYS = ERRORS + (moved_to_itself, asked_at_itself)
+WAYS = (*ERRORS, TRICKS["MOVED to itself"], TRICKS["ASK at itself"])
 
 
 class OfCluster(Caller):
