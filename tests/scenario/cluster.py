@@ -7,7 +7,8 @@ import time
 
 from harness import PATIENCE_S, wait_until
 from network import Proxy
-from partitions import N_PARTITIONS, N_SLOTS, named, plain, prefix_in, prefix_of, slot_of, slot_of_lock, tag_of
+from partitions import (N_PARTITIONS, N_SLOTS, named, partition_of, plain, prefix_in, prefix_of, slot_of, slot_of_lock,
+                        tag_of)
 from private_server import PrivateServer, free_port, leave_out_in_cluster
 from resp import Refused, ServerError
 from servers import Servers, shared
@@ -128,6 +129,11 @@ class Node(PrivateServer):
         said = re.findall(r"^cmdstat_(\S+):calls=(\d+)", self.ask("INFO", "commandstats"), re.MULTILINE)
         return {name: int(number) for name, number in said}
 
+    def n_scripts(self):
+        """How many scripts were called."""
+        calls = self.n_calls()
+        return calls.get("evalsha", 0) + calls.get("eval", 0)
+
     def n_errors(self, what):
         found = re.search(rf"errorstat_{what}:count=(\d+)", self.ask("INFO", "errorstats"))
         return int(found.group(1)) if found else 0
@@ -162,6 +168,16 @@ class Partitioned(Servers):
     def owner_of(self, name):
         """Of a lock."""
         return self.owner(slot_of_lock(name))
+
+    def names_on(self, server, count):
+        """Of locks that it has, each in a partition of its own."""
+        partitions, found = self.partitions_of(server), {}
+        for number in itertools.count():
+            partition = partition_of(f"lock{number}")
+            if partition in partitions:
+                found.setdefault(partition, f"lock{number}")
+            if len(found) == min(count, len(partitions)):
+                return list(found.values())
 
     def spread(self, count):
         """So many names of each master."""
@@ -256,22 +272,18 @@ class Cluster(Partitioned):
         """Those that have slots, in the order of these."""
         return [self.at(port) for port in dict.fromkeys(port for _, _, port, _ in self.running()[0].map())]
 
+    def other_master(self, node):
+        return next(one for one in self.masters() if one is not node)
+
     def replicas_of(self, master):
         return [node for node in self.running() if node.follows(master)]
 
     def slots_of(self, node):
         return [slot for first, last, port, _ in node.map() if port == node.port for slot in range(first, last + 1)]
 
-    def names_on(self, node, count):
-        """Of locks that it has, each in a partition of its own."""
-        slots = set(self.slots_of(node)) & set(PARTITION_SLOTS)
-        found = {}
-        for number in itertools.count():
-            slot = slot_of_lock(f"lock{number}")
-            if slot in slots:
-                found.setdefault(slot, f"lock{number}")
-            if len(found) == min(count, len(slots)):
-                return list(found.values())
+    def partitions_of(self, node):
+        slots = set(self.slots_of(node))
+        return {partition for partition, slot in enumerate(PARTITION_SLOTS) if slot in slots}
 
     def await_replicated(self):
         """Nothing that a master has done so far is missing elsewhere."""
@@ -282,10 +294,8 @@ class Cluster(Partitioned):
     def end_first_pauses(self):
         """As if somebody who wants pauses had been here before."""
         for master in self.masters():
-            run_id, slots = master.info("server", "run_id"), set(self.slots_of(master))
-            for partition, slot in enumerate(PARTITION_SLOTS):
-                if slot in slots:
-                    master.ask("SET", prefix_in(partition) + "era", run_id)
+            for partition in self.partitions_of(master):
+                master.ask("SET", prefix_in(partition) + "era", master.info("server", "run_id"))
 
     # ---- what becomes of it ----
 

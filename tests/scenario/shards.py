@@ -1,13 +1,14 @@
 """Several servers that know nothing of each other, over which clients share the locks out."""
 import contextlib
-import itertools
 import os
 import subprocess
 
 from cluster import PARTITION_SLOTS, Behind, Partitioned
-from harness import FOREVER, MINUTE_MS, PrivateServer, check, check_equal, check_handed_over, wait_until
+from harness import (FOREVER, MINUTE_MS, PrivateServer, check, check_equal, check_handed_over, check_served_in_order,
+                     wait_until)
 from partitions import N_PARTITIONS, partition_of
 from private_server import free_port
+from pushes import line_up
 from servers import shared
 
 MASK = (1 << 64) - 1
@@ -59,15 +60,8 @@ class Shards(Partitioned):
     def owner(self, slot):
         return self.owners[PARTITION_SLOTS.index(slot)]
 
-    def names_on(self, server, count):
-        """Of locks that it has, each in a partition of its own."""
-        found = {}
-        for number in itertools.count():
-            partition = partition_of(f"lock{number}")
-            if self.owners[partition] is server:
-                found.setdefault(partition, f"lock{number}")
-            if len(found) == count:
-                return list(found.values())
+    def partitions_of(self, server):
+        return {partition for partition, owner in enumerate(self.owners) if owner is server}
 
 
 class SingleShards(Shards):
@@ -101,6 +95,28 @@ def await_listeners(shards, name, count):
     """In the partition of this lock, each has a channel."""
     wait_until(lambda: len(shards.owner_of(name).ask("PUBSUB", "SHARDCHANNELS", shards.key("*", name))) == count,
                f"{count} listen")
+
+
+class Line:
+    """A lock that is held, and those that wait for it in their order, each by a client of its own."""
+
+    def __init__(self, world, kind, shards, name, count=3, **options):
+        self.world, self.shards, self.name = world, shards, name
+        holder, *waiters = (world.actor(kind, events=True, url=shards.url(), **options) for _ in range(1 + count))
+        self.held = holder.acquire(name, **HELD)
+        self.asked = line_up(world, waiters, name, **PATIENT)
+
+    def await_back(self):
+        """All have asked the server since now, and listen there: a waiter that does not may be passed over."""
+        server, since_us = self.shards.owner_of(self.name), self.world.server.now_us()
+        live = self.shards.key("live", self.name)
+        wait_until(lambda: server.ask("ZCOUNT", live, since_us, "+inf") >= len(self.asked), "they have asked there")
+        await_listeners(self.shards, self.name, len(self.asked))
+
+    def check_served(self):
+        wait_until(lambda: self.held.state() == "HELD", "it is verified")
+        check_equal(self.held.losses(), [])
+        check_served_in_order(self.asked, self.held)
 
 
 def check_locks_of_all(world, kind, shards, ring=None):

@@ -4,11 +4,9 @@ import os
 import time
 
 from cluster import clustered
-from harness import (FOREVER, KINDS, MINUTE_MS, SLOW, check, check_equal, check_served_in_order, check_told_as_lost,
-                     main, once, scenario, wait_until)
+from harness import KINDS, MINUTE_MS, SLOW, check, check_equal, check_told_as_lost, main, once, scenario, wait_until
 from partitions import slot_of_lock
-from pushes import line_up
-from shards import check_locks_of_all, check_series
+from shards import HELD, PATIENT, Line, check_locks_of_all, check_series
 
 SIX = (3, 1)
 SHORT_MS, LONG_MS = 1500, 5000
@@ -17,11 +15,8 @@ IO_TIMEOUT_MS = 500
 LIMITS = {"io_timeout_ms": IO_TIMEOUT_MS, "connect_timeout_ms": IO_TIMEOUT_MS}
 RENEWED_MS = 9000  # longer than a failover takes
 IS_LONG = "RQL_TEST_LONG" in os.environ
-SECONDS = 60 if IS_LONG else 1
 NOT_COVERED = ("--cluster-require-full-coverage", "no")
 DOWN = ("E_UNAVAILABLE", "E_IO")
-HELD = {"ttl_ms": MINUTE_MS}
-PATIENT = {"timeout_ms": FOREVER, "queue_ttl_ms": MINUTE_MS}
 DEAD_PORT = 1
 N_MAPS = 4
 
@@ -32,31 +27,11 @@ def actor(world, kind, url, **options):
 
 def n_asked(cluster):
     """Scripts, of each master."""
-    return [master.n_calls().get("evalsha", 0) for master in cluster.masters()]
+    return [master.n_scripts() for master in cluster.masters()]
 
 
 def n_maps_read(cluster):
     return sum(node.n_calls().get("cluster|slots", 0) for node in cluster.nodes)
-
-
-class Line:
-    """Those who wait for a lock that is held, each by a client of its own, in their order."""
-
-    def __init__(self, world, kind, url, name, n_waiting=3):
-        self.world, self.name = world, name
-        self.held = actor(world, kind, url, **LIMITS).acquire(name, **HELD)
-        self.asked = line_up(world, [actor(world, kind, url, **LIMITS) for _ in range(n_waiting)], name, **PATIENT)
-
-    def await_back(self, cluster, new):
-        """All have asked there since now, and are told there of hand-overs: who is not may be passed by."""
-        since_us = int("".join(part.rjust(6, "0") for part in new.ask("TIME")))
-        live = cluster.key("live", self.name)
-        wait_until(lambda: new.ask("ZCOUNT", live, since_us, "+inf") >= len(self.asked), "they have asked there")
-        wait_until(lambda: len(new.ask("PUBSUB", "SHARDCHANNELS")) >= len(self.asked), "they listen there")
-
-    def check_served(self):
-        wait_until(lambda: self.held.state() == "HELD", "it is verified")
-        check_served_in_order(self.asked, self.held)
 
 
 # ---- all is well ----
@@ -169,24 +144,10 @@ def by_hand(*how):
     return lambda cluster, old: cluster.replicas_of(old)[0].ask("CLUSTER", "FAILOVER", *how)
 
 
-def killed(_cluster, old):
-    old.kill()
-
-
-def stopped(_cluster, old):
-    old.freeze()
-
-
-def cut_off(cluster, old):
-    """From other nodes, not from clients."""
-    cluster.bus.split([old])
-
-
 FAILOVERS = {"fails over by hand": by_hand(), "fails over by force": by_hand("FORCE"),
-             "is taken over": by_hand("TAKEOVER"), "is killed": killed, "stands still": stopped,
-             "is cut off": cut_off}
-
-
+             "is taken over": by_hand("TAKEOVER"), "is killed": lambda _, old: old.kill(),
+             "stands still": lambda _, old: old.freeze(),
+             "is cut off": lambda cluster, old: cluster.bus.split([old])}  # from other nodes, not from clients
 UNTOLD = ("fails over by force", "is taken over", "is cut off")  # the old one may still grant, and that is lost
 
 
@@ -202,18 +163,18 @@ def a_master_that(words, strike):
             holder, comer, other = (actor(world, kind, url, **LIMITS) for _ in range(3))
             held = holder.acquire(mine, **HELD)
             kept = holder.acquire(renewed, ttl_ms=RENEWED_MS, auto_extend=True)
-            line = Line(world, kind, url, wanted)
+            line = Line(world, kind, cluster, wanted, **LIMITS)
             comer.acquire(free).release().check()
             other.acquire(elsewhere).release().check()
             cluster.await_replicated()
             strike(cluster, old)
             came = comer.ask(free, **PATIENT)
             other.acquire(elsewhere, timeout_ms=SHORT_MS).release().check()
-            new = cluster.await_successor(slot_of_lock(free), old)
+            cluster.await_successor(slot_of_lock(free), old)
             shown, kept_ms = time.monotonic(), world.kept_ms()
             came.hold().release().check("OK", *(["NOT_HELD"] if words in UNTOLD else []))
             back_ms, kept_ms = 1000 * (time.monotonic() - shown), world.kept_ms() - kept_ms
-            line.await_back(cluster, new)
+            line.await_back()
             line.check_served()
             for one in held, kept:
                 wait_until(lambda one=one: one.state() == "HELD", "it is verified")
@@ -225,7 +186,7 @@ def a_master_that(words, strike):
             comer.acquire(free).release().check()
             world.await_nothing_left()
             print(f"# a master that {words}: {back_ms:.0f} ms after it was shown", flush=True)
-            most_ms = BACK_MS + (IO_TIMEOUT_MS if strike is stopped else 0)
+            most_ms = BACK_MS + (IO_TIMEOUT_MS if words == "stands still" else 0)
             check(back_ms < most_ms * SLOW + kept_ms, f"they came back after {back_ms:.0f} ms")
     case.__name__ = f"of a master that {words} nothing is lost"
     return case
@@ -351,9 +312,6 @@ def a_cluster_that_is_down_is_waited_for(world, kind, _names):
         held.release().check()
         asking.hold().release().check()
         world.await_nothing_left()
-
-
-# ---- whatever fails ----
 
 
 if __name__ == "__main__":

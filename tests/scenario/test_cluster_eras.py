@@ -142,10 +142,6 @@ def a_holder_keeps_its_lock_and_waiters_their_places_where_a_master_resigns(worl
         world.await_nothing_left()
 
 
-def other_of(cluster, node):
-    return next(one for one in cluster.masters() if one is not node)
-
-
 @scenario(counts=[1])
 def a_slot_that_moves_with_its_data_keeps_nobody_waiting(world, kind, _names):
     """To a node that clients are connected with, to one that is new, and back, which leaves that with nothing: those that
@@ -156,7 +152,7 @@ def a_slot_that_moves_with_its_data_keeps_nobody_waiting(world, kind, _names):
         elsewhere = [cluster.names_on(master, 1)[0] for master in cluster.masters() if master is not home]
         one = settled(world, kind, url, NAME, *elsewhere)
         held = one.acquire(mine, ttl_ms=RENEWED_MS, auto_extend=True)
-        for to in other_of(cluster, home), cluster.add(), home:
+        for to in cluster.other_master(home), cluster.add(), home:
             cluster.migrate(SLOT, to)
             comers = [actor(world, kind, where) for where in (url, cluster.url(to))]
             for each in [one, *comers] if to is home else [*comers, one]:
@@ -172,7 +168,7 @@ def what_is_lost_behind_a_move_is_not_granted_in_the_pause(world, kind, _names):
     """The connections of all clients to that node have stood since before the slot came to it."""
     with paused(world, *SIX) as cluster:
         url, home = cluster.url(), cluster.owner_of(NAME)
-        to = other_of(cluster, home)
+        to = cluster.other_master(home)
         (replica,) = cluster.replicas_of(to)
         (beside,) = cluster.names_on(to, 1)
         one = settled(world, kind, url, NAME, beside)
@@ -198,7 +194,7 @@ def in_the_midst_of_a_move(who):
     def case(world, kind, _names):
         with paused(world, 2) as cluster:
             home = cluster.owner_of(NAME)
-            to, url = other_of(cluster, home), cluster.url(home)
+            to, url = cluster.other_master(home), cluster.url(home)
             one = settled(world, kind, url, NAME)
             remote, holder = holder_apart(world, url)
             held = holder.acquire(NAME, ttl_ms=PAUSE_MS)

@@ -6,7 +6,7 @@ from harness import (FOREVER, SLOW, Network, check, check_equal, check_served_in
                      leave_out_in_cluster, main, once, scenario, wait_until)
 from private_server import PrivateServer, free_port
 from resp import Refused
-from servers import servers
+from servers import servers, stopped
 
 LONG_MS = 60000
 SHORT_MS = 50
@@ -31,16 +31,6 @@ def replicated(world, n_replicas=1):
             yield replicas
     finally:
         world.ask("CONFIG", "SET", "port", 0)
-
-
-@contextlib.contextmanager
-def stopped(replica):
-    """It has all that was before, and hears nothing of what comes."""
-    replica.freeze()
-    try:
-        yield
-    finally:
-        replica.go_on()
 
 
 def n_held_at(replica, names):
@@ -295,7 +285,8 @@ def a_grant_that_is_asked_for_once_more_is_written_once_more(world, kind, names)
     world.await_nothing_left()
 
 
-@scenario(counts=[1])
+@scenario(kinds=["thread"])
+@scenario(kinds=["loop"], counts=[1])
 def an_extension_counts_when_the_replicas_have_it(world, kind, names):
     with replicated(world) as (replica,):
         held = world.actor(kind).acquire(*names, **durable(ttl_ms=LONG_MS))
@@ -305,16 +296,6 @@ def an_extension_counts_when_the_replicas_have_it(world, kind, names):
             check(held.remaining_ms() <= LONG_MS, "it is extended")
         held.extend(10 * LONG_MS).check()
         check(held.remaining_ms() > LONG_MS, "it is not extended")
-        held.release().check()
-        world.await_nothing_left()
-
-
-@scenario(kinds=["thread"])
-def a_series_is_extended_alike(world, kind, names):
-    with replicated(world) as (replica,):
-        held = world.actor(kind).acquire(*names, **durable(ttl_ms=LONG_MS))
-        with stopped(replica):
-            held.extend(10 * LONG_MS).check("E_NOT_DURABLE")
         held.release().check()
         world.await_nothing_left()
 

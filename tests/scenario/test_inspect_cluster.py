@@ -3,13 +3,12 @@
 import json
 
 import shards
-from cluster import PARTITION_SLOTS, clustered
-from harness import FOREVER, MINUTE_MS, check_equal, main, once, wait_until
+from cluster import clustered
+from harness import check_equal, main, once, wait_until
 from partitions import prefix_of, slot_of_lock
+from shards import HELD, PATIENT
 from sweeps import check_counts, sweep
 
-HELD = {"ttl_ms": MINUTE_MS}
-PATIENT = {"timeout_ms": FOREVER, "queue_ttl_ms": MINUTE_MS}
 EACH = 3          # locks of each master, in partitions of their own
 TIMED = ("net.rtt", "use.handover", "srv.slow")  # what a machine that is busy with others is warned of
 
@@ -45,31 +44,27 @@ def keys(kind, names):
 
 
 @once
-def lists_are_of_all_masters(world, _kind, _names):
+def what_the_library_lists_is_of_all_masters_and_one_lock_is_asked_of_its_own(world, _kind, _names):
+    """Also when it has moved, and the operator knows its old place."""
     with clustered(world, 3) as cluster:
         scene = Scene(world, cluster)
+        first, tokens = scene.names[0], {name: held.tokens[0] for name, held in scene.held.items()}
         check_equal(sorted(inspect(scene.operator, "locks")), keys("lock", scene.names))
-        check_equal(inspect(scene.operator, "queues"), keys("lock_queue", scene.names[:1]))
+        check_equal(inspect(scene.operator, "queues"), keys("lock_queue", [first]))
         check_equal(sorted(inspect(scene.operator, "keys")),
-                    sorted(keys("lock", scene.names) + keys("lock_queue", scene.names[:1])))
-        infos = {info["name"]: info for info in inspect(scene.operator, "locks_info")}
-        check_equal({name: info["token"] for name, info in infos.items()},
-                    {name: held.tokens[0] for name, held in scene.held.items()})
+                    sorted(keys("lock", scene.names) + keys("lock_queue", [first])))
         (queue,) = inspect(scene.operator, "queues_info")
-        check_equal((queue["name"], [request["hst_id"] is None for request in queue["requests"]]),
-                    (scene.names[0], [False]))
-        scene.end()
-
-
-@once
-def what_is_about_one_lock_is_asked_of_its_master(world, _kind, _names):
-    with clustered(world, 3) as cluster:
-        scene = Scene(world, cluster)
-        for name in scene.names:
-            check_equal(inspect(scene.operator, "lock", name)["token"], scene.held[name].tokens[0])
-            check_equal((inspect(scene.operator, "is_locked", name), inspect(scene.operator, "is_queued", name)),
-                        (True, name == scene.names[0]))
-        check_equal(len(inspect(scene.operator, "queue", scene.names[0])["requests"]), 1)
+        check_equal((queue["name"], [request["hst_id"] is None for request in queue["requests"]]), (first, [False]))
+        for moves in False, True:
+            if moves:
+                cluster.migrate(slot_of_lock(first), cluster.masters()[1])
+            for name in scene.names:
+                check_equal(inspect(scene.operator, "lock", name)["token"], tokens[name])
+                check_equal((inspect(scene.operator, "is_locked", name), inspect(scene.operator, "is_queued", name)),
+                            (True, name == first))
+            check_equal(len(inspect(scene.operator, "queue", first)["requests"]), 1)
+            infos = inspect(scene.operator, "locks_info")
+            check_equal({info["name"]: info["token"] for info in infos}, tokens)
         scene.end()
         check_equal(inspect(scene.operator, "is_locked", scene.names[-1]), False)
 
@@ -163,25 +158,10 @@ def it_is_counted_what_each_has(world, _kind, _names):
 
 
 @once
-def what_has_moved_is_found_where_it_is(world, _kind, _names):
-    """The operator has asked before, and knows the old place."""
-    with clustered(world, 3) as cluster:
-        scene = Scene(world, cluster)
-        name = scene.names[0]
-        token = inspect(scene.operator, "lock", name)["token"]
-        cluster.migrate(slot_of_lock(name), cluster.masters()[1])
-        check_equal(inspect(scene.operator, "lock", name)["token"], token)
-        check_equal(inspect(scene.operator, "is_locked", name), True)
-        check_equal(len(inspect(scene.operator, "locks_info")), len(scene.names))
-        scene.end()
-
-
-@once
 def ping_tells_of_each_master(world, _kind, _names):
     """Its replica is none; one that is down is told of, beside the others."""
     with clustered(world, 3, 1) as cluster:
-        shares = {address(master): len(set(cluster.slots_of(master)) & set(PARTITION_SLOTS))
-                  for master in cluster.masters()}
+        shares = {address(master): len(cluster.partitions_of(master)) for master in cluster.masters()}
         said = json.loads(rql(cluster, "ping", "--json"))
         check_equal({node["node"]: node["partitions"] for node in said}, shares)
         check_equal({(node["role"], node["replicas"], node["round_trip_us"] > 0) for node in said},

@@ -7,9 +7,7 @@ from cluster import clustered
 from harness import FOREVER, MINUTE_MS, as_they_end, check, check_equal, main, once, scenario, wait_until
 
 LONG_MS = 20000
-TTL_MAX_MS = 30 * 24 * 3600 * 1000
 UNTRIED, ACQUIRED, REFUSED, OPEN, HELD_BY_OTHER = range(5)  # what became of a lock: rql_series_fate
-BY_TTL, BY_RELEASE = 1, 2                # rql_series_ending
 GEM = {"mode": "gem"}
 MINE = {"task": 7}
 
@@ -63,13 +61,6 @@ def the_same_name_twice_is_as_the_gem_has_it(world, kind, names):
         world.await_nothing_left()
 
 
-@scenario(counts=[3])
-def a_ttl_that_grows_too_long_is_refused(world, kind, names):
-    actor = world.actor(kind)
-    actor.refused(*names, ttl_ms=TTL_MAX_MS // 3, **GEM).check("E_INVALID")
-    check(not world.keys_left(), "something was sent")
-
-
 # ---- by partition ----
 
 HELD = {"ttl_ms": MINUTE_MS}
@@ -87,7 +78,7 @@ def names_of(*tags):
 
 
 def n_asked(cluster):
-    return sum(master.n_calls().get("evalsha", 0) + master.n_calls().get("eval", 0) for master in cluster.masters())
+    return sum(master.n_scripts() for master in cluster.masters())
 
 
 @scenario(counts=[1])

@@ -2,17 +2,15 @@
 """Locks shared out over independent servers: each has its partitions, for good, and takes them with it when it is
 down."""
 import itertools
-import json
 import re
 
 from cluster import PARTITION_SLOTS, clustered
 from delay import tasks_of
 from harness import FOREVER, MINUTE_MS, check, check_equal, delayed_ms, main, once, scenario, wait_until
 from partitions import partition_of
-from private_server import Sentinel
-from servers import cluster_node, servers
+from servers import stopped
 from shards import HELD, PATIENT, RING, check_locks_of_all, check_series, keys_of, rql, sharded
-from swarms import DAY_MS, FLUSHES, PROBES, Swarm, swarm
+from swarms import PROBES, swarm
 
 SHORT_MS, LONG_MS, PAUSE_MS = 1500, 5000, 1000
 TTL_MS, QUICK_MS = 2000, 300
@@ -56,16 +54,12 @@ def check_series_beside_a_silent_server(world, kind, mode):
     with sharded(world, 2) as shards:
         one, other = (actor(world, kind, shards.url(), io_timeout_ms=LONG_MS) for _ in range(2))
         first, last = sorted(shards.spread(1), key=partition_of)
-        silent = shards.owner_of(first)
         held = other.acquire(last, **HELD)
         asking = one.ask(first, last, mode=mode, timeout_ms=SHORT_MS, **HELD)
         world.await_queue([last], 1)
         before_ms = delayed_ms(one.remote.process.pid)
-        silent.freeze()
-        try:
+        with stopped(shards.owner_of(first)):
             check_ends_in_time(one, asking, SHORT_MS, before_ms)
-        finally:
-            silent.go_on()
         wait_until(lambda: not world.holder(first), "it is given back")
         held.release().check()
         world.await_nothing_left()
@@ -103,12 +97,9 @@ def renewals_that_get_no_answer_do_not_keep_their_thread_busy(world, kind, _name
         while lost.remaining_ms() <= least_ms:  # before it is renewed there is no connection that could fall silent
             least_ms = lost.remaining_ms()
         before = n_sleeps_of(pid, "rql-leases")
-        shards.owner_of(names[0]).freeze()
-        try:
+        with stopped(shards.owner_of(names[0])):
             wait_until(lambda: lost.state() == "GONE", "it is lost")
             n_sleeps = n_sleeps_of(pid, "rql-leases") - before
-        finally:
-            shards.owner_of(names[0]).go_on()
         check(n_sleeps < 50 * LONG_MS // 1000, f"{n_sleeps} times in {LONG_MS} ms")
         lost.release()  # the server may have done a renewal by now
         kept.release().check()
@@ -116,29 +107,6 @@ def renewals_that_get_no_answer_do_not_keep_their_thread_busy(world, kind, _name
 
 
 # ---- what operators see ----
-
-@once
-def lists_are_of_all_servers(world, _kind, _names):
-    with sharded(world, 3) as shards:
-        names = sorted(shards.spread(3))
-        holder, waiter = (actor(world, "thread", shards.url()) for _ in range(2))
-        helds = [holder.acquire(name, **HELD) for name in names]
-        asking = waiter.ask(names[0], **PATIENT)
-        world.await_queue(names[:1], 1)
-        check_equal(rql(shards.url(), "ls").split(), names)
-        nodes = [shards.owner_of(name).name for name in names]
-        for words in (["ls"], ["who"]):
-            found = json.loads(rql(shards.url(), *words, "--node", "--json"))
-            check_equal([(lock["name"], lock["node"]) for lock in found], list(zip(names, nodes)))
-        found = holder.begin("inspect", of="locks_info", name="").outcome().check().found
-        check_equal(sorted(info["name"] for info in found), names)
-        check_equal(rql(shards.url(), "ls", "--queues").split(), names[:1])
-        check_equal(json.loads(rql(shards.url(), "info", names[-1], "--json"))["name"], names[-1])
-        for held in helds:
-            held.release().check()
-        asking.hold().release().check()
-        check_equal(rql(shards.url(), "ls"), "")
-
 
 def what_clients_are_called_is_said_once(arranged, world):
     """By who renews, waits and sends heartbeats: at the server that has the first partition, and not where that is."""
@@ -236,11 +204,11 @@ def with_recovery_delay_a_server_that_is_new_grants_nothing_for_a_while(world, k
             one = actor(world, kind, shards.url(), recovery_delay_ms=PAUSE_MS)
             for name in names:
                 one.acquire(name, timeout_ms=FOREVER, ttl_ms=PAUSE_MS).release().check()
-            check_equal(len(keys_of(fresh, "era")), sum(owner is fresh for owner in shards.owners))
+            check_equal(len(keys_of(fresh, "era")), len(shards.partitions_of(fresh)))
             held = one.acquire(names[0], ttl_ms=PAUSE_MS, auto_extend=True)
             fresh.kill()
             fresh.launch()
-            began_us = int("".join(part.rjust(6, "0") for part in fresh.ask("TIME")))
+            began_us = fresh.now_us()
             later = one.acquire(names[1], timeout_ms=FOREVER, ttl_ms=PAUSE_MS)
             check(later.outcome.ts_us - began_us > 1000 * PAUSE_MS, "nothing was paused")
             wait_until(lambda: held.state() == "GONE", "it is told")
@@ -289,28 +257,6 @@ def a_server_that_wants_replicas_is_seen_and_lets_nobody_in_without_its_list(wor
         world.await_nothing_left()
 
 
-# ---- hosts that die ----
-
-@scenario(counts=[1])
-def what_a_killed_process_held_is_flushed_on_all_servers(world, kind, _names):
-    with sharded(world, 3) as shards:
-        names = shards.spread(2)
-        client = world.client(world.remote(), url=shards.url())
-        Swarm(world, client, **PROBES)
-        holder = world.actor(kind, client)
-        for name in names:
-            held = holder.acquire(name, ttl_ms=DAY_MS)
-            wait_until(lambda name=name, held=held: shards.owner_of(name).ask(
-                "HEXISTS", shards.key("swarm:hsts", name), held.outcome.hst_id), "it is known")
-        asking = world.actor(kind, url=shards.url()).ask(names[0], **PATIENT)
-        world.await_queue(names[:1], 1)
-        with swarm(world, world.client(url=shards.url()), **FLUSHES):
-            world.kill(holder)
-            asking.hold().release().check()
-            world.await_nothing_left()
-        check_equal([keys_of(server, "swarm:hsts") for server in shards.servers], [[] for _ in shards.servers])
-
-
 # ---- who is refused ----
 
 @scenario(counts=[1])
@@ -337,16 +283,6 @@ def who_has_another_list_is_refused(world, kind, _names):
             other.acquire(name).release().check()
         check_equal([server.ask("GET", RING) for server in shards.servers],
                     [",".join(sorted((first.name, second.name)))] * 2 + [None])
-
-
-@scenario(counts=[1])
-def who_is_no_server_of_our_kind_says_so(world, kind, _names):
-    with servers(cluster_node(), Sentinel()) as made:
-        for server, scheme in zip(made, ("redis+cluster://", "redis+sentinel://")):
-            port = server.ask("INFO", "server").partition("tcp_port:")[2].split()[0]
-            outcome = actor(world, kind, f"redis+shards://127.0.0.1:{port}").refused("a", timeout_ms=FOREVER)
-            outcome.check("E_UNSUPPORTED")
-            check(scheme in outcome.error, outcome.error)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 """Swarms in a cluster of three masters: each partition has hosts of its own."""
-import contextlib
-
 from cluster import clustered
 from harness import FOREVER, MINUTE_MS, check, check_equal, main, once, scenario, wait_until
 from partitions import N_PARTITIONS
+from servers import stopped
 from swarms import DEAD, DEAD_HOST, FLUSHES, PROBES, QUICK, Swarm, await_status, host, status_of, swarm
 from sweeps import hold_as
 
@@ -54,8 +53,7 @@ class Scene:
 
     def counts(self):
         """Scripts, and writes as the servers have read them, those of this question among them."""
-        calls = [master.n_calls() for master in self.masters]
-        return (sum(each.get("evalsha", 0) + each.get("eval", 0) for each in calls),
+        return (sum(master.n_scripts() for master in self.masters),
                 sum(int(master.info("stats", "total_reads_processed")) for master in self.masters))
 
     def cost_of(self, function):
@@ -73,15 +71,6 @@ def swarm_scenario(function):
             function(world, kind, Scene(world, cluster))
     case.__name__ = function.__name__
     return case
-
-
-@contextlib.contextmanager
-def silent(node):
-    node.freeze()
-    try:
-        yield
-    finally:
-        node.go_on()
 
 
 @once
@@ -175,7 +164,7 @@ def a_silent_node_keeps_no_flush_from_the_others(world, _kind, scene):
     names = scene.names[:2]
     for name in names:
         scene.add_zombie(name)
-    with silent(scene.masters[2]):
+    with stopped(scene.masters[2]):
         made = Swarm(world, scene.client(), **FLUSHES)
         for name in names:
             scene.await_hosts(name, 0)
@@ -192,7 +181,7 @@ def a_node_that_stops_ends_the_leases_of_its_partitions_alone(world, kind, scene
         held = [actor.acquire(name, ttl_ms=MINUTE_MS) for name in scene.names[:3]]
         for name in scene.names[:3]:
             scene.await_hosts(name, 1)
-        with silent(scene.masters[1]):
+        with stopped(scene.masters[1]):
             wait_until(held[1].is_lost, "its lock is lost")
             actor.refused(scene.names[1], fail_fast=True).check("E_UNAVAILABLE")
             steps = status_of(client).probe_hosts["steps"] + LOOKS
@@ -232,9 +221,9 @@ def looking_for_the_dead_costs_little(world, _kind, scene):
 @swarm_scenario
 def nobody_flushes_without_the_first_partition(world, _kind, scene):
     client = scene.client()
-    with swarm(world, client, **FLUSHES), silent(scene.masters[1]):
+    with swarm(world, client, **FLUSHES), stopped(scene.masters[1]):
         await_status(client, lambda now: now.is_flusher, "it is elected")
-        with silent(scene.masters[0]):
+        with stopped(scene.masters[0]):
             await_status(client, lambda now: not now.is_flusher, "it is elected no longer")
         await_status(client, lambda now: now.is_flusher, "it is elected again")  # though the other is silent
 

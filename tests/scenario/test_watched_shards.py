@@ -4,11 +4,9 @@ partition moves, and the others are not touched."""
 import json
 from types import SimpleNamespace
 
-from harness import (FOREVER, SLOW, check, check_equal, check_handed_over, check_served_in_order, main, once, scenario,
-                     wait_until)
-from pushes import line_up
-from shards import HELD, PATIENT, Shards, await_listeners, check_locks_of_all, check_series, keys_of, rql
-from watched import await_replicated, watched_shards
+from harness import FOREVER, SLOW, check, check_equal, check_handed_over, main, once, scenario, wait_until
+from shards import HELD, Line, Shards, check_locks_of_all, check_series, keys_of, rql
+from watched import Node, await_replicated, watched_shards
 
 BACK_S = 5 * SLOW  # from when another is the master
 PAUSE_MS = 3000  # longer than a failover takes on a busy machine
@@ -25,25 +23,6 @@ def told(one, event):
 def connections(group):
     """Of the library, to its master."""
     return {line.split()[0] for line in group.ask("CLIENT", "LIST").splitlines() if " name=rql" in line}
-
-
-class Line:
-    """A lock that is held, and who waits for it, in their order."""
-
-    def __init__(self, world, kind, watched, name, count=3):
-        self.world, self.watched, self.name, self.count = world, watched, name, count
-        self.held = actor(world, kind, watched).acquire(name, **HELD)
-        self.asked = line_up(world, [actor(world, kind, watched) for _ in range(count)], name, **PATIENT)
-        self.await_listeners()
-
-    def await_listeners(self):
-        """Each, for who is not there when the lock is free may be passed by."""
-        await_listeners(self.watched, self.name, self.count)
-
-    def check(self):
-        wait_until(lambda: self.held.state() == "HELD", "it is verified")
-        check_equal(self.held.losses(), [])
-        check_served_in_order(self.asked, self.held)
 
 
 # ---- all is well ----
@@ -75,9 +54,10 @@ def lists_are_of_all_masters(world, _kind, _names):
         names = sorted(watched.spread(2))
         holder = actor(world, "thread", watched)
         helds = [holder.acquire(name, timeout_ms=FOREVER, **HELD) for name in names]
-        found = json.loads(rql(watched.url(), "ls", "--node", "--json"))
-        check_equal([(lock["name"], lock["node"]) for lock in found],
-                    [(name, watched.owner_of(name).name) for name in names])
+        nodes = [watched.owner_of(name).name for name in names]
+        for command in "ls", "who":
+            found = json.loads(rql(watched.url(), command, "--node", "--json"))
+            check_equal([(lock["name"], lock["node"]) for lock in found], list(zip(names, nodes)))
         check_equal(json.loads(rql(watched.url(), "info", names[-1], "--json"))["name"], names[-1])
         said = json.loads(rql(watched.url(), "ping", "--json"))
         check_equal([(one["master"], one["node"], one["url"]) for one in said],
@@ -108,7 +88,7 @@ def a_failover_moves_no_partition_and_leaves_the_others_alone(world, kind, _name
         await_replicated(failing)
         before = connections(other)
         old, new = failing.named(), failing.failover()
-        lines[0].await_listeners()
+        lines[0].await_back()
         for one in lines[0].held.actor, idle:
             wait_until(lambda one=one: one.client.stats().failovers == 1, "all are there")
         check_equal(connections(other) & before, before)
@@ -117,11 +97,11 @@ def a_failover_moves_no_partition_and_leaves_the_others_alone(world, kind, _name
                     [("m2", f"127.0.0.1:{new.port}")])
         wait_until(lambda: old.n_clients() == 0, "nobody stays")
         for line in lines:
-            line.check()
+            line.check_served()
         world.await_nothing_left()
 
 
-def a_master_that(fault):
+def a_master_that(how, fault):
     def case(world, kind, _names):
         with watched_shards(world, "m1", "m2") as watched:
             other, failing = watched.servers
@@ -140,28 +120,20 @@ def a_master_that(fault):
             failing.await_next(old)
             check(n_done > 1, f"{n_done} hand-overs meanwhile")
             releasing.outcome(BACK_S).check()
-            line.await_listeners()
-            line.check()
+            line.await_back()
+            line.check_served()
             two.acquire(asked_for, timeout_ms=FOREVER).release().check()
             if old.process.poll() is None:
                 old.go_on()
                 failing.await_demotion(old)
                 check_equal(old.n_clients(), 0, "clients that stayed")
             world.await_nothing_left()
-    case.__name__ = f"a master that is {fault.__name__} is replaced, while the other serves"
+    case.__name__ = f"a master that is {how} is replaced, while the other serves"
     return case
 
 
-def killed(node):
-    node.kill()
-
-
-def stopped(node):
-    node.freeze()
-
-
-scenario(counts=[1])(a_master_that(killed))
-scenario(kinds=["thread"], counts=[1])(a_master_that(stopped))
+scenario(counts=[1])(a_master_that("killed", Node.kill))
+scenario(kinds=["thread"], counts=[1])(a_master_that("stopped", Node.freeze))
 
 
 @scenario(counts=[1])
@@ -175,9 +147,9 @@ def with_recovery_delay_nothing_is_granted_for_a_while_there(world, kind, _names
             one.acquire(each, timeout_ms=FOREVER, ttl_ms=PAUSE_MS).release().check()
         held = one.acquire(name, ttl_ms=PAUSE_MS, auto_extend=True)
         for group in watched.servers:
-            check_equal(len(keys_of(group, "era")), sum(owner is group for owner in watched.owners))
+            check_equal(len(keys_of(group, "era")), len(watched.partitions_of(group)))
         await_replicated(failing)
-        began_us = int("".join(part.rjust(6, "0") for part in failing.ask("TIME")))
+        began_us = world.server.now_us()
         failing.failover()
         two.acquire(stays, ttl_ms=PAUSE_MS).release().check()
         later = two.acquire(also, timeout_ms=FOREVER, ttl_ms=PAUSE_MS)
