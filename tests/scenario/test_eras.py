@@ -44,21 +44,6 @@ def seen_of(actor):
     return [(words["token"], words["server_token"]) for words in losses(actor)]
 
 
-@scenario()
-def a_server_that_has_all_its_data_has_lost_nothing(world, kind, names):
-    actor = client_of(world, kind)
-    held = actor.acquire(*names, ttl_ms=LONG_MS, auto_extend=True)
-    start_anew(world, with_data=True)
-    later = actor.acquire("more")
-    wait_until(lambda: held.state() == "HELD", "it is verified")
-    check_equal((held.losses(), losses(actor)), ([], []))
-    check(later.tokens[0] > max(held.tokens), "the token does not rise")
-    later.release().check()
-    held.release().check()
-    check_equal(actor.client.stats().histories_lost, 0)
-    check_equal(world.keys_left(), [])
-
-
 @scenario(is_timed=True)
 def a_holder_that_does_nothing_learns_at_once_that_its_grant_is_lost(world, kind, names):
     """Its next renewal would be in twenty seconds."""

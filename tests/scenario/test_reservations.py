@@ -12,7 +12,6 @@ RESERVED_US = 2000000
 POLL_US = 225000     # of a Ruby, at most
 SLACK_US = 700000    # a poll of ours, and what a busy machine adds
 BRIEF_MS = 300       # less than a reservation lasts
-MOMENT_S = 0.1
 
 
 class Field:
@@ -46,9 +45,8 @@ class Field:
 # ---- who holds what the series waits for ----
 
 @scenario(counts=[1], is_timed=True)
-def a_holder_has_what_is_reserved_for_who_waits_for_it(world, kind, names):
+def a_holder_has_what_is_reserved_for_who_waits_for_it(world, kind, _names):
     """What a loop holds counts for all its requests, and what a task holds for its own. It may ask by a series."""
-    del names
     for wanted, options in ((["a"], {}), (["a"], {"task": 7}), (["a", "c"], {})):
         field = Field(world, kind)
         held = field.nested.acquire("b", ttl_ms=MINUTE_MS, **options)
@@ -60,9 +58,8 @@ def a_holder_has_what_is_reserved_for_who_waits_for_it(world, kind, names):
 
 
 @scenario(counts=[1], is_timed=True)
-def a_holder_that_left_its_lock_to_its_ttl_is_one(world, kind, names):
+def a_holder_that_left_its_lock_to_its_ttl_is_one(world, kind, _names):
     """As after the gem's lock without a block."""
-    del names
     field = Field(world, kind)
     field.nested.acquire("b", ttl_ms=MINUTE_MS).forget()
     field.reserve()
@@ -74,10 +71,9 @@ def a_holder_that_left_its_lock_to_its_ttl_is_one(world, kind, names):
 
 
 @scenario(counts=[1], is_timed=True)
-def a_holder_that_waits_already_is_served_first(world, kind, names):
+def a_holder_that_waits_already_is_served_first(world, kind, _names):
     """The circle is closed by a release: a was held by somebody else when both came. A Ruby between them may be a
     part of the circle; nobody can know."""
-    del names
     for with_ruby in (False, True):
         field, ruby = Field(world, kind), Ruby(world)
         blocking = field.third.acquire("a", ttl_ms=MINUTE_MS)
@@ -97,9 +93,8 @@ def a_holder_that_waits_already_is_served_first(world, kind, names):
 
 
 @scenario(counts=[1], is_timed=True)
-def a_series_of_a_holder_lets_another_holder_by(world, kind, names):
+def a_series_of_a_holder_lets_another_holder_by(world, kind, _names):
     """It asks, and is marked itself: it may not keep for itself what it cannot take."""
-    del names
     field, ruby = Field(world, kind), Ruby(world)
     check(ruby.take("a"), "it is free")
     held = field.nested.acquire("b", ttl_ms=MINUTE_MS)
@@ -116,9 +111,8 @@ def a_series_of_a_holder_lets_another_holder_by(world, kind, names):
 
 
 @scenario(counts=[1], is_timed=True)
-def a_gem_series_has_what_is_reserved_for_who_waits_for_it(world, kind, names):
+def a_gem_series_has_what_is_reserved_for_who_waits_for_it(world, kind, _names):
     """One after the other, and the last is reserved for a series that waits for the first."""
-    del names
     field = Field(world, kind)
     blocking = field.third.acquire("c", ttl_ms=MINUTE_MS)
     asking = field.nested.ask("b", "c", "a", timeout_ms=GIVE_UP_MS, mode="gem")
@@ -132,9 +126,8 @@ def a_gem_series_has_what_is_reserved_for_who_waits_for_it(world, kind, names):
 
 
 @scenario(counts=[1], is_timed=True)
-def a_ruby_that_holds_has_what_is_reserved(world, kind, names):
+def a_ruby_that_holds_has_what_is_reserved(world, kind, _names):
     """lock { lock } of the gem: as soon as the series polls, and those between them have been served."""
-    del names
     for with_company in (False, True):
         field, actor = Field(world, kind), world.actor("ruby")
         check(actor.ruby.take("b"), "it is free")
@@ -155,8 +148,7 @@ def a_ruby_that_holds_has_what_is_reserved(world, kind, names):
 # ---- for everybody else it ends ----
 
 @scenario(counts=[1], is_timed=True)
-def a_reservation_ends_for_others_later_each_time(world, kind, names):
-    del names
+def a_reservation_ends_for_others_later_each_time(world, kind, _names):
     field = Field(world, kind)
     held = field.third.acquire("b", ttl_ms=MINUTE_MS)
     field.reserve()
@@ -205,8 +197,7 @@ def take_at_random(actor):
 
 def not_prolonged_by(do, what):
     """Somebody who holds nothing waits for a beside it."""
-    def case(world, kind, names):
-        del names
+    def case(world, kind, _names):
         field = reserved(world, kind)
         begun = Moment(world)
         asking = field.ask(field.nested, "a", place=2)

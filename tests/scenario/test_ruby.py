@@ -8,7 +8,6 @@ from harness import (FOREVER, MINUTE_MS, Moment, check, check_equal, leave_out_i
 from others import Ruby
 
 RUBY = "rql:acq:1/2/3/4/0123456789abcdef"
-GRACE_US = 2000000  # that a Ruby in front of a free lock has
 ROUNDS, EMPTIED_ROUNDS = 7, 3
 HOLD_S = 0.04
 SOON_US = 20000
@@ -17,10 +16,6 @@ LATE_US = 1000000   # a poll may be due from then on
 
 def queue_of(name):
     return f"rql:lock_queue:{name}"
-
-
-def check_queue_is_empty(world, names):
-    check_equal([world.queue_length(name) for name in names], [0] * len(names))
 
 
 def ruby_holds(world, names):
@@ -32,19 +27,6 @@ def ruby_holds(world, names):
 
 
 # ---- in front of a free lock ----
-
-@scenario(is_timed=True)
-def a_ruby_in_front_of_a_free_lock_has_two_seconds(world, kind, names):
-    for name in names:
-        world.ask("ZADD", queue_of(name), time.time() - 1, RUBY)
-    actor = world.actor(kind, retry_delay_ms=50, retry_jitter_ms=0)
-    begun = Moment(world)
-    mine = actor.ask(*names, timeout_ms=FOREVER).hold()
-    check(mine.outcome.ts_us - begun.us >= GRACE_US - 1000, "it did not have its time")
-    begun.check_soon(mine, GRACE_US + 400000)
-    check_queue_is_empty(world, names)
-    mine.release().check()
-
 
 @scenario()
 def a_release_leaves_the_lock_free_for_ruby(world, kind, names):
@@ -333,49 +315,6 @@ def emptied(way, is_of_ruby):
 for one in WAYS:
     for ruby_holds_it in (True, False):
         scenario(counts=[1], is_timed=True)(emptied(one, ruby_holds_it))
-
-
-# ---- what is left when all have died ----
-
-def check_no_residue(world, name):
-    """The gem's queues have no ttl. One that ours have joined does not stay when all of them have died."""
-    def ends(key):
-        return not world.ask("EXISTS", key) or 0 < world.ask("PTTL", key) <= 120000
-    wait_until(lambda: ends(queue_of(name)) and ends(f"rql:req:{name}"), "all that is left ends")
-
-
-@scenario(kinds=["process"], counts=[1])
-def a_queue_that_ruby_began_ends_after_all_died(world, kind, names):
-    """Also where the last who came is not the one that polls."""
-    for count in (1, 2):
-        world.ask("HSET", f"rql:lock:{names[0]}", "acq_id", "a", "hst_id", "h", "ts", "1.0", "ini_ttl", MINUTE_MS)
-        ruby = Ruby(world)
-        check(not ruby.take(names[0]), "it took what is held")
-        dead = [world.actor(kind) for _ in range(count)]
-        for place, actor in enumerate(dead, 2):
-            actor.ask(*names, timeout_ms=FOREVER)
-            world.await_queue(names, place)
-        ruby.close()
-        for actor in reversed(dead):
-            world.kill(actor)
-        check_no_residue(world, names[0])
-        world.ask("FLUSHALL")
-
-
-@scenario(kinds=["process"], counts=[1])
-def a_queue_that_ruby_joined_ends_after_both_died(world, kind, names):
-    """What serves the queue finds Ruby in front."""
-    held = world.actor("thread").acquire(*names, ttl_ms=MINUTE_MS)
-    ruby, dead = Ruby(world), world.actor(kind)
-    ruby.score = time.time() - 1
-    dead.ask(*names, timeout_ms=FOREVER)
-    world.await_queue(names, 1)
-    check(not ruby.take(names[0]), "it took what is held")
-    ruby.close()
-    world.kill(dead)
-    held.release().check()
-    check_equal(world.holder(names[0]), None)
-    check_no_residue(world, names[0])
 
 
 if __name__ == "__main__":

@@ -3,9 +3,11 @@
 overtaken because of them."""
 import time
 
+from crowd import Crowd
 from dead import plant_dead
-from harness import FOREVER, Moment, as_they_end, check, main, scenario, wait_until, work_until
+from harness import FOREVER, Moment, as_they_end, check, main, scenario, wait_until
 from others import Ruby
+from pushes import line_up
 
 POLL_US = 225000         # of a Ruby, at most
 SLACK_US = 300000        # of a poll, on a busy machine
@@ -22,27 +24,13 @@ def check_nobody_waits(world, names):
     check(not world.ask("EXISTS", record) or world.ask("PTTL", record) > 0, "a record stays for ever")
 
 
-class Ours:
-    """Three clients, which are told of hand-overs."""
-
-    def __init__(self, world, kind):
-        self.world, self.kind, self.clients = world, kind, world.told_clients(kind)
-
-    def ask(self, number, names):
-        return self.world.actor(self.kind, self.clients[number % 3]).ask(*names, timeout_ms=FOREVER)
-
-    def wait(self, number, names, place):
-        asking = self.ask(number, names)
-        self.world.await_queue(names, place)
-        return asking
+def told_actor(world, kind):
+    """Its client is told of hand-overs."""
+    return world.actor(kind, world.told_clients(kind)[0])
 
 
-# ---- the dead ----
-
-def plant_dead_rubies(world, names, count):
-    for i in range(count):
-        world.ask("ZADD", f"rql:lock_queue:{names[0]}", f"{time.time() - 1 + i / 1000000:.6f}",
-                  f"rql:acq:30000/{i}/620/640/bbbbbbbbbbbbbbb1")
+def wait_as(world, actor, names, place):
+    return line_up(world, [actor], *names, place=place)[0]
 
 
 # ---- a living Ruby ----
@@ -59,11 +47,11 @@ def check_ruby_then_ours(world, names, ruby, behind, freed, limit_us=POLL_US + S
 
 def behind_dead_of_ours(count, **crowd):
     def case(world, kind, names):
-        ours, held = Ours(world, kind), world.held_by_another(*names)
+        ours, held = told_actor(world, kind), world.held_by_another(*names)
         plant_dead(world, names, count, **crowd)
         ruby = world.actor("ruby").ask(*names)
         world.await_queue(names, count + 1)
-        behind = ours.wait(0, names, count + 2)
+        behind = wait_as(world, ours, names, count + 2)
         freed = Moment(world)
         held.release().check()
         check_ruby_then_ours(world, names, ruby, behind, freed)
@@ -81,12 +69,12 @@ for one in ({"count": 1}, {"count": 1, "is_fresh": False}, {"count": 100}, {"cou
 @scenario(counts=[1], is_timed=True)
 def a_ruby_behind_dead_of_ours_is_next_after_a_ruby(world, kind, names):
     """Nothing of ours frees the lock; the living one behind is told, or looks."""
-    ours, holder = Ours(world, kind), Ruby(world)
+    ours, holder = told_actor(world, kind), Ruby(world)
     check(holder.take(names[0]), "it is free")
     plant_dead(world, names, 1)
     ruby = world.actor("ruby").ask(*names)
     world.await_queue(names, 2)
-    behind = ours.wait(0, names, 3)
+    behind = wait_as(world, ours, names, 3)
     freed = Moment(world)
     holder.release(names[0])
     check_ruby_then_ours(world, names, ruby, behind, freed, GRACE_US + POLL_US)
@@ -96,13 +84,13 @@ def a_ruby_behind_dead_of_ours_is_next_after_a_ruby(world, kind, names):
 @scenario(counts=[1], is_timed=True)
 def who_lives_and_does_not_hear_is_served_too(world, kind, names):
     """It asks by itself: nobody can keep its turn for it, but it comes back, and has one."""
-    ours, held = Ours(world, kind), world.held_by_another(*names)
+    ours, held = told_actor(world, kind), world.held_by_another(*names)
     world.ask("ACL", "SETUSER", "limited", *"reset on >pw ~* &* +@all -subscribe".split())
     deaf = world.actor(kind, url=world.server.url_with("limited:pw@")).ask(*names, timeout_ms=FOREVER)
     world.await_queue(names, 1)
     ruby = world.actor("ruby").ask(*names)
     world.await_queue(names, 2)
-    behind = ours.wait(0, names, 3)
+    behind = wait_as(world, ours, names, 3)
     freed = Moment(world)
     held.release().check()
     for asking in as_they_end([deaf, ruby, behind]):
@@ -115,79 +103,32 @@ def who_lives_and_does_not_hear_is_served_too(world, kind, names):
 
 # ---- dead Rubies ----
 
-def check_grace(world, names, held, asking, least_us=GRACE_US - 1000):
+@scenario(counts=[1], is_timed=True)
+def dead_rubies_cost_one_grace_together(world, kind, names):
     """From the release on; whoever waits has the lock when the time of the dead is over."""
+    ours, held = told_actor(world, kind), world.held_by_another(*names)
+    for i in range(N_DEAD):
+        world.ask("ZADD", f"rql:lock_queue:{names[0]}", f"{time.time() - 1 + i / 1000000:.6f}",
+                  f"rql:acq:30000/{i}/620/640/bbbbbbbbbbbbbbb1")
+    asking = wait_as(world, ours, names, N_DEAD + 1)
     freed = Moment(world)
     held.release()
     mine = asking.hold()
     took_us = mine.outcome.ts_us - freed.us
     mine.release().check()
-    check(least_us <= took_us, f"after {took_us} us")
+    check(took_us >= GRACE_US - 1000, f"after {took_us} us")
     freed.check_soon(mine, GRACE_MAX_US)
     check_nobody_waits(world, names)
 
 
-@scenario(counts=[1], is_timed=True)
-def dead_rubies_cost_one_grace_together(world, kind, names):
-    ours, held = Ours(world, kind), world.held_by_another(*names)
-    plant_dead_rubies(world, names, N_DEAD)
-    check_grace(world, names, held, ours.wait(0, names, N_DEAD + 1))
-
-
-@scenario(counts=[1], is_timed=True)
-def dead_of_both_kinds_cost_one_grace_together(world, kind, names):
-    """One of ours, a Ruby, one of ours, a Ruby, ..."""
-    ours, held = Ours(world, kind), world.held_by_another(*names)
-    plant_dead(world, names, N_DEAD)
-    queue = f"rql:lock_queue:{names[0]}"
-    for i in range(N_DEAD):
-        score = float(world.ask("ZRANGE", queue, 2 * i, 2 * i, "WITHSCORES")[1])
-        world.ask("ZADD", queue, f"{score + 0.0000005:.7f}", f"rql:acq:30000/{i}/620/640/bbbbbbbbbbbbbbb1")
-    check_grace(world, names, held, ours.wait(0, names, 2 * N_DEAD + 1), 0)
-
-
 # ---- both at work ----
-
-def turn_of(world, actor, names, work_s, holds):
-    """How it has its turn; notes when, by the server's clock."""
-    def have_turn():
-        held = actor.ask(*names, timeout_ms=FOREVER).hold()
-        time.sleep(work_s)
-        holds.append((held.outcome.ts_us, world.server.now_us(), actor))
-        held.release().check()
-    return have_turn
-
 
 @scenario(counts=[1])
 def a_ruby_with_a_long_identity_does_not_starve(world, kind, names):
     """Beside three who hand over."""
-    actors = [world.actor(kind) for _ in range(3)]
-    ruby = world.actor("ruby", identity=LONG_IDENTITY).ask(*names)
-
-    def is_served():
-        if not ruby.is_over():
-            return False
-        ruby.hold().release()
-        return True
-    work_until(is_served, [turn_of(world, actor, names, 0.01, []) for actor in actors], "Ruby is served")
-
-
-@scenario(counts=[1], is_timed=True)
-def four_of_each_hand_over_without_idling(world, kind, names):
-    """Ruby finds out by its polls; ours is told, so a lock that Ruby has released is not idle while ours is next."""
-    actors = [world.actor(one) for one in (kind, "ruby") for _ in range(4)]
-    over = time.monotonic() + 6
-    begun_us, holds = world.server.now_us(), []
-    work_until(lambda: time.monotonic() > over, [turn_of(world, actor, names, 0.02, holds) for actor in actors],
-               "they have worked")
-    took_us = world.server.now_us() - begun_us
-    holds.sort(key=lambda hold: hold[0])
-    pairs = list(zip(holds, holds[1:]))
-    idle = [after[0] - before[1] for before, after in pairs if (before[2].kind, after[2].kind) == ("ruby", kind)]
-    check(all(after[0] >= before[1] for before, after in pairs), "two held it at once")
-    shares = [sum(hold[2] is actor for hold in holds) for actor in actors]
-    check(all(share * 16 >= len(holds) for share in shares), f"one had not half of its share: {shares}")
-    check(idle and sum(idle) < took_us / 10, f"idle for {sum(idle)} us of {took_us} us")
+    crowd = Crowd([world.actor(kind) for _ in range(3)], *names)
+    world.actor("ruby", identity=LONG_IDENTITY).ask(*names).hold().release()
+    crowd.end()
 
 
 if __name__ == "__main__":

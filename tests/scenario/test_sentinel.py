@@ -37,24 +37,6 @@ def await_back(world, watched, n_clients):
         await_asked(world, n_clients)
 
 
-@scenario(counts=[3])
-def a_failover_by_hand_loses_nothing(world, kind, names):
-    """The lock is held, and who waits keeps its place."""
-    with Watched() as watched:
-        held, asked = held_and_waited_for(world, kind, names, watched)
-        await_replicated(watched)
-        new = watched.failover()
-        await_back(world, watched, 3)
-        wait_until(lambda: held.state() == "HELD", "it is verified")
-        check_served_in_order(asked, held)
-        check_equal(held.actor.client.stats().failovers, 1, "failovers")
-        told = [words["server"] for words in held.actor.remote.events("master_changed")
-                if words["client"] == held.actor.client.name]
-        check_equal(told, [f"127.0.0.1:{new.port}"], "masters")
-        with behind(world, watched):
-            world.await_nothing_left()
-
-
 class UnderWay:
     """Calls of a client, each by an actor of its own, which are said to a master that does not answer any more."""
 
@@ -85,7 +67,7 @@ class UnderWay:
         self.world.free(self.client)
 
 
-def a_master_that(fault):
+def a_master_that(how):
     def case(world, kind, names):
         with Watched(n_sentinels=1) as watched:
             held, asked = held_and_waited_for(world, kind, names, watched)
@@ -94,12 +76,17 @@ def a_master_that(fault):
             old = watched.named()
             old.freeze()
             under_way.say()
-            fault(old)
+            if how == "killed":
+                old.kill()
             new = watched.await_next(old)
             under_way.check()
             await_back(world, watched, 3)
             wait_until(lambda: held.state() == "HELD", "it is verified")
             check_served_in_order(asked, held)
+            check_equal(held.actor.client.stats().failovers, 1, "failovers")
+            told = [words["server"] for words in held.actor.remote.events("master_changed")
+                    if words["client"] == held.actor.client.name]
+            check_equal(told, [f"127.0.0.1:{new.port}"], "masters")
             if old.process.poll() is None:
                 old.go_on()
                 watched.await_demotion(old)
@@ -107,20 +94,12 @@ def a_master_that(fault):
             check(new.n_clients() > 0, "they are elsewhere")
             with behind(world, watched):
                 world.await_nothing_left()
-    case.__name__ = f"a master that is {fault.__name__} is replaced, and all go on"
+    case.__name__ = f"a master that is {how} is replaced, and all go on"
     return case
 
 
-def killed(node):
-    node.kill()
-
-
-def stopped(_node):
-    """It stands still already."""
-
-
-scenario(counts=[1])(a_master_that(killed))
-scenario(kinds=["thread"], counts=[1])(a_master_that(stopped))
+scenario(counts=[3])(a_master_that("killed"))
+scenario(kinds=["thread"], counts=[1])(a_master_that("stopped"))
 
 
 @scenario(counts=[1])

@@ -6,9 +6,8 @@ import time
 from harness import FOREVER, MINUTE_MS, Network, check, check_equal, main, scenario, wait_until
 
 ACQUIRED, OPEN, HELD, BEHIND, OWN = 1, 3, 4, 5, 6     # what became of a lock: rql_series_fate
-NOT_ENDED, BY_TTL, BY_RELEASE = 0, 1, 2               # rql_series_ending
+BY_TTL, BY_RELEASE = 1, 2                             # rql_series_ending
 SERIES_MAX = 64
-DEAF = "rql:acq:1/2/0/0/0123456789abcdef0123456789abcdef"
 
 
 def lock_of(name):
@@ -259,37 +258,6 @@ def a_release_calls_the_series_that_waits(world, kind, names):
         check_equal(world.keys_left(), [])
 
 
-@scenario(counts=[3])
-def single_waiters_keep_their_turn_behind_a_series(world, kind, names):
-    """What is free stays free for the series in front, and goes to the next when that has had it."""
-    held, (first, second, _) = world.held_by_another(names[1]), told(world, kind)
-    series = wait_for(world, first, *names[:2])
-    check_equal(second.refused(names[0], fail_fast=True).status, "FAIL_FAST_AFTER_TRY")
-    single = wait_for(world, second, names[0], place=2)
-    check_equal(world.holder(names[0]), None)
-    held.release().check()
-    mine = series.hold()
-    check_equal(world.queue_length(names[0]), 1)
-    mine.release().check()
-    last = single.hold()
-    check(last.outcome.handed_over and last.tokens[0] > mine.tokens[0], "it was not handed over")
-    last.release().check()
-
-
-@scenario(counts=[3], is_timed=True)
-def a_series_that_gives_up_leaves_all_queues_to_the_next(world, kind, names):
-    held, (first, second, _) = world.held_by_another(names[1]), told(world, kind)
-    series = wait_for(world, first, *names, timeout_ms=1500)  # the lock is reserved for longer
-    single = wait_for(world, second, names[0], place=2)
-    outcome = series.outcome()
-    check_equal((outcome.status, outcome.result["failed_on"]), ("TIMED_OUT", 1))
-    mine = single.hold()
-    check(mine.outcome.handed_over, "it found the lock by itself")
-    mine.release().check()
-    held.release().check()
-    check_equal(world.keys_left(), [])
-
-
 @scenario(kinds=["loop"], counts=[3])
 def a_series_that_is_cancelled_leaves_all_queues(world, kind, names):
     for mode in ("atomic", "gem"):
@@ -313,36 +281,6 @@ def a_series_that_was_granted_too_late_tells_what_it_had(world, kind, names):
     outcome = asking.outcome()
     check_equal((outcome.status, outcome.result["n_acquired"]), ("CANCELLED", 3))
     world.await_nothing_left()
-
-
-@scenario(counts=[3])
-def a_dead_series_is_passed_over_at_once(world, kind, names):
-    """Killed while it stands in front of three queues: it stops nobody in any of them."""
-    held, actors, dead = world.held_by_another(names[1]), told(world, kind), world.actor("process")
-    wait_for(world, dead, *names)
-    world.await_listeners(4)
-    single = wait_for(world, actors[0], names[1], place=2)
-    world.kill(dead)
-    world.await_listeners(3)
-    actors[1].acquire(names[0], fail_fast=True).release().check()
-    held.release().check()
-    single.hold().release().check()
-    actors[2].acquire(*names, timeout_ms=FOREVER).release().check()
-
-
-@scenario(counts=[3])
-def an_emptied_queue_gets_its_series_back(world, kind, names):
-    """The gem's unlock empties a queue: places are kept, in all alike."""
-    for name, keys in ((names[0], [queue_of(names[0])]), (names[1], [queue_of(names[1]), f"rql:req:{names[1]}"])):
-        held = world.held_by_another(names[1])
-        asking = wait_for(world, world.actor(kind, retry_delay_ms=50), *names)
-        before = check_one_score(world, names)
-        world.ask("DEL", *keys)
-        world.await_queue([name], 1)
-        check_equal(check_one_score(world, names), before)
-        held.release().check()
-        asking.hold().release().check()
-        world.await_nothing_left()
 
 
 @scenario(counts=[3])

@@ -9,7 +9,6 @@ from pushes import wait_told
 from swarms import (DAY_MS, DEAD, DEAD_HOST, FLUSHES, PROBES, QUICK, ZOMBIE_TTL_MS, Swarm, await_flushed, await_hosts,
                     await_known, await_status, exists, host, n_hosts, raw_host, raw_lock, status_of, swarm)
 
-TTL_MS = 15000
 OFF, RUNNING, HUNG, CLOSED = 0, 1, 2, 0
 
 
@@ -69,15 +68,6 @@ def a_flush_by_hand_frees_what_the_dead_held(world, kind, _names):
     check_equal((world.queue_length("young"), n_hosts(world)), (2, 1))
     check_equal(world.ask("EXISTS", "rql:swarm:suspects", "rql:swarm:flusher"), 0)
     check_equal(actor.begin("flush_zombies").outcome().check().hosts, [])
-
-
-@once
-def a_host_without_a_time_is_never_dead(world, kind, _names):
-    """What another version or language may have written there."""
-    world.ask("HSET", "rql:swarm:hsts", DEAD_HOST, *"garbage b -5 c inf d 0x10".split())
-    raw_lock(world, "x", DEAD, DEAD_HOST)
-    world.actor(kind).begin("flush_zombies").outcome().check()
-    check_equal((exists(world, "x"), n_hosts(world)), ([1], 4))
 
 
 @scenario(counts=[1])
@@ -294,21 +284,6 @@ def what_a_freed_swarm_leaves_behind_has_its_ttl(world, kind, names):
     held.release().check()
 
 
-@once
-def short_threads_leave_no_host(world, kind, _names):
-    client = world.client()
-    with swarm(world, client, **PROBES):
-        for _ in range(15):
-            actors = [world.actor(kind, client) for _ in range(20)]
-            asked = [actor.ask(f"churn {number}", timeout_ms=FOREVER) for number, actor in enumerate(actors)]
-            for asking in asked:
-                asking.hold().release().check()
-            for actor in actors:
-                actor.end()
-                world.actors.remove(actor)
-        await_hosts(world, 0)
-
-
 # ---- what it costs, and its connections ----
 
 @once
@@ -343,21 +318,6 @@ def a_client_has_two_threads_at_most(world, _kind, names):
         check_equal([name.startswith("rql-swarm") for name in threads_of(actor.client)], [False, True])
         held.release().check("OK", "NOT_HELD")
     check_equal([name for name in threads_of(actor.client) if name.startswith("rql-swarm")], [])
-
-
-@once
-def locks_are_scanned_only_when_somebody_is_dead(world, _kind, _names):
-    """The living cost the server one look at their hash each time, however many locks there are."""
-    client, held = world.client(), world.held_by_another("x")
-    raw_host(world, host(2)[0], -3600)
-    world.ask("CONFIG", "RESETSTAT")
-    with swarm(world, client):
-        await_status(client, lambda now: now.flush_zombies["steps"] > 5, "it looks again and again")
-        check_equal(world.n_calls("scan"), 0)
-        raw_host(world, DEAD_HOST, 100)
-        await_flushed(world)
-        check(world.n_calls("scan") >= 2, "it does not scan")
-    held.release().check()
 
 
 # ---- what it tells ----
@@ -536,30 +496,6 @@ def a_first_heartbeat_without_answer_binds_the_locks(world, kind, names):
         wait_until(held.is_lost, "its loss is told")
         check_equal(held.state(), "GONE")
         held.release()
-
-
-@once
-def a_demotion_and_a_promotion_cost_no_living_host_its_locks(world, kind, _names):
-    """For longer than the ttl: who lives gets the time to say so."""
-    client = world.client()
-    actor = world.actor(kind, client)
-    with swarm(world, client):
-        held, mine = used(actor), ids(actor).hst_id
-        await_known(world, mine)
-        raw_lock(world, "x", "a", mine)
-        raw_lock(world, "y", DEAD, DEAD_HOST)
-        world.ask("REPLICAOF", "127.0.0.1", 1)
-        await_status(client, lambda now: now.flush_zombies["failures"] > 2 and now.probe_hosts["failures"] > 2,
-                     "both fail")
-        wait_until(lambda: world.server.now_us() / 1000000 - float(world.ask("HGET", "rql:swarm:hsts", mine))
-                   > 2 * ZOMBIE_TTL_MS / 1000, "it has been silent for long")
-        world.ask("REPLICAOF", "NO", "ONE")
-        raw_host(world, DEAD_HOST, 100)
-        await_status(client, lambda now: now.is_flusher and now.probe_hosts["breaker"] == CLOSED
-                     and now.flush_zombies["breaker"] == CLOSED, "the outage is over")
-        await_flushed(world)
-        check_equal((exists(world, "x", "y"), n_hosts(world)), ([1, 0], 1))
-        held.release().check()
 
 
 if __name__ == "__main__":

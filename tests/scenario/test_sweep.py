@@ -6,25 +6,6 @@ from pushes import wait_told
 from sweeps import DEAD, OTHER, RUBY, SILENT, check_counts, hold_as, live, n_keys, ours, queue_as, sweep, wait_as
 
 DAY_MS = 86400000
-EVERY = ["all", "current", RUBY, "dead"]
-
-
-@once
-def locks_and_queues_go_and_nothing_else(world, kind, _names):
-    hold_as(world, RUBY, "a")
-    world.held_by_another("b").forget()
-    queue_as(world, "a", DEAD, OTHER[0])
-    queue_as(world, "zzz", DEAD)
-    world.ask("HSET", "rql:req:a", DEAD, "record")
-    world.ask("HSET", "rql:swarm:hsts", RUBY[1], "1795255162.9")
-    world.ask("SET", "rql:lockother", "x")
-    actor = world.actor(kind)
-    before = sorted(world.ask("KEYS", "*"))
-    check_counts(sweep(actor, "all", batch_size=2, dry_run=True), 4, 2, 3)
-    check_equal(sorted(world.ask("KEYS", "*")), before, "after a dry run")
-    check_counts(sweep(actor, "all", batch_size=2), 4, 2, 3)
-    check_counts(sweep(actor, "all"), 0, 0, 0)
-    check_equal(sorted(world.ask("KEYS", "*")), ["rql:clients", "rql:fence", "rql:lockother", "rql:swarm:hsts"])
 
 
 @scenario()
@@ -64,7 +45,8 @@ def foreign_keys_are_left_alone_and_counted(world, kind, _names):
 
 @once
 def a_lock_beside_foreign_keys_goes(world, kind, _names):
-    """Its queue is a list, or its requests are: the lock is free, and there is nobody to serve."""
+    """Its queue is a list, or its requests are a text: the lock is free, and there is nobody to serve. Of such requests
+    the script is the first to know: they stay, too."""
     actor = world.actor(kind)
     hold_as(world, RUBY, "s")
     world.ask("RPUSH", "rql:lock_queue:s", "x")
@@ -74,17 +56,10 @@ def a_lock_beside_foreign_keys_goes(world, kind, _names):
     queue_as(world, "s", OTHER[0])
     world.ask("SET", "rql:req:s", "x")
     check_counts(sweep(actor, RUBY), 1, 0, 0)
-    check_equal(world.keys_left(), ["rql:lock_queue:s", "rql:req:s"])
-
-
-@once
-def foreign_records_of_requests_are_left_alone_and_counted(world, kind, _names):
-    """The script is the first to see them."""
-    queue_as(world, "s", DEAD, score=1)
-    world.ask("SET", "rql:req:s", "x")
-    done = sweep(world.actor(kind), "dead", dead_ttl_ms=0)
+    done = sweep(actor, "dead", dead_ttl_ms=0)
     check_counts(done, 0, 0, 0)
     check_equal(done.foreign_key_cnt, 1)
+    check_equal(world.keys_left(), ["rql:lock_queue:s", "rql:req:s"])
     check_equal(world.queue_length("s"), 1)
 
 
@@ -109,26 +84,6 @@ def names_of_any_bytes_are_cleared(world, kind, _names):
     world.ask("HSET", "rql:lock:ownerless", "n", 1)
     check_counts(sweep(world.actor(kind), "all"), 5, 1, 1)
     check_equal(n_keys(world), 0)
-
-
-@once
-def locks_go_by_both_ids_and_requests_by_one(world, kind, _names):
-    """The recorded scenario clear_locks_of."""
-    actor, small = world.actor(kind), {"lock_scan_size": 1, "queue_scan_size": 1}
-    elsewhere = {"acq_id": RUBY[0], "hst_id": "rql:hst:90001/1/3/ffffffffffffff01"}
-    hold_as(world, RUBY, "mine1", "mine2")
-    hold_as(world, OTHER, "other")
-    queue_as(world, "other", RUBY[0], DEAD)
-    queue_as(world, "q2", RUBY[0])
-    check_counts(sweep(actor, "owner", **elsewhere, **small, dry_run=True), 0, 2, 2)
-    check_counts(sweep(actor, "owner", **elsewhere), 0, 2, 2)
-    check_equal(world.keys_left(), ["rql:lock:mine1", "rql:lock:mine2", "rql:lock:other", "rql:lock_queue:other"])
-    queue_as(world, "other", RUBY[0])
-    check_counts(sweep(actor, RUBY, **small, dry_run=True), 2, 1, 1)
-    check_counts(sweep(actor, RUBY, **small), 2, 1, 1)
-    check_equal(world.keys_left(), ["rql:lock:other", "rql:lock_queue:other"])
-    check_equal(world.queue_length("other"), 1)
-    check_counts(sweep(actor, RUBY), 0, 0, 0)
 
 
 @once
@@ -216,19 +171,6 @@ def progress_is_told_and_may_stop_it(world, kind, _names):
     check_counts(done, 0, 0, 0)
     check_equal(len(done.steps), 1)
     check_counts(sweep(actor, "all", batch_size=5), 15, 0, 0)
-
-
-@once
-def a_sweep_ends_what_is_wanted_and_names_it(world, kind, _names):
-    actor = world.actor(kind)
-    for dry_run in True, False:
-        hold_as(world, RUBY, "a", "b")
-        queue_as(world, "a", OTHER[0])
-        queue_as(world, "b", OTHER[0])
-        done = sweep(actor, "all", wants="b", dry_run=dry_run)
-        check_equal((done.rel_key_cnt, done.keys), (2, ["rql:lock_queue:b", "rql:lock:b"]))
-        check_equal(world.ask("EXISTS", "rql:lock:b", "rql:lock_queue:b"), 2 if dry_run else 0)
-        check_equal(world.ask("EXISTS", "rql:lock:a", "rql:lock_queue:a"), 2)
 
 
 @once

@@ -2,7 +2,7 @@
 """Sweeps beside those who take, hold and wait for the same locks; and what others feel of many, and a broken network."""
 import time
 
-from harness import Network, Pings, Worker, check, check_equal, main, once, scenario, wait_until
+from harness import Network, Pings, check, check_equal, main, once, scenario, wait_until
 from pushes import wait_told
 from sweeps import DEAD, RUBY, check_counts, hold_as, n_keys, queue_as, sweep
 
@@ -80,36 +80,6 @@ def waiters_of_a_cleared_queue_come_back_in_order(world, kind, names):
         token = mine.tokens[0]
         mine.release().check()
     world.await_nothing_left()
-
-
-@once
-def a_new_owners_lock_is_never_ended(world, _kind, _names):
-    """The first owner's locks are swept all the time, those of the others on the same names are not."""
-    owners, names = [world.actor("thread") for _ in range(4)], ["a", "b", "c"]
-    first = owners[0].begin("whoami").outcome()
-    numbers, lost, swept = [0] * 4, [0] * 4, []
-
-    def own(index):
-        def once_more():
-            numbers[index] += 1
-            outcome = owners[index].ask(names[(numbers[index] + index) % 3], tries=True)
-            if outcome.outcome().status == "OK":
-                held = outcome.hold()
-                held.verify()
-                lost[index] += held.release().check("OK", "NOT_HELD").status == "NOT_HELD"
-        return once_more
-
-    sweeper = world.actor("thread")
-    workers = [Worker(own(index)) for index in range(4)]
-    workers.append(Worker(lambda: swept.append(sweep(sweeper, "owner", acq_id=first.acq_id,
-                                                     hst_id=first.hst_id).rel_key_cnt)))
-    wait_until(lambda: (min(numbers) >= 100 and lost[0] > 0) or any(worker.failure for worker in workers),
-               "a sweep finds a lock of his", 60)
-    for worker in workers[:4]:
-        worker.end()
-    workers[4].end()
-    check_equal(lost[1:], [0] * 3)
-    check_equal(sum(swept), lost[0])
 
 
 # ---- many ----
