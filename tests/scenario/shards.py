@@ -91,6 +91,11 @@ PATIENT = {"timeout_ms": FOREVER, "queue_ttl_ms": MINUTE_MS}
 PUSHED = {**PATIENT, "retry_delay_ms": MINUTE_MS}  # a waiter that is not notified asks again when the test has failed
 
 
+def actor(world, kind, url, **options):
+    """Its client reports events."""
+    return world.actor(kind, events=True, url=url, **options)
+
+
 def await_listeners(shards, name, count):
     """In the partition of this lock, each has a channel."""
     wait_until(lambda: len(shards.owner_of(name).ask("PUBSUB", "SHARDCHANNELS", shards.key("*", name))) == count,
@@ -102,7 +107,7 @@ class Line:
 
     def __init__(self, world, kind, shards, name, count=3, **options):
         self.world, self.shards, self.name = world, shards, name
-        holder, *waiters = (world.actor(kind, events=True, url=shards.url(), **options) for _ in range(1 + count))
+        holder, *waiters = (actor(world, kind, shards.url(), **options) for _ in range(1 + count))
         self.held = holder.acquire(name, **HELD)
         self.asked = line_up(world, waiters, name, **PATIENT)
 

@@ -6,7 +6,7 @@ import time
 from cluster import clustered
 from harness import KINDS, MINUTE_MS, SLOW, check, check_equal, check_told_as_lost, main, once, scenario, wait_until
 from partitions import slot_of_lock
-from shards import HELD, PATIENT, Line, check_locks_of_all, check_series
+from shards import HELD, PATIENT, Line, actor, check_locks_of_all, check_series
 
 SIX = (3, 1)
 SHORT_MS, LONG_MS = 1500, 5000
@@ -19,10 +19,6 @@ NOT_COVERED = ("--cluster-require-full-coverage", "no")
 DOWN = ("E_UNAVAILABLE", "E_IO")
 DEAD_PORT = 1
 N_MAPS = 4
-
-
-def actor(world, kind, url, **options):
-    return world.actor(kind, events=True, url=url, **options)
 
 
 def n_asked(cluster):

@@ -30,11 +30,6 @@ def start_anew(world, with_data):
     return before_us
 
 
-def client_of(world, kind, **options):
-    """With a client that tells events."""
-    return world.actor(kind, events=True, **options)
-
-
 def losses(actor):
     return actor.remote.events("history_lost")
 
@@ -47,7 +42,7 @@ def seen_of(actor):
 @scenario(is_timed=True)
 def a_holder_that_does_nothing_learns_at_once_that_its_grant_is_lost(world, kind, names):
     """Its next renewal would be in twenty seconds."""
-    actor = client_of(world, kind)
+    actor = world.actor(kind, events=True)
     held = actor.acquire(*names, ttl_ms=LONG_MS, auto_extend=True)
     start_anew(world, with_data=False)
     began = time.monotonic()
@@ -65,7 +60,7 @@ def a_holder_that_does_nothing_learns_at_once_that_its_grant_is_lost(world, kind
 @scenario(counts=[1], is_timed=True)
 def all_holders_learn_of_it_after_a_long_outage(world, kind, _names):
     """By then others pause for up to two seconds between their attempts to connect, by chance."""
-    held = [client_of(world, kind).acquire(f"lock{i}", ttl_ms=LONG_MS, auto_extend=True) for i in range(N_HOLDERS)]
+    held = [world.actor(kind).acquire(f"lock{i}", ttl_ms=LONG_MS, auto_extend=True) for i in range(N_HOLDERS)]
     world.server.kill()
     let_pass(OUTAGE_S)
     world.server.forget()
@@ -81,7 +76,7 @@ def all_holders_learn_of_it_after_a_long_outage(world, kind, _names):
 @scenario(is_timed=True)
 def a_holder_learns_of_it_though_another_has_come_first(world, kind, names):
     """Whose tokens are higher: then the last one of the server tells this one nothing."""
-    actor, other = client_of(world, kind), client_of(world, kind)
+    actor, other = world.actor(kind, events=True), world.actor(kind, events=True)
     held = actor.acquire(*names, ttl_ms=LONG_MS, auto_extend=True)
     other.acquire("later").release().check()
     start_anew(world, with_data=False)
@@ -95,7 +90,7 @@ def a_holder_learns_of_it_though_another_has_come_first(world, kind, names):
 @scenario()
 def an_old_copy_is_found_out_once(world, kind, names):
     """What was saved is still held, what came later is gone; tokens rise though the clock was set back."""
-    actor = client_of(world, kind)
+    actor = world.actor(kind, events=True)
     kept = actor.acquire(*names, ttl_ms=LONG_MS)
     world.save()
     lost = actor.acquire("later", ttl_ms=LONG_MS)
@@ -116,7 +111,7 @@ def an_old_copy_is_found_out_once(world, kind, names):
 
 @scenario(counts=[1])
 def a_token_that_was_pushed_counts_too(world, kind, names):
-    actor = client_of(world, kind)
+    actor = world.actor(kind, events=True)
     held = pushed(world, actor, *names, ttl_ms=LONG_MS)
     world.server.set_ahead(-HOUR_US // 4)
     start_anew(world, with_data=False)
@@ -146,7 +141,7 @@ def a_holder_learns_of_it_though_the_answer_was_lost(world, kind, names):
 def a_token_of_other_data_is_no_floor(world, kind, names):
     """A client that comes from a server whose clock is a day ahead; it is told, once."""
     world.server.set_ahead(24 * HOUR_US)
-    actor = client_of(world, kind)
+    actor = world.actor(kind, events=True)
     held = actor.acquire(*names, ttl_ms=LONG_MS)
     world.server.set_ahead(0)
     start_anew(world, with_data=False)
@@ -163,7 +158,7 @@ def a_token_of_other_data_is_no_floor(world, kind, names):
 
 def settle(world, kind, **options):
     """An actor that has waited for the end of the first pause: that of a server never used so."""
-    actor = client_of(world, kind, recovery_delay_ms=PAUSE_MS, **options)
+    actor = world.actor(kind, events=True, recovery_delay_ms=PAUSE_MS, **options)
     actor.acquire("warm", timeout_ms=FOREVER, ttl_ms=SHORT_MS).release().check()
     return actor
 
@@ -190,7 +185,7 @@ def nobody_gets_a_lost_lock_while_its_holder_relies_on_it(world, kind, names):
 
 
 def newcomer(world, kind):
-    return client_of(world, kind, recovery_delay_ms=PAUSE_MS)
+    return world.actor(kind, events=True, recovery_delay_ms=PAUSE_MS)
 
 
 def may_extend(kind, names):
@@ -268,10 +263,10 @@ def a_pause_does_not_cover_what_is_lost_while_connections_stand(world, kind, nam
 def who_may_not_ask_which_server_it_is_cannot_have_a_pause(world, kind, names):
     world.ask("ACL", "SETUSER", "default", "-info")
     try:
-        outcome = client_of(world, kind, recovery_delay_ms=PAUSE_MS).refused(*names, ttl_ms=SHORT_MS)
+        outcome = world.actor(kind, events=True, recovery_delay_ms=PAUSE_MS).refused(*names, ttl_ms=SHORT_MS)
         check_equal(outcome.status, "E_UNSUPPORTED")
         check("INFO" in outcome.error, outcome.error)
-        client_of(world, kind).acquire(*names).release().check()
+        world.actor(kind, events=True).acquire(*names).release().check()
     finally:
         world.ask("ACL", "SETUSER", "default", "+info")
 

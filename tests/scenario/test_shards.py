@@ -9,7 +9,7 @@ from delay import tasks_of
 from harness import FOREVER, MINUTE_MS, check, check_equal, delayed_ms, main, once, scenario, wait_until
 from partitions import partition_of
 from servers import stopped
-from shards import HELD, PATIENT, RING, check_locks_of_all, check_series, keys_of, rql, sharded
+from shards import HELD, PATIENT, RING, actor, check_locks_of_all, check_series, keys_of, rql, sharded
 from swarms import PROBES, swarm
 
 SHORT_MS, LONG_MS, PAUSE_MS = 1500, 5000, 1000
@@ -17,14 +17,6 @@ TTL_MS, QUICK_MS = 2000, 300
 LIMITS = {"io_timeout_ms": 500, "connect_timeout_ms": 500}
 DOWN = ("E_UNAVAILABLE", "E_IO", "E_UNKNOWN")
 MANY = [f"lock{number}" for number in range(20)]
-
-
-def actor(world, kind, url, **options):
-    return world.actor(kind, events=True, url=url, **options)
-
-
-def losses(one):
-    return one.remote.events("history_lost")
 
 
 # ---- all is well ----
@@ -183,7 +175,7 @@ def writes_that_one_has_lost_are_told_of_its_partitions(world, kind, _names):
         emptied.ask("FLUSHALL")
         emptied.end_connections()
         wait_until(lambda: held.state() == "GONE", "it is told")
-        check_equal([words["token"] for words in losses(one)], held.tokens)
+        check_equal([words["token"] for words in one.remote.events("history_lost")], held.tokens)
         check_equal([(each.state(), each.losses()) for each in kept], [("HELD", [])] * 2)
         check_equal(emptied.ask("GET", RING).count(","), 2)
         held.release().check("NOT_HELD")
