@@ -132,7 +132,7 @@ def scripts_beside(world, kind, table_size):
     names = [f"w{table_size}.{number}" for number in range(N_WATCHED)]
     for name in names:
         ruby_holds(world, [name])
-    asked = [actor.ask(name, timeout_ms=FOREVER) for actor, name in zip(actors, names)]
+    asked = [actor.ask(name, timeout_ms=FOREVER, ttl_ms=MINUTE_MS) for actor, name in zip(actors, names)]
     world.await_queue(names, 1)
     let_pass(WATCHED_DELAY_MS * WATCHED_ROUNDS / 4000)  # they have begun to watch
     before, begun = world.n_scripts(), time.monotonic()

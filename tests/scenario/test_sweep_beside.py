@@ -111,21 +111,8 @@ def keys_that_are_large_together_are_looked_at_apart(world, kind, _names):
 
 # ---- a connection that fails ----
 
-def cut_among_scripts(network):
-    """200 replies of sizes, 100 of looks; then the scripts' are cut in their midst."""
-    network.fail("cut_reply", n=350)
-
-
-def refuse_and_cut(network):
-    network.fail("refuse")
-    network.fail("cut")
-
-
-FAILURES = [
-    (lambda network: network.fail("freeze"), "E_IO"),
-    (refuse_and_cut, "E_IO"),
-    (cut_among_scripts, "E_UNKNOWN"),
-]
+# After 350 replies, 200 of sizes and 100 of looks, a connection is cut in the midst of those of the scripts.
+FAILURES = [({"freeze": {}}, "E_IO"), ({"refuse": {}, "cut": {}}, "E_IO"), ({"cut_reply": {"n": 350}}, "E_UNKNOWN")]
 
 
 @once
@@ -133,12 +120,13 @@ def a_connection_that_fails_ends_the_sweep(world, kind, _names):
     """A batch that got no answer is not counted, but may have been done."""
     network = Network(world)
     actor = world.actor(kind, network.client(io_timeout_ms=1000))
-    for fail, status in FAILURES:
+    for faults, status in FAILURES:
         count = seed(world, 1000)
         call = actor.begin("sweep", of="all", pauses_at=500)
         wait_until(lambda number=call.number: any(words.get("pauses") == number for words in actor.remote.told),
                    "it pauses")
-        fail(network)
+        for fault, words in faults.items():
+            network.fail(fault, **words)
         actor.remote.do("go_on").check()
         done = call.outcome().check(status)
         check(done.error, "it does not say why")
