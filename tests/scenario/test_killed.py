@@ -8,38 +8,35 @@ PLACES = 4
 TTL_MS = 600
 
 
-# Each makes ready what the operation needs, and returns how it is begun and what is to be done in the end.
+# Each makes ready what the operation needs, begins it after the first `yield`, and does what is left in the end after
+# the second, which has the call.
 
-def nothing():
-    pass
-
-
-def acquire(world, actor, names):
-    del world
-    return lambda: actor.ask(*names, ttl_ms=TTL_MS), nothing
+def acquire(_world, actor, names):
+    yield
+    yield actor.ask(*names, ttl_ms=TTL_MS)
 
 
 def wait(world, actor, names):
     """The grant is pushed to it, or it polls."""
-    held = world.actor("thread").acquire(*names, ttl_ms=MINUTE_MS)
+    held = world.held_by_another(*names)
     asking = actor.ask(*names, timeout_ms=FOREVER, ttl_ms=TTL_MS)
     world.await_queue(names, 1)
-
-    def begin():
-        held.release().check()
-        return asking
-    return begin, nothing
+    yield
+    held.release().check()
+    yield asking
 
 
 def give_up(world, actor, names):
-    held = world.actor("thread").acquire(*names, ttl_ms=MINUTE_MS)
-    return lambda: actor.ask(*names, timeout_ms=100), lambda: held.release().check()
+    held = world.held_by_another(*names)
+    yield
+    yield actor.ask(*names, timeout_ms=100)
+    held.release().check()
 
 
-def release(world, actor, names):
-    del world
+def release(_world, actor, names):
     held = actor.acquire(*names, ttl_ms=TTL_MS)
-    return lambda: held.begin("release"), nothing
+    yield
+    yield held.begin("release")
 
 
 def hand_over(world, actor, names):
@@ -47,24 +44,23 @@ def hand_over(world, actor, names):
     held = actor.acquire(*names, ttl_ms=MINUTE_MS)
     asking = world.actor("thread").ask(*names, timeout_ms=FOREVER)
     world.await_queue(names, 1)
+    yield
+    for name in names:
+        world.ask("PEXPIRE", f"rql:lock:{name}", TTL_MS)
+    yield held.begin("release")
+    asking.hold().release().check()
 
-    def begin():
-        for name in names:
-            world.ask("PEXPIRE", f"rql:lock:{name}", TTL_MS)
-        return held.begin("release")
-    return begin, lambda: asking.hold().release().check()
 
-
-def extend(world, actor, names):
-    del world
+def extend(_world, actor, names):
     held = actor.acquire(*names, ttl_ms=TTL_MS)
-    return lambda: held.begin("extend", ttl_ms=2 * TTL_MS), nothing
+    yield
+    yield held.begin("extend", ttl_ms=2 * TTL_MS)
 
 
-def enter_again(world, actor, names):
-    del world
+def enter_again(_world, actor, names):
     actor.acquire(names[0], ttl_ms=TTL_MS)
-    return lambda: actor.ask(names[0], ttl_ms=TTL_MS, conflict_strategy="extendable_work_through"), nothing
+    yield
+    yield actor.ask(names[0], ttl_ms=TTL_MS, conflict_strategy="extendable_work_through")
 
 
 def killed_in(operation, n):
@@ -73,13 +69,14 @@ def killed_in(operation, n):
         network = Network(world)
         actor = world.actor(kind, network.client())
         actor.acquire("warm").release().check()
-        begin, finish = operation(world, actor, names)
+        steps = operation(world, actor, names)
+        next(steps)
         before = network.count("replies")
         network.fail("drop_reply", n=n)
-        call = begin()
+        call = next(steps)
         wait_until(lambda: call.is_over() or network.count("replies") >= before + n, "so many replies came")
         world.kill(actor)
-        finish()
+        next(steps, None)
         world.actor("thread").acquire(*names, timeout_ms=FOREVER).release().check()
         world.await_nothing_left()
     case.__name__ = f"{operation.__name__} is killed at {n}"
@@ -90,7 +87,7 @@ def await_killed(world, dead, names):
     """When its lock ends, by the server's clock."""
     wait_until(lambda: not world.ask("HEXISTS", f"rql:lock:{names[0]}", "rql_claim"), "it is claimed")
     world.kill(dead)
-    return world.server.now_us() + world.ask("PTTL", f"rql:lock:{names[0]}") * 1000
+    return world.server.now_us() + world.left_ms(names[0]) * 1000
 
 
 def lateness_us(asking, end_us):

@@ -105,17 +105,22 @@ def can_be_less_nice():
                           capture_output=True).returncode == 0
 
 
-def is_there(pid):
-    return os.path.exists(f"/proc/{pid}")
-
-
 def await_gone(pid):
-    wait_until(lambda: not is_there(pid), f"{pid} has ended")
+    wait_until(lambda: not os.path.exists(f"/proc/{pid}"), f"{pid} has ended")
+
+
+def read(path):
+    with open(path, encoding="ascii") as file:
+        return file.read()
+
+
+def stat_of(pid):
+    """Its fields behind its name."""
+    return read(f"/proc/{pid}/stat").rpartition(")")[2].split()
 
 
 def parent_of(pid):
-    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
-        return int(file.read().rpartition(")")[2].split()[1])
+    return int(stat_of(pid)[1])
 
 
 def at_place(function):
@@ -140,15 +145,10 @@ def the_server_ends_when_unused(place):
 
 
 @at_place
-def the_folder_and_socket_are_private(place):
+def the_server_is_private_keeps_nothing_and_evicts_nothing(place):
     place.join()
     for path in (place.folder, place.socket):
         check_equal(stat.S_IMODE(os.stat(path).st_mode), 0o700, path)
-
-
-@at_place
-def the_server_keeps_nothing_and_evicts_nothing(place):
-    place.join()
     for name, wanted in (("port", "0"), ("save", ""), ("appendonly", "no"), ("maxmemory-policy", "noeviction"),
                          ("dir", place.folder)):
         check_equal(place.ask("CONFIG", "GET", name), [name, wanted])
@@ -168,8 +168,7 @@ def the_server_is_detached(place):
     joined = place.join()
     mine, server = joined.remote.process.pid, place.server()
     check(place.bin in open_files(mine), "it is not open")
-    with open(f"/proc/{mine}/task/{mine}/children", encoding="ascii") as file:
-        check_equal(file.read(), "")
+    check_equal(read(f"/proc/{mine}/task/{mine}/children"), "")
     for pid in (server, parent_of(server)):
         check(os.getsid(pid) != os.getsid(mine) and os.getpgid(pid) != os.getpgid(mine), "it is not detached")
         check_equal(open_files(pid) & open_files(mine), set())
@@ -208,18 +207,8 @@ def a_lock_keeps_the_server_until_it_expires(place):
 
 def limits(pid):
     """(soft, hard) of open files and address space."""
-    with open(f"/proc/{pid}/limits", encoding="ascii") as file:
-        rows = {line[:26].strip(): tuple(line[26:].split()[:2]) for line in file}
+    rows = {line[:26].strip(): tuple(line[26:].split()[:2]) for line in read(f"/proc/{pid}/limits").splitlines()}
     return rows["Max open files"], rows["Max address space"]
-
-
-def read(path):
-    with open(path, encoding="ascii") as file:
-        return file.read()
-
-
-def niceness(pid):
-    return int(read(f"/proc/{pid}/stat").rpartition(")")[2].split()[16])
 
 
 def start_limited(place, before):
@@ -260,7 +249,7 @@ def the_server_of_a_nice_root_is_not_nice(place):
     place.program("remote", f"#!/bin/sh\nrenice -n 7 -p $$ >/dev/null\nexec {place.world.program}\n")
     place.world.program = place.bin + "/remote"
     place.join()
-    check_equal(niceness(place.server()), 0)
+    check_equal(stat_of(place.server())[16], "0", "its niceness")
 
 
 # ---- what is lost ----

@@ -42,110 +42,93 @@ class Calls:
 
 # ---- ways in which a lock becomes free ----
 
-class Way:
-    """`take` makes the lock held, before there is a queue; `free` begins to end that. Of an actor that is a thread,
-    unless it says that it does so as any."""
-    is_of_any = False
+# Each takes the lock before there is a queue, and frees it after its `yield`. A second `yield` has the time at which
+# the lock became free, by the server's clock, if that is not at once.
 
-    def __init__(self, world, kind, name):
-        self.world, self.name, self.lock = world, name, f"rql:lock:{name}"
-        self.actor = world.actor(kind if self.is_of_any else "thread")
-
-    def take(self):
-        hold_as(self.world, OTHER, self.name)
-
-    def drop(self):
-        """It goes without a word; what follows finds it free."""
-        self.world.ask("DEL", self.lock)
+def release(*more):
+    """Of the lock, or of a series of it and more."""
+    def way(world, kind, name, _crowd):
+        held = world.actor(kind).acquire(name, *more, ttl_ms=MINUTE_MS)
+        yield
+        held.release().check()
+    return way
 
 
-class Release(Way):
-    is_of_any = True
-    names = []
-
-    def take(self):
-        self.held = self.actor.acquire(*self.names or [self.name], ttl_ms=MINUTE_MS)
-
-    def free(self, crowd):
-        self.held.release().check()
-
-
-class ReleaseOfASeries(Release):
-    def take(self):
-        self.names = ["w", self.name, "y"]
-        super().take()
+def withdraw(world, kind, name, _crowd):
+    """A waiter gave up, and was granted the lock meanwhile."""
+    network = Network(world)
+    actor = world.actor(kind, network.client(connect_timeout_ms=250, io_timeout_ms=250))
+    actor.acquire("warm").release().check()
+    network.fail("cut_reply", n=1)
+    network.fail("refuse")
+    actor.refused(name, ttl_ms=MINUTE_MS, timeout_ms=250).check("E_UNKNOWN")
+    secret = world.ask("HGET", f"rql:lock:{name}", "rql_nonce")
+    yield
+    network.heal()
+    wait_until(lambda: world.ask("HGET", f"rql:lock:{name}", "rql_nonce") != secret, "it is withdrawn")
+    yield world.server.now_us()
 
 
-class Withdrawal(Way):
-    """What a waiter does that gave up, and was granted the lock meanwhile."""
-
-    def __init__(self, world, kind, name):
-        super().__init__(world, kind, name)
-        self.network, self.kind = Network(world), kind
-
-    def take(self):
-        actor = self.world.actor(self.kind, self.network.client(connect_timeout_ms=250, io_timeout_ms=250))
-        actor.acquire("warm").release().check()
-        self.network.fail("cut_reply", n=1)
-        self.network.fail("refuse")
-        actor.refused(self.name, ttl_ms=MINUTE_MS, timeout_ms=250).check("E_UNKNOWN")
-        self.secret = self.world.ask("HGET", self.lock, "rql_nonce")
-
-    def free(self, crowd):
-        self.network.heal()
-        wait_until(lambda: self.world.ask("HGET", self.lock, "rql_nonce") != self.secret, "it is withdrawn")
+def unlock(world, kind, name, _crowd):
+    held = world.actor(kind).acquire(name, ttl_ms=MINUTE_MS)
+    yield
+    world.actor("thread").begin("force_unlock", name=name).outcome().check()
+    held.release().check("NOT_HELD")
 
 
-class Unlock(Release):
-    def free(self, crowd):
-        self.world.actor("thread").begin("force_unlock", name=self.name).outcome().check()
-        self.held.release().check("NOT_HELD")
+def of_ruby(free):
+    """The gem holds the lock, and free(world, a thread, the name, the crowd) ends that."""
+    def way(world, _kind, name, crowd):
+        hold_as(world, OTHER, name)
+        actor = world.actor("thread")
+        yield
+        free(world, actor, name, crowd)
+    return way
 
 
-class Shortening(Way):
-    def free(self, crowd):
-        self.actor.begin("force_extend", name=self.name, add_ms=-TTL_MAX_MS).outcome().check()
+def shorten(_world, actor, name, _crowd):
+    actor.begin("force_extend", name=name, add_ms=-TTL_MAX_MS).outcome().check()
 
 
-class SweepOfAll(Way):
-    def free(self, crowd):
-        sweep(self.actor, "all")
+def sweep_a_request(world, actor, name, _crowd):
+    world.ask("ZADD", f"rql:lock_queue:{name}", 5, OTHER[0])
+    world.ask("DEL", f"rql:lock:{name}")  # which notifies no client
+    sweep(actor, OTHER)
 
 
-class SweepOfALock(Way):
-    def free(self, crowd):
-        sweep(self.actor, OTHER)
+def sweep_the_dead(world, actor, name, crowd):
+    """Where some of them seem to live, it removes none."""
+    world.ask("DEL", f"rql:lock:{name}")
+    done = sweep(actor, "dead", dead_ttl_ms=1000)
+    check_equal(done.rem_request_cnt, 0 if crowd.get("is_fresh", True) else crowd["count"])
 
 
-class SweepOfARequest(Way):
-    def free(self, crowd):
-        self.world.ask("ZADD", f"rql:lock_queue:{self.name}", 5, OTHER[0])
-        self.drop()
-        sweep(self.actor, OTHER)
+def flush_a_lock(world, actor, _name, _crowd):
+    raw_host(world, OTHER[1], 100)
+    actor.begin("flush_zombies").outcome().check()
 
 
-class SweepOfTheDead(Way):
-    """Those of which some seem to live are none of its business."""
-    def free(self, crowd):
-        self.drop()
-        done = sweep(self.actor, "dead", dead_ttl_ms=1000)
-        check_equal(done.rem_request_cnt, 0 if crowd.get("is_fresh", True) else crowd["count"])
+def flush_requests(world, actor, name, crowd):
+    """All of them are of one process."""
+    first = world.ask("ZRANGE", f"rql:lock_queue:{name}", 0, 0)[0]
+    host = world.ask("HGET", f"rql:req:{name}", first).split()[0]  # without its end, the identity
+    raw_host(world, host + first[-32:], 100)
+    world.ask("DEL", f"rql:lock:{name}")
+    check_equal(actor.begin("flush_zombies").outcome().check().rem_request_cnt, crowd["count"])
 
 
-class FlushOfALock(Way):
-    def free(self, crowd):
-        raw_host(self.world, OTHER[1], 100)
-        self.actor.begin("flush_zombies").outcome().check()
-
-
-class FlushOfRequests(Way):
-    """Of one process: it flushes them all."""
-    def free(self, crowd):
-        first = self.world.ask("ZRANGE", f"rql:lock_queue:{self.name}", 0, 0)[0]
-        host = self.world.ask("HGET", f"rql:req:{self.name}", first).split()[0]  # without its end, the identity
-        raw_host(self.world, host + first[-32:], 100)
-        self.drop()
-        check_equal(self.actor.begin("flush_zombies").outcome().check().rem_request_cnt, crowd["count"])
+ONE_OF_EACH = KILLED_NOW[0], KILLED_BEFORE[0]
+WAYS = (
+    ("release", release(), CROWDS), ("release of a series", release("w", "y"), ONE_OF_EACH),
+    ("withdrawal", withdraw, ONE_OF_EACH), ("unlock", unlock, ONE_OF_EACH),
+    ("shortening", of_ruby(shorten), ONE_OF_EACH),
+    ("sweep of all", of_ruby(lambda _world, actor, *_: sweep(actor, "all")), ONE_OF_EACH),
+    ("sweep of a lock", of_ruby(lambda _world, actor, *_: sweep(actor, OTHER)), ONE_OF_EACH),
+    ("sweep of a request", of_ruby(sweep_a_request), ONE_OF_EACH),
+    ("sweep of the dead", of_ruby(sweep_the_dead), ONE_OF_EACH),
+    ("flush of a lock", of_ruby(flush_a_lock), ONE_OF_EACH),
+    ("flush of requests", of_ruby(flush_requests), [crowd for crowd in KILLED_BEFORE if "is_of_one" in crowd]),
+)
 
 
 # ---- behind them ----
@@ -158,14 +141,14 @@ def stand_behind(world, kind, names, crowd, pattern, client):
     return asking
 
 
-def is_served_in_time(world, frees, crowd, *about):
-    """By a push, so whoever made the lock free has served the queue to its end. Or it is not known who did."""
-    frees.take()
-    asking = stand_behind(world, *about[:2], crowd, *about[2:])
+def is_served_in_time(world, way, kind, names, crowd, *about):
+    """By a push, so the client that made the lock free has served the queue to its end. False: the waiter has polled,
+    so it is not known which of the two served the queue."""
+    steps = way(world, kind, names[0], crowd)
+    next(steps)
+    asking = stand_behind(world, kind, names, crowd, *about)
     calls = Calls(world)
-    frees.free(crowd)
-    if isinstance(frees, Withdrawal):
-        calls.begun_us = world.server.now_us()
+    calls.begun_us = next(steps, None) or calls.begun_us
     mine = asking.hold()
     is_in_time = mine.outcome.waited_us < POLL_US
     if is_in_time:
@@ -173,27 +156,22 @@ def is_served_in_time(world, frees, crowd, *about):
         calls.check(mine, least=crowd["count"] // AT_ONCE if not crowd.get("is_fresh", True) else 1)
     mine.release().check()
     world.ask("DEL", "rql:live", "rql:swarm:hsts", "rql:swarm:suspects",
-              *(f"rql:{name}:{frees.name}" for name in ("lock", "lock_queue", "req")))
+              *(f"rql:{part}:{names[0]}" for part in ("lock", "lock_queue", "req")))
     return is_in_time
 
 
-def behind_the_dead(way, crowds=CROWDS):
+def behind_the_dead(word, way, crowds):
     def case(world, kind, names):
-        pattern, clients, frees = dead_request(world), world.told_clients(kind), way(world, kind, names[0])
+        pattern, client = dead_request(world), world.told_clients(kind)[0]
         for crowd in crowds:
-            check(any(is_served_in_time(world, frees, crowd, kind, names, pattern, clients[0]) for _ in range(ROUNDS)),
+            check(any(is_served_in_time(world, way, kind, names, crowd, pattern, client) for _ in range(ROUNDS)),
                   f"nobody served the queue of {crowd}")
-    words = "".join(letter if letter.islower() else " " + letter.lower() for letter in way.__name__)
-    case.__name__ = f"the living do not wait for the dead behind a{words}"
+    case.__name__ = f"the living do not wait for the dead behind a {word}"
     return case
 
 
-scenario(counts=[1], is_timed=True)(behind_the_dead(Release))
-for one in (ReleaseOfASeries, Withdrawal, Unlock, Shortening, SweepOfAll, SweepOfALock, SweepOfARequest, SweepOfTheDead,
-            FlushOfALock):
-    scenario(counts=[1], is_timed=True)(behind_the_dead(one, [KILLED_NOW[0], KILLED_BEFORE[0]]))
-scenario(counts=[1], is_timed=True)(
-    behind_the_dead(FlushOfRequests, [crowd for crowd in KILLED_BEFORE if "is_of_one" in crowd]))
+for one in WAYS:
+    scenario(counts=[1], is_timed=True)(behind_the_dead(*one))
 
 
 @scenario(counts=[1], is_timed=True)

@@ -79,38 +79,29 @@ def begin(scene):
         remote.do("free", client=name)
 
 
-def acquire(scene):
+def acquire(scene, **options):
     with scene.scarce:
-        asking = scene.actor.ask(*scene.names, ttl_ms=scene.ttl_ms, timeout_ms=1000)
+        asking = scene.actor.ask(*scene.names, ttl_ms=scene.ttl_ms, timeout_ms=1000, **options)
         outcome = asking.outcome()
     if outcome.check(*FINE, "TIMED_OUT").status == "OK":
         scene.release(asking.hold())
 
 
 def acquire_and_renew(scene):
-    with scene.scarce:
-        asking = scene.actor.ask(*scene.names, ttl_ms=scene.ttl_ms, timeout_ms=1000, auto_extend=True)
-        outcome = asking.outcome()
-    if outcome.check(*FINE, "TIMED_OUT").status == "OK":
-        scene.release(asking.hold())
+    acquire(scene, auto_extend=True)
 
 
-def release(scene):
-    held = scene.actor.acquire(*scene.names, ttl_ms=scene.ttl_ms)
+def release(scene, taker=None):
+    held = (taker or scene.actor).acquire(*scene.names, ttl_ms=scene.ttl_ms)
     with scene.scarce:
-        outcome = held.release().check(*FINE)
+        outcome = scene.actor.begin("release", lock=held.name).outcome().check(*FINE)
     if outcome.words.get("is_kept"):
         scene.release(held)
 
 
 def release_what_another_took(scene):
     """Of the client: nothing is ready for it yet."""
-    taker = scene.world.actor("thread" if scene.kind == "loop" else "loop", scene.client)
-    held = taker.acquire(*scene.names, ttl_ms=scene.ttl_ms)
-    with scene.scarce:
-        outcome = scene.actor.begin("release", lock=held.name).outcome().check(*FINE)
-    if outcome.words.get("is_kept"):
-        scene.release(held)
+    release(scene, scene.world.actor("thread" if scene.kind == "loop" else "loop", scene.client))
 
 
 def extend(scene):
@@ -163,27 +154,23 @@ def give_back_in_turn(scene):
 OPERATIONS = (begin, acquire, acquire_and_renew, release, release_what_another_took, extend, enter_again, wait, give_up)
 
 
-def run_out(world, kind, names, operation, what, times):
-    world.shared = world.remote()
-    other = world.actor("thread", world.client(world.remote()))
-    nth, n_before = 1, None
-    while True:
-        scarce = Scarce(world, operation, what, nth, times)
-        scene = Scene(world, kind, names, scarce, other)
-        operation(scene)
-        world.free(scene.client)
-        other.acquire(*names, timeout_ms=FOREVER).release().check()
-        world.await_nothing_left()
-        n_before = n_before or n_descriptors(world.shared)  # libuv keeps two for the process
-        check_equal(n_descriptors(world.shared), n_before, "descriptors")
-        if not scarce.has_struck:
-            break
-        nth += 1 + scarce.is_for_good * nth // 3
-
-
 def lacking(operation, what, times):
     def case(world, kind, names):
-        run_out(world, kind, names, operation, what, times)
+        world.shared = world.remote()
+        other = world.actor("thread", world.client(world.remote()))
+        nth, n_before = 1, None
+        while True:
+            scarce = Scarce(world, operation, what, nth, times)
+            scene = Scene(world, kind, names, scarce, other)
+            operation(scene)
+            world.free(scene.client)
+            other.acquire(*names, timeout_ms=FOREVER).release().check()
+            world.await_nothing_left()
+            n_before = n_before or n_descriptors(world.shared)  # libuv keeps two for the process
+            check_equal(n_descriptors(world.shared), n_before, "descriptors")
+            if not scarce.has_struck:
+                break
+            nth += 1 + scarce.is_for_good * nth // 3
     case.__name__ = f"{operation.__name__} lacks {what} {TIMES[times]}"
     return case
 

@@ -17,6 +17,14 @@ class LockQueries:
     def token(self, name):
         return int(self.ask("HGET", f"rql:lock:{name}", "rql_token") or 0)
 
+    def end_ms(self, name):
+        """When it ends, by the server's clock; below 0 if it has ended, or has no ttl."""
+        return self.ask("PEXPIRETIME", f"rql:lock:{name}")
+
+    def left_ms(self, name):
+        """How long it lives from now on; below 0 as above."""
+        return self.ask("PTTL", f"rql:lock:{name}")
+
     def n_calls(self, command):
         """How often it was asked for, since the server was started."""
         counted = re.search(rf"cmdstat_{command}:calls=(\d+)", self.ask("INFO", "commandstats"))
