@@ -7,7 +7,7 @@ import contextlib
 import threading
 import time
 
-from harness import SLOW, Failure, Worker, check, check_equal, wait_until
+from harness import SLOW, Failure, check, check_equal, wait_until, working
 
 NAME = "fenced"
 TIMEOUT_MS = 1500
@@ -175,24 +175,21 @@ class Fleet:
         goal = len(self.uses) + count
         wait_until(lambda: len(self.uses) >= goal or any(worker.failure for worker in self.workers), "the lock is used")
 
+    def tasks(self):
+        return [lambda slot=slot, number=number: self.work(slot, number)
+                for slot in self.slots for number in range(len(slot.actors))]
+
     def run(self, strike, seconds):
         """Strikes while they work: once, and until the time is over."""
-        self.workers = [Worker(lambda slot=slot, number=number: self.work(slot, number))
-                        for slot in self.slots for number in range(len(self.kinds))]
         over = time.monotonic() + seconds
         n_strikes = 0
-        try:
+        with working(*self.tasks()) as self.workers:
             while not n_strikes or time.monotonic() < over:
                 self.await_uses(2 * len(self.workers))
                 time.sleep(self.random.uniform(0, 0.3))
                 strike()
                 n_strikes += 1
             self.await_uses(len(self.workers))
-        finally:
-            for worker in self.workers:
-                worker.is_stopped = True
-        for worker in self.workers:
-            worker.end()
         return n_strikes
 
     def n_told(self):

@@ -48,6 +48,10 @@ CONNECT_MS = 10000  # on a busy machine a login takes its time
 TRIES_OF_TIMED, STALL_OF_TIMED_MS = 4, 20
 TRIES = 2  # with STALL_MS
 PROXY_HOSTS = itertools.cycle(range(2, 255))
+# How a server comes to take no writes, and how that ends, by what an acquisition is told then.
+NO_WRITES = {"E_UNAVAILABLE": (("CONFIG", "SET", "maxmemory", 1), ("CONFIG", "SET", "maxmemory", 0))}
+if not is_cluster():
+    NO_WRITES["E_READ_ONLY"] = ("REPLICAOF", "127.0.0.1", 1), ("REPLICAOF", "NO", "ONE")
 ACTORS = {}    # kinds that are no Actor: others.py
 WRAPPER = os.environ.get("RQL_TEST_REMOTE", "").split()  # a program that runs `remote`, as valgrind
 
@@ -375,16 +379,23 @@ class Worker(threading.Thread):
             raise self.failure
 
 
-def work_until(condition, tasks, what):
-    """Each task by a worker of its own, until the condition holds or one has failed."""
+@contextlib.contextmanager
+def working(*tasks):
+    """Each task has a worker of its own. In the end all are stopped, and the first failure is raised."""
     workers = [Worker(task) for task in tasks]
     try:
-        wait_until(lambda: condition() or any(worker.failure for worker in workers), what, PATIENCE_S * 30)
+        yield workers
     finally:
         for worker in workers:
             worker.is_stopped = True
     for worker in workers:
         worker.end()
+
+
+def work_until(condition, tasks, what):
+    """Until the condition holds or a task has failed."""
+    with working(*tasks) as workers:
+        wait_until(lambda: condition() or any(worker.failure for worker in workers), what, PATIENCE_S * 30)
 
 
 class Pings:
@@ -442,7 +453,8 @@ class World(LockQueries):
 
     def __init__(self, program, server, seed=0, kept=None):
         """`kept`: servers that earlier scenarios have left for others, see servers.py."""
-        self.program, self.server, self.random, self.kept = program, server, random.Random(seed), kept
+        self.program, self.server, self.kept = program, server, kept
+        self.seed, self.random = seed, random.Random(seed)
         self.raw = server.connection()
         self.numbers = itertools.count(1)
         self.remotes, self.clients, self.actors = [], [], []
@@ -614,6 +626,8 @@ class Fixture(tap.Fixture):
         world = World(os.path.abspath(sys.argv[1]), self.server, self.seed, self.kept)
         kept_ms = world.kept_ms()
         try:
+            self.server.set_rate(0)
+            self.server.set_ahead(0)
             world.ask("FLUSHALL")
             case.function(world, *case.arguments)
             world.end()

@@ -32,6 +32,10 @@ class Place:
     def __init__(self, world):
         self.random = world.random
 
+    @staticmethod
+    def now_us():
+        return time.time_ns() // 1000
+
     @contextlib.contextmanager
     def holder_stands_still(self):
         """Until others have had the lock."""
@@ -119,10 +123,6 @@ class BySentinels(Place):
         end_first_pause(self.watched.named())
         self.urls = [self.watched.url] * N_PROCESSES
 
-    @staticmethod
-    def now_us():
-        return time.time_ns() // 1000
-
     def end(self):
         self.watched.stop()
 
@@ -190,10 +190,6 @@ class Clustered(Place):
         self.cluster = Cluster(3, 1, persistence)
         self.cluster.end_first_pauses()
         self.urls = [self.cluster.url] * N_PROCESSES
-
-    @staticmethod
-    def now_us():
-        return time.time_ns() // 1000
 
     def end(self):
         self.cluster.stop()
