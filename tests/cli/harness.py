@@ -151,20 +151,15 @@ def start_waiting(server, rql, *words, name="a"):
     return process
 
 
-def at_terminal(begin):
-    """pty.fork() or pty.openpty(); a container may have no terminals."""
-    try:
-        return begin()
-    except OSError as fault:
-        raise Missing(f"terminal: {fault}; is /dev/pts mounted?") from fault
-
-
 class Terminal:
     """A terminal of its own, at which a process runs `begin`, and what was written there."""
 
     def __init__(self, begin):
         self.written = b""
-        self.pid, self.fd = at_terminal(pty.fork)
+        try:
+            self.pid, self.fd = pty.fork()
+        except OSError as fault:  # as in a container
+            raise Missing(f"terminal: {fault}; is /dev/pts mounted?") from fault
         if self.pid == 0:
             begin()
 
@@ -206,17 +201,22 @@ class Terminal:
 
 
 def written_at_terminal(stream, words, env):
-    """Exit code of a program, and what it writes to this stream, stdout or stderr, which is a terminal."""
-    ours, theirs = at_terminal(pty.openpty)
-    streams = {**dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL), stream: theirs}
-    with subprocess.Popen(words, env=env, **streams) as process:
-        os.close(theirs)
-        written = b""
-        with contextlib.suppress(OSError):  # the other side has closed
-            while more := os.read(ours, 4096):
-                written += more
-    os.close(ours)
-    return process.returncode, written
+    """Exit code of a program, and what it writes to this stream, 1 or 2, which alone is a terminal."""
+    def begin():
+        for other in {0, 1, 2} - {stream}:
+            os.dup2(os.open(os.devnull, os.O_RDWR), other)
+        os.execve(words[0], words, env)
+
+    with Terminal(begin) as terminal:
+        return terminal.finish(), terminal.written
+
+
+def listener(name):
+    """A socket to which a service reports as to systemd; its name is a path, or begins with NUL."""
+    channel = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    channel.bind(name)
+    channel.settimeout(PATIENCE_S)
+    return channel
 
 
 def finish(process):

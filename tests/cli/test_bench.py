@@ -224,7 +224,7 @@ def test_without_info_the_servers_time_is_not_known(server, rql):
 
 
 def test_progress_is_for_a_terminal(server, rql):
-    code, written = written_at_terminal("stderr", SHORT, environment(server.url))
+    code, written = written_at_terminal(2, SHORT, environment(server.url))
     shown = written.decode()
     check_in(code, (0, 1))
     check_in("\rrql: bench: 0 of 1 s", shown)

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """The command swarm: its actions, and the service that runs it."""
+import contextlib
 import os
 import re
 import signal
-import socket
 import tempfile
 import time
 
-from harness import PATIENCE_S, check_equal, check_in, finish, main, wait_until
+from harness import check_equal, check_in, finish, listener, main, wait_until
 
 HOST = "rql:hst:1/2/4/0123456789abcdef"
 LOCK, OTHER = "lock", "e6"  # of the partition in which hosts are planted (support/partitions.py)
@@ -54,14 +54,6 @@ def test_looking_at_a_swarm_leaves_no_host(server, rql):
     check_equal(rql("swarm", "probe").code, 64)
 
 
-def listener(folder):
-    path = folder + "/notify"
-    channel = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    channel.bind(path)
-    channel.settimeout(PATIENCE_S)
-    return channel, path
-
-
 def await_said(channel, wanted):
     """A fair number of others may come before: it says the same again and again."""
     for _ in range(200):
@@ -78,9 +70,8 @@ def test_status_says_what_the_swarm_sees(server, rql):
                 "alive", f"{time.time() + 1000:.3f}")
     server.ask("SET", "rql:swarm:flusher", "another")
     check_in("flusher: another\n", rql("swarm", "status").out)
-    with tempfile.TemporaryDirectory(prefix="rql-notify-") as folder:
-        channel, path = listener(folder)
-        service = rql.start("swarm", "run", "--io-timeout-ms", "200", *QUICK, NOTIFY_SOCKET=path,
+    with tempfile.TemporaryDirectory(prefix="rql-notify-") as folder, listener(folder + "/notify") as channel:
+        service = rql.start("swarm", "run", "--io-timeout-ms", "200", *QUICK, NOTIFY_SOCKET=folder + "/notify",
                             WATCHDOG_USEC="200000")
         await_said(channel, "READY=1\nSTATUS=Looking for dead hosts")
         await_said(channel, "STATUS=standby; 2 hosts, 1 dead")
@@ -89,14 +80,12 @@ def test_status_says_what_the_swarm_sees(server, rql):
         await_said(channel, "STATUS=standby; 2 hosts, 1 dead")
         service.terminate()
         check_equal(finish(service).code, 0)
-        channel.close()
 
 
 def test_service_flushes_and_ends_cleanly(server, rql):
     plant(server)
-    with tempfile.TemporaryDirectory(prefix="rql-notify-") as folder:
-        channel, path = listener(folder)
-        service = rql.start("swarm", "run", "--json", *QUICK, NOTIFY_SOCKET=path, WATCHDOG_USEC="200000")
+    with tempfile.TemporaryDirectory(prefix="rql-notify-") as folder, listener(folder + "/notify") as channel:
+        service = rql.start("swarm", "run", "--json", *QUICK, NOTIFY_SOCKET=folder + "/notify", WATCHDOG_USEC="200000")
         check_in("READY=1", channel.recv(256).decode())
         check_equal(channel.recv(256), b"WATCHDOG=1")
         await_said(channel, r"STATUS=flusher; \d hosts?, \d dead")
@@ -106,10 +95,8 @@ def test_service_flushes_and_ends_cleanly(server, rql):
         result = finish(service)
         await_said(channel, "STOPPING=1")
         channel.setblocking(False)
-        try:
+        with contextlib.suppress(BlockingIOError):
             raise AssertionError(f"after its end it says {channel.recv(256)}")
-        except BlockingIOError:
-            channel.close()
     check_equal((result.code, result.err), (0, ""))
     check_equal({name: part["state"] for name, part in result.json().items()},
                 dict.fromkeys(("supervisor", "probe_hosts", "flush_zombies"), "running"))
@@ -118,9 +105,7 @@ def test_service_flushes_and_ends_cleanly(server, rql):
 
 def test_service_speaks_to_abstract_sockets(_server, rql):
     name = f"rql-test-{os.getpid()}"
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
-        channel.bind("\0" + name)
-        channel.settimeout(PATIENCE_S)
+    with listener("\0" + name) as channel:
         service = rql.start("swarm", "run", NOTIFY_SOCKET="@" + name, RQL_AUTO_SWARM="true")
         check_in("READY=1", channel.recv(256).decode())
         service.send_signal(signal.SIGINT)

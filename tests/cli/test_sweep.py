@@ -105,7 +105,7 @@ def test_progress_is_shown_on_a_terminal_only(server, rql):
     server.ask("EVAL", "for i = 1, 20000 do redis.call('HSET', KEYS[1] .. i, 'acq_id', i) end", "1",
                 "rql:lock:{lock}n")
     words = ("clear", "--dry-run", "--lock-release-batch-size", "2")
-    code, data = written_at_terminal("stderr", [PROGRAM, *words], environment(rql.url))
+    code, data = written_at_terminal(2, [PROGRAM, *words], environment(rql.url))
     check_equal(code, 0)
     check_in(b" of 20000 keys ", data)
     check_equal(data[-1:], b"\r")

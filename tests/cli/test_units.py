@@ -6,11 +6,10 @@ import re
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 
-from harness import PROGRAM, PATIENCE_S, check_equal, check_in, finish, main
+from harness import PROGRAM, PATIENCE_S, check_equal, check_in, finish, listener, main
 
 EXPOSURE_MAX = 30  # of 100
 UNITS = sorted(pathlib.Path(os.environ.get("RQL_TEST_UNITS") or "/nowhere").glob("rql-*.[st]*"))
@@ -51,10 +50,7 @@ def words_of(name, **variables):
 
 
 def test_the_swarm_says_that_it_is_ready(_server, rql):
-    with tempfile.TemporaryDirectory(prefix="rql-units-") as folder, \
-            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
-        channel.bind(folder + "/notify")
-        channel.settimeout(PATIENCE_S)
+    with tempfile.TemporaryDirectory(prefix="rql-units-") as folder, listener(folder + "/notify") as channel:
         service = rql.start(*words_of("rql-swarm.service"), NOTIFY_SOCKET=folder + "/notify")
         check_in("READY=1", channel.recv(2048).decode())
         service.send_signal(signal.SIGTERM)
