@@ -4,9 +4,8 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
 
-from harness import (PROGRAM, Missing, check_equal, environment, finish, is_gone, main, read_line, wait_until)
+from harness import (PROGRAM, Folder, Missing, check_equal, environment, finish, is_gone, main, read_line, wait_until)
 
 NOWHERE = "unix:///nonexistent/server"
 PREFIX = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
@@ -83,10 +82,10 @@ def test_a_signal_ends_a_wait_of_the_first_process(server, rql):
 
 
 def test_a_signal_reaches_the_command_of_the_first_process(server, rql):
-    with tempfile.TemporaryDirectory() as folder:
+    with Folder() as folder:
         container = Container(rql, "run", "a", "--", "sh", "-c",
-                              f"trap 'exit 9' TERM; echo > {folder}/up; while :; do sleep 0.01; done")
-        wait_until(lambda: shutil.os.path.exists(folder + "/up"), "the command runs")
+                              f"trap 'exit 9' TERM; echo > {folder.path('up')}; while :; do sleep 0.01; done")
+        folder.await_lines("up")
         container.send(int(signal.SIGTERM))
         check_equal(finish(container.process).code, 9)
         assert not server.is_locked("a")
