@@ -38,13 +38,12 @@ def test_lock_prints_json_with_exact_numbers(server, rql):
 
 def test_a_ttl_below_the_round_trip_is_named(server, rql):
     leave_out_in_cluster("a server by its socket")
-    far = Proxy(server.path, delay_s=0.03)
-    for words in (["lock", "a"], ["run", "a", "--", "true"], ["series", "a", "b", "--", "true"]):
-        result = rql(words[0], "--ttl", "20ms", "--try", *words[1:], RQL_URL=far.url)
-        check_equal((result.code, result.out), (1, ""))
-        check_in("; 1 grant had expired when the reply arrived: "
-                 "a ttl of 20 ms must be longer than the round trip\n", one_line(result.err))
-    far.stop()
+    with Proxy(server.path, delay_s=0.03) as far:
+        for words in (["lock", "a"], ["run", "a", "--", "true"], ["series", "a", "b", "--", "true"]):
+            result = rql(words[0], "--ttl", "20ms", "--try", *words[1:], RQL_URL=far.url)
+            check_equal((result.code, result.out), (1, ""))
+            check_in("; 1 grant had expired when the reply arrived: "
+                     "a ttl of 20 ms must be longer than the round trip\n", one_line(result.err))
 
 
 def test_lock_with_wait_gives_up_in_time(server, rql):

@@ -93,14 +93,12 @@ def test_names_are_those_of_locks_on_shards_too(_server, _rql):
     """In their keys they are behind a tag."""
     leave_out_in_cluster("a port of one server")
     port = free_port()
-    server, shards = PrivateServer("--port", str(port)), Program(f"redis+shards://127.0.0.1:{port}")
-    try:
+    shards = Program(f"redis+shards://127.0.0.1:{port}")
+    with PrivateServer("--port", str(port)):
         for name in "b", "apple", "}:lock:apricot":
             shards("lock", name, "--ttl", "1m")
         check_equal(answers(shards, "info", "ap"), ["apple"])
         check_equal(sorted(answers(shards, "info", "")), ["apple", "b", "}:lock:apricot"])
-    finally:
-        server.stop()
 
 
 def test_names_that_would_act_upon_a_terminal_are_left_out(server, rql):

@@ -113,24 +113,18 @@ def test_a_good_server_is_ok_and_left_as_it_was(server, rql):
 
 
 def test_people_read_what_is_worst_first(server, rql):
-    server.ask("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
-    server.ask("CONFIG", "SET", "timeout", "30")
-    server.ask("CONFIG", "SET", "maxmemory", "1gb")
-    try:
-        result = rql("doctor")
-        check_equal((result.code, result.err), (1, ""))
-        lines = result.out.splitlines()
-        labels = [line[:8].strip() for line in lines[:-1] if line[:8].strip()]
-        check_equal((labels[:3], labels[-1]), (["server", "FAIL", "WARN"], "ok"))
-        at = lines.index("FAIL    maxmemory-policy is allkeys-lru, memory is limited to 1.0 GB")
-        check_equal(lines[at + 1], "        why: an evicted lock is free while somebody still holds it")
-        check_equal(lines[at + 2], "        fix: redis-cli CONFIG SET maxmemory-policy noeviction")
-        assert re.fullmatch(r"1 failure, \d+ warnings?, 1 note", lines[-1]), lines[-1]
-        assert re.fullmatch(r"ok      \d+ checks \(rql doctor --all\)", lines[-2]), lines[-2]
-        check_in("ok      a lock was taken, re-entered, extended and released\n", rql("doctor", "--all").out)
-    finally:
-        for name, value in (("maxmemory-policy", "noeviction"), ("timeout", "0"), ("maxmemory", "0")):
-            server.ask("CONFIG", "SET", name, value)
+    with Server("--maxmemory-policy", "allkeys-lru", "--timeout", "30", "--maxmemory", "1gb") as own:
+        result = rql("doctor", RQL_URL=own.url)
+        check_in("ok      a lock was taken, re-entered, extended and released\n", rql("doctor", "--all", RQL_URL=own.url).out)
+    check_equal((result.code, result.err), (1, ""))
+    lines = result.out.splitlines()
+    labels = [line[:8].strip() for line in lines[:-1] if line[:8].strip()]
+    check_equal((labels[:3], labels[-1]), (["server", "FAIL", "WARN"], "ok"))
+    at = lines.index("FAIL    maxmemory-policy is allkeys-lru, memory is limited to 1.0 GB")
+    check_equal(lines[at + 1], "        why: an evicted lock is free while somebody still holds it")
+    check_equal(lines[at + 2], "        fix: redis-cli CONFIG SET maxmemory-policy noeviction")
+    assert re.fullmatch(r"1 failure, \d+ warnings?, 1 note", lines[-1]), lines[-1]
+    assert re.fullmatch(r"ok      \d+ checks \(rql doctor --all\)", lines[-2]), lines[-2]
 
 
 def test_notes_count_where_that_is_asked_for(server, rql):

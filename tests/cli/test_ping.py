@@ -53,14 +53,10 @@ def test_a_url_is_an_argument_and_wins(server, rql):
 
 
 def test_min_replicas_are_those_in_force(server, rql):
-    server.ask("CONFIG", "SET", "min-replicas-to-write", "2")
-    try:
-        check_equal(described(rql("ping", "--json"))["min_replicas_to_write"], 2)
-        server.ask("CONFIG", "SET", "min-replicas-max-lag", "0")
-        check_equal(described(rql("ping", "--json"))["min_replicas_to_write"], 0)
-    finally:
-        server.ask("CONFIG", "SET", "min-replicas-to-write", "0")
-        server.ask("CONFIG", "SET", "min-replicas-max-lag", "10")
+    with Server("--min-replicas-to-write", "2") as own:
+        check_equal(described(rql("ping", "--json", RQL_URL=own.url))["min_replicas_to_write"], 2)
+        own.ask("CONFIG", "SET", "min-replicas-max-lag", "0")
+        check_equal(described(rql("ping", "--json", RQL_URL=own.url))["min_replicas_to_write"], 0)
 
 
 def test_missing_rights_are_named(server, rql):
