@@ -120,11 +120,12 @@ class Program:
         self.url = url
         self.started = []
 
-    def __call__(self, *words, text_in=None, **more):
-        done = subprocess.run([PROGRAM, *words], env=environment(self.url, **more),
-                              input=text_in, stdin=None if text_in else subprocess.DEVNULL,
-                              capture_output=True, timeout=PATIENCE_S * 3, check=False, text=True)
-        return Result(done.returncode, done.stdout, done.stderr)
+    def __call__(self, *words, text_in=None, popen=None, **more):
+        """`popen`: arguments of Popen(). An output that they lead elsewhere is empty in the result."""
+        streams = {"stdin": None if text_in else subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        done = subprocess.run([PROGRAM, *words], env=environment(self.url, **more), input=text_in, text=True, check=False,
+                              timeout=PATIENCE_S * 3, **{**streams, **(popen or {})})
+        return Result(done.returncode, done.stdout or "", done.stderr or "")
 
     def start(self, *words, **more):
         process = subprocess.Popen([PROGRAM, *words], env=environment(self.url, **more),

@@ -3,14 +3,13 @@
 import contextlib
 import re
 import signal
-import subprocess
 import threading
 import time
 
 from harness import (PATIENCE_S, PROGRAM, SLOW, Server, check_equal, check_in, environment, finish, main, wait_until,
                      written_at_terminal)
 
-SHORT = [PROGRAM, "bench", "--for", "1s", "--threads", "1", "--force"]
+SHORT = ["bench", "--for", "1s", "--threads", "1", "--force"]
 LOADS = ["ping", "plain_lock", "pair"]
 WAITING = [2, 16, 1000]
 # Of hand-overs the first and the last of a short slot are counted in part, and polls of those who wait as well.
@@ -224,7 +223,7 @@ def test_without_info_the_servers_time_is_not_known(server, rql):
 
 
 def test_progress_is_for_a_terminal(server, rql):
-    code, written = written_at_terminal(2, SHORT, environment(server.url))
+    code, written = written_at_terminal(2, [PROGRAM, *SHORT], environment(server.url))
     shown = written.decode()
     check_in(code, (0, 1))
     check_in("\rrql: bench: 0 of 1 s", shown)
@@ -235,10 +234,9 @@ def test_no_server_is_69_and_a_full_disk_74(server, rql):
     result = rql("bench", "redis://127.0.0.1:1")
     check_equal((result.code, result.out), (69, ""))
     with open("/dev/full", "w", encoding="ascii") as full:
-        done = subprocess.run(SHORT, stdout=full, stderr=subprocess.PIPE, env=environment(server.url),
-                              timeout=PATIENCE_S, check=False, text=True)
-    check_in("cannot write the output", done.stderr)
-    assert done.returncode == 74 or "others suffer" in done.stderr, done
+        result = rql(*SHORT, popen={"stdout": full})
+    check_in("cannot write the output", result.err)
+    assert result.code == 74 or "others suffer" in result.err, result.err
 
 
 if __name__ == "__main__":

@@ -16,14 +16,7 @@ RUN = ("run", "a", "--", "true")
 
 def run_without(rql, closed, words):
     """Runs rql while these descriptors are closed. Returns its exit code."""
-    def close_them():
-        for fd in closed:
-            os.close(fd)
-
-    done = subprocess.run([PROGRAM, *words], env=environment(rql.url), timeout=PATIENCE_S, check=False,
-                          stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                          preexec_fn=close_them)
-    return done.returncode
+    return rql(*words, popen={"preexec_fn": lambda: [os.close(fd) for fd in closed]}).code
 
 
 def test_closed_descriptors_do_no_harm(server, rql):

@@ -6,10 +6,9 @@ import json
 import os
 import re
 import signal
-import subprocess
 import time
 
-from harness import PATIENCE_S, PROGRAM, check_equal, check_in, environment, finish, main, wait_until
+from harness import PROGRAM, check_equal, check_in, finish, main, wait_until
 
 TIME = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 LIFE = ["start_lock_obtaining", "start_try_to_lock_cycle", "lock_obtained", "expire_lock"]
@@ -86,14 +85,12 @@ def pipe_without_reader():
 def test_work_goes_on_when_nobody_reads_the_log_any_more(server, rql):
     for words in (["run", "a", "--log", "text"], ["series", "a", "b{a}", "--log", "json"]):
         with pipe_without_reader() as pipe:
-            done = subprocess.run([PROGRAM, *words, "--", "sh", "-c", "sleep 0.1; echo ran; exit 7"],
-                                  env=environment(rql.url), stdout=subprocess.PIPE, stderr=pipe, check=False)
-        check_equal((done.returncode, done.stdout), (7, b"ran\n"))
+            result = rql(*words, "--", "sh", "-c", "sleep 0.1; echo ran; exit 7", popen={"stderr": pipe})
+        check_equal((result.code, result.out), (7, "ran\n"))
         assert not server.is_locked("a")
     with pipe_without_reader() as pipe:
-        done = subprocess.run([PROGRAM, "lock", "a", "--ttl", "1m", "--json", "--log", "text"],
-                              env=environment(rql.url), stdout=subprocess.PIPE, stderr=pipe, check=False)
-    check_equal((done.returncode, json.loads(done.stdout)["name"]), (0, "a"))
+        result = rql("lock", "a", "--ttl", "1m", "--json", "--log", "text", popen={"stderr": pipe})
+    check_equal((result.code, result.json()["name"]), (0, "a"))
 
 
 @contextlib.contextmanager
@@ -114,25 +111,21 @@ def test_a_reader_that_reads_no_more_keeps_nobody(server, rql):
     lose = ["sh", "-c", f"'{PROGRAM}' unlock a --force > /dev/null; exec sleep 60"]
     for flags, command, code in ((["--log", "text"], ["true"], 0), ([], lose, 75)):
         with full_pipe() as pipe:
-            done = subprocess.run([PROGRAM, "run", "a", "--ttl", "3s", *flags, "--", *command],
-                                  env=environment(rql.url), stderr=pipe, timeout=PATIENCE_S, check=False)
-        check_equal(done.returncode, code)
+            check_equal(rql("run", "a", "--ttl", "3s", *flags, "--", *command, popen={"stderr": pipe}).code, code)
 
 
 def test_a_reader_of_results_that_goes_ends_the_program(server, rql):
     rql("lock", "a", "--ttl", "1m")
     with pipe_without_reader() as pipe:
-        for words in (["ls"], ["help"]):
-            done = subprocess.run([PROGRAM, *words], env=environment(rql.url), stdout=pipe,
-                                  stderr=subprocess.PIPE, check=False)
-            check_equal((done.returncode, done.stderr), (-signal.SIGPIPE, b""))
+        for command in "ls", "help":
+            result = rql(command, popen={"stdout": pipe})
+            check_equal((result.code, result.err), (-signal.SIGPIPE, ""))
 
 
 def test_the_command_has_the_disposition_of_sigpipe_that_rql_had(server, rql):
     for kept in (True, False):  # Python ignores it and restores it in what it starts, unless told not to
-        done = subprocess.run([PROGRAM, "run", "a", "--", "grep", "SigIgn", "/proc/self/status"],
-                              env=environment(rql.url), stdout=subprocess.PIPE, restore_signals=kept, check=False)
-        ignored = int(done.stdout.split()[1], 16) >> (signal.SIGPIPE - 1) & 1
+        said = rql("run", "a", "--", "grep", "SigIgn", "/proc/self/status", popen={"restore_signals": kept}).out
+        ignored = int(said.split()[1], 16) >> (signal.SIGPIPE - 1) & 1
         check_equal(ignored, 0 if kept else 1)
 
 

@@ -12,8 +12,8 @@ import subprocess
 import tempfile
 import time
 
-from harness import (Missing, PROGRAM, Server, check_equal, check_in, environment, finish, leave_out_in_cluster, main,
-                     start_waiting, wait_until)
+from harness import (Missing, Server, check_equal, check_in, finish, leave_out_in_cluster, main, start_waiting,
+                     wait_until)
 
 DEAD = "rql:acq:1/2/3/4/0123456789abcdef"
 WITH_ALL = ("stats", "--openmetrics")
@@ -171,9 +171,8 @@ def test_a_file_of_classes_is_checked(_server, rql):
 
 def test_a_file_is_written_whole_and_for_all_to_read(server, rql):
     with folder_of_files(rql="old") as folder:
-        process = subprocess.run([PROGRAM, *WITH_ALL, "--out", "rql"], cwd=folder, env=environment(server.url),
-                                 check=False, capture_output=True, preexec_fn=lambda: os.umask(0o077))
-        check_equal((process.returncode, process.stdout, process.stderr), (0, b"", b""))
+        result = rql(*WITH_ALL, "--out", "rql", popen={"cwd": folder, "umask": 0o077})
+        check_equal((result.code, result.out, result.err), (0, "", ""))
         check_equal(((folder / "rql").stat().st_mode & 0o7777, os.listdir(folder)), (0o644, ["rql"]))
         check_equal(parsed((folder / "rql").read_text())[0]["rql_locks"], 0)
         result = rql(*WITH_ALL, "--out", str(folder / "none" / "rql"))
@@ -195,9 +194,8 @@ def test_whoever_is_killed_while_writing_leaves_the_old_file(server, rql):
         check_equal(rql(*words).code, 0)
         old = file.read_text()
         for action, code in (signal.SIG_DFL, -signal.SIGXFSZ), (signal.SIG_IGN, 74):
-            done = subprocess.run([PROGRAM, *words], env=environment(server.url), check=False, capture_output=True,
-                                  preexec_fn=limited(action))
-            check_equal((done.returncode, file.read_text()), (code, old), done.stderr)
+            result = rql(*words, popen={"preexec_fn": limited(action)})
+            check_equal((result.code, file.read_text()), (code, old), result.err)
         for number, left in (signal.SIGTERM, ["rql"]), (signal.SIGKILL, None):
             for i in range(KILLS):
                 process = rql.start(*words)

@@ -4,11 +4,10 @@ import os
 import re
 import resource
 import signal
-import subprocess
 import time
 
-from harness import (PROGRAM, Program, Server, as_plain, check_equal, check_in, environment, finish,
-                     is_cluster, is_gone, leave_out_in_cluster, main, read_line, start_waiting, wait_until)
+from harness import (Program, Server, as_plain, check_equal, check_in, finish, is_cluster, is_gone, leave_out_in_cluster,
+                     main, read_line, start_waiting, wait_until)
 
 RUN = ("run", "a", "--", "echo", "ran")
 NAMES = ("a", "z{a}")
@@ -210,12 +209,10 @@ def test_too_few_descriptors_are_told(server, rql):
     """libuv ends the process where it finds none for what it sets up once."""
     codes = []
     for limit in range(4, 30):
-        done = subprocess.run([PROGRAM, "lock", "a", "--ttl", "1s"], env=environment(rql.url), check=False, text=True,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit)))
-        codes.append(done.returncode)
-        check_equal((done.returncode in (0, 69), done.stderr.count("\n")), (True, done.returncode > 0),
-                    f"limit {limit}: {done}")
+        limits = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))}
+        result = rql("lock", "a", "--ttl", "1s", popen=limits)
+        codes.append(result.code)
+        check_equal((result.code in (0, 69), result.err.count("\n")), (True, result.code > 0), f"limit {limit}: {result.err}")
         rql("unlock", "a", "--force")
     check_equal((codes[0], codes[-1]), (69, 0))
 
