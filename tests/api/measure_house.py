@@ -33,6 +33,7 @@ ROOMS = "base", "wire", "observe", "options", "net", "lock"
 SHORT = 10
 ACQUISITION = "rqli_acquire"
 WHO = re.compile(r"(?:^|[.:;?!] )(?:Who(?:ever)?|What(?:ever)?) ")
+TYPE = re.compile(r"\b(struct|union|enum) (?:(\w+) )?\{([^{}]*)\}")
 KEYWORDS = {"if", "while", "for", "switch", "return", "sizeof", "defined"}
 
 # What it printed for the version before the redesign, and what the redesign wants.
@@ -82,56 +83,23 @@ class Function(NamedTuple):
     n_lines: int
 
 
-def closing(tokens, at):
-    """The index of what closes the brace at an index."""
-    depth = 0
-    for i in range(at, len(tokens)):
-        depth += (tokens[i] == "{") - (tokens[i] == "}")
-        if depth == 0:
-            return i
-    raise ValueError(f"unbalanced: {' '.join(tokens[at:at + 8])}")
-
-
 class Type(NamedTuple):
     kind: str
     name: str
     members: list
 
 
-def member_lists(tokens):
-    """The members of a struct's body, each a list of tokens; those of a nested one are left out of it."""
-    found, item, at = [], [], 0
-    while at < len(tokens):
-        if tokens[at] == "{":
-            at = closing(tokens, at)
-        elif tokens[at] == ";":
-            found.append(item)
-            item = []
-        else:
-            item.append(tokens[at])
-        at += 1
-    return found
-
-
 def types_of(file):
-    """Those that a file defines; a nested one belongs to the one around it as a member of its own name."""
-    tokens = file.tokens
-    for i, kind in enumerate(tokens[:-2]):
-        if kind not in ("struct", "union", "enum"):
-            continue
-        name, brace = (None, i + 1) if tokens[i + 1] == "{" else (tokens[i + 1], i + 2)
-        if tokens[brace] != "{":
-            continue
-        end = closing(tokens, brace)
-        body = tokens[brace + 1:end]
-        if kind == "enum":
-            if name is None and tokens[end + 1] == ";" and tokens[i - 1] != "typedef":
-                continue
-            yield Type(kind, name or tokens[end + 1], [item for item in " ".join(body).split(" , ") if item.strip(" ,")])
-        else:
-            yield Type(kind, name, member_lists(body))
-            if name is None:
-                yield Type("inside", f"{file.name}:{i}", member_lists(body))
+    """Those that a file defines, the innermost first. In the one around it a nested one is a member of its own name."""
+    code = " ".join(file.tokens)
+    while match := TYPE.search(code):
+        kind, name, body = match.groups()
+        before, behind = code[:match.start()], code[match.end():]
+        names_only_constants = kind == "enum" and not name and behind.startswith(" ;") and not before.endswith("typedef ")
+        if not names_only_constants:
+            members = [part.split() for part in body.split("," if kind == "enum" else ";")]
+            yield Type(kind, name or re.search(r"\w*", behind.strip())[0], [words for words in members if words])
+        code = f"{before}{kind} {name or ''}{behind}"
 
 
 def count_booleans(members, two_valued):
@@ -203,15 +171,14 @@ def measure(files):
     rings = circles(call_graph(files, {name: one.file.stem for name, one in shared.items()}))
     who = [f"{file.name}: {text[max(0, match.start() - 1):match.end() + 40]}" for file in files
            for text in file.sentences() for match in WHO.finditer(text)]
-    defined = [one for one in types if one.kind != "inside"]
     figures = {
         "lines of code": sum(file.n_code for file in files),
         "files": len(files),
         "functions": sum(len(file.functions) for file in files),
         "used once": len(once),
         "of these short": sum(one.n_lines <= SHORT for one in once),
-        "types": len(defined),
-        "booleans": sum(count_booleans(one.members, two_valued) for one in defined if one.kind != "enum"),
+        "types": len(types),
+        "booleans": sum(count_booleans(one.members, two_valued) for one in types if one.kind != "enum"),
         "in an acquisition": sum(count_booleans(structs[name].members, two_valued) for name in carried),
         "strange headers": len(strange),
         "circles": len(rings),

@@ -21,7 +21,6 @@ sys.path.insert(0, str(HERE.parent / "cli"))
 BUILD, CC, CXX = sys.argv[1:4]
 ROOT = HERE.parents[1]
 PAGES = {"README.md": "c99", "include/rql/event_loop.md": "gnu99"}  # what libuv's header needs
-LINES_MAX = 60  # who reads one to the end has understood it
 TTL_MS = 3000  # of leader.c
 
 import harness  # noqa: E402
@@ -81,10 +80,7 @@ def check_left(server, *names):
     check_equal(sorted(server.ask("KEYS", "rql:lock*")), sorted(names))
 
 
-def test_each_is_short_and_installed(server, run):
-    for source in run.examples.sources:
-        text = source.read_text(encoding="utf-8")
-        assert text.count("\n") <= LINES_MAX, f"{source.name} is too long"
+def test_each_is_installed(_server, run):
     check_equal([source.name for source in run.examples.sources], sorted(source.name for source in HERE.glob("*.c")))
 
 
