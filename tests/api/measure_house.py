@@ -57,7 +57,8 @@ class File:
         self.comments = comments_of(text)
         self.n_lines = text.count("\n")
         self.n_commented = sum(comment.count("\n") + 1 for comment in self.comments)
-        self.n_code = sum(line.strip() not in ("", "{", "}", "};") for line in code_only(text, strings=True).splitlines())
+        code = code_only(text, strings=True)
+        self.n_code = sum(line.strip() not in ("", "{", "}", "};") for line in code.splitlines())
         self.tokens, self.functions, self.prototypes = [], [], []
         for tokens, brace in items_of(text):
             if tokens[0].text.startswith("#"):
@@ -65,8 +66,8 @@ class File:
             words = [token.text for token in tokens]
             self.tokens += words
             if brace and is_function(tokens[:brace]):
-                n_lines = 1 + text.count("\n", tokens[0].start, tokens[-1].end)
-                self.functions.append(Function(self, name_of_function(tokens[:brace + 1]), "static" in words[:brace], n_lines))
+                name, n_lines = name_of_function(tokens[:brace + 1]), 1 + text.count("\n", tokens[0].start, tokens[-1].end)
+                self.functions.append(Function(self, name, "static" in words[:brace], n_lines))
             elif not brace and ")" in words and words[0] != "typedef" and "=" not in words:
                 self.prototypes += filter(None, [name_of_function(tokens)])
 
@@ -95,7 +96,8 @@ def types_of(file):
     while match := TYPE.search(code):
         kind, name, body = match.groups()
         before, behind = code[:match.start()], code[match.end():]
-        names_only_constants = kind == "enum" and not name and behind.startswith(" ;") and not before.endswith("typedef ")
+        is_typedef = before.endswith("typedef ")
+        names_only_constants = kind == "enum" and not name and behind.startswith(" ;") and not is_typedef
         if not names_only_constants:
             members = [part.split() for part in body.split("," if kind == "enum" else ";")]
             yield Type(kind, name or re.search(r"\w*", behind.strip())[0], [words for words in members if words])

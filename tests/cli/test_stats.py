@@ -203,7 +203,8 @@ def test_whoever_is_killed_while_writing_leaves_the_old_file(server, rql):
                 process.send_signal(number)
                 finish(process)
                 parsed(file.read_text())
-            check_equal(os.listdir(folder), left or os.listdir(folder), "neither a fault nor SIGTERM leaves a file beside it")
+            found = os.listdir(folder)
+            check_equal(found, left or found, "neither a fault nor SIGTERM leaves a file beside it")
 
 
 def test_a_device_or_a_pipe_is_written_into(_server, rql):

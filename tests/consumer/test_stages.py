@@ -35,7 +35,8 @@ def stubs(programs):
 
 def check_progress(words, wanted, cwd=None, **more):
     """A command that goes on when its first line has been seen on standard error."""
-    with stubs({"meson": f"exec sh -c '{WAITS}' \"$(dirname \"$0\")/go-on\"", "dpkg-query": "echo installed"}) as (folder, env):
+    waits = f"exec sh -c '{WAITS}' \"$(dirname \"$0\")/go-on\""
+    with stubs({"meson": waits, "dpkg-query": "echo installed"}) as (folder, env):
         go_on = f"{folder}/go-on"
         with subprocess.Popen([*words, go_on], env={**env, **more}, text=True, stdin=subprocess.DEVNULL, cwd=cwd,
                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:

@@ -2,8 +2,8 @@
 
 An expression becomes `(rqlm(7) ? (the mutant) : (the expression))`, a statement `if (rqlm(7)) {} else { it }`. Text is
 only inserted, so that mutants inside of others need no care, and lines keep their numbers. A unit of the build reads
-MUTANT_CHOSEN once, when the program starts. MUTANT_MAP names a file in which each number that is asked for is noted. (Their
-names do not begin with RQL_: the tests of the program rql drop such variables.)
+MUTANT_CHOSEN once, when the program starts. MUTANT_MAP names a file in which each number that is asked for is noted.
+(Their names do not begin with RQL_, because the tests of the program rql drop such variables.)
 """
 import os
 import re
