@@ -200,16 +200,11 @@ def test_a_descendant_outside_the_group_is_waited_for(server, rql):
 def test_a_command_that_has_ended_does_not_end_what_it_left(server, rql):
     with Job(rql, "sh", "-c", "setsid sleep 600 & echo $! >> $PIDS; sleep 600 & echo $! >> $PIDS") as job:
         pids = job.pids(2)
-        check_equal(finish_quietly(job.process), 0)
+        check_equal(job.process.wait(timeout=PATIENCE_S), 0)  # what it left may keep the pipes open
         assert not server.is_locked("a")
         assert not any(is_gone(pid) for pid in pids)
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
-
-
-def finish_quietly(process):
-    """What the command left may keep the pipes open."""
-    return process.wait(timeout=PATIENCE_S)
 
 
 def test_a_kill_of_the_whole_group_of_rql_spares_the_guard(server, rql):

@@ -16,13 +16,9 @@ def fields(result):
     return {line[:14].strip(): line[14:].strip() for line in result.out.splitlines()}
 
 
-def line_of(server, section, name):
-    lines = dict(line.split(":", 1) for line in server.ask("INFO", section).splitlines() if ":" in line)
-    return lines.get(name)
-
-
 def version_of(server):
-    return line_of(server, "server", "valkey_version") or line_of(server, "server", "redis_version")
+    versions = dict(re.findall(r"^(\w+)_version:(\S+)", server.ask("INFO", "server"), re.M))
+    return versions.get("valkey") or versions["redis"]
 
 
 def described(result, code=0):

@@ -7,7 +7,7 @@ import signal
 import time
 
 from harness import (HOST, PATIENCE_S, PROGRAM, Server, Terminal, check_equal, check_in, environment, finish, main,
-                     wait_until)
+                     start_waiting, wait_until)
 
 RUN = (PROGRAM, "run", "a", "--", "echo", "ran")
 VERBOSE = (PROGRAM, "run", "a", "--verbose", "--", "echo", "ran")
@@ -47,8 +47,7 @@ def test_the_line_tells_place_and_holder_and_is_gone_in_the_end(server, rql):
 
 def test_it_is_rewritten_once_a_second_and_learns_how_fast_the_queue_is(server, rql):
     secret = held(rql)
-    first = rql.start("run", "a", "--", "sleep", "60")
-    wait_until(lambda: server.queue_length("a") == 1, "it waits")
+    first = start_waiting(server, rql, "run", "a", "--", "sleep", "60")
     with Progress(server.url, VERBOSE) as terminal:
         terminal.read_until("place 2 of 2; ")
         begun_s = time.monotonic()

@@ -8,7 +8,7 @@ import tempfile
 import time
 
 from harness import (PATIENCE_S, PROGRAM, Program, add, check_equal, environment, finish, is_cluster, leave_out_in_cluster,
-                     main, wait_until)
+                     main, start_waiting)
 
 ROOT = os.path.join(os.path.dirname(__file__), "..", "..")
 README = os.path.join(ROOT, "README.md")
@@ -116,16 +116,11 @@ def test_rights_of_the_answer_suffice(server, _rql):
         check_refused_nothing(server, user)
 
 
-def wait_for_queue(server, name, length):
-    wait_until(lambda: server.queue_length(name) == length, f"{length} wait for {name}")
-
-
 def test_rights_to_lock_suffice_in_a_queue_that_was_emptied(server, rql):
     own = make_user(server, "lock", rights()[0])
     secret = rql("lock", "a", "--ttl", "1m", "--json").json()["secret"]
     check_equal(own("extend", "a", "--add", "1m", "--secret", secret).code, 0)
-    waiter = own.start("run", "a", "--", "true")
-    wait_for_queue(server, "a", 1)
+    waiter = start_waiting(server, own, "run", "a", "--", "true")
     server.ask("DEL", "rql:lock_queue:a")
     check_equal(own("unlock", "a", "--secret", secret).code, 0)
     check_equal(finish(waiter).code, 0)
@@ -135,11 +130,9 @@ def test_rights_to_lock_suffice_in_a_queue_that_was_emptied(server, rql):
 def test_rights_to_lock_suffice_behind_a_series_and_a_ruby(server, rql):
     own = make_user(server, "lock", rights()[0])
     secrets = [rql("lock", name, "--ttl", "1m", "--json").json()["secret"] for name in ("a", "b{a}")]
-    series = own.start("series", "a", "b{a}", "--", "true")
-    wait_for_queue(server, "a", 1)
+    series = start_waiting(server, own, "series", "a", "b{a}", "--", "true")
     server.ask("ZADD", "rql:lock_queue:a", time.time(), RUBY)
-    waiter = own.start("run", "a", "--", "true")
-    wait_for_queue(server, "a", 3)
+    waiter = start_waiting(server, own, "run", "a", "--", "true")
     check_equal(own("unlock", "a", "--secret", secrets[0]).code, 0)
     check_equal(finish(waiter).code, 0)
     check_equal(own("unlock", "b{a}", "--secret", secrets[1]).code, 0)
