@@ -2,7 +2,7 @@
 """Sweeps beside those who take, hold and wait for the same locks; and what others feel of many, and a broken network."""
 import time
 
-from harness import Network, Pings, check, check_equal, main, once, scenario, wait_until
+from harness import MINUTE_MS, Network, Pings, check, check_equal, main, once, scenario, wait_until
 from pushes import wait_told
 from sweeps import DEAD, RUBY, check_counts, hold_as, n_keys, queue_as, sweep
 
@@ -106,7 +106,7 @@ def keys_that_are_large_together_are_looked_at_apart(world, kind, _names):
     """A connection carries 16 MiB of a reply."""
     for i in range(8):
         hold_as(world, (RUBY[0], "h" * (3 << 20)), f"large{i}")
-    check_counts(sweep(world.actor(kind), "all"), 8, 0, 0)
+    check_counts(sweep(world.actor(kind, io_timeout_ms=MINUTE_MS), "all"), 8, 0, 0)
 
 
 # ---- a connection that fails ----
