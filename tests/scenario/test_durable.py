@@ -47,13 +47,6 @@ def patient(**options):
                       "queue_ttl_ms": FOREVER, **options})
 
 
-def waiting(world, actor, names):
-    """It may have asked just now, and what it is told then waits for replicas, too: not for long."""
-    asking = actor.ask(*names, **patient(replica_timeout_ms=2000))
-    world.await_listeners(1)
-    return asking
-
-
 @scenario()
 def a_grant_is_there_when_the_replicas_have_it(world, kind, names):
     with replicated(world, 2) as replicas:
@@ -182,7 +175,9 @@ def advice_keeps_it_and_says_so(world, kind, names):
 def check_claimed(world, names, held, actor):
     """It waits for what is held; the replica stands still while that is handed over."""
     with replicated(world) as (replica,):
-        asking = waiting(world, actor, names)
+        # It may have asked just now, and the reply to that waits for the replica, too: not for long.
+        asking = actor.ask(*names, **patient(replica_timeout_ms=2000))
+        world.await_listeners(1)
         with stopped(replica):
             held.release().check()
             wait_until(lambda: world.holder(names[0]), "it is handed over")
@@ -366,11 +361,6 @@ def a_reentry_is_as_safe(world, kind, names):
         world.await_nothing_left()
 
 
-def set_disk(world, policy):
-    world.ask("CONFIG", "SET", "appendonly", "yes", "appendfsync", policy)
-    wait_until(lambda: "aof_rewrite_in_progress:0" in world.ask("INFO", "persistence"), "it has begun")
-
-
 def disk_is_true(world, policy):
     """Whether what this server answers about its disk is to be believed."""
     said = world.ask("INFO", "server")
@@ -389,7 +379,8 @@ def the_disk_needs_a_server_that_tells_of_it(world, kind, names):
 
 def a_disk_that_is_written(policy):
     def case(world, kind, names):
-        set_disk(world, policy)
+        world.ask("CONFIG", "SET", "appendonly", "yes", "appendfsync", policy)
+        wait_until(lambda: "aof_rewrite_in_progress:0" in world.ask("INFO", "persistence"), "it has begun")
         asking = world.actor(kind).ask(*names, fsync=True, replica_timeout_ms=LONG_MS, ttl_ms=2 * LONG_MS)
         if not disk_is_true(world, policy):
             asking.outcome().check("E_UNSUPPORTED")

@@ -10,7 +10,8 @@ N_WAITERS, N_FLUSHERS, N_LOCKS = 60, 12, 300
 def client_of_a_process(world):
     """With a swarm that sends heartbeats, which dies with it."""
     client = world.client(world.remote())
-    return client, Swarm(world, client, **PROBES)
+    Swarm(world, client, **PROBES)
+    return client
 
 
 # ---- processes that die ----
@@ -19,7 +20,7 @@ def client_of_a_process(world):
 def requests_of_killed_waiters_go(world, kind, names):
     """More than one step of the script looks at. Nobody releases the lock, so only the flusher can have removed them."""
     raw_lock(world, names[0], "rql:acq:1/1/1/1/aaaaaaaaaaaaaaaa", "rql:hst:1/1/1/aaaaaaaaaaaaaaaa")
-    dying, _ = client_of_a_process(world)
+    dying = client_of_a_process(world)
     actors = [world.actor(kind, dying) for _ in range(N_WAITERS if kind == "thread" else 1)]
     for i in range(N_WAITERS):
         actors[i % len(actors)].ask(*names, timeout_ms=FOREVER)
@@ -37,7 +38,7 @@ def requests_of_killed_waiters_go(world, kind, names):
 
 @scenario()
 def what_a_killed_process_held_goes_to_who_waits(world, kind, names):
-    dying, _ = client_of_a_process(world)
+    dying = client_of_a_process(world)
     held = world.actor(kind, dying).acquire(*names, ttl_ms=DAY_MS)
     await_known(world, held.outcome.hst_id)
     asking = world.actor(kind).ask(*names, timeout_ms=FOREVER, retry_delay_ms=MINUTE_MS)
@@ -54,7 +55,7 @@ def what_a_killed_process_held_goes_to_who_waits(world, kind, names):
 @scenario(kinds=["thread"], counts=[1], in_cluster=False)  # where the living one has left its partition, too
 def what_an_ended_thread_left_is_kept_while_what_its_process_held_goes(world, kind, _names):
     """The thread that ended has been silent for longer than the process that died."""
-    dying, _ = client_of_a_process(world)
+    dying = client_of_a_process(world)
     ended, living = world.actor(kind, dying), world.actor(kind, dying)
     leave(ended, "of_the_ended")
     ended.end()
@@ -77,7 +78,7 @@ def what_an_ended_thread_left_is_kept_while_what_its_process_held_goes(world, ki
 def a_host_that_stops_for_longer_loses_its_lock_and_waits_again(world, kind, _names):
     """Its process holds one lock and waits for another."""
     raw_lock(world, "x", "rql:acq:1/1/1/1/aaaaaaaaaaaaaaaa", "rql:hst:1/1/1/aaaaaaaaaaaaaaaa")
-    client, _ = client_of_a_process(world)
+    client = client_of_a_process(world)
     held = world.actor(kind, client).acquire("y", ttl_ms=DAY_MS)
     world.actor(kind, client).ask("x", timeout_ms=FOREVER)
     world.await_queue(["x"], 1)
