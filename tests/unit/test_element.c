@@ -94,16 +94,6 @@ static struct rqli_op *begin_last(struct rql_swarm *self)
     return NULL;
 }
 
-static int n_news;
-static rql_event_kind news; /* the last one */
-
-static void on_event(const rql_event *event, void *data)
-{
-    (void)data;
-    news = event->kind;
-    n_news++;
-}
-
 static const struct rqli_element_ops element_ops = {"test", begin_step, end_step, begin_last, NULL};
 
 static void begin_element(rql_client *of)
@@ -114,8 +104,6 @@ static void begin_element(rql_client *of)
                                            .open_most_us = HOUR_US};
 
     client = of;
-    client->options.instrumenter = on_event;
-    n_news = 0;
     assert_int_equal(uv_loop_init(&uv), 0);
     assert_int_equal(uv_async_init(&uv, &awake, NULL), 0);
     CHECK_OK(rql_loop_open(&loop, client, &uv, NULL));
@@ -242,63 +230,6 @@ TEST(a_step_that_an_open_breaker_refuses_counts_as_tried)
     CHECK_ALL(EQ(step.n_begun, FAILURES_MAX), EQ(element.tried, FAILURES_MAX + 1),
               EQ(status_now().breaker, RQL_BREAKER_OPEN), EQ(status_now().steps, 0),
               EQ(status_now().failures, FAILURES_MAX));
-}
-
-/* The supervisor may not have looked yet, and cannot while a callback holds up the loop. */
-TEST(a_step_that_hangs_is_seen_at_once_and_replaced_by_the_supervisor)
-{
-    step.waits = true;
-    RUN_UNTIL(step.n_begun == 1);
-    assert_int_equal(status_now().state, RQL_ELEMENT_RUNNING);
-    element.shared.watch.sign_us = rqli_now_us() - HOUR_US - 1;
-    CHECK_ALL(EQ(status_now().state, RQL_ELEMENT_HUNG),
-              EQ(element.shared.watch.state, RQL_ELEMENT_RUNNING));
-    rqli_element_look_after(&element); /* which ends the step */
-    assert_true(step.was_cancelled);
-    run();
-    CHECK_ALL(EQ(step.n_begun, 1), EQ(status_now().state, RQL_ELEMENT_DEAD));
-    rqli_element_look_after(&element);
-    RUN_UNTIL(step.n_begun == 2);
-    CHECK_ALL(EQ(step.was_timed, true), EQ(status_now().state, RQL_ELEMENT_RUNNING),
-              EQ(status_now().restarts, 1));
-}
-
-static void take_step(rql_status status)
-{
-    int n_ended = step.n_ended;
-
-    step.status = status;
-    element.shared.watch.open_until_us = 0; /* that time is over */
-    rqli_element_rouse(&element);
-    RUN_UNTIL(step.n_ended == n_ended + 1);
-}
-
-/* Not each failure of the one step that is let through. */
-TEST(a_breaker_is_told_when_it_opens_and_when_it_closes)
-{
-    static const struct {
-        const char *name;
-        rql_status status;
-        int n_news;
-        rql_event_kind news;
-    } rows[] = {
-        {"the last of some failures", RQL_E_IO, 1, RQL_EVENT_SWARM_BREAKER_OPENED},
-        {"one more", RQL_E_IO, 1, RQL_EVENT_SWARM_BREAKER_OPENED},
-        {"a success", RQL_OK, 2, RQL_EVENT_SWARM_BREAKER_CLOSED},
-        {"another one", RQL_OK, 2, RQL_EVENT_SWARM_BREAKER_CLOSED},
-    };
-
-    if (RQLI_LIGHT) { /* nothing is told there */
-        return;
-    }
-    step.status = RQL_E_IO;
-    RUN_UNTIL(step.n_ended == 1);
-    take_step(RQL_E_IO);
-    assert_int_equal(n_news, 0);
-    EACH_ROW (row, rows) {
-        take_step(row->status);
-        CHECK_ALL(EQ(n_news, row->n_news), EQ(news, row->news));
-    }
 }
 
 static bool has_heard_call(int peer)

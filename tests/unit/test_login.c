@@ -1,6 +1,5 @@
 #include "check.h"
 
-#include "allocator.h"
 #include "base/clock.h"
 #include "net/credentials.h"
 #include "net/era.h"
@@ -9,7 +8,6 @@
 #include "net/url.h"
 #include "peer.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -33,7 +31,6 @@ static rql_error error;
 static rql_credentials_fn credentials;    /* of the logins to come */
 static struct rqli_era *era;              /* of the logins to come, or NULL */
 static enum rqli_arrangement arrangement; /* of the logins to come */
-static struct rqli_seat predecessor;      /* of the logins to come, for commands */
 static const char *const *answers;        /* one for each round trip, as far as they go */
 static char heard[ROUNDS][HEARD_SIZE];
 static size_t n_rounds;
@@ -61,12 +58,12 @@ BEFORE_EACH(set_up)
     credentials = NULL;
     era = NULL;
     arrangement = RQLI_SINGLE;
-    predecessor = (struct rqli_seat){0};
 }
 
 /* The parameters stand in front of the path. */
 static rql_status log_in(const char *parameters, bool is_for_commands, const char *const *said)
 {
+    static const struct rqli_seat nobody;
     struct rqli_clock_reading reading;
     pthread_t thread;
     rql_status status;
@@ -86,7 +83,7 @@ static rql_status log_in(const char *parameters, bool is_for_commands, const cha
     memset(heard, 0, sizeof heard);
     assert_int_equal(pthread_create(&thread, NULL, play, NULL), 0);
     sock = (struct rqli_socket){.endpoint = &endpoint, .fd = -1};
-    status = rqli_login(&sock, is_for_commands ? &predecessor : NULL,
+    status = rqli_login(&sock, is_for_commands ? &nobody : NULL,
                         rqli_after_ms(rqli_now_us(), LONG_MS), &reading, &error);
     is_open = sock.fd >= 0;
     rqli_socket_close(&sock);
@@ -257,82 +254,22 @@ TEST(who_does_not_know_hello_is_asked_with_the_old_words)
     }
 }
 
-#if !ALLOCATOR_IS_TAKEN
-
-/* As much memory at once, as an arena takes for what its first bytes do not hold, cannot be had. */
-enum { MUCH = 65536 };
-
-static _Thread_local bool lacks_memory;
-
-/* glibc's, by the name that no replacement takes. */
-void *__libc_malloc(size_t size);
-
-void *malloc(size_t size)
+/* HELLO has as many elements here as all replies of one exchange may have together. */
+TEST(each_reply_of_a_login_may_have_as_much_as_any)
 {
-    if (lacks_memory && size >= MUCH) {
-        errno = ENOMEM;
-        return NULL;
+    enum { MOST_ELEMENTS = 131072, OTHERS = MOST_ELEMENTS - 4 };
+
+    static const char others[] = ":1\r\n";
+    char *said = malloc(OTHERS * (sizeof others - 1) + HEARD_SIZE);
+    char *at = said + sprintf(said, "*%d\r\n%s", MOST_ELEMENTS, PEER_ID PEER_ROLE(6, "master"));
+
+    for (int i = 0; i < OTHERS; i++) {
+        at += sprintf(at, "%s", others);
     }
-    return __libc_malloc(size);
+    (void)strcpy(at, PEER_BEHIND_HELLO PEER_SEAT);
+    CHECK_OK(log_in("", true, (const char *[]){said, NULL}));
+    free(said);
 }
-
-/* valgrind has a malloc() of its own. By a pointer: a compiler takes it for granted that malloc()
- * reads no variable. */
-static bool can_lack_memory(void)
-{
-    void *(*volatile take)(size_t) = malloc;
-    void *block;
-    bool can;
-
-    lacks_memory = true;
-    block = take(MUCH);
-    lacks_memory = false;
-    can = !block;
-    free(block);
-    return can;
-}
-
-/* Of Redis 8.0.2. */
-#define HELLO_WITH_MODULE                                                                          \
-    "*14\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$5\r\n8.0.2\r\n$5\r\nproto\r\n:"       \
-    "2\r\n" PEER_ID PEER_MODE(10, "standalone")                                                    \
-        PEER_ROLE(6, "master") "$7\r\nmodules\r\n*1\r\n*8\r\n$4\r\nname\r\n$9\r\nvectorset\r\n$"   \
-                               "3\r\nver\r\n:1\r\n"                                                \
-                               "$4\r\npath\r\n$0\r\n\r\n$4\r\nargs\r\n*0\r\n"
-
-/* Each reply of such a server has room in an arena without a block, all of them together have not.
- */
-TEST(a_login_takes_no_more_memory_than_its_longest_reply)
-{
-    static const struct {
-        const char *name;
-        int client_info, info; /* bytes */
-        rql_status status;
-    } rows[] = {
-        {"as Redis 8", 400, 900, RQL_OK},
-        {"INFO is too long", 400, 3000, RQL_E_NOMEM},
-        {"CLIENT INFO is too long", 3000, 900, RQL_E_NOMEM},
-    };
-
-    if (!can_lack_memory()) {
-        print_message("# memory cannot be made scarce here\n");
-        return;
-    }
-    EACH_ROW (row, rows) {
-        char said[HEARD_SIZE];
-
-        (void)snprintf(said, sizeof said, "%s$%d\r\n%*s\r\n$%d\r\n%*s\r\n",
-                       HELLO_WITH_MODULE PEER_BEHIND_HELLO, row->client_info, row->client_info, "",
-                       row->info, row->info, "");
-        lacks_memory = true;
-        assert_int_equal(log_in("", true, (const char *[]){said, NULL}), row->status);
-        lacks_memory = false;
-        assert_true(row->status == RQL_OK || strstr(error.message, "memory"));
-        CHECK_OK(log_in("", true, (const char *[]){said, NULL}));
-    }
-}
-
-#endif
 
 TEST(a_login_that_fails_says_why)
 {
@@ -411,61 +348,6 @@ TEST(credentials_may_fill_their_fields)
 }
 
 #define SEAT_OF(run_id) "$0\r\n\r\n$16\r\n\nrun_id:" run_id "\r\n\r\n"
-#define LOGIN_OF(run_id) PEER_LOGIN SEAT_OF(run_id)
-#define LOGIN_OF_REPLICA                                                                           \
-    "*6\r\n" PEER_ID PEER_MODE(10, "standalone") PEER_ROLE(7, "replica")                           \
-        PEER_BEHIND_HELLO SEAT_OF("abcdef")
-
-#define OWN_SEAT "$37\r\nid=7 addr=10.0.0.1:5 laddr=10.0.0.2:6\r\n$16\r\n\nrun_id:abcdef\r\n\r\n"
-
-/* Numbers begin anew with the server, and a connection behind a proxy has no address of its own. */
-TEST(a_silent_connection_is_ended_where_it_is_surely_ours)
-{
-    static const struct {
-        const char *name;
-        struct rqli_seat predecessor;
-        bool is_ended;
-    } rows[] = {
-        {"all is known", {5, "10.0.0.1:4", "abcdef"}, true},
-        {"no number", {0, "10.0.0.1:4", "abcdef"}, false},
-        {"no address", {5, "", "abcdef"}, false},
-        {"no server", {5, "10.0.0.1:4", ""}, false},
-        {"another server", {5, "10.0.0.1:4", "abcdeg"}, false},
-    };
-
-    EACH_ROW (row, rows) {
-        predecessor = row->predecessor;
-        CHECK_OK(log_in("", true, (const char *[]){PEER_LOGIN OWN_SEAT, ":1\r\n", NULL}));
-        CHECK_ALL(EQ(n_rounds, row->is_ended ? 2 : 1),
-                  EQ(strstr(heard[1], "KILL") != NULL, row->is_ended));
-        assert_string_equal(sock.seat.address, "10.0.0.1:5");
-    }
-}
-
-/* In a round trip of its own behind the login. What scenario/eras cannot have a server say. */
-TEST(an_arrival_that_gets_no_good_answer_fails_the_login)
-{
-    static const struct {
-        const char *name;
-        struct rqli_era era;
-        const char *login, *answer;
-        rql_status status;
-    } rows[] = {
-        {"good", {.floor = 77}, LOGIN_OF("abcdef"), "$3\r\n0 9\r\n", RQL_OK},
-        {"a pause at a replica", {.pause_ms = 50}, LOGIN_OF_REPLICA, READ_ONLY, RQL_E_READ_ONLY},
-        {"an error", {.floor = 77}, LOGIN_OF("abcdef"), "-OOM no memory\r\n", RQL_E_UNAVAILABLE},
-        {"no sense", {.floor = 77}, LOGIN_OF("abcdef"), ":1\r\n", RQL_E_PROTOCOL},
-    };
-
-    EACH_ROW (row, rows) {
-        struct rqli_era own = {.pause_ms = row->era.pause_ms, .floor = row->era.floor};
-
-        era = &own;
-        assert_int_equal(log_in("", true, (const char *[]){row->login, row->answer, NULL}),
-                         row->status);
-        CHECK_ALL(EQ(n_rounds, 2), EQ(own.server != 0, row->status == RQL_OK));
-    }
-}
 
 /* Each partition answers by itself. What has none is verified; a cluster that is down is no cluster
  * yet. */
