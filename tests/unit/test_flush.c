@@ -149,30 +149,26 @@ static const struct walk {
 
 static void answer_page(char page)
 {
-    switch (page) {
-    case 'e':
-        answer(0, ELECTED);
-        break;
-    case 'm':
-        answer(0, ELECTED_AND_MORE);
-        break;
-    case 'd':
-        answer(0, ONE_IS_DEAD("7"));
-        break;
-    case 'D':
-        answer(0, ONE_IS_DEAD("0"));
-        break;
-    case 'n':
-        answer(0, ANOTHER_IS);
-        break;
-    case 'x':
+    const struct {
+        char letter;
+        struct rqli_reply reply;
+    } pages[] = {
+        {'e', ELECTED},
+        {'m', ELECTED_AND_MORE},
+        {'d', ONE_IS_DEAD("7")},
+        {'D', ONE_IS_DEAD("0")},
+        {'n', ANOTHER_IS},
+        {'?', tree_text("0")},
+        {'!', TREE(tree_int(1), tree_text("0"), tree_text("h"))},
+    };
+
+    for (size_t i = 0; i < N_ROWS(pages); i++) {
+        if (pages[i].letter == page) {
+            answer(0, pages[i].reply);
+        }
+    }
+    if (page == 'x') {
         lose(0);
-        break;
-    case '!':
-        answer(0, TREE(tree_int(1), tree_text("0"), tree_text("h")));
-        break;
-    default:
-        answer(0, tree_text("0"));
     }
 }
 

@@ -10,8 +10,6 @@
 
 /* Where the held locks of a client are counted: by node, and by acquirer. There is no server. */
 
-enum { LONG_MS = 60000 };
-
 static rql_client *client;
 
 BEFORE_EACH(set_up)
@@ -22,20 +20,6 @@ BEFORE_EACH(set_up)
 AFTER_EACH(tear_down)
 {
     client = rqli_client_free(client);
-}
-
-static rql_lock *granted(const char *name)
-{
-    const struct rqli_lease_terms terms = {.ttl_ms = LONG_MS,
-                                           .left_ms = LONG_MS,
-                                           .begun_us = rqli_now_us(),
-                                           .max_hold_ms = RQL_FOREVER,
-                                           .is_claimed = true};
-    rql_lock *lock = rqli_lock_new(client, name, 0);
-
-    assert_non_null(lock);
-    rqli_lease_init(&lock->kept.lease, &terms);
-    return lock;
 }
 
 /* One more, which has the keys of this lock. */
@@ -53,7 +37,7 @@ static struct rqli_node *add_node(const rql_lock *lock)
 TEST(what_is_held_is_counted_where_its_keys_are)
 {
     struct rqli_fleet *fleet = &client->fleet;
-    rql_lock *locks[] = {granted("x"), granted("x"), granted("y")};
+    rql_lock *locks[] = {granted_by(client, "x"), granted_by(client, "x"), granted_by(client, "y")};
     const struct rqli_node *other = add_node(locks[2]);
 
     for (size_t n = 0; n <= N_ROWS(locks); n++) {
@@ -79,7 +63,7 @@ TEST(who_holds_a_lock_is_counted_until_the_last_one_ends)
     const uint32_t one = rqli_holder_of(1);
     const uint32_t other = one == rqli_holder_of(2) ? rqli_holder_of(3) : rqli_holder_of(2);
     int64_t now_us = rqli_now_us();
-    rql_lock *locks[] = {granted("x"), granted("y")};
+    rql_lock *locks[] = {granted_by(client, "x"), granted_by(client, "y")};
 
     for (size_t n = 0; n < 2 * N_ROWS(locks); n++) {
         rql_lock *lock = locks[n % N_ROWS(locks)];
@@ -123,8 +107,8 @@ TEST(an_arrival_is_over_when_all_nodes_were_reached_at_which_locks_are)
 
         tear_down(); /* each has nodes of its own */
         set_up();
-        locks[0] = granted("x");
-        locks[1] = granted("y");
+        locks[0] = granted_by(client, "x");
+        locks[1] = granted_by(client, "y");
         nodes[0] = &client->fleet.first;
         nodes[1] = add_node(locks[1]);
         for (size_t i = 0; i < 2; i++) {
@@ -152,7 +136,7 @@ TEST(a_node_that_is_far_away_has_more_time_each_time)
 {
     enum { GRACES = 3, LEAST_US = 200000, TRIES = 4 };
 
-    rql_lock *locks[] = {granted("x"), granted("y")};
+    rql_lock *locks[] = {granted_by(client, "x"), granted_by(client, "y")};
 
     (void)add_node(locks[1]);
     for (size_t i = 0; i < 2; i++) {

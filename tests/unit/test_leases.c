@@ -29,21 +29,6 @@ AFTER_EACH(tear_down)
     client = rqli_client_free(client);
 }
 
-static rql_lock *granted_by(rql_client *by, const char *name)
-{
-    const struct rqli_lease_terms terms = {.ttl_ms = LONG_MS,
-                                           .left_ms = LONG_MS,
-                                           .begun_us = rqli_now_us(),
-                                           .max_hold_ms = RQL_FOREVER,
-                                           .is_claimed = true};
-    rql_lock *lock = rqli_lock_new(by, name, 0);
-
-    assert_non_null(lock);
-    rqli_lease_init(&lock->kept.lease, &terms);
-    memcpy(lock->grant_nonce, lock->nonce, sizeof lock->grant_nonce);
-    return lock;
-}
-
 static rql_lock *granted(const char *name)
 {
     return granted_by(client, name);
@@ -349,19 +334,6 @@ TEST(who_takes_a_lock_back_waits_for_the_end_of_its_callback)
     assert_int_equal(pthread_join(taker.thread, NULL), 0);
     assert_false(taker.was_early);
     rqli_lock_free(lock);
-}
-
-TEST(each_lock_of_a_series_makes_its_descriptor_readable)
-{
-    rql_series series = {.client = client, .count = 2, .locks = {held("x"), held("y")}};
-    int fd = -1;
-
-    CHECK_OK(rql_series_lost_fd(&series, &fd, NULL));
-    assert_false(wait_readable(fd, 0));
-    rqli_leases_on_gone(leases, series.locks[1]);
-    assert_true(wait_readable(fd, AWAIT_MS));
-    end(series.locks[1]);
-    end(series.locks[0]);
 }
 
 static atomic_int mutex_at_event = -1; /* what the callback found; -1: it was not called */

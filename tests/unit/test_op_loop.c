@@ -56,7 +56,6 @@ static struct {
     size_t n_replies;
     size_t n_errors; /* replies that are one */
     size_t n_faults;
-    rql_status fault;
     rql_error error; /* the last fault */
     bool was_placed;
 } one;
@@ -96,7 +95,6 @@ static void read_call(struct rqli_op *op, size_t i, const struct rqli_exchange *
     one.n_replies += reply != NULL;
     one.n_errors += reply && reply->type == RQLI_REPLY_ERROR;
     one.n_faults += fault != NULL;
-    one.fault = fault ? fault->status : one.fault;
     one.error = fault ? *fault : one.error;
 }
 
@@ -282,7 +280,9 @@ static const struct row {
     uint64_t generation; /* of the connection that it has to go over; 0: any */
     int64_t until_us;    /* 0: long */
     bool is_plain;
+    bool is_of_words;  /* a command, in place of a script */
     rql_status status; /* of the fault; RQL_OK: it is answered */
+    const char *says;  /* that fault */
     int answered;      /* by which node; 0: none */
     int has_keys;      /* which node, afterwards */
 } rows[] = {
@@ -306,6 +306,12 @@ static const struct row {
      .status = RQL_E_UNAVAILABLE,
      .has_keys = 1},
     {"an error like any other", {{1, "-OOM x\r\n"}}, .status = RQL_E_UNAVAILABLE, .has_keys = 1},
+    {"an error of a command",
+     {{1, "-OOM x\r\n"}},
+     .is_of_words = true,
+     .status = RQL_E_UNAVAILABLE,
+     .says = "TYPE on rql:key: OOM",
+     .has_keys = 1},
     {"moved from the connection that it has to go over",
      {{1, MOVED_TO(2)}},
      .generation = 1,
@@ -340,31 +346,19 @@ TEST(a_call_goes_where_its_keys_are)
         one.op.generation = row->generation;
         one.op.until_us = row->until_us ? rqli_now_us() + row->until_us : one.op.until_us;
         one.is_plain = row->is_plain;
+        one.is_of_words = row->is_of_words;
         assert_true(rqli_op_start(&one.task));
         take_turns(row->turns);
         await_end();
         CHECK_ALL(EQ(one.n_replies, row->status == RQL_OK), EQ(one.n_faults, row->status != RQL_OK),
-                  EQ(one.fault, row->status), EQ(number_of(one.op.answered), row->answered),
+                  EQ(one.error.status, row->status), EQ(number_of(one.op.answered), row->answered),
                   EQ(one.n_errors, row->is_plain),
                   EQ(number_of(rqli_fleet_node(&fleet, &rqli_key_sets[PARTITION])), row->has_keys),
                   EQ(one.was_placed, row->generation == 1), EQ(timers.count, 0));
+        assert_non_null(strstr(one.error.message, row->says ? row->says : ""));
         tear_down(); /* some faults end their connection */
         set_up();
     }
-}
-
-/* It is of no script. */
-TEST(a_fault_of_a_command_names_the_command)
-{
-    static const struct turn turns[] = {{1, "-OOM x\r\n"}, {0}};
-
-    begin();
-    one.is_of_words = true;
-    assert_true(rqli_op_start(&one.task));
-    take_turns(turns);
-    await_end();
-    assert_int_equal(one.n_faults, 1);
-    assert_non_null(strstr(one.error.message, "TYPE on rql:key: OOM"));
 }
 
 /* The server is not waited for as one that is busy with other calls. */
@@ -383,7 +377,7 @@ TEST(bytes_of_a_reply_that_does_not_end_are_no_answer)
         peer_say(peer[0], "x");
         look();
     }
-    CHECK_ALL(EQ(one.is_over, true), EQ(one.fault, RQL_E_UNKNOWN));
+    CHECK_ALL(EQ(one.is_over, true), EQ(one.error.status, RQL_E_UNKNOWN));
 }
 
 TEST(a_call_that_pauses_is_taken_out_by_a_cancellation)

@@ -22,11 +22,13 @@ static const struct row {
     const char *name;
     const char *says[ROUNDS_MAX];
     int64_t replicas;
+    bool is_of_words; /* commands, of no script */
 } rows[] = {
     {"both calls at once", {DONE DONE ACKED(2)}, 2},
     {"a repeated call is safer than the first", {DONE UNKNOWN ACKED(0), DONE ACKED(2)}, 0},
     {"a repeated call is less safe", {UNKNOWN DONE ACKED(2), DONE ACKED(1)}, 1},
     {"what did nothing says nothing", {UNKNOWN UNKNOWN ACKED(0), DONE DONE ACKED(2)}, 2},
+    {"a fault names its command", {"-OOM x\r\n-OOM x\r\n" ACKED(2)}, INT64_MAX, true},
 };
 
 static struct {
@@ -122,6 +124,7 @@ TEST(a_round_is_as_safe_as_the_least_safe_of_its_calls)
         pthread_t thread;
 
         memset(&one, 0, sizeof one);
+        one.is_of_words = row->is_of_words;
         rqli_keys_init(&one.keys, one.memory, &rqli_key_sets[RQLI_WHOLE], rqli_slice_of("x"));
         one.op = (struct rqli_op){
             .ops = &ops,
@@ -134,31 +137,10 @@ TEST(a_round_is_as_safe_as_the_least_safe_of_its_calls)
         assert_int_equal(pthread_create(&thread, NULL, serve, &server), 0);
         CHECK_OK(rqli_op_run(&one.op));
         assert_int_equal(pthread_join(thread, NULL), 0);
-        CHECK_ALL(EQ(one.n_replies, CALLS), EQ(one.op.acks.replicas, row->replicas));
+        CHECK_ALL(EQ(one.n_replies, row->is_of_words ? 0 : CALLS),
+                  EQ(one.op.acks.replicas, row->replicas));
+        assert_non_null(strstr(one.error.message, row->is_of_words ? "TYPE on rql:key: OOM" : ""));
         (void)close(server.peer);
         (void)rqli_client_free(client);
     }
-}
-
-/* It is of no script. */
-TEST(a_fault_of_a_command_names_the_command)
-{
-    rql_client *client = client_without_server();
-    int peer = peer_of(client->fleet.first.conns.each[0]);
-
-    memset(&one, 0, sizeof one);
-    rqli_keys_init(&one.keys, one.memory, &rqli_key_sets[RQLI_WHOLE], rqli_slice_of("x"));
-    one.is_of_words = true;
-    one.op = (struct rqli_op){
-        .ops = &ops,
-        .route = rqli_client_route(client, &one.keys),
-        .n_calls = 1,
-        .until_us = rqli_after_ms(rqli_now_us(), LONG_MS),
-    };
-    one.op.route.conn = client->fleet.first.conns.each[0];
-    peer_say(peer, "-OOM x\r\n");
-    CHECK_OK(rqli_op_run(&one.op));
-    assert_non_null(strstr(one.error.message, "TYPE on rql:key: OOM"));
-    (void)close(peer);
-    (void)rqli_client_free(client);
 }
