@@ -93,33 +93,6 @@ TEST(what_is_cut_short_or_out_of_bounds_is_no_answer)
     }
 }
 
-/* What a list begins with counts: that of a series goes on. */
-TEST(a_list_says_what_a_line_does_if_all_its_items_are_numbers)
-{
-    struct rqli_reply items[] = {tree_int(0), tree_int(77), tree_int(5), tree_int(7), tree_int(1),
-                                 tree_int(0), tree_int(1),  tree_int(9), tree_int(3)};
-    const struct rqli_reply others[] = {tree_nil(), tree_error("ERR no"), tree_array(NULL, 0),
-                                        tree_text("5"), tree_status("")};
-    struct rqli_answer answer;
-
-    for (size_t count = 8; count <= N_ROWS(items); count++) {
-        const struct rqli_reply reply = tree_array(items, count);
-
-        assert_true(rqli_answer_read(&reply, &answer));
-        CHECK_ALL(EQ(answer.server_us, 77), EQ(answer.score_us, 9));
-    }
-    EACH (other, others) {
-        for (size_t at = 0; at < 8; at++) {
-            const struct rqli_reply reply = tree_array(items, 8);
-            struct rqli_reply before = items[at];
-
-            items[at] = *other;
-            assert_false(rqli_answer_read(&reply, &answer));
-            items[at] = before;
-        }
-    }
-}
-
 TEST(what_is_neither_is_no_answer)
 {
     const struct rqli_reply others[] = {tree_nil(),        tree_int(1),         tree_text("1"),

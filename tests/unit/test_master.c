@@ -113,36 +113,6 @@ TEST(connections_lead_to_the_newest_master)
     }
 }
 
-/* The one that has no connection yet has nothing to end. */
-TEST(a_login_that_is_not_answered_ends_with_the_master_before)
-{
-    struct rqli_master_claim old = claim_of('a', 1);
-    struct rqli_master_claim fresh = claim_of('b', 2);
-    struct rqli_master_conn conns[4] = {{{0}}};
-    int fds[2][2];
-
-    rqli_master_init(&master);
-    for (int i = 0; i < 2; i++) {
-        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds[i]), 0);
-        enter(&conns[i], i == 0 ? &old : &fresh, fds[i][0]);
-    }
-    enter(&conns[2], &old, -1);
-    enter(&conns[3], &old, -1);
-    assert_int_equal(rqli_master_join(&master, &conns[3], &old), RQLI_MASTER_FIRST);
-    assert_false(has_ended(fds[0][1]) || has_ended(fds[1][1]));
-    assert_int_equal(rqli_master_join(&master, &conns[1], &fresh), RQLI_MASTER_OTHER);
-    assert_true(has_ended(fds[0][1]));
-    assert_false(has_ended(fds[1][1]));
-    for (int i = 0; i < 4; i++) {
-        rqli_master_leave(&conns[i]);
-    }
-    for (int i = 0; i < 2; i++) {
-        (void)close(fds[i][0]);
-        (void)close(fds[i][1]);
-    }
-    rqli_master_fini(&master);
-}
-
 TEST(what_was_known_can_be_forgotten)
 {
     struct rqli_master_claim old = claim_of('a', 7);

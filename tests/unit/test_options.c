@@ -146,26 +146,6 @@ TEST(every_field_of_the_client_has_a_row)
     assert_null(rql_option_row_at(SIZE_MAX));
 }
 
-/* Without a client, and of one that has set it otherwise. */
-TEST(defaults_are_the_librarys_or_those_of_the_client)
-{
-    EACH_FIELD (field) {
-        const struct rqli_option *option = field.option;
-        int64_t changed = option->fallback == option->max ? option->min : option->max;
-
-        if (option->kind == RQLI_OPTION_TEXT) {
-            continue;
-        }
-        rqli_options_fill(field.which, &read, NULL);
-        assert_int_equal(load(&field, &read), option->fallback);
-        if (option->in[RQLI_OF_CLIENT].name && field.which != RQLI_OF_CLIENT) {
-            rqli_option_store(option, (char *)&client + option->in[RQLI_OF_CLIENT].offset, changed);
-            rqli_options_fill(field.which, &read, &client);
-            assert_int_equal(load(&field, &read), changed);
-        }
-    }
-}
-
 static rql_status try(const struct field *field, int64_t value)
 {
     rqli_options_fill(field->which, &given, NULL);
@@ -217,17 +197,6 @@ TEST(every_bound_is_kept_in_every_struct)
             check_refused(&field, INT64_MIN);
         }
     }
-}
-
-TEST(a_url_must_be_there)
-{
-    given.client = client;
-    given.client.url = NULL;
-    assert_int_equal(read_given(RQLI_OF_CLIENT), RQL_E_INVALID);
-    assert_non_null(strstr(error.message, "url is NULL; it must be redis[s]://"));
-    given.client.url = "";
-    assert_int_equal(read_given(RQLI_OF_CLIENT), RQL_E_INVALID);
-    assert_non_null(strstr(error.message, "url is empty"));
 }
 
 /* Programs that were built with fewer fields, up to the one at `cut`, and with more. */
@@ -300,22 +269,6 @@ TEST(fields_that_a_caller_has_not_are_the_clients)
     given.bytes[offsetof(rql_lock_options, ttl_ms)]++;
     CHECK_OK(read_given(RQLI_OF_LOCK));
     CHECK_ALL(EQ(read.lock.ttl_ms, 5001), EQ(read.lock.retry_delay_ms, 77));
-}
-
-TEST(every_option_of_a_lock_is_set_by_its_name)
-{
-    EACH_FIELD (field) {
-        const struct rqli_option *option = field.option;
-        char text[32];
-
-        if (field.which == RQLI_OF_LOCK) {
-            (void)snprintf(text, sizeof text, "%lld", (long long)option->max);
-            rql_lock_options_init(NULL, &given.lock);
-            CHECK_OK(rql_lock_options_set(&given.lock, field.name,
-                                          option->words ? option->words[option->max] : text, NULL));
-            assert_int_equal(load(&field, &given), option->max);
-        }
-    }
 }
 
 /* message: NULL, the field has the value then. */

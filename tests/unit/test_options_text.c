@@ -5,8 +5,6 @@
 
 #include <stdlib.h>
 
-#define STRATEGY "default_conflict_strategy"
-
 BEFORE_EACH(clear_environment)
 {
     const rql_option_row *row;
@@ -28,55 +26,6 @@ TEST(the_defaults_as_text_are_the_defaults)
         CHECK_OK(rql_options_set(&options, row->name, row->default_value, NULL));
     }
     assert_memory_equal(&options, &expected, sizeof options);
-}
-
-static int64_t value_of(const rql_options *options, const char *name)
-{
-    const struct rqli_option *option;
-
-    for (size_t i = 0; (option = rqli_option_at(i)); i++) {
-        if (strcmp(option->shown.name, name) == 0) {
-            return rqli_option_load(option,
-                                    (const char *)options + option->in[RQLI_OF_CLIENT].offset);
-        }
-    }
-    fail_msg("no row for %s", name);
-    return 0;
-}
-
-TEST(options_are_set_by_name)
-{
-    static const struct {
-        const char *given;
-        const char *text;
-        const char *name;
-        int64_t value;
-    } rows[] = {
-        {"retry_delay_ms", "7", "retry_delay_ms", 7},
-        {"retry-delay-ms", "8", "retry_delay_ms", 8},
-        {"retry-delay_ms", "9", "retry_delay_ms", 9},
-        {"retry_delay_ms", "1m0.5s", "retry_delay_ms", 60500},
-        {"retry_count", "forever", "retry_count", RQL_FOREVER},
-        {"default_queue_ttl_ms", "-1", "default_queue_ttl_ms", RQL_FOREVER},
-        {"default_lock_ttl_ms", "30d", "default_lock_ttl_ms", RQL_TTL_MAX_MS},
-        {"is_timed_by_default", "true", "is_timed_by_default", true},
-        {"is_timed_by_default", "false", "is_timed_by_default", false},
-        {STRATEGY, "dead_locking", STRATEGY, RQL_DEAD_LOCKING},
-        {STRATEGY, "work_through", STRATEGY, RQL_WORK_THROUGH},
-        {STRATEGY, "extendable_work_through", STRATEGY, RQL_EXTENDABLE_WORK_THROUGH},
-    };
-
-    static const char url[] = "redis://u:p@h:1/2";
-    rql_options options;
-
-    rql_options_init(&options);
-    CHECK_OK(rql_options_set(&options, "url", url, NULL));
-    assert_ptr_equal(options.url, url);
-    EACH (row, rows) {
-        print_message("# %s %s\n", row->given, row->text);
-        CHECK_OK(rql_options_set(&options, row->given, row->text, NULL));
-        assert_int_equal(value_of(&options, row->name), row->value);
-    }
 }
 
 TEST(texts_that_are_kept_are_copies)
@@ -149,31 +98,6 @@ TEST(what_is_no_value_changes_nothing)
 static void set_environment(const char *name, const char *value)
 {
     assert_int_equal(setenv(name, value, 1), 0);
-}
-
-/* An older one has no room for a new option, a newer one keeps its size. */
-TEST(programs_of_other_ages_are_served)
-{
-    struct {
-        rql_options known;
-        int64_t unknown;
-    } given;
-
-    set_environment("RQL_KEY_EXTRACTION_BATCH_SIZE", "7");
-    set_environment("RQL_SPIN_US", "9");
-    memset(&given, 0xA5, sizeof given);
-    rql_options_init_sized(&given.known, offsetof(rql_options, key_extraction_batch_size));
-    assert_int_equal(rql_options_set(&given.known, "key_extraction_batch_size", "7", NULL),
-                     RQL_E_INVALID);
-    CHECK_OK(rql_options_set(&given.known, "default_access_strategy", "random", NULL));
-    CHECK_OK(rql_options_from_env(&given.known, NULL));
-    CHECK_ALL(EQ(given.known.default_access_strategy, RQL_RANDOM), EQ(given.known.spin_us, 9),
-              EQ(given.known.key_extraction_batch_size, UINT64_C(0xA5A5A5A5A5A5A5A5)));
-    rql_options_init_sized(&given.known, sizeof given);
-    CHECK_OK(rql_options_set(&given.known, "io_timeout_ms", "4", NULL));
-    CHECK_OK(rql_options_from_env(&given.known, NULL));
-    CHECK_ALL(EQ(given.known.size, sizeof given), EQ(given.known.io_timeout_ms, 4),
-              EQ(given.known.spin_us, 9), EQ(given.known.key_extraction_batch_size, 7));
 }
 
 TEST(a_struct_that_was_not_set_up_is_refused)

@@ -57,18 +57,3 @@ TEST(a_key_tells_its_set_and_its_name)
         assert_memory_equal(name.data, row->name, name.length);
     }
 }
-
-TEST(names_spread_evenly)
-{
-    size_t count[RQLI_PARTITIONS] = {0};
-    char name[32];
-
-    for (int i = 0; i < 12800; i++) {
-        int length = snprintf(name, sizeof name, "invoice:%d", i);
-
-        count[rqli_partition_of((struct rqli_slice){name, (size_t)length})]++;
-    }
-    EACH (row, count) {
-        assert_in_range(*row, 50, 150);
-    }
-}

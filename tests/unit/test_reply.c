@@ -122,21 +122,6 @@ TEST(errors_within_scripts_are_classed_and_stripped)
     }
 }
 
-TEST(another_shape_is_a_protocol_fault)
-{
-    static const enum rqli_reply_type types[] = {
-        RQLI_REPLY_NIL, RQLI_REPLY_INTEGER, RQLI_REPLY_TEXT, RQLI_REPLY_STATUS, RQLI_REPLY_ARRAY};
-
-    EACH (row, types) {
-        struct rqli_reply reply = {.type = *row};
-        rql_error error = {0};
-
-        assert_int_equal(rqli_reply_fault(&reply, "poll", "rql:lock:x", &error), RQL_E_PROTOCOL);
-        assert_string_equal(error.message, "poll on rql:lock:x: unexpected reply");
-        assert_int_equal(rqli_reply_fault(&reply, "poll", "rql:lock:x", NULL), RQL_E_PROTOCOL);
-    }
-}
-
 TEST(control_bytes_are_escaped)
 {
     const struct {
@@ -153,28 +138,6 @@ TEST(control_bytes_are_escaped)
 
         assert_int_equal(rqli_reply_fault(&row->reply, "poll", row->where, &error), RQL_E_SERVER);
         assert_string_equal(error.message, row->message);
-    }
-}
-
-/* Exact copies, so that a byte read behind the end is seen by the sanitizer. */
-TEST(long_and_many_texts_fit_the_message)
-{
-    char where[600];
-
-    for (size_t length = 0; length < sizeof where; length++) {
-        char *text = malloc(length + 1);
-        struct rqli_reply reply = ERROR(text, length);
-        rql_error error = {0};
-
-        assert_non_null(text);
-        memset(text, length % 2 ? 0x01 : 'x', length);
-        memset(where, 'w', length);
-        where[length] = '\0';
-        assert_int_equal(rqli_reply_fault(&reply, "a_very_long_name_of_a_script", where, &error),
-                         RQL_E_SERVER);
-        assert_true(strlen(error.message) < sizeof error.message - 1);
-        assert_null(strchr(error.message, 0x01));
-        free(text);
     }
 }
 
@@ -197,26 +160,6 @@ TEST(a_cut_keeps_the_claim_and_whole_characters)
         assert_int_equal(rqli_reply_fault(&reply, "poll", where, &error), RQL_E_UNAVAILABLE);
         assert_non_null(strstr(error.message, "\xc3\xa4...: LOADING xxx"));
         assert_non_null(strstr(error.message, "xxx...; nothing was done"));
-    }
-}
-
-TEST(a_reply_says_a_whole_word_at_its_start)
-{
-    const struct {
-        struct rqli_reply reply;
-        const char *word;
-        bool says;
-    } rows[] = {
-        {ERROR("NOSCRIPT No matching script.", 28), "NOSCRIPT", true},
-        {ERROR("NOSCRIPT No matching script.", 28), "NOSCRIP", false},
-        {ERROR("NOSCRIPT No matching script.", 28), "No", false},
-        {ERROR("NOSCRIPT", 8), "NOSCRIPT", true},
-        {ERROR("NOSCRIPT", 7), "NOSCRIPT", false},
-        {{.type = RQLI_REPLY_NIL}, "NOSCRIPT", false},
-    };
-
-    EACH (row, rows) {
-        assert_int_equal(rqli_reply_says(&row->reply, row->word), row->says);
     }
 }
 

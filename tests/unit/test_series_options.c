@@ -3,7 +3,6 @@
 #include "lock/client.h"
 #include "lock/series.h"
 #include "options/options.h"
-#include "wire/command.h"
 
 #include <stdlib.h>
 
@@ -131,28 +130,4 @@ TEST(names_mode_and_the_ttl_of_each_lock_have_limits)
         assert_true(row->names != twice || row->mode == GEM ||
                     strstr(error.message, "x: is twice"));
     }
-}
-
-static void write_for_one(const void *data)
-{
-    struct rqli_command command = {0};
-    char memory[RQLI_KEYS_ROOM];
-    struct rqli_keys keys;
-    struct rqli_call call;
-
-    rqli_keys_init(&keys, memory, &rqli_key_sets[RQLI_WHOLE], rqli_slice_of("a"));
-    rqli_call_init(&call, *(const enum rqli_script_id *)data, &keys);
-    for (int i = 1; i <= 6; i++) {
-        rqli_call_int(&call, i);
-    }
-    rqli_call_write(&call, &command, false);
-}
-
-TEST(a_script_for_several_is_not_called_for_one)
-{
-    enum rqli_script_id several = RQLI_SCRIPT_ACQUIRE_SERIES;
-    enum rqli_script_id one = RQLI_SCRIPT_ACQUIRE;
-
-    assert_true(aborts(write_for_one, &several));
-    assert_false(aborts(write_for_one, &one));
 }

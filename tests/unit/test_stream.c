@@ -138,22 +138,6 @@ TEST(who_lost_tls_waits_a_little)
     }
 }
 
-TEST(the_fault_says_whether_it_may_have_been_done)
-{
-    static const struct {
-        rql_status fate;
-        const char *message;
-    } rows[] = {{RQL_E_UNKNOWN, "here: no answer; the command may or may not have been done"},
-                {RQL_E_IO, "here: the connection broke before the command was sent"}};
-
-    EACH_BY (row, rows, row->message) {
-        rql_error error;
-
-        assert_int_equal(rqli_stream_fault(row->fate, "here", &error), row->fate);
-        assert_string_equal(error.message, row->message);
-    }
-}
-
 /* The same, told by one text of all that was put in since the connection was made. */
 static struct model {
     char text[BYTES_MAX];

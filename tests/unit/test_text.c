@@ -25,29 +25,3 @@ TEST(whole_numbers_are_read_and_nothing_else)
     assert_true(rqli_parse_int((struct rqli_slice){"1234", 2}, &value)); /* only its bytes */
     assert_int_equal(value, 12);
 }
-
-TEST(a_text_has_the_hash_that_fnv_gives_it)
-{
-    assert_true(rqli_hash_text(RQLI_HASH_START, "") == RQLI_HASH_START);
-    assert_true(rqli_hash_text(RQLI_HASH_START, "a") == UINT64_C(0xaf63dc4c8601ec8c));
-    assert_true(rqli_hash_text(RQLI_HASH_START, "foobar") == UINT64_C(0x85944171f73967e8));
-    assert_true(rqli_hash_text(rqli_hash_text(RQLI_HASH_START, "foo"), "bar") ==
-                UINT64_C(0x85944171f73967e8));
-}
-
-TEST(numbers_are_written_without_terminator)
-{
-    static const int64_t cases[] = {0, 1, -1, 9, 10, 99, 100, -1000, INT64_MAX, INT64_MIN};
-
-    EACH (row, cases) {
-        char expected[32];
-        char written[21];
-        size_t length;
-
-        memset(written, '#', sizeof written);
-        length = rqli_format_int(written, *row);
-        (void)snprintf(expected, sizeof expected, "%lld#", (long long)*row);
-        assert_int_equal(length, strlen(expected) - 1);
-        assert_memory_equal(written, expected, length + 1);
-    }
-}
