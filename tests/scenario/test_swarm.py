@@ -143,8 +143,11 @@ def suspicions_from_before_a_pause_say_nothing(world, _kind, _names):
         heartbeat = world.ask("HGET", "rql:swarm:hsts", DEAD_HOST)
         world.ask("HSET", "rql:swarm:suspects", "", looked_us, DEAD_HOST, f"1 S {heartbeat}")
         with swarm(world, client, **SLOWLY):
-            wait_until(lambda: not (world.ask("HGET", "rql:swarm:suspects", DEAD_HOST) or "1 S ").startswith("1 S "),
-                       "it is suspected anew")
+            def news(before=f"1 S {heartbeat}"):
+                said = world.ask("HGET", "rql:swarm:suspects", DEAD_HOST)
+                return said != before and said
+            said = wait_until(news, "it is suspected anew")
+            check(" S " in said, f"it is called dead: {said}")
             await_suspects(world, 2)
             check_equal(exists(world, "x"), [1])
 
