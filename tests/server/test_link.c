@@ -468,6 +468,13 @@ static void check_connections(struct pair *self, int first, int second)
     }
 }
 
+/* No other than the test's. */
+static bool is_left_alone(void *data)
+{
+    (void)data;
+    return info_of("clients", "connected_clients") == 1;
+}
+
 TEST(a_replica_that_comes_first_hides_no_master)
 {
     struct pair pair;
@@ -483,6 +490,20 @@ TEST(a_replica_that_comes_first_hides_no_master)
     redis_server_kill(&pair.servers[1]);
     CHECK_OK(echo(&pair.crew, "better a replica than nothing"));
     assert_true(rqli_conn_was_read_only(pair.crew.conn));
+    pair_stop(&pair);
+}
+
+TEST(of_two_replicas_the_first_is_used)
+{
+    struct pair pair;
+
+    pair_start(&pair);
+    raw = pair.raws[1];
+    ask("REPLICAOF 127.0.0.1 1");
+    CHECK_OK(echo(&pair.crew, "to the first"));
+    assert_true(rqli_conn_was_read_only(pair.crew.conn));
+    assert_true(wait_until(is_left_alone, NULL, LONG_MS));
+    check_connections(&pair, 1, 1);
     pair_stop(&pair);
 }
 
