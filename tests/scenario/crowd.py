@@ -11,8 +11,8 @@ CLAIM_S = 0.95  # what a hand-over lives for until it is claimed, less its margi
 class Crowd:
     """Each actor in a thread of its own, until end(). No call may fail, unless `may_fail`."""
 
-    def __init__(self, actors, *names, may_fail=False):
-        self.names, self.may_fail, self.mutex = names, may_fail, threading.Lock()
+    def __init__(self, actors, *names, may_fail=False, **options):
+        self.names, self.may_fail, self.options, self.mutex = names, may_fail, options, threading.Lock()
         self.inside, self.token, self.n_uses, self.served = None, 0, 0, set()
         self.came_s, self.gap_s = time.monotonic(), 0.0  # gap_s: the longest time between two grants
         self.workers = [Worker(lambda actor=actor: self.use(actor)) for actor in actors]
@@ -20,7 +20,7 @@ class Crowd:
 
     def use(self, actor):
         """Once. A user that is handed the lock and stands still for a second has not claimed it."""
-        asking = actor.ask(*self.names, timeout_ms=FOREVER, queue_ttl_ms=FOREVER)
+        asking = actor.ask(*self.names, timeout_ms=FOREVER, queue_ttl_ms=FOREVER, **self.options)
         if self.may_fail and asking.outcome().status != "OK":
             return
         hold = asking.hold()

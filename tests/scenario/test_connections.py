@@ -4,6 +4,7 @@ import itertools
 import re
 
 from harness import FOREVER, MINUTE_MS, check, check_equal, main, once, scenario, wait_until, work_until
+from sweeps import RUBY, hold_as
 
 LIMIT = 4  # by default
 N_THREADS = 6
@@ -125,10 +126,7 @@ def a_lock_is_handed_on_between_threads_of_different_ones(world, kind, names):
 def each_asks_to_be_told_of_rubys_lock(world, kind, names):
     client, actors = crew(world, retry_delay_ms=3600000)
     open_all(world, client, actors)
-    for i in range(N_THREADS):
-        world.ask("HSET", f"rql:lock:{i}", "acq_id", "rql:acq:1/2/3/4/0123456789abcdef", "hst_id", "rql:hst:1/2/4/5",
-                  "ts", "1.5", "ini_ttl", MINUTE_MS)
-        world.ask("PEXPIRE", f"rql:lock:{i}", MINUTE_MS)
+    hold_as(world, RUBY, *map(str, range(N_THREADS)))
     asking = [actor.ask(str(i), timeout_ms=FOREVER, ttl_ms=MINUTE_MS) for i, actor in enumerate(actors)]
     wait_until(lambda: f"tracking_total_keys:{N_THREADS}" in world.ask("INFO", "stats"), "all keys are watched")
     told = re.findall(r" redir=(\d+)", world.ask("CLIENT", "LIST"))

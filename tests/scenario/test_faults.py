@@ -58,18 +58,17 @@ class Fault:
         return True
 
 
-class DropReply(Fault):
-    places = PLACES
+def by_network(fault, count=1):
+    """A fault of the network that strikes at the first reply, the second one and so on."""
+    class ByNetwork(Fault):
+        places = count
 
-    def begin(self, scene):
-        scene.network.fail("drop_reply", n=self.n)
+        def begin(self, scene):
+            scene.network.fail(fault, n=self.n)
+    return ByNetwork
 
 
-class CutReply(Fault):
-    places = PLACES
-
-    def begin(self, scene):
-        scene.network.fail("cut_reply", n=self.n)
+DropReply = by_network("drop_reply", PLACES)
 
 
 class CutRequest(Fault):
@@ -78,11 +77,6 @@ class CutRequest(Fault):
 
     def begin(self, scene):
         scene.network.fail("cut_after", n=(0, 1, 100)[self.n - 1], direction="up")
-
-
-class Cut(Fault):
-    def begin(self, scene):
-        scene.network.fail("cut")
 
 
 class Freeze(Fault):
@@ -199,9 +193,9 @@ class FullDisk(Fault):
 
 
 FAULTS = {
-    "a lost reply": DropReply, "a reply that is cut off": CutReply, "a request that is cut off": CutRequest,
-    "a cut": Cut, "silence": Freeze, "a refused connection": Refuse, "a killed server": KillServer,
-    "a restarted server": RestartServer,
+    "a lost reply": DropReply, "a reply that is cut off": by_network("cut_reply", PLACES),
+    "a request that is cut off": CutRequest, "a cut": by_network("cut"), "silence": Freeze,
+    "a refused connection": Refuse, "a killed server": KillServer, "a restarted server": RestartServer,
     "lost data": by_command(NETWORK | {"NOT_HELD"}, "FLUSHALL", loses_data=True),
     "forgotten scripts": by_command({"OK", "TIMED_OUT"}, "SCRIPT FLUSH"),
     "a key of another type": ForeignType,

@@ -46,7 +46,7 @@ class Chain:
         """(the first's release under way, what the second holds): handed on inside the client."""
         while True:
             before = self.handed_on()
-            held = self.actors[0].acquire(name, ttl_ms=first_ttl_ms, timeout_ms=FOREVER)
+            held = self.actors[0].acquire(name, ttl_ms=first_ttl_ms, timeout_ms=FOREVER, meta={"before": "alone"})
             asking = self.queued(name, **options)
             self.await_asleep()
             between()
@@ -73,24 +73,11 @@ def a_release_hands_on_to_who_waits_beside_it(world, kind, names):
     fields = dict(zip(fields[::2], fields[1::2])) if isinstance(fields, list) else fields
     check_equal((int(fields["rql_token"]), fields["ini_ttl"], fields["why"]), (mine.tokens[0], str(LONG_MS), "because"))
     check("rql_claim" not in fields, "it is to be claimed")
-    check(world.ask("PTTL", f"rql:lock:{names[0]}") > LONG_MS / 2, "it has not its own ttl")
+    check("before" not in fields, "it has metadata of the holder before")
+    check(world.left_ms(names[0]) > LONG_MS / 2, "it has not its own ttl")
     check_equal(mine.verify().status, "OK")
     mine.release().check()
     world.await_nothing_left()
-
-
-@scenario(counts=[1])
-def nothing_of_an_owner_before_is_left_in_the_lock(world, kind, names):
-    """Its metadata, its re-entries, what it was extended by."""
-    chain = Chain(world, kind, world.client())
-    held = chain.actors[0].acquire(names[0], ttl_ms=LONG_MS, meta={"mine": "alone"})
-    held.extend(2 * LONG_MS).check()
-    asking = chain.queued(names[0])
-    chain.await_asleep()
-    held.release().check()
-    mine = asking.hold()
-    check_equal(world.ask("HGET", f"rql:lock:{names[0]}", "mine"), None)
-    mine.release().check()
 
 
 @scenario(counts=[1])

@@ -3,12 +3,11 @@
 import itertools
 import time
 
-from harness import FOREVER, SLOW, Network, Worker, check, check_equal, main, once, scenario, wait_until, work_until
+from harness import FOREVER, SLOW, Network, check, check_equal, main, once, scenario, wait_until, work_until
 from sweeps import OTHER, RUBY, hold_as
 
 ACQ1, HST1 = RUBY
 ACQ2, HST2 = OTHER
-WAITING = [f"rql:acq:9000{i}/1/2/3/ffffffffffffff0{i}" for i in range(4)]
 ALIVE, RELEASED, WRONG_TYPE, MALFORMED = range(4)
 MANY = 10000
 
@@ -298,29 +297,6 @@ def keys_that_vanish_before_the_look_are_released(world, kind, _names):
         check_equal(n_of(infos, ALIVE), len(infos) - 1)
         if of == "locks_info":
             check_has(named(infos)["job-10"], rem_ttl_ms=-1)
-
-
-@once
-def a_moving_database_is_listed_without_losing_what_stays(world, kind, _names):
-    """Others take and drop locks and requests as fast as they can."""
-    actor, churning, numbers = world.actor(kind), world.connection(), iter(range(1 << 30))
-    seed(world, 500)
-
-    def churn():
-        i = next(numbers) % 64
-        churning.call("HSET", f"rql:lock:churn-{i}", "acq_id", "a", "hst_id", "h", "ts", 1, "ini_ttl", 1)
-        churning.call("ZADD", f"rql:lock_queue:churn-{i}", 1, "a")
-        churning.call("DEL", f"rql:lock:churn-{i ^ 32}", f"rql:lock_queue:churn-{i ^ 32}")
-
-    worker = Worker(churn)
-    try:
-        for _ in range(20):
-            infos = inspect(actor, "locks_info") + inspect(actor, "queues_info")
-            check_equal(sum(not info["name"].startswith("churn-") for info in infos), 550)
-            check(all(info["status"] in (ALIVE, RELEASED) for info in infos), "one is strange")
-    finally:
-        worker.end()
-        churning.close()
 
 
 # ---- what stands in the way ----

@@ -3,13 +3,12 @@
 import itertools
 import re
 
-from harness import FOREVER, MINUTE_MS, STATUS, Network, check, check_equal, main, scenario, wait_until
+from harness import FOREVER, MINUTE_MS, STATUS, Network, check, check_equal, main, once, scenario, wait_until
 
 SHORT_MS = 200
 SILENCE_MS = 150
 MOST = 256  # unanswered at a time
 LAZY = {"lazy_release": True, "ttl_ms": MINUTE_MS}
-ONE = {"kinds": ["thread"], "counts": [1]}
 
 
 def warm(actor):
@@ -42,21 +41,7 @@ def unknown_scripts(world):
     return int(counted.group(1)) if counted else 0
 
 
-@scenario(**ONE)
-def the_lock_is_free_before_the_answer_is_here(world, kind, names):
-    network, actor = patient_actor(world, events=True)
-    held = actor.acquire(*names, **LAZY)
-    network.fail("freeze", n=1, direction="down")
-    held.release().check()
-    wait_until(lambda: not world.holder(names[0]), "it is released")
-    network.heal()
-    actor.acquire(*names, **LAZY).release().check()
-    world.await_nothing_left()
-    world.free(actor.client)
-    check_equal(actor.remote.events("lock_lost"), [])
-
-
-@scenario(**ONE)
+@once
 def a_lock_that_was_taken_away_is_told_as_lost(world, kind, names):
     """The handle is there for that long, and cannot be released twice. Whoever has it now keeps it."""
     actor = warm(world.actor(kind, world.client(events=True)))
@@ -76,7 +61,7 @@ def a_lock_that_was_taken_away_is_told_as_lost(world, kind, names):
     world.await_nothing_left()
 
 
-@scenario(**ONE)
+@once
 def a_refusal_is_told(world, kind, names):
     actor = warm(world.actor(kind, world.client(events=True)))
     held = actor.acquire(*names, **LAZY)
@@ -87,7 +72,7 @@ def a_refusal_is_told(world, kind, names):
     world.ask("DEL", f"rql:lock:{names[0]}")
 
 
-@scenario(**ONE)
+@once
 def what_a_broken_connection_has_swallowed_is_repeated(world, kind, names):
     """Before the server, and behind it: nobody is told of a loss, for there was none."""
     for fault in ("cut_reply", "freeze"):
@@ -107,7 +92,7 @@ def what_a_broken_connection_has_swallowed_is_repeated(world, kind, names):
         check_equal(actor.remote.events("lock_lost"), [])
 
 
-@scenario(is_timed=True, **ONE)
+@scenario(kinds=["thread"], counts=[1], is_timed=True)
 def a_silent_server_is_told_and_the_lock_withdrawn(world, kind, names):
     network = Network(world)
     client = network.client(events=True, connect_timeout_ms=SHORT_MS, io_timeout_ms=SILENCE_MS)
@@ -123,7 +108,7 @@ def a_silent_server_is_told_and_the_lock_withdrawn(world, kind, names):
     world.await_nothing_left()
 
 
-@scenario(**ONE)
+@once
 def a_server_that_has_forgotten_the_script_costs_a_look(world, kind, names):
     actor = warm(world.actor(kind, world.client(events=True)))
     held = actor.acquire(*names, **LAZY)
@@ -134,7 +119,7 @@ def a_server_that_has_forgotten_the_script_costs_a_look(world, kind, names):
     check_equal(actor.remote.events("lock_lost"), [])
 
 
-@scenario(**ONE)
+@once
 def the_first_release_brings_the_script(world, kind, names):
     """Else it would be repeated, and each new client would hold its first lock for longer."""
     world.ask("SCRIPT", "FLUSH")
@@ -147,7 +132,7 @@ def the_first_release_brings_the_script(world, kind, names):
     check_equal(unknown_scripts(world), before)
 
 
-@scenario(**ONE)
+@once
 def a_client_that_ends_waits_for_its_releases(world, kind, names):
     """While they are on their way, and where they have to be repeated."""
     for fault in ("delay", "cut"):
@@ -164,7 +149,7 @@ def a_client_that_ends_waits_for_its_releases(world, kind, names):
         check_equal(world.keys_left(), [], fault)
 
 
-@scenario(**ONE)
+@once
 def a_client_that_ends_tells_what_it_cannot_settle(world, kind, names):
     network = Network(world)
     actor = warm(world.actor(kind, network.client(events=True, io_timeout_ms=SILENCE_MS)))
@@ -177,7 +162,7 @@ def a_client_that_ends_tells_what_it_cannot_settle(world, kind, names):
     network.heal()
 
 
-@scenario(counts=[1, 3])
+@scenario()
 def others_wait_for_their_answer(world, kind, names):
     """Re-entries and what may be entered again, series, loops."""
     actor = world.actor(kind)
@@ -188,7 +173,7 @@ def others_wait_for_their_answer(world, kind, names):
         held.release().check("NOT_HELD")
 
 
-@scenario(**ONE)
+@once
 def too_many_unanswered_wait(world, kind, names):
     network, actor = patient_actor(world, events=True)
     several = [actor.acquire(f"{names[0]}{i}", **LAZY) for i in range(MOST + 1)]
@@ -205,7 +190,7 @@ def too_many_unanswered_wait(world, kind, names):
     check_equal(lost(actor)[1:], (MOST, MOST))
 
 
-@scenario(**ONE)
+@once
 def who_enters_again_what_was_released_is_told(world, kind, names):
     """The release is lost with its connection. Whoever asks before it is repeated finds the lock its own, and
     loses it with the repetition."""
@@ -226,7 +211,7 @@ def who_enters_again_what_was_released_is_told(world, kind, names):
     world.await_nothing_left()
 
 
-@scenario(**ONE)
+@once
 def a_crowd_loses_nothing(world, kind, names):
     """Each release finds its lock on the server, also where locks are handed on inside a client meanwhile."""
     clients = [world.client(events=True), world.client(world.remote(), events=True)]

@@ -59,7 +59,7 @@ def what_was_handed_over_is_claimed_though_it_was_forgotten_without_a_right(worl
     world.ask("ACL", "SETUSER", "default", "-evalsha", "-eval")
     held.forget().check()
     world.ask("ACL", "SETUSER", "default", "+@all")
-    wait_until(lambda: world.ask("PTTL", f"rql:lock:{names[0]}") > LONG_MS / 2, "it has its whole ttl")
+    wait_until(lambda: world.left_ms(names[0]) > LONG_MS / 2, "it has its whole ttl")
     world.ask("DEL", f"rql:lock:{names[0]}")
     world.await_nothing_left()
 
@@ -95,16 +95,12 @@ def renewal_ends_with_its_thread(world, kind, names):
     held.release().check("NOT_HELD")
 
 
-def left_ms(world, names):
-    return [world.ask("PTTL", f"rql:lock:{name}") for name in names]
-
-
 @scenario(kinds=["process"])
 def a_renewed_lock_of_the_dead_ends_by_its_ttl(world, kind, names):
     actor = world.actor(kind)
     actor.acquire(*names, ttl_ms=1000, auto_extend=True)
     world.kill(actor)
-    left = left_ms(world, names)
+    left = [world.left_ms(name) for name in names]
     check(all(ms <= 1000 and ms != -1 for ms in left), f"ms left of its ttl, or -1 for ever: {left}")
     world.actor("thread").acquire(*names, timeout_ms=FOREVER).release().check()
     world.await_nothing_left()
@@ -124,7 +120,7 @@ def an_overrun_lock_is_gone_and_its_next_holder_keeps_it(world, kind, names):
 @scenario()
 def what_is_forgotten_lives_until_its_ttl(world, kind, names):
     world.actor(kind).acquire(*names, ttl_ms=1500).forget().check()
-    left = left_ms(world, names)
+    left = [world.left_ms(name) for name in names]
     check(all(0 < ms <= 1500 for ms in left), f"it is gone, or renewed: {left} ms are left")
     world.await_nothing_left()
 
@@ -146,7 +142,7 @@ def the_next_renewal_notices_what_was_taken_over(world, kind, names):
         world.ask("PERSIST", f"rql:lock:{name}")
     await_told(held, names)
     check(all(words["at_us"] < began_us + 2000000 for words in held.losses()), "it was noticed late")
-    check_equal([world.ask("PTTL", f"rql:lock:{name}") for name in names], [-1] * len(names), "renewed")
+    check_equal([world.left_ms(name) for name in names], [-1] * len(names), "renewed")
     check_equal(held.release().status, "NOT_HELD")
     check_equal([world.ask("EXISTS", f"rql:lock:{name}") for name in names], [1] * len(names))
 
@@ -155,7 +151,7 @@ def check_told_in_time(world, kind, names, in_silence):
     """Before the server may give the lock to others: the margin is 30 ms."""
     held = world.actor(kind).acquire(*names, ttl_ms=3000, auto_extend=in_silence)
     kept_ms, end_us = held.actor.remote.kept_ms(), world.server.now_us()
-    end_us += 1000 * min(world.ask("PTTL", f"rql:lock:{name}") for name in names)
+    end_us += 1000 * min(world.left_ms(name) for name in names)
     if in_silence:
         world.server.freeze()
     await_told(held, names)
@@ -292,16 +288,11 @@ def is_unclaimed(world, names):
     return world.ask("HEXISTS", f"rql:lock:{names[0]}", "rql_claim")
 
 
-def end_ms(world, names):
-    """Of the lock, by the server's clock; below 0 if it has ended."""
-    return world.ask("PEXPIRETIME", f"rql:lock:{names[0]}")
-
-
 def check_whole(world, names, held, ttl_ms):
     """The rest of what it was granted for, and not more."""
     check(not is_unclaimed(world, names), "it is not claimed")
-    check(end_ms(world, names) >= held.outcome.ts_us / 1000 + ttl_ms - 20, "it ends too early")
-    check(world.ask("PTTL", f"rql:lock:{names[0]}") <= ttl_ms, "it ends too late")
+    check(world.end_ms(names[0]) >= held.outcome.ts_us / 1000 + ttl_ms - 20, "it ends too early")
+    check(world.left_ms(names[0]) <= ttl_ms, "it ends too late")
 
 
 @scenario(counts=[1], is_timed=True)
@@ -332,23 +323,17 @@ def a_short_hold_of_what_was_handed_over_costs_no_claim(world, kind, names):
     check_equal(world.n_scripts() - before, 1, "commands")
 
 
-@scenario(counts=[1])
-def a_forgotten_lock_has_its_whole_ttl_also_if_handed_over(world, kind, names):
-    held = pushed(world, world.actor(kind), *names, ttl_ms=5000)
-    held.forget().check()
-    check_whole(world, names, held, 5000)
-    world.ask("DEL", f"rql:lock:{names[0]}")
-
-
 @scenario(counts=[1], is_timed=True)
-def a_lock_that_is_forgotten_later_has_no_more_than_its_ttl(world, kind, names):
-    held = pushed(world, world.actor(kind), *names, ttl_ms=LONG_MS)
-    let_pass(0.25)
-    held.forget().check()
-    wait_until(lambda: world.ask("PTTL", f"rql:lock:{names[0]}") > 1000, "it is claimed")
-    end_us = world.ask("PEXPIRETIME", f"rql:lock:{names[0]}") * 1000
-    check(end_us < held.outcome.ts_us + LONG_MS * 1000 + 150000, "it is for longer than was asked for")
-    world.ask("DEL", f"rql:lock:{names[0]}")
+def a_forgotten_lock_has_its_whole_ttl_also_if_handed_over(world, kind, names):
+    """From its grant on, whether it is forgotten at once or later."""
+    for held_s in (0, 0.25):
+        held = pushed(world, world.actor(kind), *names, ttl_ms=5000)
+        let_pass(held_s)
+        held.forget().check()
+        check_whole(world, names, held, 5000)
+        end_ms = held.outcome.ts_us / 1000 + 5000
+        check(world.end_ms(names[0]) < end_ms + 150, "it is for longer than was asked for")
+        world.ask("DEL", f"rql:lock:{names[0]}")
 
 
 @scenario(counts=[1])
@@ -363,7 +348,7 @@ def an_extension_by_hand_is_a_claim(world, kind, names):
 @scenario(counts=[1], is_timed=True)
 def what_is_handed_over_is_renewed_as_well(world, kind, names):
     held = pushed(world, world.actor(kind), *names, ttl_ms=2000, auto_extend=True)
-    wait_until(lambda: not 0 <= end_ms(world, names) < held.outcome.ts_us / 1000 + 2500, "it is renewed, or gone")
+    wait_until(lambda: not 0 <= world.end_ms(names[0]) < held.outcome.ts_us / 1000 + 2500, "it is renewed, or gone")
     check_equal(world.holder(names[0]), held.outcome.acq_id)
     held.release().check()
 
@@ -373,7 +358,7 @@ def renewal_ends_with_max_hold(world, kind, names):
     begun_ms = world.server.now_us() / 1000
     held = world.actor(kind).acquire(*names, ttl_ms=900, auto_extend=True, max_hold_ms=1800)
     held_ms, ends = world.server.now_us() / 1000, []
-    wait_until(lambda: ends.append(end_ms(world, names)) or ends[-1] < 0, "it has ended")
+    wait_until(lambda: ends.append(world.end_ms(names[0])) or ends[-1] < 0, "it has ended")
     check(begun_ms + 1125 < ends[-2] <= held_ms + 1800 + 450, f"it ended {ends[-2] - begun_ms} ms after it began")
     check_equal(held.state(), "GONE")
     check_equal(held.release().status, "NOT_HELD")
@@ -433,9 +418,9 @@ def withdraw_crowd(world, network, client, names):
 
 
 def await_renewal(world):
-    before_ms = end_ms(world, ["kept"])
-    wait_until(lambda: not before_ms >= end_ms(world, ["kept"]) > 0, "it is renewed")
-    check(end_ms(world, ["kept"]) > 0, "it is gone")
+    before_ms = world.end_ms("kept")
+    wait_until(lambda: not before_ms >= world.end_ms("kept") > 0, "it is renewed")
+    check(world.end_ms("kept") > 0, "it is gone")
 
 
 @contextlib.contextmanager

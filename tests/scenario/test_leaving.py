@@ -2,9 +2,7 @@
 """However an acquisition ends, nothing of it stays in the queue."""
 import time
 
-from harness import FOREVER, MINUTE_MS, Network, check, check_equal, main, once, scenario, wait_until
-
-RUBY = "rql:acq:1/2/3/4/0123456789abcdef"
+from harness import FOREVER, MINUTE_MS, NO_WRITES, Network, check, check_equal, main, once, scenario
 
 
 def check_left(world, names):
@@ -30,30 +28,6 @@ def a_refusal_leaves_the_queue(world, kind, names):
         check_equal((outcome.status, names[0] in outcome.error), (status, True), options)
         check(outcome.refusal["waited_us"] >= 1000 * options.get("timeout_ms", 0), "it ended too early")
         check_left(world, names)
-    held.release().check()
-
-
-@scenario(counts=[1])
-def a_try_behind_others_leaves_the_queue(world, kind, names):
-    """What is noted is when the Ruby in front was first seen."""
-    world.ask("ZADD", f"rql:lock_queue:{names[0]}", 1, RUBY)
-    actor = world.actor(kind)
-    for _ in range(2):
-        outcome = actor.refused(*names, fail_fast=True, queue_ttl_ms=FOREVER)
-        check_equal(outcome.status, "FAIL_FAST_AFTER_TRY")
-        check_equal(world.queue_length(names[0]), 1)
-        check_equal(world.ask("HKEYS", f"rql:req:{names[0]}"), ["ruby"])
-
-
-@scenario(kinds=["thread"])
-def a_conflict_leaves_the_queue(world, kind, names):
-    actor = world.actor(kind)
-    held = actor.acquire(*names, ttl_ms=MINUTE_MS)
-    check_equal(actor.refused(*names, conflict_strategy="dead_locking").status, "CONFLICT")
-    check_left(world, names)
-    outcome = actor.refused(*names, conflict_strategy="wait_for_lock", retry_count=2, retry_delay_ms=20)
-    check_equal(outcome.status, "RETRY_LIMIT" if len(names) == 1 else "CONFLICT", "a series never waits for itself")
-    check_left(world, names)
     held.release().check()
 
 
@@ -111,46 +85,22 @@ def a_foreign_queue_hides_no_end(world, kind, names):
 
 # ---- a server that takes no writes for a while ----
 
-def check_tried_until_the_deadline(world, kind, names, begin, end, status):
+@scenario(is_timed=True)
+def a_server_that_takes_no_writes_is_tried_until_the_deadline(world, kind, names):
     actor = world.actor(kind)
     actor.acquire(*names).release().check()
-    world.ask(*begin)
-    outcome = actor.refused(*names, timeout_ms=300)
-    world.ask(*end)
-    check_equal(outcome.status, status)
-    check(names[0] in outcome.error, outcome.error)
-    check(outcome.took_us >= 290000, f"given up after {outcome.took_us} us")
-    check_left(world, names)
-    actor.acquire(*names).release().check()
-
-
-@scenario(is_timed=True)
-def a_full_server_is_tried_until_the_deadline(world, kind, names):
-    check_tried_until_the_deadline(world, kind, names, ("CONFIG", "SET", "maxmemory", 1),
-                                   ("CONFIG", "SET", "maxmemory", 0), "E_UNAVAILABLE")
-
-
-@scenario(is_timed=True)
-def a_replica_is_tried_until_the_deadline(world, kind, names):
-    check_tried_until_the_deadline(world, kind, names, ("REPLICAOF", "127.0.0.1", 1), ("REPLICAOF", "NO", "ONE"),
-                                   "E_READ_ONLY")
-
-
-@scenario()
-def a_full_server_that_recovers_ends_the_wait(world, kind, names):
-    actor = world.actor(kind)
-    actor.acquire(*names).release().check()
-    world.ask("CONFIG", "RESETSTAT")
-    world.ask("CONFIG", "SET", "maxmemory", 1)
-    asking = actor.ask(*names, timeout_ms=FOREVER)
-    wait_until(lambda: "OOM" in world.ask("INFO", "errorstats"), "it was refused")
-    world.ask("CONFIG", "SET", "maxmemory", 0)
-    asking.hold().release().check()
-    world.await_nothing_left()
+    for status, (begin, end) in NO_WRITES.items():
+        world.ask(*begin)
+        outcome = actor.refused(*names, timeout_ms=300)
+        world.ask(*end)
+        check_equal(outcome.status, status)
+        check(names[0] in outcome.error, outcome.error)
+        check(outcome.took_us >= 290000, f"given up after {outcome.took_us} us")
+        check_left(world, names)
+        actor.acquire(*names).release().check()
 
 
 # ---- many, and unlucky moments ----
-
 
 @scenario(kinds=["thread"], counts=[1], is_timed=True)
 def threads_that_time_out_at_the_same_moment_all_leave(world, kind, names):

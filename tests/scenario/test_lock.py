@@ -21,10 +21,6 @@ def seconds(ts_us):
     return text + "0" if text.endswith(".") else text
 
 
-def end_ms(world, names):
-    return world.ask("PEXPIRETIME", lock_of(names))
-
-
 # ---- what is written ----
 
 @scenario(counts=[1])
@@ -38,21 +34,9 @@ def the_fields_are_the_gems_in_the_gems_order(world, kind, names):
         ("acq_id", ids.acq_id if kind != "loop" else held.outcome.acq_id), ("hst_id", held.outcome.hst_id),
         ("ts", seconds(held.outcome.ts_us)), ("ini_ttl", str(LONG_MS)), ("rql_nonce", held.outcome.secrets[0]),
         ("rql_token", str(int(held.tokens[0]))), ("job", "42"), ("place", "a b\nc")])
-    check(50000 < world.ask("PTTL", lock_of(names)) <= LONG_MS, "its ttl is another one")
+    check(50000 < world.left_ms(names[0]) <= LONG_MS, "its ttl is another one")
     check_equal(world.keys_left(), [lock_of(names)])
     held.release().check()
-
-
-@once
-def ts_is_the_servers_time_in_the_shortest_form(world, kind, names):
-    actor, n_shortened = world.actor(kind), 0
-    while n_shortened < 3:
-        held = actor.acquire(*names)
-        ts_us = held.outcome.ts_us
-        check_equal(world.ask("HGET", lock_of(names), "ts"), seconds(ts_us))
-        n_shortened += ts_us % 10 == 0
-        check(abs(ts_us - world.server.now_us()) < 5000000, "it is another clock's")
-        held.release().check()
 
 
 @scenario(counts=[1])
@@ -138,9 +122,9 @@ def the_secret_releases_and_extends_from_any_client(world, kind, names):
         check_equal((use("0" * 32, **words), use(secret, "other", **words)), ("NOT_HELD", "NOT_HELD"))
     check_equal([use(secret, ttl_ms=ttl_ms) for ttl_ms in (0, TTL_MAX_MS + 1)], ["E_INVALID"] * 2)
     check_equal(use(secret, ttl_ms=1000), "OK")
-    check(world.ask("PTTL", lock_of(names)) > 2000, "it was shortened")
+    check(world.left_ms(names[0]) > 2000, "it was shortened")
     check_equal(use(secret, ttl_ms=3600000), "OK")
-    check(3000000 < world.ask("PTTL", lock_of(names)) <= 3600000, "it was not extended")
+    check(3000000 < world.left_ms(names[0]) <= 3600000, "it was not extended")
     check_equal((use(secret), use(secret)), ("OK", "NOT_HELD"))
     check_equal(world.keys_left(), [])
     check_equal(held.release().status, "NOT_HELD")
@@ -167,24 +151,12 @@ def acquired_locks_are_those_in_force(world, kind, names):
 
 # ---- how it ends ----
 
-@scenario(is_timed=True)
-def a_lock_is_gone_for_its_holder_before_the_server_drops_it(world, kind, names):
-    actor, begun_us = world.actor(kind), world.server.now_us()
-    held = actor.acquire(*names, ttl_ms=400)
-    wait_until(lambda: held.state() != "HELD", "it is gone")
-    left_ms = world.ask("PTTL", lock_of(names))
-    check(left_ms >= 0 or world.server.now_us() >= begun_us + 399000, "it was believed in for too long")
-    check_equal((held.state(), held.remaining_ms()), ("GONE", 0))
-    wait_until(lambda: not world.keys_left(), "the server drops it")
-    check_equal(held.release().status, "NOT_HELD")
-
-
 @scenario(counts=[1])
 def an_extension_is_of_what_is_held(world, kind, names):
     held = world.actor(kind).acquire(*names, ttl_ms=20000)
     for ttl_ms in (90000, 1):
         held.extend(ttl_ms).check()
-        check(70000 < world.ask("PTTL", lock_of(names)) <= 90000, "it is another ttl")
+        check(70000 < world.left_ms(names[0]) <= 90000, "it is another ttl")
         check(70000 < held.remaining_ms() <= 89100, "its holder believes in another")
     check_equal([held.extend(ttl_ms).status for ttl_ms in (0, TTL_MAX_MS + 1)], ["E_INVALID"] * 2)
     held.extend(TTL_MAX_MS).check()
@@ -205,21 +177,9 @@ def what_is_gone_is_not_extended(world, kind, names):
     wait_until(lambda: held.state() == "GONE", "it is gone")
     check_equal(held.extend(2 * LONG_MS).status, "NOT_HELD")
     check_equal((held.state(), held.remaining_ms()), ("GONE", 0))
-    check(len(names) > 1 or 0 < world.ask("PTTL", lock_of(names)) <= LONG_MS, "it was extended")
+    check(len(names) > 1 or 0 < world.left_ms(names[0]) <= LONG_MS, "it was extended")
     held.release().check()
     check_equal(world.keys_left(), [])
-
-
-@scenario(counts=[1])
-def an_extension_that_comes_too_late_is_none(world, kind, names):
-    """It goes while the answer is on its way."""
-    network = Network(world)
-    held = world.actor(kind, network.client(io_timeout_ms=LONG_MS)).acquire(*names, ttl_ms=1000)
-    held.extend(1).check()  # the server knows the script
-    network.fail("delay", direction="down", n=2000)
-    check_equal((held.extend(LONG_MS).status, held.state()), ("NOT_HELD", "GONE"))
-    network.heal()
-    held.release().check()
 
 
 @scenario(counts=[1], is_timed=True)
@@ -238,8 +198,8 @@ def a_claim_that_is_lost_is_repeated(world, kind, names):
         network.heal()
         if ends:
             world.free(held.actor.client)
-        wait_until(lambda: world.ask("PTTL", lock_of(names)) > 5000, "it is claimed")
-        check(world.ask("PTTL", lock_of(names)) <= LONG_MS, "it lives for longer")
+        wait_until(lambda: world.left_ms(names[0]) > 5000, "it is claimed")
+        check(world.left_ms(names[0]) <= LONG_MS, "it lives for longer")
         if not ends:
             world.free(held.actor.client)
         world.ask("FLUSHALL")
@@ -294,7 +254,7 @@ def an_unlock_that_is_not_possible_names_what_stands_in_the_way(world, kind, nam
         outcome = world.actor(kind).begin(call.pop("call"), name=names[0], **call).outcome()
         check_equal((outcome.status, world.ask("GET", lock_of(names))), ("E_WRONG_TYPE", "foreign"))
         check(lock_of(names) in outcome.error, outcome.error)
-        check_equal(world.ask("PTTL", lock_of(names)), -1)
+        check_equal(world.left_ms(names[0]), -1)
     world.ask("DEL", lock_of(names))
     for right in ("multi", "zremrangebyscore", "expire", "exec"):
         world.ask("ACL", "SETUSER", "limited", *f"reset on >pw ~* &* +@all -{right}".split())
@@ -313,16 +273,16 @@ def an_operator_extends_whoever_holds_the_lock(world, kind, names):
     """A server that is stalled within the script adds to it."""
     held, other = world.actor(kind).acquire(*names, ttl_ms=LONG_MS), world.actor("thread")
     for add_ms in (30000, -50000, 1):
-        before_ms, begun_us = end_ms(world, names), world.server.now_us()
+        before_ms, begun_us = world.end_ms(names[0]), world.server.now_us()
         check_equal(force_extend(other, names, add_ms), "OK")
-        more_ms = end_ms(world, names) - before_ms - add_ms
+        more_ms = world.end_ms(names[0]) - before_ms - add_ms
         check(0 <= more_ms <= (world.server.now_us() - begun_us) / 1000 + 1, f"{more_ms} ms more")
     check_equal(world.ask("HMGET", lock_of(names), "ini_ttl", "spc_ext_ttl"), [str(LONG_MS), None])
-    before_ms = end_ms(world, names)
+    before_ms = world.end_ms(names[0])
     check_equal([force_extend(other, names, ms) for ms in (TTL_MAX_MS + 1, -TTL_MAX_MS - 1)], ["E_INVALID"] * 2)
-    check_equal(end_ms(world, names), before_ms)
+    check_equal(world.end_ms(names[0]), before_ms)
     check_equal(force_extend(other, names, TTL_MAX_MS), "OK")
-    check(TTL_MAX_MS / 2 < world.ask("PTTL", lock_of(names)) <= TTL_MAX_MS, "it is not kept within 30 days")
+    check(TTL_MAX_MS / 2 < world.left_ms(names[0]) <= TTL_MAX_MS, "it is not kept within 30 days")
     held.release().check()
 
 
@@ -335,22 +295,7 @@ def an_extension_below_zero_ends_the_lock(world, kind, names):
     check_equal(held.release().status, "NOT_HELD")
     world.ask("HSET", lock_of(names), "acq_id", RUBY)
     check_equal(force_extend(other, names, 20000), "OK")
-    check(0 < world.ask("PTTL", lock_of(names)) <= 19999, "it has no ttl")
-
-
-@scenario(counts=[1])
-def what_an_extension_below_zero_frees_goes_to_the_next(world, kind, names):
-    """The server does not tell who waits that the lock has gone."""
-    world.ask("ACL", "SETUSER", "default", "-client|tracking")
-    held = world.held_by_another(*names)
-    asking = world.actor(kind).ask(*names, timeout_ms=FOREVER, retry_delay_ms=LONG_MS)
-    world.await_queue(names, 1)
-    world.await_listeners(1)
-    check_equal(force_extend(world.actor("thread"), names, -TTL_MAX_MS), "OK")
-    check_equal(world.queue_length(names[0]), 0)
-    asking.hold().release().check()
-    held.release().check("NOT_HELD")
-    world.ask("ACL", "SETUSER", "default", "+client|tracking")
+    check(0 < world.left_ms(names[0]) <= 19999, "it has no ttl")
 
 
 # ---- waiting until it is free, without taking it ----
@@ -362,15 +307,15 @@ def look(actor, names, **options):
 @scenario(kinds=["thread"], counts=[1], is_timed=True)
 def a_look_at_a_held_lock_comes_to_its_limits(world, kind, names):
     held, actor = world.actor("thread").acquire(*names, ttl_ms=LONG_MS), world.actor(kind, retry_jitter_ms=0)
-    before = world.n_calls("hexists")
-    check_equal(look(actor, names, fail_fast=True).outcome().status, "FAIL_FAST_NO_TRY")
-    check_equal(world.n_calls("hexists"), before + 1)
-    outcome = look(actor, names, retry_count=3, retry_delay_ms=100).outcome()
-    check_equal((outcome.status, world.n_calls("hexists")), ("RETRY_LIMIT", before + 4))
-    check(outcome.took_us >= 199000, f"after {outcome.took_us} us")
-    outcome = look(actor, names, retry_delay_ms=3600000, timeout_ms=200).outcome()
-    check_equal(outcome.status, "TIMED_OUT")
-    check(outcome.took_us >= 199000, f"after {outcome.took_us} us")
+    for status, text, n_looks, least_us, options in (
+            ("FAIL_FAST_NO_TRY", "held, as seen 1 time", 1, 0, {"fail_fast": True}),
+            ("RETRY_LIMIT", "held, as seen 3 times", 3, 199000, {"retry_count": 3, "retry_delay_ms": 100}),
+            ("TIMED_OUT", "still held after 200 ms", 2, 199000, {"retry_delay_ms": 3600000, "timeout_ms": 200})):
+        before = world.n_calls("hexists")
+        outcome = look(actor, names, **options).outcome()
+        check_equal((outcome.status, outcome.error), (status, f"{names[0]}: {text}"))
+        check_equal(world.n_calls("hexists") - before, n_looks)
+        check(outcome.took_us >= least_us, f"after {outcome.took_us} us")
     check_equal(world.keys_left(), [lock_of(names)])
     held.release().check()
     look(actor, names).outcome().check()

@@ -18,7 +18,7 @@ def locks_of_threads_are_released_and_extended_on_a_loop_and_the_reverse(world, 
     for first, second in ((thread, loop), (loop, thread)):
         held = first.acquire(*names, ttl_ms=MINUTE_MS)
         second.begin("extend", lock=held.name, ttl_ms=2 * MINUTE_MS).outcome().check()
-        check(world.ask("PTTL", f"rql:lock:{names[0]}") > MINUTE_MS, "it is not extended")
+        check(world.left_ms(names[0]) > MINUTE_MS, "it is not extended")
         second.begin("verify", lock=held.name).outcome().check()
         second.begin("release", lock=held.name).outcome().check()
         check_equal(world.keys_left(), [])
@@ -102,24 +102,6 @@ def a_crowd_waits_for_little(world, _kind, _names):
     world.await_nothing_left()
 
 
-@scenario(kinds=["loop"], counts=[1], is_timed=True)
-def a_crowd_survives_its_connections(world, _kind, _names):
-    """It connects anew with all of them, and then gives all of them up."""
-    crowd = Crowd(world)
-    world.ask("CLIENT", "KILL", "TYPE", "pubsub")
-    world.ask("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-    world.await_listeners(1)
-    crowd.await_quiet()
-    crowd.await_all()
-    world.actors.remove(crowd.actor)
-    crowd.actor.end()
-    for asking in crowd.asked:
-        asking.outcome().check("CANCELLED")
-    check_equal(crowd.n_waiting(), 0)
-    for held in crowd.held:
-        held.release().check()
-
-
 # ---- what keeps a request from its lock ----
 
 def await_fault(actor, asking, status, words=""):
@@ -129,11 +111,13 @@ def await_fault(actor, asking, status, words=""):
     wait_until(is_told, f"{status} {words}")
 
 
-def told_what_keeps_it(mode):
-    def case(world, kind, names):
+@scenario(kinds=["loop"])
+def a_request_tells_what_keeps_it(world, kind, names):
+    """Also one for a series of the gem."""
+    for mode in ("atomic", "gem") if len(names) > 1 else ("atomic",):
         actor, held = world.actor(kind), world.held_by_another(names[-1])
         world.ask("CONFIG", "SET", "maxmemory", 1)
-        asking = actor.ask(*names, timeout_ms=FOREVER, **({"mode": mode} if mode else {}))
+        asking = actor.ask(*names, timeout_ms=FOREVER, mode=mode)
         await_fault(actor, asking, "E_UNAVAILABLE", "OOM")
         world.ask("CONFIG", "SET", "maxmemory", 0)
         await_fault(actor, asking, "OK")
@@ -146,12 +130,6 @@ def told_what_keeps_it(mode):
         check(not asking.is_over(), "it is over")
         held.release().check()
         asking.hold().release().check()
-    case.__name__ = "a request tells what keeps it" + (f" from a series of the {mode}" if mode else "")
-    return case
-
-
-scenario(kinds=["loop"])(told_what_keeps_it(None))
-scenario(kinds=["loop"], counts=[3])(told_what_keeps_it("gem"))
 
 
 @scenario(kinds=["loop"], is_timed=True)

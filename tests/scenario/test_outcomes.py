@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """rql_error after every outcome: its status is what the call returned, and its message names the lock, why it is not
 the caller's, and the holder by the name that people know. (harness.py checks the status after every call.)"""
+import itertools
 import os
 import socket
 import time
 
-from harness import FOREVER, MINUTE_MS, STATUS, Failure, check, check_equal, main, once, scenario, wait_until
+from harness import FOREVER, STATUS, check, check_equal, main, once, scenario, wait_until
 from sweeps import sweep
-from test_blocks import Block
 
 LONG_MS, TTL_MS = 60000, 200
 RUBY = "rql:acq:4711/2/3/4/0123456789abcdef"
@@ -37,6 +37,14 @@ def of(names):
     return f"{names[0]} (of a series of {len(names)}): " if len(names) > 1 else f"{names[0]}: "
 
 
+REFUSALS = (
+    ("not acquired within 0.16 s", "TIMED_OUT", {"timeout_ms": 155}),
+    ("not acquired in 1 try", "RETRY_LIMIT", {"retry_count": 1}),
+    ("not acquired in 2 tries", "RETRY_LIMIT", {"retry_count": 2, "retry_delay_ms": 10}),
+    ("not acquired: it is held", "FAIL_FAST_NO_TRY", {"fail_fast": True}),
+)
+
+
 @scenario()
 def the_holder_is_named_by_a_client_of_its_own_process(world, kind, names):
     """The answer to a waiter that is the first has the holder's id: the server is not asked for more."""
@@ -44,13 +52,10 @@ def the_holder_is_named_by_a_client_of_its_own_process(world, kind, names):
     holder, actor = world.actor("thread", client), world.actor(kind, client)
     held = holder.acquire(*names, ttl_ms=LONG_MS)
     actor.settle("connected")
-    owner = "" if len(names) > 1 else f"; held by {name_of(client.remote)}"
-    for text, status, options in (
-            ("not acquired within 0.16 s" + owner, "TIMED_OUT", {"timeout_ms": 155}),
-            ("not acquired in 2 tries" + owner, "RETRY_LIMIT", {"retry_count": 2, "retry_delay_ms": 10}),
-            ("not acquired: it is held", "FAIL_FAST_NO_TRY", {"fail_fast": True})):
+    for text, status, options in REFUSALS:
+        is_named = len(names) == 1 and "fail_fast" not in options
         outcome = refused(actor, names, also={"no_refusal": True}, **options)
-        check_equal(check_says(outcome, status), of(names) + text)
+        check_equal(check_says(outcome, status), of(names) + text + f"; held by {name_of(client.remote)}" * is_named)
     held.release().check()
 
 
@@ -59,15 +64,10 @@ def the_server_is_asked_for_the_name_if_that_is_wanted(world, kind, names):
     """With and without a refusal to fill; the holder is another process."""
     other, actor = world.remote(), world.actor(kind)
     held = world.actor("thread", world.client(other)).acquire(*names, ttl_ms=LONG_MS)
-    owner = f"; held by {name_of(other)}"
     actor.settle("connected")
-    for text, status, options in (
-            ("not acquired within 0.05 s", "TIMED_OUT", {"timeout_ms": 50}),
-            ("not acquired in 1 try", "RETRY_LIMIT", {"retry_count": 1}),
-            ("not acquired: it is held", "FAIL_FAST_NO_TRY", {"fail_fast": True})):
-        for no_refusal in (True, False):
-            outcome = refused(actor, names, also={"no_refusal": no_refusal}, **DETAILED, **options)
-            check_equal(check_says(outcome, status), of(names) + text + owner)
+    for (text, status, options), no_refusal in itertools.product(REFUSALS, (True, False)):
+        outcome = refused(actor, names, also={"no_refusal": no_refusal}, **DETAILED, **options)
+        check_equal(check_says(outcome, status), of(names) + text + f"; held by {name_of(other)}")
     held.release().check()
 
 
@@ -149,40 +149,10 @@ def calls_without_a_handle_tell_of_what_is_not_there(world, kind, names):
 
 
 @once
-def waiting_until_it_is_free_tells_that_it_is_held(world, kind, names):
-    held, actor = world.held_by_another(*names), world.actor(kind)
-    for status, text, options in (
-            ("TIMED_OUT", "still held after 50 ms", {"timeout_ms": 50, "retry_count": FOREVER}),
-            ("RETRY_LIMIT", "held, as seen 2 times", {"retry_count": 2, "retry_delay_ms": 10}),
-            ("FAIL_FAST_NO_TRY", "held, as seen 1 time", {"fail_fast": True})):
-        call = actor.begin("check_until_free", names=names, options={"timeout_ms": FOREVER, **options})
-        check_equal(check_says(call.outcome(), status), f"{names[0]}: {text}")
-    held.release().check()
-
-
-@scenario(kinds=["thread"])
-@scenario(kinds=["loop"], counts=[1])
-def a_block_tells_what_became_of_its_lock(world, kind, names):
-    actor = world.actor(kind)
-    for status, text, options in (("BLOCK_OVERRAN", "the block ran longer than the ttl of 200 ms", {"timed": True}),
-                                  ("NOT_HELD", "not held any more", {})):
-        block = Block(actor, *names, ttl_ms=TTL_MS, **options).await_running()
-        wait_until(lambda: not world.keys_left(), "its time is over")
-        check_says(block.end(), status, text, names[0] if status == "BLOCK_OVERRAN" else "")
-
-
-@once
 def a_sweep_that_was_stopped_tells_how_far_it_was(world, kind, names):
     held, actor = world.held_by_another(*names), world.actor(kind)
     check_says(actor.begin("sweep", of="all", stops_at=0).outcome(), "STOPPED", "when 0 keys were done")
     held.release().check()
-
-
-@scenario(kinds=["thread"])
-def success_leaves_the_error_as_it_was(world, kind, names):
-    held = world.actor(kind).acquire(*names)
-    if held.outcome.error or held.release().check().error:
-        raise Failure("it was filled")
 
 
 # ---- what a refusal tells: reason, place, holder, queue, and the gem's words ----
@@ -198,23 +168,15 @@ def stand_in_front(world, names, score=None, acquirer=RUBY):
     world.ask("ZADD", f"rql:lock_queue:{names[0]}", score or int(time.time()), acquirer)
 
 
-def check_refused(actor, names, status, message, **options):
-    outcome = actor.refused(*names, **{"timeout_ms": FOREVER, **MINE, **options})
-    refusal = outcome.refusal
-    check_equal((outcome.status, refusal["reason"]), (status, STATUS[status]))
-    check_equal(refusal["message"], message)
-    check("holder" not in refusal and "queue" not in refusal, "it has details")
-    return refusal
-
-
 @scenario(counts=[1], is_timed=True)
 def the_timeout_is_named_in_seconds(world, kind, names):
     """As Ruby prints an Integer or a Float of seconds, whatever the locale."""
     held, actor = world.held_by_another(*names), world.actor(kind)
     for timeout_ms, seconds in ((0, "0"), (50, "0.05"), (125, "0.125"), (1, "0.001"), (1000, "1")):
-        check_refused(actor, names, "TIMED_OUT",
-                      f'Failed to acquire the lock "{lock_of(names)}" for the given <{seconds} seconds> timeout.',
-                      timeout_ms=timeout_ms)
+        outcome = actor.refused(*names, timeout_ms=timeout_ms).check("TIMED_OUT")
+        message = f'Failed to acquire the lock "{lock_of(names)}" for the given <{seconds} seconds> timeout.'
+        refusal = {name: outcome.refusal.get(name) for name in ("reason", "message", "holder", "queue")}
+        check_equal(refusal, {"reason": STATUS["TIMED_OUT"], "message": message, "holder": None, "queue": None})
     held.release().check()
 
 
@@ -311,20 +273,11 @@ def limits_may_be_reached(world, kind, names):
     actor = world.actor(kind)
     for options in ({"ttl_ms": TTL_MAX_MS}, {"meta": {f"m{i}": "v" for i in range(META_MAX_PAIRS)}},
                     {"meta": {"m": "v" * (META_MAX_BYTES - 1)}}):
-        held = actor.acquire(*names, **{"ttl_ms": MINUTE_MS, **options})
+        held = actor.acquire(*names, **{"ttl_ms": LONG_MS, **options})
         for name, value in options.get("meta", {}).items():
             check_equal(world.ask("HGET", f"rql:lock:{names[0]}", name), value)
-        check(world.ask("PTTL", f"rql:lock:{names[0]}") > options.get("ttl_ms", MINUTE_MS) - 20000, "another ttl")
+        check(world.left_ms(names[0]) > options.get("ttl_ms", LONG_MS) - 20000, "another ttl")
         held.release().check()
-
-
-@scenario()
-def a_ttl_of_1_ms_is_held_or_timed_out_and_never_stays(world, kind, names):
-    """It may have ended before its answer is here; then the call tries again until its deadline."""
-    asking = world.actor(kind).ask(*names, ttl_ms=1, timeout_ms=300)
-    if asking.outcome().check("OK", "TIMED_OUT", "E_UNKNOWN").status == "OK":
-        asking.hold().release().check("OK", "NOT_HELD")
-    world.await_nothing_left()
 
 
 @once

@@ -5,6 +5,7 @@ import re
 
 from harness import FOREVER, MINUTE_MS, Network, check, check_equal, check_served_in_order, main, scenario, wait_until
 from pushes import Monitor, line_up, wait_told
+from sweeps import RUBY, hold_as
 
 LONG_MS = 60000
 OFTEN = {"timeout_ms": FOREVER, "retry_delay_ms": 50, "retry_jitter_ms": 0}
@@ -90,12 +91,6 @@ def a_queue_of_five_is_no_list_any_more(world, kind, names):
 
 # ---- behind a Ruby ----
 
-def held_by_ruby(world, name):
-    world.ask("HSET", f"rql:lock:{name}", "acq_id", "rql:acq:90001/1/2/3/ffffffffffffff01",
-              "hst_id", "rql:hst:90001/1/3/ffffffffffffff01", "ts", "1.5", "ini_ttl", LONG_MS)
-    world.ask("PEXPIRE", f"rql:lock:{name}", LONG_MS)
-
-
 def who_is_told(world):
     """The connection that the server notifies of changes; 0: none that is there."""
     rows = world.ask("CLIENT", "LIST")
@@ -105,7 +100,7 @@ def who_is_told(world):
 
 @scenario(counts=[1], in_cluster=False)
 def each_new_subscriber_is_told_of_a_rubys_lock(world, kind, names):
-    held_by_ruby(world, names[0])
+    hold_as(world, RUBY, names[0])
     asking = world.actor(kind).ask(*names, timeout_ms=FOREVER, retry_delay_ms=3600000)
     before = 0
     for _ in range(3):

@@ -16,16 +16,6 @@ def field(world, names, name):
     return world.ask("HGET", lock_of(names), name)
 
 
-def field_us(world, names, name):
-    """Seconds as in a field of the lock."""
-    return round(float(field(world, names, name)) * 1000000)
-
-
-def end_ms(world, names):
-    """When it ends, by the server's clock."""
-    return world.ask("PEXPIRETIME", lock_of(names))
-
-
 def hold(world, kind, names, **options):
     """One who holds it, and may come again."""
     actor = world.actor(kind)
@@ -51,12 +41,11 @@ def give_back(*holds):
 
 # ---- what a re-entry is ----
 
-
 def check_added(world, actor, names, ttl_ms):
     """A server that is stalled within a script adds to the ttl."""
-    before_ms, begun_us = end_ms(world, names), world.server.now_us()
+    before_ms, begun_us = world.end_ms(names[0]), world.server.now_us()
     inner = extend(actor, names, ttl_ms=ttl_ms)
-    more_ms = end_ms(world, names) - before_ms - ttl_ms
+    more_ms = world.end_ms(names[0]) - before_ms - ttl_ms
     check(0 <= more_ms <= (world.server.now_us() - begun_us) / 1000 + 1, f"{more_ms} ms more")
     return inner, begun_us
 
@@ -66,15 +55,15 @@ def extendable_work_through_adds_its_ttl(world, kind, names):
     actor, outer = hold(world, kind, names)
     second, _ = check_added(world, actor, names, 20000)
     check_equal((second.outcome.process, second.tokens), (2, outer.tokens))
-    check_equal(field_us(world, names, "l_spc_ext_ts"), second.outcome.ts_us)
+    check_equal(round(float(field(world, names, "l_spc_ext_ts")) * 1000000), second.outcome.ts_us)
     third, _ = check_added(world, actor, names, 10000)
     fields = ("spc_cnt", "spc_ext_ttl", "l_spc_ext_ini_ttl", "ini_ttl", "l_spc_ts")
     check_equal([field(world, names, one) for one in fields], ["2", "30000", "10000", str(OUTER_MS), None])
     third.verify().check()
-    before_ms = end_ms(world, names)
+    before_ms = world.end_ms(names[0])
     third.forget()  # without a block the extension stays
     second.forget()
-    check_equal(end_ms(world, names), before_ms)
+    check_equal(world.end_ms(names[0]), before_ms)
     outer.release().check()
 
 
@@ -91,23 +80,14 @@ def re_entries_keep_what_they_do_not_know(world, kind, names):
     outer.release().check()
 
 
-@scenario(counts=[1])
-def a_re_entry_ends_with_the_outer_hold(world, kind, names):
-    actor, outer = hold(world, kind, names)
-    sharing, extending = share(actor, names), extend(actor, names)
-    outer.release().check()
-    check_equal(world.keys_left(), [])
-    check_equal([sharing.verify().status, sharing.release().status, extending.release().status], ["NOT_HELD"] * 3)
-
-
 # ---- the end of an extension ----
 
 def check_taken_back(world, names, inner, ttl_ms, begun_us, entered_us):
     """What was used stays; ttl - elapsed - 2 ms goes, as in the gem."""
     least_ms = (world.server.now_us() - entered_us) / 1000
-    before_ms = end_ms(world, names)
+    before_ms = world.end_ms(names[0])
     inner.release().check()
-    back_ms = before_ms - end_ms(world, names)
+    back_ms = before_ms - world.end_ms(names[0])
     check(back_ms <= ttl_ms - least_ms - 1, f"{back_ms} ms were taken back")
     check(back_ms >= ttl_ms - (world.server.now_us() - begun_us) / 1000 - 4, f"only {back_ms} ms were taken back")
 
@@ -129,35 +109,14 @@ def the_end_of_an_extension_takes_back_what_was_not_used(world, kind, names):
 
 
 @scenario(counts=[1])
-def an_extension_that_is_used_up_takes_nothing_back(world, kind, names):
-    actor, outer = hold(world, kind, names)
-    for is_lost in (False, True):
-        inner = extend(actor, names, ttl_ms=20)
-        before_ms, end_us = end_ms(world, names), world.server.now_us() + 20000
-        wait_until(lambda end_us=end_us: world.server.now_us() > end_us, "it is used up")
-        if is_lost:
-            world.ask("DEL", lock_of(names))
-            check_equal([inner.verify().status, inner.release().status], ["NOT_HELD"] * 2)
-        else:
-            inner.release().check()
-            check_equal(end_ms(world, names), before_ms)
-    check_equal(outer.release().status, "NOT_HELD")
-
-
-def check_relied_on(world, names, held):
-    """Whoever shares the grant must not rely on what was taken back."""
-    left_ms = world.ask("PTTL", lock_of(names))
-    check(held.remaining_ms() <= left_ms, f"it believes in more than {left_ms} ms")
-
-
-@scenario(counts=[1])
 def what_was_promised_outlives_the_end_of_an_extension(world, kind, names):
     actor, outer = hold(world, kind, names)
     inner, begun_us = extend(actor, names, ttl_ms=20000), world.server.now_us()
     outer.extend(MINUTE_MS).check()
     inner.release().check()
-    check(world.ask("PTTL", lock_of(names)) <= MINUTE_MS, "more is left than was asked for")
-    check_relied_on(world, names, outer)
+    check(world.left_ms(names[0]) <= MINUTE_MS, "more is left than was asked for")
+    left_ms = world.left_ms(names[0])
+    check(outer.remaining_ms() <= left_ms, f"it believes in more than {left_ms} ms")
     left_ms = outer.remaining_ms()  # the way of the release to the server is taken off once more
     check(left_ms >= 59398 - 2 * ((world.server.now_us() - begun_us) / 1000 + 1), f"{left_ms} ms are left")
     outer.release().check()
@@ -183,18 +142,6 @@ def a_lock_that_ends_with_its_extension_goes_to_the_next(world, kind, names):
 
 
 @scenario(counts=[1])
-def the_end_of_an_extension_is_the_end_for_all_who_share_it(world, kind, names):
-    actor, outer = hold(world, kind, names)
-    extending, sharing = extend(actor, names, ttl_ms=20000), share(actor, names)
-    check(sharing.remaining_ms() > outer.remaining_ms(), "it was not told of the extension")
-    extending.release().check()
-    check_relied_on(world, names, sharing)
-    check_relied_on(world, names, outer)
-    check_equal(sharing.state(), "HELD")
-    give_back(sharing, outer)
-
-
-@scenario(counts=[1])
 def who_relied_on_an_extension_is_told_of_its_end(world, kind, names):
     """It was to last for minutes: without the extension it ends with the outer hold."""
     actor, outer = hold(world, kind, names, ttl_ms=1000)
@@ -207,15 +154,6 @@ def who_relied_on_an_extension_is_told_of_its_end(world, kind, names):
 
 
 # ---- who may not enter ----
-
-
-@scenario(counts=[1])
-def fail_fast_matters_only_to_those_who_would_wait(world, kind, names):
-    """Conflict strategies come before."""
-    actor, outer = hold(world, kind, names)
-    check_equal(actor.refused(*names, fail_fast=True, **TASK).status, "FAIL_FAST_NO_TRY")
-    give_back(share(actor, names, fail_fast=True), outer)
-
 
 @scenario(counts=[1], is_timed=True)
 def waiting_for_a_lock_that_one_keeps_extending_is_a_conflict(world, kind, names):
@@ -276,35 +214,6 @@ def a_re_entry_whose_answer_is_lost_counts_once(world, kind, names):
 
 
 @scenario(counts=[1])
-def a_re_entry_whose_answer_is_lost_adds_its_ttl_once(world, kind, names):
-    lossy = Lossy(world, kind)
-    outer = lossy.actor.acquire(*names, ttl_ms=OUTER_MS, **TASK)
-    lossy.lose_an_answer()
-    inner = extend(lossy.actor, names)
-    lossy.check_lost()
-    check_equal([field(world, names, one) for one in ("spc_cnt", "spc_ext_ttl")], ["1", str(ADDED_MS)])
-    check(world.ask("PTTL", lock_of(names)) < OUTER_MS + 3 * ADDED_MS / 2, "it was added twice")
-    inner.release().check()
-    check(world.ask("PTTL", lock_of(names)) < OUTER_MS + ADDED_MS / 2, "it was not taken back")
-    outer.release().check()
-
-
-@scenario(counts=[1])
-def a_re_entry_that_was_given_up_takes_back_what_it_added(world, kind, names):
-    """Nobody heard of it in time, so it is withdrawn."""
-    lossy = Lossy(world, kind)
-    outer = lossy.actor.acquire(*names, ttl_ms=OUTER_MS, **TASK)
-    lossy.network.fail("freeze", direction="down")
-    outcome = lossy.actor.refused(*names, ttl_ms=ADDED_MS, conflict_strategy="extendable_work_through",
-                                  timeout_ms=100, **TASK)
-    check_equal(outcome.status, "E_UNKNOWN")
-    lossy.network.heal()
-    wait_until(lambda: world.ask("PTTL", lock_of(names)) < OUTER_MS + ADDED_MS / 2, "it is taken back")
-    check_equal(field(world, names, "spc_ext_ttl"), str(ADDED_MS))
-    outer.release().check()
-
-
-@scenario(counts=[1])
 def the_end_of_a_re_entry_takes_back_its_own_once(world, kind, names):
     """What another re-entry has added stays."""
     lossy = Lossy(world, kind)
@@ -313,7 +222,7 @@ def the_end_of_a_re_entry_takes_back_its_own_once(world, kind, names):
     lossy.lose_an_answer()
     second.release().check()
     lossy.check_lost()
-    check(world.ask("PTTL", lock_of(names)) > OUTER_MS + ADDED_MS / 2, "what another added was taken back")
+    check(world.left_ms(names[0]) > OUTER_MS + ADDED_MS / 2, "what another added was taken back")
     give_back(first, outer)
 
 

@@ -2,10 +2,9 @@
 """A server that says no: a right is missing, it is busy, it is loading."""
 import collections
 import contextlib
-import threading
 
-from harness import (FOREVER, Connection, LeftOut, Refused, check, check_equal, is_cluster, main, scenario,
-                     wait_until)
+from harness import (FOREVER, Connection, LeftOut, Refused, Worker, check, check_equal, check_handed_over, is_cluster,
+                     main, scenario, wait_until)
 from private_server import PrivateServer
 
 LONG_MS = 60000
@@ -132,15 +131,8 @@ def a_user_without_channels_in_a_cluster_hands_over_to_who_asks(world, kind, nam
         raise LeftOut("who may not publish is told: only in a cluster he is not")
     for limits in OF_CHANNELS:
         actor = limited(world, kind, "+@all", limits)
-        held = actor.acquire(*names, ttl_ms=LONG_MS)
-        asking = world.actor(kind).ask(*names, ttl_ms=LONG_MS, timeout_ms=FOREVER)
-        world.await_queue(names, 1)
-        held.release().check()
-        held = asking.hold()
-        asking = actor.ask(*names, timeout_ms=FOREVER)
-        world.await_queue(names, 1)
-        held.release().check()
-        asking.hold().release().check()
+        check_handed_over(world, actor, world.actor(kind), names)
+        check_handed_over(world, world.actor(kind), actor, names)
     world.await_nothing_left()
 
 
@@ -231,25 +223,13 @@ def a_release_at_a_busy_server_is_made_up_for(world, kind, names):
 SLOWLY = ("--key-load-delay", "300", "--loading-process-events-interval-bytes", "1024")
 
 
-class Knocker(threading.Thread):
-    """One question after another, each of a fresh client, while the server is away and comes back. They are not patient:
-    a node of a cluster says that it is down while it loads, for which a call waits as long as it may."""
-
-    def __init__(self, world):
-        super().__init__()
-        self.world, self.statuses, self.is_stopped = world, set(), False
-        self.remote = world.remote()  # it ends with the thread that started it
-        self.start()
-
-    def run(self):
-        while not self.is_stopped:
-            actor = self.world.actor("thread", self.world.client(self.remote, **IMPATIENT))
-            self.statuses.add(actor.begin("force_extend", name="y", add_ms=1000).outcome().status)
-            self.world.free(actor.client)
-
-    def end(self):
-        self.is_stopped = True
-        self.join()
+def knock(world, remote):
+    """Returns the status that a fresh client is told. It is not patient: a node of a cluster says that it is down while
+    it loads, for which a call waits as long as it may."""
+    actor = world.actor("thread", world.client(remote, **IMPATIENT))
+    outcome = actor.begin("force_extend", name="y", add_ms=1000).outcome()
+    world.free(actor.client)
+    return outcome.status
 
 
 @scenario(counts=[1])
@@ -261,13 +241,14 @@ def a_server_that_loads_is_waited_for(world, kind, names):
     world.ask("EVAL", "for i = 1, 4000 do redis.call('set', 'k' .. i, i) end", 0)
     world.save()
     world.server.kill()
-    knocker = Knocker(world)
+    remote, statuses = world.remote(), set()  # a process ends with the thread that started it
+    knocker = Worker(lambda: statuses.add(knock(world, remote)))
     world.server.launch(*SLOWLY)
     knocker.end()
     world.reconnect()
     world.server.forget()
-    check("E_UNAVAILABLE" in knocker.statuses, f"nobody was told that it loads: {knocker.statuses}")
-    check(knocker.statuses <= {"E_UNAVAILABLE", "E_IO", "E_UNKNOWN", "NOT_FOUND"}, f"{knocker.statuses}")
+    check("E_UNAVAILABLE" in statuses, f"nobody was told that it loads: {statuses}")
+    check(statuses <= {"E_UNAVAILABLE", "E_IO", "E_UNKNOWN", "NOT_FOUND"}, f"{statuses}")
     wait_until(lambda: held.state() == "HELD", "it is verified: a login without an answer leaves doubt")
     held.release().check()
     asking.hold().release().check()

@@ -1,26 +1,13 @@
 #!/usr/bin/env python3
-"""What a server does that is alive: it pauses, loses a part, is restored, cuts whoever reads too slowly."""
+"""What a server does that is alive: it loses a part, is restored, takes no writes."""
 import itertools
 import socket
-import time
 
-from harness import FOREVER, MINUTE_MS, Refused, check, check_equal, is_cluster, main, once, scenario, wait_until
+from crowd import Crowd
+from harness import (FOREVER, MINUTE_MS, NO_WRITES, Refused, check, check_equal, check_handed_over, is_cluster, main,
+                     once, scenario, wait_until)
 from private_server import PrivateServer, Sentinel, free_port
 from servers import cluster_node, servers
-
-
-
-@scenario()
-def a_server_that_pauses_its_clients_is_waited_for(world, kind, names):
-    """CLIENT PAUSE: shorter than the time-out for replies, it costs its length."""
-    actor = world.actor(kind)
-    actor.acquire("warm").release().check()
-    began = time.monotonic()
-    world.ask("CLIENT", "PAUSE", 300)
-    held = actor.acquire(*names, timeout_ms=MINUTE_MS)
-    check(time.monotonic() - began >= 0.3, "nothing was paused")
-    held.release().check()
-    check_equal(world.keys_left(), [])
 
 
 @scenario()
@@ -60,64 +47,16 @@ def a_server_that_was_restored_from_an_old_copy_gives_no_token_twice(world, kind
     world.server.forget()
 
 
-@scenario()
-def a_subscriber_that_is_cut_for_reading_too_slowly_comes_back(world, kind, names):
-    """Its output buffer is full: the process stands still while others talk on its channel."""
-    remote = world.remote()
-    actor = world.actor("loop" if kind == "loop" else "thread", world.client(remote, retry_delay_ms=MINUTE_MS))
-    held = world.actor("thread").acquire(*names, ttl_ms=MINUTE_MS)
-    before = world.listeners()
-    asking = actor.ask(*names, timeout_ms=FOREVER)
-    world.await_queue(names, 1)
-    channel = wait_until(lambda: world.listeners() - before, "it listens").pop()
-    world.ask("CONFIG", "SET", "client-output-buffer-limit", "pubsub 65536 65536 1")
-    remote.stop()
-
-    def is_cut():
-        for _ in range(50):  # sockets of TCP keep megabytes of it
-            world.ask("PUBLISH", channel, "x" * 10000)
-        return channel not in world.listeners()
-    try:
-        wait_until(is_cut, "it is cut")
-    finally:
-        remote.go_on()
-        world.ask("CONFIG", "SET", "client-output-buffer-limit", "pubsub 33554432 8388608 60")
-    wait_until(lambda: channel in world.listeners(), "it listens again")
-    held.release().check()
-    asking.hold().release().check()
-    world.await_nothing_left()
-
-
 @scenario(counts=[1])
 def nobody_who_asks_at_random_starves(world, kind, names):
-    """Eight take the lock forty times each; the last one is done not long after the first."""
-    actors = [world.actor(kind) for _ in range(8)]
-    left = {actor: 40 for actor in actors}
-    asked = {actor: actor.ask(*names, timeout_ms=FOREVER, access_strategy="random") for actor in actors}
-    order = []
-    while asked:
-        for actor, asking in list(asked.items()):
-            if asking.is_over():
-                asking.hold().release().check()
-                order.append(actor)
-                left[actor] -= 1
-                del asked[actor]
-                if left[actor]:
-                    asked[actor] = actor.ask(*names, timeout_ms=FOREVER, access_strategy="random")
-    for actor in actors:
-        check(actor in order[:len(order) // 2], f"{actor.name} had nothing in the first half")
+    """Eight take the lock again and again; each has had it before there were twenty times as many uses."""
+    crowd = Crowd([world.actor(kind) for _ in range(8)], *names, access_strategy="random")
+    check(crowd.n_uses < 8 * 20, f"one had nothing in {crowd.n_uses} uses")
+    crowd.end()
     world.await_nothing_left()
 
 
 # ---- a server that takes no writes ----
-
-NO_WRITES = {
-    "E_READ_ONLY": (("REPLICAOF", "127.0.0.1", 1), ("REPLICAOF", "NO", "ONE")),
-    "E_UNAVAILABLE": (("CONFIG", "SET", "maxmemory", 1), ("CONFIG", "SET", "maxmemory", 0)),
-}
-if is_cluster():
-    del NO_WRITES["E_READ_ONLY"]
-
 
 @scenario()
 def who_does_not_wait_is_told_at_once(world, kind, names):
@@ -151,15 +90,6 @@ def who_connects_is_told_of_a_replica(world, kind, names):
         world.ask("ACL", "SETUSER", "default", "+@all")
         world.ask("REPLICAOF", "NO", "ONE")
         actor.begin("connect").outcome().check()
-
-
-@once
-def who_connects_needs_no_rights_but_those_to_lock(world, kind, names):
-    world.ask("ACL", "SETUSER", "limited", "reset", "on", ">pw", "~*", "&*", "+@all", "-info", "-client|info",
-              "-client|kill", "-zrem")
-    actor = world.actor(kind, url=world.server.url_with("limited:pw@"))
-    actor.begin("connect").outcome().check()
-    check_equal(actor.begin("inspect", of="is_locked", name=names[0]).outcome().check().found, False)
 
 
 @scenario()
@@ -209,11 +139,7 @@ def on_ipv6(world, kind, port):
 def a_server_is_found_by_its_ipv6_address(world, kind, names):
     world.ask("CONFIG", "SET", "bind", "::1")
     port = wait_until(lambda: listens_on_ipv6(world), "a port is found that nobody else has taken")
-    held = on_ipv6(world, "thread", port).acquire(*names, ttl_ms=MINUTE_MS)
-    asking = on_ipv6(world, kind, port).ask(*names, timeout_ms=FOREVER)
-    world.await_queue(names, 1)
-    held.release().check()
-    asking.hold().release().check()
+    check_handed_over(world, on_ipv6(world, "thread", port), on_ipv6(world, kind, port), names)
     check_equal(world.keys_left(), [])
     # The port goes first: what is free on ::1 can be taken on 127.0.0.1, and the server would refuse the bind.
     world.ask("CONFIG", "SET", "port", world.server.port if is_cluster() else 0)

@@ -85,12 +85,15 @@ def refusals_are_counted_by_reason(world, kind, names):
 
 
 @scenario()
-def a_conflict_is_counted(world, kind, names):
+def conflicts_and_re_entries_are_counted(world, kind, names):
     actor, n = world.actor(kind), len(names)
-    held = actor.acquire(*names, **MINE)
+    outer = actor.acquire(*names, **MINE)
     actor.refused(*names, conflict_strategy="dead_locking", **MINE).check("CONFLICT")
     check_equal(counted(actor.client), {"acquisitions": n, "refusals.conflict": 1, "wait.count": n})
-    held.release().check()
+    actor.acquire(*names, conflict_strategy="work_through", **MINE).release().check()
+    outer.release().check()
+    stats = actor.client.stats()
+    check_equal((stats.acquisitions, stats.reentries, stats.releases["released"]), (n, n, 2 * n))
 
 
 @scenario(counts=[1])
@@ -118,15 +121,6 @@ def a_request_that_was_removed_is_counted_when_it_is_back(world, kind, names):
 
 
 @scenario()
-def a_request_that_goes_to_the_tail_is_counted(world, kind, names):
-    held, actor = world.held_by_another(*names), world.actor(kind)
-    asking = actor.ask(*names, timeout_ms=FOREVER, retry_delay_ms=10, queue_ttl_ms=30)
-    wait_until(lambda: actor.client.stats().requeued > 0, "it goes to the tail")
-    held.release().check()
-    asking.hold().release().check()
-
-
-@scenario()
 def renewals_and_losses_are_counted(world, kind, names):
     """Where the machine stands still for as long as that it is lost too early, and there is one more."""
     actor, n = world.actor(kind), len(names)
@@ -138,16 +132,6 @@ def renewals_and_losses_are_counted(world, kind, names):
     held.release().check("NOT_HELD")
     check_equal(counted(actor.client, "renewals", "hold.count"),
                 {"acquisitions": n, "wait.count": n, "lost": n, "releases.not_held": n})
-
-
-@scenario()
-def re_entries_are_counted(world, kind, names):
-    actor, n = world.actor(kind), len(names)
-    outer = actor.acquire(*names, **MINE)
-    actor.acquire(*names, conflict_strategy="work_through", **MINE).release().check()
-    outer.release().check()
-    stats = actor.client.stats()
-    check_equal((stats.acquisitions, stats.reentries, stats.releases["released"]), (n, n, 2 * n))
 
 
 @once

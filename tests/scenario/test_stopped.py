@@ -33,31 +33,23 @@ def crowd_of(world, kind, client):
     return [actors[i % len(actors)] for i in range(CROWD)]
 
 
-def give_up_while_it_stands(world, kind, names, is_queued):
+@scenario(is_timed=True)
+def a_deadline_holds_where_the_server_stops_before_or_behind_the_request(world, kind, names):
     """It stands still before the requests are sent, or when some of them are in the queue."""
     crowd = crowd_of(world, kind, world.client(io_timeout_ms=1000))
-    held = world.actor("thread").acquire(*names, ttl_ms=MINUTE_MS)
-    asked = [actor.ask(*names, timeout_ms=LIMIT_MS) for actor in crowd] if is_queued else []
-    if is_queued:
-        wait_until(lambda: world.queue_length(names[0]), "some are in the queue")
-    with stopped(world):
-        asked = asked or [actor.ask(*names, timeout_ms=LIMIT_MS) for actor in crowd]
-        for asking in asked:  # E_IO: it waited for the answers of others, and was not sent
-            outcome = asking.outcome().check("E_UNKNOWN", "TIMED_OUT", "E_IO")
-            check_in_time(outcome, LIMIT_MS)
-    world.await_queue(names, 0)
-    held.release().check()
-    world.await_nothing_left()
-
-
-@scenario(is_timed=True)
-def a_deadline_holds_where_the_server_stops_before_the_request(world, kind, names):
-    give_up_while_it_stands(world, kind, names, is_queued=False)
-
-
-@scenario(is_timed=True)
-def a_deadline_holds_where_the_server_stops_behind_the_request(world, kind, names):
-    give_up_while_it_stands(world, kind, names, is_queued=True)
+    for is_queued in (False, True):
+        held = world.held_by_another(*names)
+        asked = [actor.ask(*names, timeout_ms=LIMIT_MS) for actor in crowd] if is_queued else []
+        if is_queued:
+            wait_until(lambda: world.queue_length(names[0]), "some are in the queue")
+        with stopped(world):
+            asked = asked or [actor.ask(*names, timeout_ms=LIMIT_MS) for actor in crowd]
+            for asking in asked:  # E_IO: it waited for the answers of others, and was not sent
+                outcome = asking.outcome().check("E_UNKNOWN", "TIMED_OUT", "E_IO")
+                check_in_time(outcome, LIMIT_MS)
+        world.await_queue(names, 0)
+        held.release().check()
+        world.await_nothing_left()
 
 
 @scenario(is_timed=True)
@@ -127,23 +119,6 @@ def a_look_at_a_stopped_server_ends_in_time(world, kind, names):
         outcome = actor.begin("check_until_free", names=names, options={"timeout_ms": LIMIT_MS}).outcome()
     check(outcome.status.startswith("E_"), repr(outcome))
     check_in_time(outcome, LIMIT_MS)
-
-
-@scenario()
-def a_stop_for_a_moment_is_a_delay(world, kind, names):
-    actor, other = world.actor(kind), world.actor("thread")
-    actor.acquire("warm").release().check()
-    held = other.acquire(*names, ttl_ms=MINUTE_MS)
-    asking = world.actor(kind).ask(*names, timeout_ms=FOREVER)
-    world.await_queue(names, 1)
-    with stopped(world):
-        newcomer = actor.ask("another", timeout_ms=FOREVER)
-    mine = newcomer.hold()
-    check_equal(mine.outcome.tries, 1)
-    mine.release().check()
-    held.release().check()
-    asking.hold().release().check()
-    world.await_nothing_left()
 
 
 @scenario()

@@ -10,18 +10,6 @@ POLL_US = 5000000 / 3  # between two polls, where pushes are seen to come
 
 
 @scenario()
-def a_free_lock_is_acquired_and_released(world, kind, names):
-    actor = world.actor(kind)
-    held = actor.acquire(*names, ttl_ms=MINUTE_MS)
-    for name, token in zip(names, held.tokens):
-        check_equal(world.holder(name), held.outcome.acq_id)
-        check_equal(world.token(name), token)
-    check_equal(held.state(), "HELD")
-    held.release().check()
-    check_equal(world.keys_left(), [])
-
-
-@scenario()
 def a_waiter_is_handed_the_lock_by_the_release(world, kind, names):
     """Nobody asks for a minute: one lock is pushed, the locks of a series are told of and taken."""
     held = world.held_by_another(*names)
@@ -126,41 +114,6 @@ def a_random_request_may_overtake_at_a_hand_over(world, kind, names):
 
 # ---- who asks, and how often ----
 
-def crowd_of(world, kind, names, client=None):
-    """16 of one client, who wait for the others' word."""
-    client = client or world.client(retry_delay_ms=MINUTE_MS)
-    actors = [world.actor(kind, client) for _ in range(16 if kind == "thread" else 1)]
-    asked = [actors[i % len(actors)].ask(*names, timeout_ms=FOREVER) for i in range(16)]
-    world.await_queue(names, 16)
-    wait_until(world.listeners, "it listens")
-    return asked
-
-
-def await_quiet(world, for_us=300000):
-    """Nobody asks: the looks after a subscription are over."""
-    seen = [world.n_scripts(), world.server.now_us()]
-
-    def is_quiet():
-        if world.n_scripts() != seen[0]:
-            seen[:] = world.n_scripts(), world.server.now_us()
-        return world.server.now_us() - seen[1] > for_us
-    wait_until(is_quiet, "nobody asks")
-
-
-@scenario(counts=[1], is_timed=True)
-def a_hand_over_costs_one_command(world, kind, names):
-    """They have asked: now each costs a release. A stall may cost a poll."""
-    held = world.held_by_another(*names)
-    asked = crowd_of(world, kind, names)
-    await_quiet(world)
-    before = world.n_scripts()
-    texts = world.n_calls("eval")
-    held.release().check()
-    serve_all(asked)
-    n_calls = world.n_scripts() - before + world.n_calls("eval") - texts
-    check(17 <= n_calls <= 20, f"{n_calls} commands")
-
-
 @scenario(kinds=["thread"], counts=[1], is_timed=True)
 def a_contended_lock_costs_two_commands(world, kind, names):
     """Of two clients that listen already. A release that wakes another client looks for pushes first, by a PING; one
@@ -186,34 +139,6 @@ def a_contended_lock_costs_two_commands(world, kind, names):
     # Those that were not handed over may have handed on themselves.
     check(n_by_server <= n_pings <= n_by_server + handed_over.count(False) + 16, f"{n_pings} pings for {n_by_server}")
     world.await_nothing_left()
-
-
-@scenario(counts=[1], is_timed=True)
-def one_of_a_crowd_asks_for_all(world, kind, names):
-    """In front of a lock that nothing happens to: as many questions as one waiter has. Of a client that listens
-    already: those who wait for that enter the queue all at once, and the first in it may be another than who leads."""
-    client = world.told_clients(kind, retry_delay_ms=200)[0]
-    held, asked = world.held_by_another(*names), crowd_of(world, kind, names, client)
-    await_quiet(world)
-    before, begun_us = world.n_scripts(), world.server.now_us()
-    let_pass(4)
-    n_calls = world.n_scripts() - before
-    check(2 <= n_calls <= 1 + (world.server.now_us() - begun_us) / POLL_US, f"{n_calls} questions")
-    held.release().check()
-    serve_all(asked)
-
-
-@scenario(counts=[1])
-def all_look_when_the_subscriber_has_come_back(world, kind, names):
-    """What was said while nobody listened is lost: those look too who else leave it to the first."""
-    held, asked = world.held_by_another(*names), crowd_of(world, kind, names)
-    for _ in range(3):
-        await_quiet(world)
-        before = world.n_scripts()
-        world.ask("CLIENT", "KILL", "TYPE", "pubsub")
-        wait_until(lambda before=before: world.n_scripts() >= before + 16, "all have looked")
-    held.release().check()
-    serve_all(asked)
 
 
 @scenario(counts=[1], is_timed=True)
