@@ -33,6 +33,7 @@ ORDERED = {"-", "/", "%"}
 SMALL = 100
 INTEGERS = {TypeKind.INT, TypeKind.UINT, TypeKind.LONG, TypeKind.ULONG, TypeKind.LONGLONG, TypeKind.ULONGLONG,
             TypeKind.SHORT, TypeKind.USHORT, TypeKind.CHAR_S, TypeKind.SCHAR, TypeKind.UCHAR}
+LEFT_ALONE = {CursorKind.CXX_UNARY_EXPR, CursorKind.STRUCT_DECL}  # sizeof; sizes of arrays
 CONDITIONS = {  # which of the parts it is
     CursorKind.IF_STMT: 0, CursorKind.WHILE_STMT: 0, CursorKind.DO_STMT: 1, CursorKind.CONDITIONAL_OPERATOR: 0}
 
@@ -84,7 +85,7 @@ class Walk:
             self.found.append(Mutant(self.function, operator, squeezed(token), self.path, *span, instead))
 
     def visit(self, cursor):
-        if cursor.kind == CursorKind.CXX_UNARY_EXPR or self.is_made_by_macro(self.span(cursor)):  # sizeof
+        if cursor.kind in LEFT_ALONE or self.is_made_by_macro(self.span(cursor)):
             return
         children = list(cursor.get_children())
         if cursor.kind == CursorKind.VAR_DECL:
