@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Hosts that die, stop and come back, and flushers that do."""
-from harness import FOREVER, MINUTE_MS, Network, check, check_equal, main, once, scenario, wait_until
-from swarms import (DAY_MS, DEAD, DEAD_HOST, FLUSHES, PROBES, Bound, Swarm, await_hosts, await_known, await_status,
-                    exists, host, leave, n_hosts, raw_host, raw_lock, status_of, swarm)
+from harness import FOREVER, MINUTE_MS, Network, check, check_equal, let_pass, main, once, scenario, wait_until
+from swarms import (DAY_MS, DEAD, DEAD_HOST, FLUSHES, PROBES, ZOMBIE_TTL_MS, Bound, Swarm, await_hosts, await_known,
+                    await_status, exists, host, leave, n_hosts, raw_host, raw_lock, status_of, swarm)
 
 N_WAITERS, N_FLUSHERS, N_LOCKS = 60, 12, 300
 
@@ -74,15 +74,35 @@ def what_an_ended_thread_left_is_kept_while_what_its_process_held_goes(world, ki
 
 # ---- processes that stop ----
 
-@scenario(counts=[1])
-def a_host_that_stops_for_longer_loses_its_lock_and_waits_again(world, kind, _names):
-    """Its process holds one lock and waits for another."""
+def holder_and_waiter(world, kind):
+    """The client of a process that waits for x, and y, which it holds."""
     raw_lock(world, "x", "rql:acq:1/1/1/1/aaaaaaaaaaaaaaaa", "rql:hst:1/1/1/aaaaaaaaaaaaaaaa")
     client = client_of_a_process(world)
     held = world.actor(kind, client).acquire("y", ttl_ms=DAY_MS)
     world.actor(kind, client).ask("x", timeout_ms=FOREVER)
     world.await_queue(["x"], 1)
     await_known(world, held.outcome.hst_id)
+    return client, held
+
+
+@scenario(counts=[1], is_timed=True)
+def a_host_that_stops_for_less_than_the_ttl_keeps_all(world, kind, _names):
+    """The pause itself is what is tested."""
+    client, held = holder_and_waiter(world, kind)
+    known = n_hosts(world)
+    with swarm(world, world.client(), **FLUSHES):
+        client.remote.stop()
+        let_pass(ZOMBIE_TTL_MS / 2000)
+        client.remote.go_on()
+        let_pass(ZOMBIE_TTL_MS / 1000)
+        check_equal((held.state(), exists(world, "y"), world.queue_length("x")), ("HELD", [1], 1))
+        check_equal(n_hosts(world), known)
+    world.kill(client)
+
+
+@scenario(counts=[1])
+def a_host_that_stops_for_longer_loses_its_lock_and_waits_again(world, kind, _names):
+    client, held = holder_and_waiter(world, kind)
     with swarm(world, world.client(), **FLUSHES):
         bound = Bound(world)
         client.remote.stop()
