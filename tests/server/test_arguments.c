@@ -1,24 +1,18 @@
 #include "async_fixture.h"
 
-/* What calls make of arguments that only C can pass: NULL, structs of other versions; and the calls
- * that `remote` does not make, once each. */
+/* What calls make of arguments that only C can pass: NULL, structs of other versions, locks of
+ * another client. */
 
-static rql_series_options series_of(const char *const *names, size_t count)
+static const char *const names[] = {"a", "b"};
+
+static rql_series_options series_of(const char *const *list, size_t count)
 {
     rql_series_options options;
 
     rql_series_options_init(&options);
-    options.names = names;
+    options.names = list;
     options.n_names = count;
     return options;
-}
-
-static void on_series(rql_status status, rql_series *series, const rql_error *error, void *data)
-{
-    (void)status;
-    (void)series;
-    (void)error;
-    (void)data;
 }
 
 #define REFUSED(call) assert_int_equal(call, RQL_E_INVALID)
@@ -26,7 +20,6 @@ static void on_series(rql_status status, rql_series *series, const rql_error *er
 /* For valgrind, which sees no scenario: calls that no other program of the suite `memory` makes. */
 TEST(calls_that_only_scenarios_make_leave_no_memory)
 {
-    static const char *const names[] = {"a", "b"};
     rql_series_options options = series_of(names, 2);
     rql_lock *lock = hold(client, "x");
     rql_lock_info_list *locks = NULL;
@@ -64,18 +57,31 @@ TEST(calls_that_only_scenarios_make_leave_no_memory)
     assert_null(rql_zombies_free(zombies));
 }
 
-TEST(calls_for_a_lock_refuse_null)
+static void on_series(rql_status status, rql_series *series, const rql_error *error, void *data)
 {
-    rql_lock *lock = NULL;
-    rql_error error = {0};
+    (void)status;
+    (void)series;
+    (void)error;
+    (void)data;
+}
 
-    REFUSED(rql_lock_acquire(NULL, "x", NULL, &lock, &error));
-    REFUSED(rql_lock_acquire(client, NULL, NULL, &lock, &error));
-    REFUSED(rql_lock_acquire(client, "x", NULL, NULL, &error));
-    REFUSED(rql_lock_try(NULL, "x", NULL, &lock, &error));
-    REFUSED(rql_lock_try(client, "x", NULL, NULL, &error));
-    REFUSED(rql_lock_extend(NULL, 1, &error));
-    REFUSED(rql_lock_verify(NULL, &error));
+TEST(calls_for_a_lock_or_a_series_refuse_null)
+{
+    static const char *const holes[] = {"a", NULL};
+    const rql_series_options bad[] = {series_of(holes, 2), series_of(holes, 0), series_of(NULL, 3)};
+    rql_series_acquiring what = {.done = on_series};
+    rql_series_options good = series_of(names, 2);
+    rql_series_block block = {.run = NULL};
+    rql_series *series = NULL;
+    rql_lock *lock = NULL;
+
+    REFUSED(rql_lock_acquire(NULL, "x", NULL, &lock, NULL));
+    REFUSED(rql_lock_acquire(client, NULL, NULL, &lock, NULL));
+    REFUSED(rql_lock_acquire(client, "x", NULL, NULL, NULL));
+    REFUSED(rql_lock_try(NULL, "x", NULL, &lock, NULL));
+    REFUSED(rql_lock_try(client, "x", NULL, NULL, NULL));
+    REFUSED(rql_lock_extend(NULL, 1, NULL));
+    REFUSED(rql_lock_verify(NULL, NULL));
     REFUSED(rql_release_by_secret(client, "x", NULL, NULL));
     assert_null(lock);
     assert_int_equal(rql_lock_get_state(NULL), RQL_GONE);
@@ -84,18 +90,6 @@ TEST(calls_for_a_lock_refuse_null)
     assert_null(rql_lock_secret(NULL));
     assert_null(rql_lock_describe(NULL).name);
     assert_null(rql_lock_node(NULL));
-    assert_int_equal(ask_int("DBSIZE"), 0);
-}
-
-TEST(calls_for_a_series_refuse_null)
-{
-    static const char *const none[] = {"a", NULL};
-    const rql_series_options bad[] = {series_of(none, 2), series_of(none, 0), series_of(NULL, 3)};
-    rql_series_acquiring what = {.done = on_series};
-    rql_series_options good = series_of(none, 1);
-    rql_series_block block = {.run = NULL};
-    rql_series *series = NULL;
-
     EACH (row, bad) {
         REFUSED(rql_series_acquire(client, row, &series, NULL));
         REFUSED(rql_series_acquire_async(loop, row, &what, NULL));
@@ -111,14 +105,15 @@ TEST(calls_for_a_series_refuse_null)
     assert_int_equal(ask_int("DBSIZE"), 0);
 }
 
-TEST(inspections_and_sweeps_refuse_null)
+TEST(inspections_sweeps_and_measures_refuse_null)
 {
     const rql_sweep_owner nobody = {.acq_id = "a", .hst_id = NULL};
-    rql_refusal refusal = {.reason = RQL_TIMED_OUT, .tries = 3};
+    rql_diagnose_options options;
     rql_sweep_result result = {.rel_key_cnt = 77};
     rql_client_info_list *clients = NULL;
-    rql_lock_info *info = NULL;
+    rql_report *report = NULL;
     bool answer = true;
+    int64_t took_us = -1;
 
     REFUSED(rql_clear_locks(NULL, NULL, &result, NULL));
     REFUSED(rql_clear_dead_requests(NULL, NULL, NULL, NULL, NULL));
@@ -132,8 +127,30 @@ TEST(inspections_and_sweeps_refuse_null)
     REFUSED(rql_swarm_start(client, NULL, NULL, NULL));
     REFUSED(rql_list_clients(NULL, &clients, NULL));
     REFUSED(rql_list_clients(client, NULL, NULL));
+    REFUSED(rql_measure(NULL, RQL_MEASURE_PING, NULL, &took_us, NULL));
+    REFUSED(rql_measure(client, RQL_MEASURE_PING, NULL, NULL, NULL));
+    REFUSED(rql_measure(client, RQL_MEASURE_PLAIN_LOCK, NULL, &took_us, NULL));
+    REFUSED(rql_measure(client, (rql_measured)3, NULL, &took_us, NULL));
+    REFUSED(rql_diagnose(NULL, NULL, &report, NULL));
+    REFUSED(rql_diagnose(client, NULL, NULL, NULL));
+    rql_diagnose_options_init(&options);
+    options.max_keys = -1;
+    REFUSED(rql_diagnose(client, &options, &report, NULL));
+    rql_diagnose_options_init(&options);
+    options.groups = "mem  dur";
+    REFUSED(rql_diagnose(client, &options, &report, NULL));
     assert_int_equal(result.rel_key_cnt, 77);
     assert_true(answer);
+    ask("SET held x");
+    assert_int_equal(rql_measure(client, RQL_MEASURE_PLAIN_LOCK, "held", &took_us, NULL),
+                     RQL_NOT_HELD);
+    assert_int_equal(took_us, -1);
+}
+
+TEST(null_is_freed_and_a_refusal_is_cleared_twice)
+{
+    rql_refusal refusal = {.reason = RQL_TIMED_OUT, .tries = 3};
+
     assert_null(rql_find_client(NULL, "x"));
     assert_null(rql_client_info_list_free(NULL));
     assert_null(rql_lock_info_free(NULL));
@@ -141,12 +158,12 @@ TEST(inspections_and_sweeps_refuse_null)
     assert_null(rql_lock_info_list_free(NULL));
     assert_null(rql_queue_info_list_free(NULL));
     assert_null(rql_text_list_free(NULL));
+    assert_null(rql_report_free(NULL));
     assert_null(rql_swarm_free(NULL));
     rql_swarm_stop(NULL);
     rql_refusal_clear(NULL);
     ask("HSET rql:lock:a acq_id a hst_id h ts 1.5 ini_ttl 9000");
-    CHECK_OK(rql_get_lock_info(client, "a", &info, NULL));
-    refusal.holder = info;
+    CHECK_OK(rql_get_lock_info(client, "a", &refusal.holder, NULL));
     for (int i = 0; i < 2; i++) {
         rql_refusal_clear(&refusal);
         assert_null(refusal.holder);
@@ -159,9 +176,7 @@ TEST(calls_on_a_loop_refuse_null_and_locks_of_others)
     rql_acquiring nobody = {0};
     rql_acquiring what = {.done = on_asked};
     rql_series_acquiring no_series = {0};
-    static const char *const names[] = {"a", "b"};
     rql_series_options series = series_of(names, 2);
-    rql_lock_options options = patient(client);
     rql_lock *foreign = hold(other, "x");
     rql_series *foreign_series = NULL;
     rql_error error = {0};
@@ -174,11 +189,8 @@ TEST(calls_on_a_loop_refuse_null_and_locks_of_others)
     REFUSED(rql_loop_open(&made, NULL, &uv, NULL));
     REFUSED(rql_loop_close(NULL, NULL, NULL, NULL));
     REFUSED(rql_acquire_async(NULL, "x", NULL, &what, NULL));
-    REFUSED(rql_acquire_async(loop, "", NULL, &what, NULL));
     REFUSED(rql_acquire_async(loop, "x", NULL, NULL, NULL));
     REFUSED(rql_acquire_async(loop, "x", NULL, &nobody, NULL));
-    options.ttl_ms = 0;
-    REFUSED(rql_acquire_async(loop, "x", &options, &what, NULL));
     REFUSED(rql_series_acquire_async(loop, &series, &no_series, NULL));
     REFUSED(rql_request_cancel(NULL));
     REFUSED(rql_request_fault(NULL, &error));
@@ -197,100 +209,52 @@ TEST(calls_on_a_loop_refuse_null_and_locks_of_others)
     CHECK_OK(rql_series_release(foreign_series, NULL, NULL));
 }
 
-TEST(a_program_of_another_age_gets_the_counters_it_knows)
+static rql_status read_stats(void *out, size_t size)
 {
-    struct {
-        rql_stats stats;
-        char more[64];
-    } longer;
-
-    char shorter[offsetof(rql_stats, hand_overs)];
-    rql_stats *older = (rql_stats *)&longer;
-
-    CHECK_OK(rql_lock_release(hold(client, "x"), NULL));
-    memset(&longer, 0xA5, sizeof longer);
-    CHECK_OK(rql_client_stats_sized(client, &longer.stats, sizeof shorter));
-    assert_int_equal(older->size, sizeof shorter);
-    assert_int_equal(older->acquisitions, 1);
-    assert_int_not_equal(older->hand_overs, 0); /* not touched */
-    CHECK_OK(rql_client_stats_sized(client, &longer.stats, sizeof longer));
-    assert_int_equal(longer.stats.size, sizeof longer.stats);
-    assert_int_equal(longer.more[63], 0);
-    REFUSED(rql_client_stats(NULL, older));
-    REFUSED(rql_client_stats_sized(client, NULL, sizeof *older));
-    REFUSED(rql_client_stats_sized(client, older, 1));
+    return rql_client_stats_sized(client, out, size);
 }
 
-TEST(a_program_of_another_age_gets_what_it_knows_of_the_server)
+static rql_status read_server(void *out, size_t size)
 {
-    struct {
-        rql_server_info info;
-        char more[64];
-    } longer;
-
-    char shorter[offsetof(rql_server_info, round_trip_us)];
-    rql_server_info *older = (rql_server_info *)&longer;
-
-    memset(&longer, 0xA5, sizeof longer);
-    CHECK_OK(rql_client_ping_sized(client, older, sizeof shorter, NULL));
-    assert_int_equal(older->size, sizeof shorter);
-    assert_string_equal(older->role, "master");
-    assert_int_equal((uint64_t)older->round_trip_us, 0xA5A5A5A5A5A5A5A5); /* not touched */
-    CHECK_OK(rql_client_ping_sized(client, &longer.info, sizeof longer, NULL));
-    assert_int_equal(longer.info.size, sizeof longer.info);
-    assert_in_range(longer.info.round_trip_us, 1, INT32_MAX);
-    assert_int_equal(longer.more[63], 0);
-    REFUSED(rql_client_ping(NULL, older, NULL));
-    REFUSED(rql_client_ping_sized(client, NULL, sizeof *older, NULL));
-    REFUSED(rql_client_ping_sized(client, older, 1, NULL));
-    assert_int_equal(longer.info.partitions, -1);
-    CHECK_OK(rql_client_ping_node_sized(client, 0, &longer.info, sizeof longer, NULL));
-    assert_int_equal(rql_client_ping_node(client, 1, &longer.info, NULL), RQL_NOT_FOUND);
-    REFUSED(rql_client_ping_node(NULL, 0, older, NULL));
+    return rql_client_ping_sized(client, out, size, NULL);
 }
 
-TEST(a_server_is_measured)
+/* A program that was built with fewer fields, up to the one at `cut`, or with more. */
+TEST(a_program_of_another_age_gets_the_fields_that_it_knows)
 {
-    int64_t took_us = -1;
-    int64_t before_us = -1;
-    int64_t after_us = -1;
-    rql_lock *lock = hold(client, "measured");
+    enum { MORE = 64, UNTOUCHED = 0xA5 };
 
-    CHECK_OK(rql_measure(client, RQL_MEASURE_PING, NULL, &took_us, NULL));
-    assert_in_range(took_us, 1, INT32_MAX);
-    CHECK_OK(rql_measure(client, RQL_MEASURE_SERVER_CPU, NULL, &before_us, NULL));
-    for (int i = 0; i < 1000; i++) {
-        /* Gone each time: the next one finds no key. */
-        CHECK_OK(rql_measure(client, RQL_MEASURE_PLAIN_LOCK, "plain", &took_us, NULL));
+    static const struct {
+        const char *name;
+        rql_status (*read)(void *out, size_t size);
+        size_t cut, size;
+    } structs[] = {
+        {"rql_stats", read_stats, offsetof(rql_stats, hand_overs), sizeof(rql_stats)},
+        {"rql_server_info", read_server, offsetof(rql_server_info, round_trip_us),
+         sizeof(rql_server_info)},
+    };
+
+    union {
+        size_t size; /* the first field of each */
+        unsigned char bytes[sizeof(rql_stats) + sizeof(rql_server_info) + MORE];
+    } out;
+
+    EACH_ROW (row, structs) {
+        memset(&out, UNTOUCHED, sizeof out);
+        CHECK_OK(row->read(&out, row->cut));
+        assert_int_equal(out.size, row->cut);
+        assert_int_equal(out.bytes[row->cut], UNTOUCHED);
+        CHECK_OK(row->read(&out, row->size + MORE));
+        assert_int_equal(out.size, row->size);
+        assert_int_equal(out.bytes[row->size + MORE - 1], 0);
+        REFUSED(row->read(&out, 1));
+        REFUSED(row->read(NULL, row->size));
     }
-    CHECK_OK(rql_measure(client, RQL_MEASURE_SERVER_CPU, NULL, &after_us, NULL));
-    assert_in_range(after_us - before_us, 1000, INT32_MAX); /* that of 2000 commands */
-    took_us = -1;
-    assert_int_equal(
-        rql_measure(client, RQL_MEASURE_PLAIN_LOCK, "rql:lock:measured", &took_us, NULL),
-        RQL_NOT_HELD);
-    assert_int_equal(took_us, -1);
-    CHECK_OK(rql_lock_release(lock, NULL));
-    REFUSED(rql_measure(NULL, RQL_MEASURE_PING, NULL, &took_us, NULL));
-    REFUSED(rql_measure(client, RQL_MEASURE_PING, NULL, NULL, NULL));
-    REFUSED(rql_measure(client, RQL_MEASURE_PLAIN_LOCK, NULL, &took_us, NULL));
-    REFUSED(rql_measure(client, (rql_measured)3, NULL, &took_us, NULL));
-}
-
-TEST(a_diagnosis_refuses_null_and_limits_of_its_own)
-{
-    rql_diagnose_options options;
-    rql_report *report = NULL;
-
-    rql_diagnose_options_init(&options);
-    options.max_keys = -1;
-    REFUSED(rql_diagnose(client, &options, &report, NULL));
-    rql_diagnose_options_init(&options);
-    options.groups = "mem  dur";
-    REFUSED(rql_diagnose(client, &options, &report, NULL));
-    REFUSED(rql_diagnose(NULL, NULL, &report, NULL));
-    REFUSED(rql_diagnose(client, NULL, NULL, NULL));
-    assert_null(rql_report_free(NULL));
+    REFUSED(rql_client_stats(NULL, (rql_stats *)&out));
+    REFUSED(rql_client_ping_node(NULL, 0, (rql_server_info *)&out, NULL));
+    assert_int_equal(rql_client_ping_node_sized(client, 1, (rql_server_info *)&out,
+                                                sizeof(rql_server_info), NULL),
+                     RQL_NOT_FOUND);
 }
 
 LOOP_FIXTURE;
