@@ -120,7 +120,7 @@ class Run(threading.Thread):
         return outcome
 
     def with_block(self, words):
-        call = self.actor.begin("with", **words)
+        call = self.actor.begin("block", lock=self.actor.name, **words)
         self.do("whoami")  # its answer comes from within the block, or after that of a call without success
         if not call.is_over():
             self.play_block()

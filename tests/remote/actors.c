@@ -44,13 +44,14 @@ static cJSON *take_words(struct actor *self)
     return words;
 }
 
-bool actor_work(struct actor *self)
+bool actor_work(struct actor *self, int *value_out)
 {
     cJSON *words = take_words(self);
 
     while (words) {
         note_begin(words);
         if (strcmp(text_in(words, "do"), "leave") == 0) {
+            *value_out = (int)number_or(words, "value", 0);
             answer(words, RQL_OK, NULL);
             return true;
         }
@@ -64,7 +65,9 @@ bool actor_work(struct actor *self)
 
 static void *work(void *data)
 {
-    if (actor_work(data)) {
+    int value;
+
+    if (actor_work(data, &value)) {
         wrong(NULL, "there is no block to leave");
     }
     return NULL;

@@ -12,7 +12,6 @@ struct request {
     cJSON *words;
     struct hold *hold;
     rql_refusal refusal;
-    struct stay stay;
     rql_acquiring lock;
     rql_series_acquiring series;
     rql_async_block block;
@@ -74,7 +73,8 @@ static void on_run(rql_hold *hold, rql_lock *lock, void *data)
     struct request *self = data;
 
     (void)lock;
-    stay_begin(&self->stay, self->words, hold);
+    add_object(A_BLOCK, self->words, "lock", hold);
+    say_running(self->words);
 }
 
 static void on_block_done(rql_status status, int value, const rql_error *error, void *data)

@@ -405,7 +405,6 @@ bool perform_on_thread(struct actor *actor, cJSON *words)
         {"use_secret", use_secret},
         {"verify", verify},
         {"whoami", whoami},
-        {"with", run_with},
         {"zombies", tell_zombies},
     };
 

@@ -18,7 +18,6 @@
 #include <rql/rql.h>
 
 #include <cJSON.h>
-#include <semaphore.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -159,9 +158,9 @@ struct actor *actor_new(rql_client *client, rql_loop *loop);
 rql_client *actor_client(const struct actor *self);
 rql_loop *actor_loop(const struct actor *self);
 
-/* On the actor's thread: does what it is given until "leave", which is answered; false: until all
- * has been done. */
-bool actor_work(struct actor *self);
+/* On the actor's thread: performs what it is given until "leave", which is answered and has the
+ * value of a block. Returns false when all has been done instead. */
+bool actor_work(struct actor *self, int *value_out);
 
 /* To be done by the actor's thread, in order. */
 void actor_give(struct actor *self, cJSON *words);
@@ -192,20 +191,11 @@ void end_acquisition(cJSON *reply, const cJSON *words, rql_status status, struct
 
 /* ---- calls_block.c ---- */
 
-/* A block that runs: on a loop if `hold` is not NULL. */
-struct stay {
-    rql_hold *hold;
-    sem_t may_end;
-    int value;
-};
+/* The block of the line has its locks. */
+void say_running(const cJSON *words);
 
-/* It runs under the line's locks, which is said; "end_block" ends it. */
-void stay_begin(struct stay *self, const cJSON *words, rql_hold *hold);
 rql_status end_block(struct call *call);
 rql_status run_block(struct call *call);
-
-/* Under the line's locks its thread does what it is told, until "leave". */
-rql_status run_with(struct call *call);
 
 /* ---- calls_inspect.c ---- */
 

@@ -23,7 +23,10 @@ class Block:
         return self
 
     def end(self):
-        self.remote.do("end_block", lock=self.name, value=VALUE)
+        if self.actor.kind == "loop":
+            self.remote.do("end_block", lock=self.name, value=VALUE).check()
+        else:
+            self.actor.begin("leave", value=VALUE).outcome().check()
         outcome = self.call.outcome()
         check_equal(outcome.value, VALUE)
         return outcome
