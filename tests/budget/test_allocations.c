@@ -1,7 +1,7 @@
 /* Taking and giving back locks, once warm, asks the allocator for nothing: alone, again and again
  * by the same acquirer, by many threads, and waiting for one another. */
 
-#include "clients.h"
+#include "fixture.h"
 
 #include "counting.h"
 #include "lock/client.h"

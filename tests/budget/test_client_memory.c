@@ -44,10 +44,10 @@ static struct use use_now(void)
 /* It has taken a lock and given it back. */
 static rql_client *make_used(void)
 {
-    rql_client *client = new_client();
+    rql_client *made = new_client();
 
-    CHECK_OK(rql_lock_release(hold(client, "used"), NULL));
-    return client;
+    CHECK_OK(rql_lock_release(hold(made, "used"), NULL));
+    return made;
 }
 
 /* Or its lock has ended, where the machine stood still for that long. */
@@ -60,33 +60,33 @@ static bool has_renewed_or_lost(void *data)
 }
 
 /* One that it has lost is had again. */
-static void keep_a_lock(rql_client *client)
+static void keep_a_lock(rql_client *made)
 {
-    rql_lock_options options = patient(client);
+    rql_lock_options options = patient(made);
 
     options.ttl_ms = 300;
     options.auto_extend = true;
     do {
-        rql_lock *lock = hold_with(client, "kept", &options);
+        rql_lock *lock = hold_with(made, "kept", &options);
 
         assert_true(wait_until(has_renewed_or_lost, lock, AWAIT_MS));
         (void)!rql_lock_release(lock, NULL);
-    } while (rqli_conn_n_commands(client->fleet.first.background) == 0);
+    } while (rqli_conn_n_commands(made->fleet.first.background) == 0);
 }
 
 /* It has waited as well, and kept a lock alive: it has all its connections, and its thread. */
 static rql_client *make_awake(void)
 {
-    rql_client *client = make_used();
-    struct waiter waiter = {.client = client, .name = "waited", .releases = true};
-    rql_lock *lock = hold(client, "waited");
+    rql_client *made = make_used();
+    struct waiter waiter = {.client = made, .name = "waited", .releases = true};
+    rql_lock *lock = hold(made, "waited");
 
-    waiter.options = patient(client);
+    waiter.options = patient(made);
     waiter_start_as(&waiter, 1);
     CHECK_OK(rql_lock_release(lock, NULL));
     CHECK_OK(waiter_join(&waiter));
-    keep_a_lock(client);
-    return client;
+    keep_a_lock(made);
+    return made;
 }
 
 /* The first of its kind is not counted: it also pays for what all of them share. */

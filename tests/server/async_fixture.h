@@ -3,7 +3,7 @@
 
 /* For tests of the asynchronous calls: a uv loop of the test's, and what its callbacks saw. */
 
-#include "clients.h"
+#include "fixture.h"
 
 #include <limits.h>
 #include <stdatomic.h>
@@ -26,16 +26,12 @@ struct asked {
     bool releases; /* at once, in its callback, on the loop */
     int n_released;
     rql_status release_status;
-    int64_t order; /* of the callback among all */
 };
-
-static int64_t n_callbacks;
 
 static inline void check_callback(void)
 {
     assert_true(pthread_equal(pthread_self(), uv_owner));
     assert_false(inside_call);
-    n_callbacks++;
 }
 
 static inline void on_asked_released(rql_status status, const rql_error *error, void *data)
@@ -55,7 +51,6 @@ static inline void on_asked(rql_status status, rql_lock *lock, const rql_error *
 
     check_callback();
     asked->n_done++;
-    asked->order = n_callbacks;
     asked->status = status;
     asked->lock = lock;
     if (error) {

@@ -1,4 +1,4 @@
-#include "clients.h"
+#include "fixture.h"
 
 #include <dirent.h>
 #include <signal.h>
@@ -132,6 +132,11 @@ void await_descriptors(int least)
     assert_true(wait_until(are_open, &least, AWAIT_MS));
 }
 
+bool is_past(void *us)
+{
+    return wait_clock_us() > *(const int64_t *)us;
+}
+
 rql_options client_options(void)
 {
     rql_options options;
@@ -159,6 +164,16 @@ rql_client *new_client(void)
     rql_options options = client_options();
 
     return new_client_with(&options);
+}
+
+rql_series_options series_of(const char *const *names, size_t count)
+{
+    rql_series_options options;
+
+    rql_series_options_init(&options);
+    options.names = names;
+    options.n_names = count;
+    return options;
 }
 
 rql_lock_options patient(const rql_client *of)
@@ -219,28 +234,6 @@ rql_status waiter_join(struct waiter *self)
 {
     assert_int_equal(pthread_join(self->thread, NULL), 0);
     return self->status;
-}
-
-pid_t start_child(void (*body)(void))
-{
-    pid_t parent = getpid();
-    pid_t child = fork();
-
-    assert_true(child >= 0);
-    if (child == 0) {
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() == parent) {
-            body();
-        }
-        _exit(0);
-    }
-    return child;
-}
-
-void kill_child(pid_t child)
-{
-    (void)kill(child, SIGKILL);
-    (void)waitpid(child, NULL, 0);
 }
 
 void start_server(void)

@@ -77,9 +77,21 @@ void await_descriptors(int least);
 /* Waits until neither lock nor queue nor requests are there. */
 void expect_nothing_left(const char *name);
 
+/* For wait_until(): is it later than this time of wait_clock_us()? */
+bool is_past(void *us);
+
 rql_options client_options(void);
 rql_client *new_client_with(const rql_options *options);
 rql_client *new_client(void);
+
+/* Two clients, not connected yet: make_clients() empties the server first. */
+extern rql_client *client;
+extern rql_client *other;
+
+void make_clients(void);
+void free_clients(void);
+
+rql_series_options series_of(const char *const *names, size_t count);
 
 /* Waits as long as it takes, with a ttl that does not end within a test. */
 rql_lock_options patient(const rql_client *of);
@@ -104,9 +116,5 @@ void waiter_start(struct waiter *self);
 /* Returns when the server has `count` waiters of the lock, this one included. */
 void waiter_start_as(struct waiter *self, int64_t count);
 rql_status waiter_join(struct waiter *self);
-
-/* A fresh process, which ends with this one; kill_child() ends it. */
-pid_t start_child(void (*body)(void));
-void kill_child(pid_t child);
 
 #endif

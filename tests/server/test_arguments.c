@@ -5,16 +5,6 @@
 
 static const char *const names[] = {"a", "b"};
 
-static rql_series_options series_of(const char *const *list, size_t count)
-{
-    rql_series_options options;
-
-    rql_series_options_init(&options);
-    options.names = list;
-    options.n_names = count;
-    return options;
-}
-
 #define REFUSED(call) assert_int_equal(call, RQL_E_INVALID)
 
 /* For valgrind, which sees no scenario: calls that no other program of the suite `memory` makes. */

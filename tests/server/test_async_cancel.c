@@ -100,12 +100,9 @@ TEST(a_series_lives_until_its_callback)
 {
     const char *const names[] = {"x", "y"};
     rql_series_acquiring what = {.done = on_all_held};
-    rql_series_options options;
+    rql_series_options options = series_of(names, 2);
     rql_loop *own = begin_calling();
 
-    rql_series_options_init(&options);
-    options.names = names;
-    options.n_names = 2;
     CHECK_OK(rql_series_acquire_async(own, &options, &what, NULL));
     cancel_what_is_called(what.request);
     CHECK_OK(rql_loop_close(own, NULL, NULL, NULL));

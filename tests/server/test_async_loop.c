@@ -77,11 +77,6 @@ TEST(what_gives_back_goes_first)
     CHECK_OK(release_and_wait(asked.lock));
 }
 
-static bool is_past(void *data)
-{
-    return wait_clock_us() > *(const int64_t *)data;
-}
-
 static bool listens(const void *data)
 {
     (void)data;
@@ -187,13 +182,10 @@ TEST(a_handle_of_a_request_bears_the_ids_of_the_thread_that_has_it_next)
     static const char *const names[] = {"a", "b"};
     int status = INT_MAX;
     rql_series_acquiring what = {.done = release_series, .user_data = &status};
-    rql_series_options options;
+    rql_series_options options = series_of(names, 2);
     char acquirer[RQL_ID_SIZE];
     rql_lock *held;
 
-    rql_series_options_init(&options);
-    options.names = names;
-    options.n_names = 2;
     CHECK_OK(rql_series_acquire_async(loop, &options, &what, NULL));
     run_until(is_told, &status);
     CHECK_OK(status);

@@ -18,7 +18,6 @@ enum {
 
 #include "cluster.h"
 
-static rql_client *client;
 static rql_lock *held_by_test;
 
 static void set_up(void)

@@ -1,5 +1,4 @@
 #include "children.h"
-#include "clients.h"
 
 #include "allocator.h"
 #include "threads.h"
@@ -18,19 +17,9 @@ static rql_lock *inherited;
 static rql_series *inherited_series;
 static const char *const names[] = {"a", "b"};
 
-static rql_series_options series_options(void)
-{
-    rql_series_options options;
-
-    rql_series_options_init(&options);
-    options.names = names;
-    options.n_names = 2;
-    return options;
-}
-
 static void refuse_series(void)
 {
-    const rql_series_options options = series_options();
+    const rql_series_options options = series_of(names, 2);
     rql_series *second = NULL;
     int fd;
 
@@ -96,7 +85,7 @@ static bool hammers_run(void *data)
 
 TEST(child_has_nothing_of_the_parents_and_does_it_no_harm)
 {
-    const rql_series_options options = series_options();
+    const rql_series_options options = series_of(names, 2);
     struct hammer self = {0};
     struct threads *threads;
 
@@ -137,7 +126,7 @@ static void refuse_what_is_inherited(void)
 /* Both have a descriptor that becomes readable when they are lost. */
 static void hold_what_is_inherited(void)
 {
-    const rql_series_options options = series_options();
+    const rql_series_options options = series_of(names, 2);
     int fd = -1;
 
     inherited = hold(client, "inherited");
@@ -339,14 +328,15 @@ TEST(parents_death_is_seen_while_a_child_lives)
     pid_t child;
 
     assert_int_equal(pipe(pipe_of_grandchild), 0);
-    child = start_child(install_and_leave_a_child_behind);
+    child = start_limited_child(install_and_leave_a_child_behind);
     await_int(1, "ZCARD rql:lock_queue:x");
     expect_connections(4); /* ours, and its three */
     (void)kill(child, SIGUSR1);
     assert_true(wait_readable(pipe_of_grandchild[0], AWAIT_MS));
     assert_int_equal(read(pipe_of_grandchild[0], &grandchild, sizeof grandchild),
                      sizeof grandchild);
-    kill_child(child);
+    (void)kill(child, SIGKILL);
+    (void)waitpid(child, NULL, 0);
     expect_connections(1);
     assert_int_equal(kill(grandchild, SIGKILL), 0); /* it was there all the time */
     (void)close(pipe_of_grandchild[1]);

@@ -1,4 +1,4 @@
-#include "clients.h"
+#include "fixture.h"
 
 #include "lock/client.h"
 #include "lock/leases.h"

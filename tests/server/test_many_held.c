@@ -13,7 +13,6 @@ enum { ROUNDS = 21, PAIRS = 50, RENEWALS = 3 };
 static const double PAIR_MOST = 1.5;
 
 static long n_held;
-static rql_client *client;
 static rql_series **held;
 static size_t n_series;
 
@@ -38,9 +37,7 @@ static void hold_one_series(rql_series **out)
         (void)snprintf(names[i], sizeof names[i], "held-%zu-%zu", n_series, i);
         list[i] = names[i];
     }
-    rql_series_options_init(&options);
-    options.names = list;
-    options.n_names = RQL_SERIES_MAX;
+    options = series_of(list, RQL_SERIES_MAX);
     options.lock = &lock;
     if (rql_series_acquire(client, &options, out, &error)) {
         fail_msg("series: %s", error.message);
@@ -151,16 +148,10 @@ TEST(a_renewal_beside_many_costs_what_it_costs_alone)
     CHECK_OK(rql_lock_release(lock, NULL));
 }
 
-static void set_up(void)
-{
-    empty_server();
-    client = new_client();
-}
-
 static void tear_down(void)
 {
     let_go();
-    client = rql_client_free(client);
+    free_clients();
 }
 
 static void start(void)
@@ -180,4 +171,4 @@ static void stop(void)
     stop_server();
 }
 
-FIXTURE(start, stop, set_up, tear_down);
+FIXTURE(start, stop, make_clients, tear_down);

@@ -6,19 +6,6 @@
 
 enum { SIGNALS = 100 };
 
-static rql_client *client;
-
-static void set_up(void)
-{
-    ask("FLUSHALL");
-    client = new_client();
-}
-
-static void tear_down(void)
-{
-    client = rql_client_free(client);
-}
-
 /* Releases at once. */
 static struct waiter for_a_moment(const char *name)
 {
@@ -405,4 +392,4 @@ TEST(callbacks_run_with_synchronous_signals_open)
     }
 }
 
-FIXTURE(start_server, stop_server, set_up, tear_down);
+FIXTURE(start_server, stop_server, make_clients, free_clients);

@@ -18,8 +18,8 @@ static void exit_while_waiting(void)
 
 TEST(exit_does_not_wait_for_waiters)
 {
-    rql_client *client = new_client();
-    rql_lock *held = hold(client, "x");
+    rql_client *own = new_client();
+    rql_lock *held = hold(own, "x");
     int64_t begun_us = wait_clock_us();
     pid_t child = start_limited_child(exit_while_waiting);
     int status = -1;
@@ -29,7 +29,7 @@ TEST(exit_does_not_wait_for_waiters)
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) < LEAST_CODE);
     assert_true(wait_clock_us() - begun_us < 5000000 * wait_slowness());
     CHECK_OK(rql_lock_release(held, NULL));
-    rql_client_free(client);
+    rql_client_free(own);
 }
 
 /* The library as a program loads it at run time. */

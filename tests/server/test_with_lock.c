@@ -1,4 +1,4 @@
-#include "clients.h"
+#include "fixture.h"
 
 #include <semaphore.h>
 #include <setjmp.h>
@@ -96,11 +96,8 @@ static void *leave_block_of_series(void *data)
     static const char *const names[] = {"x", "y"};
     struct leaver *leaver = data;
     rql_series_block block = {.run = exit_thread_of_series};
-    rql_series_options options;
+    rql_series_options options = series_of(names, 2);
 
-    rql_series_options_init(&options);
-    options.names = names;
-    options.n_names = 2;
     (void)!rql_with_series(client, &options, &block, NULL);
     leaver->returned = true;
     return NULL;
