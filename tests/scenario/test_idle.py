@@ -1,16 +1,22 @@
 #!/usr/bin/env python3
-"""What waiting costs: while nothing happens, and when many begin at once. RQL_TEST_CROWD: how many wait."""
+"""What waiting costs, while nothing happens and when many begin at once; and what a call and a renewal cost beside many
+renewed locks. RQL_TEST_CROWD: how many wait. RQL_TEST_HELD: how many are held."""
 import os
 import re
+import statistics
 import time
 
 from harness import FOREVER, MINUTE_MS, Network, as_they_end, check, let_pass, main, scenario, wait_until
+from delay import tasks_of
 
 CROWD = int(os.environ.get("RQL_TEST_CROWD", 200))
 PATIENCE_S = 60
 WINDOW_S, WINDOWS = 3.4, 4      # in a window a waiter that polls for all polls twice, or three times at most
 MOST_POLLS = 3 / WINDOW_S
 TURNS, MANY = 200, 32
+SERIES_MAX, HELD = 64, int(os.environ.get("RQL_TEST_HELD", 20000))
+ROUNDS, PAIRS, MOST_OF_A_PAIR = 21, 50, 1.5
+RENEWALS, BRIEF_MS = 3, 900
 OPTIONS = {"ttl_ms": MINUTE_MS, "timeout_ms": FOREVER}
 timed = scenario(kinds=["thread"], counts=[1], is_timed=True, in_cluster=False)
 
@@ -164,6 +170,69 @@ def many_in_turn_tell_several_hand_overs_together(world, kind, names):
     served = take_turns(world, names, MANY)
     print(f"# {served.count() / (MANY * TURNS):.2f} scripts an acquisition", flush=True)
     served.check(MANY * TURNS, 1.95 * MANY * TURNS, 0)
+
+
+# ---- beside many that are held ----
+
+def hold_many(actor):
+    return [actor.acquire(*(f"held-{i}-{j}" for j in range(SERIES_MAX)), ttl_ms=60 * MINUTE_MS, auto_extend=True)
+            for i in range(HELD // SERIES_MAX)]
+
+
+def let_go(held):
+    for hold in held:
+        hold.forget()
+
+
+def processor_us(remote, threads=None):
+    """Processor time of these threads of the process, or of all. It does not depend on what else the machine does."""
+    total_ns = 0
+    for thread in threads or tasks_of(remote.process.pid):
+        with open(f"/proc/{remote.process.pid}/task/{thread}/schedstat", encoding="ascii") as file:
+            total_ns += int(file.read().split()[0])
+    return total_ns / 1000
+
+
+def pairs_us(actor, thread):
+    """(processor time, time) of some acquisitions and releases."""
+    before_us = processor_us(actor.remote, [thread])
+    took_us = actor.begin("turns", names=["pair"], options=OPTIONS, n=PAIRS).outcome().check().took_us
+    return processor_us(actor.remote, [thread]) - before_us, took_us
+
+
+@timed
+def a_pair_beside_many_renewed_locks_costs_what_it_costs_alone(world, kind, names):
+    """In turn, for the machine is not always equally fast."""
+    actors = [world.actor(kind) for _ in range(2)]
+    threads = [actor.begin("whoami").outcome().thread for actor in actors]
+    held = hold_many(actors[1])
+    rounds = [[pairs_us(*one) for one in zip(actors, threads)] for _ in range(ROUNDS)]
+    of_processor, of_time = (statistics.median(beside[i] / alone[i] for alone, beside in rounds) for i in range(2))
+    print(f"# {PAIRS} pairs beside {HELD} over {PAIRS} alone: {of_processor:.2f} of the processor, {of_time:.2f} of the time",
+          flush=True)
+    check(of_processor <= MOST_OF_A_PAIR, f"{of_processor} times the processor's time")
+    check("RQL_TEST_HELD" not in os.environ or of_time <= MOST_OF_A_PAIR, f"{of_time} times the time")
+    let_go(held)
+
+
+def renewals_us(world, remote):
+    """Processor time of some renewals of a short lock. Nothing else happens in the process."""
+    until, before_us = world.n_scripts() + RENEWALS, processor_us(remote)
+    wait_until(lambda: world.n_scripts() >= until, "it is renewed")
+    return processor_us(remote) - before_us
+
+
+@timed
+def a_renewal_beside_many_costs_what_it_costs_alone(world, kind, names):
+    actor = world.actor(kind)
+    short = actor.acquire(*names, ttl_ms=BRIEF_MS, auto_extend=True)
+    alone_us = renewals_us(world, actor.remote)
+    held = hold_many(actor)
+    beside_us = renewals_us(world, actor.remote)
+    print(f"# {RENEWALS} renewals: alone {alone_us:.0f} us, beside {HELD} {beside_us:.0f} us", flush=True)
+    check(beside_us <= 5 * alone_us, f"{beside_us} us beside others, {alone_us} us alone")
+    short.release().check()
+    let_go(held)
 
 
 if __name__ == "__main__":

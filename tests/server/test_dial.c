@@ -446,7 +446,7 @@ static int n_asked(void)
     return count;
 }
 
-/* However many connections are tried, and each of them again. */
+/* However many connections are tried, and each of them again. Its answer is waited for. */
 TEST(a_hanging_resolver_is_asked_once)
 {
     int port = 0;
@@ -459,16 +459,6 @@ TEST(a_hanging_resolver_is_asked_once)
     assert_int_equal(write(names.gate[1], "x", 1), 1);
     assert_true(wait_until(slow_answer_came, NULL, long_ms));
     assert_int_equal(n_asked(), 1);
-    assert_int_equal(write(names.gate[1], "x", 1), 1);
-    (void)close(reach(at_port("slow.test", port)));
-    (void)close(listener);
-}
-
-TEST(a_slow_resolver_is_waited_for)
-{
-    int port = 0;
-    int listener = listen_at("127.0.0.1", &port, 1);
-
     assert_int_equal(write(names.gate[1], "x", 1), 1);
     (void)close(reach(at_port("slow.test", port)));
     (void)close(listener);

@@ -83,13 +83,17 @@ static bool hammers_run(void *data)
     return self->n_done >= 100;
 }
 
+/* Beside threads that wait, and so an open subscriber, and a lock that is renewed. */
 TEST(child_has_nothing_of_the_parents_and_does_it_no_harm)
 {
     const rql_series_options options = series_of(names, 2);
+    rql_lock_options renewed = patient(client);
     struct hammer self = {0};
     struct threads *threads;
 
-    inherited = hold(client, "inherited");
+    renewed.ttl_ms = wait_stretched(600);
+    renewed.auto_extend = true;
+    inherited = hold_with(client, "inherited", &renewed);
     CHECK_OK(rql_series_acquire(client, &options, &inherited_series, NULL));
     threads = threads_start(HAMMERS, hammer, &self);
     for (int i = 0; i < FORKS; i++) {
@@ -100,6 +104,7 @@ TEST(child_has_nothing_of_the_parents_and_does_it_no_harm)
     self.stop = 1;
     threads_join(threads);
     assert_int_equal(self.n_faults, 0);
+    CHECK_OK(rql_lock_verify(inherited, NULL));
     CHECK_OK(rql_lock_release(inherited, NULL));
     CHECK_OK(rql_series_release(inherited_series, NULL, NULL));
     inherited_series = NULL;
@@ -342,27 +347,6 @@ TEST(parents_death_is_seen_while_a_child_lives)
     (void)close(pipe_of_grandchild[1]);
     (void)close(pipe_of_grandchild[0]);
     CHECK_OK(rql_lock_release(held, NULL));
-}
-
-/* With a thread that waits, and so an open subscriber, and a lock that is renewed. */
-TEST(fork_beside_a_waiter_and_a_renewal)
-{
-    struct waiter waiter = {.client = client, .name = "x", .options = patient(client)};
-    rql_lock_options renewed = patient(client);
-    rql_lock *held = hold(other, "x");
-
-    renewed.ttl_ms = wait_stretched(600);
-    renewed.auto_extend = true;
-    inherited = hold_with(client, "inherited", &renewed);
-    waiter_start_as(&waiter, 1);
-    await_int(1, "EVAL return(#redis.call('pubsub','channels','rql:wake:*')) 0");
-    expect_good_end(start_limited_child(refuse_and_free_what_is_inherited));
-    assert_int_equal(ask_int("ZCARD rql:lock_queue:x"), 1);
-    CHECK_OK(rql_lock_release(held, NULL));
-    CHECK_OK(waiter_join(&waiter));
-    CHECK_OK(rql_lock_release(waiter.lock, NULL));
-    CHECK_OK(rql_lock_verify(inherited, NULL));
-    CHECK_OK(rql_lock_release(inherited, NULL));
 }
 
 static rql_lock *lock_of_block;

@@ -8,38 +8,6 @@
 int throw_out_of_block(rql_client *client, const char *name, int value);
 #endif
 
-/* Is the lock held inside of the block, and by us? */
-static int add_ten(rql_lock *lock, void *user_data)
-{
-    int *value = user_data;
-
-    *value += rql_lock_verify(lock, NULL) == RQL_OK ? 10 : 0;
-    return *value;
-}
-
-static int nest(rql_lock *lock, void *user_data)
-{
-    int number = 0;
-    rql_block inner = {.run = add_ten, .user_data = &number};
-    rql_lock_options options = patient(client);
-
-    (void)user_data;
-    options.conflict_strategy = RQL_WORK_THROUGH;
-    if (rql_with_lock(client, "x", &options, &inner, NULL)) {
-        return -1;
-    }
-    return rql_lock_verify(lock, NULL) == RQL_OK ? inner.value : -2;
-}
-
-TEST(a_block_within_a_block_keeps_the_outer_lock)
-{
-    rql_block block = {.run = nest};
-
-    CHECK_OK(rql_with_lock(client, "x", NULL, &block, NULL));
-    assert_int_equal(block.value, 10);
-    assert_int_equal(ask_int("EXISTS rql:lock:x"), 0);
-}
-
 TEST(what_is_no_block_is_refused)
 {
     rql_block without = {.run = NULL};
