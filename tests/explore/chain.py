@@ -8,10 +8,10 @@ client, is answered at once, as in model.py: what may come in any order needs no
 import itertools
 from typing import NamedTuple
 
-from chain_judge import HANDED, judge, own_nonce_in, replaced, taken_by
+from chain_judge import HANDED, judge, own_nonce_in, taken_by
 from server import T0_US, empty
 from state import (HOLDING, IDLE, LEAVING, NO_RANDOM, NOT_AFTER_US, QUEUE_TTL_MS, TTL_MS, WAITING, Ruby,
-                   acquirer, bare, demand, host, nonce, read_contents, with_fence)
+                   acquirer, bare, demand, host, is_partly, nonce, read_contents, replaced, with_fence)
 
 N_LOCKS = 1
 ENDING = "ending"  # releases the lock, or hands it on
@@ -147,14 +147,6 @@ def transfer_words(one):
     metadata = metadata_of(one.taker)
     return (one.giver_nonce, NO_RANDOM, acquirer(one.taker), one.nonce, host(one.taker), str(TTL_MS), one.token,
             *metadata, str(len(metadata)))
-
-
-def is_partly(script, answer):
-    return answer[0] == "6" if script == "acquire" else answer[2:3] == "2"
-
-
-def repeated(script, words):
-    return (script, words) if script == "acquire" else ("release", ("-", NO_RANDOM))
 
 
 def takers_of(state, index):

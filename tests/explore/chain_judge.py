@@ -2,7 +2,7 @@
 from typing import NamedTuple
 
 from judge import judge_keys, judge_progress, judge_service
-from state import HOLDING, acquirer, demand, nonce, read_contents
+from state import HOLDING, acquirer, demand, nonce, read_contents, replaced
 
 HANDED = "handed"  # was told that it has the lock
 
@@ -34,11 +34,6 @@ def taken_by(state, index):
     """The transfer that has given it its lock, and is not answered; or None."""
     client = state.clients[index]
     return next((one for one in state.transfers if one.nonce == nonce(index, client.number)), None)
-
-
-def replaced(state, index, **changes):
-    client = state.clients[index]._replace(**changes)
-    return state._replace(clients=(*state.clients[:index], client, *state.clients[index + 1:]))
 
 
 def judge(before, after, actor, call, answer):

@@ -3,7 +3,7 @@ it has seen. With a pause nobody gets what another still relies on; without one 
 """
 import model
 from judge import judge_keys
-from model import N_LOCKS, everybody, is_over, is_partly, killed, repeated  # noqa: F401
+from model import N_LOCKS, everybody, is_over, killed  # noqa: F401
 from server import empty
 from state import HOLDING, TTL_MS, demand, read_contents
 

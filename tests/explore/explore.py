@@ -32,7 +32,7 @@ import eras
 import model
 import series
 from server import ALONE, IN_A_CLUSTER, Refused, Server, why_skipped
-from state import CAME_BACK, DEAD, RUBY, TTL_MS, Broken, demand, host, identity, read_contents
+from state import CAME_BACK, DEAD, RUBY, TTL_MS, Broken, demand, host, identity, is_partly, read_contents, repeated
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path += [str(ROOT / "lua"), str(ROOT / "tests" / "mutants")]
@@ -280,10 +280,10 @@ class Explorer:
         answers = self.server.run(calls)
         for _ in range(REPEATS):
             partly = [index for index, (answer, _) in enumerate(answers)
-                      if self.model.is_partly(calls[index][1], answer)]
+                      if is_partly(calls[index][1], answer)]
             if not partly:
                 break
-            again = [(answers[index][1], *self.model.repeated(*calls[index][1:])) for index in partly]
+            again = [(answers[index][1], *repeated(*calls[index][1:])) for index in partly]
             for index, (told, contents) in zip(partly, self.server.run(again)):
                 if calls[index][1] not in ("acquire", "acquire_series", "flush_queue"):  # what it did is in the first answer
                     told = answers[index][0][:2] + told[2:]

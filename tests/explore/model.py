@@ -8,7 +8,7 @@ from judge import judge_answer, judge_change, judge_keys
 from server import T0_US, empty
 from state import (ASKED, DEAD, ENDING, HOLDING, IDLE, INSIDE, LEAVING, NO_RANDOM, NOT_AFTER_US, OUT, QUEUE_TTL_MS,
                    RELEASING, RUBY, RUBYS_HOST, TTL_MS, UNDOING, WAITING, Broken, Client, Ruby, State, acquirer, bare,
-                   demand, entry_nonce, host, identity, nonce, read_contents, seen_of, unused_ms)
+                   demand, entry_nonce, host, identity, is_partly, nonce, read_contents, seen_of, unused_ms)
 
 
 N_LOCKS = 1
@@ -87,20 +87,6 @@ ENTRY_CALLS = ("enter", "undo", "decrease")
 CALLS_INSIDE = {
     OUT: ("enter",), ASKED: ("undo", "enter"), INSIDE: ("decrease",), UNDOING: ("undo",), ENDING: ("decrease",),
 }
-
-
-def is_partly(script, answer):
-    """There was too much to do for one call."""
-    if script == "flush_queue":
-        return answer[2] == 2
-    if script == "ruby":
-        return False
-    return answer[0] == "6" if script == "acquire" else script != "extend" and answer[2:3] == "2"
-
-
-def repeated(script, words):
-    """The call that does the rest."""
-    return (script, words) if script == "acquire" else ("release", ("-", NO_RANDOM))
 
 
 def calls_of(client):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from judge import is_live, judge_keys
 from server import T0_US, empty
 from state import (CLAIM_US, HOLDING, IDLE, LEAVING, NOT_AFTER_US, NO_RANDOM, QUEUE_TTL_MS, RELEASING, TTL_MS, WAITING,
-                   acquirer, bare, demand, host, read_contents)
+                   acquirer, bare, demand, host, is_partly, read_contents, replaced)
 
 N_LOCKS = 2
 RESERVED_US, LONGEST_US, N_MARKED = 2_000_000, 60_000_000, 16  # of lua/reserve.lua
@@ -113,17 +113,6 @@ def call_of(state, action):
         f"{access_of(client)}{'t' if len(locks) > 1 else 'w'}- -1 {client.score} {QUEUE_TTL_MS} {NO_RANDOM}"), locks
 
 
-def is_partly(script, answer):
-    if script == "acquire_series":
-        return answer[0] == 6
-    return answer[0] == "6" if script == "acquire" else answer[2:3] == "2"
-
-
-def repeated(script, words, locks):
-    return (script if script.startswith("acquire") else "release",
-            words if script.startswith("acquire") else ("-", NO_RANDOM), locks)
-
-
 def words_of(client, now_us):
     """What it may ask now, the best first."""
     if client.mode == WAITING:
@@ -166,11 +155,6 @@ def actions(state, ticks_us):
 
 
 # ---- what comes of it ----
-
-def replaced(state, index, **changes):
-    client = state.clients[index]._replace(**changes)
-    return state._replace(clients=(*state.clients[:index], client, *state.clients[index + 1:]))
-
 
 def killed(state, index):
     client = state.clients[index]

@@ -172,6 +172,27 @@ def entry_nonce(index, number):
     return f"{index + 1:016x}{number:015x}e"
 
 
+def is_partly(script, answer):
+    """There was too much to do for one call."""
+    if script in ("acquire", "acquire_series"):
+        return answer[0] in (6, "6")
+    if script == "flush_queue":
+        return answer[2] == 2
+    return script not in ("extend", "ruby") and answer[2:3] == "2"
+
+
+def repeated(script, words, *locks):
+    """The call that does the rest."""
+    return (script if script.startswith("acquire") else "release",
+            words if script.startswith("acquire") else ("-", NO_RANDOM), *locks)
+
+
+def replaced(state, index, **changes):
+    """With one client changed."""
+    client = state.clients[index]._replace(**changes)
+    return state._replace(clients=(*state.clients[:index], client, *state.clients[index + 1:]))
+
+
 def demand(holds, what):
     if not holds:
         raise Broken(what)

@@ -91,7 +91,7 @@ TEST(child_has_nothing_of_the_parents_and_does_it_no_harm)
     struct hammer self = {0};
     struct threads *threads;
 
-    renewed.ttl_ms = wait_stretched(600);
+    renewed.ttl_ms = wait_stretched(3000); /* renewed each second */
     renewed.auto_extend = true;
     inherited = hold_with(client, "inherited", &renewed);
     CHECK_OK(rql_series_acquire(client, &options, &inherited_series, NULL));
