@@ -66,9 +66,9 @@ def what_was_handed_over_is_claimed_though_it_was_forgotten_without_a_right(worl
 
 @scenario(is_timed=True)
 def a_renewed_lock_outlives_its_ttl(world, kind, names):
-    """Also if the server forgets the scripts again and again."""
-    for forgets in (False, True):
-        held = world.actor(kind).acquire(*names, ttl_ms=1200, auto_extend=True)
+    """Also if the server forgets the scripts again and again, and that of a client that says no name."""
+    for forgets, options in ((False, {}), (True, {}), (False, {"client_names": False})):
+        held = world.actor(kind, **options).acquire(*names, ttl_ms=1200, auto_extend=True)
         began = world.server.now_us()
 
         def time_passes(forgets=forgets, began=began):

@@ -43,18 +43,10 @@ static void tear_down(void)
 
 static rql_lock *hold_renewed(const char *name)
 {
-    rql_lock_options options;
-    rql_lock *lock = NULL;
-    rql_error error = {0};
+    rql_lock_options options = patient(client);
 
-    rql_lock_options_init(client, &options);
-    options.ttl_ms = LONG_MS;
     options.auto_extend = true;
-    options.timeout_ms = AWAIT_MS;
-    if (rql_lock_acquire(client, name, &options, &lock, &error)) {
-        fail_msg("%s: %s", name, error.message);
-    }
-    return lock;
+    return hold_with(client, name, &options);
 }
 
 static bool is_left_alone(void *data)

@@ -196,21 +196,6 @@ TEST(a_holder_says_again_what_its_client_is_called)
     CHECK_OK(rql_lock_release(lock, NULL));
 }
 
-TEST(a_holder_need_not_be_called_anything)
-{
-    rql_options nameless = client_options();
-    int64_t ttl_ms = wait_stretched(TTL_MS);
-    rql_lock_options options = renewed(ttl_ms);
-    rql_lock *lock;
-
-    client = rql_client_free(client);
-    nameless.client_names = false;
-    client = new_client_with(&nameless);
-    lock = hold_with(client, "x", &options);
-    CHECK_OK(await_renewals(lock, ttl_ms));
-    CHECK_OK(rql_lock_release(lock, NULL));
-}
-
 static void on_lost(rql_lock *lock, void *data)
 {
     (void)lock;
