@@ -49,30 +49,6 @@ def test_lost_writes_are_told_to_whoever_has_seen_more(calls):
     check_equal(arrive(calls, now), f"0 {now}")
 
 
-def test_a_token_is_above_the_floor_and_above_the_time(calls):
-    arrive(calls, T0_US + 7)
-    check_equal(calls.acquire(1, QUEUED)[3], T0_US + 8)
-    calls.release(1)
-    calls.pass_ms(1)
-    check_equal(calls.acquire(1, QUEUED)[3], T0_US + 1000)
-
-
-def test_a_pause_begins_where_another_server_was(calls):
-    """Once; and longer if there is a third one meanwhile."""
-    until = T0_US + PAUSE_MS * 1000
-    check_equal(arrive(calls, T0_US, PAUSE_MS), "1 0")
-    check_equal(calls.ask("MGET", "rql:fence", "rql:era"), [f"q {until} {T0_US}", "a" * 40])
-    calls.pass_ms(1)
-    check_equal(arrive(calls, T0_US, PAUSE_MS), f"0 {T0_US}")
-    check_equal(arrive(calls, T0_US), f"0 {T0_US}")
-    check_equal(calls.ask("GET", "rql:fence"), f"q {until} {T0_US}")
-    arrive(calls, T0_US, PAUSE_MS, "b" * 40)
-    check_equal(calls.ask("MGET", "rql:fence", "rql:era"), [f"q {until + 1000} {T0_US}", "b" * 40])
-    calls.ask("SET", "rql:fence", T0_US)
-    arrive(calls, T0_US, PAUSE_MS, "b" * 40)
-    check_equal(calls.ask("GET", "rql:fence"), str(T0_US))
-
-
 def test_keys_that_have_moved_begin_no_pause(calls):
     """(Who was here before, who is a master still): all but the first two are in doubt."""
     here, there, other = ("abc"[i] * 40 for i in range(3))
