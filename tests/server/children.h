@@ -59,20 +59,13 @@ static inline rql_client *new_client_in_child(void)
     return own;
 }
 
-static inline rql_lock *hold_in_child(rql_client *own, const char *name)
-{
-    rql_lock_options options = patient(own);
-    rql_lock *lock = NULL;
-
-    must(rql_lock_acquire(own, name, &options, &lock, NULL) == RQL_OK, 21);
-    return lock;
-}
-
 static inline void use_own_client(void)
 {
     rql_client *own = new_client_in_child();
-    rql_lock *lock = hold_in_child(own, "of the child");
+    rql_lock_options options = patient(own);
+    rql_lock *lock = NULL;
 
+    must(rql_lock_acquire(own, "of the child", &options, &lock, NULL) == RQL_OK, 21);
     must(rql_lock_release(lock, NULL) == RQL_OK, 22);
     rql_client_free(own);
 }

@@ -216,13 +216,6 @@ TEST(a_loop_may_be_closed_unused)
 
 /* ---- closing ---- */
 
-static void on_told(rql_status status, const rql_error *error, void *data)
-{
-    (void)error;
-    check_callback();
-    *(int *)data = status;
-}
-
 TEST(closing_cancels_what_waits)
 {
     rql_lock *held = hold(other, "x");
@@ -233,8 +226,8 @@ TEST(closing_cancels_what_waits)
     int released = INT_MAX;
     int released_last = INT_MAX;
     bool closed = false;
-    const rql_done done = {on_told, &released};
-    const rql_done done_last = {on_told, &released_last};
+    const rql_done done = {on_released_status, &released};
+    const rql_done done_last = {on_released_status, &released_last};
 
     start_asking(&holder, "y");
     await_asked(&holder);
