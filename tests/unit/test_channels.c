@@ -17,6 +17,7 @@ enum { COUNT = 4, LONG_MS = 20000, AWAIT_MS = 10000, SECOND_US = 1000000 };
 #define DIGITS "0123456789abcdef0123456789abcde"
 #define OF_0 "rql:{00axj}:wake:me"
 #define OF_1 "rql:{01obf}:wake:me"
+#define OF_2 "rql:{02alu}:wake:me"
 #define ASKED(channel) "*2\r\n$10\r\nSSUBSCRIBE\r\n$19\r\n" channel "\r\n"
 #define CONFIRMED(channel) "*3\r\n$10\r\nssubscribe\r\n$19\r\n" channel "\r\n:1\r\n"
 #define TAKEN(channel) "*3\r\n$12\r\nsunsubscribe\r\n$19\r\n" channel "\r\n:0\r\n"
@@ -152,6 +153,18 @@ TEST(a_channel_is_asked_for_once_on_each_connection)
     assert_string_equal(what_it_writes(), ASKED(OF_0) ASKED(OF_1));
 }
 
+/* What the node has not by the map is not asked for when it is opened, but when somebody has polled
+ * there. */
+TEST(channels_of_other_nodes_are_not_asked_for)
+{
+    (void)wants(0);
+    (void)wants(3);
+    open_it();
+    assert_string_equal(what_it_writes(), ASKED(OF_0));
+    assert_true(wants(3));
+    assert_string_equal(what_it_writes(), ASKED(OF_2));
+}
+
 TEST(what_was_refused_is_asked_for_behind_the_next_poll)
 {
     (void)wants(0);
@@ -279,6 +292,17 @@ TEST(one_that_answers_nothing_is_given_up)
         assert_int_equal(rqli_subscription_is_silent(&subscription, now_us + 21 * SECOND_US),
                          row->is_silent);
     }
+}
+
+TEST(a_server_of_all_locks_has_one_channel_from_its_login_on)
+{
+    const struct rqli_waiter one = {.set = &rqli_key_sets[RQLI_WHOLE]};
+
+    assert_false(rqli_subscription_want(&subscription, one.set));
+    assert_string_equal(what_it_writes(), "");
+    assert_true(rqli_subscription_view(&subscription, true, &one).is_listening);
+    rqli_subscription_forget(&subscription, one.set);
+    assert_true(rqli_subscription_view(&subscription, true, &one).is_listening);
 }
 
 /* ---- a thread ---- */

@@ -33,6 +33,23 @@ static int64_t bound_us(const struct rqli_clock_offset *clock_offset, int64_t at
     return local_us - server_us;
 }
 
+/* Three seconds after a machine has started a reading of nothing would lie within the window. */
+TEST(nothing_is_known_before_the_first_reading)
+{
+    static const int64_t times_us[] = {NOW_US, 3 * SECOND_US};
+
+    EACH (at_us, times_us) {
+        struct rqli_clock_offset clock_offset = {0};
+        int64_t local_us = 77;
+
+        assert_false(rqli_clock_offset_earliest(&clock_offset, 1, *at_us, &local_us));
+        assert_int_equal(local_us, 77);
+        assert_true(rqli_clock_offset_server_latest(&clock_offset, *at_us) == INT64_MAX);
+        assert_int_equal(read_clock(&clock_offset, -SECOND_US, *at_us, 50), FINE);
+        assert_int_equal(bound_us(&clock_offset, *at_us), -SECOND_US - 50);
+    }
+}
+
 /* A reading, when and how slow, after a step of the offset (< 0 when the server's clock goes
  * forward), and what it says; half_us 0: none is taken. Then, unless 0, by how much the bound is
  * off, and the latest time of the server. */

@@ -4,7 +4,13 @@
 
 #include <stdlib.h>
 
-enum { SHOWN_SIZE = 512, CHUNK = 1 << 20, MOST_ELEMENTS = 131072, LINE_MAX_BYTES = 65536 };
+enum {
+    SHOWN_SIZE = 512,
+    CHUNK = 1 << 20,
+    MEBI = 1 << 20,
+    MOST_ELEMENTS = 131072,
+    LINE_MAX_BYTES = 65536
+};
 
 struct bench {
     struct rqli_decoder decoder;
@@ -278,5 +284,32 @@ TEST(an_arena_gives_aligned_memory_apart)
     assert_null(arena.blocks);
     assert_non_null(rqli_arena_take(&arena, 1));
     assert_non_null(arena.blocks);
+    rqli_arena_reset(&arena);
+}
+
+TEST(an_arena_has_its_cap)
+{
+    static const struct {
+        size_t size;
+        bool resets; /* before it */
+        bool fits;
+    } rows[] = {
+        {SIZE_MAX, false, false},
+        {16 * MEBI + 1, false, false},
+        {16 * MEBI - 16, false, true},
+        {17, false, false},
+        {1, false, true},
+        {1, false, false},
+        {0, false, true},
+        {16 * MEBI, true, true},
+    };
+    struct rqli_arena arena = {0};
+
+    EACH (row, rows) {
+        if (row->resets) {
+            rqli_arena_reset(&arena);
+        }
+        assert_int_equal(rqli_arena_take(&arena, row->size) != NULL, row->fits);
+    }
     rqli_arena_reset(&arena);
 }

@@ -418,6 +418,23 @@ TEST(swarms_that_differ_are_named)
     }
 }
 
+TEST(rubys_ids_are_known_by_their_end)
+{
+    static const struct {
+        const char *id;
+        bool is_of_ruby;
+    } rows[] = {
+        {"rql:acq:1/2/3/4/0123456789abcdef", true},
+        {"rql:acq:1/2/3/4/0123456789abcdef0123456789abcdef", false},
+        {"0123456789abcdef", false},
+        {"", false},
+    };
+
+    EACH_BY (row, rows, row->id) {
+        assert_int_equal(rqli_is_of_ruby(rqli_slice_of(row->id)), row->is_of_ruby);
+    }
+}
+
 TEST(a_report_counts_its_checks_and_keeps_reasons_of_what_is_amiss)
 {
     rqli_report_add(made, "a.x", RQL_CHECK_OK, "fine");

@@ -156,6 +156,32 @@ TEST(what_is_in_front_of_a_call_that_is_to_be_safe_stays_as_it_is)
     assert_non_null(strstr(heard, ALONE("b")));
 }
 
+/* The count of words in front gets longer, too. */
+TEST(a_long_run_is_one_command)
+{
+    enum { RUN = 100 };
+
+    static const char places[RUN + 1];
+    char wanted[PEER_TEXT] = "*103" WORD "GO" WORD "a1";
+    char heard[PEER_TEXT] = "";
+
+    for (size_t i = 0; i < RUN; i++) {
+        struct rqli_exchange *exchange = rqli_exchange_take(conn);
+
+        write_hand_over(exchange, &(struct step){'a', '-'});
+        exchange->joint.behind = &places[i];
+        exchange->joint.tells = &places[i + 1];
+        CHECK_OK(rqli_exchange_put(exchange, 1, NULL));
+        (void)strcat(wanted, WORD "a2");
+        if (i == RUN - 1) {
+            leave(exchange);
+        }
+    }
+    (void)strcat(wanted, WORD "a3\r\n");
+    (void)peer_hear(peer, heard);
+    assert_string_equal(heard, wanted);
+}
+
 /* What stands in front is on its way, or lost with its connection. */
 static const struct behind {
     const char *name;

@@ -1,10 +1,13 @@
 #include "check.h"
 
+#include "base/random.h"
 #include "json.h"
 
 #include <rql/observe.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+enum { ROUNDS = 20000, BYTES = 24 };
 
 TEST(every_kind_of_field_has_its_form)
 {
@@ -71,6 +74,22 @@ TEST(what_is_utf8_stays_and_what_is_not_is_replaced)
         (void)snprintf(expected, sizeof expected, "{\"name\":\"a\",\"n\":\"%s\"}", row->text);
         assert_string_equal(text, expected);
         assert_true(is_json(text));
+    }
+}
+
+TEST(any_bytes_give_one_json_object)
+{
+    char bytes[BYTES + 1] = {0};
+    char text[1024];
+
+    for (int round = 0; round < ROUNDS; round++) {
+        for (size_t i = 0; i < BYTES; i++) {
+            bytes[i] = (char)(rqli_random_below(255) + 1);
+        }
+        write_bytes(bytes, text, sizeof text);
+        if (!is_json(text)) {
+            fail_msg("no JSON: %s", text);
+        }
     }
 }
 

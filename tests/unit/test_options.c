@@ -199,6 +199,17 @@ TEST(every_bound_is_kept_in_every_struct)
     }
 }
 
+TEST(a_url_must_be_there)
+{
+    given.client = client;
+    given.client.url = NULL;
+    assert_int_equal(read_given(RQLI_OF_CLIENT), RQL_E_INVALID);
+    assert_non_null(strstr(error.message, "url is NULL; it must be redis[s]://"));
+    given.client.url = "";
+    assert_int_equal(read_given(RQLI_OF_CLIENT), RQL_E_INVALID);
+    assert_non_null(strstr(error.message, "url is empty"));
+}
+
 /* Programs that were built with fewer fields, up to the one at `cut`, and with more. */
 static const struct kind {
     const char *name;

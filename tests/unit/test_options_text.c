@@ -100,6 +100,31 @@ static void set_environment(const char *name, const char *value)
     assert_int_equal(setenv(name, value, 1), 0);
 }
 
+/* An older one has no room for a new option, a newer one keeps its size. */
+TEST(programs_of_other_ages_are_served)
+{
+    struct {
+        rql_options known;
+        int64_t unknown;
+    } given;
+
+    set_environment("RQL_KEY_EXTRACTION_BATCH_SIZE", "7");
+    set_environment("RQL_SPIN_US", "9");
+    memset(&given, 0xA5, sizeof given);
+    rql_options_init_sized(&given.known, offsetof(rql_options, key_extraction_batch_size));
+    assert_int_equal(rql_options_set(&given.known, "key_extraction_batch_size", "7", NULL),
+                     RQL_E_INVALID);
+    CHECK_OK(rql_options_set(&given.known, "default_access_strategy", "random", NULL));
+    CHECK_OK(rql_options_from_env(&given.known, NULL));
+    CHECK_ALL(EQ(given.known.default_access_strategy, RQL_RANDOM), EQ(given.known.spin_us, 9),
+              EQ(given.known.key_extraction_batch_size, UINT64_C(0xA5A5A5A5A5A5A5A5)));
+    rql_options_init_sized(&given.known, sizeof given);
+    CHECK_OK(rql_options_set(&given.known, "io_timeout_ms", "4", NULL));
+    CHECK_OK(rql_options_from_env(&given.known, NULL));
+    CHECK_ALL(EQ(given.known.size, sizeof given), EQ(given.known.io_timeout_ms, 4),
+              EQ(given.known.spin_us, 9), EQ(given.known.key_extraction_batch_size, 7));
+}
+
 TEST(a_struct_that_was_not_set_up_is_refused)
 {
     rql_error error = {0};

@@ -144,3 +144,18 @@ TEST(the_channel_of_a_slot_says_whose_it_is)
         assert_string_equal(pushed.nonce, "");
     }
 }
+
+TEST(messages_of_another_shape_are_ignored)
+{
+    const struct rqli_reply items[] = {tree_text("message"), tree_text("c"),
+                                       tree_text(NONCE " 77 5 1000"), tree_text("more")};
+    const struct rqli_reply status = TREE(tree_status("message"), items[1], items[2]);
+    const struct rqli_reply others[] = {
+        tree_nil(),           tree_int(3),          tree_text("message"),
+        tree_error("ERR no"), tree_array(items, 0), tree_array(items, 1),
+        tree_array(items, 2), tree_array(items, 4), status};
+
+    EACH (row, others) {
+        assert_int_equal(rqli_push_read(row).kind, RQLI_PUSHED_NOTHING);
+    }
+}

@@ -172,6 +172,16 @@ AFTER_EACH(tear_down)
     end_listening();
 }
 
+TEST(a_connection_for_pushes_is_counted_once)
+{
+    rql_stats stats;
+
+    if (!RQLI_LIGHT) { /* there nothing is counted */
+        CHECK_OK(rqli_stats_read(client->stats, &stats));
+        assert_int_equal(stats.connections, 1);
+    }
+}
+
 /* The first has joined, and asks the server something just now. */
 TEST(the_reading_goes_to_one_that_sleeps)
 {

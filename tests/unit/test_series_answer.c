@@ -96,3 +96,24 @@ TEST(what_is_no_answer_is_refused)
         assert_false(rqli_series_answer_read(&text, 2, &answer));
     }
 }
+
+/* Where a number belongs there is a text, and the other way round. */
+TEST(every_item_has_its_type)
+{
+    static const struct row rows[] = {
+        {"grant", 2, 10, {1, 9, 77, 5000, 0, 0, 78, 5000, 0, 0}},
+        {"queued", 2, 10, {0, 9, 500, 3, 1, 0, 0, 8, 0, 1}},
+    };
+
+    EACH_ROW (row, rows) {
+        for (size_t i = 0; i < row->count; i++) {
+            struct rqli_reply items[MOST_ITEMS];
+            const struct rqli_reply reply = build(items, row);
+            struct rqli_answer answer;
+
+            assert_true(rqli_series_answer_read(&reply, 2, &answer));
+            items[i] = items[i].type == RQLI_REPLY_TEXT ? tree_int(1) : tree_text("1");
+            assert_false(rqli_series_answer_read(&reply, 2, &answer));
+        }
+    }
+}

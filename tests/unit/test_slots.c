@@ -144,6 +144,30 @@ TEST(what_is_no_map_is_not_read)
     }
 }
 
+TEST(there_is_room_for_as_many_masters_as_partitions)
+{
+    static struct rqli_reply nodes[16384][2];
+    static struct rqli_reply parts[16384][3];
+    static struct rqli_reply ranges[16384];
+    static struct rqli_slots map;
+    const struct rqli_reply reply = tree_array(ranges, N_ROWS(ranges));
+
+    for (size_t i = 0; i < N_ROWS(ranges); i++) {
+        nodes[i][0] = tree_text("a");
+        nodes[i][1] = tree_int((int64_t)i + 1);
+        parts[i][0] = tree_int((int64_t)i);
+        parts[i][1] = tree_int((int64_t)i);
+        parts[i][2] = tree_array(nodes[i], 2);
+        ranges[i] = tree_array(parts[i], 3);
+    }
+    assert_true(rqli_slots_read(&map, &reply, &asked));
+    assert_int_equal(map.n_masters, RQLI_PARTITIONS);
+    for (int p = 0; p < RQLI_PARTITIONS; p++) {
+        assert_int_equal(map.owners[p], p);
+        assert_in_range(map.masters[p].port - 1, 128 * p + 62, 128 * p + 66);
+    }
+}
+
 TEST(an_error_says_which_way_to_go)
 {
     static const struct {

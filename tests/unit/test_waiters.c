@@ -257,6 +257,22 @@ TEST(those_of_one_partition_are_hinted_alone)
     assert_int_equal(n_roused, (COUNT - 3 + LOCKS - 1) / LOCKS);
 }
 
+TEST(who_has_come_to_lead_is_told_once)
+{
+    join_all();
+    rqli_waiters_hint_successors(&waiters);
+    assert_int_equal(n_roused, 0);
+    (void)leave(LOCKS + 1); /* led by another */
+    (void)leave(2);
+    (void)leave(LOCKS + 2);
+    (void)leave(3);
+    for (int i = 0; i < 2; i++) {
+        rqli_waiters_hint_successors(&waiters);
+        assert_int_equal(n_roused, 2);
+        assert_true(waiter[2 * LOCKS + 2].hinted && waiter[LOCKS + 3].hinted);
+    }
+}
+
 TEST(who_is_roused_may_go)
 {
     leaves_when_roused = true;
