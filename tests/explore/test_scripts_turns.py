@@ -149,6 +149,14 @@ def test_a_series_asks_when_its_reservation_lapses(calls):
     check_equal(series_waits(calls)[2], WHILE_MS)
 
 
+def test_another_series_that_goes_leaves_the_reservation_as_it_is(calls):
+    let_a_series_wait(calls)
+    series_waits(calls, 6, 1)
+    calls.pass_ms(1)
+    calls.leave(6)
+    check_equal(waits(calls, 7), WHILE_MS - 1)
+
+
 def test_another_series_that_asks_leaves_the_reservation_as_it_is(calls):
     """It stands behind the first, and wants no reservation of its own."""
     let_a_series_wait(calls)
