@@ -8,9 +8,10 @@
 #include "wait.h"
 
 #include <pthread.h>
+#include <uv.h>
 
 /* Channels of partitions, of which a node of a cluster has some: when they are asked for, and who
- * polls. First what is the same for all, then a thread, whose node is the test. */
+ * polls. First what is the same for all, then a thread and a loop, whose node is the test. */
 
 enum { COUNT = 4, LONG_MS = 20000, AWAIT_MS = 10000, SECOND_US = 1000000 };
 
@@ -21,6 +22,7 @@ enum { COUNT = 4, LONG_MS = 20000, AWAIT_MS = 10000, SECOND_US = 1000000 };
 #define ASKED(channel) "*2\r\n$10\r\nSSUBSCRIBE\r\n$19\r\n" channel "\r\n"
 #define CONFIRMED(channel) "*3\r\n$10\r\nssubscribe\r\n$19\r\n" channel "\r\n:1\r\n"
 #define TAKEN(channel) "*3\r\n$12\r\nsunsubscribe\r\n$19\r\n" channel "\r\n:0\r\n"
+#define HELLO(channel) "*3\r\n$8\r\nsmessage\r\n$19\r\n" channel "\r\n$5\r\nhello\r\n"
 #define MOVED "-MOVED 64 127.0.0.1:7001\r\n"
 #define LOGIN "*6\r\n" PEER_ID PEER_MODE(7, "cluster") PEER_ROLE(6, "master") PEER_TIME
 
@@ -305,7 +307,7 @@ TEST(a_server_of_all_locks_has_one_channel_from_its_login_on)
     assert_true(rqli_subscription_view(&subscription, true, &one).is_listening);
 }
 
-/* ---- a thread ---- */
+/* ---- a thread, and a loop ---- */
 
 /* Until it has said this, and nothing else of the kind. */
 static void hear(const char *expected)
@@ -391,4 +393,83 @@ TEST(threads_ask_for_channels_when_it_is_opened_and_while_it_is_open)
         rqli_push_threads_leave(self.pushes, &waiter[i]);
     }
     rqli_push_threads_free(self.pushes);
+}
+
+/* A loop, and the node's end of its connection. */
+struct looped {
+    uv_loop_t uv;
+    struct rqli_push_loop pushes;
+    bool was_read;
+};
+
+static void on_read(void *owner)
+{
+    ((struct looped *)owner)->was_read = true;
+}
+
+static bool is_up(void *data)
+{
+    struct looped *self = data;
+
+    (void)uv_run(&self->uv, UV_RUN_NOWAIT);
+    return rqli_conn_loop_is_up(self->pushes.conn);
+}
+
+static bool has_read(void *data)
+{
+    struct looped *self = data;
+
+    (void)uv_run(&self->uv, UV_RUN_NOWAIT);
+    return self->was_read;
+}
+
+static void say_to(struct looped *self, const char *text)
+{
+    self->was_read = false;
+    peer_say(peer, text);
+    assert_true(wait_until(has_read, self, AWAIT_MS));
+}
+
+static void note_closed(void *data)
+{
+    *(bool *)data = true;
+}
+
+TEST(a_loop_asks_for_channels_when_it_is_opened_and_while_it_is_open)
+{
+    static struct looped self;
+    struct rqli_push_loop *pushes = &self.pushes;
+    uv_async_t awake;
+    bool is_closed = false;
+
+    CHECK_OK(uv_loop_init(&self.uv));
+    CHECK_OK(uv_async_init(&self.uv, &awake, NULL)); /* keeps it alive */
+    assert_true(rqli_push_loop_init(pushes, &self.uv, &endpoint, rouse));
+    pushes->on_read = on_read;
+    pushes->owner = &self;
+    CHECK_OK(rqli_waiters_join(&pushes->subscription.waiters, &waiter[0]));
+    assert_false(rqli_push_loop_wants_ping(pushes, &waiter[0]));
+    rqli_conn_loop_tend(pushes->conn, rqli_now_us(), true);
+    peer = peer_accept(&place, LOGIN);
+    assert_true(wait_until(is_up, &self, AWAIT_MS));
+    hear(ASKED(OF_0));
+    assert_false(rqli_push_loop_wants_ping(pushes, &waiter[0]));
+    say_to(&self, CONFIRMED(OF_0));
+    check_roused("1000");
+    assert_true(rqli_push_loop_wants_ping(pushes, &waiter[0]));
+    say_to(&self, HELLO(OF_0));
+    assert_true(rqli_push_loop_view(pushes, &waiter[0]).delivers);
+    assert_false(rqli_push_loop_wants_ping(pushes, &waiter[2]));
+    hear(ASKED(OF_1));
+    say_to(&self, MOVED TAKEN(OF_0));
+    check_roused("1000");
+    assert_true(rqli_conn_loop_is_up(pushes->conn));
+    assert_false(rqli_push_loop_view(pushes, &waiter[0]).is_listening);
+    (void)rqli_waiters_leave(&pushes->subscription.waiters, &waiter[0]);
+    rqli_conn_loop_close(pushes->conn, note_closed, &is_closed);
+    uv_close((uv_handle_t *)&awake, NULL);
+    CHECK_OK(uv_run(&self.uv, UV_RUN_DEFAULT));
+    assert_true(is_closed);
+    rqli_push_loop_fini(pushes);
+    CHECK_OK(uv_loop_close(&self.uv));
 }
