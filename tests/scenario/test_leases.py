@@ -316,14 +316,6 @@ def a_short_lock_handed_over_needs_no_claim(world, kind, names):
 
 
 @scenario(counts=[1], is_timed=True)
-def a_short_hold_of_what_was_handed_over_costs_no_claim(world, kind, names):
-    held = pushed(world, world.actor(kind), *names, ttl_ms=5000)
-    before = world.n_scripts()
-    held.release().check()
-    check_equal(world.n_scripts() - before, 1, "commands")
-
-
-@scenario(counts=[1], is_timed=True)
 def a_forgotten_lock_has_its_whole_ttl_also_if_handed_over(world, kind, names):
     """From its grant on, whether it is forgotten at once or later."""
     for held_s in (0, 0.25):

@@ -4,22 +4,8 @@ import concurrent.futures
 import time
 
 from harness import FOREVER, MINUTE_MS, as_they_end, check, check_equal, let_pass, main, scenario, wait_until
-from pushes import wait_told
 
 POLL_US = 5000000 / 3  # between two polls, where pushes are seen to come
-
-
-@scenario()
-def a_waiter_is_handed_the_lock_by_the_release(world, kind, names):
-    """Nobody asks for a minute: one lock is pushed, the locks of a series are told of and taken."""
-    held = world.held_by_another(*names)
-    asking = wait_told(world, world.actor(kind), *names)
-    held.release().check()
-    mine = asking.hold()
-    check(len(names) > 1 or mine.outcome.handed_over, "it was not handed over")
-    check(all(mine.tokens[i] > held.tokens[i] for i in range(len(names))), "the tokens do not rise")
-    mine.release().check()
-    world.await_nothing_left()
 
 
 def serve_all(asked):
@@ -159,25 +145,6 @@ def the_next_one_leads_when_the_leader_goes(world, kind, names):
     asking.hold().release().check()
     check_equal(held.release().status, "NOT_HELD")
     world.await_nothing_left()
-
-
-@scenario(counts=[1], is_timed=True)
-def who_leaves_the_asking_to_another_counts_its_tries(world, kind, names):
-    held = world.held_by_another(*names)
-    client = world.client()
-    first = world.actor(kind, client)
-    leader = first.ask(*names, timeout_ms=FOREVER)
-    world.await_queue(names, 1)
-    second = world.actor(kind, client) if kind == "thread" else first
-    asking = second.ask(*names, timeout_ms=FOREVER, retry_delay_ms=10, retry_jitter_ms=0)
-    world.await_queue(names, 2)
-    let_pass(0.2)
-    held.release().check()
-    leader.hold().release().check()
-    mine = asking.hold()
-    due = mine.outcome.waited_us / 10000  # fewer where the machine is busy, for each counts from the one before
-    check(due / 2 <= mine.outcome.tries <= due + 3, f"{mine.outcome.tries} tries in {mine.outcome.waited_us} us")
-    mine.release().check()
 
 
 @scenario(is_timed=True)
