@@ -160,18 +160,13 @@ def n_listening(world):
     return [world.ask("PUBSUB", "NUMSUB", channel)[1] for channel in world.listeners()]
 
 
-def ask_all(actors, *names, count=BESIDE):
-    """In their order, by one after the other."""
-    return line_up(actors[0].world, (actors * count)[:count], *names, retry_delay_ms=MINUTE_MS)
-
-
 @scenario(is_timed=True)
 def whose_record_was_removed_too_hears_of_it_from_the_first(world, kind, names):
     """Nobody else can put it back, and it sleeps while the first of its client asks for all."""
     held = world.held_by_another(*names)
     client = world.client()
     actors = [world.actor(kind, client) for _ in range(BESIDE if kind == "thread" else 1)]
-    asked = ask_all(actors, *names)
+    asked = line_up(world, (actors * BESIDE)[:BESIDE], *names, retry_delay_ms=MINUTE_MS)
     world.await_listeners(1)
     world.ask("DEL", *[f"rql:{part}:{name}" for part in ("lock_queue", "req") for name in names])
     begun_us = world.server.now_us()
@@ -179,17 +174,6 @@ def whose_record_was_removed_too_hears_of_it_from_the_first(world, kind, names):
     took_us = world.server.now_us() - begun_us
     check(took_us < 1000000 * POLL_S + SOON_US, f"after {took_us} us")
     check_served_in_order(asked, held)
-
-
-@scenario(kinds=["loop"], is_timed=True)
-def two_loops_of_a_client_share_its_queue(world, kind, names):
-    """Both hear every push to the client; each takes its own. Not yet told, one would be late by a second."""
-    held = world.held_by_another(*names)
-    client = world.client()
-    asked = ask_all([world.actor(kind, client) for _ in range(2)], *names)
-    wait_until(lambda: n_listening(world) == [2], "both listen")
-    check_served_in_order(asked, held)
-    check_equal(world.keys_left(), [])
 
 
 def wait_by_a_thread(world, client):
