@@ -60,7 +60,7 @@ class Actor
     when "leave" then nil
     when "connect" then @client.connect && nil
     when "acquire" then acquire(words)
-    when "with" then with(words)
+    when "block" then block(words)
     when "release" then @holds.delete(words["lock"]).release && nil
     when "forget" then @holds.delete(words["lock"]).forget && nil
     when "state" then { state: @holds[words["lock"]].state }
@@ -73,7 +73,7 @@ class Actor
   def options_of(words) = words["options"].transform_keys(&:to_sym)
 
   # Within the block this thread does what it is told.
-  def with(words)
+  def block(words)
     name = words["names"].first
     @client.acquire(name, **options_of(words)) do |lock|
       @tokens[name] = lock.token
