@@ -107,6 +107,18 @@ def test_processor_time_of_a_process_counts_also_when_its_parent_has_ended():
     check(status == 1 and used and int(used[1]) >= 1, said)
 
 
+def test_a_build_tree_is_made_anew_if_its_set_up_was_ended_early():
+    for last, is_kept in (("coredata.dat", False), ("cmd_line.txt", True)):
+        with stubs({"meson": "echo $*; exit 1", "dpkg-query": "echo installed"}) as (folder, env):
+            private = pathlib.Path(folder, "build/gcc/meson-private")
+            private.mkdir(parents=True)
+            (private / last).touch()
+            subprocess.run(["sh", f"{SOURCE}/tests/run.sh", "gcc"], env=env, check=False, stdin=subprocess.DEVNULL,
+                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=120)
+            said = pathlib.Path(folder, "build/gcc-setup.log").read_text()
+            check_equal(("--reconfigure" in said, private.exists()), (is_kept, is_kept), last)
+
+
 def test_packages_are_not_made_without_what_they_are_built_with():
     tools = dict.fromkeys(("git", "meson", "dh", "dpkg-buildpackage", "lintian"), "exit 0")
     missing = "echo dpkg-checkbuilddeps: error: unmet build dependencies: nothing:any; exit 1"

@@ -199,8 +199,10 @@ class Builder:
         """A fresh or refreshed build tree, warnings fatal: all of it, or the targets that are named and those that the
         tests of these suites need. It is set up once in a run."""
         words = ["-Dtests=enabled", f"-Dtest_server={self.server}", *options, "--werror", OUT / tree, ROOT]
-        if (OUT / tree / "meson-private/coredata.dat").is_file():
+        if (OUT / tree / "meson-private/cmd_line.txt").is_file():  # what meson writes last
             words = ["--reconfigure", *words]
+        else:  # what is there is of a set-up that was ended early
+            shutil.rmtree(OUT / tree, ignore_errors=True)
         is_set_up = self.set_up.get(tree) == options or self.quietly(f"{tree}-setup", "meson", "setup", *words,
                                                                      env=COMPILERS[compiler])
         self.set_up[tree] = options if is_set_up else None
