@@ -1,5 +1,4 @@
 """A private server, and the program under test. Standard library only."""
-import contextlib
 import json
 import os
 import pathlib
@@ -48,15 +47,6 @@ def as_plain(text):
 
 class Server(PrivateServer):
     tag = ""  # tests choose the partitions by names
-
-    @contextlib.contextmanager
-    def frozen(self):
-        """It stands still during the block."""
-        self.freeze()
-        try:
-            yield
-        finally:
-            self.go_on()
 
     def add_user(self, name, *rights):
         """Returns the URL for a user with these rights."""

@@ -15,16 +15,6 @@ def servers(*made):
             server.stop()
 
 
-@contextlib.contextmanager
-def stopped(server):
-    """It has all that was before, and answers and receives nothing meanwhile."""
-    server.freeze()
-    try:
-        yield
-    finally:
-        server.go_on()
-
-
 # ---- servers that scenarios share ----
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ from harness import (FOREVER, SLOW, Network, check, check_equal, check_served_in
                      leave_out_in_cluster, main, once, scenario, wait_until)
 from private_server import PrivateServer, free_port
 from resp import Refused
-from servers import servers, stopped
+from servers import servers
 
 LONG_MS = 60000
 SHORT_MS = 50
@@ -96,7 +96,7 @@ def a_crowd_that_waits_for_replicas_ends_by_its_deadline(world, kind, names):
     crowd = crowd_of(world, kind, world.client(), 16)
     with replicated(world) as (replica,):
         crowd[0].acquire(*names, **patient()).release().check()
-        with stopped(replica):
+        with replica.frozen():
             before_ms = delayed_ms(crowd[0].remote.process.pid)
             asked = [one.ask(*[f"{name}.{i}" for name in names],
                              **durable(timeout_ms=timeout_ms, ttl_ms=LONG_MS, replica_timeout_ms=LONG_MS))
@@ -113,7 +113,7 @@ def an_impatient_call_does_not_wait_as_long_as_a_patient_one(world, kind, names)
     others = [f"{name}.other" for name in names]
     with replicated(world) as (replica,):
         patient_one.acquire(*names, **patient()).release().check()
-        with stopped(replica):
+        with replica.frozen():
             asking = patient_one.ask(*names, **patient())
             wait_until(lambda: world.holder(names[0]), "it is granted there")
             before_ms = delayed_ms(impatient.remote.process.pid)
@@ -130,7 +130,7 @@ def a_call_that_ends_before_the_replicas_are_heard_of_is_not_safe(world, kind, n
     with replicated(world) as (replica,):
         actor = world.actor(kind)
         actor.acquire(*names, **patient()).release().check()
-        with stopped(replica):
+        with replica.frozen():
             for _ in range(10):
                 outcome = actor.ask(*names, **durable(timeout_ms=40, ttl_ms=LONG_MS)).outcome()
                 check(outcome.status != "OK", "it counts as safe")
@@ -145,7 +145,7 @@ def plain_calls_do_not_wait_for_replicas(world, kind, names):
     other = one if kind == "loop" else world.actor(kind, client)
     with replicated(world) as (replica,):
         world.ask("SCRIPT", "FLUSH")  # who has to bring the text does so at once
-        with stopped(replica):
+        with replica.frozen():
             asking = one.ask(*names, **patient())
             wait_until(lambda: world.holder(names[0]), "it is granted there")
             held = other.acquire("another", auto_extend=True)
@@ -161,7 +161,7 @@ def plain_calls_do_not_wait_for_replicas(world, kind, names):
 
 @scenario()
 def advice_keeps_it_and_says_so(world, kind, names):
-    with replicated(world) as (replica,), stopped(replica):
+    with replicated(world) as (replica,), replica.frozen():
         held = world.actor(kind).acquire(*names, **durable(durability_is_advice=True, ttl_ms=LONG_MS))
         if len(names) == 1:
             check_equal(held.outcome.replicas_acked, 0)
@@ -175,7 +175,7 @@ def check_claimed(world, names, held, actor):
         # It may have asked just now, and the reply to that waits for the replica, too: not for long.
         asking = actor.ask(*names, **patient(replica_timeout_ms=2000))
         world.await_listeners(1)
-        with stopped(replica):
+        with replica.frozen():
             held.release().check()
             wait_until(lambda: world.holder(names[0]), "it is handed over")
             check(not asking.is_over(), "it does not wait for the replica")
@@ -210,7 +210,7 @@ def it_keeps_its_place(world, kind, names):
         world.await_queue(names, 2)
         third = world.actor(kind).ask(*names, timeout_ms=FOREVER, ttl_ms=LONG_MS)
         world.await_queue(names, 3)
-        with stopped(replica):
+        with replica.frozen():
             held.release().check()
             held = second.hold()
         world.await_queue(names, 2)
@@ -225,7 +225,7 @@ def an_answer_that_was_lost_is_no_proof(world, kind, names):
     with replicated(world) as (replica,):
         actor = world.actor(kind, network.client(retry_delay_ms=SHORT_MS))
         actor.acquire(*names, **patient()).release().check()  # it is connected, and the script is known
-        with stopped(replica):
+        with replica.frozen():
             network.fail("cut_reply", n=1)
             actor.ask(*names, **durable(timeout_ms=20 * SHORT_MS, ttl_ms=LONG_MS)).outcome().check("E_NOT_DURABLE")
         world.await_nothing_left()
@@ -239,7 +239,7 @@ def a_series_is_in_no_conflict_with_a_grant_that_it_gives_back(world, kind, name
         actor = world.actor(kind, network.client())
         actor.acquire(*names, **durable()).release().check()
         network.fail("refuse")
-        with stopped(replica):
+        with replica.frozen():
             n_scripts = world.n_scripts()
             asking = actor.ask(*names, **durable(timeout_ms=FOREVER, ttl_ms=LONG_MS))
             wait_until(lambda: asking.is_over() or world.n_scripts() >= n_scripts + 3, "it has asked three times")
@@ -254,7 +254,7 @@ def a_series_that_is_asked_for_once_more_enters_again_what_is_held(world, kind, 
     actor = world.actor(kind)
     outer = actor.acquire(names[-1], ttl_ms=LONG_MS)
     with replicated(world) as (replica,):
-        with stopped(replica):
+        with replica.frozen():
             n_scripts = world.n_scripts()
             asking = actor.ask(*names, **durable(timeout_ms=FOREVER, ttl_ms=LONG_MS, conflict_strategy="work_through"))
             wait_until(lambda: asking.is_over() or world.n_scripts() >= n_scripts + 3, "it has asked again")
@@ -282,7 +282,7 @@ def a_grant_that_is_asked_for_once_more_is_written_once_more(world, kind, names)
 def an_extension_counts_when_the_replicas_have_it(world, kind, names):
     with replicated(world) as (replica,):
         held = world.actor(kind).acquire(*names, **durable(ttl_ms=LONG_MS))
-        with stopped(replica):
+        with replica.frozen():
             outcome = held.extend(10 * LONG_MS).check("E_NOT_DURABLE")
             check("the deadline is as it was" in outcome.error, outcome.error)
             check(held.remaining_ms() <= LONG_MS, "it is extended")
@@ -304,7 +304,7 @@ def a_renewal_that_waits(replica_timeout_ms):
             renewed = client.stats().renewals
             wait_until(lambda: client.stats().renewals >= renewed + 4 * (1 + len(names)), "all are renewed")
             check_equal((held.state(), plain.state()), ("HELD", "HELD"))
-            with stopped(replica):
+            with replica.frozen():
                 wait_until(held.is_lost, "it is told as lost")
                 renewed = client.stats().renewals
                 wait_until(lambda: client.stats().renewals >= renewed + 4, "the other is renewed")
@@ -349,7 +349,7 @@ def a_reentry_is_as_safe(world, kind, names):
     with replicated(world) as (replica,):
         actor = world.actor(kind)
         held = actor.acquire(*names, ttl_ms=LONG_MS)
-        with stopped(replica):
+        with replica.frozen():
             actor.ask(*names, **durable(conflict_strategy="work_through")).outcome().check("E_NOT_DURABLE")
         inner = actor.acquire(*names, **patient(conflict_strategy="work_through"))
         inner.release().check()

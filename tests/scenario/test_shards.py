@@ -8,7 +8,6 @@ from cluster import PARTITION_SLOTS, clustered
 from delay import tasks_of
 from harness import FOREVER, MINUTE_MS, check, check_equal, delayed_ms, main, once, scenario, wait_until
 from partitions import partition_of
-from servers import stopped
 from shards import HELD, PATIENT, RING, actor, check_locks_of_all, check_series, keys_of, rql, sharded
 from swarms import PROBES, swarm
 
@@ -45,7 +44,7 @@ def a_series_ends_in_time_though_the_server_of_what_it_holds_is_silent(world, ki
             asking = one.ask(first, last, mode=mode, timeout_ms=SHORT_MS, **HELD)
             world.await_queue([last], 1)
             before_ms = delayed_ms(one.remote.process.pid)
-            with stopped(shards.owner_of(first)):
+            with shards.owner_of(first).frozen():
                 outcome = asking.outcome().check("TIMED_OUT")
                 limit_ms = SHORT_MS + 100 + delayed_ms(one.remote.process.pid) - before_ms
                 check(outcome.took_us <= limit_ms * 1000, f"{mode}: {outcome.took_us} us, limit {limit_ms} ms")
@@ -76,7 +75,7 @@ def renewals_that_get_no_answer_do_not_keep_their_thread_busy(world, kind, _name
         while lost.remaining_ms() <= least_ms:  # before it is renewed there is no connection that could fall silent
             least_ms = lost.remaining_ms()
         before = n_sleeps_of(pid, "rql-leases")
-        with stopped(shards.owner_of(names[0])):
+        with shards.owner_of(names[0]).frozen():
             wait_until(lambda: lost.state() == "GONE", "it is lost")
             n_sleeps = n_sleeps_of(pid, "rql-leases") - before
         check(n_sleeps < 50 * LONG_MS // 1000, f"{n_sleeps} times in {LONG_MS} ms")

@@ -1,7 +1,5 @@
 #!/usr/bin/env python3
 """A server that stands still for a while; no call waits for it beyond its deadline."""
-import contextlib
-
 from harness import FOREVER, MINUTE_MS, check, check_equal, main, once, scenario, wait_until
 
 CROWD = 16
@@ -11,15 +9,6 @@ SLACK_MS = 100  # of the machine
 BULK = {"meta": {"bulk": "x" * 16000}}  # a few such requests are more than a socket takes
 CALLS = 40
 BRIEF_MS = 20
-
-
-@contextlib.contextmanager
-def stopped(world):
-    world.server.freeze()
-    try:
-        yield
-    finally:
-        world.server.go_on()
 
 
 def check_in_time(outcome, limit_ms):
@@ -42,7 +31,7 @@ def a_deadline_holds_where_the_server_stops_before_or_behind_the_request(world, 
         asked = [actor.ask(*names, timeout_ms=LIMIT_MS) for actor in crowd] if is_queued else []
         if is_queued:
             wait_until(lambda: world.queue_length(names[0]), "some are in the queue")
-        with stopped(world):
+        with world.server.frozen():
             asked = asked or [actor.ask(*names, timeout_ms=LIMIT_MS) for actor in crowd]
             for asking in asked:  # E_IO: it waited for the answers of others, and was not sent
                 outcome = asking.outcome().check("E_UNKNOWN", "TIMED_OUT", "E_IO")
@@ -56,7 +45,7 @@ def a_deadline_holds_where_the_server_stops_before_or_behind_the_request(world, 
 def one_try_at_a_stopped_server_ends_with_its_withdrawal(world, kind, names):
     actor = world.actor(kind, io_timeout_ms=1000)
     actor.acquire("warm").release().check()
-    with stopped(world):
+    with world.server.frozen():
         outcomes = [actor.refused(*names, timeout_ms=0).check("E_UNKNOWN") for _ in range(3)]
     took_us = min(outcome.took_us for outcome in outcomes)
     check(took_us <= (GRACE_MS + 30) * 1000, f"{took_us} us")
@@ -91,7 +80,7 @@ def who_writes_for_others_ends_by_its_own_deadline(world, kind, names):
     patient, *actors = (world.actor(kind, client) for _ in range(5))
     patient.begin("connect").outcome().check()
     before = connections(world)
-    with stopped(world):
+    with world.server.frozen():
         asking = patient.ask(*names, timeout_ms=FOREVER)
         call_and_call(actors)
     asking.hold().release().check()
@@ -104,7 +93,7 @@ def who_is_alone_with_a_full_socket_ends_by_its_deadline(world, kind, names):
     actor = world.actor(kind, io_timeout_ms=MINUTE_MS)
     actor.begin("connect").outcome().check()
     before = connections(world)
-    with stopped(world):
+    with world.server.frozen():
         call_and_call([actor])
     check_all_is_done(world, actor, before)
 
@@ -115,7 +104,7 @@ def who_is_alone_with_a_full_socket_ends_by_its_deadline(world, kind, names):
 def a_look_at_a_stopped_server_ends_in_time(world, kind, names):
     actor = world.actor(kind, io_timeout_ms=MINUTE_MS)
     actor.begin("connect").outcome().check()
-    with stopped(world):
+    with world.server.frozen():
         outcome = actor.begin("check_until_free", names=names, options={"timeout_ms": LIMIT_MS}).outcome()
     check(outcome.status.startswith("E_"), repr(outcome))
     check_in_time(outcome, LIMIT_MS)
@@ -127,7 +116,7 @@ def a_stop_for_longer_than_the_silence_allowed_costs_no_grant(world, kind, names
     client = world.client(io_timeout_ms=150)
     actor, other = world.actor(kind, client), world.actor("thread", client)
     held = other.acquire("other", ttl_ms=MINUTE_MS)
-    with stopped(world):
+    with world.server.frozen():
         asking = actor.ask(*names, ttl_ms=MINUTE_MS, timeout_ms=FOREVER)
         held.verify().check("E_UNKNOWN")
     mine = asking.hold()
@@ -168,7 +157,7 @@ def a_client_that_is_freed_leaves_the_list_without_waiting(world, kind, names):
     identity = held.outcome.hst_id.rsplit("/", 1)[1]
     held.release().check()
     check_equal(world.ask("HEXISTS", "rql:clients", identity), 1)
-    with stopped(world):
+    with world.server.frozen():
         outcome = world.free(client).check()
         check(outcome.took_us < MINUTE_MS * 1000 / 2, f"it took {outcome.took_us} us")
     wait_until(lambda: world.ask("HEXISTS", "rql:clients", identity) == 0, "it has left")

@@ -3,7 +3,6 @@
 from cluster import clustered
 from harness import FOREVER, MINUTE_MS, check, check_equal, main, once, scenario, wait_until
 from partitions import N_PARTITIONS
-from servers import stopped
 from swarms import DEAD, DEAD_HOST, FLUSHES, PROBES, QUICK, Swarm, await_status, host, status_of, swarm
 from sweeps import hold_as
 
@@ -164,7 +163,7 @@ def a_silent_node_keeps_no_flush_from_the_others(world, _kind, scene):
     names = scene.names[:2]
     for name in names:
         scene.add_zombie(name)
-    with stopped(scene.masters[2]):
+    with scene.masters[2].frozen():
         made = Swarm(world, scene.client(), **FLUSHES)
         for name in names:
             scene.await_hosts(name, 0)
@@ -181,7 +180,7 @@ def a_node_that_stops_ends_the_leases_of_its_partitions_alone(world, kind, scene
         held = [actor.acquire(name, ttl_ms=MINUTE_MS) for name in scene.names[:3]]
         for name in scene.names[:3]:
             scene.await_hosts(name, 1)
-        with stopped(scene.masters[1]):
+        with scene.masters[1].frozen():
             wait_until(held[1].is_lost, "its lock is lost")
             actor.refused(scene.names[1], fail_fast=True).check("E_UNAVAILABLE")
             steps = status_of(client).probe_hosts["steps"] + LOOKS
@@ -221,9 +220,9 @@ def looking_for_the_dead_costs_little(world, _kind, scene):
 @swarm_scenario
 def nobody_flushes_without_the_first_partition(world, _kind, scene):
     client = scene.client()
-    with swarm(world, client, **FLUSHES), stopped(scene.masters[1]):
+    with swarm(world, client, **FLUSHES), scene.masters[1].frozen():
         await_status(client, lambda now: now.is_flusher, "it is elected")
-        with stopped(scene.masters[0]):
+        with scene.masters[0].frozen():
             await_status(client, lambda now: not now.is_flusher, "it is elected no longer")
         await_status(client, lambda now: now.is_flusher, "it is elected again")  # though the other is silent
 

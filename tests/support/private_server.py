@@ -278,6 +278,15 @@ class PrivateServer(LockQueries):
         self.is_frozen = False
         self.process.send_signal(signal.SIGCONT)
 
+    @contextlib.contextmanager
+    def frozen(self):
+        """It stands still during the block: it has all that was before, and answers and receives nothing."""
+        self.freeze()
+        try:
+            yield
+        finally:
+            self.go_on()
+
     def fall_behind(self, master):
         """A replica that stands still, and will have nothing of what is done from now on: what it has not read yet
         would wait for it."""
