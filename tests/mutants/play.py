@@ -21,7 +21,6 @@ from typing import NamedTuple
 from plant import ROOT
 from build_tree import tests_in  # plant.py has made its folder known
 
-KINDS = "explore", "unit", "server", "golden", "cli", "scenario"  # in the order in which they are run
 OF_SCRIPTS = {"explore", "golden", "scenario"}
 LEFT_OUT = {"source", "soak", "consumer", "pages", "api", "guarantees"}
 AT_LEAST_S, TIMES = 12, 4  # a program may take this long, and as many times what it takes without a mutant
@@ -31,7 +30,7 @@ FOUND, SURVIVED, UNREACHED, LEFT = "found", "survived", "not reached", "not play
 
 class Program(NamedTuple):
     name: str
-    kind: int        # index of KINDS
+    suites: set
     command: list
     folder: str
     environ: dict
@@ -39,7 +38,11 @@ class Program(NamedTuple):
     @property
     def is_unit(self):
         """Has it neither a server nor anything to wait for?"""
-        return KINDS[self.kind] == "unit"
+        return "unit" in self.suites
+
+    @property
+    def is_explorer(self):
+        return "explore" in self.suites
 
 
 class Result(NamedTuple):
@@ -59,8 +62,7 @@ def programs_of(build, is_wanted):
     for test in tests_in(build):
         suites = {suite.split(":")[-1] for suite in test["suite"]}
         if is_wanted(test["name"], suites):
-            kind = next((i for i, name in enumerate(KINDS) if name in suites), KINDS.index("golden"))
-            found.append(Program(test["name"], kind, test["cmd"], test["workdir"] or str(build), test["env"]))
+            found.append(Program(test["name"], suites, test["cmd"], test["workdir"] or str(build), test["env"]))
     return found
 
 
@@ -147,7 +149,7 @@ class Runner:
         def cost(program):
             is_related = bool(words & set(re.findall(r"[a-z]+", program.name)) - {"scenario", "test"})
             n_reached = len(self.reached[program.name])
-            return (not program.is_unit, not is_related, KINDS[program.kind] != "explore",
+            return (not program.is_unit, not is_related, not program.is_explorer,
                     self.durations[program.name] * n_reached)
 
         return sorted((program for program in self.programs if number in self.reached[program.name]), key=cost)
@@ -249,7 +251,7 @@ def play_scripts(copies, mutants, words):
 
 def build(copy, program):
     """The explorer reads the scripts themselves."""
-    if KINDS[program.kind] != "explore":
+    if not program.is_explorer:
         copy.compile([program.name])
 
 

@@ -196,7 +196,7 @@ def test_an_unreachable_mutant_survives_and_a_reached_one_is_found():
         source, program = pathlib.Path(folder, "src", "a.c"), pathlib.Path(folder, "a")
         source.write_text(schemata.instrumented(PROGRAM, list(enumerate(mutants, 1))))
         subprocess.run(["gcc", "-w", "-o", program, source], check=True)
-        runner = play.Runner([play.Program("a", play.KINDS.index("unit"), [str(program)], folder, {})], {})
+        runner = play.Runner([play.Program("a", {"unit"}, [str(program)], folder, {})], {})
         with contextlib.redirect_stdout(io.StringIO()):
             runner.record_all(len(mutants), 1)
         states = {one.name: runner.play(number, one, 10).state for number, one in enumerate(mutants, 1)}
