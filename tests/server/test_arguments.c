@@ -61,7 +61,8 @@ TEST(calls_for_a_lock_or_a_series_refuse_null)
     const rql_series_options bad[] = {series_of(holes, 2), series_of(holes, 0), series_of(NULL, 3)};
     rql_series_acquiring what = {.done = on_series};
     rql_series_options good = series_of(names, 2);
-    rql_series_block block = {.run = NULL};
+    rql_series_block block_of_series = {.run = NULL};
+    rql_block block = {.run = NULL};
     rql_series *series = NULL;
     rql_lock *lock = NULL;
 
@@ -73,6 +74,8 @@ TEST(calls_for_a_lock_or_a_series_refuse_null)
     REFUSED(rql_lock_extend(NULL, 1, NULL));
     REFUSED(rql_lock_verify(NULL, NULL));
     REFUSED(rql_release_by_secret(client, "x", NULL, NULL));
+    REFUSED(rql_with_lock(client, "x", NULL, NULL, NULL));
+    REFUSED(rql_with_lock(client, "x", NULL, &block, NULL));
     assert_null(lock);
     assert_int_equal(rql_lock_get_state(NULL), RQL_GONE);
     assert_int_equal(rql_lock_remaining_ms(NULL), 0);
@@ -85,7 +88,7 @@ TEST(calls_for_a_lock_or_a_series_refuse_null)
         REFUSED(rql_series_acquire_async(loop, row, &what, NULL));
     }
     REFUSED(rql_series_acquire(client, NULL, NULL, NULL));
-    REFUSED(rql_with_series(client, &good, &block, NULL));
+    REFUSED(rql_with_series(client, &good, &block_of_series, NULL));
     good.mode = (rql_series_mode)7;
     REFUSED(rql_series_acquire(client, &good, &series, NULL));
     assert_int_equal(rql_series_get_state(NULL), RQL_GONE);

@@ -8,16 +8,6 @@
 int throw_out_of_block(rql_client *client, const char *name, int value);
 #endif
 
-TEST(what_is_no_block_is_refused)
-{
-    rql_block without = {.run = NULL};
-    rql_block *const blocks[] = {NULL, &without};
-
-    EACH (block, blocks) {
-        assert_int_equal(rql_with_lock(client, "x", NULL, *block, NULL), RQL_E_INVALID);
-    }
-}
-
 struct leaver {
     int (*run)(rql_lock *lock, void *user_data);
     sem_t inside;
