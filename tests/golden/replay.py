@@ -262,7 +262,7 @@ class Replay:
 
 
 class List:
-    """Every difference names a recording and steps that are there."""
+    """Every difference names a recording and steps that are there, and says why."""
     is_timed = False
     title = "the list is in order"
 
@@ -273,6 +273,7 @@ class List:
         for difference in DIFFERENCES:
             steps = difference.get("steps", [difference.get("from")])
             check(max(steps) < self.n_steps.get(difference["scenario"], 0), f"no such recording or step: {difference}")
+            check(difference.get("why"), f"it does not say why: {difference}")
 
 
 def casts(recording):
