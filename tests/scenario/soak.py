@@ -133,7 +133,7 @@ class Soak(fenced.Fleet):
             asking.hold().release().check(*ALLOWED)
 
     def write(self, hold, helds, generation):
-        """To what the locks protect. Who is refused must know by then that he holds them no more."""
+        """To what the locks protect. A holder that is refused must know by then that it has lost them."""
         for held in helds:
             if self.witness.ask("EVAL", WITNESS, 1, f"{generation}:{held.name}", held.token):
                 continue

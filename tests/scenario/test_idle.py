@@ -166,7 +166,7 @@ def two_in_turn_ask_once_for_each_acquisition(world, kind, names):
 
 @timed
 def many_in_turn_tell_several_hand_overs_together(world, kind, names):
-    """Those that stand behind each other unsent are told by one call."""
+    """One call sends those that have gathered behind each other."""
     served = take_turns(world, names, MANY)
     print(f"# {served.count() / (MANY * TURNS):.2f} scripts an acquisition", flush=True)
     served.check(MANY * TURNS, 1.95 * MANY * TURNS, 0)

@@ -389,7 +389,7 @@ def sampled_actor(world, kind, answer, listens=True):
 
 
 def live(actor, *names, **options):
-    """What is told of that, if all is: four lines and two events of a lock."""
+    """If it is sampled, four lines and two events of a lock are written."""
     actor.acquire(*names, **options).release().check()
 
 
