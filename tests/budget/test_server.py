@@ -4,6 +4,7 @@
 The scripts are called as clients would call them, in long pipelines. Ids are as long as those of Linux are."""
 import pathlib
 import re
+import statistics
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -20,7 +21,7 @@ LOCKS, REQUESTS, PER_CLIENT = 20000, 10000, 50
 HOUR_MS, NEVER, RANDOM = 3600000, 2 ** 53, 65535
 # The target is printed with the figure. The bound has to hold on any machine, and to tell what grows with the queue
 # from what does not: a walk through the queue takes a thousand times as long.
-MANY, ROUNDS, AT_ONCE, TARGET, BOUND = 20000, 500, 20, 1.15, 1.50
+MANY, ROUNDS, AT_ONCE, TARGET, BOUND = 20000, 500, 10, 1.15, 1.50
 BATCH = 20
 
 
@@ -108,7 +109,7 @@ class Line:
     """One lock, held and waited for by requests of one client, whose numbers are in the order of the queue."""
 
     def __init__(self, scripts, name, holder, n_waiting):
-        self.scripts, self.name, self.holder, self.newest, self.took_us = scripts, name, holder, holder + n_waiting, 0
+        self.scripts, self.name, self.holder, self.newest, self.took_us = scripts, name, holder, holder + n_waiting, []
         scripts.expect([request(name, 0, holder)], "1 ")
         scripts.expect([request(name, 0, holder + i) for i in range(1, n_waiting + 1)], "0 ")
 
@@ -123,13 +124,14 @@ class Line:
         wanted = [one for _ in range(n_rounds) for one in self.round()]
         before_us = self.scripts.time_us()
         answers = self.scripts.run([call for call, _ in wanted])
-        self.took_us += self.scripts.time_us() - before_us
+        self.took_us.append((self.scripts.time_us() - before_us) / n_rounds)
         check_equal([answer[:len(beginning)] for answer, (_, beginning) in zip(answers, wanted)],
                     [beginning for _, beginning in wanted])
 
 
 def test_an_acquisition_in_a_long_queue_takes_no_longer_than_in_a_short_one(scripts):
-    """Both locks are in one server and take turns: a machine that is slow for a while is slow to both."""
+    """Both locks are in one server and take turns: a machine that is slow for a while is slow to both. Of their turns
+    the medians are compared: the server's clock runs on while a processor is taken from it, which is in few of them."""
     listener = scripts.server.connection()
     listener.call("SUBSCRIBE", f"rql:wake:{1:032x}")  # a lock is handed over to a client that listens
     few, many = Line(scripts, "orders:customer:00001", 0, 1), Line(scripts, "orders:customer:00002", 500000, MANY)
@@ -137,9 +139,10 @@ def test_an_acquisition_in_a_long_queue_takes_no_longer_than_in_a_short_one(scri
         few.run(AT_ONCE)
         many.run(AT_ONCE)
     listener.close()
-    print(f"# a round: {few.took_us / ROUNDS:.2f} us with one waiting, {many.took_us / ROUNDS:.2f} us with {MANY}: "
-          f"{many.took_us / few.took_us:.3f}, of {TARGET}", flush=True)
-    check(many.took_us <= BOUND * few.took_us, "the scripts take longer where many wait")
+    one_us, many_us = statistics.median(few.took_us), statistics.median(many.took_us)
+    print(f"# a round: {one_us:.2f} us with one waiting, {many_us:.2f} us with {MANY}: {many_us / one_us:.3f}, of {TARGET}",
+          flush=True)
+    check(many_us <= BOUND * one_us, "the scripts take longer where many wait")
 
 
 class Fixture(tap.Fixture):
@@ -158,4 +161,4 @@ class Fixture(tap.Fixture):
 
 
 if __name__ == "__main__":
-    tap.main(Fixture, n_own=1, skip=None if find_server() else "no redis-server")
+    tap.main(Fixture, skip=None if find_server() else "no redis-server")
