@@ -1,44 +1,52 @@
-"""Users of one lock, who take it again and again: one at a time has it, with rising tokens."""
+"""Users of some locks, who take them again and again: one at a time has each, with rising tokens."""
 import threading
 import time
 
-from harness import FOREVER, Worker, check, wait_until
+from harness import FOREVER, PATIENCE_S, Worker, check, wait_until
 
 HOLD_S = 0.002
 CLAIM_S = 0.95  # what a hand-over lives for until it is claimed, less its margin
 
 
 class Crowd:
-    """Each actor in a thread of its own, until end(). No call may fail, unless `may_fail`."""
+    """Each actor in a thread of its own, until end(). No call may fail, unless `may_fail`. `choose` takes an actor and
+    returns what it asks for next, (names, options), if that is not `names` each time."""
 
-    def __init__(self, actors, *names, may_fail=False, **options):
-        self.names, self.may_fail, self.options, self.mutex = names, may_fail, options, threading.Lock()
-        self.inside, self.token, self.n_uses, self.served = None, 0, 0, set()
+    def __init__(self, actors, *names, choose=None, may_fail=False, hold_s=HOLD_S, **options):
+        self.choose, self.may_fail, self.hold_s = choose or (lambda actor: (names, {})), may_fail, hold_s
+        self.options = {"timeout_ms": FOREVER, "queue_ttl_ms": FOREVER, **options}
+        self.mutex, self.inside, self.tokens, self.n_uses, self.served = threading.Lock(), {}, {}, 0, set()
         self.came_s, self.gap_s = time.monotonic(), 0.0  # gap_s: the longest time between two grants
+        self.waited_us = 0                               # the longest time that one has waited
         self.workers = [Worker(lambda actor=actor: self.use(actor)) for actor in actors]
-        self.wait(lambda: len(self.served) == len(actors), "each has had it")
+        self.wait(lambda: len(self.served) == len(actors), "each has had it", PATIENCE_S + len(actors) * hold_s)
 
     def use(self, actor):
         """Once. A user that is handed the lock and stands still for a second has not claimed it."""
-        asking = actor.ask(*self.names, timeout_ms=FOREVER, queue_ttl_ms=FOREVER, **self.options)
+        names, options = self.choose(actor)
+        asking = actor.ask(*names, **self.options, **options)
         if self.may_fail and asking.outcome().status != "OK":
             return
         hold = asking.hold()
         self.enter(actor, hold)
-        time.sleep(HOLD_S)
+        time.sleep(self.hold_s)
         with self.mutex:
-            self.inside = None
+            for name in hold.names:
+                del self.inside[name]
         status, had_s = hold.release().status, time.time() - hold.outcome.ts_us / 1e6
         check(self.may_fail or status == "OK" or (status == "NOT_HELD" and had_s > CLAIM_S),
               f"{status} after {had_s:.3f} s")
 
     def enter(self, actor, hold):
         with self.mutex:
-            check(not self.inside, f"{hold.name} was granted it while {self.inside and self.inside.name} has it")
-            check(hold.tokens[0] > self.token, f"token {hold.tokens[0]} after {self.token}")
+            for name, token in zip(hold.names, hold.tokens):
+                check(name not in self.inside, f"{name} was granted to {actor.name} while {self.inside.get(name)} has it")
+                check(token > self.tokens.get(name, 0), f"token {token} of {name} after {self.tokens.get(name)}")
+                self.inside[name], self.tokens[name] = actor.name, token
             now_s = time.monotonic()
             self.gap_s, self.came_s = max(self.gap_s, now_s - self.came_s), now_s
-            self.inside, self.token, self.n_uses = hold, hold.tokens[0], self.n_uses + 1
+            self.waited_us = max(self.waited_us, hold.outcome.waited_us)
+            self.n_uses += 1
             self.served.add(actor)
 
     def restart(self):
@@ -50,8 +58,8 @@ class Crowd:
     def has_failed(self):
         return any(worker.failure for worker in self.workers)
 
-    def wait(self, is_done, what):
-        wait_until(lambda: is_done() or self.has_failed(), what)
+    def wait(self, is_done, what, seconds=PATIENCE_S):
+        wait_until(lambda: is_done() or self.has_failed(), what, seconds)
 
     def await_uses(self, count):
         goal = self.n_uses + count

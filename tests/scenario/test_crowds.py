@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Series beside many others: nobody starves, nobody stalls, nothing is kept for the dead. RQL_TEST_LONG: full size."""
 import os
-import threading
 import time
 
+from crowd import Crowd
 from dead import plant_dead
-from harness import FOREVER, MINUTE_MS, Moment, check, main, scenario, work_until
+from harness import FOREVER, MINUTE_MS, PATIENCE_S, Moment, check, main, scenario
 
 IS_LONG = "RQL_TEST_LONG" in os.environ
 
@@ -65,38 +65,22 @@ STALL_US = 1500000
 LONG_WAIT_US = 40000000
 
 
-class Share:
-    """What came of one worker's turns."""
-
-    def __init__(self, actor, choose, hold_s=0.001, **options):
-        self.actor, self.choose, self.hold_s, self.options = actor, choose, hold_s, options
-        self.times = []
-
-    def have_turn(self):
-        held = self.actor.acquire(*self.choose(), ttl_ms=TTL_MS, timeout_ms=FOREVER, queue_ttl_ms=FOREVER,
-                                  **self.options)
-        self.times.append(held.outcome.waited_us)
-        time.sleep(self.hold_s)
-        held.release().check()
-
-
-def run_all(shares, run_s, longest_us):
-    over = time.monotonic() + run_s
-    work_until(lambda: time.monotonic() > over, [share.have_turn for share in shares], "they have worked")
-    check(all(share.times for share in shares), "somebody had nothing")
-    longest = max(max(share.times) for share in shares)
-    check(longest < longest_us, f"somebody waited for {longest} us")
+def work(actors, choose, run_s, longest_us, **more):
+    over, crowd = time.monotonic() + run_s, Crowd(actors, choose=choose, ttl_ms=TTL_MS, **more)
+    crowd.wait(lambda: time.monotonic() > over, "they have worked", run_s + PATIENCE_S)
+    crowd.end()
+    check(crowd.waited_us < longest_us, f"somebody waited for {crowd.waited_us} us")
 
 
 def hammer(world, kind, hold_s, run_s, longest_us, holds_another=False):
     """A series of all eight beside a crowd that takes the same locks one by one."""
     clients = [world.client() for _ in range(4)]
-    actors = [world.actor(kind, clients[i % 4]) for i in range(N_ACTORS + 1)]
-    others = [actor.acquire(f"of {actor.name}", ttl_ms=10 * MINUTE_MS) for actor in actors[1:] if holds_another]
-    shares = [Share(actor, lambda: [world.random.choice(LOCKS)], hold_s) for actor in actors[1:]]
-    run_all([Share(actors[0], lambda: LOCKS), *shares], run_s, longest_us)
-    for other in others:
-        other.release().check()
+    series, *others = [world.actor(kind, clients[i % 4]) for i in range(N_ACTORS + 1)]
+    held = [actor.acquire(f"of {actor.name}", ttl_ms=10 * MINUTE_MS) for actor in others if holds_another]
+    work([series, *others], lambda actor: (LOCKS if actor is series else world.random.choice(LOCKS), {}),
+         run_s, longest_us, hold_s=hold_s)
+    for each in held:
+        each.release().check()
     world.await_nothing_left()
 
 
@@ -123,8 +107,8 @@ def a_series_of_all_is_had_beside_holders_of_other_locks(world, kind, names):
 def atomic_series_and_one_of_the_gems_do_not_stall(world, kind, names):
     """Each holds what another waits for at some time."""
     del names
-    shares = [Share(world.actor(kind), lambda locks=locks: locks) for locks in ("ab", "bc")]
-    run_all([*shares, Share(world.actor(kind), lambda: "cba", mode="gem")], RUN_S, STALL_US)
+    wishes = dict(zip([world.actor(kind) for _ in range(3)], [("ab", {}), ("bc", {}), ("cba", {"mode": "gem"})]))
+    work(list(wishes), wishes.get, RUN_S, STALL_US)
     world.await_nothing_left()
 
 
@@ -145,41 +129,25 @@ end
 return n"""
 
 
-class Board:
-    """Who is inside of which lock."""
-
-    def __init__(self):
-        self.mutex, self.inside, self.n_turns = threading.Lock(), {}, 0
-
-    def have_turn(self, actor, backwards):
-        """Two to four neighbours, forwards or backwards."""
-        chance = actor.world.random
-        first = chance.randrange(5)
-        locks = ["abcde"[(first + i) % 5] for i in range(chance.randrange(2, 5))]
-        held = actor.acquire(*(reversed(locks) if backwards else locks), timeout_ms=MINUTE_MS, queue_ttl_ms=FOREVER)
-        with self.mutex:
-            others = [self.inside[lock] for lock in locks if lock in self.inside]
-            check(not others, f"{actor.name} has {locks} beside {others}")
-            self.inside.update({lock: actor.name for lock in locks})
-        with self.mutex:
-            for lock in locks:
-                del self.inside[lock]
-            self.n_turns += 1
-        held.release().check()
-
-
 @scenario(counts=[1])
 def opposite_orders_never_deadlock(world, kind, names):
-    """From two clients at once. As one instant of the server: who waits holds nothing."""
+    """Two to four neighbours, forwards or backwards, from two clients at once. As one instant of the server: who waits
+    holds nothing."""
     del names
-    clients = [world.client(world.remote()) for _ in range(2)]
-    board = Board()
-    players = [(world.actor(kind, client), i == 1) for i, client in enumerate(clients) for _ in range(2)]
+    clients, chance = [world.client(world.remote()) for _ in range(2)], world.random
+    actors = [world.actor(kind, clients[i % 2]) for i in range(4)]
+
+    def choose(actor):
+        first = chance.randrange(5)
+        locks = ["abcde"[(first + i) % 5] for i in range(chance.randrange(2, 5))]
+        return locks[::-1] if actor in actors[::2] else locks, {}
 
     def is_over():
         check(world.ask("EVAL", COUNT_WAITING_HOLDERS, 0, *"abcde") == 0, "somebody waits and holds")
-        return board.n_turns >= ROUNDS * len(players)
-    work_until(is_over, [lambda player=player: board.have_turn(*player) for player in players], "all have played")
+        return crowd.n_uses >= ROUNDS * len(actors)
+    crowd = Crowd(actors, choose=choose, hold_s=0)
+    crowd.wait(is_over, "all have played", PATIENCE_S * 30)
+    crowd.end()
     world.await_nothing_left()
 
 
