@@ -5,6 +5,7 @@
 #include "net/op.h"
 #include "net/url.h"
 #include "observe/stats.h"
+#include "one_op.h"
 #include "peer.h"
 
 #include <uv.h>
@@ -42,83 +43,14 @@ static struct rqli_worker map_reader; /* never started */
 static struct rqli_timers timers;
 static struct rqli_op_loop loop[NODES];
 
-/* The operation: a round of one call about one lock. */
-static struct {
-    struct rqli_op op; /* first */
-    struct rqli_op_task task;
-    struct rqli_op_call call;
-    struct rqli_keys keys;
-    char memory[RQLI_KEYS_ROOM];
-    bool is_plain;
-    bool is_of_words;
-    bool has_asked;
-    bool is_over;
-    size_t n_replies;
-    size_t n_errors; /* replies that are one */
-    size_t n_faults;
-    rql_error error; /* the last fault */
-    bool was_placed;
-} one;
-
-static void write_words(struct rqli_call *call, ...)
-{
-    va_list words;
-
-    va_start(words, call);
-    rqli_call_init_words(call, one.keys.set, words);
-    va_end(words);
-}
-
-static void write_call(struct rqli_op *op, size_t i, struct rqli_call *call)
-{
-    (void)op;
-    (void)i;
-    if (one.is_plain) {
-        rqli_command_words(rqli_call_plain(call), "PING", NULL);
-        return;
-    }
-    if (one.is_of_words) {
-        write_words(call, "TYPE", "rql:key", NULL);
-        return;
-    }
-    rqli_call_init(call, RQLI_SCRIPT_RELEASE, &one.keys);
-    rqli_call_text(call, "nonce");
-    rqli_call_random(call);
-}
-
-static void read_call(struct rqli_op *op, size_t i, const struct rqli_exchange *answer,
-                      const struct rqli_reply *reply, const rql_error *fault)
-{
-    (void)op;
-    (void)i;
-    (void)answer;
-    one.n_replies += reply != NULL;
-    one.n_errors += reply && reply->type == RQLI_REPLY_ERROR;
-    one.n_faults += fault != NULL;
-    one.error = fault ? *fault : one.error;
-}
-
-static enum rqli_op_next next(struct rqli_op *op)
-{
-    bool is_first = !one.has_asked && !op->is_cancelled;
-
-    one.has_asked = true;
-    return is_first ? RQLI_OP_AGAIN : RQLI_OP_OVER;
-}
-
-static void placed(struct rqli_op *op)
-{
-    (void)op;
-    one.was_placed = true;
-}
-
-static const struct rqli_op_ops ops = {
-    .write = write_call, .read = read_call, .next = next, .placed = placed};
+static struct rqli_op_task one_task;
+static struct rqli_op_call one_call;
+static bool is_over;
 
 static void on_done(struct rqli_op_task *task)
 {
     (void)task;
-    one.is_over = true;
+    is_over = true;
 }
 
 static void on_opened(void *self, const struct rqli_clock_reading *reading, const rql_error *fault)
@@ -227,16 +159,18 @@ static void look(void)
 static void begin(void)
 {
     memset(&one, 0, sizeof one);
+    one_call = (struct rqli_op_call){0};
+    is_over = false;
     rqli_keys_init(&one.keys, one.memory, &rqli_key_sets[PARTITION], rqli_slice_of("x"));
     rqli_fleet_give(&fleet, PARTITION, &fleet.first);
     one.op = (struct rqli_op){
-        .ops = &ops,
+        .ops = &one_ops,
         .route = {.fleet = &fleet, .node = &fleet.first},
         .n_calls = 1,
         .until_us = rqli_after_ms(rqli_now_us(), LONG_MS),
     };
-    one.task =
-        (struct rqli_op_task){.op = &one.op, .loop = &loop[0], .done = on_done, .calls = &one.call};
+    one_task =
+        (struct rqli_op_task){.op = &one.op, .loop = &loop[0], .done = on_done, .calls = &one_call};
 }
 
 /* Until something has come, which is kept. */
@@ -267,10 +201,10 @@ static void take_turns(const struct turn *turns)
 
 static void await_end(void)
 {
-    for (int i = 0; i < LOOKS_MAX && !one.is_over; i++) {
+    for (int i = 0; i < LOOKS_MAX && !is_over; i++) {
         look();
     }
-    assert_true(one.is_over);
+    assert_true(is_over);
 }
 
 /* As a row reads. NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding) */
@@ -347,7 +281,7 @@ TEST(a_call_goes_where_its_keys_are)
         one.op.until_us = row->until_us ? rqli_now_us() + row->until_us : one.op.until_us;
         one.is_plain = row->is_plain;
         one.is_of_words = row->is_of_words;
-        assert_true(rqli_op_start(&one.task));
+        assert_true(rqli_op_start(&one_task));
         take_turns(row->turns);
         await_end();
         CHECK_ALL(EQ(one.n_replies, row->status == RQL_OK), EQ(one.n_faults, row->status != RQL_OK),
@@ -370,14 +304,14 @@ TEST(bytes_of_a_reply_that_does_not_end_are_no_answer)
     begin();
     one.op.grace_us = 10 * BRIEF_US;
     one.op.until_us = rqli_now_us() + BRIEF_US;
-    assert_true(rqli_op_start(&one.task));
+    assert_true(rqli_op_start(&one_task));
     await_call(&turn, heard);
     peer_say(peer[0], "$90000\r\n");
-    for (int i = 0; i < LOOKS_MAX / 2 && !one.is_over; i++) {
+    for (int i = 0; i < LOOKS_MAX / 2 && !is_over; i++) {
         peer_say(peer[0], "x");
         look();
     }
-    CHECK_ALL(EQ(one.is_over, true), EQ(one.error.status, RQL_E_UNKNOWN));
+    CHECK_ALL(EQ(is_over, true), EQ(one.error.status, RQL_E_UNKNOWN));
 }
 
 TEST(a_call_that_pauses_is_taken_out_by_a_cancellation)
@@ -386,13 +320,13 @@ TEST(a_call_that_pauses_is_taken_out_by_a_cancellation)
     char heard[HEARD_SIZE];
 
     begin();
-    assert_true(rqli_op_start(&one.task));
+    assert_true(rqli_op_start(&one_task));
     await_call(&turn, heard);
     peer_say(peer[0], DOWN);
-    for (int i = 0; i < LOOKS_MAX && one.call.state != RQLI_OP_CALL_PAUSED; i++) {
+    for (int i = 0; i < LOOKS_MAX && one_call.state != RQLI_OP_CALL_PAUSED; i++) {
         look();
     }
-    assert_int_equal(one.call.state, RQLI_OP_CALL_PAUSED);
-    rqli_op_cancel(&one.task);
-    CHECK_ALL(EQ(one.is_over, true), EQ(one.n_replies + one.n_faults, 0), EQ(timers.count, 0));
+    assert_int_equal(one_call.state, RQLI_OP_CALL_PAUSED);
+    rqli_op_cancel(&one_task);
+    CHECK_ALL(EQ(is_over, true), EQ(one.n_replies + one.n_faults, 0), EQ(timers.count, 0));
 }

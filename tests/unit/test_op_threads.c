@@ -4,6 +4,7 @@
 #include "lock/client.h"
 #include "net/op.h"
 #include "no_server.h"
+#include "one_op.h"
 #include "peer.h"
 
 #include <poll.h>
@@ -30,59 +31,6 @@ static const struct row {
     {"what did nothing says nothing", {UNKNOWN UNKNOWN ACKED(0), DONE DONE ACKED(2)}, 2},
     {"a fault names its command", {"-OOM x\r\n-OOM x\r\n" ACKED(2)}, INT64_MAX, true},
 };
-
-static struct {
-    struct rqli_op op; /* first */
-    struct rqli_keys keys;
-    char memory[RQLI_KEYS_ROOM];
-    bool has_asked;
-    bool is_of_words;
-    size_t n_replies;
-    rql_error error; /* the last fault */
-} one;
-
-static void write_words(struct rqli_call *call, ...)
-{
-    va_list words;
-
-    va_start(words, call);
-    rqli_call_init_words(call, one.keys.set, words);
-    va_end(words);
-}
-
-static void write_call(struct rqli_op *op, size_t i, struct rqli_call *call)
-{
-    (void)op;
-    (void)i;
-    if (one.is_of_words) {
-        write_words(call, "TYPE", "rql:key", NULL);
-        return;
-    }
-    rqli_call_init(call, RQLI_SCRIPT_RELEASE, &one.keys);
-    rqli_call_text(call, "nonce");
-    rqli_call_random(call);
-}
-
-static void read_call(struct rqli_op *op, size_t i, const struct rqli_exchange *answer,
-                      const struct rqli_reply *reply, const rql_error *fault)
-{
-    (void)op;
-    (void)i;
-    (void)answer;
-    one.n_replies += reply != NULL;
-    one.error = fault ? *fault : one.error;
-}
-
-static enum rqli_op_next next(struct rqli_op *op)
-{
-    bool is_first = !one.has_asked;
-
-    (void)op;
-    one.has_asked = true;
-    return is_first ? RQLI_OP_AGAIN : RQLI_OP_OVER;
-}
-
-static const struct rqli_op_ops ops = {.write = write_call, .read = read_call, .next = next};
 
 struct server {
     const struct row *row;
@@ -127,7 +75,7 @@ TEST(a_round_is_as_safe_as_the_least_safe_of_its_calls)
         one.is_of_words = row->is_of_words;
         rqli_keys_init(&one.keys, one.memory, &rqli_key_sets[RQLI_WHOLE], rqli_slice_of("x"));
         one.op = (struct rqli_op){
-            .ops = &ops,
+            .ops = &one_ops,
             .route = rqli_client_route(client, &one.keys),
             .n_calls = CALLS,
             .until_us = rqli_after_ms(rqli_now_us(), LONG_MS),
