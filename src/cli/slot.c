@@ -162,12 +162,12 @@ static void *repeat(void *user_data)
     const int64_t begun_us = cli_now_us();
     int64_t once_us;
 
-    while (self->status >= RQL_OK && !atomic_load(self->is_over)) {
+    do {
         self->status = self->load == CLI_LOAD_PAIR ? take_pair(self, &options)
                                                    : rql_measure(self->client, measured, self->name,
                                                                  &once_us, &self->error);
         self->operations += self->status == RQL_OK;
-    }
+    } while (self->status >= RQL_OK && !atomic_load(self->is_over));
     self->took_us = cli_now_us() - begun_us;
     return NULL;
 }
