@@ -305,16 +305,6 @@ def a_lock_handed_over_is_claimed_after_a_third_of_a_second(world, kind, names):
     held.release().check()
 
 
-@scenario(counts=[1])
-def a_short_lock_handed_over_needs_no_claim(world, kind, names):
-    held = pushed(world, world.actor(kind), *names, ttl_ms=800)
-    before = world.n_scripts()
-    check(not is_unclaimed(world, names), "it is to be claimed")
-    wait_until(lambda: not world.holder(names[0]), "it has ended")
-    check_equal(world.n_scripts(), before)
-    check_equal(held.release().status, "NOT_HELD")
-
-
 @scenario(counts=[1], is_timed=True)
 def a_forgotten_lock_has_its_whole_ttl_also_if_handed_over(world, kind, names):
     """From its grant on, whether it is forgotten at once or later."""
@@ -334,14 +324,6 @@ def an_extension_by_hand_is_a_claim(world, kind, names):
     held.extend(9000).check()
     check_whole(world, names, held, 9000)
     check(held.remaining_ms() > 1000, "its holder does not know")
-    held.release().check()
-
-
-@scenario(counts=[1], is_timed=True)
-def what_is_handed_over_is_renewed_as_well(world, kind, names):
-    held = pushed(world, world.actor(kind), *names, ttl_ms=2000, auto_extend=True)
-    wait_until(lambda: not 0 <= world.end_ms(names[0]) < held.outcome.ts_us / 1000 + 2500, "it is renewed, or gone")
-    check_equal(world.holder(names[0]), held.outcome.acq_id)
     held.release().check()
 
 

@@ -96,16 +96,6 @@ def conflicts_and_re_entries_are_counted(world, kind, names):
     check_equal((stats.acquisitions, stats.reentries, stats.releases["released"]), (n, n, 2 * n))
 
 
-@scenario(counts=[1])
-def a_hand_over_is_counted_with_its_time(world, kind, names):
-    """Once, and where a poll found it before that, without its time."""
-    actor = world.actor(kind)
-    pushed(world, actor, *names).release().check()
-    stats = actor.client.stats()
-    check_equal((stats.hand_overs, stats.hand_off["count"]), (stats.acquisitions, 1))
-    check(stats.connections >= 2 and stats.pushes > 0, "it was not pushed")
-
-
 @scenario()
 def a_request_that_was_removed_is_counted_when_it_is_back(world, kind, names):
     held, actor = world.held_by_another(*names), world.actor(kind)

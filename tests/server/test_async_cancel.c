@@ -13,7 +13,6 @@ static struct {
     rql_status status;
     rql_lock *lock;
     rql_series *series;
-    rql_hold *hold;
 } called = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 static void note_call(rql_status status)
@@ -38,22 +37,6 @@ static void on_all_held(rql_status status, rql_series *series, const rql_error *
     (void)data;
     called.series = series;
     note_call(status);
-}
-
-static void on_block(rql_hold *hold, rql_lock *lock, void *data)
-{
-    (void)lock;
-    (void)data;
-    called.hold = hold;
-    note_call(RQL_OK);
-}
-
-static void on_block_over(rql_status status, int value, const rql_error *error, void *data)
-{
-    (void)value;
-    (void)error;
-    (void)data;
-    called.status = status;
 }
 
 static bool is_called(void *data)
@@ -108,19 +91,6 @@ TEST(a_series_lives_until_its_callback)
     CHECK_OK(rql_loop_close(own, NULL, NULL, NULL));
     CHECK_OK(called.status);
     CHECK_OK(rql_series_release(called.series, NULL, NULL));
-    expect_nothing_left("x");
-}
-
-TEST(a_block_that_begins_is_not_cancelled)
-{
-    rql_async_block block = {on_block, on_block_over, NULL, NULL};
-    rql_loop *own = begin_calling();
-
-    CHECK_OK(rql_with_async(own, "x", NULL, &block, NULL));
-    cancel_what_is_called(block.request);
-    CHECK_OK(rql_hold_end(called.hold, 0));
-    CHECK_OK(rql_loop_close(own, NULL, NULL, NULL));
-    CHECK_OK(called.status);
     expect_nothing_left("x");
 }
 

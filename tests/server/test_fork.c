@@ -226,41 +226,6 @@ TEST(no_descriptor_is_a_standard_one)
     expect_good_end(start_limited_child(use_all_without_standard_descriptors));
 }
 
-static void free_inherited_client(void)
-{
-    client = rql_client_free(client);
-}
-
-static void acquire_once(size_t index, void *data)
-{
-    rql_lock_options options = patient(client);
-    rql_lock *lock = NULL;
-
-    (void)index;
-    if (rql_lock_acquire(client, "x", &options, &lock, NULL) == RQL_OK) {
-        atomic_fetch_add((atomic_int *)data, 1);
-        rql_lock_release(lock, NULL);
-    }
-}
-
-/* Threads of the parent wait for the connection: their condition variable is in use. */
-TEST(child_of_a_parent_that_connects_ends)
-{
-    struct threads *threads;
-    atomic_int n_ok = 0;
-    int n_open = count_descriptors();
-
-    redis_server_pause(&server);
-    threads = threads_start(HAMMERS, acquire_once, &n_ok);
-    await_descriptors(n_open + 1);
-    for (int i = 0; i < FORKS; i++) {
-        expect_good_end(start_limited_child(free_inherited_client));
-    }
-    redis_server_resume(&server);
-    threads_join(threads);
-    assert_int_equal(n_ok, HAMMERS);
-}
-
 /* Holds, waits and renews, so that all three connections are there; then a child that outlives it.
  */
 static void leave_a_child_behind(void)
