@@ -154,7 +154,6 @@ class Oracle:
         self.epoch = 0       # odd: within a break
         self.generation = 0  # of the witness: tokens may start anew
         self.violations = []
-        self.n_unjudged = 0
 
     @contextlib.contextmanager
     def broken(self, starts_anew=False):
@@ -173,8 +172,6 @@ class Oracle:
         with self.mutex:
             if self.is_in(helds[0].epoch):
                 self.holds += helds
-            else:
-                self.n_unjudged += len(helds)
 
     def complain(self, what):
         with self.mutex:

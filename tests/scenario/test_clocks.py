@@ -190,5 +190,19 @@ def a_series_stands_behind_all_who_wait_though_the_clock_went_back(world, kind, 
 
 # ---- the server's clock stands still ----
 
+@scenario()
+def a_servers_clock_that_stands_still_stops_no_hand_over(world, kind, names):
+    """No key expires there. Leases and deadlines are of the clients' clocks; order and tokens need none."""
+    wait = waiting(world, kind, names)
+    held = world.actor(kind).acquire(*names, ttl_ms=1000)
+    world.server.set_rate(STANDS_STILL)
+    asked = [wait(number) for number in (1, 2, 3)]
+    world.actor(kind).refused(*names, timeout_ms=300).check("TIMED_OUT", "E_UNKNOWN")
+    wait_until(lambda: held.state() == "GONE", "its lease is over")
+    check_equal([world.holder(name) for name in names], [held.outcome.acq_id] * len(names))
+    check_served_in_order(asked, held)
+    world.await_nothing_left()
+
+
 if __name__ == "__main__":
     main()

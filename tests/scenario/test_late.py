@@ -80,19 +80,6 @@ def a_renewal_counts_from_the_question(world, kind, names):
     held.release().check()
 
 
-@scenario(counts=[1])
-def a_lock_handed_over_counts_from_its_grant(world, kind, names):
-    """What was pushed late is asked for: its lease is too short to bear it."""
-    network, actor = far_away(world, kind)
-    held = world.actor("thread").acquire(*names, ttl_ms=MINUTE_MS)
-    asking = wait_told(world, actor, *names, ttl_ms=TTL_MS)
-    be_late(network)
-    held.release().check()
-    mine = asking.hold()
-    check_lease(world, network, mine)
-    mine.release().check()
-
-
 @scenario(counts=[1], is_timed=True)
 def a_push_that_was_late_tells_of_the_hand_over_all_the_same(world, kind, names):
     """A short lock needs no claim, so the server does not know any more. That it was had by the push is not so."""

@@ -10,19 +10,6 @@ LOST_MS = 900  # ttl of what is lost soon
 STATE = ("HELD", "DOUBTFUL", "GONE")
 
 
-@scenario(kinds=["thread"])
-def an_extension_of_what_was_shortened_tells_the_end_in_time(world, kind, names):
-    held = world.actor(kind).acquire(*names, ttl_ms=LONG_MS)
-    let_pass(0.5)  # the thread of the leases looks once more soon after each new one
-    for name in names:
-        world.ask("PEXPIRE", f"rql:lock:{name}", 2000)
-    held.extend(500).check()
-    wait_until(held.is_lost, "the loss is told")
-    check_equal(held.state(), "GONE")
-    held.release().check("OK", "NOT_HELD")  # the server's end comes after the holder's
-    check_equal(world.keys_left(), [])
-
-
 @once
 def a_reentry_that_finds_the_grant_ended_tells_who_shares_it(world, kind, names):
     actor = world.actor(kind)
@@ -241,20 +228,6 @@ def what_was_released_or_forgotten_is_not_lost(world, kind, names):
     actor.acquire(*names, ttl_ms=900, auto_extend=True).forget().check()
     world.await_nothing_left()
     check_equal([words for words in actor.remote.told if "lost" in words], [])
-
-
-@scenario(kinds=["thread"])
-def a_late_renewal_makes_a_lock_doubtful(world, kind, names):
-    held = world.actor(kind).acquire(*names, ttl_ms=3000, auto_extend=True)
-    world.server.freeze()
-    wait_until(lambda: held.state() != "HELD", "it is in doubt")
-    state, left_ms = held.state(), held.remaining_ms()
-    world.server.go_on()
-    check_equal(state, "DOUBTFUL")
-    check(0 < left_ms <= 3000, f"{left_ms} ms left")
-    wait_until(lambda: held.state() == "HELD", "it is renewed")
-    check_equal(held.losses(), [])
-    held.release().check()
 
 
 VERDICTS = {  # what happens to the key, and whether its holder holds it

@@ -123,25 +123,6 @@ def what_was_promised_outlives_the_end_of_an_extension(world, kind, names):
 
 
 @scenario(counts=[1])
-def a_lock_that_ends_with_its_extension_goes_to_the_next(world, kind, names):
-    """An operator has shortened it: less is left than is taken back. The server does not tell who waits."""
-    world.ask("ACL", "SETUSER", "default", "-client|tracking")
-    actor, outer = hold(world, kind, names, ttl_ms=300)
-    inner = extend(actor, names, ttl_ms=MINUTE_MS)
-    asking = world.actor(kind).ask(*names, timeout_ms=FOREVER, retry_delay_ms=MINUTE_MS)
-    world.await_queue(names, 1)
-    world.await_listeners(1)
-    begun_us = world.server.now_us() + 500000
-    wait_until(lambda: world.server.now_us() > begun_us, "what it has by itself is over")
-    world.ask("PEXPIRE", lock_of(names), MINUTE_MS // 2)
-    inner.release()
-    check_equal(world.queue_length(names[0]), 0)
-    asking.hold().release().check()
-    outer.release().check("NOT_HELD")
-    world.ask("ACL", "SETUSER", "default", "+client|tracking")
-
-
-@scenario(counts=[1])
 def who_relied_on_an_extension_is_told_of_its_end(world, kind, names):
     """It was to last for minutes: without the extension it ends with the outer hold."""
     actor, outer = hold(world, kind, names, ttl_ms=1000)

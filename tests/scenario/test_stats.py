@@ -3,7 +3,6 @@
 import re
 
 from harness import FOREVER, as_they_end, check, check_equal, is_cluster, main, once, scenario, wait_until
-from pushes import pushed
 
 MINE = {"task": 7}  # on a loop each request is an acquirer of its own, but for those of one task
 

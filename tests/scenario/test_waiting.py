@@ -3,7 +3,7 @@
 import concurrent.futures
 import time
 
-from harness import FOREVER, MINUTE_MS, as_they_end, check, check_equal, let_pass, main, scenario, wait_until
+from harness import FOREVER, as_they_end, check, check_equal, let_pass, main, scenario, wait_until
 
 POLL_US = 5000000 / 3  # between two polls, where pushes are seen to come
 
