@@ -39,18 +39,6 @@ def the_fields_are_the_gems_in_the_gems_order(world, kind, names):
     held.release().check()
 
 
-@scenario(counts=[1])
-def what_the_holder_is_told(world, kind, names):
-    name = f"{names[0]} with blanks"
-    held = world.actor(kind).acquire(name, ttl_ms=7000, task=9007199254740991)
-    facts = held.outcome
-    check_equal((facts.name, facts.lock_key, facts.ttl_ms, facts.tries, facts.process, facts.handed_over),
-                (name, f"rql:lock:{name}", 7000, 1, 0, False))
-    check("/9007199254740991/0/" in facts.acq_id and facts.hst_id.split("/")[-1] in facts.acq_id, facts.acq_id)
-    check(4000 < held.remaining_ms() <= 6930, "the margin is 1 %")
-    held.release().check()
-
-
 @once
 def a_lock_bears_the_names_of_who_takes_it(world, kind, names):
     """In the gem's form, with the library's numbers of threads. Handles are used again, by whoever comes next."""

@@ -62,6 +62,33 @@ def queue_ttl_forever_keeps_the_place(world, kind, names):
     world.await_nothing_left()
 
 
+@scenario()
+def an_old_request_still_takes_a_free_lock(world, kind, names):
+    """At queue_ttl a grant is tried first: the turn is not lost to the very moment."""
+    held = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
+    [asking] = wait_in_turn(world, [kind], names, queue_ttl_ms=1)
+    world.ask("DEL", *[f"rql:lock:{name}" for name in names])
+    asking.hold().release().check()
+    check_equal(held.release().status, "NOT_HELD")
+    world.await_nothing_left()
+
+
+@scenario(counts=[1])
+def a_queue_of_five_is_no_list_any_more(world, kind, names):
+    """Redis walks a list for each newcomer: a fifth waiter makes it a tree. Nothing else changes."""
+    held = world.actor("thread").acquire(*names, ttl_ms=LONG_MS)
+    asked = []
+    for count in range(1, 7):
+        asked.append(world.actor(kind).ask(*names, **OFTEN))
+        world.await_queue(names, count)
+        check_equal(world.ask("OBJECT", "ENCODING", f"rql:lock_queue:{names[0]}"),
+                    "listpack" if count < 5 else "skiplist")
+        check_equal(world.ask("HLEN", f"rql:req:{names[0]}"), count)
+    check(world.ask("PTTL", f"rql:lock_queue:{names[0]}") > 0, "it would never end")
+    check_served_in_order(asked, held)
+    world.await_nothing_left()
+
+
 # ---- behind a Ruby ----
 
 def who_is_told(world):

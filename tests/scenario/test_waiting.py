@@ -3,7 +3,7 @@
 import concurrent.futures
 import time
 
-from harness import FOREVER, as_they_end, check, check_equal, let_pass, main, scenario, wait_until
+from harness import FOREVER, MINUTE_MS, as_they_end, check, check_equal, let_pass, main, scenario, wait_until
 
 POLL_US = 5000000 / 3  # between two polls, where pushes are seen to come
 
@@ -31,6 +31,19 @@ def whoever_comes_at_once_is_served_as_the_queue_says(world, kind, names):
     check(len(names) > 1 or all(hold.outcome.handed_over for hold in holds), "somebody found it by a poll")
     check(len(names) > 1 or [hold.outcome.acq_id for hold in holds] == order, "another order")
     world.await_nothing_left()
+
+
+@scenario()
+def the_server_is_told_until_when_a_request_waits(world, kind, names):
+    held = world.held_by_another(*names)
+    asking = world.actor(kind).ask(*names, timeout_ms=MINUTE_MS)
+    world.await_queue(names, 1)
+    until_us = world.server.now_us() + MINUTE_MS * 1000
+    for name in names:
+        record = world.ask("HGET", f"rql:req:{name}", world.ask("ZRANGE", f"rql:lock_queue:{name}", 0, 0)[0])
+        check(abs(int(record.split()[3]) - until_us) < MINUTE_MS * 500, record)
+    held.release().check()
+    asking.hold().release().check()
 
 
 @scenario(is_timed=True)

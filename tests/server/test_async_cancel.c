@@ -165,24 +165,4 @@ TEST(a_refusal_that_is_described_is_cancelled_too_late)
     expect_nothing_left("x");
 }
 
-TEST(closing_waits_for_a_refusal_that_is_described)
-{
-    struct asked asked;
-    rql_refusal refusal = {0};
-    rql_lock *held = hold_for_ever(&asked);
-    bool closed = false;
-
-    ask_in_vain(&asked, &refusal);
-    CHECK_OK(rql_loop_close(loop, on_closed, &closed, NULL));
-    run_for_ms(1);
-    open_gate();
-    run_until(is_true, &closed);
-    loop = NULL;
-    assert_int_equal(asked.n_done, 1);
-    assert_int_equal(asked.status, RQL_CONFLICT);
-    rql_refusal_clear(&refusal);
-    CHECK_OK(rql_lock_release(held, NULL));
-    expect_nothing_left("x");
-}
-
 LOOP_FIXTURE;
