@@ -145,7 +145,7 @@ def opposite_orders_never_deadlock(world, kind, names):
     def is_over():
         check(world.ask("EVAL", COUNT_WAITING_HOLDERS, 0, *"abcde") == 0, "somebody waits and holds")
         return crowd.n_uses >= ROUNDS * len(actors)
-    crowd = Crowd(actors, choose=choose, hold_s=0)
+    crowd = Crowd(actors, choose=choose, hold_s=0, timeout_ms=MINUTE_MS)
     crowd.wait(is_over, "all have played", PATIENCE_S * 30)
     crowd.end()
     world.await_nothing_left()
