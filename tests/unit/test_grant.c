@@ -274,6 +274,9 @@ TEST(who_is_held_back_listens_for_200_ms_and_then_enters_the_queue)
                         rqli_now_us() + row->connects_ms * 1000);
         CHECK_ALL(EQ(request->in_queue, false), EQ(self.acquire.waiter.has_joined, true));
         check_asked(&self, "qw-");
+        begun_us = rqli_now_us();
+        answer(&self, "0 1795254268468100 5000 1 1 0 0 1795254268468000 other", 0);
+        assert_in_range(request->place.lock_ends_us, begun_us + 5000000, rqli_now_us() + 5000000);
         end_first(&self);
     }
 }
