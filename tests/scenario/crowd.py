@@ -9,11 +9,13 @@ CLAIM_S = 0.95  # what a hand-over lives for until it is claimed, less its margi
 
 
 class Crowd:
-    """Each actor in a thread of its own, until end(). No call may fail, unless `may_fail`. `choose` takes an actor and
-    returns what it asks for next, (names, options), if that is not `names` each time."""
+    """Each actor in a thread of its own, until end(). No call may fail, unless `may_fail`, or the release of what was
+    held for longer than `claim_s`. `choose` takes an actor and returns what it asks for next, (names, options), if that
+    is not `names` each time."""
 
-    def __init__(self, actors, *names, choose=None, may_fail=False, hold_s=HOLD_S, **options):
-        self.choose, self.may_fail, self.hold_s = choose or (lambda actor: (names, {})), may_fail, hold_s
+    def __init__(self, actors, *names, choose=None, may_fail=False, hold_s=HOLD_S, claim_s=CLAIM_S, **options):
+        self.choose = choose or (lambda actor: (names, {}))
+        self.may_fail, self.hold_s, self.claim_s = may_fail, hold_s, claim_s
         self.options = {"timeout_ms": FOREVER, "queue_ttl_ms": FOREVER, **options}
         self.mutex, self.inside, self.tokens, self.n_uses, self.served = threading.Lock(), {}, {}, 0, set()
         self.came_s, self.gap_s = time.monotonic(), 0.0  # gap_s: the longest time between two grants
@@ -34,13 +36,13 @@ class Crowd:
             for name in hold.names:
                 del self.inside[name]
         status, had_s = hold.release().status, time.time() - hold.outcome.ts_us / 1e6
-        check(self.may_fail or status == "OK" or (status == "NOT_HELD" and had_s > CLAIM_S),
+        check(self.may_fail or status == "OK" or (status == "NOT_HELD" and had_s > self.claim_s),
               f"{status} after {had_s:.3f} s")
 
     def enter(self, actor, hold):
         with self.mutex:
             for name, token in zip(hold.names, hold.tokens):
-                check(name not in self.inside, f"{name} was granted to {actor.name} while {self.inside.get(name)} has it")
+                check(name not in self.inside, f"{actor.name} has {name}, and {self.inside.get(name)} too")
                 check(token > self.tokens.get(name, 0), f"token {token} of {name} after {self.tokens.get(name)}")
                 self.inside[name], self.tokens[name] = actor.name, token
             now_s = time.monotonic()
