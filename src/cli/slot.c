@@ -153,6 +153,7 @@ static rql_status take_pair(struct worker *self, const rql_lock_options *options
     return status == RQL_OK ? rql_lock_release(lock, &self->error) : status;
 }
 
+/* At least once, also in a slot of no time. */
 static void *repeat(void *user_data)
 {
     struct worker *self = user_data;
