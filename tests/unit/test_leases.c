@@ -238,7 +238,7 @@ TEST(the_thread_looks_again_soon_while_leases_come_and_go)
     }
 }
 
-/* It is tried, again and again, also at the end of its client, until there is no more time. */
+/* Again and again, also at the end of its client, until there is no more time; then it is dropped. */
 TEST(what_is_to_be_withdrawn_is_tried_again_when_it_is_due)
 {
     static const struct {
@@ -256,6 +256,7 @@ TEST(what_is_to_be_withdrawn_is_tried_again_when_it_is_due)
     const struct rqli_withdrawal_of what = {lock->keys.set, lock->name, lock->acquirer,
                                             lock->nonce};
     struct rqli_withdrawals *withdrawals = &leases->shared.withdrawals;
+    struct rqli_withdrawal_batch batch;
 
     assert_true(rqli_withdrawals_add(
         withdrawals, rqli_withdrawal_new(&what, rqli_after_ms(rqli_now_us(), LONG_MS))));
@@ -272,6 +273,8 @@ TEST(what_is_to_be_withdrawn_is_tried_again_when_it_is_due)
             assert_true(again_us < rqli_after_ms(rqli_now_us(), LONG_MS));
         }
     }
+    rqli_withdrawals_take(withdrawals, &batch, RQLI_NEVER_US);
+    assert_false(rqli_withdrawals_have(withdrawals, lock->name, lock->acquirer));
     rqli_lock_free(lock);
 }
 
