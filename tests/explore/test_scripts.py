@@ -222,6 +222,13 @@ def test_a_re_entry_claims_what_was_handed_over(calls):
         check_equal(calls.ask("PTTL", LOCK), 30000)
 
 
+def test_a_grant_tells_that_the_request_was_lost_with_its_queue(calls):
+    calls.acquire(OUR, ONCE)
+    score_us = calls.acquire(OTHERS, QUEUED)[7]
+    calls.ask("FLUSHALL")
+    check_equal(calls.acquire(OTHERS, f"qw- -1 {score_us} -1")[5], 2)
+
+
 def test_a_request_of_an_earlier_version_is_served(calls):
     """Its record bears no place."""
     calls.acquire(OUR, ONCE)

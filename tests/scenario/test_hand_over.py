@@ -42,11 +42,11 @@ class Chain:
         asking.hold().release().check()
         return self.handed_on() > before
 
-    def hand_on(self, name, between=lambda: None, first_ttl_ms=LONG_MS, **options):
+    def hand_on(self, name, between=lambda: None, first=None, **options):
         """(the first's release under way, what the second holds): handed on inside the client."""
         while True:
             before = self.handed_on()
-            held = self.actors[0].acquire(name, ttl_ms=first_ttl_ms, timeout_ms=FOREVER, meta={"before": "alone"})
+            held = self.actors[0].acquire(name, **{"ttl_ms": LONG_MS, "timeout_ms": FOREVER, **(first or {})})
             asking = self.queued(name, **options)
             self.await_asleep()
             between()
@@ -65,27 +65,29 @@ class Chain:
 
 @scenario(counts=[1])
 def a_release_hands_on_to_who_waits_beside_it(world, kind, names):
+    """Also if its own release is lazy."""
     chain = Chain(world, kind, world.client())
-    released, mine = chain.hand_on(names[0], meta={"why": "because"})
-    released.outcome().check()
-    check(mine.outcome.handed_over, "it was not handed over")
-    fields = world.ask("HGETALL", f"rql:lock:{names[0]}")
-    fields = dict(zip(fields[::2], fields[1::2])) if isinstance(fields, list) else fields
-    check_equal((int(fields["rql_token"]), fields["ini_ttl"], fields["why"]), (mine.tokens[0], str(LONG_MS), "because"))
-    check("rql_claim" not in fields, "it is to be claimed")
-    check("before" not in fields, "it has metadata of the holder before")
-    check(world.left_ms(names[0]) > LONG_MS / 2, "it has not its own ttl")
-    check_equal(mine.verify().status, "OK")
-    mine.release().check()
-    world.await_nothing_left()
+    for first in ({"meta": {"before": "alone"}}, {"lazy_release": True}):
+        released, mine = chain.hand_on(names[0], first=first, meta={"why": "because"})
+        released.outcome().check()
+        check(mine.outcome.handed_over, "it was not handed over")
+        fields = world.ask("HGETALL", f"rql:lock:{names[0]}")
+        fields = dict(zip(fields[::2], fields[1::2])) if isinstance(fields, list) else fields
+        check_equal((int(fields["rql_token"]), fields["ini_ttl"], fields["why"]), (mine.tokens[0], str(LONG_MS), "because"))
+        check("rql_claim" not in fields, "it is to be claimed")
+        check("before" not in fields, "it has metadata of the holder before")
+        check(world.left_ms(names[0]) > LONG_MS / 2, "it has not its own ttl")
+        check_equal(mine.verify().status, "OK")
+        mine.release().check()
+        world.await_nothing_left()
 
 
-@scenario(counts=[1])
+@scenario(counts=[1], is_timed=True)
 def who_is_handed_the_lock_has_it_before_the_server_knows(world, kind, names):
     """The message is delayed. When it arrives, the lock has the new holder's own ttl, which its client knows."""
     network = Network(world)
     chain = Chain(world, kind, network.client(connect_timeout_ms=LONG_MS, io_timeout_ms=LONG_MS))
-    released, mine = chain.hand_on(names[0], between=lambda: network.fail("freeze", n=1), first_ttl_ms=LONG_MS // 2)
+    released, mine = chain.hand_on(names[0], between=lambda: network.fail("freeze", n=1), first={"ttl_ms": LONG_MS // 2})
     check(not released.is_over(), "the release is over")
     check(world.token(names[0]) < mine.tokens[0], "the server knows")
     check_equal(mine.state(), "HELD")
@@ -125,7 +127,7 @@ def what_is_not_confirmed_ends_with_the_one_before(world, kind, names):
     network = Network(world)
     chain = Chain(world, kind, network.client(connect_timeout_ms=LONG_MS, io_timeout_ms=LONG_MS))
     released, mine = chain.hand_on(names[0], between=lambda: network.fail("freeze", n=1),
-                                   first_ttl_ms=SHORT_MS, auto_extend=True)
+                                   first={"ttl_ms": SHORT_MS}, auto_extend=True)
     check(mine.remaining_ms() < SHORT_MS, "it relies on more")
     wait_until(lambda: mine.state() == "GONE", "it is over")
     wait_until(mine.is_lost, "that is told")
@@ -135,7 +137,7 @@ def what_is_not_confirmed_ends_with_the_one_before(world, kind, names):
     world.await_nothing_left()
 
 
-@scenario(counts=[1])
+@scenario(counts=[1], is_timed=True)
 def what_was_taken_away_meanwhile_is_lost(world, kind, names):
     """Somebody deletes the lock, and another has it, before the server hears of the hand-over."""
     network = Network(world)
@@ -169,7 +171,7 @@ def a_broken_connection_costs_no_hand_over(world, kind, names):
         world.free(client)
 
 
-@scenario(counts=[1])
+@scenario(counts=[1], is_timed=True)
 def a_release_that_overtakes_its_hand_over_is_repeated_behind_it(world, kind, names):
     """The server has forgotten the script of the hand-over alone, which is sent once more with its text."""
     network, other = Network(world), world.actor("thread")
@@ -188,7 +190,7 @@ def a_release_that_overtakes_its_hand_over_is_repeated_behind_it(world, kind, na
     world.await_nothing_left()
 
 
-@scenario(counts=[1])
+@scenario(counts=[1], is_timed=True)
 def a_chain_goes_on_before_it_is_confirmed(world, kind, names):
     """From the first to the second and to the third, while the server is told of neither."""
     network = Network(world)
