@@ -3,7 +3,8 @@
 import itertools
 import re
 
-from harness import FOREVER, MINUTE_MS, check, check_equal, main, once, scenario, wait_until, work_until
+from chain import Chain
+from harness import FOREVER, MINUTE_MS, Network, check, check_equal, main, once, scenario, wait_until
 from sweeps import RUBY, hold_as
 
 LIMIT = 4  # by default
@@ -25,15 +26,24 @@ def take_turns(actors):
         actor.acquire("turn").release().check()
 
 
+def n_used(world):
+    """Over which something was asked within the last second."""
+    names = [dict(re.findall(r"([\w-]+)=(\S*)", line)) for line in world.ask("CLIENT", "LIST").splitlines()]
+    return sum(name["idle"] == "0" for name in names if name["cmd"] == "evalsha")
+
+
 def ask_at_once(world, client, actors, **options):
-    """A server that is silent meanwhile."""
+    """A server that is silent meanwhile. Over how many connections, of those that were used within the last second."""
     before = client.stats().commands
     world.server.freeze()
     asking = [actor.ask(f"of {actor.name}", ttl_ms=MINUTE_MS, timeout_ms=FOREVER, **options) for actor in actors]
     wait_until(lambda: client.stats().commands >= before + len(actors), "all have asked")
     world.server.go_on()
-    for one in asking:
-        one.hold().release().check()
+    held = [one.hold() for one in asking]
+    count = n_used(world)
+    for one in held:
+        one.release().check()
+    return count
 
 
 def meet(world, client, actors, n_open):
@@ -81,44 +91,35 @@ def nobody_depends_on_one_that_cannot_be_opened(world, kind, names):
     open_all(world, client, actors, 2)
 
 
-def n_used(world, client):
-    """Over which something was asked within the last second."""
-    names = [dict(re.findall(r"([\w-]+)=(\S*)", line)) for line in world.ask("CLIENT", "LIST").splitlines()]
-    return sum(name["idle"] == "0" for name in names if name["cmd"] == "evalsha")
-
-
 @once
 def many_ask_over_one_and_few_over_their_own(world, kind, names):
     """Many at a time come together on the first; those that are not used any more stay open."""
     client, actors = crew(world, N_MANY)
     open_all(world, client, actors)
 
-    def are_many_together():
-        ask_at_once(world, client, actors, meta=HALF_A_RECORD)
-        return n_used(world, client) == 1
-    wait_until(are_many_together, "all ask over one")
+    wait_until(lambda: ask_at_once(world, client, actors, meta=HALF_A_RECORD) == 1, "all ask over one")
     others = itertools.cycle(range(1, LIMIT))
-    wait_until(lambda: meet(world, client, actors, next(others)) and n_used(world, client) == LIMIT,
+    wait_until(lambda: meet(world, client, actors, next(others)) and n_used(world) == LIMIT,
                "a few have their own again")
     check_equal(client.stats().connections, LIMIT)
 
 
 @once
-def a_lock_is_handed_on_between_threads_of_different_ones(world, kind, names):
-    """What the new owner says of it goes behind the transfer that brought it."""
-    client, actors = crew(world)
-    open_all(world, client, actors)
-    before = client.stats().local_hand_overs
-
-    def take_turn(actor):
-        held = actor.acquire(*names, timeout_ms=FOREVER, ttl_ms=MINUTE_MS)
-        if world.random.random() < 0.5:
-            held.extend(MINUTE_MS).check()
-            check_equal(held.verify().status, "OK")
-        held.release().check()
-
-    work_until(lambda: client.stats().local_hand_overs > before + 50 * N_THREADS,
-               [lambda actor=actor: take_turn(actor) for actor in actors], "it is handed on inside the client")
+def what_is_said_of_a_lock_goes_behind_its_hand_over(world, kind, names):
+    """Of two connections the one that brings it may be the slow one. The new owner asks for other things by its own."""
+    network = Network(world)
+    chain = Chain(world, kind, network=network, connections=2)
+    wait_until(lambda: meet(world, chain.client, chain.actors, 1) == 3, "two are open, and that for pushes")
+    for _ in range(2):
+        released, mine = chain.hand_on(names[0], fault="mute_last")
+        n_commands = chain.client.stats().commands
+        mine_released = mine.begin("release")
+        wait_until(lambda n=n_commands: chain.client.stats().commands > n, "it is said")
+        network.heal()
+        released.outcome().check()
+        mine_released.outcome().check()
+        check_equal(chain.client.stats().commands - n_commands, 2, "a PING and the release")
+        chain.actors.reverse()
     world.await_nothing_left()
 
 

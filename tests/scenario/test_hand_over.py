@@ -2,100 +2,47 @@
 """A lock that is handed on inside a client, from one thread to another or on a loop, without waiting for the
 server: what the new owner may believe, and what becomes of it when the server was told late, or not at all."""
 
-from harness import FOREVER, Network, as_they_end, check, check_equal, main, scenario, wait_until
+from chain import Chain, patient
+from harness import FOREVER, MINUTE_MS, Network, as_they_end, check, check_equal, main, scenario, wait_until
 
-LONG_MS = 60000
 SHORT_MS = 700
 SILENCE_MS = 150  # after which a connection counts as broken, where it is so short
 IN_A_ROW = 32     # lua/README.md 43
 
 
-def patient(actor, name, **options):
-    return actor.ask(name, **{"timeout_ms": FOREVER, "ttl_ms": LONG_MS, **options})
-
-
-class Chain:
-    """Who use one client: on threads an actor for each, on a loop one for all."""
-
-    def __init__(self, world, kind, client, count=2):
-        self.world, self.client = world, client
-        first = world.actor(kind, client)
-        self.actors = [first] * count if kind == "loop" else [first] + [world.actor(kind, client) for _ in range(count - 1)]
-        wait_until(self.knows_script, "a lock is handed on")
-
-    def handed_on(self):
-        """So far, inside the client."""
-        return self.client.stats().local_hand_overs
-
-    def queued(self, name, i=1, ahead=0, **options):
-        """The i-th waits, and knows who is in front: a call that it has sent is answered."""
-        asking = patient(self.actors[i], name, **options)
-        self.world.await_queue([name], ahead + 1)
-        return asking
-
-    def knows_script(self):
-        """True: the second was handed the lock of the first, which it waited for in time."""
-        before = self.handed_on()
-        held = self.actors[0].acquire("warm", ttl_ms=LONG_MS)
-        asking = self.queued("warm")
-        held.release().check()
-        asking.hold().release().check()
-        return self.handed_on() > before
-
-    def hand_on(self, name, between=lambda: None, first=None, **options):
-        """(the first's release under way, what the second holds): handed on inside the client."""
-        while True:
-            before = self.handed_on()
-            held = self.actors[0].acquire(name, **{"ttl_ms": LONG_MS, "timeout_ms": FOREVER, **(first or {})})
-            asking = self.queued(name, **options)
-            self.await_asleep()
-            between()
-            released = held.begin("release")
-            mine = asking.hold()
-            if self.handed_on() > before:
-                check(mine.tokens[0] > held.tokens[0], "its token is not larger than the one before")
-                return released, mine
-            released.outcome()
-            mine.release()
-
-    def await_asleep(self):
-        """The answer that it is queued is on its way; another's, asked for later, comes behind it."""
-        self.actors[0].acquire("behind", ttl_ms=LONG_MS).release().check()
-
-
 @scenario(counts=[1])
 def a_release_hands_on_to_who_waits_beside_it(world, kind, names):
     """Also if its own release is lazy."""
-    chain = Chain(world, kind, world.client())
+    chain = Chain(world, kind)
     for first in ({"meta": {"before": "alone"}}, {"lazy_release": True}):
         released, mine = chain.hand_on(names[0], first=first, meta={"why": "because"})
         released.outcome().check()
         check(mine.outcome.handed_over, "it was not handed over")
         fields = world.ask("HGETALL", f"rql:lock:{names[0]}")
         fields = dict(zip(fields[::2], fields[1::2])) if isinstance(fields, list) else fields
-        check_equal((int(fields["rql_token"]), fields["ini_ttl"], fields["why"]), (mine.tokens[0], str(LONG_MS), "because"))
+        check_equal((int(fields["rql_token"]), fields["ini_ttl"], fields["why"]), (mine.tokens[0], str(MINUTE_MS), "because"))
         check("rql_claim" not in fields, "it is to be claimed")
         check("before" not in fields, "it has metadata of the holder before")
-        check(world.left_ms(names[0]) > LONG_MS / 2, "it has not its own ttl")
+        check(world.left_ms(names[0]) > MINUTE_MS / 2, "it has not its own ttl")
         check_equal(mine.verify().status, "OK")
         mine.release().check()
         world.await_nothing_left()
 
 
-@scenario(counts=[1], is_timed=True)
+@scenario(counts=[1])
 def who_is_handed_the_lock_has_it_before_the_server_knows(world, kind, names):
     """The message is delayed. When it arrives, the lock has the new holder's own ttl, which its client knows."""
     network = Network(world)
-    chain = Chain(world, kind, network.client(connect_timeout_ms=LONG_MS, io_timeout_ms=LONG_MS))
-    released, mine = chain.hand_on(names[0], between=lambda: network.fail("freeze", n=1), first={"ttl_ms": LONG_MS // 2})
+    chain = Chain(world, kind, network=network)
+    released, mine = chain.hand_on(names[0], fault="freeze", first={"ttl_ms": MINUTE_MS // 2})
     check(not released.is_over(), "the release is over")
     check(world.token(names[0]) < mine.tokens[0], "the server knows")
     check_equal(mine.state(), "HELD")
-    check(mine.remaining_ms() <= LONG_MS // 2, "it relies on more than the holder before")
+    check(mine.remaining_ms() <= MINUTE_MS // 2, "it relies on more than the holder before")
     network.heal()
     released.outcome().check()
     check_equal(world.token(names[0]), mine.tokens[0])
-    wait_until(lambda: mine.remaining_ms() > LONG_MS // 2, "it has its full ttl")
+    wait_until(lambda: mine.remaining_ms() > MINUTE_MS // 2, "it has its full ttl")
     mine.release().check()
     world.await_nothing_left()
 
@@ -104,18 +51,18 @@ def who_is_handed_the_lock_has_it_before_the_server_knows(world, kind, names):
 def its_token_is_above_those_of_other_locks(world, kind, names):
     """Another client took its lock before the hand-over. The time of the server, which the client that hands on has
     heard since, tells; it has not seen the token."""
-    chain = Chain(world, kind, world.client())
+    chain = Chain(world, kind)
     others = []
 
     def take_another():
-        others.append(world.actor("thread").acquire(f"{names[0]}-{len(others)}", ttl_ms=LONG_MS))
+        others.append(world.actor("thread").acquire(f"{names[0]}-{len(others)}", ttl_ms=MINUTE_MS))
         check_equal(chain.actors[0].refused(*others[-1].names, fail_fast=True).status, "FAIL_FAST_NO_TRY")
 
     released, mine = chain.hand_on(names[0], between=take_another)
     check(mine.tokens[0] > others[-1].tokens[0], "its token is not larger than that of another lock before")
     released.outcome().check()
     check_equal(world.token(names[0]), mine.tokens[0])
-    others.append(world.actor("thread").acquire("later", ttl_ms=LONG_MS))
+    others.append(world.actor("thread").acquire("later", ttl_ms=MINUTE_MS))
     check(others[-1].tokens[0] > mine.tokens[0], "a later one is not larger")
     for held in (mine, *others):
         held.release().check()
@@ -125,9 +72,8 @@ def its_token_is_above_those_of_other_locks(world, kind, names):
 def what_is_not_confirmed_ends_with_the_one_before(world, kind, names):
     """The new owner has asked for more; the server does not answer."""
     network = Network(world)
-    chain = Chain(world, kind, network.client(connect_timeout_ms=LONG_MS, io_timeout_ms=LONG_MS))
-    released, mine = chain.hand_on(names[0], between=lambda: network.fail("freeze", n=1),
-                                   first={"ttl_ms": SHORT_MS}, auto_extend=True)
+    chain = Chain(world, kind, network=network)
+    released, mine = chain.hand_on(names[0], fault="freeze", first={"ttl_ms": SHORT_MS}, auto_extend=True)
     check(mine.remaining_ms() < SHORT_MS, "it relies on more")
     wait_until(lambda: mine.state() == "GONE", "it is over")
     wait_until(mine.is_lost, "that is told")
@@ -137,14 +83,14 @@ def what_is_not_confirmed_ends_with_the_one_before(world, kind, names):
     world.await_nothing_left()
 
 
-@scenario(counts=[1], is_timed=True)
+@scenario(counts=[1])
 def what_was_taken_away_meanwhile_is_lost(world, kind, names):
     """Somebody deletes the lock, and another has it, before the server hears of the hand-over."""
     network = Network(world)
-    chain = Chain(world, kind, network.client(connect_timeout_ms=LONG_MS, io_timeout_ms=LONG_MS))
-    released, mine = chain.hand_on(names[0], between=lambda: network.fail("freeze", n=1))
+    chain = Chain(world, kind, network=network)
+    released, mine = chain.hand_on(names[0], fault="freeze")
     world.ask("DEL", f"rql:lock:{names[0]}", f"rql:lock_queue:{names[0]}", f"rql:req:{names[0]}")
-    theirs = world.actor("thread").acquire(names[0], ttl_ms=LONG_MS)
+    theirs = world.actor("thread").acquire(names[0], ttl_ms=MINUTE_MS)
     network.heal()
     released.outcome().check("NOT_HELD")
     wait_until(lambda: mine.state() == "GONE", "it is lost")
@@ -161,28 +107,26 @@ def a_broken_connection_costs_no_hand_over(world, kind, names):
     """It is repeated on the next one, before anything else is said about the lock."""
     for fault in ("cut_reply", "cut"):
         network = Network(world)
-        client = network.client(connect_timeout_ms=LONG_MS, io_timeout_ms=SILENCE_MS)
-        chain = Chain(world, kind, client)
-        released, mine = chain.hand_on(names[0], between=lambda fault=fault: network.fail(fault, n=1))
+        chain = Chain(world, kind, network=network, io_timeout_ms=SILENCE_MS)
+        released, mine = chain.hand_on(names[0], fault=fault)
         mine.release().check()
         released.outcome().check()
         network.heal()
         world.await_nothing_left()
-        world.free(client)
+        world.free(chain.client)
 
 
-@scenario(counts=[1], is_timed=True)
+@scenario(counts=[1])
 def a_release_that_overtakes_its_hand_over_is_repeated_behind_it(world, kind, names):
     """The server has forgotten the script of the hand-over alone, which is sent once more with its text."""
     network, other = Network(world), world.actor("thread")
-    chain = Chain(world, kind, network.client(connect_timeout_ms=LONG_MS, io_timeout_ms=LONG_MS))
+    chain = Chain(world, kind, network=network)
 
     def forget():
         world.ask("SCRIPT", "FLUSH")
         other.acquire("known again").release().check()
-        network.fail("freeze", n=1)
 
-    released, mine = chain.hand_on(names[0], between=forget)
+    released, mine = chain.hand_on(names[0], between=forget, fault="freeze")
     mine_released = mine.begin("release")
     network.heal()
     released.outcome().check()
@@ -194,8 +138,8 @@ def a_release_that_overtakes_its_hand_over_is_repeated_behind_it(world, kind, na
 def a_chain_goes_on_before_it_is_confirmed(world, kind, names):
     """From the first to the second and to the third, while the server is told of neither."""
     network = Network(world)
-    chain = Chain(world, kind, network.client(connect_timeout_ms=LONG_MS, io_timeout_ms=LONG_MS), count=3)
-    held = chain.actors[0].acquire(names[0], ttl_ms=LONG_MS)
+    chain = Chain(world, kind, network=network, count=3)
+    held = chain.actors[0].acquire(names[0], ttl_ms=MINUTE_MS)
     second = chain.queued(names[0], 1)
     third = chain.queued(names[0], 2, ahead=1)
     chain.await_asleep()
@@ -217,7 +161,7 @@ def a_chain_goes_on_before_it_is_confirmed(world, kind, names):
 
 @scenario(counts=[1])
 def a_renewed_lock_is_renewed_when_it_is_confirmed(world, kind, names):
-    chain = Chain(world, kind, world.client())
+    chain = Chain(world, kind)
     released, mine = chain.hand_on(names[0], auto_extend=True, ttl_ms=SHORT_MS)
     released.outcome().check()
     renewals = chain.client.stats().renewals
@@ -228,15 +172,15 @@ def a_renewed_lock_is_renewed_when_it_is_confirmed(world, kind, names):
 
 @scenario(counts=[1])
 def a_random_request_and_a_series_come_by_the_server(world, kind, names):
-    chain = Chain(world, kind, world.client())
+    chain = Chain(world, kind)
     before = chain.handed_on()
-    held = chain.actors[0].acquire(names[0], ttl_ms=LONG_MS)
+    held = chain.actors[0].acquire(names[0], ttl_ms=MINUTE_MS)
     asking = chain.queued(names[0], access_strategy="random")
     chain.await_asleep()
     held.release().check()
     asking.hold().release().check()
-    held = chain.actors[0].acquire(names[0], ttl_ms=LONG_MS)
-    several = chain.actors[1].ask(names[0], names[0] + "b", timeout_ms=FOREVER, ttl_ms=LONG_MS)
+    held = chain.actors[0].acquire(names[0], ttl_ms=MINUTE_MS)
+    several = chain.actors[1].ask(names[0], names[0] + "b", timeout_ms=FOREVER, ttl_ms=MINUTE_MS)
     world.await_queue([names[0]], 1)
     chain.await_asleep()
     held.release().check()
@@ -249,8 +193,8 @@ def a_random_request_and_a_series_come_by_the_server(world, kind, names):
 def a_chain_ends_for_who_has_come_in_front_of_it(world, kind, names):
     """The waiter of another client gets an older place, which the client that hands the lock on does not know of. More
     than 32 wait behind each other in that client."""
-    chain = Chain(world, kind, world.client(), count=IN_A_ROW + 9)
-    held = chain.actors[0].acquire(names[0], ttl_ms=LONG_MS)
+    chain = Chain(world, kind, count=IN_A_ROW + 9)
+    held = chain.actors[0].acquire(names[0], ttl_ms=MINUTE_MS)
     asked = [chain.queued(names[0], n, ahead=n - 1) for n in range(1, len(chain.actors))]
     other = patient(world.actor("thread"), names[0])
     world.await_queue(names, len(asked) + 1)
