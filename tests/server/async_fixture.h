@@ -136,6 +136,13 @@ static inline void await_asked(struct asked *asked)
     assert_int_equal(asked->n_done, 1);
 }
 
+static inline void take(struct asked *asked, const char *name)
+{
+    start_asking(asked, name);
+    await_asked(asked);
+    CHECK_OK(asked->status);
+}
+
 static inline bool server_says(const void *data)
 {
     struct expected copy = *(const struct expected *)data;

@@ -44,9 +44,7 @@ TEST(a_child_touches_the_connections_to_no_node)
     for (size_t i = 0; i < NODES; i++) {
         draw_name(name[i], "f", i, &from);
         asked[i] = asked_for();
-        start_asking(&asked[i], name[i]);
-        await_asked(&asked[i]);
-        CHECK_OK(asked[i].status);
+        take(&asked[i], name[i]);
     }
     expect_good_end(start_limited_child(run_copy));
     for (size_t i = 0; i < NODES; i++) {
@@ -118,9 +116,7 @@ static void use_all_at(const char *name)
     first.options.replicas = 1;
     first.options.replica_timeout_ms = 1;
     first.options.durability_is_advice = true;
-    start_asking(&first, name);
-    await_asked(&first);
-    CHECK_OK(first.status);
+    take(&first, name);
     behind.releases = true;
     start_asking(&behind, name);
     run_until(sleeps, behind.what.request);
@@ -142,9 +138,7 @@ TEST(a_node_that_a_loop_does_not_use_is_left_alone)
     for (size_t i = 0; i < NODES; i++) {
         draw_name(name[i], "u", i, &from);
         kept[i] = asked_for();
-        start_asking(&kept[i], name[i]);
-        await_asked(&kept[i]);
-        CHECK_OK(kept[i].status);
+        take(&kept[i], name[i]);
         draw_name(name[i], "u", i, &from);
         look_at(i);
         use_all_at(name[i]);
@@ -219,9 +213,7 @@ TEST(a_node_at_which_a_loop_holds_is_in_use)
     char name[16];
 
     draw_name(name, "w", 1, &from);
-    start_asking(&asked, name);
-    await_asked(&asked);
-    CHECK_OK(asked.status);
+    take(&asked, name);
     run_for_ms(3 * UNUSED_MS);
     assert_non_null(node_with(name));
     CHECK_OK(release_and_wait(asked.lock));
@@ -241,9 +233,7 @@ TEST(a_hand_over_is_told_by_a_node_that_was_put_aside_meanwhile)
     client->cluster->unused_us = 1000; /* other threads read it from the first lock on */
     draw_name(name, "t", 1, &from);
     look_at(1);
-    start_asking(&first, name);
-    await_asked(&first);
-    CHECK_OK(first.status);
+    take(&first, name);
     start_asking(&behind, name);
     run_until(sleeps, behind.what.request);
     redis_server_pause(&nodes[1]);
