@@ -88,51 +88,37 @@ static rql_status list_texts(list_fn *list, rql_client *client, cJSON **found, r
     return status;
 }
 
-static rql_status list_locks_info(rql_client *client, cJSON **found, rql_error *error)
-{
-    rql_lock_info_list *list = NULL;
-    rql_status status = rql_list_locks_info(client, &list, error);
-
-    *found = list ? cJSON_CreateArray() : NULL;
-    for (size_t i = 0; list && i < list->count; i++) {
-        (void)cJSON_AddItemToArray(*found, lock_of(list->item[i]));
+#define DEFINE_LIST(list_all, what, json_of)                                                       \
+    static rql_status list_all(rql_client *client, cJSON **found, rql_error *error)                \
+    {                                                                                              \
+        rql_##what##_list *list = NULL;                                                            \
+        rql_status status = rql_##list_all(client, &list, error);                                  \
+                                                                                                   \
+        *found = list ? cJSON_CreateArray() : NULL;                                                \
+        for (size_t i = 0; list && i < list->count; i++) {                                         \
+            (void)cJSON_AddItemToArray(*found, json_of(list->item[i]));                            \
+        }                                                                                          \
+        (void)rql_##what##_list_free(list);                                                        \
+        return status;                                                                             \
     }
-    (void)rql_lock_info_list_free(list);
-    return status;
-}
 
-static rql_status list_queues_info(rql_client *client, cJSON **found, rql_error *error)
-{
-    rql_queue_info_list *list = NULL;
-    rql_status status = rql_list_queues_info(client, &list, error);
+DEFINE_LIST(list_locks_info, lock_info, lock_of)
+DEFINE_LIST(list_queues_info, queue_info, queue_of)
 
-    *found = list ? cJSON_CreateArray() : NULL;
-    for (size_t i = 0; list && i < list->count; i++) {
-        (void)cJSON_AddItemToArray(*found, queue_of(list->item[i]));
+#define DEFINE_GET(get_one, what, json_of)                                                         \
+    static rql_status get_one(rql_client *client, const char *name, cJSON **found,                 \
+                              rql_error *error)                                                    \
+    {                                                                                              \
+        rql_##what *info = NULL;                                                                   \
+        rql_status status = rql_get_##what(client, name, &info, error);                            \
+                                                                                                   \
+        *found = info ? json_of(info) : NULL;                                                      \
+        (void)rql_##what##_free(info);                                                             \
+        return status;                                                                             \
     }
-    (void)rql_queue_info_list_free(list);
-    return status;
-}
 
-static rql_status get_lock(rql_client *client, const char *name, cJSON **found, rql_error *error)
-{
-    rql_lock_info *info = NULL;
-    rql_status status = rql_get_lock_info(client, name, &info, error);
-
-    *found = info ? lock_of(info) : NULL;
-    (void)rql_lock_info_free(info);
-    return status;
-}
-
-static rql_status get_queue(rql_client *client, const char *name, cJSON **found, rql_error *error)
-{
-    rql_queue_info *info = NULL;
-    rql_status status = rql_get_queue_info(client, name, &info, error);
-
-    *found = info ? queue_of(info) : NULL;
-    (void)rql_queue_info_free(info);
-    return status;
-}
+DEFINE_GET(get_lock, lock_info, lock_of)
+DEFINE_GET(get_queue, queue_info, queue_of)
 
 static rql_status diagnose(rql_client *client, const cJSON *words, cJSON **found, rql_error *error)
 {
