@@ -1,16 +1,13 @@
 """Those who use one client and hand a lock on to each other inside it."""
 from harness import FOREVER, MINUTE_MS, Failure, check, wait_until
 
-MOMENT_S = 2  # in which a release finds one that sleeps
-
 
 def patient(actor, name, **options):
     return actor.ask(name, **{"timeout_ms": FOREVER, "ttl_ms": MINUTE_MS, **options})
 
 
 class Chain:
-    """On threads an actor for each, on a loop one for all. Behind a network of its own the server may be silent for as
-    long as it likes."""
+    """On threads an actor for each, on a loop one for all. Through a network the server may be silent for a minute."""
 
     def __init__(self, world, kind, count=2, network=None, **options):
         self.world, self.network = world, network
@@ -52,7 +49,7 @@ class Chain:
                 self.network.fail(fault)
             released = held.begin("release")
             try:
-                wait_until(lambda: self.handed_on() > before, "it is handed on", MOMENT_S)
+                wait_until(lambda: self.handed_on() > before, "it is handed on", patience_s=2)
             except Failure:
                 if fault:
                     self.network.heal()

@@ -2,13 +2,13 @@
 import threading
 import time
 
-from harness import FOREVER, PATIENCE_S, Worker, check, wait_until
+from harness import FOREVER, PATIENCE_S, Workers, check
 
 HOLD_S = 0.002
 CLAIM_S = 0.95  # what a hand-over lives for until it is claimed, less its margin
 
 
-class Crowd:
+class Crowd(Workers):
     """Each actor in a thread of its own, until end(). No call may fail, unless `may_fail`, or the release of what was
     held for longer than `claim_s`. `choose` takes an actor and returns what it asks for next, (names, options), if that
     is not `names` each time."""
@@ -20,7 +20,7 @@ class Crowd:
         self.mutex, self.inside, self.tokens, self.n_uses, self.served = threading.Lock(), {}, {}, 0, set()
         self.came_s, self.gap_s = time.monotonic(), 0.0  # gap_s: the longest time between two grants
         self.waited_us = 0                               # the longest time that one has waited
-        self.workers = [Worker(lambda actor=actor: self.use(actor)) for actor in actors]
+        super().__init__(*(lambda actor=actor: self.use(actor) for actor in actors))
         self.wait(lambda: len(self.served) == len(actors), "each has had it", PATIENCE_S + len(actors) * hold_s)
 
     def use(self, actor):
@@ -57,18 +57,6 @@ class Crowd:
             gap_s, self.gap_s, self.came_s = self.gap_s, 0.0, time.monotonic()
             return gap_s
 
-    def has_failed(self):
-        return any(worker.failure for worker in self.workers)
-
-    def wait(self, is_done, what, seconds=PATIENCE_S):
-        wait_until(lambda: is_done() or self.has_failed(), what, seconds)
-
     def await_uses(self, count):
         goal = self.n_uses + count
         self.wait(lambda: self.n_uses >= goal, f"{count} uses more")
-
-    def end(self):
-        for worker in self.workers:
-            worker.is_stopped = True
-        for worker in self.workers:
-            worker.end()

@@ -173,7 +173,7 @@ class Fleet:
 
     def await_uses(self, count):
         goal = len(self.uses) + count
-        wait_until(lambda: len(self.uses) >= goal or any(worker.failure for worker in self.workers), "the lock is used")
+        self.workers.wait(lambda: len(self.uses) >= goal, "the lock is used")
 
     def tasks(self):
         return [lambda slot=slot, number=number: self.work(slot, number)

@@ -379,23 +379,38 @@ class Worker(threading.Thread):
             raise self.failure
 
 
+class Workers(list):
+    """One for each task."""
+
+    def __init__(self, *tasks):
+        super().__init__(map(Worker, tasks))
+
+    def have_failed(self):
+        return any(worker.failure for worker in self)
+
+    def wait(self, condition, what, patience_s=PATIENCE_S):
+        """Until the condition holds or a task has failed."""
+        wait_until(lambda: condition() or self.have_failed(), what, patience_s)
+
+    def stop(self):
+        for worker in self:
+            worker.is_stopped = True
+
+    def end(self):
+        """All are stopped, and the first failure is raised."""
+        self.stop()
+        for worker in self:
+            worker.end()
+
+
 @contextlib.contextmanager
 def working(*tasks):
-    """Each task has a worker of its own. In the end all are stopped, and the first failure is raised."""
-    workers = [Worker(task) for task in tasks]
+    workers = Workers(*tasks)
     try:
         yield workers
     finally:
-        for worker in workers:
-            worker.is_stopped = True
-    for worker in workers:
-        worker.end()
-
-
-def work_until(condition, tasks, what):
-    """Until the condition holds or a task has failed."""
-    with working(*tasks) as workers:
-        wait_until(lambda: condition() or any(worker.failure for worker in workers), what, PATIENCE_S * 30)
+        workers.stop()
+    workers.end()
 
 
 class Pings:

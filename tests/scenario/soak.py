@@ -64,7 +64,7 @@ class Soak(fenced.Fleet):
     def run(self, strike, seconds):
         over = time.monotonic() + seconds
         with working(*self.tasks()) as workers:
-            while time.monotonic() < over and not self.oracle.violations and not any(one.failure for one in workers):
+            while time.monotonic() < over and not self.oracle.violations and not workers.have_failed():
                 strike()
         self.oracle.judge()
         if not self.oracle.violations:

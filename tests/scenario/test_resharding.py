@@ -42,13 +42,13 @@ def a_slot_that_moves_to_and_fro_costs_nobody_his_lock(world, kind, _names):
         crowd = crowd_of(world, kind, url, NAME)
         beside = crowd_of(world, kind, url, cluster.names_on(cluster.other_master(home), 1)[0], n_users=2)
         figures, over = [], time.monotonic() + SECONDS
-        while time.monotonic() < over and not crowd.has_failed():
+        while time.monotonic() < over and not crowd.have_failed():
             to = home if cluster.owner(slot) is not home else cluster.other_master(home)
             for each in crowd, beside:
                 each.restart()
             kept_ms = world.kept_ms()
             took_s = cluster.migrate(slot, to, count=1, pause_s=KEY_PAUSE_S)
-            crowd.await_uses(2 * len(crowd.workers))
+            crowd.await_uses(2 * len(crowd))
             time.sleep(PAUSE_S)
             figures.append((1000 * took_s, 1000 * crowd.restart(), 1000 * beside.restart(),
                             world.kept_ms() - kept_ms))
@@ -128,11 +128,11 @@ def a_node_is_added_and_one_is_removed_while_locks_are_used(world, kind, _names)
         for partition in cluster.partitions_of(giving):
             cluster.migrate(PARTITION_SLOTS[partition], added)
         for crowd in crowds:
-            crowd.await_uses(2 * len(crowd.workers))
+            crowd.await_uses(2 * len(crowd))
         check(added.n_scripts() > 0, "nobody asks the new one")
         cluster.remove(added, taking)
         for crowd in crowds:
-            crowd.await_uses(2 * len(crowd.workers))
+            crowd.await_uses(2 * len(crowd))
             crowd.end()
         for one in held:
             check_equal((one.state(), one.losses()), ("HELD", []))
