@@ -73,11 +73,13 @@ TEST(a_fault_ends_the_connection_that_had_it)
 {
     struct exchange *first = (struct exchange *)put();
 
+    endpoint.is_tls = true; /* the next one is to come a little later */
     EACH_ROW (row, drops) {
         first->wait_word = READER; /* called by one who has left */
         conn->shared.reader = first;
         rqli_conn_drop(conn, row->generation);
         assert_int_equal(conn->shared.state, row->state);
+        assert_int_equal(conn->shared.stream.backoff.next_us > 0, row->state == DOWN);
     }
     rqli_exchange_give(&first->visible);
 }

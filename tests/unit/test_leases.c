@@ -412,7 +412,10 @@ TEST(a_handle_that_is_used_again_knows_nothing_of_before)
     before->carrier = client;
     before->transfer =
         rqli_transfer_new(client, before->acquirer, before->host, before->nonce, &options);
+    leases->shared.durable.count = 1; /* of a renewal that is under way */
+    leases->shared.durable.item[0].lock = before;
     end(before);
+    assert_null(leases->shared.durable.item[0].lock);
     lock = rqli_lock_new(client, "x", 0);
     assert_ptr_equal(lock, before);
     assert_null(lock->transfer);
