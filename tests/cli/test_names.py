@@ -82,7 +82,11 @@ def test_who_is_not_known_is_shown_by_id(server, rql):
 
 
 def test_whoever_only_looks_says_nothing(server, rql):
-    for words in (["who"], ["info", "a"], ["ls"], ["ping"], ["doctor"], ["stats"]):
+    server.ask("CONFIG", "RESETSTAT")
+    for words in (["who"], ["info", "a"], ["ls"], ["stats"]):
+        rql(*words)
+    check_equal(re.findall("cmdstat_hset", server.ask("INFO", "commandstats")), [])
+    for words in (["ping"], ["doctor"]):
         rql(*words)
     check_equal(entries(server), {})
 
