@@ -106,6 +106,7 @@ TEST(a_host_counts_as_dead_here_before_it_does_elsewhere)
     int64_t now_us = rqli_now_us();
     rql_lock *lock = held("x");
     const struct rqli_key_set *set = lock->keys.set;
+    rql_lock *later;
 
     EACH_ROW (row, silences) {
         rqli_leases_on_probed(leases, set, now_us, row->ms);
@@ -114,6 +115,10 @@ TEST(a_host_counts_as_dead_here_before_it_does_elsewhere)
         assert_int_equal(rqli_leases_lease(leases, lock).host_end_us <= now_us + row->at_us,
                          row->is_overdue);
     }
+    later = held("y");
+    assert_int_equal(rqli_leases_lease(leases, later).host_end_us,
+                     rqli_leases_lease(leases, lock).host_end_us);
+    end(later);
     end(lock);
 }
 
