@@ -218,7 +218,7 @@ def it_keeps_its_place(world, kind, names):
         world.await_nothing_left()
 
 
-@scenario()
+@scenario(is_timed=True)
 def an_answer_that_was_lost_is_no_proof(world, kind, names):
     """The grant was written over a connection that is gone: the one that asks again has to write, too."""
     network = Network(world)

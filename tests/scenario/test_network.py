@@ -137,7 +137,7 @@ def a_lost_reply_of_a_withdrawal_changes_nothing(world, kind, names):
                         lambda actor: held_against_one_that_listens(world, other, actor, names), leave)
 
 
-@scenario()
+@scenario(is_timed=True)
 def a_lost_word_to_a_waiter_costs_no_grant(world, kind, names):
     """A reply, a confirmation or a push: any one of them, on either connection."""
     network, other = Network(world), world.actor("thread")
