@@ -88,11 +88,11 @@ static rql_status list_texts(list_fn *list, rql_client *client, cJSON **found, r
     return status;
 }
 
-#define DEFINE_LIST(list_all, what, json_of)                                                       \
+#define DEFINE_LIST(list_all, call, what, json_of)                                                 \
     static rql_status list_all(rql_client *client, cJSON **found, rql_error *error)                \
     {                                                                                              \
         rql_##what##_list *list = NULL;                                                            \
-        rql_status status = rql_##list_all(client, &list, error);                                  \
+        rql_status status = call(client, &list, error);                                            \
                                                                                                    \
         *found = list ? cJSON_CreateArray() : NULL;                                                \
         for (size_t i = 0; list && i < list->count; i++) {                                         \
@@ -102,23 +102,28 @@ static rql_status list_texts(list_fn *list, rql_client *client, cJSON **found, r
         return status;                                                                             \
     }
 
-DEFINE_LIST(list_locks_info, lock_info, lock_of)
-DEFINE_LIST(list_queues_info, queue_info, queue_of)
+DEFINE_LIST(list_locks_info, rql_list_locks_info, lock_info, lock_of)
+DEFINE_LIST(list_queues_info, rql_list_queues_info, queue_info, queue_of)
 
-#define DEFINE_GET(get_one, what, json_of)                                                         \
-    static rql_status get_one(rql_client *client, const char *name, cJSON **found,                 \
-                              rql_error *error)                                                    \
-    {                                                                                              \
-        rql_##what *info = NULL;                                                                   \
-        rql_status status = rql_get_##what(client, name, &info, error);                            \
-                                                                                                   \
-        *found = info ? json_of(info) : NULL;                                                      \
-        (void)rql_##what##_free(info);                                                             \
-        return status;                                                                             \
-    }
+static rql_status get_lock(rql_client *client, const char *name, cJSON **found, rql_error *error)
+{
+    rql_lock_info *info = NULL;
+    rql_status status = rql_get_lock_info(client, name, &info, error);
 
-DEFINE_GET(get_lock, lock_info, lock_of)
-DEFINE_GET(get_queue, queue_info, queue_of)
+    *found = info ? lock_of(info) : NULL;
+    (void)rql_lock_info_free(info);
+    return status;
+}
+
+static rql_status get_queue(rql_client *client, const char *name, cJSON **found, rql_error *error)
+{
+    rql_queue_info *info = NULL;
+    rql_status status = rql_get_queue_info(client, name, &info, error);
+
+    *found = info ? queue_of(info) : NULL;
+    (void)rql_queue_info_free(info);
+    return status;
+}
 
 static rql_status diagnose(rql_client *client, const cJSON *words, cJSON **found, rql_error *error)
 {
