@@ -243,7 +243,7 @@ TEST(the_thread_looks_again_soon_while_leases_come_and_go)
     }
 }
 
-/* Again and again, also at the end of its client, until there is no more time; then it is dropped. */
+/* Again and again, also at the end of its client, until its time is over: then it is dropped. */
 TEST(what_is_to_be_withdrawn_is_tried_again_when_it_is_due)
 {
     static const struct {
