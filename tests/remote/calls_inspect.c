@@ -88,22 +88,31 @@ static rql_status list_texts(list_fn *list, rql_client *client, cJSON **found, r
     return status;
 }
 
-#define DEFINE_LIST(list_all, call, what, json_of)                                                 \
-    static rql_status list_all(rql_client *client, cJSON **found, rql_error *error)                \
-    {                                                                                              \
-        rql_##what##_list *list = NULL;                                                            \
-        rql_status status = call(client, &list, error);                                            \
-                                                                                                   \
-        *found = list ? cJSON_CreateArray() : NULL;                                                \
-        for (size_t i = 0; list && i < list->count; i++) {                                         \
-            (void)cJSON_AddItemToArray(*found, json_of(list->item[i]));                            \
-        }                                                                                          \
-        (void)rql_##what##_list_free(list);                                                        \
-        return status;                                                                             \
-    }
+static rql_status list_locks_info(rql_client *client, cJSON **found, rql_error *error)
+{
+    rql_lock_info_list *list = NULL;
+    rql_status status = rql_list_locks_info(client, &list, error);
 
-DEFINE_LIST(list_locks_info, rql_list_locks_info, lock_info, lock_of)
-DEFINE_LIST(list_queues_info, rql_list_queues_info, queue_info, queue_of)
+    *found = list ? cJSON_CreateArray() : NULL;
+    for (size_t i = 0; list && i < list->count; i++) {
+        (void)cJSON_AddItemToArray(*found, lock_of(list->item[i]));
+    }
+    (void)rql_lock_info_list_free(list);
+    return status;
+}
+
+static rql_status list_queues_info(rql_client *client, cJSON **found, rql_error *error)
+{
+    rql_queue_info_list *list = NULL;
+    rql_status status = rql_list_queues_info(client, &list, error);
+
+    *found = list ? cJSON_CreateArray() : NULL;
+    for (size_t i = 0; list && i < list->count; i++) {
+        (void)cJSON_AddItemToArray(*found, queue_of(list->item[i]));
+    }
+    (void)rql_queue_info_list_free(list);
+    return status;
+}
 
 static rql_status get_lock(rql_client *client, const char *name, cJSON **found, rql_error *error)
 {
