@@ -1,9 +1,5 @@
-"""Those who use one client and hand a lock on to each other inside it."""
+"""Users of one client that hand a lock on to each other inside it."""
 from harness import FOREVER, MINUTE_MS, Failure, check, wait_until
-
-
-def patient(actor, name, **options):
-    return actor.ask(name, **{"timeout_ms": FOREVER, "ttl_ms": MINUTE_MS, **options})
 
 
 class Chain:
@@ -23,7 +19,7 @@ class Chain:
 
     def queued(self, name, i=1, ahead=0, **options):
         """The i-th waits, and knows who is in front: a call that it has sent is answered."""
-        asking = patient(self.actors[i], name, **options)
+        asking = self.actors[i].ask(name, **{"timeout_ms": FOREVER, "ttl_ms": MINUTE_MS, **options})
         self.world.await_queue([name], ahead + 1)
         return asking
 
@@ -38,7 +34,7 @@ class Chain:
 
     def hand_on(self, name, between=lambda: None, fault=None, first=None, **options):
         """(the first's release under way, what the second holds): handed on inside the client while the network has
-        this fault. Who is not asleep yet is not handed a lock: then once more."""
+        this fault. A waiter that is not asleep yet is not handed a lock: then once more."""
         while True:
             before = self.handed_on()
             held = self.actors[0].acquire(name, **{"ttl_ms": MINUTE_MS, "timeout_ms": FOREVER, **(first or {})})

@@ -2,7 +2,7 @@
 """A lock that is handed on inside a client, from one thread to another or on a loop, without waiting for the
 server: what the new owner may believe, and what becomes of it when the server was told late, or not at all."""
 
-from chain import Chain, patient
+from chain import Chain
 from harness import FOREVER, MINUTE_MS, Network, as_they_end, check, check_equal, main, scenario, wait_until
 
 SHORT_MS = 700
@@ -196,7 +196,7 @@ def a_chain_ends_for_who_has_come_in_front_of_it(world, kind, names):
     chain = Chain(world, kind, count=IN_A_ROW + 9)
     held = chain.actors[0].acquire(names[0], ttl_ms=MINUTE_MS)
     asked = [chain.queued(names[0], n, ahead=n - 1) for n in range(1, len(chain.actors))]
-    other = patient(world.actor("thread"), names[0])
+    other = world.actor("thread").ask(names[0], timeout_ms=FOREVER, ttl_ms=MINUTE_MS)
     world.await_queue(names, len(asked) + 1)
     world.ask("ZADD", f"rql:lock_queue:{names[0]}", 1, world.ask("ZRANGE", f"rql:lock_queue:{names[0]}", -1, -1)[0])
     chain.await_asleep()
