@@ -7,7 +7,7 @@ import contextlib
 import threading
 import time
 
-from harness import SLOW, Failure, check, check_equal, wait_until, working
+from harness import SLOW, Failure, Workers, check, check_equal, wait_until
 
 NAME = "fenced"
 TIMEOUT_MS = 1500
@@ -131,7 +131,7 @@ class Fleet:
         self.counter, self.uses, self.late = Counter(), [], []
         self.is_wanted = False  # a use of some length, by whoever asks next
         self.slots = [Slot(self, url) for url in urls]
-        self.workers = []
+        self.workers = Workers()
 
     def work(self, slot, number):
         """A worker's life."""
@@ -183,7 +183,7 @@ class Fleet:
         """Strikes while they work: once, and until the time is over."""
         over = time.monotonic() + seconds
         n_strikes = 0
-        with working(*self.tasks()) as self.workers:
+        with Workers(*self.tasks()) as self.workers:
             while not n_strikes or time.monotonic() < over:
                 self.await_uses(2 * len(self.workers))
                 time.sleep(self.random.uniform(0, 0.3))

@@ -380,10 +380,16 @@ class Worker(threading.Thread):
 
 
 class Workers(list):
-    """One for each task."""
+    """One for each task; until the end of the block, or end()."""
 
     def __init__(self, *tasks):
         super().__init__(map(Worker, tasks))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, failure, *_):
+        (self.stop if failure else self.end)()
 
     def have_failed(self):
         return any(worker.failure for worker in self)
@@ -401,16 +407,6 @@ class Workers(list):
         self.stop()
         for worker in self:
             worker.end()
-
-
-@contextlib.contextmanager
-def working(*tasks):
-    workers = Workers(*tasks)
-    try:
-        yield workers
-    finally:
-        workers.stop()
-    workers.end()
 
 
 class Pings:

@@ -23,7 +23,7 @@ import time
 
 import fenced
 import harness
-from harness import PATIENCE_S, Network, PrivateServer, check, once, tap, wait_until, why_skipped, working
+from harness import PATIENCE_S, Network, PrivateServer, Workers, check, once, tap, wait_until, why_skipped
 
 N_SLOTS = 3        # processes
 N_THREADS = 3      # in each, beside a loop that N_ON_LOOP workers ask on
@@ -63,7 +63,7 @@ class Soak(fenced.Fleet):
 
     def run(self, strike, seconds):
         over = time.monotonic() + seconds
-        with working(*self.tasks()) as workers:
+        with Workers(*self.tasks()) as workers:
             while time.monotonic() < over and not self.oracle.violations and not workers.have_failed():
                 strike()
         self.oracle.judge()

@@ -8,7 +8,7 @@ import statistics
 import threading
 import time
 
-from harness import FOREVER, MINUTE_MS, check, check_equal, main, once, scenario, wait_until, working
+from harness import FOREVER, MINUTE_MS, Workers, check, check_equal, main, once, scenario, wait_until
 from swarms import DAY_MS, FLUSHES, GRACE_S, PROBES, QUICK, Swarm, await_hosts, await_known, raw_lock, status_of, swarm
 
 IS_LONG = "RQL_TEST_LONG" in os.environ
@@ -210,7 +210,7 @@ def living_hosts_are_never_flushed(world, _kind, _names):
     client, field = world.client(), Field()
     hosts = [Host(world, field) for _ in range(N_HOSTS)]
     with swarm(world, client, **PERIODS, **FLUSHES):
-        with working(*(host.pause for host in hosts)):
+        with Workers(*(host.pause for host in hosts)):
             suspend_now_and_then(world, client, hosts, field)
         for host in hosts:
             world.kill(host.actor)

@@ -3,7 +3,7 @@
 import itertools
 import time
 
-from harness import FOREVER, PATIENCE_S, SLOW, Network, check, check_equal, main, once, scenario, wait_until, working
+from harness import FOREVER, PATIENCE_S, SLOW, Network, Workers, check, check_equal, main, once, scenario, wait_until
 from sweeps import OTHER, RUBY, hold_as
 
 ACQ1, HST1 = RUBY
@@ -354,7 +354,7 @@ def others_lock_on_the_same_connections_meanwhile(world, kind, names):
     def look():
         rounds.append(failed(diagnose(looking).outcome()))
 
-    with working(look, lambda: forcing.begin("force_unlock", name=names[0]).outcome().check(),
+    with Workers(look, lambda: forcing.begin("force_unlock", name=names[0]).outcome().check(),
                  *(lambda actor=actor: lock(actor) for actor in actors)) as workers:
         workers.wait(lambda: len(rounds) >= ROUNDS, "it has looked often", 30 * PATIENCE_S)
     check_equal([found for found in rounds if found], [])
