@@ -20,6 +20,7 @@ remove() {
 trap remove EXIT
 trap 'exit 1' HUP INT TERM
 
+exec 9</var/lib/dpkg && flock 9 # other checkouts may do the same on this computer
 $sudo dpkg --install "$folder"/*.deb
 
 python3 "$tests/examples/test_examples.py" installed cc c++
