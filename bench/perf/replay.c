@@ -148,7 +148,7 @@ void replay_acquire(struct replay *self, const char *lock, int64_t number)
     rqli_call_text(&call, nonce);
     rqli_call_int(&call, INT64_C(1) << 52);
     rqli_call_acquire_args(&call, &ask);
-    rqli_call_write(&call, &self->command, false);
+    rqli_call_write(&call, &self->command, UINT64_MAX);
 }
 
 void replay_release(struct replay *self, const char *lock, int64_t number)
@@ -160,7 +160,7 @@ void replay_release(struct replay *self, const char *lock, int64_t number)
     rqli_call_init(&call, RQLI_SCRIPT_RELEASE, keys_of(self, lock));
     rqli_call_text(&call, nonce);
     rqli_call_int(&call, 65535); /* no luck */
-    rqli_call_write(&call, &self->command, false);
+    rqli_call_write(&call, &self->command, UINT64_MAX);
 }
 
 bool replay_flush(struct replay *self)

@@ -67,6 +67,7 @@ static const struct right {
     {OF_USE, "info", {"INFO", "server"}},
     {OF_USE, "client|info", {"CLIENT", "INFO"}},
     {OF_USE, "client|kill", {"CLIENT", "KILL", "ID", "0"}},
+    {OF_USE, "script|exists", {"SCRIPT", "EXISTS", "0000000000000000000000000000000000000000"}},
     {OF_USE, "client|tracking", {"CLIENT", "TRACKING", "-"}},
     {OF_USE, "client|caching", {"CLIENT", "CACHING", "-"}},
     {OF_USE, "memory|usage", {"MEMORY", "USAGE", "$"}},

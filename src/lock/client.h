@@ -132,18 +132,6 @@ static inline bool rqli_client_wants_name(rql_client *self)
     return self->options.client_names && rqli_client_name_is_due(&self->name, rqli_now_us());
 }
 
-/* Does the server know the script of this kind, by what its connection has carried? A call that
- * must not be answered that it does not brings the text along. */
-static inline bool rqli_is_known(const _Atomic uint64_t *known, uint64_t generation)
-{
-    return atomic_load_explicit(known, memory_order_relaxed) == generation;
-}
-
-static inline void rqli_on_known(_Atomic uint64_t *known, uint64_t generation)
-{
-    atomic_store_explicit(known, generation, memory_order_relaxed);
-}
-
 /* A client from new to free, without a swarm. */
 
 rql_status rqli_client_make(rql_client **out, const rql_options *options, rql_error *error);

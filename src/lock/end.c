@@ -416,8 +416,7 @@ static struct rqli_exchange *send_release(struct rqli_end *self, const rql_lock 
     }
     rqli_call_begin(&call, &exchange->command);
     write_end(&self->op, 0, &call);
-    call.brings_text = !rqli_is_known(&rqli_conn_notes(conn)->knows_release, lock->generation);
-    rqli_call_write(&call, &exchange->command, false);
+    rqli_call_write(&call, &exchange->command, rqli_conn_scripts(conn));
     if (rqli_exchange_send(exchange, lock->generation, NULL)) {
         rqli_exchange_give(exchange);
         return NULL;

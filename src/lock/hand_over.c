@@ -187,26 +187,12 @@ void rqli_hand_over_abandon(struct rqli_hand_over *self)
     tell_chosen(self, NULL);
 }
 
-/* The generation of the last connection that has carried one. A loop may have put the node aside
- * while the transfer waits to be repeated, and takes it back. */
-static _Atomic uint64_t *known(const struct rqli_hand_over *self)
-{
-    struct rqli_conns *conns = &self->node->conns;
-
-    return self->loop
-               ? &rqli_loop_at(self->loop, self->node)->knows_transfer
-               : &rqli_conn_notes(rqli_conns_find(conns, self->transfer->carrier))->knows_transfer;
-}
-
-/* Where the server may not know the script yet its text is brought: an answer that it does not
- * would come when the new owner is at work. */
 void rqli_hand_over_write(const struct rqli_hand_over *self, struct rqli_call *call)
 {
     const struct rqli_transfer *transfer = self->transfer;
     const char *word = transfer->meta;
 
     rqli_call_init(call, RQLI_SCRIPT_TRANSFER, &self->lock->keys);
-    call->brings_text = !rqli_is_known(known(self), transfer->generation);
     rqli_call_text(call, self->lock->nonce);
     rqli_call_random(call);
     call->n_head = call->n_args;
@@ -227,7 +213,6 @@ void rqli_hand_over_write(const struct rqli_hand_over *self, struct rqli_call *c
 
 void rqli_hand_over_on_done(const struct rqli_hand_over *self, int64_t sent_us, int64_t left_ms)
 {
-    rqli_on_known(known(self), self->transfer->generation);
     rqli_leases_on_transferred(self->lock->client->leases, self->transfer, sent_us, left_ms);
 }
 

@@ -72,9 +72,6 @@ void rqli_leases_settle_later(struct rqli_leases *self, rql_lock *lock,
     lock->is_released = true;
     (void)pthread_mutex_lock(&self->shared.mutex);
     while (self->shared.unsettled && is_confirmed(self->shared.unsettled)) {
-        const struct rqli_exchange *answer = self->shared.unsettled->release;
-
-        rqli_on_known(&rqli_conn_notes(answer->carrier)->knows_release, answer->generation);
         drop(self, take_first(self));
     }
     append(self, lock);

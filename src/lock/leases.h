@@ -59,7 +59,6 @@ struct rqli_renewals {
     bool is_durable;                /* of locks that ask for more than the server's word */
     struct rqli_durability wanted;  /* by any of them */
     struct rqli_exchange *exchange; /* under way, or NULL */
-    bool has_texts;                 /* and brings the script */
     size_t count;
 
     struct {

@@ -43,7 +43,6 @@ struct rqli_loop_node {
     struct rqli_op_loop
         durable; /* those that ask for more than the server's word, which may take */
     struct rqli_push_loop pushes;
-    _Atomic uint64_t knows_transfer; /* as in a client */
     bool wants_pushes;
 };
 

@@ -141,7 +141,7 @@ static void write_calls(struct rqli_renewals *self, struct rqli_command *command
         rqli_call_text(&call, lock->grant_nonce);
         rqli_call_int(&call, self->item[i].ttl_ms);
         rqli_call_random(&call);
-        rqli_call_write(&call, command, self->has_texts);
+        rqli_call_write(&call, command, rqli_conn_scripts(conn_of(self)));
     }
 }
 
@@ -176,7 +176,6 @@ static rql_status send(struct rqli_leases *self, struct rqli_renewals *batch, in
         return status;
     }
     if (!batch->exchange) {
-        batch->has_texts = batch->is_durable && rqli_conn_teaches(conn, RQLI_SCRIPT_EXTEND);
         batch->exchange = rqli_exchange_take(conn);
     }
     if (!batch->exchange) {
@@ -266,12 +265,12 @@ static void end(struct rqli_leases *self, struct rqli_renewals *batch, rql_statu
     batch->wanted = (struct rqli_durability){0};
 }
 
-static bool wants_texts(const struct rqli_renewals *self)
+static bool is_unknown(const struct rqli_renewals *self)
 {
     for (size_t i = 0; i < self->count; i++) {
         if (self->item[i].lock &&
             rqli_reply_wants_text(&self->exchange->reply[self->item[i].reply_at])) {
-            return !self->has_texts;
+            return true;
         }
     }
     return false;
@@ -292,14 +291,14 @@ static bool await(struct rqli_leases *self, struct rqli_renewals *batch, int64_t
     return !is_looked_at || rqli_exchange_is_over(batch->exchange);
 }
 
-/* Of one that was sent. A script that the server does not know is sent once more, with its text. */
+/* Of one that was sent. What the server has forgotten the script of is sent once more. */
 static void take_answer(struct rqli_leases *self, struct rqli_renewals *batch, int64_t until_us)
 {
     rql_status status;
     bool is_over = await(self, batch, until_us, &status);
 
-    if (is_over && !status && wants_texts(batch)) {
-        batch->has_texts = true;
+    if (is_over && !status && is_unknown(batch)) {
+        rqli_conn_forget_scripts(conn_of(batch));
         status = send(self, batch, until_us);
         is_over = status || await(self, batch, until_us, &status);
     }

@@ -201,5 +201,5 @@ void rqli_client_name_write(const struct rqli_client_name *self, struct rqli_com
     struct rqli_call call;
 
     rqli_client_name_call(self, &call);
-    rqli_call_write(&call, command, true);
+    rqli_call_write(&call, command, 0);
 }

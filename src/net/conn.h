@@ -152,9 +152,6 @@ struct rqli_leavers {
 
 /* What those who use it note about it, by its generation; it does not touch that itself. */
 struct rqli_conn_notes {
-    _Atomic uint64_t knows_transfer; /* whose server has answered this script */
-    _Atomic uint64_t knows_release;
-    _Atomic uint64_t taught;  /* see rqli_conn_teaches() */
     atomic_bool was_up;       /* there was one, and its clock was learned from */
     uint64_t tracking;        /* CLIENT TRACKING was set up; from here on under their mutex */
     uint64_t tracking_pushes; /* for the subscriber of that generation */
@@ -163,15 +160,13 @@ struct rqli_conn_notes {
 
 struct rqli_conn_notes *rqli_conn_notes(struct rqli_conn *self);
 
-/* True, once for each script: its first call brings the text unasked. For calls that are made safe:
- * those that the server did not know would wait for replicas, and then be sent once more. */
-static inline bool rqli_conn_teaches(struct rqli_conn *self, unsigned script)
-{
-    uint64_t bit = UINT64_C(1) << script;
-
-    return (atomic_fetch_or_explicit(&rqli_conn_notes(self)->taught, bit, memory_order_relaxed) &
-            bit) == 0;
-}
+/*
+ * Which scripts its server knows: those that it named at login, and those whose text has gone over
+ * this connection since. Before the first login all of them are believed to be known. A server that
+ * answers NOSCRIPT has forgotten all: SCRIPT FLUSH. Any thread.
+ */
+uint64_t rqli_conn_scripts(const struct rqli_conn *self);
+void rqli_conn_forget_scripts(struct rqli_conn *self);
 
 /* In a fork child: closes the socket without a word and takes no lock. */
 void rqli_conn_abandon(struct rqli_conn *self);

@@ -74,6 +74,16 @@ void rqli_conn_count_internal(struct rqli_conn *self, int change)
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
+uint64_t rqli_conn_scripts(const struct rqli_conn *self)
+{
+    return atomic_load_explicit(&self->scripts, memory_order_relaxed);
+}
+
+void rqli_conn_forget_scripts(struct rqli_conn *self)
+{
+    atomic_store_explicit(&self->scripts, 0, memory_order_relaxed);
+}
+
 struct rqli_conn_notes *rqli_conn_notes(struct rqli_conn *self)
 {
     return &self->notes;

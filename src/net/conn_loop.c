@@ -136,12 +136,22 @@ uint64_t rqli_conn_loop_expect(struct rqli_conn_loop *self, rqli_conn_loop_fn fn
     *slot = (struct slot){.fn = fn, .owner = owner, .sent_us = rqli_now_us()};
     rqli_stream_expect(&self->stream, &slot->call, slot->sent_us);
     count(self, RQLI_STAT_COMMANDS);
+    self->scripts |= self->stream.out.texts;
+    self->stream.out.texts = 0;
     return self->next++;
 }
 
-bool rqli_conn_loop_has_answered(const struct rqli_conn_loop *self, uint64_t position)
+uint64_t rqli_conn_loop_scripts(const struct rqli_conn_loop *self)
 {
-    return position < self->first;
+    return self->scripts;
+}
+
+void rqli_conn_loop_forget_scripts(struct rqli_conn_loop *self, uint64_t position)
+{
+    if (position > self->flushed_at) {
+        self->scripts = 0;
+        self->flushed_at = self->next - 1;
+    }
 }
 
 void rqli_conn_loop_wait_longer(struct rqli_conn_loop *self, int64_t more_ms)
@@ -294,6 +304,7 @@ static void on_opened(uv_work_t *work, int status)
     if (self->was_opened && start_watching(self)) {
         self->silent = (struct rqli_seat){0};
         self->generation++;
+        self->scripts = self->sock.scripts;
         rqli_stream_on_connected(&self->stream, rqli_now_us());
         count(self, RQLI_STAT_CONNECTIONS);
     } else {

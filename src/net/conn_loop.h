@@ -60,7 +60,11 @@ bool rqli_conn_loop_has_room(const struct rqli_conn_loop *self);
  * position in the stream, from 1. */
 struct rqli_command *rqli_conn_loop_out(struct rqli_conn_loop *self);
 uint64_t rqli_conn_loop_expect(struct rqli_conn_loop *self, rqli_conn_loop_fn fn, void *owner);
-bool rqli_conn_loop_has_answered(const struct rqli_conn_loop *self, uint64_t position);
+
+/* As rqli_conn_scripts(). position: of the call that the server did not know; what was written
+ * before it was known may be unknown, too, and says nothing new. */
+uint64_t rqli_conn_loop_scripts(const struct rqli_conn_loop *self);
+void rqli_conn_loop_forget_scripts(struct rqli_conn_loop *self, uint64_t position);
 
 /* A command may take so long that the server is silent for this longer than io_timeout_ms. */
 void rqli_conn_loop_wait_longer(struct rqli_conn_loop *self, int64_t more_ms);

@@ -51,6 +51,7 @@ struct rqli_conn {
     struct rqli_conn_notes notes;
     atomic_bool is_crowded; /* callers at a time for whom one more would be of use */
     atomic_uint n_met;      /* the most callers at a time in the period before this one */
+    _Atomic uint64_t scripts; /* that the server knows */
 
     struct {
         pthread_mutex_t mutex;

@@ -43,6 +43,7 @@ struct rqli_conn *rqli_conn_new(const struct rqli_endpoint *endpoint)
     if (self) {
         self->sock.endpoint = endpoint;
         self->sock.fd = -1;
+        self->scripts = UINT64_MAX;
         (void)pthread_mutex_init(&self->shared.mutex, NULL);
     }
     return self;
@@ -349,6 +350,7 @@ static rql_status attempt(struct rqli_conn *self, int64_t deadline_us, rql_error
     if (!status) {
         self->shared.state = UP;
         self->shared.generation++;
+        atomic_store_explicit(&self->scripts, self->sock.scripts, memory_order_relaxed);
         rqli_stats_count(self->sock.endpoint->stats, 0, RQLI_STAT_CONNECTIONS, 1);
         self->shared.reading = reading;
         self->shared.is_far = reading.received_us - reading.sent_us > FAR_US;

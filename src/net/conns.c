@@ -22,6 +22,9 @@ bool rqli_conns_init(struct rqli_conns *self, const struct rqli_endpoint *endpoi
         }
     }
     self->durable = rqli_conn_new(endpoint);
+    if (self->durable) { /* a call that is unknown there would wait for replicas first */
+        rqli_conn_forget_scripts(self->durable);
+    }
     return self->durable != NULL;
 }
 

@@ -22,7 +22,7 @@ int64_t rqli_era_write(const struct rqli_era *self, const struct rqli_key_set *s
     }
     /* With its text: one call in a connection's life, which must not come a second time behind
      * others. */
-    rqli_call_write(&call, command, true);
+    rqli_call_write(&call, command, 0);
     return floor;
 }
 

@@ -89,6 +89,9 @@ static bool put_in_stream(struct rqli_conn *self, struct exchange *exchange)
     exchange->n_done = 0;
     rqli_stream_expect(&self->shared.stream, &exchange->call, now_us);
     self->shared.n_commands += command->n_commands;
+    if (command->texts != 0) {
+        (void)atomic_fetch_or_explicit(&self->scripts, command->texts, memory_order_relaxed);
+    }
     rqli_stats_count(self->sock.endpoint->stats, 0, RQLI_STAT_COMMANDS, command->n_commands);
     begin(self, exchange, now_us);
     return true;

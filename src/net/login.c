@@ -12,6 +12,7 @@
 #include "net/decode.h"
 #include "net/hello.h"
 #include "net/rights.h"
+#include "net/script_cache.h"
 #include "net/sentinels.h"
 #include "net/shards.h"
 #include "net/socket.h"
@@ -39,6 +40,7 @@ enum question {
     WRITE,
     CLIENT_INFO,
     INFO,
+    SCRIPTS,
     NAME,
     OWN_RING,
     RING,
@@ -59,7 +61,8 @@ struct login {
     struct rqli_socket *sock;
     struct rqli_command command;
     struct rqli_arena arena;
-    enum question sent[QUESTIONS + RQLI_PARTITIONS];
+    enum question sent[QUESTIONS + RQLI_SCRIPT_CACHE_QUESTIONS + RQLI_PARTITIONS];
+    int n_scripts;        /* questions about them that are answered */
     bool needs_old_words; /* HELLO did not bring what was asked for */
     struct rqli_clock_reading *reading;
     const char *user;     /* or NULL */
@@ -184,6 +187,11 @@ static void write_questions(struct login *self, bool is_for_commands)
     if (is_for_commands && may_ask(self, INFO)) {
         rqli_command_words(next(self, INFO), "INFO", "server", NULL);
     }
+    if (is_for_commands && may_ask(self, SCRIPTS)) {
+        for (int i = 0; i < RQLI_SCRIPT_CACHE_QUESTIONS; i++) {
+            rqli_script_cache_ask(next(self, SCRIPTS), i);
+        }
+    }
     if (is_for_commands && endpoint->name && !is_partitioned && /* there net/cluster.c does it */
         may_ask(self, NAME)) {
         rqli_client_name_write(endpoint->name, next(self, NAME));
@@ -205,6 +213,8 @@ static void take_optional(struct login *self, enum question question,
     rqli_rights_note(self->sock->endpoint, question, reply);
     if (question == NAME && !may_ask(self, NAME)) {
         rqli_client_name_on_refused(self->sock->endpoint->name);
+    } else if (question == SCRIPTS) {
+        self->sock->scripts |= rqli_script_cache_read(reply, self->n_scripts++);
     } else if (question == WRITE) {
         self->sock->is_read_only =
             reply->type == RQLI_REPLY_ERROR && rqli_reply_says(reply, "READONLY");
@@ -422,21 +432,6 @@ static rql_status log_in(struct rqli_socket *sock, const struct rqli_seat *prede
     return status;
 }
 
-/* HELLO has said who it is; what sentinels say may be late, or early. */
-static rql_status check_master(struct rqli_socket *sock, const struct rqli_master_claim *claim,
-                               rql_error *error)
-{
-    const char *where = sock->endpoint->where;
-
-    if (sock->is_read_only) {
-        return rqli_fail(error, RQL_E_READ_ONLY, "%.150s: the server named is no master", where);
-    }
-    if (!rqli_sentinels_confirm(sock, claim)) {
-        return rqli_fail(error, RQL_E_IO, "%.150s: another server is the master by now", where);
-    }
-    return RQL_OK;
-}
-
 /* The sentinels are part of what the others say of the place. */
 static void name_node(const struct rqli_socket *sock, rql_error *error)
 {
@@ -473,7 +468,7 @@ static rql_status find_and_log_in(struct rqli_socket *sock, const struct rqli_se
         status = log_in(sock, predecessor, deadline_us, reading_out, error);
     }
     if (!status && master) {
-        status = check_master(sock, &claim, error);
+        status = rqli_sentinels_confirm(sock, &claim, error);
     }
     if (status && master) {
         rqli_sentinels_distrust(master, &claim);
@@ -490,6 +485,7 @@ rql_status rqli_login(struct rqli_socket *sock, const struct rqli_seat *predeces
 
     sock->seat = (struct rqli_seat){0};
     sock->is_read_only = false;
+    sock->scripts = 0;
     sock->renew_us = 0;
     status = find_and_log_in(sock, predecessor, deadline_us, reading_out, error);
     if (status) {

@@ -127,8 +127,7 @@ bool rqli_serve(const struct rqli_op_route *route, const struct rqli_keys *keys,
  * ---- on a loop; its thread alone ----
  *
  * Calls stand in line, each at the node that has its keys: it is written when its turn comes, so
- * that a crowd neither fills memory nor keeps the others waiting; a script's by digest, once more
- * with the text if the server does not know it.
+ * that a crowd neither fills memory nor keeps the others waiting.
  */
 
 struct rqli_op_task;
@@ -150,7 +149,7 @@ struct rqli_op_call {
     uint64_t position; /* sent: on the connection */
     enum rqli_op_call_state state;
     bool is_plain;
-    uint8_t n_repeats; /* since it was last placed: the server did not know the script */
+    uint8_t n_repeats; /* since it was last placed: the server had forgotten the script */
     uint8_t n_moved;
 };
 
@@ -172,15 +171,11 @@ struct rqli_op_loop {
     bool was_up;            /* in the last round */
     uint64_t tracking_conn; /* generations that CLIENT TRACKING was set up for */
     uint64_t tracking_pushes;
-    struct rqli_op_line repeats; /* go first, to keep the order */
-    struct rqli_op_line returns; /* of operations that give back */
+    struct rqli_op_line returns;   /* of operations that give back: they go first */
     struct rqli_op_line wishes;
-    struct rqli_op_line unacked;        /* calls that were read, the oldest first */
-    struct rqli_durability wanted;      /* by what was written and is not sent yet */
-    struct rqli_acks acks;              /* that are being read */
-    uint64_t taught[RQLI_SCRIPT_COUNT]; /* position of the last call with the text */
-    uint64_t sent;                      /* position of the last call of all */
-    uint64_t doubted;                   /* up to here calls may have to be repeated */
+    struct rqli_op_line unacked;   /* calls that were read, the oldest first */
+    struct rqli_durability wanted; /* by what was written and is not sent yet */
+    struct rqli_acks acks;         /* that are being read */
 };
 
 bool rqli_op_loop_has_queued(const struct rqli_op_loop *self);

@@ -30,7 +30,7 @@ struct single {
     const struct rqli_call *call;
     struct rqli_node *node;
     struct rqli_detour detour;
-    bool with_text;
+    unsigned n_repeats; /* the server did not know the script */
 };
 
 /* Once. */
@@ -43,7 +43,7 @@ static rql_status run_once(const struct single *self, struct rqli_exchange **out
     if (!exchange) {
         return rqli_fail_nomem(error);
     }
-    rqli_call_write(self->call, &exchange->command, self->with_text);
+    rqli_call_write(self->call, &exchange->command, rqli_conn_scripts(exchange->carrier));
     status = rqli_exchange_run(exchange, self->detour.until_us, error);
     if (status) {
         rqli_fleet_on_silence(self->route->fleet, self->node);
@@ -63,14 +63,15 @@ static void take_detour(struct single *self)
     detour->again_us = 0;
 }
 
-/* True: it did nothing, and is sent again. With its text no script is unknown. */
-static bool may_repeat(struct single *self, const struct rqli_reply *error_reply)
+/* True: it did nothing, and is sent again. */
+static bool may_repeat(struct single *self, const struct rqli_exchange *answer)
 {
-    if (!self->with_text && rqli_reply_wants_text(error_reply)) {
-        self->with_text = true;
+    if (rqli_reply_wants_text(answer->reply) && self->n_repeats < RQLI_OP_REPEATS_MAX) {
+        rqli_conn_forget_scripts(answer->carrier);
+        self->n_repeats++;
         return true;
     }
-    return rqli_fleet_follow(self->route->fleet, self->node, self->call->set, error_reply,
+    return rqli_fleet_follow(self->route->fleet, self->node, self->call->set, answer->reply,
                              &self->detour);
 }
 
@@ -94,7 +95,7 @@ rql_status rqli_call_run(const struct rqli_op_route *route, const struct rqli_ca
             *out = RQLI_GIVE(exchange);
             return RQL_OK;
         }
-        if (!may_repeat(&self, exchange->reply)) {
+        if (!may_repeat(&self, exchange)) {
             return rqli_exchange_fault(exchange, exchange->reply, rqli_call_name(call),
                                        rqli_call_subject(call), error);
         }

@@ -1,8 +1,7 @@
 /*
  * The calls of a loop's operations at one node, over one connection. Those that give back go ahead
- * of those that want something, so that a crowd that waits keeps nobody from releasing; those that
- * are repeated with the script's text go first of all, and what wants something waits until it is
- * known which these are, or it would overtake them.
+ * of those that want something, so that a crowd that waits keeps nobody from releasing. What the
+ * server has done nothing about, for it had forgotten the script, stands in line once more.
  */
 
 #include "net/op_loop.h"
@@ -23,13 +22,10 @@ static struct rqli_op_line *line_of(const struct rqli_op_call *call)
     if (call->state == RQLI_OP_CALL_READ) {
         return &loop->unacked;
     }
-    if (call->n_repeats > 0) {
-        return &loop->repeats;
-    }
     return call->task->op->gives_back ? &loop->returns : &loop->wishes;
 }
 
-/* Behind all that are in it. For a call that is repeated n_repeats is set before. */
+/* Behind all that are in it. */
 static void enter_line(struct rqli_op_call *call, enum rqli_op_call_state state)
 {
     struct rqli_op_line *line;
@@ -79,13 +75,7 @@ void rqli_op_call_stop(struct rqli_op_call *self)
 /* That may be sent now. */
 static struct rqli_op_call *first_in_line(const struct rqli_op_loop *self)
 {
-    if (self->repeats.first) {
-        return self->repeats.first;
-    }
-    if (self->returns.first) {
-        return self->returns.first;
-    }
-    return rqli_conn_loop_has_answered(self->conn, self->doubted) ? self->wishes.first : NULL;
+    return self->returns.first ? self->returns.first : self->wishes.first;
 }
 
 bool rqli_op_loop_is_due(const struct rqli_op_loop *self)
@@ -100,7 +90,7 @@ bool rqli_op_loop_wants_conn(const struct rqli_op_loop *self)
 
 bool rqli_op_loop_has_queued(const struct rqli_op_loop *self)
 {
-    return self->repeats.first || self->returns.first || self->wishes.first;
+    return self->returns.first || self->wishes.first;
 }
 
 /* The reply to a call, or why there is none. What is to be made safe is over when it is. */
@@ -121,15 +111,10 @@ static void read_call(struct rqli_op_call *call, const struct rqli_exchange *ans
     }
 }
 
-/* It has done nothing, and stands in line once more, within the same round and its time. What was
- * sent behind it before the server is taught may find the script unknown as well. */
+/* It has done nothing, and stands in line once more, within the same round and its time. */
 static void repeat(struct rqli_op_call *self)
 {
-    struct rqli_op_loop *loop = self->loop;
-
-    if (self->position > loop->doubted) {
-        loop->doubted = loop->sent;
-    }
+    rqli_conn_loop_forget_scripts(self->loop->conn, self->position);
     self->n_repeats++;
     enter_line(self, RQLI_OP_CALL_QUEUED);
 }
@@ -154,24 +139,11 @@ static void on_answer(void *owner, const struct rqli_exchange *answer, rql_statu
     }
 }
 
-/* That of a call which the server did not know, unless another behind it has brought the text
- * meanwhile: `position` is still that of the first attempt. And the first of all that is to be made
- * safe: it would wait for replicas, and then be sent once more. */
-static bool wants_text(const struct rqli_op_loop *self, const struct rqli_op_call *call,
-                       unsigned script)
-{
-    if (call->n_repeats > 0) {
-        return call->position >= self->taught[script];
-    }
-    return call->task->op->durability && self->taught[script] == 0;
-}
-
 /* Its turn has come, and there is room. */
 static void write_call(struct rqli_op_loop *self, struct rqli_op_call *first)
 {
     struct rqli_op *op = first->task->op;
     struct rqli_call call;
-    bool with_text = false;
 
     leave_line(first);
     if (op->generation != 0 && op->generation != rqli_conn_loop_generation(self->conn)) {
@@ -186,15 +158,10 @@ static void write_call(struct rqli_op_loop *self, struct rqli_op_call *first)
     op->ops->write(op, rqli_op_call_index(first), &call);
     first->is_plain = call.is_plain;
     if (!call.is_plain) {
-        with_text = wants_text(self, first, call.script);
-        rqli_call_write(&call, call.out, with_text);
+        rqli_call_write(&call, call.out, rqli_conn_loop_scripts(self->conn));
     }
     first->position = rqli_conn_loop_expect(self->conn, on_answer, first);
     first->state = RQLI_OP_CALL_SENT;
-    self->sent = first->position;
-    if (with_text) {
-        self->taught[call.script] = first->position;
-    }
     if (op->durability) {
         rqli_durability_join(&self->wanted, op->durability);
     }
@@ -294,7 +261,6 @@ static void place_anew(struct rqli_op_line *line)
     }
 }
 
-/* What the server did not know is repeated there. */
 void rqli_op_loop_place_anew(struct rqli_op_loop *self)
 {
     unsigned n_moves = atomic_load_explicit(&self->fleet->n_moves, memory_order_relaxed);
@@ -339,7 +305,6 @@ static void fail_line(struct rqli_op_line *line, const rql_error *fault)
 
 void rqli_op_loop_fail(struct rqli_op_loop *self, const rql_error *fault)
 {
-    fail_line(&self->repeats, fault);
     fail_line(&self->returns, fault);
     fail_line(&self->wishes, fault);
 }

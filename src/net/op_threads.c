@@ -21,7 +21,6 @@ enum { MAP_MS = 300 }; /* for a map that says who else has the keys of a silent 
 struct part {
     struct rqli_node *node;
     struct rqli_exchange *exchange; /* NULL: there was no memory */
-    uint64_t taught;                /* a bit for each script */
     bool is_sent;
     rql_status status;
     rql_error fault;
@@ -31,9 +30,8 @@ struct part {
 struct round {
     struct rqli_op *op;
     size_t n_open;      /* that are not answered yet */
-    bool with_texts;    /* a server did not know a script: the first call of each brings its text */
-    bool has_unknown;   /* that is so */
-    unsigned n_repeats; /* because of it */
+    bool has_unknown;   /* a server did not know a script */
+    unsigned n_repeats; /* because of that */
     bool is_cut;        /* the keys have moved from the connection that a call had to go over */
     struct rqli_detour detour;
     unsigned n_moved; /* of it, before the last exchange, which counts once for all calls */
@@ -61,35 +59,25 @@ static size_t part_for(struct round *self, struct rqli_node *node)
         return NO_PART;
     }
     part->node = node; /* a fault is long, and there is mostly none */
-    part->taught = 0;
     part->is_sent = false;
     part->status = RQL_OK;
     part->exchange = rqli_exchange_take(rqli_op_conn(&self->op->route, node));
     return self->n_parts++;
 }
 
-static bool teaches(const struct round *self, const struct part *part, const struct rqli_call *call)
-{
-    return self->with_texts ||
-           (self->op->durability && rqli_conn_teaches(part->exchange->carrier, call->script));
-}
-
-/* A text is sent once to each node, with the first call of its script: the others behind it find it
- * there. Returns the number of its reply. */
+/* Returns the number of its reply. */
 static uint16_t write_script(const struct round *self, struct part *part,
                              const struct rqli_call *call)
 {
     struct rqli_command *command = &part->exchange->command;
-    uint64_t script = UINT64_C(1) << call->script;
 
-    if (self->op->pushes_first && part->taught == 0) {
+    if (self->op->pushes_first && command->n_commands == 0) {
         rqli_command_words(command, "PING", NULL);
     }
-    rqli_call_write(call, command, (part->taught & script) == 0 && teaches(self, part, call));
+    rqli_call_write(call, command, rqli_conn_scripts(part->exchange->carrier));
     if (call->tells) {
         part->exchange->joint = rqli_call_joint(call);
     }
-    part->taught |= script;
     return (uint16_t)(command->n_commands - 1);
 }
 
@@ -165,6 +153,7 @@ static bool is_repeated(struct round *self, size_t i, const struct part *part,
     struct rqli_call call;
 
     if (rqli_reply_wants_text(reply)) {
+        rqli_conn_forget_scripts(part->exchange->carrier);
         self->has_unknown = true;
         return self->n_repeats < RQLI_OP_REPEATS_MAX;
     }
@@ -221,7 +210,6 @@ static void read_replies(struct round *self)
             read_reply(self, i, part);
         }
     }
-    self->with_texts = self->has_unknown;
     self->n_repeats += self->has_unknown;
 }
 
@@ -357,8 +345,7 @@ static void read_lack_of_memory(struct round *self)
     self->n_open = 0;
 }
 
-/* Pauses until op->again_us; then sends the calls, and reads the replies. With the texts NOSCRIPT
- * comes only if another client has the server forget all scripts in between. */
+/* Pauses until op->again_us; then sends the calls, and reads the replies. */
 static void run_round(struct rqli_op *op)
 {
     struct round round;
@@ -367,7 +354,6 @@ static void run_round(struct rqli_op *op)
     rqli_fleet_await_map(op->route.fleet, op->until_us);
     round.op = op;
     round.n_open = op->n_calls;
-    round.with_texts = false;
     round.n_repeats = 0;
     round.is_cut = false;
     round.detour = (struct rqli_detour){.until_us = op->until_us};

@@ -297,11 +297,18 @@ void rqli_sentinels_distrust(struct rqli_master *master, const struct rqli_maste
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
-bool rqli_sentinels_confirm(struct rqli_socket *sock, const struct rqli_master_claim *claim)
+/* HELLO has said who it is; what sentinels say may be late, or early. */
+rql_status rqli_sentinels_confirm(struct rqli_socket *sock, const struct rqli_master_claim *claim,
+                                  rql_error *error)
 {
+    const char *where = sock->endpoint->where;
     struct rqli_master *master = sock->endpoint->master;
-    enum rqli_master_news news = rqli_master_join(master, &sock->of_master, claim);
+    enum rqli_master_news news;
 
+    if (sock->is_read_only) {
+        return rqli_fail(error, RQL_E_READ_ONLY, "%.150s: the server named is no master", where);
+    }
+    news = rqli_master_join(master, &sock->of_master, claim);
     if (news == RQLI_MASTER_OTHER) {
         char server[RQLI_ADDRESS_TEXT_SIZE];
         const struct rqli_figures figures = {.master = master->name,
@@ -312,7 +319,10 @@ bool rqli_sentinels_confirm(struct rqli_socket *sock, const struct rqli_master_c
     if (news == RQLI_MASTER_OTHER || news == RQLI_MASTER_FIRST) {
         (void)eventfd_write(master->sentinels->changed_fd, 1);
     }
-    return news != RQLI_MASTER_LEFT;
+    if (news == RQLI_MASTER_LEFT) {
+        return rqli_fail(error, RQL_E_IO, "%.150s: another server is the master by now", where);
+    }
+    return RQL_OK;
 }
 
 rql_status rqli_sentinels_subscribe(struct rqli_sentinels *self, struct rqli_sentinel *news,

@@ -51,9 +51,10 @@ rql_status rqli_sentinels_find(struct rqli_master *master, int64_t since_us, int
  * answer. */
 void rqli_sentinels_distrust(struct rqli_master *master, const struct rqli_master_claim *claim);
 
-/* Who was found is the master by its own word, over this socket: connections to another end. False:
- * it is not by now. */
-bool rqli_sentinels_confirm(struct rqli_socket *sock, const struct rqli_master_claim *claim);
+/* Who was found has logged this socket in. If it is the master by its own word connections to
+ * another end; if it is not, or no more, the login has failed. */
+rql_status rqli_sentinels_confirm(struct rqli_socket *sock, const struct rqli_master_claim *claim,
+                                  rql_error *error);
 
 /* Opens a second connection to the sentinel that answered last, which brings news. */
 rql_status rqli_sentinels_subscribe(struct rqli_sentinels *self, struct rqli_sentinel *news,

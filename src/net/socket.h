@@ -33,6 +33,7 @@ struct rqli_socket {
     int64_t read_limit_us;    /* SO_RCVTIMEO as it is set */
     struct rqli_seat seat;
     bool is_read_only;                 /* the server took no write at login */
+    uint64_t scripts;                  /* that it knew then; a bit for each */
     int64_t renew_us;                  /* when its login is to be renewed; 0: never */
     struct rqli_master_conn of_master; /* where sentinels say who that is */
     struct rqli_decoder decoder;

@@ -21,6 +21,7 @@ void rqli_command_reset(struct rqli_command *self)
     self->length = 0;
     self->n_commands = 0;
     self->failed = false;
+    self->texts = 0;
 }
 
 void rqli_command_fini(struct rqli_command *self)
@@ -386,21 +387,23 @@ static size_t count_keys(const struct rqli_call *self, const struct rqli_script 
  * In a cluster a script runs in a slot that moves as long as all keys that it names are still
  * there, and is ended in its midst by one that it has deleted itself. One more key, that never is,
  * has all of them refused before they begin, at both ends, until the slot has moved. */
-static void write_script(const struct rqli_call *self, struct rqli_command *command, bool with_text)
+static void write_script(const struct rqli_call *self, struct rqli_command *command, uint64_t known)
 {
     const struct rqli_script *script = &rqli_scripts[self->script];
     size_t n_keys = count_keys(self, script);
     bool has_none = self->set->none.length > 0;
+    uint64_t bit = rqli_script_bit(self->script);
 
     RQLI_MUST(self->n_args == script->n_args ||
               (script->takes_more && self->n_args > script->n_args));
     rqli_command_begin(command, 3 + n_keys + has_none + self->n_args);
-    if (with_text || self->brings_text) {
-        rqli_command_text(command, "EVAL");
-        rqli_command_slice(command, (struct rqli_slice){script->text, script->length});
-    } else {
+    if (((known | command->texts) & bit) != 0 && !self->brings_text) {
         rqli_command_text(command, "EVALSHA");
         rqli_command_slice(command, (struct rqli_slice){script->sha1, 40});
+    } else {
+        rqli_command_text(command, "EVAL");
+        rqli_command_slice(command, (struct rqli_slice){script->text, script->length});
+        command->texts |= bit;
     }
     rqli_command_int(command, (int64_t)(n_keys + has_none));
     write_keys(self, command, n_keys);
@@ -409,12 +412,12 @@ static void write_script(const struct rqli_call *self, struct rqli_command *comm
     }
 }
 
-void rqli_call_write(const struct rqli_call *self, struct rqli_command *command, bool with_text)
+void rqli_call_write(const struct rqli_call *self, struct rqli_command *command, uint64_t known)
 {
     if (self->script == RQLI_SCRIPT_COUNT) {
         rqli_command_begin(command, self->n_args);
     } else {
-        write_script(self, command, with_text);
+        write_script(self, command, known);
     }
     for (size_t i = 0; i < self->n_args; i++) {
         rqli_command_slice(command, self->args[i]);

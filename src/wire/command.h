@@ -25,6 +25,7 @@ struct rqli_command {
     size_t capacity;
     int n_commands; /* replies to expect; of the commands begun here */
     bool failed;    /* out of memory; length is meaningless */
+    uint64_t texts; /* rqli_script_bit() of each script whose text is in it */
 };
 
 void rqli_command_reset(struct rqli_command *self); /* keeps the memory */
@@ -63,6 +64,12 @@ struct rqli_script {
 };
 
 extern const struct rqli_script rqli_scripts[RQLI_SCRIPT_COUNT];
+
+/* Sets of scripts have a bit for each. */
+static inline uint64_t rqli_script_bit(enum rqli_script_id script)
+{
+    return UINT64_C(1) << script;
+}
 
 /* One call of a script: which one, for which lock or locks, with which words. Or a plain command,
  * which an operation has written, or whose words are the args. */
@@ -148,8 +155,9 @@ void rqli_call_acquire_args(struct rqli_call *self, const struct rqli_acquire_ar
  * its head is served in several: this call serves a part of it, if the lock is free. */
 void rqli_serve_write(const struct rqli_keys *keys, struct rqli_call *call);
 
-/* As EVALSHA, or with the text as EVAL, which also teaches it to the server. */
-void rqli_call_write(const struct rqli_call *self, struct rqli_command *command, bool with_text);
+/* As EVALSHA if the script is one of those that the server knows, or is in the command already;
+ * else as EVAL, from which the server has it. */
+void rqli_call_write(const struct rqli_call *self, struct rqli_command *command, uint64_t known);
 
 /* Of one that tells something. */
 struct rqli_joint rqli_call_joint(const struct rqli_call *self);

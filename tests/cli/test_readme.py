@@ -19,7 +19,7 @@ IN_CLUSTER = "spublish ssubscribe sunsubscribe cluster|slots".split()
 URL = "redis://localhost"  # of the lines that name a server
 RUBY = "rql:acq:1/2/3/4/0123456789abcdef"
 # What the library asks for, and does without.
-WITH_GRACE = {"info", "client|info", "client|kill", "client|tracking", "client|caching", "memory|usage",
+WITH_GRACE = {"info", "script|exists", "client|info", "client|kill", "client|tracking", "client|caching", "memory|usage",
               "__redis__:invalidate"}
 
 

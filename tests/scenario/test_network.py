@@ -439,45 +439,6 @@ def closing_a_loop_ends_without_an_answer(world, kind, names):
     world.await_nothing_left()
 
 
-@scenario(kinds=["loop"])
-def scripts_that_the_server_forgot_are_taught_in_order(world, kind, names):
-    """Who asks between two of its answers does not get ahead of those that have to ask again."""
-    network = Network(world)
-    actor = world.actor(kind, patient(network))
-    held = world.held_by_another("warm")
-    asking = actor.ask("warm", timeout_ms=FOREVER)
-    world.await_listeners(1)  # who is not told of hand-overs is passed over
-    held.release().check()
-    asking.hold().release().check()
-    world.ask("SCRIPT", "FLUSH")
-
-    def ask():
-        return actor.ask(*names, timeout_ms=FOREVER, ttl_ms=MINUTE_MS)
-
-    def n_sent():
-        return actor.client.stats().commands
-
-    n_scripts, before = world.n_scripts(), n_sent()
-    network.fail("freeze", direction="down")
-    asked = [ask()]
-    wait_until(lambda: world.n_scripts() > n_scripts, "the first is answered")
-    network.fail("freeze", direction="up")
-    asked += [ask() for _ in range(CROWD)]
-    wait_until(lambda: n_sent() == before + 1 + CROWD, "the others are sent")
-    network.fail("freeze", direction="down", n=0)
-    wait_until(lambda: n_sent() == before + 2 + CROWD, "the first is sent again")
-    asked += [ask() for _ in range(CROWD)]
-    for _ in range(2):  # the loop has come round
-        actor.begin("whoami").outcome().check()
-    network.heal()
-    served = []
-    for asking in as_they_end(asked):
-        asking.hold().release().check()
-        served.append(asked.index(asking))
-    check_equal(served, sorted(served))
-    world.await_nothing_left()
-
-
 @scenario(counts=[1])
 def no_server_is_a_fault(world, kind, names):
     outcome = world.actor(kind, url="unix:///nonexistent/rql.sock").refused(*names, timeout_ms=IMPATIENT_MS)

@@ -60,7 +60,7 @@ def nobody_who_asks_at_random_starves(world, kind, names):
 
 @scenario()
 def who_does_not_wait_is_told_at_once(world, kind, names):
-    """One question, and once more with the script's text where it was not known."""
+    """One question, and the withdrawal of what that may have done."""
     actor = world.actor(kind)
     actor.acquire("warm").release().check()
     modes = [{}, {"tries": True}, *([{"mode": "gem"}] if len(names) > 1 else [])]

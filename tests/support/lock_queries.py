@@ -31,7 +31,7 @@ class LockQueries:
         return int(counted.group(1)) if counted else 0
 
     def n_scripts(self):
-        return self.n_calls("evalsha")
+        return self.n_calls("evalsha") + self.n_calls("eval")
 
     def queue_length(self, name):
         return self.ask("ZCARD", f"rql:lock_queue:{name}")

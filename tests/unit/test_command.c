@@ -177,7 +177,7 @@ TEST(a_wish_is_one_word)
             rqli_call_int(&call, i);
         }
         rqli_call_acquire_args(&call, &row->ask);
-        rqli_call_write(&call, &command, false);
+        rqli_call_write(&call, &command, UINT64_MAX);
         assert_non_null(strstr(text_of(&command), row->word));
     }
     rqli_command_fini(&command);
