@@ -138,26 +138,26 @@ rql_status rqli_batch_read(const struct rqli_reader *reader, const struct rqli_b
                            const struct rqli_item *keys, size_t n, void *context)
 {
     struct rqli_batch batch = {.ops = ops, .context = context, .keys = keys};
-    struct rqli_detour detour = {0};
+    struct rqli_retries retries = {0};
     struct rqli_reader of_set = *reader;
     rql_status status = RQL_OK;
     size_t done;
 
     while (!status && batch.first < n) {
         of_set.set = rqli_key_set_in(keys[batch.first].text);
-        of_set.detour = of_set.set ? &detour : NULL;
-        detour.again_us = 0;
-        if (detour.until_us == 0) {
-            detour.until_us = rqli_client_budget_us(reader->client, rqli_now_us());
+        of_set.retries = of_set.set ? &retries : NULL;
+        retries.again_us = 0;
+        if (retries.until_us == 0) {
+            retries.until_us = rqli_client_budget_us(reader->client, rqli_now_us());
         }
         status =
             read_one_set(&of_set, &batch, n_of_one_set(&keys[batch.first], n - batch.first), &done);
         batch.first += done;
-        if (status && detour.again_us > 0) {
-            rqli_sleep_until(detour.again_us);
+        if (status && retries.again_us > 0) {
+            rqli_sleep_until(retries.again_us);
             status = RQL_OK;
         } else {
-            detour = (struct rqli_detour){0};
+            retries = (struct rqli_retries){0};
         }
     }
     return status;

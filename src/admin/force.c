@@ -130,7 +130,7 @@ static rql_status read_unlock(const struct rqli_exchange *exchange, const char *
 /* The transaction would delete a key of any type. What is no lock is left alone, as by
  * rql_clear_locks(); if it becomes something else between the two round trips, it is deleted. */
 static rql_status check_type(rql_client *client, const struct rqli_keys *keys,
-                             struct rqli_detour *detour, rql_error *error)
+                             struct rqli_retries *retries, rql_error *error)
 {
     RQLI_AUTO(rqli_exchange_give)
     struct rqli_exchange *exchange = rqli_client_exchange(client, keys->set);
@@ -142,16 +142,17 @@ static rql_status check_type(rql_client *client, const struct rqli_keys *keys,
     rqli_command_words(&exchange->command, "HEXISTS", keys->lock.data, "acq_id", NULL);
     status = rqli_exchange_run(exchange, rqli_client_budget_us(client, rqli_now_us()), error);
     if (!status && exchange->reply->type != RQLI_REPLY_INTEGER) {
-        (void)rqli_client_follows(client, keys->set, exchange->reply, detour);
+        (void)rqli_client_follows(client, keys->set, exchange->reply, retries);
         status = rqli_exchange_fault(exchange, exchange->reply, "unlock", keys->lock.data, error);
     }
     return status;
 }
 
 /* rel_time_us is that of the round trip. The records of our waiters stay: rql:req:* is no key of
- * the gem's. detour->again_us is set if the keys have moved. */
+ * the gem's. retries->again_us is set if the keys have moved. */
 static rql_status unlock_there(rql_client *client, const struct rqli_keys *keys,
-                               rql_unlock_result *out, struct rqli_detour *detour, rql_error *error)
+                               rql_unlock_result *out, struct rqli_retries *retries,
+                               rql_error *error)
 {
     RQLI_AUTO(rqli_exchange_give)
     struct rqli_exchange *exchange = rqli_client_exchange(client, keys->set);
@@ -170,24 +171,24 @@ static rql_status unlock_there(rql_client *client, const struct rqli_keys *keys,
     if (status) {
         return status;
     }
-    (void)rqli_client_follows(client, keys->set, refused_part(exchange), detour);
+    (void)rqli_client_follows(client, keys->set, refused_part(exchange), retries);
     return read_unlock(exchange, keys->lock.data, out, error);
 }
 
 static rql_status unlock(rql_client *client, const struct rqli_keys *keys, rql_unlock_result *out,
                          rql_error *error)
 {
-    struct rqli_detour detour = {.until_us = rqli_client_budget_us(client, rqli_now_us())};
+    struct rqli_retries retries = {.until_us = rqli_client_budget_us(client, rqli_now_us())};
     rql_status status = RQL_OK;
 
     do {
-        rqli_sleep_until(detour.again_us);
-        detour.again_us = 0;
-        status = check_type(client, keys, &detour, error);
+        rqli_sleep_until(retries.again_us);
+        retries.again_us = 0;
+        status = check_type(client, keys, &retries, error);
         if (!status) {
-            status = unlock_there(client, keys, out, &detour, error);
+            status = unlock_there(client, keys, out, &retries, error);
         }
-    } while (status && detour.again_us > 0);
+    } while (status && retries.again_us > 0);
     return status;
 }
 
@@ -276,7 +277,7 @@ struct check {
     const rql_lock_options *options;
     int64_t deadline_us;
     struct rqli_named lock;
-    struct rqli_detour detour;
+    struct rqli_retries retries;
 };
 
 /* Within the grace after the deadline, however long a reply may take otherwise. */
@@ -309,7 +310,7 @@ static rql_status poll(struct check *self, int64_t *left_ms, rql_error *error)
     }
     is_held = &exchange->reply[0];
     left = &exchange->reply[1];
-    if (rqli_client_follows(self->client, self->lock.keys.set, is_held, &self->detour)) {
+    if (rqli_client_follows(self->client, self->lock.keys.set, is_held, &self->retries)) {
         *left_ms = 0; /* not known: it is asked again, elsewhere */
         return RQL_OK;
     }
@@ -318,7 +319,7 @@ static rql_status poll(struct check *self, int64_t *left_ms, rql_error *error)
                                    "HEXISTS and PTTL", self->lock.keys.lock.data, error);
     }
     rqli_client_on_round_trip(self->client, exchange->received_us - exchange->sent_us);
-    self->detour = (struct rqli_detour){.until_us = self->deadline_us};
+    self->retries = (struct rqli_retries){.until_us = self->deadline_us};
     *left_ms = is_held->integer == 1 ? left->integer : FREE;
     return RQL_OK;
 }
@@ -395,6 +396,6 @@ rql_status rql_check_until_free(rql_client *client, const char *name,
         return status;
     }
     self.deadline_us = rqli_after_ms(rqli_now_us(), read.timeout_ms);
-    self.detour.until_us = self.deadline_us;
+    self.retries.until_us = self.deadline_us;
     return wait_until_free(&self, error);
 }

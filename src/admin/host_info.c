@@ -48,7 +48,8 @@ static void write_question(const struct rqli_key_set *set, const struct rqli_wal
 static rql_status ask(const struct rqli_reader *reader, const struct rqli_key_set *set,
                       const struct rqli_walk *hosts, struct rqli_exchange **out)
 {
-    struct rqli_detour detour = {.until_us = rqli_client_budget_us(reader->client, rqli_now_us())};
+    struct rqli_retries retries = {.until_us =
+                                       rqli_client_budget_us(reader->client, rqli_now_us())};
 
     rqli_fleet_on_use(&reader->client->fleet);
     for (;;) {
@@ -64,13 +65,13 @@ static rql_status ask(const struct rqli_reader *reader, const struct rqli_key_se
         if (status) {
             return status;
         }
-        detour.again_us = 0;
+        retries.again_us = 0;
         if (!rqli_client_follows(reader->client, set,
-                                 &exchange->reply[exchange->command.n_commands - 1], &detour)) {
+                                 &exchange->reply[exchange->command.n_commands - 1], &retries)) {
             *out = RQLI_GIVE(exchange);
             return RQL_OK;
         }
-        rqli_sleep_until(detour.again_us);
+        rqli_sleep_until(retries.again_us);
     }
 }
 

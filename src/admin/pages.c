@@ -47,7 +47,7 @@ const char *rqli_reader_node(const struct rqli_reader *self)
 }
 
 /* Each exchange has the time of a single command: a listing as a whole has no limit. What is read
- * is a batch: it is told by detour->again_us that it is to be read again. */
+ * is a batch: it is told by retries->again_us that it is to be read again. */
 rql_status rqli_reader_send(const struct rqli_reader *self, struct rqli_exchange *exchange)
 {
     rql_status status = rqli_reader_status(
@@ -55,8 +55,8 @@ rql_status rqli_reader_send(const struct rqli_reader *self, struct rqli_exchange
                                 self->error));
 
     for (int i = 0; !status && i < exchange->command.n_commands; i++) {
-        if (self->detour &&
-            rqli_client_follows(self->client, self->set, &exchange->reply[i], self->detour)) {
+        if (self->retries &&
+            rqli_client_follows(self->client, self->set, &exchange->reply[i], self->retries)) {
             status = rqli_exchange_fault(exchange, &exchange->reply[i], "reading", self->where,
                                          self->error);
         }

@@ -16,7 +16,7 @@ struct rqli_reader {
     const char *where; /* for messages: a name or a pattern */
     rql_error *error;
     const struct rqli_key_set *set; /* of the keys that it reads; NULL: of the first server */
-    struct rqli_detour *detour;     /* of what is about those; NULL: what has moved is a fault */
+    struct rqli_retries *retries;   /* of what is about those; NULL: what has moved is a fault */
 };
 
 /* For its commands. NULL: no memory. */

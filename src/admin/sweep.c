@@ -187,7 +187,7 @@ static void read_plain(struct rqli_sweep *self, size_t i, const struct rqli_exch
         return;
     }
     if (reply && self->phase != RQLI_SWEEP_FIND &&
-        rqli_client_follows(self->client, self->set, reply, &self->detour)) {
+        rqli_client_follows(self->client, self->set, reply, &self->retries)) {
         self->has_moved = true;
         self->n_at = self->phase == RQLI_SWEEP_INSPECT ? i : self->n_at;
         return;
@@ -281,9 +281,9 @@ static enum rqli_op_next go_on(struct rqli_sweep *self, enum rqli_sweep_phase ph
 {
     self->phase = phase;
     self->op.route.node = node_of_round(self, phase);
-    self->op.again_us = self->has_moved ? self->detour.again_us : 0;
+    self->op.again_us = self->has_moved ? self->retries.again_us : 0;
     self->has_moved = false;
-    self->detour.again_us = 0;
+    self->retries.again_us = 0;
     self->op.n_calls = n_calls;
     self->op.until_us = rqli_client_budget_us(self->client, rqli_now_us());
     return RQLI_OP_AGAIN;
@@ -335,8 +335,8 @@ static enum rqli_op_next begin_batch(struct rqli_sweep *self)
     part = part_of(self);
     most = (size_t)rqli_smaller(part->batch_size, RQLI_BATCH_KEYS);
     self->n_batch = n_of_one_set(self, most);
-    self->detour =
-        (struct rqli_detour){.until_us = rqli_client_budget_us(self->client, rqli_now_us())};
+    self->retries =
+        (struct rqli_retries){.until_us = rqli_client_budget_us(self->client, rqli_now_us())};
     self->at = 0;
     self->n_at = self->n_batch;
     return part->rule->inspection == RQLI_INSPECT_GRANT

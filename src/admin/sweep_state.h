@@ -74,7 +74,7 @@ struct rqli_sweep {
     size_t at;                               /* in the batch: the round begins there, */
     size_t n_at;                             /* and has so many */
     const struct rqli_key_set *set;          /* of all keys of the batch */
-    struct rqli_detour detour;               /* of those, */
+    struct rqli_retries retries;             /* of those, */
     bool has_moved;                          /* and they are to be asked for elsewhere */
     int64_t item_count;                      /* of the key whose memory comes next */
     struct rqli_cost costs[RQLI_BATCH_KEYS]; /* of the batch */

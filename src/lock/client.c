@@ -135,16 +135,21 @@ const char *rql_current_host_id(const rql_client *client, char out[RQL_ID_SIZE])
 }
 
 bool rqli_client_follows(rql_client *client, const struct rqli_key_set *set,
-                         const struct rqli_reply *reply, struct rqli_detour *detour)
+                         const struct rqli_reply *reply, struct rqli_retries *retries)
 {
-    struct rqli_node *node = set ? rqli_fleet_node(&client->fleet, set) : NULL;
-    bool follows = node && reply->type == RQLI_REPLY_ERROR &&
-                   rqli_fleet_follow(&client->fleet, node, set, reply, detour);
+    enum rqli_verdict verdict = RQLI_FAULT;
 
-    if (follows && detour->again_us == 0) {
-        detour->again_us = rqli_now_us();
+    if (set) {
+        verdict = rqli_call_verdict(&client->fleet, rqli_fleet_node(&client->fleet, set), set,
+                                    reply, retries);
     }
-    return follows;
+    if (verdict == RQLI_DONE || verdict == RQLI_FAULT) {
+        return false;
+    }
+    if (retries->again_us == 0) {
+        retries->again_us = rqli_now_us();
+    }
+    return true;
 }
 
 struct rqli_exchange *rqli_client_exchange(rql_client *client, const struct rqli_key_set *set)

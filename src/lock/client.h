@@ -145,9 +145,9 @@ RQLI_DEFINE_AUTO(struct rqli_exchange *, rqli_exchange_give);
 struct rqli_exchange *rqli_client_exchange(rql_client *client, const struct rqli_key_set *set);
 
 /* Their keys have moved, by this reply, and nothing was done: true, they are to be asked again, at
- * detour->again_us, which is never 0 then, where the keys are by then. */
+ * retries->again_us, which is never 0 then, where the keys are by then. */
 bool rqli_client_follows(rql_client *client, const struct rqli_key_set *set,
-                         const struct rqli_reply *reply, struct rqli_detour *detour);
+                         const struct rqli_reply *reply, struct rqli_retries *retries);
 
 /* Runs one command of texts, NULL behind the last, within the time of a single command. RQL_OK:
  * *out holds its reply, which is no error, and is to be given back. Otherwise *out stays as it was.

@@ -175,7 +175,7 @@ void rqli_lease_on_setback(struct rqli_lease *self, int64_t now_us)
     self->renew_us = now_us + (pause_us > SETBACK_LEAST_US ? pause_us : SETBACK_LEAST_US);
 }
 
-void rqli_lease_on_detour(struct rqli_lease *self, int64_t now_us, int64_t again_us)
+void rqli_lease_on_not_done(struct rqli_lease *self, int64_t now_us, int64_t again_us)
 {
     rqli_lease_on_setback(self, now_us);
     self->renew_us = again_us < self->renew_us ? again_us : self->renew_us;

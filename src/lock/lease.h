@@ -68,9 +68,9 @@ void rqli_lease_on_shortened(struct rqli_lease *self, int64_t sent_us, int64_t l
 /* Relied on until until_us at most, and not renewed before an extension is acknowledged. */
 void rqli_lease_on_unconfirmed(struct rqli_lease *self, int64_t until_us);
 void rqli_lease_on_setback(struct rqli_lease *self, int64_t now_us); /* no answer */
-/* It was asked where its keys are not, or not yet: again then, or where it is a setback if that is
- * earlier. */
-void rqli_lease_on_detour(struct rqli_lease *self, int64_t now_us, int64_t again_us);
+/* The extension was not done, and is sent again then, or when it would be after a setback if that
+ * is earlier. */
+void rqli_lease_on_not_done(struct rqli_lease *self, int64_t now_us, int64_t again_us);
 void rqli_lease_on_doubt(struct rqli_lease *self, int64_t now_us); /* the clock jumped: verify */
 void rqli_lease_on_gone(struct rqli_lease *self);
 void rqli_lease_stop_renewal(struct rqli_lease *self); /* it ends by its ttl */

@@ -135,6 +135,7 @@ static rql_status await_release(struct rqli_leases *self, rql_lock *lock, int64_
         return status; /* still on its way */
     }
     if (!status && rqli_reply_wants_text(lock->release->reply)) {
+        rqli_conn_forget_scripts(lock->release->carrier);
         status = RQL_E_IO;
     } else if (!status) {
         status = understand(self, lock, lock->release);

@@ -8,6 +8,7 @@
 #include "base/timers.h"
 #include "lock/lease.h"
 #include "net/durability.h"
+#include "net/fleet.h"
 #include "observe/observe.h"
 #include "wire/command.h"
 
@@ -64,13 +65,12 @@ struct rql_lock {
         struct rqli_due renewal; /* when it is due */
         struct rqli_due loss;
         bool is_listed;
-        bool is_renewed; /* is in such a bucket */
-        bool is_watched; /* the background thread has to look after it */
-        bool is_adopted; /* is the leases' own: its holder has forgotten it */
-        uint8_t n_moved; /* detours of its renewal, one after the other */
-        uint8_t n_pauses;
-        int lost_fd; /* -1: not asked for */
-    } kept;          /* everything in here under the mutex of the leases */
+        bool is_renewed;             /* is in such a bucket */
+        bool is_watched;             /* the background thread has to look after it */
+        bool is_adopted;             /* is the leases' own: its holder has forgotten it */
+        int lost_fd;                 /* -1: not asked for */
+        struct rqli_retries retries; /* of its renewal, since that was last answered */
+    } kept;                          /* everything in here under the mutex of the leases */
 
     size_t room; /* of memory */
     char memory[];

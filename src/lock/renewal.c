@@ -190,25 +190,26 @@ static rql_status send(struct rqli_leases *self, struct rqli_renewals *batch, in
 
 /* ---- the answers ---- */
 
-/* The call has done nothing, for the keys of its lock are elsewhere, or on their way. True: it goes
- * there, at once or soon. */
-static bool follow(struct rqli_leases *self, const struct rqli_renewals *batch, size_t i,
+/* True: the call has done nothing, and is sent again, at once or soon. */
+static bool repeat(struct rqli_leases *self, const struct rqli_renewals *batch, size_t i,
                    int64_t now_us)
 {
     rql_lock *lock = batch->item[i].lock;
     const struct rqli_reply *reply = &batch->exchange->reply[batch->item[i].reply_at];
-    struct rqli_detour detour = {
-        .until_us = RQLI_NEVER_US, .n_moved = lock->kept.n_moved, .n_pauses = lock->kept.n_pauses};
+    struct rqli_retries retries = lock->kept.retries;
+    enum rqli_verdict verdict;
 
-    if (reply->type != RQLI_REPLY_ERROR ||
-        !rqli_fleet_follow(&self->client->fleet, batch->node, lock->keys.set, reply, &detour)) {
-        lock->kept.n_moved = 0;
-        lock->kept.n_pauses = 0;
+    retries.until_us = RQLI_NEVER_US;
+    verdict = rqli_call_verdict(&self->client->fleet, batch->node, lock->keys.set, reply, &retries);
+    if (verdict == RQLI_DONE || verdict == RQLI_FAULT) {
+        lock->kept.retries = (struct rqli_retries){0};
         return false;
     }
-    lock->kept.n_moved = (uint8_t)detour.n_moved;
-    lock->kept.n_pauses = (uint8_t)detour.n_pauses;
-    rqli_lease_on_detour(&lock->kept.lease, now_us, detour.again_us);
+    if (verdict == RQLI_HERE) {
+        rqli_conn_forget_scripts(conn_of(batch));
+    }
+    lock->kept.retries = retries;
+    rqli_lease_on_not_done(&lock->kept.lease, now_us, retries.again_us);
     rqli_lease_table_update(&self->shared.table, lock);
     return true;
 }
@@ -240,7 +241,7 @@ static void apply_all(struct rqli_leases *self, struct rqli_renewals *batch, boo
     for (size_t i = 0; i < batch->count; i++) {
         rql_lock *lock = batch->item[i].lock;
 
-        if (!lock || (is_answered && follow(self, batch, i, now_us))) {
+        if (!lock || (is_answered && repeat(self, batch, i, now_us))) {
             continue;
         }
         if (is_answered) {
@@ -265,17 +266,6 @@ static void end(struct rqli_leases *self, struct rqli_renewals *batch, rql_statu
     batch->wanted = (struct rqli_durability){0};
 }
 
-static bool is_unknown(const struct rqli_renewals *self)
-{
-    for (size_t i = 0; i < self->count; i++) {
-        if (self->item[i].lock &&
-            rqli_reply_wants_text(&self->exchange->reply[self->item[i].reply_at])) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Released meanwhile. False: it is left to the next look. */
 static bool await(struct rqli_leases *self, struct rqli_renewals *batch, int64_t until_us,
                   rql_status *status)
@@ -291,17 +281,12 @@ static bool await(struct rqli_leases *self, struct rqli_renewals *batch, int64_t
     return !is_looked_at || rqli_exchange_is_over(batch->exchange);
 }
 
-/* Of one that was sent. What the server has forgotten the script of is sent once more. */
+/* Of one that was sent. */
 static void take_answer(struct rqli_leases *self, struct rqli_renewals *batch, int64_t until_us)
 {
     rql_status status;
     bool is_over = await(self, batch, until_us, &status);
 
-    if (is_over && !status && is_unknown(batch)) {
-        rqli_conn_forget_scripts(conn_of(batch));
-        status = send(self, batch, until_us);
-        is_over = status || await(self, batch, until_us, &status);
-    }
     if (is_over) {
         end(self, batch, status);
     }

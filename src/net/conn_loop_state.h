@@ -54,8 +54,9 @@ struct rqli_conn_loop {
     struct rqli_clock_reading reading;
     rql_error fault; /* of connecting */
     uint64_t generation;
-    uint64_t scripts;    /* that the server knows */
-    uint64_t flushed_at; /* the last command that was written before it was found that it does not */
+    uint64_t scripts; /* that the server knows */
+    uint64_t
+        flushed_at; /* the last command that was written before it was found that it does not */
 };
 
 /* When something is sent anyway: an idle loop need not stay for it. */

@@ -49,8 +49,8 @@ struct rqli_conn {
     struct rqli_freelist freelist; /* exchanges */
     rqli_signal n_attempts;        /* to connect, that are over; who waits for one sleeps on it */
     struct rqli_conn_notes notes;
-    atomic_bool is_crowded; /* callers at a time for whom one more would be of use */
-    atomic_uint n_met;      /* the most callers at a time in the period before this one */
+    atomic_bool is_crowded;   /* callers at a time for whom one more would be of use */
+    atomic_uint n_met;        /* the most callers at a time in the period before this one */
     _Atomic uint64_t scripts; /* that the server knows */
 
     struct {

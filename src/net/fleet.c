@@ -15,7 +15,8 @@
 
 enum {
     MOVED_MOST = 5,
-    AGAIN_MS = 5, /* before a slot that moves is asked for again; doubled up to */
+    FLUSHED_MOST = 16, /* another client has the server forget all scripts, but not so often */
+    AGAIN_MS = 5,      /* before a slot that moves is asked for again; doubled up to */
     AGAIN_MOST_MS = 100,
     DOWN_MS = 50, /* the same for one that nobody has */
     DOWN_MOST_MS = 500,
@@ -226,62 +227,72 @@ struct rqli_node *rqli_fleet_next(struct rqli_fleet *self, struct rqli_node *nod
     return next;
 }
 
-/* False: it would last too long, and is none. */
-static bool pause_before(struct rqli_detour *detour, int64_t first_ms, int64_t most_ms)
+static enum rqli_verdict pause_before(struct rqli_retries *retries, int64_t first_ms,
+                                      int64_t most_ms)
 {
-    int64_t longest_ms = first_ms << detour->n_pauses;
+    int64_t longest_ms = first_ms << retries->n_pauses;
     int64_t longest_us = 1000 * (longest_ms < most_ms ? longest_ms : most_ms);
     int64_t again_us;
 
     again_us = rqli_now_us() + longest_us / 2 + rqli_random_below((uint32_t)longest_us / 2 + 1);
-    if (again_us >= detour->until_us) {
-        return false;
+    if (again_us >= retries->until_us) {
+        return RQLI_FAULT;
     }
-    detour->n_pauses += detour->n_pauses < PAUSES_LONGER;
-    detour->again_us = again_us;
-    return true;
+    if (retries->n_pauses < PAUSES_LONGER) {
+        retries->n_pauses++;
+    }
+    retries->again_us = again_us;
+    return RQLI_LATER;
 }
 
-/* Another has the keys. False: it is that too often. */
-static bool go_to(struct rqli_fleet *self, const struct rqli_address *address, unsigned partition,
-                  struct rqli_detour *detour)
+/* Another has the keys. */
+static enum rqli_verdict go_to(struct rqli_fleet *self, const struct rqli_address *address,
+                               unsigned partition, struct rqli_retries *retries)
 {
     struct rqli_node *other = rqli_fleet_at(self, address);
 
     if (other && self->tells_first) {
         atomic_store(&self->named, other);
         rqli_fleet_read_map(self);
-        return pause_before(detour, AGAIN_MS, AGAIN_MOST_MS);
+        return pause_before(retries, AGAIN_MS, AGAIN_MOST_MS);
     }
-    if (!other || ++detour->n_moved > MOVED_MOST) {
-        return false;
+    if (!other || retries->n_moved == MOVED_MOST) {
+        return RQLI_FAULT;
     }
+    retries->n_moved++;
     rqli_fleet_give(self, partition, other);
     rqli_fleet_read_map(self);
-    return true;
+    return RQLI_THERE;
 }
 
-bool rqli_fleet_follow(struct rqli_fleet *self, struct rqli_node *node,
-                       const struct rqli_key_set *set, const struct rqli_reply *reply,
-                       struct rqli_detour *detour)
+enum rqli_verdict rqli_call_verdict(struct rqli_fleet *fleet, struct rqli_node *node,
+                                    const struct rqli_key_set *set, const struct rqli_reply *reply,
+                                    struct rqli_retries *retries)
 {
     struct rqli_address address;
 
-    if (!self->map_reader) {
-        return false;
+    retries->again_us = 0;
+    if (reply->type != RQLI_REPLY_ERROR) {
+        return RQLI_DONE;
+    }
+    if (rqli_reply_wants_text(reply)) {
+        return retries->n_flushed++ < FLUSHED_MOST ? RQLI_HERE : RQLI_FAULT;
+    }
+    if (!fleet->map_reader) {
+        return RQLI_FAULT;
     }
     switch (rqli_way_of(reply, &node->endpoint.address, &address)) {
     case RQLI_WAY_MOVED:
-        return go_to(self, &address, rqli_key_set_index(set), detour);
+        return go_to(fleet, &address, rqli_key_set_index(set), retries);
     case RQLI_WAY_AGAIN:
-        return pause_before(detour, AGAIN_MS, AGAIN_MOST_MS);
+        return pause_before(retries, AGAIN_MS, AGAIN_MOST_MS);
     case RQLI_WAY_DOWN:
-        rqli_fleet_on_silence(self, node);
-        return pause_before(detour, DOWN_MS, DOWN_MOST_MS);
+        rqli_fleet_on_silence(fleet, node);
+        return pause_before(retries, DOWN_MS, DOWN_MOST_MS);
     case RQLI_WAY_NONE:
         break;
     }
-    return false;
+    return RQLI_FAULT;
 }
 
 rql_status rqli_fail_moved(const char *where, const char *subject, rql_error *error)

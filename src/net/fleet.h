@@ -93,23 +93,32 @@ bool rqli_fleet_holds_apart(const struct rqli_fleet *self);
 /* Any thread. Of a cluster: has the map read, soon. */
 void rqli_fleet_read_map(struct rqli_fleet *self);
 
-/* ---- calls that get there by a detour ---- */
+/* ---- what comes of a call ---- */
 
-/* What has become of one call, or of several of one round. Zeroed but for until_us: nothing. */
-struct rqli_detour {
-    int64_t until_us; /* set by who asks: it lasts no longer */
-    unsigned n_moved;
-    unsigned n_pauses;
-    int64_t again_us; /* it is asked again then; set by a pause alone; 0: at once */
+/* Behind HERE, THERE and LATER the call has done nothing, and is to be sent again. */
+enum rqli_verdict {
+    RQLI_DONE,  /* the reply is no error */
+    RQLI_HERE,  /* at once, with its text: the server has forgotten all scripts */
+    RQLI_THERE, /* at once, to the node that has its keys by now */
+    RQLI_LATER, /* to that, at retries->again_us */
+    RQLI_FAULT, /* the error is one as any other, or it has been sent too often, or too long */
 };
 
-/* An error reply from this node to a call about these keys. Whoever that names has them from now
- * on, or will be told first, which the call waits for. True: nothing was done, and it is to be
- * asked again as the detour says. False: the error is one as any other, or the detours were too
- * many, or would last too long. */
-bool rqli_fleet_follow(struct rqli_fleet *self, struct rqli_node *node,
-                       const struct rqli_key_set *set, const struct rqli_reply *reply,
-                       struct rqli_detour *detour);
+/* How often one call, or the calls of one round, were sent again. Zeroed but for until_us: never.
+ */
+struct rqli_retries {
+    int64_t until_us; /* set by the caller: nothing is sent again later than this */
+    int64_t again_us; /* with RQLI_LATER; else 0 */
+    uint8_t n_flushed;
+    uint8_t n_moved;
+    uint8_t n_pauses;
+};
+
+/* By the reply of this node to a call about these keys. A node that the reply names has them from
+ * now on; where the map has to be told first the call waits for that. */
+enum rqli_verdict rqli_call_verdict(struct rqli_fleet *fleet, struct rqli_node *node,
+                                    const struct rqli_key_set *set, const struct rqli_reply *reply,
+                                    struct rqli_retries *retries);
 
 /* The fault of such an error to a call that may not go over another connection: RQL_E_IO, as if its
  * own had ended. */

@@ -39,10 +39,6 @@ struct rqli_op_ops {
 /* In one round: two commands for each key of a batch. */
 enum { RQLI_OP_CALLS_MAX = 200 };
 
-/* A call is sent again so often where the server does not know its script, though it was sent with
- * its text: another client may have it forget all scripts in between, but not so often. */
-enum { RQLI_OP_REPEATS_MAX = 16 };
-
 /* Over which of a node's connections calls go, on the thread of their caller. */
 enum rqli_op_use { RQLI_OP_FOR_CALLERS, RQLI_OP_DURABLE, RQLI_OP_IN_BACKGROUND };
 
@@ -113,8 +109,8 @@ rql_status rqli_op_run(struct rqli_op *op);
 /* The connection of this node for calls that go by the route. */
 struct rqli_conn *rqli_op_conn(const struct rqli_op_route *route, struct rqli_node *node);
 
-/* A single call, of a script or of words, not repeated. RQL_OK: *out holds the reply, which is no
- * error; give it back. Any other status: nothing to give back. */
+/* A single call, of a script or of words, sent again where it has done nothing. RQL_OK: *out holds
+ * the reply, which is no error; give it back. Any other status: nothing to give back. */
 rql_status rqli_call_run(const struct rqli_op_route *route, const struct rqli_call *call,
                          int64_t until_us, struct rqli_exchange **out, rql_error *error);
 
@@ -149,7 +145,7 @@ struct rqli_op_call {
     uint64_t position; /* sent: on the connection */
     enum rqli_op_call_state state;
     bool is_plain;
-    uint8_t n_repeats; /* since it was last placed: the server had forgotten the script */
+    uint8_t n_flushed; /* see struct rqli_retries */
     uint8_t n_moved;
 };
 
@@ -171,7 +167,7 @@ struct rqli_op_loop {
     bool was_up;            /* in the last round */
     uint64_t tracking_conn; /* generations that CLIENT TRACKING was set up for */
     uint64_t tracking_pushes;
-    struct rqli_op_line returns;   /* of operations that give back: they go first */
+    struct rqli_op_line returns; /* of operations that give back: they go first */
     struct rqli_op_line wishes;
     struct rqli_op_line unacked;   /* calls that were read, the oldest first */
     struct rqli_durability wanted; /* by what was written and is not sent yet */
@@ -208,7 +204,7 @@ struct rqli_op_task {
     struct rqli_due due;
     size_t n_open;     /* calls of this round without a reply */
     int64_t resume_us; /* calls pause until then; 0: none */
-    unsigned n_pauses; /* of this round */
+    uint8_t n_pauses;  /* of this round */
     enum rqli_op_task_state state;
 };
 

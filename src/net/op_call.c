@@ -29,8 +29,7 @@ struct single {
     const struct rqli_op_route *route;
     const struct rqli_call *call;
     struct rqli_node *node;
-    struct rqli_detour detour;
-    unsigned n_repeats; /* the server did not know the script */
+    struct rqli_retries retries;
 };
 
 /* Once. */
@@ -44,7 +43,7 @@ static rql_status run_once(const struct single *self, struct rqli_exchange **out
         return rqli_fail_nomem(error);
     }
     rqli_call_write(self->call, &exchange->command, rqli_conn_scripts(exchange->carrier));
-    status = rqli_exchange_run(exchange, self->detour.until_us, error);
+    status = rqli_exchange_run(exchange, self->retries.until_us, error);
     if (status) {
         rqli_fleet_on_silence(self->route->fleet, self->node);
         return status;
@@ -53,32 +52,10 @@ static rql_status run_once(const struct single *self, struct rqli_exchange **out
     return RQL_OK;
 }
 
-/* Whom it goes to, and when. */
-static void take_detour(struct single *self)
-{
-    struct rqli_detour *detour = &self->detour;
-
-    rqli_sleep_until(detour->again_us);
-    self->node = rqli_fleet_node(self->route->fleet, self->call->set);
-    detour->again_us = 0;
-}
-
-/* True: it did nothing, and is sent again. */
-static bool may_repeat(struct single *self, const struct rqli_exchange *answer)
-{
-    if (rqli_reply_wants_text(answer->reply) && self->n_repeats < RQLI_OP_REPEATS_MAX) {
-        rqli_conn_forget_scripts(answer->carrier);
-        self->n_repeats++;
-        return true;
-    }
-    return rqli_fleet_follow(self->route->fleet, self->node, self->call->set, answer->reply,
-                             &self->detour);
-}
-
 rql_status rqli_call_run(const struct rqli_op_route *route, const struct rqli_call *call,
                          int64_t until_us, struct rqli_exchange **out, rql_error *error)
 {
-    struct single self = {.route = route, .call = call, .detour = {.until_us = until_us}};
+    struct single self = {.route = route, .call = call, .retries = {.until_us = until_us}};
 
     rqli_fleet_on_use(route->fleet);
     rqli_fleet_await_map(route->fleet, until_us);
@@ -86,16 +63,25 @@ rql_status rqli_call_run(const struct rqli_op_route *route, const struct rqli_ca
         RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
         rql_status status;
 
-        take_detour(&self);
+        self.node = rqli_fleet_node(route->fleet, call->set);
         status = run_once(&self, &exchange, error);
         if (status) {
             return status;
         }
-        if (exchange->reply->type != RQLI_REPLY_ERROR) {
+        switch (
+            rqli_call_verdict(route->fleet, self.node, call->set, exchange->reply, &self.retries)) {
+        case RQLI_DONE:
             *out = RQLI_GIVE(exchange);
             return RQL_OK;
-        }
-        if (!may_repeat(&self, exchange)) {
+        case RQLI_HERE:
+            rqli_conn_forget_scripts(exchange->carrier);
+            break;
+        case RQLI_THERE:
+            break;
+        case RQLI_LATER:
+            rqli_sleep_until(self.retries.again_us);
+            break;
+        case RQLI_FAULT:
             return rqli_exchange_fault(exchange, exchange->reply, rqli_call_name(call),
                                        rqli_call_subject(call), error);
         }

@@ -111,14 +111,6 @@ static void read_call(struct rqli_op_call *call, const struct rqli_exchange *ans
     }
 }
 
-/* It has done nothing, and stands in line once more, within the same round and its time. */
-static void repeat(struct rqli_op_call *self)
-{
-    rqli_conn_loop_forget_scripts(self->loop->conn, self->position);
-    self->n_repeats++;
-    enter_line(self, RQLI_OP_CALL_QUEUED);
-}
-
 /* From the connection, in the order of the calls. An error reply to a script becomes a fault, so
  * that operations see those of plain commands only. */
 static void on_answer(void *owner, const struct rqli_exchange *answer, rql_status status)
@@ -132,9 +124,7 @@ static void on_answer(void *owner, const struct rqli_exchange *answer, rql_statu
         read_call(self, NULL, &fault);
     } else if (self->is_plain || answer->reply->type != RQLI_REPLY_ERROR) {
         read_call(self, answer, NULL);
-    } else if (rqli_reply_wants_text(answer->reply) && self->n_repeats < RQLI_OP_REPEATS_MAX) {
-        repeat(self);
-    } else if (!rqli_op_call_follow(self, answer, &fault)) {
+    } else if (!rqli_op_call_repeat(self, answer, &fault)) {
         read_call(self, NULL, &fault);
     }
 }

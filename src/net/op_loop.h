@@ -25,9 +25,9 @@ void rqli_op_loop_place_anew(struct rqli_op_loop *self);
 /* Its reply concerns nobody any more. */
 void rqli_op_call_stop(struct rqli_op_call *self);
 
-/* An error reply to a script. True: it has done nothing, and the call stands in line where the keys
- * are, or will in a while. False: *fault says what it means. */
-bool rqli_op_call_follow(struct rqli_op_call *self, const struct rqli_exchange *answer,
+/* An error reply to a script. True: it has done nothing, and the call stands in line once more,
+ * where the keys are, or will in a while. False: *fault says what it means. */
+bool rqli_op_call_repeat(struct rqli_op_call *self, const struct rqli_exchange *answer,
                          rql_error *fault);
 
 /* A call of the round is over, and was read. */

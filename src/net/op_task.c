@@ -103,32 +103,54 @@ static void send_calls(struct rqli_op_task *self)
     resume(self);
 }
 
-static void pause_call(struct rqli_op_call *self, const struct rqli_detour *detour)
+static void pause_call(struct rqli_op_call *self, const struct rqli_retries *retries)
 {
     struct rqli_op_task *task = self->task;
 
     self->state = RQLI_OP_CALL_PAUSED;
     if (task->resume_us == 0) { /* those that do so meanwhile are one pause with it */
-        task->n_pauses = detour->n_pauses;
-        task->resume_us = detour->again_us;
-        set_due(task, detour->again_us);
+        task->n_pauses = retries->n_pauses;
+        task->resume_us = retries->again_us;
+        set_due(task, retries->again_us);
     }
 }
 
+/* Stands in line where the keys are by now. */
+static bool move_call(struct rqli_op_call *self, rql_error *fault)
+{
+    self->loop = rqli_op_call_loop(self);
+    if (!self->loop) {
+        (void)rqli_fail_nomem(fault);
+        return false;
+    }
+    rqli_op_call_queue(self);
+    return true;
+}
+
 /* What has to go over a certain connection is not sent over another. */
-bool rqli_op_call_follow(struct rqli_op_call *self, const struct rqli_exchange *answer,
+bool rqli_op_call_repeat(struct rqli_op_call *self, const struct rqli_exchange *answer,
                          rql_error *fault)
 {
     struct rqli_op_task *task = self->task;
     struct rqli_op *op = task->op;
-    struct rqli_fleet *fleet = op->route.fleet;
     struct rqli_node *node = self->loop->node;
-    struct rqli_detour detour = {
-        .until_us = op->until_us, .n_moved = self->n_moved, .n_pauses = task->n_pauses};
+    struct rqli_retries retries = {.until_us = op->until_us,
+                                   .n_flushed = self->n_flushed,
+                                   .n_moved = self->n_moved,
+                                   .n_pauses = task->n_pauses};
+    enum rqli_verdict verdict;
     struct rqli_call call;
 
     rqli_op_draft(op, rqli_op_call_index(self), &call);
-    if (!rqli_fleet_follow(fleet, node, call.set, answer->reply, &detour)) {
+    verdict = rqli_call_verdict(op->route.fleet, node, call.set, answer->reply, &retries);
+    self->n_flushed = retries.n_flushed;
+    self->n_moved = retries.n_moved;
+    if (verdict == RQLI_HERE) {
+        rqli_conn_loop_forget_scripts(self->loop->conn, self->position);
+        rqli_op_call_queue(self);
+        return true;
+    }
+    if (verdict == RQLI_FAULT) {
         (void)rqli_exchange_fault(answer, answer->reply, rqli_call_name(&call),
                                   rqli_call_subject(&call), fault);
         return false;
@@ -137,18 +159,10 @@ bool rqli_op_call_follow(struct rqli_op_call *self, const struct rqli_exchange *
         (void)rqli_fail_moved(node->endpoint.where, rqli_call_subject(&call), fault);
         return false;
     }
-    self->n_moved = (uint8_t)detour.n_moved;
-    self->n_repeats = 0;
-    if (detour.again_us > 0) {
-        pause_call(self, &detour);
-        return true;
+    if (verdict == RQLI_THERE) {
+        return move_call(self, fault);
     }
-    self->loop = at(task, rqli_fleet_node(fleet, call.set));
-    if (!self->loop) {
-        (void)rqli_fail_nomem(fault);
-        return false;
-    }
-    rqli_op_call_queue(self);
+    pause_call(self, &retries);
     return true;
 }
 

@@ -29,13 +29,10 @@ struct part {
 /* The calls of one round. */
 struct round {
     struct rqli_op *op;
-    size_t n_open;      /* that are not answered yet */
-    bool has_unknown;   /* a server did not know a script */
-    unsigned n_repeats; /* because of that */
-    bool is_cut;        /* the keys have moved from the connection that a call had to go over */
-    struct rqli_detour detour;
-    unsigned n_moved; /* of it, before the last exchange, which counts once for all calls */
-    unsigned n_pauses;
+    size_t n_open; /* that are not answered yet */
+    bool is_cut;   /* the keys have moved from the connection that a call had to go over */
+    struct rqli_retries retries;
+    struct rqli_retries before; /* the last exchange, which counts once for all calls */
     size_t n_parts;
     struct part parts[PARTS_MAX];
     uint8_t calls[RQLI_OP_CALLS_MAX]; /* enum call_state */
@@ -118,9 +115,8 @@ static bool write_calls(struct round *self)
             write_call(self, i, home);
         }
     }
-    self->detour.again_us = 0;
-    self->n_moved = self->detour.n_moved;
-    self->n_pauses = self->detour.n_pauses;
+    self->retries.again_us = 0;
+    self->before = self->retries;
     return true;
 }
 
@@ -144,30 +140,38 @@ static void read_error(const struct round *self, size_t i, const struct part *pa
     self->op->ops->read(self->op, i, NULL, NULL, &fault);
 }
 
+static uint8_t greater(uint8_t one, uint8_t other)
+{
+    return one > other ? one : other;
+}
+
+static void count_retries(struct round *self, const struct rqli_retries *of_call)
+{
+    self->retries.again_us = rqli_later(self->retries.again_us, of_call->again_us);
+    self->retries.n_flushed = greater(self->retries.n_flushed, of_call->n_flushed);
+    self->retries.n_moved = greater(self->retries.n_moved, of_call->n_moved);
+    self->retries.n_pauses = greater(self->retries.n_pauses, of_call->n_pauses);
+}
+
 /* An error reply to a script that has done nothing: it is sent again. What has to go over a certain
  * connection is not sent over another: it counts as if that had ended. */
 static bool is_repeated(struct round *self, size_t i, const struct part *part,
                         const struct rqli_reply *reply)
 {
     struct rqli_op *op = self->op;
+    struct rqli_retries retries = self->before;
+    enum rqli_verdict verdict;
     struct rqli_call call;
 
-    if (rqli_reply_wants_text(reply)) {
-        rqli_conn_forget_scripts(part->exchange->carrier);
-        self->has_unknown = true;
-        return self->n_repeats < RQLI_OP_REPEATS_MAX;
-    }
-    if (!op->route.fleet->map_reader) {
-        return false;
-    }
     rqli_op_draft(op, i, &call);
-    self->detour.n_moved = self->n_moved;
-    self->detour.n_pauses = self->n_pauses;
-    if (!rqli_fleet_follow(op->route.fleet, part->node, call.set, reply, &self->detour)) {
-        return false;
+    verdict = rqli_call_verdict(op->route.fleet, part->node, call.set, reply, &retries);
+    count_retries(self, &retries);
+    if (verdict == RQLI_HERE) {
+        rqli_conn_forget_scripts(part->exchange->carrier);
+        return true;
     }
-    self->is_cut = op->generation != 0;
-    return !self->is_cut;
+    self->is_cut = verdict != RQLI_FAULT && op->generation != 0;
+    return verdict != RQLI_FAULT && !self->is_cut;
 }
 
 static void read_reply(struct round *self, size_t i, const struct part *part)
@@ -195,7 +199,6 @@ static void read_reply(struct round *self, size_t i, const struct part *part)
  * reply has come the fault says what may have been done. */
 static void read_replies(struct round *self)
 {
-    self->has_unknown = false;
     for (size_t i = 0; i < self->op->n_calls; i++) {
         const struct part *part = &self->parts[self->part_of[i]];
 
@@ -210,7 +213,6 @@ static void read_replies(struct round *self)
             read_reply(self, i, part);
         }
     }
-    self->n_repeats += self->has_unknown;
 }
 
 /* ---- one after the other ---- */
@@ -354,9 +356,8 @@ static void run_round(struct rqli_op *op)
     rqli_fleet_await_map(op->route.fleet, op->until_us);
     round.op = op;
     round.n_open = op->n_calls;
-    round.n_repeats = 0;
     round.is_cut = false;
-    round.detour = (struct rqli_detour){.until_us = op->until_us};
+    round.retries = (struct rqli_retries){.until_us = op->until_us};
     memset(round.calls, SCRIPT, op->n_calls);
     rqli_op_begin_acks(op);
     while (round.n_open > 0) {
@@ -367,7 +368,7 @@ static void run_round(struct rqli_op *op)
             read_lack_of_memory(&round);
         }
         give_parts(&round);
-        rqli_sleep_until(round.detour.again_us);
+        rqli_sleep_until(round.retries.again_us);
     }
 }
 

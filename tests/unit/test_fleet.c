@@ -72,37 +72,41 @@ TEST(who_is_to_be_told_first_is_not_asked_yet)
     static struct rqli_fleet fleet;
     struct rqli_worker map_reader = {0};
     struct rqli_reply reply = tree_error("MOVED 5 127.0.0.1:7001");
-    struct rqli_detour detour = {.until_us = rqli_after_ms(rqli_now_us(), 60000)};
+    struct rqli_retries retries = {.until_us = rqli_after_ms(rqli_now_us(), 60000)};
 
     assert_true(rqli_fleet_init(&fleet, 1));
     fleet.map_reader = &map_reader;
     fleet.tells_first = true;
-    assert_true(rqli_fleet_follow(&fleet, &fleet.first, &rqli_key_sets[5], &reply, &detour));
-    CHECK_ALL(EQ(detour.again_us > 0, true), EQ(detour.n_moved, 0));
+    assert_int_equal(rqli_call_verdict(&fleet, &fleet.first, &rqli_key_sets[5], &reply, &retries),
+                     RQLI_LATER);
+    CHECK_ALL(EQ(retries.again_us > 0, true), EQ(retries.n_moved, 0));
     assert_ptr_equal(rqli_fleet_node(&fleet, &rqli_key_sets[5]), &fleet.first);
     assert_ptr_equal(atomic_load(&fleet.named), fleet.shared.last);
     rqli_fleet_fini(&fleet);
 }
 
-/* Who goes by again_us alone would go on for ever if a pause that is not to be were in it. */
+/* A caller that goes by again_us alone would go on for ever if it held a pause that is not to be.
+ */
 TEST(what_has_done_nothing_is_asked_again_while_there_is_time)
 {
     static const struct {
         const char *reply;
         int64_t within_ms; /* that there are left */
-        unsigned n_moved;  /* so far */
-        bool follows;
-        bool pauses;
+        uint8_t n_before;  /* retries so far */
+        enum rqli_verdict verdict;
     } rows[] = {
-        {"MOVED 5 127.0.0.1:7001", 0, 0, true, false},
-        {"MOVED 5 127.0.0.1:7001", 0, 4, true, false},
-        {"MOVED 5 127.0.0.1:7001", 60000, 5, false, false},
-        {"TRYAGAIN", 60000, 0, true, true},
-        {"TRYAGAIN", 0, 0, false, false},
-        {"ASK 5 127.0.0.1:7001", 60000, 0, true, true},
-        {"CLUSTERDOWN Hash slot not served", 60000, 0, true, true},
-        {"CLUSTERDOWN Hash slot not served", 0, 0, false, false},
-        {"ERR what", 60000, 0, false, false},
+        {"NOSCRIPT No matching script.", 0, 0, RQLI_HERE},
+        {"NOSCRIPT No matching script.", 0, 15, RQLI_HERE},
+        {"NOSCRIPT No matching script.", 60000, 16, RQLI_FAULT},
+        {"MOVED 5 127.0.0.1:7001", 0, 0, RQLI_THERE},
+        {"MOVED 5 127.0.0.1:7001", 0, 4, RQLI_THERE},
+        {"MOVED 5 127.0.0.1:7001", 60000, 5, RQLI_FAULT},
+        {"TRYAGAIN", 60000, 0, RQLI_LATER},
+        {"TRYAGAIN", 0, 0, RQLI_FAULT},
+        {"ASK 5 127.0.0.1:7001", 60000, 0, RQLI_LATER},
+        {"CLUSTERDOWN Hash slot not served", 60000, 0, RQLI_LATER},
+        {"CLUSTERDOWN Hash slot not served", 0, 0, RQLI_FAULT},
+        {"ERR what", 60000, 0, RQLI_FAULT},
     };
     static struct rqli_fleet fleet;
     struct rqli_worker map_reader = {0};
@@ -111,13 +115,17 @@ TEST(what_has_done_nothing_is_asked_again_while_there_is_time)
     fleet.map_reader = &map_reader;
     EACH_BY (row, rows, row->reply) {
         struct rqli_reply reply = tree_error(row->reply);
-        struct rqli_detour detour = {.until_us = rqli_after_ms(rqli_now_us(), row->within_ms),
-                                     .n_moved = row->n_moved};
-        bool follows = rqli_fleet_follow(&fleet, &fleet.first, &rqli_key_sets[5], &reply, &detour);
+        bool is_later = row->verdict == RQLI_LATER;
+        struct rqli_retries retries = {.until_us = rqli_after_ms(rqli_now_us(), row->within_ms),
+                                       .again_us = 1,
+                                       .n_flushed = row->n_before,
+                                       .n_moved = row->n_before};
+        enum rqli_verdict verdict =
+            rqli_call_verdict(&fleet, &fleet.first, &rqli_key_sets[5], &reply, &retries);
         bool is_down = atomic_exchange(&fleet.first.down_us, 0) > 0;
 
-        CHECK_ALL(EQ(follows, row->follows), EQ(detour.again_us > 0, row->pauses),
-                  EQ(detour.n_pauses, row->pauses),
+        CHECK_ALL(EQ(verdict, row->verdict), EQ(retries.again_us > 0, is_later),
+                  EQ(retries.n_pauses, is_later),
                   EQ(is_down, strncmp(row->reply, "CLUSTERDOWN", 11) == 0),
                   EQ(atomic_exchange(&fleet.silent_us, 0) > 0, is_down));
     }

@@ -222,7 +222,7 @@ static void happen(struct rqli_lease *lease, const struct step *step, int64_t no
         rqli_lease_on_setback(lease, now_us);
         break;
     case DETOUR:
-        rqli_lease_on_detour(lease, now_us, BEGUN_US + step->with);
+        rqli_lease_on_not_done(lease, now_us, BEGUN_US + step->with);
         break;
     case DOUBT:
         rqli_lease_on_doubt(lease, now_us);
