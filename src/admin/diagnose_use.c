@@ -14,9 +14,10 @@
 
 enum {
     TTL_MS = 2000,
-    WAIT_MS = 1000,  /* for the lock, and for whoever waits to be heard of */
-    LOOK_US = 1000,  /* between two looks at whether it waits */
-    SLOW_TIMES = 20, /* round trips that a hand-over may take */
+    WAIT_MS = 1000,    /* for the lock; the waiter has half of it until it is heard of, */
+    LOOKS_LEAST = 100, /* and so many looks, of which a busy machine has few in that time */
+    LOOK_US = 1000,    /* between two looks at whether it waits */
+    SLOW_TIMES = 20,   /* round trips that a hand-over may take */
     SLOW_LEAST_US = 20000,
     US_PER_MS = 1000,
 };
@@ -123,6 +124,7 @@ static int64_t wait_for_lock(struct rqli_worker *worker)
     rql_lock_options options = options_of(self->client);
 
     options.retry_delay_ms = WAIT_MS;
+    options.timeout_ms = INT64_C(10) * WAIT_MS; /* beyond its poll */
     self->status = note_outcome(
         rql_lock_acquire(self->client, self->name, &options, &self->lock, &self->error),
         &self->error);
@@ -135,7 +137,7 @@ static bool await_waiter(struct rqli_diagnosis *self, const char *id, const char
 {
     const int64_t until_us = rqli_after_ms(rqli_now_us(), WAIT_MS / 2);
 
-    do {
+    for (int n_looks = 0; n_looks < LOOKS_LEAST || rqli_now_us() < until_us; n_looks++) {
         RQLI_AUTO(rqli_exchange_give)
         struct rqli_exchange *exchange =
             rqli_client_exchange(self->client, self->of_scratch.keys.set);
@@ -151,7 +153,7 @@ static bool await_waiter(struct rqli_diagnosis *self, const char *id, const char
             return true;
         }
         rqli_sleep_until(rqli_now_us() + LOOK_US);
-    } while (rqli_now_us() < until_us);
+    }
     return false;
 }
 
