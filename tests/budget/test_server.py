@@ -67,7 +67,9 @@ class Scripts:
         return self.number("memory", r"used_memory:(\d+)")
 
     def time_us(self):
-        return self.number("commandstats", r"cmdstat_evalsha:.*?usec=(\d+)")
+        """How long the server has run: its clock goes on while a processor is taken from it."""
+        return sum(float(took_s) for took_s in re.findall(r"used_cpu_(?:sys|user):(\S+)",
+                                                          self.server.ask("INFO", "cpu"))) * 1000000
 
 
 def hold(scripts, n_locks):
@@ -131,7 +133,7 @@ class Line:
 
 def test_an_acquisition_in_a_long_queue_takes_no_longer_than_in_a_short_one(scripts):
     """Both locks are in one server and take turns: a machine that is slow for a while is slow to both. Of their turns
-    the medians are compared: the server's clock runs on while a processor is taken from it, which is in few of them."""
+    the medians are compared."""
     listener = scripts.server.connection()
     listener.call("SUBSCRIBE", f"rql:wake:{1:032x}")  # a lock is handed over to a client that listens
     few, many = Line(scripts, "orders:customer:00001", 0, 1), Line(scripts, "orders:customer:00002", 500000, MANY)
