@@ -54,8 +54,12 @@ sudo='sudo -n'
 [ "$(id -u)" -ne 0 ] || sudo=
 export RQL_SUDO="$sudo"
 
+# Also while dpkg still has to run its triggers, for another package that is being installed.
 is_installed() {
-    [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+    case $(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null) in
+    installed | triggers-*) return 0 ;;
+    esac
+    return 1
 }
 
 # list_missing PACKAGE...: those that are not installed, one line.
