@@ -297,7 +297,7 @@ def test_durations_have_fractions_and_parts_everywhere(server, rql):
         check_equal(rql("extend", "a", "--add=-" + text, "--force").code, 0)
         assert not server.is_locked("a")
     rql("lock", "a", "--ttl", "1m")
-    check_equal(rql("lock", "a", "--wait", "0.15s").code, 1)
+    check_equal(rql("lock", "a", "--wait", "0.75s").code, 1)
     check_equal(rql("dead", "--older-than", "1d12h").code, 0)
 
 
