@@ -1,7 +1,11 @@
-"""The lines of a source file. clang-tidy counts those of a function, and its parameters."""
+"""The lines of a source file. clang-tidy counts those of a function, and its parameters.
+
+A file is one noun, which may need as many; to cut it makes two files with one private struct. The longest file of
+raft has 1,981 lines, of libuv 2,750, of dbus-broker 2,870, of libvalkey 3,394 and of nats.c 4,994.
+"""
 from source import files
 
-MAX_LINES = 500
+MAX_LINES = 900
 
 
 def complaints(root):

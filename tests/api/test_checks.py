@@ -68,7 +68,7 @@ CASES = [
     ("no goto", {"src/lock/a.c": "    goto out;\n"}, check_words),
     ("the library never prints", {"src/lock/a.c": "    printf(x);\n"}, check_words),
     ("no unfinished work", {"src/lock/a.c": "/* TO" + "DO */\n"}, check_words),
-    ("no long file", {"src/lock/a.c": "int a;\n" * 501}, check_numbers),
+    ("no long file", {"src/lock/a.c": "int a;\n" * 901}, check_numbers),
     (None, PAGES, check_documents),
     ("a link to what is not there", {"README.md": "[map](src/map.svg)\n"}, check_documents),
     ("a named test that is not there", {"tests/README.md": "| a fault | server/faults |\n"}, check_documents),
