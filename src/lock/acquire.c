@@ -2,17 +2,20 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/random.h"
 #include "lock/client.h"
 #include "lock/durable.h"
 #include "lock/end.h"
 #include "lock/grant.h"
+#include "lock/hosts.h"
 #include "lock/leases.h"
+#include "lock/leaving.h"
 #include "lock/notify.h"
+#include "lock/reason.h"
 #include "lock/refusal.h"
 #include "lock/server_clock.h"
 #include "lock/transfer.h"
 #include "lock/wait.h"
-#include "lock/withdraw.h"
 #include "observe/observe.h"
 #include "wire/answer.h"
 
@@ -111,22 +114,65 @@ static void add_arguments(const struct rqli_acquire *self, struct rqli_call *cal
     }
 }
 
+/* ---- the host ---- */
+
+/*
+ * Where there are partitions a host is known only in those in which it holds a lock or asks for
+ * one, by the heartbeats of its swarm. Until the first of them no swarm would find it dead. So a
+ * request for a lock that outlives zombie_ttl_ms sends a heartbeat in front of its try, in the same
+ * write. If the server refuses that the grant counts all the same: it is a server at which no host
+ * can be known, as the swarm reports.
+ */
+
+static bool must_introduce(const struct rqli_acquire *self)
+{
+    const rql_lock *lock = rqli_acquire_lock(self, 0);
+    struct rqli_hosts *hosts = self->client->hosts;
+
+    if (!rqli_hosts_must_tell(hosts, lock->keys.set, lock->owner_thread, self->options->ttl_ms)) {
+        return false;
+    }
+    rqli_leases_on_probing(self->client->leases, lock->keys.set,
+                           atomic_load(&hosts->zombie_ttl_ms));
+    return true;
+}
+
+/* With its text: a server that has forgotten the script would run the try first. */
+static void write_introduction(const struct rqli_acquire *self, struct rqli_call *call)
+{
+    const rql_lock *lock = rqli_acquire_lock(self, 0);
+
+    rqli_call_init_of_set(call, RQLI_SCRIPT_SWARM_PROBE, lock->keys.set);
+    rqli_call_int(call, 1); /* it is new, */
+    rqli_call_int(call, 0); /* and no other is known */
+    rqli_call_text(call, lock->host);
+    call->brings_text = true;
+}
+
+static void read_introduction(const struct rqli_acquire *self, const struct rqli_reply *reply)
+{
+    const rql_lock *lock = rqli_acquire_lock(self, 0);
+    struct rqli_outcome outcome;
+
+    if (reply && rqli_outcome_read(reply, &outcome)) {
+        rqli_hosts_on_told(self->client->hosts, lock->keys.set, lock->owner_thread);
+    }
+}
+
+/* ---- a try ---- */
+
+/* The last call of a round; one in front of it introduces the host. */
+static bool is_try(const struct rqli_acquire *self, size_t i)
+{
+    return i + 1 == self->op.n_calls;
+}
+
 /* The nonces are the same in each try: a repeated script recognises its own request, so that a lost
  * reply costs neither the place in the queue nor a grant. */
-static void write_calls(struct rqli_op *op, size_t i, struct rqli_call *call)
+static void write_try(const struct rqli_acquire *self, size_t i, struct rqli_call *call)
 {
-    const struct rqli_acquire *self = (const struct rqli_acquire *)op;
-
-    if (self->is_leaving) {
-        rqli_leave_write(self, i, call);
-        return;
-    }
-    if (self->is_asking) {
-        rqli_durable_write(i, call);
-        return;
-    }
-    if (self->is_introducing && i == 0) {
-        rqli_introduce_write(self, call);
+    if (!is_try(self, i)) {
+        write_introduction(self, call);
         return;
     }
     if (self->several) {
@@ -137,26 +183,147 @@ static void write_calls(struct rqli_op *op, size_t i, struct rqli_call *call)
     add_arguments(self, call, rqli_now_us());
 }
 
-/* ---- from step to step ---- */
+static void read_try(struct rqli_acquire *self, size_t i, const struct rqli_exchange *answer,
+                     const struct rqli_reply *reply, const rql_error *fault)
+{
+    if (!is_try(self, i)) {
+        read_introduction(self, reply);
+    } else if (reply) {
+        rqli_acquire_read(self, answer, reply);
+    } else {
+        rqli_acquire_on_failed(self, fault);
+    }
+}
 
-/* The same calls carry tries, withdrawals and the question about fsync. */
+/* ---- a try that had no answer ---- */
+
+/* On a loop, where many wait, memory for a fault is taken when there is one; without it only the
+ * status is reported without its reason. */
+void rqli_acquire_note_fault(struct rqli_acquire *self, const rql_error *fault)
+{
+    self->fault = fault->status;
+    if (!self->error) {
+        self->error = malloc(sizeof *self->error);
+    }
+    if (self->error) {
+        *self->error = *fault;
+    }
+}
+
+/* A try had no answer. What may pass by itself is tried again until the deadline; a server that
+ * never answered is not. */
+void rqli_acquire_on_failed(struct rqli_acquire *self, const rql_error *fault)
+{
+    struct rqli_request_input input = rqli_wait_input(self);
+    bool refuses = fault->status == RQL_E_UNAVAILABLE || fault->status == RQL_E_READ_ONLY;
+    bool may_retry = atomic_load_explicit(&self->client->was_connected, memory_order_relaxed) ||
+                     rqli_fleet_may_answer(&self->client->fleet);
+
+    /* Late, the call that was to repeat another has done nothing: the other's fault is the result.
+     */
+    if (!self->op.is_late || self->request.retry_us == RQLI_NEVER_US) {
+        rqli_acquire_note_fault(self, fault);
+    }
+    self->had_grace = input.now_us > self->request.limits.deadline_us;
+    if (self->op.durability && self->had_grace &&
+        (fault->status == RQL_E_UNKNOWN || self->op.is_late)) {
+        rqli_durable_on_unanswered(self);
+    }
+    if (self->op.is_late) {
+        rqli_request_on_late(&self->request);
+    } else if (fault->status == RQL_E_UNKNOWN || (refuses && !self->options->fail_fast) ||
+               (fault->status == RQL_E_IO && may_retry)) {
+        rqli_request_on_setback(&self->request, fault->status, &input);
+    } else {
+        rqli_request_on_fault(&self->request, fault->status);
+    }
+}
+
+/* ---- beginning anew ---- */
+
+/* The script takes them in the canonical order, as it takes the keys: so two series over the same
+ * locks never wait for each other in a circle. */
+static void init_nonces(struct rqli_acquire *self)
+{
+    char *nonce = self->several ? self->several->nonces : NULL;
+
+    for (size_t i = 0; nonce && i < self->count; i++) {
+        memcpy(nonce, rqli_acquire_lock(self, i)->nonce, RQLI_HEX_SIZE);
+        nonce += RQLI_HEX_SIZE - 1;
+    }
+}
+
+/* Under other nonces, because the withdrawal may come after what it is granted next. */
+void rqli_acquire_begin_anew(struct rqli_acquire *self)
+{
+    rql_error fault = {0};
+
+    for (size_t i = 0; i < self->count; i++) {
+        rqli_leave_in_background(self, self->locks[i]);
+    }
+    rqli_wait_end(self);
+    self->has_refused = true;
+    for (size_t i = 0; !fault.status && i < self->count; i++) {
+        if (!rqli_random_hex(self->locks[i]->nonce)) {
+            (void)rqli_fail_nomem(&fault);
+        }
+    }
+    init_nonces(self);
+    if (fault.status || rqli_wait_begin(self, &fault)) {
+        rqli_acquire_on_failed(self, &fault);
+    }
+}
+
+/* Where an earlier request of the acquirer is being withdrawn the lock that it owns is that one's:
+ * it is tried again until the server has confirmed. */
+void rqli_acquire_on_conflict(struct rqli_acquire *self)
+{
+    const struct rqli_request_input input = rqli_wait_input(self);
+    rql_error fault;
+
+    if (!self->withdraws) {
+        rqli_request_on_refused(&self->request, RQL_CONFLICT);
+    } else if (self->request.was_not_durable) { /* that is why, and was noted */
+        rqli_request_on_setback(&self->request, RQL_E_NOT_DURABLE, &input);
+    } else {
+        (void)rqli_fail(&fault, RQL_E_UNAVAILABLE,
+                        "%s: the server has not confirmed yet that an earlier request of this "
+                        "thread or task was withdrawn; nothing was taken",
+                        rqli_acquire_lock(self, 0)->name);
+        rqli_acquire_on_failed(self, &fault);
+    }
+}
+
+/* ---- from phase to phase ---- */
+
+static const struct {
+    void (*write)(const struct rqli_acquire *self, size_t i, struct rqli_call *call);
+    void (*read)(struct rqli_acquire *self, size_t i, const struct rqli_exchange *answer,
+                 const struct rqli_reply *reply, const rql_error *fault);
+    void (*end)(struct rqli_acquire *self); /* all replies are read; or NULL */
+} phases[] = {
+    [RQLI_ACQUIRE_TRY] = {write_try, read_try, NULL},
+    [RQLI_ACQUIRE_ASK] = {rqli_durable_write, rqli_durable_read, rqli_durable_take_answer},
+    [RQLI_ACQUIRE_SECURE] = {write_try, read_try, rqli_durable_take_grant},
+    [RQLI_ACQUIRE_LEAVE] = {rqli_leave_write, rqli_leave_read, NULL},
+};
+
+static void write_calls(struct rqli_op *op, size_t i, struct rqli_call *call)
+{
+    const struct rqli_acquire *self = (const struct rqli_acquire *)op;
+
+    phases[self->phase].write(self, i, call);
+}
+
 static void read_reply(struct rqli_op *op, size_t i, const struct rqli_exchange *answer,
                        const struct rqli_reply *reply, const rql_error *fault)
 {
     struct rqli_acquire *self = (struct rqli_acquire *)op;
 
-    if (self->is_leaving) {
-        rqli_leave_read(self, i, reply, fault);
-    } else if (self->is_introducing && i == 0) {
-        rqli_introduce_read(self, reply);
-    } else if (reply && self->is_asking) {
-        rqli_durable_read(self, i, reply);
-    } else if (reply) {
-        rqli_acquire_read(self, answer, reply);
-    } else if (self->request.state == RQLI_REQUEST_TRYING) { /* of two questions each may fail */
-        rqli_acquire_on_failed(self, fault);
-    }
+    phases[self->phase].read(self, i, answer, reply, fault);
 }
+
+/* ---- from step to step ---- */
 
 /* What is acquired by a host that may count as dead would be lost at once. */
 static rql_status check_host(const struct rqli_acquire *self, int64_t now_us, rql_error *error)
@@ -195,13 +362,18 @@ static bool try_once(struct rqli_acquire *self)
         rqli_acquire_on_failed(self, &fault);
         return false;
     }
-    self->is_asking = self->waiter.keeps_conn && rqli_durable_must_ask(self);
-    self->op.durability = self->waiter.keeps_conn && !self->is_asking ? &self->durability : NULL;
-    self->is_introducing = !self->is_asking && rqli_introduce_begin(self);
-    self->result->asked += !self->is_asking;
-    self->op.n_calls = self->is_asking ? RQLI_DURABLE_CALLS : 1 + self->is_introducing;
     self->op.again_us = 0;
     self->op.grace_us = self->waiter.keeps_conn ? 0 : rqli_client_grace_us(self->client);
+    if (self->waiter.keeps_conn && rqli_durable_must_ask(self)) {
+        self->phase = RQLI_ACQUIRE_ASK;
+        self->op.durability = NULL;
+        self->op.n_calls = RQLI_DURABLE_CALLS;
+    } else {
+        self->phase = RQLI_ACQUIRE_TRY;
+        self->op.durability = self->waiter.keeps_conn ? &self->durability : NULL;
+        self->op.n_calls = must_introduce(self) ? 2 : 1;
+        self->result->asked++;
+    }
     return true;
 }
 
@@ -319,15 +491,15 @@ static bool take_step(struct rqli_acquire *self, enum rqli_op_next *out)
 static enum rqli_op_next next(struct rqli_op *op)
 {
     struct rqli_acquire *self = (struct rqli_acquire *)op;
+    void (*end)(struct rqli_acquire *) = phases[self->phase].end;
     enum rqli_op_next out;
 
     if (self->loop) {
         self->waiter.sleeps = false;
     }
-    if (self->has_grant) {
-        rqli_durable_take_grant(self);
-    } else if (self->is_asking) {
-        rqli_durable_take_answer(self);
+    if (end) {
+        self->phase = RQLI_ACQUIRE_TRY; /* once: a wait may come next */
+        end(self);
     }
     if (op->is_cancelled) {
         rqli_request_on_cancelled(&self->request, false);
@@ -384,7 +556,7 @@ void rqli_acquire_init(struct rqli_acquire *self)
     for (size_t i = 0; self->several && i < self->count; i++) {
         self->several->keys[i] = &rqli_acquire_lock(self, i)->keys;
     }
-    rqli_acquire_init_nonces(self);
+    init_nonces(self);
     *self->result = (struct rqli_acquire_result){.rank = -1, .tries = 1};
     /* Not waited for here, for a loop must not wait; rqli_acquire_run() does. */
     if (options->auto_extend) {

@@ -9,6 +9,7 @@
 
 #include "lock/lock.h"
 #include "lock/request.h"
+#include "lock/withdraw.h"
 #include "net/op.h"
 #include "wire/answer.h"
 
@@ -40,12 +41,12 @@ struct rqli_acquire_several {
 /* Room for an id of any client; one that is longer is treated as not known. */
 enum { RQLI_OWNER_SIZE = 80 };
 
-/* What a server has said of fsync. */
-struct rqli_syncs {
-    bool has_command;
-    bool has_file; /* whose writes it speaks of */
-    bool always;
-    bool in_time; /* it answers when the disk has it, and not before */
+/* What the calls of a round are. */
+enum rqli_acquire_phase {
+    RQLI_ACQUIRE_TRY,    /* acquire.lua; where there are two, a heartbeat comes first */
+    RQLI_ACQUIRE_ASK,    /* before the first try: does the server say the truth about fsync? */
+    RQLI_ACQUIRE_SECURE, /* a try was granted, which counts if it is as safe as it has to be */
+    RQLI_ACQUIRE_LEAVE,  /* leave.lua, for each lock */
 };
 
 struct rqli_acquire {
@@ -74,21 +75,14 @@ struct rqli_acquire {
     char owner[RQLI_OWNER_SIZE]; /* the id of the lock's holder, from the last answer; "": not known
                                   */
     int64_t tried_us;            /* when the last try began */
+    enum rqli_acquire_phase phase;
     bool holds_back;  /* tries do not enter the queue: its client is not subscribed yet */
     bool has_refused; /* a hand-over, which the server may know of yet */
     bool withdraws;   /* when the last try began, an earlier request for one of its locks was being
                          withdrawn: its acquirer may own the lock by that */
     bool had_grace;   /* a try failed after the deadline: leaving has only the rest */
-    bool is_asking;   /* the calls of this round ask whether the server answers fsync truly */
-    struct rqli_syncs syncs;
-    bool has_grant;      /* which counts as soon as it is as safe as it has to be */
-    bool is_introducing; /* the first call of this round tells of the host */
-    bool is_leaving;     /* the calls of this round withdraw */
-    bool is_confirmed;   /* all that have left so far were withdrawn */
-    bool serves;         /* they only serve queues: the withdrawal is confirmed */
-    uint64_t open;       /* a bit for each lock that is asked for in this round of leaving */
-    uint64_t due;        /* whose queue is still to be served */
-    uint64_t unsent;     /* whose call found no memory, and is tried again */
+    const char *fsync_lacks; /* what the server lacks for a true answer, in words; NULL: nothing */
+    struct rqli_withdrawing leaving;
 
     int64_t late_token; /* of a grant whose push was too old to be relied on; 0: none */
 
@@ -126,8 +120,6 @@ void rqli_acquire_abandon(struct rqli_acquire *self);
 bool rqli_acquire_keep(struct rqli_acquire *self);
 /* The last step: reports the result to those who listen. */
 void rqli_acquire_report(const struct rqli_acquire *self);
-/* It is over: why, in reason.c, unless op.status is RQL_OK. */
-void rqli_acquire_raise(const struct rqli_acquire *self, rql_error *error);
 
 /* That which waits as this one. */
 static inline struct rqli_acquire *rqli_acquire_of(struct rqli_waiter *waiter)
@@ -141,36 +133,13 @@ static inline rql_lock *rqli_acquire_lock(const struct rqli_acquire *self, size_
     return self->locks[self->several ? self->several->order[i] : 0];
 }
 
-/* What goes in front of a try, in introduction.c, if the host is to be introduced. */
-bool rqli_introduce_begin(const struct rqli_acquire *self);
-void rqli_introduce_write(const struct rqli_acquire *self, struct rqli_call *call);
-void rqli_introduce_read(const struct rqli_acquire *self, const struct rqli_reply *reply);
-
-/* Leaving the queues, in leaving.c: its calls, their replies (NULL: none came), and the next round.
- * False: it is over. */
-void rqli_leave_write(const struct rqli_acquire *self, size_t i, struct rqli_call *call);
-void rqli_leave_read(struct rqli_acquire *self, size_t i, const struct rqli_reply *reply,
-                     const rql_error *fault);
-bool rqli_leave_next(struct rqli_acquire *self);
-/* One round of leaving, on the thread of its caller, together with those that leave over the same
- * connection just now. Blocks. */
-void rqli_leave_together(struct rqli_acquire *self);
-/* Nobody waits for it: goes on until the server has confirmed, or the grant must have ended. */
-void rqli_leave_in_background(const struct rqli_acquire *self, const rql_lock *lock);
-
 /* Gives back what it was granted, and goes on under other nonces, in its place in the queue. */
 void rqli_acquire_begin_anew(struct rqli_acquire *self);
 /* The server says that its acquirer owns a lock already. */
 void rqli_acquire_on_conflict(struct rqli_acquire *self);
-/* For the script of several. */
-void rqli_acquire_init_nonces(struct rqli_acquire *self);
 
-/* What a try came to: its answer, or why there is none. */
-void rqli_acquire_read(struct rqli_acquire *self, const struct rqli_exchange *exchange,
-                       const struct rqli_reply *reply);
+/* A try had no answer. */
 void rqli_acquire_on_failed(struct rqli_acquire *self, const rql_error *fault);
-/* A grant counts. */
-void rqli_acquire_on_granted(struct rqli_acquire *self);
 /* Keeps it for rqli_acquire_raise(). */
 void rqli_acquire_note_fault(struct rqli_acquire *self, const rql_error *fault);
 

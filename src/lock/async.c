@@ -10,6 +10,7 @@
 #include "lock/leases.h"
 #include "lock/lock.h"
 #include "lock/notify.h"
+#include "lock/reason.h"
 #include "lock/refusal.h"
 #include "options/options.h"
 

@@ -72,8 +72,7 @@ static void on_ended(struct rqli_op_task *task)
  * finds what to end by the nonce: a grant, or all that a re-entry has added. */
 static void end_in_background(const rql_lock *lock)
 {
-    const struct rqli_withdrawal_of what = {lock->keys.set, lock->name, lock->acquirer,
-                                            lock->nonce};
+    const struct rqli_withdrawal_of what = rqli_lock_withdrawal(lock);
 
     rqli_leases_withdraw(lock->client->leases, &what, lock->ttl_ms);
 }

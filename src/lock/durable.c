@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "lock/client.h"
+#include "lock/grant.h"
 #include "lock/wait.h"
 
 #include <stdlib.h>
@@ -44,11 +45,13 @@ bool rqli_durable_must_ask(const struct rqli_acquire *self)
            (server == 0 || server != atomic_load(&self->node->syncs_truly));
 }
 
-void rqli_durable_write(size_t i, struct rqli_call *call)
+/* What is missing is told by the first of these that it is missing from. */
+void rqli_durable_write(const struct rqli_acquire *self, size_t i, struct rqli_call *call)
 {
     static const char *const words[RQLI_DURABLE_CALLS][3] = {
-        {"INFO", "server"}, {"CONFIG", "GET", "append*"}, {"COMMAND", "INFO", "waitaof"}};
+        {"COMMAND", "INFO", "waitaof"}, {"CONFIG", "GET", "append*"}, {"INFO", "server"}};
 
+    (void)self;
     rqli_command_words(rqli_call_plain(call), words[i][0], words[i][1], words[i][2], NULL);
 }
 
@@ -65,64 +68,69 @@ static bool answers_in_time(const struct rqli_reply *info)
     return strcmp(name, "valkey") != 0 && strtol(version, NULL, 10) >= 8;
 }
 
-/* What the user may not ask says nothing. */
-void rqli_durable_read(struct rqli_acquire *self, size_t i, const struct rqli_reply *reply)
+static bool has_word(const struct rqli_reply *config, const char *name, const char *value)
 {
-    struct rqli_syncs *syncs = &self->syncs;
-
-    switch (i) {
-    case 0:
-        syncs->in_time = answers_in_time(reply);
-        break;
-    case 1:
-        for (size_t at = 0; reply->type == RQLI_REPLY_ARRAY && at + 1 < reply->count; at += 2) {
-            const struct rqli_reply *value = &reply->items[at + 1];
-
-            syncs->has_file |=
-                rqli_reply_is(&reply->items[at], "appendonly") && rqli_reply_is(value, "yes");
-            syncs->always |=
-                rqli_reply_is(&reply->items[at], "appendfsync") && rqli_reply_is(value, "always");
+    for (size_t i = 0; config->type == RQLI_REPLY_ARRAY && i + 1 < config->count; i += 2) {
+        if (rqli_reply_is(&config->items[i], name)) {
+            return rqli_reply_is(&config->items[i + 1], value);
         }
-        break;
-    default:
-        syncs->has_command = reply->type == RQLI_REPLY_ARRAY && reply->count == 1 &&
-                             reply->items[0].type == RQLI_REPLY_ARRAY;
-        break;
+    }
+    return false;
+}
+
+static bool has_command(const struct rqli_reply *info)
+{
+    return info->type == RQLI_REPLY_ARRAY && info->count == 1 &&
+           info->items[0].type == RQLI_REPLY_ARRAY;
+}
+
+/* What the user may not ask counts as missing. */
+static void read_answer(struct rqli_acquire *self, size_t i, const struct rqli_reply *reply)
+{
+    static const char command[] =
+        "WAITAOF, which Redis has since 7.2 (and the right to COMMAND INFO, to ask for it)";
+    static const char file[] = "appendonly yes (and the right to CONFIG GET, to ask for it)";
+    static const char always[] =
+        "appendfsync always, or Redis 8.0 or later: this server answers before the disk has it";
+
+    if (i == 0) {
+        self->fsync_lacks = has_command(reply) ? NULL : command;
+    } else if (self->fsync_lacks == NULL && i == 1) {
+        if (!has_word(reply, "appendonly", "yes")) {
+            self->fsync_lacks = file;
+        } else if (!has_word(reply, "appendfsync", "always")) {
+            self->fsync_lacks = always;
+        }
+    } else if (self->fsync_lacks == always && answers_in_time(reply)) {
+        self->fsync_lacks = NULL;
     }
 }
 
-/* What is missing, in words; NULL: nothing. */
-static const char *missing(const struct rqli_syncs *syncs)
+/* Each of the questions may fail: the first fault ends the try. */
+void rqli_durable_read(struct rqli_acquire *self, size_t i, const struct rqli_exchange *answer,
+                       const struct rqli_reply *reply, const rql_error *fault)
 {
-    if (!syncs->has_command) {
-        return "WAITAOF, which Redis has since 7.2 (and the right to COMMAND INFO, to ask for it)";
+    (void)answer;
+    if (reply) {
+        read_answer(self, i, reply);
+    } else if (self->request.state == RQLI_REQUEST_TRYING) {
+        rqli_acquire_on_failed(self, fault);
     }
-    if (!syncs->has_file) {
-        return "appendonly yes (and the right to CONFIG GET, to ask for it)";
-    }
-    if (!syncs->always && !syncs->in_time) {
-        return "appendfsync always, or Redis 8.0 or later: this server answers before the disk has "
-               "it";
-    }
-    return NULL;
 }
 
 void rqli_durable_take_answer(struct rqli_acquire *self)
 {
-    const char *what;
     rql_error fault;
 
-    self->is_asking = false;
     if (self->request.state != RQLI_REQUEST_TRYING) {
         return; /* it failed */
     }
-    what = missing(&self->syncs);
-    if (!what) {
+    if (!self->fsync_lacks) {
         atomic_store(&self->node->syncs_truly, server_of(self));
         return;
     }
     (void)rqli_fail(&fault, RQL_E_UNSUPPORTED, "%s: fsync needs %s; nothing was asked for",
-                    rqli_acquire_lock(self, 0)->name, what);
+                    rqli_acquire_lock(self, 0)->name, self->fsync_lacks);
     rqli_acquire_note_fault(self, &fault);
     rqli_request_on_fault(&self->request, fault.status);
 }
@@ -203,7 +211,6 @@ void rqli_durable_take_grant(struct rqli_acquire *self)
         rqli_durable_check(&self->durability, &self->op.acks, rqli_acquire_lock(self, 0)->name,
                            "the grant is given back", &fault);
 
-    self->has_grant = false;
     if (status && !self->options->durability_is_advice && !self->op.is_cancelled) {
         rqli_acquire_note_fault(self, &fault);
         refuse(self, status);

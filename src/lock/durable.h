@@ -20,8 +20,9 @@ bool rqli_durable_must_ask(const struct rqli_acquire *self);
 /* Those calls: how many, their commands, their replies. */
 enum { RQLI_DURABLE_CALLS = 3 };
 
-void rqli_durable_write(size_t i, struct rqli_call *call);
-void rqli_durable_read(struct rqli_acquire *self, size_t i, const struct rqli_reply *reply);
+void rqli_durable_write(const struct rqli_acquire *self, size_t i, struct rqli_call *call);
+void rqli_durable_read(struct rqli_acquire *self, size_t i, const struct rqli_exchange *answer,
+                       const struct rqli_reply *reply, const rql_error *fault);
 
 /* All are read: it does, or the request ends with RQL_E_UNSUPPORTED. */
 void rqli_durable_take_answer(struct rqli_acquire *self);

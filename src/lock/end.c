@@ -186,8 +186,7 @@ static void settle(struct rqli_end *self, struct rqli_end_part *part)
     if (part->status == RQL_NOT_HELD && part->may_have_ended) {
         part->status = part->believed; /* the call without a reply has released it */
     } else if (rqli_end_may_pass(part->status) && part->unused_ms == 0 && lock) {
-        const struct rqli_withdrawal_of what = {lock->keys.set, lock->name, lock->acquirer,
-                                                lock->nonce};
+        const struct rqli_withdrawal_of what = rqli_lock_withdrawal(lock);
 
         rqli_leases_withdraw(self->client->leases, &what, lock->ttl_ms);
     }

@@ -184,7 +184,7 @@ static void on_granted(struct rqli_acquire *self, const struct rqli_exchange *ex
         rqli_wait_hint_others(self);
     }
     if (self->op.durability) {
-        self->has_grant = true; /* it counts when it is as safe as it has to be */
+        self->phase = RQLI_ACQUIRE_SECURE;
     } else {
         rqli_acquire_on_granted(self);
     }

@@ -103,8 +103,7 @@ int64_t rqli_leases_unsettled_us(const struct rqli_leases *self)
 
 static void withdraw(struct rqli_leases *self, const rql_lock *lock)
 {
-    const struct rqli_withdrawal_of what = {lock->keys.set, lock->name, lock->acquirer,
-                                            lock->nonce};
+    const struct rqli_withdrawal_of what = rqli_lock_withdrawal(lock);
 
     rqli_leases_withdraw(self, &what, lock->ttl_ms);
 }

@@ -1,41 +1,30 @@
+#include "lock/leaving.h"
+
 #include "base/clock.h"
-#include "base/error.h"
-#include "base/random.h"
-#include "lock/acquisition.h"
+#include "base/futex.h"
 #include "lock/client.h"
 #include "lock/leases.h"
 #include "lock/wait.h"
-#include "lock/withdraw.h"
-
-#include <string.h>
+#include "net/conn.h"
 
 /*
  * An acquisition that is given up leaves its queues: one call for each lock, answered before the
  * caller is. What is not confirmed by then is withdrawn in the background.
  */
 
-enum { NOMEM_PAUSE_US = 5000 };
-
-/* The lock of the i-th call of a round of leaving: that of the i-th bit set. */
-static rql_lock *leaving_lock(const struct rqli_acquire *self, size_t i, uint64_t *bit_out)
-{
-    size_t at = 0;
-
-    while ((self->open >> at & 1) == 0 || i-- > 0) {
-        at++;
-    }
-    *bit_out = UINT64_C(1) << at;
-    return rqli_acquire_lock(self, at);
-}
-
 void rqli_leave_write(const struct rqli_acquire *self, size_t i, struct rqli_call *call)
 {
-    uint64_t bit;
-    const rql_lock *lock = leaving_lock(self, i, &bit);
-    const struct rqli_withdrawal_of what = {lock->keys.set, lock->name, lock->acquirer,
-                                            lock->nonce};
+    const rql_lock *lock = rqli_acquire_lock(self, rqli_withdrawing_request(&self->leaving, i));
+    const struct rqli_withdrawal_of what = rqli_lock_withdrawal(lock);
 
     rqli_withdraw_write(&what, &lock->keys, call);
+}
+
+void rqli_leave_read(struct rqli_acquire *self, size_t i, const struct rqli_exchange *answer,
+                     const struct rqli_reply *reply, const rql_error *fault)
+{
+    (void)answer;
+    rqli_withdrawing_read(&self->leaving, i, reply, reply ? RQL_OK : fault->status);
 }
 
 /* A withdrawal has io_timeout_ms, or where the deadline comes before that, the time to the deadline
@@ -56,38 +45,179 @@ static int64_t leave_until_us(const struct rqli_acquire *self, int64_t now_us)
  * have got is over by its ttl. What they need is copied: the handle may be freed at once. */
 void rqli_leave_in_background(const struct rqli_acquire *self, const rql_lock *lock)
 {
-    const struct rqli_withdrawal_of what = {lock->keys.set, lock->name, lock->acquirer,
-                                            lock->nonce};
+    const struct rqli_withdrawal_of what = rqli_lock_withdrawal(lock);
 
     rqli_leases_withdraw(self->client->leases, &what, self->options->ttl_ms);
 }
 
-/* A reply that says that the queue is long asks for another call, which serves the rest of it. What
- * found no memory is tried again, as a release is: the background needs some as well. */
-void rqli_leave_read(struct rqli_acquire *self, size_t i, const struct rqli_reply *reply,
-                     const rql_error *fault)
-{
-    uint64_t bit;
-    const rql_lock *lock = leaving_lock(self, i, &bit);
+/* ---- together ---- */
 
-    if (reply && rqli_serve_is_due(reply)) {
-        self->due |= bit;
-    } else if (!reply && !self->serves && fault->status == RQL_E_NOMEM &&
-               rqli_now_us() + NOMEM_PAUSE_US < self->op.until_us) {
-        self->unsent |= bit;
-    } else if (!reply && !self->serves) {
-        self->is_confirmed = false;
-        rqli_leave_in_background(self, lock);
+/*
+ * Threads that time out at the same moment have their requests withdrawn together. The first thread
+ * leads: it asks for up to 64 locks in one round trip, and the other threads sleep until they
+ * have their answers. If each of a crowd of threads asked for itself, a busy machine would not let
+ * all of them send, read and run within the grace, though the server has answered.
+ *
+ * All of them use one connection, so each withdrawal goes behind the tries of its request.
+ */
+
+enum { TOGETHER_MAX = RQL_SERIES_MAX };
+
+/* The word of a leaver. */
+enum { WAITS, LEADS, IS_ANSWERED };
+
+struct rqli_leaver {
+    struct rqli_acquire *acquire;
+    struct rqli_leaver *next;
+    rqli_signal word;
+};
+
+/* One round for several leavers; on the thread of the first. */
+struct together {
+    struct rqli_op op; /* first */
+    struct rqli_leaver *leaver[TOGETHER_MAX];
+    size_t count;
+    size_t n_calls; /* one for each lock of a series */
+    bool has_asked;
+    bool is_answered; /* at least one call is */
+};
+
+/* Whose call that is; *i becomes its index among the calls of that request. */
+static struct rqli_acquire *owner_of(const struct rqli_op *op, size_t *i)
+{
+    struct rqli_leaver *const *leaver = ((const struct together *)op)->leaver;
+
+    while (*i >= (*leaver)->acquire->count) {
+        *i -= (*leaver)->acquire->count;
+        leaver++;
+    }
+    return (*leaver)->acquire;
+}
+
+static void write_leaving(struct rqli_op *op, size_t i, struct rqli_call *call)
+{
+    const struct rqli_acquire *acquire = owner_of(op, &i);
+
+    rqli_leave_write(acquire, i, call);
+}
+
+/* The owner of the request sleeps, or is this thread. */
+static void read_leaving(struct rqli_op *op, size_t i, const struct rqli_exchange *answer,
+                         const struct rqli_reply *reply, const rql_error *fault)
+{
+    struct together *self = (struct together *)op;
+    struct rqli_acquire *acquire = owner_of(op, &i);
+
+    self->is_answered = self->is_answered || reply;
+    rqli_leave_read(acquire, i, answer, reply, fault);
+}
+
+static enum rqli_op_next next_together(struct rqli_op *op)
+{
+    struct together *self = (struct together *)op;
+    bool had_asked = self->has_asked;
+
+    self->has_asked = true;
+    return had_asked ? RQLI_OP_OVER : RQLI_OP_AGAIN;
+}
+
+/* The server has the whole grace to answer, however late this process came to ask. Those who came
+ * later have slept while others were asked for: if the server left those others without an answer,
+ * they have no more time than is left of their own grace. */
+static int64_t until_us(const struct together *self, int64_t grace_us, bool is_silent)
+{
+    int64_t until_us = RQLI_NEVER_US;
+
+    for (size_t i = 0; i < self->count; i++) {
+        until_us = rqli_earlier(until_us, self->leaver[i]->acquire->op.until_us);
+    }
+    return is_silent ? until_us : rqli_later(until_us, rqli_now_us() + grace_us);
+}
+
+/* Caller holds the mutex of the node. The first always fits: no series has more locks. */
+static void take_first(struct together *self, struct rqli_leavers *leavers)
+{
+    while (leavers->first && self->n_calls + leavers->first->acquire->count <= TOGETHER_MAX) {
+        self->n_calls += leavers->first->acquire->count;
+        self->leaver[self->count++] = leavers->first;
+        leavers->first = leavers->first->next;
     }
 }
 
-static void send_leaving(struct rqli_acquire *self, uint64_t open)
+/* Caller holds the mutex of the node. A leaver is not touched any more when it has its word. */
+static void tell(struct rqli_leaver *leaver, int32_t word, struct rqli_wake_list *wake_list)
 {
-    self->open = open;
-    self->due = 0;
-    self->op.n_calls = (size_t)__builtin_popcountll(open);
-    self->op.again_us = 0;
+    atomic_store_explicit(&leaver->word, word, memory_order_release);
+    rqli_wake_list_add(wake_list, &leaver->word);
 }
+
+/* The first of those who have come meanwhile leads next. */
+static void finish(struct together *self, struct rqli_leavers *leavers, pthread_mutex_t *mutex)
+{
+    struct rqli_wake_list wake_list = {.count = 0};
+
+    (void)pthread_mutex_lock(mutex);
+    leavers->is_silent = !self->is_answered;
+    for (size_t i = 1; i < self->count; i++) { /* the first is the caller */
+        tell(self->leaver[i], IS_ANSWERED, &wake_list);
+    }
+    leavers->is_led = leavers->first != NULL;
+    if (leavers->first) {
+        tell(leavers->first, LEADS, &wake_list);
+    }
+    rqli_wake_list_unlock(&wake_list, mutex);
+}
+
+static void lead(struct rqli_acquire *acquire, struct rqli_leavers *leavers)
+{
+    static const struct rqli_op_ops ops = {
+        .write = write_leaving, .read = read_leaving, .next = next_together};
+    pthread_mutex_t *mutex = &acquire->node->shared.mutex;
+    struct together self = {.op = {.ops = &ops, .route = acquire->op.route}};
+    bool is_silent;
+
+    (void)pthread_mutex_lock(mutex);
+    is_silent = leavers->is_silent;
+    take_first(&self, leavers);
+    (void)pthread_mutex_unlock(mutex);
+    self.op.n_calls = self.n_calls;
+    self.op.until_us = until_us(&self, rqli_client_grace_us(acquire->client), is_silent);
+    (void)rqli_op_run(&self.op);
+    finish(&self, leavers, mutex);
+}
+
+/* Returns whether the caller leads. */
+static bool enter(struct rqli_leaver *self, struct rqli_leavers *leavers)
+{
+    pthread_mutex_t *mutex = &self->acquire->node->shared.mutex;
+    bool leads;
+
+    (void)pthread_mutex_lock(mutex);
+    *(leavers->first ? &leavers->last->next : &leavers->first) = self;
+    leavers->last = self;
+    leads = !leavers->is_led;
+    leavers->is_silent = leavers->is_silent && !leads; /* nobody has just found out */
+    leavers->is_led = true;
+    (void)pthread_mutex_unlock(mutex);
+    return leads;
+}
+
+static void leave_together(struct rqli_acquire *self)
+{
+    struct rqli_leavers *leavers = &rqli_conn_notes(self->op.route.conn)->leavers;
+    struct rqli_leaver own = {.acquire = self};
+    int32_t word = enter(&own, leavers) ? LEADS : WAITS;
+
+    while (word == WAITS) {
+        rqli_signal_wait(&own.word, WAITS, RQLI_NEVER_US);
+        word = atomic_load_explicit(&own.word, memory_order_acquire);
+    }
+    if (word == LEADS) {
+        lead(self, leavers);
+    }
+}
+
+/* ---- from begin to end ---- */
 
 /* Those who time out may do so in a crowd. A try that has used up the grace of its call asks for
  * itself, because it has no time to wait for others; but what waits for replicas has left some of
@@ -102,97 +232,49 @@ static bool may_leave_together(const struct rqli_acquire *self, int64_t now_us)
 
 static void begin_leaving(struct rqli_acquire *self, int64_t now_us)
 {
-    self->is_leaving = true;
-    self->is_confirmed = true;
+    self->phase = RQLI_ACQUIRE_LEAVE;
     self->op.gives_back = true;
     self->op.durability = NULL;
     self->op.grace_us = rqli_client_grace_us(self->client);
+    self->op.again_us = 0;
     rqli_wait_leave_durable_conn(self);
     self->op.until_us = leave_until_us(self, now_us);
-    send_leaving(self, UINT64_MAX >> (RQL_SERIES_MAX - self->count));
+    rqli_withdrawing_begin(&self->leaving, self->count);
+}
+
+/* What the server has not confirmed goes on in the background. */
+static void end_leaving(struct rqli_acquire *self)
+{
+    bool is_confirmed = true;
+
+    for (size_t i = 0; i < self->count; i++) {
+        if ((self->leaving.confirmed >> i & 1) == 0) {
+            rqli_leave_in_background(self, rqli_acquire_lock(self, i));
+            is_confirmed = false;
+        }
+    }
+    rqli_request_on_left(&self->request, is_confirmed);
 }
 
 /* True: there are calls to send. The withdrawal goes behind what was sent before it, or the server
- * refuses by now what waits for replicas; once more is harmless, and serves a long queue to its
- * end. */
+ * refuses by now what waits for replicas. */
 bool rqli_leave_next(struct rqli_acquire *self)
 {
+    bool goes_on = self->phase != RQLI_ACQUIRE_LEAVE;
     int64_t now_us = rqli_now_us();
 
-    if (!self->is_leaving) {
+    if (goes_on) {
         begin_leaving(self, now_us);
-        if (!may_leave_together(self, now_us)) {
-            return true;
-        }
-        rqli_leave_together(self);
-        now_us = rqli_now_us();
     }
-    if (self->unsent != 0) {
-        send_leaving(self, self->unsent | self->due);
-        self->unsent = 0;
-        self->op.again_us = now_us + NOMEM_PAUSE_US;
-        return true;
+    if (goes_on && may_leave_together(self, now_us)) {
+        leave_together(self);
+        goes_on = false;
     }
-    self->serves = true;
-    if (self->due != 0 && now_us < self->op.until_us) {
-        send_leaving(self, self->due);
-        return true;
+    if (!goes_on && !rqli_withdrawing_next(&self->leaving, rqli_now_us(), self->op.until_us,
+                                           &self->op.again_us)) {
+        end_leaving(self);
+        return false;
     }
-    rqli_request_on_left(&self->request, self->is_confirmed);
-    return false;
-}
-
-/* ---- beginning anew ---- */
-
-/* The script takes them in the canonical order, as it takes the keys: so two series over the same
- * locks never wait for each other in a circle. */
-void rqli_acquire_init_nonces(struct rqli_acquire *self)
-{
-    char *nonce = self->several ? self->several->nonces : NULL;
-
-    for (size_t i = 0; nonce && i < self->count; i++) {
-        memcpy(nonce, rqli_acquire_lock(self, i)->nonce, RQLI_HEX_SIZE);
-        nonce += RQLI_HEX_SIZE - 1;
-    }
-}
-
-/* Under other nonces, because the withdrawal may come after what it is granted next. */
-void rqli_acquire_begin_anew(struct rqli_acquire *self)
-{
-    rql_error fault = {0};
-
-    for (size_t i = 0; i < self->count; i++) {
-        rqli_leave_in_background(self, self->locks[i]);
-    }
-    rqli_wait_end(self);
-    self->has_refused = true;
-    for (size_t i = 0; !fault.status && i < self->count; i++) {
-        if (!rqli_random_hex(self->locks[i]->nonce)) {
-            (void)rqli_fail_nomem(&fault);
-        }
-    }
-    rqli_acquire_init_nonces(self);
-    if (fault.status || rqli_wait_begin(self, &fault)) {
-        rqli_acquire_on_failed(self, &fault);
-    }
-}
-
-/* Where an earlier request of the acquirer is being withdrawn the lock that it owns is that one's:
- * it is tried again until the server has confirmed. */
-void rqli_acquire_on_conflict(struct rqli_acquire *self)
-{
-    const struct rqli_request_input input = rqli_wait_input(self);
-    rql_error fault;
-
-    if (!self->withdraws) {
-        rqli_request_on_refused(&self->request, RQL_CONFLICT);
-    } else if (self->request.was_not_durable) { /* that is why, and was noted */
-        rqli_request_on_setback(&self->request, RQL_E_NOT_DURABLE, &input);
-    } else {
-        (void)rqli_fail(&fault, RQL_E_UNAVAILABLE,
-                        "%s: the server has not confirmed yet that an earlier request of this "
-                        "thread or task was withdrawn; nothing was taken",
-                        rqli_acquire_lock(self, 0)->name);
-        rqli_acquire_on_failed(self, &fault);
-    }
+    self->op.n_calls = rqli_withdrawing_calls(&self->leaving);
+    return true;
 }

@@ -7,6 +7,7 @@
 #include "base/random.h"
 #include "base/timers.h"
 #include "lock/lease.h"
+#include "lock/withdraw.h"
 #include "net/durability.h"
 #include "net/fleet.h"
 #include "observe/observe.h"
@@ -88,6 +89,12 @@ rql_status rqli_lock_fail_ended(const char *name, const char *when, rql_error *e
 
 /* Its acquirer is a request of its own, the number-th of the client, and no thread or task. */
 void rqli_lock_be(rql_lock *lock, uint64_t number);
+
+/* What it has asked for, or was granted. */
+static inline struct rqli_withdrawal_of rqli_lock_withdrawal(const rql_lock *lock)
+{
+    return (struct rqli_withdrawal_of){lock->keys.set, lock->name, lock->acquirer, lock->nonce};
+}
 
 /* Of one that is held: what its events say. */
 static inline struct rqli_figures rqli_lock_figures(const rql_lock *lock)

@@ -14,4 +14,7 @@ size_t rqli_reason_obstacle(const struct rqli_acquire *acquire);
  * Asks the server for the name of that acquirer's client. */
 void rqli_reason_keep(struct rqli_acquire *self, const char *owner);
 
+/* The acquisition is over: raises why, unless op.status is RQL_OK. */
+void rqli_acquire_raise(const struct rqli_acquire *self, rql_error *error);
+
 #endif

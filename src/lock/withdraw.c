@@ -18,6 +18,7 @@
 
 enum {
     PAUSE_US = 100000,
+    NOMEM_PAUSE_US = 5000,
     REENTRY_UNDONE = 3 /* leave.lua */
 };
 
@@ -151,11 +152,67 @@ void rqli_withdraw_write(const struct rqli_withdrawal_of *what, const struct rql
     rqli_call_random(call);
 }
 
-/* One round of a batch. */
+/* ---- rounds ---- */
+
+void rqli_withdrawing_begin(struct rqli_withdrawing *self, size_t count)
+{
+    *self = (struct rqli_withdrawing){.open = UINT64_MAX >> (RQLI_WITHDRAWALS_MAX - count)};
+}
+
+size_t rqli_withdrawing_calls(const struct rqli_withdrawing *self)
+{
+    return (size_t)__builtin_popcountll(self->open);
+}
+
+size_t rqli_withdrawing_request(const struct rqli_withdrawing *self, size_t i)
+{
+    size_t at = 0;
+
+    while ((self->open >> at & 1) == 0 || i-- > 0) {
+        at++;
+    }
+    return at;
+}
+
+void rqli_withdrawing_read(struct rqli_withdrawing *self, size_t i, const struct rqli_reply *reply,
+                           rql_status fault)
+{
+    uint64_t bit = UINT64_C(1) << rqli_withdrawing_request(self, i);
+    struct rqli_outcome outcome;
+
+    if (!reply) {
+        self->unsent |= fault == RQL_E_NOMEM ? bit & ~self->confirmed : 0;
+        return;
+    }
+    self->confirmed |= bit;
+    if (rqli_outcome_read(reply, &outcome)) {
+        self->due |= outcome.second == RQLI_SERVED_PARTLY ? bit : 0;
+        self->undone |= outcome.what == REENTRY_UNDONE ? bit : 0;
+    }
+}
+
+/* What found no memory is tried again, as a release is: the background needs some as well. */
+bool rqli_withdrawing_next(struct rqli_withdrawing *self, int64_t now_us, int64_t until_us,
+                           int64_t *again_us)
+{
+    bool resends = self->unsent != 0 && now_us + NOMEM_PAUSE_US < until_us;
+
+    if (!resends && (self->due == 0 || now_us >= until_us)) {
+        return false;
+    }
+    *again_us = resends ? now_us + NOMEM_PAUSE_US : 0;
+    self->open = self->due | (resends ? self->unsent : 0);
+    self->unsent = 0;
+    self->due = 0;
+    return true;
+}
+
+/* ---- a batch ---- */
+
 struct withdraw {
     struct rqli_op op; /* first */
     struct rqli_withdrawal_batch *batch;
-    bool has_asked;
+    struct rqli_withdrawing state;
     struct rqli_keys keys; /* of the one that is being written */
     char memory[RQLI_KEYS_ROOM];
 };
@@ -164,38 +221,33 @@ struct withdraw {
 static void write_withdraw(struct rqli_op *op, size_t i, struct rqli_call *call)
 {
     struct withdraw *self = (struct withdraw *)op;
-    const struct rqli_withdrawal *one = self->batch->item[i];
+    const struct rqli_withdrawal *one =
+        self->batch->item[rqli_withdrawing_request(&self->state, i)];
     const struct rqli_withdrawal_of what = {one->set, one->name, one->acquirer, one->nonce};
 
     rqli_keys_init(&self->keys, self->memory, one->set, rqli_slice_of(one->name));
     rqli_withdraw_write(&what, &self->keys, call);
 }
 
-/* Once more at once is harmless: it serves a long queue to its end. */
 static void read_withdraw(struct rqli_op *op, size_t i, const struct rqli_exchange *answer,
                           const struct rqli_reply *reply, const rql_error *fault)
 {
-    struct rqli_withdrawal_batch *batch = ((struct withdraw *)op)->batch;
-    struct rqli_withdrawal *one = batch->item[i];
-    bool is_due = reply && rqli_serve_is_due(reply);
-    struct rqli_outcome outcome;
-
     (void)answer;
-    (void)fault;
-    one->again_us = rqli_now_us() + (is_due ? 0 : PAUSE_US);
-    one->is_confirmed = reply && !is_due;
-    if (reply && rqli_outcome_read(reply, &outcome) && outcome.what == REENTRY_UNDONE) {
-        batch->took_back = true;
-    }
+    rqli_withdrawing_read(&((struct withdraw *)op)->state, i, reply,
+                          reply ? RQL_OK : fault->status);
 }
 
 static enum rqli_op_next next(struct rqli_op *op)
 {
     struct withdraw *self = (struct withdraw *)op;
-    bool had_asked = self->has_asked;
 
-    self->has_asked = true;
-    return had_asked ? RQLI_OP_OVER : RQLI_OP_AGAIN;
+    if (self->state.open == 0) {
+        rqli_withdrawing_begin(&self->state, self->batch->count);
+    } else if (!rqli_withdrawing_next(&self->state, rqli_now_us(), op->until_us, &op->again_us)) {
+        return RQLI_OP_OVER;
+    }
+    op->n_calls = rqli_withdrawing_calls(&self->state);
+    return RQLI_OP_AGAIN;
 }
 
 void rqli_withdrawal_batch_run(struct rqli_withdrawal_batch *self,
@@ -205,9 +257,15 @@ void rqli_withdrawal_batch_run(struct rqli_withdrawal_batch *self,
         .write = write_withdraw, .read = read_withdraw, .next = next};
     struct withdraw withdraw;
 
-    withdraw.op = (struct rqli_op){
-        .ops = &ops, .route = *route, .n_calls = self->count, .until_us = until_us};
+    withdraw.op = (struct rqli_op){.ops = &ops, .route = *route, .until_us = until_us};
     withdraw.batch = self;
-    withdraw.has_asked = false;
+    withdraw.state = (struct rqli_withdrawing){0};
     (void)rqli_op_run(&withdraw.op);
+    self->took_back = withdraw.state.undone != 0;
+    for (size_t i = 0; i < self->count; i++) {
+        bool is_due = withdraw.state.due >> i & 1;
+
+        self->item[i]->is_confirmed = !is_due && withdraw.state.confirmed >> i & 1;
+        self->item[i]->again_us = rqli_now_us() + (is_due ? 0 : PAUSE_US);
+    }
 }

@@ -28,7 +28,31 @@ struct rqli_withdrawals {
     atomic_size_t count;         /* of all of them: each acquisition reads it, without the mutex */
 };
 
-enum { RQLI_WITHDRAWALS_MAX = 64 /* bits of what is left of them */ };
+enum { RQLI_WITHDRAWALS_MAX = 64 /* bits of struct rqli_withdrawing */ };
+
+/*
+ * The withdrawal of up to 64 requests, in rounds of calls. A request is confirmed when its call is
+ * answered. An answer that says that the queue is long asks for another call, which serves the rest
+ * of it: to withdraw once more is harmless. Pure; a bit for each request, in their order.
+ */
+struct rqli_withdrawing {
+    uint64_t open;   /* a call of this round is about it; 0: not begun */
+    uint64_t unsent; /* its call found no memory, and is made once more */
+    uint64_t due;    /* a part of its queue is still to be served */
+    uint64_t confirmed;
+    uint64_t undone; /* a re-entry: the lock ends earlier than its other holders were told */
+};
+
+void rqli_withdrawing_begin(struct rqli_withdrawing *self, size_t count);
+/* The calls of this round, and which request the i-th of them is about. */
+size_t rqli_withdrawing_calls(const struct rqli_withdrawing *self);
+size_t rqli_withdrawing_request(const struct rqli_withdrawing *self, size_t i);
+/* reply: of the i-th call; NULL: none came, because of this fault. */
+void rqli_withdrawing_read(struct rqli_withdrawing *self, size_t i, const struct rqli_reply *reply,
+                           rql_status fault);
+/* All replies of a round are read. True: there is another round, at *again_us. */
+bool rqli_withdrawing_next(struct rqli_withdrawing *self, int64_t now_us, int64_t until_us,
+                           int64_t *again_us);
 
 struct rqli_withdrawal_batch {
     size_t count;
@@ -56,7 +80,7 @@ int64_t rqli_withdrawals_due_us(const struct rqli_withdrawals *self);
 void rqli_withdrawals_take(struct rqli_withdrawals *self, struct rqli_withdrawal_batch *batch,
                            int64_t now_us);
 
-/* Asks the server once for all of them, in one round. Blocks. */
+/* Asks the server for all of them, within this time. Blocks. */
 void rqli_withdrawal_batch_run(struct rqli_withdrawal_batch *self,
                                const struct rqli_op_route *route, int64_t until_us);
 

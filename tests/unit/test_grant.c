@@ -180,6 +180,7 @@ static void check_asked(struct waiting *self, const char *expected)
     struct rqli_call call;
 
     rqli_call_begin(&call, NULL);
+    self->acquire.op.n_calls = 1;
     self->acquire.op.ops->write(&self->acquire.op, 0, &call);
     assert_memory_equal(call.args[5].data, expected, 3);
 }

@@ -7,6 +7,7 @@
 #include "lock/series.h"
 #include "lock/transfer.h"
 #include "no_server.h"
+#include "reply_tree.h"
 #include "wait.h"
 
 #include <rql/rql.h>
@@ -258,8 +259,7 @@ TEST(what_is_to_be_withdrawn_is_tried_again_when_it_is_due)
     };
 
     rql_lock *lock = granted("x");
-    const struct rqli_withdrawal_of what = {lock->keys.set, lock->name, lock->acquirer,
-                                            lock->nonce};
+    const struct rqli_withdrawal_of what = rqli_lock_withdrawal(lock);
     struct rqli_withdrawals *withdrawals = &leases->shared.withdrawals;
     struct rqli_withdrawal_batch batch;
 
@@ -381,6 +381,42 @@ TEST(the_event_of_a_loss_may_call_the_library)
     rqli_lock_free(lock);
 }
 
+TEST(a_withdrawal_has_another_round_where_something_is_left)
+{
+    static const struct {
+        const char *name;
+        const char *reply; /* to the second of three; NULL: none came, because of this: */
+        rql_status fault;
+        int64_t left_us;
+        uint64_t confirmed;
+        size_t n_calls; /* of the next round */
+    } rows[] = {
+        {"it was withdrawn", "1 0", RQL_OK, 1000000, 7, 0},
+        {"its queue is long", "1 2", RQL_OK, 1000000, 7, 1},
+        {"its queue is long, and the time over", "1 2", RQL_OK, 0, 7, 0},
+        {"there was no memory", NULL, RQL_E_NOMEM, 1000000, 5, 1},
+        {"there was no memory, and little time", NULL, RQL_E_NOMEM, 5000, 5, 0},
+        {"no answer came", NULL, RQL_E_UNKNOWN, 1000000, 5, 0},
+    };
+
+    EACH_ROW (row, rows) {
+        const struct rqli_reply served = tree_text("1 1");
+        const struct rqli_reply reply = tree_text(row->reply ? row->reply : "");
+        struct rqli_withdrawing self;
+        int64_t again_us = 0;
+
+        rqli_withdrawing_begin(&self, 3);
+        rqli_withdrawing_read(&self, 0, &served, RQL_OK);
+        rqli_withdrawing_read(&self, 1, row->reply ? &reply : NULL, row->fault);
+        rqli_withdrawing_read(&self, 2, &served, RQL_OK);
+        CHECK_ALL(EQ(rqli_withdrawing_next(&self, 0, row->left_us, &again_us), row->n_calls > 0),
+                  EQ(self.confirmed, row->confirmed), EQ(again_us > 0, !row->reply && row->n_calls),
+                  EQ(row->n_calls == 0 || (rqli_withdrawing_calls(&self) == row->n_calls &&
+                                           rqli_withdrawing_request(&self, 0) == 1),
+                     true));
+    }
+}
+
 /* Each by name and acquirer, until the server has confirmed: here it never does. */
 TEST(what_is_being_withdrawn_is_known)
 {
@@ -390,8 +426,7 @@ TEST(what_is_being_withdrawn_is_known)
     assert_false(rqli_leases_withdraws(leases, locks, 2));
     for (size_t i = 0; i < 3; i++) {
         const rql_lock *lock = i < 2 ? locks[i] : locks[1];
-        const struct rqli_withdrawal_of what = {lock->keys.set, lock->name, lock->acquirer,
-                                                lock->nonce};
+        const struct rqli_withdrawal_of what = rqli_lock_withdrawal(lock);
 
         rqli_leases_withdraw(leases, &what, LONG_MS);
         CHECK_ALL(EQ(rqli_leases_withdraws(leases, locks, 1), true),
