@@ -34,7 +34,7 @@ static unsigned forking;
 
 static struct {
     pthread_mutex_t mutex;
-    struct rqli_fork_member *first;
+    struct rqli_dlist members;
 } shared = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 /* Counts a child's generation. Threads that notice the child at the same time get the same result:
@@ -76,11 +76,11 @@ static void in_parent(void)
  * may have their numbers by now. */
 static void in_child(void)
 {
-    struct rqli_fork_member *member;
-
     atomic_store(atomic_load(&cleared), 0);
     (void)rqli_fork_generation();
-    for (member = shared.first; member; member = member->next) {
+    for (struct rqli_dlink *at = shared.members.first; at; at = at->next) {
+        const struct rqli_fork_member *member = (const struct rqli_fork_member *)at;
+
         if (member->generation == forking) {
             member->in_child(member->self);
         }
@@ -123,11 +123,7 @@ bool rqli_fork_join(struct rqli_fork_member *member, void (*handler)(void *self)
     (void)pthread_mutex_lock(&shared.mutex);
     /* No fork comes in between: it would wait for the mutex. */
     member->generation = rqli_fork_generation();
-    member->next = shared.first;
-    if (shared.first) {
-        shared.first->previous = member;
-    }
-    shared.first = member;
+    rqli_dlist_add_first(&shared.members, &member->link);
     (void)pthread_mutex_unlock(&shared.mutex);
     return true;
 }
@@ -135,14 +131,7 @@ bool rqli_fork_join(struct rqli_fork_member *member, void (*handler)(void *self)
 void rqli_fork_leave(struct rqli_fork_member *member)
 {
     (void)pthread_mutex_lock(&shared.mutex);
-    if (member->previous) {
-        member->previous->next = member->next;
-    } else {
-        shared.first = member->next;
-    }
-    if (member->next) {
-        member->next->previous = member->previous;
-    }
+    rqli_dlist_remove(&shared.members, &member->link);
     (void)pthread_mutex_unlock(&shared.mutex);
 }
 

@@ -11,12 +11,13 @@
  * well, but copies of descriptors stay open.
  */
 
+#include "base/dlist.h"
+
 #include <signal.h>
 #include <stdbool.h>
 
 struct rqli_fork_member {
-    struct rqli_fork_member *next;
-    struct rqli_fork_member *previous;
+    struct rqli_dlink link;       /* first */
     void (*in_child)(void *self); /* takes no lock, allocates nothing; called at most once */
     void *self;
     unsigned generation;

@@ -17,9 +17,8 @@
 enum { BUCKETS = 64 };
 
 struct mark {
-    struct mark *next;
-    struct mark *previous;
-    uint64_t number; /* 0: the thread has not been asked for it yet */
+    struct rqli_dlink link; /* first */
+    uint64_t number;        /* 0: the thread has not been asked for it yet */
 };
 
 static _Thread_local struct mark mine;
@@ -30,14 +29,14 @@ static pthread_key_t at_end; /* its value is &mine while the mark is listed */
 
 static struct {
     pthread_mutex_t mutex;
-    struct mark *living[BUCKETS];
+    struct rqli_dlist living[BUCKETS];
     uint64_t latest;
 } shared = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 static struct rqli_fork_member member;
 
 /* Caller holds shared.mutex. */
-static struct mark **bucket_of(uint64_t number)
+static struct rqli_dlist *bucket_of(uint64_t number)
 {
     return &shared.living[number % BUCKETS];
 }
@@ -45,14 +44,7 @@ static struct mark **bucket_of(uint64_t number)
 /* Caller holds shared.mutex. */
 static void list(struct mark *mark)
 {
-    struct mark **bucket = bucket_of(mark->number);
-
-    mark->previous = NULL;
-    mark->next = *bucket;
-    if (mark->next) {
-        mark->next->previous = mark;
-    }
-    *bucket = mark;
+    rqli_dlist_add_first(bucket_of(mark->number), &mark->link);
 }
 
 /* Runs on the thread that ends. */
@@ -61,14 +53,7 @@ static void unlist(void *value)
     struct mark *mark = value;
 
     (void)pthread_mutex_lock(&shared.mutex);
-    if (mark->previous) {
-        mark->previous->next = mark->next;
-    } else {
-        *bucket_of(mark->number) = mark->next;
-    }
-    if (mark->next) {
-        mark->next->previous = mark->previous;
-    }
+    rqli_dlist_remove(bucket_of(mark->number), &mark->link);
     (void)pthread_mutex_unlock(&shared.mutex);
 }
 
@@ -111,23 +96,23 @@ uint64_t rqli_thread_number(void)
 
 bool rqli_thread_lives(uint64_t number)
 {
-    const struct mark *mark;
+    const struct rqli_dlink *at;
 
     (void)pthread_mutex_lock(&shared.mutex);
-    mark = *bucket_of(number);
-    while (mark && mark->number != number) {
-        mark = mark->next;
+    at = bucket_of(number)->first;
+    while (at && ((const struct mark *)at)->number != number) {
+        at = at->next;
     }
     (void)pthread_mutex_unlock(&shared.mutex);
-    return mark != NULL;
+    return at != NULL;
 }
 
 void rqli_threads_each(void (*each)(uint64_t number, void *context), void *context)
 {
     (void)pthread_mutex_lock(&shared.mutex);
     for (size_t i = 0; i < BUCKETS; i++) {
-        for (const struct mark *mark = shared.living[i]; mark; mark = mark->next) {
-            each(mark->number, context);
+        for (const struct rqli_dlink *at = shared.living[i].first; at; at = at->next) {
+            each(((const struct mark *)at)->number, context);
         }
     }
     (void)pthread_mutex_unlock(&shared.mutex);

@@ -37,7 +37,8 @@ void rqli_leases_rebind(struct rqli_leases *self)
     int64_t now_us = rqli_now_us();
 
     (void)pthread_mutex_lock(&self->shared.mutex);
-    for (rql_lock *lock = self->shared.table.first; lock; lock = lock->kept.next) {
+    for (rql_lock *lock = rqli_lease_table_first(&self->shared.table); lock;
+         lock = rqli_lease_table_next(lock)) {
         struct rqli_lease *lease = &lock->kept.lease;
         int64_t before_us = lease->host_end_us;
 

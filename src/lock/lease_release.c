@@ -20,30 +20,14 @@ enum {
 };
 
 /* Here and below: under the mutex of the leases, unless it says otherwise. There is one. */
-static rql_lock *take_first(struct rqli_leases *self)
+static rql_lock *first(const struct rqli_leases *self)
 {
-    rql_lock *lock = self->shared.unsettled;
-
-    self->shared.unsettled = lock->kept.next;
-    return lock;
+    return rqli_lease_of(self->shared.unsettled.first);
 }
 
-static void put_back(struct rqli_leases *self, rql_lock *lock)
+static void take_out(struct rqli_leases *self, const rql_lock *lock)
 {
-    if (!self->shared.unsettled) {
-        self->shared.unsettled_last = lock;
-    }
-    lock->kept.next = self->shared.unsettled;
-    self->shared.unsettled = lock;
-}
-
-static void append(struct rqli_leases *self, rql_lock *lock)
-{
-    lock->kept.next = NULL;
-    *(self->shared.unsettled ? &self->shared.unsettled_last->kept.next : &self->shared.unsettled) =
-        lock;
-    self->shared.unsettled_last = lock;
-    self->n_unsettled++;
+    rqli_dlist_remove(&self->shared.unsettled, &lock->kept.link);
 }
 
 /* It is over, and nothing is left to do. */
@@ -67,14 +51,18 @@ static bool is_confirmed(const rql_lock *lock)
 void rqli_leases_settle_later(struct rqli_leases *self, rql_lock *lock,
                               struct rqli_exchange *release)
 {
+    rql_lock *before;
+
     lock->release = release;
     lock->released_us = release->sent_us;
     lock->is_released = true;
     (void)pthread_mutex_lock(&self->shared.mutex);
-    while (self->shared.unsettled && is_confirmed(self->shared.unsettled)) {
-        drop(self, take_first(self));
+    for (before = first(self); before && is_confirmed(before); before = first(self)) {
+        take_out(self, before);
+        drop(self, before);
     }
-    append(self, lock);
+    rqli_dlist_add(&self->shared.unsettled, &lock->kept.link);
+    self->n_unsettled++;
     (void)rqli_worker_rouse(&self->worker, release->sent_us + LOOK_US);
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
@@ -225,7 +213,7 @@ static bool is_young(const struct rqli_leases *self, const rql_lock *lock)
  * had to be repeated: there may be many of them, and a renewal may be due. */
 void rqli_leases_settle(struct rqli_leases *self)
 {
-    rql_lock *lock = self->shared.unsettled;
+    rql_lock *lock = first(self);
     bool goes_on = true;
 
     self->shared.settles_on = false;
@@ -233,7 +221,7 @@ void rqli_leases_settle(struct rqli_leases *self)
         int64_t end_us = rqli_client_budget_us(self->client, lock->released_us);
         int64_t until_us = rqli_now_us() + rqli_client_grace_us(self->client);
 
-        (void)take_first(self);
+        take_out(self, lock);
         if (self->shared.shall_stop) {
             end_us = rqli_earlier(end_us, self->shared.stop_us);
         }
@@ -245,11 +233,10 @@ void rqli_leases_settle(struct rqli_leases *self)
             self->shared.settles_on = lock->is_repeated;
             drop(self, lock);
         } else if (self->client->is_partitioned) {
-            self->n_unsettled--;
-            append(self, lock);
+            rqli_dlist_add(&self->shared.unsettled, &lock->kept.link);
         } else {
-            put_back(self, lock);
+            rqli_dlist_add_first(&self->shared.unsettled, &lock->kept.link);
         }
-        lock = self->shared.unsettled;
+        lock = first(self);
     }
 }

@@ -24,12 +24,7 @@ void rqli_lease_table_fini(struct rqli_lease_table *self)
 
 void rqli_lease_table_add(struct rqli_lease_table *self, rql_lock *lock)
 {
-    lock->kept.previous = NULL;
-    lock->kept.next = self->first;
-    if (self->first) {
-        self->first->kept.previous = lock;
-    }
-    self->first = lock;
+    rqli_dlist_add_first(&self->all, &lock->kept.link);
     lock->kept.is_listed = true;
 }
 
@@ -177,10 +172,7 @@ static void remove_renewed(struct rqli_lease_table *self, rql_lock *lock)
 void rqli_lease_table_remove(struct rqli_lease_table *self, rql_lock *lock)
 {
     if (lock->kept.is_listed) {
-        *(lock->kept.previous ? &lock->kept.previous->kept.next : &self->first) = lock->kept.next;
-        if (lock->kept.next) {
-            lock->kept.next->kept.previous = lock->kept.previous;
-        }
+        rqli_dlist_remove(&self->all, &lock->kept.link);
         lock->kept.is_listed = false;
     }
     unwatch(self, lock);

@@ -10,7 +10,7 @@
 
 /* Zeroed: empty. */
 struct rqli_lease_table {
-    rql_lock *first; /* of all */
+    struct rqli_dlist all; /* by kept.link */
     struct rqli_timers renewals;
     struct rqli_timers losses;
 
@@ -18,6 +18,22 @@ struct rqli_lease_table {
     size_t n_buckets;
     size_t n_renewed;
 };
+
+static inline rql_lock *rqli_lease_of(struct rqli_dlink *link)
+{
+    return link ? RQLI_OWNER(link, rql_lock, kept.link) : NULL;
+}
+
+/* All, in no order. */
+static inline rql_lock *rqli_lease_table_first(const struct rqli_lease_table *self)
+{
+    return rqli_lease_of(self->all.first);
+}
+
+static inline rql_lock *rqli_lease_table_next(const rql_lock *lock)
+{
+    return rqli_lease_of(lock->kept.link.next);
+}
 
 void rqli_lease_table_fini(struct rqli_lease_table *self);
 

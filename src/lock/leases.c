@@ -108,9 +108,9 @@ struct rqli_leases *rqli_leases_free(struct rqli_leases *self)
     (void)pthread_mutex_unlock(&self->shared.mutex);
     /* Without the mutex, which the last steps of the thread take. */
     rqli_worker_stop(&self->worker);
-    lock = self->shared.table.first;
+    lock = rqli_lease_table_first(&self->shared.table);
     while (self->shared.n_adopted > 0) {
-        rql_lock *next = lock->kept.next;
+        rql_lock *next = rqli_lease_table_next(lock);
 
         if (lock->kept.is_adopted) {
             rqli_leases_free_adopted(self, lock);
@@ -308,7 +308,8 @@ void rqli_leases_doubt(struct rqli_leases *self, const struct rqli_key_set *set)
     int64_t now_us = rqli_now_us();
 
     (void)pthread_mutex_lock(&self->shared.mutex);
-    for (rql_lock *lock = self->shared.table.first; lock; lock = lock->kept.next) {
+    for (rql_lock *lock = rqli_lease_table_first(&self->shared.table); lock;
+         lock = rqli_lease_table_next(lock)) {
         if (set && lock->keys.set != set) {
             continue;
         }
@@ -378,7 +379,8 @@ void rqli_leases_on_shortened(struct rqli_leases *self, const rql_lock *ended, i
                               int64_t left_ms)
 {
     (void)pthread_mutex_lock(&self->shared.mutex);
-    for (rql_lock *lock = self->shared.table.first; lock; lock = lock->kept.next) {
+    for (rql_lock *lock = rqli_lease_table_first(&self->shared.table); lock;
+         lock = rqli_lease_table_next(lock)) {
         if (strcmp(lock->grant_nonce, ended->grant_nonce) == 0) {
             rqli_lease_on_shortened(&lock->kept.lease, sent_us, left_ms);
             rqli_leases_rouse_for(self, lock);
@@ -399,7 +401,8 @@ void rqli_leases_on_gone(struct rqli_leases *self, rql_lock *lock)
 void rqli_leases_on_taken(struct rqli_leases *self, struct rqli_slice grant_nonce)
 {
     (void)pthread_mutex_lock(&self->shared.mutex);
-    for (rql_lock *lock = self->shared.table.first; lock; lock = lock->kept.next) {
+    for (rql_lock *lock = rqli_lease_table_first(&self->shared.table); lock;
+         lock = rqli_lease_table_next(lock)) {
         if (grant_nonce.length == sizeof lock->grant_nonce - 1 &&
             memcmp(lock->grant_nonce, grant_nonce.data, grant_nonce.length) == 0) {
             rqli_lease_on_gone(&lock->kept.lease);
@@ -469,7 +472,8 @@ void rqli_leases_each(struct rqli_leases *self, void (*visit)(const rql_lock *lo
     int64_t now_us = rqli_now_us();
 
     (void)pthread_mutex_lock(&self->shared.mutex);
-    for (rql_lock *lock = self->shared.table.first; lock; lock = lock->kept.next) {
+    for (rql_lock *lock = rqli_lease_table_first(&self->shared.table); lock;
+         lock = rqli_lease_table_next(lock)) {
         if (!lock->kept.is_adopted && rqli_lease_state(&lock->kept.lease, now_us) != RQL_GONE) {
             visit(lock, context);
         }

@@ -92,12 +92,11 @@ struct rqli_leases {
         struct rqli_renewals durable; /* the second: of the first node */
         unsigned n_cut_short; /* attempts to connect in a row; each has four times the time */
         struct rqli_withdrawals withdrawals;
-        rql_lock *unsettled; /* released, and not confirmed; the oldest first, by kept.next */
-        rql_lock *unsettled_last;
-        bool settles_on;    /* there may be more of them to do something about at once */
-        int64_t planned_us; /* when the thread looks again by itself */
-        unsigned added;     /* leases added since its last look */
-        size_t n_adopted;   /* of those in the table */
+        struct rqli_dlist unsettled; /* released, and not confirmed; the oldest first */
+        bool settles_on;             /* there may be more of them to do something about at once */
+        int64_t planned_us;          /* when the thread looks again by itself */
+        unsigned added;              /* leases added since its last look */
+        size_t n_adopted;            /* of those in the table */
         struct rqli_trace trace;
         bool shall_stop;
         int64_t stop_us; /* then at the latest: what is still to withdraw is left to its ttl */

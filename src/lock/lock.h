@@ -60,8 +60,7 @@ struct rql_lock {
 
     struct {
         struct rqli_lease lease;
-        rql_lock *next; /* in the table of the leases */
-        rql_lock *previous;
+        struct rqli_dlink link;  /* in the table of the leases, or of those released lazily */
         rql_lock *next_renewed;  /* in its bucket of those that renew */
         struct rqli_due renewal; /* when it is due */
         struct rqli_due loss;

@@ -89,7 +89,7 @@ static bool mail(rql_loop *loop, struct rqli_post *post, bool is_new)
 /* Its loop is known, and stays: another thread may read it, to cancel the job. */
 static void begin_job(struct rqli_job *job)
 {
-    rqli_ring_add(&job->loop->jobs, &job->ring);
+    rqli_dlist_add_first(&job->loop->jobs, &job->link);
     job->begin(job);
 }
 
@@ -147,13 +147,12 @@ void rqli_report_done(const rql_done *done, rql_status status, const rql_error *
 
 void rqli_loop_finish(struct rqli_job *job)
 {
-    rqli_ring_remove(&job->ring);
+    rqli_dlist_remove(&job->loop->jobs, &job->link);
 }
 
-/* The ring is its own neighbour when it is empty. */
 static bool has_jobs(const rql_loop *loop)
 {
-    return loop->jobs.next != &loop->jobs;
+    return loop->jobs.first != NULL;
 }
 
 /* Takes what was posted, in that order. What the takers post comes in the next round, so that they
@@ -375,7 +374,6 @@ bool rqli_loop_prepare(rql_loop *loop)
     loop->call.data = loop;
     loop->round.data = loop;
     loop->timer.data = loop;
-    rqli_ring_init(&loop->jobs);
     loop->timer_us = RQLI_NEVER_US;
     /* Alone of the three it needs a descriptor, and can fail. */
     if (uv_async_init(loop->uv, &loop->call, on_call) != 0) {

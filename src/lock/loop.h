@@ -8,8 +8,8 @@
  * touch it until its end. Nothing blocks, and nobody is called back but from a round of the loop.
  */
 
+#include "base/dlist.h"
 #include "base/fork.h"
-#include "base/ring.h"
 #include "net/op.h"
 #include "net/subscription.h"
 
@@ -27,8 +27,8 @@ struct rqli_post {
 
 /* Something that was asked for and is not done yet. */
 struct rqli_job {
-    struct rqli_ring ring; /* first: of all that are under way */
-    struct rqli_post post; /* its own first news */
+    struct rqli_dlink link; /* first: of all that are under way */
+    struct rqli_post post;  /* its own first news */
     rql_loop *loop;
     void (*begin)(struct rqli_job *self);
     void (*cancel)(struct rqli_job *self); /* the loop is closed; NULL: ends by itself */
@@ -57,7 +57,7 @@ struct rql_loop {
     struct rqli_loop_node *aside; /* that have been in use, and have no part in its rounds */
     struct rqli_timers timers;    /* of its operations, and: */
     struct rqli_due look;         /* for connections that nobody uses; of several servers */
-    struct rqli_ring jobs;        /* under way */
+    struct rqli_dlist jobs;       /* under way */
     int64_t timer_us;             /* it is set to */
     bool is_held_open;            /* the uv loop, by us */
     bool is_closing;              /* it ends when no job is under way */

@@ -93,27 +93,23 @@ void rqli_loop_fold(rql_loop *loop)
     }
 }
 
-/* One by one from a ring of their own: to cancel one may end others, and begin new ones. Each goes
- * back to the jobs first, where rqli_loop_finish() takes it out if it ends at once. */
+/* To cancel one may end others, and begin new ones, which come in front of the mark, as each does
+ * whose turn it is. */
 static void cancel_all(rql_loop *loop)
 {
-    struct rqli_ring old = loop->jobs;
+    struct rqli_dlink mark;
 
-    if (old.next == &loop->jobs) {
-        return;
-    }
-    old.next->previous = &old;
-    old.previous->next = &old;
-    rqli_ring_init(&loop->jobs);
-    while (old.next != &old) {
-        struct rqli_job *job = (struct rqli_job *)old.next;
+    rqli_dlist_add_first(&loop->jobs, &mark);
+    while (mark.next) {
+        struct rqli_job *job = (struct rqli_job *)mark.next;
 
-        rqli_ring_remove(&job->ring);
-        rqli_ring_add(&loop->jobs, &job->ring);
+        rqli_dlist_remove(&loop->jobs, &job->link);
+        rqli_dlist_add_first(&loop->jobs, &job->link);
         if (job->cancel) {
             job->cancel(job);
         }
     }
+    rqli_dlist_remove(&loop->jobs, &mark);
 }
 
 /* Requests that wait are cancelled; what is held stays held, and is its owner's to release. */

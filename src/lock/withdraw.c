@@ -24,7 +24,7 @@ enum {
 
 struct rqli_withdrawal {
     struct rqli_due due; /* first */
-    struct rqli_withdrawal *next, **before;
+    struct rqli_dlink link;
     int64_t until_us;
     int64_t again_us; /* of the next attempt, if the last one has not settled it */
     bool is_confirmed;
@@ -60,12 +60,7 @@ bool rqli_withdrawals_add(struct rqli_withdrawals *self, struct rqli_withdrawal 
         return false;
     }
     rqli_timers_set(&self->timers, &one->due, 0);
-    one->next = self->all;
-    one->before = &self->all;
-    if (one->next) {
-        one->next->before = &one->next;
-    }
-    self->all = one;
+    rqli_dlist_add_first(&self->all, &one->link);
     (void)atomic_fetch_add_explicit(&self->count, 1, memory_order_relaxed);
     return true;
 }
@@ -73,21 +68,20 @@ bool rqli_withdrawals_add(struct rqli_withdrawals *self, struct rqli_withdrawal 
 bool rqli_withdrawals_have(const struct rqli_withdrawals *self, const char *name,
                            const char *acquirer)
 {
-    const struct rqli_withdrawal *one = self->all;
+    for (struct rqli_dlink *at = self->all.first; at; at = at->next) {
+        const struct rqli_withdrawal *one = RQLI_OWNER(at, struct rqli_withdrawal, link);
 
-    while (one && (strcmp(one->name, name) != 0 || strcmp(one->acquirer, acquirer) != 0)) {
-        one = one->next;
+        if (strcmp(one->name, name) == 0 && strcmp(one->acquirer, acquirer) == 0) {
+            return true;
+        }
     }
-    return one != NULL;
+    return false;
 }
 
 static void drop(struct rqli_withdrawals *self, struct rqli_withdrawal *one)
 {
     rqli_timers_unreserve(&self->timers, &one->due);
-    *one->before = one->next;
-    if (one->next) {
-        one->next->before = one->before;
-    }
+    rqli_dlist_remove(&self->all, &one->link);
     (void)atomic_fetch_sub_explicit(&self->count, 1, memory_order_relaxed);
     free(one);
 }

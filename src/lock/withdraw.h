@@ -4,6 +4,7 @@
 /* Requests and grants whose end the server has not confirmed: withdrawn again and again until it
  * does, or until they must have ended by themselves. Many in one round trip. */
 
+#include "base/dlist.h"
 #include "base/timers.h"
 #include "net/op.h"
 
@@ -24,8 +25,8 @@ struct rqli_withdrawal_of {
 /* The next one to be tried first. Zeroed: none. */
 struct rqli_withdrawals {
     struct rqli_timers timers;
-    struct rqli_withdrawal *all; /* also those that are being tried */
-    atomic_size_t count;         /* of all of them: each acquisition reads it, without the mutex */
+    struct rqli_dlist all; /* also those that are being tried */
+    atomic_size_t count;   /* of all of them: each acquisition reads it, without the mutex */
 };
 
 enum { RQLI_WITHDRAWALS_MAX = 64 /* bits of struct rqli_withdrawing */ };

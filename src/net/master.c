@@ -7,7 +7,6 @@ void rqli_master_init(struct rqli_master *self)
 {
     *self = (struct rqli_master){0};
     (void)pthread_mutex_init(&self->shared.mutex, NULL);
-    rqli_ring_init(&self->shared.conns);
 }
 
 void rqli_master_fini(struct rqli_master *self)
@@ -61,9 +60,7 @@ void rqli_master_forget(struct rqli_master *self)
 /* Under the mutex. */
 static void end_others(struct rqli_master *self)
 {
-    struct rqli_ring *head = &self->shared.conns;
-
-    for (struct rqli_ring *at = head->next; at != head; at = at->next) {
+    for (struct rqli_dlink *at = self->shared.conns.first; at; at = at->next) {
         const struct rqli_master_conn *conn = (const struct rqli_master_conn *)at;
 
         if (conn->fd >= 0 && !rqli_address_is(&conn->node, &self->shared.at)) {
@@ -94,7 +91,7 @@ void rqli_master_enter(struct rqli_master *self, struct rqli_master_conn *conn,
     conn->fd = -1;
     conn->node = *node;
     conn->master = self;
-    rqli_ring_add(&self->shared.conns, &conn->ring);
+    rqli_dlist_add_first(&self->shared.conns, &conn->link);
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
@@ -132,7 +129,7 @@ void rqli_master_leave(struct rqli_master_conn *conn)
 
     if (self) {
         (void)pthread_mutex_lock(&self->shared.mutex);
-        rqli_ring_remove(&conn->ring);
+        rqli_dlist_remove(&self->shared.conns, &conn->link);
         (void)pthread_mutex_unlock(&self->shared.mutex);
         conn->master = NULL;
     }

@@ -9,7 +9,7 @@
  * broken, thread or loop, and connects anew.
  */
 
-#include "base/ring.h"
+#include "base/dlist.h"
 #include "net/address.h"
 
 #include <pthread.h>
@@ -42,14 +42,14 @@ struct rqli_master {
         struct rqli_address at;   /* it has said so itself; host "": nobody has yet */
         struct rqli_address left; /* the one before, at the same epoch */
         int64_t epoch;            /* the highest that was heard of it */
-        struct rqli_ring conns;
+        struct rqli_dlist conns;
     } shared; /* everything in here under shared.mutex */
 };
 
-/* Part of a connection; of its own thread, but for the ring. */
+/* Part of a connection; of its own thread, but for the link. */
 struct rqli_master_conn {
-    struct rqli_ring ring;
-    struct rqli_master *master; /* NULL: it is in no ring */
+    struct rqli_dlink link;     /* first */
+    struct rqli_master *master; /* NULL: it is in no list */
     struct rqli_address node;
     int fd;
 };

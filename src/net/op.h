@@ -7,6 +7,7 @@
  * threads nor loops: rqli_op_run() drives it on the caller's thread, rqli_op_start() on a loop.
  */
 
+#include "base/dlist.h"
 #include "base/timers.h"
 #include "net/fleet.h"
 #include "net/subscription.h"
@@ -138,20 +139,14 @@ enum rqli_op_call_state {
 
 /* One call of an operation. */
 struct rqli_op_call {
+    struct rqli_dlink link; /* first; while it stands in line */
     struct rqli_op_task *task;
     struct rqli_op_loop *loop; /* where it stands in line, or was sent */
-    struct rqli_op_call *next; /* queued */
-    struct rqli_op_call *previous;
-    uint64_t position; /* sent: on the connection */
+    uint64_t position;         /* sent: on the connection */
     enum rqli_op_call_state state;
     bool is_plain;
     uint8_t n_flushed; /* see struct rqli_retries */
     uint8_t n_moved;
-};
-
-struct rqli_op_line {
-    struct rqli_op_call *first;
-    struct rqli_op_call *last;
 };
 
 /* What the operations of one loop over one connection share. */
@@ -167,9 +162,9 @@ struct rqli_op_loop {
     bool was_up;            /* in the last round */
     uint64_t tracking_conn; /* generations that CLIENT TRACKING was set up for */
     uint64_t tracking_pushes;
-    struct rqli_op_line returns; /* of operations that give back: they go first */
-    struct rqli_op_line wishes;
-    struct rqli_op_line unacked;   /* calls that were read, the oldest first */
+    struct rqli_dlist returns; /* of operations that give back: they go first */
+    struct rqli_dlist wishes;
+    struct rqli_dlist unacked;     /* calls that were read, the oldest first */
     struct rqli_durability wanted; /* by what was written and is not sent yet */
     struct rqli_acks acks;         /* that are being read */
 };

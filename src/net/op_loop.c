@@ -15,7 +15,7 @@
 /* ---- calls ---- */
 
 /* The same at both ends: an operation begins to give back between two rounds only. */
-static struct rqli_op_line *line_of(const struct rqli_op_call *call)
+static struct rqli_dlist *line_of(const struct rqli_op_call *call)
 {
     struct rqli_op_loop *loop = call->loop;
 
@@ -28,33 +28,14 @@ static struct rqli_op_line *line_of(const struct rqli_op_call *call)
 /* Behind all that are in it. */
 static void enter_line(struct rqli_op_call *call, enum rqli_op_call_state state)
 {
-    struct rqli_op_line *line;
-
     call->state = state;
-    line = line_of(call);
-    call->next = NULL;
-    call->previous = line->last;
-    *(line->last ? &line->last->next : &line->first) = call;
-    line->last = call;
+    rqli_dlist_add(line_of(call), &call->link);
 }
 
 static void leave_line(struct rqli_op_call *call)
 {
-    struct rqli_op_line *line = line_of(call);
-
-    *(call->previous ? &call->previous->next : &line->first) = call->next;
-    *(call->next ? &call->next->previous : &line->last) = call->previous;
+    rqli_dlist_remove(line_of(call), &call->link);
     call->state = RQLI_OP_CALL_IDLE;
-}
-
-static size_t length_of(const struct rqli_op_line *line)
-{
-    size_t count = 0;
-
-    for (const struct rqli_op_call *call = line->first; call; call = call->next) {
-        count++;
-    }
-    return count;
 }
 
 void rqli_op_call_queue(struct rqli_op_call *self)
@@ -75,7 +56,7 @@ void rqli_op_call_stop(struct rqli_op_call *self)
 /* That may be sent now. */
 static struct rqli_op_call *first_in_line(const struct rqli_op_loop *self)
 {
-    return self->returns.first ? self->returns.first : self->wishes.first;
+    return (struct rqli_op_call *)(self->returns.first ? self->returns.first : self->wishes.first);
 }
 
 bool rqli_op_loop_is_due(const struct rqli_op_loop *self)
@@ -166,7 +147,7 @@ static void write_call(struct rqli_op_loop *self, struct rqli_op_call *first)
 static void end_unacked(struct rqli_op_loop *self)
 {
     while (self->unacked.first) {
-        struct rqli_op_call *call = self->unacked.first;
+        struct rqli_op_call *call = (struct rqli_op_call *)self->unacked.first;
 
         leave_line(call);
         rqli_acks_join(&call->task->op->acks, &self->acks);
@@ -239,10 +220,10 @@ static void say_name(struct rqli_op_loop *self)
 }
 
 /* In their order. One for which there is no memory elsewhere stays. */
-static void place_anew(struct rqli_op_line *line)
+static void place_anew(struct rqli_dlist *line)
 {
-    for (size_t count = length_of(line); count > 0; count--) {
-        struct rqli_op_call *call = line->first;
+    for (size_t count = rqli_dlist_length(line); count > 0; count--) {
+        struct rqli_op_call *call = (struct rqli_op_call *)line->first;
         struct rqli_op_loop *loop = rqli_op_call_loop(call);
 
         leave_line(call);
@@ -283,10 +264,10 @@ void rqli_op_loop_write(struct rqli_op_loop *self)
 }
 
 /* Operations that read the fault may stand in line again, behind: each call fails once. */
-static void fail_line(struct rqli_op_line *line, const rql_error *fault)
+static void fail_line(struct rqli_dlist *line, const rql_error *fault)
 {
-    for (size_t count = length_of(line); count > 0 && line->first; count--) {
-        struct rqli_op_call *call = line->first;
+    for (size_t count = rqli_dlist_length(line); count > 0 && line->first; count--) {
+        struct rqli_op_call *call = (struct rqli_op_call *)line->first;
 
         leave_line(call);
         read_call(call, NULL, fault);

@@ -124,10 +124,10 @@ bool rqli_push_threads_is_used(const struct rqli_push_threads *self)
  * instead passes it on at the end of its wait. */
 static void pass_on_reading(struct rqli_push_threads *self)
 {
-    struct rqli_waiter *next = self->shared.subscription.waiters.first;
+    struct rqli_waiter *next = rqli_waiters_first(&self->shared.subscription.waiters);
 
     while (next && !next->sleeps) {
-        next = next->next;
+        next = rqli_waiter_next(next);
     }
     self->shared.reader = NULL;
     if (next) {
@@ -325,7 +325,7 @@ static void take_bytes(struct rqli_push_threads *self, enum rqli_socket_read got
 /* Under the mutex. */
 static bool is_unused(const struct rqli_push_threads *self)
 {
-    return self->shared.is_listening && !self->shared.subscription.waiters.first &&
+    return self->shared.is_listening && !self->shared.subscription.waiters.all.first &&
            !self->shared.reader;
 }
 
@@ -368,7 +368,7 @@ static void look_around(struct rqli_push_threads *self)
 static void read_for_all(struct rqli_push_threads *self, const struct rqli_waiter *waiter,
                          int64_t until_us)
 {
-    bool is_alone = !waiter->next && !waiter->previous && !waiter->succeeds;
+    bool is_alone = !waiter->link.next && !waiter->link.previous && !waiter->succeeds;
     int64_t look_us = is_alone ? RQLI_NEVER_US : self->shared.look_us;
     int64_t limit_us = until_us < look_us ? until_us : look_us;
     bool is_wakeable = waiter->may_be_handed && self->wake_fd >= 0;

@@ -186,7 +186,7 @@ void rqli_push_loop_fini(struct rqli_push_loop *self); /* the connection is clos
 /* Is the connection wanted? */
 static inline bool rqli_push_loop_has_waiters(const struct rqli_push_loop *self)
 {
-    return self->subscription.waiters.first != NULL;
+    return self->subscription.waiters.all.first != NULL;
 }
 
 struct rqli_push_view rqli_push_loop_view(const struct rqli_push_loop *self,

@@ -9,8 +9,6 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-#define OWNER_OF(entry, type, member) ((type *)((char *)(entry)-offsetof(type, member)))
-
 /* ---- entries by hash ---- */
 
 static struct rqli_table_entry **head_of(struct rqli_table *self, uint64_t hash)
@@ -137,21 +135,21 @@ static struct rqli_waiter *leader_of(const struct rqli_waiters *self, struct rql
 {
     struct rqli_table_entry *entry = chain_of(&self->by_lock, hash);
 
-    while (entry && !is_same(OWNER_OF(entry, struct rqli_waiter, by_lock)->lock_key, lock_key)) {
+    while (entry && !is_same(RQLI_OWNER(entry, struct rqli_waiter, by_lock)->lock_key, lock_key)) {
         entry = entry->next;
     }
-    return entry ? OWNER_OF(entry, struct rqli_waiter, by_lock) : NULL;
+    return entry ? RQLI_OWNER(entry, struct rqli_waiter, by_lock) : NULL;
 }
 
 static struct rqli_waiter *waiter_of(const struct rqli_waiters *self, const char *digits)
 {
     struct rqli_table_entry *entry = chain_of(&self->by_digits, hash_digits(digits));
 
-    while (entry && memcmp(OWNER_OF(entry, struct rqli_waiter_nonce, by_digits)->digits, digits,
+    while (entry && memcmp(RQLI_OWNER(entry, struct rqli_waiter_nonce, by_digits)->digits, digits,
                            RQLI_HEX_SIZE - 1) != 0) {
         entry = entry->next;
     }
-    return entry ? OWNER_OF(entry, struct rqli_waiter_nonce, by_digits)->waiter : NULL;
+    return entry ? RQLI_OWNER(entry, struct rqli_waiter_nonce, by_digits)->waiter : NULL;
 }
 
 /* A thread cannot wait twice; a task of it, or a loop, could, and would wait for itself. */
@@ -162,7 +160,7 @@ static bool waits_already(const struct rqli_waiters *self, const char *acquirer,
 
     for (; entry; entry = entry->next) {
         const struct rqli_waiter_nonce *other =
-            OWNER_OF(entry, struct rqli_waiter_nonce, by_acquirer);
+            RQLI_OWNER(entry, struct rqli_waiter_nonce, by_acquirer);
 
         if (entry->hash == nonce->by_acquirer.hash &&
             strcmp(other->waiter->acquirer, acquirer) == 0 &&
@@ -231,10 +229,7 @@ rql_status rqli_waiters_join(struct rqli_waiters *self, struct rqli_waiter *wait
     }
     enter_bucket(self, waiter,
                  waiter->lock_key.length > 0 ? hash : hash_lock(self, waiter->lock_key));
-    waiter->next = NULL;
-    waiter->previous = self->last;
-    *(self->last ? &self->last->next : &self->first) = waiter;
-    self->last = waiter;
+    rqli_dlist_add(&self->all, &waiter->link);
     waiter->has_joined = true;
     return RQL_OK;
 }
@@ -263,8 +258,7 @@ struct rqli_waiter *rqli_waiters_leave(struct rqli_waiters *self, struct rqli_wa
     /* A ring has no end. NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
     waiter->ring_next->ring_previous = waiter->ring_previous;
     waiter->ring_previous->ring_next = waiter->ring_next;
-    *(waiter->previous ? &waiter->previous->next : &self->first) = waiter->next;
-    *(waiter->next ? &waiter->next->previous : &self->last) = waiter->previous;
+    rqli_dlist_remove(&self->all, &waiter->link);
     return waiter->lock_key.length > 0 ? leader : NULL;
 }
 
@@ -288,10 +282,10 @@ static void hint(struct rqli_waiters *self, struct rqli_waiter *waiter)
  * whoever comes to lead begins its own. */
 static void hint_each(struct rqli_waiters *self, const struct rqli_key_set *set, bool only_leaders)
 {
-    struct rqli_waiter *waiter = self->first;
+    struct rqli_waiter *waiter = rqli_waiters_first(self);
 
     while (waiter) {
-        struct rqli_waiter *next = waiter->next;
+        struct rqli_waiter *next = rqli_waiter_next(waiter);
 
         waiter->watches = false;
         if ((!set || waiter->set == set) && (!only_leaders || rqli_waiter_leads(waiter))) {
@@ -313,10 +307,10 @@ void rqli_waiters_hint_leaders(struct rqli_waiters *self, const struct rqli_key_
 
 void rqli_waiters_hint_successors(struct rqli_waiters *self)
 {
-    struct rqli_waiter *waiter = self->first;
+    struct rqli_waiter *waiter = rqli_waiters_first(self);
 
     while (waiter) {
-        struct rqli_waiter *next = waiter->next;
+        struct rqli_waiter *next = rqli_waiter_next(waiter);
 
         if (waiter->succeeds) {
             waiter->succeeds = false;
@@ -330,7 +324,7 @@ void rqli_waiters_hint_others(struct rqli_waiters *self, const struct rqli_waite
 {
     bool are_all = waiter->lock_key.length == 0;
     struct rqli_waiter *other =
-        are_all ? self->first
+        are_all ? rqli_waiters_first(self)
                 : leader_of(self, waiter->lock_key, hash_lock(self, waiter->lock_key));
 
     /* Once for all, and not each of them for all others. */
@@ -338,7 +332,7 @@ void rqli_waiters_hint_others(struct rqli_waiters *self, const struct rqli_waite
         return;
     }
     while (other) {
-        struct rqli_waiter *next = are_all ? other->next : after(other);
+        struct rqli_waiter *next = are_all ? rqli_waiter_next(other) : after(other);
 
         if (other != waiter) {
             hint(self, other);

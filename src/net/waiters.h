@@ -9,6 +9,7 @@
  * No mutex, no thread: push_threads.c has them under its mutex, or on the thread of a loop.
  */
 
+#include "base/dlist.h"
 #include "base/futex.h"
 #include "wire/answer.h"
 
@@ -42,8 +43,9 @@ struct rqli_waiter_nonce {
     struct rqli_table_entry by_acquirer;
 };
 
-/* One that waits. The first seven are set by its owner, and outlive its stay. */
+/* One that waits. The seven behind the link are set by its owner, and outlive its stay. */
 struct rqli_waiter {
+    struct rqli_dlink link;         /* first; of all, in the order they came */
     const struct rqli_key_set *set; /* where what it waits for is, and so its channel */
     struct rqli_slice lock_key;     /* empty: it waits for several locks, and leads itself */
     const char *acquirer;           /* may be there once for each lock */
@@ -72,8 +74,6 @@ struct rqli_waiter {
     bool succeeds; /* it has come to lead since it slept, and was not told */
     bool sleeps;   /* asks nothing, and can be called */
     rqli_signal wait_word;
-    struct rqli_waiter *next; /* of all, in the order they came */
-    struct rqli_waiter *previous;
     struct rqli_waiter *ring_next;
     struct rqli_waiter *ring_previous;
     struct rqli_table_entry by_lock; /* of the first */
@@ -82,12 +82,21 @@ struct rqli_waiter {
 struct rqli_waiters {
     /* Something has come for it. May end its stay, but of no other. */
     void (*rouse)(struct rqli_waiters *self, struct rqli_waiter *waiter);
-    struct rqli_waiter *first; /* the oldest of all */
-    struct rqli_waiter *last;
+    struct rqli_dlist all; /* the oldest first */
     struct rqli_table by_lock;
     struct rqli_table by_digits;
     struct rqli_table by_acquirer;
 };
+
+static inline struct rqli_waiter *rqli_waiters_first(const struct rqli_waiters *self)
+{
+    return (struct rqli_waiter *)self->all.first;
+}
+
+static inline struct rqli_waiter *rqli_waiter_next(const struct rqli_waiter *waiter)
+{
+    return (struct rqli_waiter *)waiter->link.next;
+}
 
 void rqli_waiters_fini(struct rqli_waiters *self);
 

@@ -283,7 +283,7 @@ TEST(who_is_roused_may_go)
     n_roused = 0;
     rqli_waiters_hint_leaders(&waiters, NULL); /* who leads goes, and the next, that leads then */
     assert_int_equal(n_roused, COUNT - ((COUNT + LOCKS - 1) / LOCKS - 1));
-    assert_null(waiters.first);
+    assert_null(waiters.all.first);
 }
 
 /* ---- who is handed a lock inside the client: one of those who wait for it ---- */
@@ -425,11 +425,11 @@ TEST(random_steps_end_as_in_a_model)
         if (n % 100 != 0) {
             continue;
         }
-        at = waiters.first;
+        at = rqli_waiters_first(&waiters);
         for (size_t i = 0; i < n_model; i++) {
             assert_ptr_equal(at, model[i]);
             assert_int_equal(rqli_waiter_leads(at), model_leader(at) == at);
-            at = at->next;
+            at = rqli_waiter_next(at);
         }
         assert_null(at);
         for (size_t i = 0; i < COUNT; i++) {
