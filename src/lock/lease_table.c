@@ -2,7 +2,6 @@
 
 #include "base/clock.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /*
@@ -11,14 +10,12 @@
  * acquirer keeps extending would wait for ever, and is refused.
  */
 
-enum { FIRST_BUCKETS = 16 };
-
 /* The locks are not freed: they are their holders'. */
 void rqli_lease_table_fini(struct rqli_lease_table *self)
 {
     rqli_timers_fini(&self->renewals);
     rqli_timers_fini(&self->losses);
-    free(self->buckets);
+    rqli_hash_map_fini(&self->renewed);
     *self = (struct rqli_lease_table){0};
 }
 
@@ -72,7 +69,7 @@ int64_t rqli_lease_table_renewal_us(const struct rqli_lease_table *self)
 
 static rql_lock *of_loss(struct rqli_due *due)
 {
-    return (rql_lock *)((char *)due - offsetof(rql_lock, kept.loss));
+    return RQLI_OWNER(due, rql_lock, kept.loss);
 }
 
 /* A confirmed heartbeat moves the ends of all leases at once, and updates none of them here. So the
@@ -93,7 +90,7 @@ rql_lock *rqli_lease_table_take_renewal(struct rqli_lease_table *self, int64_t n
 {
     struct rqli_due *due = rqli_timers_take_due(&self->renewals, now_us);
 
-    return due ? (rql_lock *)((char *)due - offsetof(rql_lock, kept.renewal)) : NULL;
+    return due ? RQLI_OWNER(due, rql_lock, kept.renewal) : NULL;
 }
 
 /* It stays in the heap: whoever reports it updates it, or gets it again. */
@@ -103,70 +100,16 @@ rql_lock *rqli_lease_table_lost(struct rqli_lease_table *self, int64_t now_us)
                                                     : NULL;
 }
 
-static size_t bucket_of(size_t n_buckets, const char *name, const char *acquirer)
-{
-    return rqli_hash_text(rqli_hash_text(RQLI_HASH_START, name), acquirer) % n_buckets;
-}
-
 /* Name and acquirer of a lock do not change while it is listed, so it is found where it was put. */
-static void put(rql_lock **buckets, size_t n_buckets, rql_lock *lock)
+static uint64_t hash_of(const char *name, const char *acquirer)
 {
-    size_t at = bucket_of(n_buckets, lock->name, lock->acquirer);
-
-    lock->kept.next_renewed = buckets[at];
-    buckets[at] = lock;
+    return rqli_hash_bytes(rqli_hash_bytes(0, rqli_slice_of(name)), rqli_slice_of(acquirer));
 }
 
-/* Twice as large when there are as many locks as buckets: chains stay short. */
-static bool grow(struct rqli_lease_table *self)
+void rqli_lease_table_add_renewed(struct rqli_lease_table *self, rql_lock *lock)
 {
-    size_t n_grown = self->n_buckets ? self->n_buckets * 2 : FIRST_BUCKETS;
-    rql_lock **grown = calloc(n_grown, sizeof(rql_lock *));
-
-    if (!grown) {
-        return false;
-    }
-    for (size_t i = 0; i < self->n_buckets; i++) {
-        rql_lock *lock = self->buckets[i];
-
-        while (lock) {
-            rql_lock *next = lock->kept.next_renewed;
-
-            put(grown, n_grown, lock);
-            lock = next;
-        }
-    }
-    free(self->buckets);
-    self->buckets = grown;
-    self->n_buckets = n_grown;
-    return true;
-}
-
-bool rqli_lease_table_add_renewed(struct rqli_lease_table *self, rql_lock *lock)
-{
-    if (self->n_renewed == self->n_buckets && !grow(self)) {
-        return false;
-    }
-    put(self->buckets, self->n_buckets, lock);
+    rqli_hash_map_add(&self->renewed, &lock->kept.renewed, hash_of(lock->name, lock->acquirer));
     lock->kept.is_renewed = true;
-    self->n_renewed++;
-    return true;
-}
-
-static void remove_renewed(struct rqli_lease_table *self, rql_lock *lock)
-{
-    rql_lock **at;
-
-    if (!lock->kept.is_renewed) {
-        return;
-    }
-    at = &self->buckets[bucket_of(self->n_buckets, lock->name, lock->acquirer)];
-    while (*at != lock) {
-        at = &(*at)->kept.next_renewed;
-    }
-    *at = lock->kept.next_renewed;
-    lock->kept.is_renewed = false;
-    self->n_renewed--;
 }
 
 void rqli_lease_table_remove(struct rqli_lease_table *self, rql_lock *lock)
@@ -176,22 +119,29 @@ void rqli_lease_table_remove(struct rqli_lease_table *self, rql_lock *lock)
         lock->kept.is_listed = false;
     }
     unwatch(self, lock);
-    remove_renewed(self, lock);
+    if (lock->kept.is_renewed) {
+        rqli_hash_map_remove(&self->renewed, &lock->kept.renewed);
+        lock->kept.is_renewed = false;
+    }
+}
+
+static bool is_renewed_for(const rql_lock *lock, const char *name, const char *acquirer,
+                           int64_t now_us)
+{
+    return lock->kept.lease.renews && strcmp(lock->name, name) == 0 &&
+           strcmp(lock->acquirer, acquirer) == 0 &&
+           rqli_lease_state(&lock->kept.lease, now_us) != RQL_GONE;
 }
 
 /* Every acquisition of a client that extends asks: a hash, however many are held. A lock may be in
- * it whose renewal was stopped, or that is lost: those do not count. Before the first one there are
- * no buckets to choose from. */
+ * it whose renewal was stopped, or that is lost: those do not count. */
 bool rqli_lease_table_renews(const struct rqli_lease_table *self, const char *name,
                              const char *acquirer, int64_t now_us)
 {
-    const rql_lock *lock =
-        self->n_renewed > 0 ? self->buckets[bucket_of(self->n_buckets, name, acquirer)] : NULL;
+    struct rqli_hash_entry *at = rqli_hash_map_find(&self->renewed, hash_of(name, acquirer));
 
-    while (lock && !(lock->kept.lease.renews && strcmp(lock->name, name) == 0 &&
-                     strcmp(lock->acquirer, acquirer) == 0 &&
-                     rqli_lease_state(&lock->kept.lease, now_us) != RQL_GONE)) {
-        lock = lock->kept.next_renewed;
+    while (at && !is_renewed_for(RQLI_OWNER(at, rql_lock, kept.renewed), name, acquirer, now_us)) {
+        at = rqli_hash_map_next(at);
     }
-    return lock != NULL;
+    return at != NULL;
 }

@@ -5,6 +5,7 @@
  * a renewal or a loss; and those that are renewed, by name and acquirer. What happens to one of
  * many costs the logarithm of their number. No thread, no I/O: the mutex is the leases'. */
 
+#include "base/hash_map.h"
 #include "base/timers.h"
 #include "lock/lock.h"
 
@@ -14,9 +15,7 @@ struct rqli_lease_table {
     struct rqli_timers renewals;
     struct rqli_timers losses;
 
-    rql_lock **buckets; /* those that are renewed */
-    size_t n_buckets;
-    size_t n_renewed;
+    struct rqli_hash_map renewed; /* by name and acquirer */
 };
 
 static inline rql_lock *rqli_lease_of(struct rqli_dlink *link)
@@ -58,8 +57,8 @@ rql_lock *rqli_lease_table_take_renewal(struct rqli_lease_table *self, int64_t n
 /* One whose loss is to be reported, or NULL. */
 rql_lock *rqli_lease_table_lost(struct rqli_lease_table *self, int64_t now_us);
 
-/* It is renewed, until it is removed. False: no memory. */
-bool rqli_lease_table_add_renewed(struct rqli_lease_table *self, rql_lock *lock);
+/* It is renewed, until it is removed. */
+void rqli_lease_table_add_renewed(struct rqli_lease_table *self, rql_lock *lock);
 
 /* Is one of this name and acquirer still renewed and not lost? */
 bool rqli_lease_table_renews(const struct rqli_lease_table *self, const char *name,

@@ -163,8 +163,10 @@ static bool look_after(struct rqli_leases *self, rql_lock *lock)
     const struct rqli_lease *lease = &lock->kept.lease;
     bool is_passive = !lease->renews && lease->is_claimed && !lock->on_lost;
 
-    return (!lease->renews || rqli_lease_table_add_renewed(&self->shared.table, lock)) &&
-           (is_passive || watch(self, lock));
+    if (lease->renews) {
+        rqli_lease_table_add_renewed(&self->shared.table, lock);
+    }
+    return is_passive || watch(self, lock);
 }
 
 /* Something may be due earlier than before. */

@@ -3,7 +3,9 @@
 
 /* The handle of a lock: of one that is asked for, and then held. */
 
+#include "base/dlist.h"
 #include "base/freelist.h"
+#include "base/hash_map.h"
 #include "base/random.h"
 #include "base/timers.h"
 #include "lock/lease.h"
@@ -60,12 +62,12 @@ struct rql_lock {
 
     struct {
         struct rqli_lease lease;
-        struct rqli_dlink link;  /* in the table of the leases, or of those released lazily */
-        rql_lock *next_renewed;  /* in its bucket of those that renew */
-        struct rqli_due renewal; /* when it is due */
+        struct rqli_dlink link; /* in the table of the leases, or of those released lazily */
+        struct rqli_hash_entry renewed; /* of those that renew */
+        struct rqli_due renewal;        /* when it is due */
         struct rqli_due loss;
         bool is_listed;
-        bool is_renewed;             /* is in such a bucket */
+        bool is_renewed;             /* is among those */
         bool is_watched;             /* the background thread has to look after it */
         bool is_adopted;             /* is the leases' own: its holder has forgotten it */
         int lost_fd;                 /* -1: not asked for */

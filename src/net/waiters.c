@@ -6,119 +6,16 @@
 
 #include "net/waiters.h"
 
-#include <stddef.h>
-#include <stdlib.h>
-
-/* ---- entries by hash ---- */
-
-static struct rqli_table_entry **head_of(struct rqli_table *self, uint64_t hash)
-{
-    return &self->heads[hash & (self->n_heads - 1)];
-}
-
-/* Twice the heads; without memory the chains grow longer. */
-static void grow(struct rqli_table *self)
-{
-    struct rqli_table larger = {.n_heads = self->n_heads * 2, .count = self->count};
-
-    /* Pointers they are. NOLINTNEXTLINE(bugprone-sizeof-expression) */
-    larger.heads = calloc(larger.n_heads, sizeof *larger.heads);
-    if (!larger.heads) {
-        return;
-    }
-    for (size_t i = 0; i < self->n_heads; i++) {
-        while (self->heads[i]) {
-            struct rqli_table_entry *entry = self->heads[i];
-            struct rqli_table_entry **head = head_of(&larger, entry->hash);
-
-            self->heads[i] = entry->next;
-            entry->next = *head;
-            *head = entry;
-        }
-    }
-    if (self->heads != self->few) {
-        free(self->heads);
-    }
-    *self = larger;
-}
-
-/* A few entries need no memory of their own: most clients have no more. */
-static void put(struct rqli_table *self, struct rqli_table_entry *entry, uint64_t hash)
-{
-    struct rqli_table_entry **head;
-
-    if (!self->heads) {
-        self->heads = self->few;
-        self->n_heads = RQLI_TABLE_FEW;
-    } else if (self->count >= self->n_heads) {
-        grow(self);
-    }
-    head = head_of(self, hash);
-    *entry = (struct rqli_table_entry){*head, hash};
-    *head = entry;
-    self->count++;
-}
-
-/* It is in the table. */
-static void take(struct rqli_table *self, const struct rqli_table_entry *entry)
-{
-    struct rqli_table_entry **at = head_of(self, entry->hash);
-
-    while (*at != entry) {
-        at = &(*at)->next;
-    }
-    *at = entry->next;
-    self->count--;
-}
-
-/* Entries of other hashes may be among them. */
-static struct rqli_table_entry *chain_of(const struct rqli_table *self, uint64_t hash)
-{
-    return self->count > 0 ? self->heads[hash & (self->n_heads - 1)] : NULL;
-}
-
-static void free_table(struct rqli_table *self)
-{
-    if (self->heads != self->few) {
-        free(self->heads);
-    }
-}
-
-/* Multiply and fold: fast, and each bit of the input reaches the lower bits, which choose the head.
- */
-static uint64_t mix(uint64_t hash, uint64_t word)
-{
-    hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
-    return hash ^ hash >> 32;
-}
-
-/* The length goes in first, so that zero bytes at the end count. */
-static uint64_t hash_of(uint64_t hash, struct rqli_slice bytes)
-{
-    uint64_t word = bytes.length;
-    size_t at = 0;
-
-    for (; bytes.length - at >= sizeof word; at += sizeof word) {
-        hash = mix(hash, word);
-        memcpy(&word, bytes.data + at, sizeof word);
-    }
-    hash = mix(hash, word);
-    for (word = 0; at < bytes.length; at++) {
-        word = word << 8 | (unsigned char)bytes.data[at];
-    }
-    return mix(hash, word);
-}
-
 /* Names come from anywhere: where we are in memory keeps chains from being made on purpose. */
 static uint64_t hash_lock(const struct rqli_waiters *self, struct rqli_slice lock_key)
 {
-    return hash_of((uint64_t)(uintptr_t)self, lock_key);
+    return rqli_hash_bytes((uint64_t)(uintptr_t)self, lock_key);
 }
 
 /* They are random: half of them is hash enough. */
 static uint64_t hash_digits(const char *digits)
 {
-    return hash_of(0, (struct rqli_slice){digits, RQLI_HEX_SIZE / 2});
+    return rqli_hash_bytes(0, (struct rqli_slice){digits, RQLI_HEX_SIZE / 2});
 }
 
 /* ---- who waits ---- */
@@ -133,21 +30,21 @@ static bool is_same(struct rqli_slice a, struct rqli_slice b)
 static struct rqli_waiter *leader_of(const struct rqli_waiters *self, struct rqli_slice lock_key,
                                      uint64_t hash)
 {
-    struct rqli_table_entry *entry = chain_of(&self->by_lock, hash);
+    struct rqli_hash_entry *entry = rqli_hash_map_find(&self->by_lock, hash);
 
     while (entry && !is_same(RQLI_OWNER(entry, struct rqli_waiter, by_lock)->lock_key, lock_key)) {
-        entry = entry->next;
+        entry = rqli_hash_map_next(entry);
     }
     return entry ? RQLI_OWNER(entry, struct rqli_waiter, by_lock) : NULL;
 }
 
 static struct rqli_waiter *waiter_of(const struct rqli_waiters *self, const char *digits)
 {
-    struct rqli_table_entry *entry = chain_of(&self->by_digits, hash_digits(digits));
+    struct rqli_hash_entry *entry = rqli_hash_map_find(&self->by_digits, hash_digits(digits));
 
     while (entry && memcmp(RQLI_OWNER(entry, struct rqli_waiter_nonce, by_digits)->digits, digits,
                            RQLI_HEX_SIZE - 1) != 0) {
-        entry = entry->next;
+        entry = rqli_hash_map_next(entry);
     }
     return entry ? RQLI_OWNER(entry, struct rqli_waiter_nonce, by_digits)->waiter : NULL;
 }
@@ -156,14 +53,13 @@ static struct rqli_waiter *waiter_of(const struct rqli_waiters *self, const char
 static bool waits_already(const struct rqli_waiters *self, const char *acquirer,
                           const struct rqli_waiter_nonce *nonce)
 {
-    struct rqli_table_entry *entry = chain_of(&self->by_acquirer, nonce->by_acquirer.hash);
+    struct rqli_hash_entry *entry = rqli_hash_map_find(&self->by_acquirer, nonce->by_acquirer.hash);
 
-    for (; entry; entry = entry->next) {
+    for (; entry; entry = rqli_hash_map_next(entry)) {
         const struct rqli_waiter_nonce *other =
             RQLI_OWNER(entry, struct rqli_waiter_nonce, by_acquirer);
 
-        if (entry->hash == nonce->by_acquirer.hash &&
-            strcmp(other->waiter->acquirer, acquirer) == 0 &&
+        if (strcmp(other->waiter->acquirer, acquirer) == 0 &&
             is_same(other->lock_key, nonce->lock_key)) {
             return true;
         }
@@ -174,14 +70,14 @@ static bool waits_already(const struct rqli_waiters *self, const char *acquirer,
 /* The seed is any but that of nonces. */
 uint64_t rqli_waiter_hash(struct rqli_slice acquirer)
 {
-    return acquirer.length > 0 ? hash_of(1, acquirer) | 1 : 0;
+    return acquirer.length > 0 ? rqli_hash_bytes(1, acquirer) | 1 : 0;
 }
 
 void rqli_waiters_fini(struct rqli_waiters *self)
 {
-    free_table(&self->by_lock);
-    free_table(&self->by_digits);
-    free_table(&self->by_acquirer);
+    rqli_hash_map_fini(&self->by_lock);
+    rqli_hash_map_fini(&self->by_digits);
+    rqli_hash_map_fini(&self->by_acquirer);
 }
 
 /* Behind the others for its lock. The ring begins with the leader, so its end is in front of it. */
@@ -201,7 +97,7 @@ static void enter_bucket(struct rqli_waiters *self, struct rqli_waiter *waiter, 
     } else {
         waiter->ring_next = waiter;
         waiter->ring_previous = waiter;
-        put(&self->by_lock, &waiter->by_lock, hash);
+        rqli_hash_map_add(&self->by_lock, &waiter->by_lock, hash);
     }
 }
 
@@ -215,7 +111,7 @@ rql_status rqli_waiters_join(struct rqli_waiters *self, struct rqli_waiter *wait
         struct rqli_waiter_nonce *nonce = &waiter->nonces[i];
 
         hash = hash_lock(self, nonce->lock_key);
-        nonce->by_acquirer.hash = hash_of(hash, rqli_slice_of(waiter->acquirer));
+        nonce->by_acquirer.hash = rqli_hash_bytes(hash, rqli_slice_of(waiter->acquirer));
         if (waits_already(self, waiter->acquirer, nonce)) {
             return RQL_E_BUSY;
         }
@@ -224,8 +120,8 @@ rql_status rqli_waiters_join(struct rqli_waiters *self, struct rqli_waiter *wait
         struct rqli_waiter_nonce *nonce = &waiter->nonces[i];
 
         nonce->waiter = waiter;
-        put(&self->by_digits, &nonce->by_digits, hash_digits(nonce->digits));
-        put(&self->by_acquirer, &nonce->by_acquirer, nonce->by_acquirer.hash);
+        rqli_hash_map_add(&self->by_digits, &nonce->by_digits, hash_digits(nonce->digits));
+        rqli_hash_map_add(&self->by_acquirer, &nonce->by_acquirer, nonce->by_acquirer.hash);
     }
     enter_bucket(self, waiter,
                  waiter->lock_key.length > 0 ? hash : hash_lock(self, waiter->lock_key));
@@ -243,17 +139,17 @@ struct rqli_waiter *rqli_waiters_leave(struct rqli_waiters *self, struct rqli_wa
     waiter->has_joined = false;
     waiter->watches = false; /* what changes from now on is not noted for it */
     for (size_t i = 0; i < waiter->n_nonces; i++) {
-        take(&self->by_digits, &waiter->nonces[i].by_digits);
-        take(&self->by_acquirer, &waiter->nonces[i].by_acquirer);
+        rqli_hash_map_remove(&self->by_digits, &waiter->nonces[i].by_digits);
+        rqli_hash_map_remove(&self->by_acquirer, &waiter->nonces[i].by_acquirer);
     }
     if (waiter->is_first) {
-        take(&self->by_lock, &waiter->by_lock);
+        rqli_hash_map_remove(&self->by_lock, &waiter->by_lock);
         leader = waiter->ring_next != waiter ? waiter->ring_next : NULL;
     }
     if (leader) {
         leader->is_first = true;
         leader->succeeds = waiter->lock_key.length > 0;
-        put(&self->by_lock, &leader->by_lock, waiter->by_lock.hash);
+        rqli_hash_map_add(&self->by_lock, &leader->by_lock, waiter->by_lock.hash);
     }
     /* A ring has no end. NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
     waiter->ring_next->ring_previous = waiter->ring_previous;

@@ -11,24 +11,10 @@
 
 #include "base/dlist.h"
 #include "base/futex.h"
+#include "base/hash_map.h"
 #include "wire/answer.h"
 
 #include <rql/status.h>
-
-struct rqli_table_entry {
-    struct rqli_table_entry *next;
-    uint64_t hash;
-};
-
-enum { RQLI_TABLE_FEW = 16 };
-
-/* Entries by hash, in chains. */
-struct rqli_table {
-    struct rqli_table_entry **heads; /* NULL: empty; `few`, as long as they are enough */
-    size_t n_heads;
-    size_t count;
-    struct rqli_table_entry *few[RQLI_TABLE_FEW];
-};
 
 struct rqli_conn;
 struct rqli_waiter;
@@ -39,8 +25,8 @@ struct rqli_waiter_nonce {
     const char *digits; /* 32 */
     struct rqli_slice lock_key;
     struct rqli_waiter *waiter;
-    struct rqli_table_entry by_digits;
-    struct rqli_table_entry by_acquirer;
+    struct rqli_hash_entry by_digits;
+    struct rqli_hash_entry by_acquirer;
 };
 
 /* One that waits. The seven behind the link are set by its owner, and outlive its stay. */
@@ -76,16 +62,16 @@ struct rqli_waiter {
     rqli_signal wait_word;
     struct rqli_waiter *ring_next;
     struct rqli_waiter *ring_previous;
-    struct rqli_table_entry by_lock; /* of the first */
+    struct rqli_hash_entry by_lock; /* of the first */
 };
 
 struct rqli_waiters {
     /* Something has come for it. May end its stay, but of no other. */
     void (*rouse)(struct rqli_waiters *self, struct rqli_waiter *waiter);
     struct rqli_dlist all; /* the oldest first */
-    struct rqli_table by_lock;
-    struct rqli_table by_digits;
-    struct rqli_table by_acquirer;
+    struct rqli_hash_map by_lock;
+    struct rqli_hash_map by_digits;
+    struct rqli_hash_map by_acquirer;
 };
 
 static inline struct rqli_waiter *rqli_waiters_first(const struct rqli_waiters *self)
