@@ -10,14 +10,66 @@
 #include "base/error.h"
 #include "base/must.h"
 #include "base/random.h"
+#include "base/secret.h"
 #include "base/threads.h"
 #include "base/uv_start.h"
-#include "net/conn_loop_state.h"
-#include "net/login_any.h"
+#include "net/conn.h"
+#include "net/credentials.h"
+#include "net/login.h"
+#include "net/socket.h"
+#include "net/stream.h"
 #include "net/url.h"
 #include "observe/stats.h"
 
+#include <rql/options.h>
 #include <stdlib.h>
+#include <uv.h>
+
+/* One command that is to be answered. sent_us is when it was put in the stream: earlier than it is
+ * sent, so a lease that counts from it ends no later than on the server. */
+struct slot {
+    struct rqli_stream_call call;
+    rqli_conn_loop_fn fn; /* NULL: nobody */
+    void *owner;
+    int64_t sent_us;
+};
+
+enum state { DOWN, CONNECTING, UP, CLOSING };
+
+struct rqli_conn_loop {
+    const struct rqli_conn_loop_listener *listener;
+    struct rqli_socket sock; /* while CONNECTING the pool's, with silent, reading and fault */
+    uv_loop_t *loop;
+    uv_work_t work;
+    uv_poll_t poll;
+    enum state state;
+    bool was_opened; /* by the pool */
+    bool wants_room; /* watches for room to send more, too */
+    bool is_abandoned;
+    bool shall_drop;        /* behind the replies that are being given */
+    uv_work_t asking;       /* for credentials, with those */
+    rql_credentials *asked; /* a secret, meanwhile */
+    rql_status has_asked;
+    bool is_asking;
+    bool is_renewing; /* that, or AUTH is under way */
+    int64_t renew_us;
+    void (*closed)(void *); /* of rqli_conn_loop_close() */
+    void *closed_data;
+
+    struct rqli_stream stream;
+    struct slot *slots; /* a ring: those from `first` to before `next` are in flight */
+    uint64_t first;
+    uint64_t next; /* position of the next command, from 1 */
+    struct rqli_arena arena;
+    struct rqli_reply reply; /* that is being read */
+    struct rqli_seat silent; /* the predecessor, if it fell silent */
+    struct rqli_clock_reading reading;
+    rql_error fault; /* of connecting */
+    uint64_t generation;
+    uint64_t scripts; /* that the server knows */
+    uint64_t
+        flushed_at; /* the last command that was written before it was found that it does not */
+};
 
 /* SPARE: a caller that finds room may write a few commands more. */
 enum {
@@ -313,6 +365,81 @@ static void on_opened(uv_work_t *work, int status)
     self->listener->on_opened(self->listener->self, &self->reading, &self->fault);
 }
 
+/* ---- credentials ---- */
+
+/* Credentials that have an end: they are asked for on libuv's pool, for the caller's function may
+ * block, and said over the connection, which goes on meanwhile. */
+
+static void on_authenticated(void *owner, const struct rqli_exchange *answer, rql_status fault)
+{
+    struct rqli_conn_loop *self = owner;
+
+    self->is_renewing = false;
+    self->stream.has_secret = false;
+    self->sock.renew_us = !fault && answer->reply->type == RQLI_REPLY_STATUS
+                              ? self->renew_us
+                              : rqli_credentials_retry_us(rqli_now_us());
+}
+
+/* On a thread of the pool. */
+static void ask_for_credentials(uv_work_t *work)
+{
+    struct rqli_conn_loop *self = work->data;
+    const struct rqli_endpoint *endpoint = self->sock.endpoint;
+
+    self->has_asked =
+        rqli_credentials_ask(endpoint, rqli_after_ms(rqli_now_us(), endpoint->connect_timeout_ms),
+                             self->asked, &self->renew_us, NULL);
+}
+
+/* Back on the loop. A connection that was made meanwhile has asked by itself, which does no harm.
+ */
+static void on_asked(uv_work_t *work, int status)
+{
+    struct rqli_conn_loop *self = work->data;
+
+    self->is_asking = false;
+    if (status == 0 && self->has_asked == RQL_OK && rqli_conn_loop_has_room(self)) {
+        self->stream.has_secret = true;
+        rqli_credentials_write(self->asked->user, self->asked->password, &self->stream.out);
+        (void)rqli_conn_loop_expect(self, on_authenticated, self);
+        rqli_conn_loop_write(self);
+    } else {
+        self->is_renewing = false;
+        if (self->state == UP) { /* else the pool may have the socket */
+            self->sock.renew_us = rqli_credentials_retry_us(rqli_now_us());
+        }
+    }
+    self->asked = rqli_secret_free(self->asked);
+    if (self->closed && self->state == DOWN) {
+        self->closed(self->closed_data);
+    }
+}
+
+static void renew_if_due(struct rqli_conn_loop *self)
+{
+    if (self->state != UP || self->is_renewing || !rqli_socket_wants_login(&self->sock)) {
+        return;
+    }
+    self->asked = rqli_secret_new(sizeof *self->asked);
+    self->asking.data = self;
+    self->is_asking =
+        self->asked && uv_queue_work(self->loop, &self->asking, ask_for_credentials, on_asked) == 0;
+    self->is_renewing = self->is_asking;
+    if (!self->is_asking) {
+        self->asked = rqli_secret_free(self->asked);
+    }
+}
+
+static void stop_renewing(struct rqli_conn_loop *self)
+{
+    if (self->is_asking) {
+        (void)uv_cancel((uv_req_t *)&self->asking);
+    }
+}
+
+/* ---- closing ---- */
+
 /* Each state has one that calls `closed`: on_handle_closed() if UP or CLOSING; on_opened() if
  * CONNECTING, whether the attempt is cancelled or goes on to its end; if DOWN it is called here.
  * on_asked() calls it if it comes last. */
@@ -323,7 +450,7 @@ void rqli_conn_loop_close(struct rqli_conn_loop *self, void (*closed)(void *data
     }
     self->closed = closed;
     self->closed_data = data;
-    rqli_conn_loop_stop_renewing(self);
+    stop_renewing(self);
     if (self->state == UP) {
         break_off(self, false);
     } else if (self->state == CONNECTING) {
@@ -416,7 +543,7 @@ void rqli_conn_loop_write(struct rqli_conn_loop *self)
     if (self->stream.out.failed) {
         break_off(self, false);
     }
-    rqli_conn_loop_renew_if_due(self);
+    renew_if_due(self);
     while (goes_on && self->state == UP) {
         struct rqli_slice bytes;
         ssize_t sent;

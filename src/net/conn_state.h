@@ -1,9 +1,8 @@
 #ifndef RQLI_CONN_STATE_H
 #define RQLI_CONN_STATE_H
 
-/* What conn_threads.c, exchange.c and conn_facts.c share: the first opens the connection and ends
- * it, the second carries exchanges over it, the third tells of it. The functions are called under
- * its mutex. */
+/* What conn_threads.c and exchange.c share: the first opens the connection and ends it, the second
+ * carries exchanges over it. The functions are called under its mutex. */
 
 #include "base/freelist.h"
 #include "base/futex.h"

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/secret.h"
 #include "net/credentials.h"
+#include "net/decode.h"
 #include "net/url.h"
 #include "observe/stats.h"
 
@@ -483,4 +484,138 @@ rql_status rqli_exchange_fault(const struct rqli_exchange *exchange, const struc
         exchange->drop(exchange);
     }
     return status;
+}
+
+/* ---- joined ---- */
+
+/*
+ * Calls that become words of one before them: hand-overs of a lock inside the client, one behind
+ * the other, which stand in the stream unsent (lua/transfer.lua). The server does all of them for
+ * little more than one.
+ *
+ * So the later ones come to stand where the first does, in front of what others have put in the
+ * stream between them. That does no harm: nothing there is about a request of those who hand the
+ * lock on, for each of them waits for its answer, or sleeps until it is told.
+ *
+ * One run at a time: where those of two locks take turns in the stream, each is told by itself.
+ */
+
+void rqli_joined_open(struct rqli_conn *self, struct exchange *exchange)
+{
+    const struct rqli_joint *joint = &exchange->visible.joint;
+
+    if (joint->tells) {
+        self->shared.open = exchange;
+        self->shared.open_to = joint->tells;
+        exchange->span = (struct rqli_call_span){.length = exchange->visible.command.length,
+                                                 .last_bytes = joint->last_bytes,
+                                                 .n_last = joint->n_last};
+    }
+}
+
+/* Under the mutex: room for the reply. */
+static bool take_root(struct exchange *self)
+{
+    rqli_arena_reset(&self->arena);
+    self->roots = rqli_arena_take(&self->arena, sizeof *self->roots);
+    return self->roots != NULL;
+}
+
+bool rqli_joined_put(struct rqli_conn *self, struct exchange *own)
+{
+    const struct rqli_joint *joint = &own->visible.joint;
+    struct rqli_stream *stream = &self->shared.stream;
+    struct exchange *first = self->shared.open;
+    ptrdiff_t more;
+
+    /* What a batch ends with that is to be safe has its room already, behind all of it. */
+    if (!first || !joint->behind || joint->behind != self->shared.open_to ||
+        rqli_durability_is_wanted(&self->shared.wanted) || !take_root(own)) {
+        return false;
+    }
+    first->span.at = (size_t)(first->call.begins_at - stream->out_at);
+    if (!rqli_call_join(&stream->out, &first->span, &own->visible.command, joint, &more)) {
+        return false;
+    }
+    rqli_stream_move(stream, &first->call, more);
+    own->call.next = first->joined ? &first->joined->call : NULL;
+    first->joined = own;
+    self->shared.open_to = joint->tells;
+    return true;
+}
+
+/* What the script answers is text, and so is an error. False: no memory. */
+static bool copy_reply(const struct rqli_reply *from, struct exchange *to)
+{
+    const struct rqli_slice text = {rqli_arena_copy(&to->arena, from->text), from->text.length};
+
+    *to->roots = (struct rqli_reply){.type = from->type, .text = text};
+    return text.data != NULL;
+}
+
+struct exchange *rqli_joined_take(struct exchange *done, rql_status status)
+{
+    struct exchange *next = done->joined;
+
+    done->joined = exchange_of(next->call.next);
+    next->visible.received_us = done->visible.received_us;
+    next->status = status || copy_reply(done->roots, next) ? status : RQL_E_UNKNOWN;
+    return next;
+}
+
+struct exchange *rqli_joined_waiting(struct exchange *exchange)
+{
+    struct exchange *next = exchange->joined;
+
+    if (!exchange->left) {
+        return exchange;
+    }
+    while (next && next->left) {
+        next = exchange_of(next->call.next);
+    }
+    return next;
+}
+
+/* ---- acks ---- */
+
+/* What is asked behind the calls of a batch: whether replicas, or the disk, have what they wrote.
+ */
+
+/* Under the mutex: as long as the least patient caller waits that has not given up while the batch
+ * stood behind others. Where all have, the server is asked for a moment, which frees them. */
+static void limit_wanted(struct rqli_conn *self, int64_t now_us)
+{
+    struct rqli_durability wanted = {0};
+    struct rqli_stream_call *call = self->shared.stream.first;
+
+    for (; call; call = call->next) {
+        const struct exchange *at = exchange_of(call);
+
+        if (call->begins_at >= self->shared.stream.out_at && at->visible.durability &&
+            (at->wanted.until_us == 0 || at->wanted.until_us > now_us)) {
+            rqli_durability_join(&wanted, &at->wanted);
+        }
+    }
+    if (rqli_durability_is_wanted(&wanted)) {
+        self->shared.wanted = wanted;
+    }
+    rqli_durability_limit(&self->shared.wanted, now_us);
+}
+
+void rqli_conn_ask_for_acks(struct rqli_conn *self, struct exchange *last)
+{
+    struct rqli_stream *stream = &self->shared.stream;
+    int n_before = stream->out.n_commands;
+    int n_acks;
+
+    limit_wanted(self, rqli_now_us());
+    last->asked = self->shared.wanted;
+    rqli_durability_write(&last->asked, &stream->out);
+    rqli_stream_lengthen(stream);
+    n_acks = stream->out.n_commands - n_before;
+    last->n_replies += n_acks;
+    self->shared.n_commands += n_acks;
+    rqli_stats_count(self->sock.endpoint->stats, 0, RQLI_STAT_COMMANDS, n_acks);
+    rqli_stream_wait_longer(stream, rqli_durability_longest_ms(&last->asked));
+    self->shared.wanted = (struct rqli_durability){0};
 }

@@ -12,7 +12,6 @@
 #include "net/decode.h"
 #include "net/hello.h"
 #include "net/rights.h"
-#include "net/script_cache.h"
 #include "net/sentinels.h"
 #include "net/shards.h"
 #include "net/socket.h"
@@ -50,6 +49,14 @@ enum question {
     QUESTIONS
 };
 
+/* Of which scripts a server is asked whether it has them, in several questions: Redis ends the
+ * connection of a client that has not logged in yet, and whose command has more than ten words,
+ * before that can read why its login has failed. */
+enum {
+    SCRIPTS_EACH = 8,
+    SCRIPTS_QUESTIONS = (RQLI_SCRIPT_COUNT + SCRIPTS_EACH - 1) / SCRIPTS_EACH
+};
+
 /* More than all words of a login have: a URL has up to 4096 bytes, as a password of its own. */
 enum { WORDS_SIZE = 8192 };
 
@@ -61,7 +68,7 @@ struct login {
     struct rqli_socket *sock;
     struct rqli_command command;
     struct rqli_arena arena;
-    enum question sent[QUESTIONS + RQLI_SCRIPT_CACHE_QUESTIONS + RQLI_PARTITIONS];
+    enum question sent[QUESTIONS + SCRIPTS_QUESTIONS + RQLI_PARTITIONS];
     int n_scripts;        /* questions about them that are answered */
     bool needs_old_words; /* HELLO did not bring what was asked for */
     struct rqli_clock_reading *reading;
@@ -143,6 +150,33 @@ static void write_hello(struct login *self, const char *name)
     rqli_command_text(command, name);
 }
 
+/* number: of the question, from 0. */
+static void ask_for_scripts(struct rqli_command *command, int number)
+{
+    int from = number * SCRIPTS_EACH;
+    int left = RQLI_SCRIPT_COUNT - from;
+    int count = left < SCRIPTS_EACH ? left : SCRIPTS_EACH;
+
+    rqli_command_begin(command, 2 + count);
+    rqli_command_text(command, "SCRIPT");
+    rqli_command_text(command, "EXISTS");
+    for (int i = from; i < from + count; i++) {
+        rqli_command_slice(command, (struct rqli_slice){rqli_scripts[i].sha1, 40});
+    }
+}
+
+/* Those that are there, by the answer to that question; none, where it does not say. */
+static uint64_t read_scripts(const struct rqli_reply *reply, int number)
+{
+    size_t count = reply->type == RQLI_REPLY_ARRAY ? reply->count : 0;
+    uint64_t known = 0;
+
+    for (size_t i = 0; i < count && i < SCRIPTS_EACH; i++) {
+        known |= (uint64_t)(reply->items[i].integer == 1) << i;
+    }
+    return known << SCRIPTS_EACH * number;
+}
+
 /* All in one write, so that a login is one round trip. PUBLISH: scripts push grants in this user's
  * name, and one who may not would be found out only when a lock is handed over. */
 static void write_questions(struct login *self, bool is_for_commands)
@@ -188,8 +222,8 @@ static void write_questions(struct login *self, bool is_for_commands)
         rqli_command_words(next(self, INFO), "INFO", "server", NULL);
     }
     if (is_for_commands && may_ask(self, SCRIPTS)) {
-        for (int i = 0; i < RQLI_SCRIPT_CACHE_QUESTIONS; i++) {
-            rqli_script_cache_ask(next(self, SCRIPTS), i);
+        for (int i = 0; i < SCRIPTS_QUESTIONS; i++) {
+            ask_for_scripts(next(self, SCRIPTS), i);
         }
     }
     if (is_for_commands && endpoint->name && !is_partitioned && /* there net/cluster.c does it */
@@ -214,7 +248,7 @@ static void take_optional(struct login *self, enum question question,
     if (question == NAME && !may_ask(self, NAME)) {
         rqli_client_name_on_refused(self->sock->endpoint->name);
     } else if (question == SCRIPTS) {
-        self->sock->scripts |= rqli_script_cache_read(reply, self->n_scripts++);
+        self->sock->scripts |= read_scripts(reply, self->n_scripts++);
     } else if (question == WRITE) {
         self->sock->is_read_only =
             reply->type == RQLI_REPLY_ERROR && rqli_reply_says(reply, "READONLY");
@@ -490,6 +524,90 @@ rql_status rqli_login(struct rqli_socket *sock, const struct rqli_seat *predeces
     status = find_and_log_in(sock, predecessor, deadline_us, reading_out, error);
     if (status) {
         rqli_socket_close(sock); /* closed already is fine */
+    }
+    return status;
+}
+
+/* ---- any of several addresses ---- */
+
+/* Several servers behind one name, such as a headless service of Kubernetes: all of them accept
+ * connections, and one is the master. */
+
+/* A replica is of no use, nor is a server that does not answer, or is loading. A wrong password is
+ * wrong everywhere. In a cluster replicas know the masters; sentinels name one server. */
+static bool wants_other_address(const struct rqli_socket *sock, rql_status status)
+{
+    const struct rqli_endpoint *endpoint = sock->endpoint;
+    const bool is_useless = status == RQL_E_IO || status == RQL_E_UNAVAILABLE ||
+                            (status == RQL_OK && sock->is_read_only);
+
+    return is_useless && sock->peer.n_addresses > 1 && !endpoint->master &&
+           endpoint->arrangement != RQLI_CLUSTER;
+}
+
+/* A connection to a replica that is kept while better ones are looked for. */
+struct spare {
+    struct rqli_socket sock;
+    struct rqli_clock_reading reading;
+};
+
+/* Moves the socket out. The caller's is closed then, and knows which address was tried. */
+static void keep_spare(struct spare *self, struct rqli_socket *sock,
+                       const struct rqli_clock_reading *reading)
+{
+    if (self->sock.fd >= 0) {
+        rqli_socket_close(sock);
+        return;
+    }
+    *self = (struct spare){*sock, *reading};
+    sock->fd = -1;
+    sock->tls = NULL;
+    sock->decoder = (struct rqli_decoder){0};
+}
+
+/* Of a name with several addresses: which of them is meant. */
+static void name_address(const struct rqli_socket *sock, rql_error *error)
+{
+    char text[RQLI_PEER_TEXT_SIZE];
+    size_t length;
+
+    if (error) {
+        length = strlen(error->message);
+        (void)snprintf(error->message + length, sizeof error->message - length, " (%s)",
+                       rqli_peer_print(&sock->peer, text));
+    }
+}
+
+/* The addresses are tried in turn. If no server there is a master, the first replica is taken:
+ * locks can be inspected there. */
+rql_status rqli_login_any(struct rqli_socket *sock, const struct rqli_seat *predecessor,
+                          int64_t deadline_us, struct rqli_clock_reading *reading_out,
+                          rql_error *error)
+{
+    struct spare replica = {.sock = {.fd = -1}};
+    rql_status status = rqli_login(sock, predecessor, deadline_us, reading_out, error);
+    int n_left = sock->peer.n_addresses;
+
+    while (wants_other_address(sock, status)) {
+        memcpy(sock->peer.refused, sock->peer.at, sizeof sock->peer.refused);
+        if (!status) {
+            keep_spare(&replica, sock, reading_out);
+        }
+        if (--n_left == 0 || rqli_now_us() >= deadline_us) {
+            break;
+        }
+        status = rqli_login(sock, predecessor, deadline_us, reading_out, error);
+    }
+    if (replica.sock.fd >= 0 && sock->fd >= 0) {
+        rqli_socket_close(&replica.sock);
+    } else if (replica.sock.fd >= 0) {
+        replica.sock.peer = sock->peer;
+        *sock = replica.sock;
+        *reading_out = replica.reading;
+        status = RQL_OK;
+    }
+    if (status && sock->peer.n_addresses > 1 && !sock->endpoint->master) {
+        name_address(sock, error);
     }
     return status;
 }

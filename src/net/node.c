@@ -1,9 +1,163 @@
 #include "net/node.h"
 
+#include "base/clock.h"
 #include "net/master.h"
 #include "net/subscription.h"
 
+#include <stddef.h>
 #include <stdio.h>
+
+enum {
+    MOMENT_US = 20000,  /* to open one more, where the server is near; if it is far one does */
+    AGAIN_US = 1000000, /* between two attempts */
+    FEW = 20,           /* callers at a time, at most, who need not wait for each other */
+    MANY = 28,          /* callers at a time, at least, who are served best together */
+};
+
+bool rqli_conns_init(struct rqli_conns *self, const struct rqli_endpoint *endpoint, unsigned limit)
+{
+    self->limit = limit;
+    atomic_init(&self->n_used, 1);
+    for (unsigned i = 0; i < limit; i++) {
+        self->each[i] = rqli_conn_new(endpoint);
+        if (!self->each[i]) {
+            return false;
+        }
+    }
+    self->durable = rqli_conn_new(endpoint);
+    if (self->durable) { /* a call that is unknown there would wait for replicas first */
+        rqli_conn_forget_scripts(self->durable);
+    }
+    return self->durable != NULL;
+}
+
+void rqli_conns_fini(struct rqli_conns *self)
+{
+    for (unsigned i = 0; i < self->limit; i++) {
+        self->each[i] = rqli_conn_free(self->each[i]);
+    }
+    self->durable = rqli_conn_free(self->durable);
+}
+
+void rqli_conns_abandon(struct rqli_conns *self)
+{
+    for (unsigned i = 0; i < self->limit; i++) {
+        rqli_conn_abandon(self->each[i]);
+    }
+    rqli_conn_abandon(self->durable);
+}
+
+/* Threads that were begun one after the other have numbers in a row, and so connections of their
+ * own as long as these suffice. */
+static unsigned number_of_thread(void)
+{
+    static atomic_uint last;
+    static _Thread_local unsigned own; /* 0: not given yet */
+
+    if (own == 0) {
+        own = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
+    }
+    return own;
+}
+
+/* From now on so many are used, on each of which n_met are expected to meet; 0: that is to be seen.
+ */
+static void use(struct rqli_conns *self, unsigned n_used, unsigned n_met)
+{
+    for (unsigned i = 0; i < n_used; i++) {
+        rqli_conn_note_met(self->each[i], n_met);
+    }
+    atomic_store_explicit(&self->n_used, n_used, memory_order_relaxed);
+}
+
+/* Within a moment or not at all: what the caller is about to ask need not wait for a connection
+ * that is only one more, and does not fail with it. */
+static void open_one_more(struct rqli_conns *self, unsigned n_used)
+{
+    int64_t now_us = rqli_now_us();
+
+    if (now_us < atomic_load_explicit(&self->again_us, memory_order_relaxed)) {
+        return;
+    }
+    if (rqli_conn_connect(self->each[n_used], now_us + MOMENT_US, NULL) == RQL_OK) {
+        use(self, n_used + 1, 0);
+    } else {
+        atomic_store_explicit(&self->again_us, now_us + AGAIN_US, memory_order_relaxed);
+    }
+}
+
+/* How many meet on these. */
+static unsigned count_met(const struct rqli_conns *self, unsigned n_used)
+{
+    unsigned n_met = 0;
+
+    for (unsigned i = 0; i < n_used; i++) {
+        n_met += rqli_conn_n_met(self->each[i]);
+    }
+    return n_met;
+}
+
+/* One thread does it; unless another has done it meanwhile. */
+static void adapt(struct rqli_conns *self, unsigned n_used, bool are_many)
+{
+    if (atomic_exchange_explicit(&self->is_changing, true, memory_order_acquire)) {
+        return;
+    }
+    if (atomic_load_explicit(&self->n_used, memory_order_relaxed) == n_used) {
+        if (are_many) {
+            use(self, 1, MANY);
+        } else {
+            open_one_more(self, n_used);
+        }
+    }
+    atomic_store_explicit(&self->is_changing, false, memory_order_release);
+}
+
+struct rqli_conn *rqli_conns_choose(struct rqli_conns *self)
+{
+    unsigned n_used = atomic_load_explicit(&self->n_used, memory_order_relaxed);
+    struct rqli_conn *conn = self->each[number_of_thread() % n_used];
+    unsigned n_met = rqli_conn_n_met(conn);
+    bool are_many = n_used > 1 && n_met >= MANY / n_used && count_met(self, n_used) >= MANY;
+
+    if (!are_many && (n_used == self->limit || n_met > FEW || !rqli_conn_take_crowded(conn))) {
+        return conn;
+    }
+    adapt(self, n_used, are_many);
+    n_used = atomic_load_explicit(&self->n_used, memory_order_relaxed);
+    return self->each[number_of_thread() % n_used];
+}
+
+/* All of them are asked: each that has ended is closed by that. */
+bool rqli_conns_see_end(struct rqli_conns *self)
+{
+    bool has_ended = rqli_conn_end_if_ended(self->durable);
+
+    for (unsigned i = 0; i < self->limit; i++) {
+        has_ended |= rqli_conn_end_if_ended(self->each[i]);
+    }
+    return has_ended;
+}
+
+void rqli_conns_end_unused(struct rqli_conns *self, int64_t unused_us)
+{
+    rqli_conn_end_if_unused(self->durable, unused_us);
+    for (unsigned i = 0; i < self->limit; i++) {
+        rqli_conn_end_if_unused(self->each[i], unused_us);
+    }
+}
+
+struct rqli_conn *rqli_conns_find(const struct rqli_conns *self, const void *carrier)
+{
+    for (unsigned i = 0; i < self->limit; i++) {
+        if (self->each[i] == carrier) {
+            return self->each[i];
+        }
+    }
+    return NULL;
+}
+
+/* ---- a node ---- */
 
 bool rqli_node_init(struct rqli_node *self, unsigned connections)
 {

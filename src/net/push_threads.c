@@ -15,7 +15,7 @@
 #include "base/futex.h"
 #include "base/random.h"
 #include "net/connect.h"
-#include "net/login_any.h"
+#include "net/login.h"
 #include "net/stream.h"
 #include "net/url.h"
 

@@ -7,13 +7,177 @@
 #include "net/url.h"
 
 #include "base/error.h"
+#include "base/secret.h"
 #include "base/text.h"
-#include "net/percent.h"
+#include "net/master.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+/* ---- percent ---- */
+
+static int hex_value(char digit)
+{
+    if (digit >= '0' && digit <= '9') {
+        return digit - '0';
+    }
+    digit = (char)(digit | 0x20); /* lower case */
+    return digit >= 'a' && digit <= 'f' ? digit - 'a' + 10 : -1;
+}
+
+/* The byte at the front, decoded; -1: bad encoding, or a NUL, which would cut a C string short. The
+ * text is not empty. */
+static int take_byte(struct rqli_slice *rest)
+{
+    struct rqli_slice code = rqli_slice_take(rest, 1);
+    int high;
+    int low;
+
+    if (code.data[0] != '%') {
+        return (unsigned char)code.data[0];
+    }
+    if (rest->length < 2) {
+        return -1;
+    }
+    code = rqli_slice_take(rest, 2);
+    high = hex_value(code.data[0]);
+    low = hex_value(code.data[1]);
+    return high < 0 || low < 0 || high + low == 0 ? -1 : high * 16 + low;
+}
+
+static rql_status percent_write(char **next, struct rqli_slice text, const char *part,
+                                rql_error *error)
+{
+    while (text.length > 0) {
+        int byte = take_byte(&text);
+
+        if (byte < 0) {
+            return rqli_fail(error, RQL_E_INVALID, "url: bad percent-encoding in the %s", part);
+        }
+        *(*next)++ = (char)byte;
+    }
+    *(*next)++ = '\0';
+    return RQL_OK;
+}
+
+static rql_status percent_decode(char **out, struct rqli_slice text, const char *part,
+                                 rql_error *error)
+{
+    char *next = calloc(1, text.length + 1);
+
+    *out = next;
+    return next ? percent_write(&next, text, part, error) : rqli_fail_nomem(error);
+}
+
+static rql_status percent_decode_secret(char **out, struct rqli_slice text, const char *part,
+                                        rql_error *error)
+{
+    char *next = rqli_secret_new(text.length + 1);
+
+    *out = next;
+    return next ? percent_write(&next, text, part, error) : rqli_fail_nomem(error);
+}
+
+/* ---- sentinels ---- */
+
+/* No message repeats a byte of it, as of the rest of a URL (net/url.c). */
+
+static void sentinels_fini(struct rqli_by_sentinels *self)
+{
+    for (size_t i = 0; i < self->n_masters; i++) {
+        free(self->masters[i]);
+    }
+    free(self->masters);
+    free(self->user);
+    (void)rqli_secret_free(self->password);
+    *self = (struct rqli_by_sentinels){0};
+}
+
+/* The last of several, by whose names they have their partitions: clients say the list of them to
+ * each other, and messages say one. */
+static rql_status check_master(const struct rqli_by_sentinels *self, rql_error *error)
+{
+    size_t last = self->n_masters - 1;
+    const char *name = self->masters[last];
+
+    for (const char *at = name; *at; at++) {
+        if ((unsigned char)*at <= ' ' || *at == ',' || *at == 0x7f) {
+            return rqli_fail(error, RQL_E_INVALID,
+                             "url: the names of several masters have no commas, spaces and "
+                             "control bytes, percent-encoded or not");
+        }
+    }
+    for (size_t i = 0; i < last; i++) {
+        if (strcmp(self->masters[i], name) == 0) {
+            return rqli_fail(error, RQL_E_INVALID, "url: two of the masters are the same");
+        }
+    }
+    return RQL_OK;
+}
+
+static rql_status sentinels_read_masters(struct rqli_by_sentinels *self, struct rqli_slice list,
+                                         rql_error *error)
+{
+    const size_t count = 1 + rqli_slice_count(list, ',');
+    rql_status status = RQL_OK;
+
+    if (count > RQLI_MASTERS_MAX) {
+        return rqli_fail(error, RQL_E_INVALID, "url: more than %d masters", RQLI_MASTERS_MAX);
+    }
+    self->masters = calloc(count, sizeof *self->masters);
+    if (!self->masters) {
+        return rqli_fail_nomem(error);
+    }
+    while (!status && self->n_masters < count) {
+        struct rqli_slice name = rqli_slice_take(&list, rqli_slice_before(list, ","));
+
+        (void)rqli_slice_skip(&list, ",");
+        if (name.length == 0) {
+            return rqli_fail(error, RQL_E_INVALID,
+                             "url: the name of a master is missing, as in " RQLI_SENTINEL_FORM);
+        }
+        status = percent_decode(&self->masters[self->n_masters++], name, "path", error);
+        if (!status && count > 1) {
+            status = check_master(self, error);
+        }
+    }
+    return status;
+}
+
+static bool sentinels_take(struct rqli_by_sentinels *self, struct rqli_slice key,
+                           struct rqli_slice value, rql_status *status, rql_error *error)
+{
+    bool is_user = rqli_slice_is(key, "sentinel_user");
+
+    if (is_user || rqli_slice_is(key, "sentinel_password")) {
+        char **text = is_user ? &self->user : &self->password;
+
+        if (*text) {
+            *status = rqli_fail(error, RQL_E_INVALID, "url: a query key of sentinels stands twice");
+        } else {
+            *status =
+                (is_user ? percent_decode : percent_decode_secret)(text, value, "query", error);
+        }
+        return true;
+    }
+    if (!rqli_slice_is(key, "sentinel_tls")) {
+        return false;
+    }
+    if (rqli_slice_is(value, "false")) {
+        self->is_tls = false;
+    } else if (!rqli_slice_is(value, "true") || !self->is_tls) {
+        *status =
+            rqli_fail(error, RQL_E_INVALID,
+                      "url: sentinel_tls is true or false, and true needs rediss+sentinel://");
+    }
+    return true;
+}
+
+/* ---- a URL ---- */
 
 enum {
     URL_BYTES_MAX = 4096,
@@ -75,10 +239,10 @@ static rql_status read_login(struct rqli_endpoint *self, struct rqli_slice login
                          "url: a user needs a password (an empty one is user:@)");
     }
     if (user.length > 0) {
-        status = rqli_percent_decode(&self->user, user, "user", error);
+        status = percent_decode(&self->user, user, "user", error);
     }
     if (!status && (user.length > 0 || login.length > 0)) {
-        status = rqli_percent_decode_secret(&self->password, login, "password", error);
+        status = percent_decode_secret(&self->password, login, "password", error);
     }
     return status;
 }
@@ -130,10 +294,10 @@ static rql_status read_query(struct rqli_endpoint *self, struct rqli_slice query
             return rqli_fail(error, RQL_E_INVALID, "url: a query is key=value, with & between two");
         }
         if (self->arrangement != RQLI_SENTINEL ||
-            !rqli_by_sentinels_take(&self->by_sentinels, key, value, &status, error)) {
+            !sentinels_take(&self->by_sentinels, key, value, &status, error)) {
             memcpy(next, key.data, key.length);
             next += key.length + 1;
-            status = rqli_percent_write(&next, value, "query", error);
+            status = percent_write(&next, value, "query", error);
         }
     }
     return status;
@@ -217,7 +381,7 @@ static rql_status read_masters_path(struct rqli_endpoint *self, struct rqli_slic
 
     (void)rqli_slice_skip(&path, "/");
     list = rqli_slice_take(&path, rqli_slice_before(path, "/"));
-    status = rqli_by_sentinels_read_masters(&self->by_sentinels, list, error);
+    status = sentinels_read_masters(&self->by_sentinels, list, error);
     return status ? status : read_database_path(self, path, error);
 }
 
@@ -330,7 +494,7 @@ static rql_status read_unix(struct rqli_endpoint *self, struct parts parts, rql_
     }
     status = read_login(self, parts.login, error);
     if (!status) {
-        status = rqli_percent_decode(&self->path, parts.path, "path", error);
+        status = percent_decode(&self->path, parts.path, "path", error);
     }
     if (!status) {
         status = check_socket_path(self->path, error);
@@ -448,4 +612,125 @@ rql_status rqli_url_parse(struct rqli_endpoint *out, const char *url, rql_error 
     read.resolver = out->resolver;
     *out = read;
     return RQL_OK;
+}
+
+/* ---- endpoints ---- */
+
+/* What a parsed URL lacks of TLS, and the end of it all. */
+
+static const char *unless_empty(const char *text)
+{
+    return text && *text != '\0' ? text : NULL;
+}
+
+rql_status rqli_endpoint_use_tls(struct rqli_endpoint *self, const rql_options *options,
+                                 rql_error *error)
+{
+    const struct rqli_tls_settings settings = {
+        .verify = options->tls_verify,
+        .ca_file = unless_empty(options->tls_ca_file),
+        .cert_file = unless_empty(options->tls_cert_file),
+        .key_file = unless_empty(options->tls_key_file),
+        .server_name = unless_empty(options->tls_server_name),
+    };
+
+    if (!self->is_tls) { /* a swarm of its client may have a URL that is */
+        return RQL_OK;
+    }
+    if (!settings.cert_file != !settings.key_file) {
+        return rqli_fail(error, RQL_E_INVALID,
+                         "tls_cert_file and tls_key_file belong together; one of them is missing");
+    }
+    self->tls_settings = settings;
+    return rqli_tls_context_new(&self->tls, &self->tls_settings, self->subject, error);
+}
+
+void rqli_endpoint_fini(struct rqli_endpoint *self)
+{
+    self->tls = rqli_tls_context_free(self->tls);
+    free(self->hosts);
+    free(self->ring);
+    free(self->path);
+    free(self->user);
+    free(self->where);
+    free(self->query);
+    self->password = rqli_secret_free(self->password);
+    sentinels_fini(&self->by_sentinels);
+    self->hosts = NULL;
+    self->n_hosts = 0;
+    self->ring = self->path = self->user = self->where = self->query = NULL;
+}
+
+/* Of "redis+sentinel://a,b/m1,m2", which all of them are called, what is in front of the names. */
+static int length_of_hosts(const char *of_all)
+{
+    const char *hosts = strstr(of_all, "://") + strlen("://");
+
+    return (int)(hosts - of_all + (ptrdiff_t)strcspn(hosts, "/"));
+}
+
+/* NULL: no memory. */
+static char *print_place(const struct rqli_endpoint *self, const char *of_all)
+{
+    char text[RQLI_ADDRESS_TEXT_SIZE];
+    char *out = NULL;
+    int length = self->master ? asprintf(&out, "%.*s/%s", length_of_hosts(of_all), of_all,
+                                         self->master->name)
+                              : asprintf(&out, "%s%s", self->is_tls ? "rediss://" : "redis://",
+                                         rqli_address_print(&self->address, text));
+
+    return length < 0 ? NULL : out;
+}
+
+bool rqli_endpoint_name_at(struct rqli_endpoint *self)
+{
+    char *where = print_place(self, self->where);
+
+    free(self->where);
+    self->where = where;
+    return where != NULL;
+}
+
+/* As the other, with all that it has not itself. */
+static void begin(struct rqli_endpoint *self, const struct rqli_endpoint *other)
+{
+    memset(self, 0, sizeof *self);
+    memcpy(self, other, offsetof(struct rqli_endpoint, carried)); /* of which it has none yet */
+    self->tls = NULL;
+    self->where = NULL;
+}
+
+static rql_status finish(struct rqli_endpoint *self, const char *of_all, rql_error *error)
+{
+    self->where = print_place(self, of_all);
+    if (!self->where) {
+        return rqli_fail_nomem(error);
+    }
+    return self->is_tls
+               ? rqli_tls_context_new(&self->tls, &self->tls_settings, self->subject, error)
+               : RQL_OK;
+}
+
+rql_status rqli_endpoint_init_at(struct rqli_endpoint *self, const struct rqli_endpoint *other,
+                                 const struct rqli_address *address, rql_error *error)
+{
+    begin(self, other);
+    self->address = *address;
+    return finish(self, other->where, error);
+}
+
+rql_status rqli_endpoint_init_of(struct rqli_endpoint *self, const struct rqli_endpoint *other,
+                                 struct rqli_master *master, rql_error *error)
+{
+    begin(self, other);
+    self->master = master;
+    master->used = self;
+    return finish(self, other->where, error);
+}
+
+void rqli_endpoint_fini_at(struct rqli_endpoint *self)
+{
+    self->tls = rqli_tls_context_free(self->tls);
+    free(self->where);
+    self->where = NULL;
 }

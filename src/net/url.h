@@ -4,15 +4,30 @@
 /* Where the server is and how to log in: a parsed URL. Constant as soon as it has its TLS, but
  * for what it carries. */
 
+#include "base/text.h"
 #include "net/address.h"
-#include "net/by_sentinels.h"
 #include "net/tls_context.h"
 #include "wire/partition.h"
 
 #include <rql/options.h>
+#include <rql/status.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+/* What a URL says of sentinels, and of the masters that they watch. */
+
+enum { RQLI_SENTINELS_MAX = 16, RQLI_MASTERS_MAX = 64 };
+
+#define RQLI_SENTINEL_FORM "redis+sentinel://host:port,host:port/master"
+
+struct rqli_by_sentinels {
+    char **masters; /* by which names they know them */
+    size_t n_masters;
+    char *user;     /* to log in to them, or NULL */
+    char *password; /* the same; wiped */
+    bool is_tls;
+};
 
 struct rqli_client_name;
 struct rqli_era;
