@@ -12,7 +12,6 @@
 #include "lock/leaving.h"
 #include "lock/notify.h"
 #include "lock/reason.h"
-#include "lock/refusal.h"
 #include "lock/server_clock.h"
 #include "lock/transfer.h"
 #include "lock/wait.h"

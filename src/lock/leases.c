@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "lock/client.h"
+#include "lock/hosts.h"
 #include "lock/transfer.h"
 #include "net/conn.h"
 
@@ -481,4 +482,163 @@ void rqli_leases_each(struct rqli_leases *self, void (*visit)(const rql_lock *lo
         }
     }
     (void)pthread_mutex_unlock(&self->shared.mutex);
+}
+
+/* ---- hosts ---- */
+
+/*
+ * Leases end with their hosts: a host that is silent for too long counts as dead, and what it holds
+ * is given to others. Each set of keys has hosts of its own, and an end of its own: where a server
+ * cannot be reached the leases of its partitions end, and no others.
+ */
+
+static _Atomic int64_t *end_of(const struct rqli_leases *self, const struct rqli_key_set *set)
+{
+    return &self->host_ends[rqli_client_number_of(self->client, set)].at_us;
+}
+
+int64_t rqli_leases_host_end_us(const struct rqli_leases *self, const struct rqli_key_set *set)
+{
+    return atomic_load_explicit(end_of(self, set), memory_order_relaxed);
+}
+
+bool rqli_leases_is_overdue(const struct rqli_leases *self, const struct rqli_key_set *set,
+                            int64_t now_us)
+{
+    return rqli_leases_host_end_us(self, set) <= now_us;
+}
+
+void rqli_leases_on_probed(struct rqli_leases *self, const struct rqli_key_set *set,
+                           int64_t sent_us, int64_t silence_ms)
+{
+    *end_of(self, set) = rqli_after_ms(sent_us, silence_ms) - rqli_lease_margin_us(silence_ms);
+}
+
+/* A later end needs no rousing: the thread wakes at the old one and finds that it has moved. */
+void rqli_leases_rebind(struct rqli_leases *self)
+{
+    int64_t now_us = rqli_now_us();
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    for (rql_lock *lock = rqli_lease_table_first(&self->shared.table); lock;
+         lock = rqli_lease_table_next(lock)) {
+        struct rqli_lease *lease = &lock->kept.lease;
+        int64_t before_us = lease->host_end_us;
+
+        /* What has ended, and perhaps been reported, must not come back by a later end. */
+        if (rqli_lease_state(lease, now_us) != RQL_GONE) {
+            lease->host_end_us = rqli_leases_host_end_us(self, lock->keys.set);
+        }
+        if (lease->host_end_us < before_us) {
+            rqli_leases_rouse_for(self, lock);
+        }
+    }
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+}
+
+/* Under the mutex, as rqli_leases_on_left(): of the two the later one counts. */
+void rqli_leases_on_probing(struct rqli_leases *self, const struct rqli_key_set *set,
+                            int64_t silence_ms)
+{
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    if (rqli_leases_host_end_us(self, set) == RQLI_NEVER_US) {
+        rqli_leases_on_probed(self, set, rqli_now_us(), silence_ms);
+    }
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+}
+
+/* Hosts are noted as told before rqli_leases_on_probing() comes for them. */
+void rqli_leases_on_left(struct rqli_leases *self, const struct rqli_key_set *set)
+{
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    if (!rqli_hosts_are_told(self->client->hosts, set)) {
+        *end_of(self, set) = RQLI_NEVER_US;
+    }
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+}
+
+/* Those that are held stay bound: the server may still count their hosts as dead. */
+void rqli_leases_on_unwatched(struct rqli_leases *self)
+{
+    for (size_t i = 0; i < rqli_client_n_sets(self->client); i++) {
+        self->host_ends[i].at_us = RQLI_NEVER_US;
+    }
+}
+
+/* ---- hand-overs inside the client ---- */
+
+/*
+ * What hand-overs inside the client mean for the leases of those who have got a lock by one: the
+ * state of a transfer changes here alone, under the mutex of the leases.
+ */
+
+/* What was settled before the new owner has listed its lock is found here as well. */
+void rqli_leases_apply_transfer(struct rqli_leases *self, const struct rqli_transfer *transfer)
+{
+    rql_lock *lock = transfer->lock;
+
+    if (!lock || transfer->state == RQLI_TRANSFER_SENT) {
+        return;
+    }
+    /* What has ended meanwhile, and perhaps been reported, must not come back. */
+    if (transfer->state == RQLI_TRANSFER_DONE &&
+        rqli_lease_state(&lock->kept.lease, rqli_now_us()) != RQL_GONE) {
+        rqli_lease_on_extended(&lock->kept.lease, transfer->sent_us, transfer->left_ms);
+    } else {
+        rqli_lease_on_gone(&lock->kept.lease);
+    }
+    rqli_leases_rouse_for(self, lock);
+}
+
+void rqli_leases_on_handed_on(struct rqli_leases *self, struct rqli_transfer *from,
+                              struct rqli_transfer *transfer)
+{
+    enum rqli_transfer_state state = RQLI_TRANSFER_SENT;
+
+    if (!from) { /* nobody else knows of it yet */
+        atomic_store_explicit(&transfer->state, state, memory_order_release);
+        return;
+    }
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    if (from->state == RQLI_TRANSFER_FAILED) {
+        atomic_store(&transfer->is_refused, true);
+        state = RQLI_TRANSFER_FAILED;
+    } else if (from->state == RQLI_TRANSFER_SENT) {
+        (void)atomic_fetch_add_explicit(&transfer->references, 1, memory_order_relaxed);
+        from->onward = transfer;
+    }
+    transfer->state = state;
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+}
+
+void rqli_leases_on_given_up(struct rqli_leases *self, struct rqli_transfer *transfer)
+{
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    for (struct rqli_transfer *next = transfer->onward; next; next = next->onward) {
+        atomic_store(&next->is_refused, true);
+        if (next->state == RQLI_TRANSFER_SENT) {
+            next->state = RQLI_TRANSFER_FAILED;
+            rqli_leases_apply_transfer(self, next);
+        }
+    }
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+}
+
+/* Once: a repetition that comes to something else says nothing of the lock any more. */
+void rqli_leases_on_transferred(struct rqli_leases *self, struct rqli_transfer *transfer,
+                                int64_t sent_us, int64_t left_ms)
+{
+    struct rqli_transfer *onward;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    if (transfer->state == RQLI_TRANSFER_SENT) {
+        transfer->sent_us = sent_us;
+        transfer->left_ms = left_ms;
+        transfer->state = left_ms < 0 ? RQLI_TRANSFER_FAILED : RQLI_TRANSFER_DONE;
+        rqli_leases_apply_transfer(self, transfer);
+    }
+    onward = transfer->onward;
+    transfer->onward = NULL;
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    rqli_transfer_give(self->client, onward);
 }

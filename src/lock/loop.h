@@ -122,8 +122,7 @@ struct rqli_loop_node *rqli_loop_find(rql_loop *loop, const struct rqli_node *no
 /* Loop's thread: ends the connections for commands, and gives what is under way its fault. */
 void rqli_loop_drop(rql_loop *loop);
 
-/* What loop.c (its rounds) and loop_open.c (opening and closing) share. The loop's thread, but
- * where said. */
+/* What loop.c and loop_node.c share. The loop's thread, but where said. */
 
 /* loop_node.c: it is all zero. False: no memory; to be ended all the same. */
 bool rqli_loop_node_init(struct rqli_loop_node *self, rql_loop *loop, struct rqli_node *node);
@@ -136,20 +135,10 @@ bool rqli_loop_end_unused(rql_loop *loop);
 /* loop_node.c: all that were put aside are in use again, to be closed. */
 void rqli_loop_take_all_back(rql_loop *loop);
 
-/* Its handles. False: no descriptor for one. The thread that opens it. */
-bool rqli_loop_prepare(rql_loop *loop);
-
 /* Any thread. */
 bool rqli_loop_is_here(const rql_loop *loop);
 
 /* A loop with nothing else to do must not end now; nor wait for us when we are done. */
 void rqli_loop_hold_open(rql_loop *loop, bool holds);
-
-/* It is closing, and no job is under way any more: begins to end what it is made of. */
-void rqli_loop_fold(rql_loop *loop);
-
-/* loop_wait.c: as in rqli_push_loop, of the loop. */
-void rqli_loop_rouse(struct rqli_waiters *waiters, struct rqli_waiter *waiter);
-void rqli_loop_on_read(void *node);
 
 #endif

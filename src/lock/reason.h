@@ -1,9 +1,12 @@
 #ifndef RQLI_REASON_H
 #define RQLI_REASON_H
 
-/* The line of rql_error for an acquisition that did not succeed. */
+/* Why an acquisition did not succeed: the line of rql_error, and the refusal as data and in the
+ * gem's words. */
 
 #include "lock/acquisition.h"
+
+#include <rql/inspect.h>
 
 /* The first of several locks that something stood against, in the order that the server looks; one
  * past the last: none. */
@@ -16,5 +19,9 @@ void rqli_reason_keep(struct rqli_acquire *self, const char *owner);
 
 /* The acquisition is over: raises why, unless op.status is RQL_OK. */
 void rqli_acquire_raise(const struct rqli_acquire *self, rql_error *error);
+
+/* It was refused: fills in the refusal of its options, if there is one. asks: the server, for
+ * holder and queue, and for the line of rql_error; what cannot be had then is left out. */
+void rqli_refusal_fill(struct rqli_acquire *acquire, bool asks);
 
 #endif

@@ -8,10 +8,14 @@
 #include "base/threads.h"
 #include "lock/client.h"
 #include "lock/end.h"
+#include "lock/extend.h"
+#include "lock/history.h"
 #include "lock/leases.h"
 #include "lock/lock.h"
 #include "lock/notify.h"
 #include "lock/reason.h"
+#include "lock/server_clock.h"
+#include "options/options.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -374,4 +378,298 @@ rql_status rql_series_try(rql_client *client, const rql_series_options *options,
                           rql_error *error)
 {
     return acquire(client, options, true, out, error);
+}
+
+/* ---- what is held ---- */
+
+/* What is done with a series that is held. */
+
+static void notify_ended(const rql_series *series, rql_status status)
+{
+    struct rqli_figures figures = {.status = status, .acq_time_us = series->acq_time_us};
+
+    rqli_series_on_returned(series, status);
+    if (series->subject.instrumenter) {
+        figures.ts_us = rqli_server_clock_now_us(series->client);
+        figures.hold_time_us = rqli_now_us() - series->held_us;
+        rqli_observe(RQLI_ON_SERIES_ENDED, &series->subject, &figures);
+    }
+}
+
+void rqli_series_on_released(rql_series *series, rql_status status, rql_series_result *result)
+{
+    notify_ended(series, status);
+    if (result) {
+        result->hold_time_us = rqli_now_us() - series->held_us;
+        result->ending = status < 0 ? RQL_SERIES_NOT_ENDED : RQL_SERIES_BY_RELEASE;
+    }
+}
+
+/* The last one first, as nested locks would be. In a child of the series' process nothing is
+ * touched, as by rql_lock_release(). */
+rql_status rql_series_release(rql_series *series, rql_series_result *result, rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    rql_status status;
+
+    if (!series) {
+        return RQL_OK;
+    }
+    status = rqli_client_check(series->client, error);
+    if (status) {
+        return status;
+    }
+    rqli_observe(RQLI_ON_SERIES_ENDING, &series->subject, NULL);
+    status = rqli_give_back(series->locks, series->count, RQLI_NEVER_US, error);
+    rqli_series_on_released(series, status, result);
+    rqli_series_free(series);
+    return status;
+}
+
+/* Each lock by itself: one that could not be claimed is looked after by the leases, the others are
+ * gone. */
+rql_series *rql_series_forget(rql_series *series)
+{
+    RQLI_DEFER_CANCEL;
+
+    if (!series || rqli_client_check(series->client, NULL)) {
+        return NULL;
+    }
+    for (size_t i = series->count; i-- > 0;) {
+        series->locks[i] = rql_lock_forget(series->locks[i]);
+    }
+    return rqli_series_free(series);
+}
+
+static rql_status check_held(const rql_series *series, rql_error *error)
+{
+    if (!series) {
+        return rqli_fail(error, RQL_E_INVALID, "series is NULL");
+    }
+    return rqli_client_check(series->client, error);
+}
+
+rql_status rql_series_extend(rql_series *series, int64_t ttl_ms, rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    rql_status status = check_held(series, error);
+
+    if (!status) {
+        status = rqli_extend_check(series->client, ttl_ms, error);
+    }
+    return status ? status : rqli_extend(series->locks, series->count, ttl_ms, error);
+}
+
+/* As bad as the worst of its locks. */
+rql_lock_state rql_series_get_state(const rql_series *series)
+{
+    rql_lock_state worst = RQL_HELD;
+
+    if (check_held(series, NULL)) {
+        return RQL_GONE;
+    }
+    for (size_t i = 0; i < series->count; i++) {
+        rql_lock_state state = rql_lock_get_state(series->locks[i]);
+
+        worst = state > worst ? state : worst;
+    }
+    return worst;
+}
+
+/* As short as the shortest of them. */
+int64_t rql_series_remaining_ms(const rql_series *series)
+{
+    int64_t least_ms = RQL_TTL_MAX_MS;
+
+    if (check_held(series, NULL)) {
+        return 0;
+    }
+    for (size_t i = 0; i < series->count; i++) {
+        int64_t left_ms = rql_lock_remaining_ms(series->locks[i]);
+
+        least_ms = left_ms < least_ms ? left_ms : least_ms;
+    }
+    return least_ms;
+}
+
+/* One descriptor for all: each lock has its own number for the same eventfd, which any of them
+ * makes readable. */
+rql_status rql_series_lost_fd(rql_series *series, int *out, rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    rql_status status = check_held(series, error);
+    int fd = -1;
+
+    if (status) {
+        return status;
+    }
+    status = rqli_leases_lost_fd(series->client->leases, series->locks[0], &fd, error);
+    for (size_t i = 1; !status && i < series->count; i++) {
+        status = rqli_leases_share_lost_fd(series->client->leases, series->locks[i], fd, error);
+    }
+    if (!status) {
+        *out = fd;
+    }
+    return status;
+}
+
+/* What is known from the grant on, so nothing is locked, and a fork child may ask, too. */
+size_t rql_series_count(const rql_series *series)
+{
+    return series ? series->count : 0;
+}
+
+const rql_lock *rql_series_lock(const rql_series *series, size_t index)
+{
+    for (size_t i = 0; i < rql_series_count(series); i++) {
+        if (series->places[i] == index) {
+            return series->locks[i];
+        }
+    }
+    return NULL;
+}
+
+/* ---- options ---- */
+
+/*
+ * What a series is asked for: read, and checked before its first effect.
+ */
+
+void rql_series_options_init_sized(rql_series_options *options, size_t size)
+{
+    rqli_options_init(RQLI_OF_SERIES, options, size, NULL);
+}
+
+int64_t rqli_series_ttl_ms(const rql_lock_options *options, size_t count, size_t index)
+{
+    return (options->ttl_ms + options->retry_delay_ms + options->retry_jitter_ms) *
+           (int64_t)(count - index);
+}
+
+struct named {
+    const rql_client *client;
+    const char *const *names;
+};
+
+/* What is sorted are the places of the names: by partition, and then by bytes, as every client
+ * does, whatever its locale. */
+static int compare(const void *a, const void *b, void *context)
+{
+    const struct named *self = context;
+    const char *name = self->names[*(const size_t *)a];
+    const char *other = self->names[*(const size_t *)b];
+    unsigned set = rqli_key_set_index(rqli_client_key_set(self->client, name));
+    unsigned set_of_other = rqli_key_set_index(rqli_client_key_set(self->client, other));
+
+    return set == set_of_other ? strcmp(name, other) : (set > set_of_other) - (set < set_of_other);
+}
+
+static rql_status check_names(const rql_series_options *options, rql_error *error)
+{
+    rql_status status = RQL_OK;
+
+    if (!options->names || options->n_names < 1 || options->n_names > RQL_SERIES_MAX) {
+        return rqli_fail(error, RQL_E_INVALID, "a series of %zu names; it must have 1 to %d",
+                         options->names ? options->n_names : 0, RQL_SERIES_MAX);
+    }
+    for (size_t i = 0; !status && i < options->n_names; i++) {
+        status = rqli_name_check(options->names[i], error);
+    }
+    return status;
+}
+
+/* The gem's first lock has the longest ttl of all. In the atomic mode all have the one that was
+ * given. */
+static rql_status check_ttl(const rql_client *client, const struct rqli_series_plan *plan,
+                            rql_error *error)
+{
+    int64_t longest_ms = rqli_series_ttl_ms(&plan->lock, plan->options.n_names, 0);
+
+    if (plan->options.mode != RQL_SERIES_GEM) {
+        return RQL_OK;
+    }
+    if (longest_ms > RQL_TTL_MAX_MS) {
+        return rqli_fail(error, RQL_E_INVALID,
+                         "the first of %zu locks would have a ttl of %lld ms; at most %lld",
+                         plan->options.n_names, (long long)longest_ms, (long long)RQL_TTL_MAX_MS);
+    }
+    return rqli_history_check_ttl(client, longest_ms, error);
+}
+
+/* The first name of another partition than those before it; n_names: all are in one. */
+static size_t first_elsewhere(const rql_client *client, const rql_series_options *options)
+{
+    size_t i = 1;
+
+    while (i < options->n_names && rqli_client_key_set(client, options->names[i]) ==
+                                       rqli_client_key_set(client, options->names[0])) {
+        i++;
+    }
+    return i;
+}
+
+static rql_status check_no_name_twice(const char *const *names, const size_t *sorted, size_t count,
+                                      rql_error *error)
+{
+    for (size_t i = 1; i < count; i++) {
+        if (strcmp(names[sorted[i - 1]], names[sorted[i]]) == 0) {
+            return rqli_fail(error, RQL_E_INVALID, "%s: is twice in one series", names[sorted[i]]);
+        }
+    }
+    return RQL_OK;
+}
+
+/* Everybody takes them in the same order, whatever order they are named in: so no two series wait
+ * for each other. One step of those that are spread takes the locks of one partition, and what it
+ * has got is renewed until the last one is over. In the gem's mode the given order is kept, and a
+ * name may come twice, as a re-entry. */
+static rql_status put_in_order(struct rqli_series_plan *plan, const rql_client *client,
+                               rql_error *error)
+{
+    const rql_series_options *options = &plan->options;
+    struct named named = {client, options->names};
+    size_t elsewhere = first_elsewhere(client, options);
+    bool is_spread = options->mode != RQL_SERIES_GEM && elsewhere < options->n_names;
+    size_t *sorted = is_spread ? plan->places : plan->order;
+
+    for (size_t i = 0; i < options->n_names; i++) {
+        plan->places[i] = i;
+        plan->order[i] = i;
+    }
+    if (is_spread && options->mode == RQL_SERIES_ATOMIC) {
+        return rqli_fail(error, RQL_E_INVALID,
+                         "%s and %s: are in different partitions, which are not locked in one "
+                         "step; a {tag} in the names puts them in one (\"orders:{42}:a\"), or "
+                         "take them in a sorted series",
+                         options->names[0], options->names[elsewhere]);
+    }
+    plan->stops_renewal = is_spread && !plan->lock.auto_extend;
+    plan->lock.auto_extend = plan->lock.auto_extend || is_spread;
+    if (options->mode == RQL_SERIES_GEM) {
+        return RQL_OK;
+    }
+    qsort_r(sorted, options->n_names, sizeof *sorted, compare, &named);
+    return check_no_name_twice(options->names, sorted, options->n_names, error);
+}
+
+rql_status rqli_series_plan(struct rqli_series_plan *out, const rql_client *client,
+                            const rql_series_options *given, rql_error *error)
+{
+    rql_status status;
+
+    /* Where other calls take the defaults for NULL, there are none for names. */
+    if (!given) {
+        return rqli_fail(error, RQL_E_INVALID, "a series without options has no names");
+    }
+    status = rqli_options_read(RQLI_OF_SERIES, &out->options, NULL, given, error);
+    if (!status) {
+        status = check_names(&out->options, error);
+    }
+    if (!status) {
+        status = rqli_call_options_read(client, &out->lock, out->options.lock, error);
+    }
+    if (!status) {
+        status = check_ttl(client, out, error);
+    }
+    return status ? status : put_in_order(out, client, error);
 }
