@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/pause.h"
 #include "lock/client.h"
 #include "lock/leases.h"
 #include "lock/withdraw.h"
@@ -16,7 +17,6 @@
  */
 
 enum {
-    PAUSE_US = 20000,  /* between two calls of which the first got no reply */
     BLOCK_SLACK_MS = 2 /* the gem takes back of an extension: ttl - elapsed - 2 */
 };
 
@@ -219,11 +219,11 @@ static size_t settle_round(struct rqli_end *self)
     self->op.again_us = 0;
     for (size_t i = 0; i < self->op.n_calls; i++) {
         struct rqli_end_part *part = &self->parts[i];
-        bool repeats =
-            !part->is_settled && rqli_end_may_pass(part->status) && has_time(self, PAUSE_US);
+        bool repeats = !part->is_settled && rqli_end_may_pass(part->status) &&
+                       has_time(self, RQLI_PAUSE_CALL.first_us);
 
         if (repeats) {
-            self->op.again_us = self->is_early ? 0 : rqli_now_us() + PAUSE_US;
+            self->op.again_us = self->is_early ? 0 : rqli_now_us() + RQLI_PAUSE_CALL.first_us;
         } else if (!part->is_settled) {
             settle(self, part);
         }

@@ -1,6 +1,7 @@
 #include "lock/master_watch.h"
 
 #include "base/clock.h"
+#include "base/pause.h"
 #include "lock/client.h"
 #include "lock/history.h"
 #include "net/connect.h"
@@ -10,7 +11,6 @@
 #include <sys/eventfd.h>
 
 /* How often they are asked while the master does not answer. */
-enum { DOWN_MS = 250 };
 
 /* A server that a sentinel names, and that is not the one in use: if it says that it is the master
  * the login itself has all connections go there. */
@@ -42,7 +42,8 @@ static int64_t ask(struct rqli_master_watch *self, struct rqli_master *master)
     if (!status && !rqli_sentinel_is_open(&self->news)) {
         (void)rqli_sentinels_subscribe(self->sentinels, &self->news, deadline_us);
     }
-    return rqli_after_ms(begun_us, is_fine ? self->client->options.sentinel_check_ms : DOWN_MS);
+    return is_fine ? rqli_after_ms(begun_us, self->client->options.sentinel_check_ms)
+                   : begun_us + RQLI_PAUSE_SENTINEL.first_us;
 }
 
 /* When to ask again: all of them, when it is time for one. */

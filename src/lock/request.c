@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/must.h"
+#include "base/pause.h"
 
 #include <rql/base.h>
 
@@ -19,7 +20,6 @@
 enum {
     LIFE_US = 5000000 / 3,  /* a heartbeat; silent for three of them a client counts as dead */
     AFTER_EXPIRY_US = 2000, /* the server's clock has passed the ttl by then */
-    SETBACK_US = 20000,     /* pause after a try without result */
     HOLD_BACK_US = 200000,  /* a request waits this long for its client's subscription */
 };
 
@@ -246,7 +246,7 @@ void rqli_request_on_setback(struct rqli_request *self, rql_status fault,
         return;
     }
     self->verdict = fault; /* unless a later try has a result */
-    self->retry_us = input->now_us + SETBACK_US + input->jitter_us;
+    self->retry_us = input->now_us + RQLI_PAUSE_CALL.first_us + input->jitter_us;
     sleep_on(self, input);
 }
 

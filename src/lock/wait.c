@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/pause.h"
 #include "lock/client.h"
 #include "lock/loop.h"
 #include "lock/server_clock.h"
@@ -29,8 +30,7 @@
  * and each retry_delay stay.
  */
 
-/* Of a watch: between two ends of a lock that are one, and the pause behind a notice of nothing. */
-enum { SAME_END_US = 100000, PAUSE_FIRST_US = 100000, PAUSE_MOST_US = 5000000 };
+enum { SAME_END_US = 100000 }; /* two ends of a lock so near to each other are one */
 
 static struct rqli_request_input timing_of(const struct rqli_acquire *self)
 {
@@ -353,15 +353,11 @@ static bool is_as_when_armed(const struct rqli_acquire *self)
 /* The first notice of nothing may be of a change that concerns others. */
 static int64_t pause_behind(struct rqli_watch_pause *self, int64_t now_us)
 {
-    int64_t pause_us = PAUSE_FIRST_US;
-
-    if (now_us - self->armed_us > INT64_C(2) * PAUSE_MOST_US) {
+    if (now_us - self->armed_us > 2 * RQLI_PAUSE_WATCH.most_us) {
         self->n_idle = 0;
     }
-    for (int i = ++self->n_idle; i > 2 && pause_us < PAUSE_MOST_US; i--) {
-        pause_us *= 2;
-    }
-    return self->n_idle > 1 ? rqli_earlier(pause_us, PAUSE_MOST_US) : 0;
+    self->n_idle++;
+    return self->n_idle > 1 ? rqli_pause_us(RQLI_PAUSE_WATCH, (unsigned)self->n_idle - 2) : 0;
 }
 
 bool rqli_wait_may_watch(struct rqli_acquire *self, uint64_t generation, bool is_used_up)

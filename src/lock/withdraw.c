@@ -1,6 +1,7 @@
 #include "lock/withdraw.h"
 
 #include "base/clock.h"
+#include "base/pause.h"
 #include "base/random.h"
 #include "net/op.h"
 #include "wire/answer.h"
@@ -17,8 +18,6 @@
  */
 
 enum {
-    PAUSE_US = 100000,
-    NOMEM_PAUSE_US = 5000,
     REENTRY_UNDONE = 3 /* leave.lua */
 };
 
@@ -189,12 +188,12 @@ void rqli_withdrawing_read(struct rqli_withdrawing *self, size_t i, const struct
 bool rqli_withdrawing_next(struct rqli_withdrawing *self, int64_t now_us, int64_t until_us,
                            int64_t *again_us)
 {
-    bool resends = self->unsent != 0 && now_us + NOMEM_PAUSE_US < until_us;
+    bool resends = self->unsent != 0 && now_us + RQLI_PAUSE_MEMORY.first_us < until_us;
 
     if (!resends && (self->due == 0 || now_us >= until_us)) {
         return false;
     }
-    *again_us = resends ? now_us + NOMEM_PAUSE_US : 0;
+    *again_us = resends ? now_us + RQLI_PAUSE_MEMORY.first_us : 0;
     self->open = self->due | (resends ? self->unsent : 0);
     self->unsent = 0;
     self->due = 0;
@@ -260,6 +259,6 @@ void rqli_withdrawal_batch_run(struct rqli_withdrawal_batch *self,
         bool is_due = withdraw.state.due >> i & 1;
 
         self->item[i]->is_confirmed = !is_due && withdraw.state.confirmed >> i & 1;
-        self->item[i]->again_us = rqli_now_us() + (is_due ? 0 : PAUSE_US);
+        self->item[i]->again_us = rqli_now_us() + (is_due ? 0 : RQLI_PAUSE_WITHDRAWAL.first_us);
     }
 }

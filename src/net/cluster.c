@@ -1,6 +1,7 @@
 #include "net/cluster.h"
 
 #include "base/clock.h"
+#include "base/pause.h"
 #include "base/random.h"
 #include "net/client_name.h"
 #include "net/era.h"
@@ -15,7 +16,6 @@ enum {
     ASK_MS = 300,        /* for each node that is asked, while others may be */
     TELL_MOST_MS = 1200, /* the same for each that is told of keys */
     NAME_MS = 1000,      /* to say what the client is called, and between two attempts: */
-    NAME_AGAIN_MS = 10000,
     UNUSED_US = 60000000,
     DOWN_US = 1000000, /* for which others are asked rather than who gave no answer */
     TROUBLE_MS = 5000, /* for so long after a silence the map may change at any moment */
@@ -158,7 +158,8 @@ static void say_name(struct rqli_cluster *self, int64_t now_us)
         status = rqli_call_run(&route, &call, rqli_after_ms(now_us, NAME_MS), &answer, NULL);
         rqli_conn_count_internal(route.conn, -1);
         rqli_exchange_give(answer);
-        self->name_us = rqli_after_ms(now_us, status ? NAME_AGAIN_MS : RQLI_CLIENT_NAME_MS);
+        self->name_us =
+            status ? now_us + RQLI_PAUSE_NAME.first_us : rqli_after_ms(now_us, RQLI_CLIENT_NAME_MS);
     }
 }
 

@@ -2,11 +2,12 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/pause.h"
 #include "net/url.h"
 #include "wire/command.h"
 
 /* The last fifth is for those who are late, and for a second try. */
-enum { RENEWED_PERCENT = 80, RETRY_US = 1000000 };
+enum { RENEWED_PERCENT = 80 };
 
 rql_status rqli_credentials_ask(const struct rqli_endpoint *endpoint, int64_t deadline_us,
                                 rql_credentials *out, int64_t *renew_us_out, rql_error *error)
@@ -33,7 +34,7 @@ rql_status rqli_credentials_ask(const struct rqli_endpoint *endpoint, int64_t de
 
 int64_t rqli_credentials_retry_us(int64_t now_us)
 {
-    return now_us + RETRY_US;
+    return now_us + RQLI_PAUSE_SPARE.first_us;
 }
 
 void rqli_credentials_write(const char *user, const char *password, struct rqli_command *command)

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/pause.h"
 #include "base/random.h"
 #include "net/slots.h"
 #include "observe/observe.h"
@@ -16,11 +17,6 @@
 enum {
     MOVED_MOST = 5,
     FLUSHED_MOST = 16, /* another client has the server forget all scripts, but not so often */
-    AGAIN_MS = 5,      /* before a slot that moves is asked for again; doubled up to */
-    AGAIN_MOST_MS = 100,
-    DOWN_MS = 50, /* the same for one that nobody has */
-    DOWN_MOST_MS = 500,
-    PAUSES_LONGER = 8, /* of so many each is longer than the one before, at most */
 };
 
 bool rqli_fleet_init(struct rqli_fleet *self, unsigned connections)
@@ -227,18 +223,17 @@ struct rqli_node *rqli_fleet_next(struct rqli_fleet *self, struct rqli_node *nod
     return next;
 }
 
-static enum rqli_verdict pause_before(struct rqli_retries *retries, int64_t first_ms,
-                                      int64_t most_ms)
+/* At random between half of it and all. */
+static enum rqli_verdict pause_before(struct rqli_retries *retries, struct rqli_pause pause)
 {
-    int64_t longest_ms = first_ms << retries->n_pauses;
-    int64_t longest_us = 1000 * (longest_ms < most_ms ? longest_ms : most_ms);
+    int64_t longest_us = rqli_pause_us(pause, retries->n_pauses);
     int64_t again_us;
 
     again_us = rqli_now_us() + longest_us / 2 + rqli_random_below((uint32_t)longest_us / 2 + 1);
     if (again_us >= retries->until_us) {
         return RQLI_FAULT;
     }
-    if (retries->n_pauses < PAUSES_LONGER) {
+    if (retries->n_pauses < UINT8_MAX) {
         retries->n_pauses++;
     }
     retries->again_us = again_us;
@@ -254,7 +249,7 @@ static enum rqli_verdict go_to(struct rqli_fleet *self, const struct rqli_addres
     if (other && self->tells_first) {
         atomic_store(&self->named, other);
         rqli_fleet_read_map(self);
-        return pause_before(retries, AGAIN_MS, AGAIN_MOST_MS);
+        return pause_before(retries, RQLI_PAUSE_REDIRECT);
     }
     if (!other || retries->n_moved == MOVED_MOST) {
         return RQLI_FAULT;
@@ -285,10 +280,10 @@ enum rqli_verdict rqli_call_verdict(struct rqli_fleet *fleet, struct rqli_node *
     case RQLI_WAY_MOVED:
         return go_to(fleet, &address, rqli_key_set_index(set), retries);
     case RQLI_WAY_AGAIN:
-        return pause_before(retries, AGAIN_MS, AGAIN_MOST_MS);
+        return pause_before(retries, RQLI_PAUSE_REDIRECT);
     case RQLI_WAY_DOWN:
         rqli_fleet_on_silence(fleet, node);
-        return pause_before(retries, DOWN_MS, DOWN_MOST_MS);
+        return pause_before(retries, RQLI_PAUSE_CLUSTER_DOWN);
     case RQLI_WAY_NONE:
         break;
     }

@@ -1,6 +1,7 @@
 #include "net/node.h"
 
 #include "base/clock.h"
+#include "base/pause.h"
 #include "net/master.h"
 #include "net/subscription.h"
 
@@ -8,10 +9,9 @@
 #include <stdio.h>
 
 enum {
-    MOMENT_US = 20000,  /* to open one more, where the server is near; if it is far one does */
-    AGAIN_US = 1000000, /* between two attempts */
-    FEW = 20,           /* callers at a time, at most, who need not wait for each other */
-    MANY = 28,          /* callers at a time, at least, who are served best together */
+    MOMENT_US = 20000, /* to open one more, where the server is near; if it is far one does */
+    FEW = 20,          /* callers at a time, at most, who need not wait for each other */
+    MANY = 28,         /* callers at a time, at least, who are served best together */
 };
 
 bool rqli_conns_init(struct rqli_conns *self, const struct rqli_endpoint *endpoint, unsigned limit)
@@ -82,7 +82,8 @@ static void open_one_more(struct rqli_conns *self, unsigned n_used)
     if (rqli_conn_connect(self->each[n_used], now_us + MOMENT_US, NULL) == RQL_OK) {
         use(self, n_used + 1, 0);
     } else {
-        atomic_store_explicit(&self->again_us, now_us + AGAIN_US, memory_order_relaxed);
+        atomic_store_explicit(&self->again_us, now_us + RQLI_PAUSE_SPARE.first_us,
+                              memory_order_relaxed);
     }
 }
 

@@ -5,19 +5,19 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/pause.h"
 
 #include <string.h>
 
-/* The longest pause is doubled within these bounds; the pause itself is at random below it, but not
- * less than 1 ms. SPREAD_US: what a fleet's handshakes are spread over. */
-enum { BACKOFF_FIRST_MS = 10, SPREAD_US = 50000 };
+enum { SPREAD_US = 50000 }; /* what a fleet's handshakes are spread over */
 
+/* The longest pause is doubled; the pause itself is at random below it, but not less than 1 ms. */
 void rqli_backoff_on_failure(struct rqli_backoff *self, int64_t now_us, int64_t longest_ms,
                              uint32_t random)
 {
     int64_t ms = self->ms * 2;
 
-    ms = ms < BACKOFF_FIRST_MS ? BACKOFF_FIRST_MS : ms;
+    ms = ms > 0 ? ms : RQLI_PAUSE_CONNECT.first_us / 1000;
     self->ms = ms < longest_ms ? ms : longest_ms;
     self->next_us = rqli_after_ms(now_us, 1 + self->ms * random / RQLI_BACKOFF_RANDOM);
 }

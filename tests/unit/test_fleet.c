@@ -1,5 +1,6 @@
 #include "check.h"
 
+#include "base/pause.h"
 #include "net/fleet.h"
 #include "observe/observe.h"
 
@@ -83,6 +84,15 @@ TEST(who_is_to_be_told_first_is_not_asked_yet)
     assert_ptr_equal(rqli_fleet_node(&fleet, &rqli_key_sets[5]), &fleet.first);
     assert_ptr_equal(atomic_load(&fleet.named), fleet.shared.last);
     rqli_fleet_fini(&fleet);
+}
+
+TEST(a_pause_is_doubled_from_the_first_to_the_most)
+{
+    CHECK_ALL(EQ(rqli_pause_us(RQLI_PAUSE_REDIRECT, 0), 5000),
+              EQ(rqli_pause_us(RQLI_PAUSE_REDIRECT, 2), 20000),
+              EQ(rqli_pause_us(RQLI_PAUSE_REDIRECT, 5), 100000),
+              EQ(rqli_pause_us(RQLI_PAUSE_REDIRECT, UINT8_MAX), 100000),
+              EQ(rqli_pause_us(RQLI_PAUSE_CALL, 1), 20000));
 }
 
 /* A caller that goes by again_us alone would go on for ever if it held a pause that is not to be.
