@@ -1,8 +1,8 @@
 #ifndef RQLI_CANCEL_H
 #define RQLI_CANCEL_H
 
-/* A call is not cut short by pthread_cancel(), which would leave its request in the queue and its
- * share of a connection unread: the cancellation comes into force after the call (lock.h). */
+/* pthread_cancel() does not cut a call short, because that would leave its request in the queue and
+ * its share of a connection unread. The cancellation takes effect after the call (lock.h). */
 
 #include <pthread.h>
 
@@ -19,8 +19,8 @@ static inline void rqli_cancel_restore(const int *before)
     (void)pthread_setcancelstate(*before, NULL);
 }
 
-/* First in every public call that talks to the server, waits or takes a mutex: holds to its end. A
- * block runs under the cancel state of its caller (lock/block.c). */
+/* Stands first in every public call that talks to the server, waits or takes a mutex, and holds
+ * until the end of the call. A block runs under the cancel state of its caller (lock/block.c). */
 #define RQLI_DEFER_CANCEL                                                                          \
     __attribute__((cleanup(rqli_cancel_restore), unused)) const int cancel_before =                \
         rqli_cancel_defer()

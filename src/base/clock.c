@@ -5,8 +5,8 @@
 #include <rql/base.h>
 #include <time.h>
 
-/* BOOTTIME goes on while the machine is suspended, as the server's clock does: after a long sleep
- * our leases are over here, too. */
+/* CLOCK_BOOTTIME goes on while the machine is suspended, as the server's clock does. So after a
+ * long sleep our leases have expired here, too. */
 int64_t rqli_now_us(void)
 {
     struct timespec now;
@@ -15,7 +15,7 @@ int64_t rqli_now_us(void)
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-/* Saturates: a time-out that reaches beyond the clock is none. */
+/* Saturates: a timeout that reaches beyond the clock means no timeout. */
 int64_t rqli_after_ms(int64_t now_us, int64_t ms)
 {
     if (ms == RQL_FOREVER || ms > (RQLI_NEVER_US - now_us) / 1000) {

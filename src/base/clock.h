@@ -1,8 +1,8 @@
 #ifndef RQLI_CLOCK_H
 #define RQLI_CLOCK_H
 
-/* The one clock that decisions are made with: CLOCK_BOOTTIME, which runs through suspend: a
- * lease does, too. Wall clocks are never read, for they jump; server time comes from the server. */
+/* The one clock that decisions are based on: CLOCK_BOOTTIME, which runs through suspend, as a lease
+ * does. Wall clocks are never read, because they jump; server time comes from the server. */
 
 #include <stdint.h>
 
@@ -10,7 +10,7 @@
 
 int64_t rqli_now_us(void);
 
-/* now + ms without overflow; RQL_FOREVER becomes RQLI_NEVER_US. */
+/* Returns now + ms without overflow; RQL_FOREVER becomes RQLI_NEVER_US. */
 int64_t rqli_after_ms(int64_t now_us, int64_t ms);
 
 static inline int64_t rqli_earlier(int64_t a_us, int64_t b_us)

@@ -3,7 +3,8 @@
 
 #include <stddef.h>
 
-/* A doubly linked list of links that are part of what is in it. Zeroed: empty. No lock. */
+/* A doubly linked list whose links are members of the objects in it. A zeroed list is empty. The
+ * list has no lock. */
 
 struct rqli_dlink {
     struct rqli_dlink *next;
@@ -15,10 +16,10 @@ struct rqli_dlist {
     struct rqli_dlink *last;
 };
 
-/* What this is a part of. */
+/* Returns the object that has this part as a member. */
 #define RQLI_OWNER(part, type, member) ((type *)(void *)((char *)(part)-offsetof(type, member)))
 
-/* At the end. */
+/* Adds the link at the end. */
 static inline void rqli_dlist_add(struct rqli_dlist *self, struct rqli_dlink *link)
 {
     *link = (struct rqli_dlink){NULL, self->last};
@@ -33,7 +34,7 @@ static inline void rqli_dlist_add_first(struct rqli_dlist *self, struct rqli_dli
     self->first = link;
 }
 
-/* It is in the list. */
+/* Removes the link, which must be in the list. */
 static inline void rqli_dlist_remove(struct rqli_dlist *self, const struct rqli_dlink *link)
 {
     if (link->previous) {

@@ -7,13 +7,13 @@
 #include <stdio.h>
 
 /*
- * A fault or an outcome is a status and one line that says what was not done, where, and what may
- * be true on the server now. The function that finds it fills the line in; its callers pass it on
- * as it is.
+ * A fault or an outcome is a status and one line that says which action failed, on which server or
+ * key, and what may be true on the server now. The function that finds the fault fills the line in;
+ * its callers pass it on unchanged.
  */
 
-/* Without a default the compiler names a status that has no text. What falls through is a number
- * that no status has. */
+/* There is no default, so the compiler names a status that has no text. The last line is reached
+ * only with a number that no status has. */
 const char *rql_status_text(rql_status status)
 {
     switch (status) {
@@ -73,7 +73,7 @@ const char *rql_status_text(rql_status status)
     return "unknown status";
 }
 
-/* errno is kept before anything else can change it, and given out only where it says something: for
+/* Saves errno before anything else can change it, and reports it only where it is useful: for
  * faults of the connection. */
 rql_status rqli_fail(rql_error *error, rql_status status, const char *format, ...)
 {

@@ -1,8 +1,8 @@
 #ifndef RQLI_FD_H
 #define RQLI_FD_H
 
-/* Descriptors 0 to 2 belong to the program, also where it has closed them: what writes to standard
- * error would write into a connection, and libuv aborts when it closes one. */
+/* Descriptors 0 to 2 belong to the program, even if it has closed them: code that writes to
+ * standard error would write into a connection, and libuv aborts when it closes one of them. */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,7 +10,8 @@
 
 enum { RQLI_FD_LEAST = 3 };
 
-/* Takes a new descriptor, or -1, and returns it under a number of its own. -1 with errno. */
+/* Moves a new descriptor above 0 to 2 if it is one of these, and returns its number. Takes -1 as
+ * well. Returns -1 and sets errno if it fails. */
 static inline int rqli_fd_lift(int fd)
 {
     int lifted = fd;

@@ -9,27 +9,29 @@
 
 /*
  * fork() copies one thread only, and every descriptor. The child closes its copies of our sockets,
- * so that the server sees a parent that dies as dead. Handles of the parent stay as they are: the
- * generation tells their calls that they are foreign.
+ * so that the server notices when the parent dies. Handles of the parent stay unchanged: the
+ * generation shows their calls that the handles belong to another process.
  *
- * _Fork() and clone() run no handler. So the generation stands on a page that the kernel clears in
- * every child with memory of its own, and the first call in such a child counts on. That call
- * closes nothing: the child may have closed the parent's descriptors and opened its own under
- * their numbers.
+ * _Fork() and clone() run no handler. So the generation is on a page that the kernel clears in
+ * every child with memory of its own, and the first call in such a child counts the generation up.
+ * That call closes nothing, because the child may have closed the parent's descriptors and opened
+ * its own under their numbers.
  */
 
 enum { GENERATION_BYTES = sizeof(atomic_uint) }; /* mmap() rounds up to a page */
 
-/* pthread_atfork() has no way back: the handlers are installed with the first member and stay. */
+/* Handlers of pthread_atfork() cannot be removed: they are installed with the first member and
+ * stay. */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool installed;
 
-/* A kernel before 4.14 has no page that it clears: then only children of fork() are noticed. */
+/* A kernel before 4.14 cannot clear a page in children: there only children of fork() are
+ * noticed. */
 static atomic_uint kept = 1;
-static _Atomic(atomic_uint *) cleared = &kept; /* 0 there: a child that has not been noticed yet */
+static _Atomic(atomic_uint *) cleared = &kept; /* 0 in it: a child that has not been noticed yet */
 static atomic_uint latest = 1;                 /* the generation of the process that wrote it */
 
-/* Generation of the process whose fork() is under way. Guarded by shared.mutex. */
+/* The generation of the process whose fork() is in progress. Guarded by shared.mutex. */
 static unsigned forking;
 
 static struct {
@@ -59,7 +61,7 @@ unsigned rqli_fork_generation(void)
     return generation != 0 ? generation : notice_child(slot);
 }
 
-/* The mutex is held across the fork: the list is whole in the child. */
+/* Holds the mutex across the fork, so that the list is consistent in the child. */
 static void before(void)
 {
     (void)pthread_mutex_lock(&shared.mutex);
@@ -71,9 +73,9 @@ static void in_parent(void)
     (void)pthread_mutex_unlock(&shared.mutex);
 }
 
-/* Only what is safe behind fork() in a process with threads: no allocation, no lock but this one.
- * Members that were foreign to the parent have been told in an earlier child, whose own descriptors
- * may have their numbers by now. */
+/* Does only what is safe after fork() in a process with threads: no allocation, and no lock but
+ * this one. Members that were foreign to the parent were notified in an earlier child, whose own
+ * descriptors may have their numbers by now. */
 static void in_child(void)
 {
     atomic_store(atomic_load(&cleared), 0);
@@ -88,7 +90,8 @@ static void in_child(void)
     (void)pthread_mutex_unlock(&shared.mutex);
 }
 
-/* The page is never unmapped: other threads may ask for the generation while the process exits. */
+/* Maps the page of the generation. It is never unmapped, because other threads may ask for the
+ * generation while the process exits. */
 static void map_generation(void)
 {
     void *page =
@@ -121,7 +124,7 @@ bool rqli_fork_join(struct rqli_fork_member *member, void (*handler)(void *self)
     }
     *member = (struct rqli_fork_member){.in_child = handler, .self = self};
     (void)pthread_mutex_lock(&shared.mutex);
-    /* No fork comes in between: it would wait for the mutex. */
+    /* No fork can come in between, because it would wait for the mutex. */
     member->generation = rqli_fork_generation();
     rqli_dlist_add_first(&shared.members, &member->link);
     (void)pthread_mutex_unlock(&shared.mutex);
@@ -135,9 +138,10 @@ void rqli_fork_leave(struct rqli_fork_member *member)
     (void)pthread_mutex_unlock(&shared.mutex);
 }
 
-/* A thread inherits the mask of the one that starts it. A synchronous signal is the thread's own
- * doing: where it is blocked the kernel ends the process without calling its handler, and SIGABRT
- * reaches the crash handlers of the program by the same road. */
+/* A thread inherits the signal mask of the thread that starts it. Synchronous signals are not
+ * blocked, because the thread causes them itself: if one is blocked, the kernel ends the process
+ * without calling its handler. SIGABRT reaches the crash handlers of the program in the same
+ * way. */
 sigset_t rqli_mask_asynchronous(void)
 {
     static const int synchronous[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};

@@ -2,13 +2,13 @@
 #define RQLI_FORK_H
 
 /*
- * What fork() means for clients: the child closes its copies of their sockets, so that the server
- * sees a dead parent as dead, and every handle of the parent is foreign in it. The list of members
- * is process-wide because fork is a process-wide event. Foreign members stay in the list and are
- * never freed.
+ * The effect of fork() on clients: the child closes its copies of their sockets, so that the server
+ * notices when the parent dies, and every handle of the parent is foreign in the child. The list of
+ * members is process-wide because fork is a process-wide event. Foreign members stay in the list
+ * and are never freed.
  *
- * A child that clone() or _Fork() made is noticed by its first call: handles are foreign in it as
- * well, but copies of descriptors stay open.
+ * A child that clone() or _Fork() made is noticed by its first call. Handles are foreign in it as
+ * well, but its copies of descriptors stay open.
  */
 
 #include "base/dlist.h"
@@ -23,12 +23,12 @@ struct rqli_fork_member {
     unsigned generation;
 };
 
-/* False: the handlers could not be installed. */
+/* Adds the member to the list. Returns false if the handlers could not be installed. */
 bool rqli_fork_join(struct rqli_fork_member *member, void (*in_child)(void *self), void *self);
 void rqli_fork_leave(struct rqli_fork_member *member);
 
-/* Number of this process in its line of ancestors; differs from its parent's, however it was made.
- * Nearly free, and async-signal-safe. */
+/* Returns the number of this process in its line of ancestors. It differs from its parent's,
+ * whichever call made the process. Nearly free, and async-signal-safe. */
 unsigned rqli_fork_generation(void);
 
 static inline bool rqli_fork_is_foreign(const struct rqli_fork_member *member)
@@ -36,11 +36,11 @@ static inline bool rqli_fork_is_foreign(const struct rqli_fork_member *member)
     return member->generation != rqli_fork_generation();
 }
 
-/* Around the start of a thread of ours: asynchronous signals stay with the threads of the program.
- * Callbacks of the program run on our threads, too, so that the signals of a crash are not blocked.
- */
+/* Called before and after the start of a thread of ours, so that asynchronous signals stay with the
+ * threads of the program. Callbacks of the program run on our threads, too, so the signals of a
+ * crash are not blocked. */
 
-sigset_t rqli_mask_asynchronous(void); /* returns what was before */
+sigset_t rqli_mask_asynchronous(void); /* returns the mask that was set before */
 void rqli_mask_restore(const sigset_t *before);
 
 #endif

@@ -6,11 +6,12 @@
 #include <stdlib.h>
 
 /*
- * A few blocks that wait to be used again, without a lock: each place is taken and filled by one
+ * A few blocks that are kept for reuse, without a lock: each place is taken and filled by one
  * atomic exchange.
  */
 
-/* Each thread begins its search at a place of its own, where it finds what it gave back last. */
+/* Each thread begins its search at a place of its own, where it finds the block that it gave back
+ * last. */
 static void *_Atomic *place(struct rqli_freelist *self, unsigned step)
 {
     return &self->place[((unsigned)rqli_thread_number() + step) % RQLI_FREELIST];
@@ -23,8 +24,9 @@ void *rqli_freelist_take(struct rqli_freelist *self)
     for (unsigned i = 0; i < RQLI_FREELIST && !block; i++) {
         void *_Atomic *spare = place(self, i);
 
-        /* To look costs nothing while nobody writes; an exchange takes the cache line from the
-         * others. What is gone by then gives NULL, and the search goes on. */
+        /* A read is cheap while no thread writes; an exchange takes the cache line away from the
+         * other threads. If the block is gone by then, the exchange returns NULL and the search
+         * goes on. */
         if (atomic_load_explicit(spare, memory_order_relaxed)) {
             block = atomic_exchange_explicit(spare, NULL, memory_order_acquire);
         }

@@ -9,9 +9,10 @@
 #include <unistd.h>
 
 /*
- * Sleeping by futex in place of condition variables: a word that a waker has changed is never slept
- * on, and a waker needs no mutex. The end is a time of our own clock, but the kernel counts what is
- * left of it without the time that the machine is suspended: a sleeper is late by that much then.
+ * Threads sleep on a futex instead of a condition variable: a thread never sleeps on a word that a
+ * waker has changed, and a waker needs no mutex. The deadline is a time of our own clock, but the
+ * kernel counts the remaining time without the time that the machine is suspended. A sleeper is
+ * then late by that much.
  */
 
 /* Returns the number of the system call that reads this program's struct timespec. A 32-bit kernel
@@ -32,7 +33,7 @@ static long futex_number(void)
 #endif
 }
 
-/* May return early, for example after a signal: the caller checks again what it waits for. */
+/* May return early, for example after a signal: the caller checks its condition again. */
 void rqli_signal_wait(rqli_signal *signal, int32_t seen, int64_t until_us)
 {
     struct timespec left;
@@ -55,7 +56,8 @@ void rqli_signal_wake(rqli_signal *signal)
     (void)syscall(futex_number(), signal, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
 }
 
-/* The usual case is one or two; what does not fit is woken at once, which is only slower. */
+/* There are usually one or two. A signal that does not fit is woken at once, which is only
+ * slower. */
 void rqli_wake_list_add(struct rqli_wake_list *self, rqli_signal *signal)
 {
     if (self->count == RQLI_WAKE_LIST) {

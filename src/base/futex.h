@@ -14,27 +14,27 @@ typedef _Atomic int32_t rqli_signal;
 /* Sleeps while *signal is `seen`, at most until until_us (rqli_now_us() time). May wake early. */
 void rqli_signal_wait(rqli_signal *signal, int32_t seen, int64_t until_us);
 
-/* Wakes every sleeper. The address alone counts: what slept there may be gone. */
+/* Wakes every sleeper. Only the address is used: the object in which a thread slept may be gone. */
 void rqli_signal_wake(rqli_signal *signal);
 
-/* Sleepers that were called under a mutex and are woken without it: who wakes into a held mutex has
- * the sleeper run into it and sleep again. */
+/* Sleepers that are noted while a mutex is held and woken after it is released. If a waker still
+ * holds the mutex, the sleeper runs into it and sleeps again. */
 
 enum { RQLI_WAKE_LIST = 128 };
 
 struct rqli_wake_list {
-    rqli_signal *signals[RQLI_WAKE_LIST]; /* under the mutex */
+    rqli_signal *signals[RQLI_WAKE_LIST]; /* guarded by the mutex */
     size_t count;
 };
 
-/* Under the mutex. Wakes at once when there is no place left. */
+/* Caller holds the mutex. Wakes the sleeper at once when the list is full. */
 void rqli_wake_list_add(struct rqli_wake_list *self, rqli_signal *signal);
 
-/* Unlocks the mutex, then wakes them, the last one first. Who slept there may be gone by then: what
- * has come to be in that place wakes once in vain. */
+/* Unlocks the mutex, then wakes the sleepers, the last one first. A sleeper may be gone by then: a
+ * thread that sleeps at the same address by now is woken once without cause. */
 void rqli_wake_list_unlock(struct rqli_wake_list *self, pthread_mutex_t *mutex);
 
-/* Nobody wakes it: a sleep by our clock. 0: none. */
+/* Sleeps until a time of our clock; no thread wakes it. 0: does not sleep. */
 static inline void rqli_sleep_until(int64_t until_us)
 {
     rqli_signal never = 0;

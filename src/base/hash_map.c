@@ -16,12 +16,12 @@ static void put(struct rqli_hash_map *self, struct rqli_hash_entry *entry, uint6
     *head = entry;
 }
 
-/* Twice the heads. */
+/* Doubles the number of heads. Without memory the map stays as it is. */
 static void grow(struct rqli_hash_map *self)
 {
     struct rqli_hash_map larger = {.n_heads = self->n_heads * 2, .count = self->count};
 
-    /* Pointers they are. NOLINTNEXTLINE(bugprone-sizeof-expression) */
+    /* Pointers are meant. NOLINTNEXTLINE(bugprone-sizeof-expression) */
     larger.heads = calloc(larger.n_heads, sizeof *larger.heads);
     if (!larger.heads) {
         return;
@@ -86,15 +86,15 @@ struct rqli_hash_entry *rqli_hash_map_next(const struct rqli_hash_entry *entry)
     return with_hash(entry->next, entry->hash);
 }
 
-/* Multiply and fold: fast, and each bit of the input reaches the lower bits, which choose the head.
- */
+/* Multiplies and folds: this is fast, and each bit of the input reaches the lower bits, which
+ * choose the head. */
 static uint64_t mix(uint64_t hash, uint64_t word)
 {
     hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
     return hash ^ hash >> 32;
 }
 
-/* The length goes in first, so that zero bytes at the end count. */
+/* The length is mixed in first, so that zero bytes at the end count. */
 uint64_t rqli_hash_bytes(uint64_t seed, struct rqli_slice bytes)
 {
     uint64_t hash = seed;

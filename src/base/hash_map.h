@@ -2,8 +2,8 @@
 #define RQLI_HASH_MAP_H
 
 /*
- * A hash map of entries that are part of what is in it; the keys are their owners'. A few entries
- * need no memory of the map's own. Zeroed: empty. No lock.
+ * A hash map whose entries are members of the objects in it; the owners of the entries have the
+ * keys. A few entries need no memory of the map's own. A zeroed map is empty. The map has no lock.
  */
 
 #include "base/text.h"
@@ -16,7 +16,7 @@ struct rqli_hash_entry {
 enum { RQLI_HASH_MAP_FEW = 16 };
 
 struct rqli_hash_map {
-    struct rqli_hash_entry **heads; /* NULL: empty; `few`, as long as they are enough */
+    struct rqli_hash_entry **heads; /* NULL: empty; `few`, as long as that is enough */
     size_t n_heads;
     size_t count;
     struct rqli_hash_entry *few[RQLI_HASH_MAP_FEW];
@@ -24,18 +24,19 @@ struct rqli_hash_map {
 
 void rqli_hash_map_fini(struct rqli_hash_map *self);
 
-/* It is in no map. Never fails: without memory the chains grow longer. */
+/* Adds an entry that is in no map. Never fails: without memory the chains grow longer. */
 void rqli_hash_map_add(struct rqli_hash_map *self, struct rqli_hash_entry *entry, uint64_t hash);
 
-/* It is in the map. */
+/* Removes an entry, which must be in the map. */
 void rqli_hash_map_remove(struct rqli_hash_map *self, const struct rqli_hash_entry *entry);
 
-/* The first of those with this hash, and the next of those; other keys may have the same. NULL:
- * there is none. */
+/* Return the first entry with this hash, and the next one after it, or NULL if there is none. Other
+ * keys may have the same hash. */
 struct rqli_hash_entry *rqli_hash_map_find(const struct rqli_hash_map *self, uint64_t hash);
 struct rqli_hash_entry *rqli_hash_map_next(const struct rqli_hash_entry *entry);
 
-/* seed: another for each kind of keys, or the hash of what goes in front. */
+/* Returns the hash of the bytes. seed: a different one for each kind of key, or the hash of the
+ * bytes in front. */
 uint64_t rqli_hash_bytes(uint64_t seed, struct rqli_slice bytes);
 
 #endif

@@ -19,12 +19,12 @@ struct stock {
 
 static _Thread_local struct stock stock;
 
-/* A byte is used once: what was drawn is wiped. */
+/* Takes bytes from the stock. Each byte is used once: the bytes taken are wiped. */
 static bool draw(unsigned char *out, size_t size)
 {
     if (stock.left < size || stock.generation != rqli_fork_generation()) {
-        /* More than 256 bytes may be cut short by a signal: that counts as none, and the next draw
-         * asks again. */
+        /* A signal may cut short a request for more than 256 bytes. That counts as a failure, and
+         * the next draw asks again. */
         if (getrandom(stock.bytes, sizeof stock.bytes, 0) != (ssize_t)sizeof stock.bytes) {
             return false;
         }
@@ -37,8 +37,8 @@ static bool draw(unsigned char *out, size_t size)
     return true;
 }
 
-/* Not from the stock: a machine that is copied while it runs has that twice, and who draws the same
- * nonce is answered with the other's grant. */
+/* Does not use the stock, because a machine that is copied while it runs has the same stock twice.
+ * If two clients drew the same nonce, one would be answered with the other's grant. */
 bool rqli_random_hex(char out[RQLI_HEX_SIZE])
 {
     static const char digits[] = "0123456789abcdef";
@@ -56,8 +56,8 @@ bool rqli_random_hex(char out[RQLI_HEX_SIZE])
     return true;
 }
 
-/* For jitter and lots. The remainder favours small numbers by less than one in 65,000 for the
- * bounds in use. Without random numbers: 0, which is in range. */
+/* For jitter and random choices. The remainder favours small numbers by less than one in 65,000 for
+ * the bounds in use. Without random numbers: 0, which is in range. */
 uint32_t rqli_random_below(uint32_t bound)
 {
     unsigned char bytes[4] = {0};
@@ -70,16 +70,18 @@ uint32_t rqli_random_below(uint32_t bound)
     return value % bound;
 }
 
-/* Where an acquirer of its own has its number: up to this in the slot of the fiber, of five digits,
- * the rest in that of the ractor, from 1 on. A task has ractor 0, so no two ids meet. */
+/* An acquirer of its own has its number in two slots: up to this value in the slot of the fiber, of
+ * five digits, and the rest in the slot of the ractor, from 1 on. A task has ractor 0, so two ids
+ * are never equal. */
 enum { FIBERS = 100000 };
 
 struct process {
-    pid_t id; /* 0: not asked yet */
+    pid_t id; /* 0: not known yet */
     unsigned generation;
 };
 
-/* getpid() is a system call, and every acquisition needs the number: each thread asks once. */
+/* Returns the process id. getpid() is a system call, and every acquisition needs the number, so
+ * each thread calls it once. */
 static pid_t process_id(void)
 {
     static _Thread_local struct process self;
@@ -90,8 +92,8 @@ static pid_t process_id(void)
     return self.id;
 }
 
-/* By the writer: every acquisition comes by here twice, and snprintf() takes three times as long.
- */
+/* Uses the writer because every acquisition calls this twice, and snprintf() takes three times as
+ * long. */
 static void begin(struct rqli_writer *out, char id[RQL_ID_SIZE], const char *kind)
 {
     rqli_writer_init(out, id, RQL_ID_SIZE);
@@ -121,21 +123,22 @@ static void write_acquirer(char out[RQL_ID_SIZE], uint64_t fiber, uint64_t racto
     end(&id, ractor, identity);
 }
 
-/* As the gem writes it: process, thread, fiber, ractor, identity. A task has the place of a
- * fiber. */
+/* Writes the id as the gem does: process, thread, fiber, ractor, identity. A task takes the place
+ * of a fiber. */
 void rqli_acquirer_id(char out[RQL_ID_SIZE], uint64_t task, const char *identity)
 {
     write_acquirer(out, task, 0, identity);
 }
 
-/* Over both slots: an id of up to 64 bytes takes the server half the memory of a longer one. With
- * seven digits for the process and seven for the thread that leaves six for both. */
+/* Spreads the number over both slots, because an id of up to 64 bytes takes the server half the
+ * memory of a longer one. With seven digits for the process and seven for the thread, six are left
+ * for both. */
 void rqli_own_acquirer_id(char out[RQL_ID_SIZE], uint64_t number, const char *identity)
 {
     write_acquirer(out, number % FIBERS, 1 + number / FIBERS, identity);
 }
 
-/* The thread is given: one thread sends the heartbeats of all hosts of its process. */
+/* The thread is a parameter because one thread sends the heartbeats of all hosts of its process. */
 void rqli_host_id(char out[RQL_ID_SIZE], uint64_t thread, const char *identity)
 {
     struct rqli_writer id;

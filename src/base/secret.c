@@ -4,12 +4,12 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* In front of what the caller gets. */
+/* Stands in front of the memory that the caller gets. */
 struct head {
-    alignas(max_align_t) size_t size; /* with this */
+    alignas(max_align_t) size_t size; /* including this head */
 };
 
-/* A kernel that cannot keep it out of a core file is no reason to have none. */
+/* A kernel that cannot keep the memory out of a core file is no reason to fail. */
 void *rqli_secret_new(size_t size)
 {
     struct head *head;

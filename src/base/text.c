@@ -3,20 +3,21 @@
 #include <rql/base.h>
 
 /*
- * Numbers, names and texts without the C library's locale. Parsers are strict, for what they read
- * decides about locks: no blanks, no sign but a minus, no overflow. The writer goes on counting
- * when its buffer is full, so that callers learn how much room they need.
+ * Numbers, names and texts without the C library's locale. Parsers are strict, because locks depend
+ * on the values that they read: no blanks, no sign but a minus, no overflow. The writer goes on
+ * counting when its buffer is full, so that callers learn how much room they need.
  */
 
-enum { SAFE_DIGITS = 18 /* so many never overflow */ };
+enum { SAFE_DIGITS = 18 /* this many never overflow */ };
 
 static bool is_digit(char byte)
 {
     return byte >= '0' && byte <= '9';
 }
 
-/* Takes the digits at *at and moves past them; none, or too large a number, is false. The limit is
- * checked by division only behind the 18th digit, which nearly no number has. */
+/* Takes the digits at *at and moves past them. Returns false if there are none, or the number is
+ * too large. The limit is checked by division only after the 18th digit, which nearly no number
+ * has. */
 static bool take_digits(struct rqli_slice text, size_t *at, uint64_t limit, uint64_t *out)
 {
     size_t start = *at;
@@ -34,7 +35,7 @@ static bool take_digits(struct rqli_slice text, size_t *at, uint64_t limit, uint
     return *at > start && value <= limit;
 }
 
-/* limit is at most 2^63, so that the smallest number is reached without overflow. */
+/* value is at most 2^63, so that the smallest number is reached without overflow. */
 static int64_t with_sign(uint64_t value, bool negative)
 {
     return (int64_t)(negative ? 0 - value : value);
@@ -57,7 +58,7 @@ bool rqli_parse_within(struct rqli_slice text, int min, int max, int *out)
 {
     int64_t value;
 
-    /* No "-0". */
+    /* "-0" is refused. */
     if ((text.length > 0 && text.data[0] == '-') || !rqli_parse_int(text, &value) || value < min ||
         value > max) {
         return false;
@@ -66,7 +67,8 @@ bool rqli_parse_within(struct rqli_slice text, int min, int max, int *out)
     return true;
 }
 
-/* From the last digit on, as the division gives them; 20 are enough for 64 bits. */
+/* Writes the digits from the last one on, as the division yields them; 20 are enough for 64
+ * bits. */
 size_t rqli_format_uint(char *out, uint64_t value)
 {
     char digits[20];
@@ -90,8 +92,8 @@ size_t rqli_format_int(char *out, int64_t value)
     return rqli_format_uint(out, (uint64_t)value);
 }
 
-/* A name becomes part of keys, log lines and terminal output, so no control bytes. It need not be
- * UTF-8: the gem accepts any bytes. */
+/* A name becomes part of keys, log lines and terminal output, so control bytes are refused. It need
+ * not be UTF-8, because the gem accepts any bytes. */
 bool rqli_name_is_valid(const char *name)
 {
     size_t length;
@@ -118,7 +120,7 @@ void rqli_writer_init(struct rqli_writer *self, char *buffer, size_t size)
     self->length = 0;
 }
 
-/* Once something was cut nothing more is written: the length is beyond the size from then on. */
+/* Once a text was cut, nothing more is written, because the length stays beyond the size. */
 void rqli_write_bytes(struct rqli_writer *self, const char *bytes, size_t length)
 {
     size_t room = self->length < self->size ? self->size - self->length : 0;
@@ -148,8 +150,8 @@ void rqli_write_uint(struct rqli_writer *self, uint64_t value)
     rqli_write_bytes(self, digits, rqli_format_uint(digits, value));
 }
 
-/* As Ruby prints a Float: no zeros at the end, but one digit behind the point. -0.5 has a whole
- * part of 0, which knows no sign: that is written apart. */
+/* Writes the number as Ruby prints a Float: no zeros at the end, but at least one digit after the
+ * point. -0.5 has a whole part of 0, which has no sign, so the sign is written separately. */
 void rqli_write_decimal(struct rqli_writer *self, int64_t value, unsigned digits)
 {
     static const int64_t powers[DIGITS_MAX + 1] = {1, 10, 100, 1000, 10000, 100000, 1000000};
@@ -180,8 +182,8 @@ void rqli_write_seconds(struct rqli_writer *self, int64_t ms, const char *foreve
     }
 }
 
-/* Do `count` bytes follow that continue a character? A NUL ends this as any byte that continues
- * nothing, so the end of the text is never passed. */
+/* Returns whether `count` bytes follow that continue a character. A NUL does not continue one, so
+ * the end of the text is never passed. */
 static bool continues(const unsigned char *at, size_t count)
 {
     for (size_t i = 1; i <= count; i++) {
@@ -192,8 +194,9 @@ static bool continues(const unsigned char *at, size_t count)
     return true;
 }
 
-/* Bytes of the character that begins here; 0: it is no UTF-8. The second byte tells what could be
- * written shorter (behind E0 and F0), a surrogate (ED), and what is too large (F4). */
+/* Returns the number of bytes of the character that begins here, or 0 if it is not UTF-8. The
+ * second byte shows an encoding that is longer than needed (after E0 and F0), a surrogate (ED), and
+ * a number that is too large (F4). */
 static size_t utf8_length(const unsigned char *at)
 {
     if (at[0] < 0x80) {
@@ -217,7 +220,8 @@ static size_t utf8_length(const unsigned char *at)
     return 0;
 }
 
-/* A byte below 0x80. DEL is escaped as well: JSON would allow it, a terminal acts upon it. */
+/* Writes a byte below 0x80. DEL is escaped as well: JSON would allow it, but a terminal acts upon
+ * it. */
 static void write_ascii(struct rqli_writer *self, char byte)
 {
     static const char hex[] = "0123456789abcdef";
@@ -233,8 +237,8 @@ static void write_ascii(struct rqli_writer *self, char byte)
     }
 }
 
-/* What is no UTF-8 becomes the replacement character: JSON cannot carry it, and a line must not be
- * lost for it. */
+/* Bytes that are not UTF-8 become the replacement character, because JSON cannot carry them and a
+ * line must not be lost because of them. */
 void rqli_write_json(struct rqli_writer *self, const char *text)
 {
     if (!text) {
@@ -257,7 +261,7 @@ void rqli_write_json(struct rqli_writer *self, const char *text)
     rqli_write_text(self, "\"");
 }
 
-/* Of a text that is too long the last byte gives way to the terminator. */
+/* If the text is too long, its last byte gives way to the terminator. */
 size_t rqli_writer_end(struct rqli_writer *self)
 {
     if (self->size > 0) {

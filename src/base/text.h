@@ -1,7 +1,7 @@
 #ifndef RQLI_TEXT_H
 #define RQLI_TEXT_H
 
-/* Small pieces of text: bytes with a length, strict numbers. */
+/* Small pieces of text: bytes with a length, and strict numbers. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@ static inline struct rqli_slice rqli_slice_of(const char *text)
     return (struct rqli_slice){text, strlen(text)};
 }
 
-/* Cuts so many bytes off the front. */
+/* Cuts this many bytes off the front. */
 static inline struct rqli_slice rqli_slice_take(struct rqli_slice *rest, size_t length)
 {
     struct rqli_slice taken = {rest->data, length};
@@ -29,7 +29,7 @@ static inline struct rqli_slice rqli_slice_take(struct rqli_slice *rest, size_t 
     return taken;
 }
 
-/* Cuts this text off the front. False: something else is there. */
+/* Cuts this text off the front. Returns false if another text is there. */
 static inline bool rqli_slice_skip(struct rqli_slice *rest, const char *text)
 {
     size_t length = strlen(text);
@@ -41,7 +41,8 @@ static inline bool rqli_slice_skip(struct rqli_slice *rest, const char *text)
     return true;
 }
 
-/* The length of what is in front of the first of these bytes: all, if none is there. */
+/* Returns the length of the text in front of the first of these bytes, or of all if none is
+ * there. */
 static inline size_t rqli_slice_before(struct rqli_slice text, const char *stops)
 {
     size_t i = 0;
@@ -58,7 +59,7 @@ static inline bool rqli_slice_is(struct rqli_slice slice, const char *text)
            (slice.length == 0 || memcmp(text, slice.data, slice.length) == 0);
 }
 
-/* How often the byte is in it. */
+/* Returns how often the byte is in the text. */
 static inline size_t rqli_slice_count(struct rqli_slice text, char byte)
 {
     size_t count = 0;
@@ -69,7 +70,7 @@ static inline size_t rqli_slice_count(struct rqli_slice text, char byte)
     return count;
 }
 
-/* Cuts the first word off a list of words, which have a blank between two. */
+/* Cuts the first word off a list of words, which are separated by one blank. */
 static inline struct rqli_slice rqli_slice_word(struct rqli_slice *rest)
 {
     struct rqli_slice word = rqli_slice_take(rest, rqli_slice_before(*rest, " "));
@@ -78,7 +79,7 @@ static inline struct rqli_slice rqli_slice_word(struct rqli_slice *rest)
     return word;
 }
 
-/* Is it one of these words? */
+/* Returns whether it is one of these words. */
 static inline bool rqli_has_word(const char *words, struct rqli_slice word)
 {
     struct rqli_slice rest = rqli_slice_of(words);
@@ -93,7 +94,7 @@ static inline bool rqli_has_word(const char *words, struct rqli_slice word)
     return false;
 }
 
-/* FNV-1a of 64 bits. It begins with RQLI_HASH_START, or goes on from another text's. */
+/* FNV-1a of 64 bits. The hash begins with RQLI_HASH_START, or continues that of another text. */
 #define RQLI_HASH_START UINT64_C(0xcbf29ce484222325)
 
 static inline uint64_t rqli_hash_text(uint64_t hash, const char *text)
@@ -104,21 +105,21 @@ static inline uint64_t rqli_hash_text(uint64_t hash, const char *text)
     return hash;
 }
 
-/* Decimal digits with an optional '-', nothing else, no overflow. */
+/* Reads decimal digits with an optional '-': nothing else, and no overflow. */
 bool rqli_parse_int(struct rqli_slice text, int64_t *out);
 
-/* Digits alone, from min, which is not below 0, to max. */
+/* Reads digits alone, from min, which is not below 0, to max. */
 bool rqli_parse_within(struct rqli_slice text, int min, int max, int *out);
 
 /* Write a decimal number without terminator; return its length, at most 20. */
 size_t rqli_format_int(char *out, int64_t value);
 size_t rqli_format_uint(char *out, uint64_t value);
 
-/* 1 to RQL_NAME_MAX bytes, no control bytes. */
+/* Returns whether the name has 1 to RQL_NAME_MAX bytes and no control bytes. */
 bool rqli_name_is_valid(const char *name);
 
-/* Text into a buffer of fixed size, counting what it would have taken: as snprintf() does, but in
- * steps. What does not fit is cut. */
+/* Writes text into a buffer of fixed size and counts the bytes that the whole text needs, as
+ * snprintf() does, but in steps. Text that does not fit is cut. */
 
 struct rqli_writer {
     char *buffer; /* NULL is fine if size is 0 */
@@ -132,22 +133,22 @@ void rqli_write_text(struct rqli_writer *self, const char *text);
 void rqli_write_int(struct rqli_writer *self, int64_t value);
 void rqli_write_uint(struct rqli_writer *self, uint64_t value);
 
-/* value / 10^digits (at most 6), at least one digit behind the point and no zeros at its end: as
- * Ruby prints a Float. */
+/* Writes value / 10^digits (at most 6) as Ruby prints a Float: at least one digit after the point,
+ * and no zeros at the end. */
 void rqli_write_decimal(struct rqli_writer *self, int64_t value, unsigned digits);
-/* As the gem prints a duration: whole seconds without a point; `forever` for RQL_FOREVER. */
+/* Writes a duration as the gem does: whole seconds without a point; `forever` for RQL_FOREVER. */
 void rqli_write_seconds(struct rqli_writer *self, int64_t ms, const char *forever);
 
-/* A JSON string with its quotes. Control bytes are escaped; what is no UTF-8 becomes U+FFFD, byte
- * by byte. NULL: null. */
+/* Writes a JSON string with its quotes. Control bytes are escaped; bytes that are not UTF-8 become
+ * U+FFFD, one by one. NULL becomes null. */
 void rqli_write_json(struct rqli_writer *self, const char *text);
 
 /* Terminates the text; returns its length without the terminator. */
 size_t rqli_writer_end(struct rqli_writer *self);
 
-/* Lays texts out one after the other in memory that was measured before. */
+/* Lays texts out one after the other in memory whose size was computed before. */
 
-/* Copies text to *cursor, terminates it and moves the cursor behind it. */
+/* Copies text to *cursor, terminates it and moves the cursor past it. */
 static inline const char *rqli_pack(char **cursor, struct rqli_slice text)
 {
     char *start = *cursor;
@@ -160,7 +161,7 @@ static inline const char *rqli_pack(char **cursor, struct rqli_slice text)
     return start;
 }
 
-/* A C program sees it whole: no NUL inside. */
+/* Returns whether a C program sees the whole text: there is no NUL inside. */
 static inline bool rqli_is_plain(struct rqli_slice text)
 {
     return text.length == 0 || !memchr(text.data, '\0', text.length);

@@ -7,18 +7,18 @@
 #include <string.h>
 
 /*
- * Each thread has a mark in its own storage, which is in the list of the living until the thread
- * ends: then the destructor of a thread-specific value takes it out. Nothing is allocated.
+ * Each thread has a mark in its own storage. The mark is in the list of living threads until the
+ * thread ends: then the destructor of a thread-specific value removes it. Nothing is allocated.
  *
  * The destructor of another value may use the library after ours has run. Such a thread keeps its
- * number and counts as ended: what it acquires is not renewed.
+ * number and counts as ended: a lock that it acquires is not renewed.
  */
 
 enum { BUCKETS = 64 };
 
 struct mark {
     struct rqli_dlink link; /* first */
-    uint64_t number;        /* 0: the thread has not been asked for it yet */
+    uint64_t number;        /* 0: the thread has not asked for it yet */
 };
 
 static _Thread_local struct mark mine;
@@ -57,7 +57,7 @@ static void unlist(void *value)
     (void)pthread_mutex_unlock(&shared.mutex);
 }
 
-/* The forking thread is the only one of the child. Another thread may have held the mutex, or may
+/* The forking thread is the only one in the child. Another thread may have held the mutex, or may
  * have been changing the list. */
 static void in_child(void *unused)
 {
@@ -67,7 +67,7 @@ static void in_child(void *unused)
     if (pthread_getspecific(at_end)) {
         list(&mine);
     }
-    member.generation = rqli_fork_generation(); /* the next child is told, too */
+    member.generation = rqli_fork_generation(); /* so that the next child is notified, too */
 }
 
 static void install(void)
@@ -75,7 +75,7 @@ static void install(void)
     installed = pthread_key_create(&at_end, unlist) == 0 && rqli_fork_join(&member, in_child, NULL);
 }
 
-/* The value is set first: a mark whose thread ends unnoticed would be a dangling pointer. */
+/* Sets the value first, because a mark whose thread ends unnoticed would be a dangling pointer. */
 static uint64_t take_number(void)
 {
     (void)pthread_once(&once, install);

@@ -8,14 +8,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Number of the calling thread, from 1; the only thread of a fork child keeps its own. 0: there was
- * no memory to note it, or its end could not be noticed; the next call tries again. */
+/* Returns the number of the calling thread, from 1; the only thread of a fork child keeps its own.
+ * Returns 0 if there was no memory to note it, or its end could not be noticed; the next call tries
+ * again. */
 uint64_t rqli_thread_number(void);
 
-/* Whether the thread has not ended. Without a system call. */
+/* Returns whether the thread is still running. Makes no system call. */
 bool rqli_thread_lives(uint64_t number);
 
-/* Calls `each` for every thread that lives, in no order. It must not use this header. */
+/* Calls `each` for every living thread, in no particular order. `each` must not call functions of
+ * this header. */
 void rqli_threads_each(void (*each)(uint64_t number, void *context), void *context);
 
 #endif

@@ -6,9 +6,8 @@
 #include <stdlib.h>
 
 /*
- * A binary heap by time, with the place of each item kept in the item, so that any of them can be
- * moved or taken out. Room is reserved when something is registered: setting its time later cannot
- * fail.
+ * A binary heap by time. Each item knows its place, so that any of them can be moved or removed.
+ * Room is reserved when an item is registered, so setting its time later cannot fail.
  */
 
 enum { FIRST_CAPACITY = 64 };
@@ -33,7 +32,7 @@ bool rqli_timers_reserve(struct rqli_timers *self)
 
 void rqli_timers_unreserve(struct rqli_timers *self, struct rqli_due *due)
 {
-    /* It may be in the heap still: who gives the room up may free it next. */
+    /* The item may still be in the heap, and its owner may free it next. */
     rqli_timers_set(self, due, RQLI_NEVER_US);
     self->reserved--;
 }
@@ -44,7 +43,7 @@ void rqli_timers_fini(struct rqli_timers *self)
     *self = (struct rqli_timers){0};
 }
 
-/* The only place that writes to the heap, so that each item knows where it is. */
+/* The only function that writes to the heap, so that each item knows its place. */
 static void put(struct rqli_timers *self, struct rqli_due *due, size_t place)
 {
     self->items[place] = due;
@@ -78,14 +77,15 @@ static void sift_down(struct rqli_timers *self, struct rqli_due *due, size_t pla
     put(self, due, place);
 }
 
-/* Where it stands or above, else below: at most one of the two moves it. */
+/* Puts the item at this place or above, else below: at most one of the two calls moves it. */
 static void settle(struct rqli_timers *self, struct rqli_due *due, size_t place)
 {
     sift_up(self, due, place);
     sift_down(self, due, due->place);
 }
 
-/* The last one fills the gap. It comes from another branch, so it may have to go either way. */
+/* Removes an item; the last item fills the gap. That one comes from another branch, so it may have
+ * to go either way. */
 static void take_out(struct rqli_timers *self, struct rqli_due *due)
 {
     size_t place = due->place;
@@ -97,7 +97,8 @@ static void take_out(struct rqli_timers *self, struct rqli_due *due)
     }
 }
 
-/* More are set than have reserved: a mistake of ours, which would write behind the array. */
+/* If more items are set than were reserved, that is a bug of ours, which would write past the
+ * array. */
 static size_t new_place(struct rqli_timers *self)
 {
     RQLI_MUST(self->count < self->reserved);
@@ -111,7 +112,7 @@ static void remove_if_there(struct rqli_timers *self, struct rqli_due *due)
     }
 }
 
-/* For what has no time there is no item in the heap, only its reserved room. */
+/* An item without a time is not in the heap; it only has its reserved room. */
 void rqli_timers_set(struct rqli_timers *self, struct rqli_due *due, int64_t at_us)
 {
     due->at_us = at_us;

@@ -14,21 +14,22 @@
 
 /*
  * libuv aborts the process when it lacks memory, a descriptor or a thread at certain places: in its
- * first loop and in its thread pool. So these resources are tried out before: what cannot be had
- * then is RQL_E_NOMEM, and not the end of the program.
+ * first loop and in its thread pool. So these resources are tried first: if one is missing, the
+ * call fails with RQL_E_NOMEM instead of ending the program.
  */
 
 enum {
-    FDS = 9,     /* of the first loop: its epoll, two pipes, and an eventfd; and standard ones */
-    ROOM = 4096, /* more than what a loop and its handlers of fork() take beside the table */
+    FDS = 9,     /* for the first loop: its epoll, two pipes, and an eventfd; and standard ones */
+    ROOM = 4096, /* more than a loop and its fork() handlers take besides the table */
     /* libuv's own default and limit. */
     POOL_THREADS = 4,
     POOL_THREADS_MAX = 1024,
-    /* More than the pool has: what other threads and processes may take while its own are made. */
+    /* More than the pool has: other threads and processes may take some while libuv makes its
+     * own. */
     SPARE_THREADS = 8,
 };
 
-/* volatile: or the compiler knows better than to ask. */
+/* volatile: otherwise the compiler removes the call. */
 static bool has_memory(size_t size)
 {
     void *volatile memory = malloc(size);
@@ -38,13 +39,15 @@ static bool has_memory(size_t size)
     return has;
 }
 
-/* libuv indexes its table by descriptors: it is as long as the highest one, rounded up. */
+/* libuv indexes its table by descriptors, so the table is as long as the highest one, rounded
+ * up. */
 bool rqli_uv_has_room(int fd)
 {
     return has_memory(ROOM + 2 * ((size_t)fd + FDS) * sizeof(void *)); /* a power of two of them */
 }
 
-/* Returns the highest of as many as the first loop takes; -1: there are not as many. */
+/* Returns the highest of as many descriptors as the first loop takes, or -1 if there are not
+ * enough. */
 static int highest_descriptor(void)
 {
     int fds[FDS];
@@ -61,8 +64,8 @@ static int highest_descriptor(void)
     return n == FDS ? highest : -1;
 }
 
-/* libuv takes the lowest numbers that are free: those of standard descriptors that the program has
- * closed are held meanwhile. */
+/* libuv takes the lowest numbers that are free. So the numbers of standard descriptors that the
+ * program has closed are held while it does. */
 static bool init_above_standard(uv_loop_t *loop)
 {
     int held[RQLI_FD_LEAST];
@@ -84,7 +87,7 @@ static bool init_above_standard(uv_loop_t *loop)
     return has;
 }
 
-/* The table of the first loop reaches to the highest descriptor that it opens. */
+/* The table of the first loop reaches to the highest descriptor that the loop opens. */
 bool rqli_uv_loop_init(uv_loop_t *loop)
 {
     int fd = highest_descriptor();
@@ -108,9 +111,9 @@ void rqli_uv_loop_drop(uv_loop_t *loop)
     RQLI_MUST(uv_loop_close(loop) == 0);
 }
 
-/* Threads of the same number as those of the pool, and some more, all there at once. */
+/* As many threads as the pool has, and some more, all alive at the same time. */
 struct crowd {
-    pthread_mutex_t held; /* until all are there */
+    pthread_mutex_t held; /* held until all threads run */
     size_t count;
 
     struct member {
@@ -120,7 +123,7 @@ struct crowd {
     } member[];
 };
 
-/* Says who it is, and waits until it is let go. */
+/* Notes its thread id, and waits until the mutex is released. */
 static void stand_there(void *argument)
 {
     struct member *self = argument;
@@ -130,7 +133,7 @@ static void stand_there(void *argument)
     (void)pthread_mutex_unlock(&self->crowd->held);
 }
 
-/* A thread that was joined still counts for the limits until the kernel has forgotten it. */
+/* Joins the thread. It still counts for the limits until the kernel has removed it. */
 static void await_end(struct member *self)
 {
     RQLI_MUST(uv_thread_join(&self->thread) == 0);
@@ -139,7 +142,7 @@ static void await_end(struct member *self)
     }
 }
 
-/* As libuv reads it. */
+/* Returns the number of threads of the pool, read as libuv does. */
 static size_t pool_threads(void)
 {
     /* libuv reads it next. NOLINTNEXTLINE(concurrency-mt-unsafe) */
@@ -150,9 +153,10 @@ static size_t pool_threads(void)
     return count < POOL_THREADS_MAX ? count : POOL_THREADS_MAX;
 }
 
-/* All at once, because one after the other would fit within any limit. Made by libuv as its own
- * are, so that theirs get the stacks that these have left. They have to go before libuv makes its
- * own: until then others may take as many as there are to spare. */
+/* Starts all threads at the same time, because one after the other would fit within any limit.
+ * libuv makes them as it makes its own, so that its own threads get the stacks that these have
+ * left. These threads have to end before libuv makes its own: until then other threads may take as
+ * many as there are to spare. */
 static bool has_threads(void)
 {
     size_t wanted = pool_threads() + SPARE_THREADS;
@@ -184,8 +188,8 @@ static void do_nothing(uv_work_t *work)
     (void)work;
 }
 
-/* The first work starts it, and it stays. The loop is only there to queue it: dropping the loop
- * waits until the work is done. */
+/* Starts the pool by its first work; the pool then stays. The loop is only there to queue the work:
+ * dropping the loop waits until the work is done. */
 static bool start_pool(void)
 {
     uv_work_t work;
@@ -203,12 +207,12 @@ static bool start_pool(void)
     return has;
 }
 
-/* Which process has the pool, and which is starting it: a child of fork() has none. */
+/* The process that has the pool, and the one that is starting it: a child of fork() has none. */
 static atomic_uint started_in;
 static atomic_uint starting_in;
 
-/* One thread at a time: the trial of another would take what libuv is about to use. A value of the
- * parent process belongs to a thread that is not here. */
+/* Lets one thread in at a time, because the trial of another thread would take the resources that
+ * libuv is about to use. A value of the parent process belongs to a thread that is not here. */
 static void begin_start(unsigned here)
 {
     unsigned holder = 0;

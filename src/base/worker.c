@@ -6,11 +6,11 @@
 #include <uv.h>
 
 /*
- * A thread that sleeps until something is due and calls its step. Rousing it costs a system call
- * only if it brings the next step forward.
+ * A thread that sleeps until something is due and then calls its step. Waking it costs a system
+ * call only if that brings the next step forward.
  */
 
-/* Brings the next step forward to at_us. False: it comes no later than that already. */
+/* Brings the next step forward to at_us. Returns false if it is due by then already. */
 static bool bring_forward(struct rqli_worker *self, int64_t at_us)
 {
     int64_t due_us = atomic_load(&self->due_us);
@@ -23,8 +23,8 @@ static bool bring_forward(struct rqli_worker *self, int64_t at_us)
     return false;
 }
 
-/* The word is read before the time: who rouses in between changes it, and the sleep ends at once.
- */
+/* Reads the word before the time: a thread that rouses the worker in between changes the word, and
+ * the sleep ends at once. */
 static void sleep_until_due(struct rqli_worker *self)
 {
     int32_t seen = atomic_load(&self->roused);
@@ -37,26 +37,28 @@ static void sleep_until_due(struct rqli_worker *self)
     }
 }
 
-/* due_us is 0 in the beginning, so the first step comes at once. */
+/* due_us is 0 at first, so the first step comes at once. */
 static void run(void *argument)
 {
     struct rqli_worker *self = argument;
     int64_t again_us = 0;
 
-    /* From here on rqli_worker_await() lets its callers go. The word stays 1. */
+    /* From here on rqli_worker_await() returns. The word stays 1. */
     atomic_store_explicit(&self->runs, 1, memory_order_release);
     rqli_signal_wake(&self->runs);
     (void)pthread_setname_np(pthread_self(), self->name);
     while (again_us != RQLI_WORKER_OVER) {
         sleep_until_due(self);
-        /* Before the step: who rouses from now on may have come too late for this one. */
+        /* Reset before the step, because a thread that rouses the worker from now on may come too
+         * late for this one. */
         atomic_store(&self->due_us, RQLI_NEVER_US);
         again_us = self->step(self);
         (void)bring_forward(self, again_us);
     }
 }
 
-/* libuv gives its threads the stack that the limits allow, on every system: callbacks run here. */
+/* libuv gives its threads the stack that the limits allow, on every system. Callbacks need it,
+ * because they run here. */
 bool rqli_worker_start(struct rqli_worker *self)
 {
     if (!self->is_started) {
@@ -77,7 +79,8 @@ void rqli_worker_await(struct rqli_worker *self, int64_t until_us)
 
 bool rqli_worker_rouse(struct rqli_worker *self, int64_t at_us)
 {
-    /* The time before the word: who wakes by the word has to find the new time. */
+    /* The time is set before the word, because a thread that the word wakes must find the new
+     * time. */
     bool is_earlier = bring_forward(self, at_us);
 
     if (is_earlier) {
@@ -90,8 +93,8 @@ bool rqli_worker_rouse(struct rqli_worker *self, int64_t at_us)
 void rqli_worker_stop(struct rqli_worker *self)
 {
     if (self->is_started) {
-        /* Its owner has noted by now that it shall end: the next step says so. A step that runs is
-         * finished. */
+        /* The owner has noted by now that the worker is to end, so the next step says so. A step
+         * that is running is finished first. */
         (void)rqli_worker_rouse(self, 0);
         (void)pthread_join(self->thread, NULL);
         self->is_started = false;

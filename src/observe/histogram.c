@@ -1,14 +1,14 @@
-/* Log-linear buckets: eight to a power of two, so a bucket is 12.5 % wide at most. */
+/* Log-linear buckets: eight to a power of two, so a bucket is at most 12.5 % wide. */
 
 #include <rql/stats.h>
 
-/* The last bucket ends before 2^42 us, which is 50 days: what is longer counts in it. */
+/* The last bucket ends before 2^42 us, which is 50 days; longer times count in it. */
 enum { STEPS = 8, STEP_BITS = 3, TOP_BIT = 41 };
 
 _Static_assert(RQL_HISTOGRAM_BUCKETS == STEPS * (TOP_BIT - STEP_BITS + 2), "stats.h says so");
 
-/* The highest bit chooses the power of two, the three bits behind it one of its eight buckets; what
- * is below eight has a bucket of its own. */
+/* The highest bit chooses the power of two, the three bits after it one of its eight buckets. A
+ * time below eight has a bucket of its own. */
 size_t rql_histogram_bucket(int64_t time_us)
 {
     unsigned bit;
@@ -20,13 +20,13 @@ size_t rql_histogram_bucket(int64_t time_us)
     if (time_us >> (TOP_BIT + 1)) {
         return RQL_HISTOGRAM_BUCKETS - 1;
     }
-    /* The leading bit is known, so the three behind it are what is left to tell. */
+    /* The leading bit is known, so only the three bits after it distinguish the buckets. */
     bit = 63U - (unsigned)__builtin_clzll((unsigned long long)time_us);
     step = (unsigned)(time_us >> (bit - STEP_BITS)) % STEPS;
     return (size_t)(bit - STEP_BITS + 1) * STEPS + step;
 }
 
-/* The other way round: one less than the least time of the next bucket. */
+/* The inverse: returns one less than the shortest time of the next bucket. */
 int64_t rql_histogram_upper(size_t bucket)
 {
     unsigned shift;
@@ -41,7 +41,8 @@ int64_t rql_histogram_upper(size_t bucket)
     return ((int64_t)(STEPS + bucket % STEPS + 1) << shift) - 1;
 }
 
-/* The upper bound of the bucket that the quantile falls into: never less than the truth. */
+/* Returns the upper bound of the bucket that the quantile falls into: never less than the true
+ * value. */
 int64_t rql_stats_quantile(const rql_histogram *histogram, double share)
 {
     int64_t total = 0;
@@ -58,8 +59,8 @@ int64_t rql_stats_quantile(const rql_histogram *histogram, double share)
     }
     share = share < 0 ? 0 : share;
     wanted = share > 1 ? (double)total : share * (double)total;
-    /* Goes on until something lies below, so that a share of 0 gives the shortest time that there
-     * is. */
+    /* Goes on until some time lies below, so that a share of 0 gives the shortest time that was
+     * counted. */
     for (size_t i = 0; i < RQL_HISTOGRAM_BUCKETS && (below == 0 || (double)below < wanted); i++) {
         below += histogram->bucket[i];
         last = i;

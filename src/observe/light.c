@@ -1,6 +1,4 @@
-/* A light build: nothing is reported, and nothing is counted. In place of observe.c and
- * stats.c.
- */
+/* A light build reports and counts nothing. This file replaces observe.c and stats.c. */
 
 #include "observe/observe.h"
 
@@ -12,7 +10,7 @@ void rqli_subject_listen(struct rqli_subject *self, const rql_options *client,
     (void)self, (void)client, (void)options;
 }
 
-/* There is nothing to keep; but NULL is said to mean that memory ran out. */
+/* There is nothing to store, but NULL would mean that memory ran out. */
 struct rqli_stats *rqli_stats_new(void)
 {
     return malloc(1);

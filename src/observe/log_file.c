@@ -1,15 +1,15 @@
-/* Ready functions that write log lines to a FILE of the caller. */
+/* Ready-made functions that write log lines to a FILE of the caller. */
 
 #include <rql/observe.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Nearly every line fits; that of a series with many long names does not. */
+/* Nearly every line fits; the line of a series with many long names does not. */
 enum { LINE_SIZE = 1024 };
 
 typedef size_t format_fn(const rql_log_record *record, char *buffer, size_t size);
 
-/* The line feed takes the place of the terminator: one write, so that lines do not mix. */
+/* Writes the line feed in place of the terminator, in one write, so that lines do not mix. */
 static void write_line(format_fn *format, const rql_log_record *record, FILE *file)
 {
     char line[LINE_SIZE];

@@ -3,8 +3,8 @@
 #include <rql/observe.h>
 
 /*
- * The same record for machines: names as in the text, numbers as numbers, a time without limit as
- * null.
+ * Writes a log record for machines: names as in the text, numbers as numbers, a time without limit
+ * as null.
  */
 
 static void write_list(struct rqli_writer *writer, const rql_log_field *field)
@@ -17,7 +17,7 @@ static void write_list(struct rqli_writer *writer, const rql_log_field *field)
     rqli_write_text(writer, "]");
 }
 
-/* What differs in the text by quotes alone is the same here. Units are those of the text. */
+/* Fields that differ only by quotes in the text are equal here. Units are those of the text. */
 static void write_value(struct rqli_writer *writer, const rql_log_field *field)
 {
     switch (field->kind) {
@@ -32,7 +32,7 @@ static void write_value(struct rqli_writer *writer, const rql_log_field *field)
         rqli_write_seconds(writer, field->number, "null");
         break;
     case RQL_LOG_MS:
-        /* From microseconds: hundredths of a millisecond, rounded up as in the text. */
+        /* From microseconds to hundredths of a millisecond, rounded up as in the text. */
         rqli_write_decimal(writer, (field->number + 9) / 10, 2);
         break;
     case RQL_LOG_TIME:

@@ -5,8 +5,8 @@
 #include <string.h>
 
 /*
- * A log line as the gem writes it, down to its irregularities: who searches logs of a mixed fleet
- * finds both with one pattern.
+ * Writes a log line as the gem does, down to its irregularities, so that one pattern finds the
+ * lines of both in the logs of a mixed fleet.
  */
 
 static bool is_line(const rql_log_record *record, const char *name)
@@ -14,7 +14,7 @@ static bool is_line(const rql_log_record *record, const char *name)
     return strcmp(record->name, name) == 0;
 }
 
-/* One line stays one line: each control byte becomes a question mark. UTF-8 has none of them. */
+/* Keeps one line one line: each control byte becomes a question mark. UTF-8 has none of them. */
 static void write_safe(struct rqli_writer *writer, const char *text)
 {
     while (*text) {
@@ -32,7 +32,8 @@ static void write_safe(struct rqli_writer *writer, const char *text)
     }
 }
 
-/* The gem forgets one closing quote, in this line only: that of its last field. */
+/* Writes the text in quotes. The gem forgets one closing quote, in this line only: that of its last
+ * field. */
 static void write_quoted(struct rqli_writer *writer, const rql_log_record *record,
                          const rql_log_field *field)
 {
@@ -46,13 +47,13 @@ static void write_quoted(struct rqli_writer *writer, const rql_log_record *recor
     }
 }
 
-/* What Ruby's String#inspect puts a backslash before. */
+/* Returns whether Ruby's String#inspect puts a backslash in front of this byte. */
 static bool is_escaped(const char *at)
 {
     return *at == '"' || *at == '\\' || (*at == '#' && at[1] != '\0' && strchr("{$@", at[1]));
 }
 
-/* Byte by byte: no byte of a longer character is one that is escaped. */
+/* Works byte by byte: no byte of a multi-byte character is one that is escaped. */
 static void write_inspected(struct rqli_writer *writer, const char *text)
 {
     for (; *text; text++) {
@@ -63,7 +64,7 @@ static void write_inspected(struct rqli_writer *writer, const char *text)
     }
 }
 
-/* Ruby's Array#inspect, in quotes. */
+/* Writes the list as Ruby's Array#inspect does, in quotes. */
 static void write_list(struct rqli_writer *writer, const rql_log_field *field)
 {
     rqli_write_text(writer, "'[");
@@ -75,8 +76,8 @@ static void write_list(struct rqli_writer *writer, const rql_log_field *field)
     rqli_write_text(writer, "]'");
 }
 
-/* Milliseconds are rounded up to hundredths, as the gem does; ours are microseconds. A text that is
- * NULL is empty. */
+/* Rounds milliseconds up to hundredths, as the gem does; our numbers are microseconds. A text that
+ * is NULL is empty. */
 static void write_value(struct rqli_writer *writer, const rql_log_record *record,
                         const rql_log_field *field)
 {
@@ -108,7 +109,7 @@ static void write_value(struct rqli_writer *writer, const rql_log_record *record
     }
 }
 
-/* The gem has no blank behind the list of start_lock_series_obtaining. */
+/* The gem has no blank after the list of start_lock_series_obtaining. */
 static bool joins_previous(const rql_log_record *record, size_t at)
 {
     return at > 0 && record->fields[at - 1].kind == RQL_LOG_LIST &&

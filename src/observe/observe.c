@@ -4,30 +4,31 @@
 #include "base/random.h"
 
 /*
- * Log lines and events. moments.def has a row for each moment: what it counts, the line and the
- * event it makes. It is read here twice, once as the body of log_all() and once as that of
- * send_all(), each with its own meaning of LINE and EVENT; what does not concern a reading is empty
- * in it.
+ * Log lines and events. moments.def has a row for each moment: the counters that it changes, and
+ * the line and the event that it makes. The table is read here twice, once as the body of log_all()
+ * and once as that of send_all(), each with its own meaning of LINE and EVENT. Macros that a
+ * reading does not need are empty in it.
  */
 
 enum { FIELDS_MAX = 8 };
 
-/* A line lives on the stack of who reports: a listener has it for as long as its call takes. */
+/* A line lives on the stack of the caller that reports it: the listener has it for as long as its
+ * call takes. */
 struct line {
     rql_log_record record;
     rql_log_field fields[FIELDS_MAX];
 };
 
-/* ---- who listens ---- */
+/* ---- listeners ---- */
 
-/* The gem's weights: 15 is 16 of 101, and 0 is still 1 of 101; 100 is all. */
+/* The gem's weights: 15 means 16 of 101, and 0 still means 1 of 101; 100 means all. */
 static bool is_drawn(int64_t percent)
 {
     return percent >= rqli_random_below(101);
 }
 
-/* A call that asks for its line is not sampled; else the sampler decides, once for all lines of an
- * acquisition. Where nobody listens no sampler is asked. */
+/* A call that asks for its line is not sampled; otherwise the sampler decides, once for all lines
+ * of an acquisition. Without a logger no sampler is called. */
 static bool is_logged(const rql_options *client, const rql_lock_options *options)
 {
     if (!options->logger || !client->log_sampling_enabled || options->log_sample_this) {
@@ -38,7 +39,7 @@ static bool is_logged(const rql_options *client, const rql_lock_options *options
                : is_drawn(client->log_sampling_percent);
 }
 
-/* The same for events, by a draw of its own: a line without its event is possible. */
+/* Does the same for events, by a draw of its own: a line without its event is possible. */
 static bool is_instrumented(const rql_options *client, const rql_lock_options *options)
 {
     if (!options->instrumenter || !client->instr_sampling_enabled || options->instr_sample_this) {
@@ -49,7 +50,7 @@ static bool is_instrumented(const rql_options *client, const rql_lock_options *o
                : is_drawn(client->instr_sampling_percent);
 }
 
-/* Decided once: an acquisition is logged whole or not at all. */
+/* Decides once, so that an acquisition is logged completely or not at all. */
 void rqli_subject_listen(struct rqli_subject *self, const rql_options *client,
                          const rql_lock_options *options)
 {
@@ -66,7 +67,8 @@ void rqli_subject_listen(struct rqli_subject *self, const rql_options *client,
 
 /* ---- log lines ---- */
 
-/* FIELDS_MAX is what the longest row of moments.def has. The caller sets the value. */
+/* Adds a field, whose value the caller sets. FIELDS_MAX is the number of fields in the longest row
+ * of moments.def. */
 static rql_log_field *add(struct line *self, const char *name, rql_log_kind kind)
 {
     rql_log_field *field = &self->fields[self->record.n_fields];
@@ -100,7 +102,7 @@ static void add_keys(struct line *self, const struct rqli_subject *s)
     }
 }
 
-/* The host has a name of its own in one line of the gem. */
+/* The host has a different name in one line of the gem. */
 static void add_common(struct line *self, const struct rqli_subject *s, const char *host_name)
 {
     static const char *const strategies[] = {"queued", "random"};
@@ -111,8 +113,8 @@ static void add_common(struct line *self, const struct rqli_subject *s, const ch
     add_text(self, "acs_strat", strategies[s->access_strategy]);
 }
 
-/* The words of a row become calls that add its fields, in its order, which is the gem's. *f is only
- * read in rows that have figures, so it may be NULL for others. */
+/* The words of a row become calls that add its fields, in the order of the row, which is the gem's.
+ * *f is only read in rows that have figures, so it may be NULL for other rows. */
 static void log_all(enum rqli_moment moment, const struct rqli_subject *s,
                     const struct rqli_figures *f)
 {
@@ -148,7 +150,7 @@ static void log_all(enum rqli_moment moment, const struct rqli_subject *s,
 
 /* ---- events ---- */
 
-/* With its name, and nothing that it does not have: -1 is no figure, NULL no text. */
+/* Returns an event with its name and nothing else: -1 means no figure, NULL no text. */
 static struct rql_event event_of(rql_event_kind kind, const char *name)
 {
     return (struct rql_event){
@@ -170,7 +172,7 @@ static struct rql_event event_of(rql_event_kind kind, const char *name)
     };
 }
 
-/* What every event about a lock or a series has. */
+/* Sets the members that every event about a lock or a series has. */
 static void set_request(struct rql_event *event, const struct rqli_subject *s)
 {
     if (s->is_series) {
@@ -185,7 +187,7 @@ static void set_request(struct rql_event *event, const struct rqli_subject *s)
     event->instrument = s->instrument;
 }
 
-/* The same rows as events: SET takes the figures that the moment has, all others stay -1. */
+/* Sends the same rows as events: SET takes the figures that the moment has, all others stay -1. */
 static void send_all(enum rqli_moment moment, const struct rqli_subject *s,
                      const struct rqli_figures *f)
 {

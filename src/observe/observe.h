@@ -2,12 +2,12 @@
 #define RQLI_OBSERVE_H
 
 /*
- * What happens, reported with plain data: it is counted, and logged and sent as an event if
- * somebody listens. moments.def has all moments, and what each of them counts, logs and sends.
- * Whoever reports decides nothing by it.
+ * Events inside the library, reported with plain data: each is counted, and logged and sent if
+ * there is a listener. moments.def has all moments, and what each of them counts, logs and sends.
+ * The code that reports makes no decision by it.
  *
- * On the thread that it happens on, without a mutex, except where said. A light build does nothing:
- * light.c.
+ * Reports are made on the thread where the event happens, without a mutex except where noted. A
+ * light build does nothing: light.c.
  */
 
 #include "observe/stats.h"
@@ -21,15 +21,16 @@ enum rqli_moment {
 #include "observe/moments.def"
 };
 
-/* What it is about: a lock, a series, a call for operators, a swarm, connections. A lock and a
- * series keep theirs: who listens is decided once, and constant once the acquisition has begun. */
+/* The subject of a report: a lock, a series, a call for operators, a swarm, connections. A lock and
+ * a series keep theirs: the listeners are chosen once, and are constant once the acquisition has
+ * begun. */
 struct rqli_subject {
     struct rqli_stats *stats;
-    const char *const *keys; /* of locks: 1, of a series up to 64; NULL: none */
+    const char *const *keys; /* the keys of locks: 1, of a series up to 64; NULL: none */
     size_t n_keys;
     const char *acquirer;
     const char *host;
-    rql_log_fn logger; /* NULL: nobody, or not sampled */
+    rql_log_fn logger; /* NULL: there is none, or it was not sampled */
     void *logger_data;
     rql_event_fn instrumenter; /* the same */
     void *instrumenter_data;
@@ -42,13 +43,13 @@ struct rqli_subject {
     bool logs_tries;
 };
 
-/* Only what the moment needs, as rql_event calls it; see moments.def. */
+/* Only the figures that the moment needs, named as in rql_event; see moments.def. */
 struct rqli_figures {
     rql_status status;
     bool is_handed_over;
-    bool is_local; /* that, inside the client */
+    bool is_local; /* handed over inside the client */
     int64_t tries;
-    int64_t asked;       /* how often the server was */
+    int64_t asked;       /* how often the server was asked */
     int64_t hand_off_us; /* from the grant to its arrival by push, at most; -1: none */
     int64_t ttl_ms;
     int64_t ts_us;
@@ -70,16 +71,16 @@ struct rqli_figures {
     const char *error;
 };
 
-/* Says who listens, as the options of the client and of the call have it; asks the samplers. */
+/* Sets the listeners, as given in the options of the client and of the call; asks the samplers. */
 void rqli_subject_listen(struct rqli_subject *self, const rql_options *client,
                          const rql_lock_options *options);
 
-/* Logs and sends what somebody listens to. */
+/* Logs the moment and sends its event, where there is a listener. */
 void rqli_publish(enum rqli_moment moment, const struct rqli_subject *s,
                   const struct rqli_figures *f);
 
-/* f: NULL where the moment needs none. Inline: of a moment that is known when its call is compiled
- * only the counting is left, and nothing of it in a light build. */
+/* Reports a moment. f: NULL if the moment needs no figures. Inline: if the moment is known at
+ * compile time, only the counting is left, and in a light build nothing. */
 static inline void rqli_observe(enum rqli_moment moment, const struct rqli_subject *s,
                                 const struct rqli_figures *f)
 {

@@ -3,13 +3,14 @@
 
 /*
  * Statistics in the OpenMetrics text format, as Prometheus scrapes it. Rows come from counters.def;
- * rows of one family follow each other, the first of them with the help text.
+ * the rows of one family follow each other, and the first of them has the help text.
  */
 
-/* The bounds that are shown: powers of two from 16 us to 1074 s, which are bounds of buckets. */
+/* The bounds in the output: powers of two from 16 us to 1074 s, which are bounds of buckets. */
 enum { FIRST_BIT = 4, LAST_BIT = 30, SECOND_DIGITS = 6 };
 
-/* A name with a unit has to end in it: the suffix of times is their unit, counters have neither. */
+/* Writes the head of a family. A name with a unit has to end in that unit: the suffix of times is
+ * their unit, counters have neither. */
 static void write_head(struct rqli_writer *writer, const struct rqli_stats_row *row,
                        const char *suffix, const char *type)
 {
@@ -31,7 +32,7 @@ static void write_head(struct rqli_writer *writer, const struct rqli_stats_row *
 static void write_counter(struct rqli_writer *writer, const rql_stats *stats,
                           const struct rqli_stats_row *row)
 {
-    /* The first row of its family. */
+    /* This is the first row of its family. */
     if (row->help) {
         write_head(writer, row, "", "counter");
     }
@@ -59,8 +60,8 @@ static void write_sample(struct rqli_writer *writer, const struct rqli_stats_row
     rqli_write_text(writer, suffix);
 }
 
-/* Cumulative, as the format wants it, from the finer buckets that we count. Ours end one
- * microsecond before a bound, so what took exactly as long is counted in the next one. */
+/* Writes cumulative counts, as the format requires, from the finer buckets of the histogram. Those
+ * end one microsecond before a bound, so a time of exactly the bound is counted in the next one. */
 static void write_buckets(struct rqli_writer *writer, const struct rqli_stats_row *row,
                           const rql_histogram *times)
 {
@@ -100,7 +101,7 @@ static void write_times(struct rqli_writer *writer, const rql_stats *stats,
     rqli_write_text(writer, "\n");
 }
 
-/* Like snprintf(): returns the length it has, whether or not there was room. */
+/* Like snprintf(), returns the length of the whole text, whether or not there was room for it. */
 size_t rql_stats_openmetrics(const rql_stats *stats, char *buffer, size_t size)
 {
     const struct rqli_stats_row *row;

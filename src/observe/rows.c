@@ -3,8 +3,8 @@
 #include <string.h>
 
 /*
- * The table of counters.def for who walks over all of them: names, help, and where in rql_stats
- * they are.
+ * The table of counters.def for code that iterates over all counters: names, help, and their
+ * offsets in rql_stats.
  */
 
 #define ROW(member, name, text, tag, word)                                                         \

@@ -1,7 +1,7 @@
 #ifndef RQLI_ROWS_H
 #define RQLI_ROWS_H
 
-/* The counters and times of rql_stats as they are shown: one table for JSON and OpenMetrics. */
+/* The counters and times of rql_stats for output: one table for JSON and OpenMetrics. */
 
 #include <rql/stats.h>
 
@@ -13,10 +13,10 @@ struct rqli_stats_row {
     size_t offset;      /* in rql_stats */
 };
 
-/* The index-th counter, or NULL past the last one. */
+/* Returns the index-th counter, or NULL past the last one. */
 const struct rqli_stats_row *rqli_stats_counter_at(size_t index);
 
-/* The same for times; offset is that of a rql_histogram. */
+/* Returns the same for times; offset is that of a rql_histogram. */
 const struct rqli_stats_row *rqli_stats_times_at(size_t index);
 
 int64_t rqli_stats_counter_of(const rql_stats *stats, const struct rqli_stats_row *row);

@@ -6,14 +6,14 @@
 
 /*
  * Counters of a client. Threads count in shards by their number, on cache lines of their own,
- * without a lock; a reader adds the shards up, so a sum may be some counts old.
+ * without a lock. A reader adds the shards up, so a sum may be a few counts old.
  */
 
-/* More only costs memory: two processors seldom meet in one of four, and a count is some
- * nanoseconds even then. */
+/* More shards would only cost memory: two processors seldom use one of four at the same time, and a
+ * count takes some nanoseconds even then. */
 enum { SHARDS = 4, LINE_BYTES = 64 };
 
-/* Without a number of times: that is what the buckets add up to. */
+/* Has no number of times, because the buckets add up to it. */
 struct times {
     _Atomic int64_t sum_us;
     _Atomic int64_t bucket[RQL_HISTOGRAM_BUCKETS];
@@ -30,7 +30,7 @@ struct rqli_stats {
 
 struct rqli_stats *rqli_stats_new(void)
 {
-    /* Its size is a multiple of its alignment, as aligned_alloc() wants it. */
+    /* The size is a multiple of the alignment, as aligned_alloc() requires. */
     struct rqli_stats *self = aligned_alloc(LINE_BYTES, sizeof *self);
 
     if (self) {
@@ -66,13 +66,13 @@ void rqli_stats_time(struct rqli_stats *self, rqli_stats_shard shard, enum rqli_
 {
     struct times *times = &self->shard[shard % SHARDS].times[what];
 
-    /* As the histogram has it: what is below 0 counts as 0. */
+    /* As in the histogram, a time below 0 counts as 0. */
     add(&times->sum_us, time_us > 0 ? time_us : 0);
     add(&times->bucket[rql_histogram_bucket(time_us)], 1);
 }
 
-/* The counters of refusals and faults stand in the order of their statuses, faults by their number
- * without its sign. Other statuses count nothing. */
+/* The counters of refusals and faults are in the order of their statuses, faults by their number
+ * without its sign. Other statuses are not counted. */
 void rqli_stats_refusal(struct rqli_stats *self, rqli_stats_shard shard, rql_status status)
 {
     if (status >= RQL_TIMED_OUT && status <= RQL_CONFLICT) {

@@ -1,9 +1,9 @@
 #ifndef RQLI_STATS_H
 #define RQLI_STATS_H
 
-/* What a client counts; counters.def has the list. Any thread, without a mutex: relaxed atomics in
- * a few shards, so that threads that work at the same time seldom write to the same cache line. A
- * light build has none of it: light.c. */
+/* The counters of a client; counters.def has the list. Any thread may count, without a mutex:
+ * relaxed atomics in a few shards, so that threads that work at the same time seldom write to the
+ * same cache line. A light build has none of it: light.c. */
 
 #include <rql/stats.h>
 
@@ -25,11 +25,11 @@ enum rqli_stat_time {
     RQLI_STAT_TIME_COUNT,
 };
 
-/* NULL: out of memory. */
+/* Returns new counters. NULL: out of memory. */
 struct rqli_stats *rqli_stats_new(void);
 struct rqli_stats *rqli_stats_free(struct rqli_stats *self);
 
-/* Which shard a thread counts in; any number will do. */
+/* The shard that a thread counts in; any number will do. */
 typedef unsigned rqli_stats_shard;
 
 void rqli_stats_count(struct rqli_stats *self, rqli_stats_shard shard, enum rqli_stat what,
@@ -37,10 +37,10 @@ void rqli_stats_count(struct rqli_stats *self, rqli_stats_shard shard, enum rqli
 void rqli_stats_time(struct rqli_stats *self, rqli_stats_shard shard, enum rqli_stat_time what,
                      int64_t time_us);
 
-/* An acquisition ended with this outcome or fault. */
+/* Counts an acquisition that ended with this outcome or fault. */
 void rqli_stats_refusal(struct rqli_stats *self, rqli_stats_shard shard, rql_status status);
 
-/* The sum of all shards. RQL_E_UNSUPPORTED: a light build; *out is untouched. */
+/* Reads the sum of all shards. RQL_E_UNSUPPORTED: a light build; *out is untouched. */
 rql_status rqli_stats_read(const struct rqli_stats *self, rql_stats *out);
 
 #endif

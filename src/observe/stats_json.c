@@ -11,7 +11,8 @@ static void write_number(struct rqli_writer *writer, const char *name, int64_t v
 }
 
 /* Rows with a label become an object under the name of their family: its first row has the help,
- * and the row behind its last one that of another. A comma always fits, for the times follow. */
+ * and so has the row after its last one, as the first of another family. A comma always fits,
+ * because the times follow. */
 static void write_counter(struct rqli_writer *writer, const rql_stats *stats, size_t index)
 {
     const struct rqli_stats_row *row = rqli_stats_counter_at(index);
@@ -26,7 +27,7 @@ static void write_counter(struct rqli_writer *writer, const rql_stats *stats, si
     rqli_write_text(writer, row->label && is_last ? "}," : ",");
 }
 
-/* Quantiles in place of buckets: a person reads this. */
+/* Writes quantiles instead of buckets, because a person reads this. */
 static void write_times(struct rqli_writer *writer, const rql_histogram *times)
 {
     static const struct {
@@ -41,7 +42,7 @@ static void write_times(struct rqli_writer *writer, const rql_histogram *times)
         int64_t time_us = rql_stats_quantile(times, shares[i].share);
 
         rqli_write_text(writer, ",");
-        /* -1: there are none. */
+        /* -1: there are no times. */
         write_number(writer, shares[i].name, time_us > 0 ? time_us : 0);
     }
 }

@@ -7,10 +7,11 @@ void rql_stats_add(rql_stats *into, const rql_stats *from)
 {
     char *to_bytes = (char *)into;
     const char *from_bytes = (const char *)from;
-    /* Both are as long as their filler knew them: what one of them lacks stays as it is. */
+    /* Each is as long as its writer knew the struct: a field that one of them lacks stays
+     * unchanged. */
     size_t end = into->size < from->size ? into->size : from->size;
 
-    /* Every field behind the size is a count. */
+    /* Every field after the size is a count. */
     for (size_t at = sizeof into->size; at + sizeof(int64_t) <= end; at += sizeof(int64_t)) {
         int64_t a;
         int64_t b;

@@ -5,7 +5,7 @@
 #include <rql/options.h>
 #include <string.h>
 
-/* From the longest on: the parts of a duration stand in this order. */
+/* The longest comes first: the parts of a duration have this order. */
 static const struct {
     const char *name;
     int64_t ms;
@@ -16,19 +16,20 @@ static const struct {
 
 enum { N_UNITS = sizeof units / sizeof units[0], FRACTION_DIGITS = 9 };
 
-/* What was read so far. */
+/* The part of the duration that was read so far. */
 struct duration {
     int64_t total_ms;
     size_t next_unit; /* each part has a shorter unit than the one before */
     bool is_ended;    /* only the last part may have a point */
 };
 
-/* Digits only, so that " 5s", "+5s" and "0x5s" are refused. What follows them, or NULL. */
+/* Reads digits only, so that " 5s", "+5s" and "0x5s" are refused. Returns the text after them, or
+ * NULL. */
 static const char *take_digits(const char *at, int64_t *out)
 {
     int64_t value = 0;
 
-    /* No digit at all: neither a unit without a number nor an empty text is a part. */
+    /* Without a digit, neither a unit without a number nor an empty text is a part. */
     if (*at < '0' || *at > '9') {
         return NULL;
     }
@@ -42,13 +43,13 @@ static const char *take_digits(const char *at, int64_t *out)
     return at;
 }
 
-/* A number with its unit: "1.5s" is 1 and 5 with a scale of 10. What follows it; NULL: none, too
- * large, or no whole milliseconds. */
+/* Reads a number with its unit: "1.5s" is 1 and 5 with a scale of 10. Returns the text after it, or
+ * NULL if there is no number, it is too large, or it is not whole milliseconds. */
 static const char *take_part(const char *at, struct duration *out)
 {
     int64_t whole = 0;
     int64_t fraction = 0;
-    int64_t scale = 1; /* ten to the power of the digits behind the point */
+    int64_t scale = 1; /* ten to the power of the number of digits after the point */
     size_t length;
     size_t i = out->next_unit;
 
@@ -67,8 +68,8 @@ static const char *take_part(const char *at, struct duration *out)
     if (!at) {
         return NULL;
     }
-    /* All letters at once, so that "5ms" is not read as minutes. The search begins behind the last
-     * unit: "1s1h" and "1s1s" are refused. */
+    /* Takes all letters together, so that "5ms" is not read as minutes. The search begins after the
+     * last unit: "1s1h" and "1s1s" are refused. */
     length = strspn(at, "dhms");
     while (i < N_UNITS &&
            (strlen(units[i].name) != length || strncmp(at, units[i].name, length) != 0)) {
@@ -94,7 +95,7 @@ rql_status rql_parse_duration(const char *text, int64_t *out_ms, rql_error *erro
     if (!text || !out_ms) {
         return rqli_fail(error, RQL_E_INVALID, "duration: text or result is NULL");
     }
-    /* Only this needs no unit. An empty text fails in the first round. */
+    /* Only "0" needs no unit. An empty text fails in the first round. */
     if (strcmp(digits, "0") != 0) {
         do {
             digits = take_part(digits, &read);

@@ -6,12 +6,12 @@
 #include <string.h>
 
 /*
- * Metadata is stored as further fields of the lock's hash, beside its own. So its names must not be
- * those of fields that the gem or the scripts read.
+ * Metadata is stored as further fields of the lock's hash, next to its own. So its names must
+ * differ from those of fields that the gem or the scripts read.
  */
 
-/* The lock's own fields, and names that a description of it has. Those of librql all begin with
- * rql_, and some end in a nonce, so no list could have them. */
+/* The lock's own fields, and names that a description of it has. The fields of librql all begin
+ * with rql_, and some end in a nonce, so no list could have them. */
 static bool is_reserved(const char *name)
 {
     static const char *const fields[] = {"acq_id",       "hst_id",      "ts",
@@ -27,8 +27,8 @@ static bool is_reserved(const char *name)
     return strncmp(name, "rql_", 4) == 0;
 }
 
-/* What is wrong with the last of n pairs, or NULL. Lengths are measured no further than the limit:
- * a value without an end is not walked to its end. */
+/* Returns what is wrong with the last of n pairs, or NULL. Lengths are measured no further than the
+ * limit, so that a value without a terminator is not read to its end. */
 static const char *fault_of_last(const rql_meta *meta, size_t n, size_t *n_bytes)
 {
     const rql_meta *pair = &meta[n - 1];
@@ -48,7 +48,8 @@ static const char *fault_of_last(const rql_meta *meta, size_t n, size_t *n_bytes
     if (is_reserved(pair->name)) {
         return "name is reserved: a field of the lock, or begins with rql_";
     }
-    /* A field of a hash has one value: of two pairs with one name the last would be kept. */
+    /* A field of a hash has one value: if two pairs had the same name, only the last would be
+     * kept. */
     for (size_t i = 0; i + 1 < n; i++) {
         if (strcmp(meta[i].name, pair->name) == 0) {
             return "name is there twice";
@@ -68,7 +69,8 @@ rql_status rqli_meta_check(const rql_meta *meta, size_t n_meta, rql_error *error
         return rqli_fail(error, RQL_E_INVALID, "n_meta is %zu; it must be 0 to %d", n_meta,
                          RQL_META_MAX_PAIRS);
     }
-    /* Each with those before it. The names in front are good then, and short enough to compare. */
+    /* Checks each pair against those before it. Their names are valid by then, and short enough to
+     * compare. */
     for (size_t n = 1; n <= n_meta; n++) {
         const char *fault = fault_of_last(meta, n, &n_bytes);
 

@@ -13,7 +13,7 @@
 /* Longer structs are uninitialised memory, not newer programs. */
 enum { STRUCT_SIZE_MAX = 4096 };
 
-/* The place of a word is the value that it stands for. */
+/* The index of a word is the value that it stands for. */
 static const char *const bool_words[] = {"false", "true", NULL};
 static const char *const access_words[] = {"queued", "random", NULL};
 static const char *const conflict_words[] = {"wait_for_lock", "work_through",
@@ -28,7 +28,7 @@ _Static_assert(sizeof(rql_series_mode) == sizeof(int), "modes are read as int");
 _Static_assert(sizeof(rql_tls_verify) == sizeof(int), "what is verified is read as int");
 _Static_assert(RQL_TTL_MAX_MS == 2592000000, "the table below says it in digits");
 
-/* Room for any of them: they are checked on a copy. */
+/* Room for any of the structs: they are checked on a copy. */
 union any_options {
     rql_options of_client;
     rql_lock_options of_lock;
@@ -38,8 +38,8 @@ union any_options {
     rql_diagnose_options of_diagnose;
 };
 
-/* size: in this build. least: less than the first version of the struct had; what is smaller was
- * written by no init call. */
+/* size: in this build. least: less than the first version of the struct had; no init call writes a
+ * smaller size. */
 static const struct {
     size_t size;
     size_t least;
@@ -53,9 +53,9 @@ static const struct {
     [RQLI_OF_DIAGNOSE] = {sizeof(rql_diagnose_options), offsetof(rql_diagnose_options, max_keys)},
 };
 
-/* What a row is written with. A number gives both the value and its text for the help, so that the
- * two cannot differ. Each OF_... says that a struct has the option and under which name: a lock's
- * options call some of them otherwise than the client's. */
+/* Macros that rows are written with. A number gives both the value and its text for the help, so
+ * that the two cannot differ. Each OF_... says that a struct has the option, and under which name:
+ * some options have another name in a lock's options than in the client's. */
 #define OF(which, type, member) .in[which] = {#member, offsetof(type, member)}
 #define OF_CLIENT(member, variable)                                                                \
     .shown.name = #member, .shown.env = (variable), OF(RQLI_OF_CLIENT, rql_options, member)
@@ -67,7 +67,7 @@ static const struct {
 #define WITHIN(low, high)                                                                          \
     .kind = RQLI_OPTION_INT, .shown.range = #low " to " #high, .min = INT64_C(low),                \
     .max = INT64_C(high)
-/* RQL_FOREVER is -1, below every minimum, and so is a value on its own. */
+/* RQL_FOREVER is -1, below every minimum, and so is a separate value. */
 #define FROM_OR_FOREVER(low)                                                                       \
     .kind = RQLI_OPTION_INT, .shown.range = #low " or more, or forever", .min = INT64_C(low),      \
     .max = INT64_MAX, .forever = true
@@ -80,7 +80,7 @@ static const struct {
 #define FILE_OR_EMPTY                                                                              \
     .kind = RQLI_OPTION_TEXT, .may_be_empty = true, .shown.unit = "", .shown.default_value = "",   \
     .shown.range = "a file, or empty"
-/* Values are 0 to the last word; the list has a NULL behind it. */
+/* Values are 0 to the index of the last word; NULL ends the list. */
 #define ONE_OF(list, range_text, first)                                                            \
     .kind = RQLI_OPTION_ENUM, .shown.range = (range_text), .words = (list),                        \
     .max = sizeof(list) / sizeof(list)[0] - 2, .shown.default_value = (first), .shown.unit = ""
@@ -212,7 +212,8 @@ static const struct rqli_option rows[] = {
     {OF_CLIENT(client_names, "RQL_CLIENT_NAMES"), SWITCH_ON,
      .shown.help = "Host, process and program are reported, to be shown in place of ids."},
 
-    /* The rest is of single calls and not shown. rqli_option_at() ends at the first of them. */
+    /* The other rows are options of single calls and not shown. rqli_option_at() ends at the first
+     * of them. */
     {OF_LOCK(fail_fast), SWITCH},
     {OF_LOCK(auto_extend), SWITCH},
     {OF_LOCK(nested), SWITCH},
@@ -220,7 +221,7 @@ static const struct rqli_option rows[] = {
     {OF_LOCK(instr_sample_this), SWITCH},
     {OF_LOCK(max_hold_ms), FROM_OR_FOREVER(1), .fallback = RQL_FOREVER, .shown.unit = "ms"},
     {OF_SERIES(mode), ONE_OF(mode_words, "0, 1 or 2", "atomic")},
-    /* A sweep may take any age, a client's default may not. */
+    /* A sweep may use any age, a client's default may not. */
     {OF_SWEEP(dead_ttl_ms), OF(RQLI_OF_CLIENT, rql_options, dead_request_ttl_ms),
      WITHIN(0, 315360000000), DEFAULT(86400000, "ms")},
     {OF_SWEEP(dry_run), SWITCH},
@@ -242,7 +243,7 @@ const struct rqli_option *rqli_option_at(size_t index)
 
 size_t rqli_option_width(const struct rqli_option *self)
 {
-    /* The assertions at the top hold these against the types of the fields. */
+    /* The assertions at the top compare these with the types of the fields. */
     static const size_t widths[] = {
         [RQLI_OPTION_INT] = sizeof(int64_t),
         [RQLI_OPTION_BOOL] = sizeof(bool),
@@ -253,8 +254,8 @@ size_t rqli_option_width(const struct rqli_option *self)
     return widths[self->kind];
 }
 
-/* Bytes, not the field's type: a caller's struct may hold any, and a bool of 7 is undefined. Not
- * for texts. */
+/* Reads bytes, not the field's type: a caller's struct may hold any bytes, and a bool of 7 is
+ * undefined. Not for texts. */
 int64_t rqli_option_load(const struct rqli_option *self, const void *field)
 {
     unsigned char byte;
@@ -273,7 +274,7 @@ int64_t rqli_option_load(const struct rqli_option *self, const void *field)
     return number;
 }
 
-/* The value was accepted before, so it fits into the field. */
+/* Stores a value that was accepted before, so it fits into the field. */
 void rqli_option_store(const struct rqli_option *self, void *field, int64_t value)
 {
     unsigned char byte = (unsigned char)value;
@@ -301,8 +302,8 @@ rql_status rqli_option_check(const struct rqli_option *self, const void *field, 
 
     if (self->kind == RQLI_OPTION_TEXT) {
         memcpy(&text, field, sizeof text);
-        /* What the text means is left to its reader, rqli_url_parse(): here it only has to be
-         * there. */
+        /* The meaning of the text is left to its reader, rqli_url_parse(): here the text only has
+         * to be there. */
         return self->may_be_empty || (text && text[0] != '\0')
                    ? RQL_OK
                    : rqli_fail(error, RQL_E_INVALID, "%s is %s; it must be %s", name,
@@ -316,8 +317,8 @@ rql_status rqli_option_check(const struct rqli_option *self, const void *field, 
     return RQL_OK;
 }
 
-/* Every struct of options has its size_t in front, so its own size is a multiple of that alignment.
- * Memory that nobody set up nearly always fails at one of the three. */
+/* Every struct of options begins with its size_t, so its own size is a multiple of that alignment.
+ * Memory that was never initialised nearly always fails at one of the three checks. */
 rql_status rqli_options_check_set_up(enum rqli_option_struct which, const void *options,
                                      rql_error *error)
 {
@@ -334,8 +335,8 @@ rql_status rqli_options_check_set_up(enum rqli_option_struct which, const void *
 
 void rqli_options_fill(enum rqli_option_struct which, void *out, const rql_options *client)
 {
-    /* What is in no row is 0 or NULL: listeners, metadata, padding. The size is the first member of
-     * each. */
+    /* A member that is in no row is 0 or NULL: listeners, metadata, padding. The size is the first
+     * member of each struct. */
     memset(out, 0, structs[which].size);
     memcpy(out, &structs[which].size, sizeof structs[which].size);
     for (size_t i = 0; i < N_ROWS; i++) {
@@ -346,7 +347,8 @@ void rqli_options_fill(enum rqli_option_struct which, void *out, const rql_optio
         if (!row->in[which].name) {
             continue;
         }
-        /* An option that the client has, too, is as the client has it. Texts are its alone. */
+        /* An option that the client also has takes the client's value. Only the client has
+         * texts. */
         if (client && row->in[RQLI_OF_CLIENT].name && row->kind != RQLI_OPTION_TEXT) {
             value = rqli_option_load(row, (const char *)client + row->in[RQLI_OF_CLIENT].offset);
         }
@@ -356,7 +358,7 @@ void rqli_options_fill(enum rqli_option_struct which, void *out, const rql_optio
             rqli_option_store(row, field, value);
         }
     }
-    /* Listeners are in no row: they are neither numbers nor words. */
+    /* Listeners are in no row, because they are neither numbers nor words. */
     if (which == RQLI_OF_LOCK && client) {
         rql_lock_options *of_lock = out;
 
@@ -367,8 +369,8 @@ void rqli_options_fill(enum rqli_option_struct which, void *out, const rql_optio
     }
 }
 
-/* The caller's struct may be shorter or longer than ours: it says its size, which stays in it. What
- * a longer one has beyond ours is 0, as tail_is_zero() wants it later. */
+/* The caller's struct may be shorter or longer than ours: it contains its size, which is kept. The
+ * part of a longer one beyond ours is 0, as tail_is_zero() requires later. */
 void rqli_options_init(enum rqli_option_struct which, void *out, size_t size,
                        const rql_options *client)
 {
@@ -390,7 +392,8 @@ size_t rql_options_size(void)
     return sizeof(rql_options);
 }
 
-/* A newer program may hand us a longer struct: fine while the part we do not know is zero. */
+/* A newer program may pass a longer struct, which is fine while the part that we do not know is
+ * zero. */
 static bool tail_is_zero(const void *given, size_t size, size_t known)
 {
     const unsigned char *bytes = given;
@@ -403,7 +406,7 @@ static bool tail_is_zero(const void *given, size_t size, size_t known)
     return true;
 }
 
-/* The fields of a caller's struct over those in *out. An older program has fewer of them. */
+/* Copies the fields of a caller's struct over those in *out. An older program has fewer of them. */
 static rql_status lay_over(enum rqli_option_struct which, void *out, const void *given,
                            rql_error *error)
 {
@@ -419,12 +422,13 @@ static rql_status lay_over(enum rqli_option_struct which, void *out, const void 
         return rqli_fail(error, RQL_E_INVALID, "options: has fields this library does not know");
     }
     memcpy(out, given, size < known ? size : known);
-    /* The copy has all fields, whatever the caller has. */
+    /* The copy has all fields, however many the caller has. */
     memcpy(out, &known, sizeof known);
     return RQL_OK;
 }
 
-/* A light build would never call them, and nobody would know why. */
+/* Refuses listeners in a light build, which would never call them without any sign of the
+ * reason. */
 static rql_status check_listeners(rql_log_fn logger, rql_event_fn instrumenter, rql_error *error)
 {
     if (RQLI_LIGHT && (logger || instrumenter)) {
@@ -434,7 +438,7 @@ static rql_status check_listeners(rql_log_fn logger, rql_event_fn instrumenter, 
     return RQL_OK;
 }
 
-/* What the table does not say: metadata, and listeners of a light build. */
+/* Checks what the table does not cover: metadata, and listeners of a light build. */
 static rql_status check_others(enum rqli_option_struct which, const union any_options *read,
                                rql_error *error)
 {
@@ -452,7 +456,7 @@ static rql_status check_others(enum rqli_option_struct which, const union any_op
     return status ? status : check_listeners(of_lock->logger, of_lock->instrumenter, error);
 }
 
-/* Checked on a copy: *out changes only if all is good. */
+/* Checks a copy: *out changes only if all values are valid. */
 rql_status rqli_options_read_over(enum rqli_option_struct which, void *out, const void *defaults,
                                   const void *given, rql_error *error)
 {
@@ -465,8 +469,7 @@ rql_status rqli_options_read_over(enum rqli_option_struct which, void *out, cons
     }
     memcpy(&read, defaults, structs[which].size);
     status = lay_over(which, &read, given, error);
-    /* The first fault in the order of the table is the one that is told, by the name of this
-     * struct. */
+    /* Only the first fault in the order of the table is reported, by the name in this struct. */
     for (size_t i = 0; !status && i < N_ROWS; i++) {
         const char *name = rows[i].in[which].name;
 

@@ -1,4 +1,4 @@
-/* Options as text: set by name, from the environment, and the table as users see it. */
+/* Options as text: set by name or from the environment, and the table as users see it. */
 
 #include "base/error.h"
 #include "base/secret.h"
@@ -11,8 +11,8 @@
 /* Longest value or name that a message repeats. */
 enum { REPEAT_MAX = 40 };
 
-/* Text from outside is only repeated where it cannot harm a terminal or fill the message: the value
- * itself, or a word that says why not. */
+/* Returns text that a message may repeat. Text from outside is only repeated if it cannot harm a
+ * terminal or fill the message: the value itself, or a word that says why it is not repeated. */
 static const char *repeatable(const char *value)
 {
     size_t length = strnlen(value, REPEAT_MAX + 1);
@@ -28,7 +28,7 @@ static const char *repeatable(const char *value)
     return value;
 }
 
-/* The place of the word in the list is its value. */
+/* Parses a word: its index in the list is its value. */
 static bool parse_word(const char *const *words, const char *value, int64_t *out)
 {
     for (int i = 0; words[i]; i++) {
@@ -40,15 +40,15 @@ static bool parse_word(const char *const *words, const char *value, int64_t *out
     return false;
 }
 
-/* No sign: -1ms is not "forever". */
+/* A sign is refused: -1ms is not "forever". */
 static bool parse_duration(const struct rqli_option *option, const char *value, int64_t *out)
 {
     return strcmp(option->shown.unit, "ms") == 0 && *value != '-' &&
            rql_parse_duration(value, out, NULL) == RQL_OK;
 }
 
-/* A plain number is in the option's own unit; with a unit it is a duration. A word of a
- * list needs no check of its range. False: *out may be anything. */
+/* Parses a value: a plain number is in the option's own unit; with a unit it is a duration. A word
+ * of a list needs no range check. On false, *out may be anything. */
 static bool parse(const struct rqli_option *option, const char *value, int64_t *out)
 {
     if (option->words) {
@@ -68,13 +68,13 @@ static void *field_of(const struct rqli_option *option, enum rqli_option_struct 
     return (char *)options + option->in[which].offset;
 }
 
-/* name is what the user wrote it under: the option, or the variable. */
+/* Sets a field. name is the name that the user wrote: of the option, or of the variable. */
 static rql_status assign(const struct rqli_option *option, void *field, const char *name,
                          const char *value, rql_error *error)
 {
     int64_t number;
 
-    /* A text is borrowed: the option is the pointer that was given. */
+    /* A text is borrowed: the option is the pointer that was passed. */
     if (option->kind == RQLI_OPTION_TEXT) {
         rql_status status = rqli_option_check(option, &value, name, error);
 
@@ -91,16 +91,16 @@ static rql_status assign(const struct rqli_option *option, void *field, const ch
     return RQL_OK;
 }
 
-/* The first that is wrong ends it; the caller hands in a copy, and throws it away then. An empty
- * variable counts as not set, as a unit or a compose file leaves one behind, unless empty is a
- * value of its option. */
+/* Stops at the first variable that is wrong; the caller passes a copy, and discards it then. An
+ * empty variable counts as not set, because a unit or a compose file leaves one behind, unless
+ * empty is a value of its option. */
 static rql_status assign_from_env(rql_options *options, rql_error *error)
 {
     const struct rqli_option *option;
     rql_status status = RQL_OK;
 
     for (size_t i = 0; !status && (option = rqli_option_at(i)); i++) {
-        /* The contract rules out changes meanwhile. NOLINTNEXTLINE(concurrency-mt-unsafe) */
+        /* The contract rules out changes during the call. NOLINTNEXTLINE(concurrency-mt-unsafe) */
         const char *value = getenv(option->shown.env);
 
         if (value && (*value != '\0' || option->may_be_empty)) {
@@ -121,8 +121,8 @@ rql_status rql_options_from_env(rql_options *options, rql_error *error)
     if (status) {
         return status;
     }
-    /* The shorter struct of an older program takes the variables of its own fields. What lies
-     * behind them in the copy is set and never read. */
+    /* The shorter struct of an older program takes the variables of its own fields. Fields beyond
+     * it in the copy are set and never read. */
     known = options->size < sizeof changed ? options->size : sizeof changed;
     memcpy(&changed, options, known);
     status = assign_from_env(&changed, error);
@@ -132,7 +132,7 @@ rql_status rql_options_from_env(rql_options *options, rql_error *error)
     return status;
 }
 
-/* io-timeout-ms is io_timeout_ms. */
+/* io-timeout-ms is the same as io_timeout_ms. */
 static bool same_name(const char *field, const char *name)
 {
     for (; *field != '\0' && *name != '\0'; field++, name++) {
@@ -143,7 +143,7 @@ static bool same_name(const char *field, const char *name)
     return *field == *name;
 }
 
-/* By what this struct calls it. Of two rows of one field the first is meant. */
+/* Finds an option by its name in this struct. If two rows have one field, the first is meant. */
 static const struct rqli_option *find(enum rqli_option_struct which, const char *name)
 {
     const struct rqli_option *option;
@@ -190,7 +190,8 @@ rql_status rql_lock_options_set(rql_lock_options *options, const char *name, con
     return set(RQLI_OF_LOCK, options, name, value, error);
 }
 
-/* The server's own business goes into its URL. Names are written as in the table. */
+/* Finds an option that a URL may set: only those of the server's TLS. Names are written as in the
+ * table. */
 static const struct rqli_option *find_of_url(const char *name)
 {
     const struct rqli_option *option = find(RQLI_OF_CLIENT, name);
@@ -199,7 +200,7 @@ static const struct rqli_option *find_of_url(const char *name)
                                                                                             : NULL;
 }
 
-/* A message of the table would repeat the value. */
+/* The message of the table is not used, because it would repeat the value. */
 rql_status rqli_options_set_of_url(rql_options *options, const char *query, rql_error *error)
 {
     while (query && *query != '\0') {
@@ -221,7 +222,7 @@ rql_status rqli_options_set_of_url(rql_options *options, const char *query, rql_
     return RQL_OK;
 }
 
-/* Moves each text to `next`, where there is room for it; NULL: only measures. */
+/* Moves each text to `next`, which has room for it; NULL: only measures. */
 static size_t move_texts(rql_options *options, char *next)
 {
     const struct rqli_option *option;

@@ -8,22 +8,23 @@
 #include <string.h>
 
 /*
- * What a script answers: whole numbers and at the end perhaps a word; as a list, or as one line of
- * text with blanks between, which costs the server a good deal less. Grants of several locks are
- * lists of their own. What does not fit is refused as a whole: it may come from scripts of another
- * version, or from anybody who may publish.
+ * A script answers with whole numbers and perhaps a word at the end, as a list or as one line of
+ * text with blanks between. The line costs the server a good deal less. Grants of several locks are
+ * lists of their own. An answer that does not fit is refused as a whole: it may come from scripts
+ * of another version, or from any client that may publish.
  */
 
-/* The line of a queued request has the most. What a series adds is read by its place. */
+/* The line of a queued request has the most numbers. The obstacles of a series are read by their
+ * place. */
 enum { NUMBERS_MAX = 8 };
 
 struct fields {
     int64_t numbers[NUMBERS_MAX];
-    size_t count;           /* of those */
-    struct rqli_slice word; /* what follows them, empty if they are all; of a list: if it is text */
+    size_t count;           /* number of `numbers` */
+    struct rqli_slice word; /* the text after them, or empty; of a list: the next item, if text */
 };
 
-/* Cuts a word off, and the blank behind it. */
+/* Cuts a word off, and the blank after it. */
 static struct rqli_slice next_word(struct rqli_slice *rest)
 {
     const char *blank = memchr(rest->data, ' ', rest->length);
@@ -39,7 +40,8 @@ static struct rqli_slice next_word(struct rqli_slice *rest)
     return word;
 }
 
-/* The first word that is no number ends them. It and all that follows it is `word`. */
+/* Reads numbers up to the first word that is not a number. `word` is that word and all the text
+ * after it. */
 static void read_text(struct fields *self, struct rqli_slice text)
 {
     while (text.length > 0 && self->count < NUMBERS_MAX) {
@@ -54,7 +56,7 @@ static void read_text(struct fields *self, struct rqli_slice text)
     self->word = text;
 }
 
-/* Items behind the word are left: a reader that expects them looks at the list itself. */
+/* Ignores items after the word: a reader that expects them reads the list itself. */
 static void read_list(struct fields *self, const struct rqli_reply *list)
 {
     size_t i = 0;
@@ -69,7 +71,8 @@ static void read_list(struct fields *self, const struct rqli_reply *list)
     }
 }
 
-/* The numbers that it begins with, so many as fit. A reply of another shape has none. */
+/* Returns the numbers at the start of a reply, as many as fit. A reply of another shape has
+ * none. */
 static struct fields read_fields(const struct rqli_reply *reply)
 {
     struct fields self = {.count = 0};
@@ -82,22 +85,23 @@ static struct fields read_fields(const struct rqli_reply *reply)
     return self;
 }
 
-/* No longer than any lock of ours: the server may say anything, and this is reckoned with. Below 0
- * no end is known, whether it is the key that is missing (-2) or its ttl (-1). */
+/* Limits a time to the longest ttl of a lock, because the server may answer anything, and the time
+ * is used in calculations. Below 0 no end is known, whether the key is missing (-2) or its ttl
+ * (-1). */
 static int64_t bounded_ms(int64_t left_ms)
 {
     left_ms = left_ms < -1 ? -1 : left_ms;
     return left_ms < RQL_TTL_MAX_MS ? left_ms : RQL_TTL_MAX_MS;
 }
 
-/* Further arithmetic with it cannot overflow. */
+/* Returns whether further arithmetic with the time cannot overflow. */
 static bool is_time(int64_t server_us)
 {
     return server_us >= 0 && server_us <= RQLI_SERVER_US_MAX;
 }
 
-/* {1, now_us, left_ms, token, process, way, nonce}. Without its nonce a grant could be
- * neither extended nor released: that is no answer. */
+/* Reads {1, now_us, left_ms, token, process, way, nonce}. Without its nonce a grant could be
+ * neither extended nor released, so such an answer is refused. */
 static bool read_granted(const struct fields *fields, struct rqli_answer *out)
 {
     if (fields->count != 6 || fields->word.length == 0) {
@@ -112,7 +116,7 @@ static bool read_granted(const struct fields *fields, struct rqli_answer *out)
     return out->token > 0 && out->process >= 0 && out->process <= 2;
 }
 
-/* {0, now_us, left_ms, rank, is_first, was_restored, of_ruby, score_us, in_front} */
+/* Reads {0, now_us, left_ms, rank, is_first, was_restored, of_ruby, score_us, in_front}. */
 static bool read_queued(const struct fields *fields, struct rqli_answer *out)
 {
     if (fields->count != 8) {
@@ -128,7 +132,7 @@ static bool read_queued(const struct fields *fields, struct rqli_answer *out)
     return true;
 }
 
-/* {7, now_us, until_us} */
+/* Reads {7, now_us, until_us}. */
 static bool read_paused(const struct fields *fields, struct rqli_answer *out)
 {
     if (fields->count != 3 || !is_time(fields->numbers[2]) ||
@@ -159,19 +163,20 @@ bool rqli_answer_read(const struct rqli_reply *reply, struct rqli_answer *out)
     if (out->kind == RQLI_ANSWER_PAUSED) {
         return read_paused(&fields, out);
     }
-    /* A refusal (2 to 4) says what is left of the lock; 5 and 6 end behind the time. */
+    /* A refusal (2 to 4) has the rest of the lock's ttl; 5 and 6 end after the time. */
     out->left_ms = fields.count > 2 ? bounded_ms(fields.numbers[2]) : -1;
     return true;
 }
 
-/* A re-entry bears the nonce of the grant that it shares, which tells nothing about the request. */
+/* A re-entry has the nonce of the grant that it shares, which does not identify the request. */
 bool rqli_answer_is_for(const struct rqli_answer *self, const char *nonce)
 {
     return self->kind != RQLI_ANSWER_GRANTED || self->process != RQL_LOCK_OBTAINING ||
            rqli_slice_is(self->nonce, nonce);
 }
 
-/* A third number that is not there is 0: the script and the first one tell whether it is. */
+/* A third number that is missing is read as 0: the script and the first number determine whether
+ * there is one. */
 bool rqli_outcome_read(const struct rqli_reply *reply, struct rqli_outcome *out)
 {
     struct fields fields = read_fields(reply);
@@ -193,7 +198,7 @@ bool rqli_serve_is_due(const struct rqli_reply *reply)
     return rqli_outcome_read(reply, &outcome) && outcome.second == RQLI_SERVED_PARTLY;
 }
 
-/* {seconds, microseconds of the second}, both texts. */
+/* Reads {seconds, microseconds of the second}, both texts. */
 bool rqli_time_read(const struct rqli_reply *reply, int64_t *out_us)
 {
     int64_t seconds;
@@ -212,8 +217,8 @@ bool rqli_time_read(const struct rqli_reply *reply, int64_t *out_us)
 
 /* ---- acquire_series.lua ---- */
 
-/* Where the parts begin, and how long one is: behind {1, now_us} the grants, four items each;
- * behind the numbers of a place, or {2 to 4, now_us, pttl_ms}, one obstacle for each lock. */
+/* Where the parts begin, and how long one is: after {1, now_us} come the grants, four items each;
+ * after the numbers of a place, or {2 to 4, now_us, pttl_ms}, one obstacle for each lock. */
 enum { GRANT_HEAD = 2, GRANT_PART = 4, QUEUED_HEAD = 8, REFUSED_HEAD = 3 };
 
 static bool is_integer(const struct rqli_reply *reply, int64_t least, int64_t most)
@@ -221,7 +226,8 @@ static bool is_integer(const struct rqli_reply *reply, int64_t least, int64_t mo
     return reply->type == RQLI_REPLY_INTEGER && reply->integer >= least && reply->integer <= most;
 }
 
-/* {token, ttl_left_ms, process, grant's nonce}. No process 2: a series does not extend locks. */
+/* Returns whether it is {token, ttl_left_ms, process, grant's nonce}. There is no process 2,
+ * because a series does not extend locks. */
 static bool is_part(const struct rqli_reply *part)
 {
     return is_integer(&part[0], 1, INT64_MAX) && is_integer(&part[1], INT64_MIN, INT64_MAX) &&
@@ -241,13 +247,14 @@ static bool is_grant(const struct rqli_reply *reply, size_t count)
     return is_integer(&reply->items[1], 0, RQLI_SERVER_US_MAX);
 }
 
-/* Of an answer that is no grant: what comes before the obstacles. */
+/* Returns the number of items before the obstacles, in an answer that is not a grant. */
 static size_t head_of(const struct rqli_reply *reply)
 {
     return reply->items[0].integer == RQLI_ANSWER_QUEUED ? QUEUED_HEAD : REFUSED_HEAD;
 }
 
-/* One for each lock, in the order that they were asked for. A text has room for none. */
+/* Returns whether there is one obstacle for each lock, in the order in which the locks were
+ * requested. A text has room for none. */
 static bool has_obstacles(const struct rqli_reply *reply, size_t count)
 {
     size_t head;
@@ -267,8 +274,8 @@ static bool has_obstacles(const struct rqli_reply *reply, size_t count)
     return true;
 }
 
-/* A grant has texts between its numbers, and so a reader of its own. of_ruby has to be the
- * number of one of the locks: the caller looks that one up. */
+/* A grant has texts between its numbers, and so has a reader of its own. of_ruby has to be the
+ * number of one of the locks, because the caller uses it as an index. */
 bool rqli_series_answer_read(const struct rqli_reply *reply, size_t count, struct rqli_answer *out)
 {
     if (reply->type == RQLI_REPLY_ARRAY && reply->count > 0 &&
@@ -290,7 +297,8 @@ bool rqli_series_answer_read(const struct rqli_reply *reply, size_t count, struc
            out->kind == RQLI_ANSWER_PAUSED || has_obstacles(reply, count);
 }
 
-/* was_handed_over stays false: nobody gives a series its locks, it takes them itself. */
+/* was_handed_over stays false: no release gives a series its locks, the series takes them
+ * itself. */
 struct rqli_answer rqli_series_answer_grant(const struct rqli_reply *reply, size_t index)
 {
     const struct rqli_reply *part = &reply->items[GRANT_HEAD + GRANT_PART * index];
@@ -305,7 +313,7 @@ struct rqli_answer rqli_series_answer_grant(const struct rqli_reply *reply, size
     };
 }
 
-/* Answers 5 and 6 have none: they are not asked about. */
+/* Answers 5 and 6 have no obstacles, and callers do not ask for them. */
 enum rqli_obstacle rqli_series_answer_obstacle(const struct rqli_reply *reply, size_t index)
 {
     return (enum rqli_obstacle)reply->items[head_of(reply) + index].integer;
@@ -313,21 +321,21 @@ enum rqli_obstacle rqli_series_answer_obstacle(const struct rqli_reply *reply, s
 
 /* ---- pushes ---- */
 
-/* Where the server says by RESP2 which tracked key has changed. */
+/* The channel on which the server publishes to a RESP2 client which tracked key has changed. */
 #define CHANGES "__redis__:invalidate"
 
 /* The prefix, 32 digits and a terminator fit well. */
 enum { CHANNEL_SIZE = 64 };
 
-/* Pushes are lines of text, as answers are. Nothing may follow the last word. */
+/* Pushes are lines of text, as answers are. No text may follow the last word. */
 
 static bool is_text(const struct rqli_reply *reply, const char *text)
 {
     return reply->type == RQLI_REPLY_TEXT && rqli_slice_is(reply->text, text);
 }
 
-/* "<token> <server us> <lease ms>". Anybody may publish: what serve_queue.lua would not have
- * written must not become a lease. */
+/* Reads "<token> <server us> <lease ms>". Any client may publish, so a message that serve_queue.lua
+ * would not have written must not become a lease. */
 static bool read_grant(struct rqli_push *push, struct rqli_slice text)
 {
     struct fields fields = {.count = 0};
@@ -341,7 +349,7 @@ static bool read_grant(struct rqli_push *push, struct rqli_slice text)
            push->lease_ms > 0 && push->lease_ms <= RQL_TTL_MAX_MS;
 }
 
-/* "<nonce> look", by serve_queue.lua and sweep_queue.lua; or "<nonce> " and a grant, by
+/* Reads "<nonce> look", from serve_queue.lua and sweep_queue.lua; or "<nonce> " and a grant, from
  * serve_queue.lua. */
 static void read_message(struct rqli_pushed *pushed, struct rqli_slice text)
 {
@@ -357,7 +365,7 @@ static void read_message(struct rqli_pushed *pushed, struct rqli_slice text)
     memcpy(pushed->nonce, nonce.data, nonce.length);
 }
 
-/* Its prefix is that of the keys. NULL: it is no partition's. */
+/* Returns the keys of a channel, which has their prefix. NULL: it is not a partition's channel. */
 static const struct rqli_key_set *set_of(const struct rqli_reply *channel)
 {
     const struct rqli_key_set *set;
@@ -372,7 +380,8 @@ static const struct rqli_key_set *set_of(const struct rqli_reply *channel)
                : NULL;
 }
 
-/* "ssubscribe" and "sunsubscribe", which comes unasked when the slot has moved away. */
+/* Reads "ssubscribe" and "sunsubscribe"; the server sends the latter unasked when the slot has
+ * moved away. */
 static void read_sharded(struct rqli_pushed *pushed, const struct rqli_reply *items)
 {
     bool is_end = is_text(&items[0], "sunsubscribe");
@@ -385,10 +394,10 @@ static void read_sharded(struct rqli_pushed *pushed, const struct rqli_reply *it
     }
 }
 
-/* {"subscribe", channel, number of subscriptions}, or {"message", channel, payload}; of a slot's
- * channel {"ssubscribe", ...} and {"smessage", ...}. The payload of a change is a list of one key;
- * it is nil when the whole database was emptied. All other messages come by the client's own
- * channels: it has subscribed to none beside these. */
+/* Reads {"subscribe", channel, number of subscriptions}, or {"message", channel, payload}; on a
+ * slot's channel {"ssubscribe", ...} and {"smessage", ...}. The payload of a change is a list of
+ * one key; it is nil when the whole database was emptied. All other messages come on the client's
+ * own channels, because it has subscribed to no others. */
 struct rqli_pushed rqli_push_read(const struct rqli_reply *reply)
 {
     struct rqli_pushed pushed = {.kind = RQLI_PUSHED_NOTHING};
@@ -414,7 +423,8 @@ struct rqli_pushed rqli_push_read(const struct rqli_reply *reply)
     return pushed;
 }
 
-/* The identity is random: other clients do not listen there. */
+/* Writes the name of the client's channel. The identity is random, so other clients do not listen
+ * there. */
 static const char *channel_of(char *out, size_t size, const struct rqli_key_set *set,
                               const char *identity)
 {
@@ -422,7 +432,8 @@ static const char *channel_of(char *out, size_t size, const struct rqli_key_set 
     return out;
 }
 
-/* A cluster carries what is published to all of its nodes, but for what belongs to a slot. */
+/* A cluster sends a published message to all of its nodes, except on a channel that belongs to a
+ * slot. */
 static bool is_sharded(const struct rqli_key_set *set)
 {
     return rqli_key_set_index(set) != RQLI_WHOLE;
@@ -437,8 +448,8 @@ void rqli_push_ping(struct rqli_command *command, const struct rqli_key_set *set
                        channel_of(channel, sizeof channel, set, identity), "hello", NULL);
 }
 
-/* Two commands and not one of two channels: where the user may not hear of changes only the second
- * is refused. */
+/* Two commands rather than one with two channels: if the user has no right to receive changes, only
+ * the second is refused. */
 void rqli_push_subscribe(struct rqli_command *command, const struct rqli_key_set *set,
                          const char *identity, bool hears_changes)
 {

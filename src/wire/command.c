@@ -7,8 +7,8 @@
 
 /* ---- commands ---- */
 
-/* No command of ours comes near the upper bound; it keeps a wrong length from eating the machine.
- */
+/* No command of this library comes near the upper bound, which keeps a wrong length from using up
+ * all memory. */
 enum {
     FIRST_CAPACITY = 512,
     MAX_CAPACITY = 64 << 20,
@@ -30,7 +30,7 @@ void rqli_command_fini(struct rqli_command *self)
     *self = (struct rqli_command){0};
 }
 
-/* Doubles, so that a stream that grows is copied a few times only; it never shrinks. */
+/* Doubles the buffer, so that a growing stream is copied only a few times. It never shrinks. */
 static bool grow(struct rqli_command *self, size_t needed)
 {
     size_t capacity = self->capacity > 0 ? self->capacity : FIRST_CAPACITY;
@@ -53,7 +53,7 @@ bool rqli_command_reserve(struct rqli_command *self, size_t bytes)
     return self->capacity >= bytes || grow(self, bytes);
 }
 
-/* Makes room for more bytes; false from the first failure on, until the reset. */
+/* Makes room for more bytes. Returns false from the first failure on, until the reset. */
 static inline bool reserve(struct rqli_command *self, size_t more)
 {
     if (self->failed) {
@@ -66,7 +66,7 @@ static inline bool reserve(struct rqli_command *self, size_t more)
     return !self->failed;
 }
 
-/* Takes HEADER_SIZE bytes at most; returns where they end. Nearly all counts have two digits. */
+/* Writes HEADER_SIZE bytes at most, and returns their end. Nearly all counts have two digits. */
 static inline char *put_header(char *at, char mark, size_t count)
 {
     *at++ = mark;
@@ -82,7 +82,8 @@ static inline char *put_header(char *at, char mark, size_t count)
     return at;
 }
 
-/* The room must be there. An empty word may have no data: memcpy() must not get NULL. */
+/* Writes a word; the caller has reserved the room. An empty word may have no data, and memcpy()
+ * must not get NULL. */
 static inline void put_word(struct rqli_command *self, const char *word, size_t length)
 {
     char *at = put_header(self->data + self->length, '$', length);
@@ -96,7 +97,8 @@ static inline void put_word(struct rqli_command *self, const char *word, size_t 
     self->length = (size_t)(at - self->data);
 }
 
-/* "*<argc>", and then for each word "$<length>" and its bytes; CR LF behind each of these. */
+/* Writes "*<argc>"; then comes "$<length>" for each word, and its bytes. CR LF follows each of
+ * these. */
 void rqli_command_begin(struct rqli_command *self, size_t argc)
 {
     self->n_commands++;
@@ -109,7 +111,7 @@ void rqli_command_begin(struct rqli_command *self, size_t argc)
 
 void rqli_command_slice(struct rqli_command *self, struct rqli_slice word)
 {
-    /* Checked apart: the sum below must not wrap. */
+    /* Checked separately, because the sum below must not wrap. */
     if (word.length > MAX_CAPACITY) {
         self->failed = true;
         return;
@@ -134,7 +136,7 @@ void rqli_command_int(struct rqli_command *self, int64_t word)
     }
 }
 
-/* The words are counted first: the count stands in front of them. */
+/* Counts the words first, because the count stands in front of them. */
 void rqli_command_list(struct rqli_command *self, va_list words)
 {
     va_list ahead;
@@ -161,15 +163,15 @@ void rqli_command_words(struct rqli_command *self, ...)
     va_end(words);
 }
 
-/* The failure stays the caller's: others have put their commands into the same buffer, and theirs
- * can still be sent. */
+/* Leaves the failure to the caller: other callers have put their commands into the same buffer, and
+ * those can still be sent. */
 static bool reserve_among_others(struct rqli_command *self, size_t more)
 {
     if (self->failed) {
         return false;
     }
     if (!reserve(self, more)) {
-        self->failed = false; /* what is in the buffer is still whole */
+        self->failed = false; /* the bytes in the buffer are still whole */
         return false;
     }
     return true;
@@ -189,15 +191,15 @@ bool rqli_command_append(struct rqli_command *self, const struct rqli_command *o
 
 /* ---- calls ---- */
 
-/* What a script declares: its lock alone, those of an arrival, the swarm's, those of a lock, or the
- * last two. */
+/* Numbers of keys that a script declares, except for its lock alone: those of an arrival, the
+ * swarm's, those of a lock, or those of a lock with two of the swarm's. */
 enum { ARRIVAL_KEYS = 2, SWARM_KEYS = 3, LOCK_KEYS = 5, FLUSH_KEYS = 7 };
 
-/* Sign and digits of a number; three letters, and four numbers with a blank before each. */
+/* Sign and digits of a number; three letters, and four numbers with a blank in front of each. */
 enum { NUMBER_BYTES = 20, ACQUIRE_BYTES = 3 + 4 * (1 + NUMBER_BYTES) };
 
-/* `args` and `numbers` are large and left as they are: n_args and used say how much of them counts.
- * `out` and is_plain are set by rqli_call_begin(), where there is an operation. */
+/* `args` and `numbers` are large and stay uninitialised: n_args and used say how much of them is
+ * valid. `out` and is_plain are set by rqli_call_begin(), if there is an operation. */
 void rqli_call_init(struct rqli_call *self, enum rqli_script_id script,
                     const struct rqli_keys *keys)
 {
@@ -254,7 +256,7 @@ void rqli_call_init_series(struct rqli_call *self, enum rqli_script_id script,
     self->n_series = count;
 }
 
-/* The table of scripts says how many there must be; rqli_call_write() checks it. */
+/* Adds a word. The table of scripts has the required number, which rqli_call_write() checks. */
 static void add(struct rqli_call *self, struct rqli_slice word)
 {
     RQLI_MUST(self->n_args < RQLI_CALL_ARGS_MAX);
@@ -271,7 +273,7 @@ void rqli_call_slice(struct rqli_call *self, struct rqli_slice bytes)
     add(self, bytes);
 }
 
-/* Its digits are kept in the call, which is written later. */
+/* Keeps the digits in the call, because it is written later. */
 void rqli_call_int(struct rqli_call *self, int64_t number)
 {
     char *at = self->numbers + self->used;
@@ -294,8 +296,8 @@ static char *put_number(char *at, int64_t number)
     return at + rqli_format_int(at, number);
 }
 
-/* One argument of several words, as "qw- -1 0 -1 4711" (lua/README.md 10): the script splits it up
- * only if it must. */
+/* Adds one argument of several words, such as "qw- -1 0 -1 4711" (lua/README.md 10), which the
+ * script splits up only if it must. */
 void rqli_call_acquire_args(struct rqli_call *self, const struct rqli_acquire_args *args)
 {
     char *begin = self->numbers + self->used;
@@ -313,8 +315,8 @@ void rqli_call_acquire_args(struct rqli_call *self, const struct rqli_acquire_ar
     add(self, (struct rqli_slice){begin, (size_t)(at - begin)});
 }
 
-/* The release of a grant that never was: no lock has the nonce "-". If the lock is held the script
- * leaves it alone, and serves nobody. */
+/* Releases a grant that never existed: no lock has the nonce "-". If the lock is held, the script
+ * leaves it alone and serves no waiter. */
 void rqli_serve_write(const struct rqli_keys *keys, struct rqli_call *call)
 {
     rqli_call_init(call, RQLI_SCRIPT_RELEASE, keys);
@@ -322,7 +324,7 @@ void rqli_serve_write(const struct rqli_keys *keys, struct rqli_call *call)
     rqli_call_random(call);
 }
 
-/* In the order of KEYS in the scripts, as is all that follows. */
+/* Writes keys in the order of KEYS in the scripts, as do the functions below. */
 static void write_lock_keys(const struct rqli_keys *keys, struct rqli_command *command)
 {
     rqli_command_slice(command, keys->lock);
@@ -336,8 +338,8 @@ static void write_swarm_keys(const struct rqli_key_set *set, struct rqli_command
     rqli_command_slice(command, set->suspects);
 }
 
-/* All keys that the script uses are declared: a cluster, and some ACLs, require that. Their number
- * tells which they are: a lock has 5, a series 5, 8, 11 and so on, and none of the other sets has
+/* Declares all keys that the script uses, because a cluster and some ACLs require that. Their
+ * number determines which they are: a lock has 5, a series 5, 8, 11 and so on, and no other set has
  * as many. */
 static void write_keys(const struct rqli_call *self, struct rqli_command *command, size_t n_keys)
 {
@@ -369,8 +371,8 @@ static void write_keys(const struct rqli_call *self, struct rqli_command *comman
     }
 }
 
-/* Each further lock of a series brings its three keys; those behind them come once. A script and a
- * call that do not fit together are a mistake of ours. */
+/* Each further lock of a series adds its three keys; the keys after those come once. A script and a
+ * call that do not fit together are a bug of ours. */
 static size_t count_keys(const struct rqli_call *self, const struct rqli_script *script)
 {
     size_t n_more = self->series ? self->n_series - 1 : 0;
@@ -382,11 +384,12 @@ static size_t count_keys(const struct rqli_call *self, const struct rqli_script 
     return script->n_keys + n_more * script->n_repeated;
 }
 
-/* EVALSHA sha1 numkeys key ... arg ..., or the same with EVAL and the text.
+/* Writes EVALSHA sha1 numkeys key ... arg ..., or the same with EVAL and the text.
  *
- * In a cluster a script runs in a slot that moves as long as all keys that it names are still
- * there, and is ended in its midst by one that it has deleted itself. One more key, that never is,
- * has all of them refused before they begin, at both ends, until the slot has moved. */
+ * While a slot of a cluster is being moved, a script runs there as long as all keys that it names
+ * are still there, and is aborted midway by a key that it has deleted itself. One more key, which
+ * never exists, has all scripts refused before they begin, at both ends, until the slot has
+ * moved. */
 static void write_script(const struct rqli_call *self, struct rqli_command *command, uint64_t known)
 {
     const struct rqli_script *script = &rqli_scripts[self->script];
@@ -424,9 +427,9 @@ void rqli_call_write(const struct rqli_call *self, struct rqli_command *command,
     }
 }
 
-/* ---- calls that are joined ---- */
+/* ---- joined calls ---- */
 
-/* Of the args from this one on. */
+/* Returns the bytes of the args from this one on. */
 static size_t bytes_from(const struct rqli_call *self, size_t from)
 {
     char header[HEADER_SIZE];
@@ -452,7 +455,8 @@ struct rqli_joint rqli_call_joint(const struct rqli_call *self)
     };
 }
 
-/* The count of words in front of a command that put_header() has begun; *length of that header. */
+/* Returns the count of words in front of a command that put_header() has begun; *length is that of
+ * the header. */
 static size_t read_header(struct rqli_slice command, size_t *length)
 {
     size_t end = rqli_slice_before(command, "\r");
@@ -463,7 +467,7 @@ static size_t read_header(struct rqli_slice command, size_t *length)
     return (size_t)count;
 }
 
-/* The header may get longer, too. */
+/* The header may become longer, too. */
 bool rqli_call_join(struct rqli_command *command, struct rqli_call_span *self,
                     const struct rqli_command *other, const struct rqli_joint *joint,
                     ptrdiff_t *more)

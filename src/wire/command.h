@@ -2,7 +2,7 @@
 #define RQLI_COMMAND_H
 
 /*
- * What is sent: the bytes of commands, and calls of scripts. Pure: writes into memory only.
+ * The bytes that are sent: commands, and calls of scripts. Pure: writes into memory only.
  */
 
 #include "base/text.h"
@@ -16,36 +16,38 @@
 
 /* ---- commands ---- */
 
-/* Writes Redis commands into one buffer. Appending never fails half-way: when memory runs out the
- * buffer says so once, at the end. Our own formatter, because hiredis' allocates for each call. */
+/* Writes Redis commands into one buffer. Appending never fails half-way: if memory runs out, the
+ * buffer reports it once, at the end. This is our own formatter, because hiredis' allocates for
+ * each call. */
 
 struct rqli_command {
     char *data;
     size_t length;
     size_t capacity;
-    int n_commands; /* replies to expect; of the commands begun here */
+    int n_commands; /* number of replies to expect, for the commands begun here */
     bool failed;    /* out of memory; length is meaningless */
     uint64_t texts; /* rqli_script_bit() of each script whose text is in it */
 };
 
 void rqli_command_reset(struct rqli_command *self); /* keeps the memory */
 
-/* Room for so many bytes in all. False: no memory. */
+/* Reserves room for this many bytes in all. False: no memory. */
 bool rqli_command_reserve(struct rqli_command *self, size_t bytes);
 void rqli_command_fini(struct rqli_command *self);
 
-/* Opens a command of argc words; then exactly argc of the three below. */
+/* Begins a command of argc words; then exactly argc calls of the three functions below must
+ * follow. */
 void rqli_command_begin(struct rqli_command *self, size_t argc);
 void rqli_command_slice(struct rqli_command *self, struct rqli_slice word);
 void rqli_command_text(struct rqli_command *self, const char *word);
 void rqli_command_int(struct rqli_command *self, int64_t word);
 
-/* A whole command of texts, NULL behind the last one. */
+/* Writes a whole command of texts; NULL follows the last one. */
 __attribute__((sentinel)) void rqli_command_words(struct rqli_command *self, ...);
 void rqli_command_list(struct rqli_command *self, va_list words);
 
-/* Copies the bytes of another buffer behind the own, and nothing but the bytes: n_commands stays.
- * False: out of memory, nothing was copied. */
+/* Appends the bytes of another buffer, and nothing but the bytes: n_commands stays. False: out of
+ * memory, nothing was copied. */
 bool rqli_command_append(struct rqli_command *self, const struct rqli_command *other);
 
 /* ---- calls ---- */
@@ -57,7 +59,7 @@ struct rqli_script {
     const char *text;
     const char *sha1; /* lower-case hex, as EVALSHA wants it */
     size_t length;
-    size_t n_keys;     /* for one lock */
+    size_t n_keys;     /* number for one lock */
     size_t n_repeated; /* the first of them, once for each lock of a series; 0: no series */
     size_t n_args;
     bool takes_more; /* n_args is the least */
@@ -65,67 +67,69 @@ struct rqli_script {
 
 extern const struct rqli_script rqli_scripts[RQLI_SCRIPT_COUNT];
 
-/* Sets of scripts have a bit for each. */
+/* Returns the bit of a script in a set of scripts. */
 static inline uint64_t rqli_script_bit(enum rqli_script_id script)
 {
     return UINT64_C(1) << script;
 }
 
-/* One call of a script: which one, for which lock or locks, with which words. Or a plain command,
- * which an operation has written, or whose words are the args. */
+/* One call of a script: which script, for which lock or locks, with which words. Or a plain
+ * command, which an operation has written, or whose words are the args. */
 
-/* A call that may become part of one before it, which is not sent yet: of two that are joined the
- * words of the first one alone are at the begin, those of the last one alone at the end, and those
- * between them are of each. */
+/* A call that may become part of an earlier one that is not sent yet. When two are joined, the
+ * words that only the first has come at the beginning, those that only the last has at the end, and
+ * between them those that each of the calls has. */
 struct rqli_joint {
     const void *tells;  /* only compared; NULL: the call cannot be joined */
-    const void *behind; /* what is told by the call that this has to stand behind; or NULL */
-    size_t tail_bytes;  /* all but what is of the first one alone, and how many words */
+    const void *behind; /* `tells` of the call that this one has to follow; or NULL */
+    size_t tail_bytes;  /* all words but those of the first one alone, and how many */
     size_t n_tail;
-    size_t last_bytes; /* what is of the last one alone */
+    size_t last_bytes; /* the words of the last one alone */
     size_t n_last;
 };
 
 enum { RQLI_CALL_ARGS_MAX = 6 + 2 * RQL_META_MAX_PAIRS, RQLI_CALL_NUMBERS_SIZE = 192 };
 
 struct rqli_call {
-    struct rqli_command *out; /* what it will be written to */
-    bool is_plain;            /* a command that is written already */
-    bool is_draft;            /* only what it is about is asked: nothing is sent */
-    bool brings_text;         /* the server shall know the script in any case */
+    struct rqli_command *out; /* the command that it will be written to */
+    bool is_plain;            /* a command that is already written */
+    bool is_draft;            /* only its subject is wanted: nothing is sent */
+    bool brings_text;         /* sends the text, so that the server surely has the script */
     enum rqli_script_id script;
-    const struct rqli_key_set *set;        /* the keys beside those of locks */
-    const struct rqli_keys *keys;          /* of the lock, or of the first of a series; or NULL */
-    const struct rqli_keys *const *series; /* of all, or NULL */
+    const struct rqli_key_set *set; /* the keys other than those of locks */
+    const struct rqli_keys *keys;   /* keys of the lock, or of the first of a series; or NULL */
+    const struct rqli_keys *const *series; /* keys of all locks, or NULL */
     size_t n_series;
     const void *tells; /* as in the joint */
     const void *behind;
     size_t n_args;
-    size_t n_head; /* args of the first of several that are joined */
-    size_t n_kept; /* with those of each; behind them are those of the last */
-    size_t used;   /* of numbers */
+    size_t n_head; /* number of args of the first of several calls that are joined */
+    size_t n_kept; /* including the args of each; after them come those of the last */
+    size_t used;   /* bytes used of `numbers` */
     struct rqli_slice args[RQLI_CALL_ARGS_MAX];
     char numbers[RQLI_CALL_NUMBERS_SIZE];
 };
 
-/* What messages say it is, and is about: a script without a lock works on the hosts of the swarm.
- */
+/* Return the name and the subject of a call for messages. A script without a lock works on the
+ * hosts of the swarm. */
 const char *rqli_call_name(const struct rqli_call *self);
 const char *rqli_call_subject(const struct rqli_call *self);
 
-/* keys and all texts are borrowed until the call is written. */
+/* Begins a call about one lock. keys and all texts are borrowed until the call is written. */
 void rqli_call_init(struct rqli_call *self, enum rqli_script_id script,
                     const struct rqli_keys *keys);
-/* For a script without a lock. */
+/* Begins a call of a script without a lock. */
 void rqli_call_init_of_set(struct rqli_call *self, enum rqli_script_id script,
                            const struct rqli_key_set *set);
-/* No script: one command of texts, NULL behind the last, about a key of this set. */
+/* Begins a call without a script: one command of texts, NULL after the last, about a key of this
+ * set. */
 void rqli_call_init_words(struct rqli_call *self, const struct rqli_key_set *set, va_list words);
-/* For a script that takes several locks of one set. The array is borrowed as well. */
+/* Begins a call of a script that takes several locks of one set. The array is borrowed as well. */
 void rqli_call_init_series(struct rqli_call *self, enum rqli_script_id script,
                            const struct rqli_keys *const *keys, size_t count);
 
-/* No script: write one command to the result. Its reply may be an error reply. */
+/* Makes the call a plain command: the caller writes one command to the result. Its reply may be an
+ * error reply. */
 static inline struct rqli_command *rqli_call_plain(struct rqli_call *self)
 {
     self->is_plain = true;
@@ -135,48 +139,50 @@ static inline struct rqli_command *rqli_call_plain(struct rqli_call *self)
 void rqli_call_text(struct rqli_call *self, const char *text);
 void rqli_call_slice(struct rqli_call *self, struct rqli_slice bytes);
 void rqli_call_int(struct rqli_call *self, int64_t number);
-/* Where a script wants a random number, to choose among waiters: 0 to 65535. */
+/* Adds a random number, 0 to 65535, with which a script chooses among waiters. */
 void rqli_call_random(struct rqli_call *self);
 
-/* What acquire.lua reads only when the lock is not simply free. */
+/* Arguments that acquire.lua reads only when the lock is not simply free. */
 struct rqli_acquire_args {
-    char access;   /* q, r; Q, R: of one who holds other locks */
+    char access;   /* q, r; Q, R: the acquirer holds other locks */
     char conflict; /* w, t, e, d */
     bool fail_fast;
     int64_t wait_ms;      /* -1: for ever */
     int64_t queue_ttl_ms; /* -1: for ever */
-    int64_t score_us;     /* of the place in the queue that we had; 0: none */
+    int64_t score_us;     /* score of the place that we had in the queue; 0: none */
     uint32_t random;      /* 0 to 65535 */
 };
 
 void rqli_call_acquire_args(struct rqli_call *self, const struct rqli_acquire_args *args);
 
-/* No call takes the server longer than about a millisecond, so a queue with many dead waiters at
- * its head is served in several: this call serves a part of it, if the lock is free. */
+/* Writes a call that serves a part of the queue, if the lock is free. No call takes the server
+ * longer than about a millisecond, so a queue with many dead waiters at its head is served by
+ * several calls. */
 void rqli_serve_write(const struct rqli_keys *keys, struct rqli_call *call);
 
-/* As EVALSHA if the script is one of those that the server knows, or is in the command already;
- * else as EVAL, from which the server has it. */
+/* Writes the call: as EVALSHA if the script is one of those that the server knows, or is already in
+ * the command; otherwise as EVAL, from which the server learns it. */
 void rqli_call_write(const struct rqli_call *self, struct rqli_command *command, uint64_t known);
 
-/* Of one that tells something. */
+/* Returns the joint of a call that has `tells`. */
 struct rqli_joint rqli_call_joint(const struct rqli_call *self);
 
-/* Where a call is in a buffer that others may be joined to. */
+/* Where a call is in a buffer, so that other calls can be joined to it. */
 struct rqli_call_span {
     size_t at;
     size_t length;
-    size_t last_bytes; /* at its end, that give way to what is joined next */
+    size_t last_bytes; /* at its end, which the next joined call replaces */
     size_t n_last;
 };
 
-/* Joins another to it, which is all there is in `other`. *more: how much longer it has become, or
- * shorter, and by how much all behind it has moved. False: no memory, nothing has changed. */
+/* Joins another call to this one; `other` contains that call alone. *more: by how much this call
+ * has become longer, or shorter, and all bytes after it have moved. False: no memory, nothing has
+ * changed. */
 bool rqli_call_join(struct rqli_command *command, struct rqli_call_span *self,
                     const struct rqli_command *other, const struct rqli_joint *joint,
                     ptrdiff_t *more);
 
-/* A call is written in two steps: here it begins, for an operation to fill it in; then
+/* A call is written in two steps: it begins here, for an operation to fill it in; then comes
  * rqli_call_write(), unless it has become a plain command. */
 static inline void rqli_call_begin(struct rqli_call *self, struct rqli_command *out)
 {

@@ -18,7 +18,7 @@
 
 #define PARTITION(tag) KEY_SET(RQLI_PREFIX "{" tag "}:", RQLI_PREFIX "{" tag "}:none"),
 
-/* A tag in braces puts all keys of a partition in one slot, also where the name has braces. */
+/* A tag in braces puts all keys of a partition in one slot, even if the name has braces. */
 const struct rqli_key_set rqli_key_sets[RQLI_KEY_SETS] = {
 #include "wire/partitions.def"
     [RQLI_WHOLE] = KEY_SET(RQLI_PREFIX, ""),
@@ -27,12 +27,12 @@ const struct rqli_key_set rqli_key_sets[RQLI_KEY_SETS] = {
 /* "{00axj}:" */
 enum { TAG_LENGTH = 8 };
 
-/* What stands between the prefix and the name. */
+/* The part between the prefix and the name. */
 static const struct rqli_slice of_lock = TEXT("lock:");
 static const struct rqli_slice of_queue = TEXT("lock_queue:");
 static const struct rqli_slice of_requests = TEXT("req:");
 
-/* Terminated; the cursor moves behind it. */
+/* Joins the parts of a key, terminates it and moves the cursor past it. */
 static inline struct rqli_slice join(char **cursor, struct rqli_slice prefix,
                                      struct rqli_slice kind, struct rqli_slice name)
 {
@@ -47,7 +47,7 @@ static inline struct rqli_slice join(char **cursor, struct rqli_slice prefix,
     return (struct rqli_slice){key, (size_t)(end - key)};
 }
 
-/* 16: it is none. */
+/* Returns the value of a hexadecimal digit; 16: it is not one. */
 static unsigned digit(char c)
 {
     static const char digits[] = "0123456789abcdef";
@@ -56,10 +56,10 @@ static unsigned digit(char c)
     return found ? (unsigned)(found - digits) : 16;
 }
 
-/* The tag begins with the number of the partition. */
+/* The number of the partition is at the start of the tag. */
 const struct rqli_key_set *rqli_key_set_in(struct rqli_slice key)
 {
-    enum { TAG_AT = sizeof RQLI_PREFIX }; /* behind the brace */
+    enum { TAG_AT = sizeof RQLI_PREFIX }; /* after the brace */
 
     const struct rqli_key_set *set = &rqli_key_sets[RQLI_WHOLE];
 
@@ -87,7 +87,7 @@ struct rqli_slice rqli_name_in(struct rqli_slice key, const char *prefix)
     return (struct rqli_slice){rest.data + length, rest.length - length};
 }
 
-/* With three terminators. */
+/* Returns the room for three keys with their terminators. */
 size_t rqli_keys_room(struct rqli_slice name)
 {
     return 3 * (sizeof RQLI_PREFIX - 1 + TAG_LENGTH + name.length + 1) + of_lock.length +

@@ -2,8 +2,8 @@
 #define RQLI_KEYS_H
 
 /*
- * The names of keys (lua/README.md 1). A server that has all locks has one set of keys; where locks
- * are spread over several servers each partition has a set of its own, in one slot.
+ * The names of keys (lua/README.md 1). A server that has all locks has one set of keys. If locks
+ * are spread over several servers, each partition has a set of its own, in one slot.
  */
 
 #include "base/text.h"
@@ -24,12 +24,12 @@
 #define RQLI_KEY_SUSPECTS RQLI_PREFIX "swarm:suspects"
 #define RQLI_KEY_FLUSHER RQLI_PREFIX "swarm:flusher"
 #define RQLI_KEY_CLIENTS RQLI_PREFIX "clients"
-#define RQLI_KEY_RING RQLI_PREFIX "ring" /* of a shard alone */
-#define RQLI_CHANNEL RQLI_PREFIX "wake:" /* and the identity of the client */
+#define RQLI_KEY_RING RQLI_PREFIX "ring" /* only on a shard */
+#define RQLI_CHANNEL RQLI_PREFIX "wake:" /* followed by the identity of the client */
 
 /* One set of keys; all texts are terminated. */
 struct rqli_key_set {
-    struct rqli_slice prefix; /* of all of them, and of the channels */
+    struct rqli_slice prefix; /* of all keys, and of the channels */
     struct rqli_slice live;
     struct rqli_slice fence;
     struct rqli_slice era;
@@ -37,10 +37,10 @@ struct rqli_key_set {
     struct rqli_slice suspects;
     struct rqli_slice flusher;
     struct rqli_slice clients;
-    struct rqli_slice none; /* of a partition: a key that never is; else empty */
+    struct rqli_slice none; /* of a partition: a key that never exists; otherwise empty */
 };
 
-/* Of the partitions, and behind them that of a server that has all locks. */
+/* The sets of the partitions; after them that of a server that has all locks. */
 enum { RQLI_WHOLE = RQLI_PARTITIONS, RQLI_KEY_SETS };
 
 extern const struct rqli_key_set rqli_key_sets[RQLI_KEY_SETS];
@@ -56,14 +56,14 @@ static inline unsigned rqli_key_set_index(const struct rqli_key_set *self)
     return (unsigned)(self - rqli_key_sets);
 }
 
-/* To which keys one belongs, by how it begins. NULL: to none. */
+/* Returns the set that a key belongs to, by its beginning. NULL: it belongs to none. */
 const struct rqli_key_set *rqli_key_set_in(struct rqli_slice key);
 
-/* What follows in a key of any set, of which this is the beginning in the set of a server that has
- * all locks; "" if the key has another one. */
+/* Returns the name in a key of any set; prefix is the beginning of such a key in the set of a
+ * server that has all locks. Returns "" if the key begins otherwise. */
 struct rqli_slice rqli_name_in(struct rqli_slice key, const char *prefix);
 
-/* Room for one key, and for all of a lock, of any name that a caller may use. */
+/* Room for one key, and for all keys of a lock, of any name that a caller may use. */
 enum { RQLI_KEY_SIZE = RQL_NAME_MAX + 32, RQLI_KEYS_ROOM = 3 * RQLI_KEY_SIZE };
 
 /* The keys of one lock; terminated, for messages. */
@@ -74,7 +74,7 @@ struct rqli_keys {
     struct rqli_slice requests;
 };
 
-/* Builds them in `memory`, which has rqli_keys_room() bytes and outlives them. A name that SCAN
+/* Builds the keys in `memory`, which has rqli_keys_room() bytes and outlives them. A name that SCAN
  * finds may have any bytes and length. */
 size_t rqli_keys_room(struct rqli_slice name);
 void rqli_keys_init(struct rqli_keys *self, char *memory, const struct rqli_key_set *set,

@@ -1,6 +1,7 @@
 #include "wire/number.h"
 
-/* With an exponent no double has more digits, nor a larger one, in the range of a clock. */
+/* In the range of a clock, no double that is printed with an exponent has more digits, or a larger
+ * exponent. */
 enum { MANTISSA_MAX = 40, EXPONENT_MAX = 40, MICROSECOND_DIGITS = 6 };
 
 /* One second below the largest number leaves room for rounding. */
@@ -11,7 +12,8 @@ static struct rqli_slice behind(struct rqli_slice text, size_t count)
     return (struct rqli_slice){text.data + count, text.length - count};
 }
 
-/* What reads the rest takes no '+': that of "+-1" stays, so it is no number. */
+/* Cuts off a '+'. The parser of the rest takes no '+', so that of "+-1" stays and it is not a
+ * number. */
 static struct rqli_slice without_plus(struct rqli_slice text)
 {
     bool plus = text.length > 1 && text.data[0] == '+' && text.data[1] != '-';
@@ -29,7 +31,8 @@ static size_t count_digits(struct rqli_slice text, size_t at)
     return end - at;
 }
 
-/* Cuts "e9" off, whose number is 0 if there is none. False: it is no number, or far too large. */
+/* Cuts "e9" off, and returns its number, or 0 if there is none. False: it is not a number, or far
+ * too large. */
 static bool take_exponent(struct rqli_slice *text, int64_t *out)
 {
     size_t at = 0;
@@ -48,8 +51,8 @@ static bool take_exponent(struct rqli_slice *text, int64_t *out)
     return *out >= -EXPONENT_MAX && *out <= EXPONENT_MAX;
 }
 
-/* Digit by digit, so that none is lost as it would be in a double: servers print scores with more
- * digits than they have, and the gem compares them. */
+/* Works digit by digit, so that none is lost as it would be in a double: servers print scores with
+ * more digits than they have, and the gem compares them. */
 bool rqli_gem_seconds(struct rqli_slice text, int64_t *out_us)
 {
     struct rqli_slice rest = without_plus(text);
@@ -64,15 +67,15 @@ bool rqli_gem_seconds(struct rqli_slice text, int64_t *out_us)
     if (!take_exponent(&rest, &exponent)) {
         return false;
     }
-    /* Digits, and behind them perhaps a point and more digits. */
+    /* Digits, optionally followed by a point and more digits. */
     n_whole = count_digits(rest, 0);
     if (n_whole == 0 ||
         (n_whole < rest.length && (rest.data[n_whole] != '.' || n_whole + 1 == rest.length ||
                                    n_whole + 1 + count_digits(rest, n_whole + 1) < rest.length))) {
         return false;
     }
-    /* Each digit stands for so many powers of ten microseconds; the first that is less rounds.
-     * Where no digit is left there are zeros. */
+    /* Each digit stands for this power of ten microseconds; the first digit below one is for
+     * rounding. After the last digit there are zeros. */
     for (int64_t power = (int64_t)n_whole - 1 + exponent + MICROSECOND_DIGITS; power >= -1;
          power--) {
         int digit = 0;
@@ -94,7 +97,7 @@ bool rqli_gem_seconds(struct rqli_slice text, int64_t *out_us)
     return true;
 }
 
-/* A zero in front would be octal for Ruby. */
+/* A zero in front would mean octal for Ruby. */
 bool rqli_gem_integer(struct rqli_slice text, int64_t *out)
 {
     struct rqli_slice number = without_plus(text);

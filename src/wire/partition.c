@@ -1,6 +1,6 @@
 #include "wire/partition.h"
 
-/* CRC-16/XMODEM, by half bytes. */
+/* CRC-16/XMODEM, computed by half bytes. */
 static unsigned crc16(struct rqli_slice text)
 {
     static const uint16_t of_half[] = {
@@ -18,7 +18,7 @@ static unsigned crc16(struct rqli_slice text)
     return crc;
 }
 
-/* What is between the first brace and the first closing one behind it, or all. */
+/* Returns the text between the first brace and the first closing one after it, or all. */
 static struct rqli_slice hashed_part(struct rqli_slice name)
 {
     const char *end = name.data + name.length;

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Parts of a message are cut so that all of them fit into rql_error::message. ESCAPE_SIZE: of
- * "\x1b"; CUT_SIZE: of "..." and a terminator. */
+/* Parts of a message are cut so that all of them fit into rql_error::message. ESCAPE_SIZE is that
+ * of "\x1b"; CUT_SIZE that of "..." and a terminator. */
 enum {
     WHERE_SIZE = 88,
     TEXT_SIZE = 112,
@@ -19,8 +19,8 @@ enum {
 struct error_class {
     const char *code;
     rql_status status;
-    /* Refused before the first write, by scripts too: Redis checks these codes only until a script
-     * has written. NOPERM and WRONGTYPE may come later. */
+    /* The command was refused before the first write, in scripts too, because Redis raises these
+     * errors only until a script has written. NOPERM and WRONGTYPE may come later. */
     bool nothing_done;
 };
 
@@ -35,7 +35,7 @@ static const struct error_class classes[] = {
     {"TRYAGAIN", RQL_E_UNAVAILABLE, true},  {"CLUSTERDOWN", RQL_E_UNAVAILABLE, true},
 };
 
-/* Faults without a code of their own; inside a script, that some servers report so. */
+/* Faults without a code of their own, or inside a script, which some servers report in this way. */
 static const struct error_class phrases[] = {
     {"WRONGTYPE", RQL_E_WRONG_TYPE, false},
     {"The user executing the script can't", RQL_E_AUTH, false},
@@ -44,7 +44,7 @@ static const struct error_class phrases[] = {
     {"ERR max number of clients reached", RQL_E_UNAVAILABLE, true},
 };
 
-/* What is not in the tables: something may have been done. */
+/* Any other error: something may have been done. */
 static const struct error_class other = {"", RQL_E_SERVER, false};
 
 static bool begins_with(struct rqli_slice text, const char *word)
@@ -54,7 +54,7 @@ static bool begins_with(struct rqli_slice text, const char *word)
     return text.length >= length && memcmp(text.data, word, length) == 0;
 }
 
-/* The whole word: BUSY is another code than BUSYKEY. */
+/* Compares the whole word, because BUSY is another code than BUSYKEY. */
 static bool first_word_is(struct rqli_slice text, const char *word)
 {
     size_t length = strlen(word);
@@ -62,7 +62,7 @@ static bool first_word_is(struct rqli_slice text, const char *word)
     return begins_with(text, word) && (text.length == length || text.data[length] == ' ');
 }
 
-/* NULL: not there. */
+/* Returns the first place of the part; NULL: it is not there. */
 static const char *find(struct rqli_slice text, const char *part)
 {
     return text.length > 0 ? memmem(text.data, text.length, part, strlen(part)) : NULL;
@@ -73,8 +73,8 @@ static struct rqli_slice from(struct rqli_slice text, const char *start)
     return (struct rqli_slice){start, text.length - (size_t)(start - text.data)};
 }
 
-/* Redis 7 appends " script: <sha>, on @user_script:12.": worth nothing to the caller. The words of
- * the error may have " script: " in them, too, but no sha and ", on @" behind it. */
+/* Redis 7 appends " script: <sha>, on @user_script:12.", which is of no use to the caller. The
+ * words of the error may have " script: " in them, too, but without a sha and ", on @" after it. */
 static struct rqli_slice without_tail(struct rqli_slice text)
 {
     static const char word[] = " script: ";
@@ -90,8 +90,8 @@ static struct rqli_slice without_tail(struct rqli_slice text)
     return text;
 }
 
-/* Redis 6 puts "ERR Error running script (call to f_<sha>): @user_script:1: " in front, the end of
- * it perhaps twice, and perhaps a '-' before the code. */
+/* Redis 6 puts "ERR Error running script (call to f_<sha>): @user_script:1: " in front, perhaps
+ * with the end of it twice, and perhaps a '-' before the code. */
 static struct rqli_slice without_front(struct rqli_slice text)
 {
     const char *mark;
@@ -111,8 +111,8 @@ static struct rqli_slice without_front(struct rqli_slice text)
     return text.length > 0 && text.data[0] == '-' ? from(text, text.data + 1) : text;
 }
 
-/* In front of "User w has no permissions to run the 'publish' command", by Redis 7.2 and later and
- * by Valkey. A message has room for the long name of a user, or for these. */
+/* Texts that Redis 7.2 and later and Valkey put in front of "User w has no permissions to run the
+ * 'publish' command". A message has room for the long name of a user, or for these. */
 static const char *const acl_fronts[] = {
     "ERR ACL failure in script: ",
     "EXECABORT Transaction discarded because of: ",
@@ -128,13 +128,14 @@ static struct rqli_slice without_acl_front(struct rqli_slice text)
     return text;
 }
 
-/* The words that the command itself has raised. */
+/* Returns the words that the command itself has raised. */
 static struct rqli_slice useful_part(struct rqli_slice text)
 {
     return without_front(without_tail(text));
 }
 
-/* By its first word, which is the code; then by what it contains anywhere. Never NULL. */
+/* Finds the class by the first word, which is the code; then by any part of the text. Never returns
+ * NULL. */
 static const struct error_class *classify(struct rqli_slice text)
 {
     for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++) {
@@ -155,7 +156,7 @@ rql_status rqli_reply_class(const struct rqli_reply *error_reply)
     return classify(useful_part(error_reply->text))->status;
 }
 
-/* Ends a text that was cut, not within a character of UTF-8. */
+/* Ends a text that was cut, but not within a character of UTF-8. */
 static size_t put_cut(char *out, size_t length)
 {
     while (length > 0 && ((unsigned char)out[length - 1] & 0xC0) == 0x80) {
@@ -168,7 +169,7 @@ static size_t put_cut(char *out, size_t length)
     return length + 3;
 }
 
-/* One line for a terminal: control bytes escaped, cut to size. */
+/* Writes one line for a terminal: control bytes escaped, cut to size. */
 static void show(char *out, size_t size, struct rqli_slice text)
 {
     size_t length = 0;
@@ -189,8 +190,8 @@ static void show(char *out, size_t size, struct rqli_slice text)
     out[length] = '\0';
 }
 
-/* The class is that of the words before they are cut; where it says that nothing was done, so does
- * the message. */
+/* The class is found before the words are cut; if the class says that nothing was done, so does the
+ * message. */
 rql_status rqli_reply_fault(const struct rqli_reply *reply, const char *what, const char *where,
                             rql_error *error)
 {
@@ -254,7 +255,7 @@ void rqli_reply_copy_between(char *out, size_t size, const struct rqli_reply *re
     const char *to;
 
     if (reply->type != RQLI_REPLY_TEXT) {
-        return; /* the text of others is NULL */
+        return; /* the text of other types is NULL */
     }
     from = memmem(rest.data, rest.length, begin, strlen(begin));
     if (!from) {

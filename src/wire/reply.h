@@ -1,9 +1,8 @@
 #ifndef RQLI_REPLY_H
 #define RQLI_REPLY_H
 
-/* A reply of the server as a tree that net/decode has built and capped. Lives as long as its
- * exchange.
- */
+/* A reply of the server as a tree, whose size net/decode limits when it builds it. Lives as long as
+ * its exchange. */
 
 #include "base/text.h"
 
@@ -26,36 +25,39 @@ struct rqli_reply {
     const struct rqli_reply *items;
 };
 
-/* The status that an error reply stands for. */
+/* Returns the status that an error reply stands for. */
 rql_status rqli_reply_class(const struct rqli_reply *error_reply);
 
-/* Raises the fault of an error reply, or of a reply of another shape than expected. `what` is the
- * script or command, `where` the key. */
+/* Raises the fault of an error reply, or of a reply of an unexpected shape. `what` is the script or
+ * command, `where` the key. */
 rql_status rqli_reply_fault(const struct rqli_reply *reply, const char *what, const char *where,
                             rql_error *error);
 
-/* Begins with this word: rqli_reply_says(reply, "LOADING"). Of any text, so check the type as well.
- */
+/* Returns whether the reply begins with this word: rqli_reply_says(reply, "LOADING"). Accepts any
+ * text, so check the type as well. */
 bool rqli_reply_says(const struct rqli_reply *reply, const char *word);
 
-/* The server does not know the script: nothing was done, and the call is to bring its text. */
+/* Returns whether the server does not know the script: nothing was done, and the call must be
+ * repeated with its text. */
 bool rqli_reply_wants_text(const struct rqli_reply *reply);
 
 bool rqli_reply_is(const struct rqli_reply *reply, const char *text);
 
-/* No right, or no such command: renamed, or of a later server. */
+/* Returns whether the user has no right to the command, or there is no such command: it was
+ * renamed, or is of a later server. */
 bool rqli_reply_is_refused(const struct rqli_reply *reply);
 
-/* The value of a field of an answer that is a list of names and values; or NULL. */
+/* Returns the value of a field in an answer that is a list of names and values; or NULL. */
 const struct rqli_reply *rqli_reply_field(const struct rqli_reply *reply, const char *name,
                                           enum rqli_reply_type type);
 
-/* The text between two marks, if both are there and it fits; otherwise *out stays as it is. */
+/* Copies the text between two marks, if both are there and it fits; otherwise *out stays as it
+ * is. */
 void rqli_reply_copy_between(char *out, size_t size, const struct rqli_reply *reply,
                              const char *begin, const char *end);
 
-/* Of INFO, whose lines are "name:value\r\n": the mark is "\nname:", for the first line is a
- * heading. -1: there is no such number. */
+/* Returns a number of INFO, whose lines are "name:value\r\n". The mark is "\nname:", because the
+ * first line is a heading. -1: there is no such number. */
 int64_t rqli_info_number(const struct rqli_reply *info, const char *mark);
 
 #endif
