@@ -22,9 +22,9 @@ void rqli_arrivals_add(struct rqli_arrivals *self, const struct rqli_endpoint *e
     self->count++;
 }
 
-/* Before anything else is said, for a script may grant. Without a pause a replica, which would
- * refuse it, is told nothing: nothing can be granted there. With one, it might become the master
- * with this connection. */
+/* Adds the call for one set, which goes out before any other call, because a script may grant.
+ * Without a pause a replica is sent nothing: it would refuse the call, and it cannot grant. With a
+ * pause it is sent the call, because it might become the master while this connection stands. */
 static rql_status write_one(struct rqli_arrivals *self, const struct rqli_socket *sock,
                             const struct rqli_key_set *set, struct rqli_command *command,
                             rql_error *error)
@@ -44,7 +44,7 @@ static rql_status write_one(struct rqli_arrivals *self, const struct rqli_socket
     return RQL_OK;
 }
 
-/* As far as is known which keys it has. */
+/* Adds a call for each set of keys that the server has, as far as is known. */
 rql_status rqli_arrivals_write(struct rqli_arrivals *self, const struct rqli_socket *sock,
                                struct rqli_command *command, rql_error *error)
 {
@@ -62,10 +62,12 @@ rql_status rqli_arrivals_write(struct rqli_arrivals *self, const struct rqli_soc
     return status;
 }
 
-/* Where keys move these may be another's by now, which will be told. A slot that nobody has yet, or
- * that moves, is not waited for, for the server has others: what is held in it is verified, which
- * goes on until there is an answer. With a pause a slot that moves is: it may stay, and then grant
- * before the server was told. Where the cluster is down, or begins, all keys are. */
+/* If keys are being moved, a set may belong to another node by now (MOVED), which is sent its own
+ * call. A slot that no node serves yet, or that is being moved, does not fail the login, because
+ * the server has other slots: the locks held in it are verified instead, until the server answers.
+ * With a pause, a slot that is being moved does fail the login: it may stay here, and the server
+ * could grant in it before it received the call. If the cluster is down or starting, no keys are
+ * served: this fails too. */
 rql_status rqli_arrivals_read(struct rqli_arrivals *self, const struct rqli_endpoint *endpoint,
                               const struct rqli_reply *reply, rql_error *error)
 {

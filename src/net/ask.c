@@ -11,8 +11,8 @@
 #include <errno.h>
 #include <string.h>
 
-/* errno says why, unless `why` does, or TLS: a server refuses a certificate of ours behind the
- * handshake. */
+/* Returns the fault. The reason is that of TLS, if there is one, because a server refuses our
+ * certificate only after the handshake; else `why`; else that of errno. */
 static rql_status broken(const struct rqli_socket *sock, const char *why, rql_error *error)
 {
     const char *reason = rqli_tls_reason(sock->tls);
@@ -25,7 +25,7 @@ static rql_status broken(const struct rqli_socket *sock, const char *why, rql_er
                      why ? why : strerror_r(errno, text, sizeof text));
 }
 
-/* *out_fd is the caller's, if RQL_OK. */
+/* Opens a connected socket. After RQL_OK the caller owns *out_fd. */
 static rql_status open_socket(struct rqli_socket *sock, int64_t deadline_us, int *out_fd,
                               rql_error *error)
 {
@@ -79,12 +79,13 @@ rql_status rqli_ask_send(struct rqli_socket *sock, const struct rqli_command *co
         return RQL_OK;
     }
     sys_errno = errno;
-    (void)rqli_socket_read(sock, 0, 0); /* that our certificate is refused, perhaps */
+    (void)rqli_socket_read(sock, 0, 0); /* the reason may be there: our certificate is refused */
     errno = sys_errno;
     return broken(sock, NULL, error);
 }
 
-/* What has come is none, for want of memory or as it is; or the connection has broken. */
+/* Returns the fault when no reply could be read: there is no memory, the bytes are not the
+ * protocol, or the connection is broken. */
 static rql_status no_reply(const struct rqli_socket *sock, rql_error *error)
 {
     if (rqli_decoder_lacks_memory(&sock->decoder)) {

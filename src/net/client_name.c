@@ -13,7 +13,8 @@
 
 enum { WORD_SIZE = 64, USER_SIZE = 33, LINE_SIZE = 1024 };
 
-/* Whoever reads the entry need not know escapes, nor a terminal act upon it. */
+/* Replaces quotes, backslashes and control bytes, so that a reader of the entry needs to know no
+ * escapes and a terminal does not act on them. */
 static void copy_plain(char *out, size_t size, const char *text)
 {
     size_t length = 0;
@@ -27,7 +28,8 @@ static void copy_plain(char *out, size_t size, const char *text)
     out[length] = '\0';
 }
 
-/* CLIENT SETNAME takes no blanks, and a colon is ours. */
+/* Copies a word of a connection's name: CLIENT SETNAME takes no blanks, and the colon is our
+ * separator. */
 static void copy_word(char *out, size_t size, const char *text)
 {
     copy_plain(out, size, text);
@@ -38,7 +40,8 @@ static void copy_word(char *out, size_t size, const char *text)
     }
 }
 
-/* In the file of this machine: getpwuid() may ask the network. */
+/* Finds the user's name in the passwd file of this machine, because getpwuid() may ask the
+ * network. */
 static bool find_account(uid_t uid, char out[USER_SIZE])
 {
     FILE *file = fopen("/etc/passwd", "re");
@@ -59,7 +62,8 @@ static bool find_account(uid_t uid, char out[USER_SIZE])
     return is_found;
 }
 
-/* Services, cron and containers often have neither variable. */
+/* Services, cron jobs and containers often have neither variable; then the account or the uid is
+ * used. */
 static void find_user(char out[USER_SIZE])
 {
     const char *name = secure_getenv("USER");
@@ -109,7 +113,7 @@ void rqli_client_name_add(struct rqli_client_name *self, const char *fields)
     (void)snprintf(self->entry + length, sizeof self->entry - length, "%s}", fields);
 }
 
-/* What the entry has behind this mark. */
+/* Returns the part of the entry after this mark, or an empty text. */
 static struct rqli_slice field_of(struct rqli_slice entry, const char *mark)
 {
     const char *at = memmem(entry.data, entry.length, mark, strlen(mark));

@@ -2,9 +2,9 @@
 #define RQLI_CLIENT_NAME_H
 
 /*
- * What a client is called, for those who look: the names of its connections (CLIENT LIST), and its
- * entry in the list of clients (lua/README.md 51). Nothing depends on either: what the server says
- * to an entry is not read.
+ * The names of a client, for people who look: the names of its connections (CLIENT LIST), and its
+ * entry in the list of clients (lua/README.md 51). Nothing depends on either: if the server refuses
+ * the entry, the client only stops writing it, or writes it later.
  */
 
 #include "wire/command.h"
@@ -16,54 +16,58 @@
 enum {
     RQLI_CLIENT_NAME_SIZE = 96,
     RQLI_CLIENT_ENTRY_SIZE = 512,
-    RQLI_CLIENT_NAME_MS = 1200000, /* after which it is said again */
+    RQLI_CLIENT_NAME_MS = 1200000, /* after which the entry is written again */
 };
 
-/* Constant but for due_us, when the client is new. Any thread. */
+/* Constant except for due_us, once the client is set up. Any thread. */
 struct rqli_client_name {
-    char of_commands;                  /* what the name of a connection for commands ends with */
+    char of_commands;                  /* the last letter of a command connection's name */
     char place[RQLI_CLIENT_NAME_SIZE]; /* "web-3:14534" */
     char entry[RQLI_CLIENT_ENTRY_SIZE];
-    struct rqli_keys keys;  /* of the call */
+    struct rqli_keys keys;  /* of the call that writes the entry */
     const char *identity;   /* borrowed */
     _Atomic int64_t due_us; /* when the entry is to be written again */
 };
 
-/* set: that which has the hash of all clients. label: of the options; what JSON would escape
- * becomes '_'. */
+/* Makes the names. set: the set of keys that has the hash of all clients. label: from the options;
+ * each byte that JSON would escape becomes '_'. */
 void rqli_client_name_init(struct rqli_client_name *self, const struct rqli_key_set *set,
                            const char *identity, const char *label);
 
-/* More of its entry, before the first login: ",\"name\":1", again and again. */
+/* Adds fields to the entry, before the first login: ",\"name\":1", one or more of them. */
 void rqli_client_name_add(struct rqli_client_name *self, const char *fields);
 
-/* "rql:web-3:14534:c" of one for commands, ":b" of a swarm's, ":s" of a subscriber. */
+/* Prints a connection's name: "rql:web-3:14534:c" for commands, ":b" for commands of a swarm, ":s"
+ * for a subscriber. */
 void rqli_client_name_of_connection(const struct rqli_client_name *self, bool is_for_commands,
                                     char out[RQLI_CLIENT_NAME_SIZE]);
 
-/* True, once in twenty minutes: the entry is to be written. A login writes it in any case. */
+/* Returns true once in twenty minutes: the entry is to be written. A login writes it in any
+ * case. */
 bool rqli_client_name_is_due(struct rqli_client_name *self, int64_t now_us);
 void rqli_client_name_on_login(struct rqli_client_name *self, int64_t now_us);
 
-/* The server does not let this user write it: it is not said again. */
+/* Notes that the server does not let this user write the entry: it is not due again. */
 void rqli_client_name_on_refused(struct rqli_client_name *self);
 
-/* It did not get there by another connection than its own, whose next login would say it. */
+/* Notes that the entry was lost on a connection other than its own, whose next login would write
+ * it: it is due at once. */
 void rqli_client_name_on_lost(struct rqli_client_name *self);
 
-/* Reads a field of an entry by the mark in front of it, "\"host\":" for one. Entries are JSON for
- * other programs; ours have no escapes, so that a text ends at the next quote. An entry without the
- * field has an empty text, and the number -1. */
+/* Reads a field of an entry by the mark in front of it, for example "\"host\":". Entries are JSON
+ * for other programs; ours contain no escapes, so a text ends at the next quote. If the entry lacks
+ * the field, its text is empty and its number is -1. */
 struct rqli_slice rqli_client_entry_text(struct rqli_slice entry, const char *mark);
 int64_t rqli_client_entry_number(struct rqli_slice entry, const char *mark);
 
-/* True: the entry was written, as far as is known. Where there are partitions it always is. */
+/* Returns true if the entry was written, as far as is known. With partitions it always is. */
 bool rqli_client_name_is_said(struct rqli_client_name *self);
 
-/* The command that removes it. */
+/* Writes the command that removes the entry. */
 void rqli_client_name_write_end(const struct rqli_client_name *self, struct rqli_command *command);
 
-/* The call that writes it. Its text goes along: NOSCRIPT would be one more round trip. */
+/* Makes, or makes and writes, the call that writes the entry. The text of its script is sent along,
+ * because NOSCRIPT would cost one more round trip. */
 void rqli_client_name_call(const struct rqli_client_name *self, struct rqli_call *call);
 void rqli_client_name_write(const struct rqli_client_name *self, struct rqli_command *command);
 

@@ -3,16 +3,16 @@
 /*
  * Replies bound the difference of the clocks from both sides: the server read its clock after the
  * request was sent and before the reply was received. The best lower bound of the last ten seconds
- * counts. Bounds that contradict each other say that one of the clocks was set.
+ * counts. Bounds that contradict each other mean that one of the clocks was set.
  */
 
 enum {
     BUCKET_US = 5000000,
     WINDOW_US = 2 * BUCKET_US,
-    DRIFT_US = 2000, /* clocks that run at different rates (200 ppm) part by this in a window */
+    DRIFT_US = 2000, /* clocks whose rates differ by 200 ppm drift apart by this in a window */
 };
 
-/* Of readings that are no older than the window. */
+/* Returns the best lower bound of the readings that are no older than the window. */
 static int64_t best_lo(const struct rqli_clock_offset *self, int64_t now_us)
 {
     if (now_us - self->begun_us >= BUCKET_US) {
@@ -33,9 +33,9 @@ static void restart(struct rqli_clock_offset *self, int64_t lo_us, int64_t now_u
     self->begun_us = now_us;
 }
 
-/* Two buckets of five seconds: the older one is dropped whole, so that nothing has to be sorted. An
- * upper bound below the best lower one: the server's clock was set ahead. A lower bound above the
- * upper one before it: it was set back. */
+/* Uses two buckets of five seconds: the older one is dropped as a whole, so that nothing has to be
+ * sorted. An upper bound below the best lower bound means that the server's clock was set ahead. A
+ * lower bound above the previous upper bound means that it was set back. */
 enum rqli_clock_offset_news rqli_clock_offset_add(struct rqli_clock_offset *self, int64_t sent_us,
                                                   int64_t server_us, int64_t received_us)
 {
@@ -72,7 +72,7 @@ bool rqli_clock_offset_earliest(const struct rqli_clock_offset *self, int64_t se
     return true;
 }
 
-/* However old the reading: a not_after that has passed is answered with the server's time, and the
+/* The reading may be of any age: if not_after has passed, the server answers with its time, and the
  * call is repeated. */
 int64_t rqli_clock_offset_server_latest(const struct rqli_clock_offset *self, int64_t now_us)
 {

@@ -13,22 +13,23 @@
 #include <stdlib.h>
 
 enum {
-    ASK_MS = 300,        /* for each node that is asked, while others may be */
-    TELL_MOST_MS = 1200, /* the same for each that is told of keys */
-    NAME_MS = 1000,      /* to say what the client is called, and between two attempts: */
+    ASK_MS = 300,        /* for each node that is asked, while there are more to ask */
+    TELL_MOST_MS = 1200, /* at most, for each node that is notified of keys */
+    NAME_MS = 1000,      /* for the call that writes the client's name */
     UNUSED_US = 60000000,
-    DOWN_US = 1000000, /* for which others are asked rather than who gave no answer */
-    TROUBLE_MS = 5000, /* for so long after a silence the map may change at any moment */
+    DOWN_US = 1000000, /* for which other nodes are asked rather than one that did not answer */
+    TROUBLE_MS = 5000, /* after a silence, while the map may change at any moment */
 };
 
-/* A node that is given keys may be far away, or slow: it has more time the next time. */
+/* Applies a map. A node that is given keys may be far away or slow, so after a failure it has more
+ * time. */
 static void apply(struct rqli_cluster *self, const struct rqli_slots *slots, int64_t ask_ms)
 {
     self->is_told = rqli_map_apply(self->fleet, slots, rqli_later(ask_ms, self->tell_ms));
     self->tell_ms = self->is_told ? ASK_MS : rqli_earlier(2 * self->tell_ms, TELL_MOST_MS);
 }
 
-/* Over a connection that is there for calls: it need not be a further one. */
+/* Reads the map from a node, over its connection for calls, so that no further one is needed. */
 static bool read_from(struct rqli_cluster *self, struct rqli_node *node, int64_t ask_ms)
 {
     struct rqli_conn *conn = node->conns.each[0];
@@ -52,7 +53,7 @@ static bool read_from(struct rqli_cluster *self, struct rqli_node *node, int64_t
     return is_read;
 }
 
-/* Each node is named by the URL, or is one of the others. */
+/* The nodes to ask for the map. Each node is either named by the URL or one of the others. */
 enum circle { WITH_KEYS, NAMED, OTHERS };
 
 static struct rqli_node *next_of(const struct rqli_cluster *self, struct rqli_node *node,
@@ -67,7 +68,8 @@ static struct rqli_node *next_of(const struct rqli_cluster *self, struct rqli_no
     return node;
 }
 
-/* It would take its time; or it is cut off from the others, and its map is an old one. */
+/* Returns true if the node has just failed to answer: it is slow, or it is partitioned and its map
+ * is stale. */
 static bool is_down(const struct rqli_node *node)
 {
     int64_t down_us = atomic_load(&node->down_us);
@@ -75,7 +77,7 @@ static bool is_down(const struct rqli_node *node)
     return down_us > 0 && rqli_now_us() < down_us + DOWN_US;
 }
 
-/* From one on that is chosen at random, so that not all clients ask the same. */
+/* Starts with a node that is chosen at random, so that not all clients ask the same one. */
 static bool read_from_any(struct rqli_cluster *self, enum circle circle, int64_t ask_ms)
 {
     struct rqli_node *node = NULL;
@@ -96,7 +98,7 @@ static bool read_from_any(struct rqli_cluster *self, enum circle circle, int64_t
     return is_read;
 }
 
-/* For a node that is far away. */
+/* Returns the limit for a node that is far away. */
 static int64_t longest_ms(const struct rqli_cluster *self)
 {
     const struct rqli_endpoint *endpoint = &self->fleet->first.endpoint;
@@ -104,10 +106,11 @@ static int64_t longest_ms(const struct rqli_cluster *self)
     return endpoint->connect_timeout_ms + endpoint->io_timeout_ms;
 }
 
-/* Of who was named last by an error reply, for that has keys that others may not know of yet; of
- * those that have keys by the last one, if there is one; then of those that the URL names, and at
- * first of those that are far away as well. Of others last: addresses that have had keys stay known
- * when nobody answers there any more, and there may be many. */
+/* Asks the node that an error reply named last, because it has keys that other nodes may not know
+ * of yet; then the nodes that have keys by the last map, if there is one; then those that the URL
+ * names; then the others, which may be many: an address that has had keys stays known when no
+ * server answers there any more. Before the first map the nodes of the URL are asked again at the
+ * end with a longer limit, because they may be far away. */
 static bool read_map(struct rqli_cluster *self)
 {
     int32_t map = atomic_load(&self->fleet->map);
@@ -119,7 +122,7 @@ static bool read_map(struct rqli_cluster *self)
            (map != RQLI_MAP_READ && read_from_any(self, NAMED, longest_ms(self)));
 }
 
-/* When to read it again. */
+/* Reads the map. Returns when to read it again. */
 static int64_t look_at_map(struct rqli_cluster *self, int64_t now_us)
 {
     struct rqli_fleet *fleet = self->fleet;
@@ -140,7 +143,8 @@ static int64_t look_at_map(struct rqli_cluster *self, int64_t now_us)
     return rqli_after_ms(now_us, is_fine ? self->refresh_ms : RQLI_MAP_SILENT_MS);
 }
 
-/* Nothing depends on it: what fails is said again, later. */
+/* Writes the client's name to its server. Nothing depends on it: after a failure it is written
+ * later. */
 static void say_name(struct rqli_cluster *self, int64_t now_us)
 {
     const struct rqli_client_name *name = self->fleet->first.endpoint.name;
@@ -163,7 +167,8 @@ static void say_name(struct rqli_cluster *self, int64_t now_us)
     }
 }
 
-/* Where locks are held it stays: its end is how a failover is seen. */
+/* Closes unused connections, but not those to a node where locks are held: their end shows a
+ * failover. */
 static void end_unused(struct rqli_cluster *self)
 {
     for (struct rqli_node *node = &self->fleet->first; node; node = node->next) {
@@ -214,7 +219,7 @@ struct rqli_cluster *rqli_cluster_free(struct rqli_cluster *self)
     return NULL;
 }
 
-/* How many servers share the partitions out, and what each is called. */
+/* Returns how many servers share the partitions, and the name of each in `names`. */
 static size_t name_shards(const struct rqli_endpoint *endpoint,
                           char texts[RQLI_HOSTS_MAX][RQLI_ADDRESS_TEXT_SIZE],
                           const char *names[RQLI_HOSTS_MAX])
@@ -237,7 +242,8 @@ static struct rqli_node *nth_shard(struct rqli_fleet *fleet, size_t n)
                             : rqli_fleet_at(fleet, &endpoint->hosts[n]);
 }
 
-/* For good: which it is follows from their names. False: no memory. */
+/* Gives each partition to a server, once and for all: the choice follows from the servers' names.
+ * Returns false if there is no memory. */
 static bool share_out(struct rqli_fleet *fleet)
 {
     struct rqli_endpoint *endpoint = &fleet->first.endpoint;
@@ -246,7 +252,7 @@ static bool share_out(struct rqli_fleet *fleet)
     size_t count = name_shards(endpoint, texts, names);
 
     endpoint->ring = rqli_shards_ring(names, count);
-    if (!rqli_endpoint_name_at(endpoint)) { /* not by the list: it is one of them */
+    if (!rqli_endpoint_name_at(endpoint)) { /* by its own address, not by the list */
         return false;
     }
     for (unsigned p = 0; endpoint->ring && p < RQLI_PARTITIONS; p++) {
@@ -260,7 +266,7 @@ static bool share_out(struct rqli_fleet *fleet)
     return endpoint->ring != NULL;
 }
 
-/* False: no memory. */
+/* Adds the nodes that the URL names. Returns false if there is no memory. */
 static bool add_nodes(struct rqli_fleet *fleet)
 {
     const struct rqli_endpoint *endpoint = &fleet->first.endpoint;

@@ -1,7 +1,7 @@
 /*
  * States: DOWN, CONNECTING (on libuv's pool, which has the socket meanwhile), UP (watched by a
- * uv_poll_t), and CLOSING until libuv has given the handle back. Nothing here is locked: all but
- * open_socket() runs on the loop's thread.
+ * uv_poll_t), and CLOSING until libuv has given the handle back. Nothing here needs a lock:
+ * everything but open_socket() and ask_for_credentials() runs on the loop's thread.
  */
 
 #include "net/conn_loop.h"
@@ -25,11 +25,11 @@
 #include <stdlib.h>
 #include <uv.h>
 
-/* One command that is to be answered. sent_us is when it was put in the stream: earlier than it is
- * sent, so a lease that counts from it ends no later than on the server. */
+/* One command that is to be answered. sent_us is when it was put in the stream, which is earlier
+ * than it is sent, so a lease that counts from it ends no later than on the server. */
 struct slot {
     struct rqli_stream_call call;
-    rqli_conn_loop_fn fn; /* NULL: nobody */
+    rqli_conn_loop_fn fn; /* NULL: the reply is dropped */
     void *owner;
     int64_t sent_us;
 };
@@ -38,20 +38,20 @@ enum state { DOWN, CONNECTING, UP, CLOSING };
 
 struct rqli_conn_loop {
     const struct rqli_conn_loop_listener *listener;
-    struct rqli_socket sock; /* while CONNECTING the pool's, with silent, reading and fault */
+    struct rqli_socket sock; /* while CONNECTING the pool's, like silent, reading and fault */
     uv_loop_t *loop;
     uv_work_t work;
     uv_poll_t poll;
     enum state state;
-    bool was_opened; /* by the pool */
-    bool wants_room; /* watches for room to send more, too */
+    bool was_opened; /* the pool has opened it */
+    bool wants_room; /* also watches for room to send more */
     bool is_abandoned;
-    bool shall_drop;        /* behind the replies that are being given */
-    uv_work_t asking;       /* for credentials, with those */
-    rql_credentials *asked; /* a secret, meanwhile */
+    bool shall_drop;        /* after the owner that is being given its reply */
+    uv_work_t asking;       /* for credentials, with the next two members */
+    rql_credentials *asked; /* a secret; allocated only meanwhile */
     rql_status has_asked;
     bool is_asking;
-    bool is_renewing; /* that, or AUTH is under way */
+    bool is_renewing; /* is asking, or AUTH is in flight */
     int64_t renew_us;
     void (*closed)(void *); /* of rqli_conn_loop_close() */
     void *closed_data;
@@ -61,22 +61,21 @@ struct rqli_conn_loop {
     uint64_t first;
     uint64_t next; /* position of the next command, from 1 */
     struct rqli_arena arena;
-    struct rqli_reply reply; /* that is being read */
+    struct rqli_reply reply; /* the one that is being read */
     struct rqli_seat silent; /* the predecessor, if it fell silent */
     struct rqli_clock_reading reading;
-    rql_error fault; /* of connecting */
+    rql_error fault; /* of the last attempt to connect */
     uint64_t generation;
-    uint64_t scripts; /* that the server knows */
-    uint64_t
-        flushed_at; /* the last command that was written before it was found that it does not */
+    uint64_t scripts;    /* that the server knows */
+    uint64_t flushed_at; /* the last command written before a lost script was noticed */
 };
 
-/* SPARE: a caller that finds room may write a few commands more. */
+/* SPARE: a caller that finds room may write a few more commands. */
 enum {
     IN_FLIGHT_MAX = 4096,
     SPARE = 8,
     GATHERED_MAX_BYTES = 1 << 20,
-    BATCH_BYTES = 4096, /* to begin with: the polls of some locks */
+    BATCH_BYTES = 4096, /* at first: the polls of some locks */
 };
 
 struct rqli_conn_loop *rqli_conn_loop_new(struct uv_loop_s *loop,
@@ -97,7 +96,7 @@ struct rqli_conn_loop *rqli_conn_loop_new(struct uv_loop_s *loop,
     self->poll.data = self;
     self->first = 1; /* 0 is no position */
     self->next = 1;
-    /* One for pushes sends nothing behind its login: no slot, no stream. */
+    /* A connection for pushes sends nothing after its login, so it needs no slots and no stream. */
     if (!listener->on_push) {
         self->slots = calloc(IN_FLIGHT_MAX, sizeof *self->slots);
         has_memory = self->slots && rqli_stream_reserve(&self->stream, BATCH_BYTES);
@@ -160,7 +159,7 @@ const struct rqli_socket *rqli_conn_loop_socket(const struct rqli_conn_loop *sel
     return &self->sock;
 }
 
-/* On the loop's thread. */
+/* Counts one event of the connection. Runs on the loop's thread. */
 static void count(const struct rqli_conn_loop *self, enum rqli_stat what)
 {
     rqli_stats_count(self->sock.endpoint->stats, (rqli_stats_shard)rqli_thread_number(), what, 1);
@@ -179,7 +178,8 @@ struct rqli_command *rqli_conn_loop_out(struct rqli_conn_loop *self)
     return &self->stream.out;
 }
 
-/* Whoever writes commands asks for room first, and writes no more than SPARE then. */
+/* The caller has asked for room before it writes commands, and then writes no more than SPARE of
+ * them. */
 uint64_t rqli_conn_loop_expect(struct rqli_conn_loop *self, rqli_conn_loop_fn fn, void *owner)
 {
     struct slot *slot = &self->slots[self->next % IN_FLIGHT_MAX];
@@ -211,7 +211,7 @@ void rqli_conn_loop_wait_longer(struct rqli_conn_loop *self, int64_t more_ms)
     rqli_stream_wait_longer(&self->stream, more_ms);
 }
 
-/* A position that is answered already is none of those in flight: nothing happens. */
+/* A position whose command is answered already is not in flight: then nothing happens. */
 void rqli_conn_loop_orphan(struct rqli_conn_loop *self, uint64_t position)
 {
     if (position >= self->first && position < self->next) {
@@ -219,8 +219,8 @@ void rqli_conn_loop_orphan(struct rqli_conn_loop *self, uint64_t position)
     }
 }
 
-/* The oldest in flight, by value: its owner may put new commands in while it reads the answer, and
- * one of them may get this slot. */
+/* Takes the oldest command in flight, by value: its owner may add commands while it reads the
+ * answer, and one of them may get this slot. */
 static struct slot take_first(struct rqli_conn_loop *self)
 {
     (void)rqli_stream_take(&self->stream);
@@ -229,7 +229,7 @@ static struct slot take_first(struct rqli_conn_loop *self)
 
 /* ---- the end of a connection, and the next one ---- */
 
-/* Only now may self->poll be used again, or freed. */
+/* Called when libuv has given the handle back: only now may self->poll be used again, or freed. */
 static void on_handle_closed(uv_handle_t *handle)
 {
     struct rqli_conn_loop *self = handle->data;
@@ -240,9 +240,9 @@ static void on_handle_closed(uv_handle_t *handle)
     }
 }
 
-/* Each command in flight is answered with what is known of it; `end`, because owners may begin anew
- * within. is_silent: the server may still be at work on what it was sent, so the next login has it
- * end this connection. */
+/* Ends the connection and answers each command in flight with its fate; only those before `end`,
+ * because their owners may add new ones. is_silent: the server may still be working on what it was
+ * sent, so the next login has it end this connection. */
 static void break_off(struct rqli_conn_loop *self, bool is_silent)
 {
     uint64_t end = self->next;
@@ -255,7 +255,7 @@ static void break_off(struct rqli_conn_loop *self, bool is_silent)
                         rqli_random_below(RQLI_BACKOFF_RANDOM));
     self->silent = is_silent ? self->sock.seat : (struct rqli_seat){0};
     self->shall_drop = false;
-    uv_close((uv_handle_t *)&self->poll, on_handle_closed); /* leaves the descriptor at once */
+    uv_close((uv_handle_t *)&self->poll, on_handle_closed); /* stops using the descriptor at once */
     rqli_socket_close(&self->sock);
     rqli_arena_reset(&self->arena);
     self->reply = (struct rqli_reply){0};
@@ -285,12 +285,13 @@ static void on_poll(uv_poll_t *poll, int status, int events)
     if (events & UV_WRITABLE) {
         rqli_conn_loop_write(self);
     }
-    if (status < 0 || events & UV_READABLE) { /* reading finds out what an error is about */
+    if (status < 0 || events & UV_READABLE) { /* reading finds out what the error is */
         rqli_conn_loop_read(self);
     }
 }
 
-/* Being woken for room all the time would keep the loop busy: only while something is left over. */
+/* Watches for room to send only while something is left to send, because the loop would be woken
+ * for room all the time. */
 static void want_room(struct rqli_conn_loop *self, bool wants_room)
 {
     if (wants_room != self->wants_room && self->state == UP) {
@@ -299,8 +300,8 @@ static void want_room(struct rqli_conn_loop *self, bool wants_room)
     }
 }
 
-/* On a thread of the pool, while nothing else touches the socket. Blocks for connect_timeout_ms at
- * most. */
+/* Opens the connection, on a thread of the pool while nothing else touches the socket. Blocks for
+ * connect_timeout_ms at most. */
 static void open_socket(uv_work_t *work)
 {
     struct rqli_conn_loop *self = work->data;
@@ -311,7 +312,8 @@ static void open_socket(uv_work_t *work)
                                       deadline_us, &self->reading, &self->fault) == RQL_OK;
 }
 
-/* libuv would end the process for want of memory, so that is asked for before. */
+/* Watches the socket. libuv would abort the process if it had no memory, so room is reserved
+ * before. */
 static bool start_watching(struct rqli_conn_loop *self)
 {
     if (!rqli_uv_has_room(self->sock.fd) ||
@@ -321,15 +323,15 @@ static bool start_watching(struct rqli_conn_loop *self)
                         self->sock.endpoint->where);
         return false;
     }
-    uv_unref((uv_handle_t *)&self->poll); /* what is under way keeps the loop alive */
+    uv_unref((uv_handle_t *)&self->poll); /* calls under way keep the loop alive, not the handle */
     self->state = UP;
-    /* A change from true to false, so that want_room() begins to watch. */
+    /* The value changes from true to false, so that want_room() begins to watch. */
     self->wants_room = true;
     want_room(self, false);
     return true;
 }
 
-/* The next attempt is later with each failure, and at random: see struct rqli_backoff. */
+/* Delays the next attempt more with each failure, and at random: see struct rqli_backoff. */
 static void back_off(struct rqli_conn_loop *self)
 {
     rqli_backoff_on_failure(&self->stream.backoff, rqli_now_us(),
@@ -337,8 +339,9 @@ static void back_off(struct rqli_conn_loop *self)
                             rqli_random_below(RQLI_BACKOFF_RANDOM));
 }
 
-/* Back on the loop. Closed meanwhile: nobody wants it any more. After a failure `silent` stays as
- * it is: the next attempt ends the predecessor. */
+/* Takes the result of an attempt, back on the loop. If the connection was closed meanwhile, the
+ * socket is of no use. After a failure `silent` stays unchanged: the next attempt ends the
+ * predecessor. */
 static void on_opened(uv_work_t *work, int status)
 {
     struct rqli_conn_loop *self = work->data;
@@ -367,8 +370,8 @@ static void on_opened(uv_work_t *work, int status)
 
 /* ---- credentials ---- */
 
-/* Credentials that have an end: they are asked for on libuv's pool, for the caller's function may
- * block, and said over the connection, which goes on meanwhile. */
+/* Credentials that expire: the pool asks for them, because the caller's function may block, and
+ * AUTH is sent over the connection, which stays in use meanwhile. */
 
 static void on_authenticated(void *owner, const struct rqli_exchange *answer, rql_status fault)
 {
@@ -381,7 +384,7 @@ static void on_authenticated(void *owner, const struct rqli_exchange *answer, rq
                               : rqli_credentials_retry_us(rqli_now_us());
 }
 
-/* On a thread of the pool. */
+/* Asks for credentials, on a thread of the pool. */
 static void ask_for_credentials(uv_work_t *work)
 {
     struct rqli_conn_loop *self = work->data;
@@ -392,8 +395,8 @@ static void ask_for_credentials(uv_work_t *work)
                              self->asked, &self->renew_us, NULL);
 }
 
-/* Back on the loop. A connection that was made meanwhile has asked by itself, which does no harm.
- */
+/* Sends the credentials, back on the loop. If a new connection was made meanwhile, its login has
+ * asked for credentials too, which does no harm. */
 static void on_asked(uv_work_t *work, int status)
 {
     struct rqli_conn_loop *self = work->data;
@@ -440,13 +443,13 @@ static void stop_renewing(struct rqli_conn_loop *self)
 
 /* ---- closing ---- */
 
-/* Each state has one that calls `closed`: on_handle_closed() if UP or CLOSING; on_opened() if
- * CONNECTING, whether the attempt is cancelled or goes on to its end; if DOWN it is called here.
- * on_asked() calls it if it comes last. */
+/* In each state exactly one function calls `closed`: on_handle_closed() if UP or CLOSING;
+ * on_opened() if CONNECTING, whether the attempt is cancelled or completes; this one if DOWN.
+ * on_asked() calls it instead if it comes last. */
 void rqli_conn_loop_close(struct rqli_conn_loop *self, void (*closed)(void *data), void *data)
 {
     while (self->first < self->next) {
-        (void)take_first(self); /* nobody waits for it */
+        (void)take_first(self); /* its owner does not get an answer */
     }
     self->closed = closed;
     self->closed_data = data;
@@ -462,15 +465,15 @@ void rqli_conn_loop_close(struct rqli_conn_loop *self, void (*closed)(void *data
 
 /* ---- reading and writing ---- */
 
-/* As rqli_exchange::drop. It ends behind the one whose owner calls this: see hand_out(). */
+/* As rqli_exchange::drop. The connection ends after the owner that calls this: see hand_out(). */
 static void drop(const struct rqli_exchange *exchange)
 {
     struct rqli_conn_loop *self = exchange->carrier;
 
-    self->shall_drop = true; /* others are being given their replies */
+    self->shall_drop = true; /* replies are being handed out */
 }
 
-/* To whoever waits for it. */
+/* Gives the reply to the owner of the oldest command in flight. */
 static void hand_out_reply(struct rqli_conn_loop *self)
 {
     struct slot slot = take_first(self);
@@ -488,7 +491,8 @@ static void hand_out_reply(struct rqli_conn_loop *self)
     }
 }
 
-/* All that has come. False: it made no sense. */
+/* Hands out all replies that have come. False: the bytes made no sense, or the connection shall
+ * drop. */
 static bool hand_out(struct rqli_conn_loop *self)
 {
     const struct rqli_conn_loop_listener *listener = self->listener;
@@ -511,11 +515,11 @@ static bool hand_out(struct rqli_conn_loop *self)
             return false;
         }
     }
-    /* No reply that nobody asked for. */
+    /* There must be no reply without a command. */
     return self->state != UP || rqli_decoder_is_empty(&self->sock.decoder);
 }
 
-/* One read; libuv calls again as long as there is more. Perhaps there is nothing to be read. */
+/* Reads once; libuv calls again while there is more. There may be nothing to read. */
 void rqli_conn_loop_read(struct rqli_conn_loop *self)
 {
     enum rqli_socket_read got = RQLI_SOCKET_NOTHING;
@@ -534,8 +538,8 @@ void rqli_conn_loop_read(struct rqli_conn_loop *self)
     }
 }
 
-/* What does not go into the socket now goes when it has room: see on_poll(). Where memory ran out
- * the last command is not whole, and nothing can follow it. */
+/* Sends as much as the socket takes; on_poll() sends the rest when there is room. If memory ran
+ * out, the last command is incomplete, and nothing can follow it. */
 void rqli_conn_loop_write(struct rqli_conn_loop *self)
 {
     bool goes_on = true;
@@ -564,7 +568,7 @@ void rqli_conn_loop_write(struct rqli_conn_loop *self)
     want_room(self, rqli_stream_has_unsent(&self->stream));
 }
 
-/* It gathers nothing that could be sent later. */
+/* Keeps nothing to be sent later: the bytes are sent now, or the connection ends. */
 void rqli_conn_loop_tell(struct rqli_conn_loop *self, const struct rqli_command *command)
 {
     if (command->n_commands > 0 &&
@@ -576,10 +580,10 @@ void rqli_conn_loop_tell(struct rqli_conn_loop *self, const struct rqli_command 
 
 /* ---- time ---- */
 
-/* Of silence only while answers are owed: a connection that is not used has nothing to say. */
+/* Silence counts only while answers are owed: an unused connection receives nothing. */
 int64_t rqli_conn_loop_due_us(const struct rqli_conn_loop *self, bool wanted)
 {
-    if (self->state == UP && self->first < self->next) { /* given up after so long a silence */
+    if (self->state == UP && self->first < self->next) { /* silence for this long ends it */
         return rqli_stream_silent_us(&self->stream, self->sock.endpoint->io_timeout_ms);
     }
     return self->state == DOWN && wanted && !self->closed ? self->stream.backoff.next_us
@@ -592,7 +596,7 @@ void rqli_conn_loop_tend(struct rqli_conn_loop *self, int64_t now_us, bool wante
         return;
     }
     if (self->state == UP) {
-        rqli_conn_loop_read(self); /* it may be the loop that was held up, and not the server */
+        rqli_conn_loop_read(self); /* the loop may have been held up, and not the server */
         if (self->state == UP && rqli_conn_loop_due_us(self, wanted) <= rqli_now_us()) {
             break_off(self, true);
         }

@@ -1,10 +1,10 @@
 /*
- * The command connection of threads: exchanges as memory, opening the connection, its end. How
- * exchanges travel over it is in exchange.c.
+ * The command connection of threads: the memory of exchanges, the opening of the connection, its
+ * end. How exchanges travel over it is in exchange.c.
  *
- * States: DOWN, CONNECTING (one caller, without the mutex; others wait for the end of its attempt),
- * UP, and BROKEN as long as somebody still reads or writes: the descriptor must not be closed under
- * them, for its number may be another file's a moment later.
+ * States: DOWN, CONNECTING (one caller connects, without the mutex; other callers wait for the end
+ * of its attempt), UP, and BROKEN as long as a thread still reads or writes: the descriptor must
+ * not be closed while it does, because the number may be another file's a moment later.
  */
 
 #include "net/conn_state.h"
@@ -30,10 +30,11 @@
 #include <sys/socket.h>
 
 enum {
-    /* Where an answer takes longer all go out at once: waiting for others' would cost a caller its
-     * time. */
+    /* If an answer takes longer than this, all exchanges go out at once: waiting for the answers of
+     * other callers would cost a caller its time. */
     FAR_US = 10000,
-    /* Servers and those between end what is not used for long. */
+    /* After this idle time a connection is checked before use: servers and proxies end unused
+     * ones. */
     UNUSED_US = 1000000,
 };
 
@@ -65,7 +66,7 @@ static void free_exchange(struct exchange *exchange)
     free_one(exchange);
 }
 
-/* The oldest, of which there is one. */
+/* Takes the oldest exchange without acks; there must be one. */
 static struct exchange *take_unacked(struct rqli_conn *self)
 {
     struct exchange *exchange = self->shared.unacked;
@@ -74,7 +75,7 @@ static struct exchange *take_unacked(struct rqli_conn *self)
     return exchange;
 }
 
-/* No thread uses it any more: what is in flight was left by its caller. */
+/* No thread uses the connection any more: the callers of exchanges in flight have left. */
 struct rqli_conn *rqli_conn_free(struct rqli_conn *self)
 {
     struct exchange *spare;
@@ -99,7 +100,7 @@ struct rqli_conn *rqli_conn_free(struct rqli_conn *self)
     return NULL;
 }
 
-/* No shutdown(), which would end the parent's connection too. */
+/* Does not call shutdown(), which would end the parent's connection too. */
 void rqli_conn_abandon(struct rqli_conn *self)
 {
     if (self) {
@@ -109,13 +110,14 @@ void rqli_conn_abandon(struct rqli_conn *self)
 
 /* ---- exchanges ---- */
 
-/* As rqli_exchange::drop. Of this connection only: by now there may be a new one, that is good. */
+/* As rqli_exchange::drop. Ends only the connection that carried the exchange: there may be a new
+ * one by now, which is good. */
 static void drop(const struct rqli_exchange *exchange)
 {
     rqli_conn_drop(exchange->carrier, exchange->generation);
 }
 
-/* The rest of it is set when it is put in the stream. */
+/* The other members are set when the exchange is put in the stream. */
 struct rqli_exchange *rqli_exchange_take(struct rqli_conn *self)
 {
     struct exchange *exchange = rqli_freelist_take(&self->freelist);
@@ -139,7 +141,8 @@ struct rqli_exchange *rqli_exchange_take(struct rqli_conn *self)
     return &exchange->visible;
 }
 
-/* Its memory may be used again: warm, an acquisition allocates nothing. Needs no mutex. */
+/* Frees the exchange's memory for another use: once warmed up, an acquisition allocates nothing.
+ * Needs no mutex. */
 static void recycle(struct rqli_conn *self, struct exchange *exchange)
 {
     rqli_arena_reset(&exchange->arena);
@@ -156,7 +159,7 @@ void rqli_exchange_give(struct rqli_exchange *exchange)
     if (!whole) {
         return;
     }
-    /* Its replies may still come: then whoever reads them recycles it. */
+    /* Its replies may still come: then the thread that reads them recycles it. */
     if (whole->left && !rqli_exchange_is_over(exchange)) {
         (void)pthread_mutex_lock(&whole->conn->shared.mutex);
         is_in_flight = whole->in_flight;
@@ -173,9 +176,10 @@ void rqli_conn_unlock(struct rqli_conn *self)
     rqli_wake_list_unlock(&self->shared.wake_list, &self->shared.mutex);
 }
 
-/* READER: it was called to read, and has not begun; it finds the new word in its place. AWAKE: it
- * looks at the word before it sleeps. FINISHED is the last word: its owner returns without the
- * mutex and may give the exchange back, so nothing in it is touched behind that. */
+/* The word before was READER: the owner was called to read and has not begun; it finds the new word
+ * in its place. AWAKE: the owner looks at the word before it sleeps. FINISHED is the last word: its
+ * owner returns without the mutex and may give the exchange back, so nothing in it is touched
+ * afterwards. */
 void rqli_conn_call_owner(struct rqli_conn *self, struct exchange *exchange, int32_t word)
 {
     int32_t before = atomic_exchange_explicit(&exchange->wait_word, word, memory_order_acq_rel);
@@ -188,7 +192,7 @@ void rqli_conn_call_owner(struct rqli_conn *self, struct exchange *exchange, int
     }
 }
 
-/* Under the mutex: its owner gets the result. */
+/* Gives the owner of one exchange its result. Caller holds the mutex. */
 static void complete_one(struct rqli_conn *self, struct exchange *done, rql_status status)
 {
     done->in_flight = false;
@@ -203,7 +207,7 @@ static void complete_one(struct rqli_conn *self, struct exchange *done, rql_stat
     rqli_conn_call_owner(self, done, FINISHED);
 }
 
-/* Under the mutex: and so do those of what was joined to it. */
+/* Completes an exchange and those that were joined to it. Caller holds the mutex. */
 static void complete(struct rqli_conn *self, struct exchange *done, rql_status status)
 {
     while (done->joined) {
@@ -214,7 +218,8 @@ static void complete(struct rqli_conn *self, struct exchange *done, rql_status s
     complete_one(self, done, status);
 }
 
-/* Under the mutex: those whose batch has ended, which says how safe they are. */
+/* Completes the exchanges whose batch has ended, with what its acks say of their safety. Caller
+ * holds the mutex. */
 static void complete_unacked(struct rqli_conn *self, rql_status status,
                              const struct rqli_acks *acks)
 {
@@ -226,7 +231,7 @@ static void complete_unacked(struct rqli_conn *self, rql_status status,
     }
 }
 
-/* Under the mutex: it has its replies, and its batch has not ended yet. */
+/* Keeps an exchange that has its replies until its batch has ended. Caller holds the mutex. */
 static void hold_back(struct rqli_conn *self, struct exchange *done)
 {
     done->call.next = NULL;
@@ -245,10 +250,10 @@ void rqli_conn_finish_first(struct rqli_conn *self, rql_status status, int64_t n
     int n_commands = done->visible.command.n_commands;
 
     done->visible.received_us = now_us;
-    if (!done->left && !done->visible.durability) { /* one that nobody waits for may be old */
+    if (!done->left && !done->visible.durability) { /* one whose caller has left may be old */
         self->shared.is_far = now_us - done->visible.sent_us > FAR_US;
     }
-    /* A batch is answered when the oldest that is in flight begins behind it. */
+    /* A batch is answered when the oldest exchange in flight begins after it. */
     while (self->shared.n_batches > 0 &&
            (!stream->first || stream->first->begins_at >= self->shared.batch_ends[0])) {
         self->shared.batch_ends[0] = self->shared.batch_ends[1];
@@ -266,8 +271,8 @@ void rqli_conn_finish_first(struct rqli_conn *self, rql_status status, int64_t n
 
 /* ---- the end of a connection, and the next one ---- */
 
-/* shutdown() wakes a reader in recv(). The batch in stream.sending stays, for it may be being sent;
- * a new connection begins without it. */
+/* shutdown() wakes a reader in recv(). The batch in stream.sending stays, because a thread may be
+ * sending it; a new connection begins without it. */
 void rqli_conn_break_off(struct rqli_conn *self, bool is_silent)
 {
     struct rqli_stream *stream = &self->shared.stream;
@@ -292,7 +297,8 @@ void rqli_conn_break_off(struct rqli_conn *self, bool is_silent)
     self->shared.n_batches = 0;
 }
 
-/* Under the mutex: those who wait for a connection see whether it is there now. */
+/* Wakes the threads that wait for a connection: they check whether it is up now. Caller holds the
+ * mutex. */
 static void on_attempt_over(struct rqli_conn *self)
 {
     (void)atomic_fetch_add_explicit(&self->n_attempts, 1, memory_order_relaxed);
@@ -308,8 +314,9 @@ void rqli_conn_close_if_broken(struct rqli_conn *self)
     }
 }
 
-/* Under the mutex, which is released meanwhile. The number is read under it and changes under it:
- * an attempt that is over before we sleep is not missed. */
+/* Waits for the end of an attempt. Caller holds the mutex, which is released meanwhile. The number
+ * is read and changed under the mutex: an attempt that ends before this thread sleeps is not
+ * missed. */
 static void await_attempt(struct rqli_conn *self, int64_t until_us)
 {
     int32_t seen = atomic_load_explicit(&self->n_attempts, memory_order_relaxed);
@@ -319,7 +326,7 @@ static void await_attempt(struct rqli_conn *self, int64_t until_us)
     (void)pthread_mutex_lock(&self->shared.mutex);
 }
 
-/* Under the mutex. */
+/* Delays the next attempt after a failure. Caller holds the mutex. */
 static void back_off(struct rqli_conn *self, int64_t now_us)
 {
     struct rqli_backoff *backoff = &self->shared.stream.backoff;
@@ -331,8 +338,9 @@ static void back_off(struct rqli_conn *self, int64_t now_us)
     }
 }
 
-/* Under the mutex, which is released while it connects. The state keeps others away meanwhile: who
- * finds it CONNECTING waits, so the socket and its decoder are ours. */
+/* Makes one attempt to connect. Caller holds the mutex, which is released meanwhile. The state
+ * keeps other threads away: they find it CONNECTING and wait, so the socket and its decoder are
+ * ours. */
 static rql_status attempt(struct rqli_conn *self, int64_t deadline_us, rql_error *error)
 {
     int64_t limit_us = rqli_after_ms(rqli_now_us(), self->sock.endpoint->connect_timeout_ms);
@@ -360,7 +368,7 @@ static rql_status attempt(struct rqli_conn *self, int64_t deadline_us, rql_error
     } else {
         self->shared.state = DOWN;
         self->shared.last_fault = (rql_error){0};
-        /* One that an impatient caller cut short says nothing to the others. */
+        /* An attempt that an impatient caller cut short says nothing to other callers. */
         if (now_us >= limit_us || now_us < deadline_us) {
             self->shared.last_fault = fault;
             back_off(self, now_us);
@@ -373,23 +381,23 @@ static rql_status attempt(struct rqli_conn *self, int64_t deadline_us, rql_error
     return status;
 }
 
-/* Under the mutex. */
+/* Returns true if it is up and idle for this long. Caller holds the mutex. */
 static bool is_unused(const struct rqli_conn *self, int64_t unused_us)
 {
     return self->shared.state == UP && !self->shared.stream.first && !self->shared.reader &&
            !self->shared.writing && rqli_now_us() - self->shared.stream.heard_us >= unused_us;
 }
 
-/* Under the mutex. */
+/* Ends the connection. Caller holds the mutex. */
 static void end(struct rqli_conn *self)
 {
     rqli_conn_break_off(self, false);
     rqli_conn_close_if_broken(self);
 }
 
-/* Under the mutex. Servers and proxies end connections that are not used. Seen before the next
- * command is sent, that costs a new connection; seen behind it, nobody knows whether the command
- * was done. */
+/* Closes the connection if its other end has closed it, as servers and proxies do with unused ones.
+ * Noticed before the next command is sent, this costs a new connection; noticed later, it leaves
+ * unknown whether the command was done. Caller holds the mutex. */
 static bool end_if_ended(struct rqli_conn *self, int64_t unused_us)
 {
     bool has_ended = is_unused(self, unused_us) && !rqli_socket_is_quiet(&self->sock);
@@ -400,9 +408,10 @@ static bool end_if_ended(struct rqli_conn *self, int64_t unused_us)
     return has_ended;
 }
 
-/* Under the mutex, released meanwhile: waits for another's attempt and shares its failure, or makes
- * one, as soon as that is allowed again. RQL_OK: look at the state once more. A broken connection
- * is waited for until nobody uses its socket, which is no attempt: no failure is shared then. */
+/* Waits for another thread's attempt and shares its failure, or makes one, as soon as that is
+ * allowed again. RQL_OK: look at the state once more. It also waits until no thread uses the socket
+ * of a broken connection; that is no attempt, so no failure is shared then. Caller holds the mutex,
+ * which is released meanwhile. */
 static rql_status connect_step(struct rqli_conn *self, int64_t deadline_us,
                                bool *waited_for_attempt, rql_error *error)
 {
@@ -487,11 +496,12 @@ void rqli_conn_drop(struct rqli_conn *self, uint64_t generation)
     rqli_conn_unlock(self);
 }
 
-/* ---- what it tells of itself ---- */
+/* ---- answers about it ---- */
 
-/* What others ask about the command connection of threads, and how many callers meet on it. */
+/* Answers to other files about the connection, and the number of callers that use it at the same
+ * time. */
 
-enum { PERIOD = 128 }; /* calls, of which the most callers at a time are told */
+enum { PERIOD = 128 }; /* calls, over which the most callers at the same time are counted */
 
 int64_t rqli_conn_n_commands(struct rqli_conn *self)
 {
@@ -503,8 +513,8 @@ int64_t rqli_conn_n_commands(struct rqli_conn *self)
     return n_commands;
 }
 
-/* Under the mutex: would one more connection be of use to those who ask over this one? With TLS it
- * makes records shorter, and so more of them, until one is full. */
+/* Returns true if one more connection would be of use to the callers of this one. With TLS it makes
+ * records shorter, and so more of them, until one is full. Caller holds the mutex. */
 static bool is_crowded(const struct rqli_conn *self)
 {
     const struct rqli_stream *stream = &self->shared.stream;
@@ -598,7 +608,7 @@ bool rqli_conn_run_id(struct rqli_conn *self, uint64_t generation, char out[RQLI
     return is_it;
 }
 
-/* Of the connection that stands; false when there is none. */
+/* Speaks of the connection that is up; false when there is none. */
 bool rqli_conn_was_read_only(struct rqli_conn *self)
 {
     bool was_read_only;

@@ -1,5 +1,5 @@
 /*
- * Everything here is given an absolute deadline, and none of the system's calls takes one: so a
+ * Everything here is given an absolute deadline, and none of the system's calls takes one. So a
  * name is resolved in a thread that can be left behind (net/resolve.h), TCP connects without
  * blocking, and a Unix socket connects with SO_SNDTIMEO, because a full backlog cannot be polled
  * for.
@@ -24,9 +24,9 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-/* WAIT_MS_MAX: of one connect() to a path, which is then repeated. KEEP_*: after so long a silence
- * TCP asks the peer for a sign, then at this interval. Where there is a user timeout it decides
- * when that is given up, and not the number of probes. */
+/* WAIT_MS_MAX: the limit of one connect() to a path, which is then repeated. KEEP_*: after this
+ * much silence TCP probes the peer, then again at this interval. If a user timeout is set, the
+ * timeout decides when TCP gives up, and not the number of probes. */
 enum {
     WAIT_MS_MAX = 60000,
     ADDRESSES_MAX = 16, /* of one name; more would leave too little time for each */
@@ -43,7 +43,7 @@ static int fail_with(int code)
     return -1;
 }
 
-/* With no time left it looks once. */
+/* If no time is left, it checks once. */
 int rqli_fd_await(int fd, short events, int64_t left_us)
 {
     struct pollfd wanted = {.fd = fd, .events = events};
@@ -56,8 +56,8 @@ int rqli_fd_await(int fd, short events, int64_t left_us)
     return ppoll(&wanted, 1, &left, NULL);
 }
 
-/* 0, or -1 with errno: what became of a connect that was in progress. A socket has room to send
- * when that has failed, too: SO_ERROR tells. */
+/* Waits for a connect that is in progress. Returns 0, or -1 with errno. A socket has room to send
+ * even after a failed connect, so SO_ERROR has to tell. */
 static int await_connected(int fd, int64_t deadline_us)
 {
     int code = 0;
@@ -76,7 +76,7 @@ static int await_connected(int fd, int64_t deadline_us)
     return code == 0 ? 0 : fail_with(code);
 }
 
-/* Copies the bytes of an address, of IPv4 as ::ffff:a.b.c.d. */
+/* Copies the bytes of an address; IPv4 as ::ffff:a.b.c.d. */
 static void copy_bytes(uint8_t out[16], const struct addrinfo *address)
 {
     struct sockaddr_in6 v6;
@@ -92,8 +92,8 @@ static void copy_bytes(uint8_t out[16], const struct addrinfo *address)
     }
 }
 
-/* Returns the descriptor, or -1 with errno. The descriptor is non-blocking only while it connects:
- * its later users sleep in recv(). */
+/* Returns the descriptor, or -1 with errno. It is non-blocking only while it connects, because its
+ * later users sleep in recv(). */
 static int connect_address(const struct addrinfo *address, int64_t deadline_us)
 {
     RQLI_AUTO(rqli_fd_close)
@@ -104,7 +104,7 @@ static int connect_address(const struct addrinfo *address, int64_t deadline_us)
     if (fd < 0) {
         return -1;
     }
-    /* An interrupted connect goes on in the background like one in progress. */
+    /* An interrupted connect continues in the background, like one in progress. */
     if (connect(fd, address->ai_addr, address->ai_addrlen) != 0 &&
         ((errno != EINPROGRESS && errno != EINTR) || await_connected(fd, deadline_us) != 0)) {
         return -1;
@@ -124,8 +124,9 @@ static bool is_refused(const struct rqli_peer *self, const struct addrinfo *addr
     return memcmp(bytes, self->refused, sizeof bytes) == 0;
 }
 
-/* Begins with the first address, or behind a refused one. Each gets its share of the time that is
- * left, so a dead one cannot use up all of it. -1: errno is that of the last one. */
+/* Tries the addresses in turn, beginning with the first, or after a refused one. Each gets its
+ * share of the time that is left, so a dead one cannot use up all of it. -1: errno is that of the
+ * last one. */
 static int connect_any(const struct addrinfo *list, struct rqli_peer *peer, int64_t deadline_us)
 {
     const struct addrinfo *all[ADDRESSES_MAX];
@@ -159,9 +160,9 @@ static int set_option(int fd, int level, int name, int value)
     return setsockopt(fd, level, name, &value, sizeof value);
 }
 
-/* Keep-alive, so that a peer that vanished without a word is noticed; the user timeout, so that
- * bytes which it does not acknowledge are not sent again for many minutes. No delay: our commands
- * are complete when they are sent, and an answer is waited for. */
+/* Sets keep-alive, so that a peer that vanished silently is noticed; the user timeout, so that
+ * bytes that the peer does not acknowledge are not sent again for many minutes; and no delay,
+ * because our commands are complete when they are sent, and a caller waits for the answer. */
 static bool set_up_tcp(int fd, int64_t io_timeout_ms)
 {
     return set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1) == 0 &&
@@ -172,7 +173,7 @@ static bool set_up_tcp(int fd, int64_t io_timeout_ms)
            set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, (int)io_timeout_ms) == 0;
 }
 
-/* 0: without a limit. */
+/* Limits the time of each send. 0: no limit. */
 static int limit_send_ms(int fd, int ms)
 {
     const struct timeval limit = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * INT64_C(1000)};
@@ -180,8 +181,8 @@ static int limit_send_ms(int fd, int ms)
     return setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
 }
 
-/* EAGAIN: the server's backlog was full all the time. The limit is taken back in the end:
- * SO_SNDTIMEO would hold for every send. */
+/* Connects; EAGAIN means that the server's backlog was full all the time. The limit is removed at
+ * the end, because SO_SNDTIMEO would hold for every send. */
 static int connect_path(int fd, const struct sockaddr_un *address, int64_t deadline_us)
 {
     for (;;) {
@@ -220,7 +221,7 @@ int rqli_connect_unix(const char *path, int64_t deadline_us)
     return rqli_fd_give(&fd);
 }
 
-/* The message of getaddrinfo()'s failure. errno keeps the reason. */
+/* Sets the message for a failure of getaddrinfo(). errno keeps the reason. */
 static rql_status fail_resolving(const char *where, int code, rql_error *error)
 {
     char text[128];
@@ -233,7 +234,7 @@ static rql_status fail_resolving(const char *where, int code, rql_error *error)
                                         : gai_strerror(code));
 }
 
-/* Not for `local:`, where rqli_local_join() finds the server and connects. */
+/* Not for `local:`, for which rqli_local_join() finds the server and connects. */
 int rqli_connect(const struct rqli_endpoint *endpoint, const struct rqli_address *to,
                  struct rqli_peer *peer, int64_t deadline_us, rql_error *error)
 {

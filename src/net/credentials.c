@@ -6,7 +6,7 @@
 #include "net/url.h"
 #include "wire/command.h"
 
-/* The last fifth is for those who are late, and for a second try. */
+/* The last fifth of the time is left for a late renewal, and for a second try. */
 enum { RENEWED_PERCENT = 80 };
 
 rql_status rqli_credentials_ask(const struct rqli_endpoint *endpoint, int64_t deadline_us,

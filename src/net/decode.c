@@ -1,8 +1,8 @@
 /*
  * hiredis calls the functions below for each value that it reads. Replies are trees in the arena of
- * their exchange, so that a small one costs no malloc() and all of it is freed at once; what is too
- * large or too deep for us ends the connection, for nobody could say where in the stream the next
- * reply begins.
+ * their exchange, so that a small one costs no malloc() and all of it is freed at once. A reply
+ * that is too large or too deep for us ends the connection, because no later byte could be known to
+ * begin the next reply.
  */
 
 #include "net/decode.h"
@@ -22,7 +22,7 @@ struct rqli_arena_block {
     _Alignas(16) char memory[];
 };
 
-/* What was taken is gone: the bytes of `first` are handed out again, the blocks freed. */
+/* Frees everything that was taken: the bytes of `first` are used again, the blocks are freed. */
 void rqli_arena_reset(struct rqli_arena *self)
 {
     struct rqli_arena_block *block = self->blocks;
@@ -39,8 +39,8 @@ void rqli_arena_reset(struct rqli_arena *self)
     self->elements = 0;
 }
 
-/* The first block is part of the arena. Large replies get blocks of 64 KiB, or one of their size.
- */
+/* Adds a block; `first` is part of the arena. Large replies get blocks of 64 KiB, or one of their
+ * size. */
 static bool add_block(struct rqli_arena *self, size_t size)
 {
     size_t bytes = size > BLOCK_BYTES ? size : BLOCK_BYTES;
@@ -56,7 +56,7 @@ static bool add_block(struct rqli_arena *self, size_t size)
     return true;
 }
 
-/* Multiples of 16, so that each is aligned for any type. */
+/* Rounds up to a multiple of 16, so that each piece is aligned for any type. */
 static size_t round_up(size_t size)
 {
     return (size + 15) & ~(size_t)15;
@@ -67,7 +67,7 @@ static bool is_below_cap(const struct rqli_arena *self, size_t size)
     return size <= bytes_max && self->bytes + round_up(size) <= bytes_max;
 }
 
-/* What is too small at the end of a block is left when the next one is begun. */
+/* The rest of a block that is too small for the next piece stays unused when a new block begins. */
 void *rqli_arena_take(struct rqli_arena *self, size_t size)
 {
     size_t rounded = round_up(size);
@@ -94,15 +94,15 @@ char *rqli_arena_copy(struct rqli_arena *self, struct rqli_slice text)
     if (!copy) {
         return NULL;
     }
-    if (text.length > 0) { /* else there may be none */
+    if (text.length > 0) { /* else its data may be NULL */
         memcpy(copy, text.data, text.length);
     }
     copy[text.length] = '\0';
     return copy;
 }
 
-/* The node of the value that hiredis is about to make: the root, or an item of its parent, which
- * hiredis knows by its items. */
+/* Returns the node of the value that hiredis is about to make: the root, or an item of its parent,
+ * which hiredis knows by its items. */
 static struct rqli_reply *node_of(const redisReadTask *task)
 {
     struct rqli_decoder *decoder = task->privdata;
@@ -115,15 +115,15 @@ static struct rqli_reply *node_of(const redisReadTask *task)
     return &items[task->idx];
 }
 
-/* RESP2 is all that we speak, but hiredis from 1.0 on reads RESP3 as well and makes its types by
- * the same functions; only the task's type differs. A function that returns NULL ends the
- * connection. */
+/* We speak only RESP2, but hiredis from 1.0 on reads RESP3 as well and makes its types by the same
+ * functions; only the task's type differs. A function that returns NULL ends the connection. */
 static bool is_text(int type)
 {
     return type == REDIS_REPLY_STRING || type == REDIS_REPLY_STATUS || type == REDIS_REPLY_ERROR;
 }
 
-/* hiredis takes a NULL for a lack of memory. */
+/* Refuses a value. hiredis takes the NULL for a lack of memory, so the decoder notes the
+ * difference. */
 static void *refuse(const redisReadTask *task)
 {
     struct rqli_decoder *decoder = task->privdata;
@@ -132,7 +132,7 @@ static void *refuse(const redisReadTask *task)
     return NULL;
 }
 
-/* Copied: hiredis' buffer moves when more bytes come. */
+/* Copies the bytes, because hiredis' buffer moves when more bytes come. */
 /* As hiredis calls it. NOLINTNEXTLINE(readability-non-const-parameter) */
 static void *make_string(const redisReadTask *task, char *bytes, size_t length)
 {
@@ -155,9 +155,9 @@ static void *make_string(const redisReadTask *task, char *bytes, size_t length)
     return node;
 }
 
-/* The items are made empty; hiredis fills them in one by one. It gets the items and not the node,
- * for node_of(); where there are none that is not NULL either, which would be a failure. All items
- * of an arena count together: many small lists are as costly as a large one. */
+/* Makes the items, empty; hiredis fills them in one by one. It gets the items and not the node, for
+ * the use of node_of(). With no items the pointer is still not NULL, which would be a failure. All
+ * items of an arena are counted together: many small lists are as costly as a large one. */
 static void *make_items(const redisReadTask *task, size_t count)
 {
     struct rqli_decoder *decoder = task->privdata;
@@ -187,7 +187,7 @@ static void *make_items(const redisReadTask *task, size_t count)
     return items;
 }
 
-/* hiredis before 1.0 counts items as an int, and reads no RESP3. */
+/* hiredis before 1.0 counts items as an int, and does not read RESP3. */
 #if defined(HIREDIS_MAJOR) && HIREDIS_MAJOR >= 1
 static void *make_array(const redisReadTask *task, size_t count)
 {
@@ -223,7 +223,8 @@ static void *make_integer(const redisReadTask *task, long long value)
     return node;
 }
 
-/* A text or an array without a length; what has a type of its own is RESP3's. */
+/* Makes RESP2's nil, a text or an array without a length; a nil with a type of its own is
+ * RESP3's. */
 static void *make_nil(const redisReadTask *task)
 {
     struct rqli_reply *node = node_of(task);
@@ -235,13 +236,13 @@ static void *make_nil(const redisReadTask *task)
     return node;
 }
 
-/* Replies belong to their arena. */
+/* Frees nothing, because replies belong to their arena. */
 static void keep(void *object)
 {
     (void)object;
 }
 
-/* A type without a function would be read over as if it were there. */
+/* hiredis would read over a type without a function as if it had been made. */
 static redisReplyObjectFunctions makers = {
     .createString = make_string,
     .createArray = make_array,
@@ -283,16 +284,16 @@ bool rqli_decoder_feed(struct rqli_decoder *self, const char *bytes, size_t leng
 }
 
 /* hiredis looks for the end of a line from its beginning each time that more bytes come, so a line
- * without an end would cost time that grows with its square. Where it waits for the bytes of a text
- * its position is in front of the line with the length. */
+ * without an end would cost time that grows with the square of its length. While it waits for the
+ * bytes of a text, its position is before the line with the length. */
 static bool has_long_line(const struct redisReader *reader)
 {
     return reader->len - reader->pos > LINE_MAX &&
            !memchr(reader->buf + reader->pos, '\n', LINE_MAX);
 }
 
-/* `done` is what a function above has returned for the root; only whether it is there counts. -1 is
- * for good: hiredis stays in its error. */
+/* A function above has returned `done` for the root; it only counts whether it is NULL. -1 is
+ * permanent, because hiredis stays in its error. */
 int rqli_decoder_next(struct rqli_decoder *self, struct rqli_arena *arena, struct rqli_reply *root)
 {
     void *done = NULL;

@@ -23,34 +23,35 @@ struct rqli_arena {
 
 void rqli_arena_reset(struct rqli_arena *self);
 void *rqli_arena_take(struct rqli_arena *self, size_t size); /* NULL: over the cap or no memory */
-/* With a 0 behind it. NULL: the same. */
+/* Copies the text, with a 0 after it. NULL: as above. */
 char *rqli_arena_copy(struct rqli_arena *self, struct rqli_slice text);
 
 struct rqli_decoder {
     struct redisReader *reader;
     struct rqli_arena *arena; /* of the reply being read */
-    struct rqli_reply *root;  /* where it goes */
+    struct rqli_reply *root;  /* where the reply goes */
     bool has_refused;         /* a reply was not the protocol, or over a cap */
 };
 
 bool rqli_decoder_init(struct rqli_decoder *self);
 void rqli_decoder_fini(struct rqli_decoder *self);
 
-/* False: the buffer would grow over its cap, or no memory. */
+/* Takes more bytes. False: the buffer would grow over its cap, or there is no memory. */
 bool rqli_decoder_feed(struct rqli_decoder *self, const char *bytes, size_t length);
 
-/* Puts the next reply into *root and arena, the same two until it is complete.
- * 1: complete, 0: needs more bytes, -1: not the protocol, or over a cap. */
+/* Puts the next reply into *root and arena, which stay the same until it is complete. 1: complete,
+ * 0: needs more bytes, -1: not the protocol, over a cap, or no memory. */
 int rqli_decoder_next(struct rqli_decoder *self, struct rqli_arena *arena, struct rqli_reply *root);
 
-/* What came is not the protocol, or over a cap; or there was no memory. It stays so. */
+/* Returns true if the bytes were not the protocol, or over a cap, or there was no memory. It stays
+ * so. */
 bool rqli_decoder_has_failed(const struct rqli_decoder *self);
 
-/* Behind a failure of rqli_decoder_feed() or rqli_decoder_next(): there was no memory. False: the
- * server is to blame. */
+/* After a failure of rqli_decoder_feed() or rqli_decoder_next(): returns true if there was no
+ * memory, false if the server is to blame. */
 bool rqli_decoder_lacks_memory(const struct rqli_decoder *self);
 
-/* No byte is left that no reply has taken. */
+/* Returns true if every byte was taken by a reply. */
 bool rqli_decoder_is_empty(const struct rqli_decoder *self);
 
 #endif

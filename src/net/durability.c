@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-/* A batch holds up all that comes behind it, so it must not wait longer than any of its callers. */
+/* A batch delays everything after it, so it must not wait longer than any of its callers. */
 void rqli_durability_join(struct rqli_durability *self, const struct rqli_durability *other)
 {
     if (!rqli_durability_is_wanted(self)) {
@@ -19,8 +19,8 @@ void rqli_durability_join(struct rqli_durability *self, const struct rqli_durabi
     }
 }
 
-/* The server may answer a tick late. Where there is hardly time for that, half of what is left is
- * the better bet. 0 would be for ever. */
+/* The server may answer a tick late. If there is hardly time for that, half of the time that is
+ * left is the better bet. 0 would mean for ever. */
 void rqli_durability_limit(struct rqli_durability *self, int64_t now_us)
 {
     int64_t left_ms = (self->until_us - now_us) / 1000;
@@ -34,8 +34,8 @@ void rqli_durability_limit(struct rqli_durability *self, int64_t now_us)
     }
 }
 
-/* WAITAOF for the server's own disk alone: whether replicas write to theirs is not asked for, and
- * those that do not would never answer. */
+/* Writes WAITAOF for the server's own disk alone: replicas are not asked whether they write to
+ * theirs, and those that do not would never answer. */
 void rqli_durability_write(const struct rqli_durability *self, struct rqli_command *command)
 {
     char replicas[24];
@@ -56,7 +56,8 @@ static rql_status refusal(const struct rqli_reply *reply)
     return reply->type == RQLI_REPLY_ERROR ? rqli_reply_class(reply) : RQL_OK;
 }
 
-/* WAIT answers how many replicas have it; WAITAOF a pair, of which the first is the server. */
+/* WAIT answers how many replicas have the writes; WAITAOF a pair, of which the first is the
+ * server. */
 void rqli_acks_read(struct rqli_acks *self, const struct rqli_durability *asked,
                     const struct rqli_reply *replies)
 {

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-/* What arrive.lua answers first. */
+/* The first number of arrive.lua's answer. */
 enum { NONE_MISSING = 0, RAISED = 1, TOO_FAR = 2 };
 
 int64_t rqli_era_write(const struct rqli_era *self, const struct rqli_key_set *set,
@@ -20,14 +20,15 @@ int64_t rqli_era_write(const struct rqli_era *self, const struct rqli_key_set *s
     if (masters.length > 0) {
         rqli_call_slice(&call, masters);
     }
-    /* With its text: one call in a connection's life, which must not come a second time behind
-     * others. */
+    /* Sent with its text (EVAL): it is one call in a connection's life, and must not be repeated
+     * after other calls have been sent. */
     rqli_call_write(&call, command, 0);
     return floor;
 }
 
-/* What was lost is told once: other connections find the floor raised. Where it was too high to be
- * raised to, this client forgets it, or each of them would find the same. */
+/* A loss is reported once, because later connections find the floor raised. If the floor was too
+ * high for the server to raise its own to it, this client forgets it; otherwise each later
+ * connection would find the same loss. */
 rql_status rqli_era_read(struct rqli_era *self, int64_t floor, const struct rqli_reply *reply,
                          const char *where, rql_error *error)
 {
@@ -51,15 +52,15 @@ rql_status rqli_era_read(struct rqli_era *self, int64_t floor, const struct rqli
     return RQL_OK;
 }
 
-/* Never 0. */
+/* Returns a number that is never 0. */
 static uint64_t number_of(const char *run_id)
 {
     return rqli_hash_text(RQLI_HASH_START, run_id) | 1;
 }
 
-/* Another server, or the same one started anew: others may have told it by now that it has lost
- * writes, so that the tokens say nothing any more. Where its name cannot be known it may be another
- * each time. */
+/* If this is another server, or the same one restarted, another client may have told it already
+ * that it has lost writes; then the tokens prove nothing any more. A server whose run id cannot be
+ * known may be another one at each login. */
 void rqli_era_on_login(struct rqli_era *self, const char *run_id)
 {
     uint64_t server = number_of(run_id);

@@ -2,9 +2,9 @@
 #define RQLI_ERA_H
 
 /*
- * What a client has seen of one set of keys and of their server, to find out at a new connection
- * whether that has lost writes: the highest token, and which server it was (lua/README.md 44 to
- * 48).
+ * Remembers what a client has seen of one set of keys and of their server, to find out on a new
+ * connection whether the server has lost writes: the highest token, and which server it was
+ * (lua/README.md 44 to 48).
  */
 
 #include "wire/command.h"
@@ -13,18 +13,19 @@
 #include <rql/status.h>
 #include <stdatomic.h>
 
-/* Of one set of keys. Zeroed, but for pause_ms, when the client is new. Any thread. */
+/* For one set of keys. All zero, except for pause_ms, when the client is new. Any thread may use
+ * it. */
 struct rqli_era {
     int64_t pause_ms;        /* recovery_delay_ms; constant */
-    _Atomic int64_t floor;   /* the highest token that was seen; 0: none */
+    _Atomic int64_t floor;   /* the highest token seen so far; 0: none */
     _Atomic int64_t made;    /* the highest token that rqli_era_make_token() has returned */
-    _Atomic uint64_t server; /* that of the last login, by its run id; 0: there was none */
-    atomic_bool has_news;    /* what is held is to be verified, and below may be what to tell */
+    _Atomic uint64_t server; /* of the last login, as a hash of its run id; 0: no login yet */
+    atomic_bool has_news;    /* held locks must be verified; `lost` may have a loss to report */
     _Atomic int64_t lost;    /* the highest token when writes were found missing; 0: none were */
-    _Atomic int64_t known;   /* then: the last token that the server knew */
+    _Atomic int64_t known;   /* the last token that the server knew at that time */
 };
 
-/* A token was seen. */
+/* Records a token that was seen. */
 static inline void rqli_era_on_token(struct rqli_era *self, int64_t token)
 {
     int64_t floor = atomic_load_explicit(&self->floor, memory_order_relaxed);
@@ -36,8 +37,8 @@ static inline void rqli_era_on_token(struct rqli_era *self, int64_t token)
 }
 
 /* Makes a token for a hand-over inside the client: at least at_least, and larger than every token
- * that was seen or made before. It counts as seen when its owner relies on it, not before: a server
- * that does not know a token of a hand-over that never took place has lost nothing. */
+ * that was seen or made before. It counts as seen only when its owner relies on it: a server that
+ * does not know the token of a hand-over that never took place has lost nothing. */
 static inline int64_t rqli_era_make_token(struct rqli_era *self, int64_t at_least)
 {
     int64_t floor = atomic_load_explicit(&self->floor, memory_order_relaxed);
@@ -52,34 +53,35 @@ static inline int64_t rqli_era_make_token(struct rqli_era *self, int64_t at_leas
     return token;
 }
 
-/* Does this client say anything in front of its calls? */
+/* True: this client sends arrive.lua on a new connection, before all other calls. */
 static inline bool rqli_era_wants(const struct rqli_era *self)
 {
     return self->pause_ms > 0 || atomic_load(&self->floor) > 0;
 }
 
-/* The call of arrive.lua. The floor that it told is the result. run_id is empty where the user may
- * not ask for it: then there can be no pause. masters: from whom the keys may have come with all
- * that was in them, as the script wants them; none is empty. */
+/* Writes the call of arrive.lua, and returns the floor that it reports. run_id is empty if the user
+ * may not ask for it; then there can be no pause. masters: the run ids of the servers from which
+ * the keys may have come with all that was in them, in the script's format; none if empty. */
 int64_t rqli_era_write(const struct rqli_era *self, const struct rqli_key_set *set,
                        const char *run_id, struct rqli_slice masters, struct rqli_command *command);
 
-/* Its answer. RQL_E_PROTOCOL, or what an error reply says: this connection is of no use. */
+/* Reads its answer. RQL_E_PROTOCOL, or the status of an error reply: this connection is of no
+ * use. */
 rql_status rqli_era_read(struct rqli_era *self, int64_t floor, const struct rqli_reply *reply,
                          const char *where, rql_error *error);
 
-/* What was said had no answer. Who says it again may find nothing missing, for the floor is raised.
- */
+/* The call of arrive.lua had no answer. A repeated call may find nothing missing, because the first
+ * one may have raised the floor. */
 static inline void rqli_era_on_silence(struct rqli_era *self)
 {
     atomic_store(&self->has_news, true);
 }
 
-/* A connection for commands was made, to the server that is called so. */
+/* A connection for commands was made, to the server that has this run id. */
 void rqli_era_on_login(struct rqli_era *self, const char *run_id);
 
-/* True, once: what is held is to be verified. *lost_out, *known_out: if writes were lost, the
- * highest token that was seen and the last one that the server knew; else 0. */
+/* True, once: the held locks must be verified. *lost_out, *known_out: if writes were lost, the
+ * highest token that was seen and the last one that the server knew; otherwise 0. */
 bool rqli_era_take_news(struct rqli_era *self, int64_t *lost_out, int64_t *known_out);
 
 #endif

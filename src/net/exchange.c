@@ -1,9 +1,9 @@
 /*
- * Exchanges of threads. A caller puts its commands into the stream of the connection, and whoever
- * finds nobody writing sends all that is there. Then it waits: the oldest caller reads for all (the
- * leader), gives every caller its replies, and passes the reading on when it has its own. So a
- * caller that is alone writes and reads itself, and a crowd needs few system calls; there is no
- * thread in between that would have to be woken first.
+ * Exchanges of threads. A caller puts its commands into the stream of the connection, and a thread
+ * that finds no other writer sends everything that is queued. Then it waits: the oldest caller
+ * reads for all (the leader), gives every caller its replies, and passes the reading on when it has
+ * its own. So a lone caller writes and reads itself, and a crowd needs few system calls; there is
+ * no thread in between that would have to be woken first.
  */
 
 #include "net/conn_state.h"
@@ -21,23 +21,25 @@
 #include <unistd.h>
 
 enum {
-    /* The commands of so many callers go out at once. Those of more go out together, for that takes
-     * us and the server fewer system calls: while a batch is unanswered a second one grows, until
-     * it is that of half of the callers. Then the server has work while they have, and both do all
-     * the time; a second one that did not wait would be that of the first who was woken. With TLS
-     * they always do: a server reads one record at a time, and answers it by itself; and what is to
-     * be safe always does, for each batch waits for replicas. */
+    /* Up to this many callers send their commands at once. Commands of more callers are sent
+     * together, because that takes us and the server fewer system calls: while a batch is
+     * unanswered a second one grows, until it has the commands of half of the callers. Then the
+     * server works while the callers do, and neither idles; a second batch that did not wait would
+     * have only the commands of the first caller that was woken. With TLS commands are always
+     * gathered, because a server reads one record at a time and answers each by itself. Commands
+     * with a durability are too, because each batch waits for replicas. */
     AT_ONCE = 8,
-    /* With a hand-over among them, to which others may be joined: who was handed the lock is at
-     * work already, and only who handed it on waits for the answer. */
+    /* The limit while the stream has an unsent hand-over to which further ones may be joined: the
+     * new holder is running already, and only the previous one waits for the answer. */
     AT_ONCE_OPEN = 6,
-    /* The reader checks as often whether there is something to send: another thread may have left
-     * some in the stream, because the socket was full. */
+    /* The reader checks this often whether there is something to send: another thread may have left
+     * bytes in the stream because the socket was full. */
     CHECK_US = 100000,
 };
 
-/* Under the mutex. Room for what its batch ends with, which it may be the last of: for the replies,
- * and for the bytes, so that it cannot fail for memory then. */
+/* Caller holds self->shared.mutex. Reserves room for the commands that end a batch, because this
+ * exchange may be the last of its batch: for their replies and for their bytes, so that adding them
+ * cannot run out of memory later. */
 static bool take_room(struct rqli_conn *self, struct exchange *exchange)
 {
     struct rqli_command *out = &self->shared.stream.out;
@@ -63,7 +65,8 @@ static bool take_room(struct rqli_conn *self, struct exchange *exchange)
     return true;
 }
 
-/* Under the mutex: with room for its replies, and its bytes in the stream. */
+/* Caller holds self->shared.mutex. The exchange has room for its replies, and its bytes are in the
+ * stream. */
 static void begin(struct rqli_conn *self, struct exchange *exchange, int64_t now_us)
 {
     exchange->visible.reply = exchange->roots;
@@ -76,7 +79,8 @@ static void begin(struct rqli_conn *self, struct exchange *exchange, int64_t now
     self->shared.n_unsent++;
 }
 
-/* Under the mutex: room for the replies, bytes into the stream, a position in it. */
+/* Caller holds self->shared.mutex. Makes room for the replies, puts the bytes into the stream and
+ * records their position in it. */
 static bool put_in_stream(struct rqli_conn *self, struct exchange *exchange)
 {
     struct rqli_command *command = &exchange->visible.command;
@@ -98,7 +102,7 @@ static bool put_in_stream(struct rqli_conn *self, struct exchange *exchange)
     return true;
 }
 
-/* Under the mutex. */
+/* Caller holds self->shared.mutex. */
 static bool may_write(const struct rqli_conn *self)
 {
     unsigned callers = self->shared.callers;
@@ -112,7 +116,7 @@ static bool may_write(const struct rqli_conn *self)
            (self->shared.n_batches < RQLI_CONN_BATCHES && self->shared.n_unsent >= callers / 2);
 }
 
-/* Under the mutex: all that was put in the stream goes out together. */
+/* Caller holds self->shared.mutex. Everything that was put in the stream is sent together. */
 static void begin_batch(struct rqli_conn *self)
 {
     struct exchange *last = exchange_of(self->shared.stream.last);
@@ -129,12 +133,12 @@ static void begin_batch(struct rqli_conn *self)
     self->shared.batch_ends[self->shared.n_batches - 1] = self->shared.stream.queued_at;
 }
 
-/* Under the mutex, released while it sends. Whoever finds nobody writing writes for all, but waits
- * for nobody: when the socket is full the rest stays in the stream, for the reader to send when
- * there is room, or for the next who comes.
+/* Caller holds self->shared.mutex; it is released during send(). A thread that finds no other
+ * writer sends everything that is queued. It never blocks: when the socket is full the rest stays
+ * in the stream, for the reader to send when there is room, or for the next caller.
  *
- * What can go now goes before the owners that were called are woken: they would take the processor
- * from us, and the server has nothing to do till then. */
+ * Everything that can be sent is sent before the owners that have a result are woken: they would
+ * take the processor from this thread, and the server would have nothing to do until then. */
 static void write_out(struct rqli_conn *self)
 {
     struct rqli_stream *stream = &self->shared.stream;
@@ -167,9 +171,9 @@ static void write_out(struct rqli_conn *self)
     }
 }
 
-/* Under the mutex: gives what has come to those who wait for it, in the order of their commands.
- * Replies of callers who left are read as well, or the next ones would get them. False: it made no
- * sense. */
+/* Caller holds self->shared.mutex. Gives the replies that have come to the callers that wait for
+ * them, in the order of their commands. Replies of callers that left are read as well, or the next
+ * callers would get them. False: a reply made no sense. */
 static bool hand_out(struct rqli_conn *self)
 {
     while (self->shared.stream.first) {
@@ -185,10 +189,10 @@ static bool hand_out(struct rqli_conn *self)
             rqli_conn_finish_first(self, RQL_OK, self->shared.stream.heard_us);
         }
     }
-    return rqli_decoder_is_empty(&self->sock.decoder); /* no reply that nobody asked for */
+    return rqli_decoder_is_empty(&self->sock.decoder); /* a reply without a request is an error */
 }
 
-/* Under the mutex: the role of the reader goes to the oldest caller still there. */
+/* Caller holds self->shared.mutex. Makes the oldest caller that still waits the reader. */
 static void appoint_reader(struct rqli_conn *self)
 {
     struct exchange *at = exchange_of(self->shared.stream.first);
@@ -204,14 +208,15 @@ static void appoint_reader(struct rqli_conn *self)
     }
 }
 
-/* Under the mutex. When a connection that has not been heard since is given up. */
+/* Caller holds self->shared.mutex. Returns when the connection is given up unless bytes come
+ * before. */
 static int64_t silence_us(const struct rqli_conn *self)
 {
     return rqli_stream_silent_us(&self->shared.stream, self->sock.endpoint->io_timeout_ms);
 }
 
-/* Reader only; under the mutex, released while it waits for bytes, and for room if some are to be
- * sent. One read, at most. */
+/* For the reader only. Caller holds self->shared.mutex; it is released while the reader waits for
+ * bytes, and for room if some are to be sent. Reads once, at most. */
 static void read_once(struct rqli_conn *self, int64_t now_us, int64_t deadline_us)
 {
     int64_t given_up_us = silence_us(self);
@@ -227,7 +232,7 @@ static void read_once(struct rqli_conn *self, int64_t now_us, int64_t deadline_u
     }
     got = rqli_socket_read(&self->sock, until_us, spin_us);
     if (got == RQLI_SOCKET_NOTHING && rqli_now_us() >= given_up_us) {
-        got = rqli_socket_read(&self->sock, 0, 0); /* perhaps this process stood still */
+        got = rqli_socket_read(&self->sock, 0, 0); /* perhaps this process was suspended */
     }
     (void)pthread_mutex_lock(&self->shared.mutex);
     if (self->shared.state != UP) {
@@ -241,12 +246,13 @@ static void read_once(struct rqli_conn *self, int64_t now_us, int64_t deadline_u
     } else if (got == RQLI_SOCKET_BROKEN || rqli_now_us() >= silence_us(self)) {
         rqli_conn_break_off(self, got != RQLI_SOCKET_BROKEN);
     }
-    write_out(self); /* what has waited for these answers, or for room */
+    write_out(self); /* commands that waited for these answers, or for room */
 }
 
-/* Under the mutex, released until its owner is called, or the deadline. True: the result is there,
- * and needs no mutex, which stays released. AWAKE becomes ASLEEP only if no word has come
- * meanwhile: with FINISHED or READER there it does not sleep. */
+/* Caller holds self->shared.mutex; it is released until the owner of the exchange is called, or the
+ * deadline. True: the result is there and can be taken without the mutex, which stays released.
+ * AWAKE becomes ASLEEP only if the word has not changed meanwhile: if it is FINISHED or READER, the
+ * thread does not sleep. */
 static bool sleep_on(struct rqli_conn *self, struct exchange *exchange, int64_t deadline_us)
 {
     int32_t seen = AWAKE;
@@ -264,13 +270,14 @@ static bool sleep_on(struct rqli_conn *self, struct exchange *exchange, int64_t 
     return seen == FINISHED;
 }
 
-/* Under the mutex: its caller waits no more. While another sleeps somebody reads. */
+/* Caller holds self->shared.mutex. The caller of the exchange stops waiting. As long as another
+ * caller sleeps, one thread reads. */
 static void leave(struct rqli_conn *self, struct exchange *own)
 {
     own->left = own->in_flight;
     if (own->left) {
         self->shared.callers--;
-        /* It may have been called to read. */
+        /* This caller may have been called to read. */
         atomic_store_explicit(&own->wait_word, AWAKE, memory_order_relaxed);
     }
     if (self->shared.reader == own) {
@@ -279,8 +286,9 @@ static void leave(struct rqli_conn *self, struct exchange *own)
     }
 }
 
-/* Under the mutex, which it releases: until our replies are there, or the deadline. Reads for all,
- * if nobody does. A late caller still takes what has come already. */
+/* Caller holds self->shared.mutex, which await() releases. Waits until the replies of this exchange
+ * are there, or until the deadline, and reads for all if no other caller does. A caller that is
+ * late still takes the replies that have come already. */
 static rql_status await(struct rqli_conn *self, struct exchange *own, int64_t deadline_us,
                         rql_error *error)
 {
@@ -299,7 +307,7 @@ static rql_status await(struct rqli_conn *self, struct exchange *own, int64_t de
             atomic_store_explicit(&own->wait_word, AWAKE, memory_order_relaxed);
             read_once(self, now_us, deadline_us);
         } else if (!is_late && sleep_on(self, own, deadline_us)) {
-            /* Who gave us our replies goes on reading. */
+            /* The thread that gave us our replies goes on reading. */
             return own->status ? rqli_stream_fault(own->status, where, error) : RQL_OK;
         }
         now_us = rqli_now_us();
@@ -310,7 +318,7 @@ static rql_status await(struct rqli_conn *self, struct exchange *own, int64_t de
     return status ? rqli_stream_fault(status, where, error) : RQL_OK;
 }
 
-/* Without the mutex. False: it was in vain. */
+/* Caller does not hold the mutex. Returns false if AUTH failed. */
 static bool repeat_auth(struct rqli_exchange *auth, uint64_t generation, int64_t deadline_us,
                         int64_t *renew_us_out)
 {
@@ -329,8 +337,9 @@ static bool repeat_auth(struct rqli_exchange *auth, uint64_t generation, int64_t
            auth->reply->type == RQLI_REPLY_STATUS;
 }
 
-/* Under the mutex, released meanwhile. By one caller, in front of what it asks; where that is in
- * vain all go on as long as the server has it. */
+/* Caller holds self->shared.mutex; it is released meanwhile. One caller repeats AUTH, before its
+ * own commands. If that fails, all callers go on as they are for as long as the server lets
+ * them. */
 static void renew_login(struct rqli_conn *self, int64_t deadline_us)
 {
     const uint64_t generation = self->shared.generation;
@@ -354,7 +363,8 @@ static void renew_login(struct rqli_conn *self, int64_t deadline_us)
     }
 }
 
-/* Under the mutex: as long as it is there, logged in. */
+/* Caller holds self->shared.mutex. Makes sure that the connection is open and its login is still
+ * valid. */
 static rql_status be_connected(struct rqli_conn *self, int64_t deadline_us, rql_error *error)
 {
     rql_status status = rqli_conn_connect_locked(self, deadline_us, error);
@@ -397,7 +407,7 @@ rql_status rqli_exchange_run(struct rqli_exchange *exchange, int64_t deadline_us
     return await(self, own, deadline_us, error);
 }
 
-/* Under the mutex. */
+/* Caller holds self->shared.mutex. */
 static rql_status put_over(struct rqli_conn *self, struct exchange *own, uint64_t generation,
                            rql_error *error)
 {
@@ -442,7 +452,7 @@ rql_status rqli_exchange_send(struct rqli_exchange *exchange, uint64_t generatio
     if (!status) {
         write_out(self);
         leave(self, own);
-        if (!own->in_flight && own->status == RQL_E_IO) { /* it broke before: nothing to await */
+        if (!own->in_flight && own->status == RQL_E_IO) { /* broken before: nothing to await */
             status = rqli_stream_fault(RQL_E_IO, self->sock.endpoint->where, error);
         }
     }
@@ -468,7 +478,7 @@ rql_status rqli_exchange_await(struct rqli_exchange *exchange, int64_t deadline_
     struct exchange *own = (struct exchange *)exchange;
 
     (void)pthread_mutex_lock(&own->conn->shared.mutex);
-    if (own->left) { /* its caller is back */
+    if (own->left) { /* its caller waits again */
         own->left = false;
         own->conn->shared.callers += own->in_flight;
     }
@@ -489,15 +499,16 @@ rql_status rqli_exchange_fault(const struct rqli_exchange *exchange, const struc
 /* ---- joined ---- */
 
 /*
- * Calls that become words of one before them: hand-overs of a lock inside the client, one behind
- * the other, which stand in the stream unsent (lua/transfer.lua). The server does all of them for
- * little more than one.
+ * Joined calls: consecutive hand-overs of a lock inside the client that are still unsent in the
+ * stream become one call, the later ones as further arguments of the first (lua/transfer.lua). The
+ * server does all of them at little more than the cost of one.
  *
- * So the later ones come to stand where the first does, in front of what others have put in the
- * stream between them. That does no harm: nothing there is about a request of those who hand the
- * lock on, for each of them waits for its answer, or sleeps until it is told.
+ * So the later ones move forward to where the first one is, ahead of what other callers have put in
+ * the stream between them. That does no harm: nothing there is about a request of the callers that
+ * hand the lock on, because each of them waits for its answer, or sleeps until it is notified.
  *
- * One run at a time: where those of two locks take turns in the stream, each is told by itself.
+ * Only one run can be open: if hand-overs of two locks alternate in the stream, each is sent as a
+ * call of its own.
  */
 
 void rqli_joined_open(struct rqli_conn *self, struct exchange *exchange)
@@ -513,7 +524,7 @@ void rqli_joined_open(struct rqli_conn *self, struct exchange *exchange)
     }
 }
 
-/* Under the mutex: room for the reply. */
+/* Caller holds self->shared.mutex of the connection. Makes room for the reply. */
 static bool take_root(struct exchange *self)
 {
     rqli_arena_reset(&self->arena);
@@ -528,7 +539,8 @@ bool rqli_joined_put(struct rqli_conn *self, struct exchange *own)
     struct exchange *first = self->shared.open;
     ptrdiff_t more;
 
-    /* What a batch ends with that is to be safe has its room already, behind all of it. */
+    /* If the open batch has a durability, the room for the commands that end it is reserved
+     * already, behind all of the batch. */
     if (!first || !joint->behind || joint->behind != self->shared.open_to ||
         rqli_durability_is_wanted(&self->shared.wanted) || !take_root(own)) {
         return false;
@@ -544,7 +556,7 @@ bool rqli_joined_put(struct rqli_conn *self, struct exchange *own)
     return true;
 }
 
-/* What the script answers is text, and so is an error. False: no memory. */
+/* Copies the reply: the script answers with text, and an error is text too. False: no memory. */
 static bool copy_reply(const struct rqli_reply *from, struct exchange *to)
 {
     const struct rqli_slice text = {rqli_arena_copy(&to->arena, from->text), from->text.length};
@@ -578,11 +590,12 @@ struct exchange *rqli_joined_waiting(struct exchange *exchange)
 
 /* ---- acks ---- */
 
-/* What is asked behind the calls of a batch: whether replicas, or the disk, have what they wrote.
- */
+/* WAIT and WAITAOF at the end of a batch: whether replicas, or the disk, have what its calls
+ * wrote. */
 
-/* Under the mutex: as long as the least patient caller waits that has not given up while the batch
- * stood behind others. Where all have, the server is asked for a moment, which frees them. */
+/* Caller holds self->shared.mutex. Limits the wait to that of the least patient caller, not
+ * counting callers that gave up while the batch stood behind earlier ones. If all have given up,
+ * the server is asked to wait for a moment only, which frees the callers. */
 static void limit_wanted(struct rqli_conn *self, int64_t now_us)
 {
     struct rqli_durability wanted = {0};

@@ -11,12 +11,13 @@
 
 /*
  * Nodes are added when a map or an error reply names them, and stay to the end: pointers to them
- * need no counting, and no node becomes another. What is not used costs no connection.
+ * need no reference counts, and a node never becomes another one. An unused node costs no
+ * connection.
  */
 
 enum {
     MOVED_MOST = 5,
-    FLUSHED_MOST = 16, /* another client has the server forget all scripts, but not so often */
+    FLUSHED_MOST = 16, /* other clients may flush the server's scripts, but not this often */
 };
 
 bool rqli_fleet_init(struct rqli_fleet *self, unsigned connections)
@@ -72,7 +73,8 @@ static struct rqli_node *find(struct rqli_fleet *self, const struct rqli_address
     return node;
 }
 
-/* Under the mutex. Its endpoint was filled in with this result. NULL: no memory. */
+/* Caller holds self->shared.mutex. `status` is the result of filling in the node's endpoint. NULL:
+ * no memory. */
 static struct rqli_node *add(struct rqli_fleet *self, struct rqli_node *node, rql_status status)
 {
     if (node && (status || !rqli_node_init(node, self->connections))) {
@@ -87,7 +89,7 @@ static struct rqli_node *add(struct rqli_fleet *self, struct rqli_node *node, rq
     return node;
 }
 
-/* The same. */
+/* Caller holds self->shared.mutex. NULL: no memory. */
 static struct rqli_node *add_at(struct rqli_fleet *self, const struct rqli_address *address)
 {
     struct rqli_node *node = calloc(1, sizeof *node);
@@ -114,7 +116,7 @@ static void report_lack(const struct rqli_fleet *self, const struct rqli_address
     rqli_observe(RQLI_ON_TOO_MANY_NODES, self->first.endpoint.subject, &figures);
 }
 
-/* Under the mutex, which is released without waiting for anything. */
+/* Takes self->shared.mutex, and never blocks while it holds it. */
 struct rqli_node *rqli_fleet_at(struct rqli_fleet *self, const struct rqli_address *address)
 {
     struct rqli_node *node;
@@ -149,14 +151,15 @@ struct rqli_node *rqli_fleet_of_master(struct rqli_fleet *self, struct rqli_mast
     return node;
 }
 
-/* Under the mutex: of two that give the same keys to different nodes the last one leaves them with
- * one. Who logs in there and then asks for them has spoken of them. */
+/* Holds self->shared.mutex, so that when two threads give the same keys to different nodes the last
+ * one leaves them with one node. A connection that logs in there and then asks for these keys has
+ * sent arrive.lua for them. */
 void rqli_fleet_give(struct rqli_fleet *self, unsigned partition, struct rqli_node *node)
 {
     struct rqli_node *before;
 
     (void)pthread_mutex_lock(&self->shared.mutex);
-    rqli_endpoint_carry(&node->endpoint, partition, true); /* perhaps it was only asked first */
+    rqli_endpoint_carry(&node->endpoint, partition, true); /* it may have been a mere default */
     before = atomic_exchange_explicit(&self->of[partition], node, memory_order_acq_rel);
     if (before != node) {
         (void)atomic_fetch_add_explicit(&self->n_moves, 1, memory_order_relaxed);
@@ -193,14 +196,14 @@ bool rqli_fleet_holds_apart(const struct rqli_fleet *self)
     return false;
 }
 
-/* Many errors say the same: it is asked for twice a second at most. */
+/* Many errors give the same reason to read the map, so it is read twice a second at most. */
 void rqli_fleet_read_map(struct rqli_fleet *self)
 {
     (void)rqli_worker_rouse(self->map_reader,
                             rqli_after_ms(atomic_load(&self->read_us), RQLI_MAP_PAUSE_MS));
 }
 
-/* partitions NULL: any. */
+/* partitions NULL: any of them. */
 static bool has_partitions(const struct rqli_fleet *self, const struct rqli_node *node,
                            const bool *partitions)
 {
@@ -223,7 +226,7 @@ struct rqli_node *rqli_fleet_next(struct rqli_fleet *self, struct rqli_node *nod
     return next;
 }
 
-/* At random between half of it and all. */
+/* Pauses for a random time between half of the longest pause and all of it. */
 static enum rqli_verdict pause_before(struct rqli_retries *retries, struct rqli_pause pause)
 {
     int64_t longest_us = rqli_pause_us(pause, retries->n_pauses);
@@ -240,7 +243,8 @@ static enum rqli_verdict pause_before(struct rqli_retries *retries, struct rqli_
     return RQLI_LATER;
 }
 
-/* Another has the keys. */
+/* Another node has the keys. If that node has to be notified first (tells_first), the call
+ * waits. */
 static enum rqli_verdict go_to(struct rqli_fleet *self, const struct rqli_address *address,
                                unsigned partition, struct rqli_retries *retries)
 {

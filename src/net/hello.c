@@ -4,7 +4,7 @@
 #include "base/text.h"
 #include "net/url.h"
 
-enum { MAJOR_LEAST = 7 }; /* of Redis; Valkey, whose first version is 7.2, is never too old */
+enum { MAJOR_LEAST = 7 }; /* of Redis; Valkey began with version 7.2 and is never too old */
 
 static rql_status check_mode(const struct rqli_endpoint *endpoint, const struct rqli_reply *mode,
                              rql_error *error)
@@ -48,7 +48,8 @@ static rql_status fail_old(const struct rqli_endpoint *endpoint, struct rqli_sli
                      needing[endpoint->arrangement]);
 }
 
-/* What begins with no number is another program's, which may be able to do it. */
+/* A version that does not begin with a number is another program's, which may support what is
+ * needed. */
 static rql_status check_version(const struct rqli_endpoint *endpoint,
                                 const struct rqli_reply *version, rql_error *error)
 {

@@ -1,7 +1,7 @@
 #ifndef RQLI_HELLO_H
 #define RQLI_HELLO_H
 
-/* What a server answers to HELLO says whether it is what the URL takes it for. */
+/* Checks by a server's answer to HELLO that it is what the URL takes it for. */
 
 #include "wire/reply.h"
 
@@ -9,11 +9,11 @@
 
 struct rqli_endpoint;
 
-/* RQL_E_UNSUPPORTED: of another arrangement, or too old for the one of the URL. */
+/* RQL_E_UNSUPPORTED: the server is of another arrangement, or too old for the one of the URL. */
 rql_status rqli_hello_check(const struct rqli_endpoint *endpoint, const struct rqli_reply *reply,
                             rql_error *error);
 
-/* The same of one that does not know the word. */
+/* The same for a server that does not know HELLO. */
 rql_status rqli_hello_check_unknown(const struct rqli_endpoint *endpoint, rql_error *error);
 
 #endif

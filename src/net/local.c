@@ -18,9 +18,10 @@
 #include <time.h>
 
 /*
- * Everything is decided under a lock on the folder itself, which nobody can remove and make anew:
- * joiners hold it until they are connected, the guard for its last check and the shutdown. So
- * nobody connects to a server that is about to end, and the guard counts every joiner.
+ * Everything is decided under a lock on the folder itself, which no process can remove and make
+ * again: joiners hold the lock until they are connected, the guard holds it for its last check and
+ * the shutdown. So no client connects to a server that is about to end, and the guard counts every
+ * joiner.
  */
 
 #define GUARD_LOCK_NAME "guard.lock"
@@ -31,7 +32,7 @@ enum { STEP_MS = 2, IDLE_S_MAX = 86400 };
 
 extern const char rqli_local_guard[]; /* local_guard.sh */
 
-/* What the guard needs to know. */
+/* The programs and settings that the guard needs. */
 struct plan {
     char *server;
     char *client;
@@ -46,8 +47,8 @@ static void plan_fini_p(const struct plan *self)
     free(self->path);
 }
 
-/* The first `name` in a list of folders; the caller frees it. NULL: there is none, or no memory.
- * What is relative is passed over: the guard runs in another folder. */
+/* Returns the first `name` in a list of folders; the caller frees it. NULL: there is none, or no
+ * memory. Relative folders are skipped, because the guard runs in another folder. */
 static char *find_in(const char *folders, const char *name)
 {
     for (;;) {
@@ -70,7 +71,8 @@ static char *find_in(const char *folders, const char *name)
     }
 }
 
-/* A program with more rights than its user must not run what the environment names. */
+/* Returns the folders to search. A program with more rights than its user must not run a program
+ * that the environment names. */
 static const char *search_path(void)
 {
     const char *path = secure_getenv("PATH");
@@ -85,8 +87,8 @@ static char *find_either(const char *name, const char *other)
     return path ? path : find_in(search_path(), other);
 }
 
-/* The guard is a shell script that uses them: better a message now than a server without a guard.
- * The user's PATH chooses server and client; flock is the system's. */
+/* Finds the programs that the guard, a shell script, uses: better a message now than a server
+ * without a guard. The user's PATH chooses server and client; flock is the system's. */
 static rql_status find_programs(struct plan *out, rql_error *error)
 {
     char *flock = find_in(DEFAULT_FOLDERS, "flock");
@@ -113,8 +115,8 @@ static rql_status find_programs(struct plan *out, rql_error *error)
     return RQL_OK;
 }
 
-/* Checked here, because the guard has nobody left to complain to. A zero in front would be octal
- * for the shell. The text is the environment's, or a literal. */
+/* Reads RQL_LOCAL_IDLE. It is checked here, because the guard has no way left to report an error. A
+ * leading zero would make it octal for the shell. The text is the environment's, or a literal. */
 static rql_status read_idle(struct plan *out, rql_error *error)
 {
     const char *text = secure_getenv("RQL_LOCAL_IDLE");
@@ -130,7 +132,8 @@ static rql_status read_idle(struct plan *out, rql_error *error)
                      IDLE_S_MAX);
 }
 
-/* Signals as a fresh program has them, the three standard streams nowhere, nothing else open. */
+/* Sets up the child: signals as a fresh program has them, the three standard streams at /dev/null,
+ * no other descriptor open. */
 static int set_up(posix_spawnattr_t *attributes, posix_spawn_file_actions_t *actions)
 {
     sigset_t none;
@@ -151,7 +154,7 @@ static int set_up(posix_spawnattr_t *attributes, posix_spawn_file_actions_t *act
     return code | posix_spawn_file_actions_addchdir_np(actions, "/");
 }
 
-/* posix_spawn() changes nothing of its lists, but does not say so. */
+/* posix_spawn() does not change its lists, but its prototype does not say so. */
 static char *const *own(const char *const *list)
 {
     union {
@@ -186,9 +189,9 @@ static int spawn(pid_t *out, const char *const *arguments, const char *const *en
 }
 
 /* Starts the guard of the private server: detached from this process, in a session of its own, with
- * none of its descriptors, and nobody's child. task: "start", no server is there and the caller
- * holds the lock of the folder; "adopt", a server is there that has lost its guard. RQL_OK: what
- * becomes of it shows at the socket. */
+ * none of its descriptors, and no child of it. task: "start", no server is there and the caller
+ * holds the lock of the folder; "adopt", a server is there that has lost its guard. RQL_OK: the
+ * socket will show whether it succeeds. */
 static rql_status start_guard(const char *task, const char *folder, rql_error *error)
 {
     RQLI_AUTO(plan_fini) struct plan plan = {0};
@@ -207,7 +210,7 @@ static rql_status start_guard(const char *task, const char *folder, rql_error *e
     if (status) {
         return status;
     }
-    /* Behind the script: its $0, then $1 to $5. Of our environment it gets PATH alone. */
+    /* The script is followed by its $0, then $1 to $5. Of our environment it gets PATH alone. */
     code = spawn(&pid,
                  (const char *const[]){"sh", "-c", rqli_local_guard, "rql-local-guard", task,
                                        folder, plan.server, plan.client, plan.idle_s, NULL},
@@ -217,8 +220,9 @@ static rql_status start_guard(const char *task, const char *folder, rql_error *e
         return rqli_fail(error, RQL_E_IO, "local: cannot start /bin/sh: %s",
                          strerror_r(code, text, sizeof text));
     }
-    /* The shell puts the guard in its background and ends: no zombie stays with the caller. ECHILD:
-     * the program has collected it already, with a handler or by ignoring SIGCHLD. */
+    /* The shell puts the guard in its background and ends, so that the caller is left with no
+     * zombie. ECHILD: the program has collected the shell already, with a handler or by ignoring
+     * SIGCHLD. */
     while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
     }
     return RQL_OK;
@@ -231,7 +235,8 @@ struct visit {
     int folder_fd;
 };
 
-/* Released by name: a child that some thread forks meanwhile shares the descriptor. */
+/* Unlocks the folder explicitly, because a child that another thread forks meanwhile shares the
+ * descriptor. */
 static void unlock_folder_p(const struct visit *visit)
 {
     int saved = errno;
@@ -251,9 +256,9 @@ static rql_status fail_at(const char *place, const char *what, rql_error *error)
                      strerror_r(errno, text, sizeof text));
 }
 
-/* Any user can make something of that name in /tmp first, so the folder must be a real one, owned
- * by this user, which no other user can write to. A user who can only read it does no harm: the
- * socket has mode 700. */
+/* Checks the folder. Any user can make something of that name in /tmp first, so the folder must be
+ * a real one, owned by this user, and no other user may write to it. A user who can only read it
+ * does no harm: the socket has mode 700. */
 static rql_status check_folder(const char *folder, const struct stat *info, rql_error *error)
 {
     errno = EPERM;
@@ -275,8 +280,9 @@ static rql_status check_folder(const char *folder, const struct stat *info, rql_
     return RQL_OK;
 }
 
-/* Opens the folder, and makes it if there is none. The path is looked at first only for a clear
- * message: open() says "Permission denied" of another user's folder. What was opened decides. */
+/* Opens the folder, and makes it if there is none. The path is checked first only for a clear
+ * message: open() reports "Permission denied" for another user's folder. The check of the opened
+ * folder is the one that counts. */
 static rql_status open_folder(struct visit *visit, rql_error *error)
 {
     struct stat info;
@@ -300,7 +306,7 @@ static rql_status open_folder(struct visit *visit, rql_error *error)
     return check_folder(visit->folder, &info, error);
 }
 
-/* One step later. False: the deadline has passed. */
+/* Sleeps for one step. False: the deadline has passed. */
 static bool wait_a_step(int64_t deadline_us)
 {
     const struct timespec step = {.tv_nsec = STEP_MS * 1000000L};
@@ -309,7 +315,7 @@ static bool wait_a_step(int64_t deadline_us)
     return rqli_now_us() < deadline_us;
 }
 
-/* flock() knows no deadline. */
+/* Locks the folder by polling, because flock() has no timeout. */
 static rql_status lock_folder(const struct visit *visit, rql_error *error)
 {
     while (flock(visit->folder_fd, LOCK_EX | LOCK_NB) != 0) {
@@ -324,8 +330,8 @@ static rql_status lock_folder(const struct visit *visit, rql_error *error)
     return RQL_OK;
 }
 
-/* The guard holds this lock as long as it lives. Where there is none we get it, until the
- * descriptor is closed on return. */
+/* True: the folder has a guard, which holds this lock as long as it lives. If there is none we get
+ * the lock, until the descriptor is closed on return. */
 static bool has_guard(const struct visit *visit)
 {
     RQLI_AUTO(rqli_fd_close)
@@ -335,7 +341,8 @@ static bool has_guard(const struct visit *visit)
     return fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0;
 }
 
-/* Nothing else is in the stream of a fresh connection, so nothing of a PONG is left behind. */
+/* Sends PING and reads the answer. A fresh connection has nothing else in its stream, so no part of
+ * a PONG is left behind. */
 static bool answers(int fd, int64_t deadline_us)
 {
     static const char pong[] = "+PONG\r\n";
@@ -348,8 +355,8 @@ static bool answers(int fd, int64_t deadline_us)
            memcmp(reply, pong, length) == 0;
 }
 
-/* The first PONG counts: a socket may be there before the server answers, or be left by a dead one.
- */
+/* Starts a server and waits for its first PONG: the socket may exist before the server answers, or
+ * may be left by a dead one. */
 static rql_status start_server(const struct visit *visit, int *out_fd, rql_error *error)
 {
     rql_status status = start_guard("start", visit->folder, error);
@@ -372,9 +379,9 @@ static rql_status start_server(const struct visit *visit, int *out_fd, rql_error
                      visit->path);
 }
 
-/* Under the lock of the folder. A server is started where there is no socket (ENOENT), or one on
- * which nobody listens (ECONNREFUSED); another failure may be that of a server that lives, and
- * there must not be two. One whose guard was killed gets a new one. */
+/* Caller holds the lock of the folder. Starts a server if there is no socket (ENOENT), or one
+ * without a listener (ECONNREFUSED). Any other failure may be that of a living server, and there
+ * must not be two. A server whose guard was killed gets a new guard. */
 static rql_status join(const struct visit *visit, int *out_fd, rql_error *error)
 {
     RQLI_AUTO(rqli_fd_close) int fd = rqli_connect_unix(visit->path, visit->deadline_us);

@@ -1,4 +1,4 @@
-/* What a connection says first, before anything of a lock. */
+/* The first commands of a connection, before any about a lock. */
 
 #include "net/login.h"
 
@@ -23,10 +23,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The questions; in this order, but for the last round trip (SUBSCRIBE and CHANGES, or KILL and
- * ARRIVE). What is not needed is left out: HELLO answers what AUTH, CLIENT_ID, SETNAME and WRITE
- * ask for, which are the old words, of servers that do not know it. From SETNAME on nothing fails
- * without them, but for RING and ARRIVE: they may be refused. */
+/* The questions, in the order in which they are asked, except for the last round trip (SUBSCRIBE
+ * and CHANGES, or KILL and ARRIVE). Unnecessary ones are left out: HELLO covers AUTH, CLIENT_ID,
+ * SETNAME and WRITE, which are the old commands, for servers that do not know it. The questions
+ * from SETNAME on are optional and may be refused, except for RING and ARRIVE. */
 enum question {
     HELLO,
     AUTH,
@@ -49,28 +49,29 @@ enum question {
     QUESTIONS
 };
 
-/* Of which scripts a server is asked whether it has them, in several questions: Redis ends the
- * connection of a client that has not logged in yet, and whose command has more than ten words,
- * before that can read why its login has failed. */
+/* The server is asked in several questions which scripts it has: Redis closes the connection of a
+ * client that has not logged in yet and sends a command of more than ten words, before the client
+ * can read why its login has failed. */
 enum {
     SCRIPTS_EACH = 8,
     SCRIPTS_QUESTIONS = (RQLI_SCRIPT_COUNT + SCRIPTS_EACH - 1) / SCRIPTS_EACH
 };
 
-/* More than all words of a login have: a URL has up to 4096 bytes, as a password of its own. */
+/* More bytes than all commands of a login have: a URL has up to 4096 bytes, and so may a separate
+ * password. */
 enum { WORDS_SIZE = 8192 };
 
-/* So old may be what a sentinel said: many connections may be made at a time. */
+/* A sentinel's answer may be this old: many connections may be made at the same time. */
 enum { FRESH_US = 100000 };
 
-/* One login: what was asked, for each reply in its order, and where the replies go. */
+/* One login: the questions in the order of their replies, and where the replies go. */
 struct login {
     struct rqli_socket *sock;
     struct rqli_command command;
     struct rqli_arena arena;
     enum question sent[QUESTIONS + SCRIPTS_QUESTIONS + RQLI_PARTITIONS];
-    int n_scripts;        /* questions about them that are answered */
-    bool needs_old_words; /* HELLO did not bring what was asked for */
+    int n_scripts;        /* questions about scripts that were answered */
+    bool needs_old_words; /* HELLO did not return everything that is needed */
     struct rqli_clock_reading *reading;
     const char *user;     /* or NULL */
     const char *password; /* or NULL */
@@ -97,8 +98,8 @@ static bool may_ask(const struct login *self, enum question question)
     return rqli_rights_may_ask(self->sock->endpoint, question);
 }
 
-/* Where the command of the next question goes. Its number is that of the commands before it, so
- * each is begun before next() is called again. */
+/* Returns the command buffer for the next question. Its number is that of the commands before it,
+ * so each command is begun before next() is called again. */
 static struct rqli_command *next(struct login *self, enum question question)
 {
     self->sent[self->command.n_commands] = question;
@@ -110,8 +111,8 @@ void rqli_login_write_probe(struct rqli_command *command)
     rqli_command_words(command, "ZREM", RQLI_KEY_LIVE, "-", NULL);
 }
 
-/* Those of the URL, or those that the caller's function says now. Both are kept by the login, for
- * HELLO may be followed by the old words. */
+/* Finds the credentials of the URL, or those that the caller's function returns now. The login
+ * keeps user and password, because the old commands may follow after HELLO. */
 static rql_status find_credentials(struct login *self, int64_t deadline_us, rql_error *error)
 {
     const struct rqli_endpoint *endpoint = self->sock->endpoint;
@@ -132,8 +133,8 @@ static rql_status find_credentials(struct login *self, int64_t deadline_us, rql_
     return RQL_OK;
 }
 
-/* RESP2, for a push in the middle of replies would be read as one of them. A password alone is that
- * of the user "default". */
+/* Asks for RESP2, because a push between replies would be read as one of them. A password without a
+ * user is that of the user "default". */
 static void write_hello(struct login *self, const char *name)
 {
     struct rqli_command *command = next(self, HELLO);
@@ -150,7 +151,7 @@ static void write_hello(struct login *self, const char *name)
     rqli_command_text(command, name);
 }
 
-/* number: of the question, from 0. */
+/* number: of the question, counted from 0. */
 static void ask_for_scripts(struct rqli_command *command, int number)
 {
     int from = number * SCRIPTS_EACH;
@@ -165,7 +166,8 @@ static void ask_for_scripts(struct rqli_command *command, int number)
     }
 }
 
-/* Those that are there, by the answer to that question; none, where it does not say. */
+/* Returns the scripts that the server has, by its answer to that question; none if it does not
+ * say. */
 static uint64_t read_scripts(const struct rqli_reply *reply, int number)
 {
     size_t count = reply->type == RQLI_REPLY_ARRAY ? reply->count : 0;
@@ -177,8 +179,9 @@ static uint64_t read_scripts(const struct rqli_reply *reply, int number)
     return known << SCRIPTS_EACH * number;
 }
 
-/* All in one write, so that a login is one round trip. PUBLISH: scripts push grants in this user's
- * name, and one who may not would be found out only when a lock is handed over. */
+/* Writes all questions at once, so that a login is one round trip. PUBLISH is among them because
+ * scripts push grants in this user's name: a missing right would be noticed only when a lock is
+ * handed over. */
 static void write_questions(struct login *self, bool is_for_commands)
 {
     const struct rqli_endpoint *endpoint = self->sock->endpoint;
@@ -226,19 +229,19 @@ static void write_questions(struct login *self, bool is_for_commands)
             ask_for_scripts(next(self, SCRIPTS), i);
         }
     }
-    if (is_for_commands && endpoint->name && !is_partitioned && /* there net/cluster.c does it */
+    if (is_for_commands && endpoint->name && !is_partitioned && /* net/cluster.c does it there */
         may_ask(self, NAME)) {
         rqli_client_name_write(endpoint->name, next(self, NAME));
         rqli_client_name_on_login(endpoint->name, self->reading->sent_us);
     }
-    if (endpoint->ring && is_for_commands) { /* the first client says it, the others see it */
+    if (endpoint->ring && is_for_commands) { /* the first client sets it, the others compare */
         rqli_command_words(next(self, OWN_RING), "SET", RQLI_KEY_RING, endpoint->ring, "NX", NULL);
         rqli_command_words(next(self, RING), "GET", RQLI_KEY_RING, NULL);
     }
 }
 
-/* What nothing fails without. CLIENT INFO: "id=7 addr=127.0.0.1:4711 laddr=..."; INFO: lines, one
- * of them "run_id:" and 40 hex digits. */
+/* Takes the reply to an optional question. CLIENT INFO: "id=7 addr=127.0.0.1:4711 laddr=..."; INFO:
+ * lines, one of them "run_id:" and 40 hex digits. */
 static void take_optional(struct login *self, enum question question,
                           const struct rqli_reply *reply)
 {
@@ -262,8 +265,8 @@ static void take_optional(struct login *self, enum question question,
     }
 }
 
-/* The word itself is refused by who does not know it, or not as the first one. That a password is
- * wrong, or that the server is loading, the old words would hear as well. */
+/* Old servers reject HELLO as unknown, or before AUTH; then the old commands are needed. A wrong
+ * password, or a server that is loading, would make the old commands fail as well. */
 static rql_status take_hello(struct login *self, const struct rqli_reply *reply, rql_error *error)
 {
     const bool is_error = reply->type == RQLI_REPLY_ERROR;
@@ -298,8 +301,9 @@ static rql_status take_hello(struct login *self, const struct rqli_reply *reply,
     return RQL_OK;
 }
 
-/* An error to a question before SETNAME fails the login, unless a right is missing and the rights
- * are what is looked at; so does a TIME that cannot be read, and what confirms no subscription. */
+/* An error to a question before SETNAME fails the login, unless it is a missing right and the
+ * connection is for looking at the rights. A TIME that cannot be read fails it too, and so does a
+ * reply to SUBSCRIBE that confirms no subscription. */
 static rql_status take_reply(struct login *self, enum question question,
                              const struct rqli_reply *reply, rql_error *error)
 {
@@ -336,10 +340,10 @@ static rql_status take_reply(struct login *self, enum question question,
     return RQL_OK;
 }
 
-/* Sends what was written, and takes the replies. It stops at the first that fails the login: the
- * socket is closed then, so nobody can take the rest for his own. Behind a HELLO that was in vain
- * they say nothing: all is asked again. Each reply has the arena for itself, because together they
- * do not fit the arena's first bytes. */
+/* Sends the questions and takes the replies. It stops at the first reply that fails the login: the
+ * socket is closed then, so no other command can get the remaining ones. After a HELLO that failed
+ * the other replies mean nothing, because everything is asked again. The arena is reset for each
+ * reply, because together they do not fit the arena's first bytes. */
 static rql_status ask_server(struct login *self, int64_t deadline_us, rql_error *error)
 {
     const bool had_old_words = self->needs_old_words;
@@ -357,9 +361,9 @@ static rql_status ask_server(struct login *self, int64_t deadline_us, rql_error 
     return status;
 }
 
-/* Only what is surely ours: a server that was started anew gives old numbers, and behind a Unix
- * socket old addresses, to strangers. Where that cannot be seen, or KILL is not allowed, what was
- * sent there has not_after behind it. */
+/* Ends the predecessor's connection, but only if it is surely ours: a restarted server gives old
+ * ids, and at a Unix socket old addresses, to other clients. If that cannot be known, or KILL is
+ * not allowed, the commands that were sent there are still limited by their not_after. */
 static void write_end_of(struct login *self, const struct rqli_seat *predecessor)
 {
     char id[24];
@@ -373,14 +377,14 @@ static void write_end_of(struct login *self, const struct rqli_seat *predecessor
                        NULL);
 }
 
-/* For commands: the last round trip, if there is anything to say. */
+/* For commands: the last round trip, if there is anything to ask. */
 static rql_status settle_in(struct login *self, const struct rqli_seat *predecessor,
                             int64_t deadline_us, rql_error *error)
 {
     rql_status status;
     int first;
 
-    /* Many arrivals make it move: no copy of the password stays behind. */
+    /* Many arrivals make the buffer move: no copy of the password may stay behind. */
     explicit_bzero(self->command.data, self->command.capacity);
     rqli_command_reset(&self->command);
     write_end_of(self, predecessor);
@@ -396,10 +400,10 @@ static rql_status settle_in(struct login *self, const struct rqli_seat *predeces
     return status;
 }
 
-/* What nothing may follow but pushes. For partitions it is said behind the login, for those that
- * somebody waits for (net/subscription.h). The right to be notified of changes may be missing:
- * then waiters poll. A push between the two answers is taken for the second and lost, which does no
- * harm: all who wait poll after a new subscription. */
+/* Subscribes; only pushes may follow. With partitions that is done after the login, for those that
+ * a caller waits for (net/subscription.h). The right to be notified of changes may be missing: then
+ * waiters poll. A push between the two answers is taken for the second and lost, which does no
+ * harm, because all waiters poll after a new subscription. */
 static rql_status subscribe(struct login *self, int64_t deadline_us, rql_error *error)
 {
     if (rqli_endpoint_is_partitioned(self->sock->endpoint)) {
@@ -413,7 +417,7 @@ static rql_status subscribe(struct login *self, int64_t deadline_us, rql_error *
     return ask_server(self, deadline_us, error);
 }
 
-/* HELLO, and where that says too little the old words, on the same connection. */
+/* Sends HELLO, and if its answer says too little, the old commands on the same connection. */
 static rql_status introduce(struct login *self, bool is_for_commands, int64_t deadline_us,
                             rql_error *error)
 {
@@ -423,7 +427,7 @@ static rql_status introduce(struct login *self, bool is_for_commands, int64_t de
     if (status) {
         return status;
     }
-    /* Long texts do not make it move: a copy with the password in it would stay behind. */
+    /* Long texts do not make the buffer move: a copy with the password in it would stay behind. */
     if (!rqli_command_reserve(&self->command, WORDS_SIZE)) {
         return rqli_fail_nomem(error);
     }
@@ -440,8 +444,8 @@ static rql_status introduce(struct login *self, bool is_for_commands, int64_t de
     return status;
 }
 
-/* With the socket connected; the decoder is of this connection only. What came behind the answers
- * would be taken for the reply to the first command; a subscriber may have a push there already. */
+/* The socket is connected; its decoder is for this connection only. Bytes after the answers would
+ * be taken for the reply to the first command; a subscriber may have a push there already. */
 static rql_status log_in(struct rqli_socket *sock, const struct rqli_seat *predecessor,
                          int64_t deadline_us, struct rqli_clock_reading *reading_out,
                          rql_error *error)
@@ -466,7 +470,8 @@ static rql_status log_in(struct rqli_socket *sock, const struct rqli_seat *prede
     return status;
 }
 
-/* The sentinels are part of what the others say of the place. */
+/* Appends the node's address, because the place in the message (endpoint->where) names the
+ * sentinels. */
 static void name_node(const struct rqli_socket *sock, rql_error *error)
 {
     char text[RQLI_ADDRESS_TEXT_SIZE];
@@ -511,7 +516,7 @@ static rql_status find_and_log_in(struct rqli_socket *sock, const struct rqli_se
     return status;
 }
 
-/* The seat is new with each connection: the predecessor's is the caller's copy. */
+/* Each connection has a new seat: the predecessor's is the caller's copy. */
 rql_status rqli_login(struct rqli_socket *sock, const struct rqli_seat *predecessor,
                       int64_t deadline_us, struct rqli_clock_reading *reading_out, rql_error *error)
 {
@@ -523,18 +528,19 @@ rql_status rqli_login(struct rqli_socket *sock, const struct rqli_seat *predeces
     sock->renew_us = 0;
     status = find_and_log_in(sock, predecessor, deadline_us, reading_out, error);
     if (status) {
-        rqli_socket_close(sock); /* closed already is fine */
+        rqli_socket_close(sock); /* a closed socket is allowed */
     }
     return status;
 }
 
 /* ---- any of several addresses ---- */
 
-/* Several servers behind one name, such as a headless service of Kubernetes: all of them accept
+/* Several servers can share one name, such as a headless service of Kubernetes: all of them accept
  * connections, and one is the master. */
 
-/* A replica is of no use, nor is a server that does not answer, or is loading. A wrong password is
- * wrong everywhere. In a cluster replicas know the masters; sentinels name one server. */
+/* True: another address of the name may do better. A replica is of no use, nor is a server that
+ * does not answer or is loading. A wrong password is wrong everywhere. In a cluster replicas know
+ * the masters; sentinels name one server. */
 static bool wants_other_address(const struct rqli_socket *sock, rql_status status)
 {
     const struct rqli_endpoint *endpoint = sock->endpoint;
@@ -545,7 +551,7 @@ static bool wants_other_address(const struct rqli_socket *sock, rql_status statu
            endpoint->arrangement != RQLI_CLUSTER;
 }
 
-/* A connection to a replica that is kept while better ones are looked for. */
+/* A connection to a replica, kept while a better one is sought. */
 struct spare {
     struct rqli_socket sock;
     struct rqli_clock_reading reading;
@@ -565,7 +571,7 @@ static void keep_spare(struct spare *self, struct rqli_socket *sock,
     sock->decoder = (struct rqli_decoder){0};
 }
 
-/* Of a name with several addresses: which of them is meant. */
+/* For a name with several addresses: appends the address that was tried. */
 static void name_address(const struct rqli_socket *sock, rql_error *error)
 {
     char text[RQLI_PEER_TEXT_SIZE];
@@ -578,7 +584,7 @@ static void name_address(const struct rqli_socket *sock, rql_error *error)
     }
 }
 
-/* The addresses are tried in turn. If no server there is a master, the first replica is taken:
+/* Tries the addresses in turn. If no server there is a master, the first replica is taken, because
  * locks can be inspected there. */
 rql_status rqli_login_any(struct rqli_socket *sock, const struct rqli_seat *predecessor,
                           int64_t deadline_us, struct rqli_clock_reading *reading_out,

@@ -8,8 +8,8 @@ struct rqli_command;
 struct rqli_seat;
 struct rqli_socket;
 
-/* What one reply said about the server's clock: it was server_us somewhere between the other two.
- */
+/* One reply's reading of the server's clock: it showed server_us at some moment between the other
+ * two. */
 struct rqli_clock_reading {
     int64_t sent_us;
     int64_t received_us; /* 0: no reading */
@@ -17,27 +17,29 @@ struct rqli_clock_reading {
 };
 
 /*
- * A connection from nothing; blocks. Connects, and says in one write what would fail later, so that
- * it fails here, with a name: HELLO, SELECT, TIME, the right to publish. A server that does not
- * know HELLO is asked again with AUTH, CLIENT ID, CLIENT SETNAME and a write.
+ * Makes a connection and logs in; blocks. It connects, and asks in one write for everything that
+ * could fail later, so that it fails here, with a name: HELLO, SELECT, TIME, the right to publish.
+ * A server that does not know HELLO is asked again with AUTH, CLIENT ID, CLIENT SETNAME and a
+ * write.
  *
- * What a client says in front of all its calls comes last: that it arrives (net/era.h).
+ * The call that a client sends before all its others comes last: arrive.lua (net/era.h).
  *
  * A node of a cluster and a sentinel are RQL_E_UNSUPPORTED, a replica is noted in the socket.
  *
- * With a predecessor it also finds out its seat, and has the server end that connection, if it is
- * there and surely ours: what was sent on it may still be done. Without one, NULL, it is subscribed
- * to the client's channel and to changes of Ruby's locks, and will only listen; where there are
- * partitions its owner has it subscribed to their channels. Not RQL_OK: the socket is closed.
+ * With a predecessor it also finds out its seat, and has the server end that connection, if it
+ * still exists and is surely ours: the commands that were sent on it may still be executed. Without
+ * one, NULL, it is subscribed to the client's channel and to changes of Ruby's locks, and will only
+ * listen; if there are partitions its owner subscribes it to their channels. Not RQL_OK: the socket
+ * is closed.
  */
 rql_status rqli_login(struct rqli_socket *sock, const struct rqli_seat *predecessor,
                       int64_t deadline_us, struct rqli_clock_reading *reading_out,
                       rql_error *error);
-/* A write that changes nothing, for no client has the identity "-"; a replica refuses it all the
- * same. */
+/* Writes a command that changes nothing, because no client has the identity "-"; a replica refuses
+ * it all the same. */
 void rqli_login_write_probe(struct rqli_command *command);
 
-/* Logs in as rqli_login() does, at any address of the name: while a server there is a replica, is
+/* Logs in as rqli_login() does, at any address of the name: if a server there is a replica, is
  * loading or does not answer, the next address is tried, in this attempt or the next one. If none
  * is a master, a replica is taken, as the socket says. The fault names the address. */
 rql_status rqli_login_any(struct rqli_socket *sock, const struct rqli_seat *predecessor,

@@ -8,31 +8,32 @@
 #include <string.h>
 
 /*
- * Whether a partition has come with all its data, or with what a replica had of it, the data cannot
- * tell: its era is that of the server before, in both cases. It has moved if that answers in the
- * same run, and has slots by the same map: a replica that takes over has all that its master had.
- * Or if all that have slots had some by the map before, for then none of them was a replica. When
- * in doubt there is a pause.
+ * Whether a partition has come with all its data, or only with the part of it that a replica had,
+ * cannot be told from the data: in both cases its era is that of the server before. It has moved
+ * completely if the server before still answers in the same run, and has slots by the same map,
+ * because a replica that takes over gets all slots of its master. It has also moved completely if
+ * all masters that have slots had some by the map before, because then none of them was a replica.
+ * When in doubt there is a pause.
  */
 
 enum { RUN_ID_BYTES = RQLI_RUN_ID_SIZE + 1 };
 
-/* A master by the map. */
+/* A master in the map. */
 struct master {
     struct rqli_node *node; /* NULL: no memory */
-    uint64_t generation;    /* of the connection over which it answers; 0: it does not */
+    uint64_t generation;    /* of the connection over which it answers; 0: no answer */
     char run_id[RQLI_RUN_ID_SIZE];
 };
 
-/* One map, while nodes are told of what it gives them. */
+/* One map, while the nodes are notified of the partitions that it gives them. */
 struct telling {
     struct rqli_fleet *fleet;
     const struct rqli_slots *slots;
     int64_t ask_ms;
     struct master masters[RQLI_PARTITIONS];
-    char run_ids[1 + 2 * RQLI_PARTITIONS * RUN_ID_BYTES]; /* of those that answer, as in era.h */
+    char run_ids[1 + 2 * RQLI_PARTITIONS * RUN_ID_BYTES]; /* servers that answer, as in era.h */
     struct rqli_arrivals arrivals;                        /* at one of them */
-    unsigned told[RQLI_PARTITIONS];                       /* of which partition each is */
+    unsigned told[RQLI_PARTITIONS];                       /* the partition of each of them */
 };
 
 RQLI_DEFINE_AUTO(struct rqli_exchange *, rqli_exchange_give);
@@ -45,7 +46,7 @@ static struct master *owner_of(struct telling *self, unsigned partition)
     return owner != RQLI_SLOT_IS_FREE && self->masters[owner].node ? &self->masters[owner] : NULL;
 }
 
-/* Its owner has it already. */
+/* True: the partition's owner has it already, or there is no owner. */
 static bool is_given(struct telling *self, unsigned partition)
 {
     const struct master *owner = owner_of(self, partition);
@@ -54,10 +55,10 @@ static bool is_given(struct telling *self, unsigned partition)
                       rqli_endpoint_carries(&owner->node->endpoint, partition));
 }
 
-/* ---- who answers ---- */
+/* ---- which servers answer ---- */
 
-/* In which run it is; and by the answer, that it still is. Without the right to INFO none is known.
- * The generation of the connection is the result, or 0. */
+/* Finds out the server's run id, and checks by its answer that it is still in that run. Without the
+ * right to INFO no run id is known. Returns the generation of the connection, or 0. */
 static uint64_t meet(struct telling *self, struct rqli_node *node, char run_id[RQLI_RUN_ID_SIZE])
 {
     struct rqli_conn *conn = node->conns.each[0];
@@ -89,7 +90,7 @@ static bool is_master(const struct telling *self, const struct rqli_node *node)
     return i < self->slots->n_masters;
 }
 
-/* Who has given its last partition away. */
+/* Asks the nodes that have given their last partition away. */
 static void meet_givers(struct telling *self)
 {
     char run_id[RQLI_RUN_ID_SIZE];
@@ -117,10 +118,10 @@ static void meet_all(struct telling *self)
     meet_givers(self);
 }
 
-/* ---- who is told ---- */
+/* ---- notifying the nodes ---- */
 
-/* From now on a login there tells it, too: so it does not matter if the server is started anew
- * before the partition is its own. */
+/* Writes arrive.lua for each new partition of the master. From now on a login there sends it, too,
+ * so it does no harm if the server is restarted before the partition is its own. */
 static void write_arrivals(struct telling *self, struct master *master,
                            struct rqli_command *command)
 {
@@ -137,7 +138,8 @@ static void write_arrivals(struct telling *self, struct master *master,
     }
 }
 
-/* By the answers. It may have these keys no more, or not yet. */
+/* Gives the node the partitions that it has confirmed. It may have the other keys no more, or not
+ * yet. */
 static bool give(struct telling *self, const struct master *master,
                  const struct rqli_exchange *exchange, rql_status status)
 {
@@ -162,7 +164,8 @@ static bool give(struct telling *self, const struct master *master,
     return is_whole;
 }
 
-/* Over the connection on which it has answered, or not at all: another may lead to another run. */
+/* Notifies a master, over the connection on which it has answered or not at all: another connection
+ * may lead to another run. */
 static bool tell(struct telling *self, struct master *master)
 {
     struct rqli_conn *conn = master->node->conns.each[0];
@@ -179,11 +182,12 @@ static bool tell(struct telling *self, struct master *master)
         status = rqli_exchange_await(exchange, rqli_after_ms(rqli_now_us(), self->ask_ms), NULL);
     }
     rqli_conn_count_internal(conn, -1);
-    master->generation = 0; /* once for all of them */
+    master->generation = 0; /* once for all partitions */
     return give(self, master, exchange, status);
 }
 
-/* All are met before the first is told, for its keys may have come from any of them. */
+/* All masters are asked for their run ids before the first is notified, because its keys may have
+ * come from any of them. */
 static bool tell_all(struct telling *self)
 {
     bool is_whole = true;

@@ -2,24 +2,24 @@
 #define RQLI_MAP_H
 
 /*
- * What a new map of a cluster changes: who has which keys.
+ * Applies a new map of a cluster: which node has which keys.
  *
- * With a pause (recovery_delay_ms, lua/README.md 46) a node is told what this client has seen
- * before it is asked for the keys of a partition. Its login says that of those that it has by then.
- * Of those that come later it is told here, over a connection that stands, and given them when it
- * has heard; until then they are asked for where they were, which does nothing. So threads and
- * loops need not look at it.
+ * With a pause (recovery_delay_ms, lua/README.md 46) a node is notified of what this client has
+ * seen before it is asked for the keys of a partition. Its login does that for the partitions that
+ * it has by then. For partitions that come later it is done here, over an open connection, and the
+ * node is given their keys when it has answered; until then calls go to the previous node, where
+ * they do nothing. So threads and loops need no check of their own.
  */
 
 #include "net/fleet.h"
 #include "net/slots.h"
 
-/* The keys are given to those that have them by the map. Blocks, with a pause: each node that is
- * asked has ask_ms. False: one that is to be given some has not heard of all. */
+/* Gives the keys to the nodes that have them by the map. With a pause it blocks: each node that is
+ * asked has ask_ms. False: a node that is to be given keys has not confirmed all of them. */
 bool rqli_map_apply(struct rqli_fleet *fleet, const struct rqli_slots *slots, int64_t ask_ms);
 
-/* A first map was read, or none can be. With a pause, what nobody was given is asked of the first
- * node, which its next login tells. */
+/* The first map was read, or cannot be. With a pause, calls about keys that were given to no node
+ * go to the first node, whose next login notifies it of them. */
 void rqli_map_settle(struct rqli_fleet *fleet);
 
 #endif

@@ -14,8 +14,8 @@ void rqli_master_fini(struct rqli_master *self)
     (void)pthread_mutex_destroy(&self->shared.mutex);
 }
 
-/* Under the mutex. At the same epoch there is no way back: sentinels hear of a failover one after
- * the other, and some still name the server that was left. */
+/* Caller holds self->shared.mutex. At the same epoch there is no way back: sentinels learn of a
+ * failover one after the other, and some still name the server that was left. */
 static bool may_be(const struct rqli_master *self, const struct rqli_master_claim *claim)
 {
     if (rqli_address_is(&claim->address, &self->shared.at)) {
@@ -27,7 +27,7 @@ static bool may_be(const struct rqli_master *self, const struct rqli_master_clai
     return !rqli_address_is(&claim->address, &self->shared.left);
 }
 
-/* Under the mutex. */
+/* Caller holds self->shared.mutex. */
 static void learn_epoch(struct rqli_master *self, int64_t epoch)
 {
     if (epoch > self->shared.epoch) {
@@ -57,7 +57,7 @@ void rqli_master_forget(struct rqli_master *self)
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
-/* Under the mutex. */
+/* Caller holds self->shared.mutex. */
 static void end_others(struct rqli_master *self)
 {
     for (struct rqli_dlink *at = self->shared.conns.first; at; at = at->next) {
@@ -69,7 +69,7 @@ static void end_others(struct rqli_master *self)
     }
 }
 
-/* Under the mutex. */
+/* Caller holds self->shared.mutex. */
 static enum rqli_master_news confirm(struct rqli_master *self,
                                      const struct rqli_master_claim *claim)
 {

@@ -9,9 +9,9 @@
 #include <stdio.h>
 
 enum {
-    MOMENT_US = 20000, /* to open one more, where the server is near; if it is far one does */
-    FEW = 20,          /* callers at a time, at most, who need not wait for each other */
-    MANY = 28,         /* callers at a time, at least, who are served best together */
+    MOMENT_US = 20000, /* to open one more to a near server; for a far one, one is enough */
+    FEW = 20,          /* callers at the same time, at most, that need not wait for each other */
+    MANY = 28,         /* callers at the same time, at least, that are served best together */
 };
 
 bool rqli_conns_init(struct rqli_conns *self, const struct rqli_endpoint *endpoint, unsigned limit)
@@ -25,7 +25,7 @@ bool rqli_conns_init(struct rqli_conns *self, const struct rqli_endpoint *endpoi
         }
     }
     self->durable = rqli_conn_new(endpoint);
-    if (self->durable) { /* a call that is unknown there would wait for replicas first */
+    if (self->durable) { /* an unknown call there would wait for replicas first */
         rqli_conn_forget_scripts(self->durable);
     }
     return self->durable != NULL;
@@ -47,8 +47,8 @@ void rqli_conns_abandon(struct rqli_conns *self)
     rqli_conn_abandon(self->durable);
 }
 
-/* Threads that were begun one after the other have numbers in a row, and so connections of their
- * own as long as these suffice. */
+/* Returns the number of the calling thread. Threads that were begun one after the other have
+ * numbers in a row, and so connections of their own as long as there are enough. */
 static unsigned number_of_thread(void)
 {
     static atomic_uint last;
@@ -60,8 +60,8 @@ static unsigned number_of_thread(void)
     return own;
 }
 
-/* From now on so many are used, on each of which n_met are expected to meet; 0: that is to be seen.
- */
+/* From now on n_used connections are used, each with an expected peak of n_met callers; 0: not
+ * known yet. */
 static void use(struct rqli_conns *self, unsigned n_used, unsigned n_met)
 {
     for (unsigned i = 0; i < n_used; i++) {
@@ -70,8 +70,8 @@ static void use(struct rqli_conns *self, unsigned n_used, unsigned n_met)
     atomic_store_explicit(&self->n_used, n_used, memory_order_relaxed);
 }
 
-/* Within a moment or not at all: what the caller is about to ask need not wait for a connection
- * that is only one more, and does not fail with it. */
+/* Opens one more connection, within a moment or not at all: the caller's commands need not wait for
+ * a connection that is only an additional one, and do not fail with it. */
 static void open_one_more(struct rqli_conns *self, unsigned n_used)
 {
     int64_t now_us = rqli_now_us();
@@ -87,7 +87,7 @@ static void open_one_more(struct rqli_conns *self, unsigned n_used)
     }
 }
 
-/* How many meet on these. */
+/* Returns the sum of the peak numbers of callers on these connections. */
 static unsigned count_met(const struct rqli_conns *self, unsigned n_used)
 {
     unsigned n_met = 0;
@@ -98,7 +98,8 @@ static unsigned count_met(const struct rqli_conns *self, unsigned n_used)
     return n_met;
 }
 
-/* One thread does it; unless another has done it meanwhile. */
+/* Changes the number of used connections. Only one thread does so at once, and a thread whose
+ * n_used is out of date changes nothing. */
 static void adapt(struct rqli_conns *self, unsigned n_used, bool are_many)
 {
     if (atomic_exchange_explicit(&self->is_changing, true, memory_order_acquire)) {
@@ -129,7 +130,7 @@ struct rqli_conn *rqli_conns_choose(struct rqli_conns *self)
     return self->each[number_of_thread() % n_used];
 }
 
-/* All of them are asked: each that has ended is closed by that. */
+/* Checks all of them, without stopping at the first: the check closes each that has ended. */
 bool rqli_conns_see_end(struct rqli_conns *self)
 {
     bool has_ended = rqli_conn_end_if_ended(self->durable);
@@ -178,7 +179,7 @@ void rqli_node_fini(struct rqli_node *self)
     (void)pthread_mutex_destroy(&self->shared.mutex);
 }
 
-/* One that is longer than any host's is cut off here. */
+/* A master's name that is longer than any host's is cut off here. */
 void rqli_node_name(struct rqli_node *self)
 {
     if (self->endpoint.master) {
@@ -195,7 +196,7 @@ void rqli_node_abandon(struct rqli_node *self)
     rqli_push_threads_abandon(self->pushes);
 }
 
-/* All of them are asked: each that has ended is closed by that. */
+/* Checks all of them, without stopping at the first: the check closes each that has ended. */
 bool rqli_node_sees_end(struct rqli_node *self)
 {
     bool has_ended = rqli_conn_end_if_ended(self->background);

@@ -1,7 +1,7 @@
 /*
- * The calls of a loop's operations at one node, over one connection. Those that give back go ahead
- * of those that want something, so that a crowd that waits keeps nobody from releasing. What the
- * server has done nothing about, for it had forgotten the script, stands in line once more.
+ * The calls of a loop's operations at one node, over one connection. Calls that give back go ahead
+ * of those that want something, so that a crowd of waiters does not keep a holder from releasing. A
+ * call that did nothing, because the server had forgotten its script, stands in line once more.
  */
 
 #include "net/op.h"
@@ -16,19 +16,20 @@
 
 /* ---- calls ---- */
 
-/* The calls of a task are an array, in the order of the operation's. */
+/* Returns the index of a call: a task's calls are an array in the order of the operation's. */
 static size_t index_of(const struct rqli_op_call *call)
 {
     return (size_t)(call - call->task->calls);
 }
 
-/* A call is answered, and its answer ends a round, which sends calls: below. */
+/* Defined below, because the answer to a call may end a round, and the next round sends calls. */
 static struct rqli_op_loop *loop_of(const struct rqli_op_call *self);
 static bool repeat_call(struct rqli_op_call *self, const struct rqli_exchange *answer,
                         rql_error *fault);
 static void end_call(struct rqli_op_task *self);
 
-/* The same at both ends: an operation begins to give back between two rounds only. */
+/* Returns the line of a call. It is the same when the call enters and when it leaves: an operation
+ * begins to give back between two rounds only. */
 static struct rqli_dlist *line_of(const struct rqli_op_call *call)
 {
     struct rqli_op_loop *loop = call->loop;
@@ -39,7 +40,7 @@ static struct rqli_dlist *line_of(const struct rqli_op_call *call)
     return call->task->op->gives_back ? &loop->returns : &loop->wishes;
 }
 
-/* Behind all that are in it. */
+/* Adds the call at the end of its line. */
 static void enter_line(struct rqli_op_call *call, enum rqli_op_call_state state)
 {
     call->state = state;
@@ -67,7 +68,7 @@ static void stop_call(struct rqli_op_call *self)
     self->state = RQLI_OP_CALL_IDLE;
 }
 
-/* That may be sent now. */
+/* Returns the call that may be sent now. */
 static struct rqli_op_call *first_in_line(const struct rqli_op_loop *self)
 {
     return (struct rqli_op_call *)(self->returns.first ? self->returns.first : self->wishes.first);
@@ -88,7 +89,8 @@ bool rqli_op_loop_has_queued(const struct rqli_op_loop *self)
     return self->returns.first || self->wishes.first;
 }
 
-/* The reply to a call, or why there is none. What is to be made safe is over when it is. */
+/* Takes the reply to a call, or the reason why there is none. A call with a durability is over only
+ * when its writes are safe. */
 static void read_call(struct rqli_op_call *call, const struct rqli_exchange *answer,
                       const rql_error *fault)
 {
@@ -105,8 +107,8 @@ static void read_call(struct rqli_op_call *call, const struct rqli_exchange *ans
     }
 }
 
-/* From the connection, in the order of the calls. An error reply to a script becomes a fault, so
- * that operations see those of plain commands only. */
+/* Called by the connection, in the order of the calls. An error reply to a script becomes a fault,
+ * so that operations get error replies to plain commands only. */
 static void on_answer(void *owner, const struct rqli_exchange *answer, rql_status status)
 {
     struct rqli_op_call *self = owner;
@@ -123,7 +125,7 @@ static void on_answer(void *owner, const struct rqli_exchange *answer, rql_statu
     }
 }
 
-/* Its turn has come, and there is room. */
+/* Writes the call whose turn has come; there is room for it. */
 static void write_call(struct rqli_op_loop *self, struct rqli_op_call *first)
 {
     struct rqli_op *op = first->task->op;
@@ -154,9 +156,10 @@ static void write_call(struct rqli_op_loop *self, struct rqli_op_call *first)
     }
 }
 
-/* ---- what is asked behind all calls that are sent together ---- */
+/* ---- confirmations, asked for after all calls that are sent together ---- */
 
-/* Calls that were sent behind this are not read yet. To end one may end others. */
+/* Ends the calls that wait for these confirmations; replies to calls sent later are not read yet.
+ * Ending one call may end further ones. */
 static void end_unacked(struct rqli_op_loop *self)
 {
     while (self->unacked.first) {
@@ -206,7 +209,7 @@ static void ask_for_acks(struct rqli_op_loop *self)
     struct rqli_durability wanted = self->wanted;
 
     self->wanted = (struct rqli_durability){0};
-    rqli_durability_limit(&wanted, rqli_now_us()); /* the calls may have stood in line */
+    rqli_durability_limit(&wanted, rqli_now_us()); /* the calls may have waited in line */
     rqli_durability_write(&wanted, rqli_conn_loop_out(self->conn));
     rqli_conn_loop_wait_longer(self->conn, rqli_durability_longest_ms(&wanted));
     if (wanted.replicas > 0) {
@@ -218,8 +221,8 @@ static void ask_for_acks(struct rqli_op_loop *self)
     }
 }
 
-/* What a client is called, once in a while, with what is written anyway; of several servers one is
- * told by net/cluster.c. */
+/* Sends the client's name, once in a while, together with commands that are sent anyway; with
+ * several servers net/cluster.c does it. */
 static void say_name(struct rqli_op_loop *self)
 {
     const struct rqli_endpoint *endpoint = &self->node->endpoint;
@@ -232,7 +235,7 @@ static void say_name(struct rqli_op_loop *self)
     }
 }
 
-/* In their order. One for which there is no memory elsewhere stays. */
+/* Moves the calls in their order. A call stays if there is no memory for its new place. */
 static void place_anew(struct rqli_dlist *line)
 {
     for (size_t count = rqli_dlist_length(line); count > 0; count--) {
@@ -256,8 +259,8 @@ static void place_all_anew(struct rqli_op_loop *self)
     }
 }
 
-/* What has no room now stays in line until replies have come; what is asked behind the calls always
- * has: two commands, and each call leaves room for some more. */
+/* Calls without room stay in line until replies have come. WAIT and WAITAOF after the calls always
+ * have room: they are two commands, and each call leaves room for some more. */
 void rqli_op_loop_write(struct rqli_op_loop *self)
 {
     struct rqli_op_call *first;
@@ -276,7 +279,8 @@ void rqli_op_loop_write(struct rqli_op_loop *self)
     }
 }
 
-/* Operations that read the fault may stand in line again, behind: each call fails once. */
+/* Operations that read the fault may queue calls again, at the end of the line: each call fails
+ * once. */
 static void fail_line(struct rqli_dlist *line, const rql_error *fault)
 {
     for (size_t count = rqli_dlist_length(line); count > 0 && line->first; count--) {
@@ -296,12 +300,12 @@ void rqli_op_loop_fail(struct rqli_op_loop *self, const rql_error *fault)
 /* ---- operations ---- */
 
 /*
- * A task is an operation under way on a loop. Its timer is the only one: for the end of the time
- * for replies, or before that of a pause of calls (CALLING), of the pause before the next round
- * (PAUSING), of a wait (WAITING).
+ * A task is an operation in progress on a loop. It has a single timer, which stands for the end of
+ * the time for replies, or before that of a pause of calls (CALLING), of the pause before the next
+ * round (PAUSING), of a wait (WAITING).
  */
 
-/* RQLI_NEVER_US: no end. */
+/* RQLI_NEVER_US: no timer. */
 static void set_due(struct rqli_op_task *self, int64_t at_us)
 {
     rqli_timers_set(self->loop->timers, &self->due, at_us);
@@ -309,7 +313,8 @@ static void set_due(struct rqli_op_task *self, int64_t at_us)
 
 static void step(struct rqli_op_task *self);
 
-/* The operation goes on when all calls of the round are over. It may be freed within. */
+/* Ends a call. The operation goes on when all calls of the round are over. It may be freed
+ * within. */
 static void end_call(struct rqli_op_task *self)
 {
     if (--self->n_open == 0) {
@@ -324,7 +329,8 @@ static struct rqli_op_loop *at(const struct rqli_op_task *self, struct rqli_node
     return node == self->loop->node ? self->loop : self->loop->at(self->loop, node);
 }
 
-/* Of one server nothing is asked: all go to that. Nor where it would be a guess. */
+/* Returns where a call goes. With a single server the call need not be drafted: all calls go there.
+ * While the node would be a guess, they all go to the task's own node, too. */
 static struct rqli_op_loop *loop_of(const struct rqli_op_call *self)
 {
     const struct rqli_op_task *task = self->task;
@@ -338,7 +344,7 @@ static struct rqli_op_loop *loop_of(const struct rqli_op_call *self)
     return at(task, call.is_plain ? route->node : rqli_fleet_node(route->fleet, call.set));
 }
 
-/* Those that pause, which all of a new round do. They are written by the loop, before it sleeps:
+/* Queues the calls that pause, which in a new round are all. The loop writes them before it sleeps:
  * rqli_op_loop_write(). */
 static void queue_calls(struct rqli_op_task *self)
 {
@@ -346,7 +352,7 @@ static void queue_calls(struct rqli_op_task *self)
     size_t n_lost = 0;
     rql_error fault;
 
-    place_all_anew(self->loop); /* what came before goes ahead */
+    place_all_anew(self->loop); /* earlier calls go ahead */
     for (size_t i = 0; i < op->n_calls; i++) {
         struct rqli_op_call *call = &self->calls[i];
 
@@ -369,7 +375,7 @@ static void queue_calls(struct rqli_op_task *self)
     }
 }
 
-/* Those of a round that pause go on together, as soon as the first of them may. */
+/* Paused calls of a round go on together, as soon as the first of them may. */
 static void resume(struct rqli_op_task *self)
 {
     self->resume_us = 0;
@@ -398,14 +404,14 @@ static void pause_call(struct rqli_op_call *self, const struct rqli_retries *ret
     struct rqli_op_task *task = self->task;
 
     self->state = RQLI_OP_CALL_PAUSED;
-    if (task->resume_us == 0) { /* those that do so meanwhile are one pause with it */
+    if (task->resume_us == 0) { /* calls that pause later join this pause */
         task->n_pauses = retries->n_pauses;
         task->resume_us = retries->again_us;
         set_due(task, retries->again_us);
     }
 }
 
-/* Stands in line where the keys are by now. */
+/* Queues the call at the node that has its keys now. */
 static bool move_call(struct rqli_op_call *self, rql_error *fault)
 {
     self->loop = loop_of(self);
@@ -417,7 +423,8 @@ static bool move_call(struct rqli_op_call *self, rql_error *fault)
     return true;
 }
 
-/* What has to go over a certain connection is not sent over another. */
+/* Sends a call again if it has done nothing. A call that has to go over a certain connection is not
+ * sent over another. */
 static bool repeat_call(struct rqli_op_call *self, const struct rqli_exchange *answer,
                         rql_error *fault)
 {
@@ -458,7 +465,7 @@ static bool repeat_call(struct rqli_op_call *self, const struct rqli_exchange *a
 
 /* ---- from step to step ---- */
 
-/* Asks what is next, and begins it. The last thing that is done with the operation: it may end. */
+/* Asks for the next step, and begins it. This is the last use of the operation: it may end. */
 static void step(struct rqli_op_task *self)
 {
     struct rqli_op *op = self->op;
@@ -484,7 +491,7 @@ static void step(struct rqli_op_task *self)
     }
 }
 
-/* At least one call: what it does on the server has to be found out. */
+/* True: at least one call was sent. Its effect on the server has to be found out. */
 static bool is_sent(const struct rqli_op_task *self)
 {
     for (size_t i = 0; i < self->op->n_calls; i++) {
@@ -495,8 +502,8 @@ static bool is_sent(const struct rqli_op_task *self)
     return false;
 }
 
-/* A server that one of the open calls is for: is there, and has answered something within this. The
- * parts of a reply that does not end are no answer. */
+/* True: a server of one of the open calls is connected, and has answered something within this
+ * time. The parts of a reply that does not end are no answer. */
 static bool is_served(const struct rqli_op_task *self, int64_t within_us)
 {
     for (size_t i = 0; i < self->op->n_calls; i++) {
@@ -510,7 +517,7 @@ static bool is_served(const struct rqli_op_task *self, int64_t within_us)
     return false;
 }
 
-/* Why a call got no reply in time. */
+/* Writes the reason why a call got no reply in time. */
 static void fail_late(const struct rqli_op_call *call, rql_error *fault)
 {
     const char *where = call->loop->node->endpoint.where;
@@ -524,9 +531,10 @@ static void fail_late(const struct rqli_op_call *call, rql_error *fault)
     }
 }
 
-/* No reply in time. A server that is busy with others of this loop is waited for: what was sent, or
- * gives back, is done sooner that way than if it were begun again. Otherwise the round ends here:
- * each call that is open gets its fault, and no reply is read for it any more. */
+/* The replies have not come in time. If the server is busy with other calls of this loop, it is
+ * waited for: a call that was sent, or gives back, is done sooner that way than if it were begun
+ * again. Otherwise the round ends here: each open call gets its fault, and no reply is read for it
+ * any more. */
 static void give_up(struct rqli_op_task *self)
 {
     struct rqli_op *op = self->op;
@@ -580,7 +588,8 @@ static void on_due(struct rqli_due *due)
     }
 }
 
-/* Room for its time is made once and kept until it is over: no step can fail for memory. */
+/* Room for the timer is reserved once and kept until the operation is over: no step can run out of
+ * memory. */
 bool rqli_op_start(struct rqli_op_task *self)
 {
     if (!rqli_timers_reserve(self->loop->timers)) {
@@ -606,8 +615,8 @@ void rqli_op_replan(struct rqli_op_task *self)
     }
 }
 
-/* A round of which something was sent, or that gives back, goes on to its end; next() finds
- * is_cancelled behind it. Where nothing is under way, calls in line are taken out: they have done
+/* A round of which a call was sent, or that gives back, goes on to its end; next() finds
+ * is_cancelled after it. If nothing is in flight, calls in line are taken out: they have done
  * nothing. */
 void rqli_op_cancel(struct rqli_op_task *self)
 {

@@ -1,6 +1,6 @@
 /* Operations on the thread of their caller. A round is one exchange with each node: all calls in
- * one write, and those that have done nothing once more: of scripts that the server did not know,
- * with their texts, and of keys that have moved, where they are now. */
+ * one write. Calls that have done nothing are sent once more: those of scripts that the server did
+ * not know with their texts, and those about keys that have moved to the node that has them now. */
 
 #include "net/op.h"
 
@@ -11,18 +11,18 @@
 
 #include <string.h>
 
-/* What becomes of a call in its round: a plain command gets its reply as it is, even an error. */
+/* State of a call in its round: a plain command gets its reply unchanged, even an error. */
 enum call_state { ANSWERED, SCRIPT, PLAIN };
 
-/* Nodes that are asked at a time; the calls for others go next. */
+/* Nodes that are asked at the same time; the calls for further ones go next. */
 enum { PARTS_MAX = 8, NO_PART = PARTS_MAX };
 
-enum { MAP_MS = 300 }; /* for a map that says who else has the keys of a silent node */
+enum { MAP_MS = 300 }; /* for a map with the new owner of a silent node's keys */
 
-/* What goes to one node. */
+/* The calls that go to one node. */
 struct part {
     struct rqli_node *node;
-    struct rqli_exchange *exchange; /* NULL: there was no memory */
+    struct rqli_exchange *exchange; /* NULL: no memory */
     bool is_sent;
     rql_status status;
     rql_error fault;
@@ -34,17 +34,17 @@ struct round {
     size_t n_open; /* that are not answered yet */
     bool is_cut;   /* the keys have moved from the connection that a call had to go over */
     struct rqli_retries retries;
-    struct rqli_retries before; /* the last exchange, which counts once for all calls */
+    struct rqli_retries before; /* at the last exchange, which counts once for all calls */
     size_t n_parts;
     struct part parts[PARTS_MAX];
     uint8_t calls[RQLI_OP_CALLS_MAX]; /* enum call_state */
     uint8_t part_of[RQLI_OP_CALLS_MAX];
-    uint16_t reply_of[RQLI_OP_CALLS_MAX]; /* its number among those of its part */
+    uint16_t reply_of[RQLI_OP_CALLS_MAX]; /* index of its reply among those of its part */
 };
 
 /* ---- writing ---- */
 
-/* NO_PART: there are as many as there can be at a time. */
+/* Returns the part for the node. NO_PART: there are PARTS_MAX already. */
 static size_t part_for(struct round *self, struct rqli_node *node)
 {
     struct part *part = &self->parts[self->n_parts];
@@ -57,14 +57,14 @@ static size_t part_for(struct round *self, struct rqli_node *node)
     if (self->n_parts == PARTS_MAX) {
         return NO_PART;
     }
-    part->node = node; /* a fault is long, and there is mostly none */
+    part->node = node; /* a fault is long, and usually there is none */
     part->is_sent = false;
     part->status = RQL_OK;
     part->exchange = rqli_exchange_take(rqli_op_conn(&self->op->route, node));
     return self->n_parts++;
 }
 
-/* Returns the number of its reply. */
+/* Returns the index of its reply. */
 static uint16_t write_script(const struct round *self, struct part *part,
                              const struct rqli_call *call)
 {
@@ -80,8 +80,8 @@ static uint16_t write_script(const struct round *self, struct part *part,
     return (uint16_t)(command->n_commands - 1);
 }
 
-/* Plain commands are written right away, for the node of the route; calls of scripts when it is
- * known whose keys they are about. */
+/* Writes a call: a plain command right away, for the node of the route; a call of a script when it
+ * is known whose keys it is about. */
 static void write_call(struct round *self, size_t i, struct part *home)
 {
     struct rqli_call call;
@@ -102,7 +102,7 @@ static void write_call(struct round *self, size_t i, struct part *home)
     }
 }
 
-/* Only calls that are open are written, with arguments made anew. False: no memory for any. */
+/* Writes only calls that are open, with their arguments made again. False: no memory for any. */
 static bool write_calls(struct round *self)
 {
     struct part *home;
@@ -124,8 +124,8 @@ static bool write_calls(struct round *self)
 
 /* ---- reading ---- */
 
-/* An error reply to a script becomes a fault that names its call, which is written once more for
- * that: not to the stream. */
+/* Turns an error reply to a script into a fault that names its call. The call is drafted once more
+ * for that, and not written to the stream. */
 static void read_error(const struct round *self, size_t i, const struct part *part,
                        const struct rqli_reply *reply)
 {
@@ -155,8 +155,9 @@ static void count_retries(struct round *self, const struct rqli_retries *of_call
     self->retries.n_pauses = greater(self->retries.n_pauses, of_call->n_pauses);
 }
 
-/* An error reply to a script that has done nothing: it is sent again. What has to go over a certain
- * connection is not sent over another: it counts as if that had ended. */
+/* True: the error reply is to a script that has done nothing, and the call is sent again. A call
+ * that has to go over a certain connection is not sent over another: it fails as if that connection
+ * had ended. */
 static bool is_repeated(struct round *self, size_t i, const struct part *part,
                         const struct rqli_reply *reply)
 {
@@ -197,7 +198,7 @@ static void read_reply(struct round *self, size_t i, const struct part *part)
     }
 }
 
-/* Calls of a script that the server does not know, or of keys that have moved, stay open. Where no
+/* Calls of a script that the server does not know, or about keys that have moved, stay open. If no
  * reply has come the fault says what may have been done. */
 static void read_replies(struct round *self)
 {
@@ -237,7 +238,7 @@ static rql_status send(const struct rqli_op *op, struct rqli_exchange *exchange,
     return status ? status : rqli_exchange_send(exchange, 0, fault);
 }
 
-/* To those that are connected, or to the others. */
+/* Sends to the nodes that are connected, or to all the others. */
 static void send_to_several(struct round *self, bool are_up)
 {
     for (size_t i = 0; i < self->n_parts; i++) {
@@ -262,8 +263,8 @@ static void await_part(struct rqli_op *op, struct part *part)
     part->status = rqli_exchange_await(part->exchange, op->until_us, &part->fault);
 }
 
-/* To all before the first answer is awaited. A node that cannot be connected to may take all the
- * time there is: what the others say by then is read all the same. */
+/* Sends to all nodes before the first answer is awaited. A node that cannot be connected to may
+ * take all the time there is: the answers of the others that have come by then are still read. */
 static void exchange_with_several(struct round *self)
 {
     send_to_several(self, true);
@@ -273,7 +274,7 @@ static void exchange_with_several(struct round *self)
     }
 }
 
-/* With the only one that there is something for. */
+/* Makes the exchange with the only node that has calls. */
 static void exchange_with(struct rqli_op *op, struct part *part)
 {
     part->exchange->durability = op->durability;
@@ -289,8 +290,8 @@ static bool is_silent(const struct part *part)
     return part->status == RQL_E_IO || part->status == RQL_E_UNKNOWN;
 }
 
-/* Some gave no answer: what is asked again goes to who has their keys by then. The clock comes
- * first, for the map is read as soon as the silence is told. */
+/* Some nodes did not answer: calls that are sent again go to the nodes that have their keys by
+ * then. The time is taken first, because the map is read as soon as the silence is reported. */
 static void find_others(const struct round *self)
 {
     const struct rqli_op *op = self->op;
@@ -307,7 +308,7 @@ static void find_others(const struct round *self)
     }
 }
 
-/* Where nothing was said to the node of the route its part is there all the same, and empty. */
+/* The node of the route has a part even if there is no call for it; the part is empty then. */
 static void exchange(struct round *self)
 {
     struct part *last = &self->parts[self->n_parts - 1];
@@ -374,7 +375,7 @@ static void run_round(struct rqli_op *op)
     }
 }
 
-/* Where the waiter is not in the register nothing can be told to it, and it sleeps. */
+/* A waiter that is not in the register cannot be notified: then the thread sleeps. */
 rql_status rqli_op_run(struct rqli_op *op)
 {
     enum rqli_op_next next;
@@ -398,8 +399,8 @@ rql_status rqli_op_run(struct rqli_op *op)
 
 /* ---- a single call ---- */
 
-/* One call of a script, on the thread of its caller: to whoever has its keys, once more where it
- * did nothing. And what operations and it share. */
+/* One call of a script, on the thread of its caller: it goes to the node that has its keys, and is
+ * sent once more if it did nothing. Operations use rqli_op_conn(), too. */
 
 RQLI_DEFINE_AUTO(struct rqli_exchange *, rqli_exchange_give);
 
@@ -426,7 +427,7 @@ struct single {
     struct rqli_retries retries;
 };
 
-/* Once. */
+/* Sends the call once. */
 static rql_status run_once(const struct single *self, struct rqli_exchange **out, rql_error *error)
 {
     RQLI_AUTO(rqli_exchange_give)
@@ -482,7 +483,7 @@ rql_status rqli_call_run(const struct rqli_op_route *route, const struct rqli_ca
     }
 }
 
-/* Each call takes some of the dead out of the queue, so there is an end to it. */
+/* Each call removes some of the dead waiters from the queue, so the loop ends. */
 bool rqli_serve(const struct rqli_op_route *route, const struct rqli_keys *keys,
                 int64_t deadline_us)
 {

@@ -4,9 +4,9 @@
 #include "base/threads.h"
 #include "net/url.h"
 
-/* The subscription of a loop: a connection like its other one, on the loop's thread. */
+/* The push connection of a loop, which runs on the loop's thread like its command connection. */
 
-/* While it is up. */
+/* Subscribes to missing channels. The connection must be up. */
 static void subscribe(struct rqli_push_loop *self)
 {
     struct rqli_command command = {0};
@@ -23,7 +23,7 @@ static void on_loop_opened(void *data, const struct rqli_clock_reading *reading,
     struct rqli_push_loop *self = data;
 
     (void)reading;
-    (void)fault; /* waiters poll meanwhile, and find out by themselves what is wrong */
+    (void)fault; /* waiters poll meanwhile, and find out themselves what is wrong */
     if (rqli_conn_loop_is_up(self->conn)) {
         rqli_subscription_on_opened(&self->subscription, rqli_conn_loop_socket(self->conn));
         subscribe(self);
@@ -67,7 +67,7 @@ struct rqli_push_view rqli_push_loop_view(const struct rqli_push_loop *self,
     return rqli_subscription_view(&self->subscription, rqli_conn_loop_is_up(self->conn), waiter);
 }
 
-/* As end_if_lost(); nobody else reads here. */
+/* Does the same as end_if_lost(), but drops the connection at once: no other thread reads here. */
 static bool drop_if_lost(struct rqli_push_loop *self, int64_t now_us)
 {
     bool is_lost =

@@ -1,11 +1,11 @@
 /*
- * Waiting threads share the reading. The one that reads is called the reader: it sleeps in recv()
- * without the mutex, the others on their wait words. When it has what it waited for it calls the
- * longest waiting of the others, which goes on reading. There is no thread of ours: where nobody
- * waits nobody reads, and nothing is lost, for whoever waits next polls first.
+ * Waiting threads share the reading. The reader is the one that sleeps in recv(), without the
+ * mutex; all other threads sleep on their wait words. When the reader has what it waited for it
+ * calls the longest waiting of the other threads, which continues to read. We start no thread for
+ * this: while no thread waits none reads, and nothing is lost, because the next waiter polls first.
  *
- * Who leaves does not wake who comes to lead in its place, for at each hand-over somebody does: the
- * reader tells those who still lead when it looks.
+ * A waiter that leaves does not wake the next leader, because at each hand-over a waiter leaves:
+ * the reader notifies the waiters that still lead when it looks around.
  */
 
 #include "net/subscription.h"
@@ -26,18 +26,19 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
-/* The wait word of a waiter. */
+/* The values of a waiter's wait word. */
 enum { WAITING, CALLED };
 
-/* How often the reader looks around where others wait: in recv() nobody can be called. */
+/* How often the reader looks around while other threads wait: a thread in recv() cannot be
+ * called. */
 enum { LOOK_US = 200000 };
 
 struct rqli_push_threads {
-    struct rqli_socket sock; /* the reader's; if there is none, of whoever has the mutex */
+    struct rqli_socket sock; /* the reader's; if there is none, of the thread that has the mutex */
 
-    int wake_fd; /* wakes the reader where it sleeps for both; opened with the first connection */
-    atomic_bool is_used; /* somebody has joined */
-    atomic_bool is_open; /* as shared.is_listening, without the mutex */
+    int wake_fd; /* wakes a reader that sleeps on it too; opened with the first connection */
+    atomic_bool is_used; /* a waiter has joined */
+    atomic_bool is_open; /* shared.is_listening, readable without the mutex */
 
     struct {
         pthread_mutex_t mutex;
@@ -46,15 +47,15 @@ struct rqli_push_threads {
         bool is_wakeable; /* the reader sleeps on wake_fd as well */
         bool is_listening;
         struct rqli_arena arena;
-        struct rqli_reply reply; /* that is being read */
+        struct rqli_reply reply; /* the one that is being read */
         int64_t look_us;         /* when the reader is to look around */
         struct rqli_backoff backoff;
-        struct rqli_wake_list wake_list; /* of called waiters */
-    } shared;                            /* everything in here under shared.mutex */
+        struct rqli_wake_list wake_list; /* of waiters that were called */
+    } shared;                            /* shared.mutex guards all members here */
 };
 
-/* Under the mutex: its owner is woken when that is released. A reader sleeps in recv() and not on
- * the word: what another thread notes for it is seen when recv() ends. */
+/* Wakes a waiter's owner as soon as the mutex, which the caller holds, is released. A reader sleeps
+ * in recv() and not on the word: it sees what was recorded for it when recv() ends. */
 static void call(struct rqli_waiters *waiters, struct rqli_waiter *waiter)
 {
     struct rqli_push_threads *self =
@@ -106,7 +107,7 @@ static void lock(struct rqli_push_threads *self)
     (void)pthread_mutex_lock(&self->shared.mutex);
 }
 
-/* And wakes the owners in the wake list. */
+/* Releases the mutex, and then wakes the owners in the wake list. */
 static void unlock(struct rqli_push_threads *self)
 {
     rqli_wake_list_unlock(&self->shared.wake_list, &self->shared.mutex);
@@ -119,9 +120,9 @@ bool rqli_push_threads_is_used(const struct rqli_push_threads *self)
 
 /* ---- waiters ---- */
 
-/* Under the mutex: nobody reads. The longest waiting that sleeps here shall, and none that is
- * polling just now. So while some sleep one of them reads, or is called: who is called and goes
- * instead passes it on at the end of its wait. */
+/* Leaves no reader, and calls the longest waiting thread that sleeps here, not one that is polling
+ * just now. Caller holds self->shared.mutex. So while threads sleep one of them reads or was
+ * called; a called thread that leaves instead passes the reading on at the end of its wait. */
 static void pass_on_reading(struct rqli_push_threads *self)
 {
     struct rqli_waiter *next = rqli_waiters_first(&self->shared.subscription.waiters);
@@ -135,13 +136,13 @@ static void pass_on_reading(struct rqli_push_threads *self)
     }
 }
 
-/* Under the mutex. */
+/* Caller holds self->shared.mutex. */
 static bool listens_for(const struct rqli_push_threads *self, const struct rqli_waiter *waiter)
 {
     return self->shared.is_listening && rqli_subscription_hears(&self->shared.subscription, waiter);
 }
 
-/* Nobody is called here, nor below where the mutex is released without unlock(). */
+/* No waiter is called here, nor below where the mutex is released without unlock(). */
 rql_status rqli_push_threads_join(struct rqli_push_threads *self, struct rqli_waiter *waiter,
                                   bool *is_listening_out)
 {
@@ -191,7 +192,7 @@ struct rqli_push_view rqli_push_threads_view(struct rqli_push_threads *self,
     return view;
 }
 
-/* A reader in recv() cannot be woken, and is not chosen. */
+/* A reader in recv() cannot be woken, so it is not chosen. */
 struct rqli_waiter *rqli_push_threads_choose(struct rqli_push_threads *self,
                                              struct rqli_slice lock_key, uint64_t in_front)
 {
@@ -227,7 +228,7 @@ void rqli_push_threads_hand_over(struct rqli_push_threads *self, struct rqli_wai
     }
 }
 
-/* The flag stays until the next hint: one CLIENT TRACKING serves all polls in between. */
+/* `watches` stays set until the next hint: one CLIENT TRACKING serves all polls in between. */
 struct rqli_push_view rqli_push_threads_watch(struct rqli_push_threads *self,
                                               struct rqli_waiter *waiter, bool *is_new_out)
 {
@@ -243,16 +244,16 @@ struct rqli_push_view rqli_push_threads_watch(struct rqli_push_threads *self,
 
 /* ---- reading ---- */
 
-/* Under the mutex. */
+/* Caller holds self->shared.mutex. */
 static void set_listening(struct rqli_push_threads *self, bool is_listening)
 {
     self->shared.is_listening = is_listening;
     atomic_store_explicit(&self->is_open, is_listening, memory_order_relaxed);
 }
 
-/* Under the mutex, while it is open; the reader may be in recv() meanwhile. What the socket does
- * not take at once would have to be waited for: the connection is shut down, and the reader finds
- * it broken. */
+/* Subscribes to missing channels while the connection is open. Caller holds self->shared.mutex; the
+ * reader may be in recv() meanwhile. Bytes that the socket does not take at once would have to be
+ * waited for, so the connection is shut down instead, and the reader finds it broken. */
 static void subscribe(struct rqli_push_threads *self)
 {
     struct rqli_command command = {0};
@@ -266,7 +267,8 @@ static void subscribe(struct rqli_push_threads *self)
     rqli_command_fini(&command);
 }
 
-/* Reader only; under the mutex, released while it connects. */
+/* Opens the connection again. Only the reader calls it, with self->shared.mutex, which is released
+ * while it connects. */
 static void listen_again(struct rqli_push_threads *self, int64_t deadline_us)
 {
     int64_t limit_us = rqli_after_ms(rqli_now_us(), self->sock.endpoint->connect_timeout_ms);
@@ -282,7 +284,7 @@ static void listen_again(struct rqli_push_threads *self, int64_t deadline_us)
         self->wake_fd = rqli_fd_lift(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     }
     if (done) {
-        rqli_arena_reset(&self->shared.arena); /* of the one before */
+        rqli_arena_reset(&self->shared.arena); /* of the previous connection */
         self->shared.reply = (struct rqli_reply){0};
         self->shared.backoff = (struct rqli_backoff){0};
         rqli_stats_count(self->sock.endpoint->stats, 0, RQLI_STAT_CONNECTIONS, 1);
@@ -296,8 +298,9 @@ static void listen_again(struct rqli_push_threads *self, int64_t deadline_us)
     }
 }
 
-/* Reader only, under the mutex. When the connection is broken, or what came makes no sense, what is
- * waited for is polled, again and again until there is a new one. */
+/* Takes what was read. Caller holds self->shared.mutex, and is the reader or has found that there
+ * is none. If the connection is broken, or its bytes make no sense, the leaders poll again and
+ * again until there is a new one. */
 static void take_bytes(struct rqli_push_threads *self, enum rqli_socket_read got)
 {
     struct rqli_reply *reply = &self->shared.reply;
@@ -322,14 +325,14 @@ static void take_bytes(struct rqli_push_threads *self, enum rqli_socket_read got
     }
 }
 
-/* Under the mutex. */
+/* Caller holds self->shared.mutex. */
 static bool is_unused(const struct rqli_push_threads *self)
 {
     return self->shared.is_listening && !self->shared.subscription.waiters.all.first &&
            !self->shared.reader;
 }
 
-/* Whoever waits reads, or calls a reader: then there is nothing to do. */
+/* A waiting thread reads, or calls a reader: then there is nothing to do here. */
 void rqli_push_threads_drain(struct rqli_push_threads *self)
 {
     if (!atomic_load_explicit(&self->is_open, memory_order_relaxed)) {
@@ -352,7 +355,7 @@ void rqli_push_threads_end_if_unused(struct rqli_push_threads *self)
     unlock(self);
 }
 
-/* Reader only, under the mutex. */
+/* Only the reader calls it, with self->shared.mutex. */
 static void look_around(struct rqli_push_threads *self)
 {
     int64_t now_us = rqli_now_us();
@@ -363,8 +366,9 @@ static void look_around(struct rqli_push_threads *self)
     }
 }
 
-/* Reader only, as below. Who is alone and knows that it leads has nothing to be told or to tell;
- * others look around in time, also when they go to poll. */
+/* Reads for all. Only the reader calls it, with self->shared.mutex, which is released meanwhile. A
+ * reader that is alone and knows that it leads sends and needs no notice; any other reader looks
+ * around in time, also before it leaves to poll. */
 static void read_for_all(struct rqli_push_threads *self, const struct rqli_waiter *waiter,
                          int64_t until_us)
 {
@@ -388,10 +392,10 @@ static void read_for_all(struct rqli_push_threads *self, const struct rqli_waite
     }
 }
 
-/* Under the mutex, released while it sleeps, connects or waits for bytes. Where nobody could
- * connect just now the reader sleeps as well, until the next attempt is allowed. A waiter that is
- * chosen does not read, because a thread that connects, or sleeps in recv(), cannot be woken when
- * the lock is its own. */
+/* Caller holds self->shared.mutex, which is released while this sleeps, connects or waits for
+ * bytes. If connecting has just failed the reader sleeps as well, until the next attempt is
+ * allowed. A chosen waiter does not read, because a thread that connects, or sleeps in recv(),
+ * cannot be woken when it gets the lock. */
 static void sleep_or_read(struct rqli_push_threads *self, struct rqli_waiter *waiter,
                           int64_t until_us)
 {
@@ -428,7 +432,7 @@ enum rqli_wake rqli_push_threads_wait(struct rqli_push_threads *self, struct rql
         sleep_or_read(self, waiter, waiter->is_chosen ? RQLI_NEVER_US : until_us);
     }
     waiter->sleeps = false;
-    waiter->succeeds = false; /* it asks now */
+    waiter->succeeds = false; /* it acts by itself now */
     if (waiter->pushed) {
         wake = RQLI_WAKE_PUSH;
     } else if (waiter->hinted) {
@@ -436,14 +440,14 @@ enum rqli_wake rqli_push_threads_wait(struct rqli_push_threads *self, struct rql
         waiter->hinted = false;
     }
     if (self->shared.reader == waiter || !self->shared.reader) {
-        pass_on_reading(self); /* also when it was called to read and had other plans */
+        pass_on_reading(self); /* also if it was called to read but leaves instead */
     }
     unlock(self);
     return wake;
 }
 
-/* Under the mutex. The reader may be in recv(): it is not closed but shut down, and the reader
- * finds it broken. */
+/* Shuts a lost connection down. Caller holds self->shared.mutex. The socket is not closed, because
+ * the reader may be in recv(); the reader finds it broken. */
 static bool end_if_lost(struct rqli_push_threads *self, int64_t now_us)
 {
     bool is_lost = rqli_subscription_is_lost(&self->shared.subscription, &self->sock, now_us);
@@ -454,7 +458,7 @@ static bool end_if_lost(struct rqli_push_threads *self, int64_t now_us)
     return is_lost;
 }
 
-/* Where its channel is not confirmed yet nobody would hear it. */
+/* Until the waiter's channel is confirmed this connection would not receive the ping. */
 bool rqli_push_threads_wants_ping(struct rqli_push_threads *self, const struct rqli_waiter *waiter)
 {
     int64_t now_us = rqli_now_us();

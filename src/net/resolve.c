@@ -17,13 +17,13 @@ enum { ASKED, ANSWERED };
 
 enum { PORT_TEXT_SIZE = 8 };
 
-/* IPv4 or IPv6; the port is a number, and looked up nowhere. */
+/* Accepts IPv4 and IPv6. The port is a number, and is not looked up. */
 static const struct addrinfo any_stream = {.ai_flags = AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
 
-/* Owned by its thread, by each caller that waits for it, and by the resolver's list. The last owner
- * frees it. */
+/* A lookup is owned by its thread, by each caller that waits for it, and by the resolver's list.
+ * The last owner frees it. */
 struct rqli_lookup {
-    struct rqli_lookup *next; /* of the resolver, under its mutex */
+    struct rqli_lookup *next; /* in the resolver's list, guarded by its mutex */
     struct rqli_address address;
     struct addrinfo *list; /* these three are constant from ANSWERED on */
     int code;              /* of getaddrinfo() */
@@ -60,7 +60,7 @@ static void join(struct rqli_lookup *self)
     (void)atomic_fetch_add_explicit(&self->n_owners, 1, memory_order_relaxed);
 }
 
-/* Its one owner is the caller. NULL: no memory. */
+/* Returns a lookup whose only owner is the caller. NULL: no memory. */
 static struct rqli_lookup *lookup_new(const struct rqli_address *address)
 {
     struct rqli_lookup *self = calloc(1, sizeof *self);
@@ -80,7 +80,7 @@ static int ask_system(struct rqli_lookup *self, const struct addrinfo *hints)
     return getaddrinfo(self->address.host, port, hints, &self->list);
 }
 
-/* errno belongs to a thread, so it is carried over: it is the reason if the code is EAI_SYSTEM. */
+/* errno belongs to one thread, so it is copied: it is the reason if the code is EAI_SYSTEM. */
 static void *look_up(void *argument)
 {
     struct rqli_lookup *self = argument;
@@ -93,7 +93,8 @@ static void *look_up(void *argument)
     return NULL;
 }
 
-/* Returns an errno. The thread is detached and takes none of the program's signals. */
+/* Starts the thread of a lookup. Returns an errno. The thread is detached and takes none of the
+ * program's signals. */
 static int start_thread(struct rqli_lookup *self)
 {
     pthread_attr_t attributes;
@@ -157,7 +158,7 @@ static struct rqli_lookup *find(struct rqli_resolver *self, const struct rqli_ad
     return found;
 }
 
-/* Caller holds the mutex. Returns an errno. */
+/* Joins the lookup of this name, or starts one. Caller holds the mutex. Returns an errno. */
 static int join_or_start(struct rqli_resolver *self, const struct rqli_address *address,
                          struct rqli_lookup **out)
 {
@@ -180,8 +181,8 @@ static int join_or_start(struct rqli_resolver *self, const struct rqli_address *
     return 0;
 }
 
-/* False: not in time. The futex may end its wait early, so the clock decides; an answer that has
- * come by then counts. */
+/* Returns false if the answer is late. The futex may end its wait early, so the clock decides; an
+ * answer that has come by then counts. */
 static bool await_answer(struct rqli_lookup *self, int64_t deadline_us)
 {
     bool is_late = false;
@@ -199,7 +200,7 @@ static int fail_with(int code, int sys_errno)
     return code;
 }
 
-/* Returns 0, or as *code_out of rqli_resolve(). */
+/* Returns 0, or a code like *code_out of rqli_resolve(). */
 static int resolve_name(struct rqli_resolver *self, const struct rqli_address *address,
                         int64_t deadline_us, struct rqli_lookup **out)
 {

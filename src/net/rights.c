@@ -35,7 +35,7 @@ static char letter_of_rule(char letter)
     return letter;
 }
 
-/* "CLIENT ID" becomes "+client|id". */
+/* Writes the missing ACL rule: "CLIENT ID" becomes "+client|id". */
 static void write_rule(char out[RULE_SIZE], const char *command, const struct rqli_reply *reply)
 {
     if (strstr(reply->text.data, "channel")) {

@@ -1,20 +1,20 @@
 #ifndef RQLI_RIGHTS_H
 #define RQLI_RIGHTS_H
 
-/* What the user of a client may not do, as its servers say at login. */
+/* The rights that a client's user lacks, as its servers report at login. */
 
 #include "net/url.h"
 #include "wire/reply.h"
 
-/* A server logs each refusal (ACL LOG). An optional question that it has refused is not asked again
- * by the same client. number: below 32. */
+/* A server logs each refusal (ACL LOG), so a client does not repeat an optional question that was
+ * refused. number: that of the question, below 32. */
 bool rqli_rights_may_ask(const struct rqli_endpoint *endpoint, unsigned number);
 void rqli_rights_note(const struct rqli_endpoint *endpoint, unsigned number,
                       const struct rqli_reply *reply);
 
-/* The server has refused what nobody can log in without: "TIME", "CLIENT ID". The message has the
- * rule that the user (NULL: the default one) needs: the server's own words name no rule. RQL_OK:
- * the connection is one that looks at the rights. */
+/* Called when the server has refused a command that no login can do without: "TIME", "CLIENT ID".
+ * The message has the rule that the user (NULL: the default one) needs, because the server's own
+ * text names no rule. RQL_OK: the connection is one for examining the rights. */
 rql_status rqli_rights_check(const struct rqli_endpoint *endpoint, const char *user,
                              const char *command, const struct rqli_reply *reply, rql_error *error);
 

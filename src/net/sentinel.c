@@ -34,7 +34,7 @@ static struct rqli_command *begin(struct rqli_sentinel *self)
     return &self->command;
 }
 
-/* An error reply is one, too. */
+/* Reads a reply. An error reply counts as one, too. */
 static rql_status read_reply(struct rqli_sentinel *self, struct rqli_reply *reply,
                              int64_t deadline_us, rql_error *error)
 {
@@ -46,7 +46,7 @@ static rql_status read_reply(struct rqli_sentinel *self, struct rqli_reply *repl
     return status;
 }
 
-/* A fault of the whole conversation. */
+/* Reports a fault that ends the whole conversation. */
 static rql_status fail(struct rqli_sentinel *self, const struct rqli_reply *reply, const char *what,
                        rql_error *error)
 {
@@ -96,7 +96,7 @@ rql_status rqli_sentinel_open(struct rqli_sentinel *self, const struct rqli_addr
 
 /* ---- answers ---- */
 
-/* The text of a field; empty: it is not there. */
+/* Returns the text of a field; empty if the field is missing. */
 static struct rqli_slice field(const struct rqli_reply *reply, const char *name)
 {
     const struct rqli_reply *value = rqli_reply_field(reply, name, RQLI_REPLY_TEXT);
@@ -111,7 +111,8 @@ static bool read_address(struct rqli_address *out, struct rqli_slice host, struc
     return rqli_parse_int(port, &number) && rqli_address_set(out, host, number);
 }
 
-/* GET-MASTER-ADDR-BY-NAME: a host and a port, or nil. It changes before SENTINEL MASTER does. */
+/* Reads the reply to GET-MASTER-ADDR-BY-NAME: a host and a port, or nil. This address changes
+ * before that of SENTINEL MASTER does. */
 static rql_status take_address(struct rqli_sentinel *self, const char *master,
                                const struct rqli_reply *reply, struct rqli_address *out,
                                rql_error *error)
@@ -127,7 +128,7 @@ static rql_status take_address(struct rqli_sentinel *self, const char *master,
     return RQL_OK;
 }
 
-/* SENTINEL MASTER: the right to it may be missing, then nothing is known of the epoch. */
+/* Reads the reply to SENTINEL MASTER. The right to it may be missing: then the epoch is unknown. */
 static void take_details(struct rqli_master_claim *out, const struct rqli_reply *reply)
 {
     struct rqli_slice flags;

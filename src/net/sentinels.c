@@ -10,9 +10,10 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
-/* SENTINEL_MS: a sentinel has at least this long to accept a connection and to answer, while
- * another could be asked instead: a machine that is gone says nothing. ANEW_US: sentinels tell each
- * other of a failover each two seconds. */
+/* SENTINEL_MS: a sentinel has at least this long to accept a connection and to answer while another
+ * one could be asked instead, because a machine that is down answers nothing. ANEW_US: how long
+ * most sentinels must have been out of date to count as set up again; they notify each other of a
+ * failover every two seconds. */
 enum { SENTINEL_MS = 300, ANEW_US = 10000000 };
 
 struct rqli_sentinels *rqli_sentinels_new(const struct rqli_endpoint *endpoint)
@@ -75,9 +76,9 @@ void rqli_sentinels_abandon(struct rqli_sentinels *self)
     }
 }
 
-/* ---- asking: one at a time, and without the mutex ---- */
+/* ---- asking: one thread at a time, without the mutex ---- */
 
-/* Those that it knows, and the URL does not, come behind the URL's. */
+/* Adds the sentinels that this one knows and the URL does not name, after those of the URL. */
 static void learn_others(struct rqli_sentinels *self, const char *master, int64_t deadline_us)
 {
     struct rqli_address others[RQLI_SENTINELS_MAX];
@@ -101,8 +102,8 @@ static void learn_others(struct rqli_sentinels *self, const char *master, int64_
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
-/* A sentinel over a new connection took this long: the next one has twice as much. Where none of
- * them has answered in time, they may be farther away than was thought. */
+/* Gives the next sentinel twice the time that this one took over a new connection. If none of them
+ * has answered in time, they may be farther away than was thought. */
 static void set_share(struct rqli_sentinels *self, int64_t took_us)
 {
     (void)pthread_mutex_lock(&self->shared.mutex);
@@ -110,7 +111,7 @@ static void set_share(struct rqli_sentinels *self, int64_t took_us)
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
-/* The connection that stands is used as long as it is the wanted sentinel's. */
+/* Asks one sentinel. The open connection is used as long as it leads to that sentinel. */
 static rql_status ask_one(const struct rqli_master *master, const struct rqli_address *address,
                           int64_t deadline_us, struct rqli_master_claim *out, rql_error *error)
 {
@@ -132,17 +133,17 @@ static rql_status ask_one(const struct rqli_master *master, const struct rqli_ad
     return status;
 }
 
-/* What each of them has answered. */
+/* The answers of one round of asking. */
 struct round {
     struct rqli_address known[RQLI_SENTINELS_KNOWN_MAX];
     size_t n_known;
-    int64_t share_us; /* for each of them but the last */
-    size_t n_older;   /* that have not heard of a later failover */
+    int64_t share_us; /* time for each of them but the last */
+    size_t n_older;   /* sentinels that have not heard of a later failover */
     struct rqli_master_claim older;
-    rql_error fault; /* of the last one that had no answer */
+    rql_error fault; /* of the last one that did not answer */
 };
 
-/* True: it may be the master. */
+/* Takes an answer. Returns true if the server may be the master. */
 static bool take_claim(struct rqli_master *master, struct round *round,
                        const struct rqli_master_claim *claim)
 {
@@ -156,7 +157,7 @@ static bool take_claim(struct rqli_master *master, struct round *round,
     return false;
 }
 
-/* Most of them know of older masters only. True: it has been so for long. */
+/* Called if most sentinels know older masters only. Returns true if that has lasted for long. */
 static bool were_set_up_anew(struct rqli_master *master)
 {
     struct rqli_sentinels *self = master->sentinels;
@@ -172,8 +173,8 @@ static bool were_set_up_anew(struct rqli_master *master)
     return is_long;
 }
 
-/* None of those that answered is up to date. If that is more than half of all, and stays so, they
- * were set up anew, and what was known before counts no more. */
+/* Ends a round in which no sentinel that answered was up to date. If that is more than half of all,
+ * and stays so, they were set up again, and earlier knowledge no longer counts. */
 static rql_status end_round(struct rqli_master *master, const struct round *round,
                             struct rqli_master_claim *out, rql_error *error)
 {
@@ -193,8 +194,8 @@ static rql_status end_round(struct rqli_master *master, const struct round *roun
                      master->used->where, round->fault.message);
 }
 
-/* Asks in turn, beginning with the one that answered last, until one knows. The last of them has
- * all the time that is left: there is no other. */
+/* Asks the sentinels in turn, beginning with the one that answered last, until one knows. The last
+ * of them has all the time that is left, because there is no other. */
 static rql_status ask_all(struct rqli_master *master, int64_t deadline_us,
                           struct rqli_master_claim *out, rql_error *error)
 {
@@ -228,9 +229,10 @@ static rql_status ask_all(struct rqli_master *master, int64_t deadline_us,
     return end_round(master, &round, out, error);
 }
 
-/* ---- for all who want to know ---- */
+/* ---- asking for all threads ---- */
 
-/* Under the mutex, released meanwhile: until nobody asks any more, or the deadline. */
+/* Waits until the thread that asks is done, or until the deadline. Caller holds self->shared.mutex,
+ * which is released meanwhile. */
 static void await_other(struct rqli_sentinels *self, int64_t deadline_us)
 {
     int32_t seen = atomic_load_explicit(&self->n_answers, memory_order_relaxed);
@@ -240,7 +242,7 @@ static void await_other(struct rqli_sentinels *self, int64_t deadline_us)
     (void)pthread_mutex_lock(&self->shared.mutex);
 }
 
-/* Under the mutex, released while it asks. */
+/* Asks for all threads. Caller holds shared.mutex, which is released while it asks. */
 static rql_status ask_for_all(struct rqli_master *master, int64_t deadline_us, rql_error *error)
 {
     struct rqli_sentinels *self = master->sentinels;
@@ -297,7 +299,7 @@ void rqli_sentinels_distrust(struct rqli_master *master, const struct rqli_maste
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
-/* HELLO has said who it is; what sentinels say may be late, or early. */
+/* The server's reply to HELLO decides, because what sentinels say may be late, or early. */
 rql_status rqli_sentinels_confirm(struct rqli_socket *sock, const struct rqli_master_claim *claim,
                                   rql_error *error)
 {

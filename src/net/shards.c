@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The last step of splitmix64, which has no two inputs with one output. */
+/* The last step of splitmix64, in which no two inputs have the same output. */
 static uint64_t mix(uint64_t bits)
 {
     bits = (bits ^ bits >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -60,9 +60,9 @@ char *rqli_shards_ring(const char *const *names, size_t count)
     return ring;
 }
 
-/* Clients with different lists would exclude nobody: the first one's counts, also on a server that
- * takes no writes just now, for want of memory or replicas: what is there has to be seen, and
- * released. Where there is none yet, nothing else is. */
+/* Clients with different lists would not exclude each other, so the first client's list counts. It
+ * counts also on a server that takes no writes just now, for lack of memory or replicas, because
+ * the locks there have to be seen, and released. A server without a list has no locks either. */
 rql_status rqli_shards_check(const struct rqli_endpoint *endpoint, const struct rqli_reply *reply,
                              const rql_error *refused, rql_error *error)
 {

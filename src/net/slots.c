@@ -7,7 +7,8 @@ static const char *const tags[RQLI_PARTITIONS] = {
 #include "wire/partitions.def"
 };
 
-/* A node that does not know how others reach it says nothing or "?". */
+/* Reads a node's address. A node that does not know how clients reach it reports no host, or
+ * "?". */
 static bool read_node(struct rqli_address *out, struct rqli_slice host, int64_t port,
                       const struct rqli_address *asked)
 {
@@ -33,7 +34,8 @@ static bool read_master(struct rqli_address *out, const struct rqli_reply *row,
            read_node(out, host->text, node->items[1].integer, asked);
 }
 
-/* First and last slot, the master, and perhaps replicas, which are not looked at. */
+/* Returns true for a row: first and last slot, the master, and perhaps replicas, which are
+ * ignored. */
 static bool is_row(const struct rqli_reply *row, const struct rqli_address *asked)
 {
     struct rqli_address master;
@@ -56,7 +58,7 @@ static const struct rqli_reply *row_with(const struct rqli_reply *reply, unsigne
     return NULL;
 }
 
-/* Which one it is; it may be a new one. There are not more than partitions. */
+/* Returns the index of a master, which may be a new one. There are never more than partitions. */
 static int number_of(struct rqli_slots *self, const struct rqli_address *master)
 {
     size_t i = 0;
@@ -92,9 +94,9 @@ bool rqli_slots_read(struct rqli_slots *out, const struct rqli_reply *reply,
     return true;
 }
 
-/* ---- the way ---- */
+/* ---- redirects ---- */
 
-/* "MOVED 3999 127.0.0.1:6381": an IPv6 address has no brackets there. */
+/* Reads the target of "MOVED 3999 127.0.0.1:6381". An IPv6 address has no brackets there. */
 static bool read_target(struct rqli_address *out, struct rqli_slice text,
                         const struct rqli_address *answered)
 {

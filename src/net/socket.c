@@ -1,5 +1,5 @@
-/* Sending and reading on one descriptor. It is in blocking mode: a thread that reads sleeps in
- * recv(), and is woken by the kernel itself. */
+/* Sends and reads on one descriptor. It is in blocking mode: a thread that reads sleeps in recv(),
+ * and is woken by the kernel itself. */
 
 #include "net/socket.h"
 
@@ -15,8 +15,8 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-/* A wait of up to EXACT_US is made by ppoll(), whose timer is exact; a longer one by recv() with a
- * limit, which is one system call less. LONGEST_US: of one wait; the caller comes again. */
+/* Waits of up to EXACT_US use ppoll(), whose timer is exact; longer ones use recv() with a limit,
+ * which is one system call less. LONGEST_US limits one wait; after it the caller waits again. */
 enum { READ_BYTES = 16384, EXACT_US = 20000, LONGEST_US = 60000000 };
 
 void rqli_socket_close(struct rqli_socket *self)
@@ -24,8 +24,8 @@ void rqli_socket_close(struct rqli_socket *self)
     int fd = self->fd;
 
     rqli_master_leave(&self->of_master);
-    /* First forgotten, then closed: a fork in between must not have the child close the number,
-     * which may be the host's by then. */
+    /* Forget the descriptor before it is closed: if a fork comes in between, the child must not
+     * close the number, which may be the host's by then. */
     self->fd = -1;
     if (fd >= 0) {
         (void)close(fd);
@@ -41,7 +41,7 @@ bool rqli_socket_has_bytes(const struct rqli_socket *self)
     return recv(self->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
 }
 
-/* What TLS has to say for itself, as a ticket, is no text. */
+/* Messages of TLS itself, such as a ticket, are no text and do not count. */
 bool rqli_socket_is_quiet(struct rqli_socket *self)
 {
     char byte;
@@ -122,11 +122,11 @@ void rqli_socket_abandon(struct rqli_socket *self)
 }
 
 /* Sets the socket's own limit, so that one recv() is the whole wait. The kernel's timer is late by
- * up to an eighth: the limit is well before left_us, and the reader comes again. */
+ * up to an eighth, so the limit is well before left_us, and the reader calls again. */
 static void limit_read(struct rqli_socket *self, int64_t left_us)
 {
     struct timeval limit;
-    int64_t limit_us = left_us / 8 * 5; /* nearly the same waits again and again: no system call */
+    int64_t limit_us = left_us / 8 * 5; /* further waits of about this length need no system call */
 
     if (self->read_limit_us >= left_us / 2 && self->read_limit_us <= left_us / 4 * 3) {
         return;
@@ -138,8 +138,7 @@ static void limit_read(struct rqli_socket *self, int64_t left_us)
     }
 }
 
-/* What recv() brought goes to the decoder. Bytes that were of TLS alone are nothing to the reader.
- */
+/* Gives received bytes to the decoder. Bytes that belong to TLS alone are nothing to the reader. */
 static enum rqli_socket_read take(struct rqli_socket *self, const char *bytes, size_t length)
 {
     int got = self->tls ? rqli_tls_read(self->tls, bytes, length, &self->decoder)
@@ -157,7 +156,7 @@ enum rqli_socket_read rqli_socket_read(struct rqli_socket *self, int64_t until_u
     int64_t left_us = until_us == RQLI_NEVER_US ? LONGEST_US : until_us - rqli_now_us();
     ssize_t got = -1;
 
-    /* Without sleeping: once if no time is left, or as long as the caller spins. */
+    /* Try without sleeping: once if no time is left, or as long as the caller spins. */
     errno = EAGAIN;
     if (left_us <= 0 || spin_us > 0) {
         int64_t end_us = left_us > 0 ? rqli_now_us() + spin_us : 0;
@@ -166,7 +165,8 @@ enum rqli_socket_read rqli_socket_read(struct rqli_socket *self, int64_t until_u
             got = recv(self->fd, buffer, sizeof buffer, MSG_DONTWAIT);
         } while (got < 0 && errno == EAGAIN && rqli_now_us() < end_us);
     }
-    /* May end early, never late: what has to be reported by a deadline waits here. */
+    /* This may end early but never late, because callers that must report by a deadline wait
+     * here. */
     if (left_us > EXACT_US && got < 0 && errno == EAGAIN) {
         limit_read(self, left_us < LONGEST_US ? left_us : LONGEST_US);
         got = recv(self->fd, buffer, sizeof buffer, 0);

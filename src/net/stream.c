@@ -1,4 +1,4 @@
-/* The order of bytes: `sending` is the batch that is being sent, `out` what has been added since.
+/* The order of bytes: `sending` is the batch that is being sent, `out` has the bytes added since.
  * They change places when a batch begins, so that callers can add while another thread sends. */
 
 #include "net/stream.h"
@@ -9,9 +9,10 @@
 
 #include <string.h>
 
-enum { SPREAD_US = 50000 }; /* what a fleet's handshakes are spread over */
+enum { SPREAD_US = 50000 }; /* the handshakes of a fleet are spread over it */
 
-/* The longest pause is doubled; the pause itself is at random below it, but not less than 1 ms. */
+/* Doubles the longest pause. The pause itself is random, below the longest but not less than 1
+ * ms. */
 void rqli_backoff_on_failure(struct rqli_backoff *self, int64_t now_us, int64_t longest_ms,
                              uint32_t random)
 {
@@ -40,7 +41,8 @@ void rqli_stream_on_connected(struct rqli_stream *self, int64_t now_us)
     rqli_command_reset(&self->out);
     rqli_command_reset(&self->sending);
     self->n_sent = 0;
-    /* Positions go on: nothing that was in flight before is taken for part of this connection. */
+    /* Positions continue, so that nothing that was in flight before is taken for part of this
+     * connection. */
     self->out_at = self->queued_at;
     self->sent_at = self->queued_at;
     self->heard_us = now_us;
@@ -53,7 +55,7 @@ bool rqli_stream_reserve(struct rqli_stream *self, size_t bytes)
     return rqli_command_reserve(&self->out, bytes) && rqli_command_reserve(&self->sending, bytes);
 }
 
-/* `sending` is empty here: it becomes `out` with no bytes and with the memory that it has. */
+/* `sending` is empty here: it becomes `out`, without bytes but with the memory that it has. */
 void rqli_stream_begin_batch(struct rqli_stream *self)
 {
     struct rqli_command batch = self->out;
@@ -70,7 +72,8 @@ struct rqli_slice rqli_stream_send(struct rqli_stream *self)
                                self->sending.length - self->n_sent};
 }
 
-/* What was not taken is known now not to have been sent, and so are the calls that begin in it. */
+/* Bytes that were not taken are now known not to have been sent, and so are the calls that begin in
+ * them. */
 bool rqli_stream_on_sent(struct rqli_stream *self, size_t sent)
 {
     self->n_sent += sent;

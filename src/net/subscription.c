@@ -3,21 +3,21 @@
 #include "base/clock.h"
 #include "net/url.h"
 
-/* What is the same for threads and on a loop. */
+/* The part of a subscription that threads and loops have in common. */
 
 /* ---- whether it is alive ---- */
 
-/* Silence that leads to a test, and the pause between two. */
+/* The silence after which a ping is sent, and the pause between two. */
 enum { QUIET_US = 5000000 };
 
-/* The server knows of the test, and nothing has been heard since. */
+/* Returns true if the server has answered the ping, and no push has come since. */
 static bool is_awaited(const struct rqli_subscription *self)
 {
     return self->pinged_us != 0 && self->silent_us != 0 && self->heard_us < self->pinged_us;
 }
 
-/* A test whose end is awaited is not begun anew: where io_timeout is longer than the pause between
- * two, none would ever end. */
+/* While a ping has not timed out yet no other one is sent: if io_timeout is longer than the pause
+ * between two, none would ever time out. */
 bool rqli_subscription_wants_ping(struct rqli_subscription *self, int64_t now_us)
 {
     if (now_us - self->heard_us < QUIET_US || now_us - self->pinged_us < QUIET_US ||
@@ -29,7 +29,8 @@ bool rqli_subscription_wants_ping(struct rqli_subscription *self, int64_t now_us
     return true;
 }
 
-/* The server hands a message on before it says to how many: nobody is a loss at once. */
+/* The server delivers a message before it reports the number of receivers: without any, the
+ * connection is lost at once. */
 void rqli_subscription_on_pinged(struct rqli_subscription *self, int64_t n_received,
                                  int64_t io_timeout_ms, int64_t now_us)
 {
@@ -71,7 +72,7 @@ static bool is_whole(const struct rqli_key_set *set)
     return rqli_key_set_index(set) == RQLI_WHOLE;
 }
 
-/* The channel of a server that has all locks is part of the login. */
+/* The login itself subscribes to the channel of a server that has all locks. */
 bool rqli_subscription_hears(const struct rqli_subscription *self, const struct rqli_waiter *waiter)
 {
     return is_whole(waiter->set) || is_in(&self->confirmed, waiter->set);
@@ -102,7 +103,8 @@ void rqli_subscription_write(struct rqli_subscription *self, const struct rqli_e
     }
 }
 
-/* They find the server by what they are answered. Who asks next tells nobody once more. */
+/* The waiters find the right server by the replies to their polls. A second call notifies no waiter
+ * once more. */
 void rqli_subscription_forget(struct rqli_subscription *self, const struct rqli_key_set *set)
 {
     if (!is_whole(set) && is_in(&self->wanted, set)) {
@@ -113,7 +115,7 @@ void rqli_subscription_forget(struct rqli_subscription *self, const struct rqli_
     }
 }
 
-/* As when a subscription without partitions is opened, see below. */
+/* Makes waiters poll, as when a subscription without partitions is opened: see below. */
 static void confirm(struct rqli_subscription *self, const struct rqli_key_set *set)
 {
     self->is_refused = false;
@@ -122,15 +124,15 @@ static void confirm(struct rqli_subscription *self, const struct rqli_key_set *s
     rqli_waiters_hint_all(&self->waiters, set);
 }
 
-/* Of what was asked: of which channel need not be known. Who waits asks for it again behind its
- * next poll, unless that leads it to another server. */
+/* A requested channel was refused; which one need not be known. A waiter requests its channel again
+ * after its next poll, unless the poll leads it to another server. */
 static void take_refusal(struct rqli_subscription *self)
 {
     self->asked = self->confirmed;
     self->is_refused = true;
 }
 
-/* Who waits here for what is another server's by now finds out when it polls. */
+/* A waiter for a lock that another server has by now finds that out when it polls. */
 static void begin_anew(struct rqli_subscription *self, const struct rqli_endpoint *endpoint)
 {
     self->answer_us = 0;
@@ -146,9 +148,9 @@ static void begin_anew(struct rqli_subscription *self, const struct rqli_endpoin
 /* ---- what comes ---- */
 
 /* All waiters poll. A hand-over may have removed any of them from the queue while it could not be
- * notified, and its place comes back with its own poll only. A grant to any of them may have been
- * lost, too. Where there are partitions the connection brings nothing yet, and the server confirms
- * each channel by itself. */
+ * notified, and only its own poll restores its place. A grant to any of them may have been lost,
+ * too. With partitions the connection brings nothing yet: the server confirms each channel by
+ * itself. */
 void rqli_subscription_on_opened(struct rqli_subscription *self, const struct rqli_socket *sock)
 {
     self->heard_us = 0;
@@ -169,8 +171,8 @@ void rqli_subscription_on_failed(struct rqli_subscription *self)
     self->is_refused = true;
 }
 
-/* Counted where it is for one of us, as hints and changes are, whether anybody waits or not. What
- * answers us shows that the server is there, and not that pushes come. */
+/* Counts a push that is for one of us, as hints and changes are, even if there is no waiter for it.
+ * A reply to our own commands shows that the server is there, but not that pushes come. */
 void rqli_subscription_take(struct rqli_subscription *self, const struct rqli_endpoint *endpoint,
                             rqli_stats_shard shard, const struct rqli_reply *reply,
                             int64_t heard_us)
@@ -210,7 +212,8 @@ struct rqli_push_view rqli_subscription_view(const struct rqli_subscription *sel
     };
 }
 
-/* What has come and was not read yet is our fault, not its. Who listens cannot say AUTH. */
+/* Bytes that have come and were not read yet are our fault, not the server's. A subscribed
+ * connection cannot send AUTH, so a new one replaces it when its login is to be renewed. */
 bool rqli_subscription_is_lost(const struct rqli_subscription *self, const struct rqli_socket *sock,
                                int64_t now_us)
 {

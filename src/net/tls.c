@@ -1,11 +1,11 @@
 /*
- * The engine between a socket and its decoder, over two memory BIOs: what the kernel gave goes into
- * one, what it is to send comes out of the other.
+ * The engine between a socket and its decoder, over two memory BIOs: bytes from the kernel go into
+ * one, bytes to send come out of the other.
  *
- * An SSL object serves one thread at a time, and a connection has a reader and a writer: one mutex
- * for each connection, held for SSL_read() and SSL_write() and never over a system call.
- * SSL_get_error() and the error queue belong to the call before them, so they are read under it,
- * too. Only writers send: what reading produces, the answer to a key update, waits for the next
+ * An SSL object serves one thread at a time, but a connection has a reader and a writer. So each
+ * connection has a mutex, held for SSL_read() and SSL_write() and never over a system call.
+ * SSL_get_error() and the error queue belong to the call before them, so they are read under the
+ * mutex, too. Only writers send: output of reading, the answer to a key update, waits for the next
  * write, as TLS allows.
  */
 
@@ -34,27 +34,28 @@
 enum { EXTRA_BYTES = 256, REASON_SIZE = 128 };
 
 struct rqli_tls {
-    pthread_mutex_t mutex; /* of ssl, in and out, once the handshake is over */
+    pthread_mutex_t mutex; /* guards ssl, in and out, once the handshake is over */
     SSL *ssl;
     struct rqli_tls_context *context;
     BIO *in;  /* from the kernel; owned by ssl */
     BIO *out; /* to the kernel; owned by ssl */
 
-    /* The writer's. */
-    size_t owed; /* bytes of text that are encrypted and not sent to their end */
-    size_t at;   /* of `cipher`: sent so far */
+    /* Used by the writer only. */
+    size_t owed; /* bytes of text that are encrypted but not fully sent */
+    size_t at;   /* bytes of `cipher` that are sent so far */
     size_t length;
-    bool has_more; /* in `out`, when `cipher` is sent */
+    bool has_more; /* `out` has more when `cipher` is sent */
     char cipher[RQLI_TLS_RECORD_BYTES + EXTRA_BYTES];
 
-    /* The reader's. */
+    /* Used by the reader only. */
     char reason[REASON_SIZE];
-    char culprit[RQLI_TLS_SUBJECT_SIZE]; /* whose certificate was refused */
+    char culprit[RQLI_TLS_SUBJECT_SIZE]; /* subject of the certificate that was refused */
 };
 
-/* ---- why ---- */
+/* ---- the reason of a failure ---- */
 
-/* Right behind the call that failed, for the queue of errors is the thread's. */
+/* Records why a call failed. Must come right after that call, because the error queue is the
+ * thread's. */
 static void note_reason(struct rqli_tls *self)
 {
     long verdict = SSL_get_verify_result(self->ssl);
@@ -77,7 +78,7 @@ const char *rqli_tls_reason(const struct rqli_tls *self)
 
 /* ---- reading ---- */
 
-/* An end that the server announced is that of the socket, which the next look at it finds. */
+/* If the server has announced the end, the socket ends as well, which the next read of it finds. */
 int rqli_tls_read(struct rqli_tls *self, const char *bytes, size_t length,
                   struct rqli_decoder *decoder)
 {
@@ -108,7 +109,7 @@ int rqli_tls_read(struct rqli_tls *self, const char *bytes, size_t length,
 
 /* ---- writing ---- */
 
-/* Under the mutex: the next part of what the engine wants sent, oldest first. */
+/* Takes the next part of what the engine wants to send, oldest first. Caller holds self->mutex. */
 static void take_cipher(struct rqli_tls *self)
 {
     int got = BIO_read(self->out, self->cipher, sizeof self->cipher);
@@ -118,8 +119,8 @@ static void take_cipher(struct rqli_tls *self)
     self->has_more = BIO_pending(self->out) > 0;
 }
 
-/* Takes it as well: a record costs one round of the mutex. False: it cannot be, and the connection
- * is of no use any more. */
+/* Encrypts a record and takes it as well, so that a record costs one round of the mutex. False:
+ * that failed, and the connection is of no use any more. */
 static bool encrypt_record(struct rqli_tls *self, const char *text, size_t length)
 {
     int size = (int)(length < RQLI_TLS_RECORD_BYTES ? length : RQLI_TLS_RECORD_BYTES);
@@ -145,7 +146,7 @@ static bool go_on(struct rqli_tls *self)
     return self->at < self->length;
 }
 
-/* 1: all is sent; 0: no room; -1: broken. */
+/* Sends the encrypted bytes. 1: all is sent; 0: no room; -1: broken. */
 static int send_cipher(struct rqli_tls *self, int fd)
 {
     while (go_on(self)) {
@@ -183,7 +184,7 @@ ssize_t rqli_tls_send_some(struct rqli_tls *self, int fd, const char *text, size
 
 /* ---- the handshake ---- */
 
-/* False: no time is left, and errno says so. */
+/* Waits for the socket. False: no time is left, and errno says so. */
 static bool await_socket(int fd, short events, int64_t deadline_us)
 {
     int64_t left_us = deadline_us - rqli_now_us();
@@ -196,7 +197,7 @@ static bool await_socket(int fd, short events, int64_t deadline_us)
     return true;
 }
 
-/* errno says why not. */
+/* Sends all that the engine wants to send. If it returns false errno says why. */
 static bool send_all(struct rqli_tls *self, int fd, int64_t deadline_us)
 {
     int sent;
@@ -210,7 +211,7 @@ static bool send_all(struct rqli_tls *self, int fd, int64_t deadline_us)
     return sent > 0;
 }
 
-/* The same. */
+/* Receives bytes for the engine. If it returns false errno says why. */
 static bool receive(struct rqli_tls *self, int fd, int64_t deadline_us)
 {
     char bytes[4096];
@@ -228,7 +229,8 @@ static bool receive(struct rqli_tls *self, int fd, int64_t deadline_us)
     return got > 0 && BIO_write(self->in, bytes, (int)got) == (int)got;
 }
 
-/* No other thread knows of it yet. What the last step wants said, an alert, is still sent. */
+/* No other thread knows of the connection yet. The output of a last step that failed, an alert, is
+ * still sent. */
 rql_status rqli_tls_shake_hands(struct rqli_tls *self, int fd, const char *where,
                                 int64_t deadline_us, rql_error *error)
 {
@@ -259,11 +261,11 @@ rql_status rqli_tls_shake_hands(struct rqli_tls *self, int fd, const char *where
     return RQL_OK;
 }
 
-/* The name that is asked for, and with full verification the one that the certificate must have. An
- * address is no name to ask for. */
+/* Sets the name to ask the server for, and with full verification the name that the certificate
+ * must have. An address is no name to ask for. */
 static bool set_name(SSL *ssl, const char *text, bool is_checked)
 {
-    char name[TLSEXT_MAXLEN_host_name + 2]; /* of which OpenSSL makes a copy; not const to it */
+    char name[TLSEXT_MAXLEN_host_name + 2]; /* OpenSSL copies it, but does not take a const */
     unsigned char unused[sizeof(struct in6_addr)];
     bool is_address;
 
@@ -275,7 +277,7 @@ static bool set_name(SSL *ssl, const char *text, bool is_checked)
     return SSL_set_tlsext_host_name(ssl, name) == 1 && (!is_checked || SSL_set1_host(ssl, name));
 }
 
-/* False: no memory. The BIOs are the SSL object's as soon as both are there. */
+/* Sets the engine up. False: no memory. The BIOs are the SSL object's as soon as both exist. */
 static bool set_up(struct rqli_tls *self, const struct rqli_endpoint *endpoint, const char *host)
 {
     const struct rqli_tls_settings *settings = &endpoint->tls_settings;
@@ -297,8 +299,8 @@ static bool set_up(struct rqli_tls *self, const struct rqli_endpoint *endpoint, 
                     settings->verify == RQL_TLS_FULL);
 }
 
-/* Marked as ended in both directions: else OpenSSL takes the session for one that broke, and it
- * could not be resumed. */
+/* Marks the session as ended in both directions. Otherwise OpenSSL would take it for a broken one,
+ * which could not be resumed. */
 struct rqli_tls *rqli_tls_free(struct rqli_tls *self)
 {
     if (self) {

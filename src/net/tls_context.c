@@ -1,5 +1,5 @@
-/* The certificates of a client's connections, read when the first is made and again when a file has
- * changed, and the session that the next one resumes. */
+/* The certificates of a client's connections, read when the first connection is made and again when
+ * a file has changed, and the session that the next connection resumes. */
 
 #include "net/tls_context.h"
 
@@ -17,7 +17,7 @@
 
 enum { N_FILES = 3 };
 
-/* What tells one version of a file from the next. All zero: it is not there. */
+/* Distinguishes one version of a file from the next. All zero: the file is not there. */
 struct stamp {
     ino_t inode;
     off_t size;
@@ -26,18 +26,18 @@ struct stamp {
 
 struct rqli_tls_context {
     const struct rqli_tls_settings *settings;
-    const struct rqli_subject *subject; /* who is told of it */
+    const struct rqli_subject *subject; /* gets the counts, log lines and events */
 
     struct {
         pthread_mutex_t mutex;
         SSL_CTX *files;             /* NULL: nothing was read yet */
         SSL_SESSION *session;       /* the newest, of `files`; NULL: none */
-        struct stamp seen[N_FILES]; /* when the last attempt to read was made */
+        struct stamp seen[N_FILES]; /* the files at the last attempt to read them */
         struct rqli_tls_peer peer;
     } shared;
 };
 
-/* The program may use OpenSSL as well, and decides when it ends. */
+/* The program may use OpenSSL as well, so the program decides when OpenSSL ends. */
 static void init_once(void)
 {
     (void)OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, NULL);
@@ -62,7 +62,7 @@ rql_status rqli_tls_context_new(struct rqli_tls_context **out,
     return RQL_OK;
 }
 
-/* Under the mutex, or with nobody else about. */
+/* Drops the session. Caller holds self->shared.mutex, or is the only user. */
 static void forget_session(struct rqli_tls_context *self)
 {
     SSL_SESSION_free(self->shared.session);
@@ -80,10 +80,10 @@ struct rqli_tls_context *rqli_tls_context_free(struct rqli_tls_context *self)
     return NULL;
 }
 
-/* ---- what OpenSSL calls ---- */
+/* ---- callbacks of OpenSSL ---- */
 
-/* Under a connection's mutex. TLS 1.3 brings tickets behind the handshake: the newest is kept. 1:
- * the reference is ours now. */
+/* Keeps the newest session. Called under a connection's mutex. TLS 1.3 brings tickets after the
+ * handshake. 1: the reference is ours now. */
 static int on_new_session(SSL *ssl, SSL_SESSION *session)
 {
     struct rqli_tls_context *self = SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl));
@@ -99,8 +99,8 @@ static int on_new_session(SSL *ssl, SSL_SESSION *session)
     return is_ours;
 }
 
-/* Only to tell whose certificate was refused; the verdict stays OpenSSL's. X509_NAME_oneline()
- * escapes what is not printable. */
+/* Only records whose certificate was refused; the verdict stays OpenSSL's. X509_NAME_oneline()
+ * escapes unprintable bytes. */
 static int on_verified(int is_fine, X509_STORE_CTX *store)
 {
     const SSL *ssl = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx());
@@ -113,7 +113,7 @@ static int on_verified(int is_fine, X509_STORE_CTX *store)
     return is_fine;
 }
 
-/* No terminal is asked for a passphrase. The type is OpenSSL's.
+/* Refuses to ask a terminal for a passphrase. The type is OpenSSL's.
  * NOLINTNEXTLINE(readability-non-const-parameter) */
 static int on_passphrase(char *out, int size, int writes, void *data)
 {
@@ -143,7 +143,7 @@ static void look_at_files(const struct rqli_tls_context *self, struct stamp *out
     }
 }
 
-/* The option that cannot be used, or NULL. */
+/* Returns the option that cannot be used, or NULL. */
 static const char *use_files(const struct rqli_tls_settings *settings, SSL_CTX *files)
 {
     if (settings->ca_file
@@ -181,7 +181,7 @@ static SSL_CTX *new_files(struct rqli_tls_context *self)
     return files;
 }
 
-/* Of the oldest error: that of the system if a file was not there. */
+/* Returns the reason of the oldest error: the system's reason if a file was not there. */
 static const char *reason_of_failure(char *buffer, size_t size)
 {
     unsigned long code = ERR_peek_error();
@@ -205,7 +205,7 @@ rql_status rqli_tls_status_of_failure(void)
                                                                                       : RQL_E_TLS;
 }
 
-/* Under the mutex. */
+/* Reads the files and replaces those in use. Caller holds self->shared.mutex. */
 static rql_status read_files(struct rqli_tls_context *self, const char *where, rql_error *error)
 {
     SSL_CTX *files;
@@ -235,8 +235,8 @@ static rql_status read_files(struct rqli_tls_context *self, const char *where, r
     return RQL_OK;
 }
 
-/* Without the mutex. A lack of this process is no failed reload: the next connection tries again.
- */
+/* Reports the outcome of reading; the mutex must not be held. If this process lacks a resource that
+ * is no failed reload: the next connection tries again. */
 static void report_read(const struct rqli_tls_context *self, const char *where, bool is_first,
                         const rql_error *fault)
 {
@@ -287,13 +287,13 @@ SSL *rqli_tls_context_ssl(struct rqli_tls_context *self, char *culprit)
         (void)SSL_set_app_data(ssl, culprit);
     }
     if (ssl && self->shared.session) {
-        (void)SSL_set_session(ssl, self->shared.session); /* refused: a whole handshake */
+        (void)SSL_set_session(ssl, self->shared.session); /* if refused: a full handshake */
     }
     (void)pthread_mutex_unlock(&self->shared.mutex);
     return ssl;
 }
 
-/* A session that was resumed has the certificate, too. */
+/* Reads the server's certificate. A session that was resumed has it, too. */
 static void read_peer(struct rqli_tls_peer *out, const SSL *ssl)
 {
     X509 *certificate = SSL_get_peer_certificate(ssl);

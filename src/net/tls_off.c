@@ -1,4 +1,4 @@
-/* Where the library is built without OpenSSL: no context, and so no connection that has TLS. */
+/* Replaces tls.c in a build without OpenSSL: there is no context, and so no connection with TLS. */
 
 #include "net/tls.h"
 

@@ -1,7 +1,7 @@
 /*
- * No message repeats a byte of the URL: one that is written wrongly may have its password in any
- * part ("redis://user:pa/ss@host"). What is in the URL is decoded once, here; everything else works
- * on struct rqli_endpoint.
+ * No message repeats a byte of the URL: a URL with a mistake may have its password in any part
+ * ("redis://user:pa/ss@host"). The URL is decoded once, here; everything else works on struct
+ * rqli_endpoint.
  */
 
 #include "net/url.h"
@@ -18,7 +18,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* ---- percent ---- */
+/* ---- percent-encoding ---- */
 
 static int hex_value(char digit)
 {
@@ -29,8 +29,8 @@ static int hex_value(char digit)
     return digit >= 'a' && digit <= 'f' ? digit - 'a' + 10 : -1;
 }
 
-/* The byte at the front, decoded; -1: bad encoding, or a NUL, which would cut a C string short. The
- * text is not empty. */
+/* Takes the byte at the front, decoded. -1: bad encoding, or a NUL, which would cut a C string
+ * short. The text must not be empty. */
 static int take_byte(struct rqli_slice *rest)
 {
     struct rqli_slice code = rqli_slice_take(rest, 1);
@@ -84,7 +84,7 @@ static rql_status percent_decode_secret(char **out, struct rqli_slice text, cons
 
 /* ---- sentinels ---- */
 
-/* No message repeats a byte of it, as of the rest of a URL (net/url.c). */
+/* No message repeats a byte of this part either: see the top of this file. */
 
 static void sentinels_fini(struct rqli_by_sentinels *self)
 {
@@ -97,8 +97,8 @@ static void sentinels_fini(struct rqli_by_sentinels *self)
     *self = (struct rqli_by_sentinels){0};
 }
 
-/* The last of several, by whose names they have their partitions: clients say the list of them to
- * each other, and messages say one. */
+/* Checks the last of several masters. Their names decide which has a partition, clients compare the
+ * list of the names, and messages name one. */
 static rql_status check_master(const struct rqli_by_sentinels *self, rql_error *error)
 {
     size_t last = self->n_masters - 1;
@@ -188,7 +188,7 @@ enum {
 
 #define SEVERAL_FORMS RQLI_SENTINEL_FORM ", redis+cluster:// or redis+shards://"
 
-/* Of arrangements that have several hosts. */
+/* The host lists of arrangements that have several hosts. */
 static const struct {
     int default_port;
     size_t most;
@@ -204,11 +204,11 @@ struct parts {
     struct rqli_slice login; /* user[:password] */
     struct rqli_slice host;  /* host[:port] */
     struct rqli_slice path;  /* with its '/', or empty */
-    struct rqli_slice query; /* behind '?', or empty */
+    struct rqli_slice query; /* after '?', or empty */
 };
 
-/* What stands behind "scheme://". A raw '@' in the password is forgiven: the last one counts. A raw
- * '/' or '?' is not: the first one ends the host. */
+/* Splits what follows "scheme://". A raw '@' in the password is accepted: the last one counts. A
+ * raw '/' or '?' is not: the first one ends the host. */
 static struct parts split(const char *scheme, struct rqli_slice rest)
 {
     struct rqli_slice authority = rqli_slice_take(&rest, rqli_slice_before(rest, "/?"));
@@ -226,8 +226,8 @@ static struct parts split(const char *scheme, struct rqli_slice rest)
     return parts;
 }
 
-/* "user:password", "user:" (an empty password) or ":password" (of the default user). Nothing, or
- * ":" alone: no password, and no AUTH is sent. */
+/* Reads "user:password", "user:" (an empty password) or ":password" (of the default user). If it is
+ * empty, or ":" alone, there is no password, and no AUTH is sent. */
 static rql_status read_login(struct rqli_endpoint *self, struct rqli_slice login, rql_error *error)
 {
     struct rqli_slice user = rqli_slice_take(&login, rqli_slice_before(login, ":"));
@@ -257,7 +257,7 @@ static rql_status read_database(struct rqli_endpoint *self, struct rqli_slice te
     return RQL_OK;
 }
 
-/* What messages call the server. Database 0 is not named. */
+/* Sets the name of the server in messages. Database 0 is not named. */
 static rql_status name_server(struct rqli_endpoint *self, const char *scheme,
                               struct rqli_slice place, const char *before_database,
                               rql_error *error)
@@ -274,8 +274,8 @@ static rql_status name_server(struct rqli_endpoint *self, const char *scheme,
     return RQL_OK;
 }
 
-/* The rest are options, by name: what they mean is the business of whoever has the table of them. A
- * key has no encoding. */
+/* Reads a query. All keys except those of sentinels are options, by name; the code with the table
+ * of options interprets them. A key has no encoding. */
 static rql_status read_query(struct rqli_endpoint *self, struct rqli_slice query, rql_error *error)
 {
     char *next = calloc(1, query.length + sizeof "=");
@@ -303,7 +303,7 @@ static rql_status read_query(struct rqli_endpoint *self, struct rqli_slice query
     return status;
 }
 
-/* Options of TLS; without it there is nothing to say. */
+/* Reads options of TLS; without TLS there must be none. */
 static rql_status read_tls_query(struct rqli_endpoint *self, struct rqli_slice query,
                                  rql_error *error)
 {
@@ -317,7 +317,7 @@ static rql_status read_tls_query(struct rqli_endpoint *self, struct rqli_slice q
                            "sentinels are " RQLI_SENTINEL_FORM);
 }
 
-/* [/database]. No path and "/" are database 0. */
+/* Reads [/database]. No path and "/" are database 0. */
 static rql_status read_database_path(struct rqli_endpoint *self, struct rqli_slice path,
                                      rql_error *error)
 {
@@ -325,7 +325,7 @@ static rql_status read_database_path(struct rqli_endpoint *self, struct rqli_sli
                                                           : RQL_OK;
 }
 
-/* redis[s]://[[user]:password@][host][:port][/database][?query]. */
+/* Reads redis[s]://[[user]:password@][host][:port][/database][?query]. */
 static rql_status read_tcp(struct rqli_endpoint *self, struct parts parts, rql_error *error)
 {
     char place[RQLI_ADDRESS_TEXT_SIZE];
@@ -349,7 +349,7 @@ static rql_status read_tcp(struct rqli_endpoint *self, struct parts parts, rql_e
                              rqli_slice_of(rqli_address_print(&self->address, place)), "/", error);
 }
 
-/* host[:port][,host[:port]...] */
+/* Reads host[:port][,host[:port]...] */
 static rql_status read_hosts(struct rqli_endpoint *self, struct rqli_slice list, rql_error *error)
 {
     size_t most = host_lists[self->arrangement].most;
@@ -372,7 +372,7 @@ static rql_status read_hosts(struct rqli_endpoint *self, struct rqli_slice list,
     return status;
 }
 
-/* /master[,master...][/database] */
+/* Reads /master[,master...][/database] */
 static rql_status read_masters_path(struct rqli_endpoint *self, struct rqli_slice path,
                                     rql_error *error)
 {
@@ -385,7 +385,8 @@ static rql_status read_masters_path(struct rqli_endpoint *self, struct rqli_slic
     return status ? status : read_database_path(self, path, error);
 }
 
-/* redis[s]+sentinel://[[user]:password@]host[:port][,host[:port]...]/master[,master...][/database]
+/* Reads
+ * redis[s]+sentinel://[[user]:password@]host[:port][,host[:port]...]/master[,master...][/database]
  * [?query]. The login is the masters'; that of the sentinels is in the query. */
 static rql_status read_by_sentinels(struct rqli_endpoint *self, struct parts parts,
                                     rql_error *error)
@@ -403,8 +404,8 @@ static rql_status read_by_sentinels(struct rqli_endpoint *self, struct parts par
     if (!status) {
         status = read_query(self, parts.query, error);
     }
-    /* As written in the URL, so that decoded control bytes cannot break up a message; the path is
-     * behind the hosts there. */
+    /* The text is as in the URL, so that decoded control bytes cannot break up a message. The path
+     * follows the hosts there. */
     (void)rqli_slice_skip(&parts.path, "/");
     place.length = (size_t)(parts.path.data + rqli_slice_before(parts.path, "/") - place.data);
     return status ? status : name_server(self, parts.scheme, place, "/", error);
@@ -429,8 +430,8 @@ static bool is_repeated(const struct rqli_endpoint *self, const struct rqli_addr
     return other != host;
 }
 
-/* By these texts shards are told apart, and have their partitions: clients that write a name
- * otherwise agree. */
+/* Checks that all hosts differ. Shards are distinguished by these texts, and get their partitions
+ * by them, so clients that write a name in another case agree. */
 static rql_status tell_apart(struct rqli_endpoint *self, rql_error *error)
 {
     for (size_t i = 0; i < self->n_hosts; i++) {
@@ -442,8 +443,8 @@ static rql_status tell_apart(struct rqli_endpoint *self, rql_error *error)
     return RQL_OK;
 }
 
-/* redis[s]+cluster://[[user]:password@]host[:port][,host[:port]...][?query], of which any node will
- * do; redis[s]+shards:// the same, with [/database]. */
+/* Reads redis[s]+cluster://[[user]:password@]host[:port][,host[:port]...][?query], for which any
+ * nodes will do, or redis[s]+shards://, the same with [/database]. */
 static rql_status read_nodes(struct rqli_endpoint *self, struct parts parts, rql_error *error)
 {
     bool is_cluster = self->arrangement == RQLI_CLUSTER;
@@ -470,7 +471,7 @@ static rql_status read_nodes(struct rqli_endpoint *self, struct parts parts, rql
     return status ? status : name_server(self, parts.scheme, parts.host, "/", error);
 }
 
-/* connect() would cut it off, or take it as relative to a folder that may change. */
+/* Refuses a path that connect() would cut off, or take as relative to a folder that may change. */
 static rql_status check_socket_path(const char *path, rql_error *error)
 {
     struct sockaddr_un address;
@@ -483,7 +484,7 @@ static rql_status check_socket_path(const char *path, rql_error *error)
     return RQL_OK;
 }
 
-/* unix://[[user]:password@]/path[?db=database]. */
+/* Reads unix://[[user]:password@]/path[?db=database]. */
 static rql_status read_unix(struct rqli_endpoint *self, struct parts parts, rql_error *error)
 {
     rql_status status;
@@ -504,7 +505,7 @@ static rql_status read_unix(struct rqli_endpoint *self, struct parts parts, rql_
                      ? read_database(self, parts.query, error)
                      : rqli_fail(error, RQL_E_INVALID, "url: unknown query key; only db is known");
     }
-    /* As written in the URL, so that decoded control bytes cannot break up a message. */
+    /* The text is as in the URL, so that decoded control bytes cannot break up a message. */
     return status ? status : name_server(self, parts.scheme, parts.path, "?db=", error);
 }
 
@@ -599,7 +600,7 @@ rql_status rqli_url_parse(struct rqli_endpoint *out, const char *url, rql_error 
         rqli_endpoint_fini(&read);
         return status;
     }
-    /* What no URL says stays as the options have it. */
+    /* The fields that no URL sets stay as the options have them. */
     read.connect_timeout_ms = out->connect_timeout_ms;
     read.io_timeout_ms = out->io_timeout_ms;
     read.spin_us = out->spin_us;
@@ -616,7 +617,7 @@ rql_status rqli_url_parse(struct rqli_endpoint *out, const char *url, rql_error 
 
 /* ---- endpoints ---- */
 
-/* What a parsed URL lacks of TLS, and the end of it all. */
+/* TLS for a parsed URL, endpoints made from it, and their end. */
 
 static const char *unless_empty(const char *text)
 {
@@ -634,7 +635,7 @@ rql_status rqli_endpoint_use_tls(struct rqli_endpoint *self, const rql_options *
         .server_name = unless_empty(options->tls_server_name),
     };
 
-    if (!self->is_tls) { /* a swarm of its client may have a URL that is */
+    if (!self->is_tls) { /* a swarm of its client may have a URL with TLS */
         return RQL_OK;
     }
     if (!settings.cert_file != !settings.key_file) {
@@ -661,7 +662,8 @@ void rqli_endpoint_fini(struct rqli_endpoint *self)
     self->ring = self->path = self->user = self->where = self->query = NULL;
 }
 
-/* Of "redis+sentinel://a,b/m1,m2", which all of them are called, what is in front of the names. */
+/* Returns the length of the part in front of the names in "redis+sentinel://a,b/m1,m2", the text
+ * for all masters together. */
 static int length_of_hosts(const char *of_all)
 {
     const char *hosts = strstr(of_all, "://") + strlen("://");
@@ -669,7 +671,7 @@ static int length_of_hosts(const char *of_all)
     return (int)(hosts - of_all + (ptrdiff_t)strcspn(hosts, "/"));
 }
 
-/* NULL: no memory. */
+/* Returns the text for messages. NULL: no memory. */
 static char *print_place(const struct rqli_endpoint *self, const char *of_all)
 {
     char text[RQLI_ADDRESS_TEXT_SIZE];
@@ -691,11 +693,11 @@ bool rqli_endpoint_name_at(struct rqli_endpoint *self)
     return where != NULL;
 }
 
-/* As the other, with all that it has not itself. */
+/* Starts as a copy of the other, without the members that each endpoint has of its own. */
 static void begin(struct rqli_endpoint *self, const struct rqli_endpoint *other)
 {
     memset(self, 0, sizeof *self);
-    memcpy(self, other, offsetof(struct rqli_endpoint, carried)); /* of which it has none yet */
+    memcpy(self, other, offsetof(struct rqli_endpoint, carried)); /* it has no partitions yet */
     self->tls = NULL;
     self->where = NULL;
 }

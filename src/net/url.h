@@ -1,8 +1,8 @@
 #ifndef RQLI_URL_H
 #define RQLI_URL_H
 
-/* Where the server is and how to log in: a parsed URL. Constant as soon as it has its TLS, but
- * for what it carries. */
+/* A parsed URL: where the server is and how to log in. Constant as soon as it has its TLS, except
+ * for `carried`. */
 
 #include "base/text.h"
 #include "net/address.h"
@@ -15,17 +15,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What a URL says of sentinels, and of the masters that they watch. */
+/* The part of a URL about sentinels, and about the masters that they watch. */
 
 enum { RQLI_SENTINELS_MAX = 16, RQLI_MASTERS_MAX = 64 };
 
 #define RQLI_SENTINEL_FORM "redis+sentinel://host:port,host:port/master"
 
 struct rqli_by_sentinels {
-    char **masters; /* by which names they know them */
+    char **masters; /* names by which the sentinels know them */
     size_t n_masters;
-    char *user;     /* to log in to them, or NULL */
-    char *password; /* the same; wiped */
+    char *user;     /* to log in to the sentinels, or NULL */
+    char *password; /* likewise; wiped when freed */
     bool is_tls;
 };
 
@@ -41,7 +41,7 @@ enum rqli_endpoint_kind { RQLI_ENDPOINT_TCP, RQLI_ENDPOINT_UNIX, RQLI_ENDPOINT_L
 /* How servers belong together. */
 enum rqli_arrangement { RQLI_SINGLE, RQLI_SENTINEL, RQLI_CLUSTER, RQLI_SHARDS };
 
-enum { RQLI_HOSTS_MAX = RQLI_MASTERS_MAX }; /* either may be shards */
+enum { RQLI_HOSTS_MAX = RQLI_MASTERS_MAX }; /* hosts and masters may be shards */
 
 struct rqli_endpoint {
     enum rqli_endpoint_kind kind;
@@ -49,34 +49,36 @@ struct rqli_endpoint {
     struct rqli_address address; /* TCP, of a single server */
     struct rqli_address *hosts;  /* sentinels, first nodes of a cluster, shards; or NULL */
     size_t n_hosts;
-    char *ring; /* of shards: who they are, for each of them to keep (net/shards.h) */
+    char *ring; /* of shards: their list, which each of them stores (net/shards.h) */
     struct rqli_by_sentinels by_sentinels;
     char *path;     /* UNIX: socket path; LOCAL: socket path of the private server */
     char *user;     /* or NULL */
     char *password; /* or NULL; a secret, and never in a message */
     char *where;    /* for messages: the URL without user, password and query */
     bool is_tls;    /* rediss:// and rediss+...:// */
-    char *query;    /* with is_tls: options; each key and its value terminated, "" behind them */
-    struct rqli_tls_settings tls_settings; /* of the options; rqli_endpoint_use_tls() */
+    char *query;    /* with is_tls: options; each key and its value terminated, "" after them */
+    struct rqli_tls_settings tls_settings; /* from the options: rqli_endpoint_use_tls() */
     int database;
-    bool lacks_rights; /* the user may lack rights that locks need: a login goes on without them,
-                          and the connection is for looking */
+    /* The user may lack rights that locks need: a login continues without them, and the connection
+     * is for diagnosis. */
+    bool lacks_rights;
     int64_t connect_timeout_ms;
     int64_t io_timeout_ms;
     int64_t spin_us;
     const char *identity;          /* of the client; names the connection and the channel */
-    struct rqli_client_name *name; /* how it is called; or NULL: by its identity alone */
-    _Atomic uint32_t *refused;     /* of the client: optional questions of a login (login.c), a bit
-                                      each, that its user may not ask; or NULL */
-    struct rqli_era *eras;         /* of the client: told at each login for commands; or NULL */
-    struct rqli_stats *stats;      /* of the client; connections count into them */
-    const struct rqli_subject *subject; /* the same, with who is told what happens to them */
-    rql_credentials_fn credentials;     /* asked at each login, or NULL */
+    struct rqli_client_name *name; /* its name; or NULL: its identity alone */
+    /* Of the client: a bit for each optional question of a login (login.c) that its user may not
+     * ask; or NULL. */
+    _Atomic uint32_t *refused;
+    struct rqli_era *eras;    /* of the client: updated at each login for commands; or NULL */
+    struct rqli_stats *stats; /* of the client; connections count into them */
+    const struct rqli_subject *subject; /* the same, with the listeners for events */
+    rql_credentials_fn credentials;     /* called at each login, or NULL */
     void *credentials_data;
     struct rqli_resolver *resolver; /* of the client; for TCP */
-    struct rqli_master *master;     /* of RQLI_SENTINEL: where it is; borrowed */
+    struct rqli_master *master;     /* of RQLI_SENTINEL: finds where it is; borrowed */
     struct rqli_tls_context *tls;   /* with is_tls */
-    /* Last, and not constant: a bit for each partition that it has. */
+    /* Last member, and not constant: a bit for each partition that the server has. */
     _Atomic uint64_t carried[RQLI_PARTITIONS / 64];
 };
 
@@ -85,14 +87,15 @@ static inline bool rqli_endpoint_carries(const struct rqli_endpoint *self, unsig
     return (self->carried[partition / 64] >> partition % 64 & 1) != 0;
 }
 
-/* Each partition has keys of its own, at one of several servers; several masters are shards. */
+/* Returns true if each partition has keys of its own, at one of several servers. Several masters
+ * are shards. */
 static inline bool rqli_endpoint_is_partitioned(const struct rqli_endpoint *self)
 {
     return self->arrangement == RQLI_CLUSTER || self->arrangement == RQLI_SHARDS ||
            self->by_sentinels.n_masters > 1;
 }
 
-/* The partition is its own from now on, or is another's. Any thread. */
+/* Records that the server has the partition from now on, or that another one has it. Any thread. */
 static inline void rqli_endpoint_carry(struct rqli_endpoint *self, unsigned partition, bool has_it)
 {
     uint64_t bit = UINT64_C(1) << partition % 64;
@@ -104,34 +107,36 @@ static inline void rqli_endpoint_carry(struct rqli_endpoint *self, unsigned part
     }
 }
 
-/* The longest pause between two attempts to connect, at random below it. Sentinels, or a cluster's
- * map, name the new master from one moment to the next. */
+/* Returns the longest pause between two attempts to connect; the pause is random, below it.
+ * Sentinels, or a cluster's map, can name the new master from one moment to the next. */
 static inline int64_t rqli_endpoint_pause_ms(const struct rqli_endpoint *self)
 {
     return self->arrangement == RQLI_SENTINEL || self->arrangement == RQLI_CLUSTER ? 200 : 2000;
 }
 
-/* Fills everything that the URL says; the fields from connect_timeout_ms on are the caller's. *out
- * is untouched on failure. RQL_E_INVALID names the part that is wrong, without the password. */
+/* Parses a URL. Fills everything that the URL says; the caller sets the fields from
+ * connect_timeout_ms on. *out is untouched on failure. RQL_E_INVALID names the part that is wrong,
+ * without the password. */
 rql_status rqli_url_parse(struct rqli_endpoint *out, const char *url, rql_error *error);
 
-/* Of rediss:// its context. The options have what the query says of them; their texts outlive the
- * endpoint. RQL_E_INVALID, RQL_E_UNSUPPORTED or RQL_E_NOMEM. */
+/* Creates the context of a rediss:// endpoint. The options include those of the query; their texts
+ * outlive the endpoint. RQL_E_INVALID, RQL_E_UNSUPPORTED or RQL_E_NOMEM. */
 rql_status rqli_endpoint_use_tls(struct rqli_endpoint *self, const rql_options *options,
                                  rql_error *error);
 void rqli_endpoint_fini(struct rqli_endpoint *self);
 
-/* Messages call it by its address alone, or by its master's name and the sentinels. False: no
- * memory. */
+/* Makes messages call the server by its address alone, or by its master's name and the sentinels.
+ * False: no memory. */
 bool rqli_endpoint_name_at(struct rqli_endpoint *self);
 
-/* A server that is met at this address, with all else as it is for another, which outlives it. TLS
- * is its own, for the name and the session are. Statuses as above. */
+/* Makes the endpoint of a server at this address, with all else as in another endpoint, which
+ * outlives it. It has its own TLS context, because the name and the session are its own. Statuses
+ * as above. */
 rql_status rqli_endpoint_init_at(struct rqli_endpoint *self, const struct rqli_endpoint *other,
                                  const struct rqli_address *address, rql_error *error);
-/* The same of this master, wherever it is; it is used from now on. */
+/* Does the same for this master, wherever it is, and marks the master as used. */
 rql_status rqli_endpoint_init_of(struct rqli_endpoint *self, const struct rqli_endpoint *other,
                                  struct rqli_master *master, rql_error *error);
-void rqli_endpoint_fini_at(struct rqli_endpoint *self); /* also one that is all zero */
+void rqli_endpoint_fini_at(struct rqli_endpoint *self); /* may be all zero */
 
 #endif

@@ -1,32 +1,33 @@
 /*
- * Three tables, because a push names a nonce, a change names a lock, and an acquirer may wait for a
- * lock only once. Those who wait for the same lock form a ring that begins with the oldest, who
- * leads; only it is in the table by lock.
+ * There are three tables, because a push names a nonce, a change names a lock, and an acquirer may
+ * wait for a lock only once. The waiters for one lock form a ring that begins with the oldest, the
+ * leader; only the leader is in the table by lock.
  */
 
 #include "net/waiters.h"
 
-/* Names come from anywhere: where we are in memory keeps chains from being made on purpose. */
+/* Lock names come from anywhere. The seed is our address in memory, so that an attacker cannot make
+ * long chains on purpose. */
 static uint64_t hash_lock(const struct rqli_waiters *self, struct rqli_slice lock_key)
 {
     return rqli_hash_bytes((uint64_t)(uintptr_t)self, lock_key);
 }
 
-/* They are random: half of them is hash enough. */
+/* Nonces are random: half of the digits is hash enough. */
 static uint64_t hash_digits(const char *digits)
 {
     return rqli_hash_bytes(0, (struct rqli_slice){digits, RQLI_HEX_SIZE / 2});
 }
 
-/* ---- who waits ---- */
+/* ---- joining and leaving ---- */
 
 static bool is_same(struct rqli_slice a, struct rqli_slice b)
 {
-    /* That of a series is none: NULL, with no length. */
+    /* The key of a series is empty: NULL, with no length. */
     return a.length == b.length && (a.length == 0 || memcmp(a.data, b.data, a.length) == 0);
 }
 
-/* The oldest that waits for a lock; the empty key stands for those who wait for several. */
+/* Returns the oldest waiter for a lock. The empty key stands for the waiters for several locks. */
 static struct rqli_waiter *leader_of(const struct rqli_waiters *self, struct rqli_slice lock_key,
                                      uint64_t hash)
 {
@@ -49,7 +50,7 @@ static struct rqli_waiter *waiter_of(const struct rqli_waiters *self, const char
     return entry ? RQLI_OWNER(entry, struct rqli_waiter_nonce, by_digits)->waiter : NULL;
 }
 
-/* A thread cannot wait twice; a task of it, or a loop, could, and would wait for itself. */
+/* A thread cannot wait twice; but a task of it, or a loop, could, and would wait for itself. */
 static bool waits_already(const struct rqli_waiters *self, const char *acquirer,
                           const struct rqli_waiter_nonce *nonce)
 {
@@ -67,7 +68,7 @@ static bool waits_already(const struct rqli_waiters *self, const char *acquirer,
     return false;
 }
 
-/* The seed is any but that of nonces. */
+/* Any seed will do except that of the nonces. */
 uint64_t rqli_waiter_hash(struct rqli_slice acquirer)
 {
     return acquirer.length > 0 ? rqli_hash_bytes(1, acquirer) | 1 : 0;
@@ -80,7 +81,8 @@ void rqli_waiters_fini(struct rqli_waiters *self)
     rqli_hash_map_fini(&self->by_acquirer);
 }
 
-/* Behind the others for its lock. The ring begins with the leader, so its end is in front of it. */
+/* Adds the waiter behind the others for its lock. The ring begins with the leader, so its end is
+ * directly in front of the leader. */
 static void enter_bucket(struct rqli_waiters *self, struct rqli_waiter *waiter, uint64_t hash)
 {
     struct rqli_waiter *leader = leader_of(self, waiter->lock_key, hash);
@@ -101,8 +103,8 @@ static void enter_bucket(struct rqli_waiters *self, struct rqli_waiter *waiter, 
     }
 }
 
-/* All are looked for before the first is entered: a refusal leaves nothing to be undone. `hash` is
- * that of the last lock; who has a lock_key has one nonce only, of that lock. */
+/* Checks all nonces before it enters the first, so that a refusal leaves nothing to undo. `hash` is
+ * that of the last lock; a waiter with a lock_key has only one nonce, for that lock. */
 rql_status rqli_waiters_join(struct rqli_waiters *self, struct rqli_waiter *waiter)
 {
     uint64_t hash = 0;
@@ -130,14 +132,14 @@ rql_status rqli_waiters_join(struct rqli_waiters *self, struct rqli_waiter *wait
     return RQL_OK;
 }
 
-/* Who follows in the ring takes its place in the table. Those who wait for several lead in any
- * case, so nothing changes for the one that follows there. */
+/* The next waiter in the ring takes a leader's place in the table. Waiters for several locks lead
+ * in any case, so nothing changes for the next one there. */
 struct rqli_waiter *rqli_waiters_leave(struct rqli_waiters *self, struct rqli_waiter *waiter)
 {
     struct rqli_waiter *leader = NULL;
 
     waiter->has_joined = false;
-    waiter->watches = false; /* what changes from now on is not noted for it */
+    waiter->watches = false; /* later changes are not recorded for it */
     for (size_t i = 0; i < waiter->n_nonces; i++) {
         rqli_hash_map_remove(&self->by_digits, &waiter->nonces[i].by_digits);
         rqli_hash_map_remove(&self->by_acquirer, &waiter->nonces[i].by_acquirer);
@@ -158,13 +160,13 @@ struct rqli_waiter *rqli_waiters_leave(struct rqli_waiters *self, struct rqli_wa
     return waiter->lock_key.length > 0 ? leader : NULL;
 }
 
-/* The next in its bucket, or NULL. */
+/* Returns the next waiter in its bucket, or NULL. */
 static struct rqli_waiter *after(const struct rqli_waiter *waiter)
 {
     return waiter->ring_next->is_first ? NULL : waiter->ring_next;
 }
 
-/* ---- what comes for them ---- */
+/* ---- pushes and hints ---- */
 
 /* A watch ends with the first hint: it is used up, or its connection may be gone. */
 static void hint(struct rqli_waiters *self, struct rqli_waiter *waiter)
@@ -174,8 +176,8 @@ static void hint(struct rqli_waiters *self, struct rqli_waiter *waiter)
     self->rouse(self, waiter);
 }
 
-/* Who is hinted may leave within, but nobody else does: see rqli_waiters::rouse. No watch is left:
- * whoever comes to lead begins its own. */
+/* A hinted waiter may leave during the call, but no other one does: see rqli_waiters::rouse. No
+ * watch is left, because a waiter that becomes the leader begins its own. */
 static void hint_each(struct rqli_waiters *self, const struct rqli_key_set *set, bool only_leaders)
 {
     struct rqli_waiter *waiter = rqli_waiters_first(self);
@@ -223,7 +225,7 @@ void rqli_waiters_hint_others(struct rqli_waiters *self, const struct rqli_waite
         are_all ? rqli_waiters_first(self)
                 : leader_of(self, waiter->lock_key, hash_lock(self, waiter->lock_key));
 
-    /* Once for all, and not each of them for all others. */
+    /* The leader does this once for all, instead of each waiter for all others. */
     if (!rqli_waiter_leads(waiter)) {
         return;
     }
@@ -237,7 +239,7 @@ void rqli_waiters_hint_others(struct rqli_waiters *self, const struct rqli_waite
     }
 }
 
-/* Of one lock's key, or the empty one: those who wait for several. */
+/* Hints the watchers of one lock, or, for the empty key, those that wait for several. */
 static void hint_watchers(struct rqli_waiters *self, struct rqli_slice lock_key)
 {
     struct rqli_waiter *waiter = leader_of(self, lock_key, hash_lock(self, lock_key));
@@ -265,17 +267,17 @@ void rqli_waiters_deliver(struct rqli_waiters *self, const struct rqli_pushed *p
     } else if (pushed->kind == RQLI_PUSHED_GRANT || pushed->kind == RQLI_PUSHED_HINT) {
         waiter = waiter_of(self, pushed->nonce);
     }
-    /* A hint that nobody waits for came too late, which is no loss. A grant that nobody waits for
-     * was answered to a poll before its push came, or its request was withdrawn: either way
-     * leave.lua and the poll know better than the push. */
+    /* A hint without a waiter came too late, which is no loss. A grant without a waiter was the
+     * answer to a poll before its push came, or its request was withdrawn: either way leave.lua and
+     * the poll know better than the push. */
     if (!waiter) {
         return;
     }
     if (pushed->kind == RQLI_PUSHED_GRANT && (waiter->is_chosen || waiter->handed)) {
-        return; /* the answer to its transfer decides, and ends this grant */
+        return; /* the reply to its transfer decides, and ends this grant */
     }
     if (pushed->kind == RQLI_PUSHED_HINT) {
-        /* Not hint(): it says nothing about a key that is watched, so the watch goes on. */
+        /* Not hint(): this says nothing about a watched key, so the watch continues. */
         waiter->hinted = true;
     } else {
         waiter->push = pushed->push;
@@ -287,7 +289,7 @@ void rqli_waiters_deliver(struct rqli_waiters *self, const struct rqli_pushed *p
 
 /* ---- hand-overs inside the client ---- */
 
-/* So many of the longest waiting are looked at. */
+/* How many of the longest waiting are examined. */
 enum { CHOOSE_AMONG = 8 };
 
 static bool may_be_chosen(const struct rqli_waiter *waiter, uint64_t in_front)
