@@ -22,16 +22,17 @@
 #include <string.h>
 
 /*
- * The operation that acquires one lock, or up to 64 at once. What happens next is decided by the
- * pure machine in request.c: try, wait, leave the queue, finish. This file does each of these
+ * The operation that acquires one lock, or up to 64 at once. The pure state machine in request.c
+ * decides the next step: try, wait, leave the queue, finish. This file carries out each of these
  * steps: it writes the script's arguments, hands replies to grant.c, listens through wait.c, and
- * withdraws what is still in a queue when the caller gives up.
+ * withdraws the requests that are still in a queue when the caller gives up.
  *
  * An acquisition of several locks is one request: one call of acquire_series.lua stands in the
  * queues of all of them, under a nonce of its own in each.
  */
 
-/* Three years: what waits longer waits for ever, and no number of the scripts gets an exponent. */
+/* Three years. A longer wait counts as for ever, so that no number in the scripts gets an
+ * exponent. */
 static const int64_t LONGEST_WAIT_MS = INT64_C(100000000000);
 
 static int64_t deadline_us(const struct rqli_acquire *self)
@@ -41,8 +42,9 @@ static int64_t deadline_us(const struct rqli_acquire *self)
 
 /* ---- asking ---- */
 
-/* How long this request would still wait, for the script: the server compares the waits of those
- * who hold locks and want others, to see who may be let past. -1: for ever. */
+/* Returns for how long this request would still wait, for the script; -1: for ever. The server
+ * compares the waits of acquirers that hold locks and ask for more, to decide which waiter may be
+ * let past. */
 static int64_t wait_left_ms(const struct rqli_acquire *self, int64_t now_us)
 {
     int64_t left_ms = (deadline_us(self) - now_us) / 1000;
@@ -53,14 +55,16 @@ static int64_t wait_left_ms(const struct rqli_acquire *self, int64_t now_us)
     return left_ms > 0 ? left_ms : 0;
 }
 
-/* A series waits for the withdrawal alone, and otherwise enters its acquirer's locks again. */
+/* Returns whether a lock that the acquirer owns must not be re-entered, because it is being given
+ * back. A series considers only withdrawals here, and otherwise re-enters its acquirer's locks. */
 static bool gives_back(const struct rqli_acquire *self)
 {
     return self->withdraws || (self->has_refused && !self->several);
 }
 
-/* The withdrawal of a try that waits for replicas takes another connection, and may come first. So
- * the server refuses the try as soon as nobody listens for its answer any more. */
+/* Returns the server time after which the server refuses the try. A try that waits for replicas is
+ * withdrawn over another connection, and the withdrawal may overtake it. So the server refuses such
+ * a try as soon as the caller no longer listens for its answer. */
 static int64_t not_after_us(const struct rqli_acquire *self, int64_t now_us)
 {
     int64_t not_after_us = rqli_server_clock_not_after(self->client, self->node, now_us);
@@ -76,23 +80,24 @@ static int64_t not_after_us(const struct rqli_acquire *self, int64_t now_us)
     return not_after_us;
 }
 
-/* The arguments of acquire.lua and acquire_series.lua, in their order. A request that holds back is
- * asked with fail_fast, and is otherwise the request that its caller wants. The server refuses a
- * try that arrives after its not_after: one that was held up on its way must not take a lock for
- * somebody who has given up. A score says that the request has its place already: 0 at first. */
+/* Adds the arguments of acquire.lua and acquire_series.lua, in their order. A request that holds
+ * back is sent with fail_fast, and is otherwise the request that its caller wants. The server
+ * refuses a try that arrives after its not_after: a try that was held up on its way must not take a
+ * lock for a caller that has given up. A score says that the request already has its place; it is 0
+ * at first. */
 static void add_arguments(const struct rqli_acquire *self, struct rqli_call *call, int64_t now_us)
 {
-    static const char access[] = "qrQR"; /* the second two: it holds other locks */
+    static const char access[] = "qrQR"; /* the last two: the acquirer holds other locks */
     static const char conflict[] = "wted";
     const rql_lock_options *options = self->options;
     const rql_lock *lock = rqli_acquire_lock(self, 0);
-    /* Who does not wait is in nobody's way. */
+    /* A request that does not wait cannot be part of a deadlock. */
     bool is_nested =
         !options->fail_fast &&
         (options->nested || rqli_holders_has(&self->client->holders, lock->holder, now_us));
     const struct rqli_acquire_args args = {
         .access = access[(int)options->access_strategy + (is_nested ? 2 : 0)],
-        /* What its acquirer may hold then is given back: no lock to enter again. */
+        /* A lock that its acquirer may hold is being given back then: it must not be re-entered. */
         .conflict = conflict[gives_back(self) ? RQL_WAIT_FOR_LOCK : options->conflict_strategy],
         .fail_fast = options->fail_fast || self->holds_back,
         .wait_ms = wait_left_ms(self, now_us),
@@ -116,11 +121,11 @@ static void add_arguments(const struct rqli_acquire *self, struct rqli_call *cal
 /* ---- the host ---- */
 
 /*
- * Where there are partitions a host is known only in those in which it holds a lock or asks for
- * one, by the heartbeats of its swarm. Until the first of them no swarm would find it dead. So a
- * request for a lock that outlives zombie_ttl_ms sends a heartbeat in front of its try, in the same
- * write. If the server refuses that the grant counts all the same: it is a server at which no host
- * can be known, as the swarm reports.
+ * With partitions, a host is known only in those partitions in which it holds a lock or asks for
+ * one, by the heartbeats of its swarm. Until the first heartbeat no swarm would find the host dead.
+ * So a request for a lock that outlives zombie_ttl_ms sends a heartbeat in front of its try, in the
+ * same write. If the server refuses the heartbeat, the grant counts all the same: no host can be
+ * known at such a server, as the swarm reports.
  */
 
 static bool must_introduce(const struct rqli_acquire *self)
@@ -136,14 +141,15 @@ static bool must_introduce(const struct rqli_acquire *self)
     return true;
 }
 
-/* With its text: a server that has forgotten the script would run the try first. */
+/* Writes the heartbeat with the text of its script, because a server that has forgotten the script
+ * would run the try first. */
 static void write_introduction(const struct rqli_acquire *self, struct rqli_call *call)
 {
     const rql_lock *lock = rqli_acquire_lock(self, 0);
 
     rqli_call_init_of_set(call, RQLI_SCRIPT_SWARM_PROBE, lock->keys.set);
-    rqli_call_int(call, 1); /* it is new, */
-    rqli_call_int(call, 0); /* and no other is known */
+    rqli_call_int(call, 1); /* one new host, */
+    rqli_call_int(call, 0); /* and no known one */
     rqli_call_text(call, lock->host);
     call->brings_text = true;
 }
@@ -160,14 +166,15 @@ static void read_introduction(const struct rqli_acquire *self, const struct rqli
 
 /* ---- a try ---- */
 
-/* The last call of a round; one in front of it introduces the host. */
+/* Returns whether call i is the try: the last call of a round. A call in front introduces the
+ * host. */
 static bool is_try(const struct rqli_acquire *self, size_t i)
 {
     return i + 1 == self->op.n_calls;
 }
 
-/* The nonces are the same in each try: a repeated script recognises its own request, so that a lost
- * reply costs neither the place in the queue nor a grant. */
+/* Writes call i of a round. The nonces are the same in each try: a repeated script recognises its
+ * own request, so that a lost reply costs neither the place in the queue nor a grant. */
 static void write_try(const struct rqli_acquire *self, size_t i, struct rqli_call *call)
 {
     if (!is_try(self, i)) {
@@ -196,8 +203,8 @@ static void read_try(struct rqli_acquire *self, size_t i, const struct rqli_exch
 
 /* ---- a try that had no answer ---- */
 
-/* On a loop, where many wait, memory for a fault is taken when there is one; without it only the
- * status is reported without its reason. */
+/* Notes the fault of a try. On a loop, where many requests wait, memory for a fault is allocated
+ * only when one occurs; without memory the status is reported without its reason. */
 void rqli_acquire_note_fault(struct rqli_acquire *self, const rql_error *fault)
 {
     self->fault = fault->status;
@@ -209,8 +216,8 @@ void rqli_acquire_note_fault(struct rqli_acquire *self, const rql_error *fault)
     }
 }
 
-/* A try had no answer. What may pass by itself is tried again until the deadline; a server that
- * never answered is not. */
+/* Handles a try that had no answer. A fault that may pass by itself is retried until the deadline,
+ * except if the server has never answered. */
 void rqli_acquire_on_failed(struct rqli_acquire *self, const rql_error *fault)
 {
     struct rqli_request_input input = rqli_wait_input(self);
@@ -218,8 +225,8 @@ void rqli_acquire_on_failed(struct rqli_acquire *self, const rql_error *fault)
     bool may_retry = atomic_load_explicit(&self->client->was_connected, memory_order_relaxed) ||
                      rqli_fleet_may_answer(&self->client->fleet);
 
-    /* Late, the call that was to repeat another has done nothing: the other's fault is the result.
-     */
+    /* A late call was never sent. If it was to repeat another call, the fault of that other call is
+     * the result. */
     if (!self->op.is_late || self->request.retry_us == RQLI_NEVER_US) {
         rqli_acquire_note_fault(self, fault);
     }
@@ -238,10 +245,10 @@ void rqli_acquire_on_failed(struct rqli_acquire *self, const rql_error *fault)
     }
 }
 
-/* ---- beginning anew ---- */
+/* ---- beginning again ---- */
 
-/* The script takes them in the canonical order, as it takes the keys: so two series over the same
- * locks never wait for each other in a circle. */
+/* Copies the nonces in the canonical order, in which the script takes them and the keys: so two
+ * series over the same locks never wait for each other in a circle. */
 static void init_nonces(struct rqli_acquire *self)
 {
     char *nonce = self->several ? self->several->nonces : NULL;
@@ -252,7 +259,8 @@ static void init_nonces(struct rqli_acquire *self)
     }
 }
 
-/* Under other nonces, because the withdrawal may come after what it is granted next. */
+/* Uses new nonces, because the withdrawal may arrive after the next grant and must not end that
+ * one. */
 void rqli_acquire_begin_anew(struct rqli_acquire *self)
 {
     rql_error fault = {0};
@@ -273,8 +281,9 @@ void rqli_acquire_begin_anew(struct rqli_acquire *self)
     }
 }
 
-/* Where an earlier request of the acquirer is being withdrawn the lock that it owns is that one's:
- * it is tried again until the server has confirmed. */
+/* Handles the answer that the acquirer owns the lock already. While an earlier request of the
+ * acquirer is being withdrawn, the lock belongs to that request: the try is repeated until the
+ * server has confirmed the withdrawal. */
 void rqli_acquire_on_conflict(struct rqli_acquire *self)
 {
     const struct rqli_request_input input = rqli_wait_input(self);
@@ -282,7 +291,7 @@ void rqli_acquire_on_conflict(struct rqli_acquire *self)
 
     if (!self->withdraws) {
         rqli_request_on_refused(&self->request, RQL_CONFLICT);
-    } else if (self->request.was_not_durable) { /* that is why, and was noted */
+    } else if (self->request.was_not_durable) { /* the cause of the withdrawal, already noted */
         rqli_request_on_setback(&self->request, RQL_E_NOT_DURABLE, &input);
     } else {
         (void)rqli_fail(&fault, RQL_E_UNAVAILABLE,
@@ -324,7 +333,8 @@ static void read_reply(struct rqli_op *op, size_t i, const struct rqli_exchange 
 
 /* ---- from step to step ---- */
 
-/* What is acquired by a host that may count as dead would be lost at once. */
+/* Fails while this host may count as dead: the swarm could flush at once any lock that is acquired
+ * now. */
 static rql_status check_host(const struct rqli_acquire *self, int64_t now_us, rql_error *error)
 {
     const rql_lock *lock = rqli_acquire_lock(self, 0);
@@ -338,7 +348,8 @@ static rql_status check_host(const struct rqli_acquire *self, int64_t now_us, rq
                      lock->name);
 }
 
-/* False: it failed before anything was sent, and the machine was told: its next step is another. */
+/* Prepares a try. Returns false if it failed before anything was sent. The state machine has been
+ * notified of that, and its next step is a different one. */
 static bool try_once(struct rqli_acquire *self)
 {
     rql_error fault;
@@ -351,7 +362,7 @@ static bool try_once(struct rqli_acquire *self)
     (void)rqli_wait_follow(self);
     self->op.until_us = rqli_wait_until_us(self, self->tried_us);
     self->op.is_late = false;
-    /* Before it is sent: what is confirmed by then, the server says no more. */
+    /* Before the try is sent: the server reports no conflict whose withdrawal it has confirmed. */
     self->withdraws = (self->several || self->options->conflict_strategy != RQL_WAIT_FOR_LOCK) &&
                       rqli_leases_withdraws(self->client->leases, self->locks, self->count);
     if (!self->several) {
@@ -376,9 +387,10 @@ static bool try_once(struct rqli_acquire *self)
     return true;
 }
 
-/* A hand-over that cannot be relied on, because this thread was kept from running for longer than
- * the lease lasts, or because the server has refused it by now. The transfer may still arrive
- * there, and would end whatever this request has been granted since. */
+/* Refuses a hand-over that cannot be relied on, because this thread was kept from running for
+ * longer than the lease lasts, or because the server has refused the hand-over by now. The transfer
+ * may still arrive at the server, and would end whatever has been granted under the same nonce
+ * since. */
 static void refuse_hand_over(struct rqli_acquire *self)
 {
     atomic_store(&self->waiter.handed->is_refused, true);
@@ -397,9 +409,10 @@ static void take_hand_over(struct rqli_acquire *self)
     }
 }
 
-/* It brings the grant of one lock; for several it only asks to poll: their script takes all. So it
- * does where the grant has to be safe, of which only the releaser's connection could tell: the poll
- * claims it, and what is written over this connection is behind it. */
+/* Takes a push. It brings the grant of one lock; for several locks it is only a reason to poll,
+ * because their script takes all of them. The same applies where the grant has to be durable,
+ * because only the releaser's connection could tell whether it is. The poll claims the grant, and
+ * so writes over this connection after it. */
 static void take_push(struct rqli_acquire *self)
 {
     self->waiter.pushed = false;
@@ -433,8 +446,8 @@ static void woken(struct rqli_op *op, enum rqli_wake wake)
     }
 }
 
-/* Behind this nothing of the request is on the server, or the leases withdraw it; pushes for it are
- * ignored. */
+/* Ends the request. After this nothing of the request is on the server, or the leases withdraw it;
+ * pushes for it are ignored. */
 static void finish(struct rqli_acquire *self, rql_status status)
 {
     rqli_wait_end(self);
@@ -447,7 +460,7 @@ static void finish(struct rqli_acquire *self, rql_status status)
         &(struct rqli_figures){.tries = self->result->tries, .asked = self->result->asked});
 }
 
-/* True: nothing has come that ends the wait. */
+/* Returns true if nothing has come that ends the wait. */
 static bool waits(struct rqli_acquire *self, int64_t until_us)
 {
     enum rqli_wake wake;
@@ -457,13 +470,13 @@ static bool waits(struct rqli_acquire *self, int64_t until_us)
         return false;
     }
     if (self->loop) {
-        self->waiter.sleeps = true; /* a thread does, in rqli_push_threads_wait() */
+        self->waiter.sleeps = true; /* a thread sets it in rqli_push_threads_wait() */
     }
     self->op.again_us = until_us;
     return true;
 }
 
-/* False: that is done, and there is another step to take at once. */
+/* Takes one step. Returns false if it is done and the next step is to be taken at once. */
 static bool take_step(struct rqli_acquire *self, enum rqli_op_next *out)
 {
     struct rqli_request_step step = rqli_request_next(&self->request);
@@ -485,8 +498,9 @@ static bool take_step(struct rqli_acquire *self, enum rqli_op_next *out)
     return true;
 }
 
-/* A cancellation that comes while a try is under way takes effect here, behind its reply: a grant
- * in that reply is given back by leaving. */
+/* Says what the operation does next. A cancellation that comes while a try is under way takes
+ * effect here, after the reply to the try: a grant in that reply is given back by leaving the
+ * queue. */
 static enum rqli_op_next next(struct rqli_op *op)
 {
     struct rqli_acquire *self = (struct rqli_acquire *)op;
@@ -497,7 +511,7 @@ static enum rqli_op_next next(struct rqli_op *op)
         self->waiter.sleeps = false;
     }
     if (end) {
-        self->phase = RQLI_ACQUIRE_TRY; /* once: a wait may come next */
+        self->phase = RQLI_ACQUIRE_TRY; /* only once: a wait may come next */
         end(self);
     }
     if (op->is_cancelled) {
@@ -510,7 +524,7 @@ static enum rqli_op_next next(struct rqli_op *op)
 
 /* ---- from begin to end ---- */
 
-/* Whom pushes for one of its nonces are for. */
+/* Fills in the waiter that gets the pushes for the nonces. */
 static void init_waiter(struct rqli_acquire *self)
 {
     const rql_lock *first = rqli_acquire_lock(self, 0);
@@ -557,13 +571,14 @@ void rqli_acquire_init(struct rqli_acquire *self)
     }
     init_nonces(self);
     *self->result = (struct rqli_acquire_result){.rank = -1, .tries = 1};
-    /* Not waited for here, for a loop must not wait; rqli_acquire_run() does. */
+    /* Not waited for here, because a loop must not wait; rqli_acquire_run() waits. */
     if (options->auto_extend) {
         rqli_leases_prepare(self->client->leases, 0);
     }
 }
 
-/* Waiting for a lock that oneself keeps extending would never end. */
+/* Returns whether the acquirer would wait for a lock that it keeps extending itself: that wait
+ * would never end. */
 static bool waits_for_itself(const struct rqli_acquire *self)
 {
     const rql_lock *lock = self->locks[0];
@@ -572,7 +587,8 @@ static bool waits_for_itself(const struct rqli_acquire *self)
            rqli_leases_extends(self->client->leases, lock->name, lock->acquirer);
 }
 
-/* Who fails fast never waits: no push is for it, and it does not join those who wait. */
+/* Registers the waiter. A request that fails fast never waits: no push is for it, and it does not
+ * join the waiters. */
 bool rqli_acquire_begin(struct rqli_acquire *self)
 {
     rql_error fault;
@@ -600,7 +616,8 @@ void rqli_acquire_abandon(struct rqli_acquire *self)
     rqli_acquire_note_fault(self, &fault);
 }
 
-/* Those before one that cannot be looked after stay listed: giving all back takes them off. */
+/* Adds the locks to the leases. If one of them cannot be watched, the locks before it stay listed:
+ * giving all of them back takes them off the list. */
 bool rqli_acquire_keep(struct rqli_acquire *self)
 {
     rql_status status = RQL_OK;
@@ -642,7 +659,7 @@ void rqli_acquire_report(const struct rqli_acquire *self)
     }
 }
 
-/* A thread waits for each step where it stands; async.c takes the same steps on a loop. */
+/* Drives the acquisition. A thread blocks in each step; async.c takes the same steps on a loop. */
 rql_status rqli_acquire_run(struct rqli_acquire *self, rql_error *error)
 {
     rql_error detail = {.status = RQL_OK};

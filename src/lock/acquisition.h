@@ -3,8 +3,9 @@
 
 /*
  * The acquisition of one lock, or of 2 to 64 at once: one request that stands in the queue of each,
- * under a nonce of its own. rqli_request decides, this does it, as an operation that a thread or a
- * loop drives; rqli_wait_*() are how either listens for pushes.
+ * under a nonce of its own. The state machine rqli_request decides; an acquisition carries out its
+ * decisions, as an operation that a thread or a loop drives. Both listen for pushes through the
+ * rqli_wait_*() functions.
  */
 
 #include "lock/lock.h"
@@ -18,41 +19,42 @@
 struct rql_loop;
 struct rqli_loop_node;
 
-/* What it came to. */
+/* The result of an acquisition. */
 struct rqli_acquire_result {
-    int64_t rank; /* last known, -1: never queued */
+    int64_t rank; /* last known; -1: never queued */
     int64_t tries;
-    int64_t asked;  /* how often the server was */
-    int64_t n_over; /* grants that were over by the time that they were known */
+    int64_t asked;  /* tries that were sent */
+    int64_t n_over; /* grants that had ended by the time that they were known */
     int64_t waited_us;
     int64_t ended_us; /* local time */
 };
 
-/* What only one for several locks needs. The scripts take them in the canonical order. */
+/* The members that only an acquisition of several locks needs. The scripts take the locks in the
+ * canonical order. */
 struct rqli_acquire_several {
     const struct rqli_subject *subject;   /* the series */
-    const size_t *order;                  /* of the locks, sorted bytewise */
-    rql_series_fate fate[RQL_SERIES_MAX]; /* of each, in the order asked for */
+    const size_t *order;                  /* indices of the locks, sorted bytewise */
+    rql_series_fate fate[RQL_SERIES_MAX]; /* of each lock, in the order asked for */
     const struct rqli_keys *keys[RQL_SERIES_MAX];
-    char nonces[RQL_SERIES_MAX * (RQLI_HEX_SIZE - 1) + 1]; /* all in a row */
+    char nonces[RQL_SERIES_MAX * (RQLI_HEX_SIZE - 1) + 1]; /* of all locks, in a row */
     struct rqli_waiter_nonce waiting[RQL_SERIES_MAX];
 };
 
-/* Room for an id of any client; one that is longer is treated as not known. */
+/* Room for an id of any client; a longer id is treated as not known. */
 enum { RQLI_OWNER_SIZE = 80 };
 
-/* What the calls of a round are. */
+/* The purpose of the calls of a round. */
 enum rqli_acquire_phase {
-    RQLI_ACQUIRE_TRY,    /* acquire.lua; where there are two, a heartbeat comes first */
-    RQLI_ACQUIRE_ASK,    /* before the first try: does the server say the truth about fsync? */
-    RQLI_ACQUIRE_SECURE, /* a try was granted, which counts if it is as safe as it has to be */
+    RQLI_ACQUIRE_TRY, /* acquire.lua or acquire_series.lua; a heartbeat may come first */
+    RQLI_ACQUIRE_ASK, /* before the first try: can the server's answers about fsync be trusted? */
+    RQLI_ACQUIRE_SECURE, /* a try was granted; the grant counts if it is as safe as it has to be */
     RQLI_ACQUIRE_LEAVE,  /* leave.lua, for each lock */
 };
 
 struct rqli_acquire {
     struct rqli_op op; /* first */
     rql_client *client;
-    struct rqli_node *node; /* whom it asks, and where it listens */
+    struct rqli_node *node; /* where it sends its calls, and where it listens */
     const rql_lock_options *options;
     rql_lock *const *locks;               /* in the order asked for */
     struct rqli_acquire_several *several; /* NULL: one lock */
@@ -60,87 +62,88 @@ struct rqli_acquire {
     int64_t begun_us;
     struct rqli_request request;
     struct rqli_waiter waiter;
-    struct rqli_waiter_nonce waiting; /* of one lock */
+    struct rqli_waiter_nonce waiting; /* the nonce of a single lock */
     struct rqli_acquire_result *result;
-    struct rqli_durability durability; /* of the grant */
+    struct rqli_durability durability; /* that the grant needs */
 
-    struct rqli_conn *conn;    /* on the thread of its caller: all its calls go over this one */
-    struct rqli_op_task *task; /* on a loop; NULL: on the thread of its caller */
+    struct rqli_conn *conn;    /* on its caller's thread: the connection for all its calls */
+    struct rqli_op_task *task; /* on a loop; NULL: on its caller's thread */
     struct rql_loop *loop;
-    struct rqli_loop_node *at; /* there: what it has for `node` */
-    uint64_t watch;            /* there: position in its stream of the check of Ruby's lock, or 0 */
+    struct rqli_loop_node *at; /* on a loop: its part for `node` */
+    uint64_t watch; /* on a loop: position of the check of Ruby's lock in the stream, or 0 */
 
-    rql_error *error;            /* room for the last fault; NULL: none yet, or no memory for it */
-    rql_status fault;            /* of the last try; RQL_OK: it was answered */
-    char owner[RQLI_OWNER_SIZE]; /* the id of the lock's holder, from the last answer; "": not known
-                                  */
+    rql_error *error; /* room for the last fault; NULL: no fault yet, or no memory for it */
+    rql_status fault; /* of the last try; RQL_OK: it was answered */
+    char owner[RQLI_OWNER_SIZE]; /* id of the lock's holder, from the last answer; "": not known */
     int64_t tried_us;            /* when the last try began */
     enum rqli_acquire_phase phase;
-    bool holds_back;  /* tries do not enter the queue: its client is not subscribed yet */
-    bool has_refused; /* a hand-over, which the server may know of yet */
+    bool holds_back;  /* tries do not enter the queue, because the client is not subscribed yet */
+    bool has_refused; /* it gave back a hand-over or grant, which the server may not know yet */
     bool withdraws;   /* when the last try began, an earlier request for one of its locks was being
-                         withdrawn: its acquirer may own the lock by that */
-    bool had_grace;   /* a try failed after the deadline: leaving has only the rest */
-    const char *fsync_lacks; /* what the server lacks for a true answer, in words; NULL: nothing */
+                         withdrawn, so its acquirer may still own the lock */
+    bool had_grace;   /* a try failed after the deadline: leaving has only the rest of the grace */
+    const char *fsync_lacks; /* what the server lacks for true answers about fsync; NULL: nothing */
     struct rqli_withdrawing leaving;
 
-    int64_t late_token; /* of a grant whose push was too old to be relied on; 0: none */
+    int64_t late_token; /* of a grant whose push was too old to rely on; 0: none */
 
-    /* Of the last refusal: */
+    /* From the last refusal: */
     struct rqli_slice watched; /* key of a lock of Ruby's; empty: none */
-    const char *armed;         /* the key whose next change is notified; a series has several */
-    uint64_t watch_generation; /* of the connection that it is armed for */
+    const char *armed; /* the key of whose next change we are notified; a series has several */
+    uint64_t watch_generation; /* of the connection for which it is armed */
 
     struct rqli_watch_pause {
         int64_t armed_us; /* when the watch was armed, */
-        int64_t rank;     /* and what the last answer said then */
+        int64_t rank;     /* and what the last answer said at that time */
         int64_t lock_ends_us;
-        int64_t until_us; /* not armed before that */
-        int n_idle;       /* notices in a row after which all was as before */
+        int64_t until_us; /* the watch is not armed before that */
+        int n_idle;       /* notices in a row that found nothing changed */
     } watch_pause;
 };
 
-/* locks, count, several (with subject and order, and fate zero), options, result and begun_us are
- * set, and outlive it; on a loop also task and loop. All else is zero. */
+/* Prepares an acquisition. Caller has set locks, count, several (with subject and order, and fate
+ * zero), options, result and begun_us, which outlive it; on a loop also task and loop. All other
+ * members are zero. */
 void rqli_acquire_init(struct rqli_acquire *self);
 
-/* Drives it on the caller's thread to its end. Any status of rql_lock_acquire(): on RQL_OK the
- * leases look after the locks, else nothing is held. It is reported; options->refusal is filled. */
+/* Drives the acquisition to its end on the caller's thread. Returns any status of
+ * rql_lock_acquire(): on RQL_OK the leases look after the locks, otherwise nothing is held. Reports
+ * the result and fills in options->refusal. */
 rql_status rqli_acquire_run(struct rqli_acquire *self, rql_error *error);
 
-/* The steps of rqli_acquire_run(), for a loop, where each may take its time. op.status says how it
- * stands. */
+/* The steps of rqli_acquire_run() for a loop, where each may take its time. op.status holds the
+ * result so far. */
 
-/* Registers it with those who wait. False: it is over, and not to be driven. */
+/* Registers the request as a waiter. Returns false if it is over, and must not be driven. */
 bool rqli_acquire_begin(struct rqli_acquire *self);
-/* It was begun, and cannot be driven for lack of memory. */
+/* Ends an acquisition, begun or not, that cannot be driven for lack of memory. */
 void rqli_acquire_abandon(struct rqli_acquire *self);
-/* It was granted: the leases look after its locks. False: they cannot, and it is to be given back.
- */
+/* Hands the granted locks to the leases, which look after them. Returns false if they cannot: the
+ * locks are to be given back. */
 bool rqli_acquire_keep(struct rqli_acquire *self);
-/* The last step: reports the result to those who listen. */
+/* Reports the result to the listeners. This is the last step. */
 void rqli_acquire_report(const struct rqli_acquire *self);
 
-/* That which waits as this one. */
+/* Returns the acquisition that this waiter is part of. */
 static inline struct rqli_acquire *rqli_acquire_of(struct rqli_waiter *waiter)
 {
     return (struct rqli_acquire *)((char *)waiter - offsetof(struct rqli_acquire, waiter));
 }
 
-/* The i-th lock in the canonical order. */
+/* Returns the i-th lock in the canonical order. */
 static inline rql_lock *rqli_acquire_lock(const struct rqli_acquire *self, size_t i)
 {
     return self->locks[self->several ? self->several->order[i] : 0];
 }
 
-/* Gives back what it was granted, and goes on under other nonces, in its place in the queue. */
+/* Gives back what was granted, and continues under new nonces, with the same place in the queue. */
 void rqli_acquire_begin_anew(struct rqli_acquire *self);
-/* The server says that its acquirer owns a lock already. */
+/* Handles the answer that the acquirer owns a lock already. */
 void rqli_acquire_on_conflict(struct rqli_acquire *self);
 
-/* A try had no answer. */
+/* Handles a try that had no answer. */
 void rqli_acquire_on_failed(struct rqli_acquire *self, const rql_error *fault);
-/* Keeps it for rqli_acquire_raise(). */
+/* Keeps the fault for rqli_acquire_raise(). */
 void rqli_acquire_note_fault(struct rqli_acquire *self, const rql_error *fault);
 
 #endif

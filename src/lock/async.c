@@ -22,17 +22,18 @@
 #include <string.h>
 
 /*
- * rql_acquire_async(): the same acquisition as on a thread, as a job of a loop. A request may be
- * cancelled from any thread until its callback is called; the cancellation is posted, and whichever
- * of job and post comes last frees the request.
+ * Implements rql_acquire_async(): the same acquisition as on a thread, as a job of a loop. A
+ * request may be cancelled from any thread until its callback is called. The cancellation is
+ * posted; the later one of job and post frees the request.
  *
- * rqli_request_begin() and what follows it take the steps of rqli_acquire_run(); async_series.c
- * uses them as well.
+ * rqli_request_begin() and the functions after it take the steps of rqli_acquire_run();
+ * async_series.c uses them as well.
  */
 
 /* ---- an acquisition, from begin to end ---- */
 
-/* The request may be freed within: its `finish` calls back, and then rqli_request_free(). */
+/* Reports the result. `finish` calls back and then rqli_request_free(), so the request may be freed
+ * within. */
 static void finish(rql_request *self)
 {
     rql_error error = {.status = RQL_OK};
@@ -42,8 +43,8 @@ static void finish(rql_request *self)
     self->finish(self, self->acquire.op.status, &error);
 }
 
-/* The refusal, which may have questions of its own. On a thread of libuv's pool: the operation is
- * over by now, so the loop changes nothing of what is read here. */
+/* Fills in the refusal, which may need queries. Runs on a thread of libuv's pool: the operation is
+ * over by now, so the loop does not change the data that is read here. */
 static rql_status fill_refusal(void *user_data, rql_error *error)
 {
     rql_request *self = user_data;
@@ -53,7 +54,8 @@ static rql_status fill_refusal(void *user_data, rql_error *error)
     return RQL_OK;
 }
 
-/* It cannot fail: what the server did not tell is left out of the refusal. */
+/* Finishes the request. Filling in cannot fail: facts that the server did not report are left out
+ * of the refusal. */
 static void on_refusal_filled(rql_status status, const rql_error *error, void *user_data)
 {
     (void)status;
@@ -61,8 +63,8 @@ static void on_refusal_filled(rql_status status, const rql_error *error, void *u
     finish(user_data);
 }
 
-/* The questions block, so another thread asks them. Without memory for that they are left out: a
- * loop must not wait. */
+/* Fills in the refusal. Its queries block, so another thread runs them. Without memory for that
+ * they are left out, because a loop must not wait. */
 static void describe_refusal(rql_request *self)
 {
     const rql_work work = {fill_refusal, on_refusal_filled, self};
@@ -74,7 +76,8 @@ static void describe_refusal(rql_request *self)
     }
 }
 
-/* Granted, and nobody can look after it. The caller gets that fault, not how the release went. */
+/* Finishes a request that was granted a lock that cannot be watched. The caller gets that fault,
+ * not the result of the release. */
 static void on_given_back(rql_status status, const rql_error *error, void *user_data)
 {
     (void)status;
@@ -82,8 +85,8 @@ static void on_given_back(rql_status status, const rql_error *error, void *user_
     finish(user_data);
 }
 
-/* Loop's thread: the acquisition has its status. A grant that is not kept is given back; for lack
- * of memory in the background. */
+/* Loop's thread. Continues when the acquisition has its status. A grant that is not kept is given
+ * back; if memory is lacking, in the background. */
 static void on_over(rql_request *self)
 {
     struct rqli_acquire *acquire = &self->acquire;
@@ -104,7 +107,8 @@ static void on_done(struct rqli_op_task *task)
     on_over((rql_request *)((char *)task - offsetof(rql_request, task)));
 }
 
-/* If it was cancelled before, its first step ends it, and nothing is sent. */
+/* Begins the acquisition. If it was cancelled before, its first step ends it, and nothing is
+ * sent. */
 void rqli_request_begin(rql_request *self)
 {
     rql_loop *loop = self->job.loop;
@@ -131,20 +135,21 @@ void rqli_request_begin(rql_request *self)
 
 /* ---- of one lock ---- */
 
-/* Behind it in the same allocation: the metadata of its options, then the name. */
+/* A request for one lock. After it, in the same allocation, come the metadata of its options and
+ * then the name. */
 struct single {
     rql_request request;                           /* first */
-    struct rqli_op_call calls[RQLI_DURABLE_CALLS]; /* in a round, at most */
+    struct rqli_op_call calls[RQLI_DURABLE_CALLS]; /* the most in a round */
     rql_lock_options options;
-    rql_lock *lock;  /* NULL: not made, or given away */
+    rql_lock *lock;  /* NULL: not made yet, or given away */
     uint64_t number; /* of its acquirer; 0: the task that the caller has named */
     rql_acquired_fn done;
     void *user_data;
     char *name;
 };
 
-/* The lock becomes the callee's; if it was not acquired the handle is freed, and the callee gets
- * NULL. */
+/* Calls back. The lock becomes the callee's; if it was not acquired, the handle is freed and the
+ * callee gets NULL. */
 static void finish_single(rql_request *request, rql_status status, const rql_error *error)
 {
     struct single *self = (struct single *)request;
@@ -157,8 +162,9 @@ static void finish_single(rql_request *request, rql_status status, const rql_err
     rqli_request_free(request);
 }
 
-/* Loop's thread. The handle is made here and not by the caller: the loop's thread is the host of
- * its requests. Unless a task or a number is given, each request is an acquirer of its own. */
+/* Loop's thread. Begins the request. The handle is made here and not by the caller, because the
+ * loop's thread is the host of its requests. Unless a task or a number is given, each request is an
+ * acquirer of its own. */
 static void begin(struct rqli_job *job)
 {
     struct single *self = (struct single *)job;
@@ -186,7 +192,8 @@ static void begin(struct rqli_job *job)
     rqli_request_begin(&self->request);
 }
 
-/* The metadata of the options is copied: the caller may free it when the call returns. */
+/* Returns the size of a copy of the metadata. The caller may free the original when the call
+ * returns. */
 size_t rqli_options_room(const rql_lock_options *options)
 {
     size_t room = options->n_meta * sizeof *options->meta;
@@ -197,7 +204,7 @@ size_t rqli_options_room(const rql_lock_options *options)
     return room;
 }
 
-/* Moves *at behind the copy. */
+/* Copies the text to *at, and moves *at past the copy. */
 static char *copy_text(char **at, const char *text)
 {
     size_t size = strlen(text) + 1;
@@ -244,8 +251,8 @@ void rqli_single_be(rql_request *request, uint64_t number)
     ((struct single *)request)->number = number;
 }
 
-/* The handle is out before the job is posted: its callback may run before this call returns. It is
- * NULL without memory, which rqli_loop_start() reports. */
+/* The caller gets the handle before the job is posted, because the callback may run before this
+ * call returns. Without memory the handle is NULL, which rqli_loop_start() reports. */
 rql_status rql_acquire_async(rql_loop *loop, const char *name, const rql_lock_options *options,
                              rql_acquiring *what, rql_error *error)
 {
@@ -271,7 +278,8 @@ rql_status rql_acquire_async(rql_loop *loop, const char *name, const rql_lock_op
     return rqli_loop_start(loop, (struct rqli_job *)request, error);
 }
 
-/* Freed here, unless a cancellation is on its way to the loop: then by that. */
+/* Frees the request, unless a cancellation is on its way to the loop: then the cancellation frees
+ * it. */
 void rqli_request_free(rql_request *self)
 {
     rqli_loop_finish(&self->job);
@@ -283,7 +291,8 @@ void rqli_request_free(rql_request *self)
     }
 }
 
-/* Before it has begun it is only noted; rqli_request_begin() finds it. */
+/* Cancels the request. Before it has begun this is only noted, and rqli_request_begin() finds the
+ * note. */
 void rqli_request_cancel(struct rqli_job *job)
 {
     rql_request *self = (rql_request *)job;
@@ -294,7 +303,8 @@ void rqli_request_cancel(struct rqli_job *job)
     }
 }
 
-/* Loop's thread. It comes also when the request was over before it: then nobody else frees that. */
+/* Loop's thread. Takes a cancellation, also of a request that is over already: then it frees the
+ * request. */
 static void take_cancellation(struct rqli_post *post)
 {
     rql_request *self = (rql_request *)((char *)post - offsetof(rql_request, cancelling));
@@ -307,7 +317,8 @@ static void take_cancellation(struct rqli_post *post)
     }
 }
 
-/* Its time counts from the call: what it waits for the loop to begin it is part of that. */
+/* Prepares the job. Its time counts from the caller's call, so it includes the wait for the loop to
+ * begin it. */
 void rqli_request_prepare(rql_request *self, void (*start)(struct rqli_job *job))
 {
     self->job.begin = start;
@@ -316,7 +327,8 @@ void rqli_request_prepare(rql_request *self, void (*start)(struct rqli_job *job)
     self->begun_us = rqli_now_us();
 }
 
-/* However often it is called before the loop takes it, it is posted once: there is one post. */
+/* Posts the cancellation once, however often it is called before the loop takes it: there is one
+ * post. */
 rql_status rql_request_cancel(rql_request *request)
 {
     RQLI_DEFER_CANCEL;
@@ -332,16 +344,16 @@ rql_status rql_request_cancel(rql_request *request)
     return status;
 }
 
-/* Half of the time after which the connection counts as broken: whoever asks now and then learns
- * of the silence before that. */
+/* Returns whether a try has been unanswered for half of the time after which the connection counts
+ * as broken: a caller that asks now and then learns of the silence before that. */
 static bool is_unanswered(const struct rqli_acquire *acquire)
 {
     return acquire->client && acquire->request.state == RQLI_REQUEST_TRYING &&
            rqli_now_us() - acquire->tried_us > acquire->client->options.io_timeout_ms * 500;
 }
 
-/* Of a series in the gem's mode: that of the lock whose turn it is. Without memory for the reason
- * there is only the text of the status. */
+/* For a series in the gem's mode, returns the fault of the lock whose turn it is. Without memory
+ * for the reason there is only the text of the status. */
 rql_status rql_request_fault(const rql_request *request, rql_error *error)
 {
     const struct rqli_acquire *acquire;
@@ -369,25 +381,26 @@ rql_status rql_request_fault(const rql_request *request, rql_error *error)
 /* ---- ends and extensions ---- */
 
 /*
- * rql_release_async(), rql_series_release_async() and rql_extend_async(): end.c and extend.c as
- * jobs of a loop. A release cannot be cancelled, and goes on when the loop is closed: a lock that
- * its owner has let go must not stay until its ttl.
+ * Implements rql_release_async(), rql_series_release_async() and rql_extend_async(): end.c and
+ * extend.c as jobs of a loop. A release cannot be cancelled, and continues when the loop is closed:
+ * a lock that its owner has released must not stay until its ttl ends.
  */
 
 /*
- * An end on a loop, of three kinds: the release of a lock (`one`, is_whole), that of a series
- * (`series`), and locks that are only given back, whose handles stay their owner's (neither). With
- * count 0 there is nothing to end, as when NULL is released: it is over at once.
+ * An end on a loop. There are three kinds: the release of a lock (`one`, is_whole), that of a
+ * series (`series`), and locks that are only given back, whose handles stay their owner's
+ * (neither). With count 0 there is nothing to end, as when NULL is released: the end is over at
+ * once.
  */
 struct ending {
     struct rqli_job job; /* first */
     struct rqli_op_task task;
     struct rqli_end end;
     rql_lock *one;
-    rql_lock *const *locks; /* that one, or the first `count` of a series */
+    rql_lock *const *locks; /* `one`, or the first `count` of a series */
     size_t count;
-    int64_t until_us;   /* it goes on in the background then */
-    rql_series *series; /* that is freed at the end, or NULL */
+    int64_t until_us;   /* then it continues in the background */
+    rql_series *series; /* freed at the end; or NULL */
     rql_series_result *result;
     bool is_whole; /* `one` is observed and freed here */
     rql_done done;
@@ -395,8 +408,9 @@ struct ending {
     struct rqli_op_call calls[];
 };
 
-/* The handles are freed before the callback, which may free what they point to. So is `self`, with
- * the reason in it: that is copied. error: may be NULL for RQL_OK. */
+/* Calls back. The handles are freed before the callback, because it may free what they point to.
+ * `self` is freed as well, and the reason is part of it: so the reason is copied. error: may be
+ * NULL for RQL_OK. */
 static void finish_end(struct ending *self, rql_status status, const rql_error *error)
 {
     rql_done done = self->done;
@@ -424,8 +438,9 @@ static void on_ended(struct rqli_op_task *task)
     finish_end(self, self->end.op.status, &self->end.error);
 }
 
-/* Without memory to do it here it goes on in the background, as far as that has memory. leave.lua
- * finds what to end by the nonce: a grant, or all that a re-entry has added. */
+/* Ends a hold in the background, because there is no memory to end it here; without memory for that
+ * either, it is left to its ttl. leave.lua finds what to end by the nonce: a grant, or all that a
+ * re-entry has added. */
 static void end_in_background(const rql_lock *lock)
 {
     const struct rqli_withdrawal_of what = rqli_lock_withdrawal(lock);
@@ -433,7 +448,8 @@ static void end_in_background(const rql_lock *lock)
     rqli_leases_withdraw(lock->client->leases, &what, lock->ttl_ms);
 }
 
-/* Of what a re-entry has added some was used: it stays, and ends with the lock. */
+/* Ends all but extending re-entries in the background. Part of what a re-entry added was used: the
+ * addition stays, and ends with the lock. */
 static void end_without_memory(struct ending *self)
 {
     rql_error error;
@@ -447,7 +463,8 @@ static void end_without_memory(struct ending *self)
     finish_end(self, status, &error);
 }
 
-/* Off the leases first: no loss is reported for what is being released. */
+/* Begins the end. Takes the locks off the leases first, so that no loss is reported for a lock that
+ * is being released. */
 static void begin_end(struct rqli_job *job)
 {
     struct ending *self = (struct ending *)job;
@@ -472,8 +489,8 @@ static void begin_end(struct rqli_job *job)
     }
 }
 
-/* Any thread. One allocation: behind the calls are the parts. `locks` is borrowed until the end.
- * NULL: no memory. */
+/* Any thread. Makes an end, in one allocation: the parts come after the calls. `locks` is borrowed
+ * until the end. Returns NULL if there is no memory. */
 static struct ending *ending_new(rql_lock *const *locks, size_t count, const rql_done *done)
 {
     size_t room = sizeof(struct rqli_op_call) + sizeof(struct rqli_end_part);
@@ -490,7 +507,8 @@ static struct ending *ending_new(rql_lock *const *locks, size_t count, const rql
     return self;
 }
 
-/* The array that ending_new() wants is `one`, which stays where it is. */
+/* Makes the end of one lock. The array that ending_new() wants is `one`, which stays where it
+ * is. */
 static struct ending *ending_of_one(rql_lock *lock, const rql_done *done)
 {
     struct ending *self = ending_new(NULL, lock ? 1 : 0, done);
@@ -503,7 +521,8 @@ static struct ending *ending_of_one(rql_lock *lock, const rql_done *done)
     return self;
 }
 
-/* Loop's thread. False: `self` is NULL. Where nothing has to be sent `done` comes within. */
+/* Loop's thread. Returns false if `self` is NULL. If nothing has to be sent, `done` is called
+ * within. */
 static bool begin_on(rql_loop *loop, struct ending *self)
 {
     if (self) {
@@ -543,8 +562,8 @@ rql_status rqli_async_check_of(rql_loop *loop, const rql_client *client, const c
     return status;
 }
 
-/* On any fault here the lock is as it was, and its owner's: the handle passes to the loop only with
- * a job that was taken. */
+/* After any fault here the lock is unchanged and still its owner's: the handle passes to the loop
+ * only with a job that was accepted. */
 rql_status rql_release_async(rql_loop *loop, rql_lock *lock, const rql_done *done, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
@@ -576,8 +595,9 @@ rql_status rql_series_release_async(rql_loop *loop, rql_series *series, rql_seri
     return rqli_loop_start_to_end(loop, (struct rqli_job *)self, error);
 }
 
-/* rql_lock_extend() on a loop. The lock stays its owner's, who does not release it before the
- * callback. It is not cancelled when the loop is closed: one round, which ends by itself. */
+/* rql_lock_extend() on a loop. The lock stays its owner's, and the owner must not release it before
+ * the callback. An extension is not cancelled when the loop is closed: it is one round, which ends
+ * by itself. */
 struct extension {
     struct rqli_job job; /* first */
     struct rqli_op_task task;

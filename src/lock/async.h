@@ -1,34 +1,36 @@
 #ifndef RQLI_ASYNC_H
 #define RQLI_ASYNC_H
 
-/* What the asynchronous calls share: checks on any thread, and parts that others are made of, on
- * the loop's. */
+/* The parts that the asynchronous calls share: checks for any thread, and building blocks for the
+ * loop's thread. */
 
 #include "lock/acquisition.h"
 #include "lock/loop.h"
 #include "lock/series.h"
 
-/* Any thread. The request for one lock; copies. NULL: no memory. */
+/* Any thread. Makes the request for one lock; copies its arguments. Returns NULL if there is no
+ * memory. */
 rql_request *rqli_single_new(rql_loop *loop, const char *name, const rql_lock_options *options,
                              const rql_acquiring *what);
 
-/* It has the acquirer of this number, which others have, too. */
+/* Gives the request the acquirer of this number, which other requests may have, too. */
 void rqli_single_be(rql_request *request, uint64_t number);
 
-/* Any thread. RQL_E_INVALID: `what` is of another client. */
+/* Any thread. Returns RQL_E_INVALID if `what` belongs to another client. */
 rql_status rqli_async_check_of(rql_loop *loop, const rql_client *client, const char *what,
                                rql_error *error);
 
-/* Copies the metadata into `memory`, which has the room, and returns what is behind it. */
+/* rqli_options_copy() copies the metadata into `memory`, which has rqli_options_room() bytes, and
+ * returns the address after the copy. */
 size_t rqli_options_room(const rql_lock_options *options);
 char *rqli_options_copy(rql_lock_options *options, char *memory);
 
-/* Loop's thread. False: no memory, nothing was begun. */
+/* Loop's thread. Both return false if there is no memory; nothing was begun then. */
 
-/* rql_lock_release(): it is freed, too. */
+/* Begins rql_lock_release(), which also frees the lock. */
 bool rqli_release_begin(rql_loop *loop, rql_lock *lock, const rql_done *done);
-/* rqli_give_back() by this deadline; the locks stay their owner's. Without memory they are unlisted
- * all the same. */
+/* Begins rqli_give_back() with this deadline; the locks stay their owner's. Without memory they are
+ * unlisted all the same, and withdrawn in the background. */
 bool rqli_give_back_begin(rql_loop *loop, rql_lock *const *locks, size_t count, int64_t deadline_us,
                           const rql_done *done);
 
@@ -40,27 +42,28 @@ struct rql_request {
     struct rqli_op_task task;
     struct rqli_acquire acquire;
     struct rqli_acquire_result result;
-    rql_request *part; /* the one that tries in its place, or NULL: of a series in the gem's mode */
+    rql_request *part; /* of a series in the gem's mode: the request that tries now; or NULL */
     int64_t begun_us;
-    /* It is over and reported, with acquire.op.status. */
+    /* Called when the request is over and reported, with acquire.op.status. */
     void (*finish)(rql_request *self, rql_status status, const rql_error *error);
-    bool shall_cancel;          /* as soon as what is under way is answered */
+    bool shall_cancel;          /* as soon as the calls under way are answered */
     bool _Atomic is_cancelling; /* posted, and not taken yet */
-    bool is_over;               /* freed when that is taken */
+    bool is_over;               /* a posted cancellation frees it */
 };
 
-/* Any thread. The job of a new request; `start` makes its locks and then begins the acquisition. */
+/* Any thread. Prepares the job of a new request; `start` makes its locks and then begins the
+ * acquisition. */
 void rqli_request_prepare(rql_request *self, void (*start)(struct rqli_job *job));
 
-/* As rqli_acquire_run(), on a loop. acquire (as rqli_acquire_init() says), task.calls and finish
- * are set; `finish` comes now or later. */
+/* Does the work of rqli_acquire_run() on a loop. Caller has set acquire (as rqli_acquire_init()
+ * says), task.calls and finish; `finish` is called now or later. */
 void rqli_request_begin(rql_request *self);
 
-/* The last step: no more of it is used, but by a cancellation on its way. Behind the callback:
- * until that is called, another thread may cancel it. */
+/* Frees the request, as the last step; only a cancellation on its way still uses it. Comes after
+ * the callback: until the callback is called, another thread may cancel the request. */
 void rqli_request_free(rql_request *self);
 
-/* As rqli_job::cancel. */
+/* Implements rqli_job::cancel. */
 void rqli_request_cancel(struct rqli_job *job);
 
 #endif

@@ -13,16 +13,16 @@
 #include <string.h>
 
 /*
- * rql_series_acquire_async(). The steps are those of series.c; here is only how they wait on a
- * loop. By groups it is one request, which acquires one after the other. In the gem's mode the
- * request is a handle: the requests for the single locks do the work, one after the other, and a
- * cancellation goes to the one under way.
+ * Implements rql_series_acquire_async(). The steps are those of series.c; this file only says how
+ * they wait on a loop. By groups the series is one request, which acquires one group after the
+ * other. In the gem's mode the request is a handle: the requests for the single locks do the work,
+ * one after the other, and a cancellation goes to the one under way.
  */
 
-/* The acquisition of a series. Of `groups` and `gem` one is used, by plan.options.mode. The result
- * is gathered here; rqli_series_conclude() copies it to the caller's, if there is one. */
+/* The acquisition of a series. plan.options.mode says whether `groups` or `gem` is used. The result
+ * is gathered here; rqli_series_conclude() copies it to the caller's result, if there is one. */
 struct acquiring {
-    rql_request request; /* first; of the gem's mode only a handle */
+    rql_request request; /* first; in the gem's mode only a handle */
     struct rqli_series_plan plan;
     rql_series_result result;
     rql_series *series;
@@ -39,13 +39,13 @@ struct acquiring {
         rql_lock_options options;
     } gem;
 
-    int64_t asked_us;  /* when the acquisition under way began; it has a deadline of its own */
-    rql_status status; /* that ended it, while what it had is given back */
+    int64_t asked_us;  /* from when the deadline of the acquisition under way counts */
+    rql_status status; /* why the series failed, while its locks are given back */
     rql_error error;
 };
 
-/* The caller's result is filled in before its callback. Unless it is held the series is freed by
- * then, and NULL is what the callback gets. error: may be NULL for RQL_OK. */
+/* Calls back. The caller's result is filled in before that. Unless the series is held, it is freed
+ * by then, and the callback gets NULL. error: may be NULL for RQL_OK. */
 static void finish(struct acquiring *self, rql_status status, const rql_error *error)
 {
     rql_series *series = rqli_series_conclude(self->series, &self->plan, self->request.begun_us,
@@ -63,7 +63,8 @@ static void finish_without_memory(struct acquiring *self)
     finish(self, status, &error);
 }
 
-/* How giving back went is reported with each lock; the caller hears why the series failed. */
+/* The result of giving back is reported with each lock; the caller gets the reason why the series
+ * failed. */
 static void on_given_back(rql_status status, const rql_error *error, void *user_data)
 {
     struct acquiring *self = user_data;
@@ -73,8 +74,8 @@ static void on_given_back(rql_status status, const rql_error *error, void *user_
     finish(self, self->status, &self->error);
 }
 
-/* It failed. Without memory for a release what it has is given back in the background. `self` may
- * be gone afterwards. */
+/* Gives back the locks of a series that failed. Without memory for a release they are given back in
+ * the background. `self` may be gone afterwards. */
 static void give_back(struct acquiring *self, rql_status why, const rql_error *error)
 {
     const rql_done done = {on_given_back, self};
@@ -92,7 +93,8 @@ static void give_back(struct acquiring *self, rql_status why, const rql_error *e
 
 static void begin_group(struct acquiring *self);
 
-/* Where nothing is held yet the callback is called as it is. `self` may be gone afterwards. */
+/* Continues after a group. If it failed and nothing is held yet, the caller is called back at once.
+ * `self` may be gone afterwards. */
 static void finish_group(rql_request *request, rql_status status, const rql_error *error)
 {
     struct acquiring *self = (struct acquiring *)request;
@@ -109,8 +111,9 @@ static void finish_group(rql_request *request, rql_status status, const rql_erro
     }
 }
 
-/* A group is one operation and one waiter; there is room for as many calls as may leave their
- * queues at once. A fault that passed is not that of the next one. */
+/* Begins the next group. A group is one operation and one waiter; there is room for as many calls
+ * as may leave their queues at once. A fault that has passed is freed, because it is not a fault of
+ * the next group. */
 static void begin_group(struct acquiring *self)
 {
     rql_request *request = &self->request;
@@ -126,12 +129,12 @@ static void begin_group(struct acquiring *self)
 
 /* ---- the gem's mode ---- */
 
-/* One lock after the other, each with its own retries and timeout, as series.c does it. */
+/* Acquires one lock after the other, each with its own retries and timeout, as series.c does. */
 
 static void take_next(struct acquiring *self);
 
-/* The callback of a part, which frees itself behind this; its lock becomes the series'. A
- * cancellation that came too late for the part under way ends the series behind it. */
+/* The callback of a part, which frees itself afterwards; its lock becomes the series'. A
+ * cancellation that came too late for the part under way ends the series after that part. */
 static void on_part(rql_status status, rql_lock *lock, const rql_error *error, void *user_data)
 {
     struct acquiring *self = user_data;
@@ -154,7 +157,8 @@ static void on_part(rql_status status, rql_lock *lock, const rql_error *error, v
     }
 }
 
-/* Each part has the same acquirer: a name may come twice, as a re-entry. */
+/* Begins the next part. All parts have the same acquirer, because a name may come twice, as a
+ * re-entry. */
 static void take_next(struct acquiring *self)
 {
     const rql_acquiring what = {.done = on_part, .user_data = self};
@@ -178,7 +182,8 @@ static void take_next(struct acquiring *self)
     rqli_loop_begin(loop, (struct rqli_job *)part);
 }
 
-/* Where no part is under way, it is giving back, and ends with that. */
+/* Cancels the part under way. Without one the series is giving its locks back, and ends with
+ * that. */
 static void cancel_gem(struct rqli_job *job)
 {
     struct acquiring *self = (struct acquiring *)job;
@@ -191,7 +196,8 @@ static void cancel_gem(struct rqli_job *job)
 
 /* ---- either ---- */
 
-/* Loop's thread. One number for all its locks: a series is one acquirer, as a request is. */
+/* Loop's thread. Begins the series. All its locks have one number, because a series is one
+ * acquirer, as a request is. */
 static void begin(struct rqli_job *job)
 {
     struct acquiring *self = (struct acquiring *)job;
@@ -209,7 +215,8 @@ static void begin(struct rqli_job *job)
     }
 }
 
-/* Behind the structure in the same allocation: an array of pointers, then the names. */
+/* Copies the names to the memory after the structure, in the same allocation: an array of pointers,
+ * then the names. */
 static void copy_names(rql_series_options *options, char *memory)
 {
     const char **names = (const char **)(void *)memory;
@@ -224,8 +231,9 @@ static void copy_names(rql_series_options *options, char *memory)
     options->names = names;
 }
 
-/* One allocation: the struct, the metadata, and from the next place for a pointer on the names, for
- * which there is room as if each were of the greatest length. NULL: no memory. */
+/* Makes an acquisition in one allocation: the struct, the metadata, and from the next address that
+ * fits a pointer on, the names. Each name has room as if it were of the greatest length. Returns
+ * NULL if there is no memory. */
 static struct acquiring *acquiring_new(rql_loop *loop, const struct rqli_series_plan *plan,
                                        const rql_series_acquiring *what)
 {

@@ -14,12 +14,12 @@
 
 /*
  * rql_with_lock(), rql_with_series() and rql_with_async(): a block of the caller's that runs while
- * the lock is held. A timed block is not interrupted: when it took longer than the ttl the result
+ * the lock is held. A timed block is not interrupted; if it took longer than the ttl, the result
  * says so.
  */
 
-/* What a block holds: a lock, or a series with its result. Both NULL: it is not acquired yet, or
- * has ended. error: the caller's, may be NULL. */
+/* The hold of a block: a lock, or a series with its result. Both are NULL before it is acquired and
+ * after it has ended. error: the caller's, may be NULL. */
 struct hold {
     rql_lock *lock;
     rql_series *series;
@@ -28,8 +28,8 @@ struct hold {
     rql_error *error;
 };
 
-/* Runs at every way out of the scope, also by an exception of C++ or a cancellation of the thread;
- * on the usual way it was called by then, and finds nothing. */
+/* Ends the hold. Runs whenever the scope is left, also by a C++ exception or a cancellation of the
+ * thread. On the usual way it was called before, and finds nothing. */
 static void end_block(struct hold *self)
 {
     if (self->lock) {
@@ -41,14 +41,14 @@ static void end_block(struct hold *self)
     self->series = NULL;
 }
 
-/* Asked before the release, whose round trip is not the block's time. Counts from where the lease
- * does: from before the grant. */
+/* Returns whether the block overran. Asked before the release, whose round trip is not the block's
+ * time. The time counts from where the lease does: from before the grant. */
 static bool overran(const rql_lock_options *options, int64_t begun_us)
 {
     return options->timed && rqli_now_us() - begun_us > options->ttl_ms * 1000;
 }
 
-/* What was held has ended by now: name is a copy, or the caller's. */
+/* Raises RQL_BLOCK_OVERRAN. The handle is gone by now: name is a copy, or the caller's. */
 static rql_status fail_overran(const char *name, int64_t ttl_ms, rql_error *error)
 {
     return rqli_fail(error, RQL_BLOCK_OVERRAN,
@@ -57,9 +57,9 @@ static rql_status fail_overran(const char *name, int64_t ttl_ms, rql_error *erro
                      name, (long long)ttl_ms);
 }
 
-/* Cancellation is not deferred here, for the block runs as its caller wants it; acquiring and
- * releasing defer it for themselves. That a block overran is all that is returned then, whatever
- * its release came to. */
+/* Cancellation is not deferred here, because the block runs as its caller wants it; acquiring and
+ * releasing defer it for themselves. If the block overran, only that is returned, and not the
+ * result of its release. */
 rql_status rql_with_lock(rql_client *client, const char *name, const rql_lock_options *options,
                          rql_block *block, rql_error *error)
 {
@@ -88,8 +88,8 @@ rql_status rql_with_lock(rql_client *client, const char *name, const rql_lock_op
     return was_late ? fail_overran(name, read.ttl_ms, error) : self.release_status;
 }
 
-/* The plan is made once more by rql_series_acquire(), from the options that were read: here it says
- * whether the block is timed, and where the result goes. */
+/* rql_series_acquire() makes the plan once more, from the options that were read. Here the plan
+ * says whether the block is timed, and where the result goes. */
 rql_status rql_with_series(rql_client *client, const rql_series_options *options,
                            rql_series_block *block, rql_error *error)
 {
@@ -121,8 +121,8 @@ rql_status rql_with_series(rql_client *client, const rql_series_options *options
 
 /* ---- on a loop ---- */
 
-/* A block and its hold on a lock. A job of its own from the grant on: the loop waits for its end.
- */
+/* A block and its hold on a lock. From the grant on it is a job of its own: the loop waits for its
+ * end. */
 struct rql_hold {
     struct rqli_job job; /* first */
     struct rqli_post ending;
@@ -156,8 +156,8 @@ static void on_released(rql_status status, const rql_error *error, void *user_da
     }
 }
 
-/* Loop's thread: the block has said that it is over. Where the release needs no call, or no memory
- * was to be had, the hold is freed when this returns. */
+/* Loop's thread. Releases the lock, because the block has said that it is over. If the release
+ * needs no call, or there is no memory for it, the hold is freed when this returns. */
 static void take_end(struct rqli_post *post)
 {
     rql_hold *self = (rql_hold *)((char *)post - offsetof(rql_hold, ending));
@@ -173,7 +173,7 @@ static void take_end(struct rqli_post *post)
     }
 }
 
-/* The block may end itself within: that is posted, and taken in a later round. */
+/* Runs the block. The block may end itself within: that is posted, and taken in a later round. */
 static void begin(struct rqli_job *job)
 {
     rql_hold *self = (rql_hold *)job;
@@ -181,8 +181,8 @@ static void begin(struct rqli_job *job)
     self->block.run(self, self->lock, self->block.user_data);
 }
 
-/* The job of the block begins while that of the request is still under way: the loop has one all
- * the time, and does not end in between. */
+/* Begins the job of the block while that of the request is still under way: so the loop has a job
+ * all the time, and does not end in between. */
 static void on_acquired(rql_status status, rql_lock *lock, const rql_error *error, void *user_data)
 {
     rql_hold *self = user_data;
@@ -227,7 +227,8 @@ static rql_hold *hold_new(rql_loop *loop, const char *name, const rql_async_bloc
     return self;
 }
 
-/* The request is freed by rqli_loop_start() if that fails, and the hold here: no callback comes. */
+/* If rqli_loop_start() fails, it frees the request, and the hold is freed here: the callback is not
+ * called. */
 rql_status rql_with_async(rql_loop *loop, const char *name, const rql_lock_options *options,
                           rql_async_block *block, rql_error *error)
 {
@@ -257,7 +258,7 @@ rql_status rql_with_async(rql_loop *loop, const char *name, const rql_lock_optio
     return status;
 }
 
-/* Any thread, and also while the loop is being closed: that waits for the block. */
+/* Any thread, also while the loop is being closed: closing waits for the block. */
 rql_status rql_hold_end(rql_hold *hold, int value)
 {
     RQLI_DEFER_CANCEL;

@@ -11,11 +11,11 @@
 #include "net/login.h"
 
 /*
- * What every call of a client needs: checks of its arguments, time budgets, and plain commands over
- * its connection. How a client is made and ended is in client_new.c.
+ * The parts that every call of a client needs: checks of its arguments, time budgets, and plain
+ * commands over its connection. client_new.c makes and ends a client.
  */
 
-/* The least grace; and how far beyond twice those before it one round trip may count. */
+/* The least grace; and by how much one round trip may count beyond twice the average before it. */
 enum { LEAST_GRACE_US = 50000, MOST_MORE_US = 50000 };
 
 struct rqli_conn *rqli_client_conn(rql_client *client)
@@ -23,7 +23,8 @@ struct rqli_conn *rqli_client_conn(rql_client *client)
     return rqli_conns_choose(&client->fleet.first.conns);
 }
 
-/* Also guards against use after fork(): the sockets and threads of a client are its process's. */
+/* Also guards against use after fork(): the sockets and threads of a client belong to its
+ * process. */
 rql_status rqli_client_check(const rql_client *client, rql_error *error)
 {
     if (!client) {
@@ -46,9 +47,10 @@ rql_status rqli_name_check(const char *name, rql_error *error)
     return RQL_OK;
 }
 
-/* Follows what becomes faster more closely than what becomes slower, and one that took very long by
- * little: it was held up, and is not the way to the server. The first one counts as it is. Readers
- * and writers may mix: the next reply mends it. */
+/* Averages the round trips. The average follows a faster one more closely than a slower one, and a
+ * very slow one only a little, because that call was held up and says nothing about the way to the
+ * server. The first round trip counts as it is. Updates may overwrite each other: the next reply
+ * corrects that. */
 void rqli_client_on_round_trip(rql_client *client, int64_t took_us)
 {
     int64_t before_us = atomic_load_explicit(&client->round_trip_us, memory_order_relaxed);
@@ -68,15 +70,15 @@ int64_t rqli_client_grace_us(const rql_client *client)
     return grace_us > LEAST_GRACE_US ? grace_us : LEAST_GRACE_US;
 }
 
-/* Connecting and one reply, each with its own limit. */
+/* The time for connecting and for one reply, each with its own limit. */
 int64_t rqli_client_budget_us(const rql_client *client, int64_t now_us)
 {
     return rqli_after_ms(now_us,
                          client->options.connect_timeout_ms + client->options.io_timeout_ms);
 }
 
-/* Login found a replica: whether it still is one, asked by a write that changes nothing. Then its
- * connection is dropped, for the next one may lead to the master. */
+/* Checks whether the server, which was a replica at login, still is one, by a write that changes
+ * nothing. If it is, its connection is dropped, because the next one may lead to the master. */
 static rql_status check_writable(const rql_client *client, struct rqli_conn *conn,
                                  int64_t deadline_us, rql_error *error)
 {
@@ -96,8 +98,8 @@ static rql_status check_writable(const rql_client *client, struct rqli_conn *con
     return status;
 }
 
-/* A replica is a fault here, though it could be read from: no lock can be taken there. Not so one
- * of a cluster, which knows who the masters are. */
+/* A replica is a fault here, although it could be read from, because no lock can be taken there. A
+ * replica of a cluster is no fault: it knows the masters. */
 rql_status rql_client_connect(rql_client *client, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
@@ -168,7 +170,7 @@ static rql_status query(rql_client *client, const struct rqli_key_set *set,
     return rqli_call_run(&route, &call, rqli_client_budget_us(client, rqli_now_us()), out, error);
 }
 
-/* Nobody moves a set that is no partition's: it is the first server's. */
+/* The set of keys that is no partition never moves: it belongs to the first server. */
 rql_status rqli_query(rql_client *client, struct rqli_exchange **out, rql_error *error, ...)
 {
     rql_status status;

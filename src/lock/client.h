@@ -1,7 +1,7 @@
 #ifndef RQLI_CLIENT_H
 #define RQLI_CLIENT_H
 
-/* The insides of a client: what all public calls share. */
+/* The insides of a client, which all public calls share. */
 
 #include "base/clock.h"
 #include "base/fork.h"
@@ -29,44 +29,44 @@ struct rqli_sentinels;
 struct rqli_stats;
 
 struct rql_client {
-    struct rqli_fork_member fork;  /* first: what leads to a foreign one leads to its begin */
+    struct rqli_fork_member fork;  /* first: a pointer to a foreign one points to its start */
     rql_options options;           /* constant after new */
-    char *texts;                   /* those of the options; a secret */
-    rql_lock_options of_calls;     /* what they say of a call that says nothing */
-    struct rqli_resolver resolver; /* of the servers' names */
+    char *texts;                   /* of the options; a secret */
+    rql_lock_options of_calls;     /* the options of a call that sets none */
+    struct rqli_resolver resolver; /* for the servers' names */
     struct rqli_fleet fleet;       /* the servers */
-    struct rqli_era *eras;         /* by set of keys; one, if there is but one */
-    _Atomic int64_t round_trip_us; /* to a server and back, of late; 0: not known */
+    struct rqli_era *eras;         /* one by set of keys; a single one for a single set */
+    _Atomic int64_t round_trip_us; /* recent, to a server and back; 0: not known */
     atomic_bool was_connected;     /* by a thread */
-    atomic_bool has_left_locks;    /* that end by their ttl, perhaps after the client */
+    atomic_bool has_left_locks;    /* locks that end by their ttl, perhaps after the client */
     struct rqli_client_name name;
-    _Atomic uint32_t refused; /* by its servers: see rqli_endpoint */
+    _Atomic uint32_t refused; /* bits of its servers: see rqli_endpoint */
     char identity[RQLI_HEX_SIZE];
-    struct rqli_sentinels *sentinels; /* or NULL: the URL names the server */
+    struct rqli_sentinels *sentinels; /* NULL: the URL names the server */
     struct rqli_master_watch *master_watch;
-    struct rqli_cluster *cluster; /* or NULL */
+    struct rqli_cluster *cluster; /* NULL: not partitioned */
     struct rqli_leases *leases;   /* leases, and what the background thread does */
     struct rqli_stats *stats;
-    struct rqli_subject of_connections; /* who is told what happens to them */
-    struct rqli_freelist handles;       /* of locks, to be used again */
+    struct rqli_subject of_connections; /* the listeners to their events */
+    struct rqli_freelist handles;       /* of locks, for reuse */
     struct rqli_freelist transfers;
     struct rqli_holders holders;
     struct rqli_hosts *hosts;                /* the threads that the swarm vouches for */
     struct rql_swarm *swarm;                 /* of auto_swarm, or NULL */
-    struct rql_swarm *_Atomic running_swarm; /* that or the caller's; not freed yet */
-    bool is_member;                          /* fork was joined */
+    struct rql_swarm *_Atomic running_swarm; /* that one or the caller's; not freed yet */
+    bool is_member;                          /* it has joined the list of base/fork.h */
     bool is_partitioned;                     /* its locks are spread over several servers */
     _Atomic uint64_t n_acquirers;            /* requests that are acquirers of their own */
 };
 
-/* To which keys a lock of this name belongs. */
+/* Returns the set of keys that a lock of this name belongs to. */
 static inline const struct rqli_key_set *rqli_client_key_set(const rql_client *self,
                                                              const char *name)
 {
     return rqli_key_set_of(self->is_partitioned, rqli_slice_of(name));
 }
 
-/* How many sets of keys it has, and which in a row one of them is. */
+/* Returns how many sets of keys the client has; the next two functions number them. */
 static inline size_t rqli_client_n_sets(const rql_client *self)
 {
     return self->is_partitioned ? RQLI_PARTITIONS : 1;
@@ -88,51 +88,54 @@ static inline struct rqli_era *rqli_client_era(const rql_client *self,
     return &self->eras[rqli_client_number_of(self, set)];
 }
 
-/* Who has the keys of this lock. */
+/* Returns the node that has the keys of this lock. */
 static inline struct rqli_node *rqli_client_node(const rql_client *self,
                                                  const struct rqli_keys *keys)
 {
     return rqli_fleet_node(&self->fleet, keys->set);
 }
 
-/* Where calls go that are about no lock; plain commands to the first of the servers. */
+/* Returns the route of calls that are about no lock; plain commands go to the first of the
+ * servers. */
 static inline struct rqli_op_route rqli_client_route_of_all(rql_client *self)
 {
     return (struct rqli_op_route){.fleet = &self->fleet, .node = &self->fleet.first};
 }
 
-/* Where calls about the keys of this lock go. */
+/* Returns the route of calls about the keys of this lock. */
 static inline struct rqli_op_route rqli_client_route(rql_client *self, const struct rqli_keys *keys)
 {
     return (struct rqli_op_route){.fleet = &self->fleet, .node = rqli_client_node(self, keys)};
 }
 
-/* For what the calling thread is about to ask the server, or one of them. */
+/* Returns a connection to the first server for the next command of the calling thread. */
 struct rqli_conn *rqli_client_conn(rql_client *client);
 
-/* RQL_E_INVALID for NULL, RQL_E_FORKED in a child of the client's process. */
+/* Returns RQL_E_INVALID for NULL, and RQL_E_FORKED in a child of the client's process. */
 rql_status rqli_client_check(const rql_client *client, rql_error *error);
 
-/* RQL_E_INVALID unless the name may be a lock's: it becomes part of keys, logs and lines. */
+/* Returns RQL_E_INVALID unless the name may be that of a lock: the name becomes part of keys, logs
+ * and lines. */
 rql_status rqli_name_check(const char *name, rql_error *error);
 
-/* A reply came so long after its command was sent. Any thread. */
+/* Any thread. Notes how long after its command a reply came. */
 void rqli_client_on_round_trip(rql_client *client, int64_t took_us);
 
-/* How long a call may last beyond its deadline, to take back what it asked for: two round trips as
- * measured of late, and 50 ms at least. */
+/* Returns how long a call may last beyond its deadline, to take back its request: two round trips
+ * as measured recently, and 50 ms at least. */
 int64_t rqli_client_grace_us(const rql_client *client);
 
-/* When a single command has to be answered: connect and answer. */
+/* Returns when a single command must be answered: time to connect, and for the reply. */
 int64_t rqli_client_budget_us(const rql_client *client, int64_t now_us);
 
-/* Is what the client is called to be written again, along with something else? */
+/* Returns true, once each time that the client's name is due to be written again, along with
+ * another command. */
 static inline bool rqli_client_wants_name(rql_client *self)
 {
     return self->options.client_names && rqli_client_name_is_due(&self->name, rqli_now_us());
 }
 
-/* A client from new to free, without a swarm. */
+/* Make and free a client, without a swarm. */
 
 rql_status rqli_client_make(rql_client **out, const rql_options *options, rql_error *error);
 rql_client *rqli_client_free(rql_client *client);
@@ -141,33 +144,34 @@ rql_client *rqli_client_free(rql_client *client);
 
 RQLI_DEFINE_AUTO(struct rqli_exchange *, rqli_exchange_give);
 
-/* For commands about keys of this set; NULL: for the first of the servers. NULL: no memory. */
+/* Returns an exchange for commands about the keys of this set; with NULL, for the first of the
+ * servers. Returns NULL if there is no memory. */
 struct rqli_exchange *rqli_client_exchange(rql_client *client, const struct rqli_key_set *set);
 
-/* Their keys have moved, by this reply, and nothing was done: true, they are to be asked again, at
- * retries->again_us, which is never 0 then, where the keys are by then. */
+/* Returns true if this reply says that nothing was done, usually because the keys have moved. The
+ * commands are then to be sent again at retries->again_us, which is never 0, to the node that has
+ * the keys by then. */
 bool rqli_client_follows(rql_client *client, const struct rqli_key_set *set,
                          const struct rqli_reply *reply, struct rqli_retries *retries);
 
-/* Runs one command of texts, NULL behind the last, within the time of a single command. RQL_OK:
- * *out holds its reply, which is no error, and is to be given back. Otherwise *out stays as it was.
- */
+/* Runs one command of texts, with NULL after the last, within the time of a single command. RQL_OK:
+ * *out holds its reply, which is no error, and is to be given back. Otherwise *out is unchanged. */
 __attribute__((sentinel)) rql_status rqli_query(rql_client *client, struct rqli_exchange **out,
                                                 rql_error *error, ...);
 
-/* The same of who has the keys of this lock, whose key is the second text. */
+/* Does the same at the node that has the keys of this lock, whose key is the second text. */
 __attribute__((sentinel)) rql_status rqli_query_about(rql_client *client,
                                                       const struct rqli_keys *keys,
                                                       struct rqli_exchange **out, rql_error *error,
                                                       ...);
 
-/* The keys of a name that a caller gave. It is not moved: they are in it. */
+/* The keys of a name that a caller gave. It must not be moved, because the keys point into it. */
 struct rqli_named {
     struct rqli_keys keys;
     char memory[RQLI_KEYS_ROOM];
 };
 
-/* Checks the client and the name first. */
+/* Fills in the keys, after it has checked the client and the name. */
 rql_status rqli_named_init(struct rqli_named *self, const rql_client *client, const char *name,
                            rql_error *error);
 

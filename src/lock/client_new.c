@@ -13,11 +13,11 @@
 
 #include <stdlib.h>
 
-/* What a client is made of, from its making to its end. */
+/* The parts that a client is made of, from its making to its end. */
 
 RQLI_DEFINE_AUTO(rql_client *, rqli_client_free);
 
-/* In a fork child: every object with a descriptor closes its copy, and nothing else is touched. */
+/* In a fork child: each object with a descriptor closes its copy, and nothing else is touched. */
 static void abandon(void *self)
 {
     rql_client *client = self;
@@ -27,8 +27,8 @@ static void abandon(void *self)
     rqli_master_watch_abandon(client->master_watch);
 }
 
-/* What the URL does not say of it. What its query says of the options goes before them, and is of
- * this server alone: a swarm may have another. */
+/* Fills in those parts of the endpoint that the URL does not give. Options in the URL's query take
+ * precedence, and are for this server alone: a swarm may have another one. */
 static rql_status set_up_endpoint(rql_client *client, rql_error *error)
 {
     rql_options here = client->options;
@@ -56,7 +56,7 @@ static rql_status set_up_endpoint(rql_client *client, rql_error *error)
     return status ? status : rqli_endpoint_use_tls(&client->fleet.first.endpoint, &here, error);
 }
 
-/* Where masters are found by sentinels: the first node has the first of them. */
+/* Sets up the sentinels, if they find the masters. The first node has the first of these. */
 static rql_status set_up_sentinels(rql_client *client, rql_error *error)
 {
     struct rqli_endpoint *endpoint = &client->fleet.first.endpoint;
@@ -73,7 +73,7 @@ static rql_status set_up_sentinels(rql_client *client, rql_error *error)
     return RQL_OK;
 }
 
-/* When all nodes are there. */
+/* Starts to watch the masters, when all nodes exist. */
 static rql_status watch_masters(rql_client *client, rql_error *error)
 {
     if (!client->sentinels) {
@@ -86,7 +86,7 @@ static rql_status watch_masters(rql_client *client, rql_error *error)
     return RQL_OK;
 }
 
-/* Where several servers have keys: the map of a cluster says who has which. */
+/* Sets up the cluster, if several servers have keys: its map says which node has which. */
 static rql_status set_up_cluster(rql_client *client, rql_error *error)
 {
     bool has_map = client->fleet.first.endpoint.arrangement == RQLI_CLUSTER;
@@ -103,9 +103,9 @@ static rql_status set_up_cluster(rql_client *client, rql_error *error)
     return RQL_OK;
 }
 
-/* Nothing is sent: the first connection is made by the first call, or by rql_client_connect(). So
- * the parts get a pointer to the identity before that is there. The client joins the others at a
- * fork last, when all is there that abandon() touches. */
+/* Makes the parts. Nothing is sent: the first connection is made by the first call, or by
+ * rql_client_connect(). So the parts can get a pointer to the identity before the identity exists.
+ * The client joins the members of fork last, when all parts exist that abandon() touches. */
 static rql_status build(rql_client *client, rql_error *error)
 {
     bool has_fleet;
@@ -135,7 +135,8 @@ static rql_status build(rql_client *client, rql_error *error)
     return client->is_member ? RQL_OK : rqli_fail_nomem(error);
 }
 
-/* Keys of their own for each partition, and what the client has seen of these. */
+/* Reads the arrangement of the servers. Each partition has its own keys, and a record (era) of what
+ * the client has seen of them. */
 static rql_status take_arrangement(rql_client *client, rql_error *error)
 {
     struct rqli_endpoint *endpoint = &client->fleet.first.endpoint;
@@ -151,8 +152,8 @@ static rql_status take_arrangement(rql_client *client, rql_error *error)
     return client->eras ? RQL_OK : rqli_fail_nomem(error);
 }
 
-/* The options and what they say of the server. The URL is parsed first, because that fills in the
- * whole endpoint. */
+/* Reads the options and what they say about the server. The URL is parsed first, because that fills
+ * in the whole endpoint. */
 static rql_status take_options(rql_client *client, const rql_options *options, rql_error *error)
 {
     rql_status status = rqli_options_read(RQLI_OF_CLIENT, &client->options, NULL, options, error);
@@ -169,7 +170,8 @@ static rql_status take_options(rql_client *client, const rql_options *options, r
     return status ? status : take_arrangement(client, error);
 }
 
-/* Whatever fails, what was made by then is freed; a zeroed member was not made. */
+/* Makes a client. After a failure, the parts made by then are freed; a zeroed member was not
+ * made. */
 rql_status rqli_client_make(rql_client **out, const rql_options *options, rql_error *error)
 {
     RQLI_AUTO(rqli_client_free) rql_client *client = NULL;
@@ -191,7 +193,7 @@ rql_status rqli_client_make(rql_client **out, const rql_options *options, rql_er
     return RQL_OK;
 }
 
-/* A connection to this node that is there. NULL: there is none, and none is made for this. */
+/* Returns a connection to this node that is up, or NULL; none is made for this. */
 static struct rqli_conn *find_conn(struct rqli_node *node)
 {
     for (unsigned i = 0; i < atomic_load(&node->conns.n_used); i++) {
@@ -202,9 +204,9 @@ static struct rqli_conn *find_conn(struct rqli_node *node)
     return node->background && rqli_conn_is_up(node->background) ? node->background : NULL;
 }
 
-/* Takes the client off the list of clients, where that costs no wait: the answer is not awaited,
- * and without a connection the entry stays until it is old. It stays as well where the client
- * leaves locks behind: whoever looks at them wants to know whose they are. */
+/* Takes the client off the list of clients, if that costs no wait: the answer is not awaited, and
+ * without a connection the entry stays until it is old. The entry also stays if the client leaves
+ * locks behind, because a person who looks at the locks wants to know whose they are. */
 static void leave_list(rql_client *client)
 {
     struct rqli_exchange *exchange = NULL;
@@ -221,11 +223,12 @@ static void leave_list(rql_client *client)
     }
 }
 
-/* The leases first: their thread uses all the rest, and gives back handles. Before that, out of
- * those at a fork: abandon() must not meet parts that are freed. */
+/* Frees a client. The leases come first, after the master watch alone, because their thread uses
+ * all the rest and gives back handles. Before that the client leaves the members of fork, because
+ * abandon() must not meet freed parts. */
 rql_client *rqli_client_free(rql_client *client)
 {
-    /* In a fork child threads that are not there may have been changing it: it stays. */
+    /* In a fork child, threads that no longer exist may have been changing the client: it stays. */
     if (!client || (client->is_member && rqli_fork_is_foreign(&client->fork))) {
         return NULL;
     }

@@ -9,9 +9,9 @@
 #include <string.h>
 
 /*
- * A server whose disk is written once a second should answer WAITAOF once a second; some answer at
- * once (redis#13793: before 8.0; Valkey). Those with `appendfsync always` have nothing to be early
- * with.
+ * A server that writes its disk once a second should answer WAITAOF once a second; some answer at
+ * once (redis#13793: before 8.0; Valkey). A server with `appendfsync always` cannot answer too
+ * early.
  */
 
 struct rqli_durability rqli_durability_of(const rql_lock_options *options)
@@ -30,7 +30,8 @@ void rqli_durable_limit(struct rqli_acquire *self, int64_t now_us)
     rqli_durability_limit(&self->durability, now_us);
 }
 
-/* By its run id, which a connection learns when it is made: before the first it is 0. */
+/* Returns the server by its run id, which a connection learns when it is made; 0 before the first
+ * one. */
 static uint64_t server_of(const struct rqli_acquire *self)
 {
     return atomic_load(
@@ -45,7 +46,8 @@ bool rqli_durable_must_ask(const struct rqli_acquire *self)
            (server == 0 || server != atomic_load(&self->node->syncs_truly));
 }
 
-/* What is missing is told by the first of these that it is missing from. */
+/* Writes the i-th question. The first answer that shows that something is missing says what it
+ * is. */
 void rqli_durable_write(const struct rqli_acquire *self, size_t i, struct rqli_call *call)
 {
     static const char *const words[RQLI_DURABLE_CALLS][3] = {
@@ -55,7 +57,7 @@ void rqli_durable_write(const struct rqli_acquire *self, size_t i, struct rqli_c
     rqli_command_words(rqli_call_plain(call), words[i][0], words[i][1], words[i][2], NULL);
 }
 
-/* Redis 8.0 or later; Valkey, which calls itself by its name, has versions of its own. */
+/* Returns true for Redis 8.0 or later. Valkey reports its own name and has its own versions. */
 static bool answers_in_time(const struct rqli_reply *info)
 {
     char version[16] = "";
@@ -84,7 +86,7 @@ static bool has_command(const struct rqli_reply *info)
            info->items[0].type == RQLI_REPLY_ARRAY;
 }
 
-/* What the user may not ask counts as missing. */
+/* Reads the i-th answer. An answer that the user may not ask for counts as missing. */
 static void read_answer(struct rqli_acquire *self, size_t i, const struct rqli_reply *reply)
 {
     static const char command[] =
@@ -106,7 +108,7 @@ static void read_answer(struct rqli_acquire *self, size_t i, const struct rqli_r
     }
 }
 
-/* Each of the questions may fail: the first fault ends the try. */
+/* Reads the i-th reply. Each of the questions may fail; the first fault ends the try. */
 void rqli_durable_read(struct rqli_acquire *self, size_t i, const struct rqli_exchange *answer,
                        const struct rqli_reply *reply, const rql_error *fault)
 {
@@ -156,9 +158,9 @@ rql_status rqli_durable_check(const struct rqli_durability *wanted, const struct
                      fate);
 }
 
-/* It stood behind others that wait for replicas. Whether it was granted or queued is not known, and
- * no longer matters when it is withdrawn. One that was queued has waited for the lock all the same.
- */
+/* Handles a try that stood behind others that wait for replicas. Whether it was granted or queued
+ * is not known, and no longer matters when it is withdrawn. A request that was queued before is
+ * left out, because it has waited for the lock all the same. */
 void rqli_durable_on_unanswered(struct rqli_acquire *self)
 {
     rql_error fault;
@@ -175,7 +177,7 @@ void rqli_durable_on_unanswered(struct rqli_acquire *self)
     rqli_request_on_unanswered(&self->request);
 }
 
-/* The wait was longer than the lease. */
+/* Returns whether the wait was longer than the lease. */
 static bool is_over(const struct rqli_acquire *self, int64_t now_us)
 {
     bool is_over = false;
@@ -186,8 +188,8 @@ static bool is_over(const struct rqli_acquire *self, int64_t now_us)
     return is_over;
 }
 
-/* It is given back, and asked for again; at the end leaving gives it back. What shares an outer
- * grant is not asked for again: it would wait for that. */
+/* Gives the grant back and asks again; if the request ends here, leaving gives it back. A re-entry
+ * is not asked for again, because it would wait for the outer grant that it shares. */
 static void refuse(struct rqli_acquire *self, rql_status status)
 {
     const struct rqli_request_input input = rqli_wait_input(self);

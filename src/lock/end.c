@@ -10,10 +10,10 @@
 #include "wire/answer.h"
 
 /*
- * The end of 1 to 64 holds: a grant is released, a re-entry takes back what it had added. Each call
- * is repeated while its fault may pass, as long as there is time: a release is idempotent, because
- * a nonce is granted only once. What could not be confirmed is withdrawn in the background, and the
- * caller gets RQL_E_UNKNOWN.
+ * The end of 1 to 64 holds: a grant is released, a re-entry takes back the time that it had added.
+ * Each call is repeated while its fault may pass, as long as there is time: a release is
+ * idempotent, because a nonce is granted only once. An end that could not be confirmed is withdrawn
+ * in the background, and the caller gets RQL_E_UNKNOWN.
  */
 
 enum {
@@ -26,8 +26,8 @@ bool rqli_end_may_pass(rql_status status)
            status == RQL_E_READ_ONLY || status == RQL_E_NOMEM;
 }
 
-/* Once, when the turn of the call has come: is there somebody in this client to be handed the lock?
- */
+/* Looks, once, when the turn of the call has come, for a waiter of this client that can be handed
+ * the lock. */
 static void choose_next(struct rqli_end *self)
 {
     if (self->on.lock && !self->has_chosen) {
@@ -36,13 +36,13 @@ static void choose_next(struct rqli_end *self)
     self->has_chosen = true;
     if (self->on.chosen) {
         self->op.generation = self->on.transfer->generation;
-        self->op.pushes_first = false; /* nobody is notified by the server */
+        self->op.pushes_first = false; /* the server notifies no waiter */
     }
 }
 
-/* A release that freed a lock with a long queue serves only the first of it; calls that serve the
- * rest follow in further rounds. A re-entry is taken back by its own nonce, from the grant of the
- * outer one. */
+/* Writes the i-th call. A release that freed a lock with a long queue serves only the first part of
+ * it; calls that serve the rest follow in further rounds. A re-entry is taken back by its own
+ * nonce, from the outer grant. */
 static void write_end(struct rqli_op *op, size_t i, struct rqli_call *call)
 {
     struct rqli_end *self = (struct rqli_end *)op;
@@ -80,7 +80,8 @@ static void placed(struct rqli_op *op)
     }
 }
 
-/* It is said again: by itself, and when the hand-over to us is settled, if it is not yet. */
+/* Has the call repeated: not batched with others this time, and only when the hand-over to us is
+ * settled, if it is not settled yet. */
 static rql_status fail_early(struct rqli_end *self, struct rqli_end_part *part)
 {
     self->has_lost_stream = true;
@@ -91,8 +92,9 @@ static rql_status fail_early(struct rqli_end *self, struct rqli_end_part *part)
                      part->keys->lock.data);
 }
 
-/* RQL_OK: it is the next owner's. RQL_NOT_HELD: it was ours no more. RQL_E_UNKNOWN: to be repeated,
- * by itself where it was told together with others. */
+/* Returns RQL_OK if the lock is the next owner's, RQL_NOT_HELD if it was not ours any more, and
+ * RQL_E_UNKNOWN if the transfer is to be repeated, by itself if it was sent together with
+ * others. */
 static rql_status understand_transfer(struct rqli_end *self, struct rqli_end_part *part,
                                       const struct rqli_exchange *answer,
                                       const struct rqli_outcome *outcome)
@@ -109,11 +111,13 @@ static rql_status understand_transfer(struct rqli_end *self, struct rqli_end_par
 }
 
 /*
- * RQL_OK: this call has ended it. RQL_NOT_HELD: it found nothing; not of a lock whose own hand-over
- * to us the server may not have known when this was sent. Else the fault, which is noted.
- * Others who share a grant learn what is left of it, nothing where it has ended, also where a call
- * before has taken the extension back and its reply was lost. That counts from before the first
- * call, which is earlier than the server's count, and so safe.
+ * Returns RQL_OK if this call has ended the hold, RQL_NOT_HELD if it found nothing, and otherwise
+ * the fault, which is noted. RQL_NOT_HELD is not returned for a lock whose own hand-over to us the
+ * server may not have known when this was sent.
+ *
+ * Other holders that share a grant learn what is left of it. That is nothing if it has ended, also
+ * if an earlier call has taken the extension back and its reply was lost. The rest counts from
+ * before the first call, which is earlier than the server's count, and so safe.
  */
 static rql_status understand(struct rqli_end *self, struct rqli_end_part *part,
                              const struct rqli_exchange *answer, const struct rqli_reply *reply)
@@ -137,9 +141,10 @@ static rql_status understand(struct rqli_end *self, struct rqli_end_part *part,
     return outcome.what == 1 ? RQL_OK : RQL_NOT_HELD;
 }
 
-/* A transfer that was not put in the stream is none. One that was is repeated as it is, while
- * nothing but the connection is in the way and its new owner relies on it; else the lock is
- * released as any other, and what the new owner may have got of it is given back. */
+/* Handles the fault of a transfer. A transfer that was not put in the stream has not happened. One
+ * that was is repeated unchanged, as long as only the connection is in the way and its new owner
+ * relies on it. Otherwise the lock is released like any other, and anything that the new owner may
+ * have got of it is given back. */
 static void read_transfer_fault(struct rqli_end *self, rql_status fault)
 {
     bool passes = fault == RQL_E_UNKNOWN || fault == RQL_E_IO || fault == RQL_E_NOMEM;
@@ -151,7 +156,8 @@ static void read_transfer_fault(struct rqli_end *self, rql_status fault)
     }
 }
 
-/* A fault is remembered: if a later call finds nothing, the one without a reply has ended it. */
+/* Reads the i-th reply. A fault is remembered: if a later call finds nothing, the call without a
+ * reply has ended the hold. */
 static void read_end(struct rqli_op *op, size_t i, const struct rqli_exchange *answer,
                      const struct rqli_reply *reply, const rql_error *fault)
 {
@@ -159,7 +165,7 @@ static void read_end(struct rqli_op *op, size_t i, const struct rqli_exchange *a
     struct rqli_end_part *part = &self->parts[i];
 
     self->is_early = false;
-    if (part->is_settled) { /* only served: a fault ends that, the next poll serves */
+    if (part->is_settled) { /* only serving is left: a fault ends that, and the next poll serves */
         part->is_serving = reply && rqli_serve_is_due(reply);
     } else if (reply) {
         part->status = understand(self, part, answer, reply);
@@ -172,9 +178,10 @@ static void read_end(struct rqli_op *op, size_t i, const struct rqli_exchange *a
     }
 }
 
-/* No more is asked about it. The operation's status is the first fault; else that one had ended. An
- * extension is not withdrawn in the background: leave.lua would take back all that the re-entry had
- * added, and not only what was not used. What is left of it ends with the lock. */
+/* Settles a part: its status is final. The operation's status is the first fault; without a fault,
+ * that one had ended. An extension is not withdrawn in the background, because leave.lua would take
+ * back all that the re-entry had added, and not only the unused part. The rest of the extension
+ * ends with the lock. */
 static void settle(struct rqli_end *self, struct rqli_end_part *part)
 {
     const rql_lock *lock = part->lock;
@@ -204,14 +211,15 @@ static void settle(struct rqli_end *self, struct rqli_end_part *part)
     }
 }
 
-/* All rounds share one time budget, from the begin of the end. */
+/* Returns whether there is time left. All rounds share one time budget, from the begin of the
+ * end. */
 static bool has_time(const struct rqli_end *self, int64_t pause_us)
 {
     return rqli_now_us() + pause_us < self->op.until_us;
 }
 
-/* All calls of a round are answered. Returns how many are to be repeated, now in front: the i-th
- * call of a round is that of the i-th part. */
+/* Settles a round when all its calls are answered. Returns how many are to be repeated. Their parts
+ * are now in front, because the i-th call of a round is that of the i-th part. */
 static size_t settle_round(struct rqli_end *self)
 {
     size_t n_left = 0;
@@ -234,9 +242,10 @@ static size_t settle_round(struct rqli_end *self)
     return n_left;
 }
 
-/* A lock that was handed over inside the client may be unknown to the server as ours. What is said
- * of it goes over the connection that carried the transfer, behind it; when that broke, not before
- * the transfer was repeated, by whom it came from, and answered. */
+/* Returns whether the calls must wait. The server may not know yet that a lock that was handed over
+ * inside the client is ours. So calls about it go over the connection that carried the transfer,
+ * after the transfer. If that connection broke, they wait until the releaser has repeated the
+ * transfer and the server has answered. */
 static bool must_wait(struct rqli_end *self)
 {
     const struct rqli_transfer *transfer = self->on.lock ? self->on.lock->transfer : NULL;
@@ -251,7 +260,8 @@ static bool must_wait(struct rqli_end *self)
            has_time(self, 0);
 }
 
-/* `parts` first, then, when they are settled, `later`: rqli_end_init() says which are which. */
+/* `parts` come first, then, when they are settled, `later`: rqli_end_init() says which are
+ * which. */
 static enum rqli_op_next next(struct rqli_op *op)
 {
     struct rqli_end *self = (struct rqli_end *)op;
@@ -269,7 +279,7 @@ static enum rqli_op_next next(struct rqli_op *op)
         return RQLI_OP_OVER;
     }
     if (self->on.transfer && atomic_load(&self->on.transfer->is_refused)) {
-        rqli_hand_over_end(&self->on, true); /* the lock is released as any other */
+        rqli_hand_over_end(&self->on, true); /* the lock is released like any other */
     }
     self->is_waiting = must_wait(self);
     if (self->is_waiting) {
@@ -282,7 +292,7 @@ static enum rqli_op_next next(struct rqli_op *op)
 static const struct rqli_op_ops ops = {
     .write = write_end, .read = read_end, .next = next, .placed = placed};
 
-/* gives_back: on a loop these calls go ahead of those that ask for locks. */
+/* gives_back: on a loop these calls go ahead of calls that ask for locks. */
 static void begin(struct rqli_end *self, rql_client *client, const struct rqli_keys *keys,
                   struct rqli_end_part *parts)
 {
@@ -308,14 +318,15 @@ static void begin(struct rqli_end *self, rql_client *client, const struct rqli_k
     self->is_waiting = false;
 }
 
-/* What the holder believed up to now: RQL_OK or RQL_NOT_HELD. Off the list the lease is ours. */
+/* Returns what the holder has believed up to now: RQL_OK or RQL_NOT_HELD. The lock is off the list,
+ * so its lease is ours. */
 static rql_status as_believed(const rql_lock *lock, int64_t now_us)
 {
     return rqli_lease_state(&lock->kept.lease, now_us) == RQL_GONE ? RQL_NOT_HELD : RQL_OK;
 }
 
-/* The gem's arithmetic, to the millisecond: both must take the same time back from a shared
- * lock. */
+/* Returns the unused time of an extension, by the gem's arithmetic, to the millisecond: both must
+ * take the same time back from a shared lock. */
 static int64_t unused_ms(const struct rqli_end *self, const rql_lock *lock)
 {
     if (lock->process != RQL_EXTENDABLE_CONFLICT_WORK_THROUGH) {
@@ -324,7 +335,7 @@ static int64_t unused_ms(const struct rqli_end *self, const rql_lock *lock)
     return lock->ttl_ms - (self->begun_us - lock->begun_us) / 1000 - BLOCK_SLACK_MS;
 }
 
-/* A re-entry that added nothing, or has used it up, ends without a call. */
+/* Adds a re-entry. If it added nothing, or has used that up, it ends without a call. */
 static bool add_reentry(struct rqli_end *self, struct rqli_end_part *part)
 {
     part->unused_ms = unused_ms(self, part->lock);
@@ -338,13 +349,14 @@ static bool add_reentry(struct rqli_end *self, struct rqli_end_part *part)
     return true;
 }
 
-/* Those that are re-entries, or those that are not. Returns how many calls there are to send. */
+/* Adds those locks that are re-entries, or those that are not. Returns how many calls there are to
+ * send. */
 static size_t add_parts(struct rqli_end *self, struct rqli_end_part *parts, rql_lock *const *locks,
                         size_t count, bool reentries)
 {
     size_t n_added = 0;
 
-    for (size_t i = count; i-- > 0;) { /* in a series, what was taken last goes first */
+    for (size_t i = count; i-- > 0;) { /* in a series, the lock that was taken last goes first */
         struct rqli_end_part *part = &parts[n_added];
         rql_lock *lock = locks[i];
 
@@ -359,8 +371,8 @@ static size_t add_parts(struct rqli_end *self, struct rqli_end_part *parts, rql_
     return n_added;
 }
 
-/* A re-entry ends before the grant that it shares. They do not go in one round: a server that has
- * lost the script of the one would do the other first. */
+/* A re-entry ends before the grant that it shares. They do not go in one round, because a server
+ * that has lost the script of the re-entry would do the release first. */
 void rqli_end_init(struct rqli_end *self, struct rqli_end_part *parts, rql_lock *const *locks,
                    size_t count, struct rql_loop *loop)
 {
@@ -371,10 +383,11 @@ void rqli_end_init(struct rqli_end *self, struct rqli_end_part *parts, rql_lock 
     self->op.n_calls = add_parts(self, parts, locks, count, true);
     self->later = parts + self->op.n_calls;
     self->n_later = add_parts(self, self->later, locks, count, false);
-    self->op.pushes_first = count == 1 && locks[0]->handed_over; /* others wait, most likely */
+    self->op.pushes_first = count == 1 && locks[0]->handed_over; /* other waiters are likely */
 }
 
-/* Over the connection that has brought the lock: what is said of it goes behind its hand-over. */
+/* Runs over the connection that has brought the lock: calls about the lock go after its
+ * hand-over. */
 static rql_status run(struct rqli_end *self, rql_error *error)
 {
     const rql_lock *lock = self->on.lock;
@@ -390,7 +403,7 @@ static rql_status run(struct rqli_end *self, rql_error *error)
     return status;
 }
 
-/* Apart from that of several, which needs twenty times the stack. */
+/* Separate from the end of several locks, which needs twenty times the stack. */
 static rql_status end_one(rql_lock *const *lock, int64_t until_us, rql_error *error)
 {
     struct rqli_end_part part;
@@ -401,8 +414,9 @@ static rql_status end_one(rql_lock *const *lock, int64_t until_us, rql_error *er
     return run(&self, error);
 }
 
-/* Over the connection that has carried the grant, behind all that was said of the lock. Who comes
- * next for it in this client asks behind that. NULL: there is no such connection any more. */
+/* Sends the release over the connection that has carried the grant, after all other calls about the
+ * lock. The next request for the lock in this client goes after the release. Returns NULL if it was
+ * not sent, because that connection no longer exists or there is no memory. */
 static struct rqli_exchange *send_release(struct rqli_end *self, const rql_lock *lock)
 {
     struct rqli_conn *conn =
@@ -423,8 +437,8 @@ static struct rqli_exchange *send_release(struct rqli_end *self, const rql_lock 
     return exchange;
 }
 
-/* Nothing depends on the answer: the lock is surely ours, also for the server, and it is known that
- * somebody will read the answer. */
+/* Returns whether nothing depends on the answer: the lock is certainly ours, also for the server,
+ * and some thread is certain to read the answer. */
 static bool may_be_lazy(const struct rqli_end *self, const rql_lock *lock)
 {
     return lock->is_lazy && rqli_hand_over_is_safe(&self->on, rqli_now_us()) &&
@@ -445,7 +459,7 @@ rql_status rqli_give_back_lazily(rql_lock *lock, struct rqli_exchange **out, rql
     return *out ? RQL_OK : run(&self, error);
 }
 
-/* The server of a lock that is already held may be silent, and nothing depends on its answer. */
+/* The server of a lock that is held already may be silent, and nothing depends on its answer. */
 int64_t rqli_give_back_until_us(const rql_client *client, int64_t deadline_us)
 {
     int64_t grace_us = rqli_client_grace_us(client);
@@ -470,7 +484,7 @@ rql_status rqli_give_back(rql_lock *const *locks, size_t count, int64_t until_us
     return run(&self, error);
 }
 
-/* Without a handle: only keys and nonce are known, and no lease ends. */
+/* Ends a grant without a handle: only its keys and nonce are known, and no lease ends. */
 rql_status rqli_release(rql_client *client, const struct rqli_keys *keys, const char *nonce,
                         rql_error *error)
 {

@@ -2,7 +2,7 @@
 #define RQLI_END_H
 
 /* The end of 1 to 64 holds on the server: grants are released with their owner checked, re-entries
- * taken back. The queue of each lock that it frees is served to its end. */
+ * taken back. The queue of each lock that is freed is served to its end. */
 
 #include "lock/hand_over.h"
 #include "net/op.h"
@@ -13,13 +13,13 @@ struct rqli_end_part {
     rql_lock *lock; /* NULL: only its keys and nonce are known */
     const struct rqli_keys *keys;
     const char *nonce;
-    int64_t unused_ms;   /* of a re-entry's extension; 0: a grant */
+    int64_t unused_ms;   /* the unused rest of a re-entry's extension; 0: a grant */
     bool may_have_ended; /* a call for it got no reply */
     bool is_settled;     /* its status is part of the operation's */
     bool is_serving;     /* it has ended; its queue is still to be served */
     rql_status believed; /* before the first call */
     rql_status status;
-    rql_error fault; /* of its last call that had one */
+    rql_error fault; /* of its last call that failed */
 };
 
 struct rqli_end {
@@ -28,39 +28,40 @@ struct rqli_end {
     int64_t begun_us;
     bool has_asked; /* there were calls, and all are answered */
     /* Of a single lock: */
-    struct rqli_hand_over on;    /* to a waiter of this client; on.lock NULL: of several */
-    bool has_chosen;             /* it was seen whether there is one */
-    bool has_lost_stream;        /* a call was not answered, or not to be relied on */
-    bool was_open;               /* the hand-over by which it has come, when the round began */
-    bool is_early;               /* the last answer came too early: it is said again at once */
-    bool is_waiting;             /* for the hand-over by which it has come to be settled */
-    struct rqli_end_part *parts; /* the first op.n_calls are still to be asked for */
-    struct rqli_end_part *later; /* after those, when they are settled: */
+    struct rqli_hand_over on; /* to a local waiter; on.lock NULL: several locks, or no handle */
+    bool has_chosen;          /* a waiter was looked for */
+    bool has_lost_stream;     /* a call was not answered, or its answer cannot be relied on */
+    bool was_open;   /* the hand-over that brought the lock was open when the round began */
+    bool is_early;   /* the last answer came too early: the call is repeated at once */
+    bool is_waiting; /* for the hand-over that brought the lock to be settled */
+    struct rqli_end_part *parts; /* the first op.n_calls still need a call */
+    struct rqli_end_part *later; /* to follow when those are settled: */
     size_t n_later;
-    rql_error error; /* why op.status is not RQL_OK; else nothing is in it */
+    rql_error error; /* why op.status is not RQL_OK; else it is not set */
 };
 
-/* On a loop, or NULL: on the caller's thread. The locks are off the list of leases; they are not
- * freed. parts has room for count. Then drive op, of which also the first `next` may say that it is
- * over: RQL_OK, RQL_NOT_HELD, or a fault. */
+/* Prepares the end of these locks, on a loop, or with NULL on the caller's thread. The locks are
+ * off the list of leases; they are not freed. parts has room for count. The caller then drives op,
+ * whose first `next` may already say that it is over: RQL_OK, RQL_NOT_HELD, or a fault. */
 void rqli_end_init(struct rqli_end *self, struct rqli_end_part *parts, rql_lock *const *locks,
                    size_t count, struct rql_loop *loop);
 
-/* Takes the locks off the list of leases and ends them. Blocks, until until_us at most: what no
- * server has confirmed by then goes on in the background. RQLI_NEVER_US: for as long as a release
- * may take. Statuses of rql_lock_release(). */
+/* Takes the locks off the list of leases and ends them. Blocks, until until_us at most: an end that
+ * no server has confirmed by then goes on in the background. RQLI_NEVER_US: for as long as a
+ * release may take. Returns the statuses of rql_lock_release(). */
 rql_status rqli_give_back(rql_lock *const *locks, size_t count, int64_t until_us, rql_error *error);
 
-/* Until when a call with this deadline gives back what it holds, so that it ends in time. */
+/* Returns until when a call with this deadline may give back its locks, so that it ends in time. */
 int64_t rqli_give_back_until_us(const rql_client *client, int64_t deadline_us);
 
-/* The same of one lock; but where nothing depends on the answer *out is it, to come: RQL_OK. */
+/* Does the same for one lock. If nothing depends on the answer, returns RQL_OK at once and stores
+ * in *out, which is NULL before, the exchange that the answer will come to. */
 rql_status rqli_give_back_lazily(rql_lock *lock, struct rqli_exchange **out, rql_error *error);
 
-/* This fault of an idempotent call may be gone at the next one. */
+/* Returns whether this fault of an idempotent call may be gone at the next one. */
 bool rqli_end_may_pass(rql_status status);
 
-/* Releases the grant of this nonce. To repeat that is safe: a nonce is never granted twice. */
+/* Releases the grant of this nonce. Idempotent, because a nonce is never granted twice. */
 rql_status rqli_release(rql_client *client, const struct rqli_keys *keys, const char *nonce,
                         rql_error *error);
 

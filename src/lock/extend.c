@@ -11,9 +11,9 @@
 #include "wire/answer.h"
 
 /*
- * A new ttl for what is held. It never shortens what the holder believes without the server's word:
- * the lease changes only by a reply. A series is extended in one round trip, lock by lock: one that
- * has ended does not keep the others from their new ttl.
+ * A new ttl for locks that are held. Without the server's word an extension never shortens what the
+ * holder believes: the lease changes only by a reply. A series is extended in one round trip, lock
+ * by lock: a lock that has ended does not keep the others from their new ttl.
  */
 
 rql_status rqli_extend_check(const rql_client *client, int64_t ttl_ms, rql_error *error)
@@ -25,8 +25,8 @@ rql_status rqli_extend_check(const rql_client *client, int64_t ttl_ms, rql_error
     return rqli_history_check_ttl(client, ttl_ms, error);
 }
 
-/* Of a re-entry the grant is extended that it shares. The random number is for a grant that has
- * ended: then the script serves the queue. */
+/* Writes the i-th call. For a re-entry, it extends the grant that the re-entry shares. The random
+ * number is for a grant that has ended: then the script serves the queue. */
 static void write_extend(struct rqli_op *op, size_t i, struct rqli_call *call)
 {
     const struct rqli_extend *self = (const struct rqli_extend *)op;
@@ -45,7 +45,7 @@ static void notify_extended(const rql_lock *lock, int64_t ttl_ms)
     rqli_observe(RQLI_ON_EXTENDED, &lock->subject, &figures);
 }
 
-/* The first fault counts; without a fault, the first lock that had ended. */
+/* Notes a status. The first fault counts; without a fault, the first lock that had ended. */
 static void note(struct rqli_extend *self, rql_status status, const rql_error *why)
 {
     if ((status < 0 && self->op.status >= 0) || (status > 0 && self->op.status == RQL_OK)) {
@@ -59,7 +59,7 @@ static rql_status fail_ended(const rql_lock *lock, rql_error *error)
     return rqli_lock_fail_ended(lock->name, " before this extension", error);
 }
 
-/* {1, now_us, left_ms} or {0, now_us}. */
+/* Reads the reply: {1, now_us, left_ms} or {0, now_us}. */
 static rql_status understand(struct rqli_extend *self, size_t i, const struct rqli_exchange *answer,
                              const struct rqli_reply *reply, rql_error *fault)
 {
@@ -90,9 +90,9 @@ static void read_extend(struct rqli_op *op, size_t i, const struct rqli_exchange
     }
 }
 
-/* What the server has extended counts if it is as safe as it has to be. The lease counts from the
- * sending of the call, and may have ended while the reply was on its way: then it stays so,
- * whatever the server has granted. */
+/* Takes an extension, if it is as safe as it has to be. The lease counts from the sending of the
+ * call, and may have ended while the reply was on its way: then it stays so, even if the server has
+ * granted more. */
 static void take(struct rqli_extend *self, size_t i)
 {
     const struct rqli_extension *extension = &self->each[i];
@@ -120,22 +120,24 @@ static void take_all(struct rqli_extend *self)
     }
 }
 
-/* One that is known to be over is not asked for: its lease stays gone, and an extension would only
- * keep the lock from others. In a series it is asked for with the rest, and reported as not held
- * all the same. */
+/* Returns whether a single lock is known to be over. It is not asked for: its lease stays gone, and
+ * an extension would only keep the lock from other acquirers. In a series it is asked for with the
+ * rest, and reported as not held all the same. */
 static bool is_gone(const struct rqli_extend *self)
 {
     return self->op.n_calls == 1 && rql_lock_get_state(self->locks[0]) == RQL_GONE;
 }
 
-/* A lock that was handed over inside the client may not be ours on the server yet. */
+/* Returns whether to wait: a lock that was handed over inside the client may not be ours on the
+ * server yet. */
 static bool must_wait(const struct rqli_extend *self)
 {
     return self->op.n_calls == 1 && rqli_transfer_is_open(self->locks[0]->transfer) &&
            rqli_now_us() + RQLI_TRANSFER_LOOK_US < self->op.until_us;
 }
 
-/* One round, not repeated: on a fault the old deadline stands, and the caller may ask again. */
+/* There is one round, not repeated: on a fault the old deadline stands, and the caller may ask
+ * again. */
 static enum rqli_op_next next(struct rqli_op *op)
 {
     struct rqli_extend *self = (struct rqli_extend *)op;
@@ -156,7 +158,8 @@ static enum rqli_op_next next(struct rqli_op *op)
     return RQLI_OP_AGAIN;
 }
 
-/* gives_back: on a loop a lease must not run out behind a crowd that asks for locks. */
+/* gives_back: on a loop a lease must not run out while its call queues behind a crowd that asks for
+ * locks. */
 void rqli_extend_init(struct rqli_extend *self, size_t count)
 {
     static const struct rqli_op_ops ops = {
@@ -181,7 +184,8 @@ void rqli_extend_init(struct rqli_extend *self, size_t count)
     }
 }
 
-/* The locks are of one client, and at least one; those of a series ask for the same. */
+/* There is at least one lock, and all are of one client; those of a series ask for the same
+ * durability. */
 rql_status rqli_extend(rql_lock *const *locks, size_t count, int64_t ttl_ms, rql_error *error)
 {
     struct rqli_extension each[RQL_SERIES_MAX];

@@ -18,13 +18,13 @@
 #include <string.h>
 
 /*
- * What a reply or a push means for a request: granted, queued, refused, or a fault. A grant is
- * trusted only while it is in force by our own clock: its lease counts from before the script was
- * sent, so that it ends here no later than on the server.
+ * Decides what a reply or a push means for a request: granted, queued, refused, or a fault. A grant
+ * is trusted only while it is in force by our own clock. Its lease counts from before the script
+ * was sent, so that it ends here no later than on the server.
  */
 
-/* A grant in a reply is claimed: the server knows that we are there. One that was pushed may not
- * be, see rqli_grant_by_push(). */
+/* Returns the terms of a lease. A grant in a reply is claimed, because the server knows that we are
+ * there. A grant that was pushed may not be, see rqli_grant_by_push(). */
 static struct rqli_lease_terms terms_of(const rql_lock *lock, const rql_lock_options *options,
                                         int64_t begun_us, int64_t left_ms)
 {
@@ -39,8 +39,8 @@ static struct rqli_lease_terms terms_of(const rql_lock *lock, const rql_lock_opt
     };
 }
 
-/* A reply that took longer than the ttl brings a lock that another may hold by now. The margin
- * keeps our end before the server's also with clocks of different speed. */
+/* A reply that took longer than the ttl brings a lock that another client may hold by now. Even if
+ * the two clocks differ in speed, the margin keeps our end before the server's. */
 static bool is_in_force(const rql_lock *lock, const struct rqli_lease_terms *terms)
 {
     int64_t now_us = rqli_now_us();
@@ -55,7 +55,8 @@ static void note_token(rql_lock *lock, int64_t token)
     rqli_era_on_token(rqli_client_era(lock->client, lock->keys.set), token);
 }
 
-/* Of a re-entry nonce and token are the outer grant's, and what is left is that grant's, too. */
+/* For a re-entry, nonce and token are the outer grant's, and the time that is left is that grant's,
+ * too. */
 bool rqli_grant_by_answer(rql_lock *lock, const rql_lock_options *options,
                           const struct rqli_answer *answer, int64_t sent_us)
 {
@@ -78,10 +79,10 @@ bool rqli_grant_by_answer(rql_lock *lock, const rql_lock_options *options,
     return true;
 }
 
-/* The push says by the server's clock when the lock was granted. The grant lives for a second only
- * until we claim it, unless its ttl is shorter: who died while waiting does not keep the others out
- * for a whole ttl. How old the push is at most is known; if that is more than the margin, a poll
- * tells what is left, and claims it. */
+/* The push says by the server's clock when the lock was granted. Until we claim it the grant lives
+ * for a second only, or for its ttl if that is shorter, so that a waiter that died does not block
+ * the lock for a whole ttl. The greatest possible age of the push is known. If it is more than the
+ * margin, a poll finds out what is left of the grant, and claims it. */
 bool rqli_grant_by_push(rql_lock *lock, const rql_lock_options *options,
                         const struct rqli_push *push)
 {
@@ -112,8 +113,8 @@ bool rqli_grant_by_push(rql_lock *lock, const rql_lock_options *options,
     return true;
 }
 
-/* Relied on as long as the one before would have, until the server's answer is here: then for its
- * own ttl. */
+/* Until the server has answered, the lease ends no later than the releaser's own would have. After
+ * the answer it lasts for its own ttl. */
 bool rqli_grant_by_transfer(rql_lock *lock, const rql_lock_options *options,
                             struct rqli_transfer **by)
 {
@@ -145,7 +146,8 @@ bool rqli_grant_by_transfer(rql_lock *lock, const rql_lock_options *options,
 
 /* ---- the answer to a try ---- */
 
-/* A grant that cannot be relied on: it came too late, or somebody took the ttl away. */
+/* Handles a grant that cannot be relied on: it came too late, or some other program removed the
+ * ttl. */
 static void on_not_in_force(struct rqli_acquire *self, const struct rqli_answer *answer)
 {
     struct rqli_request_input input = rqli_wait_input(self);
@@ -155,7 +157,7 @@ static void on_not_in_force(struct rqli_acquire *self, const struct rqli_answer 
     } else if (rqli_leases_is_overdue(self->client->leases, self->locks[0]->keys.set,
                                       input.now_us) ||
                answer->process != RQL_LOCK_OBTAINING) {
-        /* The next try reports a host that counts as dead; a re-entry ends with its lock. */
+        /* The next try reports a host that counts as dead. A re-entry ends with its lock. */
         rqli_request_on_again(&self->request, input.now_us);
     } else {
         self->result->n_over++;
@@ -163,8 +165,8 @@ static void on_not_in_force(struct rqli_acquire *self, const struct rqli_answer 
     }
 }
 
-/* All of several are ours, or none is taken: what the server has granted of them is answered again
- * to the next try, or given back by leaving. */
+/* Takes all locks of a series or none. If none, the server answers the next try with the grants
+ * that it has made, or leaving gives them back. */
 static void on_granted(struct rqli_acquire *self, const struct rqli_exchange *exchange,
                        const struct rqli_reply *reply, const struct rqli_answer *answer)
 {
@@ -199,8 +201,8 @@ void rqli_acquire_on_granted(struct rqli_acquire *self)
     }
 }
 
-/* A score that has grown says that somebody emptied the queue and the request stands at its end
- * again; was_restored, that it was put back with the score it had. */
+/* If the score has grown, the queue was emptied and the request stands at its end again.
+ * was_restored says that the request was put back with the score it had. */
 static void notify_queued(const struct rqli_acquire *self, const struct rqli_answer *answer)
 {
     const struct rqli_subject *subject = &rqli_acquire_lock(self, 0)->subject;
@@ -216,20 +218,20 @@ static void notify_queued(const struct rqli_acquire *self, const struct rqli_ans
     }
 }
 
-/* Ruby has the lock, or takes it next. Of one lock, which Ruby may also unlock though ours hold it,
- * the answer says so by another number (lua/README.md 10). */
+/* True: Ruby has the lock, or takes it next. If Ruby may unlock the lock while a client of ours
+ * holds it, the answer for a single lock says so by another number (lua/README.md 10). */
 static bool is_of_ruby(const struct rqli_acquire *self, const struct rqli_answer *answer)
 {
     return self->several ? answer->of_ruby != 0 : answer->of_ruby == 1;
 }
 
-/* Where there are several servers a lock of Ruby's is polled. */
+/* With several servers a lock of Ruby's is polled instead of watched. */
 static bool may_be_watched(const struct rqli_acquire *self, const struct rqli_answer *answer)
 {
     return answer->of_ruby != 0 && !self->client->is_partitioned;
 }
 
-/* The first in the queue learns from the answer who holds the lock. */
+/* Notes the holder of the lock, which the answer names for the first waiter in the queue. */
 static void note_owner(struct rqli_acquire *self, const struct rqli_answer *answer)
 {
     const struct rqli_slice owner = answer->in_front;
@@ -241,8 +243,9 @@ static void note_owner(struct rqli_acquire *self, const struct rqli_answer *answ
     self->owner[length] = '\0';
 }
 
-/* In the queue: whom to wait for is known now. wait.c may find that something was missed while
- * nobody listened; then the script is asked again at once. */
+/* The request is in the queue, and the acquirer in front of it is now known. wait.c may find that
+ * the request was not listening and may have missed a push; then the script is called again at
+ * once. */
 static void on_queued(struct rqli_acquire *self, const struct rqli_exchange *exchange,
                       const struct rqli_answer *answer)
 {
@@ -264,7 +267,8 @@ static void on_queued(struct rqli_acquire *self, const struct rqli_exchange *exc
     self->result->rank = answer->rank;
     self->watched = may_be_watched(self, answer) ? rqli_acquire_lock(self, of_ruby)->keys.lock
                                                  : (struct rqli_slice){0};
-    /* Also where the script is asked again and the machine is not told: that is a poll then. */
+    /* Also set where the script is called again and the state machine is not notified: the next
+     * call is a poll then. */
     self->request.place = place;
     if (answer->was_restored) {
         rqli_wait_hint_others(self);
@@ -284,7 +288,8 @@ static void on_queued(struct rqli_acquire *self, const struct rqli_exchange *exc
     }
 }
 
-/* For the caller of a series: what stood against each of its locks when the script looked last. */
+/* Records, for the caller of a series, what stood in the way of each of its locks when the script
+ * last looked. */
 static void note_obstacles(struct rqli_acquire *self, const struct rqli_reply *reply)
 {
     static const rql_series_fate fates[] = {
@@ -299,7 +304,8 @@ static void note_obstacles(struct rqli_acquire *self, const struct rqli_reply *r
     }
 }
 
-/* Who may wait does so in the queue; this is told to who may not. */
+/* A request that may wait waits out the pause in the queue. Only one that may not wait gets this
+ * error. */
 static void on_paused(struct rqli_acquire *self, const struct rqli_answer *answer)
 {
     rql_error fault;
@@ -311,7 +317,7 @@ static void on_paused(struct rqli_acquire *self, const struct rqli_answer *answe
     rqli_acquire_on_failed(self, &fault);
 }
 
-/* The answers to a call with fail_fast that has taken nothing. */
+/* Handles the answers to a call with fail_fast that has taken nothing. */
 static void on_fail_fast(struct rqli_acquire *self, const struct rqli_exchange *exchange,
                          const struct rqli_answer *answer)
 {
@@ -356,7 +362,8 @@ static void on_answer(struct rqli_acquire *self, const struct rqli_exchange *exc
     }
 }
 
-/* A grant bears our nonces wherever it is no re-entry, unless replies are out of step. */
+/* Unless it is a re-entry, a grant carries our nonces. If it does not, the replies are out of
+ * step. */
 static bool is_for_us(const struct rqli_acquire *self, const struct rqli_reply *reply)
 {
     for (size_t i = 0; i < self->count; i++) {
@@ -369,8 +376,8 @@ static bool is_for_us(const struct rqli_acquire *self, const struct rqli_reply *
     return true;
 }
 
-/* A reply without our nonce is somebody else's: replies and calls on the connection are out of
- * step, and nothing on it can be trusted. */
+/* A reply without our nonce belongs to another request. Then replies and calls on the connection
+ * are out of step, and nothing on it can be trusted. */
 static bool read_answer(const struct rqli_acquire *self, const struct rqli_reply *reply,
                         struct rqli_answer *out)
 {
@@ -415,8 +422,8 @@ static void log_answer(const rql_lock *lock, const struct rqli_answer *answer)
     }
 }
 
-/* The server does not know any more whether a short lock was handed over, for it needs no claim;
- * the push that came too late to be relied on has said so. */
+/* A short lock needs no claim, so the server no longer knows whether it was handed over. The push
+ * that came too late to be relied on has said so. */
 static void note_late_push(const struct rqli_acquire *self, struct rqli_answer *answer)
 {
     if (answer->kind == RQLI_ANSWER_GRANTED && answer->token == self->late_token) {
@@ -424,8 +431,8 @@ static void note_late_push(const struct rqli_acquire *self, struct rqli_answer *
     }
 }
 
-/* Every reply carries the server's time, which sharpens what we know of its clock: pushes are dated
- * by it. */
+/* Every reply carries the server's time, which improves our estimate of its clock. Pushes are dated
+ * by that clock. */
 void rqli_acquire_read(struct rqli_acquire *self, const struct rqli_exchange *exchange,
                        const struct rqli_reply *reply)
 {

@@ -11,21 +11,22 @@
 #include <string.h>
 
 /*
- * Why the new owner may rely on the lock before the server knows of it: until the releaser's own
- * end nobody else gets it, because on the server it is the releaser's, whose release is nothing but
- * this call. And whatever is said about the lock after the call is said behind it: over the same
- * connection, or when that broke, not before the call was repeated and answered (end.c).
+ * Why the new owner may rely on the lock before the server knows of the hand-over: until the end of
+ * the releaser's lease no other client gets the lock, because on the server it is still the
+ * releaser's, and the releaser's only release is this call. Every later call about the lock is sent
+ * after this call: over the same connection, or, if that connection broke, not before the call was
+ * repeated and answered (end.c).
  */
 
 enum {
-    /* In a row, and in time. Then the server serves the queue: who has come to stand in front of
-     * those that wait here has its turn. */
+    /* Limits of a run of hand-overs, in number and in time. After that the server serves the queue,
+     * so that a waiter that has come to stand in front of those in this client gets its turn. */
     CHAIN_MOST = 32,
     CHAIN_US = 100000,
     LEAST_US = 20000 /* of the releaser's lease: with less the new owner would only lose it */
 };
 
-/* A loop is there until the release that has made the transfer is over. */
+/* A loop exists until the release that has made the transfer is over. */
 rql_loop *rqli_hand_over_loop_here(const rql_lock *lock)
 {
     rql_loop *loop = rqli_transfer_is_open(lock->transfer) ? lock->transfer->loop : NULL;
@@ -33,7 +34,7 @@ rql_loop *rqli_hand_over_loop_here(const rql_lock *lock)
     return loop && rqli_loop_is_here(loop) ? loop : NULL;
 }
 
-/* That which has its keys by now. */
+/* Returns the node that has the lock's keys by now. */
 static struct rqli_node *node_of(const struct rqli_hand_over *self)
 {
     return rqli_client_node(self->lock->client, &self->lock->keys);
@@ -78,7 +79,7 @@ static bool may_choose(const struct rqli_hand_over *self, int64_t now_us)
             (lock->n_chained < CHAIN_MOST && now_us - lock->chain_us < CHAIN_US));
 }
 
-/* Of its node, on this loop. */
+/* Returns the waiters at its node, on this loop. */
 static struct rqli_waiters *waiters_of(const struct rqli_hand_over *self)
 {
     return &rqli_loop_find(self->loop, self->node)->pushes.subscription.waiters;
@@ -98,7 +99,8 @@ static struct rqli_waiter *choose(const struct rqli_hand_over *self)
                       : rqli_push_threads_choose(threads, lock->keys.lock, in_front);
 }
 
-/* The waiter has the lock, or with NULL is passed by. It may be gone behind that. */
+/* Wakes the waiter: it has the lock, or, if transfer is NULL, is passed by. The waiter may be gone
+ * afterwards. */
 static void tell_chosen(struct rqli_hand_over *self, struct rqli_transfer *transfer)
 {
     struct rqli_waiter *chosen = self->chosen;
@@ -113,8 +115,9 @@ static void tell_chosen(struct rqli_hand_over *self, struct rqli_transfer *trans
     }
 }
 
-/* Gives it a token and a time. The token is no larger than those of later grants by the server, and
- * larger than those of earlier ones, but for what the reading of the clock may be wrong by. */
+/* Sets token and time of the transfer. The token is no larger than those of later grants by the
+ * server. It is larger than those of earlier grants, except for the error in the reading of the
+ * clock. */
 static void date(const struct rqli_hand_over *self, struct rqli_transfer *transfer, int64_t now_us)
 {
     const rql_lock *lock = self->lock;
@@ -128,7 +131,7 @@ static void date(const struct rqli_hand_over *self, struct rqli_transfer *transf
         rqli_era_make_token(era, earliest_us > lock->token ? earliest_us : lock->token + 1);
 }
 
-/* It sleeps, so that what it asked for can be read. */
+/* The chosen waiter sleeps, so that its options can be read. */
 static struct rqli_transfer *make_transfer(const struct rqli_hand_over *self, int64_t now_us)
 {
     const rql_lock *lock = self->lock;

@@ -2,9 +2,9 @@
 #define RQLI_HAND_OVER_H
 
 /*
- * Handing a lock on inside the client, as its releaser does it: choose, write, place; and when the
- * server has answered, settle. What it says on a thread is for threads that wait, on a loop for
- * what waits on that loop. lua/README.md 39 to 43.
+ * Hands a lock on inside the client, in the steps of its releaser: choose, write, place, and, when
+ * the server has answered, settle. A release on a thread hands it to waiting threads, a release on
+ * a loop to requests that wait on the same loop. lua/README.md 39 to 43.
  */
 
 #include "lock/lock.h"
@@ -14,40 +14,42 @@ struct rqli_waiter;
 struct rql_loop;
 
 struct rqli_hand_over {
-    rql_lock *lock;                 /* that is being released */
-    struct rql_loop *loop;          /* by whom; NULL: by a thread */
-    struct rqli_node *node;         /* of which the lock was had when it was handed on */
-    struct rqli_transfer *transfer; /* NULL: to nobody here */
-    struct rqli_waiter *chosen;     /* who is to be told, when the call is in the stream */
+    rql_lock *lock;                 /* the lock that is being released */
+    struct rql_loop *loop;          /* of the releaser; NULL: a thread */
+    struct rqli_node *node;         /* node that had the lock when it was handed on */
+    struct rqli_transfer *transfer; /* NULL: no waiter of this client gets it */
+    struct rqli_waiter *chosen;     /* notified when the call is in the stream */
 };
 
-/* The loop on whose thread we are, if it has handed the lock over and the server has not said so
- * yet: nobody else reads what it says, so whoever waits for that here waits in vain. Or NULL. */
+/* Returns the loop on whose thread we are, if that loop has handed the lock over and the server has
+ * not confirmed it yet; else NULL. Only this thread reads the loop's replies, so waiting here for
+ * the confirmation would never end. */
 struct rql_loop *rqli_hand_over_loop_here(const rql_lock *lock);
 
-/* The connection that its calls go over. */
+/* Returns the connection that its calls go over. */
 const void *rqli_hand_over_carrier(const struct rqli_hand_over *self);
 
-/* The lock is relied on for a while, and was granted over the connection that is there: so the
- * server that hears of its end is the one that knows it. */
+/* True: the lease lasts for a while yet, and the lock was granted over the connection that is up
+ * now. So the server that receives the release is the one that knows the lock. */
 bool rqli_hand_over_is_safe(const struct rqli_hand_over *self, int64_t now_us);
 
-/* Who is next, if that is known here and may be handed the lock: it sleeps until one of the two
- * behind. False: the server finds out. */
+/* Chooses the next owner, if it is a waiter of this client that may be handed the lock. That waiter
+ * sleeps until one of the two functions below is called. False: the server has to find the next
+ * owner. */
 bool rqli_hand_over_choose(struct rqli_hand_over *self);
-/* The call is in the stream: the waiter is the owner. */
+/* Notifies the waiter that it is the owner. The call is in the stream. */
 void rqli_hand_over_place(struct rqli_hand_over *self);
-/* It could not be put there: the waiter polls, and there is no hand-over. */
+/* The call could not be put into the stream: there is no hand-over, and the waiter polls. */
 void rqli_hand_over_abandon(struct rqli_hand_over *self);
 
 void rqli_hand_over_write(const struct rqli_hand_over *self, struct rqli_call *call);
 
-/* What the server has answered to what was sent at sent_us. */
+/* Applies the server's answer to the call that was sent at sent_us. */
 void rqli_hand_over_on_done(const struct rqli_hand_over *self, int64_t sent_us, int64_t left_ms);
 void rqli_hand_over_on_refused(const struct rqli_hand_over *self);
 
-/* It is over. What was not settled by then has failed: the new owner loses the lock. may_be_there:
- * something of its request may be on the server, and is withdrawn. */
+/* Ends the hand-over. If it is not settled by then it has failed, and the new owner loses the lock.
+ * may_be_there: the server may have something of the new owner's request, which is withdrawn. */
 void rqli_hand_over_end(struct rqli_hand_over *self, bool may_be_there);
 
 #endif

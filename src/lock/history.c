@@ -8,9 +8,10 @@
 #include "options/options.h"
 
 /*
- * After a failover or a restart a server may have lost writes, and with them grants: what is held
- * is verified at once, over a new connection. With recovery_delay_ms nothing is granted there for
- * so long, so that no lock can be given that another still relies on: no lease may be longer.
+ * After a failover or a restart a server may have lost writes, and with them grants. So what is
+ * held is verified at once, over a new connection. With recovery_delay_ms the server grants nothing
+ * for that long, so that no lock is granted while another holder still relies on it. For the same
+ * reason no lease may last longer than that.
  */
 
 void rqli_history_tell_news(rql_client *client, struct rqli_era *era)

@@ -1,7 +1,7 @@
 #ifndef RQLI_HISTORY_H
 #define RQLI_HISTORY_H
 
-/* What follows from a server that is another, or has lost writes (net/era.h). */
+/* Handles a server that was replaced or has lost writes (net/era.h). */
 
 #include "lock/client.h"
 
@@ -9,8 +9,9 @@
 
 void rqli_history_tell_news(rql_client *client, struct rqli_era *era);
 
-/* Has whoever logged in found out something of these keys? Then it is told, counted, and what is
- * held is doubtful and verified. Any thread, with no mutex held: listeners are called. */
+/* If a login has found such news about these keys, reports and counts the loss, and marks what is
+ * held there as doubtful, to be verified. Any thread. Caller holds no mutex, because listeners are
+ * called. */
 static inline void rqli_history_look(rql_client *client, struct rqli_era *era)
 {
     if (atomic_load_explicit(&era->has_news, memory_order_relaxed)) {
@@ -18,13 +19,15 @@ static inline void rqli_history_look(rql_client *client, struct rqli_era *era)
     }
 }
 
-/* The same of all keys. */
+/* Does the same for all keys. */
 void rqli_history_look_at_all(rql_client *client);
 
-/* RQL_E_INVALID: no lock may live for longer than nothing is granted after a failover. */
+/* Returns RQL_E_INVALID if the ttl is longer than the pause after a failover in which nothing is
+ * granted. */
 rql_status rqli_history_check_ttl(const rql_client *client, int64_t ttl_ms, rql_error *error);
 
-/* What a call is asked for, with what the client says of the rest. RQL_E_INVALID also as above. */
+/* Reads the options of a call; the client's defaults fill in the rest. Also returns RQL_E_INVALID
+ * as above. */
 rql_status rqli_call_options_read(const rql_client *client, rql_lock_options *out,
                                   const rql_lock_options *given, rql_error *error);
 

@@ -2,8 +2,8 @@
 
 /*
  * Counters in 256 places, by a hash of thread or task. Two acquirers that share a place count for
- * each other: then one that holds nothing may be let past like one that does, which costs others a
- * turn and breaks no promise.
+ * each other. An acquirer that holds nothing may then be let past as if it did. That costs other
+ * waiters a turn and breaks no promise.
  */
 
 uint32_t rqli_holder_of(uint64_t thread_or_task)

@@ -1,9 +1,9 @@
 #ifndef RQLI_HOLDERS_H
 #define RQLI_HOLDERS_H
 
-/* How many locks of a client each of its acquirers holds. Who asks for a lock while it holds
- * another may be waited for by those who wait in front of it: so the server has to know. Any
- * thread. */
+/* Counts the locks that each acquirer of a client holds. If an acquirer asks for a lock while it
+ * holds another, the waiters in front of it may be waiting for that other lock. So the server has
+ * to know. Any thread. */
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -13,16 +13,16 @@ enum { RQLI_HOLDERS = 256 };
 
 struct rqli_holders {
     _Atomic uint32_t all;
-    _Atomic uint32_t of[RQLI_HOLDERS]; /* those who share a place count for each other */
-    _Atomic int64_t left_until_us[1 + RQLI_HOLDERS]; /* of all, and of each: what was left to its
-                                                        ttl is held until then */
+    _Atomic uint32_t of[RQLI_HOLDERS]; /* acquirers that share a place count for each other */
+    _Atomic int64_t left_until_us[1 + RQLI_HOLDERS]; /* of all, and of each: a lock that was left to
+                                                        its ttl counts as held until then */
 };
 
-/* Where the thread or task is counted that is the acquirer; from 1. */
+/* Returns the place at which a thread or task is counted as an acquirer; from 1. */
 uint32_t rqli_holder_of(uint64_t thread_or_task);
 
-/* What a request on a loop is, which is an acquirer of its own: it is counted among all only, and
- * whatever its client holds may be held for it. */
+/* The place of a request on a loop, which is an acquirer of its own: it is counted among all only,
+ * and any lock of its client may be held for it. */
 enum { RQLI_HOLDER_ANY = 0 };
 
 static inline void rqli_holders_count(struct rqli_holders *self, uint32_t holder, uint32_t change)
@@ -33,7 +33,7 @@ static inline void rqli_holders_count(struct rqli_holders *self, uint32_t holder
     }
 }
 
-/* Nobody looks after such a lock any more, and its acquirer holds it until then. */
+/* Counts a lock that the client no longer looks after: its acquirer holds it until until_us. */
 void rqli_holders_leave(struct rqli_holders *self, uint32_t holder, int64_t until_us);
 
 static inline bool rqli_holders_has(const struct rqli_holders *self, uint32_t holder,

@@ -5,11 +5,11 @@
 
 /*
  * Threads sorted by set of keys and number. A probe takes a plan under the mutex, asks the server
- * without it, and applies the result under the mutex again; in between threads may come and go, so
- * the plan is only of numbers. A thread that was met since the plan may be a host there once more,
- * and is not removed.
+ * without it, and applies the result under the mutex again. Threads may come and go in between, so
+ * the plan holds only numbers. A thread that used the client since the plan may be a host there
+ * again, and is not removed.
  *
- * Where there are partitions handles of locks are counted: who has one asks for a lock or holds it.
+ * With partitions, handles of locks are counted: a thread that has one asks for a lock or holds it.
  */
 
 struct rqli_hosts *rqli_hosts_new(void)
@@ -37,7 +37,7 @@ static bool is_before(const struct rqli_host *host, unsigned set, uint64_t threa
     return host->set < set || (host->set == set && host->thread < thread);
 }
 
-/* Under the mutex. Where the thread is, or belongs. */
+/* Returns the index at which the thread is, or belongs. Caller holds self->shared.mutex. */
 static size_t place_of(const struct rqli_hosts *self, unsigned set, uint64_t thread)
 {
     size_t low = 0;
@@ -55,7 +55,7 @@ static size_t place_of(const struct rqli_hosts *self, unsigned set, uint64_t thr
     return low;
 }
 
-/* Under the mutex. */
+/* Returns NULL if the thread is no host there. Caller holds self->shared.mutex. */
 static struct rqli_host *find(const struct rqli_hosts *self, const struct rqli_key_set *set,
                               uint64_t thread)
 {
@@ -68,7 +68,7 @@ static struct rqli_host *find(const struct rqli_hosts *self, const struct rqli_k
                : NULL;
 }
 
-/* Under the mutex. */
+/* Caller holds self->shared.mutex. */
 static bool make_room(struct rqli_hosts *self)
 {
     size_t capacity = self->shared.capacity > 0 ? 2 * self->shared.capacity : 16;
@@ -85,7 +85,8 @@ static bool make_room(struct rqli_hosts *self)
     return item != NULL;
 }
 
-/* Under the mutex. NULL: no memory; it comes in at its next use. */
+/* Returns NULL without memory; the thread is then added at its next use. Caller holds
+ * self->shared.mutex. */
 static struct rqli_host *insert(struct rqli_hosts *self, const struct rqli_key_set *set,
                                 uint64_t thread)
 {
@@ -102,8 +103,8 @@ static struct rqli_host *insert(struct rqli_hosts *self, const struct rqli_key_s
     return &self->shared.item[at];
 }
 
-/* Under the mutex. Rouses who sends heartbeats: a host of which the server has never heard is never
- * found dead. */
+/* Wakes the sender of heartbeats, because a host that the server has never known is never found
+ * dead. Caller holds self->shared.mutex. */
 static void call_for(struct rqli_hosts *self)
 {
     if (self->shared.on_new) {
@@ -111,8 +112,9 @@ static void call_for(struct rqli_hosts *self)
     }
 }
 
-/* Under the mutex. A host of a partition is told with the next heartbeat, or by who asks for a lock
- * that would outlive it: there are as many of those as locks are asked for. */
+/* Adds the host if it is new. A new host of a partition is reported with the next heartbeat, or by
+ * a request for a lock that would outlive the host. It wakes no sender, because there are as many
+ * of these hosts as requests for locks. Caller holds self->shared.mutex. */
 static struct rqli_host *enter(struct rqli_hosts *self, const struct rqli_key_set *set,
                                uint64_t thread)
 {
@@ -129,8 +131,8 @@ static struct rqli_host *enter(struct rqli_hosts *self, const struct rqli_key_se
     return host;
 }
 
-/* By the prober for each holder of a lock, too: a thread may have ended while another still holds
- * for it. */
+/* The prober also calls this for each holder of a lock, because the thread that took the lock may
+ * have ended while another thread still holds it. */
 void rqli_hosts_add(struct rqli_hosts *self, const struct rqli_key_set *set, uint64_t thread,
                     bool holds)
 {
@@ -144,7 +146,7 @@ void rqli_hosts_add(struct rqli_hosts *self, const struct rqli_key_set *set, uin
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
-/* On the way of every acquisition: without a swarm it costs one load. */
+/* Every acquisition calls this. Without a swarm it costs one load. */
 bool rqli_hosts_meet(struct rqli_hosts *self, const struct rqli_key_set *set, uint64_t thread)
 {
     bool counts = rqli_key_set_index(set) != RQLI_WHOLE;
@@ -163,7 +165,7 @@ bool rqli_hosts_meet(struct rqli_hosts *self, const struct rqli_key_set *set, ui
     return counts;
 }
 
-/* It may have gone by now, with its thread. */
+/* The host may be gone by now, with its thread. */
 void rqli_hosts_let_go(struct rqli_hosts *self, const struct rqli_key_set *set, uint64_t thread)
 {
     struct rqli_host *host;
@@ -176,7 +178,7 @@ void rqli_hosts_let_go(struct rqli_hosts *self, const struct rqli_key_set *set, 
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
-/* From here on the server may know. */
+/* From here on the server may know the host. */
 bool rqli_hosts_must_tell(struct rqli_hosts *self, const struct rqli_key_set *set, uint64_t thread,
                           int64_t ttl_ms)
 {
@@ -210,7 +212,7 @@ void rqli_hosts_on_told(struct rqli_hosts *self, const struct rqli_key_set *set,
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
-/* A thread that does not see yet that it is open comes in with its next acquisition. */
+/* A thread that does not yet see that the table is open is added at its next acquisition. */
 void rqli_hosts_open(struct rqli_hosts *self, int64_t zombie_ttl_ms, void (*on_new)(void *context),
                      void *context)
 {
@@ -222,8 +224,8 @@ void rqli_hosts_open(struct rqli_hosts *self, int64_t zombie_ttl_ms, void (*on_n
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
-/* Afterwards on_new neither runs nor comes: it is called under the mutex only. The hosts stay, so
- * that a last plan can say that they leave. */
+/* Afterwards on_new neither runs nor is called, because it is called under the mutex only. The
+ * hosts stay, so that a last plan can report that they leave. */
 void rqli_hosts_close(struct rqli_hosts *self)
 {
     (void)pthread_mutex_lock(&self->shared.mutex);
@@ -232,7 +234,7 @@ void rqli_hosts_close(struct rqli_hosts *self)
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
-/* `lives` asks the system whether the thread is still there. */
+/* `lives` asks the system whether the thread still exists. */
 static bool stays(const struct rqli_host *host, enum rqli_hosts_who who, bool (*lives)(uint64_t))
 {
     if (who == RQLI_HOSTS_NONE) {
@@ -242,8 +244,8 @@ static bool stays(const struct rqli_host *host, enum rqli_hosts_who who, bool (*
                            (host->set == RQLI_WHOLE || host->n_handles > 0) && lives(host->thread));
 }
 
-/* What a plan says of a host. NEW: no plan with it has been confirmed. GONE: it ends before anybody
- * could know it. */
+/* The state of a host in a plan. NEW: the server has not confirmed it yet. GONE: it ends before the
+ * server could know it. */
 enum kind { NEW, KNOWN, LEAVING, GONE };
 
 static enum kind kind_of(const struct rqli_host *host, enum rqli_hosts_who who,
@@ -255,8 +257,9 @@ static enum kind kind_of(const struct rqli_host *host, enum rqli_hosts_who who,
     return host->is_known || host->was_sent ? LEAVING : GONE;
 }
 
-/* Under the mutex. Each is judged once, for its thread may end in between; those that are gone are
- * forgotten. `holds` and `was_met` are counted anew for the next plan. */
+/* Decides on each host once, because its thread may end in between, and drops those that are gone.
+ * Clears `holds` and `was_met`, which are set again for the next plan. Caller holds
+ * self->shared.mutex. */
 static void judge(struct rqli_hosts *self, enum rqli_hosts_who who, bool (*lives)(uint64_t),
                   unsigned char *kinds)
 {
@@ -276,14 +279,15 @@ static void judge(struct rqli_hosts *self, enum rqli_hosts_who who, bool (*lives
     self->shared.count = kept;
 }
 
-/* The hosts of one set of keys, as they were judged. */
+/* The hosts of one set of keys, with the decisions on them. */
 struct judged {
     struct rqli_host *item;
     const unsigned char *kinds;
     size_t count;
 };
 
-/* Under the mutex. Ends as many as `of` kind there are. */
+/* Returns the number of threads of this kind, and stores them in out. Caller holds the mutex of the
+ * hosts. */
 static size_t gather(const struct judged *self, enum kind of, uint64_t *out)
 {
     size_t n = 0;
@@ -296,7 +300,8 @@ static size_t gather(const struct judged *self, enum kind of, uint64_t *out)
     return n;
 }
 
-/* Under the mutex. Notes that the new ones are told: the swarm may have been shown them before. */
+/* Plans one set of keys. Marks the new hosts as sent, so that a repeated probe knows that the
+ * server may have seen them. Caller holds the mutex of the hosts. */
 static struct rqli_hosts_group plan_group(const struct judged *hosts, enum rqli_hosts_who who,
                                           uint64_t *out)
 {
@@ -319,7 +324,7 @@ static struct rqli_hosts_group plan_group(const struct judged *hosts, enum rqli_
     return group;
 }
 
-/* Under the mutex. */
+/* Caller holds self->shared.mutex. */
 static void fill(struct rqli_hosts *self, const unsigned char *kinds, enum rqli_hosts_who who,
                  struct rqli_hosts_plan *out)
 {
@@ -341,8 +346,8 @@ static void fill(struct rqli_hosts *self, const unsigned char *kinds, enum rqli_
     }
 }
 
-/* Room for one more than there are: with no host calloc() may return NULL, which is no lack of
- * memory; and fill() may begin a group that nobody is in. */
+/* Makes room for one more than there are. With no host calloc() might return NULL, which would not
+ * mean lack of memory; and fill() may begin a group that stays empty. */
 bool rqli_hosts_plan(struct rqli_hosts *self, enum rqli_hosts_who who,
                      bool (*lives)(uint64_t thread), struct rqli_hosts_plan *out)
 {
@@ -370,8 +375,8 @@ void rqli_hosts_plan_fini_p(struct rqli_hosts_plan *plan)
     free(plan->groups);
 }
 
-/* Under the mutex. The server has dropped the host: one that was met meanwhile is new to it, and
- * may have a lock by now. */
+/* Removes a host that the server has dropped. A host that was used meanwhile is new to the server,
+ * and may have a lock by now. Caller holds self->shared.mutex. */
 static void remove_one(struct rqli_hosts *self, struct rqli_host *host)
 {
     size_t at = (size_t)(host - self->shared.item);
@@ -386,7 +391,7 @@ static void remove_one(struct rqli_hosts *self, struct rqli_host *host)
     }
 }
 
-/* The server has confirmed: the new ones are known, those that leave are gone there. */
+/* The server has confirmed the group: it knows the new hosts, and has dropped those that leave. */
 void rqli_hosts_apply(struct rqli_hosts *self, const struct rqli_hosts_plan *plan,
                       const struct rqli_hosts_group *group)
 {
@@ -416,7 +421,8 @@ bool rqli_hosts_are_told(struct rqli_hosts *self, const struct rqli_key_set *set
     return are_told;
 }
 
-/* Under the mutex. Is it known in a partition in front of its own? */
+/* Returns whether the server knows this thread in an earlier set of keys, too. Caller holds
+ * self->shared.mutex. */
 static bool is_counted(const struct rqli_hosts *self, const struct rqli_host *host)
 {
     for (unsigned set = 0; host->set != RQLI_WHOLE && set < host->set; set++) {

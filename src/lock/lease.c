@@ -7,21 +7,21 @@
 /*
  * How long a grant is relied on, by the local clock. Each lease has three ends: its deadline, which
  * each extension moves; the end of its host, which each heartbeat of the swarm moves; and hold_end,
- * after which it is not renewed any more. All count from when a request was sent, less a margin, so
- * that they come before the server's.
+ * after which it is not renewed any more. All three count from the sending of a request. Deadline
+ * and end of the host are a margin earlier, so that they come before the server's.
  *
- * A lease that renews is asked for at a third of its ttl. When two thirds have passed without a
- * reply it is doubtful; at its deadline it is gone.
+ * A lease that renews asks for an extension at a third of its ttl. When two thirds have passed
+ * without a reply the lease is doubtful. At its deadline it is gone.
  */
 
 enum {
     MARGIN_LEAST_US = 5000,
-    CLAIM_MS = 1000, /* what a hand-over lives for until it is claimed */
+    CLAIM_MS = 1000, /* how long a hand-over lives until it is claimed */
     SETBACK_LEAST_US = 20000,
-    DOUBT_PAUSE_US = 1000000, /* a doubt is not left open for a share of a long ttl */
+    DOUBT_PAUSE_US = 1000000, /* with a long ttl, a doubt is not left open for a share of it */
 };
 
-/* 1 % of a ttl of so many ms is 10 us for each, half of it 500. */
+/* Of a ttl in ms, 1 % is 10 us for each ms, and half is 500 us. */
 int64_t rqli_lease_margin_us(int64_t ttl_ms)
 {
     int64_t margin_us = ttl_ms * 10;
@@ -30,13 +30,15 @@ int64_t rqli_lease_margin_us(int64_t ttl_ms)
     return margin_us < ttl_ms * 500 ? margin_us : ttl_ms * 500;
 }
 
-/* What its renewals are paced by: what was handed over lives only until it is claimed. */
+/* Returns the period that sets the pace of renewals. A lock that was handed over lives only until
+ * it is claimed. */
 static int64_t period_us(const struct rqli_lease *self)
 {
     return (self->is_claimed ? self->ttl_ms : CLAIM_MS) * 1000;
 }
 
-/* Pace and doubt are thirds of the ttl: two more attempts fit before the deadline. */
+/* The lease is renewed after one third of the ttl and doubtful after two, so that two more attempts
+ * fit before the deadline. */
 static void count_from(struct rqli_lease *self, int64_t from_us, int64_t left_ms)
 {
     int64_t pace_us = period_us(self) / 3;
@@ -88,11 +90,12 @@ int64_t rqli_lease_remaining_ms(const struct rqli_lease *self, int64_t now_us)
     return (rqli_lease_end_us(self) - now_us) / 1000;
 }
 
-/* Three reasons to ask: to renew, to claim the rest of a hand-over, and in doubt, to verify. The
- * last asks for the time that we believe in anyway, so that it never makes a lease longer. */
+/* There are three reasons to ask: to renew, to claim the rest of a hand-over, and in doubt, to
+ * verify. To verify, only the time that we rely on anyway is asked for, so that it never makes a
+ * lease longer. */
 bool rqli_lease_wants_renewal(const struct rqli_lease *self, int64_t now_us, int64_t *ttl_ms_out)
 {
-    int64_t end_us = self->deadline_us; /* to verify: what we believe in */
+    int64_t end_us = self->deadline_us; /* to verify: what we rely on */
 
     if (self->state == RQL_GONE || now_us < self->renew_us) {
         return false;
@@ -128,12 +131,12 @@ int64_t rqli_lease_due_us(const struct rqli_lease *self)
     return renewal_us < loss_us ? renewal_us : loss_us;
 }
 
-/* A reply to what was asked before the doubt does not end it: the clock may have jumped in
- * between. */
+/* A reply to a request from before the doubt does not end the doubt, because the clock may have
+ * jumped in between. */
 void rqli_lease_on_extended(struct rqli_lease *self, int64_t sent_us, int64_t left_ms)
 {
     if (self->state == RQL_GONE || sent_us < self->known_us) {
-        return; /* answers overtake each other: two connections extend */
+        return; /* two connections extend: one reply can overtake the other */
     }
     self->is_claimed = true;
     self->is_unconfirmed = false;
@@ -145,7 +148,8 @@ void rqli_lease_on_extended(struct rqli_lease *self, int64_t sent_us, int64_t le
     }
 }
 
-/* The end of a re-entry takes back what it had added to the lease of the grant that it shares. */
+/* The end of a re-entry takes back the time that it had added to the lease of the grant it
+ * shares. */
 void rqli_lease_on_shortened(struct rqli_lease *self, int64_t sent_us, int64_t left_ms)
 {
     int64_t deadline_us = sent_us + left_ms * 1000 - rqli_lease_margin_us(left_ms);
@@ -154,7 +158,8 @@ void rqli_lease_on_shortened(struct rqli_lease *self, int64_t sent_us, int64_t l
     self->known_us = sent_us > self->known_us ? sent_us : self->known_us;
 }
 
-/* A renewal could overtake what makes the lock ours on the server. */
+/* There is no renewal, because it could overtake the call that makes the lock ours on the
+ * server. */
 void rqli_lease_on_unconfirmed(struct rqli_lease *self, int64_t until_us)
 {
     self->is_unconfirmed = true;
@@ -163,8 +168,8 @@ void rqli_lease_on_unconfirmed(struct rqli_lease *self, int64_t until_us)
     self->doubt_us = RQLI_NEVER_US;
 }
 
-/* Soon, but not at once: a twentieth of the ttl keeps a dead server from being asked in a
- * circle. */
+/* Retries soon, but not at once: the pause of a twentieth of the period keeps a dead server from
+ * being asked in a tight loop. */
 void rqli_lease_on_setback(struct rqli_lease *self, int64_t now_us)
 {
     int64_t pause_us = period_us(self) / 20;

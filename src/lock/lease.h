@@ -14,22 +14,22 @@
 struct rqli_lease {
     rql_lock_state state;
     int64_t ttl_ms;
-    int64_t most_ms;     /* of what the server grants no more is relied on */
+    int64_t most_ms;     /* limit of what is relied on, whatever the server grants */
     int64_t begun_us;    /* no later than the grant */
     int64_t deadline_us; /* not relied on from here on */
     int64_t renew_us;    /* next renewal or claim, RQLI_NEVER_US: none */
     int64_t doubt_us;    /* that renewal or claim is late from here on, or RQLI_NEVER_US */
     int64_t hold_end_us; /* no renewal after this */
-    int64_t host_end_us; /* its host may be taken for dead from here on, or RQLI_NEVER_US */
-    int64_t known_us;    /* when that was asked for which the deadline is from */
-    int64_t doubted_us;  /* the last one; settled by an answer to what was asked after it */
+    int64_t host_end_us; /* its host may be declared dead from here on, or RQLI_NEVER_US */
+    int64_t known_us;    /* when the request was sent whose reply set the deadline */
+    int64_t doubted_us;  /* last doubt; a reply to a later request ends it */
     bool renews;         /* auto_extend */
-    bool is_claimed;     /* false: handed over, and the server has not heard of us yet */
-    bool is_unconfirmed; /* handed over inside the client, and the server has not said so yet */
+    bool is_claimed;     /* false: handed over, and the server has not heard from us yet */
+    bool is_unconfirmed; /* handed over inside the client, and not confirmed by the server yet */
     bool is_reported;    /* the loss was reported */
 };
 
-/* max(5 ms, 1 %), but never more than half of a very short ttl. */
+/* Returns max(5 ms, 1 %), but never more than half of a very short ttl. */
 int64_t rqli_lease_margin_us(int64_t ttl_ms);
 
 struct rqli_lease_terms {
@@ -47,34 +47,35 @@ void rqli_lease_init(struct rqli_lease *self, const struct rqli_lease_terms *ter
 rql_lock_state rqli_lease_state(const struct rqli_lease *self, int64_t now_us);
 int64_t rqli_lease_remaining_ms(const struct rqli_lease *self, int64_t now_us);
 
-/* When it is not relied on any more: its own deadline, or its host's. */
+/* Returns when the lease is not relied on any more: at its own deadline, or its host's. */
 int64_t rqli_lease_end_us(const struct rqli_lease *self);
 
-/* True: now is the time to extend by *ttl_ms_out (what is left to claim, or the whole ttl). */
+/* True: it is time to extend by *ttl_ms_out (what is left to claim, or the whole ttl). */
 bool rqli_lease_wants_renewal(const struct rqli_lease *self, int64_t now_us, int64_t *ttl_ms_out);
 
-/* When it is to be renewed or claimed, and when its loss is to be reported: 0, it is lost.
- * RQLI_NEVER_US: not, or no more. */
+/* Return when the lease is to be renewed or claimed, and when its loss is to be reported; 0: it is
+ * lost. RQLI_NEVER_US: not, or no more. */
 int64_t rqli_lease_renewal_us(const struct rqli_lease *self);
 int64_t rqli_lease_loss_us(const struct rqli_lease *self);
 
-/* Whichever is earlier. */
+/* Returns the earlier of the two. */
 int64_t rqli_lease_due_us(const struct rqli_lease *self);
 
-/* The extension sent at sent_us was acknowledged: left_ms from then on. */
+/* The server acknowledged the extension sent at sent_us: the lease has left_ms from then on. */
 void rqli_lease_on_extended(struct rqli_lease *self, int64_t sent_us, int64_t left_ms);
-/* No more than left_ms from sent_us on, whatever was acknowledged before. */
+/* Limits the lease to left_ms from sent_us on, whatever the server acknowledged before. */
 void rqli_lease_on_shortened(struct rqli_lease *self, int64_t sent_us, int64_t left_ms);
-/* Relied on until until_us at most, and not renewed before an extension is acknowledged. */
+/* Limits the lease to until_us, and stops its renewal until the server acknowledges an
+ * extension. */
 void rqli_lease_on_unconfirmed(struct rqli_lease *self, int64_t until_us);
-void rqli_lease_on_setback(struct rqli_lease *self, int64_t now_us); /* no answer */
-/* The extension was not done, and is sent again then, or when it would be after a setback if that
- * is earlier. */
+void rqli_lease_on_setback(struct rqli_lease *self, int64_t now_us); /* no reply */
+/* The server did not do the extension. It is sent again at again_us, or when it would be after a
+ * setback if that is earlier. */
 void rqli_lease_on_not_done(struct rqli_lease *self, int64_t now_us, int64_t again_us);
 void rqli_lease_on_doubt(struct rqli_lease *self, int64_t now_us); /* the clock jumped: verify */
 void rqli_lease_on_gone(struct rqli_lease *self);
 void rqli_lease_stop_renewal(struct rqli_lease *self); /* it ends by its ttl */
-/* Left to its ttl: what is not claimed of it is claimed from now on. */
+/* The lock is left to its ttl: the part of it that is not claimed is claimed from now on. */
 void rqli_lease_on_forgotten(struct rqli_lease *self, int64_t now_us);
 
 #endif

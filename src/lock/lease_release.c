@@ -6,20 +6,22 @@
 
 /*
  * Lazy releases: sent, and reported as done, before the server has answered. Nearly always the next
- * one finds the answer of the one before, and that is all. The rest is the thread's: what a release
- * that waits would have said later than RQL_OK is told as a loss.
+ * release finds the answer of the one before, and that is all. The background thread does the rest:
+ * it reports as a loss every result other than RQL_OK that a release that waits would have
+ * returned.
  */
 
 enum {
-    START_US = 20000,    /* for the thread to run, once */
-    LOOK_US = 100000,    /* while there are any; a look is cheaper than to wake for each of them */
+    START_US = 20000, /* for the thread to start running, once */
+    LOOK_US = 100000, /* while there are any; one look for all is cheaper than a wake-up for each */
     LAST_LOOK_US = 5000, /* when the client ends */
-    /* Unsettled at a time: some of each thread. Who does nothing but release waits for the server.
-     */
+    /* Unsettled at the same time: some of each thread. A thread that does nothing but release waits
+     * for the server. */
     MOST = 256
 };
 
-/* Here and below: under the mutex of the leases, unless it says otherwise. There is one. */
+/* Here and below the caller holds the mutex of the leases, unless the comment says otherwise.
+ * Returns NULL if there is none. */
 static rql_lock *first(const struct rqli_leases *self)
 {
     return rqli_lease_of(self->shared.unsettled.first);
@@ -30,7 +32,7 @@ static void take_out(struct rqli_leases *self, const rql_lock *lock)
     rqli_dlist_remove(&self->shared.unsettled, &lock->kept.link);
 }
 
-/* It is over, and nothing is left to do. */
+/* Frees a release that is over and leaves nothing to do. */
 static void drop(struct rqli_leases *self, rql_lock *lock)
 {
     self->n_unsettled--;
@@ -38,7 +40,7 @@ static void drop(struct rqli_leases *self, rql_lock *lock)
     (void)rqli_lock_free(lock);
 }
 
-/* Released, and the queue served: the usual answer. */
+/* True: the lock is released, and the queue was served. This is the usual answer. */
 static bool is_confirmed(const rql_lock *lock)
 {
     struct rqli_outcome outcome;
@@ -67,7 +69,7 @@ void rqli_leases_settle_later(struct rqli_leases *self, rql_lock *lock,
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
-/* Without the mutex. */
+/* Caller does not hold the mutex. */
 bool rqli_leases_may_settle(struct rqli_leases *self)
 {
     if (!rqli_worker_runs(&self->worker)) {
@@ -96,8 +98,8 @@ static void withdraw(struct rqli_leases *self, const rql_lock *lock)
     rqli_leases_withdraw(self, &what, lock->ttl_ms);
 }
 
-/* As rql_lock_release() would say it. What only frees the lock and serves a part of the queue is
- * withdrawn, which serves the rest. */
+/* Returns the status that rql_lock_release() would. A release that served only a part of the queue
+ * is withdrawn as well, which serves the rest. */
 static rql_status understand(struct rqli_leases *self, const rql_lock *lock,
                              const struct rqli_exchange *answer)
 {
@@ -113,7 +115,8 @@ static rql_status understand(struct rqli_leases *self, const rql_lock *lock,
     return outcome.what == 1 || lock->may_have_ended ? RQL_OK : RQL_NOT_HELD;
 }
 
-/* The answer to what was sent. RQL_E_IO: it was not done, and is to be repeated. */
+/* Waits for the answer to the release that was sent. RQL_E_IO: the release was not done, and is to
+ * be repeated. */
 static rql_status await_release(struct rqli_leases *self, rql_lock *lock, int64_t until_us)
 {
     rql_status status = rqli_exchange_await(lock->release, until_us, NULL);
@@ -133,8 +136,9 @@ static rql_status await_release(struct rqli_leases *self, rql_lock *lock, int64_
     return status;
 }
 
-/* Over the thread's own connection. The stream has broken: whoever has acquired the lock since may
- * have found it not released, and entered again what ends now. */
+/* Repeats the release over the thread's own connection. The stream has broken, so a thread that has
+ * acquired the lock since then may have found it not released, and entered again the grant that
+ * ends now. */
 static rql_status release_again(struct rqli_leases *self, rql_lock *lock, int64_t until_us)
 {
     const struct rqli_slice nonce = rqli_slice_of(lock->nonce);
@@ -159,8 +163,8 @@ static rql_status release_again(struct rqli_leases *self, rql_lock *lock, int64_
     return status;
 }
 
-/* To who releases late what an earlier word would have been worth: the handle lives until it
- * returns. */
+/* Reports the loss that a synchronous release would have returned as its status. The handle stays
+ * valid until the callback returns. */
 static void tell(struct rqli_leases *self, rql_lock *lock, rql_status status)
 {
     struct rqli_figures figures = rqli_lock_figures(lock);
@@ -170,12 +174,12 @@ static void tell(struct rqli_leases *self, rql_lock *lock, rql_status status)
     rqli_observe(RQLI_ON_RELEASE_LOST, &lock->subject, &figures);
     if (lock->on_lost) {
         lock->on_lost(lock, lock->user_data);
-        /* It may have asked for a descriptor, which would be watched. */
+        /* The callback may have asked for a descriptor, which would be watched. */
         rqli_leases_remove(self, &lock, 1);
     }
 }
 
-/* False: nothing is known, and there is still time. */
+/* False: the result is not known, and there is still time. */
 static bool settle(struct rqli_leases *self, rql_lock *lock, int64_t until_us, int64_t end_us)
 {
     rql_status status = RQL_E_IO;
@@ -192,7 +196,7 @@ static bool settle(struct rqli_leases *self, rql_lock *lock, int64_t until_us, i
         }
         withdraw(self, lock);
     }
-    rqli_exchange_give(lock->release); /* not with the mutex of the leases: it may be on its way */
+    rqli_exchange_give(lock->release); /* not under the mutex of the leases: it may be on its way */
     lock->release = NULL;
     if (status) {
         tell(self, lock, status);
@@ -202,15 +206,17 @@ static bool settle(struct rqli_leases *self, rql_lock *lock, int64_t until_us, i
 
 /* ---- on the thread, under the mutex ---- */
 
-/* Its answer is left to the next release: who comes now would only be in the way of its readers. */
+/* True: the answer is left to the next release, because a thread that looked for it now would only
+ * get in the way of the threads that read. */
 static bool is_young(const struct rqli_leases *self, const rql_lock *lock)
 {
     return lock->release && !rqli_exchange_is_over(lock->release) && !self->shared.shall_stop &&
            rqli_now_us() - lock->released_us < LOOK_US;
 }
 
-/* Until one has no answer: those behind it have none either, unless they are another node's. Or one
- * had to be repeated: there may be many of them, and a renewal may be due. */
+/* Settles releases until one has no answer, because the later ones have none either, unless they
+ * are another node's. Also stops when one had to be repeated, because many may have to be, and a
+ * renewal may be due. Releases the mutex while it settles. */
 void rqli_leases_settle(struct rqli_leases *self)
 {
     rql_lock *lock = first(self);

@@ -7,20 +7,21 @@
 
 #include <sys/eventfd.h>
 
-/* What the thread of the leases does: it reports losses, renews and claims (renewal.c), and
+/* The work of the leases' thread: it reports losses, renews and claims (renewal.c), and
  * withdraws. */
 
 /* While leases come and go the thread looks this often by itself, so that a short hold does not
- * have to wake it. Shorter than the time after which a hand-over is claimed. */
+ * have to wake it. The pause is shorter than the time after which a hand-over is claimed. */
 enum { IDLE_LOOK_US = 150000 };
 
-/* A login takes three round trips, or six with TLS: so many times the grace, which is two. */
+/* A login takes three round trips, or six with TLS. It gets this many times the grace, which is two
+ * round trips. */
 enum { LOGIN_GRACES = 3 };
 
 void rqli_leases_note(struct rqli_leases *self, enum rqli_trace_what what, int64_t value)
 {
     struct rqli_trace *ring = &self->shared.trace;
-    /* It may wrap around: the size is a power of two. */
+    /* The count may wrap around, because the size is a power of two. */
     unsigned at = ring->n++ % RQLI_TRACE_SIZE;
 
     ring->item[at].at_us = rqli_now_us();
@@ -38,9 +39,9 @@ struct rqli_trace rqli_leases_trace(struct rqli_leases *self)
     return copy;
 }
 
-/* Here and below: under the mutex of the leases. Released for the callback. The descriptor first,
- * then the callback: whoever polls the descriptor must not depend on a callback that takes its
- * time. */
+/* Here and below the caller holds the mutex of the leases; this function releases it for the
+ * callback. The descriptor is written first, because a thread that polls it must not depend on a
+ * callback that takes its time. */
 static void report_loss(struct rqli_leases *self, rql_lock *lock)
 {
     const struct rqli_figures figures = rqli_lock_figures(lock);
@@ -72,7 +73,8 @@ static void report_loss(struct rqli_leases *self, rql_lock *lock)
     }
 }
 
-/* Released for each callback, which may release any lock: starts over after each. */
+/* Releases the mutex for each callback, which may release any lock. So the search starts over after
+ * each. */
 void rqli_leases_report_losses(struct rqli_leases *self)
 {
     rql_lock *lock = rqli_lease_table_lost(&self->shared.table, rqli_now_us());
@@ -83,8 +85,8 @@ void rqli_leases_report_losses(struct rqli_leases *self)
     }
 }
 
-/* When the thread shall look again. The earliest of what is due; and while leases come and go, a
- * look every 150 ms, cheaper than a wake-up for each of them. */
+/* Returns when the thread has to look again: at the earliest of the times that are due. While
+ * leases come and go it looks every 150 ms, which is cheaper than a wake-up for each of them. */
 static int64_t plan(struct rqli_leases *self)
 {
     int64_t due_us = rqli_withdrawals_due_us(&self->shared.withdrawals);
@@ -128,7 +130,8 @@ int64_t rqli_leases_wait_until_us(struct rqli_leases *self)
     if (!self->client->is_partitioned || !rqli_fleet_holds_apart(&self->client->fleet)) {
         return budget_us;
     }
-    /* Half of what the first lock has left: a node that does not answer costs the others none. */
+    /* Half of what the first lock has left, so that a node that does not answer costs no lock on
+     * the other nodes. */
     budget_us = rqli_earlier(budget_us, now_us + (loss_us - now_us) / 2);
     until_us = rqli_earlier(rqli_lease_table_renewal_us(&self->shared.table),
                             now_us + RQLI_SERVER_LOOK_US);
@@ -137,9 +140,9 @@ int64_t rqli_leases_wait_until_us(struct rqli_leases *self)
     return rqli_earlier(until_us, budget_us);
 }
 
-/* A withdrawal is waited for until the next renewal is due, which goes behind it on the same
- * connection, or for the usual grace; where it may not be due at the same server, no longer than
- * that has time. */
+/* Returns how long a withdrawal may take: until the next renewal is due, which is sent after it on
+ * the same connection, or the usual grace, whichever is later. If the renewal may be due at another
+ * server, the withdrawal gets no more time than the renewal can spare. */
 static int64_t withdrawing_until_us(struct rqli_leases *self)
 {
     int64_t until_us = rqli_later(rqli_now_us() + rqli_client_grace_us(self->client),
@@ -148,7 +151,7 @@ static int64_t withdrawing_until_us(struct rqli_leases *self)
     return rqli_earlier(until_us, rqli_leases_wait_until_us(self));
 }
 
-/* Released while the server is asked. False: nothing was to be withdrawn. */
+/* Releases the mutex while the server is asked. False: nothing was to be withdrawn. */
 static bool withdraw_some(struct rqli_leases *self)
 {
     struct rqli_op_route route = rqli_client_route_of_all(self->client);
@@ -165,7 +168,7 @@ static bool withdraw_some(struct rqli_leases *self)
     (void)pthread_mutex_unlock(&self->shared.mutex);
     rqli_withdrawal_batch_run(&batch, &route, until_us);
     if (batch.took_back) {
-        rqli_leases_doubt(self, NULL); /* a later re-entry counts on what was taken back */
+        rqli_leases_doubt(self, NULL); /* a later re-entry relies on what was taken back */
     }
     (void)pthread_mutex_lock(&self->shared.mutex);
     rqli_leases_note(self, RQLI_TRACE_WITHDREW, until_us);
@@ -173,14 +176,14 @@ static bool withdraw_some(struct rqli_leases *self)
     return true;
 }
 
-/* The end waits for nothing beyond it. */
+/* True: the client ends, and its time is over. */
 static bool is_out_of_time(const struct rqli_leases *self)
 {
     return self->shared.shall_stop && rqli_now_us() >= self->shared.stop_us;
 }
 
-/* What is still to withdraw, or to claim, may take until stop_us. No lazy release is left behind:
- * when the time is over the next step tells that it is not confirmed. */
+/* Open withdrawals and claims may take until stop_us. No lazy release is left unsettled: when the
+ * time is over, the next step reports that it is not confirmed. */
 static bool is_over(const struct rqli_leases *self)
 {
     return self->shared.shall_stop && self->n_unsettled == 0 &&
@@ -191,14 +194,14 @@ static bool is_over(const struct rqli_leases *self)
 
 /* ---- without the mutex ---- */
 
-/* Something held there can be lost. */
+/* True: the client has something to lose at this node. */
 static bool is_in_use(const struct rqli_leases *self, const struct rqli_node *node)
 {
     return !self->client->is_partitioned || rqli_fleet_holds_at(&self->client->fleet, node);
 }
 
-/* Asks each node that is in use, which closes each connection that has ended; not in each step,
- * because there is one for each lock that comes or goes. */
+/* Checks each node that is in use, which closes each connection that has ended. Not every step does
+ * this, because there is a step for each lock that comes or goes. */
 static bool sees_end(struct rqli_leases *self)
 {
     int64_t now_us = rqli_now_us();
@@ -230,7 +233,7 @@ static rql_status arrive_at(struct rqli_leases *self, struct rqli_node *node)
     return status;
 }
 
-/* At each node that has something to lose. */
+/* Connects to each node that has something to lose. */
 static void arrive(struct rqli_leases *self)
 {
     struct rqli_fleet *fleet = &self->client->fleet;
@@ -248,8 +251,8 @@ static void arrive(struct rqli_leases *self)
     }
 }
 
-/* In a cluster keys become another node's when a slot moves, and when a replica takes over, which
- * may have missed grants. */
+/* In a cluster, keys get another node when a slot moves, and when a replica is promoted that may
+ * have missed grants. */
 static void look_who_has_keys(struct rqli_leases *self)
 {
     struct rqli_fleet *fleet = &self->client->fleet;
@@ -267,9 +270,9 @@ static void look_who_has_keys(struct rqli_leases *self)
 
 /* ---- the step ---- */
 
-/* Released meanwhile. A new server is found out by a login, which says in front of all calls what
- * this client has seen (net/era.h); what is held is verified then. Nothing is sent as long as no
- * connection has ended and no keys are another node's. */
+/* Releases the mutex meanwhile. A login finds out that the server is another: before all calls it
+ * says what this client has seen (net/era.h). Then what is held is verified. Nothing is sent as
+ * long as no connection has ended and no keys have moved to another node. */
 static void look_at_servers(struct rqli_leases *self)
 {
     bool is_needed = rqli_lease_table_loss_us(&self->shared.table) != RQLI_NEVER_US;
@@ -288,7 +291,7 @@ static void look_at_servers(struct rqli_leases *self)
     (void)pthread_mutex_lock(&self->shared.mutex);
 }
 
-/* Losses come first, so that no renewal that takes its time delays a report. */
+/* Reports losses first, so that no slow renewal delays a report. */
 int64_t rqli_leases_step(struct rqli_worker *worker)
 {
     struct rqli_leases *self = (struct rqli_leases *)worker;

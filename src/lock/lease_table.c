@@ -5,12 +5,12 @@
 #include <string.h>
 
 /*
- * A list of all that is held, two heaps by time (renewals, losses) for those that are looked after,
- * and a hash of those that renew by name and acquirer: whoever asks for a lock that the same
+ * A list of all locks that are held, two heaps by time (renewals, losses) for those that are
+ * watched, and a hash by name and acquirer of those that renew. A request for a lock that its own
  * acquirer keeps extending would wait for ever, and is refused.
  */
 
-/* The locks are not freed: they are their holders'. */
+/* The locks are not freed, because they belong to their holders. */
 void rqli_lease_table_fini(struct rqli_lease_table *self)
 {
     rqli_timers_fini(&self->renewals);
@@ -34,8 +34,7 @@ static void unwatch(struct rqli_lease_table *self, rql_lock *lock)
     }
 }
 
-/* Room is reserved, so that an update, whose failure could not be reported, needs no memory.
- */
+/* Room is reserved, so that an update needs no memory: its failure could not be reported. */
 bool rqli_lease_table_watch(struct rqli_lease_table *self, rql_lock *lock)
 {
     if (!lock->kept.is_watched) {
@@ -61,7 +60,7 @@ void rqli_lease_table_update(struct rqli_lease_table *self, rql_lock *lock)
     }
 }
 
-/* Exact, unlike a loss: whatever moves a renewal updates it here. */
+/* Unlike a loss, this time is exact, because every change of a renewal updates it here. */
 int64_t rqli_lease_table_renewal_us(const struct rqli_lease_table *self)
 {
     return rqli_timers_first_us(&self->renewals);
@@ -73,8 +72,8 @@ static rql_lock *of_loss(struct rqli_due *due)
 }
 
 /* A confirmed heartbeat moves the ends of all leases at once, and updates none of them here. So the
- * heap may have them too early, never too late: the first is moved to its true end, until one is
- * first that is there already. */
+ * times in the heap may be too early, but never too late. The first lock is moved to its true end,
+ * again and again, until the first one is at its true end already. */
 int64_t rqli_lease_table_loss_us(struct rqli_lease_table *self)
 {
     struct rqli_due *first = rqli_timers_first(&self->losses);
@@ -93,7 +92,7 @@ rql_lock *rqli_lease_table_take_renewal(struct rqli_lease_table *self, int64_t n
     return due ? RQLI_OWNER(due, rql_lock, kept.renewal) : NULL;
 }
 
-/* It stays in the heap: whoever reports it updates it, or gets it again. */
+/* The lock stays in the heap: a caller that reports the loss updates the lock, or gets it again. */
 rql_lock *rqli_lease_table_lost(struct rqli_lease_table *self, int64_t now_us)
 {
     return rqli_lease_table_loss_us(self) <= now_us ? of_loss(rqli_timers_first(&self->losses))
@@ -133,8 +132,8 @@ static bool is_renewed_for(const rql_lock *lock, const char *name, const char *a
            rqli_lease_state(&lock->kept.lease, now_us) != RQL_GONE;
 }
 
-/* Every acquisition of a client that extends asks: a hash, however many are held. A lock may be in
- * it whose renewal was stopped, or that is lost: those do not count. */
+/* Every acquisition of a client that extends calls this, so a hash keeps it fast, however many
+ * locks are held. A lock in the hash that is lost, or whose renewal was stopped, does not count. */
 bool rqli_lease_table_renews(const struct rqli_lease_table *self, const char *name,
                              const char *acquirer, int64_t now_us)
 {

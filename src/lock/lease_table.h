@@ -1,15 +1,16 @@
 #ifndef RQLI_LEASE_TABLE_H
 #define RQLI_LEASE_TABLE_H
 
-/* The locks that are held: all of them; those that have to be looked after, with what is due next,
- * a renewal or a loss; and those that are renewed, by name and acquirer. What happens to one of
- * many costs the logarithm of their number. No thread, no I/O: the mutex is the leases'. */
+/* The locks that are held, in three sets: all of them; those that are watched, with the time at
+ * which a renewal or a loss is due next; and those that are renewed, by name and acquirer. A change
+ * to one of many costs the logarithm of their number. There is no thread and no I/O: the mutex is
+ * the leases'. */
 
 #include "base/hash_map.h"
 #include "base/timers.h"
 #include "lock/lock.h"
 
-/* Zeroed: empty. */
+/* A zeroed table is empty. */
 struct rqli_lease_table {
     struct rqli_dlist all; /* by kept.link */
     struct rqli_timers renewals;
@@ -23,7 +24,7 @@ static inline rql_lock *rqli_lease_of(struct rqli_dlink *link)
     return link ? RQLI_OWNER(link, rql_lock, kept.link) : NULL;
 }
 
-/* All, in no order. */
+/* Iterate over all locks, in no order. */
 static inline rql_lock *rqli_lease_table_first(const struct rqli_lease_table *self)
 {
     return rqli_lease_of(self->all.first);
@@ -38,29 +39,31 @@ void rqli_lease_table_fini(struct rqli_lease_table *self);
 
 void rqli_lease_table_add(struct rqli_lease_table *self, rql_lock *lock);
 void rqli_lease_table_remove(struct rqli_lease_table *self,
-                             rql_lock *lock); /* not there: is fine */
+                             rql_lock *lock); /* no-op if it is not in the table */
 
-/* It has to be looked after. There already: as rqli_lease_table_update(). False: no memory. */
+/* Arms the timers of the lock, which the thread has to look after. If it is watched already, this
+ * only updates them. False: no memory. */
 bool rqli_lease_table_watch(struct rqli_lease_table *self, rql_lock *lock);
 
-/* Its lease has changed. Not watched: is fine. May be left out where it is to be lost later than
- * before, and nothing else. */
+/* Updates the timers after a change of the lease. No-op if the lock is not watched. A caller may
+ * leave the update out if the only change is a later loss. */
 void rqli_lease_table_update(struct rqli_lease_table *self, rql_lock *lock);
 
-/* RQLI_NEVER_US: none. */
+/* Return when the first renewal, or loss, is due. RQLI_NEVER_US: there is none. */
 int64_t rqli_lease_table_renewal_us(const struct rqli_lease_table *self);
 int64_t rqli_lease_table_loss_us(struct rqli_lease_table *self);
 
-/* One whose renewal is due, or NULL. It has none until it is updated. */
+/* Takes a lock whose renewal is due, or returns NULL. The lock has no renewal timer until it is
+ * updated. */
 rql_lock *rqli_lease_table_take_renewal(struct rqli_lease_table *self, int64_t now_us);
 
-/* One whose loss is to be reported, or NULL. */
+/* Returns a lock whose loss is to be reported, or NULL. */
 rql_lock *rqli_lease_table_lost(struct rqli_lease_table *self, int64_t now_us);
 
-/* It is renewed, until it is removed. */
+/* Lists the lock as renewed, until it is removed. */
 void rqli_lease_table_add_renewed(struct rqli_lease_table *self, rql_lock *lock);
 
-/* Is one of this name and acquirer still renewed and not lost? */
+/* Returns whether a lock of this name and acquirer is still renewed and not lost. */
 bool rqli_lease_table_renews(const struct rqli_lease_table *self, const char *name,
                              const char *acquirer, int64_t now_us);
 

@@ -14,17 +14,17 @@
 #include <sys/eventfd.h>
 
 /*
- * The leases of a client. Its callers add, remove and look up locks here under one mutex; the
- * thread, whose step is in lease_step.c, works through what is due under the same mutex and gives
- * it up around every round trip and callback. So a lock may be removed while its renewal is under
- * way: the batch then forgets it, and its reply changes nothing.
+ * The leases of a client. Its callers add, remove and look up locks here under one mutex. The
+ * thread, whose step is in lease_step.c, works through what is due under the same mutex, and
+ * releases it around every round trip and callback. So a lock may be removed while its renewal is
+ * under way: the batch then forgets the lock, and the reply changes nothing.
  *
- * Most leases are passive: their holder neither renews nor wants to hear of a loss. They cost a
- * place in a list, no timer, and no thread is started for them.
+ * Most leases are passive: their holder neither renews nor wants to be notified of a loss. They
+ * cost a place in a list, no timer, and no thread is started for them.
  */
 
-/* The thread starts, and its connection opens, with the first lease or withdrawal that needs them.
- */
+/* The thread starts, and its connection opens, with the first lease or withdrawal that needs
+ * them. */
 struct rqli_leases *rqli_leases_new(rql_client *client)
 {
     size_t n_sets = rqli_client_n_sets(client);
@@ -53,8 +53,9 @@ struct rqli_leases *rqli_leases_new(rql_client *client)
     return self;
 }
 
-/* Under the mutex, as all static functions below but is_extended(). Noted only if the thread comes
- * earlier by it. */
+/* Wakes the thread at at_us. Adds to the trace only if the thread comes earlier because of it.
+ * Caller holds self->shared.mutex, as for all static functions below except is_extended() and
+ * end_of(). */
 static void rouse(struct rqli_leases *self, int64_t at_us)
 {
     if (rqli_worker_rouse(&self->worker, at_us)) {
@@ -62,7 +63,8 @@ static void rouse(struct rqli_leases *self, int64_t at_us)
     }
 }
 
-/* Which nodes are looked after. A single server is as long as there are leases. */
+/* Counts the locks in each set of keys, because only nodes with locks are looked after. A single
+ * server needs no count: it is looked after as long as there are leases. */
 static void count_at_node(struct rqli_leases *self, const rql_lock *lock, unsigned more)
 {
     if (self->client->is_partitioned) {
@@ -71,7 +73,7 @@ static void count_at_node(struct rqli_leases *self, const rql_lock *lock, unsign
     }
 }
 
-/* Also of one that is not listed. */
+/* Unlists a lock, which need not be listed. */
 static void unlist(struct rqli_leases *self, rql_lock *lock)
 {
     if (lock->kept.is_listed) {
@@ -93,8 +95,8 @@ void rqli_leases_free_adopted(struct rqli_leases *self, rql_lock *lock)
     rqli_lock_free(lock);
 }
 
-/* Withdrawals and claims that are open get io_timeout_ms; what is left then ends by its ttl. Once
- * the thread has ended nobody else comes here, so the rest needs no mutex. Only the adopted locks
+/* Open withdrawals and claims get io_timeout_ms; those still open then are left to the ttl. After
+ * the thread has ended no other thread comes here, so the rest needs no mutex. Only adopted locks
  * are freed: every other handle is its holder's. */
 struct rqli_leases *rqli_leases_free(struct rqli_leases *self)
 {
@@ -138,27 +140,28 @@ void rqli_leases_prepare(struct rqli_leases *self, int64_t until_us)
     (void)pthread_mutex_lock(&self->shared.mutex);
     is_started = rqli_worker_start(&self->worker);
     (void)pthread_mutex_unlock(&self->shared.mutex);
-    /* Not under the mutex: the first step of the thread takes it. */
+    /* Without the mutex, which the first step of the thread takes. */
     if (is_started) {
         rqli_worker_await(&self->worker, until_us);
     }
 }
 
-/* The thread must know this lease by the time that something of it is due. False: no thread. */
+/* Watches this lease, because the thread must know it by the time that something of it is due.
+ * False: no thread, or no memory. */
 static bool watch(struct rqli_leases *self, rql_lock *lock)
 {
     if (!rqli_worker_start(&self->worker) || !rqli_lease_table_watch(&self->shared.table, lock)) {
         return false;
     }
-    /* plan() has the thread look again soon, so that the next leases need not rouse it. */
+    /* plan() has the thread look again soon, so that the next leases need not wake it. */
     self->shared.added++;
     rouse(self,
           rqli_earlier(rqli_lease_due_us(&lock->kept.lease), rqli_now_us() + RQLI_SERVER_LOOK_US));
     return true;
 }
 
-/* False: no memory, or no thread. The thread is needed to renew, to claim, and for a callback at
- * the loss; a descriptor for the loss has it started when it is asked for. */
+/* False: no memory, or no thread. The thread is needed to renew, to claim, and to call back at the
+ * loss. A descriptor for the loss starts the thread when the caller asks for one. */
 static bool look_after(struct rqli_leases *self, rql_lock *lock)
 {
     const struct rqli_lease *lease = &lock->kept.lease;
@@ -170,7 +173,7 @@ static bool look_after(struct rqli_leases *self, rql_lock *lock)
     return is_passive || watch(self, lock);
 }
 
-/* Something may be due earlier than before. */
+/* Something of the lock may be due earlier than before. */
 void rqli_leases_rouse_for(struct rqli_leases *self, rql_lock *lock)
 {
     if (lock->kept.is_watched) {
@@ -184,14 +187,13 @@ rql_status rqli_leases_add(struct rqli_leases *self, rql_lock *lock, rql_error *
     rql_status status = RQL_OK;
 
     if (lock->kept.lease.renews) {
-        /* Never cleared: it keeps clients that renew nothing off the mutex in
-         * rqli_leases_extends().
-         */
+        /* Never cleared. It keeps clients that renew nothing from taking the mutex in
+         * rqli_leases_extends(). */
         atomic_store_explicit(&self->has_extended, true, memory_order_relaxed);
     }
     (void)pthread_mutex_lock(&self->shared.mutex);
-    /* Under the mutex: a heartbeat that is answered meanwhile finds the lock in the list, or has
-     * set this before. */
+    /* Under the mutex, so that a heartbeat that is answered meanwhile either finds the lock in the
+     * list, or has set this end before. */
     lock->kept.lease.host_end_us = rqli_leases_host_end_us(self, lock->keys.set);
     rqli_lease_table_add(&self->shared.table, lock);
     rqli_holders_count(&self->client->holders, lock->holder, 1);
@@ -208,7 +210,7 @@ rql_status rqli_leases_add(struct rqli_leases *self, rql_lock *lock, rql_error *
     return status;
 }
 
-/* One in doubt is verified first, which asks for what is believed in and no more. */
+/* A lease in doubt is verified first, which asks for the time that is relied on and no more. */
 void rqli_leases_stop_renewal(struct rqli_leases *self, rql_lock *const *locks, size_t count)
 {
     int64_t now_us = rqli_now_us();
@@ -227,13 +229,13 @@ void rqli_leases_stop_renewal(struct rqli_leases *self, rql_lock *const *locks, 
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
-/* The mutex is released while it waits: until no callback of this lock runs. On the leases' own
- * thread that callback is who calls, and is not waited for. */
+/* Waits until no callback of this lock runs, and releases the mutex while it waits. On the leases'
+ * own thread the caller is that callback, which is not waited for. */
 static void await_callback(struct rqli_leases *self, const rql_lock *lock)
 {
     while (self->shared.in_callback == lock && !rqli_worker_is_here(&self->worker)) {
-        /* Read under the mutex: an end that comes before the wait changes it, and the wait returns.
-         */
+        /* Read under the mutex: if the callback ends before the wait begins, the value changes and
+         * the wait returns. */
         int32_t seen = atomic_load(&self->callback_ended);
 
         (void)pthread_mutex_unlock(&self->shared.mutex);
@@ -258,10 +260,11 @@ void rqli_leases_adopt(struct rqli_leases *self, rql_lock *lock)
     await_callback(self, lock);
     lock->kept.is_adopted = true;
     self->shared.n_adopted++;
-    /* It is not renewed any more: its acquirer may wait for it as for any other. */
+    /* The lock is not renewed any more, so its acquirer may wait for it as for any other lock. */
     rqli_lease_on_forgotten(&lock->kept.lease, rqli_now_us());
-    /* Claimed meanwhile, by the thread: nothing is left to do. Else the claim is due now, and is
-     * repeated until it is answered or the lease ends; both free the handle in report_loss(). */
+    /* If the thread has claimed the lock meanwhile, nothing is left to do. Else the claim is due
+     * now, and is repeated until it is answered or the lease ends; both free the handle in
+     * report_loss(). */
     if (lock->kept.lease.is_claimed || !watch(self, lock)) {
         rqli_leases_free_adopted(self, lock);
     } else {
@@ -317,7 +320,8 @@ void rqli_leases_doubt(struct rqli_leases *self, const struct rqli_key_set *set)
             continue;
         }
         rqli_lease_on_doubt(&lock->kept.lease, now_us);
-        /* Passive ones, too: only the thread verifies. If that fails the lease stays doubtful. */
+        /* Also passive ones, because only the thread verifies. If that fails the lease stays
+         * doubtful. */
         (void)watch(self, lock);
     }
     (void)pthread_mutex_unlock(&self->shared.mutex);
@@ -333,7 +337,8 @@ static bool is_extended(struct rqli_leases *self, const char *name, const char *
     return extends;
 }
 
-/* Every acquisition asks; few clients extend. Who may not see yet what was stored is no holder. */
+/* Every acquisition calls this, and few clients extend. A thread that does not see the flag yet is
+ * not the holder of such a lock. */
 bool rqli_leases_extends(struct rqli_leases *self, const char *name, const char *acquirer)
 {
     return atomic_load_explicit(&self->has_extended, memory_order_relaxed) &&
@@ -350,7 +355,7 @@ struct rqli_lease rqli_leases_lease(struct rqli_leases *self, const rql_lock *lo
     return lease;
 }
 
-/* Also an extension can come too late: then the lease stays gone, for its loss may have been
+/* Even an extension can come too late. Then the lease stays gone, because its loss may have been
  * reported. */
 bool rqli_leases_on_extended(struct rqli_leases *self, rql_lock *lock, int64_t sent_us,
                              int64_t left_ms)
@@ -358,18 +363,18 @@ bool rqli_leases_on_extended(struct rqli_leases *self, rql_lock *lock, int64_t s
     bool is_gone;
 
     (void)pthread_mutex_lock(&self->shared.mutex);
-    /* It may have ended while the server was asked; and below, what was granted then may be over by
-     * the time that the answer is here. */
+    /* The lease may have ended while the server was asked. And below, what the server granted may
+     * be over by the time that the answer is here. */
     is_gone = rqli_lease_state(&lock->kept.lease, rqli_now_us()) == RQL_GONE;
     if (!is_gone) {
-        /* Earlier than before where somebody else had shortened the lock. */
+        /* Earlier than before if another program had shortened the lock. */
         rqli_lease_on_extended(&lock->kept.lease, sent_us, left_ms);
         rqli_leases_rouse_for(self, lock);
         is_gone = rqli_lease_state(&lock->kept.lease, rqli_now_us()) == RQL_GONE;
     }
     if (is_gone) {
-        /* So far it is gone by time alone. From here on for good, and the thread reports the loss.
-         */
+        /* So far the lease is gone by time alone. From here on it stays gone, and the thread
+         * reports the loss. */
         rqli_lease_on_gone(&lock->kept.lease);
         rqli_leases_rouse_for(self, lock);
     }
@@ -400,7 +405,7 @@ void rqli_leases_on_gone(struct rqli_leases *self, rql_lock *lock)
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
-/* The nonce is from a reply of the server: its length is not known to be right. */
+/* The nonce is from a reply of the server, so its length has to be checked. */
 void rqli_leases_on_taken(struct rqli_leases *self, struct rqli_slice grant_nonce)
 {
     (void)pthread_mutex_lock(&self->shared.mutex);
@@ -425,8 +430,8 @@ void rqli_leases_on_cut(struct rqli_leases *self)
     }
 }
 
-/* An eventfd is made at the first call, so that holds without one cost no descriptor. If the loss
- * came first it is readable at once. */
+/* An eventfd is made at the first call, so that a hold without one costs no descriptor. If the loss
+ * came first, the descriptor is readable at once. */
 rql_status rqli_leases_lost_fd(struct rqli_leases *self, rql_lock *lock, int *out, rql_error *error)
 {
     rql_status status = RQL_OK;
@@ -435,7 +440,8 @@ rql_status rqli_leases_lost_fd(struct rqli_leases *self, rql_lock *lock, int *ou
     if (lock->kept.lost_fd < 0) {
         lock->kept.lost_fd = rqli_fd_lift(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     }
-    /* A descriptor without a thread stays with the lock, for the next call or its end. */
+    /* A descriptor without a thread stays with the lock, for the next call or until the lock is
+     * freed. */
     if (lock->kept.lost_fd < 0 || !watch(self, lock)) {
         status =
             rqli_fail(error, RQL_E_NOMEM, "%s: no descriptor or no thread to be had", lock->name);
@@ -457,7 +463,7 @@ rql_status rqli_leases_share_lost_fd(struct rqli_leases *self, rql_lock *lock, i
 
     (void)pthread_mutex_lock(&self->shared.mutex);
     if (lock->kept.lost_fd < 0) {
-        /* A number of its own, since each handle closes what it has. */
+        /* A duplicate, since each handle closes its own descriptor. */
         lock->kept.lost_fd = fcntl(fd, F_DUPFD_CLOEXEC, RQLI_FD_LEAST);
         status = lock->kept.lost_fd < 0 ? RQL_E_NOMEM : RQL_OK;
     }
@@ -468,7 +474,8 @@ rql_status rqli_leases_share_lost_fd(struct rqli_leases *self, rql_lock *lock, i
     return rqli_leases_lost_fd(self, lock, &unused, error);
 }
 
-/* visit calls nothing of the leases: the mutex is not recursive. An adopted lock has no holder. */
+/* visit must not call any function of the leases, because the mutex is not recursive. An adopted
+ * lock has no holder, and is left out. */
 void rqli_leases_each(struct rqli_leases *self, void (*visit)(const rql_lock *lock, void *context),
                       void *context)
 {
@@ -487,8 +494,8 @@ void rqli_leases_each(struct rqli_leases *self, void (*visit)(const rql_lock *lo
 /* ---- hosts ---- */
 
 /*
- * Leases end with their hosts: a host that is silent for too long counts as dead, and what it holds
- * is given to others. Each set of keys has hosts of its own, and an end of its own: where a server
+ * Leases end with their hosts: a host that is silent for too long counts as dead, and its locks are
+ * given to other waiters. Each set of keys has hosts of its own, and an end of its own. If a server
  * cannot be reached the leases of its partitions end, and no others.
  */
 
@@ -514,7 +521,7 @@ void rqli_leases_on_probed(struct rqli_leases *self, const struct rqli_key_set *
     *end_of(self, set) = rqli_after_ms(sent_us, silence_ms) - rqli_lease_margin_us(silence_ms);
 }
 
-/* A later end needs no rousing: the thread wakes at the old one and finds that it has moved. */
+/* A later end needs no wake-up: the thread wakes at the old one and finds that it has moved. */
 void rqli_leases_rebind(struct rqli_leases *self)
 {
     int64_t now_us = rqli_now_us();
@@ -525,7 +532,7 @@ void rqli_leases_rebind(struct rqli_leases *self)
         struct rqli_lease *lease = &lock->kept.lease;
         int64_t before_us = lease->host_end_us;
 
-        /* What has ended, and perhaps been reported, must not come back by a later end. */
+        /* A lease that has ended, and was perhaps reported, must not come back by a later end. */
         if (rqli_lease_state(lease, now_us) != RQL_GONE) {
             lease->host_end_us = rqli_leases_host_end_us(self, lock->keys.set);
         }
@@ -536,7 +543,7 @@ void rqli_leases_rebind(struct rqli_leases *self)
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
-/* Under the mutex, as rqli_leases_on_left(): of the two the later one counts. */
+/* Takes the mutex, as rqli_leases_on_left() does, so that the later of the two decides. */
 void rqli_leases_on_probing(struct rqli_leases *self, const struct rqli_key_set *set,
                             int64_t silence_ms)
 {
@@ -547,7 +554,7 @@ void rqli_leases_on_probing(struct rqli_leases *self, const struct rqli_key_set 
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
-/* Hosts are noted as told before rqli_leases_on_probing() comes for them. */
+/* Hosts are marked as sent before rqli_leases_on_probing() is called for them. */
 void rqli_leases_on_left(struct rqli_leases *self, const struct rqli_key_set *set)
 {
     (void)pthread_mutex_lock(&self->shared.mutex);
@@ -557,7 +564,7 @@ void rqli_leases_on_left(struct rqli_leases *self, const struct rqli_key_set *se
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
-/* Those that are held stay bound: the server may still count their hosts as dead. */
+/* Leases that are held stay bound, because the server may still count their hosts as dead. */
 void rqli_leases_on_unwatched(struct rqli_leases *self)
 {
     for (size_t i = 0; i < rqli_client_n_sets(self->client); i++) {
@@ -568,11 +575,12 @@ void rqli_leases_on_unwatched(struct rqli_leases *self)
 /* ---- hand-overs inside the client ---- */
 
 /*
- * What hand-overs inside the client mean for the leases of those who have got a lock by one: the
- * state of a transfer changes here alone, under the mutex of the leases.
+ * The effect of hand-overs inside the client on the leases of the new owners. Only the functions
+ * here change the state of a transfer. They hold the mutex of the leases if another thread may know
+ * of the transfer.
  */
 
-/* What was settled before the new owner has listed its lock is found here as well. */
+/* Also called when the new owner lists its lock, for a transfer that was settled before that. */
 void rqli_leases_apply_transfer(struct rqli_leases *self, const struct rqli_transfer *transfer)
 {
     rql_lock *lock = transfer->lock;
@@ -580,7 +588,7 @@ void rqli_leases_apply_transfer(struct rqli_leases *self, const struct rqli_tran
     if (!lock || transfer->state == RQLI_TRANSFER_SENT) {
         return;
     }
-    /* What has ended meanwhile, and perhaps been reported, must not come back. */
+    /* A lease that has ended meanwhile, and was perhaps reported, must not come back. */
     if (transfer->state == RQLI_TRANSFER_DONE &&
         rqli_lease_state(&lock->kept.lease, rqli_now_us()) != RQL_GONE) {
         rqli_lease_on_extended(&lock->kept.lease, transfer->sent_us, transfer->left_ms);
@@ -595,7 +603,7 @@ void rqli_leases_on_handed_on(struct rqli_leases *self, struct rqli_transfer *fr
 {
     enum rqli_transfer_state state = RQLI_TRANSFER_SENT;
 
-    if (!from) { /* nobody else knows of it yet */
+    if (!from) { /* no other thread knows of it yet */
         atomic_store_explicit(&transfer->state, state, memory_order_release);
         return;
     }
@@ -624,7 +632,8 @@ void rqli_leases_on_given_up(struct rqli_leases *self, struct rqli_transfer *tra
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
-/* Once: a repetition that comes to something else says nothing of the lock any more. */
+/* Applies the answer once. If a repeated call gets a different answer, that answer no longer says
+ * anything about the lock. */
 void rqli_leases_on_transferred(struct rqli_leases *self, struct rqli_transfer *transfer,
                                 int64_t sent_us, int64_t left_ms)
 {

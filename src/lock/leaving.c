@@ -8,8 +8,9 @@
 #include "net/conn.h"
 
 /*
- * An acquisition that is given up leaves its queues: one call for each lock, answered before the
- * caller is. What is not confirmed by then is withdrawn in the background.
+ * An acquisition that is given up leaves its queues, with one call for each lock. The calls are
+ * answered before the caller is. A withdrawal that is not confirmed by then goes on in the
+ * background.
  */
 
 void rqli_leave_write(const struct rqli_acquire *self, size_t i, struct rqli_call *call)
@@ -27,9 +28,9 @@ void rqli_leave_read(struct rqli_acquire *self, size_t i, const struct rqli_exch
     rqli_withdrawing_read(&self->leaving, i, reply, reply ? RQL_OK : fault->status);
 }
 
-/* A withdrawal has io_timeout_ms, or where the deadline comes before that, the time to the deadline
- * and the grace behind it; and half of the grace at least. Not so behind a try that failed after
- * the deadline, in the grace: a silent server is not waited for beyond its end. */
+/* A withdrawal has io_timeout_ms. If the deadline comes before that, it has the time to the
+ * deadline and the grace after it. It has at least half of the grace, except after a try that
+ * failed in the grace, after the deadline: a silent server is not waited for beyond its end. */
 static int64_t leave_until_us(const struct rqli_acquire *self, int64_t now_us)
 {
     int64_t until_us = rqli_after_ms(now_us, self->client->options.io_timeout_ms);
@@ -41,8 +42,9 @@ static int64_t leave_until_us(const struct rqli_acquire *self, int64_t now_us)
     return rqli_later(until_us, self->had_grace ? now_us : now_us + grace_us / 2);
 }
 
-/* Nobody waits for it: the leases repeat it until the server confirms, or until a grant that it may
- * have got is over by its ttl. What they need is copied: the handle may be freed at once. */
+/* The leases repeat the withdrawal until the server confirms it, or until a grant that the request
+ * may have got is over by its ttl. They copy what they need, because the handle may be freed at
+ * once. */
 void rqli_leave_in_background(const struct rqli_acquire *self, const rql_lock *lock)
 {
     const struct rqli_withdrawal_of what = rqli_lock_withdrawal(lock);
@@ -54,16 +56,16 @@ void rqli_leave_in_background(const struct rqli_acquire *self, const rql_lock *l
 
 /*
  * Threads that time out at the same moment have their requests withdrawn together. The first thread
- * leads: it asks for up to 64 locks in one round trip, and the other threads sleep until they
- * have their answers. If each of a crowd of threads asked for itself, a busy machine would not let
- * all of them send, read and run within the grace, though the server has answered.
+ * leads: it asks for up to 64 locks in one round trip, and the other threads sleep until they have
+ * their answers. If each thread of a crowd asked for itself, a busy machine would not let all of
+ * them send, read and run within the grace, though the server has answered.
  *
- * All of them use one connection, so each withdrawal goes behind the tries of its request.
+ * All of them use one connection, so each withdrawal is sent after the tries of its request.
  */
 
 enum { TOGETHER_MAX = RQL_SERIES_MAX };
 
-/* The word of a leaver. */
+/* The state of a leaver. */
 enum { WAITS, LEADS, IS_ANSWERED };
 
 struct rqli_leaver {
@@ -72,7 +74,7 @@ struct rqli_leaver {
     rqli_signal word;
 };
 
-/* One round for several leavers; on the thread of the first. */
+/* One round for several leavers, on the thread of the first one. */
 struct together {
     struct rqli_op op; /* first */
     struct rqli_leaver *leaver[TOGETHER_MAX];
@@ -82,7 +84,8 @@ struct together {
     bool is_answered; /* at least one call is */
 };
 
-/* Whose call that is; *i becomes its index among the calls of that request. */
+/* Returns the request that the call belongs to; *i becomes its index among the calls of that
+ * request. */
 static struct rqli_acquire *owner_of(const struct rqli_op *op, size_t *i)
 {
     struct rqli_leaver *const *leaver = ((const struct together *)op)->leaver;
@@ -101,7 +104,7 @@ static void write_leaving(struct rqli_op *op, size_t i, struct rqli_call *call)
     rqli_leave_write(acquire, i, call);
 }
 
-/* The owner of the request sleeps, or is this thread. */
+/* Safe, because the owner of the request sleeps, or is this thread. */
 static void read_leaving(struct rqli_op *op, size_t i, const struct rqli_exchange *answer,
                          const struct rqli_reply *reply, const rql_error *fault)
 {
@@ -121,9 +124,9 @@ static enum rqli_op_next next_together(struct rqli_op *op)
     return had_asked ? RQLI_OP_OVER : RQLI_OP_AGAIN;
 }
 
-/* The server has the whole grace to answer, however late this process came to ask. Those who came
- * later have slept while others were asked for: if the server left those others without an answer,
- * they have no more time than is left of their own grace. */
+/* The server has the whole grace to answer, however late this process sent the calls. Threads that
+ * came later have slept while the round before was under way. If the server left that round without
+ * an answer, they have no more time than is left of their own grace. */
 static int64_t until_us(const struct together *self, int64_t grace_us, bool is_silent)
 {
     int64_t until_us = RQLI_NEVER_US;
@@ -144,14 +147,15 @@ static void take_first(struct together *self, struct rqli_leavers *leavers)
     }
 }
 
-/* Caller holds the mutex of the node. A leaver is not touched any more when it has its word. */
+/* Caller holds the mutex of the node. Once a leaver has its word, this thread does not touch it any
+ * more. */
 static void tell(struct rqli_leaver *leaver, int32_t word, struct rqli_wake_list *wake_list)
 {
     atomic_store_explicit(&leaver->word, word, memory_order_release);
     rqli_wake_list_add(wake_list, &leaver->word);
 }
 
-/* The first of those who have come meanwhile leads next. */
+/* Wakes the other threads of the round. The first of those that came meanwhile leads next. */
 static void finish(struct together *self, struct rqli_leavers *leavers, pthread_mutex_t *mutex)
 {
     struct rqli_wake_list wake_list = {.count = 0};
@@ -196,7 +200,7 @@ static bool enter(struct rqli_leaver *self, struct rqli_leavers *leavers)
     *(leavers->first ? &leavers->last->next : &leavers->first) = self;
     leavers->last = self;
     leads = !leavers->is_led;
-    leavers->is_silent = leavers->is_silent && !leads; /* nobody has just found out */
+    leavers->is_silent = leavers->is_silent && !leads; /* no round has just failed */
     leavers->is_led = true;
     (void)pthread_mutex_unlock(mutex);
     return leads;
@@ -219,9 +223,9 @@ static void leave_together(struct rqli_acquire *self)
 
 /* ---- from begin to end ---- */
 
-/* Those who time out may do so in a crowd. A try that has used up the grace of its call asks for
- * itself, because it has no time to wait for others; but what waits for replicas has left some of
- * it. */
+/* Threads that time out may do so in a crowd. A try that has used up the grace of its call is
+ * withdrawn alone, because it has no time to wait for other threads. But a try that waits for
+ * replicas has left some of the grace. */
 static bool may_leave_together(const struct rqli_acquire *self, int64_t now_us)
 {
     bool is_out_of_time =
@@ -242,7 +246,7 @@ static void begin_leaving(struct rqli_acquire *self, int64_t now_us)
     rqli_withdrawing_begin(&self->leaving, self->count);
 }
 
-/* What the server has not confirmed goes on in the background. */
+/* The leases go on with the withdrawals that the server has not confirmed. */
 static void end_leaving(struct rqli_acquire *self)
 {
     bool is_confirmed = true;
@@ -256,8 +260,8 @@ static void end_leaving(struct rqli_acquire *self)
     rqli_request_on_left(&self->request, is_confirmed);
 }
 
-/* True: there are calls to send. The withdrawal goes behind what was sent before it, or the server
- * refuses by now what waits for replicas. */
+/* True: there are calls to send. The server gets the withdrawal after the calls that were sent
+ * before it, or by now refuses the try that waits for replicas. */
 bool rqli_leave_next(struct rqli_acquire *self)
 {
     bool goes_on = self->phase != RQLI_ACQUIRE_LEAVE;

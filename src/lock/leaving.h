@@ -2,22 +2,25 @@
 #define RQLI_LEAVING_H
 
 /*
- * An acquisition that is given up leaves its queues: one call for each lock, answered before the
- * caller is. What is not confirmed by then is withdrawn in the background.
+ * An acquisition that is given up leaves its queues, with one call for each lock. The calls are
+ * answered before the caller is. A withdrawal that is not confirmed by then goes on in the
+ * background.
  */
 
 #include "lock/acquisition.h"
 
-/* The calls of a round, and their replies; NULL: none came, because of the fault. */
+/* Write the calls of a round, and read their replies. NULL: there is no reply, because of the
+ * fault. */
 void rqli_leave_write(const struct rqli_acquire *self, size_t i, struct rqli_call *call);
 void rqli_leave_read(struct rqli_acquire *self, size_t i, const struct rqli_exchange *answer,
                      const struct rqli_reply *reply, const rql_error *fault);
 
-/* True: there is a round to be sent. False: it has left. On a thread it may block, in a round with
- * others that leave at the same moment. */
+/* True: there is a round to send. False: it has left. On a thread this may block, in one round with
+ * other threads that leave at the same moment. */
 bool rqli_leave_next(struct rqli_acquire *self);
 
-/* Nothing waits for it: goes on until the server has confirmed, or the grant must have ended. */
+/* Withdraws the request in the background, until the server has confirmed or the grant must have
+ * ended. The caller does not wait for it. */
 void rqli_leave_in_background(const struct rqli_acquire *self, const rql_lock *lock);
 
 #endif

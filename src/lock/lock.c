@@ -13,20 +13,21 @@
 #include <unistd.h>
 
 /*
- * The handle of a lock: from the request on it has the ids of its acquirer and host, its keys and
- * the nonce of this request; with the grant come token and lease. Handles are kept by the client
- * for the next acquisition, so that an uncontended pair allocates nothing.
+ * The handle of a lock. From the request on it has the ids of its acquirer and host, its keys and
+ * the nonce of this request; the grant adds token and lease. The client keeps freed handles for the
+ * next acquisition, so that an uncontended acquire and release allocate nothing.
  */
 
 RQLI_DEFINE_AUTO(rql_lock *, rqli_lock_free);
 
 enum {
-    ROOM = 512,    /* of a handle that is kept: names of up to 160 bytes */
-    NO_THREAD = 0, /* in ids_of */
+    ROOM = 512, /* memory of a handle that the client keeps: enough for names of up to 160 bytes */
+    NO_THREAD = 0, /* in ids_of: the ids are not those of a thread */
 };
 
-/* An id takes longer to write than all else that a handle begins with. Who takes its own lock again
- * has the handle of before, most likely, with the ids in it. */
+/* Writes the ids unless the handle has them already, because an id takes longer to write than all
+ * else that a handle begins with. A thread that takes its own lock again most likely gets the
+ * handle that it had before, with the ids in it. */
 static void identify(rql_lock *lock, rql_client *client, uint64_t task)
 {
     uint64_t thread = rqli_thread_number();
@@ -48,8 +49,9 @@ void rqli_lock_be(rql_lock *lock, uint64_t number)
     lock->holder = RQLI_HOLDER_ANY;
 }
 
-/* The nonce is fresh for each request: by it the server, pushes and releases tell this request from
- * all others of the same acquirer. NULL: no memory, also none to give this thread a number. */
+/* Fills in a new handle. The nonce is fresh for each request: the server, pushes and releases use
+ * it to tell this request from all others of the same acquirer. Returns NULL if there is no memory,
+ * also if there is none to give this thread a number. */
 static rql_lock *set_up(rql_lock *made, rql_client *client, struct rqli_slice word, uint64_t task)
 {
     RQLI_AUTO(rqli_lock_free) rql_lock *lock = made;
@@ -57,8 +59,8 @@ static rql_lock *set_up(rql_lock *made, rql_client *client, struct rqli_slice wo
     if (!lock) {
         return NULL;
     }
-    /* Before the first failure: rqli_lock_free() gives the handle back to the client, and closes
-     * what descriptor there is. */
+    /* Set before anything can fail, because rqli_lock_free() gives the handle back to the client
+     * and closes its descriptor, if it has one. */
     lock->client = client;
     lock->kept.lost_fd = -1;
     lock->hand_off_us = -1;
@@ -75,7 +77,7 @@ static rql_lock *set_up(rql_lock *made, rql_client *client, struct rqli_slice wo
     return lock->owner_thread != NO_THREAD && rqli_random_hex(lock->nonce) ? RQLI_GIVE(lock) : NULL;
 }
 
-/* The memory of a new handle: nothing is in it. */
+/* Allocates a new handle, in which nothing is filled in. */
 static rql_lock *make(size_t room)
 {
     rql_lock *lock = malloc(sizeof *lock + room);
@@ -86,7 +88,8 @@ static rql_lock *make(size_t room)
     return lock;
 }
 
-/* That of one that was given back, so that an acquisition costs no allocation; or a new one. */
+/* Returns a handle that was given back, so that an acquisition costs no allocation; if there is
+ * none, a new one. */
 static rql_lock *take(rql_client *client, size_t room)
 {
     rql_lock *lock = room <= ROOM ? rqli_freelist_take(&client->handles) : NULL;
@@ -107,7 +110,8 @@ rql_lock *rqli_lock_new(rql_client *client, const char *name, uint64_t task)
     return set_up(take(client, rqli_keys_room(word)), client, word, task);
 }
 
-/* Not from the free list, whose blocks have room for names of usual length. */
+/* Allocates the handle. It does not come from the free list, whose blocks have room for names of
+ * usual length. */
 rql_lock *rqli_lock_new_of_many(rql_client *client, const char *name, uint64_t task)
 {
     struct rqli_slice word = rqli_slice_of(name);
@@ -115,7 +119,7 @@ rql_lock *rqli_lock_new_of_many(rql_client *client, const char *name, uint64_t t
     return set_up(make(rqli_keys_room(word)), client, word, task);
 }
 
-/* Its descriptor is closed; a handle of usual size goes back to its client. */
+/* Frees a handle and closes its descriptor. A handle of usual size goes back to its client. */
 rql_lock *rqli_lock_free(rql_lock *lock)
 {
     if (lock) {

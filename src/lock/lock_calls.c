@@ -17,7 +17,7 @@
 
 #include <string.h>
 
-/* The calls of rql/lock.h: on the thread of their caller. */
+/* The calls of rql/lock.h, which run on the thread of their caller. */
 
 RQLI_DEFINE_AUTO(rql_lock *, rqli_lock_free);
 
@@ -55,8 +55,8 @@ static rql_status check_lock(const rql_lock *lock, rql_error *error)
     return rqli_client_check(lock->client, error);
 }
 
-/* The handle is the acquisition's until it is granted; refused, it is given back here. *out is
- * written on RQL_OK alone. */
+/* Acquires a lock. The handle belongs to the acquisition until the lock is granted; if the lock is
+ * refused, the handle is given back here. *out is written on RQL_OK only. */
 static rql_status acquire(rql_client *client, const char *name, const rql_lock_options *options,
                           rql_lock **out, rql_error *error)
 {
@@ -76,7 +76,8 @@ static rql_status acquire(rql_client *client, const char *name, const rql_lock_o
     }
     rqli_subject_listen(&lock->subject, &client->options, options);
     rqli_observe(RQLI_ON_STARTED, &lock->subject, NULL);
-    /* timeout_ms counts from here: what a logger took for the line before is not counted. */
+    /* timeout_ms counts from here: the time that a logger took for the line above is not
+     * included. */
     acquire.begun_us = rqli_now_us();
     rqli_acquire_init(&acquire);
     status = rqli_acquire_run(&acquire, error);
@@ -86,7 +87,8 @@ static rql_status acquire(rql_client *client, const char *name, const rql_lock_o
     return status;
 }
 
-/* What can be refused without the options. If several are wrong the caller learns of the first. */
+/* Checks the arguments other than the options. If several are wrong the caller learns of the
+ * first. */
 static rql_status check(rql_client *client, const char *name, const void *out, rql_error *error)
 {
     rql_status status = rqli_client_check(client, error);
@@ -125,10 +127,10 @@ rql_status rql_lock_try(rql_client *client, const char *name, const rql_lock_opt
     return status ? status : acquire(client, name, &read, out, error);
 }
 
-/* Whatever the result, the handle is gone afterwards: what could not be confirmed goes on in the
- * background. In a child of the lock's process nothing is touched: lost_fd may be a descriptor of
- * the child's own by now, and a thread of the parent may have held any mutex, or the allocator's,
- * when the child was made. */
+/* The handle is gone afterwards, whatever the result: a release that could not be confirmed goes on
+ * in the background. In a child of the lock's process the call touches nothing: lost_fd may be a
+ * descriptor of the child's own by now, and a thread of the parent may have held any mutex, or the
+ * allocator's, when the child was made. */
 rql_status rql_lock_release(rql_lock *lock, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
@@ -143,7 +145,7 @@ rql_status rql_lock_release(rql_lock *lock, rql_error *error)
     if (status) {
         return status;
     }
-    if (lock->is_released) { /* by its on_lost, once more */
+    if (lock->is_released) { /* its on_lost releases it once more */
         return rqli_fail(error, RQL_NOT_HELD, "%s: released before", lock->name);
     }
     loop = rqli_hand_over_loop_here(lock);
@@ -151,7 +153,8 @@ rql_status rql_lock_release(rql_lock *lock, rql_error *error)
         return RQL_OK;
     }
     rqli_notify_ending(lock);
-    /* Takes it off the leases first: no callback of it runs when it is freed. */
+    /* This takes the lock off the leases first: none of its callbacks runs when the handle is
+     * freed. */
     status = rqli_give_back_lazily(lock, &release, error);
     rqli_notify_ended(lock, status);
     if (release) {
@@ -162,8 +165,9 @@ rql_status rql_lock_release(rql_lock *lock, rql_error *error)
     return status;
 }
 
-/* What was handed over lives for a second unless claimed; the grant was for its ttl. False: it
- * still has to be. True also where nothing is to be claimed: it was claimed before, or is gone. */
+/* Claims a lock that was handed over: such a lock lives for a second unless it is claimed, though
+ * the grant was for its ttl. Returns false if it still has to be claimed; true also if there is
+ * nothing to claim, because the lock was claimed before or is gone. */
 static bool claim(rql_lock *lock)
 {
     struct rqli_lease lease = rqli_leases_lease(lock->client->leases, lock);
@@ -176,35 +180,36 @@ static bool claim(rql_lock *lock)
     return true;
 }
 
-/* What was handed over and is not claimed yet would end after a second: if the claim fails now, the
- * leases go on with it. In a child of the lock's process nothing is touched, as by
- * rql_lock_release(). */
+/* Leaves a lock to its ttl. A lock that was handed over and is not claimed yet would end after a
+ * second: if the claim fails now, the leases go on with it. In a child of the lock's process the
+ * call touches nothing, as in rql_lock_release(). */
 rql_lock *rql_lock_forget(rql_lock *lock)
 {
     RQLI_DEFER_CANCEL;
     bool is_claimed;
     int64_t left_ms;
 
-    if (check_lock(lock, NULL) || lock->is_released) { /* by its on_lost */
+    if (check_lock(lock, NULL) || lock->is_released) { /* called by its on_lost */
         return NULL;
     }
     atomic_store_explicit(&lock->client->has_left_locks, true, memory_order_relaxed);
     is_claimed = claim(lock);
-    /* A claim that is repeated may get the whole ttl yet. */
+    /* The leases repeat a failed claim, which may still get the whole ttl. */
     left_ms = is_claimed ? rql_lock_remaining_ms(lock) : lock->ttl_ms;
-    /* Before it is off the list: at no time shall its acquirer look as if it held nothing. */
+    /* This comes before the lock leaves the list: at no time may its acquirer look as if it held
+     * nothing. */
     rqli_holders_leave(&lock->client->holders, lock->holder, rqli_after_ms(rqli_now_us(), left_ms));
     if (!is_claimed) {
         rqli_leases_adopt(lock->client->leases, lock);
         return NULL;
     }
-    /* Waits for its on_lost, if that runs: the handle is freed next. */
+    /* Waits for its on_lost if that is running, because the handle is freed next. */
     rqli_leases_remove(lock->client->leases, &lock, 1);
     return rqli_lock_free(lock);
 }
 
-/* What the server is to be asked about: not where the asking would keep its last word about the
- * lock from being read. */
+/* Checks a lock about which the server is to be asked. Refuses it if asking would keep this
+ * thread's loop from reading the server's last word about the lock. */
 static rql_status check_asked(const rql_lock *lock, rql_error *error)
 {
     rql_status status = check_lock(lock, error);
@@ -229,16 +234,17 @@ rql_status rql_lock_extend(rql_lock *lock, int64_t ttl_ms, rql_error *error)
     return status ? status : rqli_extend(&lock, 1, ttl_ms, error);
 }
 
-/* The text of a reply has a length and no 0 at its end. */
+/* Compares a reply with a text. The text of a reply has a length and no 0 at its end. */
 static bool is_text(const struct rqli_reply *reply, const char *text)
 {
     return reply->type == RQLI_REPLY_TEXT && reply->text.length == strlen(text) &&
            memcmp(reply->text.data, text, reply->text.length) == 0;
 }
 
-/* Asks the server who holds the lock, as no other call about a held lock does. A lock that is
- * another's or nobody's is reported lost, too; one of Ruby's has no nonce, which reads as nobody's.
- * A match leaves the lease as it is: it does not say for how long. */
+/* Asks the server who holds the lock, as no other call about a held lock does. A lock that is held
+ * by another acquirer or is free is reported lost, too; one that Ruby holds has no nonce, and so
+ * reads as free. A match leaves the lease as it is, because the reply does not say for how long the
+ * lock is held. */
 rql_status rql_lock_verify(rql_lock *lock, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
@@ -256,7 +262,8 @@ rql_status rql_lock_verify(rql_lock *lock, rql_error *error)
     if (exchange->reply->type != RQLI_REPLY_TEXT && exchange->reply->type != RQLI_REPLY_NIL) {
         return rqli_exchange_fault(exchange, exchange->reply, "HGET", lock->keys.lock.data, error);
     }
-    /* By the nonce of the grant: one of this acquirer by another request is not ours. */
+    /* The nonce of the grant decides: a lock that another request of this acquirer holds is not
+     * this one. */
     if (!is_text(exchange->reply, lock->grant_nonce)) {
         rqli_leases_on_gone(lock->client->leases, lock);
         return rqli_lock_fail_ended(lock->name, "", error);
@@ -264,8 +271,8 @@ rql_status rql_lock_verify(rql_lock *lock, rql_error *error)
     return RQL_OK;
 }
 
-/* By the local clock; nothing is sent. NULL, and a lock of the parent process, count as gone.
- */
+/* Returns the state by the local clock; nothing is sent. NULL and a lock of the parent process
+ * count as gone. */
 rql_lock_state rql_lock_get_state(const rql_lock *lock)
 {
     RQLI_DEFER_CANCEL;
@@ -278,7 +285,8 @@ rql_lock_state rql_lock_get_state(const rql_lock *lock)
     return rqli_lease_state(&lease, rqli_now_us());
 }
 
-/* What may be relied on: to the local deadline, which is earlier than the server's. */
+/* Returns for how long the lock may be relied on: to the local deadline, which is earlier than the
+ * server's. */
 int64_t rql_lock_remaining_ms(const rql_lock *lock)
 {
     RQLI_DEFER_CANCEL;
@@ -312,8 +320,8 @@ const char *rql_lock_secret(const rql_lock *lock)
     return lock ? lock->grant_nonce : NULL;
 }
 
-/* The texts are those of the handle, and end with it. Nothing in here changes after the grant, so
- * no mutex is needed. */
+/* Returns texts that belong to the handle and end with it. None of these facts changes after the
+ * grant, so no mutex is needed. */
 rql_lock_facts rql_lock_describe(const rql_lock *lock)
 {
     if (!lock) {

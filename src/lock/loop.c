@@ -14,16 +14,16 @@
 #include <stdlib.h>
 
 /*
- * A loop takes jobs from any thread: they are posted under a mutex and wake the loop by uv_async.
- * All else happens on its thread, in rounds: what was posted, what was read and what is due is
- * handled, then on_round() writes everything that was said in one send() and sets the timer for the
- * next thing due.
+ * A loop takes jobs from any thread: they are posted under a mutex, and uv_async wakes the loop.
+ * Everything else happens on the loop's thread, in rounds. A round handles what was posted, what
+ * was read and what is due; then on_round() writes all that was said with one send() for each
+ * connection, and sets the timer for the next thing that is due.
  *
- * With a uv_loop_t of the caller's the handles are unreferenced while nothing is under way, so that
+ * On a uv_loop_t of the caller's the handles are unreferenced while nothing is under way, so that
  * uv_run() ends when the caller's own work is done.
  */
 
-/* While calls wait for the map of a cluster. */
+/* between two looks while calls wait for the map of a cluster */
 enum { MAP_LOOK_US = 5000 };
 
 rql_status rqli_loop_check(rql_loop *loop, rql_error *error)
@@ -34,7 +34,7 @@ rql_status rqli_loop_check(rql_loop *loop, rql_error *error)
     return rqli_client_check(loop->client, error);
 }
 
-/* From 1: a number of 0 says that the acquirer is a thread or a task. */
+/* Counts from 1, because a number of 0 says that the acquirer is a thread or a task. */
 uint64_t rqli_loop_new_acquirer(const rql_loop *loop)
 {
     return 1 + atomic_fetch_add_explicit(&loop->client->n_acquirers, 1, memory_order_relaxed);
@@ -47,8 +47,8 @@ bool rqli_loop_is_here(const rql_loop *loop)
     return uv_thread_equal(&me, &loop->uv_thread);
 }
 
-/* Loop's thread. A loop with nothing else to do must not end now; nor wait for us when we are done.
- * One handle is enough for it: timer and prepare are never referenced. */
+/* Loop's thread. With `holds`, a uv loop with nothing else to do does not end; without, it does not
+ * wait for this loop. One handle is enough for it: timer and prepare are never referenced. */
 void rqli_loop_hold_open(rql_loop *loop, bool holds)
 {
     if (holds != loop->is_held_open) {
@@ -61,7 +61,7 @@ void rqli_loop_hold_open(rql_loop *loop, bool holds)
     }
 }
 
-/* Under the mutex. */
+/* Adds a post at the end. Caller holds loop->shared.mutex. */
 static void put(rql_loop *loop, struct rqli_post *post)
 {
     post->next = NULL;
@@ -69,15 +69,16 @@ static void put(rql_loop *loop, struct rqli_post *post)
     loop->shared.last = post;
 }
 
-/* is_new: not when the loop is closed. Under the mutex to the end: the loop may be gone as soon as
- * it has found the post. */
+/* Posts a message and wakes the loop. Returns false if the message is_new and the loop is closed.
+ * Holds the mutex to the end, because the loop may be gone as soon as it has found the post. */
 static bool mail(rql_loop *loop, struct rqli_post *post, bool is_new)
 {
     bool is_taken;
     bool was_empty;
 
     (void)pthread_mutex_lock(&loop->shared.mutex);
-    /* Otherwise the loop was woken for the first of them, and take_posts() takes all. */
+    /* If there were posts already, the loop was woken for the first of them, and take_posts() takes
+     * all. */
     was_empty = !loop->shared.first;
     is_taken = !is_new || !loop->shared.is_closed;
     if (is_taken) {
@@ -90,7 +91,8 @@ static bool mail(rql_loop *loop, struct rqli_post *post, bool is_new)
     return is_taken;
 }
 
-/* Its loop is known, and stays: another thread may read it, to cancel the job. */
+/* Begins a job. Its member `loop` was set before and is not written here, because another thread
+ * may read it to cancel the job. */
 static void begin_job(struct rqli_job *job)
 {
     rqli_dlist_add_first(&job->loop->jobs, &job->link);
@@ -108,7 +110,7 @@ static void begin_posted(struct rqli_post *post)
     begin_job((struct rqli_job *)((char *)post - offsetof(struct rqli_job, post)));
 }
 
-/* is_new: not when the loop is closed. */
+/* Posts a job that is to begin. With is_new it is refused if the loop is closed. */
 static rql_status start(rql_loop *loop, struct rqli_job *job, bool is_new, rql_error *error)
 {
     if (!job) {
@@ -117,7 +119,7 @@ static rql_status start(rql_loop *loop, struct rqli_job *job, bool is_new, rql_e
     job->loop = loop;
     job->post.take = begin_posted;
     if (rqli_loop_is_here(loop)) {
-        rqli_loop_hold_open(loop, true); /* it may be about to end */
+        rqli_loop_hold_open(loop, true); /* the uv loop may be about to end */
     }
     if (!mail(loop, &job->post, is_new)) {
         free(job);
@@ -131,7 +133,8 @@ rql_status rqli_loop_start(rql_loop *loop, struct rqli_job *job, rql_error *erro
     return start(loop, job, true, error);
 }
 
-/* Callbacks of what the closing has ended may still have been given a lock. */
+/* Takes the job also while the loop is being closed, because callbacks of jobs that the closing has
+ * ended may still have been given a lock. */
 rql_status rqli_loop_start_to_end(rql_loop *loop, struct rqli_job *job, rql_error *error)
 {
     return start(loop, job, !rqli_loop_is_here(loop) || loop->n_parts > 0, error);
@@ -159,8 +162,8 @@ static bool has_jobs(const rql_loop *loop)
     return loop->jobs.first != NULL;
 }
 
-/* Takes what was posted, in that order. What the takers post comes in the next round, so that they
- * cannot keep the loop from reading. A taker may free what its post is part of. */
+/* Takes all posts in their order. Posts that their takers add come in the next round, so that they
+ * cannot keep the loop from reading. A taker may free the object that its post is part of. */
 static void take_posts(rql_loop *loop)
 {
     struct rqli_post *post;
@@ -178,7 +181,8 @@ static void take_posts(rql_loop *loop)
     }
 }
 
-/* In a fork child, which may run its copy of the uv loop: none of the callbacks does anything. */
+/* Returns whether this is a fork child. A child may run its copy of the uv loop: then none of the
+ * callbacks does anything. */
 static bool is_foreign(const rql_loop *loop)
 {
     return rqli_fork_is_foreign(&loop->fork);
@@ -193,14 +197,15 @@ static void on_call(uv_async_t *call)
     }
 }
 
-/* What the subscriber is opened for, and anew when it was lost: requests that wait. The others are
- * for calls that stand in line. */
+/* Returns whether requests wait: the subscriber is opened for them, and opened again when it was
+ * lost. The other connections are opened for calls that stand in line. */
 static bool wants_pushes(const struct rqli_loop_node *self)
 {
     return self->wants_pushes && rqli_push_loop_has_waiters(&self->pushes);
 }
 
-/* What waits for replicas is withdrawn, and released, over the other connection. */
+/* Returns whether the plain connection is wanted. Durable calls want it as well, because a request
+ * that waits for replicas is withdrawn, and released, over the plain one. */
 static bool wants_plain(const struct rqli_loop_node *self)
 {
     return rqli_op_loop_wants_conn(&self->op) || rqli_op_loop_wants_conn(&self->durable);
@@ -220,7 +225,7 @@ static void tend_node(struct rqli_loop_node *self, int64_t now_us)
     rqli_conn_loop_tend(self->pushes.conn, now_us, wants_pushes(self));
 }
 
-/* One by one: what fires may set or take out the others. */
+/* Takes the due timers one by one, because one that fires may set or remove others. */
 static void fire_due(struct rqli_timers *timers, int64_t now_us)
 {
     struct rqli_due *due = rqli_timers_take_due(timers, now_us);
@@ -231,7 +236,8 @@ static void fire_due(struct rqli_timers *timers, int64_t now_us)
     }
 }
 
-/* All that has a time: deadlines, pauses, back-off, silence of a connection. */
+/* Handles everything that has a time: deadlines, pauses, back-off, and connections that are
+ * silent. */
 static void on_timer(uv_timer_t *timer)
 {
     rql_loop *loop = timer->data;
@@ -241,7 +247,8 @@ static void on_timer(uv_timer_t *timer)
     if (is_foreign(loop)) {
         return;
     }
-    /* What has come is taken first: it may be the loop that was held up. */
+    /* Bytes that have come are read first: it may be the loop that was held up, and not the
+     * server. */
     for (struct rqli_loop_node *node = &loop->first; node; node = node->next) {
         read_node(node);
     }
@@ -252,8 +259,9 @@ static void on_timer(uv_timer_t *timer)
     fire_due(&loop->timers, now_us);
 }
 
-/* The thread that reads the map of a cluster knows of no loop: this one looks, for a moment in its
- * life. */
+/* Returns when this connection has to be looked after. The thread that reads the map of a cluster
+ * knows of no loop and wakes none: while calls wait for the map, which is only a moment in a loop's
+ * life, the loop looks every 5 ms whether it was read. */
 static int64_t due_us(const struct rqli_op_loop *self)
 {
     bool wants_conn = rqli_op_loop_wants_conn(self);
@@ -275,8 +283,9 @@ static int64_t first_due_us(const rql_loop *loop)
     return at_us;
 }
 
-/* libuv counts milliseconds: rounded up, so that the timer never fires before its time. Setting the
- * same time again is left out, it is the usual case. */
+/* Sets the timer for the next thing that is due. libuv counts milliseconds: the time is rounded up,
+ * so that the timer never fires too early. Setting the same time again, which is the usual case, is
+ * left out. */
 static void set_timer(rql_loop *loop)
 {
     int64_t at_us = first_due_us(loop);
@@ -291,7 +300,7 @@ static void set_timer(rql_loop *loop)
         return;
     }
     left_us = at_us - rqli_now_us();
-    /* The timer counts from libuv's time, which is that of the begin of the round. */
+    /* libuv counts the timer from its own time, which is that of the beginning of the round. */
     uv_update_time(loop->uv);
     (void)uv_timer_start(&loop->timer, on_timer, left_us > 0 ? (uint64_t)left_us / 1000 + 1 : 0, 0);
 }
@@ -306,7 +315,8 @@ static bool has_posts(rql_loop *loop)
     return has;
 }
 
-/* Its connection may have been the only one of the client; and another may have its keys soon. */
+/* Reports a connection that has ended: it may have been the only one of the client, and another
+ * server may have its keys soon. */
 static void see_end(rql_client *client, struct rqli_op_loop *self)
 {
     bool is_up = rqli_conn_loop_is_up(self->conn);
@@ -330,7 +340,8 @@ static bool is_due(const struct rqli_loop_node *self)
     return rqli_op_loop_is_due(&self->op) || rqli_op_loop_is_due(&self->durable);
 }
 
-/* Where one breaks its calls may go on at another that was written before: hence once more. */
+/* Writes the calls of all nodes. If a connection breaks, its calls may go on at a node that was
+ * written before; hence the repetition. */
 static void write_all(rql_loop *loop)
 {
     bool is_more;
@@ -347,10 +358,11 @@ static void write_all(rql_loop *loop)
     } while (is_more);
 }
 
-/* It is closing, and no job is under way any more: begins to end what it is made of. */
+/* Begins to end the parts of a loop that is closing, when no job is under way any more. */
 static void end_parts(rql_loop *loop);
 
-/* Once in each round, before the loop sleeps: one write for all that was said in it. */
+/* Called once in each round, before the loop sleeps, so that one write is enough for all that was
+ * said in the round. */
 static void on_round(uv_prepare_t *round)
 {
     rql_loop *loop = round->data;
@@ -359,7 +371,7 @@ static void on_round(uv_prepare_t *round)
         return;
     }
     write_all(loop);
-    /* What was posted before the loop was shut may be a job that has not begun. */
+    /* A message that was posted before the loop was shut may be a job that has not begun. */
     if (loop->is_closing && !has_jobs(loop) && !has_posts(loop)) {
         end_parts(loop);
         return;
@@ -368,8 +380,8 @@ static void on_round(uv_prepare_t *round)
     rqli_loop_hold_open(loop,
                         loop->own.is_used || loop->is_closing || has_jobs(loop) || has_posts(loop));
     if (!uv_loop_alive(loop->uv)) {
-        /* It ends with this round, and may never be run again: the servers would keep pushes for
-         * it. */
+        /* The uv loop ends with this round, and may never be run again: the servers would keep
+         * pushes for its subscriptions. */
         for (struct rqli_loop_node *node = &loop->first; node; node = node->next) {
             rqli_conn_loop_drop(node->pushes.conn);
         }
@@ -382,7 +394,7 @@ static bool prepare(rql_loop *loop)
     loop->round.data = loop;
     loop->timer.data = loop;
     loop->timer_us = RQLI_NEVER_US;
-    /* Alone of the three it needs a descriptor, and can fail. */
+    /* The only one of the three that needs a descriptor, and can fail. */
     if (uv_async_init(loop->uv, &loop->call, on_call) != 0) {
         return false;
     }
@@ -405,7 +417,7 @@ struct work {
     rql_error error;
 };
 
-/* On a thread of libuv's pool: nothing else touches self until on_ran(). */
+/* Runs on a thread of libuv's pool. Nothing else touches self until on_ran(). */
 static void run(uv_work_t *uv)
 {
     struct work *self = uv->data;
@@ -413,7 +425,7 @@ static void run(uv_work_t *uv)
     self->status = self->work.run(self->work.user_data, &self->error);
 }
 
-/* Behind the call libuv reports on the loop's thread. */
+/* libuv calls this on the loop's thread after the call has returned. */
 static void on_ran(uv_work_t *uv, int status)
 {
     struct work *self = uv->data;
@@ -422,7 +434,7 @@ static void on_ran(uv_work_t *uv, int status)
     rql_error error = self->error;
 
     (void)status; /* nothing cancels it */
-    /* From copies, and last: the callback may begin other work, or close the loop. */
+    /* The callback gets copies, and comes last: it may begin other work, or close the loop. */
     rqli_loop_finish(&self->job);
     free(self);
     rqli_report_done(&done, outcome, &error);
@@ -444,7 +456,7 @@ static struct rqli_job *work_new(const rql_work *work)
     if (!self) {
         return NULL;
     }
-    /* It cannot be cancelled: a loop that is closed waits for its end. */
+    /* The job cannot be cancelled: a loop that is closed waits for its end. */
     self->job.begin = begin;
     self->work = *work;
     return &self->job;
@@ -478,11 +490,12 @@ rql_status rql_run_async(rql_loop *loop, const rql_work *work, rql_error *error)
 
 /*
  * Opening and closing a loop. With a uv_loop_t of the caller's the handles join that loop, and
- * rql_loop_close() returns at once; `closed` is called when the last handle is closed. Without one
- * a thread of our own runs a loop, and closing waits for its end.
+ * rql_loop_close() returns at once; `closed` is called when the last handle is closed. Without one,
+ * a thread of the library's own runs a loop, and rql_loop_close() waits for that thread to end.
  */
 
-/* No handle is open any more, or none was made yet. What is still zero is skipped. */
+/* Frees a loop of which no handle is open any more, or none was made yet. Members that are still
+ * zero are skipped. */
 static void loop_free(rql_loop *loop)
 {
     struct rqli_loop_node *node = loop->first.next;
@@ -502,8 +515,9 @@ static void loop_free(rql_loop *loop)
 
 RQLI_DEFINE_AUTO(rql_loop *, loop_free);
 
-/* The last handle is closed. A loop of our own is freed by who closed it, once its thread has
- * ended; one on a uv loop of the caller's is freed here, before the caller is told. */
+/* Called when the last handle is closed. A loop that has its own thread is freed by
+ * rql_loop_close(), once that thread has ended. A loop on a uv loop of the caller's is freed here,
+ * before `closed` is called. */
 static void end(rql_loop *loop)
 {
     rql_closed_fn closed = loop->closed;
@@ -527,8 +541,8 @@ static void on_handle_closed(uv_handle_t *handle)
     }
 }
 
-/* First the connections, then the handles of the loop itself: what a connection still reports
- * needs them. */
+/* Closes the handles of the loop itself after the last connection, because the reports of a
+ * connection still need them. */
 static void on_connection_closed(void *data)
 {
     rql_loop *loop = data;
@@ -541,14 +555,15 @@ static void on_connection_closed(void *data)
     }
 }
 
-/* Once, in the round in which the last job has ended. */
+/* Begins to close the connections; once, in the round in which the last job has ended. */
 static void end_parts(rql_loop *loop)
 {
     if (loop->n_parts > 0) {
         return;
     }
     rqli_loop_take_all_back(loop);
-    /* Before the first is closed: one that is down calls back at once. */
+    /* All are counted before the first is closed, because a connection that is down calls back at
+     * once. */
     for (struct rqli_loop_node *node = &loop->first; node; node = node->next) {
         loop->n_parts += 3;
     }
@@ -560,8 +575,8 @@ static void end_parts(rql_loop *loop)
     }
 }
 
-/* To cancel one may end others, and begin new ones, which come in front of the mark, as each does
- * whose turn it is. */
+/* Cancels all jobs. Cancelling one may end others, and begin new ones, which enter the list in
+ * front of the mark. Each job moves in front of the mark, too, before it is cancelled. */
 static void cancel_all(rql_loop *loop)
 {
     struct rqli_dlink mark;
@@ -579,7 +594,7 @@ static void cancel_all(rql_loop *loop)
     rqli_dlist_remove(&loop->jobs, &mark);
 }
 
-/* Requests that wait are cancelled; what is held stays held, and is its owner's to release. */
+/* Cancels the requests that wait. Held locks stay held, and their owners have to release them. */
 static void begin_closing(struct rqli_post *post)
 {
     rql_loop *loop = (rql_loop *)((char *)post - offsetof(rql_loop, closing));
@@ -591,7 +606,7 @@ static void begin_closing(struct rqli_post *post)
 static void run_own(rql_loop *loop)
 {
     (void)uv_run(&loop->own.uv, UV_RUN_DEFAULT);
-    /* All handles are closed: the loop is held open until then. */
+    /* All handles are closed by now, because the loop is held open until then. */
     RQLI_MUST(uv_loop_close(&loop->own.uv) == 0);
 }
 
@@ -603,7 +618,8 @@ static void run_thread(void *loop)
 
 static bool start_thread(rql_loop *loop)
 {
-    /* A thread begins with the mask of the one that starts it: ours gets no signals. */
+    /* A thread inherits the signal mask of the thread that starts it: the loop's thread gets no
+     * asynchronous signals. */
     sigset_t before = rqli_mask_asynchronous();
     int failed = uv_thread_create(&loop->own.thread, run_thread, loop);
     rqli_mask_restore(&before);
@@ -611,8 +627,8 @@ static bool start_thread(rql_loop *loop)
     return failed == 0;
 }
 
-/* In a fork child: the parent's sockets are closed without a word to the server, and no handle is
- * touched, for the loop is the parent's. */
+/* Runs in a fork child. Closes its copies of the parent's sockets without a word to the server, and
+ * touches no handle, because the loop is the parent's. */
 static void abandon(void *self)
 {
     rql_loop *loop = self;
@@ -622,16 +638,17 @@ static void abandon(void *self)
     }
 }
 
-/* What there is no memory for is freed with the loop. */
+/* Makes the parts of a loop. If there is no memory for all, the parts that were made are freed with
+ * the loop. */
 static bool make_parts(rql_loop *loop)
 {
-    /* Part of the loop, so that closing never lacks memory. */
+    /* The message is part of the loop, so that closing never lacks memory. */
     loop->closing.take = begin_closing;
     return rqli_loop_node_init(&loop->first, loop, &loop->client->fleet.first) &&
            rqli_loop_end_unused(loop);
 }
 
-/* From here on it ends by being closed. */
+/* Makes the handles of a loop. From here on the loop has to be closed to be ended. */
 static bool set_going(rql_loop *loop)
 {
     if (!rqli_fork_join(&loop->fork, abandon, loop)) {
@@ -644,8 +661,8 @@ static bool set_going(rql_loop *loop)
     return true;
 }
 
-/* If the thread cannot be started the loop is run here until its handles are closed, which is at
- * once. */
+/* Starts a loop with a thread of its own. If the thread cannot be started, the loop runs here until
+ * its handles are closed, which happens at once. */
 static bool start_own(rql_loop *loop)
 {
     loop->own.is_used = true;
@@ -658,14 +675,14 @@ static bool start_own(rql_loop *loop)
         return false;
     }
     if (!start_thread(loop)) {
-        loop->is_closing = true; /* ends here in place of there */
+        loop->is_closing = true; /* the loop ends here, and not on its thread */
         run_own(loop);
         return false;
     }
     return true;
 }
 
-/* The thread that opens it is the one that runs the uv loop. */
+/* Starts a loop on the caller's uv loop, which is run by the thread that opens this one. */
 static bool start_on(rql_loop *loop, uv_loop_t *uv)
 {
     loop->uv = uv;
@@ -698,14 +715,14 @@ rql_status rql_loop_open(rql_loop **out, rql_client *client, struct uv_loop_s *u
     return RQL_OK;
 }
 
-/* False: it was closed before. */
+/* Marks a loop as closed. Returns false if it was closed before. */
 static bool shut(rql_loop *loop)
 {
     bool was_open;
 
     (void)pthread_mutex_lock(&loop->shared.mutex);
-    /* Under the mutex of the posts: a job is taken before this, and closing waits for its end, or
-     * it is refused. */
+    /* The mutex of the posts orders this: either a job is taken before, and closing waits for its
+     * end, or the job is refused. */
     was_open = !loop->shared.is_closed;
     loop->shared.is_closed = true;
     (void)pthread_mutex_unlock(&loop->shared.mutex);
@@ -721,7 +738,8 @@ rql_status rql_loop_close(rql_loop *loop, rql_closed_fn closed, void *user_data,
     if (status) {
         return status;
     }
-    /* Read now: another uv loop may have freed it as soon as the post is there. */
+    /* Read now, because the thread of another uv loop may have freed the loop as soon as the
+     * message is posted. */
     is_own = loop->own.is_used;
     if (is_own && rqli_loop_is_here(loop)) {
         return rqli_fail(
@@ -731,7 +749,7 @@ rql_status rql_loop_close(rql_loop *loop, rql_closed_fn closed, void *user_data,
     if (!shut(loop)) {
         return rqli_fail(error, RQL_E_INVALID, "rql_loop_close: it is closed already");
     }
-    /* Read on its thread, behind the mutex that the post is put in under. */
+    /* Its thread reads these after it has taken the mutex under which the message is posted. */
     loop->closed = closed;
     loop->closed_data = user_data;
     if (rqli_loop_is_here(loop)) {

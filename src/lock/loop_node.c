@@ -13,8 +13,8 @@
 #include <stdlib.h>
 
 /*
- * What a loop has for one server. The first is part of the loop; the others are made when a call
- * first goes there, on the loop's thread, and stay until the loop ends.
+ * A loop's connections and operations for one server. The first node is part of the loop; the
+ * others are made on the loop's thread, when a call first goes there, and stay until the loop ends.
  */
 
 static void op_loop_fini(struct rqli_op_loop *self)
@@ -29,8 +29,8 @@ void rqli_loop_node_fini(struct rqli_loop_node *self)
     rqli_push_loop_fini(&self->pushes);
 }
 
-/* Connected, or not. The calls in line fail at once then: each operation decides whether it tries
- * again. */
+/* Called when connecting has succeeded or failed. If it failed, the calls in line fail at once:
+ * each operation decides whether it tries again. */
 static void opened(const struct rqli_loop_node *self, struct rqli_op_loop *op,
                    const struct rqli_clock_reading *reading, const rql_error *fault)
 {
@@ -87,8 +87,9 @@ static void rouse_waiter(struct rqli_waiters *waiters, struct rqli_waiter *waite
     rqli_op_replan(rqli_acquire_of(waiter)->task);
 }
 
-/* The client's waiting threads and its loops listen to one channel, so that each connection gets
- * what is for the others. While no thread reads, this does. */
+/* Reads the push connection of the client's threads. Threads and loops listen to one channel, so
+ * that each connection also gets the pushes for the others. While no thread reads the threads'
+ * connection, this does. */
 static void read_for_threads(void *node)
 {
     rqli_push_threads_drain(((struct rqli_loop_node *)node)->node->pushes);
@@ -123,14 +124,14 @@ struct rqli_loop_node *rqli_loop_find(rql_loop *loop, const struct rqli_node *no
     return self;
 }
 
-/* Into its rounds. Those that have used it last are found first. */
+/* Puts a node into the rounds of the loop. The nodes that were put there last are found first. */
 static void use(rql_loop *loop, struct rqli_loop_node *self)
 {
     self->next = loop->first.next;
     loop->first.next = self;
 }
 
-/* NULL: it is not there. */
+/* Takes a parked node back into use. Returns NULL if it is not among the parked ones. */
 static struct rqli_loop_node *take_back(rql_loop *loop, const struct rqli_node *node)
 {
     struct rqli_loop_node *before = NULL;
@@ -158,7 +159,7 @@ void rqli_loop_take_all_back(rql_loop *loop)
     }
 }
 
-/* It is listed when it is whole: the thread that forks may be another. */
+/* Makes a node. It is listed when it is complete, because another thread may fork at any time. */
 static struct rqli_loop_node *add(rql_loop *loop, struct rqli_node *node)
 {
     struct rqli_loop_node *self = calloc(1, sizeof *self);
@@ -189,9 +190,10 @@ void rqli_loop_drop(rql_loop *loop)
     }
 }
 
-/* ---- connections that nobody uses ---- */
+/* ---- unused connections ---- */
 
-/* That it is down is no end that anybody need know of. */
+/* Closes a connection that was not used since since_us. Clears was_up, because an idle close must
+ * not be reported as a broken connection. */
 static void end_op(struct rqli_op_loop *self, int64_t since_us)
 {
     if (rqli_conn_loop_is_idle(self->conn) && !rqli_op_loop_has_queued(self) &&
@@ -201,8 +203,10 @@ static void end_op(struct rqli_op_loop *self, int64_t since_us)
     }
 }
 
-/* Where locks are held it stays, as those of threads do; and where one waits, who may not poll. The
- * one for pushes goes with those for commands: it may hear what is for others. */
+/* Closes the connections of a node that are not used. They stay while locks are held there, as
+ * those of threads do, and while a request waits there, because a waiting request may not poll. The
+ * connection for pushes is closed with those for commands: it may receive pushes for others, and so
+ * look used. */
 static void end_node(struct rqli_loop_node *self, int64_t since_us)
 {
     if (rqli_push_loop_has_waiters(&self->pushes) ||
@@ -223,8 +227,8 @@ static bool is_at_rest(const struct rqli_loop_node *self)
            !rqli_op_loop_has_queued(&self->durable) && !rqli_push_loop_has_waiters(&self->pushes);
 }
 
-/* Each round of the loop looks at all that are in use, and those that have gone may be many. What
- * is about to be asked of one comes by rqli_loop_at(). */
+/* Parks the nodes that are not used. Each round of the loop visits all nodes in use, and there may
+ * be many whose servers have gone. A call for a parked node takes it back by rqli_loop_at(). */
 static void put_aside_unused(rql_loop *loop)
 {
     struct rqli_loop_node *before = &loop->first;
@@ -269,17 +273,18 @@ bool rqli_loop_end_unused(rql_loop *loop)
     return true;
 }
 
-/* ---- who waits ---- */
+/* ---- waiting ---- */
 
 /*
- * wait.c for a loop, where nothing may block: pings and the arming of a watch are written behind
- * the other commands, and their replies come as calls.
+ * The part of wait.c that is different on a loop, where nothing may block: pings, and the commands
+ * that arm a watch, are written after the other commands, and their replies come as calls.
  */
 
-/* What comes in for those who wait on a loop. */
+/* Handles the replies and pushes that come in for the requests that wait on a loop. */
 
-/* The reply of a watch that is under way finds nobody any more, and the acquisition may wait again
- * and arm another one. The next waiter of the same lock leads, and plans its sleep anew. */
+/* Ends the wait of an acquisition. The reply of a watch that is under way is dropped, because the
+ * acquisition may wait again and arm another watch. The next waiter for the same lock becomes the
+ * leader, and plans its sleep again. */
 void rqli_loop_end_wait(struct rqli_acquire *acquire)
 {
     struct rqli_request_input input;
@@ -307,14 +312,14 @@ static void on_asked(void *owner, const struct rqli_exchange *answer, rql_status
 
     acquire->watch = 0;
     if (!fault && answer->reply->type == RQLI_REPLY_NIL) {
-        /* Free when the watch began; no push reports what was before that. */
+        /* The lock was free when the watch began; no push reports a change from before that. */
         acquire->waiter.hinted = true;
         rqli_op_replan(acquire->task);
     }
 }
 
-/* One watch for each change: armed again only when its notice has come, or when one of the
- * connections is new. */
+/* Arms one watch for each change of a lock of Ruby's: again only after its notice has come, or when
+ * one of the connections is new. */
 static void watch_ruby(struct rqli_acquire *acquire)
 {
     struct rqli_op_loop *calls = acquire->task->loop;
@@ -331,7 +336,7 @@ static void watch_ruby(struct rqli_acquire *acquire)
         !rqli_wait_may_watch(acquire, generation, !acquire->waiter.watches)) {
         return;
     }
-    /* Cleared by the next hint. The replies to the first commands are of no interest: the last one
+    /* The next hint clears `watches`. The replies to the first commands are ignored: the last one
      * says whether the lock is free. */
     acquire->waiter.watches = true;
     rqli_wait_arm(acquire, generation);
@@ -357,7 +362,7 @@ static void on_pinged(void *owner, const struct rqli_exchange *answer, rql_statu
     }
 }
 
-/* Over that of the node's connections which this one's calls go by. */
+/* Pings over that connection of the node which the calls of this acquisition use. */
 static void ping_subscription(const struct rqli_acquire *acquire)
 {
     struct rqli_loop_node *node = acquire->at;
@@ -370,7 +375,7 @@ static void ping_subscription(const struct rqli_acquire *acquire)
     }
 }
 
-/* Its request waits: pushes are for that. */
+/* Called when the request of an acquisition waits, which is what pushes are for. */
 void rqli_loop_attend(struct rqli_acquire *acquire)
 {
     acquire->at->wants_pushes = true;

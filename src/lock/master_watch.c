@@ -10,10 +10,11 @@
 #include <stdlib.h>
 #include <sys/eventfd.h>
 
-/* How often they are asked while the master does not answer. */
+/* The sentinels are asked every sentinel_check_ms, and every RQLI_PAUSE_SENTINEL while they give no
+ * answer or say that a master is down. */
 
-/* A server that a sentinel names, and that is not the one in use: if it says that it is the master
- * the login itself has all connections go there. */
+/* Logs in to a server that a sentinel names and that is not the one in use. If that server says
+ * that it is the master, the login itself makes all connections go there. */
 static void try_node(struct rqli_master_watch *self, const struct rqli_master *master)
 {
     const struct rqli_seat nobody = {0};
@@ -26,7 +27,7 @@ static void try_node(struct rqli_master_watch *self, const struct rqli_master *m
     }
 }
 
-/* When to ask again. */
+/* Asks about one master. Returns when to ask again. */
 static int64_t ask(struct rqli_master_watch *self, struct rqli_master *master)
 {
     int64_t begun_us = rqli_now_us();
@@ -46,7 +47,7 @@ static int64_t ask(struct rqli_master_watch *self, struct rqli_master *master)
                    : begun_us + RQLI_PAUSE_SENTINEL.first_us;
 }
 
-/* When to ask again: all of them, when it is time for one. */
+/* Asks about all masters. Returns when to ask again: when it is time for one of them. */
 static int64_t ask_of_all(struct rqli_master_watch *self)
 {
     int64_t again_us = RQLI_NEVER_US;
@@ -61,7 +62,8 @@ static int64_t ask_of_all(struct rqli_master_watch *self)
     return again_us;
 }
 
-/* Sleeps in the end, until there is news, somebody has found a new master, or shall_stop. */
+/* Asks, and then sleeps until it is time to ask again, there is news, another thread has found a
+ * new master, or shall_stop is set. */
 static int64_t step(struct rqli_worker *worker)
 {
     struct rqli_master_watch *self = (struct rqli_master_watch *)worker;

@@ -2,10 +2,10 @@
 #define RQLI_MASTER_WATCH_H
 
 /*
- * A thread that asks the sentinels of a client all the time who is the master, of each that the
- * client has been connected to. So a client leaves a master that hangs, or still answers though
- * another was chosen, and not only one that broke; and what is held is verified at the next one
- * though nobody has a call for it.
+ * A thread that keeps asking the sentinels of a client for the master, for each master that the
+ * client has been connected to. So a client leaves not only a master whose connection broke, but
+ * also one that hangs, or that still answers though another was promoted. Held locks are verified
+ * at the new master even if no call goes there.
  */
 
 #include "base/worker.h"
@@ -23,7 +23,7 @@ struct rqli_master_watch {
     atomic_bool shall_stop;
 };
 
-/* NULL: no memory. It sleeps until the first connection is made. */
+/* Makes a watch. NULL: no memory. Its thread sleeps until the first connection is made. */
 struct rqli_master_watch *rqli_master_watch_new(rql_client *client,
                                                 struct rqli_sentinels *sentinels);
 bool rqli_master_watch_start(struct rqli_master_watch *self);

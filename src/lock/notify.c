@@ -5,7 +5,7 @@
 #include "lock/client.h"
 
 /*
- * When the gem logs a line or sends an event about a lock, and which.
+ * Decides when to log a line or send an event about a lock, and which: as the gem does.
  */
 
 void rqli_notify_obtained(const rql_lock *lock)
@@ -25,8 +25,8 @@ void rqli_notify_obtained(const rql_lock *lock)
     }
 }
 
-/* What takes a request out of its queue. The gem says nothing of faults; a conflict that was found
- * without the server has queued nothing. */
+/* Returns whether this result takes a request out of its queue. The gem reports nothing for faults;
+ * a conflict that was found without the server has queued nothing. */
 static bool is_dequeued(const struct rqli_acquire_result *result, rql_status status)
 {
     return status > 0 && status != RQL_FAIL_FAST_NO_TRY && result->asked > 0;
@@ -47,8 +47,8 @@ void rqli_notify_refused(const struct rqli_subject *subject,
     }
 }
 
-/* Of a grant. The end of an extendable re-entry is announced in end.c, where it is known how much
- * it gives back; the other kind gives nothing back. */
+/* Announces the end of a grant. The end of an extendable re-entry is announced in end.c, where it
+ * is known how much it gives back; the other kind gives nothing back. */
 void rqli_notify_ending(const rql_lock *lock)
 {
     if (lock->process == RQL_LOCK_OBTAINING) {
@@ -58,7 +58,7 @@ void rqli_notify_ending(const rql_lock *lock)
 
 void rqli_notify_ended(const rql_lock *lock, rql_status status)
 {
-    /* The lock is off the leases, and its handle not freed yet. */
+    /* The lock is off the leases by now, and its handle is not freed yet. */
     struct rqli_figures figures = rqli_lock_figures(lock);
 
     figures.status = status;
@@ -75,7 +75,7 @@ struct rqli_subject rqli_subject_of_call(const rql_client *client)
     struct rqli_subject subject = {.stats = client->stats};
     rql_lock_options options = client->of_calls;
 
-    /* There are no lines of these calls. Their events are sampled as those of a lock are. */
+    /* These calls log no lines. Their events are sampled as those of a lock are. */
     options.logger = NULL;
     rqli_subject_listen(&subject, &client->options, &options);
     return subject;

@@ -11,14 +11,15 @@
 #include <string.h>
 
 /*
- * What rql_error says of an acquisition that did not succeed: the fault, or for an outcome which
+ * The text of rql_error for an acquisition that did not succeed: the fault, or for an outcome which
  * lock was not acquired, why, and who holds it. Without detailed_acq_timeout_error the server is
  * not asked: the holder is named only if the last answer named it.
  */
 
 enum { NAME_SIZE = 192 };
 
-/* Of an acquisition with `several`. What was free, or never looked at, is no obstacle. */
+/* Finds the obstacle of an acquisition with `several`. A lock that was free, or never looked at, is
+ * no obstacle. */
 size_t rqli_reason_obstacle(const struct rqli_acquire *acquire)
 {
     const struct rqli_acquire_several *several = acquire->several;
@@ -34,7 +35,7 @@ size_t rqli_reason_obstacle(const struct rqli_acquire *acquire)
     return acquire->count;
 }
 
-/* What ends an acquirer's or a host's id. */
+/* Returns the client's identity, which ends an acquirer's or a host's id. */
 static const char *identity_of(const char *id)
 {
     const char *slash = strrchr(id, '/');
@@ -42,7 +43,8 @@ static const char *identity_of(const char *id)
     return slash ? slash + 1 : "";
 }
 
-/* False: the entry is empty, or another program has written it. */
+/* Writes the name in a client's entry. Returns false if the entry is empty, or another program has
+ * written it. */
 static bool write_client(struct rqli_writer *out, struct rqli_slice entry)
 {
     const struct rqli_slice host = rqli_client_entry_text(entry, "\"host\":");
@@ -61,7 +63,7 @@ static bool write_client(struct rqli_writer *out, struct rqli_slice entry)
     return true;
 }
 
-/* "rql:acq:<pid>/..." */
+/* Writes the process of a Ruby acquirer, whose id is "rql:acq:<pid>/...". */
 static void write_ruby(struct rqli_writer *out, const char *id)
 {
     const char *colon = strrchr(id, ':');
@@ -72,7 +74,8 @@ static void write_ruby(struct rqli_writer *out, const char *id)
     rqli_write_text(out, "]");
 }
 
-/* As the list of clients has it. A fault is no matter: then the id stands for the name. */
+/* Writes the name that the list of clients has, for which it asks the server. A fault is no matter:
+ * then the id stands for the name. */
 static bool write_asked(struct rqli_writer *out, rql_client *client, const char *identity)
 {
     RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
@@ -84,7 +87,7 @@ static bool write_asked(struct rqli_writer *out, rql_client *client, const char 
            exchange->reply->type == RQLI_REPLY_TEXT && write_client(out, exchange->reply->text);
 }
 
-/* "web-3 worker[814]", or the id if no name is known. */
+/* Writes the owner's name, as in "web-3 worker[814]", or the id if no name is known. */
 static void name_owner(rql_client *client, const char *owner, bool asks, char out[NAME_SIZE])
 {
     const char *identity = identity_of(owner);
@@ -112,7 +115,8 @@ static void write_tries(struct rqli_writer *out, int64_t tries)
     rqli_write_text(out, tries == 1 ? " try" : " tries");
 }
 
-/* As people give it: a caller that has spent a part of 10 s on connecting asks for 9.998 s. */
+/* Rounds a timeout as people give it: a caller that has spent a part of 10 s on connecting asks for
+ * 9.998 s. */
 static int64_t rounded_ms(int64_t ms)
 {
     const int64_t step = ms >= 1000 ? 100 : ms >= 100 ? 10 : 1;
@@ -157,7 +161,7 @@ static void write_over(struct rqli_writer *out, const struct rqli_acquire *self)
     }
 }
 
-/* Of a series the line is about the lock that was not available. */
+/* Writes the line for an outcome. For a series it is about the lock that was not available. */
 static void describe(const struct rqli_acquire *self, const char *holder, rql_error *error)
 {
     const size_t at = self->several ? rqli_reason_obstacle(self) : 0;
@@ -182,14 +186,15 @@ static void describe(const struct rqli_acquire *self, const char *holder, rql_er
     (void)rqli_writer_end(&out);
 }
 
-/* A conflict is with the acquirer itself, and a cancellation is its caller's. */
+/* Returns whether the holder is of interest: a conflict is with the acquirer itself, and a
+ * cancellation is its caller's. */
 static bool is_about_holder(rql_status status)
 {
     return status == RQL_TIMED_OUT || status == RQL_RETRY_LIMIT || status == RQL_FAIL_FAST_NO_TRY;
 }
 
-/* On a loop the line needs memory of its own until the callback is called. Without that memory the
- * line is written then, without the holder's name. */
+/* Keeps the line. On a loop it needs memory of its own until the callback is called. Without that
+ * memory the line is written then, and the server is not asked for the holder's name. */
 void rqli_reason_keep(struct rqli_acquire *self, const char *owner)
 {
     char holder[NAME_SIZE];
@@ -222,8 +227,8 @@ static void raise_outcome(const struct rqli_acquire *self, rql_error *error)
     }
 }
 
-/* The status may not be that of the last fault: a withdrawal that was not confirmed makes it
- * RQL_E_UNKNOWN, and then that is what is said. */
+/* Raises the fault or the outcome. The status may not be that of the last fault: a withdrawal that
+ * was not confirmed makes it RQL_E_UNKNOWN, and then the line is about the withdrawal. */
 void rqli_acquire_raise(const struct rqli_acquire *self, rql_error *error)
 {
     rql_status status = self->op.status;
@@ -255,7 +260,7 @@ void rqli_acquire_raise(const struct rqli_acquire *self, rql_error *error)
  * would have, down to the way Ruby prints numbers and hashes.
  */
 
-/* Appends to a text of fixed size; what does not fit is cut. */
+/* Appends to a text of fixed size; text that does not fit is cut. */
 struct writer {
     char *at;
     size_t left;
@@ -272,14 +277,15 @@ static void add(struct writer *self, const char *format, ...)
     va_start(args, format);
     wanted = vsnprintf(self->at, self->left, format, args);
     va_end(args);
-    /* vsnprintf() says what it would have needed. One byte is left for the 0 at the end. */
+    /* vsnprintf() returns the length that it would have needed. One byte is left for the 0 at the
+     * end. */
     written = wanted < 0 ? 0 : (size_t)wanted;
     written = written < self->left ? written : self->left - 1;
     self->at += written;
     self->left -= written;
 }
 
-/* Microseconds as Ruby prints a Float of seconds: 1.5, and 2.0 for whole ones. */
+/* Adds microseconds as Ruby prints a Float of seconds: 1.5, and 2.0 for whole ones. */
 static void add_seconds(struct writer *self, int64_t us)
 {
     char digits[8];
@@ -292,7 +298,7 @@ static void add_seconds(struct writer *self, int64_t us)
     add(self, "%lld.%s", (long long)(us / 1000000), digits);
 }
 
-/* Milliseconds as Ruby prints seconds: an Integer if they are whole. */
+/* Adds milliseconds as Ruby prints seconds: as an Integer if they are whole. */
 static void add_timeout(struct writer *self, int64_t ms)
 {
     if (ms % 1000 == 0) {
@@ -302,7 +308,7 @@ static void add_timeout(struct writer *self, int64_t ms)
     }
 }
 
-/* Below 0 the lock has no such field, and the Hash no such key. */
+/* Adds a number. Below 0 the lock has no such field, and the Hash no such key. */
 static void add_number(struct writer *self, const char *name, int64_t value)
 {
     if (value >= 0) {
@@ -310,7 +316,7 @@ static void add_number(struct writer *self, const char *name, int64_t value)
     }
 }
 
-/* As Ruby inspects a Hash of the lock's data. */
+/* Adds the lock's data as Ruby inspects a Hash of them. */
 static void add_holder(struct writer *self, const rql_lock_info *info)
 {
     size_t i;
@@ -332,7 +338,7 @@ static void add_holder(struct writer *self, const rql_lock_info *info)
     add(self, "}");
 }
 
-/* As Ruby inspects the queue. */
+/* Adds the queue as Ruby inspects it. */
 static void add_queue(struct writer *self, const rql_queue_info *info)
 {
     size_t i;
@@ -375,7 +381,8 @@ static void add_reason(struct writer *self, const rql_lock *lock, const rql_lock
     }
 }
 
-/* What the gem has no words for: it does not ask whether what it took still lives. */
+/* Adds how many grants had expired. The gem has no words for that, because it does not ask whether
+ * a lock that it took still lives. */
 static void add_over(struct writer *self, int64_t n_over, int64_t ttl_ms)
 {
     if (n_over > 0) {
@@ -386,7 +393,8 @@ static void add_over(struct writer *self, int64_t n_over, int64_t ttl_ms)
     }
 }
 
-/* What the server says of the holder goes into the refusal, and into the line of rql_error. */
+/* Fills in the refusal. The server's answer about the holder goes into the refusal, and into the
+ * line of rql_error. */
 static void fill(const struct rqli_acquire *acquire, const rql_lock *lock, bool asks,
                  rql_lock_info *holder)
 {
@@ -396,13 +404,13 @@ static void fill(const struct rqli_acquire *acquire, const rql_lock *lock, bool 
     rql_refusal *refusal = options->refusal;
     struct writer writer = {refusal->message, sizeof refusal->message};
 
-    /* It may hold what an earlier refusal left in it. */
+    /* An earlier refusal may have left something in it. */
     rql_refusal_clear(refusal);
     refusal->reason = reason;
     refusal->n_over = (uint32_t)result->n_over;
     refusal->waited_us = result->waited_us;
     refusal->tries = result->tries;
-    /* Counted from 1; 0: it was never in the queue. */
+    /* Counted from 1; 0: the request was never in the queue. */
     refusal->position = result->rank + 1;
     refusal->holder = holder;
     add_reason(&writer, lock, options, reason);
@@ -421,7 +429,7 @@ static void fill(const struct rqli_acquire *acquire, const rql_lock *lock, bool 
 void rqli_refusal_fill(struct rqli_acquire *acquire, bool asks)
 {
     size_t at = acquire->several ? rqli_reason_obstacle(acquire) : 0;
-    /* A text names one lock: where none is known to have stood in the way, the first. */
+    /* A text names one lock: the first, if none is known to have stood in the way. */
     const rql_lock *lock = acquire->locks[at < acquire->count ? at : 0];
     rql_lock_info *holder = NULL;
 

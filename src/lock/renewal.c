@@ -9,28 +9,31 @@
 #include <stdlib.h>
 
 /*
- * Renewals and claims, on the leases' thread: up to 64 at a time for each node, sent to all that
- * are connected before the first answer is awaited. Where all locks are one server's it is waited
- * for. Else answers are looked at for a short time and left to the next look, and so are those of
- * locks that have to be safe: neither a node that is silent nor replicas that are gone delay what
- * is due elsewhere.
+ * Renewals and claims, on the leases' thread: up to 64 at once for each node, sent to all nodes
+ * that are connected before the first answer is awaited. If one server has all locks, the thread
+ * waits for its answer. Otherwise, and for durable locks, the thread looks for answers for a short
+ * time and leaves the rest to the next look: neither a silent node nor missing replicas may delay
+ * renewals that are due elsewhere.
  *
- * Under the mutex of the leases all of it; released while a server is asked.
+ * Every function here expects its caller to hold the mutex of the leases. It is released while the
+ * thread connects, and while it waits for an answer.
  */
 
 enum {
-    LOOK_US =
-        2000, /* an answer may delay other renewals by this: less than any margin of a lease */
+    LOOK_US = 2000, /* the wait for an answer may delay other renewals by this: less than any margin
+                       of a lease */
     LONGEST_PAUSE_US = 100000, /* between two looks for an answer */
 };
 
-/* A thread that has ended cannot be working under the lock any more. */
+/* Returns whether the owner's thread has ended: then it cannot be working under the lock any
+ * more. */
 static bool owner_is_gone(const rql_lock *lock)
 {
     return !rqli_thread_lives(lock->owner_thread);
 }
 
-/* False: it shall not go on, or no more than that is left of the hold. */
+/* Returns false if the lock must not be renewed any more, or if less than 1 ms is left to ask for.
+ * *ttl_ms_out is no more than the rest of the hold. */
 static bool wants_renewal(const rql_lock *lock, int64_t now_us, int64_t *ttl_ms_out)
 {
     const struct rqli_lease *lease = &lock->kept.lease;
@@ -41,7 +44,7 @@ static bool wants_renewal(const rql_lock *lock, int64_t now_us, int64_t *ttl_ms_
 
 /* ---- what is due, by node ---- */
 
-/* NULL: no memory. */
+/* Returns the batch for a node and kind of lock, made if there is none. NULL: no memory. */
 static struct rqli_renewals *batch_for(struct rqli_leases *self, struct rqli_node *node,
                                        bool is_durable)
 {
@@ -68,14 +71,14 @@ static struct rqli_conn *conn_of(const struct rqli_renewals *self)
     return self->is_durable ? self->node->conns.durable : self->node->background;
 }
 
-/* It can be sent without delaying others. */
+/* Returns whether the batch can be sent without delaying others. */
 static bool is_ready(const struct rqli_leases *self, const struct rqli_renewals *batch)
 {
     return !self->client->is_partitioned || rqli_conn_is_up(conn_of(batch));
 }
 
-/* NULL: there is no room. Beside one that is under way none is sent: it would wait for that at the
- * server. */
+/* Adds a lock to the batch of its node. Returns NULL if there is no room, or while that batch is
+ * under way: a second one would only queue behind it at the server. */
 static struct rqli_renewals *add(struct rqli_leases *self, struct rqli_node *node, rql_lock *lock,
                                  int64_t ttl_ms)
 {
@@ -91,14 +94,15 @@ static struct rqli_renewals *add(struct rqli_leases *self, struct rqli_node *nod
     return batch;
 }
 
-/* False: a batch is full that is to be sent before more is looked for. */
+/* Adds one lock that is due. Returns false if a batch is full and has to be sent before more are
+ * looked for. */
 static bool collect_one(struct rqli_leases *self, rql_lock *lock, int64_t now_us)
 {
     struct rqli_renewals *batch;
     int64_t ttl_ms;
 
     if (rqli_lease_state(&lock->kept.lease, now_us) == RQL_GONE) {
-        return true; /* to be reported as lost */
+        return true; /* it will be reported as lost */
     }
     if (!wants_renewal(lock, now_us, &ttl_ms)) {
         rqli_lease_stop_renewal(&lock->kept.lease);
@@ -113,7 +117,8 @@ static bool collect_one(struct rqli_leases *self, rql_lock *lock, int64_t now_us
     return batch->is_durable || batch->count < RQLI_RENEWALS_MAX || !is_ready(self, batch);
 }
 
-/* What is gone is left to rqli_leases_report_losses(), which comes next. */
+/* Collects the locks that are due. Those that are gone are left to rqli_leases_report_losses(),
+ * which comes next. */
 static void collect(struct rqli_leases *self, int64_t now_us)
 {
     bool goes_on = true;
@@ -145,7 +150,7 @@ static void write_calls(struct rqli_renewals *self, struct rqli_command *command
     }
 }
 
-/* False: nothing is left of the batch. */
+/* Writes the calls of a batch. Returns false if no lock is left in it. */
 static bool write_batch(struct rqli_leases *self, struct rqli_renewals *batch)
 {
     struct rqli_command *command = &batch->exchange->command;
@@ -163,7 +168,7 @@ static bool write_batch(struct rqli_leases *self, struct rqli_renewals *batch)
     return true;
 }
 
-/* Released while it connects, which is all that is waited for. */
+/* Connects and sends a batch. Releases the mutex while it connects, and waits for nothing else. */
 static rql_status send(struct rqli_leases *self, struct rqli_renewals *batch, int64_t until_us)
 {
     struct rqli_conn *conn = conn_of(batch);
@@ -190,7 +195,7 @@ static rql_status send(struct rqli_leases *self, struct rqli_renewals *batch, in
 
 /* ---- the answers ---- */
 
-/* True: the call has done nothing, and is sent again, at once or soon. */
+/* Returns true if the call has done nothing, and is sent again, at once or soon. */
 static bool repeat(struct rqli_leases *self, const struct rqli_renewals *batch, size_t i,
                    int64_t now_us)
 {
@@ -214,8 +219,8 @@ static bool repeat(struct rqli_leases *self, const struct rqli_renewals *batch, 
     return true;
 }
 
-/* A reply that makes no sense is a setback, and one that is not as safe as it has to be: the next
- * attempt may be understood. */
+/* Applies a reply to its lock. A reply that makes no sense is a setback, and so is one that is less
+ * durable than it has to be: the next attempt may succeed. */
 static void apply(rql_lock *lock, const struct rqli_exchange *exchange,
                   const struct rqli_reply *reply, int64_t now_us)
 {
@@ -228,12 +233,12 @@ static void apply(rql_lock *lock, const struct rqli_exchange *exchange,
     } else if (outcome.what == 1 && !lock->kept.is_adopted) {
         rqli_lease_on_extended(lease, exchange->sent_us, outcome.third);
         rqli_observe(RQLI_ON_RENEWED, &lock->subject, NULL);
-    } else { /* or there is nothing more to do for it */
+    } else { /* gone; or adopted, and nothing more has to be done for it */
         rqli_lease_on_gone(lease);
     }
 }
 
-/* Not answered: each is tried again soon. */
+/* Applies the replies of a batch. If it was not answered, each renewal is tried again soon. */
 static void apply_all(struct rqli_leases *self, struct rqli_renewals *batch, bool is_answered)
 {
     int64_t now_us = rqli_now_us();
@@ -266,7 +271,7 @@ static void end(struct rqli_leases *self, struct rqli_renewals *batch, rql_statu
     batch->wanted = (struct rqli_durability){0};
 }
 
-/* Released meanwhile. False: it is left to the next look. */
+/* Waits for the answer, without the mutex. Returns false if the answer is left to the next look. */
 static bool await(struct rqli_leases *self, struct rqli_renewals *batch, int64_t until_us,
                   rql_status *status)
 {
@@ -281,7 +286,7 @@ static bool await(struct rqli_leases *self, struct rqli_renewals *batch, int64_t
     return !is_looked_at || rqli_exchange_is_over(batch->exchange);
 }
 
-/* Of one that was sent. */
+/* Takes the answer to a batch that was sent, if it has come. */
 static void take_answer(struct rqli_leases *self, struct rqli_renewals *batch, int64_t until_us)
 {
     rql_status status;
@@ -306,7 +311,8 @@ static bool is_unsent(const struct rqli_renewals *self)
     return self->count > 0 && !self->exchange;
 }
 
-/* Where a login takes longer than a node may hold up the others it has more time each time. */
+/* Notes how an attempt to connect ended: if a login takes longer than a node may hold up the
+ * others, it has more time at each attempt. */
 static void note_attempt(struct rqli_leases *self, const struct rqli_renewals *batch)
 {
     enum { MOST = 4 };
@@ -320,8 +326,8 @@ static void note_attempt(struct rqli_leases *self, const struct rqli_renewals *b
     }
 }
 
-/* One step for those that have to be safe, or for the others. Who is not connected comes last: that
- * may take as long as nothing is due elsewhere. */
+/* Does one step for the durable batches, or for the others. Nodes that are not connected come last,
+ * because connecting may take until something is due elsewhere. */
 static void exchange_all(struct rqli_leases *self, bool is_durable)
 {
     int64_t until_us = rqli_leases_wait_until_us(self);
@@ -355,7 +361,7 @@ static bool has_unsent(struct rqli_leases *self)
     return batch != NULL;
 }
 
-/* In a circle until nothing is due: while some are under way others may have come due. */
+/* Repeats until nothing is due: while some renewals are under way others may have come due. */
 void rqli_leases_renew(struct rqli_leases *self)
 {
     collect(self, rqli_now_us());
@@ -368,7 +374,7 @@ void rqli_leases_renew(struct rqli_leases *self)
     rqli_leases_report_losses(self);
 }
 
-/* When the server has to have answered, or its connection is given up. */
+/* Returns until when the server has to have answered; then its connection is given up. */
 static int64_t silent_us(const struct rqli_leases *self, const struct rqli_renewals *batch)
 {
     int64_t limit_ms = self->client->options.io_timeout_ms;
@@ -379,9 +385,9 @@ static int64_t silent_us(const struct rqli_leases *self, const struct rqli_renew
     return rqli_after_ms(batch->exchange->sent_us, limit_ms);
 }
 
-/* An answer that takes long is looked for less and less often, because a server that is silent must
- * not keep the thread busy. A look just before the next loss makes an answer count that has come
- * since the last look. */
+/* Returns when to look for an answer again. An answer that takes long is looked for less and less
+ * often, because a silent server must not keep the thread busy. A look just before the next loss
+ * makes an answer count that has come since the last look. */
 static int64_t next_look_us(struct rqli_leases *self, const struct rqli_renewals *batch,
                             int64_t now_us)
 {
@@ -407,7 +413,8 @@ int64_t rqli_leases_answer_us(struct rqli_leases *self)
     return at_us;
 }
 
-/* Its handle may be freed while a batch is under way: nobody reads the reply to its call. */
+/* Takes a lock out of a batch. Its handle may be freed while the batch is under way: the reply to
+ * its call is not read then. */
 static void forget(struct rqli_renewals *self, const rql_lock *lock)
 {
     for (size_t i = 0; i < self->count; i++) {

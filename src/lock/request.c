@@ -7,18 +7,19 @@
 #include <rql/base.h>
 
 /*
- * When an acquisition asks the server, how long it sleeps in between, and how it ends. The server
- * hands a lock over by a push, so a waiting request asks seldom: when the present holder's ttl
- * ends, and every LIFE_US to show that it is alive, and in case a push was lost; at each
- * retry_delay only where no push would come. Only the first waiter of a client for a lock does
- * that; the others sleep until they lead.
+ * Decides when an acquisition asks the server, how long it sleeps in between, and how it ends. The
+ * server hands a lock over by a push, so a waiting request seldom polls: when the present holder's
+ * ttl ends; every LIFE_US, to show that it is alive and in case a push was lost; and at each
+ * retry_delay only if no push would come. Only the first waiter of a client for a lock does that;
+ * the other waiters sleep until they lead.
  *
  * Tries are counted as the gem counts them, by time: one for each retry_delay that passes, whether
- * or not the server was asked. Only who has a limit of them wakes to count.
+ * or not the server was asked. Only a request with a limit of tries wakes to count them.
  */
 
 enum {
-    LIFE_US = 5000000 / 3,  /* a heartbeat; silent for three of them a client counts as dead */
+    LIFE_US = 5000000 / 3,  /* a heartbeat: a client that is silent for three of them counts as
+                               dead */
     AFTER_EXPIRY_US = 2000, /* the server's clock has passed the ttl by then */
     HOLD_BACK_US = 200000,  /* a request waits this long for its client's subscription */
 };
@@ -39,13 +40,15 @@ static void move_to(struct rqli_request *self, enum rqli_request_state next)
     self->state = next;
 }
 
-/* A grant that had to be given back says more than that none has come since. */
+/* Returns the result of a request that ends without success. A grant that had to be given back says
+ * more than that none has come since. */
 static rql_status in_vain(const struct rqli_request *self, rql_status verdict)
 {
     return self->was_not_durable ? RQL_E_NOT_DURABLE : verdict;
 }
 
-/* What may be on the server is withdrawn before the caller gets the result. */
+/* Ends the request. If anything of it may be on the server, that is withdrawn before the caller
+ * gets the result. */
 static void end_with(struct rqli_request *self, rql_status verdict)
 {
     bool is_in_vain = verdict == RQL_TIMED_OUT || verdict == RQL_RETRY_LIMIT;
@@ -64,24 +67,25 @@ static bool tries_are_used_up(const struct rqli_request *self)
     return has_limit(self) && self->tries >= self->limits.tries;
 }
 
-/* The first waiter of its client, and the first of all, look after the lock; mostly they are one.
- */
+/* Returns whether the request looks after the lock, as the first waiter of its client and the first
+ * of all do; usually they are the same. */
 static bool looks_after(const struct rqli_request *self, const struct rqli_request_input *input)
 {
     return input->leads || self->place.is_first;
 }
 
-/* Whoever looks after it asks at each tick where no push would come: the subscription brings none,
- * or Ruby, who sends none, is all that is in front; and once when it has come to lead, for it knows
- * nothing of the present holder. */
+/* Returns whether the request polls at each tick. A request that looks after the lock does so if no
+ * push would come, because the subscription delivers none, or because only Ruby, which sends none,
+ * is in front. It also does so once after it has come to lead, because it knows nothing of the
+ * present holder. */
 static bool polls_at_ticks(const struct rqli_request *self, const struct rqli_request_input *input)
 {
     return looks_after(self, input) &&
            (!input->delivers || self->place.of_ruby || (input->leads && !self->led));
 }
 
-/* When it is next to see whether it has to ask, or to count. A follower is told when it comes to
- * lead. */
+/* Returns when the request next sees whether it has to ask, or to count. A follower is notified
+ * when it comes to lead. */
 static int64_t next_look_us(const struct rqli_request *self, const struct rqli_request_input *input)
 {
     int64_t look_us = looks_after(self, input) ? self->poll_us : RQLI_NEVER_US;
@@ -90,8 +94,9 @@ static int64_t next_look_us(const struct rqli_request *self, const struct rqli_r
                                                           : look_us;
 }
 
-/* After a setback only its pause counts. Else the earliest of: the next poll, the deadline, and for
- * who looks after the lock the end of its ttl. */
+/* Sleeps. After a setback only its pause and the deadline count. Otherwise the request wakes at the
+ * earliest of the next poll, the deadline, and, if it looks after the lock, the end of the lock's
+ * ttl. */
 static void sleep_on(struct rqli_request *self, const struct rqli_request_input *input)
 {
     bool pauses = self->retry_us != RQLI_NEVER_US;
@@ -179,7 +184,7 @@ void rqli_request_on_held_back(struct rqli_request *self, bool is_listening,
                                const struct rqli_request_input *input)
 {
     begin_ticks(self, input);
-    self->verdict = RQL_TIMED_OUT; /* if the deadline comes in the pause */
+    self->verdict = RQL_TIMED_OUT; /* the result if the deadline comes in the pause */
     if (input->now_us >= self->limits.deadline_us) {
         end_with(self, RQL_TIMED_OUT);
     } else if (is_listening) {
@@ -205,9 +210,9 @@ void rqli_request_on_over(struct rqli_request *self, const struct rqli_request_i
 {
     self->tries += self->was_counted ? 0 : 1;
     self->in_queue = true;
-    /* The result if the deadline comes in the pause: no fault led to it. */
+    /* The result if the deadline comes in the pause: no fault led to the pause. */
     self->verdict = RQL_TIMED_OUT;
-    self->tick_us = RQLI_NEVER_US; /* the next answer counts */
+    self->tick_us = RQLI_NEVER_US; /* the next answer counts as a try */
     self->retry_us = input->now_us + self->limits.delay_us + input->jitter_us;
     if (tries_are_used_up(self)) {
         end_with(self, RQL_RETRY_LIMIT);
@@ -229,7 +234,8 @@ void rqli_request_on_unanswered(struct rqli_request *self)
     self->was_not_durable = true;
 }
 
-/* These say that nothing was done; after all others something may have been. */
+/* Returns whether the fault says that nothing was done. After all other faults something may have
+ * been done. */
 static bool did_nothing(rql_status fault)
 {
     return fault == RQL_E_IO || fault == RQL_E_READ_ONLY || fault == RQL_E_UNAVAILABLE ||
@@ -258,7 +264,8 @@ void rqli_request_on_fault(struct rqli_request *self, rql_status fault)
 }
 
 /* Counts the try whose time has come: by timer, as the gem counts, whether or not the server is
- * asked. Who has a limit wakes for each, and counts one when it wakes late; others count all. */
+ * asked. A request with a limit wakes for each try, and counts one when it wakes late; a request
+ * without a limit counts all. */
 static bool count_ticks(struct rqli_request *self, const struct rqli_request_input *input)
 {
     if (input->now_us < self->tick_us) {
@@ -273,7 +280,8 @@ static bool count_ticks(struct rqli_request *self, const struct rqli_request_inp
     return true;
 }
 
-/* A follower asks at its last try only: whoever leads asks for all of the client. */
+/* Returns whether the request has to ask now. A follower asks at its last try only, because the
+ * leader asks for all waiters of the client. */
 static bool asks_now(struct rqli_request *self, const struct rqli_request_input *input)
 {
     bool ticked = count_ticks(self, input);
@@ -289,8 +297,8 @@ static bool asks_now(struct rqli_request *self, const struct rqli_request_input 
            (input->now_us >= self->poll_us || input->now_us >= self->place.lock_ends_us);
 }
 
-/* When the time of a retry is over the fault that led to it is the result: it says more than a
- * time-out. */
+/* If the deadline comes while the request waits to repeat a try, the fault of that try is the
+ * result: it says more than a timeout. */
 void rqli_request_on_time(struct rqli_request *self, const struct rqli_request_input *input)
 {
     if (input->now_us >= self->limits.deadline_us) {
@@ -320,8 +328,8 @@ void rqli_request_catch_up(struct rqli_request *self, const struct rqli_request_
     }
 }
 
-/* It knows the holder only from its own last answer, which may be old: it polls when that holder's
- * ttl ends, which may be over, and at the next tick (polls_at_ticks()). */
+/* The new leader knows the holder only from its own last answer, which may be old: it polls when
+ * that holder's ttl ends, which may be over, and at the next tick (polls_at_ticks()). */
 void rqli_request_on_lead(struct rqli_request *self, const struct rqli_request_input *input)
 {
     if (self->state == RQLI_REQUEST_QUEUED) {
@@ -331,7 +339,7 @@ void rqli_request_on_lead(struct rqli_request *self, const struct rqli_request_i
     }
 }
 
-/* As rqli_request_on_time() at the deadline: the fault that it was to be repeated for is the
+/* As rqli_request_on_time() at the deadline: the fault of the try that was to be repeated is the
  * result. */
 void rqli_request_on_late(struct rqli_request *self)
 {
@@ -341,7 +349,8 @@ void rqli_request_on_late(struct rqli_request *self)
 void rqli_request_on_cancelled(struct rqli_request *self, bool may_be_there)
 {
     if (self->state == RQLI_REQUEST_TRYING || self->state == RQLI_REQUEST_QUEUED) {
-        /* Then it is withdrawn, though no answer has said that anything is there. */
+        /* A try that is under way is withdrawn, though no answer has said that anything is
+         * there. */
         self->in_queue = self->in_queue || may_be_there;
         end_with(self, RQL_CANCELLED);
     }
@@ -350,12 +359,12 @@ void rqli_request_on_cancelled(struct rqli_request *self, bool may_be_there)
 void rqli_request_on_left(struct rqli_request *self, bool is_confirmed)
 {
     self->in_queue = !is_confirmed;
-    /* What says that nothing was done would not be true of the tries before it. */
+    /* A verdict that says that nothing was done would not be true of the tries before it. */
     if (!is_confirmed &&
         (self->verdict > 0 || self->verdict == RQL_E_NOT_DURABLE || did_nothing(self->verdict))) {
         self->verdict = RQL_E_UNKNOWN;
     } else if (is_confirmed && self->verdict == RQL_E_UNKNOWN) {
-        self->verdict = in_vain(self, RQL_TIMED_OUT); /* what was unknown is withdrawn */
+        self->verdict = in_vain(self, RQL_TIMED_OUT); /* the unknown try is withdrawn */
     }
     move_to(self, RQLI_REQUEST_DONE);
 }

@@ -21,11 +21,11 @@
 #include <string.h>
 
 /*
- * Several locks as one. In the atomic mode (the usual one) they are acquired by one operation, all
- * or none; in the sorted mode there is one for those of each partition, and the leases renew what
- * is held until the last of them is over. The gem's mode takes one after the other, each by an
- * acquisition of its own: its locks get a ttl that outlives the waits for those behind them. What
- * is held is given back when the next is refused.
+ * Several locks as one. In the atomic mode, the usual one, a single operation acquires all locks or
+ * none. In the sorted mode there is one operation for the locks of each partition, and the leases
+ * renew the locks that are held until the last operation is over. The gem's mode takes one lock
+ * after the other, each by an acquisition of its own: a lock gets a ttl that outlives the waits for
+ * the locks after it. If a lock is refused, the locks that are held are given back.
  *
  * The functions of series.h are the steps that a thread (here) and a loop (async_series.c) share.
  */
@@ -41,8 +41,8 @@ rql_series *rqli_series_free(rql_series *series)
     return NULL;
 }
 
-/* Its locks are made. What log lines and events name: the locks in the given order, and the ids of
- * the first. */
+/* Fills in the names for log lines and events when the locks are made: the locks in the given
+ * order, and the ids of the first. */
 static void name_subject(rql_series *series, size_t n_locks)
 {
     for (size_t i = 0; i < n_locks; i++) {
@@ -53,7 +53,7 @@ static void name_subject(rql_series *series, size_t n_locks)
     series->subject.host = series->locks[0]->host;
 }
 
-/* Whether a series is sampled was decided once, for all its locks. */
+/* The sampling of a series was decided once, for all its locks. */
 void rqli_series_share_listeners(const rql_series *series, rql_lock_options *options)
 {
     options->logger = series->subject.logger;
@@ -62,8 +62,8 @@ void rqli_series_share_listeners(const rql_series *series, rql_lock_options *opt
     options->instr_sample_this = true;
 }
 
-/* False: no memory. What was made by then goes with the series. number: of the acquirer on a loop,
- * or 0. */
+/* Makes the locks. Returns false if there is no memory; the locks that were made by then are freed
+ * with the series. number: of the acquirer on a loop, or 0. */
 bool rqli_series_prepare(rql_series *series, const struct rqli_series_plan *plan, uint64_t number)
 {
     const rql_series_options *options = &plan->options;
@@ -83,15 +83,15 @@ bool rqli_series_prepare(rql_series *series, const struct rqli_series_plan *plan
     }
     name_subject(series, options->n_names);
     rqli_series_share_listeners(series, &of_lock);
-    of_lock.log_lock_try = false; /* its tries are those of all */
+    of_lock.log_lock_try = false; /* a try is one for all locks */
     for (size_t i = 0; i < options->n_names; i++) {
         rqli_subject_listen(&series->locks[i]->subject, &series->client->options, &of_lock);
     }
     return true;
 }
 
-/* The next locks that have one set of keys. In a sorted series they are in the canonical order, so
- * that the begin of plan->order is that of each group. */
+/* Asks for the next locks that have one set of keys. In a sorted series the locks are in the
+ * canonical order, so that the beginning of plan->order is the order of each group. */
 void rqli_series_ask(const rql_series *series, const struct rqli_series_plan *plan,
                      struct rqli_acquire *acquire)
 {
@@ -108,7 +108,7 @@ void rqli_series_ask(const rql_series *series, const struct rqli_series_plan *pl
     memset(acquire->several->fate, 0, sizeof acquire->several->fate);
 }
 
-/* Those that were held before are renewed by the leases; one of them may be lost all the same. */
+/* Checks the locks of earlier groups: the leases renew them, but one may be lost all the same. */
 static rql_status check_before(const rql_series *series, size_t n_before, rql_series_result *result,
                                rql_error *error)
 {
@@ -123,14 +123,14 @@ static rql_status check_before(const rql_series *series, size_t n_before, rql_se
     return RQL_OK;
 }
 
-/* A series counts as held since its last group was asked for. */
+/* A series counts as held since the request for its last group. */
 rql_status rqli_series_on_acquired(rql_series *series, const struct rqli_acquire *acquire,
                                    rql_series_result *result, rql_error *error)
 {
     size_t n_before = series->count;
     size_t obstacle;
 
-    for (size_t i = 0; i < acquire->count; i++) { /* or granted, and given back at once */
+    for (size_t i = 0; i < acquire->count; i++) { /* acquired, or granted and given back at once */
         result->fate[series->places[n_before + i]] = acquire->several->fate[i];
         result->n_acquired += acquire->several->fate[i] == RQL_SERIES_ACQUIRED;
     }
@@ -146,7 +146,7 @@ rql_status rqli_series_on_acquired(rql_series *series, const struct rqli_acquire
     return check_before(series, n_before, result, error);
 }
 
-/* The call ends by the deadline of the acquisition that failed. */
+/* Gives back the held locks. The call ends by the deadline of the acquisition that failed. */
 static void give_back(const rql_series *series, int64_t deadline_us)
 {
     if (series->count > 0) {
@@ -157,8 +157,8 @@ static void give_back(const rql_series *series, int64_t deadline_us)
     }
 }
 
-/* By groups, with one deadline for all. The room for 64 locks is on the stack: no allocation but
- * the handles. */
+/* Takes the locks by groups, with one deadline for all. The room for 64 locks is on the stack: only
+ * the handles are allocated. */
 static rql_status take_groups(rql_series *series, const struct rqli_series_plan *plan,
                               rql_series_result *result, rql_error *error)
 {
@@ -185,7 +185,8 @@ static rql_status take_groups(rql_series *series, const struct rqli_series_plan 
     return status;
 }
 
-/* Of the gem's mode: one lock has come, or NULL. True: there are more to ask for. */
+/* Takes a lock of the gem's mode; NULL: it was refused. Returns true if there are more to ask
+ * for. */
 bool rqli_series_on_part(rql_series *series, const struct rqli_series_plan *plan, rql_lock *lock,
                          rql_series_result *result)
 {
@@ -212,8 +213,8 @@ void rqli_series_on_returned(const rql_series *series, rql_status status)
     }
 }
 
-/* A lock is acquired by a call of its own, with its retries and its refusal. What came before the
- * one that failed is given back, the last one first. */
+/* Takes the locks one by one. Each is acquired by a call of its own, with its retries and its
+ * refusal. If one fails, the locks before it are given back, the last one first. */
 static rql_status take_in_turn(rql_series *series, const struct rqli_series_plan *plan,
                                rql_series_result *result, rql_error *error)
 {
@@ -252,7 +253,8 @@ static void log_started(const rql_series *series, uint64_t task, const char *con
     rqli_observe(RQLI_ON_SERIES_STARTED, &subject, NULL);
 }
 
-/* Its locks are not made yet. Without memory for their keys the line is not sent. */
+/* Reports the start of a series, whose locks are not made yet. Without memory for their keys the
+ * line is not sent. */
 static void notify_started(const rql_series *series, const struct rqli_series_plan *plan)
 {
     size_t n = plan->options.n_names;
@@ -306,8 +308,8 @@ static void notify_obtained(rql_series *series)
     rqli_observe(RQLI_ON_SERIES_OBTAINED, &series->subject, &figures);
 }
 
-/* The end of all modes. Returns the series if it is held; if not it is freed, and the caller has
- * the result alone. */
+/* Ends an acquisition in each mode. Returns the series if it is held; if not it is freed, and the
+ * caller has only the result. */
 rql_series *rqli_series_conclude(rql_series *series, const struct rqli_series_plan *plan,
                                  int64_t begun_us, rql_status status, rql_series_result *result)
 {
@@ -330,7 +332,7 @@ rql_series *rqli_series_conclude(rql_series *series, const struct rqli_series_pl
     return status ? rqli_series_free(series) : series;
 }
 
-/* Whoever tries does not wait. */
+/* Acquires a series. With `tries` it does not wait. */
 static rql_status acquire(rql_client *client, const rql_series_options *options, bool tries,
                           rql_series **out, rql_error *error)
 {
@@ -382,7 +384,7 @@ rql_status rql_series_try(rql_client *client, const rql_series_options *options,
 
 /* ---- what is held ---- */
 
-/* What is done with a series that is held. */
+/* The calls about a series that is held. */
 
 static void notify_ended(const rql_series *series, rql_status status)
 {
@@ -405,8 +407,8 @@ void rqli_series_on_released(rql_series *series, rql_status status, rql_series_r
     }
 }
 
-/* The last one first, as nested locks would be. In a child of the series' process nothing is
- * touched, as by rql_lock_release(). */
+/* Releases the last lock first, as nested locks would be released. In a child of the series'
+ * process the call touches nothing, as in rql_lock_release(). */
 rql_status rql_series_release(rql_series *series, rql_series_result *result, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
@@ -426,8 +428,8 @@ rql_status rql_series_release(rql_series *series, rql_series_result *result, rql
     return status;
 }
 
-/* Each lock by itself: one that could not be claimed is looked after by the leases, the others are
- * gone. */
+/* Forgets each lock by itself: the leases look after one that could not be claimed, and the handles
+ * of the others are freed. */
 rql_series *rql_series_forget(rql_series *series)
 {
     RQLI_DEFER_CANCEL;
@@ -460,7 +462,7 @@ rql_status rql_series_extend(rql_series *series, int64_t ttl_ms, rql_error *erro
     return status ? status : rqli_extend(series->locks, series->count, ttl_ms, error);
 }
 
-/* As bad as the worst of its locks. */
+/* Returns the worst state of all its locks. */
 rql_lock_state rql_series_get_state(const rql_series *series)
 {
     rql_lock_state worst = RQL_HELD;
@@ -476,7 +478,7 @@ rql_lock_state rql_series_get_state(const rql_series *series)
     return worst;
 }
 
-/* As short as the shortest of them. */
+/* Returns the shortest time that any of its locks has left. */
 int64_t rql_series_remaining_ms(const rql_series *series)
 {
     int64_t least_ms = RQL_TTL_MAX_MS;
@@ -492,8 +494,8 @@ int64_t rql_series_remaining_ms(const rql_series *series)
     return least_ms;
 }
 
-/* One descriptor for all: each lock has its own number for the same eventfd, which any of them
- * makes readable. */
+/* Makes one descriptor for all: each lock has its own number for the same eventfd, which the loss
+ * of any of them makes readable. */
 rql_status rql_series_lost_fd(rql_series *series, int *out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
@@ -513,7 +515,8 @@ rql_status rql_series_lost_fd(rql_series *series, int *out, rql_error *error)
     return status;
 }
 
-/* What is known from the grant on, so nothing is locked, and a fork child may ask, too. */
+/* These facts are known from the grant on, so nothing is locked, and a fork child may ask for them,
+ * too. */
 size_t rql_series_count(const rql_series *series)
 {
     return series ? series->count : 0;
@@ -532,7 +535,7 @@ const rql_lock *rql_series_lock(const rql_series *series, size_t index)
 /* ---- options ---- */
 
 /*
- * What a series is asked for: read, and checked before its first effect.
+ * The options of a series are read, and checked before its first effect.
  */
 
 void rql_series_options_init_sized(rql_series_options *options, size_t size)
@@ -551,8 +554,8 @@ struct named {
     const char *const *names;
 };
 
-/* What is sorted are the places of the names: by partition, and then by bytes, as every client
- * does, whatever its locale. */
+/* Compares the names at two places: by partition, and then by bytes, as every client does, whatever
+ * its locale. */
 static int compare(const void *a, const void *b, void *context)
 {
     const struct named *self = context;
@@ -578,8 +581,8 @@ static rql_status check_names(const rql_series_options *options, rql_error *erro
     return status;
 }
 
-/* The gem's first lock has the longest ttl of all. In the atomic mode all have the one that was
- * given. */
+/* Checks the longest ttl. In the gem's mode the first lock has the longest ttl of all; in the other
+ * modes all locks have the ttl that was given. */
 static rql_status check_ttl(const rql_client *client, const struct rqli_series_plan *plan,
                             rql_error *error)
 {
@@ -596,7 +599,8 @@ static rql_status check_ttl(const rql_client *client, const struct rqli_series_p
     return rqli_history_check_ttl(client, longest_ms, error);
 }
 
-/* The first name of another partition than those before it; n_names: all are in one. */
+/* Returns the index of the first name of another partition than those before it; n_names: all are
+ * in one. */
 static size_t first_elsewhere(const rql_client *client, const rql_series_options *options)
 {
     size_t i = 1;
@@ -619,10 +623,10 @@ static rql_status check_no_name_twice(const char *const *names, const size_t *so
     return RQL_OK;
 }
 
-/* Everybody takes them in the same order, whatever order they are named in: so no two series wait
- * for each other. One step of those that are spread takes the locks of one partition, and what it
- * has got is renewed until the last one is over. In the gem's mode the given order is kept, and a
- * name may come twice, as a re-entry. */
+/* Puts the locks in order. Every client takes them in the same order, whatever order they are named
+ * in: so no two series wait for each other. A series that is spread takes the locks of one
+ * partition in each step, and the locks that it has got are renewed until the last step is over. In
+ * the gem's mode the given order is kept, and a name may come twice, as a re-entry. */
 static rql_status put_in_order(struct rqli_series_plan *plan, const rql_client *client,
                                rql_error *error)
 {
@@ -657,7 +661,7 @@ rql_status rqli_series_plan(struct rqli_series_plan *out, const rql_client *clie
 {
     rql_status status;
 
-    /* Where other calls take the defaults for NULL, there are none for names. */
+    /* Other calls take the defaults for NULL; there are none for names. */
     if (!given) {
         return rqli_fail(error, RQL_E_INVALID, "a series without options has no names");
     }

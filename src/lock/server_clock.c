@@ -8,7 +8,7 @@
  * Dates pushes and tries by the server's clock, from the readings that replies brought.
  */
 
-/* Scripts compare it as a number of Lua, which is a double. */
+/* A limit that never comes. Scripts compare it as a number of Lua, which is a double. */
 static const int64_t no_limit_us = INT64_C(1) << 53; /* as far as a double counts exactly */
 
 void rqli_server_clock_learn(rql_client *client, struct rqli_node *node,
@@ -22,12 +22,12 @@ void rqli_server_clock_learn(rql_client *client, struct rqli_node *node,
                                  reading->received_us);
     (void)pthread_mutex_unlock(&node->shared.mutex);
     if (news == RQLI_CLOCK_OFFSET_STEPPED) {
-        /* Behind the mutex: that of the leases is never taken within it. */
+        /* After the mutex is released: the mutex of the leases is never taken within it. */
         rqli_leases_doubt(client->leases, NULL);
     }
 }
 
-/* INT64_MAX: nothing is known of it. */
+/* Returns the latest time that the server's clock may show; INT64_MAX: nothing is known of it. */
 static int64_t latest_at(struct rqli_node *node, int64_t now_us)
 {
     int64_t latest_us;
@@ -55,7 +55,7 @@ int64_t rqli_server_clock_not_after(const rql_client *client, struct rqli_node *
 {
     int64_t latest_us = latest_at(node, now_us);
 
-    /* Nothing is known of its clock: the script gets a limit that does not come. */
+    /* Nothing is known of the server's clock: the script gets a limit that does not come. */
     if (latest_us == INT64_MAX) {
         return no_limit_us;
     }
@@ -73,14 +73,15 @@ bool rqli_server_clock_earliest(struct rqli_node *node, int64_t server_us, int64
     return is_known;
 }
 
-/* What threads are told is on their connection; loops have others, whose grants are known here. */
+/* The readings of threads are on their connection. Loops have connections of their own, whose
+ * readings are known to the node's clock. */
 int64_t rqli_server_clock_now_us(rql_client *client)
 {
     struct rqli_clock_reading reading;
     int64_t latest_us;
 
     if (rqli_conn_clock(rqli_client_conn(client), &reading)) {
-        /* The server read its clock after sent_us: so this is its time now or a little later. */
+        /* The server read its clock after sent_us, so this is its time now or a little later. */
         return reading.server_us + (rqli_now_us() - reading.sent_us);
     }
     latest_us = latest_at(&client->fleet.first, rqli_now_us());

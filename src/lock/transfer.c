@@ -59,8 +59,8 @@ void rqli_transfer_give(rql_client *client, struct rqli_transfer *self)
     }
 }
 
-/* Nobody wakes it: who has to wait here comes within the one round trip behind its grant, or after
- * a connection that broke. */
+/* Polls, because no thread wakes the caller: one that has to wait here comes within the one round
+ * trip after its grant, or after a connection has broken. */
 void rqli_transfer_await(const struct rqli_transfer *self, int64_t until_us)
 {
     int64_t now_us = rqli_now_us();

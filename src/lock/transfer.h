@@ -2,9 +2,9 @@
 #define RQLI_TRANSFER_H
 
 /*
- * One hand-over of a lock inside a client, which does not wait for the server: who releases the
- * lock makes it, tells the next waiter, and tells the server by transfer.lua (lock/hand_over.h).
- * Releaser, waiter, and then the new owner's handle refer to it.
+ * One hand-over of a lock inside a client, which does not wait for the server: the releaser makes
+ * it, notifies the next waiter, and notifies the server by transfer.lua (lock/hand_over.h). The
+ * releaser, the waiter, and then the new owner's handle refer to it.
  */
 
 #include "base/futex.h"
@@ -15,21 +15,21 @@
 
 enum rqli_transfer_state {
     RQLI_TRANSFER_MADE,
-    RQLI_TRANSFER_SENT,   /* the new owner was told; what the server says is not known */
+    RQLI_TRANSFER_SENT,   /* the new owner was notified; the server's answer is not known */
     RQLI_TRANSFER_DONE,   /* the lock is the new owner's */
-    RQLI_TRANSFER_FAILED, /* it is not, or nobody will know */
+    RQLI_TRANSFER_FAILED, /* it is not, or that will never be known */
 };
 
-/* With more metadata the lock comes by the server. */
+/* A waiter with more metadata gets the lock from the server. */
 enum { RQLI_TRANSFER_META = 8, RQLI_TRANSFER_META_SIZE = 512 };
 
 struct rqli_transfer {
     atomic_uint references;
-    atomic_bool is_refused; /* by the waiter: it is not to be repeated */
-    atomic_int state;       /* enum rqli_transfer_state; changes under the mutex of the leases */
-    rql_lock *lock;         /* the new owner's, while its lease is listed; under that mutex */
+    atomic_bool is_refused; /* refused by the waiter: it must not be repeated */
+    atomic_int state;       /* enum rqli_transfer_state; changed under the leases' mutex */
+    rql_lock *lock;         /* the new owner's, while its lease is listed; guarded by that mutex */
 
-    /* Of the waiter, copied: it may be gone before the server has answered. */
+    /* Copied from the waiter, which may be gone before the server has answered. */
     char acquirer[RQL_ID_SIZE];
     char host[RQL_ID_SIZE];
     char nonce[RQLI_HEX_SIZE];
@@ -37,48 +37,49 @@ struct rqli_transfer {
     size_t n_meta;
     char meta[RQLI_TRANSFER_META_SIZE]; /* name, value, ..., each with its 0 */
 
-    /* Of the releaser. */
+    /* Set by the releaser. */
     int64_t token;
-    int64_t ts_us;    /* the server's clock, about */
-    int64_t begun_us; /* before it was sent */
-    int64_t until_us; /* the releaser's own end: relied on until then, while it is not settled */
-    struct rql_loop *loop; /* whose connection carries it; NULL: one of threads */
+    int64_t ts_us;         /* by the server's clock, approximately */
+    int64_t begun_us;      /* local time before it was sent */
+    int64_t until_us;      /* the releaser's own end: relied on until then while not settled */
+    struct rql_loop *loop; /* the loop whose connection carries it; NULL: a thread's does */
     const void *carrier;   /* the connection that carries it first, and its generation */
     uint64_t generation;
-    int n_chained;    /* hand-overs in a row without the server, with this one */
-    int64_t chain_us; /* begin of the first of them */
+    int n_chained;    /* hand-overs in a row without the server, this one included */
+    int64_t chain_us; /* when the first of them began */
 
-    /* By which its new owner has handed the lock on, while this one is not settled: a reference;
-     * under the mutex of the leases. */
+    /* The transfer by which the new owner has handed the lock on while this one is not settled.
+     * Holds a reference; guarded by the mutex of the leases. */
     struct rqli_transfer *onward;
 
-    /* Once it is done; under the mutex of the leases. */
+    /* Set when it is done; guarded by the mutex of the leases. */
     int64_t sent_us;
     int64_t left_ms;
 };
 
-/* Whether the metadata of such a request fits in. */
+/* Returns whether the metadata of such a request fits in. */
 bool rqli_transfer_has_room(const rql_lock_options *options);
 
-/* To a request: its ids and nonce; the metadata fits in. One reference, the caller's. NULL: no
- * memory. */
+/* Makes a transfer to the request with these ids and this nonce, whose metadata fits in. It has one
+ * reference, the caller's. NULL: no memory. */
 struct rqli_transfer *rqli_transfer_new(rql_client *client, const char *acquirer, const char *host,
                                         const char *nonce, const rql_lock_options *options);
 
-/* Ends a reference. NULL is fine. */
+/* Ends a reference. No-op for NULL. */
 void rqli_transfer_give(rql_client *client, struct rqli_transfer *self);
 
-/* The new owner relies on it, and the server may not know of it. NULL: no. */
+/* Returns whether the new owner relies on it while the server may not know of it. False for
+ * NULL. */
 static inline bool rqli_transfer_is_open(const struct rqli_transfer *self)
 {
     return self && atomic_load_explicit(&self->state, memory_order_acquire) == RQLI_TRANSFER_SENT;
 }
 
-/* Between two looks of who waits for it to be settled: nobody is woken by that. */
+/* Between two looks of a thread that waits for a transfer to be settled, which wakes no thread. */
 enum { RQLI_TRANSFER_LOOK_US = 1000 };
 
-/* The new owner is about to ask the server about its lock: waits until that is settled, or until
- * until_us. NULL: there is nothing to wait for. */
+/* Waits until the transfer is settled, or until until_us, because the new owner is about to ask the
+ * server about its lock. NULL: there is nothing to wait for. */
 void rqli_transfer_await(const struct rqli_transfer *self, int64_t until_us);
 
 #endif

@@ -15,9 +15,9 @@
 
 /*
  * How an acquisition listens. Grants are pushed on a connection that all waiters of a client share,
- * at each server; one of the waiting threads reads it for the others, or the loop does. A waiter
- * joins the register under its nonces before it can be granted anything, so that no push is missed;
- * if it could only join afterwards, while pushes were coming already, it asks once more.
+ * at each server; one of the waiting threads reads it for all, or the loop does. A waiter joins the
+ * register under its nonces before it can be granted anything, so that no push is missed; if it
+ * could only join afterwards, while pushes were coming already, it asks once more.
  *
  * A waiter that cannot be notified yet would lose its place at the next hand-over. So a request
  * does not enter the queue before its client is subscribed: its first try is asked with fail_fast.
@@ -25,12 +25,12 @@
  * again. After 200 ms without a confirmation the request enters the queue all the same and relies
  * on polls.
  *
- * Ruby pushes nothing. Where the holder is a Ruby worker the server is asked to notify us of the
- * next change of that key (client tracking). That is a hint only: the poll at the end of the ttl
- * and each retry_delay stay.
+ * Ruby pushes nothing. If the holder is a Ruby worker, the client asks the server to notify it of
+ * the next change of that key (client tracking). The notice is a hint only: the poll at the end of
+ * the ttl and each retry_delay stay.
  */
 
-enum { SAME_END_US = 100000 }; /* two ends of a lock so near to each other are one */
+enum { SAME_END_US = 100000 }; /* two ends of a lock this near to each other count as one */
 
 static struct rqli_request_input timing_of(const struct rqli_acquire *self)
 {
@@ -51,7 +51,8 @@ static rql_status join(struct rqli_acquire *self, bool *is_listening_out, rql_er
                   : RQL_OK;
 }
 
-/* All zero on a thread that has not joined. */
+/* Returns what the waiter should know of the subscription; all zero on a thread that has not
+ * joined. */
 static struct rqli_push_view view_of(const struct rqli_acquire *self)
 {
     if (self->loop) {
@@ -61,8 +62,9 @@ static struct rqli_push_view view_of(const struct rqli_acquire *self)
                                    : (struct rqli_push_view){0};
 }
 
-/* A request that has a place in the queue keeps it, and one that does not wait needs none. Where
- * the last attempt to subscribe has failed the next one is not waited for. */
+/* Returns whether the request must not enter the queue yet. One that has a place in the queue keeps
+ * it, and one that does not wait needs none. If the last attempt to subscribe has failed the
+ * request does not wait for the next one. */
 static bool holds_back(const struct rqli_acquire *self, bool is_listening)
 {
     const struct rqli_request *request = &self->request;
@@ -76,8 +78,8 @@ static bool holds_back(const struct rqli_acquire *self, bool is_listening)
     return !around.is_listening && !around.is_refused;
 }
 
-/* A thread joins before it asks if any of its client has ever waited: a grant may be pushed before
- * the answer is read. */
+/* If a thread of its client has ever waited, a thread joins before it asks: a grant may be pushed
+ * before the answer is read. */
 rql_status rqli_wait_begin(struct rqli_acquire *self, rql_error *error)
 {
     bool is_listening = false;
@@ -104,7 +106,8 @@ void rqli_wait_choose_conn(struct rqli_acquire *self)
         self->waiter.keeps_conn ? self->node->conns.durable : rqli_conns_choose(&self->node->conns);
 }
 
-/* Of those who do not lead none would ask by itself. */
+/* Makes the waiters that are left at the old node ask: those that do not lead would not ask by
+ * themselves. */
 static void tell_those_left(const struct rqli_acquire *self)
 {
     if (self->loop) {
@@ -114,9 +117,9 @@ static void tell_those_left(const struct rqli_acquire *self)
     }
 }
 
-/* What the old node has pushed by now is dated by its clock, and is not taken: the new one is
- * asked. A lock that was handed over inside the client is. A loop without memory for the new one
- * goes on asking, and does not listen there. */
+/* A push of the old node is dated by that node's clock and is not taken: the new node is asked. A
+ * lock that was handed over inside the client is taken. A loop without memory for the new node goes
+ * on asking, and does not listen there. */
 bool rqli_wait_follow(struct rqli_acquire *self)
 {
     struct rqli_node *node = rqli_client_node(self->client, &rqli_acquire_lock(self, 0)->keys);
@@ -142,7 +145,7 @@ bool rqli_wait_follow(struct rqli_acquire *self)
         rqli_wait_choose_conn(self);
     }
     if (had_joined) {
-        (void)join(self, &is_listening, NULL); /* nobody else can be there as this acquirer */
+        (void)join(self, &is_listening, NULL); /* no other waiter there has this acquirer */
     }
     self->holds_back = holds_back(self, is_listening);
     self->conn = self->waiter.conn;
@@ -150,13 +153,13 @@ bool rqli_wait_follow(struct rqli_acquire *self)
     return true;
 }
 
-/* Whoever was next behind it for this lock leads from now on. */
+/* Ends listening. The next waiter for this lock leads from now on. */
 void rqli_wait_end(struct rqli_acquire *self)
 {
     if (self->result->rank >= 0) {
         const struct rqli_request_input input = timing_of(self);
 
-        rqli_request_catch_up(&self->request, &input); /* what it slept through */
+        rqli_request_catch_up(&self->request, &input); /* the tries that it slept through */
     }
     leave(self);
     rqli_transfer_give(self->client, self->waiter.handed);
@@ -165,8 +168,8 @@ void rqli_wait_end(struct rqli_acquire *self)
     self->waiter.hinted = false;
 }
 
-/* A random one may be served out of turn, a series takes all its locks in one step, and what has to
- * be safe is so on the server: all of them are served there. */
+/* A request with random access may be served out of turn, a series takes all its locks in one step,
+ * and a durable grant is durable on the server only: the server serves all of these. */
 void rqli_wait_behind(struct rqli_acquire *self, struct rqli_slice in_front)
 {
     self->waiter.in_front = rqli_waiter_hash(in_front);
@@ -175,8 +178,9 @@ void rqli_wait_behind(struct rqli_acquire *self, struct rqli_slice in_front)
         self->options->access_strategy == RQL_QUEUED && rqli_transfer_has_room(self->options);
 }
 
-/* Its clock is learned from, and what connecting takes is not taken from the answer's time.
- * Afterwards nobody asks the connection any more: all acquisitions go through its mutex. */
+/* Learns the server's clock, and does not take the time for connecting from the answer's time.
+ * Afterwards no acquisition asks the connection for its clock any more, because all of them go
+ * through the connection's mutex. */
 rql_status rqli_wait_connect(struct rqli_acquire *self, rql_error *error)
 {
     rql_client *client = self->client;
@@ -207,8 +211,8 @@ rql_status rqli_wait_connect(struct rqli_acquire *self, rql_error *error)
     return status;
 }
 
-/* Calls that wait for replicas hold up their connection, and so does each one in front of them. The
- * withdrawal takes another connection, and half of the grace. */
+/* Returns when a try that waits for replicas ends. Such calls hold up their connection, and so does
+ * each call in front of them. The withdrawal takes another connection, and half of the grace. */
 static int64_t durable_until_us(const struct rqli_acquire *self, int64_t now_us)
 {
     int64_t grace_us = rqli_client_grace_us(self->client);
@@ -220,9 +224,9 @@ static int64_t durable_until_us(const struct rqli_acquire *self, int64_t now_us)
     return self->loop ? by_deadline_us : rqli_earlier(until_us, by_deadline_us);
 }
 
-/* Who is in the queue already asks until the deadline: the withdrawal follows on the same
- * connection, and has all of the grace. On a loop the answer of a server that is busy with others
- * is waited for, and its silence found by the connection. */
+/* A request that is in the queue already asks until the deadline: the withdrawal follows on the
+ * same connection, and has all of the grace. A loop waits for the answer of a server that is busy
+ * with other calls, and its connection finds out whether the server is silent. */
 int64_t rqli_wait_until_us(const struct rqli_acquire *self, int64_t now_us)
 {
     int64_t deadline_us = self->request.limits.deadline_us;
@@ -279,7 +283,8 @@ bool rqli_wait_has_come(struct rqli_acquire *self, enum rqli_wake *out)
 
 /* ---- a thread ---- */
 
-/* Once for each pair of connections: changes of keys that we look at go to our subscriber. */
+/* Returns whether tracking has to be set up, once for each pair of connections: changes of the keys
+ * that this one reads then go to our subscriber. */
 static bool needs_set_up(const struct rqli_acquire *self, uint64_t conn, uint64_t subscriber)
 {
     struct rqli_conn_notes *notes = rqli_conn_notes(self->conn);
@@ -302,7 +307,7 @@ void rqli_tracking_write(struct rqli_command *command, struct rqli_slice lock_ke
         (void)snprintf(id, sizeof id, "%lld", (long long)subscriber_id);
         rqli_command_words(command, "CLIENT", "TRACKING", "ON", "REDIRECT", id, "OPTIN", NULL);
     }
-    /* In one write: a command in between would use up the opt-in. */
+    /* Both go in one write, because a command in between would use up the opt-in. */
     rqli_command_words(command, "CLIENT", "CACHING", "YES", NULL);
     rqli_command_begin(command, 3);
     rqli_command_text(command, "HGET");
@@ -310,8 +315,8 @@ void rqli_tracking_write(struct rqli_command *command, struct rqli_slice lock_ke
     rqli_command_text(command, "acq_id");
 }
 
-/* Set up once for each pair of connections, then armed for one key at a time. The reply says who
- * holds the lock now: nil, it is free, and no notice will come. */
+/* Sets tracking up once for each pair of connections, then arms it for one key at a time. The reply
+ * says who holds the lock now: nil means that it is free, and that no notice will come. */
 bool rqli_tracking_arm(const struct rqli_acquire *self, uint64_t generation,
                        const struct rqli_push_view *around)
 {
@@ -341,7 +346,8 @@ void rqli_wait_arm(struct rqli_acquire *self, uint64_t generation)
     pause->lock_ends_us = self->request.place.lock_ends_us;
 }
 
-/* An answer says when the lock ends to the millisecond, and takes its time on the way. */
+/* Returns whether nothing has changed since the watch was armed. An answer says to the millisecond
+ * when the lock ends, and takes its time on the way, so two ends differ a little. */
 static bool is_as_when_armed(const struct rqli_acquire *self)
 {
     const struct rqli_request_place *place = &self->request.place;
@@ -350,7 +356,8 @@ static bool is_as_when_armed(const struct rqli_acquire *self)
     return place->rank == self->watch_pause.rank && more_us > -SAME_END_US && more_us < SAME_END_US;
 }
 
-/* The first notice of nothing may be of a change that concerns others. */
+/* Returns the pause after a notice without a change; none after the first, which may be about a
+ * change that concerns other waiters. */
 static int64_t pause_behind(struct rqli_watch_pause *self, int64_t now_us)
 {
     if (now_us - self->armed_us > 2 * RQLI_PAUSE_WATCH.most_us) {
@@ -379,7 +386,8 @@ bool rqli_wait_may_watch(struct rqli_acquire *self, uint64_t generation, bool is
     return now_us >= pause->until_us;
 }
 
-/* True: the lock was free when the watch began; no push reports what happened before that. */
+/* Watches a lock of Ruby's. Returns true if the lock was free when the watch began; no push reports
+ * a change from before that. */
 static bool watch_ruby(struct rqli_acquire *self, uint64_t generation)
 {
     bool is_new;
@@ -394,7 +402,8 @@ static bool watch_ruby(struct rqli_acquire *self, uint64_t generation)
     return around.is_listening && rqli_tracking_arm(self, generation, &around);
 }
 
-/* To all who listen on our channel. How many they are; below 0: nobody knows. */
+/* Pings all connections that listen on the client's channel. Returns how many they are; below 0:
+ * that is not known. */
 static int64_t say_hello(const struct rqli_acquire *self)
 {
     rql_client *client = self->client;
@@ -415,8 +424,8 @@ static int64_t say_hello(const struct rqli_acquire *self)
     return n_received;
 }
 
-/* A subscription that brings nothing any more is silent, and whoever waits for a push would be
- * passed over at each hand-over: it is put to the test when it is new or has been quiet. */
+/* Pings the subscription when it is new or has been quiet. One that brings nothing any more is
+ * silent as well, and a request that waits for a push would be passed over at each hand-over. */
 static void ping_subscription(const struct rqli_acquire *self)
 {
     struct rqli_push_threads *pushes = self->node->pushes;
@@ -441,7 +450,7 @@ enum rqli_wait_next rqli_wait_attend(struct rqli_acquire *self, uint64_t generat
 {
     bool is_listening = false;
 
-    if (rqli_wait_follow(self)) { /* who has answered has told that its keys are there */
+    if (rqli_wait_follow(self)) { /* the answer has shown that its keys are there */
         return RQLI_WAIT_ASK;
     }
     if (self->loop) {
@@ -451,16 +460,16 @@ enum rqli_wait_next rqli_wait_attend(struct rqli_acquire *self, uint64_t generat
     if (!self->waiter.has_joined && join(self, &is_listening, error)) {
         return RQLI_WAIT_FAULT;
     }
-    if (is_listening) { /* what was pushed before we joined is lost */
+    if (is_listening) { /* pushes from before it joined are lost */
         return RQLI_WAIT_ASK;
     }
     ping_subscription(self);
     return self->watched.data && watch_ruby(self, generation) ? RQLI_WAIT_ASK : RQLI_WAIT_ON;
 }
 
-/* A thread that waits connects for all of its client, and asks nothing meanwhile. While its request
- * holds back, connecting may take as long as the request does. A server that is far away gets the
- * round trips that a connection with TLS needs. */
+/* Limits the time for connecting. A thread that waits connects for all of its client, and asks
+ * nothing meanwhile. While its request holds back, connecting may take as long as the request does.
+ * A server that is far away gets the round trips that a connection with TLS needs. */
 static void limit_connecting(struct rqli_acquire *self, const struct rqli_exchange *answer)
 {
     int64_t round_trips_us = 4 * (answer->received_us - answer->sent_us);

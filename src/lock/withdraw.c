@@ -12,9 +12,9 @@
 #include <string.h>
 
 /*
- * Requests and grants that nobody waits for any more and whose end the server has not confirmed.
+ * Requests and grants that no caller waits for any more and whose end the server has not confirmed.
  * The leases' thread repeats the withdrawal every 100 ms, up to 64 in one round trip, until the
- * server confirms or until what may have been granted is over by its ttl.
+ * server confirms it or until a lock that may have been granted is over by its ttl.
  */
 
 enum {
@@ -25,7 +25,7 @@ struct rqli_withdrawal {
     struct rqli_due due; /* first */
     struct rqli_dlink link;
     int64_t until_us;
-    int64_t again_us; /* of the next attempt, if the last one has not settled it */
+    int64_t again_us; /* when the next attempt is made, if the last one has not settled it */
     bool is_confirmed;
     const struct rqli_key_set *set;
     char acquirer[RQL_ID_SIZE];
@@ -101,7 +101,8 @@ int64_t rqli_withdrawals_due_us(const struct rqli_withdrawals *self)
     return rqli_timers_first_us(&self->timers);
 }
 
-/* Those whose time is over are dropped: the server has forgotten them by itself. */
+/* Takes the withdrawals that are due. Those whose time is over are dropped: the server has
+ * forgotten their requests by itself. */
 void rqli_withdrawals_take(struct rqli_withdrawals *self, struct rqli_withdrawal_batch *batch,
                            int64_t now_us)
 {
@@ -184,7 +185,8 @@ void rqli_withdrawing_read(struct rqli_withdrawing *self, size_t i, const struct
     }
 }
 
-/* What found no memory is tried again, as a release is: the background needs some as well. */
+/* Plans the next round. A call that found no memory is tried again, as a release is, because the
+ * background thread would need memory as well. */
 bool rqli_withdrawing_next(struct rqli_withdrawing *self, int64_t now_us, int64_t until_us,
                            int64_t *again_us)
 {
@@ -206,11 +208,12 @@ struct withdraw {
     struct rqli_op op; /* first */
     struct rqli_withdrawal_batch *batch;
     struct rqli_withdrawing state;
-    struct rqli_keys keys; /* of the one that is being written */
+    struct rqli_keys keys; /* of the call that is being written */
     char memory[RQLI_KEYS_ROOM];
 };
 
-/* The keys live only while they are written: a batch has room for one. */
+/* Writes a call. The keys live only while they are written: a batch has room for those of one
+ * call. */
 static void write_withdraw(struct rqli_op *op, size_t i, struct rqli_call *call)
 {
     struct withdraw *self = (struct withdraw *)op;

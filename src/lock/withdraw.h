@@ -1,8 +1,8 @@
 #ifndef RQLI_WITHDRAW_H
 #define RQLI_WITHDRAW_H
 
-/* Requests and grants whose end the server has not confirmed: withdrawn again and again until it
- * does, or until they must have ended by themselves. Many in one round trip. */
+/* Requests and grants whose end the server has not confirmed. They are withdrawn again and again
+ * until it does, or until they must have ended by themselves; many in one round trip. */
 
 #include "base/dlist.h"
 #include "base/timers.h"
@@ -22,7 +22,7 @@ struct rqli_withdrawal_of {
     const char *nonce;
 };
 
-/* The next one to be tried first. Zeroed: none. */
+/* The withdrawals of a client; the next one to be tried is first. All zero: there are none. */
 struct rqli_withdrawals {
     struct rqli_timers timers;
     struct rqli_dlist all; /* also those that are being tried */
@@ -33,63 +33,65 @@ enum { RQLI_WITHDRAWALS_MAX = 64 /* bits of struct rqli_withdrawing */ };
 
 /*
  * The withdrawal of up to 64 requests, in rounds of calls. A request is confirmed when its call is
- * answered. An answer that says that the queue is long asks for another call, which serves the rest
- * of it: to withdraw once more is harmless. Pure; a bit for each request, in their order.
+ * answered. If the answer says that the queue is long another call serves the rest of it:
+ * withdrawing once more is harmless. Pure; there is a bit for each request, in their order.
  */
 struct rqli_withdrawing {
-    uint64_t open;   /* a call of this round is about it; 0: not begun */
-    uint64_t unsent; /* its call found no memory, and is made once more */
+    uint64_t open;   /* requests with a call in this round; 0: not begun */
+    uint64_t unsent; /* its call found no memory, and is made again */
     uint64_t due;    /* a part of its queue is still to be served */
     uint64_t confirmed;
-    uint64_t undone; /* a re-entry: the lock ends earlier than its other holders were told */
+    uint64_t undone; /* a re-entry was undone: the lock ends earlier than its other holders know */
 };
 
 void rqli_withdrawing_begin(struct rqli_withdrawing *self, size_t count);
-/* The calls of this round, and which request the i-th of them is about. */
+/* Return the number of calls of this round, and which request the i-th of them is about. */
 size_t rqli_withdrawing_calls(const struct rqli_withdrawing *self);
 size_t rqli_withdrawing_request(const struct rqli_withdrawing *self, size_t i);
-/* reply: of the i-th call; NULL: none came, because of this fault. */
+/* Reads the reply to the i-th call; NULL: none came, because of this fault. */
 void rqli_withdrawing_read(struct rqli_withdrawing *self, size_t i, const struct rqli_reply *reply,
                            rql_status fault);
-/* All replies of a round are read. True: there is another round, at *again_us. */
+/* All replies of a round are read. Returns true if there is another round, at *again_us. */
 bool rqli_withdrawing_next(struct rqli_withdrawing *self, int64_t now_us, int64_t until_us,
                            int64_t *again_us);
 
 struct rqli_withdrawal_batch {
     size_t count;
-    bool took_back; /* a re-entry was undone: the lock ends earlier than later ones were told */
+    bool took_back; /* a re-entry was undone: the lock ends earlier than later ones know */
     struct rqli_withdrawal *item[RQLI_WITHDRAWALS_MAX];
 };
 
-/* Copies. NULL: no memory. */
+/* Makes a withdrawal, with copies of the texts. NULL: no memory. */
 struct rqli_withdrawal *rqli_withdrawal_new(const struct rqli_withdrawal_of *what,
                                             int64_t until_us);
 struct rqli_withdrawal *rqli_withdrawal_free(struct rqli_withdrawal *self);
 
-/* Takes it over, to be tried at once. False: no memory; it stays the caller's. */
+/* Takes the withdrawal over, to be tried at once. False: no memory; it stays the caller's. */
 bool rqli_withdrawals_add(struct rqli_withdrawals *self, struct rqli_withdrawal *one);
 void rqli_withdrawals_fini(struct rqli_withdrawals *self);
 
-/* Whether a request of this acquirer for this lock is among them. */
+/* Returns whether a request of this acquirer for this lock is among them. */
 bool rqli_withdrawals_have(const struct rqli_withdrawals *self, const char *name,
                            const char *acquirer);
 
-/* When the next one has to be tried; RQLI_NEVER_US: there is none. */
+/* Returns when the next one has to be tried; RQLI_NEVER_US: there is none. */
 int64_t rqli_withdrawals_due_us(const struct rqli_withdrawals *self);
 
-/* Takes out some whose time has come. Those past their end are dropped. */
+/* Takes out withdrawals that are due, as many as a batch has room for. Those past their end are
+ * dropped. */
 void rqli_withdrawals_take(struct rqli_withdrawals *self, struct rqli_withdrawal_batch *batch,
                            int64_t now_us);
 
-/* Asks the server for all of them, within this time. Blocks. */
+/* Asks the server for all withdrawals of the batch, until until_us at most. Blocks. */
 void rqli_withdrawal_batch_run(struct rqli_withdrawal_batch *self,
                                const struct rqli_op_route *route, int64_t until_us);
 
-/* Drops what the server has confirmed; the others are tried again, after a pause. */
+/* Drops the withdrawals that the server has confirmed. The others are tried again after a pause, or
+ * at once if their queue is still to be served. */
 void rqli_withdrawals_put_back(struct rqli_withdrawals *self,
                                const struct rqli_withdrawal_batch *batch);
 
-/* The call that asks the server for it. */
+/* Writes the call that asks the server for a withdrawal. */
 void rqli_withdraw_write(const struct rqli_withdrawal_of *what, const struct rqli_keys *keys,
                          struct rqli_call *call);
 
