@@ -3,17 +3,17 @@
 #include "base/error.h"
 #include "base/futex.h"
 
-/* What is under many keys, read in batches that fit a connection. */
+/* Reads the contents of many keys, in batches that fit a connection. */
 
 enum {
-    BATCH_BYTES = 4 << 20,  /* a quarter of what a connection carries: keys may grow meanwhile */
+    BATCH_BYTES = 4 << 20,  /* a quarter of what a connection carries, as keys may grow meanwhile */
     MEMORY_SAMPLES = 128,   /* items that the server measures */
-    GUESSED_ITEM_SIZE = 128 /* where the server does not say */
+    GUESSED_ITEM_SIZE = 128 /* used if the server does not say */
 };
 
 bool rqli_cost_read_count(const struct rqli_reply *reply, int64_t *count)
 {
-    /* Of another type: reading it will say so again, at no cost. */
+    /* A key of another type counts as empty: reading it reports the type again, at no cost. */
     bool is_foreign =
         reply->type == RQLI_REPLY_ERROR && rqli_reply_class(reply) == RQL_E_WRONG_TYPE;
 
@@ -21,9 +21,10 @@ bool rqli_cost_read_count(const struct rqli_reply *reply, int64_t *count)
     return is_foreign || reply->type == RQLI_REPLY_INTEGER;
 }
 
-/* Each item counts for no more than an exchange may have, so that sums of a batch of costs cannot
- * overflow, whatever a server answers. MEMORY may be forbidden to this user, or say nil of a key
- * that is gone: then the size is guessed. The `most` items that are read count as average ones. */
+/* Estimates what reading a key costs. Each item counts for no more than an exchange may have, so
+ * that sums over a batch cannot overflow, whatever a server answers. The user may not be allowed to
+ * send MEMORY, and its reply is nil for a key that is gone: then the size is guessed. The `most`
+ * items that are read count as average ones. */
 struct rqli_cost rqli_cost_of(int64_t count, const struct rqli_reply *memory, int64_t most)
 {
     const int64_t guessed = rqli_smaller(count, RQLI_BATCH_ELEMENTS) * GUESSED_ITEM_SIZE;
@@ -46,7 +47,7 @@ void rqli_cost_ask_count(struct rqli_command *command, const char *counter, stru
     rqli_command_slice(command, key);
 }
 
-/* MEMORY USAGE measures samples of a key, so it is cheap for any size. */
+/* MEMORY USAGE measures only samples of a key, so it is cheap for any size. */
 void rqli_cost_ask_memory(struct rqli_command *command, struct rqli_slice key)
 {
     rqli_command_begin(command, 5);
@@ -83,8 +84,8 @@ static rql_status measure(const struct rqli_reader *reader, struct rqli_batch *b
     return status;
 }
 
-/* 0: the first alone is too large for a batch. An item is two elements of a reply: a field and its
- * value, or a member and its score. */
+/* Returns how many keys fit into a batch; 0: the first one alone is too large. An item is two
+ * elements of a reply: a field and its value, or a member and its score. */
 size_t rqli_cost_fit(const struct rqli_cost *costs, size_t n)
 {
     int64_t elements = 0;
@@ -101,7 +102,8 @@ size_t rqli_cost_fit(const struct rqli_cost *costs, size_t n)
     return i;
 }
 
-/* How many of the keys, from this one on, have the same set: sorted ones are together. */
+/* Returns how many keys, starting with this one, have the same set. The keys are sorted, so
+ * those of one set are next to each other. */
 static size_t n_of_one_set(const struct rqli_item *keys, size_t n)
 {
     const struct rqli_key_set *set = rqli_key_set_in(keys->text);
@@ -113,8 +115,8 @@ static size_t n_of_one_set(const struct rqli_item *keys, size_t n)
     return i;
 }
 
-/* Sizes are asked for first, then as many keys as fit are read at once. One that is too large is
- * reported as such, and not read. *done counts those. */
+/* Asks for the sizes first, then reads as many keys at once as fit. A key that is too large is
+ * reported as such, and not read. *done counts those keys as well. */
 static rql_status read_one_set(const struct rqli_reader *reader, struct rqli_batch *batch,
                                size_t n_known, size_t *done)
 {
@@ -133,7 +135,7 @@ static rql_status read_one_set(const struct rqli_reader *reader, struct rqli_bat
     return status;
 }
 
-/* Those that have moved meanwhile are asked for where they are. */
+/* Keys that have moved meanwhile are read again from the node that has them now. */
 rql_status rqli_batch_read(const struct rqli_reader *reader, const struct rqli_batch_ops *ops,
                            const struct rqli_item *keys, size_t n, void *context)
 {

@@ -10,11 +10,11 @@
 #include <string.h>
 
 /*
- * The sweeps of rql/sweep.h: each chooses rules, and runs one sweep on the caller's thread. The
- * operation is that of a flush, too (sweep.c); what differs is in the rules.
+ * The sweeps of rql/sweep.h: each chooses rules, and runs one sweep on the caller's thread. A flush
+ * uses the same operation (sweep.c); only the rules differ.
  */
 
-/* Bytes of an id, as rql_sweep_owner says it. */
+/* Longest id in bytes, as rql_sweep_owner documents it. */
 enum { ID_MAX = 512 };
 
 void rql_sweep_options_init_sized(const rql_client *client, rql_sweep_options *options, size_t size)
@@ -22,8 +22,8 @@ void rql_sweep_options_init_sized(const rql_client *client, rql_sweep_options *o
     rqli_options_init(RQLI_OF_SWEEP, options, size, client ? &client->options : NULL);
 }
 
-/* Nothing is sent before the options are known to be good. *self can be ended by
- * rqli_sweep_fini_p() whatever comes out. */
+/* Prepares a sweep. It sends nothing before the options have been checked. *self can be passed
+ * to rqli_sweep_fini_p() whatever the result is. */
 static rql_status begin(struct rqli_sweep *self, rql_client *client, const rql_sweep_options *given,
                         rql_error *error)
 {
@@ -40,7 +40,8 @@ static rql_status begin(struct rqli_sweep *self, rql_client *client, const rql_s
     return status;
 }
 
-/* A dry run is no event. *out is filled after a fault as well: what was done by then is done. */
+/* A dry run is no event. *out is filled after a fault as well, because the keys that were swept
+ * before it stay swept. */
 static rql_status run(struct rqli_sweep *sweep, enum rqli_moment moment, rql_sweep_result *out)
 {
     int64_t begun_us = rqli_now_us();
@@ -76,14 +77,14 @@ rql_status rql_clear_locks(rql_client *client, const rql_sweep_options *options,
     if (status) {
         return status;
     }
-    /* Queues first, as in the gem: Ruby's requests are out of them when the locks are served. Our
-     * living waiters come back by their records. */
+    /* Queues come first, as in the gem: Ruby's requests are out of them when the locks are
+     * served. Our living waiters come back by their records. */
     rqli_sweep_add(&sweep, &rqli_rule_all_queues, sweep.options.batch_size);
     rqli_sweep_add(&sweep, &rqli_rule_all_locks, sweep.options.batch_size);
     return run(&sweep, RQLI_ON_CLEARED, out);
 }
 
-/* Ids of the gem are any texts; what is longer than this was never one. */
+/* Ids of the gem can be any text, but none of them is longer than this. */
 static rql_status check_id(const char *id, const char *what, rql_error *error)
 {
     size_t length = id ? strnlen(id, ID_MAX + 1) : 0;
@@ -95,7 +96,7 @@ static rql_status check_id(const char *id, const char *what, rql_error *error)
     return RQL_OK;
 }
 
-/* owner NULL is reported as an acq_id that is missing. */
+/* An owner of NULL is reported as a missing acq_id. */
 static rql_status check_owner(const rql_sweep_owner *owner, rql_error *error)
 {
     rql_status status = check_id(owner ? owner->acq_id : NULL, "acq_id", error);
@@ -117,7 +118,8 @@ rql_status rql_clear_locks_of(rql_client *client, const rql_sweep_owner *owner,
     if (status) {
         return status;
     }
-    /* Requests go by the acquirer alone: a queue does not say the host of a Ruby's. */
+    /* Requests are matched by the acquirer alone: a queue does not name the host of a Ruby
+     * request. */
     sweep.owner = owner;
     rqli_sweep_add(&sweep, &rqli_rule_locks_of, sweep.options.lock_scan_size);
     rqli_sweep_add(&sweep, &rqli_rule_requests_of, sweep.options.queue_scan_size);
@@ -142,8 +144,8 @@ rql_status rql_clear_current_locks(rql_client *client, uint64_t task,
     return rql_clear_locks_of(client, &owner, options, out, error);
 }
 
-/* By the server's clock, which the scores of our requests are of: this machine's may be off. It is
- * asked once, so that one limit holds for all queues. */
+/* Uses the server's clock, because the scores of our requests come from it and this machine's
+ * clock may be wrong. It is read once, so that one limit holds for all queues. */
 static rql_status read_age(struct rqli_sweep *sweep)
 {
     const struct rqli_reader reader = {
@@ -172,7 +174,7 @@ rql_status rql_clear_dead_requests(rql_client *client, const rql_sweep_options *
     if (status) {
         return status;
     }
-    /* For a fault of TIME: a result is there from here on, of zeros. */
+    /* From here on *out is set even if TIME fails: to a result of zeros. */
     if (out) {
         *out = sweep.result;
     }
@@ -181,8 +183,8 @@ rql_status rql_clear_dead_requests(rql_client *client, const rql_sweep_options *
     if (!status) {
         status = run(&sweep, RQLI_ON_SWEPT, out);
     }
-    /* The walk has all keys that it found and `wants` let through, changed or not. Without memory
-     * for the list the sweep is done all the same, as *out says. */
+    /* The walk has all keys that it found and `wants` accepted, changed or not. If memory for
+     * the list runs out, the sweep is done all the same, as *out says. */
     if (!status && queues) {
         status = rqli_list_give(&sweep.parts[0].walk.found, queues, error);
     }

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The list of clients (lua/README.md 51). An entry that cannot be read is left out: another program
- * has written it. */
+/* The list of clients (lua/README.md 51). An entry that cannot be read is left out, because
+ * another program has written it. */
 
 enum { CLIENTS_PAGE = 1000 /* COUNT of one HSCAN */, CLIENTS_MAX = 100000, FIRST_ITEMS = 64 };
 
@@ -22,7 +22,7 @@ rql_client_info *rqli_client_info_read(struct rqli_slice identity, struct rqli_s
 
     enum { HOST, PROGRAM, USER, VERSION, LABEL, N_TEXTS };
 
-    /* A text is shorter than its field, and an end is in place of its quote. */
+    /* A text is shorter than its field, and its terminating NUL takes the place of a quote. */
     rql_client_info *info = NULL;
     const char *texts[N_TEXTS];
     char *cursor;
@@ -65,7 +65,7 @@ rql_client_info_list *rql_client_info_list_free(rql_client_info_list *list)
 
 static bool add(rql_client_info_list *list, rql_client_info *info)
 {
-    /* Full at each power of two. */
+    /* The array is full at each power of two. */
     const bool is_full = list->count >= FIRST_ITEMS && (list->count & (list->count - 1)) == 0;
     rql_client_info **item = list->item;
 
@@ -80,14 +80,14 @@ static bool add(rql_client_info_list *list, rql_client_info *info)
     return true;
 }
 
-/* The walk of the list, and what it finds. */
+/* A walk through the list, and the clients that it finds. */
 struct listing {
     struct rqli_walk walk; /* first */
     rql_client_info_list *list;
 };
 
-/* What is older than an hour is left out: its client says it three times in that time, or has
- * ended. */
+/* Leaves out an entry that is older than an hour: its client has ended, because a living client
+ * renews its entry three times in an hour. */
 static void take_client(struct rqli_walk *walk, struct rqli_slice identity, struct rqli_slice entry)
 {
     const struct listing *self = (const struct listing *)walk;
@@ -110,7 +110,7 @@ static int compare(const void *a, const void *b)
     return strcmp((*left)->identity, (*right)->identity);
 }
 
-/* HSCAN may name a field more than once. */
+/* HSCAN may return a field more than once. */
 static void sort(rql_client_info_list *list)
 {
     size_t kept = 0;

@@ -5,8 +5,8 @@
 
 #include <rql/inspect.h>
 
-/* An entry of the list of clients, in one allocation: free() it. NULL: no memory, or nothing that a
- * client has written. */
+/* Reads an entry of the list of clients into one allocation, to be freed with free(). NULL:
+ * there is no memory, or no client has written the entry. */
 rql_client_info *rqli_client_info_read(struct rqli_slice identity, struct rqli_slice entry);
 
 #endif

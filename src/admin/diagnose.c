@@ -13,7 +13,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* The order of the checks, the time that they have, and those that need no server. */
+/* The order of the checks, the time that they have, and the checks that need no server. */
 
 enum {
     FEW_DESCRIPTORS = 1024,
@@ -24,7 +24,7 @@ enum {
     DAY_S = 86400,
     EXAMPLES = 3,
     EXAMPLE_LENGTH = 64,
-    NAMES_MAX = 4096, /* tried for one of a lock that a server has */
+    NAMES_MAX = 4096, /* names tried to find one of a lock that a server has */
 };
 
 #define SCRATCH "rql-doctor-"
@@ -74,8 +74,8 @@ void rqli_examples_add(struct rqli_examples *self, struct rqli_slice name)
 
 /* ---- net.tls, opt, loc ---- */
 
-/* The wall clock says how long a certificate lasts: the reading that the server's clock is compared
- * with. */
+/* Uses the wall clock to say how long a certificate is valid. It is the reading that is also
+ * compared with the server's clock. */
 static void look_at_tls(struct rqli_diagnosis *self)
 {
     const int64_t left_s = (self->server.tls_expires_us - self->first.wall_us) / US_PER_S;
@@ -93,7 +93,8 @@ static void look_at_tls(struct rqli_diagnosis *self)
                     "renew it; new connections take it without a restart of the clients");
 }
 
-/* How many tries fit into the time of an acquisition: all but the first come after a pause. */
+/* Says whether the retries are used up before the time of an acquisition is over: each try but
+ * the first comes after a pause. */
 static bool gives_up_early(const rql_options *options)
 {
     const int64_t pause_ms = options->retry_delay_ms + options->retry_jitter_ms;
@@ -149,7 +150,7 @@ static void look_at_limits(struct rqli_diagnosis *self)
     } else {
         rqli_report_add(self->report, "loc.limits", RQL_CHECK_OK, "the limits of this process fit");
     }
-    /* As -1 no limit would be one that is not known. */
+    /* "No limit" must not become -1, which would mean that the limit is not known. */
     rqli_report_number(self->report, "descriptors",
                        files.rlim_cur < INT64_MAX ? (int64_t)files.rlim_cur : INT64_MAX);
     rqli_report_number(self->report, "cores", cores);
@@ -157,13 +158,13 @@ static void look_at_limits(struct rqli_diagnosis *self)
 
 /* ---- all ---- */
 
-/* With the groups that need what each finds. Who sees Ruby comes before what matters with Ruby
- * alone; no connection is made between the first one and that which it is compared with; and the
- * clocks are read again last. */
+/* Each check with the groups that need its findings. The checks that find Ruby come before those
+ * that matter with Ruby alone. No connection is made between the first one and the one that
+ * net.same_server compares it with. The clocks are read again last. */
 static const struct {
     const char *groups;
     void (*look)(struct rqli_diagnosis *self);
-    bool is_of_each; /* of several servers; the others are about the first, or this machine */
+    bool is_of_each; /* run for each server; the others are about the first, or this machine */
 } looks[] = {
     {"srv net mem dur use clk", rqli_diagnose_server, true},
     {"net opt", rqli_diagnose_round_trips, false},
@@ -188,8 +189,8 @@ static void look_at(struct rqli_diagnosis *self, bool is_first)
     }
 }
 
-/* A name that nobody uses, of a lock that the server has. Of several it may be another's, if that
- * has hardly any. */
+/* Chooses a name that no client uses, for a lock that this server has. With several servers the
+ * lock may be on another one, if this server has hardly any locks. */
 static rql_status choose_scratch(struct rqli_diagnosis *self, rql_error *error)
 {
     char nonce[RQLI_HEX_SIZE];
@@ -254,9 +255,9 @@ static rql_status check(const rql_client *client, rql_report *const *out, rql_er
     return status;
 }
 
-/* The user may not log in as a client that locks does. Which rights it lacks is asked over the
- * connection of another client, whose login goes on without them; all else is left out. Unless a
- * right is missing the fault of the login stands. */
+/* Reports only the missing rights, for a user that may not log in the way a locking client does.
+ * The question goes over the connection of another client, whose login goes on without the rights;
+ * all other checks are left out. If no right is missing, the fault of the login is returned. */
 static rql_status diagnose_rights_alone(struct rqli_diagnosis *self, rql_report **out,
                                         rql_error *error)
 {

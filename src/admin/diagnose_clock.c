@@ -11,15 +11,15 @@
 #include <string.h>
 #include <time.h>
 
-/* How far away the server is, and its clock beside those of this machine. */
+/* Measures how far away the server is, and compares its clock with those of this machine. */
 
 RQLI_DEFINE_AUTO(rql_client *, rqli_client_free);
 
 enum {
     PINGS_MAX = 200,
     PINGS_OF_TIME = 5,      /* a part of the whole time */
-    JITTER_TIMES = 10,      /* more than that beside the median is much */
-    JITTER_LEAST_US = 5000, /* less does no harm */
+    JITTER_TIMES = 10,      /* a p99 of more than that many medians is much */
+    JITTER_LEAST_US = 5000, /* less than that does no harm */
     TTL_PARTS = 20,
     SKEW_US = 1000000,
     REPLICA_SKEW_US = 500000,
@@ -37,7 +37,8 @@ static int compare_times(const void *a, const void *b)
     return (*left > *right) - (*left < *right);
 }
 
-/* One after the other: together they would measure how they wait for each other. */
+/* Sends one PING after the other: sent together, they would measure how they wait for each
+ * other. */
 static size_t ping_often(struct rqli_diagnosis *self, int64_t took_us[PINGS_MAX])
 {
     const int64_t until_us =
@@ -91,7 +92,8 @@ void rqli_diagnose_round_trips(struct rqli_diagnosis *self)
                     "look at the network and at the load of both machines; choose longer ttls");
 }
 
-/* A connection of its own, without a login; by a name that is looked up, if the URL has one. */
+/* Times a connection of its own, without a login. If the URL has a host name, that is looked up
+ * again. */
 void rqli_diagnose_connecting(struct rqli_diagnosis *self)
 {
     const struct rqli_endpoint *endpoint = &self->client->fleet.first.endpoint;
@@ -124,7 +126,7 @@ void rqli_diagnose_connecting(struct rqli_diagnosis *self)
 
 /* ---- clk ---- */
 
-/* Nobody decides by it: it is compared with the server's alone. */
+/* No decision depends on the wall clock: it is only compared with the server's. */
 static int64_t wall_us(void)
 {
     struct timespec now = {0};
@@ -133,8 +135,8 @@ static int64_t wall_us(void)
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-/* Between the two readings of ours the thread may have stood still: nobody but a step of the wall
- * clock tells the difference. */
+/* The thread may have been stopped between the two readings of our clocks. That cannot be told
+ * from a step of the wall clock. */
 static struct rqli_two_clocks read_clocks(rql_client *client)
 {
     RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
@@ -150,7 +152,8 @@ static struct rqli_two_clocks read_clocks(rql_client *client)
     return read;
 }
 
-/* The server read its clock at any moment of the round trip: what is within it is no difference. */
+/* Returns by how much a difference exceeds the round trip. The server may have read its clock at
+ * any moment of the trip, so a smaller difference counts as none. */
 static int64_t beyond(int64_t difference_us, int64_t within_us)
 {
     if (difference_us > within_us) {
@@ -178,7 +181,7 @@ static void judge_skew(struct rqli_report *report, const struct rqli_two_clocks 
         "chronyc tracking, here and on the server: one of the two is wrong");
 }
 
-/* A step looks like a rate that is very wrong. */
+/* A step of the clock looks like a rate that is very wrong. */
 static void judge_rate(struct rqli_report *report, const struct rqli_two_clocks *first,
                        const struct rqli_two_clocks *now)
 {
@@ -232,7 +235,7 @@ void rqli_diagnose_clocks(struct rqli_diagnosis *self)
 
 /* ---- clk.replicas ---- */
 
-/* By what the server's clock is ahead of ours, somewhere within a round trip. */
+/* Returns how far the server's clock is ahead of ours, with an error of up to half a round trip. */
 static int64_t offset_us(const struct rqli_two_clocks *read)
 {
     return read->server_us - (read->sent_us + read->received_us) / 2;
@@ -243,8 +246,9 @@ static int64_t trip_us(const struct rqli_two_clocks *read)
     return read->received_us - read->sent_us;
 }
 
-/* A client as ours, but to that place, whoever is the master. It is told nothing of what was seen:
- * no script may be sent to a replica. */
+/* Reads the clock of a replica with a client like ours that connects to this address, whichever
+ * server is the master. The client does not announce what we have seen, because no script may be
+ * sent to a replica. */
 static struct rqli_two_clocks read_replica(struct rqli_diagnosis *self,
                                            const struct rqli_address *at)
 {
@@ -261,7 +265,7 @@ static struct rqli_two_clocks read_replica(struct rqli_diagnosis *self,
     return read_clocks(other);
 }
 
-/* The worst of them; those that cannot be reached from here are counted. */
+/* Reports the replica with the worst clock, and how many replicas can be reached from here. */
 void rqli_diagnose_replicas(struct rqli_diagnosis *self)
 {
     const struct rqli_two_clocks master = read_clocks(self->client);

@@ -10,10 +10,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What is stored: locks and queues. */
+/* Checks the locks and queues that are stored. */
 
 enum {
-    BATCH = 500, /* keys of one exchange, two commands each */
+    BATCH = 500, /* keys in one exchange, with two commands each */
     US_PER_MS = 1000,
 };
 
@@ -22,12 +22,12 @@ static const int64_t old_lock_us = INT64_C(3600000000);
 /* ---- keys ---- */
 
 struct stored {
-    struct rqli_examples damaged; /* of another type, or what is no lock */
-    struct rqli_examples endless; /* locks without a ttl */
+    struct rqli_examples damaged; /* keys of another type, and hashes that are no lock */
+    struct rqli_examples endless; /* locks without a TTL */
     struct rqli_examples old_locks;
-    struct rqli_examples old_queues; /* their first request is */
-    int64_t now_us;                  /* of the server; 0: not known */
-    int64_t dead_us;                 /* the age that makes a request old */
+    struct rqli_examples old_queues; /* queues whose first request is old */
+    int64_t now_us;                  /* the server's time; 0: not known */
+    int64_t dead_us;                 /* the age from which a request counts as old */
 };
 
 static bool is_queue(struct rqli_slice key)
@@ -35,7 +35,7 @@ static bool is_queue(struct rqli_slice key)
     return rqli_name_in(key, RQLI_KEY_QUEUE).length > 0;
 }
 
-/* Two commands of each. */
+/* Writes two commands for each key. */
 static void ask(struct rqli_command *command, struct rqli_slice key)
 {
     rqli_command_begin(command, 2);
@@ -62,8 +62,8 @@ static int64_t age_us(const struct stored *self, const struct rqli_reply *second
     return self->now_us - at_us;
 }
 
-/* One that has gone meanwhile has no ttl, in the other way (-2); of one that has moved nothing is
- * known. */
+/* Judges one key. A key that is gone meanwhile has no TTL either, but its PTTL is -2. A key that
+ * has moved is skipped, because nothing is known about it. */
 static void take(struct rqli_diagnosis *diagnosis, struct stored *self, struct rqli_slice key,
                  const struct rqli_reply *replies)
 {
@@ -100,7 +100,7 @@ static bool is_at(const struct rqli_diagnosis *self, const struct rqli_node *nod
     return set && rqli_fleet_node(&self->client->fleet, set) == node;
 }
 
-/* Those that this server has. False: no more. */
+/* Reads those of the keys that this server has. False: stop reading. */
 static bool read_from(struct rqli_diagnosis *self, struct stored *stored, struct rqli_node *node,
                       const struct rqli_item *keys, size_t count)
 {
@@ -139,7 +139,8 @@ static bool read_batch(struct rqli_diagnosis *self, struct stored *stored,
     return !node;
 }
 
-/* By pages, until all was walked, the time is over, or so many keys were passed. */
+/* Walks the keys page by page, until all are found, the time is over, or max_keys keys were
+ * passed. */
 static bool walk(struct rqli_diagnosis *self, struct rqli_walk *keys)
 {
     const int64_t size = self->client->options.key_extraction_batch_size;

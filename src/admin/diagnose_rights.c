@@ -6,21 +6,22 @@
 #include <string.h>
 
 /*
- * Which commands this user may not send. Each is sent, in a form that does nothing: rights are
- * checked before arguments, so what is allowed and makes no sense is an error of another kind. That
- * needs no right of its own, as ACL DRYRUN does, and is the same on all servers.
+ * Finds the commands that this user may not send. Each command is sent in a form that does nothing:
+ * the server checks rights before arguments, so a command that is allowed but makes no sense gets
+ * an error of another kind. Unlike ACL DRYRUN, that needs no right of its own, and it is the same
+ * on all servers.
  */
 
 enum { WORDS_MAX = 7, LINE_SIZE = 768 };
 
-/* Who needs it; each needs those above, too. */
+/* The use that needs a right. Each role needs the rights of the roles above it, too. */
 enum role { LOCK, INSPECT, SWEEP, FORCE, OF_USE, N_ROLES };
 
 static const char *const role_names[N_ROLES] = {"lock", "look at locks and queues",
                                                 "sweep, and run a swarm", "unlock by force",
                                                 "do what is of use"};
 
-/* "$" is our key, which nobody uses. */
+/* "$" stands for our scratch key, which no client uses. */
 static const struct right {
     enum role role;
     const char *name; /* as ACL has it; "~..." is a key that locks work without */
@@ -80,11 +81,12 @@ static const struct right {
 
 enum { N_RIGHTS = sizeof rights / sizeof rights[0] };
 
-/* That cannot be tried: they would leave something behind, or end the connection's use. */
+/* Rights that cannot be tried: the command would leave something behind, or make the connection
+ * unusable. */
 static const char *const untried[N_ROLES] = {[LOCK] = " +hsetnx +hello", [FORCE] = " +multi"};
 
-/* What is missing. The whole line names all of the lowest role that is incomplete, but for what
- * this server does not know: it would refuse the line. */
+/* The missing rights. The line names all rights of the lowest role that is incomplete, except
+ * for those that this server does not know, because it would refuse the line. */
 struct missing {
     size_t of_role[N_ROLES];
     bool is_unknown[N_RIGHTS];
@@ -96,7 +98,8 @@ struct missing {
     char line[LINE_SIZE];
 };
 
-/* "No permissions to access a key", "one of the keys", "the 'x' key"; of channels alike. */
+/* Matches "No permissions to access a key", "one of the keys", "the 'x' key", and the same for
+ * channels. */
 static bool is_about(const struct rqli_reply *reply, const char *what)
 {
     return strstr(reply->text.data, "to access") && strstr(reply->text.data, what);
@@ -133,7 +136,8 @@ static void take(struct missing *self, const struct right *right, const struct r
     }
 }
 
-/* One server is told by other words than several, and only a cluster has a map. */
+/* A single server publishes with another command than several servers, and only a cluster has a
+ * map. */
 static bool is_needed(const struct right *right, const rql_client *client)
 {
     if (strcmp(right->name, "publish") == 0) {
@@ -145,8 +149,8 @@ static bool is_needed(const struct right *right, const rql_client *client)
     return client->fleet.map_reader || strcmp(right->name, "cluster|slots") != 0;
 }
 
-/* All that the role needs, and those above it. A pattern is left out where the user has one: a
- * server refuses the line if it adds to "*". */
+/* Writes all rights of the role, and of the roles above it. A pattern is left out if the user
+ * has one already: a server refuses a line that adds a pattern to "*". */
 static void write_line(struct missing *self, enum role role, const rql_client *client)
 {
     if (self->key || !self->has_keys) {
@@ -167,7 +171,8 @@ static void write_line(struct missing *self, enum role role, const rql_client *c
     }
 }
 
-/* Whose name is not known is named so by Redis, too, if the URL has none. */
+/* If the server does not tell the user's name, it is the one of the URL. Without that it is
+ * "default", as in Redis. */
 static const char *user_of(const struct rqli_diagnosis *self, const struct rqli_reply *who)
 {
     const char *of_url = self->client->fleet.first.endpoint.user;

@@ -7,18 +7,18 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What INFO, CONFIG GET and SLOWLOG GET say of a server, and what that means for locks. */
+/* Judges the replies to INFO, CONFIG GET and SLOWLOG GET, and says what they mean for locks. */
 
 enum {
     WORD_SIZE = 64,
-    SIZE_SIZE = 24, /* of "4.0 GB" */
+    SIZE_SIZE = 24, /* room for "4.0 GB" */
     SLOW_ENTRIES = 32,
     SLOW_US = 10000,
     SLOW_FORK_US = 100000,
-    QUIET_S = 60,           /* a connection of ours may be as quiet */
-    PUBSUB_BYTES = 1 << 20, /* what pushes may pile up to */
-    SCRIPTS_MAX = 10000,    /* we have some twenty */
-    OLDEST_MAJOR = 6,       /* 6.2 */
+    QUIET_S = 60,           /* a connection of ours may be quiet that long */
+    PUBSUB_BYTES = 1 << 20, /* as much as pushes may pile up to */
+    SCRIPTS_MAX = 10000,    /* the library has some twenty scripts */
+    OLDEST_MAJOR = 6,       /* the oldest version is 6.2 */
     OLDEST_MINOR = 2,
     FULL_PERCENT = 90,
     CROWDED_PERCENT = 80,
@@ -26,7 +26,8 @@ enum {
     US_PER_S = 1000000,
 };
 
-/* A value of CONFIG GET; NULL: not allowed, or unknown to this server. */
+/* Returns a value of CONFIG GET; NULL: the user has no right to it, or this server does not know
+ * it. */
 static const char *config_of(const struct rqli_told *told, const char *name)
 {
     for (size_t i = 0; i < told->n_config; i++) {
@@ -55,7 +56,7 @@ static const char *print_size(int64_t bytes, char out[SIZE_SIZE])
 
 /* ---- srv ---- */
 
-/* "7.0.15"; what is no version may be any. */
+/* Reads "7.0.15". A text that is no version is not too old. */
 static bool is_too_old(const char *version)
 {
     struct rqli_slice rest = rqli_slice_of(version);
@@ -130,7 +131,7 @@ static void judge_clients(struct rqli_report *report, const struct rqli_told *to
     rqli_report_number(report, "latest_fork_us", fork_us);
 }
 
-/* An entry: number, seconds since 1970, microseconds, words. */
+/* An entry of the slow log has a number, seconds since 1970, microseconds, and the words. */
 static void judge_slow(struct rqli_report *report, const struct rqli_told *told)
 {
     const int64_t since_s = told->server_us / US_PER_S - DAY_S;
@@ -174,7 +175,7 @@ static void judge_slow(struct rqli_report *report, const struct rqli_told *told)
 
 /* ---- net.timeout ---- */
 
-/* "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60"; 0: no limit. */
+/* Reads "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60"; 0: no limit. */
 static int64_t pubsub_limit(const char *limits)
 {
     const char *at = limits ? strstr(limits, "pubsub ") : NULL;
@@ -281,8 +282,7 @@ static bool info_says(const struct rqli_reply *info, const char *mark, const cha
     return strcmp(text, word) == 0;
 }
 
-/* Where CONFIG may not be asked, a server that cannot save is taken for one that then refuses to
- * write, as is the default. */
+/* Without the right to CONFIG, assumes the default: a server that cannot save refuses to write. */
 static void judge_persistence(struct rqli_report *report, const struct rqli_told *told)
 {
     const char *stops = config_of(told, "stop-writes-on-bgsave-error");
@@ -317,7 +317,7 @@ static void judge_persistence(struct rqli_report *report, const struct rqli_told
     rqli_report_text(report, "fsync", fsync ? fsync : "");
 }
 
-/* The text behind a mark, up to the next comma. */
+/* Returns the text after a mark, up to the next comma. */
 static struct rqli_slice part_of(const char *line, const char *mark)
 {
     const char *at = strstr(line, mark);
@@ -357,7 +357,7 @@ static int64_t longest_lag(const struct rqli_reply *info)
     return longest_s;
 }
 
-/* By sentinels a master that was replaced may go on granting, until it knows. */
+/* With sentinels, a master that was replaced may go on granting locks until it knows. */
 static void judge_replicas(struct rqli_report *report, const struct rqli_told *told)
 {
     const rql_server_info *server = told->server;
@@ -432,7 +432,7 @@ void rqli_judge_server(struct rqli_report *report, const struct rqli_told *told)
 
 void rqli_diagnose_server(struct rqli_diagnosis *self)
 {
-    /* One name a command: servers before 7.0 take no more. */
+    /* Each command has one name, because servers before 7.0 take no more. */
     static const char *const names[] = {"timeout",     "client-output-buffer-limit",
                                         "maxclients",  "stop-writes-on-bgsave-error",
                                         "appendfsync", "save"};
@@ -462,7 +462,7 @@ void rqli_diagnose_server(struct rqli_diagnosis *self)
         .n_config = N_CONFIG,
         .server_us = self->first.server_us,
     };
-    if (self->uptime_s < 0) { /* of several servers: the first's */
+    if (self->uptime_s < 0) { /* with several servers: the first's */
         self->uptime_s = rqli_info_number(told.info, "\nuptime_in_seconds:");
     }
     while (self->n_replicas < RQLI_REPLICAS_MAX &&

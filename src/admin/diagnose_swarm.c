@@ -8,13 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The hosts of the swarm, and what its parts are run with. */
+/* Checks the hosts of the swarm, and the settings that the swarms run with. */
 
 enum {
     FLUSH_GRACE_MS = 5000,
     FUTURE_US = 1000000,
     US_PER_MS = 1000,
-    SWARMS_MAX = 1000, /* that are looked at */
+    SWARMS_MAX = 1000, /* swarms that are looked at */
     PROBES_OF_TTL = 3,
     DEAD_SIZE = 64,
 };
@@ -27,7 +27,7 @@ RQLI_DEFINE_AUTO(rql_zombies *, rql_zombies_free);
 
 struct dead {
     int64_t count;
-    int64_t oldest_us; /* for how long */
+    int64_t oldest_us; /* how long the one that died first has been silent */
 };
 
 static struct dead count_dead(const rql_host_info_list *hosts, int64_t server_us)
@@ -45,14 +45,14 @@ static struct dead count_dead(const rql_host_info_list *hosts, int64_t server_us
     return dead;
 }
 
-/* After this long a swarm that works has flushed them. */
+/* After this long a swarm that works would have flushed the dead hosts. */
 static bool are_late(const struct dead *dead, const rql_options *options)
 {
     return dead->oldest_us >
            (options->zombie_ttl_ms + options->zombie_flush_period_ms + FLUSH_GRACE_MS) * US_PER_MS;
 }
 
-/* A dead host that holds nothing is in nobody's way. */
+/* Judges the dead hosts. A dead host that holds no lock delays no waiter, so it is only a note. */
 static void judge_hosts(struct rqli_report *report, const rql_options *options,
                         const struct rqli_swarm_sight *seen)
 {
@@ -112,7 +112,7 @@ void rqli_judge_swarm(struct rqli_report *report, const rql_options *options,
 
 /* ---- swarm.config ---- */
 
-/* One for each process. */
+/* The swarms' clients, one for each process. */
 struct swarms {
     const rql_client_info *each[SWARMS_MAX];
     size_t count;
@@ -138,7 +138,7 @@ static void find_swarms(struct swarms *self, const rql_client_info_list *clients
     }
 }
 
-/* The ttl that most have, and of those the shortest. */
+/* Returns the TTL that most swarms have; of several such TTLs, the shortest. */
 static int64_t most_frequent_ms(const struct swarms *self)
 {
     int64_t best_ms = 0;
@@ -159,7 +159,7 @@ static int64_t most_frequent_ms(const struct swarms *self)
     return best_ms;
 }
 
-/* The machines of those that have another one. */
+/* Returns the machines of the swarms that have another TTL. */
 static struct rqli_examples find_others(const struct swarms *self, int64_t ttl_ms)
 {
     struct rqli_examples others = {.count = 0};
@@ -233,7 +233,8 @@ static void diagnose_settings(struct rqli_diagnosis *self)
 
 /* ---- all ---- */
 
-/* Of the locks that the dead hold. To look for them all locks are read: only if a flush is late. */
+/* Counts the locks that dead hosts hold. All locks have to be read for that, so it is done only
+ * if a flush is late. */
 static int64_t count_held(struct rqli_diagnosis *self, const struct rqli_swarm_sight *seen)
 {
     const rql_options *options = &self->client->options;
@@ -268,7 +269,7 @@ void rqli_diagnose_swarm(struct rqli_diagnosis *self)
     }
     seen.hosts = hosts;
     seen.n_held = count_held(self, &seen);
-    /* Ruby elects none: each of its swarms flushes. */
+    /* Ruby elects no flusher: each of its swarms flushes. */
     seen.lacks_flusher =
         self->n_ruby == 0 && rql_swarm_flusher(self->client, flusher, NULL) == RQL_NOT_FOUND;
     rqli_judge_swarm(self->report, options, &seen);

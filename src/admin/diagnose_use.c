@@ -10,13 +10,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A lock of ours is taken, by one client and by two. */
+/* Takes a scratch lock, with one client and with two. */
 
 enum {
     TTL_MS = 2000,
-    WAIT_MS = 1000,    /* for the lock; the waiter has half of it until it is heard of, */
-    LOOKS_LEAST = 100, /* and so many looks, of which a busy machine has few in that time */
-    LOOK_US = 1000,    /* between two looks at whether it waits */
+    WAIT_MS = 1000,    /* time for the lock; the waiter is given half of it to begin to listen, */
+    LOOKS_LEAST = 100, /* and at least so many, as a busy machine makes few in that time */
+    LOOK_US = 1000,    /* between two looks at whether the waiter waits */
     SLOW_TIMES = 20,   /* round trips that a hand-over may take */
     SLOW_LEAST_US = 20000,
     US_PER_MS = 1000,
@@ -27,7 +27,7 @@ enum {
 
 RQLI_DEFINE_AUTO(rql_client *, rqli_client_free);
 
-/* Whoever may not, or cannot, is told by the error that the step ended with. */
+/* Reports the error that a step ended with. It tells a missing right from any other cause. */
 static void report_fault(struct rqli_diagnosis *self, const char *id, const char *step,
                          const rql_error *error)
 {
@@ -49,7 +49,7 @@ static rql_lock_options options_of(const rql_client *client)
     return options;
 }
 
-/* An outcome that is no fault, as a text. */
+/* Makes a text of an outcome that is no fault. */
 static rql_status note_outcome(rql_status status, rql_error *error)
 {
     if (status > 0) {
@@ -60,7 +60,7 @@ static rql_status note_outcome(rql_status status, rql_error *error)
 
 /* ---- use.lock ---- */
 
-/* The step that did not work, or NULL. A lock that is left ends by its ttl. */
+/* Returns the step that failed, or NULL. If a lock is left behind, it expires. */
 static const char *use_lock(struct rqli_diagnosis *self, rql_error *error)
 {
     const rql_lock_options options = options_of(self->client);
@@ -110,21 +110,21 @@ struct waiter {
     const char *name;
     rql_lock *lock;
     rql_status status;
-    bool was_heard; /* to listen, before the lock was ended */
+    bool was_heard; /* it was known to listen before the lock was ended */
     bool was_handed_over;
-    int64_t ended_us; /* when the lock of another was */
+    int64_t ended_us; /* when the other client's lock was ended */
     int64_t held_us;
     rql_error error;
 };
 
-/* It polls so seldom that only a push can be in time. */
+/* Waits for the lock. It polls so seldom that only a push can arrive in time. */
 static int64_t wait_for_lock(struct rqli_worker *worker)
 {
     struct waiter *self = (struct waiter *)worker;
     rql_lock_options options = options_of(self->client);
 
     options.retry_delay_ms = WAIT_MS;
-    options.timeout_ms = INT64_C(10) * WAIT_MS; /* beyond its poll */
+    options.timeout_ms = INT64_C(10) * WAIT_MS; /* longer than its pause between polls */
     self->status = note_outcome(
         rql_lock_acquire(self->client, self->name, &options, &self->lock, &self->error),
         &self->error);
@@ -132,7 +132,8 @@ static int64_t wait_for_lock(struct rqli_worker *worker)
     return RQLI_WORKER_OVER;
 }
 
-/* Looks until it waits and is heard to listen. False: it never does, or there is no answer. */
+/* Looks until the waiter is in the queue and listens. False: it never does, or the server does
+ * not answer. */
 static bool await_waiter(struct rqli_diagnosis *self, const char *id, const char *identity)
 {
     const int64_t until_us = rqli_after_ms(rqli_now_us(), WAIT_MS / 2);
@@ -185,8 +186,8 @@ static void judge_hand_over(struct rqli_diagnosis *self, const struct waiter *wa
                     "look for a proxy between, and at the load of both machines");
 }
 
-/* The lock is held, so the other one has to wait; when it is heard to, `end` ends that. False: no
- * thread. */
+/* Lets another client wait for the lock while it is held. When that client is known to listen,
+ * calls `end` to end the lock. False: no thread could be started. */
 static bool hand_over(struct rqli_diagnosis *self, struct waiter *waiter, const char *id,
                       void (*end)(struct rqli_diagnosis *self, rql_lock *lock), rql_lock *lock)
 {
@@ -241,7 +242,7 @@ static void copy_run_id(rql_client *client, char run_id[RQLI_HEX_SIZE + 8])
     }
 }
 
-/* False: two locks of one name. */
+/* Returns false if the connections lead to two servers, which have two locks of one name. */
 static bool look_at_same_server(struct rqli_diagnosis *self, rql_client *other)
 {
     char ours[RQLI_HEX_SIZE + 8] = "";
@@ -268,7 +269,7 @@ static bool look_at_same_server(struct rqli_diagnosis *self, rql_client *other)
 
 /* ---- use.tracking ---- */
 
-/* A lock as Ruby writes it. */
+/* Writes a lock the way Ruby does. */
 static bool hold_as_ruby(struct rqli_diagnosis *self)
 {
     const char *key = self->of_scratch.keys.lock.data;
@@ -283,8 +284,8 @@ static bool hold_as_ruby(struct rqli_diagnosis *self)
     return rqli_diagnosis_run(self, "use.tracking", exchange) && exchange->reply[0].integer > 0;
 }
 
-/* As Ruby releases it: nobody is told. Not before the waiter has had the time to have the key
- * tracked, which is behind its first poll: nothing shows that. */
+/* Releases the lock the way Ruby does, without notifying the waiter. It first gives the waiter
+ * time to have the key tracked, which happens after its first poll; no command can show that. */
 static void end_as_ruby(struct rqli_diagnosis *self, rql_lock *none)
 {
     RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
@@ -333,8 +334,8 @@ static void look_at_tracking(struct rqli_diagnosis *self, rql_client *other)
 
 /* ---- all ---- */
 
-/* The other client has no swarm: it is made without one. Several servers are no one's proxy, and
- * Ruby is not there. */
+/* The other client is made without a swarm. With several servers the last checks are left out: a
+ * proxy does not stand in front of several masters, and Ruby does not use them. */
 static void look_with_another(struct rqli_diagnosis *self)
 {
     RQLI_AUTO(rqli_client_free) rql_client *other = NULL;

@@ -15,15 +15,15 @@
 #include <rql/lock.h>
 
 /*
- * Calls about locks that the caller has no handle of: to release or extend one with the secret of
- * its grant, to unlock or extend it by force without, and to wait until a name is free.
+ * Calls about locks that the caller has no handle of: they release or extend one with the secret of
+ * its grant, unlock or extend it by force without the secret, or wait until a name is free.
  */
 
-/* A lock is asked for again so long after the end that PTTL told: it counts whole milliseconds. */
-enum { AFTER_EXPIRY_US = 2000, FREE = -2 /* PTTL of a key that is not there */ };
+/* Time to wait after the end that PTTL reported, because PTTL counts whole milliseconds. */
+enum { AFTER_EXPIRY_US = 2000, FREE = -2 /* PTTL of a key that does not exist */ };
 
-/* The nonce of a grant, which only its holder knows. What has another form is refused before it is
- * sent: "-" tells release.lua only to serve. */
+/* Checks the nonce of a grant, which only its holder knows. A secret of another form is refused
+ * before it is sent, because "-" makes release.lua only serve. */
 static bool is_secret(const char *secret)
 {
     size_t length = 0;
@@ -42,7 +42,7 @@ static rql_status check_secret(const char *secret, rql_error *error)
                            RQL_SECRET_SIZE - 1);
 }
 
-/* Where this client holds the lock, its handle is not told: it finds out as any holder does. */
+/* If this client holds the lock, its handle is not notified: it finds out as any holder does. */
 rql_status rql_release_by_secret(rql_client *client, const char *name, const char *secret,
                                  rql_error *error)
 {
@@ -54,8 +54,9 @@ rql_status rql_release_by_secret(rql_client *client, const char *name, const cha
     return status ? status : rqli_release(client, &lock.keys, secret, error);
 }
 
-/* One call that is not repeated: the script never shortens, so the caller may. If the grant has
- * ended and the lock is free, the same call serves its queue. */
+/* Sends one call, which the library does not repeat. The script never shortens a lease, so the
+ * caller may repeat it. If the grant has ended and the lock is free, the same call serves its
+ * queue. */
 rql_status rql_extend_by_secret(rql_client *client, const char *name, const char *secret,
                                 int64_t ttl_ms, rql_error *error)
 {
@@ -93,8 +94,8 @@ rql_status rql_extend_by_secret(rql_client *client, const char *name, const char
                : rqli_fail(error, RQL_NOT_HELD, "%s: no grant with this secret is in force", name);
 }
 
-/* Why there was no transaction: of what the server refused, the first; EXEC only says that it did.
- */
+/* Returns why there was no transaction: the first command that the server refused. EXEC only
+ * says that it did. */
 static const struct rqli_reply *refused_part(const struct rqli_exchange *exchange)
 {
     size_t last = exchange->command.n_commands - 1;
@@ -106,8 +107,8 @@ static const struct rqli_reply *refused_part(const struct rqli_exchange *exchang
     return &exchange->reply[i];
 }
 
-/* The last reply is that of EXEC: {requests removed, 1 if there was a lock}. A server undoes
- * nothing: with a queue of another type, which is a fault, the lock has ended all the same. */
+/* Reads the last reply, that of EXEC: {requests removed, 1 if there was a lock}. A server undoes
+ * nothing: if the queue is of another type, which is a fault, the lock has ended all the same. */
 static rql_status read_unlock(const struct rqli_exchange *exchange, const char *key,
                               rql_unlock_result *out, rql_error *error)
 {
@@ -127,8 +128,9 @@ static rql_status read_unlock(const struct rqli_exchange *exchange, const char *
     return RQL_OK;
 }
 
-/* The transaction would delete a key of any type. What is no lock is left alone, as by
- * rql_clear_locks(); if it becomes something else between the two round trips, it is deleted. */
+/* Checks that the key is a lock, because the transaction would delete a key of any type. Any
+ * other key is left alone, as by rql_clear_locks(). If the key changes its type between the two
+ * round trips, it is deleted. */
 static rql_status check_type(rql_client *client, const struct rqli_keys *keys,
                              struct rqli_retries *retries, rql_error *error)
 {
@@ -148,8 +150,9 @@ static rql_status check_type(rql_client *client, const struct rqli_keys *keys,
     return status;
 }
 
-/* rel_time_us is that of the round trip. The records of our waiters stay: rql:req:* is no key of
- * the gem's. retries->again_us is set if the keys have moved. */
+/* Unlocks on the node that has the keys. rel_time_us is the time of the round trip. The records
+ * of our waiters stay, because rql:req:* is no key of the gem. retries->again_us is set if the keys
+ * have moved. */
 static rql_status unlock_there(rql_client *client, const struct rqli_keys *keys,
                                rql_unlock_result *out, struct rqli_retries *retries,
                                rql_error *error)
@@ -161,7 +164,8 @@ static rql_status unlock_there(rql_client *client, const struct rqli_keys *keys,
     if (!exchange) {
         return rqli_fail_nomem(error);
     }
-    /* The very commands of the gem's unlock: queue first, then the lock, in one. */
+    /* These are the commands of the gem's unlock, in one transaction: first the queue, then the
+     * lock. */
     rqli_command_words(&exchange->command, "MULTI", NULL);
     rqli_command_words(&exchange->command, "ZREMRANGEBYSCORE", keys->queue.data, "-inf", "+inf",
                        NULL);
@@ -222,8 +226,8 @@ rql_status rql_force_unlock(rql_client *client, const char *name, rql_unlock_res
         return status;
     }
     route = rqli_client_route(client, &lock.keys);
-    /* Puts our waiters back by their records, and gives the lock to the first. A fault is no
-     * matter: the next poll does the same, and the unlocking is done. */
+    /* Puts our waiters back by their records, and gives the lock to the first. A fault is
+     * ignored, because the next poll does the same and the lock is already released. */
     (void)rqli_serve(&route, &lock.keys, rqli_client_budget_us(client, rqli_now_us()));
     notify_unlocked(client, &lock.keys, &result);
     if (out) {
@@ -232,8 +236,8 @@ rql_status rql_force_unlock(rql_client *client, const char *name, rql_unlock_res
     return RQL_OK;
 }
 
-/* Sent once: to repeat it would add once more, so a lost reply is RQL_E_UNKNOWN. The script answers
- * as PEXPIRE does, 0 if there is no such key. */
+/* Sends the call once: a repeated call would add the time once more, so a lost reply is
+ * RQL_E_UNKNOWN. The script answers like PEXPIRE: 0 if there is no such key. */
 rql_status rql_force_extend(rql_client *client, const char *name, int64_t add_ms, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
@@ -264,14 +268,14 @@ rql_status rql_force_extend(rql_client *client, const char *name, int64_t add_ms
     if (exchange->reply->integer == 0) {
         return rqli_fail(error, RQL_NOT_FOUND, "%s: nobody holds it", name);
     }
-    if (add_ms < 0) { /* it may have ended by that */
+    if (add_ms < 0) { /* the lock may have ended by a negative extension */
         (void)rqli_serve(&route, &lock.keys, rqli_client_budget_us(client, rqli_now_us()));
     }
     return RQL_OK;
 }
 
-/* Waits until a lock is free, without asking for it: it enters no queue, and no push comes. The
- * deadline is in our time; RQLI_NEVER_US: there is none. */
+/* Waits until a lock is free, without requesting it: the call enters no queue and gets no push.
+ * The deadline is by our clock; RQLI_NEVER_US: there is none. */
 struct check {
     rql_client *client;
     const rql_lock_options *options;
@@ -280,7 +284,8 @@ struct check {
     struct rqli_retries retries;
 };
 
-/* Within the grace after the deadline, however long a reply may take otherwise. */
+/* Ends a poll within the grace period after the deadline, however long a reply may take
+ * otherwise. */
 static int64_t poll_until_us(const struct check *self)
 {
     int64_t until_us = rqli_client_budget_us(self->client, rqli_now_us());
@@ -289,8 +294,9 @@ static int64_t poll_until_us(const struct check *self)
     return until_us - grace_us < self->deadline_us ? until_us : self->deadline_us + grace_us;
 }
 
-/* *left_ms: PTTL, or FREE. As the scripts see it: a hash without acq_id is no lock. If the lock
- * ends between the two commands PTTL answers -2, which is FREE; -1 is a lock without a ttl. */
+/* Reads *left_ms: PTTL, or FREE. As for the scripts, a hash without acq_id is no lock. If the
+ * lock ends between the two commands, PTTL answers -2, which is FREE; -1 is a lock without a TTL.
+ * */
 static rql_status poll(struct check *self, int64_t *left_ms, rql_error *error)
 {
     RQLI_AUTO(rqli_exchange_give)
@@ -311,7 +317,7 @@ static rql_status poll(struct check *self, int64_t *left_ms, rql_error *error)
     is_held = &exchange->reply[0];
     left = &exchange->reply[1];
     if (rqli_client_follows(self->client, self->lock.keys.set, is_held, &self->retries)) {
-        *left_ms = 0; /* not known: it is asked again, elsewhere */
+        *left_ms = 0; /* not known: the new node is asked next */
         return RQL_OK;
     }
     if (is_held->type != RQLI_REPLY_INTEGER || left->type != RQLI_REPLY_INTEGER) {
@@ -324,14 +330,14 @@ static rql_status poll(struct check *self, int64_t *left_ms, rql_error *error)
     return RQL_OK;
 }
 
-/* The next poll: after the delay, or when the lock ends, or at the deadline. Nobody wakes `never`:
- * its time ends the sleep. */
+/* Sleeps until the next poll: after the delay, or when the lock ends, or at the deadline. No
+ * wake-up ends the sleep earlier. */
 static void sleep_until_next(const struct check *self, int64_t left_ms)
 {
     uint32_t jitter_us = (uint32_t)self->options->retry_jitter_ms * 1000U;
     int64_t now_us = rqli_now_us();
     int64_t until_us = rqli_after_ms(now_us, self->options->retry_delay_ms);
-    int64_t end_us = rqli_after_ms(now_us, left_ms); /* -1 is never here, too */
+    int64_t end_us = rqli_after_ms(now_us, left_ms); /* -1 (no TTL) becomes never */
 
     until_us += rqli_random_below(jitter_us);
     if (end_us < until_us - AFTER_EXPIRY_US) {
@@ -340,7 +346,7 @@ static void sleep_until_next(const struct check *self, int64_t left_ms)
     rqli_sleep_until(rqli_earlier(until_us, self->deadline_us));
 }
 
-/* It is held, and is not waited for any longer. */
+/* Fails because the lock is held and the caller does not wait any longer. */
 static rql_status fail_held(const struct check *self, rql_status status, int64_t tries,
                             rql_error *error)
 {
@@ -354,8 +360,8 @@ static rql_status fail_held(const struct check *self, rql_status status, int64_t
                      (long long)tries, tries == 1 ? "" : "s");
 }
 
-/* RQL_OK: free. The deadline is looked at behind a poll: there is one at least, however short the
- * time, and a last one when it is over. */
+/* Returns RQL_OK when the lock is free. The deadline is checked after a poll: there is at least
+ * one poll, however short the time, and a last one when the time is over. */
 static rql_status wait_until_free(struct check *self, rql_error *error)
 {
     int64_t tries = 0;

@@ -11,18 +11,18 @@
 #include <string.h>
 
 /*
- * The swarm as the server's keys show it: its hosts, which of them are dead, what those hold, and
- * who flushes. Changes nothing.
+ * Reads the swarm from the server's keys: its hosts, which of them are dead, what the dead hosts
+ * hold, and which client flushes. Changes nothing.
  *
- * Dead is here who is silent for longer than the caller's ttl. A flusher wants to see that twice
- * (lua/README.md 32), so not all that is listed here is flushed.
+ * A host counts as dead here if it has been silent for longer than the caller's TTL. A flusher must
+ * see that twice (lua/README.md 32), so not every host that is listed here as dead is flushed.
  *
- * Where there are partitions a host is in each in which it holds a lock or waits for one. It is
- * listed once, with its latest sign of life; it is a zombie if it is dead in any of them, and only
- * what it holds there is a zombie's.
+ * With partitions, a host is in each partition in which it holds a lock or waits for one. It is
+ * listed once, with its latest sign of life. It is a zombie if it is dead in any of them, and only
+ * the locks that it holds there count as a zombie's.
  */
 
-/* A year, as for the option of this name. */
+/* A year, as for the option of the same name. */
 #define TTL_MAX_MS INT64_C(31536000000)
 
 enum {
@@ -33,7 +33,7 @@ enum {
 RQLI_DEFINE_AUTO(rql_lock_info_list *, rql_lock_info_list_free);
 RQLI_DEFINE_AUTO(rql_zombies *, rql_zombies_free);
 
-/* The flusher of a set of keys, or the next page of its hosts. */
+/* Asks for the flusher of a set of keys, or for the next page of its hosts. */
 static void write_question(const struct rqli_key_set *set, const struct rqli_walk *hosts,
                            struct rqli_command *command)
 {
@@ -44,7 +44,8 @@ static void write_question(const struct rqli_key_set *set, const struct rqli_wal
     }
 }
 
-/* hosts NULL: who flushes. RQL_OK: give *out back; its last reply may be an error. */
+/* Asks for a page of hosts; hosts NULL: for the flusher. After RQL_OK the caller gives *out
+ * back; its last reply may be an error. */
 static rql_status ask(const struct rqli_reader *reader, const struct rqli_key_set *set,
                       const struct rqli_walk *hosts, struct rqli_exchange **out)
 {
@@ -75,8 +76,8 @@ static rql_status ask(const struct rqli_reader *reader, const struct rqli_key_se
     }
 }
 
-/* The value is the identity of the elected. Without the key nobody is: an election ends by its
- * ttl. */
+/* Reads the identity of the elected client. Without the key no client is elected, because an
+ * election expires with its TTL. */
 static rql_status read_flusher(const struct rqli_exchange *exchange, char out[RQL_ID_SIZE],
                                rql_error *error)
 {
@@ -108,7 +109,7 @@ rql_status rql_swarm_flusher(rql_client *client, char out[RQL_ID_SIZE], rql_erro
     return status ? status : read_flusher(exchange, out, error);
 }
 
-/* In front of each call that takes a ttl. */
+/* Checks the arguments of each call that takes a TTL. */
 static rql_status check(const rql_client *client, int64_t zombie_ttl_ms, const void *out,
                         rql_error *error)
 {
@@ -133,9 +134,9 @@ rql_host_info_list *rql_host_info_list_free(rql_host_info_list *list)
 
 /* The hosts of all sets of keys. */
 struct hosts {
-    struct rqli_list all;   /* with their last heartbeats; -1: no time */
-    struct rqli_list dead;  /* those of them that are dead */
-    struct rqli_list where; /* the same, each as where() says */
+    struct rqli_list all;   /* with their last heartbeats; -1: the host has no time */
+    struct rqli_list dead;  /* those hosts that are dead */
+    struct rqli_list where; /* the same, each in the form of where() */
     int64_t server_us;      /* the latest time at which a server was asked for its hosts */
 };
 
@@ -146,15 +147,16 @@ static void hosts_fini_p(struct hosts *self)
     rqli_list_fini_p(&self->where);
 }
 
-/* A host in a set of keys. */
+/* Names a host in a set of keys. */
 static struct rqli_slice where(char out[WHERE_SIZE], size_t set, const char *host)
 {
     (void)snprintf(out, WHERE_SIZE, "%zu %s", set, host);
     return rqli_slice_of(out);
 }
 
-/* Its last heartbeat is that long ago by the server's clock, as of the last page. One without a
- * time is no zombie: what cannot be read is never a reason to call anybody dead. */
+/* Says whether the last heartbeat is that long ago, by the server's clock when it sent the last
+ * page. A host without a time is no zombie: an unreadable value is never a reason to call a host
+ * dead. */
 static bool is_dead(const struct rqli_walk *hosts, size_t i, int64_t zombie_ttl_ms)
 {
     int64_t last_us = hosts->found.item[i].number;
@@ -178,8 +180,8 @@ static void add_hosts(struct hosts *self, size_t set, const struct rqli_walk *fo
     }
 }
 
-/* A walk that does not end is cut without a fault. The caller ends the lists, also after a fault.
- */
+/* Reads the hosts of one set. A walk that does not end is cut without a fault. The caller frees
+ * the lists, after a fault as well. */
 static rql_status read_set(const struct rqli_reader *reader, size_t number, struct hosts *out,
                            int64_t zombie_ttl_ms)
 {
@@ -200,7 +202,7 @@ static rql_status read_set(const struct rqli_reader *reader, size_t number, stru
     return status;
 }
 
-/* Sorted, each once. */
+/* Reads all hosts, sorted, each once. */
 static rql_status read_hosts(rql_client *client, int64_t zombie_ttl_ms, struct hosts *out,
                              rql_error *error)
 {
@@ -219,7 +221,7 @@ static rql_status read_hosts(rql_client *client, int64_t zombie_ttl_ms, struct h
     return status;
 }
 
-/* One allocation: the list, its items, then the ids. */
+/* Makes one allocation: the list, its items, then the ids. */
 rql_status rql_swarm_info(rql_client *client, int64_t zombie_ttl_ms, rql_host_info_list **out,
                           rql_error *error)
 {
@@ -264,8 +266,9 @@ rql_zombies *rql_zombies_free(rql_zombies *zombies)
     return NULL;
 }
 
-/* By the host that a lock names, as the rule of the flusher chooses them, if that is dead where the
- * lock is. An acquirer who holds several is listed once; locks come in the order of their keys. */
+/* Finds locks by the host that they name, as the flusher's rule does, if that host is dead where
+ * the lock is. An acquirer that holds several locks is listed once; locks come in the order of
+ * their keys. */
 static rql_status find_locks(rql_client *client, const struct hosts *hosts,
                              struct rqli_zombies *found, rql_error *error)
 {
@@ -297,8 +300,8 @@ void rqli_zombies_fini_p(struct rqli_zombies *self)
     rqli_list_fini_p(&self->locks);
 }
 
-/* On a fault what was made so far is freed with the result. Lists that lack a text for want of
- * memory are found out here, as RQL_E_NOMEM. */
+/* After a fault, the lists that were made so far are freed with the result. A list that lacks a
+ * text because memory ran out is detected here, as RQL_E_NOMEM. */
 rql_status rqli_zombies_give(struct rqli_zombies *found, rql_zombies **out, rql_error *error)
 {
     RQLI_AUTO(rql_zombies_free) rql_zombies *zombies = calloc(1, sizeof *zombies);
@@ -318,7 +321,7 @@ rql_status rqli_zombies_give(struct rqli_zombies *found, rql_zombies **out, rql_
     return status;
 }
 
-/* Nothing is locked meanwhile: a host may come back while its locks are listed. */
+/* This takes no lock on the data: a host may come back while its locks are listed. */
 rql_status rql_zombies_info(rql_client *client, int64_t zombie_ttl_ms, rql_zombies **out,
                             rql_error *error)
 {
@@ -345,8 +348,8 @@ rql_status rql_zombie_hosts(rql_client *client, int64_t zombie_ttl_ms, rql_text_
     return status ? status : rqli_list_give(&hosts.dead, out, error);
 }
 
-/* Finds all of it, and gives one list away: that leaves NULL, the others are freed. `out` is
- * checked here, for what is inside would only see ours. */
+/* Finds all lists and gives one of them away. That leaves NULL in its place, and the other lists
+ * are freed. `out` is checked here, because the inner call would only check our own pointer. */
 rql_status rql_zombie_locks(rql_client *client, int64_t zombie_ttl_ms, rql_text_list **out,
                             rql_error *error)
 {

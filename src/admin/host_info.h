@@ -1,7 +1,7 @@
 #ifndef RQLI_HOST_INFO_H
 #define RQLI_HOST_INFO_H
 
-/* Dead hosts and what they held: found by an inspection, or flushed by a swarm. */
+/* Dead hosts and what they held. An inspection found them, or a swarm flushed them. */
 
 #include "admin/pages.h"
 
@@ -17,7 +17,7 @@ struct rqli_zombies {
 
 void rqli_zombies_fini_p(struct rqli_zombies *self);
 
-/* A result for a caller. */
+/* Makes a result for the caller. */
 rql_status rqli_zombies_give(struct rqli_zombies *found, rql_zombies **out, rql_error *error);
 
 #endif

@@ -1,38 +1,42 @@
 #ifndef RQLI_INFO_H
 #define RQLI_INFO_H
 
-/* What is under the keys of locks and queues, as the structs of inspect.h. Whatever is there
- * becomes a status, never a fault of ours. */
+/* Reads the contents of lock and queue keys into the structs of inspect.h. Any contents of a key
+ * become a status, never a fault of the library. */
 
 #include "admin/pages.h"
 
 #include <rql/inspect.h>
 
-/* ---- locks (lock_info.c) ----
+/*
+ * ---- locks (lock_info.c) ----
  *
- * A hash as rql_lock_info in one allocation. Texts with a NUL end there. */
+ * Reads a hash as rql_lock_info in one allocation. Texts with a NUL end there.
+ */
 
-/* Replies that rqli_lock_info_ask() leads to. */
+/* Number of replies to the commands of rqli_lock_info_ask(). */
 enum { RQLI_LOCK_INFO_REPLIES = 2 };
 
 void rqli_lock_info_ask(struct rqli_command *command, struct rqli_slice key);
 
-/* Reads RQLI_LOCK_INFO_REPLIES replies. Only replies that say nothing about the key (no rights, no
- * memory, another shape) are faults; `where` is for their message. No I/O. */
+/* Reads RQLI_LOCK_INFO_REPLIES replies. Only a reply that says nothing about the key (no rights,
+ * no memory, another shape) is a fault; `where` is for its message. No I/O. */
 rql_status rqli_lock_info_read(const struct rqli_reply *replies, struct rqli_slice key,
                                const char *where, rql_lock_info **out, rql_error *error);
 
-/* `out` has room for n, all NULL before, and after a fault it may be filled in part. Of a key that
- * is gone the status says so; one that holds more than an exchange can carry is RQL_KEY_MALFORMED,
- * unread. */
+/* Reads n locks. `out` has room for n, all NULL before the call; after a fault it may be filled
+ * in part. A key that is gone has a status that says so. A key that holds more than an exchange can
+ * carry is RQL_KEY_MALFORMED, and not read. */
 rql_status rqli_read_locks(const struct rqli_reader *reader, const struct rqli_item *keys, size_t n,
                            rql_lock_info **out);
 
-/* ---- queues (queue_info.c) ----
+/*
+ * ---- queues (queue_info.c) ----
  *
- * A sorted set as rql_queue_info in one allocation, gathered from its pages and from the records of
+ * Reads a sorted set as rql_queue_info in one allocation, from its pages and from the records of
  * its requests, which name the hosts. A page begins at the score where the last one ended, not at a
- * rank: requests that leave meanwhile hide no others. */
+ * rank: requests that leave meanwhile do not hide other requests.
+ */
 
 enum {
     RQLI_QUEUE_PAGE = 1000, /* requests of one command */
@@ -45,25 +49,25 @@ struct rqli_queue_reading {
     rql_key_status status;
     int64_t limit;             /* of a page */
     bool has_more;             /* the last page was full */
-    size_t n_asked;            /* records asked for by the command that is under way */
+    size_t n_asked;            /* records that the current command asks for */
     struct rqli_list requests; /* acquirers in their order, with their scores; -1: unreadable */
-    struct rqli_list hosts;    /* of the first so many of them; "": unknown */
+    struct rqli_list hosts;    /* of the first requests, as many as were read; "": unknown */
     int64_t n_ties;            /* requests that have the last score */
     char last_score[RQLI_QUEUE_SCORE_SIZE];
     int64_t server_us; /* the server's time when the last page was read; -1: not known */
 };
 
-/* limit is 1 to RQLI_QUEUE_PAGE. The rest does no I/O either. */
+/* Begins a reading; limit is 1 to RQLI_QUEUE_PAGE. No function of a reading does I/O. */
 void rqli_queue_reading_init(struct rqli_queue_reading *self, struct rqli_slice key, int64_t limit);
 void rqli_queue_reading_fini(struct rqli_queue_reading *self);
 
-/* While has_more: ask for a page, take it. `where` is for messages. */
+/* While has_more is true, the caller asks for a page and takes it. `where` is for messages. */
 void rqli_queue_reading_ask(const struct rqli_queue_reading *self, struct rqli_command *command);
 rql_status rqli_queue_reading_take(struct rqli_queue_reading *self, const struct rqli_reply *reply,
                                    const char *where, rql_error *error);
 
-/* Asks for at most `limit` records that are still unknown; returns how many. 0: none was asked for,
- * there is no reply to take. */
+/* Asks for at most `limit` records that are still unknown; returns how many. 0: no record was
+ * asked for, and there is no reply to take. */
 size_t rqli_queue_reading_ask_hosts(struct rqli_queue_reading *self, struct rqli_command *command,
                                     size_t limit);
 rql_status rqli_queue_reading_take_hosts(struct rqli_queue_reading *self,
@@ -74,7 +78,7 @@ rql_status rqli_queue_reading_take_hosts(struct rqli_queue_reading *self,
 rql_status rqli_queue_reading_finish(const struct rqli_queue_reading *self, rql_queue_info **out,
                                      rql_error *error);
 
-/* As rqli_read_locks(). */
+/* Reads n queues, in the same way as rqli_read_locks(). */
 rql_status rqli_read_queues(const struct rqli_reader *reader, const struct rqli_item *keys,
                             size_t n, rql_queue_info **out);
 

@@ -10,14 +10,15 @@
 #include <rql/inspect.h>
 
 /*
- * Calls that show locks and queues. All only read: what they return was true on the server at some
- * time during the call, key by key, and not at one instant for all.
+ * Calls that show locks and queues. All of them only read. Their result was true on the server at
+ * some time during the call, key by key, and not at one instant for all keys.
  */
 
-/* Of locks and queues alike; our own keys begin otherwise (lua/README.md 1). */
+/* Prefix of locks and queues alike; our own keys begin otherwise (lua/README.md 1). */
 #define PREFIX_OF_ALL "rql:lock"
 
-/* COUNT of one SCAN at most, whatever the option says: the server serves nobody else meanwhile. */
+/* Most keys of one SCAN, whatever the option says, because the server serves no other client
+ * meanwhile. */
 enum { SCAN_COUNT_MAX = 10000 };
 
 RQLI_DEFINE_AUTO(rql_lock_info *, rql_lock_info_free);
@@ -25,7 +26,7 @@ RQLI_DEFINE_AUTO(rql_queue_info *, rql_queue_info_free);
 RQLI_DEFINE_AUTO(rql_lock_info_list *, rql_lock_info_list_free);
 RQLI_DEFINE_AUTO(rql_queue_info_list *, rql_queue_info_list_free);
 
-/* Here, because what a refusal points to are descriptions of a lock and of a queue. */
+/* This is here because a refusal points to descriptions of a lock and of a queue. */
 void rql_refusal_clear(rql_refusal *refusal)
 {
     if (!refusal) {
@@ -36,8 +37,8 @@ void rql_refusal_clear(rql_refusal *refusal)
     *refusal = (rql_refusal){0};
 }
 
-/* The first lines of every public call here: a client of this process, and a place for the result.
- */
+/* Checks the arguments of every public call here: a client of this process, and a place for the
+ * result. */
 static rql_status check_out(const rql_client *client, const void *out, rql_error *error)
 {
     rql_status status = rqli_client_check(client, error);
@@ -48,7 +49,7 @@ static rql_status check_out(const rql_client *client, const void *out, rql_error
     return status;
 }
 
-/* About one name. */
+/* Checks the arguments of a call about one name. */
 static rql_status check_named(struct rqli_named *lock, const rql_client *client, const char *name,
                               const void *out, rql_error *error)
 {
@@ -57,7 +58,8 @@ static rql_status check_named(struct rqli_named *lock, const rql_client *client,
     return status ? status : rqli_named_init(lock, client, name, error);
 }
 
-/* A key of another type exists, too: who asks "is it locked?" cannot take the lock then. */
+/* A key of another type counts as existing, too: a caller that asks "is it locked?" cannot take
+ * the lock then. */
 static rql_status read_exists(rql_client *client, const struct rqli_keys *keys, const char *key,
                               bool *out, rql_error *error)
 {
@@ -107,7 +109,7 @@ rql_status rql_get_lock_info(rql_client *client, const char *name, rql_lock_info
 
         status = rqli_read_locks(&reader, &key, 1, &info);
     }
-    /* A key that is gone has a description as well, for listings to say so. Here it is freed. */
+    /* A key that is gone has a description as well, which the listings need. Here it is freed. */
     if (!status && info->status == RQL_KEY_RELEASED) {
         status = rqli_fail(error, RQL_NOT_FOUND, "%s: nobody holds it", name);
     }
@@ -140,7 +142,7 @@ rql_status rql_get_queue_info(rql_client *client, const char *name, rql_queue_in
     return status;
 }
 
-/* Each is one allocation: its texts and metadata lie behind it. */
+/* Each description is one allocation: its texts and metadata come after the struct. */
 rql_lock_info *rql_lock_info_free(rql_lock_info *info)
 {
     free(info);
@@ -159,8 +161,8 @@ rql_text_list *rql_text_list_free(rql_text_list *list)
     return NULL;
 }
 
-/* All keys with this prefix, sorted, each once. What has come or gone meanwhile may be missing or
- * still be among them. */
+/* Finds all keys with this prefix, sorted, each once. A key that came during the walk may be
+ * missing, and one that went may still be among them. */
 static rql_status walk_keys(rql_client *client, struct rqli_walk *walk, const char *prefix,
                             rql_error *error)
 {
@@ -192,14 +194,14 @@ rql_status rql_list_queues(rql_client *client, rql_text_list **out, rql_error *e
     return list_keys(client, RQLI_KEY_QUEUE, out, error);
 }
 
-/* What the gem counts as its own, by how the key begins. */
+/* Lists the keys that the gem counts as its own, by how they begin. */
 rql_status rql_list_keys(rql_client *client, rql_text_list **out, rql_error *error)
 {
     return list_keys(client, PREFIX_OF_ALL, out, error);
 }
 
-/* The list and its pointers are one allocation, each item another. All pointers are NULL at first,
- * so that a fault in the middle frees what was read with the list. */
+/* The list and its pointers are one allocation, each item is another. All pointers are NULL at
+ * first, so that a fault in the middle frees the items that were read together with the list. */
 rql_status rql_list_locks_info(rql_client *client, rql_lock_info_list **out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
@@ -226,7 +228,7 @@ rql_status rql_list_locks_info(rql_client *client, rql_lock_info_list **out, rql
     return status;
 }
 
-/* As rql_list_locks_info(). */
+/* Works like rql_list_locks_info(). */
 rql_status rql_list_queues_info(rql_client *client, rql_queue_info_list **out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
@@ -271,13 +273,14 @@ rql_queue_info_list *rql_queue_info_list_free(rql_queue_info_list *list)
     return NULL;
 }
 
-/* Called with the mutex of the leases held: it copies, and does nothing else. */
+/* Caller holds the mutex of the leases, so this only copies the name. */
 static void add_name(const rql_lock *lock, void *context)
 {
     rqli_list_add(context, rqli_slice_of(lock->name), 0);
 }
 
-/* Asks no server. A name for each hold, in no order: a re-entry is one of its own. */
+/* Asks no server. Lists a name for each hold, in no particular order: a re-entry is a hold of
+ * its own. */
 rql_status rql_acquired_locks(rql_client *client, rql_text_list **out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
@@ -291,7 +294,7 @@ rql_status rql_acquired_locks(rql_client *client, rql_text_list **out, rql_error
     return rqli_list_give(&names, out, error);
 }
 
-/* What rqli_threads_each() and the list are told of. */
+/* Context of rqli_threads_each(): the list, and the identity that the ids need. */
 struct possible_hosts {
     struct rqli_list *hosts;
     const char *identity;
@@ -306,9 +309,9 @@ static void add_host(uint64_t thread, void *context)
     rqli_list_add(self->hosts, rqli_slice_of(host), 0);
 }
 
-/* Each thread of the process is a host of its own to the others, whether it holds anything or not.
- * One that has not used the library yet is none, but for the caller's. Asks no server: ids are made
- * of the thread's number and the client's identity. */
+/* Each thread of the process is a host of its own to other clients, whether it holds locks or
+ * not. A thread that has not used the library yet is no host, except for the caller's. Asks no
+ * server, because an id is made of the thread's number and the client's identity. */
 rql_status rql_possible_host_ids(rql_client *client, rql_text_list **out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;

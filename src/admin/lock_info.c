@@ -9,15 +9,15 @@
 #include <stdlib.h>
 
 /*
- * A lock's hash as a struct. Ruby writes numbers as it prints them, and anybody may have written to
- * the hash: what cannot be relied on is marked as malformed, and what could be read is returned all
- * the same.
+ * Reads a lock's hash into a struct. Ruby writes numbers as it prints them, and any program may
+ * have written to the hash. A value that cannot be relied on marks the lock as malformed, and the
+ * values that could be read are returned all the same.
  */
 
 enum { PTTL_NO_TTL = -1, PTTL_NO_KEY = -2 };
 
 /* Where a field of the hash goes in rql_lock_info: a text as a pointer to a copy, a number as
- * int64_t, seconds as microseconds. What is ignored is no metadata either. */
+ * int64_t, seconds as microseconds. An ignored field is no metadata either. */
 struct field {
     const char *name;
 
@@ -29,7 +29,7 @@ struct field {
 
 #define FIELD_AT(member) offsetof(rql_lock_info, member)
 
-/* The gem's eleven names and our token. Anything else is metadata, or ours and nobody's business.
+/* The gem's eleven names and our token. Any other field is metadata, or internal to librql.
  * lock_key and rem_ttl can be stored through the gem's Symbol keys; it overwrites them too. */
 static const struct field fields[] = {
     {"acq_id", FIELD_TEXT, true, FIELD_AT(acq_id)},
@@ -68,13 +68,13 @@ static const struct field *find_field(struct rqli_slice name)
     return NULL;
 }
 
-/* Names with our prefix are kept for later versions, so they are no metadata. */
+/* Names with our prefix are reserved for later versions, so they are no metadata. */
 static bool is_meta(struct rqli_slice name)
 {
     return !find_field(name) && !rqli_has_prefix(name, rqli_slice_of("rql_"));
 }
 
-/* HGETALL as RESP2 has it: names and values in turn. */
+/* Checks the form of HGETALL in RESP2: names and values in turn. */
 static bool is_hash(const struct rqli_reply *reply)
 {
     if (reply->type != RQLI_REPLY_ARRAY || reply->count % 2 != 0) {
@@ -88,8 +88,8 @@ static bool is_hash(const struct rqli_reply *reply)
     return true;
 }
 
-/* Bytes that all texts need at most, metadata included: so one allocation does. Two for each pair
- * are the ends of its texts. */
+/* Returns an upper bound of the bytes of all texts, metadata included, so that one allocation is
+ * enough. Two bytes for each pair are the terminating NULs of its texts. */
 static size_t measure(const struct rqli_reply *hash, size_t *n_meta)
 {
     size_t size = 0;
@@ -102,8 +102,9 @@ static size_t measure(const struct rqli_reply *hash, size_t *n_meta)
     return size + *n_meta * sizeof(rql_meta);
 }
 
-/* Everything absent but the key; `size` more bytes hold the metadata and, at *cursor, the texts.
- * Metadata come right behind the struct, for they have pointers, which must be aligned. */
+/* Makes a description in which only the key is set. `size` more bytes hold the metadata and, at
+ * *cursor, the texts. The metadata come right after the struct, because they contain pointers,
+ * which must be aligned. */
 static rql_lock_info *new_info(struct rqli_slice key, size_t n_meta, size_t size, char **cursor)
 {
     rql_lock_info *info = malloc(sizeof *info + size + key.length + 1);
@@ -133,8 +134,8 @@ static rql_lock_info *new_info(struct rqli_slice key, size_t n_meta, size_t size
     return info;
 }
 
-/* False if the value cannot be relied on. Such a number stays -1; such a text is shown all the
- * same, up to a NUL. An empty text is no id. */
+/* Returns false if the value cannot be relied on. Such a number stays -1; such a text is shown
+ * all the same, up to a NUL. An empty text is no id. */
 static bool put_field(rql_lock_info *info, const struct field *field, struct rqli_slice value,
                       char **cursor)
 {
@@ -162,9 +163,9 @@ static bool put_field(rql_lock_info *info, const struct field *field, struct rql
     return is_good;
 }
 
-/* A field that is missing, or cannot be relied on, makes the whole malformed; what could be read is
- * given all the same, for whoever has to clear it up. `missing` has a bit for each row of the
- * table. */
+/* A field that is missing or unreliable makes the whole lock malformed. The values that could be
+ * read are returned all the same, for the operator that has to clear it up. `missing` has a bit for
+ * each row of the table. */
 static void fill(rql_lock_info *info, const struct rqli_reply *hash, char **cursor)
 {
     unsigned missing = 0;
@@ -193,7 +194,7 @@ static void fill(rql_lock_info *info, const struct rqli_reply *hash, char **curs
     }
 }
 
-/* A lock of which only the key and this status are known. */
+/* Returns a lock of which only the key and this status are known. */
 static rql_status give_bare(struct rqli_slice key, rql_key_status status, rql_lock_info **out,
                             rql_error *error)
 {
@@ -208,7 +209,7 @@ static rql_status give_bare(struct rqli_slice key, rql_key_status status, rql_lo
     return RQL_OK;
 }
 
-/* *out is set if RQL_OK, whatever the status in it: NULL is never a description. */
+/* *out is set after RQL_OK, whatever the status in it: NULL is never a description. */
 rql_status rqli_lock_info_read(const struct rqli_reply *replies, struct rqli_slice key,
                                const char *where, rql_lock_info **out, rql_error *error)
 {
@@ -243,8 +244,8 @@ rql_status rqli_lock_info_read(const struct rqli_reply *replies, struct rqli_sli
     return RQL_OK;
 }
 
-/* Called for as many keys as fit into one exchange, by their measured sizes. After a fault the
- * places behind it are still NULL. */
+/* Reads as many keys as fit into one exchange, by their measured sizes. After a fault the places
+ * after the failed key are still NULL. */
 static rql_status read_some(const struct rqli_reader *reader, const struct rqli_batch *batch,
                             size_t first, size_t n)
 {
@@ -272,7 +273,7 @@ static rql_status read_some(const struct rqli_reader *reader, const struct rqli_
     return status;
 }
 
-/* The status is all that is said of a lock that is too large. */
+/* Returns only a status for a lock that is too large. */
 static rql_status report_unread(const struct rqli_reader *reader, const struct rqli_batch *batch,
                                 size_t i)
 {
@@ -286,7 +287,7 @@ static rql_status report_unread(const struct rqli_reader *reader, const struct r
     return status;
 }
 
-/* HGETALL knows no pages: a lock has to fit into an exchange as a whole. */
+/* HGETALL has no pages, so a lock has to fit into an exchange as a whole. */
 rql_status rqli_read_locks(const struct rqli_reader *reader, const struct rqli_item *keys, size_t n,
                            rql_lock_info **out)
 {

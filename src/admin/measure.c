@@ -6,7 +6,7 @@
 
 #include <rql/diagnose.h>
 
-/* What a server does without locks of ours, and what it has spent. */
+/* Measures the server without locks of ours, and the CPU time that it has used. */
 
 enum { FRACTION_SIZE = 32, US_PER_S = 1000000 };
 
@@ -22,7 +22,8 @@ static rql_status ping(rql_client *client, rql_error *error)
     return rqli_query(client, &exchange, error, "PING", NULL);
 }
 
-/* As it is in every handbook: the value says whose it is. It is deleted unless no answer came. */
+/* Takes and releases the lock of every handbook: the value names the owner. The key is deleted
+ * unless no answer came. */
 static rql_status use_plain_lock(rql_client *client, const char *key, rql_error *error)
 {
     RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *taken = NULL;
@@ -46,7 +47,8 @@ static rql_status use_plain_lock(rql_client *client, const char *key, rql_error 
                : rqli_fail(error, RQL_NOT_HELD, "%s: expired before its release", key);
 }
 
-/* "12.003456", in microseconds; the fraction has six digits. False: it is no such text. */
+/* Reads "12.003456" as microseconds; the fraction has six digits. False: the text has another
+ * form. */
 static bool read_seconds(const struct rqli_reply *info, const char *mark, int64_t *out_us)
 {
     char text[FRACTION_SIZE] = "";

@@ -10,9 +10,9 @@
 #include <stdlib.h>
 
 /*
- * How operators' calls read what may be large: keys and hosts page by page (rqli_walk), texts into
- * a list that grows (rqli_list), and the contents of keys in batches that fit a connection
- * (rqli_batch). A server with a million keys answers small questions only, and a reply is believed
+ * Readers of large data for operators' calls: keys and hosts page by page (rqli_walk), texts into a
+ * list that grows (rqli_list), and the contents of keys in batches that fit a connection
+ * (rqli_batch). A server with a million keys gets small questions only, and a reply is believed
  * only if it has the shape and size that were asked for.
  */
 
@@ -23,7 +23,7 @@ enum {
     PATTERN_SIZE = 64,
 };
 
-/* These calls change nothing, so a lost reply leaves no doubt: it is no more than a fault of the
+/* These calls change nothing, so a lost reply leaves no doubt: it is only a fault of the
  * connection. */
 rql_status rqli_reader_status(const struct rqli_reader *self, rql_status status)
 {
@@ -46,8 +46,8 @@ const char *rqli_reader_node(const struct rqli_reader *self)
     return rqli_node_where(self->set ? rqli_fleet_node(fleet, self->set) : &fleet->first);
 }
 
-/* Each exchange has the time of a single command: a listing as a whole has no limit. What is read
- * is a batch: it is told by retries->again_us that it is to be read again. */
+/* Each exchange has the time of a single command, so a listing as a whole has no limit. If keys
+ * of a batch have moved, retries->again_us tells the batch to read them again. */
 rql_status rqli_reader_send(const struct rqli_reader *self, struct rqli_exchange *exchange)
 {
     rql_status status = rqli_reader_status(
@@ -64,8 +64,8 @@ rql_status rqli_reader_send(const struct rqli_reader *self, struct rqli_exchange
     return status;
 }
 
-/* Texts of many items. Never moved, so that items may point into it. The newest is the first in the
- * list, and the only one that is added to. */
+/* The texts of many items. A block never moves, so that items may point into it. The newest
+ * block is the first in the list, and the only one that gets more texts. */
 struct rqli_list_block {
     struct rqli_list_block *next;
     size_t size;
@@ -85,7 +85,8 @@ void rqli_list_fini_p(struct rqli_list *self)
     *self = (struct rqli_list){0};
 }
 
-/* Doubling: a listing of a million keys is copied some fourteen times, not a million. */
+/* The capacity doubles: a listing of a million keys is copied some fourteen times, not a
+ * million. */
 static bool reserve_item(struct rqli_list *self)
 {
     size_t capacity = self->capacity > 0 ? 2 * self->capacity : FIRST_ITEMS;
@@ -103,8 +104,8 @@ static bool reserve_item(struct rqli_list *self)
     return true;
 }
 
-/* Room for `size` bytes of text, or NULL. Blocks double up to LARGEST_BLOCK; a text that is longer
- * gets one of its size. */
+/* Returns room for `size` bytes of text, or NULL. Blocks double up to LARGEST_BLOCK; a text that
+ * is longer gets a block of its size. */
 static char *reserve_text(struct rqli_list *self, size_t size)
 {
     struct rqli_list_block *block = self->blocks;
@@ -127,8 +128,8 @@ static char *reserve_text(struct rqli_list *self, size_t size)
     return block->text + block->used - size;
 }
 
-/* Without memory the text is left out; whoever gives the list out says that memory was short. So
- * callers need not look at each text. */
+/* Without memory the text is left out. The function that gives the list out reports that memory
+ * was short, so callers need not check each text. */
 void rqli_list_add(struct rqli_list *self, struct rqli_slice text, int64_t number)
 {
     char *cursor = reserve_item(self) ? reserve_text(self, text.length + 1) : NULL;
@@ -151,7 +152,7 @@ static int compare_texts(const void *a, const void *b)
     return order != 0 ? order : (left->length > right->length) - (left->length < right->length);
 }
 
-/* Of two items with the same text the larger number comes first, and is kept. */
+/* If two items have the same text, the one with the larger number comes first, and is kept. */
 static int compare(const void *a, const void *b)
 {
     int64_t left = ((const struct rqli_item *)a)->number;
@@ -178,7 +179,7 @@ void rqli_list_sort(struct rqli_list *self)
     self->count = kept + 1;
 }
 
-/* By halving: a flush asks for each lock whether its host is dead. */
+/* Uses a binary search, because a flush asks for each lock whether its host is dead. */
 bool rqli_list_has(const struct rqli_list *self, struct rqli_slice text)
 {
     const struct rqli_item wanted = {.text = text};
@@ -197,8 +198,8 @@ size_t rqli_list_size(const struct rqli_list *self)
     return size;
 }
 
-/* One allocation for the caller: pointers, then texts. It may have room for texts that are left
- * out. The list itself stays. */
+/* Makes one allocation for the caller: pointers, then texts. It may have room for texts that are
+ * left out. The list itself stays. */
 rql_status rqli_list_give(const struct rqli_list *self, rql_text_list **out, rql_error *error)
 {
     size_t size = self->count * sizeof(char *) + rqli_list_size(self);
@@ -220,7 +221,7 @@ rql_status rqli_list_give(const struct rqli_list *self, rql_text_list **out, rql
     return RQL_OK;
 }
 
-/* A time that is none is kept as -1: such a host is listed, but never taken for dead. */
+/* A value that is no time is stored as -1: such a host is listed, but never counts as dead. */
 static void take_time(struct rqli_walk *self, struct rqli_slice name, struct rqli_slice value)
 {
     int64_t time_us = -1;
@@ -231,7 +232,7 @@ static void take_time(struct rqli_walk *self, struct rqli_slice name, struct rql
     rqli_list_add(&self->found, name, time_us);
 }
 
-/* The server's cursor is opaque; "0" begins a walk, and ends it. */
+/* The server's cursor is opaque, except that "0" begins a walk, and ends it. */
 void rqli_walk_init(struct rqli_walk *self, const char *prefix, const char *hash)
 {
     *self =
@@ -247,8 +248,8 @@ void rqli_walk_use(struct rqli_walk *self, rql_client *client, const bool *parti
     }
 }
 
-/* Of a hash the values have times: TIME goes in front of each page, for only the server's clock
- * says how long ago they are. */
+/* Writes the command for the next page. The values of a hash have times, so TIME goes before
+ * each of its pages: only the server's clock says how long ago they are. */
 void rqli_walk_ask(const struct rqli_walk *self, struct rqli_command *command, int64_t count)
 {
     char digits[RQLI_CURSOR_SIZE];
@@ -265,8 +266,8 @@ void rqli_walk_ask(const struct rqli_walk *self, struct rqli_command *command, i
     rqli_command_words(command, "SCAN", self->cursor, "MATCH", pattern, "COUNT", digits, NULL);
 }
 
-/* {cursor, texts}; of a hash there are two for each field. The cursor goes back to the server in
- * the next command, so what is no cursor of a server is refused. */
+/* Checks {cursor, texts}; a hash has two texts for each field. The cursor goes back to the
+ * server in the next command, so a text that cannot be a server's cursor is refused. */
 static bool is_page(const struct rqli_walk *self, const struct rqli_reply *reply)
 {
     const struct rqli_reply *cursor = reply->items;
@@ -286,7 +287,8 @@ static bool is_page(const struct rqli_walk *self, const struct rqli_reply *reply
     return found->type == RQLI_REPLY_ARRAY && (!self->hash || found->count % 2 == 0);
 }
 
-/* Whoever wrote a field whose name a C program cannot see whole, it is no host and no client. */
+/* A field whose name a C program cannot read as a whole is no host and no client, whichever
+ * program wrote it. */
 static void add_fields(struct rqli_walk *self, const struct rqli_reply *found)
 {
     for (size_t i = 0; i < found->count; i += 2) {
@@ -302,7 +304,7 @@ static bool is_wanted(const struct rqli_walk *self, struct rqli_slice key)
                        : rqli_has_prefix(key, rqli_slice_of(self->prefix));
 }
 
-/* The server has matched the pattern; a peer that is none is not believed. */
+/* The server has matched the pattern already. This check is for a peer that is no real server. */
 static void add_keys(struct rqli_walk *self, const struct rqli_reply *found)
 {
     for (size_t i = 0; i < found->count; i++) {
@@ -312,9 +314,9 @@ static void add_keys(struct rqli_walk *self, const struct rqli_reply *found)
     }
 }
 
-/* MATCH and COUNT decide how long a page is, down to none at all: only the cursor ends a walk.
- * The cursor moves last: after a fault it is that of the page before. What moves from one server to
- * another meanwhile is found at both, or at none. */
+/* MATCH and COUNT decide how long a page is, and it may be empty: only the cursor ends a walk.
+ * The cursor moves last, so after a fault it is still that of the page before. A key that moves
+ * from one server to another meanwhile is found at both, or at none. */
 rql_status rqli_walk_take(struct rqli_walk *self, const struct rqli_exchange *exchange,
                           rql_error *error)
 {
@@ -362,8 +364,8 @@ rql_status rqli_walk_read(const struct rqli_reader *reader, struct rqli_walk *se
     return status ? status : rqli_walk_take(self, exchange, reader->error);
 }
 
-/* A walk of keys ends when the server says so: nothing else says how many there are. One of a hash
- * that does not end is cut without a fault, with is_done false. */
+/* A walk of keys ends when the server says so, because nothing else says how many keys there
+ * are. A walk of a hash that does not end is cut without a fault, with is_done false. */
 rql_status rqli_walk_read_all(const struct rqli_reader *reader, struct rqli_walk *self,
                               int64_t count)
 {

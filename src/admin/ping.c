@@ -11,14 +11,14 @@
 #include <string.h>
 
 /*
- * What the server says of itself, for rql_client_ping(). All is asked at once, and nothing fails
- * because an answer is an error: a user may lack rights, and a server may have renamed commands.
+ * The server's replies about itself, for rql_client_ping(). All questions go out at once, and an
+ * error as an answer fails nothing: a user may lack rights, and a server may have renamed commands.
  */
 
 enum { PINGS = 5 };
 
-/* In the order in which they are sent. From CLIENT_INFO on it only matters whether they may be
- * asked. */
+/* The questions, in the order in which they are sent. From CLIENT_INFO on it only matters
+ * whether the user may send them. */
 enum question {
     SERVER,
     REPLICATION,
@@ -32,8 +32,8 @@ enum question {
     QUESTIONS
 };
 
-/* Rights are checked before arguments: what may be said, and has an argument that means nothing, is
- * an error of another kind and does nothing. No client has the id 0. */
+/* The server checks rights before arguments: a command that is allowed, but has an argument
+ * without meaning, gets an error of another kind and does nothing. No client has the id 0. */
 static void write_questions(struct rqli_command *command)
 {
     rqli_command_words(command, "INFO", "server", NULL);
@@ -65,7 +65,7 @@ static void take_refused(rql_server_info *info, const struct rqli_reply *replies
     }
 }
 
-/* Valkey says the version of Redis that it is like, too. */
+/* Valkey also reports the version of Redis that it is compatible with. */
 static void take_server(rql_server_info *info, const struct rqli_reply *reply)
 {
     if (reply->type != RQLI_REPLY_TEXT) {
@@ -79,7 +79,7 @@ static void take_server(rql_server_info *info, const struct rqli_reply *reply)
     }
 }
 
-/* The number of good replicas is shown only while at least one is demanded. */
+/* The server shows the number of good replicas only while it requires at least one. */
 static void take_replication(rql_server_info *info, const struct rqli_reply *reply)
 {
     if (reply->type != RQLI_REPLY_TEXT) {
@@ -102,7 +102,7 @@ static void copy_field(char out[RQL_SERVER_WORD_SIZE], const struct rqli_reply *
     }
 }
 
-/* What INFO has not said, for all who may log in may ask this. */
+/* Fills in what INFO did not tell, because every user that may log in may send HELLO. */
 static void take_hello(rql_server_info *info, const struct rqli_reply *reply)
 {
     if (reply->type == RQLI_REPLY_ARRAY && reply->count % 2 == 0) {
@@ -115,7 +115,8 @@ static void take_hello(rql_server_info *info, const struct rqli_reply *reply)
     }
 }
 
-/* CONFIG GET answers with names and texts. Either number alone switches it off when it is 0. */
+/* CONFIG GET answers with names and texts. The requirement is off if either of the two numbers
+ * is 0. */
 static void take_min_replicas(rql_server_info *info, const struct rqli_reply *reply)
 {
     const struct rqli_reply *least;
@@ -191,8 +192,8 @@ static rql_status measure(rql_client *client, struct rqli_node *node, rql_server
     return RQL_OK;
 }
 
-/* Behind the questions, for by sentinels it is known only then. The nodes of a cluster are known by
- * the URL of all. */
+/* Runs after the questions, because with sentinels the address is known only then. All nodes of
+ * a cluster have the URL of the whole cluster. */
 static void name_node(const rql_client *client, const struct rqli_node *node, rql_server_info *info)
 {
     const struct rqli_endpoint *endpoint = &node->endpoint;
@@ -210,8 +211,8 @@ static void name_node(const rql_client *client, const struct rqli_node *node, rq
                                                        : endpoint->path);
 }
 
-/* Of the newest connection, which may be one of another thread: all lead to one place. Of several
- * servers it may be another's, which has a certificate of the same owner. */
+/* Reports the newest connection, which may belong to another thread: all lead to the same place.
+ * With several servers it may lead to another server, whose certificate has the same owner. */
 static void take_tls(const struct rqli_node *node, rql_server_info *info)
 {
     struct rqli_tls_peer peer;
@@ -225,7 +226,8 @@ static void take_tls(const struct rqli_node *node, rql_server_info *info)
     }
 }
 
-/* Of those that have locks, as far as is known. NULL: there are not so many. */
+/* Returns the n-th of the nodes that have locks, as far as is known. NULL: there are fewer
+ * nodes. */
 static struct rqli_node *nth_node(rql_client *client, size_t n)
 {
     struct rqli_node *node;
@@ -249,8 +251,8 @@ static int64_t count_partitions(const rql_client *client, const struct rqli_node
     return client->is_partitioned ? count : -1;
 }
 
-/* As rql_client_stats_sized(): a program that was compiled with another version gets what both
- * know. */
+/* Works like rql_client_stats_sized(): a program that was compiled with another version gets the
+ * members that both versions know. */
 rql_status rql_client_ping_node_sized(rql_client *client, size_t n, rql_server_info *out,
                                       size_t size, rql_error *error)
 {
@@ -291,7 +293,7 @@ rql_status rql_client_ping_node_sized(rql_client *client, size_t n, rql_server_i
     return RQL_OK;
 }
 
-/* Somebody has the locks, if only by a guess. */
+/* There is always a first node, if only by a guess. */
 rql_status rql_client_ping_sized(rql_client *client, rql_server_info *out, size_t size,
                                  rql_error *error)
 {

@@ -11,12 +11,13 @@
 #include <stdlib.h>
 
 /*
- * A queue's sorted set as a list of requests, in their order, with what their scores say. First its
- * pages, then the records of those that were found: hosts.item[i] is of requests.item[i]. The pages
- * are of different times, and so are the records: who left in between is listed, without a host.
+ * Reads a queue's sorted set into a list of requests, in their order, with the times of their
+ * scores. First come its pages, then the records of the requests that were found: hosts.item[i]
+ * belongs to requests.item[i]. The pages are of different times, and so are the records: a request
+ * that left in between is listed, without a host.
  */
 
-/* The first page begins at "-inf", with nobody seen yet. */
+/* The first page begins at "-inf", with no request seen yet. */
 void rqli_queue_reading_init(struct rqli_queue_reading *self, struct rqli_slice key, int64_t limit)
 {
     RQLI_MUST(limit > 0 && limit <= RQLI_QUEUE_PAGE);
@@ -36,7 +37,8 @@ void rqli_queue_reading_fini(struct rqli_queue_reading *self)
     rqli_list_fini_p(&self->hosts);
 }
 
-/* From the last score that was seen, past the requests that have it and were seen. */
+/* Asks for the page from the last score that was seen, past the requests that have that score
+ * and were seen. */
 void rqli_queue_reading_ask(const struct rqli_queue_reading *self, struct rqli_command *command)
 {
     rqli_command_begin(command, 9);
@@ -51,8 +53,8 @@ void rqli_queue_reading_ask(const struct rqli_queue_reading *self, struct rqli_c
     rqli_command_text(command, "WITHSCORES");
 }
 
-/* {member, score, ...}. A score is sent back in the next command: what is longer than any is
- * refused. */
+/* Checks {member, score, ...}. A score is sent back in the next command, so a text that is
+ * longer than any score is refused. */
 static bool is_page(const struct rqli_reply *reply, size_t limit)
 {
     if (reply->type != RQLI_REPLY_ARRAY || reply->count % 2 != 0 || reply->count / 2 > limit) {
@@ -69,8 +71,9 @@ static bool is_page(const struct rqli_reply *reply, size_t limit)
     return true;
 }
 
-/* A page that is full may not be the last. The next begins behind the requests with the last score
- * that were seen, by their number: they have an order of their own in the set. */
+/* A full page may not be the last. The next page begins after the requests with the last score
+ * that were seen. Counting them is enough, because requests with one score have a fixed order in
+ * the set. */
 rql_status rqli_queue_reading_take(struct rqli_queue_reading *self, const struct rqli_reply *reply,
                                    const char *where, rql_error *error)
 {
@@ -100,8 +103,8 @@ rql_status rqli_queue_reading_take(struct rqli_queue_reading *self, const struct
     return self->requests.failed ? rqli_fail_nomem(error) : RQL_OK;
 }
 
-/* A name that is too long for us has no requests of ours, nor a record of them: it is not asked
- * for, and so fits into `memory`. */
+/* If a name is too long for librql, its queue has no requests of ours and no record of them. Its
+ * records are not asked for, so the keys fit into `memory`. */
 size_t rqli_queue_reading_ask_hosts(struct rqli_queue_reading *self, struct rqli_command *command,
                                     size_t limit)
 {
@@ -126,8 +129,9 @@ size_t rqli_queue_reading_ask_hosts(struct rqli_queue_reading *self, struct rqli
     return self->n_asked;
 }
 
-/* The host is the first word of a record, without the identity: that ends the acquirer's id, too,
- * and is put back from there. "", if what the record has cannot be a host id. */
+/* The host is the first word of a record, without the client's identity. The identity also ends
+ * the acquirer's id, and is appended from there. The host is "" if the record has no valid host id.
+ * */
 static void add_host(struct rqli_queue_reading *self, struct rqli_slice record)
 {
     const struct rqli_slice unknown = {"", 0};
@@ -147,8 +151,9 @@ static void add_host(struct rqli_queue_reading *self, struct rqli_slice record)
                   0);
 }
 
-/* Records of another type name no host; nor does nil: a request of Ruby's, or one that has left.
- * Each that was asked for gets an item, or none would match its request. */
+/* Records of another type name no host. Nor does nil: that is a request of Ruby's, or one that
+ * has left. Each record that was asked for gets an item, because otherwise none would match its
+ * request. */
 rql_status rqli_queue_reading_take_hosts(struct rqli_queue_reading *self,
                                          const struct rqli_reply *reply, const char *where,
                                          rql_error *error)
@@ -168,8 +173,8 @@ rql_status rqli_queue_reading_take_hosts(struct rqli_queue_reading *self,
     return self->hosts.failed ? rqli_fail_nomem(error) : RQL_OK;
 }
 
-/* One allocation: the struct, its requests, then all texts. There may be fewer hosts than requests:
- * the records of a name that is too long are not read. */
+/* Makes one allocation: the struct, its requests, then all texts. There may be fewer hosts than
+ * requests, because the records of a name that is too long are not read. */
 rql_status rqli_queue_reading_finish(const struct rqli_queue_reading *self, rql_queue_info **out,
                                      rql_error *error)
 {
@@ -209,13 +214,13 @@ rql_status rqli_queue_reading_finish(const struct rqli_queue_reading *self, rql_
     return RQL_OK;
 }
 
-/* Queues that are read together; n of them have been begun, and have to be ended. */
+/* Queues that are read together; n readings have been begun, and must be ended. */
 struct readings {
     size_t n;
     struct rqli_queue_reading of[];
 };
 
-/* One page of each. */
+/* Reads one page of each queue. */
 static rql_status read_pages(const struct rqli_reader *reader, struct rqli_queue_reading *of,
                              size_t n)
 {
@@ -237,8 +242,8 @@ static rql_status read_pages(const struct rqli_reader *reader, struct rqli_queue
     return status;
 }
 
-/* The next few records of all queues together: as many as one exchange may ask for, the first
- * queues first. *has_more: that room was used up, so there may be some left. */
+/* Reads the next records of all queues together: as many as one exchange may ask for, in the
+ * order of the queues. *has_more: that room was used up, so there may be some left. */
 static rql_status read_some_hosts(const struct rqli_reader *reader, struct readings *readings,
                                   bool *has_more)
 {
@@ -269,7 +274,8 @@ static rql_status read_some_hosts(const struct rqli_reader *reader, struct readi
     return status;
 }
 
-/* All first pages in one exchange, then what is longer, each for itself: most queues are short. */
+/* Reads all first pages in one exchange, then the longer queues one by one: most queues are
+ * short. */
 static rql_status read_all(const struct rqli_reader *reader, struct readings *readings,
                            rql_queue_info **out)
 {
@@ -293,8 +299,8 @@ static rql_status read_all(const struct rqli_reader *reader, struct readings *re
     return status;
 }
 
-/* A page has room for what the queue had when it was measured, and some more: then a short queue is
- * over with its first page, which is not full. */
+/* A page has room for the items that the queue had when it was measured, and a few more. Then
+ * the first page of a short queue is not full, and so it is the last one. */
 static rql_status read_some(const struct rqli_reader *reader, const struct rqli_batch *batch,
                             size_t first, size_t n)
 {
@@ -318,8 +324,9 @@ static rql_status read_some(const struct rqli_reader *reader, const struct rqli_
     return status;
 }
 
-/* Too large for an exchange: named, with a status that says that it was not read. A queue is that
- * only by the length of its texts, for the number of its requests is cut to a page. */
+/* Reports a queue that is too large for an exchange, with a status that says that it was not
+ * read. A queue is too large only by the length of its texts, because the number of its requests is
+ * cut to a page. */
 static rql_status report_unread(const struct rqli_reader *reader, const struct rqli_batch *batch,
                                 size_t i)
 {

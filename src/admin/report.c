@@ -7,11 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* GROUP_SIZE: of the part of an id that is in front of the point. */
+/* GROUP_SIZE: room for the part of an id before the dot. */
 enum { FIRST_CHECKS = 32, LINE_SIZE = 1024, GROUP_SIZE = 8 };
 
 struct check {
-    rql_check shown; /* first: so it is freed by what was given away */
+    rql_check shown; /* first: so freeing the check that was given away frees this struct */
     char group[GROUP_SIZE];
     rql_finding found[RQLI_REPORT_FOUND];
 };
@@ -19,11 +19,11 @@ struct check {
 struct rqli_report {
     rql_report shown; /* first, as above */
     rql_server_info server;
-    const char *groups; /* that are wanted, or NULL: all */
-    const char *node;   /* that the checks are about, or NULL */
-    bool is_left_out;   /* the last check was of another */
+    const char *groups; /* the groups that are wanted, or NULL: all */
+    const char *node;   /* the server that the checks are about, or NULL */
+    bool is_left_out;   /* the last check is of a group that is not wanted */
     size_t capacity;
-    struct rqli_list texts; /* of all checks */
+    struct rqli_list texts; /* the texts of all checks */
     bool failed;            /* out of memory */
 };
 

@@ -8,9 +8,9 @@
 #include <string.h>
 
 /*
- * What sweeps look for, as data: prefix of the keys, the command that inspects one, whom the rule
- * wants, the script that ends it with its arguments, and what the numbers of its reply count as.
- * The rules are at the end of the file.
+ * The rules of the sweeps, as data: the prefix of the keys, the command that inspects a key, which
+ * keys the rule wants, the script that sweeps a key, with its arguments, and how the numbers of its
+ * reply are counted. The rules are at the end of the file.
  */
 
 const char *rqli_inspection_name(enum rqli_inspection inspection)
@@ -25,8 +25,8 @@ const char *rqli_inspection_name(enum rqli_inspection inspection)
     return names[inspection];
 }
 
-/* oldest_us is for the script, the seconds are for ZCOUNT: the same limit both times. A limit
- * before 1970 becomes 1970: nobody is that old. */
+/* oldest_us is for the script, the seconds are for ZCOUNT: both are the same limit. A limit
+ * before 1970 becomes 1970, because no request is that old. */
 void rqli_sweep_age_init(struct rqli_sweep_age *self, int64_t server_us, int64_t dead_ttl_ms)
 {
     int64_t oldest_us = server_us - dead_ttl_ms * 1000;
@@ -36,8 +36,8 @@ void rqli_sweep_age_init(struct rqli_sweep_age *self, int64_t server_us, int64_t
                    (long long)(self->oldest_us / 1000000), (long long)(self->oldest_us % 1000000));
 }
 
-/* The fewest fields that tell whether the rule may want the key. Those of a grant are in the order
- * of enum rqli_grant_field. */
+/* Asks for the fewest fields that tell whether the rule may want the key. The fields of a grant
+ * are in the order of enum rqli_grant_field. */
 void rqli_rule_inspect(const struct rqli_sweep_rule *self, const struct rqli_sweep *sweep,
                        struct rqli_command *command, struct rqli_slice key)
 {
@@ -63,7 +63,7 @@ void rqli_rule_inspect(const struct rqli_sweep_rule *self, const struct rqli_swe
     }
 }
 
-/* HMGET answers with as many items as were asked for; a lock that is gone has only nils. */
+/* HMGET answers with as many items as were asked for; if the lock is gone, all of them are nil. */
 static bool is_grant(const struct rqli_reply *seen)
 {
     if (seen->type != RQLI_REPLY_ARRAY || seen->count != RQLI_GRANT_FIELDS) {
@@ -77,8 +77,8 @@ static bool is_grant(const struct rqli_reply *seen)
     return true;
 }
 
-/* The script judges again, on what is there then: this only saves calls for keys to be kept. ZSCORE
- * answers nil where the acquirer does not wait; a count is 0 where there is no queue. */
+/* The script judges again, by the state at that time: this only saves calls for keys that stay.
+ * ZSCORE answers nil if the acquirer does not wait; a count is 0 if there is no queue. */
 enum rqli_sweep_verdict rqli_rule_judge(const struct rqli_sweep_rule *self,
                                         const struct rqli_sweep *sweep,
                                         const struct rqli_reply *seen)
@@ -107,8 +107,8 @@ enum rqli_sweep_verdict rqli_rule_judge(const struct rqli_sweep_rule *self,
     return is_wanted ? RQLI_SWEEP_REMOVE : RQLI_SWEEP_KEEP;
 }
 
-/* What distinguishes this grant from all others, for the script to compare. What was not there is
- * "". */
+/* Writes the fields that distinguish this grant from all others, for the script to compare. A
+ * missing field is "". */
 static void write_grant(const struct rqli_reply *seen, struct rqli_call *call)
 {
     static const struct rqli_slice nothing = {"", 0};
@@ -120,8 +120,8 @@ static void write_grant(const struct rqli_reply *seen, struct rqli_call *call)
     }
 }
 
-/* In the order of the script's @args. The texts are those of target->seen and of the owner, who
- * both outlive the call. */
+/* Writes the arguments in the order of the script's @args. The texts are those of target->seen
+ * and of the owner, which both outlive the call. */
 void rqli_rule_write(const struct rqli_sweep_rule *self, const struct rqli_sweep *sweep,
                      const struct rqli_sweep_target *target, struct rqli_call *call)
 {
@@ -152,9 +152,9 @@ void rqli_rule_write(const struct rqli_sweep_rule *self, const struct rqli_sweep
     }
 }
 
-/* Of this client: whoever holds it here need not wait for its next renewal to learn of it. A swarm
- * sweeps as its flusher's client, which holds nothing: there the next heartbeat finds out.
- */
+/* Says whether this client holds the lock. If so, the holder need not wait for its next renewal
+ * to learn of the loss. A swarm sweeps as its flusher's client, which holds nothing: there the next
+ * heartbeat detects it. */
 static bool is_own(const rql_client *client, const struct rqli_reply *acq_id)
 {
     size_t length = strlen(client->identity);
@@ -163,8 +163,8 @@ static bool is_own(const rql_client *client, const struct rqli_reply *acq_id)
            memcmp(acq_id->text.data + acq_id->text.length - length, client->identity, length) == 0;
 }
 
-/* The lists are a flush's; a sweep by an operator has none. A lock without an owner is listed, too:
- * its acquirer is left out. */
+/* Only a flush has these lists; a sweep by an operator has none. A lock without an owner is
+ * listed, too, but without its acquirer. */
 static void on_lock_removed(struct rqli_sweep *sweep, const struct rqli_sweep_target *target)
 {
     const struct rqli_reply *acq_id = &target->seen->items[RQLI_GRANT_ACQ_ID];
@@ -184,16 +184,17 @@ static void on_lock_removed(struct rqli_sweep *sweep, const struct rqli_sweep_ta
     }
 }
 
-/* Requests of the queue that were seen: `from` counts those that stay in front of the next page,
- * what was removed is in it no more. A dry run removes nothing, so `from` has them all. */
+/* Returns how many requests of the queue were seen. `from` counts those that stay before the
+ * next page, but not those that were removed. A dry run removes nothing, so `from` counts them all.
+ * */
 static int64_t seen_so_far(const struct rqli_sweep *sweep, const struct rqli_sweep_target *target)
 {
     return target->from + (sweep->options.dry_run ? 0 : target->removed);
 }
 
-/* Scripts that go on page by page say where the next call begins. Such a script is called several
- * times for a queue, which counts as touched once. `served` is the last that was not 0: which page
- * says it depends on the script. */
+/* Counts a reply. A script that works page by page says where its next call begins. It is called
+ * several times for a queue, which counts as touched once. `served` keeps the last number that was
+ * not 0, because it depends on the script which page reports it. */
 bool rqli_rule_count(const struct rqli_sweep_rule *self, struct rqli_sweep *sweep,
                      struct rqli_sweep_target *target, const struct rqli_outcome *outcome)
 {
@@ -222,14 +223,14 @@ bool rqli_rule_count(const struct rqli_sweep_rule *self, struct rqli_sweep *swee
     if (self->next == RQLI_NUMBER_NONE) {
         return false;
     }
-    /* To the end, where the lock is served if it is free; but not farther than what the inspection
-     * has counted: others may put themselves back all the while. */
+    /* Goes on to the end of the queue, where a free lock is served, but not past the number that
+     * the inspection counted: waiters may put themselves back all the while. */
     target->from = numbers[self->next];
     return target->from >= 0 && seen_so_far(sweep, target) > seen_before &&
            seen_so_far(sweep, target) <= target->seen->integer;
 }
 
-/* By both ids, as the gem does it: one acquirer id may have come from several hosts. */
+/* Compares both ids, as the gem does, because one acquirer id may have come from several hosts. */
 static bool is_of_owner(const struct rqli_sweep *sweep, const struct rqli_reply *grant)
 {
     const struct rqli_reply *acq_id = &grant->items[RQLI_GRANT_ACQ_ID];
@@ -239,7 +240,7 @@ static bool is_of_owner(const struct rqli_sweep *sweep, const struct rqli_reply 
            hst_id->type == RQLI_REPLY_TEXT && rqli_slice_is(hst_id->text, sweep->owner->hst_id);
 }
 
-/* The script asks again whether the host is dead: it may have come back meanwhile. */
+/* The script checks again whether the host is dead, because it may have come back meanwhile. */
 static bool is_of_dead_host(const struct rqli_sweep *sweep, const struct rqli_reply *grant)
 {
     const struct rqli_reply *host = &grant->items[RQLI_GRANT_HST_ID];
@@ -247,9 +248,9 @@ static bool is_of_dead_host(const struct rqli_sweep *sweep, const struct rqli_re
     return host->type == RQLI_REPLY_TEXT && rqli_list_has(sweep->dead_hosts, host->text);
 }
 
-/* Queues are inspected by their length, not by their requests: reading those is the script's work,
- * page by page and in one step with the removal. RQLI_NUMBER_FIRST and so on are the numbers of
- * each script's answer (lua/README.md 9); what a rule does not name is 0, NONE or NULL. */
+/* Queues are inspected by their length, not by their requests: the script reads those, page by
+ * page, and in one step with the removal. RQLI_NUMBER_FIRST and so on are the numbers of each
+ * script's answer (lua/README.md 9). A member that a rule does not name is 0, NONE or NULL. */
 
 #define LOCKS .prefix = RQLI_KEY_LOCK, .pattern = RQLI_KEY_LOCK "*"
 #define QUEUES .prefix = RQLI_KEY_QUEUE, .pattern = RQLI_KEY_QUEUE "*"

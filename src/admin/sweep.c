@@ -11,17 +11,22 @@
 
 enum {
     SCAN_COUNT_MAX = 1000, /* keeps the server busy for less than a millisecond */
-    KEY_MAX = 65536, /* longer ones are nobody's locks: a batch of them would burst the buffers */
+    KEY_MAX = 65536, /* longer keys are not locks: a batch of them would overflow the buffers */
 };
 
-/* SCAN in small steps, one round that inspects a batch, then a script call for each key that is
- * wanted: no single command holds the server up, however many keys there are. Between inspection
- * and call a lock may change hands. The script gets the grant that was seen and keeps any other.
+/*
+ * A sweep uses SCAN in small steps, one round that inspects a batch, then a script call for each
+ * key that is wanted: no single command holds the server up, however many keys there are. A lock
+ * may change hands between inspection and call. The script gets the grant that was seen and keeps
+ * any other.
  *
  * Phases: FIND for each page of all parts; then for each batch MEASURE (of locks), INSPECT and CALL
- * until nobody goes on, the last two again if not all of the batch went into one exchange. */
+ * until no target goes on. The last two are repeated if not all of the batch went into one
+ * exchange.
+ */
 
-/* At most RQLI_SWEEP_PARTS_MAX. Their order is that in which they are swept. */
+/* Adds one of at most RQLI_SWEEP_PARTS_MAX rules. They are swept in the order in which they are
+ * added. */
 void rqli_sweep_add(struct rqli_sweep *self, const struct rqli_sweep_rule *rule, int64_t batch_size)
 {
     struct rqli_sweep_part *part = &self->parts[self->n_parts++];
@@ -31,7 +36,8 @@ void rqli_sweep_add(struct rqli_sweep *self, const struct rqli_sweep_rule *rule,
     rqli_walk_init(&part->walk, rule->prefix, NULL);
 }
 
-/* Also in the middle: targets are left over where a fault ended the round. The result stays. */
+/* May also be called in the middle of a sweep: if a fault ended the round, targets are left
+ * over. The result stays. */
 void rqli_sweep_fini_p(struct rqli_sweep *self)
 {
     for (size_t i = 0; i < self->n_parts; i++) {
@@ -49,13 +55,13 @@ static struct rqli_sweep_part *part_of(struct rqli_sweep *self)
     return &self->parts[self->part];
 }
 
-/* The i-th key of this round. */
+/* Returns the i-th key of this round. */
 static struct rqli_slice key_of(const struct rqli_sweep *self, size_t i)
 {
     return self->parts[self->part].walk.found.item[self->first + self->at + i].text;
 }
 
-/* What is asked depends on the phase; measuring takes two commands a key. */
+/* Writes a command that depends on the phase; measuring takes two commands for each key. */
 static void write_call(struct rqli_op *op, size_t i, struct rqli_call *call)
 {
     struct rqli_sweep *self = (struct rqli_sweep *)op;
@@ -77,8 +83,8 @@ static void write_call(struct rqli_op *op, size_t i, struct rqli_call *call)
     }
 }
 
-/* The first fault is reported. Replies behind it are counted all the same: their scripts have run.
- * Faults are below 0. */
+/* Keeps the first fault for the caller. Replies after it are counted all the same, because their
+ * scripts have run. Faults are below 0. */
 static void note_fault(struct rqli_sweep *self, const rql_error *fault)
 {
     if (self->op.status >= 0) {
@@ -96,8 +102,8 @@ static void on_swept(const struct rqli_sweep *self, struct rqli_slice key)
     }
 }
 
-/* Keys, the copy of what was seen of it and its texts live in one piece of memory: the reply does
- * not outlive its round. */
+/* Keys, the copy of the inspection's reply, and its texts are one allocation, because the reply
+ * does not outlive its round. */
 static bool add_target(struct rqli_sweep *self, struct rqli_slice key,
                        const struct rqli_reply *seen)
 {
@@ -132,8 +138,9 @@ static bool add_target(struct rqli_sweep *self, struct rqli_slice key,
     return true;
 }
 
-/* In a dry run of a script that does it all in one call, which is not made: one more would be
- * removed. Of a whole queue the second number is that of its requests. */
+/* Counts a key in a dry run, if the script does all of it in one call. That call is not made; it
+ * would remove one more key or request. For a whole queue the second number is the number of its
+ * requests. */
 static void preview(struct rqli_sweep *self, struct rqli_slice key, const struct rqli_reply *seen)
 {
     const struct rqli_sweep_rule *rule = part_of(self)->rule;
@@ -148,7 +155,7 @@ static void preview(struct rqli_sweep *self, struct rqli_slice key, const struct
 }
 
 /* Reads one inspection: the key becomes a target if the rule wants it. A key of another type is
- * nobody's lock: counted, and left alone. */
+ * not a lock: it is counted, and left alone. */
 static rql_status consider(struct rqli_sweep *self, struct rqli_slice key,
                            const struct rqli_exchange *answer, const struct rqli_reply *seen)
 {
@@ -174,8 +181,9 @@ static rql_status consider(struct rqli_sweep *self, struct rqli_slice key,
     return RQL_OK;
 }
 
-/* A plain command. It changes nothing, so a lost reply leaves no doubt. Of two that measure a key
- * the count comes first, and is kept in item_count for the second: replies come in order. */
+/* Reads the reply to a plain command, which changes nothing, so a lost reply leaves no doubt. Of
+ * the two replies that measure a key the count comes first, and is kept in item_count for the
+ * second: replies come in order. */
 static void read_plain(struct rqli_sweep *self, size_t i, const struct rqli_exchange *answer,
                        const struct rqli_reply *reply, const rql_error *fault)
 {
@@ -206,7 +214,8 @@ static void read_plain(struct rqli_sweep *self, size_t i, const struct rqli_exch
     }
 }
 
-/* The second is who was served, a number of requests, or where a script goes on: -1 is the end. */
+/* The second number is an enum rqli_served, a number of requests, or where a script goes on: -1
+ * is the end. */
 static bool is_plausible(const struct rqli_outcome *outcome)
 {
     return outcome->what >= 0 && outcome->what <= RQLI_SWEEP_COUNT_MAX && outcome->second >= -1 &&
@@ -214,8 +223,8 @@ static bool is_plausible(const struct rqli_outcome *outcome)
            outcome->third <= RQLI_SWEEP_COUNT_MAX;
 }
 
-/* What the script has left to its caller is served next, by calls of release.lua, until one is not
- * cut short. */
+/* If the script was cut short while it served a queue, calls of release.lua go on, until one of
+ * them is not cut short. */
 static void note_served(struct rqli_sweep *self, struct rqli_sweep_target *target, int64_t served)
 {
     self->result.handed_over_cnt += served == RQLI_SERVED_ONE;
@@ -223,8 +232,8 @@ static void note_served(struct rqli_sweep *self, struct rqli_sweep_target *targe
     target->goes_on = target->is_serving;
 }
 
-/* A script that goes on keeps its target for the next round; the queue is served behind its last
- * call. on_swept is called once for a key, at the first that removed something. */
+/* A script that goes on keeps its target for the next round; the queue is served after its last
+ * call. on_swept is called once for a key, after the first call that removed something. */
 static void read_reply(struct rqli_op *op, size_t i, const struct rqli_exchange *answer,
                        const struct rqli_reply *reply, const rql_error *fault)
 {
@@ -240,7 +249,7 @@ static void read_reply(struct rqli_op *op, size_t i, const struct rqli_exchange 
     }
     target = &self->targets[i];
     target->goes_on = false;
-    if (target->is_serving) { /* a fault ends that: the next poll serves who is next */
+    if (target->is_serving) { /* a fault ends the serving: the next poll serves the first waiter */
         bool is_read = reply && rqli_outcome_read(reply, &outcome);
 
         note_served(self, target, is_read ? outcome.second : RQLI_SERVED_NOBODY);
@@ -263,7 +272,7 @@ static void read_reply(struct rqli_op *op, size_t i, const struct rqli_exchange 
     }
 }
 
-/* Plain commands go to the node of the route: the one that is walked, or has the keys. */
+/* Returns the node of the route for plain commands: the node that is walked, or has the keys. */
 static struct rqli_node *node_of_round(struct rqli_sweep *self, enum rqli_sweep_phase phase)
 {
     struct rqli_fleet *fleet = &self->client->fleet;
@@ -275,7 +284,7 @@ static struct rqli_node *node_of_round(struct rqli_sweep *self, enum rqli_sweep_
     return rqli_fleet_node(fleet, self->set);
 }
 
-/* Each round has the time of a single command: a sweep as a whole has no limit but its
+/* Each round has the time of a single command: a sweep as a whole has no limit except its
  * on_progress. */
 static enum rqli_op_next go_on(struct rqli_sweep *self, enum rqli_sweep_phase phase, size_t n_calls)
 {
@@ -289,7 +298,7 @@ static enum rqli_op_next go_on(struct rqli_sweep *self, enum rqli_sweep_phase ph
     return RQLI_OP_AGAIN;
 }
 
-/* False: its caller has had enough. */
+/* Reports the progress. False: the caller has stopped the sweep. */
 static bool report(struct rqli_sweep *self)
 {
     rql_sweep_progress_fn on_progress = self->options.on_progress;
@@ -303,7 +312,8 @@ static bool report(struct rqli_sweep *self)
     return true;
 }
 
-/* How many of the keys that are left come first and have one set: they are sorted. */
+/* Returns how many of the remaining keys, from the first one on, have the same set: they are
+ * sorted. */
 static size_t n_of_one_set(struct rqli_sweep *self, size_t most)
 {
     const struct rqli_list *found = &part_of(self)->walk.found;
@@ -318,8 +328,9 @@ static size_t n_of_one_set(struct rqli_sweep *self, size_t most)
     return i;
 }
 
-/* The next keys of this part, or of the one behind it. A grant has texts of any size, so its size
- * is asked for first. Measuring takes two calls a key, hence RQLI_BATCH_KEYS and no more. */
+/* Begins a batch of the next keys of this part, or of the part after it. A grant has texts of
+ * any size, so its size is asked for first. Measuring takes two calls for each key, so a batch has
+ * at most RQLI_BATCH_KEYS. */
 static enum rqli_op_next begin_batch(struct rqli_sweep *self)
 {
     const struct rqli_sweep_part *part;
@@ -344,9 +355,9 @@ static enum rqli_op_next begin_batch(struct rqli_sweep *self)
                : go_on(self, RQLI_SWEEP_INSPECT, self->n_at);
 }
 
-/* The caller's filter is asked once for each key, before anything is inspected. What it refuses is
- * not counted, nor what it cannot be asked about, for it would judge a name with a NUL by what is
- * in front of it; what is too long is, as foreign. */
+/* Asks the caller's filter once for each key, before any key is inspected. A key that the filter
+ * refuses is not counted. Nor is a key with a NUL, because the filter would judge it by the part
+ * before the NUL. A key that is too long counts as foreign. */
 static void skip_keys(struct rqli_sweep *self, struct rqli_list *keys, const char *prefix)
 {
     const rql_sweep_options *options = &self->options;
@@ -368,8 +379,8 @@ static void skip_keys(struct rqli_sweep *self, struct rqli_list *keys, const cha
     keys->count = kept;
 }
 
-/* All keys are found before the first is swept: what a sweep itself makes (a lock that it hands
- * over) is not swept again, and the caller learns how many there are in all. */
+/* Finds all keys before the first is swept. So a key that the sweep itself makes (a lock that it
+ * hands over) is not swept again, and the caller learns how many keys there are in all. */
 static enum rqli_op_next find_on(struct rqli_sweep *self)
 {
     struct rqli_sweep_part *part = part_of(self);
@@ -391,8 +402,8 @@ static enum rqli_op_next find_on(struct rqli_sweep *self)
     return go_on(self, RQLI_SWEEP_FIND, 1);
 }
 
-/* As many keys as a connection carries at once; those that are larger than that are left alone. At
- * the end of the batch the caller is told how far it is, and the next one begins. */
+/* Inspects as many keys as a connection carries at once; larger keys are left alone. At the end
+ * of the batch the progress is reported to the caller, and the next batch begins. */
 static enum rqli_op_next inspect_on(struct rqli_sweep *self)
 {
     if (part_of(self)->rule->inspection == RQLI_INSPECT_GRANT) {
@@ -413,7 +424,7 @@ static enum rqli_op_next inspect_on(struct rqli_sweep *self)
     return report(self) ? begin_batch(self) : RQLI_OP_OVER;
 }
 
-/* After a fault only what has begun to be served goes on. */
+/* After a fault only the targets whose queues are being served go on. */
 static enum rqli_op_next call_on(struct rqli_sweep *self)
 {
     size_t kept = 0;
@@ -462,7 +473,8 @@ static enum rqli_op_next next(struct rqli_op *op)
     return call_on(self);
 }
 
-/* client, options and parts are set. It is driven once: a second sweep needs another struct. */
+/* Returns the operation of a sweep whose client, options and parts are set. It is driven once: a
+ * second sweep needs another struct. */
 struct rqli_op *rqli_sweep_begin(struct rqli_sweep *self)
 {
     static const struct rqli_op_ops ops = {.write = write_call, .read = read_reply, .next = next};
