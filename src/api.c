@@ -1,5 +1,5 @@
-/* A client with all that it has: what no single part of the library can do, for a swarm uses the
- * client that starts it. */
+/* A client together with its swarm, and its statistics. No single part of the library can make
+ * these, because a swarm uses the client that starts it. */
 
 #include "base/cancel.h"
 #include "base/error.h"
@@ -13,7 +13,8 @@
 
 RQLI_DEFINE_AUTO(rql_client *, rqli_client_free);
 
-/* A client whose swarm cannot be started is freed again: auto_swarm promises both or none. */
+/* Makes a client, and starts its swarm if auto_swarm is set. If the swarm cannot be started the
+ * client is freed again, because auto_swarm promises both or none. */
 rql_status rql_client_new(rql_client **out, const rql_options *options, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
@@ -34,19 +35,21 @@ rql_status rql_client_new(rql_client **out, const rql_options *options, rql_erro
     return RQL_OK;
 }
 
-/* The swarm first, and to its end: its clients and its thread use the client. */
+/* Frees the swarm first and waits for its end, because the swarm's clients and thread use the
+ * client. */
 rql_client *rql_client_free(rql_client *client)
 {
     RQLI_DEFER_CANCEL;
 
     if (client) {
-        (void)rql_swarm_free(client->swarm); /* in a fork child it stays, as the client does */
+        (void)rql_swarm_free(client->swarm); /* stays in a fork child, as the client does */
     }
     return rqli_client_free(client);
 }
 
-/* A program that was compiled with another version has a shorter or longer struct: it gets what
- * both know, with zeros behind it, and in `size` how much that is. */
+/* Reads the counters. A program that was compiled with another version has a shorter or longer
+ * struct. It gets the members that both versions have, followed by zeros, and their size in
+ * `size`. */
 rql_status rql_client_stats_sized(rql_client *client, rql_stats *out, size_t size)
 {
     RQLI_DEFER_CANCEL;

@@ -15,19 +15,20 @@
 #include <string.h>
 
 /*
- * One flush. First the walk over the hosts, page by page, in which the server also elects one
- * flusher of all clients: who is not elected is done at once. Hosts that were silent for
- * zombie_ttl_ms have a verdict after they were seen silent twice. Then a sweep of all locks and
- * queues ends what they held and asked for, and they are removed.
+ * One flush. It begins with a walk over the hosts, page by page. In the same calls the server
+ * elects one flusher of all clients; a client that is not elected is done at once. A host that was
+ * silent for zombie_ttl_ms has its verdict after it was seen silent twice. Then a sweep of all
+ * locks and queues ends what the dead hosts held and asked for, and the hosts are removed.
  *
- * Each partition has hosts of its own, and judges them by itself. Who is elected in the first one
- * looks at the others, too, all at once; where that fails the hosts of those partitions are left to
- * the next look. Without the first one nobody flushes, and leases end by their ttl.
+ * Each partition has hosts of its own, and judges them by itself. The client that is elected in the
+ * first partition looks at the other partitions, too, at the same time. If that fails for a
+ * partition, its hosts are left to the next look. While the first partition cannot be reached no
+ * client flushes, and leases end by their ttl.
  */
 
 enum {
     REMOVED_AT_ONCE = 50, /* hosts in one call of swarm_remove.lua */
-    PAGES_MAX = 1 << 20,  /* of one walk over the hosts: a server that never ends it is broken */
+    PAGES_MAX = 1 << 20,  /* of one walk over the hosts: a server with more is broken */
 };
 
 static const struct rqli_key_set *set_of(const struct rqli_flush *self, size_t number)
@@ -35,8 +36,9 @@ static const struct rqli_key_set *set_of(const struct rqli_flush *self, size_t n
     return rqli_client_nth_set(self->via, number);
 }
 
-/* The sweep is an operation of its own; its calls pass through here, so that one driver drives
- * both. To look and to renew is the same call: an empty cursor only renews. */
+/* Writes a call of this phase. The sweep is an operation of its own; its calls pass through here,
+ * so that one driver drives both. Looking and renewing are the same call, which with an empty
+ * cursor only renews. */
 static void write_call(struct rqli_op *op, size_t i, struct rqli_call *call)
 {
     struct rqli_flush *self = (struct rqli_flush *)op;
@@ -70,8 +72,9 @@ static bool all_are_texts(const struct rqli_reply *items, size_t n)
     return true;
 }
 
-/* Notes the dead of a page: {0}, or {1, cursor, host, value, ...}. The values are not kept: the
- * scripts that delete compare them again. False: not what the script answers. */
+/* Notes the dead hosts of a page. The reply is {0}, or {1, cursor, host, value, ...}. The values
+ * are not kept, because the scripts that delete compare them again. False: the reply is
+ * malformed. */
 static bool take_page(struct rqli_flush *self, size_t number, const struct rqli_reply *reply)
 {
     struct rqli_flush_look *look = &self->looks[number];
@@ -104,8 +107,9 @@ static bool take_page(struct rqli_flush *self, size_t number, const struct rqli_
     return true;
 }
 
-/* 1 for each host that was removed: 0, it has come back meanwhile, and stays. Only those that were
- * removed are reported as flushed; the last number has no meaning. */
+/* Takes the reply of a removal: 1 for each host that was removed, 0 for a host that has come back
+ * meanwhile and stays. Only the removed hosts are reported as flushed. The last number has no
+ * meaning. */
 static bool take_removed(struct rqli_flush *self, const struct rqli_reply *reply)
 {
     if (reply->type != RQLI_REPLY_ARRAY || reply->count != self->n + 1) {
@@ -122,8 +126,8 @@ static bool take_removed(struct rqli_flush *self, const struct rqli_reply *reply
     return true;
 }
 
-/* A fault in the first set of keys, or when hosts are removed, ends the flush. Elsewhere nobody is
- * known to be dead then. */
+/* Notes a fault. In the first set of keys, or when hosts are removed, it ends the flush. In another
+ * set it ends the walk: the hosts on the remaining pages are not known to be dead. */
 static void on_fault(struct rqli_flush *self, size_t number, const rql_error *fault)
 {
     self->fault = *fault;
@@ -133,7 +137,8 @@ static void on_fault(struct rqli_flush *self, size_t number, const rql_error *fa
     self->looks[number].is_over = true;
 }
 
-/* A fault while it renews is no matter: it shows at the next look. */
+/* Takes a reply. A fault while the flush renews its election is ignored: it shows at the next
+ * look. */
 static void read_reply(struct rqli_op *op, size_t i, const struct rqli_exchange *answer,
                        const struct rqli_reply *reply, const rql_error *fault)
 {
@@ -157,7 +162,7 @@ static void read_reply(struct rqli_op *op, size_t i, const struct rqli_exchange 
     }
 }
 
-/* Also of a flush that ended by a fault, or was cancelled: with what was done by then. */
+/* Reports a flush with what was done by then, also if it ended with a fault or was cancelled. */
 static void notify_flushed(const struct rqli_flush *self)
 {
     const struct rqli_subject subject = rqli_subject_of_client(self->client);
@@ -174,8 +179,8 @@ static void notify_flushed(const struct rqli_flush *self)
     rqli_observe(RQLI_ON_ZOMBIES_FLUSHED, &subject, &figures);
 }
 
-/* When the replies have to be there: where one server of several is silent, the others are to be
- * looked at again before suspicions end there. */
+/* Returns when the replies have to be there. If one of several servers is silent, the other servers
+ * have to be looked at again before suspicions end there. */
 static int64_t until_us(const struct rqli_flush *self)
 {
     int64_t now_us = rqli_now_us();
@@ -195,7 +200,8 @@ static enum rqli_op_next call(struct rqli_flush *self, enum rqli_flush_phase pha
     return RQLI_OP_AGAIN;
 }
 
-/* Fifty at a time, and of one set of keys: a call is over before others notice it. */
+/* Removes the next hosts: up to fifty in one call, all of one set of keys, so that the call is over
+ * before other clients notice it. */
 static enum rqli_op_next remove_on(struct rqli_flush *self)
 {
     const struct rqli_list *verdicts = &self->verdicts;
@@ -209,8 +215,8 @@ static enum rqli_op_next remove_on(struct rqli_flush *self)
     return self->n > 0 ? call(self, RQLI_FLUSH_REMOVE, 1) : RQLI_OP_OVER;
 }
 
-/* Asks the sweep what it wants, and wants the same. Hosts are removed behind it, and only if it
- * came to its end: of a host that is not in the table any more the scripts delete nothing. */
+/* Takes the next step of the sweep. Hosts are removed after the sweep, and only if it came to its
+ * end: for a host that is not in the table any more the scripts delete nothing. */
 static enum rqli_op_next sweep_on(struct rqli_flush *self)
 {
     struct rqli_op *sweep = &self->sweep.op;
@@ -227,8 +233,9 @@ static enum rqli_op_next sweep_on(struct rqli_flush *self)
     return sweep->status ? RQLI_OP_OVER : remove_on(self);
 }
 
-/* The list is sorted for the rule, which looks hosts up; one may be dead in several partitions. A
- * server that has none of these is not asked: it may be silent. */
+/* Begins the sweep. The list is sorted for the rule, which looks hosts up; a host may be dead in
+ * several partitions. A server without any of these partitions is not asked, because it may be
+ * silent. */
 static enum rqli_op_next begin_sweep(struct rqli_flush *self)
 {
     for (size_t i = 0; i < self->verdicts.count; i++) {
@@ -254,7 +261,7 @@ static enum rqli_op_next begin_sweep(struct rqli_flush *self)
     return sweep_on(self);
 }
 
-/* The next page of each set of keys whose walk is not over. */
+/* Asks for the next page of each set of keys whose walk is not over. */
 static enum rqli_op_next look_at_all(struct rqli_flush *self)
 {
     size_t n = 0;
@@ -267,8 +274,9 @@ static enum rqli_op_next look_at_all(struct rqli_flush *self)
     return n > 0 ? call(self, RQLI_FLUSH_LOOK, n) : RQLI_OP_OVER;
 }
 
-/* A walk over the hosts begins with the cursor "0" and ends there. Who loses the election on the
- * way sweeps nothing: the other one does. */
+/* Goes on with the walks. A walk over the hosts begins with the cursor "0" and ends with it. A
+ * client that loses the election on the way sweeps nothing, because the newly elected client
+ * does. */
 static enum rqli_op_next look_on(struct rqli_flush *self)
 {
     if (!self->is_elected) {
@@ -280,21 +288,24 @@ static enum rqli_op_next look_on(struct rqli_flush *self)
     return self->verdicts.count > 0 || self->verdicts.failed ? begin_sweep(self) : RQLI_OP_OVER;
 }
 
-/* Who asks in the first set of keys is elected there, or not; who steps down does so everywhere. */
+/* Asks in the first set of keys alone, where the client is elected or not. To step down, the client
+ * asks in all sets. */
 static enum rqli_op_next begin_looking(struct rqli_flush *self)
 {
     self->round[0] = 0;
     return self->looks[0].cursor[0] == '-' ? look_at_all(self) : call(self, RQLI_FLUSH_LOOK, 1);
 }
 
-/* A long sweep must not lose the election: another flusher would begin the same work. If it is lost
- * all the same, the sweep goes on: each script checks for itself what it deletes. */
+/* Returns whether to renew the election. A long sweep must not lose it, because another flusher
+ * would begin the same work. If it is lost all the same, the sweep goes on: each script checks for
+ * itself what it deletes. */
 static bool is_renewal_due(const struct rqli_flush *self)
 {
     return self->me[0] != '\0' && rqli_now_us() - self->renewed_us > self->lease_ms * 1000 / 4;
 }
 
-/* A cancellation behind the last reply comes too late: all is done, and is reported so. */
+/* Returns the next step. A cancellation after the last reply comes too late: all is done, and is
+ * reported as done. */
 static enum rqli_op_next go_on(struct rqli_flush *self)
 {
     bool is_done = self->phase == RQLI_FLUSH_REMOVE && self->is_read &&
@@ -325,8 +336,8 @@ static enum rqli_op_next go_on(struct rqli_flush *self)
     return remove_on(self);
 }
 
-/* Each round is a sign that the step does not hang. A flush that has come as far as its sweep is
- * reported, one that found nobody dead is not. */
+/* Returns the next step. Each round is a sign that the step does not hang. A flush that has come as
+ * far as its sweep is reported, a flush that found no dead host is not. */
 static enum rqli_op_next next(struct rqli_op *op)
 {
     struct rqli_flush *self = (struct rqli_flush *)op;
@@ -346,8 +357,9 @@ static enum rqli_op_next next(struct rqli_op *op)
     return wanted;
 }
 
-/* RQL_OK, also when another is elected; RQL_STOPPED if it is cancelled; or a fault: what was done
- * by then is done. The cursor "-" steps down. */
+/* Prepares the operation. It ends with RQL_OK, also when another client is elected; with
+ * RQL_STOPPED if it is cancelled; or with a fault, which undoes nothing. The cursor "-" steps
+ * down. */
 static struct rqli_op *begin(struct rqli_flush *self, const char *cursor)
 {
     static const struct rqli_op_ops ops = {.write = write_call, .read = read_reply, .next = next};
@@ -369,9 +381,9 @@ void rqli_flush_fini_p(struct rqli_flush *self)
     rqli_zombies_fini_p(&self->flushed);
 }
 
-/* A host is suspected up to a look late, and its verdict comes up to a look late: both fit into the
- * flush period. Looks farther apart than half of the ttl would end all suspicions (swarm_look.lua):
- * a quarter is well within. */
+/* Returns the time between two looks. A host is suspected up to one look late, and its verdict
+ * comes up to one look late: both fit into the flush period. Looks farther apart than half of the
+ * ttl would end all suspicions (swarm_look.lua); a quarter is well within that. */
 int64_t rqli_flush_look_ms(int64_t zombie_ttl_ms, int64_t flush_period_ms)
 {
     int64_t by_ttl_ms = zombie_ttl_ms / 4;
@@ -381,7 +393,8 @@ int64_t rqli_flush_look_ms(int64_t zombie_ttl_ms, int64_t flush_period_ms)
     return look_ms > 1 ? look_ms : 1;
 }
 
-/* A flush by hand, with these settings. No wait_ms: the first sight is the verdict. */
+/* Prepares a flush by hand, with these settings. Because wait_ms is 0, the first sight of a silent
+ * host is the verdict. */
 static void init(struct rqli_flush *self, rql_client *via, const rql_swarm_options *options)
 {
     *self = (struct rqli_flush){
@@ -394,8 +407,8 @@ static void init(struct rqli_flush *self, rql_client *via, const rql_swarm_optio
     };
 }
 
-/* One of a swarm. The lease of the elected lasts two periods: a late look does not lose it, a
- * missed one may. */
+/* Prepares a flush of a swarm. The election lasts two periods: a late look does not lose it, a
+ * missed look may. */
 static void set_up(struct rql_swarm *swarm)
 {
     struct rqli_flush *self = &swarm->flush;
@@ -416,7 +429,8 @@ static void note_election(struct rql_swarm *swarm, bool is_elected)
     }
 }
 
-/* Nothing of the step before is left: set_up() makes it new, end_step() has freed its lists. */
+/* Begins a flush. Nothing of the step before is left: set_up() overwrites it, and end_step() has
+ * freed its lists. */
 static struct rqli_op *begin_step(struct rql_swarm *swarm, bool is_timed)
 {
     (void)is_timed;
@@ -424,7 +438,8 @@ static struct rqli_op *begin_step(struct rql_swarm *swarm, bool is_timed)
     return begin(&swarm->flush, "0");
 }
 
-/* Who could not ask counts as not elected. RQL_STOPPED, a cancelled step, is no failure. */
+/* Ends a flush. A client that could not ask counts as not elected. RQL_STOPPED, a cancelled step,
+ * is no failure. */
 static void end_step(struct rql_swarm *swarm, rql_status status)
 {
     rqli_flush_fini_p(&swarm->flush);
@@ -434,14 +449,14 @@ static void end_step(struct rql_swarm *swarm, rql_status status)
     }
 }
 
-/* Who stops says so, and another is elected without waiting. */
+/* Tells the server that an elected flusher stops, so that another is elected without waiting. */
 static struct rqli_op *begin_resigning(struct rql_swarm *swarm)
 {
     set_up(swarm);
     return atomic_load(&swarm->is_flusher) ? begin(&swarm->flush, "-") : NULL;
 }
 
-/* Without a reply its election ends by its time. */
+/* Ends the resignation. Without a reply the election times out on the server. */
 static void end_resigning(struct rql_swarm *swarm, rql_status status)
 {
     (void)status;
@@ -452,7 +467,8 @@ static void end_resigning(struct rql_swarm *swarm, rql_status status)
 const struct rqli_element_ops rqli_flusher_ops = {"flush_zombies", begin_step, end_step,
                                                   begin_resigning, end_resigning};
 
-/* After a fault *out stays as it was, though some may have been flushed: the listeners are told. */
+/* Flushes by hand. After a fault *out stays as it was, though some hosts may have been flushed; the
+ * listeners are notified of them. */
 rql_status rql_flush_zombies(rql_client *client, const rql_swarm_options *options,
                              rql_zombies **out, rql_error *error)
 {

@@ -14,30 +14,30 @@
 #include "wire/answer.h"
 
 /*
- * The heartbeat of a client's hosts: its threads, under the names that locks bear. One probe asks
- * lock/hosts.c for a plan (for each set of keys, who is new, known, leaving), sends it in calls of
- * 100 hosts, and applies of it what the servers have confirmed, set by set: where one cannot be
- * reached, what others know does not suffer.
+ * The heartbeat of a client's hosts: its threads, under the names that locks bear. A probe gets a
+ * plan from lock/hosts.c (for each set of keys: which hosts are new, known, leaving), sends it in
+ * calls of 100 hosts, and applies the parts that servers have confirmed, set by set. A server that
+ * cannot be reached does not affect what the other servers know.
  *
- * Leases depend on it: silent for zombie_ttl_ms a host counts as dead and what it holds is given to
- * others. So no lease is relied on for longer than that from the sending of the last confirmed
- * probe of its set of keys.
+ * Leases depend on it: a host that is silent for zombie_ttl_ms counts as dead, and its locks are
+ * given to other hosts. So no lease is relied on for longer than zombie_ttl_ms after the sending of
+ * the last confirmed probe of its set of keys.
  */
 
 enum {
-    CALL_HOSTS = 100,              /* in one call: no script holds the server up for long */
-    ROUND_CALLS = RQLI_PARTITIONS, /* in one round: each has a time budget of its own */
-    AGAIN_US = 1000,               /* while another probe of this client is under way */
+    CALL_HOSTS = 100,              /* in one call: no script blocks the server for long */
+    ROUND_CALLS = RQLI_PARTITIONS, /* in one round: each round has a time budget of its own */
+    AGAIN_US = 1000,               /* pause while another probe of this client is under way */
 };
 
-/* A thread may have ended while a lock that it took is still held by others of its process: as long
- * as that is so, it stays a host. */
+/* Adds the owner of a held lock. Its thread may have ended while other threads of its process still
+ * hold the lock. As long as they do, the ended thread stays a host. */
 static void add_holder(const rql_lock *lock, void *context)
 {
     rqli_hosts_add(context, lock->keys.set, lock->owner_thread, true);
 }
 
-/* How many of [at, at + n) lie below `end`, the n-th of a kind being in front of the next. */
+/* Returns how many of [at, at + n) lie in [begin, end), which are the hosts of one kind. */
 static size_t share(size_t at, size_t n, size_t begin, size_t end)
 {
     size_t low = at > begin ? at : begin;
@@ -46,8 +46,8 @@ static size_t share(size_t at, size_t n, size_t begin, size_t end)
     return low < high ? high - low : 0;
 }
 
-/* A call may have hosts of all three kinds: it says how many are new and how many are known, those
- * behind them leave. One behind all of them says what the client is called. */
+/* Writes a call, which may have hosts of all three kinds. It says how many are new and how many are
+ * known; the hosts after those leave. A call after all of these writes the client's name. */
 static void write_call(struct rqli_op *op, size_t i, struct rqli_call *call)
 {
     const struct rqli_probe *self = (struct rqli_probe *)op;
@@ -67,8 +67,9 @@ static void write_call(struct rqli_op *op, size_t i, struct rqli_call *call)
     }
 }
 
-/* Hosts that were declared dead while they were away learn it here. The earliest call of all counts
- * as the sending: what it told is the oldest that the server knows. */
+/* Takes a reply, which also reports hosts that were declared dead while they were away. The
+ * earliest call of a group counts as its sending, because its heartbeats are the oldest that the
+ * server knows. */
 static void read_reply(struct rqli_op *op, size_t i, const struct rqli_exchange *answer,
                        const struct rqli_reply *reply, const rql_error *fault)
 {
@@ -81,7 +82,7 @@ static void read_reply(struct rqli_op *op, size_t i, const struct rqli_exchange 
         if (fault) {
             rqli_client_name_on_lost(&self->client->name);
         }
-        return; /* nothing depends on it */
+        return; /* nothing depends on the name */
     }
     group = &self->groups[self->calls[self->at + i].group];
     if (fault) {
@@ -126,8 +127,8 @@ static bool make_room(struct rqli_probe *self)
     return self->groups && self->names && self->calls;
 }
 
-/* The names live to the end of the probe: calls are written again if a server has lost the script,
- * or the keys have moved. */
+/* Prepares the calls of one group. The names live to the end of the probe, because calls are
+ * written again if a server has lost the script, or if the keys have moved. */
 static void take_group(struct rqli_probe *self, size_t g)
 {
     const struct rqli_hosts_group *group = &self->plan.groups[g];
@@ -152,9 +153,9 @@ static void take_group(struct rqli_probe *self, size_t g)
     }
 }
 
-/* False: another probe of this client is under way. One probe at a time for a client: two plans
- * under way would confirm each other's hosts. The leases are bound before the first heartbeat is
- * sent, for from then on silence may kill. */
+/* Begins a probe. False: another probe of this client is under way. A client runs one probe at
+ * most, because two plans under way would confirm each other's hosts. The leases are bound before
+ * the first heartbeat is sent, because from then on a silent host can be declared dead. */
 static bool begin(struct rqli_probe *self)
 {
     struct rqli_hosts *hosts = self->client->hosts;
@@ -177,7 +178,8 @@ static bool begin(struct rqli_probe *self)
     return true;
 }
 
-/* Who was declared dead, or may have been in between, may have lost its locks. */
+/* Has the locks of a group verified: a host that was declared dead, or may have been in between,
+ * may have lost its locks. */
 static void verify_group(const struct rqli_probe *self, size_t g)
 {
     const struct rqli_probe_group *group = &self->groups[g];
@@ -187,8 +189,8 @@ static void verify_group(const struct rqli_probe *self, size_t g)
     }
 }
 
-/* Who has these keys knows. A probe of some says nothing of the others; and where nobody is left
- * silence cannot kill. */
+/* Applies a group that the server with these keys has confirmed. A probe of only some hosts says
+ * nothing of the other hosts. Where no host is left, silence can have no host declared dead. */
 static void apply_group(struct rqli_probe *self, size_t g)
 {
     const struct rqli_hosts_group *group = &self->plan.groups[g];
@@ -202,8 +204,8 @@ static void apply_group(struct rqli_probe *self, size_t g)
     }
 }
 
-/* A probe of which anything was confirmed has not failed: nobody may keep it from being repeated in
- * time. */
+/* Applies the confirmed groups. A probe with any confirmed group has not failed: a server that does
+ * not answer must not keep the probe from being repeated in time. */
 static void apply(struct rqli_probe *self)
 {
     size_t n_applied = 0;
@@ -244,8 +246,8 @@ static void end(struct rqli_probe *self)
     }
 }
 
-/* When the replies have to be there: where one server of several is silent, the hosts are due at
- * the others. */
+/* Returns when the replies have to be there. If one of several servers is silent, heartbeats are
+ * still due at the other servers. */
 static int64_t until_us(const struct rqli_probe *self)
 {
     int64_t now_us = rqli_now_us();
@@ -257,7 +259,8 @@ static int64_t until_us(const struct rqli_probe *self)
                : budget_us;
 }
 
-/* Cancelled in the middle, what the server was told already is told again next time. */
+/* Returns the next step. If a probe is cancelled in the middle, the next probe sends again what the
+ * server has received already. */
 static enum rqli_op_next next(struct rqli_op *op)
 {
     struct rqli_probe *self = (struct rqli_probe *)op;
@@ -289,15 +292,15 @@ static enum rqli_op_next next(struct rqli_op *op)
     return RQLI_OP_AGAIN;
 }
 
-/* `next` tries again. */
+/* Does nothing, because `next` tries again. */
 static void woken(struct rqli_op *op, enum rqli_wake wake)
 {
     (void)op;
     (void)wake;
 }
 
-/* The members down to `told` are set. RQL_OK: the server knows. What it takes is given back at its
- * end. */
+/* Prepares the operation. The caller has set the members down to `told`. RQL_OK: the server knows
+ * the hosts. The operation frees its memory at its end. */
 static struct rqli_op *begin_op(struct rqli_probe *self)
 {
     static const struct rqli_op_ops ops = {
@@ -318,7 +321,8 @@ static struct rqli_op *begin_probe(struct rql_swarm *swarm, enum rqli_hosts_who 
     return begin_op(&swarm->probe);
 }
 
-/* Roused in between: only for who has just come. */
+/* Begins a probe. If it was roused within a period, it is only for hosts that have just been
+ * added. */
 static struct rqli_op *begin_step(struct rql_swarm *swarm, bool is_timed)
 {
     bool is_for_new = swarm->who == RQLI_HOSTS_ALL && !is_timed;
@@ -333,13 +337,13 @@ static void end_step(struct rql_swarm *swarm, rql_status status)
     }
 }
 
-/* A swarm that ends says that its hosts leave, so that nobody takes them for dead later. */
+/* Reports that the hosts leave, because the swarm ends, so that they do not count as dead later. */
 static struct rqli_op *begin_leaving(struct rql_swarm *swarm)
 {
     return begin_probe(swarm, RQLI_HOSTS_NONE);
 }
 
-/* Without a reply the hosts are still there, and may be taken for dead. */
+/* Ends the leaving. Without a reply the server still has the hosts, and may declare them dead. */
 static void end_leaving(struct rql_swarm *swarm, rql_status status)
 {
     if (status < 0 || swarm->probe.fault.status) {
@@ -350,9 +354,9 @@ static void end_leaving(struct rql_swarm *swarm, rql_status status)
 const struct rqli_element_ops rqli_prober_ops = {"probe_hosts", begin_step, end_step, begin_leaving,
                                                  end_leaving};
 
-/* By hand: the caller's thread is a host, whether a swarm runs or not; in partitions only where it
- * holds a lock, as all others. Leases are not bound by it,
- * for nothing promises the next one. */
+/* Sends a heartbeat by hand. The caller's thread is a host, whether a swarm runs or not; in
+ * partitions only where it holds a lock, like all other threads. The heartbeat does not bind
+ * leases, because nothing promises the next one. */
 rql_status rql_probe_hosts(rql_client *client, rql_text_list **hosts, int64_t *at_us,
                            rql_error *error)
 {

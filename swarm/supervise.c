@@ -6,14 +6,14 @@
 #include <string.h>
 
 /*
- * An element of a swarm takes a step each period, an operation on the loop. rqli_watch is the pure
+ * An element of a swarm takes a step each period: an operation on the loop. rqli_watch is the pure
  * part: it counts successes and failures, opens the circuit breaker after three failures in a row,
- * closes it after one success, and finds out what hangs. rqli_element does what it says with timers
- * and operations.
+ * closes it after one success, and finds out which element hangs. rqli_element carries this out
+ * with timers and operations.
  *
- * A step goes on_due, begin_task, (the operation), on_over, plan_next. Once it has begun all of
- * this is on the loop's thread. The mutex is there for rqli_element_describe(), and no listener is
- * called under it.
+ * A step goes through on_due, begin_task, (the operation), on_over, plan_next. Once the element has
+ * begun, all of this runs on the loop's thread. The mutex is there for rqli_element_describe(), and
+ * is never held while a listener is called.
  */
 
 void rqli_watch_init(struct rqli_watch *self, const struct rqli_watch_terms *terms)
@@ -21,7 +21,7 @@ void rqli_watch_init(struct rqli_watch *self, const struct rqli_watch_terms *ter
     *self = (struct rqli_watch){.terms = *terms};
 }
 
-/* The breaker and its count stay: to begin anew says nothing about the server. */
+/* Keeps the breaker and its count, because a restart says nothing about the server. */
 void rqli_watch_on_started(struct rqli_watch *self)
 {
     self->state = RQL_ELEMENT_RUNNING;
@@ -34,7 +34,8 @@ void rqli_watch_on_ended(struct rqli_watch *self, bool was_told_to)
     self->is_in_step = false;
 }
 
-/* An open breaker lets one step through when its time is over: half open, that one decides. */
+/* Returns whether a step may be taken. When its time is over, an open breaker becomes half open and
+ * lets one step through, which decides. */
 bool rqli_watch_may_step(struct rqli_watch *self, int64_t now_us)
 {
     if (self->breaker == RQL_BREAKER_OPEN && now_us >= self->open_until_us) {
@@ -49,8 +50,8 @@ void rqli_watch_on_step(struct rqli_watch *self, int64_t now_us)
     self->sign_us = now_us;
 }
 
-/* What hung and gives a sign is running again for whoever asks; it is begun anew all the same, for
- * that is noted in the element. */
+/* Shows an element that hung and gives a sign as running again. The element is restarted all the
+ * same, because that is noted in the element. */
 void rqli_watch_on_sign(struct rqli_watch *self, int64_t now_us)
 {
     self->sign_us = now_us;
@@ -64,8 +65,9 @@ static int64_t at_most(int64_t value, int64_t most)
     return value < most ? value : most;
 }
 
-/* Twice as long each time that the one step of a half-open breaker fails, up to a quarter of the
- * time after which silence kills. One that had closed in between begins with the least again. */
+/* Opens the breaker: twice as long each time that the one step of a half-open breaker fails, up to
+ * a quarter of the time after which a silent host is dead. A breaker that had closed in between
+ * begins with the least time again. */
 static void open_breaker(struct rqli_watch *self, int64_t now_us)
 {
     bool is_again = self->breaker == RQL_BREAKER_HALF_OPEN;
@@ -99,14 +101,14 @@ void rqli_watch_on_done(struct rqli_watch *self, int64_t now_us, bool succeeded)
     }
 }
 
-/* In a step alone: an element that waits for its period owes no sign. */
+/* Returns whether a step hangs. An element that waits for its period owes no sign. */
 bool rqli_watch_hangs(const struct rqli_watch *self, int64_t now_us)
 {
     return self->is_in_step && now_us - self->sign_us > self->terms.hang_us;
 }
 
-/* What is dead is started; what hangs in a step is replaced once, and counts as hung until it gives
- * a sign. */
+/* Decides what to do. A dead element is started; an element that hangs in a step is replaced once,
+ * and counts as hung until it gives a sign. */
 enum rqli_watch_action rqli_watch_look(struct rqli_watch *self, int64_t now_us)
 {
     if (self->state == RQL_ELEMENT_DEAD) {
@@ -140,13 +142,13 @@ static void notify(const struct rqli_element *self, enum rqli_moment moment, rql
                       (struct rqli_figures){.element = self->ops->label, .status = status});
 }
 
-/* 0: as soon as the loop comes to it; RQLI_NEVER_US: not any more. */
+/* Sets when the next step is due. 0: as soon as the loop comes to it; RQLI_NEVER_US: never. */
 static void set_due(struct rqli_element *self, int64_t at_us)
 {
     rqli_timers_set(&self->loop->timers, &self->due, at_us);
 }
 
-/* Gives its place among the timers back: from then on it counts as not begun. */
+/* Gives back the element's place among the timers. From then on the element counts as not begun. */
 void rqli_element_drop(struct rqli_element *self)
 {
     if (self->is_begun) {
@@ -155,7 +157,7 @@ void rqli_element_drop(struct rqli_element *self)
     }
 }
 
-/* OFF if it was told to stop; else DEAD, for the supervisor to find. */
+/* Notes the end of the element: OFF if it had to stop; else DEAD, for the supervisor to find. */
 static void note_ended(struct rqli_element *self)
 {
     (void)pthread_mutex_lock(&self->shared.mutex);
@@ -173,8 +175,8 @@ static void on_task_done(struct rqli_op_task *task)
     on_over(self, task->op->status);
 }
 
-/* op NULL: there is nothing to be done, or it is done. Either way on_over() follows, perhaps within
- * this call, which is the last thing that its callers do. */
+/* Starts the operation. op NULL: there is nothing to do, or it is done. Either way on_over()
+ * follows, perhaps within this call, so it is the last thing that its callers do. */
 static void begin_task(struct rqli_element *self, struct rqli_op *op)
 {
     self->is_busy = true;
@@ -187,7 +189,8 @@ static void begin_task(struct rqli_element *self, struct rqli_op *op)
     }
 }
 
-/* Nothing of it is under way. Without a last thing to do it is over at once. */
+/* Begins the last operation, when no other is under way. Without one the element is over at
+ * once. */
 static void begin_last(struct rqli_element *self)
 {
     set_due(self, RQLI_NEVER_US);
@@ -195,8 +198,9 @@ static void begin_last(struct rqli_element *self)
     begin_task(self, self->ops->begin_last ? self->ops->begin_last(self->swarm) : NULL);
 }
 
-/* A step is over, or was refused. The supervisor starts who has ended: no timer is set for it. Who
- * was roused meanwhile takes the next step at once, else at the end of the period. */
+/* Plans what follows a step that is over, or was refused. No timer is set for an element that has
+ * ended, because the supervisor starts it. An element that was roused meanwhile takes the next step
+ * at once, any other at the end of the period. */
 static void plan_next(struct rqli_element *self)
 {
     self->tried++;
@@ -213,7 +217,7 @@ static void plan_next(struct rqli_element *self)
     rqli_swarm_on_step(self->swarm);
 }
 
-/* The swarm is told last: it may close the loop by that. */
+/* Ends the element. It notifies the swarm last, because the swarm may then close the loop. */
 static void on_last_over(struct rqli_element *self, rql_status status)
 {
     if (self->ops->end_last) {
@@ -224,8 +228,9 @@ static void on_last_over(struct rqli_element *self, rql_status status)
     rqli_swarm_on_step(self->swarm);
 }
 
-/* A step that held up the loop, in a callback, is found out by itself: the supervisor's timer is on
- * the same loop and came as late. Whoever has no `end`, the supervisor, is not looked after. */
+/* Ends a step. A step that held up the loop, in a callback, is detected here, because the
+ * supervisor's timer is on the same loop and came just as late. The supervisor, the element without
+ * `end`, is not looked after. */
 static void on_step_over(struct rqli_element *self, rql_status status)
 {
     bool was_closed;
@@ -256,8 +261,9 @@ static void on_over(struct rqli_element *self, rql_status status)
     }
 }
 
-/* The period counts from the beginning of a step; one that it was roused for in between moves
- * nothing. An open breaker refuses the step, which then counts as tried. */
+/* Takes a step. The period counts from the beginning of a timed step; a step in between, for which
+ * the element was roused, moves nothing. An open breaker refuses the step, which then counts as
+ * tried. */
 static void on_due(struct rqli_due *due)
 {
     struct rqli_element *self =
@@ -282,7 +288,7 @@ static void on_due(struct rqli_due *due)
     }
 }
 
-/* The first step comes at once, and counts as timed. */
+/* Starts the element. The first step comes at once, and counts as timed. */
 static void start(struct rqli_element *self)
 {
     self->shall_restart = false;
@@ -293,7 +299,8 @@ static void start(struct rqli_element *self)
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
-/* The flag goes down first: who calls from here on posts again, and is not missed. */
+/* Takes the post. It clears the flag first, so that a thread that calls from here on posts again,
+ * and is not missed. */
 static void on_called(struct rqli_post *post)
 {
     struct rqli_element *self =
@@ -322,7 +329,8 @@ bool rqli_element_begin(struct rqli_element *self, rql_loop *loop, int64_t perio
     return true;
 }
 
-/* Then comes what it does last: leave, or resign. */
+/* Stops the element: cancels a step under way, and begins the last operation, to leave or to
+ * resign. */
 void rqli_element_stop(struct rqli_element *self)
 {
     if (!self->is_begun || self->shall_stop) {
@@ -336,7 +344,7 @@ void rqli_element_stop(struct rqli_element *self)
     }
 }
 
-/* A step under way may have missed what it was roused for: one more follows it. */
+/* Asks for a step now. A step under way may have missed the reason, so one more step follows it. */
 void rqli_element_rouse(struct rqli_element *self)
 {
     if (!self->is_begun || self->shall_stop || self->shall_restart) {
@@ -348,7 +356,7 @@ void rqli_element_rouse(struct rqli_element *self)
     }
 }
 
-/* The post is one, part of the element: it may not be posted again before it was taken. */
+/* Posts, unless the post was not taken yet: there is one, which is part of the element. */
 void rqli_element_call(struct rqli_element *self)
 {
     if (!atomic_exchange(&self->is_roused, true)) {
@@ -363,9 +371,9 @@ void rqli_element_sign(struct rqli_element *self)
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
-/* What hangs is cut off from its server: whatever it waits for ends by that. To cancel may end the
- * step within the call, and with it is_busy; a connection is dropped only if calls are under way.
- */
+/* Starts a dead element, and cuts a hung one off from its server, which ends whatever it waits for.
+ * Cancelling may end the step within the call, and with it is_busy; a connection is dropped only if
+ * calls are under way. */
 void rqli_element_look_after(struct rqli_element *self)
 {
     enum rqli_watch_action action;
@@ -391,7 +399,7 @@ void rqli_element_look_after(struct rqli_element *self)
     }
 }
 
-/* A hang shows at once, also where the supervisor has not looked yet. */
+/* Shows a hang at once, even if the supervisor has not looked yet. */
 void rqli_element_describe(struct rqli_element *self, rql_element_status *out)
 {
     const struct rqli_watch *watch = &self->shared.watch;

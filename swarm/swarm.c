@@ -18,17 +18,18 @@
 #include <string.h>
 
 /*
- * Start and stop of a swarm. To stop is to post: `stopping` ends supervisor and flusher and leaves
- * the prober to those who hold locks, `leaving` (of rql_swarm_free()) ends the prober, too. When
- * its last element is over the loops are closed, and when these are closed the swarm is freed: by
- * who joins its thread, or on the caller's loop.
+ * Start and stop of a swarm. A stop is a post: `stopping` ends supervisor and flusher and leaves
+ * the prober to the hosts that hold locks, `leaving` (of rql_swarm_free()) ends the prober, too.
+ * When the last element is over the loops are closed, and when these are closed the swarm is freed:
+ * by the caller that joins its thread, or on the caller's loop.
  */
 
-/* Failures in a row that open a breaker; and how many time budgets of a command without a sign a
- * step may take. */
+/* Failures in a row that open a breaker; and how many time budgets of a command a step may take
+ * without a sign. */
 enum { FAILURES_MAX = 3, HANGS_AFTER = 3 };
 
-/* To the listeners of the client that the swarm is of: the clients of its elements have none. */
+/* Notifies the listeners of the client that started the swarm: the clients of its elements have
+ * none. */
 void rqli_swarm_notify(struct rql_swarm *self, enum rqli_moment moment, struct rqli_figures figures)
 {
     const struct rqli_subject subject = rqli_subject_of_client(self->client);
@@ -37,7 +38,7 @@ void rqli_swarm_notify(struct rql_swarm *self, enum rqli_moment moment, struct r
     rqli_observe(moment, &subject, &figures);
 }
 
-/* Asks no server: it looks at clocks and states only. */
+/* Takes the supervisor's step. It asks no server, but looks at clocks and states only. */
 static struct rqli_op *supervise(struct rql_swarm *self, bool is_timed)
 {
     (void)is_timed;
@@ -46,7 +47,8 @@ static struct rqli_op *supervise(struct rql_swarm *self, bool is_timed)
     return NULL;
 }
 
-/* Its loops are closed, or were never opened: they use the clients. */
+/* Frees the swarm. Its loops must be closed by now, or never opened, because they use the
+ * clients. */
 static void destroy(struct rql_swarm *self)
 {
     rqli_client_free(self->prober_client);
@@ -57,7 +59,8 @@ static void destroy(struct rql_swarm *self)
     free(self);
 }
 
-/* The last of its loops is closed. With a thread of its own whoever joins that frees it. */
+/* Frees the swarm when the last of its loops is closed. If it has a thread of its own, the caller
+ * that joins this thread frees it. */
 static void on_closed(void *context)
 {
     struct rql_swarm *self = context;
@@ -79,7 +82,7 @@ static void close_loop(struct rql_swarm *self, rql_loop *loop)
     RQLI_MUST(rql_loop_close(loop, on_closed, self, NULL) == RQL_OK);
 }
 
-/* Without the job: a loop that has one under way does not end. */
+/* Closes the loops. It ends the job first, because a loop with a job under way does not end. */
 static void close_loops(struct rql_swarm *self)
 {
     rqli_loop_finish(&self->job);
@@ -89,9 +92,9 @@ static void close_loops(struct rql_swarm *self)
     }
 }
 
-/* Stopping waits for one more step of the prober, which says who still holds something; leaving
- * waits for all. A prober that is to be begun anew takes no more steps, for the supervisor is over:
- * it is not waited for. */
+/* Checks whether a stop is complete. Stopping waits for one more step of the prober, which reports
+ * the hosts that still hold a lock; leaving waits for all elements. A prober that is to be
+ * restarted takes no more steps, because the supervisor is over, so it is not waited for. */
 void rqli_swarm_on_step(struct rql_swarm *self)
 {
     struct rql_swarm *me = self;
@@ -103,16 +106,17 @@ void rqli_swarm_on_step(struct rql_swarm *self)
         rqli_signal_wake(&self->stopped);
     }
     if (self->is_leaving && has_stopped && !prober->is_begun) {
-        /* Once. From here on another swarm of the client may be started. */
+        /* This happens once. From here on another swarm of the client may be started. */
         self->is_leaving = false;
         (void)atomic_compare_exchange_strong(&self->client->running_swarm, &me, NULL);
         close_loops(self);
     }
 }
 
-/* Holders stay alive to the others until their locks are released: the prober goes on for them
- * alone. A step under way was begun for all hosts, so the one behind it is awaited. The number is
- * set first: to stop an element may end it within the call, and rqli_swarm_on_step() reads it. */
+/* Begins the stop. Holders must stay alive for other clients until their locks are released, so the
+ * prober goes on for them alone. A step under way was begun for all hosts, so the step after it is
+ * awaited. The number is set first: stopping an element may end it within the call, and
+ * rqli_swarm_on_step() reads the number. */
 static void begin_stopping(struct rqli_post *post)
 {
     struct rql_swarm *self =
@@ -126,8 +130,8 @@ static void begin_stopping(struct rqli_post *post)
     rqli_element_stop(&self->flusher);
 }
 
-/* Behind begin_stopping(), as it was posted behind it. Without a prober nothing else would look
- * whether all is over. */
+/* Ends the prober. This runs after begin_stopping(), because it was posted later. Without a prober
+ * nothing else would check whether all elements are over. */
 static void begin_leaving(struct rqli_post *post)
 {
     struct rql_swarm *self =
@@ -138,7 +142,7 @@ static void begin_leaving(struct rqli_post *post)
     rqli_swarm_on_step(self);
 }
 
-/* Any thread, under the mutex of the hosts: it may do no more than post. */
+/* Any thread. Caller holds the mutex of the hosts, so this may do no more than post. */
 static void on_new_host(void *context)
 {
     struct rql_swarm *self = context;
@@ -146,7 +150,8 @@ static void on_new_host(void *context)
     rqli_element_call(&self->prober);
 }
 
-/* What the swarm is run with, for those who look: all of a server's have to agree. */
+/* Adds the settings of the swarm to the client's entry, to be compared: all swarms of a server have
+ * to agree on them. */
 static void tell_settings(const rql_swarm_options *options, struct rqli_client_name *name)
 {
     char fields[128];
@@ -159,8 +164,8 @@ static void tell_settings(const rql_swarm_options *options, struct rqli_client_n
     rqli_client_name_add(name, fields);
 }
 
-/* A client of its own for an element: connection, identity, time-outs. Without listeners: what its
- * commands do is reported by the swarm, not as a client's. */
+/* Makes a client for an element, with its own connection, identity and time-outs. It has no
+ * listeners, because the swarm reports on its commands, not the client. */
 static rql_status connect_element(const struct rql_swarm *self, const char *url, rql_client **out,
                                   rql_error *error)
 {
@@ -181,9 +186,8 @@ static rql_status connect_element(const struct rql_swarm *self, const char *url,
     return status;
 }
 
-/* A suspect has half of the ttl to show that it lives: a heartbeat has to come in that. Each option
- * by itself is checked already.
- */
+/* Checks the options together; each by itself is checked already. A suspect has half of the ttl to
+ * show that it lives, so a heartbeat has to come within that time. */
 static rql_status check(const rql_swarm_options *options, rql_error *error)
 {
     if (options->probe_hosts && 2 * options->probe_period_ms > options->zombie_ttl_ms) {
@@ -199,8 +203,9 @@ static bool has_other_keys(const struct rql_swarm *self, const rql_client *clien
     return client && client->is_partitioned != self->client->is_partitioned;
 }
 
-/* That of the prober is always there: the supervisor uses its loop. The clients have copied the
- * URLs, which are the caller's memory and may have a password: none is kept here. */
+/* Makes the elements' clients. The prober's is always there, because the supervisor uses its loop.
+ * The clients have copied the URLs, which are the caller's memory and may have a password: none is
+ * kept here. */
 static rql_status make_clients(struct rql_swarm *self, rql_error *error)
 {
     const char *probe_url = self->options.probe_hosts ? self->options.probe_url : NULL;
@@ -227,8 +232,9 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* A breaker must not keep hosts silent for long. At first it stays open for a period of the
- * supervisor. The time budget is that of one command: to connect and be answered. */
+/* Returns the terms of the elements. A breaker must not keep hosts silent for long; at first it
+ * stays open for one period of the supervisor. The time budget is that of one command: to connect
+ * and to get its reply. */
 static struct rqli_watch_terms terms_of(const struct rql_swarm *self)
 {
     int64_t budget_us = rqli_client_budget_us(self->client, 0);
@@ -248,8 +254,8 @@ static void begin_nothing(struct rqli_job *job)
     (void)job;
 }
 
-/* A job that never ends keeps the caller's loop alive as long as the swarm lives. False: give_up()
- * closes what is open, home NULL being nothing. */
+/* Opens the loops. A job that never ends keeps the caller's loop alive as long as the swarm lives.
+ * False: give_up() closes the loops that are open; home is NULL if there is none. */
 static bool open_loops(struct rql_swarm *self)
 {
     uv_loop_t *uv = self->options.loop;
@@ -271,7 +277,7 @@ static bool open_loops(struct rql_swarm *self)
            rql_loop_open(&self->away, self->flusher_client, uv, NULL) == RQL_OK;
 }
 
-/* Their first steps come when the loop runs. The supervisor is there in any case. */
+/* Begins the elements, the supervisor in any case. Their first steps come when the loop runs. */
 static bool begin_elements(struct rql_swarm *self)
 {
     const struct rqli_watch_terms terms = terms_of(self);
@@ -289,7 +295,7 @@ static bool begin_elements(struct rql_swarm *self)
                               options->liveness_probing_period_ms * 1000, &terms);
 }
 
-/* Until both loops are closed: then nothing is left on it. */
+/* Runs the swarm's own uv loop until both loops on it are closed: then nothing is left on it. */
 static void run_here(struct rql_swarm *self)
 {
     (void)uv_run(&self->own.uv, UV_RUN_DEFAULT);
@@ -302,7 +308,8 @@ static void run(void *argument)
     run_here(argument);
 }
 
-/* The loops were opened here, before the thread was there; from now on they are its own. */
+/* Starts the swarm's thread. The loops were opened here, before the thread existed; from now on
+ * they belong to it. */
 static bool start_thread(struct rql_swarm *self)
 {
     sigset_t before = rqli_mask_asynchronous();
@@ -318,9 +325,10 @@ static bool start_thread(struct rql_swarm *self)
     return has_started;
 }
 
-/* Before its loop has run. On a loop of the caller the rest ends when that runs; `closed` is not
- * called, for rql_swarm_start() says that there is no swarm. On one of its own it is run here,
- * which only closes. is_running is set by then only if no thread could be had. */
+/* Undoes a failed start, before the loop has run. On a loop of the caller the rest ends when that
+ * loop runs; `closed` is not called, because rql_swarm_start() reports that there is no swarm. A
+ * loop of the swarm's own is run here, which only closes. is_running is set by then only if the
+ * thread could not be started. */
 static void give_up(struct rql_swarm *self)
 {
     struct rql_swarm *me = self;
@@ -344,9 +352,9 @@ static void give_up(struct rql_swarm *self)
     }
 }
 
-/* A client has one swarm: two would send each other's heartbeats. Threads are let in when the
- * elements have begun: each that comes calls the prober. On a fault give_up() takes back what was
- * done. */
+/* Starts the swarm. A client has one swarm, because two would send each other's heartbeats. Threads
+ * may become hosts when the elements have begun, because each new host calls the prober. After a
+ * fault give_up() takes back what was done. */
 static rql_status start(struct rql_swarm *self, rql_error *error)
 {
     struct rql_swarm *none = NULL;
@@ -417,9 +425,10 @@ rql_status rql_swarm_start(rql_client *client, const rql_swarm_options *options,
     return RQL_OK;
 }
 
-/* Whoever calls from a callback of its loop does not wait for it; nor for a loop of the caller. The
- * hosts are closed first: after that no thread calls on_new_host(), so nothing is posted behind
- * `stopping`. A second call finds that it is stopped, and does not wait. */
+/* Stops the swarm. A caller in a callback of the swarm's loop does not wait, nor does any caller if
+ * the loop is the caller's. The hosts are closed first: after that no thread calls on_new_host(),
+ * so the prober is not called after `stopping`. A second call finds the swarm stopped, and does not
+ * wait. */
 static void stop(struct rql_swarm *self)
 {
     if (!atomic_exchange(&self->is_running, false)) {
@@ -444,8 +453,8 @@ void rql_swarm_stop(rql_swarm *swarm)
     }
 }
 
-/* A thread of its own is over when its loops are closed, and may be joined. A loop of the caller
- * frees the swarm when it runs: it may be gone as soon as `leaving` is posted. */
+/* The swarm's own thread ends when its loops are closed, and can be joined. A loop of the caller
+ * frees the swarm when it runs, so the swarm may be gone as soon as `leaving` is posted. */
 rql_swarm *rql_swarm_free(rql_swarm *swarm)
 {
     RQLI_DEFER_CANCEL;
@@ -464,7 +473,7 @@ rql_swarm *rql_swarm_free(rql_swarm *swarm)
     return NULL;
 }
 
-/* Also of a swarm that is stopped, as long as it is not freed: is_running tells them apart. */
+/* Reports on a stopped swarm, too, as long as it is not freed: is_running tells them apart. */
 rql_status rql_get_swarm_status(rql_client *client, rql_swarm_status *out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
