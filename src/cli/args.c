@@ -7,26 +7,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The command line: flags as getopt_long() has them, but for abbreviations, and names and commands
- * about "--", which have rules of their own. */
+/* Parses the command line. Flags follow getopt_long(), except that they cannot be abbreviated.
+ * Names and commands around "--" follow rules of their own. */
 
 const struct cli_command cli_top = {.name = ""};
 
 enum {
     FLAGS_MAX = 128,
     LINE_SIZE = 1024,
-    LONG_FLAG = 256,   /* getopt_long() returns this plus its index for a long flag, */
-    BARE_ARGUMENT = 1, /* this for what is no flag, and a letter for a short flag */
+    LONG_FLAG = 256,   /* getopt_long() returns this plus the index for a long flag, */
+    BARE_ARGUMENT = 1, /* this for an argument that is no flag, and a letter for a short flag */
 };
 
-/* All flags that a command takes, the options of the library too, as getopt_long() wants them. Of
- * two with one name the first counts. */
+/* All flags that a command takes, with the options of the library, in the form that getopt_long()
+ * wants. If two have the same name, the first one counts. */
 struct flags {
     const struct cli_command *command;
     size_t count;
     struct cli_flag item[FLAGS_MAX];
     struct option longs[FLAGS_MAX + 1];
-    char names[FLAGS_MAX][CLI_FLAG_SIZE]; /* of options: with '-' for '_' */
+    char names[FLAGS_MAX][CLI_FLAG_SIZE]; /* names of options, with '-' for '_' */
     char letters[2 * FLAGS_MAX + 3];      /* "-:k:nw:" */
 };
 
@@ -46,9 +46,10 @@ void cli_args_init(struct cli_args *args, char **arguments)
         .for_ms = CLI_UNSET,
         .conflict_exit_code = CLI_REFUSED,
     };
-    /* A fault of the environment is kept until it matters: the help needs none of it. */
+    /* An error in the environment is kept until it matters, because the help needs nothing from
+     * it. */
     rql_options_init(&args->options);
-    /* Before the environment, which may say otherwise. */
+    /* These come before the environment, which may override them. */
     for (size_t i = 0; cli_forever_options[i] && args->env_status == RQL_OK; i++) {
         args->env_status =
             rql_options_set(&args->options, cli_forever_options[i], "forever", &args->env_error);
@@ -70,7 +71,7 @@ int cli_misused(const struct cli_command *command, const char *what, const char 
 
 /* ---- values ---- */
 
-/* For three kinds: only a limit may be forever, only a change negative. */
+/* Parses the three kinds of durations. Only a limit may be forever, and only a change negative. */
 static int store_duration(const struct cli_command *command, const struct cli_flag *flag,
                           const char *text, int64_t *field)
 {
@@ -90,7 +91,8 @@ static int store_duration(const struct cli_command *command, const struct cli_fl
     return CLI_USAGE;
 }
 
-/* strtol() would take blanks and signs, too. */
+/* Parses a number. The first character is checked because strtol() accepts blanks and signs,
+ * too. */
 static int store_number(const struct cli_command *command, const struct cli_flag *flag,
                         const char *text, int64_t *field)
 {
@@ -107,7 +109,7 @@ static int store_number(const struct cli_command *command, const struct cli_flag
     return CLI_DONE;
 }
 
-/* Cuts the argument in two where it stands: the pair refers to its halves. */
+/* Splits the argument in place; the pair points to its two halves. */
 static int store_meta(struct cli_args *args, const struct cli_command *command, char *text)
 {
     char *equals = strchr(text, '=');
@@ -123,7 +125,7 @@ static int store_meta(struct cli_args *args, const struct cli_command *command, 
     return CLI_DONE;
 }
 
-/* Takes the value of one flag into its field, or into the options. Switches have none: NULL. */
+/* Stores the value of one flag in its field or in the options. A switch has no value: NULL. */
 static int store(const struct cli_flag *flag, const struct cli_command *command,
                  struct cli_args *args, char *value)
 {
@@ -165,14 +167,15 @@ static int store(const struct cli_flag *flag, const struct cli_command *command,
 
 /* ---- flags ---- */
 
-/* getopt_long() is given tables of its own kind: ours say more, and depend on the command. */
+/* Adds a flag to the tables of getopt_long(), which cannot be constant: our table says more, and
+ * the flags depend on the command. */
 static void add_flag(struct flags *self, const struct cli_flag *flag)
 {
     const bool is_switch = flag->kind == CLI_ON || flag->kind == CLI_OFF;
     const size_t length = strlen(self->letters);
 
     if (self->count == FLAGS_MAX) {
-        abort(); /* the tables have outgrown it */
+        abort(); /* the tables are larger than FLAGS_MAX */
     }
     self->item[self->count] = *flag;
     self->longs[self->count] = (struct option){
@@ -183,19 +186,19 @@ static void add_flag(struct flags *self, const struct cli_flag *flag)
     self->count++;
     if (flag->letter != 0) {
         self->letters[length] = flag->letter;
-        /* A colon behind the letter: it has a value. */
+        /* A colon after the letter means that the flag has a value. */
         self->letters[length + 1] = is_switch ? '\0' : ':';
     }
 }
 
-/* Ours first, so that they hide an option of the library with the same name. *self may not move
- * afterwards: it refers to names in itself. */
+/* Collects the flags of the program before the options of the library, so that they hide an option
+ * with the same name. *self must not move afterwards, because it points to names inside itself. */
 static void collect_flags(struct flags *self, const struct cli_command *command)
 {
     const rql_option_row *row;
 
-    /* '+' ends at the first argument that is no flag, '-' returns it in its turn; ':' tells a
-     * missing value from an unknown flag. */
+    /* '+' stops at the first argument that is no flag, and '-' returns such an argument in its
+     * place. ':' distinguishes a missing value from an unknown flag. */
     *self = (struct flags){.command = command, .letters = {command == &cli_top ? '+' : '-', ':'}};
     for (const struct cli_flag *flag = cli_flags; flag->name; flag++) {
         if (cli_is_listed(command, flag->commands)) {
@@ -212,7 +215,7 @@ static void collect_flags(struct flags *self, const struct cli_command *command)
     }
 }
 
-/* getopt_long() has found it, so it is there. */
+/* Returns the flag that getopt_long() has found, so it exists. */
 static const struct cli_flag *find_flag(const struct flags *self, int found)
 {
     size_t i = 0;
@@ -226,8 +229,9 @@ static const struct cli_flag *find_flag(const struct flags *self, int found)
     return &self->item[i];
 }
 
-/* getopt_long() would take "--sec" for "--secret": a flag that is added later would change
- * what a script has abbreviated, or make it fail. */
+/* Returns whether the argument is a long flag that is unknown. getopt_long() would accept "--sec"
+ * for "--secret". A flag that is added later would then change the meaning of an abbreviation in a
+ * script, or make it fail. */
 static bool is_unknown(const struct flags *self, const char *argument)
 {
     const size_t length = strcspn(argument, "=");
@@ -244,7 +248,7 @@ static bool is_unknown(const struct flags *self, const char *argument)
     return true;
 }
 
-/* Does any command take it? */
+/* Returns whether any command takes this flag. */
 static bool is_of_commands(const char *argument, size_t length)
 {
     for (const struct cli_flag *flag = cli_flags; flag->name; flag++) {
@@ -256,7 +260,8 @@ static bool is_of_commands(const char *argument, size_t length)
     return false;
 }
 
-/* Without its value, which may be a secret: `length` ends before it. */
+/* Reports an unknown flag without its value, which may be a secret: `length` ends before the
+ * value. */
 static int unknown_flag(const struct flags *self, const char *argument, size_t length)
 {
     struct cli_guess guess;
@@ -275,8 +280,8 @@ static int unknown_flag(const struct flags *self, const char *argument, size_t l
     return cli_misused(self->command, "unknown flag ", said);
 }
 
-/* Names and commands look alike, so a command always stands behind "--": with its flags it could
- * not be told from ours otherwise. */
+/* Takes a name. A command must come after "--", because names and commands look alike, and because
+ * its flags could not be distinguished from ours otherwise. */
 static int take_name(struct cli_args *args, const struct cli_command *command, const char *name)
 {
     const bool is_first = cli_takes_name(command) && !args->name;
@@ -294,14 +299,14 @@ static int take_name(struct cli_args *args, const struct cli_command *command, c
         if (args->n_names == RQL_SERIES_MAX) {
             return cli_misused(command, "too many names at ", name);
         }
-        /* The first one, too: of a series `name` is for messages alone. */
+        /* The first name is stored here, too: for a series `name` is only used in messages. */
         args->names[args->n_names++] = name;
     }
     return CLI_DONE;
 }
 
-/* A "--" before any name begins names that may look like flags, up to the next "--". The other one
- * begins the command. */
+/* Takes a "--". If it comes before any name, it begins names that may look like flags, up to the
+ * next "--". The second one begins the command. */
 static int take_dashes(struct cli_args *args, const struct cli_command *command)
 {
     if (cli_takes_name(command) && !args->name && !args->only_names) {
@@ -319,7 +324,7 @@ static int take_dashes(struct cli_args *args, const struct cli_command *command)
     return cli_misused(command, "nothing can follow ", "--");
 }
 
-/* What getopt_long() has found in this argument. */
+/* Handles the result of getopt_long() for this argument. */
 static int take_found(struct cli_args *args, const struct flags *flags, int found,
                       const char *argument)
 {
@@ -330,8 +335,8 @@ static int take_found(struct cli_args *args, const struct flags *flags, int foun
         return take_name(args, flags->command, optarg);
     case ':':
         return cli_misused(flags->command, "a value is missing after ", argument);
-    /* optopt is a long flag that takes no value but was given one, or a letter that is unknown:
-     * unknown long flags do not come this far. */
+        /* optopt is a long flag that takes no value but was given one, or an unknown letter.
+         * Unknown long flags do not get this far. */
     case '?':
         return optopt >= LONG_FLAG ? cli_misused(flags->command, "no value is wanted in ", argument)
                                    : unknown_flag(flags, letter, 2);
@@ -340,20 +345,21 @@ static int take_found(struct cli_args *args, const struct flags *flags, int foun
     }
 }
 
-/* Up to a "--" and with it, or everything; of what stands before the command's name, the flags. */
+/* Reads arguments up to and including a "--", or all of them. Before the command's name it reads
+ * only the flags. */
 static int take_flags(struct cli_args *args, const struct flags *flags)
 {
-    char **const arguments = args->next - 1; /* getopt_long() skips the first */
+    char **const arguments = args->next - 1; /* getopt_long() skips the first argument */
     int count = 1;
     int code = CLI_DONE;
 
     while (arguments[count]) {
         count++;
     }
-    opterr = 0; /* its messages would say the value of an unknown flag */
-    optind = 0; /* begins anew: its state is that of another array */
+    opterr = 0; /* its messages would show the value of an unknown flag */
+    optind = 0; /* starts again, because its state belongs to another array */
     while (code == CLI_DONE) {
-        /* The one that getopt_long() is about to read, for messages. */
+        /* For messages: the argument that getopt_long() is about to read. */
         const char *argument = arguments[optind > 0 ? optind : 1];
         int found;
 
@@ -372,8 +378,9 @@ static int take_flags(struct cli_args *args, const struct flags *flags)
     return code;
 }
 
-/* The grace between SIGTERM and SIGKILL lies inside the time that the lock is held for sure: with a
- * longer one the command would be ended before it begins. */
+/* Returns the flag whose time is too short, or NULL. The grace period between SIGTERM and SIGKILL
+ * must be shorter than the time for which the lock is certainly held. With a longer one the command
+ * would be ended before it begins. */
 static const char *find_too_short(const struct cli_args *args)
 {
     const int64_t ttl_ms =
@@ -424,8 +431,8 @@ int cli_args_parse(struct cli_args *args, const struct cli_command *command)
     if (!command) {
         return take_flags(args, &flags);
     }
-    /* Each "--" ends a round: what stands behind it is read by other rules. A command is not read
-     * at all. */
+    /* Each "--" ends a round, because the arguments after it follow other rules. The arguments of a
+     * command are not parsed at all. */
     while (code == CLI_DONE && *args->next && !args->command) {
         if (!args->only_names) {
             code = take_flags(args, &flags);

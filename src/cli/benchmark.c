@@ -6,26 +6,26 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Slots of all loads are interleaved, so that what else happens on the server meets all of them
- * alike. Between two slots a few PINGs show whether others suffer. */
+/* The slots of all loads are interleaved, so that other activity on the server affects all loads
+ * alike. A few PINGs between two slots show whether other clients suffer. */
 
 enum {
-    ROUNDS = 6, /* that are aimed at */
+    ROUNDS = 6, /* the number of rounds that a run aims at */
     SLOT_LEAST_US = 10000,
     SLOT_MOST_US = 200000,
-    LOOK_US = 200000, /* at the server, before the first slot */
+    LOOK_US = 200000, /* spent on PINGs before the first slot */
     PING_PAUSE_US = 2000,
     PINGS = 8, /* between two slots, */
     PINGS_US = 50000,
     SLOWER_TIMES = 3,
-    SLOWER_LEAST_US = 5000, /* less hurts nobody */
+    SLOWER_LEAST_US = 5000, /* a smaller increase does not matter */
     BUSY_PERCENT = 20,
     LINE_SIZE = 64,
     US_PER_MS = 1000,
     US_PER_S = 1000000,
 };
 
-/* ---- what others have of the server ---- */
+/* ---- the effect on other clients ---- */
 
 static bool ping(struct cli_benchmark *self)
 {
@@ -38,7 +38,8 @@ static bool ping(struct cli_benchmark *self)
     return true;
 }
 
-/* Few at a time: a load of its own would show as one of others. False: there is no answer. */
+/* Sends PINGs one by one with pauses, because more would be a load of their own. Returns false if
+ * the server does not answer. */
 static bool ping_some(struct cli_benchmark *self, size_t count, int64_t longest_us)
 {
     const int64_t end_us = cli_now_us() + longest_us;
@@ -62,7 +63,8 @@ static double p99_of_pings(const struct cli_benchmark *self, size_t count)
     return cli_percentile(sorted, count, 99);
 }
 
-/* Before the first load. False: there is no answer. */
+/* Measures PING and the CPU use of other clients before the first load. Returns false if the server
+ * does not answer. */
 static bool look_at_others(struct cli_benchmark *self)
 {
     const int64_t begun_us = cli_now_us();
@@ -82,7 +84,8 @@ static bool look_at_others(struct cli_benchmark *self)
     return true;
 }
 
-/* Those that were not sent yet count as quick: at any time it takes four slow ones. */
+/* Returns whether other clients suffer. PINGs that were not sent yet count as quick, so it always
+ * takes four slow ones to exceed the limit. */
 static bool do_others_suffer(struct cli_benchmark *self)
 {
     const double p99_us = p99_of_pings(self, CLI_BENCHMARK_PINGS);
@@ -150,7 +153,8 @@ static void show_progress(const struct cli_benchmark *self)
     }
 }
 
-/* One pair that is in no slot: it takes more commands, for the server gets the scripts with it. */
+/* Runs one pair outside of all slots. It takes more commands than the others, because it sends the
+ * scripts to the server. */
 static bool warm_up(struct cli_benchmark *self)
 {
     struct cli_figures figures;
@@ -158,7 +162,8 @@ static bool warm_up(struct cli_benchmark *self)
     return cli_slot_run(&self->slots, CLI_LOAD_PAIR, 1, 0, &figures);
 }
 
-/* False: there is an error. It also ends by a signal, and where others suffer. */
+/* Runs slots until the time is over, a signal comes, or other clients suffer. Returns false after
+ * an error. */
 static bool run_slots(struct cli_benchmark *self)
 {
     const int64_t share_us = (self->end_us - cli_now_us()) / (int64_t)(self->n_rows * ROUNDS) -
@@ -191,7 +196,7 @@ static bool run_slots(struct cli_benchmark *self)
     return true;
 }
 
-/* False: there is an error. */
+/* Runs the benchmark, unless the server is busy. Returns false after an error. */
 static bool measure(struct cli_benchmark *self)
 {
     if (!look_at_others(self)) {

@@ -16,41 +16,42 @@
 #include <unistd.h>
 
 enum {
-    N_OWN = 3, /* variables that the command gets from us */
+    N_OWN = 3, /* environment variables that rql sets for the command */
     NUMBER_SIZE = 16,
-    SIGNAL_GROUP = 4, /* PIDFD_SIGNAL_PROCESS_GROUP: the C library may not know it yet */
+    SIGNAL_GROUP = 4, /* PIDFD_SIGNAL_PROCESS_GROUP, which the C library may not define yet */
 };
 
-/* Something that the system has too little of: nothing of the command has run. */
+/* Reports that the system lacks a resource. Nothing of the command has run yet. */
 static int fail(const char *what)
 {
     cli_say_errno(what, errno);
     return CLI_FAULT;
 }
 
-/* What guard and command need between fork and exec, where they can call next to nothing: all is
- * made before. */
+/* The data that guard and command need between fork and exec. They can call almost nothing there,
+ * so everything is prepared before. */
 struct start {
     char **arguments;
     char **environment;
     char **guard_environment;
     const sigset_t *mask;
     int channel[2]; /* this program's end, and the guard's */
-    /* This program's end, and the command's. A byte lets the command begin. What comes back is the
-     * errno of exec, or nothing but the end: exec closes it. */
+    /* This program's end, and the command's. A byte lets the command begin. The command sends back
+     * the errno of exec, or nothing if exec succeeds: exec closes its end. */
     int launch[2];
-    bool is_fresh; /* the guard is to be a fresh image */
+    bool is_fresh; /* whether the guard becomes a fresh image */
 };
 
-/* Between fork and exec of a process with threads: only what is safe in a signal handler. */
+/* Runs the command. This code runs between fork and exec in a process with threads, so it may only
+ * call functions that are safe in a signal handler. */
 _Noreturn static void become_command(const struct start *start, pid_t guard)
 {
     int number = 0;
     char go;
 
     (void)close(start->channel[1]);
-    /* In this order: a guard that dies after the call kills us, and one that died before is not our
-     * parent any more. */
+    /* The order matters: a guard that dies after prctl() takes this process with it, and one that
+     * died before is no longer its parent. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == guard &&
         read(start->launch[1], &go, sizeof go) == (ssize_t)sizeof go) {
         (void)pthread_sigmask(SIG_SETMASK, start->mask, NULL);
@@ -62,7 +63,8 @@ _Noreturn static void become_command(const struct start *start, pid_t guard)
     _exit(CLI_NO_COMMAND);
 }
 
-/* Nothing but the channel stays open: the guard must not keep a reader of our output waiting. */
+/* Closes all descriptors but the channel, because the guard must not keep a reader of our output
+ * waiting. */
 static void keep_only(int channel)
 {
     const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -78,9 +80,9 @@ static void keep_only(int channel)
     (void)close_range(CLI_GUARD_FD + 1, ~0U, 0);
 }
 
-/* The command is made first: it is a copy of this process, with its memory and descriptors, and
- * stays a child of the fresh image. Until the guard is ready it waits. Without /proc, or where the
- * fresh image is refused, the copy is the guard. */
+/* Forks the command and becomes its guard. The command is forked first: it is a copy of this
+ * process, with its memory and descriptors, and stays a child of the fresh image. It waits until
+ * the guard is ready. Without /proc, or if the fresh image is refused, the copy is the guard. */
 _Noreturn static void become_guard(const struct start *start)
 {
     static char name[] = CLI_GUARD_NAME;
@@ -108,7 +110,8 @@ _Noreturn static void become_guard(const struct start *start)
     cli_guard_run(command, false);
 }
 
-/* False: it has ended, or rather could not begin. */
+/* Waits for the guard's report. Returns false if the guard has ended, because it could not
+ * start. */
 static bool await_report(int channel, struct cli_guard_report *out)
 {
     return recv(channel, out, sizeof *out, MSG_WAITALL) == (ssize_t)sizeof *out;
@@ -117,7 +120,7 @@ static bool await_report(int channel, struct cli_guard_report *out)
 static void end_guard(struct cli_child *self)
 {
     if (self->guard > 0) {
-        (void)kill(self->guard, SIGKILL); /* it heeds no other signal */
+        (void)kill(self->guard, SIGKILL); /* the guard blocks all other signals */
         (void)waitpid(self->guard, NULL, 0);
     }
     cli_close_p(&self->guard_fd);
@@ -125,8 +128,8 @@ static void end_guard(struct cli_child *self)
     self->guard_fd = -1;
 }
 
-/* Before the command: there is no moment in which it runs unguarded. Returns whether the guard is
- * ready; then the command waits to be launched. */
+/* Starts the guard before the command, so that the command never runs unguarded. Returns whether
+ * the guard is ready; the command then waits to be launched. */
 static bool start_guard(struct cli_child *self, struct start *start,
                         struct cli_guard_report *report)
 {
@@ -148,8 +151,8 @@ static bool start_guard(struct cli_child *self, struct start *start,
     return false;
 }
 
-/* With a fresh image, or else with a copy of this one: the files of the program may be there no
- * more. */
+/* Starts a guard with a fresh image, or else with a copy of this process, because the files of the
+ * program may have been deleted. */
 static int start_some_guard(struct cli_child *self, struct start *start,
                             struct cli_guard_report *report)
 {
@@ -170,7 +173,8 @@ static int start_some_guard(struct cli_child *self, struct start *start,
     return fail("the guard of the command");
 }
 
-/* Without a '/' it was looked for in PATH. A blank or a '$' in it are meant for a shell. */
+/* Explains why the command could not run. A program without a '/' was searched in PATH. A blank or
+ * a '$' in it suggests that the line was meant for a shell. */
 static void say_why(const char *program, int number)
 {
     const bool is_line = program[strcspn(program, " \t\n$|;&<>")] != '\0';
@@ -184,7 +188,7 @@ static void say_why(const char *program, int number)
     }
 }
 
-/* Lets the command begin, and waits until it runs or is known not to. */
+/* Lets the command begin, and waits until it runs or has failed. */
 static int launch(int fd, const char *program)
 {
     int number = 0;
@@ -194,7 +198,7 @@ static int launch(int fd, const char *program)
         got = read(fd, &number, sizeof number);
     }
     (void)close(fd);
-    /* exec has closed it without a word. */
+    /* exec has closed it without an error. */
     if (got != (ssize_t)sizeof number) {
         return CLI_DONE;
     }
@@ -208,7 +212,8 @@ static int start_command(struct cli_child *self, struct start *start, const stru
     struct cli_guard_report report;
     int code;
 
-    /* If the guard is killed, this program becomes the parent of what it has started. */
+    /* If the guard is killed, this program becomes the parent of the processes that it has
+     * started. */
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
     code = start_some_guard(self, start, &report);
     if (code != CLI_DONE) {
@@ -220,13 +225,14 @@ static int start_command(struct cli_child *self, struct start *start, const stru
     return launch(start->launch[0], start->arguments[0]);
 }
 
-/* The command's environment: the texts in `own` are ours, all others belong to the process. */
+/* The command's environment. The texts in `own` are allocated here; all others belong to the
+ * process. */
 struct environment {
     char **items; /* ends in NULL */
     char *own[N_OWN];
 };
 
-/* "RQL_LOCK=a\nb": names or tokens, one a line, in the given order. */
+/* Returns "RQL_LOCK=a\nb": names or tokens, one per line, in the given order. */
 static char *join(const char *variable, const struct cli_held *held, bool as_tokens)
 {
     char *text = NULL;
@@ -247,11 +253,12 @@ static char *join(const char *variable, const struct cli_held *held, bool as_tok
     return cli_must(fclose(out) == 0 ? text : NULL);
 }
 
-/* An outer `rql run` has set them, too: theirs are replaced, not doubled. */
+/* Returns whether rql sets this variable itself. An outer `rql run` has set it, too: its value is
+ * replaced, not duplicated. */
 static bool is_own(const struct environment *self, const char *entry)
 {
     for (size_t i = 0; i < N_OWN; i++) {
-        /* Up to the equals sign and with it. */
+        /* The comparison includes the equals sign. */
         if (strncmp(entry, self->own[i], strcspn(self->own[i], "=") + 1) == 0) {
             return true;
         }
@@ -259,7 +266,8 @@ static bool is_own(const struct environment *self, const char *entry)
     return false;
 }
 
-/* The rest is borrowed: nobody changes the environment of this program. */
+/* Builds the command's environment. All other texts are borrowed, because this program never
+ * changes its environment. */
 static void init_environment(struct environment *self, const struct cli_held *held, const char *url)
 {
     size_t count = 0;
@@ -290,7 +298,7 @@ static void fini_environment(struct environment *self)
     free(self->items);
 }
 
-/* Returns whether an option of the library is in it, such as the URL. */
+/* Returns whether this variable sets an option of the library, such as the URL. */
 static bool is_option(const char *entry)
 {
     const size_t length = strcspn(entry, "=");
@@ -304,7 +312,8 @@ static bool is_option(const char *entry)
     return false;
 }
 
-/* The guard gets the options over its channel. Other users cannot read that. */
+/* Returns the environment without options. The guard gets the options over its channel, which other
+ * users cannot read. */
 static char **without_options(void)
 {
     size_t count = 0;
@@ -341,8 +350,8 @@ int cli_child_start(struct cli_child *out, const struct cli_args *args, const st
     return code;
 }
 
-/* By its pidfd: the guard may have reaped it, and its number may be another's. 0 sends nothing, but
- * says whether it may be sent. */
+/* Signals the command by its pidfd, because the guard may have reaped it, and its number may belong
+ * to another process. Signal 0 sends nothing, but tests for the permission. */
 static bool may_signal_command(const struct cli_child *self, int signal_number)
 {
     const long result = self->pid_fd >= 0
@@ -354,21 +363,23 @@ static bool may_signal_command(const struct cli_child *self, int signal_number)
 
 bool cli_child_signal(const struct cli_child *self, int signal_number)
 {
-    /* It succeeds if one process of the group may be sent it, and the leader always may. */
+    /* kill() succeeds if it may signal one process of the group, and it may always signal the
+     * leader. */
     (void)kill(-self->group, signal_number);
     if (self->has_ended) {
         return true;
     }
     if (getpgid(self->pid) == self->group) {
-        return may_signal_command(self, 0); /* in the group it has got it already */
+        return may_signal_command(self, 0); /* it got the signal with its group */
     }
-    /* After setsid() it leads a group of its own, which kernels before 6.9 cannot signal so. */
+    /* After setsid() the command leads a group of its own. Kernels before 6.9 cannot signal that
+     * group through the pidfd. */
     return syscall(SYS_pidfd_send_signal, self->pid_fd, signal_number, NULL, SIGNAL_GROUP) == 0 ||
            may_signal_command(self, signal_number);
 }
 
-/* The guard ended before the command. The kernel has killed the command then, unless it has other
- * rights. What is left of them has become our child. */
+/* Handles a guard that ended before the command. The kernel has then killed the command, unless the
+ * command has other rights. Surviving processes have become our children. */
 static void lose_guard(struct cli_child *self)
 {
     cli_say_nowait("the guard of the command has been killed; ending the command");
@@ -393,7 +404,7 @@ static bool is_changed(struct cli_child *self, int *status)
     }
     pid = waitpid(self->pid, status, WNOHANG | WUNTRACED);
     if (pid < 0) {
-        *status = SIGKILL; /* the guard had reaped it, and told nobody how it ended */
+        *status = SIGKILL; /* the guard had reaped it without reporting its status */
     }
     return pid != 0;
 }
@@ -420,7 +431,8 @@ void cli_child_fini(struct cli_child *self)
     self->pid_fd = -1;
 }
 
-/* As a shell counts them: scripts that test for 130 or 143 go on working under rql. */
+/* Counts signals as a shell does, so that scripts that test for 130 or 143 keep working under
+ * rql. */
 int cli_child_code(const struct cli_child *self)
 {
     if (WIFSIGNALED(self->status)) {

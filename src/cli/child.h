@@ -1,9 +1,9 @@
 #ifndef CLI_CHILD_H
 #define CLI_CHILD_H
 
-/* The command that runs under the lock: in a process group of its own, so that what it started can
- * be signalled with it, and never without its guard (guard.h), which is its parent. The guard ends
- * the command when this program is killed; the kernel kills the command when the guard is. */
+/* The command that runs under the lock. It has a process group of its own, so that processes that
+ * it started can be signalled with it. Its parent is always its guard (guard.h). The guard ends the
+ * command if this program is killed; the kernel kills the command if the guard is killed. */
 
 #include "held.h"
 
@@ -14,42 +14,45 @@
 struct cli_child {
     pid_t pid;
     int pid_fd;  /* or -1 */
-    pid_t group; /* that it begins in */
+    pid_t group; /* the group in which it begins */
     pid_t guard;
-    int guard_fd; /* readable when something has become of the command; or -1 */
+    int guard_fd; /* readable when the command has stopped or ended; or -1 */
     bool has_ended;
-    int status; /* as from wait(), when it has ended */
+    int status; /* as from wait(), once it has ended */
 };
 
-/* One that has not been started. */
+/* A command that has not been started. */
 #define CLI_CHILD_NONE                                                                             \
     (struct cli_child)                                                                             \
     {                                                                                              \
         .pid = -1, .pid_fd = -1, .guard = -1, .guard_fd = -1                                       \
     }
 
-/* Runs the command of the arguments, found along PATH, without a shell, with the signal mask from
- * before the wait. CLI_DONE, or the exit code after a line on stderr.
+/* Runs the command of the arguments without a shell. The command is found along PATH and gets the
+ * signal mask from before the wait. Returns CLI_DONE, or the exit code after printing a line on
+ * stderr.
  *
  * Its environment is this program's, with its own RQL_LOCK, RQL_TOKEN and RQL_URL. The URL is the
- * one that this program uses, login included: an rql or a worker inside the command has to find the
- * same server, and would silently lock on another one. Other users cannot read it: unlike a command
- * line, an environment is its owner's. `out` has not been started before. */
+ * one that this program uses, including the login: an rql or a worker inside the command must find
+ * the same server, and would otherwise silently lock on another one. Other users cannot read it:
+ * unlike a command line, an environment is private to its owner. `out` has not been started
+ * before. */
 int cli_child_start(struct cli_child *out, const struct cli_args *args,
                     const struct cli_held *held);
 
-/* To the whole group, and to the command if it has left the group. Harmless when it has ended.
- * False: the kernel does not let this program signal the command, which has other rights. */
+/* Signals the whole group, and the command if it has left the group. Does nothing if the command
+ * has ended. Returns false if the kernel does not let this program signal the command, because the
+ * command has other rights. */
 bool cli_child_signal(const struct cli_child *self, int signal_number);
 
-/* Reads what has become of the command. Returns the signal that has stopped it, or 0; does not
- * wait. Repeat it while it returns a signal. */
+/* Reads the state of the command without waiting. Returns the signal that has stopped it, or 0.
+ * Call it again while it returns a signal. */
 int cli_child_read_stop(struct cli_child *self);
 
-/* Dismisses the guard. Harmless when there is none. */
+/* Ends the guard. Does nothing if there is none. */
 void cli_child_fini(struct cli_child *self);
 
-/* The exit code that says how the command ended, as a shell would. */
+/* Returns the exit code that says how the command ended, as a shell would. */
 int cli_child_code(const struct cli_child *self);
 
 #endif

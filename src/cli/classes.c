@@ -19,7 +19,8 @@ static void close_file_p(FILE **file)
     }
 }
 
-/* A new one if it is not there yet: there are never more than lines, and "other". */
+/* Returns the index of the class of this name, and adds the class if it is new. There are never
+ * more classes than lines, plus "other". */
 static size_t class_named(struct cli_classes *self, const char *name)
 {
     size_t i = 0;
@@ -33,7 +34,8 @@ static size_t class_named(struct cli_classes *self, const char *name)
     return i;
 }
 
-/* NULL, or what is wrong. Takes the text, if there is anything in it. */
+/* Parses one line. Returns NULL, or an error text. Takes ownership of the text, unless the line is
+ * empty or a comment. */
 static const char *take_line(struct cli_classes *self, char **text)
 {
     char *glob = *text + strspn(*text, blanks);

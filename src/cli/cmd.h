@@ -1,8 +1,8 @@
 #ifndef CLI_CMD_H
 #define CLI_CMD_H
 
-/* What a command of the program is: an entry in a table. The files cmd_*.c have those of one kind
- * each, main.c lists them, args.c parses for them, help.c describes them. */
+/* The commands of the program, each an entry in a table. Each file cmd_*.c has the commands of one
+ * kind; main.c lists them, args.c parses for them, help.c describes them. */
 
 #include "exit.h"
 #include "out.h"
@@ -12,23 +12,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A number or duration that was not given. */
+/* The value of a number or duration that was not given. */
 #define CLI_UNSET INT64_MIN
 
-/* Everything that the command line can say, for all commands. */
+/* Everything that a command line can set, for all commands. */
 struct cli_args {
-    char **next;      /* first argument not parsed yet, behind another; the array ends in NULL */
-    const char *name; /* of the lock, or NULL; of a series: the first of them, for messages */
-    size_t n_names;   /* of a series */
+    char **next;      /* first argument not parsed yet, after another; the array ends in NULL */
+    const char *name; /* of the lock, or NULL; for a series its first name, for messages */
+    size_t n_names;   /* number of names of a series */
     const char *names[RQL_SERIES_MAX];
     char **command; /* arguments after "--", or NULL */
 
     rql_options options;   /* defaults, then environment, then flags */
-    rql_status env_status; /* what the environment was like; said when a client is made */
+    rql_status env_status; /* status of the environment; reported when a client is made */
     rql_error env_error;
 
     bool help, version, json;
-    bool only_names; /* no flags up to the next "--" */
+    bool only_names; /* no argument is a flag up to the next "--" */
     bool fail_fast, auto_extend;
     bool gem;
     bool sorted;
@@ -56,41 +56,40 @@ enum cli_flag_kind {
     CLI_TEXT,     /* const char * */
     CLI_META,     /* NAME=VALUE, may be repeated */
     CLI_LOG,      /* "text" or "json": the log lines of the library go to stderr */
-    CLI_OPTION,   /* of the library; `offset` is its row there */
+    CLI_OPTION,   /* an option of the library; `offset` is its row there */
 };
 
 struct cli_flag {
     const char *name;  /* without "--" */
-    const char *value; /* what the help calls its value, FILE, or words with '|' between them;
-                        * NULL for switches */
+    const char *value; /* name of its value in the help: FILE, or "a|b"; NULL for switches */
     const char *help;  /* NULL: not in the help */
     enum cli_flag_kind kind;
     char letter;          /* its short form, or 0 */
     size_t offset;        /* of its field in struct cli_args */
-    const char *commands; /* that take it: names, a space between two; NULL: all */
+    const char *commands; /* the commands that take it, separated by a space; NULL: all */
 };
 
 #define CLI_FIELD(field) offsetof(struct cli_args, field)
 
-/* The one table of flags, for the command line, its completion, help and manual pages. Its end has
- * no name. */
+/* The table of all flags, for the command line, its completion, help and manual pages. The last
+ * entry has no name. */
 extern const struct cli_flag cli_flags[];
 
-/* An option of the library as a flag: with '-' for '_', without "--". */
+/* Writes the name of a library option as a flag: with '-' instead of '_', without "--". */
 enum { CLI_FLAG_SIZE = 64 };
 
 void cli_option_flag(char out[CLI_FLAG_SIZE], const rql_option_row *row);
 
-/* Its range and its default in this program, of `row`. */
+/* Writes the range of the option in `row`, and its default in this program. */
 enum { CLI_RANGE_SIZE = 256 };
 
 void cli_option_range(char out[CLI_RANGE_SIZE], const rql_option_row *row);
 
-/* A run of a command: what was asked for, and what becomes of it. */
+/* A run of a command: its arguments, and its result. */
 struct cli_session {
     const struct cli_args *args;
     rql_client *client;
-    struct out out; /* printed by main.c after CLI_DONE; else by the command, if at all */
+    struct out out; /* printed by main.c after CLI_DONE; otherwise by the command, if at all */
     rql_error error;
 };
 
@@ -101,17 +100,18 @@ struct cli_command {
     const char *examples;       /* lines for its --help, or NULL */
     const char *notes;          /* more lines for its --help, or NULL */
     const char *const *details; /* paragraphs for its manual page alone, NULL at the end; or NULL */
-    const char *name_is;        /* what its name is, if not a lock's: a word of `usage`; or NULL */
+    const char *name_is;        /* what `name` is if it is not a lock: a word of `usage`; or NULL */
     bool needs_name;
-    bool takes_names;     /* a series of them */
+    bool takes_names;     /* it takes several names */
     bool takes_glob;      /* `name` may be one, or NULL */
     bool takes_url;       /* `name` may be one, or NULL */
     bool takes_command;   /* arguments after "--" */
-    bool finds_rights;    /* also those without which no client can log in */
-    bool is_worth_naming; /* others see who it is: it holds locks, or waits */
-    /* Before there is a client. CLI_DONE, or the exit code after a line on stderr. Or NULL. */
+    bool finds_rights;    /* it also reports missing rights without which no client can log in */
+    bool is_worth_naming; /* its client has a name that others see: it holds locks, or waits */
+    /* Runs before there is a client. Returns CLI_DONE, or the exit code after printing a line on
+     * stderr. May be NULL. */
     int (*prepare)(struct cli_args *args);
-    /* The exit code; or minus a signal that is to end the program. */
+    /* Returns the exit code, or minus the signal that is to end the program. */
     int (*run)(struct cli_session *self);
 };
 
@@ -133,85 +133,86 @@ extern const struct cli_command cli_doctor;
 extern const struct cli_command cli_bench;
 extern const struct cli_command cli_swarm;
 
-/* What stands before the command's name; its own is empty. */
+/* The flags before the command's name belong to this one. Its own name is empty. */
 extern const struct cli_command cli_top;
 
-/* All commands, NULL at the end. */
+/* All commands, followed by NULL. */
 extern const struct cli_command *const cli_commands[];
 
-/* NULL: there is none of that name. */
+/* Returns the command of this name, or NULL. */
 const struct cli_command *cli_find_command(const char *name);
 
-/* Defaults and environment. An argument stands before `arguments`, which end in NULL and outlive
- * `args`. */
+/* Sets defaults and reads the environment. `arguments` must follow another argument, end in NULL
+ * and outlive `args`. */
 void cli_args_init(struct cli_args *args, char **arguments);
 
-/* Takes the flags before the command's name (command NULL), or everything behind it. Returns
- * CLI_DONE, or CLI_USAGE after having said what is wrong. */
+/* Parses the flags before the command's name (command NULL), or everything after it. Returns
+ * CLI_DONE, or CLI_USAGE after reporting the error. */
 int cli_args_parse(struct cli_args *args, const struct cli_command *command);
 
-/* The answer is no: prints what there is, says why, and returns CLI_REFUSED. */
+/* Reports a negative answer: prints the result, says why, and returns CLI_REFUSED. */
 int cli_refuse(struct cli_session *self, const char *why);
 
-/* `prepare` of commands whose name is a URL, which then is that of the client. */
+/* `prepare` of commands whose name is a URL. Gives that URL to the client. */
 int cli_take_url(struct cli_args *args);
 
-/* What a server says of itself, as an object under this key, or as the whole. Its labels are shown
- * in a table if there is no key. */
+/* Prints the properties of a server, as an object under this key, or as the whole. In a table the
+ * labels are shown if there is no key. */
 void cli_print_server(struct out *out, const char *key, const rql_server_info *info);
 
-/* Can a name, pattern or URL follow? */
+/* Returns whether a name, pattern or URL can follow. */
 static inline bool cli_takes_name(const struct cli_command *self)
 {
     return self->needs_name || self->takes_glob || self->takes_url;
 }
 
-/* Is the command's name in the list? As a whole word: "clear" is not in "clear-of". NULL is all. */
+/* Returns whether the list has the command's name as a whole word: "clear" is not in "clear-of".
+ * NULL stands for all commands. */
 bool cli_is_listed(const struct cli_command *command, const char *commands);
 
-/* Says what is wrong with an argument; returns CLI_USAGE. */
+/* Reports what is wrong with an argument; returns CLI_USAGE. */
 int cli_misused(const struct cli_command *command, const char *what, const char *argument);
 
 #define CLI_GLOB_NOTE "GLOB is matched with the names of the locks: * ? [a-z] [!a] \\*.\n"
 
-/* Options whose default in this program is "forever" (the library's suits a worker's loop, not a
- * command that was started to wait). NULL at the end. */
+/* Options whose default in this program is "forever". The library's default suits the loop of a
+ * worker, but not a command that was started to wait. NULL at the end. */
 extern const char *const cli_forever_options[];
 
-/* "did you mean ...?": the known word that is nearest to one that was mistyped. */
+/* "did you mean ...?": the known word that is nearest to a mistyped one. */
 enum { CLI_GUESS_SIZE = 96 };
 
 struct cli_guess {
     const char *word; /* as typed; borrowed */
     size_t length;
-    const char *best; /* borrowed from who proposed it, or NULL */
+    const char *best; /* borrowed from the caller that proposed it, or NULL */
     size_t distance;
     char text[CLI_GUESS_SIZE];
 };
 
 void cli_guess_init(struct cli_guess *self, const char *word, size_t length);
 
-/* A word that would have been right. '-' and '_' are the same. */
+/* Proposes a word that would have been right. '-' and '_' count as the same. */
 void cli_guess_propose(struct cli_guess *self, const char *word);
 
-/* " (did you mean <prefix><word>?)"; empty if nothing is near. */
+/* Returns " (did you mean <prefix><word>?)", or "" if no word is near. */
 const char *cli_guess_text(struct cli_guess *self, const char *prefix);
 
-/* Says of each variable RQL_... of the environment that nothing reads it: one that is mistyped is a
- * setting that is not in force, and nobody would know. */
+/* Reports each variable RQL_... of the environment that is not read by the program. Without the
+ * report a mistyped variable would silently have no effect. */
 void cli_say_unknown_variables(void);
 
 /* Texts of help and manual pages. */
 struct cli_exit_code {
     int code;             /* CLI_SIGNALLED: plus a signal */
-    const char *commands; /* that end so, as of a flag */
+    const char *commands; /* the commands that end with it, in the form of a flag's `commands` */
     const char *text;
 };
 
-/* Its end has no text. */
+/* The last entry has no text. */
 extern const struct cli_exit_code cli_exit_codes[];
 
-/* The text as a whole, with the commands in front. */
+/* Writes the whole text, with the commands in front. */
 enum { CLI_EXIT_SIZE = 256 };
 
 void cli_exit_text(char out[CLI_EXIT_SIZE], const struct cli_exit_code *row);
@@ -222,26 +223,28 @@ struct cli_word {
 };
 
 extern const struct cli_word cli_help_words[];
-extern const struct cli_word cli_variables[]; /* of the environment, beside those of the options */
+extern const struct cli_word cli_variables[]; /* environment variables that are no options */
 
 extern const char cli_purpose[];
 extern const char cli_option_rules[];
 extern const char cli_server_rules[];
-extern const char cli_duration_rule[]; /* of a command for which this says so: */
+extern const char cli_duration_rule[]; /* for commands for which this returns true: */
 bool cli_takes_durations(const struct cli_command *command);
 
 int cli_help(void);
 int cli_help_options(void);
 int cli_help_command(const struct cli_command *command);
 
-/* The manual page of a command, or of the program (NULL), for man(1). */
+/* Prints the manual page of a command, or of the program (NULL), for man(1). */
 int cli_page(const struct cli_command *command);
 
-/* The script that completes command lines in this shell; or, after a line on stderr, CLI_USAGE. */
+/* Prints the script that completes command lines in this shell. Returns CLI_USAGE after a line on
+ * stderr if there is none. */
 int cli_completion(const char *shell);
 
-/* What that script asks for: what can stand in place of the last word, each on a line of its own
- * with its meaning behind a tab. CLI_REFUSED: a file can, or a command and its arguments. */
+/* Prints the candidates that the script asks for: the words that can replace the last one, one per
+ * line, each followed by a tab and its meaning. Returns CLI_REFUSED if a file can stand there, or a
+ * command and its arguments. */
 int cli_complete(struct cli_args *args, char **words);
 
 #endif

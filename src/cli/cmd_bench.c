@@ -12,26 +12,27 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-/* bench: what this server can do with locks, beside what it can do without them. */
+/* bench: measures what this server can do with locks, compared with what it can do without them. */
 
 enum {
     FOR_MS = 10000,
     FOR_LEAST_MS = 1000,
     FOR_MOST_MS = 300000,
-    LATE_MS = 1500, /* beyond that time it ends in any case */
+    LATE_MS = 1500, /* the program ends this long after its time in any case */
     CELL_SIZE = 32,
     COLUMNS = CLI_BENCHMARK_COUNTS_MAX + 3,
     LINE_SIZE = 512,
     US_PER_MS = 1000,
 };
 
-/* The table refers to them until it is printed. */
+/* The table points to these texts until it is printed. */
 static char cells[COLUMNS][LINE_SIZE];
 static const char *headings[COLUMNS + 1];
 
 /* ---- the command line ---- */
 
-/* "1,8,32", each larger than the one before. How many; 0: it is no such list. */
+/* Parses a list such as "1,8,32", with each number larger than the one before. Returns how many
+ * there are, or 0 if the list is not valid. */
 static size_t read_counts(const char *text, size_t counts[CLI_BENCHMARK_COUNTS_MAX])
 {
     size_t n = 0;
@@ -72,7 +73,7 @@ static int check_bench(struct cli_args *args)
 
 /* ---- results ---- */
 
-/* Of all slots of a row; negative: of none it is known. */
+/* Returns a quantile over all slots of a row, or a negative number if no slot has the figure. */
 static double quantile(const struct cli_benchmark_row *row, enum cli_figure figure,
                        unsigned percent)
 {
@@ -92,7 +93,8 @@ static double median(const struct cli_benchmark_row *row, enum cli_figure figure
     return quantile(row, figure, 50);
 }
 
-/* Of the medians, to those of another load with as many threads; negative: not known. */
+/* Returns the ratio of the medians to those of another load with as many threads; negative if it is
+ * not known. */
 static double ratio_to(const struct cli_benchmark *self, const struct cli_benchmark_row *row,
                        enum cli_load load)
 {
@@ -157,7 +159,7 @@ static void print_json(struct out *out, const struct cli_benchmark *self)
     out_end(out);
 }
 
-/* "2 410", "18.9k", "1.20M". */
+/* Formats a rate as "2 410", "18.9k" or "1.20M". */
 static const char *print_rate(double value, char out[CELL_SIZE])
 {
     if (value < 0) {
@@ -190,7 +192,7 @@ static void add_ratio(char line[LINE_SIZE], double ratio)
     add(line, ratio < 0 ? "%s-" : "%s%.2fx", *line ? " " : "", ratio);
 }
 
-/* What is not known is left out. */
+/* Adds the costs of one operation. A cost that is not known is left out. */
 static void add_costs(char line[LINE_SIZE], const char *lead, const struct cli_benchmark_row *row)
 {
     const double commands = median(row, CLI_COMMANDS);
@@ -207,7 +209,7 @@ static void add_costs(char line[LINE_SIZE], const char *lead, const struct cli_b
     }
 }
 
-/* Numbers end at the same column, as those of a table do. */
+/* Sets the headings. Numbers are right-aligned, as in any table. */
 static void set_headings(const struct cli_benchmark *self)
 {
     const rql_server_info *server = &self->server;
@@ -224,7 +226,7 @@ static void set_headings(const struct cli_benchmark *self)
     }
 }
 
-/* The rows of one load: a line of the table, with a rate for each number of threads. */
+/* Prints the rows of one load as a line of the table, with a rate for each number of threads. */
 static void print_load(struct out *out, const struct cli_benchmark *self,
                        const struct cli_benchmark_row *rows)
 {
@@ -268,7 +270,8 @@ static void print_crowd(struct out *out, const struct cli_benchmark_row *row)
     out_line(out, "%s", line);
 }
 
-/* What one lock can do depends on the way to the server, all together on the server alone. */
+/* Prints the sum. The rate of one lock depends on the round trip to the server, the rate of all
+ * locks together only on the server. */
 static void print_sum(struct out *out, const struct cli_benchmark_row *row)
 {
     char line[LINE_SIZE] = "";
@@ -311,8 +314,8 @@ static void print_table(struct out *out, const struct cli_benchmark *self)
 
 /* ---- all ---- */
 
-/* Nothing else would end it in time where the server has stopped to answer: locks that are left end
- * by their ttl. */
+/* Ends the program. Nothing else would end it in time if the server no longer answers. Locks that
+ * are left behind expire by their ttl. */
 static void end_late(int number)
 {
     static const char text[] = "rql: bench: the server does not answer in time\n";

@@ -7,26 +7,27 @@
 #include <string.h>
 #include <unistd.h>
 
-/* unlock, extend: one lock, by its secret or by force. clear, clear-of, dead: all of them. */
+/* unlock, extend: change one lock, by its secret or by force. clear, clear-of, dead: sweep all
+ * locks. */
 
-/* Room for a line feed behind the secret; what is longer still is read as too long, and refused. */
+/* Room for a line feed after the secret. A longer line is still read as too long, and refused. */
 enum { SECRET_LINE_SIZE = RQL_SECRET_SIZE + 1, PROGRESS_MS = 100 };
 
-/* "-" reads it from stdin, which keeps it out of the list of processes. */
+/* Returns the secret. "-" reads it from stdin, which keeps it out of the list of processes. */
 static const char *read_secret(const char *given, char line[SECRET_LINE_SIZE])
 {
     if (strcmp(given, "-") != 0) {
         return given;
     }
     if (!fgets(line, SECRET_LINE_SIZE, stdin)) {
-        /* Nothing to read is an empty secret, which the library refuses. */
+        /* Empty input is an empty secret, which the library refuses. */
         line[0] = '\0';
     }
     line[strcspn(line, "\r\n")] = '\0';
     return line;
 }
 
-/* The queue goes with the lock, as with the unlock of the gem. */
+/* Releases the lock and empties its queue, as the unlock of the gem does. */
 static int unlock_by_force(struct cli_session *self)
 {
     struct out *out = &self->out;
@@ -37,7 +38,7 @@ static int unlock_by_force(struct cli_session *self)
     }
     out_begin(out, NULL);
     out_text(out, NULL, "name", self->args->name);
-    /* That there was nothing to release is no refusal: force leaves the lock free either way. */
+    /* A lock that was free is no refusal: after force the lock is free either way. */
     out_bool(out, "lock_released", result.lock_released);
     out_bool(out, "queue_released", result.queue_released);
     out_number(out, NULL, "rel_time_us", OUT_INT, result.rel_time_us);
@@ -47,8 +48,8 @@ static int unlock_by_force(struct cli_session *self)
     return CLI_DONE;
 }
 
-/* The result is in the output before the refusal: with --json a script sees `false`, and exit
- * code 1. */
+/* Releases the lock by its secret. The result is in the output before the refusal: with --json a
+ * script sees `false`, and exit code 1. */
 static int unlock_by_secret(struct cli_session *self)
 {
     struct out *out = &self->out;
@@ -76,7 +77,7 @@ static int unlock(struct cli_session *self)
     return self->args->force ? unlock_by_force(self) : unlock_by_secret(self);
 }
 
-/* Force is never what happens when a secret was forgotten. */
+/* Requires one of both flags, so that a forgotten secret never means force. */
 static int check_unlock(struct cli_args *args)
 {
     if (args->force == (args->secret != NULL)) {
@@ -85,8 +86,9 @@ static int check_unlock(struct cli_args *args)
     return CLI_DONE;
 }
 
-/* The library extends to a time from now on, never shortens, and checks the secret itself: what
- * changes between reading the ttl and that does no harm. The most there is is left, as by force. */
+/* Extends the lock by its secret. The library extends to a time from now on, never shortens, and
+ * checks the secret itself, so a change between reading the ttl and extending does no harm. The
+ * result is limited to the longest ttl, as by force. */
 static rql_status extend_by_secret(struct cli_session *self)
 {
     CLI_AUTO(rql_lock_info_free) rql_lock_info *info = NULL;
@@ -95,7 +97,7 @@ static rql_status extend_by_secret(struct cli_session *self)
     char line[SECRET_LINE_SIZE];
     const char *secret = read_secret(args->secret, line);
     rql_status status = rql_get_lock_info(self->client, args->name, &info, &self->error);
-    /* Nobody holds it, or it has no ttl: nothing is left. The library says what that means. */
+    /* A free lock, or one without a ttl, has nothing left. The library says what that means. */
     int64_t left_ms = info && info->rem_ttl_ms > 0 ? info->rem_ttl_ms : 0;
 
     if (status < 0) {
@@ -106,7 +108,8 @@ static rql_status extend_by_secret(struct cli_session *self)
                                 &self->error);
 }
 
-/* The change is done: where the rest cannot be read, it is not shown. */
+/* Prints the remaining ttl. The change is already done, so a ttl that cannot be read is not
+ * shown. */
 static void print_left(struct cli_session *self)
 {
     CLI_AUTO(rql_lock_info_free) rql_lock_info *info = NULL;
@@ -121,7 +124,8 @@ static void print_left(struct cli_session *self)
     }
 }
 
-/* Each way has one refusal: by force there is no lock, by its secret no such grant. */
+/* Extends the lock. Each way has one refusal: by force there is no lock, by secret there is no such
+ * grant. */
 static int extend(struct cli_session *self)
 {
     const struct cli_args *args = self->args;
@@ -154,7 +158,7 @@ static int check_extend(struct cli_args *args)
         return cli_misused(&cli_extend, "--add DURATION and one of --secret and --force are needed",
                            "");
     }
-    /* By force the library checks the range, and a negative change is in it. */
+    /* With force the library checks the range, which includes negative changes. */
     if (args->secret && (args->add_ms <= 0 || args->add_ms > RQL_TTL_MAX_MS)) {
         return cli_misused(&cli_extend, "--secret adds 1ms to 30d", "");
     }
@@ -187,19 +191,20 @@ const struct cli_command cli_extend = {
 
 /* ---- sweeps ---- */
 
-/* One call of the library, and its line on stderr that is written over and over, on a terminal. The
- * library calls back on this thread, within that call. */
+/* One call of the library, and on a terminal its progress line on stderr, which is rewritten
+ * repeatedly. The library calls back on this thread, within that call. */
 struct sweep {
     struct cli_session *session;
     rql_sweep_options options;
     rql_sweep_result result;
-    bool has_progress; /* such a line is there, and has to be wiped */
-    int64_t next_ms;   /* no progress is written before that */
+    bool has_progress; /* a progress line was written, and must be erased */
+    int64_t next_ms;   /* no progress is written before this time */
     size_t n_swept;
-    char **swept; /* of a dry run: keys that would be swept */
+    char **swept; /* in a dry run: the keys that would be swept */
 };
 
-/* True: go on. The first line comes late, so that a short sweep shows none. */
+/* Writes the progress. Returns true, so that the sweep continues. The first line comes late, so
+ * that a short sweep shows none. */
 static bool show_progress(int64_t done, int64_t found, void *user_data)
 {
     struct sweep *self = user_data;
@@ -221,7 +226,8 @@ static bool is_wanted(const char *name, void *user_data)
     return cli_glob_matches(self->session->args->name, name);
 }
 
-/* The library names them as it finds them; they are shown sorted, when all are known. */
+/* Notes a key. The library reports keys as it finds them; they are shown sorted, when all are
+ * known. */
 static void note_swept(const char *key, void *user_data)
 {
     struct sweep *self = user_data;
@@ -230,7 +236,7 @@ static void note_swept(const char *key, void *user_data)
     self->swept[self->n_swept++] = cli_must(strdup(key));
 }
 
-/* It stays where it is: the options lead back to it. */
+/* Initializes the sweep. *self must not move, because the options point to it. */
 static void init(struct sweep *self, struct cli_session *session)
 {
     const struct cli_args *args = session->args;
@@ -238,19 +244,19 @@ static void init(struct sweep *self, struct cli_session *session)
     *self = (struct sweep){.session = session, .next_ms = cli_now_ms() + PROGRESS_MS};
     rql_sweep_options_init(session->client, &self->options);
     self->options.dry_run = args->dry_run;
-    /* Otherwise the age is the --dead-request-ttl-ms of the client. */
+    /* If it is not given, the age is the --dead-request-ttl-ms of the client. */
     if (args->older_than_ms != CLI_UNSET) {
         self->options.dead_ttl_ms = args->older_than_ms;
     }
     self->options.user_data = self;
     self->options.wants = args->name ? is_wanted : NULL;
     self->options.on_swept = args->dry_run ? note_swept : NULL;
-    /* In a file or a pipe the lines would follow each other. */
+    /* In a file or a pipe the lines would not overwrite each other. */
     self->options.on_progress = isatty(STDERR_FILENO) == 1 ? show_progress : NULL;
 }
 
-/* `what` is released; NULL: nothing is, by `dead`. That has the queues that were looked at instead,
- * NULL after a fault. */
+/* Prints the result. `what` names the things that were released. `dead` releases nothing and passes
+ * NULL; it has the queues that were examined instead, NULL after an error. */
 static void print(const struct sweep *self, const char *what, const rql_text_list *queues)
 {
     struct out *out = &self->session->out;
@@ -266,7 +272,7 @@ static void print(const struct sweep *self, const char *what, const rql_text_lis
     out_number(out, NULL, "foreign_key_cnt", OUT_INT, result->foreign_key_cnt);
     out_number(out, NULL, "rel_time_us", OUT_INT, result->rel_time_us);
     if (self->options.dry_run) {
-        /* In a table each is a line, above the sentences. */
+        /* In a table each key is a line, above the sentences. */
         out_begin_list(out, "keys");
         for (size_t i = 0; i < self->n_swept; i++) {
             out_item(out, self->swept[i]);
@@ -290,16 +296,16 @@ static void print(const struct sweep *self, const char *what, const rql_text_lis
     }
 }
 
-/* After the call. A fault that came after something was done has a result, too: it is printed here,
- * for main() prints only what ended well. */
+/* Finishes the sweep after the call. An error that came after some changes has a result, too. It is
+ * printed here, because main() prints only results of commands that succeeded. */
 static int finish(struct sweep *self, const char *what, const rql_text_list *queues)
 {
-    /* In a dry run both count what would be done, so its result is printed as well. */
+    /* In a dry run both count the changes that would be made, so its result is printed as well. */
     const bool has_changed = self->result.rel_key_cnt > 0 || self->result.rem_request_cnt > 0;
     int code = CLI_DONE;
 
     if (self->has_progress) {
-        /* Blanks over the line of the progress. */
+        /* Overwrites the progress line with blanks. */
         (void)fputs("\r                                                    \r", stderr);
     }
     if (self->n_swept > 1) {
@@ -321,7 +327,8 @@ static int finish(struct sweep *self, const char *what, const rql_text_list *que
     return code;
 }
 
-/* A fault is in the session: finish() reports it, and what was done before it came. */
+/* Clears the locks. An error is left in the session; finish() reports it, together with the changes
+ * that were made before. */
 static int clear(struct cli_session *self)
 {
     struct sweep sweep;
@@ -341,8 +348,8 @@ static int clear_of(struct cli_session *self)
     return finish(&sweep, "locks", NULL);
 }
 
-/* Of the requests of the gem their age alone decides; one of librql has to be dead, too, by its
- * heartbeat or its time. */
+/* Removes dead requests. A request of the gem is judged by its age alone; one of librql must also
+ * be dead by its heartbeat or its deadline. */
 static int clear_dead(struct cli_session *self)
 {
     CLI_AUTO(rql_text_list_free) rql_text_list *queues = NULL;
@@ -354,7 +361,8 @@ static int clear_dead(struct cli_session *self)
     return finish(&sweep, NULL, queues);
 }
 
-/* Neither is the default: a sweep without a flag would be one typing error away from all locks. */
+/* Requires one of both flags. Neither is the default: otherwise one typing error could release all
+ * locks. */
 static int check_meant(const struct cli_args *args, const struct cli_command *command)
 {
     return args->force != args->dry_run

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* doctor: is the server fit for locks, and are they well? What is worst comes first. */
+/* doctor: checks the server and the locks on it. The worst problems come first. */
 
 enum { LINE_SIZE = 1400, QUICK_MS = 1000, LEVELS = 5 };
 
@@ -14,7 +14,8 @@ static const char *const level_names[LEVELS] = {
     [RQL_CHECK_FAIL] = "fail", [RQL_CHECK_SKIP] = "skip",
 };
 
-/* A server would be started: whoever only looks wants one that is there. */
+/* Requires a URL. Without one a private server would be started, but a user who runs a check wants
+ * an existing one. */
 static int check_doctor(struct cli_args *args)
 {
     rql_options defaults;
@@ -36,7 +37,7 @@ static void print_why(struct out *out, const char *word, const char *text)
     }
 }
 
-/* What has to be done is not to be overlooked. */
+/* Labels in the table. The ones that need action are in capitals, so that they stand out. */
 static const char *const labels[LEVELS] = {
     [RQL_CHECK_OK] = "ok",     [RQL_CHECK_NOTE] = "note", [RQL_CHECK_WARN] = "WARN",
     [RQL_CHECK_FAIL] = "FAIL", [RQL_CHECK_SKIP] = "skip",

@@ -13,40 +13,42 @@
 
 /* run, series, lock: the commands that acquire, and the watch over a command and its lock.
  *
- * Signals go on to the command. When the lock is lost, or in doubt and about to end, the command
- * gets SIGTERM and a grace later SIGKILL; when the end is seen coming, that is before the deadline.
- */
+ * Signals are forwarded to the command. When the lock is lost, or in doubt and about to end, the
+ * command gets SIGTERM, and after a grace period SIGKILL. If the end can be foreseen, both come
+ * before the deadline. */
 
-/* A lock in doubt is checked every CHECK_MS, all else sleeps until something happens or is due. */
+/* A lock in doubt is checked every CHECK_MS. Otherwise the watch sleeps until an event or a
+ * deadline. */
 enum { CHECK_MS = 20, LONGEST_SLEEP_MS = 60000 };
 
 struct watch {
     const struct cli_held *held; /* borrowed */
     struct cli_child child;
     int64_t grace_ms;    /* from SIGTERM to SIGKILL */
-    bool renews;         /* the lock is renewed, until hold_end_ms */
-    int64_t hold_end_ms; /* cli_now_ms() at which the command has ended, or INT64_MAX */
+    bool renews;         /* the lock is renewed until hold_end_ms */
+    int64_t hold_end_ms; /* the cli_now_ms() by which the command must have ended, or INT64_MAX */
     int signal_fd;
     int lost_fd;
     int terminal_fd; /* the controlling terminal, or -1 */
     bool is_given;   /* the command has the terminal */
     bool is_ending;  /* SIGTERM was sent */
-    bool was_lost;   /* because the lock was lost: the grace is all that is left */
+    bool was_lost;   /* SIGTERM was sent because the lock was lost: only the grace remains */
     bool is_killed;  /* SIGKILL was sent */
     bool is_refused; /* the command cannot be sent a signal */
-    bool is_without; /* and has outlived its lock */
+    bool is_without; /* the command has also outlived its lock */
     int64_t kill_at_ms;
 };
 
 /* ---- the terminal ----
  *
  * The command is in a process group of its own and starts in the background of the terminal, where
- * it can write but not read. When it needs more the kernel stops it (SIGTTIN, SIGTTOU), and it is
- * given the terminal then. Giving it from the start would take the keyboard from `rql run a -- b |
- * less`, whose pager is in our group; sharing our group would leave no group to kill when the lock
- * is lost. */
+ * it can write but not read. When it needs more, the kernel stops it (SIGTTIN, SIGTTOU), and rql
+ * then gives it the terminal. Giving it from the start would take the keyboard from `rql run a -- b
+ * | less`, whose pager is in our group. Sharing our group would leave no group to kill when the
+ * lock is lost. */
 
-/* Only the foreground can give it: in the background it is somebody else's. */
+/* Gives the terminal to the command. Only the foreground can do that: in the background the
+ * terminal belongs to another group. */
 static bool give_terminal(struct watch *self)
 {
     if (self->terminal_fd < 0 || tcgetpgrp(self->terminal_fd) != getpgrp()) {
@@ -56,7 +58,7 @@ static bool give_terminal(struct watch *self)
     return self->is_given;
 }
 
-/* SIGTTOU has to be blocked. */
+/* Takes the terminal back. SIGTTOU must be blocked. */
 static void take_terminal(struct watch *self)
 {
     if (self->is_given) {
@@ -70,21 +72,21 @@ static void take_terminal(struct watch *self)
 /* Blocks the signals that are to be forwarded and returns a descriptor that reports them, or -1. */
 static int open_signals(void)
 {
-    /* What a terminal, a shell or a supervisor sends to a job. */
+    /* The signals that a terminal, a shell or a supervisor sends to a job. */
     static const int forwarded[] = {SIGINT,  SIGTERM,  SIGHUP,  SIGQUIT, SIGUSR1,
                                     SIGUSR2, SIGWINCH, SIGCONT, SIGTSTP};
     const struct sigaction plain = {.sa_handler = SIG_DFL};
     sigset_t set = cli_signals(forwarded, sizeof forwarded / sizeof forwarded[0]);
 
     (void)sigaddset(&set, SIGTTOU);         /* or taking the terminal back would stop us */
-    (void)sigaction(SIGCHLD, &plain, NULL); /* whoever ignored it would leave nothing to wait for */
+    (void)sigaction(SIGCHLD, &plain, NULL); /* if it is ignored, there is no status to wait for */
     (void)sigaddset(&set, SIGCHLD);
     (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
     (void)sigdelset(&set, SIGTTOU);
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* Until the lock ends, or may not be held any longer. */
+/* Returns the time until the lock ends, or may not be held any longer. */
 static int64_t left_ms(const struct watch *self)
 {
     const int64_t remaining_ms = cli_held_remaining_ms(self->held);
@@ -93,13 +95,15 @@ static int64_t left_ms(const struct watch *self)
     return hold_ms < remaining_ms ? hold_ms : remaining_ms;
 }
 
-/* The last renewal lasts to hold_end_ms, no longer. */
+/* Returns whether the lock is still renewed. The last renewal lasts until hold_end_ms, no
+ * longer. */
 static bool is_renewed(const struct watch *self)
 {
     return self->renews && cli_now_ms() < self->hold_end_ms - self->grace_ms;
 }
 
-/* A refusal is said once: nothing else would tell that the command does not hear. */
+/* Signals the command. A refusal is reported once, because nothing else shows that the command does
+ * not get the signals. */
 static void signal_child(struct watch *self, int signal_number)
 {
     if (!cli_child_signal(&self->child, signal_number) && !self->is_refused) {
@@ -110,7 +114,7 @@ static void signal_child(struct watch *self, int signal_number)
     }
 }
 
-/* SIGCONT as well: a stopped command could not react. */
+/* Sends SIGTERM, and SIGCONT as well: a stopped command could not react. */
 static void terminate(struct watch *self, bool lost)
 {
     cli_say_nowait("%s: the lock %s; ending the command", self->held->label,
@@ -122,7 +126,8 @@ static void terminate(struct watch *self, bool lost)
     signal_child(self, SIGCONT);
 }
 
-/* From SIGTERM to SIGKILL. A lock that is renewed meanwhile is held for longer than it is now. */
+/* Returns the time left until SIGKILL. If the lock is renewed meanwhile, it is held for longer than
+ * it is now. */
 static int64_t grace_left_ms(const struct watch *self)
 {
     const int64_t grace_ms = self->kill_at_ms - cli_now_ms();
@@ -131,7 +136,7 @@ static int64_t grace_left_ms(const struct watch *self)
     return lock_ms < grace_ms ? lock_ms : grace_ms;
 }
 
-/* Only a command that cannot be signalled comes to this. */
+/* Reports a command that runs without its lock. This happens only if it cannot be signalled. */
 static void check_without(struct watch *self)
 {
     if (self->is_killed && self->is_refused && !self->is_without &&
@@ -141,8 +146,9 @@ static void check_without(struct watch *self)
     }
 }
 
-/* The end is near when no renewal is to be hoped for: a healthy lock is renewed long before. Once
- * it is decided it stays: the command may have begun to clear up. */
+/* Ends the command when the lock is lost or about to end. The end is near when no renewal can be
+ * expected: a healthy lock is renewed long before. The decision is final, because the command may
+ * have begun to clean up. */
 static void check_lock(struct watch *self)
 {
     struct pollfd fd = {.fd = self->lost_fd, .events = POLLIN};
@@ -165,8 +171,8 @@ static void check_lock(struct watch *self)
     check_without(self);
 }
 
-/* The library's thread stops with us: the lock is not renewed until we are continued, and then is
- * checked before the command may go on. */
+/* Suspends this program with its command. The library's thread stops, too, so the lock is not
+ * renewed until we are continued. Then the lock is checked before the command may go on. */
 static void suspend(struct watch *self)
 {
     const bool was_given = self->is_given;
@@ -176,8 +182,8 @@ static void suspend(struct watch *self)
     cli_say_nowait("%s: stopped; the lock ends in %s unless continued", self->held->label,
                    cli_format_duration(cli_held_remaining_ms(self->held), left));
     take_terminal(self);
-    /* Stops this program's whole group as ^Z does, for the shell to notice. The signal is blocked,
-     * so it takes effect when it is let through: on the spot. */
+    /* Stops this program's whole group as ^Z does, so that the shell notices. The signal is
+     * blocked, so it takes effect at once when it is unblocked. */
     (void)sigemptyset(&stop);
     (void)sigaddset(&stop, SIGTSTP);
     (void)kill(0, SIGTSTP);
@@ -190,7 +196,7 @@ static void suspend(struct watch *self)
     signal_child(self, SIGCONT);
 }
 
-/* SIGSTOP is somebody's hand on the command alone: it keeps its lock. */
+/* Handles a stopped command. SIGSTOP was sent by a user to the command alone: it keeps its lock. */
 static void on_stopped(struct watch *self, int signal_number)
 {
     const bool wants_terminal = signal_number == SIGTTIN || signal_number == SIGTTOU;
@@ -214,8 +220,8 @@ static void read_child(struct watch *self)
     }
 }
 
-/* Until nothing is left. A SIGCONT may end a stop of any length: the lock is checked before the
- * command goes on. */
+/* Reads all pending signals. A SIGCONT may end a stop of any length, so the lock is checked before
+ * the command goes on. */
 static void read_signals(struct watch *self)
 {
     struct signalfd_siginfo info;
@@ -230,7 +236,8 @@ static void read_signals(struct watch *self)
     }
 }
 
-/* Doubt has no descriptor: check again when the lock could come near its end. */
+/* Returns the time until the next check. No descriptor reports doubt, so the lock is checked again
+ * when it could come near its end. */
 static int next_check_ms(const struct watch *self)
 {
     const int64_t grace_ms = self->grace_ms;
@@ -262,7 +269,7 @@ static void watch_until_end(struct watch *self)
     };
 
     while (!self->child.has_ended) {
-        /* A loss that is known is not told again: the descriptor stays readable, and poll() would
+        /* A known loss is not polled for again: the descriptor stays readable, and poll() would
          * return at once. */
         fds[1].fd = self->was_lost || self->is_killed ? -1 : self->lost_fd;
         fds[2].fd = self->child.guard_fd;
@@ -275,7 +282,7 @@ static void watch_until_end(struct watch *self)
     }
 }
 
-/* Starts the command and watches it until it has ended. Returns how it ended. */
+/* Starts the command and watches it until it has ended. Returns its exit code. */
 static int run_command(struct watch *self, const struct cli_args *args)
 {
     rql_error error = {.status = RQL_OK};
@@ -292,23 +299,23 @@ static int run_command(struct watch *self, const struct cli_args *args)
     if (code != CLI_DONE) {
         return code;
     }
-    /* -1 without a controlling terminal, as under cron: then there is nothing to give, and a
+    /* -1 without a controlling terminal, as under cron: then there is no terminal to give, and a
      * stopped command is left alone. */
     self->terminal_fd = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);
     watch_until_end(self);
     take_terminal(self);
     cli_close_p(&self->terminal_fd);
     if (self->is_ending) {
-        signal_child(self, SIGKILL); /* what it left behind in its group */
+        signal_child(self, SIGKILL); /* for processes that it left in its group */
     }
     return cli_child_code(&self->child);
 }
 
 /* ---- the commands ---- */
 
-/* Runs the command while this is held, then releases it. A lock that had ended before is a loss
- * that nobody could report in time. A release without a reply is none: the lock ends by its ttl,
- * the command ran under it. */
+/* Runs the command while this is held, then releases it. If the lock had ended before, it was lost
+ * without a report in time. A release without a reply is no loss: the lock ends by its ttl, and the
+ * command ran under it. */
 static int run_held(const struct cli_args *args, struct cli_held *held)
 {
     const bool has_grace = args->kill_after_ms != CLI_UNSET;
@@ -327,7 +334,7 @@ static int run_held(const struct cli_args *args, struct cli_held *held)
     const int code = run_command(&watch, args);
     const rql_status released = cli_held_release(held, &error);
 
-    cli_child_fini(&watch.child); /* its guard releases if this program is killed before */
+    cli_child_fini(&watch.child); /* until here its guard releases if this program is killed */
     cli_close_p(&watch.signal_fd);
     if (released < 0) {
         (void)cli_fault(&error);
@@ -345,7 +352,7 @@ static int run(struct cli_session *self)
     return held.lock ? run_held(self->args, &held) : code;
 }
 
-/* "a, b, c", malloc'd: a series has no other name in messages. */
+/* Returns "a, b, c", malloc'd: a series has no other name in messages. */
 static char *join_names(const struct cli_args *args)
 {
     char *text = NULL;
@@ -367,7 +374,7 @@ static int run_series(struct cli_session *self)
     return held.series ? run_held(self->args, &held) : code;
 }
 
-/* The lock outlives this program: it is neither renewed nor released. */
+/* Acquires a lock that outlives this program: it is neither renewed nor released. */
 static int lock(struct cli_session *self)
 {
     CLI_AUTO(rql_lock_forget) rql_lock *lock = NULL;

@@ -12,8 +12,8 @@
 /* Longer names of metadata are cut in the table; JSON has them whole. */
 enum { LABEL_SIZE = 256 };
 
-/* A key of ours may be anything: whoever can write to the server can write there. A number without
- * a name is one of a newer library. */
+/* Returns the text for a status. Our keys may contain anything, because any client with write
+ * access can write there. A number without a name comes from a newer library. */
 static const char *status_text(rql_key_status status)
 {
     switch (status) {
@@ -29,7 +29,7 @@ static const char *status_text(rql_key_status status)
     return "unknown";
 }
 
-/* The fields of a lock. What it does not have is left out of a list of fields. */
+/* Prints the fields of a lock. Fields that it does not have are left out of a list of fields. */
 static void print_lock(struct out *out, const struct cli_names *names, const char *heading,
                        const rql_lock_info *info, bool with_node)
 {
@@ -46,7 +46,7 @@ static void print_lock(struct out *out, const struct cli_names *names, const cha
     cli_print_host(out, names, "HOST", info->hst_id);
     out_age(out, "AGE", "ts_us", info->ts_us, info->server_us);
     out_number(out, "TTL", "ini_ttl_ms", OUT_MS, info->ini_ttl_ms);
-    /* RQL_FOREVER is -1, which would be shown as not known. In JSON it is null. */
+    /* RQL_FOREVER is -1, which would be shown as unknown. In JSON it is null. */
     if (info->status == RQL_KEY_ALIVE && info->rem_ttl_ms == RQL_FOREVER) {
         out_text(out, "LEFT", NULL, "forever");
         out_number(out, NULL, "rem_ttl_ms", OUT_MS, info->rem_ttl_ms);
@@ -60,8 +60,8 @@ static void print_lock(struct out *out, const struct cli_names *names, const cha
     out_number(out, NULL, "l_spc_ext_ts_us", OUT_COUNT, info->l_spc_ext_ts_us);
     out_number(out, NULL, "l_spc_ext_ini_ttl_ms", OUT_MS, info->l_spc_ext_ini_ttl_ms);
     out_number(out, info->token > 0 ? "TOKEN" : NULL, "token", OUT_COUNT, info->token);
-    /* In JSON an object of its own, for its names are those of strangers; in a list of fields a
-     * line each. */
+    /* In JSON this is an object of its own, because users choose its names. In a list of fields
+     * each is a line. */
     out_begin(out, "meta");
     for (size_t i = 0; i < info->n_meta; i++) {
         out_text(out, NULL, info->meta[i].name, info->meta[i].value);
@@ -71,8 +71,8 @@ static void print_lock(struct out *out, const struct cli_names *names, const cha
     out_end(out);
 }
 
-/* For `queue`, whose rows are the requests, and for `ls --long --queues`, where the queue is the
- * row: each has columns for its own fields only. */
+/* Prints a queue for `queue`, whose rows are the requests, and for `ls --long --queues`, where the
+ * queue is the row. Each has columns only for its own fields. */
 static void print_queue(struct out *out, const struct cli_names *names, const rql_queue_info *info,
                         bool with_node)
 {
@@ -83,7 +83,7 @@ static void print_queue(struct out *out, const struct cli_names *names, const rq
         out_text(out, "NODE", "node", info->node);
     }
     out_text(out, "STATUS", "status", status_text(info->status));
-    /* JSON has the requests themselves. */
+    /* JSON has the requests themselves instead. */
     out_number(out, "WAITING", NULL, OUT_INT, (int64_t)info->n_requests);
     cli_print_acquirer(out, names, "FIRST", NULL,
                        info->n_requests > 0 ? info->requests[0].acq_id : NULL);
@@ -102,8 +102,9 @@ static void print_queue(struct out *out, const struct cli_names *names, const rq
     out_end(out);
 }
 
-/* A key of another type, or with something else in it, is a fault, however much of it could be
- * shown. CLI_DONE, or the exit code after what there is and a line on stderr. */
+/* Checks the status of a key. A key of another type, or with other content, is an error, however
+ * much of it could be shown. Returns CLI_DONE, or the exit code after printing the result and a
+ * line on stderr. */
 static int check_key(struct cli_session *self, const char *what, rql_key_status status)
 {
     if (status == RQL_KEY_ALIVE) {
@@ -114,8 +115,8 @@ static int check_key(struct cli_session *self, const char *what, rql_key_status 
     return CLI_FAULT;
 }
 
-/* That there is none is an answer, with an exit code of its own, and no fault: the library returns
- * RQL_NOT_FOUND and leaves `info` as it is. */
+/* Shows a lock. A missing lock is an answer, with an exit code of its own, and no error: the
+ * library returns RQL_NOT_FOUND and does not change `info`. */
 static int show_lock(struct cli_session *self)
 {
     CLI_AUTO(rql_lock_info_free) rql_lock_info *info = NULL;
@@ -169,7 +170,7 @@ static int compare_queues(const void *a, const void *b)
     return strcmp((*left)->name, (*right)->name);
 }
 
-/* By name, so that two listings can be compared. */
+/* Sorts by name, so that two listings can be compared. */
 static void sort(void *items, size_t count, int (*compare)(const void *, const void *))
 {
     if (count > 1) {
@@ -177,7 +178,7 @@ static void sort(void *items, size_t count, int (*compare)(const void *, const v
     }
 }
 
-/* For an array of keys. */
+/* Compares two elements of an array of keys by their names. */
 static int compare_names(const void *a, const void *b)
 {
     return strcmp(cli_name_of_key(*(const char *const *)a),
@@ -209,7 +210,7 @@ static int list_keys(struct cli_session *self)
     return CLI_DONE;
 }
 
-/* The library lists all, and the glob chooses here. */
+/* Lists queues. The library lists all of them; the glob filters them here. */
 static int list_queues(struct cli_session *self)
 {
     static const char *const headings[] = {"QUEUE", "STATUS", "WAITING", "FIRST", NULL};
@@ -233,7 +234,7 @@ static int list_queues(struct cli_session *self)
     return CLI_DONE;
 }
 
-/* For bsearch(), of queues in the order of compare_queues(). */
+/* For bsearch() in queues that are sorted by compare_queues(). */
 static int compare_to_queue(const void *key, const void *element)
 {
     const rql_queue_info *const *queue = element;
@@ -241,7 +242,7 @@ static int compare_to_queue(const void *key, const void *element)
     return strcmp(key, (*queue)->name);
 }
 
-/* What `who` has and `ls` has not, which gives no queues. They are sorted by name. */
+/* Prints the fields that only `who` has. `ls` passes no queues. The queues are sorted by name. */
 static void print_holder(struct out *out, const rql_lock_info *info,
                          const rql_queue_info_list *queues)
 {
@@ -250,15 +251,15 @@ static void print_holder(struct out *out, const rql_lock_info *info,
     if (!queues) {
         return;
     }
-    /* A lock without a queue of its name is one that nobody waits for. */
+    /* A lock without a queue of its name has no waiters. */
     if (queues->count > 0) {
         queue = bsearch(info->name, queues->item, queues->count, sizeof(void *), compare_to_queue);
     }
-    /* `who` has no column for the status: it stands in place of a holder that is not known. */
+    /* `who` has no column for the status, so it replaces a holder that is not known. */
     if (info->status != RQL_KEY_ALIVE) {
         out_text(out, "HOLDER", NULL, status_text(info->status));
     }
-    /* print_lock() leaves it out then; a column has a number in each row. */
+    /* print_lock() leaves it out if it is 0, but a column needs a number in each row. */
     if (info->spc_cnt <= 0) {
         out_number(out, "RE-ENTRIES", NULL, OUT_INT, 0);
     }
@@ -266,8 +267,8 @@ static void print_holder(struct out *out, const rql_lock_info *info,
     out_number(out, "WAITING", "waiting", OUT_INT, queue ? (int64_t)(*queue)->n_requests : 0);
 }
 
-/* All is read before anything is printed: a fault half-way leaves no half of a list. Locks and
- * queues are not of one moment. */
+/* Lists locks. Everything is read before anything is printed, so an error half-way does not leave
+ * half of a list. Locks and queues are not read at the same moment. */
 static int list_locks(struct cli_session *self, const char *const *headings, bool is_who)
 {
     CLI_AUTO(rql_lock_info_list_free) rql_lock_info_list *locks = NULL;
@@ -314,7 +315,7 @@ static int who(struct cli_session *self)
     return list_locks(self, self->args->ids ? with_ids : headings, true);
 }
 
-/* Names alone are read by SCAN; --long reads each key. */
+/* Lists locks, queues or keys. SCAN is enough for names; --long reads each key. */
 static int ls(struct cli_session *self)
 {
     static const char *const headings[] = {"LOCK",  "STATUS", "AGE", "LEFT",

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-/* ping: where the server is, what it is, and what is amiss there. */
+/* ping: shows where the server is, its properties, and problems with it. */
 
 enum { LINE_SIZE = 512, PARTITIONS = 128 };
 
@@ -16,7 +16,7 @@ static const char *or_null(const char *text)
     return *text != '\0' ? text : NULL;
 }
 
-/* A list of JSON, a line of the table. */
+/* Prints the refused commands: a list in JSON, a line in the table. */
 static void print_refused(struct out *out, const rql_server_info *info)
 {
     char line[LINE_SIZE] = "nothing";
@@ -33,7 +33,7 @@ static void print_refused(struct out *out, const rql_server_info *info)
     out_list(out, "refused", &list);
 }
 
-/* One that has ended is accepted where nothing is verified. */
+/* Prints TLS and the certificate. An expired certificate is accepted if nothing is verified. */
 static void print_tls(struct out *out, const rql_server_info *info)
 {
     const int64_t left_s = info->tls_expires_us / 1000000 - (int64_t)time(NULL);
@@ -78,7 +78,7 @@ void cli_print_server(struct out *out, const char *key, const rql_server_info *i
     out_end(out);
 }
 
-/* What the server does allows locks, but not as one may think. */
+/* Warns of a server that allows locks, but not in the expected way. */
 static void say_warnings(const rql_server_info *info)
 {
     if (strcmp(info->role, "replica") == 0) {
@@ -96,8 +96,8 @@ static bool is_one_of_several(const rql_server_info *info)
     return info->partitions >= 0 && info->partitions < PARTITIONS;
 }
 
-/* Of several servers a row for each; one that does not answer is told of, and the others are shown.
- */
+/* Pings the servers. With several servers each is a row. A server that does not answer is reported,
+ * and the others are still shown. */
 static int ping(struct cli_session *self)
 {
     static const char *const columns[] = {

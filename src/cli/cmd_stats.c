@@ -10,8 +10,8 @@
 #include <string.h>
 #include <time.h>
 
-/* stats: what the server shows of all programs, once or again and again, for people and for what
- * collects metrics. */
+/* stats: shows what the server knows about all programs, once or repeatedly, for people and for
+ * metrics collectors. */
 
 enum { LINE_SIZE = 2048 }; /* as long as a message on stderr may be */
 
@@ -27,7 +27,7 @@ static int64_t count_zombies(const rql_host_info_list *swarm)
 
 /* ---- OpenMetrics alone: classes of locks, and the server ---- */
 
-/* A family for all classes: samples of one follow each other. */
+/* Prints one family for each figure. The samples of a family must follow each other. */
 static void print_classes(struct out *out, const struct cli_classes *classes)
 {
     static const struct {
@@ -59,7 +59,7 @@ static void print_classes(struct out *out, const struct cli_classes *classes)
     }
 }
 
-/* What doctor finds, as numbers. A counter's sample has a name of its own. */
+/* The findings of doctor as numbers. The sample of a counter has a name of its own. */
 static const struct server_family {
     const char *check;
     const char *finding;
@@ -94,7 +94,7 @@ static const rql_check *find_check(const rql_report *report, const char *id)
     return NULL;
 }
 
-/* What is not known is -1, but for differences of clocks; it is left out. */
+/* Prints a finding. An unknown value is -1, except for differences of clocks, and is left out. */
 static void print_finding(struct out *out, const rql_report *report,
                           const struct server_family *family)
 {
@@ -112,7 +112,7 @@ static void print_finding(struct out *out, const rql_report *report,
     }
 }
 
-/* Of several servers a check is made at each: the worst counts. */
+/* Returns the worst level of a check. With several servers the check is made at each of them. */
 static rql_check_level worst_of(const rql_report *report, const rql_check *check)
 {
     rql_check_level worst = check->level;
@@ -128,7 +128,7 @@ static rql_check_level worst_of(const rql_report *report, const rql_check *check
     return worst;
 }
 
-/* The verdicts, too: some findings are words. */
+/* Prints the findings, and the verdicts as well, because some findings are words. */
 static void print_server(struct out *out, const rql_report *report)
 {
     out_family(out, "server_check", "gauge",
@@ -148,7 +148,7 @@ static void print_server(struct out *out, const rql_report *report)
 /* ---- servers ---- */
 
 struct node {
-    char name[RQL_SERVER_URL_SIZE]; /* as of the locks there */
+    char name[RQL_SERVER_URL_SIZE]; /* as in the info of the locks there */
     struct cli_counts counts;
 };
 
@@ -167,7 +167,8 @@ static int compare_nodes(const void *a, const void *b)
     return strcmp(((const struct node *)a)->name, ((const struct node *)b)->name);
 }
 
-/* By name. Also one without a lock; a single server is called what its URL says. */
+/* Reads the names of all servers, sorted, including servers without locks. A single server has the
+ * name in its URL. */
 static rql_status read_nodes(struct cli_session *self, struct nodes *out)
 {
     rql_server_info info;
@@ -188,7 +189,8 @@ static rql_status read_nodes(struct cli_session *self, struct nodes *out)
     return RQL_OK;
 }
 
-/* Hosts of the swarm are not among them: one is on each server on which it holds a lock. */
+/* The figures of each server. Hosts of the swarm are not among them: a host is on each server on
+ * which it holds a lock. */
 static const struct {
     const char *heading;
     const char *name;
@@ -219,7 +221,8 @@ static int64_t figure_of(const struct cli_counts *counts, size_t figure)
     return value;
 }
 
-/* Below the figures of all a table; in JSON a list; of OpenMetrics a family of each figure. */
+/* Prints the figures of each server: in a table below the totals, in JSON as a list, in OpenMetrics
+ * as a family for each figure. */
 static void print_nodes(struct out *out, const struct nodes *nodes)
 {
     static const char *const headings[] = {"NODE",  "LOCKS",   "QUEUES", "REQUESTS",
@@ -249,7 +252,7 @@ static void print_nodes(struct out *out, const struct nodes *nodes)
 
 /* ---- the readings ---- */
 
-/* Numbers of the moment, which rise and fall: gauges, no counters. */
+/* Prints the current numbers. They rise and fall, so they are gauges and not counters. */
 static void print_counts(struct out *out, const struct cli_counts *counts,
                          const rql_host_info_list *swarm)
 {
@@ -282,7 +285,7 @@ static void print_all(struct out *out, const rql_lock_info_list *locks,
     out_end(out);
 }
 
-/* All is read before anything is written. */
+/* Reads the server. Everything is read before anything is written. */
 static rql_status read_server(struct cli_session *self, struct cli_classes *classes,
                               struct out *out)
 {
@@ -320,7 +323,7 @@ static rql_status read_server(struct cli_session *self, struct cli_classes *clas
 
 /* ---- the file ---- */
 
-/* Says what has failed, unless that was the last thing that was said. Returns the exit code. */
+/* Reports an error, unless it is the one that was reported last. Returns the exit code. */
 static int report(char said[LINE_SIZE], const char *what, int code)
 {
     char line[LINE_SIZE];
@@ -333,8 +336,8 @@ static int report(char said[LINE_SIZE], const char *what, int code)
     return code;
 }
 
-/* A fault of the server or of the file may pass. `said`: the one that was reported last, empty
- * after a reading that was written. */
+/* Writes one reading. An error of the server or of the file may be temporary. `said` is the error
+ * that was reported last, and is empty after a successful reading. */
 static int write_reading(struct cli_session *self, struct cli_classes *classes,
                          char said[LINE_SIZE])
 {
@@ -363,7 +366,7 @@ static int write_reading(struct cli_session *self, struct cli_classes *classes,
     return CLI_DONE;
 }
 
-/* Until a signal ends the program, if there is a pause. */
+/* Writes readings until a signal ends the program, or only one if there is no pause. */
 static int write_readings(struct cli_session *self, struct cli_classes *classes)
 {
     const int64_t every_ms = self->args->every_ms;
@@ -371,7 +374,7 @@ static int write_readings(struct cli_session *self, struct cli_classes *classes)
     char said[LINE_SIZE] = "";
     int code = write_reading(self, classes, said);
 
-    self->out = out_fields(OUT_TABLE); /* all is in the file */
+    self->out = out_fields(OUT_TABLE); /* everything is in the file */
     while (self->args->every_ms != CLI_UNSET) {
         (void)nanosleep(&pause, NULL);
         code = write_reading(self, classes, said);

@@ -12,11 +12,11 @@
 #include <sys/un.h>
 #include <time.h>
 
-/* How often `run` checks its swarm when systemd does not want to know more often. */
+/* How often `run` checks its swarm if systemd does not require it more often. */
 enum { CHECK_MS = 60000, STATUS_SIZE = 64 + RQL_ERROR_MESSAGE_SIZE };
 
-/* One datagram to systemd, as sd_notify(3) has it; '@' stands for the abstract name space. What
- * cannot be sent is not missed. */
+/* Sends one datagram to systemd, as in sd_notify(3); '@' stands for the abstract name space. A
+ * failed send is ignored. */
 static void notify(const char *text)
 {
     const char *path = getenv("NOTIFY_SOCKET"); /* NOLINT(concurrency-mt-unsafe) */
@@ -26,7 +26,7 @@ static void notify(const char *text)
     const socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length);
     __attribute__((cleanup(cli_close_p))) int fd = -1;
 
-    /* No socket, or one that is too long to be addressed: nobody is to be notified. */
+    /* Without a socket, or if its name is too long for an address, there is no one to notify. */
     if (length < 2 || length >= sizeof address.sun_path || (*path != '/' && *path != '@')) {
         return;
     }
@@ -40,7 +40,7 @@ static void notify(const char *text)
     }
 }
 
-/* As systemd stops a service, and as ^C does. */
+/* Returns the signals by which systemd stops a service, and that of ^C. */
 static sigset_t ending_signals(void)
 {
     sigset_t ending;
@@ -51,24 +51,26 @@ static sigset_t ending_signals(void)
     return ending;
 }
 
-/* Before there is a client: its threads inherit the mask. */
+/* Runs before there is a client, because its threads inherit the mask. */
 static int prepare_service(struct cli_args *args)
 {
     const sigset_t ending = ending_signals();
 
-    /* They wait for sigtimedwait(), also those that come while the program connects. */
+    /* The signals stay pending for sigtimedwait(), including those that come while the program
+     * connects. */
     (void)pthread_sigmask(SIG_BLOCK, &ending, NULL);
-    /* The command starts it itself, and a client has one at most. */
+    /* The command starts the swarm itself, and a client can have only one. */
     args->options.auto_swarm = false;
     return CLI_DONE;
 }
 
-/* Nothing hangs or is dead. Otherwise systemd is not notified, and restarts what is silent. */
+/* Returns whether no element hangs or is dead. Otherwise systemd is not notified, and restarts the
+ * silent service. */
 static bool is_well(rql_client *client)
 {
     rql_swarm_status status;
 
-    /* Off is well: an element may be switched off, but not the supervisor. */
+    /* Off counts as well: any element may be switched off, except the supervisor. */
     return rql_get_swarm_status(client, &status, NULL) == RQL_OK &&
            status.supervisor.state == RQL_ELEMENT_RUNNING &&
            status.probe_hosts.state <= RQL_ELEMENT_RUNNING &&
@@ -85,7 +87,7 @@ static long long count_dead(const rql_host_info_list *hosts)
     return n_dead;
 }
 
-/* What `systemctl status` shows: "flusher; 38 hosts, 1 dead". */
+/* Sends the text that `systemctl status` shows: "flusher; 38 hosts, 1 dead". */
 static void notify_status(struct cli_session *self)
 {
     CLI_AUTO(rql_host_info_list_free) rql_host_info_list *hosts = NULL;
@@ -104,7 +106,7 @@ static void notify_status(struct cli_session *self)
     notify(text);
 }
 
-/* First that this process lives: to ask the server may take its time. */
+/* Reports first that this process is alive, because a request to the server may take some time. */
 static void notify_again(struct cli_session *self, bool is_watched)
 {
     if (is_watched && is_well(self->client)) {
@@ -113,7 +115,8 @@ static void notify_again(struct cli_session *self, bool is_watched)
     notify_status(self);
 }
 
-/* The swarm works in threads of the library; this one has nothing to do but to wait for the end. */
+/* Waits for the end. The swarm works in threads of the library, so this thread has no other
+ * work. */
 static void wait_for_end(struct cli_session *self)
 {
     const sigset_t ending = ending_signals();
@@ -126,7 +129,7 @@ static void wait_for_end(struct cli_session *self)
     int signal = -1;
 
     while (signal < 0) {
-        /* EAGAIN: the time is over. Anything else, as EINTR, only begins the pause anew. */
+        /* EAGAIN: the time is over. Any other error, such as EINTR, only starts the pause again. */
         signal = sigtimedwait(&ending, NULL, &pause);
         if (signal < 0 && errno == EAGAIN && is_notified) {
             notify_again(self, watchdog_ms > 0);
@@ -134,10 +137,11 @@ static void wait_for_end(struct cli_session *self)
     }
 }
 
-/* In JSON only, at the end of `run`: for whoever reads there what went wrong. */
+/* Prints an element at the end of `run`, in JSON only, for a reader that wants to know what went
+ * wrong. */
 static void print_element(struct out *out, const char *key, const rql_element_status *element)
 {
-    /* By the values of rql_element_state and rql_breaker_state. */
+    /* Indexed by the values of rql_element_state and rql_breaker_state. */
     static const char *const states[] = {"off", "running", "hung", "dead"};
     static const char *const breakers[] = {"closed", "open", "half_open"};
 
@@ -151,7 +155,8 @@ static void print_element(struct out *out, const char *key, const rql_element_st
     out_end(out);
 }
 
-/* systemd knows it as started when the swarm runs, not when the server was found. */
+/* Runs the service. For systemd it has started when the swarm runs, not when the server was
+ * found. */
 static int run_service(struct cli_session *self)
 {
     CLI_AUTO(rql_swarm_free) rql_swarm *swarm = NULL;
@@ -170,13 +175,13 @@ static int run_service(struct cli_session *self)
         print_element(&self->out, "flush_zombies", &status.flush_zombies);
         out_end(&self->out);
     }
-    /* Steps down, so that another is elected without waiting. The status was read before this,
-     * which turns all elements off. */
+    /* Steps down, so that another host is elected without delay. The status was read before,
+     * because this call turns all elements off. */
     rql_swarm_stop(swarm);
     return CLI_DONE;
 }
 
-/* No flusher is no fault: nobody was elected yet, or the term is over. */
+/* Shows the status. A missing flusher is no error: no host was elected yet, or the term is over. */
 static int show_status(struct cli_session *self)
 {
     CLI_AUTO(rql_host_info_list_free) rql_host_info_list *hosts = NULL;
@@ -230,8 +235,8 @@ static int show_hosts(struct cli_session *self)
     return CLI_DONE;
 }
 
-/* flush, and zombies, which changes nothing. Both go by the silence of a host alone; a swarm
- * that runs waits until it was suspected for a while, too. */
+/* Runs flush, or zombies, which changes nothing. Both go by the silence of a host alone; a running
+ * swarm also waits until the host was suspected for a while. */
 static int show_zombies(struct cli_session *self)
 {
     CLI_AUTO(rql_zombies_free) rql_zombies *zombies = NULL;
@@ -261,7 +266,7 @@ static int show_zombies(struct cli_session *self)
     return CLI_DONE;
 }
 
-/* What stands in the place of a name is the action; flags and help are those of the command. */
+/* The argument in the place of a name is the action. Flags and help are those of the command. */
 static const struct action {
     const char *name;
     int (*prepare)(struct cli_args *args); /* or NULL */
@@ -274,7 +279,7 @@ static const struct action {
     {"zombies", NULL, show_zombies},
 };
 
-/* NULL after having said that there is none. */
+/* Returns the action of this name, or NULL after reporting that there is none. */
 static const struct action *find_action(const char *name)
 {
     struct cli_guess guess;
@@ -290,7 +295,7 @@ static const struct action *find_action(const char *name)
     return NULL;
 }
 
-/* A wrong action is told before anything is connected. */
+/* Reports a wrong action before the program connects. */
 static int prepare(struct cli_args *args)
 {
     const struct action *action = find_action(args->name);
@@ -303,7 +308,7 @@ static int prepare(struct cli_args *args)
 
 static int run(struct cli_session *self)
 {
-    /* It is there: prepare() has found it. */
+    /* The action exists: prepare() has found it. */
     const struct action *action = find_action(self->args->name);
 
     return action ? action->run(self) : CLI_USAGE;

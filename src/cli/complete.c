@@ -7,8 +7,8 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-/* Completion of command lines. The scripts of the shells ask the program for the words, so that all
- * that is known of them is in its tables. */
+/* Completes command lines. The scripts of the shells ask the program for the words, so that all
+ * knowledge about them stays in its tables. */
 
 enum { NAMES_MAX = 200, NAMES_MS = 300 };
 
@@ -36,13 +36,13 @@ int cli_completion(const char *shell)
     return cli_misused(&cli_top, "completion is for bash, zsh or fish", "");
 }
 
-/* The word that is to be completed: of "--log=te" its value "te". */
+/* The word to complete: of "--log=te" its value "te". */
 struct beginning {
     const char *word;
-    size_t taken; /* letters in front of the value */
+    size_t taken; /* number of letters before the value */
 };
 
-/* A candidate, if it begins so. */
+/* Prints a candidate if it begins like the word. */
 static void offer(const struct beginning *self, const char *candidate, size_t length,
                   const char *meaning)
 {
@@ -86,7 +86,8 @@ static void offer_flags(const struct beginning *self, const struct cli_command *
     }
 }
 
-/* "full | ca | none" are words, "1 to 1000" are none. */
+/* Offers the values of a flag: "full | ca | none" are words, "1 to 1000" is not. Returns
+ * CLI_REFUSED for a file. */
 static int offer_value(const struct beginning *self, const char *range)
 {
     if (strcmp(range, "FILE") == 0 || strncmp(range, "a file", 6) == 0) {
@@ -109,7 +110,7 @@ static bool is_flag(const char *word, size_t length, const char *name)
            strncmp(word + 2, name, length - 2) == 0;
 }
 
-/* What the value of this flag can be. NULL: it is no flag, or has none. */
+/* Returns the range of this flag's value, or NULL if it is no flag or has no value. */
 static const char *range_of(const struct cli_command *command, const char *word, size_t length)
 {
     const rql_option_row *row;
@@ -133,7 +134,8 @@ static const char *range_of(const struct cli_command *command, const char *word,
     return NULL;
 }
 
-/* Strangers choose them: one that would act upon a terminal, or is two lines, is no candidate. */
+/* Offers the name of a lock. Any user can choose names, so a name that has more than one line or
+ * that would act upon a terminal is no candidate. */
 static void offer_name(const struct beginning *self, const char *name)
 {
     CLI_AUTO(cli_free) char *safe = cli_text_for_terminal(name);
@@ -143,15 +145,16 @@ static void offer_name(const struct beginning *self, const char *name)
     }
 }
 
-/* By _exit(): what it interrupts may hold any lock. */
+/* Ends the program by _exit(), because the interrupted code may hold any mutex. */
 static void give_up(int signal)
 {
     (void)signal;
     _exit(CLI_DONE);
 }
 
-/* Whoever presses a key waits for it: a server that is away, or has a million keys, offers none.
- * The private server of local: would be started. */
+/* Offers names of locks. The user has pressed a key and waits, so a server that is down, or has a
+ * million keys, offers none. The private server of local: is not asked, because it would be
+ * started. */
 static void offer_names(const struct beginning *self, struct cli_args *args)
 {
     const struct itimerval limit = {.it_value.tv_usec = NAMES_MS * 1000L};
@@ -174,7 +177,7 @@ static void offer_names(const struct beginning *self, struct cli_args *args)
     }
 }
 
-/* Behind `rql help`. */
+/* Offers the words after `rql help`. */
 static void offer_help(const struct beginning *self, char *const *words)
 {
     if (!words[0] || (strcmp(words[0], "--roff") == 0 && !words[1])) {
@@ -187,7 +190,7 @@ static void offer_help(const struct beginning *self, char *const *words)
     }
 }
 
-/* What is no flag and no value: the command, and what it is about. */
+/* Offers words that are neither flags nor values: the command, and the names after it. */
 static void offer_names_of(const struct beginning *self, const struct cli_command *command,
                            struct cli_args *args)
 {
@@ -203,8 +206,8 @@ static void offer_names_of(const struct beginning *self, const struct cli_comman
     }
 }
 
-/* The words in front are parsed as ever, as far as they can be: so the position is known, and the
- * server that they name. */
+/* Completes the last word. The words before it are parsed as usual, as far as possible: they show
+ * the position, and the server that they name. */
 int cli_complete(struct cli_args *args, char **words)
 {
     const struct cli_command *command = &cli_top;

@@ -12,13 +12,13 @@ static bool is_damaged(rql_key_status status)
     return status == RQL_KEY_WRONG_TYPE || status == RQL_KEY_MALFORMED;
 }
 
-/* node NULL: any. */
+/* Returns whether the lock or queue is on this node; NULL stands for any. */
 static bool is_on(const char *node, const char *where)
 {
     return !node || strcmp(node, where) == 0;
 }
 
-/* NULL: there is none, or it is not known. */
+/* Notes a host. NULL: there is none, or it is not known. */
 static void add_host(struct cli_counts *counts, const char **hosts, const char *host)
 {
     if (host) {
@@ -26,8 +26,8 @@ static void add_host(struct cli_counts *counts, const char **hosts, const char *
     }
 }
 
-/* A host that holds or waits more than once counts once: all are noted, sorted, and counted where
- * one differs from the one before. */
+/* Counts each host once, even if it holds or waits more than once: all are noted and sorted, and
+ * counted where one differs from the one before. */
 static void count_hosts(struct cli_counts *counts, const char **hosts)
 {
     int64_t distinct = 0;
@@ -43,7 +43,7 @@ static void count_lock(struct cli_counts *counts, const char **hosts, const rql_
 {
     counts->locks += info->status == RQL_KEY_ALIVE;
     counts->damaged += is_damaged(info->status);
-    /* Of a lock that cannot be read the host may be anything. */
+    /* The host of a lock that cannot be read may be anything. */
     add_host(counts, hosts, info->status == RQL_KEY_ALIVE ? info->hst_id : NULL);
 }
 
@@ -67,7 +67,7 @@ struct cli_counts cli_count(const rql_lock_info_list *locks, const rql_queue_inf
     for (size_t i = 0; i < queues->count; i++) {
         most += queues->item[i]->n_requests;
     }
-    /* One more than there are: nothing to allocate may give NULL. */
+    /* One more than needed, because calloc() of 0 elements may return NULL. */
     hosts = cli_must(calloc(most + 1, sizeof *hosts));
     for (size_t i = 0; i < locks->count; i++) {
         if (is_on(node, locks->item[i]->node)) {

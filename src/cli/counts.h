@@ -4,16 +4,17 @@
 #include <rql/rql.h>
 #include <stdint.h>
 
-/* What the servers show of all clients together, Ruby's as well, or one of them. */
+/* The figures of all servers, or of one of them. They include all clients, those of the gem,
+ * too. */
 struct cli_counts {
     int64_t locks;
     int64_t queues;
     int64_t requests;
-    int64_t hosts;   /* that hold or wait; of the gem's waiters no host is known */
-    int64_t damaged; /* keys that are no lock or queue that could be read */
+    int64_t hosts;   /* hosts that hold or wait; the hosts of the gem's waiters are not known */
+    int64_t damaged; /* keys that are neither a readable lock nor a readable queue */
 };
 
-/* node NULL: of all servers. */
+/* Counts the locks and queues of a node, or those of all servers if `node` is NULL. */
 struct cli_counts cli_count(const rql_lock_info_list *locks, const rql_queue_info_list *queues,
                             const char *node);
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* By write(): stdio may need memory. */
+/* Uses write(), because stdio may need memory. */
 _Noreturn void cli_die_nomem(void)
 {
     static const char line[] = "rql: out of memory\n";
@@ -12,7 +12,8 @@ _Noreturn void cli_die_nomem(void)
     _Exit(CLI_FAULT);
 }
 
-/* Without memory there is nothing to go on with: what runs under a lock is ended by the guard. */
+/* Ends the program, because it cannot continue without memory. The guard ends a command that runs
+ * under a lock. */
 void *cli_must(void *memory)
 {
     if (!memory) {

@@ -1,13 +1,13 @@
 #ifndef CLI_EXIT_H
 #define CLI_EXIT_H
 
-/* How the program ends, and what it gives back when a scope does. */
+/* How the program ends, and how it frees resources at the end of a scope. */
 
 #include <rql/rql.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Exit codes, part of the interface: `rql --help` lists them. */
+/* Exit codes. They are part of the interface: `rql --help` lists them. */
 enum cli_exit {
     CLI_DONE = 0,
     CLI_REFUSED = 1,       /* not acquired, not held, no such lock */
@@ -20,13 +20,13 @@ enum cli_exit {
     CLI_SIGNALLED = 128, /* plus the signal that ended the command */
 };
 
-/* Out of memory: says so and ends the program. What it runs dies with it. */
+/* Reports that there is no memory and ends the program. A command that it runs dies with it. */
 _Noreturn void cli_die_nomem(void);
 
-/* What an allocation gave, unless that was nothing. */
+/* Returns the result of an allocation. Ends the program if it is NULL. */
 void *cli_must(void *memory);
 
-/* ---- scope-bound release of what the program gets from the library and the system ---- */
+/* ---- scope-bound release of resources of the library and the system ---- */
 
 #define CLI_AUTO(free_fn) __attribute__((cleanup(free_fn##_p)))
 

@@ -13,8 +13,8 @@
 
 enum { FOR_ALL_TO_READ = S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH };
 
-/* Closes `fd` in any case: a file system on another machine may report only then that the text did
- * not fit. */
+/* Writes the text and always closes `fd`: a remote file system may report only then that there was
+ * no room for the text. */
 static int write_and_close(int fd, const char *text)
 {
     size_t left = strlen(text);
@@ -33,7 +33,7 @@ static int write_and_close(int fd, const char *text)
     return close(fd) != 0 && fault == 0 ? errno : fault;
 }
 
-/* Through a link the file is made as well. */
+/* Writes into the file of this name. Through a link the file is created as well. */
 static int write_into(const char *path, const char *text)
 {
     const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, FOR_ALL_TO_READ);
@@ -41,8 +41,7 @@ static int write_into(const char *path, const char *text)
     return fd < 0 ? errno : write_and_close(fd, text);
 }
 
-/* The text becomes a file with a name like no other beside `path`, which then takes the place of
- * `path`. */
+/* Writes the text to a file with a unique name next to `path`, and then renames it to `path`. */
 static int replace(const char *path, const char *text)
 {
     const size_t size = strlen(path) + sizeof ".XXXXXX";
@@ -70,8 +69,9 @@ static int replace(const char *path, const char *text)
     return fault;
 }
 
-/* Signals that end this program wait meanwhile: none of them leaves the file beside `path`. Those
- * that report a mistake of the program itself cannot wait. */
+/* Replaces the file while signals that end this program are blocked, so that none of them leaves
+ * the temporary file behind. Signals that report a mistake of the program itself cannot be
+ * blocked. */
 static int replace_undisturbed(const char *path, const char *text)
 {
     static const int mistakes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
@@ -89,8 +89,8 @@ static int replace_undisturbed(const char *path, const char *text)
     return fault;
 }
 
-/* What `path` leads to. A link to nothing gets an empty file there first, whose place is taken
- * then as that of any other. */
+/* Finds the file that `path` leads to. If a link leads to nothing, an empty file is made there
+ * first, which is then replaced like any other. */
 static int find_target(const char *path, struct stat *out)
 {
     int fault = stat(path, out) == 0 ? 0 : errno;
@@ -115,7 +115,7 @@ int cli_file_write(const char *path, const char *text)
     if (fault != 0) {
         return fault;
     }
-    /* A file that is open but has no name any more, as /dev/stdout may be, has no path either. */
+    /* An open file whose name was removed, as /dev/stdout may be, has no path either. */
     target = S_ISREG(there.st_mode) ? realpath(path, NULL) : NULL;
     return target ? replace_undisturbed(target, text) : write_into(path, text);
 }

@@ -8,8 +8,8 @@
 const char *const cli_forever_options[] = {"try_to_lock_timeout_ms", "retry_count",
                                            "default_queue_ttl_ms", NULL};
 
-/* In the order in which the help of a command shows them. A flag whose text depends on the command
- * has a row for each text. */
+/* The flags, in the order in which the help of a command shows them. A flag whose text depends on
+ * the command has a row for each text. */
 const struct cli_flag cli_flags[] = {
     {"version", NULL, "print the version", CLI_ON, 'V', CLI_FIELD(version), ""},
     {"ttl", "DURATION", "life of the lock between renewals; default 5s", CLI_DURATION, 0,
@@ -114,7 +114,8 @@ void cli_option_flag(char out[CLI_FLAG_SIZE], const rql_option_row *row)
     }
 }
 
-/* The table of the library has the library's default, where this program has another one. */
+/* Returns whether the default of this option is "forever" in this program. The table of the library
+ * has the library's default. */
 static bool is_forever(const rql_option_row *row)
 {
     size_t i = 0;

@@ -10,18 +10,18 @@
 
 enum {
     MS_PER_SECOND = 1000,
-    ESCAPE_SIZE = 8,         /* longest escape, "\u202e", with its terminator */
-    FIRST_COMBINING = 0x300, /* all characters before it take one column */
+    ESCAPE_SIZE = 8,         /* room for the longest escape, "\u202e", and its terminator */
+    FIRST_COMBINING = 0x300, /* all characters below it take one column */
 };
 
-/* The C library decodes by the locale, which may be any; names are UTF-8 by the rules of the API,
- * and strangers do not keep to rules. */
+/* The C library decodes by the locale, which may be any. Names are UTF-8 by the rules of the API,
+ * but other programs may break the rules. */
 
-/* Bytes of the valid UTF-8 character at `text`, or 0. The terminator continues none, so it stops in
- * time. */
+/* Returns the number of bytes of the valid UTF-8 character at `text`, or 0. The terminator is no
+ * continuation byte, so decoding stops in time. */
 static size_t decode(const char *text, uint32_t *out)
 {
-    /* By the number of bytes: what is below could be written with fewer. */
+    /* Indexed by the number of bytes: a smaller value could be written with fewer bytes. */
     static const uint32_t smallest[] = {0, 0, 0x80, 0x800, 0x10000};
     const unsigned char first = (unsigned char)text[0];
     const size_t length = first < 0x80   ? 1
@@ -46,16 +46,17 @@ static size_t decode(const char *text, uint32_t *out)
     return length;
 }
 
-/* Control characters, those that turn the direction of text around, separators of lines and the
- * mark of byte order: by these a text could look like another one. */
+/* Returns whether a character could make a text look like another one. These are control
+ * characters, characters that change the direction of text, line separators and the byte order
+ * mark. */
 static bool is_dangerous(uint32_t c)
 {
     return c < 0x20 || (c >= 0x7f && c <= 0x9f) || c == 0x061c || c == 0x200e || c == 0x200f ||
            (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069) || c == 0xfeff;
 }
 
-/* Printable, and the same for equal bytes: what is shown can be compared and searched for. Nothing
- * that is escaped is beyond U+FFFF. Returns the length, as snprintf(). */
+/* Writes a printable escape. It is the same for equal bytes, so the output can be compared and
+ * searched. No escaped character is above U+FFFF. Returns the length, as snprintf() does. */
 static int write_escape(char out[ESCAPE_SIZE], uint32_t c)
 {
     if (c == '\n' || c == '\t') {
@@ -64,8 +65,8 @@ static int write_escape(char out[ESCAPE_SIZE], uint32_t c)
     return snprintf(out, ESCAPE_SIZE, c < 0x80 ? "\\x%02x" : "\\u%04x", (unsigned)(c & 0xffff));
 }
 
-/* The result is the caller's. Each byte becomes one escape at most, so the room is known
- * beforehand. */
+/* Returns a cleaned copy, which the caller frees. Each byte becomes at most one escape, so the size
+ * is known beforehand. */
 static char *clean(const char *text, bool for_terminal)
 {
     const size_t length = strlen(text);
@@ -105,7 +106,7 @@ int cli_compare_texts(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Made at the first need, and kept: one thread prints tables and matches names. */
+/* The locale is made at its first use and kept. Only one thread prints tables and matches names. */
 locale_t cli_utf8(void)
 {
     static locale_t utf8;
@@ -116,7 +117,7 @@ locale_t cli_utf8(void)
     return utf8;
 }
 
-/* By the C library's tables: 2 for wide characters, 0 for those that are put upon the last one. */
+/* Returns the width by the C library's tables: 2 for wide characters, 0 for combining ones. */
 static size_t width_of(uint32_t c)
 {
     const locale_t utf8 = c >= FIRST_COMBINING ? cli_utf8() : NULL;
@@ -132,7 +133,7 @@ static size_t width_of(uint32_t c)
     return width < 0 ? 1 : (size_t)width;
 }
 
-/* Without it, or as it is: the same pointer then. */
+/* Returns the text after the prefix, or the same pointer if it does not begin with the prefix. */
 static const char *without_prefix(const char *text, const char *prefix)
 {
     const size_t length = strlen(prefix);
@@ -140,7 +141,7 @@ static const char *without_prefix(const char *text, const char *prefix)
     return strncmp(text, prefix, length) == 0 ? text + length : text;
 }
 
-/* In a cluster it is behind the tag of its partition. */
+/* In a cluster the name comes after the tag of its partition. */
 const char *cli_name_of_key(const char *key)
 {
     const char *rest = without_prefix(key, "rql:");
@@ -152,7 +153,8 @@ const char *cli_name_of_key(const char *key)
     return name == kind ? key : name;
 }
 
-/* Of a text that was made for a terminal: it is UTF-8, so a byte that is none is not expected. */
+/* Expects a text that was made for a terminal. Such a text is UTF-8, so an invalid byte is not
+ * expected. */
 size_t cli_text_width(const char *text)
 {
     size_t width = 0;
@@ -166,7 +168,8 @@ size_t cli_text_width(const char *text)
     return width;
 }
 
-/* Two units at most: who reads a table wants to know how long about. JSON has the exact number. */
+/* Uses at most two units, because a reader of a table needs only an approximate duration. JSON has
+ * the exact number. */
 const char *cli_format_duration(int64_t value_ms, char out[CLI_DURATION_SIZE])
 {
     static const struct {
@@ -175,11 +178,12 @@ const char *cli_format_duration(int64_t value_ms, char out[CLI_DURATION_SIZE])
         char letters[2];
     } units[] = {{86400, 3600, "dh"}, {3600, 60, "hm"}, {60, 1, "ms"}};
 
-    /* From the largest unit on; below a minute there is a fraction in place of a second unit. */
+    /* The loop starts with the largest unit. Below a minute there is a fraction instead of a second
+     * unit. */
     const int64_t s = value_ms / MS_PER_SECOND;
 
     if (value_ms < 0) {
-        /* Not in `out`: the result is to be used, not the buffer. */
+        /* This is not in `out`: the caller must use the result, not the buffer. */
         return "-";
     }
     for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
@@ -200,7 +204,7 @@ const char *cli_format_duration(int64_t value_ms, char out[CLI_DURATION_SIZE])
     return out;
 }
 
-/* The clock that runs through suspend, as the library's. */
+/* Reads the clock that continues during suspend, as the library does. */
 int64_t cli_now_us(void)
 {
     struct timespec now = {0};
@@ -221,7 +225,8 @@ int64_t cli_after_ms(int64_t ms)
     return __builtin_add_overflow(cli_now_ms(), ms, &sum) ? INT64_MAX : sum;
 }
 
-/* Ruby dates its requests by the clock of its own machine, which may be ahead. */
+/* A negative age counts as 0: the gem dates its requests by its own machine's clock, which may be
+ * ahead. */
 int64_t cli_age_ms(int64_t time_us, int64_t server_us)
 {
     const int64_t age_ms = (server_us - time_us) / 1000;

@@ -3,8 +3,8 @@
 #include <fnmatch.h>
 #include <string.h>
 
-/* The last character of what stands at this place within "[...]": one character, "\]" or
- * "[:alpha:]". NULL: the latter has no end. */
+/* Returns the last character of the item at this place within "[...]": a single character, "\]" or
+ * "[:alpha:]". Returns NULL if a "[:" has no end. */
 static const char *find_item_end(const char *at)
 {
     if (*at == '[' && at[1] != '\0' && strchr(":.=", at[1])) {
@@ -16,7 +16,8 @@ static const char *find_item_end(const char *at)
     return *at == '\\' && at[1] != '\0' ? at + 1 : at;
 }
 
-/* The end of "[...]", or NULL if it has none. A "]" at its beginning is a letter. */
+/* Returns the end of "[...]", or NULL if it has none. A "]" at its beginning is an ordinary
+ * character. */
 static const char *find_bracket_end(const char *glob)
 {
     const char *at = glob + 1;
@@ -48,10 +49,10 @@ bool cli_glob_is_valid(const char *glob)
     return true;
 }
 
-/* All names come from the server and are matched here: the patterns of Redis differ from those of
- * the shell, which users know. '?' is a character of UTF-8, and one byte of what is no UTF-8 (the C
- * library tries bytes as well where characters do not match). No FNM_PATHNAME: in names of locks a
- * '/' is a letter. */
+/* All names are read from the server and matched here, because the patterns of Redis differ from
+ * those of the shell, which users know. '?' matches a character of UTF-8, or one byte of a text
+ * that is not UTF-8 (the C library also tries bytes if characters do not match). FNM_PATHNAME is
+ * not set: in names of locks a '/' is an ordinary character. */
 bool cli_glob_matches(const char *glob, const char *name)
 {
     const locale_t utf8 = cli_utf8();

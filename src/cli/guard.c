@@ -18,17 +18,18 @@
 #include <unistd.h>
 
 enum {
-    PAUSE_MS = 20, /* between two looks for processes whose end nobody reports */
+    PAUSE_MS = 20, /* between two searches for processes whose end is not reported to the guard */
     STAT_SIZE = 1024,
     PATH_SIZE = 32,
     N_OPTION_TEXTS = 5,
 };
 
-/* ---- orders: what a release needs ---- */
+/* ---- orders: the data for a release ---- */
 
-/* The texts behind it end in 0 each: those of the options, then name and secret of each lock. */
+/* Orders are followed by texts that each end in 0: those of the options, then name and secret of
+ * each lock. */
 struct orders {
-    size_t size; /* of all texts */
+    size_t size; /* size of all texts */
     size_t n_locks;
     int64_t longest_ttl_ms;
     int64_t connect_timeout_ms;
@@ -37,7 +38,7 @@ struct orders {
     rql_tls_verify tls_verify;
 };
 
-/* The fields of the options that are texts, in the order of the message. */
+/* Returns one of the fields of the options that are texts, in the order of the message. */
 static const char **text_of(rql_options *options, size_t index)
 {
     const char **const fields[N_OPTION_TEXTS] = {
@@ -54,7 +55,7 @@ static void put_text(FILE *out, const char *text)
     (void)fputc('\0', out);
 }
 
-/* Stdio has the texts in a buffer, whose size is known before they are sent. */
+/* Joins the texts in a buffer of stdio, so that their size is known before they are sent. */
 static char *join_texts(rql_options options, const struct cli_held *held, size_t *size)
 {
     char *text = NULL;
@@ -110,12 +111,12 @@ bool cli_guard_order(int channel, const rql_options *options, const struct cli_h
 /* ---- the guard ---- */
 
 struct guard {
-    pid_t command;     /* 0: it has ended, and its number may be used again */
-    pid_t leader;      /* of the command's group */
-    int signal_fd;     /* of SIGCHLD */
+    pid_t command;     /* 0: it has ended, and its PID may be reused */
+    pid_t leader;      /* leader of the command's group */
+    int signal_fd;     /* a signalfd for SIGCHLD */
     bool has_children; /* besides the leader */
     struct orders orders;
-    char *texts; /* NULL: it does not release */
+    char *texts; /* NULL: the guard does not release */
 };
 
 static bool receive(void *out, size_t size)
@@ -133,7 +134,8 @@ static void receive_orders(struct guard *self)
     }
 }
 
-/* It blocks all signals, as the guard does, and dies with the guard. */
+/* Runs the leader of the group. It blocks all signals, as the guard does, and dies with the
+ * guard. */
 _Noreturn static void lead(pid_t guard)
 {
     (void)prctl(PR_SET_NAME, "rql-group");
@@ -146,9 +148,9 @@ _Noreturn static void lead(pid_t guard)
     _exit(CLI_DONE);
 }
 
-/* A child that announces its end by no signal is no child for a wait without __WCLONE: the guard
- * reaps all others, and this one only when it is meant. The command has not run yet, and so can be
- * put into the group. */
+/* Starts the leader of the group. A child without an exit signal is ignored by a wait without
+ * __WCLONE, so the guard reaps all other children, and this one only on purpose. The command has
+ * not run yet, so it can still be put into the group. */
 static pid_t start_leader(pid_t command)
 {
     const pid_t guard = getpid();
@@ -158,7 +160,7 @@ static pid_t start_leader(pid_t command)
         lead(guard);
     }
     if (pid > 0 && (setpgid(pid, pid) != 0 || setpgid(command, pid) != 0)) {
-        return -1; /* it dies with the guard */
+        return -1; /* the leader dies with the guard */
     }
     return pid;
 }
@@ -171,7 +173,7 @@ static bool is_leader_alive(const struct guard *self)
            info.si_pid == 0;
 }
 
-/* Reaps, and reports what becomes of the command. */
+/* Reaps children, and reports to rql when the command stops or ends. */
 static void look_at_children(struct guard *self)
 {
     struct signalfd_siginfo info;
@@ -189,7 +191,8 @@ static void look_at_children(struct guard *self)
     self->has_children = pid == 0;
 }
 
-/* After its orders rql sends nothing: what can be read is the end of the channel. */
+/* Watches until the channel is readable. After its orders rql sends nothing, so this is the end of
+ * the channel. */
 static void watch_until_rql_ends(struct guard *self)
 {
     struct pollfd fds[] = {
@@ -203,8 +206,9 @@ static void watch_until_rql_ends(struct guard *self)
     }
 }
 
-/* The numbers cannot be those of others: the leader is never reaped, and the command is not as long
- * as it is set. After setsid() the command leads a group of its own. */
+/* Kills the group and the command. Their numbers cannot have been reused: the leader is never
+ * reaped, and the command is not reaped while its number is set. After setsid() the command leads a
+ * group of its own. */
 static void kill_all(const struct guard *self)
 {
     (void)kill(-self->leader, SIGKILL);
@@ -214,7 +218,7 @@ static void kill_all(const struct guard *self)
     }
 }
 
-/* ---- who is in the group? ---- */
+/* ---- the members of the group ---- */
 
 static const char *skip_fields(const char *at, int count)
 {
@@ -225,11 +229,11 @@ static const char *skip_fields(const char *at, int count)
     return at;
 }
 
-/* Of a line as proc(5) has it for /proc/PID/stat. A process whose first thread has ended looks like
- * a zombie while others of its threads run. */
+/* Parses a line of /proc/PID/stat, see proc(5). A process whose first thread has ended looks like a
+ * zombie while its other threads still run. */
 static bool is_alive_in(const char *line, pid_t group)
 {
-    const char *name_end = strrchr(line, ')'); /* the name of a program may have blanks */
+    const char *name_end = strrchr(line, ')'); /* the name of a program may contain blanks */
     const char *state = name_end ? skip_fields(name_end, 1) : "";
     const bool is_zombie = *state == 'Z' || *state == 'X';
 
@@ -237,7 +241,8 @@ static bool is_alive_in(const char *line, pid_t group)
            (!is_zombie || strtol(skip_fields(state, 17), NULL, 10) > 1);
 }
 
-/* One that cannot be looked at counts as a member, unless it has gone meanwhile. */
+/* Returns whether a process is in the group. A process that cannot be read counts as a member,
+ * unless it has just ended. */
 static bool is_member(const char *number, pid_t group)
 {
     char path[PATH_SIZE];
@@ -250,13 +255,13 @@ static bool is_member(const char *number, pid_t group)
     if (!file) {
         return errno != ENOENT;
     }
-    length = fread(line, 1, sizeof line - 1, file); /* the name may have a line feed, too */
+    length = fread(line, 1, sizeof line - 1, file); /* the name may contain a line feed, too */
     (void)fclose(file);
     line[length] = '\0';
     return is_alive_in(line, group);
 }
 
-/* Is /proc there, and does it count processes as this one does? */
+/* Returns whether /proc is there and numbers processes as this process does. */
 static bool can_see_processes(void)
 {
     char link[PATH_SIZE] = "";
@@ -283,7 +288,7 @@ static bool is_group_empty(pid_t group)
     return is_empty;
 }
 
-/* When the ttl is over the locks have ended by themselves. */
+/* Waits until all processes have ended. After the ttl the locks have ended by themselves. */
 static bool await_end(struct guard *self)
 {
     struct pollfd fd = {.fd = self->signal_fd, .events = POLLIN};
@@ -302,7 +307,8 @@ static bool await_end(struct guard *self)
 
 /* ---- the release ---- */
 
-/* By the default action of a signal, whatever the library is doing then. */
+/* Ends the guard after this time, by the default action of a signal, whatever the library does
+ * then. */
 static void end_after(int64_t ms)
 {
     const struct sigaction plain = {.sa_handler = SIG_DFL};
@@ -318,7 +324,7 @@ static void end_after(int64_t ms)
     (void)setitimer(ITIMER_REAL, &timer, NULL);
 }
 
-/* The next text, of those behind the orders. */
+/* Returns the next of the texts that follow the orders. */
 static const char *take_text(char **at)
 {
     const char *text = *at;
@@ -350,7 +356,7 @@ static void release(const struct guard *self)
     for (size_t i = 0; i < orders->n_locks; i++) {
         const char *name = take_text(&at);
 
-        /* What cannot be released ends by its ttl. */
+        /* A lock that cannot be released ends by its ttl. */
         (void)!rql_release_by_secret(client, name, take_text(&at), NULL);
     }
 }
@@ -375,7 +381,7 @@ void cli_guard_run(pid_t command, bool is_fresh)
         receive_orders(&self);
     }
     watch_until_rql_ends(&self);
-    /* One that was killed before is a sign that others end processes of this group, too. */
+    /* If the leader was killed before, other programs end processes of this group, too. */
     is_led = is_leader_alive(&self);
     kill_all(&self);
     if (is_led && self.texts && await_end(&self)) {

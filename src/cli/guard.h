@@ -32,19 +32,21 @@
 /* The guard's descriptor of the channel to rql. */
 enum { CLI_GUARD_FD = 3 };
 
-/* The guard's first message to rql. After it come the statuses of the command, as wait() has them.
- */
+/* The guard's first message to rql. After it the guard sends statuses of the command, as from
+ * wait(). */
 struct cli_guard_report {
     pid_t command;
     pid_t group;
-    bool can_release; /* it waits for orders */
+    bool can_release; /* the guard waits for orders */
 };
 
-/* Runs the guard of this command, which is its child. `is_fresh`: it may use the library. */
+/* Runs the guard of this command, which is its child. `is_fresh` says that it may use the
+ * library. */
 _Noreturn void cli_guard_run(pid_t command, bool is_fresh);
 
-/* Sends the guard what it needs to release the locks: URL and login, names and secrets. They are
- * neither in its arguments nor in its environment. Returns whether the guard was there. */
+/* Sends the guard the data that it needs to release the locks: URL and login, names and secrets.
+ * They are neither in its arguments nor in its environment. Returns whether the guard still
+ * existed. */
 bool cli_guard_order(int channel, const rql_options *options, const struct cli_held *held);
 
 #endif

@@ -14,11 +14,11 @@
 
 enum {
     CHECK_MS = 100,
-    SHOW_MS = 2000, /* what takes no longer is not worth a line on the terminal */
-    TWICE_MS = 100, /* timeout(1) sends its signal twice in a row, and means it once */
+    SHOW_MS = 2000, /* a shorter wait is not worth a line on the terminal */
+    TWICE_MS = 100, /* timeout(1) sends its signal twice in a row, but means it once */
 };
 
-/* ---- what is held: a series and a lock differ in the names of their functions only ---- */
+/* ---- the held lock or series, which differ only in the names of their functions ---- */
 
 size_t cli_held_count(const struct cli_held *self)
 {
@@ -40,7 +40,7 @@ int64_t cli_held_remaining_ms(const struct cli_held *self)
     return self->series ? rql_series_remaining_ms(self->series) : rql_lock_remaining_ms(self->lock);
 }
 
-/* Of a series the first lock to end decides. */
+/* For a series the lock that ends first decides. */
 int64_t cli_held_ttl_ms(const struct cli_held *self)
 {
     int64_t least_ms = INT64_MAX;
@@ -59,7 +59,8 @@ rql_status cli_held_lost_fd(const struct cli_held *self, int *out, rql_error *er
                         : rql_lock_lost_fd(self->lock, out, error);
 }
 
-/* The handle is gone whatever comes of it: the library goes on releasing what it could not. */
+/* The handle is gone in any case: the library keeps trying to release a lock that it could not
+ * release. */
 rql_status cli_held_release(struct cli_held *self, rql_error *error)
 {
     const rql_status status = self->series ? rql_series_release(self->series, NULL, error)
@@ -72,8 +73,8 @@ rql_status cli_held_release(struct cli_held *self, rql_error *error)
 
 /* ---- the wait ---- */
 
-/* A request on a loop, not a blocking call: a signal has to take it out of its queue, and only the
- * thread of its loop may ask why it is not served. */
+/* A request on a loop. A blocking call would not do: a signal must take the request out of its
+ * queue, and only the thread of its loop may ask why it is not served. */
 struct waiting {
     const struct cli_session *session;
     const struct cli_args *args; /* the session's */
@@ -83,17 +84,17 @@ struct waiting {
 
     uv_loop_t uv;
     uv_poll_t signals; /* of signal_fd */
-    uv_timer_t check;  /* for faults that pass */
-    uv_timer_t show;   /* how it goes */
-    uv_timer_t last;   /* runs from the second signal on */
+    uv_timer_t check;  /* for temporary errors */
+    uv_timer_t show;   /* shows the progress */
+    uv_timer_t last;   /* runs after the second signal */
     rql_loop *loop;
-    rql_request *request;          /* while it is under way */
+    rql_request *request;          /* while it waits */
     struct cli_progress *progress; /* or NULL */
     int signal_fd;
     int64_t signalled_ms;
-    rql_error said; /* the fault that was told last; RQL_OK: nothing that still holds */
+    rql_error said; /* the error that was reported last; RQL_OK: none that still holds */
 
-    int signal; /* that ended it, or 0 */
+    int signal; /* the signal that ended the wait, or 0 */
     rql_status status;
     rql_error error;
 };
@@ -112,8 +113,8 @@ sigset_t cli_signals(const int *numbers, size_t count)
     return set;
 }
 
-/* By default action, so that a shell or a supervisor sees what ended the program. The exit is for
- * signals that do not end one. */
+/* Ends by the default action, so that a shell or a supervisor sees which signal ended the program.
+ * The exit is for signals that do not end a program. */
 _Noreturn void cli_die_by(int signal_number)
 {
     const struct sigaction plain = {.sa_handler = SIG_DFL};
@@ -127,8 +128,8 @@ _Noreturn void cli_die_by(int signal_number)
     _Exit(CLI_SIGNALLED + signal_number);
 }
 
-/* The second signal: whoever sends it does not want to wait for the server. The request is left to
- * the rules for dead waiters. */
+/* Handles the second signal: its sender does not want to wait for the server. The request is left
+ * to the rules for dead waiters. */
 static void end_at_once(uv_timer_t *timer)
 {
     const struct waiting *self = timer->data;
@@ -137,8 +138,9 @@ static void end_at_once(uv_timer_t *timer)
     cli_die_by(self->signal);
 }
 
-/* The first one cancels, and the wait goes on until the request has left its queue. It also counts
- * where the grant has come in the same round of the loop: nobody else would ever read it. */
+/* Handles signals. The first one cancels, and the wait continues until the request has left its
+ * queue. It also counts if the grant came in the same round of the loop: no other code would ever
+ * read it. */
 static void on_signals(uv_poll_t *poll, int status, int events)
 {
     struct waiting *self = poll->data;
@@ -151,7 +153,7 @@ static void on_signals(uv_poll_t *poll, int status, int events)
         if (self->signal == 0) {
             self->signal = (int)info.ssi_signo;
             self->signalled_ms = cli_now_ms();
-            (void)rql_request_cancel(self->request); /* NULL, and refused, behind the grant */
+            (void)rql_request_cancel(self->request); /* after the grant it is NULL, and refused */
         } else if (self->request) {
             pause_ms = self->signalled_ms + TWICE_MS - cli_now_ms();
             (void)uv_timer_start(&self->last, end_at_once, pause_ms > 0 ? (uint64_t)pause_ms : 0,
@@ -160,7 +162,8 @@ static void on_signals(uv_poll_t *poll, int status, int events)
     }
 }
 
-/* That the server cannot be reached shows in more than one way, from one try to the next. */
+/* Returns whether the server cannot be reached. This shows in more than one way, from one try to
+ * the next. */
 static bool is_away(rql_status status)
 {
     return status == RQL_E_IO || status == RQL_E_UNKNOWN;
@@ -174,7 +177,7 @@ static bool is_news(const rql_error *said, const rql_error *now)
     return now->status != said->status || strcmp(now->message, said->message) != 0;
 }
 
-/* Of a series each lock has a queue of its own. */
+/* Shows the progress, except for a series, where each lock has a queue of its own. */
 static void show_progress(uv_timer_t *timer)
 {
     struct waiting *self = timer->data;
@@ -184,7 +187,7 @@ static void show_progress(uv_timer_t *timer)
     }
 }
 
-/* Polled, as a request has no callback for faults that pass. */
+/* Reports a temporary error. This is polled, because a request has no callback for such errors. */
 static void check_fault(uv_timer_t *timer)
 {
     struct waiting *self = timer->data;
@@ -197,11 +200,12 @@ static void check_fault(uv_timer_t *timer)
     if (fault.status != RQL_OK && is_news(&self->said, &fault)) {
         cli_say_nowait("%s: waiting: %s", self->held->label, fault.message);
     }
-    /* After a reply this is RQL_OK again: the same fault is told anew then. */
+    /* After a reply this is RQL_OK again, so the same error is then reported again. */
     self->said = fault;
 }
 
-/* The request is gone when its callback returns: nobody may ask it or cancel it any more. */
+/* Notes the end of the request. It is gone when its callback returns, so it must not be used any
+ * more. */
 static void note_end(struct waiting *self, rql_status status, const rql_error *error)
 {
     self->request = NULL;
@@ -211,7 +215,7 @@ static void note_end(struct waiting *self, rql_status status, const rql_error *e
     }
 }
 
-/* Both callbacks run on this thread, within uv_run(). */
+/* Called on this thread, within uv_run(), as on_series() is. */
 static void on_lock(rql_status status, rql_lock *lock, const rql_error *error, void *user_data)
 {
     struct waiting *self = user_data;
@@ -229,10 +233,11 @@ static void on_series(rql_status status, rql_series *series, const rql_error *er
     note_end(self, status, error);
 }
 
-/* libuv ends the process where it finds no memory, descriptor or thread for what it sets up once.
- * The library has it do so after a check, when it makes a loop of its own. That also starts the
- * threads that connecting needs, which let no signal through: what one of them took would be lost
- * for those who wait for it here. So one is opened first, and closed again. */
+/* Opens the loop. libuv aborts the process if it finds no memory, descriptor or thread for its
+ * global setup. When the library makes a loop of its own, it checks for them first. That also
+ * starts the threads that connecting needs, with all signals blocked: a signal that such a thread
+ * took would be lost for the code that waits for it here. So one loop is opened first, and closed
+ * again. */
 static rql_status open_waiting(struct waiting *self, rql_client *client, const sigset_t *set)
 {
     rql_loop *own = NULL;
@@ -259,8 +264,8 @@ static rql_status open_waiting(struct waiting *self, rql_client *client, const s
     return rql_loop_open(&self->loop, client, &self->uv, &self->error);
 }
 
-/* The loop runs on until the library has taken everything of its own off it. Without a descriptor
- * for signals nothing of it was set up. */
+/* Closes the loop. It runs until the library has removed all its handles from it. Without a
+ * descriptor for signals nothing was set up. */
 static void close_waiting(struct waiting *self)
 {
     if (self->signal_fd < 0) {
@@ -278,7 +283,7 @@ static void close_waiting(struct waiting *self)
     (void)close(self->signal_fd);
 }
 
-/* A single lock has its name in `name` alone: `names` are of a series. */
+/* Starts the request. A single lock has its name in `name` alone: `names` is for a series. */
 static rql_status begin(struct waiting *self)
 {
     const struct cli_args *args = self->args;
@@ -295,7 +300,8 @@ static rql_status begin(struct waiting *self)
     return status;
 }
 
-/* The signals stay blocked when something is held, and are let through again otherwise. */
+/* Waits until the lock or series is held. The signals then stay blocked; otherwise they are
+ * unblocked again. */
 static void wait_until_held(struct waiting *self)
 {
     static const int ending[] = {SIGINT, SIGTERM, SIGHUP};
@@ -311,30 +317,30 @@ static void wait_until_held(struct waiting *self)
         (void)uv_timer_start(&self->check, check_fault, CHECK_MS, CHECK_MS);
         (void)uv_timer_start(&self->show, show_progress, self->args->verbose ? 0 : SHOW_MS, 0);
     }
-    /* The callback ends this. It comes in any case: also after a fault that cannot pass. */
+    /* The callback ends this loop. It is always called, also after a permanent error. */
     while (self->request) {
         (void)uv_run(&self->uv, UV_RUN_ONCE);
     }
     cli_progress_end(self->progress);
     if (self->signal_fd >= 0) {
-        /* It may have come behind the look that found the grant. */
+        /* A signal may have come after the poll that found the grant. */
         on_signals(&self->signals, 0, 0);
     }
     if (self->signal != 0 || self->status != RQL_OK) {
-        /* Closing may take its time: a second signal ends it. */
+        /* Closing may take some time: a second signal ends the program. */
         (void)pthread_sigmask(SIG_SETMASK, &self->held->mask, NULL);
     }
     close_waiting(self);
     if (self->signal != 0) {
-        /* It came first, or at the same time: nothing was begun under the lock. */
+        /* The signal came first, or at the same time: no work was begun under the lock. */
         (void)cli_held_release(self->held, NULL);
     }
 }
 
 /* ---- the acquisition ---- */
 
-/* What was not given stays as the options of the client have it. A series takes the same for each
- * of its locks. */
+/* Fills in the options of the lock. Options that were not given keep the values of the client. A
+ * series uses the same for each of its locks. */
 static void fill_lock(const struct cli_args *args, const rql_client *client, rql_lock_options *out)
 {
     const char *outer = getenv("RQL_LOCK"); /* NOLINT(concurrency-mt-unsafe) */
@@ -343,26 +349,28 @@ static void fill_lock(const struct cli_args *args, const rql_client *client, rql
     out->meta = args->n_meta > 0 ? args->meta : NULL;
     out->n_meta = args->n_meta;
     out->fail_fast = args->fail_fast;
-    out->nested = outer && *outer; /* this program is run under `rql run` */
+    out->nested = outer && *outer; /* this program runs under `rql run` */
     out->detailed_acq_timeout_error = true;
-    out->auto_extend = args->command && args->auto_extend; /* `lock` leaves its lock to the ttl */
+    out->auto_extend = args->command && args->auto_extend; /* `lock` lets its lock expire */
     if (args->ttl_ms != CLI_UNSET) {
         out->ttl_ms = args->ttl_ms;
     }
     if (args->wait_ms != CLI_UNSET) {
         out->timeout_ms = args->wait_ms;
-        out->retry_count = RQL_FOREVER; /* whatever the environment says */
+        out->retry_count = RQL_FOREVER; /* overrides the environment */
     }
     if (args->max_hold_ms != CLI_UNSET) {
         out->max_hold_ms = args->max_hold_ms;
     }
-    /* With a ttl below --max-hold it ends in time also when nobody is left to release it. */
+    /* With a ttl of at most --max-hold the lock ends in time even if no process is left to release
+     * it. */
     if (args->max_hold_ms > 0 && args->max_hold_ms < out->ttl_ms) {
         out->ttl_ms = args->max_hold_ms;
     }
 }
 
-/* A wait ended with nothing held. With --json the output is null, for a refusal is an answer. */
+/* Reports a wait that ended without a lock. With --json the output is null, because a refusal is an
+ * answer. */
 static int refuse(struct cli_session *session, const struct waiting *self)
 {
     if (self->signal != 0) {
@@ -376,7 +384,8 @@ static int refuse(struct cli_session *session, const struct waiting *self)
     return (int)session->args->conflict_exit_code;
 }
 
-/* The outer rql releases the lock when its command ends, and that command waits for this one. */
+/* Refuses a lock that the outer rql holds. The outer rql releases it when its command ends, and
+ * that command waits for this one. */
 static int refuse_nested(struct cli_session *session, const char *name)
 {
     out_print(&session->out);
@@ -385,9 +394,9 @@ static int refuse_nested(struct cli_session *session, const char *name)
     return (int)session->args->conflict_exit_code;
 }
 
-/* A lock that was handed over lives for a second until it is claimed. The claim is made before
- * anybody relies on the lock, and fails at once when it is gone already. What cannot be claimed is
- * given back. */
+/* Claims the locks. A lock that was handed over lasts for one second until it is claimed. The claim
+ * is made before the lock is relied on, and fails at once if the lock is already gone. If the claim
+ * fails, all is released. */
 static int claim(struct cli_held *held)
 {
     rql_error error = {.status = RQL_OK};
@@ -397,8 +406,8 @@ static int claim(struct cli_held *held)
         const rql_lock_facts facts = rql_lock_describe(cli_held_lock(held, i));
 
         if (facts.handed_over) {
-            /* All of a series at once, with the ttl of the one: what lives longer already is not
-             * shortened. */
+            /* This extends a whole series at once, with the ttl of this lock. A lock that lives
+             * longer already is not shortened. */
             status = held->series ? rql_series_extend(held->series, facts.ttl_ms, &error)
                                   : rql_lock_extend(held->lock, facts.ttl_ms, &error);
         }

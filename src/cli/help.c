@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The help, and what whoever has mistyped a word may have meant. */
+/* The help, and guesses of the word that a user has mistyped. */
 
-/* LENGTH_MAX: of words that are compared. What is longer is like none that is known. */
+/* LENGTH_MAX: longest word that is compared. A longer word is not near any known word. */
 enum { LABEL_SIZE = 64, LENGTH_MAX = 64 };
 
 const struct cli_exit_code cli_exit_codes[] = {
@@ -87,7 +87,7 @@ int cli_help_options(void)
     return CLI_DONE;
 }
 
-/* What has no help is the default. */
+/* Adds the flags that have a help text. A flag without one only states the default. */
 static void add_flags(struct out *out, const struct cli_command *command)
 {
     char letter[] = "-x, ";
@@ -105,7 +105,7 @@ static void add_flags(struct out *out, const struct cli_command *command)
 
 int cli_help_command(const struct cli_command *command)
 {
-    /* The columns are aligned as those of results are. */
+    /* The columns are aligned like those of results. */
     struct out out = out_fields(OUT_TABLE);
 
     (void)printf("Usage: rql %s %s\n%s.\n\n", command->name, command->usage, command->summary);
@@ -122,7 +122,7 @@ int cli_help_command(const struct cli_command *command)
     return CLI_DONE;
 }
 
-/* "run, series: " in front of what only these end with. */
+/* Writes "run, series: " in front of a code that only these commands return. */
 void cli_exit_text(char out[CLI_EXIT_SIZE], const struct cli_exit_code *row)
 {
     size_t length = 0;
@@ -167,7 +167,7 @@ int cli_help(void)
 
 void cli_guess_init(struct cli_guess *self, const char *word, size_t length)
 {
-    /* The distance is that of no word: any proposal is nearer. */
+    /* The initial distance is that of no word: any proposal is nearer. */
     *self = (struct cli_guess){.word = word, .length = length, .distance = LENGTH_MAX};
 }
 
@@ -176,19 +176,20 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* Options have '-' on the command line and '_' in code: mixing them up does not count. */
+/* Returns whether two letters count as the same. Options have '-' on the command line and '_' in
+ * code, so mixing them up is no error. */
 static bool is_same(char a, char b)
 {
     return a == b || (a == '-' && b == '_') || (a == '_' && b == '-');
 }
 
-/* Letters to add, drop, change or swap with their neighbour to come from one word to the other:
- * cell [i][j] is that of their first i and j letters. */
+/* Returns the number of letters to add, drop, change or swap with their neighbour to turn one word
+ * into the other. Cell [i][j] is the distance between their first i and j letters. */
 static size_t distance(const char *a, size_t a_length, const char *b, size_t b_length)
 {
     size_t cell[LENGTH_MAX + 1][LENGTH_MAX + 1];
 
-    /* To come to a word from nothing each letter is added; to nothing, each is dropped. */
+    /* From an empty word each letter is added; to an empty word, each is dropped. */
     for (size_t j = 0; j <= b_length; j++) {
         cell[0][j] = j;
     }
@@ -200,14 +201,14 @@ static size_t distance(const char *a, size_t a_length, const char *b, size_t b_l
             const size_t changed = cell[i - 1][j - 1] + !is_same(a[i - 1], b[j - 1]);
             const size_t longer = least(cell[i - 1][j], cell[i][j - 1]) + 1;
 
-            /* A swap of neighbours costs one, as any of the others. */
+            /* A swap of neighbours costs one, like any other change. */
             cell[i][j] = least(least(changed, longer), is_swap ? cell[i - 2][j - 2] + 1 : longer);
         }
     }
     return cell[a_length][b_length];
 }
 
-/* The first of several that are equally near stays. */
+/* If several words are equally near, the first one stays. */
 void cli_guess_propose(struct cli_guess *self, const char *word)
 {
     const size_t length = strlen(word);
@@ -223,8 +224,8 @@ void cli_guess_propose(struct cli_guess *self, const char *word)
     }
 }
 
-/* A quarter of the letters may be wrong, and one in short words; what shares no letter is no guess.
- */
+/* Accepts a guess if at most a quarter of the letters are wrong, or one in short words. A word that
+ * shares no letter is no guess. */
 const char *cli_guess_text(struct cli_guess *self, const char *prefix)
 {
     if (self->best && self->distance <= 1 + self->length / 4 && self->distance < self->length) {
@@ -233,13 +234,13 @@ const char *cli_guess_text(struct cli_guess *self, const char *prefix)
     return self->text;
 }
 
-/* An entry is "NAME=value". */
+/* Returns whether this variable is set by the entry "NAME=value". */
 static bool is_named(const char *entry, size_t length, const char *name)
 {
     return strlen(name) == length && strncmp(entry, name, length) == 0;
 }
 
-/* Proposes each option on the way, for the case that it is unknown. */
+/* Returns whether the variable is known. Proposes each option on the way, in case it is unknown. */
 static bool is_known(const char *entry, size_t length, struct cli_guess *guess)
 {
     const rql_option_row *row;
@@ -266,7 +267,7 @@ void cli_say_unknown_variables(void)
 
         cli_guess_init(&guess, *entry, length);
         if (strncmp(*entry, "RQL_", 4) == 0 && !is_known(*entry, length, &guess)) {
-            /* The name alone: the value may be a password. */
+            /* Only the name is shown, because the value may be a password. */
             cli_say("unknown variable %.*s is ignored%s", (int)length, *entry,
                     cli_guess_text(&guess, ""));
         }

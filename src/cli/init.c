@@ -11,8 +11,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* open() returns the lowest number that is free, and those below `fd` are taken. The command of
- * `rql run` inherits what is opened here. A chroot without /dev has at least a root folder. */
+/* Opens a descriptor in the place of `fd`. open() returns the lowest free number, and those below
+ * `fd` are taken. The command of `rql run` inherits the descriptor. A chroot without /dev has at
+ * least a root folder. */
 static void open_nothing(int fd)
 {
     const int flags = fd == STDOUT_FILENO ? O_RDONLY : O_RDWR;
@@ -32,8 +33,9 @@ void cli_open_standard_descriptors(void)
     }
 }
 
-/* The terminal sends its signals to a whole process group, which the child is in as well. Only a
- * hang-up it reports to the leader of the session alone. */
+/* Returns whether only the first process got the signal. The terminal sends its signals to a whole
+ * process group, which includes the child. Only a hang-up is reported to the leader of the session
+ * alone. */
 static bool is_for_first_only(const siginfo_t *info)
 {
     return info->si_code != SI_KERNEL || info->si_signo == SIGHUP;
@@ -52,7 +54,8 @@ static void reap(pid_t child)
     }
 }
 
-/* It reaps first: of what ended before SIGCHLD was blocked no signal is left. */
+/* Serves as the first process. It reaps first, because a child that ended before SIGCHLD was
+ * blocked left no signal. */
 _Noreturn static void serve(pid_t child, const sigset_t *signals)
 {
     siginfo_t info;
@@ -87,7 +90,7 @@ void cli_leave_first_process(void)
         cli_say_errno("fork", errno);
         exit(CLI_FAULT); /* NOLINT(concurrency-mt-unsafe): there is no other thread yet */
     }
-    /* An ignored SIGCHLD would leave no status to end with. */
+    /* If SIGCHLD were ignored, there would be no status to exit with. */
     (void)sigaction(SIGCHLD, &plain, NULL);
     serve(child, &all);
 }

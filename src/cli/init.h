@@ -1,7 +1,7 @@
 #ifndef CLI_INIT_H
 #define CLI_INIT_H
 
-/* What the program has to put right before it does anything else. */
+/* Corrections of the process that the program makes before anything else. */
 
 /* Opens each standard descriptor that is closed. Otherwise the next file or socket gets its number,
  * and messages for stderr are written into a connection. Stdout stays unwritable, so that a command

@@ -14,7 +14,7 @@
 
 enum { PAUSE_MS = 100 }; /* between two tries to connect */
 
-/* In the order in which the help shows them. */
+/* The commands, in the order in which the help shows them. */
 const struct cli_command *const cli_commands[] = {
     &cli_run,   &cli_series, &cli_lock, &cli_unlock, &cli_extend,   &cli_info,
     &cli_queue, &cli_ls,     &cli_who,  &cli_clear,  &cli_clear_of, &cli_dead,
@@ -31,7 +31,7 @@ const struct cli_command *cli_find_command(const char *name)
     return cli_commands[i];
 }
 
-/* What other programs call it. */
+/* Returns the command for a word that other programs use, or NULL. */
 static const char *other_word(const char *name)
 {
     static const struct cli_word words[] = {
@@ -46,7 +46,7 @@ static const char *other_word(const char *name)
     return words[i].text;
 }
 
-/* NULL after having said that there is none. */
+/* Returns the command of this name, or NULL after reporting that there is none. */
 static const struct cli_command *find_command(const char *name)
 {
     const struct cli_command *command = cli_find_command(name);
@@ -63,14 +63,14 @@ static const struct cli_command *find_command(const char *name)
     for (size_t i = 0; cli_commands[i]; i++) {
         cli_guess_propose(&guess, cli_commands[i]->name);
     }
-    /* Words that are no commands of the table, but stand in the same place. */
+    /* These words are no commands of the table, but stand in the same place. */
     cli_guess_propose(&guess, "help");
     cli_guess_propose(&guess, "options");
     cli_say("unknown command %s%s; see rql --help", name, cli_guess_text(&guess, ""));
     return NULL;
 }
 
-/* `rql help --roff`, with or without a command. */
+/* Runs `rql help --roff`, with or without a command. */
 static int page_on(const char *name)
 {
     const struct cli_command *command = name ? find_command(name) : NULL;
@@ -85,7 +85,7 @@ static int help_on_command(const char *name)
     return command ? cli_help_command(command) : CLI_USAGE;
 }
 
-/* `rql help`, with or without words behind it, which end in NULL. */
+/* Runs `rql help`, with or without words after it, which end in NULL. */
 static int help_on(struct cli_args *args, char **words)
 {
     const bool has_value = words[0] && words[1] && strncmp(words[0], "--", 2) == 0;
@@ -108,8 +108,8 @@ static int help_on(struct cli_args *args, char **words)
     return strcmp(words[0], "--roff") == 0 ? page_on(words[1]) : help_on_command(words[0]);
 }
 
-/* A replica is fine: reading is possible, and it may become a master. *out is NULL before, and
- * after a fault. */
+/* Connects. A replica is accepted, because it can be read and may become a master. *out is NULL
+ * before, and after an error. */
 static rql_status connect(const rql_options *options, rql_client **out, rql_error *error)
 {
     rql_status status = rql_client_new(out, options, error);
@@ -126,13 +126,14 @@ static rql_status connect(const rql_options *options, rql_client **out, rql_erro
     return status;
 }
 
-/* Nobody was there, or the server is not ready yet. Wrong passwords and the like do not pass. */
+/* Returns whether the error may be temporary: no server was there, or it is not ready yet. Errors
+ * such as wrong passwords are permanent. */
 static bool may_pass(rql_status status)
 {
     return status == RQL_E_IO || status == RQL_E_UNKNOWN || status == RQL_E_UNAVAILABLE;
 }
 
-/* Connects once, and not beyond the end. */
+/* Tries to connect once, but no longer than until end_ms. */
 static rql_status probe(const rql_options *options, int64_t end_ms, rql_error *error)
 {
     const int64_t left_ms = end_ms - cli_now_ms();
@@ -148,10 +149,11 @@ static rql_status probe(const rql_options *options, int64_t end_ms, rql_error *e
     return status;
 }
 
-/* With --wait a server that is not up yet is waited for, and what is left of that time goes to the
- * wait for the lock. A client's time to connect is constant, so those that look for the server are
- * not the one that takes the lock: that connects when it asks for it, within its deadline. No
- * signal is blocked yet: it ends the program, which has nothing to undo. */
+/* Waits for the server. With --wait a server may come up late, and the rest of that time goes to
+ * the wait for the lock. The connect timeout of a client is constant, so clients that probe for the
+ * server are not the client that takes the lock: that one connects when it asks for the lock,
+ * within its deadline. Signals are not blocked yet: a signal ends the program, which has nothing to
+ * undo. */
 static rql_status connect_in_time(struct cli_args *args, rql_client **out, rql_error *error)
 {
     const bool is_limited = args->wait_ms != RQL_FOREVER;
@@ -184,8 +186,8 @@ int cli_refuse(struct cli_session *self, const char *why)
     return CLI_REFUSED;
 }
 
-/* Says of mistyped variables before anything else: the one that was meant may be why the rest
- * fails. */
+/* Runs the command. Mistyped variables are reported before an error of the environment or the
+ * connection, because a mistyped one may be its cause. */
 static int run_with_client(const struct cli_command *command, struct cli_args *args)
 {
     CLI_AUTO(rql_client_free) rql_client *client = NULL;
@@ -217,7 +219,7 @@ static int run_with_client(const struct cli_command *command, struct cli_args *a
     session.out = out_fields(args->openmetrics ? OUT_OPENMETRICS
                              : args->json      ? OUT_JSON
                                                : OUT_TABLE);
-    /* What a refusal has to show it has printed itself. */
+    /* After a refusal the command has printed its output itself. */
     code = command->run(&session);
     if (code == CLI_DONE) {
         out_print(&session.out);
@@ -225,7 +227,8 @@ static int run_with_client(const struct cli_command *command, struct cli_args *a
     return code;
 }
 
-/* `help` is no command of the table: it needs neither a client nor a valid environment. */
+/* Runs the whole command line. `help` is not in the table of commands, because it needs neither a
+ * client nor a valid environment. */
 static int run_all(struct cli_args *args)
 {
     const struct cli_command *command;
@@ -260,10 +263,11 @@ static int run_all(struct cli_args *args)
     return args->help ? cli_help_command(command) : run_with_client(command, args);
 }
 
-/* A result that did not reach its reader is a failure, even when the lock was taken. */
+/* Checks the output. A result that did not reach its reader is a failure, even if the lock was
+ * taken. */
 static int check_output(int code)
 {
-    /* stdout is buffered: that a result cannot be written may show here first. */
+    /* stdout is buffered, so a write error may appear only here. */
     if (fflush(stdout) == 0 && !ferror(stdout)) {
         return code;
     }
@@ -291,7 +295,7 @@ int main(int argc, char **argv)
     cli_args_init(&args, argc > 0 ? argv + 1 : nothing + 1);
     code = check_output(run_all(&args));
     if (code < 0) {
-        cli_die_by(-code); /* unlike an exit code this stops a shell's loop */
+        cli_die_by(-code); /* unlike an exit code, a signal stops a shell's loop */
     }
     return code;
 }

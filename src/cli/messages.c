@@ -15,10 +15,10 @@
 
 enum { LINE_SIZE = 2048, HEAD_SIZE = 128, ERROR_TEXT_SIZE = 128, NS_PER_MS = 1000000 };
 
-/* As this program was started with it; the command gets it back. */
+/* The action of SIGPIPE when this program was started; the command gets it back. */
 static struct sigaction before = {.sa_handler = SIG_DFL};
 
-/* A line on the terminal that may be rewritten. Any thread may write. */
+/* Whether there is a line on the terminal that may be rewritten. Any thread may write it. */
 static atomic_bool has_line;
 
 static void erase_line(void)
@@ -30,8 +30,8 @@ static void erase_line(void)
     }
 }
 
-/* Names of locks and texts of servers are in the lines: nothing of them reaches the terminal raw.
- */
+/* Writes a line. It may contain names of locks and texts of servers, so it is escaped for the
+ * terminal. */
 static void __attribute__((format(printf, 1, 0))) say(const char *format, va_list list)
 {
     CLI_AUTO(cli_free) char *safe = NULL;
@@ -53,8 +53,8 @@ void cli_say(const char *format, ...)
     va_end(list);
 }
 
-/* A line on stderr does not block. True as well when its reader has gone: to write fails at once.
- */
+/* Returns whether a line on stderr would not block. This is also true if its reader has gone,
+ * because a write then fails at once. */
 static bool is_read(void)
 {
     struct pollfd reader = {.fd = STDERR_FILENO, .events = POLLOUT};
@@ -74,8 +74,8 @@ void cli_say_nowait(const char *format, ...)
     va_end(list);
 }
 
-/* A terminal cuts off what does not fit while it does not wrap. It begins at the first column, also
- * where something was typed. */
+/* Rewrites the line. The terminal cuts off a long line while wrapping is off. The line begins at
+ * the first column, even if the user has typed something. */
 void cli_rewrite_line(const char *text)
 {
     CLI_AUTO(cli_free) char *safe = text ? cli_text_for_terminal(text) : NULL;
@@ -100,14 +100,15 @@ void cli_say_errno(const char *what, int number)
     cli_say("%s: %s", what, strerror_r(number, text, sizeof text));
 }
 
-/* What the library calls invalid came from the command line or the environment. */
+/* An error that the library calls invalid came from the command line or the environment. */
 int cli_fault(const rql_error *error)
 {
     cli_say("%s", error->message[0] != '\0' ? error->message : rql_status_text(error->status));
     return error->status == RQL_E_INVALID ? CLI_USAGE : CLI_FAULT;
 }
 
-/* Renewals and signals wait for the thread that logs: what nobody reads is left out. */
+/* Returns whether the reader takes log lines. Renewals and signals wait for the thread that logs,
+ * so lines that would block are left out. */
 static bool may_log(void)
 {
     /* Any thread of the library may log. */
@@ -125,7 +126,8 @@ static bool may_log(void)
     return true;
 }
 
-/* "2026-11-22T10:42:35.123Z" in the head: UTC, by which all machines of a fleet can be compared. */
+/* Writes the head with a time such as "2026-11-22T10:42:35.123Z". It is UTC, so that the lines of
+ * all machines of a fleet can be compared. */
 static size_t format_head(char out[HEAD_SIZE], bool as_json)
 {
     char time[HEAD_SIZE / 2];
@@ -139,8 +141,8 @@ static size_t format_head(char out[HEAD_SIZE], bool as_json)
                             time, now.tv_nsec / NS_PER_MS);
 }
 
-/* Head, line and line feed in one write, so that lines do not mix. A reader that is gone is no
- * reason to end, and a line that there is no memory for is left out. */
+/* Writes head, line and line feed in one write, so that lines do not mix. A reader that is gone is
+ * no reason to end, and a line for which there is no memory is left out. */
 static void write_log(const rql_log_record *record, bool as_json)
 {
     size_t (*const format)(const rql_log_record *, char *, size_t) =
@@ -156,10 +158,10 @@ static void write_log(const rql_log_record *record, bool as_json)
         return;
     }
     (void)format(record, text + begin, size - begin);
-    /* Over the "{" of the line, if that is JSON: the head ends in a comma. */
+    /* In JSON this overwrites the "{" of the line: the head ends in a comma. */
     (void)memcpy(text, head, length);
     erase_line();
-    /* In the place of the terminator. */
+    /* This replaces the terminator. */
     text[size - 2] = '\n';
     (void)!write(STDERR_FILENO, text, size - 1);
 }
@@ -188,7 +190,8 @@ void cli_broken_pipe_restore(void)
     (void)sigaction(SIGPIPE, &before, NULL);
 }
 
-/* Only if SIGPIPE had its default action at the start: who had it ignored wants an exit code. */
+/* True only if SIGPIPE had its default action at the start: a parent that ignored it wants an exit
+ * code. */
 bool cli_broken_pipe_is_deadly(void)
 {
     struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* RUBY_DIGITS: of the identity at the end of an id of the gem's; ours has twice as many. */
+/* RUBY_DIGITS: digits of the identity at the end of an id of the gem; ours has twice as many. */
 enum { RUBY_DIGITS = 16 };
 
 void cli_names_read(struct cli_names *self, struct cli_session *session)
@@ -19,7 +19,8 @@ void cli_names_free_p(struct cli_names *self)
     self->clients = rql_client_info_list_free(self->clients);
 }
 
-/* "rql:acq:<pid>/...", "rql:hst:<pid>/<thread>/..."; what is no id has length 0. */
+/* Finds a part of "rql:acq:<pid>/..." or "rql:hst:<pid>/<thread>/...". Returns its length, 0 for
+ * other texts. */
 static int part_of(const char *id, int index, const char **start)
 {
     const char *at = strrchr(id, ':');
@@ -32,7 +33,7 @@ static int part_of(const char *id, int index, const char **start)
     return (int)strspn(*start, "0123456789");
 }
 
-/* False: nobody knows. */
+/* Writes the name of the client. Returns false if it is not known. */
 static bool write_name(const struct cli_names *names, const char *id, bool with_thread,
                        char out[CLI_NAME_SIZE])
 {

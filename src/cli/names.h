@@ -1,36 +1,37 @@
 #ifndef CLI_NAMES_H
 #define CLI_NAMES_H
 
-/* Who is behind an id, as people know it: "web-3 worker[14534]". */
+/* The client behind an id, in a readable form: "web-3 worker[14534]". */
 
 #include "cmd.h"
 
 enum { CLI_NAME_SIZE = 256 };
 
-/* Zero knows nobody. */
+/* A zeroed struct knows no client. */
 struct cli_names {
-    rql_client_info_list *clients; /* or NULL: they may not be read */
+    rql_client_info_list *clients; /* NULL if they may not be read */
     bool shows_ids;
 };
 
-/* What the command asks for. Clients that cannot be read are not known: their ids are shown. */
+/* Reads the names of all clients. If they cannot be read, ids are shown instead. */
 void cli_names_read(struct cli_names *self, struct cli_session *session);
 void cli_names_free_p(struct cli_names *self);
 
-/* The name of an acquirer, in `out`; or its id, if nobody knows. */
+/* Returns the name of an acquirer, in `out`; or its id, if the name is not known. */
 const char *cli_acquirer_name(const struct cli_names *names, const char *id,
                               char out[CLI_NAME_SIZE]);
 
-/* An acquirer in a column or line, and in JSON by its id under this key, with "client" behind it;
- * or not there without a key. NULL is fine. */
+/* Prints an acquirer in a column or line, and in JSON its id under this key, followed by "client".
+ * Without a key it is not in JSON. The id may be NULL. */
 void cli_print_acquirer(struct out *out, const struct cli_names *names, const char *heading,
                         const char *key, const char *id);
 
-/* The same of a host, with its thread. In JSON its client is that of the acquirer beside it. */
+/* Prints a host in the same way, with its thread. In JSON its client is that of the acquirer next
+ * to it. */
 void cli_print_host(struct out *out, const struct cli_names *names, const char *heading,
                     const char *id);
 
-/* "client" in JSON: null if nobody knows. */
+/* Prints "client" in JSON: null if it is not known. */
 void cli_print_client(struct out *out, const struct cli_names *names, const char *id);
 
 #endif

@@ -15,11 +15,11 @@ enum { LINE_SIZE = 2048, FIRST_CELLS = 64, GAP = 2, REAL_SIZE = 64 };
 
 /* ---- the table ---- */
 
-/* Cells are kept until the end: the width of a column is known when its last cell is. Returns the
- * first of the new ones; they move with the next call. */
+/* Adds cells, which are kept until the end: the width of a column is known only with its last cell.
+ * Returns the first new cell. The next call may move the cells. */
 static char **add_cells(struct out *self, size_t count)
 {
-    /* Twice is always enough: a row has fewer cells than there are at first. */
+    /* Doubling is always enough: a row has fewer cells than the first allocation. */
     if (self->n_cells + count > self->capacity) {
         self->capacity = self->capacity > 0 ? self->capacity * 2 : FIRST_CELLS;
         self->cells = cli_must(reallocarray(self->cells, self->capacity, sizeof *self->cells));
@@ -30,7 +30,7 @@ static char **add_cells(struct out *self, size_t count)
     return self->cells + self->n_cells - count;
 }
 
-/* "RE-ENTRIES" is a column, "re-entries" a line. */
+/* Returns the label for a heading: "RE-ENTRIES" is a column, "re-entries" a line. */
 static char *label_of(const char *heading)
 {
     char *label = cli_text_for_terminal(heading);
@@ -43,8 +43,8 @@ static char *label_of(const char *heading)
     return label;
 }
 
-/* A field that is said again in a row replaces the one before. A row begins with its first field
- * that has a column: an object without one leaves no empty row. */
+/* Sets a cell. A field that is set again in a row replaces the one before. A row begins with its
+ * first field that has a column, so an object without one leaves no empty row. */
 static void set_cell(struct out *self, const char *heading, const char *text)
 {
     size_t column = 0;
@@ -70,13 +70,13 @@ static void set_cell(struct out *self, const char *heading, const char *text)
     }
 }
 
-/* A row that lacks a field has a dash there. */
+/* Returns the text of a cell. A row that lacks a field has a dash there. */
 static const char *cell_at(const struct out *self, size_t index)
 {
     return self->cells[index] ? self->cells[index] : "-";
 }
 
-/* Empty is as good as not set. */
+/* Returns a variable, or NULL if it is empty or not set. */
 static const char *environment(const char *name)
 {
     const char *value = secure_getenv(name);
@@ -84,7 +84,8 @@ static const char *environment(const char *name)
     return value && *value ? value : NULL;
 }
 
-/* Headings are bold on a terminal that can show it, unless NO_COLOR (no-color.org) is set. */
+/* Prints the table. Headings are bold on a terminal that supports it, unless NO_COLOR
+ * (no-color.org) is set. */
 static void print_table(const struct out *self)
 {
     const char *terminal = environment("TERM");
@@ -93,7 +94,7 @@ static void print_table(const struct out *self)
     size_t widths[OUT_COLUMNS_MAX] = {0};
 
     for (size_t i = 0; i < self->n_cells; i++) {
-        /* By columns of the terminal, which printf() does not count. */
+        /* Width in columns of the terminal, which printf() does not count. */
         const size_t width = cli_text_width(cell_at(self, i));
         size_t *widest = &widths[i % self->n_columns];
 
@@ -115,7 +116,7 @@ static void print_table(const struct out *self)
     }
 }
 
-/* Prints what the table has so far, so that what follows stands below it. */
+/* Prints the table so far, so that the following lines come below it. */
 static void flush_table(struct out *self)
 {
     if (self->n_cells > 0) {
@@ -124,13 +125,13 @@ static void flush_table(struct out *self)
     for (size_t i = 0; i < self->n_cells; i++) {
         free(self->cells[i]);
     }
-    /* The memory stays for what follows. */
+    /* The memory is kept for the cells that follow. */
     self->n_cells = 0;
 }
 
 /* ---- JSON ---- */
 
-/* cJSON passes bytes on as they are, so they are made valid before. */
+/* Returns the text for JSON. cJSON writes bytes unchanged, so they are made valid before. */
 static cJSON *json_text(const char *text)
 {
     CLI_AUTO(cli_free) char *valid = text ? cli_text_for_json(text) : NULL;
@@ -138,7 +139,7 @@ static cJSON *json_text(const char *text)
     return cli_must(valid ? cJSON_CreateString(valid) : cJSON_CreateNull());
 }
 
-/* Under the key, or in the array if there is none; or it is the root. */
+/* Adds an item under the key, or to the array if there is none; the first item is the root. */
 static void add_json(struct out *self, const char *key, cJSON *item)
 {
     cJSON *parent = self->depth > 0 ? self->open[self->depth - 1] : NULL;
@@ -152,10 +153,10 @@ static void add_json(struct out *self, const char *key, cJSON *item)
     }
 }
 
-/* It belongs to its parent at once: freeing the root frees all. */
+/* Opens an object or an array. It belongs to its parent at once, so freeing the root frees all. */
 static void open_json(struct out *self, const char *key, cJSON *item)
 {
-    /* The deepest is a list of queues, a queue, its requests, one of them, its client:
+    /* The deepest nesting is a list of queues, a queue, its requests, one of them, its client:
      * OUT_DEPTH_MAX. */
     add_json(self, key, cli_must(item));
     if (self->depth == OUT_DEPTH_MAX) {
@@ -171,7 +172,8 @@ struct out out_fields(enum out_form form)
     return (struct out){.form = form, .to = stdout, .n_columns = 2};
 }
 
-/* The headings are cells of the first row, as wide as any; other forms do not show them. */
+/* Sets the columns. The headings are cells of the first row, and count for the widths; other forms
+ * do not show them. */
 void out_columns(struct out *self, const char *const *headings)
 {
     self->headings = headings;
@@ -187,7 +189,7 @@ void out_columns(struct out *self, const char *const *headings)
 void out_begin(struct out *self, const char *key)
 {
     if (!key) {
-        /* Only what has no key is a row; "meta" is a part of one. */
+        /* Only an object without a key is a row; "meta" is a part of one. */
         self->has_row = false;
     }
     if (self->form == OUT_JSON) {
@@ -195,7 +197,8 @@ void out_begin(struct out *self, const char *key)
     }
 }
 
-/* The table has no lists: their items are its rows. So it has nothing to begin or end. */
+/* Begins a list. The table has no lists, because their items are its rows. So it has nothing to
+ * begin or end. */
 void out_begin_list(struct out *self, const char *key)
 {
     if (self->form == OUT_JSON) {
@@ -210,7 +213,8 @@ void out_end(struct out *self)
     }
 }
 
-/* The table needs a heading, JSON a key: without it the field is not in that form. */
+/* Prints a text. The table needs a heading, JSON a key; without it the field is not in that
+ * form. */
 void out_text(struct out *self, const char *heading, const char *key, const char *text)
 {
     if (self->form == OUT_JSON && key) {
@@ -220,7 +224,8 @@ void out_text(struct out *self, const char *heading, const char *key, const char
     }
 }
 
-/* cJSON keeps numbers as double, and prints large ones with an exponent: integers go in as text. */
+/* Prints a number. cJSON keeps numbers as double, and prints large ones with an exponent, so
+ * integers are added as raw text. */
 void out_number(struct out *self, const char *heading, const char *key, enum out_kind kind,
                 int64_t value)
 {
@@ -246,7 +251,7 @@ void out_age(struct out *self, const char *heading, const char *key, int64_t tim
     }
 }
 
-/* Three decimals: cJSON would print all that a double has. */
+/* Prints three decimals: cJSON would print all digits of a double. */
 void out_real(struct out *self, const char *key, double value)
 {
     char text[REAL_SIZE];
@@ -264,7 +269,7 @@ void out_bool(struct out *self, const char *key, bool value)
     }
 }
 
-/* An array of texts in JSON is a table of one column without a heading. */
+/* Prints an item. An array of texts in JSON is a table of one column without a heading. */
 void out_item(struct out *self, const char *text)
 {
     if (self->form == OUT_JSON) {
@@ -284,7 +289,8 @@ void out_list(struct out *self, const char *key, const rql_text_list *list)
     out_end(self);
 }
 
-/* Unlike a field the label keeps its capitals, and there is no key: JSON does not have it. */
+/* Prints a pair. Unlike the label of a field, its label keeps its capitals. It has no key: JSON
+ * leaves it out. */
 void out_pair(struct out *self, const char *label, const char *text)
 {
     char **cell;
@@ -296,7 +302,7 @@ void out_pair(struct out *self, const char *label, const char *text)
     }
 }
 
-/* OpenMetrics is written at once: it has no columns whose width is to be known. */
+/* Writes a family. OpenMetrics is written at once, because it has no columns to be aligned. */
 void out_family(struct out *self, const char *name, const char *type, const char *help)
 {
     if (self->form == OUT_OPENMETRICS) {
@@ -304,7 +310,7 @@ void out_family(struct out *self, const char *name, const char *type, const char
     }
 }
 
-/* Valid UTF-8, as JSON wants it, too. */
+/* Prints a label as valid UTF-8, which JSON requires, too. */
 static void print_label(const struct out *self, const char *label, const char *text)
 {
     CLI_AUTO(cli_free) char *valid = cli_text_for_json(text);
@@ -317,7 +323,7 @@ static void print_label(const struct out *self, const char *label, const char *t
     (void)fputs("\"}", self->to);
 }
 
-/* Fifteen digits are exact for bytes, counts and times. */
+/* Writes a sample. Fifteen digits are exact for bytes, counts and times. */
 void out_sample(struct out *self, const char *name, const char *label, const char *text,
                 double value)
 {
@@ -361,7 +367,7 @@ void out_print(struct out *self)
     char *text;
 
     if (self->form == OUT_JSON) {
-        /* Nothing was begun: there is no answer, and that is null. */
+        /* If nothing was begun, there is no answer, and JSON has null. */
         text = cli_must(self->root ? cJSON_Print(self->root) : strdup("null"));
         (void)fprintf(self->to, "%s\n", text);
         free(text);

@@ -5,10 +5,10 @@
 
 #include "cmd.h"
 
-/* Returns the name of a lock that the arguments name and that the outer rql holds for this program.
- * A wait for such a lock would never end. NULL if there is none. The environment alone proves
- * nothing, because a daemon inherits it and may outlive the lock: the server has to say that the
- * same grant is still in force. If it does not answer, there is none. */
+/* Returns the name of a lock that the arguments name and that the outer rql holds for this program,
+ * or NULL if there is none. A wait for such a lock would never end. The environment alone proves
+ * nothing, because a daemon inherits it and may outlive the lock: the server must confirm that the
+ * same grant is still in force. If the server does not answer, the result is NULL. */
 const char *cli_find_outer_lock(const struct cli_session *session);
 
 #endif

@@ -3,14 +3,14 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Manual pages in the language of man(7), from the tables that the help is made of. */
+/* Writes manual pages in the language of man(7), from the tables that the help is made of. */
 
 enum { WIDTH = 78, SENTENCE_SIZE = 512 };
 
 /* ---- text ---- */
 
-/* Of what roff would take for something else, or print as another letter: a command that is copied
- * from a page has to be what it was. NULL: it stands for itself. */
+/* Returns the escape for a letter that roff would interpret, or print as another letter: a command
+ * that is copied from a page must be unchanged. Returns NULL if the letter stands for itself. */
 static const char *escape_of(char letter)
 {
     switch (letter) {
@@ -61,7 +61,7 @@ static size_t width_of(const char *text, size_t length)
     return width;
 }
 
-/* Words, in lines of their own. A sentence ends its line: so roff knows it for one. */
+/* Writes words as lines of their own. A sentence ends its line, so that roff recognizes its end. */
 static void put_prose(const char *text, size_t length)
 {
     const char *const end = text + length;
@@ -76,7 +76,7 @@ static void put_prose(const char *text, size_t length)
             (void)putchar('\n');
             column = 0;
         }
-        /* At the begin of a line a point would make it a request. */
+        /* At the beginning of a line a point would make it a request. */
         (void)fputs(column > 0 ? " " : *text == '.' ? "\\&" : "", stdout);
         put(text, word);
         column += 1 + width;
@@ -89,7 +89,7 @@ static void put_prose(const char *text, size_t length)
     }
 }
 
-/* Paragraphs. Lines that are set in, as examples are, stay as they are. */
+/* Writes paragraphs. Indented lines, such as examples, stay unchanged. */
 static void put_lines(const char *text)
 {
     const char *end;
@@ -120,7 +120,7 @@ static char upper(char letter)
     return (char)(letter >= 'a' && letter <= 'z' ? letter - 'a' + 'A' : letter);
 }
 
-/* The text of a table as a sentence. */
+/* Writes the text of a table as a sentence. */
 static void put_sentence(const char *text)
 {
     char sentence[SENTENCE_SIZE];
@@ -132,7 +132,7 @@ static void put_sentence(const char *text)
 
 /* ---- sections ---- */
 
-/* "rql-run - Run a command under a lock": apropos(1) reads it. */
+/* Writes the head, with "rql-run - Run a command under a lock", which apropos(1) reads. */
 static void put_head(const char *name, const char *purpose)
 {
     char line[SENTENCE_SIZE];
@@ -141,13 +141,13 @@ static void put_head(const char *name, const char *purpose)
     for (const char *at = name; *at; at++) {
         (void)putchar(upper(*at));
     }
-    /* No word is broken: it may be a flag, or a URL. */
+    /* No word is hyphenated: it may be a flag, or a URL. */
     (void)printf(" 1 %s \"rql %s\"\n.nr HY 0\n.nh\n.ad l\n.SH NAME\n", CLI_DATE, rql_version());
     (void)snprintf(line, sizeof line, "%s - %s", name, purpose);
     put_prose(line, strlen(line));
 }
 
-/* .B takes the words of a line. */
+/* Writes the synopsis. .B applies to the words of its line. */
 static void put_synopsis(const char *line)
 {
     (void)fputs(".B ", stdout);
@@ -155,7 +155,7 @@ static void put_synopsis(const char *line)
     (void)putchar('\n');
 }
 
-/* Each argument in its font; a value may be missing. */
+/* Writes each argument in its font; a value may be missing. */
 static void put_flag(char letter, const char *name, const char *value)
 {
     (void)puts(".TP");
@@ -200,7 +200,7 @@ static void put_options(void)
     }
 }
 
-/* Of all commands (NULL), or of one. */
+/* Writes the exit codes of all commands (NULL), or of one. */
 static void put_exit_codes(const struct cli_command *command)
 {
     char text[CLI_EXIT_SIZE];

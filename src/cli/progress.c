@@ -10,27 +10,28 @@
 #include <string.h>
 #include <time.h>
 
-/* After a look there is a pause of so many times what it took: long queues are much to read. */
+/* PAUSE_TIMES: the pause after reading the queue, as a multiple of the time that reading took: long
+ * queues are expensive to read. */
 enum { EVERY_MS = 1000, PAUSE_TIMES = 10, LINE_SIZE = 1024, HOLDER_SIZE = 512 };
 
 struct cli_progress {
-    struct cli_args args; /* the thread may live for longer than theirs */
+    struct cli_args args; /* a copy, because the thread may outlive the original */
     char identity[RQL_ID_SIZE];
     rql_client *client;
     struct cli_names names;
-    char holder[RQL_ID_SIZE]; /* whose name was asked for last */
+    char holder[RQL_ID_SIZE]; /* the holder whose name was looked up last */
     int64_t first_place;      /* 0: none yet */
     int64_t first_ms;
 
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    bool is_over;   /* nobody looks any more */
-    bool has_ended; /* the thread: whoever comes last frees it */
+    bool is_over;   /* the line is no longer needed */
+    bool has_ended; /* the thread has ended; the last of both sides frees this */
 };
 
-/* ---- what is shown ---- */
+/* ---- the line ---- */
 
-/* Of the one request of this program; 0: it is in no queue. */
+/* Returns the place of this program's only request; 0 if it is in no queue. */
 static int64_t place_in(const struct cli_progress *self, const rql_queue_info *queue)
 {
     for (size_t i = 0; queue && i < queue->n_requests; i++) {
@@ -43,8 +44,8 @@ static int64_t place_in(const struct cli_progress *self, const rql_queue_info *q
     return 0;
 }
 
-/* By how fast the queue was since the first look; -1: it has not moved. Whoever was put in front
- * of others begins anew. */
+/* Estimates the wait from the speed of the queue since the first look; -1 if it has not moved. A
+ * waiter that was put in front of this one starts the estimate again. */
 static int64_t expected_ms(struct cli_progress *self, int64_t place)
 {
     const int64_t now_ms = cli_now_ms();
@@ -58,7 +59,7 @@ static int64_t expected_ms(struct cli_progress *self, int64_t place)
     return moved > 0 ? place * (now_ms - self->first_ms) / moved : -1;
 }
 
-/* Names are asked for again when the holder is another one, of whom nothing is known. */
+/* Describes the holder. Names are read again when the holder has changed and is not known. */
 static void describe_holder(struct cli_progress *self, const rql_lock_info *info,
                             char out[HOLDER_SIZE])
 {
@@ -81,7 +82,8 @@ static void describe_holder(struct cli_progress *self, const rql_lock_info *info
                    cli_format_duration(cli_age_ms(info->ts_us, info->server_us), held));
 }
 
-/* False: the server did not answer, or the request is not there yet. */
+/* Reads the queue and writes the line. Returns false if the server did not answer, or the request
+ * is not in the queue yet. */
 static bool look(struct cli_progress *self, char line[LINE_SIZE])
 {
     CLI_AUTO(rql_lock_info_free) rql_lock_info *info = NULL;
@@ -109,7 +111,8 @@ static bool look(struct cli_progress *self, char line[LINE_SIZE])
 
 /* ---- the thread ---- */
 
-/* With the mutex held. True: it is over. */
+/* Waits until the time or the wait is over. Caller holds self->mutex. Returns true if the wait is
+ * over. */
 static bool wait_over(struct cli_progress *self, int64_t ms)
 {
     struct timespec end;
@@ -123,7 +126,8 @@ static bool wait_over(struct cli_progress *self, int64_t ms)
     return self->is_over;
 }
 
-/* In the background the terminal is somebody else's. */
+/* Returns whether this program is in the foreground. In the background the terminal belongs to
+ * another group. */
 static bool has_terminal(void)
 {
     return tcgetpgrp(STDERR_FILENO) == getpgrp();
@@ -177,7 +181,8 @@ static void *run(void *argument)
     return NULL;
 }
 
-/* Detached, and deaf to signals: what one of them took would be lost for those who wait for it. */
+/* Starts the thread detached, and with all signals blocked: a signal that it took would be lost for
+ * the code that waits for it. */
 static bool start_thread(struct cli_progress *self)
 {
     pthread_attr_t detached;

@@ -10,16 +10,16 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Threads that repeat something, or requests on loops that hand one lock on. Whatever they do they
- * have undone when the slot ends. */
+/* Runs threads that repeat an operation, or requests on loops that pass one lock on. At the end of
+ * a slot all its changes are undone. */
 
 enum {
     NAME_SIZE = 96,
-    TIMES_MAX = 1 << 16,            /* hand-overs of a slot whose times are kept */
-    FILLING_US = 1000000,           /* for all to stand in the queue */
-    CONNECTED = 3 * CLI_SLOT_CROWD, /* turns that are not possible before all loops are */
+    TIMES_MAX = 1 << 16,            /* hand-overs per slot whose times are kept */
+    FILLING_US = 1000000,           /* time until all requests are in the queue */
+    CONNECTED = 3 * CLI_SLOT_CROWD, /* turns, only possible once all loops are connected */
     LOOK_US = 500,
-    ENDING_S = 2, /* for what is to be undone after a signal */
+    ENDING_S = 2, /* time to undo changes after a signal */
     US_PER_S = 1000000,
 };
 
@@ -59,7 +59,8 @@ double cli_percentile(double *values, size_t count, unsigned percent)
     return values[(count - 1) * percent / 100];
 }
 
-/* A user may have the keys rql:* alone: so the plain lock's name, which is its key, begins so. */
+/* Names the lock of a load. A user may be restricted to the keys rql:*, so the plain lock's name,
+ * which is its key, begins so. */
 static void name_lock(const struct cli_slots *slots, enum cli_load load, size_t index,
                       char out[NAME_SIZE])
 {
@@ -81,9 +82,9 @@ static rql_lock_options patient(const rql_client *client)
     return options;
 }
 
-/* ---- what it costs ---- */
+/* ---- costs ---- */
 
-/* A build without statistics does not count commands. */
+/* Returns the commands sent so far, or -1 in a build without statistics. */
 static int64_t count_commands(const struct cli_slots *self)
 {
     int64_t count = 0;
@@ -103,7 +104,8 @@ struct costs {
     int64_t cpu_us;
 };
 
-/* The question for the CPU time is counted in neither direction. */
+/* Returns the costs so far. The command for the CPU time is sent outside of the counted
+ * interval. */
 static struct costs costs_before(struct cli_slots *self)
 {
     struct costs costs = {.cpu_us = cli_slots_cpu_us(self)};
@@ -141,7 +143,7 @@ struct worker {
     char name[NAME_SIZE];
     int64_t operations;
     int64_t took_us;
-    rql_status status; /* a fault */
+    rql_status status; /* an error of the thread */
     rql_error error;
 };
 
@@ -153,7 +155,7 @@ static rql_status take_pair(struct worker *self, const rql_lock_options *options
     return status == RQL_OK ? rql_lock_release(lock, &self->error) : status;
 }
 
-/* At least once, also in a slot of no time. */
+/* Repeats the operation until the slot is over, but runs it at least once. */
 static void *repeat(void *user_data)
 {
     struct worker *self = user_data;
@@ -224,23 +226,23 @@ struct crowd;
 
 struct seat {
     struct crowd *crowd;
-    rql_loop *loop; /* of a client of its own, in a thread of its own */
+    rql_loop *loop; /* belongs to a client of its own, and has its own thread */
 };
 
-/* One lock, and those who want it: each gives it back at once and asks for it again. */
+/* One lock and its requesters: each releases it at once and requests it again. */
 struct crowd {
     char name[NAME_SIZE];
     rql_lock_options options[CLI_SLOT_CROWD];
     struct seat seats[CLI_SLOT_CROWD];
     atomic_size_t n_asked;
     atomic_size_t n_served;
-    atomic_bool is_counted; /* the queue is filled */
+    atomic_bool is_counted; /* the queue is filled: times are recorded */
     atomic_bool is_over;
     atomic_int_fast64_t released_us;
     atomic_size_t n_times;
     double times_us[TIMES_MAX];
     atomic_flag has_failed;
-    rql_error error; /* of the first that did */
+    rql_error error; /* the error of the first failed request */
 };
 
 static void note_fault(struct crowd *self, const rql_error *error)
@@ -252,8 +254,8 @@ static void note_fault(struct crowd *self, const rql_error *error)
 
 static void on_granted(rql_status status, rql_lock *lock, const rql_error *error, void *user_data);
 
-/* In turn on each loop, also when the one before had the lock on the same: so neighbours in the
- * queue are of different clients, and the server hands over. */
+/* Requests the lock on each loop in turn, even if the holder before was on the same loop. So
+ * neighbours in the queue belong to different clients, and the server hands over. */
 static void ask(struct crowd *self)
 {
     const size_t turn = atomic_fetch_add(&self->n_asked, 1) % CLI_SLOT_CROWD;
@@ -266,7 +268,8 @@ static void ask(struct crowd *self)
     }
 }
 
-/* Whoever holds the lock is alone: only the counters are read by others meanwhile. */
+/* Releases the lock and requests it again. The holder of the lock is alone; other threads only read
+ * the counters meanwhile. */
 static void on_granted(rql_status status, rql_lock *lock, const rql_error *error, void *user_data)
 {
     const struct seat *seat = user_data;
@@ -305,7 +308,7 @@ static bool open_crowd(struct cli_slots *slots, struct crowd *self)
     return true;
 }
 
-/* Who waits leaves the queue, and what is granted meanwhile is given back. */
+/* Closes the loops. Waiters leave the queue, and locks that are granted meanwhile are released. */
 static void close_crowd(struct crowd *self)
 {
     atomic_store(&self->is_over, true);
@@ -316,10 +319,9 @@ static void close_crowd(struct crowd *self)
     }
 }
 
-/* Who asks at the same time on one loop stands together in the queue, and the lock would go from
- * one to the next within its client. So they come one from each loop at a time, as far as time
- * allows.
- */
+/* Fills the queue. Requests that one loop sends at the same time are next to each other in the
+ * queue, and the lock would pass between them inside their client. So each loop sends one request
+ * at a time, as far as time allows. */
 static bool fill_queue(struct cli_slots *slots, struct crowd *self, size_t count)
 {
     const int64_t end_us = cli_now_us() + FILLING_US;
@@ -332,7 +334,7 @@ static bool fill_queue(struct cli_slots *slots, struct crowd *self, size_t count
             return false;
         }
         ask(self);
-        /* The first ones find the loops not connected yet. */
+        /* The first requests find the loops not connected yet. */
         while (i + 1 == CLI_SLOT_CROWD && cli_now_us() < end_us &&
                atomic_load(&self->n_served) < CONNECTED && cli_slots_pass(slots, LOOK_US)) {
         }

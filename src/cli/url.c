@@ -9,8 +9,9 @@
 
 enum { LINE_SIZE = 1024 };
 
-/* "user:password@" in front of a host; of sentinels also in the query. A '/' or '?' that should
- * have been encoded does not hide one: nothing is wrong with saying so too early. */
+/* Returns whether the URL has "user:password@" before a host, or for sentinels a password in the
+ * query. A '/' or '?' that should have been encoded does not hide a password: a false alarm does no
+ * harm. */
 static bool has_password(const char *url)
 {
     const char *scheme_end = strstr(url, "://");
@@ -18,11 +19,12 @@ static bool has_password(const char *url)
     const char *colon = strchr(login, ':');
     const char *at = strrchr(login, '@');
 
-    /* A path comes without a login, and an empty password is no secret. */
+    /* A path has no login, and an empty password is no secret. */
     return (*login != '/' && colon && at && colon + 1 < at) || strstr(url, "sentinel_password=");
 }
 
-/* NULL: it is the default. The pointers are compared, because texts are borrowed. */
+/* Returns where the URL comes from, or NULL if it is the default. The pointers are compared,
+ * because the texts are borrowed. */
 static const char *origin_of(const struct cli_args *args, const char *url)
 {
     rql_options defaults;
@@ -56,8 +58,8 @@ int cli_take_url(struct cli_args *args)
     return CLI_DONE;
 }
 
-/* "host", "host:port" or "host:port/db". The only text of a wrong URL that may be repeated: others
- * may have a password somewhere. */
+/* Returns whether the text is "host", "host:port" or "host:port/db". Only such a wrong URL may be
+ * shown, because any other one may contain a password. */
 static bool is_host(const char *text)
 {
     const size_t host =
@@ -75,7 +77,7 @@ static bool is_host(const char *text)
     return host > 0 && *at == '\0' && strlen(text) < LINE_SIZE / 4;
 }
 
-/* Letters, digits and '+' in front of "://", or 0. */
+/* Returns the number of letters, digits and '+' before "://", or 0. */
 static size_t scheme_length(const char *url)
 {
     size_t length = 0;
@@ -86,7 +88,7 @@ static size_t scheme_length(const char *url)
     return strncmp(url + length, "://", 3) == 0 && length < LINE_SIZE / 4 ? length : 0;
 }
 
-/* What the URL should have been, behind what the library says; empty if there is no guess. */
+/* Writes an explanation: the library's text, or a guess of the intended URL. */
 static void explain(char out[LINE_SIZE], const char *url, const char *why)
 {
     const char *rest = strchr(why, ';');

@@ -1,15 +1,16 @@
 #ifndef CLI_URL_H
 #define CLI_URL_H
 
-/* The URL of the server, as it was given: by an argument, by --url or by RQL_URL. */
+/* The URL of the server, from an argument, from --url or from RQL_URL. */
 
 #include "cmd.h"
 
-/* Refuses a URL with a password that is an argument or the value of --url: other users can read
- * command lines. CLI_DONE, or the exit code after a line on stderr. */
+/* Refuses a URL with a password if it is an argument or the value of --url, because other users can
+ * read command lines. Returns CLI_DONE, or the exit code after printing a line on stderr. */
 int cli_url_check(const struct cli_args *args, const struct cli_command *command);
 
-/* As cli_fault(). What the library says of the URL begins with where the URL comes from. */
+/* Reports an error, as cli_fault() does. A message about the URL begins with the origin of the
+ * URL. */
 int cli_url_fault(const struct cli_args *args, const rql_error *error);
 
 #endif
