@@ -551,8 +551,9 @@ bool rqli_give_back_begin(rql_loop *loop, rql_lock *const *locks, size_t count, 
     return begin_on(loop, self);
 }
 
-rql_status rqli_async_check_of(rql_loop *loop, const rql_client *client, const char *what,
-                               rql_error *error)
+/* Returns RQL_E_INVALID if `what` belongs to another client. */
+static rql_status check_of(rql_loop *loop, const rql_client *client, const char *what,
+                           rql_error *error)
 {
     rql_status status = rqli_loop_check(loop, error);
 
@@ -567,8 +568,8 @@ rql_status rqli_async_check_of(rql_loop *loop, const rql_client *client, const c
 rql_status rql_release_async(rql_loop *loop, rql_lock *lock, const rql_done *done, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    rql_status status = lock ? rqli_async_check_of(loop, lock->client, lock->name, error)
-                             : rqli_loop_check(loop, error);
+    rql_status status =
+        lock ? check_of(loop, lock->client, lock->name, error) : rqli_loop_check(loop, error);
 
     if (status) {
         return status;
@@ -581,8 +582,8 @@ rql_status rql_series_release_async(rql_loop *loop, rql_series *series, rql_seri
 {
     RQLI_DEFER_CANCEL;
     struct ending *self;
-    rql_status status = series ? rqli_async_check_of(loop, series->client, "series", error)
-                               : rqli_loop_check(loop, error);
+    rql_status status =
+        series ? check_of(loop, series->client, "series", error) : rqli_loop_check(loop, error);
 
     if (status) {
         return status;
@@ -659,7 +660,7 @@ rql_status rql_extend_async(rql_loop *loop, rql_lock *lock, int64_t ttl_ms, cons
         status = rqli_extend_check(lock->client, ttl_ms, error);
     }
     if (!status) {
-        status = rqli_async_check_of(loop, lock->client, lock->name, error);
+        status = check_of(loop, lock->client, lock->name, error);
     }
     if (status) {
         return status;

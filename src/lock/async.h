@@ -16,10 +16,6 @@ rql_request *rqli_single_new(rql_loop *loop, const char *name, const rql_lock_op
 /* Gives the request the acquirer of this number, which other requests may have, too. */
 void rqli_single_be(rql_request *request, uint64_t number);
 
-/* Any thread. Returns RQL_E_INVALID if `what` belongs to another client. */
-rql_status rqli_async_check_of(rql_loop *loop, const rql_client *client, const char *what,
-                               rql_error *error);
-
 /* rqli_options_copy() copies the metadata into `memory`, which has rqli_options_room() bytes, and
  * returns the address after the copy. */
 size_t rqli_options_room(const rql_lock_options *options);

@@ -174,12 +174,31 @@ static bool look_after(struct rqli_leases *self, rql_lock *lock)
 }
 
 /* Something of the lock may be due earlier than before. */
-void rqli_leases_rouse_for(struct rqli_leases *self, rql_lock *lock)
+static void rouse_for(struct rqli_leases *self, rql_lock *lock)
 {
     if (lock->kept.is_watched) {
         rqli_lease_table_update(&self->shared.table, lock);
         rouse(self, rqli_lease_due_us(&lock->kept.lease));
     }
+}
+
+/* Applies the result of a transfer to the lease of its new owner. Also called when the new owner
+ * lists its lock, for a transfer that was settled before that. */
+static void apply_transfer(struct rqli_leases *self, const struct rqli_transfer *transfer)
+{
+    rql_lock *lock = transfer->lock;
+
+    if (!lock || transfer->state == RQLI_TRANSFER_SENT) {
+        return;
+    }
+    /* A lease that has ended meanwhile, and was perhaps reported, must not come back. */
+    if (transfer->state == RQLI_TRANSFER_DONE &&
+        rqli_lease_state(&lock->kept.lease, rqli_now_us()) != RQL_GONE) {
+        rqli_lease_on_extended(&lock->kept.lease, transfer->sent_us, transfer->left_ms);
+    } else {
+        rqli_lease_on_gone(&lock->kept.lease);
+    }
+    rouse_for(self, lock);
 }
 
 rql_status rqli_leases_add(struct rqli_leases *self, rql_lock *lock, rql_error *error)
@@ -204,7 +223,7 @@ rql_status rqli_leases_add(struct rqli_leases *self, rql_lock *lock, rql_error *
                            lock->name);
     } else if (lock->transfer) {
         lock->transfer->lock = lock;
-        rqli_leases_apply_transfer(self, lock->transfer);
+        apply_transfer(self, lock->transfer);
     }
     (void)pthread_mutex_unlock(&self->shared.mutex);
     return status;
@@ -369,14 +388,14 @@ bool rqli_leases_on_extended(struct rqli_leases *self, rql_lock *lock, int64_t s
     if (!is_gone) {
         /* Earlier than before if another program had shortened the lock. */
         rqli_lease_on_extended(&lock->kept.lease, sent_us, left_ms);
-        rqli_leases_rouse_for(self, lock);
+        rouse_for(self, lock);
         is_gone = rqli_lease_state(&lock->kept.lease, rqli_now_us()) == RQL_GONE;
     }
     if (is_gone) {
         /* So far the lease is gone by time alone. From here on it stays gone, and the thread
          * reports the loss. */
         rqli_lease_on_gone(&lock->kept.lease);
-        rqli_leases_rouse_for(self, lock);
+        rouse_for(self, lock);
     }
     (void)pthread_mutex_unlock(&self->shared.mutex);
     return !is_gone;
@@ -391,7 +410,7 @@ void rqli_leases_on_shortened(struct rqli_leases *self, const rql_lock *ended, i
          lock = rqli_lease_table_next(lock)) {
         if (strcmp(lock->grant_nonce, ended->grant_nonce) == 0) {
             rqli_lease_on_shortened(&lock->kept.lease, sent_us, left_ms);
-            rqli_leases_rouse_for(self, lock);
+            rouse_for(self, lock);
         }
     }
     (void)pthread_mutex_unlock(&self->shared.mutex);
@@ -401,7 +420,7 @@ void rqli_leases_on_gone(struct rqli_leases *self, rql_lock *lock)
 {
     (void)pthread_mutex_lock(&self->shared.mutex);
     rqli_lease_on_gone(&lock->kept.lease);
-    rqli_leases_rouse_for(self, lock);
+    rouse_for(self, lock);
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
@@ -414,7 +433,7 @@ void rqli_leases_on_taken(struct rqli_leases *self, struct rqli_slice grant_nonc
         if (grant_nonce.length == sizeof lock->grant_nonce - 1 &&
             memcmp(lock->grant_nonce, grant_nonce.data, grant_nonce.length) == 0) {
             rqli_lease_on_gone(&lock->kept.lease);
-            rqli_leases_rouse_for(self, lock);
+            rouse_for(self, lock);
         }
     }
     (void)pthread_mutex_unlock(&self->shared.mutex);
@@ -537,7 +556,7 @@ void rqli_leases_rebind(struct rqli_leases *self)
             lease->host_end_us = rqli_leases_host_end_us(self, lock->keys.set);
         }
         if (lease->host_end_us < before_us) {
-            rqli_leases_rouse_for(self, lock);
+            rouse_for(self, lock);
         }
     }
     (void)pthread_mutex_unlock(&self->shared.mutex);
@@ -580,24 +599,6 @@ void rqli_leases_on_unwatched(struct rqli_leases *self)
  * of the transfer.
  */
 
-/* Also called when the new owner lists its lock, for a transfer that was settled before that. */
-void rqli_leases_apply_transfer(struct rqli_leases *self, const struct rqli_transfer *transfer)
-{
-    rql_lock *lock = transfer->lock;
-
-    if (!lock || transfer->state == RQLI_TRANSFER_SENT) {
-        return;
-    }
-    /* A lease that has ended meanwhile, and was perhaps reported, must not come back. */
-    if (transfer->state == RQLI_TRANSFER_DONE &&
-        rqli_lease_state(&lock->kept.lease, rqli_now_us()) != RQL_GONE) {
-        rqli_lease_on_extended(&lock->kept.lease, transfer->sent_us, transfer->left_ms);
-    } else {
-        rqli_lease_on_gone(&lock->kept.lease);
-    }
-    rqli_leases_rouse_for(self, lock);
-}
-
 void rqli_leases_on_handed_on(struct rqli_leases *self, struct rqli_transfer *from,
                               struct rqli_transfer *transfer)
 {
@@ -626,7 +627,7 @@ void rqli_leases_on_given_up(struct rqli_leases *self, struct rqli_transfer *tra
         atomic_store(&next->is_refused, true);
         if (next->state == RQLI_TRANSFER_SENT) {
             next->state = RQLI_TRANSFER_FAILED;
-            rqli_leases_apply_transfer(self, next);
+            apply_transfer(self, next);
         }
     }
     (void)pthread_mutex_unlock(&self->shared.mutex);
@@ -644,7 +645,7 @@ void rqli_leases_on_transferred(struct rqli_leases *self, struct rqli_transfer *
         transfer->sent_us = sent_us;
         transfer->left_ms = left_ms;
         transfer->state = left_ms < 0 ? RQLI_TRANSFER_FAILED : RQLI_TRANSFER_DONE;
-        rqli_leases_apply_transfer(self, transfer);
+        apply_transfer(self, transfer);
     }
     onward = transfer->onward;
     transfer->onward = NULL;

@@ -116,13 +116,6 @@ struct rqli_trace rqli_leases_trace(struct rqli_leases *self); /* a copy */
 void rqli_leases_note(struct rqli_leases *self, enum rqli_trace_what what, int64_t value);
 void rqli_leases_free_adopted(struct rqli_leases *self, rql_lock *lock);
 
-/* Wakes the thread if something of this lock is due earlier than before. Caller holds
- * self->shared.mutex. */
-void rqli_leases_rouse_for(struct rqli_leases *self, rql_lock *lock);
-/* Applies the result of a transfer to the new owner's lock. If the lock was not listed yet when the
- * result came, this is done when it is listed. Caller holds self->shared.mutex. */
-void rqli_leases_apply_transfer(struct rqli_leases *self, const struct rqli_transfer *transfer);
-
 /* For the step; caller holds self->shared.mutex. Return until when a call may last: no longer than
  * to the next loss that has to be reported, or the end; and how long one node may keep the thread
  * while another node's renewal may be due next. */

@@ -193,9 +193,11 @@ static bool is_about_holder(rql_status status)
     return status == RQL_TIMED_OUT || status == RQL_RETRY_LIMIT || status == RQL_FAIL_FAST_NO_TRY;
 }
 
-/* Keeps the line. On a loop it needs memory of its own until the callback is called. Without that
- * memory the line is written then, and the server is not asked for the holder's name. */
-void rqli_reason_keep(struct rqli_acquire *self, const char *owner)
+/* Keeps the line for rqli_acquire_raise(). owner: the id of the acquirer that holds the lock, NULL
+ * if it is not known; the server is asked for the name of its client. On a loop the line needs
+ * memory of its own until the callback is called. Without that memory the line is written then, and
+ * the server is not asked for the holder's name. */
+static void keep_line(struct rqli_acquire *self, const char *owner)
 {
     char holder[NAME_SIZE];
 
@@ -436,8 +438,7 @@ void rqli_refusal_fill(struct rqli_acquire *acquire, bool asks)
     if (asks) {
         /* After a fault the pointer stays NULL. */
         (void)!rql_get_lock_info(lock->client, lock->name, &holder, NULL);
-        rqli_reason_keep(acquire,
-                         holder && holder->status == RQL_KEY_ALIVE ? holder->acq_id : NULL);
+        keep_line(acquire, holder && holder->status == RQL_KEY_ALIVE ? holder->acq_id : NULL);
     }
     if (acquire->options->refusal) {
         fill(acquire, lock, asks, holder);

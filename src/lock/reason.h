@@ -12,11 +12,6 @@
  * at them; one past the last: there is none. */
 size_t rqli_reason_obstacle(const struct rqli_acquire *acquire);
 
-/* Keeps the line for rqli_acquire_raise(), of an acquisition that was refused and whose caller
- * wants details. owner: the id of the acquirer that holds the lock, NULL if it is not known. Asks
- * the server for the name of that acquirer's client. */
-void rqli_reason_keep(struct rqli_acquire *self, const char *owner);
-
 /* Raises why an acquisition did not succeed, when it is over; nothing if op.status is RQL_OK. */
 void rqli_acquire_raise(const struct rqli_acquire *self, rql_error *error);
 

@@ -109,26 +109,12 @@ void rqli_conn_close_if_broken(struct rqli_conn *self);
  * allowed again. Caller holds the mutex; it is released meanwhile. */
 rql_status rqli_conn_connect_locked(struct rqli_conn *self, int64_t deadline_us, rql_error *error);
 
-/* Lets others be joined to this exchange, which is in the stream. Caller holds the mutex. */
-void rqli_joined_open(struct rqli_conn *self, struct exchange *exchange);
-
-/* Joins `own` to the open exchange. False: it has to be put in the stream. Caller holds the
- * mutex. */
-bool rqli_joined_put(struct rqli_conn *self, struct exchange *own);
-
 /* Takes one of the exchanges that were joined to `done`, which is over with this status: it gets
  * the status and a copy of the reply. */
 struct exchange *rqli_joined_take(struct exchange *done, rql_status status);
 
-/* Returns the exchange, or one that was joined to it, whose caller still waits; NULL: none does. */
-struct exchange *rqli_joined_waiting(struct exchange *exchange);
-
 /* Counts one more caller, whose exchange is in the stream. Caller holds the mutex. */
 void rqli_conn_count_caller(struct rqli_conn *self);
-
-/* Writes WAIT and WAITAOF after all calls of the next batch, as part of the last of them. Caller
- * holds the mutex. */
-void rqli_conn_ask_for_acks(struct rqli_conn *self, struct exchange *last);
 
 /* Returns true if the connection is up, as far as can be seen. Caller holds the mutex. */
 bool rqli_conn_is_up_locked(struct rqli_conn *self);

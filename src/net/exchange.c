@@ -37,6 +37,151 @@ enum {
     CHECK_US = 100000,
 };
 
+/* ---- joined ---- */
+
+/*
+ * Joined calls: consecutive hand-overs of a lock inside the client that are still unsent in the
+ * stream become one call, the later ones as further arguments of the first (lua/transfer.lua). The
+ * server does all of them at little more than the cost of one.
+ *
+ * So the later ones move forward to where the first one is, ahead of what other callers have put in
+ * the stream between them. That does no harm: nothing there is about a request of the callers that
+ * hand the lock on, because each of them waits for its answer, or sleeps until it is notified.
+ *
+ * Only one run can be open: if hand-overs of two locks alternate in the stream, each is sent as a
+ * call of its own.
+ */
+
+/* Lets others be joined to this exchange, which is in the stream. Caller holds the mutex. */
+static void open_for_others(struct rqli_conn *self, struct exchange *exchange)
+{
+    const struct rqli_joint *joint = &exchange->visible.joint;
+
+    if (joint->tells) {
+        self->shared.open = exchange;
+        self->shared.open_to = joint->tells;
+        exchange->span = (struct rqli_call_span){.length = exchange->visible.command.length,
+                                                 .last_bytes = joint->last_bytes,
+                                                 .n_last = joint->n_last};
+    }
+}
+
+/* Caller holds self->shared.mutex of the connection. Makes room for the reply. */
+static bool take_root(struct exchange *self)
+{
+    rqli_arena_reset(&self->arena);
+    self->roots = rqli_arena_take(&self->arena, sizeof *self->roots);
+    return self->roots != NULL;
+}
+
+/* Joins `own` to the open exchange. False: it has to be put in the stream. Caller holds the
+ * mutex. */
+static bool join_to_open(struct rqli_conn *self, struct exchange *own)
+{
+    const struct rqli_joint *joint = &own->visible.joint;
+    struct rqli_stream *stream = &self->shared.stream;
+    struct exchange *first = self->shared.open;
+    ptrdiff_t more;
+
+    /* If the open batch has a durability, the room for the commands that end it is reserved
+     * already, behind all of the batch. */
+    if (!first || !joint->behind || joint->behind != self->shared.open_to ||
+        rqli_durability_is_wanted(&self->shared.wanted) || !take_root(own)) {
+        return false;
+    }
+    first->span.at = (size_t)(first->call.begins_at - stream->out_at);
+    if (!rqli_call_join(&stream->out, &first->span, &own->visible.command, joint, &more)) {
+        return false;
+    }
+    rqli_stream_move(stream, &first->call, more);
+    own->call.next = first->joined ? &first->joined->call : NULL;
+    first->joined = own;
+    self->shared.open_to = joint->tells;
+    return true;
+}
+
+/* Copies the reply: the script answers with text, and an error is text too. False: no memory. */
+static bool copy_reply(const struct rqli_reply *from, struct exchange *to)
+{
+    const struct rqli_slice text = {rqli_arena_copy(&to->arena, from->text), from->text.length};
+
+    *to->roots = (struct rqli_reply){.type = from->type, .text = text};
+    return text.data != NULL;
+}
+
+struct exchange *rqli_joined_take(struct exchange *done, rql_status status)
+{
+    struct exchange *next = done->joined;
+
+    done->joined = exchange_of(next->call.next);
+    next->visible.received_us = done->visible.received_us;
+    next->status = status || copy_reply(done->roots, next) ? status : RQL_E_UNKNOWN;
+    return next;
+}
+
+/* Returns the exchange, or one that was joined to it, whose caller still waits; NULL: none does. */
+static struct exchange *waiting_of(struct exchange *exchange)
+{
+    struct exchange *next = exchange->joined;
+
+    if (!exchange->left) {
+        return exchange;
+    }
+    while (next && next->left) {
+        next = exchange_of(next->call.next);
+    }
+    return next;
+}
+
+/* ---- acks ---- */
+
+/* WAIT and WAITAOF at the end of a batch: whether replicas, or the disk, have what its calls
+ * wrote. */
+
+/* Caller holds self->shared.mutex. Limits the wait to that of the least patient caller, not
+ * counting callers that gave up while the batch stood behind earlier ones. If all have given up,
+ * the server is asked to wait for a moment only, which frees the callers. */
+static void limit_wanted(struct rqli_conn *self, int64_t now_us)
+{
+    struct rqli_durability wanted = {0};
+    struct rqli_stream_call *call = self->shared.stream.first;
+
+    for (; call; call = call->next) {
+        const struct exchange *at = exchange_of(call);
+
+        if (call->begins_at >= self->shared.stream.out_at && at->visible.durability &&
+            (at->wanted.until_us == 0 || at->wanted.until_us > now_us)) {
+            rqli_durability_join(&wanted, &at->wanted);
+        }
+    }
+    if (rqli_durability_is_wanted(&wanted)) {
+        self->shared.wanted = wanted;
+    }
+    rqli_durability_limit(&self->shared.wanted, now_us);
+}
+
+/* Writes WAIT and WAITAOF after all calls of the next batch, as part of the last of them. Caller
+ * holds the mutex. */
+static void write_acks(struct rqli_conn *self, struct exchange *last)
+{
+    struct rqli_stream *stream = &self->shared.stream;
+    int n_before = stream->out.n_commands;
+    int n_acks;
+
+    limit_wanted(self, rqli_now_us());
+    last->asked = self->shared.wanted;
+    rqli_durability_write(&last->asked, &stream->out);
+    rqli_stream_lengthen(stream);
+    n_acks = stream->out.n_commands - n_before;
+    last->n_replies += n_acks;
+    self->shared.n_commands += n_acks;
+    rqli_stats_count(self->sock.endpoint->stats, 0, RQLI_STAT_COMMANDS, n_acks);
+    rqli_stream_wait_longer(stream, rqli_durability_longest_ms(&last->asked));
+    self->shared.wanted = (struct rqli_durability){0};
+}
+
+/* ---- writing and reading ---- */
+
 /* Caller holds self->shared.mutex. Reserves room for the commands that end a batch, because this
  * exchange may be the last of its batch: for their replies and for their bytes, so that adding them
  * cannot run out of memory later. */
@@ -122,7 +267,7 @@ static void begin_batch(struct rqli_conn *self)
     struct exchange *last = exchange_of(self->shared.stream.last);
 
     if (last && rqli_durability_is_wanted(&self->shared.wanted)) {
-        rqli_conn_ask_for_acks(self, last);
+        write_acks(self, last);
     }
     rqli_stream_begin_batch(&self->shared.stream);
     self->shared.n_unsent = 0;
@@ -199,7 +344,7 @@ static void appoint_reader(struct rqli_conn *self)
     struct exchange *next = NULL;
 
     while (at && !next) {
-        next = rqli_joined_waiting(at);
+        next = waiting_of(at);
         at = exchange_of(at->call.next);
     }
     self->shared.reader = next;
@@ -419,10 +564,10 @@ static rql_status put_over(struct rqli_conn *self, struct exchange *own, uint64_
     if (own->visible.command.failed) {
         return rqli_fail_nomem(error);
     }
-    if (rqli_joined_put(self, own)) {
+    if (join_to_open(self, own)) {
         begin(self, own, rqli_now_us());
     } else if (put_in_stream(self, own)) {
-        rqli_joined_open(self, own);
+        open_for_others(self, own);
     } else {
         return rqli_fail_nomem(error);
     }
@@ -494,141 +639,4 @@ rql_status rqli_exchange_fault(const struct rqli_exchange *exchange, const struc
         exchange->drop(exchange);
     }
     return status;
-}
-
-/* ---- joined ---- */
-
-/*
- * Joined calls: consecutive hand-overs of a lock inside the client that are still unsent in the
- * stream become one call, the later ones as further arguments of the first (lua/transfer.lua). The
- * server does all of them at little more than the cost of one.
- *
- * So the later ones move forward to where the first one is, ahead of what other callers have put in
- * the stream between them. That does no harm: nothing there is about a request of the callers that
- * hand the lock on, because each of them waits for its answer, or sleeps until it is notified.
- *
- * Only one run can be open: if hand-overs of two locks alternate in the stream, each is sent as a
- * call of its own.
- */
-
-void rqli_joined_open(struct rqli_conn *self, struct exchange *exchange)
-{
-    const struct rqli_joint *joint = &exchange->visible.joint;
-
-    if (joint->tells) {
-        self->shared.open = exchange;
-        self->shared.open_to = joint->tells;
-        exchange->span = (struct rqli_call_span){.length = exchange->visible.command.length,
-                                                 .last_bytes = joint->last_bytes,
-                                                 .n_last = joint->n_last};
-    }
-}
-
-/* Caller holds self->shared.mutex of the connection. Makes room for the reply. */
-static bool take_root(struct exchange *self)
-{
-    rqli_arena_reset(&self->arena);
-    self->roots = rqli_arena_take(&self->arena, sizeof *self->roots);
-    return self->roots != NULL;
-}
-
-bool rqli_joined_put(struct rqli_conn *self, struct exchange *own)
-{
-    const struct rqli_joint *joint = &own->visible.joint;
-    struct rqli_stream *stream = &self->shared.stream;
-    struct exchange *first = self->shared.open;
-    ptrdiff_t more;
-
-    /* If the open batch has a durability, the room for the commands that end it is reserved
-     * already, behind all of the batch. */
-    if (!first || !joint->behind || joint->behind != self->shared.open_to ||
-        rqli_durability_is_wanted(&self->shared.wanted) || !take_root(own)) {
-        return false;
-    }
-    first->span.at = (size_t)(first->call.begins_at - stream->out_at);
-    if (!rqli_call_join(&stream->out, &first->span, &own->visible.command, joint, &more)) {
-        return false;
-    }
-    rqli_stream_move(stream, &first->call, more);
-    own->call.next = first->joined ? &first->joined->call : NULL;
-    first->joined = own;
-    self->shared.open_to = joint->tells;
-    return true;
-}
-
-/* Copies the reply: the script answers with text, and an error is text too. False: no memory. */
-static bool copy_reply(const struct rqli_reply *from, struct exchange *to)
-{
-    const struct rqli_slice text = {rqli_arena_copy(&to->arena, from->text), from->text.length};
-
-    *to->roots = (struct rqli_reply){.type = from->type, .text = text};
-    return text.data != NULL;
-}
-
-struct exchange *rqli_joined_take(struct exchange *done, rql_status status)
-{
-    struct exchange *next = done->joined;
-
-    done->joined = exchange_of(next->call.next);
-    next->visible.received_us = done->visible.received_us;
-    next->status = status || copy_reply(done->roots, next) ? status : RQL_E_UNKNOWN;
-    return next;
-}
-
-struct exchange *rqli_joined_waiting(struct exchange *exchange)
-{
-    struct exchange *next = exchange->joined;
-
-    if (!exchange->left) {
-        return exchange;
-    }
-    while (next && next->left) {
-        next = exchange_of(next->call.next);
-    }
-    return next;
-}
-
-/* ---- acks ---- */
-
-/* WAIT and WAITAOF at the end of a batch: whether replicas, or the disk, have what its calls
- * wrote. */
-
-/* Caller holds self->shared.mutex. Limits the wait to that of the least patient caller, not
- * counting callers that gave up while the batch stood behind earlier ones. If all have given up,
- * the server is asked to wait for a moment only, which frees the callers. */
-static void limit_wanted(struct rqli_conn *self, int64_t now_us)
-{
-    struct rqli_durability wanted = {0};
-    struct rqli_stream_call *call = self->shared.stream.first;
-
-    for (; call; call = call->next) {
-        const struct exchange *at = exchange_of(call);
-
-        if (call->begins_at >= self->shared.stream.out_at && at->visible.durability &&
-            (at->wanted.until_us == 0 || at->wanted.until_us > now_us)) {
-            rqli_durability_join(&wanted, &at->wanted);
-        }
-    }
-    if (rqli_durability_is_wanted(&wanted)) {
-        self->shared.wanted = wanted;
-    }
-    rqli_durability_limit(&self->shared.wanted, now_us);
-}
-
-void rqli_conn_ask_for_acks(struct rqli_conn *self, struct exchange *last)
-{
-    struct rqli_stream *stream = &self->shared.stream;
-    int n_before = stream->out.n_commands;
-    int n_acks;
-
-    limit_wanted(self, rqli_now_us());
-    last->asked = self->shared.wanted;
-    rqli_durability_write(&last->asked, &stream->out);
-    rqli_stream_lengthen(stream);
-    n_acks = stream->out.n_commands - n_before;
-    last->n_replies += n_acks;
-    self->shared.n_commands += n_acks;
-    rqli_stats_count(self->sock.endpoint->stats, 0, RQLI_STAT_COMMANDS, n_acks);
-    rqli_stream_wait_longer(stream, rqli_durability_longest_ms(&last->asked));
-    self->shared.wanted = (struct rqli_durability){0};
 }

@@ -14,7 +14,9 @@ enum {
     MANY = 28,         /* callers at the same time, at least, that are served best together */
 };
 
-bool rqli_conns_init(struct rqli_conns *self, const struct rqli_endpoint *endpoint, unsigned limit)
+/* Opens no connection yet. False: no memory; they must be ended all the same. */
+static bool conns_init(struct rqli_conns *self, const struct rqli_endpoint *endpoint,
+                       unsigned limit)
 {
     self->limit = limit;
     atomic_init(&self->n_used, 1);
@@ -31,7 +33,7 @@ bool rqli_conns_init(struct rqli_conns *self, const struct rqli_endpoint *endpoi
     return self->durable != NULL;
 }
 
-void rqli_conns_fini(struct rqli_conns *self)
+static void conns_fini(struct rqli_conns *self)
 {
     for (unsigned i = 0; i < self->limit; i++) {
         self->each[i] = rqli_conn_free(self->each[i]);
@@ -39,7 +41,7 @@ void rqli_conns_fini(struct rqli_conns *self)
     self->durable = rqli_conn_free(self->durable);
 }
 
-void rqli_conns_abandon(struct rqli_conns *self)
+static void conns_abandon(struct rqli_conns *self)
 {
     for (unsigned i = 0; i < self->limit; i++) {
         rqli_conn_abandon(self->each[i]);
@@ -130,8 +132,9 @@ struct rqli_conn *rqli_conns_choose(struct rqli_conns *self)
     return self->each[number_of_thread() % n_used];
 }
 
-/* Checks all of them, without stopping at the first: the check closes each that has ended. */
-bool rqli_conns_see_end(struct rqli_conns *self)
+/* True: the server has ended one of them, and it was closed here. Checks all of them, without
+ * stopping at the first, because the check closes each that has ended. */
+static bool conns_see_end(struct rqli_conns *self)
 {
     bool has_ended = rqli_conn_end_if_ended(self->durable);
 
@@ -141,7 +144,7 @@ bool rqli_conns_see_end(struct rqli_conns *self)
     return has_ended;
 }
 
-void rqli_conns_end_unused(struct rqli_conns *self, int64_t unused_us)
+static void conns_end_unused(struct rqli_conns *self, int64_t unused_us)
 {
     rqli_conn_end_if_unused(self->durable, unused_us);
     for (unsigned i = 0; i < self->limit; i++) {
@@ -163,7 +166,7 @@ struct rqli_conn *rqli_conns_find(const struct rqli_conns *self, const void *car
 
 bool rqli_node_init(struct rqli_node *self, unsigned connections)
 {
-    bool has_conns = rqli_conns_init(&self->conns, &self->endpoint, connections);
+    bool has_conns = conns_init(&self->conns, &self->endpoint, connections);
 
     (void)pthread_mutex_init(&self->shared.mutex, NULL);
     self->background = rqli_conn_new(&self->endpoint);
@@ -175,7 +178,7 @@ void rqli_node_fini(struct rqli_node *self)
 {
     rqli_push_threads_free(self->pushes);
     self->background = rqli_conn_free(self->background);
-    rqli_conns_fini(&self->conns);
+    conns_fini(&self->conns);
     (void)pthread_mutex_destroy(&self->shared.mutex);
 }
 
@@ -191,7 +194,7 @@ void rqli_node_name(struct rqli_node *self)
 
 void rqli_node_abandon(struct rqli_node *self)
 {
-    rqli_conns_abandon(&self->conns);
+    conns_abandon(&self->conns);
     rqli_conn_abandon(self->background);
     rqli_push_threads_abandon(self->pushes);
 }
@@ -201,12 +204,12 @@ bool rqli_node_sees_end(struct rqli_node *self)
 {
     bool has_ended = rqli_conn_end_if_ended(self->background);
 
-    return rqli_conns_see_end(&self->conns) || has_ended;
+    return conns_see_end(&self->conns) || has_ended;
 }
 
 void rqli_node_end_unused(struct rqli_node *self, int64_t unused_us)
 {
-    rqli_conns_end_unused(&self->conns, unused_us);
+    conns_end_unused(&self->conns, unused_us);
     rqli_conn_end_if_unused(self->background, unused_us);
     if (!rqli_conn_is_up(self->conns.each[0])) {
         rqli_push_threads_end_if_unused(self->pushes);

@@ -36,22 +36,8 @@ struct rqli_conns {
     _Atomic int64_t again_us; /* when one more may be opened */
 };
 
-/* limit: how many there may be, 1 to RQLI_CONNS_MAX. Opens no connection yet. False: no memory; it
- * must be ended all the same. */
-bool rqli_conns_init(struct rqli_conns *self, const struct rqli_endpoint *endpoint, unsigned limit);
-void rqli_conns_fini(struct rqli_conns *self);
-
-/* In a fork child: like rqli_conn_abandon() for each. */
-void rqli_conns_abandon(struct rqli_conns *self);
-
 /* Any thread. Returns the connection for the calling thread's next commands. */
 struct rqli_conn *rqli_conns_choose(struct rqli_conns *self);
-
-/* True: the server has ended one of them, and it was closed here. */
-bool rqli_conns_see_end(struct rqli_conns *self);
-
-/* Closes each connection that was not used for unused_us. */
-void rqli_conns_end_unused(struct rqli_conns *self, int64_t unused_us);
 
 /* Returns the connection for all calls that is this carrier of an exchange; NULL: it is none of
  * them, or carrier is NULL. */

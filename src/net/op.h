@@ -108,9 +108,6 @@ static inline void rqli_op_on_woken(struct rqli_op *op, enum rqli_wake wake)
  */
 rql_status rqli_op_run(struct rqli_op *op);
 
-/* Returns the connection of this node for calls that go by the route. */
-struct rqli_conn *rqli_op_conn(const struct rqli_op_route *route, struct rqli_node *node);
-
 /* Runs a single call, of a script or of words, and sends it again if it has done nothing. RQL_OK:
  * *out holds the reply, which is no error; give it back. Any other status: nothing to give back. */
 rql_status rqli_call_run(const struct rqli_op_route *route, const struct rqli_call *call,

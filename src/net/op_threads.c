@@ -42,6 +42,23 @@ struct round {
     uint16_t reply_of[RQLI_OP_CALLS_MAX]; /* index of its reply among those of its part */
 };
 
+/* Returns the connection of this node for calls that go by the route. */
+static struct rqli_conn *conn_for(const struct rqli_op_route *route, struct rqli_node *node)
+{
+    if (route->conn && node == route->node) {
+        return route->conn;
+    }
+    switch (route->use) {
+    case RQLI_OP_DURABLE:
+        return node->conns.durable;
+    case RQLI_OP_IN_BACKGROUND:
+        return node->background;
+    case RQLI_OP_FOR_CALLERS:
+        break;
+    }
+    return rqli_conns_choose(&node->conns);
+}
+
 /* ---- writing ---- */
 
 /* Returns the part for the node. NO_PART: there are PARTS_MAX already. */
@@ -60,7 +77,7 @@ static size_t part_for(struct round *self, struct rqli_node *node)
     part->node = node; /* a fault is long, and usually there is none */
     part->is_sent = false;
     part->status = RQL_OK;
-    part->exchange = rqli_exchange_take(rqli_op_conn(&self->op->route, node));
+    part->exchange = rqli_exchange_take(conn_for(&self->op->route, node));
     return self->n_parts++;
 }
 
@@ -400,25 +417,9 @@ rql_status rqli_op_run(struct rqli_op *op)
 /* ---- a single call ---- */
 
 /* One call of a script, on the thread of its caller: it goes to the node that has its keys, and is
- * sent once more if it did nothing. Operations use rqli_op_conn(), too. */
+ * sent once more if it did nothing. */
 
 RQLI_DEFINE_AUTO(struct rqli_exchange *, rqli_exchange_give);
-
-struct rqli_conn *rqli_op_conn(const struct rqli_op_route *route, struct rqli_node *node)
-{
-    if (route->conn && node == route->node) {
-        return route->conn;
-    }
-    switch (route->use) {
-    case RQLI_OP_DURABLE:
-        return node->conns.durable;
-    case RQLI_OP_IN_BACKGROUND:
-        return node->background;
-    case RQLI_OP_FOR_CALLERS:
-        break;
-    }
-    return rqli_conns_choose(&node->conns);
-}
 
 struct single {
     const struct rqli_op_route *route;
@@ -431,7 +432,7 @@ struct single {
 static rql_status run_once(const struct single *self, struct rqli_exchange **out, rql_error *error)
 {
     RQLI_AUTO(rqli_exchange_give)
-    struct rqli_exchange *exchange = rqli_exchange_take(rqli_op_conn(self->route, self->node));
+    struct rqli_exchange *exchange = rqli_exchange_take(conn_for(self->route, self->node));
     rql_status status;
 
     if (!exchange) {
