@@ -2,7 +2,6 @@
 
 #include "base/clock.h"
 
-#include <stddef.h>
 #include <string.h>
 
 /*
@@ -169,8 +168,7 @@ static void on_over(struct rqli_element *self, rql_status status);
 
 static void on_task_done(struct rqli_op_task *task)
 {
-    struct rqli_element *self =
-        (struct rqli_element *)((char *)task - offsetof(struct rqli_element, task));
+    struct rqli_element *self = RQLI_OWNER(task, struct rqli_element, task);
 
     on_over(self, task->op->status);
 }
@@ -266,8 +264,7 @@ static void on_over(struct rqli_element *self, rql_status status)
  * tried. */
 static void on_due(struct rqli_due *due)
 {
-    struct rqli_element *self =
-        (struct rqli_element *)((char *)due - offsetof(struct rqli_element, due));
+    struct rqli_element *self = RQLI_OWNER(due, struct rqli_element, due);
     int64_t now_us = rqli_now_us();
     bool is_timed = now_us >= self->next_us;
     bool may_step;
@@ -303,8 +300,7 @@ static void start(struct rqli_element *self)
  * and is not missed. */
 static void on_called(struct rqli_post *post)
 {
-    struct rqli_element *self =
-        (struct rqli_element *)((char *)post - offsetof(struct rqli_element, rousing));
+    struct rqli_element *self = RQLI_OWNER(post, struct rqli_element, rousing);
 
     atomic_store(&self->is_roused, false);
     rqli_element_rouse(self);

@@ -119,8 +119,7 @@ void rqli_swarm_on_step(struct rql_swarm *self)
  * rqli_swarm_on_step() reads the number. */
 static void begin_stopping(struct rqli_post *post)
 {
-    struct rql_swarm *self =
-        (struct rql_swarm *)((char *)post - offsetof(struct rql_swarm, stopping));
+    struct rql_swarm *self = RQLI_OWNER(post, struct rql_swarm, stopping);
 
     self->is_stopping = true;
     self->who = RQLI_HOSTS_HOLDERS;
@@ -134,8 +133,7 @@ static void begin_stopping(struct rqli_post *post)
  * nothing else would check whether all elements are over. */
 static void begin_leaving(struct rqli_post *post)
 {
-    struct rql_swarm *self =
-        (struct rql_swarm *)((char *)post - offsetof(struct rql_swarm, leaving));
+    struct rql_swarm *self = RQLI_OWNER(post, struct rql_swarm, leaving);
 
     self->is_leaving = true;
     rqli_element_stop(&self->prober);

@@ -127,7 +127,7 @@ void rqli_acquire_report(const struct rqli_acquire *self);
 /* Returns the acquisition that this waiter is part of. */
 static inline struct rqli_acquire *rqli_acquire_of(struct rqli_waiter *waiter)
 {
-    return (struct rqli_acquire *)((char *)waiter - offsetof(struct rqli_acquire, waiter));
+    return RQLI_OWNER(waiter, struct rqli_acquire, waiter);
 }
 
 /* Returns the i-th lock in the canonical order. */

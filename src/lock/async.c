@@ -17,7 +17,6 @@
 #include "lock/withdraw.h"
 #include "options/options.h"
 
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -104,7 +103,7 @@ static void on_over(rql_request *self)
 
 static void on_done(struct rqli_op_task *task)
 {
-    on_over((rql_request *)((char *)task - offsetof(rql_request, task)));
+    on_over(RQLI_OWNER(task, rql_request, task));
 }
 
 /* Begins the acquisition. If it was cancelled before, its first step ends it, and nothing is
@@ -307,7 +306,7 @@ void rqli_request_cancel(struct rqli_job *job)
  * request. */
 static void take_cancellation(struct rqli_post *post)
 {
-    rql_request *self = (rql_request *)((char *)post - offsetof(rql_request, cancelling));
+    rql_request *self = RQLI_OWNER(post, rql_request, cancelling);
 
     atomic_store(&self->is_cancelling, false);
     if (self->is_over) {
@@ -433,7 +432,7 @@ static void finish_end(struct ending *self, rql_status status, const rql_error *
 
 static void on_ended(struct rqli_op_task *task)
 {
-    struct ending *self = (struct ending *)((char *)task - offsetof(struct ending, task));
+    struct ending *self = RQLI_OWNER(task, struct ending, task);
 
     finish_end(self, self->end.op.status, &self->end.error);
 }
@@ -624,7 +623,7 @@ static void finish_extension(struct extension *self, rql_status status, const rq
 
 static void on_extended(struct rqli_op_task *task)
 {
-    struct extension *self = (struct extension *)((char *)task - offsetof(struct extension, task));
+    struct extension *self = RQLI_OWNER(task, struct extension, task);
 
     finish_extension(self, self->extend.op.status, &self->extend.error);
 }

@@ -8,7 +8,6 @@
 #include "lock/series.h"
 #include "options/options.h"
 
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -160,7 +159,7 @@ static void on_released(rql_status status, const rql_error *error, void *user_da
  * needs no call, or there is no memory for it, the hold is freed when this returns. */
 static void take_end(struct rqli_post *post)
 {
-    rql_hold *self = (rql_hold *)((char *)post - offsetof(rql_hold, ending));
+    rql_hold *self = RQLI_OWNER(post, rql_hold, ending);
     const rql_done done = {on_released, self};
     int64_t ran_us = rqli_now_us() - self->lock->begun_us;
 

@@ -10,7 +10,6 @@
 #include "lock/client.h"
 #include "lock/leases.h"
 
-#include <stddef.h>
 #include <stdlib.h>
 
 /*
@@ -107,7 +106,7 @@ void rqli_loop_begin(rql_loop *loop, struct rqli_job *job)
 
 static void begin_posted(struct rqli_post *post)
 {
-    begin_job((struct rqli_job *)((char *)post - offsetof(struct rqli_job, post)));
+    begin_job(RQLI_OWNER(post, struct rqli_job, post));
 }
 
 /* Posts a job that is to begin. With is_new it is refused if the loop is closed. */
@@ -597,7 +596,7 @@ static void cancel_all(rql_loop *loop)
 /* Cancels the requests that wait. Held locks stay held, and their owners have to release them. */
 static void begin_closing(struct rqli_post *post)
 {
-    rql_loop *loop = (rql_loop *)((char *)post - offsetof(rql_loop, closing));
+    rql_loop *loop = RQLI_OWNER(post, rql_loop, closing);
 
     loop->is_closing = true;
     cancel_all(loop);

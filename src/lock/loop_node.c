@@ -9,7 +9,6 @@
 #include "lock/wait.h"
 #include "net/cluster.h"
 
-#include <stddef.h>
 #include <stdlib.h>
 
 /*
@@ -247,7 +246,7 @@ static void put_aside_unused(rql_loop *loop)
 
 static void look(struct rqli_due *due)
 {
-    rql_loop *loop = (rql_loop *)((char *)due - offsetof(rql_loop, look));
+    rql_loop *loop = RQLI_OWNER(due, rql_loop, look);
     int64_t unused_us = loop->client->cluster->unused_us;
     int64_t now_us = rqli_now_us();
 

@@ -12,7 +12,6 @@
 #include "net/stream.h"
 
 #include <pthread.h>
-#include <stddef.h>
 
 /* The wait word, on which the owner of an exchange sleeps. */
 enum {
@@ -83,7 +82,7 @@ struct rqli_conn {
 
 static inline struct exchange *exchange_of(struct rqli_stream_call *call)
 {
-    return call ? (struct exchange *)((char *)call - offsetof(struct exchange, call)) : NULL;
+    return call ? RQLI_OWNER(call, struct exchange, call) : NULL;
 }
 
 /* Unlocks the mutex, then wakes the owners in the wake list: the next reader first, because the

@@ -12,8 +12,6 @@
 #include "net/stream.h"
 #include "net/url.h"
 
-#include <stddef.h>
-
 /* ---- calls ---- */
 
 /* Returns the index of a call: a task's calls are an array in the order of the operation's. */
@@ -566,8 +564,7 @@ static void give_up(struct rqli_op_task *self)
 
 static void on_due(struct rqli_due *due)
 {
-    struct rqli_op_task *self =
-        (struct rqli_op_task *)((char *)due - offsetof(struct rqli_op_task, due));
+    struct rqli_op_task *self = RQLI_OWNER(due, struct rqli_op_task, due);
 
     switch (self->state) {
     case RQLI_OP_TASK_CALLING:

@@ -21,7 +21,6 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -59,8 +58,7 @@ struct rqli_push_threads {
 static void call(struct rqli_waiters *waiters, struct rqli_waiter *waiter)
 {
     struct rqli_push_threads *self =
-        (struct rqli_push_threads *)((char *)waiters - offsetof(struct rqli_push_threads,
-                                                                shared.subscription.waiters));
+        RQLI_OWNER(waiters, struct rqli_push_threads, shared.subscription.waiters);
 
     if (atomic_exchange_explicit(&waiter->wait_word, CALLED, memory_order_acq_rel) == WAITING) {
         rqli_wake_list_add(&self->shared.wake_list, &waiter->wait_word);
