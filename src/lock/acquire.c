@@ -348,6 +348,18 @@ static rql_status check_host(const struct rqli_acquire *self, int64_t now_us, rq
                      lock->name);
 }
 
+static bool is_withdrawn(const struct rqli_acquire *self)
+{
+    bool is_open = false;
+
+    for (size_t i = 0; i < self->count && !is_open; i++) {
+        const rql_lock *lock = rqli_acquire_lock(self, i);
+
+        is_open = rqli_withdraw_is_open(self->client, lock->name, lock->acquirer);
+    }
+    return is_open;
+}
+
 /* Prepares a try. Returns false if it failed before anything was sent. The state machine has been
  * notified of that, and its next step is a different one. */
 static bool try_once(struct rqli_acquire *self)
@@ -364,7 +376,7 @@ static bool try_once(struct rqli_acquire *self)
     self->op.is_late = false;
     /* Before the try is sent: the server reports no conflict whose withdrawal it has confirmed. */
     self->withdraws = (self->several || self->options->conflict_strategy != RQL_WAIT_FOR_LOCK) &&
-                      rqli_leases_withdraws(self->client->leases, self->locks, self->count);
+                      is_withdrawn(self);
     if (!self->several) {
         rqli_observe(RQLI_ON_TRY, &self->locks[0]->subject, NULL);
     }
@@ -573,7 +585,7 @@ void rqli_acquire_init(struct rqli_acquire *self)
     *self->result = (struct rqli_acquire_result){.rank = -1, .tries = 1};
     /* Not waited for here, because a loop must not wait; rqli_acquire_run() waits. */
     if (options->auto_extend) {
-        rqli_leases_prepare(self->client->leases, 0);
+        rqli_background_start(self->client->background, 0);
     }
 }
 
@@ -667,7 +679,7 @@ rql_status rqli_acquire_run(struct rqli_acquire *self, rql_error *error)
     self->error = &detail;
     rqli_wait_choose_conn(self);
     if (self->options->auto_extend) {
-        rqli_leases_prepare(self->client->leases, deadline_us(self));
+        rqli_background_start(self->client->background, deadline_us(self));
     }
     if (rqli_acquire_begin(self)) {
         self->conn = self->waiter.conn;

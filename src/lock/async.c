@@ -444,7 +444,7 @@ static void end_in_background(const rql_lock *lock)
 {
     const struct rqli_withdrawal_of what = rqli_lock_withdrawal(lock);
 
-    rqli_leases_withdraw(lock->client->leases, &what, lock->ttl_ms);
+    rqli_withdraw_later(lock->client, &what, lock->ttl_ms);
 }
 
 /* Ends all but extending re-entries in the background. Part of what a re-entry added was used: the

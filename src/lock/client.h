@@ -21,7 +21,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct rqli_background;
 struct rqli_cluster;
+struct rqli_history;
 struct rqli_hosts;
 struct rqli_leases;
 struct rqli_master_watch;
@@ -45,7 +47,9 @@ struct rql_client {
     struct rqli_sentinels *sentinels; /* NULL: the URL names the server */
     struct rqli_master_watch *master_watch;
     struct rqli_cluster *cluster; /* NULL: not partitioned */
-    struct rqli_leases *leases;   /* leases, and what the background thread does */
+    struct rqli_background *background;
+    struct rqli_history *history;
+    struct rqli_leases *leases;
     struct rqli_stats *stats;
     struct rqli_subject of_connections; /* the listeners to their events */
     struct rqli_freelist handles;       /* of locks, for reuse */

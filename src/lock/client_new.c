@@ -2,6 +2,7 @@
 #include "base/scope.h"
 #include "base/secret.h"
 #include "lock/client.h"
+#include "lock/history.h"
 #include "lock/hosts.h"
 #include "lock/leases.h"
 #include "lock/master_watch.h"
@@ -117,9 +118,14 @@ static rql_status build(rql_client *client, rql_error *error)
         return status;
     }
     has_fleet = rqli_fleet_init(&client->fleet, (unsigned)client->options.connections);
-    client->leases = rqli_leases_new(client);
+    client->background = rqli_background_new(client);
+    if (!has_fleet || !client->background) {
+        return rqli_fail_nomem(error);
+    }
+    client->history = rqli_history_new(client);
+    client->leases = rqli_leases_new(client, client->background);
     client->hosts = rqli_hosts_new();
-    if (!has_fleet || !client->leases || !client->stats || !client->hosts) {
+    if (!client->history || !client->leases || !client->stats || !client->hosts) {
         return rqli_fail_nomem(error);
     }
     if (!rqli_random_hex(client->identity)) {
@@ -236,7 +242,12 @@ rql_client *rqli_client_free(rql_client *client)
         rqli_fork_leave(&client->fork);
     }
     client->master_watch = rqli_master_watch_free(client->master_watch);
-    rqli_leases_free(client->leases);
+    if (client->background) {
+        rqli_background_stop(client->background);
+        client->leases = rqli_leases_free(client->leases);
+        client->history = rqli_history_free(client->history);
+        client->background = rqli_background_free(client->background);
+    }
     leave_list(client);
     client->cluster = rqli_cluster_free(client->cluster);
     rqli_fleet_fini(&client->fleet);

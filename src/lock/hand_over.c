@@ -6,6 +6,7 @@
 #include "lock/leases.h"
 #include "lock/loop.h"
 #include "lock/server_clock.h"
+#include "lock/withdraw.h"
 #include "net/subscription.h"
 
 #include <string.h>
@@ -235,7 +236,7 @@ void rqli_hand_over_end(struct rqli_hand_over *self, bool may_be_there)
     }
     rqli_leases_on_transferred(leases, self->transfer, 0, -1);
     if (may_be_there) {
-        rqli_leases_withdraw(leases, &what, self->transfer->ttl_ms);
+        rqli_withdraw_later(self->lock->client, &what, self->transfer->ttl_ms);
     }
     forget(self);
 }

@@ -1,11 +1,16 @@
 #include "lock/history.h"
 
+#include "base/clock.h"
 #include "base/error.h"
+#include "lock/background.h"
 #include "lock/leases.h"
 #include "lock/notify.h"
 #include "lock/server_clock.h"
+#include "net/conn.h"
 #include "observe/observe.h"
 #include "options/options.h"
+
+#include <stdlib.h>
 
 /*
  * After a failover or a restart a server may have lost writes, and with them grants. So what is
@@ -37,6 +42,144 @@ void rqli_history_look_at_all(rql_client *client)
         rqli_history_look(client, &client->eras[i]);
     }
 }
+
+/* ---- looking at the servers ---- */
+
+/* True: the client has something to lose at this node. */
+static bool is_in_use(const rql_client *client, const struct rqli_node *node)
+{
+    return !client->is_partitioned || rqli_fleet_holds_at(&client->fleet, node);
+}
+
+/* Checks each node that is in use, which closes each connection that has ended. */
+static bool sees_end(rql_client *client)
+{
+    bool has_ended = false;
+
+    for (struct rqli_node *node = &client->fleet.first; node; node = node->next) {
+        has_ended |= is_in_use(client, node) && rqli_node_sees_end(node);
+    }
+    return has_ended;
+}
+
+static rql_status arrive_at(rql_client *client, struct rqli_node *node)
+{
+    int64_t until_us;
+    rql_status status;
+
+    rqli_background_lock(client->background);
+    until_us = rqli_background_wait_until_us(client->background);
+    rqli_background_unlock(client->background);
+    rqli_conn_hurry(node->background, RQLI_SERVER_LOOK_US);
+    status = rqli_conn_connect(node->background, until_us, NULL);
+    if (status) {
+        rqli_fleet_on_silence(&client->fleet, node);
+    }
+    return status;
+}
+
+/* Connects to each node that has something to lose. */
+static void arrive(struct rqli_history *self)
+{
+    struct rqli_fleet *fleet = &self->client->fleet;
+    bool has_all = true;
+
+    for (struct rqli_node *node = &fleet->first; node; node = node->next) {
+        if (is_in_use(self->client, node)) {
+            has_all &= arrive_at(self->client, node) == RQL_OK;
+        }
+    }
+    if (has_all) {
+        atomic_store(&self->shall_arrive, false);
+    }
+}
+
+/* In a cluster, keys get another node when a slot moves, and when a replica is promoted that may
+ * have missed grants. */
+static void look_for_moves(struct rqli_history *self)
+{
+    struct rqli_fleet *fleet = &self->client->fleet;
+
+    for (unsigned p = 0; self->seen_at && p < RQLI_PARTITIONS; p++) {
+        struct rqli_node *node = rqli_fleet_node(fleet, &rqli_key_sets[p]);
+        bool has_changed = self->seen_at[p] && self->seen_at[p] != node;
+
+        self->seen_at[p] = node;
+        if (has_changed && atomic_load(&fleet->n_held[p]) > 0) {
+            rqli_leases_doubt(self->client->leases, &rqli_key_sets[p]);
+        }
+    }
+}
+
+/* Looks, on the thread in the background, as long as it watches leases. A login finds out that the
+ * server is another: before all calls it says what this client has seen (net/era.h). Then what is
+ * held is verified. Nothing is sent as long as no connection has ended and no keys have moved to
+ * another node. The caller holds the mutex of the background, which is released meanwhile. */
+static void look(struct rqli_due *due)
+{
+    struct rqli_history *self = RQLI_OWNER(due, struct rqli_history, due);
+    struct rqli_background *background = self->client->background;
+    bool is_needed = rqli_timers_first_us(&background->shared.losses) != RQLI_NEVER_US;
+
+    rqli_background_unlock(background);
+    if (is_needed && sees_end(self->client)) {
+        atomic_store(&self->shall_arrive, true);
+    }
+    if (!is_needed) {
+        atomic_store(&self->shall_arrive, false);
+    } else if (atomic_load(&self->shall_arrive)) {
+        arrive(self);
+    }
+    look_for_moves(self);
+    rqli_history_look_at_all(self->client);
+    rqli_background_lock(background);
+    if (is_needed && !background->shared.shall_stop) {
+        rqli_background_look(background, due, rqli_now_us() + RQLI_SERVER_LOOK_US);
+    }
+}
+
+void rqli_history_on_cut(rql_client *client)
+{
+    struct rqli_background *background = client->background;
+
+    if (rqli_worker_runs(&background->worker)) {
+        rqli_background_lock(background);
+        atomic_store(&client->history->shall_arrive, true);
+        rqli_background_look(background, background->server_look, 0);
+        rqli_background_unlock(background);
+    }
+}
+
+struct rqli_history *rqli_history_new(rql_client *client)
+{
+    struct rqli_history *self = calloc(1, sizeof *self);
+
+    if (!self) {
+        return NULL;
+    }
+    if (client->is_partitioned) {
+        self->seen_at = calloc(rqli_client_n_sets(client), sizeof(struct rqli_node *));
+        if (!self->seen_at) {
+            free(self);
+            return NULL;
+        }
+    }
+    self->client = client;
+    self->due.fire = look;
+    client->background->server_look = &self->due;
+    return self;
+}
+
+struct rqli_history *rqli_history_free(struct rqli_history *self)
+{
+    if (self) {
+        free(self->seen_at);
+        free(self);
+    }
+    return NULL;
+}
+
+/* ---- options ---- */
 
 rql_status rqli_history_check_ttl(const rql_client *client, int64_t ttl_ms, rql_error *error)
 {

@@ -3,9 +3,27 @@
 
 /* Handles a server that was replaced or has lost writes (net/era.h). */
 
+#include "base/timers.h"
 #include "lock/client.h"
 
 #include <rql/options.h>
+#include <stdatomic.h>
+
+/* What the thread in the background knows of the servers, while it watches leases. */
+struct rqli_history {
+    rql_client *client;
+    struct rqli_due due;        /* the next look */
+    atomic_bool shall_arrive;   /* a connection has ended, and no new one was made */
+    struct rqli_node **seen_at; /* in a cluster: the node of each partition; of the thread */
+};
+
+/* To be made after the background, and freed after its thread has ended. */
+struct rqli_history *rqli_history_new(rql_client *client);
+struct rqli_history *rqli_history_free(struct rqli_history *self);
+
+/* A connection of the client has ended. If the thread watches leases, it reconnects and finds out
+ * whether the server is the same and has lost nothing. Any thread. */
+void rqli_history_on_cut(rql_client *client);
 
 void rqli_history_tell_news(rql_client *client, struct rqli_era *era);
 

@@ -123,14 +123,6 @@ int64_t rqli_lease_loss_us(const struct rqli_lease *self)
     return self->state == RQL_GONE ? 0 : rqli_lease_end_us(self);
 }
 
-int64_t rqli_lease_due_us(const struct rqli_lease *self)
-{
-    int64_t renewal_us = rqli_lease_renewal_us(self);
-    int64_t loss_us = rqli_lease_loss_us(self);
-
-    return renewal_us < loss_us ? renewal_us : loss_us;
-}
-
 /* A reply to a request from before the doubt does not end the doubt, because the clock may have
  * jumped in between. */
 void rqli_lease_on_extended(struct rqli_lease *self, int64_t sent_us, int64_t left_ms)
@@ -178,12 +170,6 @@ void rqli_lease_on_setback(struct rqli_lease *self, int64_t now_us)
         pause_us = DOUBT_PAUSE_US;
     }
     self->renew_us = now_us + (pause_us > SETBACK_LEAST_US ? pause_us : SETBACK_LEAST_US);
-}
-
-void rqli_lease_on_not_done(struct rqli_lease *self, int64_t now_us, int64_t again_us)
-{
-    rqli_lease_on_setback(self, now_us);
-    self->renew_us = again_us < self->renew_us ? again_us : self->renew_us;
 }
 
 void rqli_lease_on_doubt(struct rqli_lease *self, int64_t now_us)

@@ -58,9 +58,6 @@ bool rqli_lease_wants_renewal(const struct rqli_lease *self, int64_t now_us, int
 int64_t rqli_lease_renewal_us(const struct rqli_lease *self);
 int64_t rqli_lease_loss_us(const struct rqli_lease *self);
 
-/* Returns the earlier of the two. */
-int64_t rqli_lease_due_us(const struct rqli_lease *self);
-
 /* The server acknowledged the extension sent at sent_us: the lease has left_ms from then on. */
 void rqli_lease_on_extended(struct rqli_lease *self, int64_t sent_us, int64_t left_ms);
 /* Limits the lease to left_ms from sent_us on, whatever the server acknowledged before. */
@@ -69,10 +66,7 @@ void rqli_lease_on_shortened(struct rqli_lease *self, int64_t sent_us, int64_t l
  * extension. */
 void rqli_lease_on_unconfirmed(struct rqli_lease *self, int64_t until_us);
 void rqli_lease_on_setback(struct rqli_lease *self, int64_t now_us); /* no reply */
-/* The server did not do the extension. It is sent again at again_us, or when it would be after a
- * setback if that is earlier. */
-void rqli_lease_on_not_done(struct rqli_lease *self, int64_t now_us, int64_t again_us);
-void rqli_lease_on_doubt(struct rqli_lease *self, int64_t now_us); /* the clock jumped: verify */
+void rqli_lease_on_doubt(struct rqli_lease *self, int64_t now_us);   /* the clock jumped: verify */
 void rqli_lease_on_gone(struct rqli_lease *self);
 void rqli_lease_stop_renewal(struct rqli_lease *self); /* it ends by its ttl */
 /* The lock is left to its ttl: the part of it that is not claimed is claimed from now on. */

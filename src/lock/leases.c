@@ -3,10 +3,12 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/threads.h"
 #include "lock/client.h"
 #include "lock/hosts.h"
 #include "lock/transfer.h"
-#include "net/conn.h"
+#include "observe/observe.h"
+#include "wire/answer.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -14,54 +16,101 @@
 #include <sys/eventfd.h>
 
 /*
- * The leases of a client. Its callers add, remove and look up locks here under one mutex. The
- * thread, whose step is in lease_step.c, works through what is due under the same mutex, and
- * releases it around every round trip and callback. So a lock may be removed while its renewal is
- * under way: the batch then forgets the lock, and the reply changes nothing.
+ * The leases of a client. Its callers add, remove and look up locks here, and the thread in the
+ * background renews and claims them and reports losses, all under one mutex. The mutex is released
+ * around every round trip and callback, so a lock may be removed while its renewal is under way.
  *
  * Most leases are passive: their holder neither renews nor wants to be notified of a loss. They
  * cost a place in a list, no timer, and no thread is started for them.
  */
 
-/* The thread starts, and its connection opens, with the first lease or withdrawal that needs
- * them. */
-struct rqli_leases *rqli_leases_new(rql_client *client)
+struct rqli_leases *rqli_leases_new(rql_client *client, struct rqli_background *background)
 {
     size_t n_sets = rqli_client_n_sets(client);
     struct rqli_leases *self = calloc(1, sizeof *self);
     struct rqli_host_end *host_ends = calloc(n_sets, sizeof *host_ends);
-    struct rqli_node **seen_at =
-        client->is_partitioned ? calloc(n_sets, sizeof(struct rqli_node *)) : NULL;
 
-    if (!self || !host_ends || (client->is_partitioned && !seen_at)) {
+    if (!self || !host_ends) {
         free(self);
         free(host_ends);
-        free(seen_at);
         return NULL;
     }
     for (size_t i = 0; i < n_sets; i++) {
         atomic_init(&host_ends[i].at_us, RQLI_NEVER_US);
     }
     self->host_ends = host_ends;
-    self->seen_at = seen_at;
-    self->worker = (struct rqli_worker){.name = "rql-leases", .step = rqli_leases_step};
     self->client = client;
-    self->shared.batch.node = self->shared.durable.node = &client->fleet.first;
-    self->shared.batch.next = &self->shared.durable;
-    self->shared.durable.is_durable = true;
-    (void)pthread_mutex_init(&self->shared.mutex, NULL);
+    self->background = background;
     return self;
 }
 
-/* Wakes the thread at at_us. Adds to the trace only if the thread comes earlier because of it.
- * Caller holds self->shared.mutex, as for all static functions below except is_extended() and
- * end_of(). */
-static void rouse(struct rqli_leases *self, int64_t at_us)
+/* The caller of every static function below holds the mutex of the background, except of
+ * is_extended() and end_of(). */
+
+static rql_lock *lock_of(struct rqli_dlink *link)
 {
-    if (rqli_worker_rouse(&self->worker, at_us)) {
-        rqli_leases_note(self, RQLI_TRACE_ROUSED, at_us);
+    return link ? RQLI_OWNER(link, rql_lock, kept.link) : NULL;
+}
+
+/* Iterate over all locks, in no order. */
+static rql_lock *first(const struct rqli_leases *self)
+{
+    return lock_of(self->shared.all.first);
+}
+
+static rql_lock *next(const rql_lock *lock)
+{
+    return lock_of(lock->kept.link.next);
+}
+
+/* Sets the times of a lock that is watched, after a change of its lease. */
+static void update(struct rqli_leases *self, rql_lock *lock)
+{
+    if (lock->kept.is_watched) {
+        rqli_background_set(self->background, &lock->kept.duty,
+                            rqli_lease_renewal_us(&lock->kept.lease));
+        rqli_background_fire_at(self->background, &self->background->shared.losses,
+                                &lock->kept.loss, rqli_lease_loss_us(&lock->kept.lease));
     }
 }
+
+/* ---- what is renewed, by name and acquirer ---- */
+
+/* The name and acquirer of a lock do not change while it is listed, so it is found where it was
+ * put. */
+static uint64_t hash_of(const char *name, const char *acquirer)
+{
+    return rqli_hash_bytes(rqli_hash_bytes(0, rqli_slice_of(name)), rqli_slice_of(acquirer));
+}
+
+static void add_renewed(struct rqli_leases *self, rql_lock *lock)
+{
+    rqli_hash_map_add(&self->shared.renewed, &lock->kept.renewed,
+                      hash_of(lock->name, lock->acquirer));
+    lock->kept.is_renewed = true;
+}
+
+static bool is_renewed_for(const rql_lock *lock, const char *name, const char *acquirer,
+                           int64_t now_us)
+{
+    return lock->kept.lease.renews && strcmp(lock->name, name) == 0 &&
+           strcmp(lock->acquirer, acquirer) == 0 &&
+           rqli_lease_state(&lock->kept.lease, now_us) != RQL_GONE;
+}
+
+/* A lock in the hash that is lost, or whose renewal was stopped, does not count. */
+static bool renews(const struct rqli_leases *self, const char *name, const char *acquirer)
+{
+    int64_t now_us = rqli_now_us();
+    struct rqli_hash_entry *at = rqli_hash_map_find(&self->shared.renewed, hash_of(name, acquirer));
+
+    while (at && !is_renewed_for(RQLI_OWNER(at, rql_lock, kept.renewed), name, acquirer, now_us)) {
+        at = rqli_hash_map_next(at);
+    }
+    return at != NULL;
+}
+
+/* ---- the list ---- */
 
 /* Counts the locks in each set of keys, because only nodes with locks are looked after. A single
  * server needs no count: it is looked after as long as there are leases. */
@@ -80,24 +129,33 @@ static void unlist(struct rqli_leases *self, rql_lock *lock)
         /* The counters are unsigned: this takes one away. */
         rqli_holders_count(&self->client->holders, lock->holder, (uint32_t)-1);
         count_at_node(self, lock, (unsigned)-1);
+        rqli_dlist_remove(&self->shared.all, &lock->kept.link);
+        lock->kept.is_listed = false;
     }
     if (lock->transfer && lock->transfer->lock == lock) {
         lock->transfer->lock = NULL;
     }
-    rqli_lease_table_remove(&self->shared.table, lock);
-    rqli_leases_forget_renewal(self, lock);
+    if (lock->kept.is_watched) {
+        rqli_background_drop(self->background, &lock->kept.duty);
+        rqli_timers_unreserve(&self->background->shared.losses, &lock->kept.loss);
+        lock->kept.is_watched = false;
+    }
+    if (lock->kept.is_renewed) {
+        rqli_hash_map_remove(&self->shared.renewed, &lock->kept.renewed);
+        lock->kept.is_renewed = false;
+    }
 }
 
-void rqli_leases_free_adopted(struct rqli_leases *self, rql_lock *lock)
+/* Frees a lock of rqli_leases_adopt() when its claim is done or has failed for good. */
+static void free_adopted(struct rqli_leases *self, rql_lock *lock)
 {
     self->shared.n_adopted--;
+    self->background->shared.n_owed--;
     unlist(self, lock);
     rqli_lock_free(lock);
 }
 
-/* Open withdrawals and claims get io_timeout_ms; those still open then are left to the ttl. After
- * the thread has ended no other thread comes here, so the rest needs no mutex. Only adopted locks
- * are freed: every other handle is its holder's. */
+/* Only adopted locks are freed: every other handle is its holder's. */
 struct rqli_leases *rqli_leases_free(struct rqli_leases *self)
 {
     rql_lock *lock;
@@ -105,58 +163,157 @@ struct rqli_leases *rqli_leases_free(struct rqli_leases *self)
     if (!self) {
         return NULL;
     }
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    self->shared.shall_stop = true;
-    self->shared.stop_us = rqli_after_ms(rqli_now_us(), self->client->options.io_timeout_ms);
-    (void)pthread_mutex_unlock(&self->shared.mutex);
-    /* Without the mutex, which the last steps of the thread take. */
-    rqli_worker_stop(&self->worker);
-    lock = rqli_lease_table_first(&self->shared.table);
+    lock = first(self);
     while (self->shared.n_adopted > 0) {
-        rql_lock *next = rqli_lease_table_next(lock);
+        rql_lock *following = next(lock);
 
         if (lock->kept.is_adopted) {
-            rqli_leases_free_adopted(self, lock);
+            free_adopted(self, lock);
         }
-        lock = next;
+        lock = following;
     }
-    rqli_leases_free_renewals(self);
-    rqli_withdrawals_fini(&self->shared.withdrawals);
-    rqli_lease_table_fini(&self->shared.table);
-    (void)pthread_mutex_destroy(&self->shared.mutex);
-    free(self->seen_at);
+    rqli_hash_map_fini(&self->shared.renewed);
     free(self->host_ends);
     free(self);
     return NULL;
 }
 
-void rqli_leases_prepare(struct rqli_leases *self, int64_t until_us)
-{
-    bool is_started;
+/* ---- loss ---- */
 
-    if (rqli_worker_runs(&self->worker)) {
+/* The mutex is released for the callback. The descriptor is written first, because a thread that
+ * polls it must not depend on a callback that takes its time. */
+static void report_loss(struct rqli_leases *self, rql_lock *lock)
+{
+    const struct rqli_figures figures = rqli_lock_figures(lock);
+
+    rqli_lease_on_gone(&lock->kept.lease);
+    lock->kept.lease.is_reported = true;
+    update(self, lock);
+    if (lock->kept.lost_fd >= 0) {
+        (void)eventfd_write(lock->kept.lost_fd, 1);
+    }
+    if (!lock->on_lost && !lock->subject.instrumenter) {
+        rqli_observe(RQLI_ON_LOST, &lock->subject, &figures);
         return;
     }
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    is_started = rqli_worker_start(&self->worker);
-    (void)pthread_mutex_unlock(&self->shared.mutex);
-    /* Without the mutex, which the first step of the thread takes. */
-    if (is_started) {
-        rqli_worker_await(&self->worker, until_us);
+    self->shared.in_callback = lock;
+    rqli_background_unlock(self->background);
+    rqli_observe(RQLI_ON_LOST, &lock->subject, &figures);
+    if (lock->on_lost) {
+        lock->on_lost(lock, lock->user_data);
+    }
+    rqli_background_lock(self->background);
+    self->shared.in_callback = NULL;
+    (void)atomic_fetch_add(&self->callback_ended, 1);
+    rqli_signal_wake(&self->callback_ended);
+}
+
+static void on_loss_due(struct rqli_due *due)
+{
+    rql_lock *lock = RQLI_OWNER(due, rql_lock, kept.loss);
+    struct rqli_leases *self = lock->client->leases;
+
+    if (lock->kept.is_adopted) {
+        free_adopted(self, lock);
+    } else {
+        report_loss(self, lock);
     }
 }
 
-/* Watches this lease, because the thread must know it by the time that something of it is due.
- * False: no thread, or no memory. */
-static bool watch(struct rqli_leases *self, rql_lock *lock)
+/* ---- renewal and claim ---- */
+
+static rql_lock *lock_of_renewal(struct rqli_duty *duty)
 {
-    if (!rqli_worker_start(&self->worker) || !rqli_lease_table_watch(&self->shared.table, lock)) {
+    return RQLI_OWNER(duty, rql_lock, kept.duty);
+}
+
+/* Renews no lock whose owner's thread has ended: it cannot be working under the lock any more. If
+ * the lock is gone that is reported next. */
+static bool begin_renewal(struct rqli_duty *duty, int64_t now_us)
+{
+    rql_lock *lock = lock_of_renewal(duty);
+    struct rqli_lease *lease = &lock->kept.lease;
+
+    if (rqli_lease_state(lease, now_us) == RQL_GONE) {
         return false;
     }
-    /* plan() has the thread look again soon, so that the next leases need not wake it. */
-    self->shared.added++;
-    rouse(self,
-          rqli_earlier(rqli_lease_due_us(&lock->kept.lease), rqli_now_us() + RQLI_SERVER_LOOK_US));
+    if ((lease->renews && !rqli_thread_lives(lock->owner_thread)) ||
+        !rqli_lease_wants_renewal(lease, now_us, &lock->kept.asks_ms)) {
+        rqli_lease_stop_renewal(lease);
+        return false;
+    }
+    return true;
+}
+
+static void write_renewal(struct rqli_duty *duty, struct rqli_call *call)
+{
+    const rql_lock *lock = lock_of_renewal(duty);
+
+    rqli_call_init(call, RQLI_SCRIPT_EXTEND, &lock->keys);
+    rqli_call_text(call, lock->grant_nonce);
+    rqli_call_int(call, lock->kept.asks_ms);
+    rqli_call_random(call);
+}
+
+/* Applies the reply to the lock. A reply that makes no sense is a setback, and so is one that is
+ * less durable than it has to be: the next attempt may succeed. */
+static void read_renewal(struct rqli_duty *duty, const struct rqli_exchange *answer,
+                         const struct rqli_reply *reply, rql_status fault)
+{
+    rql_lock *lock = lock_of_renewal(duty);
+    struct rqli_lease *lease = &lock->kept.lease;
+    struct rqli_outcome outcome;
+
+    (void)fault;
+    if (!reply || !rqli_outcome_read(reply, &outcome) ||
+        (outcome.what == 1 && !rqli_durability_is_met(&lock->durability, &answer->acks))) {
+        rqli_lease_on_setback(lease, rqli_now_us());
+    } else if (outcome.what == 1 && !lock->kept.is_adopted) {
+        rqli_lease_on_extended(lease, answer->sent_us, outcome.third);
+        rqli_observe(RQLI_ON_RENEWED, &lock->subject, NULL);
+    } else { /* gone; or adopted, and nothing more has to be done for it */
+        rqli_lease_on_gone(lease);
+    }
+    update(lock->client->leases, lock);
+}
+
+static const struct rqli_duty_ops renewal_ops = {
+    .begin = begin_renewal, .write = write_renewal, .read = read_renewal, .is_urgent = true};
+
+/* Makes room for the times of a lock, so that an update needs no memory: its failure could not be
+ * reported. False: no memory, or no thread. */
+static bool reserve(struct rqli_leases *self, rql_lock *lock)
+{
+    if (!rqli_background_reserve(self->background, &lock->kept.duty)) {
+        return false;
+    }
+    if (!rqli_timers_reserve(&self->background->shared.losses)) {
+        rqli_background_drop(self->background, &lock->kept.duty);
+        return false;
+    }
+    return true;
+}
+
+/* Watches this lease, because the thread must know it by the time that something of it is due. If
+ * it is watched already, this only updates its times. False: no thread, or no memory. */
+static bool watch(struct rqli_leases *self, rql_lock *lock)
+{
+    struct rqli_background *background = self->background;
+
+    if (!lock->kept.is_watched) {
+        lock->kept.duty.ops = &renewal_ops;
+        lock->kept.duty.set = lock->keys.set;
+        lock->kept.duty.durability = &lock->durability;
+        lock->kept.loss.fire = on_loss_due;
+        if (!reserve(self, lock)) {
+            return false;
+        }
+        lock->kept.is_watched = true;
+    }
+    update(self, lock);
+    /* The thread looks again soon, so that the next leases need not wake it. */
+    background->shared.n_added++;
+    rqli_background_look(background, background->server_look, rqli_now_us() + RQLI_SERVER_LOOK_US);
     return true;
 }
 
@@ -168,19 +325,12 @@ static bool look_after(struct rqli_leases *self, rql_lock *lock)
     bool is_passive = !lease->renews && lease->is_claimed && !lock->on_lost;
 
     if (lease->renews) {
-        rqli_lease_table_add_renewed(&self->shared.table, lock);
+        add_renewed(self, lock);
     }
     return is_passive || watch(self, lock);
 }
 
-/* Something of the lock may be due earlier than before. */
-static void rouse_for(struct rqli_leases *self, rql_lock *lock)
-{
-    if (lock->kept.is_watched) {
-        rqli_lease_table_update(&self->shared.table, lock);
-        rouse(self, rqli_lease_due_us(&lock->kept.lease));
-    }
-}
+/* ---- the calls ---- */
 
 /* Applies the result of a transfer to the lease of its new owner. Also called when the new owner
  * lists its lock, for a transfer that was settled before that. */
@@ -198,7 +348,7 @@ static void apply_transfer(struct rqli_leases *self, const struct rqli_transfer 
     } else {
         rqli_lease_on_gone(&lock->kept.lease);
     }
-    rouse_for(self, lock);
+    update(self, lock);
 }
 
 rql_status rqli_leases_add(struct rqli_leases *self, rql_lock *lock, rql_error *error)
@@ -210,11 +360,12 @@ rql_status rqli_leases_add(struct rqli_leases *self, rql_lock *lock, rql_error *
          * rqli_leases_extends(). */
         atomic_store_explicit(&self->has_extended, true, memory_order_relaxed);
     }
-    (void)pthread_mutex_lock(&self->shared.mutex);
+    rqli_background_lock(self->background);
     /* Under the mutex, so that a heartbeat that is answered meanwhile either finds the lock in the
      * list, or has set this end before. */
     lock->kept.lease.host_end_us = rqli_leases_host_end_us(self, lock->keys.set);
-    rqli_lease_table_add(&self->shared.table, lock);
+    rqli_dlist_add_first(&self->shared.all, &lock->kept.link);
+    lock->kept.is_listed = true;
     rqli_holders_count(&self->client->holders, lock->holder, 1);
     count_at_node(self, lock, 1);
     if (!look_after(self, lock)) {
@@ -225,7 +376,7 @@ rql_status rqli_leases_add(struct rqli_leases *self, rql_lock *lock, rql_error *
         lock->transfer->lock = lock;
         apply_transfer(self, lock->transfer);
     }
-    (void)pthread_mutex_unlock(&self->shared.mutex);
+    rqli_background_unlock(self->background);
     return status;
 }
 
@@ -234,7 +385,7 @@ void rqli_leases_stop_renewal(struct rqli_leases *self, rql_lock *const *locks, 
 {
     int64_t now_us = rqli_now_us();
 
-    (void)pthread_mutex_lock(&self->shared.mutex);
+    rqli_background_lock(self->background);
     for (size_t i = 0; i < count; i++) {
         struct rqli_lease *lease = &locks[i]->kept.lease;
 
@@ -243,98 +394,60 @@ void rqli_leases_stop_renewal(struct rqli_leases *self, rql_lock *const *locks, 
         } else {
             rqli_lease_stop_renewal(lease);
         }
-        rqli_lease_table_update(&self->shared.table, locks[i]);
+        update(self, locks[i]);
     }
-    (void)pthread_mutex_unlock(&self->shared.mutex);
+    rqli_background_unlock(self->background);
 }
 
 /* Waits until no callback of this lock runs, and releases the mutex while it waits. On the leases'
  * own thread the caller is that callback, which is not waited for. */
 static void await_callback(struct rqli_leases *self, const rql_lock *lock)
 {
-    while (self->shared.in_callback == lock && !rqli_worker_is_here(&self->worker)) {
+    while (self->shared.in_callback == lock && !rqli_worker_is_here(&self->background->worker)) {
         /* Read under the mutex: if the callback ends before the wait begins, the value changes and
          * the wait returns. */
         int32_t seen = atomic_load(&self->callback_ended);
 
-        (void)pthread_mutex_unlock(&self->shared.mutex);
+        rqli_background_unlock(self->background);
         rqli_signal_wait(&self->callback_ended, seen, RQLI_NEVER_US);
-        (void)pthread_mutex_lock(&self->shared.mutex);
+        rqli_background_lock(self->background);
     }
 }
 
 void rqli_leases_remove(struct rqli_leases *self, rql_lock *const *locks, size_t count)
 {
-    (void)pthread_mutex_lock(&self->shared.mutex);
+    rqli_background_lock(self->background);
     for (size_t i = 0; i < count; i++) {
         await_callback(self, locks[i]);
         unlist(self, locks[i]);
     }
-    (void)pthread_mutex_unlock(&self->shared.mutex);
+    rqli_background_unlock(self->background);
 }
 
 void rqli_leases_adopt(struct rqli_leases *self, rql_lock *lock)
 {
-    (void)pthread_mutex_lock(&self->shared.mutex);
+    rqli_background_lock(self->background);
     await_callback(self, lock);
     lock->kept.is_adopted = true;
     self->shared.n_adopted++;
+    self->background->shared.n_owed++;
     /* The lock is not renewed any more, so its acquirer may wait for it as for any other lock. */
     rqli_lease_on_forgotten(&lock->kept.lease, rqli_now_us());
     /* If the thread has claimed the lock meanwhile, nothing is left to do. Else the claim is due
      * now, and is repeated until it is answered or the lease ends; both free the handle in
      * report_loss(). */
     if (lock->kept.lease.is_claimed || !watch(self, lock)) {
-        rqli_leases_free_adopted(self, lock);
-    } else {
-        rouse(self, 0);
+        free_adopted(self, lock);
     }
-    (void)pthread_mutex_unlock(&self->shared.mutex);
-}
-
-void rqli_leases_withdraw(struct rqli_leases *self, const struct rqli_withdrawal_of *what,
-                          int64_t ttl_ms)
-{
-    /* A try that is still on its way may be granted yet, and lasts for ttl_ms from then on. */
-    int64_t until_us = rqli_after_ms(rqli_client_budget_us(self->client, rqli_now_us()), ttl_ms);
-    struct rqli_withdrawal *one = rqli_withdrawal_new(what, until_us);
-
-    if (!one) {
-        return;
-    }
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    if (rqli_worker_start(&self->worker) && rqli_withdrawals_add(&self->shared.withdrawals, one)) {
-        rouse(self, 0);
-        one = NULL;
-    }
-    (void)pthread_mutex_unlock(&self->shared.mutex);
-    (void)rqli_withdrawal_free(one);
-}
-
-bool rqli_leases_withdraws(struct rqli_leases *self, rql_lock *const *locks, size_t count)
-{
-    bool has_one = false;
-
-    /* A request that this acquirer has left behind was added before its caller could ask again. */
-    if (atomic_load_explicit(&self->shared.withdrawals.count, memory_order_relaxed) == 0) {
-        return false;
-    }
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    for (size_t i = 0; !has_one && i < count; i++) {
-        has_one =
-            rqli_withdrawals_have(&self->shared.withdrawals, locks[i]->name, locks[i]->acquirer);
-    }
-    (void)pthread_mutex_unlock(&self->shared.mutex);
-    return has_one;
+    rqli_background_unlock(self->background);
 }
 
 void rqli_leases_doubt(struct rqli_leases *self, const struct rqli_key_set *set)
 {
     int64_t now_us = rqli_now_us();
 
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    for (rql_lock *lock = rqli_lease_table_first(&self->shared.table); lock;
-         lock = rqli_lease_table_next(lock)) {
+    rqli_background_lock(self->background);
+    for (rql_lock *lock = first(self); lock; lock = next(lock)) {
         if (set && lock->keys.set != set) {
             continue;
         }
@@ -343,16 +456,16 @@ void rqli_leases_doubt(struct rqli_leases *self, const struct rqli_key_set *set)
          * doubtful. */
         (void)watch(self, lock);
     }
-    (void)pthread_mutex_unlock(&self->shared.mutex);
+    rqli_background_unlock(self->background);
 }
 
 static bool is_extended(struct rqli_leases *self, const char *name, const char *acquirer)
 {
     bool extends;
 
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    extends = rqli_lease_table_renews(&self->shared.table, name, acquirer, rqli_now_us());
-    (void)pthread_mutex_unlock(&self->shared.mutex);
+    rqli_background_lock(self->background);
+    extends = renews(self, name, acquirer);
+    rqli_background_unlock(self->background);
     return extends;
 }
 
@@ -368,9 +481,9 @@ struct rqli_lease rqli_leases_lease(struct rqli_leases *self, const rql_lock *lo
 {
     struct rqli_lease lease;
 
-    (void)pthread_mutex_lock(&self->shared.mutex);
+    rqli_background_lock(self->background);
     lease = lock->kept.lease;
-    (void)pthread_mutex_unlock(&self->shared.mutex);
+    rqli_background_unlock(self->background);
     return lease;
 }
 
@@ -381,23 +494,23 @@ bool rqli_leases_on_extended(struct rqli_leases *self, rql_lock *lock, int64_t s
 {
     bool is_gone;
 
-    (void)pthread_mutex_lock(&self->shared.mutex);
+    rqli_background_lock(self->background);
     /* The lease may have ended while the server was asked. And below, what the server granted may
      * be over by the time that the answer is here. */
     is_gone = rqli_lease_state(&lock->kept.lease, rqli_now_us()) == RQL_GONE;
     if (!is_gone) {
         /* Earlier than before if another program had shortened the lock. */
         rqli_lease_on_extended(&lock->kept.lease, sent_us, left_ms);
-        rouse_for(self, lock);
+        update(self, lock);
         is_gone = rqli_lease_state(&lock->kept.lease, rqli_now_us()) == RQL_GONE;
     }
     if (is_gone) {
         /* So far the lease is gone by time alone. From here on it stays gone, and the thread
          * reports the loss. */
         rqli_lease_on_gone(&lock->kept.lease);
-        rouse_for(self, lock);
+        update(self, lock);
     }
-    (void)pthread_mutex_unlock(&self->shared.mutex);
+    rqli_background_unlock(self->background);
     return !is_gone;
 }
 
@@ -405,48 +518,36 @@ bool rqli_leases_on_extended(struct rqli_leases *self, rql_lock *lock, int64_t s
 void rqli_leases_on_shortened(struct rqli_leases *self, const rql_lock *ended, int64_t sent_us,
                               int64_t left_ms)
 {
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    for (rql_lock *lock = rqli_lease_table_first(&self->shared.table); lock;
-         lock = rqli_lease_table_next(lock)) {
+    rqli_background_lock(self->background);
+    for (rql_lock *lock = first(self); lock; lock = next(lock)) {
         if (strcmp(lock->grant_nonce, ended->grant_nonce) == 0) {
             rqli_lease_on_shortened(&lock->kept.lease, sent_us, left_ms);
-            rouse_for(self, lock);
+            update(self, lock);
         }
     }
-    (void)pthread_mutex_unlock(&self->shared.mutex);
+    rqli_background_unlock(self->background);
 }
 
 void rqli_leases_on_gone(struct rqli_leases *self, rql_lock *lock)
 {
-    (void)pthread_mutex_lock(&self->shared.mutex);
+    rqli_background_lock(self->background);
     rqli_lease_on_gone(&lock->kept.lease);
-    rouse_for(self, lock);
-    (void)pthread_mutex_unlock(&self->shared.mutex);
+    update(self, lock);
+    rqli_background_unlock(self->background);
 }
 
 /* The nonce is from a reply of the server, so its length has to be checked. */
 void rqli_leases_on_taken(struct rqli_leases *self, struct rqli_slice grant_nonce)
 {
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    for (rql_lock *lock = rqli_lease_table_first(&self->shared.table); lock;
-         lock = rqli_lease_table_next(lock)) {
+    rqli_background_lock(self->background);
+    for (rql_lock *lock = first(self); lock; lock = next(lock)) {
         if (grant_nonce.length == sizeof lock->grant_nonce - 1 &&
             memcmp(lock->grant_nonce, grant_nonce.data, grant_nonce.length) == 0) {
             rqli_lease_on_gone(&lock->kept.lease);
-            rouse_for(self, lock);
+            update(self, lock);
         }
     }
-    (void)pthread_mutex_unlock(&self->shared.mutex);
-}
-
-void rqli_leases_on_cut(struct rqli_leases *self)
-{
-    if (rqli_worker_runs(&self->worker)) {
-        (void)pthread_mutex_lock(&self->shared.mutex);
-        atomic_store(&self->shall_arrive, true);
-        rouse(self, 0);
-        (void)pthread_mutex_unlock(&self->shared.mutex);
-    }
+    rqli_background_unlock(self->background);
 }
 
 /* An eventfd is made at the first call, so that a hold without one costs no descriptor. If the loss
@@ -455,7 +556,7 @@ rql_status rqli_leases_lost_fd(struct rqli_leases *self, rql_lock *lock, int *ou
 {
     rql_status status = RQL_OK;
 
-    (void)pthread_mutex_lock(&self->shared.mutex);
+    rqli_background_lock(self->background);
     if (lock->kept.lost_fd < 0) {
         lock->kept.lost_fd = rqli_fd_lift(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     }
@@ -470,7 +571,7 @@ rql_status rqli_leases_lost_fd(struct rqli_leases *self, rql_lock *lock, int *ou
         }
         *out = lock->kept.lost_fd;
     }
-    (void)pthread_mutex_unlock(&self->shared.mutex);
+    rqli_background_unlock(self->background);
     return status;
 }
 
@@ -480,13 +581,13 @@ rql_status rqli_leases_share_lost_fd(struct rqli_leases *self, rql_lock *lock, i
     rql_status status = RQL_OK;
     int unused;
 
-    (void)pthread_mutex_lock(&self->shared.mutex);
+    rqli_background_lock(self->background);
     if (lock->kept.lost_fd < 0) {
         /* A duplicate, since each handle closes its own descriptor. */
         lock->kept.lost_fd = fcntl(fd, F_DUPFD_CLOEXEC, RQLI_FD_LEAST);
         status = lock->kept.lost_fd < 0 ? RQL_E_NOMEM : RQL_OK;
     }
-    (void)pthread_mutex_unlock(&self->shared.mutex);
+    rqli_background_unlock(self->background);
     if (status) {
         return rqli_fail(error, status, "%s: no descriptor to be had", lock->name);
     }
@@ -500,14 +601,13 @@ void rqli_leases_each(struct rqli_leases *self, void (*visit)(const rql_lock *lo
 {
     int64_t now_us = rqli_now_us();
 
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    for (rql_lock *lock = rqli_lease_table_first(&self->shared.table); lock;
-         lock = rqli_lease_table_next(lock)) {
+    rqli_background_lock(self->background);
+    for (rql_lock *lock = first(self); lock; lock = next(lock)) {
         if (!lock->kept.is_adopted && rqli_lease_state(&lock->kept.lease, now_us) != RQL_GONE) {
             visit(lock, context);
         }
     }
-    (void)pthread_mutex_unlock(&self->shared.mutex);
+    rqli_background_unlock(self->background);
 }
 
 /* ---- hosts ---- */
@@ -540,47 +640,42 @@ void rqli_leases_on_probed(struct rqli_leases *self, const struct rqli_key_set *
     *end_of(self, set) = rqli_after_ms(sent_us, silence_ms) - rqli_lease_margin_us(silence_ms);
 }
 
-/* A later end needs no wake-up: the thread wakes at the old one and finds that it has moved. */
 void rqli_leases_rebind(struct rqli_leases *self)
 {
     int64_t now_us = rqli_now_us();
 
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    for (rql_lock *lock = rqli_lease_table_first(&self->shared.table); lock;
-         lock = rqli_lease_table_next(lock)) {
+    rqli_background_lock(self->background);
+    for (rql_lock *lock = first(self); lock; lock = next(lock)) {
         struct rqli_lease *lease = &lock->kept.lease;
-        int64_t before_us = lease->host_end_us;
 
         /* A lease that has ended, and was perhaps reported, must not come back by a later end. */
         if (rqli_lease_state(lease, now_us) != RQL_GONE) {
             lease->host_end_us = rqli_leases_host_end_us(self, lock->keys.set);
         }
-        if (lease->host_end_us < before_us) {
-            rouse_for(self, lock);
-        }
+        update(self, lock);
     }
-    (void)pthread_mutex_unlock(&self->shared.mutex);
+    rqli_background_unlock(self->background);
 }
 
 /* Takes the mutex, as rqli_leases_on_left() does, so that the later of the two decides. */
 void rqli_leases_on_probing(struct rqli_leases *self, const struct rqli_key_set *set,
                             int64_t silence_ms)
 {
-    (void)pthread_mutex_lock(&self->shared.mutex);
+    rqli_background_lock(self->background);
     if (rqli_leases_host_end_us(self, set) == RQLI_NEVER_US) {
         rqli_leases_on_probed(self, set, rqli_now_us(), silence_ms);
     }
-    (void)pthread_mutex_unlock(&self->shared.mutex);
+    rqli_background_unlock(self->background);
 }
 
 /* Hosts are marked as sent before rqli_leases_on_probing() is called for them. */
 void rqli_leases_on_left(struct rqli_leases *self, const struct rqli_key_set *set)
 {
-    (void)pthread_mutex_lock(&self->shared.mutex);
+    rqli_background_lock(self->background);
     if (!rqli_hosts_are_told(self->client->hosts, set)) {
         *end_of(self, set) = RQLI_NEVER_US;
     }
-    (void)pthread_mutex_unlock(&self->shared.mutex);
+    rqli_background_unlock(self->background);
 }
 
 /* Leases that are held stay bound, because the server may still count their hosts as dead. */
@@ -608,7 +703,7 @@ void rqli_leases_on_handed_on(struct rqli_leases *self, struct rqli_transfer *fr
         atomic_store_explicit(&transfer->state, state, memory_order_release);
         return;
     }
-    (void)pthread_mutex_lock(&self->shared.mutex);
+    rqli_background_lock(self->background);
     if (from->state == RQLI_TRANSFER_FAILED) {
         atomic_store(&transfer->is_refused, true);
         state = RQLI_TRANSFER_FAILED;
@@ -617,12 +712,12 @@ void rqli_leases_on_handed_on(struct rqli_leases *self, struct rqli_transfer *fr
         from->onward = transfer;
     }
     transfer->state = state;
-    (void)pthread_mutex_unlock(&self->shared.mutex);
+    rqli_background_unlock(self->background);
 }
 
 void rqli_leases_on_given_up(struct rqli_leases *self, struct rqli_transfer *transfer)
 {
-    (void)pthread_mutex_lock(&self->shared.mutex);
+    rqli_background_lock(self->background);
     for (struct rqli_transfer *next = transfer->onward; next; next = next->onward) {
         atomic_store(&next->is_refused, true);
         if (next->state == RQLI_TRANSFER_SENT) {
@@ -630,7 +725,7 @@ void rqli_leases_on_given_up(struct rqli_leases *self, struct rqli_transfer *tra
             apply_transfer(self, next);
         }
     }
-    (void)pthread_mutex_unlock(&self->shared.mutex);
+    rqli_background_unlock(self->background);
 }
 
 /* Applies the answer once. If a repeated call gets a different answer, that answer no longer says
@@ -640,7 +735,7 @@ void rqli_leases_on_transferred(struct rqli_leases *self, struct rqli_transfer *
 {
     struct rqli_transfer *onward;
 
-    (void)pthread_mutex_lock(&self->shared.mutex);
+    rqli_background_lock(self->background);
     if (transfer->state == RQLI_TRANSFER_SENT) {
         transfer->sent_us = sent_us;
         transfer->left_ms = left_ms;
@@ -649,6 +744,6 @@ void rqli_leases_on_transferred(struct rqli_leases *self, struct rqli_transfer *
     }
     onward = transfer->onward;
     transfer->onward = NULL;
-    (void)pthread_mutex_unlock(&self->shared.mutex);
+    rqli_background_unlock(self->background);
     rqli_transfer_give(self->client, onward);
 }

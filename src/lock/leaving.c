@@ -5,6 +5,7 @@
 #include "lock/client.h"
 #include "lock/leases.h"
 #include "lock/wait.h"
+#include "lock/withdraw.h"
 #include "net/conn.h"
 
 /*
@@ -49,7 +50,7 @@ void rqli_leave_in_background(const struct rqli_acquire *self, const rql_lock *l
 {
     const struct rqli_withdrawal_of what = rqli_lock_withdrawal(lock);
 
-    rqli_leases_withdraw(self->client->leases, &what, self->options->ttl_ms);
+    rqli_withdraw_later(self->client, &what, self->options->ttl_ms);
 }
 
 /* ---- together ---- */

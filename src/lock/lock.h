@@ -8,8 +8,8 @@
 #include "base/hash_map.h"
 #include "base/random.h"
 #include "base/timers.h"
+#include "lock/background.h"
 #include "lock/lease.h"
-#include "lock/withdraw.h"
 #include "net/durability.h"
 #include "net/fleet.h"
 #include "observe/observe.h"
@@ -49,11 +49,10 @@ struct rql_lock {
                                           does */
     struct rqli_acks acks;             /* as reported for its grant */
     bool is_lazy;                      /* its release need not wait for the answer */
-    bool is_released;                  /* released without waiting: the handle is the leases' */
+    bool is_released;                  /* released without waiting: the handle is the library's */
     struct rqli_exchange *release; /* of that release; NULL: it got no answer, and is repeated */
     int64_t released_us;
     bool may_have_ended; /* a call that ends the lock got no reply */
-    bool is_repeated;
     rql_lost_fn on_lost;
     void *user_data;
     uint64_t owner_thread; /* renewal stops when this thread ends */
@@ -62,17 +61,17 @@ struct rql_lock {
 
     struct {
         struct rqli_lease lease;
-        struct rqli_dlink link; /* in the table of the leases, or in the list of lazy releases */
+        struct rqli_dlink link;         /* in the list of the leases, or of lazy releases */
         struct rqli_hash_entry renewed; /* in the map of the locks that are renewed */
-        struct rqli_due renewal;        /* when the next renewal is due */
-        struct rqli_due loss;
+        struct rqli_duty duty;          /* to renew or claim it, or to repeat its release */
+        int64_t asks_ms;                /* the ttl that the renewal asks for */
+        struct rqli_due loss;           /* when the loss is to be reported */
         bool is_listed;
-        bool is_renewed;             /* it is in that map */
-        bool is_watched;             /* the background thread looks after it */
-        bool is_adopted;             /* it belongs to the leases: its holder has forgotten it */
-        int lost_fd;                 /* -1: it was not asked for */
-        struct rqli_retries retries; /* of its renewal, since the last answer to one */
-    } kept;                          /* guarded by the mutex of the leases */
+        bool is_renewed; /* it is in that map */
+        bool is_watched; /* the background thread looks after it */
+        bool is_adopted; /* it belongs to the leases: its holder has forgotten it */
+        int lost_fd;     /* -1: it was not asked for */
+    } kept;              /* guarded by the mutex of the background */
 
     size_t room; /* size of `memory` in bytes */
     char memory[];
@@ -91,12 +90,6 @@ rql_status rqli_lock_fail_ended(const char *name, const char *when, rql_error *e
 /* Makes the request itself the acquirer, the number-th such one of the client, in place of a thread
  * or task. */
 void rqli_lock_be(rql_lock *lock, uint64_t number);
-
-/* Describes the request or the grant of this lock for its withdrawal. */
-static inline struct rqli_withdrawal_of rqli_lock_withdrawal(const rql_lock *lock)
-{
-    return (struct rqli_withdrawal_of){lock->keys.set, lock->name, lock->acquirer, lock->nonce};
-}
 
 /* Returns the figures that the events of a held lock report. */
 static inline struct rqli_figures rqli_lock_figures(const rql_lock *lock)

@@ -158,7 +158,7 @@ rql_status rql_lock_release(rql_lock *lock, rql_error *error)
     status = rqli_give_back_lazily(lock, &release, error);
     rqli_notify_ended(lock, status);
     if (release) {
-        rqli_leases_settle_later(lock->client->leases, lock, release);
+        rqli_release_settle_later(lock, release);
     } else {
         rqli_lock_free(lock);
     }

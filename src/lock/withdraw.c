@@ -3,7 +3,9 @@
 #include "base/clock.h"
 #include "base/pause.h"
 #include "base/random.h"
-#include "net/op.h"
+#include "lock/background.h"
+#include "lock/client.h"
+#include "lock/leases.h"
 #include "wire/answer.h"
 
 #include <rql/base.h>
@@ -13,129 +15,25 @@
 
 /*
  * Requests and grants that no caller waits for any more and whose end the server has not confirmed.
- * The leases' thread repeats the withdrawal every 100 ms, up to 64 in one round trip, until the
- * server confirms it or until a lock that may have been granted is over by its ttl.
+ * The thread in the background repeats the withdrawal every 100 ms until the server confirms it, or
+ * until a lock that may have been granted is over by its ttl.
  */
 
 enum {
     REENTRY_UNDONE = 3 /* leave.lua */
 };
 
-struct rqli_withdrawal {
-    struct rqli_due due; /* first */
+struct withdrawal {
+    struct rqli_duty duty; /* first */
     struct rqli_dlink link;
+    rql_client *client;
     int64_t until_us;
-    int64_t again_us; /* when the next attempt is made, if the last one has not settled it */
-    bool is_confirmed;
-    const struct rqli_key_set *set;
+    struct rqli_keys keys;
+    const char *name; /* points to the end part of keys.lock */
     char acquirer[RQL_ID_SIZE];
     char nonce[RQLI_HEX_SIZE];
-    char name[];
+    char memory[]; /* of the keys */
 };
-
-struct rqli_withdrawal *rqli_withdrawal_new(const struct rqli_withdrawal_of *what, int64_t until_us)
-{
-    size_t name_size = strlen(what->name) + 1;
-    struct rqli_withdrawal *self = malloc(sizeof *self + name_size);
-
-    if (self) {
-        *self = (struct rqli_withdrawal){.until_us = until_us, .set = what->set};
-        (void)snprintf(self->acquirer, sizeof self->acquirer, "%s", what->acquirer);
-        (void)snprintf(self->nonce, sizeof self->nonce, "%s", what->nonce);
-        memcpy(self->name, what->name, name_size);
-    }
-    return self;
-}
-
-struct rqli_withdrawal *rqli_withdrawal_free(struct rqli_withdrawal *self)
-{
-    free(self);
-    return NULL;
-}
-
-bool rqli_withdrawals_add(struct rqli_withdrawals *self, struct rqli_withdrawal *one)
-{
-    if (!rqli_timers_reserve(&self->timers)) {
-        return false;
-    }
-    rqli_timers_set(&self->timers, &one->due, 0);
-    rqli_dlist_add_first(&self->all, &one->link);
-    (void)atomic_fetch_add_explicit(&self->count, 1, memory_order_relaxed);
-    return true;
-}
-
-bool rqli_withdrawals_have(const struct rqli_withdrawals *self, const char *name,
-                           const char *acquirer)
-{
-    for (struct rqli_dlink *at = self->all.first; at; at = at->next) {
-        const struct rqli_withdrawal *one = RQLI_OWNER(at, struct rqli_withdrawal, link);
-
-        if (strcmp(one->name, name) == 0 && strcmp(one->acquirer, acquirer) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static void drop(struct rqli_withdrawals *self, struct rqli_withdrawal *one)
-{
-    rqli_timers_unreserve(&self->timers, &one->due);
-    rqli_dlist_remove(&self->all, &one->link);
-    (void)atomic_fetch_sub_explicit(&self->count, 1, memory_order_relaxed);
-    free(one);
-}
-
-void rqli_withdrawals_fini(struct rqli_withdrawals *self)
-{
-    struct rqli_due *due = rqli_timers_take_due(&self->timers, RQLI_NEVER_US);
-
-    while (due) {
-        free(due);
-        due = rqli_timers_take_due(&self->timers, RQLI_NEVER_US);
-    }
-    rqli_timers_fini(&self->timers);
-}
-
-int64_t rqli_withdrawals_due_us(const struct rqli_withdrawals *self)
-{
-    return rqli_timers_first_us(&self->timers);
-}
-
-/* Takes the withdrawals that are due. Those whose time is over are dropped: the server has
- * forgotten their requests by itself. */
-void rqli_withdrawals_take(struct rqli_withdrawals *self, struct rqli_withdrawal_batch *batch,
-                           int64_t now_us)
-{
-    struct rqli_withdrawal *one;
-
-    batch->count = 0;
-    batch->took_back = false;
-    while (batch->count < RQLI_WITHDRAWALS_MAX) {
-        one = (struct rqli_withdrawal *)rqli_timers_take_due(&self->timers, now_us);
-        if (!one) {
-            break;
-        }
-        if (now_us < one->until_us) {
-            batch->item[batch->count++] = one;
-        } else {
-            drop(self, one);
-        }
-    }
-}
-
-void rqli_withdrawals_put_back(struct rqli_withdrawals *self,
-                               const struct rqli_withdrawal_batch *batch)
-{
-    for (size_t i = 0; i < batch->count; i++) {
-        struct rqli_withdrawal *one = batch->item[i];
-
-        if (one->is_confirmed) {
-            drop(self, one);
-        } else {
-            rqli_timers_set(&self->timers, &one->due, one->again_us);
-        }
-    }
-}
 
 void rqli_withdraw_write(const struct rqli_withdrawal_of *what, const struct rqli_keys *keys,
                          struct rqli_call *call)
@@ -144,6 +42,135 @@ void rqli_withdraw_write(const struct rqli_withdrawal_of *what, const struct rql
     rqli_call_text(call, what->acquirer);
     rqli_call_text(call, what->nonce);
     rqli_call_random(call);
+}
+
+/* ---- in the background ---- */
+
+/* Makes a withdrawal, with copies of the texts. NULL: no memory. */
+static struct withdrawal *make(rql_client *client, const struct rqli_withdrawal_of *what,
+                               int64_t until_us)
+{
+    struct rqli_slice name = rqli_slice_of(what->name);
+    struct withdrawal *self = calloc(1, sizeof *self + rqli_keys_room(name));
+
+    if (self) {
+        self->client = client;
+        self->until_us = until_us;
+        rqli_keys_init(&self->keys, self->memory, what->set, name);
+        self->name = self->keys.lock.data + self->keys.lock.length - name.length;
+        (void)snprintf(self->acquirer, sizeof self->acquirer, "%s", what->acquirer);
+        (void)snprintf(self->nonce, sizeof self->nonce, "%s", what->nonce);
+    }
+    return self;
+}
+
+static void drop(struct withdrawal *self)
+{
+    struct rqli_background *background = self->client->background;
+
+    rqli_background_drop(background, &self->duty);
+    rqli_dlist_remove(&background->shared.withdrawals, &self->link);
+    background->shared.n_owed--;
+    (void)atomic_fetch_sub_explicit(&background->n_withdrawals, 1, memory_order_relaxed);
+    free(self);
+}
+
+/* Drops a withdrawal whose time is over: the server has forgotten its request by itself. */
+static bool begin_withdrawal(struct rqli_duty *duty, int64_t now_us)
+{
+    struct withdrawal *self = (struct withdrawal *)duty;
+
+    if (now_us < self->until_us) {
+        return true;
+    }
+    drop(self);
+    return false;
+}
+
+static void write_withdrawal(struct rqli_duty *duty, struct rqli_call *call)
+{
+    const struct withdrawal *self = (const struct withdrawal *)duty;
+    const struct rqli_withdrawal_of what = {self->keys.set, self->name, self->acquirer,
+                                            self->nonce};
+
+    rqli_withdraw_write(&what, &self->keys, call);
+}
+
+/* If a re-entry was undone, the lock ends earlier than its other holders know. A queue that was not
+ * served to its end is served by the next withdrawal, which comes at once. */
+static void read_withdrawal(struct rqli_duty *duty, const struct rqli_exchange *answer,
+                            const struct rqli_reply *reply, rql_status fault)
+{
+    struct withdrawal *self = (struct withdrawal *)duty;
+    rql_client *client = self->client;
+    struct rqli_background *background = client->background;
+    struct rqli_outcome outcome = {0};
+
+    (void)answer;
+    (void)fault;
+    if (!reply || reply->type == RQLI_REPLY_ERROR) {
+        rqli_background_set(background, duty, rqli_now_us() + RQLI_PAUSE_WITHDRAWAL.first_us);
+        return;
+    }
+    (void)rqli_outcome_read(reply, &outcome);
+    if (outcome.second == RQLI_SERVED_PARTLY) {
+        rqli_background_set(background, duty, rqli_now_us());
+    } else {
+        drop(self);
+    }
+    if (outcome.what == REENTRY_UNDONE) {
+        rqli_background_unlock(background);
+        rqli_leases_doubt(client->leases, NULL);
+        rqli_background_lock(background);
+    }
+}
+
+void rqli_withdraw_later(rql_client *client, const struct rqli_withdrawal_of *what, int64_t ttl_ms)
+{
+    static const struct rqli_duty_ops ops = {
+        .begin = begin_withdrawal, .write = write_withdrawal, .read = read_withdrawal};
+
+    struct rqli_background *background = client->background;
+    int64_t now_us = rqli_now_us();
+    /* A try that is still on its way may be granted yet, and lasts for ttl_ms from then on. */
+    struct withdrawal *self =
+        make(client, what, rqli_after_ms(rqli_client_budget_us(client, now_us), ttl_ms));
+
+    if (!self) {
+        return;
+    }
+    self->duty.ops = &ops;
+    self->duty.set = what->set;
+    rqli_background_lock(background);
+    if (rqli_background_reserve(background, &self->duty)) {
+        rqli_dlist_add_first(&background->shared.withdrawals, &self->link);
+        background->shared.n_owed++;
+        (void)atomic_fetch_add_explicit(&background->n_withdrawals, 1, memory_order_relaxed);
+        rqli_background_set(background, &self->duty, now_us);
+        self = NULL;
+    }
+    rqli_background_unlock(background);
+    free(self);
+}
+
+/* A request that this acquirer has left behind was added before its caller could ask again. */
+bool rqli_withdraw_is_open(rql_client *client, const char *name, const char *acquirer)
+{
+    struct rqli_background *background = client->background;
+    bool is_open = false;
+
+    if (atomic_load_explicit(&background->n_withdrawals, memory_order_relaxed) == 0) {
+        return false;
+    }
+    rqli_background_lock(background);
+    for (struct rqli_dlink *at = background->shared.withdrawals.first; at && !is_open;
+         at = at->next) {
+        const struct withdrawal *one = RQLI_OWNER(at, struct withdrawal, link);
+
+        is_open = strcmp(one->name, name) == 0 && strcmp(one->acquirer, acquirer) == 0;
+    }
+    rqli_background_unlock(background);
+    return is_open;
 }
 
 /* ---- rounds ---- */
@@ -200,68 +227,4 @@ bool rqli_withdrawing_next(struct rqli_withdrawing *self, int64_t now_us, int64_
     self->unsent = 0;
     self->due = 0;
     return true;
-}
-
-/* ---- a batch ---- */
-
-struct withdraw {
-    struct rqli_op op; /* first */
-    struct rqli_withdrawal_batch *batch;
-    struct rqli_withdrawing state;
-    struct rqli_keys keys; /* of the call that is being written */
-    char memory[RQLI_KEYS_ROOM];
-};
-
-/* Writes a call. The keys live only while they are written: a batch has room for those of one
- * call. */
-static void write_withdraw(struct rqli_op *op, size_t i, struct rqli_call *call)
-{
-    struct withdraw *self = (struct withdraw *)op;
-    const struct rqli_withdrawal *one =
-        self->batch->item[rqli_withdrawing_request(&self->state, i)];
-    const struct rqli_withdrawal_of what = {one->set, one->name, one->acquirer, one->nonce};
-
-    rqli_keys_init(&self->keys, self->memory, one->set, rqli_slice_of(one->name));
-    rqli_withdraw_write(&what, &self->keys, call);
-}
-
-static void read_withdraw(struct rqli_op *op, size_t i, const struct rqli_exchange *answer,
-                          const struct rqli_reply *reply, const rql_error *fault)
-{
-    (void)answer;
-    rqli_withdrawing_read(&((struct withdraw *)op)->state, i, reply,
-                          reply ? RQL_OK : fault->status);
-}
-
-static enum rqli_op_next next(struct rqli_op *op)
-{
-    struct withdraw *self = (struct withdraw *)op;
-
-    if (self->state.open == 0) {
-        rqli_withdrawing_begin(&self->state, self->batch->count);
-    } else if (!rqli_withdrawing_next(&self->state, rqli_now_us(), op->until_us, &op->again_us)) {
-        return RQLI_OP_OVER;
-    }
-    op->n_calls = rqli_withdrawing_calls(&self->state);
-    return RQLI_OP_AGAIN;
-}
-
-void rqli_withdrawal_batch_run(struct rqli_withdrawal_batch *self,
-                               const struct rqli_op_route *route, int64_t until_us)
-{
-    static const struct rqli_op_ops ops = {
-        .write = write_withdraw, .read = read_withdraw, .next = next};
-    struct withdraw withdraw;
-
-    withdraw.op = (struct rqli_op){.ops = &ops, .route = *route, .until_us = until_us};
-    withdraw.batch = self;
-    withdraw.state = (struct rqli_withdrawing){0};
-    (void)rqli_op_run(&withdraw.op);
-    self->took_back = withdraw.state.undone != 0;
-    for (size_t i = 0; i < self->count; i++) {
-        bool is_due = withdraw.state.due >> i & 1;
-
-        self->item[i]->is_confirmed = !is_due && withdraw.state.confirmed >> i & 1;
-        self->item[i]->again_us = rqli_now_us() + (is_due ? 0 : RQLI_PAUSE_WITHDRAWAL.first_us);
-    }
 }

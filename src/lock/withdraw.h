@@ -1,19 +1,17 @@
 #ifndef RQLI_WITHDRAW_H
 #define RQLI_WITHDRAW_H
 
-/* Requests and grants whose end the server has not confirmed. They are withdrawn again and again
- * until it does, or until they must have ended by themselves; many in one round trip. */
+/* Requests and grants whose end the server has not confirmed. In the background they are withdrawn
+ * again and again until it does, or until they must have ended by themselves. */
 
-#include "base/dlist.h"
-#include "base/timers.h"
-#include "net/op.h"
+#include "lock/lock.h"
+#include "wire/keys.h"
+#include "wire/reply.h"
 
-#include <stdatomic.h>
+#include <rql/client.h>
+#include <stdbool.h>
 
 struct rqli_call;
-struct rqli_key_set;
-struct rqli_keys;
-struct rqli_withdrawal;
 
 struct rqli_withdrawal_of {
     const struct rqli_key_set *set;
@@ -22,12 +20,24 @@ struct rqli_withdrawal_of {
     const char *nonce;
 };
 
-/* The withdrawals of a client; the next one to be tried is first. All zero: there are none. */
-struct rqli_withdrawals {
-    struct rqli_timers timers;
-    struct rqli_dlist all; /* also those that are being tried */
-    atomic_size_t count;   /* of all of them: each acquisition reads it, without the mutex */
-};
+/* Describes the request or the grant of this lock for its withdrawal. */
+static inline struct rqli_withdrawal_of rqli_lock_withdrawal(const rql_lock *lock)
+{
+    return (struct rqli_withdrawal_of){lock->keys.set, lock->name, lock->acquirer, lock->nonce};
+}
+
+/* Repeats the withdrawal of a request or grant until the server has confirmed it, or until what it
+ * may have been granted for ttl_ms must have ended. Without memory for that, only the ttl ends
+ * it. */
+void rqli_withdraw_later(rql_client *client, const struct rqli_withdrawal_of *what, int64_t ttl_ms);
+
+/* Returns whether a request of this acquirer for this lock is being withdrawn: the server may still
+ * say that this acquirer holds the lock. */
+bool rqli_withdraw_is_open(rql_client *client, const char *name, const char *acquirer);
+
+/* Writes the call that asks the server for a withdrawal. */
+void rqli_withdraw_write(const struct rqli_withdrawal_of *what, const struct rqli_keys *keys,
+                         struct rqli_call *call);
 
 enum { RQLI_WITHDRAWALS_MAX = 64 /* bits of struct rqli_withdrawing */ };
 
@@ -54,45 +64,5 @@ void rqli_withdrawing_read(struct rqli_withdrawing *self, size_t i, const struct
 /* All replies of a round are read. Returns true if there is another round, at *again_us. */
 bool rqli_withdrawing_next(struct rqli_withdrawing *self, int64_t now_us, int64_t until_us,
                            int64_t *again_us);
-
-struct rqli_withdrawal_batch {
-    size_t count;
-    bool took_back; /* a re-entry was undone: the lock ends earlier than later ones know */
-    struct rqli_withdrawal *item[RQLI_WITHDRAWALS_MAX];
-};
-
-/* Makes a withdrawal, with copies of the texts. NULL: no memory. */
-struct rqli_withdrawal *rqli_withdrawal_new(const struct rqli_withdrawal_of *what,
-                                            int64_t until_us);
-struct rqli_withdrawal *rqli_withdrawal_free(struct rqli_withdrawal *self);
-
-/* Takes the withdrawal over, to be tried at once. False: no memory; it stays the caller's. */
-bool rqli_withdrawals_add(struct rqli_withdrawals *self, struct rqli_withdrawal *one);
-void rqli_withdrawals_fini(struct rqli_withdrawals *self);
-
-/* Returns whether a request of this acquirer for this lock is among them. */
-bool rqli_withdrawals_have(const struct rqli_withdrawals *self, const char *name,
-                           const char *acquirer);
-
-/* Returns when the next one has to be tried; RQLI_NEVER_US: there is none. */
-int64_t rqli_withdrawals_due_us(const struct rqli_withdrawals *self);
-
-/* Takes out withdrawals that are due, as many as a batch has room for. Those past their end are
- * dropped. */
-void rqli_withdrawals_take(struct rqli_withdrawals *self, struct rqli_withdrawal_batch *batch,
-                           int64_t now_us);
-
-/* Asks the server for all withdrawals of the batch, until until_us at most. Blocks. */
-void rqli_withdrawal_batch_run(struct rqli_withdrawal_batch *self,
-                               const struct rqli_op_route *route, int64_t until_us);
-
-/* Drops the withdrawals that the server has confirmed. The others are tried again after a pause, or
- * at once if their queue is still to be served. */
-void rqli_withdrawals_put_back(struct rqli_withdrawals *self,
-                               const struct rqli_withdrawal_batch *batch);
-
-/* Writes the call that asks the server for a withdrawal. */
-void rqli_withdraw_write(const struct rqli_withdrawal_of *what, const struct rqli_keys *keys,
-                         struct rqli_call *call);
 
 #endif

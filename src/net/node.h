@@ -51,7 +51,7 @@ struct rqli_node {
     char name[RQLI_ADDRESS_TEXT_SIZE]; /* with several servers: its address, or the master's name */
     bool is_named;                     /* by the URL, with several servers; constant in use */
     struct rqli_conns conns;           /* for the commands of the callers */
-    struct rqli_conn *background;      /* for those of the leases' thread */
+    struct rqli_conn *background;      /* for those of the background thread */
     struct rqli_push_threads *pushes;  /* for pushes to the waiters */
     _Atomic int64_t down_us;           /* when it last did not answer, or was cut off; 0: never */
     bool has_slots;                    /* by the last map of a cluster; for its thread alone */

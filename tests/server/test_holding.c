@@ -234,7 +234,7 @@ TEST(who_counts_on_what_was_taken_back_asks_the_server)
                                             unheard->nonce};
 
     assert_true(rql_lock_remaining_ms(inner) > 60000);
-    rqli_leases_withdraw(client->leases, &what, 600000);
+    rqli_withdraw_later(client, &what, 600000);
     await_int(0, "HEXISTS rql:lock:x rql_ext:%s", unheard->nonce);
     assert_true(wait_until(has_no_more_left, inner, AWAIT_MS));
     CHECK_OK(rql_lock_release(inner, NULL));

@@ -207,7 +207,7 @@ TEST(an_end_without_an_answer_is_withdrawn_unless_it_is_that_of_an_extension)
         assert_int_equal(end.op.ops->next(&end.op), RQLI_OP_OVER);
         CHECK_ALL(
             EQ(end.op.status, RQL_E_UNKNOWN),
-            EQ(rqli_leases_withdraws(client->leases, &lock, 1), row->is_withdrawn),
+            EQ(rqli_withdraw_is_open(client, lock->name, lock->acquirer), row->is_withdrawn),
             EQ(part.unused_ms, row->is_withdrawn ? 0 : LONG_MS - USED_MS - late_ms - SLACK_MS));
         rqli_lock_free(lock);
     }
@@ -393,7 +393,7 @@ TEST(a_hand_over_that_the_server_cannot_take_leaves_the_lock_to_nobody)
     end.op.ops->read(&end.op, 0, &exchange, NULL, &fault);
     CHECK_ALL(EQ(next.acquire.waiter.handed->state, RQLI_TRANSFER_FAILED),
               EQ(onward->state, RQLI_TRANSFER_FAILED), EQ(onward->is_refused, true),
-              EQ(rqli_leases_withdraws(client->leases, &next.lock, 1), true));
+              EQ(rqli_withdraw_is_open(client, next.lock->name, next.lock->acquirer), true));
     assert_int_equal(end.op.ops->next(&end.op), RQLI_OP_AGAIN);
     rqli_call_begin(&call, NULL);
     end.op.ops->write(&end.op, 0, &call);

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "lock/client.h"
+#include "lock/history.h"
 #include "lock/leases.h"
 #include "no_server.h"
 #include "peer.h"
@@ -103,10 +104,14 @@ TEST(an_arrival_is_over_when_all_nodes_were_reached_at_which_locks_are)
     EACH_ROW (row, arrivals) {
         rql_lock *locks[2];
         struct rqli_node *nodes[2];
+        struct rqli_background *background;
         int peers[2];
+        int fd;
 
         tear_down(); /* each has nodes of its own */
         set_up();
+        background = client->background;
+        background->worker.is_started = true; /* the test is the thread */
         locks[0] = granted_by(client, "x");
         locks[1] = granted_by(client, "y");
         nodes[0] = &client->fleet.first;
@@ -116,17 +121,19 @@ TEST(an_arrival_is_over_when_all_nodes_were_reached_at_which_locks_are)
 
             peers[i] = is_there ? peer_of(nodes[i]->background) : -1;
             CHECK_OK(rqli_leases_add(client->leases, locks[i], NULL));
-            assert_true(rqli_lease_table_watch(&client->leases->shared.table, locks[i]));
+            CHECK_OK(rql_lock_lost_fd(locks[i], &fd, NULL)); /* has the lock watched */
         }
-        atomic_store(&client->leases->shall_arrive, true);
-        (void)rqli_leases_step(&client->leases->worker);
-        assert_int_equal(atomic_load(&client->leases->shall_arrive),
+        atomic_store(&client->history->shall_arrive, true);
+        rqli_timers_set(&background->shared.looks, background->server_look, 0);
+        (void)rqli_background_step(&background->worker);
+        assert_int_equal(atomic_load(&client->history->shall_arrive),
                          !row->has_first || !row->has_last);
         rqli_leases_remove(client->leases, locks, 2);
         for (size_t i = 0; i < 2; i++) {
             rqli_lock_free(locks[i]);
             (void)!(peers[i] >= 0 && close(peers[i]));
         }
+        background->worker.is_started = false;
     }
 }
 
@@ -150,8 +157,8 @@ TEST(a_node_that_is_far_away_has_more_time_each_time)
 
         wanted_us = wanted_us < LEAST_US ? LEAST_US : wanted_us;
         wanted_us = wanted_us < most_us ? wanted_us : most_us;
-        client->leases->shared.n_cut_short = n;
-        until_us = rqli_leases_wait_until_us(client->leases);
+        client->background->shared.n_cut_short = n;
+        until_us = rqli_background_wait_until_us(client->background);
         assert_in_range(until_us, now_us + wanted_us, rqli_now_us() + wanted_us);
     }
     rqli_leases_remove(client->leases, locks, 2);

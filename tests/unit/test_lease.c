@@ -24,7 +24,7 @@ static struct rqli_lease_terms terms_of(int64_t ttl_ms)
 
 static int64_t due_at(const struct rqli_lease *lease)
 {
-    int64_t due_us = rqli_lease_due_us(lease);
+    int64_t due_us = rqli_earlier(rqli_lease_renewal_us(lease), rqli_lease_loss_us(lease));
 
     return due_us == RQLI_NEVER_US ? NEVER : due_us - BEGUN_US;
 }
@@ -48,7 +48,6 @@ struct step {
         EXTENDED,
         SHORTENED,
         SETBACK,
-        DETOUR, /* to be asked again then */
         DOUBT,
         UNCONFIRMED, /* relied on until that time at most */
         LOST,
@@ -148,11 +147,6 @@ static const struct life lives[] = {
      .steps = {{SETBACK, 5000, 0, RQL_HELD, 25000, 0}, {LOOK, 94000, 0, RQL_DOUBTFUL, 25000, 100}}},
     {"a setback of a claim is tried again after a twentieth of its second", .ttl_ms = 60000,
      .is_handed_over = true, .steps = {{SETBACK, 400000, 0, RQL_HELD, 450000, 0}}},
-    {"what was asked in the wrong place is asked again no later than after a setback",
-     .ttl_ms = 1000, .renews = true,
-     .steps = {{DETOUR, 5000, 7000, RQL_HELD, 7000, 0},
-               {DETOUR, 7000, 90000, RQL_HELD, 57000, 0},
-               {LOOK, 57000, 0, RQL_HELD, 57000, 1000}}},
     {"a doubt is verified at once, for no more than is believed in", .ttl_ms = 5000,
      .steps = {{DOUBT, 1000000, 0, RQL_DOUBTFUL, 1000000, 3950},
                {EXTENDED, 1000100, 3950, RQL_HELD, 1000100 + 3950000 - 39500, 0},
@@ -220,9 +214,6 @@ static void happen(struct rqli_lease *lease, const struct step *step, int64_t no
         break;
     case SETBACK:
         rqli_lease_on_setback(lease, now_us);
-        break;
-    case DETOUR:
-        rqli_lease_on_not_done(lease, now_us, BEGUN_US + step->with);
         break;
     case DOUBT:
         rqli_lease_on_doubt(lease, now_us);

@@ -6,6 +6,7 @@
 #include "lock/leases.h"
 #include "lock/series.h"
 #include "lock/transfer.h"
+#include "lock/withdraw.h"
 #include "no_server.h"
 #include "reply_tree.h"
 #include "wait.h"
@@ -18,11 +19,13 @@ enum { LONG_MS = 60000, AWAIT_MS = 10000, OTHERS = 200, NONCE_LENGTH = RQLI_HEX_
 
 static rql_client *client;
 static struct rqli_leases *leases;
+static struct rqli_background *background;
 
 BEFORE_EACH(set_up)
 {
     client = client_without_server();
     leases = client->leases;
+    background = client->background;
 }
 
 AFTER_EACH(tear_down)
@@ -166,38 +169,48 @@ TEST(a_doubtful_lock_is_verified_though_it_is_not_to_be_renewed)
 
 TEST(what_is_renewed_by_one_is_nobody_elses)
 {
-    struct rqli_lease_table table = {0};
     rql_lock *lock = granted("x");
-    int64_t now_us = rqli_now_us();
     char acquirer[RQL_ID_SIZE];
 
+    assert_false(rqli_leases_extends(leases, "x", lock->acquirer));
     lock->kept.lease.renews = true;
-    rqli_lease_table_add_renewed(&table, lock);
-    assert_true(rqli_lease_table_renews(&table, "x", lock->acquirer, now_us));
+    CHECK_OK(rqli_leases_add(leases, lock, NULL));
+    assert_true(rqli_leases_extends(leases, "x", lock->acquirer));
     for (uint64_t task = 1; task < OTHERS; task++) { /* more than there are buckets */
         rqli_acquirer_id(acquirer, task, client->identity);
-        assert_false(rqli_lease_table_renews(&table, "x", acquirer, now_us));
-        assert_false(rqli_lease_table_renews(&table, acquirer, lock->acquirer, now_us));
+        assert_false(rqli_leases_extends(leases, "x", acquirer));
+        assert_false(rqli_leases_extends(leases, acquirer, lock->acquirer));
     }
-    rqli_lease_table_remove(&table, lock);
-    assert_false(rqli_lease_table_renews(&table, "x", lock->acquirer, now_us));
-    rqli_lease_table_fini(&table);
+    rqli_leases_remove(leases, &lock, 1);
+    assert_false(rqli_leases_extends(leases, "x", lock->acquirer));
     rqli_lock_free(lock);
+}
+
+/* A lock that is watched, and whose renewal is under way in this batch. */
+static rql_lock *asked_for(const char *name, struct rqli_duty_batch *batch)
+{
+    rql_lock *lock = held(name);
+    int fd;
+
+    background->worker.is_started = true; /* the test is the thread */
+    CHECK_OK(rqli_leases_lost_fd(leases, lock, &fd, NULL));
+    background->worker.is_started = false;
+    lock->kept.duty.batch = batch;
+    batch->item[batch->count++].duty = &lock->kept.duty;
+    return lock;
 }
 
 TEST(the_reply_to_a_renewal_finds_nothing_of_what_was_released_meanwhile)
 {
-    rql_lock *released = held("x");
-    rql_lock *kept = held("y");
+    struct rqli_duty_batch *batch = &background->shared.batch;
+    rql_lock *released = asked_for("x", batch);
+    rql_lock *kept = asked_for("y", batch);
 
-    leases->shared.batch.count = 2;
-    leases->shared.batch.item[0].lock = released;
-    leases->shared.batch.item[1].lock = kept;
     end(released);
-    assert_null(leases->shared.batch.item[0].lock);
-    assert_ptr_equal(leases->shared.batch.item[1].lock, kept);
-    leases->shared.batch.count = 0;
+    assert_null(batch->item[0].duty);
+    assert_ptr_equal(batch->item[1].duty, &kept->kept.duty);
     end(kept);
+    batch->count = 0;
 }
 
 /* What its thread finds, which does not run here. */
@@ -218,12 +231,13 @@ static const struct step {
 TEST(a_client_ends_when_all_is_claimed_or_its_time_is_over)
 {
     EACH_ROW (row, steps) {
-        leases->shared.shall_stop = row->shall_stop;
-        leases->shared.n_adopted = row->n_unclaimed;
-        leases->shared.stop_us = rqli_after_ms(rqli_now_us(), row->left_ms);
-        assert_int_equal(rqli_leases_step(&leases->worker) == RQLI_WORKER_OVER, row->is_over);
+        background->shared.shall_stop = row->shall_stop;
+        background->shared.n_owed = row->n_unclaimed;
+        background->shared.stop_us = rqli_after_ms(rqli_now_us(), row->left_ms);
+        assert_int_equal(rqli_background_step(&background->worker) == RQLI_WORKER_OVER,
+                         row->is_over);
     }
-    leases->shared.n_adopted = 0;
+    background->shared.n_owed = 0;
 }
 
 /* A short hold wakes nobody: while leases come and go there is a look before a hand-over has to be
@@ -234,8 +248,8 @@ TEST(the_thread_looks_again_soon_while_leases_come_and_go)
         int64_t now_us = rqli_now_us();
         int64_t again_us;
 
-        leases->shared.added = (unsigned)n_added;
-        again_us = rqli_leases_step(&leases->worker);
+        background->shared.n_added = (unsigned)n_added;
+        again_us = rqli_background_step(&background->worker);
         if (n_added > 0) {
             assert_in_range(again_us, now_us, rqli_now_us() + 150000);
         } else {
@@ -260,26 +274,24 @@ TEST(what_is_to_be_withdrawn_is_tried_again_when_it_is_due)
 
     rql_lock *lock = granted("x");
     const struct rqli_withdrawal_of what = rqli_lock_withdrawal(lock);
-    struct rqli_withdrawals *withdrawals = &leases->shared.withdrawals;
-    struct rqli_withdrawal_batch batch;
 
-    assert_true(rqli_withdrawals_add(
-        withdrawals, rqli_withdrawal_new(&what, rqli_after_ms(rqli_now_us(), LONG_MS))));
+    background->worker.is_started = true; /* the test is the thread */
+    rqli_withdraw_later(client, &what, LONG_MS);
     EACH_ROW (row, rows) {
         int64_t again_us;
 
-        leases->shared.shall_stop = row->shall_stop;
-        leases->shared.stop_us = rqli_after_ms(rqli_now_us(), row->left_ms);
-        again_us = rqli_leases_step(&leases->worker);
+        background->shared.shall_stop = row->shall_stop;
+        background->shared.stop_us = rqli_after_ms(rqli_now_us(), row->left_ms);
+        again_us = rqli_background_step(&background->worker);
         if (row->is_over) {
             assert_int_equal(again_us, RQLI_WORKER_OVER);
         } else {
-            assert_int_equal(again_us, rqli_withdrawals_due_us(withdrawals));
+            assert_int_equal(again_us, rqli_timers_first_us(&background->shared.others));
             assert_true(again_us < rqli_after_ms(rqli_now_us(), LONG_MS));
         }
+        assert_int_equal(rqli_withdraw_is_open(client, lock->name, lock->acquirer), !row->is_over);
     }
-    rqli_withdrawals_take(withdrawals, &batch, RQLI_NEVER_US);
-    assert_false(rqli_withdrawals_have(withdrawals, lock->name, lock->acquirer));
+    background->worker.is_started = false;
     rqli_lock_free(lock);
 }
 
@@ -348,12 +360,12 @@ static atomic_int mutex_at_event = -1; /* what the callback found; -1: it was no
 
 static void on_event(const rql_event *event, void *data)
 {
-    int found = pthread_mutex_trylock(&leases->shared.mutex);
+    int found = pthread_mutex_trylock(&background->shared.mutex);
 
     (void)event;
     (void)data;
     if (found == 0) {
-        (void)pthread_mutex_unlock(&leases->shared.mutex);
+        (void)pthread_mutex_unlock(&background->shared.mutex);
     }
     mutex_at_event = found;
 }
@@ -423,16 +435,14 @@ TEST(what_is_being_withdrawn_is_known)
     rql_lock *locks[] = {rqli_lock_new(client, "x", 1), rqli_lock_new(client, "y", 1)};
     rql_lock *other = rqli_lock_new(client, "y", 2);
 
-    assert_false(rqli_leases_withdraws(leases, locks, 2));
-    for (size_t i = 0; i < 3; i++) {
-        const rql_lock *lock = i < 2 ? locks[i] : locks[1];
-        const struct rqli_withdrawal_of what = rqli_lock_withdrawal(lock);
+    for (size_t i = 0; i < 2; i++) {
+        const struct rqli_withdrawal_of what = rqli_lock_withdrawal(locks[i]);
 
-        rqli_leases_withdraw(leases, &what, LONG_MS);
-        CHECK_ALL(EQ(rqli_leases_withdraws(leases, locks, 1), true),
-                  EQ(rqli_leases_withdraws(leases, &locks[1], 1), i > 0),
-                  EQ(rqli_leases_withdraws(leases, locks, 2), true),
-                  EQ(rqli_leases_withdraws(leases, &other, 1), false));
+        assert_false(rqli_withdraw_is_open(client, locks[i]->name, locks[i]->acquirer));
+        rqli_withdraw_later(client, &what, LONG_MS);
+        CHECK_ALL(EQ(rqli_withdraw_is_open(client, "x", locks[0]->acquirer), true),
+                  EQ(rqli_withdraw_is_open(client, "y", locks[1]->acquirer), i > 0),
+                  EQ(rqli_withdraw_is_open(client, "y", other->acquirer), false));
     }
     rqli_lock_free(other);
     rqli_lock_free(locks[1]);
@@ -441,7 +451,7 @@ TEST(what_is_being_withdrawn_is_known)
 
 TEST(a_handle_that_is_used_again_knows_nothing_of_before)
 {
-    rql_lock *before = held("before");
+    rql_lock *before = asked_for("before", &background->shared.durable);
     rql_lock_options options;
     rql_lock *lock;
 
@@ -452,10 +462,9 @@ TEST(a_handle_that_is_used_again_knows_nothing_of_before)
     before->carrier = client;
     before->transfer =
         rqli_transfer_new(client, before->acquirer, before->host, before->nonce, &options);
-    leases->shared.durable.count = 1; /* of a renewal that is under way */
-    leases->shared.durable.item[0].lock = before;
     end(before);
-    assert_null(leases->shared.durable.item[0].lock);
+    assert_null(background->shared.durable.item[0].duty);
+    background->shared.durable.count = 0;
     lock = rqli_lock_new(client, "x", 0);
     assert_ptr_equal(lock, before);
     assert_null(lock->transfer);

@@ -1,0 +1,590 @@
+#include "lock/background.h"
+
+#include "base/clock.h"
+#include "lock/client.h"
+
+#include <stdlib.h>
+
+/*
+ * The thread of a client. Its step works through what is due under the mutex, which is released
+ * around every round trip and callback. So a duty may be dropped while its call is under way.
+ *
+ * The calls go to all nodes that are connected before the first answer is awaited. If one server
+ * has all locks, the thread waits for its answer. Otherwise, and for durable locks, the thread
+ * looks for answers for a short time and leaves the rest to a later step: neither a silent node nor
+ * missing replicas may delay renewals that are due elsewhere.
+ *
+ * The caller of every static function here holds the mutex.
+ */
+
+/* While leases come and go the thread looks this often by itself, so that a short hold does not
+ * have to wake it. The pause is shorter than the time after which a hand-over is claimed. */
+enum { IDLE_LOOK_US = 150000 };
+
+enum {
+    ANSWER_LOOK_US = 2000, /* the wait for an answer may delay other renewals by this: less than any
+                              margin of a lease */
+    LONGEST_PAUSE_US = 100000, /* between two looks for an answer */
+    /* Until a duty is begun again that found its batch under way or full, or no memory; and the
+       longest pause of an urgent duty while its keys move. */
+    BUSY_US = 100000,
+    BUSY_URGENT_US = 20000,
+};
+
+enum { N_LOOKS = 2 }; /* the servers, and the answers to late releases */
+
+/* A login takes three round trips, or six with TLS. It gets this many times the grace, which is two
+ * round trips. */
+enum { LOGIN_GRACES = 3 };
+
+struct rqli_background *rqli_background_new(rql_client *client)
+{
+    struct rqli_background *self = calloc(1, sizeof *self);
+
+    if (!self) {
+        return NULL;
+    }
+    self->worker = (struct rqli_worker){.name = "rql-leases", .step = rqli_background_step};
+    self->client = client;
+    self->shared.batch.node = self->shared.durable.node = &client->fleet.first;
+    self->shared.batch.next = &self->shared.durable;
+    self->shared.durable.is_durable = true;
+    (void)pthread_mutex_init(&self->shared.mutex, NULL);
+    for (int i = 0; i < N_LOOKS; i++) {
+        if (!rqli_timers_reserve(&self->shared.looks)) {
+            return rqli_background_free(self);
+        }
+    }
+    return self;
+}
+
+void rqli_background_start(struct rqli_background *self, int64_t until_us)
+{
+    bool is_started;
+
+    if (rqli_worker_runs(&self->worker)) {
+        return;
+    }
+    rqli_background_lock(self);
+    is_started = rqli_worker_start(&self->worker);
+    rqli_background_unlock(self);
+    /* Without the mutex, which the first step of the thread takes. */
+    if (is_started) {
+        rqli_worker_await(&self->worker, until_us);
+    }
+}
+
+/* ---- the queue ---- */
+
+void rqli_background_fire_at(struct rqli_background *self, struct rqli_timers *timers,
+                             struct rqli_due *due, int64_t at_us)
+{
+    rqli_timers_set(timers, due, at_us);
+    (void)rqli_worker_rouse(&self->worker, at_us);
+}
+
+void rqli_background_look(struct rqli_background *self, struct rqli_due *look, int64_t at_us)
+{
+    if (look->place == 0 || at_us < look->at_us) {
+        rqli_background_fire_at(self, &self->shared.looks, look, at_us);
+    }
+}
+
+static struct rqli_timers *queue_of(struct rqli_background *self, const struct rqli_duty *duty)
+{
+    return duty->ops->is_urgent ? &self->shared.urgent : &self->shared.others;
+}
+
+bool rqli_background_reserve(struct rqli_background *self, const struct rqli_duty *duty)
+{
+    return rqli_worker_start(&self->worker) && rqli_timers_reserve(queue_of(self, duty));
+}
+
+void rqli_background_set(struct rqli_background *self, struct rqli_duty *duty, int64_t at_us)
+{
+    if (!duty->batch) {
+        rqli_background_fire_at(self, queue_of(self, duty), &duty->due, at_us);
+    }
+}
+
+void rqli_background_drop(struct rqli_background *self, struct rqli_duty *duty)
+{
+    struct rqli_duty_batch *batch = duty->batch;
+
+    for (size_t i = 0; batch && i < batch->count; i++) {
+        if (batch->item[i].duty == duty) {
+            batch->item[i].duty = NULL;
+        }
+    }
+    duty->batch = NULL;
+    rqli_timers_unreserve(queue_of(self, duty), &duty->due);
+}
+
+/* ---- until when ---- */
+
+bool rqli_background_is_out_of_time(const struct rqli_background *self)
+{
+    return self->shared.shall_stop && rqli_now_us() >= self->shared.stop_us;
+}
+
+/* Returns until when a call may last: no longer than to the next loss that has to be reported, or
+ * the end. */
+static int64_t budget_us(struct rqli_background *self)
+{
+    int64_t until_us = rqli_client_budget_us(self->client, rqli_now_us());
+
+    if (self->shared.shall_stop) {
+        until_us = rqli_earlier(until_us, self->shared.stop_us);
+    }
+    return rqli_earlier(until_us, rqli_timers_first_us(&self->shared.losses));
+}
+
+int64_t rqli_background_wait_until_us(struct rqli_background *self)
+{
+    int64_t most_us = budget_us(self);
+    int64_t loss_us = rqli_timers_first_us(&self->shared.losses);
+    int64_t now_us = rqli_now_us();
+    int64_t until_us;
+
+    if (!self->client->is_partitioned || !rqli_fleet_holds_apart(&self->client->fleet)) {
+        return most_us;
+    }
+    /* Half of what the first lock has left, so that a node that does not answer costs no lock on
+     * the other nodes. */
+    most_us = rqli_earlier(most_us, now_us + (loss_us - now_us) / 2);
+    until_us =
+        rqli_earlier(rqli_timers_first_us(&self->shared.urgent), now_us + RQLI_SERVER_LOOK_US);
+    until_us = rqli_later(until_us, now_us + LOGIN_GRACES * (rqli_client_grace_us(self->client)
+                                                             << 2 * self->shared.n_cut_short));
+    return rqli_earlier(until_us, most_us);
+}
+
+/* Returns how long the answer to a batch may take. A batch in which nothing is urgent takes until
+ * the next renewal is due, which is sent after it on the same connection, or the usual grace,
+ * whichever is later. If the renewal may be due at another server, it gets no more time than the
+ * renewal can spare. */
+static int64_t answer_until_us(struct rqli_background *self, const struct rqli_duty_batch *batch)
+{
+    int64_t most_us = rqli_background_wait_until_us(self);
+    int64_t until_us = rqli_later(rqli_now_us() + rqli_client_grace_us(self->client),
+                                  rqli_timers_first_us(&self->shared.urgent));
+
+    return batch->is_urgent ? most_us : rqli_earlier(until_us, most_us);
+}
+
+/* ---- what is due, by node ---- */
+
+/* Returns the batch for a node and kind of duty, made if there is none. NULL: no memory. */
+static struct rqli_duty_batch *batch_for(struct rqli_background *self, struct rqli_node *node,
+                                         bool is_durable)
+{
+    struct rqli_duty_batch **at = &self->shared.batch.next;
+
+    if (node == self->shared.batch.node && !is_durable) {
+        return &self->shared.batch;
+    }
+    while (*at && ((*at)->node != node || (*at)->is_durable != is_durable)) {
+        at = &(*at)->next;
+    }
+    if (!*at) {
+        *at = calloc(1, sizeof **at);
+        if (*at) {
+            (*at)->node = node;
+            (*at)->is_durable = is_durable;
+        }
+    }
+    return *at;
+}
+
+static struct rqli_conn *conn_of(const struct rqli_duty_batch *self)
+{
+    return self->is_durable ? self->node->conns.durable : self->node->background;
+}
+
+/* Returns whether the batch can be sent without delaying others. Releases the mutex meanwhile. */
+static bool is_ready(struct rqli_background *self, const struct rqli_duty_batch *batch)
+{
+    bool is_up = true;
+
+    if (self->client->is_partitioned) {
+        rqli_background_unlock(self);
+        is_up = rqli_conn_is_up(conn_of(batch));
+        rqli_background_lock(self);
+    }
+    return is_up;
+}
+
+static bool is_full(const struct rqli_duty_batch *self)
+{
+    return self->count == RQLI_DUTIES_MAX;
+}
+
+/* Adds a duty to the batch of its node. Returns false if that is full and is sent at once, so that
+ * more have to be looked for later. A duty whose batch is under way waits: a second batch would
+ * only queue behind it at the server. */
+static bool add(struct rqli_background *self, struct rqli_duty *duty)
+{
+    struct rqli_node *node = rqli_fleet_node(&self->client->fleet, duty->set);
+    bool is_durable = duty->durability && rqli_durability_is_wanted(duty->durability);
+    struct rqli_duty_batch *batch = batch_for(self, node, is_durable);
+
+    if (!batch || batch->exchange || is_full(batch)) {
+        rqli_background_set(self, duty,
+                            rqli_now_us() + (duty->ops->is_urgent ? BUSY_URGENT_US : BUSY_US));
+    } else {
+        if (is_durable) {
+            rqli_durability_join(&batch->wanted, duty->durability);
+        }
+        batch->is_urgent = batch->is_urgent || duty->ops->is_urgent;
+        batch->item[batch->count++].duty = duty;
+        duty->batch = batch;
+    }
+    return is_durable || !batch || batch->exchange || !is_full(batch) || !is_ready(self, batch);
+}
+
+/* Begins the duties of a queue that are due, until a batch is full: those left in the queue keep
+ * their times, and the next step comes at once. */
+static void collect(struct rqli_background *self, struct rqli_timers *queue)
+{
+    int64_t now_us = rqli_now_us();
+    bool goes_on = true;
+
+    while (goes_on) {
+        struct rqli_duty *duty = (struct rqli_duty *)rqli_timers_take_due(queue, now_us);
+
+        goes_on = duty && (!duty->ops->begin(duty, now_us) || add(self, duty));
+    }
+}
+
+/* ---- the calls ---- */
+
+static void write_calls(struct rqli_duty_batch *self, struct rqli_command *command)
+{
+    for (size_t i = 0; i < self->count; i++) {
+        struct rqli_duty *duty = self->item[i].duty;
+        struct rqli_call call;
+
+        if (duty) {
+            self->item[i].reply_at = command->n_commands;
+            duty->ops->write(duty, &call);
+            rqli_call_write(&call, command, rqli_conn_scripts(conn_of(self)));
+        }
+    }
+}
+
+/* Writes the calls of a batch. Returns false if no duty is left in it. */
+static bool write_batch(struct rqli_background *self, struct rqli_duty_batch *batch)
+{
+    struct rqli_command *command = &batch->exchange->command;
+    rql_client *client = self->client;
+
+    rqli_command_reset(command);
+    write_calls(batch, command);
+    if (command->n_commands == 0) {
+        return false;
+    }
+    if (rqli_client_wants_name(client)) {
+        rqli_client_name_write(&client->name, command);
+    }
+    return true;
+}
+
+/* Connects and sends a batch, and waits for nothing else. Holds the mutex only while the calls are
+ * written. */
+static rql_status send(struct rqli_background *self, struct rqli_duty_batch *batch,
+                       int64_t until_us)
+{
+    struct rqli_conn *conn = conn_of(batch);
+    rql_status status;
+
+    rqli_background_unlock(self);
+    status = rqli_conn_connect(conn, until_us, NULL);
+    rqli_background_lock(self);
+    if (status) {
+        return status;
+    }
+    batch->exchange = rqli_exchange_take(conn);
+    if (!batch->exchange) {
+        return RQL_E_NOMEM;
+    }
+    if (!write_batch(self, batch)) {
+        return RQL_E_IO;
+    }
+    batch->exchange->durability = batch->is_durable ? &batch->wanted : NULL;
+    rqli_background_unlock(self);
+    status = rqli_exchange_send(batch->exchange, 0, NULL);
+    rqli_background_lock(self);
+    return status;
+}
+
+/* ---- the answers ---- */
+
+/* Returns true if the call has done nothing, and is sent again, at once or soon. */
+static bool repeat(struct rqli_background *self, const struct rqli_duty_batch *batch,
+                   struct rqli_duty *duty, const struct rqli_reply *reply)
+{
+    enum rqli_verdict verdict;
+
+    duty->retries.until_us = RQLI_NEVER_US;
+    verdict =
+        rqli_call_verdict(&self->client->fleet, batch->node, duty->set, reply, &duty->retries);
+    if (verdict == RQLI_DONE || verdict == RQLI_FAULT) {
+        duty->retries = (struct rqli_retries){0};
+        return false;
+    }
+    if (verdict == RQLI_HERE) {
+        rqli_conn_forget_scripts(conn_of(batch));
+    }
+    rqli_background_set(self, duty,
+                        duty->ops->is_urgent
+                            ? rqli_earlier(duty->retries.again_us, rqli_now_us() + BUSY_URGENT_US)
+                            : duty->retries.again_us);
+    return true;
+}
+
+/* A batch is over: each of its duties reads its reply. Duties that others drop meanwhile are
+ * forgotten. */
+static void end(struct rqli_background *self, struct rqli_duty_batch *batch, rql_status status)
+{
+    if (status) {
+        rqli_fleet_on_silence(&self->client->fleet, batch->node);
+    }
+    for (size_t i = 0; i < batch->count; i++) {
+        struct rqli_duty *duty = batch->item[i].duty;
+        const struct rqli_reply *reply =
+            duty && !status ? &batch->exchange->reply[batch->item[i].reply_at] : NULL;
+
+        if (duty) {
+            duty->batch = NULL;
+        }
+        if (duty && !(reply && repeat(self, batch, duty, reply))) {
+            duty->ops->read(duty, reply ? batch->exchange : NULL, reply, status);
+        }
+    }
+    rqli_background_unlock(self);
+    rqli_exchange_give(batch->exchange);
+    rqli_background_lock(self);
+    batch->exchange = NULL;
+    batch->wanted = (struct rqli_durability){0};
+    batch->is_urgent = false;
+    batch->count = 0;
+}
+
+/* Takes the answer to a batch that was sent, if it has come. Releases the mutex while it waits. */
+static void take_answer(struct rqli_background *self, struct rqli_duty_batch *batch)
+{
+    bool is_looked_at = batch->is_durable || self->client->is_partitioned;
+    int64_t until_us =
+        is_looked_at ? batch->exchange->sent_us + ANSWER_LOOK_US : answer_until_us(self, batch);
+    rql_status status;
+
+    rqli_background_unlock(self);
+    status = rqli_exchange_await(batch->exchange, until_us, NULL);
+    rqli_background_lock(self);
+    if (!is_looked_at || rqli_exchange_is_over(batch->exchange)) {
+        end(self, batch, status);
+    }
+}
+
+static void begin(struct rqli_background *self, struct rqli_duty_batch *batch)
+{
+    rql_status status = send(self, batch, answer_until_us(self, batch));
+
+    if (status) {
+        end(self, batch, status);
+    }
+}
+
+/* Notes how an attempt to connect ended: if a login takes longer than a node may hold up the
+ * others, it has more time at each attempt. */
+static void note_attempt(struct rqli_background *self, const struct rqli_duty_batch *batch)
+{
+    enum { MOST = 4 };
+
+    unsigned *n = &self->shared.n_cut_short;
+
+    if (is_ready(self, batch)) {
+        *n = 0;
+    } else if (*n < MOST) {
+        ++*n;
+    }
+}
+
+static bool is_unsent(const struct rqli_duty_batch *self)
+{
+    return self->count > 0 && !self->exchange;
+}
+
+/* Does one step for the durable batches, or for the others. Nodes that are not connected come last,
+ * because connecting may take until something is due elsewhere. */
+static void exchange_all(struct rqli_background *self, bool is_durable)
+{
+    struct rqli_duty_batch *batch;
+
+    for (batch = &self->shared.batch; batch; batch = batch->next) {
+        if (batch->is_durable == is_durable && is_unsent(batch) && is_ready(self, batch)) {
+            begin(self, batch);
+        }
+    }
+    for (batch = &self->shared.batch; batch; batch = batch->next) {
+        if (batch->is_durable == is_durable && batch->exchange) {
+            take_answer(self, batch);
+        }
+    }
+    for (batch = &self->shared.batch; batch; batch = batch->next) {
+        if (batch->is_durable == is_durable && is_unsent(batch)) {
+            begin(self, batch);
+            note_attempt(self, batch);
+        }
+    }
+}
+
+/* Returns until when the server has to have answered; then its connection is given up. */
+static int64_t silent_us(const struct rqli_background *self, const struct rqli_duty_batch *batch)
+{
+    int64_t limit_ms = self->client->options.io_timeout_ms;
+
+    if (batch->is_durable) {
+        limit_ms += rqli_durability_longest_ms(&batch->wanted);
+    }
+    return rqli_after_ms(batch->exchange->sent_us, limit_ms);
+}
+
+/* Returns when to look for an answer again. An answer that takes long is looked for less and less
+ * often, because a silent server must not keep the thread busy. A look just before the next loss
+ * makes an answer count that has come since the last look. */
+static int64_t next_look_us(const struct rqli_background *self, const struct rqli_duty_batch *batch,
+                            int64_t now_us)
+{
+    int64_t pause_us = rqli_earlier(now_us - batch->exchange->sent_us, LONGEST_PAUSE_US);
+    int64_t look_us = now_us + rqli_later(pause_us, ANSWER_LOOK_US);
+    int64_t before_loss_us = rqli_timers_first_us(&self->shared.losses) - ANSWER_LOOK_US;
+    int64_t at_end_us = silent_us(self, batch);
+
+    look_us = before_loss_us > now_us ? rqli_earlier(look_us, before_loss_us) : look_us;
+    return at_end_us > now_us ? rqli_earlier(look_us, at_end_us) : look_us;
+}
+
+/* ---- the step ---- */
+
+/* Fires the items that are due, one by one: each may release the mutex, and change the others. */
+static void fire(struct rqli_timers *timers, int64_t now_us)
+{
+    struct rqli_due *due = rqli_timers_take_due(timers, now_us);
+
+    while (due) {
+        due->fire(due);
+        due = rqli_timers_take_due(timers, now_us);
+    }
+}
+
+/* Returns when the thread has to look again: at the earliest of the times that are due. While
+ * leases come and go it looks every 150 ms, which is cheaper than a wake-up for each of them. */
+static int64_t plan(struct rqli_background *self)
+{
+    int64_t now_us = rqli_now_us();
+    int64_t due_us = self->shared.shall_stop ? self->shared.stop_us : RQLI_NEVER_US;
+
+    due_us = rqli_earlier(due_us, rqli_timers_first_us(&self->shared.losses));
+    due_us = rqli_earlier(due_us, rqli_timers_first_us(&self->shared.looks));
+    due_us = rqli_earlier(due_us, rqli_timers_first_us(&self->shared.urgent));
+    due_us = rqli_earlier(due_us, rqli_timers_first_us(&self->shared.others));
+    for (const struct rqli_duty_batch *batch = &self->shared.batch; batch; batch = batch->next) {
+        if (batch->exchange) {
+            due_us = rqli_earlier(due_us, next_look_us(self, batch, now_us));
+        }
+    }
+    if (self->shared.n_added > 0) {
+        due_us = rqli_earlier(due_us, now_us + IDLE_LOOK_US);
+    }
+    self->shared.n_added = 0;
+    return due_us;
+}
+
+/* Ends what is open when the client ends and its time is over: each duty learns that there is no
+ * time for it any more. */
+static void end_all(struct rqli_background *self)
+{
+    for (struct rqli_duty_batch *batch = &self->shared.batch; batch; batch = batch->next) {
+        if (batch->exchange) {
+            end(self, batch, RQL_E_UNKNOWN);
+        }
+    }
+    fire(&self->shared.looks, RQLI_NEVER_US);
+    for (;;) {
+        struct rqli_duty *duty =
+            (struct rqli_duty *)rqli_timers_take_due(&self->shared.others, RQLI_NEVER_US);
+
+        if (!duty) {
+            return;
+        }
+        (void)duty->ops->begin(duty, RQLI_NEVER_US);
+    }
+}
+
+/* Reports losses first, so that no slow renewal delays a report. A look fires once in a step at
+ * most, however often it is due. */
+int64_t rqli_background_step(struct rqli_worker *worker)
+{
+    struct rqli_background *self = (struct rqli_background *)worker;
+    int64_t again_us = RQLI_WORKER_OVER;
+
+    rqli_background_lock(self);
+    fire(&self->shared.looks, rqli_now_us());
+    fire(&self->shared.losses, rqli_now_us());
+    collect(self, &self->shared.urgent);
+    collect(self, &self->shared.others);
+    exchange_all(self, false);
+    exchange_all(self, true);
+    fire(&self->shared.losses, rqli_now_us());
+    if (rqli_background_is_out_of_time(self)) {
+        end_all(self);
+    } else if (!self->shared.shall_stop || self->shared.n_owed > 0) {
+        again_us = plan(self);
+    }
+    rqli_background_unlock(self);
+    return again_us;
+}
+
+/* ---- the end ---- */
+
+/* What is open gets io_timeout_ms. After the thread has ended no other thread comes here. It was
+ * never started if there was no thread to be had; then it has nothing. */
+void rqli_background_stop(struct rqli_background *self)
+{
+    rqli_background_lock(self);
+    self->shared.shall_stop = true;
+    self->shared.stop_us = rqli_after_ms(rqli_now_us(), self->client->options.io_timeout_ms);
+    if (self->shared.late_look.place) {
+        rqli_background_look(self, &self->shared.late_look, 0);
+    }
+    rqli_background_unlock(self);
+    /* Without the mutex, which the last steps of the thread take. */
+    rqli_worker_stop(&self->worker);
+}
+
+struct rqli_background *rqli_background_free(struct rqli_background *self)
+{
+    struct rqli_duty_batch *other;
+
+    if (!self) {
+        return NULL;
+    }
+    rqli_exchange_give(self->shared.batch.exchange);
+    rqli_exchange_give(self->shared.durable.exchange);
+    other = self->shared.durable.next;
+    while (other) {
+        struct rqli_duty_batch *next = other->next;
+
+        rqli_exchange_give(other->exchange);
+        free(other);
+        other = next;
+    }
+    rqli_timers_fini(&self->shared.losses);
+    rqli_timers_fini(&self->shared.looks);
+    rqli_timers_fini(&self->shared.urgent);
+    rqli_timers_fini(&self->shared.others);
+    (void)pthread_mutex_destroy(&self->shared.mutex);
+    free(self);
+    return NULL;
+}
