@@ -625,7 +625,7 @@ def title(function, kind, count):
 class Fixture(tap.Fixture):
     """A server, and others that are kept, for one scenario after the other."""
     server = None
-    stalled_ms, words = 0, ""  # of the last scenario that failed
+    stalled_ms, is_unknown, words = 0, False, ""  # of the last scenario that failed
 
     def __init__(self):
         super().__init__()
@@ -645,8 +645,9 @@ class Fixture(tap.Fixture):
         except LeftOut:
             world.abandon()
             raise
-        except Exception:
+        except Exception as failure:
             self.stalled_ms = world.kept_ms() - kept_ms
+            self.is_unknown = "got 'E_UNKNOWN'" in str(failure)
             self.words = "".join(remote.last_words() for remote in world.remotes) + self.server.log()[-2000:]
             world.abandon()
             self.end()  # whatever state it is in: the next scenario begins anew
@@ -656,7 +657,9 @@ class Fixture(tap.Fixture):
         return self.words
 
     def excuse(self, case, n_tries, took_s):
-        tries, stall_ms = (TRIES_OF_TIMED, STALL_OF_TIMED_MS) if case.function.is_timed else (TRIES, STALL_MS)
+        # A withdrawal has 50 ms for its answer, in any scenario; then the outcome is not known.
+        is_timed = case.function.is_timed or self.is_unknown
+        tries, stall_ms = (TRIES_OF_TIMED, STALL_OF_TIMED_MS) if is_timed else (TRIES, STALL_MS)
         # What did not come in all of a wait's patience did not for want of a moment.
         least_ms = stall_ms if took_s < PATIENCE_S else max(stall_ms, 100 * took_s)
         return excuse(self.stalled_ms, least_ms) if n_tries < tries else None
