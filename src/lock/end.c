@@ -81,8 +81,7 @@ static void placed(struct rqli_op *op)
     }
 }
 
-/* Has the call repeated: not batched with others this time, and only when the hand-over to us is
- * settled, if it is not settled yet. */
+/* Has the call repeated when the hand-over to us is settled. */
 static rql_status fail_early(struct rqli_end *self, struct rqli_end_part *part)
 {
     self->has_lost_stream = true;
@@ -94,8 +93,7 @@ static rql_status fail_early(struct rqli_end *self, struct rqli_end_part *part)
 }
 
 /* Returns RQL_OK if the lock is the next owner's, RQL_NOT_HELD if it was not ours any more, and
- * RQL_E_UNKNOWN if the transfer is to be repeated, by itself if it was sent together with
- * others. */
+ * RQL_E_UNKNOWN if the transfer is to be repeated. */
 static rql_status understand_transfer(struct rqli_end *self, struct rqli_end_part *part,
                                       const struct rqli_exchange *answer,
                                       const struct rqli_outcome *outcome)
@@ -104,7 +102,7 @@ static rql_status understand_transfer(struct rqli_end *self, struct rqli_end_par
         rqli_hand_over_on_done(&self->on, answer->sent_us, outcome->third);
         return RQL_OK;
     }
-    if (outcome->what == RQLI_NOT_TOGETHER || self->was_open) {
+    if (self->was_open) {
         return fail_early(self, part);
     }
     rqli_hand_over_on_refused(&self->on);

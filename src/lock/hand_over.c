@@ -199,10 +199,8 @@ void rqli_hand_over_write(const struct rqli_hand_over *self, struct rqli_call *c
     rqli_call_init(call, RQLI_SCRIPT_TRANSFER, &self->lock->keys);
     rqli_call_text(call, self->lock->nonce);
     rqli_call_random(call);
-    call->n_head = call->n_args;
     rqli_call_text(call, transfer->acquirer);
     rqli_call_text(call, transfer->nonce);
-    call->n_kept = call->n_args;
     rqli_call_text(call, transfer->host);
     rqli_call_int(call, transfer->ttl_ms);
     rqli_call_int(call, transfer->token);
@@ -210,9 +208,6 @@ void rqli_hand_over_write(const struct rqli_hand_over *self, struct rqli_call *c
         rqli_call_text(call, word);
         word += strlen(word) + 1;
     }
-    rqli_call_int(call, (int64_t)(2 * transfer->n_meta));
-    call->tells = transfer;
-    call->behind = self->lock->transfer;
 }
 
 void rqli_hand_over_on_done(const struct rqli_hand_over *self, int64_t sent_us, int64_t left_ms)

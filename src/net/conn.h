@@ -35,7 +35,6 @@ struct rqli_exchange {
      * replies are there; then acks has the result. */
     const struct rqli_durability *durability;
     struct rqli_acks acks;
-    struct rqli_joint joint; /* of the call, if the exchange is put: see below */
 };
 
 /* The largest number of batches that are unanswered at the same time. */
@@ -69,8 +68,7 @@ rql_status rqli_exchange_run(struct rqli_exchange *exchange, int64_t deadline_us
  * Do the same in two steps, for a call that another thread must know of before the server can
  * answer it: the first puts it in the stream, after everything that was put there before; the
  * second sends it and waits for the answer. The call goes over the connection of this generation
- * (0: the present one) or not at all: then RQL_E_IO, and there is nothing to await. A call with a
- * joint may become part of the call before it in the stream.
+ * (0: the present one) or not at all: then RQL_E_IO, and there is nothing to await.
  */
 rql_status rqli_exchange_put(struct rqli_exchange *exchange, uint64_t generation, rql_error *error);
 rql_status rqli_exchange_await(struct rqli_exchange *exchange, int64_t deadline_us,

@@ -33,8 +33,6 @@ struct exchange {
     int n_done;
     struct rqli_durability wanted; /* a copy: its caller may have left */
     struct rqli_durability asked;  /* by WAIT and WAITAOF, for the whole batch */
-    struct rqli_call_span span;    /* if others may be joined to it */
-    struct exchange *joined;       /* to it, linked by call.next; they are not in the stream */
     bool in_flight;
     bool left;  /* its caller has stopped waiting: the replies are read and dropped */
     bool given; /* and has given it back: it is recycled when they are there */
@@ -68,9 +66,7 @@ struct rqli_conn {
         unsigned n_calls;      /* in this period */
         unsigned n_internal; /* callers: the client itself, which needs no connection of its own */
         unsigned n_unsent;   /* exchanges in stream.out */
-        struct exchange *open; /* the one of them to which others may be joined; or NULL */
-        const void *open_to;   /* the transfer that those have to follow */
-        bool is_far;           /* the last answer took longer than FAR_US */
+        bool is_far;         /* the last answer took longer than FAR_US */
         uint64_t generation;
         int64_t n_commands;      /* put in the stream so far */
         struct rqli_seat silent; /* the predecessor, if it fell silent and may still be served */
@@ -107,10 +103,6 @@ void rqli_conn_close_if_broken(struct rqli_conn *self);
 /* Waits for another thread's attempt and shares its failure, or makes an attempt as soon as that is
  * allowed again. Caller holds the mutex; it is released meanwhile. */
 rql_status rqli_conn_connect_locked(struct rqli_conn *self, int64_t deadline_us, rql_error *error);
-
-/* Takes one of the exchanges that were joined to `done`, which is over with this status: it gets
- * the status and a copy of the reply. */
-struct exchange *rqli_joined_take(struct exchange *done, rql_status status);
 
 /* Counts one more caller, whose exchange is in the stream. Caller holds the mutex. */
 void rqli_conn_count_caller(struct rqli_conn *self);

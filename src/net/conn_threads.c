@@ -51,19 +51,11 @@ struct rqli_conn *rqli_conn_new(const struct rqli_endpoint *endpoint)
     return self;
 }
 
-static void free_one(struct exchange *exchange)
+static void free_exchange(struct exchange *exchange)
 {
     rqli_command_fini(&exchange->visible.command);
     rqli_arena_reset(&exchange->arena);
     free(exchange);
-}
-
-static void free_exchange(struct exchange *exchange)
-{
-    while (exchange->joined) {
-        free_one(rqli_joined_take(exchange, RQL_E_UNKNOWN));
-    }
-    free_one(exchange);
 }
 
 /* Takes the oldest exchange without acks; there must be one. */
@@ -131,10 +123,8 @@ struct rqli_exchange *rqli_exchange_take(struct rqli_conn *self)
     exchange->conn = self;
     exchange->visible.durability = NULL;
     exchange->visible.acks = (struct rqli_acks){0};
-    exchange->visible.joint = (struct rqli_joint){0};
     exchange->visible.drop = drop;
     exchange->visible.carrier = self;
-    exchange->joined = NULL;
     exchange->left = false;
     exchange->given = false;
     rqli_command_reset(&exchange->visible.command);
@@ -192,8 +182,8 @@ void rqli_conn_call_owner(struct rqli_conn *self, struct exchange *exchange, int
     }
 }
 
-/* Gives the owner of one exchange its result. Caller holds the mutex. */
-static void complete_one(struct rqli_conn *self, struct exchange *done, rql_status status)
+/* Gives the owner of an exchange its result. Caller holds the mutex. */
+static void complete(struct rqli_conn *self, struct exchange *done, rql_status status)
 {
     done->in_flight = false;
     done->status = status;
@@ -205,17 +195,6 @@ static void complete_one(struct rqli_conn *self, struct exchange *done, rql_stat
         self->shared.callers--;
     }
     rqli_conn_call_owner(self, done, FINISHED);
-}
-
-/* Completes an exchange and those that were joined to it. Caller holds the mutex. */
-static void complete(struct rqli_conn *self, struct exchange *done, rql_status status)
-{
-    while (done->joined) {
-        struct exchange *joined = rqli_joined_take(done, status);
-
-        complete_one(self, joined, joined->status);
-    }
-    complete_one(self, done, status);
 }
 
 /* Completes the exchanges whose batch has ended, with what its acks say of their safety. Caller
@@ -293,7 +272,6 @@ void rqli_conn_break_off(struct rqli_conn *self, bool is_silent)
     rqli_command_reset(&stream->out);
     self->shared.wanted = (struct rqli_durability){0};
     self->shared.n_unsent = 0;
-    self->shared.open = NULL;
     self->shared.n_batches = 0;
 }
 

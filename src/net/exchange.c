@@ -29,109 +29,10 @@ enum {
      * gathered, because a server reads one record at a time and answers each by itself. Commands
      * with a durability are too, because each batch waits for replicas. */
     AT_ONCE = 8,
-    /* The limit while the stream has an unsent hand-over to which further ones may be joined: the
-     * new holder is running already, and only the previous one waits for the answer. */
-    AT_ONCE_OPEN = 6,
     /* The reader checks this often whether there is something to send: another thread may have left
      * bytes in the stream because the socket was full. */
     CHECK_US = 100000,
 };
-
-/* ---- joined ---- */
-
-/*
- * Joined calls: consecutive hand-overs of a lock inside the client that are still unsent in the
- * stream become one call, the later ones as further arguments of the first (lua/transfer.lua). The
- * server does all of them at little more than the cost of one.
- *
- * So the later ones move forward to where the first one is, ahead of what other callers have put in
- * the stream between them. That does no harm: nothing there is about a request of the callers that
- * hand the lock on, because each of them waits for its answer, or sleeps until it is notified.
- *
- * Only one run can be open: if hand-overs of two locks alternate in the stream, each is sent as a
- * call of its own.
- */
-
-/* Lets others be joined to this exchange, which is in the stream. Caller holds the mutex. */
-static void open_for_others(struct rqli_conn *self, struct exchange *exchange)
-{
-    const struct rqli_joint *joint = &exchange->visible.joint;
-
-    if (joint->tells) {
-        self->shared.open = exchange;
-        self->shared.open_to = joint->tells;
-        exchange->span = (struct rqli_call_span){.length = exchange->visible.command.length,
-                                                 .last_bytes = joint->last_bytes,
-                                                 .n_last = joint->n_last};
-    }
-}
-
-/* Caller holds self->shared.mutex of the connection. Makes room for the reply. */
-static bool take_root(struct exchange *self)
-{
-    rqli_arena_reset(&self->arena);
-    self->roots = rqli_arena_take(&self->arena, sizeof *self->roots);
-    return self->roots != NULL;
-}
-
-/* Joins `own` to the open exchange. False: it has to be put in the stream. Caller holds the
- * mutex. */
-static bool join_to_open(struct rqli_conn *self, struct exchange *own)
-{
-    const struct rqli_joint *joint = &own->visible.joint;
-    struct rqli_stream *stream = &self->shared.stream;
-    struct exchange *first = self->shared.open;
-    ptrdiff_t more;
-
-    /* If the open batch has a durability, the room for the commands that end it is reserved
-     * already, behind all of the batch. */
-    if (!first || !joint->behind || joint->behind != self->shared.open_to ||
-        rqli_durability_is_wanted(&self->shared.wanted) || !take_root(own)) {
-        return false;
-    }
-    first->span.at = (size_t)(first->call.begins_at - stream->out_at);
-    if (!rqli_call_join(&stream->out, &first->span, &own->visible.command, joint, &more)) {
-        return false;
-    }
-    rqli_stream_move(stream, &first->call, more);
-    own->call.next = first->joined ? &first->joined->call : NULL;
-    first->joined = own;
-    self->shared.open_to = joint->tells;
-    return true;
-}
-
-/* Copies the reply: the script answers with text, and an error is text too. False: no memory. */
-static bool copy_reply(const struct rqli_reply *from, struct exchange *to)
-{
-    const struct rqli_slice text = {rqli_arena_copy(&to->arena, from->text), from->text.length};
-
-    *to->roots = (struct rqli_reply){.type = from->type, .text = text};
-    return text.data != NULL;
-}
-
-struct exchange *rqli_joined_take(struct exchange *done, rql_status status)
-{
-    struct exchange *next = done->joined;
-
-    done->joined = exchange_of(next->call.next);
-    next->visible.received_us = done->visible.received_us;
-    next->status = status || copy_reply(done->roots, next) ? status : RQL_E_UNKNOWN;
-    return next;
-}
-
-/* Returns the exchange, or one that was joined to it, whose caller still waits; NULL: none does. */
-static struct exchange *waiting_of(struct exchange *exchange)
-{
-    struct exchange *next = exchange->joined;
-
-    if (!exchange->left) {
-        return exchange;
-    }
-    while (next && next->left) {
-        next = exchange_of(next->call.next);
-    }
-    return next;
-}
 
 /* ---- acks ---- */
 
@@ -255,7 +156,7 @@ static bool may_write(const struct rqli_conn *self)
     if (self->shared.state != UP || self->shared.stream.out.length == 0) {
         return false;
     }
-    return (callers <= (self->shared.open ? AT_ONCE_OPEN : AT_ONCE) && !self->sock.tls &&
+    return (callers <= AT_ONCE && !self->sock.tls &&
             !rqli_durability_is_wanted(&self->shared.wanted)) ||
            self->shared.n_batches == 0 || self->shared.is_far ||
            (self->shared.n_batches < RQLI_CONN_BATCHES && self->shared.n_unsent >= callers / 2);
@@ -271,7 +172,6 @@ static void begin_batch(struct rqli_conn *self)
     }
     rqli_stream_begin_batch(&self->shared.stream);
     self->shared.n_unsent = 0;
-    self->shared.open = NULL;
     if (self->shared.n_batches < RQLI_CONN_BATCHES) {
         self->shared.n_batches++;
     }
@@ -341,15 +241,13 @@ static bool hand_out(struct rqli_conn *self)
 static void appoint_reader(struct rqli_conn *self)
 {
     struct exchange *at = exchange_of(self->shared.stream.first);
-    struct exchange *next = NULL;
 
-    while (at && !next) {
-        next = waiting_of(at);
+    while (at && at->left) {
         at = exchange_of(at->call.next);
     }
-    self->shared.reader = next;
-    if (next) {
-        rqli_conn_call_owner(self, next, READER);
+    self->shared.reader = at;
+    if (at) {
+        rqli_conn_call_owner(self, at, READER);
     }
 }
 
@@ -564,14 +462,7 @@ static rql_status put_over(struct rqli_conn *self, struct exchange *own, uint64_
     if (own->visible.command.failed) {
         return rqli_fail_nomem(error);
     }
-    if (join_to_open(self, own)) {
-        begin(self, own, rqli_now_us());
-    } else if (put_in_stream(self, own)) {
-        open_for_others(self, own);
-    } else {
-        return rqli_fail_nomem(error);
-    }
-    return RQL_OK;
+    return put_in_stream(self, own) ? RQL_OK : rqli_fail_nomem(error);
 }
 
 rql_status rqli_exchange_put(struct rqli_exchange *exchange, uint64_t generation, rql_error *error)

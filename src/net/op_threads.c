@@ -91,9 +91,6 @@ static uint16_t write_script(const struct round *self, struct part *part,
         rqli_command_words(command, "PING", NULL);
     }
     rqli_call_write(call, command, rqli_conn_scripts(part->exchange->carrier));
-    if (call->tells) {
-        part->exchange->joint = rqli_call_joint(call);
-    }
     return (uint16_t)(command->n_commands - 1);
 }
 

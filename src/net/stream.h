@@ -112,16 +112,6 @@ static inline void rqli_stream_lengthen(struct rqli_stream *self)
     self->queued_at = self->out_at + self->out.length;
 }
 
-/* Adjusts positions when a call that is not sent yet has become so much longer, or shorter. */
-static inline void rqli_stream_move(struct rqli_stream *self, const struct rqli_stream_call *call,
-                                    ptrdiff_t more)
-{
-    for (struct rqli_stream_call *next = call->next; next; next = next->next) {
-        next->begins_at += (uint64_t)more;
-    }
-    self->queued_at += (uint64_t)more;
-}
-
 /* Removes and returns the oldest call, which must exist: it is answered, or will not be. */
 static inline struct rqli_stream_call *rqli_stream_take(struct rqli_stream *self)
 {

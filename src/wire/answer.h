@@ -59,7 +59,7 @@ struct rqli_outcome {
 
 /* Results of transfer.lua: handed on, or several were joined and nothing was done. Otherwise it
  * answers as leave.lua does. */
-enum { RQLI_TRANSFERRED = 4, RQLI_NOT_TOGETHER = 5 };
+enum { RQLI_TRANSFERRED = 4 };
 
 bool rqli_outcome_read(const struct rqli_reply *reply, struct rqli_outcome *out);
 

@@ -165,21 +165,13 @@ void rqli_command_words(struct rqli_command *self, ...)
 
 /* Leaves the failure to the caller: other callers have put their commands into the same buffer, and
  * those can still be sent. */
-static bool reserve_among_others(struct rqli_command *self, size_t more)
-{
-    if (self->failed) {
-        return false;
-    }
-    if (!reserve(self, more)) {
-        self->failed = false; /* the bytes in the buffer are still whole */
-        return false;
-    }
-    return true;
-}
-
 bool rqli_command_append(struct rqli_command *self, const struct rqli_command *other)
 {
-    if (other->failed || !reserve_among_others(self, other->length)) {
+    if (self->failed || other->failed) {
+        return false;
+    }
+    if (!reserve(self, other->length)) {
+        self->failed = false; /* the bytes in the buffer are still whole */
         return false;
     }
     if (other->length > 0) {
@@ -216,11 +208,7 @@ void rqli_call_init_of_set(struct rqli_call *self, enum rqli_script_id script,
     self->keys = NULL;
     self->series = NULL;
     self->n_series = 0;
-    self->tells = NULL;
-    self->behind = NULL;
     self->n_args = 0;
-    self->n_head = 0;
-    self->n_kept = 0;
     self->used = 0;
 }
 
@@ -425,79 +413,4 @@ void rqli_call_write(const struct rqli_call *self, struct rqli_command *command,
     for (size_t i = 0; i < self->n_args; i++) {
         rqli_command_slice(command, self->args[i]);
     }
-}
-
-/* ---- joined calls ---- */
-
-/* Returns the bytes of the args from this one on. */
-static size_t bytes_from(const struct rqli_call *self, size_t from)
-{
-    char header[HEADER_SIZE];
-    size_t bytes = 0;
-
-    for (size_t i = from; i < self->n_args; i++) {
-        size_t length = self->args[i].length;
-
-        bytes += (size_t)(put_header(header, '$', length) - header) + length + END_SIZE;
-    }
-    return bytes;
-}
-
-struct rqli_joint rqli_call_joint(const struct rqli_call *self)
-{
-    return (struct rqli_joint){
-        .tells = self->tells,
-        .behind = self->behind,
-        .tail_bytes = bytes_from(self, self->n_head),
-        .n_tail = self->n_args - self->n_head,
-        .last_bytes = bytes_from(self, self->n_kept),
-        .n_last = self->n_args - self->n_kept,
-    };
-}
-
-/* Returns the count of words in front of a command that put_header() has begun; *length is that of
- * the header. */
-static size_t read_header(struct rqli_slice command, size_t *length)
-{
-    size_t end = rqli_slice_before(command, "\r");
-    int64_t count = 0;
-
-    RQLI_MUST(rqli_parse_int((struct rqli_slice){command.data + 1, end - 1}, &count));
-    *length = end + END_SIZE;
-    return (size_t)count;
-}
-
-/* The header may become longer, too. */
-bool rqli_call_join(struct rqli_command *command, struct rqli_call_span *self,
-                    const struct rqli_command *other, const struct rqli_joint *joint,
-                    ptrdiff_t *more)
-{
-    const char *tail = other->data + other->length - joint->tail_bytes;
-    char header[HEADER_SIZE];
-    size_t old_header;
-    size_t new_header;
-    size_t n_words;
-    size_t kept;
-    size_t length;
-    char *at;
-
-    if (!reserve_among_others(command, HEADER_SIZE + joint->tail_bytes)) {
-        return false;
-    }
-    at = command->data + self->at;
-    n_words = read_header((struct rqli_slice){at, self->length}, &old_header);
-    n_words = n_words - self->n_last + joint->n_tail;
-    new_header = (size_t)(put_header(header, '*', n_words) - header);
-    kept = self->length - old_header - self->last_bytes;
-    length = new_header + kept + joint->tail_bytes;
-    memmove(at + length, at + self->length, command->length - self->at - self->length);
-    memmove(at + new_header, at + old_header, kept);
-    memcpy(at, header, new_header);
-    memcpy(at + new_header + kept, tail, joint->tail_bytes);
-    *more = (ptrdiff_t)length - (ptrdiff_t)self->length;
-    command->length += (size_t)*more;
-    self->length = length;
-    self->last_bytes = joint->last_bytes;
-    self->n_last = joint->n_last;
-    return true;
 }

@@ -76,18 +76,6 @@ static inline uint64_t rqli_script_bit(enum rqli_script_id script)
 /* One call of a script: which script, for which lock or locks, with which words. Or a plain
  * command, which an operation has written, or whose words are the args. */
 
-/* A call that may become part of an earlier one that is not sent yet. When two are joined, the
- * words that only the first has come at the beginning, those that only the last has at the end, and
- * between them those that each of the calls has. */
-struct rqli_joint {
-    const void *tells;  /* only compared; NULL: the call cannot be joined */
-    const void *behind; /* `tells` of the call that this one has to follow; or NULL */
-    size_t tail_bytes;  /* all words but those of the first one alone, and how many */
-    size_t n_tail;
-    size_t last_bytes; /* the words of the last one alone */
-    size_t n_last;
-};
-
 enum { RQLI_CALL_ARGS_MAX = 6 + 2 * RQL_META_MAX_PAIRS, RQLI_CALL_NUMBERS_SIZE = 192 };
 
 struct rqli_call {
@@ -100,12 +88,8 @@ struct rqli_call {
     const struct rqli_keys *keys;   /* keys of the lock, or of the first of a series; or NULL */
     const struct rqli_keys *const *series; /* keys of all locks, or NULL */
     size_t n_series;
-    const void *tells; /* as in the joint */
-    const void *behind;
     size_t n_args;
-    size_t n_head; /* number of args of the first of several calls that are joined */
-    size_t n_kept; /* including the args of each; after them come those of the last */
-    size_t used;   /* bytes used of `numbers` */
+    size_t used; /* bytes used of `numbers` */
     struct rqli_slice args[RQLI_CALL_ARGS_MAX];
     char numbers[RQLI_CALL_NUMBERS_SIZE];
 };
@@ -163,24 +147,6 @@ void rqli_serve_write(const struct rqli_keys *keys, struct rqli_call *call);
 /* Writes the call: as EVALSHA if the script is one of those that the server knows, or is already in
  * the command; otherwise as EVAL, from which the server learns it. */
 void rqli_call_write(const struct rqli_call *self, struct rqli_command *command, uint64_t known);
-
-/* Returns the joint of a call that has `tells`. */
-struct rqli_joint rqli_call_joint(const struct rqli_call *self);
-
-/* Where a call is in a buffer, so that other calls can be joined to it. */
-struct rqli_call_span {
-    size_t at;
-    size_t length;
-    size_t last_bytes; /* at its end, which the next joined call replaces */
-    size_t n_last;
-};
-
-/* Joins another call to this one; `other` contains that call alone. *more: by how much this call
- * has become longer, or shorter, and all bytes after it have moved. False: no memory, nothing has
- * changed. */
-bool rqli_call_join(struct rqli_command *command, struct rqli_call_span *self,
-                    const struct rqli_command *other, const struct rqli_joint *joint,
-                    ptrdiff_t *more);
 
 /* A call is written in two steps: it begins here, for an operation to fill it in; then comes
  * rqli_call_write(), unless it has become a plain command. */

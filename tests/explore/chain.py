@@ -5,7 +5,6 @@ Those of the one client share a stream of commands. What is in it comes to the s
 reads it; when the connection breaks, the rest comes late, or never. Who asks for the lock, and who has another
 client, is answered at once, as in model.py: what may come in any order needs no stream.
 """
-import itertools
 from typing import NamedTuple
 
 from chain_judge import HANDED, judge, own_nonce_in, taken_by
@@ -53,11 +52,6 @@ class Call(NamedTuple):
     script: str
     words: tuple
     sent_us: int
-    joined: tuple = ()  # (sender, sent_us) of each whose hand-over was made part of it before it was sent
-
-    @property
-    def senders(self):
-        return (self.sender, *(sender for sender, _ in self.joined))
 
 
 class State(NamedTuple):
@@ -144,9 +138,8 @@ def metadata_of(index):
 
 
 def transfer_words(one):
-    metadata = metadata_of(one.taker)
     return (one.giver_nonce, NO_RANDOM, acquirer(one.taker), one.nonce, host(one.taker), str(TTL_MS), one.token,
-            *metadata, str(len(metadata)))
+            *metadata_of(one.taker))
 
 
 def takers_of(state, index):
@@ -159,14 +152,7 @@ def takers_of(state, index):
 
 
 def is_in_stream(state, index):
-    return any(index in call.senders for call in state.stream)
-
-
-def call_to(state, index):
-    """The place in the stream of the call that hands it its lock, or None."""
-    own = own_nonce(state, index)
-    return next((at for at, call in enumerate(state.stream)
-                 if call.script == "transfer" and own_nonce_in(call) == own), None)
+    return any(index == call.sender for call in state.stream)
 
 
 def has_to_wait(state, index):
@@ -183,8 +169,6 @@ def local_actions(state, index):
     elif client.mode == HOLDING:
         for other in takers_of(state, index):
             yield ("hand on", (index, other))
-            if call_to(state, index) is not None:
-                yield ("join", (index, other))
         yield ("end", index)
     elif client.mode == ENDING and not is_in_stream(state, index):
         if not has_to_wait(state, index):
@@ -240,9 +224,7 @@ def actions(state, ticks_us):
         if state.faults:
             yield ("break", 0)
         if state.forgets and is_transfer:
-            yield ("forget", 1)
-        if state.forgets and is_transfer and state.stream[0].joined:
-            yield ("forget", -1)
+            yield ("forget", 0)
         if state.fulls and is_transfer:
             yield ("full", 0, False)
     if state.late:
@@ -278,15 +260,6 @@ def put(state, index, script, words):
     return replaced(state, index, has_lost=False)._replace(stream=(*state.stream, call))
 
 
-def joined(state, index, one):
-    """What is the last one's alone in the call in front gives way."""
-    at = call_to(state, index)
-    call = state.stream[at]
-    words = call.words[:-4 - int(call.words[-1])] + transfer_words(one)[2:]
-    call = call._replace(words=words, joined=(*call.joined, (index, state.true_us)))
-    return state._replace(stream=(*state.stream[:at], call, *state.stream[at + 1:]))
-
-
 def after_local(state, action):
     word, which = action
     if word == "tick":
@@ -308,20 +281,15 @@ def after_local(state, action):
         return taken(state, which)
     if word == "hand on":
         return put_if_possible(*handed_on(state, *which))
-    if word == "join":
-        state, index = handed_on(state, *which)
-        return joined(state, index, given_by(state, index))
     if word == "break":
-        for sender in itertools.chain(*(call.senders for call in state.stream)):
-            state = replaced(state, sender, has_lost=True)
+        for call in state.stream:
+            state = replaced(state, call.sender, has_lost=True)
         return state._replace(stream=(), late=(*state.late, *state.stream), generation=state.generation + 1,
                               faults=state.faults - 1)
-    if word == "forget":  # it is repeated with its text, behind what is there, by each for itself, in any order
+    if word == "forget":  # it is repeated with its text, behind what is there
         call, *others = state.stream
         state = state._replace(stream=tuple(others), forgets=state.forgets - 1)
-        for sender in call.senders[::which]:
-            state = put(state, sender, "transfer", transfer_words(given_by(state, sender)))
-        return state
+        return put(state, call.sender, "transfer", transfer_words(given_by(state, call.sender)))
     if word == "end":
         return put_if_possible(replaced(state, which, mode=ENDING), which)
     return put_if_possible(state, which) if word == "send" else given_up(state, which)
@@ -399,23 +367,15 @@ def given_up(state, index):
 
 
 def after_stream(state, call, answer):
-    """All who had called are answered."""
-    for index, sent_us in ((call.sender, call.sent_us), *call.joined):
-        state = after_answer_to(state, index, call.script, sent_us, answer)
-    return state
-
-
-def after_answer_to(state, index, script, sent_us, answer):
+    index, script = call.sender, call.script
     one, told = given_by(state, index), answer.split(" ")
     if script == "transfer" and answer == "denied":
         return put_if_possible(end_transfer(state, one, True), index)
-    if script == "transfer" and told[0] == "5":
-        return replaced(state, index, has_lost=True)
     if script == "transfer" and told[0] == "4":
         state = state._replace(transfers=tuple(other for other in state.transfers if other != one))
         is_on = own_nonce(state, one.taker) == one.nonce and state.clients[one.taker].mode in (HANDED, HOLDING)
         if is_on and not one.is_refused:
-            state = replaced(state, one.taker, ends_us=sent_us + int(told[2]) * 1000)
+            state = replaced(state, one.taker, ends_us=call.sent_us + int(told[2]) * 1000)
         return finished(state, index)
     if (script == "transfer" or told[0] == "0") and taken_by(state, index):
         return replaced(state, index, has_lost=True)

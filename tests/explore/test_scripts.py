@@ -68,7 +68,7 @@ def test_what_has_a_ttl_of_ages_is_answered_no_more_than_the_longest(calls):
 
     check_equal(left_of("extend", nonce(OUR), 1000, RANDOM), str(MAX_MS))
     check_equal(left_of("decrease", nonce(OUR), nonce(7), 500, RANDOM), str(MAX_MS))
-    check_equal(left_of("transfer", nonce(9), RANDOM, acquirer(OUR), nonce(OUR), host(OUR), 1000, 7, 0), str(MAX_MS))
+    check_equal(left_of("transfer", nonce(9), RANDOM, acquirer(OUR), nonce(OUR), host(OUR), 1000, 7), str(MAX_MS))
     calls.ask("PEXPIRE", LOCK, MAX_MS - 500)
     check_equal((calls.call("force_extend", MAX_MS), calls.ask("PTTL", LOCK)), (1, MAX_MS))
 

@@ -30,7 +30,7 @@ TELLING = {
     "release": (nonce(1), RANDOM),
     "sweep_queue": (),
     "sweep_request": (acquirer(3), RANDOM),
-    "transfer": (nonce(1), RANDOM, acquirer(3), nonce(3), host(3), 30000, 7, 0),
+    "transfer": (nonce(1), RANDOM, acquirer(3), nonce(3), host(3), 30000, 7),
     "flush_lock": (),
     "sweep_lock": (),
 }
@@ -75,7 +75,7 @@ def test_each_script_does_the_same_everywhere(calls):
     follow("acquire", (acquirer(1), host(1), 1000, nonce(7), NEVER, f"qe- -1 0 -1 {RANDOM}"),
            f"1 {calls.now_us} 31001 {now + 1} 2 0 {nonce(1)}")
     follow("decrease", (nonce(1), nonce(7), 1000, RANDOM), "1 0 30001")
-    follow("transfer", (nonce(1), RANDOM, acquirer(2), nonce(2), host(2), 30000, now + 2, 0), "4 0 30000")
+    follow("transfer", (nonce(1), RANDOM, acquirer(2), nonce(2), host(2), 30000, now + 2), "4 0 30000")
     follow("flush_queue", (0,), [1, -1, 0])
     follow("sweep_dead", (calls.now_us, 0, 0), [0, -1, 0])
     let_wait(calls, 2, 4, 5, 6, 7)
