@@ -41,8 +41,17 @@ static bool ask(redisContext *context, struct fault *fault, const char *text)
 
 static bool teach(struct replay *self, enum rqli_script_id id)
 {
-    redisReply *reply = redisCommand(self->context, "SCRIPT LOAD %s", rqli_scripts[id].text);
-    bool good = reply && reply->type == REDIS_REPLY_STRING;
+    const struct rqli_script *script = &rqli_scripts[id];
+    char *text = malloc(script->length);
+    redisReply *reply = NULL;
+    bool good;
+
+    if (text) {
+        rqli_script_text(script, text);
+        reply = redisCommand(self->context, "SCRIPT LOAD %b", text, script->length);
+    }
+    free(text);
+    good = reply && reply->type == REDIS_REPLY_STRING;
 
     if (!good) {
         fault_raise(self->fault, "a script was not loaded");

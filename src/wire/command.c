@@ -372,6 +372,30 @@ static size_t count_keys(const struct rqli_call *self, const struct rqli_script 
     return script->n_keys + n_more * script->n_repeated;
 }
 
+void rqli_script_text(const struct rqli_script *self, char *out)
+{
+    for (size_t i = 0; i < self->n_pieces; i++) {
+        const struct rqli_slice *piece = &rqli_script_pieces[self->pieces[i]];
+
+        memcpy(out, piece->data, piece->length);
+        out += piece->length;
+    }
+}
+
+/* Writes the text of a script as one word. */
+static void write_text(const struct rqli_script *script, struct rqli_command *command)
+{
+    if (reserve(command, HEADER_SIZE + script->length + END_SIZE)) {
+        char *at = put_header(command->data + command->length, '$', script->length);
+
+        rqli_script_text(script, at);
+        at += script->length;
+        *at++ = '\r';
+        *at++ = '\n';
+        command->length = (size_t)(at - command->data);
+    }
+}
+
 /* Writes EVALSHA sha1 numkeys key ... arg ..., or the same with EVAL and the text.
  *
  * While a slot of a cluster is being moved, a script runs there as long as all keys that it names
@@ -393,7 +417,7 @@ static void write_script(const struct rqli_call *self, struct rqli_command *comm
         rqli_command_slice(command, (struct rqli_slice){script->sha1, 40});
     } else {
         rqli_command_text(command, "EVAL");
-        rqli_command_slice(command, (struct rqli_slice){script->text, script->length});
+        write_text(script, command);
         command->texts |= bit;
     }
     rqli_command_int(command, (int64_t)(n_keys + has_none));

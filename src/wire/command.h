@@ -56,9 +56,10 @@ bool rqli_command_append(struct rqli_command *self, const struct rqli_command *o
 
 struct rqli_script {
     const char *name;
-    const char *text;
-    const char *sha1; /* lower-case hex, as EVALSHA wants it */
-    size_t length;
+    const char *sha1;      /* lower-case hex, as EVALSHA wants it */
+    const uint8_t *pieces; /* of its text, as indices of rqli_script_pieces */
+    size_t n_pieces;
+    size_t length;     /* of all of its text */
     size_t n_keys;     /* number for one lock */
     size_t n_repeated; /* the first of them, once for each lock of a series; 0: no series */
     size_t n_args;
@@ -66,6 +67,12 @@ struct rqli_script {
 };
 
 extern const struct rqli_script rqli_scripts[RQLI_SCRIPT_COUNT];
+
+/* Each text that scripts consist of, once. */
+extern const struct rqli_slice rqli_script_pieces[];
+
+/* Writes the text of a script; out has room for its length. */
+void rqli_script_text(const struct rqli_script *self, char *out);
 
 /* Returns the bit of a script in a set of scripts. */
 static inline uint64_t rqli_script_bit(enum rqli_script_id script)
