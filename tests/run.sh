@@ -100,9 +100,11 @@ allow_services() {
     remove_policy=
 }
 
+# Waits while another program installs packages.
 apt_install() {
     as_root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
-        apt-get install -y --no-install-recommends "$@" >>"$out/packages.log" 2>&1 </dev/null
+        apt-get -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "$@" \
+        >>"$out/packages.log" 2>&1 </dev/null
 }
 
 # Shows the last line of apt's output now and then, so that an installation does not look as if it hung.
