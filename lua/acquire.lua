@@ -19,13 +19,14 @@
 --   "5 now_us": stale, came after not_after_us; "6 now_us": again, repeat the call; "7 now_us until_us":
 --   fail_fast, and nothing is granted until then.
 
-local call = redis.call
-local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local acquirer, host, ttl_ms, nonce = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local lease_ms, fields, first_field = ttl_ms, ARGV, 7
+-- A global variable costs ten times as much as a local one.
+local call, keys, fields = redis.call, KEYS, ARGV
+local lock, queue, requests, live, fence = keys[1], keys[2], keys[3], keys[4], keys[5]
+local acquirer, host, ttl_ms, nonce, not_after_us = fields[1], fields[2], fields[3], fields[4], fields[5]
+local lease_ms, first_field = ttl_ms, 7
 -- @include clock
 
-if is_less(ARGV[5], now_text) then
+if is_less(not_after_us, now_text) then
     return "5 " .. now_text
 end
 -- @include ttl
@@ -40,14 +41,14 @@ end
 
 -- It is held, or others wait, or it is free in a pause.
 -- @include waiters
--- @include is_alive
 
 local access, conflict, fail_fast, wait_ms, known_us, more_at =
     string.match(ARGV[6], "^(%a)(%a)(.) (%-?%d+) (%d+) ()")
 local is_random = access == "r" or access == "R"
 local held = call("HMGET", lock, "acq_id", "rql_nonce")
 local owner, holder = held[1], held[1] == acquirer and held[2]
-local mine = call("HGET", requests, acquirer)
+local is_first_to_wait = owner and n_keys == 1 -- there is neither queue nor request
+local mine = not is_first_to_wait and call("HGET", requests, acquirer)
 local way = "0"
 
 -- PTTL of a lock, no longer than any of ours: a long number would get an exponent in an answer.
@@ -104,15 +105,14 @@ else
     local turn, yields, free_ms, passed, queue_ttl_ms, random
     local is_poll = known_us ~= "0"
     local until_us = end_of(wait_ms, time, micros)
-    local count = call("ZCARD", queue) -- before any write: a foreign type is an error
+    local count = is_first_to_wait and 0 or call("ZCARD", queue) -- before any write: a foreign type is an error
     local score = mine and call("ZSCORE", queue, acquirer)
     local was_removed = is_poll and not score
     local score_us, last_two = is_poll and known_us or now_text, {}
 
     way = was_removed and "2" or way
     if was_removed or (count == 0 and n_keys > (owner and 1 or 0)) then
-        local n_there = count
-        -- @include restore
+        restore(queue, requests, count, read_record)
         count = call("ZCARD", queue)
         score = mine and call("ZSCORE", queue, acquirer)
     end
@@ -142,7 +142,7 @@ else
             call("ZADD", queue, "0", acquirer .. acquirer)
             call("ZREM", queue, acquirer .. acquirer)
         end
-        last_two = call("ZRANGE", queue, "-2", "-1")
+        last_two = is_first_to_wait and {acquirer} or call("ZRANGE", queue, "-2", "-1")
         if last_two[#last_two] ~= acquirer then
             score_us = tail_us(queue, requests, fence, now_text)
             put_at(queue, requests, acquirer, seconds_of(score_us),
@@ -160,6 +160,7 @@ else
         oldest_us = queue_ttl_ms ~= "-1" and now_text - queue_ttl_ms * 1000 or 0
     end
     if not owner then
+        -- @include serving
         -- @include serve_queue
     end
     if turn ~= "mine" then
@@ -197,7 +198,7 @@ else
         -- Who is behind another of its own client does not look after the lock: -1 costs no look at it.
         local left_ms = free_ms
             or (is_behind_ours and identity_of(last_two[1]) == identity_of(acquirer) and "-1") or ttl_left(lock)
-        return "0 " .. now_text .. " " .. left_ms .. " " .. rank .. " " .. is_first ..
+        return "0 " .. now_text .. " " .. left_ms .. " " .. (rank == 0 and "0" or rank) .. " " .. is_first ..
             " " .. (was_removed and "1" or "0") .. " " .. of_ruby .. " " .. score_us .. " " .. in_front
     end
     call("HDEL", requests, "ruby") -- the turn of a Ruby behind it was not over: it has another one

@@ -37,7 +37,7 @@ local states = {}
 local kept_ms -- how long a lock is kept free for this series at most, that others wait for
 
 -- @include waiters
--- @include is_alive
+-- @include serving
 -- @include queue
 
 local until_us = end_of(wait_ms, time, micros)
@@ -254,7 +254,7 @@ for i = 1, count do
     local n_there = (entry.score_us or entry.is_own) and 1 or call("ZCARD", queue)
     restored = is_lost and 1 or restored
     if is_lost or n_there == 0 then
-        -- @include restore
+        restore(queue, requests, n_there, read_record)
     end
 end
 score_us = score_us ~= "0" and score_us or new_score()

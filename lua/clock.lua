@@ -5,11 +5,6 @@
 -- in: call
 -- out: time micros now_text now_seconds is_less
 
--- Seconds with six decimals as the gem writes and reads them: the shortest form, but ".0" if whole.
-local function shortest(text)
-    return (string.gsub(string.gsub(text, "0+$", ""), "%.$", ".0"))
-end
-
 -- Whether a whole number is less than another; both in digits without leading zeros.
 local function is_less(a, b)
     return #a < #b or (#a == #b and a < b)
@@ -22,6 +17,7 @@ if #micros < 6 then
 end
 local now_text = time[1] .. micros
 local now_seconds = time[1] .. "." .. micros
-if string.byte(micros, -1) == 48 then
-    now_seconds = shortest(now_seconds)
+if micros:byte(-1) == 48 then
+    -- As the gem writes and reads them: the shortest form, but ".0" if whole.
+    now_seconds = string.gsub(string.gsub(now_seconds, "0+$", ""), "%.$", ".0")
 end

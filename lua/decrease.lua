@@ -29,7 +29,7 @@ end
 
 local random, me, holds, yields, turn, free_ms, passed = ARGV[4]
 -- @include waiters
--- @include is_alive
+-- @include serving
 -- @include serve_queue
 
 return ended .. " " .. served .. " 0"

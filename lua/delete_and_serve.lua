@@ -11,7 +11,7 @@ end
 local random, me, holds, yields, turn, free_ms, passed = ARGV[5]
 -- @include clock
 -- @include waiters
--- @include is_alive
+-- @include serving
 -- @include serve_queue
 
 return is_deleted .. " " .. served

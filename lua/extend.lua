@@ -30,7 +30,7 @@ end
 
 local random, me, holds, yields, turn, free_ms, passed = ARGV[3]
 -- @include waiters
--- @include is_alive
+-- @include serving
 -- @include serve_queue
 
 return "0 " .. now_text

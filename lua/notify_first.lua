@@ -2,7 +2,7 @@
 -- and hears is told to look, and has the server tell it of what Ruby does. If there seems to be none, a Ruby
 -- may have removed it, as it does with all that have waited for long.
 --
--- in: call queue requests live now_text read_record identity_of notify is_alive me n_left
+-- in: call queue requests live now_text read_record identity_of restore notify is_alive me n_left
 --
 -- n_left: how many have just left the queue so that this Ruby is its head, or nil.
 
@@ -26,7 +26,7 @@ repeat
     if not is_over and #others < 32 then
         is_over = n_there > 0
         if not is_over then
-            -- @include restore
+            restore(queue, requests, n_there, read_record)
             is_over = call("HLEN", requests) == 0 or call("ZCARD", queue) <= from - 32 + #others
             from, n_there = 0, 1
         end

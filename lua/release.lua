@@ -4,8 +4,8 @@
 -- @args nonce random
 -- Returns "1 served" when released, "0 served" when the grant had ended; served: lua/README.md 9.
 
-local call = redis.call
-local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local call, keys = redis.call, KEYS -- a global variable costs ten times as much as a local one
+local lock, queue, requests, live, fence = keys[1], keys[2], keys[3], keys[4], keys[5]
 local owned = call("HGET", lock, "rql_nonce") == ARGV[1]
 
 if owned then
@@ -18,7 +18,7 @@ end
 local random, me, holds, yields, turn, free_ms, passed = ARGV[2]
 -- @include clock
 -- @include waiters
--- @include is_alive
+-- @include serving
 -- @include serve_queue
 
 return (owned and "1 " or "0 ") .. served

@@ -6,7 +6,7 @@
 -- old place with its next poll, which is due as soon as its client hears again.
 --
 -- in: call lock queue requests live fence random now_text now_seconds is_less budget
--- in: read_record whole_host identity_of forget notify pause_end is_alive
+-- in: read_record whole_host identity_of forget pause_end restore notify is_alive
 -- in: me holds yields turn free_ms passed
 -- out: served
 --
@@ -26,20 +26,20 @@ local DEAD, SILENT, KEPT = 1, 3, 0.1 -- what a turn costs
 local silent, hears_all, n_dropped = {}, true, 0
 local reserved_for, may_pass, serves_marked, if_passed, if_marked -- see reserve.lua
 local n_rubies = 0 -- that were passed; 2: or more
+local paused_us -- until when nothing is granted; false: there is no pause; nil: nobody has asked
 local may_be_pruned = true -- a Ruby removes what is older than its own queue_ttl, whoever that is
 local page = redis.pcall("ZRANGE", queue, "0", "0") -- it is mostly the first's turn
 local at, width = 0, 1
 
 if not page[1] and not page.err then
-    local n_there = 0
-    -- @include restore
+    restore(queue, requests, 0, read_record)
     page = call("ZRANGE", queue, "0", "0")
 end
-local paused_us = page[1] and pause_end(fence, now_text)
-if paused_us then
-    turn, free_ms, page = "free", math.ceil((paused_us - now_text) / 1000), {}
+local first, n_random -- record of the first, if it was read already
+if page[1] and random + 0 < 32768 then
+    first, n_random = unpack(call("HMGET", requests, page[1], "random"))
 end
-if random + 0 < 32768 and page[1] and call("HGET", requests, "random") then
+if n_random then
     -- In half the cases one that asked for it may overtake the head, whatever its place. It is a page of its
     -- own, which counts for no place in the queue.
     local place = random % call("ZCARD", queue)
@@ -47,22 +47,31 @@ if random + 0 < 32768 and page[1] and call("HGET", requests, "random") then
     local record = pick and call("HGET", requests, pick)
     local access = record and select(5, read_record(record))
     if access == "r" or access == "R" then
-        page, width = {pick}, 0
+        page, width, first = {pick}, 0, record
     end
 end
 repeat
     for i = 1, #page do
         local waiter, cost = page[i], DEAD
-        local record = waiter ~= me and call("HGET", requests, waiter)
+        local record = waiter ~= me and (first or call("HGET", requests, waiter))
         local host, ttl_ms, nonce, until_us, access, score_us, meta_at
         local identity, heard -- of a waiter of ours; how many clients heard what it was told
         local lives = waiter == me -- who asks is alive
+        first = nil
         if record then
             host, ttl_ms, nonce, until_us, access, score_us, meta_at = read_record(record)
         end
         if host then
             identity = identity_of(waiter)
-            lives = not silent[identity] and is_alive(live, identity, now_text, until_us)
+            lives = not silent[identity] and is_alive(live, identity, now_text, until_us, score_us)
+        end
+        if paused_us == nil and not (host and lives and access ~= "s" and access ~= "S") then
+            -- In a pause nobody is served, and nobody leaves. A grant finds out by itself.
+            paused_us = pause_end(fence, now_text) or false
+        end
+        if paused_us then
+            turn, free_ms = "free", math.ceil((paused_us - now_text) / 1000)
+            break
         end
         if host and lives and (not hears_all or n_rubies > 0) and notify(identity, "hello") == 0 then
             heard = 0 -- where one did not hear there may be many: a message is cheaper than a grant
@@ -84,9 +93,8 @@ repeat
         end
         if not host and waiter ~= me and may_be_pruned and at == 0 then
             -- Those whom a Ruby at the head has removed come back in front of it, and the page is read again.
-            local n_there = call("ZCARD", queue) - 1 -- at least this one has no record
             may_be_pruned = false
-            -- @include restore
+            restore(queue, requests, call("ZCARD", queue) - 1, read_record) -- at least this one has no record
             width = 0
             break
         end
@@ -154,19 +162,24 @@ repeat
         else
             -- It gets the lock and is told; if it does not hear, the lock is taken back. If this user may
             -- tell nobody, the lock is left to the next poll.
-            local acquirer, lease_ms, host = waiter, ttl_ms, whole_host(host, waiter)
-            local fields, first_field = {}, 1
-            if meta_at <= #record then
-                fields = cmsgpack.unpack(string.sub(record, meta_at))
-            end
-            if is_less(CLAIM_MS, ttl_ms) then
-                lease_ms = CLAIM_MS
+            local acquirer, host = waiter, whole_host(host, waiter)
+            local fields, first_field = meta_at <= #record and cmsgpack.unpack(string.sub(record, meta_at)), 1
+            local is_claimed = not is_less(CLAIM_MS, ttl_ms)
+            local lease_ms = is_claimed and ttl_ms or CLAIM_MS
+            if not fields then
+                fields = is_claimed and {} or {"rql_claim", "1"}
+            elseif not is_claimed then
                 fields[#fields + 1] = "rql_claim"
                 fields[#fields + 1] = "1"
             end
 
             -- @include grant
 
+            paused_us = not token and pause_end(fence, now_text)
+            if paused_us then
+                turn, free_ms = "free", math.ceil((paused_us - now_text) / 1000)
+                break
+            end
             heard = notify(identity, nonce .. " " .. token .. " " .. now_text .. " " .. lease_ms)
             if heard and heard > 0 then
                 call("ZREM", queue, acquirer)

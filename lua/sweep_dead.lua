@@ -13,7 +13,7 @@ local oldest, from, is_dry = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == "1
 local PAGE = 40 -- less than 1 ms
 -- @include clock
 -- @include waiters
--- @include is_alive
+-- @include serving
 
 local function is_dead(acquirer)
     local record = call("HGET", requests, acquirer)

@@ -12,7 +12,7 @@ local PLACES = 300 -- at the head, among which the first waiters are looked for:
 local told = {}
 -- @include clock
 -- @include waiters
--- @include is_alive
+-- @include serving
 
 local count = call("ZCARD", queue)
 for _, acquirer in ipairs(call("ZRANGE", queue, 0, PLACES - 1)) do

@@ -19,7 +19,7 @@ end
 
 local random, me, holds, yields, turn, free_ms, passed = ARGV[2]
 -- @include clock
--- @include is_alive
+-- @include serving
 -- @include serve_queue
 
 return is_removed .. " " .. served

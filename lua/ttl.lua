@@ -1,7 +1,7 @@
 -- Refuses a ttl that PEXPIRE would only refuse after the lock was written.
 --
--- in: ttl_ms is_less
+-- in: ttl_ms
 
-if not string.find(ttl_ms, "^[1-9]%d*$") or is_less("2592000000", ttl_ms) then
+if not ttl_ms:find("^[1-9]%d*$") or #ttl_ms > 10 or (#ttl_ms == 10 and ttl_ms > "2592000000") then
     return redis.error_reply("ERR ttl out of range")
 end

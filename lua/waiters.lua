@@ -1,14 +1,12 @@
 -- Who waits in a queue.
 --
--- out: budget read_record whole_host identity_of forget notify pause_end
+-- out: read_record whole_host identity_of forget pause_end restore
 --
 -- These capture no local of the script: each that is captured costs the server as much as a small command
 -- does, in every call of the script, needed or not. So does number-to-text.
 --
 -- A waiter of ours has a record in the hash of requests; whoever has none is the gem's. Nothing else tells
 -- them apart: an acquirer id is whatever its owner likes.
-
-local budget = 30 -- of serve_queue.lua, in turns of the dead: less than 1 ms in one call of the script
 
 -- A request record in parts: host (see whole_host()), ttl, nonce, until when (us, 0: for ever), access (q
 -- queued, r random, s series; a capital: it holds other locks too), score (us; version 0.1 wrote none);
@@ -56,11 +54,29 @@ local function pause_end(fence, now_text)
     return until_us and until_us - now_text > 0 and until_us or nil
 end
 
--- How many clients hear a message; nil: this user may not send it. The keys of a partition have a tag in
--- front, and its channels are of their slot: PUBLISH would go to all nodes of a cluster, and count those of one.
-local function notify(identity, message)
-    local prefix = string.match(KEYS[1], "^rql:{%w+}:")
-    local channel = (prefix or "rql:") .. "wake:" .. identity
-    local heard = redis.pcall(prefix and "SPUBLISH" or "PUBLISH", channel, message)
-    return type(heard) == "number" and heard or nil
+-- Where somebody has removed waiters from a queue: who has a record and no place is put back in its old one.
+-- The gem's unlock and clear_locks empty a queue; who waits there goes on waiting. n_there: how many have a
+-- place, at most. All come back in one call, some 3 us each: whoever was served before would overtake the
+-- others.
+local function restore(queue, requests, n_there, read_record)
+    local n_requests = redis.pcall("HLEN", requests)
+    if type(n_requests) ~= "number" or n_requests == 0 then
+        return
+    end
+    for _, mark in ipairs(redis.call("HMGET", requests, "random", "ruby", "holders", "series")) do
+        n_requests = n_requests - (mark and 1 or 0)
+    end
+    if n_requests == 0 and redis.call("EXISTS", queue) == 0 then
+        redis.call("DEL", requests) -- these are of no use without a request
+    elseif n_requests > n_there then
+        local all = redis.call("HGETALL", requests)
+        for i = 2, #all, 2 do
+            local score_us = select(6, read_record(all[i]))
+            if score_us and score_us ~= "" then
+                local seconds = string.sub(score_us, 1, -7) .. "." .. string.sub(score_us, -6)
+                redis.call("ZADD", queue, "NX", seconds, all[i - 1])
+            end
+        end
+        redis.call("PEXPIRE", queue, "60000")
+    end
 end

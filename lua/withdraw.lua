@@ -4,7 +4,7 @@
 
 local what = 0
 -- @include waiters
--- @include is_alive
+-- @include serving
 -- @include extension
 
 -- What somebody else has put under a key is none of ours; the rest goes all the same, and nobody is served.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""lua/embed.py refuses scripts whose variables do not fit together, and accepts those that do."""
+"""lua/embed.py refuses scripts whose variables do not fit together, and accepts those that do; what it makes of them."""
 import pathlib
 import sys
 import tempfile
@@ -9,8 +9,9 @@ sys.path += [str(ROOT / "lua"), str(ROOT / "tests" / "support")]
 
 import embed  # noqa: E402
 import tap  # noqa: E402
-from checks import check  # noqa: E402
+from checks import check, check_equal  # noqa: E402
 
+ALL_BYTES, SCRIPT_BYTES = 60000, 25000
 HEAD = "-- @keys lock\n-- @args\n"
 ANSWER = "-- in: call lock\n-- out: answer\nlocal answer = call(\"GET\", lock)\n"
 SCRIPT = (HEAD + "local call, lock = redis.call, KEYS[1]\n-- @include answer\n"
@@ -61,7 +62,27 @@ def check_complaint(wanted, planted):
     check(complaint is None if wanted is None else wanted in (complaint or ""), complaint)
 
 
+def check_bare():
+    """A text that looks like a comment is none; each text is there once."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        (root / "s.lua").write_text('return "-- x" -- y\n\n    -- z\n    -- @include answer\n  -- @include answer\n')
+        (root / "answer.lua").write_text("-- in: call\ncall(1) -- one\n")
+        check_equal(list(embed.pieces(root / "s.lua")), ['return "-- x"\n', "call(1)\n", "call(1)\n"])
+
+
+def check_sizes():
+    """What the library has of text, and the longest script, which a server compiles at once."""
+    scripts = [path for path in sorted((ROOT / "lua").glob("*.lua")) if "@keys" in path.read_text("ascii")]
+    size = sum(map(len, {piece for script in scripts for piece in embed.pieces(script)}))
+    longest = max(len(embed.expanded(script)) for script in scripts)
+    print(f"# {size} bytes, of {ALL_BYTES}; the longest script has {longest}, of {SCRIPT_BYTES}")
+    check(size <= ALL_BYTES and longest <= SCRIPT_BYTES, "the scripts are too long")
+
+
 if __name__ == "__main__":
+    tap.add("comments stay behind", check_bare)
+    tap.add("the scripts are short", check_sizes)
     for title, what, files in CASES:
         tap.add(title, check_complaint, what, files)
     tap.main()

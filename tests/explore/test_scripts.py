@@ -208,6 +208,19 @@ def let_three_wait(calls):
     check_equal(calls.ask("ZCARD", QUEUE), 3)
 
 
+def test_each_request_and_each_poll_is_a_heartbeat(calls):
+    """Whoever was silent for longer than five seconds is dead."""
+    for n_polls, silent_ms, served in ((0, 5000, 1), (0, 5001, 0), (3, 4000, 1), (3, 5001, 0)):
+        calls.ask("FLUSHALL")
+        calls.acquire(1, ONCE, MAX_MS)
+        score_us = calls.acquire(2, QUEUED)[7]
+        for _ in range(n_polls):
+            calls.pass_ms(4000)
+            calls.acquire(2, f"qw- -1 {score_us} -1")
+        calls.pass_ms(silent_ms)
+        check_equal((calls.release(1), calls.ask("EXISTS", LOCK)), (f"1 {served}", served))
+
+
 def test_a_re_entry_claims_what_was_handed_over(calls):
     """Nothing was heard of its owner before: it has the whole ttl from now on."""
     for script in ASK_FOR_A:
