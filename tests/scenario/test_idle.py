@@ -160,16 +160,10 @@ def take_turns(world, names, count):
 
 
 @timed
-def two_in_turn_ask_once_for_each_acquisition(world, kind, names):
-    take_turns(world, names, 2).check(0, 2 * 2 * TURNS, 0)
-
-
-@timed
-def many_in_turn_tell_several_hand_overs_together(world, kind, names):
-    """One call sends those that have gathered behind each other."""
-    served = take_turns(world, names, MANY)
-    print(f"# {served.count() / (MANY * TURNS):.2f} scripts an acquisition", flush=True)
-    served.check(MANY * TURNS, 1.95 * MANY * TURNS, 0)
+def each_in_turn_asks_once_for_each_acquisition(world, kind, names):
+    """And once to hand it on; once more at first, until pushes come."""
+    for count in (2, MANY):
+        take_turns(world, names, count).check(0, (2 * TURNS + 1) * count, 0)
 
 
 # ---- beside many that are held ----

@@ -36,7 +36,6 @@ static const struct row {
     const char *name;
     const char *turns;
     rql_status status;
-    bool is_known; /* the hand-over to us, from the beginning */
 } rows[] = {
     {"the hand-over was in front", "d1", RQL_OK},
     {"and its answer comes later", "1", RQL_OK},
@@ -137,39 +136,6 @@ static void wake(struct next *self)
     rqli_push_threads_leave(client->fleet.first.pushes, &self->acquire.waiter);
     rqli_transfer_give(client, self->acquire.waiter.handed);
     rqli_lock_free(self->lock);
-}
-
-/* The same where the lock is handed on from there before the server has answered. 4: it is the
- * next owner's; 5: both hand-overs were told together, and nothing was done. */
-static const struct row together[] = {
-    {"both are done", "4", RQL_OK},
-    {"the first of them is, by itself", "54", RQL_OK, true},
-    {"another of them is, by itself", "5wd4", RQL_OK},
-    {"that in front is refused, by itself", "5wf0", RQL_NOT_HELD},
-};
-
-TEST(hand_overs_that_were_told_together_in_vain_are_told_one_by_one)
-{
-    EACH_ROW (row, together) {
-        rql_lock *lock = handed_on();
-        struct rqli_end_part part;
-        struct rqli_end end;
-        struct next next;
-
-        let_sleep(&next, lock);
-        if (row->is_known) {
-            rqli_leases_on_transferred(client->leases, lock->transfer, rqli_now_us(), LONG_MS);
-        }
-        rqli_end_init(&end, &part, &lock, 1, NULL);
-        assert_true(drive(&end.op, lock, RQLI_SCRIPT_TRANSFER, row->turns));
-        assert_int_equal(end.op.status, row->status);
-        assert_int_equal(next.acquire.waiter.handed->state,
-                         row->status ? RQLI_TRANSFER_FAILED : RQLI_TRANSFER_DONE);
-        /* Who has handed it to us is told as well. */
-        rqli_leases_on_transferred(client->leases, lock->transfer, rqli_now_us(), LONG_MS);
-        wake(&next);
-        rqli_lock_free(lock);
-    }
 }
 
 /* The gem takes 2 ms less back than were not used, and so do we. */
