@@ -548,8 +548,8 @@ int64_t rqli_background_step(struct rqli_worker *worker)
 
 /* ---- the end ---- */
 
-/* What is open gets io_timeout_ms. After the thread has ended no other thread comes here. It was
- * never started if there was no thread to be had; then it has nothing. */
+/* Duties that are open get io_timeout_ms. After the thread has ended no other thread comes here. It
+ * was never started if there was no thread to be had; then it has nothing. */
 void rqli_background_stop(struct rqli_background *self)
 {
     rqli_background_lock(self);

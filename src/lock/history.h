@@ -9,7 +9,7 @@
 #include <rql/options.h>
 #include <stdatomic.h>
 
-/* What the thread in the background knows of the servers, while it watches leases. */
+/* The last look of the thread in the background at the servers, while it watches leases. */
 struct rqli_history {
     rql_client *client;
     struct rqli_due due;        /* the next look */
