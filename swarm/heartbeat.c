@@ -11,6 +11,7 @@
 #include "lock/notify.h"
 #include "lock/server_clock.h"
 #include "net/op.h"
+#include "net/op_threads.h"
 #include "wire/answer.h"
 
 /*

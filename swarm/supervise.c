@@ -1,6 +1,7 @@
 #include "supervise.h"
 
 #include "base/clock.h"
+#include "net/op_loop.h"
 
 #include <string.h>
 

@@ -8,6 +8,7 @@
 #include "lock/notify.h"
 #include "lock/server_clock.h"
 #include "net/op.h"
+#include "net/op_threads.h"
 #include "options/options.h"
 #include "wire/answer.h"
 

@@ -15,6 +15,7 @@
 #include "lock/server_clock.h"
 #include "lock/transfer.h"
 #include "lock/wait.h"
+#include "net/op_threads.h"
 #include "observe/observe.h"
 #include "wire/answer.h"
 

@@ -12,6 +12,7 @@
 #include "lock/request.h"
 #include "lock/withdraw.h"
 #include "net/op.h"
+#include "net/op_loop.h"
 #include "wire/answer.h"
 
 #include <rql/series.h>

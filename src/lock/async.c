@@ -15,6 +15,7 @@
 #include "lock/reason.h"
 #include "lock/series.h"
 #include "lock/withdraw.h"
+#include "net/op_loop.h"
 #include "options/options.h"
 
 #include <stdlib.h>

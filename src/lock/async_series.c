@@ -7,6 +7,7 @@
 #include "base/random.h"
 #include "lock/client.h"
 #include "lock/leases.h"
+#include "net/op_loop.h"
 
 #include <stddef.h>
 #include <stdlib.h>

@@ -9,6 +9,7 @@
 #include "base/threads.h"
 #include "net/conn.h"
 #include "net/login.h"
+#include "net/op_threads.h"
 
 /*
  * The parts that every call of a client needs: checks of its arguments, time budgets, and plain

@@ -7,6 +7,7 @@
 #include "lock/history.h"
 #include "lock/leases.h"
 #include "lock/transfer.h"
+#include "net/op_threads.h"
 #include "observe/observe.h"
 #include "wire/answer.h"
 

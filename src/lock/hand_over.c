@@ -7,6 +7,7 @@
 #include "lock/loop.h"
 #include "lock/server_clock.h"
 #include "lock/withdraw.h"
+#include "net/push_threads.h"
 #include "net/subscription.h"
 
 #include <string.h>

@@ -7,6 +7,7 @@
 #include "lock/wait.h"
 #include "lock/withdraw.h"
 #include "net/conn.h"
+#include "net/op_threads.h"
 
 /*
  * An acquisition that is given up leaves its queues, with one call for each lock. The calls are

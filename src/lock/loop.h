@@ -12,6 +12,8 @@
 #include "base/dlist.h"
 #include "base/fork.h"
 #include "net/op.h"
+#include "net/op_loop.h"
+#include "net/push_loop.h"
 #include "net/subscription.h"
 
 #include <pthread.h>

@@ -8,6 +8,9 @@
 #include "lock/server_clock.h"
 #include "lock/wait.h"
 #include "net/cluster.h"
+#include "net/op_loop.h"
+#include "net/push_loop.h"
+#include "net/push_threads.h"
 
 #include <stdlib.h>
 

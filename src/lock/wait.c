@@ -9,6 +9,8 @@
 #include "lock/transfer.h"
 #include "net/conn.h"
 #include "net/login.h"
+#include "net/push_loop.h"
+#include "net/push_threads.h"
 #include "net/subscription.h"
 
 #include <stdio.h>

@@ -7,6 +7,7 @@
 #include "net/era.h"
 #include "net/map.h"
 #include "net/op.h"
+#include "net/op_threads.h"
 #include "net/sentinels.h"
 #include "net/shards.h"
 

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/pause.h"
 #include "net/master.h"
+#include "net/push_threads.h"
 #include "net/subscription.h"
 
 #include <stddef.h>

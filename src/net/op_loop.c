@@ -4,7 +4,7 @@
  * call that did nothing, because the server had forgotten its script, stands in line once more.
  */
 
-#include "net/op.h"
+#include "net/op_loop.h"
 
 #include "base/clock.h"
 #include "base/error.h"

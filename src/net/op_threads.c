@@ -2,11 +2,12 @@
  * one write. Calls that have done nothing are sent once more: those of scripts that the server did
  * not know with their texts, and those about keys that have moved to the node that has them now. */
 
-#include "net/op.h"
+#include "net/op_threads.h"
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/scope.h"
+#include "net/push_threads.h"
 #include "wire/answer.h"
 
 #include <string.h>

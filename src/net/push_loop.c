@@ -1,4 +1,4 @@
-#include "net/subscription.h"
+#include "net/push_loop.h"
 
 #include "base/clock.h"
 #include "base/threads.h"

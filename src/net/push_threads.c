@@ -8,7 +8,7 @@
  * the reader notifies the waiters that still lead when it looks around.
  */
 
-#include "net/subscription.h"
+#include "net/push_threads.h"
 
 #include "base/clock.h"
 #include "base/fd.h"

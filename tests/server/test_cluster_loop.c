@@ -3,6 +3,7 @@
 #include "lock/async.h"
 #include "lock/client.h"
 #include "net/cluster.h"
+#include "net/push_loop.h"
 
 #include <inttypes.h>
 

@@ -1,6 +1,8 @@
 #include "check.h"
 
 #include "base/clock.h"
+#include "net/push_loop.h"
+#include "net/push_threads.h"
 #include "net/subscription.h"
 #include "net/url.h"
 #include "peer.h"

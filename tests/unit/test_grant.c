@@ -5,6 +5,7 @@
 #include "lock/client.h"
 #include "lock/grant.h"
 #include "lock/transfer.h"
+#include "net/push_threads.h"
 #include "net/subscription.h"
 #include "no_server.h"
 #include "reply_tree.h"

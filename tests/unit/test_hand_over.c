@@ -8,6 +8,7 @@
 #include "lock/transfer.h"
 #include "lock/wait.h"
 #include "net/login.h"
+#include "net/push_threads.h"
 #include "net/subscription.h"
 #include "no_server.h"
 

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/worker.h"
 #include "net/op.h"
+#include "net/op_loop.h"
 #include "net/url.h"
 #include "observe/stats.h"
 #include "one_op.h"

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "lock/client.h"
 #include "net/op.h"
+#include "net/op_threads.h"
 #include "no_server.h"
 #include "one_op.h"
 #include "peer.h"

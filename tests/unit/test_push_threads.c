@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "lock/client.h"
 #include "lock/wait.h"
+#include "net/push_threads.h"
 #include "net/subscription.h"
 #include "observe/stats.h"
 #include "peer.h"
