@@ -1,22 +1,23 @@
--- Take a lock, re-enter it, or wait in its queue; poll while waiting. One round trip.
+-- Takes a lock, re-enters it, or waits in its queue. A waiter repeats the call to poll. One call is one round trip.
 --
--- Safe to repeat with the same nonce: a grant is answered again, a request keeps its place.
+-- Idempotent: a repeated call with the same nonce returns the same grant, or keeps the request's place.
 --
 -- @keys lock queue requests live fence
 -- @args acquirer host ttl_ms nonce not_after_us ask ...
 --
--- ask, read only when the lock is not simply free: "<access q|r><conflict w|t|e|d><fail_fast f|->
+-- ask is read only if the lock is not simply free: "<access q|r><conflict w|t|e|d><fail_fast f|->
 -- <wait_ms, -1 for ever> <known score us, 0> <queue_ttl_ms, -1 for ever> <random 0..65535>". A capital
 -- access: the acquirer holds other locks, or may do so. A known score makes the call a poll.
 -- Further arguments are metadata: name, value, ...
--- Returns one line, for lists are slow to build:
---   "1 now_us ttl_left_ms token process(0|1|2) way grant's_nonce": held; way: 1 it was handed over, 2 the
---   request was not in the queue;
---   "0 now_us pttl_ms rank is_first was_restored of_ruby score_us in_front": queued; of_ruby: 1 a Ruby holds
---   the lock, or is in front and takes it next; 2 it may unlock it: no push tells, so it has to be tracked;
---   in_front: acquirer directly in front of it, for the first the owner; nothing if the lock is free;
+-- Returns one line, because lists are slow to build:
+--   "1 now_us ttl_left_ms token process(0|1|2) way grant's_nonce": held; way: 1 the lock was handed over, 2 the
+--   lock was simply free, or the request of a poll was not in the queue;
+--   "0 now_us pttl_ms rank is_first was_restored of_ruby score_us in_front": queued; of_ruby: 1 a Ruby client holds
+--   the lock, or is in front and takes it next; 2 a Ruby client may unlock it; no push reports that, so the lock
+--   has to be tracked; in_front: the acquirer directly in front of the request, for the first request the owner,
+--   nothing if the lock is free;
 --   "2|3|4 now_us pttl_ms": fail_fast_no_try | fail_fast_after_try | conflict;
---   "5 now_us": stale, came after not_after_us; "6 now_us": again, repeat the call; "7 now_us until_us":
+--   "5 now_us": stale, the call came after not_after_us; "6 now_us": again, repeat the call; "7 now_us until_us":
 --   fail_fast, and nothing is granted until then.
 
 -- A global variable costs ten times as much as a local one.
@@ -39,7 +40,7 @@ if n_keys == 0 then
     end
 end
 
--- It is held, or others wait, or it is free in a pause.
+-- The lock is held, or it has waiters, or it is free in a pause.
 -- @include waiters
 
 local access, conflict, fail_fast, wait_ms, known_us, more_at =
@@ -51,21 +52,21 @@ local is_first_to_wait = owner and n_keys == 1 -- there is neither queue nor req
 local mine = not is_first_to_wait and call("HGET", requests, acquirer)
 local way = "0"
 
--- PTTL of a lock, no longer than any of ours: a long number would get an exponent in an answer.
+-- Returns the PTTL of a lock, at most the longest TTL of ours: a long number would get an exponent in an answer.
 local function ttl_left(lock)
     return math.min(redis.call("PTTL", lock), 2592000000)
 end
 
 if holder and (holder == nonce or conflict == "t" or conflict == "e") then
-    -- The request is a repetition, or its acquirer enters again.
+    -- The call is a repetition, or its acquirer re-enters the lock.
     local more = call("HMGET", lock, "rql_token", "rql_claim", "rql_spc")
     local token, claim, last_entry = more[1], more[2], more[3]
     local process = "0"
 
-    if claim then -- the first that is heard of a holder that was handed the lock: it has the whole ttl now
+    if claim then -- the first call of a holder that was handed the lock: it has the whole ttl now
         call("HDEL", lock, "rql_claim")
         call("PEXPIRE", lock, call("HGET", lock, "ini_ttl"))
-    else -- WAIT speaks of what was written over this connection; the grant may be of another one
+    else -- WAIT covers only what was written over this connection; the grant may be from another one
         call("HSET", lock, "rql_nonce", holder)
     end
     if holder ~= nonce and conflict == "t" then
@@ -95,17 +96,18 @@ elseif owner and fail_fast == "f" then
     return "2 " .. now_text .. " " .. ttl_left(lock)
 elseif not owner and is_random and not pause_end(fence, now_text) then
     if mine then
-        access = select(5, read_record(mine)) -- of an earlier request
+        access = select(5, read_record(mine)) -- may be that of an earlier request
     end
 else
-    -- It waits: it enters the queue, which is served if the lock is free, and may be served itself.
+    -- The request waits: it enters the queue. If the lock is free, the script serves the queue, and this request
+    -- may be the one that gets the lock.
     -- @include queue
 
     local me, holds, oldest_us = acquirer, access == "Q" or access == "R", 0
     local turn, yields, free_ms, passed, queue_ttl_ms, random
     local is_poll = known_us ~= "0"
     local until_us = end_of(wait_ms, time, micros)
-    local count = is_first_to_wait and 0 or call("ZCARD", queue) -- before any write: a foreign type is an error
+    local count = is_first_to_wait and 0 or call("ZCARD", queue) -- a foreign type is an error before any write
     local score = mine and call("ZSCORE", queue, acquirer)
     local was_removed = is_poll and not score
     local score_us, last_two = is_poll and known_us or now_text, {}
@@ -119,7 +121,7 @@ else
     if score then
         score_us = micros_of(score)
     end
-    -- The record first: what leaves needs it, should the rest be denied.
+    -- The record is written first, because a withdrawal needs it if the other writes are denied.
     if not mine or not string.find(mine, " " .. nonce .. " ", 1, true) then
         if mine then
             forget(requests, acquirer, (select(5, read_record(mine))))
@@ -137,8 +139,8 @@ else
     elseif not score then
         count = count + call("ZADD", queue, now_seconds, acquirer)
         if count == 5 then
-            -- Redis walks a short queue from its head for each newcomer, up to 128 of them; not if it ever
-            -- had a long member. It has one for a moment, and stays a tree for as long as it lives.
+            -- Redis walks a short queue, of up to 128 members, from its head for each newcomer, but not if the
+            -- queue ever had a long member. So it gets one for a moment, and stays a tree as long as it exists.
             call("ZADD", queue, "0", acquirer .. acquirer)
             call("ZREM", queue, acquirer .. acquirer)
         end
@@ -174,7 +176,7 @@ else
             return "3 " .. now_text .. " " .. ttl_left(lock)
         elseif turn == "again" then
             return "6 " .. now_text
-        elseif score_us + 0 < oldest_us then -- its queue_ttl is over: it goes to the tail
+        elseif score_us + 0 < oldest_us then -- the request's queue_ttl is over: it goes to the tail
             score_us = tail_us(queue, requests, fence, now_text)
             put_at(queue, requests, acquirer, seconds_of(score_us),
                    record_of(acquirer, host, ttl_ms, nonce, until_us, access, score_us))
@@ -186,7 +188,7 @@ else
         end
         local of_ruby = "0"
         if is_first == "1" and owner then
-            -- Ruby may unlock what ours holds, too; but a watch from the first moment would slow hand-overs.
+            -- A Ruby client may unlock a lock of ours, too; but tracking from the start would slow hand-overs.
             of_ruby = (rank > 0 or not held[2]) and "1" or is_poll and "2" or "0"
         elseif is_first == "1" and free_ms and rank > 0 then
             of_ruby = "1"
@@ -195,13 +197,13 @@ else
         if rank > 0 then
             in_front = last_two[2] == acquirer and last_two[1] or call("ZRANGE", queue, rank - 1, rank - 1)[1]
         end
-        -- Who is behind another of its own client does not look after the lock: -1 costs no look at it.
+        -- A waiter directly behind one of its own client does not look after the lock: -1 saves reading the PTTL.
         local left_ms = free_ms
             or (is_behind_ours and identity_of(last_two[1]) == identity_of(acquirer) and "-1") or ttl_left(lock)
         return "0 " .. now_text .. " " .. left_ms .. " " .. (rank == 0 and "0" or rank) .. " " .. is_first ..
             " " .. (was_removed and "1" or "0") .. " " .. of_ruby .. " " .. score_us .. " " .. in_front
     end
-    call("HDEL", requests, "ruby") -- the turn of a Ruby behind it was not over: it has another one
+    call("HDEL", requests, "ruby") -- a Ruby waiter behind this one, whose turn was not over, has another turn
     if passed then
         call("HSET", requests, "series", passed)
     end

@@ -1,25 +1,25 @@
--- Take several locks in one step, or wait for all of them while holding none. One round trip.
+-- Takes several locks in one step, or waits for all of them while holding none. One call is one round trip.
 --
 -- A request is in all its queues with one score: any two series are in the same order in every queue that
--- they share, so they cannot wait for each other in a circle. Safe to repeat with the same
--- nonces: a grant is answered again, a request keeps its place. All keys must be of one hash slot.
+-- they share, so they cannot wait for each other in a circle. Idempotent: a repeated call with the same nonces
+-- returns the same grant, or keeps the request's place. All keys must be in one hash slot.
 --
 -- @keys lock queue requests ... live fence
 -- @args acquirer host ttl_ms nonces not_after_us ask ...
 --
--- nonces are 32 digits for each lock; ask and metadata as for acquire.lua, but that the conflict
+-- nonces are 32 digits for each lock. ask and metadata are as for acquire.lua, except that the conflict
 -- strategies are t and, for all others, d.
 -- Returns {1, now_us, {token, ttl_left_ms, process 0|1, grant's nonce} of each lock}: all are held;
 --         {0, now_us, pttl_ms, rank, is_first, was_restored, of_ruby, score_us, state of each}: queued;
 --         {2|3|4, now_us, pttl_ms, state of each}, {5|6, now_us}, {7, now_us, until_us}: as acquire.lua.
 -- of_ruby is the number of the first lock that has to be tracked, as for acquire.lua, or 0.
--- pttl_ms is of the lock that ends last, or until a reservation of this series lapses; rank that of the worst
--- place. state is what is in the way: 0 nothing, 1 another holds it, 2 others are in front, 3 this
--- acquirer holds it.
+-- pttl_ms is that of the lock that ends last, or the time until a reservation of this series lapses, if that is
+-- less; rank is that of the worst place. state is the obstacle: 0 none, 1 another acquirer holds the lock, 2 other
+-- waiters are in front (or there is a pause), 3 this acquirer holds it.
 
 local call = redis.call
-local lock, queue, requests, nonce -- of the one that is looked at
-local count = math.floor((#KEYS - 2) / 3) -- behind the fence may be one more, see README 52
+local lock, queue, requests, nonce -- of the current lock, see turn_to()
+local count = math.floor((#KEYS - 2) / 3) -- one more key may follow the fence, see README 52
 local live, fence = KEYS[3 * count + 1], KEYS[3 * count + 2]
 local acquirer, host, ttl_ms = ARGV[1], ARGV[2], ARGV[3]
 -- @include clock
@@ -34,7 +34,7 @@ local access, conflict, fail_fast, wait_ms, known_us, queue_ttl_ms, random =
 local holds = access == "Q" or access == "R"
 local entries = {}
 local states = {}
-local kept_ms -- how long a lock is kept free for this series at most, that others wait for
+local kept_ms -- how long, at most, a lock that other waiters want is kept free for this series
 
 -- @include waiters
 -- @include serving
@@ -48,7 +48,8 @@ local function turn_to(i)
     return entries[i]
 end
 
--- What is there; only reads, so that a key of a foreign type is an error before anything is done.
+-- Returns the state of a lock and of this request for it. It only reads, so that a key of a foreign type is an
+-- error before anything is done.
 local function look(i)
     turn_to(i)
     local held = call("HMGET", lock, "acq_id", "rql_nonce", "rql_token", "rql_claim", "rql_spc")
@@ -94,7 +95,7 @@ local function withdraw(entry)
     end
 end
 
--- Nothing: nothing is granted, in a pause.
+-- Takes all locks and returns the answer. In a pause it grants nothing, and returns nothing.
 local function take()
     for i = 1, count do
         local entry = turn_to(i)
@@ -109,7 +110,7 @@ local function take()
             entry.token, entry.nonce = token, nonce
         end
         withdraw(entry)
-        if entry.is_in_turn then -- that of a Ruby behind it was not over
+        if entry.is_in_turn then -- the turn of a Ruby waiter behind this series was not over
             call("HDEL", requests, "ruby")
         end
         if entry.passed then
@@ -119,8 +120,8 @@ local function take()
     return answer_held()
 end
 
--- Until then nothing can be granted: the end of the last of those that others hold, or of the last
--- reservation; but not later than a reservation of its own lapses; -1: not known.
+-- Returns how long nothing can be granted, in ms: until the end of the last lock that another acquirer holds, or
+-- of the last reservation, but no longer than until a reservation of this series lapses. -1: it is not known.
 local function longest_ttl()
     local longest = -1
     for i = 1, count do
@@ -145,7 +146,7 @@ local function refuse(why)
     return answer_not_held(why, now, longest_ttl())
 end
 
--- One score for all, above every tail.
+-- Returns one score for all queues, above the tail of each.
 local function new_score()
     local us = now_text
     for i = 1, count do
@@ -177,7 +178,7 @@ local function enqueue(us)
     end
 end
 
--- Whether a Ruby that holds one of these locks waits for the one that is looked at. A Ruby has no record that
+-- Returns whether a Ruby holder of one of these locks waits for the current lock. A Ruby waiter has no record that
 -- would mark it as a holder, and a reservation would make it and this series wait for each other.
 local function is_wanted_by_ruby()
     for i = 1, count do
@@ -189,8 +190,8 @@ local function is_wanted_by_ruby()
     return false
 end
 
--- Serves the queue of a free lock; returns what is then in the way. yields: it is not taken now, and
--- somebody else may have it meanwhile; "aside": at once.
+-- Serves the queue of a free lock, and returns the state of the lock. With yields, this series does not take the
+-- lock now, and another waiter may get it in the meantime; with "aside", another waiter may get it at once.
 local function state_of(entry, yields)
     if entry.is_own then
         return 0
@@ -216,7 +217,7 @@ if is_new then
         return held
     end
 elseif n_answered == count then
-    for i = 1, count do -- WAIT speaks of what was written over this connection, as in acquire.lua
+    for i = 1, count do -- WAIT covers only what was written over this connection, as in acquire.lua
         local entry = turn_to(i)
         call("HSET", lock, "rql_nonce", entry.nonce)
     end
@@ -224,7 +225,7 @@ elseif n_answered == count then
 end
 for i = 1, count do
     local entry = turn_to(i)
-    if entry.is_granted then -- what is left of a grant of which others have ended a part
+    if entry.is_granted then -- the rest of a grant of which another client has ended a part
         call("DEL", lock)
         entry.owner, entry.is_granted = nil, false
     end
@@ -276,13 +277,13 @@ elseif fail_fast == "f" then
 elseif is_again then
     return {6, now}
 end
-local is_reserved = false -- a free lock waits for this series
+local is_reserved = false -- whether a free lock is kept for this series
 for i = 1, count do
     local entry = turn_to(i)
     is_reserved = is_reserved or (states[i] == 0 and not entry.is_own)
     if states[i] == 0 and not entry.is_own and call("ZCARD", queue) > 1 then
         state_of(entry, is_wanted_by_ruby() and "aside" or true)
-        if entry.free_ms and entry.free_ms > 1 then -- else it has lapsed
+        if entry.free_ms and entry.free_ms > 1 then -- otherwise the reservation has lapsed
             kept_ms = math.min(kept_ms or entry.free_ms, entry.free_ms)
         end
     end
@@ -291,7 +292,7 @@ end
 if score_us + 0 < oldest_us then
     score_us = new_score()
     enqueue(score_us)
-    for i = 1, count do -- those behind us may have been waiting for us alone
+    for i = 1, count do -- the waiters behind this series may have been waiting for it alone
         local entry = turn_to(i)
         if not entry.owner and states[i] == 0 then
             state_of(entry)
@@ -304,9 +305,9 @@ for i = 1, count do
     local entry = turn_to(i)
     local rank = not entry.is_own and call("ZRANK", queue, acquirer)
     local is_first = rank and leads(queue, requests, acquirer, rank) == "1"
-    local is_let_by = not entry.is_own and not rank -- a Ruby, that has the place
+    local is_let_by = not entry.is_own and not rank -- the series left the queue for a Ruby waiter
     local is_rubys = entry.owner and not entry.nonce
-    -- Its owner may come to wait for a lock that is reserved for this series.
+    -- A Ruby owner of one of these locks may come to wait for a lock that is reserved for this series.
     if of_ruby == 0 and (is_let_by or (is_first and rank > 0) or (is_rubys and (is_first or is_reserved))) then
         of_ruby = i
     end

@@ -1,21 +1,23 @@
--- Said by a client on a new connection, in front of all calls: whether the server has lost writes that this
--- client has seen, and that nothing is to be granted for a while because it may have (lua/README.md 44 to 48).
+-- Finds out whether the server has lost writes that this client has seen. Begins a pause, in which nothing is
+-- granted, if the server may have lost writes (lua/README.md 44 to 48). A client makes this call before all others
+-- on a new connection, or to a partition that has moved (lua/README.md 55).
 --
--- Safe to repeat: then it changes nothing.
+-- Idempotent: a repeated call changes nothing.
 --
 -- @keys fence era
 -- @args server floor_us pause_ms ...
 --
 -- server: its run id, or "-" if it is not known. floor_us: the highest token that this client has seen.
--- pause_ms: 0, or for how long nothing is granted if another server was here last. One more, where keys have come
--- from other servers: run ids with a blank before and behind each, of those that still are masters of what they have.
--- Returns "what token": the last one that the server knew; what: 0 none is missing; 1 some are, and those to
--- come are above floor_us; 2 some are, but floor_us is far in the future.
+-- pause_ms: 0, or how long nothing is granted if era names another server or none. A fourth argument follows if
+-- keys have come from other servers: the run ids, with a blank before and after each, of those servers that are
+-- still masters of what they have.
+-- Returns "what token"; token: the last one that the server knew; what: 0 no token is missing; 1 some are missing,
+-- and those to come are above floor_us; 2 some are missing, but floor_us is far in the future.
 
 local call = redis.call
 local fence, era = KEYS[1], KEYS[2]
 local server, floor_us, pause_ms, masters = ARGV[1], ARGV[2], ARGV[3], ARGV[4] or ""
-local HOUR_US = 3600000000 -- a floor beyond it is of a client that has other data, or an invention
+local HOUR_US = 3600000000 -- a floor further ahead is from a client that has other data, or is invented
 -- @include clock
 
 local last = call("GET", fence) or "0"
@@ -41,6 +43,6 @@ if token ~= last then
     call("SET", fence, token)
 end
 if pause_ms ~= "0" then
-    call("SET", era, server) -- behind the fence: should that fail, the pause is begun by the next one
+    call("SET", era, server) -- after the fence: if writing the fence fails, the next client begins the pause
 end
 return what .. " " .. known

@@ -1,5 +1,5 @@
--- For a script that deletes a lock which a client has seen: whether it still is that grant. ARGV begins with
--- acq_id, hst_id, ts and nonce, as they were seen.
+-- Ends a script that deletes a lock which a client has seen, if the lock is no longer that grant. ARGV begins with
+-- acq_id, hst_id, ts and nonce, as the client saw them.
 --
 -- in: call lock
 

@@ -1,11 +1,11 @@
--- The server's time. now_text is microseconds since 1970 in digits, now_seconds what the gem writes. Texts,
--- because numbers are slow to print and to read. Who has to reckon writes now_text + 0, which reads the
--- digits once; tonumber() reads them twice.
+-- Reads the server's time. now_text is microseconds since 1970 in digits, now_seconds is seconds as the gem writes
+-- them. Both are text, because numbers are slow to print and to read. Code that calculates with the time writes
+-- now_text + 0, which reads the digits once; tonumber() reads them twice.
 --
 -- in: call
 -- out: time micros now_text now_seconds is_less
 
--- Whether a whole number is less than another; both in digits without leading zeros.
+-- Returns whether the whole number a is less than b. Both are digits without leading zeros.
 local function is_less(a, b)
     return #a < #b or (#a == #b and a < b)
 end
@@ -18,6 +18,6 @@ end
 local now_text = time[1] .. micros
 local now_seconds = time[1] .. "." .. micros
 if micros:byte(-1) == 48 then
-    -- As the gem writes and reads them: the shortest form, but ".0" if whole.
+    -- The gem writes and reads seconds in the shortest form, but with ".0" if they are whole.
     now_seconds = string.gsub(string.gsub(now_seconds, "0+$", ""), "%.$", ".0")
 end

@@ -1,11 +1,11 @@
--- The end of a script that deletes a lock which a client has seen: it goes to the next waiter. The random
--- number is the fifth argument.
+-- Ends a script that deletes a lock which a client has seen: deletes the lock and gives it to the next waiter. The
+-- random number is the fifth argument.
 --
 -- in: call lock queue requests live fence
 
 local is_deleted = call("DEL", lock)
 if call("EXISTS", queue, requests) == 0 or type(redis.pcall("HLEN", requests)) ~= "number" then
-    return is_deleted .. " 0" -- nobody waits, or nobody knows who
+    return is_deleted .. " 0" -- no waiter, or a foreign type in place of the requests
 end
 
 local random, me, holds, yields, turn, free_ms, passed = ARGV[5]

@@ -1,10 +1,11 @@
--- Let a grant live for at least ttl_ms from now if it is still in force; never shortens, never creates.
+-- Extends a grant to at least ttl_ms from now if it is still in force. The script never shortens or
+-- creates a grant.
 --
 -- @keys lock queue requests live fence
 -- @args nonce ttl_ms random
--- Returns "1 now_us ttl_left_ms" when in force, "0 now_us" when the grant has ended. While it is
--- extended by re-entries, ttl_left_ms does not count what they may take back. What a long queue leaves
--- to be served is left to its next poll.
+-- Returns "1 now_us ttl_left_ms" when in force, "0 now_us" when the grant has ended. While re-entries
+-- extend the grant, ttl_left_ms does not count the time that they may take back. If the queue is too long to be
+-- served in one call, its next poll serves the rest.
 
 local call = redis.call
 local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -17,7 +18,7 @@ if held[1] == ARGV[1] then
     local left = math.max(call("PTTL", lock), ttl_ms)
     call("PEXPIRE", lock, left)
     call("HDEL", lock, "rql_claim")
-    if held[2] then -- nobody may count on what a re-entry added and takes back at its end
+    if held[2] then -- no holder may count on time that a re-entry added and takes back at its end
         local ends = math.max(held[2] + 0, now_text + ttl_ms * 1000)
         call("HSET", lock, "rql_end", string.format("%.0f", ends))
         left = math.min(left, math.floor((ends - now_text) / 1000))

@@ -1,10 +1,10 @@
--- Makes a token the last one of this lock. In a pause the last is no number but "q <until_us> <token>"
--- (lua/README.md 46), which is longer than any: it stays while the pause lasts.
+-- Makes a token the last one of this set of keys. In a pause the last one is not a number but "q <until_us> <token>"
+-- (lua/README.md 46), which is longer than any number: it stays while the pause lasts.
 --
 -- in: call fence token now_text is_less
 -- out: before is_paused
 --
--- before: the last one until now, where that may not be less; else nil.
+-- before is the previous token if that is not less than the new one, or is in the text of a pause; else it is nil.
 
 local last, before, is_paused = call("SET", fence, token, "GET")
 if last and not is_less(last, token) then

@@ -1,4 +1,4 @@
--- Delete a lock if it is still the grant that was seen and its host is dead; give it to the next waiter.
+-- Deletes a lock if it is still the grant that was seen and its host is dead, and gives it to the next waiter.
 --
 -- @keys lock queue requests live fence hosts suspects
 -- @args acq_id hst_id ts nonce random

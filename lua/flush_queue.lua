@@ -1,16 +1,16 @@
--- Remove the requests of dead hosts from a queue, a page of it at a time.
+-- Removes the requests of dead hosts from a queue, one page per call.
 --
 -- @keys lock queue requests live fence hosts suspects
 -- @args from
--- The host of a request is in its record; a Ruby's is told from its acquirer id, which names the same thread.
--- Returns {number removed, place to go on from or -1, served}; served 2: the lock is free, serve who is
--- next.
+-- The host of a request is in its record. That of a Ruby waiter follows from its acquirer id, which names the
+-- same thread. Returns {number removed, place to go on from or -1, served}; served 2: the lock is free, serve the
+-- next waiter.
 
 local call = redis.call
 local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local hosts, suspects = KEYS[6], KEYS[7]
 local from = tonumber(ARGV[1])
-local PAGE = 40 -- less than 1 ms
+local PAGE = 40 -- takes less than 1 ms
 -- @include waiters
 -- @include is_dead_host
 

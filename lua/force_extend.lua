@@ -1,5 +1,5 @@
--- Add to the ttl of a lock whoever holds it, for operators: the gem's extend_lock_ttl. A sum of 0 or less
--- ends the lock, as there.
+-- Adds to the TTL of a lock of any holder, for operators, like the gem's extend_lock_ttl. A sum of 0 or less ends
+-- the lock, as with the gem.
 --
 -- @keys lock
 -- @args add_ms

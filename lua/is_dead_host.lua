@@ -1,9 +1,9 @@
--- For scripts that end what dead hosts left behind.
+-- This function is for scripts that remove what dead hosts left behind.
 --
 -- in: call hosts suspects
 -- out: is_dead_host
 
--- Declared dead, and silent ever since: a probe that came later voids that.
+-- Returns whether the host was declared dead and has been silent since then: a later probe voids the declaration.
 local function is_dead_host(host)
     local record = call("HGET", suspects, host)
     local value = record and string.match(record, "^%d+ D (.*)$")

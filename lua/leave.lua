@@ -1,4 +1,5 @@
--- Withdraw a request, whatever has become of it: out of the queue, and what it was granted is given back.
+-- Withdraws a request in any state: takes it out of the queue, and gives back a lock or re-entry that it was
+-- granted.
 --
 -- @keys lock queue requests live fence
 -- @args acquirer nonce random

@@ -1,20 +1,20 @@
--- What a client says of itself, for those who look at locks (lua/README.md 51).
+-- Lists a client with its description of itself, for people who look at locks (lua/README.md 51).
 --
--- Safe to repeat.
+-- The call is safe to repeat.
 --
 -- @keys clients
 -- @args identity in_front between behind
 --
--- The entry is in_front, the time, between, the time of its first entry, behind. Returns 0.
+-- The entry is in_front, the time, between, the time of the client's first entry, behind. Returns 0.
 
 local call = redis.call
 local clients, identity = KEYS[1], ARGV[1]
 local MOST, PAGE, OLD_US, TTL_MS = 10000, 100, 1800000000, 3600000
 -- @include clock
 
--- Removes the entries of one page that are old, or the oldest one of that page. A living client says its
--- entry again every 20 minutes. The page begins anywhere: any number is a cursor. Without the right to
--- HSCAN nothing is removed.
+-- Removes the old entries of one page or, if none is old, the oldest one of that page. Returns whether it removed
+-- any. A living client renews its entry every 20 minutes. The page begins anywhere, because any number is a
+-- cursor. Without the right to HSCAN nothing is removed.
 local function make_room()
     local page = redis.pcall("HSCAN", clients, micros, "COUNT", PAGE)
     if page[2] and #page[2] == 0 then
@@ -42,7 +42,7 @@ local before = call("HGET", clients, identity)
 local since = before and string.match(before, "since_us.:(%d+)") or now_text
 
 if not before and call("HLEN", clients) >= MOST and not make_room() then
-    return 0 -- who is listed already stays so
+    return 0 -- the list is full: only clients that are listed already stay on it
 end
 call("HSET", clients, identity, ARGV[2] .. now_text .. ARGV[3] .. since .. ARGV[4])
 call("PEXPIRE", clients, TTL_MS)

@@ -1,12 +1,13 @@
--- Where a Ruby is at the head of a queue: no push will come from it, so the first waiter of ours that lives
--- and hears is told to look, and has the server tell it of what Ruby does. If there seems to be none, a Ruby
--- may have removed it, as it does with all that have waited for long.
+-- Notifies the first waiter of ours when a Ruby waiter is at the head of a queue or Ruby holds the lock. No push
+-- will come from Ruby. So the first waiter of ours that is alive and receives is notified to poll, and then has the
+-- server report to it what Ruby does. If there seems to be no such waiter, a Ruby waiter may have removed it, as it
+-- removes all requests that have waited for a long time.
 --
 -- in: call queue requests live now_text read_record identity_of restore notify is_alive me n_left
 --
--- n_left: how many have just left the queue so that this Ruby is its head, or nil.
+-- n_left: how many waiters have just left the queue so that this Ruby waiter is its head, or nil.
 
-local PLACES = 512 -- behind more Rubies than that nobody is looked for
+local PLACES = 512 -- the script looks for no waiter behind more Ruby waiters than that
 local from, n_there, is_told, is_over = 0, n_left or 0, false, false
 repeat
     local others = call("ZRANGE", queue, from, from + 31)

@@ -1,5 +1,5 @@
--- For scripts that put a request into a queue; its metadata is in ARGV. These capture as little as those of
--- waiters.lua.
+-- These functions are for scripts that put a request into a queue. The metadata of the request is in ARGV. Like
+-- the functions of waiters.lua, they capture no local variable.
 --
 -- out: seconds_of micros_of end_of record_of tail_us put_at keep note_heartbeat leads
 
@@ -11,12 +11,12 @@ local function micros_of(score)
     return string.format("%.0f", math.floor(score * 1000000 + 0.5))
 end
 
--- When a wait is over; up to a second late, for that is quickly written.
+-- Returns when a wait ends, or "0" for never. The time is up to a second late, because that is quick to write.
 local function end_of(wait_ms, time, micros)
     return wait_ms == "-1" and "0" or time[1] + math.ceil(wait_ms / 1000) .. micros
 end
 
--- What read_record() reads.
+-- Returns a request's record, in the form that read_record() reads.
 local function record_of(acquirer, host, ttl_ms, nonce, until_us, access, score_us)
     local place = string.sub(host, 1, -33)
     local head = (place .. string.sub(acquirer, -32) == host and place or host) .. " " .. ttl_ms .. " " ..
@@ -24,9 +24,10 @@ local function record_of(acquirer, host, ttl_ms, nonce, until_us, access, score_
     return #ARGV > 6 and head .. cmsgpack.pack({unpack(ARGV, 7)}) or head
 end
 
--- Behind the last, also when the clock stood still or was set back. But not behind a Ruby from the future: it
--- brings a clock of its own, and all who came after it would be behind those with a right one. Where the last
--- token is from the future too, the server's clock was set back, and Ruby's is the right one.
+-- Returns the score of a place behind the last waiter, even if the server's clock stood still or was set back. A
+-- Ruby waiter with a score in the future does not count: it uses its own clock, and all later requests would
+-- stand behind those with a right clock. But if the last token is in the future, too, then the server's clock was
+-- set back, and the Ruby waiter's clock is the right one.
 local function tail_us(queue, requests, fence, now_text)
     local FUTURE_US, PLACES = 1000000, -32
     local last = redis.call("ZRANGE", queue, PLACES, "-1", "WITHSCORES")
@@ -45,20 +46,21 @@ local function tail_us(queue, requests, fence, now_text)
     return now_text
 end
 
--- Both end with their last waiter; or, if the last ones died, a while after that. A Ruby that still waits
--- then puts itself back.
+-- Renews the TTL of both keys. They end with their last waiter or, if the last waiters died, 60 s after the last
+-- poll. A Ruby waiter that still waits then puts itself back.
 local function keep(queue, requests)
     redis.call("PEXPIRE", queue, "60000")
     redis.call("PEXPIRE", requests, "60000")
 end
 
--- A request in its place. The record first: if it cannot be written, the place is none to put it back to.
+-- Puts a request in its place. The record is written first: if that fails, the request must not get a place to
+-- which it could not be put back.
 local function put_at(queue, requests, acquirer, seconds, record)
     redis.call("HSET", requests, acquirer, record)
     redis.call("ZADD", queue, seconds, acquirer)
 end
 
--- One heartbeat counts for all waiters of a client. Who was silent for long is forgotten.
+-- Writes a heartbeat, which counts for all waiters of the client. Clients that were silent for long are removed.
 local function note_heartbeat(live, acquirer, now_text, is_poll)
     if redis.call("ZADD", live, now_text, string.sub(acquirer, -32)) == 1 or is_poll then
         redis.call("ZREMRANGEBYSCORE", live, "-inf", now_text - 50000000)
@@ -66,9 +68,10 @@ local function note_heartbeat(live, acquirer, now_text, is_poll)
     end
 end
 
--- "1": the first waiter of ours, who polls for its client; Ruby's in front do not count.
+-- Returns "1" if this is the first waiter of ours, else "0". The first one polls for its client. Ruby waiters in
+-- front do not count.
 local function leads(queue, requests, acquirer, rank)
-    local PLACES = 512 -- behind more Rubies than that everybody looks for himself
+    local PLACES = 512 -- behind more Ruby waiters than that, each waiter polls for itself
     for from = 0, math.min(rank, PLACES) - 1, 32 do
         local others = redis.call("ZRANGE", queue, from, math.min(from + 31, rank - 1))
         local records = redis.call("HMGET", requests, unpack(others))

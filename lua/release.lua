@@ -1,4 +1,4 @@
--- Release a grant if it is still in force, and give the lock to the next waiter.
+-- Releases a grant if it is still in force, and gives the lock to the next waiter.
 --
 -- @keys lock queue requests live fence
 -- @args nonce random

@@ -1,22 +1,24 @@
--- Where a series is the first at a free lock and does not take it: it takes all of its locks or none. The
--- lock stays free for it, but not without end: who waits here may hold another lock of the series.
+-- Reserves a free lock for the series that is the first in its queue and does not take the lock, because a series
+-- takes all of its locks or none. The lock stays free for a limited time, because a waiter behind the series may
+-- hold another lock of the series.
 --
--- Who is marked as holding something is served before all others meanwhile; no more than MARKED of them, for
--- not all are part of a circle, and the series would wait for ever. Anybody else is served when the
--- reservation lapses: one, then it begins anew and is twice as long, for a series that is passed each time
--- would never be served. A Ruby takes a lock only at the head of the queue: so whoever is in front leaves it,
--- and comes back with its next poll.
+-- During the reservation a waiter that is marked as holding something is served before all other waiters. At most
+-- MARKED of them are served, because not all are part of a circle and the series could wait for ever. One waiter
+-- without that mark is served when the reservation lapses. Then the reservation begins again and is twice as long,
+-- because a series that is passed each time would never be served. A Ruby waiter takes a lock only at the head of
+-- the queue, so all waiters in front of it leave the queue and come back with their next polls.
 --
--- It begins when the lock is first seen free. Nothing but a grant past the series begins it anew: who leaves
--- the queue, or takes the lock at random, would otherwise make it last for ever.
+-- The reservation begins when the lock is first seen free. Only a grant past the series begins it again: waiters
+-- that leave the queue, or take the lock at random, would otherwise make it last for ever.
 --
--- A series that steps aside (yields is "aside") lets the waiters behind it by at once. Its reservation has then
+-- A series that steps aside (yields is "aside") lets the waiters behind it pass at once. Its reservation has then
 -- not lapsed: the next one begins when the lock is next seen free, and is no longer than this one.
 --
 -- in: call queue requests now_text is_less waiter holds yields KEPT
 -- in: turn free_ms cost reserved_for may_pass serves_marked if_passed if_marked
 --
--- Sets what is in the second line; turn only if nobody behind the series can be served.
+-- Sets the variables in the second line. turn is set only if the calling waiter is marked and takes the lock past
+-- the series, or if no waiter behind the series can be served.
 
 local RESERVED_US, LONGEST_US, MARKED = 2000000, 60000000, 16
 local since_us, n_passed, n_marked, whom =
@@ -31,7 +33,7 @@ if is_begun and now_text - since_us >= length_us then
         string.match(call("HGET", requests, "ruby") or "", "^(%d+) %d+ %d (%S+) (.*)$")
     if ruby and not is_less(ruby_us, since_us) and not is_less(now_text, ruby_us)
         and call("ZSCORE", queue, ruby) ~= score then
-        is_begun, n_passed, n_marked = false, n_passed + 1, "0" -- it was let by, and has been served
+        is_begun, n_passed, n_marked = false, n_passed + 1, "0" -- the Ruby waiter was let pass, and has been served
         length_us = math.min(2 * length_us, LONGEST_US)
     end
 end

@@ -1,13 +1,14 @@
--- For scripts that serve who waits, or sweep who is dead. These capture as little as those of waiters.lua.
+-- These functions are for scripts that serve waiters or sweep dead ones. Like the functions of waiters.lua, they
+-- capture no local variable, except for is_less.
 --
 -- in: is_less
 -- out: budget is_alive notify
 
-local budget = 30 -- of serve_queue.lua, in turns of the dead: less than 1 ms in one call of the script
+local budget = 30 -- of serve_queue.lua, in turns of dead waiters: less than 1 ms in one call of the script
 
--- Whether its time is not over, and its client was heard of within SILENCE_US. What was heard in the future
--- was heard before the clock was set back; when, is not known: it counts as heard now, once. A request that
--- entered its queue that lately, by its score, was a heartbeat itself.
+-- Returns whether the waiter's time is not over and its client sent a heartbeat within SILENCE_US. A heartbeat in
+-- the future was sent before the server's clock was set back. Its age is not known, so it counts as sent now,
+-- once. A request that entered its queue within SILENCE_US, by its score, was a heartbeat itself.
 local function is_alive(live, identity, now_text, until_us, score_us)
     local SILENCE_US = 5000000 -- a client silent for longer is dead
     if until_us ~= "0" and is_less(until_us, now_text) then
@@ -25,8 +26,9 @@ local function is_alive(live, identity, now_text, until_us, score_us)
     return silent_us <= SILENCE_US
 end
 
--- How many clients hear a message; nil: this user may not send it. The keys of a partition have a tag in
--- front, and its channels are of their slot: PUBLISH would go to all nodes of a cluster, and count those of one.
+-- Publishes a message to a client and returns how many clients received it, or nil if this user may not publish.
+-- The keys of a partition have a tag in front, and its channels are in their slot: PUBLISH would go to all nodes
+-- of a cluster, and count the receivers of one.
 local function notify(identity, message)
     local prefix = string.match(KEYS[1], "^rql:{%w+}:")
     local channel = (prefix or "rql:") .. "wake:" .. identity

@@ -1,12 +1,12 @@
--- Look at a page of the hosts. One that has been silent is a suspect; one that is a suspect for wait_us
--- and silent for longer than ttl_us is dead.
+-- Checks a page of the hosts. A host that has been silent for longer than ttl_us - wait_us is a suspect. A host
+-- that has been a suspect for wait_us and silent for longer than ttl_us is dead.
 --
 -- @keys hosts suspects flusher
 -- @args me lease_ms ttl_us wait_us cursor
--- me is elected for lease_ms unless another is; "": by hand, without election. cursor: "" only elects,
--- "-" steps down. A suspect is "<since> S <value>", a dead host "<since> D <value>"; both end with the
--- next probe. The field "" says when the elected one looked last.
--- Returns {0} when another is elected, else {1, next cursor, host, value, ...} of the dead.
+-- me is elected for lease_ms unless another is elected; "": by hand, without election. cursor: "" only elects,
+-- "-" steps down. A suspect is "<since> S <value>", a dead host "<since> D <value>"; both end with the host's
+-- next probe. The field "" shows when the elected swarm last began to check.
+-- Returns {0} when another is elected, else {1, next cursor, host, value, ...} of the dead hosts.
 
 local call = redis.call
 local hosts, suspects, flusher = KEYS[1], KEYS[2], KEYS[3]
@@ -17,7 +17,7 @@ local KEPT_MS = 60000 + math.ceil(20 * ttl_us / 1000)
 -- @include clock
 local now = tonumber(now_text)
 
--- nil: not a time, and never a reason to call anybody dead.
+-- Returns the age of a heartbeat in microseconds. nil: the value is no time, which never makes a host dead.
 local function age_of(value)
     if not string.find(value, "^%d+%.?%d*$") and not string.find(value, "^%d+%.?%d*[eE]%+?%d+$") then
         return nil
@@ -25,7 +25,8 @@ local function age_of(value)
     return now - tonumber(value) * 1000000
 end
 
--- After a time in which nobody looked, or a jump of the clock, hosts could not clear themselves.
+-- Notes the start of a round. Ends all suspicions if no swarm has checked for longer than wait_us, or the clock has
+-- jumped, because hosts could not clear themselves.
 local function begin_round()
     local last = tonumber(call("HGET", suspects, "") or 0) or 0
     if now - last > wait_us or last > now then
@@ -35,7 +36,7 @@ local function begin_round()
     call("PEXPIRE", suspects, KEPT_MS)
 end
 
--- True: dead.
+-- Returns true if the host is dead, and updates its suspicion.
 local function judge(host, value)
     local age = age_of(value)
     local record = call("HGET", suspects, host) or ""

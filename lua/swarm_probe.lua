@@ -1,9 +1,10 @@
--- Heartbeats of hosts, and the names of those that leave.
+-- Writes the heartbeats of hosts, and removes the hosts that leave.
 --
 -- @keys hosts suspects flusher
 -- @args n_new n_known ...
--- First hosts that were not there before, then those that were, then those that leave.
--- Returns {now_us, number of known ones that were declared dead meanwhile}.
+-- The further arguments are hosts: first n_new that were not there before, then n_known that were, then those
+-- that leave.
+-- Returns {now_us, number of known hosts that were declared dead in the meantime}.
 
 local call = redis.call
 local hosts, suspects = KEYS[1], KEYS[2]

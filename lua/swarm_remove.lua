@@ -1,8 +1,8 @@
--- Remove hosts that were flushed, if they have been silent since they were declared dead.
+-- Removes hosts that were flushed, if they have been silent since they were declared dead.
 --
 -- @keys hosts suspects flusher
 -- @args host ...
--- Returns for each 1 if it was removed, else 0; and a last 0.
+-- Returns for each host 1 if it was removed, else 0; and a last 0.
 
 local call = redis.call
 local hosts, suspects = KEYS[1], KEYS[2]

@@ -1,16 +1,16 @@
--- Remove dead requests from a queue, a page of it at a time.
+-- Removes dead requests from a queue, one page per call.
 --
 -- @keys lock queue requests live fence
 -- @args oldest_us from is_dry
--- Only requests up to oldest_us old are looked at. Of ours those are dead that have no record, whose time
--- is over or whose client is silent; Ruby's are, for they send no heartbeat.
--- Returns {number removed, place to go on from or -1, served}; served 2: the lock is free, serve who is
--- next.
+-- Only requests that came at oldest_us or before are checked. A request of ours is dead if it has no record, its
+-- time is over, or its client is silent. All of Ruby's count as dead, because Ruby sends no heartbeat.
+-- Returns {number removed, place to go on from or -1, served}; served 2: the lock is free, serve the next
+-- waiter.
 
 local call = redis.call
 local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local oldest, from, is_dry = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == "1"
-local PAGE = 40 -- less than 1 ms
+local PAGE = 40 -- takes less than 1 ms
 -- @include clock
 -- @include waiters
 -- @include serving
@@ -45,6 +45,6 @@ for _, acquirer in ipairs(dead) do
     forget(requests, acquirer, record and select(5, read_record(record)))
 end
 if not is_end or call("EXISTS", queue) == 0 or redis.pcall("HEXISTS", lock, "acq_id") ~= 0 then
-    return {#dead, next_from, 0} -- held, or there are more pages
+    return {#dead, next_from, 0} -- the lock is held, the queue is empty, or there are more pages
 end
 return {#dead, next_from, 2}

@@ -1,4 +1,4 @@
--- Delete a lock if it is still the grant that was seen, and give it to the next waiter.
+-- Deletes a lock if it is still the grant that was seen, and gives it to the next waiter.
 --
 -- @keys lock queue requests live fence
 -- @args acq_id hst_id ts nonce random

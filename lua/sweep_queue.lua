@@ -1,14 +1,14 @@
--- Remove a whole queue; of each client of ours the first waiter is told to look.
+-- Removes a whole queue, and notifies the first waiter of each of our clients to poll.
 --
 -- @keys lock queue requests live fence
 -- @args
--- Returns {is_removed, number of requests}. Whoever lives goes on waiting: its record stays, so that the next
--- call that finds the lock free puts all of them back in their old order, and with its next poll it does so
--- itself. The records of the dead go.
+-- Returns {is_removed, number of requests}. A live waiter goes on waiting: its record stays, so that the next call
+-- that finds the lock free puts all waiters with a record back in their old order, and so does its own next
+-- poll. The records of dead waiters among the first PLACES are removed.
 
 local call = redis.call
 local queue, requests, live = KEYS[2], KEYS[3], KEYS[4]
-local PLACES = 300 -- at the head, among which the first waiters are looked for: less than 1 ms
+local PLACES = 300 -- number of places at the head in which waiters are looked for: less than 1 ms
 local told = {}
 -- @include clock
 -- @include waiters

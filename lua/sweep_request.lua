@@ -1,4 +1,4 @@
--- Remove the request of one acquirer from a queue; if the lock is free, serve who is next.
+-- Removes the request of one acquirer from a queue; if the lock is free, serves the next waiter.
 --
 -- @keys lock queue requests live fence
 -- @args acquirer random

@@ -1,4 +1,4 @@
--- Refuses a ttl that PEXPIRE would only refuse after the lock was written.
+-- Refuses a ttl that is not 1 to 2592000000 ms. PEXPIRE would refuse a bad ttl only after the lock was written.
 --
 -- in: ttl_ms
 

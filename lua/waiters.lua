@@ -1,33 +1,35 @@
--- Who waits in a queue.
+-- These functions are about the waiters in a queue.
 --
 -- out: read_record whole_host identity_of forget pause_end restore
 --
--- These capture no local of the script: each that is captured costs the server as much as a small command
--- does, in every call of the script, needed or not. So does number-to-text.
+-- They capture no local variable of the script: each captured variable costs the server as much as a small
+-- command, in every call of the script, whether it is needed or not. So does the conversion of a number to text.
 --
--- A waiter of ours has a record in the hash of requests; whoever has none is the gem's. Nothing else tells
--- them apart: an acquirer id is whatever its owner likes.
+-- A waiter of ours has a record in the hash of requests; a waiter without a record is a Ruby waiter. Nothing else
+-- distinguishes them, because an owner is free to choose its acquirer id.
 
--- A request record in parts: host (see whole_host()), ttl, nonce, until when (us, 0: for ever), access (q
--- queued, r random, s series; a capital: it holds other locks too), score (us; version 0.1 wrote none);
--- and where its metadata begins, packed. Nothing: it is no record.
+-- Returns the parts of a request's record: host (see whole_host()), ttl, nonce, end of the wait (us, 0: never),
+-- access (q queued, r random, s series; a capital: the acquirer holds other locks, too), score (us; version 0.1
+-- wrote none), and the position at which the packed metadata begins. Returns nil if the text is not a record.
 local function read_record(record)
     return string.match(record, "^(%S+) (%d+) (%x+) (%d+) (%a) (%d*) ?()")
 end
 
--- A record leaves out the identity that ends the ids of host and acquirer alike; one of version 0.1 did not.
+-- Returns the whole host id. A record omits the identity at the end of the host id if the acquirer id ends with
+-- the same one; a record of version 0.1 did not.
 local function whole_host(host, acquirer)
     return string.byte(host, -1) == 47 and host .. string.sub(acquirer, -32) or host
 end
 
--- The channel and the heartbeat of a waiter of ours bear its client's identity, which ends its acquirer id.
+-- Returns the identity of the client of a waiter of ours, which is the end of the acquirer id. It names the
+-- client's channel and heartbeat.
 local function identity_of(acquirer)
     return string.sub(acquirer, -32)
 end
 
--- The record goes, and what it is counted in: random requests and those of holders are counted, so that
--- others know of them without a look at each. How a lock is kept free for a series ends with its request, and
--- with no other's.
+-- Removes a request's record and takes it out of the counts. Random requests and those of holders are counted, so
+-- that other calls know of them without reading each record. The reservation for a series ends with the request
+-- of that series, and with no other request.
 local function forget(requests, acquirer, access, mark)
     local n_gone = mark and redis.call("HDEL", requests, acquirer, mark) or redis.call("HDEL", requests, acquirer)
 
@@ -47,17 +49,17 @@ local function forget(requests, acquirer, access, mark)
     end
 end
 
--- Until when nothing is granted, in microseconds; nil: there is no pause (lua/README.md 46).
+-- Returns until when nothing is granted, in microseconds, or nil if there is no pause (lua/README.md 46).
 local function pause_end(fence, now_text)
     local last = redis.pcall("GET", fence)
     local until_us = type(last) == "string" and string.match(last, "^q (%d+) ")
     return until_us and until_us - now_text > 0 and until_us or nil
 end
 
--- Where somebody has removed waiters from a queue: who has a record and no place is put back in its old one.
--- The gem's unlock and clear_locks empty a queue; who waits there goes on waiting. n_there: how many have a
--- place, at most. All come back in one call, some 3 us each: whoever was served before would overtake the
--- others.
+-- Puts the requests that have a record but no place back in their old places, after another client has removed
+-- waiters from the queue. The gem's unlock and clear_locks empty a queue, but our waiters there wait on. At most
+-- n_there of the requests have a place. All requests come back in one call, which takes some 3 us for each of
+-- them: a request that was served before all are back would overtake the rest.
 local function restore(queue, requests, n_there, read_record)
     local n_requests = redis.pcall("HLEN", requests)
     if type(n_requests) ~= "number" or n_requests == 0 then
@@ -67,7 +69,7 @@ local function restore(queue, requests, n_there, read_record)
         n_requests = n_requests - (mark and 1 or 0)
     end
     if n_requests == 0 and redis.call("EXISTS", queue) == 0 then
-        redis.call("DEL", requests) -- these are of no use without a request
+        redis.call("DEL", requests) -- the marks are of no use without a request
     elseif n_requests > n_there then
         local all = redis.call("HGETALL", requests)
         for i = 2, #all, 2 do

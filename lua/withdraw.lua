@@ -1,4 +1,5 @@
--- The end of a script that withdraws a request: out of the queue, a grant released, a re-entry undone.
+-- Ends a script that withdraws a request: takes the request out of the queue, releases its grant, or undoes its
+-- re-entry.
 --
 -- in: call lock queue requests live fence acquirer nonce random now_text now_seconds is_less
 
@@ -7,7 +8,7 @@ local what = 0
 -- @include serving
 -- @include extension
 
--- What somebody else has put under a key is none of ours; the rest goes all the same, and nobody is served.
+-- A key of a foreign type is left alone. The rest of the request is removed all the same, and no waiter is served.
 local held = redis.pcall("HMGET", lock, "rql_nonce", "rql_ext:" .. nonce)
 local record = redis.pcall("HGET", requests, acquirer)
 
@@ -31,8 +32,8 @@ if type(record) == "table" or call("EXISTS", queue, requests) == 0 then
     return what .. " 0"
 elseif redis.pcall("HEXISTS", lock, "acq_id") ~= 0 then
     local head = redis.pcall("ZRANGE", queue, "0", "0")[1]
-    -- Ruby is in front, or has the lock, and tells nobody when it ends: who leads from now on has to track
-    -- the lock.
+    -- A Ruby client is in front or holds the lock. It notifies no waiter when it leaves or releases. So the
+    -- waiter that leads from now on has to track the lock.
     if head and (call("HEXISTS", requests, head) == 0
         or (was_head and redis.pcall("HEXISTS", lock, "rql_nonce") == 0)) then
         local me, n_left
