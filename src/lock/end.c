@@ -455,8 +455,8 @@ enum {
     LATE_MAX = 256
 };
 
-/* False: there is no thread, or too many releases are late; the release has to wait for its
- * answer. Caller does not hold the mutex. */
+/* Returns false if there is no thread, or too many releases are late: then the release has to wait
+ * for its answer. Caller does not hold the mutex. */
 static bool may_be_late(struct rqli_background *background)
 {
     if (!rqli_worker_runs(&background->worker)) {
@@ -575,8 +575,8 @@ static void finish_repetition(rql_lock *lock, rql_status status)
 }
 
 /* A thread that has acquired the lock since the stream broke may have found it not released, and
- * entered again the grant that ends now. So whoever shares the grant has lost it: before the call,
- * and for those that come meanwhile after it. */
+ * re-entered the grant that ends now. So each holder that shares the grant has lost it. Called
+ * before the call is sent, and again after it, for holders that came meanwhile. */
 static void lose_grant(rql_lock *lock)
 {
     rqli_background_unlock(lock->client->background);

@@ -166,6 +166,8 @@ struct rqli_history *rqli_history_new(rql_client *client)
     }
     self->client = client;
     self->due.fire = look;
+    /* The first step of the thread notes the node of each partition, so that no move is missed. */
+    rqli_timers_set(&client->background->shared.looks, &self->due, 0);
     client->background->server_look = &self->due;
     return self;
 }
