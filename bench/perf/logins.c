@@ -20,6 +20,7 @@ enum { TIMEOUT_MS = 10000 };
 struct site_of_logins {
     rql_options options; /* with the texts of the URL's query */
     struct rqli_subject subject;
+    struct rqli_session session;
     struct rqli_endpoint endpoint;
     struct fault *fault;
 };
@@ -40,9 +41,11 @@ static bool open_endpoint(struct site_of_logins *self, const char *url)
     rql_status status;
 
     rql_options_init(&self->options);
-    *endpoint = (struct rqli_endpoint){
-        .connect_timeout_ms = TIMEOUT_MS, .identity = "bench", .stats = self->subject.stats};
-    endpoint->subject = &self->subject;
+    self->session = (struct rqli_session){.connect_timeout_ms = TIMEOUT_MS,
+                                          .identity = "bench",
+                                          .stats = self->subject.stats,
+                                          .subject = &self->subject};
+    *endpoint = (struct rqli_endpoint){.session = &self->session};
     status = rqli_url_parse(endpoint, url, &error);
     if (!status) {
         status = rqli_options_set_of_url(&self->options, endpoint->query, &error);

@@ -270,7 +270,7 @@ static rql_status diagnose_rights_alone(struct rqli_diagnosis *self, rql_report 
     if (status) {
         return RQL_E_AUTH;
     }
-    other->fleet.first.endpoint.lacks_rights = true;
+    other->session.lacks_rights = true;
     self->client = other;
     report = rqli_report_new(self->options.groups);
     status = report ? rql_client_ping_sized(other, &self->server, sizeof self->server, &fault)

@@ -260,7 +260,7 @@ static struct rqli_two_clocks read_replica(struct rqli_diagnosis *self,
     other->fleet.first.endpoint.kind = RQLI_ENDPOINT_TCP;
     other->fleet.first.endpoint.address = *at;
     other->fleet.first.endpoint.master = NULL;
-    other->fleet.first.endpoint.eras = NULL;
+    other->session.eras = NULL;
     other->fleet.tells_first = false;
     return read_clocks(other);
 }

@@ -36,6 +36,7 @@ struct rql_client {
     char *texts;                   /* of the options; a secret */
     rql_lock_options of_calls;     /* the options of a call that sets none */
     struct rqli_resolver resolver; /* for the servers' names */
+    struct rqli_session session;   /* of all its connections */
     struct rqli_fleet fleet;       /* the servers */
     struct rqli_era *eras;         /* one by set of keys; a single one for a single set */
     _Atomic int64_t round_trip_us; /* recent, to a server and back; 0: not known */

@@ -28,31 +28,41 @@ static void abandon(void *self)
     rqli_master_watch_abandon(client->master_watch);
 }
 
-/* Fills in those parts of the endpoint that the URL does not give. Options in the URL's query take
- * precedence, and are for this server alone: a swarm may have another one. */
+/* Fills in the session, which all connections of the client share. */
+static void set_up_session(rql_client *client)
+{
+    const rql_options *options = &client->options;
+
+    if (options->client_names) {
+        rqli_client_name_init(&client->name,
+                              &rqli_key_sets[client->is_partitioned ? 0 : RQLI_WHOLE],
+                              client->identity, options->client_label);
+    }
+    client->of_connections = rqli_subject_of_client(client);
+    client->session = (struct rqli_session){
+        .connect_timeout_ms = options->connect_timeout_ms,
+        .io_timeout_ms = options->io_timeout_ms,
+        .spin_us = options->spin_us,
+        .identity = client->identity,
+        .name = options->client_names ? &client->name : NULL,
+        .credentials = options->credentials,
+        .credentials_data = options->credentials_data,
+        .refused = &client->refused,
+        .eras = client->eras,
+        .stats = client->stats,
+        .subject = &client->of_connections,
+        .resolver = &client->resolver,
+    };
+}
+
+/* Sets up TLS. Options in the URL's query take precedence, and are for this server alone: a swarm
+ * may have another one. */
 static rql_status set_up_endpoint(rql_client *client, rql_error *error)
 {
     rql_options here = client->options;
     rql_status status;
 
-    client->fleet.first.endpoint.connect_timeout_ms = client->options.connect_timeout_ms;
-    client->fleet.first.endpoint.io_timeout_ms = client->options.io_timeout_ms;
-    client->fleet.first.endpoint.spin_us = client->options.spin_us;
-    client->fleet.first.endpoint.identity = client->identity;
-    client->fleet.first.endpoint.eras = client->eras;
-    client->fleet.first.endpoint.resolver = &client->resolver;
-    client->fleet.first.endpoint.refused = &client->refused;
-    if (client->options.client_names) {
-        rqli_client_name_init(&client->name,
-                              &rqli_key_sets[client->is_partitioned ? 0 : RQLI_WHOLE],
-                              client->identity, client->options.client_label);
-        client->fleet.first.endpoint.name = &client->name;
-    }
-    client->fleet.first.endpoint.stats = client->stats;
-    client->of_connections = rqli_subject_of_client(client);
-    client->fleet.first.endpoint.subject = &client->of_connections;
-    client->fleet.first.endpoint.credentials = client->options.credentials;
-    client->fleet.first.endpoint.credentials_data = client->options.credentials_data;
+    set_up_session(client);
     status = rqli_options_set_of_url(&here, client->fleet.first.endpoint.query, error);
     return status ? status : rqli_endpoint_use_tls(&client->fleet.first.endpoint, &here, error);
 }
@@ -172,6 +182,7 @@ static rql_status take_options(rql_client *client, const rql_options *options, r
         return rqli_fail_nomem(error);
     }
     rqli_options_fill(RQLI_OF_LOCK, &client->of_calls, &client->options);
+    client->fleet.first.endpoint.session = &client->session;
     status = rqli_url_parse(&client->fleet.first.endpoint, client->options.url, error);
     return status ? status : take_arrangement(client, error);
 }

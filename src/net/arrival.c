@@ -8,7 +8,7 @@ static struct rqli_era *era_of(const struct rqli_endpoint *endpoint, const struc
 {
     unsigned index = rqli_key_set_index(set);
 
-    return &endpoint->eras[index == RQLI_WHOLE ? 0 : index];
+    return &endpoint->session->eras[index == RQLI_WHOLE ? 0 : index];
 }
 
 void rqli_arrivals_add(struct rqli_arrivals *self, const struct rqli_endpoint *endpoint,
@@ -51,10 +51,10 @@ rql_status rqli_arrivals_write(struct rqli_arrivals *self, const struct rqli_soc
     const struct rqli_endpoint *endpoint = sock->endpoint;
     rql_status status = RQL_OK;
 
-    if (endpoint->eras && !rqli_endpoint_is_partitioned(endpoint)) {
+    if (endpoint->session->eras && !rqli_endpoint_is_partitioned(endpoint)) {
         return write_one(self, sock, &rqli_key_sets[RQLI_WHOLE], command, error);
     }
-    for (unsigned p = 0; !status && endpoint->eras && p < RQLI_PARTITIONS; p++) {
+    for (unsigned p = 0; !status && endpoint->session->eras && p < RQLI_PARTITIONS; p++) {
         if (rqli_endpoint_carries(endpoint, p)) {
             status = write_one(self, sock, &rqli_key_sets[p], command, error);
         }
@@ -113,10 +113,10 @@ void rqli_arrivals_end(const struct rqli_arrivals *self, const struct rqli_socke
     if (status) {
         rqli_arrivals_on_silence(self);
     }
-    for (unsigned p = 0; !status && endpoint->eras && p < (is_partitioned ? RQLI_PARTITIONS : 1);
-         p++) {
+    for (unsigned p = 0;
+         !status && endpoint->session->eras && p < (is_partitioned ? RQLI_PARTITIONS : 1); p++) {
         if (!is_partitioned || rqli_endpoint_carries(endpoint, p)) {
-            rqli_era_on_login(&endpoint->eras[p], sock->seat.run_id);
+            rqli_era_on_login(&endpoint->session->eras[p], sock->seat.run_id);
         }
     }
 }

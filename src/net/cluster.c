@@ -104,7 +104,7 @@ static int64_t longest_ms(const struct rqli_cluster *self)
 {
     const struct rqli_endpoint *endpoint = &self->fleet->first.endpoint;
 
-    return endpoint->connect_timeout_ms + endpoint->io_timeout_ms;
+    return endpoint->session->connect_timeout_ms + endpoint->session->io_timeout_ms;
 }
 
 /* Asks the node that an error reply named last, because it has keys that other nodes may not know
@@ -148,7 +148,7 @@ static int64_t look_at_map(struct rqli_cluster *self, int64_t now_us)
  * later. */
 static void say_name(struct rqli_cluster *self, int64_t now_us)
 {
-    const struct rqli_client_name *name = self->fleet->first.endpoint.name;
+    const struct rqli_client_name *name = self->fleet->first.endpoint.session->name;
     struct rqli_node *node = rqli_fleet_node(self->fleet, &rqli_key_sets[0]);
     const struct rqli_op_route route = {
         .fleet = self->fleet, .node = node, .conn = node->conns.each[0]};
@@ -296,7 +296,7 @@ struct rqli_cluster *rqli_cluster_new(struct rqli_fleet *fleet, int64_t refresh_
         self->unused_us = UNUSED_US;
         fleet->worker = &self->worker;
         fleet->map_reader = refresh_ms > 0 ? &self->worker : NULL;
-        fleet->tells_first = fleet->map_reader && fleet->first.endpoint.eras->pause_ms > 0;
+        fleet->tells_first = fleet->map_reader && fleet->first.endpoint.session->eras->pause_ms > 0;
         if (refresh_ms > 0 ? !add_nodes(fleet) : !share_out(fleet)) {
             self = rqli_cluster_free(self);
         }

@@ -162,7 +162,8 @@ const struct rqli_socket *rqli_conn_loop_socket(const struct rqli_conn_loop *sel
 /* Counts one event of the connection. Runs on the loop's thread. */
 static void count(const struct rqli_conn_loop *self, enum rqli_stat what)
 {
-    rqli_stats_count(self->sock.endpoint->stats, (rqli_stats_shard)rqli_thread_number(), what, 1);
+    rqli_stats_count(self->sock.endpoint->session->stats, (rqli_stats_shard)rqli_thread_number(),
+                     what, 1);
 }
 
 /* ---- calls ---- */
@@ -305,7 +306,8 @@ static void want_room(struct rqli_conn_loop *self, bool wants_room)
 static void open_socket(uv_work_t *work)
 {
     struct rqli_conn_loop *self = work->data;
-    int64_t deadline_us = rqli_after_ms(rqli_now_us(), self->sock.endpoint->connect_timeout_ms);
+    int64_t deadline_us =
+        rqli_after_ms(rqli_now_us(), self->sock.endpoint->session->connect_timeout_ms);
 
     self->fault = (rql_error){0};
     self->was_opened = rqli_login_any(&self->sock, self->listener->on_push ? NULL : &self->silent,
@@ -390,9 +392,9 @@ static void ask_for_credentials(uv_work_t *work)
     struct rqli_conn_loop *self = work->data;
     const struct rqli_endpoint *endpoint = self->sock.endpoint;
 
-    self->has_asked =
-        rqli_credentials_ask(endpoint, rqli_after_ms(rqli_now_us(), endpoint->connect_timeout_ms),
-                             self->asked, &self->renew_us, NULL);
+    self->has_asked = rqli_credentials_ask(
+        endpoint, rqli_after_ms(rqli_now_us(), endpoint->session->connect_timeout_ms), self->asked,
+        &self->renew_us, NULL);
 }
 
 /* Sends the credentials, back on the loop. If a new connection was made meanwhile, its login has
@@ -584,7 +586,7 @@ void rqli_conn_loop_tell(struct rqli_conn_loop *self, const struct rqli_command 
 int64_t rqli_conn_loop_due_us(const struct rqli_conn_loop *self, bool wanted)
 {
     if (self->state == UP && self->first < self->next) { /* silence for this long ends it */
-        return rqli_stream_silent_us(&self->stream, self->sock.endpoint->io_timeout_ms);
+        return rqli_stream_silent_us(&self->stream, self->sock.endpoint->session->io_timeout_ms);
     }
     return self->state == DOWN && wanted && !self->closed ? self->stream.backoff.next_us
                                                           : RQLI_NEVER_US;

@@ -321,7 +321,8 @@ static void back_off(struct rqli_conn *self, int64_t now_us)
  * ours. */
 static rql_status attempt(struct rqli_conn *self, int64_t deadline_us, rql_error *error)
 {
-    int64_t limit_us = rqli_after_ms(rqli_now_us(), self->sock.endpoint->connect_timeout_ms);
+    int64_t limit_us =
+        rqli_after_ms(rqli_now_us(), self->sock.endpoint->session->connect_timeout_ms);
     const struct rqli_seat predecessor = self->shared.silent;
     struct rqli_clock_reading reading = {0};
     rql_error fault = {0};
@@ -338,7 +339,7 @@ static rql_status attempt(struct rqli_conn *self, int64_t deadline_us, rql_error
         self->shared.state = UP;
         self->shared.generation++;
         atomic_store_explicit(&self->scripts, self->sock.scripts, memory_order_relaxed);
-        rqli_stats_count(self->sock.endpoint->stats, 0, RQLI_STAT_CONNECTIONS, 1);
+        rqli_stats_count(self->sock.endpoint->session->stats, 0, RQLI_STAT_CONNECTIONS, 1);
         self->shared.reading = reading;
         self->shared.is_far = reading.received_us - reading.sent_us > FAR_US;
         self->shared.last_fault = (rql_error){0};

@@ -246,15 +246,15 @@ int rqli_connect(const struct rqli_endpoint *endpoint, const struct rqli_address
     if (endpoint->kind == RQLI_ENDPOINT_UNIX) {
         fd = rqli_connect_unix(endpoint->path, deadline_us);
     } else {
-        lookup = rqli_resolve(endpoint->resolver, to, deadline_us, &code);
+        lookup = rqli_resolve(endpoint->session->resolver, to, deadline_us, &code);
         if (!lookup) {
             (void)fail_resolving(endpoint->where, code, error);
             return -1;
         }
         fd = connect_any(rqli_lookup_addresses(lookup), peer, deadline_us);
     }
-    if (fd < 0 ||
-        (endpoint->kind == RQLI_ENDPOINT_TCP && !set_up_tcp(fd, endpoint->io_timeout_ms))) {
+    if (fd < 0 || (endpoint->kind == RQLI_ENDPOINT_TCP &&
+                   !set_up_tcp(fd, endpoint->session->io_timeout_ms))) {
         (void)rqli_fail(error, RQL_E_IO, "cannot connect to %.150s: %s", endpoint->where,
                         strerror_r(errno, text, sizeof text));
         return -1;

@@ -17,8 +17,8 @@ rql_status rqli_credentials_ask(const struct rqli_endpoint *endpoint, int64_t de
     rql_status status;
 
     *out = (rql_credentials){0};
-    status =
-        endpoint->credentials(out, left_us > 0 ? left_us / 1000 : 0, endpoint->credentials_data);
+    status = endpoint->session->credentials(out, left_us > 0 ? left_us / 1000 : 0,
+                                            endpoint->session->credentials_data);
     if (status) {
         return rqli_fail(error, RQL_E_AUTH, "%s: no credentials to log in with: %s",
                          endpoint->where, rql_status_text(status));

@@ -76,7 +76,7 @@ static void write_acks(struct rqli_conn *self, struct exchange *last)
     n_acks = stream->out.n_commands - n_before;
     last->n_replies += n_acks;
     self->shared.n_commands += n_acks;
-    rqli_stats_count(self->sock.endpoint->stats, 0, RQLI_STAT_COMMANDS, n_acks);
+    rqli_stats_count(self->sock.endpoint->session->stats, 0, RQLI_STAT_COMMANDS, n_acks);
     rqli_stream_wait_longer(stream, rqli_durability_longest_ms(&last->asked));
     self->shared.wanted = (struct rqli_durability){0};
 }
@@ -143,7 +143,8 @@ static bool put_in_stream(struct rqli_conn *self, struct exchange *exchange)
     if (command->texts != 0) {
         (void)atomic_fetch_or_explicit(&self->scripts, command->texts, memory_order_relaxed);
     }
-    rqli_stats_count(self->sock.endpoint->stats, 0, RQLI_STAT_COMMANDS, command->n_commands);
+    rqli_stats_count(self->sock.endpoint->session->stats, 0, RQLI_STAT_COMMANDS,
+                     command->n_commands);
     begin(self, exchange, now_us);
     return true;
 }
@@ -255,7 +256,7 @@ static void appoint_reader(struct rqli_conn *self)
  * before. */
 static int64_t silence_us(const struct rqli_conn *self)
 {
-    return rqli_stream_silent_us(&self->shared.stream, self->sock.endpoint->io_timeout_ms);
+    return rqli_stream_silent_us(&self->shared.stream, self->sock.endpoint->session->io_timeout_ms);
 }
 
 /* For the reader only. Caller holds self->shared.mutex; it is released while the reader waits for
@@ -264,7 +265,7 @@ static void read_once(struct rqli_conn *self, int64_t now_us, int64_t deadline_u
 {
     int64_t given_up_us = silence_us(self);
     int64_t until_us = rqli_earlier(rqli_earlier(deadline_us, given_up_us), now_us + CHECK_US);
-    int64_t spin_us = self->shared.callers == 1 ? self->sock.endpoint->spin_us : 0;
+    int64_t spin_us = self->shared.callers == 1 ? self->sock.endpoint->session->spin_us : 0;
     bool wants_room = rqli_stream_has_unsent(&self->shared.stream) && !self->shared.writing;
     enum rqli_socket_read got;
 
@@ -387,7 +388,8 @@ static void renew_login(struct rqli_conn *self, int64_t deadline_us)
 {
     const uint64_t generation = self->shared.generation;
     const int64_t now_us = rqli_now_us();
-    const int64_t limit_us = rqli_after_ms(now_us, self->sock.endpoint->connect_timeout_ms);
+    const int64_t limit_us =
+        rqli_after_ms(now_us, self->sock.endpoint->session->connect_timeout_ms);
     struct rqli_exchange *auth;
     int64_t renew_us;
 

@@ -113,7 +113,7 @@ static void report_lack(const struct rqli_fleet *self, const struct rqli_address
     char text[RQLI_ADDRESS_TEXT_SIZE];
     const struct rqli_figures figures = {.server = rqli_address_print(address, text)};
 
-    rqli_observe(RQLI_ON_TOO_MANY_NODES, self->first.endpoint.subject, &figures);
+    rqli_observe(RQLI_ON_TOO_MANY_NODES, self->first.endpoint.session->subject, &figures);
 }
 
 /* Takes self->shared.mutex, and never blocks while it holds it. */

@@ -121,7 +121,7 @@ static rql_status find_credentials(struct login *self, int64_t deadline_us, rql_
 
     self->user = endpoint->user;
     self->password = endpoint->password;
-    if (!endpoint->credentials) {
+    if (!endpoint->session->credentials) {
         return RQL_OK;
     }
     status = rqli_credentials_ask(endpoint, deadline_us, asked, &self->sock->renew_us, error);
@@ -190,9 +190,9 @@ static void write_questions(struct login *self, bool is_for_commands)
     char database[16];
     char name[RQLI_CLIENT_NAME_SIZE];
 
-    (void)snprintf(name, sizeof name, "rql-%s", endpoint->identity);
-    if (endpoint->name) {
-        rqli_client_name_of_connection(endpoint->name, is_for_commands, name);
+    (void)snprintf(name, sizeof name, "rql-%s", endpoint->session->identity);
+    if (endpoint->session->name) {
+        rqli_client_name_of_connection(endpoint->session->name, is_for_commands, name);
     }
     if (is_old) {
         if (self->password) {
@@ -210,7 +210,8 @@ static void write_questions(struct login *self, bool is_for_commands)
         rqli_command_words(next(self, CLIENT_ID), "CLIENT", "ID", NULL);
     }
     if (!is_partitioned) {
-        rqli_push_ping(next(self, PUBLISH), &rqli_key_sets[RQLI_WHOLE], endpoint->identity);
+        rqli_push_ping(next(self, PUBLISH), &rqli_key_sets[RQLI_WHOLE],
+                       endpoint->session->identity);
     }
     if (is_old && may_ask(self, SETNAME)) {
         rqli_command_words(next(self, SETNAME), "CLIENT", "SETNAME", name, NULL);
@@ -229,10 +230,11 @@ static void write_questions(struct login *self, bool is_for_commands)
             ask_for_scripts(next(self, SCRIPTS), i);
         }
     }
-    if (is_for_commands && endpoint->name && !is_partitioned && /* net/cluster.c does it there */
+    if (is_for_commands && endpoint->session->name &&
+        !is_partitioned && /* net/cluster.c does it there */
         may_ask(self, NAME)) {
-        rqli_client_name_write(endpoint->name, next(self, NAME));
-        rqli_client_name_on_login(endpoint->name, self->reading->sent_us);
+        rqli_client_name_write(endpoint->session->name, next(self, NAME));
+        rqli_client_name_on_login(endpoint->session->name, self->reading->sent_us);
     }
     if (endpoint->ring && is_for_commands) { /* the first client sets it, the others compare */
         rqli_command_words(next(self, OWN_RING), "SET", RQLI_KEY_RING, endpoint->ring, "NX", NULL);
@@ -249,7 +251,7 @@ static void take_optional(struct login *self, enum question question,
 
     rqli_rights_note(self->sock->endpoint, question, reply);
     if (question == NAME && !may_ask(self, NAME)) {
-        rqli_client_name_on_refused(self->sock->endpoint->name);
+        rqli_client_name_on_refused(self->sock->endpoint->session->name);
     } else if (question == SCRIPTS) {
         self->sock->scripts |= read_scripts(reply, self->n_scripts++);
     } else if (question == WRITE) {
@@ -412,8 +414,8 @@ static rql_status subscribe(struct login *self, int64_t deadline_us, rql_error *
     rqli_command_reset(&self->command);
     self->sent[0] = SUBSCRIBE;
     self->sent[1] = CHANGES;
-    rqli_push_subscribe(&self->command, &rqli_key_sets[RQLI_WHOLE], self->sock->endpoint->identity,
-                        may_ask(self, CHANGES));
+    rqli_push_subscribe(&self->command, &rqli_key_sets[RQLI_WHOLE],
+                        self->sock->endpoint->session->identity, may_ask(self, CHANGES));
     return ask_server(self, deadline_us, error);
 }
 

@@ -224,7 +224,7 @@ static void ask_for_acks(struct rqli_op_loop *self)
 static void say_name(struct rqli_op_loop *self)
 {
     const struct rqli_endpoint *endpoint = &self->node->endpoint;
-    struct rqli_client_name *name = endpoint->name;
+    struct rqli_client_name *name = endpoint->session->name;
 
     if (name && !rqli_endpoint_is_partitioned(endpoint) && rqli_conn_loop_has_room(self->conn) &&
         rqli_client_name_is_due(name, rqli_now_us())) {

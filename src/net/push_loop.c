@@ -102,9 +102,9 @@ void rqli_push_loop_on_pinged(struct rqli_push_loop *self, int64_t n_received)
     int64_t now_us = rqli_now_us();
 
     if (rqli_conn_loop_is_up(self->conn)) {
-        rqli_subscription_on_pinged(&self->subscription, n_received,
-                                    rqli_conn_loop_socket(self->conn)->endpoint->io_timeout_ms,
-                                    now_us);
+        rqli_subscription_on_pinged(
+            &self->subscription, n_received,
+            rqli_conn_loop_socket(self->conn)->endpoint->session->io_timeout_ms, now_us);
         (void)drop_if_lost(self, now_us);
     }
 }

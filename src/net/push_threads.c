@@ -269,7 +269,8 @@ static void subscribe(struct rqli_push_threads *self)
  * while it connects. */
 static void listen_again(struct rqli_push_threads *self, int64_t deadline_us)
 {
-    int64_t limit_us = rqli_after_ms(rqli_now_us(), self->sock.endpoint->connect_timeout_ms);
+    int64_t limit_us =
+        rqli_after_ms(rqli_now_us(), self->sock.endpoint->session->connect_timeout_ms);
     struct rqli_clock_reading reading;
     bool done;
 
@@ -285,7 +286,7 @@ static void listen_again(struct rqli_push_threads *self, int64_t deadline_us)
         rqli_arena_reset(&self->shared.arena); /* of the previous connection */
         self->shared.reply = (struct rqli_reply){0};
         self->shared.backoff = (struct rqli_backoff){0};
-        rqli_stats_count(self->sock.endpoint->stats, 0, RQLI_STAT_CONNECTIONS, 1);
+        rqli_stats_count(self->sock.endpoint->session->stats, 0, RQLI_STAT_CONNECTIONS, 1);
         rqli_subscription_on_opened(&self->shared.subscription, &self->sock);
         subscribe(self);
     } else {
@@ -480,7 +481,7 @@ void rqli_push_threads_on_pinged(struct rqli_push_threads *self, int64_t n_recei
     lock(self);
     if (self->shared.is_listening) {
         rqli_subscription_on_pinged(&self->shared.subscription, n_received,
-                                    self->sock.endpoint->io_timeout_ms, now_us);
+                                    self->sock.endpoint->session->io_timeout_ms, now_us);
         (void)end_if_lost(self, now_us);
     }
     (void)pthread_mutex_unlock(&self->shared.mutex);

@@ -10,7 +10,7 @@ enum { RULE_SIZE = 32 };
 
 bool rqli_rights_may_ask(const struct rqli_endpoint *endpoint, unsigned number)
 {
-    const _Atomic uint32_t *refused = endpoint->refused;
+    const _Atomic uint32_t *refused = endpoint->session->refused;
 
     return !refused ||
            (atomic_load_explicit(refused, memory_order_relaxed) & UINT32_C(1) << number) == 0;
@@ -19,8 +19,9 @@ bool rqli_rights_may_ask(const struct rqli_endpoint *endpoint, unsigned number)
 void rqli_rights_note(const struct rqli_endpoint *endpoint, unsigned number,
                       const struct rqli_reply *reply)
 {
-    if (endpoint->refused && reply->type == RQLI_REPLY_ERROR && rqli_reply_says(reply, "NOPERM")) {
-        (void)atomic_fetch_or(endpoint->refused, UINT32_C(1) << number);
+    if (endpoint->session->refused && reply->type == RQLI_REPLY_ERROR &&
+        rqli_reply_says(reply, "NOPERM")) {
+        (void)atomic_fetch_or(endpoint->session->refused, UINT32_C(1) << number);
     }
 }
 
@@ -53,7 +54,7 @@ rql_status rqli_rights_check(const struct rqli_endpoint *endpoint, const char *u
 {
     char rule[RULE_SIZE];
 
-    if (endpoint->lacks_rights) {
+    if (endpoint->session->lacks_rights) {
         return RQL_OK;
     }
     user = user ? user : "default";

@@ -26,6 +26,12 @@ struct rqli_sentinels *rqli_sentinels_new(const struct rqli_endpoint *endpoint)
     if (!self) {
         return NULL;
     }
+    self->session = (struct rqli_session){
+        .io_timeout_ms = endpoint->session->io_timeout_ms,
+        .resolver = endpoint->session->resolver,
+        .stats = endpoint->session->stats,
+        .subject = endpoint->session->subject,
+    };
     self->endpoint = (struct rqli_endpoint){
         .kind = RQLI_ENDPOINT_TCP,
         .user = asked->user,
@@ -33,10 +39,7 @@ struct rqli_sentinels *rqli_sentinels_new(const struct rqli_endpoint *endpoint)
         .where = where,
         .is_tls = asked->is_tls,
         .tls_settings = endpoint->tls_settings,
-        .io_timeout_ms = endpoint->io_timeout_ms,
-        .resolver = endpoint->resolver,
-        .stats = endpoint->stats,
-        .subject = endpoint->subject,
+        .session = &self->session,
         .tls = asked->is_tls ? endpoint->tls : NULL,
     };
     self->n_masters = asked->n_masters;
@@ -189,7 +192,8 @@ static rql_status end_round(struct rqli_master *master, const struct round *roun
                          master->used->where);
     }
     set_share(master->sentinels,
-              rqli_earlier(round->share_us, master->used->connect_timeout_ms * INT64_C(1000) / 2));
+              rqli_earlier(round->share_us,
+                           master->used->session->connect_timeout_ms * INT64_C(1000) / 2));
     return rqli_fail(error, round->fault.status, "cannot find the master of %.150s: %s",
                      master->used->where, round->fault.message);
 }
@@ -316,7 +320,7 @@ rql_status rqli_sentinels_confirm(struct rqli_socket *sock, const struct rqli_ma
         const struct rqli_figures figures = {.master = master->name,
                                              .server = rqli_address_print(&claim->address, server)};
 
-        rqli_observe(RQLI_ON_MASTER_CHANGED, sock->endpoint->subject, &figures);
+        rqli_observe(RQLI_ON_MASTER_CHANGED, sock->endpoint->session->subject, &figures);
     }
     if (news == RQLI_MASTER_OTHER || news == RQLI_MASTER_FIRST) {
         (void)eventfd_write(master->sentinels->changed_fd, 1);

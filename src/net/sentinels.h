@@ -16,6 +16,7 @@
 enum { RQLI_SENTINELS_KNOWN_MAX = 2 * RQLI_SENTINELS_MAX };
 
 struct rqli_sentinels {
+    struct rqli_session session;   /* of the connections to sentinels */
     struct rqli_endpoint endpoint; /* how to talk to them; texts and TLS are borrowed */
     size_t n_named;                /* how many the URL names */
     struct rqli_sentinel asked;    /* used by the thread that asks */

@@ -94,12 +94,12 @@ void rqli_subscription_write(struct rqli_subscription *self, const struct rqli_e
         const struct rqli_key_set *set = &rqli_key_sets[p];
 
         if (is_in(&self->wanted, set) && !is_in(&self->asked, set)) {
-            rqli_push_subscribe(command, set, endpoint->identity, true);
+            rqli_push_subscribe(command, set, endpoint->session->identity, true);
             put(&self->asked, set, true);
         }
     }
     if (command->n_commands > 0 && self->answer_us == 0) {
-        self->answer_us = rqli_after_ms(rqli_now_us(), endpoint->io_timeout_ms);
+        self->answer_us = rqli_after_ms(rqli_now_us(), endpoint->session->io_timeout_ms);
     }
 }
 
@@ -192,7 +192,7 @@ void rqli_subscription_take(struct rqli_subscription *self, const struct rqli_en
     if (pushed.set) {
         rqli_subscription_forget(self, pushed.set);
     } else if (pushed.kind != RQLI_PUSHED_NOTHING) {
-        rqli_stats_count(endpoint->stats, shard, RQLI_STAT_PUSHES, 1);
+        rqli_stats_count(endpoint->session->stats, shard, RQLI_STAT_PUSHES, 1);
         rqli_waiters_deliver(&self->waiters, &pushed, heard_us);
     }
 }

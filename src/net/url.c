@@ -600,17 +600,8 @@ rql_status rqli_url_parse(struct rqli_endpoint *out, const char *url, rql_error 
         rqli_endpoint_fini(&read);
         return status;
     }
-    /* The fields that no URL sets stay as the options have them. */
-    read.connect_timeout_ms = out->connect_timeout_ms;
-    read.io_timeout_ms = out->io_timeout_ms;
-    read.spin_us = out->spin_us;
-    read.identity = out->identity;
-    read.stats = out->stats;
-    read.subject = out->subject;
+    read.session = out->session;
     read.tls = out->tls;
-    read.credentials = out->credentials;
-    read.credentials_data = out->credentials_data;
-    read.resolver = out->resolver;
     *out = read;
     return RQL_OK;
 }
@@ -643,7 +634,7 @@ rql_status rqli_endpoint_use_tls(struct rqli_endpoint *self, const rql_options *
                          "tls_cert_file and tls_key_file belong together; one of them is missing");
     }
     self->tls_settings = settings;
-    return rqli_tls_context_new(&self->tls, &self->tls_settings, self->subject, error);
+    return rqli_tls_context_new(&self->tls, &self->tls_settings, self->session->subject, error);
 }
 
 void rqli_endpoint_fini(struct rqli_endpoint *self)
@@ -708,9 +699,9 @@ static rql_status finish(struct rqli_endpoint *self, const char *of_all, rql_err
     if (!self->where) {
         return rqli_fail_nomem(error);
     }
-    return self->is_tls
-               ? rqli_tls_context_new(&self->tls, &self->tls_settings, self->subject, error)
-               : RQL_OK;
+    return self->is_tls ? rqli_tls_context_new(&self->tls, &self->tls_settings,
+                                               self->session->subject, error)
+                        : RQL_OK;
 }
 
 rql_status rqli_endpoint_init_at(struct rqli_endpoint *self, const struct rqli_endpoint *other,

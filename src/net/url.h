@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "net/address.h"
+#include "net/session.h"
 #include "net/tls_context.h"
 #include "wire/partition.h"
 
@@ -29,12 +30,7 @@ struct rqli_by_sentinels {
     bool is_tls;
 };
 
-struct rqli_client_name;
-struct rqli_era;
 struct rqli_master;
-struct rqli_resolver;
-struct rqli_stats;
-struct rqli_subject;
 
 enum rqli_endpoint_kind { RQLI_ENDPOINT_TCP, RQLI_ENDPOINT_UNIX, RQLI_ENDPOINT_LOCAL };
 
@@ -59,25 +55,9 @@ struct rqli_endpoint {
     char *query;    /* with is_tls: options; each key and its value terminated, "" after them */
     struct rqli_tls_settings tls_settings; /* from the options: rqli_endpoint_use_tls() */
     int database;
-    /* The user may lack rights that locks need: a login continues without them, and the connection
-     * is for diagnosis. */
-    bool lacks_rights;
-    int64_t connect_timeout_ms;
-    int64_t io_timeout_ms;
-    int64_t spin_us;
-    const char *identity;          /* of the client; names the connection and the channel */
-    struct rqli_client_name *name; /* its name; or NULL: its identity alone */
-    /* Of the client: a bit for each optional question of a login (login.c) that its user may not
-     * ask; or NULL. */
-    _Atomic uint32_t *refused;
-    struct rqli_era *eras;    /* of the client: updated at each login for commands; or NULL */
-    struct rqli_stats *stats; /* of the client; connections count into them */
-    const struct rqli_subject *subject; /* the same, with the listeners for events */
-    rql_credentials_fn credentials;     /* called at each login, or NULL */
-    void *credentials_data;
-    struct rqli_resolver *resolver; /* of the client; for TCP */
-    struct rqli_master *master;     /* of RQLI_SENTINEL: finds where it is; borrowed */
-    struct rqli_tls_context *tls;   /* with is_tls */
+    const struct rqli_session *session; /* of the client; borrowed */
+    struct rqli_master *master;         /* of RQLI_SENTINEL: finds where it is; borrowed */
+    struct rqli_tls_context *tls;       /* with is_tls */
     /* Last member, and not constant: a bit for each partition that the server has. */
     _Atomic uint64_t carried[RQLI_PARTITIONS / 64];
 };
@@ -114,8 +94,8 @@ static inline int64_t rqli_endpoint_pause_ms(const struct rqli_endpoint *self)
     return self->arrangement == RQLI_SENTINEL || self->arrangement == RQLI_CLUSTER ? 200 : 2000;
 }
 
-/* Parses a URL. Fills everything that the URL says; the caller sets the fields from
- * connect_timeout_ms on. *out is untouched on failure. RQL_E_INVALID names the part that is wrong,
+/* Parses a URL. Fills everything that the URL says; the caller has set the session. *out is
+ * otherwise untouched on failure. RQL_E_INVALID names the part that is wrong,
  * without the password. */
 rql_status rqli_url_parse(struct rqli_endpoint *out, const char *url, rql_error *error);
 

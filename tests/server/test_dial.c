@@ -159,6 +159,7 @@ static void drop(int fds[FILL_MAX])
 }
 
 static struct rqli_resolver resolver; /* of all endpoints */
+static const struct rqli_session session = {.io_timeout_ms = 1234, .resolver = &resolver};
 
 static struct rqli_peer peer; /* of all attempts; no test refuses one */
 
@@ -189,7 +190,7 @@ static void remove_place(void)
 
 static struct rqli_endpoint at_url(const char *url)
 {
-    struct rqli_endpoint endpoint = {.io_timeout_ms = 1234, .resolver = &resolver};
+    struct rqli_endpoint endpoint = {.session = &session};
 
     CHECK_OK(rqli_url_parse(&endpoint, url, NULL));
     return endpoint;

@@ -24,6 +24,7 @@ enum {
 /* A link to a URL, and what its threads found. */
 struct crew {
     struct rqli_resolver resolver;
+    struct rqli_session session;
     struct rqli_endpoint endpoint;
     struct rqli_conn *conn;
     int64_t deadline_ms;
@@ -62,13 +63,14 @@ static void join(struct crew *crew, const char *url, int64_t io_timeout_ms)
     memset(crew, 0, sizeof *crew);
     CHECK_OK(rqli_url_parse(&crew->endpoint, url, NULL));
     rqli_resolver_init(&crew->resolver);
-    crew->endpoint.resolver = &crew->resolver;
-    crew->endpoint.connect_timeout_ms = 2000;
-    crew->endpoint.io_timeout_ms = io_timeout_ms;
-    crew->endpoint.identity = "00112233445566778899aabbccddeeff";
+    crew->endpoint.session = &crew->session;
+    crew->session.resolver = &crew->resolver;
+    crew->session.connect_timeout_ms = 2000;
+    crew->session.io_timeout_ms = io_timeout_ms;
+    crew->session.identity = "00112233445566778899aabbccddeeff";
     crew->deadline_ms = LONG_MS;
-    crew->endpoint.stats = rqli_stats_new();
-    assert_non_null(crew->endpoint.stats);
+    crew->session.stats = rqli_stats_new();
+    assert_non_null(crew->session.stats);
     crew->conn = rqli_conn_new(&crew->endpoint);
     assert_non_null(crew->conn);
 }
@@ -76,7 +78,7 @@ static void join(struct crew *crew, const char *url, int64_t io_timeout_ms)
 static void part(struct crew *crew)
 {
     rqli_conn_free(crew->conn);
-    rqli_stats_free(crew->endpoint.stats);
+    rqli_stats_free(crew->session.stats);
     rqli_endpoint_fini(&crew->endpoint);
     rqli_resolver_fini(&crew->resolver);
 }
@@ -485,11 +487,11 @@ TEST(a_silent_server_that_comes_first_costs_one_attempt)
 
     pair_start(&pair);
     redis_server_pause(&pair.servers[0]);
-    pair.crew.endpoint.connect_timeout_ms = 200;
+    pair.crew.session.connect_timeout_ms = 200;
     assert_int_equal(
         rqli_conn_connect(pair.crew.conn, rqli_after_ms(rqli_now_us(), LONG_MS), &error), RQL_E_IO);
     assert_non_null(strstr(error.message, "(127.0.0.2)"));
-    pair.crew.endpoint.connect_timeout_ms = LONG_MS;
+    pair.crew.session.connect_timeout_ms = LONG_MS;
     CHECK_OK(echo(&pair.crew, "to the other"));
     redis_server_resume(&pair.servers[0]);
     check_connections(&pair, 1, 1);

@@ -14,6 +14,7 @@ enum { LONG_MS = 20000 };
 
 static char where[] = "here";
 static char nowhere[] = "/nonexistent/rql";
+static struct rqli_session session;
 static struct rqli_endpoint endpoint;
 static struct rqli_conn *conn;
 static int peer;
@@ -21,12 +22,10 @@ static int peer;
 /* The connection is there. */
 BEFORE_EACH(set_up)
 {
-    endpoint = (struct rqli_endpoint){.kind = RQLI_ENDPOINT_UNIX,
-                                      .where = where,
-                                      .path = nowhere,
-                                      .connect_timeout_ms = LONG_MS,
-                                      .io_timeout_ms = LONG_MS,
-                                      .stats = rqli_stats_new()};
+    session = (struct rqli_session){
+        .connect_timeout_ms = LONG_MS, .io_timeout_ms = LONG_MS, .stats = rqli_stats_new()};
+    endpoint = (struct rqli_endpoint){
+        .kind = RQLI_ENDPOINT_UNIX, .where = where, .path = nowhere, .session = &session};
     conn = rqli_conn_new(&endpoint);
     assert_non_null(conn);
     peer = peer_of(conn);
@@ -35,7 +34,7 @@ BEFORE_EACH(set_up)
 AFTER_EACH(tear_down)
 {
     conn = rqli_conn_free(conn);
-    rqli_stats_free(endpoint.stats);
+    rqli_stats_free(session.stats);
     (void)close(peer);
 }
 

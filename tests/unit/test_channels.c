@@ -28,6 +28,7 @@ enum { COUNT = 4, LONG_MS = 20000, AWAIT_MS = 10000, SECOND_US = 1000000 };
 #define MOVED "-MOVED 64 127.0.0.1:7001\r\n"
 #define LOGIN "*6\r\n" PEER_ID PEER_MODE(7, "cluster") PEER_ROLE(6, "master") PEER_TIME
 
+static struct rqli_session session;
 static struct rqli_endpoint endpoint;
 static struct rqli_subscription subscription;
 static struct rqli_command command;
@@ -68,10 +69,11 @@ BEFORE_EACH(set_up)
     peer_listen(&place);
     CHECK_OK(rqli_url_parse(&endpoint, place.url, NULL));
     endpoint.arrangement = RQLI_CLUSTER;
-    endpoint.connect_timeout_ms = LONG_MS;
-    endpoint.io_timeout_ms = LONG_MS;
-    endpoint.identity = "me";
-    endpoint.stats = rqli_stats_new();
+    endpoint.session = &session;
+    session.connect_timeout_ms = LONG_MS;
+    session.io_timeout_ms = LONG_MS;
+    session.identity = "me";
+    session.stats = rqli_stats_new();
     rqli_endpoint_carry(&endpoint, 0, true);
     rqli_endpoint_carry(&endpoint, 1, true);
     subscription = (struct rqli_subscription){.waiters = {.rouse = rouse}};
@@ -88,7 +90,7 @@ AFTER_EACH(tear_down)
     }
     (void)close(peer);
     rqli_waiters_fini(&subscription.waiters);
-    rqli_stats_free(endpoint.stats);
+    rqli_stats_free(session.stats);
     rqli_command_fini(&command);
     rqli_endpoint_fini(&endpoint);
 }
@@ -234,7 +236,7 @@ TEST(who_waits_for_a_partition_is_told_when_its_channel_is_there_and_what_it_bri
     }
     CHECK_ALL(EQ(waiter[1].pushed, true), EQ(waiter[1].push.token, 77));
     if (!RQLI_LIGHT) { /* there nothing is counted */
-        CHECK_OK(rqli_stats_read(endpoint.stats, &stats));
+        CHECK_OK(rqli_stats_read(session.stats, &stats));
         assert_int_equal(stats.pushes, 1);
     }
     open_it();

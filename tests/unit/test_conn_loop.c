@@ -28,6 +28,7 @@ enum {
 static uv_loop_t uv;
 static uv_async_t awake; /* keeps it alive */
 static struct peer_place place;
+static struct rqli_session session;
 static struct rqli_endpoint endpoint;
 static struct rqli_conn_loop *conn;
 static int peer;
@@ -63,10 +64,11 @@ BEFORE_EACH(set_up)
 {
     peer_listen(&place);
     CHECK_OK(rqli_url_parse(&endpoint, place.url, NULL));
-    endpoint.connect_timeout_ms = LONG_MS;
-    endpoint.io_timeout_ms = LONG_MS;
-    endpoint.identity = "me";
-    endpoint.stats = rqli_stats_new();
+    endpoint.session = &session;
+    session.connect_timeout_ms = LONG_MS;
+    session.io_timeout_ms = LONG_MS;
+    session.identity = "me";
+    session.stats = rqli_stats_new();
     assert_int_equal(uv_loop_init(&uv), 0);
     assert_int_equal(uv_async_init(&uv, &awake, NULL), 0);
     n_answered = 0;
@@ -89,7 +91,7 @@ AFTER_EACH(tear_down)
     assert_true(is_closed);
     conn = rqli_conn_loop_free(conn);
     assert_int_equal(uv_loop_close(&uv), 0);
-    rqli_stats_free(endpoint.stats);
+    rqli_stats_free(session.stats);
     rqli_endpoint_fini(&endpoint);
     (void)close(peer);
 }
@@ -144,7 +146,7 @@ TEST(whoever_finds_room_may_write_a_few_commands)
 TEST(a_loop_that_was_held_up_does_not_take_its_server_for_silent)
 {
     open_for(&of_commands, PEER_LOGIN_FOR_COMMANDS);
-    endpoint.io_timeout_ms = BRIEF_MS;
+    session.io_timeout_ms = BRIEF_MS;
     ping();
     rqli_conn_loop_write(conn);
     peer_say(peer, "+PONG\r\n");
@@ -278,7 +280,7 @@ TEST(closing_is_reported_once_while_credentials_are_asked_for_and_it_reconnects)
     vault.n_asked = 0;
     assert_int_equal(sem_init(&vault.has_begun, 0, 0), 0);
     assert_int_equal(sem_init(&vault.may_end, 0, 0), 0);
-    endpoint.credentials = give_when_allowed;
+    session.credentials = give_when_allowed;
     open_for(&of_commands, PEER_LOGIN_FOR_COMMANDS);
     begin_renewal();
     rqli_conn_loop_drop(conn);

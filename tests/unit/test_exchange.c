@@ -293,7 +293,7 @@ TEST(who_stood_still_itself_does_not_take_the_server_for_silent)
 {
     struct rqli_exchange *exchange = ping();
 
-    endpoint.io_timeout_ms = BRIEF_MS;
+    session.io_timeout_ms = BRIEF_MS;
     comes_meanwhile = "+PONG\r\n";
     CHECK_OK(rqli_exchange_run(exchange, in_time(), NULL));
     assert_null(comes_meanwhile);

@@ -50,11 +50,12 @@ TEST(a_client_follows_to_so_many_addresses)
 {
     char stranger[] = "10.0.0.1:4096";
     struct rqli_subject subject = {.logger = on_line, .logger_data = stranger};
+    const struct rqli_session session = {.subject = &subject};
     struct rqli_address address = {.host = "10.0.0.1"};
     static struct rqli_fleet fleet;
 
     assert_true(rqli_fleet_init(&fleet, 1));
-    fleet.first.endpoint.subject = &subject;
+    fleet.first.endpoint.session = &session;
     for (address.port = 1; address.port < RQLI_NODES_MAX; address.port++) {
         assert_non_null(rqli_fleet_at(&fleet, &address));
     }

@@ -25,6 +25,7 @@ enum { LONG_MS = 20000, ROUNDS = 3, HEARD_SIZE = 8192, FIRST_ID = 7, OLD_ID = 8 
 #define READ_ONLY "-READONLY You can't write against a read only replica.\r\n"
 
 static struct peer_place place;
+static struct rqli_session session;
 static struct rqli_endpoint endpoint;
 static struct rqli_socket sock;
 static rql_error error;
@@ -72,9 +73,9 @@ static rql_status log_in(const char *parameters, bool is_for_commands, const cha
 
     peer_listen(&place);
     (void)snprintf(url, sizeof url, "unix://%s%s", parameters, place.path);
-    endpoint = (struct rqli_endpoint){.identity = "me", .credentials = credentials};
+    session = (struct rqli_session){.identity = "me", .credentials = credentials, .eras = era};
+    endpoint = (struct rqli_endpoint){.session = &session};
     CHECK_OK(rqli_url_parse(&endpoint, url, NULL));
-    endpoint.eras = era;
     endpoint.arrangement = arrangement;
     endpoint.by_sentinels.n_masters = arrangement == RQLI_SENTINEL ? 2 : 0;
     rqli_endpoint_carry(&endpoint, 0, true); /* of those that have partitions */
@@ -119,7 +120,9 @@ TEST(a_login_is_renewed_before_it_ends)
 
     EACH_ROW (row, rows) {
         int64_t valid_ms = row->valid_ms;
-        struct rqli_endpoint of = {.credentials = give_for_a_while, .credentials_data = &valid_ms};
+        const struct rqli_session by = {.credentials = give_for_a_while,
+                                        .credentials_data = &valid_ms};
+        const struct rqli_endpoint of = {.session = &by};
         int64_t before_us = rqli_now_us();
         rql_credentials given;
         int64_t renew_us = -1;

@@ -37,6 +37,7 @@ struct turn {
 
 static uv_loop_t uv;
 static uv_async_t awake; /* keeps it alive */
+static struct rqli_session session[NODES];
 static struct rqli_endpoint endpoint[NODES];
 static int peer[NODES];
 static struct rqli_fleet fleet;
@@ -78,10 +79,11 @@ static void open_conn(size_t i)
 
     peer_listen(&place);
     CHECK_OK(rqli_url_parse(&endpoint[i], place.url, NULL));
-    endpoint[i].connect_timeout_ms = LONG_MS;
-    endpoint[i].io_timeout_ms = LONG_MS;
-    endpoint[i].identity = "me";
-    endpoint[i].stats = rqli_stats_new();
+    endpoint[i].session = &session[i];
+    session[i].connect_timeout_ms = LONG_MS;
+    session[i].io_timeout_ms = LONG_MS;
+    session[i].identity = "me";
+    session[i].stats = rqli_stats_new();
     loop[i] = (struct rqli_op_loop){.fleet = &fleet,
                                     .node = &fleet.first,
                                     .at = loop_at,
@@ -103,6 +105,7 @@ BEFORE_EACH(set_up)
     assert_int_equal(uv_loop_init(&uv), 0);
     assert_int_equal(uv_async_init(&uv, &awake, NULL), 0);
     memset(&fleet, 0, sizeof fleet);
+    fleet.first.endpoint.session = &session[0];
     CHECK_OK(rqli_url_parse(&fleet.first.endpoint, "redis+cluster://127.0.0.1:7001", NULL));
     fleet.first.endpoint.address = fleet.first.endpoint.hosts[0];
     assert_true(rqli_fleet_init(&fleet, 1));
@@ -132,7 +135,7 @@ AFTER_EACH(tear_down)
     assert_int_equal(uv_loop_close(&uv), 0);
     for (size_t i = 0; i < NODES; i++) {
         rqli_conn_loop_free(loop[i].conn);
-        rqli_stats_free(endpoint[i].stats);
+        rqli_stats_free(session[i].stats);
         rqli_endpoint_fini(&endpoint[i]);
         (void)close(peer[i]);
     }

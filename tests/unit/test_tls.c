@@ -18,6 +18,7 @@
 /* Client and server of TLS on a socketpair; the test plays the server. LONG_BYTES: some records. */
 enum { LONG_MS = 60000, LONG_BYTES = 5 * RQLI_TLS_RECORD_BYTES / 2 };
 
+static struct rqli_session session;
 static struct rqli_endpoint endpoint;
 static struct rqli_subject subject;
 static struct rqli_tls *tls;
@@ -64,7 +65,8 @@ BEFORE_EACH(shake_hands)
     server_fd = fds[1];
     assert_int_equal(setsockopt(client_fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof small), 0);
     subject = (struct rqli_subject){.stats = rqli_stats_new()};
-    endpoint = (struct rqli_endpoint){.subject = &subject};
+    session = (struct rqli_session){.subject = &subject};
+    endpoint = (struct rqli_endpoint){.session = &session};
     rql_options_init(&options);
     options.tls_verify = RQL_TLS_NONE;
     CHECK_OK(rqli_url_parse(&endpoint, "rediss://h", NULL));

@@ -140,20 +140,19 @@ static void describe(const struct rqli_endpoint *self, char *out, size_t size)
 TEST(a_url_says_where_and_how)
 {
     EACH_BY (row, good_urls, row->url) {
-        struct rqli_endpoint endpoint = {
-            .connect_timeout_ms = 1, .io_timeout_ms = 2, .spin_us = 3, .identity = "me"};
+        const struct rqli_session session = {0};
+        struct rqli_endpoint endpoint = {.session = &session};
         char described[512] = "";
 
         CHECK_OK(rqli_url_parse(&endpoint, row->url, NULL));
         describe(&endpoint, described, sizeof described);
         check_text(described, row->described);
         check_text(endpoint.where, row->where ? row->where : row->url);
-        CHECK_ALL(EQ(endpoint.connect_timeout_ms, 1), EQ(endpoint.io_timeout_ms, 2),
-                  EQ(endpoint.spin_us, 3),
-                  EQ(rqli_endpoint_is_partitioned(&endpoint),
-                     endpoint.arrangement == RQLI_CLUSTER || endpoint.arrangement == RQLI_SHARDS ||
-                         endpoint.by_sentinels.n_masters > 1));
-        check_text(endpoint.identity, "me");
+        assert_ptr_equal(endpoint.session, &session);
+        assert_int_equal(rqli_endpoint_is_partitioned(&endpoint),
+                         endpoint.arrangement == RQLI_CLUSTER ||
+                             endpoint.arrangement == RQLI_SHARDS ||
+                             endpoint.by_sentinels.n_masters > 1);
         rqli_endpoint_fini(&endpoint);
         rqli_endpoint_fini(&endpoint); /* twice is fine */
     }
@@ -212,7 +211,8 @@ TEST(what_a_url_says_of_tls_goes_before_the_options)
 {
     EACH_BY (row, tls_queries, row->query) {
         rql_options options = tls_options();
-        struct rqli_endpoint endpoint = {0};
+        const struct rqli_session session = {0};
+        struct rqli_endpoint endpoint = {.session = &session};
         const struct rqli_tls_settings *settings = &endpoint.tls_settings;
         char url[128];
 
@@ -233,7 +233,8 @@ TEST(a_url_sets_options_of_tls_alone_and_a_certificate_has_a_key)
 {
     EACH_ROW (row, tls_urls) {
         rql_options options = tls_options();
-        struct rqli_endpoint endpoint = {0};
+        const struct rqli_session session = {0};
+        struct rqli_endpoint endpoint = {.session = &session};
         rql_error error = {0};
         rql_status status;
 
