@@ -1,8 +1,8 @@
 #ifndef RQLI_SESSION_H
 #define RQLI_SESSION_H
 
-/* What all connections of a client have in common, whatever server they lead to: who logs in, how
- * long that may take, and where it is counted. */
+/* The part that all connections of a client share, to any server: the identity and the credentials
+ * of a login, the time limits, and the listeners. */
 
 #include <rql/options.h>
 #include <stdatomic.h>
