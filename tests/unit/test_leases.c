@@ -152,6 +152,7 @@ TEST(a_doubtful_lock_is_verified_though_it_is_not_to_be_renewed)
 {
     rql_lock *locks[] = {held("x"), granted("y")};
 
+    background->worker.is_started = true; /* the test is the thread */
     locks[1]->kept.lease.renews = true;
     CHECK_OK(rqli_leases_add(leases, locks[1], NULL));
     for (int doubts = 0; doubts < 2; doubts++) {
@@ -165,6 +166,7 @@ TEST(a_doubtful_lock_is_verified_though_it_is_not_to_be_renewed)
     }
     end(locks[1]);
     end(locks[0]);
+    background->worker.is_started = false;
 }
 
 TEST(what_is_renewed_by_one_is_nobody_elses)
