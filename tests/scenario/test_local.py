@@ -155,7 +155,11 @@ def the_server_is_private_keeps_nothing_and_evicts_nothing(place):
 
 
 def open_files(pid):
-    links = (os.readlink(f"/proc/{pid}/fd/{number}") for number in os.listdir(f"/proc/{pid}/fd"))
+    """Those that the process closes while they are looked at do not count."""
+    links = set()
+    for number in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            links.add(os.readlink(f"/proc/{pid}/fd/{number}"))
     return {link for link in links if link != "/dev/null" and "anon_inode" not in link}
 
 
