@@ -406,7 +406,7 @@ def stage_bare(run):
 
 def run_one(run):
     """One test program in the tree of the stage gcc; its own targets are built by one.py."""
-    if not (OUT / "gcc/build.ninja").exists() and not build_gcc(run, ["rql-clock"]):
+    if not (OUT / "gcc/build.ninja").exists() and not build_gcc(run, ["tests/support/rql-clock.so"]):
         return run.end()
     return os.execv(sys.executable, [sys.executable, SUPPORT / "one.py", OUT / "gcc", *run.words])
 
