@@ -377,10 +377,9 @@ class Run(Builder):
         return self.add(counts or (0, 0, 0)) and not is_unexplained
 
     def stalled_of(self, tests):
-        """The names of the tests that failed on a machine that kept them from running, or took too long."""
+        """The names of the tests that failed on a machine that kept them from running."""
         return sorted({tally.short(name) for name, test in tests.items() if tally.has_failed(test)
-                       and (test["result"] == "TIMEOUT"
-                            or self.watch.worst_s(test["starttime"], test["starttime"] + test["duration"])
+                       and (self.watch.worst_s(test["starttime"], test["starttime"] + test["duration"])
                             or "\nagain: " in "\n" + tally.output_of(test))})
 
     def say_lines(self, pattern):
