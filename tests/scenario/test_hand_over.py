@@ -104,12 +104,17 @@ def what_was_taken_away_meanwhile_is_lost(world, kind, names):
 
 @scenario(counts=[1], is_timed=True)
 def a_broken_connection_costs_no_hand_over(world, kind, names):
-    """It is repeated on the next one, before anything else is said about the lock."""
-    for fault in ("cut_reply", "cut"):
+    """It is repeated on the next one, before anything else is said about the lock: when its answer was lost, and when it
+    never arrived."""
+    for fault, later in (("cut_reply", None), ("freeze", "cut")):
         network = Network(world)
         chain = Chain(world, kind, network=network, io_timeout_ms=SILENCE_MS)
         released, mine = chain.hand_on(names[0], fault=fault)
-        mine.release().check()
+        mine_released = mine.begin("release")
+        if later:  # not at once: a client that has seen the end of a connection hands nothing on
+            network.fail(later)
+            network.heal()
+        mine_released.outcome().check()
         released.outcome().check()
         network.heal()
         world.await_nothing_left()
