@@ -1,13 +1,17 @@
 #include "options/options.h"
 
 #include "base/error.h"
+#include "base/secret.h"
+#include "base/text.h"
 
 #include <inttypes.h>
 #include <rql/diagnose.h>
+#include <rql/lock.h>
 #include <rql/series.h>
 #include <rql/swarm.h>
 #include <rql/sweep.h>
 #include <stdalign.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Longer structs are uninitialised memory, not newer programs. */
@@ -212,7 +216,7 @@ static const struct rqli_option rows[] = {
     {OF_CLIENT(client_names, "RQL_CLIENT_NAMES"), SWITCH_ON,
      .shown.help = "Host, process and program are reported, to be shown in place of ids."},
 
-    /* The other rows are options of single calls and not shown. rqli_option_at() ends at the first
+    /* The other rows are options of single calls and not shown. option_at() ends at the first
      * of them. */
     {OF_LOCK(fail_fast), SWITCH},
     {OF_LOCK(auto_extend), SWITCH},
@@ -236,9 +240,25 @@ const struct rqli_option *rqli_option_row(size_t index)
     return index < N_ROWS ? &rows[index] : NULL;
 }
 
-const struct rqli_option *rqli_option_at(size_t index)
+/* Returns the index-th option of the client, or NULL past the last one. */
+static const struct rqli_option *option_at(size_t index)
 {
     return index < N_ROWS && rows[index].shown.name ? &rows[index] : NULL;
+}
+
+const rql_option_row *rql_option_row_at(size_t index)
+{
+    const struct rqli_option *option = option_at(index);
+
+    return option ? &option->shown : NULL;
+}
+
+/* ---- one option ---- */
+
+static void *field_of(const struct rqli_option *option, enum rqli_option_struct which,
+                      void *options)
+{
+    return (char *)options + option->in[which].offset;
 }
 
 size_t rqli_option_width(const struct rqli_option *self)
@@ -275,7 +295,7 @@ int64_t rqli_option_load(const struct rqli_option *self, const void *field)
 }
 
 /* Stores a value that was accepted before, so it fits into the field. */
-void rqli_option_store(const struct rqli_option *self, void *field, int64_t value)
+static void store_value(const struct rqli_option *self, void *field, int64_t value)
 {
     unsigned char byte = (unsigned char)value;
     int word = (int)value;
@@ -289,13 +309,14 @@ void rqli_option_store(const struct rqli_option *self, void *field, int64_t valu
     }
 }
 
-bool rqli_option_accepts(const struct rqli_option *self, int64_t value)
+static bool accepts_value(const struct rqli_option *self, int64_t value)
 {
     return (value >= self->min && value <= self->max) || (self->forever && value == RQL_FOREVER);
 }
 
-rql_status rqli_option_check(const struct rqli_option *self, const void *field, const char *name,
-                             rql_error *error)
+/* Checks a field. name: the name that the user knows it by. */
+static rql_status check_field(const struct rqli_option *self, const void *field, const char *name,
+                              rql_error *error)
 {
     const char *text;
     int64_t value;
@@ -310,12 +331,14 @@ rql_status rqli_option_check(const struct rqli_option *self, const void *field, 
                                text ? "empty" : "NULL", self->shown.range);
     }
     value = rqli_option_load(self, field);
-    if (!rqli_option_accepts(self, value)) {
+    if (!accepts_value(self, value)) {
         return rqli_fail(error, RQL_E_INVALID, "%s is %" PRId64 "; it must be %s", name, value,
                          self->shown.range);
     }
     return RQL_OK;
 }
+
+/* ---- a struct of options ---- */
 
 /* Every struct of options begins with its size_t, so its own size is a multiple of that alignment.
  * Memory that was never initialised nearly always fails at one of the three checks. */
@@ -341,7 +364,7 @@ void rqli_options_fill(enum rqli_option_struct which, void *out, const rql_optio
     memcpy(out, &structs[which].size, sizeof structs[which].size);
     for (size_t i = 0; i < N_ROWS; i++) {
         const struct rqli_option *row = &rows[i];
-        char *field = (char *)out + row->in[which].offset;
+        void *field = field_of(row, which, out);
         int64_t value = row->fallback;
 
         if (!row->in[which].name) {
@@ -355,7 +378,7 @@ void rqli_options_fill(enum rqli_option_struct which, void *out, const rql_optio
         if (row->kind == RQLI_OPTION_TEXT) {
             memcpy(field, &row->shown.default_value, sizeof row->shown.default_value);
         } else {
-            rqli_option_store(row, field, value);
+            store_value(row, field, value);
         }
     }
     /* Listeners are in no row, because they are neither numbers nor words. */
@@ -370,7 +393,7 @@ void rqli_options_fill(enum rqli_option_struct which, void *out, const rql_optio
 }
 
 /* The caller's struct may be shorter or longer than ours: it contains its size, which is kept. The
- * part of a longer one beyond ours is 0, as tail_is_zero() requires later. */
+ * part of a longer one beyond ours is 0, as copy_given() requires later. */
 void rqli_options_init(enum rqli_option_struct which, void *out, size_t size,
                        const rql_options *client)
 {
@@ -392,25 +415,13 @@ size_t rql_options_size(void)
     return sizeof(rql_options);
 }
 
-/* A newer program may pass a longer struct, which is fine while the part that we do not know is
- * zero. */
-static bool tail_is_zero(const void *given, size_t size, size_t known)
-{
-    const unsigned char *bytes = given;
-
-    for (size_t i = known; i < size; i++) {
-        if (bytes[i] != 0) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* Copies the fields of a caller's struct over those in *out. An older program has fewer of them. */
-static rql_status lay_over(enum rqli_option_struct which, void *out, const void *given,
-                           rql_error *error)
+/* Copies the fields of a caller's struct over those in *out. An older program has fewer of them. A
+ * newer one may pass a longer struct, which is fine while the part that we do not know is zero. */
+static rql_status copy_given(enum rqli_option_struct which, void *out, const void *given,
+                             rql_error *error)
 {
     const size_t known = structs[which].size;
+    const unsigned char *bytes = given;
     rql_status status = rqli_options_check_set_up(which, given, error);
     size_t size;
 
@@ -418,8 +429,11 @@ static rql_status lay_over(enum rqli_option_struct which, void *out, const void 
         return status;
     }
     memcpy(&size, given, sizeof size);
-    if (!tail_is_zero(given, size, known)) {
-        return rqli_fail(error, RQL_E_INVALID, "options: has fields this library does not know");
+    for (size_t i = known; i < size; i++) {
+        if (bytes[i] != 0) {
+            return rqli_fail(error, RQL_E_INVALID,
+                             "options: has fields this library does not know");
+        }
     }
     memcpy(out, given, size < known ? size : known);
     /* The copy has all fields, however many the caller has. */
@@ -427,33 +441,102 @@ static rql_status lay_over(enum rqli_option_struct which, void *out, const void 
     return RQL_OK;
 }
 
-/* Refuses listeners in a light build, which would never call them without any sign of the
- * reason. */
-static rql_status check_listeners(rql_log_fn logger, rql_event_fn instrumenter, rql_error *error)
+/* Returns whether the name is one of the lock's own fields, or one that a description of it has.
+ * Metadata is stored as further fields of the lock's hash, so its names must differ from those that
+ * the gem or the scripts read. The fields of librql all begin with rql_, and some end in a nonce,
+ * so no list could have them. */
+static bool is_reserved(const char *name)
 {
-    if (RQLI_LIGHT && (logger || instrumenter)) {
-        return rqli_fail(error, RQL_E_UNSUPPORTED,
-                         "librql was built without logs, events and statistics; nothing was sent");
+    static const char *const fields[] = {"acq_id",       "hst_id",      "ts",
+                                         "ini_ttl",      "lock_key",    "rem_ttl",
+                                         "spc_cnt",      "spc_ext_ttl", "l_spc_ext_ini_ttl",
+                                         "l_spc_ext_ts", "l_spc_ts"};
+
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+        if (strcmp(fields[i], name) == 0) {
+            return true;
+        }
+    }
+    return strncmp(name, "rql_", 4) == 0;
+}
+
+/* Returns what is wrong with the last of n pairs, or NULL. Lengths are measured no further than the
+ * limit, so that a value without a terminator is not read to its end. */
+static const char *fault_of_last(const rql_meta *meta, size_t n, size_t *n_bytes)
+{
+    const rql_meta *pair = &meta[n - 1];
+
+    if (!pair->name || !pair->value) {
+        return "name or value is NULL";
+    }
+    *n_bytes += strnlen(pair->name, RQL_META_MAX_BYTES + 1);
+    *n_bytes += strnlen(pair->value, RQL_META_MAX_BYTES + 1);
+    if (*n_bytes > RQL_META_MAX_BYTES) {
+        _Static_assert(RQL_META_MAX_BYTES == 16384, "the message says it in digits");
+        return "the pairs have too many bytes; at most 16384 are allowed";
+    }
+    if (pair->name[0] == '\0') {
+        return "name is empty";
+    }
+    if (is_reserved(pair->name)) {
+        return "name is reserved: a field of the lock, or begins with rql_";
+    }
+    /* A field of a hash has one value: if two pairs had the same name, only the last would be
+     * kept. */
+    for (size_t i = 0; i + 1 < n; i++) {
+        if (strcmp(meta[i].name, pair->name) == 0) {
+            return "name is there twice";
+        }
+    }
+    return NULL;
+}
+
+/* Checks metadata: few and small pairs. RQL_E_INVALID names the first pair that is wrong, by its
+ * index. */
+static rql_status check_meta(const rql_meta *meta, size_t n_meta, rql_error *error)
+{
+    size_t n_bytes = 0;
+
+    if (!meta && n_meta > 0) {
+        return rqli_fail(error, RQL_E_INVALID, "meta is NULL while n_meta is %zu", n_meta);
+    }
+    if (n_meta > RQL_META_MAX_PAIRS) {
+        return rqli_fail(error, RQL_E_INVALID, "n_meta is %zu; it must be 0 to %d", n_meta,
+                         RQL_META_MAX_PAIRS);
+    }
+    /* Checks each pair against those before it. Their names are valid by then, and short enough to
+     * compare. */
+    for (size_t n = 1; n <= n_meta; n++) {
+        const char *fault = fault_of_last(meta, n, &n_bytes);
+
+        if (fault) {
+            return rqli_fail(error, RQL_E_INVALID, "meta[%zu]: %s", n - 1, fault);
+        }
     }
     return RQL_OK;
 }
 
-/* Checks what the table does not cover: metadata, and listeners of a light build. */
+/* Checks what the table does not cover: metadata, and listeners in a light build, which would never
+ * call them without any sign of the reason. */
 static rql_status check_others(enum rqli_option_struct which, const union any_options *read,
                                rql_error *error)
 {
     const rql_options *of_client = &read->of_client;
     const rql_lock_options *of_lock = &read->of_lock;
-    rql_status status;
+    rql_status status = RQL_OK;
+    bool listens = false;
 
     if (which == RQLI_OF_CLIENT) {
-        return check_listeners(of_client->logger, of_client->instrumenter, error);
+        listens = of_client->logger || of_client->instrumenter;
+    } else if (which == RQLI_OF_LOCK) {
+        listens = of_lock->logger || of_lock->instrumenter;
+        status = check_meta(of_lock->meta, of_lock->n_meta, error);
     }
-    if (which != RQLI_OF_LOCK) {
-        return RQL_OK;
+    if (!status && RQLI_LIGHT && listens) {
+        return rqli_fail(error, RQL_E_UNSUPPORTED,
+                         "librql was built without logs, events and statistics; nothing was sent");
     }
-    status = rqli_meta_check(of_lock->meta, of_lock->n_meta, error);
-    return status ? status : check_listeners(of_lock->logger, of_lock->instrumenter, error);
+    return status;
 }
 
 /* Checks a copy: *out changes only if all values are valid. */
@@ -468,14 +551,14 @@ rql_status rqli_options_read_over(enum rqli_option_struct which, void *out, cons
         return RQL_OK;
     }
     memcpy(&read, defaults, structs[which].size);
-    status = lay_over(which, &read, given, error);
+    status = copy_given(which, &read, given, error);
     /* Only the first fault in the order of the table is reported, by the name in this struct. */
     for (size_t i = 0; !status && i < N_ROWS; i++) {
         const char *name = rows[i].in[which].name;
 
         if (name) {
-            status = rqli_option_check(&rows[i], (const char *)&read + rows[i].in[which].offset,
-                                       name, error);
+            status =
+                check_field(&rows[i], (const char *)&read + rows[i].in[which].offset, name, error);
         }
     }
     if (!status) {
@@ -494,4 +577,218 @@ rql_status rqli_options_read(enum rqli_option_struct which, void *out, const rql
 
     rqli_options_fill(which, &defaults, client);
     return rqli_options_read_over(which, out, &defaults, given, error);
+}
+
+/* ---- options as text ---- */
+
+/* Longest value or name that a message repeats. */
+enum { REPEAT_MAX = 40 };
+
+/* Returns text that a message may repeat. Text from outside is only repeated if it cannot harm a
+ * terminal or fill the message: the value itself, or a word that says why it is not repeated. */
+static const char *repeatable(const char *value)
+{
+    size_t length = strnlen(value, REPEAT_MAX + 1);
+
+    if (length == 0 || length > REPEAT_MAX) {
+        return length == 0 ? "empty" : "too long";
+    }
+    for (size_t i = 0; i < length; i++) {
+        if (value[i] < 0x20 || value[i] > 0x7E) {
+            return "unreadable";
+        }
+    }
+    return value;
+}
+
+/* Parses a value: a plain number is in the option's own unit; with a unit it is a duration. The
+ * index of a word in its list is its value, which needs no range check. On false, *out may be
+ * anything. */
+static bool parse_value(const struct rqli_option *option, const char *value, int64_t *out)
+{
+    if (option->words) {
+        *out = 0;
+        while (option->words[*out] && strcmp(option->words[*out], value) != 0) {
+            ++*out;
+        }
+        return option->words[*out] != NULL;
+    }
+    if (option->forever && strcmp(value, "forever") == 0) {
+        *out = RQL_FOREVER;
+        return true;
+    }
+    /* A sign of a duration is refused: -1ms is not "forever". */
+    return (rqli_parse_int(rqli_slice_of(value), out) ||
+            (strcmp(option->shown.unit, "ms") == 0 && *value != '-' &&
+             rql_parse_duration(value, out, NULL) == RQL_OK)) &&
+           accepts_value(option, *out);
+}
+
+/* Sets a field. name is the name that the user wrote: of the option, or of the variable. */
+static rql_status assign_value(const struct rqli_option *option, void *field, const char *name,
+                               const char *value, rql_error *error)
+{
+    int64_t number;
+
+    /* A text is borrowed: the option is the pointer that was passed. */
+    if (option->kind == RQLI_OPTION_TEXT) {
+        rql_status status = check_field(option, &value, name, error);
+
+        if (!status) {
+            memcpy(field, &value, sizeof value);
+        }
+        return status;
+    }
+    if (!parse_value(option, value, &number)) {
+        return rqli_fail(error, RQL_E_INVALID, "%s is %s; it must be %s", name, repeatable(value),
+                         option->shown.range);
+    }
+    store_value(option, field, number);
+    return RQL_OK;
+}
+
+/* Sets a copy, and stops at the first variable that is wrong. */
+rql_status rql_options_from_env(rql_options *options, rql_error *error)
+{
+    const struct rqli_option *option;
+    rql_options changed;
+    rql_status status = rqli_options_check_set_up(RQLI_OF_CLIENT, options, error);
+    size_t known;
+
+    if (status) {
+        return status;
+    }
+    /* The shorter struct of an older program takes the variables of its own fields. Fields beyond
+     * it in the copy are set and never read. */
+    known = options->size < sizeof changed ? options->size : sizeof changed;
+    memcpy(&changed, options, known);
+    for (size_t i = 0; !status && (option = option_at(i)); i++) {
+        /* The contract rules out changes during the call. NOLINTNEXTLINE(concurrency-mt-unsafe) */
+        const char *value = getenv(option->shown.env);
+
+        /* An empty variable counts as not set, because a unit or a compose file leaves one behind,
+         * unless empty is a value of its option. */
+        if (value && (*value != '\0' || option->may_be_empty)) {
+            status = assign_value(option, field_of(option, RQLI_OF_CLIENT, &changed),
+                                  option->shown.env, value, error);
+        }
+    }
+    if (!status) {
+        memcpy(options, &changed, known);
+    }
+    return status;
+}
+
+/* io-timeout-ms is the same as io_timeout_ms. */
+static bool same_name(const char *field, const char *name)
+{
+    for (; *field != '\0' && *name != '\0'; field++, name++) {
+        if (*field != *name && !(*field == '_' && *name == '-')) {
+            return false;
+        }
+    }
+    return *field == *name;
+}
+
+/* Finds an option by its name in this struct. If two rows have one field, the first is meant. */
+static const struct rqli_option *find_option(enum rqli_option_struct which, const char *name)
+{
+    const struct rqli_option *option;
+
+    for (size_t i = 0; (option = rqli_option_row(i)); i++) {
+        if (option->in[which].name && same_name(option->in[which].name, name)) {
+            return option;
+        }
+    }
+    return NULL;
+}
+
+static rql_status set_option(enum rqli_option_struct which, void *options, const char *name,
+                             const char *value, rql_error *error)
+{
+    const struct rqli_option *option;
+    rql_status status = rqli_options_check_set_up(which, options, error);
+    size_t size;
+
+    if (status) {
+        return status;
+    }
+    if (!name || !value) {
+        return rqli_fail(error, RQL_E_INVALID, "options: name or value is NULL");
+    }
+    memcpy(&size, options, sizeof size);
+    option = find_option(which, name);
+    /* The struct of an older program has no room for newer options. */
+    if (!option || option->in[which].offset + rqli_option_width(option) > size) {
+        return rqli_fail(error, RQL_E_INVALID, "options: no such option: %s", repeatable(name));
+    }
+    return assign_value(option, field_of(option, which, options), option->in[which].name, value,
+                        error);
+}
+
+rql_status rql_options_set(rql_options *options, const char *name, const char *value,
+                           rql_error *error)
+{
+    return set_option(RQLI_OF_CLIENT, options, name, value, error);
+}
+
+rql_status rql_lock_options_set(rql_lock_options *options, const char *name, const char *value,
+                                rql_error *error)
+{
+    return set_option(RQLI_OF_LOCK, options, name, value, error);
+}
+
+/* A URL may set only the options of the server's TLS, by names that are written as in the table.
+ * The message of the table is not used, because it would repeat the value. */
+rql_status rqli_options_set_of_url(rql_options *options, const char *query, rql_error *error)
+{
+    while (query && *query != '\0') {
+        const struct rqli_option *option = find_option(RQLI_OF_CLIENT, query);
+
+        if (!option || strncmp(query, "tls_", 4) != 0 || strcmp(query, option->shown.name) != 0) {
+            return rqli_fail(error, RQL_E_INVALID,
+                             "url: unknown query key; rediss:// knows tls_verify, tls_ca_file, "
+                             "tls_cert_file, tls_key_file and tls_server_name");
+        }
+        query += strlen(query) + 1;
+        if (assign_value(option, field_of(option, RQLI_OF_CLIENT, options), option->shown.name,
+                         query, NULL)) {
+            return rqli_fail(error, RQL_E_INVALID, "url: %s must be %s", option->shown.name,
+                             option->shown.range);
+        }
+        query += strlen(query) + 1;
+    }
+    return RQL_OK;
+}
+
+/* Moves each text to `next`, which has room for it; NULL: only measures. */
+static size_t move_texts(rql_options *options, char *next)
+{
+    const struct rqli_option *option;
+    size_t length = 0;
+
+    for (size_t i = 0; (option = option_at(i)); i++) {
+        void *field = field_of(option, RQLI_OF_CLIENT, options);
+        const char *text = NULL;
+
+        if (option->kind == RQLI_OPTION_TEXT) {
+            memcpy(&text, field, sizeof text);
+        }
+        if (text && next) {
+            text = memcpy(next + length, text, strlen(text) + 1);
+            memcpy(field, &text, sizeof text);
+        }
+        length += text ? strlen(text) + 1 : 0;
+    }
+    return length;
+}
+
+char *rqli_options_keep_texts(rql_options *options)
+{
+    char *texts = rqli_secret_new(move_texts(options, NULL));
+
+    if (texts) {
+        (void)move_texts(options, texts);
+    }
+    return texts;
 }

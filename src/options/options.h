@@ -43,21 +43,11 @@ struct rqli_option {
 /* Returns the index-th row, of any struct, or NULL past the last one. */
 const struct rqli_option *rqli_option_row(size_t index);
 
-/* Returns the index-th option of the client, or NULL past the last one. */
-const struct rqli_option *rqli_option_at(size_t index);
-
 /* Returns the number of bytes of its field. */
 size_t rqli_option_width(const struct rqli_option *self);
 
 /* Returns the value of a number, switch or strategy, whatever bytes the field has. */
 int64_t rqli_option_load(const struct rqli_option *self, const void *field);
-void rqli_option_store(const struct rqli_option *self, void *field, int64_t value);
-
-bool rqli_option_accepts(const struct rqli_option *self, int64_t value);
-
-/* Checks a field. name: the name that the user knows it by. */
-rql_status rqli_option_check(const struct rqli_option *self, const void *field, const char *name,
-                             rql_error *error);
 
 /* Sets the options that a URL has: keys and values in turn, each terminated, "" after the last;
  * NULL: none. Their texts are borrowed. A message of RQL_E_INVALID repeats no byte of the URL. */
@@ -93,9 +83,5 @@ static inline rql_status rqli_lock_options_read(rql_lock_options *out,
 {
     return rqli_options_read_over(RQLI_OF_LOCK, out, defaults, given, error);
 }
-
-/* Checks metadata: few and small pairs that cannot be mistaken for fields of the lock.
- * RQL_E_INVALID names the first pair that is wrong, by its index. */
-rql_status rqli_meta_check(const rql_meta *meta, size_t n_meta, rql_error *error);
 
 #endif
