@@ -5,13 +5,12 @@
 #include "base/error.h"
 #include "base/scope.h"
 #include "lock/client.h"
+#include "lock/client_new.h"
 #include "observe/stats.h"
 
 #include <rql/swarm.h>
 #include <rql/version.h>
 #include <string.h>
-
-RQLI_DEFINE_AUTO(rql_client *, rqli_client_free);
 
 /* Makes a client, and starts its swarm if auto_swarm is set. If the swarm cannot be started the
  * client is freed again, because auto_swarm promises both or none. */

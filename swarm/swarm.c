@@ -8,6 +8,7 @@
 #include "base/scope.h"
 #include "base/uv_start.h"
 #include "lock/client.h"
+#include "lock/client_new.h"
 #include "lock/leases.h"
 #include "lock/notify.h"
 #include "lock/server_clock.h"

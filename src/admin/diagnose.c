@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/random.h"
+#include "lock/client_new.h"
 #include "net/conn.h"
 #include "options/options.h"
 
@@ -31,7 +32,6 @@ enum {
 #define ALL_GROUPS "srv net mem dur acl swarm keys use clk opt loc"
 
 RQLI_DEFINE_AUTO(struct rqli_report *, rqli_report_free);
-RQLI_DEFINE_AUTO(rql_client *, rqli_client_free);
 
 void rql_diagnose_options_init_sized(rql_diagnose_options *options, size_t size)
 {

@@ -1,6 +1,7 @@
 #include "admin/diagnosis.h"
 
 #include "base/clock.h"
+#include "lock/client_new.h"
 #include "net/conn.h"
 #include "net/connect.h"
 #include "wire/answer.h"
@@ -12,8 +13,6 @@
 #include <time.h>
 
 /* Measures how far away the server is, and compares its clock with those of this machine. */
-
-RQLI_DEFINE_AUTO(rql_client *, rqli_client_free);
 
 enum {
     PINGS_MAX = 200,

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/worker.h"
+#include "lock/client_new.h"
 #include "net/conn.h"
 #include "wire/answer.h"
 
@@ -24,8 +25,6 @@ enum {
 
 #define RUBY_ACQUIRER "rql:acq:0/0/0/0/0000000000000000"
 #define RUBY_HOST "rql:hst:0/0/0/0000000000000000"
-
-RQLI_DEFINE_AUTO(rql_client *, rqli_client_free);
 
 /* Reports the error that a step ended with. It tells a missing right from any other cause. */
 static void report_fault(struct rqli_diagnosis *self, const char *id, const char *step,

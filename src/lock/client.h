@@ -140,11 +140,6 @@ static inline bool rqli_client_wants_name(rql_client *self)
     return self->options.client_names && rqli_client_name_is_due(&self->name, rqli_now_us());
 }
 
-/* Make and free a client, without a swarm. */
-
-rql_status rqli_client_make(rql_client **out, const rql_options *options, rql_error *error);
-rql_client *rqli_client_free(rql_client *client);
-
 /* Plain commands over a client's connections, one at a time. */
 
 RQLI_DEFINE_AUTO(struct rqli_exchange *, rqli_exchange_give);

@@ -1,5 +1,6 @@
+#include "lock/client_new.h"
+
 #include "base/error.h"
-#include "base/scope.h"
 #include "base/secret.h"
 #include "lock/client.h"
 #include "lock/history.h"
@@ -15,8 +16,6 @@
 #include <stdlib.h>
 
 /* The parts that a client is made of, from its making to its end. */
-
-RQLI_DEFINE_AUTO(rql_client *, rqli_client_free);
 
 /* In a fork child: each object with a descriptor closes its copy, and nothing else is touched. */
 static void abandon(void *self)

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "lock/client.h"
+#include "lock/client_new.h"
 #include "lock/leases.h"
 
 /* A client whose server is never asked. */

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "lock/client.h"
+#include "lock/client_new.h"
 #include "lock/wait.h"
 #include "net/push_threads.h"
 #include "net/subscription.h"
