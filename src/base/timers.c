@@ -143,3 +143,13 @@ struct rqli_due *rqli_timers_take_due(struct rqli_timers *self, int64_t now_us)
     take_out(self, first);
     return first;
 }
+
+void rqli_timers_fire(struct rqli_timers *self, int64_t now_us)
+{
+    struct rqli_due *due = rqli_timers_take_due(self, now_us);
+
+    while (due) {
+        due->fire(due);
+        due = rqli_timers_take_due(self, now_us);
+    }
+}

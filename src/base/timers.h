@@ -38,4 +38,7 @@ struct rqli_due *rqli_timers_first(const struct rqli_timers *self);
 /* Removes and returns the first item if its time has come; otherwise NULL. */
 struct rqli_due *rqli_timers_take_due(struct rqli_timers *self, int64_t now_us);
 
+/* Fires the items whose time has come, one by one: each may set or remove others. */
+void rqli_timers_fire(struct rqli_timers *self, int64_t now_us);
+
 #endif

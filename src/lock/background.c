@@ -467,17 +467,6 @@ static int64_t next_look_us(const struct rqli_background *self, const struct rql
 
 /* ---- the step ---- */
 
-/* Fires the items that are due, one by one: each may release the mutex, and change the others. */
-static void fire(struct rqli_timers *timers, int64_t now_us)
-{
-    struct rqli_due *due = rqli_timers_take_due(timers, now_us);
-
-    while (due) {
-        due->fire(due);
-        due = rqli_timers_take_due(timers, now_us);
-    }
-}
-
 /* Returns when the thread has to look again: at the earliest of the times that are due. While
  * leases come and go it looks every 150 ms, which is cheaper than a wake-up for each of them. */
 static int64_t plan(struct rqli_background *self)
@@ -510,7 +499,7 @@ static void end_all(struct rqli_background *self)
             end(self, batch, RQL_E_UNKNOWN);
         }
     }
-    fire(&self->shared.looks, RQLI_NEVER_US);
+    rqli_timers_fire(&self->shared.looks, RQLI_NEVER_US);
     for (;;) {
         struct rqli_duty *duty =
             (struct rqli_duty *)rqli_timers_take_due(&self->shared.others, RQLI_NEVER_US);
@@ -530,13 +519,13 @@ int64_t rqli_background_step(struct rqli_worker *worker)
     int64_t again_us = RQLI_WORKER_OVER;
 
     rqli_background_lock(self);
-    fire(&self->shared.looks, rqli_now_us());
-    fire(&self->shared.losses, rqli_now_us());
+    rqli_timers_fire(&self->shared.looks, rqli_now_us());
+    rqli_timers_fire(&self->shared.losses, rqli_now_us());
     collect(self, &self->shared.urgent);
     collect(self, &self->shared.others);
     exchange_all(self, false);
     exchange_all(self, true);
-    fire(&self->shared.losses, rqli_now_us());
+    rqli_timers_fire(&self->shared.losses, rqli_now_us());
     if (rqli_background_is_out_of_time(self)) {
         end_all(self);
     } else if (!self->shared.shall_stop || self->shared.n_owed > 0) {

@@ -226,17 +226,6 @@ static void tend_node(struct rqli_loop_node *self, int64_t now_us)
     rqli_conn_loop_tend(self->pushes.conn, now_us, wants_pushes(self));
 }
 
-/* Takes the due timers one by one, because one that fires may set or remove others. */
-static void fire_due(struct rqli_timers *timers, int64_t now_us)
-{
-    struct rqli_due *due = rqli_timers_take_due(timers, now_us);
-
-    while (due) {
-        due->fire(due);
-        due = rqli_timers_take_due(timers, now_us);
-    }
-}
-
 /* Handles everything that has a time: deadlines, pauses, back-off, and connections that are
  * silent. */
 static void on_timer(uv_timer_t *timer)
@@ -257,7 +246,7 @@ static void on_timer(uv_timer_t *timer)
     for (struct rqli_loop_node *node = &loop->first; node; node = node->next) {
         tend_node(node, now_us);
     }
-    fire_due(&loop->timers, now_us);
+    rqli_timers_fire(&loop->timers, now_us);
 }
 
 /* Returns when this connection has to be looked after. The thread that reads the map of a cluster

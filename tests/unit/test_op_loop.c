@@ -148,12 +148,8 @@ AFTER_EACH(tear_down)
 /* A round of the loop, as lock/loop.c has it. */
 static void look(void)
 {
-    struct rqli_due *due;
-
     (void)uv_run(&uv, UV_RUN_NOWAIT);
-    while ((due = rqli_timers_take_due(&timers, rqli_now_us())) != NULL) {
-        due->fire(due);
-    }
+    rqli_timers_fire(&timers, rqli_now_us());
     for (size_t i = 0; i < NODES; i++) {
         rqli_op_loop_write(&loop[i]);
         rqli_conn_loop_write(loop[i].conn);
