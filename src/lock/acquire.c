@@ -373,7 +373,7 @@ static bool try_once(struct rqli_acquire *self)
         rqli_durable_limit(self, self->tried_us);
     }
     (void)rqli_wait_follow(self);
-    self->op.until_us = rqli_wait_until_us(self, self->tried_us);
+    self->op.until_us = self->wait->until_us(self, self->tried_us);
     self->op.is_late = false;
     /* Before the try is sent: the server reports no conflict whose withdrawal it has confirmed. */
     self->withdraws = (self->several || self->options->conflict_strategy != RQL_WAIT_FOR_LOCK) &&
@@ -381,7 +381,8 @@ static bool try_once(struct rqli_acquire *self)
     if (!self->several) {
         rqli_observe(RQLI_ON_TRY, &self->locks[0]->subject, NULL);
     }
-    if (check_host(self, self->tried_us, &fault) || rqli_wait_connect(self, &fault)) {
+    if (check_host(self, self->tried_us, &fault) ||
+        (self->wait->connect && self->wait->connect(self, &fault))) {
         rqli_acquire_on_failed(self, &fault);
         return false;
     }
@@ -473,22 +474,6 @@ static void finish(struct rqli_acquire *self, rql_status status)
         &(struct rqli_figures){.tries = self->result->tries, .asked = self->result->asked});
 }
 
-/* Returns true if nothing has come that ends the wait. */
-static bool waits(struct rqli_acquire *self, int64_t until_us)
-{
-    enum rqli_wake wake;
-
-    if (rqli_wait_has_come(self, &wake)) {
-        woken(&self->op, wake);
-        return false;
-    }
-    if (self->loop) {
-        self->waiter.sleeps = true; /* a thread sets it in rqli_push_threads_wait() */
-    }
-    self->op.again_us = until_us;
-    return true;
-}
-
 /* Takes one step. Returns false if it is done and the next step is to be taken at once. */
 static bool take_step(struct rqli_acquire *self, enum rqli_op_next *out)
 {
@@ -500,7 +485,8 @@ static bool take_step(struct rqli_acquire *self, enum rqli_op_next *out)
         return try_once(self);
     case RQLI_WANT_WAIT:
         *out = RQLI_OP_WAIT;
-        return waits(self, step.until_us);
+        self->op.again_us = step.until_us;
+        return true;
     case RQLI_WANT_LEAVE:
         return rqli_leave_next(self);
     case RQLI_WANT_FINISH:
@@ -520,9 +506,6 @@ static enum rqli_op_next next(struct rqli_op *op)
     void (*end)(struct rqli_acquire *) = phases[self->phase].end;
     enum rqli_op_next out;
 
-    if (self->loop) {
-        self->waiter.sleeps = false;
-    }
     if (end) {
         self->phase = RQLI_ACQUIRE_TRY; /* only once: a wait may come next */
         end(self);
@@ -678,7 +661,7 @@ rql_status rqli_acquire_run(struct rqli_acquire *self, rql_error *error)
     rql_error detail = {.status = RQL_OK};
 
     self->error = &detail;
-    rqli_wait_choose_conn(self);
+    (void)rqli_wait_init(self, &rqli_wait_on_thread);
     if (self->options->auto_extend) {
         rqli_background_start(self->client->background, deadline_us(self));
     }

@@ -4,8 +4,8 @@
 /*
  * The acquisition of one lock, or of 2 to 64 at once: one request that stands in the queue of each,
  * under a nonce of its own. The state machine rqli_request decides; an acquisition carries out its
- * decisions, as an operation that a thread or a loop drives. Both listen for pushes through the
- * rqli_wait_*() functions.
+ * decisions, as an operation that a thread or a loop drives. lock/wait.h is how it listens for
+ * pushes.
  */
 
 #include "lock/lock.h"
@@ -17,8 +17,8 @@
 
 #include <rql/series.h>
 
-struct rql_loop;
-struct rqli_loop_node;
+struct rqli_pushes;
+struct rqli_wait_ops;
 
 /* The result of an acquisition. */
 struct rqli_acquire_result {
@@ -67,10 +67,10 @@ struct rqli_acquire {
     struct rqli_acquire_result *result;
     struct rqli_durability durability; /* that the grant needs */
 
-    struct rqli_conn *conn;    /* on its caller's thread: the connection for all its calls */
-    struct rqli_op_task *task; /* on a loop; NULL: on its caller's thread */
-    struct rql_loop *loop;
-    struct rqli_loop_node *at; /* on a loop: its part for `node` */
+    const struct rqli_wait_ops *wait; /* of a thread, or of a loop */
+    struct rqli_pushes *pushes;       /* at `node`: what its waiter joins */
+    struct rqli_conn *conn;           /* on its caller's thread: the connection for all its calls */
+    struct rqli_op_task *task;        /* on a loop; NULL: on its caller's thread */
     uint64_t watch; /* on a loop: position of the check of Ruby's lock in the stream, or 0 */
 
     rql_error *error; /* room for the last fault; NULL: no fault yet, or no memory for it */

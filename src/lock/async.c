@@ -14,6 +14,7 @@
 #include "lock/notify.h"
 #include "lock/reason.h"
 #include "lock/series.h"
+#include "lock/wait.h"
 #include "lock/withdraw.h"
 #include "net/op_loop.h"
 #include "options/options.h"
@@ -113,21 +114,21 @@ void rqli_request_begin(rql_request *self)
 {
     rql_loop *loop = self->job.loop;
     struct rqli_acquire *acquire = &self->acquire;
+    bool has_memory;
 
     acquire->result = &self->result;
     acquire->begun_us = self->begun_us;
     acquire->task = &self->task;
-    acquire->loop = loop;
     rqli_acquire_init(acquire);
     acquire->op.is_cancelled = self->shall_cancel;
     self->task.op = &acquire->op;
     self->task.loop =
         rqli_durability_is_wanted(&acquire->durability) ? &loop->first.durable : &loop->first.op;
     self->task.done = on_done;
-    acquire->at = rqli_loop_at(loop, acquire->node);
-    if (acquire->at && !rqli_acquire_begin(acquire)) {
+    has_memory = rqli_wait_init(acquire, &rqli_wait_on_loop);
+    if (has_memory && !rqli_acquire_begin(acquire)) {
         on_over(self);
-    } else if (!acquire->at || !rqli_op_start(&self->task)) {
+    } else if (!has_memory || !rqli_op_start(&self->task)) {
         rqli_acquire_abandon(acquire);
         on_over(self);
     }

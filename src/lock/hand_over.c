@@ -8,7 +8,6 @@
 #include "lock/server_clock.h"
 #include "lock/withdraw.h"
 #include "net/push_threads.h"
-#include "net/subscription.h"
 
 #include <string.h>
 
@@ -81,24 +80,20 @@ static bool may_choose(const struct rqli_hand_over *self, int64_t now_us)
             (lock->n_chained < CHAIN_MOST && now_us - lock->chain_us < CHAIN_US));
 }
 
-/* Returns the waiters at its node, on this loop. */
-static struct rqli_waiters *waiters_of(const struct rqli_hand_over *self)
+static struct rqli_pushes *pushes_of(const struct rqli_hand_over *self)
 {
-    return &rqli_loop_find(self->loop, self->node)->pushes.subscription.waiters;
+    return self->loop ? &rqli_loop_find(self->loop, self->node)->pushes.pushes
+                      : rqli_push_threads_pushes(self->node->pushes);
 }
 
 static struct rqli_waiter *choose(const struct rqli_hand_over *self)
 {
     const rql_lock *lock = self->lock;
-    struct rqli_push_threads *threads = self->node->pushes;
-    uint64_t in_front;
 
-    if (!self->loop && !rqli_push_threads_is_used(threads)) {
-        return NULL;
-    }
-    in_front = rqli_waiter_hash(rqli_slice_of(lock->acquirer));
-    return self->loop ? rqli_waiters_choose(waiters_of(self), lock->keys.lock, in_front)
-                      : rqli_push_threads_choose(threads, lock->keys.lock, in_front);
+    return rqli_pushes_is_used(self->pushes)
+               ? rqli_pushes_choose(self->pushes, lock->keys.lock,
+                                    rqli_waiter_hash(rqli_slice_of(lock->acquirer)))
+               : NULL;
 }
 
 /* Wakes the waiter: it has the lock, or, if transfer is NULL, is passed by. The waiter may be gone
@@ -108,13 +103,7 @@ static void tell_chosen(struct rqli_hand_over *self, struct rqli_transfer *trans
     struct rqli_waiter *chosen = self->chosen;
 
     self->chosen = NULL;
-    if (!self->loop) {
-        rqli_push_threads_hand_over(self->node->pushes, chosen, transfer);
-    } else if (transfer) {
-        rqli_waiters_hand_over(waiters_of(self), chosen, transfer);
-    } else {
-        rqli_waiters_pass_by(waiters_of(self), chosen);
-    }
+    rqli_pushes_hand_over(self->pushes, chosen, transfer);
 }
 
 /* Sets token and time of the transfer. The token is no larger than those of later grants by the
@@ -160,7 +149,10 @@ bool rqli_hand_over_choose(struct rqli_hand_over *self)
     int64_t now_us = rqli_now_us();
 
     self->node = node_of(self);
-    self->chosen = may_choose(self, now_us) ? choose(self) : NULL;
+    if (may_choose(self, now_us)) {
+        self->pushes = pushes_of(self);
+        self->chosen = choose(self);
+    }
     if (!self->chosen) {
         return false;
     }

@@ -10,6 +10,7 @@
 #include "lock/lock.h"
 #include "lock/transfer.h"
 
+struct rqli_pushes;
 struct rqli_waiter;
 struct rql_loop;
 
@@ -18,6 +19,7 @@ struct rqli_hand_over {
     struct rql_loop *loop;          /* of the releaser; NULL: a thread */
     struct rqli_node *node;         /* node that had the lock when it was handed on */
     struct rqli_transfer *transfer; /* NULL: no waiter of this client gets it */
+    struct rqli_pushes *pushes;     /* what its waiters have joined, at that node */
     struct rqli_waiter *chosen;     /* notified when the call is in the stream */
 };
 

@@ -233,7 +233,7 @@ static bool may_leave_together(const struct rqli_acquire *self, int64_t now_us)
     bool is_out_of_time =
         self->request.limits.deadline_us <= now_us + rqli_client_grace_us(self->client);
 
-    return !self->loop && is_out_of_time && (!self->had_grace || self->waiter.keeps_conn);
+    return self->wait->may_sleep && is_out_of_time && (!self->had_grace || self->waiter.keeps_conn);
 }
 
 static void begin_leaving(struct rqli_acquire *self, int64_t now_us)
@@ -243,7 +243,9 @@ static void begin_leaving(struct rqli_acquire *self, int64_t now_us)
     self->op.durability = NULL;
     self->op.grace_us = rqli_client_grace_us(self->client);
     self->op.again_us = 0;
-    rqli_wait_leave_durable_conn(self);
+    if (self->waiter.keeps_conn) {
+        self->wait->leave_durable(self);
+    }
     self->op.until_us = leave_until_us(self, now_us);
     rqli_withdrawing_begin(&self->leaving, self->count);
 }

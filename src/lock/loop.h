@@ -117,10 +117,6 @@ void rqli_report_done(const rql_done *done, rql_status status, const rql_error *
 /* Loop's thread. Ends a job that is done. Frees nothing. */
 void rqli_loop_finish(struct rqli_job *job);
 
-/* Loop's thread. Listens for an acquisition, and ends that; see lock/wait.h. */
-void rqli_loop_attend(struct rqli_acquire *acquire);
-void rqli_loop_end_wait(struct rqli_acquire *acquire);
-
 /* Loop's thread. Returns the loop's node for this server, which stays as long as the loop; it is
  * made if there is none yet. NULL: no memory. */
 struct rqli_loop_node *rqli_loop_at(rql_loop *loop, struct rqli_node *node);

@@ -92,20 +92,31 @@ static void rouse_waiter(struct rqli_waiters *waiters, struct rqli_waiter *waite
 /* Reads the push connection of the client's threads. Threads and loops listen to one channel, so
  * that each connection also gets the pushes for the others. While no thread reads the threads'
  * connection, this does. */
-static void read_for_threads(void *node)
+static void read_for_threads(struct rqli_push_loop *pushes)
 {
-    rqli_push_threads_drain(((struct rqli_loop_node *)node)->node->pushes);
+    rqli_push_threads_drain(RQLI_OWNER(pushes, struct rqli_loop_node, pushes)->node->pushes);
+}
+
+/* The waiter that leads from now on plans its sleep again. */
+static void plan_anew(struct rqli_waiter *waiter)
+{
+    struct rqli_acquire *acquire = rqli_acquire_of(waiter);
+    const struct rqli_request_input input = rqli_wait_input(acquire);
+
+    rqli_request_on_lead(&acquire->request, &input);
+    rqli_op_replan(acquire->task);
 }
 
 bool rqli_loop_node_init(struct rqli_loop_node *self, rql_loop *loop, struct rqli_node *node)
 {
     self->loop = loop;
     self->node = node;
-    if (!rqli_push_loop_init(&self->pushes, loop->uv, &node->endpoint, rouse_waiter)) {
+    self->pushes.subscription.waiters.rouse = rouse_waiter;
+    self->pushes.on_read = read_for_threads;
+    self->pushes.on_lead = plan_anew;
+    if (!rqli_push_loop_init(&self->pushes, loop->uv, &node->endpoint)) {
         return false;
     }
-    self->pushes.on_read = read_for_threads;
-    self->pushes.owner = self;
     return init_op(self, &self->op, on_opened) && init_op(self, &self->durable, on_durable_opened);
 }
 
@@ -278,32 +289,46 @@ bool rqli_loop_end_unused(rql_loop *loop)
 /* ---- waiting ---- */
 
 /*
- * The part of wait.c that is different on a loop, where nothing may block: pings, and the commands
- * that arm a watch, are written after the other commands, and their replies come as calls.
+ * The part of an acquisition's wait that is different on a loop, where nothing may block: pings,
+ * and the commands that arm a watch, are written after the other commands, and their replies come
+ * as calls.
  */
 
-/* Handles the replies and pushes that come in for the requests that wait on a loop. */
-
-/* Ends the wait of an acquisition. The reply of a watch that is under way is dropped, because the
- * acquisition may wait again and arm another watch. The next waiter for the same lock becomes the
- * leader, and plans its sleep again. */
-void rqli_loop_end_wait(struct rqli_acquire *acquire)
+static struct rqli_loop_node *node_of(const struct rqli_acquire *acquire)
 {
-    struct rqli_request_input input;
-    struct rqli_waiter *leader = NULL;
+    return RQLI_OWNER(acquire->pushes, struct rqli_loop_node, pushes.pushes);
+}
 
-    if (acquire->waiter.has_joined) {
-        leader = rqli_waiters_leave(&acquire->at->pushes.subscription.waiters, &acquire->waiter);
-    }
-    if (acquire->watch) {
-        rqli_conn_loop_orphan(acquire->task->loop->conn, acquire->watch);
-        acquire->watch = 0;
-    }
-    if (leader) {
-        input = rqli_wait_input(rqli_acquire_of(leader));
-        rqli_request_on_lead(&rqli_acquire_of(leader)->request, &input);
-        rqli_op_replan(rqli_acquire_of(leader)->task);
-    }
+static rql_loop *loop_of(const struct rqli_acquire *acquire)
+{
+    const struct rqli_loop_node *own = acquire->task->loop->listener.self;
+
+    return own->loop;
+}
+
+static struct rqli_pushes *go_to(struct rqli_acquire *acquire, struct rqli_node *node)
+{
+    struct rqli_loop_node *at = rqli_loop_at(loop_of(acquire), node);
+
+    return at ? &at->pushes.pushes : NULL;
+}
+
+/* A loop waits for the answer of a server that is busy with other calls, and its connection finds
+ * out whether the server is silent. The withdrawal of a try that waits for replicas takes another
+ * connection, and half of the grace. */
+static int64_t until_us(const struct rqli_acquire *acquire, int64_t now_us)
+{
+    int64_t deadline_us = acquire->request.limits.deadline_us;
+    int64_t grace_us = rqli_client_grace_us(acquire->client);
+
+    return acquire->waiter.keeps_conn
+               ? rqli_after_ms(rqli_later(deadline_us, now_us), grace_us / 2000)
+               : rqli_later(deadline_us, now_us + grace_us);
+}
+
+static void leave_durable(struct rqli_acquire *acquire)
+{
+    acquire->task->loop = &loop_of(acquire)->first.op;
 }
 
 /* ---- a lock of Ruby's ---- */
@@ -326,7 +351,7 @@ static void watch_ruby(struct rqli_acquire *acquire)
 {
     struct rqli_op_loop *calls = acquire->task->loop;
     struct rqli_conn_loop *conn = calls->conn;
-    struct rqli_push_view around = rqli_push_loop_view(&acquire->at->pushes, &acquire->waiter);
+    struct rqli_push_view around = rqli_pushes_view(acquire->pushes, &acquire->waiter);
     uint64_t generation = rqli_conn_loop_generation(conn);
     bool is_set_up =
         calls->tracking_conn == generation && calls->tracking_pushes == around.generation;
@@ -367,7 +392,7 @@ static void on_pinged(void *owner, const struct rqli_exchange *answer, rql_statu
 /* Pings over that connection of the node which the calls of this acquisition use. */
 static void ping_subscription(const struct rqli_acquire *acquire)
 {
-    struct rqli_loop_node *node = acquire->at;
+    struct rqli_loop_node *node = node_of(acquire);
     struct rqli_conn_loop *conn = acquire->waiter.keeps_conn ? node->durable.conn : node->op.conn;
 
     if (rqli_conn_loop_has_room(conn) &&
@@ -377,12 +402,18 @@ static void ping_subscription(const struct rqli_acquire *acquire)
     }
 }
 
-/* Called when the request of an acquisition waits, which is what pushes are for. */
-void rqli_loop_attend(struct rqli_acquire *acquire)
+static enum rqli_wait_next attend(struct rqli_acquire *acquire, uint64_t generation,
+                                  rql_error *error)
 {
-    acquire->at->wants_pushes = true;
+    (void)generation; /* the connection has not changed since */
+    (void)error;
+    node_of(acquire)->wants_pushes = true;
     ping_subscription(acquire);
     if (acquire->watched.data) {
         watch_ruby(acquire);
     }
+    return RQLI_WAIT_ON;
 }
+
+const struct rqli_wait_ops rqli_wait_on_loop = {
+    .go_to = go_to, .until_us = until_us, .leave_durable = leave_durable, .attend = attend};

@@ -4,12 +4,10 @@
 #include "base/error.h"
 #include "base/pause.h"
 #include "lock/client.h"
-#include "lock/loop.h"
 #include "lock/server_clock.h"
 #include "lock/transfer.h"
 #include "net/conn.h"
 #include "net/login.h"
-#include "net/push_loop.h"
 #include "net/push_threads.h"
 #include "net/subscription.h"
 
@@ -34,6 +32,13 @@
 
 enum { SAME_END_US = 100000 }; /* two ends of a lock this near to each other count as one */
 
+bool rqli_wait_init(struct rqli_acquire *self, const struct rqli_wait_ops *ops)
+{
+    self->wait = ops;
+    self->pushes = ops->go_to(self, self->node);
+    return self->pushes != NULL;
+}
+
 static struct rqli_request_input timing_of(const struct rqli_acquire *self)
 {
     return (struct rqli_request_input){
@@ -44,23 +49,17 @@ static struct rqli_request_input timing_of(const struct rqli_acquire *self)
 
 static rql_status join(struct rqli_acquire *self, bool *is_listening_out, rql_error *error)
 {
-    rql_status status =
-        self->loop ? rqli_waiters_join(&self->at->pushes.subscription.waiters, &self->waiter)
-                   : rqli_push_threads_join(self->node->pushes, &self->waiter, is_listening_out);
+    rql_status status = rqli_pushes_join(self->pushes, &self->waiter, is_listening_out);
 
     return status ? rqli_fail(error, status, "%s: %s waits for it already",
                               rqli_acquire_lock(self, 0)->name, self->waiter.acquirer)
                   : RQL_OK;
 }
 
-/* Returns what the waiter should know of the subscription; all zero on a thread that has not
- * joined. */
+/* Returns what the waiter should know of the subscription; all zero before it has joined. */
 static struct rqli_push_view view_of(const struct rqli_acquire *self)
 {
-    if (self->loop) {
-        return rqli_push_loop_view(&self->at->pushes, &self->waiter);
-    }
-    return self->waiter.has_joined ? rqli_push_threads_view(self->node->pushes, &self->waiter)
+    return self->waiter.has_joined ? rqli_pushes_view(self->pushes, &self->waiter)
                                    : (struct rqli_push_view){0};
 }
 
@@ -85,67 +84,47 @@ static bool holds_back(const struct rqli_acquire *self, bool is_listening)
 rql_status rqli_wait_begin(struct rqli_acquire *self, rql_error *error)
 {
     bool is_listening = false;
-    rql_status status = self->loop || rqli_push_threads_is_used(self->node->pushes)
-                            ? join(self, &is_listening, error)
-                            : RQL_OK;
+    rql_status status =
+        rqli_pushes_is_used(self->pushes) ? join(self, &is_listening, error) : RQL_OK;
 
     self->holds_back = holds_back(self, is_listening);
     return status;
 }
 
+/* Leaves the waiters. The reply of a watch that is under way is dropped, because the acquisition
+ * may wait again and arm another watch. */
 static void leave(struct rqli_acquire *self)
 {
-    if (self->loop) {
-        rqli_loop_end_wait(self);
-    } else if (self->waiter.has_joined) {
-        rqli_push_threads_leave(self->node->pushes, &self->waiter);
+    if (self->waiter.has_joined) {
+        rqli_pushes_leave(self->pushes, &self->waiter);
     }
-}
-
-void rqli_wait_choose_conn(struct rqli_acquire *self)
-{
-    self->waiter.conn =
-        self->waiter.keeps_conn ? self->node->conns.durable : rqli_conns_choose(&self->node->conns);
-}
-
-/* Makes the waiters that are left at the old node ask: those that do not lead would not ask by
- * themselves. */
-static void tell_those_left(const struct rqli_acquire *self)
-{
-    if (self->loop) {
-        rqli_push_loop_forget(&self->at->pushes, self->waiter.set);
-    } else {
-        rqli_push_threads_forget(self->node->pushes, self->waiter.set);
+    if (self->watch) {
+        rqli_conn_loop_orphan(self->task->loop->conn, self->watch);
+        self->watch = 0;
     }
 }
 
 /* A push of the old node is dated by that node's clock and is not taken: the new node is asked. A
- * lock that was handed over inside the client is taken. A loop without memory for the new node goes
- * on asking, and does not listen there. */
+ * lock that was handed over inside the client is taken. The waiters that are left at the old node
+ * are made to ask: those that do not lead would not ask by themselves. A loop without memory for
+ * the new node goes on asking, and does not listen there. */
 bool rqli_wait_follow(struct rqli_acquire *self)
 {
     struct rqli_node *node = rqli_client_node(self->client, &rqli_acquire_lock(self, 0)->keys);
-    struct rqli_loop_node *at;
+    struct rqli_pushes *pushes = node != self->node ? self->wait->go_to(self, node) : NULL;
     bool had_joined = self->waiter.has_joined;
     bool is_listening = false;
 
-    if (node == self->node) {
-        return false;
-    }
-    at = self->loop ? rqli_loop_at(self->loop, node) : NULL;
-    if (self->loop && !at) {
+    if (!pushes) {
         return false;
     }
     leave(self);
-    tell_those_left(self);
-    self->at = at;
+    rqli_pushes_forget(self->pushes, self->waiter.set);
+    self->pushes = pushes;
     self->waiter.pushed = self->waiter.handed != NULL;
     self->waiter.hinted = false;
     self->node = node;
     self->op.route.node = node;
-    if (!self->loop) {
-        rqli_wait_choose_conn(self);
-    }
     if (had_joined) {
         (void)join(self, &is_listening, NULL); /* no other waiter there has this acquirer */
     }
@@ -180,17 +159,67 @@ void rqli_wait_behind(struct rqli_acquire *self, struct rqli_slice in_front)
         self->options->access_strategy == RQL_QUEUED && rqli_transfer_has_room(self->options);
 }
 
+struct rqli_request_input rqli_wait_input(const struct rqli_acquire *self)
+{
+    struct rqli_request_input input = timing_of(self);
+    struct rqli_push_view around = view_of(self);
+
+    input.leads = self->waiter.has_joined && around.leads;
+    input.delivers = around.delivers;
+    return input;
+}
+
+/* ---- a thread ---- */
+
+static struct rqli_pushes *go_to(struct rqli_acquire *self, struct rqli_node *node)
+{
+    self->waiter.conn =
+        self->waiter.keeps_conn ? node->conns.durable : rqli_conns_choose(&node->conns);
+    return rqli_push_threads_pushes(node->pushes);
+}
+
+/* Returns when a try that waits for replicas ends. Such calls hold up their connection, and so does
+ * each call in front of them. The withdrawal takes another connection, and half of the grace. */
+static int64_t durable_until_us(const struct rqli_acquire *self, int64_t now_us)
+{
+    int64_t grace_us = rqli_client_grace_us(self->client);
+    int64_t until_us =
+        rqli_client_budget_us(self->client, now_us) + rqli_conn_longest_us(&self->durability);
+    int64_t by_deadline_us =
+        rqli_after_ms(rqli_later(self->request.limits.deadline_us, now_us), grace_us / 2000);
+
+    return rqli_earlier(until_us, by_deadline_us);
+}
+
+/* A request that is in the queue already asks until the deadline: the withdrawal follows on the
+ * same connection, and has all of the grace. */
+static int64_t until_us(const struct rqli_acquire *self, int64_t now_us)
+{
+    int64_t deadline_us = self->request.limits.deadline_us;
+    int64_t within_us = rqli_client_budget_us(self->client, now_us);
+
+    if (self->waiter.keeps_conn) {
+        return durable_until_us(self, now_us);
+    }
+    if (deadline_us >= within_us) {
+        return within_us;
+    }
+    return self->result->rank >= 0
+               ? deadline_us
+               : rqli_later(deadline_us, now_us + rqli_client_grace_us(self->client));
+}
+
 /* Learns the server's clock, and does not take the time for connecting from the answer's time.
  * Afterwards no acquisition asks the connection for its clock any more, because all of them go
  * through the connection's mutex. */
-rql_status rqli_wait_connect(struct rqli_acquire *self, rql_error *error)
+static rql_status connect_first(struct rqli_acquire *self, rql_error *error)
 {
     rql_client *client = self->client;
-    struct rqli_conn_notes *notes = self->loop ? NULL : rqli_conn_notes(self->conn);
+    struct rqli_conn_notes *notes = rqli_conn_notes(self->conn);
     struct rqli_clock_reading reading;
     rql_status status;
 
-    if (!notes || atomic_load_explicit(&notes->was_up, memory_order_relaxed)) {
+    if (atomic_load_explicit(&notes->was_up, memory_order_relaxed)) {
         return RQL_OK;
     }
     rqli_fleet_await_map(&client->fleet, self->op.until_us);
@@ -209,81 +238,14 @@ rql_status rqli_wait_connect(struct rqli_acquire *self, rql_error *error)
     if (!status && self->waiter.keeps_conn) { /* it withdraws and releases over another one */
         (void)rqli_conn_connect(rqli_conns_choose(&self->node->conns), self->op.until_us, NULL);
     }
-    self->op.until_us = status ? self->op.until_us : rqli_wait_until_us(self, rqli_now_us());
+    self->op.until_us = status ? self->op.until_us : until_us(self, rqli_now_us());
     return status;
 }
 
-/* Returns when a try that waits for replicas ends. Such calls hold up their connection, and so does
- * each call in front of them. The withdrawal takes another connection, and half of the grace. */
-static int64_t durable_until_us(const struct rqli_acquire *self, int64_t now_us)
+static void leave_durable(struct rqli_acquire *self)
 {
-    int64_t grace_us = rqli_client_grace_us(self->client);
-    int64_t until_us =
-        rqli_client_budget_us(self->client, now_us) + rqli_conn_longest_us(&self->durability);
-    int64_t by_deadline_us =
-        rqli_after_ms(rqli_later(self->request.limits.deadline_us, now_us), grace_us / 2000);
-
-    return self->loop ? by_deadline_us : rqli_earlier(until_us, by_deadline_us);
+    self->op.route.conn = rqli_conns_choose(&self->node->conns);
 }
-
-/* A request that is in the queue already asks until the deadline: the withdrawal follows on the
- * same connection, and has all of the grace. A loop waits for the answer of a server that is busy
- * with other calls, and its connection finds out whether the server is silent. */
-int64_t rqli_wait_until_us(const struct rqli_acquire *self, int64_t now_us)
-{
-    int64_t deadline_us = self->request.limits.deadline_us;
-    int64_t until_us = rqli_client_budget_us(self->client, now_us);
-    int64_t with_grace_us = rqli_later(deadline_us, now_us + rqli_client_grace_us(self->client));
-
-    if (self->waiter.keeps_conn) {
-        return durable_until_us(self, now_us);
-    }
-    if (self->loop) {
-        return with_grace_us;
-    }
-    if (deadline_us >= until_us) {
-        return until_us;
-    }
-    return self->result->rank >= 0 ? deadline_us : with_grace_us;
-}
-
-void rqli_wait_leave_durable_conn(struct rqli_acquire *self)
-{
-    if (!self->waiter.keeps_conn) {
-        return;
-    }
-    if (self->loop) {
-        self->task->loop = &self->loop->first.op;
-    } else {
-        self->op.route.conn = rqli_conns_choose(&self->node->conns);
-    }
-}
-
-struct rqli_request_input rqli_wait_input(const struct rqli_acquire *self)
-{
-    struct rqli_request_input input = timing_of(self);
-    struct rqli_push_view around = view_of(self);
-
-    input.leads = self->waiter.has_joined && around.leads;
-    input.delivers = around.delivers;
-    return input;
-}
-
-/* A thread takes its push while it sleeps, in rqli_op_run(); on a loop the push may have come
- * before the operation waits. */
-bool rqli_wait_has_come(struct rqli_acquire *self, enum rqli_wake *out)
-{
-    struct rqli_waiter *waiter = &self->waiter;
-    bool has_come = self->loop && (waiter->pushed || waiter->hinted);
-
-    if (has_come) {
-        *out = waiter->pushed ? RQLI_WAKE_PUSH : RQLI_WAKE_HINT;
-        waiter->hinted = false;
-    }
-    return has_come;
-}
-
-/* ---- a thread ---- */
 
 /* Returns whether tracking has to be set up, once for each pair of connections: changes of the keys
  * that this one reads then go to our subscriber. */
@@ -330,7 +292,7 @@ bool rqli_tracking_arm(const struct rqli_acquire *self, uint64_t generation,
     }
     rqli_tracking_write(&exchange->command, self->watched,
                         needs_set_up(self, generation, around->generation) ? around->client_id : 0);
-    if (rqli_exchange_run(exchange, rqli_wait_until_us(self, rqli_now_us()), NULL) == RQL_OK) {
+    if (rqli_exchange_run(exchange, self->wait->until_us(self, rqli_now_us()), NULL) == RQL_OK) {
         is_free = exchange->reply[exchange->command.n_commands - 1].type == RQLI_REPLY_NIL;
     }
     rqli_exchange_give(exchange);
@@ -417,7 +379,8 @@ static int64_t say_hello(const struct rqli_acquire *self)
         if (rqli_client_wants_name(client)) {
             rqli_client_name_write(&client->name, &exchange->command);
         }
-        if (rqli_exchange_run(exchange, rqli_wait_until_us(self, rqli_now_us()), NULL) == RQL_OK &&
+        if (rqli_exchange_run(exchange, self->wait->until_us(self, rqli_now_us()), NULL) ==
+                RQL_OK &&
             exchange->reply->type == RQLI_REPLY_INTEGER) {
             n_received = exchange->reply->integer;
         }
@@ -440,25 +403,16 @@ static void ping_subscription(const struct rqli_acquire *self)
 
 void rqli_wait_hint_others(const struct rqli_acquire *self)
 {
-    if (self->loop) {
-        rqli_waiters_hint_others(&self->at->pushes.subscription.waiters, &self->waiter);
-    } else if (rqli_push_threads_hint_others(self->node->pushes, &self->waiter)) {
+    if (rqli_pushes_hint_others(self->pushes, &self->waiter)) {
         (void)say_hello(self);
     }
 }
 
-enum rqli_wait_next rqli_wait_attend(struct rqli_acquire *self, uint64_t generation,
-                                     rql_error *error)
+/* A thread joins when it has to wait, if no thread of its client has waited before. */
+static enum rqli_wait_next attend(struct rqli_acquire *self, uint64_t generation, rql_error *error)
 {
     bool is_listening = false;
 
-    if (rqli_wait_follow(self)) { /* the answer has shown that its keys are there */
-        return RQLI_WAIT_ASK;
-    }
-    if (self->loop) {
-        rqli_loop_attend(self);
-        return RQLI_WAIT_ON;
-    }
     if (!self->waiter.has_joined && join(self, &is_listening, error)) {
         return RQLI_WAIT_FAULT;
     }
@@ -467,6 +421,22 @@ enum rqli_wait_next rqli_wait_attend(struct rqli_acquire *self, uint64_t generat
     }
     ping_subscription(self);
     return self->watched.data && watch_ruby(self, generation) ? RQLI_WAIT_ASK : RQLI_WAIT_ON;
+}
+
+const struct rqli_wait_ops rqli_wait_on_thread = {.go_to = go_to,
+                                                  .connect = connect_first,
+                                                  .until_us = until_us,
+                                                  .leave_durable = leave_durable,
+                                                  .attend = attend,
+                                                  .may_sleep = true};
+
+/* ---- a refusal ---- */
+
+/* After the keys have moved, the answer has shown that they are at their new node. */
+enum rqli_wait_next rqli_wait_attend(struct rqli_acquire *self, uint64_t generation,
+                                     rql_error *error)
+{
+    return rqli_wait_follow(self) ? RQLI_WAIT_ASK : self->wait->attend(self, generation, error);
 }
 
 /* Limits the time for connecting. A thread that waits connects for all of its client, and asks

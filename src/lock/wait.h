@@ -1,20 +1,47 @@
 #ifndef RQLI_WAIT_H
 #define RQLI_WAIT_H
 
-/* How an acquisition listens for pushes, on its thread or on its loop: threads and loops differ in
- * nothing else. */
+/* How an acquisition listens for pushes. */
 
 #include "base/text.h"
 #include "lock/acquisition.h"
 
 #include <rql/client.h>
 
+enum rqli_wait_next {
+    RQLI_WAIT_ON,
+    RQLI_WAIT_ASK, /* something may have been missed: ask the server again */
+    RQLI_WAIT_FAULT
+};
+
+/* The steps that differ between a thread, which sleeps in its calls, and a loop, which never does.
+ * They are chosen once, before the acquisition begins. */
+struct rqli_wait_ops {
+    /* Chooses the connection of the node over which it asks from now on, and returns what its
+     * waiter is to join there. NULL: no memory, and nothing has changed. */
+    struct rqli_pushes *(*go_to)(struct rqli_acquire *self, struct rqli_node *node);
+    /* Connects for the first time, so that the server's clock and distance are known before the
+     * first script. NULL: nothing has to be waited for. */
+    rql_status (*connect)(struct rqli_acquire *self, rql_error *error);
+    /* Returns when a try without an answer ends. */
+    int64_t (*until_us)(const struct rqli_acquire *self, int64_t now_us);
+    /* Leaves the durable connection: from here on its calls wait for no replicas. */
+    void (*leave_durable)(struct rqli_acquire *self);
+    /* Watches a lock of Ruby's, and finds out whether pushes still come. Raises RQL_E_BUSY. */
+    enum rqli_wait_next (*attend)(struct rqli_acquire *self, uint64_t generation, rql_error *error);
+    bool may_sleep; /* in the middle of a step */
+};
+
+extern const struct rqli_wait_ops rqli_wait_on_thread;
+extern const struct rqli_wait_ops rqli_wait_on_loop;
+
+/* Prepares an acquisition that has a node. False: no memory. */
+bool rqli_wait_init(struct rqli_acquire *self, const struct rqli_wait_ops *ops);
+
 /* Begins to listen. Raises RQL_E_BUSY if this acquirer waits for this lock already. */
 rql_status rqli_wait_begin(struct rqli_acquire *self, rql_error *error);
 void rqli_wait_end(struct rqli_acquire *self);
 
-/* Chooses the connection of its node over which it asks. On a thread, before it waits. */
-void rqli_wait_choose_conn(struct rqli_acquire *self);
 /* Follows its keys, which may be another node's by now. Returns true if they are: then it asks and
  * listens there. */
 bool rqli_wait_follow(struct rqli_acquire *self);
@@ -23,22 +50,7 @@ bool rqli_wait_follow(struct rqli_acquire *self);
  * this client makes it the next owner. */
 void rqli_wait_behind(struct rqli_acquire *self, struct rqli_slice in_front);
 
-/* On a thread: connects for the first time, so that the server's clock and distance are known
- * before the first script. */
-rql_status rqli_wait_connect(struct rqli_acquire *self, rql_error *error);
-
-/* Returns when a try without an answer ends. On a loop it ends later, as long as the server keeps
- * answering other calls, unless it asks for replicas. */
-int64_t rqli_wait_until_us(const struct rqli_acquire *self, int64_t now_us);
-
-/* Leaves the durable connection: from here on its calls wait for no replicas. */
-void rqli_wait_leave_durable_conn(struct rqli_acquire *self);
-
 struct rqli_request_input rqli_wait_input(const struct rqli_acquire *self);
-
-/* On a loop: returns whether a push or a hint has come that was not taken yet. *out is set to
- * which. */
-bool rqli_wait_has_come(struct rqli_acquire *self, enum rqli_wake *out);
 
 /* Returns whether a notice of the next change of this lock is armed and the connection is still the
  * same. */
@@ -58,12 +70,6 @@ bool rqli_wait_may_watch(struct rqli_acquire *self, uint64_t generation, bool is
 /* Makes the other waiters of this client for this lock ask. This one was out of the queue, so they
  * may be as well. */
 void rqli_wait_hint_others(const struct rqli_acquire *self);
-
-enum rqli_wait_next {
-    RQLI_WAIT_ON,
-    RQLI_WAIT_ASK, /* something may have been missed: ask the server again */
-    RQLI_WAIT_FAULT
-};
 
 /* A refusal was answered on this connection: begins to listen if that is new, and watches a lock of
  * Ruby's. Raises RQL_E_BUSY. */

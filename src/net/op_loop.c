@@ -463,12 +463,47 @@ static bool repeat_call(struct rqli_op_call *self, const struct rqli_exchange *a
 
 /* ---- from step to step ---- */
 
-/* Asks for the next step, and begins it. This is the last use of the operation: it may end. */
-static void step(struct rqli_op_task *self)
+/* Waits, unless a push or a hint has come while the operation did not wait: then the operation is
+ * told, and false is returned. */
+static bool begin_wait(struct rqli_op_task *self)
+{
+    struct rqli_op *op = self->op;
+    struct rqli_waiter *waiter = op->waiter;
+
+    if (waiter && (waiter->pushed || waiter->hinted)) {
+        waiter->hinted = false;
+        rqli_op_on_woken(op, waiter->pushed ? RQLI_WAKE_PUSH : RQLI_WAKE_HINT);
+        return false;
+    }
+    if (waiter) {
+        waiter->sleeps = true;
+    }
+    self->state = RQLI_OP_TASK_WAITING;
+    set_due(self, op->again_us);
+    return true;
+}
+
+/* Asks for the next step. */
+static enum rqli_op_next next_step(const struct rqli_op_task *self)
 {
     struct rqli_op *op = self->op;
 
-    switch (op->ops->next(op)) {
+    if (op->waiter) {
+        op->waiter->sleeps = false;
+    }
+    return op->ops->next(op);
+}
+
+/* Begins the next step. This is the last use of the operation: it may end. */
+static void step(struct rqli_op_task *self)
+{
+    struct rqli_op *op = self->op;
+    enum rqli_op_next next = next_step(self);
+
+    while (next == RQLI_OP_WAIT && !begin_wait(self)) {
+        next = next_step(self);
+    }
+    switch (next) {
     case RQLI_OP_OVER:
         self->state = RQLI_OP_TASK_IDLE;
         rqli_timers_unreserve(self->loop->timers, &self->due);
@@ -482,9 +517,7 @@ static void step(struct rqli_op_task *self)
             send_calls(self);
         }
         break;
-    case RQLI_OP_WAIT:
-        self->state = RQLI_OP_TASK_WAITING;
-        set_due(self, op->again_us);
+    case RQLI_OP_WAIT: /* has begun */
         break;
     }
 }

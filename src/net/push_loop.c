@@ -41,16 +41,79 @@ static void on_push(void *data, const struct rqli_reply *push)
                                (rqli_stats_shard)rqli_thread_number(), push,
                                rqli_conn_loop_heard_us(self->conn));
     } else {
-        self->on_read(self->owner);
+        self->on_read(self);
     }
 }
 
-bool rqli_push_loop_init(struct rqli_push_loop *self, struct uv_loop_s *loop,
-                         const struct rqli_endpoint *endpoint,
-                         void (*rouse)(struct rqli_waiters *waiters, struct rqli_waiter *waiter))
+/* ---- waiters ---- */
+
+static struct rqli_push_loop *self_of(struct rqli_pushes *pushes)
 {
+    return RQLI_OWNER(pushes, struct rqli_push_loop, pushes);
+}
+
+static rql_status join(struct rqli_pushes *pushes, struct rqli_waiter *waiter,
+                       bool *is_listening_out)
+{
+    (void)is_listening_out; /* a waiter of a loop joins before it asks, and misses no push */
+    return rqli_waiters_join(&self_of(pushes)->subscription.waiters, waiter);
+}
+
+static void leave(struct rqli_pushes *pushes, struct rqli_waiter *waiter)
+{
+    struct rqli_push_loop *self = self_of(pushes);
+    struct rqli_waiter *leader = rqli_waiters_leave(&self->subscription.waiters, waiter);
+
+    if (leader) {
+        self->on_lead(leader);
+    }
+}
+
+static struct rqli_push_view view_of(struct rqli_pushes *pushes, const struct rqli_waiter *waiter)
+{
+    const struct rqli_push_loop *self = self_of(pushes);
+
+    return rqli_subscription_view(&self->subscription, rqli_conn_loop_is_up(self->conn), waiter);
+}
+
+static void forget(struct rqli_pushes *pushes, const struct rqli_key_set *set)
+{
+    rqli_subscription_forget(&self_of(pushes)->subscription, set);
+}
+
+/* No waiter of a loop sleeps in a read. */
+static bool hint_others(struct rqli_pushes *pushes, const struct rqli_waiter *waiter)
+{
+    rqli_waiters_hint_others(&self_of(pushes)->subscription.waiters, waiter);
+    return false;
+}
+
+static struct rqli_waiter *choose(struct rqli_pushes *pushes, struct rqli_slice lock_key,
+                                  uint64_t in_front)
+{
+    return rqli_waiters_choose(&self_of(pushes)->subscription.waiters, lock_key, in_front);
+}
+
+static void hand_over(struct rqli_pushes *pushes, struct rqli_waiter *chosen,
+                      struct rqli_transfer *transfer)
+{
+    rqli_waiters_hand_over(&self_of(pushes)->subscription.waiters, chosen, transfer);
+}
+
+bool rqli_push_loop_init(struct rqli_push_loop *self, struct uv_loop_s *loop,
+                         const struct rqli_endpoint *endpoint)
+{
+    static const struct rqli_pushes_ops ops = {.join = join,
+                                               .leave = leave,
+                                               .view = view_of,
+                                               .forget = forget,
+                                               .hint_others = hint_others,
+                                               .choose = choose,
+                                               .hand_over = hand_over};
+
+    self->pushes.ops = &ops;
+    atomic_init(&self->pushes.is_used, true);
     self->listener = (struct rqli_conn_loop_listener){on_loop_opened, on_push, self};
-    self->subscription.waiters.rouse = rouse;
     self->conn = rqli_conn_loop_new(loop, endpoint, &self->listener);
     return self->conn != NULL;
 }
@@ -61,11 +124,7 @@ void rqli_push_loop_fini(struct rqli_push_loop *self)
     rqli_waiters_fini(&self->subscription.waiters);
 }
 
-struct rqli_push_view rqli_push_loop_view(const struct rqli_push_loop *self,
-                                          const struct rqli_waiter *waiter)
-{
-    return rqli_subscription_view(&self->subscription, rqli_conn_loop_is_up(self->conn), waiter);
-}
+/* ---- whether pushes still come ---- */
 
 /* Does the same as end_if_lost(), but drops the connection at once: no other thread reads here. */
 static bool drop_if_lost(struct rqli_push_loop *self, int64_t now_us)
@@ -77,11 +136,6 @@ static bool drop_if_lost(struct rqli_push_loop *self, int64_t now_us)
         rqli_conn_loop_drop(self->conn);
     }
     return is_lost;
-}
-
-void rqli_push_loop_forget(struct rqli_push_loop *self, const struct rqli_key_set *set)
-{
-    rqli_subscription_forget(&self->subscription, set);
 }
 
 bool rqli_push_loop_wants_ping(struct rqli_push_loop *self, const struct rqli_waiter *waiter)

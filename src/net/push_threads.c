@@ -33,10 +33,10 @@ enum { WAITING, CALLED };
 enum { LOOK_US = 200000 };
 
 struct rqli_push_threads {
+    struct rqli_pushes pushes;
     struct rqli_socket sock; /* the reader's; if there is none, of the thread that has the mutex */
 
     int wake_fd; /* wakes a reader that sleeps on it too; opened with the first connection */
-    atomic_bool is_used; /* a waiter has joined */
     atomic_bool is_open; /* shared.is_listening, readable without the mutex */
 
     struct {
@@ -53,6 +53,11 @@ struct rqli_push_threads {
     } shared;                            /* shared.mutex guards all members here */
 };
 
+static struct rqli_push_threads *self_of(struct rqli_pushes *pushes)
+{
+    return RQLI_OWNER(pushes, struct rqli_push_threads, pushes);
+}
+
 /* Wakes a waiter's owner as soon as the mutex, which the caller holds, is released. A reader sleeps
  * in recv() and not on the word: it sees what was recorded for it when recv() ends. */
 static void call(struct rqli_waiters *waiters, struct rqli_waiter *waiter)
@@ -63,20 +68,6 @@ static void call(struct rqli_waiters *waiters, struct rqli_waiter *waiter)
     if (atomic_exchange_explicit(&waiter->wait_word, CALLED, memory_order_acq_rel) == WAITING) {
         rqli_wake_list_add(&self->shared.wake_list, &waiter->wait_word);
     }
-}
-
-struct rqli_push_threads *rqli_push_threads_new(const struct rqli_endpoint *endpoint)
-{
-    struct rqli_push_threads *self = calloc(1, sizeof *self);
-
-    if (self) {
-        self->sock.endpoint = endpoint;
-        self->sock.fd = -1;
-        self->wake_fd = -1;
-        self->shared.subscription.waiters.rouse = call;
-        (void)pthread_mutex_init(&self->shared.mutex, NULL);
-    }
-    return self;
 }
 
 struct rqli_push_threads *rqli_push_threads_free(struct rqli_push_threads *self)
@@ -111,11 +102,6 @@ static void unlock(struct rqli_push_threads *self)
     rqli_wake_list_unlock(&self->shared.wake_list, &self->shared.mutex);
 }
 
-bool rqli_push_threads_is_used(const struct rqli_push_threads *self)
-{
-    return atomic_load_explicit(&self->is_used, memory_order_relaxed);
-}
-
 /* ---- waiters ---- */
 
 /* Leaves no reader, and calls the longest waiting thread that sleeps here, not one that is polling
@@ -141,35 +127,41 @@ static bool listens_for(const struct rqli_push_threads *self, const struct rqli_
 }
 
 /* No waiter is called here, nor below where the mutex is released without unlock(). */
-rql_status rqli_push_threads_join(struct rqli_push_threads *self, struct rqli_waiter *waiter,
-                                  bool *is_listening_out)
+static rql_status join(struct rqli_pushes *pushes, struct rqli_waiter *waiter,
+                       bool *is_listening_out)
 {
+    struct rqli_push_threads *self = self_of(pushes);
     rql_status status;
 
     lock(self);
     status = rqli_waiters_join(&self->shared.subscription.waiters, waiter);
     *is_listening_out = listens_for(self, waiter);
-    atomic_store_explicit(&self->is_used, true, memory_order_relaxed);
+    atomic_store_explicit(&pushes->is_used, true, memory_order_relaxed);
     (void)pthread_mutex_unlock(&self->shared.mutex);
     return status;
 }
 
-void rqli_push_threads_leave(struct rqli_push_threads *self, struct rqli_waiter *waiter)
+static void leave(struct rqli_pushes *pushes, struct rqli_waiter *waiter)
 {
+    struct rqli_push_threads *self = self_of(pushes);
+
     lock(self);
     (void)rqli_waiters_leave(&self->shared.subscription.waiters, waiter);
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
-void rqli_push_threads_forget(struct rqli_push_threads *self, const struct rqli_key_set *set)
+static void forget(struct rqli_pushes *pushes, const struct rqli_key_set *set)
 {
+    struct rqli_push_threads *self = self_of(pushes);
+
     lock(self);
     rqli_subscription_forget(&self->shared.subscription, set);
     unlock(self);
 }
 
-bool rqli_push_threads_hint_others(struct rqli_push_threads *self, const struct rqli_waiter *waiter)
+static bool hint_others(struct rqli_pushes *pushes, const struct rqli_waiter *waiter)
 {
+    struct rqli_push_threads *self = self_of(pushes);
     bool reads;
 
     lock(self);
@@ -179,9 +171,9 @@ bool rqli_push_threads_hint_others(struct rqli_push_threads *self, const struct 
     return reads;
 }
 
-struct rqli_push_view rqli_push_threads_view(struct rqli_push_threads *self,
-                                             const struct rqli_waiter *waiter)
+static struct rqli_push_view view_of(struct rqli_pushes *pushes, const struct rqli_waiter *waiter)
 {
+    struct rqli_push_threads *self = self_of(pushes);
     struct rqli_push_view view;
 
     lock(self);
@@ -191,9 +183,10 @@ struct rqli_push_view rqli_push_threads_view(struct rqli_push_threads *self,
 }
 
 /* A reader in recv() cannot be woken, so it is not chosen. */
-struct rqli_waiter *rqli_push_threads_choose(struct rqli_push_threads *self,
-                                             struct rqli_slice lock_key, uint64_t in_front)
+static struct rqli_waiter *choose(struct rqli_pushes *pushes, struct rqli_slice lock_key,
+                                  uint64_t in_front)
 {
+    struct rqli_push_threads *self = self_of(pushes);
     struct rqli_waiter *chosen;
 
     lock(self);
@@ -207,23 +200,46 @@ struct rqli_waiter *rqli_push_threads_choose(struct rqli_push_threads *self,
 }
 
 /* The waiter may be gone as soon as the mutex is released. */
-void rqli_push_threads_hand_over(struct rqli_push_threads *self, struct rqli_waiter *chosen,
-                                 struct rqli_transfer *transfer)
+static void hand_over(struct rqli_pushes *pushes, struct rqli_waiter *chosen,
+                      struct rqli_transfer *transfer)
 {
-    struct rqli_waiters *waiters = &self->shared.subscription.waiters;
+    struct rqli_push_threads *self = self_of(pushes);
     bool reads;
 
     lock(self);
     reads = self->shared.reader == chosen && self->shared.is_wakeable;
-    if (transfer) {
-        rqli_waiters_hand_over(waiters, chosen, transfer);
-    } else {
-        rqli_waiters_pass_by(waiters, chosen);
-    }
+    rqli_waiters_hand_over(&self->shared.subscription.waiters, chosen, transfer);
     unlock(self);
     if (reads) {
         (void)eventfd_write(self->wake_fd, 1);
     }
+}
+
+struct rqli_push_threads *rqli_push_threads_new(const struct rqli_endpoint *endpoint)
+{
+    static const struct rqli_pushes_ops ops = {.join = join,
+                                               .leave = leave,
+                                               .view = view_of,
+                                               .forget = forget,
+                                               .hint_others = hint_others,
+                                               .choose = choose,
+                                               .hand_over = hand_over};
+    struct rqli_push_threads *self = calloc(1, sizeof *self);
+
+    if (self) {
+        self->pushes.ops = &ops;
+        self->sock.endpoint = endpoint;
+        self->sock.fd = -1;
+        self->wake_fd = -1;
+        self->shared.subscription.waiters.rouse = call;
+        (void)pthread_mutex_init(&self->shared.mutex, NULL);
+    }
+    return self;
+}
+
+struct rqli_pushes *rqli_push_threads_pushes(struct rqli_push_threads *self)
+{
+    return &self->pushes;
 }
 
 /* `watches` stays set until the next hint: one CLIENT TRACKING serves all polls in between. */

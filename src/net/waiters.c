@@ -317,13 +317,11 @@ void rqli_waiters_hand_over(struct rqli_waiters *self, struct rqli_waiter *chose
                             struct rqli_transfer *transfer)
 {
     chosen->is_chosen = false;
-    chosen->handed = transfer;
-    chosen->pushed = true;
-    self->rouse(self, chosen);
-}
-
-void rqli_waiters_pass_by(struct rqli_waiters *self, struct rqli_waiter *chosen)
-{
-    chosen->is_chosen = false;
-    hint(self, chosen);
+    if (transfer) {
+        chosen->handed = transfer;
+        chosen->pushed = true;
+        self->rouse(self, chosen);
+    } else {
+        hint(self, chosen);
+    }
 }

@@ -105,15 +105,14 @@ static inline bool rqli_waiter_leads(const struct rqli_waiter *waiter)
 uint64_t rqli_waiter_hash(struct rqli_slice acquirer);
 
 /* Chooses a waiter that sleeps for this lock, may be handed it, and is directly behind the acquirer
- * of this hash. The caller then passes it to one of the two functions below. NULL: there is none.
+ * of this hash. The caller then passes it to rqli_waiters_hand_over(). NULL: there is none.
  * Only the longest waiting are examined, because the next waiter is among them. */
 struct rqli_waiter *rqli_waiters_choose(struct rqli_waiters *self, struct rqli_slice lock_key,
                                         uint64_t in_front);
-/* Gives the chosen waiter the lock. A push for it no longer counts as a grant. */
+/* Gives the chosen waiter the lock: a push for it no longer counts as a grant. transfer: NULL gives
+ * it nothing and makes it poll: a push that came meanwhile is lost. */
 void rqli_waiters_hand_over(struct rqli_waiters *self, struct rqli_waiter *chosen,
                             struct rqli_transfer *transfer);
-/* Gives it nothing and makes it poll: a push that came meanwhile is lost. */
-void rqli_waiters_pass_by(struct rqli_waiters *self, struct rqli_waiter *chosen);
 
 /* Records what the server pushed for the waiters concerned, and rouses them. */
 void rqli_waiters_deliver(struct rqli_waiters *self, const struct rqli_pushed *pushed,

@@ -59,8 +59,7 @@ static bool sleeps(const void *data)
     const rql_request *request = data;
     const struct rqli_acquire *acquire = &request->acquire;
 
-    return acquire->waiter.sleeps &&
-           rqli_push_loop_view(&acquire->at->pushes, &acquire->waiter).delivers;
+    return acquire->waiter.sleeps && rqli_pushes_view(acquire->pushes, &acquire->waiter).delivers;
 }
 
 /* What the loop has at a node: by what numbers the node lists it. 0: it is down. */

@@ -370,10 +370,11 @@ static void await_hint(struct reader *self)
 TEST(threads_ask_for_channels_when_it_is_opened_and_while_it_is_open)
 {
     struct reader self = {.pushes = rqli_push_threads_new(&endpoint), .waiter = &waiter[0]};
+    struct rqli_pushes *pushes = self.pushes ? rqli_push_threads_pushes(self.pushes) : NULL;
     bool is_listening;
 
-    assert_non_null(self.pushes);
-    CHECK_OK(rqli_push_threads_join(self.pushes, &waiter[0], &is_listening));
+    assert_non_null(pushes);
+    CHECK_OK(rqli_pushes_join(pushes, &waiter[0], &is_listening));
     assert_false(rqli_push_threads_wants_ping(self.pushes, &waiter[0]));
     start(&self);
     peer = peer_accept(&place, LOGIN);
@@ -382,19 +383,19 @@ TEST(threads_ask_for_channels_when_it_is_opened_and_while_it_is_open)
     await_hint(&self);
     assert_true(rqli_push_threads_wants_ping(self.pushes, &waiter[0]));
     start(&self);
-    CHECK_OK(rqli_push_threads_join(self.pushes, &waiter[1], &is_listening));
+    CHECK_OK(rqli_pushes_join(pushes, &waiter[1], &is_listening));
     assert_true(is_listening);
-    CHECK_OK(rqli_push_threads_join(self.pushes, &waiter[2], &is_listening));
+    CHECK_OK(rqli_pushes_join(pushes, &waiter[2], &is_listening));
     assert_false(is_listening);
     assert_false(rqli_push_threads_wants_ping(self.pushes, &waiter[2]));
     hear(ASKED(OF_1));
     peer_say(peer, MOVED TAKEN(OF_0));
     await_hint(&self);
-    assert_false(rqli_push_threads_view(self.pushes, &waiter[0]).is_listening);
+    assert_false(rqli_pushes_view(pushes, &waiter[0]).is_listening);
     assert_false(rqli_push_threads_wants_ping(self.pushes, &waiter[0]));
     hear(ASKED(OF_0) ASKED(OF_1)); /* and what was refused */
     for (size_t i = 0; i < 3; i++) {
-        rqli_push_threads_leave(self.pushes, &waiter[i]);
+        rqli_pushes_leave(pushes, &waiter[i]);
     }
     rqli_push_threads_free(self.pushes);
 }
@@ -406,9 +407,9 @@ struct looped {
     bool was_read;
 };
 
-static void on_read(void *owner)
+static void on_read(struct rqli_push_loop *pushes)
 {
-    ((struct looped *)owner)->was_read = true;
+    RQLI_OWNER(pushes, struct looped, pushes)->was_read = true;
 }
 
 static bool is_up(void *data)
@@ -448,10 +449,10 @@ TEST(a_loop_asks_for_channels_when_it_is_opened_and_while_it_is_open)
 
     CHECK_OK(uv_loop_init(&self.uv));
     CHECK_OK(uv_async_init(&self.uv, &awake, NULL)); /* keeps it alive */
-    assert_true(rqli_push_loop_init(pushes, &self.uv, &endpoint, rouse));
+    pushes->subscription.waiters.rouse = rouse;
     pushes->on_read = on_read;
-    pushes->owner = &self;
-    CHECK_OK(rqli_waiters_join(&pushes->subscription.waiters, &waiter[0]));
+    assert_true(rqli_push_loop_init(pushes, &self.uv, &endpoint));
+    CHECK_OK(rqli_pushes_join(&pushes->pushes, &waiter[0], NULL));
     assert_false(rqli_push_loop_wants_ping(pushes, &waiter[0]));
     rqli_conn_loop_tend(pushes->conn, rqli_now_us(), true);
     peer = peer_accept(&place, LOGIN);
@@ -462,14 +463,14 @@ TEST(a_loop_asks_for_channels_when_it_is_opened_and_while_it_is_open)
     check_roused("1000");
     assert_true(rqli_push_loop_wants_ping(pushes, &waiter[0]));
     say_to(&self, HELLO(OF_0));
-    assert_true(rqli_push_loop_view(pushes, &waiter[0]).delivers);
+    assert_true(rqli_pushes_view(&pushes->pushes, &waiter[0]).delivers);
     assert_false(rqli_push_loop_wants_ping(pushes, &waiter[2]));
     hear(ASKED(OF_1));
     say_to(&self, MOVED TAKEN(OF_0));
     check_roused("1000");
     assert_true(rqli_conn_loop_is_up(pushes->conn));
-    assert_false(rqli_push_loop_view(pushes, &waiter[0]).is_listening);
-    (void)rqli_waiters_leave(&pushes->subscription.waiters, &waiter[0]);
+    assert_false(rqli_pushes_view(&pushes->pushes, &waiter[0]).is_listening);
+    rqli_pushes_leave(&pushes->pushes, &waiter[0]);
     rqli_conn_loop_close(pushes->conn, note_closed, &is_closed);
     uv_close((uv_handle_t *)&awake, NULL);
     CHECK_OK(uv_run(&self.uv, UV_RUN_DEFAULT));

@@ -126,15 +126,15 @@ static void let_sleep(struct next *self, const rql_lock *behind)
     self->acquire = (struct rqli_acquire){
         .locks = &self->lock, .count = 1, .result = &self->result, .options = &self->options};
     rqli_acquire_init(&self->acquire);
+    assert_true(rqli_wait_init(&self->acquire, &rqli_wait_on_thread));
     rqli_wait_behind(&self->acquire, rqli_slice_of(behind->acquirer));
-    CHECK_OK(
-        rqli_push_threads_join(client->fleet.first.pushes, &self->acquire.waiter, &is_listening));
+    CHECK_OK(rqli_pushes_join(self->acquire.pushes, &self->acquire.waiter, &is_listening));
     self->acquire.waiter.sleeps = true;
 }
 
 static void wake(struct next *self)
 {
-    rqli_push_threads_leave(client->fleet.first.pushes, &self->acquire.waiter);
+    rqli_pushes_leave(self->acquire.pushes, &self->acquire.waiter);
     rqli_transfer_give(client, self->acquire.waiter.handed);
     rqli_lock_free(self->lock);
 }

@@ -5,6 +5,7 @@
 #include "lock/client.h"
 #include "lock/grant.h"
 #include "lock/transfer.h"
+#include "lock/wait.h"
 #include "net/push_threads.h"
 #include "net/subscription.h"
 #include "no_server.h"
@@ -137,6 +138,7 @@ static void begin(struct waiting *self, uint64_t task)
                                           .begun_us = rqli_now_us(),
                                           .result = &self->result};
     rqli_acquire_init(&self->acquire);
+    assert_true(rqli_wait_init(&self->acquire, &rqli_wait_on_thread));
     self->acquire.op.answered = self->acquire.node;
 }
 
@@ -145,8 +147,7 @@ static void join(struct waiting *self, uint64_t task)
     bool is_listening;
 
     begin(self, task);
-    CHECK_OK(
-        rqli_push_threads_join(client->fleet.first.pushes, &self->acquire.waiter, &is_listening));
+    CHECK_OK(rqli_pushes_join(self->acquire.pushes, &self->acquire.waiter, &is_listening));
 }
 
 TEST(a_grant_ends_a_request_unless_nobody_wants_it)
@@ -169,7 +170,7 @@ TEST(a_grant_ends_a_request_unless_nobody_wants_it)
         assert_int_equal(rqli_request_next(&ones[0].acquire.request).want, row->want);
         assert_int_equal(ones[1].acquire.waiter.hinted, row->other_asks);
         for (int i = 0; i < COUNT; i++) {
-            rqli_push_threads_leave(client->fleet.first.pushes, &ones[i].acquire.waiter);
+            rqli_pushes_leave(ones[i].acquire.pushes, &ones[i].acquire.waiter);
             rqli_lock_free(ones[i].lock);
         }
     }
@@ -218,7 +219,7 @@ static void begin_first(struct waiting *self, const struct first_try *row)
 static void end_first(struct waiting *self)
 {
     if (self->acquire.waiter.has_joined) {
-        rqli_push_threads_leave(client->fleet.first.pushes, &self->acquire.waiter);
+        rqli_pushes_leave(self->acquire.pushes, &self->acquire.waiter);
     }
     rqli_lock_free(self->lock);
 }

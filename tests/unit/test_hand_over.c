@@ -179,10 +179,10 @@ TEST(a_release_hands_the_lock_to_who_sleeps_behind_it)
         see(row);
         acquire.options = &options;
         rqli_acquire_init(&acquire);
+        assert_true(rqli_wait_init(&acquire, &rqli_wait_on_thread));
         rqli_wait_behind(&acquire,
                          rqli_slice_of(row->is_behind_another ? next->acquirer : lock->acquirer));
-        CHECK_OK(
-            rqli_push_threads_join(client->fleet.first.pushes, &acquire.waiter, &is_listening));
+        CHECK_OK(rqli_pushes_join(acquire.pushes, &acquire.waiter, &is_listening));
         acquire.waiter.sleeps = !row->is_awake;
         assert_int_equal(rqli_hand_over_choose(&self), row->is_chosen);
         if (row->is_chosen) {
@@ -190,7 +190,7 @@ TEST(a_release_hands_the_lock_to_who_sleeps_behind_it)
             rqli_hand_over_abandon(&self); /* then it is to ask */
         }
         assert_int_equal(acquire.waiter.hinted, row->is_chosen);
-        rqli_push_threads_leave(client->fleet.first.pushes, &acquire.waiter);
+        rqli_pushes_leave(acquire.pushes, &acquire.waiter);
         rqli_lock_free(next);
         rqli_lock_free(lock);
     }

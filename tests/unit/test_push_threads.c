@@ -49,6 +49,8 @@ static void join(struct one *self, const char *lock, bool may_be_handed)
         .client = client,
         .node = &client->fleet.first,
         .locks = all_awaited,
+        .wait = &rqli_wait_on_thread,
+        .pushes = rqli_push_threads_pushes(pushes),
         .conn = client->fleet.first.conns.each[0],
         .request = {.limits = {.deadline_us = RQLI_NEVER_US}},
         .result = &self->result,
@@ -64,12 +66,12 @@ static void join(struct one *self, const char *lock, bool may_be_handed)
                    .wait_word = NOT_YET},
     };
     self->is_over = false;
-    CHECK_OK(rqli_push_threads_join(pushes, &self->acquire.waiter, &is_listening));
+    CHECK_OK(rqli_pushes_join(self->acquire.pushes, &self->acquire.waiter, &is_listening));
 }
 
 static void leave(struct one *self)
 {
-    rqli_push_threads_leave(pushes, &self->acquire.waiter);
+    rqli_pushes_leave(self->acquire.pushes, &self->acquire.waiter);
 }
 
 static void *wait_for(void *data)
@@ -226,7 +228,7 @@ TEST(who_reads_tells_those_who_have_come_to_lead)
 
 static bool is_chosen(void *data)
 {
-    return rqli_push_threads_choose(pushes, rqli_slice_of("x"), 1) == data;
+    return rqli_pushes_choose(rqli_push_threads_pushes(pushes), rqli_slice_of("x"), 1) == data;
 }
 
 /* By hand: what is handed over is not looked at here. */
@@ -242,8 +244,8 @@ TEST(who_reads_is_woken_when_it_is_handed_the_lock)
         join(&ones[0], "x", true);
         start(&ones[0]);
         assert_true(wait_until(is_chosen, &ones[0].acquire.waiter, AWAIT_MS));
-        rqli_push_threads_hand_over(pushes, &ones[0].acquire.waiter,
-                                    row->is_given ? (struct rqli_transfer *)&place : NULL);
+        rqli_pushes_hand_over(ones[0].acquire.pushes, &ones[0].acquire.waiter,
+                              row->is_given ? (struct rqli_transfer *)&place : NULL);
         await(&ones[0], row->wake);
         leave(&ones[0]);
     }
@@ -279,8 +281,8 @@ TEST(a_waiter_that_is_chosen_does_not_read)
         leave(&ones[0]);
         long_after_us = rqli_now_us() + 2 * INT64_C(1000) * LOOK_MS;
         assert_true(wait_until(is_past, &long_after_us, AWAIT_MS));
-        rqli_push_threads_hand_over(pushes, &ones[1].acquire.waiter,
-                                    row->is_given ? (struct rqli_transfer *)&place : NULL);
+        rqli_pushes_hand_over(ones[1].acquire.pushes, &ones[1].acquire.waiter,
+                              row->is_given ? (struct rqli_transfer *)&place : NULL);
         await(&ones[1], row->wake);
         leave(&ones[1]);
     }

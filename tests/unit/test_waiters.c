@@ -358,11 +358,7 @@ TEST(who_is_chosen_takes_no_grant_and_is_told_once)
         memcpy(pushed.nonce, digits[0], DIGITS);
         rqli_waiters_deliver(&waiters, &pushed, 1);
         CHECK_ALL(EQ(n_roused, 0), EQ(waiter[0].pushed, false));
-        if (is_handed) {
-            rqli_waiters_hand_over(&waiters, &waiter[0], a_transfer);
-        } else {
-            rqli_waiters_pass_by(&waiters, &waiter[0]);
-        }
+        rqli_waiters_hand_over(&waiters, &waiter[0], is_handed ? a_transfer : NULL);
         assert_ptr_equal(waiter[0].handed, is_handed ? a_transfer : NULL);
         CHECK_ALL(EQ(n_roused, 1), EQ(waiter[0].is_chosen, false), EQ(waiter[0].pushed, is_handed),
                   EQ(waiter[0].hinted, !is_handed));
