@@ -1,5 +1,4 @@
 #include "common/clock.h"
-#include "net/connect.h"
 #include "net/login.h"
 #include "net/socket.h"
 #include "net/url.h"

@@ -1,6 +1,7 @@
 #include "admin/diagnosis.h"
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "lock/client_new.h"
 #include "net/conn.h"
 #include "net/connect.h"

@@ -1,10 +1,10 @@
 #include "lock/master_watch.h"
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/pause.h"
 #include "lock/client.h"
 #include "lock/history.h"
-#include "net/connect.h"
 #include "net/login.h"
 
 #include <stdlib.h>

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "net/connect.h"
 #include "net/decode.h"
+#include "net/local.h"
 #include "net/socket.h"
 #include "net/tls.h"
 #include "net/url.h"

@@ -11,10 +11,10 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/freelist.h"
 #include "base/futex.h"
 #include "base/random.h"
-#include "net/connect.h"
 #include "net/login.h"
 #include "net/socket.h"
 #include "net/stream.h"

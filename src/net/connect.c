@@ -43,19 +43,6 @@ static int fail_with(int code)
     return -1;
 }
 
-/* If no time is left, it checks once. */
-int rqli_fd_await(int fd, short events, int64_t left_us)
-{
-    struct pollfd wanted = {.fd = fd, .events = events};
-    struct timespec left = {0};
-
-    if (left_us > 0) {
-        left.tv_sec = (time_t)(left_us / 1000000);
-        left.tv_nsec = (long)(left_us % 1000000) * 1000;
-    }
-    return ppoll(&wanted, 1, &left, NULL);
-}
-
 /* Waits for a connect that is in progress. Returns 0, or -1 with errno. A socket has room to send
  * even after a failed connect, so SO_ERROR has to tell. */
 static int await_connected(int fd, int64_t deadline_us)

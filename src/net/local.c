@@ -1,7 +1,9 @@
+#include "net/local.h"
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/scope.h"
 #include "base/text.h"
 #include "net/connect.h"
 

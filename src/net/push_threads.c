@@ -14,7 +14,6 @@
 #include "base/fd.h"
 #include "base/futex.h"
 #include "base/random.h"
-#include "net/connect.h"
 #include "net/login.h"
 #include "net/stream.h"
 #include "net/url.h"

@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
-#include "net/connect.h"
 #include "observe/observe.h"
 
 #include <stdlib.h>

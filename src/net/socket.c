@@ -4,7 +4,7 @@
 #include "net/socket.h"
 
 #include "base/clock.h"
-#include "net/connect.h"
+#include "base/fd.h"
 #include "net/tls.h"
 
 #include <errno.h>

@@ -13,8 +13,8 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/scope.h"
-#include "net/connect.h"
 #include "net/decode.h"
 #include "net/tls_context.h"
 #include "net/url.h"
