@@ -57,7 +57,7 @@ rql_status rqli_ask_open(struct rqli_socket *sock, int64_t deadline_us, rql_erro
     sock->read_limit_us = 0;
     status = rqli_decoder_init(&sock->decoder) ? RQL_OK : rqli_fail_nomem(error);
     if (!status && endpoint->tls) {
-        status = rqli_tls_new(&sock->tls, endpoint, sock->node.host, error);
+        status = rqli_tls_new(&sock->tls, endpoint->tls, endpoint->where, sock->node.host, error);
     }
     if (!status && sock->tls) {
         status = rqli_tls_shake_hands(sock->tls, fd, endpoint->where, deadline_us, error);

@@ -12,12 +12,10 @@
 #include "net/tls.h"
 
 #include "base/clock.h"
-#include "base/error.h"
 #include "base/fd.h"
 #include "base/scope.h"
 #include "net/decode.h"
-#include "net/tls_context.h"
-#include "net/url.h"
+#include "observe/observe.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -29,6 +27,337 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
+
+/* ---- the context ---- */
+
+enum { N_FILES = 3, SUBJECT_SIZE = 80 };
+
+/* Distinguishes one version of a file from the next. All zero: the file is not there. */
+struct stamp {
+    ino_t inode;
+    off_t size;
+    struct timespec changed;
+};
+
+struct rqli_tls_context {
+    const struct rqli_tls_settings *settings;
+    const struct rqli_subject *subject; /* gets the counts, log lines and events */
+
+    struct {
+        pthread_mutex_t mutex;
+        SSL_CTX *files;             /* NULL: nothing was read yet */
+        SSL_SESSION *session;       /* the newest, of `files`; NULL: none */
+        struct stamp seen[N_FILES]; /* the files at the last attempt to read them */
+        struct rqli_tls_peer peer;
+    } shared;
+};
+
+/* The program may use OpenSSL as well, so the program decides when OpenSSL ends. */
+static void init_once(void)
+{
+    (void)OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, NULL);
+}
+
+rql_status rqli_tls_context_new(struct rqli_tls_context **out,
+                                const struct rqli_tls_settings *settings,
+                                const struct rqli_subject *subject, rql_error *error)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    struct rqli_tls_context *self = calloc(1, sizeof *self);
+
+    if (!self) {
+        return rqli_fail_nomem(error);
+    }
+    (void)pthread_once(&once, init_once);
+    self->settings = settings;
+    self->subject = subject;
+    self->shared.peer.expires_us = -1;
+    (void)pthread_mutex_init(&self->shared.mutex, NULL);
+    *out = self;
+    return RQL_OK;
+}
+
+/* Drops the session. Caller holds self->shared.mutex, or is the only user. */
+static void forget_session(struct rqli_tls_context *self)
+{
+    SSL_SESSION_free(self->shared.session);
+    self->shared.session = NULL;
+}
+
+struct rqli_tls_context *rqli_tls_context_free(struct rqli_tls_context *self)
+{
+    if (self) {
+        forget_session(self);
+        SSL_CTX_free(self->shared.files);
+        (void)pthread_mutex_destroy(&self->shared.mutex);
+        free(self);
+    }
+    return NULL;
+}
+
+/* ---- callbacks of OpenSSL ---- */
+
+/* Keeps the newest session. Called under a connection's mutex. TLS 1.3 brings tickets after the
+ * handshake. 1: the reference is ours now. */
+static int on_new_session(SSL *ssl, SSL_SESSION *session)
+{
+    struct rqli_tls_context *self = SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl));
+    bool is_ours;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    is_ours = SSL_get_SSL_CTX(ssl) == self->shared.files;
+    if (is_ours) {
+        forget_session(self);
+        self->shared.session = session;
+    }
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    return is_ours;
+}
+
+/* Only records whose certificate was refused; the verdict stays OpenSSL's. X509_NAME_oneline()
+ * escapes unprintable bytes. */
+static int on_verified(int is_fine, X509_STORE_CTX *store)
+{
+    const SSL *ssl = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx());
+    X509 *certificate = X509_STORE_CTX_get_current_cert(store);
+    char *culprit = SSL_get_app_data(ssl);
+
+    if (!is_fine && certificate && *culprit == '\0') {
+        (void)X509_NAME_oneline(X509_get_subject_name(certificate), culprit, SUBJECT_SIZE);
+    }
+    return is_fine;
+}
+
+/* Refuses to ask a terminal for a passphrase. The type is OpenSSL's.
+ * NOLINTNEXTLINE(readability-non-const-parameter) */
+static int on_passphrase(char *out, int size, int writes, void *data)
+{
+    (void)out;
+    (void)size;
+    (void)writes;
+    (void)data;
+    return -1;
+}
+
+/* ---- the files ---- */
+
+static void look_at_files(const struct rqli_tls_context *self, struct stamp *out)
+{
+    const char *names[N_FILES] = {self->settings->ca_file, self->settings->cert_file,
+                                  self->settings->key_file};
+
+    memset(out, 0, N_FILES * sizeof *out); /* padding, too: they are compared as bytes */
+    for (int i = 0; i < N_FILES; i++) {
+        struct stat is;
+
+        if (names[i] && stat(names[i], &is) == 0) {
+            out[i].inode = is.st_ino;
+            out[i].size = is.st_size;
+            out[i].changed = is.st_mtim;
+        }
+    }
+}
+
+/* Returns the option that cannot be used, or NULL. */
+static const char *use_files(const struct rqli_tls_settings *settings, SSL_CTX *files)
+{
+    if (settings->ca_file
+            ? SSL_CTX_load_verify_locations(files, settings->ca_file, NULL) != 1
+            : settings->verify != RQL_TLS_NONE && SSL_CTX_set_default_verify_paths(files) != 1) {
+        return "tls_ca_file";
+    }
+    if (settings->cert_file &&
+        SSL_CTX_use_certificate_chain_file(files, settings->cert_file) != 1) {
+        return "tls_cert_file";
+    }
+    if (settings->key_file &&
+        (SSL_CTX_use_PrivateKey_file(files, settings->key_file, SSL_FILETYPE_PEM) != 1 ||
+         SSL_CTX_check_private_key(files) != 1)) {
+        return "tls_key_file";
+    }
+    return NULL;
+}
+
+static SSL_CTX *new_files(struct rqli_tls_context *self)
+{
+    SSL_CTX *files = SSL_CTX_new(TLS_client_method());
+
+    if (files) {
+        (void)SSL_CTX_set_app_data(files, self);
+        (void)SSL_CTX_set_min_proto_version(files, TLS1_2_VERSION);
+        SSL_CTX_set_verify(
+            files, self->settings->verify == RQL_TLS_NONE ? SSL_VERIFY_NONE : SSL_VERIFY_PEER,
+            on_verified);
+        SSL_CTX_set_default_passwd_cb(files, on_passphrase);
+        (void)SSL_CTX_set_session_cache_mode(files,
+                                             SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL);
+        SSL_CTX_sess_set_new_cb(files, on_new_session);
+    }
+    return files;
+}
+
+/* Returns the reason of the oldest error: the system's reason if a file was not there. */
+static const char *reason_of_failure(char *buffer, size_t size)
+{
+    unsigned long code = ERR_peek_error();
+    const char *reason = ERR_reason_error_string(code);
+
+    if (ERR_GET_LIB(code) == ERR_LIB_SYS) {
+        return strerror_r(ERR_GET_REASON(code), buffer, size);
+    }
+    return reason ? reason : "no reason given";
+}
+
+/* Returns the status for the oldest error in the thread's queue: RQL_E_TLS, or that of a resource
+ * which this process lacks now, which says nothing about the server or the files. */
+static rql_status status_of_failure(void)
+{
+    unsigned long code = ERR_peek_error();
+    int reason = ERR_GET_REASON(code);
+
+    if (reason == ERR_R_MALLOC_FAILURE) {
+        return RQL_E_NOMEM;
+    }
+    return ERR_GET_LIB(code) == ERR_LIB_SYS && (reason == EMFILE || reason == ENFILE) ? RQL_E_IO
+                                                                                      : RQL_E_TLS;
+}
+
+/* Reads the files and replaces those in use. Caller holds self->shared.mutex. */
+static rql_status read_files(struct rqli_tls_context *self, const char *where, rql_error *error)
+{
+    SSL_CTX *files;
+    const char *culprit;
+    rql_status status;
+    char system[128];
+    char reason[192];
+
+    ERR_clear_error();
+    files = new_files(self);
+    if (!files) {
+        return rqli_fail_nomem(error);
+    }
+    culprit = use_files(self->settings, files);
+    if (culprit) {
+        status = status_of_failure();
+        (void)snprintf(reason, sizeof reason, "%s cannot be used: %s", culprit,
+                       reason_of_failure(system, sizeof system));
+        (void)rqli_tls_fail(error, status, where, reason);
+        SSL_CTX_free(files);
+        ERR_clear_error();
+        return status;
+    }
+    forget_session(self);
+    SSL_CTX_free(self->shared.files);
+    self->shared.files = files;
+    return RQL_OK;
+}
+
+/* Reports the outcome of reading; the mutex must not be held. If this process lacks a resource that
+ * is no failed reload: the next connection tries again. */
+static void report_read(const struct rqli_tls_context *self, const char *where, bool is_first,
+                        const rql_error *fault)
+{
+    const struct rqli_figures figures = {.server = where, .error = fault->message};
+
+    if (!is_first && fault->status == RQL_E_TLS) {
+        rqli_observe(RQLI_ON_TLS_RELOAD_FAILED, self->subject, &figures);
+    }
+    if (is_first && !fault->status && self->settings->verify == RQL_TLS_NONE) {
+        rqli_observe(RQLI_ON_TLS_UNVERIFIED, self->subject, &figures);
+    }
+}
+
+rql_status rqli_tls_context_read(struct rqli_tls_context *self, const char *where, rql_error *error)
+{
+    struct stamp now[N_FILES];
+    rql_error fault = {0};
+    rql_status status = RQL_OK;
+    bool is_first;
+
+    look_at_files(self, now);
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    is_first = !self->shared.files;
+    if (is_first || memcmp(now, self->shared.seen, sizeof now) != 0) {
+        status = read_files(self, where, &fault);
+        if (status == RQL_OK || status == RQL_E_TLS) {
+            memcpy(self->shared.seen, now, sizeof now);
+        }
+    }
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    report_read(self, where, is_first, &fault);
+    if (!status || !is_first) {
+        return RQL_OK;
+    }
+    if (error) {
+        *error = fault;
+    }
+    return status;
+}
+
+/* Returns the SSL object of one connection, which resumes the newest session and is the caller's.
+ * NULL: no memory. If a certificate is refused its subject goes to culprit[SUBJECT_SIZE], which
+ * must be empty. */
+static SSL *new_ssl(struct rqli_tls_context *self, char *culprit)
+{
+    SSL *ssl;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    ssl = SSL_new(self->shared.files);
+    if (ssl) {
+        (void)SSL_set_app_data(ssl, culprit);
+    }
+    if (ssl && self->shared.session) {
+        (void)SSL_set_session(ssl, self->shared.session); /* if refused: a full handshake */
+    }
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    return ssl;
+}
+
+/* Reads the server's certificate. A session that was resumed has it, too. */
+static void read_peer(struct rqli_tls_peer *out, const SSL *ssl)
+{
+    X509 *certificate = SSL_get_peer_certificate(ssl);
+    struct tm ends = {0};
+
+    *out = (struct rqli_tls_peer){.expires_us = -1};
+    if (certificate) {
+        (void)X509_NAME_oneline(X509_get_subject_name(certificate), out->subject,
+                                sizeof out->subject);
+        if (ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &ends) == 1) {
+            out->expires_us = (int64_t)timegm(&ends) * 1000000;
+        }
+        X509_free(certificate);
+    }
+}
+
+/* Counts the connection, and keeps the contents of its server's certificate. */
+static void note_opened(struct rqli_tls_context *self, const SSL *ssl)
+{
+    struct rqli_tls_peer peer;
+
+    rqli_stats_count(self->subject->stats, 0, RQLI_STAT_TLS_HANDSHAKES, 1);
+    if (SSL_session_reused(ssl)) {
+        rqli_stats_count(self->subject->stats, 0, RQLI_STAT_TLS_RESUMED, 1);
+    }
+    read_peer(&peer, ssl);
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    self->shared.peer = peer;
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+}
+
+struct rqli_tls_peer rqli_tls_context_peer(struct rqli_tls_context *self)
+{
+    struct rqli_tls_peer peer;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    peer = self->shared.peer;
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    return peer;
+}
+
+/* ---- a connection ---- */
 
 /* EXTRA_BYTES: what TLS adds to a record. */
 enum { EXTRA_BYTES = 256, REASON_SIZE = 128 };
@@ -49,7 +378,7 @@ struct rqli_tls {
 
     /* Used by the reader only. */
     char reason[REASON_SIZE];
-    char culprit[RQLI_TLS_SUBJECT_SIZE]; /* subject of the certificate that was refused */
+    char culprit[SUBJECT_SIZE]; /* subject of the certificate that was refused */
 };
 
 /* ---- the reason of a failure ---- */
@@ -136,7 +465,8 @@ static bool encrypt_record(struct rqli_tls *self, const char *text, size_t lengt
     return is_done;
 }
 
-static bool go_on(struct rqli_tls *self)
+/* Returns true if there are encrypted bytes to send. */
+static bool refill_cipher(struct rqli_tls *self)
 {
     if (self->at == self->length && self->has_more) {
         (void)pthread_mutex_lock(&self->mutex);
@@ -149,7 +479,7 @@ static bool go_on(struct rqli_tls *self)
 /* Sends the encrypted bytes. 1: all is sent; 0: no room; -1: broken. */
 static int send_cipher(struct rqli_tls *self, int fd)
 {
-    while (go_on(self)) {
+    while (refill_cipher(self)) {
         ssize_t sent =
             send(fd, self->cipher + self->at, self->length - self->at, MSG_NOSIGNAL | MSG_DONTWAIT);
 
@@ -212,7 +542,7 @@ static bool send_all(struct rqli_tls *self, int fd, int64_t deadline_us)
 }
 
 /* Receives bytes for the engine. If it returns false errno says why. */
-static bool receive(struct rqli_tls *self, int fd, int64_t deadline_us)
+static bool receive_cipher(struct rqli_tls *self, int fd, int64_t deadline_us)
 {
     char bytes[4096];
     ssize_t got;
@@ -244,20 +574,20 @@ rql_status rqli_tls_shake_hands(struct rqli_tls *self, int fd, const char *where
         done = SSL_do_handshake(self->ssl);
         code = done == 1 ? SSL_ERROR_NONE : SSL_get_error(self->ssl, done);
         if (code != SSL_ERROR_NONE && code != SSL_ERROR_WANT_READ) {
-            rql_status status = rqli_tls_status_of_failure();
+            rql_status status = status_of_failure();
 
             note_reason(self);
             (void)send_all(self, fd, deadline_us);
             return rqli_tls_fail(error, status, where, self->reason);
         }
         if (!send_all(self, fd, deadline_us) ||
-            (code == SSL_ERROR_WANT_READ && !receive(self, fd, deadline_us))) {
+            (code == SSL_ERROR_WANT_READ && !receive_cipher(self, fd, deadline_us))) {
             return rqli_fail(error, RQL_E_IO, "cannot connect to %.100s: TLS handshake: %s", where,
                              errno == ETIMEDOUT ? "no answer in time; is this a port for TLS?"
                                                 : strerror_r(errno, text, sizeof text));
         }
     } while (code != SSL_ERROR_NONE);
-    rqli_tls_context_on_open(self->context, self->ssl);
+    note_opened(self->context, self->ssl);
     return RQL_OK;
 }
 
@@ -278,11 +608,11 @@ static bool set_name(SSL *ssl, const char *text, bool is_checked)
 }
 
 /* Sets the engine up. False: no memory. The BIOs are the SSL object's as soon as both exist. */
-static bool set_up(struct rqli_tls *self, const struct rqli_endpoint *endpoint, const char *host)
+static bool set_up_engine(struct rqli_tls *self, const char *host)
 {
-    const struct rqli_tls_settings *settings = &endpoint->tls_settings;
+    const struct rqli_tls_settings *settings = self->context->settings;
 
-    self->ssl = rqli_tls_context_ssl(endpoint->tls, self->culprit);
+    self->ssl = new_ssl(self->context, self->culprit);
     if (!self->ssl) {
         return false;
     }
@@ -316,11 +646,11 @@ struct rqli_tls *rqli_tls_free(struct rqli_tls *self)
 
 RQLI_DEFINE_AUTO(struct rqli_tls *, rqli_tls_free);
 
-rql_status rqli_tls_new(struct rqli_tls **out, const struct rqli_endpoint *endpoint,
+rql_status rqli_tls_new(struct rqli_tls **out, struct rqli_tls_context *context, const char *where,
                         const char *host, rql_error *error)
 {
     RQLI_AUTO(rqli_tls_free) struct rqli_tls *self = NULL;
-    rql_status status = rqli_tls_context_read(endpoint->tls, endpoint->where, error);
+    rql_status status = rqli_tls_context_read(context, where, error);
 
     if (status) {
         return status;
@@ -330,8 +660,8 @@ rql_status rqli_tls_new(struct rqli_tls **out, const struct rqli_endpoint *endpo
         return rqli_fail_nomem(error);
     }
     (void)pthread_mutex_init(&self->mutex, NULL);
-    self->context = endpoint->tls;
-    if (!set_up(self, endpoint, host)) {
+    self->context = context;
+    if (!set_up_engine(self, host)) {
         ERR_clear_error();
         return rqli_fail_nomem(error);
     }

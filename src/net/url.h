@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "net/address.h"
 #include "net/session.h"
-#include "net/tls_context.h"
+#include "net/tls.h"
 #include "wire/partition.h"
 
 #include <rql/options.h>

@@ -76,7 +76,7 @@ BEFORE_EACH(shake_hands)
     server = SSL_new(context);
     assert_int_equal(SSL_set_fd(server, server_fd), 1);
     assert_int_equal(pthread_create(&thread, NULL, serve_handshake, NULL), 0);
-    CHECK_OK(rqli_tls_new(&tls, &endpoint, endpoint.address.host, NULL));
+    CHECK_OK(rqli_tls_new(&tls, endpoint.tls, endpoint.where, "h", NULL));
     CHECK_OK(rqli_tls_shake_hands(tls, client_fd, endpoint.where,
                                   rqli_after_ms(rqli_now_us(), LONG_MS), NULL));
     assert_int_equal(pthread_join(thread, &accepted), 0);
