@@ -140,7 +140,7 @@ static void on_fault(struct rqli_flush *self, size_t number, const rql_error *fa
 
 /* Takes a reply. A fault while the flush renews its election is ignored: it shows at the next
  * look. */
-static void read_reply(struct rqli_op *op, size_t i, const struct rqli_exchange *answer,
+static void read_reply(struct rqli_op *op, size_t i, const struct rqli_batch *answer,
                        const struct rqli_reply *reply, const rql_error *fault)
 {
     struct rqli_flush *self = (struct rqli_flush *)op;
@@ -154,8 +154,8 @@ static void read_reply(struct rqli_op *op, size_t i, const struct rqli_exchange 
     }
     self->is_read = true;
     if (!fault && !(removes ? take_removed(self, reply) : take_page(self, number, reply))) {
-        (void)rqli_exchange_fault(answer, reply, removes ? "swarm_remove" : "swarm_look",
-                                  RQLI_KEY_HOSTS, &malformed);
+        (void)rqli_batch_fault(answer, reply, removes ? "swarm_remove" : "swarm_look",
+                               RQLI_KEY_HOSTS, &malformed);
         fault = &malformed;
     }
     if (fault && self->phase != RQLI_FLUSH_RENEW) {

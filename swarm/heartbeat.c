@@ -71,7 +71,7 @@ static void write_call(struct rqli_op *op, size_t i, struct rqli_call *call)
 /* Takes a reply, which also reports hosts that were declared dead while they were away. The
  * earliest call of a group counts as its sending, because its heartbeats are the oldest that the
  * server knows. */
-static void read_reply(struct rqli_op *op, size_t i, const struct rqli_exchange *answer,
+static void read_reply(struct rqli_op *op, size_t i, const struct rqli_batch *answer,
                        const struct rqli_reply *reply, const rql_error *fault)
 {
     struct rqli_probe *self = (struct rqli_probe *)op;
@@ -91,7 +91,7 @@ static void read_reply(struct rqli_op *op, size_t i, const struct rqli_exchange 
         group->has_failed = true;
     } else if (!rqli_outcome_read(reply, &outcome) || outcome.what < 0 ||
                outcome.what > RQLI_SERVER_US_MAX) {
-        (void)rqli_exchange_fault(answer, reply, "swarm_probe", RQLI_KEY_HOSTS, &self->fault);
+        (void)rqli_batch_fault(answer, reply, "swarm_probe", RQLI_KEY_HOSTS, &self->fault);
         group->has_failed = true;
     } else {
         self->server_us = outcome.what;

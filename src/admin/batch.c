@@ -21,7 +21,7 @@ bool rqli_cost_read_count(const struct rqli_reply *reply, int64_t *count)
     return is_foreign || reply->type == RQLI_REPLY_INTEGER;
 }
 
-/* Estimates what reading a key costs. Each item counts for no more than an exchange may have, so
+/* Estimates what reading a key costs. Each item counts for no more than a batch may have, so
  * that sums over a batch cannot overflow, whatever a server answers. The user may not be allowed to
  * send MEMORY, and its reply is nil for a key that is gone: then the size is guessed. The `most`
  * items that are read count as average ones. */
@@ -59,27 +59,27 @@ void rqli_cost_ask_memory(struct rqli_command *command, struct rqli_slice key)
 }
 
 /* Fills the costs of n keys. */
-static rql_status measure(const struct rqli_reader *reader, struct rqli_batch *batch, size_t n)
+static rql_status measure(const struct rqli_reader *reader, struct rqli_key_batch *self, size_t n)
 {
-    RQLI_AUTO(rqli_exchange_give)
-    struct rqli_exchange *exchange = rqli_reader_take(reader);
+    RQLI_AUTO(rqli_batch_give)
+    struct rqli_batch *batch = rqli_reader_take(reader);
     rql_status status;
 
-    for (size_t i = 0; exchange && i < n; i++) {
-        const struct rqli_slice key = batch->keys[batch->first + i].text;
+    for (size_t i = 0; batch && i < n; i++) {
+        const struct rqli_slice key = self->keys[self->first + i].text;
 
-        rqli_cost_ask_count(&exchange->command, batch->ops->counter, key);
-        rqli_cost_ask_memory(&exchange->command, key);
+        rqli_cost_ask_count(&batch->command, self->ops->counter, key);
+        rqli_cost_ask_memory(&batch->command, key);
     }
-    status = rqli_reader_run(reader, exchange);
+    status = rqli_reader_run(reader, batch);
     for (size_t i = 0; !status && i < n; i++) {
-        const struct rqli_reply *replies = &exchange->reply[2 * i];
+        const struct rqli_reply *replies = &batch->reply[2 * i];
         int64_t count;
 
         if (!rqli_cost_read_count(&replies[0], &count)) {
-            return rqli_reply_fault(&replies[0], batch->ops->counter, reader->where, reader->error);
+            return rqli_reply_fault(&replies[0], self->ops->counter, reader->where, reader->error);
         }
-        batch->costs[i] = rqli_cost_of(count, &replies[1], batch->ops->most);
+        self->costs[i] = rqli_cost_of(count, &replies[1], self->ops->most);
     }
     return status;
 }
@@ -117,17 +117,17 @@ static size_t n_of_one_set(const struct rqli_item *keys, size_t n)
 
 /* Asks for the sizes first, then reads as many keys at once as fit. A key that is too large is
  * reported as such, and not read. *done counts those keys as well. */
-static rql_status read_one_set(const struct rqli_reader *reader, struct rqli_batch *batch,
+static rql_status read_one_set(const struct rqli_reader *reader, struct rqli_key_batch *self,
                                size_t n_known, size_t *done)
 {
-    rql_status status = measure(reader, batch, n_known);
+    rql_status status = measure(reader, self, n_known);
 
     *done = 0;
     while (!status && *done < n_known) {
-        size_t n_fit = rqli_cost_fit(&batch->costs[*done], n_known - *done);
+        size_t n_fit = rqli_cost_fit(&self->costs[*done], n_known - *done);
 
-        status = n_fit > 0 ? batch->ops->read(reader, batch, batch->first + *done, n_fit)
-                           : batch->ops->report_unread(reader, batch, batch->first + *done);
+        status = n_fit > 0 ? self->ops->read(reader, self, self->first + *done, n_fit)
+                           : self->ops->report_unread(reader, self, self->first + *done);
         if (!status) {
             *done += n_fit > 0 ? n_fit : 1;
         }
@@ -136,10 +136,11 @@ static rql_status read_one_set(const struct rqli_reader *reader, struct rqli_bat
 }
 
 /* Keys that have moved meanwhile are read again from the node that has them now. */
-rql_status rqli_batch_read(const struct rqli_reader *reader, const struct rqli_batch_ops *ops,
-                           const struct rqli_item *keys, size_t n, void *context)
+rql_status rqli_key_batch_read(const struct rqli_reader *reader,
+                               const struct rqli_key_batch_ops *ops, const struct rqli_item *keys,
+                               size_t n, void *context)
 {
-    struct rqli_batch batch = {.ops = ops, .context = context, .keys = keys};
+    struct rqli_key_batch batch = {.ops = ops, .context = context, .keys = keys};
     struct rqli_retries retries = {0};
     struct rqli_reader of_set = *reader;
     rql_status status = RQL_OK;

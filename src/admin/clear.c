@@ -151,15 +151,15 @@ static rql_status read_age(struct rqli_sweep *sweep)
 {
     const struct rqli_reader reader = {
         .client = sweep->client, .where = "TIME", .error = sweep->error};
-    RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
-    rql_status status = rqli_query(sweep->client, &exchange, sweep->error, "TIME", NULL);
+    RQLI_AUTO(rqli_batch_give) struct rqli_batch *batch = NULL;
+    rql_status status = rqli_query(sweep->client, &batch, sweep->error, "TIME", NULL);
     int64_t server_us;
 
     if (status) {
         return rqli_reader_status(&reader, status);
     }
-    if (!rqli_time_read(exchange->reply, &server_us)) {
-        return rqli_exchange_fault(exchange, exchange->reply, "TIME", "server", sweep->error);
+    if (!rqli_time_read(batch->reply, &server_us)) {
+        return rqli_batch_fault(batch, batch->reply, "TIME", "server", sweep->error);
     }
     rqli_sweep_age_init(&sweep->age, server_us, sweep->options.dead_ttl_ms);
     return RQL_OK;

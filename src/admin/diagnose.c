@@ -38,14 +38,13 @@ void rql_diagnose_options_init_sized(rql_diagnose_options *options, size_t size)
     rqli_options_init(RQLI_OF_DIAGNOSE, options, size, NULL);
 }
 
-bool rqli_diagnosis_send(struct rqli_diagnosis *self, const char *id,
-                         struct rqli_exchange *exchange)
+bool rqli_diagnosis_send(struct rqli_diagnosis *self, const char *id, struct rqli_batch *batch)
 {
     const int64_t now_us = rqli_now_us();
     int64_t until_us = rqli_earlier(self->end_us, rqli_client_budget_us(self->client, now_us));
     rql_error error = {.status = RQL_OK};
 
-    if (rqli_exchange_run(exchange, until_us, &error) != RQL_OK) {
+    if (rqli_batch_run(batch, until_us, &error) != RQL_OK) {
         rqli_report_add(self->report, id, RQL_CHECK_SKIP, "%s: %s", id, error.message);
         return false;
     }

@@ -46,16 +46,16 @@ static size_t ping_often(struct rqli_diagnosis *self, int64_t took_us[PINGS_MAX]
     size_t count = 0;
 
     while (count < PINGS_MAX && rqli_now_us() < until_us) {
-        RQLI_AUTO(rqli_exchange_give)
-        struct rqli_exchange *exchange = rqli_exchange_take(rqli_client_conn(self->client));
+        RQLI_AUTO(rqli_batch_give)
+        struct rqli_batch *batch = rqli_batch_take(rqli_client_conn(self->client));
 
-        if (exchange) {
-            rqli_command_words(&exchange->command, "PING", NULL);
+        if (batch) {
+            rqli_command_words(&batch->command, "PING", NULL);
         }
-        if (!rqli_diagnosis_run(self, "net.rtt", exchange)) {
+        if (!rqli_diagnosis_run(self, "net.rtt", batch)) {
             return 0;
         }
-        took_us[count++] = exchange->received_us - exchange->sent_us;
+        took_us[count++] = batch->received_us - batch->sent_us;
     }
     return count;
 }
@@ -139,14 +139,14 @@ static int64_t wall_us(void)
  * from a step of the wall clock. */
 static struct rqli_two_clocks read_clocks(rql_client *client)
 {
-    RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
+    RQLI_AUTO(rqli_batch_give) struct rqli_batch *batch = NULL;
     const int64_t between_us = wall_us() - rqli_now_us();
     struct rqli_two_clocks read = {.server_us = 0};
 
-    if (rqli_query(client, &exchange, NULL, "TIME", NULL) == RQL_OK &&
-        rqli_time_read(exchange->reply, &read.server_us)) {
-        read.sent_us = exchange->sent_us;
-        read.received_us = exchange->received_us;
+    if (rqli_query(client, &batch, NULL, "TIME", NULL) == RQL_OK &&
+        rqli_time_read(batch->reply, &read.server_us)) {
+        read.sent_us = batch->sent_us;
+        read.received_us = batch->received_us;
         read.wall_us = between_us + read.sent_us;
     }
     return read;

@@ -13,7 +13,7 @@
 /* Checks the locks and queues that are stored. */
 
 enum {
-    BATCH = 500, /* keys in one exchange, with two commands each */
+    BATCH = 500, /* keys in one batch, with two commands each */
     US_PER_MS = 1000,
 };
 
@@ -104,25 +104,25 @@ static bool is_at(const struct rqli_diagnosis *self, const struct rqli_node *nod
 static bool read_from(struct rqli_diagnosis *self, struct stored *stored, struct rqli_node *node,
                       const struct rqli_item *keys, size_t count)
 {
-    RQLI_AUTO(rqli_exchange_give)
-    struct rqli_exchange *exchange = rqli_exchange_take(rqli_conns_choose(&node->conns));
+    RQLI_AUTO(rqli_batch_give)
+    struct rqli_batch *batch = rqli_batch_take(rqli_conns_choose(&node->conns));
     struct rqli_slice asked[BATCH];
     size_t n_asked = 0;
 
-    for (size_t i = 0; exchange && i < count; i++) {
+    for (size_t i = 0; batch && i < count; i++) {
         if (is_at(self, node, keys[i].text)) {
             asked[n_asked++] = keys[i].text;
-            ask(&exchange->command, keys[i].text);
+            ask(&batch->command, keys[i].text);
         }
     }
-    if (exchange && n_asked == 0) {
+    if (batch && n_asked == 0) {
         return true;
     }
-    if (!rqli_diagnosis_run(self, "keys.old", exchange)) {
+    if (!rqli_diagnosis_run(self, "keys.old", batch)) {
         return false;
     }
     for (size_t i = 0; i < n_asked; i++) {
-        take(self, stored, asked[i], &exchange->reply[2 * i]);
+        take(self, stored, asked[i], &batch->reply[2 * i]);
     }
     return true;
 }
@@ -148,17 +148,17 @@ static bool walk(struct rqli_diagnosis *self, struct rqli_walk *keys)
     int64_t passed = 0;
 
     while (!keys->is_done && passed < self->options.max_keys && rqli_now_us() < self->end_us) {
-        RQLI_AUTO(rqli_exchange_give)
-        struct rqli_exchange *exchange =
-            rqli_exchange_take(rqli_conns_choose(&(keys->node ? keys->node : self->node)->conns));
+        RQLI_AUTO(rqli_batch_give)
+        struct rqli_batch *batch =
+            rqli_batch_take(rqli_conns_choose(&(keys->node ? keys->node : self->node)->conns));
 
-        if (exchange) {
-            rqli_walk_ask(keys, &exchange->command, size);
+        if (batch) {
+            rqli_walk_ask(keys, &batch->command, size);
         }
-        if (!rqli_diagnosis_run(self, "keys.damaged", exchange)) {
+        if (!rqli_diagnosis_run(self, "keys.damaged", batch)) {
             return false;
         }
-        if (rqli_walk_take(keys, exchange, &error) != RQL_OK) {
+        if (rqli_walk_take(keys, batch, &error) != RQL_OK) {
             rqli_report_add(self->report, "keys.damaged", RQL_CHECK_SKIP, "keys: %s",
                             error.message);
             return false;

@@ -211,36 +211,36 @@ static void judge(struct rqli_diagnosis *self, struct missing *missing, const ch
 
 void rqli_diagnose_rights(struct rqli_diagnosis *self)
 {
-    RQLI_AUTO(rqli_exchange_give)
-    struct rqli_exchange *exchange = rqli_exchange_take(rqli_conns_choose(&self->node->conns));
+    RQLI_AUTO(rqli_batch_give)
+    struct rqli_batch *batch = rqli_batch_take(rqli_conns_choose(&self->node->conns));
     struct missing missing = {.key = false};
     const char *key = self->of_scratch.keys.lock.data;
 
     if (!rqli_diagnosis_has_time(self, "acl.rights")) {
         return;
     }
-    for (size_t i = 0; exchange && i < N_RIGHTS; i++) {
+    for (size_t i = 0; batch && i < N_RIGHTS; i++) {
         const char *const *words = rights[i].words;
         size_t count = 0;
 
         while (count < WORDS_MAX && words[count]) {
             count++;
         }
-        rqli_command_begin(&exchange->command, count);
+        rqli_command_begin(&batch->command, count);
         for (size_t j = 0; j < count; j++) {
-            rqli_command_text(&exchange->command, strcmp(words[j], "$") == 0 ? key : words[j]);
+            rqli_command_text(&batch->command, strcmp(words[j], "$") == 0 ? key : words[j]);
         }
     }
-    if (exchange) {
-        rqli_command_words(&exchange->command, "ACL", "WHOAMI", NULL);
+    if (batch) {
+        rqli_command_words(&batch->command, "ACL", "WHOAMI", NULL);
     }
-    if (!rqli_diagnosis_run(self, "acl.rights", exchange)) {
+    if (!rqli_diagnosis_run(self, "acl.rights", batch)) {
         return;
     }
     for (size_t i = 0; i < N_RIGHTS; i++) {
         if (is_needed(&rights[i], self->client)) {
-            take(&missing, &rights[i], &exchange->reply[i]);
+            take(&missing, &rights[i], &batch->reply[i]);
         }
     }
-    judge(self, &missing, user_of(self, &exchange->reply[N_RIGHTS]));
+    judge(self, &missing, user_of(self, &batch->reply[N_RIGHTS]));
 }

@@ -439,26 +439,26 @@ void rqli_diagnose_server(struct rqli_diagnosis *self)
 
     enum { INFO, SLOWLOG, CONFIG, N_CONFIG = sizeof names / sizeof names[0] };
 
-    RQLI_AUTO(rqli_exchange_give)
-    struct rqli_exchange *exchange = rqli_exchange_take(rqli_conns_choose(&self->node->conns));
+    RQLI_AUTO(rqli_batch_give)
+    struct rqli_batch *batch = rqli_batch_take(rqli_conns_choose(&self->node->conns));
     struct rqli_told told;
     int64_t lag_s;
 
-    if (exchange) {
-        rqli_command_words(&exchange->command, "INFO", NULL);
-        rqli_command_words(&exchange->command, "SLOWLOG", "GET", "32", NULL);
+    if (batch) {
+        rqli_command_words(&batch->command, "INFO", NULL);
+        rqli_command_words(&batch->command, "SLOWLOG", "GET", "32", NULL);
     }
-    for (size_t i = 0; exchange && i < N_CONFIG; i++) {
-        rqli_command_words(&exchange->command, "CONFIG", "GET", names[i], NULL);
+    for (size_t i = 0; batch && i < N_CONFIG; i++) {
+        rqli_command_words(&batch->command, "CONFIG", "GET", names[i], NULL);
     }
-    if (!rqli_diagnosis_run(self, "srv.busy", exchange)) {
+    if (!rqli_diagnosis_run(self, "srv.busy", batch)) {
         return;
     }
     told = (struct rqli_told){
         .server = &self->server,
-        .info = &exchange->reply[INFO],
-        .slowlog = &exchange->reply[SLOWLOG],
-        .config = &exchange->reply[CONFIG],
+        .info = &batch->reply[INFO],
+        .slowlog = &batch->reply[SLOWLOG],
+        .config = &batch->reply[CONFIG],
         .n_config = N_CONFIG,
         .server_us = self->first.server_us,
     };

@@ -138,18 +138,17 @@ static bool await_waiter(struct rqli_diagnosis *self, const char *id, const char
     const int64_t until_us = rqli_after_ms(rqli_now_us(), WAIT_MS / 2);
 
     for (int n_looks = 0; n_looks < LOOKS_LEAST || rqli_now_us() < until_us; n_looks++) {
-        RQLI_AUTO(rqli_exchange_give)
-        struct rqli_exchange *exchange =
-            rqli_client_exchange(self->client, self->of_scratch.keys.set);
+        RQLI_AUTO(rqli_batch_give)
+        struct rqli_batch *batch = rqli_client_batch(self->client, self->of_scratch.keys.set);
 
-        if (exchange) {
-            rqli_command_words(&exchange->command, "ZCARD", self->of_scratch.keys.queue.data, NULL);
-            rqli_push_ping(&exchange->command, self->of_scratch.keys.set, identity);
+        if (batch) {
+            rqli_command_words(&batch->command, "ZCARD", self->of_scratch.keys.queue.data, NULL);
+            rqli_push_ping(&batch->command, self->of_scratch.keys.set, identity);
         }
-        if (!rqli_diagnosis_run(self, id, exchange) || !exchange) {
+        if (!rqli_diagnosis_run(self, id, batch) || !batch) {
             return false;
         }
-        if (exchange->reply[0].integer > 0 && exchange->reply[1].integer > 0) {
+        if (batch->reply[0].integer > 0 && batch->reply[1].integer > 0) {
             return true;
         }
         rqli_sleep_until(rqli_now_us() + LOOK_US);
@@ -234,10 +233,10 @@ static void look_at_hand_over(struct rqli_diagnosis *self, rql_client *other)
 
 static void copy_run_id(rql_client *client, char run_id[RQLI_HEX_SIZE + 8])
 {
-    RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
+    RQLI_AUTO(rqli_batch_give) struct rqli_batch *batch = NULL;
 
-    if (rqli_query(client, &exchange, NULL, "INFO", "server", NULL) == RQL_OK) {
-        rqli_reply_copy_between(run_id, RQLI_HEX_SIZE + 8, exchange->reply, "\nrun_id:", "\r");
+    if (rqli_query(client, &batch, NULL, "INFO", "server", NULL) == RQL_OK) {
+        rqli_reply_copy_between(run_id, RQLI_HEX_SIZE + 8, batch->reply, "\nrun_id:", "\r");
     }
 }
 
@@ -272,26 +271,26 @@ static bool look_at_same_server(struct rqli_diagnosis *self, rql_client *other)
 static bool hold_as_ruby(struct rqli_diagnosis *self)
 {
     const char *key = self->of_scratch.keys.lock.data;
-    RQLI_AUTO(rqli_exchange_give)
-    struct rqli_exchange *exchange = rqli_exchange_take(rqli_client_conn(self->client));
+    RQLI_AUTO(rqli_batch_give)
+    struct rqli_batch *batch = rqli_batch_take(rqli_client_conn(self->client));
 
-    if (exchange) {
-        rqli_command_words(&exchange->command, "HSET", key, "acq_id", RUBY_ACQUIRER, "hst_id",
+    if (batch) {
+        rqli_command_words(&batch->command, "HSET", key, "acq_id", RUBY_ACQUIRER, "hst_id",
                            RUBY_HOST, "ts", "1.0", "ini_ttl", "2000", NULL);
-        rqli_command_words(&exchange->command, "PEXPIRE", key, "2000", NULL);
+        rqli_command_words(&batch->command, "PEXPIRE", key, "2000", NULL);
     }
-    return rqli_diagnosis_run(self, "use.tracking", exchange) && exchange->reply[0].integer > 0;
+    return rqli_diagnosis_run(self, "use.tracking", batch) && batch->reply[0].integer > 0;
 }
 
 /* Releases the lock the way Ruby does, without notifying the waiter. It first gives the waiter
  * time to have the key tracked, which happens after its first poll; no command can show that. */
 static void end_as_ruby(struct rqli_diagnosis *self, rql_lock *none)
 {
-    RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
+    RQLI_AUTO(rqli_batch_give) struct rqli_batch *batch = NULL;
 
     (void)none;
     rqli_sleep_until(rqli_now_us() + rqli_client_grace_us(self->client));
-    (void)rqli_query(self->client, &exchange, NULL, "DEL", self->of_scratch.keys.lock.data, NULL);
+    (void)rqli_query(self->client, &batch, NULL, "DEL", self->of_scratch.keys.lock.data, NULL);
 }
 
 static void report_tracking(struct rqli_diagnosis *self, bool is_told)

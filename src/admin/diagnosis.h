@@ -41,19 +41,18 @@ struct rqli_diagnosis {
 };
 
 /* Runs commands that change nothing, within the time of the diagnosis. If there is no answer, or
- * no exchange, the check is noted as skipped. This is inline so that every reader and tool can see
- * that it needs an exchange. */
-bool rqli_diagnosis_send(struct rqli_diagnosis *self, const char *id,
-                         struct rqli_exchange *exchange);
+ * no batch, the check is noted as skipped. This is inline so that every reader and tool can see
+ * that it needs a batch. */
+bool rqli_diagnosis_send(struct rqli_diagnosis *self, const char *id, struct rqli_batch *batch);
 
 static inline bool rqli_diagnosis_run(struct rqli_diagnosis *self, const char *id,
-                                      struct rqli_exchange *exchange)
+                                      struct rqli_batch *batch)
 {
-    if (!exchange) {
+    if (!batch) {
         rqli_report_add(self->report, id, RQL_CHECK_SKIP, "%s: out of memory", id);
         return false;
     }
-    return rqli_diagnosis_send(self, id, exchange);
+    return rqli_diagnosis_send(self, id, batch);
 }
 
 /* Says whether time is left. If it is not, the check is noted as skipped. */

@@ -62,7 +62,7 @@ rql_status rql_extend_by_secret(rql_client *client, const char *name, const char
                                 int64_t ttl_ms, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
+    RQLI_AUTO(rqli_batch_give) struct rqli_batch *batch = NULL;
     struct rqli_named lock;
     struct rqli_op_route route;
     struct rqli_call call;
@@ -82,13 +82,13 @@ rql_status rql_extend_by_secret(rql_client *client, const char *name, const char
     rqli_call_text(&call, secret);
     rqli_call_int(&call, ttl_ms);
     rqli_call_random(&call);
-    status = rqli_call_run(&route, &call, rqli_client_budget_us(client, rqli_now_us()), &exchange,
-                           error);
+    status =
+        rqli_call_run(&route, &call, rqli_client_budget_us(client, rqli_now_us()), &batch, error);
     if (status) {
         return status;
     }
-    if (!rqli_outcome_read(exchange->reply, &outcome)) {
-        return rqli_exchange_fault(exchange, exchange->reply, "extend", lock.keys.lock.data, error);
+    if (!rqli_outcome_read(batch->reply, &outcome)) {
+        return rqli_batch_fault(batch, batch->reply, "extend", lock.keys.lock.data, error);
     }
     return outcome.what == 1
                ? RQL_OK
@@ -97,34 +97,34 @@ rql_status rql_extend_by_secret(rql_client *client, const char *name, const char
 
 /* Returns why there was no transaction: the first command that the server refused. EXEC only
  * says that it did. */
-static const struct rqli_reply *refused_part(const struct rqli_exchange *exchange)
+static const struct rqli_reply *refused_part(const struct rqli_batch *batch)
 {
-    size_t last = exchange->command.n_commands - 1;
+    size_t last = batch->command.n_commands - 1;
     size_t i = 0;
 
-    while (i < last && exchange->reply[i].type != RQLI_REPLY_ERROR) {
+    while (i < last && batch->reply[i].type != RQLI_REPLY_ERROR) {
         i++;
     }
-    return &exchange->reply[i];
+    return &batch->reply[i];
 }
 
 /* Reads the last reply, that of EXEC: {requests removed, 1 if there was a lock}. A server undoes
  * nothing: if the queue is of another type, which is a fault, the lock has ended all the same. */
-static rql_status read_unlock(const struct rqli_exchange *exchange, const char *key,
+static rql_status read_unlock(const struct rqli_batch *batch, const char *key,
                               rql_unlock_result *out, rql_error *error)
 {
-    const struct rqli_reply *done = &exchange->reply[exchange->command.n_commands - 1];
+    const struct rqli_reply *done = &batch->reply[batch->command.n_commands - 1];
 
     if (done->type != RQLI_REPLY_ARRAY || done->count != 2) {
-        return rqli_exchange_fault(exchange, refused_part(exchange), "unlock", key, error);
+        return rqli_batch_fault(batch, refused_part(batch), "unlock", key, error);
     }
     if (done->items[0].type == RQLI_REPLY_ERROR) {
-        return rqli_exchange_fault(exchange, &done->items[0], "unlock", key, error);
+        return rqli_batch_fault(batch, &done->items[0], "unlock", key, error);
     }
     *out = (rql_unlock_result){
         .lock_released = done->items[1].integer > 0,
         .queue_released = done->items[0].integer > 0,
-        .rel_time_us = exchange->received_us - exchange->sent_us,
+        .rel_time_us = batch->received_us - batch->sent_us,
     };
     return RQL_OK;
 }
@@ -135,18 +135,18 @@ static rql_status read_unlock(const struct rqli_exchange *exchange, const char *
 static rql_status check_type(rql_client *client, const struct rqli_keys *keys,
                              struct rqli_retries *retries, rql_error *error)
 {
-    RQLI_AUTO(rqli_exchange_give)
-    struct rqli_exchange *exchange = rqli_client_exchange(client, keys->set);
+    RQLI_AUTO(rqli_batch_give)
+    struct rqli_batch *batch = rqli_client_batch(client, keys->set);
     rql_status status;
 
-    if (!exchange) {
+    if (!batch) {
         return rqli_fail_nomem(error);
     }
-    rqli_command_words(&exchange->command, "HEXISTS", keys->lock.data, "acq_id", NULL);
-    status = rqli_exchange_run(exchange, rqli_client_budget_us(client, rqli_now_us()), error);
-    if (!status && exchange->reply->type != RQLI_REPLY_INTEGER) {
-        (void)rqli_client_follows(client, keys->set, exchange->reply, retries);
-        status = rqli_exchange_fault(exchange, exchange->reply, "unlock", keys->lock.data, error);
+    rqli_command_words(&batch->command, "HEXISTS", keys->lock.data, "acq_id", NULL);
+    status = rqli_batch_run(batch, rqli_client_budget_us(client, rqli_now_us()), error);
+    if (!status && batch->reply->type != RQLI_REPLY_INTEGER) {
+        (void)rqli_client_follows(client, keys->set, batch->reply, retries);
+        status = rqli_batch_fault(batch, batch->reply, "unlock", keys->lock.data, error);
     }
     return status;
 }
@@ -158,26 +158,25 @@ static rql_status unlock_there(rql_client *client, const struct rqli_keys *keys,
                                rql_unlock_result *out, struct rqli_retries *retries,
                                rql_error *error)
 {
-    RQLI_AUTO(rqli_exchange_give)
-    struct rqli_exchange *exchange = rqli_client_exchange(client, keys->set);
+    RQLI_AUTO(rqli_batch_give)
+    struct rqli_batch *batch = rqli_client_batch(client, keys->set);
     rql_status status;
 
-    if (!exchange) {
+    if (!batch) {
         return rqli_fail_nomem(error);
     }
     /* These are the commands of the gem's unlock, in one transaction: first the queue, then the
      * lock. */
-    rqli_command_words(&exchange->command, "MULTI", NULL);
-    rqli_command_words(&exchange->command, "ZREMRANGEBYSCORE", keys->queue.data, "-inf", "+inf",
-                       NULL);
-    rqli_command_words(&exchange->command, "EXPIRE", keys->lock.data, "0", NULL);
-    rqli_command_words(&exchange->command, "EXEC", NULL);
-    status = rqli_exchange_run(exchange, rqli_client_budget_us(client, rqli_now_us()), error);
+    rqli_command_words(&batch->command, "MULTI", NULL);
+    rqli_command_words(&batch->command, "ZREMRANGEBYSCORE", keys->queue.data, "-inf", "+inf", NULL);
+    rqli_command_words(&batch->command, "EXPIRE", keys->lock.data, "0", NULL);
+    rqli_command_words(&batch->command, "EXEC", NULL);
+    status = rqli_batch_run(batch, rqli_client_budget_us(client, rqli_now_us()), error);
     if (status) {
         return status;
     }
-    (void)rqli_client_follows(client, keys->set, refused_part(exchange), retries);
-    return read_unlock(exchange, keys->lock.data, out, error);
+    (void)rqli_client_follows(client, keys->set, refused_part(batch), retries);
+    return read_unlock(batch, keys->lock.data, out, error);
 }
 
 static rql_status unlock(rql_client *client, const struct rqli_keys *keys, rql_unlock_result *out,
@@ -242,7 +241,7 @@ rql_status rql_force_unlock(rql_client *client, const char *name, rql_unlock_res
 rql_status rql_force_extend(rql_client *client, const char *name, int64_t add_ms, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
+    RQLI_AUTO(rqli_batch_give) struct rqli_batch *batch = NULL;
     struct rqli_named lock;
     struct rqli_op_route route;
     struct rqli_call call;
@@ -258,15 +257,15 @@ rql_status rql_force_extend(rql_client *client, const char *name, int64_t add_ms
     route = rqli_client_route(client, &lock.keys);
     rqli_call_init(&call, RQLI_SCRIPT_FORCE_EXTEND, &lock.keys);
     rqli_call_int(&call, add_ms);
-    status = rqli_call_run(&route, &call, rqli_client_budget_us(client, rqli_now_us()), &exchange,
-                           error);
+    status =
+        rqli_call_run(&route, &call, rqli_client_budget_us(client, rqli_now_us()), &batch, error);
     if (status) {
         return status;
     }
-    if (exchange->reply->type != RQLI_REPLY_INTEGER) {
-        return rqli_exchange_fault(exchange, exchange->reply, "extend", lock.keys.lock.data, error);
+    if (batch->reply->type != RQLI_REPLY_INTEGER) {
+        return rqli_batch_fault(batch, batch->reply, "extend", lock.keys.lock.data, error);
     }
-    if (exchange->reply->integer == 0) {
+    if (batch->reply->integer == 0) {
         return rqli_fail(error, RQL_NOT_FOUND, "%s: nobody holds it", name);
     }
     if (add_ms < 0) { /* the lock may have ended by a negative extension */
@@ -300,32 +299,32 @@ static int64_t poll_until_us(const struct check *self)
  * */
 static rql_status poll(struct check *self, int64_t *left_ms, rql_error *error)
 {
-    RQLI_AUTO(rqli_exchange_give)
-    struct rqli_exchange *exchange = rqli_client_exchange(self->client, self->lock.keys.set);
+    RQLI_AUTO(rqli_batch_give)
+    struct rqli_batch *batch = rqli_client_batch(self->client, self->lock.keys.set);
     const struct rqli_reply *is_held;
     const struct rqli_reply *left;
     rql_status status;
 
-    if (!exchange) {
+    if (!batch) {
         return rqli_fail_nomem(error);
     }
-    rqli_command_words(&exchange->command, "HEXISTS", self->lock.keys.lock.data, "acq_id", NULL);
-    rqli_command_words(&exchange->command, "PTTL", self->lock.keys.lock.data, NULL);
-    status = rqli_exchange_run(exchange, poll_until_us(self), error);
+    rqli_command_words(&batch->command, "HEXISTS", self->lock.keys.lock.data, "acq_id", NULL);
+    rqli_command_words(&batch->command, "PTTL", self->lock.keys.lock.data, NULL);
+    status = rqli_batch_run(batch, poll_until_us(self), error);
     if (status) {
         return status;
     }
-    is_held = &exchange->reply[0];
-    left = &exchange->reply[1];
+    is_held = &batch->reply[0];
+    left = &batch->reply[1];
     if (rqli_client_follows(self->client, self->lock.keys.set, is_held, &self->retries)) {
         *left_ms = 0; /* not known: the new node is asked next */
         return RQL_OK;
     }
     if (is_held->type != RQLI_REPLY_INTEGER || left->type != RQLI_REPLY_INTEGER) {
-        return rqli_exchange_fault(exchange, is_held->type != RQLI_REPLY_INTEGER ? is_held : left,
-                                   "HEXISTS and PTTL", self->lock.keys.lock.data, error);
+        return rqli_batch_fault(batch, is_held->type != RQLI_REPLY_INTEGER ? is_held : left,
+                                "HEXISTS and PTTL", self->lock.keys.lock.data, error);
     }
-    rqli_client_on_round_trip(self->client, exchange->received_us - exchange->sent_us);
+    rqli_client_on_round_trip(self->client, batch->received_us - batch->sent_us);
     self->retries = (struct rqli_retries){.until_us = self->deadline_us};
     *left_ms = is_held->integer == 1 ? left->integer : FREE;
     return RQL_OK;

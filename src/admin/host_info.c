@@ -47,29 +47,29 @@ static void write_question(const struct rqli_key_set *set, const struct rqli_wal
 /* Asks for a page of hosts; hosts NULL: for the flusher. After RQL_OK the caller gives *out
  * back; its last reply may be an error. */
 static rql_status ask(const struct rqli_reader *reader, const struct rqli_key_set *set,
-                      const struct rqli_walk *hosts, struct rqli_exchange **out)
+                      const struct rqli_walk *hosts, struct rqli_batch **out)
 {
     struct rqli_retries retries = {.until_us =
                                        rqli_client_budget_us(reader->client, rqli_now_us())};
 
     rqli_fleet_on_use(&reader->client->fleet);
     for (;;) {
-        RQLI_AUTO(rqli_exchange_give)
-        struct rqli_exchange *exchange = rqli_client_exchange(reader->client, set);
+        RQLI_AUTO(rqli_batch_give)
+        struct rqli_batch *batch = rqli_client_batch(reader->client, set);
         rql_status status;
 
-        if (!exchange) {
+        if (!batch) {
             return rqli_fail_nomem(reader->error);
         }
-        write_question(set, hosts, &exchange->command);
-        status = rqli_reader_run(reader, exchange);
+        write_question(set, hosts, &batch->command);
+        status = rqli_reader_run(reader, batch);
         if (status) {
             return status;
         }
         retries.again_us = 0;
-        if (!rqli_client_follows(reader->client, set,
-                                 &exchange->reply[exchange->command.n_commands - 1], &retries)) {
-            *out = RQLI_GIVE(exchange);
+        if (!rqli_client_follows(reader->client, set, &batch->reply[batch->command.n_commands - 1],
+                                 &retries)) {
+            *out = RQLI_GIVE(batch);
             return RQL_OK;
         }
         rqli_sleep_until(retries.again_us);
@@ -78,16 +78,16 @@ static rql_status ask(const struct rqli_reader *reader, const struct rqli_key_se
 
 /* Reads the identity of the elected client. Without the key no client is elected, because an
  * election expires with its TTL. */
-static rql_status read_flusher(const struct rqli_exchange *exchange, char out[RQL_ID_SIZE],
+static rql_status read_flusher(const struct rqli_batch *batch, char out[RQL_ID_SIZE],
                                rql_error *error)
 {
-    const struct rqli_reply *reply = exchange->reply;
+    const struct rqli_reply *reply = batch->reply;
 
     if (reply->type == RQLI_REPLY_NIL) {
         return rqli_fail(error, RQL_NOT_FOUND, "no client removes dead hosts at the moment");
     }
     if (reply->type != RQLI_REPLY_TEXT) {
-        return rqli_exchange_fault(exchange, reply, "GET", RQLI_KEY_FLUSHER, error);
+        return rqli_batch_fault(batch, reply, "GET", RQLI_KEY_FLUSHER, error);
     }
     (void)snprintf(out, RQL_ID_SIZE, "%s", reply->text.data);
     return RQL_OK;
@@ -97,16 +97,16 @@ rql_status rql_swarm_flusher(rql_client *client, char out[RQL_ID_SIZE], rql_erro
 {
     RQLI_DEFER_CANCEL;
     const struct rqli_reader reader = {.client = client, .where = RQLI_KEY_FLUSHER, .error = error};
-    RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
+    RQLI_AUTO(rqli_batch_give) struct rqli_batch *batch = NULL;
     rql_status status = rqli_client_check(client, error);
 
     if (!status && !out) {
         status = rqli_fail(error, RQL_E_INVALID, "out is NULL");
     }
     if (!status) {
-        status = ask(&reader, rqli_client_nth_set(client, 0), NULL, &exchange);
+        status = ask(&reader, rqli_client_nth_set(client, 0), NULL, &batch);
     }
-    return status ? status : read_flusher(exchange, out, error);
+    return status ? status : read_flusher(batch, out, error);
 }
 
 /* Checks the arguments of each call that takes a TTL. */
@@ -191,10 +191,10 @@ static rql_status read_set(const struct rqli_reader *reader, size_t number, stru
 
     rqli_walk_init(&walk, NULL, set->hosts.data);
     for (int i = 0; !status && !walk.is_done && i < RQLI_WALK_ROUNDS_MAX; i++) {
-        RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
+        RQLI_AUTO(rqli_batch_give) struct rqli_batch *batch = NULL;
 
-        status = ask(reader, set, &walk, &exchange);
-        status = status ? status : rqli_walk_take(&walk, exchange, reader->error);
+        status = ask(reader, set, &walk, &batch);
+        status = status ? status : rqli_walk_take(&walk, batch, reader->error);
     }
     if (!status) {
         add_hosts(out, number, &walk, zombie_ttl_ms);

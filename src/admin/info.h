@@ -25,7 +25,7 @@ rql_status rqli_lock_info_read(const struct rqli_reply *replies, struct rqli_sli
                                const char *where, rql_lock_info **out, rql_error *error);
 
 /* Reads n locks. `out` has room for n, all NULL before the call; after a fault it may be filled
- * in part. A key that is gone has a status that says so. A key that holds more than an exchange can
+ * in part. A key that is gone has a status that says so. A key that holds more than a batch can
  * carry is RQL_KEY_MALFORMED, and not read. */
 rql_status rqli_read_locks(const struct rqli_reader *reader, const struct rqli_item *keys, size_t n,
                            rql_lock_info **out);
@@ -40,7 +40,7 @@ rql_status rqli_read_locks(const struct rqli_reader *reader, const struct rqli_i
 
 enum {
     RQLI_QUEUE_PAGE = 1000, /* requests of one command */
-    RQLI_QUEUE_HOSTS = 200, /* records of one exchange; each carries metadata */
+    RQLI_QUEUE_HOSTS = 200, /* records of one batch; each carries metadata */
     RQLI_QUEUE_SCORE_SIZE = 40,
 };
 

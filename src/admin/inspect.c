@@ -64,16 +64,16 @@ static rql_status read_exists(rql_client *client, const struct rqli_keys *keys, 
                               bool *out, rql_error *error)
 {
     const struct rqli_reader reader = {.client = client, .where = key, .error = error};
-    RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
-    rql_status status = rqli_query_about(client, keys, &exchange, error, "EXISTS", key, NULL);
+    RQLI_AUTO(rqli_batch_give) struct rqli_batch *batch = NULL;
+    rql_status status = rqli_query_about(client, keys, &batch, error, "EXISTS", key, NULL);
 
     if (status) {
         return rqli_reader_status(&reader, status);
     }
-    if (exchange->reply->type != RQLI_REPLY_INTEGER) {
-        return rqli_exchange_fault(exchange, exchange->reply, "EXISTS", key, error);
+    if (batch->reply->type != RQLI_REPLY_INTEGER) {
+        return rqli_batch_fault(batch, batch->reply, "EXISTS", key, error);
     }
-    *out = exchange->reply->integer != 0;
+    *out = batch->reply->integer != 0;
     return RQL_OK;
 }
 

@@ -244,42 +244,42 @@ rql_status rqli_lock_info_read(const struct rqli_reply *replies, struct rqli_sli
     return RQL_OK;
 }
 
-/* Reads as many keys as fit into one exchange, by their measured sizes. After a fault the places
+/* Reads as many keys as fit into one batch, by their measured sizes. After a fault the places
  * after the failed key are still NULL. */
-static rql_status read_some(const struct rqli_reader *reader, const struct rqli_batch *batch,
+static rql_status read_some(const struct rqli_reader *reader, const struct rqli_key_batch *self,
                             size_t first, size_t n)
 {
-    const struct rqli_item *keys = batch->keys + first;
-    rql_lock_info **out = (rql_lock_info **)batch->context + first;
-    RQLI_AUTO(rqli_exchange_give)
-    struct rqli_exchange *exchange = rqli_reader_take(reader);
+    const struct rqli_item *keys = self->keys + first;
+    rql_lock_info **out = (rql_lock_info **)self->context + first;
+    RQLI_AUTO(rqli_batch_give)
+    struct rqli_batch *batch = rqli_reader_take(reader);
     rql_status status;
 
-    for (size_t i = 0; exchange && i < n; i++) {
-        rqli_lock_info_ask(&exchange->command, keys[i].text);
+    for (size_t i = 0; batch && i < n; i++) {
+        rqli_lock_info_ask(&batch->command, keys[i].text);
     }
-    if (exchange) {
-        rqli_command_words(&exchange->command, "TIME", NULL);
+    if (batch) {
+        rqli_command_words(&batch->command, "TIME", NULL);
     }
-    status = rqli_reader_run(reader, exchange);
+    status = rqli_reader_run(reader, batch);
     for (size_t i = 0; !status && i < n; i++) {
-        status = rqli_lock_info_read(&exchange->reply[RQLI_LOCK_INFO_REPLIES * i], keys[i].text,
+        status = rqli_lock_info_read(&batch->reply[RQLI_LOCK_INFO_REPLIES * i], keys[i].text,
                                      reader->where, &out[i], reader->error);
         if (!status) {
             out[i]->node = rqli_reader_node(reader);
-            (void)rqli_time_read(&exchange->reply[RQLI_LOCK_INFO_REPLIES * n], &out[i]->server_us);
+            (void)rqli_time_read(&batch->reply[RQLI_LOCK_INFO_REPLIES * n], &out[i]->server_us);
         }
     }
     return status;
 }
 
 /* Returns only a status for a lock that is too large. */
-static rql_status report_unread(const struct rqli_reader *reader, const struct rqli_batch *batch,
+static rql_status report_unread(const struct rqli_reader *reader, const struct rqli_key_batch *self,
                                 size_t i)
 {
-    rql_lock_info **out = (rql_lock_info **)batch->context + i;
+    rql_lock_info **out = (rql_lock_info **)self->context + i;
 
-    rql_status status = give_bare(batch->keys[i].text, RQL_KEY_MALFORMED, out, reader->error);
+    rql_status status = give_bare(self->keys[i].text, RQL_KEY_MALFORMED, out, reader->error);
 
     if (!status) {
         (*out)->node = rqli_reader_node(reader);
@@ -287,12 +287,12 @@ static rql_status report_unread(const struct rqli_reader *reader, const struct r
     return status;
 }
 
-/* HGETALL has no pages, so a lock has to fit into an exchange as a whole. */
+/* HGETALL has no pages, so a lock has to fit into a batch as a whole. */
 rql_status rqli_read_locks(const struct rqli_reader *reader, const struct rqli_item *keys, size_t n,
                            rql_lock_info **out)
 {
-    static const struct rqli_batch_ops locks = {"HLEN", RQLI_BATCH_ELEMENTS, read_some,
-                                                report_unread};
+    static const struct rqli_key_batch_ops locks = {"HLEN", RQLI_BATCH_ELEMENTS, read_some,
+                                                    report_unread};
 
-    return rqli_batch_read(reader, &locks, keys, n, out);
+    return rqli_key_batch_read(reader, &locks, keys, n, out);
 }

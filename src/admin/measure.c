@@ -17,17 +17,17 @@ static const char delete_own[] = "if redis.call('GET', KEYS[1]) == ARGV[1] then 
 
 static rql_status ping(rql_client *client, rql_error *error)
 {
-    RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
+    RQLI_AUTO(rqli_batch_give) struct rqli_batch *batch = NULL;
 
-    return rqli_query(client, &exchange, error, "PING", NULL);
+    return rqli_query(client, &batch, error, "PING", NULL);
 }
 
 /* Takes and releases the lock of every handbook: the value names the owner. The key is deleted
  * unless no answer came. */
 static rql_status use_plain_lock(rql_client *client, const char *key, rql_error *error)
 {
-    RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *taken = NULL;
-    RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *given = NULL;
+    RQLI_AUTO(rqli_batch_give) struct rqli_batch *taken = NULL;
+    RQLI_AUTO(rqli_batch_give) struct rqli_batch *given = NULL;
     const char *owner = rql_client_identity(client);
     rql_status status =
         rqli_query(client, &taken, error, "SET", key, owner, "NX", "PX", PLAIN_TTL_MS, NULL);
@@ -68,17 +68,17 @@ static bool read_seconds(const struct rqli_reply *info, const char *mark, int64_
 
 static rql_status read_cpu(rql_client *client, int64_t *out_us, rql_error *error)
 {
-    RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
-    rql_status status = rqli_query(client, &exchange, error, "INFO", "cpu", NULL);
+    RQLI_AUTO(rqli_batch_give) struct rqli_batch *batch = NULL;
+    rql_status status = rqli_query(client, &batch, error, "INFO", "cpu", NULL);
     int64_t system_us;
     int64_t user_us;
 
     if (status) {
         return status;
     }
-    if (exchange->reply->type != RQLI_REPLY_TEXT ||
-        !read_seconds(exchange->reply, "\nused_cpu_sys:", &system_us) ||
-        !read_seconds(exchange->reply, "\nused_cpu_user:", &user_us)) {
+    if (batch->reply->type != RQLI_REPLY_TEXT ||
+        !read_seconds(batch->reply, "\nused_cpu_sys:", &system_us) ||
+        !read_seconds(batch->reply, "\nused_cpu_user:", &user_us)) {
         return rqli_fail(error, RQL_E_SERVER,
                          "INFO does not say what CPU time the server has used");
     }

@@ -12,7 +12,7 @@
 /*
  * Readers of large data for operators' calls: keys and hosts page by page (rqli_walk), texts into a
  * list that grows (rqli_list), and the contents of keys in batches that fit a connection
- * (rqli_batch). A server with a million keys gets small questions only, and a reply is believed
+ * (rqli_key_batch). A server with a million keys gets small questions only, and a reply is believed
  * only if it has the shape and size that were asked for.
  */
 
@@ -34,9 +34,9 @@ rql_status rqli_reader_status(const struct rqli_reader *self, rql_status status)
                      "%s: no answer; the connection broke or the server was silent", self->where);
 }
 
-struct rqli_exchange *rqli_reader_take(const struct rqli_reader *self)
+struct rqli_batch *rqli_reader_take(const struct rqli_reader *self)
 {
-    return rqli_client_exchange(self->client, self->set);
+    return rqli_client_batch(self->client, self->set);
 }
 
 const char *rqli_reader_node(const struct rqli_reader *self)
@@ -46,19 +46,18 @@ const char *rqli_reader_node(const struct rqli_reader *self)
     return rqli_node_where(self->set ? rqli_fleet_node(fleet, self->set) : &fleet->first);
 }
 
-/* Each exchange has the time of a single command, so a listing as a whole has no limit. If keys
+/* Each batch has the time of a single command, so a listing as a whole has no limit. If keys
  * of a batch have moved, retries->again_us tells the batch to read them again. */
-rql_status rqli_reader_send(const struct rqli_reader *self, struct rqli_exchange *exchange)
+rql_status rqli_reader_send(const struct rqli_reader *self, struct rqli_batch *batch)
 {
     rql_status status = rqli_reader_status(
-        self, rqli_exchange_run(exchange, rqli_client_budget_us(self->client, rqli_now_us()),
-                                self->error));
+        self,
+        rqli_batch_run(batch, rqli_client_budget_us(self->client, rqli_now_us()), self->error));
 
-    for (int i = 0; !status && i < exchange->command.n_commands; i++) {
+    for (int i = 0; !status && i < batch->command.n_commands; i++) {
         if (self->retries &&
-            rqli_client_follows(self->client, self->set, &exchange->reply[i], self->retries)) {
-            status = rqli_exchange_fault(exchange, &exchange->reply[i], "reading", self->where,
-                                         self->error);
+            rqli_client_follows(self->client, self->set, &batch->reply[i], self->retries)) {
+            status = rqli_batch_fault(batch, &batch->reply[i], "reading", self->where, self->error);
         }
     }
     return status;
@@ -317,17 +316,16 @@ static void add_keys(struct rqli_walk *self, const struct rqli_reply *found)
 /* MATCH and COUNT decide how long a page is, and it may be empty: only the cursor ends a walk.
  * The cursor moves last, so after a fault it is still that of the page before. A key that moves
  * from one server to another meanwhile is found at both, or at none. */
-rql_status rqli_walk_take(struct rqli_walk *self, const struct rqli_exchange *exchange,
-                          rql_error *error)
+rql_status rqli_walk_take(struct rqli_walk *self, const struct rqli_batch *batch, rql_error *error)
 {
-    const struct rqli_reply *page = &exchange->reply[self->hash ? 1 : 0];
+    const struct rqli_reply *page = &batch->reply[self->hash ? 1 : 0];
 
-    if (self->hash && !rqli_time_read(exchange->reply, &self->server_us)) {
-        return rqli_exchange_fault(exchange, exchange->reply, "TIME", "server", error);
+    if (self->hash && !rqli_time_read(batch->reply, &self->server_us)) {
+        return rqli_batch_fault(batch, batch->reply, "TIME", "server", error);
     }
     if (!is_page(self, page)) {
-        return rqli_exchange_fault(exchange, page, self->hash ? "HSCAN" : "SCAN",
-                                   self->hash ? self->hash : self->prefix, error);
+        return rqli_batch_fault(batch, page, self->hash ? "HSCAN" : "SCAN",
+                                self->hash ? self->hash : self->prefix, error);
     }
     if (self->hash) {
         add_fields(self, &page->items[1]);
@@ -351,17 +349,16 @@ rql_status rqli_walk_take(struct rqli_walk *self, const struct rqli_exchange *ex
 
 rql_status rqli_walk_read(const struct rqli_reader *reader, struct rqli_walk *self, int64_t count)
 {
-    RQLI_AUTO(rqli_exchange_give)
-    struct rqli_exchange *exchange = self->node
-                                         ? rqli_exchange_take(rqli_conns_choose(&self->node->conns))
-                                         : rqli_reader_take(reader);
+    RQLI_AUTO(rqli_batch_give)
+    struct rqli_batch *batch = self->node ? rqli_batch_take(rqli_conns_choose(&self->node->conns))
+                                          : rqli_reader_take(reader);
     rql_status status;
 
-    if (exchange) {
-        rqli_walk_ask(self, &exchange->command, count);
+    if (batch) {
+        rqli_walk_ask(self, &batch->command, count);
     }
-    status = rqli_reader_run(reader, exchange);
-    return status ? status : rqli_walk_take(self, exchange, reader->error);
+    status = rqli_reader_run(reader, batch);
+    return status ? status : rqli_walk_take(self, batch, reader->error);
 }
 
 /* A walk of keys ends when the server says so, because nothing else says how many keys there

@@ -2,8 +2,8 @@
 #define RQLI_PAGES_H
 
 /* Reads large data in pages: the keys with a prefix, the fields of a hash, and the contents of
- * many keys. No exchange gets more than the connection carries, whatever is stored, and each
- * exchange has its own deadline. Any thread may call these functions. */
+ * many keys. No batch gets more than the connection carries, whatever is stored, and each
+ * batch has its own deadline. Any thread may call these functions. */
 
 #include "base/error.h"
 #include "lock/client.h"
@@ -19,8 +19,8 @@ struct rqli_reader {
     struct rqli_retries *retries; /* for calls about those; NULL: a key that has moved is a fault */
 };
 
-/* Takes an exchange for the reader's commands. NULL: no memory. */
-struct rqli_exchange *rqli_reader_take(const struct rqli_reader *self);
+/* Takes a batch for the reader's commands. NULL: no memory. */
+struct rqli_batch *rqli_reader_take(const struct rqli_reader *self);
 
 /* Returns the address of the node that has those keys. */
 const char *rqli_reader_node(const struct rqli_reader *self);
@@ -28,14 +28,13 @@ const char *rqli_reader_node(const struct rqli_reader *self);
 /* Returns the status of a command that changes nothing: a lost reply leaves no doubt. */
 rql_status rqli_reader_status(const struct rqli_reader *self, rql_status status);
 
-/* Runs such commands. An exchange of NULL means out of memory. This is inline so that every
+/* Runs such commands. A batch of NULL means out of memory. This is inline so that every
  * reader and tool can see that NULL is no success. */
-rql_status rqli_reader_send(const struct rqli_reader *self, struct rqli_exchange *exchange);
+rql_status rqli_reader_send(const struct rqli_reader *self, struct rqli_batch *batch);
 
-static inline rql_status rqli_reader_run(const struct rqli_reader *self,
-                                         struct rqli_exchange *exchange)
+static inline rql_status rqli_reader_run(const struct rqli_reader *self, struct rqli_batch *batch)
 {
-    return exchange ? rqli_reader_send(self, exchange) : rqli_fail_nomem(self->error);
+    return batch ? rqli_reader_send(self, batch) : rqli_fail_nomem(self->error);
 }
 
 /* A list of texts whose number is not known, each with a number that only its user knows. A
@@ -106,8 +105,7 @@ static inline void rqli_walk_fini_p(struct rqli_walk *self)
 
 /* Until is_done, the caller asks for a page and takes the replies. No I/O. */
 void rqli_walk_ask(const struct rqli_walk *self, struct rqli_command *command, int64_t count);
-rql_status rqli_walk_take(struct rqli_walk *self, const struct rqli_exchange *exchange,
-                          rql_error *error);
+rql_status rqli_walk_take(struct rqli_walk *self, const struct rqli_batch *batch, rql_error *error);
 
 /* Read one page, and all pages. */
 rql_status rqli_walk_read(const struct rqli_reader *reader, struct rqli_walk *self, int64_t count);
@@ -137,36 +135,37 @@ bool rqli_cost_read_count(const struct rqli_reply *reply, int64_t *count);
  * read at once. */
 struct rqli_cost rqli_cost_of(int64_t count, const struct rqli_reply *memory, int64_t most);
 
-/* Returns how many of the n keys with these costs go into one exchange; 0: the first is too
+/* Returns how many of the n keys with these costs go into one batch; 0: the first is too
  * large. */
 size_t rqli_cost_fit(const struct rqli_cost *costs, size_t n);
 
-struct rqli_batch;
+struct rqli_key_batch;
 
 /* How the keys of a batch are measured and read. */
-struct rqli_batch_ops {
+struct rqli_key_batch_ops {
     const char *counter; /* the command that counts the items of a key */
     int64_t most;        /* items of a key that are read at once, at most RQLI_BATCH_ELEMENTS */
-    rql_status (*read)(const struct rqli_reader *reader, const struct rqli_batch *batch,
+    rql_status (*read)(const struct rqli_reader *reader, const struct rqli_key_batch *self,
                        size_t first, size_t n);
-    /* Reports a key that holds more than an exchange can carry. */
-    rql_status (*report_unread)(const struct rqli_reader *reader, const struct rqli_batch *batch,
+    /* Reports a key that holds more than a batch can carry. */
+    rql_status (*report_unread)(const struct rqli_reader *reader, const struct rqli_key_batch *self,
                                 size_t i);
 };
 
-struct rqli_batch {
-    const struct rqli_batch_ops *ops;
+struct rqli_key_batch {
+    const struct rqli_key_batch_ops *ops;
     void *context; /* only the ops know its type */
     const struct rqli_item *keys;
     size_t first; /* first of the keys whose costs are known */
     struct rqli_cost costs[RQLI_BATCH_KEYS];
 };
 
-/* Reads n keys, as many in one exchange as their sizes allow. The sizes are asked for first, so
+/* Reads n keys, as many in one batch as their sizes allow. The sizes are asked for first, so
  * that a huge key of another program does not break the connection that the client's locks depend
  * on. */
-rql_status rqli_batch_read(const struct rqli_reader *reader, const struct rqli_batch_ops *ops,
-                           const struct rqli_item *keys, size_t n, void *context);
+rql_status rqli_key_batch_read(const struct rqli_reader *reader,
+                               const struct rqli_key_batch_ops *ops, const struct rqli_item *keys,
+                               size_t n, void *context);
 
 static inline int64_t rqli_smaller(int64_t a, int64_t b)
 {

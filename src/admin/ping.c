@@ -139,23 +139,23 @@ static void take_min_replicas(rql_server_info *info, const struct rqli_reply *re
 static rql_status ask_all(rql_client *client, struct rqli_node *node, rql_server_info *info,
                           rql_error *error)
 {
-    RQLI_AUTO(rqli_exchange_give)
-    struct rqli_exchange *exchange = rqli_exchange_take(rqli_conns_choose(&node->conns));
+    RQLI_AUTO(rqli_batch_give)
+    struct rqli_batch *batch = rqli_batch_take(rqli_conns_choose(&node->conns));
     rql_status status;
 
-    if (!exchange) {
+    if (!batch) {
         return rqli_fail_nomem(error);
     }
-    write_questions(&exchange->command);
-    status = rqli_exchange_run(exchange, rqli_client_budget_us(client, rqli_now_us()), error);
+    write_questions(&batch->command);
+    status = rqli_batch_run(batch, rqli_client_budget_us(client, rqli_now_us()), error);
     if (status) {
         return status;
     }
-    take_server(info, &exchange->reply[SERVER]);
-    take_replication(info, &exchange->reply[REPLICATION]);
-    take_min_replicas(info, &exchange->reply[MIN_REPLICAS]);
-    take_hello(info, &exchange->reply[HELLO]);
-    take_refused(info, exchange->reply);
+    take_server(info, &batch->reply[SERVER]);
+    take_replication(info, &batch->reply[REPLICATION]);
+    take_min_replicas(info, &batch->reply[MIN_REPLICAS]);
+    take_hello(info, &batch->reply[HELLO]);
+    take_refused(info, batch->reply);
     return RQL_OK;
 }
 
@@ -173,19 +173,19 @@ static rql_status measure(rql_client *client, struct rqli_node *node, rql_server
     int64_t took_us[PINGS];
 
     for (size_t i = 0; i < PINGS; i++) {
-        RQLI_AUTO(rqli_exchange_give)
-        struct rqli_exchange *exchange = rqli_exchange_take(rqli_conns_choose(&node->conns));
+        RQLI_AUTO(rqli_batch_give)
+        struct rqli_batch *batch = rqli_batch_take(rqli_conns_choose(&node->conns));
         rql_status status;
 
-        if (!exchange) {
+        if (!batch) {
             return rqli_fail_nomem(error);
         }
-        rqli_command_words(&exchange->command, "PING", NULL);
-        status = rqli_exchange_run(exchange, rqli_client_budget_us(client, rqli_now_us()), error);
+        rqli_command_words(&batch->command, "PING", NULL);
+        status = rqli_batch_run(batch, rqli_client_budget_us(client, rqli_now_us()), error);
         if (status) {
             return status;
         }
-        took_us[i] = exchange->received_us - exchange->sent_us;
+        took_us[i] = batch->received_us - batch->sent_us;
     }
     qsort(took_us, PINGS, sizeof *took_us, compare_times);
     info->round_trip_us = took_us[PINGS / 2];

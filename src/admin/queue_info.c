@@ -224,47 +224,47 @@ struct readings {
 static rql_status read_pages(const struct rqli_reader *reader, struct rqli_queue_reading *of,
                              size_t n)
 {
-    RQLI_AUTO(rqli_exchange_give)
-    struct rqli_exchange *exchange = rqli_reader_take(reader);
+    RQLI_AUTO(rqli_batch_give)
+    struct rqli_batch *batch = rqli_reader_take(reader);
     rql_status status;
 
-    for (size_t i = 0; exchange && i < n; i++) {
-        rqli_queue_reading_ask(&of[i], &exchange->command);
+    for (size_t i = 0; batch && i < n; i++) {
+        rqli_queue_reading_ask(&of[i], &batch->command);
     }
-    if (exchange) {
-        rqli_command_words(&exchange->command, "TIME", NULL);
+    if (batch) {
+        rqli_command_words(&batch->command, "TIME", NULL);
     }
-    status = rqli_reader_run(reader, exchange);
+    status = rqli_reader_run(reader, batch);
     for (size_t i = 0; !status && i < n; i++) {
-        (void)rqli_time_read(&exchange->reply[n], &of[i].server_us);
-        status = rqli_queue_reading_take(&of[i], &exchange->reply[i], reader->where, reader->error);
+        (void)rqli_time_read(&batch->reply[n], &of[i].server_us);
+        status = rqli_queue_reading_take(&of[i], &batch->reply[i], reader->where, reader->error);
     }
     return status;
 }
 
-/* Reads the next records of all queues together: as many as one exchange may ask for, in the
+/* Reads the next records of all queues together: as many as one batch may ask for, in the
  * order of the queues. *has_more: that room was used up, so there may be some left. */
 static rql_status read_some_hosts(const struct rqli_reader *reader, struct readings *readings,
                                   bool *has_more)
 {
-    RQLI_AUTO(rqli_exchange_give)
-    struct rqli_exchange *exchange = rqli_reader_take(reader);
+    RQLI_AUTO(rqli_batch_give)
+    struct rqli_batch *batch = rqli_reader_take(reader);
     const struct rqli_reply *reply;
     size_t room = RQLI_QUEUE_HOSTS;
     rql_status status;
 
-    for (size_t i = 0; exchange && i < readings->n; i++) {
-        room -= rqli_queue_reading_ask_hosts(&readings->of[i], &exchange->command, room);
+    for (size_t i = 0; batch && i < readings->n; i++) {
+        room -= rqli_queue_reading_ask_hosts(&readings->of[i], &batch->command, room);
     }
     *has_more = room == 0;
-    if (exchange && exchange->command.n_commands == 0) {
+    if (batch && batch->command.n_commands == 0) {
         return RQL_OK;
     }
-    status = rqli_reader_run(reader, exchange);
+    status = rqli_reader_run(reader, batch);
     if (status) {
         return status;
     }
-    reply = exchange->reply;
+    reply = batch->reply;
     for (size_t i = 0; !status && i < readings->n; i++) {
         if (readings->of[i].n_asked > 0) {
             status = rqli_queue_reading_take_hosts(&readings->of[i], reply++, reader->where,
@@ -274,7 +274,7 @@ static rql_status read_some_hosts(const struct rqli_reader *reader, struct readi
     return status;
 }
 
-/* Reads all first pages in one exchange, then the longer queues one by one: most queues are
+/* Reads all first pages in one batch, then the longer queues one by one: most queues are
  * short. */
 static rql_status read_all(const struct rqli_reader *reader, struct readings *readings,
                            rql_queue_info **out)
@@ -301,7 +301,7 @@ static rql_status read_all(const struct rqli_reader *reader, struct readings *re
 
 /* A page has room for the items that the queue had when it was measured, and a few more. Then
  * the first page of a short queue is not full, and so it is the last one. */
-static rql_status read_some(const struct rqli_reader *reader, const struct rqli_batch *batch,
+static rql_status read_some(const struct rqli_reader *reader, const struct rqli_key_batch *self,
                             size_t first, size_t n)
 {
     struct readings *readings = calloc(1, sizeof *readings + n * sizeof readings->of[0]);
@@ -311,12 +311,12 @@ static rql_status read_some(const struct rqli_reader *reader, const struct rqli_
         return rqli_fail_nomem(reader->error);
     }
     for (; readings->n < n; readings->n++) {
-        int64_t items = batch->costs[first - batch->first + readings->n].items;
+        int64_t items = self->costs[first - self->first + readings->n].items;
 
-        rqli_queue_reading_init(&readings->of[readings->n], batch->keys[first + readings->n].text,
+        rqli_queue_reading_init(&readings->of[readings->n], self->keys[first + readings->n].text,
                                 rqli_smaller(items + RQLI_SPARE_ITEMS, RQLI_QUEUE_PAGE));
     }
-    status = read_all(reader, readings, (rql_queue_info **)batch->context + first);
+    status = read_all(reader, readings, (rql_queue_info **)self->context + first);
     for (size_t i = 0; i < n; i++) {
         rqli_queue_reading_fini(&readings->of[i]);
     }
@@ -324,17 +324,17 @@ static rql_status read_some(const struct rqli_reader *reader, const struct rqli_
     return status;
 }
 
-/* Reports a queue that is too large for an exchange, with a status that says that it was not
+/* Reports a queue that is too large for a batch, with a status that says that it was not
  * read. A queue is too large only by the length of its texts, because the number of its requests is
  * cut to a page. */
-static rql_status report_unread(const struct rqli_reader *reader, const struct rqli_batch *batch,
+static rql_status report_unread(const struct rqli_reader *reader, const struct rqli_key_batch *self,
                                 size_t i)
 {
-    rql_queue_info **out = (rql_queue_info **)batch->context + i;
+    rql_queue_info **out = (rql_queue_info **)self->context + i;
     struct rqli_queue_reading reading;
     rql_status status;
 
-    rqli_queue_reading_init(&reading, batch->keys[i].text, 1);
+    rqli_queue_reading_init(&reading, self->keys[i].text, 1);
     reading.status = RQL_KEY_MALFORMED;
     status = rqli_queue_reading_finish(&reading, out, reader->error);
     if (!status) {
@@ -346,8 +346,8 @@ static rql_status report_unread(const struct rqli_reader *reader, const struct r
 rql_status rqli_read_queues(const struct rqli_reader *reader, const struct rqli_item *keys,
                             size_t n, rql_queue_info **out)
 {
-    static const struct rqli_batch_ops queues = {"ZCARD", RQLI_QUEUE_PAGE, read_some,
-                                                 report_unread};
+    static const struct rqli_key_batch_ops queues = {"ZCARD", RQLI_QUEUE_PAGE, read_some,
+                                                     report_unread};
 
-    return rqli_batch_read(reader, &queues, keys, n, out);
+    return rqli_key_batch_read(reader, &queues, keys, n, out);
 }

@@ -22,7 +22,7 @@ enum {
  *
  * Phases: FIND for each page of all parts; then for each batch MEASURE (of locks), INSPECT and CALL
  * until no target goes on. The last two are repeated if not all of the batch went into one
- * exchange.
+ * batch.
  */
 
 /* Adds one of at most RQLI_SWEEP_PARTS_MAX rules. They are swept in the order in which they are
@@ -157,7 +157,7 @@ static void preview(struct rqli_sweep *self, struct rqli_slice key, const struct
 /* Reads one inspection: the key becomes a target if the rule wants it. A key of another type is
  * not a lock: it is counted, and left alone. */
 static rql_status consider(struct rqli_sweep *self, struct rqli_slice key,
-                           const struct rqli_exchange *answer, const struct rqli_reply *seen)
+                           const struct rqli_batch *answer, const struct rqli_reply *seen)
 {
     const struct rqli_sweep_rule *rule = part_of(self)->rule;
     enum rqli_sweep_verdict verdict = RQLI_SWEEP_MALFORMED;
@@ -170,8 +170,8 @@ static rql_status consider(struct rqli_sweep *self, struct rqli_slice key,
         verdict = rqli_rule_judge(rule, self, seen);
     }
     if (verdict == RQLI_SWEEP_MALFORMED) {
-        return rqli_exchange_fault(answer, seen, rqli_inspection_name(rule->inspection), key.data,
-                                   self->error);
+        return rqli_batch_fault(answer, seen, rqli_inspection_name(rule->inspection), key.data,
+                                self->error);
     }
     if (verdict == RQLI_SWEEP_REMOVE && self->options.dry_run && rule->next == RQLI_NUMBER_NONE) {
         preview(self, key, seen);
@@ -184,7 +184,7 @@ static rql_status consider(struct rqli_sweep *self, struct rqli_slice key,
 /* Reads the reply to a plain command, which changes nothing, so a lost reply leaves no doubt. Of
  * the two replies that measure a key the count comes first, and is kept in item_count for the
  * second: replies come in order. */
-static void read_plain(struct rqli_sweep *self, size_t i, const struct rqli_exchange *answer,
+static void read_plain(struct rqli_sweep *self, size_t i, const struct rqli_batch *answer,
                        const struct rqli_reply *reply, const rql_error *fault)
 {
     struct rqli_sweep_part *part = part_of(self);
@@ -234,7 +234,7 @@ static void note_served(struct rqli_sweep *self, struct rqli_sweep_target *targe
 
 /* A script that goes on keeps its target for the next round; the queue is served after its last
  * call. on_swept is called once for a key, after the first call that removed something. */
-static void read_reply(struct rqli_op *op, size_t i, const struct rqli_exchange *answer,
+static void read_reply(struct rqli_op *op, size_t i, const struct rqli_batch *answer,
                        const struct rqli_reply *reply, const rql_error *fault)
 {
     struct rqli_sweep *self = (struct rqli_sweep *)op;
@@ -258,8 +258,8 @@ static void read_reply(struct rqli_op *op, size_t i, const struct rqli_exchange 
     } else if (fault) {
         note_fault(self, fault);
     } else if (!rqli_outcome_read(reply, &outcome) || !is_plausible(&outcome)) {
-        (void)rqli_exchange_fault(answer, reply, rqli_scripts[rule->script].name, target->key.data,
-                                  &malformed);
+        (void)rqli_batch_fault(answer, reply, rqli_scripts[rule->script].name, target->key.data,
+                               &malformed);
         note_fault(self, &malformed);
     } else {
         if (outcome.what > 0 && target->removed == 0) {

@@ -190,7 +190,7 @@ static void write_try(const struct rqli_acquire *self, size_t i, struct rqli_cal
     add_arguments(self, call, rqli_now_us());
 }
 
-static void read_try(struct rqli_acquire *self, size_t i, const struct rqli_exchange *answer,
+static void read_try(struct rqli_acquire *self, size_t i, const struct rqli_batch *answer,
                      const struct rqli_reply *reply, const rql_error *fault)
 {
     if (!is_try(self, i)) {
@@ -307,7 +307,7 @@ void rqli_acquire_on_conflict(struct rqli_acquire *self)
 
 static const struct {
     void (*write)(const struct rqli_acquire *self, size_t i, struct rqli_call *call);
-    void (*read)(struct rqli_acquire *self, size_t i, const struct rqli_exchange *answer,
+    void (*read)(struct rqli_acquire *self, size_t i, const struct rqli_batch *answer,
                  const struct rqli_reply *reply, const rql_error *fault);
     void (*end)(struct rqli_acquire *self); /* all replies are read; or NULL */
 } phases[] = {
@@ -324,7 +324,7 @@ static void write_calls(struct rqli_op *op, size_t i, struct rqli_call *call)
     phases[self->phase].write(self, i, call);
 }
 
-static void read_reply(struct rqli_op *op, size_t i, const struct rqli_exchange *answer,
+static void read_reply(struct rqli_op *op, size_t i, const struct rqli_batch *answer,
                        const struct rqli_reply *reply, const rql_error *fault)
 {
     struct rqli_acquire *self = (struct rqli_acquire *)op;

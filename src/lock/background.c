@@ -228,7 +228,7 @@ static bool add(struct rqli_background *self, struct rqli_duty *duty)
     bool is_durable = duty->durability && rqli_durability_is_wanted(duty->durability);
     struct rqli_duty_batch *batch = batch_for(self, node, is_durable);
 
-    if (!batch || batch->exchange || is_full(batch)) {
+    if (!batch || batch->sent || is_full(batch)) {
         rqli_background_set(self, duty,
                             rqli_now_us() + (duty->ops->is_urgent ? BUSY_URGENT_US : BUSY_US));
     } else {
@@ -239,7 +239,7 @@ static bool add(struct rqli_background *self, struct rqli_duty *duty)
         batch->item[batch->count++].duty = duty;
         duty->batch = batch;
     }
-    return is_durable || !batch || batch->exchange || !is_full(batch) || !is_ready(self, batch);
+    return is_durable || !batch || batch->sent || !is_full(batch) || !is_ready(self, batch);
 }
 
 /* Begins the duties of a queue that are due, until a batch is full: those left in the queue keep
@@ -275,7 +275,7 @@ static void write_calls(struct rqli_duty_batch *self, struct rqli_command *comma
 /* Writes the calls of a batch. Returns false if no duty is left in it. */
 static bool write_batch(struct rqli_background *self, struct rqli_duty_batch *batch)
 {
-    struct rqli_command *command = &batch->exchange->command;
+    struct rqli_command *command = &batch->sent->command;
     rql_client *client = self->client;
 
     rqli_command_reset(command);
@@ -303,16 +303,16 @@ static rql_status send(struct rqli_background *self, struct rqli_duty_batch *bat
     if (status) {
         return status;
     }
-    batch->exchange = rqli_exchange_take(conn);
-    if (!batch->exchange) {
+    batch->sent = rqli_batch_take(conn);
+    if (!batch->sent) {
         return RQL_E_NOMEM;
     }
     if (!write_batch(self, batch)) {
         return RQL_E_IO;
     }
-    batch->exchange->durability = batch->is_durable ? &batch->wanted : NULL;
+    batch->sent->durability = batch->is_durable ? &batch->wanted : NULL;
     rqli_background_unlock(self);
-    status = rqli_exchange_send(batch->exchange, 0, NULL);
+    status = rqli_batch_send(batch->sent, 0, NULL);
     rqli_background_lock(self);
     return status;
 }
@@ -352,19 +352,19 @@ static void end(struct rqli_background *self, struct rqli_duty_batch *batch, rql
     for (size_t i = 0; i < batch->count; i++) {
         struct rqli_duty *duty = batch->item[i].duty;
         const struct rqli_reply *reply =
-            duty && !status ? &batch->exchange->reply[batch->item[i].reply_at] : NULL;
+            duty && !status ? &batch->sent->reply[batch->item[i].reply_at] : NULL;
 
         if (duty) {
             duty->batch = NULL;
         }
         if (duty && !(reply && repeat(self, batch, duty, reply))) {
-            duty->ops->read(duty, reply ? batch->exchange : NULL, reply, status);
+            duty->ops->read(duty, reply ? batch->sent : NULL, reply, status);
         }
     }
     rqli_background_unlock(self);
-    rqli_exchange_give(batch->exchange);
+    rqli_batch_give(batch->sent);
     rqli_background_lock(self);
-    batch->exchange = NULL;
+    batch->sent = NULL;
     batch->wanted = (struct rqli_durability){0};
     batch->is_urgent = false;
     batch->count = 0;
@@ -375,13 +375,13 @@ static void take_answer(struct rqli_background *self, struct rqli_duty_batch *ba
 {
     bool is_looked_at = batch->is_durable || self->client->is_partitioned;
     int64_t until_us =
-        is_looked_at ? batch->exchange->sent_us + ANSWER_LOOK_US : answer_until_us(self, batch);
+        is_looked_at ? batch->sent->sent_us + ANSWER_LOOK_US : answer_until_us(self, batch);
     rql_status status;
 
     rqli_background_unlock(self);
-    status = rqli_exchange_await(batch->exchange, until_us, NULL);
+    status = rqli_batch_await(batch->sent, until_us, NULL);
     rqli_background_lock(self);
-    if (!is_looked_at || rqli_exchange_is_over(batch->exchange)) {
+    if (!is_looked_at || rqli_batch_is_over(batch->sent)) {
         end(self, batch, status);
     }
 }
@@ -412,12 +412,12 @@ static void note_attempt(struct rqli_background *self, const struct rqli_duty_ba
 
 static bool is_unsent(const struct rqli_duty_batch *self)
 {
-    return self->count > 0 && !self->exchange;
+    return self->count > 0 && !self->sent;
 }
 
 /* Does one step for the durable batches, or for the others. Nodes that are not connected come last,
  * because connecting may take until something is due elsewhere. */
-static void exchange_all(struct rqli_background *self, bool is_durable)
+static void send_all(struct rqli_background *self, bool is_durable)
 {
     struct rqli_duty_batch *batch;
 
@@ -427,7 +427,7 @@ static void exchange_all(struct rqli_background *self, bool is_durable)
         }
     }
     for (batch = &self->shared.batch; batch; batch = batch->next) {
-        if (batch->is_durable == is_durable && batch->exchange) {
+        if (batch->is_durable == is_durable && batch->sent) {
             take_answer(self, batch);
         }
     }
@@ -447,7 +447,7 @@ static int64_t silent_us(const struct rqli_background *self, const struct rqli_d
     if (batch->is_durable) {
         limit_ms += rqli_durability_longest_ms(&batch->wanted);
     }
-    return rqli_after_ms(batch->exchange->sent_us, limit_ms);
+    return rqli_after_ms(batch->sent->sent_us, limit_ms);
 }
 
 /* Returns when to look for an answer again. An answer that takes long is looked for less and less
@@ -456,7 +456,7 @@ static int64_t silent_us(const struct rqli_background *self, const struct rqli_d
 static int64_t next_look_us(const struct rqli_background *self, const struct rqli_duty_batch *batch,
                             int64_t now_us)
 {
-    int64_t pause_us = rqli_earlier(now_us - batch->exchange->sent_us, LONGEST_PAUSE_US);
+    int64_t pause_us = rqli_earlier(now_us - batch->sent->sent_us, LONGEST_PAUSE_US);
     int64_t look_us = now_us + rqli_later(pause_us, ANSWER_LOOK_US);
     int64_t before_loss_us = rqli_timers_first_us(&self->shared.losses) - ANSWER_LOOK_US;
     int64_t at_end_us = silent_us(self, batch);
@@ -479,7 +479,7 @@ static int64_t plan(struct rqli_background *self)
     due_us = rqli_earlier(due_us, rqli_timers_first_us(&self->shared.urgent));
     due_us = rqli_earlier(due_us, rqli_timers_first_us(&self->shared.others));
     for (const struct rqli_duty_batch *batch = &self->shared.batch; batch; batch = batch->next) {
-        if (batch->exchange) {
+        if (batch->sent) {
             due_us = rqli_earlier(due_us, next_look_us(self, batch, now_us));
         }
     }
@@ -495,7 +495,7 @@ static int64_t plan(struct rqli_background *self)
 static void end_all(struct rqli_background *self)
 {
     for (struct rqli_duty_batch *batch = &self->shared.batch; batch; batch = batch->next) {
-        if (batch->exchange) {
+        if (batch->sent) {
             end(self, batch, RQL_E_UNKNOWN);
         }
     }
@@ -523,8 +523,8 @@ int64_t rqli_background_step(struct rqli_worker *worker)
     rqli_timers_fire(&self->shared.losses, rqli_now_us());
     collect(self, &self->shared.urgent);
     collect(self, &self->shared.others);
-    exchange_all(self, false);
-    exchange_all(self, true);
+    send_all(self, false);
+    send_all(self, true);
     rqli_timers_fire(&self->shared.losses, rqli_now_us());
     if (rqli_background_is_out_of_time(self)) {
         end_all(self);
@@ -559,13 +559,13 @@ struct rqli_background *rqli_background_free(struct rqli_background *self)
     if (!self) {
         return NULL;
     }
-    rqli_exchange_give(self->shared.batch.exchange);
-    rqli_exchange_give(self->shared.durable.exchange);
+    rqli_batch_give(self->shared.batch.sent);
+    rqli_batch_give(self->shared.durable.sent);
     other = self->shared.durable.next;
     while (other) {
         struct rqli_duty_batch *next = other->next;
 
-        rqli_exchange_give(other->exchange);
+        rqli_batch_give(other->sent);
         free(other);
         other = next;
     }

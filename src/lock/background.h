@@ -30,7 +30,7 @@ struct rqli_duty_ops {
     void (*write)(struct rqli_duty *self, struct rqli_call *call);
     /* The call was answered; or not (NULL), because of this fault. The duty sets its next time, or
      * it is over. An answer that makes no sense may be any reply. */
-    void (*read)(struct rqli_duty *self, const struct rqli_exchange *answer,
+    void (*read)(struct rqli_duty *self, const struct rqli_batch *answer,
                  const struct rqli_reply *reply, rql_status fault);
     bool is_urgent; /* a lock may be lost if it is late: it goes first */
 };
@@ -53,10 +53,10 @@ enum { RQLI_DUTIES_MAX = 64 };
 struct rqli_duty_batch {
     struct rqli_duty_batch *next; /* of another node, or the other kind */
     struct rqli_node *node;
-    bool is_durable;                /* of locks that need replicas or fsync to confirm */
-    bool is_urgent;                 /* one of its duties is */
-    struct rqli_durability wanted;  /* the strictest of all its duties */
-    struct rqli_exchange *exchange; /* under way, or NULL */
+    bool is_durable;               /* of locks that need replicas or fsync to confirm */
+    bool is_urgent;                /* one of its duties is */
+    struct rqli_durability wanted; /* the strictest of all its duties */
+    struct rqli_batch *sent;       /* under way, or NULL */
     size_t count;
 
     struct {

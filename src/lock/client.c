@@ -83,19 +83,19 @@ int64_t rqli_client_budget_us(const rql_client *client, int64_t now_us)
 static rql_status check_writable(const rql_client *client, struct rqli_conn *conn,
                                  int64_t deadline_us, rql_error *error)
 {
-    struct rqli_exchange *exchange = rqli_exchange_take(conn);
+    struct rqli_batch *batch = rqli_batch_take(conn);
     rql_status status;
 
-    if (!exchange) {
+    if (!batch) {
         return rqli_fail_nomem(error);
     }
-    rqli_login_write_probe(&exchange->command);
-    status = rqli_exchange_run(exchange, deadline_us, error);
-    if (!status && exchange->reply->type == RQLI_REPLY_ERROR) {
-        status = rqli_exchange_fault(exchange, exchange->reply, "ZREM",
-                                     client->fleet.first.endpoint.where, error);
+    rqli_login_write_probe(&batch->command);
+    status = rqli_batch_run(batch, deadline_us, error);
+    if (!status && batch->reply->type == RQLI_REPLY_ERROR) {
+        status = rqli_batch_fault(batch, batch->reply, "ZREM", client->fleet.first.endpoint.where,
+                                  error);
     }
-    rqli_exchange_give(exchange);
+    rqli_batch_give(batch);
     return status;
 }
 
@@ -155,14 +155,14 @@ bool rqli_client_follows(rql_client *client, const struct rqli_key_set *set,
     return true;
 }
 
-struct rqli_exchange *rqli_client_exchange(rql_client *client, const struct rqli_key_set *set)
+struct rqli_batch *rqli_client_batch(rql_client *client, const struct rqli_key_set *set)
 {
-    return rqli_exchange_take(set ? rqli_conns_choose(&rqli_fleet_node(&client->fleet, set)->conns)
-                                  : rqli_client_conn(client));
+    return rqli_batch_take(set ? rqli_conns_choose(&rqli_fleet_node(&client->fleet, set)->conns)
+                               : rqli_client_conn(client));
 }
 
-static rql_status query(rql_client *client, const struct rqli_key_set *set,
-                        struct rqli_exchange **out, rql_error *error, va_list words)
+static rql_status query(rql_client *client, const struct rqli_key_set *set, struct rqli_batch **out,
+                        rql_error *error, va_list words)
 {
     const struct rqli_op_route route = rqli_client_route_of_all(client);
     struct rqli_call call;
@@ -172,7 +172,7 @@ static rql_status query(rql_client *client, const struct rqli_key_set *set,
 }
 
 /* The set of keys that is no partition never moves: it belongs to the first server. */
-rql_status rqli_query(rql_client *client, struct rqli_exchange **out, rql_error *error, ...)
+rql_status rqli_query(rql_client *client, struct rqli_batch **out, rql_error *error, ...)
 {
     rql_status status;
     va_list words;
@@ -184,7 +184,7 @@ rql_status rqli_query(rql_client *client, struct rqli_exchange **out, rql_error 
 }
 
 rql_status rqli_query_about(rql_client *client, const struct rqli_keys *keys,
-                            struct rqli_exchange **out, rql_error *error, ...)
+                            struct rqli_batch **out, rql_error *error, ...)
 {
     rql_status status;
     va_list words;

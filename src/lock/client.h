@@ -142,11 +142,11 @@ static inline bool rqli_client_wants_name(rql_client *self)
 
 /* Plain commands over a client's connections, one at a time. */
 
-RQLI_DEFINE_AUTO(struct rqli_exchange *, rqli_exchange_give);
+RQLI_DEFINE_AUTO(struct rqli_batch *, rqli_batch_give);
 
-/* Returns an exchange for commands about the keys of this set; with NULL, for the first of the
+/* Returns a batch for commands about the keys of this set; with NULL, for the first of the
  * servers. Returns NULL if there is no memory. */
-struct rqli_exchange *rqli_client_exchange(rql_client *client, const struct rqli_key_set *set);
+struct rqli_batch *rqli_client_batch(rql_client *client, const struct rqli_key_set *set);
 
 /* Returns true if this reply says that nothing was done, usually because the keys have moved. The
  * commands are then to be sent again at retries->again_us, which is never 0, to the node that has
@@ -156,13 +156,13 @@ bool rqli_client_follows(rql_client *client, const struct rqli_key_set *set,
 
 /* Runs one command of texts, with NULL after the last, within the time of a single command. RQL_OK:
  * *out holds its reply, which is no error, and is to be given back. Otherwise *out is unchanged. */
-__attribute__((sentinel)) rql_status rqli_query(rql_client *client, struct rqli_exchange **out,
+__attribute__((sentinel)) rql_status rqli_query(rql_client *client, struct rqli_batch **out,
                                                 rql_error *error, ...);
 
 /* Does the same at the node that has the keys of this lock, whose key is the second text. */
 __attribute__((sentinel)) rql_status rqli_query_about(rql_client *client,
                                                       const struct rqli_keys *keys,
-                                                      struct rqli_exchange **out, rql_error *error,
+                                                      struct rqli_batch **out, rql_error *error,
                                                       ...);
 
 /* The keys of a name that a caller gave. It must not be moved, because the keys point into it. */

@@ -225,17 +225,17 @@ static struct rqli_conn *find_conn(struct rqli_node *node)
  * locks behind, because a person who looks at the locks wants to know whose they are. */
 static void leave_list(rql_client *client)
 {
-    struct rqli_exchange *exchange = NULL;
+    struct rqli_batch *batch = NULL;
     struct rqli_conn *conn = NULL;
 
     if (rqli_client_name_is_said(&client->name) && !client->has_left_locks) {
         conn = find_conn(rqli_client_node(client, &client->name.keys));
     }
-    exchange = conn ? rqli_exchange_take(conn) : NULL;
-    if (exchange) {
-        rqli_client_name_write_end(&client->name, &exchange->command);
-        (void)!rqli_exchange_send(exchange, 0, NULL);
-        rqli_exchange_give(exchange);
+    batch = conn ? rqli_batch_take(conn) : NULL;
+    if (batch) {
+        rqli_client_name_write_end(&client->name, &batch->command);
+        (void)!rqli_batch_send(batch, 0, NULL);
+        rqli_batch_give(batch);
     }
 }
 

@@ -109,7 +109,7 @@ static void read_answer(struct rqli_acquire *self, size_t i, const struct rqli_r
 }
 
 /* Reads the i-th reply. Each of the questions may fail; the first fault ends the try. */
-void rqli_durable_read(struct rqli_acquire *self, size_t i, const struct rqli_exchange *answer,
+void rqli_durable_read(struct rqli_acquire *self, size_t i, const struct rqli_batch *answer,
                        const struct rqli_reply *reply, const rql_error *fault)
 {
     (void)answer;

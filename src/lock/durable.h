@@ -22,7 +22,7 @@ bool rqli_durable_must_ask(const struct rqli_acquire *self);
 enum { RQLI_DURABLE_CALLS = 3 };
 
 void rqli_durable_write(const struct rqli_acquire *self, size_t i, struct rqli_call *call);
-void rqli_durable_read(struct rqli_acquire *self, size_t i, const struct rqli_exchange *answer,
+void rqli_durable_read(struct rqli_acquire *self, size_t i, const struct rqli_batch *answer,
                        const struct rqli_reply *reply, const rql_error *fault);
 
 /* All replies are read: the server answers truthfully, or the request ends with

@@ -96,7 +96,7 @@ static rql_status fail_early(struct rqli_end *self, struct rqli_end_part *part)
 /* Returns RQL_OK if the lock is the next owner's, RQL_NOT_HELD if it was not ours any more, and
  * RQL_E_UNKNOWN if the transfer is to be repeated. */
 static rql_status understand_transfer(struct rqli_end *self, struct rqli_end_part *part,
-                                      const struct rqli_exchange *answer,
+                                      const struct rqli_batch *answer,
                                       const struct rqli_outcome *outcome)
 {
     if (outcome->what == RQLI_TRANSFERRED) {
@@ -120,13 +120,13 @@ static rql_status understand_transfer(struct rqli_end *self, struct rqli_end_par
  * before the first call, which is earlier than the server's count, and so safe.
  */
 static rql_status understand(struct rqli_end *self, struct rqli_end_part *part,
-                             const struct rqli_exchange *answer, const struct rqli_reply *reply)
+                             const struct rqli_batch *answer, const struct rqli_reply *reply)
 {
     struct rqli_outcome outcome;
 
     if (!rqli_outcome_read(reply, &outcome)) {
-        return rqli_exchange_fault(answer, reply, part->unused_ms > 0 ? "decrease" : "release",
-                                   part->keys->lock.data, &part->fault);
+        return rqli_batch_fault(answer, reply, part->unused_ms > 0 ? "decrease" : "release",
+                                part->keys->lock.data, &part->fault);
     }
     part->is_serving = outcome.second == RQLI_SERVED_PARTLY;
     if (self->on.transfer) {
@@ -158,7 +158,7 @@ static void read_transfer_fault(struct rqli_end *self, rql_status fault)
 
 /* Reads the i-th reply. A fault is remembered: if a later call finds nothing, the call without a
  * reply has ended the hold. */
-static void read_end(struct rqli_op *op, size_t i, const struct rqli_exchange *answer,
+static void read_end(struct rqli_op *op, size_t i, const struct rqli_batch *answer,
                      const struct rqli_reply *reply, const rql_error *fault)
 {
     struct rqli_end *self = (struct rqli_end *)op;
@@ -417,24 +417,24 @@ static rql_status end_one(rql_lock *const *lock, int64_t until_us, rql_error *er
 /* Sends the release over the connection that has carried the grant, after all other calls about the
  * lock. The next request for the lock in this client goes after the release. Returns NULL if it was
  * not sent, because that connection no longer exists or there is no memory. */
-static struct rqli_exchange *send_release(struct rqli_end *self, const rql_lock *lock)
+static struct rqli_batch *send_release(struct rqli_end *self, const rql_lock *lock)
 {
     struct rqli_conn *conn =
         rqli_conns_find(&rqli_client_node(self->client, &lock->keys)->conns, lock->carrier);
-    struct rqli_exchange *exchange = conn ? rqli_exchange_take(conn) : NULL;
+    struct rqli_batch *batch = conn ? rqli_batch_take(conn) : NULL;
     struct rqli_call call;
 
-    if (!exchange) {
+    if (!batch) {
         return NULL;
     }
-    rqli_call_begin(&call, &exchange->command);
+    rqli_call_begin(&call, &batch->command);
     write_end(&self->op, 0, &call);
-    rqli_call_write(&call, &exchange->command, rqli_conn_scripts(conn));
-    if (rqli_exchange_send(exchange, lock->generation, NULL)) {
-        rqli_exchange_give(exchange);
+    rqli_call_write(&call, &batch->command, rqli_conn_scripts(conn));
+    if (rqli_batch_send(batch, lock->generation, NULL)) {
+        rqli_batch_give(batch);
         return NULL;
     }
-    return exchange;
+    return batch;
 }
 
 /* ---- releases that do not wait ---- */
@@ -481,7 +481,7 @@ static void free_late(rql_lock *lock)
 
     background->n_late--;
     background->shared.n_owed--;
-    rqli_exchange_give(lock->release);
+    rqli_batch_give(lock->release);
     (void)rqli_lock_free(lock);
 }
 
@@ -490,7 +490,7 @@ static bool is_confirmed(const rql_lock *lock)
 {
     struct rqli_outcome outcome;
 
-    return lock->release && rqli_exchange_is_answered(lock->release) &&
+    return lock->release && rqli_batch_is_answered(lock->release) &&
            rqli_outcome_read(lock->release->reply, &outcome) && outcome.what == 1 &&
            outcome.second != RQLI_SERVED_PARTLY;
 }
@@ -504,14 +504,14 @@ static void withdraw_later(const rql_lock *lock)
 
 /* Returns the status that rql_lock_release() would. A release that served only a part of the queue
  * is withdrawn as well, which serves the rest. Caller does not hold the mutex. */
-static rql_status understand_late(rql_lock *lock, const struct rqli_exchange *answer,
+static rql_status understand_late(rql_lock *lock, const struct rqli_batch *answer,
                                   const struct rqli_reply *reply)
 {
     struct rqli_outcome outcome;
     rql_error fault;
 
     if (!rqli_outcome_read(reply, &outcome)) {
-        return rqli_exchange_fault(answer, reply, "release", lock->name, &fault);
+        return rqli_batch_fault(answer, reply, "release", lock->name, &fault);
     }
     if (outcome.second == RQLI_SERVED_PARTLY) {
         withdraw_later(lock);
@@ -531,7 +531,7 @@ static void finish_late(rql_lock *lock, rql_status status)
     if (rqli_end_may_pass(status)) {
         withdraw_later(lock);
     }
-    rqli_exchange_give(lock->release); /* without the mutex: it may be on its way */
+    rqli_batch_give(lock->release); /* without the mutex: it may be on its way */
     lock->release = NULL;
     if (status) {
         figures.status = status;
@@ -605,7 +605,7 @@ static void write_repetition(struct rqli_duty *duty, struct rqli_call *call)
     rqli_call_random(call);
 }
 
-static void read_repetition(struct rqli_duty *duty, const struct rqli_exchange *answer,
+static void read_repetition(struct rqli_duty *duty, const struct rqli_batch *answer,
                             const struct rqli_reply *reply, rql_status fault)
 {
     rql_lock *lock = lock_of_repetition(duty);
@@ -646,12 +646,12 @@ static bool repeat_late(rql_lock *lock)
  * the status is RQL_E_IO if the release was not done. Releases the mutex meanwhile. */
 static bool await_release(rql_lock *lock, int64_t until_us, rql_status *status)
 {
-    struct rqli_exchange *release = lock->release;
+    struct rqli_batch *release = lock->release;
     bool is_over;
 
     rqli_background_unlock(lock->client->background);
-    *status = rqli_exchange_await(release, until_us, NULL);
-    is_over = rqli_exchange_is_over(release);
+    *status = rqli_batch_await(release, until_us, NULL);
+    is_over = rqli_batch_is_over(release);
     if (is_over && !*status && rqli_reply_wants_text(release->reply)) {
         rqli_conn_forget_scripts(release->carrier);
         *status = RQL_E_IO;
@@ -660,7 +660,7 @@ static bool await_release(rql_lock *lock, int64_t until_us, rql_status *status)
     }
     if (is_over) {
         lock->may_have_ended = *status == RQL_E_UNKNOWN;
-        rqli_exchange_give(release);
+        rqli_batch_give(release);
         lock->release = NULL;
     }
     rqli_background_lock(lock->client->background);
@@ -690,7 +690,7 @@ static bool settle_late(rql_lock *lock, int64_t wait_until_us)
  * get in the way of the threads that read. */
 static bool is_young(const rql_lock *lock)
 {
-    return lock->release && !rqli_exchange_is_over(lock->release) &&
+    return lock->release && !rqli_batch_is_over(lock->release) &&
            !lock->client->background->shared.shall_stop &&
            rqli_now_us() - lock->released_us < LOOK_US;
 }
@@ -721,7 +721,7 @@ static void look_for_answers(struct rqli_due *due)
     }
 }
 
-void rqli_release_settle_later(rql_lock *lock, struct rqli_exchange *release)
+void rqli_release_settle_later(rql_lock *lock, struct rqli_batch *release)
 {
     struct rqli_background *background = lock->client->background;
     rql_lock *before;
@@ -751,7 +751,7 @@ static bool may_be_lazy(const struct rqli_end *self, const rql_lock *lock)
            !rqli_transfer_is_open(lock->transfer) && may_be_late(self->client->background);
 }
 
-rql_status rqli_give_back_lazily(rql_lock *lock, struct rqli_exchange **out, rql_error *error)
+rql_status rqli_give_back_lazily(rql_lock *lock, struct rqli_batch **out, rql_error *error)
 {
     struct rqli_end_part part;
     struct rqli_end self;

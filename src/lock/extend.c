@@ -61,14 +61,14 @@ static rql_status fail_ended(const rql_lock *lock, rql_error *error)
 }
 
 /* Reads the reply: {1, now_us, left_ms} or {0, now_us}. */
-static rql_status understand(struct rqli_extend *self, size_t i, const struct rqli_exchange *answer,
+static rql_status understand(struct rqli_extend *self, size_t i, const struct rqli_batch *answer,
                              const struct rqli_reply *reply, rql_error *fault)
 {
     rql_lock *lock = self->locks[i];
     struct rqli_outcome outcome;
 
     if (!rqli_outcome_read(reply, &outcome)) {
-        return rqli_exchange_fault(answer, reply, "extend", lock->keys.lock.data, fault);
+        return rqli_batch_fault(answer, reply, "extend", lock->keys.lock.data, fault);
     }
     if (outcome.what != 1) {
         rqli_leases_on_gone(lock->client->leases, lock);
@@ -78,7 +78,7 @@ static rql_status understand(struct rqli_extend *self, size_t i, const struct rq
     return RQL_OK;
 }
 
-static void read_extend(struct rqli_op *op, size_t i, const struct rqli_exchange *answer,
+static void read_extend(struct rqli_op *op, size_t i, const struct rqli_batch *answer,
                         const struct rqli_reply *reply, const rql_error *fault)
 {
     struct rqli_extend *self = (struct rqli_extend *)op;

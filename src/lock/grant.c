@@ -167,14 +167,14 @@ static void on_not_in_force(struct rqli_acquire *self, const struct rqli_answer 
 
 /* Takes all locks of a series or none. If none, the server answers the next try with the grants
  * that it has made, or leaving gives them back. */
-static void on_granted(struct rqli_acquire *self, const struct rqli_exchange *exchange,
+static void on_granted(struct rqli_acquire *self, const struct rqli_batch *batch,
                        const struct rqli_reply *reply, const struct rqli_answer *answer)
 {
     for (size_t i = 0; i < self->count; i++) {
         struct rqli_answer grant = self->several ? rqli_series_answer_grant(reply, i) : *answer;
 
         if (!rqli_grant_by_answer(rqli_acquire_lock(self, i), self->options, &grant,
-                                  exchange->sent_us)) {
+                                  batch->sent_us)) {
             on_not_in_force(self, &grant);
             return;
         }
@@ -246,12 +246,12 @@ static void note_owner(struct rqli_acquire *self, const struct rqli_answer *answ
 /* The request is in the queue, and the acquirer in front of it is now known. wait.c may find that
  * the request was not listening and may have missed a push; then the script is called again at
  * once. */
-static void on_queued(struct rqli_acquire *self, const struct rqli_exchange *exchange,
+static void on_queued(struct rqli_acquire *self, const struct rqli_batch *batch,
                       const struct rqli_answer *answer)
 {
     bool was_held = answer->left_ms >= 0;
     const struct rqli_request_place place = {
-        .lock_ends_us = was_held ? exchange->received_us + answer->left_ms * 1000 : RQLI_NEVER_US,
+        .lock_ends_us = was_held ? batch->received_us + answer->left_ms * 1000 : RQLI_NEVER_US,
         .rank = answer->rank,
         .score_us = answer->score_us,
         .is_first = answer->is_first,
@@ -273,7 +273,7 @@ static void on_queued(struct rqli_acquire *self, const struct rqli_exchange *exc
     if (answer->was_restored) {
         rqli_wait_hint_others(self);
     }
-    switch (rqli_wait_attend(self, exchange->generation, &fault)) {
+    switch (rqli_wait_attend(self, batch->generation, &fault)) {
     case RQLI_WAIT_ON:
         input = rqli_wait_input(self);
         rqli_request_on_queued(&self->request, &place, &input);
@@ -318,11 +318,11 @@ static void on_paused(struct rqli_acquire *self, const struct rqli_answer *answe
 }
 
 /* Handles the answers to a call with fail_fast that has taken nothing. */
-static void on_fail_fast(struct rqli_acquire *self, const struct rqli_exchange *exchange,
+static void on_fail_fast(struct rqli_acquire *self, const struct rqli_batch *batch,
                          const struct rqli_answer *answer)
 {
     if (self->holds_back) {
-        rqli_wait_hold_back(self, exchange);
+        rqli_wait_hold_back(self, batch);
     } else if (answer->kind == RQLI_ANSWER_PAUSED) {
         on_paused(self, answer);
     } else {
@@ -332,24 +332,24 @@ static void on_fail_fast(struct rqli_acquire *self, const struct rqli_exchange *
     }
 }
 
-static void on_answer(struct rqli_acquire *self, const struct rqli_exchange *exchange,
+static void on_answer(struct rqli_acquire *self, const struct rqli_batch *batch,
                       const struct rqli_reply *reply, const struct rqli_answer *answer)
 {
     switch (answer->kind) {
     case RQLI_ANSWER_GRANTED:
-        on_granted(self, exchange, reply, answer);
+        on_granted(self, batch, reply, answer);
         break;
     case RQLI_ANSWER_QUEUED:
         note_obstacles(self, reply);
-        on_queued(self, exchange, answer);
+        on_queued(self, batch, answer);
         break;
     case RQLI_ANSWER_FAIL_FAST_NO_TRY:
     case RQLI_ANSWER_FAIL_FAST_AFTER_TRY:
         note_obstacles(self, reply);
-        on_fail_fast(self, exchange, answer);
+        on_fail_fast(self, batch, answer);
         break;
     case RQLI_ANSWER_PAUSED:
-        on_fail_fast(self, exchange, answer);
+        on_fail_fast(self, batch, answer);
         break;
     case RQLI_ANSWER_CONFLICT:
         note_obstacles(self, reply);
@@ -433,7 +433,7 @@ static void note_late_push(const struct rqli_acquire *self, struct rqli_answer *
 
 /* Every reply carries the server's time, which improves our estimate of its clock. Pushes are dated
  * by that clock. */
-void rqli_acquire_read(struct rqli_acquire *self, const struct rqli_exchange *exchange,
+void rqli_acquire_read(struct rqli_acquire *self, const struct rqli_batch *batch,
                        const struct rqli_reply *reply)
 {
     const rql_lock *lock = rqli_acquire_lock(self, 0);
@@ -443,22 +443,21 @@ void rqli_acquire_read(struct rqli_acquire *self, const struct rqli_exchange *ex
     if (!read_answer(self, reply, &answer)) {
         rql_error fault;
 
-        (void)rqli_exchange_fault(exchange, reply, self->several ? "acquire_series" : "acquire",
-                                  lock->name, &fault);
+        (void)rqli_batch_fault(batch, reply, self->several ? "acquire_series" : "acquire",
+                               lock->name, &fault);
         rqli_acquire_note_fault(self, &fault);
         rqli_request_on_fault(&self->request, fault.status);
         return;
     }
-    reading =
-        (struct rqli_clock_reading){exchange->sent_us, exchange->received_us, answer.server_us};
+    reading = (struct rqli_clock_reading){batch->sent_us, batch->received_us, answer.server_us};
     rqli_server_clock_learn(self->client, self->op.answered, &reading);
     rqli_history_look(self->client, rqli_client_era(self->client, lock->keys.set));
     note_late_push(self, &answer);
     if (!self->several) {
-        self->locks[0]->carrier = exchange->carrier;
-        self->locks[0]->generation = exchange->generation;
+        self->locks[0]->carrier = batch->carrier;
+        self->locks[0]->generation = batch->generation;
         log_answer(lock, &answer);
     }
     self->fault = RQL_OK;
-    on_answer(self, exchange, reply, &answer);
+    on_answer(self, batch, reply, &answer);
 }

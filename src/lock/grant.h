@@ -8,7 +8,7 @@
 
 struct rqli_acquire;
 struct rqli_answer;
-struct rqli_exchange;
+struct rqli_batch;
 struct rqli_push;
 struct rqli_reply;
 struct rqli_transfer;
@@ -30,7 +30,7 @@ bool rqli_grant_by_transfer(rql_lock *lock, const rql_lock_options *options,
                             struct rqli_transfer **by);
 
 /* Reads the answer to a try. */
-void rqli_acquire_read(struct rqli_acquire *self, const struct rqli_exchange *exchange,
+void rqli_acquire_read(struct rqli_acquire *self, const struct rqli_batch *batch,
                        const struct rqli_reply *reply);
 
 /* Accepts the grant, which is as safe as it has to be. A cancelled request gives it back. */

@@ -257,7 +257,7 @@ static void write_renewal(struct rqli_duty *duty, struct rqli_call *call)
 
 /* Applies the reply to the lock. A reply that makes no sense is a setback, and so is one that is
  * less durable than it has to be: the next attempt may succeed. */
-static void read_renewal(struct rqli_duty *duty, const struct rqli_exchange *answer,
+static void read_renewal(struct rqli_duty *duty, const struct rqli_batch *answer,
                          const struct rqli_reply *reply, rql_status fault)
 {
     rql_lock *lock = lock_of_renewal(duty);

@@ -23,7 +23,7 @@ void rqli_leave_write(const struct rqli_acquire *self, size_t i, struct rqli_cal
     rqli_withdraw_write(&what, &lock->keys, call);
 }
 
-void rqli_leave_read(struct rqli_acquire *self, size_t i, const struct rqli_exchange *answer,
+void rqli_leave_read(struct rqli_acquire *self, size_t i, const struct rqli_batch *answer,
                      const struct rqli_reply *reply, const rql_error *fault)
 {
     (void)answer;
@@ -107,7 +107,7 @@ static void write_leaving(struct rqli_op *op, size_t i, struct rqli_call *call)
 }
 
 /* Safe, because the owner of the request sleeps, or is this thread. */
-static void read_leaving(struct rqli_op *op, size_t i, const struct rqli_exchange *answer,
+static void read_leaving(struct rqli_op *op, size_t i, const struct rqli_batch *answer,
                          const struct rqli_reply *reply, const rql_error *fault)
 {
     struct together *self = (struct together *)op;

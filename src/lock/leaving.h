@@ -12,7 +12,7 @@
 /* Write the calls of a round, and read their replies. NULL: there is no reply, because of the
  * fault. */
 void rqli_leave_write(const struct rqli_acquire *self, size_t i, struct rqli_call *call);
-void rqli_leave_read(struct rqli_acquire *self, size_t i, const struct rqli_exchange *answer,
+void rqli_leave_read(struct rqli_acquire *self, size_t i, const struct rqli_batch *answer,
                      const struct rqli_reply *reply, const rql_error *fault);
 
 /* True: there is a round to send. False: it has left. On a thread this may block, in one round with

@@ -50,7 +50,7 @@ struct rql_lock {
     struct rqli_acks acks;             /* as reported for its grant */
     bool is_lazy;                      /* its release need not wait for the answer */
     bool is_released;                  /* released without waiting: the handle is the library's */
-    struct rqli_exchange *release; /* of that release; NULL: it got no answer, and is repeated */
+    struct rqli_batch *release; /* of that release; NULL: it got no answer, and is repeated */
     int64_t released_us;
     bool may_have_ended; /* a call that ends the lock got no reply */
     rql_lost_fn on_lost;

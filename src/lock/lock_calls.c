@@ -134,7 +134,7 @@ rql_status rql_lock_try(rql_client *client, const char *name, const rql_lock_opt
 rql_status rql_lock_release(rql_lock *lock, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    struct rqli_exchange *release = NULL;
+    struct rqli_batch *release = NULL;
     rql_loop *loop;
     rql_status status;
 
@@ -248,23 +248,23 @@ static bool is_text(const struct rqli_reply *reply, const char *text)
 rql_status rql_lock_verify(rql_lock *lock, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
+    RQLI_AUTO(rqli_batch_give) struct rqli_batch *batch = NULL;
     rql_status status = check_asked(lock, error);
 
     if (!status) {
         rqli_transfer_await(lock->transfer, rqli_client_budget_us(lock->client, rqli_now_us()));
-        status = rqli_query_about(lock->client, &lock->keys, &exchange, error, "HGET",
+        status = rqli_query_about(lock->client, &lock->keys, &batch, error, "HGET",
                                   lock->keys.lock.data, "rql_nonce", NULL);
     }
     if (status) {
         return status;
     }
-    if (exchange->reply->type != RQLI_REPLY_TEXT && exchange->reply->type != RQLI_REPLY_NIL) {
-        return rqli_exchange_fault(exchange, exchange->reply, "HGET", lock->keys.lock.data, error);
+    if (batch->reply->type != RQLI_REPLY_TEXT && batch->reply->type != RQLI_REPLY_NIL) {
+        return rqli_batch_fault(batch, batch->reply, "HGET", lock->keys.lock.data, error);
     }
     /* The nonce of the grant decides: a lock that another request of this acquirer holds is not
      * this one. */
-    if (!is_text(exchange->reply, lock->grant_nonce)) {
+    if (!is_text(batch->reply, lock->grant_nonce)) {
         rqli_leases_on_gone(lock->client->leases, lock);
         return rqli_lock_fail_ended(lock->name, "", error);
     }

@@ -333,7 +333,7 @@ static void leave_durable(struct rqli_acquire *acquire)
 
 /* ---- a lock of Ruby's ---- */
 
-static void on_asked(void *owner, const struct rqli_exchange *answer, rql_status fault)
+static void on_asked(void *owner, const struct rqli_batch *answer, rql_status fault)
 {
     struct rqli_acquire *acquire = owner;
 
@@ -380,7 +380,7 @@ static void watch_ruby(struct rqli_acquire *acquire)
 
 /* ---- whether pushes still come ---- */
 
-static void on_pinged(void *owner, const struct rqli_exchange *answer, rql_status fault)
+static void on_pinged(void *owner, const struct rqli_batch *answer, rql_status fault)
 {
     struct rqli_loop_node *node = owner;
 

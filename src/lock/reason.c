@@ -78,13 +78,13 @@ static void write_ruby(struct rqli_writer *out, const char *id)
  * then the id stands for the name. */
 static bool write_asked(struct rqli_writer *out, rql_client *client, const char *identity)
 {
-    RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
+    RQLI_AUTO(rqli_batch_give) struct rqli_batch *batch = NULL;
     const struct rqli_keys *keys = &client->name.keys;
 
     return client->options.client_names &&
-           rqli_query_about(client, keys, &exchange, NULL, "HGET", keys->lock.data, identity,
-                            NULL) == RQL_OK &&
-           exchange->reply->type == RQLI_REPLY_TEXT && write_client(out, exchange->reply->text);
+           rqli_query_about(client, keys, &batch, NULL, "HGET", keys->lock.data, identity, NULL) ==
+               RQL_OK &&
+           batch->reply->type == RQLI_REPLY_TEXT && write_client(out, batch->reply->text);
 }
 
 /* Writes the owner's name, as in "web-3 worker[814]", or the id if no name is known. */

@@ -284,18 +284,18 @@ void rqli_tracking_write(struct rqli_command *command, struct rqli_slice lock_ke
 bool rqli_tracking_arm(const struct rqli_acquire *self, uint64_t generation,
                        const struct rqli_push_view *around)
 {
-    struct rqli_exchange *exchange = rqli_exchange_take(self->conn);
+    struct rqli_batch *batch = rqli_batch_take(self->conn);
     bool is_free = false;
 
-    if (!exchange) {
+    if (!batch) {
         return false;
     }
-    rqli_tracking_write(&exchange->command, self->watched,
+    rqli_tracking_write(&batch->command, self->watched,
                         needs_set_up(self, generation, around->generation) ? around->client_id : 0);
-    if (rqli_exchange_run(exchange, self->wait->until_us(self, rqli_now_us()), NULL) == RQL_OK) {
-        is_free = exchange->reply[exchange->command.n_commands - 1].type == RQLI_REPLY_NIL;
+    if (rqli_batch_run(batch, self->wait->until_us(self, rqli_now_us()), NULL) == RQL_OK) {
+        is_free = batch->reply[batch->command.n_commands - 1].type == RQLI_REPLY_NIL;
     }
-    rqli_exchange_give(exchange);
+    rqli_batch_give(batch);
     return is_free;
 }
 
@@ -371,20 +371,19 @@ static bool watch_ruby(struct rqli_acquire *self, uint64_t generation)
 static int64_t say_hello(const struct rqli_acquire *self)
 {
     rql_client *client = self->client;
-    struct rqli_exchange *exchange = rqli_exchange_take(self->conn);
+    struct rqli_batch *batch = rqli_batch_take(self->conn);
     int64_t n_received = -1;
 
-    if (exchange) {
-        rqli_push_ping(&exchange->command, rqli_acquire_lock(self, 0)->keys.set, client->identity);
+    if (batch) {
+        rqli_push_ping(&batch->command, rqli_acquire_lock(self, 0)->keys.set, client->identity);
         if (rqli_client_wants_name(client)) {
-            rqli_client_name_write(&client->name, &exchange->command);
+            rqli_client_name_write(&client->name, &batch->command);
         }
-        if (rqli_exchange_run(exchange, self->wait->until_us(self, rqli_now_us()), NULL) ==
-                RQL_OK &&
-            exchange->reply->type == RQLI_REPLY_INTEGER) {
-            n_received = exchange->reply->integer;
+        if (rqli_batch_run(batch, self->wait->until_us(self, rqli_now_us()), NULL) == RQL_OK &&
+            batch->reply->type == RQLI_REPLY_INTEGER) {
+            n_received = batch->reply->integer;
         }
-        rqli_exchange_give(exchange);
+        rqli_batch_give(batch);
     }
     return n_received;
 }
@@ -442,7 +441,7 @@ enum rqli_wait_next rqli_wait_attend(struct rqli_acquire *self, uint64_t generat
 /* Limits the time for connecting. A thread that waits connects for all of its client, and asks
  * nothing meanwhile. While its request holds back, connecting may take as long as the request does.
  * A server that is far away gets the round trips that a connection with TLS needs. */
-static void limit_connecting(struct rqli_acquire *self, const struct rqli_exchange *answer)
+static void limit_connecting(struct rqli_acquire *self, const struct rqli_batch *answer)
 {
     int64_t round_trips_us = 4 * (answer->received_us - answer->sent_us);
     int64_t limit_us = rqli_later(answer->received_us + round_trips_us, self->request.wake_us);
@@ -450,7 +449,7 @@ static void limit_connecting(struct rqli_acquire *self, const struct rqli_exchan
     self->waiter.deadline_us = rqli_earlier(self->waiter.deadline_us, limit_us);
 }
 
-void rqli_wait_hold_back(struct rqli_acquire *self, const struct rqli_exchange *answer)
+void rqli_wait_hold_back(struct rqli_acquire *self, const struct rqli_batch *answer)
 {
     struct rqli_request_input input;
     enum rqli_wait_next next;

@@ -98,7 +98,7 @@ static void write_withdrawal(struct rqli_duty *duty, struct rqli_call *call)
 
 /* If a re-entry was undone, the lock ends earlier than its other holders know. A queue that was not
  * served to its end is served by the next withdrawal, which comes at once. */
-static void read_withdrawal(struct rqli_duty *duty, const struct rqli_exchange *answer,
+static void read_withdrawal(struct rqli_duty *duty, const struct rqli_batch *answer,
                             const struct rqli_reply *reply, rql_status fault)
 {
     struct withdrawal *self = (struct withdrawal *)duty;

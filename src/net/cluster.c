@@ -34,23 +34,22 @@ static void apply(struct rqli_cluster *self, const struct rqli_slots *slots, int
 static bool read_from(struct rqli_cluster *self, struct rqli_node *node, int64_t ask_ms)
 {
     struct rqli_conn *conn = node->conns.each[0];
-    struct rqli_exchange *exchange = rqli_exchange_take(conn);
+    struct rqli_batch *batch = rqli_batch_take(conn);
     struct rqli_slots *slots = malloc(sizeof *slots);
     bool is_read = false;
 
     rqli_conn_count_internal(conn, 1);
-    if (exchange && slots) {
-        rqli_command_words(&exchange->command, "CLUSTER", "SLOTS", NULL);
-        is_read =
-            rqli_exchange_run(exchange, rqli_after_ms(rqli_now_us(), ask_ms), NULL) == RQL_OK &&
-            rqli_slots_read(slots, exchange->reply, &node->endpoint.address);
+    if (batch && slots) {
+        rqli_command_words(&batch->command, "CLUSTER", "SLOTS", NULL);
+        is_read = rqli_batch_run(batch, rqli_after_ms(rqli_now_us(), ask_ms), NULL) == RQL_OK &&
+                  rqli_slots_read(slots, batch->reply, &node->endpoint.address);
     }
     rqli_conn_count_internal(conn, -1);
     if (is_read) {
         apply(self, slots, ask_ms);
     }
     free(slots);
-    rqli_exchange_give(exchange);
+    rqli_batch_give(batch);
     return is_read;
 }
 
@@ -152,7 +151,7 @@ static void say_name(struct rqli_cluster *self, int64_t now_us)
     struct rqli_node *node = rqli_fleet_node(self->fleet, &rqli_key_sets[0]);
     const struct rqli_op_route route = {
         .fleet = self->fleet, .node = node, .conn = node->conns.each[0]};
-    struct rqli_exchange *answer = NULL;
+    struct rqli_batch *answer = NULL;
     struct rqli_call call;
     rql_status status;
 
@@ -162,7 +161,7 @@ static void say_name(struct rqli_cluster *self, int64_t now_us)
         rqli_conn_count_internal(route.conn, 1);
         status = rqli_call_run(&route, &call, rqli_after_ms(now_us, NAME_MS), &answer, NULL);
         rqli_conn_count_internal(route.conn, -1);
-        rqli_exchange_give(answer);
+        rqli_batch_give(answer);
         self->name_us =
             status ? now_us + RQLI_PAUSE_NAME.first_us : rqli_after_ms(now_us, RQLI_CLIENT_NAME_MS);
     }

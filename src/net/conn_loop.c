@@ -375,7 +375,7 @@ static void on_opened(uv_work_t *work, int status)
 /* Credentials that expire: the pool asks for them, because the caller's function may block, and
  * AUTH is sent over the connection, which stays in use meanwhile. */
 
-static void on_authenticated(void *owner, const struct rqli_exchange *answer, rql_status fault)
+static void on_authenticated(void *owner, const struct rqli_batch *answer, rql_status fault)
 {
     struct rqli_conn_loop *self = owner;
 
@@ -467,10 +467,10 @@ void rqli_conn_loop_close(struct rqli_conn_loop *self, void (*closed)(void *data
 
 /* ---- reading and writing ---- */
 
-/* As rqli_exchange::drop. The connection ends after the owner that calls this: see hand_out(). */
-static void drop(const struct rqli_exchange *exchange)
+/* As rqli_batch::drop. The connection ends after the owner that calls this: see hand_out(). */
+static void drop(const struct rqli_batch *batch)
 {
-    struct rqli_conn_loop *self = exchange->carrier;
+    struct rqli_conn_loop *self = batch->carrier;
 
     self->shall_drop = true; /* replies are being handed out */
 }
@@ -479,7 +479,7 @@ static void drop(const struct rqli_exchange *exchange)
 static void hand_out_reply(struct rqli_conn_loop *self)
 {
     struct slot slot = take_first(self);
-    const struct rqli_exchange answer = {
+    const struct rqli_batch answer = {
         .reply = &self->reply,
         .sent_us = slot.sent_us,
         .received_us = self->stream.heard_us,
@@ -555,7 +555,7 @@ void rqli_conn_loop_write(struct rqli_conn_loop *self)
         ssize_t sent;
 
         if (!rqli_stream_has_unsent(&self->stream)) {
-            rqli_stream_begin_batch(&self->stream);
+            rqli_stream_begin_write(&self->stream);
         }
         if (!rqli_stream_has_unsent(&self->stream)) {
             break;

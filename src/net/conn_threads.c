@@ -1,6 +1,6 @@
 /*
- * The command connection of threads: the memory of exchanges, the opening of the connection, its
- * end. How exchanges travel over it is in exchange.c.
+ * The command connection of threads: the memory of batches, the opening of the connection, its
+ * end. How batches travel over it is in batch_threads.c.
  *
  * States: DOWN, CONNECTING (one caller connects, without the mutex; other callers wait for the end
  * of its attempt), UP, and BROKEN as long as a thread still reads or writes: the descriptor must
@@ -30,7 +30,7 @@
 #include <sys/socket.h>
 
 enum {
-    /* If an answer takes longer than this, all exchanges go out at once: waiting for the answers of
+    /* If an answer takes longer than this, all batches go out at once: waiting for the answers of
      * other callers would cost a caller its time. */
     FAR_US = 10000,
     /* After this idle time a connection is checked before use: servers and proxies end unused
@@ -51,40 +51,40 @@ struct rqli_conn *rqli_conn_new(const struct rqli_endpoint *endpoint)
     return self;
 }
 
-static void free_exchange(struct exchange *exchange)
+static void free_batch(struct batch *batch)
 {
-    rqli_command_fini(&exchange->visible.command);
-    rqli_arena_reset(&exchange->arena);
-    free(exchange);
+    rqli_command_fini(&batch->visible.command);
+    rqli_arena_reset(&batch->arena);
+    free(batch);
 }
 
-/* Takes the oldest exchange without acks; there must be one. */
-static struct exchange *take_unacked(struct rqli_conn *self)
+/* Takes the oldest batch without acks; there must be one. */
+static struct batch *take_unacked(struct rqli_conn *self)
 {
-    struct exchange *exchange = self->shared.unacked;
+    struct batch *batch = self->shared.unacked;
 
-    self->shared.unacked = exchange_of(exchange->call.next);
-    return exchange;
+    self->shared.unacked = batch_of(batch->call.next);
+    return batch;
 }
 
-/* No thread uses the connection any more: the callers of exchanges in flight have left. */
+/* No thread uses the connection any more: the callers of batches in flight have left. */
 struct rqli_conn *rqli_conn_free(struct rqli_conn *self)
 {
-    struct exchange *spare;
+    struct batch *spare;
 
     if (!self) {
         return NULL;
     }
     rqli_socket_close(&self->sock);
     while (self->shared.unacked) {
-        free_exchange(take_unacked(self));
+        free_batch(take_unacked(self));
     }
     while (self->shared.stream.first) {
-        free_exchange(exchange_of(rqli_stream_take(&self->shared.stream)));
+        free_batch(batch_of(rqli_stream_take(&self->shared.stream)));
     }
     for (spare = rqli_freelist_take(&self->freelist); spare;
          spare = rqli_freelist_take(&self->freelist)) {
-        free_exchange(spare);
+        free_batch(spare);
     }
     rqli_stream_fini(&self->shared.stream);
     (void)pthread_mutex_destroy(&self->shared.mutex);
@@ -100,57 +100,57 @@ void rqli_conn_abandon(struct rqli_conn *self)
     }
 }
 
-/* ---- exchanges ---- */
+/* ---- batches ---- */
 
-/* As rqli_exchange::drop. Ends only the connection that carried the exchange: there may be a new
+/* As rqli_batch::drop. Ends only the connection that carried the batch: there may be a new
  * one by now, which is good. */
-static void drop(const struct rqli_exchange *exchange)
+static void drop(const struct rqli_batch *batch)
 {
-    rqli_conn_drop(exchange->carrier, exchange->generation);
+    rqli_conn_drop(batch->carrier, batch->generation);
 }
 
-/* The other members are set when the exchange is put in the stream. */
-struct rqli_exchange *rqli_exchange_take(struct rqli_conn *self)
+/* The other members are set when the batch is put in the stream. */
+struct rqli_batch *rqli_batch_take(struct rqli_conn *self)
 {
-    struct exchange *exchange = rqli_freelist_take(&self->freelist);
+    struct batch *batch = rqli_freelist_take(&self->freelist);
 
-    if (!exchange) {
-        exchange = calloc(1, sizeof *exchange);
+    if (!batch) {
+        batch = calloc(1, sizeof *batch);
     }
-    if (!exchange) {
+    if (!batch) {
         return NULL;
     }
-    exchange->conn = self;
-    exchange->visible.durability = NULL;
-    exchange->visible.acks = (struct rqli_acks){0};
-    exchange->visible.drop = drop;
-    exchange->visible.carrier = self;
-    exchange->left = false;
-    exchange->given = false;
-    rqli_command_reset(&exchange->visible.command);
-    return &exchange->visible;
+    batch->conn = self;
+    batch->visible.durability = NULL;
+    batch->visible.acks = (struct rqli_acks){0};
+    batch->visible.drop = drop;
+    batch->visible.carrier = self;
+    batch->left = false;
+    batch->given = false;
+    rqli_command_reset(&batch->visible.command);
+    return &batch->visible;
 }
 
-/* Frees the exchange's memory for another use: once warmed up, an acquisition allocates nothing.
+/* Frees the batch's memory for another use: once warmed up, an acquisition allocates nothing.
  * Needs no mutex. */
-static void recycle(struct rqli_conn *self, struct exchange *exchange)
+static void recycle(struct rqli_conn *self, struct batch *batch)
 {
-    rqli_arena_reset(&exchange->arena);
-    if (!rqli_freelist_keep(&self->freelist, exchange)) {
-        free_exchange(exchange);
+    rqli_arena_reset(&batch->arena);
+    if (!rqli_freelist_keep(&self->freelist, batch)) {
+        free_batch(batch);
     }
 }
 
-void rqli_exchange_give(struct rqli_exchange *exchange)
+void rqli_batch_give(struct rqli_batch *batch)
 {
-    struct exchange *whole = (struct exchange *)exchange;
+    struct batch *whole = (struct batch *)batch;
     bool is_in_flight = false;
 
     if (!whole) {
         return;
     }
     /* Its replies may still come: then the thread that reads them recycles it. */
-    if (whole->left && !rqli_exchange_is_over(exchange)) {
+    if (whole->left && !rqli_batch_is_over(batch)) {
         (void)pthread_mutex_lock(&whole->conn->shared.mutex);
         is_in_flight = whole->in_flight;
         whole->given = is_in_flight;
@@ -168,22 +168,22 @@ void rqli_conn_unlock(struct rqli_conn *self)
 
 /* The word before was READER: the owner was called to read and has not begun; it finds the new word
  * in its place. AWAKE: the owner looks at the word before it sleeps. FINISHED is the last word: its
- * owner returns without the mutex and may give the exchange back, so nothing in it is touched
+ * owner returns without the mutex and may give the batch back, so nothing in it is touched
  * afterwards. */
-void rqli_conn_call_owner(struct rqli_conn *self, struct exchange *exchange, int32_t word)
+void rqli_conn_call_owner(struct rqli_conn *self, struct batch *batch, int32_t word)
 {
-    int32_t before = atomic_exchange_explicit(&exchange->wait_word, word, memory_order_acq_rel);
+    int32_t before = atomic_exchange_explicit(&batch->wait_word, word, memory_order_acq_rel);
 
     if (before == READER) {
         self->shared.reader = NULL; /* it has not begun, and will not */
     }
     if (before == ASLEEP) {
-        rqli_wake_list_add(&self->shared.wake_list, &exchange->wait_word);
+        rqli_wake_list_add(&self->shared.wake_list, &batch->wait_word);
     }
 }
 
-/* Gives the owner of an exchange its result. Caller holds the mutex. */
-static void complete(struct rqli_conn *self, struct exchange *done, rql_status status)
+/* Gives the owner of a batch its result. Caller holds the mutex. */
+static void complete(struct rqli_conn *self, struct batch *done, rql_status status)
 {
     done->in_flight = false;
     done->status = status;
@@ -197,21 +197,21 @@ static void complete(struct rqli_conn *self, struct exchange *done, rql_status s
     rqli_conn_call_owner(self, done, FINISHED);
 }
 
-/* Completes the exchanges whose batch has ended, with what its acks say of their safety. Caller
+/* Completes the batches whose write has ended, with what its acks say of their safety. Caller
  * holds the mutex. */
 static void complete_unacked(struct rqli_conn *self, rql_status status,
                              const struct rqli_acks *acks)
 {
     while (self->shared.unacked) {
-        struct exchange *done = take_unacked(self);
+        struct batch *done = take_unacked(self);
 
         done->visible.acks = *acks;
         complete(self, done, status);
     }
 }
 
-/* Keeps an exchange that has its replies until its batch has ended. Caller holds the mutex. */
-static void hold_back(struct rqli_conn *self, struct exchange *done)
+/* Keeps a batch that has its replies until its write has ended. Caller holds the mutex. */
+static void hold_back(struct rqli_conn *self, struct batch *done)
 {
     done->call.next = NULL;
     if (self->shared.unacked) {
@@ -225,18 +225,18 @@ static void hold_back(struct rqli_conn *self, struct exchange *done)
 void rqli_conn_finish_first(struct rqli_conn *self, rql_status status, int64_t now_us)
 {
     struct rqli_stream *stream = &self->shared.stream;
-    struct exchange *done = exchange_of(rqli_stream_take(stream));
+    struct batch *done = batch_of(rqli_stream_take(stream));
     int n_commands = done->visible.command.n_commands;
 
     done->visible.received_us = now_us;
     if (!done->left && !done->visible.durability) { /* one whose caller has left may be old */
         self->shared.is_far = now_us - done->visible.sent_us > FAR_US;
     }
-    /* A batch is answered when the oldest exchange in flight begins after it. */
-    while (self->shared.n_batches > 0 &&
-           (!stream->first || stream->first->begins_at >= self->shared.batch_ends[0])) {
-        self->shared.batch_ends[0] = self->shared.batch_ends[1];
-        self->shared.n_batches--;
+    /* A write is answered when the oldest batch in flight begins after it. */
+    while (self->shared.n_writes > 0 &&
+           (!stream->first || stream->first->begins_at >= self->shared.write_ends[0])) {
+        self->shared.write_ends[0] = self->shared.write_ends[1];
+        self->shared.n_writes--;
     }
     if (status == RQL_OK && done->n_replies > n_commands) {
         rqli_acks_read(&done->visible.acks, &done->asked, &done->roots[n_commands]);
@@ -250,7 +250,7 @@ void rqli_conn_finish_first(struct rqli_conn *self, rql_status status, int64_t n
 
 /* ---- the end of a connection, and the next one ---- */
 
-/* shutdown() wakes a reader in recv(). The batch in stream.sending stays, because a thread may be
+/* shutdown() wakes a reader in recv(). The write in stream.sending stays, because a thread may be
  * sending it; a new connection begins without it. */
 void rqli_conn_break_off(struct rqli_conn *self, bool is_silent)
 {
@@ -272,7 +272,7 @@ void rqli_conn_break_off(struct rqli_conn *self, bool is_silent)
     rqli_command_reset(&stream->out);
     self->shared.wanted = (struct rqli_durability){0};
     self->shared.n_unsent = 0;
-    self->shared.n_batches = 0;
+    self->shared.n_writes = 0;
 }
 
 /* Wakes the threads that wait for a connection: they check whether it is up now. Caller holds the

@@ -1,6 +1,6 @@
 /*
  * hiredis calls the functions below for each value that it reads. Replies are trees in the arena of
- * their exchange, so that a small one costs no malloc() and all of it is freed at once. A reply
+ * their batch, so that a small one costs no malloc() and all of it is freed at once. A reply
  * that is too large or too deep for us ends the connection, because no later byte could be known to
  * begin the next reply.
  */

@@ -12,7 +12,7 @@ struct redisReader;
 
 enum { RQLI_ARENA_FIRST_BYTES = 2048 };
 
-/* Memory of the replies of one exchange. Warm, it allocates nothing for small replies. */
+/* Memory of the replies of one batch. Warm, it allocates nothing for small replies. */
 struct rqli_arena {
     struct rqli_arena_block *blocks;
     size_t used; /* of the newest block, or of `first` */

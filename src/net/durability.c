@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-/* A batch delays everything after it, so it must not wait longer than any of its callers. */
+/* A write delays everything after it, so it must not wait longer than any of its callers. */
 void rqli_durability_join(struct rqli_durability *self, const struct rqli_durability *other)
 {
     if (!rqli_durability_is_wanted(self)) {

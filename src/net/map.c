@@ -36,7 +36,7 @@ struct telling {
     unsigned told[RQLI_PARTITIONS];                       /* the partition of each of them */
 };
 
-RQLI_DEFINE_AUTO(struct rqli_exchange *, rqli_exchange_give);
+RQLI_DEFINE_AUTO(struct rqli_batch *, rqli_batch_give);
 RQLI_DEFINE_AUTO(struct telling *, free);
 
 static struct master *owner_of(struct telling *self, unsigned partition)
@@ -62,22 +62,22 @@ static bool is_given(struct telling *self, unsigned partition)
 static uint64_t meet(struct telling *self, struct rqli_node *node, char run_id[RQLI_RUN_ID_SIZE])
 {
     struct rqli_conn *conn = node->conns.each[0];
-    RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = rqli_exchange_take(conn);
+    RQLI_AUTO(rqli_batch_give) struct rqli_batch *batch = rqli_batch_take(conn);
     size_t length = strlen(self->run_ids);
     rql_status status;
 
-    if (!exchange) {
+    if (!batch) {
         return 0;
     }
-    rqli_command_words(&exchange->command, "PING", NULL);
+    rqli_command_words(&batch->command, "PING", NULL);
     rqli_conn_count_internal(conn, 1);
-    status = rqli_exchange_run(exchange, rqli_after_ms(rqli_now_us(), self->ask_ms), NULL);
+    status = rqli_batch_run(batch, rqli_after_ms(rqli_now_us(), self->ask_ms), NULL);
     rqli_conn_count_internal(conn, -1);
-    if (status || !rqli_conn_run_id(conn, exchange->generation, run_id) || *run_id == '\0') {
+    if (status || !rqli_conn_run_id(conn, batch->generation, run_id) || *run_id == '\0') {
         return 0;
     }
     (void)snprintf(self->run_ids + length, sizeof self->run_ids - length, "%s ", run_id);
-    return exchange->generation;
+    return batch->generation;
 }
 
 static bool is_master(const struct telling *self, const struct rqli_node *node)
@@ -140,8 +140,8 @@ static void write_arrivals(struct telling *self, struct master *master,
 
 /* Gives the node the partitions that it has confirmed. It may have the other keys no more, or not
  * yet. */
-static bool give(struct telling *self, const struct master *master,
-                 const struct rqli_exchange *exchange, rql_status status)
+static bool give(struct telling *self, const struct master *master, const struct rqli_batch *batch,
+                 rql_status status)
 {
     struct rqli_endpoint *endpoint = &master->node->endpoint;
     bool is_whole = true;
@@ -151,7 +151,7 @@ static bool give(struct telling *self, const struct master *master,
     }
     for (size_t i = 0; i < self->arrivals.count; i++) {
         if (!status) {
-            (void)rqli_arrivals_read(&self->arrivals, endpoint, &exchange->reply[i], NULL);
+            (void)rqli_arrivals_read(&self->arrivals, endpoint, &batch->reply[i], NULL);
         }
         if (self->arrivals.each[i].is_heard) {
             rqli_era_on_login(self->arrivals.each[i].era, master->run_id);
@@ -169,21 +169,21 @@ static bool give(struct telling *self, const struct master *master,
 static bool tell(struct telling *self, struct master *master)
 {
     struct rqli_conn *conn = master->node->conns.each[0];
-    RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = rqli_exchange_take(conn);
+    RQLI_AUTO(rqli_batch_give) struct rqli_batch *batch = rqli_batch_take(conn);
     rql_status status;
 
-    if (!exchange || master->generation == 0) {
+    if (!batch || master->generation == 0) {
         return false;
     }
-    write_arrivals(self, master, &exchange->command);
+    write_arrivals(self, master, &batch->command);
     rqli_conn_count_internal(conn, 1);
-    status = rqli_exchange_put(exchange, master->generation, NULL);
+    status = rqli_batch_put(batch, master->generation, NULL);
     if (!status) {
-        status = rqli_exchange_await(exchange, rqli_after_ms(rqli_now_us(), self->ask_ms), NULL);
+        status = rqli_batch_await(batch, rqli_after_ms(rqli_now_us(), self->ask_ms), NULL);
     }
     rqli_conn_count_internal(conn, -1);
     master->generation = 0; /* once for all partitions */
-    return give(self, master, exchange, status);
+    return give(self, master, batch, status);
 }
 
 /* All masters are asked for their run ids before the first is notified, because its keys may have

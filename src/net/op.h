@@ -25,7 +25,7 @@ struct rqli_op_ops {
     void (*write)(struct rqli_op *op, size_t i, struct rqli_call *call);
     /* Takes its reply, which can be an error reply only for a plain command; or the reason why
      * there is none (reply NULL, *fault). */
-    void (*read)(struct rqli_op *op, size_t i, const struct rqli_exchange *answer,
+    void (*read)(struct rqli_op *op, size_t i, const struct rqli_batch *answer,
                  const struct rqli_reply *reply, const rql_error *fault);
     /* Returns the next step. Called first of all, and after each round and each wait. */
     enum rqli_op_next (*next)(struct rqli_op *op);

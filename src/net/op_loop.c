@@ -22,7 +22,7 @@ static size_t index_of(const struct rqli_op_call *call)
 
 /* Defined below, because the answer to a call may end a round, and the next round sends calls. */
 static struct rqli_op_loop *loop_of(const struct rqli_op_call *self);
-static bool repeat_call(struct rqli_op_call *self, const struct rqli_exchange *answer,
+static bool repeat_call(struct rqli_op_call *self, const struct rqli_batch *answer,
                         rql_error *fault);
 static void end_call(struct rqli_op_task *self);
 
@@ -89,7 +89,7 @@ bool rqli_op_loop_has_queued(const struct rqli_op_loop *self)
 
 /* Takes the reply to a call, or the reason why there is none. A call with a durability is over only
  * when its writes are safe. */
-static void read_call(struct rqli_op_call *call, const struct rqli_exchange *answer,
+static void read_call(struct rqli_op_call *call, const struct rqli_batch *answer,
                       const rql_error *fault)
 {
     struct rqli_op_task *task = call->task;
@@ -107,7 +107,7 @@ static void read_call(struct rqli_op_call *call, const struct rqli_exchange *ans
 
 /* Called by the connection, in the order of the calls. An error reply to a script becomes a fault,
  * so that operations get error replies to plain commands only. */
-static void on_answer(void *owner, const struct rqli_exchange *answer, rql_status status)
+static void on_answer(void *owner, const struct rqli_batch *answer, rql_status status)
 {
     struct rqli_op_call *self = owner;
     rql_error fault = {0};
@@ -171,7 +171,7 @@ static void end_unacked(struct rqli_op_loop *self)
 }
 
 /* Without an answer nothing is known of the calls: they do not count as safe. */
-static void on_replicas(void *owner, const struct rqli_exchange *answer, rql_status status)
+static void on_replicas(void *owner, const struct rqli_batch *answer, rql_status status)
 {
     static const struct rqli_durability asked = {.replicas = 1};
 
@@ -181,13 +181,13 @@ static void on_replicas(void *owner, const struct rqli_exchange *answer, rql_sta
     }
 }
 
-static void on_replicas_alone(void *owner, const struct rqli_exchange *answer, rql_status status)
+static void on_replicas_alone(void *owner, const struct rqli_batch *answer, rql_status status)
 {
     on_replicas(owner, answer, status);
     end_unacked(owner);
 }
 
-static void on_synced(void *owner, const struct rqli_exchange *answer, rql_status status)
+static void on_synced(void *owner, const struct rqli_batch *answer, rql_status status)
 {
     static const struct rqli_durability asked = {.fsync = true};
     struct rqli_op_loop *self = owner;
@@ -423,7 +423,7 @@ static bool move_call(struct rqli_op_call *self, rql_error *fault)
 
 /* Sends a call again if it has done nothing. A call that has to go over a certain connection is not
  * sent over another. */
-static bool repeat_call(struct rqli_op_call *self, const struct rqli_exchange *answer,
+static bool repeat_call(struct rqli_op_call *self, const struct rqli_batch *answer,
                         rql_error *fault)
 {
     struct rqli_op_task *task = self->task;
@@ -446,8 +446,8 @@ static bool repeat_call(struct rqli_op_call *self, const struct rqli_exchange *a
         return true;
     }
     if (verdict == RQLI_FAULT) {
-        (void)rqli_exchange_fault(answer, answer->reply, rqli_call_name(&call),
-                                  rqli_call_subject(&call), fault);
+        (void)rqli_batch_fault(answer, answer->reply, rqli_call_name(&call),
+                               rqli_call_subject(&call), fault);
         return false;
     }
     if (op->generation != 0) {

@@ -1,4 +1,4 @@
-/* Operations on the thread of their caller. A round is one exchange with each node: all calls in
+/* Operations on the thread of their caller. A round is one batch for each node: all calls in
  * one write. Calls that have done nothing are sent once more: those of scripts that the server did
  * not know with their texts, and those about keys that have moved to the node that has them now. */
 
@@ -23,7 +23,7 @@ enum { MAP_MS = 300 }; /* for a map with the new owner of a silent node's keys *
 /* The calls that go to one node. */
 struct part {
     struct rqli_node *node;
-    struct rqli_exchange *exchange; /* NULL: no memory */
+    struct rqli_batch *batch; /* NULL: no memory */
     bool is_sent;
     rql_status status;
     rql_error fault;
@@ -35,7 +35,7 @@ struct round {
     size_t n_open; /* that are not answered yet */
     bool is_cut;   /* the keys have moved from the connection that a call had to go over */
     struct rqli_retries retries;
-    struct rqli_retries before; /* at the last exchange, which counts once for all calls */
+    struct rqli_retries before; /* at the last attempt, which counts once for all calls */
     size_t n_parts;
     struct part parts[PARTS_MAX];
     uint8_t calls[RQLI_OP_CALLS_MAX]; /* enum call_state */
@@ -78,7 +78,7 @@ static size_t part_for(struct round *self, struct rqli_node *node)
     part->node = node; /* a fault is long, and usually there is none */
     part->is_sent = false;
     part->status = RQL_OK;
-    part->exchange = rqli_exchange_take(conn_for(&self->op->route, node));
+    part->batch = rqli_batch_take(conn_for(&self->op->route, node));
     return self->n_parts++;
 }
 
@@ -86,12 +86,12 @@ static size_t part_for(struct round *self, struct rqli_node *node)
 static uint16_t write_script(const struct round *self, struct part *part,
                              const struct rqli_call *call)
 {
-    struct rqli_command *command = &part->exchange->command;
+    struct rqli_command *command = &part->batch->command;
 
     if (self->op->pushes_first && command->n_commands == 0) {
         rqli_command_words(command, "PING", NULL);
     }
-    rqli_call_write(call, command, rqli_conn_scripts(part->exchange->carrier));
+    rqli_call_write(call, command, rqli_conn_scripts(part->batch->carrier));
     return (uint16_t)(command->n_commands - 1);
 }
 
@@ -102,17 +102,17 @@ static void write_call(struct round *self, size_t i, struct part *home)
     struct rqli_call call;
     struct part *part;
 
-    rqli_call_begin(&call, &home->exchange->command);
+    rqli_call_begin(&call, &home->batch->command);
     self->op->ops->write(self->op, i, &call);
     self->calls[i] = call.is_plain ? PLAIN : SCRIPT;
     if (call.is_plain) {
         self->part_of[i] = 0;
-        self->reply_of[i] = (uint16_t)(home->exchange->command.n_commands - 1);
+        self->reply_of[i] = (uint16_t)(home->batch->command.n_commands - 1);
         return;
     }
     self->part_of[i] = (uint8_t)part_for(self, rqli_fleet_node(self->op->route.fleet, call.set));
     part = &self->parts[self->part_of[i]];
-    if (self->part_of[i] != NO_PART && part->exchange) {
+    if (self->part_of[i] != NO_PART && part->batch) {
         self->reply_of[i] = write_script(self, part, &call);
     }
 }
@@ -124,7 +124,7 @@ static bool write_calls(struct round *self)
 
     self->n_parts = 0;
     home = &self->parts[part_for(self, self->op->route.node)];
-    if (!home->exchange) {
+    if (!home->batch) {
         return false;
     }
     for (size_t i = 0; i < self->op->n_calls; i++) {
@@ -151,8 +151,8 @@ static void read_error(const struct round *self, size_t i, const struct part *pa
     if (self->is_cut) {
         (void)rqli_fail_moved(part->node->endpoint.where, rqli_call_subject(&call), &fault);
     } else {
-        (void)rqli_exchange_fault(part->exchange, reply, rqli_call_name(&call),
-                                  rqli_call_subject(&call), &fault);
+        (void)rqli_batch_fault(part->batch, reply, rqli_call_name(&call), rqli_call_subject(&call),
+                               &fault);
     }
     self->op->ops->read(self->op, i, NULL, NULL, &fault);
 }
@@ -185,7 +185,7 @@ static bool is_repeated(struct round *self, size_t i, const struct part *part,
     verdict = rqli_call_verdict(op->route.fleet, part->node, call.set, reply, &retries);
     count_retries(self, &retries);
     if (verdict == RQLI_HERE) {
-        rqli_conn_forget_scripts(part->exchange->carrier);
+        rqli_conn_forget_scripts(part->batch->carrier);
         return true;
     }
     self->is_cut = verdict != RQLI_FAULT && op->generation != 0;
@@ -194,7 +194,7 @@ static bool is_repeated(struct round *self, size_t i, const struct part *part,
 
 static void read_reply(struct round *self, size_t i, const struct part *part)
 {
-    const struct rqli_reply *reply = &part->exchange->reply[self->reply_of[i]];
+    const struct rqli_reply *reply = &part->batch->reply[self->reply_of[i]];
     bool is_error = self->calls[i] == SCRIPT && reply->type == RQLI_REPLY_ERROR;
 
     if (is_error && is_repeated(self, i, part, reply)) {
@@ -207,9 +207,9 @@ static void read_reply(struct round *self, size_t i, const struct part *part)
     } else {
         self->op->answered = part->node;
         if (self->op->durability) {
-            rqli_acks_join(&self->op->acks, &part->exchange->acks);
+            rqli_acks_join(&self->op->acks, &part->batch->acks);
         }
-        self->op->ops->read(self->op, i, part->exchange, reply, NULL);
+        self->op->ops->read(self->op, i, part->batch, reply, NULL);
     }
 }
 
@@ -235,22 +235,22 @@ static void read_replies(struct round *self)
 
 /* ---- one after the other ---- */
 
-static rql_status put(struct rqli_op *op, struct rqli_exchange *exchange, rql_error *fault)
+static rql_status put(struct rqli_op *op, struct rqli_batch *batch, rql_error *fault)
 {
-    rql_status status = rqli_exchange_put(exchange, op->generation, fault);
+    rql_status status = rqli_batch_put(batch, op->generation, fault);
 
     if (status) {
         return status;
     }
     op->ops->placed(op);
-    return rqli_exchange_await(exchange, op->until_us, fault);
+    return rqli_batch_await(batch, op->until_us, fault);
 }
 
-static rql_status send(const struct rqli_op *op, struct rqli_exchange *exchange, rql_error *fault)
+static rql_status send(const struct rqli_op *op, struct rqli_batch *batch, rql_error *fault)
 {
-    rql_status status = rqli_conn_connect(exchange->carrier, op->until_us, fault);
+    rql_status status = rqli_conn_connect(batch->carrier, op->until_us, fault);
 
-    return status ? status : rqli_exchange_send(exchange, 0, fault);
+    return status ? status : rqli_batch_send(batch, 0, fault);
 }
 
 /* Sends to the nodes that are connected, or to all the others. */
@@ -259,12 +259,12 @@ static void send_to_several(struct round *self, bool are_up)
     for (size_t i = 0; i < self->n_parts; i++) {
         struct part *part = &self->parts[i];
 
-        if (!part->exchange) {
+        if (!part->batch) {
             part->status = rqli_fail_nomem(&part->fault);
-        } else if (part->exchange->command.n_commands > 0 && !part->is_sent &&
-                   (!are_up || rqli_conn_is_up(part->exchange->carrier))) {
-            part->exchange->durability = self->op->durability;
-            part->status = send(self->op, part->exchange, &part->fault);
+        } else if (part->batch->command.n_commands > 0 && !part->is_sent &&
+                   (!are_up || rqli_conn_is_up(part->batch->carrier))) {
+            part->batch->durability = self->op->durability;
+            part->status = send(self->op, part->batch, &part->fault);
             part->is_sent = true;
         }
     }
@@ -272,15 +272,15 @@ static void send_to_several(struct round *self, bool are_up)
 
 static void await_part(struct rqli_op *op, struct part *part)
 {
-    if (!part->exchange || part->exchange->command.n_commands == 0 || part->status) {
+    if (!part->batch || part->batch->command.n_commands == 0 || part->status) {
         return;
     }
-    part->status = rqli_exchange_await(part->exchange, op->until_us, &part->fault);
+    part->status = rqli_batch_await(part->batch, op->until_us, &part->fault);
 }
 
 /* Sends to all nodes before the first answer is awaited. A node that cannot be connected to may
  * take all the time there is: the answers of the others that have come by then are still read. */
-static void exchange_with_several(struct round *self)
+static void run_several(struct round *self)
 {
     send_to_several(self, true);
     send_to_several(self, false);
@@ -289,14 +289,14 @@ static void exchange_with_several(struct round *self)
     }
 }
 
-/* Makes the exchange with the only node that has calls. */
-static void exchange_with(struct rqli_op *op, struct part *part)
+/* Runs the batch of the only node that has calls. */
+static void run_batch(struct rqli_op *op, struct part *part)
 {
-    part->exchange->durability = op->durability;
+    part->batch->durability = op->durability;
     if (op->generation != 0) {
-        part->status = put(op, part->exchange, &part->fault);
+        part->status = put(op, part->batch, &part->fault);
     } else {
-        part->status = rqli_exchange_run(part->exchange, op->until_us, &part->fault);
+        part->status = rqli_batch_run(part->batch, op->until_us, &part->fault);
     }
 }
 
@@ -324,17 +324,16 @@ static void find_others(const struct round *self)
 }
 
 /* The node of the route has a part even if there is no call for it; the part is empty then. */
-static void exchange(struct round *self)
+static void run_batches(struct round *self)
 {
     struct part *last = &self->parts[self->n_parts - 1];
     bool are_silent = false;
 
     if (self->n_parts == 1 ||
-        (self->n_parts == 2 && self->parts[0].exchange->command.n_commands == 0 &&
-         last->exchange)) {
-        exchange_with(self->op, last);
+        (self->n_parts == 2 && self->parts[0].batch->command.n_commands == 0 && last->batch)) {
+        run_batch(self->op, last);
     } else {
-        exchange_with_several(self);
+        run_several(self);
     }
     for (size_t i = 0; i < self->n_parts; i++) {
         are_silent = are_silent || is_silent(&self->parts[i]);
@@ -347,7 +346,7 @@ static void exchange(struct round *self)
 static void give_parts(struct round *self)
 {
     for (size_t i = 0; i < self->n_parts; i++) {
-        rqli_exchange_give(self->parts[i].exchange);
+        rqli_batch_give(self->parts[i].batch);
     }
     self->n_parts = 0;
 }
@@ -380,7 +379,7 @@ static void run_round(struct rqli_op *op)
     rqli_op_begin_acks(op);
     while (round.n_open > 0) {
         if (write_calls(&round)) {
-            exchange(&round);
+            run_batches(&round);
             read_replies(&round);
         } else {
             read_lack_of_memory(&round);
@@ -417,7 +416,7 @@ rql_status rqli_op_run(struct rqli_op *op)
 /* One call of a script, on the thread of its caller: it goes to the node that has its keys, and is
  * sent once more if it did nothing. */
 
-RQLI_DEFINE_AUTO(struct rqli_exchange *, rqli_exchange_give);
+RQLI_DEFINE_AUTO(struct rqli_batch *, rqli_batch_give);
 
 struct single {
     const struct rqli_op_route *route;
@@ -427,48 +426,48 @@ struct single {
 };
 
 /* Sends the call once. */
-static rql_status run_once(const struct single *self, struct rqli_exchange **out, rql_error *error)
+static rql_status run_once(const struct single *self, struct rqli_batch **out, rql_error *error)
 {
-    RQLI_AUTO(rqli_exchange_give)
-    struct rqli_exchange *exchange = rqli_exchange_take(conn_for(self->route, self->node));
+    RQLI_AUTO(rqli_batch_give)
+    struct rqli_batch *batch = rqli_batch_take(conn_for(self->route, self->node));
     rql_status status;
 
-    if (!exchange) {
+    if (!batch) {
         return rqli_fail_nomem(error);
     }
-    rqli_call_write(self->call, &exchange->command, rqli_conn_scripts(exchange->carrier));
-    status = rqli_exchange_run(exchange, self->retries.until_us, error);
+    rqli_call_write(self->call, &batch->command, rqli_conn_scripts(batch->carrier));
+    status = rqli_batch_run(batch, self->retries.until_us, error);
     if (status) {
         rqli_fleet_on_silence(self->route->fleet, self->node);
         return status;
     }
-    *out = RQLI_GIVE(exchange);
+    *out = RQLI_GIVE(batch);
     return RQL_OK;
 }
 
 rql_status rqli_call_run(const struct rqli_op_route *route, const struct rqli_call *call,
-                         int64_t until_us, struct rqli_exchange **out, rql_error *error)
+                         int64_t until_us, struct rqli_batch **out, rql_error *error)
 {
     struct single self = {.route = route, .call = call, .retries = {.until_us = until_us}};
 
     rqli_fleet_on_use(route->fleet);
     rqli_fleet_await_map(route->fleet, until_us);
     for (;;) {
-        RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
+        RQLI_AUTO(rqli_batch_give) struct rqli_batch *batch = NULL;
         rql_status status;
 
         self.node = rqli_fleet_node(route->fleet, call->set);
-        status = run_once(&self, &exchange, error);
+        status = run_once(&self, &batch, error);
         if (status) {
             return status;
         }
         switch (
-            rqli_call_verdict(route->fleet, self.node, call->set, exchange->reply, &self.retries)) {
+            rqli_call_verdict(route->fleet, self.node, call->set, batch->reply, &self.retries)) {
         case RQLI_DONE:
-            *out = RQLI_GIVE(exchange);
+            *out = RQLI_GIVE(batch);
             return RQL_OK;
         case RQLI_HERE:
-            rqli_conn_forget_scripts(exchange->carrier);
+            rqli_conn_forget_scripts(batch->carrier);
             break;
         case RQLI_THERE:
             break;
@@ -476,8 +475,8 @@ rql_status rqli_call_run(const struct rqli_op_route *route, const struct rqli_ca
             rqli_sleep_until(self.retries.again_us);
             break;
         case RQLI_FAULT:
-            return rqli_exchange_fault(exchange, exchange->reply, rqli_call_name(call),
-                                       rqli_call_subject(call), error);
+            return rqli_batch_fault(batch, batch->reply, rqli_call_name(call),
+                                    rqli_call_subject(call), error);
         }
     }
 }
@@ -491,10 +490,10 @@ bool rqli_serve(const struct rqli_op_route *route, const struct rqli_keys *keys,
 
     rqli_serve_write(keys, &call);
     while (outcome.second == RQLI_SERVED_PARTLY) {
-        RQLI_AUTO(rqli_exchange_give) struct rqli_exchange *exchange = NULL;
+        RQLI_AUTO(rqli_batch_give) struct rqli_batch *batch = NULL;
 
-        (void)rqli_call_run(route, &call, deadline_us, &exchange, NULL);
-        if (!exchange || !rqli_outcome_read(exchange->reply, &outcome)) {
+        (void)rqli_call_run(route, &call, deadline_us, &batch, NULL);
+        if (!batch || !rqli_outcome_read(batch->reply, &outcome)) {
             return false;
         }
     }

@@ -18,7 +18,7 @@ rql_status rqli_op_run(struct rqli_op *op);
 /* Runs a single call, of a script or of words, and sends it again if it has done nothing. RQL_OK:
  * *out holds the reply, which is no error; give it back. Any other status: nothing to give back. */
 rql_status rqli_call_run(const struct rqli_op_route *route, const struct rqli_call *call,
-                         int64_t until_us, struct rqli_exchange **out, rql_error *error);
+                         int64_t until_us, struct rqli_batch **out, rql_error *error);
 
 /* Serves the queue of a lock if the lock is free. True: it was handed over. A fault ends it: the
  * next poll serves the next waiter. */

@@ -1,5 +1,5 @@
-/* The order of bytes: `sending` is the batch that is being sent, `out` has the bytes added since.
- * They change places when a batch begins, so that callers can add while another thread sends. */
+/* The order of bytes: `sending` is the write that is being sent, `out` has the bytes added since.
+ * They change places when a write begins, so that callers can add while another thread sends. */
 
 #include "net/stream.h"
 
@@ -56,18 +56,18 @@ bool rqli_stream_reserve(struct rqli_stream *self, size_t bytes)
 }
 
 /* `sending` is empty here: it becomes `out`, without bytes but with the memory that it has. */
-void rqli_stream_begin_batch(struct rqli_stream *self)
+void rqli_stream_begin_write(struct rqli_stream *self)
 {
-    struct rqli_command batch = self->out;
+    struct rqli_command write = self->out;
 
     self->out = self->sending;
-    self->sending = batch;
+    self->sending = write;
     self->out_at = self->queued_at;
 }
 
 struct rqli_slice rqli_stream_send(struct rqli_stream *self)
 {
-    self->sent_at = self->out_at; /* the whole batch, until it is known how much was taken */
+    self->sent_at = self->out_at; /* the whole write, until it is known how much was taken */
     return (struct rqli_slice){self->sending.data + self->n_sent,
                                self->sending.length - self->n_sent};
 }

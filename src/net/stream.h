@@ -42,8 +42,8 @@ struct rqli_stream_call {
 
 struct rqli_stream {
     struct rqli_command out;     /* bytes to send */
-    struct rqli_command sending; /* goes before them: the batch that is being sent */
-    size_t n_sent;               /* bytes of the batch that are sent */
+    struct rqli_command sending; /* goes before them: the write that is being sent */
+    size_t n_sent;               /* bytes of the write that are sent */
     uint64_t out_at;             /* position of the first byte of `out` */
     uint64_t queued_at;          /* position after the last call */
     uint64_t sent_at; /* position after the bytes that were, or are being, handed to the system */
@@ -130,12 +130,12 @@ static inline bool rqli_stream_has_unsent(const struct rqli_stream *self)
     return self->n_sent < self->sending.length;
 }
 
-/* Makes room for batches of so many bytes in both buffers. These take turns, and would otherwise
+/* Makes room for writes of so many bytes in both buffers. These take turns, and would otherwise
  * grow at different times. False: no memory. */
 bool rqli_stream_reserve(struct rqli_stream *self, size_t bytes);
 
-/* Makes all of `out` the batch to be sent now. Nothing may be unsent before it. */
-void rqli_stream_begin_batch(struct rqli_stream *self);
+/* Makes all of `out` the write to be sent now. Nothing may be unsent before it. */
+void rqli_stream_begin_write(struct rqli_stream *self);
 
 /* Returns the bytes to hand to the system next. From here on their calls may have been done. */
 struct rqli_slice rqli_stream_send(struct rqli_stream *self);

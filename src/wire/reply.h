@@ -2,7 +2,7 @@
 #define RQLI_REPLY_H
 
 /* A reply of the server as a tree, whose size net/decode limits when it builds it. Lives as long as
- * its exchange. */
+ * its batch. */
 
 #include "base/text.h"
 

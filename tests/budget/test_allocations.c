@@ -107,7 +107,7 @@ TEST(a_pair)
     assert_int_equal(count_rounds(plain_pair, NULL), 0);
 }
 
-/* The thread may have one of them in hand, for which a handle and an exchange more are made. */
+/* The thread may have one of them in hand, for which a handle and a batch more are made. */
 TEST(a_pair_released_lazily)
 {
     rql_lock_options options = patient(client);

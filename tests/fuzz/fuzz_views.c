@@ -191,9 +191,9 @@ static size_t show_queue(const struct rqli_reply *replies)
     return length;
 }
 
-static void drop_nothing(const struct rqli_exchange *exchange)
+static void drop_nothing(const struct rqli_batch *batch)
 {
-    (void)exchange;
+    (void)batch;
 }
 
 /* Keys, or the fields of a hash. */
@@ -207,10 +207,10 @@ static size_t show_walk(const struct rqli_reply *replies, const char *hash)
 
     rqli_walk_init(&walk, "rql:lock:", hash);
     for (size_t i = 0; !status && i + (hash != NULL) < N_ROOTS; i += hash ? 2 : 1) {
-        const struct rqli_exchange exchange = {.reply = &replies[i], .drop = drop_nothing};
+        const struct rqli_batch batch = {.reply = &replies[i], .drop = drop_nothing};
 
         rqli_walk_ask(&walk, &command, 10);
-        status = rqli_walk_take(&walk, &exchange, NULL);
+        status = rqli_walk_take(&walk, &batch, NULL);
     }
     if (!rqli_list_give(&walk.found, &list, NULL)) {
         for (size_t i = 0; i < list->count; i++) {

@@ -152,7 +152,7 @@ def any_batch_size_lists_everything(world, kind, _names):
 
 @once
 def huge_keys_of_others_are_reported_and_break_nothing(world, kind, _names):
-    """More than a connection carries in one exchange must not cost it."""
+    """More than a connection carries in one batch must not cost it."""
     seed(world, 300)
     for script in ("for i = 1, 140000 do redis.call('HSET', 'rql:lock:job-1-many', i, i) end",
                    "redis.call('HSET', 'rql:lock:job-2-large', 'v', string.rep('x', 17000000))",

@@ -30,7 +30,7 @@ def check_holds(world, held):
 
 # ---- one reply is lost ----
 
-# The script is unknown, which makes a call two exchanges; on a new connection there is a login as well.
+# The script is unknown, which makes a call two batches; on a new connection there is a login as well.
 LOSSES = [(False, fault, n) for fault in ("drop_reply", "cut_reply") for n in range(1, 4)]
 LOSSES += [(True, "cut_reply", n) for n in range(1, 11)]
 

@@ -108,22 +108,22 @@ static bool answers(const struct rqli_reply *reply, const char *text, size_t len
            memcmp(reply->text.data, text, length) == 0;
 }
 
-/* n times ECHO in one exchange; false in *own_out: a reply was not ours. */
+/* n times ECHO in one batch; false in *own_out: a reply was not ours. */
 static rql_status echo_times(struct crew *crew, int n, const char *text, size_t length,
                              bool *own_out)
 {
-    struct rqli_exchange *exchange = rqli_exchange_take(crew->conn);
+    struct rqli_batch *batch = rqli_batch_take(crew->conn);
     rql_status status;
 
     for (int i = 0; i < n; i++) {
-        write_echo(&exchange->command, text, length);
+        write_echo(&batch->command, text, length);
     }
-    status = rqli_exchange_run(exchange, rqli_after_ms(rqli_now_us(), crew->deadline_ms), NULL);
+    status = rqli_batch_run(batch, rqli_after_ms(rqli_now_us(), crew->deadline_ms), NULL);
     *own_out = true;
     for (int i = 0; !status && i < n; i++) {
-        *own_out = *own_out && answers(&exchange->reply[i], text, length);
+        *own_out = *own_out && answers(&batch->reply[i], text, length);
     }
-    rqli_exchange_give(exchange);
+    rqli_batch_give(batch);
     return status;
 }
 
@@ -138,13 +138,13 @@ static rql_status echo(struct crew *crew, const char *text)
 
 static uint64_t generation_of(struct crew *crew)
 {
-    struct rqli_exchange *exchange = rqli_exchange_take(crew->conn);
+    struct rqli_batch *batch = rqli_batch_take(crew->conn);
     uint64_t generation;
 
-    write_echo(&exchange->command, "which", 5);
-    CHECK_OK(rqli_exchange_run(exchange, rqli_after_ms(rqli_now_us(), LONG_MS), NULL));
-    generation = exchange->generation;
-    rqli_exchange_give(exchange);
+    write_echo(&batch->command, "which", 5);
+    CHECK_OK(rqli_batch_run(batch, rqli_after_ms(rqli_now_us(), LONG_MS), NULL));
+    generation = batch->generation;
+    rqli_batch_give(batch);
     return generation;
 }
 
@@ -174,7 +174,7 @@ static size_t compose(char *text, size_t index, unsigned round, unsigned *dice)
     return length;
 }
 
-static void exchange_once(struct crew *crew, size_t index, unsigned round, unsigned *dice)
+static void echo_once(struct crew *crew, size_t index, unsigned round, unsigned *dice)
 {
     char text[TEXT_MAX + 20];
     size_t length = compose(text, index, round, dice);
@@ -185,13 +185,13 @@ static void exchange_once(struct crew *crew, size_t index, unsigned round, unsig
     note(crew, status, is_own, rqli_now_us() - begun_us);
 }
 
-static void exchange_until_stopped(size_t index, void *data)
+static void echo_until_stopped(size_t index, void *data)
 {
     struct crew *crew = data;
     unsigned dice = (unsigned)index + 1;
 
     for (unsigned i = 0; !crew->stop; i++) {
-        exchange_once(crew, index, i, &dice);
+        echo_once(crew, index, i, &dice);
     }
 }
 
@@ -219,16 +219,16 @@ static void ping_rounds(size_t index, void *data)
 
     (void)index;
     for (int i = 0; i < 3 * ROUNDS; i++) {
-        struct rqli_exchange *exchange = rqli_exchange_take(crew->conn);
+        struct rqli_batch *batch = rqli_batch_take(crew->conn);
         int64_t begun_us = rqli_now_us();
         rql_status status;
 
-        rqli_command_begin(&exchange->command, 1);
-        rqli_command_text(&exchange->command, "PING");
-        status = rqli_exchange_run(exchange, rqli_after_ms(begun_us, LONG_MS), NULL);
-        note(crew, status, status || rqli_reply_says(exchange->reply, "PONG"),
+        rqli_command_begin(&batch->command, 1);
+        rqli_command_text(&batch->command, "PING");
+        status = rqli_batch_run(batch, rqli_after_ms(begun_us, LONG_MS), NULL);
+        note(crew, status, status || rqli_reply_says(batch->reply, "PONG"),
              rqli_now_us() - begun_us);
-        rqli_exchange_give(exchange);
+        rqli_batch_give(batch);
     }
 }
 
@@ -248,7 +248,7 @@ TEST(no_reply_is_lost_between_readers_and_writers)
 }
 
 /* Every other thread gives up after no time at all. */
-static void exchange_in_a_hurry(size_t index, void *data)
+static void echo_in_a_hurry(size_t index, void *data)
 {
     struct crew *all = data;
     struct crew *crew = &all[index % 2];
@@ -256,15 +256,15 @@ static void exchange_in_a_hurry(size_t index, void *data)
     char text[TEXT_MAX + 20];
 
     for (unsigned i = 0; i < ROUNDS; i++) {
-        struct rqli_exchange *exchange = rqli_exchange_take(all->conn);
+        struct rqli_batch *batch = rqli_batch_take(all->conn);
         size_t length = compose(text, index, i, &dice);
         int64_t budget_us = index % 2 ? rand_r(&dice) % 300 : LONG_MS * 1000;
         rql_status status;
 
-        write_echo(&exchange->command, text, length);
-        status = rqli_exchange_run(exchange, rqli_now_us() + budget_us, NULL);
-        note(crew, status, status || answers(exchange->reply, text, length), 0);
-        rqli_exchange_give(exchange);
+        write_echo(&batch->command, text, length);
+        status = rqli_batch_run(batch, rqli_now_us() + budget_us, NULL);
+        note(crew, status, status || answers(batch->reply, text, length), 0);
+        rqli_batch_give(batch);
     }
 }
 
@@ -276,7 +276,7 @@ TEST(impatient_callers_do_no_harm_to_patient_ones)
     join(&crew[0], server.url, LONG_MS);
     join(&crew[1], server.url, LONG_MS);
     generation = generation_of(&crew[0]);
-    threads_run(16, exchange_in_a_hurry, crew);
+    threads_run(16, echo_in_a_hurry, crew);
     expect_all_ok(&crew[0], 8 * ROUNDS);
     assert_int_equal(crew[1].n_wrong, 0);
     assert_int_equal(crew[1].n_ok + crew[1].n_unknown, 8 * ROUNDS);
@@ -290,23 +290,23 @@ static void echo_as_told(size_t index, void *data)
     struct crew *crew = data;
     unsigned dice = (unsigned)index + 1;
 
-    exchange_once(crew, index, 0, &dice);
+    echo_once(crew, index, 0, &dice);
 }
 
 /* More than a socket takes, by a caller that does not mean to stay until it is read. */
 static void echo_much_in_a_hurry(size_t index, void *data)
 {
     struct crew *crew = data;
-    struct rqli_exchange *exchange = rqli_exchange_take(crew->conn);
+    struct rqli_batch *batch = rqli_batch_take(crew->conn);
     char *text = calloc(1, MUCH);
     rql_status status;
 
     (void)index;
     assert_non_null(text);
-    write_echo(&exchange->command, text, MUCH);
-    status = rqli_exchange_run(exchange, rqli_now_us() + HASTE_US, NULL);
-    note(crew, status, status || answers(exchange->reply, text, MUCH), 0);
-    rqli_exchange_give(exchange);
+    write_echo(&batch->command, text, MUCH);
+    status = rqli_batch_run(batch, rqli_now_us() + HASTE_US, NULL);
+    note(crew, status, status || answers(batch->reply, text, MUCH), 0);
+    rqli_batch_give(batch);
     free(text);
 }
 
@@ -367,7 +367,7 @@ SERVED(crash_and_restart_are_survived_with_pauses)
     int failures;
 
     (void)signal(SIGPIPE, SIG_DFL);
-    threads = threads_start(8, exchange_until_stopped, &our);
+    threads = threads_start(8, echo_until_stopped, &our);
     assert_true(wait_until(has_100_more, &our, LONG_MS));
     redis_server_kill(&server);
     assert_true(wait_until(has_failed, &our, LONG_MS));

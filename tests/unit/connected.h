@@ -39,9 +39,9 @@ AFTER_EACH(tear_down)
 }
 
 /* Its caller has no time, and goes as soon as it has asked; all that may be sent is. */
-static void leave(struct rqli_exchange *exchange)
+static void leave(struct rqli_batch *batch)
 {
-    assert_int_equal(rqli_exchange_await(exchange, 0, NULL), RQL_E_UNKNOWN);
+    assert_int_equal(rqli_batch_await(batch, 0, NULL), RQL_E_UNKNOWN);
 }
 
 static int64_t in_time(void)

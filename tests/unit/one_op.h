@@ -47,7 +47,7 @@ static void write_call(struct rqli_op *op, size_t i, struct rqli_call *call)
     rqli_call_random(call);
 }
 
-static void read_call(struct rqli_op *op, size_t i, const struct rqli_exchange *answer,
+static void read_call(struct rqli_op *op, size_t i, const struct rqli_batch *answer,
                       const struct rqli_reply *reply, const rql_error *fault)
 {
     (void)op;

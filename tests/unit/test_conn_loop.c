@@ -52,7 +52,7 @@ static void on_push(void *self, const struct rqli_reply *push)
 static const struct rqli_conn_loop_listener of_commands = {.on_opened = on_opened};
 static const struct rqli_conn_loop_listener of_pushes = {on_opened, on_push, NULL};
 
-static void on_answer(void *owner, const struct rqli_exchange *answer, rql_status fault)
+static void on_answer(void *owner, const struct rqli_batch *answer, rql_status fault)
 {
     (void)owner;
     (void)fault;

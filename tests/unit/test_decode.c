@@ -153,11 +153,11 @@ static const struct limit {
     {"the most elements", 0, {"*131072\r\n"}, {0}},
     {"the most elements on two levels", 0, {"*2\r\n*131070\r\n"}, {0}},
     {"the most elements on three levels", 0, {"*1\r\n*1\r\n*131070\r\n"}, {0}},
-    {"all replies of an exchange have the most together",
+    {"all replies of a batch have the most together",
      MOST_ELEMENTS - 2,
      {"*2\r\n:1\r\n:2\r\n", "*0\r\n", "*1\r\n"},
      {1, 1, -1}},
-    {"an exchange that has them all", MOST_ELEMENTS, {"*1\r\n"}, {-1}},
+    {"a batch that has them all", MOST_ELEMENTS, {"*1\r\n"}, {-1}},
 };
 
 /* Other types (the last are RESP3, of which a newer hiredis knows more), bad numbers and lengths, a

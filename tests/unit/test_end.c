@@ -67,7 +67,7 @@ static rql_lock *handed_on(void)
 /* Returns whether all turns were taken when it was over. */
 static bool drive(struct rqli_op *op, rql_lock *lock, enum rqli_script_id script, const char *turns)
 {
-    struct rqli_exchange exchange = {.sent_us = rqli_now_us()};
+    struct rqli_batch batch = {.sent_us = rqli_now_us()};
     enum rqli_op_next next = op->ops->next(op);
 
     for (; next != RQLI_OP_OVER && *turns; turns++) {
@@ -89,7 +89,7 @@ static bool drive(struct rqli_op *op, rql_lock *lock, enum rqli_script_id script
         op->ops->write(op, 0, &call);
         op->ops->placed(op);
         assert_int_equal(call.script, script);
-        op->ops->read(op, 0, &exchange, &reply, NULL);
+        op->ops->read(op, 0, &batch, &reply, NULL);
         next = op->ops->next(op);
     }
     return next == RQLI_OP_OVER && !*turns;
@@ -157,7 +157,7 @@ TEST(an_end_without_an_answer_is_withdrawn_unless_it_is_that_of_an_extension)
 {
     EACH_ROW (row, silent_ends) {
         const rql_error fault = {.status = RQL_E_UNKNOWN};
-        const struct rqli_exchange exchange = {.sent_us = rqli_now_us()};
+        const struct rqli_batch batch = {.sent_us = rqli_now_us()};
         rql_lock *lock = rqli_lock_new(client, row->name, 0);
         struct rqli_end_part part;
         struct rqli_end end;
@@ -170,7 +170,7 @@ TEST(an_end_without_an_answer_is_withdrawn_unless_it_is_that_of_an_extension)
         late_ms = (end.begun_us - lock->begun_us) / 1000 - USED_MS; /* on a busy machine */
         assert_int_equal(end.op.ops->next(&end.op), RQLI_OP_AGAIN);
         end.op.until_us = 0;
-        end.op.ops->read(&end.op, 0, &exchange, NULL, &fault);
+        end.op.ops->read(&end.op, 0, &batch, NULL, &fault);
         assert_int_equal(end.op.ops->next(&end.op), RQLI_OP_OVER);
         CHECK_ALL(
             EQ(end.op.status, RQL_E_UNKNOWN),
@@ -244,7 +244,7 @@ static void take_turn(struct rqli_end *end, size_t at, char turn)
         char letter;
         rql_status status;
     } faults[] = {{'u', RQL_E_UNKNOWN}, {'i', RQL_E_IO}, {'r', RQL_E_AUTH}};
-    const struct rqli_exchange exchange = {.sent_us = rqli_now_us()};
+    const struct rqli_batch batch = {.sent_us = rqli_now_us()};
     const char answer[] = {turn == '0' ? '0' : '1', ' ', turn == 'p' ? '2' : '0', '\0'};
     struct rqli_reply reply = tree_text(answer);
     struct rqli_call call;
@@ -256,11 +256,11 @@ static void take_turn(struct rqli_end *end, size_t at, char turn)
         if (faults[i].letter == turn) {
             const rql_error fault = {.status = faults[i].status};
 
-            end->op.ops->read(&end->op, at, &exchange, NULL, &fault);
+            end->op.ops->read(&end->op, at, &batch, NULL, &fault);
             return;
         }
     }
-    end->op.ops->read(&end->op, at, &exchange, &reply, NULL);
+    end->op.ops->read(&end->op, at, &batch, &reply, NULL);
 }
 
 TEST(a_release_is_repeated_while_its_fault_may_pass)
@@ -342,7 +342,7 @@ static struct rqli_call hand_on(struct rqli_end *end)
 TEST(a_hand_over_that_the_server_cannot_take_leaves_the_lock_to_nobody)
 {
     const rql_error fault = {.status = RQL_E_UNAVAILABLE};
-    const struct rqli_exchange exchange = {.sent_us = rqli_now_us()};
+    const struct rqli_batch batch = {.sent_us = rqli_now_us()};
     struct rqli_reply reply = tree_text("1 0");
     rql_lock *lock = held();
     rql_lock *last = rqli_lock_new(client, "x", 3);
@@ -357,7 +357,7 @@ TEST(a_hand_over_that_the_server_cannot_take_leaves_the_lock_to_nobody)
     rqli_end_init(&end, &part, &lock, 1, NULL);
     (void)hand_on(&end);
     rqli_leases_on_handed_on(client->leases, next.acquire.waiter.handed, onward);
-    end.op.ops->read(&end.op, 0, &exchange, NULL, &fault);
+    end.op.ops->read(&end.op, 0, &batch, NULL, &fault);
     CHECK_ALL(EQ(next.acquire.waiter.handed->state, RQLI_TRANSFER_FAILED),
               EQ(onward->state, RQLI_TRANSFER_FAILED), EQ(onward->is_refused, true),
               EQ(rqli_withdraw_is_open(client, next.lock->name, next.lock->acquirer), true));
@@ -366,7 +366,7 @@ TEST(a_hand_over_that_the_server_cannot_take_leaves_the_lock_to_nobody)
     end.op.ops->write(&end.op, 0, &call);
     assert_int_equal(call.script, RQLI_SCRIPT_RELEASE);
     assert_string_equal(call.args[0].data, lock->nonce);
-    end.op.ops->read(&end.op, 0, &exchange, &reply, NULL);
+    end.op.ops->read(&end.op, 0, &batch, &reply, NULL);
     CHECK_ALL(EQ(end.op.ops->next(&end.op), RQLI_OP_OVER), EQ(end.op.status, RQL_OK));
     rqli_transfer_give(client, onward);
     wake(&next);
@@ -387,7 +387,7 @@ TEST(a_hand_over_ends_as_the_server_says)
     };
 
     EACH_ROW (row, scripts) {
-        const struct rqli_exchange exchange = {.sent_us = rqli_now_us()};
+        const struct rqli_batch batch = {.sent_us = rqli_now_us()};
         struct rqli_reply reply = tree_text(row->answer);
         rql_lock *lock = held();
         struct rqli_end_part part;
@@ -398,7 +398,7 @@ TEST(a_hand_over_ends_as_the_server_says)
         let_sleep(&next, lock);
         rqli_end_init(&end, &part, &lock, 1, NULL);
         (void)hand_on(&end);
-        end.op.ops->read(&end.op, 0, &exchange, &reply, NULL);
+        end.op.ops->read(&end.op, 0, &batch, &reply, NULL);
         CHECK_ALL(EQ(end.op.ops->next(&end.op), RQLI_OP_OVER), EQ(end.op.status, row->status),
                   EQ(next.acquire.waiter.handed->state,
                      row->status ? RQLI_TRANSFER_FAILED : RQLI_TRANSFER_DONE));

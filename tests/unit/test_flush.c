@@ -76,16 +76,16 @@ static const struct rqli_call *asked(size_t i)
     return &call;
 }
 
-static void drop(const struct rqli_exchange *exchange)
+static void drop(const struct rqli_batch *batch)
 {
-    (void)exchange;
+    (void)batch;
 }
 
 static void answer(size_t i, struct rqli_reply reply)
 {
-    struct rqli_exchange exchange = {.drop = drop, .reply = &reply};
+    struct rqli_batch batch = {.drop = drop, .reply = &reply};
 
-    op->ops->read(op, i, &exchange, &reply, NULL);
+    op->ops->read(op, i, &batch, &reply, NULL);
 }
 
 static void lose(size_t i)

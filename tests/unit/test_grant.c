@@ -154,7 +154,7 @@ TEST(a_grant_ends_a_request_unless_nobody_wants_it)
 {
     EACH_ROW (row, grants) {
         struct waiting ones[COUNT];
-        struct rqli_exchange exchange = {.sent_us = rqli_now_us(), .received_us = rqli_now_us()};
+        struct rqli_batch batch = {.sent_us = rqli_now_us(), .received_us = rqli_now_us()};
         struct rqli_reply reply;
         char line[128];
 
@@ -166,7 +166,7 @@ TEST(a_grant_ends_a_request_unless_nobody_wants_it)
         reply = tree_text(line);
         ones[0].result.rank = row->rank;
         ones[0].acquire.op.is_cancelled = row->is_cancelled;
-        rqli_acquire_read(&ones[0].acquire, &exchange, &reply);
+        rqli_acquire_read(&ones[0].acquire, &batch, &reply);
         assert_int_equal(rqli_request_next(&ones[0].acquire.request).want, row->want);
         assert_int_equal(ones[1].acquire.waiter.hinted, row->other_asks);
         for (int i = 0; i < COUNT; i++) {
@@ -227,10 +227,10 @@ static void end_first(struct waiting *self)
 static void answer(struct waiting *self, const char *line, int64_t took_ms)
 {
     int64_t now_us = rqli_now_us();
-    struct rqli_exchange exchange = {.sent_us = now_us - took_ms * 1000, .received_us = now_us};
+    struct rqli_batch batch = {.sent_us = now_us - took_ms * 1000, .received_us = now_us};
     struct rqli_reply reply = tree_text(line);
 
-    rqli_acquire_read(&self->acquire, &exchange, &reply);
+    rqli_acquire_read(&self->acquire, &batch, &reply);
 }
 
 TEST(a_first_try_stays_out_of_the_queue_if_its_request_waits_and_cannot_be_told)

@@ -28,9 +28,9 @@ AFTER_EACH(tear_down)
     swarm.client = rqli_client_free(swarm.client);
 }
 
-static void drop(const struct rqli_exchange *exchange)
+static void drop(const struct rqli_batch *batch)
 {
-    (void)exchange;
+    (void)batch;
 }
 
 static int64_t number(struct rqli_slice text)
@@ -94,7 +94,7 @@ static void take_call(const struct beat *row, size_t i)
     const rql_error fault = {.status = RQL_E_IO, .message = "cut off"};
     struct rqli_reply reply = TREE(tree_int(1), tree_int(i == 0 ? row->n_dead : 0));
     /* Later calls may be sent earlier. */
-    struct rqli_exchange exchange = {
+    struct rqli_batch batch = {
         .drop = drop, .reply = &reply, .sent_us = SENT_US + (i == 1 ? 0 : LATER_US)};
     struct rqli_call call;
 
@@ -106,7 +106,7 @@ static void take_call(const struct beat *row, size_t i)
     if (row->lost == i + 1) {
         op->ops->read(op, i, NULL, NULL, &fault);
     } else {
-        op->ops->read(op, i, &exchange, &reply, NULL);
+        op->ops->read(op, i, &batch, &reply, NULL);
     }
 }
 

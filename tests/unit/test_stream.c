@@ -30,7 +30,7 @@ static void put(int i, int64_t now_us)
 /* The system takes so many bytes. */
 static void send_batch(size_t taken)
 {
-    rqli_stream_begin_batch(&stream);
+    rqli_stream_begin_write(&stream);
     (void)rqli_stream_send(&stream);
     (void)rqli_stream_on_sent(&stream, taken);
 }
@@ -176,7 +176,7 @@ static void send_both(uint32_t *seed)
     size_t left;
 
     if (model.sent == model.batch_end) {
-        rqli_stream_begin_batch(&stream);
+        rqli_stream_begin_write(&stream);
         model.batch_end = model.length;
     }
     left = model.batch_end - model.sent;

@@ -1,5 +1,5 @@
 /*
- * Exchanges of threads. A caller puts its commands into the stream of the connection, and a thread
+ * Batches of threads. A caller puts its commands into the stream of the connection, and a thread
  * that finds no other writer sends everything that is queued. Then it waits: the oldest caller
  * reads for all (the leader), gives every caller its replies, and passes the reading on when it has
  * its own. So a lone caller writes and reads itself, and a crowd needs few system calls; there is
@@ -22,12 +22,12 @@
 
 enum {
     /* Up to this many callers send their commands at once. Commands of more callers are sent
-     * together, because that takes us and the server fewer system calls: while a batch is
+     * together, because that takes us and the server fewer system calls: while a write is
      * unanswered a second one grows, until it has the commands of half of the callers. Then the
-     * server works while the callers do, and neither idles; a second batch that did not wait would
+     * server works while the callers do, and neither idles; a second write that did not wait would
      * have only the commands of the first caller that was woken. With TLS commands are always
      * gathered, because a server reads one record at a time and answers each by itself. Commands
-     * with a durability are too, because each batch waits for replicas. */
+     * with a durability are too, because each write waits for replicas. */
     AT_ONCE = 8,
     /* The reader checks this often whether there is something to send: another thread may have left
      * bytes in the stream because the socket was full. */
@@ -36,11 +36,11 @@ enum {
 
 /* ---- acks ---- */
 
-/* WAIT and WAITAOF at the end of a batch: whether replicas, or the disk, have what its calls
+/* WAIT and WAITAOF at the end of a write: whether replicas, or the disk, have what its calls
  * wrote. */
 
 /* Caller holds self->shared.mutex. Limits the wait to that of the least patient caller, not
- * counting callers that gave up while the batch stood behind earlier ones. If all have given up,
+ * counting callers that gave up while the write stood behind earlier ones. If all have given up,
  * the server is asked to wait for a moment only, which frees the callers. */
 static void limit_wanted(struct rqli_conn *self, int64_t now_us)
 {
@@ -48,7 +48,7 @@ static void limit_wanted(struct rqli_conn *self, int64_t now_us)
     struct rqli_stream_call *call = self->shared.stream.first;
 
     for (; call; call = call->next) {
-        const struct exchange *at = exchange_of(call);
+        const struct batch *at = batch_of(call);
 
         if (call->begins_at >= self->shared.stream.out_at && at->visible.durability &&
             (at->wanted.until_us == 0 || at->wanted.until_us > now_us)) {
@@ -61,9 +61,9 @@ static void limit_wanted(struct rqli_conn *self, int64_t now_us)
     rqli_durability_limit(&self->shared.wanted, now_us);
 }
 
-/* Writes WAIT and WAITAOF after all calls of the next batch, as part of the last of them. Caller
+/* Writes WAIT and WAITAOF after all calls of the next write, as part of the last of them. Caller
  * holds the mutex. */
-static void write_acks(struct rqli_conn *self, struct exchange *last)
+static void write_acks(struct rqli_conn *self, struct batch *last)
 {
     struct rqli_stream *stream = &self->shared.stream;
     int n_before = stream->out.n_commands;
@@ -83,14 +83,14 @@ static void write_acks(struct rqli_conn *self, struct exchange *last)
 
 /* ---- writing and reading ---- */
 
-/* Caller holds self->shared.mutex. Reserves room for the commands that end a batch, because this
- * exchange may be the last of its batch: for their replies and for their bytes, so that adding them
+/* Caller holds self->shared.mutex. Reserves room for the commands that end a write, because this
+ * batch may be the last of its write: for their replies and for their bytes, so that adding them
  * cannot run out of memory later. */
-static bool take_room(struct rqli_conn *self, struct exchange *exchange)
+static bool take_room(struct rqli_conn *self, struct batch *batch)
 {
     struct rqli_command *out = &self->shared.stream.out;
-    const struct rqli_command *command = &exchange->visible.command;
-    const struct rqli_durability *wanted = exchange->visible.durability;
+    const struct rqli_command *command = &batch->visible.command;
+    const struct rqli_durability *wanted = batch->visible.durability;
     size_t n_replies = (size_t)command->n_commands;
 
     if (wanted || rqli_durability_is_wanted(&self->shared.wanted)) {
@@ -99,53 +99,53 @@ static bool take_room(struct rqli_conn *self, struct exchange *exchange)
             return false;
         }
     }
-    exchange->roots = rqli_arena_take(&exchange->arena, n_replies * sizeof *exchange->roots);
-    if (!exchange->roots || !rqli_command_append(out, command)) {
+    batch->roots = rqli_arena_take(&batch->arena, n_replies * sizeof *batch->roots);
+    if (!batch->roots || !rqli_command_append(out, command)) {
         return false;
     }
-    memset(exchange->roots, 0, n_replies * sizeof *exchange->roots);
+    memset(batch->roots, 0, n_replies * sizeof *batch->roots);
     if (wanted) {
-        exchange->wanted = *wanted;
+        batch->wanted = *wanted;
         rqli_durability_join(&self->shared.wanted, wanted);
     }
     return true;
 }
 
-/* Caller holds self->shared.mutex. The exchange has room for its replies, and its bytes are in the
+/* Caller holds self->shared.mutex. The batch has room for its replies, and its bytes are in the
  * stream. */
-static void begin(struct rqli_conn *self, struct exchange *exchange, int64_t now_us)
+static void begin(struct rqli_conn *self, struct batch *batch, int64_t now_us)
 {
-    exchange->visible.reply = exchange->roots;
-    exchange->visible.generation = self->shared.generation;
-    exchange->status = RQL_OK;
-    exchange->in_flight = true;
-    exchange->visible.sent_us = now_us;
-    atomic_store_explicit(&exchange->wait_word, AWAKE, memory_order_relaxed);
+    batch->visible.reply = batch->roots;
+    batch->visible.generation = self->shared.generation;
+    batch->status = RQL_OK;
+    batch->in_flight = true;
+    batch->visible.sent_us = now_us;
+    atomic_store_explicit(&batch->wait_word, AWAKE, memory_order_relaxed);
     rqli_conn_count_caller(self);
     self->shared.n_unsent++;
 }
 
 /* Caller holds self->shared.mutex. Makes room for the replies, puts the bytes into the stream and
  * records their position in it. */
-static bool put_in_stream(struct rqli_conn *self, struct exchange *exchange)
+static bool put_in_stream(struct rqli_conn *self, struct batch *batch)
 {
-    struct rqli_command *command = &exchange->visible.command;
+    struct rqli_command *command = &batch->visible.command;
     int64_t now_us = rqli_now_us();
 
-    rqli_arena_reset(&exchange->arena);
-    if (!take_room(self, exchange)) {
+    rqli_arena_reset(&batch->arena);
+    if (!take_room(self, batch)) {
         return false;
     }
-    exchange->n_replies = command->n_commands;
-    exchange->n_done = 0;
-    rqli_stream_expect(&self->shared.stream, &exchange->call, now_us);
+    batch->n_replies = command->n_commands;
+    batch->n_done = 0;
+    rqli_stream_expect(&self->shared.stream, &batch->call, now_us);
     self->shared.n_commands += command->n_commands;
     if (command->texts != 0) {
         (void)atomic_fetch_or_explicit(&self->scripts, command->texts, memory_order_relaxed);
     }
     rqli_stats_count(self->sock.endpoint->session->stats, 0, RQLI_STAT_COMMANDS,
                      command->n_commands);
-    begin(self, exchange, now_us);
+    begin(self, batch, now_us);
     return true;
 }
 
@@ -159,24 +159,24 @@ static bool may_write(const struct rqli_conn *self)
     }
     return (callers <= AT_ONCE && !self->sock.tls &&
             !rqli_durability_is_wanted(&self->shared.wanted)) ||
-           self->shared.n_batches == 0 || self->shared.is_far ||
-           (self->shared.n_batches < RQLI_CONN_BATCHES && self->shared.n_unsent >= callers / 2);
+           self->shared.n_writes == 0 || self->shared.is_far ||
+           (self->shared.n_writes < RQLI_CONN_WRITES && self->shared.n_unsent >= callers / 2);
 }
 
 /* Caller holds self->shared.mutex. Everything that was put in the stream is sent together. */
-static void begin_batch(struct rqli_conn *self)
+static void begin_write(struct rqli_conn *self)
 {
-    struct exchange *last = exchange_of(self->shared.stream.last);
+    struct batch *last = batch_of(self->shared.stream.last);
 
     if (last && rqli_durability_is_wanted(&self->shared.wanted)) {
         write_acks(self, last);
     }
-    rqli_stream_begin_batch(&self->shared.stream);
+    rqli_stream_begin_write(&self->shared.stream);
     self->shared.n_unsent = 0;
-    if (self->shared.n_batches < RQLI_CONN_BATCHES) {
-        self->shared.n_batches++;
+    if (self->shared.n_writes < RQLI_CONN_WRITES) {
+        self->shared.n_writes++;
     }
-    self->shared.batch_ends[self->shared.n_batches - 1] = self->shared.stream.queued_at;
+    self->shared.write_ends[self->shared.n_writes - 1] = self->shared.stream.queued_at;
 }
 
 /* Caller holds self->shared.mutex; it is released during send(). A thread that finds no other
@@ -196,7 +196,7 @@ static void write_out(struct rqli_conn *self)
         ssize_t sent;
 
         if (!rqli_stream_has_unsent(stream) && may_write(self)) {
-            begin_batch(self);
+            begin_write(self);
         }
         if (self->shared.state != UP || !rqli_stream_has_unsent(stream)) {
             break;
@@ -223,7 +223,7 @@ static void write_out(struct rqli_conn *self)
 static bool hand_out(struct rqli_conn *self)
 {
     while (self->shared.stream.first) {
-        struct exchange *first = exchange_of(self->shared.stream.first);
+        struct batch *first = batch_of(self->shared.stream.first);
         int state =
             rqli_decoder_next(&self->sock.decoder, &first->arena, &first->roots[first->n_done]);
 
@@ -241,10 +241,10 @@ static bool hand_out(struct rqli_conn *self)
 /* Caller holds self->shared.mutex. Makes the oldest caller that still waits the reader. */
 static void appoint_reader(struct rqli_conn *self)
 {
-    struct exchange *at = exchange_of(self->shared.stream.first);
+    struct batch *at = batch_of(self->shared.stream.first);
 
     while (at && at->left) {
-        at = exchange_of(at->call.next);
+        at = batch_of(at->call.next);
     }
     self->shared.reader = at;
     if (at) {
@@ -293,20 +293,20 @@ static void read_once(struct rqli_conn *self, int64_t now_us, int64_t deadline_u
     write_out(self); /* commands that waited for these answers, or for room */
 }
 
-/* Caller holds self->shared.mutex; it is released until the owner of the exchange is called, or the
+/* Caller holds self->shared.mutex; it is released until the owner of the batch is called, or the
  * deadline. True: the result is there and can be taken without the mutex, which stays released.
  * AWAKE becomes ASLEEP only if the word has not changed meanwhile: if it is FINISHED or READER, the
  * thread does not sleep. */
-static bool sleep_on(struct rqli_conn *self, struct exchange *exchange, int64_t deadline_us)
+static bool sleep_on(struct rqli_conn *self, struct batch *batch, int64_t deadline_us)
 {
     int32_t seen = AWAKE;
 
     rqli_conn_unlock(self);
-    (void)atomic_compare_exchange_strong_explicit(&exchange->wait_word, &seen, ASLEEP,
+    (void)atomic_compare_exchange_strong_explicit(&batch->wait_word, &seen, ASLEEP,
                                                   memory_order_acq_rel, memory_order_acquire);
     if (seen == AWAKE || seen == ASLEEP) {
-        rqli_signal_wait(&exchange->wait_word, ASLEEP, deadline_us);
-        seen = atomic_load_explicit(&exchange->wait_word, memory_order_acquire);
+        rqli_signal_wait(&batch->wait_word, ASLEEP, deadline_us);
+        seen = atomic_load_explicit(&batch->wait_word, memory_order_acquire);
     }
     if (seen != FINISHED) {
         (void)pthread_mutex_lock(&self->shared.mutex);
@@ -314,9 +314,9 @@ static bool sleep_on(struct rqli_conn *self, struct exchange *exchange, int64_t 
     return seen == FINISHED;
 }
 
-/* Caller holds self->shared.mutex. The caller of the exchange stops waiting. As long as another
+/* Caller holds self->shared.mutex. The caller of the batch stops waiting. As long as another
  * caller sleeps, one thread reads. */
-static void leave(struct rqli_conn *self, struct exchange *own)
+static void leave(struct rqli_conn *self, struct batch *own)
 {
     own->left = own->in_flight;
     if (own->left) {
@@ -330,10 +330,10 @@ static void leave(struct rqli_conn *self, struct exchange *own)
     }
 }
 
-/* Caller holds self->shared.mutex, which await() releases. Waits until the replies of this exchange
+/* Caller holds self->shared.mutex, which await() releases. Waits until the replies of this batch
  * are there, or until the deadline, and reads for all if no other caller does. A caller that is
  * late still takes the replies that have come already. */
-static rql_status await(struct rqli_conn *self, struct exchange *own, int64_t deadline_us,
+static rql_status await(struct rqli_conn *self, struct batch *own, int64_t deadline_us,
                         rql_error *error)
 {
     const char *where = self->sock.endpoint->where;
@@ -363,21 +363,21 @@ static rql_status await(struct rqli_conn *self, struct exchange *own, int64_t de
 }
 
 /* Caller does not hold the mutex. Returns false if AUTH failed. */
-static bool repeat_auth(struct rqli_exchange *auth, uint64_t generation, int64_t deadline_us,
+static bool repeat_auth(struct rqli_batch *auth, uint64_t generation, int64_t deadline_us,
                         int64_t *renew_us_out)
 {
     rql_credentials *asked = rqli_secret_new(sizeof *asked);
     bool is_done = asked && rqli_command_reserve(&auth->command, 2 * sizeof *asked) &&
-                   rqli_credentials_ask(((struct exchange *)auth)->conn->sock.endpoint, deadline_us,
+                   rqli_credentials_ask(((struct batch *)auth)->conn->sock.endpoint, deadline_us,
                                         asked, renew_us_out, NULL) == RQL_OK;
 
     if (is_done) {
         rqli_credentials_write(asked->user, asked->password, &auth->command);
-        is_done = rqli_exchange_put(auth, generation, NULL) == RQL_OK;
+        is_done = rqli_batch_put(auth, generation, NULL) == RQL_OK;
         explicit_bzero(auth->command.data, auth->command.length);
     }
     (void)rqli_secret_free(asked);
-    return is_done && rqli_exchange_await(auth, deadline_us, NULL) == RQL_OK &&
+    return is_done && rqli_batch_await(auth, deadline_us, NULL) == RQL_OK &&
            auth->reply->type == RQLI_REPLY_STATUS;
 }
 
@@ -390,17 +390,17 @@ static void renew_login(struct rqli_conn *self, int64_t deadline_us)
     const int64_t now_us = rqli_now_us();
     const int64_t limit_us =
         rqli_after_ms(now_us, self->sock.endpoint->session->connect_timeout_ms);
-    struct rqli_exchange *auth;
+    struct rqli_batch *auth;
     int64_t renew_us;
 
     self->sock.renew_us = 0;
     self->shared.stream.has_secret = true;
     rqli_conn_unlock(self);
-    auth = rqli_exchange_take(self);
+    auth = rqli_batch_take(self);
     if (!auth || !repeat_auth(auth, generation, rqli_earlier(deadline_us, limit_us), &renew_us)) {
         renew_us = rqli_credentials_retry_us(now_us);
     }
-    rqli_exchange_give(auth);
+    rqli_batch_give(auth);
     (void)pthread_mutex_lock(&self->shared.mutex);
     self->shared.stream.has_secret = false;
     if (self->shared.generation == generation && self->shared.state == UP) {
@@ -431,13 +431,13 @@ rql_status rqli_conn_connect(struct rqli_conn *self, int64_t deadline_us, rql_er
     return status;
 }
 
-rql_status rqli_exchange_run(struct rqli_exchange *exchange, int64_t deadline_us, rql_error *error)
+rql_status rqli_batch_run(struct rqli_batch *batch, int64_t deadline_us, rql_error *error)
 {
-    struct exchange *own = (struct exchange *)exchange;
+    struct batch *own = (struct batch *)batch;
     struct rqli_conn *self = own->conn;
     rql_status status;
 
-    if (exchange->command.failed) {
+    if (batch->command.failed) {
         return rqli_fail_nomem(error);
     }
     (void)pthread_mutex_lock(&self->shared.mutex);
@@ -453,7 +453,7 @@ rql_status rqli_exchange_run(struct rqli_exchange *exchange, int64_t deadline_us
 }
 
 /* Caller holds self->shared.mutex. */
-static rql_status put_over(struct rqli_conn *self, struct exchange *own, uint64_t generation,
+static rql_status put_over(struct rqli_conn *self, struct batch *own, uint64_t generation,
                            rql_error *error)
 {
     if (!rqli_conn_is_up_locked(self) ||
@@ -467,9 +467,9 @@ static rql_status put_over(struct rqli_conn *self, struct exchange *own, uint64_
     return put_in_stream(self, own) ? RQL_OK : rqli_fail_nomem(error);
 }
 
-rql_status rqli_exchange_put(struct rqli_exchange *exchange, uint64_t generation, rql_error *error)
+rql_status rqli_batch_put(struct rqli_batch *batch, uint64_t generation, rql_error *error)
 {
-    struct exchange *own = (struct exchange *)exchange;
+    struct batch *own = (struct batch *)batch;
     struct rqli_conn *self = own->conn;
     rql_status status;
 
@@ -479,9 +479,9 @@ rql_status rqli_exchange_put(struct rqli_exchange *exchange, uint64_t generation
     return status;
 }
 
-rql_status rqli_exchange_send(struct rqli_exchange *exchange, uint64_t generation, rql_error *error)
+rql_status rqli_batch_send(struct rqli_batch *batch, uint64_t generation, rql_error *error)
 {
-    struct exchange *own = (struct exchange *)exchange;
+    struct batch *own = (struct batch *)batch;
     struct rqli_conn *self = own->conn;
     rql_status status;
 
@@ -498,22 +498,21 @@ rql_status rqli_exchange_send(struct rqli_exchange *exchange, uint64_t generatio
     return status;
 }
 
-bool rqli_exchange_is_over(const struct rqli_exchange *exchange)
+bool rqli_batch_is_over(const struct rqli_batch *batch)
 {
-    const struct exchange *own = (const struct exchange *)exchange;
+    const struct batch *own = (const struct batch *)batch;
 
     return atomic_load_explicit(&own->wait_word, memory_order_acquire) == FINISHED;
 }
 
-bool rqli_exchange_is_answered(const struct rqli_exchange *exchange)
+bool rqli_batch_is_answered(const struct rqli_batch *batch)
 {
-    return rqli_exchange_is_over(exchange) && ((const struct exchange *)exchange)->status == RQL_OK;
+    return rqli_batch_is_over(batch) && ((const struct batch *)batch)->status == RQL_OK;
 }
 
-rql_status rqli_exchange_await(struct rqli_exchange *exchange, int64_t deadline_us,
-                               rql_error *error)
+rql_status rqli_batch_await(struct rqli_batch *batch, int64_t deadline_us, rql_error *error)
 {
-    struct exchange *own = (struct exchange *)exchange;
+    struct batch *own = (struct batch *)batch;
 
     (void)pthread_mutex_lock(&own->conn->shared.mutex);
     if (own->left) { /* its caller waits again */
@@ -523,13 +522,13 @@ rql_status rqli_exchange_await(struct rqli_exchange *exchange, int64_t deadline_
     return await(own->conn, own, deadline_us, error);
 }
 
-rql_status rqli_exchange_fault(const struct rqli_exchange *exchange, const struct rqli_reply *reply,
-                               const char *what, const char *where, rql_error *error)
+rql_status rqli_batch_fault(const struct rqli_batch *batch, const struct rqli_reply *reply,
+                            const char *what, const char *where, rql_error *error)
 {
     rql_status status = rqli_reply_fault(reply, what, where, error);
 
     if (status == RQL_E_PROTOCOL || status == RQL_E_READ_ONLY) {
-        exchange->drop(exchange);
+        batch->drop(batch);
     }
     return status;
 }

@@ -11,21 +11,21 @@
 
 enum { BRIEF_MS = 5, MUCH = 1 << 20, CALLERS_MAX = 32 };
 
-static struct rqli_exchange *ping(void)
+static struct rqli_batch *ping(void)
 {
-    struct rqli_exchange *exchange = rqli_exchange_take(conn);
+    struct rqli_batch *batch = rqli_batch_take(conn);
 
-    assert_non_null(exchange);
-    rqli_command_words(&exchange->command, "PING", NULL);
-    return exchange;
+    assert_non_null(batch);
+    rqli_command_words(&batch->command, "PING", NULL);
+    return batch;
 }
 
-static struct rqli_exchange *put(void)
+static struct rqli_batch *put(void)
 {
-    struct rqli_exchange *exchange = ping();
+    struct rqli_batch *batch = ping();
 
-    CHECK_OK(rqli_exchange_put(exchange, 1, NULL));
-    return exchange;
+    CHECK_OK(rqli_batch_put(batch, 1, NULL));
+    return batch;
 }
 
 /* What is called to read is found by nobody if it gets its result first. */
@@ -45,7 +45,7 @@ static const struct called {
 TEST(who_gets_its_result_before_it_has_begun_to_read_is_no_reader)
 {
     EACH_ROW (row, called) {
-        struct exchange *one = (struct exchange *)put();
+        struct batch *one = (struct batch *)put();
 
         conn->shared.reader = one;
         one->wait_word = row->before;
@@ -71,7 +71,7 @@ static const struct drop {
 
 TEST(a_fault_ends_the_connection_that_had_it)
 {
-    struct exchange *first = (struct exchange *)put();
+    struct batch *first = (struct batch *)put();
 
     endpoint.is_tls = true; /* the next one is to come a little later */
     EACH_ROW (row, drops) {
@@ -81,7 +81,7 @@ TEST(a_fault_ends_the_connection_that_had_it)
         assert_int_equal(conn->shared.state, row->state);
         assert_int_equal(conn->shared.stream.backoff.next_us > 0, row->state == DOWN);
     }
-    rqli_exchange_give(&first->visible);
+    rqli_batch_give(&first->visible);
 }
 
 TEST(the_clock_of_a_server_is_known_when_it_was_read)
@@ -96,39 +96,39 @@ TEST(the_clock_of_a_server_is_known_when_it_was_read)
 
 TEST(what_was_left_is_used_again_when_its_reply_is_there)
 {
-    struct rqli_exchange *left = put();
-    struct rqli_exchange *next;
+    struct rqli_batch *left = put();
+    struct rqli_batch *next;
 
     leave(left);
-    rqli_exchange_give(left);
+    rqli_batch_give(left);
     next = ping();
     assert_ptr_not_equal(next, left);
     peer_say(peer, "+FIRST\r\n+SECOND\r\n");
-    CHECK_OK(rqli_exchange_run(next, in_time(), NULL));
+    CHECK_OK(rqli_batch_run(next, in_time(), NULL));
     assert_true(rqli_reply_says(next->reply, "SECOND"));
     assert_ptr_equal(ping(), left);
-    rqli_exchange_give(left);
-    rqli_exchange_give(next);
+    rqli_batch_give(left);
+    rqli_batch_give(next);
 }
 
 /* So many commands are sent, and their callers wait; then so many more come, one of whom looks
  * whether they may be sent by now, while nothing is answered. */
-static const struct batches {
+static const struct writes {
     const char *name;
     size_t n_first;
     size_t n_more;
     bool is_far;
     size_t n_heard; /* of those */
-} batches[] = {
+} writes[] = {
     {"a few never wait", 4, 4, false, 4},
     {"what is less than half of many waits", 12, 9, false, 0},
     {"what is half of many does not", 12, 10, false, 10},
     {"where answers take long nobody waits", 12, 9, true, 9},
 };
 
-TEST(of_many_a_second_batch_is_sent_when_it_is_as_large_as_that_of_half)
+TEST(of_many_a_second_write_is_sent_when_it_is_as_large_as_that_of_half)
 {
-    EACH_ROW (row, batches) {
+    EACH_ROW (row, writes) {
         tear_down();
         set_up();
         for (size_t i = 1; i < row->n_first; i++) {
@@ -149,7 +149,7 @@ TEST(of_many_a_second_batch_is_sent_when_it_is_as_large_as_that_of_half)
 TEST(a_reply_to_what_was_not_sent_ends_the_connection)
 {
     enum { SENT = 12 };
-    struct rqli_exchange *all[SENT + 1];
+    struct rqli_batch *all[SENT + 1];
 
     for (size_t i = 0; i < SENT; i++) {
         all[i] = put();
@@ -161,26 +161,26 @@ TEST(a_reply_to_what_was_not_sent_ends_the_connection)
     for (size_t i = 0; i <= SENT; i++) {
         peer_say(peer, "+OK\r\n");
     }
-    CHECK_OK(rqli_exchange_await(all[1], in_time(), NULL)); /* who is to read now */
+    CHECK_OK(rqli_batch_await(all[1], in_time(), NULL)); /* who is to read now */
     assert_int_equal(conn->shared.state, BROKEN);
     conn->shared.writing = false;
-    assert_int_equal(rqli_exchange_await(all[SENT], in_time(), NULL), RQL_E_IO);
+    assert_int_equal(rqli_batch_await(all[SENT], in_time(), NULL), RQL_E_IO);
     for (size_t i = 0; i <= SENT; i++) {
-        CHECK_OK(i < SENT ? rqli_exchange_await(all[i], in_time(), NULL) : RQL_OK);
-        rqli_exchange_give(all[i]);
+        CHECK_OK(i < SENT ? rqli_batch_await(all[i], in_time(), NULL) : RQL_OK);
+        rqli_batch_give(all[i]);
     }
 }
 
-/* Of a batch the first and the third want replicas, and the second nothing: one question is behind
+/* Of a write the first and the third want replicas, and the second nothing: one question is behind
  * all of them, and is answered behind all replies. */
 static const struct rqli_durability wanted = {.replicas = 1, .timeout_ms = 100};
 
-static void put_three(struct rqli_exchange *three[3])
+static void put_three(struct rqli_batch *three[3])
 {
     for (size_t i = 0; i < 3; i++) {
         three[i] = ping();
         three[i]->durability = i == 1 ? NULL : &wanted;
-        CHECK_OK(rqli_exchange_put(three[i], 1, NULL));
+        CHECK_OK(rqli_batch_put(three[i], 1, NULL));
     }
     leave(three[2]);
     assert_int_equal(peer_hear(peer, NULL), 4);
@@ -188,36 +188,36 @@ static void put_three(struct rqli_exchange *three[3])
 
 TEST(what_is_to_be_safe_is_answered_when_it_is)
 {
-    struct rqli_exchange *three[3];
+    struct rqli_batch *three[3];
 
     put_three(three);
     peer_say(peer, "+FIRST\r\n+SECOND\r\n+THIRD\r\n");
     leave(three[0]); /* who is to read now */
-    CHECK_OK(rqli_exchange_await(three[1], in_time(), NULL));
+    CHECK_OK(rqli_batch_await(three[1], in_time(), NULL));
     peer_say(peer, ":1\r\n");
     for (size_t i = 0; i < 3; i += 2) {
-        CHECK_OK(rqli_exchange_await(three[i], in_time(), NULL));
+        CHECK_OK(rqli_batch_await(three[i], in_time(), NULL));
         assert_int_equal(three[i]->acks.replicas, 1);
     }
     assert_true(rqli_reply_says(three[0]->reply, "FIRST"));
     assert_int_equal(three[1]->acks.replicas, 0);
     for (size_t i = 0; i < 3; i++) {
-        rqli_exchange_give(three[i]);
+        rqli_batch_give(three[i]);
     }
 }
 
 TEST(nobody_knows_how_safe_it_is_if_that_has_no_answer)
 {
-    struct rqli_exchange *three[3];
+    struct rqli_batch *three[3];
 
     put_three(three);
-    rqli_exchange_give(three[2]); /* its caller has gone; it is still what the question is behind */
+    rqli_batch_give(three[2]); /* its caller has gone; it is still what the question is behind */
     peer_say(peer, "+FIRST\r\n+SECOND\r\n+THIRD\r\n");
     (void)shutdown(peer, SHUT_RDWR);
-    assert_int_equal(rqli_exchange_await(three[0], in_time(), NULL), RQL_E_UNKNOWN);
-    CHECK_OK(rqli_exchange_await(three[1], in_time(), NULL));
-    rqli_exchange_give(three[0]);
-    rqli_exchange_give(three[1]);
+    assert_int_equal(rqli_batch_await(three[0], in_time(), NULL), RQL_E_UNKNOWN);
+    CHECK_OK(rqli_batch_await(three[1], in_time(), NULL));
+    rqli_batch_give(three[0]);
+    rqli_batch_give(three[1]);
 }
 
 TEST(those_who_have_left_keep_nobody_waiting)
@@ -248,19 +248,19 @@ TEST(what_a_full_socket_did_not_take_is_sent_as_soon_as_there_is_room)
 {
     const int least = 1;
     char *text = calloc(1, MUCH);
-    struct rqli_exchange *exchange = rqli_exchange_take(conn);
+    struct rqli_batch *batch = rqli_batch_take(conn);
     struct threads *reader;
     rql_status status;
 
     assert_non_null(text);
     memset(text, 'x', MUCH - 1);
     assert_int_equal(setsockopt(conn->sock.fd, SOL_SOCKET, SO_SNDBUF, &least, sizeof least), 0);
-    rqli_command_words(&exchange->command, "ECHO", text, NULL);
-    reader = threads_start(1, read_much, &exchange->command.length);
-    status = rqli_exchange_run(exchange, in_time(), NULL);
+    rqli_command_words(&batch->command, "ECHO", text, NULL);
+    reader = threads_start(1, read_much, &batch->command.length);
+    status = rqli_batch_run(batch, in_time(), NULL);
     (void)shutdown(conn->sock.fd, SHUT_RDWR);
     threads_join(reader);
-    rqli_exchange_give(exchange);
+    rqli_batch_give(batch);
     free(text);
     CHECK_OK(status);
 }
@@ -291,31 +291,31 @@ ssize_t recv(int fd, void *buf, size_t n, int flags)
 
 TEST(who_stood_still_itself_does_not_take_the_server_for_silent)
 {
-    struct rqli_exchange *exchange = ping();
+    struct rqli_batch *batch = ping();
 
     session.io_timeout_ms = BRIEF_MS;
     comes_meanwhile = "+PONG\r\n";
-    CHECK_OK(rqli_exchange_run(exchange, in_time(), NULL));
+    CHECK_OK(rqli_batch_run(batch, in_time(), NULL));
     assert_null(comes_meanwhile);
-    rqli_exchange_give(exchange);
+    rqli_batch_give(batch);
 }
 
 /* The socket is full of what another has asked, and the connection ends. */
 TEST(what_was_not_sent_says_so)
 {
     static char much[MUCH];
-    struct rqli_exchange *first = rqli_exchange_take(conn);
-    struct rqli_exchange *second = ping();
+    struct rqli_batch *first = rqli_batch_take(conn);
+    struct rqli_batch *second = ping();
     rql_error error;
 
     memset(much, 'x', sizeof much - 1);
     rqli_command_words(&first->command, "ECHO", much, NULL);
-    CHECK_OK(rqli_exchange_send(first, 0, NULL));
+    CHECK_OK(rqli_batch_send(first, 0, NULL));
     assert_int_equal(shutdown(peer, SHUT_RD), 0);
     memset(&error, 'x', sizeof error);
-    assert_int_equal(rqli_exchange_send(second, 0, &error), RQL_E_IO);
+    assert_int_equal(rqli_batch_send(second, 0, &error), RQL_E_IO);
     assert_int_equal(error.status, RQL_E_IO);
     assert_string_equal(error.message, "here: the connection broke before the command was sent");
-    rqli_exchange_give(second);
-    rqli_exchange_give(first);
+    rqli_batch_give(second);
+    rqli_batch_give(first);
 }
