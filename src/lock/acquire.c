@@ -15,6 +15,7 @@
 #include "lock/server_clock.h"
 #include "lock/transfer.h"
 #include "lock/wait.h"
+#include "lock/withdraw.h"
 #include "net/op_threads.h"
 #include "observe/observe.h"
 #include "wire/answer.h"
@@ -267,7 +268,7 @@ void rqli_acquire_begin_anew(struct rqli_acquire *self)
     rql_error fault = {0};
 
     for (size_t i = 0; i < self->count; i++) {
-        rqli_leave_in_background(self, self->locks[i]);
+        rqli_withdraw_lock_later(self->locks[i], self->options->ttl_ms);
     }
     rqli_wait_end(self);
     self->has_refused = true;

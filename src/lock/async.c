@@ -439,17 +439,9 @@ static void on_ended(struct rqli_op_task *task)
     finish_end(self, self->end.op.status, &self->end.error);
 }
 
-/* Ends a hold in the background, because there is no memory to end it here; without memory for that
- * either, it is left to its ttl. leave.lua finds what to end by the nonce: a grant, or all that a
- * re-entry has added. */
-static void end_in_background(const rql_lock *lock)
-{
-    const struct rqli_withdrawal_of what = rqli_lock_withdrawal(lock);
-
-    rqli_withdraw_later(lock->client, &what, lock->ttl_ms);
-}
-
-/* Ends all but extending re-entries in the background. Part of what a re-entry added was used: the
+/* Ends all but extending re-entries in the background, because there is no memory to end them here.
+ * Without memory for that either, they are left to their ttl. leave.lua finds what to end by the
+ * nonce. It would end all that an extending re-entry has added, of which a part was used: that
  * addition stays, and ends with the lock. */
 static void end_without_memory(struct ending *self)
 {
@@ -458,7 +450,7 @@ static void end_without_memory(struct ending *self)
 
     for (size_t i = 0; i < self->count; i++) {
         if (self->locks[i]->process != RQL_EXTENDABLE_CONFLICT_WORK_THROUGH) {
-            end_in_background(self->locks[i]);
+            rqli_withdraw_lock_later(self->locks[i], self->locks[i]->ttl_ms);
         }
     }
     finish_end(self, status, &error);
@@ -547,7 +539,7 @@ bool rqli_give_back_begin(rql_loop *loop, rql_lock *const *locks, size_t count, 
     }
     rqli_leases_remove(loop->client->leases, locks, count);
     for (size_t i = 0; !self && i < count; i++) { /* their owner frees them at once */
-        end_in_background(locks[i]);
+        rqli_withdraw_lock_later(locks[i], locks[i]->ttl_ms);
     }
     return begin_on(loop, self);
 }

@@ -193,9 +193,7 @@ static void settle(struct rqli_end *self, struct rqli_end_part *part)
     if (part->status == RQL_NOT_HELD && part->may_have_ended) {
         part->status = part->believed; /* the call without a reply has released it */
     } else if (rqli_end_may_pass(part->status) && part->unused_ms == 0 && lock) {
-        const struct rqli_withdrawal_of what = rqli_lock_withdrawal(lock);
-
-        rqli_withdraw_later(self->client, &what, lock->ttl_ms);
+        rqli_withdraw_lock_later(lock, lock->ttl_ms);
     }
     if (part->status < 0 && part->status != RQL_E_UNKNOWN && part->may_have_ended) {
         part->status = rqli_fail(&part->fault, RQL_E_UNKNOWN,
@@ -495,13 +493,6 @@ static bool is_confirmed(const rql_lock *lock)
            outcome.second != RQLI_SERVED_PARTLY;
 }
 
-static void withdraw_later(const rql_lock *lock)
-{
-    const struct rqli_withdrawal_of what = rqli_lock_withdrawal(lock);
-
-    rqli_withdraw_later(lock->client, &what, lock->ttl_ms);
-}
-
 /* Returns the status that rql_lock_release() would. A release that served only a part of the queue
  * is withdrawn as well, which serves the rest. Caller does not hold the mutex. */
 static rql_status understand_late(rql_lock *lock, const struct rqli_batch *answer,
@@ -514,7 +505,7 @@ static rql_status understand_late(rql_lock *lock, const struct rqli_batch *answe
         return rqli_batch_fault(answer, reply, "release", lock->name, &fault);
     }
     if (outcome.second == RQLI_SERVED_PARTLY) {
-        withdraw_later(lock);
+        rqli_withdraw_lock_later(lock, lock->ttl_ms);
     }
     return outcome.what == 1 || lock->may_have_ended ? RQL_OK : RQL_NOT_HELD;
 }
@@ -529,7 +520,7 @@ static void finish_late(rql_lock *lock, rql_status status)
 
     rqli_background_unlock(lock->client->background);
     if (rqli_end_may_pass(status)) {
-        withdraw_later(lock);
+        rqli_withdraw_lock_later(lock, lock->ttl_ms);
     }
     rqli_batch_give(lock->release); /* without the mutex: it may be on its way */
     lock->release = NULL;

@@ -215,16 +215,16 @@ void rqli_hand_over_on_refused(const struct rqli_hand_over *self)
 
 void rqli_hand_over_end(struct rqli_hand_over *self, bool may_be_there)
 {
-    struct rqli_leases *leases = self->lock->client->leases;
-    const struct rqli_withdrawal_of what = {self->lock->keys.set, self->lock->name,
-                                            self->transfer->acquirer, self->transfer->nonce};
+    rql_client *client = self->lock->client;
+    const struct rqli_transfer *transfer = self->transfer;
 
     if (may_be_there) {
-        rqli_leases_on_given_up(leases, self->transfer);
+        rqli_leases_on_given_up(client->leases, self->transfer);
     }
-    rqli_leases_on_transferred(leases, self->transfer, 0, -1);
+    rqli_leases_on_transferred(client->leases, self->transfer, 0, -1);
     if (may_be_there) {
-        rqli_withdraw_later(self->lock->client, &what, self->transfer->ttl_ms);
+        rqli_withdraw_later(client, &self->lock->keys, transfer->acquirer, transfer->nonce,
+                            transfer->ttl_ms);
     }
     forget(self);
 }

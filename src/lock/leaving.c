@@ -18,9 +18,8 @@
 void rqli_leave_write(const struct rqli_acquire *self, size_t i, struct rqli_call *call)
 {
     const rql_lock *lock = rqli_acquire_lock(self, rqli_withdrawing_request(&self->leaving, i));
-    const struct rqli_withdrawal_of what = rqli_lock_withdrawal(lock);
 
-    rqli_withdraw_write(&what, &lock->keys, call);
+    rqli_withdraw_write(&lock->keys, lock->acquirer, lock->nonce, call);
 }
 
 void rqli_leave_read(struct rqli_acquire *self, size_t i, const struct rqli_batch *answer,
@@ -42,16 +41,6 @@ static int64_t leave_until_us(const struct rqli_acquire *self, int64_t now_us)
         until_us = self->request.limits.deadline_us + grace_us;
     }
     return rqli_later(until_us, self->had_grace ? now_us : now_us + grace_us / 2);
-}
-
-/* The leases repeat the withdrawal until the server confirms it, or until a grant that the request
- * may have got is over by its ttl. They copy what they need, because the handle may be freed at
- * once. */
-void rqli_leave_in_background(const struct rqli_acquire *self, const rql_lock *lock)
-{
-    const struct rqli_withdrawal_of what = rqli_lock_withdrawal(lock);
-
-    rqli_withdraw_later(self->client, &what, self->options->ttl_ms);
 }
 
 /* ---- together ---- */
@@ -250,14 +239,14 @@ static void begin_leaving(struct rqli_acquire *self, int64_t now_us)
     rqli_withdrawing_begin(&self->leaving, self->count);
 }
 
-/* The leases go on with the withdrawals that the server has not confirmed. */
+/* The background goes on with the withdrawals that the server has not confirmed. */
 static void end_leaving(struct rqli_acquire *self)
 {
     bool is_confirmed = true;
 
     for (size_t i = 0; i < self->count; i++) {
         if ((self->leaving.confirmed >> i & 1) == 0) {
-            rqli_leave_in_background(self, rqli_acquire_lock(self, i));
+            rqli_withdraw_lock_later(rqli_acquire_lock(self, i), self->options->ttl_ms);
             is_confirmed = false;
         }
     }

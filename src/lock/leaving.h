@@ -19,8 +19,4 @@ void rqli_leave_read(struct rqli_acquire *self, size_t i, const struct rqli_batc
  * other threads that leave at the same moment. */
 bool rqli_leave_next(struct rqli_acquire *self);
 
-/* Withdraws the request in the background, until the server has confirmed or the grant must have
- * ended. The caller does not wait for it. */
-void rqli_leave_in_background(const struct rqli_acquire *self, const rql_lock *lock);
-
 #endif

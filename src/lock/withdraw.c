@@ -35,34 +35,16 @@ struct withdrawal {
     char memory[]; /* of the keys */
 };
 
-void rqli_withdraw_write(const struct rqli_withdrawal_of *what, const struct rqli_keys *keys,
+void rqli_withdraw_write(const struct rqli_keys *keys, const char *acquirer, const char *nonce,
                          struct rqli_call *call)
 {
     rqli_call_init(call, RQLI_SCRIPT_LEAVE, keys);
-    rqli_call_text(call, what->acquirer);
-    rqli_call_text(call, what->nonce);
+    rqli_call_text(call, acquirer);
+    rqli_call_text(call, nonce);
     rqli_call_random(call);
 }
 
 /* ---- in the background ---- */
-
-/* Makes a withdrawal, with copies of the texts. NULL: no memory. */
-static struct withdrawal *make(rql_client *client, const struct rqli_withdrawal_of *what,
-                               int64_t until_us)
-{
-    struct rqli_slice name = rqli_slice_of(what->name);
-    struct withdrawal *self = calloc(1, sizeof *self + rqli_keys_room(name));
-
-    if (self) {
-        self->client = client;
-        self->until_us = until_us;
-        rqli_keys_init(&self->keys, self->memory, what->set, name);
-        self->name = self->keys.lock.data + self->keys.lock.length - name.length;
-        (void)snprintf(self->acquirer, sizeof self->acquirer, "%s", what->acquirer);
-        (void)snprintf(self->nonce, sizeof self->nonce, "%s", what->nonce);
-    }
-    return self;
-}
 
 static void drop(struct withdrawal *self)
 {
@@ -90,10 +72,8 @@ static bool begin_withdrawal(struct rqli_duty *duty, int64_t now_us)
 static void write_withdrawal(struct rqli_duty *duty, struct rqli_call *call)
 {
     const struct withdrawal *self = (const struct withdrawal *)duty;
-    const struct rqli_withdrawal_of what = {self->keys.set, self->name, self->acquirer,
-                                            self->nonce};
 
-    rqli_withdraw_write(&what, &self->keys, call);
+    rqli_withdraw_write(&self->keys, self->acquirer, self->nonce, call);
 }
 
 /* If a re-entry was undone, the lock ends earlier than its other holders know. A queue that was not
@@ -125,22 +105,29 @@ static void read_withdrawal(struct rqli_duty *duty, const struct rqli_batch *ans
     }
 }
 
-void rqli_withdraw_later(rql_client *client, const struct rqli_withdrawal_of *what, int64_t ttl_ms)
+void rqli_withdraw_later(rql_client *client, const struct rqli_keys *keys, const char *acquirer,
+                         const char *nonce, int64_t ttl_ms)
 {
     static const struct rqli_duty_ops ops = {
         .begin = begin_withdrawal, .write = write_withdrawal, .read = read_withdrawal};
 
     struct rqli_background *background = client->background;
+    struct rqli_slice name = rqli_name_in(keys->lock, RQLI_KEY_LOCK);
+    struct withdrawal *self = calloc(1, sizeof *self + rqli_keys_room(name));
     int64_t now_us = rqli_now_us();
-    /* A try that is still on its way may be granted yet, and lasts for ttl_ms from then on. */
-    struct withdrawal *self =
-        make(client, what, rqli_after_ms(rqli_client_budget_us(client, now_us), ttl_ms));
 
     if (!self) {
         return;
     }
     self->duty.ops = &ops;
-    self->duty.set = what->set;
+    self->duty.set = keys->set;
+    self->client = client;
+    /* A try that is still on its way may be granted yet, and lasts for ttl_ms from then on. */
+    self->until_us = rqli_after_ms(rqli_client_budget_us(client, now_us), ttl_ms);
+    rqli_keys_init(&self->keys, self->memory, keys->set, name);
+    self->name = self->keys.lock.data + self->keys.lock.length - name.length;
+    (void)snprintf(self->acquirer, sizeof self->acquirer, "%s", acquirer);
+    (void)snprintf(self->nonce, sizeof self->nonce, "%s", nonce);
     rqli_background_lock(background);
     if (rqli_background_reserve(background, &self->duty)) {
         rqli_dlist_add_first(&background->shared.withdrawals, &self->link);
@@ -151,6 +138,11 @@ void rqli_withdraw_later(rql_client *client, const struct rqli_withdrawal_of *wh
     }
     rqli_background_unlock(background);
     free(self);
+}
+
+void rqli_withdraw_lock_later(const rql_lock *lock, int64_t ttl_ms)
+{
+    rqli_withdraw_later(lock->client, &lock->keys, lock->acquirer, lock->nonce, ttl_ms);
 }
 
 /* A request that this acquirer has left behind was added before its caller could ask again. */

@@ -13,30 +13,21 @@
 
 struct rqli_call;
 
-struct rqli_withdrawal_of {
-    const struct rqli_key_set *set;
-    const char *name;
-    const char *acquirer; /* "": only a grant, by its nonce */
-    const char *nonce;
-};
-
-/* Describes the request or the grant of this lock for its withdrawal. */
-static inline struct rqli_withdrawal_of rqli_lock_withdrawal(const rql_lock *lock)
-{
-    return (struct rqli_withdrawal_of){lock->keys.set, lock->name, lock->acquirer, lock->nonce};
-}
-
 /* Repeats the withdrawal of a request or grant until the server has confirmed it, or until what it
- * may have been granted for ttl_ms must have ended. Without memory for that, only the ttl ends
- * it. */
-void rqli_withdraw_later(rql_client *client, const struct rqli_withdrawal_of *what, int64_t ttl_ms);
+ * may have been granted for ttl_ms must have ended. Without memory for that, only the ttl ends it.
+ * The keys and texts are copied. */
+void rqli_withdraw_later(rql_client *client, const struct rqli_keys *keys, const char *acquirer,
+                         const char *nonce, int64_t ttl_ms);
+
+/* Does the same for the request or the grant of this lock, whose handle may be freed at once. */
+void rqli_withdraw_lock_later(const rql_lock *lock, int64_t ttl_ms);
 
 /* Returns whether a request of this acquirer for this lock is being withdrawn: the server may still
  * say that this acquirer holds the lock. */
 bool rqli_withdraw_is_open(rql_client *client, const char *name, const char *acquirer);
 
 /* Writes the call that asks the server for a withdrawal. */
-void rqli_withdraw_write(const struct rqli_withdrawal_of *what, const struct rqli_keys *keys,
+void rqli_withdraw_write(const struct rqli_keys *keys, const char *acquirer, const char *nonce,
                          struct rqli_call *call);
 
 enum { RQLI_WITHDRAWALS_MAX = 64 /* bits of struct rqli_withdrawing */ };

@@ -230,11 +230,9 @@ TEST(who_counts_on_what_was_taken_back_asks_the_server)
     rql_lock *outer = enter(RQL_WAIT_FOR_LOCK, 20000);
     rql_lock *unheard = enter(RQL_EXTENDABLE_WORK_THROUGH, 100000);
     rql_lock *inner = enter(RQL_WORK_THROUGH, 20000);
-    const struct rqli_withdrawal_of what = {&rqli_key_sets[RQLI_WHOLE], "x", unheard->acquirer,
-                                            unheard->nonce};
 
     assert_true(rql_lock_remaining_ms(inner) > 60000);
-    rqli_withdraw_later(client, &what, 600000);
+    rqli_withdraw_lock_later(unheard, 600000);
     await_int(0, "HEXISTS rql:lock:x rql_ext:%s", unheard->nonce);
     assert_true(wait_until(has_no_more_left, inner, AWAIT_MS));
     CHECK_OK(rql_lock_release(inner, NULL));

@@ -275,10 +275,9 @@ TEST(what_is_to_be_withdrawn_is_tried_again_when_it_is_due)
     };
 
     rql_lock *lock = granted("x");
-    const struct rqli_withdrawal_of what = rqli_lock_withdrawal(lock);
 
     background->worker.is_started = true; /* the test is the thread */
-    rqli_withdraw_later(client, &what, LONG_MS);
+    rqli_withdraw_lock_later(lock, LONG_MS);
     EACH_ROW (row, rows) {
         int64_t again_us;
 
@@ -438,10 +437,8 @@ TEST(what_is_being_withdrawn_is_known)
     rql_lock *other = rqli_lock_new(client, "y", 2);
 
     for (size_t i = 0; i < 2; i++) {
-        const struct rqli_withdrawal_of what = rqli_lock_withdrawal(locks[i]);
-
         assert_false(rqli_withdraw_is_open(client, locks[i]->name, locks[i]->acquirer));
-        rqli_withdraw_later(client, &what, LONG_MS);
+        rqli_withdraw_lock_later(locks[i], LONG_MS);
         CHECK_ALL(EQ(rqli_withdraw_is_open(client, "x", locks[0]->acquirer), true),
                   EQ(rqli_withdraw_is_open(client, "y", locks[1]->acquirer), i > 0),
                   EQ(rqli_withdraw_is_open(client, "y", other->acquirer), false));
