@@ -49,6 +49,7 @@ struct rqli_background *rqli_background_new(rql_client *client)
     self->shared.batch.node = self->shared.durable.node = &client->fleet.first;
     self->shared.batch.next = &self->shared.durable;
     self->shared.durable.is_durable = true;
+    self->shared.stop_us = RQLI_NEVER_US;
     (void)pthread_mutex_init(&self->shared.mutex, NULL);
     for (int i = 0; i < N_LOOKS; i++) {
         if (!rqli_timers_reserve(&self->shared.looks)) {
@@ -122,20 +123,13 @@ void rqli_background_drop(struct rqli_background *self, struct rqli_duty *duty)
 
 /* ---- until when ---- */
 
-bool rqli_background_is_out_of_time(const struct rqli_background *self)
-{
-    return self->shared.shall_stop && rqli_now_us() >= self->shared.stop_us;
-}
-
 /* Returns until when a call may last: no longer than to the next loss that has to be reported, or
  * the end. */
 static int64_t budget_us(struct rqli_background *self)
 {
     int64_t until_us = rqli_client_budget_us(self->client, rqli_now_us());
 
-    if (self->shared.shall_stop) {
-        until_us = rqli_earlier(until_us, self->shared.stop_us);
-    }
+    until_us = rqli_earlier(until_us, self->shared.stop_us);
     return rqli_earlier(until_us, rqli_timers_first_us(&self->shared.losses));
 }
 
@@ -472,7 +466,7 @@ static int64_t next_look_us(const struct rqli_background *self, const struct rql
 static int64_t plan(struct rqli_background *self)
 {
     int64_t now_us = rqli_now_us();
-    int64_t due_us = self->shared.shall_stop ? self->shared.stop_us : RQLI_NEVER_US;
+    int64_t due_us = self->shared.stop_us;
 
     due_us = rqli_earlier(due_us, rqli_timers_first_us(&self->shared.losses));
     due_us = rqli_earlier(due_us, rqli_timers_first_us(&self->shared.looks));
@@ -511,6 +505,12 @@ static void end_all(struct rqli_background *self)
     }
 }
 
+/* Returns whether there is something that the end of the client waits for. */
+static bool owes(const struct rqli_background *self)
+{
+    return self->n_late > 0 || self->n_withdrawals > 0 || self->shared.n_adopted > 0;
+}
+
 /* Reports losses first, so that no slow renewal delays a report. A look fires once in a step at
  * most, however often it is due. */
 int64_t rqli_background_step(struct rqli_worker *worker)
@@ -526,9 +526,9 @@ int64_t rqli_background_step(struct rqli_worker *worker)
     send_all(self, false);
     send_all(self, true);
     rqli_timers_fire(&self->shared.losses, rqli_now_us());
-    if (rqli_background_is_out_of_time(self)) {
+    if (rqli_now_us() >= self->shared.stop_us) {
         end_all(self);
-    } else if (!self->shared.shall_stop || self->shared.n_owed > 0) {
+    } else if (!rqli_background_is_ending(self) || owes(self)) {
         again_us = plan(self);
     }
     rqli_background_unlock(self);
@@ -542,7 +542,6 @@ int64_t rqli_background_step(struct rqli_worker *worker)
 void rqli_background_stop(struct rqli_background *self)
 {
     rqli_background_lock(self);
-    self->shared.shall_stop = true;
     self->shared.stop_us = rqli_after_ms(rqli_now_us(), self->client->options.io_timeout_ms);
     if (self->shared.late_look.place) {
         rqli_background_look(self, &self->shared.late_look, 0);

@@ -11,6 +11,7 @@
  * need. It has connections of its own, so that no call of the caller's delays a renewal.
  */
 
+#include "base/clock.h"
 #include "base/dlist.h"
 #include "base/timers.h"
 #include "base/worker.h"
@@ -89,11 +90,12 @@ struct rqli_background {
         struct rqli_dlist withdrawals; /* lock/withdraw.c */
         struct rqli_dlist late; /* lock/end.c: releases without an answer, the oldest first */
         struct rqli_due late_look;
+        size_t n_adopted; /* leases whose holder has forgotten them (lock/leases.c) */
         unsigned n_added; /* leases added since the last step */
-        size_t n_owed;    /* duties that the end of the client waits for */
-        bool shall_stop;
-        int64_t stop_us; /* latest end: what is still open then is left to the ttl */
-    } shared;            /* everything in here under shared.mutex */
+        /* When the client ends, what is still open at this time is left to the ttl. RQLI_NEVER_US:
+         * the client does not end. */
+        int64_t stop_us;
+    } shared; /* everything in here under shared.mutex */
 };
 
 /* NULL: no memory. The thread is not started yet. */
@@ -137,8 +139,11 @@ void rqli_background_drop(struct rqli_background *self, struct rqli_duty *duty);
 /* Brings a look forward to at_us. No-op if it is due by then. */
 void rqli_background_look(struct rqli_background *self, struct rqli_due *look, int64_t at_us);
 
-/* True: the client ends, and its time is over. */
-bool rqli_background_is_out_of_time(const struct rqli_background *self);
+/* True: the client ends. */
+static inline bool rqli_background_is_ending(const struct rqli_background *self)
+{
+    return self->shared.stop_us != RQLI_NEVER_US;
+}
 
 /* Returns until when one node may keep the thread while another node's renewal may be due next: no
  * longer than to the next loss that has to be reported, or the end. */

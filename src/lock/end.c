@@ -478,7 +478,6 @@ static void free_late(rql_lock *lock)
     struct rqli_background *background = lock->client->background;
 
     background->n_late--;
-    background->shared.n_owed--;
     rqli_batch_give(lock->release);
     (void)rqli_lock_free(lock);
 }
@@ -541,16 +540,13 @@ static void finish_late(rql_lock *lock, rql_status status)
 /* Returns until when the result of a late release may become known. */
 static int64_t late_until_us(const rql_lock *lock)
 {
-    const struct rqli_background *background = lock->client->background;
-    int64_t until_us = rqli_client_budget_us(lock->client, lock->released_us);
-
-    return background->shared.shall_stop ? rqli_earlier(until_us, background->shared.stop_us)
-                                         : until_us;
+    return rqli_earlier(rqli_client_budget_us(lock->client, lock->released_us),
+                        lock->client->background->shared.stop_us);
 }
 
 static int64_t next_late_look_us(const struct rqli_background *background)
 {
-    return rqli_now_us() + (background->shared.shall_stop ? LAST_LOOK_US : LOOK_US);
+    return rqli_now_us() + (rqli_background_is_ending(background) ? LAST_LOOK_US : LOOK_US);
 }
 
 static rql_lock *lock_of_repetition(struct rqli_duty *duty)
@@ -682,7 +678,7 @@ static bool settle_late(rql_lock *lock, int64_t wait_until_us)
 static bool is_young(const rql_lock *lock)
 {
     return lock->release && !rqli_batch_is_over(lock->release) &&
-           !lock->client->background->shared.shall_stop &&
+           !rqli_background_is_ending(lock->client->background) &&
            rqli_now_us() - lock->released_us < LOOK_US;
 }
 
@@ -728,7 +724,6 @@ void rqli_release_settle_later(rql_lock *lock, struct rqli_batch *release)
     }
     rqli_dlist_add(&background->shared.late, &lock->kept.link);
     background->n_late++;
-    background->shared.n_owed++;
     background->shared.late_look.fire = look_for_answers;
     rqli_background_look(background, &background->shared.late_look, release->sent_us + LOOK_US);
     rqli_background_unlock(background);

@@ -133,7 +133,7 @@ static void look(struct rqli_due *due)
     look_for_moves(self);
     rqli_history_look_at_all(self->client);
     rqli_background_lock(background);
-    if (is_needed && !background->shared.shall_stop) {
+    if (is_needed && !rqli_background_is_ending(background)) {
         rqli_background_look(background, due, rqli_now_us() + RQLI_SERVER_LOOK_US);
     }
 }

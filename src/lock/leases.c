@@ -149,8 +149,7 @@ static void unlist(struct rqli_leases *self, rql_lock *lock)
 /* Frees a lock of rqli_leases_adopt() when its claim is done or has failed for good. */
 static void free_adopted(struct rqli_leases *self, rql_lock *lock)
 {
-    self->shared.n_adopted--;
-    self->background->shared.n_owed--;
+    self->background->shared.n_adopted--;
     unlist(self, lock);
     rqli_lock_free(lock);
 }
@@ -164,7 +163,7 @@ struct rqli_leases *rqli_leases_free(struct rqli_leases *self)
         return NULL;
     }
     lock = first(self);
-    while (self->shared.n_adopted > 0) {
+    while (self->background->shared.n_adopted > 0) {
         rql_lock *following = next(lock);
 
         if (lock->kept.is_adopted) {
@@ -429,8 +428,7 @@ void rqli_leases_adopt(struct rqli_leases *self, rql_lock *lock)
     rqli_background_lock(self->background);
     await_callback(self, lock);
     lock->kept.is_adopted = true;
-    self->shared.n_adopted++;
-    self->background->shared.n_owed++;
+    self->background->shared.n_adopted++;
     /* The lock is not renewed any more, so its acquirer may wait for it as for any other lock. */
     rqli_lease_on_forgotten(&lock->kept.lease, rqli_now_us());
     /* If the thread has claimed the lock meanwhile, nothing is left to do. Else the claim is due

@@ -31,7 +31,6 @@ struct rqli_leases {
         const rql_lock *in_callback;  /* lock whose on_lost runs, or NULL */
         struct rqli_dlist all;        /* by kept.link */
         struct rqli_hash_map renewed; /* by name and acquirer */
-        size_t n_adopted;             /* of all */
     } shared;                         /* guarded by the mutex of the background */
 };
 

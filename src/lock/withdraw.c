@@ -52,7 +52,6 @@ static void drop(struct withdrawal *self)
 
     rqli_background_drop(background, &self->duty);
     rqli_dlist_remove(&background->shared.withdrawals, &self->link);
-    background->shared.n_owed--;
     (void)atomic_fetch_sub_explicit(&background->n_withdrawals, 1, memory_order_relaxed);
     free(self);
 }
@@ -131,7 +130,6 @@ void rqli_withdraw_later(rql_client *client, const struct rqli_keys *keys, const
     rqli_background_lock(background);
     if (rqli_background_reserve(background, &self->duty)) {
         rqli_dlist_add_first(&background->shared.withdrawals, &self->link);
-        background->shared.n_owed++;
         (void)atomic_fetch_add_explicit(&background->n_withdrawals, 1, memory_order_relaxed);
         rqli_background_set(background, &self->duty, now_us);
         self = NULL;

@@ -233,13 +233,13 @@ static const struct step {
 TEST(a_client_ends_when_all_is_claimed_or_its_time_is_over)
 {
     EACH_ROW (row, steps) {
-        background->shared.shall_stop = row->shall_stop;
-        background->shared.n_owed = row->n_unclaimed;
-        background->shared.stop_us = rqli_after_ms(rqli_now_us(), row->left_ms);
+        background->shared.n_adopted = row->n_unclaimed;
+        background->shared.stop_us =
+            row->shall_stop ? rqli_after_ms(rqli_now_us(), row->left_ms) : RQLI_NEVER_US;
         assert_int_equal(rqli_background_step(&background->worker) == RQLI_WORKER_OVER,
                          row->is_over);
     }
-    background->shared.n_owed = 0;
+    background->shared.n_adopted = 0;
 }
 
 /* A short hold wakes nobody: while leases come and go there is a look before a hand-over has to be
@@ -281,8 +281,8 @@ TEST(what_is_to_be_withdrawn_is_tried_again_when_it_is_due)
     EACH_ROW (row, rows) {
         int64_t again_us;
 
-        background->shared.shall_stop = row->shall_stop;
-        background->shared.stop_us = rqli_after_ms(rqli_now_us(), row->left_ms);
+        background->shared.stop_us =
+            row->shall_stop ? rqli_after_ms(rqli_now_us(), row->left_ms) : RQLI_NEVER_US;
         again_us = rqli_background_step(&background->worker);
         if (row->is_over) {
             assert_int_equal(again_us, RQLI_WORKER_OVER);
