@@ -255,8 +255,8 @@ rql_client *rqli_client_free(rql_client *client)
     if (client->background) {
         rqli_background_stop(client->background);
         client->leases = rqli_leases_free(client->leases);
-        client->history = rqli_history_free(client->history);
         client->background = rqli_background_free(client->background);
+        free(client->history);
     }
     leave_list(client);
     client->cluster = rqli_cluster_free(client->cluster);

@@ -95,18 +95,19 @@ static void arrive(struct rqli_history *self)
 }
 
 /* In a cluster, keys get another node when a slot moves, and when a replica is promoted that may
- * have missed grants. */
+ * have missed grants. The keys of a single server stay where they are. */
 static void look_for_moves(struct rqli_history *self)
 {
     struct rqli_fleet *fleet = &self->client->fleet;
 
-    for (unsigned p = 0; self->seen_at && p < RQLI_PARTITIONS; p++) {
-        struct rqli_node *node = rqli_fleet_node(fleet, &rqli_key_sets[p]);
-        bool has_changed = self->seen_at[p] && self->seen_at[p] != node;
+    for (size_t i = 0; i < rqli_client_n_sets(self->client); i++) {
+        const struct rqli_key_set *set = rqli_client_nth_set(self->client, i);
+        struct rqli_node *node = rqli_fleet_node(fleet, set);
+        bool has_changed = self->seen_at[i] && self->seen_at[i] != node;
 
-        self->seen_at[p] = node;
-        if (has_changed && atomic_load(&fleet->n_held[p]) > 0) {
-            rqli_leases_doubt(self->client->leases, &rqli_key_sets[p]);
+        self->seen_at[i] = node;
+        if (has_changed && atomic_load(&fleet->n_held[rqli_key_set_index(set)]) > 0) {
+            rqli_leases_doubt(self->client->leases, set);
         }
     }
 }
@@ -152,17 +153,11 @@ void rqli_history_on_cut(rql_client *client)
 
 struct rqli_history *rqli_history_new(rql_client *client)
 {
-    struct rqli_history *self = calloc(1, sizeof *self);
+    struct rqli_history *self =
+        calloc(1, sizeof *self + rqli_client_n_sets(client) * sizeof(struct rqli_node *));
 
     if (!self) {
         return NULL;
-    }
-    if (client->is_partitioned) {
-        self->seen_at = calloc(rqli_client_n_sets(client), sizeof(struct rqli_node *));
-        if (!self->seen_at) {
-            free(self);
-            return NULL;
-        }
     }
     self->client = client;
     self->due.fire = look;
@@ -170,15 +165,6 @@ struct rqli_history *rqli_history_new(rql_client *client)
     rqli_timers_set(&client->background->shared.looks, &self->due, 0);
     client->background->server_look = &self->due;
     return self;
-}
-
-struct rqli_history *rqli_history_free(struct rqli_history *self)
-{
-    if (self) {
-        free(self->seen_at);
-        free(self);
-    }
-    return NULL;
 }
 
 /* ---- options ---- */

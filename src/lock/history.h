@@ -12,14 +12,13 @@
 /* The last look of the thread in the background at the servers, while it watches leases. */
 struct rqli_history {
     rql_client *client;
-    struct rqli_due due;        /* the next look */
-    atomic_bool shall_arrive;   /* a connection has ended, and no new one was made */
-    struct rqli_node **seen_at; /* in a cluster: the node of each partition; of the thread */
+    struct rqli_due due;         /* the next look */
+    atomic_bool shall_arrive;    /* a connection has ended, and no new one was made */
+    struct rqli_node *seen_at[]; /* the node of each set of keys; of the thread */
 };
 
-/* To be made after the background, and freed after its thread has ended. */
+/* To be made after the background, and freed with free() after its thread has ended. */
 struct rqli_history *rqli_history_new(rql_client *client);
-struct rqli_history *rqli_history_free(struct rqli_history *self);
 
 /* A connection of the client has ended. If the thread watches leases, it reconnects and finds out
  * whether the server is the same and has lost nothing. Any thread. */
