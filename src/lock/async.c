@@ -7,7 +7,6 @@
 #include "lock/client.h"
 #include "lock/durable.h"
 #include "lock/end.h"
-#include "lock/extend.h"
 #include "lock/history.h"
 #include "lock/leases.h"
 #include "lock/lock.h"
@@ -379,12 +378,12 @@ rql_status rql_request_fault(const rql_request *request, rql_error *error)
     return rqli_fail(error, acquire->fault, "%s", rql_status_text(acquire->fault));
 }
 
-/* ---- ends and extensions ---- */
+/* ---- ends ---- */
 
 /*
- * Implements rql_release_async(), rql_series_release_async() and rql_extend_async(): end.c and
- * extend.c as jobs of a loop. A release cannot be cancelled, and continues when the loop is closed:
- * a lock that its owner has released must not stay until its ttl ends.
+ * Implements rql_release_async() and rql_series_release_async(): end.c as a job of a loop. A
+ * release cannot be cancelled, and continues when the loop is closed: a lock that its owner has
+ * released must not stay until its ttl ends.
  */
 
 /*
@@ -409,17 +408,10 @@ struct ending {
     struct rqli_op_call calls[];
 };
 
-/* Calls back. The handles are freed before the callback, because it may free what they point to.
- * `self` is freed as well, and the reason is part of it: so the reason is copied. error: may be
- * NULL for RQL_OK. */
+/* Calls back. The handles are freed before the callback, because it may free what they point
+ * to. error: may be NULL for RQL_OK. */
 static void finish_end(struct ending *self, rql_status status, const rql_error *error)
 {
-    rql_done done = self->done;
-    rql_error detail = {0};
-
-    if (status) {
-        detail = *error;
-    }
     if (self->series) {
         rqli_series_on_released(self->series, status, self->result);
         (void)rqli_series_free(self->series);
@@ -427,9 +419,7 @@ static void finish_end(struct ending *self, rql_status status, const rql_error *
         rqli_notify_ended(self->one, status);
         rqli_lock_free(self->one);
     }
-    rqli_loop_finish(&self->job);
-    free(self);
-    rqli_report_done(&done, status, &detail);
+    rqli_loop_complete(&self->job, &self->done, status, error);
 }
 
 static void on_ended(struct rqli_op_task *task)
@@ -544,25 +534,13 @@ bool rqli_give_back_begin(rql_loop *loop, rql_lock *const *locks, size_t count, 
     return begin_on(loop, self);
 }
 
-/* Returns RQL_E_INVALID if `what` belongs to another client. */
-static rql_status check_of(rql_loop *loop, const rql_client *client, const char *what,
-                           rql_error *error)
-{
-    rql_status status = rqli_loop_check(loop, error);
-
-    if (!status && client != loop->client) {
-        status = rqli_fail(error, RQL_E_INVALID, "%s: of another client than the loop", what);
-    }
-    return status;
-}
-
 /* After any fault here the lock is unchanged and still its owner's: the handle passes to the loop
  * only with a job that was accepted. */
 rql_status rql_release_async(rql_loop *loop, rql_lock *lock, const rql_done *done, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    rql_status status =
-        lock ? check_of(loop, lock->client, lock->name, error) : rqli_loop_check(loop, error);
+    rql_status status = lock ? rqli_loop_check_of(loop, lock->client, lock->name, error)
+                             : rqli_loop_check(loop, error);
 
     if (status) {
         return status;
@@ -575,8 +553,8 @@ rql_status rql_series_release_async(rql_loop *loop, rql_series *series, rql_seri
 {
     RQLI_DEFER_CANCEL;
     struct ending *self;
-    rql_status status =
-        series ? check_of(loop, series->client, "series", error) : rqli_loop_check(loop, error);
+    rql_status status = series ? rqli_loop_check_of(loop, series->client, "series", error)
+                               : rqli_loop_check(loop, error);
 
     if (status) {
         return status;
@@ -587,84 +565,4 @@ rql_status rql_series_release_async(rql_loop *loop, rql_series *series, rql_seri
         self->result = result;
     }
     return rqli_loop_start_to_end(loop, (struct rqli_job *)self, error);
-}
-
-/* rql_lock_extend() on a loop. The lock stays its owner's, and the owner must not release it before
- * the callback. An extension is not cancelled when the loop is closed: it is one round, which ends
- * by itself. */
-struct extension {
-    struct rqli_job job; /* first */
-    struct rqli_op_task task;
-    struct rqli_op_call call;
-    struct rqli_extend extend;
-    struct rqli_extension result;
-    rql_lock *lock;
-    rql_done done;
-};
-
-static void finish_extension(struct extension *self, rql_status status, const rql_error *error)
-{
-    rql_done done = self->done;
-    rql_error detail = {0};
-
-    if (status) {
-        detail = *error;
-    }
-    rqli_loop_finish(&self->job);
-    free(self);
-    rqli_report_done(&done, status, &detail);
-}
-
-static void on_extended(struct rqli_op_task *task)
-{
-    struct extension *self = RQLI_OWNER(task, struct extension, task);
-
-    finish_extension(self, self->extend.op.status, &self->extend.error);
-}
-
-static void begin_extension(struct rqli_job *job)
-{
-    struct extension *self = (struct extension *)job;
-    rql_error error;
-
-    rqli_extend_init(&self->extend, 1);
-    self->task = (struct rqli_op_task){
-        .op = &self->extend.op,
-        .loop = self->extend.op.durability ? &job->loop->first.durable : &job->loop->first.op,
-        .done = on_extended,
-        .calls = &self->call};
-    if (!rqli_op_start(&self->task)) {
-        finish_extension(self, rqli_fail_nomem(&error), &error);
-    }
-}
-
-rql_status rql_extend_async(rql_loop *loop, rql_lock *lock, int64_t ttl_ms, const rql_done *done,
-                            rql_error *error)
-{
-    RQLI_DEFER_CANCEL;
-    struct extension *self;
-    rql_status status;
-
-    if (!lock) {
-        return rqli_fail(error, RQL_E_INVALID, "lock is NULL");
-    }
-    status = rqli_client_check(lock->client, error);
-    if (!status) {
-        status = rqli_extend_check(lock->client, ttl_ms, error);
-    }
-    if (!status) {
-        status = check_of(loop, lock->client, lock->name, error);
-    }
-    if (status) {
-        return status;
-    }
-    self = calloc(1, sizeof *self);
-    if (self) {
-        self->job.begin = begin_extension;
-        self->lock = lock;
-        self->extend =
-            (struct rqli_extend){.locks = &self->lock, .each = &self->result, .ttl_ms = ttl_ms};
-        self->done = done ? *done : (rql_done){NULL, NULL};
-    }
-    return rqli_loop_start(loop, (struct rqli_job *)self, error);
 }

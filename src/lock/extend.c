@@ -1,15 +1,20 @@
 #include "lock/extend.h"
 
+#include "base/cancel.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "lock/client.h"
 #include "lock/durable.h"
 #include "lock/history.h"
 #include "lock/leases.h"
+#include "lock/loop.h"
 #include "lock/transfer.h"
+#include "net/op_loop.h"
 #include "net/op_threads.h"
 #include "observe/observe.h"
 #include "wire/answer.h"
+
+#include <stdlib.h>
 
 /*
  * A new ttl for locks that are held. Without the server's word an extension never shortens what the
@@ -36,14 +41,6 @@ static void write_extend(struct rqli_op *op, size_t i, struct rqli_call *call)
     rqli_call_text(call, self->locks[i]->grant_nonce);
     rqli_call_int(call, self->ttl_ms);
     rqli_call_random(call);
-}
-
-static void notify_extended(const rql_lock *lock, int64_t ttl_ms)
-{
-    struct rqli_figures figures = rqli_lock_figures(lock);
-
-    figures.ttl_ms = ttl_ms;
-    rqli_observe(RQLI_ON_EXTENDED, &lock->subject, &figures);
 }
 
 /* Notes a status. The first fault counts; without a fault, the first lock that had ended. */
@@ -91,32 +88,32 @@ static void read_extend(struct rqli_op *op, size_t i, const struct rqli_batch *a
     }
 }
 
-/* Takes an extension, if it is as safe as it has to be. The lease counts from the sending of the
+/* Takes the extensions that are as safe as they have to be. A lease counts from the sending of the
  * call, and may have ended while the reply was on its way: then it stays so, even if the server has
  * granted more. */
-static void take(struct rqli_extend *self, size_t i)
-{
-    const struct rqli_extension *extension = &self->each[i];
-    rql_lock *lock = self->locks[i];
-    rql_error fault;
-    rql_status status = rqli_durable_check(&lock->durability, &self->op.acks, lock->name,
-                                           "the deadline is as it was", &fault);
-
-    if (status) {
-        note(self, status, &fault);
-    } else if (rqli_leases_on_extended(lock->client->leases, lock, extension->sent_us,
-                                       extension->left_ms)) {
-        notify_extended(lock, self->ttl_ms);
-    } else {
-        note(self, fail_ended(lock, &fault), &fault);
-    }
-}
-
-static void take_all(struct rqli_extend *self)
+static void take_extensions(struct rqli_extend *self)
 {
     for (size_t i = 0; i < self->op.n_calls; i++) {
-        if (self->each[i].left_ms > 0) {
-            take(self, i);
+        const struct rqli_extension *extension = &self->each[i];
+        rql_lock *lock = self->locks[i];
+        rql_error fault;
+        rql_status status;
+
+        if (extension->left_ms <= 0) {
+            continue;
+        }
+        status = rqli_durable_check(&lock->durability, &self->op.acks, lock->name,
+                                    "the deadline is as it was", &fault);
+        if (status) {
+            note(self, status, &fault);
+        } else if (rqli_leases_on_extended(lock->client->leases, lock, extension->sent_us,
+                                           extension->left_ms)) {
+            struct rqli_figures figures = rqli_lock_figures(lock);
+
+            figures.ttl_ms = self->ttl_ms;
+            rqli_observe(RQLI_ON_EXTENDED, &lock->subject, &figures);
+        } else {
+            note(self, fail_ended(lock, &fault), &fault);
         }
     }
 }
@@ -126,7 +123,13 @@ static void take_all(struct rqli_extend *self)
  * rest, and reported as not held all the same. */
 static bool is_gone(const struct rqli_extend *self)
 {
-    return self->op.n_calls == 1 && rql_lock_get_state(self->locks[0]) == RQL_GONE;
+    struct rqli_lease lease;
+
+    if (self->op.n_calls > 1) {
+        return false;
+    }
+    lease = rqli_leases_lease(self->locks[0]->client->leases, self->locks[0]);
+    return rqli_lease_state(&lease, rqli_now_us()) == RQL_GONE;
 }
 
 /* Returns whether to wait: a lock that was handed over inside the client may not be ours on the
@@ -144,7 +147,7 @@ static enum rqli_op_next next(struct rqli_op *op)
     struct rqli_extend *self = (struct rqli_extend *)op;
 
     if (self->has_asked) {
-        take_all(self);
+        take_extensions(self);
         return RQLI_OP_OVER;
     }
     if (must_wait(self)) {
@@ -200,4 +203,73 @@ rql_status rqli_extend(rql_lock *const *locks, size_t count, int64_t ttl_ms, rql
         *error = self.error;
     }
     return status;
+}
+
+/* ---- on a loop ---- */
+
+/* An extension as a job of a loop. The lock stays its owner's, and the owner must not release it
+ * before the callback. The job is not cancelled when the loop is closed: it is one round, which
+ * ends by itself. */
+struct extension {
+    struct rqli_job job; /* first */
+    struct rqli_op_task task;
+    struct rqli_op_call call;
+    struct rqli_extend extend;
+    struct rqli_extension result;
+    rql_lock *lock;
+    rql_done done;
+};
+
+static void on_extended(struct rqli_op_task *task)
+{
+    struct extension *self = RQLI_OWNER(task, struct extension, task);
+
+    rqli_loop_complete(&self->job, &self->done, self->extend.op.status, &self->extend.error);
+}
+
+static void begin_extension(struct rqli_job *job)
+{
+    struct extension *self = (struct extension *)job;
+    rql_error error;
+
+    rqli_extend_init(&self->extend, 1);
+    self->task = (struct rqli_op_task){
+        .op = &self->extend.op,
+        .loop = self->extend.op.durability ? &job->loop->first.durable : &job->loop->first.op,
+        .done = on_extended,
+        .calls = &self->call};
+    if (!rqli_op_start(&self->task)) {
+        rqli_loop_complete(job, &self->done, rqli_fail_nomem(&error), &error);
+    }
+}
+
+rql_status rql_extend_async(rql_loop *loop, rql_lock *lock, int64_t ttl_ms, const rql_done *done,
+                            rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    struct extension *self;
+    rql_status status;
+
+    if (!lock) {
+        return rqli_fail(error, RQL_E_INVALID, "lock is NULL");
+    }
+    status = rqli_client_check(lock->client, error);
+    if (!status) {
+        status = rqli_extend_check(lock->client, ttl_ms, error);
+    }
+    if (!status) {
+        status = rqli_loop_check_of(loop, lock->client, lock->name, error);
+    }
+    if (status) {
+        return status;
+    }
+    self = calloc(1, sizeof *self);
+    if (self) {
+        self->job.begin = begin_extension;
+        self->lock = lock;
+        self->extend =
+            (struct rqli_extend){.locks = &self->lock, .each = &self->result, .ttl_ms = ttl_ms};
+        self->done = done ? *done : (rql_done){NULL, NULL};
+    }
+    return rqli_loop_start(loop, (struct rqli_job *)self, error);
 }

@@ -35,6 +35,17 @@ rql_status rqli_loop_check(rql_loop *loop, rql_error *error)
     return rqli_client_check(loop->client, error);
 }
 
+rql_status rqli_loop_check_of(rql_loop *loop, const rql_client *client, const char *what,
+                              rql_error *error)
+{
+    rql_status status = rqli_loop_check(loop, error);
+
+    if (!status && client != loop->client) {
+        status = rqli_fail(error, RQL_E_INVALID, "%s: of another client than the loop", what);
+    }
+    return status;
+}
+
 /* Counts from 1, because a number of 0 says that the acquirer is a thread or a task. */
 uint64_t rqli_loop_new_acquirer(const rql_loop *loop)
 {
@@ -146,16 +157,27 @@ void rqli_loop_post(rql_loop *loop, struct rqli_post *post)
     (void)mail(loop, post, false);
 }
 
-void rqli_report_done(const rql_done *done, rql_status status, const rql_error *error)
-{
-    if (done->fn) {
-        done->fn(status, status ? error : NULL, done->user_data);
-    }
-}
-
 void rqli_loop_finish(struct rqli_job *job)
 {
     rqli_dlist_remove(&job->loop->jobs, &job->link);
+}
+
+/* The callback gets a copy of the error, and comes last: it may begin another job, or close the
+ * loop. */
+void rqli_loop_complete(struct rqli_job *job, const rql_done *done, rql_status status,
+                        const rql_error *error)
+{
+    const rql_done callback = *done;
+    rql_error detail;
+
+    if (status) {
+        detail = *error;
+    }
+    rqli_loop_finish(job);
+    free(job);
+    if (callback.fn) {
+        callback.fn(status, status ? &detail : NULL, callback.user_data);
+    }
 }
 
 static bool has_jobs(const rql_loop *loop)
@@ -420,14 +442,9 @@ static void on_ran(uv_work_t *uv, int status)
 {
     struct work *self = uv->data;
     const rql_done done = {self->work.done, self->work.user_data};
-    rql_status outcome = self->status;
-    rql_error error = self->error;
 
     (void)status; /* nothing cancels it */
-    /* The callback gets copies, and comes last: it may begin other work, or close the loop. */
-    rqli_loop_finish(&self->job);
-    free(self);
-    rqli_report_done(&done, outcome, &error);
+    rqli_loop_complete(&self->job, &done, self->status, &self->error);
 }
 
 /* uv_queue_work() fails only without a function to run. */

@@ -91,6 +91,10 @@ struct rql_loop {
 /* Any thread. Checks that the loop can be used. RQL_E_INVALID: it is NULL; RQL_E_FORKED: it belongs
  * to the parent process. */
 rql_status rqli_loop_check(rql_loop *loop, rql_error *error);
+/* As rqli_loop_check(). RQL_E_INVALID also if `what`, of this client, belongs to another client
+ * than the loop. */
+rql_status rqli_loop_check_of(rql_loop *loop, const rql_client *client, const char *what,
+                              rql_error *error);
 
 /* Any thread. Hands a job over, which begins on the loop's thread. job is NULL if there was no
  * memory for it. On a fault, which is raised, the job is freed. */
@@ -111,11 +115,12 @@ uint64_t rqli_loop_new_acquirer(const rql_loop *loop);
  * memory, and nothing was begun. */
 bool rqli_work_begin(rql_loop *loop, const rql_work *work);
 
-/* Calls the callback, if there is one. */
-void rqli_report_done(const rql_done *done, rql_status status, const rql_error *error);
-
 /* Loop's thread. Ends a job that is done. Frees nothing. */
 void rqli_loop_finish(struct rqli_job *job);
+/* Loop's thread. Ends a job that is done, frees it and calls back. `done` and `error`, which may be
+ * NULL for RQL_OK, may be part of the job. */
+void rqli_loop_complete(struct rqli_job *job, const rql_done *done, rql_status status,
+                        const rql_error *error);
 
 /* Loop's thread. Returns the loop's node for this server, which stays as long as the loop; it is
  * made if there is none yet. NULL: no memory. */
