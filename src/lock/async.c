@@ -27,7 +27,7 @@
  * posted; the later one of job and post frees the request.
  *
  * rqli_request_begin() and the functions after it take the steps of rqli_acquire_run();
- * async_series.c uses them as well.
+ * series_calls.c uses them as well.
  */
 
 /* ---- an acquisition, from begin to end ---- */
@@ -116,7 +116,6 @@ void rqli_request_begin(rql_request *self)
     bool has_memory;
 
     acquire->result = &self->result;
-    acquire->begun_us = self->begun_us;
     acquire->task = &self->task;
     rqli_acquire_init(acquire);
     acquire->op.is_cancelled = self->shall_cancel;
@@ -141,8 +140,7 @@ struct single {
     rql_request request;                           /* first */
     struct rqli_op_call calls[RQLI_DURABLE_CALLS]; /* the most in a round */
     rql_lock_options options;
-    rql_lock *lock;  /* NULL: not made yet, or given away */
-    uint64_t number; /* of its acquirer; 0: the task that the caller has named */
+    rql_lock *lock; /* NULL: not made yet, or given away */
     rql_acquired_fn done;
     void *user_data;
     char *name;
@@ -163,8 +161,8 @@ static void finish_single(rql_request *request, rql_status status, const rql_err
 }
 
 /* Loop's thread. Begins the request. The handle is made here and not by the caller, because the
- * loop's thread is the host of its requests. Unless a task or a number is given, each request is an
- * acquirer of its own. */
+ * loop's thread is the host of its requests. Unless a task is given, each request is an acquirer
+ * of its own. */
 static void begin(struct rqli_job *job)
 {
     struct single *self = (struct single *)job;
@@ -176,11 +174,8 @@ static void begin(struct rqli_job *job)
         finish_single(&self->request, rqli_fail_nomem(&error), &error);
         return;
     }
-    if (self->options.task == 0 && self->number == 0) {
-        self->number = rqli_loop_new_acquirer(job->loop);
-    }
-    if (self->number) {
-        rqli_lock_be(self->lock, self->number);
+    if (self->options.task == 0) {
+        rqli_lock_be(self->lock, rqli_loop_new_acquirer(job->loop));
     }
     rqli_subject_listen(&self->lock->subject, &client->options, &self->options);
     rqli_observe(RQLI_ON_STARTED, &self->lock->subject, NULL);
@@ -244,11 +239,6 @@ rql_request *rqli_single_new(rql_loop *loop, const char *name, const rql_lock_op
     self->done = what->done;
     self->user_data = what->user_data;
     return &self->request;
-}
-
-void rqli_single_be(rql_request *request, uint64_t number)
-{
-    ((struct single *)request)->number = number;
 }
 
 /* The caller gets the handle before the job is posted, because the callback may run before this
@@ -324,7 +314,7 @@ void rqli_request_prepare(rql_request *self, void (*start)(struct rqli_job *job)
     self->job.begin = start;
     self->job.cancel = rqli_request_cancel;
     self->cancelling.take = take_cancellation;
-    self->begun_us = rqli_now_us();
+    self->acquire.begun_us = rqli_now_us();
 }
 
 /* Posts the cancellation once, however often it is called before the loop takes it: there is one
@@ -360,9 +350,6 @@ rql_status rql_request_fault(const rql_request *request, rql_error *error)
 
     if (!request) {
         return rqli_fail(error, RQL_E_INVALID, "fault: no request");
-    }
-    while (request->part) {
-        request = request->part;
     }
     acquire = &request->acquire;
     if (!acquire->fault) {

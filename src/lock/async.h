@@ -6,16 +6,12 @@
 
 #include "lock/acquisition.h"
 #include "lock/loop.h"
-#include "lock/series.h"
 #include "net/op_loop.h"
 
 /* Any thread. Makes the request for one lock; copies its arguments. Returns NULL if there is no
  * memory. */
 rql_request *rqli_single_new(rql_loop *loop, const char *name, const rql_lock_options *options,
                              const rql_acquiring *what);
-
-/* Gives the request the acquirer of this number, which other requests may have, too. */
-void rqli_single_be(rql_request *request, uint64_t number);
 
 /* rqli_options_copy() copies the metadata into `memory`, which has rqli_options_room() bytes, and
  * returns the address after the copy. */
@@ -31,7 +27,7 @@ bool rqli_release_begin(rql_loop *loop, rql_lock *lock, const rql_done *done);
 bool rqli_give_back_begin(rql_loop *loop, rql_lock *const *locks, size_t count, int64_t deadline_us,
                           const rql_done *done);
 
-/* An acquisition on a loop: of one lock (async.c), or of a series (async_series.c). */
+/* An acquisition on a loop: of one lock (async.c), or of a series (series_calls.c). */
 
 struct rql_request {
     struct rqli_job job; /* first */
@@ -39,8 +35,6 @@ struct rql_request {
     struct rqli_op_task task;
     struct rqli_acquire acquire;
     struct rqli_acquire_result result;
-    rql_request *part; /* of a series in the gem's mode: the request that tries now; or NULL */
-    int64_t begun_us;
     /* Called when the request is over and reported, with acquire.op.status. */
     void (*finish)(rql_request *self, rql_status status, const rql_error *error);
     bool shall_cancel;          /* as soon as the calls under way are answered */
@@ -48,12 +42,12 @@ struct rql_request {
     bool is_over;               /* a posted cancellation frees it */
 };
 
-/* Any thread. Prepares the job of a new request; `start` makes its locks and then begins the
- * acquisition. */
+/* Any thread. Prepares the job of a new request, and sets acquire.begun_us; `start` makes its locks
+ * and then begins the acquisition. */
 void rqli_request_prepare(rql_request *self, void (*start)(struct rqli_job *job));
 
 /* Does the work of rqli_acquire_run() on a loop. Caller has set acquire (as rqli_acquire_init()
- * says), task.calls and finish; `finish` is called now or later. */
+ * says, without result, task and loop), task.calls and finish; `finish` is called now or later. */
 void rqli_request_begin(rql_request *self);
 
 /* Frees the request, as the last step; only a cancellation on its way still uses it. Comes after

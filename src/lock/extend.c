@@ -123,13 +123,9 @@ static void take_extensions(struct rqli_extend *self)
  * rest, and reported as not held all the same. */
 static bool is_gone(const struct rqli_extend *self)
 {
-    struct rqli_lease lease;
+    rql_lock *lock = self->locks[0];
 
-    if (self->op.n_calls > 1) {
-        return false;
-    }
-    lease = rqli_leases_lease(self->locks[0]->client->leases, self->locks[0]);
-    return rqli_lease_state(&lease, rqli_now_us()) == RQL_GONE;
+    return self->op.n_calls == 1 && rqli_leases_state(lock->client->leases, lock) == RQL_GONE;
 }
 
 /* Returns whether to wait: a lock that was handed over inside the client may not be ours on the

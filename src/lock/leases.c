@@ -485,6 +485,13 @@ struct rqli_lease rqli_leases_lease(struct rqli_leases *self, const rql_lock *lo
     return lease;
 }
 
+rql_lock_state rqli_leases_state(struct rqli_leases *self, const rql_lock *lock)
+{
+    struct rqli_lease lease = rqli_leases_lease(self, lock);
+
+    return rqli_lease_state(&lease, rqli_now_us());
+}
+
 /* Even an extension can come too late. Then the lease stays gone, because its loss may have been
  * reported. */
 bool rqli_leases_on_extended(struct rqli_leases *self, rql_lock *lock, int64_t sent_us,

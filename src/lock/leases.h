@@ -86,6 +86,7 @@ bool rqli_leases_is_overdue(const struct rqli_leases *self, const struct rqli_ke
 bool rqli_leases_extends(struct rqli_leases *self, const char *name, const char *acquirer);
 
 struct rqli_lease rqli_leases_lease(struct rqli_leases *self, const rql_lock *lock); /* a copy */
+rql_lock_state rqli_leases_state(struct rqli_leases *self, const rql_lock *lock);    /* by now */
 /* False: nothing changes, because the lease was gone by then and stays so. */
 bool rqli_leases_on_extended(struct rqli_leases *self, rql_lock *lock, int64_t sent_us,
                              int64_t left_ms);

@@ -276,13 +276,11 @@ rql_status rql_lock_verify(rql_lock *lock, rql_error *error)
 rql_lock_state rql_lock_get_state(const rql_lock *lock)
 {
     RQLI_DEFER_CANCEL;
-    struct rqli_lease lease;
 
     if (check_lock(lock, NULL)) {
         return RQL_GONE;
     }
-    lease = rqli_leases_lease(lock->client->leases, lock);
-    return rqli_lease_state(&lease, rqli_now_us());
+    return rqli_leases_state(lock->client->leases, lock);
 }
 
 /* Returns for how long the lock may be relied on: to the local deadline, which is earlier than the

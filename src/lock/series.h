@@ -1,8 +1,8 @@
 #ifndef RQLI_SERIES_H
 #define RQLI_SERIES_H
 
-/* Several locks as one: the parts that the calls of series.h share. A mode that takes all locks in
- * one step, or those of each partition, works by groups: ::RQL_SERIES_ATOMIC has one. */
+/* Several locks as one: what the calls of series.h share. A mode that takes all locks in one step,
+ * or those of each partition, works by groups: ::RQL_SERIES_ATOMIC has one. */
 
 #include "lock/acquisition.h"
 
@@ -15,11 +15,13 @@ struct rql_series {
                          counts from here */
     int64_t held_us;  /* when all were held */
     int64_t acq_time_us;
-    struct rqli_subject subject;      /* gets its names once the locks are made */
+    struct rqli_subject subject;
     const char *keys[RQL_SERIES_MAX]; /* in the given order */
     size_t places[RQL_SERIES_MAX];    /* the place in that order of each of: */
     rql_lock *locks[RQL_SERIES_MAX];  /* in the order in which they are taken */
 };
+
+rql_series *rqli_series_free(rql_series *series);
 
 /* The series that was asked for, read and checked. */
 struct rqli_series_plan {
@@ -34,41 +36,50 @@ struct rqli_series_plan {
 rql_status rqli_series_plan(struct rqli_series_plan *out, const rql_client *client,
                             const rql_series_options *given, rql_error *error);
 
-/* Returns the gem's ttl of the index-th of `count` locks: the first outlives the waits for all. */
-int64_t rqli_series_ttl_ms(const rql_lock_options *options, size_t count, size_t index);
+/* The acquisition of a series decides which locks are acquired next, and when they are given back.
+ * A thread or a loop takes the steps, which are those of series_calls.c. */
 
-/* The steps of rql_series_acquire(), for series.c (a thread) and async_series.c (a loop). */
+enum rqli_series_step {
+    RQLI_SERIES_ACQUIRE,   /* acquire what rqli_series_ask() says, then rqli_series_on_acquired() */
+    RQLI_SERIES_GIVE_BACK, /* give back what is held, then rqli_series_on_returned() */
+    RQLI_SERIES_CONCLUDE   /* call rqli_series_conclude() */
+};
 
-/* Makes a series without locks. NULL: no memory. */
-rql_series *rqli_series_new(rql_client *client, const struct rqli_series_plan *plan);
-rql_series *rqli_series_free(rql_series *series);
+struct rqli_series_acquire {
+    struct rqli_series_plan plan;
+    rql_series *series; /* NULL: there was no memory for it */
+    rql_series_result result;
+    int64_t begun_us;         /* when the series was asked for */
+    int64_t asked_us;         /* when the locks were: their deadline counts from here */
+    rql_lock_options options; /* of the locks that are acquired next */
+    struct rqli_acquire_several several;
+    rql_status status;
+};
 
-/* Makes the locks of a series; not in the gem's mode. number: of the acquirer; 0: it is this
- * thread, or the task of the options. False: no memory. */
-bool rqli_series_prepare(rql_series *series, const struct rqli_series_plan *plan, uint64_t number);
-/* Fills in the acquisition of the next group, of which several is set and count is zero. */
-void rqli_series_ask(const rql_series *series, const struct rqli_series_plan *plan,
-                     struct rqli_acquire *acquire);
-/* The acquisition is over. Returns RQL_OK if the group is held. Otherwise returns its status, or a
- * fault if a lock of an earlier group was lost meanwhile: the held locks have to be given back. */
-rql_status rqli_series_on_acquired(rql_series *series, const struct rqli_acquire *acquire,
-                                   rql_series_result *result, rql_error *error);
+/* Makes the series, with its locks, and reports its start. Caller has set plan and begun_us, and
+ * sets asked_us before the first rqli_series_ask(). number: of the acquirer; 0: it is this thread,
+ * or the task of the options. */
+enum rqli_series_step rqli_series_begin(struct rqli_series_acquire *self, rql_client *client,
+                                        uint64_t number, rql_error *error);
 
-/* Gives a lock the listeners of the series, also one that the gem's mode acquires by a call of its
- * own. */
-void rqli_series_share_listeners(const rql_series *series, rql_lock_options *options);
-/* The next lock was acquired; NULL: it was not. Returns true if there is another one to acquire. */
-bool rqli_series_on_part(rql_series *series, const struct rqli_series_plan *plan, rql_lock *lock,
-                         rql_series_result *result);
+/* Fills in the acquisition of the next locks, which may be one. */
+void rqli_series_ask(struct rqli_series_acquire *self, struct rqli_acquire *acquire);
 
-/* Reports the result, in each mode. series: NULL if there was no memory for it. Returns the series
- * if it is held; otherwise frees it and returns NULL. */
-rql_series *rqli_series_conclude(rql_series *series, const struct rqli_series_plan *plan,
-                                 int64_t begun_us, rql_status status, rql_series_result *result);
+/* The acquisition is over; if it failed, the caller has raised that in `error`. is_cancelled: the
+ * series was cancelled meanwhile. Raises a fault here if the locks cannot be kept all the same. */
+enum rqli_series_step rqli_series_on_acquired(struct rqli_series_acquire *self,
+                                              const struct rqli_acquire *acquire, bool is_cancelled,
+                                              rql_error *error);
 
-/* Reports that the locks were given back, as after a failed acquisition. */
+/* Reports that the held locks were given back, as after a failed acquisition. */
 void rqli_series_on_returned(const rql_series *series, rql_status status);
+
+/* Reports the result, which is self->status. Returns the series if it is held; otherwise frees it
+ * and returns NULL. */
+rql_series *rqli_series_conclude(struct rqli_series_acquire *self);
+
 /* Reports that the series was released. result: may be NULL. */
-void rqli_series_on_released(rql_series *series, rql_status status, rql_series_result *result);
+void rqli_series_on_released(const rql_series *series, rql_status status,
+                             rql_series_result *result);
 
 #endif

@@ -269,6 +269,16 @@ def a_conflict_is_a_refusal(world, kind, names):
     held.release().check()
 
 
+@scenario(counts=[3])
+def all_lines_of_a_series_name_one_acquirer(world, kind, names):
+    for mode in "atomic", "gem":
+        actor, tape = told_actor(world, kind)
+        held = actor.acquire(*names, mode=mode)
+        held.release().check()
+        named = {re.search("rql:acq:[^']*", words["log"])[0] for words in tape.told if "log" in words}
+        check_equal(named, {held.outcome.acq_id}, mode)
+
+
 @once
 def a_series_of_the_gem_tells_of_each_lock(world, kind, _names):
     held, (actor, tape) = world.held_by_another("c"), told_actor(world, kind)
