@@ -1,6 +1,8 @@
 #include "base/text.h"
 
 #include <rql/base.h>
+#include <stdarg.h>
+#include <stdio.h>
 
 /*
  * Numbers, names and texts without the C library's locale. Parsers are strict, because locks depend
@@ -10,11 +12,6 @@
 
 enum { SAFE_DIGITS = 18 /* this many never overflow */ };
 
-static bool is_digit(char byte)
-{
-    return byte >= '0' && byte <= '9';
-}
-
 /* Takes the digits at *at and moves past them. Returns false if there are none, or the number is
  * too large. The limit is checked by division only after the 18th digit, which nearly no number
  * has. */
@@ -23,7 +20,7 @@ static bool take_digits(struct rqli_slice text, size_t *at, uint64_t limit, uint
     size_t start = *at;
     uint64_t value = 0;
 
-    for (; *at < text.length && is_digit(text.data[*at]); (*at)++) {
+    for (; *at < text.length && text.data[*at] >= '0' && text.data[*at] <= '9'; (*at)++) {
         uint64_t digit = (uint64_t)(text.data[*at] - '0');
 
         if (*at - start >= SAFE_DIGITS && value > (limit - digit) / 10) {
@@ -35,12 +32,6 @@ static bool take_digits(struct rqli_slice text, size_t *at, uint64_t limit, uint
     return *at > start && value <= limit;
 }
 
-/* value is at most 2^63, so that the smallest number is reached without overflow. */
-static int64_t with_sign(uint64_t value, bool negative)
-{
-    return (int64_t)(negative ? 0 - value : value);
-}
-
 bool rqli_parse_int(struct rqli_slice text, int64_t *out)
 {
     bool negative = text.length > 0 && text.data[0] == '-';
@@ -50,7 +41,8 @@ bool rqli_parse_int(struct rqli_slice text, int64_t *out)
     if (!take_digits(text, &at, (uint64_t)INT64_MAX + negative, &value) || at != text.length) {
         return false;
     }
-    *out = with_sign(value, negative);
+    /* Negated as unsigned: the smallest number, -2^63, has no positive one. */
+    *out = (int64_t)(negative ? 0 - value : value);
     return true;
 }
 
@@ -134,6 +126,18 @@ void rqli_write_bytes(struct rqli_writer *self, const char *bytes, size_t length
 void rqli_write_text(struct rqli_writer *self, const char *text)
 {
     rqli_write_bytes(self, text, strlen(text));
+}
+
+void rqli_write_format(struct rqli_writer *self, const char *format, ...)
+{
+    size_t room = self->length < self->size ? self->size - self->length : 0;
+    va_list args;
+    int length;
+
+    va_start(args, format);
+    length = vsnprintf(room > 0 ? self->buffer + self->length : NULL, room, format, args);
+    va_end(args);
+    self->length += length > 0 ? (size_t)length : 0;
 }
 
 void rqli_write_int(struct rqli_writer *self, int64_t value)

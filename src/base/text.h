@@ -70,12 +70,16 @@ static inline size_t rqli_slice_count(struct rqli_slice text, char byte)
     return count;
 }
 
-/* Cuts the first word off a list of words, which are separated by one blank. */
+/* Cuts off a word, and the blank after it. */
 static inline struct rqli_slice rqli_slice_word(struct rqli_slice *rest)
 {
-    struct rqli_slice word = rqli_slice_take(rest, rqli_slice_before(*rest, " "));
+    const char *blank = rest->length > 0 ? memchr(rest->data, ' ', rest->length) : NULL;
+    size_t length = blank ? (size_t)(blank - rest->data) : rest->length;
+    struct rqli_slice word = rqli_slice_take(rest, length);
 
-    (void)rqli_slice_skip(rest, " ");
+    if (blank) {
+        (void)rqli_slice_take(rest, 1);
+    }
     return word;
 }
 
@@ -130,6 +134,9 @@ struct rqli_writer {
 void rqli_writer_init(struct rqli_writer *self, char *buffer, size_t size);
 void rqli_write_bytes(struct rqli_writer *self, const char *bytes, size_t length);
 void rqli_write_text(struct rqli_writer *self, const char *text);
+/* Writes a format of printf() with texts and whole numbers. Slower than the other functions. */
+void rqli_write_format(struct rqli_writer *self, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 void rqli_write_int(struct rqli_writer *self, int64_t value);
 void rqli_write_uint(struct rqli_writer *self, uint64_t value);
 
