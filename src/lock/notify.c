@@ -25,19 +25,14 @@ void rqli_notify_obtained(const rql_lock *lock)
     }
 }
 
-/* Returns whether this result takes a request out of its queue. The gem reports nothing for faults;
- * a conflict that was found without the server has queued nothing. */
-static bool is_dequeued(const struct rqli_acquire_result *result, rql_status status)
-{
-    return status > 0 && status != RQL_FAIL_FAST_NO_TRY && result->asked > 0;
-}
-
 void rqli_notify_refused(const struct rqli_subject *subject,
                          const struct rqli_acquire_result *result, rql_status status)
 {
     const struct rqli_figures figures = {.status = status, .acq_time_us = result->waited_us};
 
-    if (!subject->is_series && is_dequeued(result, status)) {
+    /* The gem reports nothing for faults; a conflict that was found without the server has queued
+     * nothing. */
+    if (!subject->is_series && status > 0 && status != RQL_FAIL_FAST_NO_TRY && result->asked > 0) {
         rqli_observe(RQLI_ON_DEQUEUED, subject, NULL);
     }
     if (status == RQL_TIMED_OUT) {

@@ -22,41 +22,32 @@ struct line {
 /* ---- listeners ---- */
 
 /* The gem's weights: 15 means 16 of 101, and 0 still means 1 of 101; 100 means all. */
-static bool is_drawn(int64_t percent)
+static bool is_drawn(rql_sampler_fn sampler, void *data, int64_t percent)
 {
-    return percent >= rqli_random_below(101);
+    return sampler ? sampler(percent, data) : percent >= rqli_random_below(101);
 }
 
-/* A call that asks for its line is not sampled; otherwise the sampler decides, once for all lines
- * of an acquisition. Without a logger no sampler is called. */
-static bool is_logged(const rql_options *client, const rql_lock_options *options)
-{
-    if (!options->logger || !client->log_sampling_enabled || options->log_sample_this) {
-        return options->logger != NULL;
-    }
-    return client->log_sampler
-               ? client->log_sampler(client->log_sampling_percent, client->log_sampler_data)
-               : is_drawn(client->log_sampling_percent);
-}
-
-/* Does the same for events, by a draw of its own: a line without its event is possible. */
-static bool is_instrumented(const rql_options *client, const rql_lock_options *options)
-{
-    if (!options->instrumenter || !client->instr_sampling_enabled || options->instr_sample_this) {
-        return options->instrumenter != NULL;
-    }
-    return client->instr_sampler
-               ? client->instr_sampler(client->instr_sampling_percent, client->instr_sampler_data)
-               : is_drawn(client->instr_sampling_percent);
-}
-
-/* Decides once, so that an acquisition is logged completely or not at all. */
+/* Decides once, so that an acquisition is logged completely or not at all. A call that asks for its
+ * line is not sampled, and without a logger no sampler is called. Events are drawn separately: a
+ * line without its event is possible. */
 void rqli_subject_listen(struct rqli_subject *self, const rql_options *client,
                          const rql_lock_options *options)
 {
-    self->logger = is_logged(client, options) ? options->logger : NULL;
+    bool draws_line = options->logger && client->log_sampling_enabled && !options->log_sample_this;
+    bool draws_event =
+        options->instrumenter && client->instr_sampling_enabled && !options->instr_sample_this;
+
+    self->logger = options->logger;
     self->logger_data = options->logger_data;
-    self->instrumenter = is_instrumented(client, options) ? options->instrumenter : NULL;
+    if (draws_line &&
+        !is_drawn(client->log_sampler, client->log_sampler_data, client->log_sampling_percent)) {
+        self->logger = NULL;
+    }
+    self->instrumenter = options->instrumenter;
+    if (draws_event && !is_drawn(client->instr_sampler, client->instr_sampler_data,
+                                 client->instr_sampling_percent)) {
+        self->instrumenter = NULL;
+    }
     self->instrumenter_data = options->instrumenter_data;
     self->instrument = options->instrument;
     self->ttl_ms = options->ttl_ms;
