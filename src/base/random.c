@@ -8,32 +8,46 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-/* One system call serves many draws of a thread; a fork child starts with an empty stock. */
 enum { STOCK_BYTES = 1024, RUBY_DIGITS = 16 };
 
-struct stock {
+/* Kept for each thread: the process id, because getpid() is a system call and every acquisition
+ * needs the number; and random bytes, because one system call serves many draws. */
+struct kept {
+    unsigned generation; /* 0: nothing is kept yet */
+    pid_t process;
+    size_t left; /* number of `bytes` that were not used */
     unsigned char bytes[STOCK_BYTES];
-    size_t left;
-    unsigned generation;
 };
 
-static _Thread_local struct stock stock;
+/* Returns what this thread keeps. A fork child starts anew. */
+static struct kept *kept_here(void)
+{
+    static _Thread_local struct kept kept;
+
+    if (kept.generation != rqli_fork_generation()) {
+        kept.generation = rqli_fork_generation();
+        kept.process = getpid();
+        kept.left = 0;
+    }
+    return &kept;
+}
 
 /* Takes bytes from the stock. Each byte is used once: the bytes taken are wiped. */
-static bool draw(unsigned char *out, size_t size)
+static bool draw_bytes(unsigned char *out, size_t size)
 {
-    if (stock.left < size || stock.generation != rqli_fork_generation()) {
+    struct kept *kept = kept_here();
+
+    if (kept->left < size) {
         /* A signal may cut short a request for more than 256 bytes. That counts as a failure, and
          * the next draw asks again. */
-        if (getrandom(stock.bytes, sizeof stock.bytes, 0) != (ssize_t)sizeof stock.bytes) {
+        if (getrandom(kept->bytes, sizeof kept->bytes, 0) != (ssize_t)sizeof kept->bytes) {
             return false;
         }
-        stock.left = sizeof stock.bytes;
-        stock.generation = rqli_fork_generation();
+        kept->left = sizeof kept->bytes;
     }
-    stock.left -= size;
-    memcpy(out, stock.bytes + stock.left, size);
-    explicit_bzero(stock.bytes + stock.left, size);
+    kept->left -= size;
+    memcpy(out, kept->bytes + kept->left, size);
+    explicit_bzero(kept->bytes + kept->left, size);
     return true;
 }
 
@@ -63,7 +77,7 @@ uint32_t rqli_random_below(uint32_t bound)
     unsigned char bytes[4] = {0};
     uint32_t value;
 
-    if (bound < 2 || !draw(bytes, sizeof bytes)) {
+    if (bound < 2 || !draw_bytes(bytes, sizeof bytes)) {
         return 0;
     }
     memcpy(&value, bytes, sizeof value);
@@ -75,34 +89,17 @@ uint32_t rqli_random_below(uint32_t bound)
  * are never equal. */
 enum { FIBERS = 100000 };
 
-struct process {
-    pid_t id; /* 0: not known yet */
-    unsigned generation;
-};
-
-/* Returns the process id. getpid() is a system call, and every acquisition needs the number, so
- * each thread calls it once. */
-static pid_t process_id(void)
-{
-    static _Thread_local struct process self;
-
-    if (self.id == 0 || self.generation != rqli_fork_generation()) {
-        self = (struct process){getpid(), rqli_fork_generation()};
-    }
-    return self.id;
-}
-
 /* Uses the writer because every acquisition calls this twice, and snprintf() takes three times as
  * long. */
-static void begin(struct rqli_writer *out, char id[RQL_ID_SIZE], const char *kind)
+static void begin_id(struct rqli_writer *out, char id[RQL_ID_SIZE], const char *kind)
 {
     rqli_writer_init(out, id, RQL_ID_SIZE);
     rqli_write_text(out, kind);
-    rqli_write_int(out, process_id());
+    rqli_write_int(out, kept_here()->process);
     rqli_write_text(out, "/");
 }
 
-static void end(struct rqli_writer *out, uint64_t ractor, const char *identity)
+static void end_id(struct rqli_writer *out, uint64_t ractor, const char *identity)
 {
     rqli_write_text(out, "/");
     rqli_write_uint(out, ractor);
@@ -116,11 +113,11 @@ static void write_acquirer(char out[RQL_ID_SIZE], uint64_t fiber, uint64_t racto
 {
     struct rqli_writer id;
 
-    begin(&id, out, "rql:acq:");
+    begin_id(&id, out, "rql:acq:");
     rqli_write_uint(&id, rqli_thread_number());
     rqli_write_text(&id, "/");
     rqli_write_uint(&id, fiber);
-    end(&id, ractor, identity);
+    end_id(&id, ractor, identity);
 }
 
 /* Writes the id as the gem does: process, thread, fiber, ractor, identity. A task takes the place
@@ -143,9 +140,9 @@ void rqli_host_id(char out[RQL_ID_SIZE], uint64_t thread, const char *identity)
 {
     struct rqli_writer id;
 
-    begin(&id, out, "rql:hst:");
+    begin_id(&id, out, "rql:hst:");
     rqli_write_uint(&id, thread);
-    end(&id, 0, identity);
+    end_id(&id, 0, identity);
 }
 
 bool rqli_is_of_ruby(struct rqli_slice id)

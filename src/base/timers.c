@@ -97,35 +97,21 @@ static void take_out(struct rqli_timers *self, struct rqli_due *due)
     }
 }
 
-/* If more items are set than were reserved, that is a bug of ours, which would write past the
- * array. */
-static size_t new_place(struct rqli_timers *self)
-{
-    RQLI_MUST(self->count < self->reserved);
-    return ++self->count;
-}
-
-static void remove_if_there(struct rqli_timers *self, struct rqli_due *due)
-{
-    if (due->place > 0) {
-        take_out(self, due);
-    }
-}
-
 /* An item without a time is not in the heap; it only has its reserved room. */
 void rqli_timers_set(struct rqli_timers *self, struct rqli_due *due, int64_t at_us)
 {
     due->at_us = at_us;
-    if (at_us == RQLI_NEVER_US) {
-        remove_if_there(self, due);
-        return;
+    if (at_us != RQLI_NEVER_US) {
+        if (due->place == 0) {
+            /* If more items are set than were reserved, that is a bug of ours, which would write
+             * past the array. */
+            RQLI_MUST(self->count < self->reserved);
+            due->place = ++self->count;
+        }
+        settle(self, due, due->place);
+    } else if (due->place > 0) {
+        take_out(self, due);
     }
-    settle(self, due, due->place > 0 ? due->place : new_place(self));
-}
-
-struct rqli_due *rqli_timers_first(const struct rqli_timers *self)
-{
-    return self->count > 0 ? self->items[1] : NULL;
 }
 
 int64_t rqli_timers_first_us(const struct rqli_timers *self)
@@ -135,12 +121,12 @@ int64_t rqli_timers_first_us(const struct rqli_timers *self)
 
 struct rqli_due *rqli_timers_take_due(struct rqli_timers *self, int64_t now_us)
 {
-    struct rqli_due *first = rqli_timers_first(self);
+    struct rqli_due *first = NULL;
 
-    if (!first || first->at_us > now_us) {
-        return NULL;
+    if (self->count > 0 && self->items[1]->at_us <= now_us) {
+        first = self->items[1];
+        take_out(self, first);
     }
-    take_out(self, first);
     return first;
 }
 

@@ -32,9 +32,6 @@ void rqli_timers_set(struct rqli_timers *self, struct rqli_due *due, int64_t at_
 /* Returns the time of the first item; RQLI_NEVER_US: nothing is due. */
 int64_t rqli_timers_first_us(const struct rqli_timers *self);
 
-/* Returns the first item, which stays in the heap. NULL: nothing is due. */
-struct rqli_due *rqli_timers_first(const struct rqli_timers *self);
-
 /* Removes and returns the first item if its time has come; otherwise NULL. */
 struct rqli_due *rqli_timers_take_due(struct rqli_timers *self, int64_t now_us);
 

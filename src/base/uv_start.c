@@ -29,21 +29,16 @@ enum {
     SPARE_THREADS = 8,
 };
 
-/* volatile: otherwise the compiler removes the call. */
-static bool has_memory(size_t size)
+/* libuv indexes its table by descriptors, so the table is as long as the highest one, rounded up to
+ * a power of two. */
+bool rqli_uv_has_room(int fd)
 {
-    void *volatile memory = malloc(size);
+    /* volatile: otherwise the compiler removes the call. */
+    void *volatile memory = malloc(ROOM + 2 * ((size_t)fd + FDS) * sizeof(void *));
     bool has = memory != NULL;
 
     free(memory);
     return has;
-}
-
-/* libuv indexes its table by descriptors, so the table is as long as the highest one, rounded
- * up. */
-bool rqli_uv_has_room(int fd)
-{
-    return has_memory(ROOM + 2 * ((size_t)fd + FDS) * sizeof(void *)); /* a power of two of them */
 }
 
 /* Returns the highest of as many descriptors as the first loop takes, or -1 if there are not
@@ -133,15 +128,6 @@ static void stand_there(void *argument)
     (void)pthread_mutex_unlock(&self->crowd->held);
 }
 
-/* Joins the thread. It still counts for the limits until the kernel has removed it. */
-static void await_end(struct member *self)
-{
-    RQLI_MUST(uv_thread_join(&self->thread) == 0);
-    while (tgkill(getpid(), self->id, 0) == 0) {
-        (void)sched_yield();
-    }
-}
-
 /* Returns the number of threads of the pool, read as libuv does. */
 static size_t pool_threads(void)
 {
@@ -176,7 +162,11 @@ static bool has_threads(void)
     }
     (void)pthread_mutex_unlock(&crowd->held);
     for (size_t i = 0; i < crowd->count; i++) {
-        await_end(&crowd->member[i]);
+        RQLI_MUST(uv_thread_join(&crowd->member[i].thread) == 0);
+        /* It still counts for the limits until the kernel has removed it. */
+        while (tgkill(getpid(), crowd->member[i].id, 0) == 0) {
+            (void)sched_yield();
+        }
     }
     (void)pthread_mutex_destroy(&crowd->held);
     free(crowd);
@@ -225,11 +215,15 @@ static void begin_start(unsigned here)
     }
 }
 
-static bool start_pool_once(unsigned here)
+bool rqli_uv_pool_start(void)
 {
+    unsigned here = 1 + rqli_fork_generation();
     sigset_t before;
     bool has;
 
+    if (atomic_load(&started_in) == here) {
+        return true;
+    }
     begin_start(here);
     has = atomic_load(&started_in) == here;
     if (!has) {
@@ -242,11 +236,4 @@ static bool start_pool_once(unsigned here)
     }
     atomic_store(&starting_in, 0);
     return has;
-}
-
-bool rqli_uv_pool_start(void)
-{
-    unsigned here = 1 + rqli_fork_generation();
-
-    return atomic_load(&started_in) == here || start_pool_once(here);
 }
