@@ -24,22 +24,6 @@ struct fields {
     struct rqli_slice word; /* the text after them, or empty; of a list: the next item, if text */
 };
 
-/* Cuts a word off, and the blank after it. */
-static struct rqli_slice next_word(struct rqli_slice *rest)
-{
-    const char *blank = memchr(rest->data, ' ', rest->length);
-    size_t length = blank ? (size_t)(blank - rest->data) : rest->length;
-    struct rqli_slice word = {rest->data, length};
-
-    rest->data += length;
-    rest->length -= length;
-    if (blank) {
-        rest->data++;
-        rest->length--;
-    }
-    return word;
-}
-
 /* Reads numbers up to the first word that is not a number. `word` is that word and all the text
  * after it. */
 static void read_text(struct fields *self, struct rqli_slice text)
@@ -47,7 +31,7 @@ static void read_text(struct fields *self, struct rqli_slice text)
     while (text.length > 0 && self->count < NUMBERS_MAX) {
         struct rqli_slice rest = text;
 
-        if (!rqli_parse_int(next_word(&rest), &self->numbers[self->count])) {
+        if (!rqli_parse_int(rqli_slice_word(&rest), &self->numbers[self->count])) {
             break;
         }
         self->count++;
@@ -56,31 +40,24 @@ static void read_text(struct fields *self, struct rqli_slice text)
     self->word = text;
 }
 
-/* Ignores items after the word: a reader that expects them reads the list itself. */
-static void read_list(struct fields *self, const struct rqli_reply *list)
-{
-    size_t i = 0;
-
-    while (i < list->count && i < NUMBERS_MAX && list->items[i].type == RQLI_REPLY_INTEGER) {
-        self->numbers[i] = list->items[i].integer;
-        i++;
-    }
-    self->count = i;
-    if (i < list->count && list->items[i].type == RQLI_REPLY_TEXT) {
-        self->word = list->items[i].text;
-    }
-}
-
-/* Returns the numbers at the start of a reply, as many as fit. A reply of another shape has
- * none. */
+/* Returns the numbers at the start of a reply, as many as fit. A reply of another shape has none.
+ * Ignores items of a list after the word: a reader that expects them reads the list itself. */
 static struct fields read_fields(const struct rqli_reply *reply)
 {
     struct fields self = {.count = 0};
+    size_t i = 0;
 
     if (reply->type == RQLI_REPLY_TEXT) {
         read_text(&self, reply->text);
     } else if (reply->type == RQLI_REPLY_ARRAY) {
-        read_list(&self, reply);
+        while (i < reply->count && i < NUMBERS_MAX && reply->items[i].type == RQLI_REPLY_INTEGER) {
+            self.numbers[i] = reply->items[i].integer;
+            i++;
+        }
+        self.count = i;
+        if (i < reply->count && reply->items[i].type == RQLI_REPLY_TEXT) {
+            self.word = reply->items[i].text;
+        }
     }
     return self;
 }
@@ -226,21 +203,18 @@ static bool is_integer(const struct rqli_reply *reply, int64_t least, int64_t mo
     return reply->type == RQLI_REPLY_INTEGER && reply->integer >= least && reply->integer <= most;
 }
 
-/* Returns whether it is {token, ttl_left_ms, process, grant's nonce}. There is no process 2,
+/* Returns whether each part is {token, ttl_left_ms, process, grant's nonce}. There is no process 2,
  * because a series does not extend locks. */
-static bool is_part(const struct rqli_reply *part)
-{
-    return is_integer(&part[0], 1, INT64_MAX) && is_integer(&part[1], INT64_MIN, INT64_MAX) &&
-           is_integer(&part[2], 0, 1) && part[3].type == RQLI_REPLY_TEXT;
-}
-
 static bool is_grant(const struct rqli_reply *reply, size_t count)
 {
     if (reply->count != GRANT_HEAD + GRANT_PART * count) {
         return false;
     }
     for (size_t i = 0; i < count; i++) {
-        if (!is_part(&reply->items[GRANT_HEAD + GRANT_PART * i])) {
+        const struct rqli_reply *part = &reply->items[GRANT_HEAD + GRANT_PART * i];
+
+        if (!is_integer(&part[0], 1, INT64_MAX) || !is_integer(&part[1], INT64_MIN, INT64_MAX) ||
+            !is_integer(&part[2], 0, 1) || part[3].type != RQLI_REPLY_TEXT) {
             return false;
         }
     }
@@ -329,11 +303,6 @@ enum { CHANNEL_SIZE = 64 };
 
 /* Pushes are lines of text, as answers are. No text may follow the last word. */
 
-static bool is_text(const struct rqli_reply *reply, const char *text)
-{
-    return reply->type == RQLI_REPLY_TEXT && rqli_slice_is(reply->text, text);
-}
-
 /* Reads "<token> <server us> <lease ms>". Any client may publish, so a message that serve_queue.lua
  * would not have written must not become a lease. */
 static bool read_grant(struct rqli_push *push, struct rqli_slice text)
@@ -353,7 +322,7 @@ static bool read_grant(struct rqli_push *push, struct rqli_slice text)
  * serve_queue.lua. */
 static void read_message(struct rqli_pushed *pushed, struct rqli_slice text)
 {
-    struct rqli_slice nonce = next_word(&text);
+    struct rqli_slice nonce = rqli_slice_word(&text);
 
     if (nonce.length == RQLI_HEX_SIZE - 1 && rqli_slice_is(text, "look")) {
         pushed->kind = RQLI_PUSHED_HINT;
@@ -365,31 +334,24 @@ static void read_message(struct rqli_pushed *pushed, struct rqli_slice text)
     memcpy(pushed->nonce, nonce.data, nonce.length);
 }
 
-/* Returns the keys of a channel, which has their prefix. NULL: it is not a partition's channel. */
-static const struct rqli_key_set *set_of(const struct rqli_reply *channel)
+/* A cluster sends a published message to all of its nodes, except on a channel that belongs to a
+ * slot. */
+static bool is_sharded(const struct rqli_key_set *set)
 {
-    const struct rqli_key_set *set;
-
-    if (channel->type != RQLI_REPLY_TEXT) {
-        return NULL;
-    }
-    set = &rqli_key_sets[rqli_partition_of(channel->text)];
-    return channel->text.length > set->prefix.length &&
-                   memcmp(channel->text.data, set->prefix.data, set->prefix.length) == 0
-               ? set
-               : NULL;
+    return rqli_key_set_index(set) != RQLI_WHOLE;
 }
 
 /* Reads "ssubscribe" and "sunsubscribe"; the server sends the latter unasked when the slot has
- * moved away. */
+ * moved away. The name of a channel begins as the keys of its partition do. */
 static void read_sharded(struct rqli_pushed *pushed, const struct rqli_reply *items)
 {
-    bool is_end = is_text(&items[0], "sunsubscribe");
+    bool is_end = rqli_reply_is(&items[0], "sunsubscribe");
+    const struct rqli_key_set *set =
+        items[1].type == RQLI_REPLY_TEXT ? rqli_key_set_in(items[1].text) : NULL;
 
-    if (is_end || is_text(&items[0], "ssubscribe")) {
-        pushed->set = set_of(&items[1]);
-    }
-    if (pushed->set) {
+    if ((is_end || rqli_reply_is(&items[0], "ssubscribe")) && set && is_sharded(set) &&
+        items[1].text.length > set->prefix.length) {
+        pushed->set = set;
         pushed->kind = is_end ? RQLI_PUSHED_END : RQLI_PUSHED_CONFIRMATION;
     }
 }
@@ -407,14 +369,16 @@ struct rqli_pushed rqli_push_read(const struct rqli_reply *reply)
         return pushed;
     }
     payload = &reply->items[2];
-    if (is_text(&reply->items[0], "subscribe")) {
+    if (rqli_reply_is(&reply->items[0], "subscribe")) {
         pushed.kind = RQLI_PUSHED_CONFIRMATION;
-    } else if (is_text(&reply->items[0], "message") && is_text(&reply->items[1], CHANGES)) {
+    } else if (rqli_reply_is(&reply->items[0], "message") &&
+               rqli_reply_is(&reply->items[1], CHANGES)) {
         pushed.kind = RQLI_PUSHED_CHANGE;
         if (payload->type == RQLI_REPLY_ARRAY && payload->count == 1) {
             pushed.lock_key = payload->items[0].text;
         }
-    } else if ((is_text(&reply->items[0], "message") || is_text(&reply->items[0], "smessage")) &&
+    } else if ((rqli_reply_is(&reply->items[0], "message") ||
+                rqli_reply_is(&reply->items[0], "smessage")) &&
                payload->type == RQLI_REPLY_TEXT) {
         read_message(&pushed, payload->text);
     } else {
@@ -430,13 +394,6 @@ static const char *channel_of(char *out, size_t size, const struct rqli_key_set 
 {
     (void)snprintf(out, size, "%swake:%s", set->prefix.data, identity);
     return out;
-}
-
-/* A cluster sends a published message to all of its nodes, except on a channel that belongs to a
- * slot. */
-static bool is_sharded(const struct rqli_key_set *set)
-{
-    return rqli_key_set_index(set) != RQLI_WHOLE;
 }
 
 void rqli_push_ping(struct rqli_command *command, const struct rqli_key_set *set,

@@ -137,29 +137,22 @@ void rqli_command_int(struct rqli_command *self, int64_t word)
 }
 
 /* Counts the words first, because the count stands in front of them. */
-void rqli_command_list(struct rqli_command *self, va_list words)
-{
-    va_list ahead;
-    size_t count = 0;
-    const char *word;
-
-    va_copy(ahead, words);
-    while (va_arg(ahead, const char *)) {
-        count++;
-    }
-    va_end(ahead);
-    rqli_command_begin(self, count);
-    for (word = va_arg(words, const char *); word; word = va_arg(words, const char *)) {
-        rqli_command_text(self, word);
-    }
-}
-
 void rqli_command_words(struct rqli_command *self, ...)
 {
     va_list words;
+    size_t count = 0;
+    const char *word;
 
     va_start(words, self);
-    rqli_command_list(self, words);
+    while (va_arg(words, const char *)) {
+        count++;
+    }
+    va_end(words);
+    rqli_command_begin(self, count);
+    va_start(words, self);
+    while ((word = va_arg(words, const char *))) {
+        rqli_command_text(self, word);
+    }
     va_end(words);
 }
 
@@ -245,20 +238,15 @@ void rqli_call_init_series(struct rqli_call *self, enum rqli_script_id script,
 }
 
 /* Adds a word. The table of scripts has the required number, which rqli_call_write() checks. */
-static void add(struct rqli_call *self, struct rqli_slice word)
+void rqli_call_slice(struct rqli_call *self, struct rqli_slice bytes)
 {
     RQLI_MUST(self->n_args < RQLI_CALL_ARGS_MAX);
-    self->args[self->n_args++] = word;
+    self->args[self->n_args++] = bytes;
 }
 
 void rqli_call_text(struct rqli_call *self, const char *text)
 {
-    add(self, rqli_slice_of(text));
-}
-
-void rqli_call_slice(struct rqli_call *self, struct rqli_slice bytes)
-{
-    add(self, bytes);
+    rqli_call_slice(self, rqli_slice_of(text));
 }
 
 /* Keeps the digits in the call, because it is written later. */
@@ -270,7 +258,7 @@ void rqli_call_int(struct rqli_call *self, int64_t number)
     RQLI_MUST(self->used + NUMBER_BYTES <= sizeof self->numbers);
     length = rqli_format_int(at, number);
     self->used += length;
-    add(self, (struct rqli_slice){at, length});
+    rqli_call_slice(self, (struct rqli_slice){at, length});
 }
 
 void rqli_call_random(struct rqli_call *self)
@@ -300,7 +288,7 @@ void rqli_call_acquire_args(struct rqli_call *self, const struct rqli_acquire_ar
     at = put_number(at, args->queue_ttl_ms);
     at = put_number(at, (int64_t)args->random);
     self->used += (size_t)(at - begin);
-    add(self, (struct rqli_slice){begin, (size_t)(at - begin)});
+    rqli_call_slice(self, (struct rqli_slice){begin, (size_t)(at - begin)});
 }
 
 /* Releases a grant that never existed: no lock has the nonce "-". If the lock is held, the script
@@ -359,19 +347,6 @@ static void write_keys(const struct rqli_call *self, struct rqli_command *comman
     }
 }
 
-/* Each further lock of a series adds its three keys; the keys after those come once. A script and a
- * call that do not fit together are a bug of ours. */
-static size_t count_keys(const struct rqli_call *self, const struct rqli_script *script)
-{
-    size_t n_more = self->series ? self->n_series - 1 : 0;
-
-    RQLI_MUST(script->n_keys == 1 || script->n_keys == ARRIVAL_KEYS ||
-              script->n_keys == SWARM_KEYS || script->n_keys == LOCK_KEYS ||
-              script->n_keys == FLUSH_KEYS);
-    RQLI_MUST((script->n_repeated == 3) == (self->series != NULL));
-    return script->n_keys + n_more * script->n_repeated;
-}
-
 void rqli_script_text(const struct rqli_script *self, char *out)
 {
     for (size_t i = 0; i < self->n_pieces; i++) {
@@ -405,10 +380,17 @@ static void write_text(const struct rqli_script *script, struct rqli_command *co
 static void write_script(const struct rqli_call *self, struct rqli_command *command, uint64_t known)
 {
     const struct rqli_script *script = &rqli_scripts[self->script];
-    size_t n_keys = count_keys(self, script);
+    /* Each further lock of a series adds its three keys; the keys after those come once. */
+    size_t n_more = self->series ? self->n_series - 1 : 0;
+    size_t n_keys = script->n_keys + n_more * script->n_repeated;
     bool has_none = self->set->none.length > 0;
     uint64_t bit = rqli_script_bit(self->script);
 
+    /* A script and a call that do not fit together are a bug of ours. */
+    RQLI_MUST(script->n_keys == 1 || script->n_keys == ARRIVAL_KEYS ||
+              script->n_keys == SWARM_KEYS || script->n_keys == LOCK_KEYS ||
+              script->n_keys == FLUSH_KEYS);
+    RQLI_MUST((script->n_repeated == 3) == (self->series != NULL));
     RQLI_MUST(self->n_args == script->n_args ||
               (script->takes_more && self->n_args > script->n_args));
     rqli_command_begin(command, 3 + n_keys + has_none + self->n_args);

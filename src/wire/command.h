@@ -44,7 +44,6 @@ void rqli_command_int(struct rqli_command *self, int64_t word);
 
 /* Writes a whole command of texts; NULL follows the last one. */
 __attribute__((sentinel)) void rqli_command_words(struct rqli_command *self, ...);
-void rqli_command_list(struct rqli_command *self, va_list words);
 
 /* Appends the bytes of another buffer, and nothing but the bytes: n_commands stays. False: out of
  * memory, nothing was copied. */

@@ -21,7 +21,6 @@
 #define RQLI_KEY_FENCE RQLI_PREFIX "fence"
 #define RQLI_KEY_ERA RQLI_PREFIX "era"
 #define RQLI_KEY_HOSTS RQLI_PREFIX "swarm:hsts"
-#define RQLI_KEY_SUSPECTS RQLI_PREFIX "swarm:suspects"
 #define RQLI_KEY_FLUSHER RQLI_PREFIX "swarm:flusher"
 #define RQLI_KEY_CLIENTS RQLI_PREFIX "clients"
 #define RQLI_KEY_RING RQLI_PREFIX "ring" /* only on a shard */

@@ -49,9 +49,7 @@ static const struct error_class other = {"", RQL_E_SERVER, false};
 
 static bool begins_with(struct rqli_slice text, const char *word)
 {
-    size_t length = strlen(word);
-
-    return text.length >= length && memcmp(text.data, word, length) == 0;
+    return rqli_has_prefix(text, rqli_slice_of(word));
 }
 
 /* Compares the whole word, because BUSY is another code than BUSYKEY. */
@@ -223,8 +221,7 @@ bool rqli_reply_wants_text(const struct rqli_reply *reply)
 
 bool rqli_reply_is(const struct rqli_reply *reply, const char *text)
 {
-    return reply->type == RQLI_REPLY_TEXT && reply->text.length == strlen(text) &&
-           memcmp(reply->text.data, text, reply->text.length) == 0;
+    return reply->type == RQLI_REPLY_TEXT && rqli_slice_is(reply->text, text);
 }
 
 bool rqli_reply_is_refused(const struct rqli_reply *reply)
@@ -251,21 +248,16 @@ void rqli_reply_copy_between(char *out, size_t size, const struct rqli_reply *re
                              const char *begin, const char *end)
 {
     struct rqli_slice rest = reply->text;
-    const char *from;
-    const char *to;
+    const char *start;
+    const char *stop;
 
-    if (reply->type != RQLI_REPLY_TEXT) {
+    if (reply->type != RQLI_REPLY_TEXT || !(start = find(rest, begin))) {
         return; /* the text of other types is NULL */
     }
-    from = memmem(rest.data, rest.length, begin, strlen(begin));
-    if (!from) {
-        return;
-    }
-    from += strlen(begin);
-    rest.length -= (size_t)(from - rest.data);
-    to = memmem(from, rest.length, end, strlen(end));
-    if (to && (size_t)(to - from) < size) {
-        memcpy(out, from, (size_t)(to - from));
+    rest = from(rest, start + strlen(begin));
+    stop = find(rest, end);
+    if (stop && (size_t)(stop - rest.data) < size) {
+        memcpy(out, rest.data, (size_t)(stop - rest.data));
     }
 }
 
