@@ -32,11 +32,6 @@ struct rqli_hosts *rqli_hosts_free(struct rqli_hosts *self)
     return NULL;
 }
 
-static bool is_before(const struct rqli_host *host, unsigned set, uint64_t thread)
-{
-    return host->set < set || (host->set == set && host->thread < thread);
-}
-
 /* Returns the index at which the thread is, or belongs. Caller holds self->shared.mutex. */
 static size_t place_of(const struct rqli_hosts *self, unsigned set, uint64_t thread)
 {
@@ -45,8 +40,9 @@ static size_t place_of(const struct rqli_hosts *self, unsigned set, uint64_t thr
 
     while (low < high) {
         size_t middle = low + (high - low) / 2;
+        const struct rqli_host *host = &self->shared.item[middle];
 
-        if (is_before(&self->shared.item[middle], set, thread)) {
+        if (host->set < set || (host->set == set && host->thread < thread)) {
             low = middle + 1;
         } else {
             high = middle;
@@ -68,23 +64,6 @@ static struct rqli_host *find(const struct rqli_hosts *self, const struct rqli_k
                : NULL;
 }
 
-/* Caller holds self->shared.mutex. */
-static bool make_room(struct rqli_hosts *self)
-{
-    size_t capacity = self->shared.capacity > 0 ? 2 * self->shared.capacity : 16;
-    struct rqli_host *item;
-
-    if (self->shared.count < self->shared.capacity) {
-        return true;
-    }
-    item = realloc(self->shared.item, capacity * sizeof *item);
-    if (item) {
-        self->shared.item = item;
-        self->shared.capacity = capacity;
-    }
-    return item != NULL;
-}
-
 /* Returns NULL without memory; the thread is then added at its next use. Caller holds
  * self->shared.mutex. */
 static struct rqli_host *insert(struct rqli_hosts *self, const struct rqli_key_set *set,
@@ -93,8 +72,15 @@ static struct rqli_host *insert(struct rqli_hosts *self, const struct rqli_key_s
     unsigned index = rqli_key_set_index(set);
     size_t at = place_of(self, index, thread);
 
-    if (!make_room(self)) {
-        return NULL;
+    if (self->shared.count == self->shared.capacity) {
+        size_t capacity = self->shared.capacity > 0 ? 2 * self->shared.capacity : 16;
+        struct rqli_host *item = realloc(self->shared.item, capacity * sizeof *item);
+
+        if (!item) {
+            return NULL;
+        }
+        self->shared.item = item;
+        self->shared.capacity = capacity;
     }
     memmove(self->shared.item + at + 1, self->shared.item + at,
             (self->shared.count - at) * sizeof *self->shared.item);
@@ -192,9 +178,9 @@ bool rqli_hosts_must_tell(struct rqli_hosts *self, const struct rqli_key_set *se
     }
     (void)pthread_mutex_lock(&self->shared.mutex);
     host = find(self, set, thread);
-    is_new = host && !host->is_known;
+    is_new = host && host->state != RQLI_HOST_KNOWN;
     if (is_new) {
-        host->was_sent = true;
+        host->state = RQLI_HOST_SENT;
     }
     (void)pthread_mutex_unlock(&self->shared.mutex);
     return is_new;
@@ -207,7 +193,7 @@ void rqli_hosts_on_told(struct rqli_hosts *self, const struct rqli_key_set *set,
     (void)pthread_mutex_lock(&self->shared.mutex);
     host = find(self, set, thread);
     if (host) {
-        host->is_known = true;
+        host->state = RQLI_HOST_KNOWN;
     }
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
@@ -234,112 +220,98 @@ void rqli_hosts_close(struct rqli_hosts *self)
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
+/* The part of a plan that a host is in. GONE: in none, because it ends before the server could know
+ * it. */
+enum share { NEW, KNOWN, LEAVING, GONE };
+
 /* `lives` asks the system whether the thread still exists. */
-static bool stays(const struct rqli_host *host, enum rqli_hosts_who who, bool (*lives)(uint64_t))
+static enum share share_of(const struct rqli_host *host, enum rqli_hosts_who who,
+                           bool (*lives)(uint64_t))
 {
-    if (who == RQLI_HOSTS_NONE) {
-        return false;
-    }
-    return host->holds || (who != RQLI_HOSTS_HOLDERS &&
-                           (host->set == RQLI_WHOLE || host->n_handles > 0) && lives(host->thread));
-}
+    bool is_used = host->set == RQLI_WHOLE || host->n_handles > 0;
+    bool stays = who != RQLI_HOSTS_NONE &&
+                 (host->holds || (who != RQLI_HOSTS_HOLDERS && is_used && lives(host->thread)));
 
-/* The state of a host in a plan. NEW: the server has not confirmed it yet. GONE: it ends before the
- * server could know it. */
-enum kind { NEW, KNOWN, LEAVING, GONE };
-
-static enum kind kind_of(const struct rqli_host *host, enum rqli_hosts_who who,
-                         bool (*lives)(uint64_t))
-{
-    if (stays(host, who, lives)) {
-        return host->is_known ? KNOWN : NEW;
+    if (stays) {
+        return host->state == RQLI_HOST_KNOWN ? KNOWN : NEW;
     }
-    return host->is_known || host->was_sent ? LEAVING : GONE;
+    return host->state == RQLI_HOST_NEW ? GONE : LEAVING;
 }
 
 /* Decides on each host once, because its thread may end in between, and drops those that are gone.
  * Clears `holds` and `was_met`, which are set again for the next plan. Caller holds
  * self->shared.mutex. */
-static void judge(struct rqli_hosts *self, enum rqli_hosts_who who, bool (*lives)(uint64_t),
-                  unsigned char *kinds)
+static void judge(struct rqli_hosts *self, enum rqli_hosts_who who, bool (*lives)(uint64_t))
 {
     size_t kept = 0;
 
     for (size_t i = 0; i < self->shared.count; i++) {
         struct rqli_host host = self->shared.item[i];
-        enum kind kind = kind_of(&host, who, lives);
 
-        if (kind != GONE) {
+        host.share = (unsigned char)share_of(&host, who, lives);
+        if (host.share != GONE) {
             host.holds = false;
             host.was_met = false;
-            kinds[kept] = (unsigned char)kind;
             self->shared.item[kept++] = host;
         }
     }
     self->shared.count = kept;
 }
 
-/* The hosts of one set of keys, with the decisions on them. */
-struct judged {
-    struct rqli_host *item;
-    const unsigned char *kinds;
-    size_t count;
-};
-
-/* Returns the number of threads of this kind, and stores them in out. Caller holds the mutex of the
+/* Stores the threads with this share, and returns their number. Caller holds the mutex of the
  * hosts. */
-static size_t gather(const struct judged *self, enum kind of, uint64_t *out)
+static size_t gather(const struct rqli_host *hosts, size_t count, enum share share, uint64_t *out)
 {
     size_t n = 0;
 
-    for (size_t i = 0; i < self->count; i++) {
-        if (self->kinds[i] == of) {
-            out[n++] = self->item[i].thread;
+    for (size_t i = 0; i < count; i++) {
+        if (hosts[i].share == share) {
+            out[n++] = hosts[i].thread;
         }
     }
     return n;
 }
 
-/* Plans one set of keys. Marks the new hosts as sent, so that a repeated probe knows that the
- * server may have seen them. Caller holds the mutex of the hosts. */
-static struct rqli_hosts_group plan_group(const struct judged *hosts, enum rqli_hosts_who who,
-                                          uint64_t *out)
+/* Plans the hosts of one set of keys. Marks the new ones as sent, so that a repeated probe knows
+ * that the server may have seen them. Caller holds the mutex of the hosts. */
+static struct rqli_hosts_group plan_group(struct rqli_host *hosts, size_t count,
+                                          enum rqli_hosts_who who, uint64_t *out)
 {
-    struct rqli_hosts_group group = {.set = &rqli_key_sets[hosts->item[0].set]};
+    struct rqli_hosts_group group = {.set = &rqli_key_sets[hosts->set]};
     size_t n_known;
 
-    group.n_new = gather(hosts, NEW, out);
-    n_known = gather(hosts, KNOWN, out + group.n_new);
+    group.n_new = gather(hosts, count, NEW, out);
+    n_known = gather(hosts, count, KNOWN, out + group.n_new);
     group.tells_all = who != RQLI_HOSTS_NEW || n_known == 0;
     if (who != RQLI_HOSTS_NEW) {
         group.n_known = n_known;
-        group.n_leaving = gather(hosts, LEAVING, out + rqli_hosts_group_stays(&group));
+        group.n_leaving = gather(hosts, count, LEAVING, out + rqli_hosts_group_stays(&group));
     }
-    for (size_t i = 0; i < hosts->count; i++) {
-        if (hosts->kinds[i] == NEW) {
-            group.n_retried += hosts->item[i].was_sent;
-            hosts->item[i].was_sent = true;
+    for (size_t i = 0; i < count; i++) {
+        if (hosts[i].share == NEW) {
+            group.n_retried += hosts[i].state == RQLI_HOST_SENT;
+            hosts[i].state = RQLI_HOST_SENT;
         }
     }
     return group;
 }
 
 /* Caller holds self->shared.mutex. */
-static void fill(struct rqli_hosts *self, const unsigned char *kinds, enum rqli_hosts_who who,
-                 struct rqli_hosts_plan *out)
+static void plan_groups(struct rqli_hosts *self, enum rqli_hosts_who who,
+                        struct rqli_hosts_plan *out)
 {
-    const struct rqli_host *end = self->shared.item + self->shared.count;
-    struct judged hosts = {.item = self->shared.item, .kinds = kinds};
+    struct rqli_host *end = self->shared.item + self->shared.count;
     size_t first = 0;
+    size_t count;
 
-    for (; hosts.item < end; hosts.item += hosts.count, hosts.kinds += hosts.count) {
+    for (struct rqli_host *hosts = self->shared.item; hosts < end; hosts += count) {
         struct rqli_hosts_group *group = &out->groups[out->n_groups];
 
-        hosts.count = 1;
-        while (hosts.item + hosts.count < end && hosts.item[hosts.count].set == hosts.item->set) {
-            hosts.count++;
+        count = 1;
+        while (hosts + count < end && hosts[count].set == hosts->set) {
+            count++;
         }
-        *group = plan_group(&hosts, who, out->threads + first);
+        *group = plan_group(hosts, count, who, out->threads + first);
         group->first = first;
         first += rqli_hosts_group_size(group);
         out->n_groups += rqli_hosts_group_size(group) > 0;
@@ -347,26 +319,25 @@ static void fill(struct rqli_hosts *self, const unsigned char *kinds, enum rqli_
 }
 
 /* Makes room for one more than there are. With no host calloc() might return NULL, which would not
- * mean lack of memory; and fill() may begin a group that stays empty. */
+ * mean lack of memory; and plan_groups() may begin a group that stays empty. */
 bool rqli_hosts_plan(struct rqli_hosts *self, enum rqli_hosts_who who,
                      bool (*lives)(uint64_t thread), struct rqli_hosts_plan *out)
 {
-    unsigned char *kinds;
     size_t room;
+    bool has_room;
 
     *out = (struct rqli_hosts_plan){0};
     (void)pthread_mutex_lock(&self->shared.mutex);
     room = self->shared.count + 1;
     out->threads = calloc(room, sizeof *out->threads);
     out->groups = calloc(room < RQLI_KEY_SETS ? room : RQLI_KEY_SETS, sizeof *out->groups);
-    kinds = calloc(room, 1);
-    if (kinds && out->threads && out->groups && self->shared.count > 0) {
-        judge(self, who, lives, kinds);
-        fill(self, kinds, who, out);
+    has_room = out->threads && out->groups;
+    if (has_room && self->shared.count > 0) {
+        judge(self, who, lives);
+        plan_groups(self, who, out);
     }
     (void)pthread_mutex_unlock(&self->shared.mutex);
-    free(kinds);
-    return kinds && out->threads && out->groups;
+    return has_room;
 }
 
 void rqli_hosts_plan_fini_p(struct rqli_hosts_plan *plan)
@@ -382,8 +353,7 @@ static void remove_one(struct rqli_hosts *self, struct rqli_host *host)
     size_t at = (size_t)(host - self->shared.item);
 
     if (host->was_met) {
-        host->is_known = false;
-        host->was_sent = false;
+        host->state = RQLI_HOST_NEW;
         call_for(self);
     } else {
         self->shared.count--;
@@ -400,7 +370,7 @@ void rqli_hosts_apply(struct rqli_hosts *self, const struct rqli_hosts_plan *pla
         struct rqli_host *host = find(self, group->set, plan->threads[group->first + i]);
 
         if (host && i < rqli_hosts_group_stays(group)) {
-            host->is_known = true;
+            host->state = RQLI_HOST_KNOWN;
         } else if (host) {
             remove_one(self, host);
         }
@@ -415,7 +385,7 @@ bool rqli_hosts_are_told(struct rqli_hosts *self, const struct rqli_key_set *set
     (void)pthread_mutex_lock(&self->shared.mutex);
     for (size_t i = place_of(self, rqli_key_set_index(set), 0);
          i < self->shared.count && self->shared.item[i].set == rqli_key_set_index(set); i++) {
-        are_told = are_told || self->shared.item[i].is_known || self->shared.item[i].was_sent;
+        are_told = are_told || self->shared.item[i].state != RQLI_HOST_NEW;
     }
     (void)pthread_mutex_unlock(&self->shared.mutex);
     return are_told;
@@ -428,7 +398,7 @@ static bool is_counted(const struct rqli_hosts *self, const struct rqli_host *ho
     for (unsigned set = 0; host->set != RQLI_WHOLE && set < host->set; set++) {
         const struct rqli_host *other = find(self, &rqli_key_sets[set], host->thread);
 
-        if (other && other->is_known) {
+        if (other && other->state == RQLI_HOST_KNOWN) {
             return true;
         }
     }
@@ -443,7 +413,7 @@ size_t rqli_hosts_known(struct rqli_hosts *self)
     for (size_t i = 0; i < self->shared.count; i++) {
         const struct rqli_host *host = &self->shared.item[i];
 
-        known += host->is_known && !is_counted(self, host);
+        known += host->state == RQLI_HOST_KNOWN && !is_counted(self, host);
     }
     (void)pthread_mutex_unlock(&self->shared.mutex);
     return known;

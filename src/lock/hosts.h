@@ -14,14 +14,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* What the server knows of a host. */
+enum rqli_host_state {
+    RQLI_HOST_NEW,   /* nothing */
+    RQLI_HOST_SENT,  /* it was sent, but the result is not known */
+    RQLI_HOST_KNOWN, /* the server has confirmed it */
+};
+
 struct rqli_host {
     uint64_t thread;
     unsigned n_handles; /* of locks that it asks for or holds; counted in partitions alone */
-    unsigned char set;  /* of keys, where it is a host */
-    bool is_known;      /* the server has confirmed it */
-    bool holds;         /* holds a lock; set again before each plan */
-    bool was_sent;      /* it may have been sent to the server; the result is not known */
-    bool was_met;       /* used since the last plan: it may be a host again */
+    enum rqli_host_state state;
+    unsigned char set;   /* of keys, where it is a host */
+    unsigned char share; /* its part of the plan that is being made (hosts.c) */
+    bool holds;          /* holds a lock; set again before each plan */
+    bool was_met;        /* used since the last plan: it may be a host again */
 };
 
 struct rqli_hosts {
