@@ -34,7 +34,7 @@ int64_t rqli_lease_margin_us(int64_t ttl_ms)
  * it is claimed. */
 static int64_t period_us(const struct rqli_lease *self)
 {
-    return (self->is_claimed ? self->ttl_ms : CLAIM_MS) * 1000;
+    return (self->claim == RQLI_LEASE_UNCLAIMED ? CLAIM_MS : self->ttl_ms) * 1000;
 }
 
 /* The lease is renewed after one third of the ttl and doubtful after two, so that two more attempts
@@ -48,7 +48,7 @@ static void count_from(struct rqli_lease *self, int64_t from_us, int64_t left_ms
     self->deadline_us = from_us + left_ms * 1000 - rqli_lease_margin_us(left_ms);
     self->renew_us = RQLI_NEVER_US;
     self->doubt_us = RQLI_NEVER_US;
-    if (self->renews || !self->is_claimed) {
+    if (self->renews || self->claim == RQLI_LEASE_UNCLAIMED) {
         self->renew_us = from_us + pace_us;
         self->doubt_us = from_us + 2 * pace_us;
     }
@@ -64,7 +64,7 @@ void rqli_lease_init(struct rqli_lease *self, const struct rqli_lease_terms *ter
         .hold_end_us = rqli_after_ms(terms->begun_us, terms->max_hold_ms),
         .host_end_us = RQLI_NEVER_US,
         .renews = terms->renews,
-        .is_claimed = terms->is_claimed,
+        .claim = terms->is_claimed ? RQLI_LEASE_CLAIMED : RQLI_LEASE_UNCLAIMED,
     };
     count_from(self, terms->begun_us, terms->left_ms);
 }
@@ -103,7 +103,7 @@ bool rqli_lease_wants_renewal(const struct rqli_lease *self, int64_t now_us, int
     if (self->renews) {
         end_us = now_us + self->ttl_ms * 1000;
         end_us = end_us < self->hold_end_us ? end_us : self->hold_end_us;
-    } else if (!self->is_claimed) {
+    } else if (self->claim == RQLI_LEASE_UNCLAIMED) {
         end_us = self->begun_us + self->ttl_ms * 1000; /* what the grant was for */
     }
     *ttl_ms_out = (end_us - now_us) / 1000;
@@ -130,8 +130,7 @@ void rqli_lease_on_extended(struct rqli_lease *self, int64_t sent_us, int64_t le
     if (self->state == RQL_GONE || sent_us < self->known_us) {
         return; /* two connections extend: one reply can overtake the other */
     }
-    self->is_claimed = true;
-    self->is_unconfirmed = false;
+    self->claim = RQLI_LEASE_CLAIMED;
     count_from(self, sent_us, left_ms);
     if (sent_us < self->doubted_us) {
         self->renew_us = self->doubted_us;
@@ -154,7 +153,7 @@ void rqli_lease_on_shortened(struct rqli_lease *self, int64_t sent_us, int64_t l
  * server. */
 void rqli_lease_on_unconfirmed(struct rqli_lease *self, int64_t until_us)
 {
-    self->is_unconfirmed = true;
+    self->claim = RQLI_LEASE_UNCONFIRMED;
     self->deadline_us = until_us < self->deadline_us ? until_us : self->deadline_us;
     self->renew_us = RQLI_NEVER_US;
     self->doubt_us = RQLI_NEVER_US;
@@ -177,7 +176,7 @@ void rqli_lease_on_doubt(struct rqli_lease *self, int64_t now_us)
     if (self->state != RQL_GONE) {
         self->state = RQL_DOUBTFUL;
         self->doubted_us = now_us;
-        self->renew_us = self->is_unconfirmed ? RQLI_NEVER_US : now_us;
+        self->renew_us = self->claim == RQLI_LEASE_UNCONFIRMED ? RQLI_NEVER_US : now_us;
     }
 }
 
@@ -197,7 +196,7 @@ void rqli_lease_stop_renewal(struct rqli_lease *self)
 void rqli_lease_on_forgotten(struct rqli_lease *self, int64_t now_us)
 {
     rqli_lease_stop_renewal(self);
-    if (!self->is_claimed) {
+    if (self->claim == RQLI_LEASE_UNCLAIMED) {
         self->renew_us = now_us;
     }
 }

@@ -11,6 +11,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum rqli_lease_claim {
+    RQLI_LEASE_CLAIMED,
+    RQLI_LEASE_UNCLAIMED,   /* handed over, and the server has not heard from us yet */
+    RQLI_LEASE_UNCONFIRMED, /* handed over inside the client, and not confirmed by the server yet */
+};
+
 struct rqli_lease {
     rql_lock_state state;
     int64_t ttl_ms;
@@ -24,9 +30,8 @@ struct rqli_lease {
     int64_t known_us;    /* when the request was sent whose reply set the deadline */
     int64_t doubted_us;  /* last doubt; a reply to a later request ends it */
     bool renews;         /* auto_extend */
-    bool is_claimed;     /* false: handed over, and the server has not heard from us yet */
-    bool is_unconfirmed; /* handed over inside the client, and not confirmed by the server yet */
     bool is_reported;    /* the loss was reported */
+    enum rqli_lease_claim claim;
 };
 
 /* Returns max(5 ms, 1 %), but never more than half of a very short ttl. */

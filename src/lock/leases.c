@@ -321,7 +321,7 @@ static bool watch(struct rqli_leases *self, rql_lock *lock)
 static bool look_after(struct rqli_leases *self, rql_lock *lock)
 {
     const struct rqli_lease *lease = &lock->kept.lease;
-    bool is_passive = !lease->renews && lease->is_claimed && !lock->on_lost;
+    bool is_passive = !lease->renews && lease->claim != RQLI_LEASE_UNCLAIMED && !lock->on_lost;
 
     if (lease->renews) {
         add_renewed(self, lock);
@@ -434,7 +434,7 @@ void rqli_leases_adopt(struct rqli_leases *self, rql_lock *lock)
     /* If the thread has claimed the lock meanwhile, nothing is left to do. Else the claim is due
      * now, and is repeated until it is answered or the lease ends; both free the handle in
      * report_loss(). */
-    if (lock->kept.lease.is_claimed || !watch(self, lock)) {
+    if (lock->kept.lease.claim != RQLI_LEASE_UNCLAIMED || !watch(self, lock)) {
         free_adopted(self, lock);
     }
     rqli_background_unlock(self->background);

@@ -174,7 +174,8 @@ static bool claim(rql_lock *lock)
     int64_t now_us = rqli_now_us();
     int64_t left_ms = lock->ttl_ms - (now_us - lease.begun_us) / 1000;
 
-    if (!lease.is_claimed && left_ms > 0 && rqli_lease_state(&lease, now_us) != RQL_GONE) {
+    if (lease.claim == RQLI_LEASE_UNCLAIMED && left_ms > 0 &&
+        rqli_lease_state(&lease, now_us) != RQL_GONE) {
         return rql_lock_extend(lock, left_ms, NULL) >= 0;
     }
     return true;

@@ -84,28 +84,26 @@ static bool polls_at_ticks(const struct rqli_request *self, const struct rqli_re
            (!input->delivers || self->place.of_ruby || (input->leads && !self->led));
 }
 
-/* Returns when the request next sees whether it has to ask, or to count. A follower is notified
- * when it comes to lead. */
-static int64_t next_look_us(const struct rqli_request *self, const struct rqli_request_input *input)
-{
-    int64_t look_us = looks_after(self, input) ? self->poll_us : RQLI_NEVER_US;
-
-    return has_limit(self) || polls_at_ticks(self, input) ? rqli_earlier(look_us, self->tick_us)
-                                                          : look_us;
-}
-
-/* Sleeps. After a setback only its pause and the deadline count. Otherwise the request wakes at the
- * earliest of the next poll, the deadline, and, if it looks after the lock, the end of the lock's
- * ttl. */
+/* Sleeps, at the longest until the deadline. After a setback only its pause counts. Otherwise the
+ * request wakes for the next tick, if it counts tries or polls at them; and if it looks after the
+ * lock, for the next poll and the end of the lock's ttl. A follower is notified when it comes to
+ * lead. */
 static void sleep_on(struct rqli_request *self, const struct rqli_request_input *input)
 {
-    bool pauses = self->retry_us != RQLI_NEVER_US;
+    int64_t wake_us = rqli_earlier(self->limits.deadline_us, self->retry_us);
 
-    self->wake_us = pauses ? self->retry_us : next_look_us(self, input);
-    self->wake_us = rqli_earlier(self->wake_us, self->limits.deadline_us);
-    if (!pauses && looks_after(self, input) && self->place.lock_ends_us != RQLI_NEVER_US) {
-        self->wake_us = rqli_earlier(self->wake_us, self->place.lock_ends_us + AFTER_EXPIRY_US);
+    if (self->retry_us == RQLI_NEVER_US) {
+        if (has_limit(self) || polls_at_ticks(self, input)) {
+            wake_us = rqli_earlier(wake_us, self->tick_us);
+        }
+        if (looks_after(self, input)) {
+            wake_us = rqli_earlier(wake_us, self->poll_us);
+        }
+        if (looks_after(self, input) && self->place.lock_ends_us != RQLI_NEVER_US) {
+            wake_us = rqli_earlier(wake_us, self->place.lock_ends_us + AFTER_EXPIRY_US);
+        }
     }
+    self->wake_us = wake_us;
     move_to(self, RQLI_REQUEST_QUEUED);
 }
 
@@ -263,29 +261,22 @@ void rqli_request_on_fault(struct rqli_request *self, rql_status fault)
     end_with(self, fault);
 }
 
-/* Counts the try whose time has come: by timer, as the gem counts, whether or not the server is
+/* Returns whether the request has to ask now. A follower asks at its last try only, because the
+ * leader asks for all waiters of the client.
+ *
+ * Counts the try whose time has come: by timer, as the gem counts, whether or not the server is
  * asked. A request with a limit wakes for each try, and counts one when it wakes late; a request
  * without a limit counts all. */
-static bool count_ticks(struct rqli_request *self, const struct rqli_request_input *input)
+static bool asks_now(struct rqli_request *self, const struct rqli_request_input *input)
 {
-    if (input->now_us < self->tick_us) {
-        return false;
-    }
-    if (has_limit(self)) {
+    bool ticked = input->now_us >= self->tick_us;
+
+    if (ticked && has_limit(self)) {
         self->tries++;
         self->tick_us = input->now_us + self->limits.delay_us + input->jitter_us;
     } else {
         rqli_request_catch_up(self, input);
     }
-    return true;
-}
-
-/* Returns whether the request has to ask now. A follower asks at its last try only, because the
- * leader asks for all waiters of the client. */
-static bool asks_now(struct rqli_request *self, const struct rqli_request_input *input)
-{
-    bool ticked = count_ticks(self, input);
-
     self->was_counted = ticked;
     if (self->retry_us != RQLI_NEVER_US) {
         return input->now_us >= self->retry_us;

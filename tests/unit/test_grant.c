@@ -97,7 +97,7 @@ TEST(what_is_handed_on_is_relied_on_as_long_as_by_the_one_before)
         assert_ptr_equal(by, row->is_taken ? NULL : transfer);
         if (row->is_taken) {
             CHECK_ALL(EQ(lock->token, 7), EQ(lock->n_chained, 3), EQ(lock->chain_us, 5),
-                      EQ(lock->kept.lease.is_unconfirmed, true),
+                      EQ(lock->kept.lease.claim, RQLI_LEASE_UNCONFIRMED),
                       EQ(rqli_lease_end_us(&lock->kept.lease), transfer->until_us));
         }
         rqli_transfer_give(client, by);
