@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What the server knows of a host. */
+/* How much the server knows of a host. */
 enum rqli_host_state {
     RQLI_HOST_NEW,   /* nothing */
     RQLI_HOST_SENT,  /* it was sent, but the result is not known */
