@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "lock/client_new.h"
-#include "net/conn.h"
+#include "net/conn_threads.h"
 #include "options/options.h"
 
 #include <inttypes.h>
@@ -44,7 +44,7 @@ bool rqli_diagnosis_send(struct rqli_diagnosis *self, const char *id, struct rql
     int64_t until_us = rqli_earlier(self->end_us, rqli_client_budget_us(self->client, now_us));
     rql_error error = {.status = RQL_OK};
 
-    if (rqli_batch_run(batch, until_us, &error) != RQL_OK) {
+    if (rqli_conn_run(batch, until_us, &error) != RQL_OK) {
         rqli_report_add(self->report, id, RQL_CHECK_SKIP, "%s: %s", id, error.message);
         return false;
     }

@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "lock/client_new.h"
-#include "net/conn.h"
+#include "net/batch_threads.h"
 #include "net/connect.h"
 #include "wire/answer.h"
 

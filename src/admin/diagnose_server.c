@@ -1,6 +1,6 @@
 #include "admin/diagnosis.h"
 
-#include "net/conn.h"
+#include "net/batch_threads.h"
 
 #include <inttypes.h>
 #include <limits.h>

@@ -143,7 +143,7 @@ static rql_status check_type(rql_client *client, const struct rqli_keys *keys,
         return rqli_fail_nomem(error);
     }
     rqli_command_words(&batch->command, "HEXISTS", keys->lock.data, "acq_id", NULL);
-    status = rqli_batch_run(batch, rqli_client_budget_us(client, rqli_now_us()), error);
+    status = rqli_conn_run(batch, rqli_client_budget_us(client, rqli_now_us()), error);
     if (!status && batch->reply->type != RQLI_REPLY_INTEGER) {
         (void)rqli_client_follows(client, keys->set, batch->reply, retries);
         status = rqli_batch_fault(batch, batch->reply, "unlock", keys->lock.data, error);
@@ -171,7 +171,7 @@ static rql_status unlock_there(rql_client *client, const struct rqli_keys *keys,
     rqli_command_words(&batch->command, "ZREMRANGEBYSCORE", keys->queue.data, "-inf", "+inf", NULL);
     rqli_command_words(&batch->command, "EXPIRE", keys->lock.data, "0", NULL);
     rqli_command_words(&batch->command, "EXEC", NULL);
-    status = rqli_batch_run(batch, rqli_client_budget_us(client, rqli_now_us()), error);
+    status = rqli_conn_run(batch, rqli_client_budget_us(client, rqli_now_us()), error);
     if (status) {
         return status;
     }
@@ -310,7 +310,7 @@ static rql_status poll(struct check *self, int64_t *left_ms, rql_error *error)
     }
     rqli_command_words(&batch->command, "HEXISTS", self->lock.keys.lock.data, "acq_id", NULL);
     rqli_command_words(&batch->command, "PTTL", self->lock.keys.lock.data, NULL);
-    status = rqli_batch_run(batch, poll_until_us(self), error);
+    status = rqli_conn_run(batch, poll_until_us(self), error);
     if (status) {
         return status;
     }

@@ -2,7 +2,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "lock/client.h"
-#include "net/conn.h"
+#include "net/batch_threads.h"
 
 #include <rql/diagnose.h>
 

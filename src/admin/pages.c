@@ -52,7 +52,7 @@ rql_status rqli_reader_send(const struct rqli_reader *self, struct rqli_batch *b
 {
     rql_status status = rqli_reader_status(
         self,
-        rqli_batch_run(batch, rqli_client_budget_us(self->client, rqli_now_us()), self->error));
+        rqli_conn_run(batch, rqli_client_budget_us(self->client, rqli_now_us()), self->error));
 
     for (int i = 0; !status && i < batch->command.n_commands; i++) {
         if (self->retries &&

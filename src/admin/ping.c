@@ -2,7 +2,7 @@
 #include "base/cancel.h"
 #include "base/error.h"
 #include "lock/client.h"
-#include "net/conn.h"
+#include "net/conn_threads.h"
 #include "net/sentinels.h"
 
 #include <rql/client.h>
@@ -147,7 +147,7 @@ static rql_status ask_all(rql_client *client, struct rqli_node *node, rql_server
         return rqli_fail_nomem(error);
     }
     write_questions(&batch->command);
-    status = rqli_batch_run(batch, rqli_client_budget_us(client, rqli_now_us()), error);
+    status = rqli_conn_run(batch, rqli_client_budget_us(client, rqli_now_us()), error);
     if (status) {
         return status;
     }
@@ -181,7 +181,7 @@ static rql_status measure(rql_client *client, struct rqli_node *node, rql_server
             return rqli_fail_nomem(error);
         }
         rqli_command_words(&batch->command, "PING", NULL);
-        status = rqli_batch_run(batch, rqli_client_budget_us(client, rqli_now_us()), error);
+        status = rqli_conn_run(batch, rqli_client_budget_us(client, rqli_now_us()), error);
         if (status) {
             return status;
         }

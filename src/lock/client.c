@@ -7,7 +7,7 @@
 #include "base/scope.h"
 #include "base/text.h"
 #include "base/threads.h"
-#include "net/conn.h"
+#include "net/conn_threads.h"
 #include "net/login.h"
 #include "net/op_threads.h"
 
@@ -90,7 +90,7 @@ static rql_status check_writable(const rql_client *client, struct rqli_conn *con
         return rqli_fail_nomem(error);
     }
     rqli_login_write_probe(&batch->command);
-    status = rqli_batch_run(batch, deadline_us, error);
+    status = rqli_conn_run(batch, deadline_us, error);
     if (!status && batch->reply->type == RQLI_REPLY_ERROR) {
         status = rqli_batch_fault(batch, batch->reply, "ZREM", client->fleet.first.endpoint.where,
                                   error);

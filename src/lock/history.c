@@ -6,7 +6,7 @@
 #include "lock/leases.h"
 #include "lock/notify.h"
 #include "lock/server_clock.h"
-#include "net/conn.h"
+#include "net/conn_threads.h"
 #include "observe/observe.h"
 #include "options/options.h"
 

@@ -6,7 +6,7 @@
 #include "lock/leases.h"
 #include "lock/wait.h"
 #include "lock/withdraw.h"
-#include "net/conn.h"
+#include "net/conn_threads.h"
 #include "net/op_threads.h"
 
 /*

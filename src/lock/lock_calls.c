@@ -12,7 +12,7 @@
 #include "lock/leases.h"
 #include "lock/notify.h"
 #include "lock/transfer.h"
-#include "net/conn.h"
+#include "net/batch_threads.h"
 #include "options/options.h"
 
 #include <string.h>

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "lock/client.h"
-#include "net/conn.h"
+#include "net/batch_threads.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #include "lock/client.h"
 #include "lock/server_clock.h"
 #include "lock/transfer.h"
-#include "net/conn.h"
+#include "net/conn_threads.h"
 #include "net/login.h"
 #include "net/push_threads.h"
 #include "net/subscription.h"
@@ -292,7 +292,7 @@ bool rqli_tracking_arm(const struct rqli_acquire *self, uint64_t generation,
     }
     rqli_tracking_write(&batch->command, self->watched,
                         needs_set_up(self, generation, around->generation) ? around->client_id : 0);
-    if (rqli_batch_run(batch, self->wait->until_us(self, rqli_now_us()), NULL) == RQL_OK) {
+    if (rqli_conn_run(batch, self->wait->until_us(self, rqli_now_us()), NULL) == RQL_OK) {
         is_free = batch->reply[batch->command.n_commands - 1].type == RQLI_REPLY_NIL;
     }
     rqli_batch_give(batch);
@@ -379,7 +379,7 @@ static int64_t say_hello(const struct rqli_acquire *self)
         if (rqli_client_wants_name(client)) {
             rqli_client_name_write(&client->name, &batch->command);
         }
-        if (rqli_batch_run(batch, self->wait->until_us(self, rqli_now_us()), NULL) == RQL_OK &&
+        if (rqli_conn_run(batch, self->wait->until_us(self, rqli_now_us()), NULL) == RQL_OK &&
             batch->reply->type == RQLI_REPLY_INTEGER) {
             n_received = batch->reply->integer;
         }

@@ -6,16 +6,18 @@
  * no thread in between that would have to be woken first.
  */
 
-#include "net/conn_state.h"
+#include "net/batch_threads.h"
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/secret.h"
-#include "net/credentials.h"
+#include "base/random.h"
+#include "net/conn_shared.h"
 #include "net/decode.h"
+#include "net/tls.h"
 #include "net/url.h"
 #include "observe/stats.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -29,10 +31,236 @@ enum {
      * gathered, because a server reads one record at a time and answers each by itself. Commands
      * with a durability are too, because each write waits for replicas. */
     AT_ONCE = 8,
+    PERIOD = 128, /* calls, over which the most callers at the same time are counted */
     /* The reader checks this often whether there is something to send: another thread may have left
      * bytes in the stream because the socket was full. */
     CHECK_US = 100000,
 };
+
+/* ---- the end of a batch ---- */
+
+static void free_batch(struct batch *batch)
+{
+    rqli_command_fini(&batch->visible.command);
+    rqli_arena_reset(&batch->arena);
+    free(batch);
+}
+
+/* Frees the batch's memory for another use: once warmed up, an acquisition allocates nothing.
+ * Needs no mutex. */
+static void recycle_batch(struct rqli_conn *self, struct batch *batch)
+{
+    rqli_arena_reset(&batch->arena);
+    if (!rqli_freelist_keep(&self->freelist, batch)) {
+        free_batch(batch);
+    }
+}
+
+/* Gives the owner of a batch its result. Caller holds the mutex. */
+static void complete_batch(struct rqli_conn *self, struct batch *done, rql_status status)
+{
+    enum phase phase = done->phase;
+
+    done->phase = IDLE;
+    done->status = status;
+    if (phase == GIVEN) {
+        recycle_batch(self, done);
+        return;
+    }
+    if (phase == AWAITED) {
+        self->shared.callers--;
+    }
+    rqli_conn_call_owner(self, done, FINISHED);
+}
+
+/* Takes the oldest batch without acks; there must be one. */
+static struct batch *take_unacked(struct rqli_conn *self)
+{
+    struct batch *batch = self->shared.unacked;
+
+    self->shared.unacked = batch_of(batch->call.next);
+    return batch;
+}
+
+/* Completes the batches whose write has ended, with what its acks say of their safety. Caller
+ * holds the mutex. */
+static void complete_unacked(struct rqli_conn *self, rql_status status,
+                             const struct rqli_acks *acks)
+{
+    while (self->shared.unacked) {
+        struct batch *done = take_unacked(self);
+
+        done->visible.acks = *acks;
+        complete_batch(self, done, status);
+    }
+}
+
+/* Keeps a batch that has its replies until its write has ended. Caller holds the mutex. */
+static void hold_back_batch(struct rqli_conn *self, struct batch *done)
+{
+    done->call.next = NULL;
+    if (self->shared.unacked) {
+        self->shared.unacked_last->call.next = &done->call;
+    } else {
+        self->shared.unacked = done;
+    }
+    self->shared.unacked_last = done;
+}
+
+/* Takes the oldest batch off the stream with its result, and removes the writes that are answered
+ * with it. Caller holds the mutex. */
+static void finish_first(struct rqli_conn *self, rql_status status, int64_t now_us)
+{
+    struct rqli_stream *stream = &self->shared.stream;
+    struct batch *done = batch_of(rqli_stream_take(stream));
+    int n_commands = done->visible.command.n_commands;
+
+    done->visible.received_us = now_us;
+    if (done->phase == AWAITED && !done->visible.durability) { /* else it may be old */
+        self->shared.is_far = now_us - done->visible.sent_us > FAR_US;
+    }
+    /* A write is answered when the oldest batch in flight begins after it. */
+    while (self->shared.n_writes > 0 &&
+           (!stream->first || stream->first->begins_at >= self->shared.write_ends[0])) {
+        self->shared.write_ends[0] = self->shared.write_ends[1];
+        self->shared.n_writes--;
+    }
+    if (status == RQL_OK && done->n_replies > n_commands) {
+        rqli_acks_read(&done->visible.acks, &done->asked, &done->roots[n_commands]);
+        complete_unacked(self, RQL_OK, &done->visible.acks);
+    } else if (status == RQL_OK && done->visible.durability) {
+        hold_back_batch(self, done);
+        return;
+    }
+    complete_batch(self, done, status);
+}
+
+/* ---- the end of a connection ---- */
+
+/* Ends the use of the connection: a thread that still uses the socket finds it shut down. Caller
+ * holds the mutex. shutdown() wakes a reader in recv(). The write in stream.sending stays, because
+ * a thread may be sending it; a new connection begins without it. */
+static void break_off(struct rqli_conn *self, bool is_silent)
+{
+    struct rqli_stream *stream = &self->shared.stream;
+    int64_t now_us = rqli_now_us();
+
+    if (self->shared.state != UP) {
+        return;
+    }
+    self->shared.state = BROKEN;
+    self->shared.silent = is_silent ? self->sock.seat : (struct rqli_seat){0};
+    rqli_backoff_on_end(&stream->backoff, self->sock.endpoint->is_tls, now_us,
+                        rqli_random_below(RQLI_BACKOFF_RANDOM));
+    (void)shutdown(self->sock.fd, SHUT_RDWR);
+    complete_unacked(self, RQL_E_UNKNOWN, &(struct rqli_acks){0});
+    while (stream->first) {
+        finish_first(self, rqli_stream_fate(stream, stream->first), now_us);
+    }
+    rqli_command_reset(&stream->out);
+    self->shared.wanted = (struct rqli_durability){0};
+    self->shared.n_unsent = 0;
+    self->shared.n_writes = 0;
+}
+
+/* Closes a broken connection when no thread uses its socket. Caller holds the mutex. */
+static void close_if_broken(struct rqli_conn *self)
+{
+    if (self->shared.state == BROKEN && !self->shared.reader && !self->shared.writing) {
+        rqli_socket_close(&self->sock);
+        self->shared.state = DOWN;
+        rqli_conn_wake_connecting(self);
+    }
+}
+
+void rqli_batch_end_all(struct rqli_conn *conn)
+{
+    break_off(conn, false);
+    close_if_broken(conn);
+}
+
+/* Servers and proxies close unused connections. Noticed before the next command is sent, this costs
+ * a new connection; noticed later, it leaves unknown whether the command was done. */
+bool rqli_batch_may_go(struct rqli_conn *conn, int64_t unused_us)
+{
+    if (rqli_conn_is_unused(conn, unused_us) && !rqli_socket_is_quiet(&conn->sock)) {
+        rqli_batch_end_all(conn);
+    }
+    return conn->shared.state == UP;
+}
+
+/* As rqli_batch::drop. Ends only the connection that carried the batch: there may be a new one by
+ * now, which is good. The next run resolves the address again. */
+static void drop_connection(const struct rqli_batch *batch)
+{
+    struct rqli_conn *conn = batch->carrier;
+
+    (void)pthread_mutex_lock(&conn->shared.mutex);
+    if (conn->shared.generation == batch->generation) {
+        rqli_batch_end_all(conn);
+    }
+    rqli_conn_unlock(conn);
+}
+
+/* ---- taking and giving back ---- */
+
+/* The other members are set when the batch is put in the stream. */
+struct rqli_batch *rqli_batch_take(struct rqli_conn *self)
+{
+    struct batch *batch = rqli_freelist_take(&self->freelist);
+
+    if (!batch) {
+        batch = calloc(1, sizeof *batch);
+    }
+    if (!batch) {
+        return NULL;
+    }
+    batch->visible.durability = NULL;
+    batch->visible.acks = (struct rqli_acks){0};
+    batch->visible.drop = drop_connection;
+    batch->visible.carrier = self;
+    batch->phase = IDLE;
+    rqli_command_reset(&batch->visible.command);
+    return &batch->visible;
+}
+
+/* If its replies may still come, the thread that reads them recycles the batch. */
+void rqli_batch_give(struct rqli_batch *batch)
+{
+    struct batch *own = (struct batch *)batch;
+    struct rqli_conn *conn;
+    bool is_in_flight = false;
+
+    if (!batch) {
+        return;
+    }
+    conn = batch->carrier;
+    if (!rqli_batch_is_over(batch)) {
+        (void)pthread_mutex_lock(&conn->shared.mutex);
+        is_in_flight = own->phase == LEFT;
+        own->phase = is_in_flight ? GIVEN : IDLE;
+        (void)pthread_mutex_unlock(&conn->shared.mutex);
+    }
+    if (!is_in_flight) {
+        recycle_batch(conn, own);
+    }
+}
+
+void rqli_batch_free_all(struct rqli_conn *conn)
+{
+    struct batch *spare;
+
+    while (conn->shared.unacked) {
+        free_batch(take_unacked(conn));
+    }
+    while (conn->shared.stream.first) {
+        free_batch(batch_of(rqli_stream_take(&conn->shared.stream)));
+    }
+    for (spare = rqli_freelist_take(&conn->freelist); spare;
+         spare = rqli_freelist_take(&conn->freelist)) {
+        free_batch(spare);
+    }
+}
 
 /* ---- acks ---- */
 
@@ -111,18 +339,30 @@ static bool take_room(struct rqli_conn *self, struct batch *batch)
     return true;
 }
 
-/* Caller holds self->shared.mutex. The batch has room for its replies, and its bytes are in the
- * stream. */
-static void begin(struct rqli_conn *self, struct batch *batch, int64_t now_us)
+/* Returns true if one more connection would be of use to the callers of this one. With TLS it makes
+ * records shorter, and so more of them, until one is full. Caller holds the mutex. */
+static bool is_crowded(const struct rqli_conn *self)
 {
-    batch->visible.reply = batch->roots;
-    batch->visible.generation = self->shared.generation;
-    batch->status = RQL_OK;
-    batch->in_flight = true;
-    batch->visible.sent_us = now_us;
-    atomic_store_explicit(&batch->wait_word, AWAKE, memory_order_relaxed);
-    rqli_conn_count_caller(self);
-    self->shared.n_unsent++;
+    const struct rqli_stream *stream = &self->shared.stream;
+
+    return self->shared.callers > 1 + self->shared.n_internal &&
+           (!self->sock.tls ||
+            stream->queued_at - stream->first->begins_at > RQLI_TLS_RECORD_BYTES);
+}
+
+/* Counts one more caller, whose batch is in the stream. Caller holds the mutex. */
+static void count_caller(struct rqli_conn *self)
+{
+    self->shared.callers++;
+    if (self->shared.callers > self->shared.most_callers) {
+        self->shared.most_callers = self->shared.callers;
+    }
+    if (++self->shared.n_calls == PERIOD) {
+        rqli_conn_begin_period(self, self->shared.most_callers);
+    }
+    if (is_crowded(self)) {
+        atomic_store_explicit(&self->is_crowded, true, memory_order_relaxed);
+    }
 }
 
 /* Caller holds self->shared.mutex. Makes room for the replies, puts the bytes into the stream and
@@ -145,7 +385,14 @@ static bool put_in_stream(struct rqli_conn *self, struct batch *batch)
     }
     rqli_stats_count(self->sock.endpoint->session->stats, 0, RQLI_STAT_COMMANDS,
                      command->n_commands);
-    begin(self, batch, now_us);
+    batch->visible.reply = batch->roots;
+    batch->visible.generation = self->shared.generation;
+    batch->visible.sent_us = now_us;
+    batch->status = RQL_OK;
+    batch->phase = AWAITED;
+    atomic_store_explicit(&batch->wait_word, AWAKE, memory_order_relaxed);
+    count_caller(self);
+    self->shared.n_unsent++;
     return true;
 }
 
@@ -208,19 +455,19 @@ static void write_out(struct rqli_conn *self)
         (void)pthread_mutex_lock(&self->shared.mutex);
         self->shared.writing = false;
         if (sent < 0) {
-            rqli_conn_break_off(self, false);
+            break_off(self, false);
         }
         goes_on = sent >= 0 && rqli_stream_on_sent(stream, (size_t)sent);
     }
     if (is_writer) {
-        rqli_conn_close_if_broken(self);
+        close_if_broken(self);
     }
 }
 
 /* Caller holds self->shared.mutex. Gives the replies that have come to the callers that wait for
  * them, in the order of their commands. Replies of callers that left are read as well, or the next
  * callers would get them. False: a reply made no sense. */
-static bool hand_out(struct rqli_conn *self)
+static bool hand_out_replies(struct rqli_conn *self)
 {
     while (self->shared.stream.first) {
         struct batch *first = batch_of(self->shared.stream.first);
@@ -232,7 +479,7 @@ static bool hand_out(struct rqli_conn *self)
         }
         rqli_stream_on_reply(&self->shared.stream);
         if (++first->n_done == first->n_replies) {
-            rqli_conn_finish_first(self, RQL_OK, self->shared.stream.heard_us);
+            finish_first(self, RQL_OK, self->shared.stream.heard_us);
         }
     }
     return rqli_decoder_is_empty(&self->sock.decoder); /* a reply without a request is an error */
@@ -243,7 +490,7 @@ static void appoint_reader(struct rqli_conn *self)
 {
     struct batch *at = batch_of(self->shared.stream.first);
 
-    while (at && at->left) {
+    while (at && at->phase != AWAITED) {
         at = batch_of(at->call.next);
     }
     self->shared.reader = at;
@@ -284,11 +531,11 @@ static void read_once(struct rqli_conn *self, int64_t now_us, int64_t deadline_u
     }
     if (got == RQLI_SOCKET_BYTES) {
         self->shared.stream.heard_us = rqli_now_us();
-        if (!hand_out(self)) {
-            rqli_conn_break_off(self, false);
+        if (!hand_out_replies(self)) {
+            break_off(self, false);
         }
     } else if (got == RQLI_SOCKET_BROKEN || rqli_now_us() >= silence_us(self)) {
-        rqli_conn_break_off(self, got != RQLI_SOCKET_BROKEN);
+        break_off(self, got != RQLI_SOCKET_BROKEN);
     }
     write_out(self); /* commands that waited for these answers, or for room */
 }
@@ -297,7 +544,7 @@ static void read_once(struct rqli_conn *self, int64_t now_us, int64_t deadline_u
  * deadline. True: the result is there and can be taken without the mutex, which stays released.
  * AWAKE becomes ASLEEP only if the word has not changed meanwhile: if it is FINISHED or READER, the
  * thread does not sleep. */
-static bool sleep_on(struct rqli_conn *self, struct batch *batch, int64_t deadline_us)
+static bool sleep_on_batch(struct rqli_conn *self, struct batch *batch, int64_t deadline_us)
 {
     int32_t seen = AWAKE;
 
@@ -316,25 +563,25 @@ static bool sleep_on(struct rqli_conn *self, struct batch *batch, int64_t deadli
 
 /* Caller holds self->shared.mutex. The caller of the batch stops waiting. As long as another
  * caller sleeps, one thread reads. */
-static void leave(struct rqli_conn *self, struct batch *own)
+static void leave_batch(struct rqli_conn *self, struct batch *own)
 {
-    own->left = own->in_flight;
-    if (own->left) {
+    if (own->phase == AWAITED) {
+        own->phase = LEFT;
         self->shared.callers--;
         /* This caller may have been called to read. */
         atomic_store_explicit(&own->wait_word, AWAKE, memory_order_relaxed);
     }
     if (self->shared.reader == own) {
         appoint_reader(self);
-        rqli_conn_close_if_broken(self);
+        close_if_broken(self);
     }
 }
 
-/* Caller holds self->shared.mutex, which await() releases. Waits until the replies of this batch
- * are there, or until the deadline, and reads for all if no other caller does. A caller that is
- * late still takes the replies that have come already. */
-static rql_status await(struct rqli_conn *self, struct batch *own, int64_t deadline_us,
-                        rql_error *error)
+/* Caller holds self->shared.mutex, which await_replies() releases. Waits until the replies of this
+ * batch are there, or until the deadline, and reads for all if no other caller does. A caller that
+ * is late still takes the replies that have come already. */
+static rql_status await_replies(struct rqli_conn *self, struct batch *own, int64_t deadline_us,
+                                rql_error *error)
 {
     const char *where = self->sock.endpoint->where;
     int64_t now_us = own->visible.sent_us;
@@ -342,7 +589,7 @@ static rql_status await(struct rqli_conn *self, struct batch *own, int64_t deadl
     rql_status status;
 
     write_out(self);
-    while (own->in_flight && !is_late) {
+    while (own->phase == AWAITED && !is_late) {
         is_late = now_us >= deadline_us;
         if (!self->shared.reader) {
             self->shared.reader = own;
@@ -350,113 +597,35 @@ static rql_status await(struct rqli_conn *self, struct batch *own, int64_t deadl
         if (self->shared.reader == own) {
             atomic_store_explicit(&own->wait_word, AWAKE, memory_order_relaxed);
             read_once(self, now_us, deadline_us);
-        } else if (!is_late && sleep_on(self, own, deadline_us)) {
+        } else if (!is_late && sleep_on_batch(self, own, deadline_us)) {
             /* The thread that gave us our replies goes on reading. */
             return own->status ? rqli_stream_fault(own->status, where, error) : RQL_OK;
         }
         now_us = rqli_now_us();
     }
-    leave(self, own);
-    status = own->left ? RQL_E_UNKNOWN : own->status;
+    leave_batch(self, own);
+    status = own->phase == LEFT ? RQL_E_UNKNOWN : own->status;
     rqli_conn_unlock(self);
     return status ? rqli_stream_fault(status, where, error) : RQL_OK;
 }
 
-/* Caller does not hold the mutex. Returns false if AUTH failed. */
-static bool repeat_auth(struct rqli_batch *auth, uint64_t generation, int64_t deadline_us,
-                        int64_t *renew_us_out)
-{
-    rql_credentials *asked = rqli_secret_new(sizeof *asked);
-    bool is_done = asked && rqli_command_reserve(&auth->command, 2 * sizeof *asked) &&
-                   rqli_credentials_ask(((struct batch *)auth)->conn->sock.endpoint, deadline_us,
-                                        asked, renew_us_out, NULL) == RQL_OK;
-
-    if (is_done) {
-        rqli_credentials_write(asked->user, asked->password, &auth->command);
-        is_done = rqli_batch_put(auth, generation, NULL) == RQL_OK;
-        explicit_bzero(auth->command.data, auth->command.length);
-    }
-    (void)rqli_secret_free(asked);
-    return is_done && rqli_batch_await(auth, deadline_us, NULL) == RQL_OK &&
-           auth->reply->type == RQLI_REPLY_STATUS;
-}
-
-/* Caller holds self->shared.mutex; it is released meanwhile. One caller repeats AUTH, before its
- * own commands. If that fails, all callers go on as they are for as long as the server lets
- * them. */
-static void renew_login(struct rqli_conn *self, int64_t deadline_us)
-{
-    const uint64_t generation = self->shared.generation;
-    const int64_t now_us = rqli_now_us();
-    const int64_t limit_us =
-        rqli_after_ms(now_us, self->sock.endpoint->session->connect_timeout_ms);
-    struct rqli_batch *auth;
-    int64_t renew_us;
-
-    self->sock.renew_us = 0;
-    self->shared.stream.has_secret = true;
-    rqli_conn_unlock(self);
-    auth = rqli_batch_take(self);
-    if (!auth || !repeat_auth(auth, generation, rqli_earlier(deadline_us, limit_us), &renew_us)) {
-        renew_us = rqli_credentials_retry_us(now_us);
-    }
-    rqli_batch_give(auth);
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    self->shared.stream.has_secret = false;
-    if (self->shared.generation == generation && self->shared.state == UP) {
-        self->sock.renew_us = renew_us;
-    }
-}
-
-/* Caller holds self->shared.mutex. Makes sure that the connection is open and its login is still
- * valid. */
-static rql_status be_connected(struct rqli_conn *self, int64_t deadline_us, rql_error *error)
-{
-    rql_status status = rqli_conn_connect_locked(self, deadline_us, error);
-
-    if (!status && rqli_socket_wants_login(&self->sock)) {
-        renew_login(self, deadline_us);
-        status = rqli_conn_connect_locked(self, deadline_us, error);
-    }
-    return status;
-}
-
-rql_status rqli_conn_connect(struct rqli_conn *self, int64_t deadline_us, rql_error *error)
-{
-    rql_status status;
-
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    status = be_connected(self, deadline_us, error);
-    rqli_conn_unlock(self);
-    return status;
-}
-
-rql_status rqli_batch_run(struct rqli_batch *batch, int64_t deadline_us, rql_error *error)
+rql_status rqli_batch_run_locked(struct rqli_batch *batch, int64_t deadline_us, rql_error *error)
 {
     struct batch *own = (struct batch *)batch;
-    struct rqli_conn *self = own->conn;
-    rql_status status;
+    struct rqli_conn *self = batch->carrier;
 
-    if (batch->command.failed) {
+    if (!put_in_stream(self, own)) {
+        rqli_conn_unlock(self);
         return rqli_fail_nomem(error);
     }
-    (void)pthread_mutex_lock(&self->shared.mutex);
-    status = be_connected(self, deadline_us, error);
-    if (!status && !put_in_stream(self, own)) {
-        status = rqli_fail_nomem(error);
-    }
-    if (status) {
-        rqli_conn_unlock(self);
-        return status;
-    }
-    return await(self, own, deadline_us, error);
+    return await_replies(self, own, deadline_us, error);
 }
 
 /* Caller holds self->shared.mutex. */
-static rql_status put_over(struct rqli_conn *self, struct batch *own, uint64_t generation,
-                           rql_error *error)
+static rql_status put_if_up(struct rqli_conn *self, struct batch *own, uint64_t generation,
+                            rql_error *error)
 {
-    if (!rqli_conn_is_up_locked(self) ||
+    if (!rqli_batch_may_go(self, UNUSED_US) ||
         (generation != 0 && self->shared.generation != generation)) {
         return rqli_fail(error, RQL_E_IO, "%s: the connection has ended; nothing was sent",
                          self->sock.endpoint->where);
@@ -470,11 +639,11 @@ static rql_status put_over(struct rqli_conn *self, struct batch *own, uint64_t g
 rql_status rqli_batch_put(struct rqli_batch *batch, uint64_t generation, rql_error *error)
 {
     struct batch *own = (struct batch *)batch;
-    struct rqli_conn *self = own->conn;
+    struct rqli_conn *self = batch->carrier;
     rql_status status;
 
     (void)pthread_mutex_lock(&self->shared.mutex);
-    status = put_over(self, own, generation, error);
+    status = put_if_up(self, own, generation, error);
     rqli_conn_unlock(self);
     return status;
 }
@@ -482,15 +651,15 @@ rql_status rqli_batch_put(struct rqli_batch *batch, uint64_t generation, rql_err
 rql_status rqli_batch_send(struct rqli_batch *batch, uint64_t generation, rql_error *error)
 {
     struct batch *own = (struct batch *)batch;
-    struct rqli_conn *self = own->conn;
+    struct rqli_conn *self = batch->carrier;
     rql_status status;
 
     (void)pthread_mutex_lock(&self->shared.mutex);
-    status = put_over(self, own, generation, error);
+    status = put_if_up(self, own, generation, error);
     if (!status) {
         write_out(self);
-        leave(self, own);
-        if (!own->in_flight && own->status == RQL_E_IO) { /* broken before: nothing to await */
+        leave_batch(self, own);
+        if (own->phase == IDLE && own->status == RQL_E_IO) { /* broken before: nothing to await */
             status = rqli_stream_fault(RQL_E_IO, self->sock.endpoint->where, error);
         }
     }
@@ -513,22 +682,12 @@ bool rqli_batch_is_answered(const struct rqli_batch *batch)
 rql_status rqli_batch_await(struct rqli_batch *batch, int64_t deadline_us, rql_error *error)
 {
     struct batch *own = (struct batch *)batch;
+    struct rqli_conn *self = batch->carrier;
 
-    (void)pthread_mutex_lock(&own->conn->shared.mutex);
-    if (own->left) { /* its caller waits again */
-        own->left = false;
-        own->conn->shared.callers += own->in_flight;
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    if (own->phase == LEFT) { /* its caller waits again */
+        own->phase = AWAITED;
+        self->shared.callers++;
     }
-    return await(own->conn, own, deadline_us, error);
-}
-
-rql_status rqli_batch_fault(const struct rqli_batch *batch, const struct rqli_reply *reply,
-                            const char *what, const char *where, rql_error *error)
-{
-    rql_status status = rqli_reply_fault(reply, what, where, error);
-
-    if (status == RQL_E_PROTOCOL || status == RQL_E_READ_ONLY) {
-        batch->drop(batch);
-    }
-    return status;
+    return await_replies(self, own, deadline_us, error);
 }

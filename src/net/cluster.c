@@ -41,7 +41,7 @@ static bool read_from(struct rqli_cluster *self, struct rqli_node *node, int64_t
     rqli_conn_count_internal(conn, 1);
     if (batch && slots) {
         rqli_command_words(&batch->command, "CLUSTER", "SLOTS", NULL);
-        is_read = rqli_batch_run(batch, rqli_after_ms(rqli_now_us(), ask_ms), NULL) == RQL_OK &&
+        is_read = rqli_conn_run(batch, rqli_after_ms(rqli_now_us(), ask_ms), NULL) == RQL_OK &&
                   rqli_slots_read(slots, batch->reply, &node->endpoint.address);
     }
     rqli_conn_count_internal(conn, -1);

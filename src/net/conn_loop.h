@@ -14,8 +14,13 @@
 #include "net/conn.h"
 #include "net/socket.h"
 
+struct rqli_clock_reading;
 struct rqli_conn_loop;
 struct uv_loop_s;
+
+/* Receives the answer to one command, a single reply; or the reason why there is none:
+ * RQL_E_UNKNOWN, RQL_E_IO (not sent). */
+typedef void (*rqli_conn_loop_fn)(void *owner, const struct rqli_batch *answer, rql_status fault);
 
 struct rqli_conn_loop_listener {
     /* Called when an attempt is over: connected, or not, with the reason. */

@@ -71,7 +71,7 @@ static uint64_t meet(struct telling *self, struct rqli_node *node, char run_id[R
     }
     rqli_command_words(&batch->command, "PING", NULL);
     rqli_conn_count_internal(conn, 1);
-    status = rqli_batch_run(batch, rqli_after_ms(rqli_now_us(), self->ask_ms), NULL);
+    status = rqli_conn_run(batch, rqli_after_ms(rqli_now_us(), self->ask_ms), NULL);
     rqli_conn_count_internal(conn, -1);
     if (status || !rqli_conn_run_id(conn, batch->generation, run_id) || *run_id == '\0') {
         return 0;

@@ -7,7 +7,7 @@
  */
 
 #include "net/clock_offset.h"
-#include "net/conn.h"
+#include "net/conn_threads.h"
 #include "net/url.h"
 
 #include <pthread.h>

@@ -296,7 +296,7 @@ static void run_batch(struct rqli_op *op, struct part *part)
     if (op->generation != 0) {
         part->status = put(op, part->batch, &part->fault);
     } else {
-        part->status = rqli_batch_run(part->batch, op->until_us, &part->fault);
+        part->status = rqli_conn_run(part->batch, op->until_us, &part->fault);
     }
 }
 
@@ -436,7 +436,7 @@ static rql_status run_once(const struct single *self, struct rqli_batch **out, r
         return rqli_fail_nomem(error);
     }
     rqli_call_write(self->call, &batch->command, rqli_conn_scripts(batch->carrier));
-    status = rqli_batch_run(batch, self->retries.until_us, error);
+    status = rqli_conn_run(batch, self->retries.until_us, error);
     if (status) {
         rqli_fleet_on_silence(self->route->fleet, self->node);
         return status;

@@ -4,7 +4,7 @@
 /*
  * A command connection as a stream: the bytes to send, the calls in flight in their order, the fate
  * of each call when the connection breaks, and when to reconnect. Pure: no lock, no thread, no I/O;
- * time and random numbers are arguments. conn_threads.c drives it for threads, conn_loop.c for a
+ * time and random numbers are arguments. batch_threads.c drives it for threads, conn_loop.c for a
  * loop.
  *
  * Positions count all bytes that were ever put in, so the position of a sent byte stays below all

@@ -2,7 +2,7 @@
 #include "lock/leases.h"
 #include "lock/lock.h"
 #include "net/cluster.h"
-#include "net/conn_state.h"
+#include "net/conn_shared.h"
 #include "net/login.h"
 
 #include <arpa/inet.h>
@@ -14,7 +14,7 @@ enum {
     NODES = 3,
     LONG_MS = 60000,
     SILENT_MS = 1000,
-    LEFT = 20, /* addresses at which nobody answers any more */
+    ABANDONED = 20, /* addresses at which nobody answers any more */
 };
 
 #include "cluster.h"
@@ -203,14 +203,14 @@ TEST(who_has_left_is_not_asked_for_the_map)
 TEST(who_the_url_names_is_asked_before_who_has_left)
 {
     struct rqli_address address = {.host = "127.0.0.1"};
-    int left[LEFT + 1];
+    int left[ABANDONED + 1];
     struct rqli_node *node = NULL;
 
     client = rql_client_free(client);
     make_client(SILENT_MS);
     held_by_test = hold_renewed("x0");
     await_maps(1);
-    for (int i = 0; i <= LEFT; i++) {
+    for (int i = 0; i <= ABANDONED; i++) {
         address.port = open_silent_listener(&left[i]);
         node = rqli_fleet_at(&client->fleet, &address);
         assert_non_null(node);
@@ -219,11 +219,11 @@ TEST(who_the_url_names_is_asked_before_who_has_left)
         give_all_keys(node);
         assert_true(wait_until(has_none, node, AWAIT_MS));
     }
-    for (int i = 0; i < LEFT; i++) {
+    for (int i = 0; i < ABANDONED; i++) {
         assert_int_equal(accept(left[i], NULL, NULL), -1);
         assert_int_equal(close(left[i]), 0);
     }
-    assert_int_equal(close(left[LEFT]), 0);
+    assert_int_equal(close(left[ABANDONED]), 0);
 }
 
 /* Whom it has told so once, a moment ago. */

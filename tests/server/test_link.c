@@ -1,7 +1,7 @@
 #include "fixture.h"
 
 #include "base/clock.h"
-#include "net/conn.h"
+#include "net/conn_threads.h"
 #include "net/resolve.h"
 #include "net/url.h"
 #include "observe/stats.h"
@@ -118,7 +118,7 @@ static rql_status echo_times(struct crew *crew, int n, const char *text, size_t 
     for (int i = 0; i < n; i++) {
         write_echo(&batch->command, text, length);
     }
-    status = rqli_batch_run(batch, rqli_after_ms(rqli_now_us(), crew->deadline_ms), NULL);
+    status = rqli_conn_run(batch, rqli_after_ms(rqli_now_us(), crew->deadline_ms), NULL);
     *own_out = true;
     for (int i = 0; !status && i < n; i++) {
         *own_out = *own_out && answers(&batch->reply[i], text, length);
@@ -142,10 +142,21 @@ static uint64_t generation_of(struct crew *crew)
     uint64_t generation;
 
     write_echo(&batch->command, "which", 5);
-    CHECK_OK(rqli_batch_run(batch, rqli_after_ms(rqli_now_us(), LONG_MS), NULL));
+    CHECK_OK(rqli_conn_run(batch, rqli_after_ms(rqli_now_us(), LONG_MS), NULL));
     generation = batch->generation;
     rqli_batch_give(batch);
     return generation;
+}
+
+/* Ends the connection that carries this batch. */
+static void drop_connection(struct crew *crew)
+{
+    struct rqli_batch *batch = rqli_batch_take(crew->conn);
+
+    write_echo(&batch->command, "drop", 4);
+    CHECK_OK(rqli_conn_run(batch, rqli_after_ms(rqli_now_us(), LONG_MS), NULL));
+    batch->drop(batch);
+    rqli_batch_give(batch);
 }
 
 static void note(struct crew *crew, rql_status status, bool is_own, int64_t took_us)
@@ -225,7 +236,7 @@ static void ping_rounds(size_t index, void *data)
 
         rqli_command_begin(&batch->command, 1);
         rqli_command_text(&batch->command, "PING");
-        status = rqli_batch_run(batch, rqli_after_ms(begun_us, LONG_MS), NULL);
+        status = rqli_conn_run(batch, rqli_after_ms(begun_us, LONG_MS), NULL);
         note(crew, status, status || rqli_reply_says(batch->reply, "PONG"),
              rqli_now_us() - begun_us);
         rqli_batch_give(batch);
@@ -262,7 +273,7 @@ static void echo_in_a_hurry(size_t index, void *data)
         rql_status status;
 
         write_echo(&batch->command, text, length);
-        status = rqli_batch_run(batch, rqli_now_us() + budget_us, NULL);
+        status = rqli_conn_run(batch, rqli_now_us() + budget_us, NULL);
         note(crew, status, status || answers(batch->reply, text, length), 0);
         rqli_batch_give(batch);
     }
@@ -304,7 +315,7 @@ static void echo_much_in_a_hurry(size_t index, void *data)
     (void)index;
     assert_non_null(text);
     write_echo(&batch->command, text, MUCH);
-    status = rqli_batch_run(batch, rqli_now_us() + HASTE_US, NULL);
+    status = rqli_conn_run(batch, rqli_now_us() + HASTE_US, NULL);
     note(crew, status, status || answers(batch->reply, text, MUCH), 0);
     rqli_batch_give(batch);
     free(text);
@@ -456,10 +467,10 @@ TEST(a_replica_that_comes_first_hides_no_master)
     CHECK_OK(echo(&pair.crew, "to the master"));
     assert_false(rqli_conn_was_read_only(pair.crew.conn));
     check_connections(&pair, 1, 1);
-    rqli_conn_drop(pair.crew.conn, generation_of(&pair.crew));
+    drop_connection(&pair.crew);
     CHECK_OK(echo(&pair.crew, "the replica is remembered"));
     check_connections(&pair, 1, 2);
-    rqli_conn_drop(pair.crew.conn, generation_of(&pair.crew));
+    drop_connection(&pair.crew);
     redis_server_kill(&pair.servers[1]);
     CHECK_OK(echo(&pair.crew, "better a replica than nothing"));
     assert_true(rqli_conn_was_read_only(pair.crew.conn));
@@ -529,7 +540,7 @@ SERVED(an_old_reason_is_not_told_again)
     assert_non_null(strstr(error.message, "No such file"));
     redis_server_show(&server);
     CHECK_OK(echo(&our, "connected"));
-    rqli_conn_drop(our.conn, generation_of(&our));
+    drop_connection(&our);
     assert_int_equal(rqli_conn_connect(our.conn, rqli_now_us(), &error), RQL_E_IO);
     assert_null(strstr(error.message, "No such file"));
 }

@@ -6,7 +6,8 @@
 #include "check.h"
 
 #include "base/clock.h"
-#include "net/conn_state.h"
+#include "net/conn_shared.h"
+#include "net/conn_threads.h"
 
 #include <stdlib.h>
 #include <sys/socket.h>

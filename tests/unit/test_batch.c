@@ -77,7 +77,8 @@ TEST(a_fault_ends_the_connection_that_had_it)
     EACH_ROW (row, drops) {
         first->wait_word = READER; /* called by one who has left */
         conn->shared.reader = first;
-        rqli_conn_drop(conn, row->generation);
+        first->visible.generation = row->generation;
+        first->visible.drop(&first->visible);
         assert_int_equal(conn->shared.state, row->state);
         assert_int_equal(conn->shared.stream.backoff.next_us > 0, row->state == DOWN);
     }
@@ -104,7 +105,7 @@ TEST(what_was_left_is_used_again_when_its_reply_is_there)
     next = ping();
     assert_ptr_not_equal(next, left);
     peer_say(peer, "+FIRST\r\n+SECOND\r\n");
-    CHECK_OK(rqli_batch_run(next, in_time(), NULL));
+    CHECK_OK(rqli_conn_run(next, in_time(), NULL));
     assert_true(rqli_reply_says(next->reply, "SECOND"));
     assert_ptr_equal(ping(), left);
     rqli_batch_give(left);
@@ -257,7 +258,7 @@ TEST(what_a_full_socket_did_not_take_is_sent_as_soon_as_there_is_room)
     assert_int_equal(setsockopt(conn->sock.fd, SOL_SOCKET, SO_SNDBUF, &least, sizeof least), 0);
     rqli_command_words(&batch->command, "ECHO", text, NULL);
     reader = threads_start(1, read_much, &batch->command.length);
-    status = rqli_batch_run(batch, in_time(), NULL);
+    status = rqli_conn_run(batch, in_time(), NULL);
     (void)shutdown(conn->sock.fd, SHUT_RDWR);
     threads_join(reader);
     rqli_batch_give(batch);
@@ -295,7 +296,7 @@ TEST(who_stood_still_itself_does_not_take_the_server_for_silent)
 
     session.io_timeout_ms = BRIEF_MS;
     comes_meanwhile = "+PONG\r\n";
-    CHECK_OK(rqli_batch_run(batch, in_time(), NULL));
+    CHECK_OK(rqli_conn_run(batch, in_time(), NULL));
     assert_null(comes_meanwhile);
     rqli_batch_give(batch);
 }

@@ -1,8 +1,8 @@
-#ifndef RQLI_CONN_STATE_H
-#define RQLI_CONN_STATE_H
+#ifndef RQLI_CONN_SHARED_H
+#define RQLI_CONN_SHARED_H
 
-/* The state that conn_threads.c and batch_threads.c share: the first opens and ends the connection,
- * the second carries batches over it. The caller of each function holds the connection's mutex. */
+/* The command connection of threads as conn_threads.c, which opens it, and batch_threads.c, which
+ * carries batches over it until it ends, share it. No other file looks into it. */
 
 #include "base/freelist.h"
 #include "base/futex.h"
@@ -21,11 +21,30 @@ enum {
     READER,   /* has to read, and has not begun */
 };
 
+/* CONNECTING: one caller connects, without the mutex, and other callers wait for the end of its
+ * attempt. BROKEN: as long as a thread still reads or writes. The descriptor must not be closed
+ * while it does, because the number may be another file's a moment later. */
 enum state { DOWN, CONNECTING, UP, BROKEN };
+
+enum {
+    /* If an answer takes longer than this, all batches go out at once: waiting for the answers of
+     * other callers would cost a caller its time. */
+    FAR_US = 10000,
+    /* After this idle time a connection is checked before use: servers and proxies end unused
+     * ones. */
+    UNUSED_US = 1000000,
+};
+
+/* All but IDLE are in flight. */
+enum phase {
+    IDLE,    /* not in the stream yet, or over */
+    AWAITED, /* its caller waits for the replies */
+    LEFT,    /* its caller has stopped waiting: the replies are read and dropped */
+    GIVEN,   /* its caller has given it back, too: it is recycled when the replies are there */
+};
 
 struct batch {
     struct rqli_batch visible; /* first: the caller's part */
-    struct rqli_conn *conn;
     struct rqli_stream_call call;
     struct rqli_arena arena;
     struct rqli_reply *roots;
@@ -33,9 +52,7 @@ struct batch {
     int n_done;
     struct rqli_durability wanted; /* a copy: its caller may have left */
     struct rqli_durability asked;  /* by WAIT and WAITAOF, for the whole write */
-    bool in_flight;
-    bool left;  /* its caller has stopped waiting: the replies are read and dropped */
-    bool given; /* and has given it back: it is recycled when they are there */
+    enum phase phase;
     rql_status status;
     rqli_signal wait_word;
 };
@@ -83,31 +100,51 @@ static inline struct batch *batch_of(struct rqli_stream_call *call)
 
 /* Unlocks the mutex, then wakes the owners in the wake list: the next reader first, because the
  * other callers depend on it; it was called last. */
-void rqli_conn_unlock(struct rqli_conn *self);
+static inline void rqli_conn_unlock(struct rqli_conn *self)
+{
+    rqli_wake_list_unlock(&self->shared.wake_list, &self->shared.mutex);
+}
+
+/* Wakes the threads that wait for the end of an attempt to connect, or for the end of a broken
+ * connection: they check whether it is up now. Caller holds the mutex. */
+static inline void rqli_conn_wake_connecting(struct rqli_conn *self)
+{
+    (void)atomic_fetch_add_explicit(&self->n_attempts, 1, memory_order_relaxed);
+    rqli_signal_wake(&self->n_attempts);
+}
 
 /* Sets the wait word of the batch's owner, and notes the owner for being woken. Caller holds the
- * mutex. */
-void rqli_conn_call_owner(struct rqli_conn *self, struct batch *batch, int32_t word);
+ * mutex.
+ *
+ * The word before was READER: the owner was called to read and has not begun; it finds the new word
+ * in its place. AWAKE: the owner looks at the word before it sleeps. FINISHED is the last word: its
+ * owner returns without the mutex and may give the batch back, so nothing in it is touched
+ * afterwards. */
+static inline void rqli_conn_call_owner(struct rqli_conn *self, struct batch *batch, int32_t word)
+{
+    int32_t before = atomic_exchange_explicit(&batch->wait_word, word, memory_order_acq_rel);
 
-/* Takes the oldest batch off the stream with its result, and removes the writes that are
- * answered with it. Caller holds the mutex. */
-void rqli_conn_finish_first(struct rqli_conn *self, rql_status status, int64_t now_us);
+    if (before == READER) {
+        self->shared.reader = NULL; /* it has not begun, and will not */
+    }
+    if (before == ASLEEP) {
+        rqli_wake_list_add(&self->shared.wake_list, &batch->wait_word);
+    }
+}
 
-/* Ends the use of the connection: a thread that still uses the socket finds it shut down. Caller
- * holds the mutex. */
-void rqli_conn_break_off(struct rqli_conn *self, bool is_silent);
+/* Returns true if it is up and idle for this long. Caller holds the mutex. */
+static inline bool rqli_conn_is_unused(const struct rqli_conn *self, int64_t unused_us)
+{
+    return self->shared.state == UP && !self->shared.stream.first && !self->shared.reader &&
+           !self->shared.writing && rqli_now_us() - self->shared.stream.heard_us >= unused_us;
+}
 
-/* Closes a broken connection when no thread uses its socket. Caller holds the mutex. */
-void rqli_conn_close_if_broken(struct rqli_conn *self);
-
-/* Waits for another thread's attempt and shares its failure, or makes an attempt as soon as that is
- * allowed again. Caller holds the mutex; it is released meanwhile. */
-rql_status rqli_conn_connect_locked(struct rqli_conn *self, int64_t deadline_us, rql_error *error);
-
-/* Counts one more caller, whose batch is in the stream. Caller holds the mutex. */
-void rqli_conn_count_caller(struct rqli_conn *self);
-
-/* Returns true if the connection is up, as far as can be seen. Caller holds the mutex. */
-bool rqli_conn_is_up_locked(struct rqli_conn *self);
+/* Begins to count the most callers at the same time anew. Caller holds the mutex. */
+static inline void rqli_conn_begin_period(struct rqli_conn *self, unsigned n_met)
+{
+    self->shared.most_callers = 0;
+    self->shared.n_calls = 0;
+    atomic_store_explicit(&self->n_met, n_met, memory_order_relaxed);
+}
 
 #endif
