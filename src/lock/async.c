@@ -34,7 +34,7 @@
 
 /* Reports the result. `finish` calls back and then rqli_request_free(), so the request may be freed
  * within. */
-static void finish(rql_request *self)
+static void finish_request(rql_request *self)
 {
     rql_error error = {.status = RQL_OK};
 
@@ -60,7 +60,7 @@ static void on_refusal_filled(rql_status status, const rql_error *error, void *u
 {
     (void)status;
     (void)error;
-    finish(user_data);
+    finish_request(user_data);
 }
 
 /* Fills in the refusal. Its queries block, so another thread runs them. Without memory for that
@@ -72,7 +72,7 @@ static void describe_refusal(rql_request *self)
     if (!self->acquire.options->detailed_acq_timeout_error ||
         !rqli_work_begin(self->job.loop, &work)) {
         rqli_refusal_fill(&self->acquire, false);
-        finish(self);
+        finish_request(self);
     }
 }
 
@@ -82,7 +82,7 @@ static void on_given_back(rql_status status, const rql_error *error, void *user_
 {
     (void)status;
     (void)error;
-    finish(user_data);
+    finish_request(user_data);
 }
 
 /* Loop's thread. Continues when the acquisition has its status. A grant that is not kept is given
@@ -98,7 +98,7 @@ static void on_over(rql_request *self)
     } else if (acquire->op.status != RQL_OK || rqli_acquire_keep(acquire) ||
                !rqli_give_back_begin(self->job.loop, acquire->locks, acquire->count,
                                      acquire->request.limits.deadline_us, &done)) {
-        finish(self);
+        finish_request(self);
     }
 }
 
@@ -163,7 +163,7 @@ static void finish_single(rql_request *request, rql_status status, const rql_err
 /* Loop's thread. Begins the request. The handle is made here and not by the caller, because the
  * loop's thread is the host of its requests. Unless a task is given, each request is an acquirer
  * of its own. */
-static void begin(struct rqli_job *job)
+static void begin_single(struct rqli_job *job)
 {
     struct single *self = (struct single *)job;
     rql_client *client = job->loop->client;
@@ -231,7 +231,7 @@ rql_request *rqli_single_new(rql_loop *loop, const char *name, const rql_lock_op
     if (!self) {
         return NULL;
     }
-    rqli_request_prepare(&self->request, begin);
+    rqli_request_prepare(&self->request, begin_single);
     self->request.job.loop = loop;
     self->options = *options;
     self->name = rqli_options_copy(&self->options, (char *)(self + 1));
@@ -374,35 +374,33 @@ rql_status rql_request_fault(const rql_request *request, rql_error *error)
  */
 
 /*
- * An end on a loop. There are three kinds: the release of a lock (`one`, is_whole), that of a
- * series (`series`), and locks that are only given back, whose handles stay their owner's
- * (neither). With count 0 there is nothing to end, as when NULL is released: the end is over at
- * once.
+ * An end on a loop. There are three kinds: the release of a lock (`one`), that of a series
+ * (`series`), and locks that are only given back, whose handles stay their owner's (neither). With
+ * count 0 there is nothing to end, as when NULL is released: the end is over at once.
  */
 struct ending {
     struct rqli_job job; /* first */
     struct rqli_op_task task;
     struct rqli_end end;
-    rql_lock *one;
+    rql_lock *one;          /* a lock that is observed and freed here; or NULL */
     rql_lock *const *locks; /* `one`, or the first `count` of a series */
     size_t count;
     int64_t until_us;   /* then it continues in the background */
     rql_series *series; /* freed at the end; or NULL */
     rql_series_result *result;
-    bool is_whole; /* `one` is observed and freed here */
     rql_done done;
     struct rqli_end_part *parts;
     struct rqli_op_call calls[];
 };
 
-/* Calls back. The handles are freed before the callback, because it may free what they point
- * to. error: may be NULL for RQL_OK. */
+/* Calls back. The handles are freed before the callback, because it may free what they point to.
+ * error: may be NULL for RQL_OK. */
 static void finish_end(struct ending *self, rql_status status, const rql_error *error)
 {
     if (self->series) {
         rqli_series_on_released(self->series, status, self->result);
         (void)rqli_series_free(self->series);
-    } else if (self->is_whole && self->one) {
+    } else if (self->one) {
         rqli_notify_ended(self->one, status);
         rqli_lock_free(self->one);
     }
@@ -442,7 +440,7 @@ static void begin_end(struct rqli_job *job)
     if (self->series) {
         rqli_observe(RQLI_ON_SERIES_ENDING, &self->series->subject, NULL);
     }
-    if (self->is_whole && self->one) {
+    if (self->one) {
         rqli_notify_ending(self->one);
     }
     if (self->count == 0) {
@@ -486,7 +484,6 @@ static struct ending *ending_of_one(rql_lock *lock, const rql_done *done)
     if (self) {
         self->one = lock;
         self->locks = &self->one;
-        self->is_whole = true;
     }
     return self;
 }

@@ -40,11 +40,17 @@ static void end_block(struct hold *self)
     self->series = NULL;
 }
 
+/* Returns the time that the block has; 0: any time. */
+static int64_t limit_ms_of(const rql_lock_options *options)
+{
+    return options->timed ? options->ttl_ms : 0;
+}
+
 /* Returns whether the block overran. Asked before the release, whose round trip is not the block's
  * time. The time counts from where the lease does: from before the grant. */
-static bool overran(const rql_lock_options *options, int64_t begun_us)
+static bool has_overrun(int64_t limit_ms, int64_t begun_us)
 {
-    return options->timed && rqli_now_us() - begun_us > options->ttl_ms * 1000;
+    return limit_ms > 0 && rqli_now_us() - begun_us > limit_ms * 1000;
 }
 
 /* Raises RQL_BLOCK_OVERRAN. The handle is gone by now: name is a copy, or the caller's. */
@@ -82,7 +88,7 @@ rql_status rql_with_lock(rql_client *client, const char *name, const rql_lock_op
         return status;
     }
     block->value = block->run(self.lock, block->user_data);
-    was_late = overran(&read, self.lock->begun_us);
+    was_late = has_overrun(limit_ms_of(&read), self.lock->begun_us);
     end_block(&self);
     return was_late ? fail_overran(name, read.ttl_ms, error) : self.release_status;
 }
@@ -112,7 +118,7 @@ rql_status rql_with_series(rql_client *client, const rql_series_options *options
         return status;
     }
     block->value = block->run(self.series, block->user_data);
-    was_late = overran(&plan.lock, self.series->begun_us);
+    was_late = has_overrun(limit_ms_of(&plan.lock), self.series->begun_us);
     end_block(&self);
     return was_late ? fail_overran(plan.options.names[0], plan.lock.ttl_ms, error)
                     : self.release_status;
@@ -126,14 +132,14 @@ struct rql_hold {
     struct rqli_job job; /* first */
     struct rqli_post ending;
     rql_async_block block;
-    int64_t ttl_ms; /* of a timed block, to see whether it overran; else 0 */
+    int64_t limit_ms; /* 0: the block has any time */
     rql_lock *lock;
     bool overran;
     int value;
     char name[]; /* of the lock, whose handle is gone when the block is reported */
 };
 
-static void report(rql_hold *self, rql_status status, const rql_error *error)
+static void report_block(rql_hold *self, rql_status status, const rql_error *error)
 {
     rql_async_block block = self->block;
     int value = self->value;
@@ -149,9 +155,9 @@ static void on_released(rql_status status, const rql_error *error, void *user_da
 
     rqli_loop_finish(&self->job);
     if (self->overran) {
-        report(self, fail_overran(self->name, self->ttl_ms, &late), &late);
+        report_block(self, fail_overran(self->name, self->limit_ms, &late), &late);
     } else {
-        report(self, status, error);
+        report_block(self, status, error);
     }
 }
 
@@ -161,9 +167,8 @@ static void take_end(struct rqli_post *post)
 {
     rql_hold *self = RQLI_OWNER(post, rql_hold, ending);
     const rql_done done = {on_released, self};
-    int64_t ran_us = rqli_now_us() - self->lock->begun_us;
 
-    self->overran = self->ttl_ms > 0 && ran_us > self->ttl_ms * 1000;
+    self->overran = has_overrun(self->limit_ms, self->lock->begun_us);
     if (!rqli_release_begin(self->job.loop, self->lock, &done)) {
         rql_error error = {0};
         rql_status status = rql_lock_release(self->lock, &error); /* blocks, but ends it */
@@ -173,7 +178,7 @@ static void take_end(struct rqli_post *post)
 }
 
 /* Runs the block. The block may end itself within: that is posted, and taken in a later round. */
-static void begin(struct rqli_job *job)
+static void run_block(struct rqli_job *job)
 {
     rql_hold *self = (rql_hold *)job;
 
@@ -187,7 +192,7 @@ static void on_acquired(rql_status status, rql_lock *lock, const rql_error *erro
     rql_hold *self = user_data;
 
     if (status) {
-        report(self, status, error);
+        report_block(self, status, error);
         return;
     }
     self->lock = lock;
@@ -218,10 +223,10 @@ static rql_hold *hold_new(rql_loop *loop, const char *name, const rql_async_bloc
     if (self) {
         memcpy(self->name, name, size);
         self->job.loop = loop;
-        self->job.begin = begin;
+        self->job.begin = run_block;
         self->ending.take = take_end;
         self->block = *block;
-        self->ttl_ms = options->timed ? options->ttl_ms : 0;
+        self->limit_ms = limit_ms_of(options);
     }
     return self;
 }

@@ -44,7 +44,7 @@ static void write_extend(struct rqli_op *op, size_t i, struct rqli_call *call)
 }
 
 /* Notes a status. The first fault counts; without a fault, the first lock that had ended. */
-static void note(struct rqli_extend *self, rql_status status, const rql_error *why)
+static void note_status(struct rqli_extend *self, rql_status status, const rql_error *why)
 {
     if ((status < 0 && self->op.status >= 0) || (status > 0 && self->op.status == RQL_OK)) {
         self->op.status = status;
@@ -58,7 +58,7 @@ static rql_status fail_ended(const rql_lock *lock, rql_error *error)
 }
 
 /* Reads the reply: {1, now_us, left_ms} or {0, now_us}. */
-static rql_status understand(struct rqli_extend *self, size_t i, const struct rqli_batch *answer,
+static rql_status read_reply(struct rqli_extend *self, size_t i, const struct rqli_batch *answer,
                              const struct rqli_reply *reply, rql_error *fault)
 {
     rql_lock *lock = self->locks[i];
@@ -82,9 +82,9 @@ static void read_extend(struct rqli_op *op, size_t i, const struct rqli_batch *a
     rql_error found;
 
     if (reply) {
-        note(self, understand(self, i, answer, reply, &found), &found);
+        note_status(self, read_reply(self, i, answer, reply, &found), &found);
     } else {
-        note(self, fault->status, fault);
+        note_status(self, fault->status, fault);
     }
 }
 
@@ -105,7 +105,7 @@ static void take_extensions(struct rqli_extend *self)
         status = rqli_durable_check(&lock->durability, &self->op.acks, lock->name,
                                     "the deadline is as it was", &fault);
         if (status) {
-            note(self, status, &fault);
+            note_status(self, status, &fault);
         } else if (rqli_leases_on_extended(lock->client->leases, lock, extension->sent_us,
                                            extension->left_ms)) {
             struct rqli_figures figures = rqli_lock_figures(lock);
@@ -113,7 +113,7 @@ static void take_extensions(struct rqli_extend *self)
             figures.ttl_ms = self->ttl_ms;
             rqli_observe(RQLI_ON_EXTENDED, &lock->subject, &figures);
         } else {
-            note(self, fail_ended(lock, &fault), &fault);
+            note_status(self, fail_ended(lock, &fault), &fault);
         }
     }
 }

@@ -28,7 +28,7 @@ enum {
 /* Writes the ids unless the handle has them already, because an id takes longer to write than all
  * else that a handle begins with. A thread that takes its own lock again most likely gets the
  * handle that it had before, with the ids in it. */
-static void identify(rql_lock *lock, rql_client *client, uint64_t task)
+static void write_ids(rql_lock *lock, rql_client *client, uint64_t task)
 {
     uint64_t thread = rqli_thread_number();
 
@@ -52,7 +52,8 @@ void rqli_lock_be(rql_lock *lock, uint64_t number)
 /* Fills in a new handle. The nonce is fresh for each request: the server, pushes and releases use
  * it to tell this request from all others of the same acquirer. Returns NULL if there is no memory,
  * also if there is none to give this thread a number. */
-static rql_lock *set_up(rql_lock *made, rql_client *client, struct rqli_slice word, uint64_t task)
+static rql_lock *set_up_handle(rql_lock *made, rql_client *client, struct rqli_slice word,
+                               uint64_t task)
 {
     RQLI_AUTO(rqli_lock_free) rql_lock *lock = made;
 
@@ -64,7 +65,7 @@ static rql_lock *set_up(rql_lock *made, rql_client *client, struct rqli_slice wo
     lock->client = client;
     lock->kept.lost_fd = -1;
     lock->hand_off_us = -1;
-    identify(lock, client, task);
+    write_ids(lock, client, task);
     rqli_keys_init(&lock->keys, lock->memory, rqli_key_set_of(client->is_partitioned, word), word);
     lock->name = lock->keys.lock.data + lock->keys.lock.length - word.length;
     lock->subject.stats = client->stats;
@@ -78,7 +79,7 @@ static rql_lock *set_up(rql_lock *made, rql_client *client, struct rqli_slice wo
 }
 
 /* Allocates a new handle, in which nothing is filled in. */
-static rql_lock *make(size_t room)
+static rql_lock *make_handle(size_t room)
 {
     rql_lock *lock = malloc(sizeof *lock + room);
 
@@ -90,24 +91,24 @@ static rql_lock *make(size_t room)
 
 /* Returns a handle that was given back, so that an acquisition costs no allocation; if there is
  * none, a new one. */
-static rql_lock *take(rql_client *client, size_t room)
+static rql_lock *take_handle(rql_client *client, size_t room)
 {
     rql_lock *lock = room <= ROOM ? rqli_freelist_take(&client->handles) : NULL;
 
     if (lock) {
         memset((char *)lock + RQLI_LOCK_KEEPS, 0, sizeof *lock - RQLI_LOCK_KEEPS);
-        /* The ids in front of RQLI_LOCK_KEEPS stay; identify() checks whose they are. */
+        /* The ids in front of RQLI_LOCK_KEEPS stay; write_ids() checks whose they are. */
         lock->room = ROOM;
         return lock;
     }
-    return make(room <= ROOM ? ROOM : room);
+    return make_handle(room <= ROOM ? ROOM : room);
 }
 
 rql_lock *rqli_lock_new(rql_client *client, const char *name, uint64_t task)
 {
     struct rqli_slice word = rqli_slice_of(name);
 
-    return set_up(take(client, rqli_keys_room(word)), client, word, task);
+    return set_up_handle(take_handle(client, rqli_keys_room(word)), client, word, task);
 }
 
 /* Allocates the handle. It does not come from the free list, whose blocks have room for names of
@@ -116,7 +117,7 @@ rql_lock *rqli_lock_new_of_many(rql_client *client, const char *name, uint64_t t
 {
     struct rqli_slice word = rqli_slice_of(name);
 
-    return set_up(make(rqli_keys_room(word)), client, word, task);
+    return set_up_handle(make_handle(rqli_keys_room(word)), client, word, task);
 }
 
 /* Frees a handle and closes its descriptor. A handle of usual size goes back to its client. */

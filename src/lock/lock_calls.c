@@ -57,8 +57,8 @@ static rql_status check_lock(const rql_lock *lock, rql_error *error)
 
 /* Acquires a lock. The handle belongs to the acquisition until the lock is granted; if the lock is
  * refused, the handle is given back here. *out is written on RQL_OK only. */
-static rql_status acquire(rql_client *client, const char *name, const rql_lock_options *options,
-                          rql_lock **out, rql_error *error)
+static rql_status acquire_lock(rql_client *client, const char *name,
+                               const rql_lock_options *options, rql_lock **out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
     RQLI_AUTO(rqli_lock_free) rql_lock *lock = rqli_lock_new(client, name, options->task);
@@ -87,9 +87,11 @@ static rql_status acquire(rql_client *client, const char *name, const rql_lock_o
     return status;
 }
 
-/* Checks the arguments other than the options. If several are wrong the caller learns of the
+/* Checks the arguments and reads the options. If several are wrong the caller learns of the
  * first. */
-static rql_status check(rql_client *client, const char *name, const void *out, rql_error *error)
+static rql_status read_arguments(rql_client *client, const char *name,
+                                 const rql_lock_options *options, rql_lock_options *read,
+                                 const void *out, rql_error *error)
 {
     rql_status status = rqli_client_check(client, error);
 
@@ -99,32 +101,26 @@ static rql_status check(rql_client *client, const char *name, const void *out, r
     if (!status && !out) {
         status = rqli_fail(error, RQL_E_INVALID, "%s: out is NULL", name);
     }
-    return status;
+    return status ? status : rqli_call_options_read(client, read, options, error);
 }
 
 rql_status rql_lock_acquire(rql_client *client, const char *name, const rql_lock_options *options,
                             rql_lock **out, rql_error *error)
 {
     rql_lock_options read;
-    rql_status status = check(client, name, out, error);
+    rql_status status = read_arguments(client, name, options, &read, out, error);
 
-    if (!status) {
-        status = rqli_call_options_read(client, &read, options, error);
-    }
-    return status ? status : acquire(client, name, &read, out, error);
+    return status ? status : acquire_lock(client, name, &read, out, error);
 }
 
 rql_status rql_lock_try(rql_client *client, const char *name, const rql_lock_options *options,
                         rql_lock **out, rql_error *error)
 {
     rql_lock_options read;
-    rql_status status = check(client, name, out, error);
+    rql_status status = read_arguments(client, name, options, &read, out, error);
 
-    if (!status) {
-        status = rqli_call_options_read(client, &read, options, error);
-    }
     read.fail_fast = true;
-    return status ? status : acquire(client, name, &read, out, error);
+    return status ? status : acquire_lock(client, name, &read, out, error);
 }
 
 /* The handle is gone afterwards, whatever the result: a release that could not be confirmed goes on
@@ -168,7 +164,7 @@ rql_status rql_lock_release(rql_lock *lock, rql_error *error)
 /* Claims a lock that was handed over: such a lock lives for a second unless it is claimed, though
  * the grant was for its ttl. Returns false if it still has to be claimed; true also if there is
  * nothing to claim, because the lock was claimed before or is gone. */
-static bool claim(rql_lock *lock)
+static bool claim_lock(rql_lock *lock)
 {
     struct rqli_lease lease = rqli_leases_lease(lock->client->leases, lock);
     int64_t now_us = rqli_now_us();
@@ -194,7 +190,7 @@ rql_lock *rql_lock_forget(rql_lock *lock)
         return NULL;
     }
     atomic_store_explicit(&lock->client->has_left_locks, true, memory_order_relaxed);
-    is_claimed = claim(lock);
+    is_claimed = claim_lock(lock);
     /* The leases repeat a failed claim, which may still get the whole ttl. */
     left_ms = is_claimed ? rql_lock_remaining_ms(lock) : lock->ttl_ms;
     /* This comes before the lock leaves the list: at no time may its acquirer look as if it held
@@ -235,13 +231,6 @@ rql_status rql_lock_extend(rql_lock *lock, int64_t ttl_ms, rql_error *error)
     return status ? status : rqli_extend(&lock, 1, ttl_ms, error);
 }
 
-/* Compares a reply with a text. The text of a reply has a length and no 0 at its end. */
-static bool is_text(const struct rqli_reply *reply, const char *text)
-{
-    return reply->type == RQLI_REPLY_TEXT && reply->text.length == strlen(text) &&
-           memcmp(reply->text.data, text, reply->text.length) == 0;
-}
-
 /* Asks the server who holds the lock, as no other call about a held lock does. A lock that is held
  * by another acquirer or is free is reported lost, too; one that Ruby holds has no nonce, and so
  * reads as free. A match leaves the lease as it is, because the reply does not say for how long the
@@ -265,7 +254,7 @@ rql_status rql_lock_verify(rql_lock *lock, rql_error *error)
     }
     /* The nonce of the grant decides: a lock that another request of this acquirer holds is not
      * this one. */
-    if (!is_text(batch->reply, lock->grant_nonce)) {
+    if (!rqli_reply_is(batch->reply, lock->grant_nonce)) {
         rqli_leases_on_gone(lock->client->leases, lock);
         return rqli_lock_fail_ended(lock->name, "", error);
     }

@@ -44,7 +44,7 @@ struct named {
 
 /* Compares the names at two places: by partition, and then by bytes, as every client does, whatever
  * its locale. */
-static int compare(const void *a, const void *b, void *context)
+static int compare_names(const void *a, const void *b, void *context)
 {
     const struct named *self = context;
     const char *name = self->names[*(const size_t *)a];
@@ -87,19 +87,6 @@ static rql_status check_ttl(const rql_client *client, const struct rqli_series_p
     return rqli_history_check_ttl(client, longest_ms, error);
 }
 
-/* Returns the index of the first name of another partition than those before it; n_names: all are
- * in one. */
-static size_t first_elsewhere(const rql_client *client, const rql_series_options *options)
-{
-    size_t i = 1;
-
-    while (i < options->n_names && rqli_client_key_set(client, options->names[i]) ==
-                                       rqli_client_key_set(client, options->names[0])) {
-        i++;
-    }
-    return i;
-}
-
 static rql_status check_no_name_twice(const char *const *names, const size_t *sorted, size_t count,
                                       rql_error *error)
 {
@@ -120,10 +107,17 @@ static rql_status put_in_order(struct rqli_series_plan *plan, const rql_client *
 {
     const rql_series_options *options = &plan->options;
     struct named named = {client, options->names};
-    size_t elsewhere = first_elsewhere(client, options);
-    bool is_spread = options->mode != RQL_SERIES_GEM && elsewhere < options->n_names;
-    size_t *sorted = is_spread ? plan->places : plan->order;
+    const struct rqli_key_set *first = rqli_client_key_set(client, options->names[0]);
+    size_t elsewhere = 1; /* the first name of another partition; n_names: all are in one */
+    bool is_spread;
+    size_t *sorted;
 
+    while (elsewhere < options->n_names &&
+           rqli_client_key_set(client, options->names[elsewhere]) == first) {
+        elsewhere++;
+    }
+    is_spread = options->mode != RQL_SERIES_GEM && elsewhere < options->n_names;
+    sorted = is_spread ? plan->places : plan->order;
     for (size_t i = 0; i < options->n_names; i++) {
         plan->places[i] = i;
         plan->order[i] = i;
@@ -140,7 +134,7 @@ static rql_status put_in_order(struct rqli_series_plan *plan, const rql_client *
     if (options->mode == RQL_SERIES_GEM) {
         return RQL_OK;
     }
-    qsort_r(sorted, options->n_names, sizeof *sorted, compare, &named);
+    qsort_r(sorted, options->n_names, sizeof *sorted, compare_names, &named);
     return check_no_name_twice(options->names, sorted, options->n_names, error);
 }
 

@@ -17,8 +17,8 @@
 
 /* Takes the steps of an acquisition that was begun. The room for 64 locks is on the stack: only the
  * handles are allocated. */
-static void acquire_all(struct rqli_series_acquire *self, enum rqli_series_step step,
-                        rql_error *error)
+static void take_steps(struct rqli_series_acquire *self, enum rqli_series_step step,
+                       rql_error *error)
 {
     const rql_series *series = self->series;
     struct rqli_acquire_result acquired;
@@ -42,8 +42,8 @@ static void acquire_all(struct rqli_series_acquire *self, enum rqli_series_step 
 }
 
 /* Acquires a series. With `tries` it does not wait. */
-static rql_status acquire(rql_client *client, const rql_series_options *options, bool tries,
-                          rql_series **out, rql_error *error)
+static rql_status acquire_series(rql_client *client, const rql_series_options *options, bool tries,
+                                 rql_series **out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
     struct rqli_series_acquire self;
@@ -66,7 +66,7 @@ static rql_status acquire(rql_client *client, const rql_series_options *options,
     /* timeout_ms counts from here: the time that a logger took for the line about the start is not
      * included. */
     self.asked_us = rqli_now_us();
-    acquire_all(&self, step, error);
+    take_steps(&self, step, error);
     series = rqli_series_conclude(&self);
     if (series) {
         *out = series;
@@ -77,13 +77,13 @@ static rql_status acquire(rql_client *client, const rql_series_options *options,
 rql_status rql_series_acquire(rql_client *client, const rql_series_options *options,
                               rql_series **out, rql_error *error)
 {
-    return acquire(client, options, false, out, error);
+    return acquire_series(client, options, false, out, error);
 }
 
 rql_status rql_series_try(rql_client *client, const rql_series_options *options, rql_series **out,
                           rql_error *error)
 {
-    return acquire(client, options, true, out, error);
+    return acquire_series(client, options, true, out, error);
 }
 
 /* ---- the acquisition on a loop ---- */
@@ -155,7 +155,7 @@ static void take_step(struct acquiring *self, enum rqli_series_step step)
 
 /* Loop's thread. Begins the series. All its locks have one number, because a series is one
  * acquirer, as a request is. */
-static void begin(struct rqli_job *job)
+static void begin_series(struct rqli_job *job)
 {
     struct acquiring *self = (struct acquiring *)job;
     uint64_t number = self->series.plan.lock.task ? 0 : rqli_loop_new_acquirer(job->loop);
@@ -193,7 +193,7 @@ static struct acquiring *acquiring_new(rql_loop *loop, const struct rqli_series_
     if (!self) {
         return NULL;
     }
-    rqli_request_prepare(&self->request, begin);
+    rqli_request_prepare(&self->request, begin_series);
     self->request.job.loop = loop;
     self->request.task.calls = self->calls;
     self->request.finish = on_acquired;
