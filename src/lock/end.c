@@ -467,9 +467,7 @@ static bool may_be_late(struct rqli_background *background)
  * oldest release that waits for its answer, or NULL. */
 static rql_lock *first_late(const struct rqli_background *background)
 {
-    struct rqli_dlink *link = background->shared.late.first;
-
-    return link ? RQLI_OWNER(link, rql_lock, kept.link) : NULL;
+    return rqli_lock_of_link(background->shared.late.first);
 }
 
 /* Frees a release that is over and leaves nothing to do. It is in no list any more. */
@@ -549,11 +547,6 @@ static int64_t next_late_look_us(const struct rqli_background *background)
     return rqli_now_us() + (rqli_background_is_ending(background) ? LAST_LOOK_US : LOOK_US);
 }
 
-static rql_lock *lock_of_repetition(struct rqli_duty *duty)
-{
-    return RQLI_OWNER(duty, rql_lock, kept.duty);
-}
-
 /* Gives up the room of the repetition, and ends the release. */
 static void finish_repetition(rql_lock *lock, rql_status status)
 {
@@ -573,7 +566,7 @@ static void lose_grant(rql_lock *lock)
 
 static bool begin_repetition(struct rqli_duty *duty, int64_t now_us)
 {
-    rql_lock *lock = lock_of_repetition(duty);
+    rql_lock *lock = rqli_lock_of_duty(duty);
 
     if (now_us >= late_until_us(lock)) {
         finish_repetition(lock, lock->may_have_ended ? RQL_E_UNKNOWN : RQL_E_IO);
@@ -585,7 +578,7 @@ static bool begin_repetition(struct rqli_duty *duty, int64_t now_us)
 
 static void write_repetition(struct rqli_duty *duty, struct rqli_call *call)
 {
-    const rql_lock *lock = lock_of_repetition(duty);
+    const rql_lock *lock = rqli_lock_of_duty(duty);
 
     rqli_call_init(call, RQLI_SCRIPT_RELEASE, &lock->keys);
     rqli_call_text(call, lock->nonce);
@@ -595,7 +588,7 @@ static void write_repetition(struct rqli_duty *duty, struct rqli_call *call)
 static void read_repetition(struct rqli_duty *duty, const struct rqli_batch *answer,
                             const struct rqli_reply *reply, rql_status fault)
 {
-    rql_lock *lock = lock_of_repetition(duty);
+    rql_lock *lock = rqli_lock_of_duty(duty);
     struct rqli_background *background = lock->client->background;
     rql_status status = fault;
 

@@ -45,22 +45,17 @@ struct rqli_leases *rqli_leases_new(rql_client *client, struct rqli_background *
 }
 
 /* The caller of every static function below holds the mutex of the background, except of
- * is_extended() and end_of(). */
-
-static rql_lock *lock_of(struct rqli_dlink *link)
-{
-    return link ? RQLI_OWNER(link, rql_lock, kept.link) : NULL;
-}
+ * end_of(). */
 
 /* Iterate over all locks, in no order. */
 static rql_lock *first(const struct rqli_leases *self)
 {
-    return lock_of(self->shared.all.first);
+    return rqli_lock_of_link(self->shared.all.first);
 }
 
 static rql_lock *next(const rql_lock *lock)
 {
-    return lock_of(lock->kept.link.next);
+    return rqli_lock_of_link(lock->kept.link.next);
 }
 
 /* Sets the times of a lock that is watched, after a change of its lease. */
@@ -83,31 +78,13 @@ static uint64_t hash_of(const char *name, const char *acquirer)
     return rqli_hash_bytes(rqli_hash_bytes(0, rqli_slice_of(name)), rqli_slice_of(acquirer));
 }
 
-static void add_renewed(struct rqli_leases *self, rql_lock *lock)
-{
-    rqli_hash_map_add(&self->shared.renewed, &lock->kept.renewed,
-                      hash_of(lock->name, lock->acquirer));
-    lock->kept.is_renewed = true;
-}
-
+/* A lock in the map that is lost, or whose renewal was stopped, does not count. */
 static bool is_renewed_for(const rql_lock *lock, const char *name, const char *acquirer,
                            int64_t now_us)
 {
     return lock->kept.lease.renews && strcmp(lock->name, name) == 0 &&
            strcmp(lock->acquirer, acquirer) == 0 &&
            rqli_lease_state(&lock->kept.lease, now_us) != RQL_GONE;
-}
-
-/* A lock in the hash that is lost, or whose renewal was stopped, does not count. */
-static bool renews(const struct rqli_leases *self, const char *name, const char *acquirer)
-{
-    int64_t now_us = rqli_now_us();
-    struct rqli_hash_entry *at = rqli_hash_map_find(&self->shared.renewed, hash_of(name, acquirer));
-
-    while (at && !is_renewed_for(RQLI_OWNER(at, rql_lock, kept.renewed), name, acquirer, now_us)) {
-        at = rqli_hash_map_next(at);
-    }
-    return at != NULL;
 }
 
 /* ---- the list ---- */
@@ -125,12 +102,12 @@ static void count_at_node(struct rqli_leases *self, const rql_lock *lock, unsign
 /* Unlists a lock, which need not be listed. */
 static void unlist(struct rqli_leases *self, rql_lock *lock)
 {
-    if (lock->kept.is_listed) {
+    if (lock->kept.listing != RQLI_LOCK_UNLISTED) {
         /* The counters are unsigned: this takes one away. */
         rqli_holders_count(&self->client->holders, lock->holder, (uint32_t)-1);
         count_at_node(self, lock, (unsigned)-1);
         rqli_dlist_remove(&self->shared.all, &lock->kept.link);
-        lock->kept.is_listed = false;
+        lock->kept.listing = RQLI_LOCK_UNLISTED;
     }
     if (lock->transfer && lock->transfer->lock == lock) {
         lock->transfer->lock = NULL;
@@ -166,7 +143,7 @@ struct rqli_leases *rqli_leases_free(struct rqli_leases *self)
     while (self->background->shared.n_adopted > 0) {
         rql_lock *following = next(lock);
 
-        if (lock->kept.is_adopted) {
+        if (lock->kept.listing == RQLI_LOCK_ADOPTED) {
             free_adopted(self, lock);
         }
         lock = following;
@@ -212,7 +189,7 @@ static void on_loss_due(struct rqli_due *due)
     rql_lock *lock = RQLI_OWNER(due, rql_lock, kept.loss);
     struct rqli_leases *self = lock->client->leases;
 
-    if (lock->kept.is_adopted) {
+    if (lock->kept.listing == RQLI_LOCK_ADOPTED) {
         free_adopted(self, lock);
     } else {
         report_loss(self, lock);
@@ -221,16 +198,11 @@ static void on_loss_due(struct rqli_due *due)
 
 /* ---- renewal and claim ---- */
 
-static rql_lock *lock_of_renewal(struct rqli_duty *duty)
-{
-    return RQLI_OWNER(duty, rql_lock, kept.duty);
-}
-
 /* Renews no lock whose owner's thread has ended: it cannot be working under the lock any more. If
  * the lock is gone that is reported next. */
 static bool begin_renewal(struct rqli_duty *duty, int64_t now_us)
 {
-    rql_lock *lock = lock_of_renewal(duty);
+    rql_lock *lock = rqli_lock_of_duty(duty);
     struct rqli_lease *lease = &lock->kept.lease;
 
     if (rqli_lease_state(lease, now_us) == RQL_GONE) {
@@ -246,7 +218,7 @@ static bool begin_renewal(struct rqli_duty *duty, int64_t now_us)
 
 static void write_renewal(struct rqli_duty *duty, struct rqli_call *call)
 {
-    const rql_lock *lock = lock_of_renewal(duty);
+    const rql_lock *lock = rqli_lock_of_duty(duty);
 
     rqli_call_init(call, RQLI_SCRIPT_EXTEND, &lock->keys);
     rqli_call_text(call, lock->grant_nonce);
@@ -259,7 +231,7 @@ static void write_renewal(struct rqli_duty *duty, struct rqli_call *call)
 static void read_renewal(struct rqli_duty *duty, const struct rqli_batch *answer,
                          const struct rqli_reply *reply, rql_status fault)
 {
-    rql_lock *lock = lock_of_renewal(duty);
+    rql_lock *lock = rqli_lock_of_duty(duty);
     struct rqli_lease *lease = &lock->kept.lease;
     struct rqli_outcome outcome;
 
@@ -267,7 +239,7 @@ static void read_renewal(struct rqli_duty *duty, const struct rqli_batch *answer
     if (!reply || !rqli_outcome_read(reply, &outcome) ||
         (outcome.what == 1 && !rqli_durability_is_met(&lock->durability, &answer->acks))) {
         rqli_lease_on_setback(lease, rqli_now_us());
-    } else if (outcome.what == 1 && !lock->kept.is_adopted) {
+    } else if (outcome.what == 1 && lock->kept.listing != RQLI_LOCK_ADOPTED) {
         rqli_lease_on_extended(lease, answer->sent_us, outcome.third);
         rqli_observe(RQLI_ON_RENEWED, &lock->subject, NULL);
     } else { /* gone; or adopted, and nothing more has to be done for it */
@@ -279,22 +251,9 @@ static void read_renewal(struct rqli_duty *duty, const struct rqli_batch *answer
 static const struct rqli_duty_ops renewal_ops = {
     .begin = begin_renewal, .write = write_renewal, .read = read_renewal, .is_urgent = true};
 
-/* Makes room for the times of a lock, so that an update needs no memory: its failure could not be
- * reported. False: no memory, or no thread. */
-static bool reserve(struct rqli_leases *self, rql_lock *lock)
-{
-    if (!rqli_background_reserve(self->background, &lock->kept.duty)) {
-        return false;
-    }
-    if (!rqli_timers_reserve(&self->background->shared.losses)) {
-        rqli_background_drop(self->background, &lock->kept.duty);
-        return false;
-    }
-    return true;
-}
-
 /* Watches this lease, because the thread must know it by the time that something of it is due. If
- * it is watched already, this only updates its times. False: no thread, or no memory. */
+ * it is watched already, this only updates its times. Room for them is made first, so that an
+ * update needs no memory: its failure could not be reported. False: no thread, or no memory. */
 static bool watch(struct rqli_leases *self, rql_lock *lock)
 {
     struct rqli_background *background = self->background;
@@ -304,7 +263,11 @@ static bool watch(struct rqli_leases *self, rql_lock *lock)
         lock->kept.duty.set = lock->keys.set;
         lock->kept.duty.durability = &lock->durability;
         lock->kept.loss.fire = on_loss_due;
-        if (!reserve(self, lock)) {
+        if (!rqli_background_reserve(background, &lock->kept.duty)) {
+            return false;
+        }
+        if (!rqli_timers_reserve(&background->shared.losses)) {
+            rqli_background_drop(background, &lock->kept.duty);
             return false;
         }
         lock->kept.is_watched = true;
@@ -324,7 +287,9 @@ static bool look_after(struct rqli_leases *self, rql_lock *lock)
     bool is_passive = !lease->renews && lease->claim != RQLI_LEASE_UNCLAIMED && !lock->on_lost;
 
     if (lease->renews) {
-        add_renewed(self, lock);
+        rqli_hash_map_add(&self->shared.renewed, &lock->kept.renewed,
+                          hash_of(lock->name, lock->acquirer));
+        lock->kept.is_renewed = true;
     }
     return is_passive || watch(self, lock);
 }
@@ -364,7 +329,7 @@ rql_status rqli_leases_add(struct rqli_leases *self, rql_lock *lock, rql_error *
      * list, or has set this end before. */
     lock->kept.lease.host_end_us = rqli_leases_host_end_us(self, lock->keys.set);
     rqli_dlist_add_first(&self->shared.all, &lock->kept.link);
-    lock->kept.is_listed = true;
+    lock->kept.listing = RQLI_LOCK_LISTED;
     rqli_holders_count(&self->client->holders, lock->holder, 1);
     count_at_node(self, lock, 1);
     if (!look_after(self, lock)) {
@@ -427,7 +392,7 @@ void rqli_leases_adopt(struct rqli_leases *self, rql_lock *lock)
 {
     rqli_background_lock(self->background);
     await_callback(self, lock);
-    lock->kept.is_adopted = true;
+    lock->kept.listing = RQLI_LOCK_ADOPTED;
     self->background->shared.n_adopted++;
     /* The lock is not renewed any more, so its acquirer may wait for it as for any other lock. */
     rqli_lease_on_forgotten(&lock->kept.lease, rqli_now_us());
@@ -457,22 +422,24 @@ void rqli_leases_doubt(struct rqli_leases *self, const struct rqli_key_set *set)
     rqli_background_unlock(self->background);
 }
 
-static bool is_extended(struct rqli_leases *self, const char *name, const char *acquirer)
-{
-    bool extends;
-
-    rqli_background_lock(self->background);
-    extends = renews(self, name, acquirer);
-    rqli_background_unlock(self->background);
-    return extends;
-}
-
 /* Every acquisition calls this, and few clients extend. A thread that does not see the flag yet is
  * not the holder of such a lock. */
 bool rqli_leases_extends(struct rqli_leases *self, const char *name, const char *acquirer)
 {
-    return atomic_load_explicit(&self->has_extended, memory_order_relaxed) &&
-           is_extended(self, name, acquirer);
+    struct rqli_hash_entry *at;
+    int64_t now_us;
+
+    if (!atomic_load_explicit(&self->has_extended, memory_order_relaxed)) {
+        return false;
+    }
+    rqli_background_lock(self->background);
+    now_us = rqli_now_us();
+    at = rqli_hash_map_find(&self->shared.renewed, hash_of(name, acquirer));
+    while (at && !is_renewed_for(RQLI_OWNER(at, rql_lock, kept.renewed), name, acquirer, now_us)) {
+        at = rqli_hash_map_next(at);
+    }
+    rqli_background_unlock(self->background);
+    return at != NULL;
 }
 
 struct rqli_lease rqli_leases_lease(struct rqli_leases *self, const rql_lock *lock)
@@ -608,7 +575,8 @@ void rqli_leases_each(struct rqli_leases *self, void (*visit)(const rql_lock *lo
 
     rqli_background_lock(self->background);
     for (rql_lock *lock = first(self); lock; lock = next(lock)) {
-        if (!lock->kept.is_adopted && rqli_lease_state(&lock->kept.lease, now_us) != RQL_GONE) {
+        if (lock->kept.listing != RQLI_LOCK_ADOPTED &&
+            rqli_lease_state(&lock->kept.lease, now_us) != RQL_GONE) {
             visit(lock, context);
         }
     }

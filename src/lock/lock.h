@@ -19,6 +19,13 @@
 #include <rql/lock.h>
 #include <stddef.h>
 
+/* Whether the leases look after a lock, and whose it is. */
+enum rqli_lock_listing {
+    RQLI_LOCK_UNLISTED,
+    RQLI_LOCK_LISTED,  /* its holder's */
+    RQLI_LOCK_ADOPTED, /* the leases' own: its holder has forgotten it */
+};
+
 struct rql_lock {
     char acquirer[RQL_ID_SIZE]; /* the first four members stay in a handle that is used again */
     char host[RQL_ID_SIZE];
@@ -66,10 +73,9 @@ struct rql_lock {
         struct rqli_duty duty;          /* to renew or claim it, or to repeat its release */
         int64_t asks_ms;                /* the ttl that the renewal asks for */
         struct rqli_due loss;           /* when the loss is to be reported */
-        bool is_listed;
+        enum rqli_lock_listing listing;
         bool is_renewed; /* it is in that map */
         bool is_watched; /* the background thread looks after it */
-        bool is_adopted; /* it belongs to the leases: its holder has forgotten it */
         int lost_fd;     /* -1: it was not asked for */
     } kept;              /* guarded by the mutex of the background */
 
@@ -78,6 +84,18 @@ struct rql_lock {
 };
 
 enum { RQLI_LOCK_KEEPS = offsetof(struct rql_lock, client) };
+
+/* Return the lock that has this part; NULL for no link. */
+
+static inline rql_lock *rqli_lock_of_link(struct rqli_dlink *link)
+{
+    return link ? RQLI_OWNER(link, rql_lock, kept.link) : NULL;
+}
+
+static inline rql_lock *rqli_lock_of_duty(struct rqli_duty *duty)
+{
+    return RQLI_OWNER(duty, rql_lock, kept.duty);
+}
 
 rql_lock *rqli_lock_new(rql_client *client, const char *name, uint64_t task);
 /* As rqli_lock_new(), but allocates no more memory than the name needs. */
