@@ -123,21 +123,12 @@ void rqli_background_drop(struct rqli_background *self, struct rqli_duty *duty)
 
 /* ---- until when ---- */
 
-/* Returns until when a call may last: no longer than to the next loss that has to be reported, or
- * the end. */
-static int64_t budget_us(struct rqli_background *self)
-{
-    int64_t until_us = rqli_client_budget_us(self->client, rqli_now_us());
-
-    until_us = rqli_earlier(until_us, self->shared.stop_us);
-    return rqli_earlier(until_us, rqli_timers_first_us(&self->shared.losses));
-}
-
 int64_t rqli_background_wait_until_us(struct rqli_background *self)
 {
-    int64_t most_us = budget_us(self);
-    int64_t loss_us = rqli_timers_first_us(&self->shared.losses);
     int64_t now_us = rqli_now_us();
+    int64_t loss_us = rqli_timers_first_us(&self->shared.losses);
+    int64_t most_us = rqli_earlier(rqli_client_budget_us(self->client, now_us),
+                                   rqli_earlier(self->shared.stop_us, loss_us));
     int64_t until_us;
 
     if (!self->client->is_partitioned || !rqli_fleet_holds_apart(&self->client->fleet)) {
@@ -216,7 +207,7 @@ static bool is_full(const struct rqli_duty_batch *self)
 /* Adds a duty to the batch of its node. Returns false if that is full and is sent at once, so that
  * more have to be looked for later. A duty whose batch is under way waits: a second batch would
  * only queue behind it at the server. */
-static bool add(struct rqli_background *self, struct rqli_duty *duty)
+static bool add_to_batch(struct rqli_background *self, struct rqli_duty *duty)
 {
     struct rqli_node *node = rqli_fleet_node(&self->client->fleet, duty->set);
     bool is_durable = duty->durability && rqli_durability_is_wanted(duty->durability);
@@ -238,7 +229,7 @@ static bool add(struct rqli_background *self, struct rqli_duty *duty)
 
 /* Begins the duties of a queue that are due, until a batch is full: those left in the queue keep
  * their times, and the next step comes at once. */
-static void collect(struct rqli_background *self, struct rqli_timers *queue)
+static void collect_duties(struct rqli_background *self, struct rqli_timers *queue)
 {
     int64_t now_us = rqli_now_us();
     bool goes_on = true;
@@ -246,25 +237,11 @@ static void collect(struct rqli_background *self, struct rqli_timers *queue)
     while (goes_on) {
         struct rqli_duty *duty = (struct rqli_duty *)rqli_timers_take_due(queue, now_us);
 
-        goes_on = duty && (!duty->ops->begin(duty, now_us) || add(self, duty));
+        goes_on = duty && (!duty->ops->begin(duty, now_us) || add_to_batch(self, duty));
     }
 }
 
 /* ---- the calls ---- */
-
-static void write_calls(struct rqli_duty_batch *self, struct rqli_command *command)
-{
-    for (size_t i = 0; i < self->count; i++) {
-        struct rqli_duty *duty = self->item[i].duty;
-        struct rqli_call call;
-
-        if (duty) {
-            self->item[i].reply_at = command->n_commands;
-            duty->ops->write(duty, &call);
-            rqli_call_write(&call, command, rqli_conn_scripts(conn_of(self)));
-        }
-    }
-}
 
 /* Writes the calls of a batch. Returns false if no duty is left in it. */
 static bool write_batch(struct rqli_background *self, struct rqli_duty_batch *batch)
@@ -273,7 +250,16 @@ static bool write_batch(struct rqli_background *self, struct rqli_duty_batch *ba
     rql_client *client = self->client;
 
     rqli_command_reset(command);
-    write_calls(batch, command);
+    for (size_t i = 0; i < batch->count; i++) {
+        struct rqli_duty *duty = batch->item[i].duty;
+        struct rqli_call call;
+
+        if (duty) {
+            batch->item[i].reply_at = command->n_commands;
+            duty->ops->write(duty, &call);
+            rqli_call_write(&call, command, rqli_conn_scripts(conn_of(batch)));
+        }
+    }
     if (command->n_commands == 0) {
         return false;
     }
@@ -285,8 +271,8 @@ static bool write_batch(struct rqli_background *self, struct rqli_duty_batch *ba
 
 /* Connects and sends a batch, and waits for nothing else. Holds the mutex only while the calls are
  * written. */
-static rql_status send(struct rqli_background *self, struct rqli_duty_batch *batch,
-                       int64_t until_us)
+static rql_status send_batch(struct rqli_background *self, struct rqli_duty_batch *batch,
+                             int64_t until_us)
 {
     struct rqli_conn *conn = conn_of(batch);
     rql_status status;
@@ -314,8 +300,8 @@ static rql_status send(struct rqli_background *self, struct rqli_duty_batch *bat
 /* ---- the answers ---- */
 
 /* Returns true if the call has done nothing, and is sent again, at once or soon. */
-static bool repeat(struct rqli_background *self, const struct rqli_duty_batch *batch,
-                   struct rqli_duty *duty, const struct rqli_reply *reply)
+static bool repeat_call(struct rqli_background *self, const struct rqli_duty_batch *batch,
+                        struct rqli_duty *duty, const struct rqli_reply *reply)
 {
     enum rqli_verdict verdict;
 
@@ -338,7 +324,8 @@ static bool repeat(struct rqli_background *self, const struct rqli_duty_batch *b
 
 /* A batch is over: each of its duties reads its reply. Duties that others drop meanwhile are
  * forgotten. */
-static void end(struct rqli_background *self, struct rqli_duty_batch *batch, rql_status status)
+static void end_batch(struct rqli_background *self, struct rqli_duty_batch *batch,
+                      rql_status status)
 {
     if (status) {
         rqli_fleet_on_silence(&self->client->fleet, batch->node);
@@ -351,7 +338,7 @@ static void end(struct rqli_background *self, struct rqli_duty_batch *batch, rql
         if (duty) {
             duty->batch = NULL;
         }
-        if (duty && !(reply && repeat(self, batch, duty, reply))) {
+        if (duty && !(reply && repeat_call(self, batch, duty, reply))) {
             duty->ops->read(duty, reply ? batch->sent : NULL, reply, status);
         }
     }
@@ -376,16 +363,16 @@ static void take_answer(struct rqli_background *self, struct rqli_duty_batch *ba
     status = rqli_batch_await(batch->sent, until_us, NULL);
     rqli_background_lock(self);
     if (!is_looked_at || rqli_batch_is_over(batch->sent)) {
-        end(self, batch, status);
+        end_batch(self, batch, status);
     }
 }
 
-static void begin(struct rqli_background *self, struct rqli_duty_batch *batch)
+static void begin_batch(struct rqli_background *self, struct rqli_duty_batch *batch)
 {
-    rql_status status = send(self, batch, answer_until_us(self, batch));
+    rql_status status = send_batch(self, batch, answer_until_us(self, batch));
 
     if (status) {
-        end(self, batch, status);
+        end_batch(self, batch, status);
     }
 }
 
@@ -417,7 +404,7 @@ static void send_all(struct rqli_background *self, bool is_durable)
 
     for (batch = &self->shared.batch; batch; batch = batch->next) {
         if (batch->is_durable == is_durable && is_unsent(batch) && is_ready(self, batch)) {
-            begin(self, batch);
+            begin_batch(self, batch);
         }
     }
     for (batch = &self->shared.batch; batch; batch = batch->next) {
@@ -427,7 +414,7 @@ static void send_all(struct rqli_background *self, bool is_durable)
     }
     for (batch = &self->shared.batch; batch; batch = batch->next) {
         if (batch->is_durable == is_durable && is_unsent(batch)) {
-            begin(self, batch);
+            begin_batch(self, batch);
             note_attempt(self, batch);
         }
     }
@@ -463,7 +450,7 @@ static int64_t next_look_us(const struct rqli_background *self, const struct rql
 
 /* Returns when the thread has to look again: at the earliest of the times that are due. While
  * leases come and go it looks every 150 ms, which is cheaper than a wake-up for each of them. */
-static int64_t plan(struct rqli_background *self)
+static int64_t plan_next_step(struct rqli_background *self)
 {
     int64_t now_us = rqli_now_us();
     int64_t due_us = self->shared.stop_us;
@@ -486,11 +473,11 @@ static int64_t plan(struct rqli_background *self)
 
 /* Ends what is open when the client ends and its time is over: each duty learns that there is no
  * time for it any more. */
-static void end_all(struct rqli_background *self)
+static void end_duties(struct rqli_background *self)
 {
     for (struct rqli_duty_batch *batch = &self->shared.batch; batch; batch = batch->next) {
         if (batch->sent) {
-            end(self, batch, RQL_E_UNKNOWN);
+            end_batch(self, batch, RQL_E_UNKNOWN);
         }
     }
     rqli_timers_fire(&self->shared.looks, RQLI_NEVER_US);
@@ -521,15 +508,15 @@ int64_t rqli_background_step(struct rqli_worker *worker)
     rqli_background_lock(self);
     rqli_timers_fire(&self->shared.looks, rqli_now_us());
     rqli_timers_fire(&self->shared.losses, rqli_now_us());
-    collect(self, &self->shared.urgent);
-    collect(self, &self->shared.others);
+    collect_duties(self, &self->shared.urgent);
+    collect_duties(self, &self->shared.others);
     send_all(self, false);
     send_all(self, true);
     rqli_timers_fire(&self->shared.losses, rqli_now_us());
     if (rqli_now_us() >= self->shared.stop_us) {
-        end_all(self);
+        end_duties(self);
     } else if (!rqli_background_is_ending(self) || owes(self)) {
-        again_us = plan(self);
+        again_us = plan_next_step(self);
     }
     rqli_background_unlock(self);
     return again_us;

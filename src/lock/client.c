@@ -161,8 +161,8 @@ struct rqli_batch *rqli_client_batch(rql_client *client, const struct rqli_key_s
                                : rqli_client_conn(client));
 }
 
-static rql_status query(rql_client *client, const struct rqli_key_set *set, struct rqli_batch **out,
-                        rql_error *error, va_list words)
+static rql_status run_words(rql_client *client, const struct rqli_key_set *set,
+                            struct rqli_batch **out, rql_error *error, va_list words)
 {
     const struct rqli_op_route route = rqli_client_route_of_all(client);
     struct rqli_call call;
@@ -178,7 +178,7 @@ rql_status rqli_query(rql_client *client, struct rqli_batch **out, rql_error *er
     va_list words;
 
     va_start(words, error);
-    status = query(client, &rqli_key_sets[RQLI_WHOLE], out, error, words);
+    status = run_words(client, &rqli_key_sets[RQLI_WHOLE], out, error, words);
     va_end(words);
     return status;
 }
@@ -190,7 +190,7 @@ rql_status rqli_query_about(rql_client *client, const struct rqli_keys *keys,
     va_list words;
 
     va_start(words, error);
-    status = query(client, keys->set, out, error, words);
+    status = run_words(client, keys->set, out, error, words);
     va_end(words);
     return status;
 }

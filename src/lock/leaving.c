@@ -118,7 +118,7 @@ static enum rqli_op_next next_together(struct rqli_op *op)
 /* The server has the whole grace to answer, however late this process sent the calls. Threads that
  * came later have slept while the round before was under way. If the server left that round without
  * an answer, they have no more time than is left of their own grace. */
-static int64_t until_us(const struct together *self, int64_t grace_us, bool is_silent)
+static int64_t round_until_us(const struct together *self, int64_t grace_us, bool is_silent)
 {
     int64_t until_us = RQLI_NEVER_US;
 
@@ -129,7 +129,7 @@ static int64_t until_us(const struct together *self, int64_t grace_us, bool is_s
 }
 
 /* Caller holds the mutex of the node. The first always fits: no series has more locks. */
-static void take_first(struct together *self, struct rqli_leavers *leavers)
+static void take_leavers(struct together *self, struct rqli_leavers *leavers)
 {
     while (leavers->first && self->n_calls + leavers->first->acquire->count <= TOGETHER_MAX) {
         self->n_calls += leavers->first->acquire->count;
@@ -140,30 +140,32 @@ static void take_first(struct together *self, struct rqli_leavers *leavers)
 
 /* Caller holds the mutex of the node. Once a leaver has its word, this thread does not touch it any
  * more. */
-static void tell(struct rqli_leaver *leaver, int32_t word, struct rqli_wake_list *wake_list)
+static void notify_leaver(struct rqli_leaver *leaver, int32_t word,
+                          struct rqli_wake_list *wake_list)
 {
     atomic_store_explicit(&leaver->word, word, memory_order_release);
     rqli_wake_list_add(wake_list, &leaver->word);
 }
 
 /* Wakes the other threads of the round. The first of those that came meanwhile leads next. */
-static void finish(struct together *self, struct rqli_leavers *leavers, pthread_mutex_t *mutex)
+static void finish_round(struct together *self, struct rqli_leavers *leavers,
+                         pthread_mutex_t *mutex)
 {
     struct rqli_wake_list wake_list = {.count = 0};
 
     (void)pthread_mutex_lock(mutex);
     leavers->is_silent = !self->is_answered;
     for (size_t i = 1; i < self->count; i++) { /* the first is the caller */
-        tell(self->leaver[i], IS_ANSWERED, &wake_list);
+        notify_leaver(self->leaver[i], IS_ANSWERED, &wake_list);
     }
     leavers->is_led = leavers->first != NULL;
     if (leavers->first) {
-        tell(leavers->first, LEADS, &wake_list);
+        notify_leaver(leavers->first, LEADS, &wake_list);
     }
     rqli_wake_list_unlock(&wake_list, mutex);
 }
 
-static void lead(struct rqli_acquire *acquire, struct rqli_leavers *leavers)
+static void lead_round(struct rqli_acquire *acquire, struct rqli_leavers *leavers)
 {
     static const struct rqli_op_ops ops = {
         .write = write_leaving, .read = read_leaving, .next = next_together};
@@ -173,16 +175,16 @@ static void lead(struct rqli_acquire *acquire, struct rqli_leavers *leavers)
 
     (void)pthread_mutex_lock(mutex);
     is_silent = leavers->is_silent;
-    take_first(&self, leavers);
+    take_leavers(&self, leavers);
     (void)pthread_mutex_unlock(mutex);
     self.op.n_calls = self.n_calls;
-    self.op.until_us = until_us(&self, rqli_client_grace_us(acquire->client), is_silent);
+    self.op.until_us = round_until_us(&self, rqli_client_grace_us(acquire->client), is_silent);
     (void)rqli_op_run(&self.op);
-    finish(&self, leavers, mutex);
+    finish_round(&self, leavers, mutex);
 }
 
 /* Returns whether the caller leads. */
-static bool enter(struct rqli_leaver *self, struct rqli_leavers *leavers)
+static bool join_leavers(struct rqli_leaver *self, struct rqli_leavers *leavers)
 {
     pthread_mutex_t *mutex = &self->acquire->node->shared.mutex;
     bool leads;
@@ -201,14 +203,14 @@ static void leave_together(struct rqli_acquire *self)
 {
     struct rqli_leavers *leavers = &rqli_conn_notes(self->op.route.conn)->leavers;
     struct rqli_leaver own = {.acquire = self};
-    int32_t word = enter(&own, leavers) ? LEADS : WAITS;
+    int32_t word = join_leavers(&own, leavers) ? LEADS : WAITS;
 
     while (word == WAITS) {
         rqli_signal_wait(&own.word, WAITS, RQLI_NEVER_US);
         word = atomic_load_explicit(&own.word, memory_order_acquire);
     }
     if (word == LEADS) {
-        lead(self, leavers);
+        lead_round(self, leavers);
     }
 }
 

@@ -46,7 +46,7 @@ void rqli_withdraw_write(const struct rqli_keys *keys, const char *acquirer, con
 
 /* ---- in the background ---- */
 
-static void drop(struct withdrawal *self)
+static void drop_withdrawal(struct withdrawal *self)
 {
     struct rqli_background *background = self->client->background;
 
@@ -64,7 +64,7 @@ static bool begin_withdrawal(struct rqli_duty *duty, int64_t now_us)
     if (now_us < self->until_us) {
         return true;
     }
-    drop(self);
+    drop_withdrawal(self);
     return false;
 }
 
@@ -95,7 +95,7 @@ static void read_withdrawal(struct rqli_duty *duty, const struct rqli_batch *ans
     if (outcome.second == RQLI_SERVED_PARTLY) {
         rqli_background_set(background, duty, rqli_now_us());
     } else {
-        drop(self);
+        drop_withdrawal(self);
     }
     if (outcome.what == REENTRY_UNDONE) {
         rqli_background_unlock(background);
