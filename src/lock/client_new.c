@@ -56,13 +56,11 @@ static void set_up_session(rql_client *client)
 
 /* Sets up TLS. Options in the URL's query take precedence, and are for this server alone: a swarm
  * may have another one. */
-static rql_status set_up_endpoint(rql_client *client, rql_error *error)
+static rql_status set_up_tls(rql_client *client, rql_error *error)
 {
     rql_options here = client->options;
-    rql_status status;
+    rql_status status = rqli_options_set_of_url(&here, client->fleet.first.endpoint.query, error);
 
-    set_up_session(client);
-    status = rqli_options_set_of_url(&here, client->fleet.first.endpoint.query, error);
     return status ? status : rqli_endpoint_use_tls(&client->fleet.first.endpoint, &here, error);
 }
 
@@ -90,7 +88,7 @@ static rql_status watch_masters(rql_client *client, rql_error *error)
         return RQL_OK;
     }
     client->master_watch = rqli_master_watch_new(client, client->sentinels);
-    if (!client->master_watch || !rqli_master_watch_start(client->master_watch)) {
+    if (!client->master_watch) {
         return rqli_fail(error, RQL_E_NOMEM, "client: no memory or thread");
     }
     return RQL_OK;
@@ -116,13 +114,14 @@ static rql_status set_up_cluster(rql_client *client, rql_error *error)
 /* Makes the parts. Nothing is sent: the first connection is made by the first call, or by
  * rql_client_connect(). So the parts can get a pointer to the identity before the identity exists.
  * The client joins the members of fork last, when all parts exist that abandon() touches. */
-static rql_status build(rql_client *client, rql_error *error)
+static rql_status make_parts(rql_client *client, rql_error *error)
 {
     bool has_fleet;
     rql_status status;
 
     client->stats = rqli_stats_new();
-    status = set_up_endpoint(client, error);
+    set_up_session(client);
+    status = set_up_tls(client, error);
     if (status) {
         return status;
     }
@@ -200,7 +199,7 @@ rql_status rqli_client_make(rql_client **out, const rql_options *options, rql_er
     rqli_resolver_init(&client->resolver);
     status = take_options(client, options, error);
     if (!status) {
-        status = build(client, error);
+        status = make_parts(client, error);
     }
     if (status) {
         return status;

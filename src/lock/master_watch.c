@@ -28,7 +28,7 @@ static void try_node(struct rqli_master_watch *self, const struct rqli_master *m
 }
 
 /* Asks about one master. Returns when to ask again. */
-static int64_t ask(struct rqli_master_watch *self, struct rqli_master *master)
+static int64_t ask_about(struct rqli_master_watch *self, struct rqli_master *master)
 {
     int64_t begun_us = rqli_now_us();
     int64_t deadline_us = rqli_after_ms(begun_us, master->used->session->connect_timeout_ms);
@@ -48,7 +48,7 @@ static int64_t ask(struct rqli_master_watch *self, struct rqli_master *master)
 }
 
 /* Asks about all masters. Returns when to ask again: when it is time for one of them. */
-static int64_t ask_of_all(struct rqli_master_watch *self)
+static int64_t ask_about_all(struct rqli_master_watch *self)
 {
     int64_t again_us = RQLI_NEVER_US;
 
@@ -56,7 +56,7 @@ static int64_t ask_of_all(struct rqli_master_watch *self)
         struct rqli_master *master = &self->sentinels->masters[i];
 
         if (rqli_master_at(master).host[0] != '\0' && !atomic_load(&self->shall_stop)) {
-            again_us = rqli_earlier(again_us, ask(self, master));
+            again_us = rqli_earlier(again_us, ask_about(self, master));
         }
     }
     return again_us;
@@ -72,7 +72,7 @@ static int64_t step(struct rqli_worker *worker)
     if (atomic_load(&self->shall_stop)) {
         return RQLI_WORKER_OVER;
     }
-    again_us = ask_of_all(self);
+    again_us = ask_about_all(self);
     rqli_history_look_at_all(self->client);
     rqli_socket_await_bytes_or(&self->news.sock, self->sentinels->changed_fd, again_us);
     if (rqli_sentinel_is_open(&self->news)) {
@@ -95,12 +95,7 @@ struct rqli_master_watch *rqli_master_watch_new(rql_client *client,
         rqli_sentinel_init(&self->news, &sentinels->endpoint);
         self->probe.fd = -1;
     }
-    return self;
-}
-
-bool rqli_master_watch_start(struct rqli_master_watch *self)
-{
-    return rqli_worker_start(&self->worker);
+    return self && rqli_worker_start(&self->worker) ? self : rqli_master_watch_free(self);
 }
 
 struct rqli_master_watch *rqli_master_watch_free(struct rqli_master_watch *self)

@@ -23,10 +23,10 @@ struct rqli_master_watch {
     atomic_bool shall_stop;
 };
 
-/* Makes a watch. NULL: no memory. Its thread sleeps until the first connection is made. */
+/* Makes a watch and starts its thread, which sleeps until the first connection is made. NULL: no
+ * memory, or no thread. */
 struct rqli_master_watch *rqli_master_watch_new(rql_client *client,
                                                 struct rqli_sentinels *sentinels);
-bool rqli_master_watch_start(struct rqli_master_watch *self);
 struct rqli_master_watch *rqli_master_watch_free(struct rqli_master_watch *self);
 
 /* In a fork child: closes the copies of descriptors. */
