@@ -1,7 +1,7 @@
 #include "common/clock.h"
 #include "net/login.h"
+#include "net/site.h"
 #include "net/socket.h"
-#include "net/url.h"
 #include "observe/observe.h"
 #include "options/options.h"
 #include "perf/protocol.h"
@@ -20,7 +20,8 @@ struct site_of_logins {
     rql_options options; /* with the texts of the URL's query */
     struct rqli_subject subject;
     struct rqli_session session;
-    struct rqli_endpoint endpoint;
+    struct rqli_url url;
+    struct rqli_site site;
     struct fault *fault;
 };
 
@@ -33,27 +34,30 @@ static bool judge(const struct site_of_logins *self, rql_status status, const rq
 }
 
 /* Its certificates are read, which is no part of a login; it has no session to be resumed. */
-static bool open_endpoint(struct site_of_logins *self, const char *url)
+static bool set_up(struct site_of_logins *self, const char *url)
 {
-    struct rqli_endpoint *endpoint = &self->endpoint;
+    struct rqli_session *session = &self->session;
     rql_error error = {0};
     rql_status status;
 
     rql_options_init(&self->options);
-    self->session = (struct rqli_session){.connect_timeout_ms = TIMEOUT_MS,
-                                          .identity = "bench",
-                                          .stats = self->subject.stats,
-                                          .subject = &self->subject};
-    *endpoint = (struct rqli_endpoint){.session = &self->session};
-    status = rqli_url_parse(endpoint, url, &error);
+    *session = (struct rqli_session){.url = &self->url,
+                                     .connect_timeout_ms = TIMEOUT_MS,
+                                     .identity = "bench",
+                                     .stats = self->subject.stats,
+                                     .subject = &self->subject};
+    status = rqli_url_parse(&self->url, url, &error);
     if (!status) {
-        status = rqli_options_set_of_url(&self->options, endpoint->query, &error);
+        status = rqli_options_set_of_url(&self->options, self->url.query, &error);
     }
     if (!status) {
-        status = rqli_endpoint_use_tls(endpoint, &self->options, &error);
+        status = rqli_session_use_tls(session, &self->options, &error);
     }
-    if (!status && endpoint->tls) {
-        status = rqli_tls_context_read(endpoint->tls, endpoint->where, &error);
+    if (!status) {
+        status = rqli_site_init_first(&self->site, session, &error);
+    }
+    if (!status && self->site.tls) {
+        status = rqli_tls_context_read(self->site.tls, self->site.where, &error);
     }
     return judge(self, status, &error);
 }
@@ -69,7 +73,7 @@ static int64_t processor_ns(void)
 /* Less than 0: it failed. */
 static int64_t log_in(struct site_of_logins *self)
 {
-    struct rqli_socket sock = {.endpoint = &self->endpoint, .fd = -1};
+    struct rqli_socket sock = {.site = &self->site, .fd = -1};
     const struct rqli_seat nobody = {0};
     struct rqli_clock_reading reading;
     rql_error error = {0};
@@ -93,8 +97,9 @@ static int64_t n_resumed(const struct site_of_logins *self)
 /* As if this were the first connection: nothing is resumed. */
 static bool forget(struct site_of_logins *self, const char *url)
 {
-    rqli_endpoint_fini(&self->endpoint);
-    return open_endpoint(self, url);
+    rqli_site_fini(&self->site);
+    rqli_url_fini(&self->url);
+    return set_up(self, url);
 }
 
 /* is_full: nothing is resumed. */
@@ -135,14 +140,15 @@ void scale_logins(const char *url, struct fault *fault)
     }
     self->fault = fault;
     self->subject.stats = rqli_stats_new();
-    if (open_endpoint(self, url)) {
+    if (set_up(self, url)) {
         protocol_ready();
         while (protocol_next(&request, fault) &&
                measure(self, url, strcmp(request.shape, "full") == 0, request.number, &outcome)) {
             protocol_answer(&outcome);
         }
     }
-    rqli_endpoint_fini(&self->endpoint);
+    rqli_site_fini(&self->site);
+    rqli_url_fini(&self->url);
     rqli_stats_free(self->subject.stats);
     free(self);
 }

@@ -96,7 +96,7 @@ void rqli_diagnose_round_trips(struct rqli_diagnosis *self)
  * again. */
 void rqli_diagnose_connecting(struct rqli_diagnosis *self)
 {
-    const struct rqli_endpoint *endpoint = &self->client->fleet.first.endpoint;
+    const struct rqli_site *site = &self->client->fleet.first.site;
     const int64_t most_us = self->client->options.default_lock_ttl_ms * US_PER_MS / TTL_PARTS;
     const int64_t begun_us = rqli_now_us();
     RQLI_AUTO(rqli_fd_close) int fd = -1;
@@ -104,14 +104,14 @@ void rqli_diagnose_connecting(struct rqli_diagnosis *self)
     struct rqli_peer peer = {.n_addresses = 0};
     int64_t took_us;
 
-    if (endpoint->kind != RQLI_ENDPOINT_TCP || endpoint->master) {
+    if (site->path || site->master) {
         rqli_report_add(self->report, "net.connect", RQL_CHECK_OK, "no name is to be resolved");
         return;
     }
     if (!rqli_diagnosis_has_time(self, "net.connect")) {
         return;
     }
-    fd = rqli_connect(endpoint, &endpoint->address, &peer, self->end_us, &error);
+    fd = rqli_connect(site, &site->address, &peer, self->end_us, &error);
     if (fd < 0) {
         rqli_report_add(self->report, "net.connect", RQL_CHECK_SKIP, "%s", error.message);
         return;
@@ -121,7 +121,7 @@ void rqli_diagnose_connecting(struct rqli_diagnosis *self)
                     "a new connection takes %.2f ms", (double)took_us / 1000);
     rqli_report_number(self->report, "took_us", took_us);
     rqli_report_say(self->report, "when a connection is lost, leases may end before the next one",
-                    "look at what resolves the name: getent ahosts %s", endpoint->address.host);
+                    "look at what resolves the name: getent ahosts %s", site->address.host);
 }
 
 /* ---- clk ---- */
@@ -257,9 +257,9 @@ static struct rqli_two_clocks read_replica(struct rqli_diagnosis *self,
     if (rqli_client_make(&other, &self->client->options, NULL) != RQL_OK) {
         return (struct rqli_two_clocks){.server_us = 0};
     }
-    other->fleet.first.endpoint.kind = RQLI_ENDPOINT_TCP;
-    other->fleet.first.endpoint.address = *at;
-    other->fleet.first.endpoint.master = NULL;
+    other->fleet.first.site.path = NULL;
+    other->fleet.first.site.address = *at;
+    other->fleet.first.site.master = NULL;
     other->session.eras = NULL;
     other->fleet.tells_first = false;
     return read_clocks(other);

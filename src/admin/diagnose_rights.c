@@ -175,7 +175,7 @@ static void write_line(struct missing *self, enum role role, const rql_client *c
  * "default", as in Redis. */
 static const char *user_of(const struct rqli_diagnosis *self, const struct rqli_reply *who)
 {
-    const char *of_url = self->client->fleet.first.endpoint.user;
+    const char *of_url = self->client->url.user;
 
     return who->type == RQLI_REPLY_TEXT ? who->text.data : of_url ? of_url : "default";
 }

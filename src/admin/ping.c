@@ -196,19 +196,18 @@ static rql_status measure(rql_client *client, struct rqli_node *node, rql_server
  * a cluster have the URL of the whole cluster. */
 static void name_node(const rql_client *client, const struct rqli_node *node, rql_server_info *info)
 {
-    const struct rqli_endpoint *endpoint = &node->endpoint;
-    struct rqli_address address = endpoint->address;
+    const struct rqli_site *site = &node->site;
+    struct rqli_address address = site->address;
     char text[RQLI_ADDRESS_TEXT_SIZE];
 
-    if (endpoint->master) {
-        address = rqli_master_at(endpoint->master);
-        (void)snprintf(info->master, sizeof info->master, "%s", endpoint->master->name);
+    if (site->master) {
+        address = rqli_master_at(site->master);
+        (void)snprintf(info->master, sizeof info->master, "%s", site->master->name);
     }
     (void)snprintf(info->url, sizeof info->url, "%s",
-                   client->fleet.map_reader ? client->fleet.first.endpoint.where : endpoint->where);
+                   client->fleet.map_reader ? client->url.where : site->where);
     (void)snprintf(info->node, sizeof info->node, "%s",
-                   endpoint->kind == RQLI_ENDPOINT_TCP ? rqli_address_print(&address, text)
-                                                       : endpoint->path);
+                   site->path ? site->path : rqli_address_print(&address, text));
 }
 
 /* Reports the newest connection, which may belong to another thread: all lead to the same place.
@@ -217,10 +216,10 @@ static void take_tls(const struct rqli_node *node, rql_server_info *info)
 {
     struct rqli_tls_peer peer;
 
-    info->is_tls = node->endpoint.is_tls;
+    info->is_tls = node->site.tls != NULL;
     info->tls_expires_us = -1;
     if (info->is_tls) {
-        peer = rqli_tls_context_peer(node->endpoint.tls);
+        peer = rqli_tls_context_peer(node->site.tls);
         memcpy(info->tls_subject, peer.subject, sizeof peer.subject);
         info->tls_expires_us = peer.expires_us;
     }

@@ -353,10 +353,9 @@ rql_status rql_request_fault(const rql_request *request, rql_error *error)
     }
     acquire = &request->acquire;
     if (!acquire->fault) {
-        return is_unanswered(acquire)
-                   ? rqli_fail(error, RQL_E_UNKNOWN, "%s: no answer so far",
-                               request->job.loop->client->fleet.first.endpoint.where)
-                   : RQL_OK;
+        return is_unanswered(acquire) ? rqli_fail(error, RQL_E_UNKNOWN, "%s: no answer so far",
+                                                  request->job.loop->client->fleet.first.site.where)
+                                      : RQL_OK;
     }
     if (error && acquire->error) {
         *error = *acquire->error;

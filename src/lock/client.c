@@ -92,8 +92,8 @@ static rql_status check_writable(const rql_client *client, struct rqli_conn *con
     rqli_login_write_probe(&batch->command);
     status = rqli_conn_run(batch, deadline_us, error);
     if (!status && batch->reply->type == RQLI_REPLY_ERROR) {
-        status = rqli_batch_fault(batch, batch->reply, "ZREM", client->fleet.first.endpoint.where,
-                                  error);
+        status =
+            rqli_batch_fault(batch, batch->reply, "ZREM", client->fleet.first.site.where, error);
     }
     rqli_batch_give(batch);
     return status;

@@ -33,6 +33,7 @@ struct rqli_stats;
 struct rql_client {
     struct rqli_fork_member fork;  /* first: a pointer to a foreign one points to its start */
     rql_options options;           /* constant after new */
+    struct rqli_url url;           /* of the options; constant after new */
     char *texts;                   /* of the options; a secret */
     rql_lock_options of_calls;     /* the options of a call that sets none */
     struct rqli_resolver resolver; /* for the servers' names */
@@ -43,7 +44,7 @@ struct rql_client {
     atomic_bool was_connected;     /* by a thread */
     atomic_bool has_left_locks;    /* locks that end by their ttl, perhaps after the client */
     struct rqli_client_name name;
-    _Atomic uint32_t refused; /* bits of its servers: see rqli_endpoint */
+    _Atomic uint32_t refused; /* bits of its servers: see rqli_session */
     char identity[RQLI_HEX_SIZE];
     struct rqli_sentinels *sentinels; /* NULL: the URL names the server */
     struct rqli_master_watch *master_watch;

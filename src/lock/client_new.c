@@ -27,10 +27,14 @@ static void abandon(void *self)
     rqli_master_watch_abandon(client->master_watch);
 }
 
-/* Fills in the session, which all connections of the client share. */
-static void set_up_session(rql_client *client)
+/* Fills in what all connections of the client share, and where the first of them lead. TLS options
+ * in the URL's query take precedence, and are for this server alone: a swarm may have another
+ * one. */
+static rql_status set_up_session(rql_client *client, rql_error *error)
 {
     const rql_options *options = &client->options;
+    rql_options here = client->options;
+    rql_status status;
 
     if (options->client_names) {
         rqli_client_name_init(&client->name,
@@ -39,6 +43,7 @@ static void set_up_session(rql_client *client)
     }
     client->of_connections = rqli_subject_of_client(client);
     client->session = (struct rqli_session){
+        .url = &client->url,
         .connect_timeout_ms = options->connect_timeout_ms,
         .io_timeout_ms = options->io_timeout_ms,
         .spin_us = options->spin_us,
@@ -52,32 +57,28 @@ static void set_up_session(rql_client *client)
         .subject = &client->of_connections,
         .resolver = &client->resolver,
     };
-}
-
-/* Sets up TLS. Options in the URL's query take precedence, and are for this server alone: a swarm
- * may have another one. */
-static rql_status set_up_tls(rql_client *client, rql_error *error)
-{
-    rql_options here = client->options;
-    rql_status status = rqli_options_set_of_url(&here, client->fleet.first.endpoint.query, error);
-
-    return status ? status : rqli_endpoint_use_tls(&client->fleet.first.endpoint, &here, error);
+    status = rqli_options_set_of_url(&here, client->url.query, error);
+    if (!status) {
+        status = rqli_session_use_tls(&client->session, &here, error);
+    }
+    return status ? status
+                  : rqli_site_init_first(&client->fleet.first.site, &client->session, error);
 }
 
 /* Sets up the sentinels, if they find the masters. The first node has the first of these. */
 static rql_status set_up_sentinels(rql_client *client, rql_error *error)
 {
-    struct rqli_endpoint *endpoint = &client->fleet.first.endpoint;
+    struct rqli_site *site = &client->fleet.first.site;
 
-    if (endpoint->arrangement != RQLI_SENTINEL) {
+    if (client->url.arrangement != RQLI_SENTINEL) {
         return RQL_OK;
     }
-    client->sentinels = rqli_sentinels_new(endpoint);
+    client->sentinels = rqli_sentinels_new(site);
     if (!client->sentinels) {
         return rqli_fail(error, RQL_E_NOMEM, "client: no memory or descriptor");
     }
-    endpoint->master = client->sentinels->masters;
-    endpoint->master->used = endpoint;
+    site->master = client->sentinels->masters;
+    site->master->used = site;
     return RQL_OK;
 }
 
@@ -97,7 +98,7 @@ static rql_status watch_masters(rql_client *client, rql_error *error)
 /* Sets up the cluster, if several servers have keys: its map says which node has which. */
 static rql_status set_up_cluster(rql_client *client, rql_error *error)
 {
-    bool has_map = client->fleet.first.endpoint.arrangement == RQLI_CLUSTER;
+    bool has_map = client->url.arrangement == RQLI_CLUSTER;
 
     if (!client->is_partitioned) {
         return RQL_OK;
@@ -120,8 +121,7 @@ static rql_status make_parts(rql_client *client, rql_error *error)
     rql_status status;
 
     client->stats = rqli_stats_new();
-    set_up_session(client);
-    status = set_up_tls(client, error);
+    status = set_up_session(client, error);
     if (status) {
         return status;
     }
@@ -149,16 +149,9 @@ static rql_status make_parts(rql_client *client, rql_error *error)
     return client->is_member ? RQL_OK : rqli_fail_nomem(error);
 }
 
-/* Reads the arrangement of the servers. Each partition has its own keys, and a record (era) of what
- * the client has seen of them. */
-static rql_status take_arrangement(rql_client *client, rql_error *error)
+/* Makes a record (era) of what the client has seen of each set of keys. */
+static rql_status make_eras(rql_client *client, rql_error *error)
 {
-    struct rqli_endpoint *endpoint = &client->fleet.first.endpoint;
-
-    client->is_partitioned = rqli_endpoint_is_partitioned(endpoint);
-    if (client->is_partitioned && endpoint->arrangement != RQLI_SENTINEL) {
-        endpoint->address = endpoint->hosts[0];
-    }
     client->eras = calloc(rqli_client_n_sets(client), sizeof *client->eras);
     for (size_t i = 0; client->eras && i < rqli_client_n_sets(client); i++) {
         client->eras[i].pause_ms = client->options.recovery_delay_ms;
@@ -166,8 +159,7 @@ static rql_status take_arrangement(rql_client *client, rql_error *error)
     return client->eras ? RQL_OK : rqli_fail_nomem(error);
 }
 
-/* Reads the options and what they say about the server. The URL is parsed first, because that fills
- * in the whole endpoint. */
+/* Reads the options and what they say about the server. */
 static rql_status take_options(rql_client *client, const rql_options *options, rql_error *error)
 {
     rql_status status = rqli_options_read(RQLI_OF_CLIENT, &client->options, NULL, options, error);
@@ -180,9 +172,12 @@ static rql_status take_options(rql_client *client, const rql_options *options, r
         return rqli_fail_nomem(error);
     }
     rqli_options_fill(RQLI_OF_LOCK, &client->of_calls, &client->options);
-    client->fleet.first.endpoint.session = &client->session;
-    status = rqli_url_parse(&client->fleet.first.endpoint, client->options.url, error);
-    return status ? status : take_arrangement(client, error);
+    status = rqli_url_parse(&client->url, client->options.url, error);
+    if (status) {
+        return status;
+    }
+    client->is_partitioned = rqli_url_is_partitioned(&client->url);
+    return make_eras(client, error);
 }
 
 /* Makes a client. After a failure, the parts made by then are freed; a zeroed member was not
@@ -266,7 +261,8 @@ rql_client *rqli_client_free(rql_client *client)
     rqli_freelist_fini(&client->handles);
     rqli_freelist_fini(&client->transfers);
     rqli_resolver_fini(&client->resolver);
-    rqli_endpoint_fini(&client->fleet.first.endpoint);
+    rqli_site_fini(&client->fleet.first.site);
+    rqli_url_fini(&client->url);
     client->texts = rqli_secret_free(client->texts);
     free(client->eras);
     free(client);

@@ -79,7 +79,7 @@ static bool init_op(struct rqli_loop_node *self, struct rqli_op_loop *op,
     op->at = op_at;
     op->timers = &self->loop->timers;
     op->listener = (struct rqli_conn_loop_listener){on_open, NULL, self};
-    op->conn = rqli_conn_loop_new(self->loop->uv, &self->node->endpoint, &op->listener);
+    op->conn = rqli_conn_loop_new(self->loop->uv, &self->node->site, &op->listener);
     return op->conn != NULL;
 }
 
@@ -114,7 +114,7 @@ bool rqli_loop_node_init(struct rqli_loop_node *self, rql_loop *loop, struct rql
     self->pushes.subscription.waiters.rouse = rouse_waiter;
     self->pushes.on_read = read_for_threads;
     self->pushes.on_lead = plan_anew;
-    if (!rqli_push_loop_init(&self->pushes, loop->uv, &node->endpoint)) {
+    if (!rqli_push_loop_init(&self->pushes, loop->uv, &node->site)) {
         return false;
     }
     return init_op(self, &self->op, on_opened) && init_op(self, &self->durable, on_durable_opened);

@@ -21,7 +21,7 @@ static void try_node(struct rqli_master_watch *self, const struct rqli_master *m
     struct rqli_clock_reading reading;
     int64_t deadline_us = rqli_after_ms(rqli_now_us(), master->used->session->connect_timeout_ms);
 
-    self->probe.endpoint = master->used;
+    self->probe.site = master->used;
     if (rqli_login(&self->probe, &nobody, deadline_us, &reading, NULL) == RQL_OK) {
         rqli_socket_close(&self->probe);
     }
@@ -92,7 +92,7 @@ struct rqli_master_watch *rqli_master_watch_new(rql_client *client,
         self->worker.step = step;
         self->client = client;
         self->sentinels = sentinels;
-        rqli_sentinel_init(&self->news, &sentinels->endpoint);
+        rqli_sentinel_init(&self->news, &sentinels->site);
         self->probe.fd = -1;
     }
     return self && rqli_worker_start(&self->worker) ? self : rqli_master_watch_free(self);

@@ -1,21 +1,21 @@
 #include "net/arrival.h"
 
 #include "base/error.h"
+#include "net/site.h"
 #include "net/slots.h"
-#include "net/url.h"
 
-static struct rqli_era *era_of(const struct rqli_endpoint *endpoint, const struct rqli_key_set *set)
+static struct rqli_era *era_of(const struct rqli_site *site, const struct rqli_key_set *set)
 {
     unsigned index = rqli_key_set_index(set);
 
-    return &endpoint->session->eras[index == RQLI_WHOLE ? 0 : index];
+    return &site->session->eras[index == RQLI_WHOLE ? 0 : index];
 }
 
-void rqli_arrivals_add(struct rqli_arrivals *self, const struct rqli_endpoint *endpoint,
+void rqli_arrivals_add(struct rqli_arrivals *self, const struct rqli_site *site,
                        const struct rqli_key_set *set, const char *run_id,
                        struct rqli_command *command)
 {
-    struct rqli_era *era = era_of(endpoint, set);
+    struct rqli_era *era = era_of(site, set);
 
     self->each[self->count].era = era;
     self->each[self->count].floor = rqli_era_write(era, set, run_id, self->masters, command);
@@ -29,7 +29,7 @@ static rql_status write_one(struct rqli_arrivals *self, const struct rqli_socket
                             const struct rqli_key_set *set, struct rqli_command *command,
                             rql_error *error)
 {
-    const struct rqli_era *era = era_of(sock->endpoint, set);
+    const struct rqli_era *era = era_of(sock->site, set);
 
     if (!rqli_era_wants(era) || (sock->is_read_only && era->pause_ms == 0)) {
         return RQL_OK;
@@ -38,9 +38,9 @@ static rql_status write_one(struct rqli_arrivals *self, const struct rqli_socket
         return rqli_fail(error, RQL_E_UNSUPPORTED,
                          "%s: recovery_delay_ms needs to know which server this is, and the user "
                          "has no right to ask for it (INFO)",
-                         sock->endpoint->where);
+                         sock->site->where);
     }
-    rqli_arrivals_add(self, sock->endpoint, set, sock->seat.run_id, command);
+    rqli_arrivals_add(self, sock->site, set, sock->seat.run_id, command);
     return RQL_OK;
 }
 
@@ -48,14 +48,14 @@ static rql_status write_one(struct rqli_arrivals *self, const struct rqli_socket
 rql_status rqli_arrivals_write(struct rqli_arrivals *self, const struct rqli_socket *sock,
                                struct rqli_command *command, rql_error *error)
 {
-    const struct rqli_endpoint *endpoint = sock->endpoint;
+    const struct rqli_site *site = sock->site;
     rql_status status = RQL_OK;
 
-    if (endpoint->session->eras && !rqli_endpoint_is_partitioned(endpoint)) {
+    if (site->session->eras && !rqli_site_is_partitioned(site)) {
         return write_one(self, sock, &rqli_key_sets[RQLI_WHOLE], command, error);
     }
-    for (unsigned p = 0; !status && endpoint->session->eras && p < RQLI_PARTITIONS; p++) {
-        if (rqli_endpoint_carries(endpoint, p)) {
+    for (unsigned p = 0; !status && site->session->eras && p < RQLI_PARTITIONS; p++) {
+        if (rqli_site_carries(site, p)) {
             status = write_one(self, sock, &rqli_key_sets[p], command, error);
         }
     }
@@ -68,7 +68,7 @@ rql_status rqli_arrivals_write(struct rqli_arrivals *self, const struct rqli_soc
  * With a pause, a slot that is being moved does fail the login: it may stay here, and the server
  * could grant in it before it received the call. If the cluster is down or starting, no keys are
  * served: this fails too. */
-rql_status rqli_arrivals_read(struct rqli_arrivals *self, const struct rqli_endpoint *endpoint,
+rql_status rqli_arrivals_read(struct rqli_arrivals *self, const struct rqli_site *site,
                               const struct rqli_reply *reply, rql_error *error)
 {
     enum rqli_way way = RQLI_WAY_NONE;
@@ -76,18 +76,17 @@ rql_status rqli_arrivals_read(struct rqli_arrivals *self, const struct rqli_endp
     size_t i = self->n_read++;
     rql_status status;
 
-    if (endpoint->arrangement == RQLI_CLUSTER && reply->type == RQLI_REPLY_ERROR) {
-        way = rqli_way_of(reply, &endpoint->address, &other);
+    if (site->session->url->arrangement == RQLI_CLUSTER && reply->type == RQLI_REPLY_ERROR) {
+        way = rqli_way_of(reply, &site->address, &other);
     }
     if (way == RQLI_WAY_NONE) {
-        status =
-            rqli_era_read(self->each[i].era, self->each[i].floor, reply, endpoint->where, error);
+        status = rqli_era_read(self->each[i].era, self->each[i].floor, reply, site->where, error);
         self->each[i].is_heard = !status;
         return status;
     }
     if (rqli_reply_says(reply, "CLUSTERDOWN The cluster is down") ||
         (way == RQLI_WAY_AGAIN && self->each[i].era->pause_ms > 0)) {
-        return rqli_reply_fault(reply, "arrive", endpoint->where, error);
+        return rqli_reply_fault(reply, "arrive", site->where, error);
     }
     if (way != RQLI_WAY_MOVED && self->each[i].floor > 0) {
         rqli_era_on_silence(self->each[i].era);
@@ -107,16 +106,16 @@ void rqli_arrivals_on_silence(const struct rqli_arrivals *self)
 void rqli_arrivals_end(const struct rqli_arrivals *self, const struct rqli_socket *sock,
                        rql_status status)
 {
-    const struct rqli_endpoint *endpoint = sock->endpoint;
-    bool is_partitioned = rqli_endpoint_is_partitioned(endpoint);
+    const struct rqli_site *site = sock->site;
+    bool is_partitioned = rqli_site_is_partitioned(site);
 
     if (status) {
         rqli_arrivals_on_silence(self);
     }
     for (unsigned p = 0;
-         !status && endpoint->session->eras && p < (is_partitioned ? RQLI_PARTITIONS : 1); p++) {
-        if (!is_partitioned || rqli_endpoint_carries(endpoint, p)) {
-            rqli_era_on_login(&endpoint->session->eras[p], sock->seat.run_id);
+         !status && site->session->eras && p < (is_partitioned ? RQLI_PARTITIONS : 1); p++) {
+        if (!is_partitioned || rqli_site_carries(site, p)) {
+            rqli_era_on_login(&site->session->eras[p], sock->seat.run_id);
         }
     }
 }

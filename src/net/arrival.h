@@ -23,7 +23,7 @@ struct rqli_arrivals {
 };
 
 /* Adds the call for one set, to the server with this run id. */
-void rqli_arrivals_add(struct rqli_arrivals *self, const struct rqli_endpoint *endpoint,
+void rqli_arrivals_add(struct rqli_arrivals *self, const struct rqli_site *site,
                        const struct rqli_key_set *set, const char *run_id,
                        struct rqli_command *command);
 
@@ -34,7 +34,7 @@ rql_status rqli_arrivals_write(struct rqli_arrivals *self, const struct rqli_soc
 
 /* Reads the next answer. RQL_E_UNAVAILABLE: the cluster is down or, with a pause, the keys are
  * moving. */
-rql_status rqli_arrivals_read(struct rqli_arrivals *self, const struct rqli_endpoint *endpoint,
+rql_status rqli_arrivals_read(struct rqli_arrivals *self, const struct rqli_site *site,
                               const struct rqli_reply *reply, rql_error *error);
 
 /* Notes that the calls had no answer: held locks have to be verified. */

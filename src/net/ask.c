@@ -5,9 +5,9 @@
 #include "net/connect.h"
 #include "net/decode.h"
 #include "net/local.h"
+#include "net/site.h"
 #include "net/socket.h"
 #include "net/tls.h"
-#include "net/url.h"
 
 #include <errno.h>
 #include <string.h>
@@ -20,9 +20,9 @@ static rql_status broken(const struct rqli_socket *sock, const char *why, rql_er
     char text[128];
 
     if (reason) {
-        return rqli_tls_fail(error, RQL_E_TLS, sock->endpoint->where, reason);
+        return rqli_tls_fail(error, RQL_E_TLS, sock->site->where, reason);
     }
-    return rqli_fail(error, RQL_E_IO, "cannot log in to %s: %s", sock->endpoint->where,
+    return rqli_fail(error, RQL_E_IO, "cannot log in to %s: %s", sock->site->where,
                      why ? why : strerror_r(errno, text, sizeof text));
 }
 
@@ -30,13 +30,13 @@ static rql_status broken(const struct rqli_socket *sock, const char *why, rql_er
 static rql_status open_socket(struct rqli_socket *sock, int64_t deadline_us, int *out_fd,
                               rql_error *error)
 {
-    const struct rqli_endpoint *endpoint = sock->endpoint;
+    const struct rqli_site *site = sock->site;
     rql_error fault = {0};
 
-    if (endpoint->kind == RQLI_ENDPOINT_LOCAL) {
-        return rqli_local_join(endpoint->path, deadline_us, out_fd, error);
+    if (site->path && site->session->url->arrangement == RQLI_LOCAL) {
+        return rqli_local_join(site->path, deadline_us, out_fd, error);
     }
-    *out_fd = rqli_connect(endpoint, &sock->node, &sock->peer, deadline_us, &fault);
+    *out_fd = rqli_connect(site, &sock->node, &sock->peer, deadline_us, &fault);
     if (*out_fd < 0 && error) {
         *error = fault;
     }
@@ -45,7 +45,7 @@ static rql_status open_socket(struct rqli_socket *sock, int64_t deadline_us, int
 
 rql_status rqli_ask_open(struct rqli_socket *sock, int64_t deadline_us, rql_error *error)
 {
-    const struct rqli_endpoint *endpoint = sock->endpoint;
+    const struct rqli_site *site = sock->site;
     int fd = -1;
     rql_status status = open_socket(sock, deadline_us, &fd, error);
 
@@ -56,11 +56,11 @@ rql_status rqli_ask_open(struct rqli_socket *sock, int64_t deadline_us, rql_erro
     rqli_master_on_connected(&sock->of_master, fd);
     sock->read_limit_us = 0;
     status = rqli_decoder_init(&sock->decoder) ? RQL_OK : rqli_fail_nomem(error);
-    if (!status && endpoint->tls) {
-        status = rqli_tls_new(&sock->tls, endpoint->tls, endpoint->where, sock->node.host, error);
+    if (!status && site->tls) {
+        status = rqli_tls_new(&sock->tls, site->tls, site->where, sock->node.host, error);
     }
     if (!status && sock->tls) {
-        status = rqli_tls_shake_hands(sock->tls, fd, endpoint->where, deadline_us, error);
+        status = rqli_tls_shake_hands(sock->tls, fd, site->where, deadline_us, error);
     }
     if (status) {
         rqli_socket_close(sock); /* also the decoder, if there is one */
@@ -94,7 +94,7 @@ static rql_status no_reply(const struct rqli_socket *sock, rql_error *error)
     }
     if (rqli_decoder_has_failed(&sock->decoder)) {
         return rqli_fail(error, RQL_E_PROTOCOL, "%s: what answers there is no Redis or Valkey",
-                         sock->endpoint->where);
+                         sock->site->where);
     }
     return broken(sock, NULL, error);
 }

@@ -19,8 +19,8 @@
 struct rqli_arena;
 struct rqli_socket;
 
-/* Connects the socket to its node, or to the path of its endpoint, with a decoder and with TLS if
- * the endpoint has it. If the result is not RQL_OK, the socket is closed. */
+/* Connects the socket to its node, or to the path of its site, with a decoder and with TLS if the
+ * site has it. If the result is not RQL_OK, the socket is closed. */
 rql_status rqli_ask_open(struct rqli_socket *sock, int64_t deadline_us, rql_error *error);
 
 rql_status rqli_ask_send(struct rqli_socket *sock, const struct rqli_command *command,

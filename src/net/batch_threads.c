@@ -13,8 +13,8 @@
 #include "base/random.h"
 #include "net/conn_shared.h"
 #include "net/decode.h"
+#include "net/site.h"
 #include "net/tls.h"
-#include "net/url.h"
 #include "observe/stats.h"
 
 #include <stdlib.h>
@@ -150,7 +150,7 @@ static void break_off(struct rqli_conn *self, bool is_silent)
     }
     self->shared.state = BROKEN;
     self->shared.silent = is_silent ? self->sock.seat : (struct rqli_seat){0};
-    rqli_backoff_on_end(&stream->backoff, self->sock.endpoint->is_tls, now_us,
+    rqli_backoff_on_end(&stream->backoff, self->sock.site->tls != NULL, now_us,
                         rqli_random_below(RQLI_BACKOFF_RANDOM));
     (void)shutdown(self->sock.fd, SHUT_RDWR);
     complete_unacked(self, RQL_E_UNKNOWN, &(struct rqli_acks){0});
@@ -304,7 +304,7 @@ static void write_acks(struct rqli_conn *self, struct batch *last)
     n_acks = stream->out.n_commands - n_before;
     last->n_replies += n_acks;
     self->shared.n_commands += n_acks;
-    rqli_stats_count(self->sock.endpoint->session->stats, 0, RQLI_STAT_COMMANDS, n_acks);
+    rqli_stats_count(self->sock.site->session->stats, 0, RQLI_STAT_COMMANDS, n_acks);
     rqli_stream_wait_longer(stream, rqli_durability_longest_ms(&last->asked));
     self->shared.wanted = (struct rqli_durability){0};
 }
@@ -383,8 +383,7 @@ static bool put_in_stream(struct rqli_conn *self, struct batch *batch)
     if (command->texts != 0) {
         (void)atomic_fetch_or_explicit(&self->scripts, command->texts, memory_order_relaxed);
     }
-    rqli_stats_count(self->sock.endpoint->session->stats, 0, RQLI_STAT_COMMANDS,
-                     command->n_commands);
+    rqli_stats_count(self->sock.site->session->stats, 0, RQLI_STAT_COMMANDS, command->n_commands);
     batch->visible.reply = batch->roots;
     batch->visible.generation = self->shared.generation;
     batch->visible.sent_us = now_us;
@@ -503,7 +502,7 @@ static void appoint_reader(struct rqli_conn *self)
  * before. */
 static int64_t silence_us(const struct rqli_conn *self)
 {
-    return rqli_stream_silent_us(&self->shared.stream, self->sock.endpoint->session->io_timeout_ms);
+    return rqli_stream_silent_us(&self->shared.stream, self->sock.site->session->io_timeout_ms);
 }
 
 /* For the reader only. Caller holds self->shared.mutex; it is released while the reader waits for
@@ -512,7 +511,7 @@ static void read_once(struct rqli_conn *self, int64_t now_us, int64_t deadline_u
 {
     int64_t given_up_us = silence_us(self);
     int64_t until_us = rqli_earlier(rqli_earlier(deadline_us, given_up_us), now_us + CHECK_US);
-    int64_t spin_us = self->shared.callers == 1 ? self->sock.endpoint->session->spin_us : 0;
+    int64_t spin_us = self->shared.callers == 1 ? self->sock.site->session->spin_us : 0;
     bool wants_room = rqli_stream_has_unsent(&self->shared.stream) && !self->shared.writing;
     enum rqli_socket_read got;
 
@@ -583,7 +582,7 @@ static void leave_batch(struct rqli_conn *self, struct batch *own)
 static rql_status await_replies(struct rqli_conn *self, struct batch *own, int64_t deadline_us,
                                 rql_error *error)
 {
-    const char *where = self->sock.endpoint->where;
+    const char *where = self->sock.site->where;
     int64_t now_us = own->visible.sent_us;
     bool is_late = false;
     rql_status status;
@@ -628,7 +627,7 @@ static rql_status put_if_up(struct rqli_conn *self, struct batch *own, uint64_t 
     if (!rqli_batch_may_go(self, UNUSED_US) ||
         (generation != 0 && self->shared.generation != generation)) {
         return rqli_fail(error, RQL_E_IO, "%s: the connection has ended; nothing was sent",
-                         self->sock.endpoint->where);
+                         self->sock.site->where);
     }
     if (own->visible.command.failed) {
         return rqli_fail_nomem(error);
@@ -660,7 +659,7 @@ rql_status rqli_batch_send(struct rqli_batch *batch, uint64_t generation, rql_er
         write_out(self);
         leave_batch(self, own);
         if (own->phase == IDLE && own->status == RQL_E_IO) { /* broken before: nothing to await */
-            status = rqli_stream_fault(RQL_E_IO, self->sock.endpoint->where, error);
+            status = rqli_stream_fault(RQL_E_IO, self->sock.site->where, error);
         }
     }
     rqli_conn_unlock(self);

@@ -42,7 +42,7 @@ static bool read_from(struct rqli_cluster *self, struct rqli_node *node, int64_t
     if (batch && slots) {
         rqli_command_words(&batch->command, "CLUSTER", "SLOTS", NULL);
         is_read = rqli_conn_run(batch, rqli_after_ms(rqli_now_us(), ask_ms), NULL) == RQL_OK &&
-                  rqli_slots_read(slots, batch->reply, &node->endpoint.address);
+                  rqli_slots_read(slots, batch->reply, &node->site.address);
     }
     rqli_conn_count_internal(conn, -1);
     if (is_read) {
@@ -101,9 +101,9 @@ static bool read_from_any(struct rqli_cluster *self, enum circle circle, int64_t
 /* Returns the limit for a node that is far away. */
 static int64_t longest_ms(const struct rqli_cluster *self)
 {
-    const struct rqli_endpoint *endpoint = &self->fleet->first.endpoint;
+    const struct rqli_site *site = &self->fleet->first.site;
 
-    return endpoint->session->connect_timeout_ms + endpoint->session->io_timeout_ms;
+    return site->session->connect_timeout_ms + site->session->io_timeout_ms;
 }
 
 /* Asks the node that an error reply named last, because it has keys that other nodes may not know
@@ -147,7 +147,7 @@ static int64_t look_at_map(struct rqli_cluster *self, int64_t now_us)
  * later. */
 static void say_name(struct rqli_cluster *self, int64_t now_us)
 {
-    const struct rqli_client_name *name = self->fleet->first.endpoint.session->name;
+    const struct rqli_client_name *name = self->fleet->first.site.session->name;
     struct rqli_node *node = rqli_fleet_node(self->fleet, &rqli_key_sets[0]);
     const struct rqli_op_route route = {
         .fleet = self->fleet, .node = node, .conn = node->conns.each[0]};
@@ -219,60 +219,40 @@ struct rqli_cluster *rqli_cluster_free(struct rqli_cluster *self)
     return NULL;
 }
 
-/* Returns how many servers share the partitions, and the name of each in `names`. */
-static size_t name_shards(const struct rqli_endpoint *endpoint,
-                          char texts[RQLI_HOSTS_MAX][RQLI_ADDRESS_TEXT_SIZE],
-                          const char *names[RQLI_HOSTS_MAX])
-{
-    const struct rqli_by_sentinels *asked = &endpoint->by_sentinels;
-    size_t count = endpoint->master ? asked->n_masters : endpoint->n_hosts;
-
-    for (size_t i = 0; i < count; i++) {
-        names[i] = endpoint->master ? asked->masters[i]
-                                    : rqli_address_print(&endpoint->hosts[i], texts[i]);
-    }
-    return count;
-}
-
-static struct rqli_node *nth_shard(struct rqli_fleet *fleet, size_t n)
-{
-    const struct rqli_endpoint *endpoint = &fleet->first.endpoint;
-
-    return endpoint->master ? rqli_fleet_of_master(fleet, &endpoint->master->sentinels->masters[n])
-                            : rqli_fleet_at(fleet, &endpoint->hosts[n]);
-}
-
 /* Gives each partition to a server, once and for all: the choice follows from the servers' names.
  * Returns false if there is no memory. */
 static bool share_out(struct rqli_fleet *fleet)
 {
-    struct rqli_endpoint *endpoint = &fleet->first.endpoint;
+    struct rqli_site *first = &fleet->first.site;
+    const struct rqli_url *url = first->session->url;
     char texts[RQLI_HOSTS_MAX][RQLI_ADDRESS_TEXT_SIZE];
     const char *names[RQLI_HOSTS_MAX];
-    size_t count = name_shards(endpoint, texts, names);
+    size_t count = rqli_url_shards(url, texts, names);
 
-    endpoint->ring = rqli_shards_ring(names, count);
-    if (!rqli_endpoint_name_at(endpoint)) { /* by its own address, not by the list */
+    if (!rqli_site_name(first)) { /* by its own address, not by the list */
         return false;
     }
-    for (unsigned p = 0; endpoint->ring && p < RQLI_PARTITIONS; p++) {
-        struct rqli_node *node = nth_shard(fleet, rqli_shard_of(names, count, p));
+    for (unsigned p = 0; p < RQLI_PARTITIONS; p++) {
+        size_t n = rqli_shard_of(names, count, p);
+        struct rqli_node *node =
+            first->master ? rqli_fleet_of_master(fleet, &first->master->sentinels->masters[n])
+                          : rqli_fleet_at(fleet, &url->hosts[n]);
 
         if (!node) {
             return false;
         }
         rqli_fleet_give(fleet, p, node);
     }
-    return endpoint->ring != NULL;
+    return true;
 }
 
 /* Adds the nodes that the URL names. Returns false if there is no memory. */
 static bool add_nodes(struct rqli_fleet *fleet)
 {
-    const struct rqli_endpoint *endpoint = &fleet->first.endpoint;
+    const struct rqli_url *url = fleet->first.site.session->url;
 
-    for (size_t i = 0; i < endpoint->n_hosts; i++) {
-        struct rqli_node *node = rqli_fleet_at(fleet, &endpoint->hosts[i]);
+    for (size_t i = 0; i < url->n_hosts; i++) {
+        struct rqli_node *node = rqli_fleet_at(fleet, &url->hosts[i]);
 
         if (!node) {
             return false;
@@ -295,7 +275,7 @@ struct rqli_cluster *rqli_cluster_new(struct rqli_fleet *fleet, int64_t refresh_
         self->unused_us = UNUSED_US;
         fleet->worker = &self->worker;
         fleet->map_reader = refresh_ms > 0 ? &self->worker : NULL;
-        fleet->tells_first = fleet->map_reader && fleet->first.endpoint.session->eras->pause_ms > 0;
+        fleet->tells_first = fleet->map_reader && fleet->first.site.session->eras->pause_ms > 0;
         if (refresh_ms > 0 ? !add_nodes(fleet) : !share_out(fleet)) {
             self = rqli_cluster_free(self);
         }

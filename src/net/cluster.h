@@ -23,8 +23,8 @@ struct rqli_cluster {
     atomic_bool shall_stop;
 };
 
-/* Adds the nodes that the fleet's first endpoint names. refresh_ms: 0 if there is no map, and each
- * node has its share of the partitions. Returns NULL if there is no memory. */
+/* Adds the nodes that the URL names. refresh_ms: 0 if there is no map, and each node has its share
+ * of the partitions. Returns NULL if there is no memory. */
 struct rqli_cluster *rqli_cluster_new(struct rqli_fleet *fleet, int64_t refresh_ms);
 bool rqli_cluster_start(struct rqli_cluster *self); /* false: no thread */
 struct rqli_cluster *rqli_cluster_free(struct rqli_cluster *self);

@@ -16,9 +16,9 @@
 #include "net/conn.h"
 #include "net/credentials.h"
 #include "net/login.h"
+#include "net/site.h"
 #include "net/socket.h"
 #include "net/stream.h"
-#include "net/url.h"
 #include "observe/stats.h"
 
 #include <rql/options.h>
@@ -78,8 +78,7 @@ enum {
     BATCH_BYTES = 4096, /* at first: the polls of some locks */
 };
 
-struct rqli_conn_loop *rqli_conn_loop_new(struct uv_loop_s *loop,
-                                          const struct rqli_endpoint *endpoint,
+struct rqli_conn_loop *rqli_conn_loop_new(struct uv_loop_s *loop, const struct rqli_site *site,
                                           const struct rqli_conn_loop_listener *listener)
 {
     struct rqli_conn_loop *self = calloc(1, sizeof *self);
@@ -89,7 +88,7 @@ struct rqli_conn_loop *rqli_conn_loop_new(struct uv_loop_s *loop,
         return NULL;
     }
     self->listener = listener;
-    self->sock.endpoint = endpoint;
+    self->sock.site = site;
     self->sock.fd = -1;
     self->loop = loop;
     self->work.data = self;
@@ -162,8 +161,8 @@ const struct rqli_socket *rqli_conn_loop_socket(const struct rqli_conn_loop *sel
 /* Counts one event of the connection. Runs on the loop's thread. */
 static void count(const struct rqli_conn_loop *self, enum rqli_stat what)
 {
-    rqli_stats_count(self->sock.endpoint->session->stats, (rqli_stats_shard)rqli_thread_number(),
-                     what, 1);
+    rqli_stats_count(self->sock.site->session->stats, (rqli_stats_shard)rqli_thread_number(), what,
+                     1);
 }
 
 /* ---- calls ---- */
@@ -252,7 +251,7 @@ static void break_off(struct rqli_conn_loop *self, bool is_silent)
         return;
     }
     self->state = CLOSING;
-    rqli_backoff_on_end(&self->stream.backoff, self->sock.endpoint->is_tls, rqli_now_us(),
+    rqli_backoff_on_end(&self->stream.backoff, self->sock.site->tls != NULL, rqli_now_us(),
                         rqli_random_below(RQLI_BACKOFF_RANDOM));
     self->silent = is_silent ? self->sock.seat : (struct rqli_seat){0};
     self->shall_drop = false;
@@ -307,7 +306,7 @@ static void open_socket(uv_work_t *work)
 {
     struct rqli_conn_loop *self = work->data;
     int64_t deadline_us =
-        rqli_after_ms(rqli_now_us(), self->sock.endpoint->session->connect_timeout_ms);
+        rqli_after_ms(rqli_now_us(), self->sock.site->session->connect_timeout_ms);
 
     self->fault = (rql_error){0};
     self->was_opened = rqli_login_any(&self->sock, self->listener->on_push ? NULL : &self->silent,
@@ -322,7 +321,7 @@ static bool start_watching(struct rqli_conn_loop *self)
         uv_poll_init_socket(self->loop, &self->poll, self->sock.fd) != 0) {
         rqli_socket_close(&self->sock);
         (void)rqli_fail(&self->fault, RQL_E_NOMEM, "%s: no memory to watch the connection",
-                        self->sock.endpoint->where);
+                        self->sock.site->where);
         return false;
     }
     uv_unref((uv_handle_t *)&self->poll); /* calls under way keep the loop alive, not the handle */
@@ -337,7 +336,7 @@ static bool start_watching(struct rqli_conn_loop *self)
 static void back_off(struct rqli_conn_loop *self)
 {
     rqli_backoff_on_failure(&self->stream.backoff, rqli_now_us(),
-                            rqli_endpoint_pause_ms(self->sock.endpoint),
+                            rqli_site_pause_ms(self->sock.site),
                             rqli_random_below(RQLI_BACKOFF_RANDOM));
 }
 
@@ -390,11 +389,11 @@ static void on_authenticated(void *owner, const struct rqli_batch *answer, rql_s
 static void ask_for_credentials(uv_work_t *work)
 {
     struct rqli_conn_loop *self = work->data;
-    const struct rqli_endpoint *endpoint = self->sock.endpoint;
+    const struct rqli_site *site = self->sock.site;
 
-    self->has_asked = rqli_credentials_ask(
-        endpoint, rqli_after_ms(rqli_now_us(), endpoint->session->connect_timeout_ms), self->asked,
-        &self->renew_us, NULL);
+    self->has_asked =
+        rqli_credentials_ask(site, rqli_after_ms(rqli_now_us(), site->session->connect_timeout_ms),
+                             self->asked, &self->renew_us, NULL);
 }
 
 /* Sends the credentials, back on the loop. If a new connection was made meanwhile, its login has
@@ -586,7 +585,7 @@ void rqli_conn_loop_tell(struct rqli_conn_loop *self, const struct rqli_command 
 int64_t rqli_conn_loop_due_us(const struct rqli_conn_loop *self, bool wanted)
 {
     if (self->state == UP && self->first < self->next) { /* silence for this long ends it */
-        return rqli_stream_silent_us(&self->stream, self->sock.endpoint->session->io_timeout_ms);
+        return rqli_stream_silent_us(&self->stream, self->sock.site->session->io_timeout_ms);
     }
     return self->state == DOWN && wanted && !self->closed ? self->stream.backoff.next_us
                                                           : RQLI_NEVER_US;

@@ -31,9 +31,8 @@ struct rqli_conn_loop_listener {
     void *self;
 };
 
-/* Makes a connection. endpoint and listener are borrowed. NULL: no memory. */
-struct rqli_conn_loop *rqli_conn_loop_new(struct uv_loop_s *loop,
-                                          const struct rqli_endpoint *endpoint,
+/* Makes a connection. site and listener are borrowed. NULL: no memory. */
+struct rqli_conn_loop *rqli_conn_loop_new(struct uv_loop_s *loop, const struct rqli_site *site,
                                           const struct rqli_conn_loop_listener *listener);
 /* Ends the connection for ever; `closed` is called later, when an attempt under way is over; then
  * free it. */
@@ -56,7 +55,7 @@ bool rqli_conn_loop_is_idle(const struct rqli_conn_loop *self);
 /* Returns true if it is not connected and no attempt is under way: it could be freed. */
 bool rqli_conn_loop_is_down(const struct rqli_conn_loop *self);
 
-/* Returns its socket. The endpoint in it is always valid, all else only while it is up. */
+/* Returns its socket. The site in it is always valid, all else only while it is up. */
 const struct rqli_socket *rqli_conn_loop_socket(const struct rqli_conn_loop *self);
 
 /* Returns true if there is room for some more commands; false while it is down. */

@@ -11,21 +11,21 @@
 #include "net/conn_shared.h"
 #include "net/credentials.h"
 #include "net/login.h"
+#include "net/site.h"
 #include "net/socket.h"
 #include "net/stream.h"
-#include "net/url.h"
 #include "observe/stats.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct rqli_conn *rqli_conn_new(const struct rqli_endpoint *endpoint)
+struct rqli_conn *rqli_conn_new(const struct rqli_site *site)
 {
     struct rqli_conn *self = calloc(1, sizeof *self);
 
     if (self) {
-        self->sock.endpoint = endpoint;
+        self->sock.site = site;
         self->sock.fd = -1;
         self->scripts = UINT64_MAX;
         (void)pthread_mutex_init(&self->shared.mutex, NULL);
@@ -74,7 +74,7 @@ static void back_off(struct rqli_conn *self, int64_t now_us)
 {
     struct rqli_backoff *backoff = &self->shared.stream.backoff;
 
-    rqli_backoff_on_failure(backoff, now_us, rqli_endpoint_pause_ms(self->sock.endpoint),
+    rqli_backoff_on_failure(backoff, now_us, rqli_site_pause_ms(self->sock.site),
                             rqli_random_below(RQLI_BACKOFF_RANDOM));
     if (self->shared.longest_us > 0) {
         backoff->next_us = rqli_earlier(backoff->next_us, now_us + self->shared.longest_us);
@@ -86,8 +86,7 @@ static void back_off(struct rqli_conn *self, int64_t now_us)
  * ours. */
 static rql_status make_attempt(struct rqli_conn *self, int64_t deadline_us, rql_error *error)
 {
-    int64_t limit_us =
-        rqli_after_ms(rqli_now_us(), self->sock.endpoint->session->connect_timeout_ms);
+    int64_t limit_us = rqli_after_ms(rqli_now_us(), self->sock.site->session->connect_timeout_ms);
     const struct rqli_seat predecessor = self->shared.silent;
     struct rqli_clock_reading reading = {0};
     rql_error fault = {0};
@@ -104,7 +103,7 @@ static rql_status make_attempt(struct rqli_conn *self, int64_t deadline_us, rql_
         self->shared.state = UP;
         self->shared.generation++;
         atomic_store_explicit(&self->scripts, self->sock.scripts, memory_order_relaxed);
-        rqli_stats_count(self->sock.endpoint->session->stats, 0, RQLI_STAT_CONNECTIONS, 1);
+        rqli_stats_count(self->sock.site->session->stats, 0, RQLI_STAT_CONNECTIONS, 1);
         self->shared.reading = reading;
         self->shared.is_far = reading.received_us - reading.sent_us > FAR_US;
         self->shared.last_fault = (rql_error){0};
@@ -146,7 +145,7 @@ static rql_status connect_step(struct rqli_conn *self, int64_t deadline_us,
     if (now_us >= deadline_us) {
         errno = ETIMEDOUT;
         return rqli_fail(error, RQL_E_IO, "cannot connect to %s: no time left%s%s",
-                         self->sock.endpoint->where, last_fault->status ? "; " : "",
+                         self->sock.site->where, last_fault->status ? "; " : "",
                          last_fault->message);
     }
     if (is_down && now_us >= next_us) {
@@ -182,8 +181,8 @@ static bool repeat_auth(struct rqli_batch *auth, uint64_t generation, int64_t de
 {
     rql_credentials *asked = rqli_secret_new(sizeof *asked);
     bool is_done = asked && rqli_command_reserve(&auth->command, 2 * sizeof *asked) &&
-                   rqli_credentials_ask(((struct rqli_conn *)auth->carrier)->sock.endpoint,
-                                        deadline_us, asked, renew_us_out, NULL) == RQL_OK;
+                   rqli_credentials_ask(((struct rqli_conn *)auth->carrier)->sock.site, deadline_us,
+                                        asked, renew_us_out, NULL) == RQL_OK;
 
     if (is_done) {
         rqli_credentials_write(asked->user, asked->password, &auth->command);
@@ -202,8 +201,7 @@ static void renew_login(struct rqli_conn *self, int64_t deadline_us)
 {
     const uint64_t generation = self->shared.generation;
     const int64_t now_us = rqli_now_us();
-    const int64_t limit_us =
-        rqli_after_ms(now_us, self->sock.endpoint->session->connect_timeout_ms);
+    const int64_t limit_us = rqli_after_ms(now_us, self->sock.site->session->connect_timeout_ms);
     struct rqli_batch *auth;
     int64_t renew_us;
 

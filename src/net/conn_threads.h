@@ -15,10 +15,10 @@
 #include "net/socket.h"
 
 struct rqli_clock_reading;
-struct rqli_endpoint;
+struct rqli_site;
 
-/* Makes a connection, which connects at the first run. endpoint is borrowed and must outlive it. */
-struct rqli_conn *rqli_conn_new(const struct rqli_endpoint *endpoint);
+/* Makes a connection, which connects at the first run. site is borrowed and must outlive it. */
+struct rqli_conn *rqli_conn_new(const struct rqli_site *site);
 struct rqli_conn *rqli_conn_free(struct rqli_conn *self);
 
 /* In a fork child: closes the socket, sends nothing on it and takes no lock. */

@@ -12,7 +12,7 @@
 #include "base/fd.h"
 #include "base/scope.h"
 #include "net/resolve.h"
-#include "net/url.h"
+#include "net/site.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -222,7 +222,7 @@ static rql_status fail_resolving(const char *where, int code, rql_error *error)
 }
 
 /* Not for `local:`, for which rqli_local_join() finds the server and connects. */
-int rqli_connect(const struct rqli_endpoint *endpoint, const struct rqli_address *to,
+int rqli_connect(const struct rqli_site *site, const struct rqli_address *to,
                  struct rqli_peer *peer, int64_t deadline_us, rql_error *error)
 {
     RQLI_AUTO(rqli_lookup_leave) struct rqli_lookup *lookup = NULL;
@@ -230,19 +230,18 @@ int rqli_connect(const struct rqli_endpoint *endpoint, const struct rqli_address
     char text[128];
     int code;
 
-    if (endpoint->kind == RQLI_ENDPOINT_UNIX) {
-        fd = rqli_connect_unix(endpoint->path, deadline_us);
+    if (site->path) {
+        fd = rqli_connect_unix(site->path, deadline_us);
     } else {
-        lookup = rqli_resolve(endpoint->session->resolver, to, deadline_us, &code);
+        lookup = rqli_resolve(site->session->resolver, to, deadline_us, &code);
         if (!lookup) {
-            (void)fail_resolving(endpoint->where, code, error);
+            (void)fail_resolving(site->where, code, error);
             return -1;
         }
         fd = connect_any(rqli_lookup_addresses(lookup), peer, deadline_us);
     }
-    if (fd < 0 || (endpoint->kind == RQLI_ENDPOINT_TCP &&
-                   !set_up_tcp(fd, endpoint->session->io_timeout_ms))) {
-        (void)rqli_fail(error, RQL_E_IO, "cannot connect to %.150s: %s", endpoint->where,
+    if (fd < 0 || (!site->path && !set_up_tcp(fd, site->session->io_timeout_ms))) {
+        (void)rqli_fail(error, RQL_E_IO, "cannot connect to %.150s: %s", site->where,
                         strerror_r(errno, text, sizeof text));
         return -1;
     }

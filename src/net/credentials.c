@@ -3,13 +3,13 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/pause.h"
-#include "net/url.h"
+#include "net/site.h"
 #include "wire/command.h"
 
 /* The last fifth of the time is left for a late renewal, and for a second try. */
 enum { RENEWED_PERCENT = 80 };
 
-rql_status rqli_credentials_ask(const struct rqli_endpoint *endpoint, int64_t deadline_us,
+rql_status rqli_credentials_ask(const struct rqli_site *site, int64_t deadline_us,
                                 rql_credentials *out, int64_t *renew_us_out, rql_error *error)
 {
     int64_t asked_us = rqli_now_us();
@@ -17,11 +17,11 @@ rql_status rqli_credentials_ask(const struct rqli_endpoint *endpoint, int64_t de
     rql_status status;
 
     *out = (rql_credentials){0};
-    status = endpoint->session->credentials(out, left_us > 0 ? left_us / 1000 : 0,
-                                            endpoint->session->credentials_data);
+    status = site->session->credentials(out, left_us > 0 ? left_us / 1000 : 0,
+                                        site->session->credentials_data);
     if (status) {
-        return rqli_fail(error, RQL_E_AUTH, "%s: no credentials to log in with: %s",
-                         endpoint->where, rql_status_text(status));
+        return rqli_fail(error, RQL_E_AUTH, "%s: no credentials to log in with: %s", site->where,
+                         rql_status_text(status));
     }
     out->user[sizeof out->user - 1] = '\0';
     out->password[sizeof out->password - 1] = '\0';

@@ -9,11 +9,11 @@
 #include <stdint.h>
 
 struct rqli_command;
-struct rqli_endpoint;
+struct rqli_site;
 
-/* Asks the function of an endpoint that has one. *renew_us_out: when to ask again; 0: never. The
- * caller wipes *out. RQL_E_AUTH: the function has no credentials. */
-rql_status rqli_credentials_ask(const struct rqli_endpoint *endpoint, int64_t deadline_us,
+/* Asks the caller's function, if the session has one. *renew_us_out: when to ask again; 0: never.
+ * The caller wipes *out. RQL_E_AUTH: the function has no credentials. */
+rql_status rqli_credentials_ask(const struct rqli_site *site, int64_t deadline_us,
                                 rql_credentials *out, int64_t *renew_us_out, rql_error *error);
 
 /* Returns when to try again after a failure. */

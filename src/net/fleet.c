@@ -36,7 +36,7 @@ static struct rqli_node *free_node(struct rqli_node *node)
 {
     if (node) {
         rqli_node_fini(node);
-        rqli_endpoint_fini_at(&node->endpoint);
+        rqli_site_fini(&node->site);
         free(node);
     }
     return NULL;
@@ -67,17 +67,21 @@ static struct rqli_node *find(struct rqli_fleet *self, const struct rqli_address
 {
     struct rqli_node *node = &self->first;
 
-    while (node && !rqli_address_is(&node->endpoint.address, address)) {
+    while (node && !rqli_address_is(&node->site.address, address)) {
         node = node->next;
     }
     return node;
 }
 
-/* Caller holds self->shared.mutex. `status` is the result of filling in the node's endpoint. NULL:
- * no memory. */
-static struct rqli_node *add(struct rqli_fleet *self, struct rqli_node *node, rql_status status)
+/* Adds the node at this address, or of this master; the other one is NULL. Caller holds
+ * self->shared.mutex. NULL: no memory. */
+static struct rqli_node *add_node(struct rqli_fleet *self, const struct rqli_address *address,
+                                  struct rqli_master *master)
 {
-    if (node && (status || !rqli_node_init(node, self->connections))) {
+    struct rqli_node *node = calloc(1, sizeof *node);
+
+    if (node && (rqli_site_init(&node->site, self->first.site.session, address, master, NULL) ||
+                 !rqli_node_init(node, self->connections))) {
         node = free_node(node);
     }
     if (node) {
@@ -89,31 +93,12 @@ static struct rqli_node *add(struct rqli_fleet *self, struct rqli_node *node, rq
     return node;
 }
 
-/* Caller holds self->shared.mutex. NULL: no memory. */
-static struct rqli_node *add_at(struct rqli_fleet *self, const struct rqli_address *address)
-{
-    struct rqli_node *node = calloc(1, sizeof *node);
-
-    return add(self, node,
-               node ? rqli_endpoint_init_at(&node->endpoint, &self->first.endpoint, address, NULL)
-                    : RQL_E_NOMEM);
-}
-
-static struct rqli_node *add_of(struct rqli_fleet *self, struct rqli_master *master)
-{
-    struct rqli_node *node = calloc(1, sizeof *node);
-
-    return add(self, node,
-               node ? rqli_endpoint_init_of(&node->endpoint, &self->first.endpoint, master, NULL)
-                    : RQL_E_NOMEM);
-}
-
 static void report_lack(const struct rqli_fleet *self, const struct rqli_address *address)
 {
     char text[RQLI_ADDRESS_TEXT_SIZE];
     const struct rqli_figures figures = {.server = rqli_address_print(address, text)};
 
-    rqli_observe(RQLI_ON_TOO_MANY_NODES, self->first.endpoint.session->subject, &figures);
+    rqli_observe(RQLI_ON_TOO_MANY_NODES, self->first.site.session->subject, &figures);
 }
 
 /* Takes self->shared.mutex, and never blocks while it holds it. */
@@ -127,7 +112,7 @@ struct rqli_node *rqli_fleet_at(struct rqli_fleet *self, const struct rqli_addre
     node = find(self, address);
     is_full = self->shared.n_nodes == RQLI_NODES_MAX;
     if (!node && !is_full) {
-        node = add_at(self, address);
+        node = add_node(self, address, NULL);
     }
     is_news = !node && is_full && !self->shared.lacks_nodes;
     self->shared.lacks_nodes = self->shared.lacks_nodes || is_news;
@@ -143,10 +128,13 @@ struct rqli_node *rqli_fleet_of_master(struct rqli_fleet *self, struct rqli_mast
     struct rqli_node *node = &self->first;
 
     (void)pthread_mutex_lock(&self->shared.mutex);
-    while (node && node->endpoint.master != master) {
+    while (node && node->site.master != master) {
         node = node->next;
     }
-    node = node ? node : add_of(self, master);
+    if (!node) {
+        node = add_node(self, NULL, master);
+        master->used = node ? &node->site : NULL;
+    }
     (void)pthread_mutex_unlock(&self->shared.mutex);
     return node;
 }
@@ -159,11 +147,11 @@ void rqli_fleet_give(struct rqli_fleet *self, unsigned partition, struct rqli_no
     struct rqli_node *before;
 
     (void)pthread_mutex_lock(&self->shared.mutex);
-    rqli_endpoint_carry(&node->endpoint, partition, true); /* it may have been a mere default */
+    rqli_site_carry(&node->site, partition, true); /* it may have been a mere default */
     before = atomic_exchange_explicit(&self->of[partition], node, memory_order_acq_rel);
     if (before != node) {
         (void)atomic_fetch_add_explicit(&self->n_moves, 1, memory_order_relaxed);
-        rqli_endpoint_carry(&before->endpoint, partition, false);
+        rqli_site_carry(&before->site, partition, false);
     }
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
@@ -280,7 +268,7 @@ enum rqli_verdict rqli_call_verdict(struct rqli_fleet *fleet, struct rqli_node *
     if (!fleet->map_reader) {
         return RQLI_FAULT;
     }
-    switch (rqli_way_of(reply, &node->endpoint.address, &address)) {
+    switch (rqli_way_of(reply, &node->site.address, &address)) {
     case RQLI_WAY_MOVED:
         return go_to(fleet, &address, rqli_key_set_index(set), retries);
     case RQLI_WAY_AGAIN:

@@ -53,7 +53,7 @@ struct rqli_fleet {
     } shared;             /* guarded by shared.mutex; so are changes of `of` and new nodes */
 };
 
-/* Opens no connection yet. The caller fills in the endpoint of the first node, and ends it after
+/* Opens no connection yet. The caller fills in the site of the first node, and ends it after
  * the fleet. `connections` is the most that threads share, at each node. False: no memory; the
  * fleet must be ended all the same. */
 bool rqli_fleet_init(struct rqli_fleet *self, unsigned connections);

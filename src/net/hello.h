@@ -7,13 +7,13 @@
 
 #include <rql/status.h>
 
-struct rqli_endpoint;
+struct rqli_site;
 
 /* RQL_E_UNSUPPORTED: the server is of another arrangement, or too old for the one of the URL. */
-rql_status rqli_hello_check(const struct rqli_endpoint *endpoint, const struct rqli_reply *reply,
+rql_status rqli_hello_check(const struct rqli_site *site, const struct rqli_reply *reply,
                             rql_error *error);
 
 /* The same for a server that does not know HELLO. */
-rql_status rqli_hello_check_unknown(const struct rqli_endpoint *endpoint, rql_error *error);
+rql_status rqli_hello_check_unknown(const struct rqli_site *site, rql_error *error);
 
 #endif

@@ -14,8 +14,8 @@
 #include "net/rights.h"
 #include "net/sentinels.h"
 #include "net/shards.h"
+#include "net/site.h"
 #include "net/socket.h"
-#include "net/url.h"
 #include "wire/answer.h"
 #include "wire/command.h"
 
@@ -95,7 +95,7 @@ RQLI_DEFINE_AUTO(struct login *, login_free);
 
 static bool may_ask(const struct login *self, enum question question)
 {
-    return rqli_rights_may_ask(self->sock->endpoint, question);
+    return rqli_rights_may_ask(self->sock->site, question);
 }
 
 /* Returns the command buffer for the next question. Its number is that of the commands before it,
@@ -115,16 +115,16 @@ void rqli_login_write_probe(struct rqli_command *command)
  * keeps user and password, because the old commands may follow after HELLO. */
 static rql_status find_credentials(struct login *self, int64_t deadline_us, rql_error *error)
 {
-    const struct rqli_endpoint *endpoint = self->sock->endpoint;
+    const struct rqli_site *site = self->sock->site;
     rql_credentials *asked = &self->asked;
     rql_status status;
 
-    self->user = endpoint->user;
-    self->password = endpoint->password;
-    if (!endpoint->session->credentials) {
+    self->user = site->session->url->user;
+    self->password = site->session->url->password;
+    if (!site->session->credentials) {
         return RQL_OK;
     }
-    status = rqli_credentials_ask(endpoint, deadline_us, asked, &self->sock->renew_us, error);
+    status = rqli_credentials_ask(site, deadline_us, asked, &self->sock->renew_us, error);
     if (status) {
         return status;
     }
@@ -184,15 +184,16 @@ static uint64_t read_scripts(const struct rqli_reply *reply, int number)
  * handed over. */
 static void write_questions(struct login *self, bool is_for_commands)
 {
-    const struct rqli_endpoint *endpoint = self->sock->endpoint;
+    const struct rqli_session *session = self->sock->site->session;
+    const struct rqli_url *url = session->url;
     const bool is_old = self->needs_old_words;
-    const bool is_partitioned = rqli_endpoint_is_partitioned(endpoint);
+    const bool is_partitioned = rqli_url_is_partitioned(url);
     char database[16];
     char name[RQLI_CLIENT_NAME_SIZE];
 
-    (void)snprintf(name, sizeof name, "rql-%s", endpoint->session->identity);
-    if (endpoint->session->name) {
-        rqli_client_name_of_connection(endpoint->session->name, is_for_commands, name);
+    (void)snprintf(name, sizeof name, "rql-%s", session->identity);
+    if (session->name) {
+        rqli_client_name_of_connection(session->name, is_for_commands, name);
     }
     if (is_old) {
         if (self->password) {
@@ -201,8 +202,8 @@ static void write_questions(struct login *self, bool is_for_commands)
     } else {
         write_hello(self, name);
     }
-    if (endpoint->database != 0) {
-        (void)snprintf(database, sizeof database, "%d", endpoint->database);
+    if (url->database != 0) {
+        (void)snprintf(database, sizeof database, "%d", url->database);
         rqli_command_words(next(self, SELECT), "SELECT", database, NULL);
     }
     rqli_command_words(next(self, TIME), "TIME", NULL);
@@ -210,8 +211,7 @@ static void write_questions(struct login *self, bool is_for_commands)
         rqli_command_words(next(self, CLIENT_ID), "CLIENT", "ID", NULL);
     }
     if (!is_partitioned) {
-        rqli_push_ping(next(self, PUBLISH), &rqli_key_sets[RQLI_WHOLE],
-                       endpoint->session->identity);
+        rqli_push_ping(next(self, PUBLISH), &rqli_key_sets[RQLI_WHOLE], session->identity);
     }
     if (is_old && may_ask(self, SETNAME)) {
         rqli_command_words(next(self, SETNAME), "CLIENT", "SETNAME", name, NULL);
@@ -230,14 +230,13 @@ static void write_questions(struct login *self, bool is_for_commands)
             ask_for_scripts(next(self, SCRIPTS), i);
         }
     }
-    if (is_for_commands && endpoint->session->name &&
-        !is_partitioned && /* net/cluster.c does it there */
+    if (is_for_commands && session->name && !is_partitioned && /* net/cluster.c does it there */
         may_ask(self, NAME)) {
-        rqli_client_name_write(endpoint->session->name, next(self, NAME));
-        rqli_client_name_on_login(endpoint->session->name, self->reading->sent_us);
+        rqli_client_name_write(session->name, next(self, NAME));
+        rqli_client_name_on_login(session->name, self->reading->sent_us);
     }
-    if (endpoint->ring && is_for_commands) { /* the first client sets it, the others compare */
-        rqli_command_words(next(self, OWN_RING), "SET", RQLI_KEY_RING, endpoint->ring, "NX", NULL);
+    if (url->ring && is_for_commands) { /* the first client sets it, the others compare */
+        rqli_command_words(next(self, OWN_RING), "SET", RQLI_KEY_RING, url->ring, "NX", NULL);
         rqli_command_words(next(self, RING), "GET", RQLI_KEY_RING, NULL);
     }
 }
@@ -249,16 +248,16 @@ static void take_optional(struct login *self, enum question question,
 {
     struct rqli_seat *seat = &self->sock->seat;
 
-    rqli_rights_note(self->sock->endpoint, question, reply);
+    rqli_rights_note(self->sock->site, question, reply);
     if (question == NAME && !may_ask(self, NAME)) {
-        rqli_client_name_on_refused(self->sock->endpoint->session->name);
+        rqli_client_name_on_refused(self->sock->site->session->name);
     } else if (question == SCRIPTS) {
         self->sock->scripts |= read_scripts(reply, self->n_scripts++);
     } else if (question == WRITE) {
         self->sock->is_read_only =
             reply->type == RQLI_REPLY_ERROR && rqli_reply_says(reply, "READONLY");
     } else if (question == OWN_RING && reply->type == RQLI_REPLY_ERROR) {
-        (void)rqli_reply_fault(reply, "SET " RQLI_KEY_RING, self->sock->endpoint->where,
+        (void)rqli_reply_fault(reply, "SET " RQLI_KEY_RING, self->sock->site->where,
                                &self->no_ring);
     } else if (reply->type == RQLI_REPLY_TEXT && question == CLIENT_INFO) {
         rqli_reply_copy_between(seat->address, sizeof seat->address, reply, " addr=", " laddr=");
@@ -277,19 +276,19 @@ static rql_status take_hello(struct login *self, const struct rqli_reply *reply,
     rql_status status;
 
     if (is_error && (rqli_reply_says(reply, "NOAUTH") || rqli_reply_says(reply, "NOPERM"))) {
-        rqli_rights_note(self->sock->endpoint, HELLO, reply);
+        rqli_rights_note(self->sock->site, HELLO, reply);
         self->needs_old_words = true;
         return RQL_OK;
     }
     if (is_error && rqli_reply_class(reply) == RQL_E_SERVER) {
         self->needs_old_words = true;
-        return rqli_hello_check_unknown(self->sock->endpoint, error);
+        return rqli_hello_check_unknown(self->sock->site, error);
     }
     if (is_error || reply->type != RQLI_REPLY_ARRAY || reply->count % 2 != 0) {
         return rqli_reply_fault(reply, rqli_reply_says(reply, "WRONGPASS") ? "AUTH" : "HELLO",
-                                self->sock->endpoint->where, error);
+                                self->sock->site->where, error);
     }
-    status = rqli_hello_check(self->sock->endpoint, reply, error);
+    status = rqli_hello_check(self->sock->site, reply, error);
     if (status) {
         return status;
     }
@@ -309,7 +308,7 @@ static rql_status take_hello(struct login *self, const struct rqli_reply *reply,
 static rql_status take_reply(struct login *self, enum question question,
                              const struct rqli_reply *reply, rql_error *error)
 {
-    const struct rqli_endpoint *endpoint = self->sock->endpoint;
+    const struct rqli_site *site = self->sock->site;
     static const char *const names[SETNAME] = {"HELLO",     "AUTH",    "SELECT",   "TIME",
                                                "CLIENT ID", "PUBLISH", "SUBSCRIBE"};
 
@@ -317,22 +316,23 @@ static rql_status take_reply(struct login *self, enum question question,
         return take_hello(self, reply, error);
     }
     if (question == ARRIVE) {
-        return rqli_arrivals_read(&self->arrivals, endpoint, reply, error);
+        return rqli_arrivals_read(&self->arrivals, site, reply, error);
     }
     if (question == RING) {
-        return rqli_shards_check(endpoint, reply, &self->no_ring, error);
+        return rqli_shards_check(site->where, site->session->url->ring, reply, &self->no_ring,
+                                 error);
     }
     if (question >= SETNAME) {
         take_optional(self, question, reply);
         return RQL_OK;
     }
     if (reply->type == RQLI_REPLY_ERROR && rqli_reply_says(reply, "NOPERM")) {
-        return rqli_rights_check(endpoint, self->user, names[question], reply, error);
+        return rqli_rights_check(site, self->user, names[question], reply, error);
     }
     if (reply->type == RQLI_REPLY_ERROR ||
         (question == TIME && !rqli_time_read(reply, &self->reading->server_us)) ||
         (question == SUBSCRIBE && rqli_push_read(reply).kind != RQLI_PUSHED_CONFIRMATION)) {
-        return rqli_reply_fault(reply, names[question], endpoint->where, error);
+        return rqli_reply_fault(reply, names[question], site->where, error);
     }
     if (question == TIME) {
         self->reading->received_us = rqli_now_us();
@@ -408,14 +408,14 @@ static rql_status settle_in(struct login *self, const struct rqli_seat *predeces
  * harm, because all waiters poll after a new subscription. */
 static rql_status subscribe(struct login *self, int64_t deadline_us, rql_error *error)
 {
-    if (rqli_endpoint_is_partitioned(self->sock->endpoint)) {
+    if (rqli_site_is_partitioned(self->sock->site)) {
         return RQL_OK;
     }
     rqli_command_reset(&self->command);
     self->sent[0] = SUBSCRIBE;
     self->sent[1] = CHANGES;
     rqli_push_subscribe(&self->command, &rqli_key_sets[RQLI_WHOLE],
-                        self->sock->endpoint->session->identity, may_ask(self, CHANGES));
+                        self->sock->site->session->identity, may_ask(self, CHANGES));
     return ask_server(self, deadline_us, error);
 }
 
@@ -467,12 +467,12 @@ static rql_status log_in(struct rqli_socket *sock, const struct rqli_seat *prede
     }
     if (!status && predecessor && !rqli_decoder_is_empty(&sock->decoder)) {
         status = rqli_fail(error, RQL_E_PROTOCOL, "%s: more answers than questions at login",
-                           sock->endpoint->where);
+                           sock->site->where);
     }
     return status;
 }
 
-/* Appends the node's address, because the place in the message (endpoint->where) names the
+/* Appends the node's address, because the place in the message (site->where) names the
  * sentinels. */
 static void name_node(const struct rqli_socket *sock, rql_error *error)
 {
@@ -490,8 +490,8 @@ static rql_status find_and_log_in(struct rqli_socket *sock, const struct rqli_se
                                   int64_t deadline_us, struct rqli_clock_reading *reading_out,
                                   rql_error *error)
 {
-    struct rqli_master *master = sock->endpoint->master;
-    struct rqli_master_claim claim = {.address = sock->endpoint->address};
+    struct rqli_master *master = sock->site->master;
+    struct rqli_master_claim claim = {.address = sock->site->address};
     rql_status status = RQL_OK;
 
     if (master) {
@@ -545,12 +545,12 @@ rql_status rqli_login(struct rqli_socket *sock, const struct rqli_seat *predeces
  * the masters; sentinels name one server. */
 static bool wants_other_address(const struct rqli_socket *sock, rql_status status)
 {
-    const struct rqli_endpoint *endpoint = sock->endpoint;
+    const struct rqli_site *site = sock->site;
     const bool is_useless = status == RQL_E_IO || status == RQL_E_UNAVAILABLE ||
                             (status == RQL_OK && sock->is_read_only);
 
-    return is_useless && sock->peer.n_addresses > 1 && !endpoint->master &&
-           endpoint->arrangement != RQLI_CLUSTER;
+    return is_useless && sock->peer.n_addresses > 1 && !site->master &&
+           site->session->url->arrangement != RQLI_CLUSTER;
 }
 
 /* A connection to a replica, kept while a better one is sought. */
@@ -614,7 +614,7 @@ rql_status rqli_login_any(struct rqli_socket *sock, const struct rqli_seat *pred
         *reading_out = replica.reading;
         status = RQL_OK;
     }
-    if (status && sock->peer.n_addresses > 1 && !sock->endpoint->master) {
+    if (status && sock->peer.n_addresses > 1 && !sock->site->master) {
         name_address(sock, error);
     }
     return status;

@@ -52,7 +52,7 @@ static bool is_given(struct telling *self, unsigned partition)
     const struct master *owner = owner_of(self, partition);
 
     return !owner || (rqli_fleet_node(self->fleet, &rqli_key_sets[partition]) == owner->node &&
-                      rqli_endpoint_carries(&owner->node->endpoint, partition));
+                      rqli_site_carries(&owner->node->site, partition));
 }
 
 /* ---- which servers answer ---- */
@@ -125,15 +125,14 @@ static void meet_all(struct telling *self)
 static void write_arrivals(struct telling *self, struct master *master,
                            struct rqli_command *command)
 {
-    struct rqli_endpoint *endpoint = &master->node->endpoint;
+    struct rqli_site *site = &master->node->site;
 
     self->arrivals = (struct rqli_arrivals){.masters = rqli_slice_of(self->run_ids)};
     for (unsigned p = 0; p < RQLI_PARTITIONS; p++) {
         if (owner_of(self, p) == master && !is_given(self, p)) {
             self->told[self->arrivals.count] = p;
-            rqli_endpoint_carry(endpoint, p, true);
-            rqli_arrivals_add(&self->arrivals, endpoint, &rqli_key_sets[p], master->run_id,
-                              command);
+            rqli_site_carry(site, p, true);
+            rqli_arrivals_add(&self->arrivals, site, &rqli_key_sets[p], master->run_id, command);
         }
     }
 }
@@ -143,7 +142,7 @@ static void write_arrivals(struct telling *self, struct master *master,
 static bool give(struct telling *self, const struct master *master, const struct rqli_batch *batch,
                  rql_status status)
 {
-    struct rqli_endpoint *endpoint = &master->node->endpoint;
+    struct rqli_site *site = &master->node->site;
     bool is_whole = true;
 
     if (status) {
@@ -151,13 +150,13 @@ static bool give(struct telling *self, const struct master *master, const struct
     }
     for (size_t i = 0; i < self->arrivals.count; i++) {
         if (!status) {
-            (void)rqli_arrivals_read(&self->arrivals, endpoint, &batch->reply[i], NULL);
+            (void)rqli_arrivals_read(&self->arrivals, site, &batch->reply[i], NULL);
         }
         if (self->arrivals.each[i].is_heard) {
             rqli_era_on_login(self->arrivals.each[i].era, master->run_id);
             rqli_fleet_give(self->fleet, self->told[i], master->node);
         } else {
-            rqli_endpoint_carry(endpoint, self->told[i], false);
+            rqli_site_carry(site, self->told[i], false);
             is_whole = false;
         }
     }
@@ -242,8 +241,8 @@ void rqli_map_settle(struct rqli_fleet *fleet)
 
     for (unsigned p = 0; fleet->tells_first && p < RQLI_PARTITIONS; p++) {
         if (rqli_fleet_node(fleet, &rqli_key_sets[p]) == &fleet->first &&
-            !rqli_endpoint_carries(&fleet->first.endpoint, p)) {
-            rqli_endpoint_carry(&fleet->first.endpoint, p, true);
+            !rqli_site_carries(&fleet->first.site, p)) {
+            rqli_site_carry(&fleet->first.site, p, true);
             is_new = true;
         }
     }

@@ -16,18 +16,17 @@ enum {
 };
 
 /* Opens no connection yet. False: no memory; they must be ended all the same. */
-static bool conns_init(struct rqli_conns *self, const struct rqli_endpoint *endpoint,
-                       unsigned limit)
+static bool conns_init(struct rqli_conns *self, const struct rqli_site *site, unsigned limit)
 {
     self->limit = limit;
     atomic_init(&self->n_used, 1);
     for (unsigned i = 0; i < limit; i++) {
-        self->each[i] = rqli_conn_new(endpoint);
+        self->each[i] = rqli_conn_new(site);
         if (!self->each[i]) {
             return false;
         }
     }
-    self->durable = rqli_conn_new(endpoint);
+    self->durable = rqli_conn_new(site);
     if (self->durable) { /* an unknown call there would wait for replicas first */
         rqli_conn_forget_scripts(self->durable);
     }
@@ -167,11 +166,11 @@ struct rqli_conn *rqli_conns_find(const struct rqli_conns *self, const void *car
 
 bool rqli_node_init(struct rqli_node *self, unsigned connections)
 {
-    bool has_conns = conns_init(&self->conns, &self->endpoint, connections);
+    bool has_conns = conns_init(&self->conns, &self->site, connections);
 
     (void)pthread_mutex_init(&self->shared.mutex, NULL);
-    self->background = rqli_conn_new(&self->endpoint);
-    self->pushes = rqli_push_threads_new(&self->endpoint);
+    self->background = rqli_conn_new(&self->site);
+    self->pushes = rqli_push_threads_new(&self->site);
     return has_conns && self->background && self->pushes;
 }
 
@@ -186,10 +185,10 @@ void rqli_node_fini(struct rqli_node *self)
 /* A master's name that is longer than any host's is cut off here. */
 void rqli_node_name(struct rqli_node *self)
 {
-    if (self->endpoint.master) {
-        (void)snprintf(self->name, sizeof self->name, "%s", self->endpoint.master->name);
+    if (self->site.master) {
+        (void)snprintf(self->name, sizeof self->name, "%s", self->site.master->name);
     } else {
-        (void)rqli_address_print(&self->endpoint.address, self->name);
+        (void)rqli_address_print(&self->site.address, self->name);
     }
 }
 

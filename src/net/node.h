@@ -8,7 +8,7 @@
 
 #include "net/clock_offset.h"
 #include "net/conn_threads.h"
-#include "net/url.h"
+#include "net/site.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -46,7 +46,7 @@ struct rqli_conn *rqli_conns_find(const struct rqli_conns *self, const void *car
 struct rqli_push_threads;
 
 struct rqli_node {
-    struct rqli_endpoint endpoint;     /* first: a pointer to it is one to the node */
+    struct rqli_site site;             /* first: a pointer to it is one to the node */
     struct rqli_node *_Atomic next;    /* in the fleet */
     char name[RQLI_ADDRESS_TEXT_SIZE]; /* with several servers: its address, or the master's name */
     bool is_named;                     /* by the URL, with several servers; constant in use */
@@ -67,10 +67,10 @@ struct rqli_node {
 /* Returns the place of the node for messages; needs no login. */
 static inline const char *rqli_node_where(const struct rqli_node *self)
 {
-    return self->name[0] != '\0' ? self->name : self->endpoint.where;
+    return self->name[0] != '\0' ? self->name : self->site.where;
 }
 
-/* Opens no connection yet. The caller fills in the endpoint, and ends it after the connections.
+/* Opens no connection yet. The caller fills in the site, and ends it after the connections.
  * `connections` is the most that threads share. False: no memory; the node must be ended all the
  * same. */
 bool rqli_node_init(struct rqli_node *self, unsigned connections);

@@ -9,8 +9,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "net/client_name.h"
+#include "net/site.h"
 #include "net/stream.h"
-#include "net/url.h"
 
 /* ---- calls ---- */
 
@@ -114,7 +114,7 @@ static void on_answer(void *owner, const struct rqli_batch *answer, rql_status s
 
     self->state = RQLI_OP_CALL_IDLE;
     if (status) {
-        (void)rqli_stream_fault(status, self->loop->node->endpoint.where, &fault);
+        (void)rqli_stream_fault(status, self->loop->node->site.where, &fault);
         read_call(self, NULL, &fault);
     } else if (self->is_plain || answer->reply->type != RQLI_REPLY_ERROR) {
         read_call(self, answer, NULL);
@@ -134,7 +134,7 @@ static void write_call(struct rqli_op_loop *self, struct rqli_op_call *first)
         rql_error fault;
 
         (void)rqli_fail(&fault, RQL_E_IO, "%s: the connection has ended; nothing was sent",
-                        self->node->endpoint.where);
+                        self->node->site.where);
         read_call(first, NULL, &fault);
         return;
     }
@@ -223,10 +223,10 @@ static void ask_for_acks(struct rqli_op_loop *self)
  * several servers net/cluster.c does it. */
 static void say_name(struct rqli_op_loop *self)
 {
-    const struct rqli_endpoint *endpoint = &self->node->endpoint;
-    struct rqli_client_name *name = endpoint->session->name;
+    const struct rqli_site *site = &self->node->site;
+    struct rqli_client_name *name = site->session->name;
 
-    if (name && !rqli_endpoint_is_partitioned(endpoint) && rqli_conn_loop_has_room(self->conn) &&
+    if (name && !rqli_site_is_partitioned(site) && rqli_conn_loop_has_room(self->conn) &&
         rqli_client_name_is_due(name, rqli_now_us())) {
         rqli_client_name_write(name, rqli_conn_loop_out(self->conn));
         (void)rqli_conn_loop_expect(self->conn, NULL, NULL);
@@ -451,7 +451,7 @@ static bool repeat_call(struct rqli_op_call *self, const struct rqli_batch *answ
         return false;
     }
     if (op->generation != 0) {
-        (void)rqli_fail_moved(node->endpoint.where, rqli_call_subject(&call), fault);
+        (void)rqli_fail_moved(node->site.where, rqli_call_subject(&call), fault);
         return false;
     }
     if (verdict == RQLI_THERE) {
@@ -551,7 +551,7 @@ static bool is_served(const struct rqli_op_task *self, int64_t within_us)
 /* Writes the reason why a call got no reply in time. */
 static void fail_late(const struct rqli_op_call *call, rql_error *fault)
 {
-    const char *where = call->loop->node->endpoint.where;
+    const char *where = call->loop->node->site.where;
 
     if (call->state == RQLI_OP_CALL_SENT) {
         (void)rqli_stream_fault(RQL_E_UNKNOWN, where, fault);

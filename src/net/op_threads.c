@@ -149,7 +149,7 @@ static void read_error(const struct round *self, size_t i, const struct part *pa
 
     rqli_op_draft(self->op, i, &call);
     if (self->is_cut) {
-        (void)rqli_fail_moved(part->node->endpoint.where, rqli_call_subject(&call), &fault);
+        (void)rqli_fail_moved(part->node->site.where, rqli_call_subject(&call), &fault);
     } else {
         (void)rqli_batch_fault(part->batch, reply, rqli_call_name(&call), rqli_call_subject(&call),
                                &fault);

@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "base/threads.h"
-#include "net/url.h"
+#include "net/site.h"
 
 /* The push connection of a loop, which runs on the loop's thread like its command connection. */
 
@@ -11,8 +11,7 @@ static void subscribe(struct rqli_push_loop *self)
 {
     struct rqli_command command = {0};
 
-    rqli_subscription_write(&self->subscription, rqli_conn_loop_socket(self->conn)->endpoint,
-                            &command);
+    rqli_subscription_write(&self->subscription, rqli_conn_loop_socket(self->conn)->site, &command);
     rqli_conn_loop_tell(self->conn, &command);
     rqli_command_fini(&command);
 }
@@ -37,7 +36,7 @@ static void on_push(void *data, const struct rqli_reply *push)
     struct rqli_push_loop *self = data;
 
     if (push) {
-        rqli_subscription_take(&self->subscription, rqli_conn_loop_socket(self->conn)->endpoint,
+        rqli_subscription_take(&self->subscription, rqli_conn_loop_socket(self->conn)->site,
                                (rqli_stats_shard)rqli_thread_number(), push,
                                rqli_conn_loop_heard_us(self->conn));
     } else {
@@ -101,7 +100,7 @@ static void hand_over(struct rqli_pushes *pushes, struct rqli_waiter *chosen,
 }
 
 bool rqli_push_loop_init(struct rqli_push_loop *self, struct uv_loop_s *loop,
-                         const struct rqli_endpoint *endpoint)
+                         const struct rqli_site *site)
 {
     static const struct rqli_pushes_ops ops = {.join = join,
                                                .leave = leave,
@@ -114,7 +113,7 @@ bool rqli_push_loop_init(struct rqli_push_loop *self, struct uv_loop_s *loop,
     self->pushes.ops = &ops;
     atomic_init(&self->pushes.is_used, true);
     self->listener = (struct rqli_conn_loop_listener){on_loop_opened, on_push, self};
-    self->conn = rqli_conn_loop_new(loop, endpoint, &self->listener);
+    self->conn = rqli_conn_loop_new(loop, site, &self->listener);
     return self->conn != NULL;
 }
 
@@ -156,9 +155,9 @@ void rqli_push_loop_on_pinged(struct rqli_push_loop *self, int64_t n_received)
     int64_t now_us = rqli_now_us();
 
     if (rqli_conn_loop_is_up(self->conn)) {
-        rqli_subscription_on_pinged(
-            &self->subscription, n_received,
-            rqli_conn_loop_socket(self->conn)->endpoint->session->io_timeout_ms, now_us);
+        rqli_subscription_on_pinged(&self->subscription, n_received,
+                                    rqli_conn_loop_socket(self->conn)->site->session->io_timeout_ms,
+                                    now_us);
         (void)drop_if_lost(self, now_us);
     }
 }

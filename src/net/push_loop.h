@@ -15,10 +15,10 @@ struct rqli_push_loop {
     void (*on_lead)(struct rqli_waiter *waiter);  /* called when it leads from now on */
 };
 
-/* The caller sets `subscription.waiters.rouse`, `on_read` and `on_lead`. The endpoint is borrowed;
+/* The caller sets `subscription.waiters.rouse`, `on_read` and `on_lead`. The site is borrowed;
  * *self must not be moved afterwards. False: no memory. */
 bool rqli_push_loop_init(struct rqli_push_loop *self, struct uv_loop_s *loop,
-                         const struct rqli_endpoint *endpoint);
+                         const struct rqli_site *site);
 void rqli_push_loop_fini(struct rqli_push_loop *self); /* the connection is closed already */
 
 /* Returns whether the connection is wanted. */

@@ -15,8 +15,8 @@
 #include "base/futex.h"
 #include "base/random.h"
 #include "net/login.h"
+#include "net/site.h"
 #include "net/stream.h"
-#include "net/url.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -214,7 +214,7 @@ static void hand_over(struct rqli_pushes *pushes, struct rqli_waiter *chosen,
     }
 }
 
-struct rqli_push_threads *rqli_push_threads_new(const struct rqli_endpoint *endpoint)
+struct rqli_push_threads *rqli_push_threads_new(const struct rqli_site *site)
 {
     static const struct rqli_pushes_ops ops = {.join = join,
                                                .leave = leave,
@@ -227,7 +227,7 @@ struct rqli_push_threads *rqli_push_threads_new(const struct rqli_endpoint *endp
 
     if (self) {
         self->pushes.ops = &ops;
-        self->sock.endpoint = endpoint;
+        self->sock.site = site;
         self->sock.fd = -1;
         self->wake_fd = -1;
         self->shared.subscription.waiters.rouse = call;
@@ -271,7 +271,7 @@ static void subscribe(struct rqli_push_threads *self)
 {
     struct rqli_command command = {0};
 
-    rqli_subscription_write(&self->shared.subscription, self->sock.endpoint, &command);
+    rqli_subscription_write(&self->shared.subscription, self->sock.site, &command);
     if (command.n_commands > 0 &&
         (command.failed || rqli_socket_send_some(&self->sock, command.data, command.length) !=
                                (ssize_t)command.length)) {
@@ -284,8 +284,7 @@ static void subscribe(struct rqli_push_threads *self)
  * while it connects. */
 static void listen_again(struct rqli_push_threads *self, int64_t deadline_us)
 {
-    int64_t limit_us =
-        rqli_after_ms(rqli_now_us(), self->sock.endpoint->session->connect_timeout_ms);
+    int64_t limit_us = rqli_after_ms(rqli_now_us(), self->sock.site->session->connect_timeout_ms);
     struct rqli_clock_reading reading;
     bool done;
 
@@ -301,13 +300,13 @@ static void listen_again(struct rqli_push_threads *self, int64_t deadline_us)
         rqli_arena_reset(&self->shared.arena); /* of the previous connection */
         self->shared.reply = (struct rqli_reply){0};
         self->shared.backoff = (struct rqli_backoff){0};
-        rqli_stats_count(self->sock.endpoint->session->stats, 0, RQLI_STAT_CONNECTIONS, 1);
+        rqli_stats_count(self->sock.site->session->stats, 0, RQLI_STAT_CONNECTIONS, 1);
         rqli_subscription_on_opened(&self->shared.subscription, &self->sock);
         subscribe(self);
     } else {
         rqli_subscription_on_failed(&self->shared.subscription);
         rqli_backoff_on_failure(&self->shared.backoff, rqli_now_us(),
-                                rqli_endpoint_pause_ms(self->sock.endpoint),
+                                rqli_site_pause_ms(self->sock.site),
                                 rqli_random_below(RQLI_BACKOFF_RANDOM));
     }
 }
@@ -324,8 +323,7 @@ static void take_bytes(struct rqli_push_threads *self, enum rqli_socket_read got
         int64_t now_us = rqli_now_us();
 
         while ((state = rqli_decoder_next(&self->sock.decoder, &self->shared.arena, reply)) > 0) {
-            rqli_subscription_take(&self->shared.subscription, self->sock.endpoint, 0, reply,
-                                   now_us);
+            rqli_subscription_take(&self->shared.subscription, self->sock.site, 0, reply, now_us);
             rqli_arena_reset(&self->shared.arena);
             *reply = (struct rqli_reply){0};
         }
@@ -333,7 +331,7 @@ static void take_bytes(struct rqli_push_threads *self, enum rqli_socket_read got
     if (state < 0) {
         rqli_socket_close(&self->sock);
         set_listening(self, false);
-        rqli_backoff_on_end(&self->shared.backoff, self->sock.endpoint->is_tls, rqli_now_us(),
+        rqli_backoff_on_end(&self->shared.backoff, self->sock.site->tls != NULL, rqli_now_us(),
                             rqli_random_below(RQLI_BACKOFF_RANDOM));
         rqli_waiters_hint_leaders(&self->shared.subscription.waiters, NULL);
     }
@@ -496,7 +494,7 @@ void rqli_push_threads_on_pinged(struct rqli_push_threads *self, int64_t n_recei
     lock(self);
     if (self->shared.is_listening) {
         rqli_subscription_on_pinged(&self->shared.subscription, n_received,
-                                    self->sock.endpoint->session->io_timeout_ms, now_us);
+                                    self->sock.site->session->io_timeout_ms, now_us);
         (void)end_if_lost(self, now_us);
     }
     (void)pthread_mutex_unlock(&self->shared.mutex);

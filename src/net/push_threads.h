@@ -8,7 +8,7 @@
 
 struct rqli_push_threads;
 
-struct rqli_push_threads *rqli_push_threads_new(const struct rqli_endpoint *endpoint);
+struct rqli_push_threads *rqli_push_threads_new(const struct rqli_site *site);
 struct rqli_push_threads *rqli_push_threads_free(struct rqli_push_threads *self);
 /* Closes the connection if no thread waits; the next waiter opens it again. */
 void rqli_push_threads_end_if_unused(struct rqli_push_threads *self);

@@ -8,20 +8,19 @@
 
 enum { RULE_SIZE = 32 };
 
-bool rqli_rights_may_ask(const struct rqli_endpoint *endpoint, unsigned number)
+bool rqli_rights_may_ask(const struct rqli_site *site, unsigned number)
 {
-    const _Atomic uint32_t *refused = endpoint->session->refused;
+    const _Atomic uint32_t *refused = site->session->refused;
 
     return !refused ||
            (atomic_load_explicit(refused, memory_order_relaxed) & UINT32_C(1) << number) == 0;
 }
 
-void rqli_rights_note(const struct rqli_endpoint *endpoint, unsigned number,
-                      const struct rqli_reply *reply)
+void rqli_rights_note(const struct rqli_site *site, unsigned number, const struct rqli_reply *reply)
 {
-    if (endpoint->session->refused && reply->type == RQLI_REPLY_ERROR &&
+    if (site->session->refused && reply->type == RQLI_REPLY_ERROR &&
         rqli_reply_says(reply, "NOPERM")) {
-        (void)atomic_fetch_or(endpoint->session->refused, UINT32_C(1) << number);
+        (void)atomic_fetch_or(site->session->refused, UINT32_C(1) << number);
     }
 }
 
@@ -49,12 +48,12 @@ static void write_rule(char out[RULE_SIZE], const char *command, const struct rq
     }
 }
 
-rql_status rqli_rights_check(const struct rqli_endpoint *endpoint, const char *user,
-                             const char *command, const struct rqli_reply *reply, rql_error *error)
+rql_status rqli_rights_check(const struct rqli_site *site, const char *user, const char *command,
+                             const struct rqli_reply *reply, rql_error *error)
 {
     char rule[RULE_SIZE];
 
-    if (endpoint->session->lacks_rights) {
+    if (site->session->lacks_rights) {
         return RQL_OK;
     }
     user = user ? user : "default";
@@ -62,5 +61,5 @@ rql_status rqli_rights_check(const struct rqli_endpoint *endpoint, const char *u
     return rqli_fail(error, RQL_E_AUTH,
                      "cannot log in to %.90s: NOPERM: user %.32s lacks a right: ACL SETUSER %.32s "
                      "%s; rql doctor names all that are missing",
-                     endpoint->where, user, user, rule);
+                     site->where, user, user, rule);
 }

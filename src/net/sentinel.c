@@ -3,14 +3,14 @@
 #include "base/error.h"
 #include "net/ask.h"
 #include "net/credentials.h"
-#include "net/url.h"
+#include "net/site.h"
 
 #include <stdio.h>
 #include <string.h>
 
-void rqli_sentinel_init(struct rqli_sentinel *self, const struct rqli_endpoint *endpoint)
+void rqli_sentinel_init(struct rqli_sentinel *self, const struct rqli_site *site)
 {
-    *self = (struct rqli_sentinel){.sock = {.endpoint = endpoint, .fd = -1}};
+    *self = (struct rqli_sentinel){.sock = {.site = site, .fd = -1}};
 }
 
 void rqli_sentinel_close(struct rqli_sentinel *self)
@@ -50,7 +50,7 @@ static rql_status read_reply(struct rqli_sentinel *self, struct rqli_reply *repl
 static rql_status fail(struct rqli_sentinel *self, const struct rqli_reply *reply, const char *what,
                        rql_error *error)
 {
-    rql_status status = rqli_reply_fault(reply, what, self->sock.endpoint->where, error);
+    rql_status status = rqli_reply_fault(reply, what, self->sock.site->where, error);
 
     rqli_sentinel_close(self);
     return status;
@@ -58,15 +58,15 @@ static rql_status fail(struct rqli_sentinel *self, const struct rqli_reply *repl
 
 static rql_status log_in(struct rqli_sentinel *self, int64_t deadline_us, rql_error *error)
 {
-    const struct rqli_endpoint *endpoint = self->sock.endpoint;
+    const struct rqli_url *url = self->sock.site->session->url;
     struct rqli_command *command = begin(self);
     struct rqli_reply reply = {0};
     rql_status status;
 
-    if (!endpoint->password) {
+    if (!url->password) {
         return RQL_OK;
     }
-    rqli_credentials_write(endpoint->user, endpoint->password, command);
+    rqli_credentials_write(url->user, url->password, command);
     status = rqli_ask_send(&self->sock, command, deadline_us, error);
     if (command->data) {
         explicit_bzero(command->data, command->capacity); /* the password was in it */
@@ -119,7 +119,7 @@ static rql_status take_address(struct rqli_sentinel *self, const char *master,
 {
     if (reply->type == RQLI_REPLY_NIL || (reply->type == RQLI_REPLY_ARRAY && reply->count == 0)) {
         return rqli_fail(error, RQL_E_UNAVAILABLE, "%s knows no master with the name \"%.64s\"",
-                         self->sock.endpoint->where, master);
+                         self->sock.site->where, master);
     }
     if (reply->type != RQLI_REPLY_ARRAY || reply->count != 2 ||
         !read_address(out, reply->items[0].text, reply->items[1].text)) {

@@ -14,8 +14,8 @@ struct rqli_sentinel {
     struct rqli_arena arena;
 };
 
-/* Initializes a conversation. The endpoint has the login and TLS of sentinels, and is borrowed. */
-void rqli_sentinel_init(struct rqli_sentinel *self, const struct rqli_endpoint *endpoint);
+/* Initializes a conversation. The site has the login and TLS of sentinels, and is borrowed. */
+void rqli_sentinel_init(struct rqli_sentinel *self, const struct rqli_site *site);
 void rqli_sentinel_close(struct rqli_sentinel *self);
 void rqli_sentinel_fini(struct rqli_sentinel *self);
 

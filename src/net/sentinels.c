@@ -15,42 +15,38 @@
  * failover every two seconds. */
 enum { SENTINEL_MS = 300, ANEW_US = 10000000 };
 
-struct rqli_sentinels *rqli_sentinels_new(const struct rqli_endpoint *endpoint)
+struct rqli_sentinels *rqli_sentinels_new(const struct rqli_site *site)
 {
     static char where[] = "its sentinel";
-    const struct rqli_by_sentinels *asked = &endpoint->by_sentinels;
-    struct rqli_sentinels *self =
-        calloc(1, sizeof *self + asked->n_masters * sizeof *self->masters);
+    const struct rqli_url *url = site->session->url;
+    struct rqli_sentinels *self = calloc(1, sizeof *self + url->n_masters * sizeof *self->masters);
 
     if (!self) {
         return NULL;
     }
+    self->url = (struct rqli_url){.user = url->sentinel_user, .password = url->sentinel_password};
     self->session = (struct rqli_session){
-        .io_timeout_ms = endpoint->session->io_timeout_ms,
-        .resolver = endpoint->session->resolver,
-        .stats = endpoint->session->stats,
-        .subject = endpoint->session->subject,
+        .url = &self->url,
+        .io_timeout_ms = site->session->io_timeout_ms,
+        .resolver = site->session->resolver,
+        .stats = site->session->stats,
+        .subject = site->session->subject,
     };
-    self->endpoint = (struct rqli_endpoint){
-        .kind = RQLI_ENDPOINT_TCP,
-        .user = asked->user,
-        .password = asked->password,
-        .where = where,
-        .is_tls = asked->is_tls,
-        .tls_settings = endpoint->tls_settings,
+    self->site = (struct rqli_site){
         .session = &self->session,
-        .tls = asked->is_tls ? endpoint->tls : NULL,
+        .where = where,
+        .tls = url->sentinel_tls ? site->tls : NULL,
     };
-    self->n_masters = asked->n_masters;
+    self->n_masters = url->n_masters;
     for (size_t i = 0; i < self->n_masters; i++) {
         rqli_master_init(&self->masters[i]);
-        self->masters[i].name = asked->masters[i];
+        self->masters[i].name = url->masters[i];
         self->masters[i].sentinels = self;
     }
-    rqli_sentinel_init(&self->asked, &self->endpoint);
+    rqli_sentinel_init(&self->asked, &self->site);
     (void)pthread_mutex_init(&self->shared.mutex, NULL);
-    memcpy(self->shared.known, endpoint->hosts, endpoint->n_hosts * sizeof *endpoint->hosts);
-    self->n_named = self->shared.n_known = endpoint->n_hosts;
+    memcpy(self->shared.known, url->hosts, url->n_hosts * sizeof *url->hosts);
+    self->n_named = self->shared.n_known = url->n_hosts;
     self->shared.share_us = SENTINEL_MS * INT64_C(1000);
     self->changed_fd = rqli_fd_lift(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     return self->changed_fd < 0 ? rqli_sentinels_free(self) : self;
@@ -306,8 +302,8 @@ void rqli_sentinels_distrust(struct rqli_master *master, const struct rqli_maste
 rql_status rqli_sentinels_confirm(struct rqli_socket *sock, const struct rqli_master_claim *claim,
                                   rql_error *error)
 {
-    const char *where = sock->endpoint->where;
-    struct rqli_master *master = sock->endpoint->master;
+    const char *where = sock->site->where;
+    struct rqli_master *master = sock->site->master;
     enum rqli_master_news news;
 
     if (sock->is_read_only) {
@@ -319,7 +315,7 @@ rql_status rqli_sentinels_confirm(struct rqli_socket *sock, const struct rqli_ma
         const struct rqli_figures figures = {.master = master->name,
                                              .server = rqli_address_print(&claim->address, server)};
 
-        rqli_observe(RQLI_ON_MASTER_CHANGED, sock->endpoint->session->subject, &figures);
+        rqli_observe(RQLI_ON_MASTER_CHANGED, sock->site->session->subject, &figures);
     }
     if (news == RQLI_MASTER_OTHER || news == RQLI_MASTER_FIRST) {
         (void)eventfd_write(master->sentinels->changed_fd, 1);

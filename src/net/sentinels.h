@@ -11,15 +11,16 @@
 #include "base/futex.h"
 #include "net/master.h"
 #include "net/sentinel.h"
-#include "net/url.h"
+#include "net/site.h"
 
 enum { RQLI_SENTINELS_KNOWN_MAX = 2 * RQLI_SENTINELS_MAX };
 
 struct rqli_sentinels {
-    struct rqli_session session;   /* of the connections to sentinels */
-    struct rqli_endpoint endpoint; /* how to talk to them; texts and TLS are borrowed */
-    size_t n_named;                /* how many the URL names */
-    struct rqli_sentinel asked;    /* used by the thread that asks */
+    struct rqli_url url;         /* their login; the texts are borrowed */
+    struct rqli_session session; /* of the connections to them */
+    struct rqli_site site;       /* theirs; the TLS context is borrowed */
+    size_t n_named;              /* how many the URL names */
+    struct rqli_sentinel asked;  /* used by the thread that asks */
     rqli_signal n_answers; /* that came, or did not; a thread that waits for one sleeps on it */
     /* An eventfd: a first or another master was found. The thread that watches masters sleeps on
      * it. */
@@ -39,9 +40,9 @@ struct rqli_sentinels {
     struct rqli_master masters[]; /* in the order of the URL */
 };
 
-/* Creates the sentinels of an endpoint of RQLI_SENTINEL, which has its final TLS and outlives them.
+/* Creates the sentinels of a client's first site, which has its TLS and outlives them.
  * NULL: no memory or no descriptor. */
-struct rqli_sentinels *rqli_sentinels_new(const struct rqli_endpoint *endpoint);
+struct rqli_sentinels *rqli_sentinels_new(const struct rqli_site *site);
 struct rqli_sentinels *rqli_sentinels_free(struct rqli_sentinels *self);
 
 /* Closes the copies of descriptors in a fork child. Takes no lock. */

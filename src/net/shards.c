@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "net/url.h"
 #include "wire/keys.h"
 
 #include <stdlib.h>
@@ -63,22 +62,22 @@ char *rqli_shards_ring(const char *const *names, size_t count)
 /* Clients with different lists would not exclude each other, so the first client's list counts. It
  * counts also on a server that takes no writes just now, for lack of memory or replicas, because
  * the locks there have to be seen, and released. A server without a list has no locks either. */
-rql_status rqli_shards_check(const struct rqli_endpoint *endpoint, const struct rqli_reply *reply,
+rql_status rqli_shards_check(const char *where, const char *ring, const struct rqli_reply *reply,
                              const rql_error *refused, rql_error *error)
 {
     if (reply->type == RQLI_REPLY_NIL && refused->status) {
         return rqli_fail(error, refused->status, "%s", refused->message);
     }
-    if (reply->type == RQLI_REPLY_NIL || rqli_reply_is(reply, endpoint->ring)) {
+    if (reply->type == RQLI_REPLY_NIL || rqli_reply_is(reply, ring)) {
         return RQL_OK;
     }
     if (reply->type != RQLI_REPLY_TEXT) {
-        return rqli_reply_fault(reply, "GET " RQLI_KEY_RING, endpoint->where, error);
+        return rqli_reply_fault(reply, "GET " RQLI_KEY_RING, where, error);
     }
     return rqli_fail(
         error, RQL_E_INVALID,
         "%.80s: others share the locks out over other servers; to change that, stop all "
         "clients and delete the key " RQLI_KEY_RING " on each server; they have %.*s, "
         "this client has %s",
-        endpoint->where, (int)reply->text.length, reply->text.data, endpoint->ring);
+        where, (int)reply->text.length, reply->text.data, ring);
 }

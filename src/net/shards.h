@@ -9,8 +9,6 @@
 #include <rql/status.h>
 #include <stddef.h>
 
-struct rqli_endpoint;
-
 /* Returns the index of the partition's server. Names are "host:port" in lower case, or those of
  * masters; all are different, and their order does not matter. If a server is added or removed,
  * only its own partitions move. */
@@ -20,9 +18,9 @@ size_t rqli_shard_of(const char *const *names, size_t count, unsigned partition)
  * that clients with other lists find out. Owned by the caller; NULL: no memory. */
 char *rqli_shards_ring(const char *const *names, size_t count);
 
-/* Checks a server's reply to GET of its ring's key. refused: why the key could not be set; zeroed
- * if it could. RQL_E_INVALID: other clients have another list. */
-rql_status rqli_shards_check(const struct rqli_endpoint *endpoint, const struct rqli_reply *reply,
+/* Checks a server's reply to GET of its ring's key against the client's own ring. refused: why the
+ * key could not be set; zeroed if it could. RQL_E_INVALID: other clients have another list. */
+rql_status rqli_shards_check(const char *where, const char *ring, const struct rqli_reply *reply,
                              const rql_error *refused, rql_error *error);
 
 #endif

@@ -11,7 +11,7 @@
 
 #include <sys/types.h>
 
-struct rqli_endpoint;
+struct rqli_site;
 struct rqli_tls;
 
 enum { RQLI_ADDRESS_SIZE = 128, RQLI_RUN_ID_SIZE = 48 };
@@ -25,7 +25,7 @@ struct rqli_seat {
 };
 
 struct rqli_socket {
-    const struct rqli_endpoint *endpoint;
+    const struct rqli_site *site;
     struct rqli_address node; /* of TCP: the server it leads, or led, to */
     struct rqli_peer peer;    /* of TCP: which of that server's addresses */
     int fd;                   /* -1: closed */

@@ -1,7 +1,7 @@
 #include "net/subscription.h"
 
 #include "base/clock.h"
-#include "net/url.h"
+#include "net/site.h"
 
 /* The part of a subscription that threads and loops have in common. */
 
@@ -87,19 +87,19 @@ bool rqli_subscription_want(struct rqli_subscription *self, const struct rqli_ke
     return !is_in(&self->asked, set);
 }
 
-void rqli_subscription_write(struct rqli_subscription *self, const struct rqli_endpoint *endpoint,
+void rqli_subscription_write(struct rqli_subscription *self, const struct rqli_site *site,
                              struct rqli_command *command)
 {
     for (unsigned p = 0; p < RQLI_PARTITIONS; p++) {
         const struct rqli_key_set *set = &rqli_key_sets[p];
 
         if (is_in(&self->wanted, set) && !is_in(&self->asked, set)) {
-            rqli_push_subscribe(command, set, endpoint->session->identity, true);
+            rqli_push_subscribe(command, set, site->session->identity, true);
             put(&self->asked, set, true);
         }
     }
     if (command->n_commands > 0 && self->answer_us == 0) {
-        self->answer_us = rqli_after_ms(rqli_now_us(), endpoint->session->io_timeout_ms);
+        self->answer_us = rqli_after_ms(rqli_now_us(), site->session->io_timeout_ms);
     }
 }
 
@@ -133,13 +133,13 @@ static void take_refusal(struct rqli_subscription *self)
 }
 
 /* A waiter for a lock that another server has by now finds that out when it polls. */
-static void begin_anew(struct rqli_subscription *self, const struct rqli_endpoint *endpoint)
+static void begin_anew(struct rqli_subscription *self, const struct rqli_site *site)
 {
     self->answer_us = 0;
     self->asked = (struct rqli_partition_bits){0};
     self->confirmed = (struct rqli_partition_bits){0};
     for (unsigned p = 0; p < RQLI_PARTITIONS; p++) {
-        if (!rqli_endpoint_carries(endpoint, p)) {
+        if (!rqli_site_carries(site, p)) {
             put(&self->wanted, &rqli_key_sets[p], false);
         }
     }
@@ -159,8 +159,8 @@ void rqli_subscription_on_opened(struct rqli_subscription *self, const struct rq
     self->is_refused = false;
     self->generation++;
     self->client_id = sock->seat.client_id;
-    if (rqli_endpoint_is_partitioned(sock->endpoint)) {
-        begin_anew(self, sock->endpoint);
+    if (rqli_site_is_partitioned(sock->site)) {
+        begin_anew(self, sock->site);
     } else {
         rqli_waiters_hint_all(&self->waiters, NULL);
     }
@@ -173,7 +173,7 @@ void rqli_subscription_on_failed(struct rqli_subscription *self)
 
 /* Counts a push that is for one of us, as hints and changes are, even if there is no waiter for it.
  * A reply to our own commands shows that the server is there, but not that pushes come. */
-void rqli_subscription_take(struct rqli_subscription *self, const struct rqli_endpoint *endpoint,
+void rqli_subscription_take(struct rqli_subscription *self, const struct rqli_site *site,
                             rqli_stats_shard shard, const struct rqli_reply *reply,
                             int64_t heard_us)
 {
@@ -192,7 +192,7 @@ void rqli_subscription_take(struct rqli_subscription *self, const struct rqli_en
     if (pushed.set) {
         rqli_subscription_forget(self, pushed.set);
     } else if (pushed.kind != RQLI_PUSHED_NOTHING) {
-        rqli_stats_count(endpoint->session->stats, shard, RQLI_STAT_PUSHES, 1);
+        rqli_stats_count(site->session->stats, shard, RQLI_STAT_PUSHES, 1);
         rqli_waiters_deliver(&self->waiters, &pushed, heard_us);
     }
 }

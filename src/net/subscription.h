@@ -73,7 +73,7 @@ bool rqli_subscription_want(struct rqli_subscription *self, const struct rqli_ke
 
 /* Subscribes to the channels that are wanted and were not requested yet: perhaps none. The replies
  * come like pushes. */
-void rqli_subscription_write(struct rqli_subscription *self, const struct rqli_endpoint *endpoint,
+void rqli_subscription_write(struct rqli_subscription *self, const struct rqli_site *site,
                              struct rqli_command *command);
 
 /* Makes all waiters for these locks poll: another server has the locks by now. */
@@ -84,7 +84,7 @@ bool rqli_subscription_hears(const struct rqli_subscription *self,
                              const struct rqli_waiter *waiter);
 
 /* Takes a push that has come. */
-void rqli_subscription_take(struct rqli_subscription *self, const struct rqli_endpoint *endpoint,
+void rqli_subscription_take(struct rqli_subscription *self, const struct rqli_site *site,
                             rqli_stats_shard shard, const struct rqli_reply *reply,
                             int64_t heard_us);
 

@@ -1,7 +1,7 @@
 /*
  * No message repeats a byte of the URL: a URL with a mistake may have its password in any part
  * ("redis://user:pa/ss@host"). The URL is decoded once, here; everything else works on struct
- * rqli_endpoint.
+ * rqli_url.
  */
 
 #include "net/url.h"
@@ -9,9 +9,9 @@
 #include "base/error.h"
 #include "base/secret.h"
 #include "base/text.h"
-#include "net/master.h"
+#include "net/shards.h"
 
-#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,22 +84,11 @@ static rql_status percent_decode_secret(char **out, struct rqli_slice text, cons
 
 /* ---- sentinels ---- */
 
-/* No message repeats a byte of this part either: see the top of this file. */
-
-static void sentinels_fini(struct rqli_by_sentinels *self)
-{
-    for (size_t i = 0; i < self->n_masters; i++) {
-        free(self->masters[i]);
-    }
-    free(self->masters);
-    free(self->user);
-    (void)rqli_secret_free(self->password);
-    *self = (struct rqli_by_sentinels){0};
-}
+#define SENTINEL_FORM "redis+sentinel://host:port,host:port/master"
 
 /* Checks the last of several masters. Their names decide which has a partition, clients compare the
  * list of the names, and messages name one. */
-static rql_status check_master(const struct rqli_by_sentinels *self, rql_error *error)
+static rql_status check_master(const struct rqli_url *self, rql_error *error)
 {
     size_t last = self->n_masters - 1;
     const char *name = self->masters[last];
@@ -119,8 +108,7 @@ static rql_status check_master(const struct rqli_by_sentinels *self, rql_error *
     return RQL_OK;
 }
 
-static rql_status sentinels_read_masters(struct rqli_by_sentinels *self, struct rqli_slice list,
-                                         rql_error *error)
+static rql_status read_masters(struct rqli_url *self, struct rqli_slice list, rql_error *error)
 {
     const size_t count = 1 + rqli_slice_count(list, ',');
     rql_status status = RQL_OK;
@@ -138,7 +126,7 @@ static rql_status sentinels_read_masters(struct rqli_by_sentinels *self, struct 
         (void)rqli_slice_skip(&list, ",");
         if (name.length == 0) {
             return rqli_fail(error, RQL_E_INVALID,
-                             "url: the name of a master is missing, as in " RQLI_SENTINEL_FORM);
+                             "url: the name of a master is missing, as in " SENTINEL_FORM);
         }
         status = percent_decode(&self->masters[self->n_masters++], name, "path", error);
         if (!status && count > 1) {
@@ -148,13 +136,13 @@ static rql_status sentinels_read_masters(struct rqli_by_sentinels *self, struct 
     return status;
 }
 
-static bool sentinels_take(struct rqli_by_sentinels *self, struct rqli_slice key,
-                           struct rqli_slice value, rql_status *status, rql_error *error)
+static bool take_sentinel_key(struct rqli_url *self, struct rqli_slice key, struct rqli_slice value,
+                              rql_status *status, rql_error *error)
 {
     bool is_user = rqli_slice_is(key, "sentinel_user");
 
     if (is_user || rqli_slice_is(key, "sentinel_password")) {
-        char **text = is_user ? &self->user : &self->password;
+        char **text = is_user ? &self->sentinel_user : &self->sentinel_password;
 
         if (*text) {
             *status = rqli_fail(error, RQL_E_INVALID, "url: a query key of sentinels stands twice");
@@ -168,8 +156,8 @@ static bool sentinels_take(struct rqli_by_sentinels *self, struct rqli_slice key
         return false;
     }
     if (rqli_slice_is(value, "false")) {
-        self->is_tls = false;
-    } else if (!rqli_slice_is(value, "true") || !self->is_tls) {
+        self->sentinel_tls = false;
+    } else if (!rqli_slice_is(value, "true") || !self->sentinel_tls) {
         *status =
             rqli_fail(error, RQL_E_INVALID,
                       "url: sentinel_tls is true or false, and true needs rediss+sentinel://");
@@ -186,7 +174,7 @@ enum {
     DATABASE_TEXT_SIZE = 16,
 };
 
-#define SEVERAL_FORMS RQLI_SENTINEL_FORM ", redis+cluster:// or redis+shards://"
+#define SEVERAL_FORMS SENTINEL_FORM ", redis+cluster:// or redis+shards://"
 
 /* The host lists of arrangements that have several hosts. */
 static const struct {
@@ -228,7 +216,7 @@ static struct parts split(const char *scheme, struct rqli_slice rest)
 
 /* Reads "user:password", "user:" (an empty password) or ":password" (of the default user). If it is
  * empty, or ":" alone, there is no password, and no AUTH is sent. */
-static rql_status read_login(struct rqli_endpoint *self, struct rqli_slice login, rql_error *error)
+static rql_status read_login(struct rqli_url *self, struct rqli_slice login, rql_error *error)
 {
     struct rqli_slice user = rqli_slice_take(&login, rqli_slice_before(login, ":"));
     bool has_password = rqli_slice_skip(&login, ":");
@@ -247,8 +235,7 @@ static rql_status read_login(struct rqli_endpoint *self, struct rqli_slice login
     return status;
 }
 
-static rql_status read_database(struct rqli_endpoint *self, struct rqli_slice text,
-                                rql_error *error)
+static rql_status read_database(struct rqli_url *self, struct rqli_slice text, rql_error *error)
 {
     if (!rqli_parse_within(text, 0, DATABASE_MAX, &self->database)) {
         return rqli_fail(error, RQL_E_INVALID, "url: the database is no number from 0 to %d",
@@ -258,9 +245,8 @@ static rql_status read_database(struct rqli_endpoint *self, struct rqli_slice te
 }
 
 /* Sets the name of the server in messages. Database 0 is not named. */
-static rql_status name_server(struct rqli_endpoint *self, const char *scheme,
-                              struct rqli_slice place, const char *before_database,
-                              rql_error *error)
+static rql_status name_server(struct rqli_url *self, const char *scheme, struct rqli_slice place,
+                              const char *before_database, rql_error *error)
 {
     char database[DATABASE_TEXT_SIZE] = "";
 
@@ -276,7 +262,7 @@ static rql_status name_server(struct rqli_endpoint *self, const char *scheme,
 
 /* Reads a query. All keys except those of sentinels are options, by name; the code with the table
  * of options interprets them. A key has no encoding. */
-static rql_status read_query(struct rqli_endpoint *self, struct rqli_slice query, rql_error *error)
+static rql_status read_query(struct rqli_url *self, struct rqli_slice query, rql_error *error)
 {
     char *next = calloc(1, query.length + sizeof "=");
     rql_status status = RQL_OK;
@@ -294,7 +280,7 @@ static rql_status read_query(struct rqli_endpoint *self, struct rqli_slice query
             return rqli_fail(error, RQL_E_INVALID, "url: a query is key=value, with & between two");
         }
         if (self->arrangement != RQLI_SENTINEL ||
-            !sentinels_take(&self->by_sentinels, key, value, &status, error)) {
+            !take_sentinel_key(self, key, value, &status, error)) {
             memcpy(next, key.data, key.length);
             next += key.length + 1;
             status = percent_write(&next, value, "query", error);
@@ -304,8 +290,7 @@ static rql_status read_query(struct rqli_endpoint *self, struct rqli_slice query
 }
 
 /* Reads options of TLS; without TLS there must be none. */
-static rql_status read_tls_query(struct rqli_endpoint *self, struct rqli_slice query,
-                                 rql_error *error)
+static rql_status read_tls_query(struct rqli_url *self, struct rqli_slice query, rql_error *error)
 {
     if (self->is_tls) {
         return read_query(self, query, error);
@@ -314,11 +299,11 @@ static rql_status read_tls_query(struct rqli_endpoint *self, struct rqli_slice q
                ? RQL_OK
                : rqli_fail(error, RQL_E_INVALID,
                            "url: unknown query key; redis:// takes the database as /db, and "
-                           "sentinels are " RQLI_SENTINEL_FORM);
+                           "sentinels are " SENTINEL_FORM);
 }
 
 /* Reads [/database]. No path and "/" are database 0. */
-static rql_status read_database_path(struct rqli_endpoint *self, struct rqli_slice path,
+static rql_status read_database_path(struct rqli_url *self, struct rqli_slice path,
                                      rql_error *error)
 {
     return rqli_slice_skip(&path, "/") && path.length > 0 ? read_database(self, path, error)
@@ -326,13 +311,15 @@ static rql_status read_database_path(struct rqli_endpoint *self, struct rqli_sli
 }
 
 /* Reads redis[s]://[[user]:password@][host][:port][/database][?query]. */
-static rql_status read_tcp(struct rqli_endpoint *self, struct parts parts, rql_error *error)
+static rql_status read_tcp(struct rqli_url *self, struct parts parts, rql_error *error)
 {
     char place[RQLI_ADDRESS_TEXT_SIZE];
     rql_status status = read_login(self, parts.login, error);
 
     if (!status) {
-        status = rqli_address_take(&self->address, &parts.host, PORT_DEFAULT, error);
+        self->hosts = calloc(1, sizeof *self->hosts);
+        status = self->hosts ? rqli_address_take(self->hosts, &parts.host, PORT_DEFAULT, error)
+                             : rqli_fail_nomem(error);
     }
     if (!status && parts.host.length > 0) {
         status = rqli_fail(error, RQL_E_INVALID, "url: several hosts are " SEVERAL_FORMS);
@@ -343,14 +330,16 @@ static rql_status read_tcp(struct rqli_endpoint *self, struct parts parts, rql_e
     if (!status) {
         status = read_tls_query(self, parts.query, error);
     }
-    return status
-               ? status
-               : name_server(self, parts.scheme,
-                             rqli_slice_of(rqli_address_print(&self->address, place)), "/", error);
+    if (status) {
+        return status;
+    }
+    self->n_hosts = 1;
+    return name_server(self, parts.scheme, rqli_slice_of(rqli_address_print(self->hosts, place)),
+                       "/", error);
 }
 
 /* Reads host[:port][,host[:port]...] */
-static rql_status read_hosts(struct rqli_endpoint *self, struct rqli_slice list, rql_error *error)
+static rql_status read_hosts(struct rqli_url *self, struct rqli_slice list, rql_error *error)
 {
     size_t most = host_lists[self->arrangement].most;
     size_t count = 1 + rqli_slice_count(list, ',');
@@ -373,28 +362,26 @@ static rql_status read_hosts(struct rqli_endpoint *self, struct rqli_slice list,
 }
 
 /* Reads /master[,master...][/database] */
-static rql_status read_masters_path(struct rqli_endpoint *self, struct rqli_slice path,
-                                    rql_error *error)
+static rql_status read_masters_path(struct rqli_url *self, struct rqli_slice path, rql_error *error)
 {
     struct rqli_slice list;
     rql_status status;
 
     (void)rqli_slice_skip(&path, "/");
     list = rqli_slice_take(&path, rqli_slice_before(path, "/"));
-    status = sentinels_read_masters(&self->by_sentinels, list, error);
+    status = read_masters(self, list, error);
     return status ? status : read_database_path(self, path, error);
 }
 
 /* Reads
  * redis[s]+sentinel://[[user]:password@]host[:port][,host[:port]...]/master[,master...][/database]
  * [?query]. The login is the masters'; that of the sentinels is in the query. */
-static rql_status read_by_sentinels(struct rqli_endpoint *self, struct parts parts,
-                                    rql_error *error)
+static rql_status read_by_sentinels(struct rqli_url *self, struct parts parts, rql_error *error)
 {
     struct rqli_slice place = parts.host;
     rql_status status = read_login(self, parts.login, error);
 
-    self->by_sentinels.is_tls = self->is_tls;
+    self->sentinel_tls = self->is_tls;
     if (!status) {
         status = read_hosts(self, parts.host, error);
     }
@@ -420,7 +407,7 @@ static void to_lower_case(char *name)
     }
 }
 
-static bool is_repeated(const struct rqli_endpoint *self, const struct rqli_address *host)
+static bool is_repeated(const struct rqli_url *self, const struct rqli_address *host)
 {
     const struct rqli_address *other = self->hosts;
 
@@ -432,7 +419,7 @@ static bool is_repeated(const struct rqli_endpoint *self, const struct rqli_addr
 
 /* Checks that all hosts differ. Shards are distinguished by these texts, and get their partitions
  * by them, so clients that write a name in another case agree. */
-static rql_status tell_apart(struct rqli_endpoint *self, rql_error *error)
+static rql_status tell_apart(struct rqli_url *self, rql_error *error)
 {
     for (size_t i = 0; i < self->n_hosts; i++) {
         to_lower_case(self->hosts[i].host);
@@ -445,7 +432,7 @@ static rql_status tell_apart(struct rqli_endpoint *self, rql_error *error)
 
 /* Reads redis[s]+cluster://[[user]:password@]host[:port][,host[:port]...][?query], for which any
  * nodes will do, or redis[s]+shards://, the same with [/database]. */
-static rql_status read_nodes(struct rqli_endpoint *self, struct parts parts, rql_error *error)
+static rql_status read_nodes(struct rqli_url *self, struct parts parts, rql_error *error)
 {
     bool is_cluster = self->arrangement == RQLI_CLUSTER;
     rql_status status = read_login(self, parts.login, error);
@@ -485,7 +472,7 @@ static rql_status check_socket_path(const char *path, rql_error *error)
 }
 
 /* Reads unix://[[user]:password@]/path[?db=database]. */
-static rql_status read_unix(struct rqli_endpoint *self, struct parts parts, rql_error *error)
+static rql_status read_unix(struct rqli_url *self, struct parts parts, rql_error *error)
 {
     rql_status status;
 
@@ -513,7 +500,7 @@ static rql_status read_unix(struct rqli_endpoint *self, struct parts parts, rql_
  * without a login session, under cron too, all programs of one user must find the same server.
  * rqli_local_join() checks that the folder is this user's. A program with more rights than its user
  * must not be led elsewhere by the environment. */
-static rql_status read_local(struct rqli_endpoint *self, struct rqli_slice rest, rql_error *error)
+static rql_status read_local(struct rqli_url *self, struct rqli_slice rest, rql_error *error)
 {
     static const char socket_name[] = "redis.sock";
     const char *own = secure_getenv("RQL_LOCAL_DIR");
@@ -537,25 +524,24 @@ static rql_status read_local(struct rqli_endpoint *self, struct rqli_slice rest,
     return check_socket_path(self->path, error);
 }
 
-/* After a failure some fields are set: the caller frees them. */
-static rql_status read_url(struct rqli_endpoint *self, struct rqli_slice url, rql_error *error)
+/* If it fails the caller frees the members that are set by then. */
+static rql_status read_url(struct rqli_url *self, struct rqli_slice url, rql_error *error)
 {
     static const struct {
         const char *prefix;
-        enum rqli_endpoint_kind kind;
         enum rqli_arrangement arrangement;
         bool is_tls;
-        rql_status (*read)(struct rqli_endpoint *self, struct parts parts, rql_error *error);
+        rql_status (*read)(struct rqli_url *self, struct parts parts, rql_error *error);
     } schemes[] = {
-        {"redis://", RQLI_ENDPOINT_TCP, RQLI_SINGLE, false, read_tcp},
-        {"rediss://", RQLI_ENDPOINT_TCP, RQLI_SINGLE, true, read_tcp},
-        {"redis+sentinel://", RQLI_ENDPOINT_TCP, RQLI_SENTINEL, false, read_by_sentinels},
-        {"rediss+sentinel://", RQLI_ENDPOINT_TCP, RQLI_SENTINEL, true, read_by_sentinels},
-        {"redis+cluster://", RQLI_ENDPOINT_TCP, RQLI_CLUSTER, false, read_nodes},
-        {"rediss+cluster://", RQLI_ENDPOINT_TCP, RQLI_CLUSTER, true, read_nodes},
-        {"redis+shards://", RQLI_ENDPOINT_TCP, RQLI_SHARDS, false, read_nodes},
-        {"rediss+shards://", RQLI_ENDPOINT_TCP, RQLI_SHARDS, true, read_nodes},
-        {"unix://", RQLI_ENDPOINT_UNIX, RQLI_SINGLE, false, read_unix},
+        {"redis://", RQLI_SINGLE, false, read_tcp},
+        {"rediss://", RQLI_SINGLE, true, read_tcp},
+        {"redis+sentinel://", RQLI_SENTINEL, false, read_by_sentinels},
+        {"rediss+sentinel://", RQLI_SENTINEL, true, read_by_sentinels},
+        {"redis+cluster://", RQLI_CLUSTER, false, read_nodes},
+        {"rediss+cluster://", RQLI_CLUSTER, true, read_nodes},
+        {"redis+shards://", RQLI_SHARDS, false, read_nodes},
+        {"rediss+shards://", RQLI_SHARDS, true, read_nodes},
+        {"unix://", RQLI_SINGLE, false, read_unix},
     };
 
     if (url.length > URL_BYTES_MAX) {
@@ -571,14 +557,13 @@ static rql_status read_url(struct rqli_endpoint *self, struct rqli_slice url, rq
     }
     for (size_t i = 0; i < sizeof schemes / sizeof schemes[0]; i++) {
         if (rqli_slice_skip(&url, schemes[i].prefix)) {
-            self->kind = schemes[i].kind;
             self->arrangement = schemes[i].arrangement;
             self->is_tls = schemes[i].is_tls;
             return schemes[i].read(self, split(schemes[i].prefix, url), error);
         }
     }
     if (rqli_slice_skip(&url, "local:")) {
-        self->kind = RQLI_ENDPOINT_LOCAL;
+        self->arrangement = RQLI_LOCAL;
         return read_local(self, url, error);
     }
     return rqli_fail(error, RQL_E_INVALID,
@@ -586,144 +571,66 @@ static rql_status read_url(struct rqli_endpoint *self, struct rqli_slice url, rq
                      "several hosts " SEVERAL_FORMS);
 }
 
-/* The texts of *out are not freed: it has none yet. */
-rql_status rqli_url_parse(struct rqli_endpoint *out, const char *url, rql_error *error)
+size_t rqli_url_shards(const struct rqli_url *self,
+                       char texts[RQLI_HOSTS_MAX][RQLI_ADDRESS_TEXT_SIZE],
+                       const char *names[RQLI_HOSTS_MAX])
 {
-    struct rqli_endpoint read = {0};
+    const bool has_masters = self->n_masters > 0;
+    size_t count = has_masters ? self->n_masters : self->n_hosts;
+
+    for (size_t i = 0; i < count; i++) {
+        names[i] = has_masters ? self->masters[i] : rqli_address_print(&self->hosts[i], texts[i]);
+    }
+    return count;
+}
+
+/* Sets the list of shards, if there are any. */
+static rql_status list_shards(struct rqli_url *self, rql_error *error)
+{
+    char texts[RQLI_HOSTS_MAX][RQLI_ADDRESS_TEXT_SIZE];
+    const char *names[RQLI_HOSTS_MAX];
+    size_t count;
+
+    if (!rqli_url_is_partitioned(self) || self->arrangement == RQLI_CLUSTER) {
+        return RQL_OK;
+    }
+    count = rqli_url_shards(self, texts, names);
+    self->ring = rqli_shards_ring(names, count);
+    return self->ring ? RQL_OK : rqli_fail_nomem(error);
+}
+
+rql_status rqli_url_parse(struct rqli_url *out, const char *url, rql_error *error)
+{
     rql_status status;
 
+    *out = (struct rqli_url){0};
     if (!url) {
         return rqli_fail(error, RQL_E_INVALID, "url: missing");
     }
-    status = read_url(&read, rqli_slice_of(url), error);
+    status = read_url(out, rqli_slice_of(url), error);
+    if (!status) {
+        status = list_shards(out, error);
+    }
     if (status) {
-        rqli_endpoint_fini(&read);
-        return status;
+        rqli_url_fini(out);
     }
-    read.session = out->session;
-    read.tls = out->tls;
-    *out = read;
-    return RQL_OK;
+    return status;
 }
 
-/* ---- endpoints ---- */
-
-/* TLS for a parsed URL, endpoints made from it, and their end. */
-
-static const char *unless_empty(const char *text)
+void rqli_url_fini(struct rqli_url *self)
 {
-    return text && *text != '\0' ? text : NULL;
-}
-
-rql_status rqli_endpoint_use_tls(struct rqli_endpoint *self, const rql_options *options,
-                                 rql_error *error)
-{
-    const struct rqli_tls_settings settings = {
-        .verify = options->tls_verify,
-        .ca_file = unless_empty(options->tls_ca_file),
-        .cert_file = unless_empty(options->tls_cert_file),
-        .key_file = unless_empty(options->tls_key_file),
-        .server_name = unless_empty(options->tls_server_name),
-    };
-
-    if (!self->is_tls) { /* a swarm of its client may have a URL with TLS */
-        return RQL_OK;
+    for (size_t i = 0; i < self->n_masters; i++) {
+        free(self->masters[i]);
     }
-    if (!settings.cert_file != !settings.key_file) {
-        return rqli_fail(error, RQL_E_INVALID,
-                         "tls_cert_file and tls_key_file belong together; one of them is missing");
-    }
-    self->tls_settings = settings;
-    return rqli_tls_context_new(&self->tls, &self->tls_settings, self->session->subject, error);
-}
-
-void rqli_endpoint_fini(struct rqli_endpoint *self)
-{
-    self->tls = rqli_tls_context_free(self->tls);
+    free(self->masters);
     free(self->hosts);
-    free(self->ring);
     free(self->path);
     free(self->user);
-    free(self->where);
+    (void)rqli_secret_free(self->password);
     free(self->query);
-    self->password = rqli_secret_free(self->password);
-    sentinels_fini(&self->by_sentinels);
-    self->hosts = NULL;
-    self->n_hosts = 0;
-    self->ring = self->path = self->user = self->where = self->query = NULL;
-}
-
-/* Returns the length of the part in front of the names in "redis+sentinel://a,b/m1,m2", the text
- * for all masters together. */
-static int length_of_hosts(const char *of_all)
-{
-    const char *hosts = strstr(of_all, "://") + strlen("://");
-
-    return (int)(hosts - of_all + (ptrdiff_t)strcspn(hosts, "/"));
-}
-
-/* Returns the text for messages. NULL: no memory. */
-static char *print_place(const struct rqli_endpoint *self, const char *of_all)
-{
-    char text[RQLI_ADDRESS_TEXT_SIZE];
-    char *out = NULL;
-    int length = self->master ? asprintf(&out, "%.*s/%s", length_of_hosts(of_all), of_all,
-                                         self->master->name)
-                              : asprintf(&out, "%s%s", self->is_tls ? "rediss://" : "redis://",
-                                         rqli_address_print(&self->address, text));
-
-    return length < 0 ? NULL : out;
-}
-
-bool rqli_endpoint_name_at(struct rqli_endpoint *self)
-{
-    char *where = print_place(self, self->where);
-
     free(self->where);
-    self->where = where;
-    return where != NULL;
-}
-
-/* Starts as a copy of the other, without the members that each endpoint has of its own. */
-static void begin(struct rqli_endpoint *self, const struct rqli_endpoint *other)
-{
-    memset(self, 0, sizeof *self);
-    memcpy(self, other, offsetof(struct rqli_endpoint, carried)); /* it has no partitions yet */
-    self->tls = NULL;
-    self->where = NULL;
-}
-
-static rql_status finish(struct rqli_endpoint *self, const char *of_all, rql_error *error)
-{
-    self->where = print_place(self, of_all);
-    if (!self->where) {
-        return rqli_fail_nomem(error);
-    }
-    return self->is_tls ? rqli_tls_context_new(&self->tls, &self->tls_settings,
-                                               self->session->subject, error)
-                        : RQL_OK;
-}
-
-rql_status rqli_endpoint_init_at(struct rqli_endpoint *self, const struct rqli_endpoint *other,
-                                 const struct rqli_address *address, rql_error *error)
-{
-    begin(self, other);
-    self->address = *address;
-    return finish(self, other->where, error);
-}
-
-rql_status rqli_endpoint_init_of(struct rqli_endpoint *self, const struct rqli_endpoint *other,
-                                 struct rqli_master *master, rql_error *error)
-{
-    begin(self, other);
-    self->master = master;
-    master->used = self;
-    return finish(self, other->where, error);
-}
-
-void rqli_endpoint_fini_at(struct rqli_endpoint *self)
-{
-    self->tls = rqli_tls_context_free(self->tls);
-    free(self->where);
-    self->where = NULL;
+    free(self->ring);
+    free(self->sentinel_user);
+    (void)rqli_secret_free(self->sentinel_password);
+    *self = (struct rqli_url){0};
 }

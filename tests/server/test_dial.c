@@ -159,8 +159,10 @@ static void drop(int fds[FILL_MAX])
     }
 }
 
-static struct rqli_resolver resolver; /* of all endpoints */
-static const struct rqli_session session = {.io_timeout_ms = 1234, .resolver = &resolver};
+static struct rqli_resolver resolver; /* of all sites */
+static struct rqli_url url;           /* of the site that there is */
+static const struct rqli_session session = {
+    .url = &url, .io_timeout_ms = 1234, .resolver = &resolver};
 
 static struct rqli_peer peer; /* of all attempts; no test refuses one */
 
@@ -189,52 +191,57 @@ static void remove_place(void)
     assert_int_equal(rmdir(place.dir), 0);
 }
 
-static struct rqli_endpoint at_url(const char *url)
+static struct rqli_site at_url(const char *text)
 {
-    struct rqli_endpoint endpoint = {.session = &session};
+    struct rqli_site site;
 
-    CHECK_OK(rqli_url_parse(&endpoint, url, NULL));
-    return endpoint;
+    CHECK_OK(rqli_url_parse(&url, text, NULL));
+    CHECK_OK(rqli_site_init_first(&site, &session, NULL));
+    return site;
 }
 
-static struct rqli_endpoint at_port(const char *host, int port)
+static void leave(struct rqli_site *site)
 {
-    char url[96];
-
-    (void)snprintf(url, sizeof url, "redis://user:sesame@%s:%d", host, port);
-    return at_url(url);
+    rqli_site_fini(site);
+    rqli_url_fini(&url);
 }
 
-/* Fails the test unless the endpoint is reached; then the descriptor is the caller's. */
-static int reach(struct rqli_endpoint endpoint)
+static struct rqli_site at_port(const char *host, int port)
+{
+    char text[96];
+
+    (void)snprintf(text, sizeof text, "redis://user:sesame@%s:%d", host, port);
+    return at_url(text);
+}
+
+/* Fails the test unless the site is reached; then the descriptor is the caller's. */
+static int reach(struct rqli_site site)
 {
     rql_error error = {0};
     int fd = -1;
 
-    fd = rqli_connect(&endpoint, &endpoint.address, &peer, rqli_after_ms(rqli_now_us(), long_ms),
-                      &error);
+    fd = rqli_connect(&site, &site.address, &peer, rqli_after_ms(rqli_now_us(), long_ms), &error);
     if (fd < 0) {
         fail_msg("%s", error.message);
     }
-    rqli_endpoint_fini(&endpoint);
+    leave(&site);
     return fd;
 }
 
 /* Fails the test unless the dial fails with this message within the time; returns the errno. */
-static int miss(struct rqli_endpoint endpoint, int64_t within_ms, const char *reason)
+static int miss(struct rqli_site site, int64_t within_ms, const char *reason)
 {
     int64_t start_us = rqli_now_us();
     rql_error error = {0};
     char wanted[128];
 
-    assert_int_equal(rqli_connect(&endpoint, &endpoint.address, &peer,
-                                  rqli_after_ms(start_us, within_ms), &error),
-                     -1);
+    assert_int_equal(
+        rqli_connect(&site, &site.address, &peer, rqli_after_ms(start_us, within_ms), &error), -1);
     assert_int_equal(error.status, RQL_E_IO);
     assert_in_range(rqli_now_us() - start_us, 0, (within_ms + slack_ms) * 1000 * wait_slowness());
-    (void)snprintf(wanted, sizeof wanted, "cannot connect to %s: %s", endpoint.where, reason);
+    (void)snprintf(wanted, sizeof wanted, "cannot connect to %s: %s", site.where, reason);
     assert_string_equal(error.message, wanted);
-    rqli_endpoint_fini(&endpoint);
+    leave(&site);
     return error.sys_errno;
 }
 
@@ -362,16 +369,16 @@ TEST(signals_neither_end_nor_prolong_a_dial)
 TEST(deadlines_may_have_passed_or_be_endless)
 {
     int listener = listen_at_path(place.path, 1);
-    struct rqli_endpoint endpoint = at_url(place.url);
+    struct rqli_site site = at_url(place.url);
     rql_error error = {0};
     int fd;
 
-    fd = rqli_connect(&endpoint, &endpoint.address, &peer, 0, &error);
+    fd = rqli_connect(&site, &site.address, &peer, 0, &error);
     assert_int_equal(fd, -1);
     assert_int_equal(error.status, RQL_E_IO);
-    fd = rqli_connect(&endpoint, &endpoint.address, &peer, RQLI_NEVER_US, &error);
+    fd = rqli_connect(&site, &site.address, &peer, RQLI_NEVER_US, &error);
     assert_true(fd >= 0);
-    rqli_endpoint_fini(&endpoint);
+    leave(&site);
     (void)close(fd);
     (void)close(listener);
 }
@@ -395,7 +402,7 @@ TEST(every_address_is_tried)
     int listener = listen_at("127.0.0.1", &port, 1);
     int dead = listen_at("127.0.0.3", &port, 0);
     int fds[FILL_MAX];
-    struct rqli_endpoint endpoint = at_port("many.test", port);
+    struct rqli_site site = at_port("many.test", port);
     int64_t deadline_us;
     rql_error error = {0};
     int fd;
@@ -403,10 +410,10 @@ TEST(every_address_is_tried)
     names.addresses = addresses;
     fill(dead, fds);
     deadline_us = rqli_after_ms(rqli_now_us(), short_ms * 20);
-    fd = rqli_connect(&endpoint, &endpoint.address, &peer, deadline_us, &error);
+    fd = rqli_connect(&site, &site.address, &peer, deadline_us, &error);
     assert_true(fd >= 0);
     assert_true(rqli_now_us() < deadline_us);
-    rqli_endpoint_fini(&endpoint);
+    leave(&site);
     (void)close(fd);
     drop(fds);
     (void)close(dead);

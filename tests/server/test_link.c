@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "net/conn_threads.h"
 #include "net/resolve.h"
-#include "net/url.h"
+#include "net/site.h"
 #include "observe/stats.h"
 #include "threads.h"
 
@@ -25,7 +25,8 @@ enum {
 struct crew {
     struct rqli_resolver resolver;
     struct rqli_session session;
-    struct rqli_endpoint endpoint;
+    struct rqli_url url;
+    struct rqli_site site;
     struct rqli_conn *conn;
     int64_t deadline_ms;
     atomic_int n_ok;
@@ -61,9 +62,10 @@ int getaddrinfo(const char *name, const char *service, const struct addrinfo *re
 static void join(struct crew *crew, const char *url, int64_t io_timeout_ms)
 {
     memset(crew, 0, sizeof *crew);
-    CHECK_OK(rqli_url_parse(&crew->endpoint, url, NULL));
+    CHECK_OK(rqli_url_parse(&crew->url, url, NULL));
+    crew->session.url = &crew->url;
+    CHECK_OK(rqli_site_init_first(&crew->site, &crew->session, NULL));
     rqli_resolver_init(&crew->resolver);
-    crew->endpoint.session = &crew->session;
     crew->session.resolver = &crew->resolver;
     crew->session.connect_timeout_ms = 2000;
     crew->session.io_timeout_ms = io_timeout_ms;
@@ -71,7 +73,7 @@ static void join(struct crew *crew, const char *url, int64_t io_timeout_ms)
     crew->deadline_ms = LONG_MS;
     crew->session.stats = rqli_stats_new();
     assert_non_null(crew->session.stats);
-    crew->conn = rqli_conn_new(&crew->endpoint);
+    crew->conn = rqli_conn_new(&crew->site);
     assert_non_null(crew->conn);
 }
 
@@ -79,7 +81,8 @@ static void part(struct crew *crew)
 {
     rqli_conn_free(crew->conn);
     rqli_stats_free(crew->session.stats);
-    rqli_endpoint_fini(&crew->endpoint);
+    rqli_site_fini(&crew->site);
+    rqli_url_fini(&crew->url);
     rqli_resolver_fini(&crew->resolver);
 }
 

@@ -6,27 +6,29 @@
 #include "check.h"
 
 #include "base/clock.h"
-#include "net/url.h"
+#include "net/site.h"
 #include "observe/stats.h"
 #include "peer.h"
 
 enum { LONG_MS = 20000 };
 
 static char where[] = "here";
-static char nowhere[] = "/nonexistent/rql";
+static const char nowhere[] = "/nonexistent/rql";
+static const struct rqli_url url = {.arrangement = RQLI_SINGLE};
 static struct rqli_session session;
-static struct rqli_endpoint endpoint;
+static struct rqli_site site;
 static struct rqli_conn *conn;
 static int peer;
 
 /* The connection is there. */
 BEFORE_EACH(set_up)
 {
-    session = (struct rqli_session){
-        .connect_timeout_ms = LONG_MS, .io_timeout_ms = LONG_MS, .stats = rqli_stats_new()};
-    endpoint = (struct rqli_endpoint){
-        .kind = RQLI_ENDPOINT_UNIX, .where = where, .path = nowhere, .session = &session};
-    conn = rqli_conn_new(&endpoint);
+    session = (struct rqli_session){.url = &url,
+                                    .connect_timeout_ms = LONG_MS,
+                                    .io_timeout_ms = LONG_MS,
+                                    .stats = rqli_stats_new()};
+    site = (struct rqli_site){.where = where, .path = nowhere, .session = &session};
+    conn = rqli_conn_new(&site);
     assert_non_null(conn);
     peer = peer_of(conn);
 }

@@ -73,7 +73,7 @@ TEST(a_fault_ends_the_connection_that_had_it)
 {
     struct batch *first = (struct batch *)put();
 
-    endpoint.is_tls = true; /* the next one is to come a little later */
+    site.tls = (void *)where; /* the next one is to come a little later */
     EACH_ROW (row, drops) {
         first->wait_word = READER; /* called by one who has left */
         conn->shared.reader = first;

@@ -3,8 +3,8 @@
 #include "base/clock.h"
 #include "net/push_loop.h"
 #include "net/push_threads.h"
+#include "net/site.h"
 #include "net/subscription.h"
-#include "net/url.h"
 #include "peer.h"
 #include "reply_tree.h"
 #include "wait.h"
@@ -29,7 +29,8 @@ enum { COUNT = 4, LONG_MS = 20000, AWAIT_MS = 10000, SECOND_US = 1000000 };
 #define LOGIN "*6\r\n" PEER_ID PEER_MODE(7, "cluster") PEER_ROLE(6, "master") PEER_TIME
 
 static struct rqli_session session;
-static struct rqli_endpoint endpoint;
+static struct rqli_url url;
+static struct rqli_site site;
 static struct rqli_subscription subscription;
 static struct rqli_command command;
 static struct peer_place place;
@@ -67,15 +68,16 @@ BEFORE_EACH(set_up)
 {
     peer = -1;
     peer_listen(&place);
-    CHECK_OK(rqli_url_parse(&endpoint, place.url, NULL));
-    endpoint.arrangement = RQLI_CLUSTER;
-    endpoint.session = &session;
+    CHECK_OK(rqli_url_parse(&url, place.url, NULL));
+    session.url = &url;
+    CHECK_OK(rqli_site_init_first(&site, &session, NULL));
+    url.arrangement = RQLI_CLUSTER;
     session.connect_timeout_ms = LONG_MS;
     session.io_timeout_ms = LONG_MS;
     session.identity = "me";
     session.stats = rqli_stats_new();
-    rqli_endpoint_carry(&endpoint, 0, true);
-    rqli_endpoint_carry(&endpoint, 1, true);
+    rqli_site_carry(&site, 0, true);
+    rqli_site_carry(&site, 1, true);
     subscription = (struct rqli_subscription){.waiters = {.rouse = rouse}};
     memset(was_roused, 0, sizeof was_roused);
     for (size_t i = 0; i < COUNT; i++) {
@@ -92,14 +94,15 @@ AFTER_EACH(tear_down)
     rqli_waiters_fini(&subscription.waiters);
     rqli_stats_free(session.stats);
     rqli_command_fini(&command);
-    rqli_endpoint_fini(&endpoint);
+    rqli_site_fini(&site);
+    rqli_url_fini(&url);
 }
 
 /* ---- what is the same for all ---- */
 
 static void open_it(void)
 {
-    const struct rqli_socket sock = {.endpoint = &endpoint};
+    const struct rqli_socket sock = {.site = &site};
 
     rqli_subscription_on_opened(&subscription, &sock);
 }
@@ -107,13 +110,13 @@ static void open_it(void)
 static const char *what_it_writes(void)
 {
     rqli_command_reset(&command);
-    rqli_subscription_write(&subscription, &endpoint, &command);
+    rqli_subscription_write(&subscription, &site, &command);
     return text_of(&command);
 }
 
 static void take(struct rqli_reply reply)
 {
-    rqli_subscription_take(&subscription, &endpoint, 0, &reply, 2 * SECOND_US);
+    rqli_subscription_take(&subscription, &site, 0, &reply, 2 * SECOND_US);
 }
 
 static void take_three(const char *kind, const char *channel, const char *text)
@@ -369,7 +372,7 @@ static void await_hint(struct reader *self)
 /* Beside the one that reads. */
 TEST(threads_ask_for_channels_when_it_is_opened_and_while_it_is_open)
 {
-    struct reader self = {.pushes = rqli_push_threads_new(&endpoint), .waiter = &waiter[0]};
+    struct reader self = {.pushes = rqli_push_threads_new(&site), .waiter = &waiter[0]};
     struct rqli_pushes *pushes = self.pushes ? rqli_push_threads_pushes(self.pushes) : NULL;
     bool is_listening;
 
@@ -451,7 +454,7 @@ TEST(a_loop_asks_for_channels_when_it_is_opened_and_while_it_is_open)
     CHECK_OK(uv_async_init(&self.uv, &awake, NULL)); /* keeps it alive */
     pushes->subscription.waiters.rouse = rouse;
     pushes->on_read = on_read;
-    assert_true(rqli_push_loop_init(pushes, &self.uv, &endpoint));
+    assert_true(rqli_push_loop_init(pushes, &self.uv, &site));
     CHECK_OK(rqli_pushes_join(&pushes->pushes, &waiter[0], NULL));
     assert_false(rqli_push_loop_wants_ping(pushes, &waiter[0]));
     rqli_conn_loop_tend(pushes->conn, rqli_now_us(), true);

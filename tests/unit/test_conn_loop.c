@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "net/conn_loop.h"
-#include "net/url.h"
+#include "net/site.h"
 #include "observe/stats.h"
 #include "peer.h"
 
@@ -29,7 +29,8 @@ static uv_loop_t uv;
 static uv_async_t awake; /* keeps it alive */
 static struct peer_place place;
 static struct rqli_session session;
-static struct rqli_endpoint endpoint;
+static struct rqli_url url;
+static struct rqli_site site;
 static struct rqli_conn_loop *conn;
 static int peer;
 static size_t n_answered;
@@ -63,8 +64,9 @@ static void on_answer(void *owner, const struct rqli_batch *answer, rql_status f
 BEFORE_EACH(set_up)
 {
     peer_listen(&place);
-    CHECK_OK(rqli_url_parse(&endpoint, place.url, NULL));
-    endpoint.session = &session;
+    CHECK_OK(rqli_url_parse(&url, place.url, NULL));
+    session.url = &url;
+    CHECK_OK(rqli_site_init_first(&site, &session, NULL));
     session.connect_timeout_ms = LONG_MS;
     session.io_timeout_ms = LONG_MS;
     session.identity = "me";
@@ -92,13 +94,14 @@ AFTER_EACH(tear_down)
     conn = rqli_conn_loop_free(conn);
     assert_int_equal(uv_loop_close(&uv), 0);
     rqli_stats_free(session.stats);
-    rqli_endpoint_fini(&endpoint);
+    rqli_site_fini(&site);
+    rqli_url_fini(&url);
     (void)close(peer);
 }
 
 static void open_for(const struct rqli_conn_loop_listener *listener, const char *login)
 {
-    conn = rqli_conn_loop_new(&uv, &endpoint, listener);
+    conn = rqli_conn_loop_new(&uv, &site, listener);
     assert_non_null(conn);
     rqli_conn_loop_tend(conn, rqli_now_us(), true);
     peer = peer_accept(&place, login);

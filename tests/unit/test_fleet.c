@@ -8,9 +8,18 @@
 
 /* Which server has which partition, and what becomes of calls whose keys are elsewhere. */
 
+static const struct rqli_url url = {.arrangement = RQLI_CLUSTER};
+static const struct rqli_session session = {.url = &url};
+
+static void init_fleet(struct rqli_fleet *fleet)
+{
+    assert_true(rqli_fleet_init(fleet, 1));
+    fleet->first.site.session = &session;
+}
+
 static bool carries(const struct rqli_node *node)
 {
-    return rqli_endpoint_carries(&node->endpoint, 5);
+    return rqli_site_carries(&node->site, 5);
 }
 
 /* Whoever is asked first of all has none that nobody has named it for. */
@@ -24,7 +33,7 @@ TEST(a_node_carries_what_it_is_given_until_another_is)
     static struct rqli_fleet fleet;
     struct rqli_node *other;
 
-    assert_true(rqli_fleet_init(&fleet, 1));
+    init_fleet(&fleet);
     other = rqli_fleet_at(&fleet, &address);
     assert_non_null(other);
     CHECK_ALL(EQ(carries(&fleet.first), false), EQ(carries(other), false));
@@ -50,12 +59,12 @@ TEST(a_client_follows_to_so_many_addresses)
 {
     char stranger[] = "10.0.0.1:4096";
     struct rqli_subject subject = {.logger = on_line, .logger_data = stranger};
-    const struct rqli_session session = {.subject = &subject};
+    const struct rqli_session reporting = {.url = &url, .subject = &subject};
     struct rqli_address address = {.host = "10.0.0.1"};
     static struct rqli_fleet fleet;
 
-    assert_true(rqli_fleet_init(&fleet, 1));
-    fleet.first.endpoint.session = &session;
+    init_fleet(&fleet);
+    fleet.first.site.session = &reporting;
     for (address.port = 1; address.port < RQLI_NODES_MAX; address.port++) {
         assert_non_null(rqli_fleet_at(&fleet, &address));
     }
@@ -76,7 +85,7 @@ TEST(who_is_to_be_told_first_is_not_asked_yet)
     struct rqli_reply reply = tree_error("MOVED 5 127.0.0.1:7001");
     struct rqli_retries retries = {.until_us = rqli_after_ms(rqli_now_us(), 60000)};
 
-    assert_true(rqli_fleet_init(&fleet, 1));
+    init_fleet(&fleet);
     fleet.map_reader = &map_reader;
     fleet.tells_first = true;
     assert_int_equal(rqli_call_verdict(&fleet, &fleet.first, &rqli_key_sets[5], &reply, &retries),
@@ -122,7 +131,7 @@ TEST(what_has_done_nothing_is_asked_again_while_there_is_time)
     static struct rqli_fleet fleet;
     struct rqli_worker map_reader = {0};
 
-    assert_true(rqli_fleet_init(&fleet, 1));
+    init_fleet(&fleet);
     fleet.map_reader = &map_reader;
     EACH_BY (row, rows, row->reply) {
         struct rqli_reply reply = tree_error(row->reply);

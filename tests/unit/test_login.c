@@ -4,8 +4,8 @@
 #include "net/credentials.h"
 #include "net/era.h"
 #include "net/login.h"
+#include "net/site.h"
 #include "net/socket.h"
-#include "net/url.h"
 #include "peer.h"
 
 #include <pthread.h>
@@ -25,8 +25,9 @@ enum { LONG_MS = 20000, ROUNDS = 3, HEARD_SIZE = 8192, FIRST_ID = 7, OLD_ID = 8 
 #define READ_ONLY "-READONLY You can't write against a read only replica.\r\n"
 
 static struct peer_place place;
+static struct rqli_url parsed;
 static struct rqli_session session;
-static struct rqli_endpoint endpoint;
+static struct rqli_site site;
 static struct rqli_socket sock;
 static rql_error error;
 static rql_credentials_fn credentials;    /* of the logins to come */
@@ -73,25 +74,27 @@ static rql_status log_in(const char *parameters, bool is_for_commands, const cha
 
     peer_listen(&place);
     (void)snprintf(url, sizeof url, "unix://%s%s", parameters, place.path);
-    session = (struct rqli_session){.identity = "me", .credentials = credentials, .eras = era};
-    endpoint = (struct rqli_endpoint){.session = &session};
-    CHECK_OK(rqli_url_parse(&endpoint, url, NULL));
-    endpoint.arrangement = arrangement;
-    endpoint.by_sentinels.n_masters = arrangement == RQLI_SENTINEL ? 2 : 0;
-    rqli_endpoint_carry(&endpoint, 0, true); /* of those that have partitions */
+    session = (struct rqli_session){
+        .url = &parsed, .identity = "me", .credentials = credentials, .eras = era};
+    CHECK_OK(rqli_url_parse(&parsed, url, NULL));
+    CHECK_OK(rqli_site_init_first(&site, &session, NULL));
+    parsed.arrangement = arrangement;
+    parsed.n_masters = arrangement == RQLI_SENTINEL ? 2 : 0;
+    rqli_site_carry(&site, 0, true); /* of those that have partitions */
     answers = said;
     n_rounds = 0;
     memset(heard, 0, sizeof heard);
     assert_int_equal(pthread_create(&thread, NULL, play, NULL), 0);
-    sock = (struct rqli_socket){.endpoint = &endpoint, .fd = -1};
+    sock = (struct rqli_socket){.site = &site, .fd = -1};
     status = rqli_login(&sock, is_for_commands ? &nobody : NULL,
                         rqli_after_ms(rqli_now_us(), LONG_MS), &reading, &error);
     is_open = sock.fd >= 0;
     rqli_socket_close(&sock);
     assert_int_equal(pthread_join(thread, NULL), 0);
     peer_leave(&place);
-    endpoint.by_sentinels.n_masters = 0;
-    rqli_endpoint_fini(&endpoint);
+    parsed.n_masters = 0;
+    rqli_site_fini(&site);
+    rqli_url_fini(&parsed);
     assert_null(strstr(error.message, "sesame"));
     assert_int_equal(is_open, status == RQL_OK);
     return status;
@@ -122,7 +125,7 @@ TEST(a_login_is_renewed_before_it_ends)
         int64_t valid_ms = row->valid_ms;
         const struct rqli_session by = {.credentials = give_for_a_while,
                                         .credentials_data = &valid_ms};
-        const struct rqli_endpoint of = {.session = &by};
+        const struct rqli_site of = {.session = &by};
         int64_t before_us = rqli_now_us();
         rql_credentials given;
         int64_t renew_us = -1;

@@ -4,7 +4,7 @@
 #include "base/worker.h"
 #include "net/op.h"
 #include "net/op_loop.h"
-#include "net/url.h"
+#include "net/site.h"
 #include "observe/stats.h"
 #include "one_op.h"
 #include "peer.h"
@@ -38,7 +38,10 @@ struct turn {
 static uv_loop_t uv;
 static uv_async_t awake; /* keeps it alive */
 static struct rqli_session session[NODES];
-static struct rqli_endpoint endpoint[NODES];
+static struct rqli_url url[NODES];
+static struct rqli_site site[NODES];
+static struct rqli_url url_of_fleet;
+static struct rqli_session session_of_fleet;
 static int peer[NODES];
 static struct rqli_fleet fleet;
 static struct rqli_worker map_reader; /* never started */
@@ -78,8 +81,9 @@ static void open_conn(size_t i)
     struct peer_place place;
 
     peer_listen(&place);
-    CHECK_OK(rqli_url_parse(&endpoint[i], place.url, NULL));
-    endpoint[i].session = &session[i];
+    CHECK_OK(rqli_url_parse(&url[i], place.url, NULL));
+    session[i].url = &url[i];
+    CHECK_OK(rqli_site_init_first(&site[i], &session[i], NULL));
     session[i].connect_timeout_ms = LONG_MS;
     session[i].io_timeout_ms = LONG_MS;
     session[i].identity = "me";
@@ -89,7 +93,7 @@ static void open_conn(size_t i)
                                     .at = loop_at,
                                     .timers = &timers,
                                     .listener = {on_opened}};
-    loop[i].conn = rqli_conn_loop_new(&uv, &endpoint[i], &loop[i].listener);
+    loop[i].conn = rqli_conn_loop_new(&uv, &site[i], &loop[i].listener);
     assert_non_null(loop[i].conn);
     rqli_conn_loop_tend(loop[i].conn, rqli_now_us(), true);
     peer[i] = peer_accept(&place, PEER_LOGIN_FOR_COMMANDS);
@@ -105,9 +109,9 @@ BEFORE_EACH(set_up)
     assert_int_equal(uv_loop_init(&uv), 0);
     assert_int_equal(uv_async_init(&uv, &awake, NULL), 0);
     memset(&fleet, 0, sizeof fleet);
-    fleet.first.endpoint.session = &session[0];
-    CHECK_OK(rqli_url_parse(&fleet.first.endpoint, "redis+cluster://127.0.0.1:7001", NULL));
-    fleet.first.endpoint.address = fleet.first.endpoint.hosts[0];
+    CHECK_OK(rqli_url_parse(&url_of_fleet, "redis+cluster://127.0.0.1:7001", NULL));
+    session_of_fleet = (struct rqli_session){.url = &url_of_fleet};
+    CHECK_OK(rqli_site_init_first(&fleet.first.site, &session_of_fleet, NULL));
     assert_true(rqli_fleet_init(&fleet, 1));
     fleet.worker = &map_reader;
     fleet.map_reader = &map_reader;
@@ -136,12 +140,14 @@ AFTER_EACH(tear_down)
     for (size_t i = 0; i < NODES; i++) {
         rqli_conn_loop_free(loop[i].conn);
         rqli_stats_free(session[i].stats);
-        rqli_endpoint_fini(&endpoint[i]);
+        rqli_site_fini(&site[i]);
+        rqli_url_fini(&url[i]);
         (void)close(peer[i]);
     }
     rqli_timers_fini(&timers);
     rqli_fleet_fini(&fleet);
-    rqli_endpoint_fini(&fleet.first.endpoint);
+    rqli_site_fini(&fleet.first.site);
+    rqli_url_fini(&url_of_fleet);
     timers = (struct rqli_timers){0};
 }
 

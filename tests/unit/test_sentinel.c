@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "net/sentinel.h"
-#include "net/url.h"
+#include "net/site.h"
 #include "peer.h"
 
 /* What a sentinel may answer. */
@@ -16,7 +16,7 @@ enum { LONG_MS = 20000, TEXT_SIZE = 8192 };
 #define DENIED "-NOPERM this user has no permissions to run the 'sentinel|master' command\r\n"
 
 static char where[] = "its sentinel";
-static const struct rqli_endpoint endpoint = {.where = where};
+static const struct rqli_site site = {.where = where};
 static struct rqli_sentinel sentinel;
 static int peer;
 static int64_t deadline_us;
@@ -26,7 +26,7 @@ BEFORE_EACH(set_up)
     int fds[2];
 
     deadline_us = rqli_after_ms(rqli_now_us(), LONG_MS);
-    rqli_sentinel_init(&sentinel, &endpoint);
+    rqli_sentinel_init(&sentinel, &site);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
     assert_true(rqli_decoder_init(&sentinel.sock.decoder));
     sentinel.sock.fd = fds[0];

@@ -157,10 +157,10 @@ BEFORE_EACH(set_up)
                    "redis+sentinel://127.0.0.1:%d,127.0.0.1:%d/m?sentinel_password=%s",
                    played[0].port, played[1].port, password);
     client = client_of_url(url);
-    sentinels = rqli_sentinels_new(&client->fleet.first.endpoint);
+    sentinels = rqli_sentinels_new(&client->fleet.first.site);
     assert_non_null(sentinels);
     master = sentinels->masters;
-    master->used = &client->fleet.first.endpoint;
+    master->used = &client->fleet.first.site;
 }
 
 AFTER_EACH(tear_down)

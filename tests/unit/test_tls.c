@@ -2,8 +2,8 @@
 
 #include "base/clock.h"
 #include "net/decode.h"
+#include "net/site.h"
 #include "net/tls.h"
-#include "net/url.h"
 #include "observe/observe.h"
 #include "options/options.h"
 
@@ -18,8 +18,9 @@
 /* Client and server of TLS on a socketpair; the test plays the server. LONG_BYTES: some records. */
 enum { LONG_MS = 60000, LONG_BYTES = 5 * RQLI_TLS_RECORD_BYTES / 2 };
 
+static struct rqli_url url;
 static struct rqli_session session;
-static struct rqli_endpoint endpoint;
+static struct rqli_site site;
 static struct rqli_subject subject;
 static struct rqli_tls *tls;
 static SSL_CTX *context;
@@ -65,20 +66,20 @@ BEFORE_EACH(shake_hands)
     server_fd = fds[1];
     assert_int_equal(setsockopt(client_fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof small), 0);
     subject = (struct rqli_subject){.stats = rqli_stats_new()};
-    session = (struct rqli_session){.subject = &subject};
-    endpoint = (struct rqli_endpoint){.session = &session};
+    session = (struct rqli_session){.url = &url, .subject = &subject};
     rql_options_init(&options);
     options.tls_verify = RQL_TLS_NONE;
-    CHECK_OK(rqli_url_parse(&endpoint, "rediss://h", NULL));
-    CHECK_OK(rqli_endpoint_use_tls(&endpoint, &options, NULL));
+    CHECK_OK(rqli_url_parse(&url, "rediss://h", NULL));
+    CHECK_OK(rqli_session_use_tls(&session, &options, NULL));
+    CHECK_OK(rqli_site_init_first(&site, &session, NULL));
     context = SSL_CTX_new(TLS_server_method());
     certify(context);
     server = SSL_new(context);
     assert_int_equal(SSL_set_fd(server, server_fd), 1);
     assert_int_equal(pthread_create(&thread, NULL, serve_handshake, NULL), 0);
-    CHECK_OK(rqli_tls_new(&tls, endpoint.tls, endpoint.where, "h", NULL));
-    CHECK_OK(rqli_tls_shake_hands(tls, client_fd, endpoint.where,
-                                  rqli_after_ms(rqli_now_us(), LONG_MS), NULL));
+    CHECK_OK(rqli_tls_new(&tls, site.tls, site.where, "h", NULL));
+    CHECK_OK(rqli_tls_shake_hands(tls, client_fd, site.where, rqli_after_ms(rqli_now_us(), LONG_MS),
+                                  NULL));
     assert_int_equal(pthread_join(thread, &accepted), 0);
     assert_ptr_equal(accepted, server);
 }
@@ -88,7 +89,8 @@ AFTER_EACH(close_all)
     tls = rqli_tls_free(tls);
     SSL_free(server);
     SSL_CTX_free(context);
-    rqli_endpoint_fini(&endpoint);
+    rqli_site_fini(&site);
+    rqli_url_fini(&url);
     rqli_stats_free(subject.stats);
     (void)close(client_fd);
     (void)close(server_fd);

@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include "net/url.h"
+#include "net/site.h"
 #include "options/options.h"
 
 #include <rql/client.h>
@@ -100,23 +100,24 @@ static void check_text(const char *found, const char *wanted)
     assert_string_equal(found ? found : "(null)", wanted ? wanted : "(null)");
 }
 
-/* Writes what is in an endpoint: of 64 hosts or masters the last, a missing user as "-". */
-static void describe(const struct rqli_endpoint *self, char *out, size_t size)
+/* Writes what is in a URL: of 64 hosts or masters the last, a missing user as "-". */
+static void describe(const struct rqli_url *self, char *out, size_t size)
 {
-    static const char *const arrangements[] = {
-        [RQLI_SENTINEL] = "sentinel ", [RQLI_CLUSTER] = "cluster ", [RQLI_SHARDS] = "shards "};
-    const struct rqli_by_sentinels *by = &self->by_sentinels;
-    const bool is_single = self->arrangement == RQLI_SINGLE;
-    const size_t n_hosts = is_single && self->kind == RQLI_ENDPOINT_TCP ? 1 : self->n_hosts;
+    static const char *const arrangements[] = {[RQLI_SINGLE] = "",
+                                               [RQLI_LOCAL] = "",
+                                               [RQLI_SENTINEL] = "sentinel ",
+                                               [RQLI_CLUSTER] = "cluster ",
+                                               [RQLI_SHARDS] = "shards "};
+    const char *user = self->sentinel_user;
     char text[RQLI_ADDRESS_TEXT_SIZE];
     FILE *to = fmemopen(out, size, "w");
 
     assert_non_null(to);
-    (void)fprintf(to, "%s%s", is_single ? "" : arrangements[self->arrangement],
-                  self->path ? self->path : "");
-    for (size_t i = n_hosts == RQLI_HOSTS_MAX ? n_hosts - 1 : 0; i < n_hosts; i++) {
-        (void)fprintf(to, "%s%s", i > 0 && n_hosts < RQLI_HOSTS_MAX ? " " : "",
-                      rqli_address_print(is_single ? &self->address : &self->hosts[i], text));
+    (void)fprintf(to, "%s%s", arrangements[self->arrangement], self->path ? self->path : "");
+    for (size_t i = self->n_hosts == RQLI_HOSTS_MAX ? self->n_hosts - 1 : 0; i < self->n_hosts;
+         i++) {
+        (void)fprintf(to, "%s%s", i > 0 && self->n_hosts < RQLI_HOSTS_MAX ? " " : "",
+                      rqli_address_print(&self->hosts[i], text));
     }
     if (self->database) {
         (void)fprintf(to, " /%d", self->database);
@@ -124,37 +125,35 @@ static void describe(const struct rqli_endpoint *self, char *out, size_t size)
     if (self->user || self->password) {
         (void)fprintf(to, " %s:%s", self->user ? self->user : "-", self->password);
     }
-    (void)fprintf(to, "%s%s", self->is_tls ? " tls" : "", by->n_masters > 0 ? " of" : "");
-    for (size_t i = by->n_masters == RQLI_HOSTS_MAX ? by->n_masters - 1 : 0; i < by->n_masters;
-         i++) {
-        (void)fprintf(to, " %s", by->masters[i]);
+    (void)fprintf(to, "%s%s", self->is_tls ? " tls" : "", self->n_masters > 0 ? " of" : "");
+    for (size_t i = self->n_masters == RQLI_MASTERS_MAX ? self->n_masters - 1 : 0;
+         i < self->n_masters; i++) {
+        (void)fprintf(to, " %s", self->masters[i]);
     }
-    if (by->user || by->is_tls) {
-        (void)fprintf(to, " by %s%s%s%s", by->user ? by->user : "", by->user ? ":" : "",
-                      by->user ? by->password : "", by->is_tls ? "tls" : "");
+    if (user || self->sentinel_tls) {
+        (void)fprintf(to, " by %s%s%s%s", user ? user : "", user ? ":" : "",
+                      user ? self->sentinel_password : "", self->sentinel_tls ? "tls" : "");
     }
     assert_int_equal(fclose(to), 0);
 }
 
-/* And nothing else: the other fields stay the caller's. */
 TEST(a_url_says_where_and_how)
 {
     EACH_BY (row, good_urls, row->url) {
-        const struct rqli_session session = {0};
-        struct rqli_endpoint endpoint = {.session = &session};
+        struct rqli_url parsed;
         char described[512] = "";
 
-        CHECK_OK(rqli_url_parse(&endpoint, row->url, NULL));
-        describe(&endpoint, described, sizeof described);
+        CHECK_OK(rqli_url_parse(&parsed, row->url, NULL));
+        describe(&parsed, described, sizeof described);
         check_text(described, row->described);
-        check_text(endpoint.where, row->where ? row->where : row->url);
-        assert_ptr_equal(endpoint.session, &session);
-        assert_int_equal(rqli_endpoint_is_partitioned(&endpoint),
-                         endpoint.arrangement == RQLI_CLUSTER ||
-                             endpoint.arrangement == RQLI_SHARDS ||
-                             endpoint.by_sentinels.n_masters > 1);
-        rqli_endpoint_fini(&endpoint);
-        rqli_endpoint_fini(&endpoint); /* twice is fine */
+        check_text(parsed.where, row->where ? row->where : row->url);
+        assert_int_equal(rqli_url_is_partitioned(&parsed), parsed.arrangement == RQLI_CLUSTER ||
+                                                               parsed.arrangement == RQLI_SHARDS ||
+                                                               parsed.n_masters > 1);
+        assert_int_equal(parsed.ring != NULL,
+                         rqli_url_is_partitioned(&parsed) && parsed.arrangement != RQLI_CLUSTER);
+        rqli_url_fini(&parsed);
+        rqli_url_fini(&parsed); /* twice is fine */
     }
 }
 
@@ -211,21 +210,21 @@ TEST(what_a_url_says_of_tls_goes_before_the_options)
 {
     EACH_BY (row, tls_queries, row->query) {
         rql_options options = tls_options();
-        const struct rqli_session session = {0};
-        struct rqli_endpoint endpoint = {.session = &session};
-        const struct rqli_tls_settings *settings = &endpoint.tls_settings;
+        struct rqli_url parsed;
+        struct rqli_session session = {.url = &parsed};
+        const struct rqli_tls_settings *settings = &session.tls_settings;
         char url[128];
 
         (void)snprintf(url, sizeof url, "rediss://u:sesame@h%s", row->query);
-        CHECK_OK(rqli_url_parse(&endpoint, url, NULL));
-        CHECK_OK(rqli_options_set_of_url(&options, endpoint.query, NULL));
-        (void)rqli_endpoint_use_tls(&endpoint, &options, NULL); /* without OpenSSL unsupported */
+        CHECK_OK(rqli_url_parse(&parsed, url, NULL));
+        CHECK_OK(rqli_options_set_of_url(&options, parsed.query, NULL));
+        CHECK_OK(rqli_session_use_tls(&session, &options, NULL));
         assert_int_equal(settings->verify, row->verify);
         check_text(settings->ca_file, row->ca_file);
         check_text(settings->cert_file, row->cert_file);
         check_text(settings->key_file, row->key_file);
         check_text(settings->server_name, row->server_name);
-        rqli_endpoint_fini(&endpoint);
+        rqli_url_fini(&parsed);
     }
 }
 
@@ -233,19 +232,18 @@ TEST(a_url_sets_options_of_tls_alone_and_a_certificate_has_a_key)
 {
     EACH_ROW (row, tls_urls) {
         rql_options options = tls_options();
-        const struct rqli_session session = {0};
-        struct rqli_endpoint endpoint = {.session = &session};
+        struct rqli_url parsed;
+        struct rqli_session session = {.url = &parsed};
         rql_error error = {0};
         rql_status status;
 
-        CHECK_OK(rqli_url_parse(&endpoint, row->name, NULL));
-        status = rqli_options_set_of_url(&options, endpoint.query, &error);
-        status = status ? status : rqli_endpoint_use_tls(&endpoint, &options, &error);
+        CHECK_OK(rqli_url_parse(&parsed, row->name, NULL));
+        status = rqli_options_set_of_url(&options, parsed.query, &error);
+        status = status ? status : rqli_session_use_tls(&session, &options, &error);
         assert_int_equal(status, row->message ? RQL_E_INVALID : RQL_OK);
         assert_non_null(strstr(error.message, row->message ? row->message : ""));
         assert_null(strstr(error.message, "sesame"));
-        assert_null(endpoint.tls);
-        rqli_endpoint_fini(&endpoint);
+        rqli_url_fini(&parsed);
     }
 }
 
@@ -322,15 +320,15 @@ static const struct {
 
 static void check_bad(const char *url, const char *part, rql_status status)
 {
-    struct rqli_endpoint endpoint = {.address.port = 7, .database = 8};
+    const struct rqli_url empty = {0};
+    struct rqli_url parsed;
     rql_error error = {0};
 
-    assert_int_equal(rqli_url_parse(&endpoint, url, &error), status);
+    assert_int_equal(rqli_url_parse(&parsed, url, &error), status);
     assert_non_null(strstr(error.message, part));
     assert_null(strstr(error.message, "sesame"));
-    CHECK_ALL(EQ(endpoint.address.port, 7), EQ(endpoint.database, 8),
-              EQ(endpoint.where != NULL, false));
-    assert_int_equal(rqli_url_parse(&endpoint, url, NULL), status);
+    assert_memory_equal(&parsed, &empty, sizeof parsed);
+    assert_int_equal(rqli_url_parse(&parsed, url, NULL), status);
 }
 
 TEST(a_wrong_url_is_refused_by_its_part)
@@ -358,34 +356,34 @@ TEST(the_password_never_leaks)
     static const char spoil[] = " #%[]/:?@\n\xff";
 
     for (size_t i = 0; i < (sizeof url - 1) * sizeof spoil; i++) {
-        struct rqli_endpoint endpoint = {0};
+        struct rqli_url parsed = {0};
         char changed[sizeof url];
         rql_error error = {0};
 
         memcpy(changed, url, sizeof url);
         changed[i / sizeof spoil] = spoil[i % sizeof spoil];
         (void)test_print_row((ptrdiff_t)i, changed);
-        (void)rqli_url_parse(&endpoint, changed, &error);
-        assert_false(leaks(endpoint.where) || leaks(error.message));
-        rqli_endpoint_fini(&endpoint);
+        (void)rqli_url_parse(&parsed, changed, &error);
+        assert_false(leaks(parsed.where) || leaks(error.message));
+        rqli_url_fini(&parsed);
     }
 }
 
 TEST(a_url_has_a_limit)
 {
     char url[4098] = "redis://u:";
-    struct rqli_endpoint endpoint = {0};
+    struct rqli_url parsed = {0};
     size_t start = strlen(url);
     rql_error error;
 
     memset(url + start, 'p', sizeof url - start);
     memcpy(url + sizeof url - 4, "@h", 3);
-    CHECK_OK(rqli_url_parse(&endpoint, url, NULL));
-    assert_int_equal(strlen(endpoint.password), 4096 - start - 2);
-    rqli_endpoint_fini(&endpoint);
+    CHECK_OK(rqli_url_parse(&parsed, url, NULL));
+    assert_int_equal(strlen(parsed.password), 4096 - start - 2);
+    rqli_url_fini(&parsed);
     memcpy(url + sizeof url - 4, "@hh", 4);
     assert_int_equal(strlen(url), 4097);
-    assert_int_equal(rqli_url_parse(&endpoint, url, &error), RQL_E_INVALID);
+    assert_int_equal(rqli_url_parse(&parsed, url, &error), RQL_E_INVALID);
     assert_non_null(strstr(error.message, "4096"));
 }
 
@@ -414,33 +412,37 @@ TEST(local_is_a_socket_in_a_folder_of_the_user)
 
     (void)snprintf(in_tmp, sizeof in_tmp, "/tmp/rql-%u/redis.sock", (unsigned)geteuid());
     EACH_BY (row, rows, row->own) {
-        struct rqli_endpoint endpoint = {0};
+        struct rqli_url parsed = {0};
 
         set_or_clear("RQL_LOCAL_DIR", row->own);
         set_or_clear("XDG_RUNTIME_DIR", row->runtime);
-        assert_int_equal(rqli_url_parse(&endpoint, "local:", NULL),
+        assert_int_equal(rqli_url_parse(&parsed, "local:", NULL),
                          row->path ? RQL_OK : RQL_E_INVALID);
         if (row->path) {
-            assert_int_equal(endpoint.kind, RQLI_ENDPOINT_LOCAL);
-            assert_string_equal(endpoint.path, row->path);
-            assert_string_equal(endpoint.where, "local:");
+            assert_int_equal(parsed.arrangement, RQLI_LOCAL);
+            assert_string_equal(parsed.path, row->path);
+            assert_string_equal(parsed.where, "local:");
         }
-        rqli_endpoint_fini(&endpoint);
+        rqli_url_fini(&parsed);
     }
     set_or_clear("RQL_LOCAL_DIR", NULL);
 }
 
 TEST(a_server_that_is_met_later_carries_nothing_yet)
 {
-    struct rqli_endpoint first = {0};
-    struct rqli_endpoint other;
+    struct rqli_url parsed;
+    const struct rqli_session session = {.url = &parsed};
+    struct rqli_site first;
+    struct rqli_site other;
 
-    CHECK_OK(rqli_url_parse(&first, "redis+cluster://u:p@a:1,b:2", NULL));
-    rqli_endpoint_carry(&first, 3, true);
-    CHECK_OK(rqli_endpoint_init_at(&other, &first, &first.hosts[1], NULL));
-    CHECK_ALL(EQ(rqli_endpoint_carries(&first, 3), true),
-              EQ(rqli_endpoint_carries(&other, 3), false), EQ(other.arrangement, RQLI_CLUSTER));
+    CHECK_OK(rqli_url_parse(&parsed, "redis+cluster://u:p@a:1,b:2", NULL));
+    CHECK_OK(rqli_site_init_first(&first, &session, NULL));
+    rqli_site_carry(&first, 3, true);
+    CHECK_OK(rqli_site_init(&other, &session, &parsed.hosts[1], NULL, NULL));
+    CHECK_ALL(EQ(rqli_site_carries(&first, 3), true), EQ(rqli_site_carries(&other, 3), false));
+    assert_string_equal(first.where, "redis+cluster://a:1,b:2");
     assert_string_equal(other.where, "redis://b:2");
-    rqli_endpoint_fini_at(&other);
-    rqli_endpoint_fini(&first);
+    rqli_site_fini(&other);
+    rqli_site_fini(&first);
+    rqli_url_fini(&parsed);
 }
