@@ -19,22 +19,19 @@ struct times {
     _Atomic int64_t bucket[RQL_HISTOGRAM_BUCKETS];
 };
 
-struct shard {
+/* One shard. A client has an array of them. */
+struct rqli_stats {
     _Alignas(LINE_BYTES) _Atomic int64_t count[RQLI_STAT_COUNT];
     struct times times[RQLI_STAT_TIME_COUNT];
-};
-
-struct rqli_stats {
-    struct shard shard[SHARDS];
 };
 
 struct rqli_stats *rqli_stats_new(void)
 {
     /* The size is a multiple of the alignment, as aligned_alloc() requires. */
-    struct rqli_stats *self = aligned_alloc(LINE_BYTES, sizeof *self);
+    struct rqli_stats *self = aligned_alloc(LINE_BYTES, SHARDS * sizeof *self);
 
     if (self) {
-        memset(self, 0, sizeof *self);
+        memset(self, 0, SHARDS * sizeof *self);
     }
     return self;
 }
@@ -58,13 +55,13 @@ static int64_t load(const _Atomic int64_t *counter)
 void rqli_stats_count(struct rqli_stats *self, rqli_stats_shard shard, enum rqli_stat what,
                       int64_t n)
 {
-    add(&self->shard[shard % SHARDS].count[what], n);
+    add(&self[shard % SHARDS].count[what], n);
 }
 
 void rqli_stats_time(struct rqli_stats *self, rqli_stats_shard shard, enum rqli_stat_time what,
                      int64_t time_us)
 {
-    struct times *times = &self->shard[shard % SHARDS].times[what];
+    struct times *times = &self[shard % SHARDS].times[what];
 
     /* As in the histogram, a time below 0 counts as 0. */
     add(&times->sum_us, time_us > 0 ? time_us : 0);
@@ -76,11 +73,11 @@ void rqli_stats_time(struct rqli_stats *self, rqli_stats_shard shard, enum rqli_
 void rqli_stats_refusal(struct rqli_stats *self, rqli_stats_shard shard, rql_status status)
 {
     if (status >= RQL_TIMED_OUT && status <= RQL_CONFLICT) {
-        add(&self->shard[shard % SHARDS].count[RQLI_STAT_TIMED_OUT + status - RQL_TIMED_OUT], 1);
+        add(&self[shard % SHARDS].count[RQLI_STAT_TIMED_OUT + status - RQL_TIMED_OUT], 1);
     } else if (status == RQL_CANCELLED) {
-        add(&self->shard[shard % SHARDS].count[RQLI_STAT_CANCELLED], 1);
+        add(&self[shard % SHARDS].count[RQLI_STAT_CANCELLED], 1);
     } else if (status < 0 && status > -RQL_STATS_FAULTS) {
-        add(&self->shard[shard % SHARDS].count[RQLI_STAT_FAULTS - status], 1);
+        add(&self[shard % SHARDS].count[RQLI_STAT_FAULTS - status], 1);
     }
 }
 
@@ -89,7 +86,7 @@ static int64_t sum(const struct rqli_stats *self, size_t what)
     int64_t total = 0;
 
     for (size_t i = 0; i < SHARDS; i++) {
-        total += load(&self->shard[i].count[what]);
+        total += load(&self[i].count[what]);
     }
     return total;
 }
@@ -98,7 +95,7 @@ static void read_times(const struct rqli_stats *self, enum rqli_stat_time what, 
 {
     *out = (rql_histogram){.count = 0};
     for (size_t i = 0; i < SHARDS; i++) {
-        const struct times *times = &self->shard[i].times[what];
+        const struct times *times = &self[i].times[what];
 
         out->sum_us += load(&times->sum_us);
         for (size_t j = 0; j < RQL_HISTOGRAM_BUCKETS; j++) {
