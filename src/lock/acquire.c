@@ -478,22 +478,20 @@ static void finish(struct rqli_acquire *self, rql_status status)
 /* Takes one step. Returns false if it is done and the next step is to be taken at once. */
 static bool take_step(struct rqli_acquire *self, enum rqli_op_next *out)
 {
-    struct rqli_request_step step = rqli_request_next(&self->request);
-
     *out = RQLI_OP_AGAIN;
-    switch (step.want) {
-    case RQLI_WANT_TRY:
+    switch (self->request.state) {
+    case RQLI_REQUEST_TRYING:
         return try_once(self);
-    case RQLI_WANT_WAIT:
+    case RQLI_REQUEST_QUEUED:
         *out = RQLI_OP_WAIT;
-        self->op.again_us = step.until_us;
+        self->op.again_us = self->request.wake_us;
         return true;
-    case RQLI_WANT_LEAVE:
+    case RQLI_REQUEST_LEAVING:
         return rqli_leave_next(self);
-    case RQLI_WANT_FINISH:
+    case RQLI_REQUEST_DONE:
         break;
     }
-    finish(self, step.status);
+    finish(self, self->request.verdict);
     *out = RQLI_OP_OVER;
     return true;
 }

@@ -27,7 +27,7 @@ enum {
 #define MAY(state) (1U << RQLI_REQUEST_##state)
 
 /* The whole machine at a glance: row = from, bits = allowed targets. */
-static const unsigned allowed[RQLI_REQUEST_STATE_COUNT] = {
+static const unsigned allowed[] = {
     [RQLI_REQUEST_TRYING] = MAY(TRYING) | MAY(QUEUED) | MAY(LEAVING) | MAY(DONE),
     [RQLI_REQUEST_QUEUED] = MAY(QUEUED) | MAY(TRYING) | MAY(LEAVING) | MAY(DONE),
     [RQLI_REQUEST_LEAVING] = MAY(DONE),
@@ -117,22 +117,6 @@ void rqli_request_init(struct rqli_request *self, const struct rqli_request_limi
         .poll_us = RQLI_NEVER_US,
         .retry_us = RQLI_NEVER_US,
     };
-}
-
-struct rqli_request_step rqli_request_next(const struct rqli_request *self)
-{
-    switch (self->state) {
-    case RQLI_REQUEST_TRYING:
-        return (struct rqli_request_step){.want = RQLI_WANT_TRY};
-    case RQLI_REQUEST_QUEUED:
-        return (struct rqli_request_step){.want = RQLI_WANT_WAIT, .until_us = self->wake_us};
-    case RQLI_REQUEST_LEAVING:
-        return (struct rqli_request_step){.want = RQLI_WANT_LEAVE};
-    case RQLI_REQUEST_DONE:
-    case RQLI_REQUEST_STATE_COUNT:
-        break;
-    }
-    return (struct rqli_request_step){.want = RQLI_WANT_FINISH, .status = self->verdict};
 }
 
 void rqli_request_on_granted(struct rqli_request *self)

@@ -5,27 +5,19 @@
  * One acquisition as a state machine: trying, queued, leaving, done.
  *
  * Pure: no sockets, clocks, threads or allocation; time and random numbers are arguments. The
- * driver asks rqli_request_next() what to do, does it, and reports with one of the
- * rqli_request_on_*() calls.
+ * driver does what the state says, and reports with one of the rqli_request_on_*() calls.
  */
 
 #include <rql/status.h>
 #include <stdbool.h>
 #include <stdint.h>
 
+/* The state says what the driver has to do next. */
 enum rqli_request_state {
-    RQLI_REQUEST_TRYING,
-    RQLI_REQUEST_QUEUED,
-    RQLI_REQUEST_LEAVING,
-    RQLI_REQUEST_DONE,
-    RQLI_REQUEST_STATE_COUNT
-};
-
-enum rqli_request_want {
-    RQLI_WANT_TRY,    /* run acquire.lua */
-    RQLI_WANT_WAIT,   /* for a push, at most until step.until_us */
-    RQLI_WANT_LEAVE,  /* run leave.lua */
-    RQLI_WANT_FINISH, /* return step.status */
+    RQLI_REQUEST_TRYING,  /* run acquire.lua */
+    RQLI_REQUEST_QUEUED,  /* wait for a push, at most until wake_us */
+    RQLI_REQUEST_LEAVING, /* run leave.lua */
+    RQLI_REQUEST_DONE,    /* return the verdict */
 };
 
 struct rqli_request_limits {
@@ -67,14 +59,7 @@ struct rqli_request {
     bool was_counted;     /* the try under way is counted already: its time had come */
 };
 
-struct rqli_request_step {
-    enum rqli_request_want want;
-    int64_t until_us;
-    rql_status status;
-};
-
 void rqli_request_init(struct rqli_request *self, const struct rqli_request_limits *limits);
-struct rqli_request_step rqli_request_next(const struct rqli_request *self);
 
 void rqli_request_on_granted(struct rqli_request *self);
 void rqli_request_on_refused(struct rqli_request *self, rql_status outcome); /* not in the queue */

@@ -113,14 +113,14 @@ static const struct grant {
     const char *way; /* of the answer: 2, it was not in the queue */
     int64_t rank;
     bool is_cancelled;
-    enum rqli_request_want want;
+    enum rqli_request_state state;
     bool other_asks;
 } grants[] = {
-    {"at once", "0", -1, false, RQLI_WANT_FINISH, false},
-    {"in its turn", "0", 0, false, RQLI_WANT_FINISH, false},
-    {"somebody has emptied the queue", "2", 0, false, RQLI_WANT_FINISH, true},
-    {"it was never in the queue", "2", -1, false, RQLI_WANT_FINISH, false},
-    {"nobody wants it any more", "0", 0, true, RQLI_WANT_TRY, false},
+    {"at once", "0", -1, false, RQLI_REQUEST_DONE, false},
+    {"in its turn", "0", 0, false, RQLI_REQUEST_DONE, false},
+    {"somebody has emptied the queue", "2", 0, false, RQLI_REQUEST_DONE, true},
+    {"it was never in the queue", "2", -1, false, RQLI_REQUEST_DONE, false},
+    {"nobody wants it any more", "0", 0, true, RQLI_REQUEST_TRYING, false},
 };
 
 struct waiting {
@@ -167,7 +167,7 @@ TEST(a_grant_ends_a_request_unless_nobody_wants_it)
         ones[0].result.rank = row->rank;
         ones[0].acquire.op.is_cancelled = row->is_cancelled;
         rqli_acquire_read(&ones[0].acquire, &batch, &reply);
-        assert_int_equal(rqli_request_next(&ones[0].acquire.request).want, row->want);
+        assert_int_equal(ones[0].acquire.request.state, row->state);
         assert_int_equal(ones[1].acquire.waiter.hinted, row->other_asks);
         for (int i = 0; i < COUNT; i++) {
             rqli_pushes_leave(ones[i].acquire.pushes, &ones[i].acquire.waiter);
@@ -264,15 +264,13 @@ TEST(who_is_held_back_listens_for_200_ms_and_then_enters_the_queue)
     EACH_ROW (row, rows) {
         struct waiting self = {0};
         struct rqli_request *request = &self.acquire.request;
-        struct rqli_request_step step;
         int64_t begun_us;
 
         begin_first(&self, first_tries);
         begun_us = rqli_now_us();
         answer(&self, row->line, row->took_ms);
-        step = rqli_request_next(request);
-        assert_int_equal(step.want, RQLI_WANT_WAIT);
-        assert_in_range(step.until_us, begun_us + 200000, rqli_now_us() + 200000);
+        assert_int_equal(request->state, RQLI_REQUEST_QUEUED);
+        assert_in_range(request->wake_us, begun_us + 200000, rqli_now_us() + 200000);
         assert_in_range(self.acquire.waiter.deadline_us, begun_us + row->connects_ms * 1000,
                         rqli_now_us() + row->connects_ms * 1000);
         CHECK_ALL(EQ(request->in_queue, false), EQ(self.acquire.waiter.has_joined, true));
