@@ -7,7 +7,6 @@
 #include "lock/client.h"
 #include "lock/durable.h"
 #include "lock/end.h"
-#include "lock/history.h"
 #include "lock/leases.h"
 #include "lock/lock.h"
 #include "lock/notify.h"

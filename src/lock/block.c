@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "lock/async.h"
 #include "lock/client.h"
-#include "lock/history.h"
 #include "lock/lock.h"
 #include "lock/series.h"
 #include "options/options.h"

@@ -10,6 +10,7 @@
 #include "net/conn_threads.h"
 #include "net/login.h"
 #include "net/op_threads.h"
+#include "options/options.h"
 
 /*
  * The parts that every call of a client needs: checks of its arguments, time budgets, and plain
@@ -46,6 +47,27 @@ rql_status rqli_name_check(const char *name, rql_error *error)
                          RQL_NAME_MAX);
     }
     return RQL_OK;
+}
+
+rql_status rqli_client_check_ttl(const rql_client *client, int64_t ttl_ms, rql_error *error)
+{
+    int64_t most_ms = client->options.recovery_delay_ms;
+
+    if (most_ms == 0 || ttl_ms <= most_ms) {
+        return RQL_OK;
+    }
+    return rqli_fail(error, RQL_E_INVALID,
+                     "a ttl of %lld ms is longer than recovery_delay_ms, which is %lld; nothing "
+                     "was sent",
+                     (long long)ttl_ms, (long long)most_ms);
+}
+
+rql_status rqli_call_options_read(const rql_client *client, rql_lock_options *out,
+                                  const rql_lock_options *given, rql_error *error)
+{
+    rql_status status = rqli_lock_options_read(out, &client->of_calls, given, error);
+
+    return status ? status : rqli_client_check_ttl(client, out->ttl_ms, error);
 }
 
 /* Averages the round trips. The average follows a faster one more closely than a slower one, and a

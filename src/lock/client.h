@@ -124,6 +124,15 @@ rql_status rqli_client_check(const rql_client *client, rql_error *error);
  * and lines. */
 rql_status rqli_name_check(const char *name, rql_error *error);
 
+/* Returns RQL_E_INVALID if the ttl is longer than the pause after a failover in which nothing is
+ * granted. */
+rql_status rqli_client_check_ttl(const rql_client *client, int64_t ttl_ms, rql_error *error);
+
+/* Reads the options of a call; the client's defaults fill in the rest. Also returns RQL_E_INVALID
+ * as above. */
+rql_status rqli_call_options_read(const rql_client *client, rql_lock_options *out,
+                                  const rql_lock_options *given, rql_error *error);
+
 /* Any thread. Notes how long after its command a reply came. */
 void rqli_client_on_round_trip(rql_client *client, int64_t took_us);
 

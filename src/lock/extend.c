@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "lock/client.h"
 #include "lock/durable.h"
-#include "lock/history.h"
 #include "lock/leases.h"
 #include "lock/loop.h"
 #include "lock/transfer.h"
@@ -28,7 +27,7 @@ rql_status rqli_extend_check(const rql_client *client, int64_t ttl_ms, rql_error
         return rqli_fail(error, RQL_E_INVALID, "ttl_ms is %lld; it must be 1 to %lld",
                          (long long)ttl_ms, (long long)RQL_TTL_MAX_MS);
     }
-    return rqli_history_check_ttl(client, ttl_ms, error);
+    return rqli_client_check_ttl(client, ttl_ms, error);
 }
 
 /* Writes the i-th call. For a re-entry, it extends the grant that the re-entry shares. The random

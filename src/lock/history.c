@@ -1,14 +1,12 @@
 #include "lock/history.h"
 
 #include "base/clock.h"
-#include "base/error.h"
 #include "lock/background.h"
 #include "lock/leases.h"
 #include "lock/notify.h"
 #include "lock/server_clock.h"
 #include "net/conn_threads.h"
 #include "observe/observe.h"
-#include "options/options.h"
 
 #include <stdlib.h>
 
@@ -165,27 +163,4 @@ struct rqli_history *rqli_history_new(rql_client *client)
     rqli_timers_set(&client->background->shared.looks, &self->due, 0);
     client->background->server_look = &self->due;
     return self;
-}
-
-/* ---- options ---- */
-
-rql_status rqli_history_check_ttl(const rql_client *client, int64_t ttl_ms, rql_error *error)
-{
-    int64_t most_ms = client->options.recovery_delay_ms;
-
-    if (most_ms == 0 || ttl_ms <= most_ms) {
-        return RQL_OK;
-    }
-    return rqli_fail(error, RQL_E_INVALID,
-                     "a ttl of %lld ms is longer than recovery_delay_ms, which is %lld; nothing "
-                     "was sent",
-                     (long long)ttl_ms, (long long)most_ms);
-}
-
-rql_status rqli_call_options_read(const rql_client *client, rql_lock_options *out,
-                                  const rql_lock_options *given, rql_error *error)
-{
-    rql_status status = rqli_lock_options_read(out, &client->of_calls, given, error);
-
-    return status ? status : rqli_history_check_ttl(client, out->ttl_ms, error);
 }

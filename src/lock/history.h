@@ -6,7 +6,6 @@
 #include "base/timers.h"
 #include "lock/client.h"
 
-#include <rql/options.h>
 #include <stdatomic.h>
 
 /* The last look of the thread in the background at the servers, while it watches leases. */
@@ -38,14 +37,5 @@ static inline void rqli_history_look(rql_client *client, struct rqli_era *era)
 
 /* Does the same for all keys. */
 void rqli_history_look_at_all(rql_client *client);
-
-/* Returns RQL_E_INVALID if the ttl is longer than the pause after a failover in which nothing is
- * granted. */
-rql_status rqli_history_check_ttl(const rql_client *client, int64_t ttl_ms, rql_error *error);
-
-/* Reads the options of a call; the client's defaults fill in the rest. Also returns RQL_E_INVALID
- * as above. */
-rql_status rqli_call_options_read(const rql_client *client, rql_lock_options *out,
-                                  const rql_lock_options *given, rql_error *error);
 
 #endif

@@ -28,17 +28,17 @@ struct rqli_leases *rqli_leases_new(rql_client *client, struct rqli_background *
 {
     size_t n_sets = rqli_client_n_sets(client);
     struct rqli_leases *self = calloc(1, sizeof *self);
-    struct rqli_host_end *host_ends = calloc(n_sets, sizeof *host_ends);
+    _Atomic int64_t *host_ends_us = calloc(n_sets, sizeof *host_ends_us);
 
-    if (!self || !host_ends) {
+    if (!self || !host_ends_us) {
         free(self);
-        free(host_ends);
+        free(host_ends_us);
         return NULL;
     }
     for (size_t i = 0; i < n_sets; i++) {
-        atomic_init(&host_ends[i].at_us, RQLI_NEVER_US);
+        atomic_init(&host_ends_us[i], RQLI_NEVER_US);
     }
-    self->host_ends = host_ends;
+    self->host_ends_us = host_ends_us;
     self->client = client;
     self->background = background;
     return self;
@@ -149,7 +149,7 @@ struct rqli_leases *rqli_leases_free(struct rqli_leases *self)
         lock = following;
     }
     rqli_hash_map_fini(&self->shared.renewed);
-    free(self->host_ends);
+    free(self->host_ends_us);
     free(self);
     return NULL;
 }
@@ -593,7 +593,7 @@ void rqli_leases_each(struct rqli_leases *self, void (*visit)(const rql_lock *lo
 
 static _Atomic int64_t *end_of(const struct rqli_leases *self, const struct rqli_key_set *set)
 {
-    return &self->host_ends[rqli_client_number_of(self->client, set)].at_us;
+    return &self->host_ends_us[rqli_client_number_of(self->client, set)];
 }
 
 int64_t rqli_leases_host_end_us(const struct rqli_leases *self, const struct rqli_key_set *set)
@@ -655,7 +655,7 @@ void rqli_leases_on_left(struct rqli_leases *self, const struct rqli_key_set *se
 void rqli_leases_on_unwatched(struct rqli_leases *self)
 {
     for (size_t i = 0; i < rqli_client_n_sets(self->client); i++) {
-        self->host_ends[i].at_us = RQLI_NEVER_US;
+        self->host_ends_us[i] = RQLI_NEVER_US;
     }
 }
 

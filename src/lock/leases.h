@@ -14,18 +14,14 @@
 #include <rql/client.h>
 #include <stdatomic.h>
 
-/* Until when the client's hosts count as living on the server that has a set of keys; see
- * rqli_leases_on_probed(). */
-struct rqli_host_end {
-    _Atomic int64_t at_us;
-};
-
 struct rqli_leases {
     rql_client *client;
     struct rqli_background *background;
-    struct rqli_host_end *host_ends; /* of new leases, by set of keys */
-    atomic_bool has_extended;        /* a lease that renews was added, once */
-    rqli_signal callback_ended;      /* number of callbacks that have ended */
+    /* By set of keys, for new leases: until when the client's hosts count as living on the server
+     * that has these keys; see rqli_leases_on_probed(). */
+    _Atomic int64_t *host_ends_us;
+    atomic_bool has_extended;   /* a lease that renews was added, once */
+    rqli_signal callback_ended; /* number of callbacks that have ended */
 
     struct {
         const rql_lock *in_callback;  /* lock whose on_lost runs, or NULL */

@@ -8,7 +8,6 @@
 #include "lock/end.h"
 #include "lock/extend.h"
 #include "lock/hand_over.h"
-#include "lock/history.h"
 #include "lock/leases.h"
 #include "lock/notify.h"
 #include "lock/transfer.h"

@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "base/threads.h"
 #include "lock/client.h"
-#include "lock/history.h"
 #include "lock/leases.h"
 #include "lock/lock.h"
 #include "lock/reason.h"
@@ -84,7 +83,7 @@ static rql_status check_ttl(const rql_client *client, const struct rqli_series_p
                          "the first of %zu locks would have a ttl of %lld ms; at most %lld",
                          plan->options.n_names, (long long)longest_ms, (long long)RQL_TTL_MAX_MS);
     }
-    return rqli_history_check_ttl(client, longest_ms, error);
+    return rqli_client_check_ttl(client, longest_ms, error);
 }
 
 static rql_status check_no_name_twice(const char *const *names, const size_t *sorted, size_t count,
