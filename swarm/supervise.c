@@ -167,11 +167,11 @@ static void note_ended(struct rqli_element *self)
 
 static void on_over(struct rqli_element *self, rql_status status);
 
-static void on_task_done(struct rqli_op_task *task)
+static void on_driver_done(struct rqli_op_driver *driver)
 {
-    struct rqli_element *self = RQLI_OWNER(task, struct rqli_element, task);
+    struct rqli_element *self = RQLI_OWNER(driver, struct rqli_element, driver);
 
-    on_over(self, task->op->status);
+    on_over(self, driver->op->status);
 }
 
 /* Starts the operation. op NULL: there is nothing to do, or it is done. Either way on_over()
@@ -179,11 +179,11 @@ static void on_task_done(struct rqli_op_task *task)
 static void begin_task(struct rqli_element *self, struct rqli_op *op)
 {
     self->is_busy = true;
-    self->task = (struct rqli_op_task){
-        .op = op, .loop = &self->loop->first.op, .done = on_task_done, .calls = self->calls};
+    self->driver = (struct rqli_op_driver){
+        .op = op, .loop = &self->loop->first.op, .done = on_driver_done, .calls = self->calls};
     if (!op) {
         on_over(self, RQL_OK);
-    } else if (!rqli_op_start(&self->task)) {
+    } else if (!rqli_op_start(&self->driver)) {
         on_over(self, RQL_E_NOMEM);
     }
 }
@@ -335,7 +335,7 @@ void rqli_element_stop(struct rqli_element *self)
     }
     self->shall_stop = true;
     if (self->is_busy) {
-        rqli_op_cancel(&self->task);
+        rqli_op_cancel(&self->driver);
     } else {
         begin_last(self);
     }
@@ -388,7 +388,7 @@ void rqli_element_look_after(struct rqli_element *self)
         self->shall_restart = true;
         notify(self, RQLI_ON_ELEMENT_HUNG, RQL_OK);
         if (self->is_busy) {
-            rqli_op_cancel(&self->task);
+            rqli_op_cancel(&self->driver);
         }
         if (self->is_busy) {
             rqli_loop_drop(self->loop);

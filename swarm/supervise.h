@@ -79,7 +79,7 @@ struct rqli_element {
     int64_t next_us; /* when the next timed step is due */
     uint64_t tried;  /* number of steps, with refused ones */
     struct rqli_due due;
-    struct rqli_op_task task;
+    struct rqli_op_driver driver;
     struct rqli_op_call calls[RQLI_OP_CALLS_MAX];
     bool is_begun; /* and has not ended */
     bool is_busy;  /* an operation of it is under way */

@@ -70,7 +70,7 @@ struct rqli_acquire {
     const struct rqli_wait_ops *wait; /* of a thread, or of a loop */
     struct rqli_pushes *pushes;       /* at `node`: what its waiter joins */
     struct rqli_conn *conn;           /* on its caller's thread: the connection for all its calls */
-    struct rqli_op_task *task;        /* on a loop; NULL: on its caller's thread */
+    struct rqli_op_driver *driver;    /* on a loop; NULL: on its caller's thread */
     uint64_t watch; /* on a loop: position of the check of Ruby's lock in the stream, or 0 */
 
     rql_error *error; /* room for the last fault; NULL: no fault yet, or no memory for it */

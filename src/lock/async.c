@@ -101,9 +101,9 @@ static void on_over(rql_request *self)
     }
 }
 
-static void on_done(struct rqli_op_task *task)
+static void on_done(struct rqli_op_driver *driver)
 {
-    on_over(RQLI_OWNER(task, rql_request, task));
+    on_over(RQLI_OWNER(driver, rql_request, driver));
 }
 
 /* Begins the acquisition. If it was cancelled before, its first step ends it, and nothing is
@@ -115,17 +115,17 @@ void rqli_request_begin(rql_request *self)
     bool has_memory;
 
     acquire->result = &self->result;
-    acquire->task = &self->task;
+    acquire->driver = &self->driver;
     rqli_acquire_init(acquire);
     acquire->op.is_cancelled = self->shall_cancel;
-    self->task.op = &acquire->op;
-    self->task.loop =
+    self->driver.op = &acquire->op;
+    self->driver.loop =
         rqli_durability_is_wanted(&acquire->durability) ? &loop->first.durable : &loop->first.op;
-    self->task.done = on_done;
+    self->driver.done = on_done;
     has_memory = rqli_wait_init(acquire, &rqli_wait_on_loop);
     if (has_memory && !rqli_acquire_begin(acquire)) {
         on_over(self);
-    } else if (!has_memory || !rqli_op_start(&self->task)) {
+    } else if (!has_memory || !rqli_op_start(&self->driver)) {
         rqli_acquire_abandon(acquire);
         on_over(self);
     }
@@ -181,7 +181,7 @@ static void begin_single(struct rqli_job *job)
     self->request.acquire.locks = &self->lock;
     self->request.acquire.count = 1;
     self->request.acquire.options = &self->options;
-    self->request.task.calls = self->calls;
+    self->request.driver.calls = self->calls;
     self->request.finish = finish_single;
     rqli_request_begin(&self->request);
 }
@@ -287,8 +287,8 @@ void rqli_request_cancel(struct rqli_job *job)
     rql_request *self = (rql_request *)job;
 
     self->shall_cancel = true;
-    if (self->task.op) { /* it has begun */
-        rqli_op_cancel(&self->task);
+    if (self->driver.op) { /* it has begun */
+        rqli_op_cancel(&self->driver);
     }
 }
 
@@ -378,7 +378,7 @@ rql_status rql_request_fault(const rql_request *request, rql_error *error)
  */
 struct ending {
     struct rqli_job job; /* first */
-    struct rqli_op_task task;
+    struct rqli_op_driver driver;
     struct rqli_end end;
     rql_lock *one;          /* a lock that is observed and freed here; or NULL */
     rql_lock *const *locks; /* `one`, or the first `count` of a series */
@@ -405,9 +405,9 @@ static void finish_end(struct ending *self, rql_status status, const rql_error *
     rqli_loop_complete(&self->job, &self->done, status, error);
 }
 
-static void on_ended(struct rqli_op_task *task)
+static void on_ended(struct rqli_op_driver *driver)
 {
-    struct ending *self = RQLI_OWNER(task, struct ending, task);
+    struct ending *self = RQLI_OWNER(driver, struct ending, driver);
 
     finish_end(self, self->end.op.status, &self->end.error);
 }
@@ -448,9 +448,9 @@ static void begin_end(struct rqli_job *job)
     rqli_leases_remove(job->loop->client->leases, self->locks, self->count);
     rqli_end_init(&self->end, self->parts, self->locks, self->count, job->loop);
     self->end.op.until_us = rqli_earlier(self->end.op.until_us, self->until_us);
-    self->task = (struct rqli_op_task){
+    self->driver = (struct rqli_op_driver){
         .op = &self->end.op, .loop = &job->loop->first.op, .done = on_ended, .calls = self->calls};
-    if (!rqli_op_start(&self->task)) {
+    if (!rqli_op_start(&self->driver)) {
         end_without_memory(self);
     }
 }

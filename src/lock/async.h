@@ -32,7 +32,7 @@ bool rqli_give_back_begin(rql_loop *loop, rql_lock *const *locks, size_t count, 
 struct rql_request {
     struct rqli_job job; /* first */
     struct rqli_post cancelling;
-    struct rqli_op_task task;
+    struct rqli_op_driver driver;
     struct rqli_acquire acquire;
     struct rqli_acquire_result result;
     /* Called when the request is over and reported, with acquire.op.status. */

@@ -207,7 +207,7 @@ rql_status rqli_extend(rql_lock *const *locks, size_t count, int64_t ttl_ms, rql
  * ends by itself. */
 struct extension {
     struct rqli_job job; /* first */
-    struct rqli_op_task task;
+    struct rqli_op_driver driver;
     struct rqli_op_call call;
     struct rqli_extend extend;
     struct rqli_extension result;
@@ -215,9 +215,9 @@ struct extension {
     rql_done done;
 };
 
-static void on_extended(struct rqli_op_task *task)
+static void on_extended(struct rqli_op_driver *driver)
 {
-    struct extension *self = RQLI_OWNER(task, struct extension, task);
+    struct extension *self = RQLI_OWNER(driver, struct extension, driver);
 
     rqli_loop_complete(&self->job, &self->done, self->extend.op.status, &self->extend.error);
 }
@@ -228,12 +228,12 @@ static void begin_extension(struct rqli_job *job)
     rql_error error;
 
     rqli_extend_init(&self->extend, 1);
-    self->task = (struct rqli_op_task){
+    self->driver = (struct rqli_op_driver){
         .op = &self->extend.op,
         .loop = self->extend.op.durability ? &job->loop->first.durable : &job->loop->first.op,
         .done = on_extended,
         .calls = &self->call};
-    if (!rqli_op_start(&self->task)) {
+    if (!rqli_op_start(&self->driver)) {
         rqli_loop_complete(job, &self->done, rqli_fail_nomem(&error), &error);
     }
 }

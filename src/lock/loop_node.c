@@ -86,7 +86,7 @@ static bool init_op(struct rqli_loop_node *self, struct rqli_op_loop *op,
 static void rouse_waiter(struct rqli_waiters *waiters, struct rqli_waiter *waiter)
 {
     (void)waiters;
-    rqli_op_replan(rqli_acquire_of(waiter)->task);
+    rqli_op_replan(rqli_acquire_of(waiter)->driver);
 }
 
 /* Reads the push connection of the client's threads. Threads and loops listen to one channel, so
@@ -104,7 +104,7 @@ static void plan_anew(struct rqli_waiter *waiter)
     const struct rqli_request_input input = rqli_wait_input(acquire);
 
     rqli_request_on_lead(&acquire->request, &input);
-    rqli_op_replan(acquire->task);
+    rqli_op_replan(acquire->driver);
 }
 
 bool rqli_loop_node_init(struct rqli_loop_node *self, rql_loop *loop, struct rqli_node *node)
@@ -301,7 +301,7 @@ static struct rqli_loop_node *node_of(const struct rqli_acquire *acquire)
 
 static rql_loop *loop_of(const struct rqli_acquire *acquire)
 {
-    const struct rqli_loop_node *own = acquire->task->loop->listener.self;
+    const struct rqli_loop_node *own = acquire->driver->loop->listener.self;
 
     return own->loop;
 }
@@ -328,7 +328,7 @@ static int64_t until_us(const struct rqli_acquire *acquire, int64_t now_us)
 
 static void leave_durable(struct rqli_acquire *acquire)
 {
-    acquire->task->loop = &loop_of(acquire)->first.op;
+    acquire->driver->loop = &loop_of(acquire)->first.op;
 }
 
 /* ---- a lock of Ruby's ---- */
@@ -341,7 +341,7 @@ static void on_asked(void *owner, const struct rqli_batch *answer, rql_status fa
     if (!fault && answer->reply->type == RQLI_REPLY_NIL) {
         /* The lock was free when the watch began; no push reports a change from before that. */
         acquire->waiter.hinted = true;
-        rqli_op_replan(acquire->task);
+        rqli_op_replan(acquire->driver);
     }
 }
 
@@ -349,7 +349,7 @@ static void on_asked(void *owner, const struct rqli_batch *answer, rql_status fa
  * one of the connections is new. */
 static void watch_ruby(struct rqli_acquire *acquire)
 {
-    struct rqli_op_loop *calls = acquire->task->loop;
+    struct rqli_op_loop *calls = acquire->driver->loop;
     struct rqli_conn_loop *conn = calls->conn;
     struct rqli_push_view around = rqli_pushes_view(acquire->pushes, &acquire->waiter);
     uint64_t generation = rqli_conn_loop_generation(conn);

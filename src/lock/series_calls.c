@@ -195,7 +195,7 @@ static struct acquiring *acquiring_new(rql_loop *loop, const struct rqli_series_
     }
     rqli_request_prepare(&self->request, begin_series);
     self->request.job.loop = loop;
-    self->request.task.calls = self->calls;
+    self->request.driver.calls = self->calls;
     self->request.finish = on_acquired;
     self->series.plan = *plan;
     self->series.begun_us = self->request.acquire.begun_us;

@@ -99,7 +99,7 @@ static void leave(struct rqli_acquire *self)
         rqli_pushes_leave(self->pushes, &self->waiter);
     }
     if (self->watch) {
-        rqli_conn_loop_orphan(self->task->loop->conn, self->watch);
+        rqli_conn_loop_orphan(self->driver->loop->conn, self->watch);
         self->watch = 0;
     }
 }

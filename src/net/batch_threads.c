@@ -78,7 +78,7 @@ static struct batch *take_unacked(struct rqli_conn *self)
 {
     struct batch *batch = self->shared.unacked;
 
-    self->shared.unacked = batch_of(batch->call.next);
+    self->shared.unacked = batch_of(batch->in_flight.next);
     return batch;
 }
 
@@ -98,9 +98,9 @@ static void complete_unacked(struct rqli_conn *self, rql_status status,
 /* Keeps a batch that has its replies until its write has ended. Caller holds the mutex. */
 static void hold_back_batch(struct rqli_conn *self, struct batch *done)
 {
-    done->call.next = NULL;
+    done->in_flight.next = NULL;
     if (self->shared.unacked) {
-        self->shared.unacked_last->call.next = &done->call;
+        self->shared.unacked_last->in_flight.next = &done->in_flight;
     } else {
         self->shared.unacked = done;
     }
@@ -273,12 +273,12 @@ void rqli_batch_free_all(struct rqli_conn *conn)
 static void limit_wanted(struct rqli_conn *self, int64_t now_us)
 {
     struct rqli_durability wanted = {0};
-    struct rqli_stream_call *call = self->shared.stream.first;
+    struct rqli_in_flight *entry = self->shared.stream.first;
 
-    for (; call; call = call->next) {
-        const struct batch *at = batch_of(call);
+    for (; entry; entry = entry->next) {
+        const struct batch *at = batch_of(entry);
 
-        if (call->begins_at >= self->shared.stream.out_at && at->visible.durability &&
+        if (entry->begins_at >= self->shared.stream.out_at && at->visible.durability &&
             (at->wanted.until_us == 0 || at->wanted.until_us > now_us)) {
             rqli_durability_join(&wanted, &at->wanted);
         }
@@ -378,7 +378,7 @@ static bool put_in_stream(struct rqli_conn *self, struct batch *batch)
     }
     batch->n_replies = command->n_commands;
     batch->n_done = 0;
-    rqli_stream_expect(&self->shared.stream, &batch->call, now_us);
+    rqli_stream_expect(&self->shared.stream, &batch->in_flight, now_us);
     self->shared.n_commands += command->n_commands;
     if (command->texts != 0) {
         (void)atomic_fetch_or_explicit(&self->scripts, command->texts, memory_order_relaxed);
@@ -473,7 +473,7 @@ static bool hand_out_replies(struct rqli_conn *self)
         int state =
             rqli_decoder_next(&self->sock.decoder, &first->arena, &first->roots[first->n_done]);
 
-        if (state <= 0 || !rqli_stream_is_sent(&self->shared.stream, &first->call)) {
+        if (state <= 0 || !rqli_stream_is_sent(&self->shared.stream, &first->in_flight)) {
             return state == 0;
         }
         rqli_stream_on_reply(&self->shared.stream);
@@ -490,7 +490,7 @@ static void appoint_reader(struct rqli_conn *self)
     struct batch *at = batch_of(self->shared.stream.first);
 
     while (at && at->phase != AWAITED) {
-        at = batch_of(at->call.next);
+        at = batch_of(at->in_flight.next);
     }
     self->shared.reader = at;
     if (at) {

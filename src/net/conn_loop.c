@@ -27,8 +27,8 @@
 
 /* One command that is to be answered. sent_us is when it was put in the stream, which is earlier
  * than it is sent, so a lease that counts from it ends no later than on the server. */
-struct slot {
-    struct rqli_stream_call call;
+struct call {
+    struct rqli_in_flight in_flight;
     rqli_conn_loop_fn fn; /* NULL: the reply is dropped */
     void *owner;
     int64_t sent_us;
@@ -57,7 +57,7 @@ struct rqli_conn_loop {
     void *closed_data;
 
     struct rqli_stream stream;
-    struct slot *slots; /* a ring: those from `first` to before `next` are in flight */
+    struct call *calls; /* a ring: those from `first` to before `next` are in flight */
     uint64_t first;
     uint64_t next; /* position of the next command, from 1 */
     struct rqli_arena arena;
@@ -95,10 +95,10 @@ struct rqli_conn_loop *rqli_conn_loop_new(struct uv_loop_s *loop, const struct r
     self->poll.data = self;
     self->first = 1; /* 0 is no position */
     self->next = 1;
-    /* A connection for pushes sends nothing after its login, so it needs no slots and no stream. */
+    /* A connection for pushes sends nothing after its login, so it needs no ring and no stream. */
     if (!listener->on_push) {
-        self->slots = calloc(IN_FLIGHT_MAX, sizeof *self->slots);
-        has_memory = self->slots && rqli_stream_reserve(&self->stream, BATCH_BYTES);
+        self->calls = calloc(IN_FLIGHT_MAX, sizeof *self->calls);
+        has_memory = self->calls && rqli_stream_reserve(&self->stream, BATCH_BYTES);
     }
     return has_memory ? self : rqli_conn_loop_free(self);
 }
@@ -109,7 +109,7 @@ struct rqli_conn_loop *rqli_conn_loop_free(struct rqli_conn_loop *self)
         rqli_socket_close(&self->sock);
         rqli_stream_fini(&self->stream);
         rqli_arena_reset(&self->arena);
-        free(self->slots);
+        free(self->calls);
         free(self);
     }
     return NULL;
@@ -182,11 +182,11 @@ struct rqli_command *rqli_conn_loop_out(struct rqli_conn_loop *self)
  * them. */
 uint64_t rqli_conn_loop_expect(struct rqli_conn_loop *self, rqli_conn_loop_fn fn, void *owner)
 {
-    struct slot *slot = &self->slots[self->next % IN_FLIGHT_MAX];
+    struct call *call = &self->calls[self->next % IN_FLIGHT_MAX];
 
     RQLI_MUST(self->next - self->first < IN_FLIGHT_MAX);
-    *slot = (struct slot){.fn = fn, .owner = owner, .sent_us = rqli_now_us()};
-    rqli_stream_expect(&self->stream, &slot->call, slot->sent_us);
+    *call = (struct call){.fn = fn, .owner = owner, .sent_us = rqli_now_us()};
+    rqli_stream_expect(&self->stream, &call->in_flight, call->sent_us);
     count(self, RQLI_STAT_COMMANDS);
     self->scripts |= self->stream.out.texts;
     self->stream.out.texts = 0;
@@ -215,16 +215,16 @@ void rqli_conn_loop_wait_longer(struct rqli_conn_loop *self, int64_t more_ms)
 void rqli_conn_loop_orphan(struct rqli_conn_loop *self, uint64_t position)
 {
     if (position >= self->first && position < self->next) {
-        self->slots[position % IN_FLIGHT_MAX].fn = NULL;
+        self->calls[position % IN_FLIGHT_MAX].fn = NULL;
     }
 }
 
 /* Takes the oldest command in flight, by value: its owner may add commands while it reads the
- * answer, and one of them may get this slot. */
-static struct slot take_first(struct rqli_conn_loop *self)
+ * answer, and one of them may get its place. */
+static struct call take_first_call(struct rqli_conn_loop *self)
 {
     (void)rqli_stream_take(&self->stream);
-    return self->slots[self->first++ % IN_FLIGHT_MAX];
+    return self->calls[self->first++ % IN_FLIGHT_MAX];
 }
 
 /* ---- the end of a connection, and the next one ---- */
@@ -261,10 +261,10 @@ static void break_off(struct rqli_conn_loop *self, bool is_silent)
     self->reply = (struct rqli_reply){0};
     while (self->first < end) {
         rql_status fate = rqli_stream_fate(&self->stream, self->stream.first);
-        struct slot slot = take_first(self);
+        struct call call = take_first_call(self);
 
-        if (slot.fn) {
-            slot.fn(slot.owner, NULL, fate);
+        if (call.fn) {
+            call.fn(call.owner, NULL, fate);
         }
     }
 }
@@ -450,7 +450,7 @@ static void stop_renewing(struct rqli_conn_loop *self)
 void rqli_conn_loop_close(struct rqli_conn_loop *self, void (*closed)(void *data), void *data)
 {
     while (self->first < self->next) {
-        (void)take_first(self); /* its owner does not get an answer */
+        (void)take_first_call(self); /* its owner does not get an answer */
     }
     self->closed = closed;
     self->closed_data = data;
@@ -477,18 +477,18 @@ static void drop(const struct rqli_batch *batch)
 /* Gives the reply to the owner of the oldest command in flight. */
 static void hand_out_reply(struct rqli_conn_loop *self)
 {
-    struct slot slot = take_first(self);
+    struct call call = take_first_call(self);
     const struct rqli_batch answer = {
         .reply = &self->reply,
-        .sent_us = slot.sent_us,
+        .sent_us = call.sent_us,
         .received_us = self->stream.heard_us,
         .generation = self->generation,
         .drop = drop,
         .carrier = self,
     };
 
-    if (slot.fn) {
-        slot.fn(slot.owner, &answer, RQL_OK);
+    if (call.fn) {
+        call.fn(call.owner, &answer, RQL_OK);
     }
 }
 

@@ -45,7 +45,7 @@ enum phase {
 
 struct batch {
     struct rqli_batch visible; /* first: the caller's part */
-    struct rqli_stream_call call;
+    struct rqli_in_flight in_flight;
     struct rqli_arena arena;
     struct rqli_reply *roots;
     int n_replies; /* to its commands, and to WAIT and WAITAOF at the end of its write */
@@ -93,9 +93,9 @@ struct rqli_conn {
     } shared; /* everything in here under shared.mutex */
 };
 
-static inline struct batch *batch_of(struct rqli_stream_call *call)
+static inline struct batch *batch_of(struct rqli_in_flight *entry)
 {
-    return call ? RQLI_OWNER(call, struct batch, call) : NULL;
+    return entry ? RQLI_OWNER(entry, struct batch, in_flight) : NULL;
 }
 
 /* Unlocks the mutex, then wakes the owners in the wake list: the next reader first, because the

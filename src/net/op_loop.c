@@ -14,17 +14,17 @@
 
 /* ---- calls ---- */
 
-/* Returns the index of a call: a task's calls are an array in the order of the operation's. */
+/* Returns the index of a call: a driver's calls are an array in the order of the operation's. */
 static size_t index_of(const struct rqli_op_call *call)
 {
-    return (size_t)(call - call->task->calls);
+    return (size_t)(call - call->driver->calls);
 }
 
 /* Defined below, because the answer to a call may end a round, and the next round sends calls. */
 static struct rqli_op_loop *loop_of(const struct rqli_op_call *self);
 static bool repeat_call(struct rqli_op_call *self, const struct rqli_batch *answer,
                         rql_error *fault);
-static void end_call(struct rqli_op_task *self);
+static void end_call(struct rqli_op_driver *self);
 
 /* Returns the line of a call. It is the same when the call enters and when it leaves: an operation
  * begins to give back between two rounds only. */
@@ -35,7 +35,7 @@ static struct rqli_dlist *line_of(const struct rqli_op_call *call)
     if (call->state == RQLI_OP_CALL_READ) {
         return &loop->unacked;
     }
-    return call->task->op->gives_back ? &loop->returns : &loop->wishes;
+    return call->driver->op->gives_back ? &loop->returns : &loop->wishes;
 }
 
 /* Adds the call at the end of its line. */
@@ -92,16 +92,16 @@ bool rqli_op_loop_has_queued(const struct rqli_op_loop *self)
 static void read_call(struct rqli_op_call *call, const struct rqli_batch *answer,
                       const rql_error *fault)
 {
-    struct rqli_op_task *task = call->task;
+    struct rqli_op_driver *driver = call->driver;
 
     if (answer) {
-        task->op->answered = call->loop->node;
+        driver->op->answered = call->loop->node;
     }
-    task->op->ops->read(task->op, index_of(call), answer, answer ? answer->reply : NULL, fault);
-    if (answer && task->op->durability) {
+    driver->op->ops->read(driver->op, index_of(call), answer, answer ? answer->reply : NULL, fault);
+    if (answer && driver->op->durability) {
         enter_line(call, RQLI_OP_CALL_READ);
     } else {
-        end_call(task);
+        end_call(driver);
     }
 }
 
@@ -126,7 +126,7 @@ static void on_answer(void *owner, const struct rqli_batch *answer, rql_status s
 /* Writes the call whose turn has come; there is room for it. */
 static void write_call(struct rqli_op_loop *self, struct rqli_op_call *first)
 {
-    struct rqli_op *op = first->task->op;
+    struct rqli_op *op = first->driver->op;
     struct rqli_call call;
 
     leave_line(first);
@@ -164,8 +164,8 @@ static void end_unacked(struct rqli_op_loop *self)
         struct rqli_op_call *call = (struct rqli_op_call *)self->unacked.first;
 
         leave_line(call);
-        rqli_acks_join(&call->task->op->acks, &self->acks);
-        end_call(call->task);
+        rqli_acks_join(&call->driver->op->acks, &self->acks);
+        end_call(call->driver);
     }
     self->acks = (struct rqli_acks){0};
 }
@@ -298,53 +298,53 @@ void rqli_op_loop_fail(struct rqli_op_loop *self, const rql_error *fault)
 /* ---- operations ---- */
 
 /*
- * A task is an operation in progress on a loop. It has a single timer, which stands for the end of
+ * A driver runs one operation on a loop. It has a single timer, which stands for the end of
  * the time for replies, or before that of a pause of calls (CALLING), of the pause before the next
  * round (PAUSING), of a wait (WAITING).
  */
 
 /* RQLI_NEVER_US: no timer. */
-static void set_due(struct rqli_op_task *self, int64_t at_us)
+static void set_due(struct rqli_op_driver *self, int64_t at_us)
 {
     rqli_timers_set(self->loop->timers, &self->due, at_us);
 }
 
-static void step(struct rqli_op_task *self);
+static void take_step(struct rqli_op_driver *self);
 
 /* Ends a call. The operation goes on when all calls of the round are over. It may be freed
  * within. */
-static void end_call(struct rqli_op_task *self)
+static void end_call(struct rqli_op_driver *self)
 {
     if (--self->n_open == 0) {
-        step(self);
+        take_step(self);
     }
 }
 
 /* ---- where calls go ---- */
 
-static struct rqli_op_loop *at(const struct rqli_op_task *self, struct rqli_node *node)
+static struct rqli_op_loop *loop_at(const struct rqli_op_driver *self, struct rqli_node *node)
 {
     return node == self->loop->node ? self->loop : self->loop->at(self->loop, node);
 }
 
 /* Returns where a call goes. With a single server the call need not be drafted: all calls go there.
- * While the node would be a guess, they all go to the task's own node, too. */
+ * While the node would be a guess, they all go to the driver's own node, too. */
 static struct rqli_op_loop *loop_of(const struct rqli_op_call *self)
 {
-    const struct rqli_op_task *task = self->task;
-    const struct rqli_op_route *route = &task->op->route;
+    const struct rqli_op_driver *driver = self->driver;
+    const struct rqli_op_route *route = &driver->op->route;
     struct rqli_call call;
 
     if (!route->fleet->worker || rqli_fleet_is_looking(route->fleet)) {
-        return task->loop;
+        return driver->loop;
     }
-    rqli_op_draft(task->op, index_of(self), &call);
-    return at(task, call.is_plain ? route->node : rqli_fleet_node(route->fleet, call.set));
+    rqli_op_draft(driver->op, index_of(self), &call);
+    return loop_at(driver, call.is_plain ? route->node : rqli_fleet_node(route->fleet, call.set));
 }
 
 /* Queues the calls that pause, which in a new round are all. The loop writes them before it sleeps:
  * rqli_op_loop_write(). */
-static void queue_calls(struct rqli_op_task *self)
+static void queue_calls(struct rqli_op_driver *self)
 {
     struct rqli_op *op = self->op;
     size_t n_lost = 0;
@@ -369,43 +369,43 @@ static void queue_calls(struct rqli_op_task *self)
     }
     self->n_open -= n_lost;
     if (n_lost > 0 && self->n_open == 0) {
-        step(self);
+        take_step(self);
     }
 }
 
 /* Paused calls of a round go on together, as soon as the first of them may. */
-static void resume(struct rqli_op_task *self)
+static void resume_calls(struct rqli_op_driver *self)
 {
     self->resume_us = 0;
     set_due(self, self->op->until_us);
     queue_calls(self);
 }
 
-static void send_calls(struct rqli_op_task *self)
+static void send_calls(struct rqli_op_driver *self)
 {
     struct rqli_op *op = self->op;
 
     rqli_fleet_on_use(op->route.fleet);
-    self->state = RQLI_OP_TASK_CALLING;
+    self->state = RQLI_OP_DRIVER_CALLING;
     self->n_open = op->n_calls;
     self->n_pauses = 0;
     op->is_late = false;
     rqli_op_begin_acks(op);
     for (size_t i = 0; i < op->n_calls; i++) {
-        self->calls[i] = (struct rqli_op_call){.task = self, .state = RQLI_OP_CALL_PAUSED};
+        self->calls[i] = (struct rqli_op_call){.driver = self, .state = RQLI_OP_CALL_PAUSED};
     }
-    resume(self);
+    resume_calls(self);
 }
 
 static void pause_call(struct rqli_op_call *self, const struct rqli_retries *retries)
 {
-    struct rqli_op_task *task = self->task;
+    struct rqli_op_driver *driver = self->driver;
 
     self->state = RQLI_OP_CALL_PAUSED;
-    if (task->resume_us == 0) { /* calls that pause later join this pause */
-        task->n_pauses = retries->n_pauses;
-        task->resume_us = retries->again_us;
-        set_due(task, retries->again_us);
+    if (driver->resume_us == 0) { /* calls that pause later join this pause */
+        driver->n_pauses = retries->n_pauses;
+        driver->resume_us = retries->again_us;
+        set_due(driver, retries->again_us);
     }
 }
 
@@ -426,13 +426,13 @@ static bool move_call(struct rqli_op_call *self, rql_error *fault)
 static bool repeat_call(struct rqli_op_call *self, const struct rqli_batch *answer,
                         rql_error *fault)
 {
-    struct rqli_op_task *task = self->task;
-    struct rqli_op *op = task->op;
+    struct rqli_op_driver *driver = self->driver;
+    struct rqli_op *op = driver->op;
     struct rqli_node *node = self->loop->node;
     struct rqli_retries retries = {.until_us = op->until_us,
                                    .n_flushed = self->n_flushed,
                                    .n_moved = self->n_moved,
-                                   .n_pauses = task->n_pauses};
+                                   .n_pauses = driver->n_pauses};
     enum rqli_verdict verdict;
     struct rqli_call call;
 
@@ -465,7 +465,7 @@ static bool repeat_call(struct rqli_op_call *self, const struct rqli_batch *answ
 
 /* Waits, unless a push or a hint has come while the operation did not wait: then the operation is
  * told, and false is returned. */
-static bool begin_wait(struct rqli_op_task *self)
+static bool begin_wait(struct rqli_op_driver *self)
 {
     struct rqli_op *op = self->op;
     struct rqli_waiter *waiter = op->waiter;
@@ -478,13 +478,13 @@ static bool begin_wait(struct rqli_op_task *self)
     if (waiter) {
         waiter->sleeps = true;
     }
-    self->state = RQLI_OP_TASK_WAITING;
+    self->state = RQLI_OP_DRIVER_WAITING;
     set_due(self, op->again_us);
     return true;
 }
 
 /* Asks for the next step. */
-static enum rqli_op_next next_step(const struct rqli_op_task *self)
+static enum rqli_op_next next_step(const struct rqli_op_driver *self)
 {
     struct rqli_op *op = self->op;
 
@@ -495,7 +495,7 @@ static enum rqli_op_next next_step(const struct rqli_op_task *self)
 }
 
 /* Begins the next step. This is the last use of the operation: it may end. */
-static void step(struct rqli_op_task *self)
+static void take_step(struct rqli_op_driver *self)
 {
     struct rqli_op *op = self->op;
     enum rqli_op_next next = next_step(self);
@@ -505,13 +505,13 @@ static void step(struct rqli_op_task *self)
     }
     switch (next) {
     case RQLI_OP_OVER:
-        self->state = RQLI_OP_TASK_IDLE;
+        self->state = RQLI_OP_DRIVER_IDLE;
         rqli_timers_unreserve(self->loop->timers, &self->due);
         self->done(self);
         break;
     case RQLI_OP_AGAIN:
         if (op->again_us > rqli_now_us()) {
-            self->state = RQLI_OP_TASK_PAUSING;
+            self->state = RQLI_OP_DRIVER_PAUSING;
             set_due(self, op->again_us);
         } else {
             send_calls(self);
@@ -523,7 +523,7 @@ static void step(struct rqli_op_task *self)
 }
 
 /* True: at least one call was sent. Its effect on the server has to be found out. */
-static bool is_sent(const struct rqli_op_task *self)
+static bool is_sent(const struct rqli_op_driver *self)
 {
     for (size_t i = 0; i < self->op->n_calls; i++) {
         if (self->calls[i].state >= RQLI_OP_CALL_SENT) {
@@ -535,7 +535,7 @@ static bool is_sent(const struct rqli_op_task *self)
 
 /* True: a server of one of the open calls is connected, and has answered something within this
  * time. The parts of a reply that does not end are no answer. */
-static bool is_served(const struct rqli_op_task *self, int64_t within_us)
+static bool is_served(const struct rqli_op_driver *self, int64_t within_us)
 {
     for (size_t i = 0; i < self->op->n_calls; i++) {
         const struct rqli_op_call *call = &self->calls[i];
@@ -566,7 +566,7 @@ static void fail_late(const struct rqli_op_call *call, rql_error *fault)
  * waited for: a call that was sent, or gives back, is done sooner that way than if it were begun
  * again. Otherwise the round ends here: each open call gets its fault, and no reply is read for it
  * any more. */
-static void give_up(struct rqli_op_task *self)
+static void give_up(struct rqli_op_driver *self)
 {
     struct rqli_op *op = self->op;
     bool was_sent = is_sent(self);
@@ -592,73 +592,73 @@ static void give_up(struct rqli_op_task *self)
         stop_call(call);
         op->ops->read(op, i, NULL, NULL, &fault);
     }
-    step(self);
+    take_step(self);
 }
 
 static void on_due(struct rqli_due *due)
 {
-    struct rqli_op_task *self = RQLI_OWNER(due, struct rqli_op_task, due);
+    struct rqli_op_driver *self = RQLI_OWNER(due, struct rqli_op_driver, due);
 
     switch (self->state) {
-    case RQLI_OP_TASK_CALLING:
+    case RQLI_OP_DRIVER_CALLING:
         if (self->resume_us > 0) {
-            resume(self);
+            resume_calls(self);
         } else {
             give_up(self);
         }
         break;
-    case RQLI_OP_TASK_PAUSING:
+    case RQLI_OP_DRIVER_PAUSING:
         send_calls(self);
         break;
-    case RQLI_OP_TASK_WAITING:
+    case RQLI_OP_DRIVER_WAITING:
         rqli_op_wake(self, RQLI_WAKE_TIME);
         break;
-    case RQLI_OP_TASK_IDLE:
+    case RQLI_OP_DRIVER_IDLE:
         break;
     }
 }
 
 /* Room for the timer is reserved once and kept until the operation is over: no step can run out of
  * memory. */
-bool rqli_op_start(struct rqli_op_task *self)
+bool rqli_op_start(struct rqli_op_driver *self)
 {
     if (!rqli_timers_reserve(self->loop->timers)) {
         return false;
     }
     self->due = (struct rqli_due){.fire = on_due};
-    step(self);
+    take_step(self);
     return true;
 }
 
-void rqli_op_wake(struct rqli_op_task *self, enum rqli_wake wake)
+void rqli_op_wake(struct rqli_op_driver *self, enum rqli_wake wake)
 {
-    if (self->state == RQLI_OP_TASK_WAITING) {
+    if (self->state == RQLI_OP_DRIVER_WAITING) {
         rqli_op_on_woken(self->op, wake);
-        step(self);
+        take_step(self);
     }
 }
 
-void rqli_op_replan(struct rqli_op_task *self)
+void rqli_op_replan(struct rqli_op_driver *self)
 {
-    if (self->state == RQLI_OP_TASK_WAITING) {
-        step(self);
+    if (self->state == RQLI_OP_DRIVER_WAITING) {
+        take_step(self);
     }
 }
 
 /* A round of which a call was sent, or that gives back, goes on to its end; next() finds
  * is_cancelled after it. If nothing is in flight, calls in line are taken out: they have done
  * nothing. */
-void rqli_op_cancel(struct rqli_op_task *self)
+void rqli_op_cancel(struct rqli_op_driver *self)
 {
-    bool is_calling = self->state == RQLI_OP_TASK_CALLING;
+    bool is_calling = self->state == RQLI_OP_DRIVER_CALLING;
 
     self->op->is_cancelled = true;
-    if (self->state == RQLI_OP_TASK_IDLE ||
+    if (self->state == RQLI_OP_DRIVER_IDLE ||
         (is_calling && (self->op->gives_back || is_sent(self)))) {
         return;
     }
     for (size_t i = 0; is_calling && i < self->op->n_calls; i++) {
         stop_call(&self->calls[i]);
     }
-    step(self);
+    take_step(self);
 }

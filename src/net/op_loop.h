@@ -13,7 +13,7 @@
 #include "net/conn_loop.h"
 #include "net/op.h"
 
-struct rqli_op_task;
+struct rqli_op_driver;
 
 enum rqli_op_call_state {
     RQLI_OP_CALL_IDLE,
@@ -26,7 +26,7 @@ enum rqli_op_call_state {
 /* One call of an operation. */
 struct rqli_op_call {
     struct rqli_dlink link; /* first; while it stands in line */
-    struct rqli_op_task *task;
+    struct rqli_op_driver *driver;
     struct rqli_op_loop *loop; /* at which it stands in line, or over which it was sent */
     uint64_t position;         /* when sent: in the stream of the connection */
     enum rqli_op_call_state state;
@@ -42,10 +42,10 @@ struct rqli_op_loop {
     struct rqli_node *node;
     /* Returns the loop's state for such operations at another node. NULL: no memory. */
     struct rqli_op_loop *(*at)(struct rqli_op_loop *self, struct rqli_node *node);
-    struct rqli_timers *timers; /* for all tasks of the loop */
+    struct rqli_timers *timers; /* for all drivers of the loop */
     struct rqli_conn_loop *conn;
     struct rqli_conn_loop_listener listener;
-    bool was_up;            /* in the last round */
+    bool was_up;            /* in the last round of the loop */
     uint64_t tracking_conn; /* generations for which CLIENT TRACKING was set up */
     uint64_t tracking_pushes;
     struct rqli_dlist returns; /* calls of operations that give back: they go first */
@@ -69,37 +69,37 @@ void rqli_op_loop_write(struct rqli_op_loop *self);
 /* The connection cannot be opened: the calls that stand in line get this fault. */
 void rqli_op_loop_fail(struct rqli_op_loop *self, const rql_error *fault);
 
-enum rqli_op_task_state {
-    RQLI_OP_TASK_IDLE, /* not begun, or over */
-    RQLI_OP_TASK_CALLING,
-    RQLI_OP_TASK_PAUSING, /* before the next round */
-    RQLI_OP_TASK_WAITING
+enum rqli_op_driver_state {
+    RQLI_OP_DRIVER_IDLE, /* not begun, or over */
+    RQLI_OP_DRIVER_CALLING,
+    RQLI_OP_DRIVER_PAUSING, /* before the next round */
+    RQLI_OP_DRIVER_WAITING
 };
 
-/* An operation under way. */
-struct rqli_op_task {
+/* Drives one operation. */
+struct rqli_op_driver {
     struct rqli_op *op;
-    struct rqli_op_loop *loop;               /* any of the loop states that its calls may go by */
-    void (*done)(struct rqli_op_task *self); /* the operation is over; may free the task */
-    struct rqli_op_call *calls;              /* room for op->n_calls, in each round */
+    struct rqli_op_loop *loop;                 /* any of the loop states that its calls may go by */
+    void (*done)(struct rqli_op_driver *self); /* the operation is over; may free the driver */
+    struct rqli_op_call *calls;                /* room for op->n_calls, in each round */
     struct rqli_due due;
     size_t n_open;     /* calls of this round without a reply */
     int64_t resume_us; /* the paused calls go on then; 0: none is paused */
     uint8_t n_pauses;  /* of this round */
-    enum rqli_op_task_state state;
+    enum rqli_op_driver_state state;
 };
 
 /* Starts an operation. The caller has set op, loop, done and calls. False: no memory, nothing was
  * begun. `done` may be called before this returns. */
-bool rqli_op_start(struct rqli_op_task *self);
+bool rqli_op_start(struct rqli_op_driver *self);
 
 /* Wakes the operation for a push, or to poll; no effect unless it waits. */
-void rqli_op_wake(struct rqli_op_task *self, enum rqli_wake wake);
+void rqli_op_wake(struct rqli_op_driver *self, enum rqli_wake wake);
 
 /* Has an operation that only waits, and whose reason to wait has changed, say again until when. */
-void rqli_op_replan(struct rqli_op_task *self);
+void rqli_op_replan(struct rqli_op_driver *self);
 
 /* Its caller does not want it any more. Calls in flight are answered first. */
-void rqli_op_cancel(struct rqli_op_task *self);
+void rqli_op_cancel(struct rqli_op_driver *self);
 
 #endif

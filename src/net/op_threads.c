@@ -16,12 +16,12 @@
 enum call_state { ANSWERED, SCRIPT, PLAIN };
 
 /* Nodes that are asked at the same time; the calls for further ones go next. */
-enum { PARTS_MAX = 8, NO_PART = PARTS_MAX };
+enum { NODES_MAX = 8, NO_BATCH = NODES_MAX };
 
 enum { MAP_MS = 300 }; /* for a map with the new owner of a silent node's keys */
 
 /* The calls that go to one node. */
-struct part {
+struct node_batch {
     struct rqli_node *node;
     struct rqli_batch *batch; /* NULL: no memory */
     bool is_sent;
@@ -29,18 +29,18 @@ struct part {
     rql_error fault;
 };
 
-/* The calls of one round. */
-struct round {
+/* The calls of one driver. */
+struct driver {
     struct rqli_op *op;
     size_t n_open; /* that are not answered yet */
     bool is_cut;   /* the keys have moved from the connection that a call had to go over */
     struct rqli_retries retries;
     struct rqli_retries before; /* at the last attempt, which counts once for all calls */
-    size_t n_parts;
-    struct part parts[PARTS_MAX];
+    size_t n_batches;
+    struct node_batch batches[NODES_MAX];
     uint8_t calls[RQLI_OP_CALLS_MAX]; /* enum call_state */
-    uint8_t part_of[RQLI_OP_CALLS_MAX];
-    uint16_t reply_of[RQLI_OP_CALLS_MAX]; /* index of its reply among those of its part */
+    uint8_t batch_of[RQLI_OP_CALLS_MAX];
+    uint16_t reply_of[RQLI_OP_CALLS_MAX]; /* index of its reply among those of its batch */
 };
 
 /* Returns the connection of this node for calls that go by the route. */
@@ -62,68 +62,68 @@ static struct rqli_conn *conn_for(const struct rqli_op_route *route, struct rqli
 
 /* ---- writing ---- */
 
-/* Returns the part for the node. NO_PART: there are PARTS_MAX already. */
-static size_t part_for(struct round *self, struct rqli_node *node)
+/* Returns the index of the batch for the node. NO_BATCH: there are NODES_MAX already. */
+static size_t batch_for(struct driver *self, struct rqli_node *node)
 {
-    struct part *part = &self->parts[self->n_parts];
+    struct node_batch *to = &self->batches[self->n_batches];
 
-    for (size_t i = 0; i < self->n_parts; i++) {
-        if (self->parts[i].node == node) {
+    for (size_t i = 0; i < self->n_batches; i++) {
+        if (self->batches[i].node == node) {
             return i;
         }
     }
-    if (self->n_parts == PARTS_MAX) {
-        return NO_PART;
+    if (self->n_batches == NODES_MAX) {
+        return NO_BATCH;
     }
-    part->node = node; /* a fault is long, and usually there is none */
-    part->is_sent = false;
-    part->status = RQL_OK;
-    part->batch = rqli_batch_take(conn_for(&self->op->route, node));
-    return self->n_parts++;
+    to->node = node; /* a fault is long, and usually there is none */
+    to->is_sent = false;
+    to->status = RQL_OK;
+    to->batch = rqli_batch_take(conn_for(&self->op->route, node));
+    return self->n_batches++;
 }
 
 /* Returns the index of its reply. */
-static uint16_t write_script(const struct round *self, struct part *part,
+static uint16_t write_script(const struct driver *self, struct node_batch *to,
                              const struct rqli_call *call)
 {
-    struct rqli_command *command = &part->batch->command;
+    struct rqli_command *command = &to->batch->command;
 
     if (self->op->pushes_first && command->n_commands == 0) {
         rqli_command_words(command, "PING", NULL);
     }
-    rqli_call_write(call, command, rqli_conn_scripts(part->batch->carrier));
+    rqli_call_write(call, command, rqli_conn_scripts(to->batch->carrier));
     return (uint16_t)(command->n_commands - 1);
 }
 
 /* Writes a call: a plain command right away, for the node of the route; a call of a script when it
  * is known whose keys it is about. */
-static void write_call(struct round *self, size_t i, struct part *home)
+static void write_call(struct driver *self, size_t i, struct node_batch *home)
 {
     struct rqli_call call;
-    struct part *part;
+    struct node_batch *to;
 
     rqli_call_begin(&call, &home->batch->command);
     self->op->ops->write(self->op, i, &call);
     self->calls[i] = call.is_plain ? PLAIN : SCRIPT;
     if (call.is_plain) {
-        self->part_of[i] = 0;
+        self->batch_of[i] = 0;
         self->reply_of[i] = (uint16_t)(home->batch->command.n_commands - 1);
         return;
     }
-    self->part_of[i] = (uint8_t)part_for(self, rqli_fleet_node(self->op->route.fleet, call.set));
-    part = &self->parts[self->part_of[i]];
-    if (self->part_of[i] != NO_PART && part->batch) {
-        self->reply_of[i] = write_script(self, part, &call);
+    self->batch_of[i] = (uint8_t)batch_for(self, rqli_fleet_node(self->op->route.fleet, call.set));
+    to = &self->batches[self->batch_of[i]];
+    if (self->batch_of[i] != NO_BATCH && to->batch) {
+        self->reply_of[i] = write_script(self, to, &call);
     }
 }
 
 /* Writes only calls that are open, with their arguments made again. False: no memory for any. */
-static bool write_calls(struct round *self)
+static bool write_calls(struct driver *self)
 {
-    struct part *home;
+    struct node_batch *home;
 
-    self->n_parts = 0;
-    home = &self->parts[part_for(self, self->op->route.node)];
+    self->n_batches = 0;
+    home = &self->batches[batch_for(self, self->op->route.node)];
     if (!home->batch) {
         return false;
     }
@@ -141,7 +141,7 @@ static bool write_calls(struct round *self)
 
 /* Turns an error reply to a script into a fault that names its call. The call is drafted once more
  * for that, and not written to the stream. */
-static void read_error(const struct round *self, size_t i, const struct part *part,
+static void read_error(const struct driver *self, size_t i, const struct node_batch *to,
                        const struct rqli_reply *reply)
 {
     rql_error fault = {0};
@@ -149,9 +149,9 @@ static void read_error(const struct round *self, size_t i, const struct part *pa
 
     rqli_op_draft(self->op, i, &call);
     if (self->is_cut) {
-        (void)rqli_fail_moved(part->node->site.where, rqli_call_subject(&call), &fault);
+        (void)rqli_fail_moved(to->node->site.where, rqli_call_subject(&call), &fault);
     } else {
-        (void)rqli_batch_fault(part->batch, reply, rqli_call_name(&call), rqli_call_subject(&call),
+        (void)rqli_batch_fault(to->batch, reply, rqli_call_name(&call), rqli_call_subject(&call),
                                &fault);
     }
     self->op->ops->read(self->op, i, NULL, NULL, &fault);
@@ -162,7 +162,7 @@ static uint8_t greater(uint8_t one, uint8_t other)
     return one > other ? one : other;
 }
 
-static void count_retries(struct round *self, const struct rqli_retries *of_call)
+static void count_retries(struct driver *self, const struct rqli_retries *of_call)
 {
     self->retries.again_us = rqli_later(self->retries.again_us, of_call->again_us);
     self->retries.n_flushed = greater(self->retries.n_flushed, of_call->n_flushed);
@@ -173,7 +173,7 @@ static void count_retries(struct round *self, const struct rqli_retries *of_call
 /* True: the error reply is to a script that has done nothing, and the call is sent again. A call
  * that has to go over a certain connection is not sent over another: it fails as if that connection
  * had ended. */
-static bool is_repeated(struct round *self, size_t i, const struct part *part,
+static bool is_repeated(struct driver *self, size_t i, const struct node_batch *to,
                         const struct rqli_reply *reply)
 {
     struct rqli_op *op = self->op;
@@ -182,60 +182,60 @@ static bool is_repeated(struct round *self, size_t i, const struct part *part,
     struct rqli_call call;
 
     rqli_op_draft(op, i, &call);
-    verdict = rqli_call_verdict(op->route.fleet, part->node, call.set, reply, &retries);
+    verdict = rqli_call_verdict(op->route.fleet, to->node, call.set, reply, &retries);
     count_retries(self, &retries);
     if (verdict == RQLI_HERE) {
-        rqli_conn_forget_scripts(part->batch->carrier);
+        rqli_conn_forget_scripts(to->batch->carrier);
         return true;
     }
     self->is_cut = verdict != RQLI_FAULT && op->generation != 0;
     return verdict != RQLI_FAULT && !self->is_cut;
 }
 
-static void read_reply(struct round *self, size_t i, const struct part *part)
+static void read_reply(struct driver *self, size_t i, const struct node_batch *to)
 {
-    const struct rqli_reply *reply = &part->batch->reply[self->reply_of[i]];
+    const struct rqli_reply *reply = &to->batch->reply[self->reply_of[i]];
     bool is_error = self->calls[i] == SCRIPT && reply->type == RQLI_REPLY_ERROR;
 
-    if (is_error && is_repeated(self, i, part, reply)) {
+    if (is_error && is_repeated(self, i, to, reply)) {
         return;
     }
     self->calls[i] = ANSWERED;
     self->n_open--;
     if (is_error) {
-        read_error(self, i, part, reply);
+        read_error(self, i, to, reply);
     } else {
-        self->op->answered = part->node;
+        self->op->answered = to->node;
         if (self->op->durability) {
-            rqli_acks_join(&self->op->acks, &part->batch->acks);
+            rqli_acks_join(&self->op->acks, &to->batch->acks);
         }
-        self->op->ops->read(self->op, i, part->batch, reply, NULL);
+        self->op->ops->read(self->op, i, to->batch, reply, NULL);
     }
 }
 
 /* Calls of a script that the server does not know, or about keys that have moved, stay open. If no
  * reply has come the fault says what may have been done. */
-static void read_replies(struct round *self)
+static void read_replies(struct driver *self)
 {
     for (size_t i = 0; i < self->op->n_calls; i++) {
-        const struct part *part = &self->parts[self->part_of[i]];
+        const struct node_batch *to = &self->batches[self->batch_of[i]];
 
-        if (self->calls[i] == ANSWERED || self->part_of[i] == NO_PART) {
+        if (self->calls[i] == ANSWERED || self->batch_of[i] == NO_BATCH) {
             continue;
         }
-        if (part->status) {
+        if (to->status) {
             self->calls[i] = ANSWERED;
             self->n_open--;
-            self->op->ops->read(self->op, i, NULL, NULL, &part->fault);
+            self->op->ops->read(self->op, i, NULL, NULL, &to->fault);
         } else {
-            read_reply(self, i, part);
+            read_reply(self, i, to);
         }
     }
 }
 
 /* ---- one after the other ---- */
 
-static rql_status put(struct rqli_op *op, struct rqli_batch *batch, rql_error *fault)
+static rql_status put_and_await(struct rqli_op *op, struct rqli_batch *batch, rql_error *fault)
 {
     rql_status status = rqli_batch_put(batch, op->generation, fault);
 
@@ -246,7 +246,8 @@ static rql_status put(struct rqli_op *op, struct rqli_batch *batch, rql_error *f
     return rqli_batch_await(batch, op->until_us, fault);
 }
 
-static rql_status send(const struct rqli_op *op, struct rqli_batch *batch, rql_error *fault)
+static rql_status connect_and_send(const struct rqli_op *op, struct rqli_batch *batch,
+                                   rql_error *fault)
 {
     rql_status status = rqli_conn_connect(batch->carrier, op->until_us, fault);
 
@@ -254,67 +255,67 @@ static rql_status send(const struct rqli_op *op, struct rqli_batch *batch, rql_e
 }
 
 /* Sends to the nodes that are connected, or to all the others. */
-static void send_to_several(struct round *self, bool are_up)
+static void send_to_several(struct driver *self, bool are_up)
 {
-    for (size_t i = 0; i < self->n_parts; i++) {
-        struct part *part = &self->parts[i];
+    for (size_t i = 0; i < self->n_batches; i++) {
+        struct node_batch *to = &self->batches[i];
 
-        if (!part->batch) {
-            part->status = rqli_fail_nomem(&part->fault);
-        } else if (part->batch->command.n_commands > 0 && !part->is_sent &&
-                   (!are_up || rqli_conn_is_up(part->batch->carrier))) {
-            part->batch->durability = self->op->durability;
-            part->status = send(self->op, part->batch, &part->fault);
-            part->is_sent = true;
+        if (!to->batch) {
+            to->status = rqli_fail_nomem(&to->fault);
+        } else if (to->batch->command.n_commands > 0 && !to->is_sent &&
+                   (!are_up || rqli_conn_is_up(to->batch->carrier))) {
+            to->batch->durability = self->op->durability;
+            to->status = connect_and_send(self->op, to->batch, &to->fault);
+            to->is_sent = true;
         }
     }
 }
 
-static void await_part(struct rqli_op *op, struct part *part)
+static void await_batch(struct rqli_op *op, struct node_batch *to)
 {
-    if (!part->batch || part->batch->command.n_commands == 0 || part->status) {
+    if (!to->batch || to->batch->command.n_commands == 0 || to->status) {
         return;
     }
-    part->status = rqli_batch_await(part->batch, op->until_us, &part->fault);
+    to->status = rqli_batch_await(to->batch, op->until_us, &to->fault);
 }
 
 /* Sends to all nodes before the first answer is awaited. A node that cannot be connected to may
  * take all the time there is: the answers of the others that have come by then are still read. */
-static void run_several(struct round *self)
+static void run_several(struct driver *self)
 {
     send_to_several(self, true);
     send_to_several(self, false);
-    for (size_t i = 0; i < self->n_parts; i++) {
-        await_part(self->op, &self->parts[i]);
+    for (size_t i = 0; i < self->n_batches; i++) {
+        await_batch(self->op, &self->batches[i]);
     }
 }
 
 /* Runs the batch of the only node that has calls. */
-static void run_batch(struct rqli_op *op, struct part *part)
+static void run_batch(struct rqli_op *op, struct node_batch *to)
 {
-    part->batch->durability = op->durability;
+    to->batch->durability = op->durability;
     if (op->generation != 0) {
-        part->status = put(op, part->batch, &part->fault);
+        to->status = put_and_await(op, to->batch, &to->fault);
     } else {
-        part->status = rqli_conn_run(part->batch, op->until_us, &part->fault);
+        to->status = rqli_conn_run(to->batch, op->until_us, &to->fault);
     }
 }
 
-static bool is_silent(const struct part *part)
+static bool is_silent(const struct node_batch *to)
 {
-    return part->status == RQL_E_IO || part->status == RQL_E_UNKNOWN;
+    return to->status == RQL_E_IO || to->status == RQL_E_UNKNOWN;
 }
 
 /* Some nodes did not answer: calls that are sent again go to the nodes that have their keys by
  * then. The time is taken first, because the map is read as soon as the silence is reported. */
-static void find_others(const struct round *self)
+static void find_others(const struct driver *self)
 {
     const struct rqli_op *op = self->op;
     int64_t now_us = rqli_now_us();
 
-    for (size_t i = 0; i < self->n_parts; i++) {
-        if (is_silent(&self->parts[i])) {
-            rqli_fleet_on_silence(op->route.fleet, self->parts[i].node);
+    for (size_t i = 0; i < self->n_batches; i++) {
+        if (is_silent(&self->batches[i])) {
+            rqli_fleet_on_silence(op->route.fleet, self->batches[i].node);
         }
     }
     if (op->route.fleet->map_reader && op->route.use == RQLI_OP_FOR_CALLERS) {
@@ -324,34 +325,34 @@ static void find_others(const struct round *self)
 }
 
 /* The node of the route has a part even if there is no call for it; the part is empty then. */
-static void run_batches(struct round *self)
+static void run_batches(struct driver *self)
 {
-    struct part *last = &self->parts[self->n_parts - 1];
+    struct node_batch *last = &self->batches[self->n_batches - 1];
     bool are_silent = false;
 
-    if (self->n_parts == 1 ||
-        (self->n_parts == 2 && self->parts[0].batch->command.n_commands == 0 && last->batch)) {
+    if (self->n_batches == 1 ||
+        (self->n_batches == 2 && self->batches[0].batch->command.n_commands == 0 && last->batch)) {
         run_batch(self->op, last);
     } else {
         run_several(self);
     }
-    for (size_t i = 0; i < self->n_parts; i++) {
-        are_silent = are_silent || is_silent(&self->parts[i]);
+    for (size_t i = 0; i < self->n_batches; i++) {
+        are_silent = are_silent || is_silent(&self->batches[i]);
     }
     if (are_silent) {
         find_others(self);
     }
 }
 
-static void give_parts(struct round *self)
+static void give_batches(struct driver *self)
 {
-    for (size_t i = 0; i < self->n_parts; i++) {
-        rqli_batch_give(self->parts[i].batch);
+    for (size_t i = 0; i < self->n_batches; i++) {
+        rqli_batch_give(self->batches[i].batch);
     }
-    self->n_parts = 0;
+    self->n_batches = 0;
 }
 
-static void read_lack_of_memory(struct round *self)
+static void read_lack_of_memory(struct driver *self)
 {
     rql_error fault;
 
@@ -367,25 +368,25 @@ static void read_lack_of_memory(struct round *self)
 /* Pauses until op->again_us; then sends the calls, and reads the replies. */
 static void run_round(struct rqli_op *op)
 {
-    struct round round;
+    struct driver driver;
 
     rqli_sleep_until(op->again_us);
     rqli_fleet_await_map(op->route.fleet, op->until_us);
-    round.op = op;
-    round.n_open = op->n_calls;
-    round.is_cut = false;
-    round.retries = (struct rqli_retries){.until_us = op->until_us};
-    memset(round.calls, SCRIPT, op->n_calls);
+    driver.op = op;
+    driver.n_open = op->n_calls;
+    driver.is_cut = false;
+    driver.retries = (struct rqli_retries){.until_us = op->until_us};
+    memset(driver.calls, SCRIPT, op->n_calls);
     rqli_op_begin_acks(op);
-    while (round.n_open > 0) {
-        if (write_calls(&round)) {
-            run_batches(&round);
-            read_replies(&round);
+    while (driver.n_open > 0) {
+        if (write_calls(&driver)) {
+            run_batches(&driver);
+            read_replies(&driver);
         } else {
-            read_lack_of_memory(&round);
+            read_lack_of_memory(&driver);
         }
-        give_parts(&round);
-        rqli_sleep_until(round.retries.again_us);
+        give_batches(&driver);
+        rqli_sleep_until(driver.retries.again_us);
     }
 }
 
@@ -418,51 +419,29 @@ rql_status rqli_op_run(struct rqli_op *op)
 
 RQLI_DEFINE_AUTO(struct rqli_batch *, rqli_batch_give);
 
-struct single {
-    const struct rqli_op_route *route;
-    const struct rqli_call *call;
-    struct rqli_node *node;
-    struct rqli_retries retries;
-};
-
-/* Sends the call once. */
-static rql_status run_once(const struct single *self, struct rqli_batch **out, rql_error *error)
-{
-    RQLI_AUTO(rqli_batch_give)
-    struct rqli_batch *batch = rqli_batch_take(conn_for(self->route, self->node));
-    rql_status status;
-
-    if (!batch) {
-        return rqli_fail_nomem(error);
-    }
-    rqli_call_write(self->call, &batch->command, rqli_conn_scripts(batch->carrier));
-    status = rqli_conn_run(batch, self->retries.until_us, error);
-    if (status) {
-        rqli_fleet_on_silence(self->route->fleet, self->node);
-        return status;
-    }
-    *out = RQLI_GIVE(batch);
-    return RQL_OK;
-}
-
 rql_status rqli_call_run(const struct rqli_op_route *route, const struct rqli_call *call,
                          int64_t until_us, struct rqli_batch **out, rql_error *error)
 {
-    struct single self = {.route = route, .call = call, .retries = {.until_us = until_us}};
+    struct rqli_retries retries = {.until_us = until_us};
 
     rqli_fleet_on_use(route->fleet);
     rqli_fleet_await_map(route->fleet, until_us);
     for (;;) {
-        RQLI_AUTO(rqli_batch_give) struct rqli_batch *batch = NULL;
+        struct rqli_node *node = rqli_fleet_node(route->fleet, call->set);
+        RQLI_AUTO(rqli_batch_give)
+        struct rqli_batch *batch = rqli_batch_take(conn_for(route, node));
         rql_status status;
 
-        self.node = rqli_fleet_node(route->fleet, call->set);
-        status = run_once(&self, &batch, error);
+        if (!batch) {
+            return rqli_fail_nomem(error);
+        }
+        rqli_call_write(call, &batch->command, rqli_conn_scripts(batch->carrier));
+        status = rqli_conn_run(batch, until_us, error);
         if (status) {
+            rqli_fleet_on_silence(route->fleet, node);
             return status;
         }
-        switch (
-            rqli_call_verdict(route->fleet, self.node, call->set, batch->reply, &self.retries)) {
+        switch (rqli_call_verdict(route->fleet, node, call->set, batch->reply, &retries)) {
         case RQLI_DONE:
             *out = RQLI_GIVE(batch);
             return RQL_OK;
@@ -472,7 +451,7 @@ rql_status rqli_call_run(const struct rqli_op_route *route, const struct rqli_ca
         case RQLI_THERE:
             break;
         case RQLI_LATER:
-            rqli_sleep_until(self.retries.again_us);
+            rqli_sleep_until(retries.again_us);
             break;
         case RQLI_FAULT:
             return rqli_batch_fault(batch, batch->reply, rqli_call_name(call),

@@ -1,4 +1,4 @@
-/* The order of bytes: `sending` is the write that is being sent, `out` has the bytes added since.
+/* The order of bytes: `sending` is the write under way, `out` has the bytes added since.
  * They change places when a write begins, so that callers can add while another thread sends. */
 
 #include "net/stream.h"
@@ -72,8 +72,8 @@ struct rqli_slice rqli_stream_send(struct rqli_stream *self)
                                self->sending.length - self->n_sent};
 }
 
-/* Bytes that were not taken are now known not to have been sent, and so are the calls that begin in
- * them. */
+/* Bytes that were not taken are now known not to have been sent, and so are the entries that begin
+ * in them. */
 bool rqli_stream_on_sent(struct rqli_stream *self, size_t sent)
 {
     self->n_sent += sent;

@@ -2,8 +2,8 @@
 #define RQLI_STREAM_H
 
 /*
- * A command connection as a stream: the bytes to send, the calls in flight in their order, the fate
- * of each call when the connection breaks, and when to reconnect. Pure: no lock, no thread, no I/O;
+ * A command connection as a stream: the bytes to send, what is in flight in its order, the fate of
+ * each entry when the connection breaks, and when to reconnect. Pure: no lock, no thread, no I/O;
  * time and random numbers are arguments. batch_threads.c drives it for threads, conn_loop.c for a
  * loop.
  *
@@ -34,9 +34,10 @@ void rqli_backoff_on_failure(struct rqli_backoff *self, int64_t now_us, int64_t 
  * because the handshakes of a whole fleet at once would cost the server all its time. */
 void rqli_backoff_on_end(struct rqli_backoff *self, bool is_tls, int64_t now_us, uint32_t random);
 
-/* One call in flight. It is part of its driver's own record of the call. */
-struct rqli_stream_call {
-    struct rqli_stream_call *next;
+/* One entry in flight: a batch of threads, or a call of a loop. It is part of the record that the
+ * driver has of that. */
+struct rqli_in_flight {
+    struct rqli_in_flight *next;
     uint64_t begins_at; /* position of its first byte */
 };
 
@@ -45,10 +46,10 @@ struct rqli_stream {
     struct rqli_command sending; /* goes before them: the write that is being sent */
     size_t n_sent;               /* bytes of the write that are sent */
     uint64_t out_at;             /* position of the first byte of `out` */
-    uint64_t queued_at;          /* position after the last call */
+    uint64_t queued_at;          /* position after the last entry */
     uint64_t sent_at; /* position after the bytes that were, or are being, handed to the system */
-    struct rqli_stream_call *first; /* in flight, oldest first */
-    struct rqli_stream_call *last;
+    struct rqli_in_flight *first; /* in flight, oldest first */
+    struct rqli_in_flight *last;
     bool has_secret;     /* bytes are wiped once they are sent */
     int64_t heard_us;    /* when the last byte came, or the silence began */
     int64_t answered_us; /* when the last whole reply came, or the silence began */
@@ -61,22 +62,22 @@ void rqli_stream_fini(struct rqli_stream *self);
 /* Resets the stream for a new connection. */
 void rqli_stream_on_connected(struct rqli_stream *self, int64_t now_us);
 
-/* Makes the bytes written to `out` since the last call a call. With none in flight the silence
+/* Makes the bytes written to `out` since the last entry an entry. With none in flight the silence
  * begins. */
-static inline void rqli_stream_expect(struct rqli_stream *self, struct rqli_stream_call *call,
+static inline void rqli_stream_expect(struct rqli_stream *self, struct rqli_in_flight *entry,
                                       int64_t now_us)
 {
-    call->next = NULL;
-    call->begins_at = self->queued_at;
+    entry->next = NULL;
+    entry->begins_at = self->queued_at;
     self->queued_at = self->out_at + self->out.length;
     if (self->last) {
-        self->last->next = call;
+        self->last->next = entry;
     } else {
-        self->first = call;
+        self->first = entry;
         self->heard_us = now_us;
         self->answered_us = now_us;
     }
-    self->last = call;
+    self->last = entry;
 }
 
 /* Allows for a command that takes so much longer on the server. */
@@ -91,7 +92,7 @@ static inline void rqli_stream_on_reply(struct rqli_stream *self)
     self->answered_us = self->heard_us;
 }
 
-/* Returns when the server is given up, with calls in flight. One reply may come in parts, but a
+/* Returns when the server is given up, with entries in flight. One reply may come in parts, but a
  * server that sends a byte now and then must not keep the connection forever. */
 static inline int64_t rqli_stream_silent_us(const struct rqli_stream *self, int64_t io_timeout_ms)
 {
@@ -106,22 +107,22 @@ static inline int64_t rqli_stream_silent_us(const struct rqli_stream *self, int6
                         rqli_after_ms(self->answered_us, SLOW_TIMES * ms));
 }
 
-/* Makes the bytes written to `out` since then part of the last call as well. */
+/* Makes the bytes written to `out` since then part of the last entry as well. */
 static inline void rqli_stream_lengthen(struct rqli_stream *self)
 {
     self->queued_at = self->out_at + self->out.length;
 }
 
-/* Removes and returns the oldest call, which must exist: it is answered, or will not be. */
-static inline struct rqli_stream_call *rqli_stream_take(struct rqli_stream *self)
+/* Removes and returns the oldest entry, which must exist: it is answered, or will not be. */
+static inline struct rqli_in_flight *rqli_stream_take(struct rqli_stream *self)
 {
-    struct rqli_stream_call *call = self->first;
+    struct rqli_in_flight *entry = self->first;
 
-    self->first = call->next; /* NOLINT(clang-analyzer-core.NullDereference) */
-    if (!call->next) {
+    self->first = entry->next; /* NOLINT(clang-analyzer-core.NullDereference) */
+    if (!entry->next) {
         self->last = NULL;
     }
-    return call;
+    return entry;
 }
 
 /* Returns true if bytes are left: the socket is full, or a thread is sending. */
@@ -143,19 +144,19 @@ struct rqli_slice rqli_stream_send(struct rqli_stream *self);
 /* Called when the system has taken so many of them. Returns true if that was all. */
 bool rqli_stream_on_sent(struct rqli_stream *self, size_t sent);
 
-/* Returns true if at least a part of the call was, or is being, handed to the system. */
+/* Returns true if at least a part of the entry was, or is being, handed to the system. */
 static inline bool rqli_stream_is_sent(const struct rqli_stream *self,
-                                       const struct rqli_stream_call *call)
+                                       const struct rqli_in_flight *entry)
 {
-    return call->begins_at < self->sent_at;
+    return entry->begins_at < self->sent_at;
 }
 
-/* Returns the fate of a call when the connection is broken. A call that was handed to the system,
- * at least in part, may have been done: RQL_E_UNKNOWN. Any other call was not done: RQL_E_IO. */
+/* Returns the fate of an entry when the connection is broken. An entry that was handed to the
+ * system, at least in part, may have been done: RQL_E_UNKNOWN. Any other was not done: RQL_E_IO. */
 static inline rql_status rqli_stream_fate(const struct rqli_stream *self,
-                                          const struct rqli_stream_call *call)
+                                          const struct rqli_in_flight *entry)
 {
-    return rqli_stream_is_sent(self, call) ? RQL_E_UNKNOWN : RQL_E_IO;
+    return rqli_stream_is_sent(self, entry) ? RQL_E_UNKNOWN : RQL_E_IO;
 }
 
 /* Reports that fate as a fault. where: the server. */

@@ -391,7 +391,7 @@ TEST(a_lock_of_rubys_is_watched_again_by_a_request_that_begins_anew)
     acquire = &asked.what.request->acquire;
     rqli_acquire_begin_anew(acquire);
     rqli_request_on_poll(&acquire->request);
-    rqli_op_replan(acquire->task);
+    rqli_op_replan(acquire->driver);
     run_until(is_armed, asked.what.request);
     ask("DEL rql:lock:x");
     await_asked(&asked);

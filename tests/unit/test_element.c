@@ -161,7 +161,7 @@ AFTER_EACH(tear_down)
 static void go_on(void)
 {
     step.is_done = true;
-    rqli_op_wake(&element.task, RQLI_WAKE_TIME);
+    rqli_op_wake(&element.driver, RQLI_WAKE_TIME);
 }
 
 static rql_element_status status_now(void)

@@ -48,13 +48,13 @@ static struct rqli_worker map_reader; /* never started */
 static struct rqli_timers timers;
 static struct rqli_op_loop loop[NODES];
 
-static struct rqli_op_task one_task;
+static struct rqli_op_driver one_driver;
 static struct rqli_op_call one_call;
 static bool is_over;
 
-static void on_done(struct rqli_op_task *task)
+static void on_done(struct rqli_op_driver *driver)
 {
-    (void)task;
+    (void)driver;
     is_over = true;
 }
 
@@ -175,8 +175,8 @@ static void begin(void)
         .n_calls = 1,
         .until_us = rqli_after_ms(rqli_now_us(), LONG_MS),
     };
-    one_task =
-        (struct rqli_op_task){.op = &one.op, .loop = &loop[0], .done = on_done, .calls = &one_call};
+    one_driver = (struct rqli_op_driver){
+        .op = &one.op, .loop = &loop[0], .done = on_done, .calls = &one_call};
 }
 
 /* Until something has come, which is kept. */
@@ -287,7 +287,7 @@ TEST(a_call_goes_where_its_keys_are)
         one.op.until_us = row->until_us ? rqli_now_us() + row->until_us : one.op.until_us;
         one.is_plain = row->is_plain;
         one.is_of_words = row->is_of_words;
-        assert_true(rqli_op_start(&one_task));
+        assert_true(rqli_op_start(&one_driver));
         take_turns(row->turns);
         await_end();
         CHECK_ALL(EQ(one.n_replies, row->status == RQL_OK), EQ(one.n_faults, row->status != RQL_OK),
@@ -310,7 +310,7 @@ TEST(bytes_of_a_reply_that_does_not_end_are_no_answer)
     begin();
     one.op.grace_us = 10 * BRIEF_US;
     one.op.until_us = rqli_now_us() + BRIEF_US;
-    assert_true(rqli_op_start(&one_task));
+    assert_true(rqli_op_start(&one_driver));
     await_call(&turn, heard);
     peer_say(peer[0], "$90000\r\n");
     for (int i = 0; i < LOOKS_MAX / 2 && !is_over; i++) {
@@ -326,13 +326,13 @@ TEST(a_call_that_pauses_is_taken_out_by_a_cancellation)
     char heard[HEARD_SIZE];
 
     begin();
-    assert_true(rqli_op_start(&one_task));
+    assert_true(rqli_op_start(&one_driver));
     await_call(&turn, heard);
     peer_say(peer[0], DOWN);
     for (int i = 0; i < LOOKS_MAX && one_call.state != RQLI_OP_CALL_PAUSED; i++) {
         look();
     }
     assert_int_equal(one_call.state, RQLI_OP_CALL_PAUSED);
-    rqli_op_cancel(&one_task);
+    rqli_op_cancel(&one_driver);
     CHECK_ALL(EQ(is_over, true), EQ(one.n_replies + one.n_faults, 0), EQ(timers.count, 0));
 }

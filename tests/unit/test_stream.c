@@ -6,7 +6,7 @@
 enum { CALLS_MAX = 16, BYTES_MAX = 2048, WORD_MAX = 60, N_STEPS = 20000 };
 
 static struct rqli_stream stream;
-static struct rqli_stream_call calls[CALLS_MAX];
+static struct rqli_in_flight calls[CALLS_MAX];
 
 /* "*1\r\n$1\r\n<letter>\r\n": 11 bytes. */
 enum { CALL_BYTES = 11 };
@@ -144,7 +144,7 @@ static struct model {
     size_t n_taken; /* so far, of all */
 } model;
 
-static struct rqli_stream_call *nth_call(size_t n)
+static struct rqli_in_flight *nth_call(size_t n)
 {
     return &calls[(model.n_taken + n) % CALLS_MAX];
 }
