@@ -78,7 +78,7 @@ static rql_status set_up_sentinels(rql_client *client, rql_error *error)
         return rqli_fail(error, RQL_E_NOMEM, "client: no memory or descriptor");
     }
     site->master = client->sentinels->masters;
-    site->master->used = site;
+    site->master->site = site;
     return RQL_OK;
 }
 

@@ -19,9 +19,9 @@ static void try_node(struct rqli_master_watch *self, const struct rqli_master *m
 {
     const struct rqli_seat nobody = {0};
     struct rqli_clock_reading reading;
-    int64_t deadline_us = rqli_after_ms(rqli_now_us(), master->used->session->connect_timeout_ms);
+    int64_t deadline_us = rqli_after_ms(rqli_now_us(), master->site->session->connect_timeout_ms);
 
-    self->probe.site = master->used;
+    self->probe.site = master->site;
     if (rqli_login(&self->probe, &nobody, deadline_us, &reading, NULL) == RQL_OK) {
         rqli_socket_close(&self->probe);
     }
@@ -31,7 +31,7 @@ static void try_node(struct rqli_master_watch *self, const struct rqli_master *m
 static int64_t ask_about(struct rqli_master_watch *self, struct rqli_master *master)
 {
     int64_t begun_us = rqli_now_us();
-    int64_t deadline_us = rqli_after_ms(begun_us, master->used->session->connect_timeout_ms);
+    int64_t deadline_us = rqli_after_ms(begun_us, master->site->session->connect_timeout_ms);
     struct rqli_master_claim claim;
     rql_status status = rqli_sentinels_find(master, begun_us, deadline_us, &claim, NULL);
     bool is_fine = !status && !claim.is_down;

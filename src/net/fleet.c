@@ -133,7 +133,7 @@ struct rqli_node *rqli_fleet_of_master(struct rqli_fleet *self, struct rqli_mast
     }
     if (!node) {
         node = add_node(self, NULL, master);
-        master->used = node ? &node->site : NULL;
+        master->site = node ? &node->site : NULL;
     }
     (void)pthread_mutex_unlock(&self->shared.mutex);
     return node;

@@ -136,7 +136,7 @@ static rql_status read_idle(struct plan *out, rql_error *error)
 
 /* Sets up the child: signals as a fresh program has them, the three standard streams at /dev/null,
  * no other descriptor open. */
-static int set_up(posix_spawnattr_t *attributes, posix_spawn_file_actions_t *actions)
+static int set_up_child(posix_spawnattr_t *attributes, posix_spawn_file_actions_t *actions)
 {
     sigset_t none;
     sigset_t all;
@@ -157,7 +157,7 @@ static int set_up(posix_spawnattr_t *attributes, posix_spawn_file_actions_t *act
 }
 
 /* posix_spawn() does not change its lists, but its prototype does not say so. */
-static char *const *own(const char *const *list)
+static char *const *without_const(const char *const *list)
 {
     union {
         const char *const *given;
@@ -168,7 +168,7 @@ static char *const *own(const char *const *list)
 }
 
 /* Returns an errno. */
-static int spawn(pid_t *out, const char *const *arguments, const char *const *environment)
+static int spawn_shell(pid_t *out, const char *const *arguments, const char *const *environment)
 {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
@@ -179,10 +179,10 @@ static int spawn(pid_t *out, const char *const *arguments, const char *const *en
     }
     code = posix_spawn_file_actions_init(&actions);
     if (code == 0) {
-        code = set_up(&attributes, &actions) != 0 ? ENOMEM : 0;
+        code = set_up_child(&attributes, &actions) != 0 ? ENOMEM : 0;
         if (code == 0) {
-            code = posix_spawn(out, "/bin/sh", &actions, &attributes, own(arguments),
-                               own(environment));
+            code = posix_spawn(out, "/bin/sh", &actions, &attributes, without_const(arguments),
+                               without_const(environment));
         }
         (void)posix_spawn_file_actions_destroy(&actions);
     }
@@ -213,10 +213,10 @@ static rql_status start_guard(const char *task, const char *folder, rql_error *e
         return status;
     }
     /* The script is followed by its $0, then $1 to $5. Of our environment it gets PATH alone. */
-    code = spawn(&pid,
-                 (const char *const[]){"sh", "-c", rqli_local_guard, "rql-local-guard", task,
-                                       folder, plan.server, plan.client, plan.idle_s, NULL},
-                 (const char *const[]){plan.path, "LC_ALL=C", NULL});
+    code = spawn_shell(&pid,
+                       (const char *const[]){"sh", "-c", rqli_local_guard, "rql-local-guard", task,
+                                             folder, plan.server, plan.client, plan.idle_s, NULL},
+                       (const char *const[]){plan.path, "LC_ALL=C", NULL});
     if (code != 0) {
         errno = code;
         return rqli_fail(error, RQL_E_IO, "local: cannot start /bin/sh: %s",
@@ -345,7 +345,7 @@ static bool has_guard(const struct visit *visit)
 
 /* Sends PING and reads the answer. A fresh connection has nothing else in its stream, so no part of
  * a PONG is left behind. */
-static bool answers(int fd, int64_t deadline_us)
+static bool answers_ping(int fd, int64_t deadline_us)
 {
     static const char pong[] = "+PONG\r\n";
     size_t length = sizeof pong - 1;
@@ -369,7 +369,7 @@ static rql_status start_server(const struct visit *visit, int *out_fd, rql_error
     do {
         RQLI_AUTO(rqli_fd_close) int fd = rqli_connect_unix(visit->path, visit->deadline_us);
 
-        if (fd >= 0 && answers(fd, visit->deadline_us)) {
+        if (fd >= 0 && answers_ping(fd, visit->deadline_us)) {
             *out_fd = rqli_fd_give(&fd);
             return RQL_OK;
         }
@@ -384,7 +384,7 @@ static rql_status start_server(const struct visit *visit, int *out_fd, rql_error
 /* Caller holds the lock of the folder. Starts a server if there is no socket (ENOENT), or one
  * without a listener (ECONNREFUSED). Any other failure may be that of a living server, and there
  * must not be two. A server whose guard was killed gets a new guard. */
-static rql_status join(const struct visit *visit, int *out_fd, rql_error *error)
+static rql_status join_locked(const struct visit *visit, int *out_fd, rql_error *error)
 {
     RQLI_AUTO(rqli_fd_close) int fd = rqli_connect_unix(visit->path, visit->deadline_us);
     rql_status status = RQL_OK;
@@ -421,5 +421,5 @@ rql_status rqli_local_join(const char *path, int64_t deadline_us, int *out_fd, r
     if (!status) {
         status = lock_folder(&visit, error);
     }
-    return status ? status : join(&visit, out_fd, error);
+    return status ? status : join_locked(&visit, out_fd, error);
 }

@@ -100,7 +100,7 @@ static bool may_ask(const struct login *self, enum question question)
 
 /* Returns the command buffer for the next question. Its number is that of the commands before it,
  * so each command is begun before next() is called again. */
-static struct rqli_command *next(struct login *self, enum question question)
+static struct rqli_command *next_question(struct login *self, enum question question)
 {
     self->sent[self->command.n_commands] = question;
     return &self->command;
@@ -137,7 +137,7 @@ static rql_status find_credentials(struct login *self, int64_t deadline_us, rql_
  * user is that of the user "default". */
 static void write_hello(struct login *self, const char *name)
 {
-    struct rqli_command *command = next(self, HELLO);
+    struct rqli_command *command = next_question(self, HELLO);
 
     rqli_command_begin(command, self->password ? 7 : 4);
     rqli_command_text(command, "HELLO");
@@ -197,47 +197,48 @@ static void write_questions(struct login *self, bool is_for_commands)
     }
     if (is_old) {
         if (self->password) {
-            rqli_credentials_write(self->user, self->password, next(self, AUTH));
+            rqli_credentials_write(self->user, self->password, next_question(self, AUTH));
         }
     } else {
         write_hello(self, name);
     }
     if (url->database != 0) {
         (void)snprintf(database, sizeof database, "%d", url->database);
-        rqli_command_words(next(self, SELECT), "SELECT", database, NULL);
+        rqli_command_words(next_question(self, SELECT), "SELECT", database, NULL);
     }
-    rqli_command_words(next(self, TIME), "TIME", NULL);
+    rqli_command_words(next_question(self, TIME), "TIME", NULL);
     if (is_old) {
-        rqli_command_words(next(self, CLIENT_ID), "CLIENT", "ID", NULL);
+        rqli_command_words(next_question(self, CLIENT_ID), "CLIENT", "ID", NULL);
     }
     if (!is_partitioned) {
-        rqli_push_ping(next(self, PUBLISH), &rqli_key_sets[RQLI_WHOLE], session->identity);
+        rqli_push_ping(next_question(self, PUBLISH), &rqli_key_sets[RQLI_WHOLE], session->identity);
     }
     if (is_old && may_ask(self, SETNAME)) {
-        rqli_command_words(next(self, SETNAME), "CLIENT", "SETNAME", name, NULL);
+        rqli_command_words(next_question(self, SETNAME), "CLIENT", "SETNAME", name, NULL);
     }
     if (is_old && is_for_commands) {
-        rqli_login_write_probe(next(self, WRITE));
+        rqli_login_write_probe(next_question(self, WRITE));
     }
     if (is_for_commands && may_ask(self, CLIENT_INFO)) {
-        rqli_command_words(next(self, CLIENT_INFO), "CLIENT", "INFO", NULL);
+        rqli_command_words(next_question(self, CLIENT_INFO), "CLIENT", "INFO", NULL);
     }
     if (is_for_commands && may_ask(self, INFO)) {
-        rqli_command_words(next(self, INFO), "INFO", "server", NULL);
+        rqli_command_words(next_question(self, INFO), "INFO", "server", NULL);
     }
     if (is_for_commands && may_ask(self, SCRIPTS)) {
         for (int i = 0; i < SCRIPTS_QUESTIONS; i++) {
-            ask_for_scripts(next(self, SCRIPTS), i);
+            ask_for_scripts(next_question(self, SCRIPTS), i);
         }
     }
     if (is_for_commands && session->name && !is_partitioned && /* net/cluster.c does it there */
         may_ask(self, NAME)) {
-        rqli_client_name_write(session->name, next(self, NAME));
+        rqli_client_name_write(session->name, next_question(self, NAME));
         rqli_client_name_on_login(session->name, self->reading->sent_us);
     }
     if (url->ring && is_for_commands) { /* the first client sets it, the others compare */
-        rqli_command_words(next(self, OWN_RING), "SET", RQLI_KEY_RING, url->ring, "NX", NULL);
-        rqli_command_words(next(self, RING), "GET", RQLI_KEY_RING, NULL);
+        rqli_command_words(next_question(self, OWN_RING), "SET", RQLI_KEY_RING, url->ring, "NX",
+                           NULL);
+        rqli_command_words(next_question(self, RING), "GET", RQLI_KEY_RING, NULL);
     }
 }
 
@@ -375,8 +376,8 @@ static void write_end_of(struct login *self, const struct rqli_seat *predecessor
         return;
     }
     (void)snprintf(id, sizeof id, "%lld", (long long)predecessor->client_id);
-    rqli_command_words(next(self, KILL), "CLIENT", "KILL", "ID", id, "ADDR", predecessor->address,
-                       NULL);
+    rqli_command_words(next_question(self, KILL), "CLIENT", "KILL", "ID", id, "ADDR",
+                       predecessor->address, NULL);
 }
 
 /* For commands: the last round trip, if there is anything to ask. */
@@ -406,7 +407,7 @@ static rql_status settle_in(struct login *self, const struct rqli_seat *predeces
  * a caller waits for (net/subscription.h). The right to be notified of changes may be missing: then
  * waiters poll. A push between the two answers is taken for the second and lost, which does no
  * harm, because all waiters poll after a new subscription. */
-static rql_status subscribe(struct login *self, int64_t deadline_us, rql_error *error)
+static rql_status subscribe_to_pushes(struct login *self, int64_t deadline_us, rql_error *error)
 {
     if (rqli_site_is_partitioned(self->sock->site)) {
         return RQL_OK;
@@ -420,8 +421,8 @@ static rql_status subscribe(struct login *self, int64_t deadline_us, rql_error *
 }
 
 /* Sends HELLO, and if its answer says too little, the old commands on the same connection. */
-static rql_status introduce(struct login *self, bool is_for_commands, int64_t deadline_us,
-                            rql_error *error)
+static rql_status introduce_client(struct login *self, bool is_for_commands, int64_t deadline_us,
+                                   rql_error *error)
 {
     rql_status status = find_credentials(self, deadline_us, error);
     const bool knows_hello = may_ask(self, HELLO);
@@ -460,10 +461,10 @@ static rql_status log_in(struct rqli_socket *sock, const struct rqli_seat *prede
     }
     self->sock = sock;
     self->reading = reading_out;
-    status = introduce(self, predecessor != NULL, deadline_us, error);
+    status = introduce_client(self, predecessor != NULL, deadline_us, error);
     if (!status) {
         status = predecessor ? settle_in(self, predecessor, deadline_us, error)
-                             : subscribe(self, deadline_us, error);
+                             : subscribe_to_pushes(self, deadline_us, error);
     }
     if (!status && predecessor && !rqli_decoder_is_empty(&sock->decoder)) {
         status = rqli_fail(error, RQL_E_PROTOCOL, "%s: more answers than questions at login",
@@ -472,17 +473,15 @@ static rql_status log_in(struct rqli_socket *sock, const struct rqli_seat *prede
     return status;
 }
 
-/* Appends the node's address, because the place in the message (site->where) names the
- * sentinels. */
-static void name_node(const struct rqli_socket *sock, rql_error *error)
+/* Appends an address, because the place in the message (site->where) names the sentinels, or has a
+ * name with several addresses. */
+static void append_address(rql_error *error, const char *address)
 {
-    char text[RQLI_ADDRESS_TEXT_SIZE];
     size_t length;
 
     if (error) {
         length = strlen(error->message);
-        (void)snprintf(error->message + length, sizeof error->message - length, " (%s)",
-                       rqli_address_print(&sock->node, text));
+        (void)snprintf(error->message + length, sizeof error->message - length, " (%s)", address);
     }
 }
 
@@ -492,6 +491,7 @@ static rql_status find_and_log_in(struct rqli_socket *sock, const struct rqli_se
 {
     struct rqli_master *master = sock->site->master;
     struct rqli_master_claim claim = {.address = sock->site->address};
+    char node[RQLI_ADDRESS_TEXT_SIZE];
     rql_status status = RQL_OK;
 
     if (master) {
@@ -513,7 +513,7 @@ static rql_status find_and_log_in(struct rqli_socket *sock, const struct rqli_se
     }
     if (status && master) {
         rqli_sentinels_distrust(master, &claim);
-        name_node(sock, error);
+        append_address(error, rqli_address_print(&sock->node, node));
     }
     return status;
 }
@@ -573,19 +573,6 @@ static void keep_spare(struct spare *self, struct rqli_socket *sock,
     sock->decoder = (struct rqli_decoder){0};
 }
 
-/* For a name with several addresses: appends the address that was tried. */
-static void name_address(const struct rqli_socket *sock, rql_error *error)
-{
-    char text[RQLI_PEER_TEXT_SIZE];
-    size_t length;
-
-    if (error) {
-        length = strlen(error->message);
-        (void)snprintf(error->message + length, sizeof error->message - length, " (%s)",
-                       rqli_peer_print(&sock->peer, text));
-    }
-}
-
 /* Tries the addresses in turn. If no server there is a master, the first replica is taken, because
  * locks can be inspected there. */
 rql_status rqli_login_any(struct rqli_socket *sock, const struct rqli_seat *predecessor,
@@ -593,6 +580,7 @@ rql_status rqli_login_any(struct rqli_socket *sock, const struct rqli_seat *pred
                           rql_error *error)
 {
     struct spare replica = {.sock = {.fd = -1}};
+    char address[RQLI_PEER_TEXT_SIZE];
     rql_status status = rqli_login(sock, predecessor, deadline_us, reading_out, error);
     int n_left = sock->peer.n_addresses;
 
@@ -615,7 +603,7 @@ rql_status rqli_login_any(struct rqli_socket *sock, const struct rqli_seat *pred
         status = RQL_OK;
     }
     if (status && sock->peer.n_addresses > 1 && !sock->site->master) {
-        name_address(sock, error);
+        append_address(error, rqli_peer_print(&sock->peer, address));
     }
     return status;
 }

@@ -16,7 +16,7 @@ void rqli_master_fini(struct rqli_master *self)
 
 /* Caller holds self->shared.mutex. At the same epoch there is no way back: sentinels learn of a
  * failover one after the other, and some still name the server that was left. */
-static bool may_be(const struct rqli_master *self, const struct rqli_master_claim *claim)
+static bool may_be_master(const struct rqli_master *self, const struct rqli_master_claim *claim)
 {
     if (rqli_address_is(&claim->address, &self->shared.at)) {
         return true;
@@ -41,7 +41,7 @@ bool rqli_master_hear(struct rqli_master *self, const struct rqli_master_claim *
     bool is_fine;
 
     (void)pthread_mutex_lock(&self->shared.mutex);
-    is_fine = may_be(self, claim);
+    is_fine = may_be_master(self, claim);
     if (rqli_address_is(&claim->address, &self->shared.at)) {
         learn_epoch(self, claim->epoch);
     }
@@ -70,8 +70,8 @@ static void end_others(struct rqli_master *self)
 }
 
 /* Caller holds self->shared.mutex. */
-static enum rqli_master_news confirm(struct rqli_master *self,
-                                     const struct rqli_master_claim *claim)
+static enum rqli_master_news confirm_claim(struct rqli_master *self,
+                                           const struct rqli_master_claim *claim)
 {
     bool is_first = self->shared.at.host[0] == '\0';
 
@@ -112,8 +112,8 @@ enum rqli_master_news rqli_master_join(struct rqli_master *self, struct rqli_mas
     enum rqli_master_news news = RQLI_MASTER_LEFT;
 
     (void)pthread_mutex_lock(&self->shared.mutex);
-    if (may_be(self, claim)) {
-        news = confirm(self, claim);
+    if (may_be_master(self, claim)) {
+        news = confirm_claim(self, claim);
         conn->node = claim->address;
     }
     if (news == RQLI_MASTER_OTHER) {

@@ -29,7 +29,7 @@ struct rqli_master_claim {
 
 struct rqli_master {
     const char *name;                 /* by which the sentinels know it */
-    const struct rqli_site *used;     /* the site that leads to it; NULL: not in use */
+    const struct rqli_site *site;     /* the one that leads to it; NULL: not in use */
     struct rqli_sentinels *sentinels; /* the ones to ask */
 
     struct {

@@ -55,7 +55,7 @@ static bool is_answered(struct rqli_lookup *self)
     return atomic_load_explicit(&self->state, memory_order_acquire) == ANSWERED;
 }
 
-static void join(struct rqli_lookup *self)
+static void add_owner(struct rqli_lookup *self)
 {
     (void)atomic_fetch_add_explicit(&self->n_owners, 1, memory_order_relaxed);
 }
@@ -67,7 +67,7 @@ static struct rqli_lookup *lookup_new(const struct rqli_address *address)
 
     if (self) {
         self->address = *address;
-        join(self);
+        add_owner(self);
     }
     return self;
 }
@@ -81,7 +81,7 @@ static int ask_system(struct rqli_lookup *self, const struct addrinfo *hints)
 }
 
 /* errno belongs to one thread, so it is copied: it is the reason if the code is EAI_SYSTEM. */
-static void *look_up(void *argument)
+static void *look_up_name(void *argument)
 {
     struct rqli_lookup *self = argument;
 
@@ -105,8 +105,8 @@ static int start_thread(struct rqli_lookup *self)
     RQLI_MUST(pthread_attr_init(&attributes) == 0);
     RQLI_MUST(pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED) == 0);
     before = rqli_mask_asynchronous();
-    join(self); /* before the thread starts: it may have ended when pthread_create() returns */
-    code = pthread_create(&thread, &attributes, look_up, self);
+    add_owner(self); /* before the thread starts: it may have ended when pthread_create() returns */
+    code = pthread_create(&thread, &attributes, look_up_name, self);
     if (code != 0) {
         rqli_lookup_leave(self);
     }
@@ -140,7 +140,8 @@ void rqli_resolver_fini(struct rqli_resolver *self)
 
 /* Caller holds the mutex. Returns the lookup of this name that is under way, or NULL. An answered
  * one is dropped: a later caller wants the addresses as they are now. */
-static struct rqli_lookup *find(struct rqli_resolver *self, const struct rqli_address *address)
+static struct rqli_lookup *find_running(struct rqli_resolver *self,
+                                        const struct rqli_address *address)
 {
     struct rqli_lookup *found = NULL;
     struct rqli_lookup **link = &self->first;
@@ -162,18 +163,18 @@ static struct rqli_lookup *find(struct rqli_resolver *self, const struct rqli_ad
 static int join_or_start(struct rqli_resolver *self, const struct rqli_address *address,
                          struct rqli_lookup **out)
 {
-    RQLI_AUTO(rqli_lookup_leave) struct rqli_lookup *lookup = find(self, address);
+    RQLI_AUTO(rqli_lookup_leave) struct rqli_lookup *lookup = find_running(self, address);
     int code;
 
     if (lookup) {
-        join(lookup);
+        add_owner(lookup);
     } else {
         lookup = lookup_new(address);
         code = lookup ? start_thread(lookup) : ENOMEM;
         if (code != 0) {
             return code;
         }
-        join(lookup);
+        add_owner(lookup);
         lookup->next = self->first;
         self->first = lookup;
     }

@@ -27,7 +27,7 @@ void rqli_sentinel_fini(struct rqli_sentinel *self)
 
 /* ---- questions ---- */
 
-static struct rqli_command *begin(struct rqli_sentinel *self)
+static struct rqli_command *begin_question(struct rqli_sentinel *self)
 {
     rqli_command_reset(&self->command);
     rqli_arena_reset(&self->arena);
@@ -47,8 +47,8 @@ static rql_status read_reply(struct rqli_sentinel *self, struct rqli_reply *repl
 }
 
 /* Reports a fault that ends the whole conversation. */
-static rql_status fail(struct rqli_sentinel *self, const struct rqli_reply *reply, const char *what,
-                       rql_error *error)
+static rql_status fail_conversation(struct rqli_sentinel *self, const struct rqli_reply *reply,
+                                    const char *what, rql_error *error)
 {
     rql_status status = rqli_reply_fault(reply, what, self->sock.site->where, error);
 
@@ -59,7 +59,7 @@ static rql_status fail(struct rqli_sentinel *self, const struct rqli_reply *repl
 static rql_status log_in(struct rqli_sentinel *self, int64_t deadline_us, rql_error *error)
 {
     const struct rqli_url *url = self->sock.site->session->url;
-    struct rqli_command *command = begin(self);
+    struct rqli_command *command = begin_question(self);
     struct rqli_reply reply = {0};
     rql_status status;
 
@@ -74,7 +74,9 @@ static rql_status log_in(struct rqli_sentinel *self, int64_t deadline_us, rql_er
     if (!status) {
         status = read_reply(self, &reply, deadline_us, error);
     }
-    return !status && reply.type == RQLI_REPLY_ERROR ? fail(self, &reply, "AUTH", error) : status;
+    return !status && reply.type == RQLI_REPLY_ERROR
+               ? fail_conversation(self, &reply, "AUTH", error)
+               : status;
 }
 
 rql_status rqli_sentinel_open(struct rqli_sentinel *self, const struct rqli_address *address,
@@ -97,7 +99,7 @@ rql_status rqli_sentinel_open(struct rqli_sentinel *self, const struct rqli_addr
 /* ---- answers ---- */
 
 /* Returns the text of a field; empty if the field is missing. */
-static struct rqli_slice field(const struct rqli_reply *reply, const char *name)
+static struct rqli_slice text_of_field(const struct rqli_reply *reply, const char *name)
 {
     const struct rqli_reply *value = rqli_reply_field(reply, name, RQLI_REPLY_TEXT);
 
@@ -123,7 +125,7 @@ static rql_status take_address(struct rqli_sentinel *self, const char *master,
     }
     if (reply->type != RQLI_REPLY_ARRAY || reply->count != 2 ||
         !read_address(out, reply->items[0].text, reply->items[1].text)) {
-        return fail(self, reply, "SENTINEL GET-MASTER-ADDR-BY-NAME", error);
+        return fail_conversation(self, reply, "SENTINEL GET-MASTER-ADDR-BY-NAME", error);
     }
     return RQL_OK;
 }
@@ -134,16 +136,16 @@ static void take_details(struct rqli_master_claim *out, const struct rqli_reply 
     struct rqli_slice flags;
 
     if (reply->type == RQLI_REPLY_ARRAY) {
-        flags = field(reply, "flags");
+        flags = text_of_field(reply, "flags");
         out->is_down = memmem(flags.data, flags.length, "down", strlen("down")) != NULL;
-        (void)rqli_parse_int(field(reply, "config-epoch"), &out->epoch);
+        (void)rqli_parse_int(text_of_field(reply, "config-epoch"), &out->epoch);
     }
 }
 
 rql_status rqli_sentinel_ask(struct rqli_sentinel *self, const char *master, int64_t deadline_us,
                              struct rqli_master_claim *out, rql_error *error)
 {
-    struct rqli_command *command = begin(self);
+    struct rqli_command *command = begin_question(self);
     struct rqli_reply replies[2] = {{0}};
     rql_status status;
 
@@ -169,7 +171,7 @@ rql_status rqli_sentinel_ask(struct rqli_sentinel *self, const char *master, int
 rql_status rqli_sentinel_others(struct rqli_sentinel *self, const char *master, int64_t deadline_us,
                                 struct rqli_address *out, size_t *count)
 {
-    struct rqli_command *command = begin(self);
+    struct rqli_command *command = begin_question(self);
     const size_t size = *count;
     struct rqli_reply reply = {0};
     rql_status status;
@@ -183,14 +185,15 @@ rql_status rqli_sentinel_others(struct rqli_sentinel *self, const char *master, 
     for (size_t i = 0; !status && i < reply.count && *count < size; i++) {
         const struct rqli_reply *other = &reply.items[i];
 
-        *count += read_address(&out[*count], field(other, "ip"), field(other, "port"));
+        *count +=
+            read_address(&out[*count], text_of_field(other, "ip"), text_of_field(other, "port"));
     }
     return status;
 }
 
 rql_status rqli_sentinel_subscribe(struct rqli_sentinel *self, int64_t deadline_us)
 {
-    struct rqli_command *command = begin(self);
+    struct rqli_command *command = begin_question(self);
     struct rqli_reply reply = {0};
     rql_status status;
 

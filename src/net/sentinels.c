@@ -184,13 +184,13 @@ static rql_status end_round(struct rqli_master *master, const struct round *roun
     if (round->n_older > 0) {
         return rqli_fail(error, RQL_E_UNAVAILABLE,
                          "%.150s: the sentinels that answer have not heard of its last failover",
-                         master->used->where);
+                         master->site->where);
     }
     set_share(master->sentinels,
               rqli_earlier(round->share_us,
-                           master->used->session->connect_timeout_ms * INT64_C(1000) / 2));
+                           master->site->session->connect_timeout_ms * INT64_C(1000) / 2));
     return rqli_fail(error, round->fault.status, "cannot find the master of %.150s: %s",
-                     master->used->where, round->fault.message);
+                     master->site->where, round->fault.message);
 }
 
 /* Asks the sentinels in turn, beginning with the one that answered last, until one knows. The last
@@ -277,7 +277,7 @@ rql_status rqli_sentinels_find(struct rqli_master *master, int64_t since_us, int
     if (master->said.answered_us < since_us || master->said.answered_us == 0) {
         status = is_late
                      ? rqli_fail(error, RQL_E_IO, "cannot find the master of %.150s: no time left",
-                                 master->used->where)
+                                 master->site->where)
                      : ask_for_all(master, deadline_us, error);
     }
     *out = master->said.claim;

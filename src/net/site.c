@@ -56,7 +56,7 @@ bool rqli_site_name(struct rqli_site *self)
 }
 
 /* Prepares what every site has, when it is known where the server is. */
-static rql_status finish(struct rqli_site *self, rql_error *error)
+static rql_status finish_site(struct rqli_site *self, rql_error *error)
 {
     const struct rqli_session *session = self->session;
 
@@ -77,7 +77,7 @@ rql_status rqli_site_init_first(struct rqli_site *self, const struct rqli_sessio
     if (url->n_hosts > 0 && url->arrangement != RQLI_SENTINEL) {
         self->address = url->hosts[0];
     }
-    return finish(self, error);
+    return finish_site(self, error);
 }
 
 rql_status rqli_site_init(struct rqli_site *self, const struct rqli_session *session,
@@ -89,7 +89,7 @@ rql_status rqli_site_init(struct rqli_site *self, const struct rqli_session *ses
         self->address = *address;
     }
     (void)rqli_site_name(self);
-    return finish(self, error);
+    return finish_site(self, error);
 }
 
 void rqli_site_fini(struct rqli_site *self)

@@ -139,7 +139,8 @@ static void limit_read(struct rqli_socket *self, int64_t left_us)
 }
 
 /* Gives received bytes to the decoder. Bytes that belong to TLS alone are nothing to the reader. */
-static enum rqli_socket_read take(struct rqli_socket *self, const char *bytes, size_t length)
+static enum rqli_socket_read feed_decoder(struct rqli_socket *self, const char *bytes,
+                                          size_t length)
 {
     int got = self->tls ? rqli_tls_read(self->tls, bytes, length, &self->decoder)
                         : (rqli_decoder_feed(&self->decoder, bytes, length) ? 1 : -1);
@@ -175,7 +176,7 @@ enum rqli_socket_read rqli_socket_read(struct rqli_socket *self, int64_t until_u
         got = recv(self->fd, buffer, sizeof buffer, MSG_DONTWAIT);
     }
     if (got > 0) {
-        return take(self, buffer, (size_t)got);
+        return feed_decoder(self, buffer, (size_t)got);
     }
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
         return RQLI_SOCKET_NOTHING;

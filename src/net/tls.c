@@ -465,30 +465,27 @@ static bool encrypt_record(struct rqli_tls *self, const char *text, size_t lengt
     return is_done;
 }
 
-/* Returns true if there are encrypted bytes to send. */
-static bool refill_cipher(struct rqli_tls *self)
-{
-    if (self->at == self->length && self->has_more) {
-        (void)pthread_mutex_lock(&self->mutex);
-        take_cipher(self);
-        (void)pthread_mutex_unlock(&self->mutex);
-    }
-    return self->at < self->length;
-}
-
 /* Sends the encrypted bytes. 1: all is sent; 0: no room; -1: broken. */
 static int send_cipher(struct rqli_tls *self, int fd)
 {
-    while (refill_cipher(self)) {
-        ssize_t sent =
-            send(fd, self->cipher + self->at, self->length - self->at, MSG_NOSIGNAL | MSG_DONTWAIT);
+    for (;;) {
+        ssize_t sent;
 
+        if (self->at == self->length && self->has_more) {
+            (void)pthread_mutex_lock(&self->mutex);
+            take_cipher(self);
+            (void)pthread_mutex_unlock(&self->mutex);
+        }
+        if (self->at == self->length) {
+            return 1;
+        }
+        sent =
+            send(fd, self->cipher + self->at, self->length - self->at, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (sent < 0) {
             return errno == EAGAIN || errno == EINTR ? 0 : -1;
         }
         self->at += (size_t)sent;
     }
-    return 1;
 }
 
 ssize_t rqli_tls_send_some(struct rqli_tls *self, int fd, const char *text, size_t length)

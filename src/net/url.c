@@ -197,7 +197,7 @@ struct parts {
 
 /* Splits what follows "scheme://". A raw '@' in the password is accepted: the last one counts. A
  * raw '/' or '?' is not: the first one ends the host. */
-static struct parts split(const char *scheme, struct rqli_slice rest)
+static struct parts split_parts(const char *scheme, struct rqli_slice rest)
 {
     struct rqli_slice authority = rqli_slice_take(&rest, rqli_slice_before(rest, "/?"));
     const char *at = memrchr(authority.data, '@', authority.length);
@@ -407,24 +407,16 @@ static void to_lower_case(char *name)
     }
 }
 
-static bool is_repeated(const struct rqli_url *self, const struct rqli_address *host)
-{
-    const struct rqli_address *other = self->hosts;
-
-    while (!rqli_address_is(other, host)) {
-        other++;
-    }
-    return other != host;
-}
-
 /* Checks that all hosts differ. Shards are distinguished by these texts, and get their partitions
  * by them, so clients that write a name in another case agree. */
 static rql_status tell_apart(struct rqli_url *self, rql_error *error)
 {
     for (size_t i = 0; i < self->n_hosts; i++) {
         to_lower_case(self->hosts[i].host);
-        if (is_repeated(self, &self->hosts[i])) {
-            return rqli_fail(error, RQL_E_INVALID, "url: two of the hosts are the same");
+        for (size_t before = 0; before < i; before++) {
+            if (rqli_address_is(&self->hosts[before], &self->hosts[i])) {
+                return rqli_fail(error, RQL_E_INVALID, "url: two of the hosts are the same");
+            }
         }
     }
     return RQL_OK;
@@ -559,7 +551,7 @@ static rql_status read_url(struct rqli_url *self, struct rqli_slice url, rql_err
         if (rqli_slice_skip(&url, schemes[i].prefix)) {
             self->arrangement = schemes[i].arrangement;
             self->is_tls = schemes[i].is_tls;
-            return schemes[i].read(self, split(schemes[i].prefix, url), error);
+            return schemes[i].read(self, split_parts(schemes[i].prefix, url), error);
         }
     }
     if (rqli_slice_skip(&url, "local:")) {

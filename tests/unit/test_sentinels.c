@@ -160,7 +160,7 @@ BEFORE_EACH(set_up)
     sentinels = rqli_sentinels_new(&client->fleet.first.site);
     assert_non_null(sentinels);
     master = sentinels->masters;
-    master->used = &client->fleet.first.site;
+    master->site = &client->fleet.first.site;
 }
 
 AFTER_EACH(tear_down)
