@@ -159,7 +159,7 @@ const struct rqli_socket *rqli_conn_loop_socket(const struct rqli_conn_loop *sel
 }
 
 /* Counts one event of the connection. Runs on the loop's thread. */
-static void count(const struct rqli_conn_loop *self, enum rqli_stat what)
+static void count_event(const struct rqli_conn_loop *self, enum rqli_stat what)
 {
     rqli_stats_count(self->sock.site->session->stats, (rqli_stats_shard)rqli_thread_number(), what,
                      1);
@@ -187,7 +187,7 @@ uint64_t rqli_conn_loop_expect(struct rqli_conn_loop *self, rqli_conn_loop_fn fn
     RQLI_MUST(self->next - self->first < IN_FLIGHT_MAX);
     *call = (struct call){.fn = fn, .owner = owner, .sent_us = rqli_now_us()};
     rqli_stream_expect(&self->stream, &call->in_flight, call->sent_us);
-    count(self, RQLI_STAT_COMMANDS);
+    count_event(self, RQLI_STAT_COMMANDS);
     self->scripts |= self->stream.out.texts;
     self->stream.out.texts = 0;
     return self->next++;
@@ -362,7 +362,7 @@ static void on_opened(uv_work_t *work, int status)
         self->generation++;
         self->scripts = self->sock.scripts;
         rqli_stream_on_connected(&self->stream, rqli_now_us());
-        count(self, RQLI_STAT_CONNECTIONS);
+        count_event(self, RQLI_STAT_CONNECTIONS);
     } else {
         back_off(self);
     }
@@ -435,13 +435,6 @@ static void renew_if_due(struct rqli_conn_loop *self)
     }
 }
 
-static void stop_renewing(struct rqli_conn_loop *self)
-{
-    if (self->is_asking) {
-        (void)uv_cancel((uv_req_t *)&self->asking);
-    }
-}
-
 /* ---- closing ---- */
 
 /* In each state exactly one function calls `closed`: on_handle_closed() if UP or CLOSING;
@@ -454,7 +447,9 @@ void rqli_conn_loop_close(struct rqli_conn_loop *self, void (*closed)(void *data
     }
     self->closed = closed;
     self->closed_data = data;
-    stop_renewing(self);
+    if (self->is_asking) {
+        (void)uv_cancel((uv_req_t *)&self->asking);
+    }
     if (self->state == UP) {
         break_off(self, false);
     } else if (self->state == CONNECTING) {
@@ -467,7 +462,7 @@ void rqli_conn_loop_close(struct rqli_conn_loop *self, void (*closed)(void *data
 /* ---- reading and writing ---- */
 
 /* As rqli_batch::drop. The connection ends after the owner that calls this: see hand_out(). */
-static void drop(const struct rqli_batch *batch)
+static void drop_connection(const struct rqli_batch *batch)
 {
     struct rqli_conn_loop *self = batch->carrier;
 
@@ -483,7 +478,7 @@ static void hand_out_reply(struct rqli_conn_loop *self)
         .sent_us = call.sent_us,
         .received_us = self->stream.heard_us,
         .generation = self->generation,
-        .drop = drop,
+        .drop = drop_connection,
         .carrier = self,
     };
 

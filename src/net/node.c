@@ -33,22 +33,6 @@ static bool conns_init(struct rqli_conns *self, const struct rqli_site *site, un
     return self->durable != NULL;
 }
 
-static void conns_fini(struct rqli_conns *self)
-{
-    for (unsigned i = 0; i < self->limit; i++) {
-        self->each[i] = rqli_conn_free(self->each[i]);
-    }
-    self->durable = rqli_conn_free(self->durable);
-}
-
-static void conns_abandon(struct rqli_conns *self)
-{
-    for (unsigned i = 0; i < self->limit; i++) {
-        rqli_conn_abandon(self->each[i]);
-    }
-    rqli_conn_abandon(self->durable);
-}
-
 /* Returns the number of the calling thread. Threads that were begun one after the other have
  * numbers in a row, and so connections of their own as long as there are enough. */
 static unsigned number_of_thread(void)
@@ -64,7 +48,7 @@ static unsigned number_of_thread(void)
 
 /* From now on n_used connections are used, each with an expected peak of n_met callers; 0: not
  * known yet. */
-static void use(struct rqli_conns *self, unsigned n_used, unsigned n_met)
+static void use_conns(struct rqli_conns *self, unsigned n_used, unsigned n_met)
 {
     for (unsigned i = 0; i < n_used; i++) {
         rqli_conn_note_met(self->each[i], n_met);
@@ -82,7 +66,7 @@ static void open_one_more(struct rqli_conns *self, unsigned n_used)
         return;
     }
     if (rqli_conn_connect(self->each[n_used], now_us + MOMENT_US, NULL) == RQL_OK) {
-        use(self, n_used + 1, 0);
+        use_conns(self, n_used + 1, 0);
     } else {
         atomic_store_explicit(&self->again_us, now_us + RQLI_PAUSE_SPARE.first_us,
                               memory_order_relaxed);
@@ -102,14 +86,14 @@ static unsigned count_met(const struct rqli_conns *self, unsigned n_used)
 
 /* Changes the number of used connections. Only one thread does so at once, and a thread whose
  * n_used is out of date changes nothing. */
-static void adapt(struct rqli_conns *self, unsigned n_used, bool are_many)
+static void adapt_n_used(struct rqli_conns *self, unsigned n_used, bool are_many)
 {
     if (atomic_exchange_explicit(&self->is_changing, true, memory_order_acquire)) {
         return;
     }
     if (atomic_load_explicit(&self->n_used, memory_order_relaxed) == n_used) {
         if (are_many) {
-            use(self, 1, MANY);
+            use_conns(self, 1, MANY);
         } else {
             open_one_more(self, n_used);
         }
@@ -127,29 +111,9 @@ struct rqli_conn *rqli_conns_choose(struct rqli_conns *self)
     if (!are_many && (n_used == self->limit || n_met > FEW || !rqli_conn_take_crowded(conn))) {
         return conn;
     }
-    adapt(self, n_used, are_many);
+    adapt_n_used(self, n_used, are_many);
     n_used = atomic_load_explicit(&self->n_used, memory_order_relaxed);
     return self->each[number_of_thread() % n_used];
-}
-
-/* True: the server has ended one of them, and it was closed here. Checks all of them, without
- * stopping at the first, because the check closes each that has ended. */
-static bool conns_see_end(struct rqli_conns *self)
-{
-    bool has_ended = rqli_conn_end_if_ended(self->durable);
-
-    for (unsigned i = 0; i < self->limit; i++) {
-        has_ended |= rqli_conn_end_if_ended(self->each[i]);
-    }
-    return has_ended;
-}
-
-static void conns_end_unused(struct rqli_conns *self, int64_t unused_us)
-{
-    rqli_conn_end_if_unused(self->durable, unused_us);
-    for (unsigned i = 0; i < self->limit; i++) {
-        rqli_conn_end_if_unused(self->each[i], unused_us);
-    }
 }
 
 struct rqli_conn *rqli_conns_find(const struct rqli_conns *self, const void *carrier)
@@ -176,9 +140,14 @@ bool rqli_node_init(struct rqli_node *self, unsigned connections)
 
 void rqli_node_fini(struct rqli_node *self)
 {
+    struct rqli_conns *conns = &self->conns;
+
     rqli_push_threads_free(self->pushes);
     self->background = rqli_conn_free(self->background);
-    conns_fini(&self->conns);
+    for (unsigned i = 0; i < conns->limit; i++) {
+        conns->each[i] = rqli_conn_free(conns->each[i]);
+    }
+    conns->durable = rqli_conn_free(conns->durable);
     (void)pthread_mutex_destroy(&self->shared.mutex);
 }
 
@@ -194,7 +163,10 @@ void rqli_node_name(struct rqli_node *self)
 
 void rqli_node_abandon(struct rqli_node *self)
 {
-    conns_abandon(&self->conns);
+    for (unsigned i = 0; i < self->conns.limit; i++) {
+        rqli_conn_abandon(self->conns.each[i]);
+    }
+    rqli_conn_abandon(self->conns.durable);
     rqli_conn_abandon(self->background);
     rqli_push_threads_abandon(self->pushes);
 }
@@ -204,12 +176,19 @@ bool rqli_node_sees_end(struct rqli_node *self)
 {
     bool has_ended = rqli_conn_end_if_ended(self->background);
 
-    return conns_see_end(&self->conns) || has_ended;
+    has_ended |= rqli_conn_end_if_ended(self->conns.durable);
+    for (unsigned i = 0; i < self->conns.limit; i++) {
+        has_ended |= rqli_conn_end_if_ended(self->conns.each[i]);
+    }
+    return has_ended;
 }
 
 void rqli_node_end_unused(struct rqli_node *self, int64_t unused_us)
 {
-    conns_end_unused(&self->conns, unused_us);
+    for (unsigned i = 0; i < self->conns.limit; i++) {
+        rqli_conn_end_if_unused(self->conns.each[i], unused_us);
+    }
+    rqli_conn_end_if_unused(self->conns.durable, unused_us);
     rqli_conn_end_if_unused(self->background, unused_us);
     if (!rqli_conn_is_up(self->conns.each[0])) {
         rqli_push_threads_end_if_unused(self->pushes);

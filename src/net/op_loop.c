@@ -322,24 +322,21 @@ static void end_call(struct rqli_op_driver *self)
 
 /* ---- where calls go ---- */
 
-static struct rqli_op_loop *loop_at(const struct rqli_op_driver *self, struct rqli_node *node)
-{
-    return node == self->loop->node ? self->loop : self->loop->at(self->loop, node);
-}
-
 /* Returns where a call goes. With a single server the call need not be drafted: all calls go there.
  * While the node would be a guess, they all go to the driver's own node, too. */
 static struct rqli_op_loop *loop_of(const struct rqli_op_call *self)
 {
     const struct rqli_op_driver *driver = self->driver;
     const struct rqli_op_route *route = &driver->op->route;
+    struct rqli_node *node;
     struct rqli_call call;
 
     if (!route->fleet->worker || rqli_fleet_is_looking(route->fleet)) {
         return driver->loop;
     }
     rqli_op_draft(driver->op, index_of(self), &call);
-    return loop_at(driver, call.is_plain ? route->node : rqli_fleet_node(route->fleet, call.set));
+    node = call.is_plain ? route->node : rqli_fleet_node(route->fleet, call.set);
+    return node == driver->loop->node ? driver->loop : driver->loop->at(driver->loop, node);
 }
 
 /* Queues the calls that pause, which in a new round are all. The loop writes them before it sleeps:

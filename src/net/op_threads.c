@@ -271,14 +271,6 @@ static void send_to_several(struct driver *self, bool are_up)
     }
 }
 
-static void await_batch(struct rqli_op *op, struct node_batch *to)
-{
-    if (!to->batch || to->batch->command.n_commands == 0 || to->status) {
-        return;
-    }
-    to->status = rqli_batch_await(to->batch, op->until_us, &to->fault);
-}
-
 /* Sends to all nodes before the first answer is awaited. A node that cannot be connected to may
  * take all the time there is: the answers of the others that have come by then are still read. */
 static void run_several(struct driver *self)
@@ -286,7 +278,11 @@ static void run_several(struct driver *self)
     send_to_several(self, true);
     send_to_several(self, false);
     for (size_t i = 0; i < self->n_batches; i++) {
-        await_batch(self->op, &self->batches[i]);
+        struct node_batch *to = &self->batches[i];
+
+        if (to->batch && to->batch->command.n_commands > 0 && !to->status) {
+            to->status = rqli_batch_await(to->batch, self->op->until_us, &to->fault);
+        }
     }
 }
 
@@ -344,14 +340,6 @@ static void run_batches(struct driver *self)
     }
 }
 
-static void give_batches(struct driver *self)
-{
-    for (size_t i = 0; i < self->n_batches; i++) {
-        rqli_batch_give(self->batches[i].batch);
-    }
-    self->n_batches = 0;
-}
-
 static void read_lack_of_memory(struct driver *self)
 {
     rql_error fault;
@@ -385,7 +373,9 @@ static void run_round(struct rqli_op *op)
         } else {
             read_lack_of_memory(&driver);
         }
-        give_batches(&driver);
+        for (size_t i = 0; i < driver.n_batches; i++) {
+            rqli_batch_give(driver.batches[i].batch);
+        }
         rqli_sleep_until(driver.retries.again_us);
     }
 }
