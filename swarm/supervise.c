@@ -179,8 +179,10 @@ static void on_driver_done(struct rqli_op_driver *driver)
 static void begin_task(struct rqli_element *self, struct rqli_op *op)
 {
     self->is_busy = true;
-    self->driver = (struct rqli_op_driver){
-        .op = op, .loop = &self->loop->first.op, .done = on_driver_done, .calls = self->calls};
+    self->driver = (struct rqli_op_driver){.op = op,
+                                           .loop = &self->loop->nodes.first.op,
+                                           .done = on_driver_done,
+                                           .calls = self->calls};
     if (!op) {
         on_over(self, RQL_OK);
     } else if (!rqli_op_start(&self->driver)) {
@@ -391,7 +393,7 @@ void rqli_element_look_after(struct rqli_element *self)
             rqli_op_cancel(&self->driver);
         }
         if (self->is_busy) {
-            rqli_loop_drop(self->loop);
+            rqli_loop_nodes_drop(&self->loop->nodes);
         }
     }
 }

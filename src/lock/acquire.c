@@ -1,4 +1,4 @@
-#include "lock/acquisition.h"
+#include "lock/acquire.h"
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -13,6 +13,7 @@
 #include "lock/notify.h"
 #include "lock/reason.h"
 #include "lock/server_clock.h"
+#include "lock/setback.h"
 #include "lock/transfer.h"
 #include "lock/wait.h"
 #include "lock/withdraw.h"
@@ -200,107 +201,6 @@ static void read_try(struct rqli_acquire *self, size_t i, const struct rqli_batc
         rqli_acquire_read(self, answer, reply);
     } else {
         rqli_acquire_on_failed(self, fault);
-    }
-}
-
-/* ---- a try that had no answer ---- */
-
-/* Notes the fault of a try. On a loop, where many requests wait, memory for a fault is allocated
- * only when one occurs; without memory the status is reported without its reason. */
-void rqli_acquire_note_fault(struct rqli_acquire *self, const rql_error *fault)
-{
-    self->fault = fault->status;
-    if (!self->error) {
-        self->error = malloc(sizeof *self->error);
-    }
-    if (self->error) {
-        *self->error = *fault;
-    }
-}
-
-/* Handles a try that had no answer. A fault that may pass by itself is retried until the deadline,
- * except if the server has never answered. */
-void rqli_acquire_on_failed(struct rqli_acquire *self, const rql_error *fault)
-{
-    struct rqli_request_input input = rqli_wait_input(self);
-    bool refuses = fault->status == RQL_E_UNAVAILABLE || fault->status == RQL_E_READ_ONLY;
-    bool may_retry = atomic_load_explicit(&self->client->was_connected, memory_order_relaxed) ||
-                     rqli_fleet_may_answer(&self->client->fleet);
-
-    /* A late call was never sent. If it was to repeat another call, the fault of that other call is
-     * the result. */
-    if (!self->op.is_late || self->request.retry_us == RQLI_NEVER_US) {
-        rqli_acquire_note_fault(self, fault);
-    }
-    self->had_grace = input.now_us > self->request.limits.deadline_us;
-    if (self->op.durability && self->had_grace &&
-        (fault->status == RQL_E_UNKNOWN || self->op.is_late)) {
-        rqli_durable_on_unanswered(self);
-    }
-    if (self->op.is_late) {
-        rqli_request_on_late(&self->request);
-    } else if (fault->status == RQL_E_UNKNOWN || (refuses && !self->options->fail_fast) ||
-               (fault->status == RQL_E_IO && may_retry)) {
-        rqli_request_on_setback(&self->request, fault->status, &input);
-    } else {
-        rqli_request_on_fault(&self->request, fault->status);
-    }
-}
-
-/* ---- beginning again ---- */
-
-/* Copies the nonces in the canonical order, in which the script takes them and the keys: so two
- * series over the same locks never wait for each other in a circle. */
-static void init_nonces(struct rqli_acquire *self)
-{
-    char *nonce = self->several ? self->several->nonces : NULL;
-
-    for (size_t i = 0; nonce && i < self->count; i++) {
-        memcpy(nonce, rqli_acquire_lock(self, i)->nonce, RQLI_HEX_SIZE);
-        nonce += RQLI_HEX_SIZE - 1;
-    }
-}
-
-/* Uses new nonces, because the withdrawal may arrive after the next grant and must not end that
- * one. */
-void rqli_acquire_begin_anew(struct rqli_acquire *self)
-{
-    rql_error fault = {0};
-
-    for (size_t i = 0; i < self->count; i++) {
-        rqli_withdraw_lock_later(self->locks[i], self->options->ttl_ms);
-    }
-    rqli_wait_end(self);
-    self->has_refused = true;
-    for (size_t i = 0; !fault.status && i < self->count; i++) {
-        if (!rqli_random_hex(self->locks[i]->nonce)) {
-            (void)rqli_fail_nomem(&fault);
-        }
-    }
-    init_nonces(self);
-    if (fault.status || rqli_wait_begin(self, &fault)) {
-        rqli_acquire_on_failed(self, &fault);
-    }
-}
-
-/* Handles the answer that the acquirer owns the lock already. While an earlier request of the
- * acquirer is being withdrawn, the lock belongs to that request: the try is repeated until the
- * server has confirmed the withdrawal. */
-void rqli_acquire_on_conflict(struct rqli_acquire *self)
-{
-    const struct rqli_request_input input = rqli_wait_input(self);
-    rql_error fault;
-
-    if (!self->withdraws) {
-        rqli_request_on_refused(&self->request, RQL_CONFLICT);
-    } else if (self->request.was_not_durable) { /* the cause of the withdrawal, already noted */
-        rqli_request_on_setback(&self->request, RQL_E_NOT_DURABLE, &input);
-    } else {
-        (void)rqli_fail(&fault, RQL_E_UNAVAILABLE,
-                        "%s: the server has not confirmed yet that an earlier request of this "
-                        "thread or task was withdrawn; nothing was taken",
-                        rqli_acquire_lock(self, 0)->name);
-        rqli_acquire_on_failed(self, &fault);
     }
 }
 
@@ -564,7 +464,7 @@ void rqli_acquire_init(struct rqli_acquire *self)
     for (size_t i = 0; self->several && i < self->count; i++) {
         self->several->keys[i] = &rqli_acquire_lock(self, i)->keys;
     }
-    init_nonces(self);
+    rqli_acquire_copy_nonces(self);
     *self->result = (struct rqli_acquire_result){.rank = -1, .tries = 1};
     /* Not waited for here, because a loop must not wait; rqli_acquire_run() waits. */
     if (options->auto_extend) {

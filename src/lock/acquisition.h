@@ -102,29 +102,6 @@ struct rqli_acquire {
     } watch_pause;
 };
 
-/* Prepares an acquisition. Caller has set locks, count, several (with subject and order, and fate
- * zero), options, result and begun_us, which outlive it; on a loop also task and loop. All other
- * members are zero. */
-void rqli_acquire_init(struct rqli_acquire *self);
-
-/* Drives the acquisition to its end on the caller's thread. Returns any status of
- * rql_lock_acquire(): on RQL_OK the leases look after the locks, otherwise nothing is held. Reports
- * the result and fills in options->refusal. */
-rql_status rqli_acquire_run(struct rqli_acquire *self, rql_error *error);
-
-/* The steps of rqli_acquire_run() for a loop, where each may take its time. op.status holds the
- * result so far. */
-
-/* Registers the request as a waiter. Returns false if it is over, and must not be driven. */
-bool rqli_acquire_begin(struct rqli_acquire *self);
-/* Ends an acquisition, begun or not, that cannot be driven for lack of memory. */
-void rqli_acquire_abandon(struct rqli_acquire *self);
-/* Hands the granted locks to the leases, which look after them. Returns false if they cannot: the
- * locks are to be given back. */
-bool rqli_acquire_keep(struct rqli_acquire *self);
-/* Reports the result to the listeners. This is the last step. */
-void rqli_acquire_report(const struct rqli_acquire *self);
-
 /* Returns the acquisition that this waiter is part of. */
 static inline struct rqli_acquire *rqli_acquire_of(struct rqli_waiter *waiter)
 {
@@ -136,15 +113,5 @@ static inline rql_lock *rqli_acquire_lock(const struct rqli_acquire *self, size_
 {
     return self->locks[self->several ? self->several->order[i] : 0];
 }
-
-/* Gives back what was granted, and continues under new nonces, with the same place in the queue. */
-void rqli_acquire_begin_anew(struct rqli_acquire *self);
-/* Handles the answer that the acquirer owns a lock already. */
-void rqli_acquire_on_conflict(struct rqli_acquire *self);
-
-/* Handles a try that had no answer. */
-void rqli_acquire_on_failed(struct rqli_acquire *self, const rql_error *fault);
-/* Keeps the fault for rqli_acquire_raise(). */
-void rqli_acquire_note_fault(struct rqli_acquire *self, const rql_error *fault);
 
 #endif

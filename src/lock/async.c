@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/random.h"
+#include "lock/acquire.h"
 #include "lock/client.h"
 #include "lock/durable.h"
 #include "lock/end.h"
@@ -119,8 +120,8 @@ void rqli_request_begin(rql_request *self)
     rqli_acquire_init(acquire);
     acquire->op.is_cancelled = self->shall_cancel;
     self->driver.op = &acquire->op;
-    self->driver.loop =
-        rqli_durability_is_wanted(&acquire->durability) ? &loop->first.durable : &loop->first.op;
+    self->driver.loop = rqli_durability_is_wanted(&acquire->durability) ? &loop->nodes.first.durable
+                                                                        : &loop->nodes.first.op;
     self->driver.done = on_done;
     has_memory = rqli_wait_init(acquire, &rqli_wait_on_loop);
     if (has_memory && !rqli_acquire_begin(acquire)) {
@@ -448,8 +449,10 @@ static void begin_end(struct rqli_job *job)
     rqli_leases_remove(job->loop->client->leases, self->locks, self->count);
     rqli_end_init(&self->end, self->parts, self->locks, self->count, job->loop);
     self->end.op.until_us = rqli_earlier(self->end.op.until_us, self->until_us);
-    self->driver = (struct rqli_op_driver){
-        .op = &self->end.op, .loop = &job->loop->first.op, .done = on_ended, .calls = self->calls};
+    self->driver = (struct rqli_op_driver){.op = &self->end.op,
+                                           .loop = &job->loop->nodes.first.op,
+                                           .done = on_ended,
+                                           .calls = self->calls};
     if (!rqli_op_start(&self->driver)) {
         end_without_memory(self);
     }

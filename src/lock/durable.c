@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "lock/client.h"
 #include "lock/grant.h"
+#include "lock/setback.h"
 #include "lock/wait.h"
 
 #include <stdlib.h>
@@ -156,25 +157,6 @@ rql_status rqli_durable_check(const struct rqli_durability *wanted, const struct
                      : acks->is_synced ? ", and the disk,"
                                        : ", and not the disk,",
                      fate);
-}
-
-/* Handles a try that stood behind others that wait for replicas. Whether it was granted or queued
- * is not known, and no longer matters when it is withdrawn. A request that was queued before is
- * left out, because it has waited for the lock all the same. */
-void rqli_durable_on_unanswered(struct rqli_acquire *self)
-{
-    rql_error fault;
-
-    if (self->result->rank >= 0 && !self->request.was_not_durable) {
-        return;
-    }
-    (void)rqli_fail(
-        &fault, RQL_E_NOT_DURABLE,
-        "%s: 0 of %lld replicas%s are known to have it in time; the request is withdrawn",
-        rqli_acquire_lock(self, 0)->name, (long long)self->durability.replicas,
-        self->durability.fsync ? ", and not the disk," : "");
-    rqli_acquire_note_fault(self, &fault);
-    rqli_request_on_unanswered(&self->request);
 }
 
 /* Returns whether the wait was longer than the lease. */

@@ -34,9 +34,6 @@ void rqli_durable_take_answer(struct rqli_acquire *self);
 rql_status rqli_durable_check(const struct rqli_durability *wanted, const struct rqli_acks *acks,
                               const char *name, const char *fate, rql_error *error);
 
-/* Handles a try that had no answer by the deadline. */
-void rqli_durable_on_unanswered(struct rqli_acquire *self);
-
 /* Handles the answer how safe the grant is: the grant counts, or the request goes on. */
 void rqli_durable_take_grant(struct rqli_acquire *self);
 

@@ -228,11 +228,12 @@ static void begin_extension(struct rqli_job *job)
     rql_error error;
 
     rqli_extend_init(&self->extend, 1);
-    self->driver = (struct rqli_op_driver){
-        .op = &self->extend.op,
-        .loop = self->extend.op.durability ? &job->loop->first.durable : &job->loop->first.op,
-        .done = on_extended,
-        .calls = &self->call};
+    self->driver =
+        (struct rqli_op_driver){.op = &self->extend.op,
+                                .loop = self->extend.op.durability ? &job->loop->nodes.first.durable
+                                                                   : &job->loop->nodes.first.op,
+                                .done = on_extended,
+                                .calls = &self->call};
     if (!rqli_op_start(&self->driver)) {
         rqli_loop_complete(job, &self->done, rqli_fail_nomem(&error), &error);
     }

@@ -7,6 +7,7 @@
 #include "lock/history.h"
 #include "lock/leases.h"
 #include "lock/server_clock.h"
+#include "lock/setback.h"
 #include "lock/transfer.h"
 #include "lock/wait.h"
 #include "net/clock_offset.h"
@@ -225,6 +226,12 @@ static bool is_of_ruby(const struct rqli_acquire *self, const struct rqli_answer
     return self->several ? answer->of_ruby != 0 : answer->of_ruby == 1;
 }
 
+static void end_by_fault(struct rqli_acquire *self, const rql_error *fault)
+{
+    rqli_acquire_note_fault(self, fault);
+    rqli_request_on_fault(&self->request, fault->status);
+}
+
 /* With several servers a lock of Ruby's is polled instead of watched. */
 static bool may_be_watched(const struct rqli_acquire *self, const struct rqli_answer *answer)
 {
@@ -282,8 +289,7 @@ static void on_queued(struct rqli_acquire *self, const struct rqli_batch *batch,
         rqli_request_on_again(&self->request, rqli_now_us());
         break;
     case RQLI_WAIT_FAULT:
-        rqli_acquire_note_fault(self, &fault);
-        rqli_request_on_fault(&self->request, fault.status);
+        end_by_fault(self, &fault);
         break;
     }
 }
@@ -321,8 +327,12 @@ static void on_paused(struct rqli_acquire *self, const struct rqli_answer *answe
 static void on_fail_fast(struct rqli_acquire *self, const struct rqli_batch *batch,
                          const struct rqli_answer *answer)
 {
+    rql_error fault;
+
     if (self->holds_back) {
-        rqli_wait_hold_back(self, batch);
+        if (rqli_wait_hold_back(self, batch, &fault) == RQLI_WAIT_FAULT) {
+            end_by_fault(self, &fault);
+        }
     } else if (answer->kind == RQLI_ANSWER_PAUSED) {
         on_paused(self, answer);
     } else {
@@ -445,8 +455,7 @@ void rqli_acquire_read(struct rqli_acquire *self, const struct rqli_batch *batch
 
         (void)rqli_batch_fault(batch, reply, self->several ? "acquire_series" : "acquire",
                                lock->name, &fault);
-        rqli_acquire_note_fault(self, &fault);
-        rqli_request_on_fault(&self->request, fault.status);
+        end_by_fault(self, &fault);
         return;
     }
     reading = (struct rqli_clock_reading){batch->sent_us, batch->received_us, answer.server_us};

@@ -43,7 +43,8 @@ static struct rqli_node *node_of(const struct rqli_hand_over *self)
 
 static const void *carrier_at(const struct rqli_hand_over *self, struct rqli_node *node)
 {
-    const struct rqli_loop_node *at = self->loop ? rqli_loop_find(self->loop, node) : NULL;
+    const struct rqli_loop_node *at =
+        self->loop ? rqli_loop_nodes_find(&self->loop->nodes, node) : NULL;
 
     if (self->loop) {
         return at ? at->op.conn : NULL;
@@ -82,7 +83,7 @@ static bool may_choose(const struct rqli_hand_over *self, int64_t now_us)
 
 static struct rqli_pushes *pushes_of(const struct rqli_hand_over *self)
 {
-    return self->loop ? &rqli_loop_find(self->loop, self->node)->pushes.pushes
+    return self->loop ? &rqli_loop_nodes_find(&self->loop->nodes, self->node)->pushes.pushes
                       : rqli_push_threads_pushes(self->node->pushes);
 }
 

@@ -2,7 +2,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/scope.h"
-#include "lock/acquisition.h"
+#include "lock/acquire.h"
 #include "lock/async.h"
 #include "lock/client.h"
 #include "lock/end.h"

@@ -261,11 +261,11 @@ static void on_timer(uv_timer_t *timer)
     }
     /* Bytes that have come are read first: it may be the loop that was held up, and not the
      * server. */
-    for (struct rqli_loop_node *node = &loop->first; node; node = node->next) {
+    for (struct rqli_loop_node *node = &loop->nodes.first; node; node = node->next) {
         read_node(node);
     }
     now_us = rqli_now_us();
-    for (struct rqli_loop_node *node = &loop->first; node; node = node->next) {
+    for (struct rqli_loop_node *node = &loop->nodes.first; node; node = node->next) {
         tend_node(node, now_us);
     }
     rqli_timers_fire(&loop->timers, now_us);
@@ -288,7 +288,7 @@ static int64_t first_due_us(const rql_loop *loop)
 {
     int64_t at_us = rqli_timers_first_us(&loop->timers);
 
-    for (const struct rqli_loop_node *node = &loop->first; node; node = node->next) {
+    for (const struct rqli_loop_node *node = &loop->nodes.first; node; node = node->next) {
         at_us = rqli_earlier(at_us, rqli_earlier(due_us(&node->op), due_us(&node->durable)));
         at_us = rqli_earlier(at_us, rqli_conn_loop_due_us(node->pushes.conn, wants_pushes(node)));
     }
@@ -360,12 +360,12 @@ static void write_all(rql_loop *loop)
 
     do {
         is_more = false;
-        for (struct rqli_loop_node *node = &loop->first; node; node = node->next) {
+        for (struct rqli_loop_node *node = &loop->nodes.first; node; node = node->next) {
             write_out(loop->client, &node->op);
             write_out(loop->client, &node->durable);
         }
-        for (struct rqli_loop_node *node = loop->first.next; node; node = node->next) {
-            is_more = is_more || is_due(node) || is_due(&loop->first);
+        for (struct rqli_loop_node *node = loop->nodes.first.next; node; node = node->next) {
+            is_more = is_more || is_due(node) || is_due(&loop->nodes.first);
         }
     } while (is_more);
 }
@@ -394,7 +394,7 @@ static void on_round(uv_prepare_t *round)
     if (!uv_loop_alive(loop->uv)) {
         /* The uv loop ends with this round, and may never be run again: the servers would keep
          * pushes for its subscriptions. */
-        for (struct rqli_loop_node *node = &loop->first; node; node = node->next) {
+        for (struct rqli_loop_node *node = &loop->nodes.first; node; node = node->next) {
             rqli_conn_loop_drop(node->pushes.conn);
         }
     }
@@ -505,16 +505,7 @@ rql_status rql_run_async(rql_loop *loop, const rql_work *work, rql_error *error)
  * zero are skipped. */
 static void loop_free(rql_loop *loop)
 {
-    struct rqli_loop_node *node = loop->first.next;
-
-    while (node) {
-        struct rqli_loop_node *next = node->next;
-
-        rqli_loop_node_fini(node);
-        free(node);
-        node = next;
-    }
-    rqli_loop_node_fini(&loop->first);
+    rqli_loop_nodes_fini(&loop->nodes);
     rqli_timers_fini(&loop->timers);
     (void)pthread_mutex_destroy(&loop->shared.mutex);
     free(loop);
@@ -568,14 +559,14 @@ static void end_parts(rql_loop *loop)
     if (loop->n_parts > 0) {
         return;
     }
-    rqli_loop_take_all_back(loop);
+    rqli_loop_nodes_take_back(&loop->nodes);
     /* All are counted before the first is closed, because a connection that is down calls back at
      * once. */
-    for (struct rqli_loop_node *node = &loop->first; node; node = node->next) {
+    for (struct rqli_loop_node *node = &loop->nodes.first; node; node = node->next) {
         loop->n_parts += 3;
     }
     rqli_loop_hold_open(loop, true);
-    for (struct rqli_loop_node *node = &loop->first; node; node = node->next) {
+    for (struct rqli_loop_node *node = &loop->nodes.first; node; node = node->next) {
         rqli_conn_loop_close(node->op.conn, on_connection_closed, loop);
         rqli_conn_loop_close(node->durable.conn, on_connection_closed, loop);
         rqli_conn_loop_close(node->pushes.conn, on_connection_closed, loop);
@@ -638,11 +629,9 @@ static bool start_thread(rql_loop *loop)
  * touches no handle, because the loop is the parent's. */
 static void abandon(void *self)
 {
-    rql_loop *loop = self;
+    const rql_loop *loop = self;
 
-    for (struct rqli_loop_node *node = &loop->first; node; node = node->next) {
-        rqli_loop_node_abandon(node);
-    }
+    rqli_loop_nodes_abandon(&loop->nodes);
 }
 
 /* Makes the parts of a loop. If there is no memory for all, the parts that were made are freed with
@@ -651,8 +640,10 @@ static bool make_parts(rql_loop *loop)
 {
     /* The message is part of the loop, so that closing never lacks memory. */
     loop->closing.take = begin_closing;
-    return rqli_loop_node_init(&loop->first, loop, &loop->client->fleet.first) &&
-           rqli_loop_end_unused(loop);
+    loop->nodes.client = loop->client;
+    loop->nodes.uv = loop->uv;
+    loop->nodes.timers = &loop->timers;
+    return rqli_loop_nodes_init(&loop->nodes);
 }
 
 /* Makes the handles of a loop. From here on the loop has to be closed to be ended. */

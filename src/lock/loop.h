@@ -11,16 +11,11 @@
 
 #include "base/dlist.h"
 #include "base/fork.h"
-#include "net/op.h"
-#include "net/op_loop.h"
-#include "net/push_loop.h"
-#include "net/subscription.h"
+#include "lock/loop_node.h"
 
 #include <pthread.h>
 #include <rql/async.h>
 #include <uv.h>
-
-struct rqli_acquire;
 
 /* A message from another thread to the loop. It is part of the object that it is about. */
 struct rqli_post {
@@ -38,19 +33,6 @@ struct rqli_job {
                                               itself */
 };
 
-/* A loop's own connections to one server, with their operations. None is opened before it is
- * needed. */
-struct rqli_loop_node {
-    struct rqli_loop_node *_Atomic next; /* the next node in use, or the next parked one */
-    rql_loop *loop;
-    struct rqli_node *node;
-    struct rqli_op_loop op; /* its operations */
-    struct rqli_op_loop
-        durable; /* operations that wait for replicas or fsync, which may take long */
-    struct rqli_push_loop pushes;
-    bool wants_pushes;
-};
-
 struct rql_loop {
     struct rqli_fork_member fork; /* first: the list that keeps a foreign loop reachable points to
                                      its begin */
@@ -59,17 +41,15 @@ struct rql_loop {
     uv_async_t call;
     uv_prepare_t round;
     uv_timer_t timer;
-    struct rqli_loop_node first;  /* the server, or the first that the URL names; then the others */
-    struct rqli_loop_node *aside; /* parked nodes: they were in use, and rounds skip them */
-    struct rqli_timers timers;    /* of its operations, and of `look` */
-    struct rqli_due look;         /* looks for unused connections, if there are several servers */
-    struct rqli_dlist jobs;       /* under way */
-    int64_t timer_us;             /* when the timer is set to fire */
-    bool is_held_open;            /* this loop keeps the uv loop from ending */
-    bool is_closing;              /* the loop ends when no job is under way any more */
-    size_t n_parts;               /* parts that are still to be closed; 0: closing them has not
-                                     begun */
-    uv_thread_t uv_thread;        /* the thread that runs the loop */
+    struct rqli_loop_nodes nodes;
+    struct rqli_timers timers; /* of its operations, and of `nodes` */
+    struct rqli_dlist jobs;    /* under way */
+    int64_t timer_us;          /* when the timer is set to fire */
+    bool is_held_open;         /* this loop keeps the uv loop from ending */
+    bool is_closing;           /* the loop ends when no job is under way any more */
+    size_t n_parts;            /* parts that are still to be closed; 0: closing them has not
+                                  begun */
+    uv_thread_t uv_thread;     /* the thread that runs the loop */
     rql_closed_fn closed;
     void *closed_data;
     struct rqli_post closing;
@@ -121,31 +101,6 @@ void rqli_loop_finish(struct rqli_job *job);
  * NULL for RQL_OK, may be part of the job. */
 void rqli_loop_complete(struct rqli_job *job, const rql_done *done, rql_status status,
                         const rql_error *error);
-
-/* Loop's thread. Returns the loop's node for this server, which stays as long as the loop; it is
- * made if there is none yet. NULL: no memory. */
-struct rqli_loop_node *rqli_loop_at(rql_loop *loop, struct rqli_node *node);
-/* As rqli_loop_at(), but makes nothing. NULL: the node is not in use. */
-struct rqli_loop_node *rqli_loop_find(rql_loop *loop, const struct rqli_node *node);
-
-/* Loop's thread. Ends the connections for commands; the calls under way get the fault. Durable
- * connections stay. */
-void rqli_loop_drop(rql_loop *loop);
-
-/* The rest is shared by loop.c and loop_node.c: for the loop's thread, unless a comment says
- * otherwise. */
-
-/* loop_node.c: sets up a node that is all zero. False: no memory; the node has to be ended all the
- * same. */
-bool rqli_loop_node_init(struct rqli_loop_node *self, rql_loop *loop, struct rqli_node *node);
-void rqli_loop_node_fini(struct rqli_loop_node *self);          /* all is closed by then */
-void rqli_loop_node_abandon(const struct rqli_loop_node *self); /* in a fork child */
-
-/* loop_node.c: from now on closes unused connections, each for itself, if there are several
- * servers; net/cluster.c does so for the client's own connections. False: no memory. */
-bool rqli_loop_end_unused(rql_loop *loop);
-/* loop_node.c: puts all parked nodes into use again, so that they can be closed. */
-void rqli_loop_take_all_back(rql_loop *loop);
 
 /* Any thread. Returns whether the caller runs on the loop's thread. */
 bool rqli_loop_is_here(const rql_loop *loop);

@@ -1,4 +1,4 @@
-#include "lock/loop.h"
+#include "lock/loop_node.h"
 
 #include "base/clock.h"
 #include "base/fork.h"
@@ -24,7 +24,7 @@ static void op_loop_fini(struct rqli_op_loop *self)
     rqli_conn_loop_free(self->conn);
 }
 
-void rqli_loop_node_fini(struct rqli_loop_node *self)
+static void node_fini(struct rqli_loop_node *self)
 {
     op_loop_fini(&self->op);
     op_loop_fini(&self->durable);
@@ -36,7 +36,7 @@ void rqli_loop_node_fini(struct rqli_loop_node *self)
 static void opened(const struct rqli_loop_node *self, struct rqli_op_loop *op,
                    const struct rqli_clock_reading *reading, const rql_error *fault)
 {
-    rql_client *client = self->loop->client;
+    rql_client *client = self->all->client;
 
     if (rqli_conn_loop_is_up(op->conn)) {
         rqli_server_clock_learn(client, self->node, reading);
@@ -62,7 +62,7 @@ static void on_durable_opened(void *node, const struct rqli_clock_reading *readi
 static struct rqli_op_loop *op_at(struct rqli_op_loop *self, struct rqli_node *node)
 {
     const struct rqli_loop_node *own = self->listener.self;
-    struct rqli_loop_node *other = rqli_loop_at(own->loop, node);
+    struct rqli_loop_node *other = rqli_loop_nodes_at(own->all, node);
 
     if (!other) {
         return NULL;
@@ -74,12 +74,12 @@ static bool init_op(struct rqli_loop_node *self, struct rqli_op_loop *op,
                     void (*on_open)(void *self, const struct rqli_clock_reading *reading,
                                     const rql_error *fault))
 {
-    op->fleet = &self->loop->client->fleet;
+    op->fleet = &self->all->client->fleet;
     op->node = self->node;
     op->at = op_at;
-    op->timers = &self->loop->timers;
+    op->timers = self->all->timers;
     op->listener = (struct rqli_conn_loop_listener){on_open, NULL, self};
-    op->conn = rqli_conn_loop_new(self->loop->uv, &self->node->site, &op->listener);
+    op->conn = rqli_conn_loop_new(self->all->uv, &self->node->site, &op->listener);
     return op->conn != NULL;
 }
 
@@ -107,98 +107,104 @@ static void plan_anew(struct rqli_waiter *waiter)
     rqli_op_replan(acquire->driver);
 }
 
-bool rqli_loop_node_init(struct rqli_loop_node *self, rql_loop *loop, struct rqli_node *node)
+/* Sets a node up that is all zero. Returns false without memory; the node has to be ended all the
+ * same. */
+static bool node_init(struct rqli_loop_node *self, struct rqli_loop_nodes *all,
+                      struct rqli_node *node)
 {
-    self->loop = loop;
+    self->all = all;
     self->node = node;
     self->pushes.subscription.waiters.rouse = rouse_waiter;
     self->pushes.on_read = read_for_threads;
     self->pushes.on_lead = plan_anew;
-    if (!rqli_push_loop_init(&self->pushes, loop->uv, &node->site)) {
+    if (!rqli_push_loop_init(&self->pushes, all->uv, &node->site)) {
         return false;
     }
     return init_op(self, &self->op, on_opened) && init_op(self, &self->durable, on_durable_opened);
 }
 
-void rqli_loop_node_abandon(const struct rqli_loop_node *self)
+void rqli_loop_nodes_abandon(const struct rqli_loop_nodes *self)
 {
-    rqli_conn_loop_abandon(self->op.conn);
-    rqli_conn_loop_abandon(self->durable.conn);
-    rqli_conn_loop_abandon(self->pushes.conn);
+    for (const struct rqli_loop_node *node = &self->first; node; node = node->next) {
+        rqli_conn_loop_abandon(node->op.conn);
+        rqli_conn_loop_abandon(node->durable.conn);
+        rqli_conn_loop_abandon(node->pushes.conn);
+    }
 }
 
-struct rqli_loop_node *rqli_loop_find(rql_loop *loop, const struct rqli_node *node)
+struct rqli_loop_node *rqli_loop_nodes_find(struct rqli_loop_nodes *self,
+                                            const struct rqli_node *node)
 {
-    struct rqli_loop_node *self = &loop->first;
+    struct rqli_loop_node *found = &self->first;
 
-    while (self && self->node != node) {
-        self = self->next;
+    while (found && found->node != node) {
+        found = found->next;
     }
-    return self;
+    return found;
 }
 
 /* Puts a node into the rounds of the loop. The nodes that were put there last are found first. */
-static void use(rql_loop *loop, struct rqli_loop_node *self)
+static void use(struct rqli_loop_nodes *self, struct rqli_loop_node *node)
 {
-    self->next = loop->first.next;
-    loop->first.next = self;
+    node->next = self->first.next;
+    self->first.next = node;
 }
 
 /* Takes a parked node back into use. Returns NULL if it is not among the parked ones. */
-static struct rqli_loop_node *take_back(rql_loop *loop, const struct rqli_node *node)
+static struct rqli_loop_node *take_back(struct rqli_loop_nodes *self, const struct rqli_node *node)
 {
     struct rqli_loop_node *before = NULL;
-    struct rqli_loop_node *self = loop->aside;
+    struct rqli_loop_node *found = self->aside;
 
-    while (self && self->node != node) {
-        before = self;
-        self = self->next;
+    while (found && found->node != node) {
+        before = found;
+        found = found->next;
     }
-    if (self && before) {
-        before->next = atomic_load(&self->next);
-    } else if (self) {
-        loop->aside = self->next;
+    if (found && before) {
+        before->next = atomic_load(&found->next);
+    } else if (found) {
+        self->aside = found->next;
     }
-    if (self) {
-        use(loop, self);
+    if (found) {
+        use(self, found);
     }
-    return self;
+    return found;
 }
 
-void rqli_loop_take_all_back(rql_loop *loop)
+void rqli_loop_nodes_take_back(struct rqli_loop_nodes *self)
 {
-    while (loop->aside) {
-        (void)take_back(loop, loop->aside->node);
+    while (self->aside) {
+        (void)take_back(self, self->aside->node);
     }
 }
 
 /* Makes a node. It is listed when it is complete, because another thread may fork at any time. */
-static struct rqli_loop_node *add(rql_loop *loop, struct rqli_node *node)
+static struct rqli_loop_node *add(struct rqli_loop_nodes *self, struct rqli_node *node)
 {
-    struct rqli_loop_node *self = calloc(1, sizeof *self);
+    struct rqli_loop_node *made = calloc(1, sizeof *made);
 
-    if (self && !rqli_loop_node_init(self, loop, node)) {
-        rqli_loop_node_fini(self);
-        free(self);
-        self = NULL;
+    if (made && !node_init(made, self, node)) {
+        node_fini(made);
+        free(made);
+        made = NULL;
     }
-    if (self) {
-        use(loop, self);
+    if (made) {
+        use(self, made);
     }
-    return self;
+    return made;
 }
 
-struct rqli_loop_node *rqli_loop_at(rql_loop *loop, struct rqli_node *node)
+struct rqli_loop_node *rqli_loop_nodes_at(struct rqli_loop_nodes *self, struct rqli_node *node)
 {
-    struct rqli_loop_node *self = rqli_loop_find(loop, node);
+    struct rqli_loop_node *at = rqli_loop_nodes_find(self, node);
 
-    self = self ? self : take_back(loop, node);
-    return self ? self : add(loop, node);
+    at = at ? at : take_back(self, node);
+    return at ? at : add(self, node);
 }
 
-void rqli_loop_drop(rql_loop *loop)
+void rqli_loop_nodes_drop(struct rqli_loop_nodes *self)
 {
-    for (struct rqli_loop_node *node = &loop->first; node; node = node->next) {
+    for (struct rqli_loop_node *node = &self->first; node; node = node->next) {
         rqli_conn_loop_drop(node->op.conn);
     }
 }
@@ -223,7 +229,7 @@ static void end_op(struct rqli_op_loop *self, int64_t since_us)
 static void end_node(struct rqli_loop_node *self, int64_t since_us)
 {
     if (rqli_push_loop_has_waiters(&self->pushes) ||
-        rqli_fleet_holds_at(&self->loop->client->fleet, self->node)) {
+        rqli_fleet_holds_at(&self->all->client->fleet, self->node)) {
         return;
     }
     end_op(&self->op, since_us);
@@ -241,17 +247,18 @@ static bool is_at_rest(const struct rqli_loop_node *self)
 }
 
 /* Parks the nodes that are not used. Each round of the loop visits all nodes in use, and there may
- * be many whose servers have gone. A call for a parked node takes it back by rqli_loop_at(). */
-static void put_aside_unused(rql_loop *loop)
+ * be many whose servers have gone. A call for a parked node takes it back by
+ * rqli_loop_nodes_at(). */
+static void put_aside_unused(struct rqli_loop_nodes *self)
 {
-    struct rqli_loop_node *before = &loop->first;
+    struct rqli_loop_node *before = &self->first;
     struct rqli_loop_node *node;
 
     while ((node = before->next)) {
         if (is_at_rest(node)) {
             before->next = atomic_load(&node->next);
-            node->next = loop->aside;
-            loop->aside = node;
+            node->next = self->aside;
+            self->aside = node;
         } else {
             before = node;
         }
@@ -260,30 +267,50 @@ static void put_aside_unused(rql_loop *loop)
 
 static void look(struct rqli_due *due)
 {
-    rql_loop *loop = RQLI_OWNER(due, rql_loop, look);
-    int64_t unused_us = loop->client->cluster->unused_us;
+    struct rqli_loop_nodes *self = RQLI_OWNER(due, struct rqli_loop_nodes, look);
+    int64_t unused_us = self->client->cluster->unused_us;
     int64_t now_us = rqli_now_us();
 
-    for (struct rqli_loop_node *node = &loop->first; node; node = node->next) {
+    for (struct rqli_loop_node *node = &self->first; node; node = node->next) {
         end_node(node, now_us - unused_us);
     }
-    put_aside_unused(loop);
-    rqli_timers_set(&loop->timers, due, now_us + unused_us);
+    put_aside_unused(self);
+    rqli_timers_set(self->timers, due, now_us + unused_us);
 }
 
-bool rqli_loop_end_unused(rql_loop *loop)
-{
-    const struct rqli_cluster *cluster = loop->client->cluster;
+/* ---- from begin to end ---- */
 
+bool rqli_loop_nodes_init(struct rqli_loop_nodes *self)
+{
+    const struct rqli_cluster *cluster = self->client->cluster;
+
+    if (!node_init(&self->first, self, &self->client->fleet.first)) {
+        return false;
+    }
     if (!cluster) {
         return true;
     }
-    if (!rqli_timers_reserve(&loop->timers)) {
+    if (!rqli_timers_reserve(self->timers)) {
         return false;
     }
-    loop->look.fire = look;
-    rqli_timers_set(&loop->timers, &loop->look, rqli_now_us() + cluster->unused_us);
+    self->look.fire = look;
+    rqli_timers_set(self->timers, &self->look, rqli_now_us() + cluster->unused_us);
     return true;
+}
+
+/* A node that was never set up is all zero, and ends as one that was. */
+void rqli_loop_nodes_fini(struct rqli_loop_nodes *self)
+{
+    struct rqli_loop_node *node = self->first.next;
+
+    while (node) {
+        struct rqli_loop_node *next = node->next;
+
+        node_fini(node);
+        free(node);
+        node = next;
+    }
+    node_fini(&self->first);
 }
 
 /* ---- waiting ---- */
@@ -299,16 +326,16 @@ static struct rqli_loop_node *node_of(const struct rqli_acquire *acquire)
     return RQLI_OWNER(acquire->pushes, struct rqli_loop_node, pushes.pushes);
 }
 
-static rql_loop *loop_of(const struct rqli_acquire *acquire)
+static struct rqli_loop_nodes *nodes_of(const struct rqli_acquire *acquire)
 {
     const struct rqli_loop_node *own = acquire->driver->loop->listener.self;
 
-    return own->loop;
+    return own->all;
 }
 
 static struct rqli_pushes *go_to(struct rqli_acquire *acquire, struct rqli_node *node)
 {
-    struct rqli_loop_node *at = rqli_loop_at(loop_of(acquire), node);
+    struct rqli_loop_node *at = rqli_loop_nodes_at(nodes_of(acquire), node);
 
     return at ? &at->pushes.pushes : NULL;
 }
@@ -328,7 +355,7 @@ static int64_t until_us(const struct rqli_acquire *acquire, int64_t now_us)
 
 static void leave_durable(struct rqli_acquire *acquire)
 {
-    acquire->driver->loop = &loop_of(acquire)->first.op;
+    acquire->driver->loop = &nodes_of(acquire)->first.op;
 }
 
 /* ---- a lock of Ruby's ---- */

@@ -1,6 +1,7 @@
 #include "base/cancel.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "lock/acquire.h"
 #include "lock/async.h"
 #include "lock/client.h"
 #include "lock/end.h"

@@ -449,20 +449,18 @@ static void limit_connecting(struct rqli_acquire *self, const struct rqli_batch 
     self->waiter.deadline_us = rqli_earlier(self->waiter.deadline_us, limit_us);
 }
 
-void rqli_wait_hold_back(struct rqli_acquire *self, const struct rqli_batch *answer)
+enum rqli_wait_next rqli_wait_hold_back(struct rqli_acquire *self, const struct rqli_batch *answer,
+                                        rql_error *error)
 {
     struct rqli_request_input input;
     enum rqli_wait_next next;
-    rql_error fault;
 
     self->holds_back = false;
-    next = rqli_wait_attend(self, answer->generation, &fault);
-    if (next == RQLI_WAIT_FAULT) {
-        rqli_acquire_note_fault(self, &fault);
-        rqli_request_on_fault(&self->request, fault.status);
-        return;
+    next = rqli_wait_attend(self, answer->generation, error);
+    if (next != RQLI_WAIT_FAULT) {
+        input = rqli_wait_input(self);
+        rqli_request_on_held_back(&self->request, next == RQLI_WAIT_ASK, &input);
+        limit_connecting(self, answer);
     }
-    input = rqli_wait_input(self);
-    rqli_request_on_held_back(&self->request, next == RQLI_WAIT_ASK, &input);
-    limit_connecting(self, answer);
+    return next;
 }

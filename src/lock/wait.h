@@ -77,8 +77,9 @@ enum rqli_wait_next rqli_wait_attend(struct rqli_acquire *self, uint64_t generat
                                      rql_error *error);
 
 /* A first try was refused and has not entered the queue: the client subscribes, and the request
- * waits for the confirmation. */
-void rqli_wait_hold_back(struct rqli_acquire *self, const struct rqli_batch *answer);
+ * waits for the confirmation. Raises RQL_E_BUSY. */
+enum rqli_wait_next rqli_wait_hold_back(struct rqli_acquire *self, const struct rqli_batch *answer,
+                                        rql_error *error);
 
 /* Ruby pushes nothing. So the client asks the server to notify its subscriber when Ruby changes a
  * lock (CLIENT TRACKING, lua/README.md 31). The notice is a hint: polling goes on in any case. */

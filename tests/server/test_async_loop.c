@@ -3,6 +3,7 @@
 #include "children.h"
 #include "lock/async.h"
 #include "lock/loop.h"
+#include "lock/setback.h"
 #include "net/op_loop.h"
 #include "threads.h"
 
@@ -81,7 +82,7 @@ TEST(what_gives_back_goes_first)
 static bool listens(const void *data)
 {
     (void)data;
-    return loop->first.pushes.subscription.generation > 0;
+    return loop->nodes.first.pushes.subscription.generation > 0;
 }
 
 /* What the loop has sent is answered, for this is sent behind it. */

@@ -74,7 +74,7 @@ static int64_t seat_of(const struct rqli_conn_loop *conn)
 
 static const struct rqli_loop_node *node_with(const char *name)
 {
-    return rqli_loop_find(loop, rqli_fleet_node(&client->fleet, set_of(name)));
+    return rqli_loop_nodes_find(&loop->nodes, rqli_fleet_node(&client->fleet, set_of(name)));
 }
 
 static struct seats seats_at(const char *name)
@@ -152,11 +152,11 @@ TEST(a_node_that_a_loop_does_not_use_is_left_alone)
     assert_memory_equal(&now, (&(struct seats){{0}}), sizeof now);
     now = seats_at(name[0]);
     assert_memory_equal(&now, &seats[0], sizeof now);
-    run_until(is_alone, &loop->first); /* its rounds are without the other */
+    run_until(is_alone, &loop->nodes.first); /* its rounds are without the other */
     assert_int_equal(client->fleet.silent_us, 0);
     use_all_at(name[1]);
     assert_ptr_equal(node_with(name[1]), second);
-    run_until(is_alone, &loop->first);
+    run_until(is_alone, &loop->nodes.first);
     CHECK_OK(release_and_wait(kept[0].lock));
 }
 
@@ -241,7 +241,7 @@ TEST(a_hand_over_is_told_by_a_node_that_was_put_aside_meanwhile)
     await_asked(&behind);
     CHECK_OK(behind.status);
     redis_server_kill(&nodes[1]);
-    run_until(is_alone, &loop->first);
+    run_until(is_alone, &loop->nodes.first);
     assert_int_equal(status, INT_MAX);
     CHECK_OK(redis_server_restart(&nodes[1]));
     redisFree(raws[1]);

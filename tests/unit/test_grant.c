@@ -1,7 +1,7 @@
 #include "check.h"
 
 #include "base/clock.h"
-#include "lock/acquisition.h"
+#include "lock/acquire.h"
 #include "lock/client.h"
 #include "lock/grant.h"
 #include "lock/transfer.h"

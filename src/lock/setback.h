@@ -1,0 +1,22 @@
+#ifndef RQLI_SETBACK_H
+#define RQLI_SETBACK_H
+
+/* What an acquisition does after a try without a grant: notes why, and tries again or gives up. */
+
+#include "lock/acquisition.h"
+
+/* Copies the nonces in the canonical order, in which the script takes them and the keys: so two
+ * series over the same locks never wait for each other in a circle. */
+void rqli_acquire_copy_nonces(struct rqli_acquire *self);
+
+/* Gives back what was granted, and continues under new nonces, with the same place in the queue. */
+void rqli_acquire_begin_anew(struct rqli_acquire *self);
+/* Handles the answer that the acquirer owns a lock already. */
+void rqli_acquire_on_conflict(struct rqli_acquire *self);
+
+/* Handles a try that had no answer. */
+void rqli_acquire_on_failed(struct rqli_acquire *self, const rql_error *fault);
+/* Keeps the fault for rqli_acquire_raise(). */
+void rqli_acquire_note_fault(struct rqli_acquire *self, const rql_error *fault);
+
+#endif
