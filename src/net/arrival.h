@@ -7,7 +7,7 @@
 
 #include "net/era.h"
 #include "net/socket.h"
-#include "wire/partition.h"
+#include "wire/keys.h"
 
 /* The calls of one write, in their order. Zeroed: none. */
 struct rqli_arrivals {

@@ -5,7 +5,7 @@
 
 #include "net/tls.h"
 #include "net/url.h"
-#include "wire/partition.h"
+#include "wire/keys.h"
 
 #include <rql/options.h>
 #include <rql/status.h>

@@ -5,7 +5,7 @@
  * Also reads from an error reply where a call has to go. */
 
 #include "net/address.h"
-#include "wire/partition.h"
+#include "wire/keys.h"
 #include "wire/reply.h"
 
 enum { RQLI_SLOT_IS_FREE = -1 };

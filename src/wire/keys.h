@@ -2,12 +2,13 @@
 #define RQLI_KEYS_H
 
 /*
- * The names of keys (lua/README.md 1). A server that has all locks has one set of keys. If locks
- * are spread over several servers, each partition has a set of its own, in one slot.
+ * The names of keys (lua/README.md 1). A server that has all locks has one set of keys. If there
+ * are several servers, locks are in partitions, each with a set of keys of its own, in one slot.
+ * The partition of a lock follows from its name. This is a part of the protocol, because two
+ * clients that disagree about it do not exclude each other. partitions.def has their tags.
  */
 
 #include "base/text.h"
-#include "wire/partition.h"
 
 #include <rql/base.h>
 #include <stdbool.h>
@@ -25,6 +26,15 @@
 #define RQLI_KEY_CLIENTS RQLI_PREFIX "clients"
 #define RQLI_KEY_RING RQLI_PREFIX "ring" /* only on a shard */
 #define RQLI_CHANNEL RQLI_PREFIX "wake:" /* followed by the identity of the client */
+
+enum { RQLI_PARTITIONS = 128, RQLI_KEYSLOTS = 16384 };
+
+/* Returns the slot of a key of this name in a cluster: that of its first {tag}, if it has one that
+ * is not empty. */
+unsigned rqli_keyslot(struct rqli_slice name);
+
+/* Returns the partition of a lock, from 0 to RQLI_PARTITIONS - 1. */
+unsigned rqli_partition_of(struct rqli_slice name);
 
 /* One set of keys; all texts are terminated. */
 struct rqli_key_set {

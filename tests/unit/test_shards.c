@@ -1,7 +1,7 @@
 #include "check.h"
 
 #include "net/shards.h"
-#include "wire/partition.h"
+#include "wire/keys.h"
 
 /* The owner of each partition as a digit, by another program that was written for this alone. */
 static const struct {
