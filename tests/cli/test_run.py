@@ -5,7 +5,7 @@ import signal
 import sys
 import time
 
-from harness import (PROGRAM, Folder, Program, Server, Terminal, await_gone, check_equal, check_in,
+from harness import (PROGRAM, SLOW, Folder, Program, Server, Terminal, await_gone, check_equal, check_in,
                      environment, finish, is_gone, main, wait_until)
 
 
@@ -284,7 +284,7 @@ def test_suspend_key_stops_both_and_continues_both(server, rql):
 def test_command_whose_lock_ended_while_stopped_does_not_go_on(server, rql):
     # No shell: dash waits for its vfork, and never stops when ^Z meets the new process before exec.
     script = "import time; print('up', flush=True); time.sleep(60); print('went on')"
-    with Shell(rql, "run", "a", "--ttl", "500ms", "--", sys.executable, "-c", script) as terminal:
+    with Shell(rql, "run", "a", "--ttl", f"{2 * SLOW}s", "--", sys.executable, "-c", script) as terminal:
         terminal.read_until("up")
         terminal.type("\x1a")
         terminal.read_until("\\[stopped]")

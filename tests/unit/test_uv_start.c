@@ -19,7 +19,7 @@ enum {
     ROUNDS = 10,      /* chance decides when a thread is taken */
     STARTERS = 3,     /* that start the pool at the same time */
     THIEVES = 2,      /* that make one thread after the other */
-    USER = 1853193021 /* whom nobody else of the machine is: his limit counts what we make alone */
+    USER = 1853193021 /* of the first process: no other on the machine has such an id */
 };
 
 static atomic_int n_ready;
@@ -54,14 +54,16 @@ static void *start(void *unused)
     return unused;
 }
 
-/* 0: nobody ended the process, and without a limit the pool starts. */
+/* 0: nobody ended the process, and without a limit the pool starts. Its user is of this process
+ * alone: the limit counts all threads of a user, also those of the same test beside it. */
 static int start_at_the_limit(void)
 {
+    const uid_t user = USER + (uid_t)getpid();
     struct rlimit most = {0};
     pthread_t thief[THIEVES];
     pthread_t starter[STARTERS];
 
-    if (setresuid(USER, USER, USER) != 0 || getrlimit(RLIMIT_NPROC, &most) != 0) {
+    if (setresuid(user, user, user) != 0 || getrlimit(RLIMIT_NPROC, &most) != 0) {
         return 1;
     }
     for (int i = 0; i < THIEVES; i++) {
