@@ -41,10 +41,8 @@ if n_keys == 0 then
 end
 
 -- The lock is held, or it has waiters, or it is free in a pause.
--- @include waiters
-
 local access, conflict, fail_fast, wait_ms, known_us, more_at =
-    string.match(ARGV[6], "^(%a)(%a)(.) (%-?%d+) (%d+) ()")
+    fields[6]:match("^(%a)(%a)(.) (%-?%d+) (%d+) ()")
 local is_random = access == "r" or access == "R"
 local held = call("HMGET", lock, "acq_id", "rql_nonce")
 local owner, holder = held[1], held[1] == acquirer and held[2]
@@ -88,33 +86,37 @@ if holder and (holder == nonce or conflict == "t" or conflict == "e") then
     end
     return "1 " .. now_text .. " " .. ttl_left(lock) .. " " .. token .. " " .. process .. " " ..
         (claim and "1" or "0") .. " " .. holder
-elseif owner == acquirer and conflict == "d" then
+end
+-- @include waiters
+
+if owner == acquirer and conflict == "d" then
     call("ZREM", queue, acquirer)
-    forget(requests, acquirer, mine and select(5, read_record(mine)))
+    forget(requests, acquirer, access_of(mine))
     return "4 " .. now_text .. " " .. ttl_left(lock)
 elseif owner and fail_fast == "f" then
     return "2 " .. now_text .. " " .. ttl_left(lock)
 elseif not owner and is_random and not pause_end(fence, now_text) then
     if mine then
-        access = select(5, read_record(mine)) -- may be that of an earlier request
+        access = access_of(mine) -- may be that of an earlier request
     end
 else
     -- The request waits: it enters the queue. If the lock is free, the script serves the queue, and this request
     -- may be the one that gets the lock.
     -- @include queue
 
-    local me, holds, oldest_us = acquirer, access == "Q" or access == "R", 0
-    local turn, yields, free_ms, passed, queue_ttl_ms, random
+    local holds, oldest_us = access == "Q" or access == "R", 0
+    local turn, free_ms, passed, queue_ttl_ms, random
     local is_poll = known_us ~= "0"
     local until_us = end_of(wait_ms, time, micros)
     local count = is_first_to_wait and 0 or call("ZCARD", queue) -- a foreign type is an error before any write
     local score = mine and call("ZSCORE", queue, acquirer)
     local was_removed = is_poll and not score
-    local score_us, last_two = is_poll and known_us or now_text, {}
+    local score_us = is_poll and known_us or now_text
+    local next_to_last -- the waiter in front of this request, if the request has just become the last
 
     way = was_removed and "2" or way
     if was_removed or (count == 0 and n_keys > (owner and 1 or 0)) then
-        restore(queue, requests, count, read_record)
+        restore(queue, requests, count)
         count = call("ZCARD", queue)
         score = mine and call("ZSCORE", queue, acquirer)
     end
@@ -124,7 +126,7 @@ else
     -- The record is written first, because a withdrawal needs it if the other writes are denied.
     if not mine or not string.find(mine, " " .. nonce .. " ", 1, true) then
         if mine then
-            forget(requests, acquirer, (select(5, read_record(mine))))
+            forget(requests, acquirer, access_of(mine))
         end
         call("HSET", requests, acquirer, record_of(acquirer, host, ttl_ms, nonce, until_us, access, score_us))
         if is_random then
@@ -144,26 +146,29 @@ else
             call("ZADD", queue, "0", acquirer .. acquirer)
             call("ZREM", queue, acquirer .. acquirer)
         end
-        last_two = is_first_to_wait and {acquirer} or call("ZRANGE", queue, "-2", "-1")
-        if last_two[#last_two] ~= acquirer then
+        local last_two = not is_first_to_wait and call("ZRANGE", queue, "-2", "-1")
+        if last_two and last_two[#last_two] == acquirer then
+            next_to_last = last_two[2] and last_two[1]
+        elseif last_two then
             score_us = tail_us(queue, requests, fence, now_text)
             put_at(queue, requests, acquirer, seconds_of(score_us),
                    record_of(acquirer, host, ttl_ms, nonce, until_us, access, score_us))
         end
     end
-    local is_behind_ours = last_two[2] == acquirer and call("HEXISTS", requests, last_two[1]) == 1
+    local is_behind_ours = next_to_last and call("HEXISTS", requests, next_to_last) == 1
     if not is_behind_ours then
         keep(queue, requests)
     end
     note_heartbeat(live, acquirer, now_text, is_poll)
 
     if not owner or score or is_poll then
-        queue_ttl_ms, random = string.match(ARGV[6], "^(%-?%d+) (%d+)$", more_at)
+        queue_ttl_ms, random = fields[6]:match("^(%-?%d+) (%d+)$", more_at)
         oldest_us = queue_ttl_ms ~= "-1" and now_text - queue_ttl_ms * 1000 or 0
     end
     if not owner then
         -- @include serving
         -- @include serve_queue
+        turn, free_ms, passed = serve(keys, now_text, now_seconds, random, {acquirer = acquirer, holds = holds})
     end
     if turn ~= "mine" then
         if fail_fast == "f" then
@@ -195,11 +200,11 @@ else
         end
         local in_front = owner or ""
         if rank > 0 then
-            in_front = last_two[2] == acquirer and last_two[1] or call("ZRANGE", queue, rank - 1, rank - 1)[1]
+            in_front = next_to_last or call("ZRANGE", queue, rank - 1, rank - 1)[1]
         end
         -- A waiter directly behind one of its own client does not look after the lock: -1 saves reading the PTTL.
         local left_ms = free_ms
-            or (is_behind_ours and identity_of(last_two[1]) == identity_of(acquirer) and "-1") or ttl_left(lock)
+            or (is_behind_ours and next_to_last:sub(-32) == acquirer:sub(-32) and "-1") or ttl_left(lock)
         return "0 " .. now_text .. " " .. left_ms .. " " .. (rank == 0 and "0" or rank) .. " " .. is_first ..
             " " .. (was_removed and "1" or "0") .. " " .. of_ruby .. " " .. score_us .. " " .. in_front
     end

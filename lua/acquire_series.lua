@@ -38,6 +38,7 @@ local kept_ms -- how long, at most, a lock that other waiters want is kept free 
 
 -- @include waiters
 -- @include serving
+-- @include serve_queue
 -- @include queue
 
 local until_us = end_of(wait_ms, time, micros)
@@ -62,7 +63,7 @@ local function look(i)
     entry.is_answered = entry.is_granted or (entry.is_own and held[5] == nonce)
     entry.is_there = record or score
     entry.is_queued = is_known
-    entry.access = record and select(5, read_record(record))
+    entry.access = access_of(record)
     entry.score_us = is_known and score and micros_of(score)
     return entry
 end
@@ -198,10 +199,10 @@ local function state_of(entry, yields)
     elseif entry.owner then
         return 1
     end
-    local me, turn, free_ms, passed = acquirer, nil, nil, nil
-    -- @include serve_queue
-    entry.is_again, entry.free_ms, entry.passed = turn == "again", free_ms, passed
-    entry.is_in_turn = turn == "mine"
+    local turn
+    turn, entry.free_ms, entry.passed = serve({lock, queue, requests, live, fence}, now_text, now_seconds, random,
+                                              {acquirer = acquirer, holds = holds, yields = yields})
+    entry.is_again, entry.is_in_turn = turn == "again", turn == "mine"
     return entry.is_in_turn and 0 or 2
 end
 
@@ -255,7 +256,7 @@ for i = 1, count do
     local n_there = (entry.score_us or entry.is_own) and 1 or call("ZCARD", queue)
     restored = is_lost and 1 or restored
     if is_lost or n_there == 0 then
-        restore(queue, requests, n_there, read_record)
+        restore(queue, requests, n_there)
     end
 end
 score_us = score_us ~= "0" and score_us or new_score()

@@ -6,7 +6,7 @@
 -- "0 served 0" if the grant had ended before; served: lua/README.md 9.
 
 local call = redis.call
-local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local lock, queue, requests = KEYS[1], KEYS[2], KEYS[3]
 local ended = "0"
 -- @include clock
 -- @include extension
@@ -27,9 +27,8 @@ if call("HEXISTS", lock, "acq_id") == 1 or call("EXISTS", queue, requests) == 0 
     return ended .. " 0 0"
 end
 
-local random, me, holds, yields, turn, free_ms, passed = ARGV[4]
 -- @include waiters
 -- @include serving
 -- @include serve_queue
 
-return ended .. " " .. served .. " 0"
+return ended .. " " .. select(4, serve(KEYS, now_text, now_seconds, ARGV[4])) .. " 0"

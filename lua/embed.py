@@ -8,9 +8,11 @@ A script declares its contract in its head comment:
     -- @keys lock queue                    ("..." after them: these once for each of several locks)
     -- @args acquirer host ttl_ms          (a last "..." stands for any number more)
 A line "-- @include name" stands for the text of name.lua in the same folder, a fragment. Its head says
-which local variables it needs, and which of its own it leaves to its includer; either may have more lines:
+which local variables it needs, after which other fragments it comes, because it calls their functions, and
+what it leaves to its includer:
     -- in: call lock queue
-    -- out: served
+    -- after: clock waiters
+    -- out: serve
 Checked: a fragment is included where all that it needs is declared, uses nothing else, needs all that it
 lists, and declares what it leaves. So a script uses no global variable, which a server would refuse only
 when it comes to that line.
@@ -70,8 +72,19 @@ def declared(text, tag, path):
 
 
 def listed(text, tag):
-    """The variables of all lines "-- in: ..." or "-- out: ..."."""
+    """The words of all lines "-- in: ...", "-- after: ..." or "-- out: ..."."""
     return [name for line in re.findall(rf"^-- {tag}: (.*)$", text, re.M) for name in line.split()]
+
+
+def left_by(path, fragment):
+    """What a fragment in the folder of this file leaves to its includer."""
+    return listed(path.with_name(fragment + ".lua").read_text("ascii"), "out")
+
+
+def needed_by(path):
+    """What the includer of a fragment has to have declared."""
+    text = path.read_text("ascii")
+    return [*listed(text, "in"), *(name for one in listed(text, "after") for name in left_by(path, one))]
 
 
 class Names:
@@ -94,10 +107,9 @@ class Names:
                 self.fault(line, why)
 
     def include(self, name, line):
-        text = self.path.with_name(name + ".lua").read_text("ascii")
-        for needed in listed(text, "in"):
+        for needed in needed_by(self.path.with_name(name + ".lua")):
             self.use(needed, line, f"{name}.lua needs {needed}, which is not declared here")
-        self.blocks[-1].update(listed(text, "out"))
+        self.blocks[-1].update(left_by(self.path, name))
 
 
 def parameters(tokens, at):
@@ -160,10 +172,14 @@ def faults_of(path):
         kind = found.lastgroup or ("" if found[0].startswith("--") else "other")
         if kind:
             tokens.append((kind, found[kind] if kind != "other" else found[0], text.count("\n", 0, found.start()) + 1))
-    names = Names(path, listed(text, "in"))
+    names = Names(path, needed_by(path))
     follow(names, tokens)
-    for name in sorted(names.needed - names.used):
-        names.fault(1, f"{name} is listed as needed, and is not")
+    for name in listed(text, "in"):
+        if name not in names.used:
+            names.fault(1, f"{name} is listed as needed, and is not")
+    for fragment in listed(text, "after"):
+        if not names.used.intersection(left_by(path, fragment)):
+            names.fault(1, f"nothing of {fragment} is needed")
     for name in listed(text, "out"):
         if name not in names.blocks[0]:
             names.fault(1, f"{name} is listed as left to the includer, and is not declared")

@@ -8,7 +8,7 @@
 -- served in one call, its next poll serves the rest.
 
 local call = redis.call
-local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local lock, queue, requests = KEYS[1], KEYS[2], KEYS[3]
 local ttl_ms = ARGV[2]
 -- @include clock
 -- @include ttl
@@ -29,9 +29,9 @@ if call("HEXISTS", lock, "acq_id") == 1 or call("EXISTS", queue, requests) == 0 
     return "0 " .. now_text
 end
 
-local random, me, holds, yields, turn, free_ms, passed = ARGV[3]
 -- @include waiters
 -- @include serving
 -- @include serve_queue
 
+serve(KEYS, now_text, now_seconds, ARGV[3])
 return "0 " .. now_text

@@ -1,7 +1,8 @@
 -- Makes a token the last one of this set of keys. In a pause the last one is not a number but "q <until_us> <token>"
 -- (lua/README.md 46), which is longer than any number: it stays while the pause lasts.
 --
--- in: call fence token now_text is_less
+-- in: call fence token
+-- after: clock
 -- out: before is_paused
 --
 -- before is the previous token if that is not less than the new one, or is in the text of a pause; else it is nil.

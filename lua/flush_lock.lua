@@ -5,14 +5,15 @@
 -- A field that was not there is "". Returns "is_deleted served"; served: lua/README.md 9.
 
 local call = redis.call
-local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local hosts, suspects = KEYS[6], KEYS[7]
-
--- @include check_grant
 -- @include is_dead_host
 
-if not is_dead_host(ARGV[2]) then
+if not is_dead_host(KEYS[6], KEYS[7], ARGV[2]) then
     return "0 0"
 end
+-- @include clock
+-- @include waiters
+-- @include serving
+-- @include serve_queue
+-- @include delete_seen
 
--- @include delete_and_serve
+return delete_seen(KEYS, now_text, now_seconds, ARGV)

@@ -7,18 +7,18 @@
 -- next waiter.
 
 local call = redis.call
-local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local hosts, suspects = KEYS[6], KEYS[7]
+local lock, queue, requests, hosts, suspects = KEYS[1], KEYS[2], KEYS[3], KEYS[6], KEYS[7]
 local from = tonumber(ARGV[1])
 local PAGE = 40 -- takes less than 1 ms
+-- @include clock
 -- @include waiters
+-- @include serving
 -- @include is_dead_host
 
 local function host_of(acquirer)
-    local record = call("HGET", requests, acquirer)
-    local host, _, _, _, access = read_record(record or "")
-    if host then
-        return whole_host(host, acquirer), access
+    local waiter = read_record(acquirer, call("HGET", requests, acquirer))
+    if waiter then
+        return waiter.host, waiter.access
     end
     local thread, rest = string.match(acquirer, "^rql:acq:([^/]*/[^/]*)/[^/]*/(.*)$")
     return thread and "rql:hst:" .. thread .. "/" .. rest
@@ -29,7 +29,7 @@ local waiters = call("ZRANGE", queue, from, from + PAGE - 1)
 local removed = 0
 for _, acquirer in ipairs(waiters) do
     local host, access = host_of(acquirer)
-    if host and is_dead_host(host) then
+    if host and is_dead_host(hosts, suspects, host) then
         call("ZREM", queue, acquirer)
         forget(requests, acquirer, access)
         removed = removed + 1

@@ -1,7 +1,8 @@
 -- Grants the lock: writes it with a TTL of lease_ms. fields holds names and values of further fields, from the
 -- index first_field on.
 --
--- in: call lock fence acquirer host ttl_ms nonce lease_ms fields first_field now_text now_seconds is_less
+-- in: call lock fence acquirer host ttl_ms nonce lease_ms fields first_field
+-- after: clock
 -- out: token
 --
 -- token is text. It is the time, so that it is above every earlier token even after the server has lost data. If

@@ -7,7 +7,11 @@
 -- lua/README.md 9.
 
 local call = redis.call
-local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local acquirer, nonce, random = ARGV[1], ARGV[2], ARGV[3]
 -- @include clock
+-- @include waiters
+-- @include serving
+-- @include serve_queue
+-- @include extension
 -- @include withdraw
+
+return withdraw(KEYS, now_text, now_seconds, ARGV[1], ARGV[2], ARGV[3])

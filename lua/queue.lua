@@ -4,7 +4,7 @@
 -- out: seconds_of micros_of end_of record_of tail_us put_at keep note_heartbeat leads
 
 local function seconds_of(us)
-    return string.sub(us, 1, -7) .. "." .. string.sub(us, -6)
+    return us:sub(1, -7) .. "." .. us:sub(-6)
 end
 
 local function micros_of(score)
@@ -18,8 +18,8 @@ end
 
 -- Returns a request's record, in the form that read_record() reads.
 local function record_of(acquirer, host, ttl_ms, nonce, until_us, access, score_us)
-    local place = string.sub(host, 1, -33)
-    local head = (place .. string.sub(acquirer, -32) == host and place or host) .. " " .. ttl_ms .. " " ..
+    local place = host:sub(1, -33)
+    local head = (place .. acquirer:sub(-32) == host and place or host) .. " " .. ttl_ms .. " " ..
         nonce .. " " .. until_us .. " " .. access .. " " .. score_us .. " "
     return #ARGV > 6 and head .. cmsgpack.pack({unpack(ARGV, 7)}) or head
 end
@@ -49,22 +49,25 @@ end
 -- Renews the TTL of both keys. They end with their last waiter or, if the last waiters died, 60 s after the last
 -- poll. A Ruby waiter that still waits then puts itself back.
 local function keep(queue, requests)
-    redis.call("PEXPIRE", queue, "60000")
-    redis.call("PEXPIRE", requests, "60000")
+    local call = redis.call
+    call("PEXPIRE", queue, "60000")
+    call("PEXPIRE", requests, "60000")
 end
 
 -- Puts a request in its place. The record is written first: if that fails, the request must not get a place to
 -- which it could not be put back.
 local function put_at(queue, requests, acquirer, seconds, record)
-    redis.call("HSET", requests, acquirer, record)
-    redis.call("ZADD", queue, seconds, acquirer)
+    local call = redis.call
+    call("HSET", requests, acquirer, record)
+    call("ZADD", queue, seconds, acquirer)
 end
 
 -- Writes a heartbeat, which counts for all waiters of the client. Clients that were silent for long are removed.
 local function note_heartbeat(live, acquirer, now_text, is_poll)
-    if redis.call("ZADD", live, now_text, string.sub(acquirer, -32)) == 1 or is_poll then
-        redis.call("ZREMRANGEBYSCORE", live, "-inf", now_text - 50000000)
-        redis.call("PEXPIRE", live, "60000")
+    local call = redis.call
+    if call("ZADD", live, now_text, acquirer:sub(-32)) == 1 or is_poll then
+        call("ZREMRANGEBYSCORE", live, "-inf", now_text - 50000000)
+        call("PEXPIRE", live, "60000")
     end
 end
 

@@ -5,7 +5,7 @@
 -- Returns "1 served" when released, "0 served" when the grant had ended; served: lua/README.md 9.
 
 local call, keys = redis.call, KEYS -- a global variable costs ten times as much as a local one
-local lock, queue, requests, live, fence = keys[1], keys[2], keys[3], keys[4], keys[5]
+local lock, queue, requests = keys[1], keys[2], keys[3]
 local owned = call("HGET", lock, "rql_nonce") == ARGV[1]
 
 if owned then
@@ -15,10 +15,9 @@ if call("EXISTS", queue, requests) == 0 or (not owned and call("HEXISTS", lock, 
     return owned and "1 0" or "0 0"
 end
 
-local random, me, holds, yields, turn, free_ms, passed = ARGV[2]
 -- @include clock
 -- @include waiters
 -- @include serving
 -- @include serve_queue
 
-return (owned and "1 " or "0 ") .. served
+return (owned and "1 " or "0 ") .. select(4, serve(keys, now_text, now_seconds, ARGV[2]))

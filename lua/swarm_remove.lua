@@ -11,7 +11,7 @@ local answer = {}
 -- @include is_dead_host
 
 for i = 1, #ARGV do
-    answer[i] = is_dead_host(ARGV[i]) and call("HDEL", hosts, ARGV[i]) or 0
+    answer[i] = is_dead_host(hosts, suspects, ARGV[i]) and call("HDEL", hosts, ARGV[i]) or 0
     call("HDEL", suspects, ARGV[i])
 end
 answer[#answer + 1] = 0

@@ -8,7 +8,7 @@
 -- waiter.
 
 local call = redis.call
-local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local lock, queue, requests, live = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local oldest, from, is_dry = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == "1"
 local PAGE = 40 -- takes less than 1 ms
 -- @include clock
@@ -16,9 +16,8 @@ local PAGE = 40 -- takes less than 1 ms
 -- @include serving
 
 local function is_dead(acquirer)
-    local record = call("HGET", requests, acquirer)
-    local host, _, _, until_us = read_record(record or "")
-    return not host or not is_alive(live, identity_of(acquirer), now_text, until_us)
+    local waiter = read_record(acquirer, call("HGET", requests, acquirer))
+    return not waiter or not is_alive(live, waiter, now_text)
 end
 
 local function dead_of(waiters)
@@ -40,9 +39,9 @@ if is_dry then
     return {#dead, next_from, 0}
 end
 for _, acquirer in ipairs(dead) do
-    local record = call("HGET", requests, acquirer)
+    local access = access_of(call("HGET", requests, acquirer))
     call("ZREM", queue, acquirer)
-    forget(requests, acquirer, record and select(5, read_record(record)))
+    forget(requests, acquirer, access)
 end
 if not is_end or call("EXISTS", queue) == 0 or redis.pcall("HEXISTS", lock, "acq_id") ~= 0 then
     return {#dead, next_from, 0} -- the lock is held, the queue is empty, or there are more pages

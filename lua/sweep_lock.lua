@@ -5,7 +5,10 @@
 -- A field that was not there is "". Returns "is_deleted served"; served: lua/README.md 9.
 
 local call = redis.call
-local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+-- @include clock
+-- @include waiters
+-- @include serving
+-- @include serve_queue
+-- @include delete_seen
 
--- @include check_grant
--- @include delete_and_serve
+return delete_seen(KEYS, now_text, now_seconds, ARGV)

@@ -17,16 +17,15 @@ local told = {}
 local count = call("ZCARD", queue)
 for _, acquirer in ipairs(call("ZRANGE", queue, 0, PLACES - 1)) do
     local record = call("HGET", requests, acquirer)
-    local host, _, nonce, until_us, access = read_record(record or "")
-    local identity = identity_of(acquirer)
-    if record and not (host and is_alive(live, identity, now_text, until_us)) then
-        forget(requests, acquirer, access)
-    elseif host and not told[identity] then
-        told[identity] = nonce
+    local waiter = read_record(acquirer, record)
+    if record and not (waiter and is_alive(live, waiter, now_text)) then
+        forget(requests, acquirer, waiter and waiter.access)
+    elseif waiter and not told[waiter.identity] then
+        told[waiter.identity] = waiter
     end
 end
 call("UNLINK", queue)
-for identity, nonce in pairs(told) do
-    notify(identity, nonce .. " look")
+for _, waiter in pairs(told) do
+    notify(KEYS, waiter, waiter.nonce .. " look")
 end
 return {count > 0 and 1 or 0, count}

@@ -13,7 +13,7 @@
 -- other.
 
 local call = redis.call
-local lock, queue, requests, live, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local lock, queue, requests, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[5]
 local random, acquirer, nonce, host, ttl_ms, token = unpack(ARGV, 2, 7)
 local held = call("HMGET", lock, "rql_nonce", "rql_token", "rql_claim")
 
@@ -51,4 +51,10 @@ if held[1] == ARGV[1] then
     end
     return "4 0 " .. ttl_ms
 end
+-- @include waiters
+-- @include serving
+-- @include serve_queue
+-- @include extension
 -- @include withdraw
+
+return withdraw(KEYS, now_text, now_seconds, acquirer, nonce, random)

@@ -18,6 +18,8 @@ SCRIPT = (HEAD + "local call, lock = redis.call, KEYS[1]\n-- @include answer\n"
           "for i = 1, 2 do\n    local t = {i = i, [i] = {x = 1}}\n    answer = answer .. t.i .. #t[i]\nend\n"
           "return answer\n")
 
+MORE = "-- after: answer\n-- out: more\nlocal function more(text)\n    return text .. answer\nend\n"
+
 # (what is tested, what is complained of or None, {file: text, beside the good ones})
 CASES = (
     ("scripts that fit together", None, {}),
@@ -43,6 +45,13 @@ CASES = (
     ("a fragment that lists what it does not use", "answer.lua:1: fence is listed as needed", {
         "answer.lua": ANSWER.replace("in: call", "in: fence call"),
         "s.lua": SCRIPT.replace("call, lock = redis.call,", "call, lock, fence = redis.call, KEYS[1],")}),
+    ("a fragment that comes after another one", None, {
+        "s.lua": SCRIPT.replace("return answer", "-- @include more\nreturn more(answer)"), "more.lua": MORE}),
+    ("a fragment that comes before another one", "s.lua:4: more.lua needs answer", {
+        "s.lua": SCRIPT.replace("-- @include answer", "-- @include more\n-- @include answer"), "more.lua": MORE}),
+    ("a fragment that needs nothing of another one", "more.lua:1: nothing of answer is needed", {
+        "s.lua": SCRIPT.replace("return answer", "-- @include more\nreturn more(answer)"),
+        "more.lua": MORE.replace(".. answer", "")}),
     ("a fragment that does not declare what it leaves", "answer.lua:1: token is listed as left", {
         "answer.lua": ANSWER.replace("out: answer", "out: answer token")}),
     ("a script with a global variable", "s.lua:3: token is not declared", {"s.lua": HEAD + "return token\n"}),

@@ -82,7 +82,7 @@ class Bounds(NamedTuple):
 
 
 # With such a budget a call passes only one that is dead or has no subscription, and whoever made it repeats it.
-FRUGAL = (Edit("lua/serving.lua", "budget = 30", "budget = 1"),)
+FRUGAL = (Edit("lua/serve_queue.lua", "budget = 30", "budget = 1"),)
 HOUR_US = 3_600_000_000
 
 # What clients of two locks want.
