@@ -34,38 +34,13 @@ local access, conflict, fail_fast, wait_ms, known_us, queue_ttl_ms, random =
 local holds = access == "Q" or access == "R"
 local entries = {}
 local states = {}
-local kept_ms -- how long, at most, a lock that other waiters want is kept free for this series
 
 -- @include waiters
--- @include serving
--- @include serve_queue
--- @include queue
-
-local until_us = end_of(wait_ms, time, micros)
 
 local function turn_to(i)
     lock, queue, requests = KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i]
     nonce = string.sub(ARGV[4], 32 * i - 31, 32 * i)
     return entries[i]
-end
-
--- Returns the state of a lock and of this request for it. It only reads, so that a key of a foreign type is an
--- error before anything is done.
-local function look(i)
-    turn_to(i)
-    local held = call("HMGET", lock, "acq_id", "rql_nonce", "rql_token", "rql_claim", "rql_spc")
-    local record = call("HGET", requests, acquirer)
-    local is_known = record and string.find(record, " " .. nonce .. " ", 1, true)
-    local score = call("ZSCORE", queue, acquirer)
-    local entry = {owner = held[1], nonce = held[2], token = held[3], claim = held[4]}
-    entry.is_granted = entry.nonce == nonce
-    entry.is_own = entry.owner == acquirer and not entry.is_granted
-    entry.is_answered = entry.is_granted or (entry.is_own and held[5] == nonce)
-    entry.is_there = record or score
-    entry.is_queued = is_known
-    entry.access = access_of(record)
-    entry.score_us = is_known and score and micros_of(score)
-    return entry
 end
 
 local function reenter(entry)
@@ -119,6 +94,43 @@ local function take()
         end
     end
     return answer_held()
+end
+
+if call("EXISTS", unpack(KEYS, 1, 3 * count)) == 0 then
+    for i = 1, count do
+        entries[i] = {}
+    end
+    local held = take()
+    if held then
+        return held
+    end
+end
+
+-- One of the locks is held, or it has waiters, or they are free in a pause.
+-- @include serving
+-- @include serve_queue
+-- @include queue
+
+local until_us = end_of(wait_ms, time, micros)
+local kept_ms -- how long, at most, a lock that other waiters want is kept free for this series
+
+-- Returns the state of a lock and of this request for it. It only reads, so that a key of a foreign type is an
+-- error before anything is done.
+local function look(i)
+    turn_to(i)
+    local held = call("HMGET", lock, "acq_id", "rql_nonce", "rql_token", "rql_claim", "rql_spc")
+    local record = call("HGET", requests, acquirer)
+    local is_known = record and string.find(record, " " .. nonce .. " ", 1, true)
+    local score = call("ZSCORE", queue, acquirer)
+    local entry = {owner = held[1], nonce = held[2], token = held[3], claim = held[4]}
+    entry.is_granted = entry.nonce == nonce
+    entry.is_own = entry.owner == acquirer and not entry.is_granted
+    entry.is_answered = entry.is_granted or (entry.is_own and held[5] == nonce)
+    entry.is_there = record or score
+    entry.is_queued = is_known
+    entry.access = access_of(record)
+    entry.score_us = is_known and score and micros_of(score)
+    return entry
 end
 
 -- Returns how long nothing can be granted, in ms: until the end of the last lock that another acquirer holds, or
@@ -207,17 +219,11 @@ local function state_of(entry, yields)
 end
 
 local n_free, n_answered = 0, 0
-local is_new = call("EXISTS", unpack(KEYS, 1, 3 * count)) == 0
 for i = 1, count do
-    entries[i] = is_new and {} or look(i)
+    entries[i] = look(i)
     n_answered = n_answered + (entries[i].is_answered and 1 or 0)
 end
-if is_new then
-    local held = take()
-    if held then
-        return held
-    end
-elseif n_answered == count then
+if n_answered == count then
     for i = 1, count do -- WAIT covers only what was written over this connection, as in acquire.lua
         local entry = turn_to(i)
         call("HSET", lock, "rql_nonce", entry.nonce)
