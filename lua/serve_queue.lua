@@ -101,25 +101,24 @@ local function serve(keys, now_text, now_seconds, random, me)
     local AT_ONCE = 32
     local call, queue, requests = redis.call, keys[2], keys[3]
     local page, width = redis.pcall("ZRANGE", queue, "0", "0"), 1 -- it is usually the turn of the first waiter
-    local first = {} -- its record, if that was read already, and the mark "random"
-    local n_dropped, turn = 0, nil
+    local n_dropped, record, n_random, turn = 0, nil, nil, nil -- record: the first waiter's, if it was read already
 
     if not page[1] and not page.err then
         restore(queue, requests, 0)
         page = call("ZRANGE", queue, "0", "0")
     end
     if page[1] and random + 0 < 32768 then
-        first = call("HMGET", requests, page[1], "random")
+        record, n_random = unpack(call("HMGET", requests, page[1], "random"))
     end
-    if first[2] then
+    if n_random then
         -- In half the cases a waiter that asked for random access may overtake the head, from any place. That waiter
         -- is a page of its own, which counts for no place in the queue.
         local place = random % call("ZCARD", queue)
         local pick = call("ZRANGE", queue, place, place)[1]
-        local record = pick and call("HGET", requests, pick)
-        local waiter = pick and read_record(pick, record)
+        local of_pick = pick and call("HGET", requests, pick)
+        local waiter = pick and read_record(pick, of_pick)
         if waiter and (waiter.access == "r" or waiter.access == "R") then
-            page, width, first[1] = {pick}, 0, record
+            page, width, record = {pick}, 0, of_pick
         end
     end
     -- at: places that stay in front; n_rubies: Ruby waiters that were passed, 2: two or more
@@ -129,8 +128,8 @@ local function serve(keys, now_text, now_seconds, random, me)
         for i = 1, #page do
             local acquirer = page[i]
             local waiter = not (me and acquirer == me.acquirer)
-                and read_record(acquirer, first[1] or call("HGET", requests, acquirer)) or nil
-            first[1] = nil
+                and read_record(acquirer, record or call("HGET", requests, acquirer)) or nil
+            record = nil
             local fate = turn_of(self, acquirer, waiter)
             if fate == "kept" then
                 self.at = self.at + 1
