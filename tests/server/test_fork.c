@@ -86,14 +86,15 @@ static bool hammers_run(void *data)
 /* Beside threads that wait, and so an open subscriber, and a lock that is renewed. */
 TEST(child_has_nothing_of_the_parents_and_does_it_no_harm)
 {
+    const rql_lock_options lasting = patient(client); /* longer than the children take */
     rql_series_options options = series_of(names, 2);
-    rql_lock_options renewed = patient(client);
+    rql_lock_options renewed = lasting;
     struct hammer self = {0};
     struct threads *threads;
 
     renewed.ttl_ms = wait_stretched(3000); /* renewed each second */
     renewed.auto_extend = true;
-    options.ttl_ms = renewed.timeout_ms; /* the children take their time on a busy machine */
+    options.lock = &lasting;
     inherited = hold_with(client, "inherited", &renewed);
     CHECK_OK(rql_series_acquire(client, &options, &inherited_series, NULL));
     threads = threads_start(HAMMERS, hammer, &self);
