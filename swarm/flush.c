@@ -9,7 +9,7 @@
 #include "lock/client.h"
 #include "lock/notify.h"
 #include "lock/server_clock.h"
-#include "net/op_threads.h"
+#include "net/op/op_threads.h"
 #include "options/options.h"
 
 #include <stdio.h>

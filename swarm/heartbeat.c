@@ -10,8 +10,8 @@
 #include "lock/lock.h"
 #include "lock/notify.h"
 #include "lock/server_clock.h"
-#include "net/op.h"
-#include "net/op_threads.h"
+#include "net/op/op.h"
+#include "net/op/op_threads.h"
 #include "wire/answer.h"
 
 /*

@@ -1,7 +1,7 @@
 #include "supervise.h"
 
 #include "base/clock.h"
-#include "net/op_loop.h"
+#include "net/op/op_loop.h"
 
 #include <string.h>
 

@@ -5,7 +5,7 @@
  * period, and at once when it is roused. A step is an operation on the swarm's loop. */
 
 #include "lock/loop.h"
-#include "net/op_loop.h"
+#include "net/op/op_loop.h"
 #include "observe/observe.h"
 
 #include <pthread.h>

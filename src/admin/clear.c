@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "lock/notify.h"
 #include "lock/server_clock.h"
-#include "net/op_threads.h"
+#include "net/op/op_threads.h"
 #include "options/options.h"
 
 #include <string.h>

@@ -3,7 +3,7 @@
 #include "admin/pages.h"
 #include "base/cancel.h"
 #include "base/error.h"
-#include "net/client_name.h"
+#include "net/login/client_name.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "lock/client_new.h"
-#include "net/conn_threads.h"
+#include "net/conn/conn_threads.h"
 #include "options/options.h"
 
 #include <inttypes.h>

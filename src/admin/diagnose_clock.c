@@ -3,8 +3,8 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "lock/client_new.h"
-#include "net/batch_threads.h"
-#include "net/connect.h"
+#include "net/conn/batch_threads.h"
+#include "net/sock/connect.h"
 #include "wire/answer.h"
 
 #include <inttypes.h>

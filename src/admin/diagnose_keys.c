@@ -3,7 +3,7 @@
 #include "admin/pages.h"
 #include "base/clock.h"
 #include "base/random.h"
-#include "net/batch_threads.h"
+#include "net/conn/batch_threads.h"
 #include "wire/number.h"
 
 #include <inttypes.h>

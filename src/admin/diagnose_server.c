@@ -1,6 +1,6 @@
 #include "admin/diagnosis.h"
 
-#include "net/batch_threads.h"
+#include "net/conn/batch_threads.h"
 
 #include <inttypes.h>
 #include <limits.h>

@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/worker.h"
 #include "lock/client_new.h"
-#include "net/batch_threads.h"
+#include "net/conn/batch_threads.h"
 #include "wire/answer.h"
 
 #include <inttypes.h>

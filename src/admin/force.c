@@ -7,8 +7,8 @@
 #include "lock/end.h"
 #include "lock/notify.h"
 #include "lock/server_clock.h"
-#include "net/op.h"
-#include "net/op_threads.h"
+#include "net/op/op.h"
+#include "net/op/op_threads.h"
 #include "options/options.h"
 #include "wire/answer.h"
 

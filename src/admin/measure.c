@@ -2,7 +2,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "lock/client.h"
-#include "net/batch_threads.h"
+#include "net/conn/batch_threads.h"
 
 #include <rql/diagnose.h>
 

@@ -2,8 +2,8 @@
 #include "base/cancel.h"
 #include "base/error.h"
 #include "lock/client.h"
-#include "net/conn_threads.h"
-#include "net/sentinels.h"
+#include "net/conn/conn_threads.h"
+#include "net/login/sentinels.h"
 
 #include <rql/client.h>
 #include <stdio.h>

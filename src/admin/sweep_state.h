@@ -4,7 +4,7 @@
 /* The state of a sweep: its arguments, its progress, and its result. */
 
 #include "admin/pages.h"
-#include "net/op.h"
+#include "net/op/op.h"
 
 #include <rql/sweep.h>
 

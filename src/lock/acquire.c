@@ -17,7 +17,7 @@
 #include "lock/transfer.h"
 #include "lock/wait.h"
 #include "lock/withdraw.h"
-#include "net/op_threads.h"
+#include "net/op/op_threads.h"
 #include "observe/observe.h"
 #include "wire/answer.h"
 

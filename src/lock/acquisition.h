@@ -11,8 +11,8 @@
 #include "lock/lock.h"
 #include "lock/request.h"
 #include "lock/withdraw.h"
-#include "net/op.h"
-#include "net/op_loop.h"
+#include "net/op/op.h"
+#include "net/op/op_loop.h"
 #include "wire/answer.h"
 
 #include <rql/series.h>

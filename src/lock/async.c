@@ -15,7 +15,7 @@
 #include "lock/series.h"
 #include "lock/wait.h"
 #include "lock/withdraw.h"
-#include "net/op_loop.h"
+#include "net/op/op_loop.h"
 #include "options/options.h"
 
 #include <stdlib.h>

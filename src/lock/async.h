@@ -6,7 +6,7 @@
 
 #include "lock/acquisition.h"
 #include "lock/loop.h"
-#include "net/op_loop.h"
+#include "net/op/op_loop.h"
 
 /* Any thread. Makes the request for one lock; copies its arguments. Returns NULL if there is no
  * memory. */

@@ -15,7 +15,7 @@
 #include "base/dlist.h"
 #include "base/timers.h"
 #include "base/worker.h"
-#include "net/op.h"
+#include "net/op/op.h"
 
 #include <pthread.h>
 #include <rql/client.h>
@@ -50,7 +50,7 @@ enum { RQLI_DUTIES_MAX = 64 };
 
 /* The calls that are due at one node, many in one round trip. Everything but the round trip happens
  * under the mutex, and a duty that is dropped meanwhile is forgotten: the reply to its call is not
- * read. This is no operation of net/op.h, which waits for its slowest node. */
+ * read. This is no operation of net/op/op.h, which waits for its slowest node. */
 struct rqli_duty_batch {
     struct rqli_duty_batch *next; /* of another node, or the other kind */
     struct rqli_node *node;

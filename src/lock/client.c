@@ -7,9 +7,9 @@
 #include "base/scope.h"
 #include "base/text.h"
 #include "base/threads.h"
-#include "net/conn_threads.h"
-#include "net/login.h"
-#include "net/op_threads.h"
+#include "net/conn/conn_threads.h"
+#include "net/login/login.h"
+#include "net/op/op_threads.h"
 #include "options/options.h"
 
 /*

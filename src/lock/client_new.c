@@ -8,8 +8,8 @@
 #include "lock/leases.h"
 #include "lock/master_watch.h"
 #include "lock/notify.h"
-#include "net/cluster.h"
-#include "net/subscription.h"
+#include "net/conn/subscription.h"
+#include "net/op/cluster.h"
 #include "observe/stats.h"
 #include "options/options.h"
 

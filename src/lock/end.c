@@ -7,7 +7,7 @@
 #include "lock/client.h"
 #include "lock/leases.h"
 #include "lock/withdraw.h"
-#include "net/op_threads.h"
+#include "net/op/op_threads.h"
 #include "observe/observe.h"
 #include "wire/answer.h"
 

@@ -5,7 +5,7 @@
  * taken back. The queue of each lock that is freed is served to its end. */
 
 #include "lock/hand_over.h"
-#include "net/op.h"
+#include "net/op/op.h"
 
 #include <rql/series.h>
 

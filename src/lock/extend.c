@@ -8,8 +8,8 @@
 #include "lock/leases.h"
 #include "lock/loop.h"
 #include "lock/transfer.h"
-#include "net/op_loop.h"
-#include "net/op_threads.h"
+#include "net/op/op_loop.h"
+#include "net/op/op_threads.h"
 #include "observe/observe.h"
 #include "wire/answer.h"
 

@@ -4,7 +4,7 @@
 /* A new ttl for 1 to 64 holds, in one round. */
 
 #include "lock/lock.h"
-#include "net/op.h"
+#include "net/op/op.h"
 
 /* The server's answer about one of them. */
 struct rqli_extension {

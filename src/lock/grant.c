@@ -10,9 +10,9 @@
 #include "lock/setback.h"
 #include "lock/transfer.h"
 #include "lock/wait.h"
-#include "net/clock_offset.h"
-#include "net/login.h"
-#include "net/subscription.h"
+#include "net/conn/clock_offset.h"
+#include "net/conn/subscription.h"
+#include "net/login/login.h"
 #include "observe/observe.h"
 #include "wire/answer.h"
 

@@ -7,7 +7,7 @@
 #include "lock/loop.h"
 #include "lock/server_clock.h"
 #include "lock/withdraw.h"
-#include "net/push_threads.h"
+#include "net/conn/push_threads.h"
 
 #include <string.h>
 

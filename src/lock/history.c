@@ -5,7 +5,7 @@
 #include "lock/leases.h"
 #include "lock/notify.h"
 #include "lock/server_clock.h"
-#include "net/conn_threads.h"
+#include "net/conn/conn_threads.h"
 #include "observe/observe.h"
 
 #include <stdlib.h>
@@ -111,9 +111,10 @@ static void look_for_moves(struct rqli_history *self)
 }
 
 /* Looks, on the thread in the background, as long as it watches leases. A login finds out that the
- * server is another: before all calls it says what this client has seen (net/era.h). Then what is
- * held is verified. Nothing is sent as long as no connection has ended and no keys have moved to
- * another node. The caller holds the mutex of the background, which is released meanwhile. */
+ * server is another: before all calls it says what this client has seen (net/login/era.h). Then
+ * what is held is verified. Nothing is sent as long as no connection has ended and no keys have
+ * moved to another node. The caller holds the mutex of the background, which is released meanwhile.
+ */
 static void look(struct rqli_due *due)
 {
     struct rqli_history *self = RQLI_OWNER(due, struct rqli_history, due);

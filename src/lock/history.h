@@ -1,7 +1,7 @@
 #ifndef RQLI_HISTORY_H
 #define RQLI_HISTORY_H
 
-/* Handles a server that was replaced or has lost writes (net/era.h). */
+/* Handles a server that was replaced or has lost writes (net/login/era.h). */
 
 #include "base/timers.h"
 #include "lock/client.h"

@@ -6,8 +6,8 @@
 #include "lock/leases.h"
 #include "lock/wait.h"
 #include "lock/withdraw.h"
-#include "net/conn_threads.h"
-#include "net/op_threads.h"
+#include "net/conn/conn_threads.h"
+#include "net/op/op_threads.h"
 
 /*
  * An acquisition that is given up leaves its queues, with one call for each lock. The calls are

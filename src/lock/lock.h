@@ -10,8 +10,8 @@
 #include "base/timers.h"
 #include "lock/background.h"
 #include "lock/lease.h"
-#include "net/durability.h"
-#include "net/fleet.h"
+#include "net/conn/durability.h"
+#include "net/fleet/fleet.h"
 #include "observe/observe.h"
 #include "wire/command.h"
 

@@ -11,7 +11,7 @@
 #include "lock/leases.h"
 #include "lock/notify.h"
 #include "lock/transfer.h"
-#include "net/batch_threads.h"
+#include "net/conn/batch_threads.h"
 #include "options/options.h"
 
 #include <string.h>

@@ -9,8 +9,8 @@
 #include "base/uv_start.h"
 #include "lock/client.h"
 #include "lock/history.h"
-#include "net/op_loop.h"
-#include "net/push_loop.h"
+#include "net/conn/push_loop.h"
+#include "net/op/op_loop.h"
 
 #include <stdlib.h>
 

@@ -7,10 +7,10 @@
 #include "lock/history.h"
 #include "lock/server_clock.h"
 #include "lock/wait.h"
-#include "net/cluster.h"
-#include "net/op_loop.h"
-#include "net/push_loop.h"
-#include "net/push_threads.h"
+#include "net/conn/push_loop.h"
+#include "net/conn/push_threads.h"
+#include "net/op/cluster.h"
+#include "net/op/op_loop.h"
 
 #include <stdlib.h>
 

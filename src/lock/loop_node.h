@@ -6,8 +6,8 @@
  * the loop's thread calls these functions, unless a comment says otherwise.
  */
 
-#include "net/op_loop.h"
-#include "net/push_loop.h"
+#include "net/conn/push_loop.h"
+#include "net/op/op_loop.h"
 
 #include <rql/client.h>
 
@@ -38,7 +38,7 @@ struct rqli_loop_nodes {
 
 /* Sets the first node up. The caller has set the borrowed members; the others are all zero. From
  * now on unused connections are closed, each for itself, if there are several servers;
- * net/cluster.c does so for the client's own connections. False: no memory; the nodes have to be
+ * net/op/cluster.c does so for the client's own connections. False: no memory; the nodes have to be
  * ended all the same. */
 bool rqli_loop_nodes_init(struct rqli_loop_nodes *self);
 void rqli_loop_nodes_fini(struct rqli_loop_nodes *self); /* all is closed by then */

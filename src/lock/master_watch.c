@@ -5,7 +5,7 @@
 #include "base/pause.h"
 #include "lock/client.h"
 #include "lock/history.h"
-#include "net/login.h"
+#include "net/login/login.h"
 
 #include <stdlib.h>
 #include <sys/eventfd.h>

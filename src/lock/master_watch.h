@@ -9,7 +9,7 @@
  */
 
 #include "base/worker.h"
-#include "net/sentinels.h"
+#include "net/login/sentinels.h"
 
 #include <rql/client.h>
 #include <stdatomic.h>

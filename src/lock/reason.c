@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "lock/client.h"
-#include "net/batch_threads.h"
+#include "net/conn/batch_threads.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "lock/leases.h"
-#include "net/login.h"
+#include "net/login/login.h"
 
 /*
  * Dates pushes and tries by the server's clock, from the readings that replies brought.

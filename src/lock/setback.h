@@ -1,7 +1,7 @@
 #ifndef RQLI_SETBACK_H
 #define RQLI_SETBACK_H
 
-/* What an acquisition does after a try without a grant: notes why, and tries again or gives up. */
+/* The steps of an acquisition after a try without a grant: note why, and try again or give up. */
 
 #include "lock/acquisition.h"
 

@@ -6,10 +6,10 @@
 #include "lock/client.h"
 #include "lock/server_clock.h"
 #include "lock/transfer.h"
-#include "net/conn_threads.h"
-#include "net/login.h"
-#include "net/push_threads.h"
-#include "net/subscription.h"
+#include "net/conn/conn_threads.h"
+#include "net/conn/push_threads.h"
+#include "net/conn/subscription.h"
+#include "net/login/login.h"
 
 #include <stdio.h>
 

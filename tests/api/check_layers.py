@@ -16,16 +16,18 @@ MAY_USE = {
     "cli": [],
     "api": [*BELOW_LOCK, "lock", "admin", "swarm"],
 }
+# The folders of net: a file may use those in front of its own.
+NET = ["sock", "login", "conn", "fleet", "op"]
 VENDOR = {
     "hiredis": ["src/net/"],
-    "uv.h": ["src/base/uv_start", "src/base/worker", "src/net/conn_loop", "src/net/local", "src/lock/loop",
+    "uv.h": ["src/base/uv_start", "src/base/worker", "src/net/conn/conn_loop", "src/net/sock/local", "src/lock/loop",
              "src/cli/held"],
     "cJSON.h": ["src/cli/out"],
     "openssl": ["src/net/"],
 }
 # These decide: time and random numbers are their arguments, memory is their caller's.
-PURE = ("src/lock/request.", "src/lock/lease.", "src/net/clock_offset.",
-        "src/net/stream.")
+PURE = ("src/lock/request.", "src/lock/lease.", "src/net/conn/clock_offset.",
+        "src/net/conn/stream.")
 NOT_IN_PURE = ["time.h", "stdlib.h", "pthread.h", "unistd.h", "sys/", "poll.h", "stdio.h",
                "base/random.h", "base/scope.h", "net/"]
 # No socket outside net/.
@@ -39,6 +41,12 @@ def layer_of(relative):
     if relative == "src/api.c":
         return "api"
     return parts[1] if len(parts) > 2 else ""
+
+
+def floor_of(relative):
+    """The place of its folder among those of net; -1: it is elsewhere."""
+    parts = relative.split("/")
+    return NET.index(parts[2]) if parts[:2] == ["src", "net"] and parts[2] in NET else -1
 
 
 def file_of(target, root, path):
@@ -84,6 +92,8 @@ def complaints_of(root, path):
             owner = owner_of(target, root, path)
             if owner not in (None, layer, *MAY_USE.get(layer, [])):
                 yield f"{where}: {layer} must not use {target}"
+            if 0 <= floor_of(relative) < floor_of(f"src/{target}"):
+                yield f"{where}: {target} is above net/{NET[floor_of(relative)]}"
         for vendor, places in VENDOR.items():
             if target.startswith(vendor) and not relative.startswith(tuple(places)):
                 yield f"{where}: {target} may not be included here"

@@ -21,7 +21,7 @@ IN_CODE = {
         (calls("exit"), "nor ends the process"),
         (r"\bgoto\b", "scopes clean up (scope.h)"),
     ),
-    "src/lock/request.c src/lock/lease.c src/net/clock_offset.c": (
+    "src/lock/request.c src/lock/lease.c src/net/conn/clock_offset.c": (
         (calls("malloc calloc realloc free strdup"), "a pure state machine owns no memory"),
         (calls("clock_gettime rqli_now_us nanosleep"), "time is an argument"),
         (calls("rqli_random_u64 rqli_random_bytes"), "a random number is an argument"),

@@ -59,6 +59,7 @@ CASES = [
     (None, {}, check_calls),
     ("base uses nothing", {"src/base/b.c": '#include "net/l.h"\n'}, check_layers),
     ("every file has a layer", {"src/a.c": "int a;\n"}, check_layers),
+    ("net has floors", {"src/net/sock/b.c": '#include "net/op/a.h"\n', "src/net/op/a.h": ""}, check_layers),
     ("nobody includes upwards", {"src/net/l.c": '#include "../a.h"\n'}, check_layers),
     ("no two files know each other", {"src/lock/b.c": '#include "lock/a.h"\n', "src/lock/a.h": '#include "lock/b.h"\n',
                                       "src/lock/b.h": ""}, check_layers),

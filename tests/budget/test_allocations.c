@@ -6,7 +6,7 @@
 #include "counting.h"
 #include "lock/client.h"
 #include "lock/leases.h"
-#include "net/conn_threads.h"
+#include "net/conn/conn_threads.h"
 #include "threads.h"
 
 #include <stdatomic.h>

@@ -7,7 +7,7 @@
 #include "counting.h"
 #include "lock/client.h"
 #include "lock/leases.h"
-#include "net/conn_threads.h"
+#include "net/conn/conn_threads.h"
 
 #include <malloc.h>
 

@@ -2,7 +2,7 @@
  * first byte says how the pieces are cut. */
 
 #include "base/must.h"
-#include "net/decode.h"
+#include "net/sock/decode.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * client's channel, or all bytes of the server. */
 
 #include "base/must.h"
-#include "net/decode.h"
+#include "net/sock/decode.h"
 #include "wire/answer.h"
 
 #include <stdio.h>

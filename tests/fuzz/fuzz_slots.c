@@ -1,8 +1,8 @@
 /* Bytes of a server in answer to CLUSTER SLOTS, or to a call: the map, or the way. */
 
 #include "base/must.h"
-#include "net/decode.h"
-#include "net/slots.h"
+#include "net/login/slots.h"
+#include "net/sock/decode.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 #include "base/must.h"
-#include "net/url.h"
+#include "net/sock/url.h"
 
 #include <stdlib.h>
 #include <string.h>

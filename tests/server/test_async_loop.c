@@ -4,7 +4,7 @@
 #include "lock/async.h"
 #include "lock/loop.h"
 #include "lock/setback.h"
-#include "net/op_loop.h"
+#include "net/op/op_loop.h"
 #include "threads.h"
 
 enum { CROWD = 16, CALLERS = 4, BRIEF_MS = 200, GRACE_MS = 50 };

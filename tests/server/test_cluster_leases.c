@@ -1,9 +1,9 @@
 #include "lock/client.h"
 #include "lock/leases.h"
 #include "lock/lock.h"
-#include "net/cluster.h"
-#include "net/conn_shared.h"
-#include "net/login.h"
+#include "net/conn/conn_shared.h"
+#include "net/login/login.h"
+#include "net/op/cluster.h"
 
 #include <arpa/inet.h>
 #include <stdatomic.h>

@@ -2,8 +2,8 @@
 #include "children.h"
 #include "lock/async.h"
 #include "lock/client.h"
-#include "net/cluster.h"
-#include "net/push_loop.h"
+#include "net/conn/push_loop.h"
+#include "net/op/cluster.h"
 
 #include <inttypes.h>
 

@@ -1,8 +1,8 @@
 #include "check.h"
 
 #include "base/clock.h"
-#include "net/connect.h"
-#include "net/resolve.h"
+#include "net/sock/connect.h"
+#include "net/sock/resolve.h"
 #include "wait.h"
 
 #include <arpa/inet.h>

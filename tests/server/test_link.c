@@ -1,9 +1,9 @@
 #include "fixture.h"
 
 #include "base/clock.h"
-#include "net/conn_threads.h"
-#include "net/resolve.h"
-#include "net/site.h"
+#include "net/conn/conn_threads.h"
+#include "net/sock/resolve.h"
+#include "net/sock/site.h"
 #include "observe/stats.h"
 #include "threads.h"
 

@@ -6,7 +6,7 @@
 #include "check.h"
 
 #include "base/clock.h"
-#include "net/site.h"
+#include "net/sock/site.h"
 #include "observe/stats.h"
 #include "peer.h"
 

@@ -3,7 +3,7 @@
 
 /* An operation of one round: each of its calls releases a lock, or asks for something. */
 
-#include "net/op.h"
+#include "net/op/op.h"
 
 #include <stdarg.h>
 

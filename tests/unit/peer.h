@@ -6,8 +6,8 @@
 #include "check.h"
 
 #include "base/clock.h"
-#include "net/conn_shared.h"
-#include "net/conn_threads.h"
+#include "net/conn/conn_shared.h"
+#include "net/conn/conn_threads.h"
 
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -16,7 +16,7 @@
 
 enum { PEER_TEXT = 4096 };
 
-/* What a login is answered, in the order of its questions (net/login.c). */
+/* What a login is answered, in the order of its questions (net/login/login.c). */
 #define PEER_ID "$2\r\nid\r\n:7\r\n"
 #define PEER_MODE(length, mode) "$4\r\nmode\r\n$" #length "\r\n" mode "\r\n"
 #define PEER_ROLE(length, role) "$4\r\nrole\r\n$" #length "\r\n" role "\r\n"

@@ -1,7 +1,7 @@
 #include "check.h"
 
 #include "admin/client_list.h"
-#include "net/client_name.h"
+#include "net/login/client_name.h"
 #include "reply_tree.h"
 
 #include <pwd.h>

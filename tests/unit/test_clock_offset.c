@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include "net/clock_offset.h"
+#include "net/conn/clock_offset.h"
 
 enum {
     NOW_US = 900000000,

@@ -1,8 +1,8 @@
 #include "check.h"
 
 #include "base/clock.h"
-#include "net/conn_loop.h"
-#include "net/site.h"
+#include "net/conn/conn_loop.h"
+#include "net/sock/site.h"
 #include "observe/stats.h"
 #include "peer.h"
 

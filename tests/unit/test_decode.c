@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include "net/decode.h"
+#include "net/sock/decode.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include "net/durability.h"
+#include "net/conn/durability.h"
 #include "reply_tree.h"
 
 /* What is asked of the server, and what its answer is worth. */

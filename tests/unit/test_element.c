@@ -1,7 +1,7 @@
 #include "check.h"
 
 #include "base/clock.h"
-#include "net/op_loop.h"
+#include "net/op/op_loop.h"
 #include "no_server.h"
 #include "peer.h"
 #include "swarm.h"

@@ -7,7 +7,7 @@
 #include "lock/leases.h"
 #include "lock/transfer.h"
 #include "lock/wait.h"
-#include "net/push_threads.h"
+#include "net/conn/push_threads.h"
 #include "no_server.h"
 #include "reply_tree.h"
 

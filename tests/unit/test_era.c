@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include "net/era.h"
+#include "net/login/era.h"
 #include "reply_tree.h"
 
 /* What a client makes of what it has seen, and of what arrive.lua says to it. */

@@ -1,7 +1,7 @@
 #include "check.h"
 
 #include "base/pause.h"
-#include "net/fleet.h"
+#include "net/fleet/fleet.h"
 #include "observe/observe.h"
 
 #include "reply_tree.h"

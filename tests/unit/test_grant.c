@@ -6,8 +6,8 @@
 #include "lock/grant.h"
 #include "lock/transfer.h"
 #include "lock/wait.h"
-#include "net/push_threads.h"
-#include "net/subscription.h"
+#include "net/conn/push_threads.h"
+#include "net/conn/subscription.h"
 #include "no_server.h"
 #include "reply_tree.h"
 

@@ -7,9 +7,9 @@
 #include "lock/server_clock.h"
 #include "lock/transfer.h"
 #include "lock/wait.h"
-#include "net/login.h"
-#include "net/push_threads.h"
-#include "net/subscription.h"
+#include "net/conn/push_threads.h"
+#include "net/conn/subscription.h"
+#include "net/login/login.h"
 #include "no_server.h"
 
 #include <rql/rql.h>

@@ -1,11 +1,11 @@
 #include "check.h"
 
 #include "base/clock.h"
-#include "net/credentials.h"
-#include "net/era.h"
-#include "net/login.h"
-#include "net/site.h"
-#include "net/socket.h"
+#include "net/login/credentials.h"
+#include "net/login/era.h"
+#include "net/login/login.h"
+#include "net/sock/site.h"
+#include "net/sock/socket.h"
 #include "peer.h"
 
 #include <pthread.h>

@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include "net/master.h"
+#include "net/sock/master.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -2,9 +2,9 @@
 
 #include "base/clock.h"
 #include "base/worker.h"
-#include "net/op.h"
-#include "net/op_loop.h"
-#include "net/site.h"
+#include "net/op/op.h"
+#include "net/op/op_loop.h"
+#include "net/sock/site.h"
 #include "observe/stats.h"
 #include "one_op.h"
 #include "peer.h"

@@ -2,8 +2,8 @@
 
 #include "base/clock.h"
 #include "lock/client.h"
-#include "net/op.h"
-#include "net/op_threads.h"
+#include "net/op/op.h"
+#include "net/op/op_threads.h"
 #include "no_server.h"
 #include "one_op.h"
 #include "peer.h"

@@ -1,8 +1,8 @@
 #include "check.h"
 
 #include "base/clock.h"
-#include "net/sentinel.h"
-#include "net/site.h"
+#include "net/login/sentinel.h"
+#include "net/sock/site.h"
 #include "peer.h"
 
 /* What a sentinel may answer. */

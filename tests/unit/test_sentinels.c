@@ -1,7 +1,7 @@
 #include "check.h"
 
 #include "base/clock.h"
-#include "net/sentinels.h"
+#include "net/login/sentinels.h"
 #include "no_server.h"
 #include "peer.h"
 #include "wait.h"

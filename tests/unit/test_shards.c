@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include "net/shards.h"
+#include "net/sock/shards.h"
 #include "wire/keys.h"
 
 /* The owner of each partition as a digit, by another program that was written for this alone. */

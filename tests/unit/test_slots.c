@@ -2,7 +2,7 @@
 
 #include "reply_tree.h"
 
-#include "net/slots.h"
+#include "net/login/slots.h"
 
 #include <stdio.h>
 

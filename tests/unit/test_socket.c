@@ -1,7 +1,7 @@
 #include "check.h"
 
 #include "base/clock.h"
-#include "net/socket.h"
+#include "net/sock/socket.h"
 #include "peer.h"
 
 #include <errno.h>

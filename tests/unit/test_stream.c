@@ -1,7 +1,7 @@
 #include "check.h"
 
 #include "base/clock.h"
-#include "net/stream.h"
+#include "net/conn/stream.h"
 
 enum { CALLS_MAX = 16, BYTES_MAX = 2048, WORD_MAX = 60, N_STEPS = 20000 };
 

@@ -1,7 +1,7 @@
 #include "check.h"
 
 #include "base/clock.h"
-#include "net/subscription.h"
+#include "net/conn/subscription.h"
 
 /* When a subscriber connection that brings nothing is put to the test, and given up: a PING proves
  * the socket, not that pushes arrive. */

@@ -1,9 +1,9 @@
 #include "check.h"
 
 #include "base/clock.h"
-#include "net/decode.h"
-#include "net/site.h"
-#include "net/tls.h"
+#include "net/sock/decode.h"
+#include "net/sock/site.h"
+#include "net/sock/tls.h"
 #include "observe/observe.h"
 #include "options/options.h"
 

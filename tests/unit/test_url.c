@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include "net/site.h"
+#include "net/sock/site.h"
 #include "options/options.h"
 
 #include <rql/client.h>

@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include "net/waiters.h"
+#include "net/conn/waiters.h"
 
 /* Many enough for the tables to grow twice. */
 enum { COUNT = 60, LOCKS = 7, DIGITS = 33, NAME_SIZE = 16, STEPS = 20000, AMONG = 8, HOLDER = 7 };
