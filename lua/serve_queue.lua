@@ -46,7 +46,8 @@ local function turn_of(self, acquirer, waiter)
     local is_series = waiter and (waiter.access == "s" or waiter.access == "S")
     local lives = is_me -- the caller is alive
     if waiter then
-        lives = not (self.silent and self.silent[waiter.identity]) and is_alive(keys[4], waiter, self.now_text)
+        lives = not (self.silent and self.silent[waiter.identity])
+            and is_alive(keys[4], waiter, self.now_text, waiter.score_us)
     end
     if not self.is_granting and not (waiter and lives and not is_series) then
         -- In a pause no waiter is served, and none leaves the queue. A grant finds a pause by itself.

@@ -19,14 +19,14 @@ end
 
 -- Returns whether the waiter's time is not over and its client sent a heartbeat within SILENCE_US. A heartbeat in
 -- the future was sent before the server's clock was set back. Its age is not known, so it counts as sent now,
--- once. A request that entered its queue within SILENCE_US, by its score, was a heartbeat itself.
-local function is_alive(live, waiter, now_text)
+-- once. If score_us is given, a request that entered its queue within SILENCE_US was a heartbeat itself: that
+-- spares the queue a command. A sweep, which removes what is dead, looks at the heartbeat.
+local function is_alive(live, waiter, now_text, score_us)
     local SILENCE_US = 5000000 -- a client silent for longer is dead
-    local until_us, score_us = waiter.until_us, waiter.score_us
-    if until_us ~= "0" and is_less(until_us, now_text) then
+    if waiter.until_us ~= "0" and is_less(waiter.until_us, now_text) then
         return false
     end
-    local age_us = score_us ~= "" and now_text - score_us
+    local age_us = score_us and score_us ~= "" and now_text - score_us
     if age_us and age_us <= SILENCE_US and age_us >= -SILENCE_US then
         return true
     end
