@@ -97,21 +97,25 @@ static void take_out(struct rqli_timers *self, struct rqli_due *due)
     }
 }
 
+/* If more items are set than were reserved, that is a bug of ours, which would write past the
+ * array. */
+static size_t new_place(struct rqli_timers *self)
+{
+    RQLI_MUST(self->count < self->reserved);
+    return ++self->count;
+}
+
 /* An item without a time is not in the heap; it only has its reserved room. */
 void rqli_timers_set(struct rqli_timers *self, struct rqli_due *due, int64_t at_us)
 {
     due->at_us = at_us;
-    if (at_us != RQLI_NEVER_US) {
-        if (due->place == 0) {
-            /* If more items are set than were reserved, that is a bug of ours, which would write
-             * past the array. */
-            RQLI_MUST(self->count < self->reserved);
-            due->place = ++self->count;
+    if (at_us == RQLI_NEVER_US) {
+        if (due->place > 0) {
+            take_out(self, due);
         }
-        settle(self, due, due->place);
-    } else if (due->place > 0) {
-        take_out(self, due);
+        return;
     }
+    settle(self, due, due->place > 0 ? due->place : new_place(self));
 }
 
 int64_t rqli_timers_first_us(const struct rqli_timers *self)

@@ -139,6 +139,15 @@ static size_t pool_threads(void)
     return count < POOL_THREADS_MAX ? count : POOL_THREADS_MAX;
 }
 
+/* A thread that has ended counts for the limits until the kernel has removed it. */
+static void await_end(struct member *member)
+{
+    RQLI_MUST(uv_thread_join(&member->thread) == 0);
+    while (tgkill(getpid(), member->id, 0) == 0) {
+        (void)sched_yield();
+    }
+}
+
 /* Starts all threads at the same time, because one after the other would fit within any limit.
  * libuv makes them as it makes its own, so that its own threads get the stacks that these have
  * left. These threads have to end before libuv makes its own: until then other threads may take as
@@ -162,11 +171,7 @@ static bool has_threads(void)
     }
     (void)pthread_mutex_unlock(&crowd->held);
     for (size_t i = 0; i < crowd->count; i++) {
-        RQLI_MUST(uv_thread_join(&crowd->member[i].thread) == 0);
-        /* It still counts for the limits until the kernel has removed it. */
-        while (tgkill(getpid(), crowd->member[i].id, 0) == 0) {
-            (void)sched_yield();
-        }
+        await_end(&crowd->member[i]);
     }
     (void)pthread_mutex_destroy(&crowd->held);
     free(crowd);

@@ -86,11 +86,9 @@ static rql_status acquire_lock(rql_client *client, const char *name,
     return status;
 }
 
-/* Checks the arguments and reads the options. If several are wrong the caller learns of the
- * first. */
-static rql_status read_arguments(rql_client *client, const char *name,
-                                 const rql_lock_options *options, rql_lock_options *read,
-                                 const void *out, rql_error *error)
+/* If several are wrong the caller learns of the first. */
+static rql_status check_arguments(rql_client *client, const char *name, const void *out,
+                                  rql_error *error)
 {
     rql_status status = rqli_client_check(client, error);
 
@@ -100,15 +98,18 @@ static rql_status read_arguments(rql_client *client, const char *name,
     if (!status && !out) {
         status = rqli_fail(error, RQL_E_INVALID, "%s: out is NULL", name);
     }
-    return status ? status : rqli_call_options_read(client, read, options, error);
+    return status;
 }
 
 rql_status rql_lock_acquire(rql_client *client, const char *name, const rql_lock_options *options,
                             rql_lock **out, rql_error *error)
 {
     rql_lock_options read;
-    rql_status status = read_arguments(client, name, options, &read, out, error);
+    rql_status status = check_arguments(client, name, out, error);
 
+    if (!status) {
+        status = rqli_call_options_read(client, &read, options, error);
+    }
     return status ? status : acquire_lock(client, name, &read, out, error);
 }
 
@@ -116,8 +117,11 @@ rql_status rql_lock_try(rql_client *client, const char *name, const rql_lock_opt
                         rql_lock **out, rql_error *error)
 {
     rql_lock_options read;
-    rql_status status = read_arguments(client, name, options, &read, out, error);
+    rql_status status = check_arguments(client, name, out, error);
 
+    if (!status) {
+        status = rqli_call_options_read(client, &read, options, error);
+    }
     read.fail_fast = true;
     return status ? status : acquire_lock(client, name, &read, out, error);
 }

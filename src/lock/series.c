@@ -356,6 +356,20 @@ void rqli_series_on_returned(const rql_series *series, rql_status status)
     }
 }
 
+static void report_obtained(struct rqli_series_acquire *self, const rql_series *series)
+{
+    const struct rqli_figures figures = {
+        .ts_us = series->locks[series->count - 1]->ts_us,
+        .acq_time_us = series->acq_time_us,
+    };
+
+    if (self->plan.stops_renewal) {
+        rqli_leases_stop_renewal(series->client->leases, series->locks, series->count);
+    }
+    rqli_observe(RQLI_ON_SERIES_OBTAINED, &series->subject, &figures);
+    self->result.ending = RQL_SERIES_BY_TTL;
+}
+
 rql_series *rqli_series_conclude(struct rqli_series_acquire *self)
 {
     rql_series *series = self->series;
@@ -366,17 +380,8 @@ rql_series *rqli_series_conclude(struct rqli_series_acquire *self)
         series->acq_time_us = series->held_us - self->begun_us;
         self->result.acq_time_us = series->acq_time_us;
     }
-    if (!self->status) {
-        const struct rqli_figures figures = {
-            .ts_us = series->locks[series->count - 1]->ts_us,
-            .acq_time_us = series->acq_time_us,
-        };
-
-        if (self->plan.stops_renewal) {
-            rqli_leases_stop_renewal(series->client->leases, series->locks, series->count);
-        }
-        rqli_observe(RQLI_ON_SERIES_OBTAINED, &series->subject, &figures);
-        self->result.ending = RQL_SERIES_BY_TTL;
+    if (series && !self->status) {
+        report_obtained(self, series);
     }
     if (self->plan.options.result) {
         *self->plan.options.result = self->result;

@@ -24,18 +24,19 @@ static void take_steps(struct rqli_series_acquire *self, enum rqli_series_step s
     const rql_series *series = self->series;
     struct rqli_acquire_result acquired;
     struct rqli_acquire acquire;
+    int64_t deadline_us = 0;
 
     while (step == RQLI_SERIES_ACQUIRE) {
         rqli_series_ask(self, &acquire);
         acquire.result = &acquired;
         rqli_acquire_init(&acquire);
+        deadline_us = acquire.request.limits.deadline_us;
         (void)rqli_acquire_run(&acquire, error);
         step = rqli_series_on_acquired(self, &acquire, false, error);
     }
     /* The call ends by the deadline of the acquisition that failed. */
     if (step == RQLI_SERIES_GIVE_BACK) {
-        int64_t until_us =
-            rqli_give_back_until_us(series->client, acquire.request.limits.deadline_us);
+        int64_t until_us = rqli_give_back_until_us(series->client, deadline_us);
 
         rqli_series_on_returned(series,
                                 rqli_give_back(series->locks, series->count, until_us, NULL));

@@ -516,23 +516,27 @@ static rql_status check_meta(const rql_meta *meta, size_t n_meta, rql_error *err
     return RQL_OK;
 }
 
+static bool has_listener(enum rqli_option_struct which, const union any_options *read)
+{
+    const rql_options *of_client = &read->of_client;
+    const rql_lock_options *of_lock = &read->of_lock;
+
+    return (which == RQLI_OF_CLIENT && (of_client->logger || of_client->instrumenter)) ||
+           (which == RQLI_OF_LOCK && (of_lock->logger || of_lock->instrumenter));
+}
+
 /* Checks what the table does not cover: metadata, and listeners in a light build, which would never
  * call them without any sign of the reason. */
 static rql_status check_others(enum rqli_option_struct which, const union any_options *read,
                                rql_error *error)
 {
-    const rql_options *of_client = &read->of_client;
     const rql_lock_options *of_lock = &read->of_lock;
     rql_status status = RQL_OK;
-    bool listens = false;
 
-    if (which == RQLI_OF_CLIENT) {
-        listens = of_client->logger || of_client->instrumenter;
-    } else if (which == RQLI_OF_LOCK) {
-        listens = of_lock->logger || of_lock->instrumenter;
+    if (which == RQLI_OF_LOCK) {
         status = check_meta(of_lock->meta, of_lock->n_meta, error);
     }
-    if (!status && RQLI_LIGHT && listens) {
+    if (!status && RQLI_LIGHT && has_listener(which, read)) {
         return rqli_fail(error, RQL_E_UNSUPPORTED,
                          "librql was built without logs, events and statistics; nothing was sent");
     }

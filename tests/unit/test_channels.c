@@ -449,13 +449,14 @@ TEST(a_loop_asks_for_channels_when_it_is_opened_and_while_it_is_open)
     struct rqli_push_loop *pushes = &self.pushes;
     uv_async_t awake;
     bool is_closed = false;
+    bool is_listening;
 
     CHECK_OK(uv_loop_init(&self.uv));
     CHECK_OK(uv_async_init(&self.uv, &awake, NULL)); /* keeps it alive */
     pushes->subscription.waiters.rouse = rouse;
     pushes->on_read = on_read;
     assert_true(rqli_push_loop_init(pushes, &self.uv, &site));
-    CHECK_OK(rqli_pushes_join(&pushes->pushes, &waiter[0], NULL));
+    CHECK_OK(rqli_pushes_join(&pushes->pushes, &waiter[0], &is_listening));
     assert_false(rqli_push_loop_wants_ping(pushes, &waiter[0]));
     rqli_conn_loop_tend(pushes->conn, rqli_now_us(), true);
     peer = peer_accept(&place, LOGIN);

@@ -205,9 +205,9 @@ static void drop_connection(const struct rqli_batch *batch)
 /* ---- taking and giving back ---- */
 
 /* The other members are set when the batch is put in the stream. */
-struct rqli_batch *rqli_batch_take(struct rqli_conn *self)
+struct rqli_batch *rqli_batch_take(struct rqli_conn *conn)
 {
-    struct batch *batch = rqli_freelist_take(&self->freelist);
+    struct batch *batch = rqli_freelist_take(&conn->freelist);
 
     if (!batch) {
         batch = calloc(1, sizeof *batch);
@@ -218,7 +218,7 @@ struct rqli_batch *rqli_batch_take(struct rqli_conn *self)
     batch->visible.durability = NULL;
     batch->visible.acks = (struct rqli_acks){0};
     batch->visible.drop = drop_connection;
-    batch->visible.carrier = self;
+    batch->visible.carrier = conn;
     batch->phase = IDLE;
     rqli_command_reset(&batch->visible.command);
     return &batch->visible;

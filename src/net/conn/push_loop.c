@@ -54,7 +54,7 @@ static struct rqli_push_loop *self_of(struct rqli_pushes *pushes)
 static rql_status join(struct rqli_pushes *pushes, struct rqli_waiter *waiter,
                        bool *is_listening_out)
 {
-    (void)is_listening_out; /* a waiter of a loop joins before it asks, and misses no push */
+    *is_listening_out = false; /* a waiter of a loop joins before it asks, and misses no push */
     return rqli_waiters_join(&self_of(pushes)->subscription.waiters, waiter);
 }
 

@@ -407,16 +407,24 @@ static void to_lower_case(char *name)
     }
 }
 
+static bool is_repeated(const struct rqli_url *self, size_t i)
+{
+    for (size_t before = 0; before < i; before++) {
+        if (rqli_address_is(&self->hosts[before], &self->hosts[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Checks that all hosts differ. Shards are distinguished by these texts, and get their partitions
  * by them, so clients that write a name in another case agree. */
 static rql_status tell_apart(struct rqli_url *self, rql_error *error)
 {
     for (size_t i = 0; i < self->n_hosts; i++) {
         to_lower_case(self->hosts[i].host);
-        for (size_t before = 0; before < i; before++) {
-            if (rqli_address_is(&self->hosts[before], &self->hosts[i])) {
-                return rqli_fail(error, RQL_E_INVALID, "url: two of the hosts are the same");
-            }
+        if (is_repeated(self, i)) {
+            return rqli_fail(error, RQL_E_INVALID, "url: two of the hosts are the same");
         }
     }
     return RQL_OK;
