@@ -40,7 +40,7 @@ static struct {
 } shared = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 /* Counts a child's generation. Threads that notice the child at the same time get the same result:
- * only the first batch succeeds, and `latest` is written only with the result of it. */
+ * only the first exchange succeeds, and `latest` is written only with the result of it. */
 static unsigned notice_child(atomic_uint *slot)
 {
     unsigned next = atomic_load(&latest) + 1;

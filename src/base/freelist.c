@@ -7,7 +7,7 @@
 
 /*
  * A few blocks that are kept for reuse, without a lock: each place is taken and filled by one
- * atomic batch.
+ * atomic exchange.
  */
 
 /* Each thread begins its search at a place of its own, where it finds the block that it gave back
@@ -24,8 +24,8 @@ void *rqli_freelist_take(struct rqli_freelist *self)
     for (unsigned i = 0; i < RQLI_FREELIST && !block; i++) {
         void *_Atomic *spare = place(self, i);
 
-        /* A read is cheap while no thread writes; a batch takes the cache line away from the
-         * other threads. If the block is gone by then, the batch returns NULL and the search
+        /* A read is cheap while no thread writes; an exchange takes the cache line away from the
+         * other threads. If the block is gone by then, the exchange returns NULL and the search
          * goes on. */
         if (atomic_load_explicit(spare, memory_order_relaxed)) {
             block = atomic_exchange_explicit(spare, NULL, memory_order_acquire);

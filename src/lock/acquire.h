@@ -6,7 +6,7 @@
 #include "lock/acquisition.h"
 
 /* Prepares an acquisition. Caller has set locks, count, several (with subject and order, and fate
- * zero), options, result and begun_us, which outlive it; on a loop also task and loop. All other
+ * zero), options, result and begun_us, which outlive it; on a loop also driver. All other
  * members are zero. */
 void rqli_acquire_init(struct rqli_acquire *self);
 

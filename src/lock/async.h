@@ -47,7 +47,7 @@ struct rql_request {
 void rqli_request_prepare(rql_request *self, void (*start)(struct rqli_job *job));
 
 /* Does the work of rqli_acquire_run() on a loop. Caller has set acquire (as rqli_acquire_init()
- * says, without result, task and loop), task.calls and finish; `finish` is called now or later. */
+ * says, without result and driver), driver.calls and finish; `finish` is called now or later. */
 void rqli_request_begin(rql_request *self);
 
 /* Frees the request, as the last step; only a cancellation on its way still uses it. Comes after

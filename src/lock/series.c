@@ -256,6 +256,7 @@ void rqli_series_ask(struct rqli_series_acquire *self, struct rqli_acquire *acqu
     if (self->plan.options.mode == RQL_SERIES_GEM) {
         acquire->count = 1;
         self->options.ttl_ms = gem_ttl_ms(&self->plan.lock, n_names, self->series->count);
+        locks[0]->subject.ttl_ms = self->options.ttl_ms;
         rqli_observe(RQLI_ON_STARTED, &locks[0]->subject, NULL);
         self->asked_us = rqli_now_us(); /* without the time that a logger took for that line */
     } else {

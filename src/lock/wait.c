@@ -36,6 +36,7 @@ bool rqli_wait_init(struct rqli_acquire *self, const struct rqli_wait_ops *ops)
 {
     self->wait = ops;
     self->pushes = ops->go_to(self, self->node);
+    self->waiter.conn = self->conn;
     return self->pushes != NULL;
 }
 
@@ -121,6 +122,7 @@ bool rqli_wait_follow(struct rqli_acquire *self)
     leave(self);
     rqli_pushes_forget(self->pushes, self->waiter.set);
     self->pushes = pushes;
+    self->waiter.conn = self->conn; /* others have read it until the waiter had left */
     self->waiter.pushed = self->waiter.handed != NULL;
     self->waiter.hinted = false;
     self->node = node;
@@ -173,8 +175,7 @@ struct rqli_request_input rqli_wait_input(const struct rqli_acquire *self)
 
 static struct rqli_pushes *go_to(struct rqli_acquire *self, struct rqli_node *node)
 {
-    self->waiter.conn =
-        self->waiter.keeps_conn ? node->conns.durable : rqli_conns_choose(&node->conns);
+    self->conn = self->waiter.keeps_conn ? node->conns.durable : rqli_conns_choose(&node->conns);
     return rqli_push_threads_pushes(node->pushes);
 }
 

@@ -17,8 +17,9 @@ enum rqli_wait_next {
 /* The steps that differ between a thread, which sleeps in its calls, and a loop, which never does.
  * They are chosen once, before the acquisition begins. */
 struct rqli_wait_ops {
-    /* Chooses the connection of the node over which it asks from now on, and returns what its
-     * waiter is to join there. NULL: no memory, and nothing has changed. */
+    /* Chooses the connection of the node over which it asks from now on, which its waiter does not
+     * know yet, and returns what the waiter is to join there. NULL: no memory, and nothing has
+     * changed. */
     struct rqli_pushes *(*go_to)(struct rqli_acquire *self, struct rqli_node *node);
     /* Connects for the first time, so that the server's clock and distance are known before the
      * first script. NULL: nothing has to be waited for. */

@@ -14,13 +14,14 @@ MINE = {"task": 7}
 
 @scenario(counts=[3])
 def the_ttl_grows_with_the_locks_that_follow(world, kind, names):
-    """By a ttl and the pauses of a wait for each; one name is a series too."""
-    actor = world.actor(kind)
+    """By a ttl and the pauses of a wait for each; one name is a series too. The events say the same."""
+    actor = world.actor(kind, events=True)
     for count, ttl_ms, delay_ms, jitter_ms, expected in ((3, 2000, 200, 25, [6675, 4450, 2225]),
                                                          (2, 2000, 100, 7, [4214, 2107])):
         held = actor.acquire(*names[:count], ttl_ms=ttl_ms, retry_count=3, retry_delay_ms=delay_ms,
                              retry_jitter_ms=jitter_ms, **GEM)
         check_equal([int(world.ask("HGET", f"rql:lock:{name}", "ini_ttl")) for name in names[:count]], expected)
+        check_equal([event["ttl_ms"] for event in actor.remote.events("lock_obtained")][-count:], expected)
         check_equal(len({world.holder(name) for name in names[:count]}), 1, "acquirers")
         held.release().check()
     check_equal(world.keys_left(), [])
