@@ -216,13 +216,14 @@ static struct rqli_conn *find_conn(struct rqli_node *node)
 
 /* Takes the client off the list of clients, if that costs no wait: the answer is not awaited, and
  * without a connection the entry stays until it is old. The entry also stays if the client leaves
- * locks behind, because a person who looks at the locks wants to know whose they are. */
+ * locks behind, because a person who looks at the locks wants to know whose they are. A client that
+ * was never complete is on no list. */
 static void leave_list(rql_client *client)
 {
     struct rqli_batch *batch = NULL;
     struct rqli_conn *conn = NULL;
 
-    if (rqli_client_name_is_said(&client->name) && !client->has_left_locks) {
+    if (client->is_member && rqli_client_name_is_said(&client->name) && !client->has_left_locks) {
         conn = find_conn(rqli_client_node(client, &client->name.keys));
     }
     batch = conn ? rqli_batch_take(conn) : NULL;
