@@ -351,6 +351,17 @@ static void end_batch(struct rqli_background *self, struct rqli_duty_batch *batc
     batch->count = 0;
 }
 
+/* Returns whether an urgent duty waits for the end of a batch without one, which has had its time:
+ * a withdrawal without an answer must hold up no renewal. */
+static bool holds_up_urgent(struct rqli_background *self, const struct rqli_duty_batch *batch)
+{
+    int64_t now_us = rqli_now_us();
+
+    return !batch->is_urgent &&
+           now_us >= batch->sent->sent_us + rqli_client_grace_us(self->client) &&
+           rqli_timers_first_us(&self->shared.urgent) <= now_us + BUSY_URGENT_US;
+}
+
 /* Takes the answer to a batch that was sent, if it has come. Releases the mutex while it waits. */
 static void take_answer(struct rqli_background *self, struct rqli_duty_batch *batch)
 {
@@ -362,7 +373,7 @@ static void take_answer(struct rqli_background *self, struct rqli_duty_batch *ba
     rqli_background_unlock(self);
     status = rqli_batch_await(batch->sent, until_us, NULL);
     rqli_background_lock(self);
-    if (!is_looked_at || rqli_batch_is_over(batch->sent)) {
+    if (!is_looked_at || rqli_batch_is_over(batch->sent) || holds_up_urgent(self, batch)) {
         end_batch(self, batch, status);
     }
 }
