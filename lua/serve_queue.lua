@@ -147,7 +147,7 @@ local function serve(keys, now_text, now_seconds, random, me)
             if fate == "silent" then
                 self.silent = self.silent or {}
                 self.silent[waiter.identity] = true
-                budget = budget - 2 -- a message in vain is dearer
+                budget = budget - 2 -- a message without a receiver costs more
             end
             if budget <= 0 then
                 turn = n_dropped > 0 and "again" or "free"

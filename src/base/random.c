@@ -19,7 +19,7 @@ struct kept {
     unsigned char bytes[STOCK_BYTES];
 };
 
-/* Returns what this thread keeps. A fork child starts anew. */
+/* Returns what this thread keeps. A fork child takes nothing over from its parent. */
 static struct kept *kept_here(void)
 {
     static _Thread_local struct kept kept;

@@ -68,7 +68,7 @@ class Scene:
 
 
 def begin(scene):
-    """A client, and a loop: of one server, and of several, which nobody asks."""
+    """A client, and a loop: of one server, and of several, which are not asked."""
     remote, begun = scene.world.shared, []
     with scene.scarce:
         for url in scene.world.server.url, "redis+shards://127.0.0.1:1,127.0.0.1:2":

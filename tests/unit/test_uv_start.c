@@ -54,7 +54,7 @@ static void *start(void *unused)
     return unused;
 }
 
-/* 0: nobody ended the process, and without a limit the pool starts. Its user is of this process
+/* 0: the process was not ended, and without a limit the pool starts. Its user is of this process
  * alone: the limit counts all threads of a user, also those of the same test beside it. */
 static int start_at_the_limit(void)
 {

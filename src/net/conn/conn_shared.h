@@ -139,7 +139,7 @@ static inline bool rqli_conn_is_unused(const struct rqli_conn *self, int64_t unu
            !self->shared.writing && rqli_now_us() - self->shared.stream.heard_us >= unused_us;
 }
 
-/* Begins to count the most callers at the same time anew. Caller holds the mutex. */
+/* Resets the count of the most callers at the same time. Caller holds the mutex. */
 static inline void rqli_conn_begin_period(struct rqli_conn *self, unsigned n_met)
 {
     self->shared.most_callers = 0;

@@ -402,7 +402,7 @@ rql_status rqli_op_run(struct rqli_op *op)
     return op->status;
 }
 
-/* ---- a single call ---- */
+/* ---- one call ---- */
 
 /* One call of a script, on the thread of its caller: it goes to the node that has its keys, and is
  * sent once more if it did nothing. */
