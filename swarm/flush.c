@@ -185,7 +185,7 @@ static void notify_flushed(const struct rqli_flush *self)
 static int64_t until_us(const struct rqli_flush *self)
 {
     int64_t now_us = rqli_now_us();
-    int64_t budget_us = rqli_client_budget_us(self->via, now_us);
+    int64_t budget_us = rqli_client_until_us(self->via, now_us);
     int64_t due_us = rqli_after_ms(now_us, self->zombie_ttl_ms / 4);
 
     return self->via->is_partitioned && self->swarm && due_us < budget_us ? due_us : budget_us;

@@ -236,7 +236,7 @@ static int64_t larger(int64_t a, int64_t b)
  * and to get its reply. */
 static struct rqli_watch_terms terms_of(const struct rql_swarm *self)
 {
-    int64_t budget_us = rqli_client_budget_us(self->client, 0);
+    int64_t budget_us = rqli_client_until_us(self->client, 0);
     int64_t most_us = larger(self->options.zombie_ttl_ms * 1000 / 4, 1000);
     int64_t least_us = self->options.liveness_probing_period_ms * 1000;
 

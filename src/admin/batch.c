@@ -151,7 +151,7 @@ rql_status rqli_key_batch_read(const struct rqli_reader *reader,
         of_set.retries = of_set.set ? &retries : NULL;
         retries.again_us = 0;
         if (retries.until_us == 0) {
-            retries.until_us = rqli_client_budget_us(reader->client, rqli_now_us());
+            retries.until_us = rqli_client_until_us(reader->client, rqli_now_us());
         }
         status =
             read_one_set(&of_set, &batch, n_of_one_set(&keys[batch.first], n - batch.first), &done);

@@ -36,7 +36,7 @@ static rql_status begin(struct rqli_sweep *self, rql_client *client, const rql_s
     }
     if (!status) {
         rqli_fleet_on_use(&client->fleet);
-        rqli_fleet_await_map(&client->fleet, rqli_client_budget_us(client, rqli_now_us()));
+        rqli_fleet_await_map(&client->fleet, rqli_client_until_us(client, rqli_now_us()));
     }
     return status;
 }

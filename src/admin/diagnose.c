@@ -41,7 +41,7 @@ void rql_diagnose_options_init_sized(rql_diagnose_options *options, size_t size)
 bool rqli_diagnosis_send(struct rqli_diagnosis *self, const char *id, struct rqli_batch *batch)
 {
     const int64_t now_us = rqli_now_us();
-    int64_t until_us = rqli_earlier(self->end_us, rqli_client_budget_us(self->client, now_us));
+    int64_t until_us = rqli_earlier(self->end_us, rqli_client_until_us(self->client, now_us));
     rql_error error = {.status = RQL_OK};
 
     if (rqli_conn_run(batch, until_us, &error) != RQL_OK) {

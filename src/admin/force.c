@@ -83,7 +83,7 @@ rql_status rql_extend_by_secret(rql_client *client, const char *name, const char
     rqli_call_int(&call, ttl_ms);
     rqli_call_random(&call);
     status =
-        rqli_call_run(&route, &call, rqli_client_budget_us(client, rqli_now_us()), &batch, error);
+        rqli_call_run(&route, &call, rqli_client_until_us(client, rqli_now_us()), &batch, error);
     if (status) {
         return status;
     }
@@ -143,7 +143,7 @@ static rql_status check_type(rql_client *client, const struct rqli_keys *keys,
         return rqli_fail_nomem(error);
     }
     rqli_command_words(&batch->command, "HEXISTS", keys->lock.data, "acq_id", NULL);
-    status = rqli_conn_run(batch, rqli_client_budget_us(client, rqli_now_us()), error);
+    status = rqli_conn_run(batch, rqli_client_until_us(client, rqli_now_us()), error);
     if (!status && batch->reply->type != RQLI_REPLY_INTEGER) {
         (void)rqli_client_follows(client, keys->set, batch->reply, retries);
         status = rqli_batch_fault(batch, batch->reply, "unlock", keys->lock.data, error);
@@ -171,7 +171,7 @@ static rql_status unlock_there(rql_client *client, const struct rqli_keys *keys,
     rqli_command_words(&batch->command, "ZREMRANGEBYSCORE", keys->queue.data, "-inf", "+inf", NULL);
     rqli_command_words(&batch->command, "EXPIRE", keys->lock.data, "0", NULL);
     rqli_command_words(&batch->command, "EXEC", NULL);
-    status = rqli_conn_run(batch, rqli_client_budget_us(client, rqli_now_us()), error);
+    status = rqli_conn_run(batch, rqli_client_until_us(client, rqli_now_us()), error);
     if (status) {
         return status;
     }
@@ -182,7 +182,7 @@ static rql_status unlock_there(rql_client *client, const struct rqli_keys *keys,
 static rql_status unlock(rql_client *client, const struct rqli_keys *keys, rql_unlock_result *out,
                          rql_error *error)
 {
-    struct rqli_retries retries = {.until_us = rqli_client_budget_us(client, rqli_now_us())};
+    struct rqli_retries retries = {.until_us = rqli_client_until_us(client, rqli_now_us())};
     rql_status status = RQL_OK;
 
     do {
@@ -228,7 +228,7 @@ rql_status rql_force_unlock(rql_client *client, const char *name, rql_unlock_res
     route = rqli_client_route(client, &lock.keys);
     /* Puts our waiters back by their records, and gives the lock to the first. A fault is
      * ignored, because the next poll does the same and the lock is already released. */
-    (void)rqli_serve(&route, &lock.keys, rqli_client_budget_us(client, rqli_now_us()));
+    (void)rqli_serve(&route, &lock.keys, rqli_client_until_us(client, rqli_now_us()));
     notify_unlocked(client, &lock.keys, &result);
     if (out) {
         *out = result;
@@ -258,7 +258,7 @@ rql_status rql_force_extend(rql_client *client, const char *name, int64_t add_ms
     rqli_call_init(&call, RQLI_SCRIPT_FORCE_EXTEND, &lock.keys);
     rqli_call_int(&call, add_ms);
     status =
-        rqli_call_run(&route, &call, rqli_client_budget_us(client, rqli_now_us()), &batch, error);
+        rqli_call_run(&route, &call, rqli_client_until_us(client, rqli_now_us()), &batch, error);
     if (status) {
         return status;
     }
@@ -269,7 +269,7 @@ rql_status rql_force_extend(rql_client *client, const char *name, int64_t add_ms
         return rqli_fail(error, RQL_NOT_FOUND, "%s: nobody holds it", name);
     }
     if (add_ms < 0) { /* the lock may have ended by a negative extension */
-        (void)rqli_serve(&route, &lock.keys, rqli_client_budget_us(client, rqli_now_us()));
+        (void)rqli_serve(&route, &lock.keys, rqli_client_until_us(client, rqli_now_us()));
     }
     return RQL_OK;
 }
@@ -288,7 +288,7 @@ struct check {
  * otherwise. */
 static int64_t poll_until_us(const struct check *self)
 {
-    int64_t until_us = rqli_client_budget_us(self->client, rqli_now_us());
+    int64_t until_us = rqli_client_until_us(self->client, rqli_now_us());
     int64_t grace_us = rqli_client_grace_us(self->client);
 
     return until_us - grace_us < self->deadline_us ? until_us : self->deadline_us + grace_us;

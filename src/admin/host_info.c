@@ -49,8 +49,7 @@ static void write_question(const struct rqli_key_set *set, const struct rqli_wal
 static rql_status ask(const struct rqli_reader *reader, const struct rqli_key_set *set,
                       const struct rqli_walk *hosts, struct rqli_batch **out)
 {
-    struct rqli_retries retries = {.until_us =
-                                       rqli_client_budget_us(reader->client, rqli_now_us())};
+    struct rqli_retries retries = {.until_us = rqli_client_until_us(reader->client, rqli_now_us())};
 
     rqli_fleet_on_use(&reader->client->fleet);
     for (;;) {

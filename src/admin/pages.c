@@ -51,8 +51,7 @@ const char *rqli_reader_node(const struct rqli_reader *self)
 rql_status rqli_reader_send(const struct rqli_reader *self, struct rqli_batch *batch)
 {
     rql_status status = rqli_reader_status(
-        self,
-        rqli_conn_run(batch, rqli_client_budget_us(self->client, rqli_now_us()), self->error));
+        self, rqli_conn_run(batch, rqli_client_until_us(self->client, rqli_now_us()), self->error));
 
     for (int i = 0; !status && i < batch->command.n_commands; i++) {
         if (self->retries &&
@@ -370,7 +369,7 @@ rql_status rqli_walk_read_all(const struct rqli_reader *reader, struct rqli_walk
 
     rqli_fleet_on_use(&reader->client->fleet);
     rqli_fleet_await_map(&reader->client->fleet,
-                         rqli_client_budget_us(reader->client, rqli_now_us()));
+                         rqli_client_until_us(reader->client, rqli_now_us()));
     rqli_walk_use(self, reader->client, NULL);
     for (int i = 0; !status && !self->is_done && (!self->hash || i < RQLI_WALK_ROUNDS_MAX); i++) {
         status = rqli_walk_read(reader, self, count);

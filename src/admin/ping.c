@@ -147,7 +147,7 @@ static rql_status ask_all(rql_client *client, struct rqli_node *node, rql_server
         return rqli_fail_nomem(error);
     }
     write_questions(&batch->command);
-    status = rqli_conn_run(batch, rqli_client_budget_us(client, rqli_now_us()), error);
+    status = rqli_conn_run(batch, rqli_client_until_us(client, rqli_now_us()), error);
     if (status) {
         return status;
     }
@@ -181,7 +181,7 @@ static rql_status measure(rql_client *client, struct rqli_node *node, rql_server
             return rqli_fail_nomem(error);
         }
         rqli_command_words(&batch->command, "PING", NULL);
-        status = rqli_conn_run(batch, rqli_client_budget_us(client, rqli_now_us()), error);
+        status = rqli_conn_run(batch, rqli_client_until_us(client, rqli_now_us()), error);
         if (status) {
             return status;
         }
@@ -232,7 +232,7 @@ static struct rqli_node *nth_node(rql_client *client, size_t n)
     struct rqli_node *node;
 
     rqli_fleet_on_use(&client->fleet);
-    rqli_fleet_await_map(&client->fleet, rqli_client_budget_us(client, rqli_now_us()));
+    rqli_fleet_await_map(&client->fleet, rqli_client_until_us(client, rqli_now_us()));
     node = rqli_fleet_next(&client->fleet, NULL, NULL);
     for (; node && n > 0; n--) {
         node = rqli_fleet_next(&client->fleet, node, NULL);

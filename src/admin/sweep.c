@@ -294,7 +294,7 @@ static enum rqli_op_next go_on(struct rqli_sweep *self, enum rqli_sweep_phase ph
     self->has_moved = false;
     self->retries.again_us = 0;
     self->op.n_calls = n_calls;
-    self->op.until_us = rqli_client_budget_us(self->client, rqli_now_us());
+    self->op.until_us = rqli_client_until_us(self->client, rqli_now_us());
     return RQLI_OP_AGAIN;
 }
 
@@ -347,7 +347,7 @@ static enum rqli_op_next begin_batch(struct rqli_sweep *self)
     most = (size_t)rqli_smaller(part->batch_size, RQLI_BATCH_KEYS);
     self->n_batch = n_of_one_set(self, most);
     self->retries =
-        (struct rqli_retries){.until_us = rqli_client_budget_us(self->client, rqli_now_us())};
+        (struct rqli_retries){.until_us = rqli_client_until_us(self->client, rqli_now_us())};
     self->at = 0;
     self->n_at = self->n_batch;
     return part->rule->inspection == RQLI_INSPECT_GRANT

@@ -127,7 +127,7 @@ int64_t rqli_background_wait_until_us(struct rqli_background *self)
 {
     int64_t now_us = rqli_now_us();
     int64_t loss_us = rqli_timers_first_us(&self->shared.losses);
-    int64_t most_us = rqli_earlier(rqli_client_budget_us(self->client, now_us),
+    int64_t most_us = rqli_earlier(rqli_client_until_us(self->client, now_us),
                                    rqli_earlier(self->shared.stop_us, loss_us));
     int64_t until_us;
 

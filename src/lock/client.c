@@ -94,7 +94,7 @@ int64_t rqli_client_grace_us(const rql_client *client)
 }
 
 /* The time for connecting and for one reply, each with its own limit. */
-int64_t rqli_client_budget_us(const rql_client *client, int64_t now_us)
+int64_t rqli_client_until_us(const rql_client *client, int64_t now_us)
 {
     return rqli_after_ms(now_us,
                          client->options.connect_timeout_ms + client->options.io_timeout_ms);
@@ -190,7 +190,7 @@ static rql_status run_words(rql_client *client, const struct rqli_key_set *set,
     struct rqli_call call;
 
     rqli_call_init_words(&call, set, words);
-    return rqli_call_run(&route, &call, rqli_client_budget_us(client, rqli_now_us()), out, error);
+    return rqli_call_run(&route, &call, rqli_client_until_us(client, rqli_now_us()), out, error);
 }
 
 /* The set of keys that is no partition never moves: it belongs to the first server. */

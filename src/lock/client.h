@@ -141,7 +141,7 @@ void rqli_client_on_round_trip(rql_client *client, int64_t took_us);
 int64_t rqli_client_grace_us(const rql_client *client);
 
 /* Returns when a single command must be answered: time to connect, and for the reply. */
-int64_t rqli_client_budget_us(const rql_client *client, int64_t now_us);
+int64_t rqli_client_until_us(const rql_client *client, int64_t now_us);
 
 /* Returns true, once each time that the client's name is due to be written again, along with
  * another command. */

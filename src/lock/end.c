@@ -299,7 +299,7 @@ static void begin(struct rqli_end *self, rql_client *client, const struct rqli_k
     self->op = (struct rqli_op){
         .ops = &ops,
         .route = rqli_client_route(client, keys),
-        .until_us = rqli_client_budget_us(client, now_us),
+        .until_us = rqli_client_until_us(client, now_us),
         .grace_us = rqli_client_grace_us(client),
         .gives_back = true,
     };
@@ -538,7 +538,7 @@ static void finish_late(rql_lock *lock, rql_status status)
 /* Returns until when the result of a late release may become known. */
 static int64_t late_until_us(const rql_lock *lock)
 {
-    return rqli_earlier(rqli_client_budget_us(lock->client, lock->released_us),
+    return rqli_earlier(rqli_client_until_us(lock->client, lock->released_us),
                         lock->client->background->shared.stop_us);
 }
 

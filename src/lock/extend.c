@@ -172,7 +172,7 @@ void rqli_extend_init(struct rqli_extend *self, size_t count)
         .ops = &ops,
         .route = rqli_client_route(client, &self->locks[0]->keys),
         .n_calls = count,
-        .until_us = rqli_client_budget_us(client, rqli_now_us()) + more_us,
+        .until_us = rqli_client_until_us(client, rqli_now_us()) + more_us,
         .grace_us = rqli_client_grace_us(client) + more_us,
         .durability = is_durable ? durability : NULL,
         .gives_back = true,

@@ -245,7 +245,7 @@ rql_status rql_lock_verify(rql_lock *lock, rql_error *error)
     rql_status status = check_asked(lock, error);
 
     if (!status) {
-        rqli_transfer_await(lock->transfer, rqli_client_budget_us(lock->client, rqli_now_us()));
+        rqli_transfer_await(lock->transfer, rqli_client_until_us(lock->client, rqli_now_us()));
         status = rqli_query_about(lock->client, &lock->keys, &batch, error, "HGET",
                                   lock->keys.lock.data, "rql_nonce", NULL);
     }

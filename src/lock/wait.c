@@ -185,7 +185,7 @@ static int64_t durable_until_us(const struct rqli_acquire *self, int64_t now_us)
 {
     int64_t grace_us = rqli_client_grace_us(self->client);
     int64_t until_us =
-        rqli_client_budget_us(self->client, now_us) + rqli_conn_longest_us(&self->durability);
+        rqli_client_until_us(self->client, now_us) + rqli_conn_longest_us(&self->durability);
     int64_t by_deadline_us =
         rqli_after_ms(rqli_later(self->request.limits.deadline_us, now_us), grace_us / 2000);
 
@@ -197,7 +197,7 @@ static int64_t durable_until_us(const struct rqli_acquire *self, int64_t now_us)
 static int64_t until_us(const struct rqli_acquire *self, int64_t now_us)
 {
     int64_t deadline_us = self->request.limits.deadline_us;
-    int64_t within_us = rqli_client_budget_us(self->client, now_us);
+    int64_t within_us = rqli_client_until_us(self->client, now_us);
 
     if (self->waiter.keeps_conn) {
         return durable_until_us(self, now_us);

@@ -122,7 +122,7 @@ void rqli_withdraw_later(rql_client *client, const struct rqli_keys *keys, const
     self->duty.set = keys->set;
     self->client = client;
     /* A try that is still on its way may be granted yet, and lasts for ttl_ms from then on. */
-    self->until_us = rqli_after_ms(rqli_client_budget_us(client, now_us), ttl_ms);
+    self->until_us = rqli_after_ms(rqli_client_until_us(client, now_us), ttl_ms);
     rqli_keys_init(&self->keys, self->memory, keys->set, name);
     self->name = self->keys.lock.data + self->keys.lock.length - name.length;
     (void)snprintf(self->acquirer, sizeof self->acquirer, "%s", acquirer);

@@ -152,7 +152,7 @@ TEST(a_node_that_is_far_away_has_more_time_each_time)
     for (unsigned n = 0; n < TRIES; n++) {
         int64_t wanted_us = GRACES * (rqli_client_grace_us(client) << 2 * n);
         int64_t now_us = rqli_now_us();
-        int64_t most_us = rqli_client_budget_us(client, now_us) - now_us;
+        int64_t most_us = rqli_client_until_us(client, now_us) - now_us;
         int64_t until_us;
 
         wanted_us = wanted_us < LEAST_US ? LEAST_US : wanted_us;
