@@ -37,7 +37,7 @@ static void choose_next(struct rqli_end *self)
     }
     self->has_chosen = true;
     if (self->on.chosen) {
-        self->op.generation = self->on.transfer->generation;
+        self->op.generation = self->on.transfer->origin.generation;
         self->op.pushes_first = false; /* the server notifies no waiter */
     }
 }
@@ -253,8 +253,9 @@ static bool must_wait(struct rqli_end *self)
     if (!self->was_open) {
         return false;
     }
-    self->op.generation = transfer->generation;
-    return (self->has_lost_stream || transfer->carrier != rqli_hand_over_carrier(&self->on)) &&
+    self->op.generation = transfer->origin.generation;
+    return (self->has_lost_stream ||
+            transfer->origin.carrier != rqli_hand_over_carrier(&self->on)) &&
            has_time(self, 0);
 }
 
@@ -392,7 +393,7 @@ static rql_status run(struct rqli_end *self, rql_error *error)
     rql_status status;
 
     if (lock) {
-        self->op.route.conn = rqli_conns_find(&self->op.route.node->conns, lock->carrier);
+        self->op.route.conn = rqli_conns_find(&self->op.route.node->conns, lock->origin.carrier);
     }
     status = rqli_op_run(&self->op);
     if (status && error) {
@@ -418,7 +419,7 @@ static rql_status end_one(rql_lock *const *lock, int64_t until_us, rql_error *er
 static struct rqli_batch *send_release(struct rqli_end *self, const rql_lock *lock)
 {
     struct rqli_conn *conn =
-        rqli_conns_find(&rqli_client_node(self->client, &lock->keys)->conns, lock->carrier);
+        rqli_conns_find(&rqli_client_node(self->client, &lock->keys)->conns, lock->origin.carrier);
     struct rqli_batch *batch = conn ? rqli_batch_take(conn) : NULL;
     struct rqli_call call;
 
@@ -428,7 +429,7 @@ static struct rqli_batch *send_release(struct rqli_end *self, const rql_lock *lo
     rqli_call_begin(&call, &batch->command);
     write_end(&self->op, 0, &call);
     rqli_call_write(&call, &batch->command, rqli_conn_scripts(conn));
-    if (rqli_batch_send(batch, lock->generation, NULL)) {
+    if (rqli_batch_send(batch, lock->origin.generation, NULL)) {
         rqli_batch_give(batch);
         return NULL;
     }

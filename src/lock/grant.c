@@ -136,10 +136,7 @@ bool rqli_grant_by_transfer(rql_lock *lock, const rql_lock_options *options,
     lock->hand_off_us = now_us - from->begun_us;
     lock->process = RQL_LOCK_OBTAINING;
     lock->handed_over = true;
-    lock->carrier = from->carrier;
-    lock->generation = from->generation;
-    lock->n_chained = from->n_chained;
-    lock->chain_us = from->chain_us;
+    lock->origin = from->origin;
     lock->transfer = *by;
     *by = NULL;
     return true;
@@ -463,8 +460,8 @@ void rqli_acquire_read(struct rqli_acquire *self, const struct rqli_batch *batch
     rqli_history_look(self->client, rqli_client_era(self->client, lock->keys.set));
     note_late_push(self, &answer);
     if (!self->several) {
-        self->locks[0]->carrier = batch->carrier;
-        self->locks[0]->generation = batch->generation;
+        self->locks[0]->origin.carrier = batch->carrier;
+        self->locks[0]->origin.generation = batch->generation;
         log_answer(lock, &answer);
     }
     self->fault = RQL_OK;

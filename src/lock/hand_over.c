@@ -49,7 +49,7 @@ static const void *carrier_at(const struct rqli_hand_over *self, struct rqli_nod
     if (self->loop) {
         return at ? at->op.conn : NULL;
     }
-    return rqli_conns_find(&node->conns, self->lock->carrier);
+    return rqli_conns_find(&node->conns, self->lock->origin.carrier);
 }
 
 const void *rqli_hand_over_carrier(const struct rqli_hand_over *self)
@@ -62,7 +62,7 @@ static bool is_safe_at(const struct rqli_hand_over *self, struct rqli_node *node
     const rql_lock *lock = self->lock;
     const struct rqli_lease *lease = &lock->kept.lease;
 
-    return lock->carrier && lock->carrier == carrier_at(self, node) &&
+    return lock->origin.carrier && lock->origin.carrier == carrier_at(self, node) &&
            lock->process == RQL_LOCK_OBTAINING && rqli_lease_state(lease, now_us) == RQL_HELD &&
            rqli_lease_end_us(lease) - now_us >= LEAST_US;
 }
@@ -77,8 +77,8 @@ static bool may_choose(const struct rqli_hand_over *self, int64_t now_us)
     const rql_lock *lock = self->lock;
 
     return is_safe_at(self, self->node, now_us) &&
-           (lock->n_chained == 0 ||
-            (lock->n_chained < CHAIN_MOST && now_us - lock->chain_us < CHAIN_US));
+           (lock->origin.n_chained == 0 ||
+            (lock->origin.n_chained < CHAIN_MOST && now_us - lock->origin.chain_us < CHAIN_US));
 }
 
 static struct rqli_pushes *pushes_of(const struct rqli_hand_over *self)
@@ -137,10 +137,11 @@ static struct rqli_transfer *make_transfer(const struct rqli_hand_over *self, in
         transfer->begun_us = now_us;
         transfer->until_us = rqli_lease_end_us(&lock->kept.lease);
         transfer->loop = self->loop;
-        transfer->carrier = lock->carrier;
-        transfer->generation = lock->generation;
-        transfer->n_chained = lock->n_chained + 1;
-        transfer->chain_us = lock->n_chained == 0 ? now_us : lock->chain_us;
+        transfer->origin = lock->origin;
+        transfer->origin.n_chained++;
+        if (lock->origin.n_chained == 0) {
+            transfer->origin.chain_us = now_us;
+        }
     }
     return transfer;
 }

@@ -10,6 +10,7 @@
 #include "base/timers.h"
 #include "lock/background.h"
 #include "lock/lease.h"
+#include "lock/transfer.h"
 #include "net/conn/durability.h"
 #include "net/fleet/fleet.h"
 #include "observe/observe.h"
@@ -47,11 +48,8 @@ struct rql_lock {
     struct rqli_subject subject; /* its listeners; constant once the acquisition has begun */
     rql_lock_process process;
     bool handed_over;
-    const void *carrier; /* its grant came over this connection; NULL: one of several locks */
-    uint64_t generation; /* the generation of that connection */
-    struct rqli_transfer *transfer; /* handed it over inside the client; or NULL */
-    int n_chained;    /* how many transfers in a row have led to it; 0: granted by the server */
-    int64_t chain_us; /* when the first of them began */
+    struct rqli_origin origin;
+    struct rqli_transfer *transfer;    /* handed it over inside the client; or NULL */
     struct rqli_durability durability; /* of its renewals and extensions; zero: as the server
                                           does */
     struct rqli_acks acks;             /* as reported for its grant */

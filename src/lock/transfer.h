@@ -23,6 +23,15 @@ enum rqli_transfer_state {
 /* A waiter with more metadata gets the lock from the server. */
 enum { RQLI_TRANSFER_META = 8, RQLI_TRANSFER_META_SIZE = 512 };
 
+/* Where a grant has come from. Later calls about the lock take the same way, and a hand-over inside
+ * the client continues the chain. */
+struct rqli_origin {
+    const void *carrier; /* the connection; NULL: the grant was one of several locks */
+    uint64_t generation; /* of that connection */
+    int n_chained;       /* hand-overs in a row without the server; 0: granted by the server */
+    int64_t chain_us;    /* when the first of them began */
+};
+
 struct rqli_transfer {
     atomic_uint references;
     atomic_bool is_refused; /* refused by the waiter: it must not be repeated */
@@ -39,14 +48,11 @@ struct rqli_transfer {
 
     /* Set by the releaser. */
     int64_t token;
-    int64_t ts_us;         /* by the server's clock, approximately */
-    int64_t begun_us;      /* local time before it was sent */
-    int64_t until_us;      /* the releaser's own end: relied on until then while not settled */
-    struct rql_loop *loop; /* the loop whose connection carries it; NULL: a thread's does */
-    const void *carrier;   /* the connection that carries it first, and its generation */
-    uint64_t generation;
-    int n_chained;    /* hand-overs in a row without the server, this one included */
-    int64_t chain_us; /* when the first of them began */
+    int64_t ts_us;             /* by the server's clock, approximately */
+    int64_t begun_us;          /* local time before it was sent */
+    int64_t until_us;          /* the releaser's own end: relied on until then while not settled */
+    struct rql_loop *loop;     /* the loop whose connection carries it; NULL: a thread's does */
+    struct rqli_origin origin; /* of the new owner's grant */
 
     /* The transfer by which the new owner has handed the lock on while this one is not settled.
      * Holds a reference; guarded by the mutex of the leases. */

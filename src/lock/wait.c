@@ -60,8 +60,8 @@ static rql_status join(struct rqli_acquire *self, bool *is_listening_out, rql_er
 /* Returns what the waiter should know of the subscription; all zero before it has joined. */
 static struct rqli_push_view view_of(const struct rqli_acquire *self)
 {
-    return self->waiter.has_joined ? rqli_pushes_view(self->pushes, &self->waiter)
-                                   : (struct rqli_push_view){0};
+    return rqli_waiter_has_joined(&self->waiter) ? rqli_pushes_view(self->pushes, &self->waiter)
+                                                 : (struct rqli_push_view){0};
 }
 
 /* Returns whether the request must not enter the queue yet. One that has a place in the queue keeps
@@ -96,7 +96,7 @@ rql_status rqli_wait_begin(struct rqli_acquire *self, rql_error *error)
  * may wait again and arm another watch. */
 static void leave(struct rqli_acquire *self)
 {
-    if (self->waiter.has_joined) {
+    if (rqli_waiter_has_joined(&self->waiter)) {
         rqli_pushes_leave(self->pushes, &self->waiter);
     }
     if (self->watch) {
@@ -113,7 +113,7 @@ bool rqli_wait_follow(struct rqli_acquire *self)
 {
     struct rqli_node *node = rqli_client_node(self->client, &rqli_acquire_lock(self, 0)->keys);
     struct rqli_pushes *pushes = node != self->node ? self->wait->go_to(self, node) : NULL;
-    bool had_joined = self->waiter.has_joined;
+    bool had_joined = rqli_waiter_has_joined(&self->waiter);
     bool is_listening = false;
 
     if (!pushes) {
@@ -166,7 +166,7 @@ struct rqli_request_input rqli_wait_input(const struct rqli_acquire *self)
     struct rqli_request_input input = timing_of(self);
     struct rqli_push_view around = view_of(self);
 
-    input.leads = self->waiter.has_joined && around.leads;
+    input.leads = rqli_waiter_has_joined(&self->waiter) && around.leads;
     input.delivers = around.delivers;
     return input;
 }
@@ -413,7 +413,7 @@ static enum rqli_wait_next attend(struct rqli_acquire *self, uint64_t generation
 {
     bool is_listening = false;
 
-    if (!self->waiter.has_joined && join(self, &is_listening, error)) {
+    if (!rqli_waiter_has_joined(&self->waiter) && join(self, &is_listening, error)) {
         return RQLI_WAIT_FAULT;
     }
     if (is_listening) { /* pushes from before it joined are lost */

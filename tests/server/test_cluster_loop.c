@@ -59,7 +59,8 @@ static bool sleeps(const void *data)
     const rql_request *request = data;
     const struct rqli_acquire *acquire = &request->acquire;
 
-    return acquire->waiter.sleeps && rqli_pushes_view(acquire->pushes, &acquire->waiter).delivers;
+    return acquire->waiter.stay == RQLI_WAITER_SLEEPS &&
+           rqli_pushes_view(acquire->pushes, &acquire->waiter).delivers;
 }
 
 /* What the loop has at a node: by what numbers the node lists it. 0: it is down. */

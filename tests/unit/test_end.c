@@ -53,9 +53,9 @@ static rql_lock *handed_on(void)
 
     rql_lock_options_init(client, &options);
     lock->transfer = rqli_transfer_new(client, lock->acquirer, lock->host, lock->nonce, &options);
-    lock->carrier = client->fleet.first.conns.each[0];
-    lock->transfer->carrier = lock->carrier;
-    lock->transfer->generation = 1;
+    lock->origin.carrier = client->fleet.first.conns.each[0];
+    lock->transfer->origin.carrier = lock->origin.carrier;
+    lock->transfer->origin.generation = 1;
     rqli_leases_on_handed_on(client->leases, NULL, lock->transfer);
     lock->kept.lease.state = RQL_HELD;
     lock->kept.lease.deadline_us = rqli_after_ms(rqli_now_us(), LONG_MS);
@@ -129,7 +129,7 @@ static void let_sleep(struct next *self, const rql_lock *behind)
     assert_true(rqli_wait_init(&self->acquire, &rqli_wait_on_thread));
     rqli_wait_behind(&self->acquire, rqli_slice_of(behind->acquirer));
     CHECK_OK(rqli_pushes_join(self->acquire.pushes, &self->acquire.waiter, &is_listening));
-    self->acquire.waiter.sleeps = true;
+    self->acquire.waiter.stay = RQLI_WAITER_SLEEPS;
 }
 
 static void wake(struct next *self)
@@ -394,7 +394,7 @@ TEST(a_hand_over_ends_as_the_server_says)
         struct rqli_end end;
         struct next next;
 
-        lock->generation = 1;
+        lock->origin.generation = 1;
         let_sleep(&next, lock);
         rqli_end_init(&end, &part, &lock, 1, NULL);
         (void)hand_on(&end);

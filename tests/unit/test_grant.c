@@ -88,15 +88,16 @@ TEST(what_is_handed_on_is_relied_on_as_long_as_by_the_one_before)
 
         transfer->state = row->state;
         transfer->token = 7;
-        transfer->n_chained = 3;
-        transfer->chain_us = 5;
+        transfer->origin.n_chained = 3;
+        transfer->origin.chain_us = 5;
         transfer->begun_us = rqli_now_us();
         transfer->until_us = rqli_after_ms(transfer->begun_us, row->sure_ms);
         assert_int_equal(rqli_grant_by_transfer(lock, &options, &by), row->is_taken);
         assert_ptr_equal(lock->transfer, row->is_taken ? transfer : NULL);
         assert_ptr_equal(by, row->is_taken ? NULL : transfer);
         if (row->is_taken) {
-            CHECK_ALL(EQ(lock->token, 7), EQ(lock->n_chained, 3), EQ(lock->chain_us, 5),
+            CHECK_ALL(EQ(lock->token, 7), EQ(lock->origin.n_chained, 3),
+                      EQ(lock->origin.chain_us, 5),
                       EQ(lock->kept.lease.claim, RQLI_LEASE_UNCONFIRMED),
                       EQ(rqli_lease_end_us(&lock->kept.lease), transfer->until_us));
         }
@@ -218,7 +219,7 @@ static void begin_first(struct waiting *self, const struct first_try *row)
 
 static void end_first(struct waiting *self)
 {
-    if (self->acquire.waiter.has_joined) {
+    if (rqli_waiter_has_joined(&self->acquire.waiter)) {
         rqli_pushes_leave(self->acquire.pushes, &self->acquire.waiter);
     }
     rqli_lock_free(self->lock);
@@ -273,7 +274,8 @@ TEST(who_is_held_back_listens_for_200_ms_and_then_enters_the_queue)
         assert_in_range(request->wake_us, begun_us + 200000, rqli_now_us() + 200000);
         assert_in_range(self.acquire.waiter.deadline_us, begun_us + row->connects_ms * 1000,
                         rqli_now_us() + row->connects_ms * 1000);
-        CHECK_ALL(EQ(request->in_queue, false), EQ(self.acquire.waiter.has_joined, true));
+        CHECK_ALL(EQ(request->in_queue, false),
+                  EQ(rqli_waiter_has_joined(&self.acquire.waiter), true));
         check_asked(&self, "qw-");
         begun_us = rqli_now_us();
         answer(&self, "0 1795254268468100 5000 1 1 0 0 1795254268468000 other", 0);

@@ -103,10 +103,10 @@ static rql_lock *hold(const struct row *row)
     lock->token = TOKEN;
     lock->ts_us = NOW_US;
     lock->begun_us = now_us - HELD_US;
-    lock->n_chained = row->n_chained;
-    lock->chain_us = now_us - row->chained_ms * 1000;
-    lock->carrier = row->is_elsewhere ? client : (void *)client->fleet.first.conns.each[0];
-    lock->generation = GENERATION;
+    lock->origin.n_chained = row->n_chained;
+    lock->origin.chain_us = now_us - row->chained_ms * 1000;
+    lock->origin.carrier = row->is_elsewhere ? client : (void *)client->fleet.first.conns.each[0];
+    lock->origin.generation = GENERATION;
     return lock;
 }
 
@@ -136,11 +136,11 @@ static void check_transfer(const struct rqli_hand_over *self, const struct row *
     } else {
         assert_int_equal(transfer->token, row->seen > TOKEN ? row->seen + 1 : TOKEN + 1);
     }
-    CHECK_ALL(
-        EQ(transfer->ttl_ms, TTL_MS), EQ(transfer->n_chained, row->n_chained + 1),
-        EQ(transfer->generation, GENERATION),
-        EQ(transfer->until_us, rqli_lease_end_us(&self->lock->kept.lease)),
-        EQ(transfer->chain_us, row->n_chained > 0 ? self->lock->chain_us : transfer->begun_us));
+    CHECK_ALL(EQ(transfer->ttl_ms, TTL_MS), EQ(transfer->origin.n_chained, row->n_chained + 1),
+              EQ(transfer->origin.generation, GENERATION),
+              EQ(transfer->until_us, rqli_lease_end_us(&self->lock->kept.lease)),
+              EQ(transfer->origin.chain_us,
+                 row->n_chained > 0 ? self->lock->origin.chain_us : transfer->begun_us));
     rqli_call_begin(&call, NULL);
     rqli_hand_over_write(self, &call);
     assert_true(row->server_us > 0 ||
@@ -183,7 +183,7 @@ TEST(a_release_hands_the_lock_to_who_sleeps_behind_it)
         rqli_wait_behind(&acquire,
                          rqli_slice_of(row->is_behind_another ? next->acquirer : lock->acquirer));
         CHECK_OK(rqli_pushes_join(acquire.pushes, &acquire.waiter, &is_listening));
-        acquire.waiter.sleeps = !row->is_awake;
+        acquire.waiter.stay = row->is_awake ? RQLI_WAITER_ASKS : RQLI_WAITER_SLEEPS;
         assert_int_equal(rqli_hand_over_choose(&self), row->is_chosen);
         if (row->is_chosen) {
             check_transfer(&self, row, next);

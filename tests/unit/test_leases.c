@@ -457,8 +457,8 @@ TEST(a_handle_that_is_used_again_knows_nothing_of_before)
     rql_lock_options_init(client, &options);
     before->token = 7;
     before->handed_over = true;
-    before->n_chained = 5;
-    before->carrier = client;
+    before->origin.n_chained = 5;
+    before->origin.carrier = client;
     before->transfer =
         rqli_transfer_new(client, before->acquirer, before->host, before->nonce, &options);
     end(before);
@@ -467,8 +467,8 @@ TEST(a_handle_that_is_used_again_knows_nothing_of_before)
     lock = rqli_lock_new(client, "x", 0);
     assert_ptr_equal(lock, before);
     assert_null(lock->transfer);
-    assert_null(lock->carrier);
-    CHECK_ALL(EQ(lock->token, 0), EQ(lock->handed_over, false), EQ(lock->n_chained, 0),
+    assert_null(lock->origin.carrier);
+    CHECK_ALL(EQ(lock->token, 0), EQ(lock->handed_over, false), EQ(lock->origin.n_chained, 0),
               EQ(lock->kept.lease.ttl_ms, 0), EQ(lock->grant_nonce[0], 0));
     rqli_lock_free(lock);
 }

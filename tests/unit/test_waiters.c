@@ -288,11 +288,17 @@ TEST(who_is_roused_may_go)
 
 /* ---- who is handed a lock inside the client: one of those who wait for it ---- */
 
-static void sleep_behind(size_t i, uint64_t in_front)
+static void let_sleep(size_t i, uint64_t in_front)
 {
     waiter[i].in_front = in_front;
     waiter[i].may_be_handed = true;
-    waiter[i].sleeps = true;
+    waiter[i].stay = RQLI_WAITER_SLEEPS;
+}
+
+static void sleep_behind(size_t i, uint64_t in_front)
+{
+    join(i);
+    let_sleep(i, in_front);
 }
 
 static struct rqli_waiter *choose(void)
@@ -307,30 +313,28 @@ TEST(who_has_heard_of_something_or_asks_is_handed_nothing)
 {
     static const struct {
         const char *name;
-        bool is_awake, is_pushed, is_hinted, is_chosen, is_handed, is_behind_another, may_not;
+        enum rqli_waiter_stay stay;
+        bool is_pushed, is_hinted, is_handed, is_behind_another, may_not;
     } rows[] = {
-        {"it asks", .is_awake = true},
-        {"it was pushed something", .is_pushed = true},
-        {"it was told to ask", .is_hinted = true},
-        {"it is about to be handed the lock", .is_chosen = true},
-        {"it has been handed the lock", .is_handed = true},
-        {"another is in front of it", .is_behind_another = true},
-        {"its grant has to be the server's", .may_not = true},
+        {"it asks", RQLI_WAITER_ASKS},
+        {"it was pushed something", RQLI_WAITER_SLEEPS, .is_pushed = true},
+        {"it was told to ask", RQLI_WAITER_SLEEPS, .is_hinted = true},
+        {"it is about to be handed the lock", RQLI_WAITER_CHOSEN},
+        {"it has been handed the lock", RQLI_WAITER_SLEEPS, .is_handed = true},
+        {"another is in front of it", RQLI_WAITER_SLEEPS, .is_behind_another = true},
+        {"its grant has to be the server's", RQLI_WAITER_SLEEPS, .may_not = true},
     };
 
     EACH_ROW (row, rows) {
         set_up();
         sleep_behind(0, row->is_behind_another ? HOLDER + 1 : HOLDER);
-        waiter[0].sleeps = !row->is_awake;
+        waiter[0].stay = row->stay;
         waiter[0].pushed = row->is_pushed;
         waiter[0].hinted = row->is_hinted;
-        waiter[0].is_chosen = row->is_chosen;
         waiter[0].handed = row->is_handed ? a_transfer : NULL;
         waiter[0].may_be_handed = !row->may_not;
-        join(0);
         assert_null(choose());
         sleep_behind(LOCKS, HOLDER);
-        join(LOCKS);
         assert_ptr_equal(choose(), &waiter[LOCKS]);
         assert_null(choose()); /* once */
     }
@@ -340,8 +344,8 @@ TEST(only_the_longest_waiting_are_looked_at)
 {
     for (size_t n = 0; n <= AMONG; n++) {
         set_up();
-        sleep_behind(n * LOCKS, HOLDER);
         join_all();
+        let_sleep(n * LOCKS, HOLDER);
         assert_ptr_equal(choose(), n < AMONG ? &waiter[n * LOCKS] : NULL);
     }
 }
@@ -353,15 +357,14 @@ TEST(who_is_chosen_takes_no_grant_and_is_told_once)
 
         set_up();
         sleep_behind(0, HOLDER);
-        join(0);
         assert_ptr_equal(choose(), &waiter[0]);
         memcpy(pushed.nonce, digits[0], DIGITS);
         rqli_waiters_deliver(&waiters, &pushed, 1);
         CHECK_ALL(EQ(n_roused, 0), EQ(waiter[0].pushed, false));
         rqli_waiters_hand_over(&waiters, &waiter[0], is_handed ? a_transfer : NULL);
         assert_ptr_equal(waiter[0].handed, is_handed ? a_transfer : NULL);
-        CHECK_ALL(EQ(n_roused, 1), EQ(waiter[0].is_chosen, false), EQ(waiter[0].pushed, is_handed),
-                  EQ(waiter[0].hinted, !is_handed));
+        CHECK_ALL(EQ(n_roused, 1), EQ(waiter[0].stay, RQLI_WAITER_SLEEPS),
+                  EQ(waiter[0].pushed, is_handed), EQ(waiter[0].hinted, !is_handed));
         rqli_waiters_deliver(&waiters, &pushed, 1);
         CHECK_ALL(EQ(n_roused, is_handed ? 1 : 2), EQ(waiter[0].push.token, is_handed ? 0 : 7));
     }
@@ -392,7 +395,7 @@ static void step(size_t i)
 {
     struct rqli_waiter *one = &waiter[i];
 
-    if (!one->has_joined) {
+    if (!rqli_waiter_has_joined(one)) {
         join(i);
         model[n_model++] = one;
     } else {
@@ -429,7 +432,8 @@ TEST(random_steps_end_as_in_a_model)
         }
         assert_null(at);
         for (size_t i = 0; i < COUNT; i++) {
-            assert_ptr_equal(hinted_by(digits[i]), waiter[i].has_joined ? &waiter[i] : NULL);
+            assert_ptr_equal(hinted_by(digits[i]),
+                             rqli_waiter_has_joined(&waiter[i]) ? &waiter[i] : NULL);
         }
     }
 }

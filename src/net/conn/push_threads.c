@@ -110,7 +110,7 @@ static void pass_on_reading(struct rqli_push_threads *self)
 {
     struct rqli_waiter *next = rqli_waiters_first(&self->shared.subscription.waiters);
 
-    while (next && !next->sleeps) {
+    while (next && next->stay < RQLI_WAITER_SLEEPS) {
         next = rqli_waiter_next(next);
     }
     self->shared.reader = NULL;
@@ -191,7 +191,7 @@ static struct rqli_waiter *choose(struct rqli_pushes *pushes, struct rqli_slice 
     lock(self);
     chosen = rqli_waiters_choose(&self->shared.subscription.waiters, lock_key, in_front);
     if (chosen && chosen == self->shared.reader && !self->shared.is_wakeable) {
-        chosen->is_chosen = false;
+        chosen->stay = RQLI_WAITER_SLEEPS;
         chosen = NULL;
     }
     (void)pthread_mutex_unlock(&self->shared.mutex);
@@ -411,7 +411,8 @@ static void read_for_all(struct rqli_push_threads *self, const struct rqli_waite
 static void sleep_or_read(struct rqli_push_threads *self, struct rqli_waiter *waiter,
                           int64_t until_us)
 {
-    bool reads = !waiter->is_chosen && (!self->shared.reader || self->shared.reader == waiter);
+    bool reads = waiter->stay != RQLI_WAITER_CHOSEN &&
+                 (!self->shared.reader || self->shared.reader == waiter);
 
     atomic_store_explicit(&waiter->wait_word, WAITING, memory_order_relaxed);
     if (reads) {
@@ -439,11 +440,12 @@ enum rqli_wake rqli_push_threads_wait(struct rqli_push_threads *self, struct rql
     enum rqli_wake wake = RQLI_WAKE_TIME;
 
     lock(self);
-    waiter->sleeps = true;
-    while (waiter->is_chosen || (!waiter->pushed && !waiter->hinted && rqli_now_us() < until_us)) {
-        sleep_or_read(self, waiter, waiter->is_chosen ? RQLI_NEVER_US : until_us);
+    waiter->stay = RQLI_WAITER_SLEEPS;
+    while (waiter->stay == RQLI_WAITER_CHOSEN ||
+           (!waiter->pushed && !waiter->hinted && rqli_now_us() < until_us)) {
+        sleep_or_read(self, waiter, waiter->stay == RQLI_WAITER_CHOSEN ? RQLI_NEVER_US : until_us);
     }
-    waiter->sleeps = false;
+    waiter->stay = RQLI_WAITER_ASKS;
     waiter->succeeds = false; /* it acts by itself now */
     if (waiter->pushed) {
         wake = RQLI_WAKE_PUSH;

@@ -128,7 +128,7 @@ rql_status rqli_waiters_join(struct rqli_waiters *self, struct rqli_waiter *wait
     enter_bucket(self, waiter,
                  waiter->lock_key.length > 0 ? hash : hash_lock(self, waiter->lock_key));
     rqli_dlist_add(&self->all, &waiter->link);
-    waiter->has_joined = true;
+    waiter->stay = RQLI_WAITER_ASKS;
     return RQL_OK;
 }
 
@@ -138,7 +138,7 @@ struct rqli_waiter *rqli_waiters_leave(struct rqli_waiters *self, struct rqli_wa
 {
     struct rqli_waiter *leader = NULL;
 
-    waiter->has_joined = false;
+    waiter->stay = RQLI_WAITER_AWAY;
     waiter->watches = false; /* later changes are not recorded for it */
     for (size_t i = 0; i < waiter->n_nonces; i++) {
         rqli_hash_map_remove(&self->by_digits, &waiter->nonces[i].by_digits);
@@ -273,7 +273,8 @@ void rqli_waiters_deliver(struct rqli_waiters *self, const struct rqli_pushed *p
     if (!waiter) {
         return;
     }
-    if (pushed->kind == RQLI_PUSHED_GRANT && (waiter->is_chosen || waiter->handed)) {
+    if (pushed->kind == RQLI_PUSHED_GRANT &&
+        (waiter->stay == RQLI_WAITER_CHOSEN || waiter->handed)) {
         return; /* the reply to its transfer decides, and ends this grant */
     }
     if (pushed->kind == RQLI_PUSHED_HINT) {
@@ -294,8 +295,8 @@ enum { CHOOSE_AMONG = 8 };
 
 static bool may_be_chosen(const struct rqli_waiter *waiter, uint64_t in_front)
 {
-    return waiter->sleeps && waiter->may_be_handed && waiter->in_front == in_front &&
-           !waiter->pushed && !waiter->hinted && !waiter->is_chosen && !waiter->handed;
+    return waiter->stay == RQLI_WAITER_SLEEPS && waiter->may_be_handed &&
+           waiter->in_front == in_front && !waiter->pushed && !waiter->hinted && !waiter->handed;
 }
 
 struct rqli_waiter *rqli_waiters_choose(struct rqli_waiters *self, struct rqli_slice lock_key,
@@ -309,14 +310,14 @@ struct rqli_waiter *rqli_waiters_choose(struct rqli_waiters *self, struct rqli_s
     if (!waiter || !may_be_chosen(waiter, in_front)) {
         return NULL;
     }
-    waiter->is_chosen = true;
+    waiter->stay = RQLI_WAITER_CHOSEN;
     return waiter;
 }
 
 void rqli_waiters_hand_over(struct rqli_waiters *self, struct rqli_waiter *chosen,
                             struct rqli_transfer *transfer)
 {
-    chosen->is_chosen = false;
+    chosen->stay = RQLI_WAITER_SLEEPS;
     if (transfer) {
         chosen->handed = transfer;
         chosen->pushed = true;

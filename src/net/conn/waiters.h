@@ -30,6 +30,13 @@ struct rqli_waiter_nonce {
     struct rqli_hash_entry by_acquirer;
 };
 
+enum rqli_waiter_stay {
+    RQLI_WAITER_AWAY,   /* it has not joined */
+    RQLI_WAITER_ASKS,   /* its owner is at work for it, and looks at it by itself */
+    RQLI_WAITER_SLEEPS, /* it sends no request, and can be woken */
+    RQLI_WAITER_CHOSEN, /* it sleeps until it is handed the lock, or passed by */
+};
+
 /* A waiter. Its owner sets the seven members after the link, and they outlive its stay. */
 struct rqli_waiter {
     struct rqli_dlink link;         /* first member; of all, in the order they came */
@@ -49,17 +56,15 @@ struct rqli_waiter {
     struct rqli_transfer *handed; /* the transfer that handed it the lock; else NULL */
     bool keeps_conn;              /* it keeps its own `conn`, and the other waiters keep theirs */
     bool may_be_handed;
-    bool is_chosen; /* it is about to be handed the lock, and sleeps until it is notified */
 
     bool pushed;
     bool hinted;           /* something changed: it should poll */
     bool watches;          /* a lock of Ruby's: it wants to be notified of the next change */
     struct rqli_push push; /* the push that has come, if `pushed` */
 
-    bool has_joined;
+    enum rqli_waiter_stay stay;
     bool is_first; /* of its bucket: the waiters for the same lock, in a ring */
     bool succeeds; /* it became the leader since it last woke, and was not notified */
-    bool sleeps;   /* it sends no request, and can be woken */
     rqli_signal wait_word;
     struct rqli_waiter *ring_next;
     struct rqli_waiter *ring_previous;
@@ -93,6 +98,11 @@ rql_status rqli_waiters_join(struct rqli_waiters *self, struct rqli_waiter *wait
 
 /* Removes a waiter. If it was the leader, returns the waiter that leads from now on; else NULL. */
 struct rqli_waiter *rqli_waiters_leave(struct rqli_waiters *self, struct rqli_waiter *waiter);
+
+static inline bool rqli_waiter_has_joined(const struct rqli_waiter *waiter)
+{
+    return waiter->stay != RQLI_WAITER_AWAY;
+}
 
 /* Returns true for the first waiter for a lock. A waiter for several locks always leads. */
 static inline bool rqli_waiter_leads(const struct rqli_waiter *waiter)

@@ -472,8 +472,8 @@ static bool begin_wait(struct rqli_op_driver *self)
         rqli_op_on_woken(op, waiter->pushed ? RQLI_WAKE_PUSH : RQLI_WAKE_HINT);
         return false;
     }
-    if (waiter) {
-        waiter->sleeps = true;
+    if (waiter && waiter->stay == RQLI_WAITER_ASKS) {
+        waiter->stay = RQLI_WAITER_SLEEPS;
     }
     self->state = RQLI_OP_DRIVER_WAITING;
     set_due(self, op->again_us);
@@ -485,8 +485,8 @@ static enum rqli_op_next next_step(const struct rqli_op_driver *self)
 {
     struct rqli_op *op = self->op;
 
-    if (op->waiter) {
-        op->waiter->sleeps = false;
+    if (op->waiter && op->waiter->stay == RQLI_WAITER_SLEEPS) {
+        op->waiter->stay = RQLI_WAITER_ASKS;
     }
     return op->ops->next(op);
 }

@@ -388,7 +388,7 @@ rql_status rqli_op_run(struct rqli_op *op)
     rqli_fleet_on_use(op->route.fleet);
     next = op->ops->next(op);
     while (next != RQLI_OP_OVER) {
-        if (next == RQLI_OP_WAIT && op->waiter && op->waiter->has_joined) {
+        if (next == RQLI_OP_WAIT && op->waiter && rqli_waiter_has_joined(op->waiter)) {
             rqli_op_on_woken(
                 op, rqli_push_threads_wait(op->route.node->pushes, op->waiter, op->again_us));
         } else if (next == RQLI_OP_WAIT) {
