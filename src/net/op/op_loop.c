@@ -530,15 +530,27 @@ static bool is_sent(const struct rqli_op_driver *self)
     return false;
 }
 
-/* True: a server of one of the open calls is connected, and has answered something within this
- * time. The parts of a reply that does not end are no answer. */
+/* True: a server of one of the open calls is connected. */
+static bool is_connected(const struct rqli_op_driver *self)
+{
+    for (size_t i = 0; i < self->op->n_calls; i++) {
+        const struct rqli_op_call *call = &self->calls[i];
+
+        if (call->state != RQLI_OP_CALL_IDLE && rqli_conn_loop_is_up(call->loop->conn)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* True: a server of one of the open calls has answered something within this time. */
 static bool is_served(const struct rqli_op_driver *self, int64_t within_us)
 {
     for (size_t i = 0; i < self->op->n_calls; i++) {
         const struct rqli_op_call *call = &self->calls[i];
 
-        if (call->state != RQLI_OP_CALL_IDLE && rqli_conn_loop_is_up(call->loop->conn) &&
-            rqli_now_us() - rqli_conn_loop_answered_us(call->loop->conn) < within_us) {
+        if (call->state != RQLI_OP_CALL_IDLE &&
+            rqli_conn_loop_has_answered(call->loop->conn, within_us)) {
             return true;
         }
     }
@@ -573,7 +585,7 @@ static void give_up(struct rqli_op_driver *self)
         set_due(self, rqli_now_us() + op->grace_us);
         return;
     }
-    op->is_late = !was_sent && is_served(self, RQLI_NEVER_US);
+    op->is_late = !was_sent && is_connected(self);
     for (size_t i = 0; i < count; i++) {
         struct rqli_op_call *call = &self->calls[i];
         rql_error fault;
