@@ -145,13 +145,14 @@ static void read_reply(struct rqli_op *op, size_t i, const struct rqli_batch *an
 {
     struct rqli_flush *self = (struct rqli_flush *)op;
     bool removes = self->phase == RQLI_FLUSH_REMOVE;
-    size_t number = removes ? 0 : self->round[i];
     rql_error malformed = {0};
+    size_t number;
 
-    if (self->phase == RQLI_FLUSH_SWEEP) {
+    if (self->phase == RQLI_FLUSH_SWEEP) { /* it has more calls than there are sets of keys */
         self->sweep.op.ops->read(&self->sweep.op, i, answer, reply, fault);
         return;
     }
+    number = removes ? 0 : self->round[i];
     self->is_read = true;
     if (!fault && !(removes ? take_removed(self, reply) : take_page(self, number, reply))) {
         (void)rqli_batch_fault(answer, reply, removes ? "swarm_remove" : "swarm_look",
