@@ -138,7 +138,7 @@ def stage_asan(run):
     # A thread that ends by pthread_exit() or is cancelled leaves its stack marked as in use; with a stack of its own for
     # signals ASan then takes itself for a culprit at the thread's end.
     run.test_env.update(ASAN_OPTIONS="use_sigaltstack=0", UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1",
-                        RQL_TEST_SHARE="0", RQL_TEST_SLOW="2")
+                        RQL_TEST_SHARE=os.environ.get("RQL_TEST_SHARE", "0"), RQL_TEST_SLOW="2")
     return build_asan(run) and check_suites(run, "asan", *OF_ASAN, options=["--timeout-multiplier=4"],
                                             at_once=SLOW_AT_ONCE)
 
@@ -149,7 +149,7 @@ def build_tsan(run):
 
 def stage_tsan(run):
     run.test_env.update(TSAN_OPTIONS=f"halt_on_error=1:suppressions={SUPPORT}/tsan.supp",
-                        RQL_TEST_SHARE="1", RQL_TEST_SLOW="2")
+                        RQL_TEST_SHARE=os.environ.get("RQL_TEST_SHARE", "1"), RQL_TEST_SLOW="2")
     return build_tsan(run) and check_suites(run, "tsan", *OF_TSAN, options=["--timeout-multiplier=4"],
                                             at_once=SLOW_AT_ONCE)
 
