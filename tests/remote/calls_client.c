@@ -22,7 +22,7 @@ struct client {
     sem_t may_go_on;
     rql_swarm *stops; /* when it goes on */
     rql_credentials credentials;
-    int n_asked; /* for them */
+    atomic_int n_asked; /* for them */
 };
 
 static bool sample(int64_t percent, void *data)
