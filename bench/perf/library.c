@@ -39,7 +39,7 @@ static struct shared *open_shared(const struct site *site, const struct way *way
     self->options.url = site->address;
     self->options.spin_us = way->spin_us;
     self->options.lazy_release = way->is_lazy;
-    self->options.default_replicas = way->replicas;
+    self->options.replicas = way->replicas;
     self->options.replica_timeout_ms = REPLICAS_MS;
     self->fault = site->fault;
     return self;

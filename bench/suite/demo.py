@@ -16,7 +16,7 @@ MOVE_S = 1
 KILL_AT = 0.6  # of the time; a holder dies at 0.4
 KEY = "rql:{*}:lock:demo"
 # A grant counts when a replica has it. When there is none, as after the failover, it counts all the same.
-SETTINGS = {"RQL_DEFAULT_REPLICAS": "1", "RQL_REPLICA_TIMEOUT_MS": "20", "RQL_DURABILITY_IS_ADVICE": "true"}
+SETTINGS = {"RQL_REPLICAS": "1", "RQL_REPLICA_TIMEOUT_MS": "20", "RQL_DURABILITY_IS_ADVICE": "true"}
 
 
 class Fate(threading.Thread):

@@ -146,15 +146,15 @@ typedef struct rql_options {
      */
     int64_t retry_delay_ms;
     int64_t retry_jitter_ms;         /**< Random extra time, 0 to this. 0 to 3600000. Default 25. */
-    int64_t try_to_lock_timeout_ms;  /**< Whole acquisition, or ::RQL_FOREVER. Default 10000. */
-    int64_t default_lock_ttl_ms;     /**< Life of a lock. 1 to ::RQL_TTL_MAX_MS. Default 5000. */
-    int64_t default_queue_ttl_ms;    /**< After this long a request moves to the tail, or
-                                        ::RQL_FOREVER. Default 15000. */
-    bool is_timed_by_default;        /**< Blocks are timed. Default false. */
+    int64_t timeout_ms;              /**< Whole acquisition, or ::RQL_FOREVER. Default 10000. */
+    int64_t ttl_ms;                  /**< Life of a lock. 1 to ::RQL_TTL_MAX_MS. Default 5000. */
+    int64_t queue_ttl_ms;            /**< After this long a request moves to the tail, or
+                                                ::RQL_FOREVER. Default 15000. */
+    bool timed;                      /**< Blocks are timed. Default false. */
     bool detailed_acq_timeout_error; /**< Refusals name holder and queue. Default false. */
-    rql_conflict_strategy default_conflict_strategy; /**< Default ::RQL_WAIT_FOR_LOCK. */
-    rql_access_strategy default_access_strategy;     /**< Default ::RQL_QUEUED. */
-    int64_t key_extraction_batch_size; /**< COUNT of each SCAN. 1 to 100000. Default 500. */
+    rql_conflict_strategy conflict_strategy; /**< Default ::RQL_WAIT_FOR_LOCK. */
+    rql_access_strategy access_strategy;     /**< Default ::RQL_QUEUED. */
+    int64_t key_extraction_batch_size;       /**< COUNT of each SCAN. 1 to 100000. Default 500. */
 
     /** See rql_sweep_options::batch_size. 1 to 100000. Default 100. */
     int64_t lock_release_batch_size;
@@ -247,10 +247,10 @@ typedef struct rql_options {
      */
     int64_t recovery_delay_ms;
 
-    int64_t default_replicas; /**< See rql_lock_options::replicas. 0 to 16. Default 0. */
+    int64_t replicas; /**< See rql_lock_options::replicas. 0 to 16. Default 0. */
     /** See rql_lock_options::replica_timeout_ms. 1 to 60000. Default 200. */
     int64_t replica_timeout_ms;
-    bool default_fsync;        /**< See rql_lock_options::fsync. Default false. */
+    bool fsync;                /**< See rql_lock_options::fsync. Default false. */
     bool durability_is_advice; /**< See rql_lock_options::durability_is_advice. Default false. */
 
     /** Tell host, process, program, user and `client_label`, to be shown to operators in place of

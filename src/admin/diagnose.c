@@ -98,8 +98,8 @@ static bool gives_up_early(const rql_options *options)
 {
     const int64_t pause_ms = options->retry_delay_ms + options->retry_jitter_ms;
 
-    return options->retry_count != RQL_FOREVER && options->try_to_lock_timeout_ms > 0 &&
-           options->retry_count < options->try_to_lock_timeout_ms / pause_ms;
+    return options->retry_count != RQL_FOREVER && options->timeout_ms > 0 &&
+           options->retry_count < options->timeout_ms / pause_ms;
 }
 
 static void look_at_options(struct rqli_diagnosis *self)
@@ -107,25 +107,25 @@ static void look_at_options(struct rqli_diagnosis *self)
     const rql_options *options = &self->client->options;
     const int64_t least_ms = ROUND_TRIPS_OF_TTL * self->p99_us / US_PER_MS;
 
-    if (options->default_lock_ttl_ms < least_ms) {
+    if (options->ttl_ms < least_ms) {
         rqli_report_add(self->report, "opt.sense", RQL_CHECK_WARN,
-                        "default_lock_ttl_ms is %" PRId64 ", a round trip may take %" PRId64 " ms",
-                        options->default_lock_ttl_ms, self->p99_us / US_PER_MS);
+                        "ttl_ms is %" PRId64 ", a round trip may take %" PRId64 " ms",
+                        options->ttl_ms, self->p99_us / US_PER_MS);
         rqli_report_say(self->report, "locks may end before they can be renewed",
-                        "set RQL_DEFAULT_LOCK_TTL_MS=%" PRId64 " or more", least_ms);
+                        "set RQL_TTL_MS=%" PRId64 " or more", least_ms);
     } else if (gives_up_early(options)) {
         rqli_report_add(self->report, "opt.sense", RQL_CHECK_NOTE,
                         "an acquisition ends by its retry_count of %" PRId64
-                        ", long before try_to_lock_timeout_ms",
+                        ", long before timeout_ms",
                         options->retry_count);
         rqli_report_say(self->report, "it does not wait as long as the timeout lets one think",
                         "set RQL_RETRY_COUNT=forever: then the timeout of %" PRId64
                         " ms is the limit",
-                        options->try_to_lock_timeout_ms);
+                        options->timeout_ms);
     } else {
         rqli_report_add(self->report, "opt.sense", RQL_CHECK_OK, "the options fit");
     }
-    rqli_report_number(self->report, "default_lock_ttl_ms", options->default_lock_ttl_ms);
+    rqli_report_number(self->report, "ttl_ms", options->ttl_ms);
     rqli_report_number(self->report, "retry_count", options->retry_count);
 }
 

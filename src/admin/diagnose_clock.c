@@ -62,7 +62,7 @@ static size_t ping_often(struct rqli_diagnosis *self, int64_t took_us[PINGS_MAX]
 
 void rqli_diagnose_round_trips(struct rqli_diagnosis *self)
 {
-    const int64_t ttl_us = self->client->options.default_lock_ttl_ms * US_PER_MS;
+    const int64_t ttl_us = self->client->options.ttl_ms * US_PER_MS;
     int64_t took_us[PINGS_MAX];
     size_t count;
     int64_t p50_us;
@@ -97,7 +97,7 @@ void rqli_diagnose_round_trips(struct rqli_diagnosis *self)
 void rqli_diagnose_connecting(struct rqli_diagnosis *self)
 {
     const struct rqli_site *site = &self->client->fleet.first.site;
-    const int64_t most_us = self->client->options.default_lock_ttl_ms * US_PER_MS / TTL_PARTS;
+    const int64_t most_us = self->client->options.ttl_ms * US_PER_MS / TTL_PARTS;
     const int64_t begun_us = rqli_now_us();
     RQLI_AUTO(rqli_fd_close) int fd = -1;
     rql_error error = {.status = RQL_OK};

@@ -383,8 +383,7 @@ static int take_flags(struct cli_args *args, const struct flags *flags)
  * would be ended before it begins. */
 static const char *find_too_short(const struct cli_args *args)
 {
-    const int64_t ttl_ms =
-        args->ttl_ms != CLI_UNSET ? args->ttl_ms : args->options.default_lock_ttl_ms;
+    const int64_t ttl_ms = args->ttl_ms != CLI_UNSET ? args->ttl_ms : args->options.ttl_ms;
 
     if (args->max_hold_ms >= 0 && args->kill_after_ms >= args->max_hold_ms) {
         return "--max-hold";

@@ -5,8 +5,7 @@
 
 /* The flags of all commands. */
 
-const char *const cli_forever_options[] = {"try_to_lock_timeout_ms", "retry_count",
-                                           "default_queue_ttl_ms", NULL};
+const char *const cli_forever_options[] = {"timeout_ms", "retry_count", "queue_ttl_ms", NULL};
 
 /* The flags, in the order in which the help of a command shows them. A flag whose text depends on
  * the command has a row for each text. */

@@ -58,7 +58,7 @@ def test_lock_with_wait_gives_up_in_time(server, rql):
 
 def test_environment_sets_options_and_flags_win(server, rql):
     rql("lock", "a", "--ttl", "1m")
-    result = rql("lock", "a", RQL_TRY_TO_LOCK_TIMEOUT_MS="500")
+    result = rql("lock", "a", RQL_TIMEOUT_MS="500")
     check_in("not acquired within ", result.err)
     result = rql("lock", "a", "--retry-count", "1", RQL_RETRY_COUNT="1000000")
     check_equal(result.code, 1)
@@ -289,11 +289,11 @@ def test_names_between_dashes_may_look_like_flags(server, rql):
 def test_durations_have_fractions_and_parts_everywhere(server, rql):
     for text, ttl_ms in (("0.5s", "500"), ("1h30m", "5400000"), ("30d", "2592000000"),
                          ("1m0.25s", "60250")):
-        for words in (["--ttl", text], ["--default-lock-ttl-ms", text]):
+        for words in (["--ttl", text], ["--ttl-ms", text]):
             lock = rql("lock", "a", *words, "--json").json()
             check_equal(str(lock["ttl_ms"]), ttl_ms)
             rql("unlock", "a", "--force")
-        check_equal(str(rql("lock", "a", "--json", RQL_DEFAULT_LOCK_TTL_MS=text).json()["ttl_ms"]), ttl_ms)
+        check_equal(str(rql("lock", "a", "--json", RQL_TTL_MS=text).json()["ttl_ms"]), ttl_ms)
         check_equal(rql("extend", "a", "--add=-" + text, "--force").code, 0)
         assert not server.is_locked("a")
     rql("lock", "a", "--ttl", "1m")

@@ -31,7 +31,7 @@ LINES = {
     "rql swarm sta": ["swarm", "status"],
     "rql ls --lon": ["ls", "--long"],
     "rql run x --log=j": ["run", "x", "--log=json"],
-    "rql --default-access-strategy ra": ["--default-access-strategy", "random"],
+    "rql --access-strategy ra": ["--access-strategy", "random"],
     "rql info orders:1": ["info", "orders:17"],
     "rql unlock with": ["unlock", "with a blank"],
     "rql --tls-ca-file cert": ["--tls-ca-file", "certificate.pem"],

@@ -319,7 +319,7 @@ def test_a_connection_that_takes_long_is_told_of(server, rql):
     with Server() as own, by_tcp(own) as port:
         url = f"redis://localhost:{port}"
         check_equal(is_fine(rql, RQL_URL=url).level("net.connect"), "ok")
-        said = examined(rql, RQL_URL=url, RQL_DEFAULT_LOCK_TTL_MS="1")
+        said = examined(rql, RQL_URL=url, RQL_TTL_MS="1")
         check_equal(said.level("net.connect"), "warn")
         check_in("getent ahosts localhost", said.checks["net.connect"]["fix"])
 
@@ -450,7 +450,7 @@ def test_old_locks_and_requests_are_noted(server, rql):
 def test_options_and_limits_of_this_process_are_looked_at(server, rql):
     said = is_fine(rql)
     check_equal((said.level("opt.sense"), said.level("loc.limits")), ("ok", "ok"))
-    said = is_fine(rql, RQL_RETRY_COUNT="3", RQL_TRY_TO_LOCK_TIMEOUT_MS="10000")
+    said = is_fine(rql, RQL_RETRY_COUNT="3", RQL_TIMEOUT_MS="10000")
     check_equal(said.level("opt.sense"), "note")
     done = subprocess.run(["sh", "-c", "ulimit -n 500 && exec \"$0\" doctor --json", PROGRAM], capture_output=True,
                           env=environment(server.url), check=False, text=True)

@@ -28,7 +28,7 @@ def test_run_logs_the_life_of_its_lock(server, rql):
 
 
 def test_log_can_be_json(server, rql):
-    result = rql("run", "a", "--log=json", "--default-queue-ttl-ms", "15000", "--", "true")
+    result = rql("run", "a", "--log=json", "--queue-ttl-ms", "15000", "--", "true")
     lines = [json.loads(line) for line in result.err.splitlines()]
     check_equal([line["name"] for line in lines], LIFE)
     for line in lines:

@@ -11,13 +11,15 @@ QUICK = {"zombie_ttl_ms": 500, "probe_period_ms": 100, "zombie_flush_period_ms":
 # Keys of the gem's configuration, the library's options, and how many of ours are one of theirs.
 CONFIG = {
     "retry_count": ("retry_count", 1), "retry_delay": ("retry_delay_ms", 1), "retry_jitter": ("retry_jitter_ms", 1),
-    "try_to_lock_timeout": ("try_to_lock_timeout_ms", 1000), "default_lock_ttl": ("default_lock_ttl_ms", 1),
-    "default_queue_ttl": ("default_queue_ttl_ms", 1000),
+    "try_to_lock_timeout": ("timeout_ms", 1000), "default_lock_ttl": ("ttl_ms", 1),
+    "default_queue_ttl": ("queue_ttl_ms", 1000),
     "clear_locks_of__lock_scan_size": ("clear_locks_of_lock_scan_size", 1),
     "clear_locks_of__queue_scan_size": ("clear_locks_of_queue_scan_size", 1),
     "dead_request_ttl": ("dead_request_ttl_ms", 1),
+    "is_timed_by_default": ("timed", 1), "default_conflict_strategy": ("conflict_strategy", 1),
+    "default_access_strategy": ("access_strategy", 1),
     **{name: (name, 1) for name in (
-        "detailed_acq_timeout_error", "is_timed_by_default", "default_conflict_strategy", "default_access_strategy",
+        "detailed_acq_timeout_error",
         "key_extraction_batch_size", "lock_release_batch_size", "log_lock_try", "log_sampling_enabled",
         "log_sampling_percent", "instr_sampling_enabled", "instr_sampling_percent")}}
 

@@ -301,7 +301,6 @@ TEST(options_of_a_lock_are_texts_as_those_of_the_client)
         {"max_hold_ms", "0", 0, 0, "max_hold_ms is 0; it must be 1 or more, or forever"},
         {"fail_fast", "1", 0, 0, "fail_fast is 1; it must be true | false"},
         {"access_strategy", "first", 0, 0, "access_strategy is first; it must be queued | random"},
-        {"default_lock_ttl_ms", "1", 0, 0, "options: no such option: default_lock_ttl_ms"},
         {"spin_us", "1", 0, 0, "options: no such option: spin_us"},
         {"mode", "gem", 0, 0, "options: no such option: mode"},
         {"task", "1", 0, 0, "options: no such option: task"},

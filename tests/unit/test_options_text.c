@@ -66,14 +66,12 @@ TEST(what_is_no_value_changes_nothing)
         {"retry_delay_ms", "forever", "retry_delay_ms is forever; it must be 1 to 3600000"},
         {"retry_delay_ms", "-1", "retry_delay_ms is -1; it must be 1 to 3600000"},
         {"retry_delay_ms", "2h", "retry_delay_ms is 2h; it must be 1 to 3600000"},
-        {"default_queue_ttl_ms", "-1ms",
-         "default_queue_ttl_ms is -1ms; it must be 1 or more, or forever"},
+        {"queue_ttl_ms", "-1ms", "queue_ttl_ms is -1ms; it must be 1 or more, or forever"},
         {"retry_count", "5ms", "retry_count is 5ms; it must be 0 or more, or forever"},
         {"spin_us", "1ms", "spin_us is 1ms; it must be 0 to 1000"},
         {"retry_count", "-2", "retry_count is -2; it must be 0 or more, or forever"},
-        {"is_timed_by_default", "1", "is_timed_by_default is 1; it must be true | false"},
-        {"default_access_strategy", "QUEUED",
-         "default_access_strategy is QUEUED; it must be queued | random"},
+        {"timed", "1", "timed is 1; it must be true | false"},
+        {"access_strategy", "QUEUED", "access_strategy is QUEUED; it must be queued | random"},
         {"retry", "1", "options: no such option: retry"},
         {"retry_delay_ms_", "1", "options: no such option: retry_delay_ms_"},
         {"size", "1", "options: no such option: size"},
@@ -114,9 +112,9 @@ TEST(programs_of_other_ages_are_served)
     rql_options_init_sized(&given.known, offsetof(rql_options, key_extraction_batch_size));
     assert_int_equal(rql_options_set(&given.known, "key_extraction_batch_size", "7", NULL),
                      RQL_E_INVALID);
-    CHECK_OK(rql_options_set(&given.known, "default_access_strategy", "random", NULL));
+    CHECK_OK(rql_options_set(&given.known, "access_strategy", "random", NULL));
     CHECK_OK(rql_options_from_env(&given.known, NULL));
-    CHECK_ALL(EQ(given.known.default_access_strategy, RQL_RANDOM), EQ(given.known.spin_us, 9),
+    CHECK_ALL(EQ(given.known.access_strategy, RQL_RANDOM), EQ(given.known.spin_us, 9),
               EQ(given.known.key_extraction_batch_size, UINT64_C(0xA5A5A5A5A5A5A5A5)));
     rql_options_init_sized(&given.known, sizeof given);
     CHECK_OK(rql_options_set(&given.known, "io_timeout_ms", "4", NULL));
