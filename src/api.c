@@ -34,6 +34,22 @@ rql_status rql_client_new(rql_client **out, const rql_options *options, rql_erro
     return RQL_OK;
 }
 
+rql_status rql_client_open(const char *url, rql_client **out, rql_error *error)
+{
+    rql_options options;
+    rql_status status;
+
+    rql_options_init(&options);
+    status = rql_options_from_env(&options, error);
+    if (status) {
+        return status;
+    }
+    if (url) {
+        options.url = url;
+    }
+    return rql_client_new(out, &options, error);
+}
+
 /* Frees the swarm first and waits for its end, because the swarm's clients and thread use the
  * client. */
 rql_client *rql_client_free(rql_client *client)

@@ -32,18 +32,40 @@
 
 RQL_BEGIN_DECLS
 
-/** A thread-safe client. Opaque; made by rql_client_new(). */
+/** A thread-safe client. Opaque; made by rql_client_open() or rql_client_new(). */
 typedef struct rql_client rql_client;
 
 /**
- * Make a client; does not connect.
+ * Make a client with the settings of the environment; does not connect.
+ *
+ * The same as rql_options_init(), rql_options_from_env(), and rql_client_new(), with @p url in
+ * place of `RQL_URL` if it is given.
+ *
+ * @param[in]  url    Where the server is (rql_options::url); NULL: where `RQL_URL` says. Copied.
+ * @param[out] out    The new client; untouched unless RQL_OK.
+ * @param[out] error  Why the call did not return RQL_OK, or NULL; untouched on RQL_OK.
+ *
+ * @retval RQL_OK         `*out` is set.
+ * @retval RQL_E_INVALID  Neither @p url nor `RQL_URL` names a server, the URL cannot be read, or a
+ *                        variable is no value of its option. Nothing was done.
+ * @retval RQL_E_NOMEM    Out of memory, or the system gave no random numbers.
+ *
+ * @owner   The caller owns `*out`; release with rql_client_free().
+ * @threads Callable from any thread; no other thread may change the environment meanwhile.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_client_open(const char *url, rql_client **out,
+                                                  rql_error *error);
+
+/**
+ * Make a client; does not connect. rql_client_open() is the shorter form.
  *
  * @param[out] out      The new client; untouched unless RQL_OK.
- * @param[in]  options  Settings, or NULL for defaults. Copied.
+ * @param[in]  options  Settings, of which `url` has to be set. Copied.
  * @param[out] error    Why the call did not return RQL_OK, or NULL; untouched on RQL_OK.
  *
  * @retval RQL_OK         `*out` is set.
- * @retval RQL_E_INVALID  An option is out of range or the URL cannot be read. Nothing was done.
+ * @retval RQL_E_INVALID  An option is out of range, or the URL is missing or cannot be read.
+ *                        Nothing was done.
  * @retval RQL_E_NOMEM    Out of memory, or the system gave no random numbers.
  * @retval RQL_E_UNSUPPORTED  A light build, and a listener was given (observe.h).
  *

@@ -5,11 +5,13 @@
  * @file options.h
  * @brief Settings of a client and of one acquisition.
  *
- * Both structs are filled with the defaults of the running library by their init call; then change
- * what you want. Every value means itself: 0 is zero, ::RQL_FOREVER is "no limit". Fields are only
- * ever appended, so programs and libraries of different age work together. Names and defaults are
- * the gem's, durations are milliseconds. `rql help options` lists them with their environment
- * variables, from one table in the library.
+ * An init call fills each struct with the defaults of the running library; then change what you
+ * want. Every value means itself: 0 is zero, ::RQL_FOREVER is "no limit". Durations are in
+ * milliseconds. `rql help options` lists all options with their environment variables.
+ *
+ * The defaults are those of a worker: a request waits up to 10 seconds for its turn and keeps its
+ * place in the queue, and a lock is renewed until it is released. rql_options_init_gem() has the
+ * defaults of the Ruby gem.
  */
 
 #include <rql/base.h>
@@ -127,9 +129,11 @@ typedef struct rql_options {
      * has its share of the locks. Of both the port is 6379 if none is said, the login is that of
      * all nodes, `rediss+...://` is TLS to all, and they are of Redis 7.0 or Valkey, or later.
      *
-     * Copied. Default `local:`.
+     * Copied. Default empty: no server, and rql_client_new() returns ::RQL_E_INVALID.
      */
     const char *url;
+    bool local_start; /**< Start the server of `local:` if none runs; else a call that needs it
+                         returns ::RQL_E_IO. Default true. */
     int64_t connect_timeout_ms; /**< Connect and log in. 1 to 600000. Default 1000. */
     int64_t io_timeout_ms;      /**< Give up on a connection after this long without a byte from the
                                    server, or four times as long without the end of a reply.
@@ -137,7 +141,7 @@ typedef struct rql_options {
     int64_t spin_us; /**< How long a caller that is alone spins before it sleeps. 0 to 1000. Default
                         0. */
 
-    int64_t retry_count; /**< Tries in all; 0 acts as 1. ::RQL_FOREVER: no limit. Default 3. */
+    int64_t retry_count; /**< Tries in all; 0 acts as 1. Default ::RQL_FOREVER: no limit. */
 
     /**
      * Time between tries, as they are counted. The server is asked as often only where no
@@ -145,13 +149,14 @@ typedef struct rql_options {
      * 1 to 3600000. Default 200.
      */
     int64_t retry_delay_ms;
-    int64_t retry_jitter_ms;         /**< Random extra time, 0 to this. 0 to 3600000. Default 25. */
-    int64_t timeout_ms;              /**< Whole acquisition, or ::RQL_FOREVER. Default 10000. */
-    int64_t ttl_ms;                  /**< Life of a lock. 1 to ::RQL_TTL_MAX_MS. Default 5000. */
-    int64_t queue_ttl_ms;            /**< After this long a request moves to the tail, or
-                                                ::RQL_FOREVER. Default 15000. */
-    bool timed;                      /**< Blocks are timed. Default false. */
-    bool detailed_acq_timeout_error; /**< Refusals name holder and queue. Default false. */
+    int64_t retry_jitter_ms; /**< Random extra time, 0 to this. 0 to 3600000. Default 25. */
+    int64_t timeout_ms;      /**< Whole acquisition, or ::RQL_FOREVER. Default 10000. */
+    int64_t ttl_ms;          /**< Life of a lock. 1 to ::RQL_TTL_MAX_MS. Default 15000. */
+    int64_t queue_ttl_ms;    /**< After this long a request moves to the tail of its queue. Default
+                                ::RQL_FOREVER: it keeps its place as long as it waits. */
+    bool auto_extend;        /**< See rql_lock_options::auto_extend. Default true. */
+    bool timed;              /**< Blocks are timed. Default false. */
+    bool detailed_acq_timeout_error;         /**< Refusals name holder and queue. Default false. */
     rql_conflict_strategy conflict_strategy; /**< Default ::RQL_WAIT_FOR_LOCK. */
     rql_access_strategy access_strategy;     /**< Default ::RQL_QUEUED. */
     int64_t key_extraction_batch_size;       /**< COUNT of each SCAN. 1 to 100000. Default 500. */
@@ -322,10 +327,12 @@ typedef struct rql_lock_options {
      * anyway. Set where nothing is held, it only makes series wait. */
     bool nested;
 
-    /** Renew at a third of the ttl until released. Default false. Renewal also ends when the thread
-     * that acquired the lock, or runs the loop it was acquired on, has ended: nobody works under it
-     * any more, and it ends by its ttl. Acquire a lock that must outlive its thread on a thread
-     * that stays, with a `task` of its own to be an acquirer of its own, or on a loop. */
+    /** Renew the lock at each third of its TTL until it is released. Default the client's: true.
+     * Renewal ends when `max_hold_ms` is over. It also ends when the thread that acquired the lock,
+     * or that runs the loop on which it was acquired, has ended: no code works under the lock any
+     * more, and the lock ends by its TTL. A lock that is to outlive its thread is acquired on a
+     * thread that stays, with a `task` of its own so that it is a separate acquirer, or on a
+     * loop. */
     bool auto_extend;
     /** No renewal lasts beyond this, counted from the acquisition. 1 or more, or ::RQL_FOREVER
      *  (default). */
@@ -390,6 +397,20 @@ RQL_API void rql_options_init_sized(rql_options *options, size_t size);
 #define rql_options_init(options) rql_options_init_sized((options), sizeof *(options))
 
 /**
+ * Fill @p options with the defaults of the Ruby gem: 3 tries, a TTL of 5 seconds that is not
+ * renewed, and a place in the queue for 15 seconds. All other options have the library's defaults.
+ * Use rql_options_init_gem().
+ *
+ * @param[out] options  The struct to fill.
+ * @param[in]  size     Its size in bytes in the calling program.
+ * @threads Callable from any thread.
+ */
+RQL_API void rql_options_init_gem_sized(rql_options *options, size_t size);
+
+/** Fill `*options` with the gem's defaults and record the size this program was compiled with. */
+#define rql_options_init_gem(options) rql_options_init_gem_sized((options), sizeof *(options))
+
+/**
  * The size of ::rql_options in the running library: for a binding, which has memory in place of the
  * struct, and rql_options_set() in place of its fields.
  *
@@ -421,7 +442,8 @@ RQL_API RQL_MUST_CHECK rql_status rql_parse_duration(const char *text, int64_t *
 /**
  * Take what is set in the environment: `RQL_URL`, `RQL_RETRY_COUNT`, … one variable per option,
  * with values as for rql_options_set(). An empty variable counts as not set, unless its option may
- * be empty.
+ * be empty. `RQL_PROFILE=gem` comes before all others, and sets what rql_options_init_gem() has
+ * instead of the library's defaults.
  *
  * @param[in,out] options  Filled by rql_options_init(). `url` then points into the environment.
  * @param[out]    error    Names the variable and its range; or NULL.
@@ -458,6 +480,7 @@ typedef struct rql_option_row {
     const char *unit;  /**< "ms", "us", "tries", "keys", "percent", or "" for texts and switches. */
     const char *range; /**< Human text: "1 to 600000", "queued | random". */
     const char *default_value; /**< As text. */
+    const char *gem_value;     /**< The gem's default, as text; NULL: the same. */
     const char *help;          /**< One line. */
 } rql_option_row;
 

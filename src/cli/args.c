@@ -11,6 +11,7 @@
  * Names and commands around "--" follow rules of their own. */
 
 const struct cli_command cli_top = {.name = ""};
+const char cli_default_url[] = "local:";
 
 enum {
     FLAGS_MAX = 128,
@@ -34,8 +35,6 @@ void cli_args_init(struct cli_args *args, char **arguments)
 {
     *args = (struct cli_args){
         .next = arguments,
-        .auto_extend = true,
-        .ttl_ms = CLI_UNSET,
         .wait_ms = CLI_UNSET,
         .max_hold_ms = CLI_UNSET,
         .kill_after_ms = CLI_UNSET,
@@ -49,13 +48,18 @@ void cli_args_init(struct cli_args *args, char **arguments)
     /* An error in the environment is kept until it matters, because the help needs nothing from
      * it. */
     rql_options_init(&args->options);
-    /* These come before the environment, which may override them. */
-    for (size_t i = 0; cli_forever_options[i] && args->env_status == RQL_OK; i++) {
-        args->env_status =
-            rql_options_set(&args->options, cli_forever_options[i], "forever", &args->env_error);
+    /* The program's own defaults come before the environment, which may override them. */
+    for (const struct cli_flag *flag = cli_flags; flag->name; flag++) {
+        if (flag->preset && args->env_status == RQL_OK) {
+            args->env_status =
+                rql_options_set(&args->options, flag->option, flag->preset, &args->env_error);
+        }
     }
     if (args->env_status == RQL_OK) {
         args->env_status = rql_options_from_env(&args->options, &args->env_error);
+    }
+    if (*args->options.url == '\0') {
+        args->options.url = cli_default_url;
     }
 }
 
@@ -86,8 +90,9 @@ static int store_duration(const struct cli_command *command, const struct cli_fl
         *field = value_ms;
         return CLI_DONE;
     }
-    cli_say("%s: --%s %s is no duration: write it with its unit, such as 500ms, 0.5s or 1h30m%s",
-            command->name, flag->name, text, flag->kind == CLI_LIMIT ? ", or forever" : "");
+    cli_say("%s%s--%s %s is no duration: write it with its unit, such as 500ms, 0.5s or 1h30m%s",
+            command->name, *command->name ? ": " : "", flag->name, text,
+            flag->kind == CLI_LIMIT ? ", or forever" : "");
     return CLI_USAGE;
 }
 
@@ -125,12 +130,29 @@ static int store_meta(struct cli_args *args, const struct cli_command *command, 
     return CLI_DONE;
 }
 
+/* Sets an option of the library. The flag of a duration does not say its unit, as the option's name
+ * does, so the value has to. */
+static int store_option(struct cli_args *args, const struct cli_command *command,
+                        const struct cli_flag *flag, const char *value)
+{
+    const rql_option_row *row = rql_option_row_at(flag->offset);
+    const struct cli_flag limit = {.name = flag->name, .kind = CLI_LIMIT};
+    rql_error error = {.status = RQL_OK};
+    int64_t value_ms;
+
+    if (strcmp(row->unit, "ms") == 0 &&
+        store_duration(command, &limit, value, &value_ms) != CLI_DONE) {
+        return CLI_USAGE;
+    }
+    return rql_options_set(&args->options, row->name, value, &error) == RQL_OK ? CLI_DONE
+                                                                               : cli_fault(&error);
+}
+
 /* Stores the value of one flag in its field or in the options. A switch has no value: NULL. */
 static int store(const struct cli_flag *flag, const struct cli_command *command,
                  struct cli_args *args, char *value)
 {
     void *field = (char *)args + flag->offset;
-    rql_error error = {.status = RQL_OK};
 
     switch (flag->kind) {
     case CLI_ON:
@@ -157,10 +179,7 @@ static int store(const struct cli_flag *flag, const struct cli_command *command,
                    ? CLI_DONE
                    : cli_misused(command, "log lines are written as text or json, not as ", value);
     case CLI_OPTION:
-        return rql_options_set(&args->options, rql_option_row_at(flag->offset)->name, value,
-                               &error) == RQL_OK
-                   ? CLI_DONE
-                   : cli_fault(&error);
+        return store_option(args, command, flag, value);
     }
     return CLI_USAGE;
 }
@@ -383,12 +402,11 @@ static int take_flags(struct cli_args *args, const struct flags *flags)
  * would be ended before it begins. */
 static const char *find_too_short(const struct cli_args *args)
 {
-    const int64_t ttl_ms = args->ttl_ms != CLI_UNSET ? args->ttl_ms : args->options.ttl_ms;
-
     if (args->max_hold_ms >= 0 && args->kill_after_ms >= args->max_hold_ms) {
         return "--max-hold";
     }
-    return !args->auto_extend && args->kill_after_ms >= ttl_ms ? "--ttl" : NULL;
+    return !args->options.auto_extend && args->kill_after_ms >= args->options.ttl_ms ? "--ttl"
+                                                                                     : NULL;
 }
 
 static int check_arguments(const struct cli_args *args, const struct cli_command *command)

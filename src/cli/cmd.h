@@ -29,7 +29,7 @@ struct cli_args {
 
     bool help, version, json;
     bool only_names; /* no argument is a flag up to the next "--" */
-    bool fail_fast, auto_extend;
+    bool fail_fast;
     bool gem;
     bool sorted;
     bool force, dry_run;
@@ -37,7 +37,7 @@ struct cli_args {
     bool queues, keys, details, node;
     bool quick, strict, all;
     bool ids, verbose;
-    int64_t ttl_ms, wait_ms, max_hold_ms, kill_after_ms, add_ms, older_than_ms;
+    int64_t wait_ms, max_hold_ms, kill_after_ms, add_ms, older_than_ms;
     int64_t conflict_exit_code, max_keys, every_ms, for_ms;
     const char *secret, *host, *acquirer, *out_file, *classes_file, *threads;
 
@@ -67,6 +67,8 @@ struct cli_flag {
     char letter;          /* its short form, or 0 */
     size_t offset;        /* of its field in struct cli_args */
     const char *commands; /* the commands that take it, separated by a space; NULL: all */
+    const char *option;   /* the option of the library that it sets for one call; or NULL */
+    const char *preset;   /* the default of that option in this program; NULL: the library's */
 };
 
 #define CLI_FIELD(field) offsetof(struct cli_args, field)
@@ -75,7 +77,8 @@ struct cli_flag {
  * entry has no name. */
 extern const struct cli_flag cli_flags[];
 
-/* Writes the name of a library option as a flag: with '-' instead of '_', without "--". */
+/* Writes the name of a library option as a flag: with '-' instead of '_', without "--", and without
+ * the unit of a duration. */
 enum { CLI_FLAG_SIZE = 64 };
 
 void cli_option_flag(char out[CLI_FLAG_SIZE], const rql_option_row *row);
@@ -108,6 +111,7 @@ struct cli_command {
     bool takes_command;   /* arguments after "--" */
     bool finds_rights;    /* it also reports missing rights without which no client can log in */
     bool is_worth_naming; /* its client has a name that others see: it holds locks, or waits */
+    bool takes_locks;     /* it starts the private server of local: if none runs */
     /* Runs before there is a client. Returns CLI_DONE, or the exit code after printing a line on
      * stderr. May be NULL. */
     int (*prepare)(struct cli_args *args);
@@ -142,6 +146,9 @@ extern const struct cli_command *const cli_commands[];
 /* Returns the command of this name, or NULL. */
 const struct cli_command *cli_find_command(const char *name);
 
+/* The server of a program that is given none. The options of a command have this very pointer. */
+extern const char cli_default_url[];
+
 /* Sets defaults and reads the environment. `arguments` must follow another argument, end in NULL
  * and outlive `args`. */
 void cli_args_init(struct cli_args *args, char **arguments);
@@ -174,10 +181,6 @@ bool cli_is_listed(const struct cli_command *command, const char *commands);
 int cli_misused(const struct cli_command *command, const char *what, const char *argument);
 
 #define CLI_GLOB_NOTE "GLOB is matched with the names of the locks: * ? [a-z] [!a] \\*.\n"
-
-/* Options whose default in this program is "forever". The library's default suits the loop of a
- * worker, but not a command that was started to wait. NULL at the end. */
-extern const char *const cli_forever_options[];
 
 /* "did you mean ...?": the known word that is nearest to a mistyped one. */
 enum { CLI_GUESS_SIZE = 96 };

@@ -379,6 +379,7 @@ static int bench(struct cli_session *session)
 
 const struct cli_command cli_bench = {
     .name = "bench",
+    .takes_locks = true,
     .usage = "[URL] [--for DURATION] [--threads LIST] [--force] [--json]",
     .summary = "Measure what this server can do: pairs, hand-overs, beside PING and a plain lock",
     .examples = "  rql bench redis://locks.example.com --threads 1,16\n",

@@ -244,7 +244,7 @@ static void init(struct sweep *self, struct cli_session *session)
     *self = (struct sweep){.session = session, .next_ms = cli_now_ms() + PROGRESS_MS};
     rql_sweep_options_init(session->client, &self->options);
     self->options.dry_run = args->dry_run;
-    /* If it is not given, the age is the --dead-request-ttl-ms of the client. */
+    /* If it is not given, the age is the --dead-request-ttl of the client. */
     if (args->older_than_ms != CLI_UNSET) {
         self->options.dead_ttl_ms = args->older_than_ms;
     }

@@ -14,19 +14,6 @@ static const char *const level_names[LEVELS] = {
     [RQL_CHECK_FAIL] = "fail", [RQL_CHECK_SKIP] = "skip",
 };
 
-/* Requires a URL. Without one a private server would be started, but a user who runs a check wants
- * an existing one. */
-static int check_doctor(struct cli_args *args)
-{
-    rql_options defaults;
-
-    rql_options_init(&defaults);
-    if (!args->name && args->options.url == defaults.url) {
-        return cli_misused(&cli_doctor, "which server? name its URL, or set RQL_URL", "");
-    }
-    return cli_take_url(args);
-}
-
 static void print_why(struct out *out, const char *word, const char *text)
 {
     char line[LINE_SIZE];
@@ -159,6 +146,6 @@ const struct cli_command cli_doctor = {
              "there is a\nfailure or a warning. A URL with a password belongs into RQL_URL.\n",
     .takes_url = true,
     .finds_rights = true,
-    .prepare = check_doctor,
+    .prepare = cli_take_url,
     .run = examine,
 };

@@ -326,7 +326,7 @@ const struct cli_command cli_swarm = {
         "  info     all hosts and how long they have been silent\n"
         "  flush    now and at first sight, without an election\n"
         "  zombies  the dead and their locks; changes nothing\n"
-        "What dead is: --zombie-ttl-ms, the same for all swarms of a server.\n",
+        "What dead is: --zombie-ttl, the same for all swarms of a server.\n",
     .name_is = "which action? ",
     .needs_name = true,
     .prepare = prepare,

@@ -153,17 +153,17 @@ static void give_up(int signal)
 }
 
 /* Offers names of locks. The user has pressed a key and waits, so a server that is down, or has a
- * million keys, offers none. The private server of local: is not asked, because it would be
- * started. */
+ * million keys, offers none. */
 static void offer_names(const struct beginning *self, struct cli_args *args)
 {
     const struct itimerval limit = {.it_value.tv_usec = NAMES_MS * 1000L};
     CLI_AUTO(rql_client_free) rql_client *client = NULL;
     CLI_AUTO(rql_text_list_free) rql_text_list *list = NULL;
 
-    if (args->env_status != RQL_OK || strncmp(args->options.url, "local:", 6) == 0) {
+    if (args->env_status != RQL_OK) {
         return;
     }
+    args->options.local_start = false;
     args->options.client_names = false;
     args->options.auto_swarm = false;
     (void)signal(SIGALRM, give_up);

@@ -5,90 +5,104 @@
 
 /* The flags of all commands. */
 
-const char *const cli_forever_options[] = {"timeout_ms", "retry_count", "queue_ttl_ms", NULL};
+#define FLAG(row_name, row_value, row_help, row_kind, row_letter, row_offset, row_commands)        \
+    {                                                                                              \
+        .name = (row_name), .value = (row_value), .help = (row_help), .kind = (row_kind),          \
+        .letter = (row_letter), .offset = (row_offset), .commands = (row_commands)                 \
+    }
 
 /* The flags, in the order in which the help of a command shows them. A flag whose text depends on
  * the command has a row for each text. */
 const struct cli_flag cli_flags[] = {
-    {"version", NULL, "print the version", CLI_ON, 'V', CLI_FIELD(version), ""},
-    {"ttl", "DURATION", "life of the lock between renewals; default 5s", CLI_DURATION, 0,
-     CLI_FIELD(ttl_ms), "run series"},
-    {"ttl", "DURATION", "life of the lock", CLI_DURATION, 0, CLI_FIELD(ttl_ms), "lock"},
-    {"wait", "LIMIT", "give up after this long; default forever", CLI_LIMIT, 'w',
-     CLI_FIELD(wait_ms), "run series lock"},
-    {"try", NULL, "do not wait at all", CLI_ON, 'n', CLI_FIELD(fail_fast), "run series lock"},
-    {"auto-extend", NULL, NULL, CLI_ON, 0, CLI_FIELD(auto_extend), "run series"},
-    {"no-auto-extend", NULL, "do not renew: end it before the ttl ends", CLI_OFF, 0,
-     CLI_FIELD(auto_extend), "run series"},
-    {"max-hold", "LIMIT", "end it and release by then; default forever", CLI_LIMIT, 0,
-     CLI_FIELD(max_hold_ms), "run series"},
-    {"kill-after", "DURATION", "from SIGTERM to SIGKILL; default ttl / 3", CLI_DURATION, 'k',
-     CLI_FIELD(kill_after_ms), "run series"},
-    {"verbose", NULL, "show place and holder on a terminal, at once", CLI_ON, 'v',
-     CLI_FIELD(verbose), "run lock"},
-    {"meta", "NAME=VALUE", "keep this in the lock; may be repeated", CLI_META, 'm', 0,
-     "run series"},
-    {"meta", "NAME=VALUE", "keep this in the lock, readable by all; may be repeated", CLI_META, 'm',
-     0, "lock"},
-    {"conflict-exit-code", "CODE", "exit code when not acquired; default 1", CLI_CODE, 'E',
-     CLI_FIELD(conflict_exit_code), "run series lock"},
-    {"add", "DURATION", "add this to the remaining ttl; -5s shortens it, by force only", CLI_CHANGE,
-     'a', CLI_FIELD(add_ms), "extend"},
-    {"secret", "SECRET", "of the grant with this secret; - reads it from stdin", CLI_TEXT, 's',
-     CLI_FIELD(secret), "extend"},
-    {"secret", "SECRET", "release the grant with this secret; - reads it from stdin", CLI_TEXT, 's',
-     CLI_FIELD(secret), "unlock"},
-    {"queues", NULL, "queues instead of locks", CLI_ON, 'q', CLI_FIELD(queues), "ls"},
-    {"keys", NULL, "full names of all keys, of locks and queues", CLI_ON, 'k', CLI_FIELD(keys),
-     "ls"},
-    {"long", NULL, "details of each", CLI_ON, 'l', CLI_FIELD(details), "ls"},
-    {"node", NULL, "details of each, and which server it is on", CLI_ON, 0, CLI_FIELD(node), "ls"},
-    {"node", NULL, "which server it is on, too", CLI_ON, 0, CLI_FIELD(node), "info who"},
-    {"node", NULL, "and of each server, as in a cluster", CLI_ON, 0, CLI_FIELD(node), "stats"},
-    {"host", "HOST", "host id of the locks, as rql who shows it", CLI_TEXT, 0, CLI_FIELD(host),
-     "clear-of"},
-    {"acquirer", "ACQUIRER", "acquirer id of the locks and requests", CLI_TEXT, 0,
-     CLI_FIELD(acquirer), "clear-of"},
-    {"force", NULL, "whoever holds the lock", CLI_ON, 0, CLI_FIELD(force), "extend"},
-    {"force", NULL, "release the lock whoever holds it, and empty its queue", CLI_ON, 0,
-     CLI_FIELD(force), "unlock"},
-    {"force", NULL, "release them whoever holds them, and empty their queues", CLI_ON, 0,
-     CLI_FIELD(force), "clear"},
-    {"force", NULL, "release them although others hold them", CLI_ON, 0, CLI_FIELD(force),
-     "clear-of"},
-    {"force", NULL, "also where others use the server", CLI_ON, 0, CLI_FIELD(force), "bench"},
-    {"for", "DURATION", "measure for so long; default 10s", CLI_DURATION, 0, CLI_FIELD(for_ms),
-     "bench"},
-    {"threads", "LIST", "up to four numbers of threads; default 1,8,32", CLI_TEXT, 0,
-     CLI_FIELD(threads), "bench"},
-    {"older-than", "DURATION", "only requests of this age or more; else --dead-request-ttl-ms",
-     CLI_DURATION, 0, CLI_FIELD(older_than_ms), "dead"},
-    {"dry-run", NULL, "only show what would be done", CLI_ON, 0, CLI_FIELD(dry_run),
-     "clear clear-of dead"},
-    {"json", NULL, "print JSON for machines", CLI_ON, 0, CLI_FIELD(json), "swarm"},
-    {"log", "text|json", "write what happens on stderr", CLI_LOG, 0, 0, "run series lock swarm"},
-    {"gem", NULL, "take one after the other, in the given order, as the gem's lock_series", CLI_ON,
-     0, CLI_FIELD(gem), "series"},
-    {"sorted", NULL, "in a cluster: take those of one partition after those of another", CLI_ON, 0,
-     CLI_FIELD(sorted), "series"},
-    {"json", NULL, "print JSON for machines", CLI_ON, 0, CLI_FIELD(json),
-     "lock unlock extend info queue ls who clear clear-of dead stats ping doctor bench"},
-    {"ids", NULL, "ids in place of the names of clients", CLI_ON, 0, CLI_FIELD(ids),
-     "info queue ls who swarm"},
-    {"all", NULL, "show what is well, too", CLI_ON, 'a', CLI_FIELD(all), "doctor"},
-    {"strict", NULL, "exit with 1 for a note, too", CLI_ON, 0, CLI_FIELD(strict), "doctor"},
-    {"quick", NULL, "take 1 s at most instead of 5 s", CLI_ON, 'q', CLI_FIELD(quick), "doctor"},
-    {"max-keys", "COUNT", "look at so many keys of the database, about; default 100000", CLI_COUNT,
-     0, CLI_FIELD(max_keys), "doctor"},
-    {"openmetrics", NULL, "print gauges in the OpenMetrics text format", CLI_ON, 0,
-     CLI_FIELD(openmetrics), "stats"},
-    {"out", "FILE", "write them to this file, whose content they replace", CLI_TEXT, 'o',
-     CLI_FIELD(out_file), "stats"},
-    {"every", "DURATION", "and again, after a pause of 1s or more, for good", CLI_DURATION, 0,
-     CLI_FIELD(every_ms), "stats"},
-    {"classes", "FILE", "which locks are of which class: lines such as orders:* orders", CLI_TEXT,
-     0, CLI_FIELD(classes_file), "stats"},
-    {"help", NULL, "print the help", CLI_ON, 'h', CLI_FIELD(help), NULL},
+    FLAG("version", NULL, "print the version", CLI_ON, 'V', CLI_FIELD(version), ""),
+    FLAG("ttl", "DURATION", "life of the lock between renewals; default 15s", CLI_DURATION, 0,
+         CLI_FIELD(options.ttl_ms), "run series"),
+    FLAG("ttl", "DURATION", "life of the lock; default 15s", CLI_DURATION, 0,
+         CLI_FIELD(options.ttl_ms), "lock"),
+    {.name = "wait",
+     .value = "LIMIT",
+     .help = "give up after this long; default forever",
+     .kind = CLI_LIMIT,
+     .letter = 'w',
+     .offset = CLI_FIELD(wait_ms),
+     .commands = "run series lock",
+     .option = "timeout_ms",
+     .preset = "forever"},
+    FLAG("try", NULL, "do not wait at all", CLI_ON, 'n', CLI_FIELD(fail_fast), "run series lock"),
+    FLAG("auto-extend", NULL, NULL, CLI_ON, 0, CLI_FIELD(options.auto_extend), "run series"),
+    FLAG("no-auto-extend", NULL, "do not renew: end it before the ttl ends", CLI_OFF, 0,
+         CLI_FIELD(options.auto_extend), "run series"),
+    FLAG("max-hold", "LIMIT", "end it and release by then; default forever", CLI_LIMIT, 0,
+         CLI_FIELD(max_hold_ms), "run series"),
+    FLAG("kill-after", "DURATION", "from SIGTERM to SIGKILL; default ttl / 3", CLI_DURATION, 'k',
+         CLI_FIELD(kill_after_ms), "run series"),
+    FLAG("verbose", NULL, "show place and holder on a terminal, at once", CLI_ON, 'v',
+         CLI_FIELD(verbose), "run lock"),
+    FLAG("meta", "NAME=VALUE", "keep this in the lock; may be repeated", CLI_META, 'm', 0,
+         "run series"),
+    FLAG("meta", "NAME=VALUE", "keep this in the lock, readable by all; may be repeated", CLI_META,
+         'm', 0, "lock"),
+    FLAG("conflict-exit-code", "CODE", "exit code when not acquired; default 1", CLI_CODE, 'E',
+         CLI_FIELD(conflict_exit_code), "run series lock"),
+    FLAG("add", "DURATION", "add this to the remaining ttl; -5s shortens it, by force only",
+         CLI_CHANGE, 'a', CLI_FIELD(add_ms), "extend"),
+    FLAG("secret", "SECRET", "of the grant with this secret; - reads it from stdin", CLI_TEXT, 's',
+         CLI_FIELD(secret), "extend"),
+    FLAG("secret", "SECRET", "release the grant with this secret; - reads it from stdin", CLI_TEXT,
+         's', CLI_FIELD(secret), "unlock"),
+    FLAG("queues", NULL, "queues instead of locks", CLI_ON, 'q', CLI_FIELD(queues), "ls"),
+    FLAG("keys", NULL, "full names of all keys, of locks and queues", CLI_ON, 'k', CLI_FIELD(keys),
+         "ls"),
+    FLAG("long", NULL, "details of each", CLI_ON, 'l', CLI_FIELD(details), "ls"),
+    FLAG("node", NULL, "details of each, and which server it is on", CLI_ON, 0, CLI_FIELD(node),
+         "ls"),
+    FLAG("node", NULL, "which server it is on, too", CLI_ON, 0, CLI_FIELD(node), "info who"),
+    FLAG("node", NULL, "and of each server, as in a cluster", CLI_ON, 0, CLI_FIELD(node), "stats"),
+    FLAG("host", "HOST", "host id of the locks, as rql who shows it", CLI_TEXT, 0, CLI_FIELD(host),
+         "clear-of"),
+    FLAG("acquirer", "ACQUIRER", "acquirer id of the locks and requests", CLI_TEXT, 0,
+         CLI_FIELD(acquirer), "clear-of"),
+    FLAG("force", NULL, "whoever holds the lock", CLI_ON, 0, CLI_FIELD(force), "extend"),
+    FLAG("force", NULL, "release the lock whoever holds it, and empty its queue", CLI_ON, 0,
+         CLI_FIELD(force), "unlock"),
+    FLAG("force", NULL, "release them whoever holds them, and empty their queues", CLI_ON, 0,
+         CLI_FIELD(force), "clear"),
+    FLAG("force", NULL, "release them although others hold them", CLI_ON, 0, CLI_FIELD(force),
+         "clear-of"),
+    FLAG("force", NULL, "also where others use the server", CLI_ON, 0, CLI_FIELD(force), "bench"),
+    FLAG("for", "DURATION", "measure for so long; default 10s", CLI_DURATION, 0, CLI_FIELD(for_ms),
+         "bench"),
+    FLAG("threads", "LIST", "up to four numbers of threads; default 1,8,32", CLI_TEXT, 0,
+         CLI_FIELD(threads), "bench"),
+    FLAG("older-than", "DURATION", "only requests of this age or more; else --dead-request-ttl",
+         CLI_DURATION, 0, CLI_FIELD(older_than_ms), "dead"),
+    FLAG("dry-run", NULL, "only show what would be done", CLI_ON, 0, CLI_FIELD(dry_run),
+         "clear clear-of dead"),
+    FLAG("json", NULL, "print JSON for machines", CLI_ON, 0, CLI_FIELD(json), "swarm"),
+    FLAG("log", "text|json", "write what happens on stderr", CLI_LOG, 0, 0,
+         "run series lock swarm"),
+    FLAG("gem", NULL, "take one after the other, in the given order, as the gem's lock_series",
+         CLI_ON, 0, CLI_FIELD(gem), "series"),
+    FLAG("sorted", NULL, "in a cluster: take those of one partition after those of another", CLI_ON,
+         0, CLI_FIELD(sorted), "series"),
+    FLAG("json", NULL, "print JSON for machines", CLI_ON, 0, CLI_FIELD(json),
+         "lock unlock extend info queue ls who clear clear-of dead stats ping doctor bench"),
+    FLAG("ids", NULL, "ids in place of the names of clients", CLI_ON, 0, CLI_FIELD(ids),
+         "info queue ls who swarm"),
+    FLAG("all", NULL, "show what is well, too", CLI_ON, 'a', CLI_FIELD(all), "doctor"),
+    FLAG("strict", NULL, "exit with 1 for a note, too", CLI_ON, 0, CLI_FIELD(strict), "doctor"),
+    FLAG("quick", NULL, "take 1 s at most instead of 5 s", CLI_ON, 'q', CLI_FIELD(quick), "doctor"),
+    FLAG("max-keys", "COUNT", "look at so many keys of the database, about; default 100000",
+         CLI_COUNT, 0, CLI_FIELD(max_keys), "doctor"),
+    FLAG("openmetrics", NULL, "print gauges in the OpenMetrics text format", CLI_ON, 0,
+         CLI_FIELD(openmetrics), "stats"),
+    FLAG("out", "FILE", "write them to this file, whose content they replace", CLI_TEXT, 'o',
+         CLI_FIELD(out_file), "stats"),
+    FLAG("every", "DURATION", "and again, after a pause of 1s or more, for good", CLI_DURATION, 0,
+         CLI_FIELD(every_ms), "stats"),
+    FLAG("classes", "FILE", "which locks are of which class: lines such as orders:* orders",
+         CLI_TEXT, 0, CLI_FIELD(classes_file), "stats"),
+    FLAG("help", NULL, "print the help", CLI_ON, 'h', CLI_FIELD(help), NULL),
     {.name = NULL},
 };
 
@@ -111,28 +125,27 @@ void cli_option_flag(char out[CLI_FLAG_SIZE], const rql_option_row *row)
     for (char *at = out; (at = strchr(at, '_')) != NULL;) {
         *at = '-';
     }
+    if (strcmp(row->unit, "ms") == 0) {
+        out[strlen(out) - strlen("-ms")] = '\0';
+    }
 }
 
-/* Returns whether the default of this option is "forever" in this program. The table of the library
- * has the library's default. */
-static bool is_forever(const rql_option_row *row)
+/* Returns the default of this option in this program. */
+static const char *default_of(const rql_option_row *row)
 {
-    size_t i = 0;
+    const struct cli_flag *flag = cli_flags;
 
-    while (cli_forever_options[i] && strcmp(cli_forever_options[i], row->name) != 0) {
-        i++;
+    while (flag->name && (!flag->preset || strcmp(flag->option, row->name) != 0)) {
+        flag++;
     }
-    return cli_forever_options[i] != NULL;
+    return flag->name ? flag->preset : row->default_value;
 }
 
 void cli_option_range(char out[CLI_RANGE_SIZE], const rql_option_row *row)
 {
-    /* Neither "forever" nor "empty" has a unit. */
-    const char *value = is_forever(row)       ? "forever"
-                        : *row->default_value ? row->default_value
-                                              : "empty";
-    const char *unit = value == row->default_value ? row->unit : "";
+    const char *value = default_of(row);
+    const bool is_number = *value >= '0' && *value <= '9'; /* no other value has a unit */
 
-    (void)snprintf(out, CLI_RANGE_SIZE, "%s; default %s%s%s", row->range, value, *unit ? " " : "",
-                   unit);
+    (void)snprintf(out, CLI_RANGE_SIZE, "%s; default %s%s%s", row->range, *value ? value : "empty",
+                   is_number && *row->unit ? " " : "", is_number ? row->unit : "");
 }

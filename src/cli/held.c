@@ -351,10 +351,7 @@ static void fill_lock(const struct cli_args *args, const rql_client *client, rql
     out->fail_fast = args->fail_fast;
     out->nested = outer && *outer; /* this program runs under `rql run` */
     out->detailed_acq_timeout_error = true;
-    out->auto_extend = args->command && args->auto_extend; /* `lock` lets its lock expire */
-    if (args->ttl_ms != CLI_UNSET) {
-        out->ttl_ms = args->ttl_ms;
-    }
+    out->auto_extend = args->command && out->auto_extend; /* `lock` lets its lock expire */
     if (args->wait_ms != CLI_UNSET) {
         out->timeout_ms = args->wait_ms;
         out->retry_count = RQL_FOREVER; /* overrides the environment */

@@ -35,6 +35,7 @@ const struct cli_word cli_help_words[] = {
 const struct cli_word cli_variables[] = {
     {"RQL_LOCK", "what rql run and series tell their command: the name of the lock"},
     {"RQL_TOKEN", "the same: its token"},
+    {"RQL_PROFILE", "gem: the defaults of the Ruby gem, before all other variables"},
     {"RQL_LOCAL_DIR", "folder of the private server of local:; default /tmp/rql-UID"},
     {"RQL_LOCAL_IDLE", "seconds for which that server stays when nobody uses it; default 60"},
     {.name = NULL},
@@ -43,16 +44,17 @@ const struct cli_word cli_variables[] = {
 const char cli_purpose[] = "Locks with a fair queue, on Redis or Valkey";
 
 const char cli_option_rules[] =
-    "Options of the library, which every command takes. The environment variable says the same; "
-    "the\n"
-    "flag wins. What is counted in ms may be a duration: 500ms, 0.5s, 1h30m, 30d. A URL with a\n"
-    "password belongs in RQL_URL or a file that sets it: other users can read command lines, so\n"
+    "Options of the library, which every command takes. The environment variable sets\n"
+    "the same option; the flag wins. A duration is written 500ms, 0.5s, 1h30m or 30d; in\n"
+    "a variable a plain number counts milliseconds. A URL with a password belongs in\n"
+    "RQL_URL or in a file that sets it, because other users can read command lines:\n"
     "--url refuses it. An empty variable counts as not set.\n";
 
 const char cli_server_rules[] =
     "The server is the one that RQL_URL or --url names: redis://user:pass@host:port/db,\n"
     "rediss://... (TLS), unix:///path?db=n, or local: (default), a private one for each user,\n"
-    "in /tmp/rql-UID unless RQL_LOCAL_DIR names another folder;\n"
+    "in /tmp/rql-UID unless RQL_LOCAL_DIR names another folder. Commands that take locks\n"
+    "start that one if it does not run;\n"
     "redis+sentinel://h:p,h:p/master, redis+cluster://h:p,h:p and redis+shards://h:p,h:p/db.\n"
     "A name that looks like a flag stands behind two dashes: rql info -- -x\n";
 

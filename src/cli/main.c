@@ -149,6 +149,21 @@ static rql_status probe(const rql_options *options, int64_t end_ms, rql_error *e
     return status;
 }
 
+/* Says once that a private server is about to be started, if the user has named no server: locks on
+ * it are seen by this user on this machine only. */
+static void announce_start(const rql_options *options)
+{
+    CLI_AUTO(rql_client_free) rql_client *client = NULL;
+    rql_options running = *options;
+    rql_error error;
+
+    running.local_start = false;
+    if (options->url == cli_default_url && options->local_start &&
+        connect(&running, &client, &error) == RQL_E_IO) {
+        cli_say("RQL_URL is not set: starting a private server for this user and machine");
+    }
+}
+
 /* Waits for the server. With --wait a server may come up late, and the rest of that time goes to
  * the wait for the lock. The connect timeout of a client is constant, so clients that probe for the
  * server are not the client that takes the lock: that one connects when it asks for the lock,
@@ -206,6 +221,8 @@ static int run_with_client(const struct cli_command *command, struct cli_args *a
         return cli_fault(&args->env_error);
     }
     args->options.client_names = args->options.client_names && command->is_worth_naming;
+    args->options.local_start = args->options.local_start && command->takes_locks;
+    announce_start(&args->options);
     status = args->wait_ms == CLI_UNSET ? connect(&args->options, &client, &session.error)
                                         : connect_in_time(args, &client, &session.error);
     if (status == RQL_E_AUTH && command->finds_rights) {

@@ -27,10 +27,7 @@ static bool has_password(const char *url)
  * because the texts are borrowed. */
 static const char *origin_of(const struct cli_args *args, const char *url)
 {
-    rql_options defaults;
-
-    rql_options_init(&defaults);
-    if (url == defaults.url) {
+    if (url == cli_default_url) {
         return NULL;
     }
     return url == args->name ? "URL" : url == secure_getenv("RQL_URL") ? "RQL_URL" : "--url";

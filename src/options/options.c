@@ -88,17 +88,21 @@ static const struct {
 #define ONE_OF(list, range_text, first)                                                            \
     .kind = RQLI_OPTION_ENUM, .shown.range = (range_text), .words = (list),                        \
     .max = sizeof(list) / sizeof(list)[0] - 2, .shown.default_value = (first), .shown.unit = ""
+#define DEFAULT_FOREVER(unit_text)                                                                 \
+    .shown.default_value = "forever", .fallback = RQL_FOREVER, .shown.unit = (unit_text)
 #define DEFAULT(number, unit_text)                                                                 \
     .shown.default_value = #number, .fallback = INT64_C(number), .shown.unit = (unit_text)
 
 /* In the order in which the help shows them. The default of a row is that of all its structs. */
 static const struct rqli_option rows[] = {
     {OF_CLIENT(url, "RQL_URL"), .kind = RQLI_OPTION_TEXT, .shown.unit = "",
-     .shown.default_value = "local:",
+     .shown.default_value = "",
      .shown.range = "redis[s]://user:pass@host:port/db, redis[s]+sentinel://host:port,.../master, "
                     "redis[s]+cluster://host:port,..., redis[s]+shards://host:port,..., "
                     "unix:///path?db=n or local:",
      .shown.help = "Where the server is."},
+    {OF_CLIENT(local_start, "RQL_LOCAL_START"), SWITCH_ON,
+     .shown.help = "The server of local: is started if none runs."},
     {OF_CLIENT(tls_verify, "RQL_TLS_VERIFY"), ONE_OF(verify_words, "full | ca | none", "full"),
      .shown.help = "What to verify of a server with TLS: all, its certificate, or nothing."},
     {OF_CLIENT(tls_ca_file, "RQL_TLS_CA_FILE"), FILE_OR_EMPTY,
@@ -127,7 +131,8 @@ static const struct rqli_option rows[] = {
     {OF_CLIENT(recovery_delay_ms, "RQL_RECOVERY_DELAY_MS"), WITHIN(0, 3600000), DEFAULT(0, "ms"),
      .shown.help = "How long a server that may have lost writes grants nothing; no ttl is longer."},
     {OF_CLIENT(retry_count, "RQL_RETRY_COUNT"), OF_LOCK(retry_count), FROM_OR_FOREVER(0),
-     DEFAULT(3, "tries"), .shown.help = "Number of tries; 0 acts as 1."},
+     DEFAULT_FOREVER("tries"), .shown.gem_value = "3",
+     .shown.help = "Number of tries; 0 acts as 1."},
     {OF_CLIENT(retry_delay_ms, "RQL_RETRY_DELAY_MS"), OF_LOCK(retry_delay_ms), WITHIN(1, 3600000),
      DEFAULT(200, "ms"), .shown.help = "Time between tries."},
     {OF_CLIENT(retry_jitter_ms, "RQL_RETRY_JITTER_MS"), OF_LOCK(retry_jitter_ms),
@@ -135,11 +140,14 @@ static const struct rqli_option rows[] = {
      .shown.help = "Random extra time between tries, 0 to this."},
     {OF_CLIENT(timeout_ms, "RQL_TIMEOUT_MS"), OF_LOCK(timeout_ms), FROM_OR_FOREVER(0),
      DEFAULT(10000, "ms"), .shown.help = "Longest time for a whole acquisition; 0: one try."},
-    {OF_CLIENT(ttl_ms, "RQL_TTL_MS"), OF_LOCK(ttl_ms), WITHIN(1, 2592000000), DEFAULT(5000, "ms"),
-     .shown.help = "TTL of a lock."},
+    {OF_CLIENT(ttl_ms, "RQL_TTL_MS"), OF_LOCK(ttl_ms), WITHIN(1, 2592000000), DEFAULT(15000, "ms"),
+     .shown.gem_value = "5000", .shown.help = "TTL of a lock."},
     {OF_CLIENT(queue_ttl_ms, "RQL_QUEUE_TTL_MS"), OF_LOCK(queue_ttl_ms), FROM_OR_FOREVER(1),
-     DEFAULT(15000, "ms"),
+     DEFAULT_FOREVER("ms"), .shown.gem_value = "15000",
      .shown.help = "Time after which a request moves to the tail of its queue."},
+    {OF_CLIENT(auto_extend, "RQL_AUTO_EXTEND"), OF_LOCK(auto_extend), SWITCH_ON,
+     .shown.gem_value = "false",
+     .shown.help = "A lock is renewed until it is released, or its thread ends."},
     {OF_CLIENT(timed, "RQL_TIMED"), OF_LOCK(timed), SWITCH,
      .shown.help = "Blocks that run longer than their ttl are reported."},
     {OF_CLIENT(detailed_acq_timeout_error, "RQL_DETAILED_ACQ_TIMEOUT_ERROR"),
@@ -217,7 +225,6 @@ static const struct rqli_option rows[] = {
     /* The other rows are options of single calls and not shown. option_at() ends at the first
      * of them. */
     {OF_LOCK(fail_fast), SWITCH},
-    {OF_LOCK(auto_extend), SWITCH},
     {OF_LOCK(nested), SWITCH},
     {OF_LOCK(log_sample_this), SWITCH},
     {OF_LOCK(instr_sample_this), SWITCH},
@@ -316,17 +323,10 @@ static bool accepts_value(const struct rqli_option *self, int64_t value)
 static rql_status check_field(const struct rqli_option *self, const void *field, const char *name,
                               rql_error *error)
 {
-    const char *text;
     int64_t value;
 
     if (self->kind == RQLI_OPTION_TEXT) {
-        memcpy(&text, field, sizeof text);
-        /* The meaning of the text is left to its reader, rqli_url_parse(): here the text only has
-         * to be there. */
-        return self->may_be_empty || (text && text[0] != '\0')
-                   ? RQL_OK
-                   : rqli_fail(error, RQL_E_INVALID, "%s is %s; it must be %s", name,
-                               text ? "empty" : "NULL", self->shown.range);
+        return RQL_OK; /* the reader of a text checks it, as rqli_url_parse() does */
     }
     value = rqli_option_load(self, field);
     if (!accepts_value(self, value)) {
@@ -634,18 +634,52 @@ static rql_status assign_value(const struct rqli_option *option, void *field, co
 
     /* A text is borrowed: the option is the pointer that was passed. */
     if (option->kind == RQLI_OPTION_TEXT) {
-        rql_status status = check_field(option, &value, name, error);
-
-        if (!status) {
-            memcpy(field, &value, sizeof value);
-        }
-        return status;
+        memcpy(field, &value, sizeof value);
+        return RQL_OK;
     }
     if (!parse_value(option, value, &number)) {
         return rqli_fail(error, RQL_E_INVALID, "%s is %s; it must be %s", name, repeatable(value),
                          option->shown.range);
     }
     store_value(option, field, number);
+    return RQL_OK;
+}
+
+/* Sets what the gem has in place of our defaults. The struct of an older program has no room for
+ * newer options. */
+static void use_gem_values(rql_options *options)
+{
+    const struct rqli_option *option;
+
+    for (size_t i = 0; (option = option_at(i)); i++) {
+        if (option->shown.gem_value &&
+            option->in[RQLI_OF_CLIENT].offset + rqli_option_width(option) <= options->size) {
+            (void)assign_value(option, field_of(option, RQLI_OF_CLIENT, options),
+                               option->shown.name, option->shown.gem_value, NULL);
+        }
+    }
+}
+
+void rql_options_init_gem_sized(rql_options *options, size_t size)
+{
+    rql_options_init_sized(options, size);
+    use_gem_values(options);
+}
+
+/* Applies RQL_PROFILE. */
+static rql_status read_profile(rql_options *options, rql_error *error)
+{
+    /* The contract rules out changes during the call. NOLINTNEXTLINE(concurrency-mt-unsafe) */
+    const char *profile = getenv("RQL_PROFILE");
+
+    if (!profile || *profile == '\0') {
+        return RQL_OK;
+    }
+    if (strcmp(profile, "gem") != 0) {
+        return rqli_fail(error, RQL_E_INVALID, "RQL_PROFILE is %s; it must be gem",
+                         repeatable(profile));
+    }
+    use_gem_values(options);
     return RQL_OK;
 }
 
@@ -664,6 +698,7 @@ rql_status rql_options_from_env(rql_options *options, rql_error *error)
      * it in the copy are set and never read. */
     known = options->size < sizeof changed ? options->size : sizeof changed;
     memcpy(&changed, options, known);
+    status = read_profile(&changed, error);
     for (size_t i = 0; !status && (option = option_at(i)); i++) {
         /* The contract rules out changes during the call. NOLINTNEXTLINE(concurrency-mt-unsafe) */
         const char *value = getenv(option->shown.env);

@@ -28,7 +28,7 @@ struct rqli_option {
     } kind;
 
     bool forever;      /* RQL_FOREVER is a value too */
-    bool may_be_empty; /* a text */
+    bool may_be_empty; /* a text that an empty variable sets, too */
     int64_t min;
     int64_t max;
     int64_t fallback;         /* the default, as a number */

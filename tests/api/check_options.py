@@ -15,21 +15,23 @@ HEAD = "| Option | Environment | Unit | Range | Default | Meaning |\n|---|---|--
 
 
 def rows(library):
-    """The members of each rql_option_row, which are all texts: name, env, unit, range, default_value and help."""
+    """The members of each rql_option_row, which are all texts: name, env, unit, range, default_value, gem_value
+    (None: the gem has the same), help. gem_value joins default_value here."""
     row_at = ctypes.CDLL(library).rql_option_row_at
-    row_at.argtypes, row_at.restype = [ctypes.c_size_t], ctypes.POINTER(ctypes.c_char_p * 6)
+    row_at.argtypes, row_at.restype = [ctypes.c_size_t], ctypes.POINTER(ctypes.c_char_p * 7)
     for index in itertools.count():
         row = row_at(index)
         if not row:
             return
-        yield [text.decode() for text in row.contents]
+        *texts, default, gem, meaning = [(text or b"").decode() for text in row.contents]
+        yield [*texts, f"`{default}`" * bool(default) + f"; gem `{gem}`" * bool(gem), meaning]
 
 
 def cells(row):
     """A bar would end the cell, and an at sign begins a command of Doxygen."""
     for number, text in enumerate(row):
-        is_code = number in (0, 1, 4)
-        yield f"`{text}` " if is_code and text else "" if is_code else re.sub(r"([|@])", r"\\\1", text) + " "
+        is_code = number in (0, 1)
+        yield f"`{text}` " if is_code else re.sub(r"([|@])", r"\\\1", text) + " " * (number != 4 or bool(text))
 
 
 def main(arguments):

@@ -15,7 +15,7 @@ module Rql
     [
       "char *rql_status_text(int)",
       "size_t rql_options_size()", "size_t rql_lock_options_size()",
-      "void rql_options_init_sized(void *, size_t)", "void rql_lock_options_init_sized(void *, void *, size_t)",
+      "void rql_options_init_gem_sized(void *, size_t)", "void rql_lock_options_init_sized(void *, void *, size_t)",
       "int rql_options_set(void *, char *, char *, void *)", "int rql_lock_options_set(void *, char *, char *, void *)",
       "int rql_client_new(void *, void *, void *)", "void *rql_client_free(void *)",
       "int rql_client_connect(void *, void *)",
@@ -57,10 +57,11 @@ module Rql
   # What a call writes into memory of a pointer's size.
   def self.pointer = Fiddle::Pointer.malloc(Fiddle::SIZEOF_VOIDP, Fiddle::RUBY_FREE)
 
-  # Memory of the library's size with the values set by name, which are texts. Those of a client are borrowed by it.
+  # Memory of the library's size with the gem's defaults, and the values set by name, which are texts. Those of a
+  # client are borrowed by it.
   def self.options(kind, client, values)
     settings = Fiddle::Pointer.malloc(Library.public_send("#{kind}_size"), Fiddle::RUBY_FREE)
-    Library.public_send("#{kind}_init_sized", *client, settings, settings.size)
+    Library.public_send(client ? "#{kind}_init_sized" : "#{kind}_init_gem_sized", *client, settings, settings.size)
     values.each { |name, value| call("#{kind}_set", settings, name.to_s, value) }
     settings
   end
@@ -76,7 +77,7 @@ module Rql
   class Client
     def initialize(url, **options)
       @texts = { url: url, **options }.transform_values(&:to_s)
-      Rql.call(:rql_client_new, made = Rql.pointer, Rql.options(:rql_options, [], @texts))
+      Rql.call(:rql_client_new, made = Rql.pointer, Rql.options(:rql_options, nil, @texts))
       @handle = made.ptr
     end
 

@@ -25,7 +25,7 @@ import subprocess
 import sys
 import tempfile
 
-CASES = ("pair", "pair-with-options", "lazy-pair", "nested-pair", "hand-off")
+CASES = ("pair", "renewed-pair", "pair-with-options", "lazy-pair", "nested-pair", "hand-off")
 ROUNDS = 300
 WARM_UP = 100  # of pairs.c; the server counts them too
 SERVER = os.environ["RQL_TEST_REDIS"]

@@ -50,11 +50,11 @@ static rql_client *new_client(void)
     rql_client *made = NULL;
     rql_options given;
 
-    rql_options_init(&given);
+    rql_options_init_gem(&given); /* no lock is renewed, but in the case of that name */
     given.url = server.url;
     given.connect_timeout_ms = AWAIT_MS;
     given.io_timeout_ms = AWAIT_MS;
-    must(rql_client_new(&made, &given, NULL), "rql_client_new");
+    must(rql_client_new(&given, &made, NULL), "rql_client_new");
     return made;
 }
 
@@ -78,6 +78,15 @@ static void pair_with_options(void)
 
     with.meta = meta;
     with.n_meta = 2;
+    take_and_give_back(&with);
+}
+
+/* As with the library's defaults. */
+static void renewed_pair(void)
+{
+    rql_lock_options with = options;
+
+    with.auto_extend = true;
     take_and_give_back(&with);
 }
 
@@ -148,6 +157,7 @@ static void start_holder(void)
 
 static const struct budget_case cases[] = {
     {"pair", NULL, pair},
+    {"renewed-pair", NULL, renewed_pair},
     {"pair-with-options", NULL, pair_with_options},
     {"lazy-pair", NULL, lazy_pair},
     {"nested-pair", NULL, nested_pair},

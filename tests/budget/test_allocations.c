@@ -32,7 +32,7 @@ static void widen(rql_client *of, int n_handles)
         (void)snprintf(name, sizeof name, "wide:%d", i);
         locks[i] = hold_with(of, name, &options);
     }
-    CHECK_OK(rql_get_lock_info(of, name, &info, NULL));
+    CHECK_OK(rql_lock_inspect(of, name, &info, NULL));
     rql_lock_info_free(info);
     for (int i = 0; i < n_handles; i++) {
         CHECK_OK(rql_lock_release(locks[i], NULL));
@@ -91,7 +91,7 @@ TEST(what_a_library_allocates_is_counted)
     rql_lock *lock = hold(client, "seen");
 
     counting_begin();
-    CHECK_OK(rql_get_lock_info(client, "seen", &info, NULL));
+    CHECK_OK(rql_lock_inspect(client, "seen", &info, NULL));
     rql_lock_info_free(info);
     assert_true(counting_end() >= 2);
     CHECK_OK(rql_lock_release(lock, NULL));
@@ -136,7 +136,7 @@ static bool block(const void *data)
 {
     rql_block what = {.run = work};
 
-    return rql_with_lock(client, "block", data, &what, NULL) == RQL_OK && what.value;
+    return rql_lock_run(client, "block", data, &what, NULL) == RQL_OK && what.value;
 }
 
 TEST(a_block)
@@ -320,6 +320,7 @@ static void keep_count(struct match *match, size_t index)
 /* False: the match is over. */
 static bool move(struct match *match, size_t index, const rql_lock_options *options)
 {
+    rql_lock_facts facts;
     rql_lock *lock = NULL;
     bool goes_on;
 
@@ -327,7 +328,8 @@ static bool move(struct match *match, size_t index, const rql_lock_options *opti
         failures++;
         return false;
     }
-    match->handed_over += rql_lock_describe(lock).handed_over;
+    rql_lock_describe(lock, &facts);
+    match->handed_over += facts.handed_over;
     if (!match->is_over) {
         keep_count(match, index);
     }

@@ -85,7 +85,7 @@ TEST(a_loop_that_closes_takes_what_was_posted_last)
     int status = INT_MAX;
 
     late = (rql_acquiring){.done = cancel_what_is_over, .user_data = &status};
-    CHECK_OK(rql_acquire_async(loop, "x", NULL, &late, NULL));
+    CHECK_OK(rql_lock_acquire_async(loop, "x", NULL, &late, NULL));
     counting_watch(late.request);
     close_loop();
     assert_int_equal(status, RQL_CANCELLED);

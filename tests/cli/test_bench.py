@@ -201,7 +201,7 @@ def test_it_ends_in_time(server, rql):
 
 
 def test_a_server_that_is_too_slow_is_said_to_be(server, rql):
-    process = begun(server, rql, "--for", "5s", "--threads", "1", "--force", "--io-timeout-ms", "300",
+    process = begun(server, rql, "--for", "5s", "--threads", "1", "--force", "--io-timeout", "300ms",
                     pattern="rql:rql-bench-*:plain:*")
     with server.frozen():
         result = finish(process)

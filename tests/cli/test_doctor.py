@@ -469,11 +469,6 @@ def test_what_is_wrong_with_the_call_is_64_and_no_server_69(server, rql):
     result = rql("doctor", "redis://127.0.0.1:1")
     check_equal((result.code, result.out), (69, ""))
     check_equal(rql("doctor", "redis://u:geheim@127.0.0.1:1").code, 64)
-    # A private server would be started to be looked at.
-    done = subprocess.run([PROGRAM, "doctor"], env={k: v for k, v in os.environ.items() if not k.startswith("RQL_")},
-                          capture_output=True, check=False, text=True)
-    check_equal((done.returncode, done.stdout), (64, ""))
-    check_in("which server?", done.stderr)
 
 
 def test_no_check_begins_when_the_time_is_over(server, rql):

@@ -238,7 +238,7 @@ def test_the_guard_shows_neither_url_nor_secret(server, rql):
 def test_a_guard_gives_up_when_the_server_is_silent(server, rql):
     with Server() as other:
         with Job(Program(other.url), "sh", "-c", IGNORES,
-                 words=("run", "a", "--connect-timeout-ms", "200", "--io-timeout-ms", "200")) as job:
+                 words=("run", "a", "--connect-timeout", "200ms", "--io-timeout", "200ms")) as job:
             pid, guard = job.pids(1)[0], job.guard()
             with other.frozen():
                 job.kill()

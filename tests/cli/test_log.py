@@ -28,7 +28,7 @@ def test_run_logs_the_life_of_its_lock(server, rql):
 
 
 def test_log_can_be_json(server, rql):
-    result = rql("run", "a", "--log=json", "--queue-ttl-ms", "15000", "--", "true")
+    result = rql("run", "a", "--log=json", "--queue-ttl", "15000ms", "--", "true")
     lines = [json.loads(line) for line in result.err.splitlines()]
     check_equal([line["name"] for line in lines], LIFE)
     for line in lines:
@@ -40,8 +40,8 @@ def test_log_can_be_json(server, rql):
 
 
 def test_a_swarm_logs_what_it_does(server, rql):
-    service = rql.start("swarm", "run", "--log", "text", "--zombie-ttl-ms", "500", "--zombie-flush-period-ms", "200",
-                        "--swarm-probe-period-ms", "100")
+    service = rql.start("swarm", "run", "--log", "text", "--zombie-ttl", "500ms", "--zombie-flush-period", "200ms",
+                        "--swarm-probe-period", "100ms")
     wait_until(lambda: server.ask("EXISTS", "rql:swarm:flusher") == 1, "a flusher is elected")
     server.ask("HSET", "rql:swarm:hsts", "dead", "1.5")
     server.ask("HSET", "rql:lock:lock", "acq_id", "a", "hst_id", "dead", "ts", "1.5", "ini_ttl", "5000")

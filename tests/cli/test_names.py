@@ -159,7 +159,7 @@ def test_a_client_that_leaves_a_lock_behind_keeps_its_name(server, rql):
 
 def test_hosts_of_the_swarm_are_shown_by_name(server, rql):
     server.ask("HSET", "rql:swarm:hsts", RUBY_HOST, f"{time.time():.3f}")
-    service = rql.start("swarm", "run", "--swarm-probe-period-ms", "100", "--zombie-ttl-ms", "1000")
+    service = rql.start("swarm", "run", "--swarm-probe-period", "100ms", "--zombie-ttl", "1000ms")
     process = holding(server, rql, "lock", RQL_AUTO_SWARM="true", RQL_SWARM_PROBE_PERIOD_MS="100",
                       RQL_ZOMBIE_TTL_MS="1000")
     host = server.ask("HGET", "rql:lock:lock", "hst_id")

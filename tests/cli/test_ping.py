@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """rql ping: what it says of a server, what it warns of, and what it says where there is none."""
+import os
 import re
 import tempfile
 import time
@@ -160,9 +161,24 @@ def test_no_message_has_a_password(_server, rql):
 
 def test_an_empty_url_counts_as_not_set(_server, rql):
     with tempfile.TemporaryDirectory(prefix="rql-") as folder:
-        result = rql("ping", "--json", RQL_URL="", RQL_LOCAL_DIR=folder, RQL_LOCAL_IDLE="1")
+        unset = {"RQL_URL": "", "RQL_LOCAL_DIR": folder, "RQL_LOCAL_IDLE": "1"}
+        result = rql("lock", "a", **unset)
+        check_equal((result.code, result.err.strip()),
+                    (0, "rql: RQL_URL is not set: starting a private server for this user and machine"))
+        result = rql("ping", "--json", **unset)
         check_equal((result.code, result.json()["url"]), (0, "local:"), result.err)
-        check_in("which server?", rql("doctor", RQL_URL="", RQL_LOCAL_DIR=folder).err)
+        result = rql("unlock", "a", "--force", **unset)
+        check_equal((result.code, result.err), (0, ""))
+
+
+def test_a_command_that_takes_no_lock_starts_no_server(_server, rql):
+    with tempfile.TemporaryDirectory(prefix="rql-") as folder:
+        for words in (["ping"], ["ls"], ["who"], ["info", "a"], ["queue", "a"], ["stats"], ["doctor"], ["dead", "--dry-run"],
+                      ["unlock", "a", "--force"], ["swarm", "status"], ["swarm", "info"], ["ls", "--url", "local:"]):
+            result = rql(*words, RQL_URL="", RQL_LOCAL_DIR=folder + "/none")
+            check_equal((result.code, result.out), (69, ""), words)
+            check_equal(result.err, "rql: local: no server is running; set RQL_URL to use another\n", words)
+        check_equal(os.listdir(folder), [])
 
 
 def test_nobody_there_is_69_and_names_the_host(server, rql):

@@ -125,7 +125,7 @@ def test_names_of_strangers_do_nothing_to_the_terminal(server, _rql):
 def test_it_comes_back_with_the_server(_server, rql):
     with Server() as own:
         secret = rql("lock", "a", "--ttl", "1m", "--json", RQL_URL=own.url).json()["secret"]
-        with Progress(own.url, (*VERBOSE[:4], "--io-timeout-ms", "300", *VERBOSE[4:])) as terminal:
+        with Progress(own.url, (*VERBOSE[:4], "--io-timeout", "300ms", *VERBOSE[4:])) as terminal:
             terminal.read_until("place 1 of 1")
             with own.frozen():
                 terminal.read_until("rql: a: waiting: ")

@@ -213,7 +213,7 @@ def test_release_that_fails_keeps_the_commands_code(server, rql):
         with Folder() as folder:
             process = start_script(Program(other.url), folder,
                                    "echo > up; while [ ! -e stop ]; do sleep 0.01; done; exit 6",
-                                   "--ttl", "1m", "--io-timeout-ms", "300")
+                                   "--ttl", "1m", "--io-timeout", "300ms")
             folder.await_lines("up")
             os.kill(other.process.pid, signal.SIGKILL)
             other.process.wait()

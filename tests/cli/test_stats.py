@@ -297,7 +297,7 @@ def test_readings_go_on_until_a_signal(_server, rql):
         def is_new(old):
             return file.exists() and file.stat().st_ino != old
 
-        process = rql.start(*WITH_ALL, "--out", str(file), "--every", "1s", "--io-timeout-ms", "200ms", RQL_URL=own.url)
+        process = rql.start(*WITH_ALL, "--out", str(file), "--every", "1s", "--io-timeout", "200ms", RQL_URL=own.url)
         wait_until(lambda: is_new(0), "it is written")
         first = file.stat().st_ino
         os.link(file, folder / "kept")  # so that its number stays in use

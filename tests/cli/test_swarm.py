@@ -12,8 +12,8 @@ from harness import check_equal, check_in, finish, listener, main, wait_until
 HOST = "rql:hst:1/2/4/0123456789abcdef"
 LOCK, OTHER = "lock", "e6"  # of the partition in which hosts are planted (support/partitions.py)
 ACQUIRER = "rql:acq:1/2/3/4/0123456789abcdef"
-QUICK = ["--zombie-ttl-ms", "1000", "--swarm-probe-period-ms", "100", "--zombie-flush-period-ms", "200",
-         "--swarm-liveness-probing-period-ms", "100"]
+QUICK = ["--zombie-ttl", "1000ms", "--swarm-probe-period", "100ms", "--zombie-flush-period", "200ms",
+         "--swarm-liveness-probing-period", "100ms"]
 
 
 def plant(server):
@@ -71,7 +71,7 @@ def test_status_says_what_the_swarm_sees(server, rql):
     server.ask("SET", "rql:swarm:flusher", "another")
     check_in("flusher: another\n", rql("swarm", "status").out)
     with tempfile.TemporaryDirectory(prefix="rql-notify-") as folder, listener(folder + "/notify") as channel:
-        service = rql.start("swarm", "run", "--io-timeout-ms", "200", *QUICK, NOTIFY_SOCKET=folder + "/notify",
+        service = rql.start("swarm", "run", "--io-timeout", "200ms", *QUICK, NOTIFY_SOCKET=folder + "/notify",
                             WATCHDOG_USEC="200000")
         await_said(channel, "READY=1\nSTATUS=Looking for dead hosts")
         await_said(channel, "STATUS=standby; 2 hosts, 1 dead")

@@ -58,7 +58,7 @@ def test_the_swarm_says_that_it_is_ready(_server, rql):
 
 
 def test_metrics_are_written(_server, rql):
-    words = words_of("rql-metrics.service", METRICS_FLAGS=["--zombie-ttl-ms", "1000"])
+    words = words_of("rql-metrics.service", METRICS_FLAGS=["--zombie-ttl", "1000ms"])
     with tempfile.TemporaryDirectory(prefix="rql-units-") as folder:
         at = next(i for i, word in enumerate(words) if word.endswith("rql.prom"))
         words[at] = folder + "/rql.prom"

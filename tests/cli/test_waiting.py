@@ -53,7 +53,7 @@ def test_two_signals_in_a_row_count_as_one(server, rql):
 def is_ended_by_a_signal_with_the_grant(server, rql, words):
     """False: it has asked whether its subscription lives, and not yet for the lock."""
     rql("lock", "a", "--ttl", "1m")
-    process = start_waiting(server, rql, *words[:-3], "--io-timeout-ms", "60s", *words[-3:])
+    process = start_waiting(server, rql, *words[:-3], "--io-timeout", "60s", *words[-3:])
     server.ask("PEXPIRE", "rql:lock:a", "50")
     server.ask("CLIENT", "PAUSE", "60000", "WRITE")  # it asks each 1.7 s, not knowing of the new end
     wait_until(lambda: "blocked_clients:1" in server.ask("INFO", "clients"), "it asks")
@@ -81,7 +81,7 @@ def test_a_signal_that_comes_with_the_grant_ends_it(server, rql):
 
 def test_a_second_signal_ends_it_at_once(server, rql):
     rql("lock", "a", "--ttl", "1m")
-    process = start_waiting(server, rql, *RUN[:2], "--io-timeout-ms", "60s", *RUN[2:])
+    process = start_waiting(server, rql, *RUN[:2], "--io-timeout", "60s", *RUN[2:])
     with server.frozen():
         process.send_signal(signal.SIGINT)
         wait_until(lambda: signal_is_taken(process.pid), "the first signal is taken")

@@ -1,4 +1,4 @@
-/* A worker that takes jobs until it is told to end: what it has begun it finishes, under its lock.
+/* A worker that takes jobs until a signal ends it. A job that has begun is finished under its lock:
  *
  *     drain jobs & kill -TERM $! */
 #include <rql/rql.h>
@@ -29,24 +29,18 @@ int main(int argc, char **argv)
 {
     const struct sigaction action = {.sa_handler = on_signal};
     rql_client *client = NULL;
-    rql_options options;
     rql_lock_options of_job;
     rql_lock *lock;
     rql_error error;
     rql_status status = RQL_OK;
 
-    rql_options_init(&options);
-    if (argc != 2 || rql_options_from_env(&options, &error) ||
-        rql_client_new(&client, &options, &error)) {
+    if (argc != 2 || rql_client_open(NULL, &client, &error)) {
         fprintf(stderr, "%s\n", argc != 2 ? "Usage: drain NAME" : error.message);
         return 1;
     }
     (void)sigaction(SIGTERM, &action, NULL);
     rql_lock_options_init(client, &of_job);
-    of_job.auto_extend = true;
-    of_job.retry_count = RQL_FOREVER;
-    of_job.timeout_ms =
-        500; /* so long the end may have to wait; the place in the queue is given up */
+    of_job.timeout_ms = 500; /* a signal is noticed after at most this long */
     while (!is_ending && status >= 0) {
         status = rql_lock_acquire(client, argv[1], &of_job, &lock, &error);
         if (!status) {

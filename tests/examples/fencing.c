@@ -33,14 +33,11 @@ static int write_fenced(const char *path, long long token, const char *text)
 int main(int argc, char **argv)
 {
     rql_client *client = NULL;
-    rql_options options;
     rql_lock *lock;
     rql_error error;
     int failed;
 
-    rql_options_init(&options);
-    if (argc != 3 || rql_options_from_env(&options, &error) ||
-        rql_client_new(&client, &options, &error)) {
+    if (argc != 3 || rql_client_open(NULL, &client, &error)) {
         fprintf(stderr, "%s\n", argc != 3 ? "Usage: fencing FILE TEXT" : error.message);
         return 2;
     }

@@ -1,4 +1,4 @@
-/* One of many is the leader; when it ends, hangs or is cut off, another one is:
+/* One of many processes is the leader. When it ends, hangs or is cut off, another one takes over:
  *
  *     leader scheduler */
 #include <poll.h>
@@ -17,29 +17,24 @@ static void lead(rql_lock *lock)
     while (poll(&lost, 1, 1000) == 0) {
         /* ... what the leader does each second, with the term in all that it writes ... */
     }
-    printf("no longer leading\n"); /* before anybody else can be */
+    printf("no longer leading\n"); /* before another process can lead */
     fflush(stdout);
 }
 
 int main(int argc, char **argv)
 {
     rql_client *client = NULL;
-    rql_options options;
     rql_lock_options of_leader;
     rql_lock *lock;
     rql_error error;
     rql_status status = RQL_OK;
 
-    rql_options_init(&options);
-    if (argc != 2 || rql_options_from_env(&options, &error) ||
-        rql_client_new(&client, &options, &error)) {
+    if (argc != 2 || rql_client_open(NULL, &client, &error)) {
         fprintf(stderr, "%s\n", argc != 2 ? "Usage: leader NAME" : error.message);
         return 1;
     }
     rql_lock_options_init(client, &of_leader);
-    of_leader.ttl_ms = 3000; /* so long nobody leads after the leader has died */
-    of_leader.auto_extend = true;
-    of_leader.retry_count = RQL_FOREVER;
+    of_leader.ttl_ms = 3000; /* after a leader has died, there is none for this long */
     of_leader.timeout_ms = RQL_FOREVER;
     while (status >= 0) {
         status = rql_lock_acquire(client, argv[1], &of_leader, &lock, &error);

@@ -1,23 +1,18 @@
-/* One at a time, whatever the number of processes and machines:
+/* One process at a time, on any number of machines:
  *
  *     mutex report
  *
- * The lock is renewed for as long as the work takes, and ends by itself if this process dies. */
+ * The request waits in the queue for up to 10 seconds. The lock is renewed for as long as the work
+ * takes, and ends by its TTL if this process dies. */
 #include <rql/rql.h>
 #include <stdio.h>
 
 static int work_under(rql_client *client, const char *name)
 {
-    rql_lock_options options;
     rql_lock *lock;
     rql_error error;
-    rql_status status;
+    rql_status status = rql_lock_acquire(client, name, NULL, &lock, &error);
 
-    rql_lock_options_init(client, &options);
-    options.retry_count = RQL_FOREVER;
-    options.timeout_ms = 60000; /* who waits for longer than that gives up */
-    options.auto_extend = true;
-    status = rql_lock_acquire(client, name, &options, &lock, &error);
     if (status) { /* above 0: not in time; below: a fault, which error describes */
         fprintf(stderr, "%s: %s\n", name, status > 0 ? rql_status_text(status) : error.message);
         return 1;
@@ -26,7 +21,7 @@ static int work_under(rql_client *client, const char *name)
     /* ... the work ... */
     status = rql_lock_release(lock, &error);
     if (status == RQL_NOT_HELD) {
-        fprintf(stderr, "%s was lost on the way: what was done may have to be undone\n", name);
+        fprintf(stderr, "%s was lost on the way: its work may have to be undone\n", name);
     } else if (status) {
         fprintf(stderr, "%s: %s\n", name, error.message);
     }
@@ -36,15 +31,12 @@ static int work_under(rql_client *client, const char *name)
 int main(int argc, char **argv)
 {
     rql_client *client = NULL;
-    rql_options options;
     rql_error error;
     int failed = 1;
 
-    rql_options_init(&options);
     if (argc != 2) {
         fprintf(stderr, "Usage: mutex NAME; RQL_URL says where the server is\n");
-    } else if (rql_options_from_env(&options, &error) ||
-               rql_client_new(&client, &options, &error)) {
+    } else if (rql_client_open(NULL, &client, &error)) {
         fprintf(stderr, "%s\n", error.message);
     } else {
         failed = work_under(client, argv[1]);

@@ -21,20 +21,18 @@ static int64_t left_of_day_ms(void)
 int main(int argc, char **argv)
 {
     rql_client *client = NULL;
-    rql_options options;
     rql_lock_options of_day;
     rql_lock *lock;
     rql_error error;
     rql_status status;
 
-    rql_options_init(&options);
-    if (argc != 2 || rql_options_from_env(&options, &error) ||
-        rql_client_new(&client, &options, &error)) {
+    if (argc != 2 || rql_client_open(NULL, &client, &error)) {
         fprintf(stderr, "%s\n", argc != 2 ? "Usage: once_a_day NAME" : error.message);
         return 2;
     }
     rql_lock_options_init(client, &of_day);
     of_day.ttl_ms = left_of_day_ms();
+    of_day.auto_extend = false; /* the lock ends with the day */
     status = rql_lock_try(client, argv[1], &of_day, &lock, &error);
     if (status < 0) {
         fprintf(stderr, "%s\n", error.message);

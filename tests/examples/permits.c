@@ -1,8 +1,8 @@
-/* At most so many at once, of all processes, as where a licence or a graphics card allows for few:
+/* At most COUNT processes at once, as a licence or a graphics card allows:
  *
  *     permits gpu 8
  *
- * Each permit is a lock. Whoever finds none free waits for one of them, chosen by chance. */
+ * Each permit is a lock. A process that finds none free waits for one of them, chosen at random. */
 #include <rql/rql.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,13 +16,11 @@ static rql_status take_one(rql_client *client, const char *pool, int count, rql_
     int first = rand() % count;
 
     rql_lock_options_init(client, &options);
-    options.auto_extend = true;
     for (int i = 0; i < count && status > 0; i++) {
         snprintf(name, sizeof name, "%s:%d", pool, (first + i) % count);
         status = rql_lock_try(client, name, &options, out, NULL);
     }
     if (status > 0) { /* all are taken */
-        options.retry_count = RQL_FOREVER;
         status = rql_lock_acquire(client, name, &options, out, NULL);
     }
     return status;
@@ -33,15 +31,12 @@ int main(int argc, char **argv)
     int count = argc == 3 ? (int)strtol(argv[2], NULL, 10) : 0;
     rql_client *client = NULL;
     rql_lock *permit = NULL;
-    rql_options options;
     rql_error error;
     rql_status status = RQL_E_INVALID;
 
-    rql_options_init(&options);
     if (count < 1) {
         fprintf(stderr, "Usage: permits POOL COUNT\n");
-    } else if (rql_options_from_env(&options, &error) ||
-               rql_client_new(&client, &options, &error)) {
+    } else if (rql_client_open(NULL, &client, &error)) {
         fprintf(stderr, "%s\n", error.message);
     } else {
         srand((unsigned)time(NULL) ^ (unsigned)clock());

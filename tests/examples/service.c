@@ -42,11 +42,9 @@ static void on_term(uv_signal_t *self, int number)
 int main(void)
 {
     rql_client *client = NULL;
-    rql_options options;
 
     turn.done = on_turn;
-    rql_options_init(&options);
-    if (rql_options_from_env(&options, NULL) || rql_client_new(&client, &options, NULL) ||
+    if (rql_client_open(NULL, &client, NULL) ||
         rql_loop_open(&loop, client, uv_default_loop(), NULL)) {
         return 1;
     }

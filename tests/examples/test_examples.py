@@ -86,9 +86,9 @@ def test_each_is_installed(_server, run):
 
 @contextlib.contextmanager
 def own_local_server(folder):
-    """The environment of programs that name no server: they share a private one, which ends soon after them."""
+    """The environment of programs that share a private server, which ends soon after them."""
     yield {**{name: value for name, value in os.environ.items() if not name.startswith("RQL_")},
-           "RQL_LOCAL_DIR": folder + "/local", "RQL_LOCAL_IDLE": "1"}
+           "RQL_URL": "local:", "RQL_LOCAL_DIR": folder + "/local", "RQL_LOCAL_IDLE": "1"}
     with open(folder + "/local/guard.lock", "rb") as guard:
         fcntl.flock(guard, fcntl.LOCK_EX)  # its guard holds it as long
 

@@ -28,15 +28,12 @@ static int transfer(rql_client *client, const char *from, const char *to)
 int main(int argc, char **argv)
 {
     rql_client *client = NULL;
-    rql_options options;
     rql_error error;
     int failed = 1;
 
-    rql_options_init(&options);
     if (argc != 3) {
         fprintf(stderr, "Usage: transfer FROM TO\n");
-    } else if (rql_options_from_env(&options, &error) ||
-               rql_client_new(&client, &options, &error)) {
+    } else if (rql_client_open(NULL, &client, &error)) {
         fprintf(stderr, "%s\n", error.message);
     } else {
         failed = transfer(client, argv[1], argv[2]);

@@ -208,7 +208,8 @@ static rql_status tell_options(struct call *call)
     const rql_option_row *row;
 
     for (size_t i = 0; (row = rql_option_row_at(i)) != NULL; i++) {
-        (void)cJSON_AddStringToObject(defaults, row->name, row->default_value);
+        (void)cJSON_AddStringToObject(defaults, row->name,
+                                      row->gem_value ? row->gem_value : row->default_value);
     }
     return RQL_OK;
 }

@@ -59,14 +59,15 @@ static int index_of(const cJSON *item, const char *const *choices)
     wrong(item, "not one of its values");
 }
 
-/* By the names of the fields. "forever" is no limit. */
+/* By the names of the fields. "forever" is no limit. A scenario begins with the gem's defaults,
+ * with which nothing happens by itself: it says what is to be renewed, and what has no end. */
 void read_client_options(const cJSON *words, rql_options *out)
 {
     const cJSON *item;
     rql_error error;
     char number[32];
 
-    rql_options_init(out);
+    rql_options_init_gem(out);
     cJSON_ArrayForEach(item, cJSON_GetObjectItem(words, "options"))
     {
         const char *text = item->valuestring;

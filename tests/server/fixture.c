@@ -141,7 +141,7 @@ rql_options client_options(void)
 {
     rql_options options;
 
-    rql_options_init(&options);
+    rql_options_init_gem(&options); /* a test says what is to be renewed */
     options.url = server.url;
     options.connect_timeout_ms = 20000;
     options.io_timeout_ms = 20000;

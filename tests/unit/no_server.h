@@ -12,7 +12,7 @@ static inline rql_client *client_of_url(const char *url)
     rql_client *made = NULL;
     rql_options options;
 
-    rql_options_init(&options);
+    rql_options_init_gem(&options); /* a lock is renewed, by a thread, where a test says so */
     options.url = url;
     CHECK_OK(rqli_client_make(&made, &options, NULL));
     return made;

@@ -14,7 +14,6 @@ static const struct {
     int64_t fallback;
 } of_calls[] = {
     {"fail_fast", RQLI_OF_LOCK, 0, 1, false},
-    {"auto_extend", RQLI_OF_LOCK, 0, 1, false},
     {"nested", RQLI_OF_LOCK, 0, 1, false},
     {"log_sample_this", RQLI_OF_LOCK, 0, 1, false},
     {"instr_sample_this", RQLI_OF_LOCK, 0, 1, false},
@@ -139,7 +138,7 @@ TEST(every_field_of_the_client_has_a_row)
     size_t end = AS(url);
 
     assert_int_equal(client.size, sizeof client);
-    assert_string_equal(client.url, "local:");
+    assert_string_equal(client.url, "");
     while (end < sizeof(rql_options)) {
         end = end_of_field_at(end);
     }
@@ -197,17 +196,6 @@ TEST(every_bound_is_kept_in_every_struct)
             check_refused(&field, INT64_MIN);
         }
     }
-}
-
-TEST(a_url_must_be_there)
-{
-    given.client = client;
-    given.client.url = NULL;
-    assert_int_equal(read_given(RQLI_OF_CLIENT), RQL_E_INVALID);
-    assert_non_null(strstr(error.message, "url is NULL; it must be redis[s]://"));
-    given.client.url = "";
-    assert_int_equal(read_given(RQLI_OF_CLIENT), RQL_E_INVALID);
-    assert_non_null(strstr(error.message, "url is empty"));
 }
 
 /* Programs that were built with fewer fields, up to the one at `cut`, and with more. */
@@ -279,7 +267,7 @@ TEST(fields_that_a_caller_has_not_are_the_clients)
     rqli_options_init(RQLI_OF_LOCK, &given, offsetof(rql_lock_options, retry_delay_ms), &client);
     given.bytes[offsetof(rql_lock_options, ttl_ms)]++;
     CHECK_OK(read_given(RQLI_OF_LOCK));
-    CHECK_ALL(EQ(read.lock.ttl_ms, 5001), EQ(read.lock.retry_delay_ms, 77));
+    CHECK_ALL(EQ(read.lock.ttl_ms, 15001), EQ(read.lock.retry_delay_ms, 77));
 }
 
 /* message: NULL, the field has the value then. */

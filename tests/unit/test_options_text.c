@@ -187,3 +187,46 @@ TEST(an_empty_variable_counts_as_not_set)
     CHECK_OK(rql_options_from_env(&options, NULL));
     assert_string_equal(options.tls_server_name, "");
 }
+
+TEST(the_defaults_of_the_gem_are_one_call_and_one_variable)
+{
+    rql_error error = {0};
+    rql_options gem;
+    rql_options options;
+
+    rql_options_init_gem(&gem);
+    CHECK_ALL(EQ(gem.retry_count, 3), EQ(gem.ttl_ms, 5000), EQ(gem.queue_ttl_ms, 15000),
+              EQ(gem.auto_extend, false), EQ(gem.timeout_ms, 10000));
+    rql_options_init(&options);
+    CHECK_ALL(EQ(options.retry_count, RQL_FOREVER), EQ(options.ttl_ms, 15000),
+              EQ(options.queue_ttl_ms, RQL_FOREVER), EQ(options.auto_extend, true),
+              EQ(options.timeout_ms, 10000));
+
+    set_environment("RQL_PROFILE", "");
+    CHECK_OK(rql_options_from_env(&options, NULL));
+    assert_int_equal(options.ttl_ms, 15000);
+    set_environment("RQL_PROFILE", "gem");
+    CHECK_OK(rql_options_from_env(&options, NULL));
+    assert_memory_equal(&options, &gem, sizeof options);
+    set_environment("RQL_TTL_MS", "7s"); /* a variable of an option comes after the profile */
+    CHECK_OK(rql_options_from_env(&options, NULL));
+    CHECK_ALL(EQ(options.ttl_ms, 7000), EQ(options.retry_count, 3));
+    set_environment("RQL_PROFILE", "ruby");
+    assert_int_equal(rql_options_from_env(&options, &error), RQL_E_INVALID);
+    assert_string_equal(error.message, "RQL_PROFILE is ruby; it must be gem");
+    (void)unsetenv("RQL_PROFILE");
+}
+
+/* An older program has fewer options: those behind its own are left alone. */
+TEST(a_short_struct_takes_the_defaults_of_the_gem_that_it_has)
+{
+    struct {
+        rql_options known;
+    } given;
+    const size_t size = offsetof(rql_options, ttl_ms);
+
+    memset(&given, 0x5A, sizeof given);
+    rql_options_init_gem_sized(&given.known, size);
+    assert_int_equal(given.known.retry_count, 3);
+    assert_int_equal(given.known.ttl_ms, INT64_C(0x5A5A5A5A5A5A5A5A));
+}

@@ -31,6 +31,7 @@ static rql_status make_plan(const rql_series_options *options)
 BEFORE_EACH(set_up)
 {
     rql_options_init(&client);
+    client.auto_extend = false;
     is_partitioned = false;
     rql_series_options_init(&given);
     given.names = names;

@@ -252,7 +252,7 @@ static const struct {
     const char *name;
     const char *urls;
 } bad_urls[] = {
-    {"scheme", "|h:6379|redis:h|http://h|REDIS://h|sesame"},
+    {"scheme", "h:6379|redis:h|http://h|REDIS://h|sesame"},
     {"spaces", " redis://h|redis://h |redis://u:p q@h|redis://u:sesame@h h"},
     {"control", "redis://h\n"},
     {"'#'", "redis://h#x"},
@@ -333,7 +333,8 @@ static void check_bad(const char *url, const char *part, rql_status status)
 
 TEST(a_wrong_url_is_refused_by_its_part)
 {
-    check_bad(NULL, "missing", RQL_E_INVALID);
+    check_bad(NULL, "set RQL_URL, or give \"local:\"", RQL_E_INVALID);
+    check_bad("", "set RQL_URL, or give \"local:\"", RQL_E_INVALID);
     EACH_ROW (row, bad_urls) {
         const char *urls = row->urls;
         char url[PART_SIZE];

@@ -34,7 +34,7 @@ static rql_status open_socket(struct rqli_socket *sock, int64_t deadline_us, int
     rql_error fault = {0};
 
     if (site->path && site->session->url->arrangement == RQLI_LOCAL) {
-        return rqli_local_join(site->path, deadline_us, out_fd, error);
+        return rqli_local_join(site->path, site->session->local_start, deadline_us, out_fd, error);
     }
     *out_fd = rqli_connect(site, &sock->node, &sock->peer, deadline_us, &fault);
     if (*out_fd < 0 && error) {

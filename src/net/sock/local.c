@@ -232,6 +232,7 @@ static rql_status start_guard(const char *task, const char *folder, rql_error *e
 
 struct visit {
     const char *path; /* of the socket */
+    bool may_start;
     char folder[sizeof((struct sockaddr_un *)NULL)->sun_path];
     int64_t deadline_us;
     int folder_fd;
@@ -282,19 +283,25 @@ static rql_status check_folder(const char *folder, const struct stat *info, rql_
     return RQL_OK;
 }
 
-/* Opens the folder, and makes it if there is none. The path is checked first only for a clear
- * message: open() reports "Permission denied" for another user's folder. The check of the opened
- * folder is the one that counts. */
+static rql_status fail_without_server(rql_error *error)
+{
+    return rqli_fail(error, RQL_E_IO, "local: no server is running; set RQL_URL to use another");
+}
+
+/* Opens the folder, and makes it if there is none and a server may be started. The path is checked
+ * first only for a clear message: open() reports "Permission denied" for another user's folder. The
+ * check of the opened folder is the one that counts. */
 static rql_status open_folder(struct visit *visit, rql_error *error)
 {
     struct stat info;
     rql_status status;
 
-    if (mkdir(visit->folder, S_IRWXU) != 0 && errno != EEXIST) {
+    if (visit->may_start && mkdir(visit->folder, S_IRWXU) != 0 && errno != EEXIST) {
         return fail_at(visit->folder, "cannot make the folder", error);
     }
     if (lstat(visit->folder, &info) != 0) {
-        return fail_at(visit->folder, "cannot use the folder", error);
+        return errno == ENOENT ? fail_without_server(error)
+                               : fail_at(visit->folder, "cannot use the folder", error);
     }
     status = check_folder(visit->folder, &info, error);
     if (status) {
@@ -390,7 +397,7 @@ static rql_status join_locked(const struct visit *visit, int *out_fd, rql_error 
     rql_status status = RQL_OK;
 
     if (fd < 0 && (errno == ENOENT || errno == ECONNREFUSED)) {
-        return start_server(visit, out_fd, error);
+        return visit->may_start ? start_server(visit, out_fd, error) : fail_without_server(error);
     }
     if (fd < 0) {
         return fail_at(visit->path, "cannot connect to", error);
@@ -405,10 +412,12 @@ static rql_status join_locked(const struct visit *visit, int *out_fd, rql_error 
 }
 
 /* The folder is unlocked on return. By then we are connected, and the guard counts us. */
-rql_status rqli_local_join(const char *path, int64_t deadline_us, int *out_fd, rql_error *error)
+rql_status rqli_local_join(const char *path, bool may_start, int64_t deadline_us, int *out_fd,
+                           rql_error *error)
 {
     RQLI_AUTO(unlock_folder)
-    struct visit visit = {.path = path, .deadline_us = deadline_us, .folder_fd = -1};
+    struct visit visit = {
+        .path = path, .may_start = may_start, .deadline_us = deadline_us, .folder_fd = -1};
     const char *slash = strrchr(path, '/');
     rql_status status;
 

@@ -8,12 +8,14 @@
  */
 
 #include <rql/status.h>
+#include <stdbool.h>
 #include <stdint.h>
 
-/* Connects to the server at `path`, and starts one if none answers there. RQL_OK, or RQL_E_IO with
- * one line that says which program is missing ("no redis-server or valkey-server in PATH"), or
- * which step failed and where, or RQL_E_NOMEM. Several processes together start one server (file
- * lock). */
-rql_status rqli_local_join(const char *path, int64_t deadline_us, int *out_fd, rql_error *error);
+/* Connects to the server at `path`. If none answers there, starts one if may_start is set. RQL_OK,
+ * or RQL_E_IO with one line that says that no server is running, which program is missing ("no
+ * redis-server or valkey-server in PATH"), or which step failed and where, or RQL_E_NOMEM. Several
+ * processes together start one server (file lock). */
+rql_status rqli_local_join(const char *path, bool may_start, int64_t deadline_us, int *out_fd,
+                           rql_error *error);
 
 #endif

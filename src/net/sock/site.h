@@ -26,6 +26,7 @@ struct rqli_subject;
 struct rqli_session {
     const struct rqli_url *url;
     struct rqli_tls_settings tls_settings; /* with url->is_tls */
+    bool local_start;                      /* see rql_options */
     int64_t connect_timeout_ms;
     int64_t io_timeout_ms;
     int64_t spin_us;

@@ -604,8 +604,10 @@ rql_status rqli_url_parse(struct rqli_url *out, const char *url, rql_error *erro
     rql_status status;
 
     *out = (struct rqli_url){0};
-    if (!url) {
-        return rqli_fail(error, RQL_E_INVALID, "url: missing");
+    if (!url || *url == '\0') {
+        return rqli_fail(error, RQL_E_INVALID,
+                         "url: none is given; set RQL_URL, or give \"local:\" for a private server "
+                         "on this machine");
     }
     status = read_url(out, rqli_slice_of(url), error);
     if (!status) {
