@@ -14,7 +14,7 @@
 
 /* Makes a client, and starts its swarm if auto_swarm is set. If the swarm cannot be started the
  * client is freed again, because auto_swarm promises both or none. */
-rql_status rql_client_new(rql_client **out, const rql_options *options, rql_error *error)
+rql_status rql_client_new(const rql_options *options, rql_client **out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
     RQLI_AUTO(rqli_client_free) rql_client *client = NULL;
@@ -47,7 +47,7 @@ rql_status rql_client_open(const char *url, rql_client **out, rql_error *error)
     if (url) {
         options.url = url;
     }
-    return rql_client_new(out, &options, error);
+    return rql_client_new(&options, out, error);
 }
 
 /* Frees the swarm first and waits for its end, because the swarm's clients and thread use the

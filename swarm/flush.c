@@ -471,8 +471,8 @@ const struct rqli_element_ops rqli_flusher_ops = {"flush_zombies", begin_step, e
 
 /* Flushes by hand. After a fault *out stays as it was, though some hosts may have been flushed; the
  * listeners are notified of them. */
-rql_status rql_flush_zombies(rql_client *client, const rql_swarm_options *options,
-                             rql_zombies **out, rql_error *error)
+rql_status rql_swarm_flush(rql_client *client, const rql_swarm_options *options, rql_zombies **out,
+                           rql_error *error)
 {
     RQLI_DEFER_CANCEL;
     __attribute__((cleanup(rqli_flush_fini_p))) struct rqli_flush flush = {.me = ""};

@@ -358,7 +358,7 @@ const struct rqli_element_ops rqli_prober_ops = {"probe_hosts", begin_step, end_
 /* Sends a heartbeat by hand. The caller's thread is a host, whether a swarm runs or not; in
  * partitions only where it holds a lock, like all other threads. The heartbeat does not bind
  * leases, because nothing promises the next one. */
-rql_status rql_probe_hosts(rql_client *client, rql_text_list **hosts, int64_t *at_us,
+rql_status rql_swarm_probe(rql_client *client, rql_text_list **hosts, int64_t *at_us,
                            rql_error *error)
 {
     RQLI_DEFER_CANCEL;

@@ -266,14 +266,14 @@ static bool open_loops(struct rql_swarm *self)
             return false;
         }
     }
-    if (rql_loop_open(&self->home, self->prober_client, uv, NULL) != RQL_OK) {
+    if (rql_loop_open(self->prober_client, uv, &self->home, NULL) != RQL_OK) {
         return false;
     }
     self->job.begin = begin_nothing;
     rqli_loop_begin(self->home, &self->job);
     rqli_loop_hold_open(self->home, true);
     return !self->flusher_client ||
-           rql_loop_open(&self->away, self->flusher_client, uv, NULL) == RQL_OK;
+           rql_loop_open(self->flusher_client, uv, &self->away, NULL) == RQL_OK;
 }
 
 /* Begins the elements, the supervisor in any case. Their first steps come when the loop runs. */
@@ -473,7 +473,7 @@ rql_swarm *rql_swarm_free(rql_swarm *swarm)
 }
 
 /* Reports on a stopped swarm, too, as long as it is not freed: is_running tells them apart. */
-rql_status rql_get_swarm_status(rql_client *client, rql_swarm_status *out, rql_error *error)
+rql_status rql_swarm_get_status(rql_client *client, rql_swarm_status *out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
     rql_status status = rqli_client_check(client, error);

@@ -6,7 +6,7 @@ rql_client *connect_client(const rql_options *options, struct fault *fault)
     rql_error error = {0};
     rql_status status;
 
-    status = rql_client_new(&client, options, &error);
+    status = rql_client_new(options, &client, &error);
     if (!status) {
         status = rql_client_connect(client, &error);
     }

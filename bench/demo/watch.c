@@ -14,7 +14,7 @@ struct watch *watch_new(struct stage *stage, const char *url)
 
     rql_options_init(&options);
     options.url = url;
-    if (!self || rql_client_new(&self->client, &options, &error)) {
+    if (!self || rql_client_new(&options, &self->client, &error)) {
         fault_raise(&stage->fault, "watch: %s", self ? error.message : "out of memory");
         return watch_free(self);
     }
@@ -81,7 +81,7 @@ void watch_queue(struct watch *self, struct stage *stage)
     rql_queue_info *info = NULL;
     int64_t asked_us = real_us();
     rql_error error = {0};
-    rql_status status = rql_get_queue_info(self->client, LOCK_NAME, &info, &error);
+    rql_status status = rql_queue_inspect(self->client, LOCK_NAME, &info, &error);
 
     self->n_queue = 0;
     if (status == RQL_OK) {

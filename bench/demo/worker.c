@@ -26,6 +26,7 @@ static struct hold *enter(struct worker *self, const rql_lock *lock)
     size_t index = atomic_fetch_add(&self->stage->n_holds, 1);
     struct hold *hold = &self->stage->hold[index < HOLDS_MAX ? index : 0];
     int64_t remaining_ms;
+    rql_lock_facts facts;
 
     if (index >= HOLDS_MAX) {
         atomic_store(&self->stage->stop, true);
@@ -38,7 +39,8 @@ static struct hold *enter(struct worker *self, const rql_lock *lock)
     remaining_ms = rql_lock_remaining_ms(lock);
     hold->until_ns = remaining_ms > 0 ? hold->until_ns + remaining_ms * RQLB_MS : 0;
     hold->worker = self->number;
-    hold->handed_over = rql_lock_describe(lock).handed_over;
+    rql_lock_describe(lock, &facts);
+    hold->handed_over = facts.handed_over;
     atomic_store(&hold->token, rql_lock_token(lock));
     return hold;
 }
@@ -109,7 +111,7 @@ static void *run_worker(void *argument)
 {
     struct worker *self = argument;
 
-    (void)rql_current_acquirer_id(self->client, 0, self->stage->acquirer[self->number]);
+    (void)rql_client_acquirer_id(self->client, 0, self->stage->acquirer[self->number]);
     (void)sem_post(&self->stage->ready);
     while (!atomic_load(&self->stage->stop) && take_turn(self)) {
     }

@@ -93,7 +93,7 @@ static void acquired(rql_status status, rql_lock *lock, const rql_error *error, 
         note(fleet, now, now - fleet->released_ns, self->asked_ns < fleet->released_ns);
     }
     fleet->released_ns = now_ns();
-    status = rql_release_async(fleet->loop, lock, &done, &fault);
+    status = rql_lock_release_async(fleet->loop, lock, &done, &fault);
     if (status) {
         fail(fleet, "release", status, &fault);
     }
@@ -106,7 +106,8 @@ static void ask(struct flight *self)
     rql_status status;
 
     self->asked_ns = now_ns();
-    status = rql_acquire_async(self->fleet->loop, self->name, &self->fleet->options, &what, &error);
+    status =
+        rql_lock_acquire_async(self->fleet->loop, self->name, &self->fleet->options, &what, &error);
     if (status) {
         fail(self->fleet, "acquire", status, &error);
     }
@@ -169,7 +170,7 @@ static bool open_loop(struct fleet *self, const char *socket_path)
     if (!self->client) {
         return false;
     }
-    status = rql_loop_open(&self->loop, self->client, &self->uv, &error);
+    status = rql_loop_open(self->client, &self->uv, &self->loop, &error);
     if (status) {
         fail(self, "loop", status, &error);
         return false;

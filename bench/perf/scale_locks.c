@@ -52,7 +52,7 @@ static bool list(struct locks *self, int64_t *found)
     rql_text_list *list = NULL;
     rql_error error = {0};
 
-    if (!judge(self, "list", rql_list_locks(self->client, &list, &error), &error)) {
+    if (!judge(self, "list", rql_locks_list(self->client, &list, &error), &error)) {
         return false;
     }
     *found = (int64_t)list->count;
@@ -99,7 +99,7 @@ static bool make_zombies(struct locks *self, int64_t count)
     char name[48];
     int64_t i;
 
-    if (!judge(self, "probe", rql_probe_hosts(self->doomed, NULL, NULL, &error), &error)) {
+    if (!judge(self, "probe", rql_swarm_probe(self->doomed, NULL, NULL, &error), &error)) {
         return false;
     }
     rql_lock_options_init(self->doomed, &options);
@@ -126,8 +126,7 @@ static bool flush(struct locks *self, int64_t *found)
 
     rql_swarm_options_init(self->client, &options);
     options.zombie_ttl_ms = ZOMBIE_TTL_MS;
-    if (!judge(self, "flush", rql_flush_zombies(self->client, &options, &zombies, &error),
-               &error)) {
+    if (!judge(self, "flush", rql_swarm_flush(self->client, &options, &zombies, &error), &error)) {
         return false;
     }
     *found = (int64_t)zombies->locks->count;

@@ -156,7 +156,7 @@ LEGEND = """
   rql, own  librql: one client for all threads of a process (turns and hold: two processes); one
             client for each thread; rql-one: turns and hold in one process
   token     one element in a list, popped by BLPOP: the least that a hand-over by the server costs
-  async     rql_acquire_async() and rql_release_async(), all on one loop in one thread
+  async     rql_lock_acquire_async() and rql_lock_release_async(), all on one loop in one thread
   queue     a newcomer stands at the end, the holder hands over to the first; pipelined
   list      of all locks, against a bare SCAN; flush: the locks of a dead host among 100 000 others
   tls       rql-tls and rql-clear: one server, one client for all threads, by TLS and in the clear;

@@ -8,9 +8,9 @@
  * A ::rql_loop attaches a client to a libuv loop: the caller's, or one in a thread that the library
  * starts. All its requests share one command connection and, from the first wait on, one subscriber
  * connection, in addition to those of the client. A waiting request costs memory but no command:
- * one request of each lock polls for all that wait for it (see rql_acquire_async()). When a loop of
- * the caller ends because nothing keeps it alive, its subscriber is closed, since nobody would read
- * it; the next wait connects again.
+ * one request of each lock polls for all that wait for it (see rql_lock_acquire_async()). When a
+ * loop of the caller ends because nothing keeps it alive, its subscriber is closed, since nobody
+ * would read it; the next wait connects again.
  *
  * Rules that hold for every call here:
  *
@@ -57,7 +57,7 @@ typedef struct rql_loop rql_loop;
 /** An acquisition under way. Opaque; see rql_request_cancel() for how long it may be used. */
 typedef struct rql_request rql_request;
 
-/** A block that runs under a lock; see rql_with_async(). Opaque. */
+/** A block that runs under a lock; see rql_lock_run_async(). Opaque. */
 typedef struct rql_hold rql_hold;
 
 /**
@@ -78,8 +78,8 @@ typedef struct rql_hold rql_hold;
  * @owner   The caller owns `*out`; end it with rql_loop_close().
  * @threads Callable from any thread, but for a loop of the caller.
  */
-RQL_API RQL_MUST_CHECK rql_status rql_loop_open(rql_loop **out, rql_client *client,
-                                                struct uv_loop_s *uv, rql_error *error);
+RQL_API RQL_MUST_CHECK rql_status rql_loop_open(rql_client *client, struct uv_loop_s *uv,
+                                                rql_loop **out, rql_error *error);
 
 /**
  * Called when something has ended.
@@ -91,7 +91,7 @@ typedef void (*rql_closed_fn)(void *user_data);
 /**
  * Close a loop: no new request is taken, all that wait are cancelled and get their callbacks;
  * releases under way are completed, also those that callbacks ask for meanwhile, and so are blocks
- * and calls of rql_run_async(). The client keeps withdrawing whatever the server has not confirmed
+ * and calls of rql_loop_run(). The client keeps withdrawing whatever the server has not confirmed
  * by then. Then `closed` is called, on the loop's thread, and the loop is gone.
  *
  * With a loop of the library's own this call returns after that. With a loop of the caller it
@@ -162,16 +162,16 @@ typedef struct rql_acquiring {
  *
  * @threads Callable from any thread.
  */
-RQL_API RQL_MUST_CHECK rql_status rql_acquire_async(rql_loop *loop, const char *name,
-                                                    const rql_lock_options *options,
-                                                    rql_acquiring *what, rql_error *error);
+RQL_API RQL_MUST_CHECK rql_status rql_lock_acquire_async(rql_loop *loop, const char *name,
+                                                         const rql_lock_options *options,
+                                                         rql_acquiring *what, rql_error *error);
 
 /**
  * Cancel a request: it leaves its queue, and what it was granted meanwhile is released.
  *
  * Its callback then gets ::RQL_CANCELLED; or the outcome that it had already; or ::RQL_E_UNKNOWN if
  * the server did not confirm, and the client keeps withdrawing it. For a series this means all
- * locks; for rql_with_async() only the waiting: a running block goes on.
+ * locks; for rql_lock_run_async() only the waiting: a running block goes on.
  *
  * @param[in] request  The request. It may be used until its callback is called. That is easy to
  *                     know on the loop's thread; another thread must make sure itself.
@@ -234,8 +234,8 @@ typedef struct rql_done {
  *
  * @threads Callable from any thread.
  */
-RQL_API RQL_MUST_CHECK rql_status rql_release_async(rql_loop *loop, rql_lock *lock,
-                                                    const rql_done *done, rql_error *error);
+RQL_API RQL_MUST_CHECK rql_status rql_lock_release_async(rql_loop *loop, rql_lock *lock,
+                                                         const rql_done *done, rql_error *error);
 
 /**
  * Make a lock live longer: rql_lock_extend() without blocking. For any lock of the loop's client.
@@ -254,8 +254,9 @@ RQL_API RQL_MUST_CHECK rql_status rql_release_async(rql_loop *loop, rql_lock *lo
  *
  * @threads Callable from any thread.
  */
-RQL_API RQL_MUST_CHECK rql_status rql_extend_async(rql_loop *loop, rql_lock *lock, int64_t ttl_ms,
-                                                   const rql_done *done, rql_error *error);
+RQL_API RQL_MUST_CHECK rql_status rql_lock_extend_async(rql_loop *loop, rql_lock *lock,
+                                                        int64_t ttl_ms, const rql_done *done,
+                                                        rql_error *error);
 
 /**
  * The beginning of a block: the lock is held.
@@ -269,7 +270,7 @@ typedef void (*rql_hold_fn)(rql_hold *hold, rql_lock *lock, void *user_data);
 /**
  * Called with the outcome of a block.
  *
- * @param[in] status     Any status of rql_with_lock(), or ::RQL_CANCELLED.
+ * @param[in] status     Any status of rql_lock_run(), or ::RQL_CANCELLED.
  * @param[in] value      What rql_hold_end() was given; 0 if the block did not run.
  * @param[in] error      Why the status is not RQL_OK, valid during the call; NULL for RQL_OK.
  * @param[in] user_data  rql_async_block::user_data.
@@ -286,7 +287,7 @@ typedef struct rql_async_block {
 } rql_async_block;
 
 /**
- * Acquire, run a block, release: rql_with_lock() without blocking. The block may last beyond its
+ * Acquire, run a block, release: rql_lock_run() without blocking. The block may last beyond its
  * function.
  *
  * @param[in]     loop     The loop.
@@ -296,14 +297,14 @@ typedef struct rql_async_block {
  * @param[out]    error    Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK         Under way.
- * @retval RQL_E_INVALID  As rql_acquire_async(); or there is no block to run. Also other faults of
- *                        rql_acquire_async().
+ * @retval RQL_E_INVALID  As rql_lock_acquire_async(); or there is no block to run. Also other
+ * faults of rql_lock_acquire_async().
  *
  * @threads Callable from any thread.
  */
-RQL_API RQL_MUST_CHECK rql_status rql_with_async(rql_loop *loop, const char *name,
-                                                 const rql_lock_options *options,
-                                                 rql_async_block *block, rql_error *error);
+RQL_API RQL_MUST_CHECK rql_status rql_lock_run_async(rql_loop *loop, const char *name,
+                                                     const rql_lock_options *options,
+                                                     rql_async_block *block, rql_error *error);
 
 /**
  * End a block: its lock is released.
@@ -348,8 +349,8 @@ typedef struct rql_series_acquiring {
  * @param[out]    error    Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK         Under way.
- * @retval RQL_E_INVALID  As rql_series_acquire(), and as rql_acquire_async(), whose other faults
- *                        are possible, too.
+ * @retval RQL_E_INVALID  As rql_series_acquire(), and as rql_lock_acquire_async(), whose other
+ * faults are possible, too.
  *
  * @threads Callable from any thread.
  */
@@ -369,7 +370,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_series_acquire_async(rql_loop *loop,
  * @param[out] error   Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK         Under way.
- * @retval RQL_E_INVALID  As rql_release_async(), whose other faults are possible, too.
+ * @retval RQL_E_INVALID  As rql_lock_release_async(), whose other faults are possible, too.
  *
  * @threads Callable from any thread.
  */
@@ -377,11 +378,11 @@ RQL_API RQL_MUST_CHECK rql_status rql_series_release_async(rql_loop *loop, rql_s
                                                            rql_series_result *result,
                                                            const rql_done *done, rql_error *error);
 
-/** A blocking call that runs on another thread; see rql_run_async(). */
+/** A blocking call that runs on another thread; see rql_loop_run(). */
 typedef struct rql_work {
     /**
-     * Runs on a thread of libuv's pool: any call of the library, such as rql_list_locks_info() or
-     * rql_clear_locks(), with a client and room for results that `user_data` points to.
+     * Runs on a thread of libuv's pool: any call of the library, such as rql_locks_inspect() or
+     * rql_locks_clear(), with a client and room for results that `user_data` points to.
      *
      * @param[in]  user_data  The `user_data` beside it.
      * @param[out] error      To be filled in on a fault; passed to `done`.
@@ -408,8 +409,8 @@ typedef struct rql_work {
  *
  * @threads Callable from any thread.
  */
-RQL_API RQL_MUST_CHECK rql_status rql_run_async(rql_loop *loop, const rql_work *work,
-                                                rql_error *error);
+RQL_API RQL_MUST_CHECK rql_status rql_loop_run(rql_loop *loop, const rql_work *work,
+                                               rql_error *error);
 
 RQL_END_DECLS
 

@@ -72,7 +72,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_client_open(const char *url, rql_client **
  * @owner   The caller owns `*out`; release with rql_client_free().
  * @threads Callable from any thread.
  */
-RQL_API RQL_MUST_CHECK rql_status rql_client_new(rql_client **out, const rql_options *options,
+RQL_API RQL_MUST_CHECK rql_status rql_client_new(const rql_options *options, rql_client **out,
                                                  rql_error *error);
 
 /**
@@ -223,8 +223,8 @@ RQL_API const char *rql_client_identity(const rql_client *client);
  * @return @p out.
  * @threads Callable from any thread.
  */
-RQL_API const char *rql_current_acquirer_id(const rql_client *client, uint64_t task,
-                                            char out[RQL_ID_SIZE]);
+RQL_API const char *rql_client_acquirer_id(const rql_client *client, uint64_t task,
+                                           char out[RQL_ID_SIZE]);
 
 /**
  * The host id of the calling thread: what the swarm probes.
@@ -234,7 +234,7 @@ RQL_API const char *rql_current_acquirer_id(const rql_client *client, uint64_t t
  * @return @p out.
  * @threads Callable from any thread.
  */
-RQL_API const char *rql_current_host_id(const rql_client *client, char out[RQL_ID_SIZE]);
+RQL_API const char *rql_client_host_id(const rql_client *client, char out[RQL_ID_SIZE]);
 
 /** A list of texts in one allocation. */
 typedef struct rql_text_list {
@@ -266,8 +266,8 @@ RQL_API rql_text_list *rql_text_list_free(rql_text_list *list);
  * @owner   The caller owns `*out`; release with rql_text_list_free().
  * @threads Callable from any thread.
  */
-RQL_API RQL_MUST_CHECK rql_status rql_possible_host_ids(rql_client *client, rql_text_list **out,
-                                                        rql_error *error);
+RQL_API RQL_MUST_CHECK rql_status rql_client_host_ids(rql_client *client, rql_text_list **out,
+                                                      rql_error *error);
 
 /**
  * The names of the locks that this client holds right now, without asking the server (redislock's
@@ -284,8 +284,8 @@ RQL_API RQL_MUST_CHECK rql_status rql_possible_host_ids(rql_client *client, rql_
  * @owner   The caller owns `*out`; release with rql_text_list_free().
  * @threads Callable from any thread.
  */
-RQL_API RQL_MUST_CHECK rql_status rql_acquired_locks(rql_client *client, rql_text_list **out,
-                                                     rql_error *error);
+RQL_API RQL_MUST_CHECK rql_status rql_client_held_locks(rql_client *client, rql_text_list **out,
+                                                        rql_error *error);
 
 RQL_END_DECLS
 

@@ -141,8 +141,8 @@ RQL_API void rql_refusal_clear(rql_refusal *refusal);
  * @retval RQL_E_IO       No reply; also other faults of status.h.
  * @threads Callable from any thread.
  */
-RQL_API RQL_MUST_CHECK rql_status rql_is_locked(rql_client *client, const char *name, bool *out,
-                                                rql_error *error);
+RQL_API RQL_MUST_CHECK rql_status rql_lock_exists(rql_client *client, const char *name, bool *out,
+                                                  rql_error *error);
 
 /**
  * Is somebody waiting for this lock? (The gem's queued?.)
@@ -156,8 +156,8 @@ RQL_API RQL_MUST_CHECK rql_status rql_is_locked(rql_client *client, const char *
  * @retval RQL_E_IO       No reply; also other faults of status.h.
  * @threads Callable from any thread.
  */
-RQL_API RQL_MUST_CHECK rql_status rql_is_queued(rql_client *client, const char *name, bool *out,
-                                                rql_error *error);
+RQL_API RQL_MUST_CHECK rql_status rql_queue_exists(rql_client *client, const char *name, bool *out,
+                                                   rql_error *error);
 
 /**
  * Describe one lock.
@@ -173,8 +173,8 @@ RQL_API RQL_MUST_CHECK rql_status rql_is_queued(rql_client *client, const char *
  * @owner   The caller owns `*out`; release with rql_lock_info_free().
  * @threads Callable from any thread.
  */
-RQL_API RQL_MUST_CHECK rql_status rql_get_lock_info(rql_client *client, const char *name,
-                                                    rql_lock_info **out, rql_error *error);
+RQL_API RQL_MUST_CHECK rql_status rql_lock_inspect(rql_client *client, const char *name,
+                                                   rql_lock_info **out, rql_error *error);
 
 /**
  * Describe one queue.
@@ -190,8 +190,8 @@ RQL_API RQL_MUST_CHECK rql_status rql_get_lock_info(rql_client *client, const ch
  * @owner   The caller owns `*out`; release with rql_queue_info_free().
  * @threads Callable from any thread.
  */
-RQL_API RQL_MUST_CHECK rql_status rql_get_queue_info(rql_client *client, const char *name,
-                                                     rql_queue_info **out, rql_error *error);
+RQL_API RQL_MUST_CHECK rql_status rql_queue_inspect(rql_client *client, const char *name,
+                                                    rql_queue_info **out, rql_error *error);
 
 /**
  * Release a lock's description.
@@ -222,7 +222,7 @@ RQL_API rql_queue_info *rql_queue_info_free(rql_queue_info *info);
  * @owner   The caller owns `*out`; release with rql_text_list_free().
  * @threads Callable from any thread.
  */
-RQL_API RQL_MUST_CHECK rql_status rql_list_locks(rql_client *client, rql_text_list **out,
+RQL_API RQL_MUST_CHECK rql_status rql_locks_list(rql_client *client, rql_text_list **out,
                                                  rql_error *error);
 
 /**
@@ -236,7 +236,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_list_locks(rql_client *client, rql_text_li
  * @owner   The caller owns `*out`; release with rql_text_list_free().
  * @threads Callable from any thread.
  */
-RQL_API RQL_MUST_CHECK rql_status rql_list_queues(rql_client *client, rql_text_list **out,
+RQL_API RQL_MUST_CHECK rql_status rql_queues_list(rql_client *client, rql_text_list **out,
                                                   rql_error *error);
 
 /**
@@ -250,7 +250,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_list_queues(rql_client *client, rql_text_l
  * @owner   The caller owns `*out`; release with rql_text_list_free().
  * @threads Callable from any thread.
  */
-RQL_API RQL_MUST_CHECK rql_status rql_list_keys(rql_client *client, rql_text_list **out,
+RQL_API RQL_MUST_CHECK rql_status rql_keys_list(rql_client *client, rql_text_list **out,
                                                 rql_error *error);
 
 /**
@@ -264,8 +264,8 @@ RQL_API RQL_MUST_CHECK rql_status rql_list_keys(rql_client *client, rql_text_lis
  * @owner   The caller owns `*out`; release with rql_lock_info_list_free().
  * @threads Callable from any thread.
  */
-RQL_API RQL_MUST_CHECK rql_status rql_list_locks_info(rql_client *client, rql_lock_info_list **out,
-                                                      rql_error *error);
+RQL_API RQL_MUST_CHECK rql_status rql_locks_inspect(rql_client *client, rql_lock_info_list **out,
+                                                    rql_error *error);
 
 /**
  * Describe all queues. A key that is not a queue is listed with its status; the listing goes on.
@@ -278,8 +278,8 @@ RQL_API RQL_MUST_CHECK rql_status rql_list_locks_info(rql_client *client, rql_lo
  * @owner   The caller owns `*out`; release with rql_queue_info_list_free().
  * @threads Callable from any thread.
  */
-RQL_API RQL_MUST_CHECK rql_status rql_list_queues_info(rql_client *client,
-                                                       rql_queue_info_list **out, rql_error *error);
+RQL_API RQL_MUST_CHECK rql_status rql_queues_inspect(rql_client *client, rql_queue_info_list **out,
+                                                     rql_error *error);
 
 /**
  * Who the clients of this server are: those of librql that have said so within the last hour. A
@@ -293,7 +293,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_list_queues_info(rql_client *client,
  * @owner   The caller owns `*out`; release with rql_client_info_list_free().
  * @threads Callable from any thread.
  */
-RQL_API RQL_MUST_CHECK rql_status rql_list_clients(rql_client *client, rql_client_info_list **out,
+RQL_API RQL_MUST_CHECK rql_status rql_clients_list(rql_client *client, rql_client_info_list **out,
                                                    rql_error *error);
 
 /**
@@ -304,7 +304,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_list_clients(rql_client *client, rql_clien
  * @return A client of @p list, or NULL: it is not known, or none of librql.
  * @threads The list must not be freed meanwhile.
  */
-RQL_API const rql_client_info *rql_find_client(const rql_client_info_list *list, const char *id);
+RQL_API const rql_client_info *rql_clients_find(const rql_client_info_list *list, const char *id);
 
 /**
  * Release a list of clients.

@@ -78,24 +78,6 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_options_set(rql_lock_options *options
                                                        const char *value, rql_error *error);
 
 /**
- * Set rql_lock_options::on_lost and its `user_data`, for a binding that knows no fields. A language
- * whose code cannot run on a thread of the library's waits for rql_lock_lost_fd() instead.
- *
- * @param[in,out] options    Filled by rql_lock_options_init().
- * @param[in]     on_lost    Called when the lock is lost, or NULL.
- * @param[in]     user_data  Given to @p on_lost.
- * @param[out]    error      What was wrong; or NULL.
- *
- * @retval RQL_OK         Set.
- * @retval RQL_E_INVALID  @p options was not filled; it is unchanged.
- *
- * @threads Callable from any thread.
- */
-RQL_API RQL_MUST_CHECK rql_status rql_lock_options_set_lost(rql_lock_options *options,
-                                                            rql_lost_fn on_lost, void *user_data,
-                                                            rql_error *error);
-
-/**
  * Take a lock, waiting in its queue.
  *
  * Blocks until the lock is held, the deadline passes or the tries are used up. The default tries,
@@ -331,7 +313,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_lost_fd(rql_lock *lock, int *out, rql
 RQL_API int64_t rql_lock_token(const rql_lock *lock);
 
 /**
- * The secret of the grant: rql_release_by_secret() accepts it from any process.
+ * The secret of the grant: rql_lock_release_by_secret() accepts it from any process.
  *
  * @param[in] lock  The lock, or NULL.
  * @return 32 hexadecimal digits; valid until the lock is released or forgotten. NULL for NULL.
@@ -339,8 +321,18 @@ RQL_API int64_t rql_lock_token(const rql_lock *lock);
  */
 RQL_API const char *rql_lock_secret(const rql_lock *lock);
 
+/**
+ * The name of a lock.
+ *
+ * @param[in] lock  The lock, or NULL.
+ * @return Its name; valid until the lock is released or forgotten. NULL for NULL.
+ * @threads Callable from any thread.
+ */
+RQL_API const char *rql_lock_name(const rql_lock *lock);
+
 /** The facts of an acquisition. */
 typedef struct rql_lock_facts {
+    size_t size;              /**< Bytes of this struct that were filled in. */
     const char *name;         /**< The lock's name. */
     const char *lock_key;     /**< Its key, `rql:lock:<name>`. */
     const char *acq_id;       /**< The acquirer. */
@@ -360,14 +352,18 @@ typedef struct rql_lock_facts {
 } rql_lock_facts;
 
 /**
- * Describe a lock. No I/O.
+ * Describe a lock. No I/O. Use rql_lock_describe().
  *
- * @param[in] lock  The lock, or NULL.
- * @return The facts; the texts are valid until the lock is released or forgotten. All zero for
- *         NULL.
+ * @param[in]  lock  The lock, or NULL.
+ * @param[out] out   The facts; the texts are valid until the lock is released or forgotten. All
+ *                   zero but the size for NULL.
+ * @param[in]  size  Its size in bytes in the calling program.
  * @threads Callable from any thread.
  */
-RQL_API rql_lock_facts rql_lock_describe(const rql_lock *lock);
+RQL_API void rql_lock_describe_sized(const rql_lock *lock, rql_lock_facts *out, size_t size);
+
+/** Fill `*out` with the facts of `lock`. */
+#define rql_lock_describe(lock, out) rql_lock_describe_sized((lock), (out), sizeof *(out))
 
 /**
  * Where a lock is, as far as the client knows: in a cluster its keys may move. No I/O.
@@ -388,7 +384,7 @@ RQL_API const char *rql_lock_node(const rql_lock *lock);
  */
 typedef int (*rql_block_fn)(rql_lock *lock, void *user_data);
 
-/** A block that runs under a lock; see rql_with_lock(). */
+/** A block that runs under a lock; see rql_lock_run(). */
 typedef struct rql_block {
     rql_block_fn run; /**< Called once, on the calling thread, when the lock is held. */
     void *user_data;  /**< Given to `run`. */
@@ -417,9 +413,9 @@ typedef struct rql_block {
  *
  * @threads Callable from any thread.
  */
-RQL_API RQL_MUST_CHECK rql_status rql_with_lock(rql_client *client, const char *name,
-                                                const rql_lock_options *options, rql_block *block,
-                                                rql_error *error);
+RQL_API RQL_MUST_CHECK rql_status rql_lock_run(rql_client *client, const char *name,
+                                               const rql_lock_options *options, rql_block *block,
+                                               rql_error *error);
 
 /**
  * Release a grant by its secret, from any process (fencelock's release).
@@ -436,8 +432,8 @@ RQL_API RQL_MUST_CHECK rql_status rql_with_lock(rql_client *client, const char *
  *
  * @threads Callable from any thread.
  */
-RQL_API RQL_MUST_CHECK rql_status rql_release_by_secret(rql_client *client, const char *name,
-                                                        const char *secret, rql_error *error);
+RQL_API RQL_MUST_CHECK rql_status rql_lock_release_by_secret(rql_client *client, const char *name,
+                                                             const char *secret, rql_error *error);
 
 /**
  * Make a grant live at least @p ttl_ms from now by its secret, from any process. Never shortens.
@@ -457,9 +453,9 @@ RQL_API RQL_MUST_CHECK rql_status rql_release_by_secret(rql_client *client, cons
  *
  * @threads Callable from any thread.
  */
-RQL_API RQL_MUST_CHECK rql_status rql_extend_by_secret(rql_client *client, const char *name,
-                                                       const char *secret, int64_t ttl_ms,
-                                                       rql_error *error);
+RQL_API RQL_MUST_CHECK rql_status rql_lock_extend_by_secret(rql_client *client, const char *name,
+                                                            const char *secret, int64_t ttl_ms,
+                                                            rql_error *error);
 
 /**
  * Wait until nobody holds a lock, without taking it (redislock's check).
@@ -482,11 +478,11 @@ RQL_API RQL_MUST_CHECK rql_status rql_extend_by_secret(rql_client *client, const
  *
  * @threads Callable from any thread.
  */
-RQL_API RQL_MUST_CHECK rql_status rql_check_until_free(rql_client *client, const char *name,
-                                                       const rql_lock_options *options,
-                                                       rql_error *error);
+RQL_API RQL_MUST_CHECK rql_status rql_lock_wait_until_free(rql_client *client, const char *name,
+                                                           const rql_lock_options *options,
+                                                           rql_error *error);
 
-/** What rql_force_unlock() found. */
+/** What rql_lock_force_unlock() found. */
 typedef struct rql_unlock_result {
     bool lock_released;  /**< There was a lock. */
     bool queue_released; /**< There was a queue. */
@@ -513,8 +509,8 @@ typedef struct rql_unlock_result {
  *
  * @threads Callable from any thread.
  */
-RQL_API RQL_MUST_CHECK rql_status rql_force_unlock(rql_client *client, const char *name,
-                                                   rql_unlock_result *out, rql_error *error);
+RQL_API RQL_MUST_CHECK rql_status rql_lock_force_unlock(rql_client *client, const char *name,
+                                                        rql_unlock_result *out, rql_error *error);
 
 /**
  * Add to the ttl of a lock whoever holds it: the gem's extend_lock_ttl. For operators.
@@ -535,8 +531,8 @@ RQL_API RQL_MUST_CHECK rql_status rql_force_unlock(rql_client *client, const cha
  *
  * @threads Callable from any thread.
  */
-RQL_API RQL_MUST_CHECK rql_status rql_force_extend(rql_client *client, const char *name,
-                                                   int64_t add_ms, rql_error *error);
+RQL_API RQL_MUST_CHECK rql_status rql_lock_force_extend(rql_client *client, const char *name,
+                                                        int64_t add_ms, rql_error *error);
 
 RQL_END_DECLS
 

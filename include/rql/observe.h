@@ -165,11 +165,11 @@ typedef enum rql_event_kind {
     /** Released: the same and `hold_time_us`; `status` is that of the release. */
     RQL_EVENT_LOCK_HOLD_AND_RELEASE = 3,
     RQL_EVENT_REENTRANT_LOCK_HOLD_COMPLETES = 4, /**< The same, at the end of a re-entry. */
-    /** rql_force_unlock(): `lock_key`, `lock_queue`, `rel_time_us`, `at_us`. */
+    /** rql_lock_force_unlock(): `lock_key`, `lock_queue`, `rel_time_us`, `at_us`. */
     RQL_EVENT_EXPLICIT_LOCK_RELEASE = 5,
-    /** rql_clear_locks(): `rel_key_cnt`, `rel_time_us`, `at_us`, and how it ended: `status`. */
+    /** rql_locks_clear(): `rel_key_cnt`, `rel_time_us`, `at_us`, and how it ended: `status`. */
     RQL_EVENT_EXPLICIT_ALL_LOCKS_RELEASE = 6,
-    /** rql_clear_locks_of(): `acq_id`, `hst_id`, `rel_key_cnt`, `tch_queue_cnt`, and as above. */
+    /** rql_locks_clear_of(): `acq_id`, `hst_id`, `rel_key_cnt`, `tch_queue_cnt`, and as above. */
     RQL_EVENT_RELEASE_LOCKS_OF = 7,
     RQL_EVENT_LOCK_SERIES_OBTAINED = 8, /**< `lock_keys`, `ttl_ms`, `acq_time_us`, `ts_us`. */
     /** The same, `hold_time_us` and `status`. */
@@ -188,7 +188,7 @@ typedef enum rql_event_kind {
     RQL_EVENT_LOCK_LOST = 14,
     RQL_EVENT_LOCK_HANDED_OVER = 15, /**< Granted by another's release; `lock_obtained` follows. */
     RQL_EVENT_SWEPT =
-        16, /**< rql_clear_dead_requests(): `tch_queue_cnt`, `rel_time_us`, `at_us`. */
+        16, /**< rql_requests_clear_dead(): `tch_queue_cnt`, `rel_time_us`, `at_us`. */
 
     /** Of a swarm (rql/swarm.h), never sampled, all with `at_us`. A step of an `element` takes too
      *  long; it is replaced as soon as the step ends. */
@@ -203,7 +203,7 @@ typedef enum rql_event_kind {
     /** `host_cnt` hosts of this client were silent for too long: others may have what they held;
      *  the losses follow as ::RQL_EVENT_LOCK_LOST. */
     RQL_EVENT_SWARM_HOSTS_DECLARED_DEAD = 23,
-    /** Dead hosts were flushed, by a swarm or by rql_flush_zombies(): `host_cnt`, `rel_key_cnt`,
+    /** Dead hosts were flushed, by a swarm or by rql_swarm_flush(): `host_cnt`, `rel_key_cnt`,
      *  `rem_request_cnt`, `handed_over_cnt`, `rel_time_us`, and how it ended: `status`. */
     RQL_EVENT_SWARM_ZOMBIES_FLUSHED = 24,
     /** The server has lost writes, as a new connection shows: `token` is the highest fencing token

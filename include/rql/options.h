@@ -259,7 +259,7 @@ typedef struct rql_options {
     bool durability_is_advice; /**< See rql_lock_options::durability_is_advice. Default false. */
 
     /** Tell host, process, program, user and `client_label`, to be shown to operators in place of
-     *  ids (rql_list_clients()) and in the server's `CLIENT LIST`. It needs no round trip of its
+     *  ids (rql_clients_list()) and in the server's `CLIENT LIST`. It needs no round trip of its
      *  own; without the right to write `rql:clients` nothing is told. Default true. */
     bool client_names;
     /** A word of yours that `rql who` and others show beside host and program, as `billing`; at
@@ -312,7 +312,7 @@ typedef struct rql_lock_options {
     rql_access_strategy access_strategy;     /**< Queued or random. */
     rql_conflict_strategy conflict_strategy; /**< When this acquirer holds the lock already. */
     bool fail_fast;                          /**< Do not wait at all. Default false. */
-    bool timed;                              /**< rql_with_lock() reports a block that overran. */
+    bool timed;                              /**< rql_lock_run() reports a block that overran. */
 
     const rql_meta *meta; /**< Pairs to keep in the lock, or NULL. Borrowed for the call. */
     size_t n_meta; /**< Number of pairs, at most ::RQL_META_MAX_PAIRS; 0: `meta` is not read. */
@@ -436,7 +436,7 @@ RQL_API size_t rql_options_size(void);
  *
  * @threads Callable from any thread.
  */
-RQL_API RQL_MUST_CHECK rql_status rql_parse_duration(const char *text, int64_t *out_ms,
+RQL_API RQL_MUST_CHECK rql_status rql_duration_parse(const char *text, int64_t *out_ms,
                                                      rql_error *error);
 
 /**
@@ -461,7 +461,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_options_from_env(rql_options *options, rql
  * @param[in,out] options  Filled by rql_options_init().
  * @param[in]     name     Name of the field, with `_` or `-`: "retry_delay_ms", "retry-delay-ms".
  * @param[in]     value    Text: a whole number, "forever", "true"/"false", a strategy, a URL. What
- *                         is counted in milliseconds may be a duration, see rql_parse_duration().
+ *                         is counted in milliseconds may be a duration, see rql_duration_parse().
  *                         A URL is borrowed until rql_client_new().
  * @param[out]    error    What was wrong; or NULL.
  *

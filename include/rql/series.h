@@ -168,26 +168,6 @@ RQL_API RQL_MUST_CHECK rql_status rql_series_acquire(rql_client *client,
                                                      rql_series **out, rql_error *error);
 
 /**
- * Take all locks of a series if they are available at once: rql_series_acquire() with `fail_fast`.
- *
- * @param[in]  client   The client.
- * @param[in]  options  What to take and how; `fail_fast` is taken as true.
- * @param[out] out      The held series; untouched unless RQL_OK.
- * @param[out] error    Why the call did not return RQL_OK, or NULL.
- *
- * @retval RQL_OK                   All are held.
- * @retval RQL_FAIL_FAST_NO_TRY     Another holds one of them.
- * @retval RQL_FAIL_FAST_AFTER_TRY  One is free, but others are in front.
- * @retval RQL_CONFLICT             As for rql_series_acquire(); faults too.
- *
- * @owner   The caller owns `*out`.
- * @threads Callable from any thread.
- */
-RQL_API RQL_MUST_CHECK rql_status rql_series_try(rql_client *client,
-                                                 const rql_series_options *options,
-                                                 rql_series **out, rql_error *error);
-
-/**
  * Release what is still ours, hand each lock to its next waiter, and free the handle. All locks go
  * in one write, the last one first; each is released, whatever becomes of the others.
  *
@@ -295,7 +275,7 @@ RQL_API const rql_lock *rql_series_lock(const rql_series *series, size_t index);
  */
 typedef int (*rql_series_block_fn)(rql_series *series, void *user_data);
 
-/** A block that runs under a series; see rql_with_series(). */
+/** A block that runs under a series; see rql_series_run(). */
 typedef struct rql_series_block {
     rql_series_block_fn run; /**< Called once, on the calling thread, when all locks are held. */
     void *user_data;         /**< Given to `run`. */
@@ -303,7 +283,7 @@ typedef struct rql_series_block {
 } rql_series_block;
 
 /**
- * Acquire a series, run a block, and release however the block ends, as rql_with_lock().
+ * Acquire a series, run a block, and release however the block ends, as rql_lock_run().
  *
  * With `timed`, a block that ran longer than the ttl of the options (in gem mode: before it was
  * multiplied) is reported.
@@ -322,9 +302,9 @@ typedef struct rql_series_block {
  *
  * @threads Callable from any thread.
  */
-RQL_API RQL_MUST_CHECK rql_status rql_with_series(rql_client *client,
-                                                  const rql_series_options *options,
-                                                  rql_series_block *block, rql_error *error);
+RQL_API RQL_MUST_CHECK rql_status rql_series_run(rql_client *client,
+                                                 const rql_series_options *options,
+                                                 rql_series_block *block, rql_error *error);
 
 RQL_END_DECLS
 

@@ -25,7 +25,7 @@ RQL_BEGIN_DECLS
 typedef struct rql_histogram {
     int64_t count;                         /**< Number of times. */
     int64_t sum_us;                        /**< All of them together. */
-    int64_t bucket[RQL_HISTOGRAM_BUCKETS]; /**< How many lie in each; see rql_histogram_upper(). */
+    int64_t bucket[RQL_HISTOGRAM_BUCKETS]; /**< How many lie in each. */
 } rql_histogram;
 
 /** What a client has done since it was made. Filled by rql_client_stats(). */
@@ -115,24 +115,6 @@ RQL_API RQL_MUST_CHECK rql_status rql_client_stats_sized(rql_client *client, rql
  * @threads Callable from any thread.
  */
 RQL_API void rql_stats_add(rql_stats *into, const rql_stats *from);
-
-/**
- * The bucket that a time falls into.
- *
- * @param[in] time_us  The time; below 0 counts as 0, 2^42 and above as the longest.
- * @return 0 to ::RQL_HISTOGRAM_BUCKETS - 1.
- * @threads Callable from any thread.
- */
-RQL_API size_t rql_histogram_bucket(int64_t time_us);
-
-/**
- * The longest time of a bucket, in microseconds: at most 12.5 % more than the shortest.
- *
- * @param[in] bucket  0 to ::RQL_HISTOGRAM_BUCKETS - 1; above counts as the last one.
- * @return The time.
- * @threads Callable from any thread.
- */
-RQL_API int64_t rql_histogram_upper(size_t bucket);
 
 /**
  * The time that a share of all times does not exceed: 0.5 is the median, 0.99 the 99th percentile.

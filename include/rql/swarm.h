@@ -172,7 +172,7 @@ typedef struct rql_element_status {
     int64_t restarts;          /**< By the supervisor. */
 } rql_element_status;
 
-/** The result of rql_get_swarm_status() (the gem's swarm_status). */
+/** The result of rql_swarm_get_status() (the gem's swarm_status). */
 typedef struct rql_swarm_status {
     bool auto_swarm;                  /**< rql_options::auto_swarm of the client. */
     bool is_running;                  /**< Started and not stopped. */
@@ -194,7 +194,7 @@ typedef struct rql_swarm_status {
  * @retval RQL_E_FORKED   The client belongs to the parent process.
  * @threads Callable from any thread; the swarm must not be freed meanwhile.
  */
-RQL_API RQL_MUST_CHECK rql_status rql_get_swarm_status(rql_client *client, rql_swarm_status *out,
+RQL_API RQL_MUST_CHECK rql_status rql_swarm_get_status(rql_client *client, rql_swarm_status *out,
                                                        rql_error *error);
 
 /**
@@ -240,8 +240,8 @@ typedef struct rql_host_info_list {
  * @owner   The caller owns `*out`; release with rql_host_info_list_free().
  * @threads Callable from any thread.
  */
-RQL_API RQL_MUST_CHECK rql_status rql_swarm_info(rql_client *client, int64_t zombie_ttl_ms,
-                                                 rql_host_info_list **out, rql_error *error);
+RQL_API RQL_MUST_CHECK rql_status rql_swarm_hosts(rql_client *client, int64_t zombie_ttl_ms,
+                                                  rql_host_info_list **out, rql_error *error);
 
 /**
  * Release a list of hosts.
@@ -262,7 +262,7 @@ typedef struct rql_zombies {
 } rql_zombies;
 
 /**
- * Release a result of rql_zombies_info() or rql_flush_zombies().
+ * Release a result of rql_swarm_zombies() or rql_swarm_flush().
  *
  * @param[in] zombies  The result, or NULL.
  * @return NULL.
@@ -283,56 +283,8 @@ RQL_API rql_zombies *rql_zombies_free(rql_zombies *zombies);
  * @owner   The caller owns `*out`; release with rql_zombies_free().
  * @threads Callable from any thread.
  */
-RQL_API RQL_MUST_CHECK rql_status rql_zombies_info(rql_client *client, int64_t zombie_ttl_ms,
-                                                   rql_zombies **out, rql_error *error);
-
-/**
- * Only the dead hosts; reads no locks.
- *
- * @param[in]  client         The client.
- * @param[in]  zombie_ttl_ms  A host that is silent for longer is dead; 1 to 31536000000.
- * @param[out] out            Host ids; untouched unless RQL_OK.
- * @param[out] error          Why the call did not return RQL_OK, or NULL.
- * @retval RQL_OK         `*out` is set.
- * @retval RQL_E_INVALID  The ttl is out of range.
- * @retval RQL_E_IO       No reply; also other faults of status.h.
- * @owner   The caller owns `*out`; release with rql_text_list_free().
- * @threads Callable from any thread.
- */
-RQL_API RQL_MUST_CHECK rql_status rql_zombie_hosts(rql_client *client, int64_t zombie_ttl_ms,
-                                                   rql_text_list **out, rql_error *error);
-
-/**
- * The keys of the locks of dead hosts.
- *
- * @param[in]  client         The client.
- * @param[in]  zombie_ttl_ms  A host that is silent for longer is dead; 1 to 31536000000.
- * @param[out] out            `rql:lock:<name>`; untouched unless RQL_OK.
- * @param[out] error          Why the call did not return RQL_OK, or NULL.
- * @retval RQL_OK         `*out` is set.
- * @retval RQL_E_INVALID  The ttl is out of range.
- * @retval RQL_E_IO       No reply; also other faults of status.h.
- * @owner   The caller owns `*out`; release with rql_text_list_free().
- * @threads Callable from any thread.
- */
-RQL_API RQL_MUST_CHECK rql_status rql_zombie_locks(rql_client *client, int64_t zombie_ttl_ms,
-                                                   rql_text_list **out, rql_error *error);
-
-/**
- * The acquirers that hold locks of dead hosts.
- *
- * @param[in]  client         The client.
- * @param[in]  zombie_ttl_ms  A host that is silent for longer is dead; 1 to 31536000000.
- * @param[out] out            Acquirer ids, each once; untouched unless RQL_OK.
- * @param[out] error          Why the call did not return RQL_OK, or NULL.
- * @retval RQL_OK         `*out` is set.
- * @retval RQL_E_INVALID  The ttl is out of range.
- * @retval RQL_E_IO       No reply; also other faults of status.h.
- * @owner   The caller owns `*out`; release with rql_text_list_free().
- * @threads Callable from any thread.
- */
-RQL_API RQL_MUST_CHECK rql_status rql_zombie_acquirers(rql_client *client, int64_t zombie_ttl_ms,
-                                                       rql_text_list **out, rql_error *error);
+RQL_API RQL_MUST_CHECK rql_status rql_swarm_zombies(rql_client *client, int64_t zombie_ttl_ms,
+                                                    rql_zombies **out, rql_error *error);
 
 /**
  * Send one heartbeat by hand (the gem's probe_hosts): for the calling thread, for all threads that
@@ -349,7 +301,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_zombie_acquirers(rql_client *client, int64
  * @owner   The caller owns `*hosts`; release with rql_text_list_free().
  * @threads Callable from any thread.
  */
-RQL_API RQL_MUST_CHECK rql_status rql_probe_hosts(rql_client *client, rql_text_list **hosts,
+RQL_API RQL_MUST_CHECK rql_status rql_swarm_probe(rql_client *client, rql_text_list **hosts,
                                                   int64_t *at_us, rql_error *error);
 
 /**
@@ -366,9 +318,9 @@ RQL_API RQL_MUST_CHECK rql_status rql_probe_hosts(rql_client *client, rql_text_l
  * @owner   The caller owns `*out`; release with rql_zombies_free().
  * @threads Callable from any thread.
  */
-RQL_API RQL_MUST_CHECK rql_status rql_flush_zombies(rql_client *client,
-                                                    const rql_swarm_options *options,
-                                                    rql_zombies **out, rql_error *error);
+RQL_API RQL_MUST_CHECK rql_status rql_swarm_flush(rql_client *client,
+                                                  const rql_swarm_options *options,
+                                                  rql_zombies **out, rql_error *error);
 
 RQL_END_DECLS
 

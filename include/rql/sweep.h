@@ -62,16 +62,16 @@ typedef void (*rql_sweep_swept_fn)(const char *key, void *user_data);
 typedef struct rql_sweep_options {
     size_t size; /**< Set by rql_sweep_options_init(); do not change. */
 
-    /** Of rql_clear_locks() and rql_clear_dead_requests(): COUNT of each SCAN, and how many keys go
+    /** Of rql_locks_clear() and rql_requests_clear_dead(): COUNT of each SCAN, and how many keys go
      *  into one batch, at most 100. 1 to 100000; SCAN is given at most 1000. Default
      *  rql_options::lock_release_batch_size. */
     int64_t batch_size;
-    /** The same for the locks of rql_clear_locks_of(). Default
+    /** The same for the locks of rql_locks_clear_of(). Default
      *  rql_options::clear_locks_of_lock_scan_size. */
     int64_t lock_scan_size;
     /** The same for its queues. Default rql_options::clear_locks_of_queue_scan_size. */
     int64_t queue_scan_size;
-    /** Of rql_clear_dead_requests(): age from which a request may count as dead. 0 to 315360000000.
+    /** Of rql_requests_clear_dead(): age from which a request may count as dead. 0 to 315360000000.
      *  Default rql_options::dead_request_ttl_ms. */
     int64_t dead_ttl_ms;
 
@@ -86,7 +86,7 @@ typedef struct rql_sweep_options {
 
 /** What a sweep has done, or would do. Filled in whenever the sweep began, even on a fault. */
 typedef struct rql_sweep_result {
-    int64_t rel_key_cnt;     /**< Locks ended; of rql_clear_locks() queues removed as well. */
+    int64_t rel_key_cnt;     /**< Locks ended; of rql_locks_clear() queues removed as well. */
     int64_t tch_queue_cnt;   /**< Queues that a request was removed from. */
     int64_t rem_request_cnt; /**< Requests removed. The gem does not count them. */
     int64_t
@@ -95,7 +95,7 @@ typedef struct rql_sweep_result {
     int64_t rel_time_us;     /**< How long it took. */
 } rql_sweep_result;
 
-/** Whose locks rql_clear_locks_of() ends. Both are needed, as in the gem; 1 to 512 bytes each. */
+/** Whose locks rql_locks_clear_of() ends. Both are needed, as in the gem; 1 to 512 bytes each. */
 typedef struct rql_sweep_owner {
     const char *acq_id; /**< rql_lock_info::acq_id. */
     const char *hst_id; /**< rql_lock_info::hst_id. */
@@ -137,7 +137,7 @@ RQL_API void rql_sweep_options_init_sized(const rql_client *client, rql_sweep_op
  *
  * @threads Callable from any thread. Thread cancellation is deferred.
  */
-RQL_API RQL_MUST_CHECK rql_status rql_clear_locks(rql_client *client,
+RQL_API RQL_MUST_CHECK rql_status rql_locks_clear(rql_client *client,
                                                   const rql_sweep_options *options,
                                                   rql_sweep_result *out, rql_error *error);
 
@@ -151,43 +151,20 @@ RQL_API RQL_MUST_CHECK rql_status rql_clear_locks(rql_client *client,
  * @param[in]  client   The client.
  * @param[in]  owner    Whose locks.
  * @param[in]  options  Settings, or NULL for the client's.
- * @param[out] out      What was done, or NULL; filled as by rql_clear_locks().
+ * @param[out] out      What was done, or NULL; filled as by rql_locks_clear().
  * @param[out] error    Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK         Done.
  * @retval RQL_STOPPED    `on_progress` ended it.
  * @retval RQL_E_INVALID  An id or an option is out of range; nothing was sent.
- * @retval RQL_E_UNKNOWN  As for rql_clear_locks(), whose other faults are possible, too.
+ * @retval RQL_E_UNKNOWN  As for rql_locks_clear(), whose other faults are possible, too.
  *
  * @threads Callable from any thread. Thread cancellation is deferred.
  */
-RQL_API RQL_MUST_CHECK rql_status rql_clear_locks_of(rql_client *client,
+RQL_API RQL_MUST_CHECK rql_status rql_locks_clear_of(rql_client *client,
                                                      const rql_sweep_owner *owner,
                                                      const rql_sweep_options *options,
                                                      rql_sweep_result *out, rql_error *error);
-
-/**
- * End the locks of the calling thread, and withdraw it from all queues: the gem's
- * clear_current_locks, that is rql_clear_locks_of() with the ids of the caller.
- *
- * The handles of these locks are ::RQL_GONE from then on, and must still be released.
- *
- * @param[in]  client   The client.
- * @param[in]  task     As rql_lock_options::task; 0 for plain threads.
- * @param[in]  options  Settings, or NULL for the client's.
- * @param[out] out      What was done, or NULL; filled as by rql_clear_locks().
- * @param[out] error    Why the call did not return RQL_OK, or NULL.
- *
- * @retval RQL_OK         Done.
- * @retval RQL_STOPPED    `on_progress` ended it.
- * @retval RQL_E_INVALID  An option is out of range; nothing was sent.
- * @retval RQL_E_UNKNOWN  As for rql_clear_locks(), whose other faults are possible, too.
- *
- * @threads Callable from any thread. Thread cancellation is deferred.
- */
-RQL_API RQL_MUST_CHECK rql_status rql_clear_current_locks(rql_client *client, uint64_t task,
-                                                          const rql_sweep_options *options,
-                                                          rql_sweep_result *out, rql_error *error);
 
 /**
  * Remove dead requests from all queues: the gem's clear_dead_requests.
@@ -200,7 +177,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_clear_current_locks(rql_client *client, ui
  *
  * @param[in]  client   The client.
  * @param[in]  options  Settings, or NULL for the client's.
- * @param[out] out      What was done, or NULL; filled as by rql_clear_locks().
+ * @param[out] out      What was done, or NULL; filled as by rql_locks_clear().
  * @param[out] queues   The keys of all queues that were found, changed or not (the gem's
  *                      processed_queues), or NULL; untouched unless RQL_OK.
  * @param[out] error    Why the call did not return RQL_OK, or NULL.
@@ -208,12 +185,12 @@ RQL_API RQL_MUST_CHECK rql_status rql_clear_current_locks(rql_client *client, ui
  * @retval RQL_OK         Done.
  * @retval RQL_STOPPED    `on_progress` ended it.
  * @retval RQL_E_INVALID  An option is out of range; nothing was sent.
- * @retval RQL_E_UNKNOWN  As for rql_clear_locks(), whose other faults are possible, too.
+ * @retval RQL_E_UNKNOWN  As for rql_locks_clear(), whose other faults are possible, too.
  *
  * @owner   The caller owns `*queues`; release with rql_text_list_free().
  * @threads Callable from any thread. Thread cancellation is deferred.
  */
-RQL_API RQL_MUST_CHECK rql_status rql_clear_dead_requests(rql_client *client,
+RQL_API RQL_MUST_CHECK rql_status rql_requests_clear_dead(rql_client *client,
                                                           const rql_sweep_options *options,
                                                           rql_sweep_result *out,
                                                           rql_text_list **queues, rql_error *error);

@@ -68,7 +68,7 @@ static rql_status run(struct rqli_sweep *sweep, enum rqli_moment moment, rql_swe
     return status;
 }
 
-rql_status rql_clear_locks(rql_client *client, const rql_sweep_options *options,
+rql_status rql_locks_clear(rql_client *client, const rql_sweep_options *options,
                            rql_sweep_result *out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
@@ -100,12 +100,14 @@ static rql_status check_id(const char *id, const char *what, rql_error *error)
 /* An owner of NULL is reported as a missing acq_id. */
 static rql_status check_owner(const rql_sweep_owner *owner, rql_error *error)
 {
-    rql_status status = check_id(owner ? owner->acq_id : NULL, "acq_id", error);
+    const rql_sweep_owner none = {NULL, NULL};
+    const rql_sweep_owner *ids = owner ? owner : &none;
+    rql_status status = check_id(ids->acq_id, "acq_id", error);
 
-    return status ? status : check_id(owner->hst_id, "hst_id", error);
+    return status ? status : check_id(ids->hst_id, "hst_id", error);
 }
 
-rql_status rql_clear_locks_of(rql_client *client, const rql_sweep_owner *owner,
+rql_status rql_locks_clear_of(rql_client *client, const rql_sweep_owner *owner,
                               const rql_sweep_options *options, rql_sweep_result *out,
                               rql_error *error)
 {
@@ -125,24 +127,6 @@ rql_status rql_clear_locks_of(rql_client *client, const rql_sweep_owner *owner,
     rqli_sweep_add(&sweep, &rqli_rule_locks_of, sweep.options.lock_scan_size);
     rqli_sweep_add(&sweep, &rqli_rule_requests_of, sweep.options.queue_scan_size);
     return run(&sweep, RQLI_ON_CLEARED_OF, out);
-}
-
-rql_status rql_clear_current_locks(rql_client *client, uint64_t task,
-                                   const rql_sweep_options *options, rql_sweep_result *out,
-                                   rql_error *error)
-{
-    RQLI_DEFER_CANCEL;
-    char acq_id[RQL_ID_SIZE];
-    char hst_id[RQL_ID_SIZE];
-    rql_sweep_owner owner;
-    rql_status status = rqli_client_check(client, error);
-
-    if (status) {
-        return status;
-    }
-    owner.acq_id = rql_current_acquirer_id(client, task, acq_id);
-    owner.hst_id = rql_current_host_id(client, hst_id);
-    return rql_clear_locks_of(client, &owner, options, out, error);
 }
 
 /* Uses the server's clock, because the scores of our requests come from it and this machine's
@@ -165,7 +149,7 @@ static rql_status read_age(struct rqli_sweep *sweep)
     return RQL_OK;
 }
 
-rql_status rql_clear_dead_requests(rql_client *client, const rql_sweep_options *options,
+rql_status rql_requests_clear_dead(rql_client *client, const rql_sweep_options *options,
                                    rql_sweep_result *out, rql_text_list **queues, rql_error *error)
 {
     RQLI_DEFER_CANCEL;

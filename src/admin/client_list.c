@@ -145,7 +145,7 @@ static rql_status read_all(rql_client *client, rql_client_info_list *list, rql_e
     return status;
 }
 
-rql_status rql_list_clients(rql_client *client, rql_client_info_list **out, rql_error *error)
+rql_status rql_clients_list(rql_client *client, rql_client_info_list **out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
     rql_client_info_list *list;
@@ -168,7 +168,7 @@ rql_status rql_list_clients(rql_client *client, rql_client_info_list **out, rql_
 }
 
 /* An id ends with "/<identity>". */
-const rql_client_info *rql_find_client(const rql_client_info_list *list, const char *id)
+const rql_client_info *rql_clients_find(const rql_client_info_list *list, const char *id)
 {
     const char *slash = id ? strrchr(id, '/') : NULL;
     const rql_client_info wanted = {.identity = slash ? slash + 1 : id};

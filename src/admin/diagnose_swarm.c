@@ -223,7 +223,7 @@ static void diagnose_settings(struct rqli_diagnosis *self)
     RQLI_AUTO(rql_client_info_list_free) rql_client_info_list *clients = NULL;
     rql_error error = {.status = RQL_OK};
 
-    if (rql_list_clients(self->client, &clients, &error) != RQL_OK) {
+    if (rql_clients_list(self->client, &clients, &error) != RQL_OK) {
         rqli_report_add(self->report, "swarm.config", RQL_CHECK_SKIP, "the swarms' settings: %s",
                         error.message);
         return;
@@ -242,7 +242,7 @@ static int64_t count_held(struct rqli_diagnosis *self, const struct rqli_swarm_s
     RQLI_AUTO(rql_zombies_free) rql_zombies *zombies = NULL;
 
     if (!are_late(&dead, options) ||
-        rql_zombies_info(self->client, options->zombie_ttl_ms, &zombies, NULL) != RQL_OK) {
+        rql_swarm_zombies(self->client, options->zombie_ttl_ms, &zombies, NULL) != RQL_OK) {
         return -1;
     }
     return (int64_t)zombies->locks->count;
@@ -259,7 +259,7 @@ void rqli_diagnose_swarm(struct rqli_diagnosis *self)
     if (!rqli_diagnosis_has_time(self, "swarm.alive")) {
         return;
     }
-    if (rql_swarm_info(self->client, options->zombie_ttl_ms, &hosts, &error) != RQL_OK) {
+    if (rql_swarm_hosts(self->client, options->zombie_ttl_ms, &hosts, &error) != RQL_OK) {
         rqli_report_add(self->report, "swarm.alive", RQL_CHECK_SKIP, "the swarm: %s",
                         error.message);
         return;

@@ -202,7 +202,10 @@ static bool hand_over(struct rqli_diagnosis *self, struct waiter *waiter, const 
     end(self, lock);
     rqli_worker_stop(&waiter->worker);
     if (waiter->lock) {
-        waiter->was_handed_over = rql_lock_describe(waiter->lock).handed_over;
+        rql_lock_facts facts;
+
+        rql_lock_describe(waiter->lock, &facts);
+        waiter->was_handed_over = facts.handed_over;
         (void)rql_lock_release(waiter->lock, NULL);
     }
     return true;

@@ -44,8 +44,8 @@ static rql_status check_secret(const char *secret, rql_error *error)
 }
 
 /* If this client holds the lock, its handle is not notified: it finds out as any holder does. */
-rql_status rql_release_by_secret(rql_client *client, const char *name, const char *secret,
-                                 rql_error *error)
+rql_status rql_lock_release_by_secret(rql_client *client, const char *name, const char *secret,
+                                      rql_error *error)
 {
     RQLI_DEFER_CANCEL;
     struct rqli_named lock;
@@ -58,8 +58,8 @@ rql_status rql_release_by_secret(rql_client *client, const char *name, const cha
 /* Sends one call, which the library does not repeat. The script never shortens a lease, so the
  * caller may repeat it. If the grant has ended and the lock is free, the same call serves its
  * queue. */
-rql_status rql_extend_by_secret(rql_client *client, const char *name, const char *secret,
-                                int64_t ttl_ms, rql_error *error)
+rql_status rql_lock_extend_by_secret(rql_client *client, const char *name, const char *secret,
+                                     int64_t ttl_ms, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
     RQLI_AUTO(rqli_batch_give) struct rqli_batch *batch = NULL;
@@ -130,7 +130,7 @@ static rql_status read_unlock(const struct rqli_batch *batch, const char *key,
 }
 
 /* Checks that the key is a lock, because the transaction would delete a key of any type. Any
- * other key is left alone, as by rql_clear_locks(). If the key changes its type between the two
+ * other key is left alone, as by rql_locks_clear(). If the key changes its type between the two
  * round trips, it is deleted. */
 static rql_status check_type(rql_client *client, const struct rqli_keys *keys,
                              struct rqli_retries *retries, rql_error *error)
@@ -212,8 +212,8 @@ static void notify_unlocked(rql_client *client, const struct rqli_keys *keys,
     rqli_observe(RQLI_ON_UNLOCKED, &subject, &figures);
 }
 
-rql_status rql_force_unlock(rql_client *client, const char *name, rql_unlock_result *out,
-                            rql_error *error)
+rql_status rql_lock_force_unlock(rql_client *client, const char *name, rql_unlock_result *out,
+                                 rql_error *error)
 {
     RQLI_DEFER_CANCEL;
     struct rqli_named lock;
@@ -238,7 +238,8 @@ rql_status rql_force_unlock(rql_client *client, const char *name, rql_unlock_res
 
 /* Sends the call once: a repeated call would add the time once more, so a lost reply is
  * RQL_E_UNKNOWN. The script answers like PEXPIRE: 0 if there is no such key. */
-rql_status rql_force_extend(rql_client *client, const char *name, int64_t add_ms, rql_error *error)
+rql_status rql_lock_force_extend(rql_client *client, const char *name, int64_t add_ms,
+                                 rql_error *error)
 {
     RQLI_DEFER_CANCEL;
     RQLI_AUTO(rqli_batch_give) struct rqli_batch *batch = NULL;
@@ -387,8 +388,8 @@ static rql_status wait_until_free(struct check *self, rql_error *error)
     }
 }
 
-rql_status rql_check_until_free(rql_client *client, const char *name,
-                                const rql_lock_options *options, rql_error *error)
+rql_status rql_lock_wait_until_free(rql_client *client, const char *name,
+                                    const rql_lock_options *options, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
     rql_lock_options read;

@@ -221,8 +221,8 @@ static rql_status read_hosts(rql_client *client, int64_t zombie_ttl_ms, struct h
 }
 
 /* Makes one allocation: the list, its items, then the ids. */
-rql_status rql_swarm_info(rql_client *client, int64_t zombie_ttl_ms, rql_host_info_list **out,
-                          rql_error *error)
+rql_status rql_swarm_hosts(rql_client *client, int64_t zombie_ttl_ms, rql_host_info_list **out,
+                           rql_error *error)
 {
     RQLI_DEFER_CANCEL;
     RQLI_AUTO(hosts_fini) struct hosts hosts = {.all = {0}};
@@ -277,7 +277,7 @@ static rql_status find_locks(rql_client *client, const struct hosts *hosts,
     if (hosts->dead.count == 0) {
         return RQL_OK;
     }
-    status = rql_list_locks_info(client, &locks, error);
+    status = rql_locks_inspect(client, &locks, error);
     for (size_t i = 0; !status && i < locks->count; i++) {
         const rql_lock_info *info = locks->item[i];
         size_t set = rqli_client_number_of(client, rqli_client_key_set(client, info->name));
@@ -321,8 +321,8 @@ rql_status rqli_zombies_give(struct rqli_zombies *found, rql_zombies **out, rql_
 }
 
 /* This takes no lock on the data: a host may come back while its locks are listed. */
-rql_status rql_zombies_info(rql_client *client, int64_t zombie_ttl_ms, rql_zombies **out,
-                            rql_error *error)
+rql_status rql_swarm_zombies(rql_client *client, int64_t zombie_ttl_ms, rql_zombies **out,
+                             rql_error *error)
 {
     RQLI_DEFER_CANCEL;
     RQLI_AUTO(hosts_fini) struct hosts hosts = {.all = {0}};
@@ -334,45 +334,4 @@ rql_status rql_zombies_info(rql_client *client, int64_t zombie_ttl_ms, rql_zombi
     found.hosts = hosts.dead;
     hosts.dead = (struct rqli_list){0};
     return status ? status : rqli_zombies_give(&found, out, error);
-}
-
-rql_status rql_zombie_hosts(rql_client *client, int64_t zombie_ttl_ms, rql_text_list **out,
-                            rql_error *error)
-{
-    RQLI_DEFER_CANCEL;
-    RQLI_AUTO(hosts_fini) struct hosts hosts = {.all = {0}};
-    rql_status status = check(client, zombie_ttl_ms, out, error);
-
-    status = status ? status : read_hosts(client, zombie_ttl_ms, &hosts, error);
-    return status ? status : rqli_list_give(&hosts.dead, out, error);
-}
-
-/* Finds all lists and gives one of them away. That leaves NULL in its place, and the other lists
- * are freed. `out` is checked here, because the inner call would only check our own pointer. */
-rql_status rql_zombie_locks(rql_client *client, int64_t zombie_ttl_ms, rql_text_list **out,
-                            rql_error *error)
-{
-    RQLI_DEFER_CANCEL;
-    RQLI_AUTO(rql_zombies_free) rql_zombies *zombies = NULL;
-    rql_status status = check(client, zombie_ttl_ms, out, error);
-
-    status = status ? status : rql_zombies_info(client, zombie_ttl_ms, &zombies, error);
-    if (!status) {
-        *out = RQLI_GIVE(zombies->locks);
-    }
-    return status;
-}
-
-rql_status rql_zombie_acquirers(rql_client *client, int64_t zombie_ttl_ms, rql_text_list **out,
-                                rql_error *error)
-{
-    RQLI_DEFER_CANCEL;
-    RQLI_AUTO(rql_zombies_free) rql_zombies *zombies = NULL;
-    rql_status status = check(client, zombie_ttl_ms, out, error);
-
-    status = status ? status : rql_zombies_info(client, zombie_ttl_ms, &zombies, error);
-    if (!status) {
-        *out = RQLI_GIVE(zombies->acquirers);
-    }
-    return status;
 }

@@ -77,7 +77,7 @@ static rql_status read_exists(rql_client *client, const struct rqli_keys *keys, 
     return RQL_OK;
 }
 
-rql_status rql_is_locked(rql_client *client, const char *name, bool *out, rql_error *error)
+rql_status rql_lock_exists(rql_client *client, const char *name, bool *out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
     struct rqli_named lock;
@@ -86,7 +86,7 @@ rql_status rql_is_locked(rql_client *client, const char *name, bool *out, rql_er
     return status ? status : read_exists(client, &lock.keys, lock.keys.lock.data, out, error);
 }
 
-rql_status rql_is_queued(rql_client *client, const char *name, bool *out, rql_error *error)
+rql_status rql_queue_exists(rql_client *client, const char *name, bool *out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
     struct rqli_named lock;
@@ -95,8 +95,8 @@ rql_status rql_is_queued(rql_client *client, const char *name, bool *out, rql_er
     return status ? status : read_exists(client, &lock.keys, lock.keys.queue.data, out, error);
 }
 
-rql_status rql_get_lock_info(rql_client *client, const char *name, rql_lock_info **out,
-                             rql_error *error)
+rql_status rql_lock_inspect(rql_client *client, const char *name, rql_lock_info **out,
+                            rql_error *error)
 {
     RQLI_DEFER_CANCEL;
     const struct rqli_reader reader = {.client = client, .where = name, .error = error};
@@ -119,8 +119,8 @@ rql_status rql_get_lock_info(rql_client *client, const char *name, rql_lock_info
     return status;
 }
 
-rql_status rql_get_queue_info(rql_client *client, const char *name, rql_queue_info **out,
-                              rql_error *error)
+rql_status rql_queue_inspect(rql_client *client, const char *name, rql_queue_info **out,
+                             rql_error *error)
 {
     RQLI_DEFER_CANCEL;
     const struct rqli_reader reader = {.client = client, .where = name, .error = error};
@@ -184,25 +184,25 @@ static rql_status list_keys(rql_client *client, const char *prefix, rql_text_lis
     return status ? status : rqli_list_give(&walk.found, out, error);
 }
 
-rql_status rql_list_locks(rql_client *client, rql_text_list **out, rql_error *error)
+rql_status rql_locks_list(rql_client *client, rql_text_list **out, rql_error *error)
 {
     return list_keys(client, RQLI_KEY_LOCK, out, error);
 }
 
-rql_status rql_list_queues(rql_client *client, rql_text_list **out, rql_error *error)
+rql_status rql_queues_list(rql_client *client, rql_text_list **out, rql_error *error)
 {
     return list_keys(client, RQLI_KEY_QUEUE, out, error);
 }
 
 /* Lists the keys that the gem counts as its own, by how they begin. */
-rql_status rql_list_keys(rql_client *client, rql_text_list **out, rql_error *error)
+rql_status rql_keys_list(rql_client *client, rql_text_list **out, rql_error *error)
 {
     return list_keys(client, PREFIX_OF_ALL, out, error);
 }
 
 /* The list and its pointers are one allocation, each item is another. All pointers are NULL at
  * first, so that a fault in the middle frees the items that were read together with the list. */
-rql_status rql_list_locks_info(rql_client *client, rql_lock_info_list **out, rql_error *error)
+rql_status rql_locks_inspect(rql_client *client, rql_lock_info_list **out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
     const struct rqli_reader reader = {
@@ -228,8 +228,8 @@ rql_status rql_list_locks_info(rql_client *client, rql_lock_info_list **out, rql
     return status;
 }
 
-/* Works like rql_list_locks_info(). */
-rql_status rql_list_queues_info(rql_client *client, rql_queue_info_list **out, rql_error *error)
+/* Works like rql_locks_inspect(). */
+rql_status rql_queues_inspect(rql_client *client, rql_queue_info_list **out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
     const struct rqli_reader reader = {
@@ -281,7 +281,7 @@ static void add_name(const rql_lock *lock, void *context)
 
 /* Asks no server. Lists a name for each hold, in no particular order: a re-entry is a hold of
  * its own. */
-rql_status rql_acquired_locks(rql_client *client, rql_text_list **out, rql_error *error)
+rql_status rql_client_held_locks(rql_client *client, rql_text_list **out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
     RQLI_AUTO(rqli_list_fini) struct rqli_list names = {0};
@@ -312,7 +312,7 @@ static void add_host(uint64_t thread, void *context)
 /* Each thread of the process is a host of its own to other clients, whether it holds locks or
  * not. A thread that has not used the library yet is no host, except for the caller's. Asks no
  * server, because an id is made of the thread's number and the client's identity. */
-rql_status rql_possible_host_ids(rql_client *client, rql_text_list **out, rql_error *error)
+rql_status rql_client_host_ids(rql_client *client, rql_text_list **out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
     RQLI_AUTO(rqli_list_fini) struct rqli_list hosts = {0};

@@ -85,7 +85,7 @@ static int store_duration(const struct cli_command *command, const struct cli_fl
         *field = RQL_FOREVER;
         return CLI_DONE;
     }
-    if (rql_parse_duration(text, &value_ms, NULL) == RQL_OK &&
+    if (rql_duration_parse(text, &value_ms, NULL) == RQL_OK &&
         (value_ms >= 0 || flag->kind == CLI_CHANGE)) {
         *field = value_ms;
         return CLI_DONE;

@@ -130,7 +130,7 @@ static bool open_clients(struct cli_benchmark *self, const rql_options *options)
     while (slots->n_clients < wanted) {
         rql_client **client = &slots->client[slots->n_clients];
 
-        if (rql_client_new(client, options, &slots->error) != RQL_OK) {
+        if (rql_client_new(options, client, &slots->error) != RQL_OK) {
             return false;
         }
         slots->n_clients++;

@@ -247,7 +247,7 @@ static char *join(const char *variable, const struct cli_held *held, bool as_tok
         if (as_tokens) {
             (void)fprintf(out, "%lld", (long long)rql_lock_token(lock));
         } else {
-            (void)fputs(rql_lock_describe(lock).name, out);
+            (void)fputs(rql_lock_name(lock), out);
         }
     }
     return cli_must(fclose(out) == 0 ? text : NULL);

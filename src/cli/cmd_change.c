@@ -33,7 +33,7 @@ static int unlock_by_force(struct cli_session *self)
     struct out *out = &self->out;
     rql_unlock_result result = {.lock_released = false};
 
-    if (rql_force_unlock(self->client, self->args->name, &result, &self->error) != RQL_OK) {
+    if (rql_lock_force_unlock(self->client, self->args->name, &result, &self->error) != RQL_OK) {
         return cli_fault(&self->error);
     }
     out_begin(out, NULL);
@@ -56,7 +56,7 @@ static int unlock_by_secret(struct cli_session *self)
     char line[SECRET_LINE_SIZE];
     const char *secret = read_secret(self->args->secret, line);
     const rql_status status =
-        rql_release_by_secret(self->client, self->args->name, secret, &self->error);
+        rql_lock_release_by_secret(self->client, self->args->name, secret, &self->error);
 
     if (status < 0) {
         return cli_fault(&self->error);
@@ -96,7 +96,7 @@ static rql_status extend_by_secret(struct cli_session *self)
     const int64_t most_ms = RQL_TTL_MAX_MS - args->add_ms;
     char line[SECRET_LINE_SIZE];
     const char *secret = read_secret(args->secret, line);
-    rql_status status = rql_get_lock_info(self->client, args->name, &info, &self->error);
+    rql_status status = rql_lock_inspect(self->client, args->name, &info, &self->error);
     /* A free lock, or one without a ttl, has nothing left. The library says what that means. */
     int64_t left_ms = info && info->rem_ttl_ms > 0 ? info->rem_ttl_ms : 0;
 
@@ -104,8 +104,8 @@ static rql_status extend_by_secret(struct cli_session *self)
         return status;
     }
     left_ms = left_ms < most_ms ? left_ms : most_ms;
-    return rql_extend_by_secret(self->client, args->name, secret, left_ms + args->add_ms,
-                                &self->error);
+    return rql_lock_extend_by_secret(self->client, args->name, secret, left_ms + args->add_ms,
+                                     &self->error);
 }
 
 /* Prints the remaining ttl. The change is already done, so a ttl that cannot be read is not
@@ -115,7 +115,7 @@ static void print_left(struct cli_session *self)
     CLI_AUTO(rql_lock_info_free) rql_lock_info *info = NULL;
     char left[CLI_DURATION_SIZE];
     rql_error ignored;
-    const rql_status status = rql_get_lock_info(self->client, self->args->name, &info, &ignored);
+    const rql_status status = rql_lock_inspect(self->client, self->args->name, &info, &ignored);
 
     if (status == RQL_OK) {
         out_line(&self->out, "ttl: %s left", cli_format_duration(info->rem_ttl_ms, left));
@@ -130,7 +130,7 @@ static int extend(struct cli_session *self)
 {
     const struct cli_args *args = self->args;
     const rql_status status =
-        args->force ? rql_force_extend(self->client, args->name, args->add_ms, &self->error)
+        args->force ? rql_lock_force_extend(self->client, args->name, args->add_ms, &self->error)
                     : extend_by_secret(self);
 
     if (status < 0) {
@@ -334,7 +334,7 @@ static int clear(struct cli_session *self)
     struct sweep sweep;
 
     init(&sweep, self);
-    (void)!rql_clear_locks(self->client, &sweep.options, &sweep.result, &self->error);
+    (void)!rql_locks_clear(self->client, &sweep.options, &sweep.result, &self->error);
     return finish(&sweep, "locks and queues", NULL);
 }
 
@@ -344,7 +344,7 @@ static int clear_of(struct cli_session *self)
     struct sweep sweep;
 
     init(&sweep, self);
-    (void)!rql_clear_locks_of(self->client, &owner, &sweep.options, &sweep.result, &self->error);
+    (void)!rql_locks_clear_of(self->client, &owner, &sweep.options, &sweep.result, &self->error);
     return finish(&sweep, "locks", NULL);
 }
 
@@ -356,7 +356,7 @@ static int clear_dead(struct cli_session *self)
     struct sweep sweep;
 
     init(&sweep, self);
-    (void)!rql_clear_dead_requests(self->client, &sweep.options, &sweep.result, &queues,
+    (void)!rql_requests_clear_dead(self->client, &sweep.options, &sweep.result, &queues,
                                    &self->error);
     return finish(&sweep, NULL, queues);
 }

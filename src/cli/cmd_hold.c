@@ -387,7 +387,7 @@ static int lock(struct cli_session *self)
     if (!lock) {
         return code;
     }
-    facts = rql_lock_describe(lock);
+    rql_lock_describe(lock, &facts);
     out_begin(out, NULL);
     out_text(out, "NAME", "name", facts.name);
     out_text(out, NULL, "lock_key", facts.lock_key);

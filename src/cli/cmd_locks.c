@@ -122,7 +122,7 @@ static int show_lock(struct cli_session *self)
     CLI_AUTO(rql_lock_info_free) rql_lock_info *info = NULL;
     CLI_AUTO(cli_names_free) struct cli_names names = {.clients = NULL};
 
-    if (rql_get_lock_info(self->client, self->args->name, &info, &self->error) < 0) {
+    if (rql_lock_inspect(self->client, self->args->name, &info, &self->error) < 0) {
         return cli_fault(&self->error);
     }
     if (!info) {
@@ -142,7 +142,7 @@ static int show_queue(struct cli_session *self)
     CLI_AUTO(rql_queue_info_free) rql_queue_info *info = NULL;
     CLI_AUTO(cli_names_free) struct cli_names names = {.clients = NULL};
 
-    if (rql_get_queue_info(self->client, self->args->name, &info, &self->error) < 0) {
+    if (rql_queue_inspect(self->client, self->args->name, &info, &self->error) < 0) {
         return cli_fault(&self->error);
     }
     if (!info) {
@@ -189,9 +189,9 @@ static int list_keys(struct cli_session *self)
 {
     CLI_AUTO(rql_text_list_free) rql_text_list *list = NULL;
     const struct cli_args *args = self->args;
-    const rql_status status = args->keys     ? rql_list_keys(self->client, &list, &self->error)
-                              : args->queues ? rql_list_queues(self->client, &list, &self->error)
-                                             : rql_list_locks(self->client, &list, &self->error);
+    const rql_status status = args->keys     ? rql_keys_list(self->client, &list, &self->error)
+                              : args->queues ? rql_queues_list(self->client, &list, &self->error)
+                                             : rql_locks_list(self->client, &list, &self->error);
 
     if (status != RQL_OK) {
         return cli_fault(&self->error);
@@ -218,7 +218,7 @@ static int list_queues(struct cli_session *self)
     CLI_AUTO(rql_queue_info_list_free) rql_queue_info_list *list = NULL;
     CLI_AUTO(cli_names_free) struct cli_names names = {.clients = NULL};
 
-    if (rql_list_queues_info(self->client, &list, &self->error) != RQL_OK) {
+    if (rql_queues_inspect(self->client, &list, &self->error) != RQL_OK) {
         return cli_fault(&self->error);
     }
     sort(list->item, list->count, compare_queues);
@@ -275,8 +275,8 @@ static int list_locks(struct cli_session *self, const char *const *headings, boo
     CLI_AUTO(rql_queue_info_list_free) rql_queue_info_list *queues = NULL;
     CLI_AUTO(cli_names_free) struct cli_names names = {.clients = NULL};
 
-    if (rql_list_locks_info(self->client, &locks, &self->error) != RQL_OK ||
-        (is_who && rql_list_queues_info(self->client, &queues, &self->error) != RQL_OK)) {
+    if (rql_locks_inspect(self->client, &locks, &self->error) != RQL_OK ||
+        (is_who && rql_queues_inspect(self->client, &queues, &self->error) != RQL_OK)) {
         return cli_fault(&self->error);
     }
     sort(locks->item, locks->count, compare_locks);

@@ -296,11 +296,11 @@ static rql_status read_server(struct cli_session *self, struct cli_classes *clas
     CLI_AUTO(nodes_free) struct nodes nodes = {.count = 0};
     const rql_options *options = &self->args->options;
     rql_diagnose_options looks;
-    rql_status status = rql_list_locks_info(self->client, &locks, &self->error);
+    rql_status status = rql_locks_inspect(self->client, &locks, &self->error);
 
-    status = status ? status : rql_list_queues_info(self->client, &queues, &self->error);
+    status = status ? status : rql_queues_inspect(self->client, &queues, &self->error);
     status = status ? status
-                    : rql_swarm_info(self->client, options->zombie_ttl_ms, &swarm, &self->error);
+                    : rql_swarm_hosts(self->client, options->zombie_ttl_ms, &swarm, &self->error);
     if (status == RQL_OK && self->args->node) {
         status = read_nodes(self, &nodes);
     }

@@ -71,7 +71,7 @@ static bool is_well(rql_client *client)
     rql_swarm_status status;
 
     /* Off counts as well: any element may be switched off, except the supervisor. */
-    return rql_get_swarm_status(client, &status, NULL) == RQL_OK &&
+    return rql_swarm_get_status(client, &status, NULL) == RQL_OK &&
            status.supervisor.state == RQL_ELEMENT_RUNNING &&
            status.probe_hosts.state <= RQL_ELEMENT_RUNNING &&
            status.flush_zombies.state <= RQL_ELEMENT_RUNNING;
@@ -95,8 +95,8 @@ static void notify_status(struct cli_session *self)
     char text[STATUS_SIZE];
     rql_swarm_status swarm;
 
-    if (rql_swarm_info(self->client, zombie_ttl_ms, &hosts, &self->error) == RQL_OK &&
-        rql_get_swarm_status(self->client, &swarm, &self->error) == RQL_OK) {
+    if (rql_swarm_hosts(self->client, zombie_ttl_ms, &hosts, &self->error) == RQL_OK &&
+        rql_swarm_get_status(self->client, &swarm, &self->error) == RQL_OK) {
         (void)snprintf(text, sizeof text, "STATUS=%s; %zu host%s, %lld dead",
                        swarm.is_flusher ? "flusher" : "standby", hosts->count,
                        hosts->count == 1 ? "" : "s", count_dead(hosts));
@@ -168,7 +168,7 @@ static int run_service(struct cli_session *self)
     notify("READY=1\nSTATUS=Looking for dead hosts");
     wait_for_end(self);
     notify("STOPPING=1");
-    if (rql_get_swarm_status(self->client, &status, NULL) == RQL_OK) {
+    if (rql_swarm_get_status(self->client, &status, NULL) == RQL_OK) {
         out_begin(&self->out, NULL);
         print_element(&self->out, "supervisor", &status.supervisor);
         print_element(&self->out, "probe_hosts", &status.probe_hosts);
@@ -187,7 +187,7 @@ static int show_status(struct cli_session *self)
     CLI_AUTO(rql_host_info_list_free) rql_host_info_list *hosts = NULL;
     char flusher[RQL_ID_SIZE];
     rql_status status =
-        rql_swarm_info(self->client, self->args->options.zombie_ttl_ms, &hosts, &self->error);
+        rql_swarm_hosts(self->client, self->args->options.zombie_ttl_ms, &hosts, &self->error);
     long long n_dead;
 
     if (status == RQL_OK) {
@@ -213,7 +213,7 @@ static int show_hosts(struct cli_session *self)
     CLI_AUTO(rql_host_info_list_free) rql_host_info_list *hosts = NULL;
     CLI_AUTO(cli_names_free) struct cli_names names = {.clients = NULL};
 
-    if (rql_swarm_info(self->client, self->args->options.zombie_ttl_ms, &hosts, &self->error) !=
+    if (rql_swarm_hosts(self->client, self->args->options.zombie_ttl_ms, &hosts, &self->error) !=
         RQL_OK) {
         return cli_fault(&self->error);
     }
@@ -242,9 +242,9 @@ static int show_zombies(struct cli_session *self)
     CLI_AUTO(rql_zombies_free) rql_zombies *zombies = NULL;
     const bool flushes = strcmp(self->args->name, "flush") == 0;
     const rql_status status =
-        flushes ? rql_flush_zombies(self->client, NULL, &zombies, &self->error)
-                : rql_zombies_info(self->client, self->args->options.zombie_ttl_ms, &zombies,
-                                   &self->error);
+        flushes ? rql_swarm_flush(self->client, NULL, &zombies, &self->error)
+                : rql_swarm_zombies(self->client, self->args->options.zombie_ttl_ms, &zombies,
+                                    &self->error);
     struct out *out = &self->out;
 
     if (status != RQL_OK) {

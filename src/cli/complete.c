@@ -168,8 +168,8 @@ static void offer_names(const struct beginning *self, struct cli_args *args)
     args->options.auto_swarm = false;
     (void)signal(SIGALRM, give_up);
     (void)setitimer(ITIMER_REAL, &limit, NULL);
-    if (rql_client_new(&client, &args->options, NULL) == RQL_OK &&
-        rql_list_locks(client, &list, NULL) == RQL_OK) {
+    if (rql_client_new(&args->options, &client, NULL) == RQL_OK &&
+        rql_locks_list(client, &list, NULL) == RQL_OK) {
         (void)signal(SIGALRM, SIG_IGN); /* no half of a line */
         for (size_t i = 0; i < list->count && i < NAMES_MAX; i++) {
             offer_name(self, cli_name_of_key(list->item[i]));

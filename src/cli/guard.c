@@ -67,7 +67,7 @@ static char *join_texts(rql_options options, const struct cli_held *held, size_t
     for (size_t i = 0; i < cli_held_count(held); i++) {
         const rql_lock *lock = cli_held_lock(held, i);
 
-        put_text(out, rql_lock_describe(lock).name);
+        put_text(out, rql_lock_name(lock));
         put_text(out, rql_lock_secret(lock));
     }
     return cli_must(fclose(out) == 0 ? text : NULL);
@@ -101,9 +101,11 @@ bool cli_guard_order(int channel, const rql_options *options, const struct cli_h
     CLI_AUTO(cli_free) char *texts = join_texts(*options, held, &orders.size);
 
     for (size_t i = 0; i < orders.n_locks; i++) {
-        const int64_t ttl_ms = rql_lock_describe(cli_held_lock(held, i)).ttl_ms;
+        rql_lock_facts facts;
 
-        orders.longest_ttl_ms = ttl_ms > orders.longest_ttl_ms ? ttl_ms : orders.longest_ttl_ms;
+        rql_lock_describe(cli_held_lock(held, i), &facts);
+        orders.longest_ttl_ms =
+            facts.ttl_ms > orders.longest_ttl_ms ? facts.ttl_ms : orders.longest_ttl_ms;
     }
     return send_all(channel, &orders, sizeof orders) && send_all(channel, texts, orders.size);
 }
@@ -350,14 +352,14 @@ static void release(const struct guard *self)
         *text_of(&options, i) = take_text(&at);
     }
     end_after(orders->connect_timeout_ms + orders->io_timeout_ms);
-    if (rql_client_new(&client, &options, NULL) != RQL_OK) {
+    if (rql_client_new(&options, &client, NULL) != RQL_OK) {
         return;
     }
     for (size_t i = 0; i < orders->n_locks; i++) {
         const char *name = take_text(&at);
 
         /* A lock that cannot be released ends by its ttl. */
-        (void)!rql_release_by_secret(client, name, take_text(&at), NULL);
+        (void)!rql_lock_release_by_secret(client, name, take_text(&at), NULL);
     }
 }
 

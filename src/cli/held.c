@@ -46,9 +46,10 @@ int64_t cli_held_ttl_ms(const struct cli_held *self)
     int64_t least_ms = INT64_MAX;
 
     for (size_t i = 0; i < cli_held_count(self); i++) {
-        const int64_t ttl_ms = rql_lock_describe(cli_held_lock(self, i)).ttl_ms;
+        rql_lock_facts facts;
 
-        least_ms = ttl_ms < least_ms ? ttl_ms : least_ms;
+        rql_lock_describe(cli_held_lock(self, i), &facts);
+        least_ms = facts.ttl_ms < least_ms ? facts.ttl_ms : least_ms;
     }
     return least_ms;
 }
@@ -241,7 +242,7 @@ static void on_series(rql_status status, rql_series *series, const rql_error *er
 static rql_status open_waiting(struct waiting *self, rql_client *client, const sigset_t *set)
 {
     rql_loop *own = NULL;
-    rql_status status = rql_loop_open(&own, client, NULL, &self->error);
+    rql_status status = rql_loop_open(client, NULL, &own, &self->error);
 
     if (status == RQL_OK) {
         status = rql_loop_close(own, NULL, NULL, &self->error);
@@ -261,7 +262,7 @@ static rql_status open_waiting(struct waiting *self, rql_client *client, const s
     self->show.data = self;
     self->last.data = self;
     self->signals.data = self;
-    return rql_loop_open(&self->loop, client, &self->uv, &self->error);
+    return rql_loop_open(client, &self->uv, &self->loop, &self->error);
 }
 
 /* Closes the loop. It runs until the library has removed all its handles from it. Without a
@@ -292,7 +293,7 @@ static rql_status begin(struct waiting *self)
     rql_series_acquiring all = {.done = on_series, .user_data = self};
     const rql_status status =
         is_series ? rql_series_acquire_async(self->loop, &self->series, &all, &self->error)
-                  : rql_acquire_async(self->loop, args->name, &self->lock, &one, &self->error);
+                  : rql_lock_acquire_async(self->loop, args->name, &self->lock, &one, &self->error);
 
     if (status == RQL_OK) {
         self->request = is_series ? all.request : one.request;
@@ -400,8 +401,9 @@ static int claim(struct cli_held *held)
     rql_status status = RQL_OK;
 
     for (size_t i = 0; status == RQL_OK && i < cli_held_count(held); i++) {
-        const rql_lock_facts facts = rql_lock_describe(cli_held_lock(held, i));
+        rql_lock_facts facts;
 
+        rql_lock_describe(cli_held_lock(held, i), &facts);
         if (facts.handed_over) {
             /* This extends a whole series at once, with the ttl of this lock. A lock that lives
              * longer already is not shortened. */

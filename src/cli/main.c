@@ -112,7 +112,7 @@ static int help_on(struct cli_args *args, char **words)
  * before, and after an error. */
 static rql_status connect(const rql_options *options, rql_client **out, rql_error *error)
 {
-    rql_status status = rql_client_new(out, options, error);
+    rql_status status = rql_client_new(options, out, error);
 
     if (status == RQL_OK) {
         status = rql_client_connect(*out, error);
@@ -191,7 +191,7 @@ static rql_status connect_in_time(struct cli_args *args, rql_client **out, rql_e
     if (is_limited) {
         args->wait_ms = end_ms > cli_now_ms() ? end_ms - cli_now_ms() : 0;
     }
-    return status == RQL_OK ? rql_client_new(out, &args->options, error) : status;
+    return status == RQL_OK ? rql_client_new(&args->options, out, error) : status;
 }
 
 int cli_refuse(struct cli_session *self, const char *why)
@@ -226,7 +226,7 @@ static int run_with_client(const struct cli_command *command, struct cli_args *a
     status = args->wait_ms == CLI_UNSET ? connect(&args->options, &client, &session.error)
                                         : connect_in_time(args, &client, &session.error);
     if (status == RQL_E_AUTH && command->finds_rights) {
-        status = rql_client_new(&client, &args->options, &session.error);
+        status = rql_client_new(&args->options, &client, &session.error);
     }
     if (status != RQL_OK) {
         return cli_url_fault(args, &session.error);

@@ -9,7 +9,7 @@ enum { RUBY_DIGITS = 16 };
 void cli_names_read(struct cli_names *self, struct cli_session *session)
 {
     self->shows_ids = session->args->ids;
-    if (rql_list_clients(session->client, &self->clients, NULL) != RQL_OK) {
+    if (rql_clients_list(session->client, &self->clients, NULL) != RQL_OK) {
         self->clients = NULL;
     }
 }
@@ -37,7 +37,7 @@ static int part_of(const char *id, int index, const char **start)
 static bool write_name(const struct cli_names *names, const char *id, bool with_thread,
                        char out[CLI_NAME_SIZE])
 {
-    const rql_client_info *client = rql_find_client(names->clients, id);
+    const rql_client_info *client = rql_clients_find(names->clients, id);
     const char *slash = strrchr(id, '/');
     const char *thread;
     const char *pid;
@@ -69,7 +69,7 @@ const char *cli_acquirer_name(const struct cli_names *names, const char *id,
 
 void cli_print_client(struct out *out, const struct cli_names *names, const char *id)
 {
-    const rql_client_info *client = rql_find_client(names->clients, id);
+    const rql_client_info *client = rql_clients_find(names->clients, id);
 
     if (!client) {
         out_text(out, NULL, "client", NULL);

@@ -27,7 +27,7 @@ static bool is_in_force(const struct cli_session *session, const char *name, int
 {
     CLI_AUTO(rql_lock_info_free) rql_lock_info *info = NULL;
 
-    return rql_get_lock_info(session->client, name, &info, NULL) == RQL_OK && info &&
+    return rql_lock_inspect(session->client, name, &info, NULL) == RQL_OK && info &&
            info->token == token;
 }
 

@@ -72,7 +72,7 @@ static void describe_holder(struct cli_progress *self, const rql_lock_info *info
         return;
     }
     if (strcmp(self->holder, info->acq_id) != 0 &&
-        !rql_find_client(self->names.clients, info->acq_id)) {
+        !rql_clients_find(self->names.clients, info->acq_id)) {
         cli_names_free_p(&self->names);
         cli_names_read(&self->names, &session);
     }
@@ -93,8 +93,8 @@ static bool look(struct cli_progress *self, char line[LINE_SIZE])
     int64_t place;
     int64_t wait_ms;
 
-    if (rql_get_lock_info(self->client, self->args.name, &info, NULL) < 0 ||
-        rql_get_queue_info(self->client, self->args.name, &queue, NULL) < 0) {
+    if (rql_lock_inspect(self->client, self->args.name, &info, NULL) < 0 ||
+        rql_queue_inspect(self->client, self->args.name, &queue, NULL) < 0) {
         return false;
     }
     place = place_in(self, queue);
@@ -165,7 +165,7 @@ static void *run(void *argument)
     bool is_last;
 
     (void)pthread_mutex_lock(&self->mutex);
-    if (rql_client_new(&self->client, &self->args.options, NULL) == RQL_OK) {
+    if (rql_client_new(&self->args.options, &self->client, NULL) == RQL_OK) {
         show_until_over(self);
     }
     (void)pthread_mutex_unlock(&self->mutex);

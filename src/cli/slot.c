@@ -261,8 +261,8 @@ static void ask(struct crowd *self)
     rql_acquiring what = {.done = on_granted, .user_data = &self->seats[turn]};
     rql_error fault = {.status = RQL_OK};
 
-    if (rql_acquire_async(self->seats[turn].loop, self->name, &self->options[turn], &what,
-                          &fault) != RQL_OK) {
+    if (rql_lock_acquire_async(self->seats[turn].loop, self->name, &self->options[turn], &what,
+                               &fault) != RQL_OK) {
         note_fault(self, &fault);
     }
 }
@@ -288,7 +288,7 @@ static void on_granted(rql_status status, rql_lock *lock, const rql_error *error
     }
     (void)atomic_fetch_add(&self->n_served, 1);
     atomic_store(&self->released_us, cli_now_us());
-    if (rql_release_async(seat->loop, lock, NULL, NULL) != RQL_OK) {
+    if (rql_lock_release_async(seat->loop, lock, NULL, NULL) != RQL_OK) {
         (void)rql_lock_release(lock, NULL);
     } else if (!atomic_load(&self->is_over)) {
         ask(self);
@@ -300,7 +300,7 @@ static bool open_crowd(struct cli_slots *slots, struct crowd *self)
     for (size_t i = 0; i < CLI_SLOT_CROWD; i++) {
         self->seats[i].crowd = self;
         self->options[i] = patient(slots->client[i]);
-        if (rql_loop_open(&self->seats[i].loop, slots->client[i], NULL, &slots->error) != RQL_OK) {
+        if (rql_loop_open(slots->client[i], NULL, &self->seats[i].loop, &slots->error) != RQL_OK) {
             return false;
         }
     }

@@ -22,7 +22,7 @@
 #include <string.h>
 
 /*
- * Implements rql_acquire_async(): the same acquisition as on a thread, as a job of a loop. A
+ * Implements rql_lock_acquire_async(): the same acquisition as on a thread, as a job of a loop. A
  * request may be cancelled from any thread until its callback is called. The cancellation is
  * posted; the later one of job and post frees the request.
  *
@@ -243,8 +243,8 @@ rql_request *rqli_single_new(rql_loop *loop, const char *name, const rql_lock_op
 
 /* The caller gets the handle before the job is posted, because the callback may run before this
  * call returns. Without memory the handle is NULL, which rqli_loop_start() reports. */
-rql_status rql_acquire_async(rql_loop *loop, const char *name, const rql_lock_options *options,
-                             rql_acquiring *what, rql_error *error)
+rql_status rql_lock_acquire_async(rql_loop *loop, const char *name, const rql_lock_options *options,
+                                  rql_acquiring *what, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
     rql_lock_options read;
@@ -367,7 +367,7 @@ rql_status rql_request_fault(const rql_request *request, rql_error *error)
 /* ---- ends ---- */
 
 /*
- * Implements rql_release_async() and rql_series_release_async(): end.c as a job of a loop. A
+ * Implements rql_lock_release_async() and rql_series_release_async(): end.c as a job of a loop. A
  * release cannot be cancelled, and continues when the loop is closed: a lock that its owner has
  * released must not stay until its ttl ends.
  */
@@ -521,7 +521,8 @@ bool rqli_give_back_begin(rql_loop *loop, rql_lock *const *locks, size_t count, 
 
 /* After any fault here the lock is unchanged and still its owner's: the handle passes to the loop
  * only with a job that was accepted. */
-rql_status rql_release_async(rql_loop *loop, rql_lock *lock, const rql_done *done, rql_error *error)
+rql_status rql_lock_release_async(rql_loop *loop, rql_lock *lock, const rql_done *done,
+                                  rql_error *error)
 {
     RQLI_DEFER_CANCEL;
     rql_status status = lock ? rqli_loop_check_of(loop, lock->client, lock->name, error)

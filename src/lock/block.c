@@ -11,9 +11,9 @@
 #include <string.h>
 
 /*
- * rql_with_lock(), rql_with_series() and rql_with_async(): a block of the caller's that runs while
- * the lock is held. A timed block is not interrupted; if it took longer than the ttl, the result
- * says so.
+ * rql_lock_run(), rql_series_run() and rql_lock_run_async(): a block of the caller's that runs
+ * while the lock is held. A timed block is not interrupted; if it took longer than the ttl, the
+ * result says so.
  */
 
 /* The hold of a block: a lock, or a series with its result. Both are NULL before it is acquired and
@@ -64,8 +64,8 @@ static rql_status fail_overran(const char *name, int64_t ttl_ms, rql_error *erro
 /* Cancellation is not deferred here, because the block runs as its caller wants it; acquiring and
  * releasing defer it for themselves. If the block overran, only that is returned, and not the
  * result of its release. */
-rql_status rql_with_lock(rql_client *client, const char *name, const rql_lock_options *options,
-                         rql_block *block, rql_error *error)
+rql_status rql_lock_run(rql_client *client, const char *name, const rql_lock_options *options,
+                        rql_block *block, rql_error *error)
 {
     __attribute__((cleanup(end_block))) struct hold self = {.error = error};
     rql_lock_options read;
@@ -77,7 +77,7 @@ rql_status rql_with_lock(rql_client *client, const char *name, const rql_lock_op
     }
     if (!block || !block->run) {
         return rqli_fail(error, RQL_E_INVALID, "%s: there is no block to run",
-                         name ? name : "rql_with_lock");
+                         name ? name : "rql_lock_run");
     }
     status = rqli_call_options_read(client, &read, options, error);
     if (!status) {
@@ -94,8 +94,8 @@ rql_status rql_with_lock(rql_client *client, const char *name, const rql_lock_op
 
 /* rql_series_acquire() makes the plan once more, from the options that were read. Here the plan
  * says whether the block is timed, and where the result goes. */
-rql_status rql_with_series(rql_client *client, const rql_series_options *options,
-                           rql_series_block *block, rql_error *error)
+rql_status rql_series_run(rql_client *client, const rql_series_options *options,
+                          rql_series_block *block, rql_error *error)
 {
     __attribute__((cleanup(end_block))) struct hold self = {.error = error};
     struct rqli_series_plan plan;
@@ -232,8 +232,8 @@ static rql_hold *hold_new(rql_loop *loop, const char *name, const rql_async_bloc
 
 /* If rqli_loop_start() fails, it frees the request, and the hold is freed here: the callback is not
  * called. */
-rql_status rql_with_async(rql_loop *loop, const char *name, const rql_lock_options *options,
-                          rql_async_block *block, rql_error *error)
+rql_status rql_lock_run_async(rql_loop *loop, const char *name, const rql_lock_options *options,
+                              rql_async_block *block, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
     rql_lock_options read;

@@ -147,13 +147,13 @@ const char *rql_client_identity(const rql_client *client)
     return client->identity;
 }
 
-const char *rql_current_acquirer_id(const rql_client *client, uint64_t task, char out[RQL_ID_SIZE])
+const char *rql_client_acquirer_id(const rql_client *client, uint64_t task, char out[RQL_ID_SIZE])
 {
     rqli_acquirer_id(out, task, client->identity);
     return out;
 }
 
-const char *rql_current_host_id(const rql_client *client, char out[RQL_ID_SIZE])
+const char *rql_client_host_id(const rql_client *client, char out[RQL_ID_SIZE])
 {
     rqli_host_id(out, rqli_thread_number(), client->identity);
     return out;

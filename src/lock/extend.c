@@ -239,8 +239,8 @@ static void begin_extension(struct rqli_job *job)
     }
 }
 
-rql_status rql_extend_async(rql_loop *loop, rql_lock *lock, int64_t ttl_ms, const rql_done *done,
-                            rql_error *error)
+rql_status rql_lock_extend_async(rql_loop *loop, rql_lock *lock, int64_t ttl_ms,
+                                 const rql_done *done, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
     struct extension *self;

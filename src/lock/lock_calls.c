@@ -30,22 +30,6 @@ size_t rql_lock_options_size(void)
     return sizeof(rql_lock_options);
 }
 
-rql_status rql_lock_options_set_lost(rql_lock_options *options, rql_lost_fn on_lost,
-                                     void *user_data, rql_error *error)
-{
-    rql_status status = rqli_options_check_set_up(RQLI_OF_LOCK, options, error);
-
-    if (status) {
-        return status;
-    }
-    if (options->size < offsetof(rql_lock_options, detailed_acq_timeout_error)) {
-        return rqli_fail(error, RQL_E_INVALID, "options: no such option: on_lost");
-    }
-    options->on_lost = on_lost;
-    options->user_data = user_data;
-    return RQL_OK;
-}
-
 static rql_status check_lock(const rql_lock *lock, rql_error *error)
 {
     if (!lock) {
@@ -311,13 +295,15 @@ const char *rql_lock_secret(const rql_lock *lock)
     return lock ? lock->grant_nonce : NULL;
 }
 
+const char *rql_lock_name(const rql_lock *lock)
+{
+    return lock ? lock->name : NULL;
+}
+
 /* Returns texts that belong to the handle and end with it. None of these facts changes after the
  * grant, so no mutex is needed. */
-rql_lock_facts rql_lock_describe(const rql_lock *lock)
+static rql_lock_facts facts_of(const rql_lock *lock)
 {
-    if (!lock) {
-        return (rql_lock_facts){.name = NULL};
-    }
     return (rql_lock_facts){
         .name = lock->name,
         .lock_key = lock->keys.lock.data,
@@ -332,6 +318,20 @@ rql_lock_facts rql_lock_describe(const rql_lock *lock)
         .fsynced = lock->acks.is_synced,
         .replicas_acked = (int)lock->acks.replicas,
     };
+}
+
+/* A program that was compiled with another version has a shorter or longer struct: it gets the
+ * members that both versions have, followed by zeros. */
+void rql_lock_describe_sized(const rql_lock *lock, rql_lock_facts *out, size_t size)
+{
+    rql_lock_facts facts = {.name = NULL};
+
+    if (lock) {
+        facts = facts_of(lock);
+    }
+    facts.size = size < sizeof facts ? size : sizeof facts;
+    memset(out, 0, size);
+    memcpy(out, &facts, facts.size);
 }
 
 const char *rql_lock_node(const rql_lock *lock)

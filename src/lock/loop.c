@@ -479,7 +479,7 @@ bool rqli_work_begin(rql_loop *loop, const rql_work *work)
     return job != NULL;
 }
 
-rql_status rql_run_async(rql_loop *loop, const rql_work *work, rql_error *error)
+rql_status rql_loop_run(rql_loop *loop, const rql_work *work, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
     rql_status status = rqli_loop_check(loop, error);
@@ -488,7 +488,7 @@ rql_status rql_run_async(rql_loop *loop, const rql_work *work, rql_error *error)
         return status;
     }
     if (!work || !work->run) {
-        return rqli_fail(error, RQL_E_INVALID, "rql_run_async: there is nothing to run");
+        return rqli_fail(error, RQL_E_INVALID, "rql_loop_run: there is nothing to run");
     }
     return rqli_loop_start(loop, work_new(work), error);
 }
@@ -688,7 +688,7 @@ static bool start_on(rql_loop *loop, uv_loop_t *uv)
     return make_parts(loop) && set_going(loop);
 }
 
-rql_status rql_loop_open(rql_loop **out, rql_client *client, struct uv_loop_s *uv, rql_error *error)
+rql_status rql_loop_open(rql_client *client, struct uv_loop_s *uv, rql_loop **out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
     RQLI_AUTO(loop_free) rql_loop *loop = NULL;

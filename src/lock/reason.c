@@ -287,7 +287,7 @@ static void fill_in(const struct rqli_acquire *acquire, const rql_lock *lock, bo
     }
     if (asks) {
         /* After a fault the pointer stays NULL, and the text says <no_data>. */
-        (void)!rql_get_queue_info(lock->client, lock->name, &refusal->queue, NULL);
+        (void)!rql_queue_inspect(lock->client, lock->name, &refusal->queue, NULL);
         rqli_write_text(&out, " Details: <Lock Data> => ");
         add_holder(&out, refusal->holder);
         rqli_write_text(&out, "; <Queue Data> => ");
@@ -306,7 +306,7 @@ void rqli_refusal_fill(struct rqli_acquire *acquire, bool asks)
 
     if (asks) {
         /* After a fault the pointer stays NULL. */
-        (void)!rql_get_lock_info(lock->client, lock->name, &holder, NULL);
+        (void)!rql_lock_inspect(lock->client, lock->name, &holder, NULL);
         /* On a loop the line needs memory of its own until the callback is called. Without that
          * memory rqli_acquire_raise() writes the line, and does not ask for the holder's name. */
         if (!acquire->error) {

@@ -43,9 +43,8 @@ static void take_steps(struct rqli_series_acquire *self, enum rqli_series_step s
     }
 }
 
-/* Acquires a series. With `tries` it does not wait. */
-static rql_status acquire_series(rql_client *client, const rql_series_options *options, bool tries,
-                                 rql_series **out, rql_error *error)
+rql_status rql_series_acquire(rql_client *client, const rql_series_options *options,
+                              rql_series **out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
     struct rqli_series_acquire self;
@@ -62,7 +61,6 @@ static rql_status acquire_series(rql_client *client, const rql_series_options *o
     if (!out) {
         return rqli_fail(error, RQL_E_INVALID, "series: out is NULL");
     }
-    self.plan.lock.fail_fast = self.plan.lock.fail_fast || tries;
     self.begun_us = rqli_now_us();
     step = rqli_series_begin(&self, client, 0, error);
     /* timeout_ms counts from here: the time that a logger took for the line about the start is not
@@ -74,18 +72,6 @@ static rql_status acquire_series(rql_client *client, const rql_series_options *o
         *out = series;
     }
     return self.status;
-}
-
-rql_status rql_series_acquire(rql_client *client, const rql_series_options *options,
-                              rql_series **out, rql_error *error)
-{
-    return acquire_series(client, options, false, out, error);
-}
-
-rql_status rql_series_try(rql_client *client, const rql_series_options *options, rql_series **out,
-                          rql_error *error)
-{
-    return acquire_series(client, options, true, out, error);
 }
 
 /* ---- the acquisition on a loop ---- */

@@ -1,4 +1,5 @@
-#include <rql/stats.h>
+#include "observe/histogram.h"
+
 #include <string.h>
 
 /*
@@ -13,7 +14,7 @@ _Static_assert(RQL_HISTOGRAM_BUCKETS == STEPS * (TOP_BIT - STEP_BITS + 2), "stat
 
 /* The highest bit chooses the power of two, the three bits after it one of its eight buckets. A
  * time below eight has a bucket of its own. */
-size_t rql_histogram_bucket(int64_t time_us)
+size_t rqli_histogram_bucket(int64_t time_us)
 {
     unsigned bit;
     unsigned step;
@@ -31,7 +32,7 @@ size_t rql_histogram_bucket(int64_t time_us)
 }
 
 /* The inverse: returns one less than the shortest time of the next bucket. */
-int64_t rql_histogram_upper(size_t bucket)
+int64_t rqli_histogram_upper(size_t bucket)
 {
     unsigned shift;
 
@@ -69,7 +70,7 @@ int64_t rql_stats_quantile(const rql_histogram *histogram, double share)
         below += histogram->bucket[i];
         last = i;
     }
-    return rql_histogram_upper(last);
+    return rqli_histogram_upper(last);
 }
 
 _Static_assert(sizeof(rql_stats) % sizeof(int64_t) == 0, "all but the size are counts");

@@ -1,4 +1,5 @@
 #include "observe/stats.h"
+#include "observe/histogram.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -65,7 +66,7 @@ void rqli_stats_time(struct rqli_stats *self, rqli_stats_shard shard, enum rqli_
 
     /* As in the histogram, a time below 0 counts as 0. */
     add(&times->sum_us, time_us > 0 ? time_us : 0);
-    add(&times->bucket[rql_histogram_bucket(time_us)], 1);
+    add(&times->bucket[rqli_histogram_bucket(time_us)], 1);
 }
 
 /* The counters of refusals and faults are in the order of their statuses, faults by their number

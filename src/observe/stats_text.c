@@ -1,4 +1,5 @@
 #include "base/text.h"
+#include "observe/histogram.h"
 
 #include <inttypes.h>
 #include <rql/stats.h>
@@ -90,7 +91,7 @@ static void write_buckets(struct rqli_writer *out, const rql_histogram *times,
     for (unsigned bit = FIRST_BIT; bit <= LAST_BIT; bit++) {
         int64_t bound_us = INT64_C(1) << bit;
 
-        for (; rql_histogram_upper(at) < bound_us; at++) {
+        for (; rqli_histogram_upper(at) < bound_us; at++) {
             below += times->bucket[at];
         }
         rqli_write_format(out, "rql_%s_seconds_bucket{le=\"", row->family);

@@ -86,7 +86,7 @@ static const char *take_part(const char *at, struct duration *out)
     return at + length;
 }
 
-rql_status rql_parse_duration(const char *text, int64_t *out_ms, rql_error *error)
+rql_status rql_duration_parse(const char *text, int64_t *out_ms, rql_error *error)
 {
     bool is_negative = text && *text == '-';
     const char *digits = is_negative ? text + 1 : text;

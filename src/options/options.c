@@ -622,7 +622,7 @@ static bool parse_value(const struct rqli_option *option, const char *value, int
     /* A sign of a duration is refused: -1ms is not "forever". */
     return (rqli_parse_int(rqli_slice_of(value), out) ||
             (strcmp(option->shown.unit, "ms") == 0 && *value != '-' &&
-             rql_parse_duration(value, out, NULL) == RQL_OK)) &&
+             rql_duration_parse(value, out, NULL) == RQL_OK)) &&
            accepts_value(option, *out);
 }
 

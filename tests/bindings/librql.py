@@ -1,18 +1,18 @@
 """librql from Python, by ctypes: standard library only. A test of the ABI, and a beginning to copy.
 
-    client = Client("redis://localhost", retry_count="forever")
+    client = Client("redis://localhost", timeout_ms="1m")
     with client.acquire("report", ttl_ms="30s", on_lost=stop_writing) as lock:
         write(lock.token)
 
 Options have the names of the fields of rql_options and rql_lock_options: no offset of a field is known here.
 RQL_LIBRARY names the library, else the system finds it."""
 import ctypes
-import itertools
 import os
+import select
+import threading
 from ctypes import POINTER, byref, c_char_p, c_int, c_int64, c_size_t, c_void_p
 
 OK, NOT_FOUND, ID_SIZE = 0, 7, 128
-LostCallback = ctypes.CFUNCTYPE(None, c_void_p, c_void_p)
 
 
 class Error(ctypes.Structure):
@@ -45,16 +45,16 @@ for name, result, *arguments in [
         ("rql_lock_options_size", c_size_t),
         ("rql_lock_options_init_sized", None, c_void_p, c_void_p, c_size_t),
         ("rql_lock_options_set", c_int, c_void_p, c_char_p, c_char_p, POINTER(Error)),
-        ("rql_lock_options_set_lost", c_int, c_void_p, LostCallback, c_void_p, POINTER(Error)),
-        ("rql_client_new", c_int, POINTER(c_void_p), c_void_p, POINTER(Error)),
+        ("rql_client_new", c_int, c_void_p, POINTER(c_void_p), POINTER(Error)),
         ("rql_client_connect", c_int, c_void_p, POINTER(Error)),
         ("rql_client_free", c_void_p, c_void_p),
-        ("rql_current_acquirer_id", c_char_p, c_void_p, ctypes.c_uint64, c_char_p),
+        ("rql_client_acquirer_id", c_char_p, c_void_p, ctypes.c_uint64, c_char_p),
         ("rql_lock_acquire", c_int, c_void_p, c_char_p, c_void_p, POINTER(c_void_p), POINTER(Error)),
         ("rql_lock_release", c_int, c_void_p, POINTER(Error)),
         ("rql_lock_get_state", c_int, c_void_p),
         ("rql_lock_token", c_int64, c_void_p),
-        ("rql_get_queue_info", c_int, c_void_p, c_char_p, POINTER(POINTER(Queue)), POINTER(Error)),
+        ("rql_lock_lost_fd", c_int, c_void_p, POINTER(c_int), POINTER(Error)),
+        ("rql_queue_inspect", c_int, c_void_p, c_char_p, POINTER(POINTER(Queue)), POINTER(Error)),
         ("rql_queue_info_free", c_void_p, POINTER(Queue))]:
     getattr(library, name).restype, getattr(library, name).argtypes = result, arguments
 
@@ -85,38 +85,30 @@ class Client:
         settings = ctypes.create_string_buffer(library.rql_options_size())
         library.rql_options_init_sized(settings, len(settings))
         texts = fill(settings, "rql_options_set", {"url": url, **options})
-        self.handle, self.listeners, self.numbers = c_void_p(), {}, itertools.count(1)
-        self.callback = LostCallback(self.on_lost)  # has to be there for as long as the client
-        call("rql_client_new", byref(self.handle), settings)
+        self.handle = c_void_p()
+        call("rql_client_new", settings, byref(self.handle))
         del texts  # which are borrowed until now
-
-    def on_lost(self, _lock, number):
-        self.listeners.get(number, lambda: None)()
 
     def connect(self):
         call("rql_client_connect", self.handle)
 
     def acquirer_id(self):
         """Of the calling thread."""
-        return library.rql_current_acquirer_id(self.handle, 0, ctypes.create_string_buffer(ID_SIZE)).decode()
+        return library.rql_client_acquirer_id(self.handle, 0, ctypes.create_string_buffer(ID_SIZE)).decode()
 
     def acquire(self, name, on_lost=None, **options):
-        """A Lock; raises Failure. on_lost() is called on a thread of the library's."""
+        """A Lock; raises Failure. on_lost() is called on a thread of its own."""
         settings = ctypes.create_string_buffer(library.rql_lock_options_size())
         library.rql_lock_options_init_sized(self.handle, settings, len(settings))
         fill(settings, "rql_lock_options_set", options)
-        number = next(self.numbers)
-        if on_lost:
-            self.listeners[number] = on_lost
-            call("rql_lock_options_set_lost", settings, self.callback, number)
         handle = c_void_p()
         call("rql_lock_acquire", self.handle, name.encode(), settings, byref(handle))
-        return Lock(self, handle, number)
+        return Lock(handle, on_lost)
 
     def queue(self, name):
         """Who waits, first in line first, as acquirer ids."""
         info = POINTER(Queue)()
-        if call("rql_get_queue_info", self.handle, name.encode(), byref(info), fine=(OK, NOT_FOUND)) == NOT_FOUND:
+        if call("rql_queue_inspect", self.handle, name.encode(), byref(info), fine=(OK, NOT_FOUND)) == NOT_FOUND:
             return []
         ids = [info.contents.requests[i].acq_id.decode() for i in range(info.contents.n_requests)]
         library.rql_queue_info_free(info)
@@ -127,20 +119,37 @@ class Client:
 
 
 class Lock:
-    def __init__(self, client, handle, number):
-        self.client, self.handle, self.number = client, handle, number
+    def __init__(self, handle, on_lost):
+        self.handle, self.watcher = handle, None
         self.token = library.rql_lock_token(handle)
+        if on_lost:
+            self.watch(on_lost)
+
+    def watch(self, on_lost):
+        """Until the lock is lost, or release() closes the pipe: the library closes its descriptor with the lock."""
+        lost, (reader, self.writer) = c_int(), os.pipe()
+        call("rql_lock_lost_fd", self.handle, byref(lost))
+
+        def wait():
+            ready, _, _ = select.select([lost.value, reader], [], [])
+            os.close(reader)
+            if lost.value in ready:
+                on_lost()
+
+        self.watcher = threading.Thread(target=wait, daemon=True)
+        self.watcher.start()
 
     def state(self):
         return library.rql_lock_get_state(self.handle)
 
     def release(self):
-        """Raises Failure, also if it had ended before. Behind it nobody hears of a loss."""
+        """Raises Failure, also if the lock had ended before. No loss is reported from then on."""
+        if self.watcher:
+            os.close(self.writer)
+            if threading.current_thread() is not self.watcher:
+                self.watcher.join()
         handle, self.handle = self.handle, None
-        try:
-            call("rql_lock_release", handle)
-        finally:
-            self.client.listeners.pop(self.number, None)
+        call("rql_lock_release", handle)
 
     def __enter__(self):
         return self

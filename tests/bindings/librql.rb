@@ -1,6 +1,6 @@
 # librql from Ruby, by Fiddle: standard library only. A test of the ABI, and a beginning to copy.
 #
-#     client = Rql::Client.new("redis://localhost", retry_count: :forever)
+#     client = Rql::Client.new("redis://localhost", auto_extend: true)
 #     client.acquire("report", ttl_ms: "30s", on_lost: -> { stop_writing }) { |lock| write(lock.token) }
 #
 # Options have the names of the fields of rql_options and rql_lock_options: no offset of a field is known here. Other
@@ -19,13 +19,13 @@ module Rql
       "int rql_options_set(void *, char *, char *, void *)", "int rql_lock_options_set(void *, char *, char *, void *)",
       "int rql_client_new(void *, void *, void *)", "void *rql_client_free(void *)",
       "int rql_client_connect(void *, void *)",
-      "char *rql_current_acquirer_id(void *, uint64_t, void *)", "char *rql_current_host_id(void *, void *)",
+      "char *rql_client_acquirer_id(void *, uint64_t, void *)", "char *rql_client_host_id(void *, void *)",
       "int rql_lock_acquire(void *, char *, void *, void *, void *)",
       "int rql_lock_release(void *, void *)", "void *rql_lock_forget(void *)",
       "int rql_lock_get_state(void *)", "int64_t rql_lock_token(void *)",
       "int rql_lock_lost_fd(void *, void *, void *)",
-      "int rql_get_lock_info(void *, char *, void *, void *)", "void *rql_lock_info_free(void *)",
-      "int rql_get_queue_info(void *, char *, void *, void *)", "void *rql_queue_info_free(void *)"
+      "int rql_lock_inspect(void *, char *, void *, void *)", "void *rql_lock_info_free(void *)",
+      "int rql_queue_inspect(void *, char *, void *, void *)", "void *rql_queue_info_free(void *)"
     ].each { |signature| extern signature }
     Error = struct ["int status", "int sys_errno", "char message[256]"]
     LockInfo = struct ["int status", "char *lock_key", "char *name", "char *acq_id", "char *hst_id", "int64_t ts_us",
@@ -77,14 +77,14 @@ module Rql
   class Client
     def initialize(url, **options)
       @texts = { url: url, **options }.transform_values(&:to_s)
-      Rql.call(:rql_client_new, made = Rql.pointer, Rql.options(:rql_options, nil, @texts))
+      Rql.call(:rql_client_new, Rql.options(:rql_options, nil, @texts), made = Rql.pointer)
       @handle = made.ptr
     end
 
     def connect = Rql.call(:rql_client_connect, @handle)
     def close = Library.rql_client_free(@handle)
-    def acquirer_id = Library.rql_current_acquirer_id(@handle, 0, "\0" * ID_SIZE).to_s
-    def host_id = Library.rql_current_host_id(@handle, "\0" * ID_SIZE).to_s
+    def acquirer_id = Library.rql_client_acquirer_id(@handle, 0, "\0" * ID_SIZE).to_s
+    def host_id = Library.rql_client_host_id(@handle, "\0" * ID_SIZE).to_s
 
     # A Lock, which a block is given and which ends with it. on_lost is called on a thread of its own.
     def acquire(name, on_lost: nil, **options)
@@ -109,7 +109,7 @@ module Rql
     private
 
     def look(kind, struct, name)
-      return if Rql.call("rql_get_#{kind}_info", @handle, name, made = Rql.pointer, fine: [0, NOT_FOUND]) == NOT_FOUND
+      return if Rql.call("rql_#{kind}_inspect", @handle, name, made = Rql.pointer, fine: [0, NOT_FOUND]) == NOT_FOUND
       info = struct.new(made.ptr)
       yield(info).tap { Library.public_send("rql_#{kind}_info_free", info) }
     end

@@ -41,7 +41,7 @@ int main(int argc, char **argv)
     } else {
         srand((unsigned)time(NULL) ^ (unsigned)clock());
         status = take_one(client, argv[1], count, &permit);
-        printf("%s\n", status ? rql_status_text(status) : rql_lock_describe(permit).name);
+        printf("%s\n", status ? rql_status_text(status) : rql_lock_name(permit));
         fflush(stdout);
         getchar(); /* ... the work: here until the input ends ... */
         status = status ? status : rql_lock_release(permit, NULL);

@@ -14,7 +14,7 @@ static void on_turn(rql_status status, rql_lock *lock, const rql_error *error, v
     turn.request = NULL;
     if (status == RQL_OK) {
         printf("our turn\n"); /* ... the work ... */
-        status = rql_release_async(loop, lock, NULL, NULL);
+        status = rql_lock_release_async(loop, lock, NULL, NULL);
     }
     if (status < 0) {
         fprintf(stderr, "%s\n", error ? error->message : rql_status_text(status));
@@ -24,7 +24,7 @@ static void on_turn(rql_status status, rql_lock *lock, const rql_error *error, v
 static void on_second(uv_timer_t *self)
 {
     (void)self;
-    if (!turn.request && rql_acquire_async(loop, "billing", NULL, &turn, NULL)) {
+    if (!turn.request && rql_lock_acquire_async(loop, "billing", NULL, &turn, NULL)) {
         fprintf(stderr, "no memory\n");
     }
 }
@@ -45,7 +45,7 @@ int main(void)
 
     turn.done = on_turn;
     if (rql_client_open(NULL, &client, NULL) ||
-        rql_loop_open(&loop, client, uv_default_loop(), NULL)) {
+        rql_loop_open(client, uv_default_loop(), &loop, NULL)) {
         return 1;
     }
     uv_timer_init(uv_default_loop(), &timer);

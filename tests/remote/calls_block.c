@@ -50,10 +50,10 @@ rql_status run_block(struct call *call)
     read_settings(call->client, call->words, &settings);
     settings.lock.refusal = &refusal;
     settings.series.result = &hold.result;
-    status = settings.is_series
-                 ? rql_with_series(call->client, &settings.series, &of_series, &call->error)
-                 : rql_with_lock(call->client, settings.names[0], &settings.lock, &of_lock,
-                                 &call->error);
+    status =
+        settings.is_series
+            ? rql_series_run(call->client, &settings.series, &of_series, &call->error)
+            : rql_lock_run(call->client, settings.names[0], &settings.lock, &of_lock, &call->error);
     (void)cJSON_AddNumberToObject(call->reply, "value",
                                   settings.is_series ? of_series.value : of_lock.value);
     add_result(call->reply, &hold);

@@ -165,7 +165,7 @@ static rql_status make_client(struct call *call)
         options.credentials = give_credentials;
         options.credentials_data = self;
     }
-    status = rql_client_new(&self->library, &options, &call->error);
+    status = rql_client_new(&options, &self->library, &call->error);
     if (status) {
         free(self);
     } else {
@@ -235,7 +235,7 @@ static rql_status make_loop(struct call *call)
 {
     rql_client *client = client_in(call->words);
     rql_loop *loop = NULL;
-    rql_status status = rql_loop_open(&loop, client, NULL, &call->error);
+    rql_status status = rql_loop_open(client, NULL, &loop, &call->error);
 
     if (status == RQL_OK) {
         add_object(AN_ACTOR, call->words, "name", actor_new(client, loop));

@@ -91,7 +91,7 @@ static rql_status list_texts(list_fn *list, rql_client *client, cJSON **found, r
 static rql_status list_locks_info(rql_client *client, cJSON **found, rql_error *error)
 {
     rql_lock_info_list *list = NULL;
-    rql_status status = rql_list_locks_info(client, &list, error);
+    rql_status status = rql_locks_inspect(client, &list, error);
 
     *found = list ? cJSON_CreateArray() : NULL;
     for (size_t i = 0; list && i < list->count; i++) {
@@ -104,7 +104,7 @@ static rql_status list_locks_info(rql_client *client, cJSON **found, rql_error *
 static rql_status list_queues_info(rql_client *client, cJSON **found, rql_error *error)
 {
     rql_queue_info_list *list = NULL;
-    rql_status status = rql_list_queues_info(client, &list, error);
+    rql_status status = rql_queues_inspect(client, &list, error);
 
     *found = list ? cJSON_CreateArray() : NULL;
     for (size_t i = 0; list && i < list->count; i++) {
@@ -117,7 +117,7 @@ static rql_status list_queues_info(rql_client *client, cJSON **found, rql_error 
 static rql_status get_lock(rql_client *client, const char *name, cJSON **found, rql_error *error)
 {
     rql_lock_info *info = NULL;
-    rql_status status = rql_get_lock_info(client, name, &info, error);
+    rql_status status = rql_lock_inspect(client, name, &info, error);
 
     *found = info ? lock_of(info) : NULL;
     (void)rql_lock_info_free(info);
@@ -127,7 +127,7 @@ static rql_status get_lock(rql_client *client, const char *name, cJSON **found, 
 static rql_status get_queue(rql_client *client, const char *name, cJSON **found, rql_error *error)
 {
     rql_queue_info *info = NULL;
-    rql_status status = rql_get_queue_info(client, name, &info, error);
+    rql_status status = rql_queue_inspect(client, name, &info, error);
 
     *found = info ? queue_of(info) : NULL;
     (void)rql_queue_info_free(info);
@@ -172,11 +172,11 @@ rql_status inspect(struct call *call)
         const char *of;
         list_fn *list;
     } lists[] = {
-        {"acquired_locks", rql_acquired_locks},
-        {"keys", rql_list_keys},
-        {"locks", rql_list_locks},
-        {"possible_hosts", rql_possible_host_ids},
-        {"queues", rql_list_queues},
+        {"acquired_locks", rql_client_held_locks},
+        {"keys", rql_keys_list},
+        {"locks", rql_locks_list},
+        {"possible_hosts", rql_client_host_ids},
+        {"queues", rql_queues_list},
     };
 
     const char *of = text_in(call->words, "of");
@@ -202,9 +202,9 @@ rql_status inspect(struct call *call)
     } else if (strcmp(of, "diagnosis") == 0) {
         status = diagnose(client, call->words, &found, &call->error);
     } else if (strcmp(of, "is_locked") == 0) {
-        status = answer_of(rql_is_locked, client, name, &found, &call->error);
+        status = answer_of(rql_lock_exists, client, name, &found, &call->error);
     } else if (strcmp(of, "is_queued") == 0) {
-        status = answer_of(rql_is_queued, client, name, &found, &call->error);
+        status = answer_of(rql_queue_exists, client, name, &found, &call->error);
     } else {
         wrong(call->words, "of");
     }

@@ -95,14 +95,14 @@ static rql_status begin(rql_loop *loop, struct request *self, const struct setti
 {
     if (strcmp(text_in(self->words, "do"), "block") == 0) {
         self->block = (rql_async_block){on_run, on_block_done, self, NULL};
-        return rql_with_async(loop, settings->names[0], &settings->lock, &self->block, error);
+        return rql_lock_run_async(loop, settings->names[0], &settings->lock, &self->block, error);
     }
     if (settings->is_series) {
         self->series = (rql_series_acquiring){.done = on_series_acquired, .user_data = self};
         return rql_series_acquire_async(loop, &settings->series, &self->series, error);
     }
     self->lock = (rql_acquiring){.done = on_acquired, .user_data = self};
-    return rql_acquire_async(loop, settings->names[0], &settings->lock, &self->lock, error);
+    return rql_lock_acquire_async(loop, settings->names[0], &settings->lock, &self->lock, error);
 }
 
 /* Listed before the call: the callback may come before that returns. Under the mutex the whole
@@ -192,7 +192,7 @@ static void tell_fault(rql_loop *loop, rql_client *client, cJSON *words)
 {
     const rql_work work = {do_nothing, tell_fault_here, words};
     rql_error error = {0};
-    rql_status status = rql_run_async(loop, &work, &error);
+    rql_status status = rql_loop_run(loop, &work, &error);
 
     (void)client;
     if (status) {
@@ -234,7 +234,7 @@ static void release(rql_loop *loop, rql_client *client, cJSON *words)
     self->hold = take_object(A_HOLD, words, "lock");
     status = self->hold->series ? rql_series_release_async(loop, self->hold->series,
                                                            &self->hold->result, &done, &error)
-                                : rql_release_async(loop, self->hold->lock, &done, &error);
+                                : rql_lock_release_async(loop, self->hold->lock, &done, &error);
     if (status) { /* it is as it was, and still ours */
         cJSON *reply = cJSON_CreateObject();
 
@@ -256,7 +256,7 @@ static void extend(rql_loop *loop, rql_client *client, cJSON *words)
     if (hold->series) {
         wrong(words, "no call extends a series on a loop");
     }
-    status = rql_extend_async(loop, hold->lock, number_or(words, "ttl_ms", 0), &done, &error);
+    status = rql_lock_extend_async(loop, hold->lock, number_or(words, "ttl_ms", 0), &done, &error);
     if (status) {
         answer(words, status, &error);
     }

@@ -83,7 +83,7 @@ static cJSON *element_of(const rql_element_status *status)
 rql_status tell_swarm(struct call *call)
 {
     rql_swarm_status swarm = {0};
-    rql_status status = rql_get_swarm_status(client_in(call->words), &swarm, &call->error);
+    rql_status status = rql_swarm_get_status(client_in(call->words), &swarm, &call->error);
 
     (void)cJSON_AddBoolToObject(call->reply, "auto_swarm", swarm.auto_swarm);
     (void)cJSON_AddBoolToObject(call->reply, "is_running", swarm.is_running);
@@ -101,7 +101,7 @@ rql_status probe_hosts(struct call *call)
 {
     rql_text_list *hosts = NULL;
     int64_t at_us = 0;
-    rql_status status = rql_probe_hosts(call->client, &hosts, &at_us, &call->error);
+    rql_status status = rql_swarm_probe(call->client, &hosts, &at_us, &call->error);
 
     (void)cJSON_AddItemToObject(call->reply, "hosts", texts_of(hosts));
     (void)rql_text_list_free(hosts);
@@ -113,7 +113,7 @@ rql_status tell_hosts(struct call *call)
 {
     rql_host_info_list *list = NULL;
     int64_t ttl_ms = number_or(call->words, "zombie_ttl_ms", 15000);
-    rql_status status = rql_swarm_info(call->client, ttl_ms, &list, &call->error);
+    rql_status status = rql_swarm_hosts(call->client, ttl_ms, &list, &call->error);
     cJSON *hosts = cJSON_AddArrayToObject(call->reply, "hosts");
 
     for (size_t i = 0; list && i < list->count; i++) {
@@ -144,7 +144,7 @@ rql_status flush_zombies(struct call *call)
 {
     const rql_swarm_options options = options_in(call->client, call->words);
     rql_zombies *zombies = NULL;
-    rql_status status = rql_flush_zombies(call->client, &options, &zombies, &call->error);
+    rql_status status = rql_swarm_flush(call->client, &options, &zombies, &call->error);
 
     add_zombies(call->reply, zombies);
     return status;
@@ -156,22 +156,16 @@ rql_status tell_zombies(struct call *call)
     const char *of = text_or(call->words, "of", "all");
     int64_t ttl_ms = number_or(call->words, "zombie_ttl_ms", 15000);
     rql_zombies *zombies = NULL;
-    rql_text_list *list = NULL;
-    rql_status status;
+    rql_status status = rql_swarm_zombies(call->client, ttl_ms, &zombies, &call->error);
 
-    if (strcmp(of, "all") == 0) {
-        status = rql_zombies_info(call->client, ttl_ms, &zombies, &call->error);
+    if (strcmp(of, "all") == 0 || !zombies) {
         add_zombies(call->reply, zombies);
         return status;
     }
-    if (strcmp(of, "hosts") == 0) {
-        status = rql_zombie_hosts(call->client, ttl_ms, &list, &call->error);
-    } else if (strcmp(of, "locks") == 0) {
-        status = rql_zombie_locks(call->client, ttl_ms, &list, &call->error);
-    } else {
-        status = rql_zombie_acquirers(call->client, ttl_ms, &list, &call->error);
-    }
-    (void)cJSON_AddItemToObject(call->reply, "found", texts_of(list));
-    (void)rql_text_list_free(list);
+    (void)cJSON_AddItemToObject(call->reply, "found",
+                                texts_of(strcmp(of, "hosts") == 0   ? zombies->hosts
+                                         : strcmp(of, "locks") == 0 ? zombies->locks
+                                                                    : zombies->acquirers));
+    (void)rql_zombies_free(zombies);
     return status;
 }

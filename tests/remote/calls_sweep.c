@@ -108,17 +108,22 @@ rql_status sweep(struct call *call)
     rql_status status;
 
     if (strcmp(of, "all") == 0) {
-        status = rql_clear_locks(client, &options, &result, &call->error);
+        status = rql_locks_clear(client, &options, &result, &call->error);
     } else if (strcmp(of, "owner") == 0) {
         const rql_sweep_owner owner = {text_or(words, "acq_id", NULL),
                                        text_or(words, "hst_id", NULL)};
 
-        status = rql_clear_locks_of(client, &owner, &options, &result, &call->error);
+        status = rql_locks_clear_of(client, &owner, &options, &result, &call->error);
     } else if (strcmp(of, "current") == 0) {
-        status = rql_clear_current_locks(client, (uint64_t)number_or(words, "task", 0), &options,
-                                         &result, &call->error);
+        char acq_id[RQL_ID_SIZE];
+        char hst_id[RQL_ID_SIZE];
+        const rql_sweep_owner owner = {
+            rql_client_acquirer_id(client, (uint64_t)number_or(words, "task", 0), acq_id),
+            rql_client_host_id(client, hst_id)};
+
+        status = rql_locks_clear_of(client, &owner, &options, &result, &call->error);
     } else if (strcmp(of, "dead") == 0) {
-        status = rql_clear_dead_requests(client, &options, &result, &queues, &call->error);
+        status = rql_requests_clear_dead(client, &options, &result, &queues, &call->error);
     } else {
         wrong(words, "of");
     }

@@ -53,7 +53,7 @@ static void say_lost(rql_lock *lock, void *data)
     at_us = (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
     (void)cJSON_AddNumberToObject(line, "at_us", (double)at_us);
     (void)cJSON_AddStringToObject(line, "lost", hold->name);
-    (void)cJSON_AddStringToObject(line, "name", rql_lock_describe(lock).name);
+    (void)cJSON_AddStringToObject(line, "name", rql_lock_name(lock));
     if (hold->releases) {
         cJSON *words = cJSON_CreateObject();
 
@@ -153,8 +153,9 @@ static void add_facts(cJSON *reply, const struct hold *hold)
     cJSON *tokens = cJSON_AddArrayToObject(reply, "tokens");
     cJSON *secrets = cJSON_AddArrayToObject(reply, "secrets");
     const rql_lock *first = hold->series ? rql_series_lock(hold->series, 0) : hold->lock;
-    rql_lock_facts facts = rql_lock_describe(first);
+    rql_lock_facts facts;
 
+    rql_lock_describe(first, &facts);
     for (size_t i = 0; i < count; i++) {
         const rql_lock *lock = hold->series ? rql_series_lock(hold->series, i) : hold->lock;
 
@@ -202,8 +203,8 @@ static rql_status acquire(struct call *call)
     settings.lock.refusal = wants_refusal(call->words) ? &refusal : NULL;
     settings.series.result = &hold->result;
     if (settings.is_series) {
-        status = (tries ? rql_series_try : rql_series_acquire)(call->client, &settings.series,
-                                                               &hold->series, &call->error);
+        settings.lock.fail_fast = settings.lock.fail_fast || tries;
+        status = rql_series_acquire(call->client, &settings.series, &hold->series, &call->error);
     } else {
         status = (tries ? rql_lock_try : rql_lock_acquire)(
             call->client, settings.names[0], &settings.lock, &hold->lock, &call->error);
@@ -288,7 +289,7 @@ static rql_status force_unlock(struct call *call)
 {
     rql_unlock_result result = {0};
     rql_status status =
-        rql_force_unlock(call->client, text_in(call->words, "name"), &result, &call->error);
+        rql_lock_force_unlock(call->client, text_in(call->words, "name"), &result, &call->error);
 
     (void)cJSON_AddBoolToObject(call->reply, "lock_released", result.lock_released);
     (void)cJSON_AddBoolToObject(call->reply, "queue_released", result.queue_released);
@@ -298,8 +299,8 @@ static rql_status force_unlock(struct call *call)
 
 static rql_status force_extend(struct call *call)
 {
-    return rql_force_extend(call->client, text_in(call->words, "name"),
-                            number_or(call->words, "add_ms", 0), &call->error);
+    return rql_lock_force_extend(call->client, text_in(call->words, "name"),
+                                 number_or(call->words, "add_ms", 0), &call->error);
 }
 
 /* What a secret is good for, whoever has it: extends if there is a ttl, and releases if not. */
@@ -310,8 +311,8 @@ static rql_status use_secret(struct call *call)
     int64_t ttl_ms = number_or(call->words, "ttl_ms", 0);
 
     return cJSON_HasObjectItem(call->words, "ttl_ms")
-               ? rql_extend_by_secret(call->client, name, secret, ttl_ms, &call->error)
-               : rql_release_by_secret(call->client, name, secret, &call->error);
+               ? rql_lock_extend_by_secret(call->client, name, secret, ttl_ms, &call->error)
+               : rql_lock_release_by_secret(call->client, name, secret, &call->error);
 }
 
 /* Who the calling thread is. */
@@ -320,8 +321,8 @@ static rql_status whoami(struct call *call)
     uint64_t task = (uint64_t)number_or(call->words, "task", 0);
     char id[RQL_ID_SIZE];
 
-    add_text(call->reply, "acq_id", rql_current_acquirer_id(call->client, task, id));
-    add_text(call->reply, "hst_id", rql_current_host_id(call->client, id));
+    add_text(call->reply, "acq_id", rql_client_acquirer_id(call->client, task, id));
+    add_text(call->reply, "hst_id", rql_client_host_id(call->client, id));
     add_text(call->reply, "identity", rql_client_identity(call->client));
     (void)cJSON_AddNumberToObject(call->reply, "thread", (double)this_thread());
     return RQL_OK;
@@ -337,7 +338,7 @@ static rql_status check_until_free(struct call *call)
     struct settings settings;
 
     read_settings(call->client, call->words, &settings);
-    return rql_check_until_free(call->client, settings.names[0], &settings.lock, &call->error);
+    return rql_lock_wait_until_free(call->client, settings.names[0], &settings.lock, &call->error);
 }
 
 static int64_t now_us(void)

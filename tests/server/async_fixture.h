@@ -58,7 +58,7 @@ static inline void on_asked(rql_status status, rql_lock *lock, const rql_error *
     }
     if (asked->releases && lock) {
         asked->lock = NULL;
-        CHECK_OK(rql_release_async(loop, lock, &done, NULL));
+        CHECK_OK(rql_lock_release_async(loop, lock, &done, NULL));
     }
 }
 
@@ -74,7 +74,7 @@ static inline void start_asking(struct asked *asked, const char *name)
 
     asked->what = (rql_acquiring){.done = on_asked, .user_data = asked};
     inside_call = true;
-    status = rql_acquire_async(loop, name, &asked->options, &asked->what, &error);
+    status = rql_lock_acquire_async(loop, name, &asked->options, &asked->what, &error);
     inside_call = false;
     if (status) {
         fail_msg("%s: %s %s", name, rql_status_text(status), error.message);
@@ -180,7 +180,7 @@ static inline rql_status release_and_wait(rql_lock *lock)
     int status = INT_MAX;
     const rql_done done = {on_released_status, &status};
 
-    CHECK_OK(rql_release_async(loop, lock, &done, NULL));
+    CHECK_OK(rql_lock_release_async(loop, lock, &done, NULL));
     run_until(is_told, &status);
     return (rql_status)status;
 }
@@ -213,7 +213,7 @@ static inline void open_loop_of(rql_client *owner)
     uv_owner = pthread_self();
     CHECK_OK(uv_loop_init(&uv));
     CHECK_OK(uv_timer_init(&uv, &budget));
-    CHECK_OK(rql_loop_open(&loop, owner, &uv, NULL));
+    CHECK_OK(rql_loop_open(owner, &uv, &loop, NULL));
 }
 
 /* Closes the loop of the library, if it is open, and that of libuv. */

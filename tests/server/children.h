@@ -55,7 +55,7 @@ static inline rql_client *new_client_in_child(void)
     rql_options options = client_options();
     rql_client *own = NULL;
 
-    must(rql_client_new(&own, &options, NULL) == RQL_OK, 20);
+    must(rql_client_new(&options, &own, NULL) == RQL_OK, 20);
     return own;
 }
 

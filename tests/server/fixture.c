@@ -153,7 +153,7 @@ rql_client *new_client_with(const rql_options *options)
     rql_client *made = NULL;
     rql_error error = {0};
 
-    if (rql_client_new(&made, options, &error)) {
+    if (rql_client_new(options, &made, &error)) {
         fail_msg("%s", error.message);
     }
     return made;

@@ -22,28 +22,28 @@ TEST(calls_that_only_scenarios_make_leave_no_memory)
     int fd;
 
     CHECK_OK(rql_lock_lost_fd(lock, &fd, NULL));
-    CHECK_OK(rql_force_extend(other, "x", AWAIT_MS, NULL));
-    CHECK_OK(rql_extend_by_secret(other, "x", rql_lock_secret(lock), AWAIT_MS, NULL));
+    CHECK_OK(rql_lock_force_extend(other, "x", AWAIT_MS, NULL));
+    CHECK_OK(rql_lock_extend_by_secret(other, "x", rql_lock_secret(lock), AWAIT_MS, NULL));
     ask("ZADD rql:lock_queue:x 1 rql:acq:1/2/3/4/0123456789abcdef");
-    CHECK_OK(rql_list_locks_info(client, &locks, NULL));
-    CHECK_OK(rql_list_queues_info(client, &queues, NULL));
-    CHECK_OK(rql_list_locks(client, &texts, NULL));
+    CHECK_OK(rql_locks_inspect(client, &locks, NULL));
+    CHECK_OK(rql_queues_inspect(client, &queues, NULL));
+    CHECK_OK(rql_locks_list(client, &texts, NULL));
     assert_int_equal(locks->count + queues->count + texts->count, 3);
     (void)rql_lock_info_list_free(locks);
     (void)rql_queue_info_list_free(queues);
     (void)rql_text_list_free(texts);
-    CHECK_OK(rql_list_clients(client, &clients, NULL));
-    assert_non_null(rql_find_client(clients, rql_client_identity(client)));
-    assert_null(rql_find_client(clients, "rql:acq:1/2/3/4/0123456789abcdef"));
-    assert_null(rql_find_client(clients, NULL));
+    CHECK_OK(rql_clients_list(client, &clients, NULL));
+    assert_non_null(rql_clients_find(clients, rql_client_identity(client)));
+    assert_null(rql_clients_find(clients, "rql:acq:1/2/3/4/0123456789abcdef"));
+    assert_null(rql_clients_find(clients, NULL));
     assert_null(rql_client_info_list_free(clients));
-    CHECK_OK(rql_force_unlock(other, "x", &result, NULL));
+    CHECK_OK(rql_lock_force_unlock(other, "x", &result, NULL));
     assert_int_equal(rql_lock_release(lock, NULL), RQL_NOT_HELD);
-    CHECK_OK(rql_check_until_free(client, "x", NULL, NULL));
+    CHECK_OK(rql_lock_wait_until_free(client, "x", NULL, NULL));
     CHECK_OK(rql_series_acquire(client, &options, &series, NULL));
     CHECK_OK(rql_series_extend(series, AWAIT_MS, NULL));
     CHECK_OK(rql_series_release(series, NULL, NULL));
-    CHECK_OK(rql_flush_zombies(client, NULL, &zombies, NULL));
+    CHECK_OK(rql_swarm_flush(client, NULL, &zombies, NULL));
     assert_null(rql_zombies_free(zombies));
 }
 
@@ -64,6 +64,7 @@ TEST(calls_for_a_lock_or_a_series_refuse_null)
     rql_series_block block_of_series = {.run = NULL};
     rql_block block = {.run = NULL};
     rql_series *series = NULL;
+    rql_lock_facts facts;
     rql_lock *lock = NULL;
 
     REFUSED(rql_lock_acquire(NULL, "x", NULL, &lock, NULL));
@@ -73,22 +74,29 @@ TEST(calls_for_a_lock_or_a_series_refuse_null)
     REFUSED(rql_lock_try(client, "x", NULL, NULL, NULL));
     REFUSED(rql_lock_extend(NULL, 1, NULL));
     REFUSED(rql_lock_verify(NULL, NULL));
-    REFUSED(rql_release_by_secret(client, "x", NULL, NULL));
-    REFUSED(rql_with_lock(client, "x", NULL, NULL, NULL));
-    REFUSED(rql_with_lock(client, "x", NULL, &block, NULL));
+    REFUSED(rql_lock_release_by_secret(client, "x", NULL, NULL));
+    REFUSED(rql_lock_run(client, "x", NULL, NULL, NULL));
+    REFUSED(rql_lock_run(client, "x", NULL, &block, NULL));
     assert_null(lock);
     assert_int_equal(rql_lock_get_state(NULL), RQL_GONE);
     assert_int_equal(rql_lock_remaining_ms(NULL), 0);
     assert_int_equal(rql_lock_token(NULL), 0);
     assert_null(rql_lock_secret(NULL));
-    assert_null(rql_lock_describe(NULL).name);
+    rql_lock_describe(NULL, &facts);
+    assert_null(facts.name);
+    assert_int_equal(facts.size, sizeof facts);
+    /* An older program has fewer facts: those behind its own are left alone. */
+    facts.replicas_acked = 7;
+    rql_lock_describe_sized(NULL, &facts, offsetof(rql_lock_facts, process));
+    CHECK_ALL(EQ(facts.size, offsetof(rql_lock_facts, process)), EQ(facts.replicas_acked, 7));
+    assert_null(rql_lock_name(NULL));
     assert_null(rql_lock_node(NULL));
     EACH (row, bad) {
         REFUSED(rql_series_acquire(client, row, &series, NULL));
         REFUSED(rql_series_acquire_async(loop, row, &what, NULL));
     }
     REFUSED(rql_series_acquire(client, NULL, NULL, NULL));
-    REFUSED(rql_with_series(client, &good, &block_of_series, NULL));
+    REFUSED(rql_series_run(client, &good, &block_of_series, NULL));
     good.mode = (rql_series_mode)7;
     REFUSED(rql_series_acquire(client, &good, &series, NULL));
     assert_int_equal(rql_series_get_state(NULL), RQL_GONE);
@@ -108,18 +116,17 @@ TEST(inspections_sweeps_and_measures_refuse_null)
     bool answer = true;
     int64_t took_us = -1;
 
-    REFUSED(rql_clear_locks(NULL, NULL, &result, NULL));
-    REFUSED(rql_clear_dead_requests(NULL, NULL, NULL, NULL, NULL));
-    REFUSED(rql_clear_current_locks(NULL, 0, NULL, NULL, NULL));
-    REFUSED(rql_clear_locks_of(client, NULL, NULL, NULL, NULL));
-    REFUSED(rql_clear_locks_of(client, &nobody, NULL, &result, NULL));
-    REFUSED(rql_is_locked(client, NULL, &answer, NULL));
-    REFUSED(rql_is_locked(NULL, "a", &answer, NULL));
-    REFUSED(rql_get_lock_info(client, "a", NULL, NULL));
-    REFUSED(rql_list_keys(client, NULL, NULL));
+    REFUSED(rql_locks_clear(NULL, NULL, &result, NULL));
+    REFUSED(rql_requests_clear_dead(NULL, NULL, NULL, NULL, NULL));
+    REFUSED(rql_locks_clear_of(client, NULL, NULL, NULL, NULL));
+    REFUSED(rql_locks_clear_of(client, &nobody, NULL, &result, NULL));
+    REFUSED(rql_lock_exists(client, NULL, &answer, NULL));
+    REFUSED(rql_lock_exists(NULL, "a", &answer, NULL));
+    REFUSED(rql_lock_inspect(client, "a", NULL, NULL));
+    REFUSED(rql_keys_list(client, NULL, NULL));
     REFUSED(rql_swarm_start(client, NULL, NULL, NULL));
-    REFUSED(rql_list_clients(NULL, &clients, NULL));
-    REFUSED(rql_list_clients(client, NULL, NULL));
+    REFUSED(rql_clients_list(NULL, &clients, NULL));
+    REFUSED(rql_clients_list(client, NULL, NULL));
     REFUSED(rql_measure(NULL, RQL_MEASURE_PING, NULL, &took_us, NULL));
     REFUSED(rql_measure(client, RQL_MEASURE_PING, NULL, NULL, NULL));
     REFUSED(rql_measure(client, RQL_MEASURE_PLAIN_LOCK, NULL, &took_us, NULL));
@@ -144,7 +151,7 @@ TEST(null_is_freed_and_a_refusal_is_cleared_twice)
 {
     rql_refusal refusal = {.reason = RQL_TIMED_OUT, .tries = 3};
 
-    assert_null(rql_find_client(NULL, "x"));
+    assert_null(rql_clients_find(NULL, "x"));
     assert_null(rql_client_info_list_free(NULL));
     assert_null(rql_lock_info_free(NULL));
     assert_null(rql_queue_info_free(NULL));
@@ -156,7 +163,7 @@ TEST(null_is_freed_and_a_refusal_is_cleared_twice)
     rql_swarm_stop(NULL);
     rql_refusal_clear(NULL);
     ask("HSET rql:lock:a acq_id a hst_id h ts 1.5 ini_ttl 9000");
-    CHECK_OK(rql_get_lock_info(client, "a", &refusal.holder, NULL));
+    CHECK_OK(rql_lock_inspect(client, "a", &refusal.holder, NULL));
     for (int i = 0; i < 2; i++) {
         rql_refusal_clear(&refusal);
         assert_null(refusal.holder);
@@ -178,25 +185,25 @@ TEST(calls_on_a_loop_refuse_null_and_locks_of_others)
     rql_loop *made = NULL;
 
     CHECK_OK(rql_series_acquire(other, &series, &foreign_series, NULL));
-    REFUSED(rql_loop_open(NULL, client, &uv, NULL));
-    REFUSED(rql_loop_open(&made, NULL, &uv, NULL));
+    REFUSED(rql_loop_open(client, &uv, NULL, NULL));
+    REFUSED(rql_loop_open(NULL, &uv, &made, NULL));
     REFUSED(rql_loop_close(NULL, NULL, NULL, NULL));
-    REFUSED(rql_acquire_async(NULL, "x", NULL, &what, NULL));
-    REFUSED(rql_acquire_async(loop, "x", NULL, NULL, NULL));
-    REFUSED(rql_acquire_async(loop, "x", NULL, &nobody, NULL));
+    REFUSED(rql_lock_acquire_async(NULL, "x", NULL, &what, NULL));
+    REFUSED(rql_lock_acquire_async(loop, "x", NULL, NULL, NULL));
+    REFUSED(rql_lock_acquire_async(loop, "x", NULL, &nobody, NULL));
     REFUSED(rql_series_acquire_async(loop, &series, &no_series, NULL));
     REFUSED(rql_request_cancel(NULL));
     REFUSED(rql_request_fault(NULL, &error));
     assert_string_equal(error.message, "fault: no request");
-    REFUSED(rql_release_async(loop, foreign, NULL, NULL));
+    REFUSED(rql_lock_release_async(loop, foreign, NULL, NULL));
     REFUSED(rql_series_release_async(loop, foreign_series, NULL, NULL, NULL));
     CHECK_OK(release_and_wait(NULL));
-    REFUSED(rql_extend_async(loop, foreign, 1000, NULL, NULL));
-    REFUSED(rql_extend_async(loop, foreign, 0, NULL, NULL));
-    REFUSED(rql_extend_async(loop, NULL, 1000, NULL, NULL));
-    REFUSED(rql_with_async(loop, "x", NULL, &block, NULL));
+    REFUSED(rql_lock_extend_async(loop, foreign, 1000, NULL, NULL));
+    REFUSED(rql_lock_extend_async(loop, foreign, 0, NULL, NULL));
+    REFUSED(rql_lock_extend_async(loop, NULL, 1000, NULL, NULL));
+    REFUSED(rql_lock_run_async(loop, "x", NULL, &block, NULL));
     REFUSED(rql_hold_end(NULL, 0));
-    REFUSED(rql_run_async(loop, &work, NULL));
+    REFUSED(rql_loop_run(loop, &work, NULL));
     CHECK_OK(rql_lock_verify(foreign, NULL));
     CHECK_OK(rql_lock_release(foreign, NULL));
     CHECK_OK(rql_series_release(foreign_series, NULL, NULL));

@@ -53,7 +53,7 @@ static rql_loop *begin_calling(void)
     (void)pthread_mutex_lock(&called.mutex);
     atomic_store(&called.is_called, false);
     called.status = RQL_E_INVALID;
-    CHECK_OK(rql_loop_open(&own, client, NULL, NULL));
+    CHECK_OK(rql_loop_open(client, NULL, &own, NULL));
     return own;
 }
 
@@ -71,7 +71,7 @@ TEST(a_request_lives_until_its_callback)
     rql_acquiring what = {.done = on_held};
     rql_loop *own = begin_calling();
 
-    CHECK_OK(rql_acquire_async(own, "x", NULL, &what, NULL));
+    CHECK_OK(rql_lock_acquire_async(own, "x", NULL, &what, NULL));
     cancel_what_is_called(what.request);
     CHECK_OK(rql_loop_close(own, NULL, NULL, NULL));
     CHECK_OK(called.status);
@@ -114,7 +114,7 @@ static void close_gate(void)
 
     (void)pthread_mutex_lock(&gate);
     for (int i = 0; i < POOL; i++) {
-        CHECK_OK(rql_run_async(loop, &work, NULL));
+        CHECK_OK(rql_loop_run(loop, &work, NULL));
     }
     run_for_ms(1);
 }

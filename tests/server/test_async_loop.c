@@ -24,7 +24,7 @@ static void call_from_elsewhere(size_t index, void *data)
         struct asked *asked = &remote->asked[i];
 
         asked->what = (rql_acquiring){.done = on_asked, .user_data = asked};
-        remote->status[i] = rql_acquire_async(loop, "x", &asked->options, &asked->what, NULL);
+        remote->status[i] = rql_lock_acquire_async(loop, "x", &asked->options, &asked->what, NULL);
     }
 }
 
@@ -72,7 +72,7 @@ TEST(what_gives_back_goes_first)
     CHECK_OK(rql_lock_release(hold(client, "y"), NULL)); /* the server knows the scripts */
     asked.options.fail_fast = true;
     start_asking(&asked, "x");
-    CHECK_OK(rql_release_async(loop, own, &done, NULL));
+    CHECK_OK(rql_lock_release_async(loop, own, &done, NULL));
     await_asked(&asked);
     CHECK_OK(asked.status);
     CHECK_OK((rql_status)status);
@@ -139,7 +139,7 @@ struct failed {
 static rql_status list_nothing(void *data, rql_error *error)
 {
     (void)data;
-    return rql_list_locks(NULL, NULL, error);
+    return rql_locks_list(NULL, NULL, error);
 }
 
 static void on_failed(rql_status status, const rql_error *error, void *data)
@@ -162,7 +162,7 @@ TEST(a_blocking_call_that_fails_tells_its_callback_why)
     struct failed failed = {0};
     const rql_work work = {list_nothing, on_failed, &failed};
 
-    CHECK_OK(rql_run_async(loop, &work, NULL));
+    CHECK_OK(rql_loop_run(loop, &work, NULL));
     run_until(has_failed, &failed);
     assert_int_equal(failed.status, RQL_E_INVALID);
     assert_true(failed.message[0] != '\0');
@@ -186,14 +186,15 @@ TEST(a_handle_of_a_request_bears_the_ids_of_the_thread_that_has_it_next)
     rql_series_acquiring what = {.done = release_series, .user_data = &status};
     rql_series_options options = series_of(names, 2);
     char acquirer[RQL_ID_SIZE];
+    rql_lock_facts facts;
     rql_lock *held;
 
     CHECK_OK(rql_series_acquire_async(loop, &options, &what, NULL));
     run_until(is_told, &status);
     CHECK_OK(status);
     held = hold(client, "a");
-    assert_string_equal(rql_lock_describe(held).acq_id,
-                        rql_current_acquirer_id(client, 0, acquirer));
+    rql_lock_describe(held, &facts);
+    assert_string_equal(facts.acq_id, rql_client_acquirer_id(client, 0, acquirer));
     CHECK_OK(rql_lock_release(held, NULL));
 }
 
@@ -241,11 +242,12 @@ TEST(closing_cancels_what_waits)
     }
     run_until_int(CROWD, "ZCARD rql:lock_queue:x");
     start_asking(&late, "x"); /* not even begun */
-    CHECK_OK(rql_release_async(loop, holder.lock, &done, NULL));
+    CHECK_OK(rql_lock_release_async(loop, holder.lock, &done, NULL));
     CHECK_OK(rql_loop_close(loop, on_closed, &closed, NULL));
     assert_int_equal(rql_loop_close(loop, on_closed, &closed, NULL), RQL_E_INVALID);
-    assert_int_equal(rql_acquire_async(loop, "z", NULL, &late.what, NULL), RQL_E_INVALID);
-    CHECK_OK(rql_release_async(loop, last.lock, &done_last, NULL)); /* it still ends what it has */
+    assert_int_equal(rql_lock_acquire_async(loop, "z", NULL, &late.what, NULL), RQL_E_INVALID);
+    CHECK_OK(
+        rql_lock_release_async(loop, last.lock, &done_last, NULL)); /* it still ends what it has */
     assert_false(closed);
     assert_int_equal(uv_run(&uv, UV_RUN_DEFAULT), 0);
     assert_true(closed);
@@ -295,7 +297,7 @@ TEST(closing_waits_for_blocks)
     rql_async_block block = {keep_hold, on_block_done, &last, NULL};
     bool closed = false;
 
-    CHECK_OK(rql_with_async(loop, "x", NULL, &block, NULL));
+    CHECK_OK(rql_lock_run_async(loop, "x", NULL, &block, NULL));
     run_until(has_hold, &last);
     CHECK_OK(rql_loop_close(loop, on_closed, &closed, NULL));
     run_for_ms(20);
@@ -316,11 +318,11 @@ static void use_the_parents_loop(void)
     bool closed = false;
     rql_work work = {0};
     rql_loop *made = NULL;
-    bool is_right = rql_acquire_async(loop, "z", NULL, &forked.what, NULL) == RQL_E_FORKED &&
+    bool is_right = rql_lock_acquire_async(loop, "z", NULL, &forked.what, NULL) == RQL_E_FORKED &&
                     rql_request_cancel(forked.what.request) == RQL_E_FORKED &&
-                    rql_release_async(loop, NULL, NULL, NULL) == RQL_E_FORKED &&
-                    rql_run_async(loop, &work, NULL) == RQL_E_FORKED &&
-                    rql_loop_open(&made, client, NULL, NULL) == RQL_E_FORKED &&
+                    rql_lock_release_async(loop, NULL, NULL, NULL) == RQL_E_FORKED &&
+                    rql_loop_run(loop, &work, NULL) == RQL_E_FORKED &&
+                    rql_loop_open(client, NULL, &made, NULL) == RQL_E_FORKED &&
                     rql_loop_close(loop, on_closed, &closed, NULL) == RQL_E_FORKED;
 
     if (is_right && uv_loop_fork(&uv) == 0) {

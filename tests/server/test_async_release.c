@@ -40,7 +40,7 @@ static void on_turn(rql_status status, rql_lock *lock, const rql_error *error, v
     check_callback();
     CHECK_OK(status);
     if (seen.n_granted++ % 2 == 0) {
-        CHECK_OK(rql_release_async(loop, lock, NULL, NULL));
+        CHECK_OK(rql_lock_release_async(loop, lock, NULL, NULL));
         seen.n_released++;
     } else {
         release_here(lock);
@@ -60,7 +60,7 @@ TEST(a_callback_may_release_at_once_what_was_handed_over)
     memset(&seen, 0, sizeof seen);
     patient_options = patient(client);
     for (int i = 0; i < CROWD; i++) {
-        CHECK_OK(rql_acquire_async(loop, "x", &patient_options, &what, NULL));
+        CHECK_OK(rql_lock_acquire_async(loop, "x", &patient_options, &what, NULL));
     }
     run_until(all_had_their_turn, NULL);
     close_loop();
@@ -91,7 +91,7 @@ static void on_late_turn(rql_status status, rql_lock *lock, const rql_error *err
     if (rql_loop_close(closing.own, NULL, NULL, NULL) != RQL_E_INVALID) {
         atomic_fetch_add(&closing.n_refused, 1);
     }
-    if (rql_release_async(closing.own, lock, NULL, NULL)) {
+    if (rql_lock_release_async(closing.own, lock, NULL, NULL)) {
         atomic_fetch_add(&closing.n_refused, 1);
         (void)rql_lock_forget(lock);
     }
@@ -111,9 +111,9 @@ TEST(what_is_granted_to_a_closing_loop_is_released_there)
     atomic_store(&closing.n_refused, 0);
     for (int i = 0; i < ROUNDS; i++) {
         atomic_store(&closing.n_granted, 0);
-        CHECK_OK(rql_loop_open(&closing.own, client, NULL, NULL));
+        CHECK_OK(rql_loop_open(client, NULL, &closing.own, NULL));
         for (int j = 0; j < MANY; j++) {
-            CHECK_OK(rql_acquire_async(closing.own, "x", &patient_options, &what, NULL));
+            CHECK_OK(rql_lock_acquire_async(closing.own, "x", &patient_options, &what, NULL));
         }
         assert_true(wait_until(is_under_way, NULL, AWAIT_MS));
         CHECK_OK(rql_loop_close(closing.own, NULL, NULL, NULL));

@@ -108,7 +108,7 @@ TEST(a_node_that_nobody_uses_is_left_alone)
     options.task = 1;
     options.timeout_ms = 100;
     assert_int_equal(
-        rql_lock_acquire(client, rql_lock_describe(held[1]).name, &options, &held_by_test, NULL),
+        rql_lock_acquire(client, rql_lock_name(held[1]), &options, &held_by_test, NULL),
         RQL_TIMED_OUT);
     assert_int_equal(rql_lock_release(held[1], NULL), RQL_OK);
     assert_true(wait_until(is_left_alone, at[1], AWAIT_MS));

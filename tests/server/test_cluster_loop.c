@@ -31,7 +31,7 @@ static void run_copy(void)
 {
     rql_acquiring what = {.done = on_asked};
 
-    must(rql_acquire_async(loop, "x", NULL, &what, NULL) == RQL_E_FORKED, LEAST_CODE);
+    must(rql_lock_acquire_async(loop, "x", NULL, &what, NULL) == RQL_E_FORKED, LEAST_CODE);
     (void)uv_run(&uv, UV_RUN_NOWAIT);
     (void)uv_run(&uv, UV_RUN_NOWAIT);
 }
@@ -238,7 +238,7 @@ TEST(a_hand_over_is_told_by_a_node_that_was_put_aside_meanwhile)
     start_asking(&behind, name);
     run_until(sleeps, behind.what.request);
     redis_server_pause(&nodes[1]);
-    CHECK_OK(rql_release_async(loop, first.lock, &done, NULL));
+    CHECK_OK(rql_lock_release_async(loop, first.lock, &done, NULL));
     await_asked(&behind);
     CHECK_OK(behind.status);
     redis_server_kill(&nodes[1]);

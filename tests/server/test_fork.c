@@ -40,10 +40,9 @@ static void refuse_and_free_what_is_inherited(void)
     must(rql_lock_extend(inherited, 1000, NULL) == RQL_E_FORKED, 11);
     must(rql_lock_get_state(inherited) == RQL_GONE, 12);
     must(rql_lock_release(inherited, NULL) == RQL_E_FORKED, 13);
-    must(rql_clear_locks(client, NULL, NULL, NULL) == RQL_E_FORKED, 14);
-    must(rql_clear_locks_of(client, &owner, NULL, NULL, NULL) == RQL_E_FORKED, 15);
-    must(rql_clear_current_locks(client, 0, NULL, NULL, NULL) == RQL_E_FORKED, 16);
-    must(rql_clear_dead_requests(client, NULL, NULL, NULL, NULL) == RQL_E_FORKED, 17);
+    must(rql_locks_clear(client, NULL, NULL, NULL) == RQL_E_FORKED, 14);
+    must(rql_locks_clear_of(client, &owner, NULL, NULL, NULL) == RQL_E_FORKED, 15);
+    must(rql_requests_clear_dead(client, NULL, NULL, NULL, NULL) == RQL_E_FORKED, 17);
     if (inherited_series) {
         refuse_series();
     }
@@ -211,7 +210,7 @@ static void use_all_without_standard_descriptors(void)
     options = patient(own);
     options.auto_extend = true;
     must(rql_swarm_start(own, NULL, &swarm, NULL) == RQL_OK, 80);
-    must(rql_loop_open(&loop, own, NULL, NULL) == RQL_OK, 81);
+    must(rql_loop_open(own, NULL, &loop, NULL) == RQL_OK, 81);
     must(rql_lock_acquire(own, "of the daemon", &options, &lock, NULL) == RQL_OK, 82);
     must(rql_lock_lost_fd(lock, &fd, NULL) == RQL_OK && fd > 2, 83);
     for (int standard = 0; standard < 3; standard++) {
@@ -335,7 +334,7 @@ TEST(fork_in_a_block_leaves_the_parent_its_lock)
 {
     rql_block block = {.run = fork_in_block};
 
-    CHECK_OK(rql_with_lock(client, "x", NULL, &block, NULL));
+    CHECK_OK(rql_lock_run(client, "x", NULL, &block, NULL));
     assert_int_equal(block.value, 7);
     assert_int_equal(ask_int("EXISTS rql:lock:x"), 0);
 }
@@ -346,11 +345,11 @@ static void use_the_inherited_swarm(void)
 {
     rql_swarm_status status;
 
-    must(rql_get_swarm_status(client, &status, NULL) == RQL_E_FORKED, 70);
+    must(rql_swarm_get_status(client, &status, NULL) == RQL_E_FORKED, 70);
     rql_swarm_stop(inherited_swarm);
     must(rql_swarm_free(inherited_swarm) == NULL, 71);
-    must(rql_probe_hosts(client, NULL, NULL, NULL) == RQL_E_FORKED, 72);
-    must(rql_flush_zombies(client, NULL, NULL, NULL) == RQL_E_FORKED, 73);
+    must(rql_swarm_probe(client, NULL, NULL, NULL) == RQL_E_FORKED, 72);
+    must(rql_swarm_flush(client, NULL, NULL, NULL) == RQL_E_FORKED, 73);
     if (CHILDREN_MAY_MAKE_THREADS) {
         rql_client *own = new_client_in_child();
         rql_swarm *swarm = NULL;
@@ -371,7 +370,7 @@ TEST(child_has_nothing_of_its_parents_swarm)
     await_int(1, "HLEN rql:swarm:hsts");
     expect_good_end(start_limited_child(use_the_inherited_swarm));
     assert_int_equal(ask_int("HLEN rql:swarm:hsts"), 1);
-    CHECK_OK(rql_get_swarm_status(client, &status, NULL));
+    CHECK_OK(rql_swarm_get_status(client, &status, NULL));
     assert_true(status.is_running);
     CHECK_OK(rql_lock_release(lock, NULL));
     inherited_swarm = rql_swarm_free(inherited_swarm);

@@ -120,22 +120,24 @@ static void *ask_and_end(void *data)
     rql_lock_options options = renewed(wait_stretched(TTL_MS));
 
     options.task = 1;
-    return rql_acquire_async(self->loop, "x", &options, &what, NULL) ? data : NULL;
+    return rql_lock_acquire_async(self->loop, "x", &options, &what, NULL) ? data : NULL;
 }
 
 /* The thread that stays is the loop's, and the lock that of a task of its own. */
 TEST(a_lock_outlives_the_thread_that_asked_a_loop_for_it)
 {
     struct asked asked = {0};
+    rql_lock_facts facts;
     void *failed = NULL;
     pthread_t thread;
 
-    CHECK_OK(rql_loop_open(&asked.loop, client, NULL, NULL));
+    CHECK_OK(rql_loop_open(client, NULL, &asked.loop, NULL));
     assert_int_equal(pthread_create(&thread, NULL, ask_and_end, &asked), 0);
     assert_int_equal(pthread_join(thread, &failed), 0);
     assert_null(failed);
     assert_true(wait_until(has_lock, &asked, AWAIT_MS));
-    CHECK_OK(await_renewals(asked.lock, rql_lock_describe(asked.lock).ttl_ms));
+    rql_lock_describe(asked.lock, &facts);
+    CHECK_OK(await_renewals(asked.lock, facts.ttl_ms));
     CHECK_OK(rql_lock_release(asked.lock, NULL));
     CHECK_OK(rql_loop_close(asked.loop, NULL, NULL, NULL));
 }

@@ -27,7 +27,7 @@ static rql_swarm_status status_of(rql_client *of)
 {
     rql_swarm_status status;
 
-    CHECK_OK(rql_get_swarm_status(of, &status, NULL));
+    CHECK_OK(rql_swarm_get_status(of, &status, NULL));
     return status;
 }
 

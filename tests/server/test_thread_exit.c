@@ -109,25 +109,25 @@ static void *use_every_call_while_cancelled(void *data)
     int fd;
 
     (void)pthread_cancel(pthread_self());
-    *n_ok += rql_client_new(&own, &options, NULL) == RQL_OK;
+    *n_ok += rql_client_new(&options, &own, NULL) == RQL_OK;
     *n_ok += rql_client_connect(own, NULL) == RQL_OK;
     *n_ok += rql_lock_acquire(own, "x", NULL, &lock, NULL) == RQL_OK;
     *n_ok += rql_lock_lost_fd(lock, &fd, NULL) == RQL_OK;
     *n_ok += rql_lock_verify(lock, NULL) == RQL_OK;
     *n_ok += rql_lock_extend(lock, 1000, NULL) == RQL_OK;
     *n_ok += rql_lock_get_state(lock) == RQL_HELD;
-    *n_ok += rql_is_locked(own, "x", &is_there, NULL) == RQL_OK;
-    *n_ok += rql_is_queued(own, "x", &is_there, NULL) == RQL_OK;
-    *n_ok += rql_acquired_locks(own, &names, NULL) == RQL_OK;
+    *n_ok += rql_lock_exists(own, "x", &is_there, NULL) == RQL_OK;
+    *n_ok += rql_queue_exists(own, "x", &is_there, NULL) == RQL_OK;
+    *n_ok += rql_client_held_locks(own, &names, NULL) == RQL_OK;
     names = rql_text_list_free(names);
-    *n_ok += rql_list_keys(own, &names, NULL) == RQL_OK;
+    *n_ok += rql_keys_list(own, &names, NULL) == RQL_OK;
     names = rql_text_list_free(names);
-    *n_ok += rql_possible_host_ids(own, &names, NULL) == RQL_OK;
+    *n_ok += rql_client_host_ids(own, &names, NULL) == RQL_OK;
     names = rql_text_list_free(names);
-    *n_ok += rql_force_extend(own, "x", 1000, NULL) == RQL_OK;
-    *n_ok += rql_release_by_secret(own, "x", rql_lock_secret(lock), NULL) == RQL_OK;
-    *n_ok += rql_check_until_free(own, "x", NULL, NULL) == RQL_OK;
-    *n_ok += rql_force_unlock(own, "x", &unlocked, NULL) <= RQL_NOT_FOUND;
+    *n_ok += rql_lock_force_extend(own, "x", 1000, NULL) == RQL_OK;
+    *n_ok += rql_lock_release_by_secret(own, "x", rql_lock_secret(lock), NULL) == RQL_OK;
+    *n_ok += rql_lock_wait_until_free(own, "x", NULL, NULL) == RQL_OK;
+    *n_ok += rql_lock_force_unlock(own, "x", &unlocked, NULL) <= RQL_NOT_FOUND;
     lock = rql_lock_forget(lock);
     *n_ok += rql_client_free(own) == NULL;
     pthread_testcancel();
@@ -164,8 +164,8 @@ TEST(to_cancel_a_request_is_no_cancellation_point)
     rql_loop *own = NULL;
     pthread_t thread;
 
-    CHECK_OK(rql_loop_open(&own, client, NULL, NULL));
-    CHECK_OK(rql_acquire_async(own, "x", &options, &what, NULL));
+    CHECK_OK(rql_loop_open(client, NULL, &own, NULL));
+    CHECK_OK(rql_lock_acquire_async(own, "x", &options, &what, NULL));
     await_int(1, "ZCARD rql:lock_queue:x");
     assert_int_equal(pthread_create(&thread, NULL, cancel_while_cancelled, what.request), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
@@ -381,8 +381,8 @@ TEST(callbacks_run_with_synchronous_signals_open)
     ask("DEL rql:lock:x");
     assert_int_equal(rql_lock_verify(lock, NULL), RQL_NOT_HELD);
     options.on_lost = NULL;
-    CHECK_OK(rql_loop_open(&own, client, NULL, NULL));
-    CHECK_OK(rql_acquire_async(own, "y", &options, &what, NULL));
+    CHECK_OK(rql_loop_open(client, NULL, &own, NULL));
+    CHECK_OK(rql_lock_acquire_async(own, "y", &options, &what, NULL));
     assert_true(wait_until(were_called, &n_called, AWAIT_MS));
     CHECK_OK(rql_loop_close(own, NULL, NULL, NULL));
     (void)rql_lock_release(lock, NULL);

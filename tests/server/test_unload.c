@@ -37,7 +37,7 @@ struct loaded {
     void *handle;
     void (*options_init)(rql_options *, size_t);
     void (*lock_options_init)(const rql_client *, rql_lock_options *, size_t);
-    rql_status (*client_new)(rql_client **, const rql_options *, rql_error *);
+    rql_status (*client_new)(const rql_options *, rql_client **, rql_error *);
     rql_client *(*client_free)(rql_client *);
     rql_status (*acquire)(rql_client *, const char *, const rql_lock_options *, rql_lock **,
                           rql_error *);
@@ -80,7 +80,7 @@ static void *load_use_and_unload(void *data)
     load(&library);
     library.options_init(&options, sizeof options);
     options.url = server.url;
-    must(library.client_new(&own, &options, NULL) == RQL_OK, 53);
+    must(library.client_new(&options, &own, NULL) == RQL_OK, 53);
     library.lock_options_init(own, &of_lock, sizeof of_lock);
     of_lock.auto_extend = true; /* has the background thread started */
     must(library.acquire(own, "of the plugin", &of_lock, &lock, NULL) == RQL_OK, 54);

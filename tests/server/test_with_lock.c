@@ -37,7 +37,7 @@ static void *leave_block(void *data)
     struct leaver *leaver = data;
     rql_block block = {.run = leaver->run, .user_data = leaver};
 
-    (void)!rql_with_lock(client, "x", NULL, &block, NULL);
+    (void)!rql_lock_run(client, "x", NULL, &block, NULL);
     leaver->returned = true;
     return NULL;
 }
@@ -56,7 +56,7 @@ static void *leave_block_of_series(void *data)
     rql_series_block block = {.run = exit_thread_of_series};
     rql_series_options options = series_of(names, 2);
 
-    (void)!rql_with_series(client, &options, &block, NULL);
+    (void)!rql_series_run(client, &options, &block, NULL);
     leaver->returned = true;
     return NULL;
 }
@@ -123,12 +123,12 @@ TEST(longjmp_out_of_the_block_leaves_the_lock_to_its_ttl)
 
     options.ttl_ms = wait_stretched(1000);
     if (setjmp(before_block) == 0) {
-        (void)!rql_with_lock(client, "x", &options, &block, NULL);
+        (void)!rql_lock_run(client, "x", &options, &block, NULL);
         fail_msg("the block has returned");
     }
     assert_int_equal(ask_int("EXISTS rql:lock:x"), 1);
     options.fail_fast = true;
-    assert_int_equal(rql_with_lock(client, "x", &options, &block, NULL), RQL_FAIL_FAST_NO_TRY);
+    assert_int_equal(rql_lock_run(client, "x", &options, &block, NULL), RQL_FAIL_FAST_NO_TRY);
     CHECK_OK(rql_lock_release(hold(client, "y"), NULL));
     CHECK_OK(rql_lock_release(hold(other, "x"), NULL));
     CHECK_OK(rql_lock_release(hold(client, "x"), NULL));

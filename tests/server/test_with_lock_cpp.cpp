@@ -26,7 +26,7 @@ int throw_out_of_block(rql_client *client, const char *name, int value)
     block.run = throw_it;
     block.user_data = &value;
     try {
-        (void)!rql_with_lock(client, name, nullptr, &block, nullptr);
+        (void)!rql_lock_run(client, name, nullptr, &block, nullptr);
     } catch (const Thrown &thrown) {
         return thrown.value;
     }

@@ -14,7 +14,7 @@ TEST(durations_are_read)
     while (next_part(&texts, text, &expected_ms)) {
         int64_t value_ms = 42;
 
-        CHECK_OK(rql_parse_duration(text, &value_ms, NULL));
+        CHECK_OK(rql_duration_parse(text, &value_ms, NULL));
         assert_int_equal(value_ms, expected_ms);
     }
 }
@@ -31,10 +31,10 @@ TEST(what_is_no_duration_is_refused)
     while (next_part(&texts, text, NULL)) {
         rql_error error = {0};
 
-        assert_int_equal(rql_parse_duration(text, &value_ms, &error), RQL_E_INVALID);
+        assert_int_equal(rql_duration_parse(text, &value_ms, &error), RQL_E_INVALID);
         assert_non_null(strstr(error.message, "must have units, as 500ms, 0.5s, 1h30m or 30d"));
     }
-    assert_int_equal(rql_parse_duration(NULL, &value_ms, NULL), RQL_E_INVALID);
-    assert_int_equal(rql_parse_duration("5s", NULL, NULL), RQL_E_INVALID);
+    assert_int_equal(rql_duration_parse(NULL, &value_ms, NULL), RQL_E_INVALID);
+    assert_int_equal(rql_duration_parse("5s", NULL, NULL), RQL_E_INVALID);
     assert_int_equal(value_ms, 42);
 }

@@ -107,7 +107,7 @@ static void begin_element(rql_client *of)
     client = of;
     assert_int_equal(uv_loop_init(&uv), 0);
     assert_int_equal(uv_async_init(&uv, &awake, NULL), 0);
-    CHECK_OK(rql_loop_open(&loop, client, &uv, NULL));
+    CHECK_OK(rql_loop_open(client, &uv, &loop, NULL));
     swarm = (struct rql_swarm){.client = client};
     memset(&step, 0, sizeof step);
     rqli_element_init(&element, &element_ops, &swarm);

@@ -1,5 +1,6 @@
 #include "check.h"
 
+#include "observe/histogram.h"
 #include "observe/stats.h"
 
 #include <math.h>
@@ -21,17 +22,17 @@ TEST(what_is_out_of_range_goes_to_the_ends)
 
     EACH (row, rows) {
         print_message("# %lld us\n", (long long)row->us);
-        assert_int_equal(rql_histogram_bucket(row->us), row->bucket);
+        assert_int_equal(rqli_histogram_bucket(row->us), row->bucket);
     }
-    assert_true(rql_histogram_upper(RQL_HISTOGRAM_BUCKETS) == LONGEST_US);
-    assert_true(rql_histogram_upper(SIZE_MAX) == LONGEST_US);
+    assert_true(rqli_histogram_upper(RQL_HISTOGRAM_BUCKETS) == LONGEST_US);
+    assert_true(rqli_histogram_upper(SIZE_MAX) == LONGEST_US);
 }
 
 /* All times that are the first, the last or in the midst of a bucket, and many others. */
 TEST(a_time_is_known_to_an_eighth)
 {
     for (int64_t time_us = 1; time_us <= LONGEST_US; time_us += time_us / 97 + 1) {
-        int64_t over_us = rql_histogram_upper(rql_histogram_bucket(time_us)) - time_us;
+        int64_t over_us = rqli_histogram_upper(rqli_histogram_bucket(time_us)) - time_us;
 
         assert_true(over_us >= 0);
         assert_true(over_us * 8 <= time_us);
@@ -40,7 +41,7 @@ TEST(a_time_is_known_to_an_eighth)
 
 static void add(rql_histogram *histogram, int64_t time_us, int64_t count)
 {
-    histogram->bucket[rql_histogram_bucket(time_us)] += count;
+    histogram->bucket[rqli_histogram_bucket(time_us)] += count;
     histogram->count += count;
     histogram->sum_us += time_us * count;
 }

@@ -12,7 +12,7 @@ BEFORE_EACH(set_up)
 {
     rql_options_init(&options);
     options.url = "unix:///nowhere";
-    CHECK_OK(rql_client_new(&client, &options, &error));
+    CHECK_OK(rql_client_new(&options, &client, &error));
 }
 
 AFTER_EACH(tear_down)
@@ -40,10 +40,10 @@ TEST(a_listener_is_refused)
     rql_lock *lock = NULL;
 
     options.logger = rql_log_to_file;
-    check_unsupported(rql_client_new(&made, &options, &error));
+    check_unsupported(rql_client_new(&options, &made, &error));
     options.logger = NULL;
     options.instrumenter = take_event;
-    check_unsupported(rql_client_new(&made, &options, &error));
+    check_unsupported(rql_client_new(&options, &made, &error));
     rql_lock_options_init(client, &of_call);
     of_call.logger = rql_log_json_to_file;
     check_unsupported(rql_lock_acquire(client, "x", &of_call, &lock, &error));

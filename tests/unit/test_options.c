@@ -315,35 +315,19 @@ TEST(options_of_a_lock_are_texts_as_those_of_the_client)
     }
 }
 
-static void on_lost(rql_lock *lock, void *data)
-{
-    (void)lock;
-    (void)data;
-}
-
 /* It has memory of the library's size in place of the struct. */
 TEST(a_binding_needs_no_offset)
 {
     assert_int_equal(rql_options_size(), sizeof(rql_options));
     assert_int_equal(rql_lock_options_size(), sizeof(rql_lock_options));
     rql_lock_options_init_sized(NULL, &given.lock, rql_lock_options_size());
-    CHECK_OK(rql_lock_options_set_lost(&given.lock, on_lost, &client, NULL));
-    assert_true(given.lock.on_lost == on_lost);
-    assert_ptr_equal(given.lock.user_data, &client);
-    /* An older program has not all of them, and memory that nobody has filled none. */
-    rql_lock_options_init_sized(NULL, &given.lock,
-                                offsetof(rql_lock_options, detailed_acq_timeout_error));
-    CHECK_OK(rql_lock_options_set_lost(&given.lock, on_lost, &client, NULL));
+    CHECK_OK(rql_lock_options_set(&given.lock, "replicas", "1", NULL));
+    /* An older program has not all of them, and memory that was never filled has none. */
     rql_lock_options_init_sized(NULL, &given.lock, offsetof(rql_lock_options, user_data));
-    assert_int_equal(rql_lock_options_set_lost(&given.lock, on_lost, NULL, &error), RQL_E_INVALID);
-    assert_string_equal(error.message, "options: no such option: on_lost");
-    assert_null(given.lock.on_lost);
     assert_int_equal(rql_lock_options_set(&given.lock, "replicas", "1", NULL), RQL_E_INVALID);
     CHECK_OK(rql_lock_options_set(&given.lock, "ttl_ms", "1", NULL));
     given.size = 0;
-    assert_int_equal(rql_lock_options_set_lost(&given.lock, on_lost, NULL, &error), RQL_E_INVALID);
     assert_int_equal(rql_lock_options_set(&given.lock, "ttl_ms", "1", &error), RQL_E_INVALID);
     assert_string_equal(error.message, "options: not set up by their init call");
     assert_int_equal(rql_lock_options_set(NULL, "ttl_ms", "1", NULL), RQL_E_INVALID);
-    assert_int_equal(rql_lock_options_set_lost(NULL, on_lost, NULL, NULL), RQL_E_INVALID);
 }

@@ -223,6 +223,7 @@ TEST(a_short_struct_takes_the_defaults_of_the_gem_that_it_has)
     struct {
         rql_options known;
     } given;
+
     const size_t size = offsetof(rql_options, ttl_ms);
 
     memset(&given, 0x5A, sizeof given);

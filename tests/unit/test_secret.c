@@ -111,7 +111,7 @@ TEST(a_client_keeps_its_password_secret)
                        strchr(*row, 'x') ? "/nowhere" : "127.0.0.1:1");
         write_word(url + strlen(*row));
         options.url = url;
-        CHECK_OK(rql_client_new(&client, &options, NULL));
+        CHECK_OK(rql_client_new(&options, &client, NULL));
         assert_null(rqli_secret_free(url));
         assert_true(rql_client_connect(client, NULL) < 0);
         assert_true(is_in_memory(false));

@@ -1,6 +1,7 @@
 #include "check.h"
 
 #include "json.h"
+#include "observe/histogram.h"
 
 #include <rql/stats.h>
 #include <stdlib.h>
@@ -12,9 +13,9 @@ static rql_stats make_stats(void)
     rql_stats stats = {.size = sizeof stats, .acquisitions = 42, .timed_out = 7};
 
     stats.faults[-RQL_E_IO] = 3;
-    stats.wait.bucket[rql_histogram_bucket(15)] = 1;
-    stats.wait.bucket[rql_histogram_bucket(16)] = 2;
-    stats.wait.bucket[rql_histogram_bucket(INT64_MAX)] = 4;
+    stats.wait.bucket[rqli_histogram_bucket(15)] = 1;
+    stats.wait.bucket[rqli_histogram_bucket(16)] = 2;
+    stats.wait.bucket[rqli_histogram_bucket(INT64_MAX)] = 4;
     stats.wait.count = 7;
     stats.wait.sum_us = 1234567;
     return stats;
