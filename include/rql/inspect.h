@@ -212,10 +212,10 @@ RQL_API rql_lock_info *rql_lock_info_free(rql_lock_info *info);
 RQL_API rql_queue_info *rql_queue_info_free(rql_queue_info *info);
 
 /**
- * The keys of all locks: `rql:lock:*`.
+ * The names of all locks that are held.
  *
  * @param[in]  client  The client.
- * @param[out] out     The full key names, each once; untouched unless RQL_OK.
+ * @param[out] out     The names, sorted, each once; untouched unless RQL_OK.
  * @param[out] error   Why the call did not return RQL_OK, or NULL.
  * @retval RQL_OK    `*out` is set.
  * @retval RQL_E_IO  No reply; also other faults of status.h.
@@ -226,10 +226,10 @@ RQL_API RQL_MUST_CHECK rql_status rql_locks_list(rql_client *client, rql_text_li
                                                  rql_error *error);
 
 /**
- * The keys of all queues: `rql:lock_queue:*`.
+ * The names of all locks for which a request waits.
  *
  * @param[in]  client  The client.
- * @param[out] out     The full key names, each once; untouched unless RQL_OK.
+ * @param[out] out     The names, sorted, each once; untouched unless RQL_OK.
  * @param[out] error   Why the call did not return RQL_OK, or NULL.
  * @retval RQL_OK    `*out` is set.
  * @retval RQL_E_IO  No reply; also other faults of status.h.

@@ -256,7 +256,7 @@ RQL_API rql_host_info_list *rql_host_info_list_free(rql_host_info_list *list);
 typedef struct rql_zombies {
     rql_text_list *hosts;     /**< Host ids. */
     rql_text_list *acquirers; /**< Ids of those that held the locks. */
-    rql_text_list *locks;     /**< Keys: `rql:lock:<name>`. */
+    rql_text_list *locks;     /**< Names of the locks. */
     int64_t rem_request_cnt;  /**< Requests removed; 0 unless flushed. */
     int64_t handed_over_cnt;  /**< Locks that went to a waiter at once; 0 unless flushed. */
 } rql_zombies;

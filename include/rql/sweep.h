@@ -178,8 +178,8 @@ RQL_API RQL_MUST_CHECK rql_status rql_locks_clear_of(rql_client *client,
  * @param[in]  client   The client.
  * @param[in]  options  Settings, or NULL for the client's.
  * @param[out] out      What was done, or NULL; filled as by rql_locks_clear().
- * @param[out] queues   The keys of all queues that were found, changed or not (the gem's
- *                      processed_queues), or NULL; untouched unless RQL_OK.
+ * @param[out] queues   The names of all locks whose queues were found, changed or not (the gem's
+ *                      processed_queues, which are keys), or NULL; untouched unless RQL_OK.
  * @param[out] error    Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK         Done.

@@ -171,7 +171,7 @@ rql_status rql_requests_clear_dead(rql_client *client, const rql_sweep_options *
     /* The walk has all keys that it found and `wants` accepted, changed or not. If memory for
      * the list runs out, the sweep is done all the same, as *out says. */
     if (!status && queues) {
-        status = rqli_list_give(&sweep.parts[0].walk.found, queues, error);
+        status = rqli_list_give_names(&sweep.parts[0].walk.found, RQLI_KEY_QUEUE, queues, error);
     }
     return status;
 }

@@ -284,7 +284,7 @@ static rql_status find_locks(rql_client *client, const struct hosts *hosts,
         char text[WHERE_SIZE];
 
         if (info->hst_id && rqli_list_has(&hosts->where, where(text, set, info->hst_id))) {
-            rqli_list_add(&found->locks, rqli_slice_of(info->lock_key), 0);
+            rqli_list_add(&found->locks, rqli_slice_of(info->name), 0);
             rqli_list_add(&found->acquirers, rqli_slice_of(info->acq_id ? info->acq_id : ""), 0);
         }
     }

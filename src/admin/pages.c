@@ -219,6 +219,16 @@ rql_status rqli_list_give(const struct rqli_list *self, rql_text_list **out, rql
     return RQL_OK;
 }
 
+rql_status rqli_list_give_names(struct rqli_list *self, const char *prefix, rql_text_list **out,
+                                rql_error *error)
+{
+    for (size_t i = 0; i < self->count; i++) {
+        self->item[i].text = rqli_name_in(self->item[i].text, prefix);
+    }
+    rqli_list_sort(self);
+    return rqli_list_give(self, out, error);
+}
+
 /* A value that is no time is stored as -1: such a host is listed, but never counts as dead. */
 static void take_time(struct rqli_walk *self, struct rqli_slice name, struct rqli_slice value)
 {

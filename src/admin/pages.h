@@ -66,6 +66,10 @@ size_t rqli_list_size(const struct rqli_list *self);
  * would be other texts if they were cut. */
 rql_status rqli_list_give(const struct rqli_list *self, rql_text_list **out, rql_error *error);
 
+/* Does the same with the names in keys that have this prefix, sorted. The list has them then. */
+rql_status rqli_list_give_names(struct rqli_list *self, const char *prefix, rql_text_list **out,
+                                rql_error *error);
+
 enum {
     RQLI_CURSOR_SIZE = 24,
     RQLI_WALK_ROUNDS_MAX = 1 << 20, /* of a hash: a server that never ends the walk is broken */

@@ -171,7 +171,7 @@ static void on_lock_removed(struct rqli_sweep *sweep, const struct rqli_sweep_ta
     const struct rqli_reply *nonce = &target->seen->items[RQLI_GRANT_NONCE];
 
     if (sweep->locks) {
-        rqli_list_add(sweep->locks, rqli_slice_of(target->key.data), 0);
+        rqli_list_add(sweep->locks, rqli_name_in(target->key, RQLI_KEY_LOCK), 0);
     }
     if (acq_id->type != RQLI_REPLY_TEXT) {
         return;

@@ -114,6 +114,16 @@ static int store_number(const struct cli_command *command, const struct cli_flag
     return CLI_DONE;
 }
 
+static int add_meta(struct cli_args *args, const struct cli_command *command, const char *name,
+                    const char *value)
+{
+    if (args->n_meta == RQL_META_MAX_PAIRS) {
+        return cli_misused(command, "too much metadata at ", name);
+    }
+    args->meta[args->n_meta++] = (rql_meta){.name = name, .value = value};
+    return CLI_DONE;
+}
+
 /* Splits the argument in place; the pair points to its two halves. */
 static int store_meta(struct cli_args *args, const struct cli_command *command, char *text)
 {
@@ -122,12 +132,8 @@ static int store_meta(struct cli_args *args, const struct cli_command *command, 
     if (!equals || equals == text) {
         return cli_misused(command, "metadata is written NAME=VALUE, not ", text);
     }
-    if (args->n_meta == RQL_META_MAX_PAIRS) {
-        return cli_misused(command, "too much metadata at ", text);
-    }
     *equals = '\0';
-    args->meta[args->n_meta++] = (rql_meta){.name = text, .value = equals + 1};
-    return CLI_DONE;
+    return add_meta(args, command, text, equals + 1);
 }
 
 /* Sets an option of the library. The flag of a duration does not say its unit, as the option's name
@@ -171,6 +177,11 @@ static int store(const struct cli_flag *flag, const struct cli_command *command,
         return CLI_DONE;
     case CLI_META:
         return store_meta(args, command, value);
+    case CLI_REASON:
+        return add_meta(args, command, flag->name, value);
+    case CLI_STRING:
+        args->shell[2] = value;
+        return CLI_DONE;
     case CLI_LOG:
         args->options.logger = strcmp(value, "text") == 0   ? cli_log_text
                                : strcmp(value, "json") == 0 ? cli_log_json
@@ -409,10 +420,40 @@ static const char *find_too_short(const struct cli_args *args)
                                                                                      : NULL;
 }
 
+/* Returns whether the command takes the flag --json, which may also stand in front of it. */
+static bool takes_json(const struct cli_command *command)
+{
+    const struct cli_flag *flag = cli_flags;
+
+    while (flag->name &&
+           (flag->offset != CLI_FIELD(json) || !cli_is_listed(command, flag->commands))) {
+        flag++;
+    }
+    return flag->name != NULL;
+}
+
+/* Makes the string of --command the command. */
+static int use_shell(struct cli_args *args, const struct cli_command *command)
+{
+    static char shell[] = "sh";
+    static char flag[] = "-c";
+
+    if (args->command) {
+        return cli_misused(command, "--command does not go with ", "-- COMMAND");
+    }
+    args->shell[0] = shell;
+    args->shell[1] = flag;
+    args->command = args->shell;
+    return CLI_DONE;
+}
+
 static int check_arguments(const struct cli_args *args, const struct cli_command *command)
 {
     if (args->help) {
         return CLI_DONE;
+    }
+    if (args->json && !takes_json(command)) {
+        return cli_misused(command, "it prints no JSON: ", "--json");
     }
     if (command->needs_name && !args->name) {
         return cli_misused(command, command->name_is ? command->name_is : "which lock? ",
@@ -459,6 +500,9 @@ int cli_args_parse(struct cli_args *args, const struct cli_command *command)
         } else {
             code = take_name(args, command, *args->next++);
         }
+    }
+    if (code == CLI_DONE && args->shell[2]) {
+        code = use_shell(args, command);
     }
     return code == CLI_DONE ? check_arguments(args, command) : code;
 }

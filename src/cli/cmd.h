@@ -22,6 +22,7 @@ struct cli_args {
     size_t n_names;   /* number of names of a series */
     const char *names[RQL_SERIES_MAX];
     char **command; /* arguments after "--", or NULL */
+    char *shell[4]; /* the command that --command gives: sh -c STRING; or NULL */
 
     rql_options options;   /* defaults, then environment, then flags */
     rql_status env_status; /* status of the environment; reported when a client is made */
@@ -55,6 +56,8 @@ enum cli_flag_kind {
     CLI_COUNT,    /* int64_t, 0 to 100000000 */
     CLI_TEXT,     /* const char * */
     CLI_META,     /* NAME=VALUE, may be repeated */
+    CLI_REASON,   /* metadata of this name */
+    CLI_STRING,   /* the command of a shell */
     CLI_LOG,      /* "text" or "json": the log lines of the library go to stderr */
     CLI_OPTION,   /* an option of the library; `offset` is its row there */
 };
@@ -128,6 +131,7 @@ extern const struct cli_command cli_info;
 extern const struct cli_command cli_queue;
 extern const struct cli_command cli_ls;
 extern const struct cli_command cli_who;
+extern const struct cli_command cli_wait;
 extern const struct cli_command cli_clear;
 extern const struct cli_command cli_clear_of;
 extern const struct cli_command cli_dead;
@@ -180,7 +184,7 @@ bool cli_is_listed(const struct cli_command *command, const char *commands);
 /* Reports what is wrong with an argument; returns CLI_USAGE. */
 int cli_misused(const struct cli_command *command, const char *what, const char *argument);
 
-#define CLI_GLOB_NOTE "GLOB is matched with the names of the locks: * ? [a-z] [!a] \\*.\n"
+#define CLI_GLOB_NOTE "GLOB is a pattern for the names of locks: * ? [a-z] [!a] \\*.\n"
 
 /* "did you mean ...?": the known word that is nearest to a mistyped one. */
 enum { CLI_GUESS_SIZE = 96 };

@@ -381,14 +381,15 @@ const struct cli_command cli_bench = {
     .name = "bench",
     .takes_locks = true,
     .usage = "[URL] [--for DURATION] [--threads LIST] [--force] [--json]",
-    .summary = "Measure what this server can do: pairs, hand-overs, beside PING and a plain lock",
+    .summary = "Measure what this server can do",
     .examples = "  rql bench redis://locks.example.com --threads 1,16\n",
-    .notes = "It loads the server while it runs. It does not begin where others use more than 20 % "
-             "of a processor\nof the server, unless forced; it stops when the p99 of PING triples "
-             "(and rises by 5 ms): others suffer\nthen; and exits with 1. All it takes is named "
-             "rql-bench-..., lives for 10 s at most and is gone at\nthe end. The options of the "
-             "library count: --lazy-release true, --spin-us 50. A pair is an acquire and a\n"
-             "release of a free lock. A URL with a password belongs into RQL_URL.\n",
+    .notes = "Measures pairs (an acquire and a release of a free lock) and hand-overs, next to "
+             "PING and a plain lock. This loads the server. It does not begin if others use more "
+             "than 20 % of a processor of the server, unless --force is given. It stops, and exits "
+             "with 1, if the p99 of PING triples and rises by 5 ms, because others suffer then. "
+             "All its locks are named rql-bench-..., live for at most 10 s and are gone at the "
+             "end. The options of the library count, such as --lazy-release true and --spin-us 50. "
+             "A URL with a password belongs in RQL_URL.\n",
     .takes_url = true,
     .prepare = check_bench,
     .run = bench,

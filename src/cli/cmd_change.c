@@ -169,9 +169,8 @@ const struct cli_command cli_unlock = {
     .name = "unlock",
     .usage = "NAME --secret SECRET | NAME --force",
     .summary = "Release a lock by its secret, or by force",
-    .notes =
-        "--force asks no holder and notifies nobody: the holder finds out at its next renewal or\n"
-        "release, live waiters put themselves back.\n",
+    .notes = "With --force the holder is neither asked nor notified. It finds out at its next "
+             "renewal or release. Live waiters put themselves back into the queue.\n",
     .needs_name = true,
     .prepare = check_unlock,
     .run = unlock,
@@ -180,10 +179,9 @@ const struct cli_command cli_unlock = {
 const struct cli_command cli_extend = {
     .name = "extend",
     .usage = "NAME --add DURATION (--secret SECRET | --force)",
-    .summary = "Change the remaining ttl of a lock, by its secret or by force",
-    .notes =
-        "By force a lock that is shortened to nothing ends at once, and one without a ttl has\n"
-        "DURATION left. The secret is what rql lock has printed.\n",
+    .summary = "Change the remaining TTL of a lock",
+    .notes = "The secret is the one that rql lock has printed. With --force, a lock that is "
+             "shortened to nothing ends at once, and one without a TTL gets DURATION.\n",
     .needs_name = true,
     .prepare = check_extend,
     .run = extend,
@@ -386,11 +384,10 @@ static int check_clear_of(struct cli_args *args)
 const struct cli_command cli_clear = {
     .name = "clear",
     .usage = "[GLOB] (--dry-run | --force)",
-    .summary = "Release locks and empty queues: all, or those that match",
+    .summary = "Release all locks, or those that match",
     .examples = "  rql clear 'orders:*' --dry-run\n",
-    .notes = CLI_GLOB_NOTE
-    "Asks no holder: each finds out at its next renewal or release. Waiters that live put\n"
-    "themselves back.\n",
+    .notes = CLI_GLOB_NOTE "The holders are not asked. Each finds out at its next renewal or "
+                           "release. Live waiters put themselves back into their queues.\n",
     .takes_glob = true,
     .prepare = check_clear,
     .run = clear,
@@ -399,10 +396,9 @@ const struct cli_command cli_clear = {
 const struct cli_command cli_clear_of = {
     .name = "clear-of",
     .usage = "--host HOST --acquirer ACQUIRER (--dry-run | --force)",
-    .summary = "Release the locks of one acquirer and withdraw its requests",
-    .notes =
-        "Locks are released where both ids match, requests are removed by the acquirer alone.\n"
-        "Each lock goes to its next waiter.\n",
+    .summary = "Release the locks of one acquirer",
+    .notes = "Releases the locks for which both ids match, and removes the requests of this "
+             "acquirer. Each lock goes to its next waiter.\n",
     .prepare = check_clear_of,
     .run = clear_of,
 };
@@ -411,7 +407,7 @@ const struct cli_command cli_dead = {
     .name = "dead",
     .usage = "[--older-than DURATION] [--dry-run]",
     .summary = "Remove the requests of dead waiters from all queues",
-    .notes = "Waiters of librql that live keep their rank. Those of the gem send no heartbeats:\n"
-             "they are taken for dead by their age, and put themselves back if they are not.\n",
+    .notes = "Live waiters of librql keep their places. Waiters of the gem send no heartbeats: "
+             "they count as dead by their age, and put themselves back if they are not.\n",
     .run = clear_dead,
 };

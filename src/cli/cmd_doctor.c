@@ -140,10 +140,10 @@ static int examine(struct cli_session *self)
 const struct cli_command cli_doctor = {
     .name = "doctor",
     .usage = "[URL] [--quick] [--strict] [--json]",
-    .summary = "Check whether the server is fit for locks, and say what to do about what is not",
+    .summary = "Check the server and its locks; explain each problem",
     .examples = "  RQL_URL=redis://locks.example.com rql doctor\n",
-    .notes = "Takes a lock of its own, rql-doctor-..., and changes nothing else. Exits with 1 when "
-             "there is a\nfailure or a warning. A URL with a password belongs into RQL_URL.\n",
+    .notes = "Takes a lock of its own, rql-doctor-..., and changes nothing else. Exits with 1 if "
+             "there is a failure or a warning. A URL with a password belongs in RQL_URL.\n",
     .takes_url = true,
     .finds_rights = true,
     .prepare = cli_take_url,

@@ -438,11 +438,13 @@ const struct cli_command cli_run = {
     .usage = "NAME [flags] -- COMMAND [ARGUMENT ...]",
     .summary = "Run a command under a lock",
     .examples = "  rql run nightly -- ./backup.sh                    waits for its turn\n"
-                "  rql run nightly --try -E 0 -- ./backup.sh         or leaves it to who is at it\n"
-                "  rql run deploy --wait 5m --ttl 30s -- make deploy\n",
-    .notes = "COMMAND runs without a shell, finds RQL_LOCK, RQL_TOKEN and RQL_URL, and gets\n"
-             "the signals that rql gets. When the lock is lost it gets SIGTERM, then SIGKILL,\n"
-             "and the exit code is 75, else COMMAND's. An rql in it is refused the same lock.\n",
+                "  rql run nightly --try -E 0 -- ./backup.sh         skips it if it runs already\n"
+                "  rql run deploy --wait 5m --reason v12 -c 'cd app && make deploy'\n",
+    .notes = "COMMAND runs without a shell, finds RQL_LOCK, RQL_TOKEN and RQL_URL in its "
+             "environment, and gets the signals that rql gets. If the lock is lost, COMMAND gets "
+             "SIGTERM, then SIGKILL, and the exit code is 75; otherwise it is COMMAND's. If rql is "
+             "killed, COMMAND is killed and the lock is released at once. An rql inside COMMAND is "
+             "refused the same lock.\n",
     .details = process_details,
     .needs_name = true,
     .takes_command = true,
@@ -456,20 +458,19 @@ const struct cli_command cli_series = {
     .usage = "NAME... [flags] -- COMMAND [ARGUMENT ...]",
     .summary = "Run a command under several locks: all or none",
     .examples = "  rql series disk net -- ./migrate.sh\n",
-    .notes =
-        "As rql run, but for up to 64 locks at once. While it waits it holds none of them, and it\n"
-        "cannot deadlock with another series, in whatever order their names are given. The "
-        "command\n"
-        "finds names in RQL_LOCK and tokens in RQL_TOKEN, one a line, in the given order.\n"
-        "A free lock is kept for the series that is first in line, from others that wait: for 2 s\n"
-        "at most, and twice as long each time that one of them was let past, up to 60 s. An rql\n"
-        "under rql run or rql series holds a lock already, and is let past at once.\n"
-        "In a cluster all names have to be in one partition, as those with the same {tag} are, or\n"
-        "take --sorted: it holds what it has got so far while it waits for the next, but cannot\n"
-        "deadlock with others of its kind.\n"
-        "With --gem a series holds what it has got so far while it waits for the next, and two in\n"
-        "opposite orders wait for each other; the ttl of each lock grows with those that follow.\n"
-        "What it has got when it is killed is held until that ttl is over.\n",
+    .notes = "As rql run, but for up to 64 locks at once. While a series waits it holds none of "
+             "them, so it cannot deadlock with another series, in whatever order their names are "
+             "given. The command finds the names in RQL_LOCK and the tokens in RQL_TOKEN, one on "
+             "each line, in the given order.\n"
+             "A free lock can be reserved for the series at the head of its queue, for 2 s at "
+             "first and for up to 60 s later. An rql under rql run or rql series already holds a "
+             "lock, and passes the series at once.\n"
+             "In a cluster all names must be in one partition, as names with the same {tag} are. "
+             "With --sorted they need not be: then a series holds the locks that it has while it "
+             "waits for the next, and cannot deadlock with other sorted series.\n"
+             "With --gem a series also holds what it has while it waits, but two series in "
+             "opposite orders wait for each other. The TTL of each lock grows with the number of "
+             "locks behind it. If a series is killed, its locks stay until that TTL is over.\n",
     .details = process_details,
     .needs_name = true,
     .takes_names = true,
@@ -482,11 +483,10 @@ const struct cli_command cli_lock = {
     .is_worth_naming = true,
     .takes_locks = true,
     .usage = "NAME [flags]",
-    .summary = "Take a lock and leave it to its ttl",
+    .summary = "Take a lock and leave it to its TTL",
     .notes =
-        "Prints the token, and the secret that `rql unlock NAME --secret` accepts. Nobody renews\n"
-        "the lock: it ends after its ttl. Waits for ever unless told otherwise. Prints null with\n"
-        "--json when it was not acquired.\n",
+        "Prints the token, and the secret that rql unlock NAME --secret accepts. The lock is not "
+        "renewed: it ends after its TTL. With --json a lock that was not acquired is null.\n",
     .needs_name = true,
     .run = lock,
 };

@@ -178,14 +178,8 @@ static void sort(void *items, size_t count, int (*compare)(const void *, const v
     }
 }
 
-/* Compares two elements of an array of keys by their names. */
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(cli_name_of_key(*(const char *const *)a),
-                  cli_name_of_key(*(const char *const *)b));
-}
-
-static int list_keys(struct cli_session *self)
+/* Lists names, which come sorted, or keys. */
+static int list_names(struct cli_session *self)
 {
     CLI_AUTO(rql_text_list_free) rql_text_list *list = NULL;
     const struct cli_args *args = self->args;
@@ -196,14 +190,15 @@ static int list_keys(struct cli_session *self)
     if (status != RQL_OK) {
         return cli_fault(&self->error);
     }
-    sort(list->item, list->count, args->keys ? cli_compare_texts : compare_names);
+    if (args->keys) {
+        sort(list->item, list->count, cli_compare_texts);
+    }
     out_begin_list(&self->out, NULL);
     for (size_t i = 0; i < list->count; i++) {
-        const char *key = list->item[i];
-        const char *name = cli_name_of_key(key);
+        const char *item = list->item[i];
 
-        if (cli_glob_matches(args->name, name)) {
-            out_item(&self->out, args->keys ? key : name);
+        if (cli_glob_matches(args->name, args->keys ? cli_name_of_key(item) : item)) {
+            out_item(&self->out, item);
         }
     }
     out_end(&self->out);
@@ -242,6 +237,17 @@ static int compare_to_queue(const void *key, const void *element)
     return strcmp(key, (*queue)->name);
 }
 
+/* Returns the value of this metadata, or NULL. */
+static const char *meta_of(const rql_lock_info *info, const char *name)
+{
+    for (size_t i = 0; i < info->n_meta; i++) {
+        if (strcmp(info->meta[i].name, name) == 0) {
+            return info->meta[i].value;
+        }
+    }
+    return NULL;
+}
+
 /* Prints the fields that only `who` has. `ls` passes no queues. The queues are sorted by name. */
 static void print_holder(struct out *out, const rql_lock_info *info,
                          const rql_queue_info_list *queues)
@@ -265,6 +271,7 @@ static void print_holder(struct out *out, const rql_lock_info *info,
     }
     out_number(out, NULL, "age_ms", OUT_MS, cli_age_ms(info->ts_us, info->server_us));
     out_number(out, "WAITING", "waiting", OUT_INT, queue ? (int64_t)(*queue)->n_requests : 0);
+    out_text(out, "REASON", NULL, meta_of(info, "reason")); /* JSON has all metadata */
 }
 
 /* Lists locks. Everything is read before anything is printed, so an error half-way does not leave
@@ -300,14 +307,14 @@ static int list_locks(struct cli_session *self, const char *const *headings, boo
 
 static int who(struct cli_session *self)
 {
-    static const char *const headings[] = {"LOCK",    "AGE",    "LEFT", "RE-ENTRIES",
-                                           "WAITING", "HOLDER", NULL};
-    static const char *const with_ids[] = {"LOCK",    "AGE",    "LEFT", "RE-ENTRIES",
-                                           "WAITING", "HOLDER", "HOST", NULL};
-    static const char *const with_node[] = {"LOCK",    "AGE",    "LEFT", "RE-ENTRIES",
-                                            "WAITING", "HOLDER", "NODE", NULL};
+    static const char *const headings[] = {"LOCK",    "AGE",    "LEFT",   "RE-ENTRIES",
+                                           "WAITING", "HOLDER", "REASON", NULL};
+    static const char *const with_ids[] = {"LOCK",   "AGE",  "LEFT",   "RE-ENTRIES", "WAITING",
+                                           "HOLDER", "HOST", "REASON", NULL};
+    static const char *const with_node[] = {"LOCK",   "AGE",  "LEFT",   "RE-ENTRIES", "WAITING",
+                                            "HOLDER", "NODE", "REASON", NULL};
     static const char *const with_both[] = {"LOCK",   "AGE",  "LEFT", "RE-ENTRIES", "WAITING",
-                                            "HOLDER", "HOST", "NODE", NULL};
+                                            "HOLDER", "HOST", "NODE", "REASON",     NULL};
 
     if (self->args->node) {
         return list_locks(self, self->args->ids ? with_both : with_node, true);
@@ -324,7 +331,7 @@ static int ls(struct cli_session *self)
                                             "TOKEN", "HOLDER", "NODE", NULL};
 
     if (!self->args->details && !self->args->node) {
-        return list_keys(self);
+        return list_names(self);
     }
     if (self->args->queues) {
         return list_queues(self);
@@ -340,11 +347,30 @@ static int check_ls(struct cli_args *args)
     return CLI_DONE;
 }
 
+/* Waits, and takes nothing: the lock may be taken again at once. */
+static int wait_until_free(struct cli_session *self)
+{
+    rql_lock_options options;
+    rql_status status;
+
+    rql_lock_options_init(self->client, &options);
+    options.retry_count = RQL_FOREVER;
+    if (self->args->wait_ms != CLI_UNSET) {
+        options.timeout_ms = self->args->wait_ms;
+    }
+    status = rql_lock_wait_until_free(self->client, self->args->name, &options, &self->error);
+    if (status > 0) {
+        cli_say("%s", self->error.message);
+        return CLI_REFUSED;
+    }
+    return status == RQL_OK ? CLI_DONE : cli_fault(&self->error);
+}
+
 const struct cli_command cli_info = {
     .name = "info",
     .usage = "NAME",
-    .summary = "Show who holds a lock, since when and how long still",
-    .notes = "Prints null with --json, and exits with 1, when nobody holds it.\n",
+    .summary = "Show who holds a lock, since when, and for how long",
+    .notes = "If the lock is free, it exits with 1 and prints null with --json.\n",
     .needs_name = true,
     .run = show_lock,
 };
@@ -353,7 +379,7 @@ const struct cli_command cli_queue = {
     .name = "queue",
     .usage = "NAME",
     .summary = "Show who waits for a lock, first in line first",
-    .notes = "Prints null with --json, and exits with 1, when nobody waits.\n",
+    .notes = "If no request waits, it exits with 1 and prints null with --json.\n",
     .needs_name = true,
     .run = show_queue,
 };
@@ -376,4 +402,15 @@ const struct cli_command cli_who = {
     .notes = CLI_GLOB_NOTE "AGE, and the times in --json, are by the server's clock.\n",
     .takes_glob = true,
     .run = who,
+};
+
+const struct cli_command cli_wait = {
+    .name = "wait",
+    .usage = "NAME [--wait LIMIT]",
+    .summary = "Wait until nobody holds a lock, without taking it",
+    .examples = "  rql wait deploy --wait 5m && ./smoke-test.sh\n",
+    .notes = "Exits with 1 if the lock is still held when the time is over. Another client may\n"
+             "take the lock at once: a command that must have it to itself needs rql run.\n",
+    .needs_name = true,
+    .run = wait_until_free,
 };

@@ -134,11 +134,11 @@ static int ping(struct cli_session *self)
 const struct cli_command cli_ping = {
     .name = "ping",
     .usage = "[URL] [--json]",
-    .summary = "Show what the server is, how far, and what this user may not do there",
+    .summary = "Show the server, its distance and missing rights",
     .examples = "  rql ping rediss://locks.example.com\n",
-    .notes =
-        "A URL with a password belongs into RQL_URL. What is refused is of use, but not needed.\n"
-        "Of several servers, as in a cluster, each has a row; JSON is a list then.\n",
+    .notes = "A URL with a password belongs in RQL_URL. The missing rights are optional; locks "
+             "work without them. Each of several servers, as in a cluster, has a row of its own; "
+             "JSON is a list then.\n",
     .takes_url = true,
     .prepare = cli_take_url,
     .run = ping,

@@ -411,17 +411,17 @@ static int check_stats(struct cli_args *args)
 
 const struct cli_command cli_stats = {
     .name = "stats",
-    .usage = "[--node] [--json | --openmetrics [--out FILE [--every DURATION]] [--classes FILE]]",
+    .usage = "[--node] [--json | --openmetrics] [flags]",
     .summary = "Count locks, queues, waiting requests and hosts",
     .examples = "  rql stats --openmetrics --out /var/lib/prometheus/node-exporter/rql.prom\n",
-    .notes =
-        "What the server shows of all programs together. What one program has done, it tells\n"
-        "itself: rql_client_stats() of the library. OpenMetrics has the server's own figures,\n"
-        "too, and locks and waits by class, never by name. A line of the file of classes is\n"
-        "\"orders:* orders\"; the first that matches counts, what none matches is \"other\".\n"
-        "--out replaces a regular FILE, or one behind a symbolic link, when all is written;\n"
-        "a device or a pipe is written into. With --every a fault is reported once, and tried\n"
-        "again. --node: hosts of the swarm are of all servers.\n",
+    .notes = "Counts what the server shows of all programs together. What one program has done, "
+             "the library counts (rql_client_stats()). With --openmetrics the server's own figures "
+             "follow, and locks and waits by class, never by name. In the file of classes each "
+             "line is a pattern and a class, such as orders:* orders; the first match counts, and "
+             "a lock without a match is of the class other.\n"
+             "With --out a regular file is replaced when all is written; a device or a pipe is "
+             "written to. With --every a fault is reported once, and tried again. With --node the "
+             "hosts of the swarm are those of all servers.\n",
     .prepare = check_stats,
     .run = stats,
 };

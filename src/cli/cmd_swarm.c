@@ -319,14 +319,14 @@ const struct cli_command cli_swarm = {
     .is_worth_naming = true,
     .usage = "run|status|info|flush|zombies",
     .summary = "Find dead hosts and free what they held",
-    .notes =
-        "  run      until SIGTERM: flush what the dead held, if elected; a service of systemd;\n"
-        "           --json prints at the end how its parts were\n"
-        "  status   how many hosts there are, and who is elected to flush\n"
-        "  info     all hosts and how long they have been silent\n"
-        "  flush    now and at first sight, without an election\n"
-        "  zombies  the dead and their locks; changes nothing\n"
-        "What dead is: --zombie-ttl, the same for all swarms of a server.\n",
+    .notes = "  run      until SIGTERM: free what dead hosts held, if this swarm is\n"
+             "           elected; --json prints the state of its parts at the end\n"
+             "  status   how many hosts there are, and which one is elected\n"
+             "  info     all hosts, and how long they have been silent\n"
+             "  flush    free what dead hosts hold now, without an election\n"
+             "  zombies  the dead hosts and their locks; changes nothing\n"
+             "A host is dead after --zombie-ttl of silence, which must be the same for all swarms "
+             "of a server.\n",
     .name_is = "which action? ",
     .needs_name = true,
     .prepare = prepare,

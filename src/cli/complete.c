@@ -172,7 +172,7 @@ static void offer_names(const struct beginning *self, struct cli_args *args)
         rql_locks_list(client, &list, NULL) == RQL_OK) {
         (void)signal(SIGALRM, SIG_IGN); /* no half of a line */
         for (size_t i = 0; i < list->count && i < NAMES_MAX; i++) {
-            offer_name(self, cli_name_of_key(list->item[i]));
+            offer_name(self, list->item[i]);
         }
     }
 }

@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
+#include <unistd.h>
 #include <wchar.h>
 
 enum {
@@ -235,4 +237,37 @@ int64_t cli_age_ms(int64_t time_us, int64_t server_us)
         return -1;
     }
     return age_ms > 0 ? age_ms : 0;
+}
+
+size_t cli_help_width(void)
+{
+    enum { WIDEST = 80, NARROWEST = 40 };
+
+    struct winsize size = {.ws_col = 0};
+
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_col > WIDEST) {
+        return WIDEST;
+    }
+    return size.ws_col < NARROWEST ? NARROWEST : size.ws_col;
+}
+
+void cli_print_words(FILE *to, const char *text, size_t length, size_t indent)
+{
+    const char *const end = text + length;
+    const size_t width = cli_help_width();
+    size_t column = indent;
+
+    while (text < end) {
+        const size_t word = strcspn(text, " \n");
+
+        if (column > indent && column + 1 + word > width) {
+            (void)fprintf(to, "\n%*s", (int)indent, "");
+            column = indent;
+        }
+        (void)fprintf(to, "%s%.*s", column > indent ? " " : "", (int)word, text);
+        column += word + (column > indent);
+        text += word;
+        text += strspn(text, " \n");
+    }
+    (void)fputc('\n', to);
 }

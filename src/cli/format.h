@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 /* Size of a formatted duration with its terminator. */
 enum { CLI_DURATION_SIZE = 32 };
@@ -37,6 +38,14 @@ locale_t cli_utf8(void);
 
 /* Returns the number of columns that a text takes on a terminal. */
 size_t cli_text_width(const char *text);
+
+/* Returns how many columns a line of help may have: those of the terminal, if that is the output,
+ * and 80 at most. */
+size_t cli_help_width(void);
+
+/* Prints these words of help in lines of cli_help_width(). The first begins at column `indent`,
+ * where the cursor is, and the others are indented by as much. */
+void cli_print_words(FILE *to, const char *text, size_t length, size_t indent);
 
 /* Formats "850ms", "12.3s", "5m03s", "2h05m" or "3d04h"; a negative duration is "-". */
 const char *cli_format_duration(int64_t value_ms, char out[CLI_DURATION_SIZE]);

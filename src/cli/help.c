@@ -1,4 +1,5 @@
 #include "cmd.h"
+#include "format.h"
 #include "messages.h"
 
 #include <stdio.h>
@@ -13,6 +14,7 @@ const struct cli_exit_code cli_exit_codes[] = {
     {CLI_DONE, NULL, "done"},
     {CLI_REFUSED, "run series lock", "not acquired; --conflict-exit-code sets another code"},
     {CLI_REFUSED, "unlock extend info queue", "not held, or nobody waits"},
+    {CLI_REFUSED, "wait", "still held when the time was over"},
     {CLI_REFUSED, "doctor", "a failure or a warning; with --strict a note, too"},
     {CLI_USAGE, NULL, "wrong usage"},
     {CLI_FAULT, NULL, "no server, no rights, no memory, a key of another type"},
@@ -25,10 +27,10 @@ const struct cli_exit_code cli_exit_codes[] = {
 };
 
 const struct cli_word cli_help_words[] = {
-    {"help COMMAND", "Flags and examples of one command, as COMMAND --help"},
-    {"help options", "Every option of the library, with its environment variable"},
+    {"help COMMAND", "Flags and examples of one command"},
+    {"help options", "All options of the library and their variables"},
     {"help --roff [COMMAND]", "The manual page, for man(1)"},
-    {"help --completion SHELL", "The script that completes command lines in bash, zsh or fish"},
+    {"help --completion SHELL", "The completion script for bash, zsh or fish"},
     {.name = NULL},
 };
 
@@ -44,22 +46,26 @@ const struct cli_word cli_variables[] = {
 const char cli_purpose[] = "Locks with a fair queue, on Redis or Valkey";
 
 const char cli_option_rules[] =
-    "Options of the library, which every command takes. The environment variable sets\n"
-    "the same option; the flag wins. A duration is written 500ms, 0.5s, 1h30m or 30d; in\n"
-    "a variable a plain number counts milliseconds. A URL with a password belongs in\n"
-    "RQL_URL or in a file that sets it, because other users can read command lines:\n"
-    "--url refuses it. An empty variable counts as not set.\n";
+    "Options of the library, which every command takes. The environment variable sets the same "
+    "option; the flag wins. A duration is written 500ms, 0.5s, 1h30m or 30d; in a variable a "
+    "plain number counts milliseconds. A URL with a password belongs in RQL_URL or in a file that "
+    "sets it, because other users can read command lines: --url refuses it. An empty variable "
+    "counts as not set.\n";
 
 const char cli_server_rules[] =
-    "The server is the one that RQL_URL or --url names: redis://user:pass@host:port/db,\n"
-    "rediss://... (TLS), unix:///path?db=n, or local: (default), a private one for each user,\n"
-    "in /tmp/rql-UID unless RQL_LOCAL_DIR names another folder. Commands that take locks\n"
-    "start that one if it does not run;\n"
-    "redis+sentinel://h:p,h:p/master, redis+cluster://h:p,h:p and redis+shards://h:p,h:p/db.\n"
+    "RQL_URL or --url names the server:\n"
+    "  redis://user:pass@host:port/db    rediss://... with TLS\n"
+    "  redis+sentinel://h:p,h:p/master   the master that these sentinels name\n"
+    "  redis+cluster://h:p,h:p           a cluster\n"
+    "  redis+shards://h:p,h:p/db         independent servers\n"
+    "  unix:///path?db=n                 a socket\n"
+    "  local:                            a private server of this user, the default\n"
+    "The server of local: is in /tmp/rql-UID, or in the folder RQL_LOCAL_DIR. Commands that take "
+    "locks start it if it does not run. "
     "A name that looks like a flag stands behind two dashes: rql info -- -x\n";
 
 const char cli_duration_rule[] =
-    "A DURATION is written 500ms, 0.5s, 1h30m or 30d, a LIMIT also \"forever\".\n";
+    "A DURATION is written 500ms, 0.5s, 1h30m or 30d; a LIMIT may also be forever.\n";
 
 bool cli_takes_durations(const struct cli_command *command)
 {
@@ -72,19 +78,49 @@ bool cli_takes_durations(const struct cli_command *command)
     return found;
 }
 
+/* Prints paragraphs. Indented lines, such as examples, stay unchanged. */
+static void print_lines(const char *text)
+{
+    const char *end;
+
+    for (; *text; text = end) {
+        const bool is_set_in = *text == ' ';
+
+        end = text;
+        while (*end && (*end == ' ') == is_set_in) {
+            end += strcspn(end, "\n");
+            end += *end == '\n';
+        }
+        if (is_set_in) {
+            (void)printf("%.*s", (int)(end - text), text);
+        } else {
+            cli_print_words(stdout, text, (size_t)(end - text), 0);
+        }
+    }
+}
+
+static void print_set_in(const char *text)
+{
+    (void)fputs("      ", stdout);
+    cli_print_words(stdout, text, strlen(text), 6);
+}
+
 int cli_help_options(void)
 {
     const rql_option_row *row;
     char flag[CLI_FLAG_SIZE];
     char range[CLI_RANGE_SIZE];
 
-    (void)printf("Usage: rql --OPTION VALUE COMMAND ...\n"
-                 "       rql COMMAND --OPTION VALUE ...\n%s\n",
-                 cli_option_rules);
+    (void)puts("Usage: rql --OPTION VALUE COMMAND ...\n"
+               "       rql COMMAND --OPTION VALUE ...");
+    print_lines(cli_option_rules);
+    (void)puts("");
     for (size_t i = 0; (row = rql_option_row_at(i)) != NULL; i++) {
         cli_option_flag(flag, row);
         cli_option_range(range, row);
-        (void)printf("  --%s VALUE   (%s)\n      %s\n      %s\n", flag, row->env, row->help, range);
+        (void)printf("  --%s VALUE   (%s)\n", flag, row->env);
+        print_set_in(row->help);
+        print_set_in(range);
     }
     return CLI_DONE;
 }
@@ -110,15 +146,17 @@ int cli_help_command(const struct cli_command *command)
     /* The columns are aligned like those of results. */
     struct out out = out_fields(OUT_TABLE);
 
+    out.is_help = true;
     (void)printf("Usage: rql %s %s\n%s.\n\n", command->name, command->usage, command->summary);
     if (command->examples) {
         (void)printf("%s\n", command->examples);
     }
     add_flags(&out, command);
     out_print(&out);
-    (void)printf("\n%s", command->notes ? command->notes : "");
+    (void)puts("");
+    print_lines(command->notes ? command->notes : "");
     if (cli_takes_durations(command)) {
-        (void)fputs(cli_duration_rule, stdout);
+        print_lines(cli_duration_rule);
     }
     (void)puts("More: rql help options (every option and its variable), rql help (exit codes).");
     return CLI_DONE;
@@ -143,6 +181,8 @@ int cli_help(void)
     char label[LABEL_SIZE];
     char text[CLI_EXIT_SIZE];
 
+    commands.is_help = true;
+    codes.is_help = true;
     (void)printf("Usage: rql COMMAND ...\n%s.\n\n", cli_purpose);
     for (size_t i = 0; cli_commands[i]; i++) {
         (void)snprintf(label, sizeof label, "  %s", cli_commands[i]->name);
@@ -154,7 +194,9 @@ int cli_help(void)
     }
     add_flags(&commands, &cli_top);
     out_print(&commands);
-    (void)printf("\n%s\nExit codes:\n", cli_server_rules);
+    (void)puts("");
+    print_lines(cli_server_rules);
+    (void)puts("\nExit codes:");
     for (const struct cli_exit_code *row = cli_exit_codes; row->text; row++) {
         (void)snprintf(label, sizeof label, "  %d%s", row->code,
                        row->code == CLI_SIGNALLED ? "+N" : "");

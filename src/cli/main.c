@@ -16,9 +16,9 @@ enum { PAUSE_MS = 100 }; /* between two tries to connect */
 
 /* The commands, in the order in which the help shows them. */
 const struct cli_command *const cli_commands[] = {
-    &cli_run,   &cli_series, &cli_lock, &cli_unlock, &cli_extend,   &cli_info,
-    &cli_queue, &cli_ls,     &cli_who,  &cli_clear,  &cli_clear_of, &cli_dead,
-    &cli_stats, &cli_swarm,  &cli_ping, &cli_doctor, &cli_bench,    NULL,
+    &cli_run,   &cli_series, &cli_lock,   &cli_unlock, &cli_extend,   &cli_info, &cli_queue,
+    &cli_ls,    &cli_who,    &cli_wait,   &cli_clear,  &cli_clear_of, &cli_dead, &cli_stats,
+    &cli_swarm, &cli_ping,   &cli_doctor, &cli_bench,  NULL,
 };
 
 const struct cli_command *cli_find_command(const char *name)
@@ -262,8 +262,7 @@ static int run_all(struct cli_args *args)
         return help_on(args, args->next);
     }
     if (!*args->next) {
-        cli_say("which command? see rql --help");
-        return CLI_USAGE;
+        return cli_help();
     }
     if (strcmp(*args->next, "help") == 0) {
         return help_on(args, args->next + 1);

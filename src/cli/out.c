@@ -84,13 +84,30 @@ static const char *environment(const char *name)
     return value && *value ? value : NULL;
 }
 
-/* Prints the table. Headings are bold on a terminal that supports it, unless NO_COLOR
- * (no-color.org) is set. */
-static void print_table(const struct out *self)
+/* Returns whether the output is a terminal that supports colours, and NO_COLOR (no-color.org) is
+ * not set. */
+static bool has_colours(const struct out *self)
 {
     const char *terminal = environment("TERM");
-    const bool is_bright = self->headings && isatty(fileno(self->to)) && !environment("NO_COLOR") &&
-                           terminal && strcmp(terminal, "dumb") != 0;
+
+    return isatty(fileno(self->to)) && !environment("NO_COLOR") && terminal &&
+           strcmp(terminal, "dumb") != 0;
+}
+
+/* Returns the colour of a label that asks for action, or "". */
+static const char *colour_of(const char *label)
+{
+    return strcmp(label, "FAIL") == 0   ? "\033[1;31m"
+           : strcmp(label, "WARN") == 0 ? "\033[1;33m"
+                                        : "";
+}
+
+/* Prints the table. On a terminal with colours the headings are bold, and the labels of a table
+ * without headings have the colours of colour_of(). */
+static void print_table(const struct out *self)
+{
+    const bool has_colour = has_colours(self);
+    const bool is_bright = self->headings && has_colour;
     size_t widths[OUT_COLUMNS_MAX] = {0};
 
     for (size_t i = 0; i < self->n_cells; i++) {
@@ -105,9 +122,15 @@ static void print_table(const struct out *self)
         const bool is_first = i == 0 && is_bright;
         const bool is_last = column + 1 == self->n_columns;
         const char *cell = cell_at(self, i);
+        const char *colour = has_colour && !self->headings && column == 0 ? colour_of(cell) : "";
 
+        if (is_last && self->is_help) {
+            cli_print_words(self->to, cell, strlen(cell), widths[0] + GAP);
+            continue;
+        }
         /* The first row is bold from its first cell to its end. */
-        (void)fprintf(self->to, "%s%s", is_first ? "\033[1m" : "", cell);
+        (void)fprintf(self->to, "%s%s%s", is_first ? "\033[1m" : colour, cell,
+                      *colour ? "\033[0m" : "");
         if (is_last) {
             (void)fputs(i < self->n_columns && is_bright ? "\033[0m\n" : "\n", self->to);
         } else {

@@ -17,13 +17,14 @@ struct cJSON;
 
 enum out_form { OUT_TABLE, OUT_JSON, OUT_OPENMETRICS };
 
-enum { OUT_COLUMNS_MAX = 8, OUT_DEPTH_MAX = 5 };
+enum { OUT_COLUMNS_MAX = 9, OUT_DEPTH_MAX = 5 };
 
 struct out {
     enum out_form form;
     FILE *to;                    /* stdout by default */
     const char *const *headings; /* of the columns; NULL: there are none */
     bool has_row;                /* fields are added to the last row */
+    bool is_help;                /* the last column is wrapped at the width of help */
     size_t n_columns;
     size_t n_cells;
     size_t capacity;

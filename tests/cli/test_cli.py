@@ -208,7 +208,7 @@ def test_who_joins_locks_and_queues(server, rql):
     check_equal([(row["name"], row["waiting"]) for row in who], [("a", 0), ("b", 1)])
     assert all(row["age_ms"] >= 0 for row in who)
     lines = [line.split() for line in rql("who", "--ids").out.splitlines()]
-    check_equal(lines[0], ["LOCK", "AGE", "LEFT", "RE-ENTRIES", "WAITING", "HOLDER", "HOST"])
+    check_equal(lines[0], ["LOCK", "AGE", "LEFT", "RE-ENTRIES", "WAITING", "HOLDER", "HOST", "REASON"])
     check_equal((lines[2][0], lines[2][4]), ("b", "1"))
     waiter.kill()
     finish(waiter)
@@ -254,6 +254,61 @@ def test_table_columns_are_aligned(server, rql):
 def output_of(words, **more):
     """What the program writes to a terminal."""
     return written_at_terminal(1, [PROGRAM, *words], more)[1]
+
+
+def test_who_shows_the_reason(server, rql):
+    rql("lock", "a", "--reason", "release 12", "--ttl", "1m")
+    rql("lock", "b", "--ttl", "1m")
+    lines = rql("who").out.splitlines()
+    check_equal([line.split("  ")[-1].strip() for line in lines], ["REASON", "release 12", "-"])
+    check_equal(rql("who", "a", "--json").json()[0]["meta"], {"reason": "release 12"})
+    check_equal(rql("run", "c", "--reason", "x", "-m", "y=z", "--", PROGRAM, "info", "c", "--json").json()["meta"],
+                {"reason": "x", "y": "z"})
+
+
+def test_a_string_is_run_by_the_shell(server, rql):
+    check_equal(rql("run", "a", "-c", "echo $RQL_LOCK; exit 3").code, 3)
+    check_equal(rql("series", "b{a}", "a", "--command", "echo \"$RQL_LOCK\"").out, "b{a}\na\n")
+    result = rql("run", "a", "-c", "true", "--", "true")
+    check_equal((result.code, result.err), (64, "rql: run: --command does not go with -- COMMAND; see rql run --help\n"))
+    check_equal(rql("run", "a", "-c", "").code, 0)
+
+
+def test_json_may_stand_in_front_of_the_command(server, rql):
+    rql("lock", "a", "--ttl", "1m")
+    check_equal([lock["name"] for lock in rql("--json", "who").json()], ["a"])
+    result = rql("--json", "run", "a", "--", "true")
+    check_equal((result.code, result.err), (64, "rql: run: it prints no JSON: --json; see rql run --help\n"))
+
+
+def test_without_a_command_there_is_help(_server, rql):
+    result = rql()
+    check_equal((result.code, result.out, result.err), (0, rql("help").out, ""))
+
+
+def widest(text):
+    return max(map(len, text.splitlines()))
+
+
+def test_help_fits_the_terminal(_server, rql):
+    commands = re.findall(r"^  ([a-z-]+)  ", rql("help").out, re.M)
+    assert {"run", "who", "wait", "doctor", "help"} & set(commands), commands
+    for words in ([], ["help", "options"], *(["help", name] for name in commands if name != "help")):
+        assert widest(rql(*words).out) <= 80, (words, widest(rql(*words).out))
+    narrow = written_at_terminal(1, ["/bin/sh", "-c", f"stty cols 60 <&1; exec {PROGRAM} help options"], environment(rql.url))[1]
+    assert widest(narrow.decode().replace("\r", "").split("  --url", 1)[0]) <= 60, narrow
+
+
+def test_a_failure_has_a_colour(server, rql):
+    plain = environment(rql.url)
+    plain.pop("NO_COLOR", None)
+    plain["TERM"] = "xterm"
+    server.ask("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+    check_in(b"\033[1;33mWARN\033[0m", output_of(["doctor"], **plain))
+    server.ask("CONFIG", "SET", "maxmemory", "1gb")
+    check_in(b"\033[1;31mFAIL\033[0m", output_of(["doctor"], **plain))
+    assert b"\033" not in output_of(["doctor"], **plain, NO_COLOR="1")
+    server.ask("CONFIG", "SET", "maxmemory-policy", "noeviction", "maxmemory", "0")
 
 
 def test_colours_are_for_terminals_only(server, rql):
@@ -337,7 +392,7 @@ def test_help_options_has_all_options(_server, rql):
 
 def test_help_run_is_one_screen_with_examples(server, rql):
     lines = rql("help", "run").out.splitlines()
-    assert len(lines) <= 24, len(lines)
+    assert len(lines) <= 28, len(lines)
     assert max(map(len, lines)) <= 80, max(lines, key=len)
     assert sum(line.startswith("  rql run ") for line in lines) >= 3
     for flag in ("--ttl", "--wait", "--try", "--no-auto-extend", "--max-hold", "--kill-after", "--meta",

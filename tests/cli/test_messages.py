@@ -154,8 +154,8 @@ lock a --try --wait 1s | run a -w0 -n -- true | series a --wait=forever --try --
     ("swarm: unknown action statsu (did you mean status?); see rql ", "swarm statsu"),
     ("ls: unknown flag --quues (did you mean --queues?); see rql ", "ls --quues"),
     ("ls: unknown flag --retry_cuont (did you mean --retry-count?); see rql ", "ls --retry_cuont=3"),
-    ("--json belongs behind the command", "--json ls"),
-    ("unknown flag --jsno;", "--jsno ls"),
+    ("--long belongs behind the command", "--long ls"),
+    ("unknown flag --xyzzy;", "--xyzzy ls"),
     # Nothing is like these.
     ("unknown command nonsense; see rql ", "nonsense"),
     ("unknown flag --nonsense; see rql ", "--nonsense | ls --nonsense"),
@@ -167,7 +167,7 @@ def test_wrong_usage_is_one_line_and_64(server, rql):
     """And nothing is done."""
     server.ask("HSET", "rql:lock:a", "acq_id", "a", "hst_id", "h")
     lines = [(said, shlex.split(line)) for said, some in WRONG_USAGE for line in re.split(r"[|\n]", some.strip())]
-    for said, words in [*lines, ("", []), ("", ["lock", "a\nb"]), ("", ["lock", "x" * 513]),
+    for said, words in [*lines, ("", ["lock", "a\nb"]), ("", ["lock", "x" * 513]),
                         (NO_DURATION, ["lock", "a", "--ttl", "-5s"])]:
         result = rql(*words)
         check_equal((result.code, result.out, result.err[:5], result.err.count("\n")), (64, "", "rql: ", 1), words)

@@ -48,7 +48,7 @@ def test_holders_and_waiters_are_shown_by_name(server, rql):
     waiter = start_waiting(server, rql, "run", "a", "--", "true")
     holder, waits = (f"{HOST} rql[{one.pid}]" for one in (process, waiter))
     who = rql("who").out.splitlines()
-    check_equal((who[0].split()[-1], who[1].endswith("  " + holder)), ("HOLDER", True))
+    check_equal((who[0].split()[-2], who[1].endswith("  " + holder + "  -")), ("HOLDER", True))
     check_in("holder  " + holder, rql("info", "a").out)
     check_in(holder, rql("ls", "--long").out)
     check_in(waits, rql("queue", "a").out)
@@ -75,7 +75,7 @@ def test_who_is_not_known_is_shown_by_id(server, rql):
     check_equal([name for name in connection_names(server) if str(process.pid) in name], [])
     server.ask("HSET", "rql:lock:r", "acq_id", RUBY, "hst_id", RUBY_HOST, "ts", f"{time.time():.3f}",
                 "ini_ttl", "5000")
-    check_in("  ruby[3301]\n", rql("who", "r").out)
+    check_in("  ruby[3301]  ", rql("who", "r").out)
     check_in("ruby[3301/17]\n", rql("info", "r").out)
     check_in(RUBY, rql("who", "r", "--ids").out)
     check_equal(rql("who", "r", "--json").json()[0]["client"], None)

@@ -36,6 +36,22 @@ def test_a_killed_series_of_the_gem_leaves_what_it_holds_to_its_ttl(server, rql)
     assert server.ask("PTTL", "rql:lock:z{a}") > 0
 
 
+def test_wait_ends_when_the_lock_is_free_and_takes_nothing(server, rql):
+    check_equal(rql("wait", "a").code, 0)
+    rql("lock", "a", "--ttl", "1m")
+    result = rql("wait", "a", "--wait", "100ms")
+    check_equal((result.code, result.out), (1, ""))
+    assert re.fullmatch(r"rql: a: still held after \d+ ms\n", result.err), result.err  # without the time to connect
+    waiter = rql.start("wait", "a")
+    begun = server.n_calls("hexists")
+    wait_until(lambda: server.n_calls("hexists") >= begun + 2, "it has asked twice")
+    check_equal(waiter.poll(), None)
+    rql("unlock", "a", "--force")
+    check_equal(finish(waiter).code, 0)
+    assert not server.is_locked("a")
+    check_equal(rql("wait", "a", "--url", "redis://127.0.0.1:1").code, 69)
+
+
 def is_withdrawn_after_two_signals(server, rql):
     process = start_waiting(server, rql, *RUN)
     process.send_signal(signal.SIGTERM)

@@ -33,7 +33,9 @@ def inspect(run, of):
 
 
 def names_of(of):
-    return lambda run: sorted(inspect(run, of)[0])
+    """The gem has keys, and the library names, but of `keys`."""
+    prefix = {"locks": "rql:lock:", "queues": "rql:lock_queue:"}.get(of, "")
+    return lambda run: sorted(prefix + name for name in inspect(run, of)[0])
 
 
 def lock_of(info):
@@ -170,7 +172,7 @@ def clear_current_locks(run):
 
 
 def clear_dead_requests(run):
-    return {"ok": True, "result": {"processed_queues": sorted(sweep(run, "dead").queues)}}
+    return {"ok": True, "result": {"processed_queues": sorted("rql:lock_queue:" + name for name in sweep(run, "dead").queues)}}
 
 
 # ---- the swarm ----
@@ -179,12 +181,17 @@ def ttl_of(run):
     return {"zombie_ttl_ms": run.options["zombie_ttl"]} if "zombie_ttl" in run.options else {}
 
 
+def as_gem(of, found):
+    """Sorted; locks are keys there."""
+    return sorted("rql:lock:" * (of == "locks") + item for item in found)
+
+
 def zombies_by(of):
-    return lambda run: sorted(fine(run.do("zombies", of=of, **ttl_of(run))).found)
+    return lambda run: as_gem(of, fine(run.do("zombies", of=of, **ttl_of(run))).found)
 
 
 def lists_of(found, prefix):
-    return {f"{prefix}zombie_{name}": sorted(found.words[name]) for name in ("hosts", "acquirers", "locks")}
+    return {f"{prefix}zombie_{name}": as_gem(name, found.words[name]) for name in ("hosts", "acquirers", "locks")}
 
 
 def zombies_info(run):

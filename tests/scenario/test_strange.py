@@ -212,7 +212,7 @@ def what_pages_name_twice_is_listed_once_and_in_order(world, _kind, _names):
              page("0", texts("rql:lock:a", "rql:lock:aa", "rql:lock:b", "rql:lock:a\0b")))
     with actor_at(world, LOGIN, *pages) as (actor, _):
         check_equal(actor.begin("inspect", of="locks").outcome().check().found,
-                    ["rql:lock:", "rql:lock:a", "rql:lock:aa", "rql:lock:b"])
+                    ["", "a", "aa", "b"])
     pages = page("9", texts("b", "2.5", "a", "soon")), page("0", texts("b", "7", "c", "-1"))
     with actor_at(world, LOGIN, *(TIME + one for one in pages)) as (actor, _):
         check_equal([(one["hst_id"], one["last_probe_us"]) for one in actor.begin("hosts").outcome().check().hosts],

@@ -63,7 +63,7 @@ def a_flush_by_hand_frees_what_the_dead_held(world, kind, _names):
     actor, hosts = world.actor(kind), plant_zombies(world)
     flushed = actor.begin("flush_zombies").outcome().check()
     check_equal((flushed.hosts, flushed.acquirers), ([hosts[0][0], hosts[1][0]], [DEAD]))
-    check_equal((flushed.locks, flushed.rem_request_cnt), (["rql:lock:z1", "rql:lock:z2"], 2))
+    check_equal((flushed.locks, flushed.rem_request_cnt), (["z1", "z2"], 2))
     check_equal(exists(world, "z1", "z2", "young", "stranger", "foreign"), [0, 0, 1, 1, 1])
     check_equal((world.queue_length("young"), n_hosts(world)), (2, 1))
     check_equal(world.ask("EXISTS", "rql:swarm:suspects", "rql:swarm:flusher"), 0)

@@ -154,7 +154,7 @@ def a_flusher_that_was_stopped_deletes_nothing_of_the_living(world, _kind, _name
     network.fail("freeze")
     raw_host(world, alive, 1)
     network.heal()
-    check_equal(flushing.outcome().check().locks, ["rql:lock:y"])
+    check_equal(flushing.outcome().check().locks, ["y"])
     check_equal((exists(world, "x", "y"), world.queue_length("z"), n_hosts(world)), ([1, 0], 1, 1))
     check_equal(world.ask("EXISTS", "rql:swarm:suspects"), 0)
 
