@@ -6,7 +6,7 @@
 #
 #   --quick        less than five minutes with the installation, instead of twenty
 #   --json         one JSON object per line on stdout
-#   --figures      writes bench/figures and the results in README.md and bench/README.md as well
+#   --figures      writes bench/figures and the results in bench/README.md as well
 #   --rr           all of it under SCHED_RR, where that is allowed: the rest of the machine waits
 #   --one-cpu      on one processor, under SCHED_RR: the work alone, without what it costs to wake another one
 #   --only GROUP   pairs, tcp, handoff, peers, scale, async, tls, durable or cluster

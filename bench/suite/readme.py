@@ -1,4 +1,4 @@
-"""Writes what was measured into README.md and bench/README.md, between their two marks."""
+"""Writes what was measured into bench/README.md, between its two marks."""
 import json
 import pathlib
 import textwrap
@@ -8,26 +8,6 @@ from report import ratio_text, verdict
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BEGIN, END = "<!-- measured -->", "<!-- /measured -->"
-
-# The targets that README.md has, in its words.
-BRIEF = {
-    "pair, 1 thread, no spin / plain lock": "acquire and release, 1 thread: rate over the plain lock's",
-    "pair, 4 threads / one client per thread": "the same, 4 threads of one client, over a client for each",
-    "pair, 32 threads / plain lock": "the same, 32 threads of one client, over the plain lock's",
-    "acquisitions/s on one lock, 8 workers in one process / PostgreSQL":
-        "acquisitions per second of one lock, 8 threads of a process, over PostgreSQL",
-    "acquisitions/s on one lock, 32 workers in two processes / PostgreSQL": "the same, 32 in two processes",
-    "hand-off p50, held 1 ms, 8 workers in one process / PostgreSQL":
-        "median hand-off after holds of 1 ms, 8 threads of a process, over PostgreSQL",
-    "hand-off p50, held 1 ms, 32 workers in two processes / PostgreSQL": "the same, 32 in two processes",
-    "hand-off p50, released at once, 8 workers in two processes / PING":
-        "median hand-off, 8 threads in two processes, in PING round trips",
-    "commands but PING per acquisition, 32 workers in two processes": "commands per acquisition, 32 threads waiting",
-    "acquisition with 100,000 waiting / with 1, server CPU":
-        "server time of an acquisition behind 100,000 waiting, over behind 1",
-    "server memory per held lock, bytes": "server memory per held lock, bytes",
-    "server memory per waiting request, bytes": "server memory per waiting request, bytes",
-}
 
 CAPTIONS = (
     ("pairs", "Rate of uncontended acquire and release over the plain lock's, by threads; bars are "
@@ -66,15 +46,6 @@ def picture(name, caption, folder):
     return [f"![{caption}]({folder}/{name}.svg)", ""]
 
 
-def brief(about, targets):
-    """README.md's: one figure and one table."""
-    by_name = {row["target"]: row for row in targets}
-    chosen = [by_name[name] for name in BRIEF if name in by_name]
-    figure = picture("peers", "librql beside PostgreSQL, etcd and Redis lock libraries.",
-                     "bench/figures")
-    return [*figure, *table("What", chosen, BRIEF.get), "", about_text(about)]
-
-
 def whole(about, targets):
     figures = [line for name, caption in CAPTIONS for line in picture(name, caption, "figures")]
     return [about_text(about), "", *figures, *table("Target", targets, str)]
@@ -92,5 +63,4 @@ def write(about, cases, targets):
     write_figures(rows, folder)
     lines = "".join(json.dumps(row) + "\n" for row in rows)
     (folder / "results.jsonl").write_text(lines, encoding="ascii")
-    renew(ROOT / "README.md", brief(about, targets))
     renew(ROOT / "bench/README.md", whole(about, targets))

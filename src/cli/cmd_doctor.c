@@ -53,6 +53,7 @@ static void print_table(struct out *out, const rql_report *report, bool shows_al
     char up[CLI_DURATION_SIZE];
     char line[LINE_SIZE];
 
+    out->wraps = true;
     (void)snprintf(line, sizeof line, "%s %s, %s, up %s, %.2f ms away", server->product,
                    server->version, server->node,
                    cli_format_duration(report->uptime_s < 0 ? -1 : report->uptime_s * 1000, up),

@@ -146,7 +146,7 @@ int cli_help_command(const struct cli_command *command)
     /* The columns are aligned like those of results. */
     struct out out = out_fields(OUT_TABLE);
 
-    out.is_help = true;
+    out.wraps = true;
     (void)printf("Usage: rql %s %s\n%s.\n\n", command->name, command->usage, command->summary);
     if (command->examples) {
         (void)printf("%s\n", command->examples);
@@ -181,8 +181,8 @@ int cli_help(void)
     char label[LABEL_SIZE];
     char text[CLI_EXIT_SIZE];
 
-    commands.is_help = true;
-    codes.is_help = true;
+    commands.wraps = true;
+    codes.wraps = true;
     (void)printf("Usage: rql COMMAND ...\n%s.\n\n", cli_purpose);
     for (size_t i = 0; cli_commands[i]; i++) {
         (void)snprintf(label, sizeof label, "  %s", cli_commands[i]->name);

@@ -124,7 +124,7 @@ static void print_table(const struct out *self)
         const char *cell = cell_at(self, i);
         const char *colour = has_colour && !self->headings && column == 0 ? colour_of(cell) : "";
 
-        if (is_last && self->is_help) {
+        if (is_last && self->wraps) {
             cli_print_words(self->to, cell, strlen(cell), widths[0] + GAP);
             continue;
         }

@@ -8,10 +8,11 @@ import tempfile
 import time
 
 from harness import (PATIENCE_S, PROGRAM, Program, add, check_equal, environment, finish, is_cluster, leave_out_in_cluster,
-                     main, start_waiting)
+                     main, start_waiting, wait_until)
 
 ROOT = os.path.join(os.path.dirname(__file__), "..", "..")
 README = os.path.join(ROOT, "README.md")
+DEPLOYMENTS = os.path.join(ROOT, "include/rql/deployments.md")
 LUA = os.path.join(ROOT, "lua")
 LOCKING = "acquire acquire_series decrease extend force_extend leave release".split()
 SENT_TO_LOCK = set("eval evalsha ping publish subscribe hello".split())
@@ -60,9 +61,9 @@ def runs(line):
 
 
 def rights():
-    """The commands of each line of the answer about rights, in its order."""
-    with open(README, encoding="utf-8") as file:
-        answer = re.search(r"Which rights does a user need\?(.*?)reported at connect", file.read(), re.S)
+    """The commands of each line of the list of rights, in its order."""
+    with open(DEPLOYMENTS, encoding="utf-8") as file:
+        answer = re.search(r"^## Rights$(.*?)reported at connect", file.read(), re.M | re.S)
     points = re.split(r"^\* ", answer.group(1), flags=re.M)[1:]
     return [" ".join(re.sub(r"`rql \w+`", "", point).split("`")[1::2]).split() for point in points]
 
@@ -114,6 +115,44 @@ def test_rights_of_the_answer_suffice(server, _rql):
             result = own(*line.split())
             check_equal((result.code, result.err), (0, ""), f"{user}: rql {line}")
         check_refused_nothing(server, user)
+
+
+def transcript():
+    """Each command of README's picture of a terminal, with the lines that it prints."""
+    with open(README, encoding="utf-8") as file:
+        block = re.search(r"^```console\n(.*?)^```$", file.read(), re.M | re.S)[1]
+    return [part.split("\n", 1) for part in re.split(r"^\$ ", block, flags=re.M)[1:]]
+
+
+def shape(text):
+    """Without what is another at each run: clients, times, the server, and the blanks of columns."""
+    for what, word in ((r"\S+ rql\[\d+\]", "CLIENT"), (r"\b[\d.]+(ms|s|m\d+s)\b", "TIME"), (r"[\d.]+ ms away", "AWAY"),
+                       (r"^server  .*, up", "server up"), (r"\n +", " "), (r"  +", "  ")):
+        text = re.sub(what, word, text, flags=re.M)
+    return text.strip()
+
+
+def test_readmes_terminal_shows_what_the_program_prints(server, rql):
+    if is_cluster():
+        leave_out_in_cluster("the doctor says of one server what README shows")
+    (holds, _), (waits, _), *rest = transcript()
+    with tempfile.TemporaryDirectory(prefix="rql-readme-") as folder:
+        for name in ("backup.sh", "report.sh", "other.sh"):
+            with open(f"{folder}/{name}", "w", encoding="ascii") as file:
+                file.write("#!/bin/sh\nexec sleep 60\n")
+            os.chmod(f"{folder}/{name}", 0o755)
+        words = [shlex.split(line.removesuffix("&").replace("./", folder + "/"))[1:] for line in (holds, waits)]
+        rql.start(*words[0])
+        wait_until(lambda: server.is_locked("nightly"), "the first one has the lock")
+        rql.start(*words[1])
+        server.await_queue(["nightly"], 1)
+        for command, printed in rest:
+            words = shlex.split(command.replace(" " + URL, "").replace("./", folder + "/"))[1:]
+            done = subprocess.run([PROGRAM, *words], env=environment(server.url), text=True, check=False,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            if "\nWARN" not in done.stdout:  # a machine that is busy with others is warned of by the doctor
+                check_equal(shape(done.stdout), shape(printed), command)
+            assert max(map(len, (done.stdout + printed).splitlines())) <= 80, command
 
 
 def test_rights_to_lock_suffice_in_a_queue_that_was_emptied(server, rql):

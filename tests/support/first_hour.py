@@ -43,16 +43,16 @@ def the_one(found, what):
 
 
 def commands(text):
-    """Whole lines of shell, without remarks."""
+    """Whole lines of shell, without remarks. What the program does with scripts of the reader's is not tried."""
     program_at, program = the_one([block for block in code_blocks(text, "c") if "int main" in block[1]], "program in C")
     for start, block in code_blocks(text, "sh"):
         if start < program_at:
-            yield from (line.split(" #")[0].rstrip() for line in block.splitlines() if line)
+            yield from (line.split(" #")[0].rstrip() for line in block.splitlines() if line and not line.startswith("rql "))
     compiler = the_one(re.findall(r"`(cc [^`]*)`", text[program_at:]), "command that compiles the program")
     source = the_one(re.findall(r"\S+\.c\b", compiler), "name for the program")
     yield f"cat >{source} <<'END'\n{program}END\n"
     yield compiler
-    yield "./a.out"
+    yield "RQL_URL=local: ./a.out"
     yield the_one(re.findall(r"^(rql ping)\b", text, re.M), "line for the program")
     yield the_one(re.findall(r"^`(sh tests/run\.sh)`", text, re.M), "command that runs the tests")
 
