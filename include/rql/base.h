@@ -11,7 +11,7 @@
 #if defined(__GNUC__)
 /** Marks a function of the public interface. */
 #define RQL_API __attribute__((visibility("default")))
-/** Marks a function whose result may not be ignored. */
+/** Marks a function whose result must not be ignored. */
 #define RQL_MUST_CHECK __attribute__((warn_unused_result))
 #else
 #define RQL_API
@@ -28,16 +28,16 @@
 #define RQL_END_DECLS
 #endif
 
-/** A duration that never elapses, a count that is never used up. */
+/** A duration that never elapses, or a count that is never used up. */
 #define RQL_FOREVER INT64_C(-1)
 
 /** Longest lock name in bytes. A name is 1 to this many bytes, without NUL or control bytes. */
 #define RQL_NAME_MAX 512
-/** Longest ttl in milliseconds: 30 days. */
+/** Longest TTL in milliseconds: 30 days. */
 #define RQL_TTL_MAX_MS INT64_C(2592000000)
-/** Most metadata pairs of one lock. */
+/** Largest number of metadata pairs of one lock. */
 #define RQL_META_MAX_PAIRS 64
-/** Most bytes of metadata of one lock, names and values together. */
+/** Largest number of bytes of metadata of one lock, names and values together. */
 #define RQL_META_MAX_BYTES 16384
 /** Size of an acquirer or host id with its terminator. */
 #define RQL_ID_SIZE 128

@@ -5,25 +5,26 @@
  * @file client.h
  * @brief A client: a few connections to the server, shared by all threads of the process.
  *
- * A client has one command connection, which its callers read and write themselves, and up to
- * rql_options::connections of them when its threads ask at the same time; one subscriber connection
- * from the first wait on, and one background thread from the first lease that needs watching. It
- * installs no signal handler, writes to no stream and changes no state of the process.
+ * A client has one command connection, which its callers read and write themselves. If its threads
+ * call at the same time, the client opens more command connections, up to rql_options::connections.
+ * It has one subscriber connection from the first wait on, and one background thread from the first
+ * lease that needs watching. A client installs no signal handler, writes to no stream and changes
+ * no state of the process.
  *
  * Threads that the library starts block all signals but SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP,
- * SIGABRT and SIGSYS, so that the program's own threads receive what is sent to the process. Your
- * callbacks run with that mask on such threads: those of a loop or swarm that has a thread of its
- * own, rql_lock_options::on_lost, instrumenters and credentials.
+ * SIGABRT and SIGSYS, so that the program's own threads receive the signals that are sent to the
+ * process. On such threads the program's callbacks run with this mask: the callbacks of a loop or
+ * swarm that has a thread of its own, rql_lock_options::on_lost, instrumenters and credentials.
  *
- * After fork() every call on a handle of the parent returns ::RQL_E_FORKED in the child and touches
- * nothing of the parent's. The functions that free a handle may still be called; in the child they
- * free nothing and close no descriptor. A child makes its own client.
+ * After fork() every call on a handle of the parent returns ::RQL_E_FORKED in the child, and
+ * touches nothing that belongs to the parent. The functions that free a handle may still be called:
+ * in the child they free nothing and close no descriptor. A child makes its own client.
  *
- * The same is true of a child that clone() or _Fork() made with memory of its own (Linux 4.14 or
- * later), with two differences: copies of the parent's connections stay open in it until it calls
- * exec or ends, so that the server does not notice meanwhile that the parent has died; and it can
- * make a client of its own only after exec. A child that shares its parent's memory, as after
- * vfork(), must not call the library.
+ * The same rules apply to a child that clone() or _Fork() made with memory of its own (Linux 4.14
+ * or later), with two differences. Copies of the parent's connections stay open in the child until
+ * it calls exec or ends, so the server does not notice meanwhile that the parent has died. The
+ * child can make a client of its own only after exec. A child that shares its parent's memory, as
+ * after vfork(), must not call the library.
  */
 
 #include <rql/base.h>
@@ -36,38 +37,38 @@ RQL_BEGIN_DECLS
 typedef struct rql_client rql_client;
 
 /**
- * Make a client with the settings of the environment; does not connect.
+ * Makes a client with the settings of the environment; does not connect.
  *
- * The same as rql_options_init(), rql_options_from_env(), and rql_client_new(), with @p url in
- * place of `RQL_URL` if it is given.
+ * The call does the same as rql_options_init(), rql_options_from_env() and rql_client_new(), one
+ * after the other. If @p url is given, it takes the place of `RQL_URL`.
  *
- * @param[in]  url    Where the server is (rql_options::url); NULL: where `RQL_URL` says. Copied.
+ * @param[in]  url    URL of the server (rql_options::url); NULL: the value of `RQL_URL`. Copied.
  * @param[out] out    The new client; untouched unless RQL_OK.
  * @param[out] error  Why the call did not return RQL_OK, or NULL; untouched on RQL_OK.
  *
  * @retval RQL_OK         `*out` is set.
- * @retval RQL_E_INVALID  Neither @p url nor `RQL_URL` names a server, the URL cannot be read, or a
- *                        variable is no value of its option. Nothing was done.
- * @retval RQL_E_NOMEM    Out of memory, or the system gave no random numbers.
+ * @retval RQL_E_INVALID  Neither @p url nor `RQL_URL` names a server, the URL is malformed, or a
+ *                        variable has a value that its option does not accept. Nothing was done.
+ * @retval RQL_E_NOMEM    Out of memory, or the system returned no random numbers.
  *
  * @owner   The caller owns `*out`; release with rql_client_free().
- * @threads Callable from any thread; no other thread may change the environment meanwhile.
+ * @threads Callable from any thread; no other thread may change the environment during the call.
  */
 RQL_API RQL_MUST_CHECK rql_status rql_client_open(const char *url, rql_client **out,
                                                   rql_error *error);
 
 /**
- * Make a client; does not connect. rql_client_open() is the shorter form.
+ * Makes a client; does not connect. rql_client_open() is the shorter form.
  *
  * @param[out] out      The new client; untouched unless RQL_OK.
- * @param[in]  options  Settings, of which `url` has to be set. Copied.
+ * @param[in]  options  Settings; `url` must be set. Copied.
  * @param[out] error    Why the call did not return RQL_OK, or NULL; untouched on RQL_OK.
  *
  * @retval RQL_OK         `*out` is set.
- * @retval RQL_E_INVALID  An option is out of range, or the URL is missing or cannot be read.
+ * @retval RQL_E_INVALID  An option is out of range, or the URL is missing or malformed.
  *                        Nothing was done.
- * @retval RQL_E_NOMEM    Out of memory, or the system gave no random numbers.
- * @retval RQL_E_UNSUPPORTED  A light build, and a listener was given (observe.h).
+ * @retval RQL_E_NOMEM    Out of memory, or the system returned no random numbers.
+ * @retval RQL_E_UNSUPPORTED  This is a light build, and a listener was given (observe.h).
  *
  * @owner   The caller owns `*out`; release with rql_client_free().
  * @threads Callable from any thread.
@@ -76,13 +77,17 @@ RQL_API RQL_MUST_CHECK rql_status rql_client_new(const rql_options *options, rql
                                                  rql_error *error);
 
 /**
- * End a client: stop its background thread and close its connections.
+ * Ends a client: stops its background thread and closes its connections.
  *
- * Locks that are still held are left to their ttl; release them first. Releases, lazy ones too, and
- * cancellations that the server has not confirmed yet get at most another `io_timeout_ms`; an
- * attempt to connect that is under way, its `connect_timeout_ms`; what the nodes of a cluster are
- * asked about it, a second. A lazy release that is not confirmed by then is told as a loss, from
- * within this call.
+ * Locks that are still held end by their TTL; release them first. The call waits for work that is
+ * under way, each kind with its own limit:
+ *
+ * - releases, lazy ones too, and cancellations that the server has not confirmed yet: at most
+ *   another `io_timeout_ms`;
+ * - an attempt to connect: its `connect_timeout_ms`;
+ * - a question to the nodes of a cluster about the cluster: one second.
+ *
+ * A lazy release that is not confirmed by then is reported as a loss, from within this call.
  *
  * @param[in] client  The client, or NULL.
  * @return NULL, so that `c = rql_client_free(c)` leaves no dangling pointer.
@@ -91,19 +96,21 @@ RQL_API RQL_MUST_CHECK rql_status rql_client_new(const rql_options *options, rql
 RQL_API rql_client *rql_client_free(rql_client *client);
 
 /**
- * Connect now instead of at the first command, and check what would make a later call fail.
+ * Connects now instead of at the first command, and checks what would make a later call fail.
  *
  * @param[in]  client  The client.
  * @param[out] error   Why the call did not return RQL_OK, or NULL.
  *
- * @retval RQL_OK             Connected, logged in, the database is selected.
- * @retval RQL_E_IO           Unreachable, refused, or no reply within `connect_timeout_ms`.
+ * @retval RQL_OK             Connected and logged in; the database is selected.
+ * @retval RQL_E_IO           The server is unreachable, refuses the connection, or does not reply
+ *                            within `connect_timeout_ms`.
  * @retval RQL_E_AUTH         Wrong user or password, or rights are missing.
- * @retval RQL_E_READ_ONLY    Connected, to a replica that takes no writes: locks can be inspected,
- *                            not acquired. A later call checks again.
- * @retval RQL_E_UNSUPPORTED  It is a node of a cluster and the URL says nothing of one, or the
- *                            reverse; it is a sentinel; or it is older than Redis 7.0, and the URL
- *                            is `redis+cluster://` or `redis+shards://`, or has several masters.
+ * @retval RQL_E_READ_ONLY    Connected to a replica that takes no writes: locks can be inspected,
+ *                            but not acquired. A later call checks again.
+ * @retval RQL_E_UNSUPPORTED  The server is a node of a cluster and the URL does not name a cluster,
+ *                            or the reverse; the server is a sentinel; or the server is older than
+ *                            Redis 7.0, and the URL is `redis+cluster://` or `redis+shards://`, or
+ *                            has several masters.
  * @retval RQL_E_UNAVAILABLE  The server is loading its data.
  * @retval RQL_E_PROTOCOL     The peer does not speak the Redis protocol.
  * @retval RQL_E_FORKED       The client belongs to the parent process.
@@ -121,49 +128,52 @@ RQL_API RQL_MUST_CHECK rql_status rql_client_connect(rql_client *client, rql_err
 /** Size of rql_server_info::tls_subject with its terminator. */
 #define RQL_SERVER_SUBJECT_SIZE 256
 
-/** At most so many rights are missing. */
+/** Largest number of entries of rql_server_info::refused. */
 #define RQL_SERVER_REFUSED_MAX 8
 
-/** What a server says of itself. What it does not say, or may not, is "" or -1. */
+/** A server's description of itself. A text that the server does not report, or that this user may
+ *  not read, is "". Such a number is -1. */
 typedef struct rql_server_info {
-    size_t size;                        /**< Bytes of this struct that were filled in. */
-    char url[RQL_SERVER_URL_SIZE];      /**< Without user, password and query; of one of several
-                                             shards, or masters, its own. */
-    char node[RQL_SERVER_NODE_SIZE];    /**< `host:port`, or a path: by a URL of sentinels the
-                                             master that was found. */
+    size_t size; /**< Bytes of this struct that were filled in. */
+    /** URL without user, password and query. For one of several shards or masters: its own URL. */
+    char url[RQL_SERVER_URL_SIZE];
+    /** `host:port`, or a path. If the URL names sentinels: the master that was found. */
+    char node[RQL_SERVER_NODE_SIZE];
     char product[RQL_SERVER_WORD_SIZE]; /**< `redis` or `valkey`. */
     char version[RQL_SERVER_WORD_SIZE]; /**< Such as `7.0.15`. */
     char role[RQL_SERVER_WORD_SIZE];    /**< `master` or `replica`. */
     bool is_tls;                        /**< The connection is encrypted. */
-    /** Whom the server's certificate names, as `/CN=localhost`. */
+    /** Subject of the server's certificate, such as `/CN=localhost`. */
     char tls_subject[RQL_SERVER_SUBJECT_SIZE];
-    int64_t tls_expires_us;         /**< When that ends, microseconds since 1970. */
-    bool is_by_sentinels;           /**< The URL names sentinels. */
-    int64_t round_trip_us;          /**< The median of five PINGs. */
-    int64_t replicas;               /**< Connected replicas. */
-    int64_t min_replicas_to_write;  /**< The server's `min-replicas-to-write`; 0 is also: it is
-                                         not in force. By sentinels it should be 1 or more, or
-                                         an old master may go on granting after a failover. */
-    int64_t min_replicas_max_lag_s; /**< Its `min-replicas-max-lag`, in seconds. */
-    size_t n_refused;               /**< Rights that are of use and missing. */
-    const char *refused[RQL_SERVER_REFUSED_MAX]; /**< Their commands, such as `CLIENT KILL`;
-                                                      constant texts. */
-    int64_t partitions; /**< Where locks are spread over several servers, by 128 partitions: how
-                           many of these it has. */
-    /** By a URL of sentinels: the name of the master. */
+    int64_t tls_expires_us; /**< When the certificate expires, microseconds since 1970. */
+    bool is_by_sentinels;   /**< The URL names sentinels. */
+    int64_t round_trip_us;  /**< The median of five PINGs. */
+    int64_t replicas;       /**< Connected replicas. */
+    /** The server's `min-replicas-to-write`; also 0 if the requirement is not in force. With
+     *  sentinels it should be 1 or more: otherwise an old master may go on granting locks after a
+     *  failover. */
+    int64_t min_replicas_to_write;
+    int64_t min_replicas_max_lag_s; /**< The server's `min-replicas-max-lag`, in seconds. */
+    size_t n_refused;               /**< Number of useful rights that the user lacks. */
+    /** Commands of the missing rights, such as `CLIENT KILL`; constant texts. */
+    const char *refused[RQL_SERVER_REFUSED_MAX];
+    /** If locks are spread over several servers, by 128 partitions: number of partitions that this
+     *  server has. */
+    int64_t partitions;
+    /** If the URL names sentinels: the name of the master. */
     char master[RQL_SERVER_NODE_SIZE];
 } rql_server_info;
 
 /**
- * Ask the server what it is, how far, and what this user may not do there. Connects if need be;
- * changes nothing. Use rql_client_ping().
+ * Asks the server for its description, measures the round trip, and finds the rights that this user
+ * lacks. Connects if necessary; changes nothing. Use rql_client_ping().
  *
  * @param[in]  client  The client.
  * @param[out] out     Filled in; untouched unless RQL_OK.
  * @param[in]  size    Its size in bytes in the calling program.
  * @param[out] error   Why the call did not return RQL_OK, or NULL.
  *
- * @retval RQL_OK         `*out` is set. A replica is fine.
+ * @retval RQL_OK         `*out` is set. The server may be a replica.
  * @retval RQL_E_INVALID  A pointer is NULL.
  * @retval RQL_E_IO       No reply; also other faults of rql_client_connect().
  * @retval RQL_E_FORKED   The client belongs to the parent process.
@@ -173,24 +183,25 @@ typedef struct rql_server_info {
 RQL_API RQL_MUST_CHECK rql_status rql_client_ping_sized(rql_client *client, rql_server_info *out,
                                                         size_t size, rql_error *error);
 
-/** Fill `*out` with what the server of `client`, or the first of several, says of itself. */
+/** Fills `*out` with the description of the server of `client`, or of the first of several. */
 #define rql_client_ping(client, out, error)                                                        \
     rql_client_ping_sized((client), (out), sizeof *(out), (error))
 
 /**
- * The same of each server that has locks: of a cluster the masters, by its map. Use
- * rql_client_ping_node().
+ * Asks one of the servers that have locks for its description, as rql_client_ping() does. In a
+ * cluster these servers are the masters in its map. Use rql_client_ping_node().
  *
  * @param[in]  client  The client.
- * @param[in]  n       Which: from 0 up, until there are no more.
+ * @param[in]  n       Index of the server: 0 for the first, up to the first ::RQL_NOT_FOUND.
  * @param[out] out     Filled in; untouched unless RQL_OK.
  * @param[in]  size    Its size in bytes in the calling program.
  * @param[out] error   Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK         `*out` is set.
- * @retval RQL_NOT_FOUND  There are not so many.
+ * @retval RQL_NOT_FOUND  There are only @p n servers, or fewer.
  * @retval RQL_E_INVALID  A pointer is NULL.
- * @retval RQL_E_IO       No reply; also other faults of rql_client_connect(). There may be more.
+ * @retval RQL_E_IO       No reply; also other faults of rql_client_connect(). More servers may
+ *                        follow.
  * @retval RQL_E_FORKED   The client belongs to the parent process.
  *
  * @threads Callable from any thread.
@@ -199,12 +210,12 @@ RQL_API RQL_MUST_CHECK rql_status rql_client_ping_node_sized(rql_client *client,
                                                              rql_server_info *out, size_t size,
                                                              rql_error *error);
 
-/** Fill `*out` with what the server number `n` of `client` says of itself. */
+/** Fills `*out` with the description of server `n` of `client`. */
 #define rql_client_ping_node(client, n, out, error)                                                \
     rql_client_ping_node_sized((client), (n), (out), sizeof *(out), (error))
 
 /**
- * The client's identity: the last part of every id that it uses.
+ * Returns the client's identity: the last part of every id that the client uses.
  *
  * @param[in] client  The client.
  * @return 32 hexadecimal digits (the gem has 16); valid until the client is freed.
@@ -213,13 +224,13 @@ RQL_API RQL_MUST_CHECK rql_status rql_client_ping_node_sized(rql_client *client,
 RQL_API const char *rql_client_identity(const rql_client *client);
 
 /**
- * The acquirer id that the calling thread takes locks with.
+ * Writes the acquirer id with which the calling thread takes locks.
  *
  * @param[in]  client  The client.
  * @param[in]  task    As rql_lock_options::task; 0 for plain threads.
- * @param[out] out     `rql:acq:<pid>/<thread>/<task>/0/<identity>`, terminated. The thread's number
- * is the library's own: 1 for the first thread of the process that used it. It is never used for a
- * second thread.
+ * @param[out] out     `rql:acq:<pid>/<thread>/<task>/0/<identity>`, terminated. The library numbers
+ *                     threads itself: 1 is the first thread of the process that used the library.
+ *                     A number is never used for a second thread.
  * @return @p out.
  * @threads Callable from any thread.
  */
@@ -227,7 +238,7 @@ RQL_API const char *rql_client_acquirer_id(const rql_client *client, uint64_t ta
                                            char out[RQL_ID_SIZE]);
 
 /**
- * The host id of the calling thread: what the swarm probes.
+ * Writes the host id of the calling thread, which the swarm probes.
  *
  * @param[in]  client  The client.
  * @param[out] out     `rql:hst:<pid>/<thread>/0/<identity>`, terminated.
@@ -243,17 +254,17 @@ typedef struct rql_text_list {
 } rql_text_list;
 
 /**
- * Release a list.
+ * Frees a list.
  *
  * @param[in] list  The list, or NULL.
  * @return NULL.
- * @threads The list must not be in use by another thread.
+ * @threads No other thread may use the list.
  */
 RQL_API rql_text_list *rql_text_list_free(rql_text_list *list);
 
 /**
- * The host ids that threads of this process can have: one for each thread that has used the library
- * and has not ended (the gem's possible_host_ids), the calling thread included.
+ * Returns the host ids that threads of this process can have (the gem's possible_host_ids). There
+ * is one for each thread that has used the library and has not ended, the calling thread included.
  *
  * @param[in]  client  The client.
  * @param[out] out     The list; untouched unless RQL_OK.
@@ -270,8 +281,8 @@ RQL_API RQL_MUST_CHECK rql_status rql_client_host_ids(rql_client *client, rql_te
                                                       rql_error *error);
 
 /**
- * The names of the locks that this client holds right now, without asking the server (redislock's
- * getAcquiredLocks). Re-entries are listed too; lost locks are not.
+ * Returns the names of the locks that this client holds now, without asking the server (redislock's
+ * getAcquiredLocks). The list includes re-entries, but no lost locks.
  *
  * @param[in]  client  The client.
  * @param[out] out     The list; untouched unless RQL_OK.
