@@ -3,16 +3,18 @@
 
 /**
  * @file lock.h
- * @brief Take, hold, extend and release a lock.
+ * @brief Acquire, hold, extend and release a lock.
  *
- * A lock has a ttl on the server. Its holder counts the same time locally, from before the request
- * was sent, less a margin of max(5 ms, 1 % of the ttl), on a clock that runs through suspend. Until
- * that deadline nobody else is granted the lock (rql(7) has the conditions). For anything beyond
- * that use the token: let the protected resource refuse every
- * token lower than the highest it has seen, and an equal token with another secret.
+ * A lock has a TTL on the server. The holder counts the same time locally, from before the request
+ * was sent, less a margin of max(5 ms, 1 % of the TTL). Its clock keeps running during suspend.
+ * Until this local deadline the server grants the lock to no other request (rql(7) has the
+ * conditions). For protection beyond that, use the fencing token: let the protected resource refuse
+ * every token that is lower than the highest one it has seen, and an equal token with another
+ * secret.
  *
  * Any thread may use and release a lock. Renewal (rql_lock_options::auto_extend) is tied to the
- * thread that acquired the lock and ends with it; rql_lock_options says how to keep it going.
+ * thread that acquired the lock, and ends when that thread ends. See rql_lock_options::auto_extend
+ * for a lock that has to outlive its thread.
  */
 
 #include <rql/base.h>
@@ -22,40 +24,42 @@
 
 RQL_BEGIN_DECLS
 
-/** What a holder may rely on. */
+/** How far a holder may rely on its lock. */
 typedef enum rql_lock_state {
-    RQL_HELD = 0,     /**< Held until the local deadline at least. */
+    RQL_HELD = 0,     /**< Held at least until the local deadline. */
     RQL_DOUBTFUL = 1, /**< Before the deadline, but a renewal is late or the clock jumped. */
-    RQL_GONE = 2,     /**< Lost, expired or released: somebody else may hold it. */
+    RQL_GONE = 2,     /**< Lost, expired or released: another acquirer may hold the lock. */
 } rql_lock_state;
 
 /** How a lock was obtained (the gem's `process`). */
 typedef enum rql_lock_process {
     RQL_LOCK_OBTAINING = 0,                   /**< A grant of its own. */
     RQL_CONFLICT_WORK_THROUGH = 1,            /**< A re-entry. */
-    RQL_EXTENDABLE_CONFLICT_WORK_THROUGH = 2, /**< A re-entry that added its ttl. */
+    RQL_EXTENDABLE_CONFLICT_WORK_THROUGH = 2, /**< A re-entry that added its TTL. */
 } rql_lock_process;
 
 /**
- * Fill @p options from the client's settings. Use rql_lock_options_init().
+ * Fill @p options from the client's settings. Use the macro rql_lock_options_init().
  *
  * @param[in]  client   The client, or NULL for the library's defaults.
  * @param[out] options  The struct to fill.
- * @param[in]  size     Its size in bytes in the calling program.
+ * @param[in]  size     Size of the struct in bytes in the calling program.
  * @threads Callable from any thread.
  */
 RQL_API void rql_lock_options_init_sized(const rql_client *client, rql_lock_options *options,
                                          size_t size);
 
-/** Fill `*options` from the client and record the size this program was compiled with. */
+/** Fill `*options` from the client and record the size that this program was compiled with. */
 #define rql_lock_options_init(client, options)                                                     \
     rql_lock_options_init_sized((client), (options), sizeof *(options))
 
 /**
- * The size of ::rql_lock_options in the running library: for a binding, which has memory in place
- * of the struct, and rql_lock_options_set() in place of its fields.
+ * Return the size of ::rql_lock_options in the running library.
  *
- * @return The size in bytes, to be given to rql_lock_options_init_sized().
+ * A language binding allocates this many bytes instead of declaring the struct, and calls
+ * rql_lock_options_set() instead of writing the fields.
+ *
+ * @return The size in bytes, for rql_lock_options_init_sized().
  * @threads Callable from any thread.
  */
 RQL_API size_t rql_lock_options_size(void);
@@ -63,14 +67,15 @@ RQL_API size_t rql_lock_options_size(void);
 /**
  * Set one option of an acquisition by its name.
  *
- * @param[in,out] options  Filled by rql_lock_options_init().
+ * @param[in,out] options  Options that were filled by rql_lock_options_init().
  * @param[in]     name     Name of a field that is a number, a switch or a strategy, with `_` or
- *                         `-`: "ttl_ms", "fail-fast". `task` is not set by name.
+ *                         `-`: "ttl_ms", "fail-fast". `task` cannot be set by name.
  * @param[in]     value    Text, as for rql_options_set(): "30s", "forever", "true", "random".
- * @param[out]    error    What was wrong; or NULL.
+ * @param[out]    error    Why the call did not return RQL_OK, or NULL.
  *
- * @retval RQL_OK         Set.
- * @retval RQL_E_INVALID  No such option, or no value of it; @p options is unchanged.
+ * @retval RQL_OK         The option is set.
+ * @retval RQL_E_INVALID  There is no such option, or the value is not valid for it; @p options is
+ *                        unchanged.
  *
  * @threads Callable from any thread.
  */
@@ -78,22 +83,22 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_options_set(rql_lock_options *options
                                                        const char *value, rql_error *error);
 
 /**
- * Take a lock, waiting in its queue.
+ * Acquire a lock, waiting in its queue.
  *
- * Blocks until the lock is held, the deadline passes or the tries are used up. The default tries,
- * the gem's three, are used up after half a second: to wait to the deadline, set `retry_count` to
- * ::RQL_FOREVER.
+ * The call blocks until the lock is held, the deadline passes or the tries are used up. By default
+ * the number of tries is not limited (`retry_count` is ::RQL_FOREVER). The gem's three tries
+ * (rql_options_init_gem()) are used up after half a second.
  *
- * On every result other than RQL_OK and RQL_E_UNKNOWN the request has left the queue; after
- * RQL_E_UNKNOWN the client keeps withdrawing it in the background until the server has confirmed,
- * and if a copy of the request is still on its way, the server refuses it after twice
- * `io_timeout_ms`.
+ * The deadline is `timeout_ms` after the call. A request that is still in the queue at the deadline
+ * is withdrawn. The server has another 50 ms to confirm the withdrawal, or if that is longer, two
+ * round trips as measured recently.
  *
- * The deadline is `timeout_ms` from the call. A request that is still in the queue then is
- * withdrawn, for which the server has another 50 ms, or two round trips as measured recently if
- * that is more.
+ * On every result except RQL_OK and RQL_E_UNKNOWN the request has left the queue. After
+ * RQL_E_UNKNOWN the client keeps withdrawing the request in the background until the server has
+ * confirmed the withdrawal. If a copy of the request is still on its way, the server refuses the
+ * copy after twice `io_timeout_ms`.
  *
- * One acquirer (thread and task) may wait once for a lock at a time.
+ * An acquirer (thread and task) may have only one waiting request for a lock.
  *
  * @param[in]  client   The client.
  * @param[in]  name     Lock name, 1 to ::RQL_NAME_MAX bytes without control bytes. Copied.
@@ -101,34 +106,38 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_options_set(rql_lock_options *options
  * @param[out] out      The held lock; untouched unless RQL_OK.
  * @param[out] error    Why the call did not return RQL_OK, or NULL; untouched on RQL_OK.
  *
- * @retval RQL_OK                   Held; see rql_lock_remaining_ms().
+ * @retval RQL_OK                   The lock is held; see rql_lock_remaining_ms().
  * @retval RQL_TIMED_OUT            `timeout_ms` passed.
- * @retval RQL_RETRY_LIMIT          `retry_count` tries were refused, one every `retry_delay_ms`. A
- *                                  grant that had expired when its reply arrived counts as such a
- *                                  try: the ttl must be longer than the round trip; the refusal's
- *                                  message says so. With `fail_fast` there is one try.
- * @retval RQL_FAIL_FAST_NO_TRY     `fail_fast`, and another holds the lock.
- * @retval RQL_FAIL_FAST_AFTER_TRY  `fail_fast`, the lock is free but others are in front.
- * @retval RQL_CONFLICT             This acquirer holds it, and the strategy is ::RQL_DEAD_LOCKING;
- *                                  or it would wait for a lock that it keeps extending itself.
- * @retval RQL_E_INVALID            A name, an option or metadata outside its limits; nothing was
+ * @retval RQL_RETRY_LIMIT          `retry_count` tries were refused, one every `retry_delay_ms`.
+ *                                  With `fail_fast` there is one try. A grant that had expired when
+ *                                  its reply arrived counts as a refused try, and the message of
+ *                                  the refusal says so: the TTL must be longer than the round trip.
+ * @retval RQL_FAIL_FAST_NO_TRY     `fail_fast`, and another holder has the lock.
+ * @retval RQL_FAIL_FAST_AFTER_TRY  `fail_fast`, and the lock is free but other requests are in
+ *                                  front.
+ * @retval RQL_CONFLICT             This acquirer holds the lock, and the strategy is
+ *                                  ::RQL_DEAD_LOCKING. Or the acquirer would wait for a lock that
+ *                                  its client keeps renewing for it, and the wait would never end.
+ * @retval RQL_E_INVALID            A name, an option or metadata is outside its limits; nothing was
  *                                  sent.
  * @retval RQL_E_IO                 No connection.
- * @retval RQL_E_UNKNOWN            The connection broke or fell silent, and the deadline passed.
- * @retval RQL_E_BUSY               This acquirer is waiting for this lock already.
- * @retval RQL_E_WRONG_TYPE         A key of the lock has a foreign type.
+ * @retval RQL_E_UNKNOWN            The connection broke or went silent, and the deadline passed.
+ * @retval RQL_E_BUSY               This acquirer is already waiting for this lock.
+ * @retval RQL_E_WRONG_TYPE         A key of the lock holds another type.
  * @retval RQL_E_AUTH               Rights are missing.
  * @retval RQL_E_READ_ONLY          The server was a replica until the deadline; with `fail_fast`
- *                                  returned at once.
- * @retval RQL_E_UNAVAILABLE        It is loading, out of memory or busy; likewise.
+ *                                  this is returned at once.
+ * @retval RQL_E_UNAVAILABLE        The server was loading, out of memory or busy until the
+ *                                  deadline; with `fail_fast` this is returned at once.
  * @retval RQL_E_SERVER             Any other error of the server.
  * @retval RQL_E_PROTOCOL           The reply could not be understood.
  * @retval RQL_E_NOMEM              Out of memory.
  * @retval RQL_E_FORKED             The client belongs to the parent process.
- * @retval RQL_E_UNSUPPORTED        A light build, and a listener was given (observe.h).
+ * @retval RQL_E_UNSUPPORTED        The library is a light build, and a listener was given
+ *                                  (observe.h).
  *
- * @owner   The caller owns `*out`; end it with rql_lock_release() or rql_lock_forget().
- * @threads Callable from any thread. Holds no mutex while it waits. Thread cancellation is
+ * @owner   The caller owns `*out`, and ends it with rql_lock_release() or rql_lock_forget().
+ * @threads Callable from any thread. The call holds no mutex while it waits. Thread cancellation is
  *          deferred.
  */
 RQL_API RQL_MUST_CHECK rql_status rql_lock_acquire(rql_client *client, const char *name,
@@ -136,7 +145,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_acquire(rql_client *client, const cha
                                                    rql_error *error);
 
 /**
- * Take a lock if it is available at once: rql_lock_acquire() with `fail_fast`.
+ * Acquire a lock if it is available at once: rql_lock_acquire() with `fail_fast`.
  *
  * @param[in]  client   The client.
  * @param[in]  name     As for rql_lock_acquire().
@@ -144,11 +153,12 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_acquire(rql_client *client, const cha
  * @param[out] out      The held lock; untouched unless RQL_OK.
  * @param[out] error    Why the call did not return RQL_OK, or NULL.
  *
- * @retval RQL_OK                   Held.
- * @retval RQL_FAIL_FAST_NO_TRY     Another holds the lock.
- * @retval RQL_FAIL_FAST_AFTER_TRY  The lock is free but others are in front.
- * @retval RQL_RETRY_LIMIT          It was granted, but had expired when the reply arrived.
- * @retval RQL_CONFLICT             As for rql_lock_acquire(); faults too.
+ * @retval RQL_OK                   The lock is held.
+ * @retval RQL_FAIL_FAST_NO_TRY     Another holder has the lock.
+ * @retval RQL_FAIL_FAST_AFTER_TRY  The lock is free, but other requests are in front.
+ * @retval RQL_RETRY_LIMIT          The lock was granted, but the grant had expired when the reply
+ *                                  arrived.
+ * @retval RQL_CONFLICT             As for rql_lock_acquire(), whose faults are possible, too.
  *
  * @owner   The caller owns `*out`.
  * @threads Callable from any thread.
@@ -158,62 +168,72 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_try(rql_client *client, const char *n
                                                rql_error *error);
 
 /**
- * Release a lock if it is still ours, hand it to the next waiter, and free the handle.
+ * Release a lock if its grant is still in force, hand it to the next waiter, and free the handle.
  *
- * A re-entry ends without releasing: the outer hold continues. What an extendable re-entry added
- * and did not use is subtracted again, as at the end of a block in the gem. After RQL_E_IO,
- * RQL_E_NOMEM and RQL_E_UNKNOWN the client keeps releasing in the background until the server has
- * confirmed or the lock has expired.
+ * The end of a re-entry does not release the lock: the outer hold continues. If an extendable
+ * re-entry has not used all the time that it added, the unused time is subtracted again, as at the
+ * end of a block in the gem. After RQL_E_IO, RQL_E_NOMEM and RQL_E_UNKNOWN the client keeps
+ * releasing the lock in the background until the server has confirmed the release or the lock has
+ * expired.
  *
- * With rql_lock_options::lazy_release it does not wait for the answer. RQL_OK says then that the
- * release is in the client's stream of commands, and that the lease was in force by the local
- * deadline. That changes:
+ * With rql_lock_options::lazy_release the call does not wait for the server's answer. RQL_OK then
+ * means that the release is in the client's stream of commands, and that the lease was still in
+ * force by the local deadline. The consequences are:
  *
- * - What the server says later is told as a loss if it is anything but RQL_OK: by `on_lost`, by
- *   ::RQL_EVENT_LOCK_LOST with that status, and in rql_stats::lost_releases. ::RQL_NOT_HELD: the
- *   lock had ended before the server heard of it. A fault: it was refused, or not confirmed in the
- *   time of a command, which is `connect_timeout_ms` and `io_timeout_ms`. For that long the client
- *   repeats it in the background, and beyond that as after RQL_E_UNKNOWN.
- * - Others may find the lock held for as long as a command takes to the server; if the connection
- *   breaks, until the release is repeated. What the same thread asks next comes behind the release,
- *   but for a lock that came over another connection than its own (rql_options::connections). Who
- *   enters again a lock whose release is to be repeated loses it with that.
- * - A process that ends without rql_client_free() may lose releases that are on their way: those
- *   locks end by their ttl.
+ * - If the result of the release is anything but RQL_OK, the client reports it as a loss: by
+ *   `on_lost`, by ::RQL_EVENT_LOCK_LOST with that status, and in rql_stats::lost_releases.
+ *   ::RQL_NOT_HELD means that the lock had ended before the release reached the server. A fault
+ *   means that the server refused the release, or did not confirm it within the time of a command,
+ *   which is `connect_timeout_ms` plus `io_timeout_ms`. During this time the client repeats the
+ *   release in the background. After this time it continues as after RQL_E_UNKNOWN.
+ * - Other acquirers may find the lock held until the release has reached the server. That takes as
+ *   long as a command takes to the server. If the connection breaks, it takes until the release is
+ *   repeated.
+ * - The next call of the same thread reaches the server after the release, unless the lock came
+ *   over another connection than the thread's own (rql_options::connections). If an acquirer
+ *   re-enters a lock whose release has to be repeated, the repeated release ends the re-entry, too.
+ * - If a process ends without rql_client_free(), releases that are on their way can be lost. Those
+ *   locks end by their TTL.
  *
- * It waits all the same where it has to know the answer, or gains nothing: re-entries, and conflict
- * strategies other than ::RQL_WAIT_FOR_LOCK; locks of a series, of a loop, and those handed to
- * another thread of this client; with less than 20 ms left of the lease; when the connection that
- * has brought the lock has ended; with 256 releases unanswered.
+ * Even with `lazy_release` the call waits where it needs the answer or gains nothing:
+ *
+ * - the lock is a re-entry, or its conflict strategy is not ::RQL_WAIT_FOR_LOCK;
+ * - the lock belongs to a series, or was acquired on a loop;
+ * - the release hands the lock to another thread of this client;
+ * - less than 20 ms are left of the lease;
+ * - the connection that brought the lock has ended;
+ * - 256 releases are unanswered.
  *
  * @param[in]  lock   The lock, or NULL (RQL_OK). Invalid afterwards, whatever the result.
  * @param[out] error  Why the call did not return RQL_OK, or NULL.
  *
- * @retval RQL_OK         Released. Nobody else held the lock up to now.
- * @retval RQL_NOT_HELD   It had ended before: expired, taken away or lost with the server's data.
- * @retval RQL_E_IO       No connection; the lock ends by its ttl at the latest.
- * @retval RQL_E_UNKNOWN  No answer; it may be released, and ends by its ttl at the latest.
- * @retval RQL_E_NOMEM    No memory to ask for it; the lock ends by its ttl at the latest.
+ * @retval RQL_OK         Released; no other acquirer held the lock in the meantime.
+ * @retval RQL_NOT_HELD   The lock had ended before: it expired, was taken away, or was lost with
+ *                        the server's data.
+ * @retval RQL_E_IO       No connection; the lock ends by its TTL at the latest.
+ * @retval RQL_E_UNKNOWN  No answer. The lock may be released; it ends by its TTL at the latest.
+ * @retval RQL_E_NOMEM    No memory for the release; the lock ends by its TTL at the latest.
  * @retval RQL_E_SERVER   The server refused; other faults of status.h likewise.
  * @retval RQL_E_FORKED   The lock belongs to the parent process; nothing was done.
  *
- * @threads Callable from any thread, not only the one that acquired.
+ * @threads Callable from any thread, not only the one that acquired the lock.
  */
 RQL_API rql_status rql_lock_release(rql_lock *lock, rql_error *error);
 
 /**
- * Free the handle and leave the lock to its ttl (the gem's lock without a block). Renewal ends.
+ * Free the handle and leave the lock to its TTL (the gem's lock without a block). Renewal ends.
  *
- * What was handed over and is not claimed yet is claimed now; where that gets no answer, the client
- * goes on in the background until the server has confirmed, rql_client_free() for up to
- * `io_timeout_ms`.
+ * A lock that was handed over and is not claimed yet is claimed now. If the claim gets no answer,
+ * the client repeats it in the background until the server has confirmed it; rql_client_free()
+ * continues this for up to `io_timeout_ms`.
  *
- * With a swarm (swarm.h) the lock still belongs to its thread: if the process dies, its hosts are
- * dead, and the lock is freed before its ttl is over. A thread that ends while its process lives is
- * no dead host: it leaves the swarm, and the locks that it has left are kept for their whole ttl,
- * even if the process dies later. (The gem frees them once the thread has been gone for
- * zombie_ttl.) Where several servers share the locks it leaves each partition in which it holds
- * nothing else and waits for nothing: there the same is true from then on.
+ * With a swarm (swarm.h) the lock still belongs to its thread. If the process dies, its hosts are
+ * dead, and the lock is freed before its TTL is over. A thread that ends while its process lives is
+ * not a dead host: it leaves the swarm. The locks that such a thread has left to their TTL are kept
+ * for their whole TTL, even if the process dies later. (The gem frees them once the thread has been
+ * gone for zombie_ttl.) If several servers share the locks, a thread also leaves the swarm in each
+ * partition in which it holds no other lock and waits for none. From then on the locks that it has
+ * left in this partition are kept for their whole TTL, too.
  *
  * @param[in] lock  The lock, or NULL.
  * @return NULL.
@@ -222,14 +242,15 @@ RQL_API rql_status rql_lock_release(rql_lock *lock, rql_error *error);
 RQL_API rql_lock *rql_lock_forget(rql_lock *lock);
 
 /**
- * Make the lock live at least @p ttl_ms from now, if it is still ours. Never shortens, and never
- * revives a lock that is ::RQL_GONE, even if the server has not noticed yet.
+ * Make the lock live at least @p ttl_ms from now, if its grant is still in force. The call never
+ * shortens the TTL. It never revives a lock that is ::RQL_GONE, even if the server still has the
+ * lock.
  *
  * @param[in]  lock    The lock.
  * @param[in]  ttl_ms  1 to ::RQL_TTL_MAX_MS.
  * @param[out] error   Why the call did not return RQL_OK, or NULL.
  *
- * @retval RQL_OK         Extended; rql_lock_remaining_ms() says until when.
+ * @retval RQL_OK         Extended; rql_lock_remaining_ms() returns the time that is left.
  * @retval RQL_NOT_HELD   The grant has ended; the state is now ::RQL_GONE.
  * @retval RQL_E_INVALID  @p ttl_ms is out of range.
  * @retval RQL_E_IO       No connection; the old deadline stands.
@@ -256,7 +277,8 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_extend(rql_lock *lock, int64_t ttl_ms
 RQL_API RQL_MUST_CHECK rql_status rql_lock_verify(rql_lock *lock, rql_error *error);
 
 /**
- * What the holder may rely on now, without asking the server (redis_exp_lock's locked?).
+ * Return how far the holder may rely on the lock now, without asking the server (redis_exp_lock's
+ * locked?).
  *
  * @param[in] lock  The lock, or NULL (::RQL_GONE).
  * @return The state at this instant.
@@ -265,12 +287,13 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_verify(rql_lock *lock, rql_error *err
 RQL_API rql_lock_state rql_lock_get_state(const rql_lock *lock);
 
 /**
- * Milliseconds until the local deadline, computed at the call.
+ * Return the milliseconds until the local deadline, computed at the call.
  *
- * A lock that was handed over lives on the server for at most one second, until the client's
- * background thread has claimed the rest, a third of a second after the hand-over. Until then this
- * counts to the end of that second. One that was handed over inside the client counts to the end of
- * the lock before, until the server has answered, which takes a round trip.
+ * A lock that was handed over lives on the server for at most one second, until the client has
+ * claimed the rest of its TTL. The client's background thread does this a third of a second after
+ * the hand-over. Until then the returned time counts to the end of that second. For a lock that was
+ * handed over inside the client, the returned time counts to the deadline of the previous holder
+ * until the server has answered, which takes a round trip.
  *
  * @param[in] lock  The lock, or NULL.
  * @return 0 when the lock is gone, or for NULL.
@@ -279,14 +302,15 @@ RQL_API rql_lock_state rql_lock_get_state(const rql_lock *lock);
 RQL_API int64_t rql_lock_remaining_ms(const rql_lock *lock);
 
 /**
- * A descriptor that becomes readable when the lock is lost. Poll it; do not read or close it.
+ * Return a descriptor that becomes readable when the lock is lost. Poll it; do not read or close
+ * it.
  *
  * @param[in]  lock   The lock.
  * @param[out] out    The descriptor, valid until the lock is released or forgotten.
  * @param[out] error  Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK        `*out` is set.
- * @retval RQL_E_NOMEM   No descriptor or no background thread could be had.
+ * @retval RQL_E_NOMEM   No descriptor is available, or the background thread cannot be started.
  * @retval RQL_E_FORKED  The lock belongs to the parent process.
  *
  * @threads Callable from any thread.
@@ -294,17 +318,20 @@ RQL_API int64_t rql_lock_remaining_ms(const rql_lock *lock);
 RQL_API RQL_MUST_CHECK rql_status rql_lock_lost_fd(rql_lock *lock, int *out, rql_error *error);
 
 /**
- * The fencing token: larger than every earlier token of this lock, as long as the server's clock is
- * not set back and only one master at a time grants the lock (rql(7)). A re-entry
- * has the token of the outer grant.
+ * Return the fencing token of a lock. It is larger than every earlier token of this lock, as long
+ * as the server's clock is not set back and only one master at a time grants the lock (rql(7)). A
+ * re-entry has the token of the outer grant.
  *
- * The tokens of all locks of a server increase together; where several servers share the locks,
- * those of each partition do. So one resource can be protected by several locks. There is one
- * exception: a lock that is handed on inside its client has a token before the server knows. The
- * client makes it larger than every token that it has seen, and takes the earliest time that the
- * server's clock can show at that moment. A token that another client got for another lock just
- * before can be larger: up to a round trip of this client's newest call before the hand-over, plus
- * 200 µs for each second since that call.
+ * The tokens of all locks of a server increase together, so one resource can be protected by
+ * several locks. If several servers share the locks, the tokens of each partition increase
+ * together.
+ *
+ * There is one exception: a lock that is handed over inside the client gets its token before the
+ * server knows of the hand-over. The client makes this token larger than every token that it has
+ * seen, and no smaller than the earliest time that the server's clock can show at that moment. A
+ * token that another client got for another lock just before the hand-over can be larger. "Just
+ * before" means up to a round trip of this client's newest call before the hand-over, plus 200 µs
+ * for each second since that call.
  *
  * @param[in] lock  The lock, or NULL.
  * @return The token, above 0 and below 2^53; 0 for NULL.
@@ -313,7 +340,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_lost_fd(rql_lock *lock, int *out, rql
 RQL_API int64_t rql_lock_token(const rql_lock *lock);
 
 /**
- * The secret of the grant: rql_lock_release_by_secret() accepts it from any process.
+ * Return the secret of the grant. rql_lock_release_by_secret() accepts it from any process.
  *
  * @param[in] lock  The lock, or NULL.
  * @return 32 hexadecimal digits; valid until the lock is released or forgotten. NULL for NULL.
@@ -322,10 +349,10 @@ RQL_API int64_t rql_lock_token(const rql_lock *lock);
 RQL_API const char *rql_lock_secret(const rql_lock *lock);
 
 /**
- * The name of a lock.
+ * Return the name of a lock.
  *
  * @param[in] lock  The lock, or NULL.
- * @return Its name; valid until the lock is released or forgotten. NULL for NULL.
+ * @return The name; valid until the lock is released or forgotten. NULL for NULL.
  * @threads Callable from any thread.
  */
 RQL_API const char *rql_lock_name(const rql_lock *lock);
@@ -334,30 +361,31 @@ RQL_API const char *rql_lock_name(const rql_lock *lock);
 typedef struct rql_lock_facts {
     size_t size;              /**< Bytes of this struct that were filled in. */
     const char *name;         /**< The lock's name. */
-    const char *lock_key;     /**< Its key, `rql:lock:<name>`. */
-    const char *acq_id;       /**< The acquirer. */
-    const char *hst_id;       /**< The host. */
+    const char *lock_key;     /**< The lock's key, `rql:lock:<name>`. */
+    const char *acq_id;       /**< Id of the acquirer. */
+    const char *hst_id;       /**< Id of the host. */
     rql_lock_process process; /**< Obtained, or re-entered. */
-    int64_t ts_us;            /**< Server time of the grant, microseconds since 1970; of a hand-over
-                                 inside the client about. */
-    int64_t ttl_ms;           /**< The ttl that was asked for. */
-    int64_t waited_us;        /**< From the call to the grant's arrival. */
-    int64_t tries;            /**< Tries, counted as the gem does: by timer. */
-    bool handed_over; /**< Granted by someone else's release, not by a try of its own. With a ttl of
-                         a second or less: only if the push arrived. */
-    bool fsynced;     /**< On the server's disk when it was granted; if rql_lock_options::fsync
-                         asked for it. */
-    int replicas_acked; /**< Replicas that had the grant then, if rql_lock_options::replicas asked
-                           for any; more than these may be counted. */
+    int64_t ts_us;            /**< Server time of the grant, microseconds since 1970; approximate
+                                 for a hand-over inside the client. */
+    int64_t ttl_ms;           /**< The TTL that was asked for. */
+    int64_t waited_us;        /**< From the call to the arrival of the grant. */
+    int64_t tries;            /**< Number of tries, counted by timer as in the gem. */
+    bool handed_over; /**< Granted by another holder's release, not by a try of this request. With a
+                         TTL of a second or less, true only if the push arrived. */
+    bool fsynced;     /**< The grant was on the server's disk when the lock was granted; set only if
+                         rql_lock_options::fsync asked for this. */
+    int replicas_acked; /**< Number of replicas that had the grant when the lock was granted, if
+                           rql_lock_options::replicas asked for any. It can be larger than that
+                           option. */
 } rql_lock_facts;
 
 /**
- * Describe a lock. No I/O. Use rql_lock_describe().
+ * Describe a lock. No I/O. Use the macro rql_lock_describe().
  *
  * @param[in]  lock  The lock, or NULL.
- * @param[out] out   The facts; the texts are valid until the lock is released or forgotten. All
- *                   zero but the size for NULL.
- * @param[in]  size  Its size in bytes in the calling program.
+ * @param[out] out   The facts. Their texts are valid until the lock is released or forgotten. For
+ *                   NULL, all fields except `size` are zero.
+ * @param[in]  size  Size of the struct in bytes in the calling program.
  * @threads Callable from any thread.
  */
 RQL_API void rql_lock_describe_sized(const rql_lock *lock, rql_lock_facts *out, size_t size);
@@ -366,10 +394,11 @@ RQL_API void rql_lock_describe_sized(const rql_lock *lock, rql_lock_facts *out, 
 #define rql_lock_describe(lock, out) rql_lock_describe_sized((lock), (out), sizeof *(out))
 
 /**
- * Where a lock is, as far as the client knows: in a cluster its keys may move. No I/O.
+ * Return the server that has a lock, as far as the client knows: in a cluster the keys may move. No
+ * I/O.
  *
  * @param[in] lock  The lock, or NULL.
- * @return The address of the node of a cluster, or of a shard, else the URL without its login;
+ * @return The address of the node in a cluster, or of the shard, else the URL without its login;
  *         valid until the client is freed. NULL for NULL.
  * @threads Callable from any thread.
  */
@@ -380,36 +409,38 @@ RQL_API const char *rql_lock_node(const rql_lock *lock);
  *
  * @param[in] lock       The lock; do not release it.
  * @param[in] user_data  rql_block::user_data.
- * @return Any value; it is kept in rql_block::value.
+ * @return Any value; it is stored in rql_block::value.
  */
 typedef int (*rql_block_fn)(rql_lock *lock, void *user_data);
 
 /** A block that runs under a lock; see rql_lock_run(). */
 typedef struct rql_block {
     rql_block_fn run; /**< Called once, on the calling thread, when the lock is held. */
-    void *user_data;  /**< Given to `run`. */
-    int value;        /**< What `run` returned; set whenever it did. */
+    void *user_data;  /**< Passed to `run`. */
+    int value;        /**< Return value of `run`; set whenever `run` has returned. */
 } rql_block;
 
 /**
- * Acquire, run a block, and release however the block ends.
+ * Acquire a lock, run a block, and release the lock however the block ends.
  *
- * The release also happens when the block is left by a C++ exception, pthread_exit() or thread
- * cancellation; longjmp() out of it leaves the lock to its ttl. With `timed`, a block that ran for
- * longer than its ttl is reported; C cannot interrupt it; let it check rql_lock_remaining_ms().
+ * The lock is also released if the block is left by a C++ exception, pthread_exit() or thread
+ * cancellation. A longjmp() out of the block leaves the lock to its TTL. With `timed`, the result
+ * reports a block that ran longer than the TTL. C cannot interrupt the block: let it check
+ * rql_lock_remaining_ms().
  *
  * @param[in]     client   The client.
  * @param[in]     name     As for rql_lock_acquire().
  * @param[in]     options  Settings, or NULL.
- * @param[in,out] block    What to run; its `value` is filled in.
+ * @param[in,out] block    The block to run; its `value` is filled in.
  * @param[out]    error    Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK             The block ran, and the lock was held until its end.
- * @retval RQL_BLOCK_OVERRAN  `timed`, and the block ran longer than the ttl.
+ * @retval RQL_BLOCK_OVERRAN  `timed`, and the block ran longer than the TTL.
  * @retval RQL_NOT_HELD       The block ran, but the lock had ended before it did.
- * @retval RQL_TIMED_OUT      Not acquired, the block did not run; also other outcomes and faults of
- *                            rql_lock_acquire().
- * @retval RQL_E_UNKNOWN      Not acquired, or the block ran and the release got no reply.
+ * @retval RQL_TIMED_OUT      The lock was not acquired, and the block did not run. Other outcomes
+ *                            and faults of rql_lock_acquire() are possible, too.
+ * @retval RQL_E_UNKNOWN      The lock was not acquired, or the block ran and the release got no
+ *                            reply.
  *
  * @threads Callable from any thread.
  */
@@ -436,9 +467,10 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_release_by_secret(rql_client *client,
                                                              const char *secret, rql_error *error);
 
 /**
- * Make a grant live at least @p ttl_ms from now by its secret, from any process. Never shortens.
+ * Make a grant live at least @p ttl_ms from now by its secret, from any process. The call never
+ * shortens the TTL.
  *
- * Its holder does not learn of it, and relies on its own deadline as before.
+ * The holder is not notified of the extension, and relies on its own deadline as before.
  *
  * @param[in]  client  The client.
  * @param[in]  name    The lock's name.
@@ -448,7 +480,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_release_by_secret(rql_client *client,
  *
  * @retval RQL_OK         Extended.
  * @retval RQL_NOT_HELD   No grant with this secret is in force.
- * @retval RQL_E_INVALID  The name or the secret is malformed, or @p ttl_ms out of range.
+ * @retval RQL_E_INVALID  The name or the secret is malformed, or @p ttl_ms is out of range.
  * @retval RQL_E_UNKNOWN  No reply; it is safe to repeat the call. Also other faults of status.h.
  *
  * @threads Callable from any thread.
@@ -458,21 +490,22 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_extend_by_secret(rql_client *client, 
                                                             rql_error *error);
 
 /**
- * Wait until nobody holds a lock, without taking it (redislock's check).
+ * Wait until a lock is free, without acquiring it (redislock's check).
  *
- * Asks every `retry_delay_ms` plus jitter, and when the lock's ttl ends, until it is free, for at
- * most `retry_count` times and `timeout_ms`. By the time this returns somebody may have taken it.
+ * The call checks the lock every `retry_delay_ms` plus jitter, and when the lock's TTL ends. It
+ * ends when the lock is free, after `retry_count` checks, or after `timeout_ms`. When the call
+ * returns, another acquirer may already have the lock.
  *
  * @param[in]  client   The client.
  * @param[in]  name     The lock's name.
- * @param[in]  options  Settings, or NULL; only the waiting ones matter.
+ * @param[in]  options  Settings, or NULL; only those about waiting matter.
  * @param[out] error    Why the call did not return RQL_OK, or NULL.
  *
- * @retval RQL_OK                It was free.
- * @retval RQL_RETRY_LIMIT       Held at each of `retry_count` checks.
- * @retval RQL_TIMED_OUT         Held until `timeout_ms` passed; the last reply may come as much
- *                               later as for rql_lock_acquire().
- * @retval RQL_FAIL_FAST_NO_TRY  Held, and `fail_fast`.
+ * @retval RQL_OK                The lock was free.
+ * @retval RQL_RETRY_LIMIT       The lock was held at each of `retry_count` checks.
+ * @retval RQL_TIMED_OUT         The lock was held until `timeout_ms` passed. The last reply may
+ *                               come as much later as in rql_lock_acquire().
+ * @retval RQL_FAIL_FAST_NO_TRY  `fail_fast`, and the lock is held.
  * @retval RQL_E_INVALID         A name or option is out of range.
  * @retval RQL_E_IO              No reply; also other faults of status.h.
  *
@@ -482,29 +515,29 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_wait_until_free(rql_client *client, c
                                                            const rql_lock_options *options,
                                                            rql_error *error);
 
-/** What rql_lock_force_unlock() found. */
+/** The result of rql_lock_force_unlock(). */
 typedef struct rql_unlock_result {
     bool lock_released;  /**< There was a lock. */
     bool queue_released; /**< There was a queue. */
-    int64_t rel_time_us; /**< How long it took. */
+    int64_t rel_time_us; /**< Time that the unlock took. */
 } rql_unlock_result;
 
 /**
- * Release a lock whoever holds it and empty its queue: the gem's unlock.
+ * Release a lock regardless of its holder and empty its queue: the gem's unlock.
  *
- * The holder is not asked, and finds out at its next renewal or release. Live waiters keep their
- * places: those of librql are put back at once and the first is served, the gem's put themselves
- * back with their next try. For operators.
+ * The holder is not asked. It finds out at its next renewal or release. Live waiters keep their
+ * places: waiters of librql are put back at once, and the first of them is served; waiters of the
+ * gem put themselves back with their next try. For operators.
  *
  * @param[in]  client  The client.
  * @param[in]  name    The lock's name.
- * @param[out] out     What was there, or NULL; untouched unless RQL_OK.
+ * @param[out] out     The result, or NULL; untouched unless RQL_OK.
  * @param[out] error   Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK            Done; see @p out.
  * @retval RQL_E_INVALID     The name is malformed.
- * @retval RQL_E_WRONG_TYPE  The lock's key holds something else, and nothing was changed; or the
- *                           queue's does, and the lock was released.
+ * @retval RQL_E_WRONG_TYPE  The lock's key holds another type, and nothing was changed. Or the
+ *                           queue's key holds another type, and the lock was released.
  * @retval RQL_E_UNKNOWN     No reply. Also other faults of status.h.
  *
  * @threads Callable from any thread.
@@ -513,21 +546,22 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_force_unlock(rql_client *client, cons
                                                         rql_unlock_result *out, rql_error *error);
 
 /**
- * Add to the ttl of a lock whoever holds it: the gem's extend_lock_ttl. For operators.
+ * Add to the TTL of a lock regardless of its holder: the gem's extend_lock_ttl. For operators.
  *
- * As in the gem, a lock without a ttl counts as one with nothing left: it gets @p add_ms. The ttl
- * is then ::RQL_TTL_MAX_MS at most. If this ends the lock, it goes to the next waiter.
+ * As in the gem, a lock without a TTL counts as one with no time left: its TTL becomes @p add_ms.
+ * The new TTL is at most ::RQL_TTL_MAX_MS. If the call ends the lock, the lock goes to the next
+ * waiter.
  *
  * @param[in]  client  The client.
  * @param[in]  name    The lock's name.
- * @param[in]  add_ms  Added to the remaining ttl; negative shortens, and ends the lock at 0.
- *                     Within ± ::RQL_TTL_MAX_MS.
+ * @param[in]  add_ms  Added to the remaining TTL. A negative value shortens the TTL, and ends the
+ *                     lock if no time is left. Within ± ::RQL_TTL_MAX_MS.
  * @param[out] error   Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK         Done.
  * @retval RQL_NOT_FOUND  There is no such lock (:async_expire_or_no_lock).
  * @retval RQL_E_INVALID  The name or @p add_ms is out of range.
- * @retval RQL_E_UNKNOWN  No reply; repeating would add again. Also other faults of status.h.
+ * @retval RQL_E_UNKNOWN  No reply; a repeated call would add again. Also other faults of status.h.
  *
  * @threads Callable from any thread.
  */
