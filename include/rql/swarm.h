@@ -5,31 +5,34 @@
  * @file swarm.h
  * @brief The swarm: finds dead hosts, frees their locks and removes their requests.
  *
- * A host is a thread of a client: what locks name as their hst_id. While a swarm runs, each thread
- * that has used its client is a host in `rql:swarm:hsts`, the gem's hash, and sends a heartbeat
- * every `probe_period_ms`; it leaves when it ends and holds nothing. One flusher, elected among all
- * swarms of a server, watches the hosts by the server's clock. A host that has been silent for
- * `zombie_ttl_ms`, and was seen silent twice, at least half of that time apart, is dead: its locks
- * are deleted and handed to the next waiters, its requests leave all queues. Each script that
- * deletes checks all of that again, so a lock that changed hands and a host that came back are left
- * alone. Hosts that never joined are never touched, and neither is what a host left behind with
- * rql_lock_forget() before it left the swarm: that ends by its ttl.
+ * A host is a thread of a client. Locks name it as their hst_id. While a swarm runs, each thread
+ * that has used its client is a host in `rql:swarm:hsts`, the hash that the gem uses, too. A host
+ * sends a heartbeat every `probe_period_ms`. It leaves the swarm when its thread has ended and
+ * holds no lock.
  *
- * The price: a host that was only paused or cut off for that long loses its locks, too. While a
- * swarm runs, its client relies on no lease for longer than `zombie_ttl_ms` (less a margin) after
- * the last heartbeat that the server confirmed; such a loss is reported like any other
- * (rql_lock_options::on_lost). After an outage that long nothing is acquired until the next
- * heartbeat has arrived, at most a quarter of `zombie_ttl_ms` later. All swarms of a server, Ruby's
- * too, need the same `zombie_ttl_ms`.
+ * All swarms of a server elect one flusher, which watches the hosts by the server's clock. A host
+ * is dead when it has been silent for `zombie_ttl_ms` and the flusher has seen it silent twice, at
+ * least half of that time apart. The flusher deletes the locks of a dead host, hands them to the
+ * next waiters, and removes the host's requests from all queues. Each script that deletes checks
+ * all of these conditions again, so a lock that has changed hands and a host that has come back are
+ * left alone. The flusher never touches a host that never joined. Nor does it touch a lock that a
+ * host gave up with rql_lock_forget() before it left the swarm: that lock ends by its TTL.
  *
- * Where several servers share the locks, each of the 128 partitions has hosts of its own: a thread
- * is one where it holds a lock or waits for one, and no longer than that. Who asks there for a lock
- * with a longer ttl than `zombie_ttl_ms` is made known by the same write; a shorter lock ends by
- * its ttl. A server that cannot be reached ends the leases of its partitions alone. The flusher is
- * elected in the first partition: while that cannot be reached nobody flushes, and leases end by
- * their ttl.
+ * A host that was only paused or cut off for `zombie_ttl_ms` loses its locks, too. While a swarm
+ * runs, its client therefore relies on no lease for longer than `zombie_ttl_ms` (less a margin)
+ * after the last heartbeat that the server confirmed. The client reports such a loss like any other
+ * (rql_lock_options::on_lost). After an outage of `zombie_ttl_ms` the client acquires no lock until
+ * the next heartbeat has arrived, at most a quarter of `zombie_ttl_ms` later. All swarms of a
+ * server, including those of Ruby, need the same `zombie_ttl_ms`.
  *
- * After fork() nothing of this runs in the child.
+ * If several servers share the locks, each of the 128 partitions has its own hosts. A thread is a
+ * host of a partition only while it holds a lock there or waits for one. A request for a lock with
+ * a TTL longer than `zombie_ttl_ms` registers its host in the same write. Otherwise the next
+ * heartbeat registers the host; if the host dies before that, the lock ends by its TTL. If a server
+ * cannot be reached, only the leases of its partitions end. The flusher is elected in the first
+ * partition. While that partition cannot be reached, no swarm flushes, and leases end by their TTL.
+ *
+ * After fork() no part of a swarm runs in the child.
  */
 
 #include <rql/async.h>
@@ -47,28 +50,34 @@ typedef struct rql_swarm rql_swarm;
 typedef struct rql_swarm_options {
     size_t size; /**< Set by rql_swarm_options_init(); do not change. */
 
-    int64_t liveness_probing_period_ms; /**< How often the supervisor checks the others. Default
-                                           rql_options::swarm_liveness_probing_period_ms. */
-    bool probe_hosts;               /**< Send heartbeats. Default rql_options::swarm_probe_hosts. */
-    int64_t probe_period_ms;        /**< How often; at most half of `zombie_ttl_ms`. Default
-                                       rql_options::swarm_probe_period_ms. */
-    const char *probe_url;          /**< Their server, if not the client's; or NULL. Copied. */
-    bool flush_zombies;             /**< Take part in the election of the flusher. Default
-                                       rql_options::swarm_flush_zombies. */
-    int64_t zombie_ttl_ms;          /**< A host that is silent for longer is dead. Default
-                                       rql_options::zombie_ttl_ms. */
-    int64_t zombie_flush_period_ms; /**< A dead host is found at most this much later. Default
-                                       rql_options::zombie_flush_period_ms. */
-    int64_t zombie_lock_scan_size;  /**< COUNT of SCAN for locks, 1000 at most. Default
-                                       rql_options::zombie_lock_scan_size. */
-    int64_t zombie_queue_scan_size; /**< The same for queues. Default
-                                       rql_options::zombie_queue_scan_size. */
-    const char *flush_url;  /**< The flusher's server, if not the client's; or NULL. Copied. */
-    struct uv_loop_s *loop; /**< A `uv_loop_t` of the caller that the swarm runs on; or NULL: one of
-                               its own, in a thread. See rql_swarm_start(). */
-    rql_closed_fn closed;   /**< With `loop`: called on its thread when rql_swarm_free() is done and
-                               nothing of the swarm is left on it; or NULL. */
-    void *closed_data;      /**< Given to `closed`. */
+    /** How often the supervisor checks the other elements. Default
+     *  rql_options::swarm_liveness_probing_period_ms. */
+    int64_t liveness_probing_period_ms;
+    bool probe_hosts;        /**< Send heartbeats. Default rql_options::swarm_probe_hosts. */
+    int64_t probe_period_ms; /**< Time between heartbeats; at most half of `zombie_ttl_ms`. Default
+                                rql_options::swarm_probe_period_ms. */
+    const char *probe_url; /**< The server for heartbeats, if not the client's; or NULL. Copied. */
+    bool flush_zombies;    /**< Take part in the election of the flusher. Default
+                              rql_options::swarm_flush_zombies. */
+    int64_t zombie_ttl_ms; /**< A host that is silent for longer is dead. Default
+                              rql_options::zombie_ttl_ms. */
+    /** A dead host is found within this time after `zombie_ttl_ms`. Default
+     *  rql_options::zombie_flush_period_ms. */
+    int64_t zombie_flush_period_ms;
+    /** COUNT of SCAN for locks; more than 1000 counts as 1000. Default
+     *  rql_options::zombie_lock_scan_size. */
+    int64_t zombie_lock_scan_size;
+    /** COUNT of SCAN for queues; more than 1000 counts as 1000. Default
+     *  rql_options::zombie_queue_scan_size. */
+    int64_t zombie_queue_scan_size;
+    const char *flush_url; /**< The server for the flusher, if not the client's; or NULL. Copied. */
+    /** A `uv_loop_t` of the caller on which the swarm runs. NULL: the swarm runs a loop of its own
+     *  in a thread. See rql_swarm_start(). */
+    struct uv_loop_s *loop;
+    /** With `loop`: called on the loop's thread when rql_swarm_free() is complete and no part of
+     *  the swarm is left on the loop; or NULL. */
+    rql_closed_fn closed;
+    void *closed_data; /**< Passed to `closed`. */
 } rql_swarm_options;
 
 /**
@@ -87,29 +96,32 @@ RQL_API void rql_swarm_options_init_sized(const rql_client *client, rql_swarm_op
     rql_swarm_options_init_sized((client), (options), sizeof *(options))
 
 /**
- * Start the swarm of a client (the gem's swarmize!): a supervisor and, where enabled, prober and
- * flusher, the last two with a connection of their own. All three live on one libuv loop, in a
- * thread of the swarm. Returns at once; if the server is away, it is tried again in the background.
- * rql_options::auto_swarm does it for a new client. Connecting takes place on libuv's pool, as for
- * a ::rql_loop.
+ * Start the swarm of a client (the gem's swarmize!).
  *
- * With rql_swarm_options::loop they live on that loop, and no thread is started. Its thread makes
- * this call (libuv's rule for handles), or will run it. The swarm keeps the loop from ending until
- * it is freed, and runs as long as the loop does: while that stands still no heartbeats are sent,
- * the locks of the client are lost after `zombie_ttl_ms`, and hosts count as dead.
+ * A swarm has up to three elements: a supervisor and, if enabled, a prober and a flusher. The
+ * prober and the flusher each have a connection of their own. All elements run on one libuv loop,
+ * in a thread of the swarm. Connections are made on libuv's thread pool, as for a ::rql_loop. The
+ * call returns at once. If the server cannot be reached, the swarm tries again in the background.
+ * With rql_options::auto_swarm a new client starts its swarm itself.
  *
- * Listeners are called on the thread of the loop. One that blocks holds up the whole swarm: a step
- * that takes too long by that counts as hung, and its element is begun anew.
+ * With rql_swarm_options::loop the elements run on that loop, and no thread is started. By libuv's
+ * rule for handles, the call must be made by the thread that runs the loop, or will run it. The
+ * swarm keeps the loop alive until the swarm is freed, and it works only while the loop runs. While
+ * the loop stands still, the swarm sends no heartbeats: the client loses its locks after
+ * `zombie_ttl_ms`, and its hosts count as dead.
  *
- * @param[in]  client   The client; it has one swarm at most.
+ * Listeners are called on the thread of the loop. A listener that blocks delays the whole swarm. If
+ * it makes a step take too long, that step counts as hung, and its element is restarted.
+ *
+ * @param[in]  client   The client; it has at most one swarm.
  * @param[in]  options  Settings, or NULL for the client's.
  * @param[out] out      The swarm; untouched unless RQL_OK.
  * @param[out] error    Why the call did not return RQL_OK, or NULL.
  *
- * @retval RQL_OK         `*out` runs.
- * @retval RQL_E_INVALID  A setting is out of range, or a URL malformed.
- * @retval RQL_E_BUSY     The client has a swarm already.
- * @retval RQL_E_NOMEM    No memory, or no thread could be had.
+ * @retval RQL_OK         `*out` is running.
+ * @retval RQL_E_INVALID  A setting is out of range, or a URL is malformed.
+ * @retval RQL_E_BUSY     The client already has a swarm.
+ * @retval RQL_E_NOMEM    Out of memory, or no thread could be started.
  * @retval RQL_E_FORKED   The client belongs to the parent process.
  *
  * @owner   The caller owns `*out`; release with rql_swarm_free() before the client.
@@ -120,71 +132,76 @@ RQL_API RQL_MUST_CHECK rql_status rql_swarm_start(rql_client *client,
                                                   rql_error *error);
 
 /**
- * Stop a swarm (the gem's deswarmize!): the flusher steps down, and hosts that hold nothing leave.
- * Those that hold locks keep sending heartbeats until they hold none, or until rql_swarm_free().
- * Waits for what is under way and for one call of each, at most twice the client's
- * connect_timeout_ms + io_timeout_ms. It does not wait with a loop of the caller, nor in a callback
- * of the swarm's own: then all this is done when the loop goes on.
+ * Stop a swarm (the gem's deswarmize!). The flusher steps down, and hosts that hold no lock leave
+ * the swarm. Hosts that hold locks keep sending heartbeats until they hold none, or until
+ * rql_swarm_free().
  *
- * @param[in] swarm  The swarm, or NULL. Stopped already is fine.
- * @threads It must not be freed meanwhile.
+ * The call waits for the steps that are under way and for one more server call each by the prober
+ * and the flusher. It waits for at most twice the sum of the client's connect_timeout_ms and
+ * io_timeout_ms. With a loop of the caller, or in a callback of the swarm itself, the call does not
+ * wait: the stop completes when the loop runs again.
+ *
+ * @param[in] swarm  The swarm, or NULL. It may already be stopped.
+ * @threads The swarm must not be freed during the call.
  */
 RQL_API void rql_swarm_stop(rql_swarm *swarm);
 
 /**
- * Stop a swarm and release it. All its hosts leave, so nobody flushes locks that are still held:
- * they end by their ttl. If the server cannot be reached, the hosts stay in the hash, and what
- * these threads acquire later may be flushed: free the client, too. In a fork child it does
- * nothing.
+ * Stop a swarm and free it. All its hosts leave, so no swarm flushes the locks that they still
+ * hold: those locks end by their TTL. If the server cannot be reached, the hosts stay in the hash,
+ * and the locks that their threads acquire later may be flushed. In that case, free the client,
+ * too. In a child made by fork() the call does nothing.
  *
- * With a loop of the caller it returns at once. Keep running the loop until
- * rql_swarm_options::closed has been called, which takes as long as rql_swarm_stop() may; the
- * client lives until then, and uv_loop_close() says UV_EBUSY until then.
+ * With a loop of the caller the call returns at once. Keep running the loop until
+ * rql_swarm_options::closed has been called, which can take as long as rql_swarm_stop(). Until then
+ * the client must not be freed, and uv_loop_close() returns UV_EBUSY.
  *
  * @param[in] swarm  The swarm, or NULL.
  * @return NULL.
- * @threads It must not be in use by another thread, and this is no callback of its own thread.
+ * @threads The swarm must not be in use by another thread. Not callable from a callback on the
+ *          swarm's own thread.
  */
 RQL_API rql_swarm *rql_swarm_free(rql_swarm *swarm);
 
-/** The state of a part of a swarm. */
+/** The state of an element of a swarm. */
 typedef enum rql_element_state {
     RQL_ELEMENT_OFF = 0,     /**< Not enabled, or stopped. */
-    RQL_ELEMENT_RUNNING = 1, /**< Alive. */
-    RQL_ELEMENT_HUNG = 2,    /**< Its step takes too long; it is ended, and then begun anew. */
-    RQL_ELEMENT_DEAD = 3,    /**< It was ended; the supervisor begins it anew. */
+    RQL_ELEMENT_RUNNING = 1, /**< The element is alive. */
+    RQL_ELEMENT_HUNG = 2,    /**< A step takes too long; the element is ended and then restarted. */
+    RQL_ELEMENT_DEAD = 3,    /**< The element was ended; the supervisor restarts it. */
 } rql_element_state;
 
-/** Whether a part of a swarm calls its server. */
+/** The state of an element's circuit breaker. */
 typedef enum rql_breaker_state {
-    RQL_BREAKER_CLOSED = 0,    /**< It does. */
-    RQL_BREAKER_OPEN = 1,      /**< It does not for a while: its last steps have failed. */
-    RQL_BREAKER_HALF_OPEN = 2, /**< One step shows whether it works again. */
+    RQL_BREAKER_CLOSED = 0, /**< The element calls its server. */
+    RQL_BREAKER_OPEN = 1, /**< The element pauses its calls, because its last steps have failed. */
+    /** The element takes one step to find out whether its server works again. */
+    RQL_BREAKER_HALF_OPEN = 2,
 } rql_breaker_state;
 
-/** One part of a swarm. */
+/** The status of one element of a swarm. */
 typedef struct rql_element_status {
-    bool enabled;              /**< By its option. */
+    bool enabled;              /**< Whether its option enables it. */
     rql_element_state state;   /**< Whether it takes its steps. */
-    rql_breaker_state breaker; /**< Of its circuit breaker. */
+    rql_breaker_state breaker; /**< Whether it calls its server. */
     int64_t steps;             /**< Steps that succeeded. */
     int64_t failures;          /**< Steps that failed. */
-    int64_t restarts;          /**< By the supervisor. */
+    int64_t restarts;          /**< Restarts by the supervisor. */
 } rql_element_status;
 
 /** The result of rql_swarm_get_status() (the gem's swarm_status). */
 typedef struct rql_swarm_status {
-    bool auto_swarm;                  /**< rql_options::auto_swarm of the client. */
-    bool is_running;                  /**< Started and not stopped. */
-    bool is_flusher;                  /**< Elected at the flusher's last step. */
-    int64_t hosts;                    /**< Hosts of this client that a server knows. */
-    rql_element_status supervisor;    /**< Supervises the other two. */
-    rql_element_status probe_hosts;   /**< Sends heartbeats. */
-    rql_element_status flush_zombies; /**< Frees what dead hosts held. */
+    bool auto_swarm;                /**< rql_options::auto_swarm of the client. */
+    bool is_running;                /**< Started and not stopped. */
+    bool is_flusher;                /**< This swarm was elected at the last step of its flusher. */
+    int64_t hosts;                  /**< Hosts of this client that a server knows. */
+    rql_element_status supervisor;  /**< Supervises the other two. */
+    rql_element_status probe_hosts; /**< Sends heartbeats. */
+    rql_element_status flush_zombies; /**< Flushes dead hosts. */
 } rql_swarm_status;
 
 /**
- * The state of this client's swarm, without asking the server.
+ * Get the state of this client's swarm, without asking the server.
  *
  * @param[in]  client  The client.
  * @param[out] out     The state; untouched unless RQL_OK.
@@ -192,20 +209,20 @@ typedef struct rql_swarm_status {
  * @retval RQL_OK         `*out` is set; all zero if there is no swarm.
  * @retval RQL_E_INVALID  A pointer is NULL.
  * @retval RQL_E_FORKED   The client belongs to the parent process.
- * @threads Callable from any thread; the swarm must not be freed meanwhile.
+ * @threads Callable from any thread; the swarm must not be freed during the call.
  */
 RQL_API RQL_MUST_CHECK rql_status rql_swarm_get_status(rql_client *client, rql_swarm_status *out,
                                                        rql_error *error);
 
 /**
- * Which of all swarms of the server is elected to flush.
+ * Find out which of all swarms of the server is elected to flush.
  *
  * @param[in]  client  The client.
  * @param[out] out     Identity of the flusher's own connection (not the rql_client_identity() of a
  *                     client); untouched unless RQL_OK.
  * @param[out] error   Why the call did not return RQL_OK, or NULL.
  * @retval RQL_OK         `out` is set.
- * @retval RQL_NOT_FOUND  None is.
+ * @retval RQL_NOT_FOUND  No swarm is elected.
  * @retval RQL_E_IO       No reply; also other faults of status.h.
  * @threads Callable from any thread.
  */
@@ -214,28 +231,30 @@ RQL_API RQL_MUST_CHECK rql_status rql_swarm_flusher(rql_client *client, char out
 
 /** One host of the swarm, of any client. */
 typedef struct rql_host_info {
-    const char *hst_id;    /**< Its id. */
-    bool is_zombie;        /**< Silent for longer than the ttl, by the server's clock. */
-    int64_t last_probe_us; /**< Its last heartbeat, microseconds since 1970; -1: none that can be
-                              read. */
+    const char *hst_id; /**< Its id. */
+    /** The host has been silent for longer than the TTL, by the server's clock. */
+    bool is_zombie;
+    /** Time of the last heartbeat, microseconds since 1970; -1: there is none that can be read. */
+    int64_t last_probe_us;
 } rql_host_info;
 
 /** All hosts, in one allocation. */
 typedef struct rql_host_info_list {
     size_t count;              /**< Number of items. */
     const rql_host_info *item; /**< The hosts, sorted by id. */
-    int64_t server_us;         /**< When they were read, by the server's clock. */
+    int64_t server_us;         /**< Time of the read, by the server's clock. */
 } rql_host_info_list;
 
 /**
- * All hosts of the server's swarm (the gem's swarm_info). Ids with a zero byte are left out.
+ * List all hosts of the server's swarm (the gem's swarm_info). Ids that contain a NUL byte are left
+ * out.
  *
  * @param[in]  client         The client.
  * @param[in]  zombie_ttl_ms  A host that is silent for longer is dead; 1 to 31536000000.
  * @param[out] out            The hosts; untouched unless RQL_OK.
  * @param[out] error          Why the call did not return RQL_OK, or NULL.
  * @retval RQL_OK         `*out` is set.
- * @retval RQL_E_INVALID  The ttl is out of range.
+ * @retval RQL_E_INVALID  The TTL is out of range.
  * @retval RQL_E_IO       No reply; also other faults of status.h.
  * @owner   The caller owns `*out`; release with rql_host_info_list_free().
  * @threads Callable from any thread.
@@ -248,37 +267,37 @@ RQL_API RQL_MUST_CHECK rql_status rql_swarm_hosts(rql_client *client, int64_t zo
  *
  * @param[in] list  The list, or NULL.
  * @return NULL.
- * @threads It must not be in use by another thread.
+ * @threads The list must not be in use by another thread.
  */
 RQL_API rql_host_info_list *rql_host_info_list_free(rql_host_info_list *list);
 
-/** What dead hosts left behind, or what was flushed of it. */
+/** Dead hosts and what they held: found by rql_swarm_zombies(), or flushed by rql_swarm_flush(). */
 typedef struct rql_zombies {
     rql_text_list *hosts;     /**< Host ids. */
-    rql_text_list *acquirers; /**< Ids of those that held the locks. */
+    rql_text_list *acquirers; /**< Ids of the acquirers that held the locks. */
     rql_text_list *locks;     /**< Names of the locks. */
     int64_t rem_request_cnt;  /**< Requests removed; 0 unless flushed. */
-    int64_t handed_over_cnt;  /**< Locks that went to a waiter at once; 0 unless flushed. */
+    int64_t handed_over_cnt;  /**< Locks handed to a waiter at once; 0 unless flushed. */
 } rql_zombies;
 
 /**
- * Release a result of rql_swarm_zombies() or rql_swarm_flush().
+ * Free a result of rql_swarm_zombies() or rql_swarm_flush().
  *
  * @param[in] zombies  The result, or NULL.
  * @return NULL.
- * @threads It must not be in use by another thread.
+ * @threads The result must not be in use by another thread.
  */
 RQL_API rql_zombies *rql_zombies_free(rql_zombies *zombies);
 
 /**
- * Dead hosts and what they hold (the gem's zombies_info). Changes nothing.
+ * List dead hosts and what they hold (the gem's zombies_info). The call changes nothing.
  *
  * @param[in]  client         The client.
  * @param[in]  zombie_ttl_ms  A host that is silent for longer is dead; 1 to 31536000000.
- * @param[out] out            What was found; untouched unless RQL_OK.
+ * @param[out] out            The result; untouched unless RQL_OK.
  * @param[out] error          Why the call did not return RQL_OK, or NULL.
  * @retval RQL_OK         `*out` is set.
- * @retval RQL_E_INVALID  The ttl is out of range.
+ * @retval RQL_E_INVALID  The TTL is out of range.
  * @retval RQL_E_IO       No reply; also other faults of status.h.
  * @owner   The caller owns `*out`; release with rql_zombies_free().
  * @threads Callable from any thread.
@@ -287,10 +306,12 @@ RQL_API RQL_MUST_CHECK rql_status rql_swarm_zombies(rql_client *client, int64_t 
                                                     rql_zombies **out, rql_error *error);
 
 /**
- * Send one heartbeat by hand (the gem's probe_hosts): for the calling thread, for all threads that
- * hold locks of this client, and for the hosts of its swarm if there is one. Where several servers
- * share the locks, for the calling thread only if it holds one, too. Once you have started, go on,
- * at least twice in each zombie ttl; a running swarm does.
+ * Send one heartbeat by hand (the gem's probe_hosts).
+ *
+ * The heartbeat is for the calling thread, for all threads that hold locks of this client, and for
+ * the hosts of its swarm, if there is one. If several servers share the locks, the calling thread
+ * is included only if it holds a lock, too. After the first heartbeat, send at least two in each
+ * `zombie_ttl_ms`. A running swarm does this itself.
  *
  * @param[in]  client  The client.
  * @param[out] hosts   The host ids that were written, or NULL; untouched unless RQL_OK.
@@ -305,13 +326,16 @@ RQL_API RQL_MUST_CHECK rql_status rql_swarm_probe(rql_client *client, rql_text_l
                                                   int64_t *at_us, rql_error *error);
 
 /**
- * Flush now, by hand (the gem's flush_zombies): whoever is elected, and at once, without the second
- * check that a running swarm makes. A host that is only slow loses its locks, too.
+ * Flush dead hosts now, by hand (the gem's flush_zombies).
+ *
+ * The flush takes place at once, no matter which swarm is elected. It omits the second check that a
+ * running swarm makes, so a host that is only slow loses its locks, too.
  *
  * @param[in]  client   The client.
- * @param[in]  options  `zombie_ttl_ms` and the scan sizes are read; or NULL for the client's.
+ * @param[in]  options  Only `zombie_ttl_ms` and the scan sizes are used; NULL for the client's.
  * @param[out] out      What was flushed, or NULL; untouched unless RQL_OK.
- * @param[out] error    Why the call did not return RQL_OK, or NULL. What was done by then is done.
+ * @param[out] error    Why the call did not return RQL_OK, or NULL. A fault does not undo what was
+ *                      flushed before it.
  * @retval RQL_OK         Done.
  * @retval RQL_E_INVALID  A setting is out of range.
  * @retval RQL_E_IO       No reply; also other faults of status.h.

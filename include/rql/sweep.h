@@ -6,15 +6,16 @@
  * @brief Clear many locks and requests at once: the gem's clear_locks, clear_locks_of,
  *        clear_current_locks and clear_dead_requests. For operators.
  *
- * A sweep finds its keys with SCAN, reads them in batches and ends what it has to end by one short
- * script per key, so the server keeps serving others, however much there is to sweep. It is not a
- * snapshot: what is created meanwhile may be missed. A lock is only ended if it is still the grant
- * that the sweep has seen; one that changed hands before the script ran stays. What becomes free is
- * handed to the next waiter of librql in the same script. Keys that hold something other than a
- * lock or a queue, or more than can be read, are left alone and counted.
+ * A sweep finds its keys with SCAN, reads them in batches, and clears each key with one short
+ * script. The server therefore keeps serving other clients, no matter how many keys there are. A
+ * sweep is not a snapshot: it may miss locks and requests that are created meanwhile. It ends a
+ * lock only if the lock is still the grant that the sweep has seen. A lock that has changed hands
+ * before the script runs stays. The script that frees a lock also hands it to the next waiter of
+ * librql. A key that holds something other than a lock or a queue, or more than can be read, is
+ * left alone and counted.
  *
- * A fault ends a sweep where it is. What was done by then is done, and in the result; call again
- * for the rest.
+ * A fault ends the sweep. Work that was done before the fault is not undone, and the result
+ * includes it. Call again for the rest.
  */
 
 #include <rql/base.h>
@@ -25,32 +26,35 @@
 RQL_BEGIN_DECLS
 
 /**
- * Called with the progress of a sweep: while it looks for keys and after each batch.
+ * Called with the progress of a sweep: while the sweep searches for keys, and after each batch.
  *
  * Called on the sweeping thread, with no library mutex held.
  *
- * @param[in] done       Keys that were inspected.
- * @param[in] found      Keys found so far; final once @p done is above 0.
+ * @param[in] done       Number of keys inspected so far.
+ * @param[in] found      Number of keys found so far; final once @p done is above 0.
  * @param[in] user_data  rql_sweep_options::user_data.
- * @return false to end the sweep now: it returns ::RQL_STOPPED.
+ * @return false to end the sweep now; the sweep then returns ::RQL_STOPPED.
  */
 typedef bool (*rql_sweep_progress_fn)(int64_t done, int64_t found, void *user_data);
 
 /**
- * Chooses what a sweep ends: called once for each lock and each queue that was found.
+ * Decides whether the sweep clears a lock or a queue. Called once for each lock and each queue that
+ * was found.
  *
  * Called on the sweeping thread, with no library mutex held.
  *
  * @param[in] name       Name of the lock, or of the lock that the queue belongs to. Any bytes but
- *                       NUL: it is not asked about a name with one, which is left alone.
+ *                       NUL: a key whose name contains a NUL is left alone without this call.
  * @param[in] user_data  rql_sweep_options::user_data.
- * @return false to leave it alone.
+ * @return false to leave the lock or queue alone.
  */
 typedef bool (*rql_sweep_wants_fn)(const char *name, void *user_data);
 
 /**
- * Called for each lock that was ended and each queue that requests were removed from; in a dry run,
- * for those that would be. On the sweeping thread, with no library mutex held.
+ * Called for each lock that was ended and each queue from which requests were removed. In a dry run
+ * it is called for the locks and queues that would be swept.
+ *
+ * Called on the sweeping thread, with no library mutex held.
  *
  * @param[in] key        The key: `rql:lock:<name>` or `rql:lock_queue:<name>`. Valid during the
  *                       call.
@@ -62,40 +66,48 @@ typedef void (*rql_sweep_swept_fn)(const char *key, void *user_data);
 typedef struct rql_sweep_options {
     size_t size; /**< Set by rql_sweep_options_init(); do not change. */
 
-    /** Of rql_locks_clear() and rql_requests_clear_dead(): COUNT of each SCAN, and how many keys go
-     *  into one batch, at most 100. 1 to 100000; SCAN is given at most 1000. Default
-     *  rql_options::lock_release_batch_size. */
+    /** For rql_locks_clear() and rql_requests_clear_dead(): COUNT of each SCAN, and number of keys
+     *  in a batch. 1 to 100000; more than 1000 counts as 1000 for SCAN, and more than 100 as 100
+     *  for a batch. Default rql_options::lock_release_batch_size. */
     int64_t batch_size;
     /** The same for the locks of rql_locks_clear_of(). Default
      *  rql_options::clear_locks_of_lock_scan_size. */
     int64_t lock_scan_size;
-    /** The same for its queues. Default rql_options::clear_locks_of_queue_scan_size. */
+    /** The same for the queues of rql_locks_clear_of(). Default
+     *  rql_options::clear_locks_of_queue_scan_size. */
     int64_t queue_scan_size;
-    /** Of rql_requests_clear_dead(): age from which a request may count as dead. 0 to 315360000000.
-     *  Default rql_options::dead_request_ttl_ms. */
+    /** For rql_requests_clear_dead(): the age from which a request may count as dead. 0
+     *  to 315360000000. Default rql_options::dead_request_ttl_ms. */
     int64_t dead_ttl_ms;
 
-    bool dry_run; /**< Only count what would be done. Default false. */
+    bool dry_run; /**< Count what would be swept, but change nothing. Default false. */
 
     rql_sweep_progress_fn on_progress; /**< Called with the progress, or NULL. */
-    void *user_data;                   /**< Given to these functions. */
+    void *user_data;                   /**< Passed to `on_progress`, `wants` and `on_swept`. */
 
-    rql_sweep_wants_fn wants;    /**< Chooses locks and queues by name; NULL (default): all. */
-    rql_sweep_swept_fn on_swept; /**< Called for what is (dry run: would be) swept; or NULL. */
+    rql_sweep_wants_fn wants; /**< Chooses locks and queues by name; NULL (default): all. */
+    /** Called for each key that is swept, or in a dry run would be; or NULL. */
+    rql_sweep_swept_fn on_swept;
 } rql_sweep_options;
 
-/** What a sweep has done, or would do. Filled in whenever the sweep began, even on a fault. */
+/**
+ * The result of a sweep or of a dry run. Filled in whenever the sweep has begun, even after a
+ * fault.
+ */
 typedef struct rql_sweep_result {
-    int64_t rel_key_cnt;     /**< Locks ended; of rql_locks_clear() queues removed as well. */
-    int64_t tch_queue_cnt;   /**< Queues that a request was removed from. */
+    int64_t rel_key_cnt;     /**< Locks ended; for rql_locks_clear() also queues removed. */
+    int64_t tch_queue_cnt;   /**< Queues from which a request was removed. */
     int64_t rem_request_cnt; /**< Requests removed. The gem does not count them. */
     int64_t
         handed_over_cnt; /**< Locks that went to a waiter at once. The gem hands nothing over. */
     int64_t foreign_key_cnt; /**< Keys left alone: of another type, or too large to read. */
-    int64_t rel_time_us;     /**< How long it took. */
+    int64_t rel_time_us;     /**< Duration of the sweep. */
 } rql_sweep_result;
 
-/** Whose locks rql_locks_clear_of() ends. Both are needed, as in the gem; 1 to 512 bytes each. */
+/**
+ * The owner of the locks that rql_locks_clear_of() ends. Both ids are required, as in the gem; 1 to
+ * 512 bytes each.
+ */
 typedef struct rql_sweep_owner {
     const char *acq_id; /**< rql_lock_info::acq_id. */
     const char *hst_id; /**< rql_lock_info::hst_id. */
@@ -117,22 +129,24 @@ RQL_API void rql_sweep_options_init_sized(const rql_client *client, rql_sweep_op
     rql_sweep_options_init_sized((client), (options), sizeof *(options))
 
 /**
- * End all locks and empty all queues, whoever holds them and waits: the gem's clear_locks.
+ * End all locks and empty all queues, regardless of their holders and waiters: the gem's
+ * clear_locks.
  *
- * Queues first, then locks, as the gem does. Holders of this client learn of the loss at once,
- * others at their next renewal or release. Live waiters put themselves back in their old places:
- * those of librql at once, the gem's with their next try.
+ * The sweep clears the queues first, then the locks, as the gem does. Holders of this client are
+ * notified of the loss at once. Other holders find out at their next renewal or release. Live
+ * waiters put themselves back in their old places: waiters of librql at once, waiters of the gem at
+ * their next try.
  *
  * @param[in]  client   The client.
  * @param[in]  options  Settings, or NULL for the client's.
- * @param[out] out      What was done, or NULL; filled unless RQL_E_INVALID or RQL_E_FORKED.
+ * @param[out] out      The result, or NULL; filled in unless RQL_E_INVALID or RQL_E_FORKED.
  * @param[out] error    Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK         Done.
- * @retval RQL_STOPPED    `on_progress` ended it.
+ * @retval RQL_STOPPED    `on_progress` ended the sweep.
  * @retval RQL_E_INVALID  An option is out of range; nothing was sent.
- * @retval RQL_E_IO       No connection; the batch that could not be sent was not executed.
- * @retval RQL_E_UNKNOWN  No reply: all or part of the last batch, which is not in @p out, may have
+ * @retval RQL_E_IO       No connection. The batch that could not be sent was not executed.
+ * @retval RQL_E_UNKNOWN  No reply. All or part of the last batch, which is not in @p out, may have
  *                        been done. Also other faults of status.h.
  *
  * @threads Callable from any thread. Thread cancellation is deferred.
@@ -145,19 +159,19 @@ RQL_API RQL_MUST_CHECK rql_status rql_locks_clear(rql_client *client,
  * End the locks of one acquirer on one host, and withdraw the acquirer from all queues: the gem's
  * clear_locks_of.
  *
- * Locks go where both ids match, requests by the acquirer alone. A live waiter puts itself back in
- * its old place.
+ * A lock is ended if both of its ids match. A request is removed if its acquirer id matches. A live
+ * waiter puts itself back in its old place.
  *
  * @param[in]  client   The client.
- * @param[in]  owner    Whose locks.
+ * @param[in]  owner    The owner of the locks.
  * @param[in]  options  Settings, or NULL for the client's.
- * @param[out] out      What was done, or NULL; filled as by rql_locks_clear().
+ * @param[out] out      The result, or NULL; filled in as by rql_locks_clear().
  * @param[out] error    Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK         Done.
- * @retval RQL_STOPPED    `on_progress` ended it.
+ * @retval RQL_STOPPED    `on_progress` ended the sweep.
  * @retval RQL_E_INVALID  An id or an option is out of range; nothing was sent.
- * @retval RQL_E_UNKNOWN  As for rql_locks_clear(), whose other faults are possible, too.
+ * @retval RQL_E_UNKNOWN  As for rql_locks_clear(). Its other faults are possible, too.
  *
  * @threads Callable from any thread. Thread cancellation is deferred.
  */
@@ -169,23 +183,23 @@ RQL_API RQL_MUST_CHECK rql_status rql_locks_clear_of(rql_client *client,
 /**
  * Remove dead requests from all queues: the gem's clear_dead_requests.
  *
- * Concerns requests that entered their queue `dead_ttl_ms` ago or earlier, by the server's clock.
- * Those of the gem, which sends no heartbeats, are removed; a live one puts itself back. Those of
- * librql are removed if their client has been silent for 5 s or their time is over; a live one
- * keeps its place however old it is, which the gem would not do. If the lock is free, it goes to
- * the next in line.
+ * The sweep checks requests that entered their queue `dead_ttl_ms` ago or earlier, by the server's
+ * clock. It removes all such requests of the gem, because the gem sends no heartbeats; a live one
+ * puts itself back. It removes a request of librql if its client has been silent for 5 s, or if the
+ * request's time is over. A live request of librql keeps its place, however old it is; the gem
+ * would remove it. If the lock is free, it goes to the next waiter.
  *
  * @param[in]  client   The client.
  * @param[in]  options  Settings, or NULL for the client's.
- * @param[out] out      What was done, or NULL; filled as by rql_locks_clear().
- * @param[out] queues   The names of all locks whose queues were found, changed or not (the gem's
- *                      processed_queues, which are keys), or NULL; untouched unless RQL_OK.
+ * @param[out] out      The result, or NULL; filled in as by rql_locks_clear().
+ * @param[out] queues   The names of all locks whose queues were found, changed or not; or NULL.
+ *                      Untouched unless RQL_OK. (The gem's processed_queues are keys.)
  * @param[out] error    Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK         Done.
- * @retval RQL_STOPPED    `on_progress` ended it.
+ * @retval RQL_STOPPED    `on_progress` ended the sweep.
  * @retval RQL_E_INVALID  An option is out of range; nothing was sent.
- * @retval RQL_E_UNKNOWN  As for rql_locks_clear(), whose other faults are possible, too.
+ * @retval RQL_E_UNKNOWN  As for rql_locks_clear(). Its other faults are possible, too.
  *
  * @owner   The caller owns `*queues`; release with rql_text_list_free().
  * @threads Callable from any thread. Thread cancellation is deferred.
