@@ -63,7 +63,7 @@ typedef struct rql_request rql_request;
 typedef struct rql_hold rql_hold;
 
 /**
- * Attach a client to a loop. The loop connects when the first request needs it, without blocking.
+ * Attaches a client to a loop. The loop connects when the first request needs it, without blocking.
  *
  * @param[out] out     The loop; untouched unless RQL_OK.
  * @param[in]  client  The client. It must outlive the loop: close the loop before
@@ -93,7 +93,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_loop_open(rql_client *client, struct uv_lo
 typedef void (*rql_closed_fn)(void *user_data);
 
 /**
- * Close a loop. It takes no new requests. All requests that wait are cancelled and get their
+ * Closes a loop. It takes no new requests. All requests that wait are cancelled and get their
  * callbacks. Releases in progress are completed, including those that callbacks begin meanwhile,
  * and so are blocks and calls of rql_loop_run(). The client keeps withdrawing everything that the
  * server has not confirmed by then. At the end `closed` is called on the loop's thread, and the
@@ -139,7 +139,7 @@ typedef struct rql_acquiring {
 } rql_acquiring;
 
 /**
- * Acquire a lock, waiting in its queue: rql_lock_acquire() without blocking.
+ * Acquires a lock, waiting in its queue: rql_lock_acquire() without blocking.
  *
  * The request waits in the queue like any other, in the order of the calls. Of all requests of a
  * loop that wait for the same lock, the oldest polls the server for all of them, as often as
@@ -172,7 +172,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_acquire_async(rql_loop *loop, const c
                                                          rql_acquiring *what, rql_error *error);
 
 /**
- * Cancel a request: it leaves its queue, and anything that it was granted meanwhile is released.
+ * Cancels a request: it leaves its queue, and anything that it was granted meanwhile is released.
  *
  * The callback of the request then gets ::RQL_CANCELLED, or the outcome that the request already
  * had. If the server did not confirm the withdrawal, the callback gets ::RQL_E_UNKNOWN, and the
@@ -191,8 +191,8 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_acquire_async(rql_loop *loop, const c
 RQL_API rql_status rql_request_cancel(rql_request *request);
 
 /**
- * Return the fault, if there is one, that keeps a request from its lock: the fault of its last try.
- * Holders and requests in front are no faults.
+ * Returns the fault, if there is one, that keeps a request from its lock: the fault of its last
+ * try. Holders and requests in front are no faults.
  *
  * The request keeps trying until its time is over. A fault that cannot pass ends the request.
  *
@@ -226,7 +226,7 @@ typedef struct rql_done {
 } rql_done;
 
 /**
- * Release a lock: rql_lock_release() without blocking. For any lock of the loop's client.
+ * Releases a lock: rql_lock_release() without blocking. For any lock of the loop's client.
  *
  * @param[in]  loop   The loop.
  * @param[in]  lock   The lock, or NULL (the outcome is RQL_OK). Unless the call fails, invalid
@@ -247,7 +247,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_release_async(rql_loop *loop, rql_loc
                                                          const rql_done *done, rql_error *error);
 
 /**
- * Make a lock live longer: rql_lock_extend() without blocking. For any lock of the loop's client.
+ * Makes a lock live longer: rql_lock_extend() without blocking. For any lock of the loop's client.
  *
  * @param[in]  loop    The loop.
  * @param[in]  lock    The lock. It must not be released before the callback.
@@ -297,8 +297,8 @@ typedef struct rql_async_block {
 } rql_async_block;
 
 /**
- * Acquire a lock, run a block, release the lock: rql_lock_run() without blocking. The block may
- * continue after its function has returned.
+ * Acquires a lock, runs a block, and releases the lock: rql_lock_run() without blocking. The block
+ * may continue after its function has returned.
  *
  * @param[in]     loop     The loop.
  * @param[in]     name     As for rql_lock_acquire(). Copied.
@@ -317,7 +317,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_run_async(rql_loop *loop, const char 
                                                      rql_async_block *block, rql_error *error);
 
 /**
- * End a block: its lock is released.
+ * Ends a block: its lock is released.
  *
  * @param[in] hold   The hold of the block. Pass it only once; it is invalid afterwards.
  * @param[in] value  Passed to rql_async_block::done.
@@ -349,7 +349,7 @@ typedef struct rql_series_acquiring {
 } rql_series_acquiring;
 
 /**
- * Acquire a series: rql_series_acquire() without blocking, in every mode.
+ * Acquires a series: rql_series_acquire() without blocking, in every mode.
  *
  * @param[in]     loop     The loop.
  * @param[in]     options  Which locks to acquire, and how. Copied, names too. Its `result`, if
@@ -369,7 +369,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_series_acquire_async(rql_loop *loop,
                                                            rql_error *error);
 
 /**
- * Release a series: rql_series_release() without blocking. For any series of the loop's client.
+ * Releases a series: rql_series_release() without blocking. For any series of the loop's client.
  *
  * @param[in]  loop    The loop.
  * @param[in]  series  The series, or NULL (the outcome is RQL_OK). Unless the call fails, invalid
@@ -404,7 +404,7 @@ typedef struct rql_work {
 } rql_work;
 
 /**
- * Run a blocking call of the library without blocking the loop. This makes inspections, sweeps and
+ * Runs a blocking call of the library without blocking the loop. This makes inspections, sweeps and
  * the calls for operators asynchronous.
  *
  * libuv's pool has four threads unless UV_THREADPOOL_SIZE sets another number. The loop connects on

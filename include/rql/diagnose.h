@@ -106,7 +106,7 @@ typedef struct rql_diagnose_options {
 } rql_diagnose_options;
 
 /**
- * Fill @p options with the defaults. Use rql_diagnose_options_init().
+ * Fills @p options with the defaults. Use rql_diagnose_options_init().
  *
  * @param[out] options  The struct to fill.
  * @param[in]  size     Its size in bytes in the calling program.
@@ -114,12 +114,12 @@ typedef struct rql_diagnose_options {
  */
 RQL_API void rql_diagnose_options_init_sized(rql_diagnose_options *options, size_t size);
 
-/** Fill `*options` with the defaults and record this program's size. */
+/** Fills `*options` with the defaults and records this program's size. */
 #define rql_diagnose_options_init(options)                                                         \
     rql_diagnose_options_init_sized((options), sizeof *(options))
 
 /**
- * Check a server and the locks on it.
+ * Checks a server and the locks on it.
  *
  * The call changes nothing except a lock of its own, `rql-doctor-<random>`. It releases that lock,
  * which ends within 2 s in any case. It sends only cheap commands, so that the server keeps serving
@@ -146,7 +146,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_diagnose(rql_client *client,
                                                rql_report **out, rql_error *error);
 
 /**
- * Release a report.
+ * Releases a report.
  *
  * @param[in] report  The report, or NULL.
  * @return NULL.
@@ -166,7 +166,7 @@ typedef enum rql_measured {
 } rql_measured;
 
 /**
- * Measure the server once, without a lock of this library.
+ * Measures the server once, without a lock of this library.
  *
  * The result is a baseline with which the locks of this library can be compared. `rql bench`
  * repeats the measurement.

@@ -139,7 +139,7 @@ struct rql_refusal {
 };
 
 /**
- * Free the memory that a refusal refers to, and set the refusal to zero.
+ * Frees the memory that a refusal refers to, and sets the refusal to zero.
  *
  * @param[in,out] refusal  The refusal, or NULL.
  * @threads The refusal must not be in use by another thread.
@@ -147,7 +147,7 @@ struct rql_refusal {
 RQL_API void rql_refusal_clear(rql_refusal *refusal);
 
 /**
- * Check whether a lock is held (the gem's locked?, redis_exp_lock's key_locked?).
+ * Checks whether a lock is held (the gem's locked?, redis_exp_lock's key_locked?).
  *
  * @param[in]  client  The client.
  * @param[in]  name    The lock's name.
@@ -162,7 +162,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_exists(rql_client *client, const char
                                                   rql_error *error);
 
 /**
- * Check whether a request waits for a lock (the gem's queued?).
+ * Checks whether a request waits for a lock (the gem's queued?).
  *
  * @param[in]  client  The client.
  * @param[in]  name    The lock's name.
@@ -177,7 +177,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_queue_exists(rql_client *client, const cha
                                                    rql_error *error);
 
 /**
- * Describe one lock.
+ * Describes one lock.
  *
  * @param[in]  client  The client.
  * @param[in]  name    The lock's name.
@@ -194,7 +194,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_inspect(rql_client *client, const cha
                                                    rql_lock_info **out, rql_error *error);
 
 /**
- * Describe one queue.
+ * Describes one queue.
  *
  * @param[in]  client  The client.
  * @param[in]  name    The lock's name.
@@ -211,7 +211,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_queue_inspect(rql_client *client, const ch
                                                     rql_queue_info **out, rql_error *error);
 
 /**
- * Release a lock's description.
+ * Releases a lock's description.
  *
  * @param[in] info  The description, or NULL.
  * @return NULL.
@@ -220,7 +220,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_queue_inspect(rql_client *client, const ch
 RQL_API rql_lock_info *rql_lock_info_free(rql_lock_info *info);
 
 /**
- * Release a queue's description.
+ * Releases a queue's description.
  *
  * @param[in] info  The description, or NULL.
  * @return NULL.
@@ -229,7 +229,7 @@ RQL_API rql_lock_info *rql_lock_info_free(rql_lock_info *info);
 RQL_API rql_queue_info *rql_queue_info_free(rql_queue_info *info);
 
 /**
- * List the names of all locks that are held.
+ * Lists the names of all locks that are held.
  *
  * @param[in]  client  The client.
  * @param[out] out     The names, sorted, each once; untouched unless RQL_OK.
@@ -243,7 +243,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_locks_list(rql_client *client, rql_text_li
                                                  rql_error *error);
 
 /**
- * List the names of all locks for which a request waits.
+ * Lists the names of all locks for which a request waits.
  *
  * @param[in]  client  The client.
  * @param[out] out     The names, sorted, each once; untouched unless RQL_OK.
@@ -257,7 +257,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_queues_list(rql_client *client, rql_text_l
                                                   rql_error *error);
 
 /**
- * List all keys that the gem counts as its own: `rql:lock*`.
+ * Lists all keys that the gem counts as its own: `rql:lock*`.
  *
  * @param[in]  client  The client.
  * @param[out] out     The full key names, each once; untouched unless RQL_OK.
@@ -271,7 +271,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_keys_list(rql_client *client, rql_text_lis
                                                 rql_error *error);
 
 /**
- * Describe all locks. A key that is not a lock is listed with its status and does not end the
+ * Describes all locks. A key that is not a lock is listed with its status and does not end the
  * listing.
  *
  * @param[in]  client  The client.
@@ -286,7 +286,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_locks_inspect(rql_client *client, rql_lock
                                                     rql_error *error);
 
 /**
- * Describe all queues. A key that is not a queue is listed with its status and does not end the
+ * Describes all queues. A key that is not a queue is listed with its status and does not end the
  * listing.
  *
  * @param[in]  client  The client.
@@ -301,7 +301,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_queues_inspect(rql_client *client, rql_que
                                                      rql_error *error);
 
 /**
- * List the librql clients of this server that have reported themselves within the last hour. A
+ * Lists the librql clients of this server that have reported themselves within the last hour. A
  * client that has ended may still be listed. Each client writes its own description, which is not
  * verified.
  *
@@ -317,7 +317,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_clients_list(rql_client *client, rql_clien
                                                    rql_error *error);
 
 /**
- * Find the client that an acquirer or host id belongs to.
+ * Finds the client that an acquirer or host id belongs to.
  *
  * @param[in] list  The clients, or NULL.
  * @param[in] id    An acquirer or host id, such as rql_lock_info::acq_id, or an identity; or NULL.
@@ -327,7 +327,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_clients_list(rql_client *client, rql_clien
 RQL_API const rql_client_info *rql_clients_find(const rql_client_info_list *list, const char *id);
 
 /**
- * Release a list of clients.
+ * Releases a list of clients.
  *
  * @param[in] list  The list, or NULL.
  * @return NULL.
@@ -336,7 +336,7 @@ RQL_API const rql_client_info *rql_clients_find(const rql_client_info_list *list
 RQL_API rql_client_info_list *rql_client_info_list_free(rql_client_info_list *list);
 
 /**
- * Release a list of locks.
+ * Releases a list of locks.
  *
  * @param[in] list  The list, or NULL.
  * @return NULL.
@@ -345,7 +345,7 @@ RQL_API rql_client_info_list *rql_client_info_list_free(rql_client_info_list *li
 RQL_API rql_lock_info_list *rql_lock_info_list_free(rql_lock_info_list *list);
 
 /**
- * Release a list of queues.
+ * Releases a list of queues.
  *
  * @param[in] list  The list, or NULL.
  * @return NULL.

@@ -39,7 +39,7 @@ typedef enum rql_lock_process {
 } rql_lock_process;
 
 /**
- * Fill @p options from the client's settings. Use the macro rql_lock_options_init().
+ * Fills @p options from the client's settings. Use the macro rql_lock_options_init().
  *
  * @param[in]  client   The client, or NULL for the library's defaults.
  * @param[out] options  The struct to fill.
@@ -49,12 +49,12 @@ typedef enum rql_lock_process {
 RQL_API void rql_lock_options_init_sized(const rql_client *client, rql_lock_options *options,
                                          size_t size);
 
-/** Fill `*options` from the client and record the size that this program was compiled with. */
+/** Fills `*options` from the client and records the size that this program was compiled with. */
 #define rql_lock_options_init(client, options)                                                     \
     rql_lock_options_init_sized((client), (options), sizeof *(options))
 
 /**
- * Return the size of ::rql_lock_options in the running library.
+ * Returns the size of ::rql_lock_options in the running library.
  *
  * A language binding allocates this many bytes instead of declaring the struct, and calls
  * rql_lock_options_set() instead of writing the fields.
@@ -65,7 +65,7 @@ RQL_API void rql_lock_options_init_sized(const rql_client *client, rql_lock_opti
 RQL_API size_t rql_lock_options_size(void);
 
 /**
- * Set one option of an acquisition by its name.
+ * Sets one option of an acquisition by its name.
  *
  * @param[in,out] options  Options that were filled by rql_lock_options_init().
  * @param[in]     name     Name of a field that is a number, a switch or a strategy, with `_` or
@@ -83,7 +83,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_options_set(rql_lock_options *options
                                                        const char *value, rql_error *error);
 
 /**
- * Acquire a lock, waiting in its queue.
+ * Acquires a lock, waiting in its queue.
  *
  * The call blocks until the lock is held, the deadline passes or the tries are used up. By default
  * the number of tries is not limited (`retry_count` is ::RQL_FOREVER). The gem's three tries
@@ -145,7 +145,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_acquire(rql_client *client, const cha
                                                    rql_error *error);
 
 /**
- * Acquire a lock if it is available at once: rql_lock_acquire() with `fail_fast`.
+ * Acquires a lock if it is available at once: rql_lock_acquire() with `fail_fast`.
  *
  * @param[in]  client   The client.
  * @param[in]  name     As for rql_lock_acquire().
@@ -168,7 +168,8 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_try(rql_client *client, const char *n
                                                rql_error *error);
 
 /**
- * Release a lock if its grant is still in force, hand it to the next waiter, and free the handle.
+ * Releases a lock if its grant is still in force, hands it to the next waiter, and frees the
+ * handle.
  *
  * The end of a re-entry does not release the lock: the outer hold continues. If an extendable
  * re-entry has not used all the time that it added, the unused time is subtracted again, as at the
@@ -221,7 +222,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_try(rql_client *client, const char *n
 RQL_API rql_status rql_lock_release(rql_lock *lock, rql_error *error);
 
 /**
- * Free the handle and leave the lock to its TTL (the gem's lock without a block). Renewal ends.
+ * Frees the handle and leaves the lock to its TTL (the gem's lock without a block). Renewal ends.
  *
  * A lock that was handed over and is not claimed yet is claimed now. If the claim gets no answer,
  * the client repeats it in the background until the server has confirmed it; rql_client_free()
@@ -242,7 +243,7 @@ RQL_API rql_status rql_lock_release(rql_lock *lock, rql_error *error);
 RQL_API rql_lock *rql_lock_forget(rql_lock *lock);
 
 /**
- * Make the lock live at least @p ttl_ms from now, if its grant is still in force. The call never
+ * Makes the lock live at least @p ttl_ms from now, if its grant is still in force. The call never
  * shortens the TTL. It never revives a lock that is ::RQL_GONE, even if the server still has the
  * lock.
  *
@@ -263,7 +264,7 @@ RQL_API rql_lock *rql_lock_forget(rql_lock *lock);
 RQL_API RQL_MUST_CHECK rql_status rql_lock_extend(rql_lock *lock, int64_t ttl_ms, rql_error *error);
 
 /**
- * Ask the server whether this grant is still in force (redis_exp_lock's key_owned?).
+ * Asks the server whether this grant is still in force (redis_exp_lock's key_owned?).
  *
  * @param[in]  lock   The lock.
  * @param[out] error  Why the call did not return RQL_OK, or NULL.
@@ -277,7 +278,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_extend(rql_lock *lock, int64_t ttl_ms
 RQL_API RQL_MUST_CHECK rql_status rql_lock_verify(rql_lock *lock, rql_error *error);
 
 /**
- * Return how far the holder may rely on the lock now, without asking the server (redis_exp_lock's
+ * Returns how far the holder may rely on the lock now, without asking the server (redis_exp_lock's
  * locked?).
  *
  * @param[in] lock  The lock, or NULL (::RQL_GONE).
@@ -287,7 +288,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_verify(rql_lock *lock, rql_error *err
 RQL_API rql_lock_state rql_lock_get_state(const rql_lock *lock);
 
 /**
- * Return the milliseconds until the local deadline, computed at the call.
+ * Returns the milliseconds until the local deadline, computed at the call.
  *
  * A lock that was handed over lives on the server for at most one second, until the client has
  * claimed the rest of its TTL. The client's background thread does this a third of a second after
@@ -302,7 +303,7 @@ RQL_API rql_lock_state rql_lock_get_state(const rql_lock *lock);
 RQL_API int64_t rql_lock_remaining_ms(const rql_lock *lock);
 
 /**
- * Return a descriptor that becomes readable when the lock is lost. Poll it; do not read or close
+ * Returns a descriptor that becomes readable when the lock is lost. Poll it; do not read or close
  * it.
  *
  * @param[in]  lock   The lock.
@@ -318,7 +319,7 @@ RQL_API int64_t rql_lock_remaining_ms(const rql_lock *lock);
 RQL_API RQL_MUST_CHECK rql_status rql_lock_lost_fd(rql_lock *lock, int *out, rql_error *error);
 
 /**
- * Return the fencing token of a lock. It is larger than every earlier token of this lock, as long
+ * Returns the fencing token of a lock. It is larger than every earlier token of this lock, as long
  * as the server's clock is not set back and only one master at a time grants the lock (rql(7)). A
  * re-entry has the token of the outer grant.
  *
@@ -340,7 +341,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_lost_fd(rql_lock *lock, int *out, rql
 RQL_API int64_t rql_lock_token(const rql_lock *lock);
 
 /**
- * Return the secret of the grant. rql_lock_release_by_secret() accepts it from any process.
+ * Returns the secret of the grant. rql_lock_release_by_secret() accepts it from any process.
  *
  * @param[in] lock  The lock, or NULL.
  * @return 32 hexadecimal digits; valid until the lock is released or forgotten. NULL for NULL.
@@ -349,7 +350,7 @@ RQL_API int64_t rql_lock_token(const rql_lock *lock);
 RQL_API const char *rql_lock_secret(const rql_lock *lock);
 
 /**
- * Return the name of a lock.
+ * Returns the name of a lock.
  *
  * @param[in] lock  The lock, or NULL.
  * @return The name; valid until the lock is released or forgotten. NULL for NULL.
@@ -380,7 +381,7 @@ typedef struct rql_lock_facts {
 } rql_lock_facts;
 
 /**
- * Describe a lock. No I/O. Use the macro rql_lock_describe().
+ * Describes a lock. No I/O. Use the macro rql_lock_describe().
  *
  * @param[in]  lock  The lock, or NULL.
  * @param[out] out   The facts. Their texts are valid until the lock is released or forgotten. For
@@ -390,12 +391,12 @@ typedef struct rql_lock_facts {
  */
 RQL_API void rql_lock_describe_sized(const rql_lock *lock, rql_lock_facts *out, size_t size);
 
-/** Fill `*out` with the facts of `lock`. */
+/** Fills `*out` with the facts of `lock`. */
 #define rql_lock_describe(lock, out) rql_lock_describe_sized((lock), (out), sizeof *(out))
 
 /**
- * Return the server that has a lock, as far as the client knows: in a cluster the keys may move. No
- * I/O.
+ * Returns the server that has a lock, as far as the client knows: in a cluster the keys may move.
+ * No I/O.
  *
  * @param[in] lock  The lock, or NULL.
  * @return The address of the node in a cluster, or of the shard, else the URL without its login;
@@ -421,7 +422,7 @@ typedef struct rql_block {
 } rql_block;
 
 /**
- * Acquire a lock, run a block, and release the lock however the block ends.
+ * Acquires a lock, runs a block, and releases the lock however the block ends.
  *
  * The lock is also released if the block is left by a C++ exception, pthread_exit() or thread
  * cancellation. A longjmp() out of the block leaves the lock to its TTL. With `timed`, the result
@@ -449,7 +450,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_run(rql_client *client, const char *n
                                                rql_error *error);
 
 /**
- * Release a grant by its secret, from any process (fencelock's release).
+ * Releases a grant by its secret, from any process (fencelock's release).
  *
  * @param[in]  client  The client.
  * @param[in]  name    The lock's name.
@@ -467,7 +468,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_release_by_secret(rql_client *client,
                                                              const char *secret, rql_error *error);
 
 /**
- * Make a grant live at least @p ttl_ms from now by its secret, from any process. The call never
+ * Makes a grant live at least @p ttl_ms from now by its secret, from any process. The call never
  * shortens the TTL.
  *
  * The holder is not notified of the extension, and relies on its own deadline as before.
@@ -490,7 +491,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_extend_by_secret(rql_client *client, 
                                                             rql_error *error);
 
 /**
- * Wait until a lock is free, without acquiring it (redislock's check).
+ * Waits until a lock is free, without acquiring it (redislock's check).
  *
  * The call checks the lock every `retry_delay_ms` plus jitter, and when the lock's TTL ends. It
  * ends when the lock is free, after `retry_count` checks, or after `timeout_ms`. When the call
@@ -523,7 +524,7 @@ typedef struct rql_unlock_result {
 } rql_unlock_result;
 
 /**
- * Release a lock regardless of its holder and empty its queue: the gem's unlock.
+ * Releases a lock regardless of its holder and empties its queue: the gem's unlock.
  *
  * The holder is not asked. It finds out at its next renewal or release. Live waiters keep their
  * places: waiters of librql are put back at once, and the first of them is served; waiters of the
@@ -546,7 +547,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_force_unlock(rql_client *client, cons
                                                         rql_unlock_result *out, rql_error *error);
 
 /**
- * Add to the TTL of a lock regardless of its holder: the gem's extend_lock_ttl. For operators.
+ * Adds to the TTL of a lock regardless of its holder: the gem's extend_lock_ttl. For operators.
  *
  * As in the gem, a lock without a TTL counts as one with no time left: its TTL becomes @p add_ms.
  * The new TTL is at most ::RQL_TTL_MAX_MS. If the call ends the lock, the lock goes to the next

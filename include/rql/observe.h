@@ -126,7 +126,7 @@ struct rql_log_record {
 };
 
 /**
- * Write a log line as the gem prints it: `[redis_queued_locks.NAME] key => value ...`.
+ * Writes a log line as the gem prints it: `[redis_queued_locks.NAME] key => value ...`.
  *
  * The text is the gem's byte for byte, including the oddities of its lines:
  *
@@ -145,7 +145,7 @@ struct rql_log_record {
 RQL_API size_t rql_log_text(const rql_log_record *record, char *buffer, size_t size);
 
 /**
- * Write a log line as one JSON object: `{"name":"lock_obtained","lock_key":"rql:lock:x",...}`.
+ * Writes a log line as one JSON object: `{"name":"lock_obtained","lock_key":"rql:lock:x",...}`.
  *
  * The object is well-formed, whatever bytes the line contains: bytes that are not UTF-8 become
  * U+FFFD. Times are numbers in the gem's units (`queue_ttl` seconds, `acq_time` milliseconds);
@@ -160,7 +160,7 @@ RQL_API size_t rql_log_text(const rql_log_record *record, char *buffer, size_t s
 RQL_API size_t rql_log_json(const rql_log_record *record, char *buffer, size_t size);
 
 /**
- * Write the text of rql_log_text() and a line feed to a file, in one write. This is a ready-made
+ * Writes the text of rql_log_text() and a line feed to a file, in one write. This is a ready-made
  * ::rql_log_fn.
  *
  * The function waits as long as the file makes it wait, and so does the call that is logged.
@@ -173,7 +173,7 @@ RQL_API size_t rql_log_json(const rql_log_record *record, char *buffer, size_t s
 RQL_API void rql_log_to_file(const rql_log_record *record, void *file);
 
 /**
- * Write the text of rql_log_json() and a line feed to a file, in one write. This is a ready-made
+ * Writes the text of rql_log_json() and a line feed to a file, in one write. This is a ready-made
  * ::rql_log_fn, which waits as rql_log_to_file() does.
  *
  * @param[in] record  The line.

@@ -135,7 +135,7 @@ typedef struct rql_series_options {
 typedef struct rql_series rql_series;
 
 /**
- * Fill @p options with defaults. Use the macro rql_series_options_init().
+ * Fills @p options with defaults. Use the macro rql_series_options_init().
  *
  * @param[out] options  The struct to fill.
  * @param[in]  size     Size of the struct in bytes in the calling program.
@@ -143,11 +143,11 @@ typedef struct rql_series rql_series;
  */
 RQL_API void rql_series_options_init_sized(rql_series_options *options, size_t size);
 
-/** Fill `*options` with defaults and record the size that this program was compiled with. */
+/** Fills `*options` with defaults and records the size that this program was compiled with. */
 #define rql_series_options_init(options) rql_series_options_init_sized((options), sizeof *(options))
 
 /**
- * Acquire all locks of a series, waiting in their queues, or none.
+ * Acquires all locks of a series, waiting in their queues, or none.
  *
  * On every result except RQL_OK nothing is held and no request is left in a queue. After
  * RQL_E_UNKNOWN the client ensures this in the background, as for rql_lock_acquire(). The deadline
@@ -177,7 +177,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_series_acquire(rql_client *client,
                                                      rql_series **out, rql_error *error);
 
 /**
- * Release the locks whose grants are still in force, hand each to its next waiter, and free the
+ * Releases the locks whose grants are still in force, hands each to its next waiter, and frees the
  * handle.
  *
  * All releases go in one write, that of the last lock first. Each lock is released whatever the
@@ -201,7 +201,7 @@ RQL_API rql_status rql_series_release(rql_series *series, rql_series_result *res
                                       rql_error *error);
 
 /**
- * Free the handle and leave the locks to their TTL (the gem's lock_series without a block), as
+ * Frees the handle and leaves the locks to their TTL (the gem's lock_series without a block), as
  * rql_lock_forget() does.
  *
  * @param[in] series  The series, or NULL.
@@ -211,8 +211,8 @@ RQL_API rql_status rql_series_release(rql_series *series, rql_series_result *res
 RQL_API rql_series *rql_series_forget(rql_series *series);
 
 /**
- * Make every lock live at least @p ttl_ms from now, if its grant is still in force. All calls go in
- * one write.
+ * Makes every lock live at least @p ttl_ms from now, if its grant is still in force. All calls go
+ * in one write.
  *
  * @param[in]  series  The series.
  * @param[in]  ttl_ms  1 to ::RQL_TTL_MAX_MS.
@@ -230,7 +230,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_series_extend(rql_series *series, int64_t 
                                                     rql_error *error);
 
 /**
- * Return how far the holder may rely on all locks together: the worst of rql_lock_get_state().
+ * Returns how far the holder may rely on all locks together: the worst of rql_lock_get_state().
  *
  * @param[in] series  The series, or NULL (::RQL_GONE).
  * @return The state at this instant.
@@ -239,7 +239,8 @@ RQL_API RQL_MUST_CHECK rql_status rql_series_extend(rql_series *series, int64_t 
 RQL_API rql_lock_state rql_series_get_state(const rql_series *series);
 
 /**
- * Return the milliseconds until the first local deadline of the locks; see rql_lock_remaining_ms().
+ * Returns the milliseconds until the first local deadline of the locks; see
+ * rql_lock_remaining_ms().
  *
  * @param[in] series  The series, or NULL.
  * @return 0 when one of the locks is gone, or for NULL.
@@ -248,7 +249,7 @@ RQL_API rql_lock_state rql_series_get_state(const rql_series *series);
 RQL_API int64_t rql_series_remaining_ms(const rql_series *series);
 
 /**
- * Return a descriptor that becomes readable when one of the locks is lost. Poll it; do not read or
+ * Returns a descriptor that becomes readable when one of the locks is lost. Poll it; do not read or
  * close it.
  *
  * @param[in]  series  The series.
@@ -265,7 +266,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_series_lost_fd(rql_series *series, int *ou
                                                      rql_error *error);
 
 /**
- * Return the number of locks.
+ * Returns the number of locks.
  *
  * @param[in] series  The series, or NULL.
  * @return 1 to ::RQL_SERIES_MAX; 0 for NULL.
@@ -274,7 +275,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_series_lost_fd(rql_series *series, int *ou
 RQL_API size_t rql_series_count(const rql_series *series);
 
 /**
- * Return one of the locks, to read its token, its facts and its remaining time.
+ * Returns one of the locks, to read its token, its facts and its remaining time.
  *
  * @param[in] series  The series, or NULL, which has no lock.
  * @param[in] index   Index of the lock's name in rql_series_options::names.
@@ -300,8 +301,8 @@ typedef struct rql_series_block {
 } rql_series_block;
 
 /**
- * Acquire a series, run a block, and release the series however the block ends, as rql_lock_run()
- * does.
+ * Acquires a series, runs a block, and releases the series however the block ends, as
+ * rql_lock_run() does.
  *
  * With `timed`, the result reports a block that ran longer than the TTL of the options. In gem mode
  * this is the TTL before it is multiplied.

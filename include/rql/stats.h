@@ -100,7 +100,7 @@ typedef struct rql_stats {
 } rql_stats;
 
 /**
- * Read the counters and times of a client. Use rql_client_stats().
+ * Reads the counters and times of a client. Use rql_client_stats().
  *
  * @param[in]  client  The client.
  * @param[out] out     Filled in; untouched unless RQL_OK.
@@ -116,11 +116,11 @@ typedef struct rql_stats {
 RQL_API RQL_MUST_CHECK rql_status rql_client_stats_sized(rql_client *client, rql_stats *out,
                                                          size_t size);
 
-/** Fill `*out` with the counters and times of `client`. */
+/** Fills `*out` with the counters and times of `client`. */
 #define rql_client_stats(client, out) rql_client_stats_sized((client), (out), sizeof *(out))
 
 /**
- * Add one reading to another, to scrape several clients as one.
+ * Adds one reading to another, to scrape several clients as one.
  *
  * @param[in,out] into  The reading to which @p from is added.
  * @param[in]     from  A reading that the same program has filled in.
@@ -129,8 +129,8 @@ RQL_API RQL_MUST_CHECK rql_status rql_client_stats_sized(rql_client *client, rql
 RQL_API void rql_stats_add(rql_stats *into, const rql_stats *from);
 
 /**
- * Return the time that a given share of all times does not exceed. A share of 0.5 gives the median,
- * 0.99 the 99th percentile.
+ * Returns the time that a given share of all times does not exceed. A share of 0.5 gives the
+ * median, 0.99 the 99th percentile.
  *
  * @param[in] histogram  The times.
  * @param[in] share      0 to 1.
@@ -141,7 +141,7 @@ RQL_API void rql_stats_add(rql_stats *into, const rql_stats *from);
 RQL_API int64_t rql_stats_quantile(const rql_histogram *histogram, double share);
 
 /**
- * Write statistics as one JSON object: counters, and count, sum and quantiles of the times.
+ * Writes statistics as one JSON object: counters, and count, sum and quantiles of the times.
  *
  * @param[in]  stats   Filled by rql_client_stats().
  * @param[out] buffer  Receives the text, terminated and cut to size. May be NULL if @p size is 0.
@@ -152,7 +152,7 @@ RQL_API int64_t rql_stats_quantile(const rql_histogram *histogram, double share)
 RQL_API size_t rql_stats_json(const rql_stats *stats, char *buffer, size_t size);
 
 /**
- * Write statistics in the OpenMetrics text format, to be served as
+ * Writes statistics in the OpenMetrics text format, to be served as
  * `application/openmetrics-text; version=1.0.0`. All names begin with `rql_`; times are seconds.
  *
  * @param[in]  stats   Filled by rql_client_stats().

@@ -81,7 +81,7 @@ typedef struct rql_swarm_options {
 } rql_swarm_options;
 
 /**
- * Fill @p options from the client's settings. Use rql_swarm_options_init().
+ * Fills @p options from the client's settings. Use rql_swarm_options_init().
  *
  * @param[in]  client   The client, or NULL for the library's defaults.
  * @param[out] options  The struct to fill.
@@ -91,12 +91,12 @@ typedef struct rql_swarm_options {
 RQL_API void rql_swarm_options_init_sized(const rql_client *client, rql_swarm_options *options,
                                           size_t size);
 
-/** Fill `*options` from `client` (NULL: defaults) and record this program's size. */
+/** Fills `*options` from `client` (NULL: defaults) and records this program's size. */
 #define rql_swarm_options_init(client, options)                                                    \
     rql_swarm_options_init_sized((client), (options), sizeof *(options))
 
 /**
- * Start the swarm of a client (the gem's swarmize!).
+ * Starts the swarm of a client (the gem's swarmize!).
  *
  * A swarm has up to three elements: a supervisor and, if enabled, a prober and a flusher. The
  * prober and the flusher each have a connection of their own. All elements run on one libuv loop,
@@ -132,7 +132,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_swarm_start(rql_client *client,
                                                   rql_error *error);
 
 /**
- * Stop a swarm (the gem's deswarmize!). The flusher steps down, and hosts that hold no lock leave
+ * Stops a swarm (the gem's deswarmize!). The flusher steps down, and hosts that hold no lock leave
  * the swarm. Hosts that hold locks keep sending heartbeats until they hold none, or until
  * rql_swarm_free().
  *
@@ -147,7 +147,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_swarm_start(rql_client *client,
 RQL_API void rql_swarm_stop(rql_swarm *swarm);
 
 /**
- * Stop a swarm and free it. All its hosts leave, so no swarm flushes the locks that they still
+ * Stops a swarm and frees it. All its hosts leave, so no swarm flushes the locks that they still
  * hold: those locks end by their TTL. If the server cannot be reached, the hosts stay in the hash,
  * and the locks that their threads acquire later may be flushed. In that case, free the client,
  * too. In a child made by fork() the call does nothing.
@@ -201,7 +201,7 @@ typedef struct rql_swarm_status {
 } rql_swarm_status;
 
 /**
- * Get the state of this client's swarm, without asking the server.
+ * Gets the state of this client's swarm, without asking the server.
  *
  * @param[in]  client  The client.
  * @param[out] out     The state; untouched unless RQL_OK.
@@ -215,7 +215,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_swarm_get_status(rql_client *client, rql_s
                                                        rql_error *error);
 
 /**
- * Find out which of all swarms of the server is elected to flush.
+ * Finds out which of all swarms of the server is elected to flush.
  *
  * @param[in]  client  The client.
  * @param[out] out     Identity of the flusher's own connection (not the rql_client_identity() of a
@@ -246,8 +246,8 @@ typedef struct rql_host_info_list {
 } rql_host_info_list;
 
 /**
- * List all hosts of the server's swarm (the gem's swarm_info). Ids that contain a NUL byte are left
- * out.
+ * Lists all hosts of the server's swarm (the gem's swarm_info). Ids that contain a NUL byte are
+ * left out.
  *
  * @param[in]  client         The client.
  * @param[in]  zombie_ttl_ms  A host that is silent for longer is dead; 1 to 31536000000.
@@ -263,7 +263,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_swarm_hosts(rql_client *client, int64_t zo
                                                   rql_host_info_list **out, rql_error *error);
 
 /**
- * Release a list of hosts.
+ * Releases a list of hosts.
  *
  * @param[in] list  The list, or NULL.
  * @return NULL.
@@ -281,7 +281,7 @@ typedef struct rql_zombies {
 } rql_zombies;
 
 /**
- * Free a result of rql_swarm_zombies() or rql_swarm_flush().
+ * Frees a result of rql_swarm_zombies() or rql_swarm_flush().
  *
  * @param[in] zombies  The result, or NULL.
  * @return NULL.
@@ -290,7 +290,7 @@ typedef struct rql_zombies {
 RQL_API rql_zombies *rql_zombies_free(rql_zombies *zombies);
 
 /**
- * List dead hosts and what they hold (the gem's zombies_info). The call changes nothing.
+ * Lists dead hosts and what they hold (the gem's zombies_info). The call changes nothing.
  *
  * @param[in]  client         The client.
  * @param[in]  zombie_ttl_ms  A host that is silent for longer is dead; 1 to 31536000000.
@@ -306,7 +306,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_swarm_zombies(rql_client *client, int64_t 
                                                     rql_zombies **out, rql_error *error);
 
 /**
- * Send one heartbeat by hand (the gem's probe_hosts).
+ * Sends one heartbeat by hand (the gem's probe_hosts).
  *
  * The heartbeat is for the calling thread, for all threads that hold locks of this client, and for
  * the hosts of its swarm, if there is one. If several servers share the locks, the calling thread
@@ -326,7 +326,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_swarm_probe(rql_client *client, rql_text_l
                                                   int64_t *at_us, rql_error *error);
 
 /**
- * Flush dead hosts now, by hand (the gem's flush_zombies).
+ * Flushes dead hosts now, by hand (the gem's flush_zombies).
  *
  * The flush takes place at once, no matter which swarm is elected. It omits the second check that a
  * running swarm makes, so a host that is only slow loses its locks, too.

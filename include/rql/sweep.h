@@ -114,7 +114,7 @@ typedef struct rql_sweep_owner {
 } rql_sweep_owner;
 
 /**
- * Fill @p options from the client's settings. Use rql_sweep_options_init().
+ * Fills @p options from the client's settings. Use rql_sweep_options_init().
  *
  * @param[in]  client   The client, or NULL for the library's defaults.
  * @param[out] options  The struct to fill.
@@ -124,12 +124,12 @@ typedef struct rql_sweep_owner {
 RQL_API void rql_sweep_options_init_sized(const rql_client *client, rql_sweep_options *options,
                                           size_t size);
 
-/** Fill `*options` from the client and record the size this program was compiled with. */
+/** Fills `*options` from the client and records the size this program was compiled with. */
 #define rql_sweep_options_init(client, options)                                                    \
     rql_sweep_options_init_sized((client), (options), sizeof *(options))
 
 /**
- * End all locks and empty all queues, regardless of their holders and waiters: the gem's
+ * Ends all locks and empties all queues, regardless of their holders and waiters: the gem's
  * clear_locks.
  *
  * The sweep clears the queues first, then the locks, as the gem does. Holders of this client are
@@ -156,7 +156,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_locks_clear(rql_client *client,
                                                   rql_sweep_result *out, rql_error *error);
 
 /**
- * End the locks of one acquirer on one host, and withdraw the acquirer from all queues: the gem's
+ * Ends the locks of one acquirer on one host, and withdraw the acquirer from all queues: the gem's
  * clear_locks_of.
  *
  * A lock is ended if both of its ids match. A request is removed if its acquirer id matches. A live
@@ -181,7 +181,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_locks_clear_of(rql_client *client,
                                                      rql_sweep_result *out, rql_error *error);
 
 /**
- * Remove dead requests from all queues: the gem's clear_dead_requests.
+ * Removes dead requests from all queues: the gem's clear_dead_requests.
  *
  * The sweep checks requests that entered their queue `dead_ttl_ms` ago or earlier, by the server's
  * clock. It removes all such requests of the gem, because the gem sends no heartbeats; a live one
