@@ -344,6 +344,7 @@ static void release(const struct guard *self)
 
     rql_options_init(&options);
     options.client_names = false;
+    options.local_start = false; /* a server that is gone has no lock to release */
     options.connect_timeout_ms = orders->connect_timeout_ms;
     options.io_timeout_ms = orders->io_timeout_ms;
     options.recovery_delay_ms = orders->recovery_delay_ms;
