@@ -1,4 +1,5 @@
-/* A worker that takes jobs until a signal ends it. A job that has begun is finished under its lock:
+/* Takes jobs until a signal ends the program. If a job has started, the program finishes the job
+ * before it releases the lock and ends:
  *
  *     drain jobs & kill -TERM $! */
 #include <rql/rql.h>
@@ -18,10 +19,10 @@ static void work(void)
 {
     const struct timespec a_while = {.tv_nsec = 100 * 1000 * 1000};
 
-    printf("a job begins\n");
+    printf("job started\n");
     fflush(stdout);
     (void)nanosleep(&a_while, NULL); /* ... the work ... */
-    printf("a job is done\n");
+    printf("job finished\n");
     fflush(stdout);
 }
 
@@ -40,7 +41,7 @@ int main(int argc, char **argv)
     }
     (void)sigaction(SIGTERM, &action, NULL);
     rql_lock_options_init(client, &of_job);
-    of_job.timeout_ms = 500; /* a signal is noticed after at most this long */
+    of_job.timeout_ms = 500; /* a signal is noticed within this time */
     while (!is_ending && status >= 0) {
         status = rql_lock_acquire(client, argv[1], &of_job, &lock, &error);
         if (!status) {
@@ -48,7 +49,7 @@ int main(int argc, char **argv)
             status = rql_lock_release(lock, &error);
         }
     }
-    printf("%s\n", status < 0 ? error.message : "ended, and nothing is left behind");
-    rql_client_free(client); /* waits for what is still to be told to the server */
+    printf("%s\n", status < 0 ? error.message : "stopped; no lock and no request is left");
+    rql_client_free(client); /* waits for calls that the server has not confirmed yet */
     return status < 0;
 }

@@ -1,16 +1,19 @@
-/* A lock alone cannot stop whoever is too late: a process may sleep for longer than its lock lives,
- * and write when it wakes. A resource that keeps the highest token it has seen can:
+/* Writes to a file, but not if this process has lost its lock to a later holder that has written:
  *
  *     fencing ledger.txt "a line"
  *
- * The file's first line is that token; whoever comes with a lower one is refused. */
+ * A lock alone cannot stop a holder that is too late: a process may sleep for longer than its lock
+ * lives, and write when it wakes. A resource can stop such a process if the resource stores the
+ * highest token that it has seen. Here the first line of the file is that token. A writer with a
+ * lower token is refused. */
 #include <rql/rql.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
 #include <unistd.h>
 
-/* What the resource does, however it is built: compare and write in one step. */
+/* Compares the token with the stored one and writes, in one step, as every fenced resource must.
+ * Returns 0 if the text was written. */
 static int write_fenced(const char *path, long long token, const char *text)
 {
     FILE *file = fopen(path, "a+");
@@ -42,14 +45,14 @@ int main(int argc, char **argv)
         return 2;
     }
     if (rql_lock_acquire(client, "ledger", NULL, &lock, &error)) {
-        fprintf(stderr, "not now\n");
+        fprintf(stderr, "ledger: not acquired\n");
         return 2;
     }
-    if (getenv("FENCING_SLEEPS")) { /* where a machine may stand still: see what is refused then */
+    if (getenv("FENCING_SLEEPS")) { /* acts like a process that is paused here */
         getchar();
     }
     failed = write_fenced(argv[1], rql_lock_token(lock), argv[2]);
-    printf("%s\n", failed ? "refused: somebody else has written since" : "written");
+    printf("%s\n", failed ? "refused: a later holder has already written" : "written");
     (void)rql_lock_release(lock, NULL);
     rql_client_free(client);
     return failed;

@@ -1,4 +1,5 @@
-/* One of many processes is the leader. When it ends, hangs or is cut off, another one takes over:
+/* Makes one of many processes the leader. When the leader ends, hangs or is cut off, another
+ * process takes over:
  *
  *     leader scheduler */
 #include <poll.h>
@@ -12,12 +13,14 @@ static void lead(rql_lock *lock)
     if (rql_lock_lost_fd(lock, &lost.fd, NULL)) {
         return;
     }
-    printf("leading, term %lld\n", (long long)rql_lock_token(lock)); /* terms rise */
+    /* The token is the term: each term is higher than all earlier terms. */
+    printf("leading, term %lld\n", (long long)rql_lock_token(lock));
     fflush(stdout);
     while (poll(&lost, 1, 1000) == 0) {
-        /* ... what the leader does each second, with the term in all that it writes ... */
+        /* ... the leader's work, once a second; everything it writes contains the term ... */
     }
-    printf("no longer leading\n"); /* before another process can lead */
+    /* Printed before another process can lead. */
+    printf("no longer leading\n");
     fflush(stdout);
 }
 
@@ -34,7 +37,7 @@ int main(int argc, char **argv)
         return 1;
     }
     rql_lock_options_init(client, &of_leader);
-    of_leader.ttl_ms = 3000; /* after a leader has died, there is none for this long */
+    of_leader.ttl_ms = 3000; /* if the leader dies, there is no leader for this long */
     of_leader.timeout_ms = RQL_FOREVER;
     while (status >= 0) {
         status = rql_lock_acquire(client, argv[1], &of_leader, &lock, &error);

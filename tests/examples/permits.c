@@ -1,8 +1,10 @@
-/* At most COUNT processes at once, as a licence or a graphics card allows:
+/* Lets at most COUNT processes work at the same time, for example as many as a licence or a
+ * graphics card allows:
  *
  *     permits gpu 8
  *
- * Each permit is a lock. A process that finds none free waits for one of them, chosen at random. */
+ * Each permit is a lock. If no permit is free, the process waits for one permit, which is chosen at
+ * random. */
 #include <rql/rql.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +22,7 @@ static rql_status take_one(rql_client *client, const char *pool, int count, rql_
         snprintf(name, sizeof name, "%s:%d", pool, (first + i) % count);
         status = rql_lock_try(client, name, &options, out, NULL);
     }
-    if (status > 0) { /* all are taken */
+    if (status > 0) { /* all permits are taken */
         status = rql_lock_acquire(client, name, &options, out, NULL);
     }
     return status;
@@ -43,7 +45,7 @@ int main(int argc, char **argv)
         status = take_one(client, argv[1], count, &permit);
         printf("%s\n", status ? rql_status_text(status) : rql_lock_name(permit));
         fflush(stdout);
-        getchar(); /* ... the work: here until the input ends ... */
+        getchar(); /* ... the work; here it lasts until the input ends ... */
         status = status ? status : rql_lock_release(permit, NULL);
     }
     rql_client_free(client);

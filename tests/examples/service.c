@@ -1,4 +1,5 @@
-/* A service on a libuv loop: each second it does what only one of its kind may do. */
+/* A service on a libuv loop. Once a second the service does work that only one of its instances may
+ * do at a time. */
 #include <rql/rql.h>
 #include <stdio.h>
 #include <uv.h>
@@ -13,7 +14,7 @@ static void on_turn(rql_status status, rql_lock *lock, const rql_error *error, v
     (void)user_data;
     turn.request = NULL;
     if (status == RQL_OK) {
-        printf("our turn\n"); /* ... the work ... */
+        printf("billing: acquired\n"); /* ... the work ... */
         status = rql_lock_release_async(loop, lock, NULL, NULL);
     }
     if (status < 0) {
@@ -25,7 +26,7 @@ static void on_second(uv_timer_t *self)
 {
     (void)self;
     if (!turn.request && rql_lock_acquire_async(loop, "billing", NULL, &turn, NULL)) {
-        fprintf(stderr, "no memory\n");
+        fprintf(stderr, "out of memory\n");
     }
 }
 
@@ -34,8 +35,9 @@ static void on_term(uv_signal_t *self, int number)
     (void)self, (void)number;
     uv_close((uv_handle_t *)&timer, NULL);
     uv_close((uv_handle_t *)&ending, NULL);
-    if (rql_loop_close(loop, NULL, NULL, NULL)) { /* all that is held is released */
-        fprintf(stderr, "closed already\n");
+    /* Cancels a waiting request, and completes the release of a lock that is held. */
+    if (rql_loop_close(loop, NULL, NULL, NULL)) {
+        fprintf(stderr, "the loop is already closed\n");
     }
 }
 

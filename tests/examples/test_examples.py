@@ -125,7 +125,7 @@ def test_each_says_how_it_is_used_and_what_is_wrong(server, run):
 
 def test_a_mutex_is_taken_and_released(server, run):
     said = run("mutex", "report")
-    assert re.fullmatch(r"report is ours, token \d+\n", said.out), said.out
+    assert re.fullmatch(r"report: acquired, token \d+\n", said.out), said.out
     check_equal((said.code, said.err), (0, ""))
     check_left(server)
 
@@ -135,7 +135,7 @@ def test_two_accounts_are_taken_in_any_order(server, run):
     for process in both:
         said = finish(process)
         check_equal((said.code, said.err), (0, ""))
-        check_in("are ours", said.out)
+        check_in(": acquired", said.out)
     check_left(server)
 
 
@@ -171,7 +171,7 @@ def test_another_leads_when_the_leader_has_died_or_lost_the_lock(server, run):
 
 def test_it_is_done_once_a_day(server, run):
     check_equal([(said.code, said.out) for said in (run("once_a_day", "digest"), run("once_a_day", "digest"))],
-                [(0, "to be done\n"), (1, "done already\n")])
+                [(0, "to be done\n"), (1, "already done\n")])
     assert 0 < server.ask("PTTL", "rql:lock:digest") <= 24 * 3600 * 1000
     check_left(server, "rql:lock:digest")
 
@@ -183,17 +183,17 @@ def test_who_is_too_late_is_refused_by_the_file(server, run):
     server.ask("DEL", "rql:lock:ledger")  # as if its machine had slept for longer than the lock lives
     check_equal(run("fencing", path, "in time").out, "written\n")
     said = finish(late)
-    check_equal((said.code, said.out), (1, "refused: somebody else has written since\n"))
+    check_equal((said.code, said.out), (1, "refused: a later holder has already written\n"))
     check_equal(pathlib.Path(path).read_text(encoding="ascii").split("\n")[1], "in time")
 
 
 def test_what_has_begun_is_finished_before_the_end(server, run):
     process = run.start("drain", "jobs")
-    check_equal(process.stdout.readline(), "a job begins\n")
+    check_equal(process.stdout.readline(), "job started\n")
     process.send_signal(signal.SIGTERM)
     said = finish(process)
-    check_equal((said.code, said.out.split("\n")[0]), (0, "a job is done"))
-    check_in("nothing is left behind", said.out)
+    check_equal((said.code, said.out.split("\n")[0]), (0, "job finished"))
+    check_in("no lock and no request is left", said.out)
     check_left(server)
 
 
@@ -203,7 +203,7 @@ def test_a_service_has_its_turn_on_a_loop(server, run):
     process.send_signal(signal.SIGTERM)
     said = finish(process)
     check_equal((said.code, said.err), (0, ""))
-    check_in("our turn", said.out)
+    check_in("billing: acquired", said.out)
     check_left(server)
 
 

@@ -1,4 +1,5 @@
-/* Several locks at once: all or none, in whatever order others name them, and never a deadlock.
+/* Takes several locks at once: all or none. Processes can name the locks in any order and never
+ * deadlock:
  *
  *     transfer account:1 account:2 */
 #include <rql/rql.h>
@@ -20,8 +21,8 @@ static int transfer(rql_client *client, const char *from, const char *to)
         fprintf(stderr, "%s\n", status > 0 ? rql_status_text(status) : error.message);
         return 1;
     }
-    printf("%s and %s are ours\n", from, to);
-    /* ... read both, write both ... */
+    printf("%s and %s: acquired\n", from, to);
+    /* ... read both accounts, write both accounts ... */
     return rql_series_release(series, NULL, &error) != RQL_OK;
 }
 
