@@ -148,10 +148,9 @@ int64_t rqli_conn_loop_heard_us(const struct rqli_conn_loop *self)
     return self->stream.heard_us;
 }
 
-bool rqli_conn_loop_has_answered(const struct rqli_conn_loop *self, int64_t within_us)
+int64_t rqli_conn_loop_answered_us(const struct rqli_conn_loop *self)
 {
-    return rqli_conn_loop_is_up(self) && self->stream.has_answered &&
-           rqli_now_us() - self->stream.answered_us < within_us;
+    return self->stream.answered_us;
 }
 
 const struct rqli_socket *rqli_conn_loop_socket(const struct rqli_conn_loop *self)

@@ -49,9 +49,8 @@ bool rqli_conn_loop_is_up(const struct rqli_conn_loop *self);
 uint64_t rqli_conn_loop_generation(const struct rqli_conn_loop *self); /* 0: never connected */
 int64_t rqli_conn_loop_heard_us(const struct rqli_conn_loop *self); /* when the last bytes came */
 
-/* Returns true if it is up, and a whole reply has come within this time and since it last began to
- * wait for one. */
-bool rqli_conn_loop_has_answered(const struct rqli_conn_loop *self, int64_t within_us);
+/* Returns when the last whole reply came, or when it began to wait for one. */
+int64_t rqli_conn_loop_answered_us(const struct rqli_conn_loop *self);
 
 /* Returns true if it is up and no command is in flight. */
 bool rqli_conn_loop_is_idle(const struct rqli_conn_loop *self);

@@ -47,7 +47,6 @@ void rqli_stream_on_connected(struct rqli_stream *self, int64_t now_us)
     self->sent_at = self->queued_at;
     self->heard_us = now_us;
     self->answered_us = now_us;
-    self->has_answered = false;
     self->backoff = (struct rqli_backoff){0};
 }
 

@@ -53,7 +53,6 @@ struct rqli_stream {
     bool has_secret;     /* bytes are wiped once they are sent */
     int64_t heard_us;    /* when the last byte came, or the silence began */
     int64_t answered_us; /* when the last whole reply came, or the silence began */
-    bool has_answered;   /* a reply has come since the silence began */
     int64_t more_ms;     /* by which the server may be silent longer than usual */
     struct rqli_backoff backoff;
 };
@@ -77,7 +76,6 @@ static inline void rqli_stream_expect(struct rqli_stream *self, struct rqli_in_f
         self->first = entry;
         self->heard_us = now_us;
         self->answered_us = now_us;
-        self->has_answered = false;
     }
     self->last = entry;
 }
@@ -92,7 +90,6 @@ static inline void rqli_stream_wait_longer(struct rqli_stream *self, int64_t mor
 static inline void rqli_stream_on_reply(struct rqli_stream *self)
 {
     self->answered_us = self->heard_us;
-    self->has_answered = true;
 }
 
 /* Returns when the server is given up, with entries in flight. One reply may come in parts, but a

@@ -530,31 +530,22 @@ static bool is_sent(const struct rqli_op_driver *self)
     return false;
 }
 
-/* True: a server of one of the open calls is connected. */
-static bool is_connected(const struct rqli_op_driver *self)
+/* Returns when a connected server of the open calls answered last, or began to be silent; 0 if none
+ * is connected. The parts of a reply that does not end are no answer. */
+static int64_t last_answer_us(const struct rqli_op_driver *self)
 {
+    int64_t last_us = 0;
+
     for (size_t i = 0; i < self->op->n_calls; i++) {
         const struct rqli_op_call *call = &self->calls[i];
 
         if (call->state != RQLI_OP_CALL_IDLE && rqli_conn_loop_is_up(call->loop->conn)) {
-            return true;
+            int64_t answered_us = rqli_conn_loop_answered_us(call->loop->conn);
+
+            last_us = answered_us > last_us ? answered_us : last_us;
         }
     }
-    return false;
-}
-
-/* True: a server of one of the open calls has answered something within this time. */
-static bool is_served(const struct rqli_op_driver *self, int64_t within_us)
-{
-    for (size_t i = 0; i < self->op->n_calls; i++) {
-        const struct rqli_op_call *call = &self->calls[i];
-
-        if (call->state != RQLI_OP_CALL_IDLE &&
-            rqli_conn_loop_has_answered(call->loop->conn, within_us)) {
-            return true;
-        }
-    }
-    return false;
+    return last_us;
 }
 
 /* Writes the reason why a call got no reply in time. */
@@ -571,21 +562,22 @@ static void fail_late(const struct rqli_op_call *call, rql_error *fault)
     }
 }
 
-/* The replies have not come in time. If the server is busy with other calls of this loop, it is
+/* The replies have not come in time. While the server answers other calls of this loop, it is
  * waited for: a call that was sent, or gives back, is done sooner that way than if it were begun
- * again. Otherwise the round ends here: each open call gets its fault, and no reply is read for it
- * any more. */
+ * again. Once it has been silent for the grace, the round ends: each open call gets its fault, and
+ * no reply is read for it any more. */
 static void give_up(struct rqli_op_driver *self)
 {
     struct rqli_op *op = self->op;
     bool was_sent = is_sent(self);
     size_t count = op->n_calls;
+    int64_t answered_us = last_answer_us(self);
 
-    if ((was_sent || op->gives_back) && is_served(self, op->grace_us)) {
-        set_due(self, rqli_now_us() + op->grace_us);
+    if ((was_sent || op->gives_back) && rqli_now_us() < answered_us + op->grace_us) {
+        set_due(self, answered_us + op->grace_us);
         return;
     }
-    op->is_late = !was_sent && is_connected(self);
+    op->is_late = !was_sent && answered_us > 0;
     for (size_t i = 0; i < count; i++) {
         struct rqli_op_call *call = &self->calls[i];
         rql_error fault;
