@@ -103,7 +103,7 @@ static const char *colour_of(const char *label)
 }
 
 /* Prints the table. On a terminal with colours the headings are bold, and the labels of a table
- * without headings have the colours of colour_of(). */
+ * whose texts wrap have the colours of colour_of(). */
 static void print_table(const struct out *self)
 {
     const bool has_colour = has_colours(self);
@@ -122,7 +122,7 @@ static void print_table(const struct out *self)
         const bool is_first = i == 0 && is_bright;
         const bool is_last = column + 1 == self->n_columns;
         const char *cell = cell_at(self, i);
-        const char *colour = has_colour && !self->headings && column == 0 ? colour_of(cell) : "";
+        const char *colour = has_colour && self->wraps && column == 0 ? colour_of(cell) : "";
 
         if (is_last && self->wraps) {
             cli_print_words(self->to, cell, strlen(cell), widths[0] + GAP);

@@ -24,7 +24,7 @@ struct out {
     FILE *to;                    /* stdout by default */
     const char *const *headings; /* of the columns; NULL: there are none */
     bool has_row;                /* fields are added to the last row */
-    bool wraps;                /* the last column has lines of cli_help_width() */
+    bool wraps;                  /* the last column has lines of cli_help_width() */
     size_t n_columns;
     size_t n_cells;
     size_t capacity;

@@ -77,6 +77,7 @@ static rql_lock_options patient(const rql_client *client)
     rql_lock_options_init(client, &options);
     options.ttl_ms = CLI_SLOT_TTL_MS;
     options.timeout_ms = RQL_FOREVER;
+    options.retry_count = RQL_FOREVER;
     options.auto_extend = false;
     return options;
 }
