@@ -164,7 +164,7 @@ static bool open_loop(struct fleet *self, const char *socket_path)
     rql_status status;
 
     (void)snprintf(url, sizeof url, "unix://%s", socket_path);
-    rql_options_init(&options);
+    rql_options_init_gem(&options);
     options.url = url;
     self->client = connect_client(&options, &self->fault);
     if (!self->client) {

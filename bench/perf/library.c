@@ -35,7 +35,7 @@ static struct shared *open_shared(const struct site *site, const struct way *way
         fault_raise(site->fault, "out of memory");
         return NULL;
     }
-    rql_options_init(&self->options);
+    rql_options_init_gem(&self->options);
     self->options.url = site->address;
     self->options.spin_us = way->spin_us;
     self->options.lazy_release = way->is_lazy;

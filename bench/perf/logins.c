@@ -40,7 +40,7 @@ static bool set_up(struct site_of_logins *self, const char *url)
     rql_error error = {0};
     rql_status status;
 
-    rql_options_init(&self->options);
+    rql_options_init_gem(&self->options);
     *session = (struct rqli_session){.url = &self->url,
                                      .connect_timeout_ms = TIMEOUT_MS,
                                      .identity = "bench",

@@ -99,7 +99,7 @@ static int try_library(const struct trial *trial)
     long i;
 
     (void)snprintf(url, sizeof url, "unix://%s", trial->socket_path);
-    rql_options_init(&options);
+    rql_options_init_gem(&options);
     options.url = url;
     for (i = 0; i <= trial->count; i++) { /* the first one pays for what all share */
         clients[i] = connect_client(&options, trial->fault);

@@ -226,7 +226,7 @@ static bool connect_all(struct locks *self, const char *socket_path)
     rql_options options;
 
     (void)snprintf(url, sizeof url, "unix://%s", socket_path);
-    rql_options_init(&options);
+    rql_options_init_gem(&options);
     options.url = url;
     options.io_timeout_ms = 20000; /* for machines that are slow with 100 000 keys */
     self->replay = replay_open(socket_path, self->fault);
