@@ -65,13 +65,13 @@ typedef struct rql_hold rql_hold;
 /**
  * Attaches a client to a loop. The loop connects when the first request needs it, without blocking.
  *
- * @param[out] out     The loop; untouched unless RQL_OK.
  * @param[in]  client  The client. It must outlive the loop: close the loop before
  *                     rql_client_free().
  * @param[in]  uv      A `uv_loop_t` of the caller, or NULL: the library starts a thread that runs
  *                     one. A loop of the caller must be attached by the thread that runs it or will
  *                     run it (libuv's rule for handles). This thread counts as the host of all
  *                     requests.
+ * @param[out] out     The loop; untouched unless RQL_OK.
  * @param[out] error   Why the call did not return RQL_OK, or NULL; untouched on RQL_OK.
  *
  * @retval RQL_OK         `*out` is set.

@@ -60,8 +60,8 @@ RQL_API RQL_MUST_CHECK rql_status rql_client_open(const char *url, rql_client **
 /**
  * Makes a client; does not connect. rql_client_open() is the shorter form.
  *
- * @param[out] out      The new client; untouched unless RQL_OK.
  * @param[in]  options  Settings; `url` must be set. Copied.
+ * @param[out] out      The new client; untouched unless RQL_OK.
  * @param[out] error    Why the call did not return RQL_OK, or NULL; untouched on RQL_OK.
  *
  * @retval RQL_OK         `*out` is set.

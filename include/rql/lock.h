@@ -131,7 +131,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_options_set(rql_lock_options *options
  *                                  deadline; with `fail_fast` this is returned at once.
  * @retval RQL_E_SERVER             Any other error of the server.
  * @retval RQL_E_PROTOCOL           The reply could not be understood.
- * @retval RQL_E_NOMEM              Out of memory.
+ * @retval RQL_E_NOMEM              Out of memory, or the thread that renews cannot be started.
  * @retval RQL_E_FORKED             The client belongs to the parent process.
  * @retval RQL_E_UNSUPPORTED        The library is a light build, and a listener was given
  *                                  (observe.h).

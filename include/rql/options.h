@@ -32,7 +32,9 @@ typedef enum rql_access_strategy {
 /** How a request is served if its acquirer already holds the lock. */
 typedef enum rql_conflict_strategy {
     RQL_WAIT_FOR_LOCK = 0, /**< Wait in the queue until the acquirer's own lock ends. */
-    RQL_WORK_THROUGH = 1,  /**< Re-enter: share the lock and leave its TTL unchanged. */
+    /** Re-enter: share the lock and leave its TTL unchanged. With `auto_extend`, the re-entry
+     *  renews the lock until it ends. */
+    RQL_WORK_THROUGH = 1,
     /** Re-enter and add the TTL. The end of the re-entry takes back the part that was not used. */
     RQL_EXTENDABLE_WORK_THROUGH = 2,
     RQL_DEAD_LOCKING = 3, /**< Fail with ::RQL_CONFLICT. */
@@ -278,13 +280,13 @@ typedef struct rql_options {
      * older one has the lower fencing token. All clients of a server need the same value. None of
      * them may be the gem or a version of this library without this option.
      *
-     * A TTL that is longer than this delay is refused with ::RQL_E_INVALID. Choose at least the
-     * longest TTL plus the time for which an old master may go on granting. A server that was never
-     * used with this option begins with such a pause. Requests wait in their queues during the
-     * pause; a request that does not wait ends with ::RQL_E_UNAVAILABLE. In a cluster each
-     * partition has its own pause. A partition whose slot has moved has none, if the previous
-     * master still answers. The user needs the right to `INFO`; without this right the result is
-     * ::RQL_E_UNSUPPORTED.
+     * A TTL that is longer than this delay is refused with ::RQL_E_INVALID, so a delay below 15 s
+     * needs a `ttl_ms` that is not longer. Choose at least the longest TTL plus the time for which
+     * an old master may go on granting. A server that was never used with this option begins with
+     * such a pause. Requests wait in their queues during the pause; a request that does not wait
+     * ends with ::RQL_E_UNAVAILABLE. In a cluster each partition has its own pause. A partition
+     * whose slot has moved has none, if the previous master still answers. The user needs the right
+     * to `INFO`; without this right the result is ::RQL_E_UNSUPPORTED.
      */
     int64_t recovery_delay_ms;
 
@@ -498,8 +500,8 @@ RQL_API RQL_MUST_CHECK rql_status rql_duration_parse(const char *text, int64_t *
 /**
  * Reads options from the environment: one variable per option, such as `RQL_URL` and
  * `RQL_RETRY_COUNT`, with values as for rql_options_set(). An empty variable counts as not set,
- * unless its option may be empty. `RQL_PROFILE=gem` is applied before all other variables, and sets
- * the values of rql_options_init_gem() in place of the library's defaults.
+ * unless its option may be empty. `RQL_PROFILE=gem` is applied before all other variables: it sets
+ * the values of rql_options_init_gem(), also where the program has set other values before.
  *
  * @param[in,out] options  Filled by rql_options_init(). `url` may then point into the environment.
  * @param[out]    error    Names the variable and its range; or NULL.

@@ -20,8 +20,8 @@
  * background renews and claims them and reports losses, all under one mutex. The mutex is released
  * around every round trip and callback, so a lock may be removed while its renewal is under way.
  *
- * Most leases are passive: their holder neither renews nor wants to be notified of a loss. They
- * cost a place in a list, no timer, and no thread is started for them.
+ * A lease is passive if its holder neither renews it nor wants to be notified of a loss. It costs a
+ * place in a list, no timer, and no thread is started for it.
  */
 
 struct rqli_leases *rqli_leases_new(rql_client *client, struct rqli_background *background)
