@@ -1,5 +1,6 @@
 /* What count.py has callgrind count: rounds of one case, warm, against a private server. Only what
- * the calling thread does within counted_round() is collected. Prints what it was made with. */
+ * the calling thread does within counted_round() is collected. Prints what it was made with, and
+ * how many scripts the server ran. */
 
 #include "redis_server.h"
 #include "wait.h"
@@ -214,6 +215,20 @@ static void say_what_with(void)
                  8 * sizeof(void *), has_avx2 ? ", AVX2" : "");
 }
 
+/* How many EVALSHA the server has had. */
+static void say_how_many_scripts(void)
+{
+    static const char label[] = "cmdstat_evalsha:calls=";
+    redisContext *raw = redis_server_connect(&server);
+    redisReply *reply = raw ? redisCommand(raw, "INFO commandstats") : NULL;
+    const char *found = reply ? strstr(reply->str, label) : NULL;
+
+    must(!found, "INFO commandstats");
+    (void)printf("%ld\n", strtol(found + strlen(label), NULL, 10));
+    freeReplyObject(reply);
+    redisFree(raw);
+}
+
 int main(int argc, char **argv)
 {
     const struct budget_case *what = argc == 3 ? find(argv[1]) : NULL;
@@ -234,6 +249,7 @@ int main(int argc, char **argv)
     }
     run(what, strtol(argv[2], NULL, 10));
     say_what_with();
+    say_how_many_scripts();
     redis_server_stop(&server);
     return 0;
 }
