@@ -251,6 +251,17 @@ size_t cli_help_width(void)
     return size.ws_col < NARROWEST ? NARROWEST : size.ws_col;
 }
 
+const char *cli_paragraph_end(const char *text)
+{
+    const bool is_set_in = *text == ' ';
+
+    while (*text && (*text == ' ') == is_set_in) {
+        text += strcspn(text, "\n");
+        text += *text == '\n';
+    }
+    return text;
+}
+
 void cli_print_words(FILE *to, const char *text, size_t length, size_t indent)
 {
     const char *const end = text + length;

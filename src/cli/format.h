@@ -43,6 +43,10 @@ size_t cli_text_width(const char *text);
  * and 80 at most. */
 size_t cli_help_width(void);
 
+/* Returns the end of the first paragraph of help: of the lines that are indented, as examples are,
+ * or of those that are not. */
+const char *cli_paragraph_end(const char *text);
+
 /* Prints these words of help in lines of cli_help_width(). The first begins at column `indent`,
  * where the cursor is, and the others are indented by as much. */
 void cli_print_words(FILE *to, const char *text, size_t length, size_t indent);

@@ -84,14 +84,8 @@ static void print_lines(const char *text)
     const char *end;
 
     for (; *text; text = end) {
-        const bool is_set_in = *text == ' ';
-
-        end = text;
-        while (*end && (*end == ' ') == is_set_in) {
-            end += strcspn(end, "\n");
-            end += *end == '\n';
-        }
-        if (is_set_in) {
+        end = cli_paragraph_end(text);
+        if (*text == ' ') {
             (void)printf("%.*s", (int)(end - text), text);
         } else {
             cli_print_words(stdout, text, (size_t)(end - text), 0);

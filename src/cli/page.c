@@ -1,4 +1,5 @@
 #include "cmd.h"
+#include "format.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -95,14 +96,8 @@ static void put_lines(const char *text)
     const char *end;
 
     for (; *text; text = end) {
-        const bool is_set_in = *text == ' ';
-
-        end = text;
-        while (*end && (*end == ' ') == is_set_in) {
-            end += strcspn(end, "\n");
-            end += *end == '\n';
-        }
-        if (is_set_in) {
+        end = cli_paragraph_end(text);
+        if (*text == ' ') {
             (void)puts(".EX");
             put(text, (size_t)(end - text));
             (void)puts(".EE");
