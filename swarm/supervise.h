@@ -9,6 +9,7 @@
 #include "observe/observe.h"
 
 #include <pthread.h>
+#include <rql/hosts.h>
 #include <rql/swarm.h>
 
 /* The state of one element: whether its steps come to an end, and whether they reach the server.

@@ -11,7 +11,7 @@
 
 #include "common/fault.h"
 
-#include <rql/rql.h>
+#include <rql/admin.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 

@@ -11,7 +11,7 @@
 #include "common/connect.h"
 #include "perf/protocol.h"
 
-#include <rql/rql.h>
+#include <rql/admin.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

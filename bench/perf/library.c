@@ -2,7 +2,7 @@
 
 #include "common/connect.h"
 
-#include <rql/rql.h>
+#include <rql/admin.h>
 #include <stdlib.h>
 
 enum { TTL_MS = 5000, SPIN_US = 40, REPLICAS_MS = 5000 };

@@ -5,7 +5,7 @@
 #include "perf/protocol.h"
 #include "perf/scale.h"
 
-#include <rql/rql.h>
+#include <rql/admin.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #include "perf/queues.h"
 #include "perf/scale.h"
 
-#include <rql/rql.h>
+#include <rql/admin.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

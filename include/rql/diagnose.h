@@ -43,6 +43,7 @@
 
 #include <rql/base.h>
 #include <rql/client.h>
+#include <rql/inspect.h>
 #include <rql/options.h>
 #include <rql/status.h>
 

@@ -3,10 +3,11 @@
 
 /**
  * @file inspect.h
- * @brief Inspect locks, queues and keys. The calls here only read: none takes or changes a lock.
+ * @brief Inspect locks, queues, keys, servers, and the ids of a client.
  *
- * The caller frees every result with one call. Listings use SCAN in batches of
- * `key_extraction_batch_size`. They never stall the server, and they are not a snapshot.
+ * The calls here only read: none takes or changes a lock. The caller frees every result with one
+ * call. Listings use SCAN in batches of `key_extraction_batch_size`. They never stall the server,
+ * and they are not a snapshot.
  */
 
 #include <rql/base.h>
@@ -15,6 +16,21 @@
 #include <rql/status.h>
 
 RQL_BEGIN_DECLS
+
+/** A list of texts in one allocation. */
+typedef struct rql_text_list {
+    size_t count;      /**< Number of items. */
+    const char **item; /**< The texts, each terminated. */
+} rql_text_list;
+
+/**
+ * Frees a list.
+ *
+ * @param[in] list  The list, or NULL.
+ * @return NULL.
+ * @threads No other thread may use the list.
+ */
+RQL_API rql_text_list *rql_text_list_free(rql_text_list *list);
 
 /** The state in which a key was found. */
 typedef enum rql_key_status {
@@ -352,6 +368,184 @@ RQL_API rql_lock_info_list *rql_lock_info_list_free(rql_lock_info_list *list);
  * @threads The list must not be in use by another thread.
  */
 RQL_API rql_queue_info_list *rql_queue_info_list_free(rql_queue_info_list *list);
+
+/** Size of rql_server_info::url with its terminator. */
+#define RQL_SERVER_URL_SIZE 1024
+
+/** Size of rql_server_info::node with its terminator. */
+#define RQL_SERVER_NODE_SIZE 272
+
+/** Size of a short text of rql_server_info with its terminator. */
+#define RQL_SERVER_WORD_SIZE 32
+
+/** Size of rql_server_info::tls_subject with its terminator. */
+#define RQL_SERVER_SUBJECT_SIZE 256
+
+/** Largest number of entries of rql_server_info::refused. */
+#define RQL_SERVER_REFUSED_MAX 8
+
+/** A server's description of itself. A text that the server does not report, or that this user may
+ *  not read, is "". Such a number is -1. */
+typedef struct rql_server_info {
+    size_t size; /**< Bytes of this struct that were filled in. */
+    /** URL without user, password and query. For one of several shards or masters: its own URL. */
+    char url[RQL_SERVER_URL_SIZE];
+    /** `host:port`, or a path. If the URL names sentinels: the master that was found. */
+    char node[RQL_SERVER_NODE_SIZE];
+    char product[RQL_SERVER_WORD_SIZE]; /**< `redis` or `valkey`. */
+    char version[RQL_SERVER_WORD_SIZE]; /**< Such as `7.0.15`. */
+    char role[RQL_SERVER_WORD_SIZE];    /**< `master` or `replica`. */
+    bool is_tls;                        /**< The connection is encrypted. */
+    /** Subject of the server's certificate, such as `/CN=localhost`. */
+    char tls_subject[RQL_SERVER_SUBJECT_SIZE];
+    int64_t tls_expires_us; /**< When the certificate expires, microseconds since 1970. */
+    bool is_by_sentinels;   /**< The URL names sentinels. */
+    int64_t round_trip_us;  /**< The median of five PINGs. */
+    int64_t replicas;       /**< Connected replicas. */
+    /** The server's `min-replicas-to-write`; also 0 if the requirement is not in force. With
+     *  sentinels it should be 1 or more: otherwise an old master may go on granting locks after a
+     *  failover. */
+    int64_t min_replicas_to_write;
+    int64_t min_replicas_max_lag_s; /**< The server's `min-replicas-max-lag`, in seconds. */
+    size_t n_refused;               /**< Number of useful rights that the user lacks. */
+    /** Commands of the missing rights, such as `CLIENT KILL`; constant texts. */
+    const char *refused[RQL_SERVER_REFUSED_MAX];
+    /** If locks are spread over several servers, by 128 partitions: number of partitions that this
+     *  server has. */
+    int64_t partitions;
+    /** If the URL names sentinels: the name of the master. */
+    char master[RQL_SERVER_NODE_SIZE];
+} rql_server_info;
+
+/**
+ * Asks the server for its description, measures the round trip, and finds the rights that this user
+ * lacks. Connects if necessary; changes nothing. Use rql_client_ping().
+ *
+ * @param[in]  client  The client.
+ * @param[out] out     Filled in; untouched unless RQL_OK.
+ * @param[in]  size    Its size in bytes in the calling program.
+ * @param[out] error   Why the call did not return RQL_OK, or NULL.
+ *
+ * @retval RQL_OK         `*out` is set. The server may be a replica.
+ * @retval RQL_E_INVALID  A pointer is NULL.
+ * @retval RQL_E_IO       No reply; also other faults of rql_client_connect().
+ * @retval RQL_E_FORKED   The client belongs to the parent process.
+ *
+ * @threads Callable from any thread.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_client_ping_sized(rql_client *client, rql_server_info *out,
+                                                        size_t size, rql_error *error);
+
+/** Fills `*out` with the description of the server of `client`, or of the first of several. */
+#define rql_client_ping(client, out, error)                                                        \
+    rql_client_ping_sized((client), (out), sizeof *(out), (error))
+
+/**
+ * Asks one of the servers that have locks for its description, as rql_client_ping() does. In a
+ * cluster these servers are the masters in its map. Use rql_client_ping_node().
+ *
+ * @param[in]  client  The client.
+ * @param[in]  n       Index of the server: 0 for the first, up to the first ::RQL_NOT_FOUND.
+ * @param[out] out     Filled in; untouched unless RQL_OK.
+ * @param[in]  size    Its size in bytes in the calling program.
+ * @param[out] error   Why the call did not return RQL_OK, or NULL.
+ *
+ * @retval RQL_OK         `*out` is set.
+ * @retval RQL_NOT_FOUND  There are only @p n servers, or fewer.
+ * @retval RQL_E_INVALID  A pointer is NULL.
+ * @retval RQL_E_IO       No reply; also other faults of rql_client_connect(). More servers may
+ *                        follow.
+ * @retval RQL_E_FORKED   The client belongs to the parent process.
+ *
+ * @threads Callable from any thread.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_client_ping_node_sized(rql_client *client, size_t n,
+                                                             rql_server_info *out, size_t size,
+                                                             rql_error *error);
+
+/** Fills `*out` with the description of server `n` of `client`. */
+#define rql_client_ping_node(client, n, out, error)                                                \
+    rql_client_ping_node_sized((client), (n), (out), sizeof *(out), (error))
+
+/**
+ * Returns the client's identity: the last part of every id that the client uses.
+ *
+ * @param[in] client  The client.
+ * @return 32 hexadecimal digits (the gem has 16); valid until the client is freed.
+ * @threads Callable from any thread.
+ */
+RQL_API const char *rql_client_identity(const rql_client *client);
+
+/**
+ * Writes the acquirer id with which the calling thread takes locks.
+ *
+ * @param[in]  client  The client.
+ * @param[in]  task    As rql_lock_options::task; 0 for plain threads.
+ * @param[out] out     `rql:acq:<pid>/<thread>/<task>/0/<identity>`, terminated. The library numbers
+ *                     threads itself: 1 is the first thread of the process that used the library.
+ *                     A number is never used for a second thread.
+ * @return @p out.
+ * @threads Callable from any thread.
+ */
+RQL_API const char *rql_client_acquirer_id(const rql_client *client, uint64_t task,
+                                           char out[RQL_ID_SIZE]);
+
+/**
+ * Writes the host id of the calling thread, which the swarm probes.
+ *
+ * @param[in]  client  The client.
+ * @param[out] out     `rql:hst:<pid>/<thread>/0/<identity>`, terminated.
+ * @return @p out.
+ * @threads Callable from any thread.
+ */
+RQL_API const char *rql_client_host_id(const rql_client *client, char out[RQL_ID_SIZE]);
+
+/**
+ * Returns the host ids that threads of this process can have (the gem's possible_host_ids). There
+ * is one for each thread that has used the library and has not ended, the calling thread included.
+ *
+ * @param[in]  client  The client.
+ * @param[out] out     The list; untouched unless RQL_OK.
+ * @param[out] error   Why the call did not return RQL_OK, or NULL.
+ *
+ * @retval RQL_OK        `*out` is set.
+ * @retval RQL_E_NOMEM   Out of memory.
+ * @retval RQL_E_FORKED  The client belongs to the parent process.
+ *
+ * @owner   The caller owns `*out`; release with rql_text_list_free().
+ * @threads Callable from any thread.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_client_host_ids(rql_client *client, rql_text_list **out,
+                                                      rql_error *error);
+
+/**
+ * Returns the names of the locks that this client holds now, without asking the server (redislock's
+ * getAcquiredLocks). The list includes re-entries, but no lost locks.
+ *
+ * @param[in]  client  The client.
+ * @param[out] out     The list; untouched unless RQL_OK.
+ * @param[out] error   Why the call did not return RQL_OK, or NULL.
+ *
+ * @retval RQL_OK        `*out` is set.
+ * @retval RQL_E_NOMEM   Out of memory.
+ * @retval RQL_E_FORKED  The client belongs to the parent process.
+ *
+ * @owner   The caller owns `*out`; release with rql_text_list_free().
+ * @threads Callable from any thread.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_client_held_locks(rql_client *client, rql_text_list **out,
+                                                        rql_error *error);
+
+/**
+ * Returns the server that has a lock, as far as the client knows: in a cluster the keys may move.
+ * No I/O.
+ *
+ * @param[in] lock  The lock, or NULL.
+ * @return The address of the node in a cluster, or of the shard, else the URL without its login;
+ *         valid until the client is freed. NULL for NULL.
+ * @threads Callable from any thread.
+ */
+RQL_API const char *rql_lock_node(const rql_lock *lock);
 
 RQL_END_DECLS
 

@@ -395,17 +395,6 @@ RQL_API void rql_lock_describe_sized(const rql_lock *lock, rql_lock_facts *out, 
 #define rql_lock_describe(lock, out) rql_lock_describe_sized((lock), (out), sizeof *(out))
 
 /**
- * Returns the server that has a lock, as far as the client knows: in a cluster the keys may move.
- * No I/O.
- *
- * @param[in] lock  The lock, or NULL.
- * @return The address of the node in a cluster, or of the shard, else the URL without its login;
- *         valid until the client is freed. NULL for NULL.
- * @threads Callable from any thread.
- */
-RQL_API const char *rql_lock_node(const rql_lock *lock);
-
-/**
  * The work that a block does.
  *
  * @param[in] lock       The lock; do not release it.
@@ -450,47 +439,6 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_run(rql_client *client, const char *n
                                                rql_error *error);
 
 /**
- * Releases a grant by its secret, from any process (fencelock's release).
- *
- * @param[in]  client  The client.
- * @param[in]  name    The lock's name.
- * @param[in]  secret  rql_lock_secret() of the grant.
- * @param[out] error   Why the call did not return RQL_OK, or NULL.
- *
- * @retval RQL_OK         Released, and handed to the next waiter.
- * @retval RQL_NOT_HELD   No grant with this secret is in force.
- * @retval RQL_E_INVALID  The name or the secret is malformed.
- * @retval RQL_E_UNKNOWN  No reply; it is safe to repeat the call. Also other faults of status.h.
- *
- * @threads Callable from any thread.
- */
-RQL_API RQL_MUST_CHECK rql_status rql_lock_release_by_secret(rql_client *client, const char *name,
-                                                             const char *secret, rql_error *error);
-
-/**
- * Makes a grant live at least @p ttl_ms from now by its secret, from any process. The call never
- * shortens the TTL.
- *
- * The holder is not notified of the extension, and relies on its own deadline as before.
- *
- * @param[in]  client  The client.
- * @param[in]  name    The lock's name.
- * @param[in]  secret  rql_lock_secret() of the grant.
- * @param[in]  ttl_ms  1 to ::RQL_TTL_MAX_MS.
- * @param[out] error   Why the call did not return RQL_OK, or NULL.
- *
- * @retval RQL_OK         Extended.
- * @retval RQL_NOT_HELD   No grant with this secret is in force.
- * @retval RQL_E_INVALID  The name or the secret is malformed, or @p ttl_ms is out of range.
- * @retval RQL_E_UNKNOWN  No reply; it is safe to repeat the call. Also other faults of status.h.
- *
- * @threads Callable from any thread.
- */
-RQL_API RQL_MUST_CHECK rql_status rql_lock_extend_by_secret(rql_client *client, const char *name,
-                                                            const char *secret, int64_t ttl_ms,
-                                                            rql_error *error);
-
-/**
  * Waits until a lock is free, without acquiring it (redislock's check).
  *
  * The call checks the lock every `retry_delay_ms` plus jitter, and when the lock's TTL ends. It
@@ -515,59 +463,6 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_extend_by_secret(rql_client *client, 
 RQL_API RQL_MUST_CHECK rql_status rql_lock_wait_until_free(rql_client *client, const char *name,
                                                            const rql_lock_options *options,
                                                            rql_error *error);
-
-/** The result of rql_lock_force_unlock(). */
-typedef struct rql_unlock_result {
-    bool lock_released;  /**< There was a lock. */
-    bool queue_released; /**< There was a queue. */
-    int64_t rel_time_us; /**< Time that the unlock took. */
-} rql_unlock_result;
-
-/**
- * Releases a lock regardless of its holder and empties its queue: the gem's unlock.
- *
- * The holder is not asked. It finds out at its next renewal or release. Live waiters keep their
- * places: waiters of librql are put back at once, and the first of them is served; waiters of the
- * gem put themselves back with their next try. For operators.
- *
- * @param[in]  client  The client.
- * @param[in]  name    The lock's name.
- * @param[out] out     The result, or NULL; untouched unless RQL_OK.
- * @param[out] error   Why the call did not return RQL_OK, or NULL.
- *
- * @retval RQL_OK            Done; see @p out.
- * @retval RQL_E_INVALID     The name is malformed.
- * @retval RQL_E_WRONG_TYPE  The lock's key holds another type, and nothing was changed. Or the
- *                           queue's key holds another type, and the lock was released.
- * @retval RQL_E_UNKNOWN     No reply. Also other faults of status.h.
- *
- * @threads Callable from any thread.
- */
-RQL_API RQL_MUST_CHECK rql_status rql_lock_force_unlock(rql_client *client, const char *name,
-                                                        rql_unlock_result *out, rql_error *error);
-
-/**
- * Adds to the TTL of a lock regardless of its holder: the gem's extend_lock_ttl. For operators.
- *
- * As in the gem, a lock without a TTL counts as one with no time left: its TTL becomes @p add_ms.
- * The new TTL is at most ::RQL_TTL_MAX_MS. If the call ends the lock, the lock goes to the next
- * waiter.
- *
- * @param[in]  client  The client.
- * @param[in]  name    The lock's name.
- * @param[in]  add_ms  Added to the remaining TTL. A negative value shortens the TTL, and ends the
- *                     lock if no time is left. Within ± ::RQL_TTL_MAX_MS.
- * @param[out] error   Why the call did not return RQL_OK, or NULL.
- *
- * @retval RQL_OK         Done.
- * @retval RQL_NOT_FOUND  There is no such lock (:async_expire_or_no_lock).
- * @retval RQL_E_INVALID  The name or @p add_ms is out of range.
- * @retval RQL_E_UNKNOWN  No reply; a repeated call would add again. Also other faults of status.h.
- *
- * @threads Callable from any thread.
- */
-RQL_API RQL_MUST_CHECK rql_status rql_lock_force_extend(rql_client *client, const char *name,
-                                                        int64_t add_ms, rql_error *error);
 
 RQL_END_DECLS
 

@@ -175,7 +175,7 @@ def function_page(entry, known):
 
 def overview(headers, readme):
     example = re.search(r"^```c\n(.*?)^```$", readme, re.M | re.S)[1]
-    sections = [section("SYNOPSIS", [".B #include <rql/rql.h>", ".PP",
+    sections = [section("SYNOPSIS", [".B #include <rql/rql.h>", ".br", ".B #include <rql/admin.h>", ".PP",
                                      *verbatim("cc ... $(pkg-config --cflags --libs rql)")]),
                 section("EXAMPLES", verbatim(example))]
     for name, (about, functions, others) in headers.items():

@@ -3,21 +3,18 @@
 
 /**
  * @file rql.h
- * @brief All of librql.
+ * @brief Everything that a worker needs: clients, locks, series, event loops, logs and events, and
+ * the start of a swarm. Operators' tools include <rql/admin.h>, too.
  */
 
 #include <rql/async.h>
 #include <rql/client.h>
-#include <rql/diagnose.h>
-#include <rql/inspect.h>
 #include <rql/lock.h>
 #include <rql/observe.h>
 #include <rql/options.h>
 #include <rql/series.h>
-#include <rql/stats.h>
 #include <rql/status.h>
 #include <rql/swarm.h>
-#include <rql/sweep.h>
 #include <rql/version.h>
 
 #endif

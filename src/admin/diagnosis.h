@@ -10,6 +10,7 @@
 #include "lock/client.h"
 #include "wire/reply.h"
 
+#include <rql/hosts.h>
 #include <rql/inspect.h>
 #include <rql/swarm.h>
 

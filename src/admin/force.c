@@ -14,6 +14,7 @@
 
 #include <ctype.h>
 #include <rql/lock.h>
+#include <rql/sweep.h>
 
 /*
  * Calls about locks that the caller has no handle of: they release or extend one with the secret of

@@ -5,7 +5,7 @@
 
 #include "admin/pages.h"
 
-#include <rql/swarm.h>
+#include <rql/hosts.h>
 
 struct rqli_zombies {
     struct rqli_list hosts;

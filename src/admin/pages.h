@@ -10,6 +10,8 @@
 #include "wire/command.h"
 #include "wire/reply.h"
 
+#include <rql/inspect.h>
+
 /* The arguments of all calls; lives as long as one public call. */
 struct rqli_reader {
     rql_client *client;

@@ -5,7 +5,7 @@
  * A file assigns locks to classes; each line is a glob, a blank and the class. The first match
  * counts. A lock that matches no line is in "other". */
 
-#include <rql/rql.h>
+#include <rql/admin.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -7,7 +7,7 @@
 #include "exit.h"
 #include "out.h"
 
-#include <rql/rql.h>
+#include <rql/admin.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 #ifndef CLI_COUNTS_H
 #define CLI_COUNTS_H
 
-#include <rql/rql.h>
+#include <rql/admin.h>
 #include <stdint.h>
 
 /* The figures of all servers, or of one of them. They include all clients, those of the gem,

@@ -3,7 +3,7 @@
 
 /* How the program ends, and how it frees resources at the end of a scope. */
 
-#include <rql/rql.h>
+#include <rql/admin.h>
 #include <stdlib.h>
 #include <unistd.h>
 

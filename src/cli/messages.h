@@ -4,7 +4,7 @@
 /* The lines that the program writes to stderr: its own messages and the log lines of the library.
  * Also handles readers of its output that stop reading, or go away. */
 
-#include <rql/rql.h>
+#include <rql/admin.h>
 #include <stdbool.h>
 
 /* Writes "rql: " and the text as a line, with escapes for bytes that a terminal would act upon. */

@@ -7,7 +7,7 @@
  * Names and metadata come from other programs: control bytes never reach a terminal, and JSON is
  * always valid UTF-8. */
 
-#include <rql/rql.h>
+#include <rql/admin.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -3,7 +3,7 @@
 
 /* A slot of a benchmark: one load on the server, for a moment. */
 
-#include <rql/rql.h>
+#include <rql/admin.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>

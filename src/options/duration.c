@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 
-#include <rql/options.h>
+#include <rql/admin.h>
 #include <string.h>
 
 /* The longest comes first: the parts of a duration have this order. */

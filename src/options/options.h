@@ -4,6 +4,7 @@
 /* One table of all options: the only place with names, defaults and ranges. It fills and checks
  * every struct of options. Structs have the size that the caller was compiled with. */
 
+#include <rql/admin.h>
 #include <rql/options.h>
 
 /* The structs with options. */

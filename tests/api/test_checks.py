@@ -70,6 +70,8 @@ CASES = [
     ("the library never prints", {"src/lock/a.c": "    printf(x);\n"}, check_words),
     ("no unfinished work", {"src/lock/a.c": "/* TO" + "DO */\n"}, check_words),
     ("no long file", {"src/lock/a.c": "int a;\n" * 901}, check_numbers),
+    ("no long list of functions", {"include/rql/rql.h": "#include <rql/many.h>\n",
+                                   "include/rql/many.h": "RQL_API int rql_a(int x);\n" * 61}, check_numbers),
     (None, PAGES, check_documents),
     ("a link to what is not there", {"README.md": "[map](src/map.svg)\n"}, check_documents),
     ("a named test that is not there", {"tests/README.md": "| a fault | server/faults |\n"}, check_documents),

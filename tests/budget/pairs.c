@@ -5,7 +5,7 @@
 #include "redis_server.h"
 #include "wait.h"
 
-#include <rql/rql.h>
+#include <rql/admin.h>
 
 #include <gnu/libc-version.h>
 #include <pthread.h>

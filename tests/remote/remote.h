@@ -15,7 +15,7 @@
  * A line that makes no sense is a mistake of the test: the program says so and ends.
  */
 
-#include <rql/rql.h>
+#include <rql/admin.h>
 
 #include <cJSON.h>
 #include <stdbool.h>

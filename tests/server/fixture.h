@@ -9,7 +9,7 @@
 #include "redis_server.h"
 #include "wait.h"
 
-#include <rql/rql.h>
+#include <rql/admin.h>
 
 #include <hiredis.h>
 #include <pthread.h>

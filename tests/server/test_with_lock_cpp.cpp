@@ -1,4 +1,4 @@
-#include <rql/rql.h>
+#include <rql/admin.h>
 
 extern "C" int throw_out_of_block(rql_client *client, const char *name, int value);
 

@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include <rql/options.h>
+#include <rql/admin.h>
 
 TEST(durations_are_read)
 {

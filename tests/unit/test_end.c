@@ -11,7 +11,7 @@
 #include "no_server.h"
 #include "reply_tree.h"
 
-#include <rql/rql.h>
+#include <rql/admin.h>
 
 /* The release of a lock that was handed on inside the client, when the server may not know of that
  * yet. The test is the driver of the operation, and the server. */

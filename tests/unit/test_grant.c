@@ -11,7 +11,7 @@
 #include "no_server.h"
 #include "reply_tree.h"
 
-#include <rql/rql.h>
+#include <rql/admin.h>
 
 /* What a reply or a hand-over means for a request. There is no server. */
 

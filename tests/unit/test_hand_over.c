@@ -12,7 +12,7 @@
 #include "net/login/login.h"
 #include "no_server.h"
 
-#include <rql/rql.h>
+#include <rql/admin.h>
 
 /* Whom a release hands the lock to inside its client, and with what. There is no server. */
 

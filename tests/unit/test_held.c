@@ -7,7 +7,7 @@
 #include "no_server.h"
 #include "peer.h"
 
-#include <rql/rql.h>
+#include <rql/admin.h>
 
 /* Where the held locks of a client are counted: by node, and by acquirer. There is no server. */
 

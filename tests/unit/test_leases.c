@@ -11,7 +11,7 @@
 #include "reply_tree.h"
 #include "wait.h"
 
-#include <rql/rql.h>
+#include <rql/admin.h>
 
 /* What the leases of a client believe, and who is told of what. There is no server. */
 

@@ -1,6 +1,6 @@
 #include "check.h"
 
-#include <rql/rql.h>
+#include <rql/admin.h>
 
 /* A light build says that it cannot tell, instead of being silent. */
 

@@ -2,7 +2,7 @@
 
 #include "options/options.h"
 
-#include <rql/rql.h>
+#include <rql/admin.h>
 
 /* The manual has the client's options with their ranges and defaults, and api/check_options.py
  * compares it with the library's table. These are the options that single calls alone have. */

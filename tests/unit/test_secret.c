@@ -3,7 +3,7 @@
 #include "base/secret.h"
 
 #include <fcntl.h>
-#include <rql/rql.h>
+#include <rql/admin.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -12,6 +12,7 @@
 #include "base/error.h"
 
 #include <rql/client.h>
+#include <rql/inspect.h>
 #include <rql/options.h>
 #include <rql/status.h>
 #include <stdint.h>
