@@ -126,12 +126,11 @@ class Program:
 
     def clean(self):
         """Ends what a test left running; answers what that said."""
-        left = [process for process in self.started if process.poll() is None]
-        for process in left:
-            process.kill()
-        said = "".join(finish(process).err for process in self.started if not process.stderr.closed)
-        self.started = []
-        return said
+        started, self.started = self.started, []  # what cannot be ended fails one test, not all that follow
+        for process in started:
+            if process.poll() is None:
+                process.kill()
+        return "".join(finish(process).err for process in started if not process.stderr.closed)
 
 
 def start_waiting(server, rql, *words, name="a"):

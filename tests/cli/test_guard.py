@@ -86,7 +86,7 @@ class Job(Folder):
     def __exit__(self, *more):
         """Ends what the command has left, some of which may just be ending."""
         for pid in map(int, self.read("pids").split()):
-            if name_of(pid) in ("sh", "sleep", "setpriv"):
+            if name_of(pid) in ("sh", "setsid", "sleep", "setpriv"):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
         super().__exit__(*more)
