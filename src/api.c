@@ -3,6 +3,7 @@
 
 #include "base/cancel.h"
 #include "base/error.h"
+#include "base/result.h"
 #include "base/scope.h"
 #include "lock/client.h"
 #include "lock/client_new.h"
@@ -80,9 +81,7 @@ rql_status rql_client_stats_sized(rql_client *client, rql_stats *out, size_t siz
     if (status) {
         return status;
     }
-    memset(out, 0, size);
-    memcpy(out, &all, size < sizeof all ? size : sizeof all);
-    out->size = size < sizeof all ? size : sizeof all;
+    rqli_result_fill(out, size, &all, sizeof all);
     return RQL_OK;
 }
 

@@ -352,8 +352,8 @@ static enum rqli_op_next next(struct rqli_op *op)
     if (wanted == RQLI_OP_OVER && self->sweep.n_parts > 0) {
         rqli_list_sort(&self->flushed.hosts);
         rqli_list_sort(&self->flushed.acquirers);
-        self->flushed.removed = self->sweep.result.rem_request_cnt;
-        self->flushed.handed_over = self->sweep.result.handed_over_cnt;
+        self->flushed.removed = self->sweep.result.requests;
+        self->flushed.handed_over = self->sweep.result.handed_over;
         notify_flushed(self);
     }
     return wanted;

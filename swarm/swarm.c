@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/fork.h"
 #include "base/must.h"
+#include "base/result.h"
 #include "base/scope.h"
 #include "base/uv_start.h"
 #include "lock/client.h"
@@ -473,7 +474,8 @@ rql_swarm *rql_swarm_free(rql_swarm *swarm)
 }
 
 /* Reports on a stopped swarm, too, as long as it is not freed: is_running tells them apart. */
-rql_status rql_swarm_get_status(rql_client *client, rql_swarm_status *out, rql_error *error)
+rql_status rql_swarm_get_status_sized(rql_client *client, rql_swarm_status *out, size_t size,
+                                      rql_error *error)
 {
     RQLI_DEFER_CANCEL;
     rql_status status = rqli_client_check(client, error);
@@ -483,8 +485,8 @@ rql_status rql_swarm_get_status(rql_client *client, rql_swarm_status *out, rql_e
     if (status) {
         return status;
     }
-    if (!out) {
-        return rqli_fail(error, RQL_E_INVALID, "out is NULL");
+    if (!out || size < sizeof out->size) {
+        return rqli_fail(error, RQL_E_INVALID, "out is NULL, or too small");
     }
     filled.auto_swarm = client->options.auto_swarm;
     swarm = atomic_load(&client->running_swarm);
@@ -496,6 +498,6 @@ rql_status rql_swarm_get_status(rql_client *client, rql_swarm_status *out, rql_e
         rqli_element_describe(&swarm->prober, &filled.probe_hosts);
         rqli_element_describe(&swarm->flusher, &filled.flush_zombies);
     }
-    *out = filled;
+    rqli_result_fill(out, size, &filled, sizeof filled);
     return RQL_OK;
 }

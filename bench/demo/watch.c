@@ -57,10 +57,10 @@ static void take_down(struct watch *self, const struct stage *stage, const rql_q
     int worker;
 
     for (i = 0; i < info->n_requests && self->n_queue < WORKERS; i++) {
-        worker = worker_of(stage, info->requests[i].acq_id);
+        worker = worker_of(stage, info->requests[i]->acquirer_id);
         if (worker != NOBODY) {
             self->queue[self->n_queue++] = worker;
-            remember(self, worker, info->requests[i].score_us);
+            remember(self, worker, info->requests[i]->score_us);
         }
     }
 }

@@ -32,7 +32,7 @@ typedef enum rql_breaker_state {
     RQL_BREAKER_HALF_OPEN = 2,
 } rql_breaker_state;
 
-/** The status of one element of a swarm. */
+/** The status of one element of a swarm. The struct does not grow. */
 typedef struct rql_element_status {
     bool enabled;              /**< Whether its option enables it. */
     rql_element_state state;   /**< Whether it takes its steps. */
@@ -44,6 +44,7 @@ typedef struct rql_element_status {
 
 /** The result of rql_swarm_get_status() (the gem's swarm_status). */
 typedef struct rql_swarm_status {
+    size_t size;                    /**< Bytes of this struct that were filled in. */
     bool auto_swarm;                /**< rql_options::auto_swarm of the client. */
     bool is_running;                /**< Started and not stopped. */
     bool is_flusher;                /**< This swarm was elected at the last step of its flusher. */
@@ -54,18 +55,25 @@ typedef struct rql_swarm_status {
 } rql_swarm_status;
 
 /**
- * Gets the state of this client's swarm, without asking the server.
+ * Gets the state of this client's swarm, without asking the server. Use the macro
+ * rql_swarm_get_status().
  *
  * @param[in]  client  The client.
  * @param[out] out     The state; untouched unless RQL_OK.
+ * @param[in]  size    Size of the struct in bytes in the calling program.
  * @param[out] error   Why the call did not return RQL_OK, or NULL.
- * @retval RQL_OK         `*out` is set; all zero if there is no swarm.
+ * @retval RQL_OK         `*out` is set; all but its size is zero if there is no swarm.
  * @retval RQL_E_INVALID  A pointer is NULL.
  * @retval RQL_E_FORKED   The client belongs to the parent process.
  * @threads Callable from any thread; the swarm must not be freed during the call.
  */
-RQL_API RQL_MUST_CHECK rql_status rql_swarm_get_status(rql_client *client, rql_swarm_status *out,
-                                                       rql_error *error);
+RQL_API RQL_MUST_CHECK rql_status rql_swarm_get_status_sized(rql_client *client,
+                                                             rql_swarm_status *out, size_t size,
+                                                             rql_error *error);
+
+/** Fills `*out` with the state of the client's swarm. */
+#define rql_swarm_get_status(client, out, error)                                                   \
+    rql_swarm_get_status_sized((client), (out), sizeof *(out), (error))
 
 /**
  * Finds out which of all swarms of the server is elected to flush.
@@ -84,7 +92,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_swarm_flusher(rql_client *client, char out
 
 /** One host of the swarm, of any client. */
 typedef struct rql_host_info {
-    const char *hst_id; /**< Its id. */
+    const char *host_id; /**< Its id. */
     /** The host has been silent for longer than the TTL, by the server's clock. */
     bool is_zombie;
     /** Time of the last heartbeat, microseconds since 1970; -1: there is none that can be read. */
@@ -93,9 +101,9 @@ typedef struct rql_host_info {
 
 /** All hosts, in one allocation. */
 typedef struct rql_host_info_list {
-    size_t count;              /**< Number of items. */
-    const rql_host_info *item; /**< The hosts, sorted by id. */
-    int64_t server_us;         /**< Time of the read, by the server's clock. */
+    size_t count;         /**< Number of items. */
+    rql_host_info **item; /**< The hosts, sorted by id. */
+    int64_t server_us;    /**< Time of the read, by the server's clock. */
 } rql_host_info_list;
 
 /**
@@ -129,8 +137,8 @@ typedef struct rql_zombies {
     rql_text_list *hosts;     /**< Host ids. */
     rql_text_list *acquirers; /**< Ids of the acquirers that held the locks. */
     rql_text_list *locks;     /**< Names of the locks. */
-    int64_t rem_request_cnt;  /**< Requests removed; 0 unless flushed. */
-    int64_t handed_over_cnt;  /**< Locks handed to a waiter at once; 0 unless flushed. */
+    int64_t requests;         /**< Requests removed; 0 unless flushed. */
+    int64_t handed_over;      /**< Locks handed to a waiter at once; 0 unless flushed. */
 } rql_zombies;
 
 /**

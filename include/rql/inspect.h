@@ -45,34 +45,34 @@ typedef enum rql_key_status {
 
 /** One lock, as it is stored on the server. An absent number is -1, an absent text is NULL. */
 typedef struct rql_lock_info {
-    rql_key_status status;        /**< Whether the other fields can be relied on. */
-    const char *lock_key;         /**< `rql:lock:<name>`. */
-    const char *name;             /**< The name within the key. */
-    const char *acq_id;           /**< The acquirer that holds the lock. */
-    const char *hst_id;           /**< The host of that acquirer. */
-    int64_t ts_us;                /**< Time of the acquisition, microseconds since 1970. */
-    int64_t ini_ttl_ms;           /**< The TTL with which the lock was acquired. */
-    int64_t rem_ttl_ms;           /**< The remaining TTL; ::RQL_FOREVER if the lock has none. */
-    int64_t spc_cnt;              /**< Re-entries so far. */
-    int64_t l_spc_ts_us;          /**< Time of the last work_through re-entry. */
-    int64_t spc_ext_ttl_ms;       /**< Sum of extensions by re-entries. */
-    int64_t l_spc_ext_ts_us;      /**< Time of the last extendable re-entry. */
-    int64_t l_spc_ext_ini_ttl_ms; /**< The TTL of that re-entry. */
-    int64_t token;                /**< Fencing token; -1 for a lock of the gem. */
-    size_t n_meta;                /**< Number of metadata pairs. */
-    const rql_meta *meta;         /**< The metadata, in the server's order. */
+    rql_key_status status;     /**< Whether the other fields can be relied on. */
+    const char *key;           /**< `rql:lock:<name>`. */
+    const char *name;          /**< The name within the key. */
+    const char *acquirer_id;   /**< The acquirer that holds the lock. */
+    const char *host_id;       /**< The host of that acquirer. */
+    int64_t acquired_at_us;    /**< Time of the acquisition, microseconds since 1970. */
+    int64_t ttl_ms;            /**< The TTL with which the lock was acquired. */
+    int64_t remaining_ms;      /**< The remaining TTL; ::RQL_FOREVER if the lock has none. */
+    int64_t reentries;         /**< Re-entries so far. */
+    int64_t reentered_at_us;   /**< Time of the last work_through re-entry. */
+    int64_t extended_ms;       /**< Sum of extensions by re-entries. */
+    int64_t extended_at_us;    /**< Time of the last extendable re-entry. */
+    int64_t last_extension_ms; /**< The TTL of that re-entry. */
+    int64_t token;             /**< Fencing token; -1 for a lock of the gem. */
+    size_t n_meta;             /**< Number of metadata pairs. */
+    const rql_meta *meta;      /**< The metadata, in the server's order. */
     const char
         *node; /**< Its server, as returned by rql_lock_node(); valid until the client is freed. */
     /** Time of the read, by the server's clock; -1: the server did not report it. The age of the
-     *  lock is `server_us` minus `ts_us`, whatever the local clock shows. */
+     *  lock is `server_us` minus `acquired_at_us`, whatever the local clock shows. */
     int64_t server_us;
 } rql_lock_info;
 
 /** One request in a queue. */
 typedef struct rql_request_info {
-    const char *acq_id; /**< The acquirer that waits. */
+    const char *acquirer_id; /**< The acquirer that waits. */
     /** The host of that acquirer; NULL for a request of the gem, which does not record it. */
-    const char *hst_id;
+    const char *host_id;
     /** The place in the queue: microseconds since 1970. */
     int64_t score_us;
     /** The position in the queue; 1 for the next request. */
@@ -81,13 +81,13 @@ typedef struct rql_request_info {
 
 /** One queue, as it is stored on the server. */
 typedef struct rql_queue_info {
-    rql_key_status status;            /**< Whether the other fields can be relied on. */
-    const char *lock_queue;           /**< `rql:lock_queue:<name>`. */
-    const char *name;                 /**< The name within the key. */
-    size_t n_requests;                /**< Number of requests. */
-    const rql_request_info *requests; /**< The requests, in the order of the queue. */
-    const char *node;                 /**< As rql_lock_info::node. */
-    int64_t server_us;                /**< As rql_lock_info::server_us. */
+    rql_key_status status;       /**< Whether the other fields can be relied on. */
+    const char *key;             /**< `rql:lock_queue:<name>`. */
+    const char *name;            /**< The name within the key. */
+    size_t n_requests;           /**< Number of requests. */
+    rql_request_info **requests; /**< The requests, in the order of the queue. */
+    const char *node;            /**< As rql_lock_info::node. */
+    int64_t server_us;           /**< As rql_lock_info::server_us. */
 } rql_queue_info;
 
 /**
@@ -134,10 +134,11 @@ typedef struct rql_queue_info_list {
 #define RQL_REFUSAL_MESSAGE_SIZE 1024
 
 /**
- * Details of a refused acquisition. Set the struct to zero before use; see
+ * Details of a refused acquisition. Set up with rql_result_init() before use; see
  * rql_lock_options::refusal.
  */
 struct rql_refusal {
+    size_t size;       /**< Set by rql_result_init(). */
     rql_status reason; /**< The outcome that the call returned. */
     /** Number of grants that had expired when their replies arrived, because the TTL is shorter
      *  than a round trip. */
@@ -155,9 +156,9 @@ struct rql_refusal {
 };
 
 /**
- * Frees the memory that a refusal refers to, and sets the refusal to zero.
+ * Frees the memory that a refusal refers to, and sets the refusal up for its next use.
  *
- * @param[in,out] refusal  The refusal, or NULL.
+ * @param[in,out] refusal  The refusal, which rql_result_init() has set up; or NULL.
  * @threads The refusal must not be in use by another thread.
  */
 RQL_API void rql_refusal_clear(rql_refusal *refusal);
@@ -336,7 +337,8 @@ RQL_API RQL_MUST_CHECK rql_status rql_clients_list(rql_client *client, rql_clien
  * Finds the client that an acquirer or host id belongs to.
  *
  * @param[in] list  The clients, or NULL.
- * @param[in] id    An acquirer or host id, such as rql_lock_info::acq_id, or an identity; or NULL.
+ * @param[in] id    An acquirer or host id, such as rql_lock_info::acquirer_id, or an identity; or
+ * NULL.
  * @return A client of @p list; NULL if the client is not listed, or does not use librql.
  * @threads The list must not be freed during the call.
  */

@@ -362,12 +362,12 @@ RQL_API const char *rql_lock_name(const rql_lock *lock);
 typedef struct rql_lock_facts {
     size_t size;              /**< Bytes of this struct that were filled in. */
     const char *name;         /**< The lock's name. */
-    const char *lock_key;     /**< The lock's key, `rql:lock:<name>`. */
-    const char *acq_id;       /**< Id of the acquirer. */
-    const char *hst_id;       /**< Id of the host. */
+    const char *key;          /**< The lock's key, `rql:lock:<name>`. */
+    const char *acquirer_id;  /**< Id of the acquirer. */
+    const char *host_id;      /**< Id of the host. */
     rql_lock_process process; /**< Obtained, or re-entered. */
-    int64_t ts_us;            /**< Server time of the grant, microseconds since 1970; approximate
-                                 for a hand-over inside the client. */
+    int64_t acquired_at_us;   /**< Server time of the grant, microseconds since 1970; approximate
+                        for a hand-over inside the client. */
     int64_t ttl_ms;           /**< The TTL that was asked for. */
     int64_t waited_us;        /**< From the call to the arrival of the grant. */
     int64_t tries;            /**< Number of tries, counted by timer as in the gem. */

@@ -339,7 +339,7 @@ typedef struct rql_refusal rql_refusal;
  *                       to be released. If its lazy release has returned (rql_lock_release()), the
  *                       function may only describe the lock. Such a lock is gone when the function
  *                       returns, and releasing it has no effect.
- * @param[in] user_data  rql_lock_options::user_data.
+ * @param[in] user_data  rql_lock_options::on_lost_data.
  */
 typedef void (*rql_lost_fn)(rql_lock *lock, void *user_data);
 
@@ -384,7 +384,7 @@ typedef struct rql_lock_options {
      *  ::RQL_FOREVER (default). */
     int64_t max_hold_ms;
     rql_lost_fn on_lost; /**< Called when the lock is lost, or NULL. */
-    void *user_data;     /**< Given to `on_lost`. */
+    void *on_lost_data;  /**< Given to `on_lost`. */
 
     /** On a refusal, ask the server for the holder, so that ::rql_error names it. If `refusal` is
      *  set, ask for the queue as well. */

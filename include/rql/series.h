@@ -96,14 +96,18 @@ typedef enum rql_series_ending {
         2, /**< Released (the gem's :immediate_release_after_yield), or ended before that. */
 } rql_series_ending;
 
-/** The result of a series. Plain data that the caller owns; nothing to release. */
+/**
+ * The result of a series. Plain data that the caller owns; nothing to release. Set up with
+ * rql_result_init().
+ */
 typedef struct rql_series_result {
+    size_t size;              /**< Set by rql_result_init(). */
     rql_status reason;        /**< Status that the acquisition returned. */
     size_t count;             /**< Number of names. */
     size_t n_acquired;        /**< Locks that were acquired, even if they were released again. */
     size_t failed_on;         /**< Index of the name that the series failed on; `count` if none. */
-    int64_t acq_time_us;      /**< Time that the acquisition took. */
-    int64_t hold_time_us;     /**< From there to the end of the release; 0 before. */
+    int64_t waited_us;        /**< Time that the acquisition took. */
+    int64_t held_us;          /**< From there to the end of the release; 0 before. */
     rql_series_ending ending; /**< How the locks end. */
     rql_series_fate fate[RQL_SERIES_MAX]; /**< The outcome for each name, in the given order. */
 } rql_series_result;
@@ -183,8 +187,8 @@ RQL_API RQL_MUST_CHECK rql_status rql_series_acquire(rql_client *client,
  * All releases go in one write, that of the last lock first. Each lock is released whatever the
  * results of the other locks are.
  *
- * @param[in]  series  The series, or NULL (RQL_OK). Invalid afterwards, whatever the result.
- * @param[out] result  The struct to store `hold_time_us` and `ending` in, or NULL. Its other fields
+ * @param[in]  series  The series, or NULL (RQL_OK). Invalid afterwards, unless RQL_E_INVALID.
+ * @param[out] result  The struct to store `held_us` and `ending` in, or NULL. Its other fields
  *                     are unchanged.
  * @param[out] error   Detail of the first fault, or if there is none, of the first lock that had
  *                     ended; or NULL.
@@ -192,6 +196,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_series_acquire(rql_client *client,
  * @retval RQL_OK         All locks are released; no other acquirer held any of them in the
  *                        meantime.
  * @retval RQL_NOT_HELD   At least one lock had ended before.
+ * @retval RQL_E_INVALID  rql_result_init() has not set @p result up. The series is still held.
  * @retval RQL_E_UNKNOWN  No reply for at least one lock; it is released in the background, as in
  *                        rql_lock_release(), whose other faults are possible, too.
  *

@@ -7,6 +7,7 @@
  */
 
 #include <rql/base.h>
+#include <stddef.h>
 
 RQL_BEGIN_DECLS
 
@@ -90,6 +91,19 @@ typedef struct rql_error {
  * @threads Callable from any thread.
  */
 RQL_API const char *rql_status_text(rql_status status);
+
+/**
+ * Prepares a struct in which a call returns its result: ::rql_refusal, rql_series_result, or
+ * rql_sweep_result. Use the macro rql_result_init().
+ *
+ * @param[out] result  The struct, which becomes zero except for its size.
+ * @param[in]  size    Its size in bytes in the calling program.
+ * @threads Callable from any thread.
+ */
+RQL_API void rql_result_init_sized(void *result, size_t size);
+
+/** Sets `*result` to zero, and records the size that this program was compiled with. */
+#define rql_result_init(result) rql_result_init_sized((result), sizeof *(result))
 
 RQL_END_DECLS
 

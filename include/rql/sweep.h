@@ -95,17 +95,17 @@ typedef struct rql_sweep_options {
 } rql_sweep_options;
 
 /**
- * The result of a sweep or of a dry run. Filled in whenever the sweep has begun, even after a
- * fault.
+ * The result of a sweep or of a dry run. Set up with rql_result_init(). Filled in whenever the
+ * sweep has begun, even after a fault.
  */
 typedef struct rql_sweep_result {
-    int64_t rel_key_cnt;     /**< Locks ended; for rql_locks_clear() also queues removed. */
-    int64_t tch_queue_cnt;   /**< Queues from which a request was removed. */
-    int64_t rem_request_cnt; /**< Requests removed. The gem does not count them. */
-    int64_t
-        handed_over_cnt; /**< Locks that went to a waiter at once. The gem hands nothing over. */
-    int64_t foreign_key_cnt; /**< Keys left alone: of another type, or too large to read. */
-    int64_t rel_time_us;     /**< Duration of the sweep. */
+    size_t size;         /**< Set by rql_result_init(). */
+    int64_t released;    /**< Locks ended; for rql_locks_clear() also queues removed. */
+    int64_t queues;      /**< Queues from which a request was removed. */
+    int64_t requests;    /**< Requests removed. The gem does not count them. */
+    int64_t handed_over; /**< Locks that went to a waiter at once. The gem hands nothing over. */
+    int64_t foreign;     /**< Keys left alone: of another type, or too large to read. */
+    int64_t duration_us; /**< Duration of the sweep. */
 } rql_sweep_result;
 
 /**
@@ -113,8 +113,8 @@ typedef struct rql_sweep_result {
  * 512 bytes each.
  */
 typedef struct rql_sweep_owner {
-    const char *acq_id; /**< rql_lock_info::acq_id. */
-    const char *hst_id; /**< rql_lock_info::hst_id. */
+    const char *acquirer_id; /**< rql_lock_info::acquirer_id. */
+    const char *host_id;     /**< rql_lock_info::host_id. */
 } rql_sweep_owner;
 
 /**
@@ -148,7 +148,8 @@ RQL_API void rql_sweep_options_init_sized(const rql_client *client, rql_sweep_op
  *
  * @retval RQL_OK         Done.
  * @retval RQL_STOPPED    `on_progress` ended the sweep.
- * @retval RQL_E_INVALID  An option is out of range; nothing was sent.
+ * @retval RQL_E_INVALID  An option is out of range, or rql_result_init() has not set @p out up;
+ *                        nothing was sent.
  * @retval RQL_E_IO       No connection. The batch that could not be sent was not executed.
  * @retval RQL_E_UNKNOWN  No reply. All or part of the last batch, which is not in @p out, may have
  *                        been done. Also other faults of status.h.
@@ -174,7 +175,8 @@ RQL_API RQL_MUST_CHECK rql_status rql_locks_clear(rql_client *client,
  *
  * @retval RQL_OK         Done.
  * @retval RQL_STOPPED    `on_progress` ended the sweep.
- * @retval RQL_E_INVALID  An id or an option is out of range; nothing was sent.
+ * @retval RQL_E_INVALID  An id or an option is out of range, or rql_result_init() has not set
+ *                        @p out up; nothing was sent.
  * @retval RQL_E_UNKNOWN  As for rql_locks_clear(). Its other faults are possible, too.
  *
  * @threads Callable from any thread. Thread cancellation is deferred.
@@ -202,7 +204,8 @@ RQL_API RQL_MUST_CHECK rql_status rql_locks_clear_of(rql_client *client,
  *
  * @retval RQL_OK         Done.
  * @retval RQL_STOPPED    `on_progress` ended the sweep.
- * @retval RQL_E_INVALID  An option is out of range; nothing was sent.
+ * @retval RQL_E_INVALID  An option is out of range, or rql_result_init() has not set @p out up;
+ *                        nothing was sent.
  * @retval RQL_E_UNKNOWN  As for rql_locks_clear(). Its other faults are possible, too.
  *
  * @owner   The caller owns `*queues`; release with rql_text_list_free().
@@ -256,9 +259,10 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_extend_by_secret(rql_client *client, 
 
 /** The result of rql_lock_force_unlock(). */
 typedef struct rql_unlock_result {
+    size_t size;         /**< Bytes of this struct that were filled in. */
     bool lock_released;  /**< There was a lock. */
     bool queue_released; /**< There was a queue. */
-    int64_t rel_time_us; /**< Time that the unlock took. */
+    int64_t duration_us; /**< Time that the unlock took. */
 } rql_unlock_result;
 
 /**
@@ -266,23 +270,30 @@ typedef struct rql_unlock_result {
  *
  * The holder is not asked. It finds out at its next renewal or release. Live waiters keep their
  * places: waiters of librql are put back at once, and the first of them is served; waiters of the
- * gem put themselves back with their next try. For operators.
+ * gem put themselves back with their next try. For operators. Use the macro
+ * rql_lock_force_unlock().
  *
  * @param[in]  client  The client.
  * @param[in]  name    The lock's name.
- * @param[out] out     The result, or NULL; untouched unless RQL_OK.
+ * @param[out] out     The result; untouched unless RQL_OK.
+ * @param[in]  size    Size of the struct in bytes in the calling program.
  * @param[out] error   Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK            Done; see @p out.
- * @retval RQL_E_INVALID     The name is malformed.
+ * @retval RQL_E_INVALID     The name is malformed, or @p out is NULL.
  * @retval RQL_E_WRONG_TYPE  The lock's key holds another type, and nothing was changed. Or the
  *                           queue's key holds another type, and the lock was released.
  * @retval RQL_E_UNKNOWN     No reply. Also other faults of status.h.
  *
  * @threads Callable from any thread.
  */
-RQL_API RQL_MUST_CHECK rql_status rql_lock_force_unlock(rql_client *client, const char *name,
-                                                        rql_unlock_result *out, rql_error *error);
+RQL_API RQL_MUST_CHECK rql_status rql_lock_force_unlock_sized(rql_client *client, const char *name,
+                                                              rql_unlock_result *out, size_t size,
+                                                              rql_error *error);
+
+/** Releases the lock, and fills in `*out` as far as this program knows the struct. */
+#define rql_lock_force_unlock(client, name, out, error)                                            \
+    rql_lock_force_unlock_sized((client), (name), (out), sizeof *(out), (error))
 
 /**
  * Adds to the TTL of a lock regardless of its holder: the gem's extend_lock_ttl. For operators.

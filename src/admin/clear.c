@@ -3,6 +3,7 @@
 #include "base/cancel.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/result.h"
 #include "lock/notify.h"
 #include "lock/server_clock.h"
 #include "net/op/op_threads.h"
@@ -18,6 +19,9 @@
 /* Longest id in bytes, as rql_sweep_owner documents it. */
 enum { ID_MAX = 512 };
 
+/* Of rql_sweep_result in its first version. */
+#define RESULT_SIZE RQLI_UP_TO(rql_sweep_result, duration_us)
+
 void rql_sweep_options_init_sized(const rql_client *client, rql_sweep_options *options, size_t size)
 {
     rqli_options_init(RQLI_OF_SWEEP, options, size, client ? &client->options : NULL);
@@ -26,11 +30,14 @@ void rql_sweep_options_init_sized(const rql_client *client, rql_sweep_options *o
 /* Prepares a sweep. It sends nothing before the options have been checked. *self can be passed
  * to rqli_sweep_fini_p() whatever the result is. */
 static rql_status begin(struct rqli_sweep *self, rql_client *client, const rql_sweep_options *given,
-                        rql_error *error)
+                        const rql_sweep_result *out, rql_error *error)
 {
     rql_status status = rqli_client_check(client, error);
 
     *self = (struct rqli_sweep){.client = client, .error = error};
+    if (!status) {
+        status = rqli_result_check(out, RESULT_SIZE, error);
+    }
     if (!status) {
         status = rqli_options_read(RQLI_OF_SWEEP, &self->options, &client->options, given, error);
     }
@@ -39,6 +46,13 @@ static rql_status begin(struct rqli_sweep *self, rql_client *client, const rql_s
         rqli_fleet_await_map(&client->fleet, rqli_client_until_us(client, rqli_now_us()));
     }
     return status;
+}
+
+static void give(const struct rqli_sweep *self, rql_sweep_result *out)
+{
+    if (out) {
+        rqli_result_fill(out, out->size, &self->result, sizeof self->result);
+    }
 }
 
 /* A dry run is no event. *out is filled after a fault as well, because the keys that were swept
@@ -50,21 +64,19 @@ static rql_status run(struct rqli_sweep *sweep, enum rqli_moment moment, rql_swe
     struct rqli_subject subject = rqli_subject_of_call(sweep->client);
     const struct rqli_figures figures = {
         .status = status,
-        .rel_key_cnt = sweep->result.rel_key_cnt,
-        .tch_queue_cnt = sweep->result.tch_queue_cnt,
+        .rel_key_cnt = sweep->result.released,
+        .tch_queue_cnt = sweep->result.queues,
         .rel_time_us = rqli_now_us() - begun_us,
         .at_us = rqli_server_clock_now_us(sweep->client),
     };
 
-    sweep->result.rel_time_us = figures.rel_time_us;
-    subject.acquirer = sweep->owner ? sweep->owner->acq_id : NULL;
-    subject.host = sweep->owner ? sweep->owner->hst_id : NULL;
+    sweep->result.duration_us = figures.rel_time_us;
+    subject.acquirer = sweep->owner ? sweep->owner->acquirer_id : NULL;
+    subject.host = sweep->owner ? sweep->owner->host_id : NULL;
     if (!sweep->options.dry_run) {
         rqli_observe(moment, &subject, &figures);
     }
-    if (out) {
-        *out = sweep->result;
-    }
+    give(sweep, out);
     return status;
 }
 
@@ -73,7 +85,7 @@ rql_status rql_locks_clear(rql_client *client, const rql_sweep_options *options,
 {
     RQLI_DEFER_CANCEL;
     RQLI_AUTO(rqli_sweep_fini) struct rqli_sweep sweep;
-    rql_status status = begin(&sweep, client, options, error);
+    rql_status status = begin(&sweep, client, options, out, error);
 
     if (status) {
         return status;
@@ -97,14 +109,14 @@ static rql_status check_id(const char *id, const char *what, rql_error *error)
     return RQL_OK;
 }
 
-/* An owner of NULL is reported as a missing acq_id. */
+/* An owner of NULL is reported as a missing acquirer_id. */
 static rql_status check_owner(const rql_sweep_owner *owner, rql_error *error)
 {
     const rql_sweep_owner none = {NULL, NULL};
     const rql_sweep_owner *ids = owner ? owner : &none;
-    rql_status status = check_id(ids->acq_id, "acq_id", error);
+    rql_status status = check_id(ids->acquirer_id, "acquirer_id", error);
 
-    return status ? status : check_id(ids->hst_id, "hst_id", error);
+    return status ? status : check_id(ids->host_id, "host_id", error);
 }
 
 rql_status rql_locks_clear_of(rql_client *client, const rql_sweep_owner *owner,
@@ -113,7 +125,7 @@ rql_status rql_locks_clear_of(rql_client *client, const rql_sweep_owner *owner,
 {
     RQLI_DEFER_CANCEL;
     RQLI_AUTO(rqli_sweep_fini) struct rqli_sweep sweep;
-    rql_status status = begin(&sweep, client, options, error);
+    rql_status status = begin(&sweep, client, options, out, error);
 
     if (!status) {
         status = check_owner(owner, error);
@@ -154,15 +166,13 @@ rql_status rql_requests_clear_dead(rql_client *client, const rql_sweep_options *
 {
     RQLI_DEFER_CANCEL;
     RQLI_AUTO(rqli_sweep_fini) struct rqli_sweep sweep;
-    rql_status status = begin(&sweep, client, options, error);
+    rql_status status = begin(&sweep, client, options, out, error);
 
     if (status) {
         return status;
     }
     /* From here on *out is set even if TIME fails: to a result of zeros. */
-    if (out) {
-        *out = sweep.result;
-    }
+    give(&sweep, out);
     rqli_sweep_add(&sweep, &rqli_rule_dead_requests, sweep.options.batch_size);
     status = read_age(&sweep);
     if (!status) {

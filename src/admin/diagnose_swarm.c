@@ -35,10 +35,10 @@ static struct dead count_dead(const rql_host_info_list *hosts, int64_t server_us
     struct dead dead = {.count = 0};
 
     for (size_t i = 0; i < hosts->count; i++) {
-        const int64_t silent_us = server_us - hosts->item[i].last_probe_us;
+        const int64_t silent_us = server_us - hosts->item[i]->last_probe_us;
 
-        dead.count += hosts->item[i].is_zombie;
-        if (hosts->item[i].is_zombie && silent_us > dead.oldest_us) {
+        dead.count += hosts->item[i]->is_zombie;
+        if (hosts->item[i]->is_zombie && silent_us > dead.oldest_us) {
             dead.oldest_us = silent_us;
         }
     }
@@ -87,15 +87,15 @@ static void judge_heartbeats(struct rqli_report *report, const rql_host_info_lis
     const rql_host_info *latest = NULL;
 
     for (size_t i = 0; i < hosts->count; i++) {
-        if (!latest || hosts->item[i].last_probe_us > latest->last_probe_us) {
-            latest = &hosts->item[i];
+        if (!latest || hosts->item[i]->last_probe_us > latest->last_probe_us) {
+            latest = hosts->item[i];
         }
     }
     if (latest && latest->last_probe_us > server_us + FUTURE_US) {
         rqli_report_add(report, "swarm.clock", RQL_CHECK_WARN,
                         "a heartbeat is %" PRId64 " s in the future: %s",
-                        (latest->last_probe_us - server_us) / 1000000, latest->hst_id);
-        rqli_report_text(report, "host", latest->hst_id);
+                        (latest->last_probe_us - server_us) / 1000000, latest->host_id);
+        rqli_report_text(report, "host", latest->host_id);
     } else {
         rqli_report_add(report, "swarm.clock", RQL_CHECK_OK, "no heartbeat is in the future");
     }
@@ -265,7 +265,7 @@ void rqli_diagnose_swarm(struct rqli_diagnosis *self)
         return;
     }
     for (size_t i = 0; i < hosts->count; i++) {
-        self->n_ruby += rqli_is_of_ruby(rqli_slice_of(hosts->item[i].hst_id));
+        self->n_ruby += rqli_is_of_ruby(rqli_slice_of(hosts->item[i]->host_id));
     }
     seen.hosts = hosts;
     seen.n_held = count_held(self, &seen);

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/futex.h"
 #include "base/random.h"
+#include "base/result.h"
 #include "lock/client.h"
 #include "lock/end.h"
 #include "lock/notify.h"
@@ -125,7 +126,7 @@ static rql_status read_unlock(const struct rqli_batch *batch, const char *key,
     *out = (rql_unlock_result){
         .lock_released = done->items[1].integer > 0,
         .queue_released = done->items[0].integer > 0,
-        .rel_time_us = batch->received_us - batch->sent_us,
+        .duration_us = batch->received_us - batch->sent_us,
     };
     return RQL_OK;
 }
@@ -152,7 +153,7 @@ static rql_status check_type(rql_client *client, const struct rqli_keys *keys,
     return status;
 }
 
-/* Unlocks on the node that has the keys. rel_time_us is the time of the round trip. The records
+/* Unlocks on the node that has the keys. duration_us is the time of the round trip. The records
  * of our waiters stay, because rql:req:* is no key of the gem. retries->again_us is set if the keys
  * have moved. */
 static rql_status unlock_there(rql_client *client, const struct rqli_keys *keys,
@@ -204,7 +205,7 @@ static void notify_unlocked(rql_client *client, const struct rqli_keys *keys,
     const struct rqli_figures figures = {
         .lock_queue = keys->queue.data,
         .rel_key_cnt = result->lock_released + result->queue_released,
-        .rel_time_us = result->rel_time_us,
+        .rel_time_us = result->duration_us,
         .at_us = rqli_server_clock_now_us(client),
     };
 
@@ -213,8 +214,8 @@ static void notify_unlocked(rql_client *client, const struct rqli_keys *keys,
     rqli_observe(RQLI_ON_UNLOCKED, &subject, &figures);
 }
 
-rql_status rql_lock_force_unlock(rql_client *client, const char *name, rql_unlock_result *out,
-                                 rql_error *error)
+rql_status rql_lock_force_unlock_sized(rql_client *client, const char *name, rql_unlock_result *out,
+                                       size_t size, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
     struct rqli_named lock;
@@ -222,6 +223,9 @@ rql_status rql_lock_force_unlock(rql_client *client, const char *name, rql_unloc
     rql_unlock_result result = {0};
     rql_status status = rqli_named_init(&lock, client, name, error);
 
+    if (!status && (!out || size < sizeof out->size)) {
+        status = rqli_fail(error, RQL_E_INVALID, "out is NULL, or too small");
+    }
     status = status ? status : unlock(client, &lock.keys, &result, error);
     if (status) {
         return status;
@@ -231,9 +235,7 @@ rql_status rql_lock_force_unlock(rql_client *client, const char *name, rql_unloc
      * ignored, because the next poll does the same and the lock is already released. */
     (void)rqli_serve(&route, &lock.keys, rqli_client_until_us(client, rqli_now_us()));
     notify_unlocked(client, &lock.keys, &result);
-    if (out) {
-        *out = result;
-    }
+    rqli_result_fill(out, size, &result, sizeof result);
     return RQL_OK;
 }
 

@@ -220,7 +220,7 @@ static rql_status read_hosts(rql_client *client, int64_t zombie_ttl_ms, struct h
     return status;
 }
 
-/* Makes one allocation: the list, its items, then the ids. */
+/* Makes one allocation: the list, the pointers to its items, the items, then the ids. */
 rql_status rql_swarm_hosts(rql_client *client, int64_t zombie_ttl_ms, rql_host_info_list **out,
                            rql_error *error)
 {
@@ -236,20 +236,23 @@ rql_status rql_swarm_hosts(rql_client *client, int64_t zombie_ttl_ms, rql_host_i
     if (status) {
         return status;
     }
-    list = malloc(sizeof *list + all->count * sizeof *item + rqli_list_size(all));
+    list = malloc(sizeof *list + all->count * (sizeof *list->item + sizeof *item) +
+                  rqli_list_size(all));
     if (!list) {
         return rqli_fail_nomem(error);
     }
-    item = (rql_host_info *)(list + 1);
+    *list = (rql_host_info_list){
+        .count = all->count, .item = (rql_host_info **)(list + 1), .server_us = hosts.server_us};
+    item = (rql_host_info *)(list->item + all->count);
     cursor = (char *)(item + all->count);
     for (size_t i = 0; i < all->count; i++) {
+        list->item[i] = &item[i];
         item[i] = (rql_host_info){
-            .hst_id = rqli_pack(&cursor, all->item[i].text),
+            .host_id = rqli_pack(&cursor, all->item[i].text),
             .is_zombie = rqli_list_has(&hosts.dead, all->item[i].text),
             .last_probe_us = all->item[i].number,
         };
     }
-    *list = (rql_host_info_list){.count = all->count, .item = item, .server_us = hosts.server_us};
     *out = list;
     return RQL_OK;
 }
@@ -283,9 +286,10 @@ static rql_status find_locks(rql_client *client, const struct hosts *hosts,
         size_t set = rqli_client_number_of(client, rqli_client_key_set(client, info->name));
         char text[WHERE_SIZE];
 
-        if (info->hst_id && rqli_list_has(&hosts->where, where(text, set, info->hst_id))) {
+        if (info->host_id && rqli_list_has(&hosts->where, where(text, set, info->host_id))) {
             rqli_list_add(&found->locks, rqli_slice_of(info->name), 0);
-            rqli_list_add(&found->acquirers, rqli_slice_of(info->acq_id ? info->acq_id : ""), 0);
+            rqli_list_add(&found->acquirers,
+                          rqli_slice_of(info->acquirer_id ? info->acquirer_id : ""), 0);
         }
     }
     rqli_list_sort(&found->acquirers);
@@ -309,8 +313,8 @@ rql_status rqli_zombies_give(struct rqli_zombies *found, rql_zombies **out, rql_
     if (!zombies) {
         return rqli_fail_nomem(error);
     }
-    zombies->rem_request_cnt = found->removed;
-    zombies->handed_over_cnt = found->handed_over;
+    zombies->requests = found->removed;
+    zombies->handed_over = found->handed_over;
     status = rqli_list_give(&found->hosts, &zombies->hosts, error);
     status = status ? status : rqli_list_give(&found->acquirers, &zombies->acquirers, error);
     status = status ? status : rqli_list_give(&found->locks, &zombies->locks, error);

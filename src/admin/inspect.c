@@ -34,7 +34,7 @@ void rql_refusal_clear(rql_refusal *refusal)
     }
     (void)rql_lock_info_free(refusal->holder);
     (void)rql_queue_info_free(refusal->queue);
-    *refusal = (rql_refusal){0};
+    rql_result_init_sized(refusal, refusal->size);
 }
 
 /* Checks the arguments of every public call here: a client of this process, and a place for the

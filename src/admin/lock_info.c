@@ -32,15 +32,15 @@ struct field {
 /* The gem's eleven names and our token. Any other field is metadata, or internal to librql.
  * lock_key and rem_ttl can be stored through the gem's Symbol keys; it overwrites them too. */
 static const struct field fields[] = {
-    {"acq_id", FIELD_TEXT, true, FIELD_AT(acq_id)},
-    {"hst_id", FIELD_TEXT, true, FIELD_AT(hst_id)},
-    {"ts", FIELD_SECONDS, true, FIELD_AT(ts_us)},
-    {"ini_ttl", FIELD_INTEGER, true, FIELD_AT(ini_ttl_ms)},
-    {"spc_cnt", FIELD_INTEGER, false, FIELD_AT(spc_cnt)},
-    {"l_spc_ts", FIELD_SECONDS, false, FIELD_AT(l_spc_ts_us)},
-    {"spc_ext_ttl", FIELD_INTEGER, false, FIELD_AT(spc_ext_ttl_ms)},
-    {"l_spc_ext_ts", FIELD_SECONDS, false, FIELD_AT(l_spc_ext_ts_us)},
-    {"l_spc_ext_ini_ttl", FIELD_INTEGER, false, FIELD_AT(l_spc_ext_ini_ttl_ms)},
+    {"acq_id", FIELD_TEXT, true, FIELD_AT(acquirer_id)},
+    {"hst_id", FIELD_TEXT, true, FIELD_AT(host_id)},
+    {"ts", FIELD_SECONDS, true, FIELD_AT(acquired_at_us)},
+    {"ini_ttl", FIELD_INTEGER, true, FIELD_AT(ttl_ms)},
+    {"spc_cnt", FIELD_INTEGER, false, FIELD_AT(reentries)},
+    {"l_spc_ts", FIELD_SECONDS, false, FIELD_AT(reentered_at_us)},
+    {"spc_ext_ttl", FIELD_INTEGER, false, FIELD_AT(extended_ms)},
+    {"l_spc_ext_ts", FIELD_SECONDS, false, FIELD_AT(extended_at_us)},
+    {"l_spc_ext_ini_ttl", FIELD_INTEGER, false, FIELD_AT(last_extension_ms)},
     {"rql_token", FIELD_INTEGER, false, FIELD_AT(token)},
     {"lock_key", FIELD_IGNORED, false, 0},
     {"rem_ttl", FIELD_IGNORED, false, 0},
@@ -116,20 +116,20 @@ static rql_lock_info *new_info(struct rqli_slice key, size_t n_meta, size_t size
     meta = (rql_meta *)(info + 1);
     *cursor = (char *)(meta + n_meta);
     *info = (rql_lock_info){
-        .ts_us = -1,
-        .ini_ttl_ms = -1,
-        .rem_ttl_ms = -1,
-        .spc_cnt = -1,
-        .l_spc_ts_us = -1,
-        .spc_ext_ttl_ms = -1,
-        .l_spc_ext_ts_us = -1,
-        .l_spc_ext_ini_ttl_ms = -1,
+        .acquired_at_us = -1,
+        .ttl_ms = -1,
+        .remaining_ms = -1,
+        .reentries = -1,
+        .reentered_at_us = -1,
+        .extended_ms = -1,
+        .extended_at_us = -1,
+        .last_extension_ms = -1,
         .token = -1,
         .server_us = -1,
         .meta = n_meta > 0 ? meta : NULL,
     };
-    info->lock_key = rqli_pack(cursor, key);
-    info->name = info->lock_key + (key.length - rqli_name_in(key, RQLI_KEY_LOCK).length);
+    info->key = rqli_pack(cursor, key);
+    info->name = info->key + (key.length - rqli_name_in(key, RQLI_KEY_LOCK).length);
     info->status = rqli_is_plain(key) ? RQL_KEY_ALIVE : RQL_KEY_MALFORMED;
     return info;
 }
@@ -239,7 +239,7 @@ rql_status rqli_lock_info_read(const struct rqli_reply *replies, struct rqli_sli
         return rqli_fail_nomem(error);
     }
     fill(info, hash, &cursor);
-    info->rem_ttl_ms = ttl->integer == PTTL_NO_TTL ? RQL_FOREVER : ttl->integer;
+    info->remaining_ms = ttl->integer == PTTL_NO_TTL ? RQL_FOREVER : ttl->integer;
     *out = info;
     return RQL_OK;
 }

@@ -1,6 +1,7 @@
 #include "admin/info.h"
 #include "base/cancel.h"
 #include "base/error.h"
+#include "base/result.h"
 #include "lock/client.h"
 #include "net/conn/conn_threads.h"
 #include "net/login/sentinels.h"
@@ -257,7 +258,6 @@ rql_status rql_client_ping_node_sized(rql_client *client, size_t n, rql_server_i
 {
     RQLI_DEFER_CANCEL;
     rql_server_info info = {
-        .size = size < sizeof info ? size : sizeof info,
         .round_trip_us = -1,
         .replicas = -1,
         .min_replicas_to_write = -1,
@@ -287,8 +287,7 @@ rql_status rql_client_ping_node_sized(rql_client *client, size_t n, rql_server_i
     info.is_by_sentinels = client->sentinels != NULL;
     info.partitions = count_partitions(client, node);
     name_node(client, node, &info);
-    memset(out, 0, size);
-    memcpy(out, &info, info.size);
+    rqli_result_fill(out, size, &info, sizeof info);
     return RQL_OK;
 }
 

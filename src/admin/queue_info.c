@@ -173,39 +173,42 @@ rql_status rqli_queue_reading_take_hosts(struct rqli_queue_reading *self,
     return self->hosts.failed ? rqli_fail_nomem(error) : RQL_OK;
 }
 
-/* Makes one allocation: the struct, its requests, then all texts. There may be fewer hosts than
- * requests, because the records of a name that is too long are not read. */
+/* Makes one allocation: the struct, the pointers to its requests, the requests, then all texts.
+ * There may be fewer hosts than requests, because the records of a name that is too long are not
+ * read. */
 rql_status rqli_queue_reading_finish(const struct rqli_queue_reading *self, rql_queue_info **out,
                                      rql_error *error)
 {
     const size_t count = self->requests.count;
     bool is_gone = self->status == RQL_KEY_ALIVE && count == 0;
-    rql_request_info *requests;
+    rql_request_info **place;
+    rql_request_info *request;
     rql_queue_info *info;
     char *cursor;
 
-    info = malloc(sizeof *info + count * sizeof *requests + self->key.length + 1 +
+    info = malloc(sizeof *info + count * (sizeof *place + sizeof *request) + self->key.length + 1 +
                   rqli_list_size(&self->requests) + rqli_list_size(&self->hosts));
     if (!info) {
         return rqli_fail_nomem(error);
     }
-    requests = (rql_request_info *)(info + 1);
-    cursor = (char *)(requests + count);
+    place = (rql_request_info **)(info + 1);
+    request = (rql_request_info *)(place + count);
+    cursor = (char *)(request + count);
     *info = (rql_queue_info){
         .status = is_gone ? RQL_KEY_RELEASED : self->status,
-        .lock_queue = rqli_pack(&cursor, self->key),
+        .key = rqli_pack(&cursor, self->key),
         .n_requests = count,
-        .requests = count > 0 ? requests : NULL,
+        .requests = count > 0 ? place : NULL,
         .server_us = self->server_us,
     };
-    info->name =
-        info->lock_queue + (self->key.length - rqli_name_in(self->key, RQLI_KEY_QUEUE).length);
+    info->name = info->key + (self->key.length - rqli_name_in(self->key, RQLI_KEY_QUEUE).length);
     for (size_t i = 0; i < count; i++) {
         bool has_host = i < self->hosts.count && self->hosts.item[i].text.length > 0;
 
-        requests[i] = (rql_request_info){
-            .acq_id = rqli_pack(&cursor, self->requests.item[i].text),
-            .hst_id = has_host ? rqli_pack(&cursor, self->hosts.item[i].text) : NULL,
+        place[i] = &request[i];
+        request[i] = (rql_request_info){
+            .acquirer_id = rqli_pack(&cursor, self->requests.item[i].text),
+            .host_id = has_host ? rqli_pack(&cursor, self->hosts.item[i].text) : NULL,
             .score_us = self->requests.item[i].number,
             .position = (int64_t)i + 1,
         };

@@ -50,7 +50,7 @@ void rqli_rule_inspect(const struct rqli_sweep_rule *self, const struct rqli_swe
         more[n_more++] = "ts";
         more[n_more++] = "rql_nonce";
     } else if (self->inspection == RQLI_INSPECT_SCORE) {
-        more[n_more++] = sweep->owner->acq_id;
+        more[n_more++] = sweep->owner->acquirer_id;
     } else if (self->inspection == RQLI_INSPECT_OLD) {
         more[n_more++] = "-inf";
         more[n_more++] = sweep->age.seconds;
@@ -134,7 +134,7 @@ void rqli_rule_write(const struct rqli_sweep_rule *self, const struct rqli_sweep
             write_grant(target->seen, call);
             break;
         case RQLI_ARGUMENT_OWNER:
-            rqli_call_text(call, sweep->owner->acq_id);
+            rqli_call_text(call, sweep->owner->acquirer_id);
             break;
         case RQLI_ARGUMENT_OLDEST:
             rqli_call_int(call, sweep->age.oldest_us);
@@ -207,12 +207,12 @@ bool rqli_rule_count(const struct rqli_sweep_rule *self, struct rqli_sweep *swee
     int64_t seen_before = seen_so_far(sweep, target);
 
     if (self->counts_keys) {
-        sweep->result.rel_key_cnt += outcome->what;
+        sweep->result.released += outcome->what;
     }
     if (self->counts_queues && outcome->what > 0 && target->removed == 0) {
-        sweep->result.tch_queue_cnt++;
+        sweep->result.queues++;
     }
-    sweep->result.rem_request_cnt += numbers[self->requests];
+    sweep->result.requests += numbers[self->requests];
     if (self->inspection == RQLI_INSPECT_GRANT && outcome->what > 0 && !sweep->options.dry_run) {
         on_lock_removed(sweep, target);
     }
@@ -236,8 +236,9 @@ static bool is_of_owner(const struct rqli_sweep *sweep, const struct rqli_reply 
     const struct rqli_reply *acq_id = &grant->items[RQLI_GRANT_ACQ_ID];
     const struct rqli_reply *hst_id = &grant->items[RQLI_GRANT_HST_ID];
 
-    return acq_id->type == RQLI_REPLY_TEXT && rqli_slice_is(acq_id->text, sweep->owner->acq_id) &&
-           hst_id->type == RQLI_REPLY_TEXT && rqli_slice_is(hst_id->text, sweep->owner->hst_id);
+    return acq_id->type == RQLI_REPLY_TEXT &&
+           rqli_slice_is(acq_id->text, sweep->owner->acquirer_id) &&
+           hst_id->type == RQLI_REPLY_TEXT && rqli_slice_is(hst_id->text, sweep->owner->host_id);
 }
 
 /* The script checks again whether the host is dead, because it may have come back meanwhile. */

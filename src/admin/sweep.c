@@ -163,7 +163,7 @@ static rql_status consider(struct rqli_sweep *self, struct rqli_slice key,
     enum rqli_sweep_verdict verdict = RQLI_SWEEP_MALFORMED;
 
     if (seen->type == RQLI_REPLY_ERROR && rqli_reply_class(seen) == RQL_E_WRONG_TYPE) {
-        self->result.foreign_key_cnt++;
+        self->result.foreign++;
         return RQL_OK;
     }
     if (seen->type != RQLI_REPLY_ERROR) {
@@ -227,7 +227,7 @@ static bool is_plausible(const struct rqli_outcome *outcome)
  * them is not cut short. */
 static void note_served(struct rqli_sweep *self, struct rqli_sweep_target *target, int64_t served)
 {
-    self->result.handed_over_cnt += served == RQLI_SERVED_ONE;
+    self->result.handed_over += served == RQLI_SERVED_ONE;
     target->is_serving = served == RQLI_SERVED_PARTLY;
     target->goes_on = target->is_serving;
 }
@@ -254,7 +254,7 @@ static void read_reply(struct rqli_op *op, size_t i, const struct rqli_batch *an
 
         note_served(self, target, is_read ? outcome.second : RQLI_SERVED_NOBODY);
     } else if (fault && fault->status == RQL_E_WRONG_TYPE) {
-        self->result.foreign_key_cnt++;
+        self->result.foreign++;
     } else if (fault) {
         note_fault(self, fault);
     } else if (!rqli_outcome_read(reply, &outcome) || !is_plausible(&outcome)) {
@@ -373,7 +373,7 @@ static void skip_keys(struct rqli_sweep *self, struct rqli_list *keys, const cha
         if (key.length <= KEY_MAX) {
             keys->item[kept++] = keys->item[i];
         } else {
-            self->result.foreign_key_cnt++;
+            self->result.foreign++;
         }
     }
     keys->count = kept;
@@ -413,7 +413,7 @@ static enum rqli_op_next inspect_on(struct rqli_sweep *self)
     }
     while (self->n_at == 0 && self->at < self->n_batch) {
         self->at++;
-        self->result.foreign_key_cnt++;
+        self->result.foreign++;
         self->done++;
         self->n_at = rqli_cost_fit(&self->costs[self->at], self->n_batch - self->at);
     }

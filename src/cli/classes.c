@@ -124,7 +124,7 @@ void cli_classes_count(struct cli_classes *self, const rql_lock_info_list *locks
         if (info->status == RQL_KEY_ALIVE) {
             class->locks++;
             class->oldest_hold_ms =
-                later(class->oldest_hold_ms, cli_age_ms(info->ts_us, info->server_us));
+                later(class->oldest_hold_ms, cli_age_ms(info->acquired_at_us, info->server_us));
         }
     }
     for (size_t i = 0; i < queues->count; i++) {
@@ -132,7 +132,7 @@ void cli_classes_count(struct cli_classes *self, const rql_lock_info_list *locks
         struct cli_class *class = class_of(self, info->name);
 
         for (size_t j = 0; j < info->n_requests; j++) {
-            const int64_t age_ms = cli_age_ms(info->requests[j].score_us, info->server_us);
+            const int64_t age_ms = cli_age_ms(info->requests[j]->score_us, info->server_us);
 
             class->waiting++;
             class->dead += age_ms >= dead_ms;

@@ -41,7 +41,7 @@ static int unlock_by_force(struct cli_session *self)
     /* A lock that was free is no refusal: after force the lock is free either way. */
     out_bool(out, "lock_released", result.lock_released);
     out_bool(out, "queue_released", result.queue_released);
-    out_number(out, NULL, "rel_time_us", OUT_INT, result.rel_time_us);
+    out_number(out, NULL, "duration_us", OUT_INT, result.duration_us);
     out_end(out);
     out_line(out, "lock: %s, queue: %s", result.lock_released ? "released" : "was free",
              result.queue_released ? "emptied" : "was empty");
@@ -98,7 +98,7 @@ static rql_status extend_by_secret(struct cli_session *self)
     const char *secret = read_secret(args->secret, line);
     rql_status status = rql_lock_inspect(self->client, args->name, &info, &self->error);
     /* A free lock, or one without a ttl, has nothing left. The library says what that means. */
-    int64_t left_ms = info && info->rem_ttl_ms > 0 ? info->rem_ttl_ms : 0;
+    int64_t left_ms = info && info->remaining_ms > 0 ? info->remaining_ms : 0;
 
     if (status < 0) {
         return status;
@@ -118,7 +118,7 @@ static void print_left(struct cli_session *self)
     const rql_status status = rql_lock_inspect(self->client, self->args->name, &info, &ignored);
 
     if (status == RQL_OK) {
-        out_line(&self->out, "ttl: %s left", cli_format_duration(info->rem_ttl_ms, left));
+        out_line(&self->out, "ttl: %s left", cli_format_duration(info->remaining_ms, left));
     } else {
         out_line(&self->out, "ttl: %s", status == RQL_NOT_FOUND ? "ended" : "changed");
     }
@@ -246,6 +246,7 @@ static void init(struct sweep *self, struct cli_session *session)
     if (args->older_than_ms != CLI_UNSET) {
         self->options.dead_ttl_ms = args->older_than_ms;
     }
+    rql_result_init(&self->result);
     self->options.user_data = self;
     self->options.wants = args->name ? is_wanted : NULL;
     self->options.on_swept = args->dry_run ? note_swept : NULL;
@@ -263,12 +264,12 @@ static void print(const struct sweep *self, const char *what, const rql_text_lis
 
     out_begin(out, NULL);
     out_bool(out, "dry_run", self->options.dry_run);
-    out_number(out, NULL, "rel_key_cnt", OUT_INT, result->rel_key_cnt);
-    out_number(out, NULL, "tch_queue_cnt", OUT_INT, result->tch_queue_cnt);
-    out_number(out, NULL, "rem_request_cnt", OUT_INT, result->rem_request_cnt);
-    out_number(out, NULL, "handed_over_cnt", OUT_INT, result->handed_over_cnt);
-    out_number(out, NULL, "foreign_key_cnt", OUT_INT, result->foreign_key_cnt);
-    out_number(out, NULL, "rel_time_us", OUT_INT, result->rel_time_us);
+    out_number(out, NULL, "released", OUT_INT, result->released);
+    out_number(out, NULL, "queues", OUT_INT, result->queues);
+    out_number(out, NULL, "requests", OUT_INT, result->requests);
+    out_number(out, NULL, "handed_over", OUT_INT, result->handed_over);
+    out_number(out, NULL, "foreign", OUT_INT, result->foreign);
+    out_number(out, NULL, "duration_us", OUT_INT, result->duration_us);
     if (self->options.dry_run) {
         /* In a table each key is a line, above the sentences. */
         out_begin_list(out, "keys");
@@ -278,19 +279,18 @@ static void print(const struct sweep *self, const char *what, const rql_text_lis
         out_end(out);
     }
     if (what) {
-        out_line(out, "%s:%s released: %lld", what, would_be, (long long)result->rel_key_cnt);
+        out_line(out, "%s:%s released: %lld", what, would_be, (long long)result->released);
     } else {
         out_list(out, "processed_queues", queues);
     }
     out_end(out);
     out_line(out, "requests:%s removed: %lld from %lld queues", would_be,
-             (long long)result->rem_request_cnt, (long long)result->tch_queue_cnt);
-    if (result->handed_over_cnt > 0) {
-        out_line(out, "locks handed to waiters: %lld", (long long)result->handed_over_cnt);
+             (long long)result->requests, (long long)result->queues);
+    if (result->handed_over > 0) {
+        out_line(out, "locks handed to waiters: %lld", (long long)result->handed_over);
     }
-    if (result->foreign_key_cnt > 0) {
-        out_line(out, "keys left alone, neither lock nor queue: %lld",
-                 (long long)result->foreign_key_cnt);
+    if (result->foreign > 0) {
+        out_line(out, "keys left alone, neither lock nor queue: %lld", (long long)result->foreign);
     }
 }
 
@@ -299,7 +299,7 @@ static void print(const struct sweep *self, const char *what, const rql_text_lis
 static int finish(struct sweep *self, const char *what, const rql_text_list *queues)
 {
     /* In a dry run both count the changes that would be made, so its result is printed as well. */
-    const bool has_changed = self->result.rel_key_cnt > 0 || self->result.rem_request_cnt > 0;
+    const bool has_changed = self->result.released > 0 || self->result.requests > 0;
     int code = CLI_DONE;
 
     if (self->has_progress) {
@@ -338,7 +338,8 @@ static int clear(struct cli_session *self)
 
 static int clear_of(struct cli_session *self)
 {
-    const rql_sweep_owner owner = {.acq_id = self->args->acquirer, .hst_id = self->args->host};
+    const rql_sweep_owner owner = {.acquirer_id = self->args->acquirer,
+                                   .host_id = self->args->host};
     struct sweep sweep;
 
     init(&sweep, self);

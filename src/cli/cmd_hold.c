@@ -390,12 +390,12 @@ static int lock(struct cli_session *self)
     rql_lock_describe(lock, &facts);
     out_begin(out, NULL);
     out_text(out, "NAME", "name", facts.name);
-    out_text(out, NULL, "lock_key", facts.lock_key);
+    out_text(out, NULL, "key", facts.key);
     out_number(out, "TOKEN", "token", OUT_INT, rql_lock_token(lock));
     out_text(out, "SECRET", "secret", rql_lock_secret(lock));
-    out_text(out, NULL, "acq_id", facts.acq_id);
-    out_text(out, NULL, "hst_id", facts.hst_id);
-    out_number(out, NULL, "ts_us", OUT_INT, facts.ts_us);
+    out_text(out, NULL, "acquirer_id", facts.acquirer_id);
+    out_text(out, NULL, "host_id", facts.host_id);
+    out_number(out, NULL, "acquired_at_us", OUT_INT, facts.acquired_at_us);
     out_number(out, NULL, "ttl_ms", OUT_INT, facts.ttl_ms);
     out_number(out, "LEFT", "remaining_ms", OUT_MS, rql_lock_remaining_ms(lock));
     out_number(out, NULL, "waited_us", OUT_INT, facts.waited_us);

@@ -33,32 +33,31 @@ static const char *status_text(rql_key_status status)
 static void print_lock(struct out *out, const struct cli_names *names, const char *heading,
                        const rql_lock_info *info, bool with_node)
 {
-    const bool is_reentered = info->spc_cnt > 0;
+    const bool is_reentered = info->reentries > 0;
     char label[LABEL_SIZE];
 
     out_text(out, heading, "name", info->name);
-    out_text(out, NULL, "lock_key", info->lock_key);
+    out_text(out, NULL, "key", info->key);
     if (with_node) {
         out_text(out, "NODE", "node", info->node);
     }
     out_text(out, "STATUS", "status", status_text(info->status));
-    cli_print_acquirer(out, names, "HOLDER", "acq_id", info->acq_id);
-    cli_print_host(out, names, "HOST", info->hst_id);
-    out_age(out, "AGE", "ts_us", info->ts_us, info->server_us);
-    out_number(out, "TTL", "ini_ttl_ms", OUT_MS, info->ini_ttl_ms);
+    cli_print_acquirer(out, names, "HOLDER", "acquirer_id", info->acquirer_id);
+    cli_print_host(out, names, "HOST", info->host_id);
+    out_age(out, "AGE", "acquired_at_us", info->acquired_at_us, info->server_us);
+    out_number(out, "TTL", "ttl_ms", OUT_MS, info->ttl_ms);
     /* RQL_FOREVER is -1, which would be shown as unknown. In JSON it is null. */
-    if (info->status == RQL_KEY_ALIVE && info->rem_ttl_ms == RQL_FOREVER) {
+    if (info->status == RQL_KEY_ALIVE && info->remaining_ms == RQL_FOREVER) {
         out_text(out, "LEFT", NULL, "forever");
-        out_number(out, NULL, "rem_ttl_ms", OUT_MS, info->rem_ttl_ms);
+        out_number(out, NULL, "remaining_ms", OUT_MS, info->remaining_ms);
     } else {
-        out_number(out, "LEFT", "rem_ttl_ms", OUT_MS, info->rem_ttl_ms);
+        out_number(out, "LEFT", "remaining_ms", OUT_MS, info->remaining_ms);
     }
-    out_number(out, is_reentered ? "RE-ENTRIES" : NULL, "spc_cnt", OUT_COUNT, info->spc_cnt);
-    out_number(out, NULL, "l_spc_ts_us", OUT_COUNT, info->l_spc_ts_us);
-    out_number(out, is_reentered ? "EXTENDED BY" : NULL, "spc_ext_ttl_ms", OUT_MS,
-               info->spc_ext_ttl_ms);
-    out_number(out, NULL, "l_spc_ext_ts_us", OUT_COUNT, info->l_spc_ext_ts_us);
-    out_number(out, NULL, "l_spc_ext_ini_ttl_ms", OUT_MS, info->l_spc_ext_ini_ttl_ms);
+    out_number(out, is_reentered ? "RE-ENTRIES" : NULL, "reentries", OUT_COUNT, info->reentries);
+    out_number(out, NULL, "reentered_at_us", OUT_COUNT, info->reentered_at_us);
+    out_number(out, is_reentered ? "EXTENDED BY" : NULL, "extended_ms", OUT_MS, info->extended_ms);
+    out_number(out, NULL, "extended_at_us", OUT_COUNT, info->extended_at_us);
+    out_number(out, NULL, "last_extension_ms", OUT_MS, info->last_extension_ms);
     out_number(out, info->token > 0 ? "TOKEN" : NULL, "token", OUT_COUNT, info->token);
     /* In JSON this is an object of its own, because users choose its names. In a list of fields
      * each is a line. */
@@ -78,7 +77,7 @@ static void print_queue(struct out *out, const struct cli_names *names, const rq
 {
     out_begin(out, NULL);
     out_text(out, "QUEUE", "name", info->name);
-    out_text(out, NULL, "lock_queue", info->lock_queue);
+    out_text(out, NULL, "key", info->key);
     if (with_node) {
         out_text(out, "NODE", "node", info->node);
     }
@@ -86,15 +85,15 @@ static void print_queue(struct out *out, const struct cli_names *names, const rq
     /* JSON has the requests themselves instead. */
     out_number(out, "WAITING", NULL, OUT_INT, (int64_t)info->n_requests);
     cli_print_acquirer(out, names, "FIRST", NULL,
-                       info->n_requests > 0 ? info->requests[0].acq_id : NULL);
+                       info->n_requests > 0 ? info->requests[0]->acquirer_id : NULL);
     out_begin_list(out, "requests");
     for (size_t i = 0; i < info->n_requests; i++) {
-        const rql_request_info *request = &info->requests[i];
+        const rql_request_info *request = info->requests[i];
 
         out_begin(out, NULL);
         out_number(out, "POSITION", "position", OUT_INT, request->position);
-        cli_print_acquirer(out, names, "ACQUIRER", "acq_id", request->acq_id);
-        cli_print_host(out, names, "HOST", request->hst_id);
+        cli_print_acquirer(out, names, "ACQUIRER", "acquirer_id", request->acquirer_id);
+        cli_print_host(out, names, "HOST", request->host_id);
         out_age(out, "AGE", "score_us", request->score_us, info->server_us);
         out_end(out);
     }
@@ -266,10 +265,10 @@ static void print_holder(struct out *out, const rql_lock_info *info,
         out_text(out, "HOLDER", NULL, status_text(info->status));
     }
     /* print_lock() leaves it out if it is 0, but a column needs a number in each row. */
-    if (info->spc_cnt <= 0) {
+    if (info->reentries <= 0) {
         out_number(out, "RE-ENTRIES", NULL, OUT_INT, 0);
     }
-    out_number(out, NULL, "age_ms", OUT_MS, cli_age_ms(info->ts_us, info->server_us));
+    out_number(out, NULL, "age_ms", OUT_MS, cli_age_ms(info->acquired_at_us, info->server_us));
     out_number(out, "WAITING", "waiting", OUT_INT, queue ? (int64_t)(*queue)->n_requests : 0);
     out_text(out, "REASON", NULL, meta_of(info, "reason")); /* JSON has all metadata */
 }

@@ -20,7 +20,7 @@ static int64_t count_zombies(const rql_host_info_list *swarm)
     int64_t zombies = 0;
 
     for (size_t i = 0; i < swarm->count; i++) {
-        zombies += swarm->item[i].is_zombie;
+        zombies += swarm->item[i]->is_zombie;
     }
     return zombies;
 }

@@ -82,7 +82,7 @@ static long long count_dead(const rql_host_info_list *hosts)
     long long n_dead = 0;
 
     for (size_t i = 0; i < hosts->count; i++) {
-        n_dead += hosts->item[i].is_zombie;
+        n_dead += hosts->item[i]->is_zombie;
     }
     return n_dead;
 }
@@ -221,11 +221,11 @@ static int show_hosts(struct cli_session *self)
     out_columns(&self->out, headings);
     out_begin_list(&self->out, NULL);
     for (size_t i = 0; i < hosts->count; i++) {
-        const rql_host_info *host = &hosts->item[i];
+        const rql_host_info *host = hosts->item[i];
 
         out_begin(&self->out, NULL);
-        cli_print_host(&self->out, &names, "HOST", host->hst_id);
-        cli_print_client(&self->out, &names, host->hst_id);
+        cli_print_host(&self->out, &names, "HOST", host->host_id);
+        cli_print_client(&self->out, &names, host->host_id);
         out_bool(&self->out, "zombie", host->is_zombie);
         out_text(&self->out, "STATE", NULL, host->is_zombie ? "dead" : "alive");
         out_age(&self->out, "SILENT", "last_probe_us", host->last_probe_us, hosts->server_us);
@@ -257,10 +257,10 @@ static int show_zombies(struct cli_session *self)
     out_line(out, "dead hosts: %zu", zombies->hosts->count);
     out_line(out, "locks%s: %zu", flushes ? " released" : "", zombies->locks->count);
     if (flushes) {
-        out_number(out, NULL, "rem_request_cnt", OUT_INT, zombies->rem_request_cnt);
-        out_number(out, NULL, "handed_over_cnt", OUT_INT, zombies->handed_over_cnt);
-        out_line(out, "requests removed: %lld", (long long)zombies->rem_request_cnt);
-        out_line(out, "locks handed to waiters: %lld", (long long)zombies->handed_over_cnt);
+        out_number(out, NULL, "requests", OUT_INT, zombies->requests);
+        out_number(out, NULL, "handed_over", OUT_INT, zombies->handed_over);
+        out_line(out, "requests removed: %lld", (long long)zombies->requests);
+        out_line(out, "locks handed to waiters: %lld", (long long)zombies->handed_over);
     }
     out_end(out);
     return CLI_DONE;

@@ -44,7 +44,7 @@ static void count_lock(struct cli_counts *counts, const char **hosts, const rql_
     counts->locks += info->status == RQL_KEY_ALIVE;
     counts->damaged += is_damaged(info->status);
     /* The host of a lock that cannot be read may be anything. */
-    add_host(counts, hosts, info->status == RQL_KEY_ALIVE ? info->hst_id : NULL);
+    add_host(counts, hosts, info->status == RQL_KEY_ALIVE ? info->host_id : NULL);
 }
 
 static void count_queue(struct cli_counts *counts, const char **hosts, const rql_queue_info *info)
@@ -53,7 +53,7 @@ static void count_queue(struct cli_counts *counts, const char **hosts, const rql
     counts->damaged += is_damaged(info->status);
     counts->requests += (int64_t)info->n_requests;
     for (size_t i = 0; i < info->n_requests; i++) {
-        add_host(counts, hosts, info->requests[i].hst_id);
+        add_host(counts, hosts, info->requests[i]->host_id);
     }
 }
 

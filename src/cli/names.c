@@ -105,5 +105,5 @@ void cli_print_host(struct out *out, const struct cli_names *names, const char *
     const bool is_named = id && !names->shows_ids && write_name(names, id, true, name);
 
     out_text(out, heading, NULL, is_named ? name : id);
-    out_text(out, NULL, "hst_id", id);
+    out_text(out, NULL, "host_id", id);
 }

@@ -35,10 +35,10 @@ struct cli_progress {
 static int64_t place_in(const struct cli_progress *self, const rql_queue_info *queue)
 {
     for (size_t i = 0; queue && i < queue->n_requests; i++) {
-        const char *slash = strrchr(queue->requests[i].acq_id, '/');
+        const char *slash = strrchr(queue->requests[i]->acquirer_id, '/');
 
         if (slash && strcmp(slash + 1, self->identity) == 0) {
-            return queue->requests[i].position;
+            return queue->requests[i]->position;
         }
     }
     return 0;
@@ -67,19 +67,19 @@ static void describe_holder(struct cli_progress *self, const rql_lock_info *info
     char name[CLI_NAME_SIZE];
     char held[CLI_DURATION_SIZE];
 
-    if (!info || !info->acq_id) {
+    if (!info || !info->acquirer_id) {
         (void)snprintf(out, HOLDER_SIZE, "held by nobody");
         return;
     }
-    if (strcmp(self->holder, info->acq_id) != 0 &&
-        !rql_clients_find(self->names.clients, info->acq_id)) {
+    if (strcmp(self->holder, info->acquirer_id) != 0 &&
+        !rql_clients_find(self->names.clients, info->acquirer_id)) {
         cli_names_free_p(&self->names);
         cli_names_read(&self->names, &session);
     }
-    (void)snprintf(self->holder, sizeof self->holder, "%s", info->acq_id);
+    (void)snprintf(self->holder, sizeof self->holder, "%s", info->acquirer_id);
     (void)snprintf(out, HOLDER_SIZE, "held by %s for %s",
-                   cli_acquirer_name(&self->names, info->acq_id, name),
-                   cli_format_duration(cli_age_ms(info->ts_us, info->server_us), held));
+                   cli_acquirer_name(&self->names, info->acquirer_id, name),
+                   cli_format_duration(cli_age_ms(info->acquired_at_us, info->server_us), held));
 }
 
 /* Reads the queue and writes the line. Returns false if the server did not answer, or the request

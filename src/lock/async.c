@@ -542,6 +542,9 @@ rql_status rql_series_release_async(rql_loop *loop, rql_series *series, rql_seri
     rql_status status = series ? rqli_loop_check_of(loop, series->client, "series", error)
                                : rqli_loop_check(loop, error);
 
+    if (!status) {
+        status = rqli_result_check(result, RQLI_SERIES_RESULT_SIZE, error);
+    }
     if (status) {
         return status;
     }

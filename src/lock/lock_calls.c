@@ -1,6 +1,7 @@
 #include "base/cancel.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/result.h"
 #include "base/scope.h"
 #include "lock/acquire.h"
 #include "lock/async.h"
@@ -306,11 +307,11 @@ static rql_lock_facts facts_of(const rql_lock *lock)
 {
     return (rql_lock_facts){
         .name = lock->name,
-        .lock_key = lock->keys.lock.data,
-        .acq_id = lock->acquirer,
-        .hst_id = lock->host,
+        .key = lock->keys.lock.data,
+        .acquirer_id = lock->acquirer,
+        .host_id = lock->host,
         .process = lock->process,
-        .ts_us = lock->ts_us,
+        .acquired_at_us = lock->ts_us,
         .ttl_ms = lock->ttl_ms,
         .waited_us = lock->waited_us,
         .tries = lock->tries,
@@ -329,9 +330,7 @@ void rql_lock_describe_sized(const rql_lock *lock, rql_lock_facts *out, size_t s
     if (lock) {
         facts = facts_of(lock);
     }
-    facts.size = size < sizeof facts ? size : sizeof facts;
-    memset(out, 0, size);
-    memcpy(out, &facts, facts.size);
+    rqli_result_fill(out, size, &facts, sizeof facts);
 }
 
 const char *rql_lock_node(const rql_lock *lock)

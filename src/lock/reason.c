@@ -195,17 +195,17 @@ static void add_holder(struct rqli_writer *out, const rql_lock_info *info)
         rqli_write_text(out, "<no_data>");
         return;
     }
-    rqli_write_format(out, "{\"acq_id\"=>\"%s\", \"hst_id\"=>\"%s\", \"ts\"=>", info->acq_id,
-                      info->hst_id);
-    rqli_write_decimal(out, info->ts_us, 6);
-    add_number(out, "ini_ttl", info->ini_ttl_ms);
+    rqli_write_format(out, "{\"acq_id\"=>\"%s\", \"hst_id\"=>\"%s\", \"ts\"=>", info->acquirer_id,
+                      info->host_id);
+    rqli_write_decimal(out, info->acquired_at_us, 6);
+    add_number(out, "ini_ttl", info->ttl_ms);
     for (size_t i = 0; i < info->n_meta; i++) {
         rqli_write_format(out, ", \"%s\"=>\"%s\"", info->meta[i].name, info->meta[i].value);
     }
-    add_number(out, "spc_cnt", info->spc_cnt);
-    add_number(out, "spc_ext_ttl", info->spc_ext_ttl_ms);
-    rqli_write_format(out, ", \"lock_key\"=>\"%s\"", info->lock_key);
-    add_number(out, "rem_ttl", info->rem_ttl_ms);
+    add_number(out, "spc_cnt", info->reentries);
+    add_number(out, "spc_ext_ttl", info->extended_ms);
+    rqli_write_format(out, ", \"lock_key\"=>\"%s\"", info->key);
+    add_number(out, "rem_ttl", info->remaining_ms);
     rqli_write_text(out, "}");
 }
 
@@ -216,11 +216,11 @@ static void add_queue(struct rqli_writer *out, const rql_queue_info *info)
         rqli_write_text(out, "<no_data>");
         return;
     }
-    rqli_write_format(out, "{\"lock_queue\"=>\"%s\", \"queue\"=>[", info->lock_queue);
+    rqli_write_format(out, "{\"lock_queue\"=>\"%s\", \"queue\"=>[", info->key);
     for (size_t i = 0; i < info->n_requests; i++) {
         rqli_write_format(out, "%s{\"acq_id\"=>\"%s\", \"score\"=>", i > 0 ? ", " : "",
-                          info->requests[i].acq_id);
-        rqli_write_decimal(out, info->requests[i].score_us, 6);
+                          info->requests[i]->acquirer_id);
+        rqli_write_decimal(out, info->requests[i]->score_us, 6);
         rqli_write_text(out, "}");
     }
     rqli_write_text(out, "]}");
@@ -313,8 +313,9 @@ void rqli_refusal_fill(struct rqli_acquire *acquire, bool asks)
             acquire->error = malloc(sizeof *acquire->error);
         }
         if (acquire->error) {
-            describe(acquire, holder && holder->status == RQL_KEY_ALIVE ? holder->acq_id : NULL,
-                     true, acquire->error);
+            describe(acquire,
+                     holder && holder->status == RQL_KEY_ALIVE ? holder->acquirer_id : NULL, true,
+                     acquire->error);
         }
     }
     if (acquire->options->refusal) {

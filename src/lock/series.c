@@ -151,6 +151,9 @@ rql_status rqli_series_plan(struct rqli_series_plan *out, const rql_client *clie
         status = check_names(&out->options, error);
     }
     if (!status) {
+        status = rqli_result_check(out->options.result, RQLI_SERIES_RESULT_SIZE, error);
+    }
+    if (!status) {
         status = rqli_call_options_read(client, &out->lock, out->options.lock, error);
     }
     if (!status) {
@@ -379,13 +382,14 @@ rql_series *rqli_series_conclude(struct rqli_series_acquire *self)
     if (series) {
         series->held_us = rqli_now_us();
         series->acq_time_us = series->held_us - self->begun_us;
-        self->result.acq_time_us = series->acq_time_us;
+        self->result.waited_us = series->acq_time_us;
     }
     if (series && !self->status) {
         report_obtained(self, series);
     }
     if (self->plan.options.result) {
-        *self->plan.options.result = self->result;
+        rqli_result_fill(self->plan.options.result, self->plan.options.result->size, &self->result,
+                         sizeof self->result);
     }
     return self->status ? rqli_series_free(series) : series;
 }
@@ -403,7 +407,7 @@ void rqli_series_on_released(const rql_series *series, rql_status status, rql_se
         rqli_observe(RQLI_ON_SERIES_ENDED, &series->subject, &figures);
     }
     if (result) {
-        result->hold_time_us = rqli_now_us() - series->held_us;
+        result->held_us = rqli_now_us() - series->held_us;
         result->ending = status < 0 ? RQL_SERIES_NOT_ENDED : RQL_SERIES_BY_RELEASE;
     }
 }

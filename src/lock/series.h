@@ -4,9 +4,13 @@
 /* Several locks as one: what the calls of series.h share. A mode that takes all locks in one step,
  * or those of each partition, works by groups: ::RQL_SERIES_ATOMIC has one. */
 
+#include "base/result.h"
 #include "lock/acquisition.h"
 
 #include <rql/series.h>
+
+/* Of rql_series_result in its first version. */
+#define RQLI_SERIES_RESULT_SIZE RQLI_UP_TO(rql_series_result, fate)
 
 struct rql_series {
     rql_client *client;

@@ -231,6 +231,9 @@ rql_status rql_series_release(rql_series *series, rql_series_result *result, rql
         return RQL_OK;
     }
     status = rqli_client_check(series->client, error);
+    if (!status) {
+        status = rqli_result_check(result, RQLI_SERIES_RESULT_SIZE, error);
+    }
     if (status) {
         return status;
     }

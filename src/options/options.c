@@ -1,11 +1,13 @@
 #include "options/options.h"
 
 #include "base/error.h"
+#include "base/result.h"
 #include "base/secret.h"
 #include "base/text.h"
 
 #include <inttypes.h>
 #include <rql/diagnose.h>
+#include <rql/inspect.h>
 #include <rql/lock.h>
 #include <rql/series.h>
 #include <rql/swarm.h>
@@ -533,6 +535,9 @@ static rql_status check_others(enum rqli_option_struct which, const union any_op
 
     if (which == RQLI_OF_LOCK) {
         status = check_meta(of_lock->meta, of_lock->n_meta, error);
+        status = status
+                     ? status
+                     : rqli_result_check(of_lock->refusal, RQLI_UP_TO(rql_refusal, message), error);
     }
     if (!status && RQLI_LIGHT && has_listener(which, read)) {
         return rqli_fail(error, RQL_E_UNSUPPORTED,

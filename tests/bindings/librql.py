@@ -20,12 +20,12 @@ class Error(ctypes.Structure):
 
 
 class Request(ctypes.Structure):
-    _fields_ = [("acq_id", c_char_p), ("hst_id", c_char_p), ("score_us", c_int64), ("position", c_int64)]
+    _fields_ = [("acquirer_id", c_char_p), ("host_id", c_char_p), ("score_us", c_int64), ("position", c_int64)]
 
 
 class Queue(ctypes.Structure):
-    _fields_ = [("status", c_int), ("lock_queue", c_char_p), ("name", c_char_p), ("n_requests", c_size_t),
-                ("requests", POINTER(Request))]
+    _fields_ = [("status", c_int), ("key", c_char_p), ("name", c_char_p), ("n_requests", c_size_t),
+                ("requests", POINTER(POINTER(Request)))]
 
 
 class Failure(Exception):
@@ -110,7 +110,7 @@ class Client:
         info = POINTER(Queue)()
         if call("rql_queue_inspect", self.handle, name.encode(), byref(info), fine=(OK, NOT_FOUND)) == NOT_FOUND:
             return []
-        ids = [info.contents.requests[i].acq_id.decode() for i in range(info.contents.n_requests)]
+        ids = [info.contents.requests[i].contents.acquirer_id.decode() for i in range(info.contents.n_requests)]
         library.rql_queue_info_free(info)
         return ids
 

@@ -28,12 +28,12 @@ module Rql
       "int rql_queue_inspect(void *, char *, void *, void *)", "void *rql_queue_info_free(void *)"
     ].each { |signature| extern signature }
     Error = struct ["int status", "int sys_errno", "char message[256]"]
-    LockInfo = struct ["int status", "char *lock_key", "char *name", "char *acq_id", "char *hst_id", "int64_t ts_us",
-                       "int64_t ini_ttl_ms", "int64_t rem_ttl_ms", "int64_t spc_cnt", "int64_t l_spc_ts_us",
-                       "int64_t spc_ext_ttl_ms", "int64_t l_spc_ext_ts_us", "int64_t l_spc_ext_ini_ttl_ms",
-                       "int64_t token"]
-    QueueInfo = struct ["int status", "char *lock_queue", "char *name", "size_t n_requests", "uintptr_t requests"]
-    Request = struct ["char *acq_id", "char *hst_id", "int64_t score_us", "int64_t position"]
+    LockInfo = struct ["int status", "char *key", "char *name", "char *acquirer_id", "char *host_id",
+                       "int64_t acquired_at_us", "int64_t ttl_ms", "int64_t remaining_ms", "int64_t reentries",
+                       "int64_t reentered_at_us", "int64_t extended_ms", "int64_t extended_at_us",
+                       "int64_t last_extension_ms", "int64_t token"]
+    QueueInfo = struct ["int status", "char *key", "char *name", "size_t n_requests", "uintptr_t requests"]
+    Request = struct ["char *acquirer_id", "char *host_id", "int64_t score_us", "int64_t position"]
   end
 
   NOT_FOUND, ID_SIZE = 7, 128
@@ -101,7 +101,7 @@ module Rql
     # With those who wait, first in line first.
     def queue_info(name)
       look(:queue, Library::QueueInfo, name) do |info|
-        at = Array.new(info.n_requests) { |i| Fiddle::Pointer.new(info.requests + (i * Library::Request.size)) }
+        at = Array.new(info.n_requests) { |i| (Fiddle::Pointer.new(info.requests) + (i * Fiddle::SIZEOF_VOIDP)).ptr }
         { **Rql.facts(info), "requests" => at.map { |place| Rql.facts(Library::Request.new(place)) } }
       end
     end

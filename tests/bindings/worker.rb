@@ -94,16 +94,31 @@ class Actor
     process = lock.token == @tokens[name] ? STRATEGIES.index(options["conflict_strategy"]) : 0
     @tokens[name] = lock.token
     info = @client.lock_info(name).to_h
-    { tokens: [lock.token], process: process, lock_key: info["lock_key"], acq_id: info["acq_id"],
-      hst_id: info["hst_id"], ts_us: info[%w[ts_us l_spc_ts_us l_spc_ext_ts_us][process]],
+    { tokens: [lock.token], process: process, lock_key: info["key"], acq_id: info["acquirer_id"],
+      hst_id: info["host_id"], ts_us: info[%w[acquired_at_us reentered_at_us extended_at_us][process]],
       ttl_ms: options.fetch("ttl_ms", DEFAULT_TTL_MS) }
+  end
+
+  # The tests have the words of the gem for what stands on the server.
+  IN_TESTS = {
+    "acquirer_id" => "acq_id", "host_id" => "hst_id", "acquired_at_us" => "ts_us", "ttl_ms" => "ini_ttl_ms",
+    "remaining_ms" => "rem_ttl_ms", "reentries" => "spc_cnt", "reentered_at_us" => "l_spc_ts_us",
+    "extended_ms" => "spc_ext_ttl_ms", "extended_at_us" => "l_spc_ext_ts_us",
+    "last_extension_ms" => "l_spc_ext_ini_ttl_ms"
+  }.freeze
+
+  def in_words_of_tests(info)
+    here = { **IN_TESTS, "key" => info.key?("requests") ? "lock_queue" : "lock_key" }
+    renamed = info.transform_keys { |name| here.fetch(name, name) }
+    renamed["requests"]&.map! { |request| in_words_of_tests(request) }
+    renamed
   end
 
   def inspect_of(words)
     info = words["of"] == "queue" ? @client.queue_info(words["name"]) : @client.lock_info(words["name"])
     case words["of"]
     when "is_locked" then { found: !info.nil? }
-    when "queue", "lock" then { status: info ? 0 : Rql::NOT_FOUND, found: { "meta" => [], **info.to_h } }
+    when "queue", "lock" then { status: info ? 0 : Rql::NOT_FOUND, found: { "meta" => [], **in_words_of_tests(info.to_h) } }
     else raise "no such look: #{words}"
     end
   end

@@ -123,11 +123,11 @@ def test_extend_by_secret_extends_only_that_grant(server, rql):
 def test_info_shows_holder_times_and_metadata(server, rql):
     lock = rql("lock", "a", "--ttl", "1m", "--meta", "who=me", "--json").json()
     text = rql("info", "a", "--ids").out
-    for part in ("holder", lock["acq_id"], lock["hst_id"], str(lock["token"]), "meta who", "1m00s"):
+    for part in ("holder", lock["acquirer_id"], lock["host_id"], str(lock["token"]), "meta who", "1m00s"):
         check_in(part, text)
     info = rql("info", "a", "--json").json()
-    wanted = {**{name: lock[name] for name in ("acq_id", "token", "ts_us")}, "meta": {"who": "me"}, "status": "alive",
-              "spc_cnt": None}
+    wanted = {**{name: lock[name] for name in ("acquirer_id", "token", "acquired_at_us")}, "meta": {"who": "me"}, "status": "alive",
+              "reentries": None}
     check_equal({name: info[name] for name in wanted}, wanted)
 
 
@@ -144,7 +144,7 @@ def test_info_reads_locks_of_the_gem(server, rql):
     server.ask("HSET", "rql:lock:a", "acq_id", "rql:acq:1/2/3/4/0123456789abcdef", "hst_id",
                 "rql:hst:1/2/4/0123456789abcdef", "ts", "1795254268.4681", "ini_ttl", "5000")
     info = rql("info", "a", "--json").json()
-    check_equal((info["token"], info["ts_us"], info["rem_ttl_ms"]), (None, 1795254268468100, None))
+    check_equal((info["token"], info["acquired_at_us"], info["remaining_ms"]), (None, 1795254268468100, None))
     for words in (["info", "a"], ["who"], ["ls", "--long"]):
         check_in("forever", rql(*words).out)
 
@@ -158,8 +158,8 @@ def test_queue_lists_requests_in_order(server, rql):
     lines = rql("queue", "a", "--ids").out.splitlines()
     check_equal(lines[0].split(), ["POSITION", "AGE", "ACQUIRER", "HOST"])
     for line, request in zip(lines[1:], queue["requests"]):
-        check_in(request["acq_id"], line)
-        check_in(request["hst_id"], line)
+        check_in(request["acquirer_id"], line)
+        check_in(request["host_id"], line)
     for waiter in waiters:
         waiter.kill()
         finish(waiter)

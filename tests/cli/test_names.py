@@ -55,7 +55,7 @@ def test_holders_and_waiters_are_shown_by_name(server, rql):
     check_in(waits, rql("ls", "--queues", "--long").out)
     # The ids are there where they are asked for, and JSON has both.
     row = rql("who", "--json").json()[0]
-    check_in(row["acq_id"], rql("who", "--ids").out)
+    check_in(row["acquirer_id"], rql("who", "--ids").out)
     assert holder not in rql("who", "--ids").out
     check_equal((row["client"]["pid"], row["client"]["label"]), (process.pid, "billing"))
     check_equal(rql("queue", "a", "--json").json()["requests"][0]["client"]["pid"], waiter.pid)
@@ -71,7 +71,7 @@ def test_who_is_not_known_is_shown_by_id(server, rql):
     process = holding(server, rql, "a", RQL_CLIENT_NAMES="false")
     row = rql("who", "--json").json()[0]
     check_equal(row["client"], None)
-    check_in(row["acq_id"], rql("who").out)
+    check_in(row["acquirer_id"], rql("who").out)
     check_equal([name for name in connection_names(server) if str(process.pid) in name], [])
     server.ask("HSET", "rql:lock:r", "acq_id", RUBY, "hst_id", RUBY_HOST, "ts", f"{time.time():.3f}",
                 "ini_ttl", "5000")
@@ -167,7 +167,7 @@ def test_hosts_of_the_swarm_are_shown_by_name(server, rql):
     check_in(f"{HOST} rql[{process.pid}", rql("swarm", "info").out)
     check_in("ruby[3301/17]", rql("swarm", "info").out)
     check_in(host, rql("swarm", "info", "--ids").out)
-    known = {row["hst_id"]: row["client"] for row in rql("swarm", "info", "--json").json()}
+    known = {row["host_id"]: row["client"] for row in rql("swarm", "info", "--json").json()}
     check_equal((known[host]["pid"], known[RUBY_HOST]), (process.pid, None))
     wait_until(lambda: any(name.endswith(f":{service.pid}:b") for name in connection_names(server)), "it is named")
 

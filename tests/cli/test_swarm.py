@@ -27,7 +27,7 @@ def plant(server):
 def test_hosts_are_shown(server, rql):
     plant(server)
     hosts = rql("swarm", "info", "--json").json()
-    check_equal([(h["hst_id"], h["zombie"]) for h in hosts], [("alive", False), (HOST, True)])
+    check_equal([(h["host_id"], h["zombie"]) for h in hosts], [("alive", False), (HOST, True)])
     check_in("dead", rql("swarm", "info").out)
     check_equal(rql("swarm", "status", "--json").json(),
                 {"swarm_hosts": 2, "zombie_hosts": 1, "flusher": None})
@@ -40,7 +40,7 @@ def test_zombies_are_shown_and_flushed(server, rql):
     check_equal(rql("swarm", "zombies", "--json").json(), found)
     check_in("dead hosts: 1", rql("swarm", "zombies").out)
     assert server.is_locked(LOCK)
-    check_equal(rql("swarm", "flush", "--json").json(), {**found, "rem_request_cnt": 1, "handed_over_cnt": 0})
+    check_equal(rql("swarm", "flush", "--json").json(), {**found, "requests": 1, "handed_over": 0})
     assert not server.is_locked(LOCK)
     check_equal(server.queue_length(OTHER), 0)
     check_in("dead hosts: 0", rql("swarm", "flush").out)

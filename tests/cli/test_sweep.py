@@ -6,7 +6,7 @@ from harness import PROGRAM, check_equal, check_in, environment, main, start_wai
 
 RUBY = "rql:acq:1/2/3/4/0123456789abcdef"
 RUBY_HOST = "rql:hst:1/2/4/0123456789abcdef"
-COUNTS = ("rel_key_cnt", "tch_queue_cnt", "rem_request_cnt", "handed_over_cnt", "foreign_key_cnt")
+COUNTS = ("released", "queues", "requests", "handed_over", "foreign")
 
 
 def hold(server, name, acquirer=RUBY, host=RUBY_HOST):
@@ -52,7 +52,7 @@ def test_clear_takes_a_glob_and_names_what_would_go(server, rql):
     result = rql("clear", "orders:*", "--dry-run", "--json").json()
     check_equal(sorted(result["keys"]), ["rql:lock:orders:1", "rql:lock:orders:2", "rql:lock_queue:orders:1",
                                          "rql:lock_queue:orders:2"])
-    check_equal(result["rel_key_cnt"], 4)
+    check_equal(result["released"], 4)
     assert server.is_locked("orders:1")
     check_equal(rql("clear", "orders:[!1]", "--force").out, "locks and queues: released: 2\n"
                                                             "requests: removed: 1 from 1 queues\n")
@@ -93,7 +93,7 @@ def test_dead_removes_old_requests_of_the_gem(server, rql):
     wait_for(server, "b", score=str(time.time()))
     result = rql("dead", "--dry-run", "--json").json()
     check_equal(sorted(result["processed_queues"]), ["a", "b"])
-    check_equal((result["dry_run"], result["rem_request_cnt"]), (True, 1))
+    check_equal((result["dry_run"], result["requests"]), (True, 1))
     check_equal(server.queue_length("a"), 1)
     check_equal(rql("dead", "--older-than", "3d").out, "requests: removed: 0 from 0 queues\n")
     check_equal(rql("dead", "--older-than", "1h").out, "requests: removed: 1 from 1 queues\n")

@@ -155,7 +155,7 @@ static size_t show_lock(const struct rqli_reply *replies)
         RQLI_MUST(!info);
         return 0;
     }
-    length = read_all(info->lock_key) + read_all(info->acq_id) + read_all(info->hst_id);
+    length = read_all(info->key) + read_all(info->acquirer_id) + read_all(info->host_id);
     RQLI_MUST(strcmp(info->name, "fuzz") == 0);
     for (size_t i = 0; i < info->n_meta; i++) {
         length += strlen(info->meta[i].name) + strlen(info->meta[i].value);
@@ -182,7 +182,8 @@ static size_t show_queue(const struct rqli_reply *replies)
     }
     if (!status && !rqli_queue_reading_finish(&reading, &info, NULL)) {
         for (size_t i = 0; i < info->n_requests; i++) {
-            length += read_all(info->requests[i].acq_id) + read_all(info->requests[i].hst_id);
+            length +=
+                read_all(info->requests[i]->acquirer_id) + read_all(info->requests[i]->host_id);
         }
         free(info);
     }

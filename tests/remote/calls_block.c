@@ -44,10 +44,12 @@ rql_status run_block(struct call *call)
     rql_series_block of_series = {.run = work_under_series, .user_data = call};
     struct hold hold = {.lock = NULL};
     struct settings settings;
-    rql_refusal refusal = {0};
+    rql_refusal refusal;
     rql_status status;
 
     read_settings(call->client, call->words, &settings);
+    rql_result_init(&refusal);
+    rql_result_init(&hold.result);
     settings.lock.refusal = &refusal;
     settings.series.result = &hold.result;
     status =

@@ -20,25 +20,25 @@ static cJSON *lock_of(const rql_lock_info *info)
 {
     const struct number numbers[] = {
         {"status", info->status},
-        {"ts_us", info->ts_us},
-        {"ini_ttl_ms", info->ini_ttl_ms},
-        {"rem_ttl_ms", info->rem_ttl_ms},
-        {"spc_cnt", info->spc_cnt},
-        {"l_spc_ts_us", info->l_spc_ts_us},
-        {"spc_ext_ttl_ms", info->spc_ext_ttl_ms},
-        {"l_spc_ext_ts_us", info->l_spc_ext_ts_us},
-        {"l_spc_ext_ini_ttl_ms", info->l_spc_ext_ini_ttl_ms},
+        {"ts_us", info->acquired_at_us},
+        {"ini_ttl_ms", info->ttl_ms},
+        {"rem_ttl_ms", info->remaining_ms},
+        {"spc_cnt", info->reentries},
+        {"l_spc_ts_us", info->reentered_at_us},
+        {"spc_ext_ttl_ms", info->extended_ms},
+        {"l_spc_ext_ts_us", info->extended_at_us},
+        {"l_spc_ext_ini_ttl_ms", info->last_extension_ms},
         {"token", info->token},
     };
     cJSON *lock = cJSON_CreateObject();
     cJSON *meta = cJSON_CreateArray();
 
     check_list(info->meta, info->n_meta);
-    add_text(lock, "lock_key", info->lock_key);
+    add_text(lock, "lock_key", info->key);
     add_text(lock, "node", info->node);
     add_text(lock, "name", info->name);
-    add_text(lock, "acq_id", info->acq_id);
-    add_text(lock, "hst_id", info->hst_id);
+    add_text(lock, "acq_id", info->acquirer_id);
+    add_text(lock, "hst_id", info->host_id);
     add_numbers(lock, numbers, sizeof numbers / sizeof numbers[0]);
     for (size_t i = 0; i < info->n_meta; i++) {
         cJSON *pair = cJSON_CreateArray();
@@ -58,14 +58,14 @@ static cJSON *queue_of(const rql_queue_info *info)
 
     check_list(info->requests, info->n_requests);
     (void)cJSON_AddNumberToObject(queue, "status", info->status);
-    add_text(queue, "lock_queue", info->lock_queue);
+    add_text(queue, "lock_queue", info->key);
     add_text(queue, "name", info->name);
     for (size_t i = 0; i < info->n_requests; i++) {
-        const rql_request_info *request = &info->requests[i];
+        const rql_request_info *request = info->requests[i];
         cJSON *added = cJSON_CreateObject();
 
-        add_text(added, "acq_id", request->acq_id);
-        add_text(added, "hst_id", request->hst_id);
+        add_text(added, "acq_id", request->acquirer_id);
+        add_text(added, "hst_id", request->host_id);
         (void)cJSON_AddNumberToObject(added, "score_us", (double)request->score_us);
         (void)cJSON_AddNumberToObject(added, "position", (double)request->position);
         (void)cJSON_AddItemToArray(requests, added);

@@ -120,6 +120,8 @@ static void acquire(rql_loop *loop, rql_client *client, cJSON *words)
     self->hold = hold_new(words);
     read_settings(client, given, &settings);
     set_listeners(words, self->hold, &settings.lock);
+    rql_result_init(&self->refusal);
+    rql_result_init(&self->hold->result);
     settings.lock.refusal = wants_refusal(words) ? &self->refusal : NULL;
     settings.series.result = &self->hold->result;
     settings.lock.fail_fast |= is_set(words, "try");

@@ -119,9 +119,9 @@ rql_status tell_hosts(struct call *call)
     for (size_t i = 0; list && i < list->count; i++) {
         cJSON *host = cJSON_CreateObject();
 
-        (void)cJSON_AddStringToObject(host, "hst_id", list->item[i].hst_id);
-        (void)cJSON_AddBoolToObject(host, "is_zombie", list->item[i].is_zombie);
-        (void)cJSON_AddNumberToObject(host, "last_probe_us", (double)list->item[i].last_probe_us);
+        (void)cJSON_AddStringToObject(host, "hst_id", list->item[i]->host_id);
+        (void)cJSON_AddBoolToObject(host, "is_zombie", list->item[i]->is_zombie);
+        (void)cJSON_AddNumberToObject(host, "last_probe_us", (double)list->item[i]->last_probe_us);
         (void)cJSON_AddItemToArray(hosts, host);
     }
     (void)rql_host_info_list_free(list);
@@ -134,8 +134,8 @@ static void add_zombies(cJSON *reply, rql_zombies *zombies)
         (void)cJSON_AddItemToObject(reply, "hosts", texts_of(zombies->hosts));
         (void)cJSON_AddItemToObject(reply, "acquirers", texts_of(zombies->acquirers));
         (void)cJSON_AddItemToObject(reply, "locks", texts_of(zombies->locks));
-        (void)cJSON_AddNumberToObject(reply, "rem_request_cnt", (double)zombies->rem_request_cnt);
-        (void)cJSON_AddNumberToObject(reply, "handed_over_cnt", (double)zombies->handed_over_cnt);
+        (void)cJSON_AddNumberToObject(reply, "rem_request_cnt", (double)zombies->requests);
+        (void)cJSON_AddNumberToObject(reply, "handed_over_cnt", (double)zombies->handed_over);
     }
     (void)rql_zombies_free(zombies);
 }

@@ -83,9 +83,9 @@ static rql_sweep_options options_in(const rql_client *client, const cJSON *words
 static void add_counts(cJSON *reply, const rql_sweep_result *result)
 {
     const struct number counts[] = {
-        {"rel_key_cnt", result->rel_key_cnt},         {"tch_queue_cnt", result->tch_queue_cnt},
-        {"rem_request_cnt", result->rem_request_cnt}, {"handed_over_cnt", result->handed_over_cnt},
-        {"foreign_key_cnt", result->foreign_key_cnt}, {"rel_time_us", result->rel_time_us},
+        {"rel_key_cnt", result->released},     {"tch_queue_cnt", result->queues},
+        {"rem_request_cnt", result->requests}, {"handed_over_cnt", result->handed_over},
+        {"foreign_key_cnt", result->foreign},  {"rel_time_us", result->duration_us},
     };
 
     add_numbers(reply, counts, sizeof counts / sizeof counts[0]);
@@ -103,10 +103,12 @@ rql_status sweep(struct call *call)
                          .steps = cJSON_CreateArray(),
                          .keys = cJSON_CreateArray()};
     const rql_sweep_options options = options_in(client, words, &self);
-    rql_sweep_result result = {.rel_time_us = -1};
+    rql_sweep_result result;
     rql_text_list *queues = NULL;
     rql_status status;
 
+    rql_result_init(&result);
+    result.duration_us = -1;
     if (strcmp(of, "all") == 0) {
         status = rql_locks_clear(client, &options, &result, &call->error);
     } else if (strcmp(of, "owner") == 0) {

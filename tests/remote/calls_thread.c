@@ -75,7 +75,7 @@ void set_listeners(const cJSON *words, struct hold *hold, rql_lock_options *out)
 {
     hold->is_lazy = out->lazy_release;
     out->on_lost = say_lost;
-    out->user_data = hold;
+    out->on_lost_data = hold;
     if (is_set(words, "logs")) {
         out->logger_data = hold->name;
         out->instrumenter = NULL;
@@ -101,12 +101,12 @@ static void add_refusal(cJSON *reply, const rql_refusal *refusal)
     (void)cJSON_AddStringToObject(added, "message", refusal->message);
     if (refusal->holder) {
         (void)cJSON_AddStringToObject(added, "holder", refusal->holder->name);
-        (void)cJSON_AddStringToObject(added, "holder_acq_id", refusal->holder->acq_id);
+        (void)cJSON_AddStringToObject(added, "holder_acq_id", refusal->holder->acquirer_id);
     }
     if (refusal->queue) {
         queue = cJSON_AddArrayToObject(added, "queue");
         for (size_t i = 0; i < refusal->queue->n_requests; i++) {
-            const char *acquirer = refusal->queue->requests[i].acq_id;
+            const char *acquirer = refusal->queue->requests[i]->acquirer_id;
 
             (void)cJSON_AddItemToArray(queue, cJSON_CreateString(acquirer));
         }
@@ -128,8 +128,8 @@ void add_result(cJSON *reply, const struct hold *hold)
         {"reason", result->reason},
         {"n_acquired", (int64_t)result->n_acquired},
         {"failed_on", (int64_t)result->failed_on},
-        {"acq_time_us", result->acq_time_us},
-        {"hold_time_us", result->hold_time_us},
+        {"acq_time_us", result->waited_us},
+        {"hold_time_us", result->held_us},
         {"ending", result->ending},
     };
     cJSON *added;
@@ -164,11 +164,11 @@ static void add_facts(cJSON *reply, const struct hold *hold)
     }
     (void)cJSON_AddStringToObject(reply, "node", rql_lock_node(first));
     (void)cJSON_AddStringToObject(reply, "name", facts.name);
-    (void)cJSON_AddStringToObject(reply, "lock_key", facts.lock_key);
-    (void)cJSON_AddStringToObject(reply, "acq_id", facts.acq_id);
-    (void)cJSON_AddStringToObject(reply, "hst_id", facts.hst_id);
+    (void)cJSON_AddStringToObject(reply, "lock_key", facts.key);
+    (void)cJSON_AddStringToObject(reply, "acq_id", facts.acquirer_id);
+    (void)cJSON_AddStringToObject(reply, "hst_id", facts.host_id);
     (void)cJSON_AddNumberToObject(reply, "process", facts.process);
-    (void)cJSON_AddNumberToObject(reply, "ts_us", (double)facts.ts_us);
+    (void)cJSON_AddNumberToObject(reply, "ts_us", (double)facts.acquired_at_us);
     (void)cJSON_AddNumberToObject(reply, "ttl_ms", (double)facts.ttl_ms);
     (void)cJSON_AddNumberToObject(reply, "waited_us", (double)facts.waited_us);
     (void)cJSON_AddNumberToObject(reply, "tries", (double)facts.tries);
@@ -195,11 +195,13 @@ static rql_status acquire(struct call *call)
     bool tries = is_set(call->words, "try");
     struct hold *hold = hold_new(call->words);
     struct settings settings;
-    rql_refusal refusal = {0};
+    rql_refusal refusal;
     rql_status status;
 
     read_settings(call->client, call->words, &settings);
     set_listeners(call->words, hold, &settings.lock);
+    rql_result_init(&refusal);
+    rql_result_init(&hold->result);
     settings.lock.refusal = wants_refusal(call->words) ? &refusal : NULL;
     settings.series.result = &hold->result;
     if (settings.is_series) {
@@ -293,7 +295,7 @@ static rql_status force_unlock(struct call *call)
 
     (void)cJSON_AddBoolToObject(call->reply, "lock_released", result.lock_released);
     (void)cJSON_AddBoolToObject(call->reply, "queue_released", result.queue_released);
-    (void)cJSON_AddNumberToObject(call->reply, "rel_time_us", (double)result.rel_time_us);
+    (void)cJSON_AddNumberToObject(call->reply, "rel_time_us", (double)result.duration_us);
     return status;
 }
 

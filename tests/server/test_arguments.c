@@ -108,15 +108,16 @@ TEST(calls_for_a_lock_or_a_series_refuse_null)
 
 TEST(inspections_sweeps_and_measures_refuse_null)
 {
-    const rql_sweep_owner nobody = {.acq_id = "a", .hst_id = NULL};
+    const rql_sweep_owner nobody = {.acquirer_id = "a", .host_id = NULL};
     rql_diagnose_options options;
-    rql_sweep_result result = {.rel_key_cnt = 77};
+    rql_sweep_result result = {.released = 77}; /* not set up */
     rql_client_info_list *clients = NULL;
     rql_report *report = NULL;
     bool answer = true;
     int64_t took_us = -1;
 
     REFUSED(rql_locks_clear(NULL, NULL, &result, NULL));
+    REFUSED(rql_locks_clear(client, NULL, &result, NULL));
     REFUSED(rql_requests_clear_dead(NULL, NULL, NULL, NULL, NULL));
     REFUSED(rql_locks_clear_of(client, NULL, NULL, NULL, NULL));
     REFUSED(rql_locks_clear_of(client, &nobody, NULL, &result, NULL));
@@ -139,7 +140,7 @@ TEST(inspections_sweeps_and_measures_refuse_null)
     rql_diagnose_options_init(&options);
     options.groups = "mem  dur";
     REFUSED(rql_diagnose(client, &options, &report, NULL));
-    assert_int_equal(result.rel_key_cnt, 77);
+    assert_int_equal(result.released, 77);
     assert_true(answer);
     ask("SET held x");
     assert_int_equal(rql_measure(client, RQL_MEASURE_PLAIN_LOCK, "held", &took_us, NULL),
@@ -149,8 +150,10 @@ TEST(inspections_sweeps_and_measures_refuse_null)
 
 TEST(null_is_freed_and_a_refusal_is_cleared_twice)
 {
-    rql_refusal refusal = {.reason = RQL_TIMED_OUT, .tries = 3};
+    rql_refusal refusal;
 
+    rql_result_init(&refusal);
+    refusal.tries = 3;
     assert_null(rql_clients_find(NULL, "x"));
     assert_null(rql_client_info_list_free(NULL));
     assert_null(rql_lock_info_free(NULL));
@@ -168,6 +171,7 @@ TEST(null_is_freed_and_a_refusal_is_cleared_twice)
         rql_refusal_clear(&refusal);
         assert_null(refusal.holder);
         assert_int_equal(refusal.tries, 0);
+        assert_int_equal(refusal.size, sizeof refusal);
     }
 }
 
@@ -182,6 +186,7 @@ TEST(calls_on_a_loop_refuse_null_and_locks_of_others)
     rql_error error = {0};
     rql_work work = {0};
     rql_async_block block = {0};
+    rql_series_result not_set_up = {.size = 8};
     rql_loop *made = NULL;
 
     CHECK_OK(rql_series_acquire(other, &series, &foreign_series, NULL));
@@ -206,6 +211,7 @@ TEST(calls_on_a_loop_refuse_null_and_locks_of_others)
     REFUSED(rql_loop_run(loop, &work, NULL));
     CHECK_OK(rql_lock_verify(foreign, NULL));
     CHECK_OK(rql_lock_release(foreign, NULL));
+    REFUSED(rql_series_release(foreign_series, &not_set_up, NULL));
     CHECK_OK(rql_series_release(foreign_series, NULL, NULL));
 }
 
@@ -217,6 +223,16 @@ static rql_status read_stats(void *out, size_t size)
 static rql_status read_server(void *out, size_t size)
 {
     return rql_client_ping_sized(client, out, size, NULL);
+}
+
+static rql_status read_swarm(void *out, size_t size)
+{
+    return rql_swarm_get_status_sized(client, out, size, NULL);
+}
+
+static rql_status read_unlocked(void *out, size_t size)
+{
+    return rql_lock_force_unlock_sized(client, "x", out, size, NULL);
 }
 
 /* A program that was built with fewer fields, up to the one at `cut`, or with more. */
@@ -232,6 +248,10 @@ TEST(a_program_of_another_age_gets_the_fields_that_it_knows)
         {"rql_stats", read_stats, offsetof(rql_stats, hand_overs), sizeof(rql_stats)},
         {"rql_server_info", read_server, offsetof(rql_server_info, round_trip_us),
          sizeof(rql_server_info)},
+        {"rql_swarm_status", read_swarm, offsetof(rql_swarm_status, hosts),
+         sizeof(rql_swarm_status)},
+        {"rql_unlock_result", read_unlocked, offsetof(rql_unlock_result, duration_us),
+         sizeof(rql_unlock_result)},
     };
 
     union {
@@ -250,6 +270,12 @@ TEST(a_program_of_another_age_gets_the_fields_that_it_knows)
         REFUSED(row->read(&out, 1));
         REFUSED(row->read(NULL, row->size));
     }
+    memset(&out, UNTOUCHED, sizeof out);
+    rql_result_init_sized(&out, sizeof(rql_sweep_result) + MORE);
+    CHECK_OK(rql_locks_clear(client, NULL, (rql_sweep_result *)&out, NULL));
+    assert_int_equal(out.size, sizeof(rql_sweep_result));
+    assert_int_equal(out.bytes[sizeof(rql_sweep_result) + MORE - 1], 0);
+    assert_int_equal(out.bytes[sizeof(rql_sweep_result) + MORE], UNTOUCHED);
     REFUSED(rql_client_stats(NULL, (rql_stats *)&out));
     REFUSED(rql_client_ping_node(NULL, 0, (rql_server_info *)&out, NULL));
     assert_int_equal(rql_client_ping_node_sized(client, 1, (rql_server_info *)&out,

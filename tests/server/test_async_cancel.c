@@ -139,6 +139,7 @@ static void ask_in_vain(struct asked *asked, rql_refusal *refusal)
 {
     asked->n_done = 0;
     asked->options.detailed_acq_timeout_error = true;
+    rql_result_init(refusal);
     asked->options.refusal = refusal;
     close_gate();
     start_asking(asked, "x");
@@ -148,7 +149,7 @@ static void ask_in_vain(struct asked *asked, rql_refusal *refusal)
 TEST(a_refusal_that_is_described_is_cancelled_too_late)
 {
     struct asked asked;
-    rql_refusal refusal = {0};
+    rql_refusal refusal;
     rql_lock *held = hold_for_ever(&asked);
 
     ask_in_vain(&asked, &refusal);

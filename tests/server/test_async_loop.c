@@ -194,7 +194,7 @@ TEST(a_handle_of_a_request_bears_the_ids_of_the_thread_that_has_it_next)
     CHECK_OK(status);
     held = hold(client, "a");
     rql_lock_describe(held, &facts);
-    assert_string_equal(facts.acq_id, rql_client_acquirer_id(client, 0, acquirer));
+    assert_string_equal(facts.acquirer_id, rql_client_acquirer_id(client, 0, acquirer));
     CHECK_OK(rql_lock_release(held, NULL));
 }
 

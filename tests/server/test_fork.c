@@ -33,7 +33,7 @@ static void refuse_series(void)
 
 static void refuse_and_free_what_is_inherited(void)
 {
-    const rql_sweep_owner owner = {.acq_id = "a", .hst_id = "h"};
+    const rql_sweep_owner owner = {.acquirer_id = "a", .host_id = "h"};
     rql_lock *lock = NULL;
 
     must(rql_lock_acquire(client, "x", NULL, &lock, NULL) == RQL_E_FORKED, 10);

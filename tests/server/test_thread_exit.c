@@ -376,7 +376,7 @@ TEST(callbacks_run_with_synchronous_signals_open)
         assert_int_equal(sigaction(handled[i], &counts, &before[i]), 0);
     }
     options.on_lost = raise_when_lost;
-    options.user_data = &n_called;
+    options.on_lost_data = &n_called;
     lock = hold_with(client, "x", &options);
     ask("DEL rql:lock:x");
     assert_int_equal(rql_lock_verify(lock, NULL), RQL_NOT_HELD);

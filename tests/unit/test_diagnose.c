@@ -357,9 +357,10 @@ TEST(hosts_are_judged_by_how_long_they_are_dead_and_what_they_hold)
     assert_int_equal(check_of("swarm.alive")->level, RQL_CHECK_OK);
     begin_again();
     EACH (row, rows) {
-        const rql_host_info each[] = {{"h", row->is_zombie, now_us - row->silent_us},
-                                      {"alive", false, now_us}};
-        const rql_host_info_list hosts = {2, each};
+        rql_host_info each[] = {{"h", row->is_zombie, now_us - row->silent_us},
+                                {"alive", false, now_us}};
+        rql_host_info *item[] = {&each[0], &each[1]};
+        const rql_host_info_list hosts = {2, item};
         const struct rqli_swarm_sight seen = {&hosts, now_us, row->n_held, row->lacks_flusher};
 
         rqli_judge_swarm(made, &options, &seen);

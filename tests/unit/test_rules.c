@@ -56,7 +56,7 @@ TEST(steps_through_a_queue_come_to_an_end)
             assert_true(target.from == row->steps[step].second);
             step++;
         }
-        CHECK_ALL(EQ(row->goes_on[step], false), EQ(sweep.result.rem_request_cnt, row->removed),
-                  EQ(sweep.result.tch_queue_cnt, 1), EQ(target.served, 1));
+        CHECK_ALL(EQ(row->goes_on[step], false), EQ(sweep.result.requests, row->removed),
+                  EQ(sweep.result.queues, 1), EQ(target.served, 1));
     }
 }
