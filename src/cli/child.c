@@ -180,7 +180,7 @@ static void say_why(const char *program, int number)
     const bool is_line = program[strcspn(program, " \t\n$|;&<>")] != '\0';
 
     if (number == ENOENT && is_line) {
-        cli_say("%s: command not found; a line for a shell is written sh -c '...'", program);
+        cli_say("%s: command not found; give a line for a shell with -c", program);
     } else if (number == ENOENT && !strchr(program, '/')) {
         cli_say("%s: command not found", program);
     } else {

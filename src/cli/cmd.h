@@ -139,6 +139,7 @@ extern const struct cli_command cli_stats;
 extern const struct cli_command cli_ping;
 extern const struct cli_command cli_doctor;
 extern const struct cli_command cli_bench;
+extern const struct cli_command cli_hosts;
 extern const struct cli_command cli_swarm;
 
 /* The flags before the command's name belong to this one. Its own name is empty. */

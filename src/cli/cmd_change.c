@@ -382,6 +382,11 @@ static int check_clear_of(struct cli_args *args)
     return check_meant(args, &cli_clear_of);
 }
 
+static int check_dead(struct cli_args *args)
+{
+    return check_meant(args, &cli_dead);
+}
+
 const struct cli_command cli_clear = {
     .name = "clear",
     .usage = "[GLOB] (--dry-run | --force)",
@@ -406,9 +411,10 @@ const struct cli_command cli_clear_of = {
 
 const struct cli_command cli_dead = {
     .name = "dead",
-    .usage = "[--older-than DURATION] [--dry-run]",
+    .usage = "[--older-than DURATION] (--dry-run | --force)",
     .summary = "Remove the requests of dead waiters from all queues",
     .notes = "Live waiters of librql keep their places. Waiters of the gem send no heartbeats: "
              "they count as dead by their age, and put themselves back if they are not.\n",
+    .prepare = check_dead,
     .run = clear_dead,
 };

@@ -274,7 +274,6 @@ static const struct action {
 } actions[] = {
     {"run", prepare_service, run_service},
     {"status", NULL, show_status},
-    {"info", NULL, show_hosts},
     {"flush", NULL, show_zombies},
     {"zombies", NULL, show_zombies},
 };
@@ -314,15 +313,22 @@ static int run(struct cli_session *self)
     return action ? action->run(self) : CLI_USAGE;
 }
 
+const struct cli_command cli_hosts = {
+    .name = "hosts",
+    .summary = "Show which hosts are alive, and which are dead",
+    .notes = "A host is a thread that has used its client while a swarm runs. It is dead after "
+             "--zombie-ttl of silence.\n",
+    .run = show_hosts,
+};
+
 const struct cli_command cli_swarm = {
     .name = "swarm",
     .is_worth_naming = true,
-    .usage = "run|status|info|flush|zombies",
+    .usage = "run|status|flush|zombies",
     .summary = "Find dead hosts and free what they held",
     .notes = "  run      until SIGTERM: free what dead hosts held, if this swarm is\n"
              "           elected; --json prints the state of its parts at the end\n"
              "  status   how many hosts there are, and which one is elected\n"
-             "  info     all hosts, and how long they have been silent\n"
              "  flush    free what dead hosts hold now, without an election\n"
              "  zombies  the dead hosts and their locks; changes nothing\n"
              "A host is dead after --zombie-ttl of silence, which must be the same for all swarms "

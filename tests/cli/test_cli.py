@@ -8,7 +8,7 @@ from harness import (PROGRAM, Program, Proxy, check_equal, check_in, environment
                      start_waiting, written_at_terminal)
 
 COMMANDS = ["run", "lock", "unlock", "extend", "info", "queue", "ls", "who", "clear", "clear-of",
-            "dead", "stats", "ping"]
+            "dead", "stats", "hosts", "ping"]
 
 
 def one_line(text):
@@ -353,7 +353,7 @@ def test_durations_have_fractions_and_parts_everywhere(server, rql):
         assert not server.is_locked("a")
     rql("lock", "a", "--ttl", "1m")
     check_equal(rql("lock", "a", "--wait", "0.75s").code, 1)
-    check_equal(rql("dead", "--older-than", "1d12h").code, 0)
+    check_equal(rql("dead", "--force", "--older-than", "1d12h").code, 0)
 
 
 def test_bad_environment_is_named(server, rql):
@@ -366,7 +366,7 @@ def test_bad_environment_is_named(server, rql):
 def test_unreachable_server_is_one_line_without_the_password(server, rql):
     for url in ("redis://user:geheim@127.0.0.1:1/0", "unix://user:geheim@/nonexistent/socket"):
         for words in (["ls"], ["lock", "a"], ["run", "a", "--", "true"], ["who", "--json"], ["clear", "--force"],
-                      ["dead", "--json"], ["swarm", "run"], ["clear-of", "--host", "h", "--acquirer", "a", "--force", "--json"]):
+                      ["dead", "--force", "--json"], ["swarm", "run"], ["clear-of", "--host", "h", "--acquirer", "a", "--force", "--json"]):
             result = Program(url)(*words)
             check_equal((result.code, result.out), (69, ""), result.err)
             assert "geheim" not in one_line(result.err)

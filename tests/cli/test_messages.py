@@ -82,8 +82,8 @@ def test_a_command_that_is_not_there_or_may_not_run_is_said_to_be_so(server, rql
     for command in "/etc/passwd", "/":
         check_equal(rql("run", "n", "--", command).code, 126)
     for command, said in (("nosuchcmd", "nosuchcmd: command not found"), ("/no/such", "/no/such: No such file or directory"),
-                          ("echo $RQL_LOCK", "echo $RQL_LOCK: command not found; a line for a shell is written sh -c '...'"),
-                          ("/bin/echo a", "/bin/echo a: command not found; a line for a shell is written sh -c '...'")):
+                          ("echo $RQL_LOCK", "echo $RQL_LOCK: command not found; give a line for a shell with -c"),
+                          ("/bin/echo a", "/bin/echo a: command not found; give a line for a shell with -c")):
         result = rql("run", "n", "--", command)
         check_equal((result.code, result.err), (127, f"rql: {said}\n"))
     assert not server.is_locked("n")
@@ -110,7 +110,7 @@ extend a --force | extend a --add 5s | extend a --secret 00000000000000000000000
 extend a --add 5s --secret short | extend a --add 5s --force --secret 00000000000000000000000000000000
 clear | clear --force --dry-run | clear a b --force | clear-of --host h --acquirer a | clear-of --host h --force
 clear-of --acquirer a --force | clear-of --acquirer '' --host h --force
-dead --older-than 5 | dead --older-than -5s | dead --older-than 99999d | dead --force
+dead --older-than 5 | dead --older-than -5s | dead --older-than 99999d | dead
 stats --json --openmetrics | stats --out f | stats --json --out f | stats --classes f | stats --openmetrics --every 1s
 stats --openmetrics --out f --every 999ms | doctor --max-keys many | doctor --max-keys 100000001"""),
     ("see rql bench --help", """
@@ -122,7 +122,7 @@ lock a --ttl 0.5 | lock a --ttl 5 | lock a --ttl 5x | lock a --ttl 0.0001s | loc
 lock a --ttl 1.5h30m | lock a --ttl 1.s | lock a --ttl .5s | bench --for 10"""),
     ("one too many: more", """
 help run more | help options more | help --roff run more | help --completion bash more | --help run more
-swarm info more"""),
+hosts more"""),
     ("one too many: -m", "info -- -n -m"),
     ("at -m", "run -- -n -m -- true"),
     ("which lock?", "run -- -- true"),
@@ -148,7 +148,6 @@ lock a --try --wait 1s | run a -w0 -n -- true | series a --wait=forever --try --
     ("unknown command serise (did you mean series?); see rql ", "help serise"),
     ("unknown command release (did you mean unlock?)", "release"),
     ("unknown command acquire (did you mean lock?)", "acquire"),
-    ("unknown command hosts (did you mean swarm info?)", "hosts"),
     ("unknown command version (did you mean --version?)", "version"),
     ("unknown action dance", "swarm dance"),
     ("swarm: unknown action statsu (did you mean status?); see rql ", "swarm statsu"),

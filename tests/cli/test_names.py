@@ -164,10 +164,10 @@ def test_hosts_of_the_swarm_are_shown_by_name(server, rql):
                       RQL_ZOMBIE_TTL_MS="1000")
     host = server.ask("HGET", "rql:lock:lock", "hst_id")
     wait_until(lambda: server.ask("HEXISTS", "rql:swarm:hsts", host) == 1, "it is a host")
-    check_in(f"{HOST} rql[{process.pid}", rql("swarm", "info").out)
-    check_in("ruby[3301/17]", rql("swarm", "info").out)
-    check_in(host, rql("swarm", "info", "--ids").out)
-    known = {row["host_id"]: row["client"] for row in rql("swarm", "info", "--json").json()}
+    check_in(f"{HOST} rql[{process.pid}", rql("hosts").out)
+    check_in("ruby[3301/17]", rql("hosts").out)
+    check_in(host, rql("hosts", "--ids").out)
+    known = {row["host_id"]: row["client"] for row in rql("hosts", "--json").json()}
     check_equal((known[host]["pid"], known[RUBY_HOST]), (process.pid, None))
     wait_until(lambda: any(name.endswith(f":{service.pid}:b") for name in connection_names(server)), "it is named")
 
@@ -206,7 +206,7 @@ def test_ages_are_by_the_servers_clock(server, rql):
                     rql("who", "--json", **more).json()[0]["age_ms"] / 1000,
                     seconds(rql("queue", "a", **more).out.splitlines()[1].split()[1]),
                     seconds(re.search(r"(?im)^age\b\W*(\S+)", rql("info", "a", **more).out)[1]),
-                    seconds(rql("swarm", "info", **more).out.splitlines()[1].split()[-2])]
+                    seconds(rql("hosts", **more).out.splitlines()[1].split()[-2])]
             metrics = rql("stats", "--openmetrics", **more).out
             ages += [float(re.search(rf'rql_class_oldest_{what}_seconds{{class="other"}} (\S+)', metrics)[1])
                      for what in ("hold", "wait")]

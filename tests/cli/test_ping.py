@@ -174,7 +174,7 @@ def test_an_empty_url_counts_as_not_set(_server, rql):
 def test_a_command_that_takes_no_lock_starts_no_server(_server, rql):
     with tempfile.TemporaryDirectory(prefix="rql-") as folder:
         for words in (["ping"], ["ls"], ["who"], ["info", "a"], ["queue", "a"], ["stats"], ["doctor"], ["dead", "--dry-run"],
-                      ["unlock", "a", "--force"], ["swarm", "status"], ["swarm", "info"], ["ls", "--url", "local:"]):
+                      ["unlock", "a", "--force"], ["swarm", "status"], ["hosts"], ["ls", "--url", "local:"]):
             result = rql(*words, RQL_URL="", RQL_LOCAL_DIR=folder + "/none")
             check_equal((result.code, result.out), (69, ""), words)
             check_equal(result.err, "rql: local: no server is running; set RQL_URL to use another\n", words)

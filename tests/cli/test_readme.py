@@ -105,7 +105,7 @@ def test_rights_of_the_answer_suffice(server, _rql):
                              "extend a --add 1s --force"]),
             ("look", locks + looks, ["info a", "ls", "ls -l", "ls -q -l", "ls -k", "who"]),
             ("sweep", locks + looks + sweeps,
-             ["stats", "swarm status", "swarm info", "swarm zombies", "swarm flush", "dead",
+             ["stats", "swarm status", "hosts", "swarm zombies", "swarm flush", "dead --force",
               "clear-of --host h --acquirer a --force", "clear --dry-run"]),
             ("force", locks + force, ["unlock a --force"]),
             ("sweep", locks + looks + sweeps, ["clear --force"])):

@@ -26,9 +26,9 @@ def plant(server):
 
 def test_hosts_are_shown(server, rql):
     plant(server)
-    hosts = rql("swarm", "info", "--json").json()
+    hosts = rql("hosts", "--json").json()
     check_equal([(h["host_id"], h["zombie"]) for h in hosts], [("alive", False), (HOST, True)])
-    check_in("dead", rql("swarm", "info").out)
+    check_in("dead", rql("hosts").out)
     check_equal(rql("swarm", "status", "--json").json(),
                 {"swarm_hosts": 2, "zombie_hosts": 1, "flusher": None})
     check_equal(rql("swarm", "status").out, "hosts: 2, of them dead: 1\nflusher: none\n")
@@ -48,8 +48,8 @@ def test_zombies_are_shown_and_flushed(server, rql):
 
 def test_looking_at_a_swarm_leaves_no_host(server, rql):
     """A host that nobody keeps alive would be reported as dead until somebody flushes."""
-    for action in "status", "info", "zombies", "flush":
-        check_equal(rql("swarm", action).code, 0)
+    for words in ("swarm", "status"), ("hosts",), ("swarm", "zombies"), ("swarm", "flush"):
+        check_equal(rql(*words).code, 0)
     check_equal(server.ask("EXISTS", "rql:swarm:hsts"), 0)
     check_equal(rql("swarm", "probe").code, 64)
 

@@ -95,9 +95,9 @@ def test_dead_removes_old_requests_of_the_gem(server, rql):
     check_equal(sorted(result["processed_queues"]), ["a", "b"])
     check_equal((result["dry_run"], result["requests"]), (True, 1))
     check_equal(server.queue_length("a"), 1)
-    check_equal(rql("dead", "--older-than", "3d").out, "requests: removed: 0 from 0 queues\n")
-    check_equal(rql("dead", "--older-than", "1h").out, "requests: removed: 1 from 1 queues\n")
-    check_equal(counts(rql("dead", "--json")), (0, 0, 0, 0, 0))
+    check_equal(rql("dead", "--force", "--older-than", "3d").out, "requests: removed: 0 from 0 queues\n")
+    check_equal(rql("dead", "--force", "--older-than", "1h").out, "requests: removed: 1 from 1 queues\n")
+    check_equal(counts(rql("dead", "--force", "--json")), (0, 0, 0, 0, 0))
     check_equal(server.queue_length("b"), 1)
 
 
