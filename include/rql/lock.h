@@ -7,10 +7,10 @@
  *
  * A lock has a TTL on the server. The holder counts the same time locally, from before the request
  * was sent, less a margin of max(5 ms, 1 % of the TTL). Its clock keeps running during suspend.
- * Until this local deadline the server grants the lock to no other request (rql(7) has the
- * conditions). For protection beyond that, use the fencing token: let the protected resource refuse
- * every token that is lower than the highest one it has seen, and an equal token with another
- * secret.
+ * Until this local deadline the server grants the lock to no other request (rql-guarantees(7) has
+ * the conditions). For protection beyond that, use the fencing token: let the protected resource
+ * refuse every token that is lower than the highest one it has seen, and an equal token with
+ * another secret.
  *
  * Any thread may use and release a lock. Renewal (rql_lock_options::auto_extend) is tied to the
  * thread that acquired the lock, and ends when that thread ends. See rql_lock_options::auto_extend
@@ -320,8 +320,8 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_lost_fd(rql_lock *lock, int *out, rql
 
 /**
  * Returns the fencing token of a lock. It is larger than every earlier token of this lock, as long
- * as the server's clock is not set back and only one master at a time grants the lock (rql(7)). A
- * re-entry has the token of the outer grant.
+ * as the server's clock is not set back and only one master at a time grants the lock
+ * (rql-guarantees(7)). A re-entry has the token of the outer grant.
  *
  * The tokens of all locks of a server increase together, so one resource can be protected by
  * several locks. If several servers share the locks, the tokens of each partition increase

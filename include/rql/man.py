@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Manual pages of the library in the language of man(7): one for each function, librql(3), and rql(7).
+"""Manual pages of the library in the language of man(7).
 
-Usage: man.py VERSION DATE MAN3 RQL7 README FILE...
+Usage: man.py VERSION DATE MAN3 MAN7 README PROTOCOL FILE...
 
-The files are headers and pages. MAN3, a folder, is made of the comments of the headers; RQL7 of what stands in the
-pages between <!-- rql(7): TITLE --> and <!-- /rql(7) -->; the example of librql(3) is README's. Exit status 1: a
-public function has no comment of the form that is read here.
+The files are headers and pages in Markdown. MAN3 is a folder with a page for each function, of the comments of the
+headers, and with librql(3), whose example is README's. MAN7 is a folder with rql-NAME(7) for each page NAME.md, and
+with rql(7), which lists them and has the table of keys of PROTOCOL. Exit status 1: a public function has no comment of
+the form that is read here.
 """
 import pathlib
 import re
@@ -22,7 +23,8 @@ TITLES = {"param": "PARAMETERS", "return": "RETURN VALUE", "retval": "RETURN VAL
 NAME = re.compile(r"(?:#define |\(\*|(?:struct|enum) |\b(?=rql_\w+\())(\w+)")
 MARKUP = re.compile(r"`([^`]+)`|\*\*(.+?)\*\*|(?<!\w)::(\w+)|(\w+::\w+)|@p (?P<argument>\w+)|(\brql_\w+\(\))|"
                     r"\[(?P<link>[^]]+)\]\([^)]+\)", re.S)
-MARKED = re.compile(r"<!-- rql\(7\): ([^>]+) -->\n(.*?)<!-- /rql\(7\) -->", re.S)
+REST = "<!-- the rest is not in the manual -->"
+KEYS = re.compile(r"<!-- rql\(7\): Keys -->\n(.*?)<!-- /rql\(7\) -->", re.S)
 
 
 class Entry(NamedTuple):
@@ -70,7 +72,7 @@ def as_list(table):
     """Its first column, and what the others say of it."""
     heads, _, *rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in table.splitlines()]
     for first, *others in rows:
-        yield from item(first, ". ".join(f"{head}: {cell}" for head, cell in zip(heads[1:], others)) + ".")
+        yield from item(first, ". ".join(f"{head}: {cell}" for head, cell in zip(heads[1:], others)).rstrip(".") + ".")
 
 
 def item(name, text):
@@ -80,16 +82,25 @@ def item(name, text):
 
 
 def blocks(text):
-    """Headings, paragraphs, lists and tables."""
-    for block in re.split(r"\n\s*\n|\n(?=[*-] )", text.strip()):
-        if block.startswith("### "):
-            yield f".SS {escaped(block[4:])}"
-        elif re.match(r"[*-] ", block):
-            yield ".IP \\(bu 2"
-            yield from filled(block[2:])
+    """Headings, paragraphs, lists, tables and code."""
+    for code in re.split(r"^(```.*?^```)$", re.sub("<!--.*?-->\n?", "", text), flags=re.M | re.S):
+        if code.startswith("```"):
+            yield ".PP"
+            yield from verbatim(code.partition("\n")[2].removesuffix("\n```"))
+        else:
+            yield from prose(code)
+
+
+def prose(text):
+    for block in re.split(r"\n\s*\n|\n(?=[*-] |[0-9]\. )", text.strip()):
+        if heading := re.match(r"(##+) ", block):
+            yield f".S{'H' if heading[1] == '##' else 'S'} {escaped(block[heading.end():])}"
+        elif point := re.match(r"[*-] |[0-9]\. ", block):
+            yield f".IP {escaped(point[0].strip()) if point[0][0].isdigit() else chr(92) + '(bu'} 3"
+            yield from filled(block[point.end():])
         elif block.startswith("|"):
             yield from as_list(block)
-        else:
+        elif block:
             yield ".PP"
             yield from filled(block)
 
@@ -189,24 +200,48 @@ def overview(headers, readme):
                 see_also([("rql", 1), ("rql", 7)]))
 
 
-def main(man3, rql7, readme, *files):
+def name_of(path):
+    return "rql-" + path.stem.replace("_", "-")
+
+
+def long_page(path):
+    """A page of section 7. It begins with its title; what is before the first heading is its description."""
+    title, _, text = path.read_text().partition("\n")
+    about, *parts = re.split(r"^(?=## )", text.partition(REST)[0], flags=re.M)
+    return page(name_of(path), 7, [name_of(path)], title.removeprefix("# "),
+                section("DESCRIPTION", blocks(about)),
+                *(section(part[3:part.index("\n")].upper(), blocks(part[part.index("\n"):])) for part in parts),
+                see_also([("rql", 1), ("rql", 7), ("librql", 3)]))
+
+
+def map_page(pages, protocol):
+    """rql(7). "(4)" leads to a rule of the protocol."""
+    keys = re.sub(r" \(\d+\)", "", KEYS.search(protocol.read_text())[1])
+    lines = sum((list(item(f"`{name_of(path)}` (7)", path.read_text().partition("\n")[0].removeprefix("# ") + "."))
+                 for path in pages), [])
+    return page("rql", 7, ["rql"], "The pages of librql, and the keys on the server", section("PAGES", lines),
+                section("KEYS", blocks(keys)),
+                see_also([("rql", 1), *((name_of(path), 7) for path in pages), ("librql", 3)]))
+
+
+def main(man3, man7, readme, protocol, *files):
     files = [pathlib.Path(name) for name in files]
-    # "(4)" leads to a rule of that page.
-    pages = [re.sub(r" \(\d+\)", "", path.read_text()) for path in files if path.suffix == ".md"]
+    pages = [path for path in files if path.suffix == ".md"]
     headers = {f"rql/{path.name}": read_header(path) for path in files if path.suffix == ".h"}
     functions = [entry for _, of_header, _ in headers.values() for entry in of_header]
     known = {name for entry in functions for name in entry.names}
-    folder = pathlib.Path(man3)
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
+    folder, of_pages = pathlib.Path(man3), pathlib.Path(man7)
+    for made in folder, of_pages:
+        shutil.rmtree(made, ignore_errors=True)
+        made.mkdir()
     (folder / "librql.3").write_text(overview(headers, pathlib.Path(readme).read_text()))
     for entry in functions:
         (folder / f"{entry.names[0]}.3").write_text(function_page(entry, known))
         for name in entry.names[1:]:
             (folder / f"{name}.3").write_text(f".so man3/{entry.names[0]}.3\n")
-    sections = [section(title.upper(), blocks(text)) for text in pages for title, text in MARKED.findall(text)]
-    pathlib.Path(rql7).write_text(page("rql", 7, ["rql"], "What the locks of librql promise, and where they live",
-                                       *sections, see_also([("rql", 1), ("librql", 3)])))
+    (of_pages / "rql.7").write_text(map_page(pages, pathlib.Path(protocol)))
+    for path in pages:
+        (of_pages / f"{name_of(path)}.7").write_text(long_page(path))
 
 
 VERSION, DATE = sys.argv[1:3]

@@ -5,6 +5,9 @@
  * @file rql.h
  * @brief Everything that a worker needs: clients, locks, series, event loops, logs and events, and
  * the start of a swarm. Operators' tools include <rql/admin.h>, too.
+ *
+ * The pages rql-guarantees(7), rql-deployments(7), rql-event-loop(7), rql-options(7) and rql-gem(7)
+ * belong to this manual.
  */
 
 #include <rql/async.h>

@@ -1,15 +1,14 @@
 """Each promise of include/rql/guarantees.md names the tests that hold it, and they exist.
 
-A promise is a point of the lists between <!-- rql(7): ... --> and <!-- /rql(7) -->, and begins with its name. A row of
-the table at the end of the page has the name (none: that of the row before), words of the promise, and the tests of
-what they say: `FOLDER/PROGRAM: sentence, sentence; ...`, where a sentence is the name of the function in
+A promise is a point of the lists under a heading "What ...", and begins with its name. A row of the table at the end of
+the page has the name (none: that of the row before), words of the promise, and the tests of what they say: `FOLDER/PROGRAM: sentence, sentence; ...`, where a sentence is the name of the function in
 tests/FOLDER/test_PROGRAM.py, test_PROGRAM.c or PROGRAM.py, without the word test_. Each sentence of a promise has a row,
 but for those that begin with "Condition:"."""
 import re
 
 PAGE = "include/rql/guarantees.md"
 TITLE = "## Which tests hold each promise\n"
-MARKED = re.compile(r"<!-- rql\(7\): [^>]+ -->\n(.*?)<!-- /rql\(7\) -->", re.S)
+LISTED = re.compile(r"^## What [^\n]+\n(.*?)(?=^## |\Z)", re.M | re.S)
 POINT = re.compile(r"^\* (.*(?:\n  .*)*)", re.M)
 NAMED = re.compile(r"\*\*(.+?)\.?\*\*\s+(.*)")
 END_OF_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`(])")
@@ -19,7 +18,7 @@ FUNCTION = r"^(@.*\n)*(?: *def (test_)?{0}\(|TEST(?:_BETWEEN)?\({0}\b)"
 
 def promises(page):
     """Name -> text, in the order of the page; what has no name has None."""
-    for region in MARKED.findall(page):
+    for region in LISTED.findall(page):
         for point in POINT.findall(region):
             named = NAMED.fullmatch(" ".join(point.split()))
             yield named.groups() if named else (None, point)

@@ -47,7 +47,7 @@ WAITER = "TEST(a_waiter_is_served)\n"
 
 
 def promised(promise=PROMISE, row=TESTED, test=WAITER):
-    return {"include/rql/guarantees.md": f"<!-- rql(7): Promises -->\n{promise}<!-- /rql(7) -->\n{check_promises.TITLE}"
+    return {"include/rql/guarantees.md": f"## What is promised\n{promise}\n{check_promises.TITLE}"
                                          f"| Promise | Words | Tests |\n|---|---|---|\n{row}",
             "tests/unit/test_t.c": test}
 

@@ -14,7 +14,7 @@ BUILD = pathlib.Path(PROGRAM).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 FOLDER = tempfile.TemporaryDirectory(prefix="rql-test-")  # of all pages
 # Of other programs, in our pages.
-FOREIGN = {"--cflags", "--libs"}
+FOREIGN = {"--cflags", "--libs", "--now", "--collector", "--flag"}
 
 
 def commands_of(rql):
@@ -63,7 +63,7 @@ def all_pages(rql):
         name = folder / ("rql.1" if not command else f"rql-{command}.1")
         name.write_text(rql("help", "--roff", *([command] if command else [])).out)
     shutil.copytree(BUILD / "include" / "rql" / "man3", folder / "man3")
-    shutil.copy(BUILD / "include" / "rql" / "rql.7", folder)
+    shutil.copytree(BUILD / "include" / "rql" / "man7", folder / "man7")
     return sorted(path for path in folder.rglob("*.?") if not path.read_text().startswith(".so "))
 
 
@@ -197,12 +197,15 @@ def test_all_is_installed(_server, rql):
                        stdout=subprocess.DEVNULL)
         share = next(pathlib.Path(folder).rglob("share"))
         there = {path.relative_to(share).as_posix(): path for path in share.rglob("*") if path.is_file()}
+        names = [path.stem for path in (ROOT / "include" / "rql").glob("*.md")]
+        check_equal({f"doc/librql/{name}.md" for name in names} - set(there), set())
         there = {path: file for path, file in there.items() if not path.startswith("doc/")}
         pages = {f"man/man1/rql-{command}.1": command for command in commands_of(rql)} | {"man/man1/rql.1": None}
         scripts = {"bash-completion/completions/rql": "bash", "zsh/site-functions/_rql": "zsh",
                    "fish/vendor_completions.d/rql.fish": "fish"}
         functions = {f"man/man3/{name}.3" for name in functions_declared() | {"librql"}}
-        check_equal(set(there) ^ {*pages, *scripts, *functions, "man/man7/rql.7"}, set())
+        long = {f"man/man7/rql-{name.replace('_', '-')}.7" for name in names}
+        check_equal(set(there) ^ {*pages, *scripts, *functions, *long, "man/man7/rql.7"}, set())
         for path, command in pages.items():
             check_equal(plain(there[path].read_text()), source_of(rql, command), path)
         for path, shell in scripts.items():
