@@ -90,5 +90,5 @@ void watch_queue(struct watch *self, struct stage *stage)
     } else if (status < 0 && !is_passing_fault(status)) {
         fault_raise(&stage->fault, "watch: %s", error.message);
     }
-    (void)rql_queue_info_free(info);
+    (void)rql_free(info);
 }

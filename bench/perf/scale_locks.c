@@ -56,7 +56,7 @@ static bool list(struct locks *self, int64_t *found)
         return false;
     }
     *found = (int64_t)list->count;
-    (void)rql_text_list_free(list);
+    (void)rql_free(list);
     return true;
 }
 
@@ -130,7 +130,7 @@ static bool flush(struct locks *self, int64_t *found)
         return false;
     }
     *found = (int64_t)zombies->locks->count;
-    (void)rql_zombies_free(zombies);
+    (void)rql_free(zombies);
     return true;
 }
 

@@ -117,20 +117,11 @@ typedef struct rql_host_info_list {
  * @retval RQL_OK         `*out` is set.
  * @retval RQL_E_INVALID  The TTL is out of range.
  * @retval RQL_E_IO       No reply; also other faults of status.h.
- * @owner   The caller owns `*out`; release with rql_host_info_list_free().
+ * @owner   The caller owns `*out`; release with rql_free().
  * @threads Callable from any thread.
  */
 RQL_API RQL_MUST_CHECK rql_status rql_swarm_hosts(rql_client *client, int64_t zombie_ttl_ms,
                                                   rql_host_info_list **out, rql_error *error);
-
-/**
- * Releases a list of hosts.
- *
- * @param[in] list  The list, or NULL.
- * @return NULL.
- * @threads The list must not be in use by another thread.
- */
-RQL_API rql_host_info_list *rql_host_info_list_free(rql_host_info_list *list);
 
 /** Dead hosts and what they held: found by rql_swarm_zombies(), or flushed by rql_swarm_flush(). */
 typedef struct rql_zombies {
@@ -142,15 +133,6 @@ typedef struct rql_zombies {
 } rql_zombies;
 
 /**
- * Frees a result of rql_swarm_zombies() or rql_swarm_flush().
- *
- * @param[in] zombies  The result, or NULL.
- * @return NULL.
- * @threads The result must not be in use by another thread.
- */
-RQL_API rql_zombies *rql_zombies_free(rql_zombies *zombies);
-
-/**
  * Lists dead hosts and what they hold (the gem's zombies_info). The call changes nothing.
  *
  * @param[in]  client         The client.
@@ -160,7 +142,7 @@ RQL_API rql_zombies *rql_zombies_free(rql_zombies *zombies);
  * @retval RQL_OK         `*out` is set.
  * @retval RQL_E_INVALID  The TTL is out of range.
  * @retval RQL_E_IO       No reply; also other faults of status.h.
- * @owner   The caller owns `*out`; release with rql_zombies_free().
+ * @owner   The caller owns `*out`; release with rql_free().
  * @threads Callable from any thread.
  */
 RQL_API RQL_MUST_CHECK rql_status rql_swarm_zombies(rql_client *client, int64_t zombie_ttl_ms,
@@ -180,7 +162,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_swarm_zombies(rql_client *client, int64_t 
  * @param[out] error   Why the call did not return RQL_OK, or NULL.
  * @retval RQL_OK    Done.
  * @retval RQL_E_IO  No reply; also other faults of status.h.
- * @owner   The caller owns `*hosts`; release with rql_text_list_free().
+ * @owner   The caller owns `*hosts`; release with rql_free().
  * @threads Callable from any thread.
  */
 RQL_API RQL_MUST_CHECK rql_status rql_swarm_probe(rql_client *client, rql_text_list **hosts,
@@ -200,7 +182,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_swarm_probe(rql_client *client, rql_text_l
  * @retval RQL_OK         Done.
  * @retval RQL_E_INVALID  A setting is out of range.
  * @retval RQL_E_IO       No reply; also other faults of status.h.
- * @owner   The caller owns `*out`; release with rql_zombies_free().
+ * @owner   The caller owns `*out`; release with rql_free().
  * @threads Callable from any thread.
  */
 RQL_API RQL_MUST_CHECK rql_status rql_swarm_flush(rql_client *client,

@@ -24,13 +24,14 @@ typedef struct rql_text_list {
 } rql_text_list;
 
 /**
- * Frees a list.
+ * Releases what a call of this header, of hosts.h or of sweep.h has returned: a list with its
+ * items, or a description. An item of a list is not released by itself.
  *
- * @param[in] list  The list, or NULL.
+ * @param[in] result  The result, or NULL.
  * @return NULL.
- * @threads No other thread may use the list.
+ * @threads The result must not be in use by another thread.
  */
-RQL_API rql_text_list *rql_text_list_free(rql_text_list *list);
+RQL_API void *rql_free(void *result);
 
 /** The state in which a key was found. */
 typedef enum rql_key_status {
@@ -204,7 +205,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_queue_exists(rql_client *client, const cha
  * @retval RQL_NOT_FOUND  There is no such lock.
  * @retval RQL_E_INVALID  The name is malformed.
  * @retval RQL_E_IO       No reply; also other faults of status.h.
- * @owner   The caller owns `*out`; release with rql_lock_info_free().
+ * @owner   The caller owns `*out`; release with rql_free().
  * @threads Callable from any thread.
  */
 RQL_API RQL_MUST_CHECK rql_status rql_lock_inspect(rql_client *client, const char *name,
@@ -221,29 +222,11 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_inspect(rql_client *client, const cha
  * @retval RQL_NOT_FOUND  No request waits for the lock.
  * @retval RQL_E_INVALID  The name is malformed.
  * @retval RQL_E_IO       No reply; also other faults of status.h.
- * @owner   The caller owns `*out`; release with rql_queue_info_free().
+ * @owner   The caller owns `*out`; release with rql_free().
  * @threads Callable from any thread.
  */
 RQL_API RQL_MUST_CHECK rql_status rql_queue_inspect(rql_client *client, const char *name,
                                                     rql_queue_info **out, rql_error *error);
-
-/**
- * Releases a lock's description.
- *
- * @param[in] info  The description, or NULL.
- * @return NULL.
- * @threads The description must not be in use by another thread.
- */
-RQL_API rql_lock_info *rql_lock_info_free(rql_lock_info *info);
-
-/**
- * Releases a queue's description.
- *
- * @param[in] info  The description, or NULL.
- * @return NULL.
- * @threads The description must not be in use by another thread.
- */
-RQL_API rql_queue_info *rql_queue_info_free(rql_queue_info *info);
 
 /**
  * Lists the names of all locks that are held.
@@ -253,7 +236,7 @@ RQL_API rql_queue_info *rql_queue_info_free(rql_queue_info *info);
  * @param[out] error   Why the call did not return RQL_OK, or NULL.
  * @retval RQL_OK    `*out` is set.
  * @retval RQL_E_IO  No reply; also other faults of status.h.
- * @owner   The caller owns `*out`; release with rql_text_list_free().
+ * @owner   The caller owns `*out`; release with rql_free().
  * @threads Callable from any thread.
  */
 RQL_API RQL_MUST_CHECK rql_status rql_locks_list(rql_client *client, rql_text_list **out,
@@ -267,7 +250,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_locks_list(rql_client *client, rql_text_li
  * @param[out] error   Why the call did not return RQL_OK, or NULL.
  * @retval RQL_OK    `*out` is set.
  * @retval RQL_E_IO  No reply; also other faults of status.h.
- * @owner   The caller owns `*out`; release with rql_text_list_free().
+ * @owner   The caller owns `*out`; release with rql_free().
  * @threads Callable from any thread.
  */
 RQL_API RQL_MUST_CHECK rql_status rql_queues_list(rql_client *client, rql_text_list **out,
@@ -281,7 +264,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_queues_list(rql_client *client, rql_text_l
  * @param[out] error   Why the call did not return RQL_OK, or NULL.
  * @retval RQL_OK    `*out` is set.
  * @retval RQL_E_IO  No reply; also other faults of status.h.
- * @owner   The caller owns `*out`; release with rql_text_list_free().
+ * @owner   The caller owns `*out`; release with rql_free().
  * @threads Callable from any thread.
  */
 RQL_API RQL_MUST_CHECK rql_status rql_keys_list(rql_client *client, rql_text_list **out,
@@ -296,7 +279,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_keys_list(rql_client *client, rql_text_lis
  * @param[out] error   Why the call did not return RQL_OK, or NULL.
  * @retval RQL_OK    `*out` is set.
  * @retval RQL_E_IO  No reply; also other faults of status.h.
- * @owner   The caller owns `*out`; release with rql_lock_info_list_free().
+ * @owner   The caller owns `*out`; release with rql_free().
  * @threads Callable from any thread.
  */
 RQL_API RQL_MUST_CHECK rql_status rql_locks_inspect(rql_client *client, rql_lock_info_list **out,
@@ -311,7 +294,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_locks_inspect(rql_client *client, rql_lock
  * @param[out] error   Why the call did not return RQL_OK, or NULL.
  * @retval RQL_OK    `*out` is set.
  * @retval RQL_E_IO  No reply; also other faults of status.h.
- * @owner   The caller owns `*out`; release with rql_queue_info_list_free().
+ * @owner   The caller owns `*out`; release with rql_free().
  * @threads Callable from any thread.
  */
 RQL_API RQL_MUST_CHECK rql_status rql_queues_inspect(rql_client *client, rql_queue_info_list **out,
@@ -327,7 +310,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_queues_inspect(rql_client *client, rql_que
  * @param[out] error   Why the call did not return RQL_OK, or NULL.
  * @retval RQL_OK    `*out` is set.
  * @retval RQL_E_IO  No reply; also other faults of status.h.
- * @owner   The caller owns `*out`; release with rql_client_info_list_free().
+ * @owner   The caller owns `*out`; release with rql_free().
  * @threads Callable from any thread.
  */
 RQL_API RQL_MUST_CHECK rql_status rql_clients_list(rql_client *client, rql_client_info_list **out,
@@ -343,33 +326,6 @@ RQL_API RQL_MUST_CHECK rql_status rql_clients_list(rql_client *client, rql_clien
  * @threads The list must not be freed during the call.
  */
 RQL_API const rql_client_info *rql_clients_find(const rql_client_info_list *list, const char *id);
-
-/**
- * Releases a list of clients.
- *
- * @param[in] list  The list, or NULL.
- * @return NULL.
- * @threads The list must not be in use by another thread.
- */
-RQL_API rql_client_info_list *rql_client_info_list_free(rql_client_info_list *list);
-
-/**
- * Releases a list of locks.
- *
- * @param[in] list  The list, or NULL.
- * @return NULL.
- * @threads The list must not be in use by another thread.
- */
-RQL_API rql_lock_info_list *rql_lock_info_list_free(rql_lock_info_list *list);
-
-/**
- * Releases a list of queues.
- *
- * @param[in] list  The list, or NULL.
- * @return NULL.
- * @threads The list must not be in use by another thread.
- */
-RQL_API rql_queue_info_list *rql_queue_info_list_free(rql_queue_info_list *list);
 
 /** Size of rql_server_info::url with its terminator. */
 #define RQL_SERVER_URL_SIZE 1024
@@ -514,7 +470,7 @@ RQL_API const char *rql_client_host_id(const rql_client *client, char out[RQL_ID
  * @retval RQL_E_NOMEM   Out of memory.
  * @retval RQL_E_FORKED  The client belongs to the parent process.
  *
- * @owner   The caller owns `*out`; release with rql_text_list_free().
+ * @owner   The caller owns `*out`; release with rql_free().
  * @threads Callable from any thread.
  */
 RQL_API RQL_MUST_CHECK rql_status rql_client_host_ids(rql_client *client, rql_text_list **out,
@@ -532,7 +488,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_client_host_ids(rql_client *client, rql_te
  * @retval RQL_E_NOMEM   Out of memory.
  * @retval RQL_E_FORKED  The client belongs to the parent process.
  *
- * @owner   The caller owns `*out`; release with rql_text_list_free().
+ * @owner   The caller owns `*out`; release with rql_free().
  * @threads Callable from any thread.
  */
 RQL_API RQL_MUST_CHECK rql_status rql_client_held_locks(rql_client *client, rql_text_list **out,

@@ -208,7 +208,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_locks_clear_of(rql_client *client,
  *                        nothing was sent.
  * @retval RQL_E_UNKNOWN  As for rql_locks_clear(). Its other faults are possible, too.
  *
- * @owner   The caller owns `*queues`; release with rql_text_list_free().
+ * @owner   The caller owns `*queues`; release with rql_free().
  * @threads Callable from any thread. Thread cancellation is deferred.
  */
 RQL_API RQL_MUST_CHECK rql_status rql_requests_clear_dead(rql_client *client,

@@ -3,6 +3,7 @@
 #include "admin/pages.h"
 #include "base/cancel.h"
 #include "base/error.h"
+#include "base/result.h"
 #include "net/login/client_name.h"
 
 #include <stdlib.h>
@@ -30,7 +31,7 @@ rql_client_info *rqli_client_info_read(struct rqli_slice identity, struct rqli_s
     if (!rqli_is_plain(identity) || !rqli_is_plain(entry)) {
         return NULL;
     }
-    info = calloc(1, sizeof *info + identity.length + entry.length + N_TEXTS + 1);
+    info = rqli_result_new(sizeof *info + identity.length + entry.length + N_TEXTS + 1);
     if (!info) {
         return NULL;
     }
@@ -53,51 +54,42 @@ rql_client_info *rqli_client_info_read(struct rqli_slice identity, struct rqli_s
     return info;
 }
 
-rql_client_info_list *rql_client_info_list_free(rql_client_info_list *list)
-{
-    for (size_t i = 0; list && i < list->count; i++) {
-        free(list->item[i]);
-    }
-    free(list ? list->item : NULL);
-    free(list);
-    return NULL;
-}
+/* A walk through the list, and the clients that it finds. */
+struct listing {
+    struct rqli_walk walk; /* first */
+    size_t count;
+    rql_client_info **item;
+};
 
-static bool add(rql_client_info_list *list, rql_client_info *info)
+static bool add(struct listing *self, rql_client_info *info)
 {
     /* The array is full at each power of two. */
-    const bool is_full = list->count >= FIRST_ITEMS && (list->count & (list->count - 1)) == 0;
-    rql_client_info **item = list->item;
+    const bool is_full = self->count >= FIRST_ITEMS && (self->count & (self->count - 1)) == 0;
+    rql_client_info **item = self->item;
 
-    if (list->count == 0 || is_full) {
-        item = reallocarray(item, list->count == 0 ? FIRST_ITEMS : 2 * list->count, sizeof(void *));
+    if (self->count == 0 || is_full) {
+        item = reallocarray(item, self->count == 0 ? FIRST_ITEMS : 2 * self->count, sizeof(void *));
     }
     if (!item) {
         return false;
     }
-    list->item = item;
-    list->item[list->count++] = info;
+    self->item = item;
+    self->item[self->count++] = info;
     return true;
 }
-
-/* A walk through the list, and the clients that it finds. */
-struct listing {
-    struct rqli_walk walk; /* first */
-    rql_client_info_list *list;
-};
 
 /* Leaves out an entry that is older than an hour: its client has ended, because a living client
  * renews its entry three times in an hour. */
 static void take_client(struct rqli_walk *walk, struct rqli_slice identity, struct rqli_slice entry)
 {
-    const struct listing *self = (const struct listing *)walk;
+    struct listing *self = (struct listing *)walk;
     rql_client_info *info =
-        self->list->count < CLIENTS_MAX ? rqli_client_info_read(identity, entry) : NULL;
+        self->count < CLIENTS_MAX ? rqli_client_info_read(identity, entry) : NULL;
 
     if (!info || info->at_us < walk->server_us - hour_us) {
-        free(info);
-    } else if (!add(self->list, info)) {
-        free(info);
+        (void)rql_free(info);
+    } else if (!add(self, info)) {
+        (void)rql_free(info);
         walk->found.failed = true;
     }
 }
@@ -110,45 +102,33 @@ static int compare(const void *a, const void *b)
     return strcmp((*left)->identity, (*right)->identity);
 }
 
-/* HSCAN may return a field more than once. */
-static void sort(rql_client_info_list *list)
+/* Makes the list, sorted. HSCAN may return a field more than once. */
+static rql_client_info_list *list_of(struct listing *self)
 {
-    size_t kept = 0;
+    rql_client_info_list *list = rqli_result_new(sizeof *list + self->count * sizeof(void *));
 
-    if (list->count == 0) {
-        return;
+    if (list && self->count > 0) {
+        qsort(self->item, self->count, sizeof(void *), compare);
+        list->item = (rql_client_info **)(list + 1);
     }
-    qsort(list->item, list->count, sizeof(void *), compare);
-    for (size_t i = 1; i < list->count; i++) {
-        if (compare(&list->item[kept], &list->item[i]) == 0) {
-            free(list->item[i]);
+    for (size_t i = 0; i < self->count; i++) {
+        if (!list || (i > 0 && compare(&list->item[list->count - 1], &self->item[i]) == 0)) {
+            (void)rql_free(self->item[i]);
         } else {
-            list->item[++kept] = list->item[i];
+            list->item[list->count++] = self->item[i];
+            rqli_result_adopt(list, self->item[i]);
         }
     }
-    list->count = kept + 1;
-}
-
-static rql_status read_all(rql_client *client, rql_client_info_list *list, rql_error *error)
-{
-    const struct rqli_key_set *set = &rqli_key_sets[client->is_partitioned ? 0 : RQLI_WHOLE];
-    const struct rqli_reader reader = {
-        .client = client, .where = set->clients.data, .error = error, .set = set};
-    struct listing listing = {.list = list};
-    rql_status status;
-
-    rqli_walk_init(&listing.walk, NULL, set->clients.data);
-    listing.walk.take_field = take_client;
-    status = rqli_walk_read_all(&reader, &listing.walk, CLIENTS_PAGE);
-    rqli_walk_fini_p(&listing.walk);
-    sort(list);
-    return status;
+    free(self->item);
+    return list;
 }
 
 rql_status rql_clients_list(rql_client *client, rql_client_info_list **out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    rql_client_info_list *list;
+    RQLI_AUTO(rql_free) rql_client_info_list *list = NULL;
+    struct rqli_reader reader = {.client = client, .error = error};
+    struct listing listing = {.count = 0};
     rql_status status = rqli_client_check(client, error);
 
     if (status) {
@@ -157,12 +137,18 @@ rql_status rql_clients_list(rql_client *client, rql_client_info_list **out, rql_
     if (!out) {
         return rqli_fail(error, RQL_E_INVALID, "out is NULL");
     }
-    list = calloc(1, sizeof *list);
-    status = list ? read_all(client, list, error) : rqli_fail_nomem(error);
-    if (status) {
-        (void)rql_client_info_list_free(list);
-    } else {
-        *out = list;
+    reader.set = &rqli_key_sets[client->is_partitioned ? 0 : RQLI_WHOLE];
+    reader.where = reader.set->clients.data;
+    rqli_walk_init(&listing.walk, NULL, reader.where);
+    listing.walk.take_field = take_client;
+    status = rqli_walk_read_all(&reader, &listing.walk, CLIENTS_PAGE);
+    rqli_walk_fini_p(&listing.walk);
+    list = list_of(&listing);
+    if (!status && !list) {
+        status = rqli_fail_nomem(error);
+    }
+    if (!status) {
+        *out = RQLI_GIVE(list);
     }
     return status;
 }

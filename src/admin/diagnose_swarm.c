@@ -1,4 +1,5 @@
 #include "admin/diagnosis.h"
+#include "base/result.h"
 
 #include "base/clock.h"
 #include "base/random.h"
@@ -18,10 +19,6 @@ enum {
     PROBES_OF_TTL = 3,
     DEAD_SIZE = 64,
 };
-
-RQLI_DEFINE_AUTO(rql_host_info_list *, rql_host_info_list_free);
-RQLI_DEFINE_AUTO(rql_client_info_list *, rql_client_info_list_free);
-RQLI_DEFINE_AUTO(rql_zombies *, rql_zombies_free);
 
 /* ---- swarm.alive, swarm.clock ---- */
 
@@ -220,7 +217,7 @@ void rqli_judge_swarm_settings(struct rqli_report *report, const rql_client_info
 
 static void diagnose_settings(struct rqli_diagnosis *self)
 {
-    RQLI_AUTO(rql_client_info_list_free) rql_client_info_list *clients = NULL;
+    RQLI_AUTO(rql_free) rql_client_info_list *clients = NULL;
     rql_error error = {.status = RQL_OK};
 
     if (rql_clients_list(self->client, &clients, &error) != RQL_OK) {
@@ -239,7 +236,7 @@ static int64_t count_held(struct rqli_diagnosis *self, const struct rqli_swarm_s
 {
     const rql_options *options = &self->client->options;
     const struct dead dead = count_dead(seen->hosts, seen->server_us);
-    RQLI_AUTO(rql_zombies_free) rql_zombies *zombies = NULL;
+    RQLI_AUTO(rql_free) rql_zombies *zombies = NULL;
 
     if (!are_late(&dead, options) ||
         rql_swarm_zombies(self->client, options->zombie_ttl_ms, &zombies, NULL) != RQL_OK) {
@@ -250,7 +247,7 @@ static int64_t count_held(struct rqli_diagnosis *self, const struct rqli_swarm_s
 
 void rqli_diagnose_swarm(struct rqli_diagnosis *self)
 {
-    RQLI_AUTO(rql_host_info_list_free) rql_host_info_list *hosts = NULL;
+    RQLI_AUTO(rql_free) rql_host_info_list *hosts = NULL;
     const rql_options *options = &self->client->options;
     struct rqli_swarm_sight seen = {.server_us = self->first.server_us};
     char flusher[RQL_ID_SIZE];

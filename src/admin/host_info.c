@@ -2,6 +2,7 @@
 
 #include "base/cancel.h"
 #include "base/error.h"
+#include "base/result.h"
 #include "base/scope.h"
 #include "base/text.h"
 #include "wire/command.h"
@@ -29,9 +30,6 @@ enum {
     HOSTS_PAGE = 500, /* COUNT of one HSCAN */
     WHERE_SIZE = RQL_ID_SIZE + 8,
 };
-
-RQLI_DEFINE_AUTO(rql_lock_info_list *, rql_lock_info_list_free);
-RQLI_DEFINE_AUTO(rql_zombies *, rql_zombies_free);
 
 /* Asks for the flusher of a set of keys, or for the next page of its hosts. */
 static void write_question(const struct rqli_key_set *set, const struct rqli_walk *hosts,
@@ -123,12 +121,6 @@ static rql_status check(const rql_client *client, int64_t zombie_ttl_ms, const v
                       (long long)zombie_ttl_ms);
     }
     return status;
-}
-
-rql_host_info_list *rql_host_info_list_free(rql_host_info_list *list)
-{
-    free(list);
-    return NULL;
 }
 
 /* The hosts of all sets of keys. */
@@ -236,8 +228,8 @@ rql_status rql_swarm_hosts(rql_client *client, int64_t zombie_ttl_ms, rql_host_i
     if (status) {
         return status;
     }
-    list = malloc(sizeof *list + all->count * (sizeof *list->item + sizeof *item) +
-                  rqli_list_size(all));
+    list = rqli_result_new(sizeof *list + all->count * (sizeof *list->item + sizeof *item) +
+                           rqli_list_size(all));
     if (!list) {
         return rqli_fail_nomem(error);
     }
@@ -257,24 +249,13 @@ rql_status rql_swarm_hosts(rql_client *client, int64_t zombie_ttl_ms, rql_host_i
     return RQL_OK;
 }
 
-rql_zombies *rql_zombies_free(rql_zombies *zombies)
-{
-    if (zombies) {
-        (void)rql_text_list_free(zombies->hosts);
-        (void)rql_text_list_free(zombies->acquirers);
-        (void)rql_text_list_free(zombies->locks);
-        free(zombies);
-    }
-    return NULL;
-}
-
 /* Finds locks by the host that they name, as the flusher's rule does, if that host is dead where
  * the lock is. An acquirer that holds several locks is listed once; locks come in the order of
  * their keys. */
 static rql_status find_locks(rql_client *client, const struct hosts *hosts,
                              struct rqli_zombies *found, rql_error *error)
 {
-    RQLI_AUTO(rql_lock_info_list_free) rql_lock_info_list *locks = NULL;
+    RQLI_AUTO(rql_free) rql_lock_info_list *locks = NULL;
     rql_status status;
 
     if (hosts->dead.count == 0) {
@@ -303,11 +284,23 @@ void rqli_zombies_fini_p(struct rqli_zombies *self)
     rqli_list_fini_p(&self->locks);
 }
 
-/* After a fault, the lists that were made so far are freed with the result. A list that lacks a
+/* Adds a list of texts to the result. */
+static rql_status give_list(rql_zombies *zombies, const struct rqli_list *found,
+                            rql_text_list **out, rql_error *error)
+{
+    rql_status status = rqli_list_give(found, out, error);
+
+    if (!status) {
+        rqli_result_adopt(zombies, *out);
+    }
+    return status;
+}
+
+/* A list that lacks a
  * text because memory ran out is detected here, as RQL_E_NOMEM. */
 rql_status rqli_zombies_give(struct rqli_zombies *found, rql_zombies **out, rql_error *error)
 {
-    RQLI_AUTO(rql_zombies_free) rql_zombies *zombies = calloc(1, sizeof *zombies);
+    RQLI_AUTO(rql_free) rql_zombies *zombies = rqli_result_new(sizeof *zombies);
     rql_status status;
 
     if (!zombies) {
@@ -315,9 +308,9 @@ rql_status rqli_zombies_give(struct rqli_zombies *found, rql_zombies **out, rql_
     }
     zombies->requests = found->removed;
     zombies->handed_over = found->handed_over;
-    status = rqli_list_give(&found->hosts, &zombies->hosts, error);
-    status = status ? status : rqli_list_give(&found->acquirers, &zombies->acquirers, error);
-    status = status ? status : rqli_list_give(&found->locks, &zombies->locks, error);
+    status = give_list(zombies, &found->hosts, &zombies->hosts, error);
+    status = status ? status : give_list(zombies, &found->acquirers, &zombies->acquirers, error);
+    status = status ? status : give_list(zombies, &found->locks, &zombies->locks, error);
     if (!status) {
         *out = RQLI_GIVE(zombies);
     }

@@ -2,12 +2,14 @@
 #include "base/cancel.h"
 #include "base/error.h"
 #include "base/random.h"
+#include "base/result.h"
 #include "base/threads.h"
 #include "lock/leases.h"
 #include "lock/lock.h"
 #include "wire/command.h"
 
 #include <rql/inspect.h>
+#include <string.h>
 
 /*
  * Calls that show locks and queues. All of them only read. Their result was true on the server at
@@ -21,19 +23,14 @@
  * meanwhile. */
 enum { SCAN_COUNT_MAX = 10000 };
 
-RQLI_DEFINE_AUTO(rql_lock_info *, rql_lock_info_free);
-RQLI_DEFINE_AUTO(rql_queue_info *, rql_queue_info_free);
-RQLI_DEFINE_AUTO(rql_lock_info_list *, rql_lock_info_list_free);
-RQLI_DEFINE_AUTO(rql_queue_info_list *, rql_queue_info_list_free);
-
 /* This is here because a refusal points to descriptions of a lock and of a queue. */
 void rql_refusal_clear(rql_refusal *refusal)
 {
     if (!refusal) {
         return;
     }
-    (void)rql_lock_info_free(refusal->holder);
-    (void)rql_queue_info_free(refusal->queue);
+    (void)rql_free(refusal->holder);
+    (void)rql_free(refusal->queue);
     rql_result_init_sized(refusal, refusal->size);
 }
 
@@ -100,7 +97,7 @@ rql_status rql_lock_inspect(rql_client *client, const char *name, rql_lock_info 
 {
     RQLI_DEFER_CANCEL;
     const struct rqli_reader reader = {.client = client, .where = name, .error = error};
-    RQLI_AUTO(rql_lock_info_free) rql_lock_info *info = NULL;
+    RQLI_AUTO(rql_free) rql_lock_info *info = NULL;
     struct rqli_named lock;
     rql_status status = check_named(&lock, client, name, out, error);
 
@@ -124,7 +121,7 @@ rql_status rql_queue_inspect(rql_client *client, const char *name, rql_queue_inf
 {
     RQLI_DEFER_CANCEL;
     const struct rqli_reader reader = {.client = client, .where = name, .error = error};
-    RQLI_AUTO(rql_queue_info_free) rql_queue_info *info = NULL;
+    RQLI_AUTO(rql_free) rql_queue_info *info = NULL;
     struct rqli_named lock;
     rql_status status = check_named(&lock, client, name, out, error);
 
@@ -140,25 +137,6 @@ rql_status rql_queue_inspect(rql_client *client, const char *name, rql_queue_inf
         *out = RQLI_GIVE(info);
     }
     return status;
-}
-
-/* Each description is one allocation: its texts and metadata come after the struct. */
-rql_lock_info *rql_lock_info_free(rql_lock_info *info)
-{
-    free(info);
-    return NULL;
-}
-
-rql_queue_info *rql_queue_info_free(rql_queue_info *info)
-{
-    free(info);
-    return NULL;
-}
-
-rql_text_list *rql_text_list_free(rql_text_list *list)
-{
-    free(list);
-    return NULL;
 }
 
 /* Finds all keys with this prefix, sorted, each once. A key that came during the walk may be
@@ -212,14 +190,23 @@ rql_status rql_keys_list(rql_client *client, rql_text_list **out, rql_error *err
     return list_keys(client, PREFIX_OF_ALL, out, error);
 }
 
-/* The list and its pointers are one allocation, each item is another. All pointers are NULL at
- * first, so that a fault in the middle frees the items that were read together with the list. */
+/* The items are pointers of any type. A fault may have left some of them NULL. */
+static void adopt_all(void *list, const void *items, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        void *item;
+
+        memcpy(&item, (const char *)items + i * sizeof item, sizeof item);
+        rqli_result_adopt(list, item);
+    }
+}
+
 rql_status rql_locks_inspect(rql_client *client, rql_lock_info_list **out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
     const struct rqli_reader reader = {
         .client = client, .where = RQLI_KEY_LOCK "*", .error = error};
-    RQLI_AUTO(rql_lock_info_list_free) rql_lock_info_list *list = NULL;
+    RQLI_AUTO(rql_free) rql_lock_info_list *list = NULL;
     RQLI_AUTO(rqli_walk_fini) struct rqli_walk walk = {0};
     rql_status status = check_out(client, out, error);
 
@@ -227,13 +214,14 @@ rql_status rql_locks_inspect(rql_client *client, rql_lock_info_list **out, rql_e
     if (status) {
         return status;
     }
-    list = calloc(1, sizeof *list + walk.found.count * sizeof(void *));
+    list = rqli_result_new(sizeof *list + walk.found.count * sizeof(void *));
     if (!list) {
         return rqli_fail_nomem(error);
     }
     list->count = walk.found.count;
     list->item = (rql_lock_info **)(list + 1);
     status = rqli_read_locks(&reader, walk.found.item, list->count, list->item);
+    adopt_all(list, list->item, list->count);
     if (!status) {
         *out = RQLI_GIVE(list);
     }
@@ -246,7 +234,7 @@ rql_status rql_queues_inspect(rql_client *client, rql_queue_info_list **out, rql
     RQLI_DEFER_CANCEL;
     const struct rqli_reader reader = {
         .client = client, .where = RQLI_KEY_QUEUE "*", .error = error};
-    RQLI_AUTO(rql_queue_info_list_free) rql_queue_info_list *list = NULL;
+    RQLI_AUTO(rql_free) rql_queue_info_list *list = NULL;
     RQLI_AUTO(rqli_walk_fini) struct rqli_walk walk = {0};
     rql_status status = check_out(client, out, error);
 
@@ -254,35 +242,18 @@ rql_status rql_queues_inspect(rql_client *client, rql_queue_info_list **out, rql
     if (status) {
         return status;
     }
-    list = calloc(1, sizeof *list + walk.found.count * sizeof(void *));
+    list = rqli_result_new(sizeof *list + walk.found.count * sizeof(void *));
     if (!list) {
         return rqli_fail_nomem(error);
     }
     list->count = walk.found.count;
     list->item = (rql_queue_info **)(list + 1);
     status = rqli_read_queues(&reader, walk.found.item, list->count, list->item);
+    adopt_all(list, list->item, list->count);
     if (!status) {
         *out = RQLI_GIVE(list);
     }
     return status;
-}
-
-rql_lock_info_list *rql_lock_info_list_free(rql_lock_info_list *list)
-{
-    for (size_t i = 0; list && i < list->count; i++) {
-        free(list->item[i]);
-    }
-    free(list);
-    return NULL;
-}
-
-rql_queue_info_list *rql_queue_info_list_free(rql_queue_info_list *list)
-{
-    for (size_t i = 0; list && i < list->count; i++) {
-        free(list->item[i]);
-    }
-    free(list);
-    return NULL;
 }
 
 /* Caller holds the mutex of the leases, so this only copies the name. */

@@ -1,4 +1,5 @@
 #include "admin/info.h"
+#include "base/result.h"
 
 #include "base/error.h"
 #include "base/text.h"
@@ -107,7 +108,7 @@ static size_t measure(const struct rqli_reply *hash, size_t *n_meta)
  * which must be aligned. */
 static rql_lock_info *new_info(struct rqli_slice key, size_t n_meta, size_t size, char **cursor)
 {
-    rql_lock_info *info = malloc(sizeof *info + size + key.length + 1);
+    rql_lock_info *info = rqli_result_new(sizeof *info + size + key.length + 1);
     rql_meta *meta;
 
     if (!info) {

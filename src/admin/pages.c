@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/result.h"
 #include "base/text.h"
 #include "wire/answer.h"
 #include "wire/number.h"
@@ -201,7 +202,7 @@ size_t rqli_list_size(const struct rqli_list *self)
 rql_status rqli_list_give(const struct rqli_list *self, rql_text_list **out, rql_error *error)
 {
     size_t size = self->count * sizeof(char *) + rqli_list_size(self);
-    rql_text_list *list = self->failed ? NULL : malloc(sizeof *list + size);
+    rql_text_list *list = self->failed ? NULL : rqli_result_new(sizeof *list + size);
     char *cursor;
 
     if (!list) {

@@ -1,4 +1,5 @@
 #include "admin/info.h"
+#include "base/result.h"
 
 #include "base/error.h"
 #include "base/must.h"
@@ -186,8 +187,9 @@ rql_status rqli_queue_reading_finish(const struct rqli_queue_reading *self, rql_
     rql_queue_info *info;
     char *cursor;
 
-    info = malloc(sizeof *info + count * (sizeof *place + sizeof *request) + self->key.length + 1 +
-                  rqli_list_size(&self->requests) + rqli_list_size(&self->hosts));
+    info = rqli_result_new(sizeof *info + count * (sizeof *place + sizeof *request) +
+                           self->key.length + 1 + rqli_list_size(&self->requests) +
+                           rqli_list_size(&self->hosts));
     if (!info) {
         return rqli_fail_nomem(error);
     }

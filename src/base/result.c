@@ -3,6 +3,7 @@
 #include "base/error.h"
 
 #include <stdalign.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Far above the size of any struct of results: a larger one was never set up. */
@@ -37,4 +38,50 @@ void rqli_result_fill(void *out, size_t size, const void *ours, size_t n)
     memset(out, 0, size);
     memcpy(out, ours, common);
     memcpy(out, &common, sizeof common);
+}
+
+/* Comes before each block of a result. A result and the blocks that it has adopted are a chain. */
+struct block {
+    alignas(max_align_t) struct block *next;
+};
+
+static struct block *block_of(void *result)
+{
+    return (struct block *)result - 1;
+}
+
+void *rqli_result_new(size_t size)
+{
+    struct block *block = calloc(1, sizeof *block + size);
+
+    return block ? block + 1 : NULL;
+}
+
+void rqli_result_adopt(void *result, void *part)
+{
+    struct block *first = block_of(result);
+    struct block *last;
+
+    if (!part) {
+        return;
+    }
+    last = block_of(part);
+    while (last->next) {
+        last = last->next;
+    }
+    last->next = first->next;
+    first->next = block_of(part);
+}
+
+void *rql_free(void *result)
+{
+    struct block *block = result ? block_of(result) : NULL;
+
+    while (block) {
+        struct block *next = block->next;
+
+        free(block);
+        block = next;
+    }
+    return NULL;
 }

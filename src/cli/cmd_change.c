@@ -91,7 +91,7 @@ static int check_unlock(struct cli_args *args)
  * result is limited to the longest ttl, as by force. */
 static rql_status extend_by_secret(struct cli_session *self)
 {
-    CLI_AUTO(rql_lock_info_free) rql_lock_info *info = NULL;
+    CLI_AUTO(rql_free) rql_lock_info *info = NULL;
     const struct cli_args *args = self->args;
     const int64_t most_ms = RQL_TTL_MAX_MS - args->add_ms;
     char line[SECRET_LINE_SIZE];
@@ -112,7 +112,7 @@ static rql_status extend_by_secret(struct cli_session *self)
  * shown. */
 static void print_left(struct cli_session *self)
 {
-    CLI_AUTO(rql_lock_info_free) rql_lock_info *info = NULL;
+    CLI_AUTO(rql_free) rql_lock_info *info = NULL;
     char left[CLI_DURATION_SIZE];
     rql_error ignored;
     const rql_status status = rql_lock_inspect(self->client, self->args->name, &info, &ignored);
@@ -351,7 +351,7 @@ static int clear_of(struct cli_session *self)
  * be dead by its heartbeat or its deadline. */
 static int clear_dead(struct cli_session *self)
 {
-    CLI_AUTO(rql_text_list_free) rql_text_list *queues = NULL;
+    CLI_AUTO(rql_free) rql_text_list *queues = NULL;
     struct sweep sweep;
 
     init(&sweep, self);

@@ -118,7 +118,7 @@ static int check_key(struct cli_session *self, const char *what, rql_key_status 
  * library returns RQL_NOT_FOUND and does not change `info`. */
 static int show_lock(struct cli_session *self)
 {
-    CLI_AUTO(rql_lock_info_free) rql_lock_info *info = NULL;
+    CLI_AUTO(rql_free) rql_lock_info *info = NULL;
     CLI_AUTO(cli_names_free) struct cli_names names = {.clients = NULL};
 
     if (rql_lock_inspect(self->client, self->args->name, &info, &self->error) < 0) {
@@ -138,7 +138,7 @@ static int show_queue(struct cli_session *self)
 {
     static const char *const headings[] = {"POSITION", "AGE", "ACQUIRER", NULL};
     static const char *const with_ids[] = {"POSITION", "AGE", "ACQUIRER", "HOST", NULL};
-    CLI_AUTO(rql_queue_info_free) rql_queue_info *info = NULL;
+    CLI_AUTO(rql_free) rql_queue_info *info = NULL;
     CLI_AUTO(cli_names_free) struct cli_names names = {.clients = NULL};
 
     if (rql_queue_inspect(self->client, self->args->name, &info, &self->error) < 0) {
@@ -180,7 +180,7 @@ static void sort(void *items, size_t count, int (*compare)(const void *, const v
 /* Lists names, which come sorted, or keys. */
 static int list_names(struct cli_session *self)
 {
-    CLI_AUTO(rql_text_list_free) rql_text_list *list = NULL;
+    CLI_AUTO(rql_free) rql_text_list *list = NULL;
     const struct cli_args *args = self->args;
     const rql_status status = args->keys     ? rql_keys_list(self->client, &list, &self->error)
                               : args->queues ? rql_queues_list(self->client, &list, &self->error)
@@ -209,7 +209,7 @@ static int list_queues(struct cli_session *self)
 {
     static const char *const headings[] = {"QUEUE", "STATUS", "WAITING", "FIRST", NULL};
     static const char *const with_node[] = {"QUEUE", "STATUS", "WAITING", "FIRST", "NODE", NULL};
-    CLI_AUTO(rql_queue_info_list_free) rql_queue_info_list *list = NULL;
+    CLI_AUTO(rql_free) rql_queue_info_list *list = NULL;
     CLI_AUTO(cli_names_free) struct cli_names names = {.clients = NULL};
 
     if (rql_queues_inspect(self->client, &list, &self->error) != RQL_OK) {
@@ -277,8 +277,8 @@ static void print_holder(struct out *out, const rql_lock_info *info,
  * half of a list. Locks and queues are not read at the same moment. */
 static int list_locks(struct cli_session *self, const char *const *headings, bool is_who)
 {
-    CLI_AUTO(rql_lock_info_list_free) rql_lock_info_list *locks = NULL;
-    CLI_AUTO(rql_queue_info_list_free) rql_queue_info_list *queues = NULL;
+    CLI_AUTO(rql_free) rql_lock_info_list *locks = NULL;
+    CLI_AUTO(rql_free) rql_queue_info_list *queues = NULL;
     CLI_AUTO(cli_names_free) struct cli_names names = {.clients = NULL};
 
     if (rql_locks_inspect(self->client, &locks, &self->error) != RQL_OK ||

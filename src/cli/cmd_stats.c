@@ -289,9 +289,9 @@ static void print_all(struct out *out, const rql_lock_info_list *locks,
 static rql_status read_server(struct cli_session *self, struct cli_classes *classes,
                               struct out *out)
 {
-    CLI_AUTO(rql_lock_info_list_free) rql_lock_info_list *locks = NULL;
-    CLI_AUTO(rql_queue_info_list_free) rql_queue_info_list *queues = NULL;
-    CLI_AUTO(rql_host_info_list_free) rql_host_info_list *swarm = NULL;
+    CLI_AUTO(rql_free) rql_lock_info_list *locks = NULL;
+    CLI_AUTO(rql_free) rql_queue_info_list *queues = NULL;
+    CLI_AUTO(rql_free) rql_host_info_list *swarm = NULL;
     CLI_AUTO(rql_report_free) rql_report *report = NULL;
     CLI_AUTO(nodes_free) struct nodes nodes = {.count = 0};
     const rql_options *options = &self->args->options;

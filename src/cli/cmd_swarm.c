@@ -90,7 +90,7 @@ static long long count_dead(const rql_host_info_list *hosts)
 /* Sends the text that `systemctl status` shows: "flusher; 38 hosts, 1 dead". */
 static void notify_status(struct cli_session *self)
 {
-    CLI_AUTO(rql_host_info_list_free) rql_host_info_list *hosts = NULL;
+    CLI_AUTO(rql_free) rql_host_info_list *hosts = NULL;
     const int64_t zombie_ttl_ms = self->args->options.zombie_ttl_ms;
     char text[STATUS_SIZE];
     rql_swarm_status swarm;
@@ -184,7 +184,7 @@ static int run_service(struct cli_session *self)
 /* Shows the status. A missing flusher is no error: no host was elected yet, or the term is over. */
 static int show_status(struct cli_session *self)
 {
-    CLI_AUTO(rql_host_info_list_free) rql_host_info_list *hosts = NULL;
+    CLI_AUTO(rql_free) rql_host_info_list *hosts = NULL;
     char flusher[RQL_ID_SIZE];
     rql_status status =
         rql_swarm_hosts(self->client, self->args->options.zombie_ttl_ms, &hosts, &self->error);
@@ -210,7 +210,7 @@ static int show_status(struct cli_session *self)
 static int show_hosts(struct cli_session *self)
 {
     static const char *const headings[] = {"HOST", "SILENT", "STATE", NULL};
-    CLI_AUTO(rql_host_info_list_free) rql_host_info_list *hosts = NULL;
+    CLI_AUTO(rql_free) rql_host_info_list *hosts = NULL;
     CLI_AUTO(cli_names_free) struct cli_names names = {.clients = NULL};
 
     if (rql_swarm_hosts(self->client, self->args->options.zombie_ttl_ms, &hosts, &self->error) !=
@@ -239,7 +239,7 @@ static int show_hosts(struct cli_session *self)
  * swarm also waits until the host was suspected for a while. */
 static int show_zombies(struct cli_session *self)
 {
-    CLI_AUTO(rql_zombies_free) rql_zombies *zombies = NULL;
+    CLI_AUTO(rql_free) rql_zombies *zombies = NULL;
     const bool flushes = strcmp(self->args->name, "flush") == 0;
     const rql_status status =
         flushes ? rql_swarm_flush(self->client, NULL, &zombies, &self->error)

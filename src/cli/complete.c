@@ -158,7 +158,7 @@ static void offer_names(const struct beginning *self, struct cli_args *args)
 {
     const struct itimerval limit = {.it_value.tv_usec = NAMES_MS * 1000L};
     CLI_AUTO(rql_client_free) rql_client *client = NULL;
-    CLI_AUTO(rql_text_list_free) rql_text_list *list = NULL;
+    CLI_AUTO(rql_free) rql_text_list *list = NULL;
 
     if (args->env_status != RQL_OK) {
         return;

@@ -5,6 +5,7 @@
 
 #include <rql/admin.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 /* Exit codes. They are part of the interface: `rql --help` lists them. */
@@ -41,15 +42,17 @@ void *cli_must(void *memory);
 
 CLI_DEFINE_AUTO(rql_client *, rql_client_free);
 CLI_DEFINE_AUTO(rql_lock *, rql_lock_forget);
-CLI_DEFINE_AUTO(rql_text_list *, rql_text_list_free);
-CLI_DEFINE_AUTO(rql_lock_info *, rql_lock_info_free);
-CLI_DEFINE_AUTO(rql_queue_info *, rql_queue_info_free);
-CLI_DEFINE_AUTO(rql_lock_info_list *, rql_lock_info_list_free);
-CLI_DEFINE_AUTO(rql_host_info_list *, rql_host_info_list_free);
-CLI_DEFINE_AUTO(rql_zombies *, rql_zombies_free);
 CLI_DEFINE_AUTO(rql_swarm *, rql_swarm_free);
-CLI_DEFINE_AUTO(rql_queue_info_list *, rql_queue_info_list_free);
 CLI_DEFINE_AUTO(rql_report *, rql_report_free);
+
+/* For CLI_AUTO(rql_free). */
+static inline void rql_free_p(void *slot)
+{
+    void *result;
+
+    memcpy(&result, slot, sizeof result);
+    (void)rql_free(result);
+}
 
 static inline void cli_free_p(void *slot)
 {

@@ -16,7 +16,7 @@ void cli_names_read(struct cli_names *self, struct cli_session *session)
 
 void cli_names_free_p(struct cli_names *self)
 {
-    self->clients = rql_client_info_list_free(self->clients);
+    self->clients = rql_free(self->clients);
 }
 
 /* Finds a part of "rql:acq:<pid>/..." or "rql:hst:<pid>/<thread>/...". Returns its length, 0 for

@@ -25,7 +25,7 @@ static int64_t find_token(const char *name)
 
 static bool is_in_force(const struct cli_session *session, const char *name, int64_t token)
 {
-    CLI_AUTO(rql_lock_info_free) rql_lock_info *info = NULL;
+    CLI_AUTO(rql_free) rql_lock_info *info = NULL;
 
     return rql_lock_inspect(session->client, name, &info, NULL) == RQL_OK && info &&
            info->token == token;

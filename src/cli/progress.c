@@ -86,8 +86,8 @@ static void describe_holder(struct cli_progress *self, const rql_lock_info *info
  * is not in the queue yet. */
 static bool look(struct cli_progress *self, char line[LINE_SIZE])
 {
-    CLI_AUTO(rql_lock_info_free) rql_lock_info *info = NULL;
-    CLI_AUTO(rql_queue_info_free) rql_queue_info *queue = NULL;
+    CLI_AUTO(rql_free) rql_lock_info *info = NULL;
+    CLI_AUTO(rql_free) rql_queue_info *queue = NULL;
     char holder[HOLDER_SIZE];
     char duration[CLI_DURATION_SIZE];
     int64_t place;

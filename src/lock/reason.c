@@ -1,4 +1,5 @@
 #include "lock/reason.h"
+#include "base/result.h"
 
 #include "base/error.h"
 #include "base/random.h"
@@ -321,6 +322,6 @@ void rqli_refusal_fill(struct rqli_acquire *acquire, bool asks)
     if (acquire->options->refusal) {
         fill_in(acquire, lock, asks, holder);
     } else {
-        (void)rql_lock_info_free(holder);
+        (void)rql_free(holder);
     }
 }

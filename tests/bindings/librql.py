@@ -55,7 +55,7 @@ for name, result, *arguments in [
         ("rql_lock_token", c_int64, c_void_p),
         ("rql_lock_lost_fd", c_int, c_void_p, POINTER(c_int), POINTER(Error)),
         ("rql_queue_inspect", c_int, c_void_p, c_char_p, POINTER(POINTER(Queue)), POINTER(Error)),
-        ("rql_queue_info_free", c_void_p, POINTER(Queue))]:
+        ("rql_free", c_void_p, POINTER(Queue))]:
     getattr(library, name).restype, getattr(library, name).argtypes = result, arguments
 
 
@@ -111,7 +111,7 @@ class Client:
         if call("rql_queue_inspect", self.handle, name.encode(), byref(info), fine=(OK, NOT_FOUND)) == NOT_FOUND:
             return []
         ids = [info.contents.requests[i].contents.acquirer_id.decode() for i in range(info.contents.n_requests)]
-        library.rql_queue_info_free(info)
+        library.rql_free(info)
         return ids
 
     def close(self):

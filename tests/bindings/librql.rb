@@ -24,8 +24,8 @@ module Rql
       "int rql_lock_release(void *, void *)", "void *rql_lock_forget(void *)",
       "int rql_lock_get_state(void *)", "int64_t rql_lock_token(void *)",
       "int rql_lock_lost_fd(void *, void *, void *)",
-      "int rql_lock_inspect(void *, char *, void *, void *)", "void *rql_lock_info_free(void *)",
-      "int rql_queue_inspect(void *, char *, void *, void *)", "void *rql_queue_info_free(void *)"
+      "int rql_lock_inspect(void *, char *, void *, void *)",
+      "int rql_queue_inspect(void *, char *, void *, void *)", "void *rql_free(void *)"
     ].each { |signature| extern signature }
     Error = struct ["int status", "int sys_errno", "char message[256]"]
     LockInfo = struct ["int status", "char *key", "char *name", "char *acquirer_id", "char *host_id",
@@ -111,7 +111,7 @@ module Rql
     def look(kind, struct, name)
       return if Rql.call("rql_#{kind}_inspect", @handle, name, made = Rql.pointer, fine: [0, NOT_FOUND]) == NOT_FOUND
       info = struct.new(made.ptr)
-      yield(info).tap { Library.public_send("rql_#{kind}_info_free", info) }
+      yield(info).tap { Library.rql_free(info) }
     end
   end
 

@@ -33,7 +33,7 @@ static void widen(rql_client *of, int n_handles)
         locks[i] = hold_with(of, name, &options);
     }
     CHECK_OK(rql_lock_inspect(of, name, &info, NULL));
-    rql_lock_info_free(info);
+    rql_free(info);
     for (int i = 0; i < n_handles; i++) {
         CHECK_OK(rql_lock_release(locks[i], NULL));
     }
@@ -92,7 +92,7 @@ TEST(what_a_library_allocates_is_counted)
 
     counting_begin();
     CHECK_OK(rql_lock_inspect(client, "seen", &info, NULL));
-    rql_lock_info_free(info);
+    rql_free(info);
     assert_true(counting_end() >= 2);
     CHECK_OK(rql_lock_release(lock, NULL));
 }

@@ -160,7 +160,7 @@ static size_t show_lock(const struct rqli_reply *replies)
     for (size_t i = 0; i < info->n_meta; i++) {
         length += strlen(info->meta[i].name) + strlen(info->meta[i].value);
     }
-    free(info);
+    (void)rql_free(info);
     return length;
 }
 
@@ -185,7 +185,7 @@ static size_t show_queue(const struct rqli_reply *replies)
             length +=
                 read_all(info->requests[i]->acquirer_id) + read_all(info->requests[i]->host_id);
         }
-        free(info);
+        (void)rql_free(info);
     }
     rqli_command_fini(&command);
     rqli_queue_reading_fini(&reading);
@@ -217,7 +217,7 @@ static size_t show_walk(const struct rqli_reply *replies, const char *hash)
         for (size_t i = 0; i < list->count; i++) {
             length += strlen(list->item[i]);
         }
-        free(list);
+        (void)rql_free(list);
     }
     rqli_command_fini(&command);
     rqli_walk_fini_p(&walk);

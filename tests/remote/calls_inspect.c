@@ -84,7 +84,7 @@ static rql_status list_texts(list_fn *list, rql_client *client, cJSON **found, r
     rql_status status = list(client, &texts, error);
 
     *found = texts ? texts_of(texts) : NULL;
-    (void)rql_text_list_free(texts);
+    (void)rql_free(texts);
     return status;
 }
 
@@ -97,7 +97,7 @@ static rql_status list_locks_info(rql_client *client, cJSON **found, rql_error *
     for (size_t i = 0; list && i < list->count; i++) {
         (void)cJSON_AddItemToArray(*found, lock_of(list->item[i]));
     }
-    (void)rql_lock_info_list_free(list);
+    (void)rql_free(list);
     return status;
 }
 
@@ -110,7 +110,7 @@ static rql_status list_queues_info(rql_client *client, cJSON **found, rql_error 
     for (size_t i = 0; list && i < list->count; i++) {
         (void)cJSON_AddItemToArray(*found, queue_of(list->item[i]));
     }
-    (void)rql_queue_info_list_free(list);
+    (void)rql_free(list);
     return status;
 }
 
@@ -120,7 +120,7 @@ static rql_status get_lock(rql_client *client, const char *name, cJSON **found, 
     rql_status status = rql_lock_inspect(client, name, &info, error);
 
     *found = info ? lock_of(info) : NULL;
-    (void)rql_lock_info_free(info);
+    (void)rql_free(info);
     return status;
 }
 
@@ -130,7 +130,7 @@ static rql_status get_queue(rql_client *client, const char *name, cJSON **found,
     rql_status status = rql_queue_inspect(client, name, &info, error);
 
     *found = info ? queue_of(info) : NULL;
-    (void)rql_queue_info_free(info);
+    (void)rql_free(info);
     return status;
 }
 

@@ -104,7 +104,7 @@ rql_status probe_hosts(struct call *call)
     rql_status status = rql_swarm_probe(call->client, &hosts, &at_us, &call->error);
 
     (void)cJSON_AddItemToObject(call->reply, "hosts", texts_of(hosts));
-    (void)rql_text_list_free(hosts);
+    (void)rql_free(hosts);
     (void)cJSON_AddNumberToObject(call->reply, "at_us", (double)at_us);
     return status;
 }
@@ -124,7 +124,7 @@ rql_status tell_hosts(struct call *call)
         (void)cJSON_AddNumberToObject(host, "last_probe_us", (double)list->item[i]->last_probe_us);
         (void)cJSON_AddItemToArray(hosts, host);
     }
-    (void)rql_host_info_list_free(list);
+    (void)rql_free(list);
     return status;
 }
 
@@ -137,7 +137,7 @@ static void add_zombies(cJSON *reply, rql_zombies *zombies)
         (void)cJSON_AddNumberToObject(reply, "rem_request_cnt", (double)zombies->requests);
         (void)cJSON_AddNumberToObject(reply, "handed_over_cnt", (double)zombies->handed_over);
     }
-    (void)rql_zombies_free(zombies);
+    (void)rql_free(zombies);
 }
 
 rql_status flush_zombies(struct call *call)
@@ -166,6 +166,6 @@ rql_status tell_zombies(struct call *call)
                                 texts_of(strcmp(of, "hosts") == 0   ? zombies->hosts
                                          : strcmp(of, "locks") == 0 ? zombies->locks
                                                                     : zombies->acquirers));
-    (void)rql_zombies_free(zombies);
+    (void)rql_free(zombies);
     return status;
 }

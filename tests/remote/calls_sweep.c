@@ -131,7 +131,7 @@ rql_status sweep(struct call *call)
     }
     add_counts(call->reply, &result);
     (void)cJSON_AddItemToObject(call->reply, "queues", texts_of(queues));
-    (void)rql_text_list_free(queues);
+    (void)rql_free(queues);
     (void)cJSON_AddItemToObject(call->reply, "steps", self.steps);
     (void)cJSON_AddItemToObject(call->reply, "keys", self.keys);
     return status;

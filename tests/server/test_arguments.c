@@ -29,14 +29,14 @@ TEST(calls_that_only_scenarios_make_leave_no_memory)
     CHECK_OK(rql_queues_inspect(client, &queues, NULL));
     CHECK_OK(rql_locks_list(client, &texts, NULL));
     assert_int_equal(locks->count + queues->count + texts->count, 3);
-    (void)rql_lock_info_list_free(locks);
-    (void)rql_queue_info_list_free(queues);
-    (void)rql_text_list_free(texts);
+    (void)rql_free(locks);
+    (void)rql_free(queues);
+    (void)rql_free(texts);
     CHECK_OK(rql_clients_list(client, &clients, NULL));
     assert_non_null(rql_clients_find(clients, rql_client_identity(client)));
     assert_null(rql_clients_find(clients, "rql:acq:1/2/3/4/0123456789abcdef"));
     assert_null(rql_clients_find(clients, NULL));
-    assert_null(rql_client_info_list_free(clients));
+    assert_null(rql_free(clients));
     CHECK_OK(rql_lock_force_unlock(other, "x", &result, NULL));
     assert_int_equal(rql_lock_release(lock, NULL), RQL_NOT_HELD);
     CHECK_OK(rql_lock_wait_until_free(client, "x", NULL, NULL));
@@ -44,7 +44,7 @@ TEST(calls_that_only_scenarios_make_leave_no_memory)
     CHECK_OK(rql_series_extend(series, AWAIT_MS, NULL));
     CHECK_OK(rql_series_release(series, NULL, NULL));
     CHECK_OK(rql_swarm_flush(client, NULL, &zombies, NULL));
-    assert_null(rql_zombies_free(zombies));
+    assert_null(rql_free(zombies));
 }
 
 static void on_series(rql_status status, rql_series *series, const rql_error *error, void *data)
@@ -155,12 +155,7 @@ TEST(null_is_freed_and_a_refusal_is_cleared_twice)
     rql_result_init(&refusal);
     refusal.tries = 3;
     assert_null(rql_clients_find(NULL, "x"));
-    assert_null(rql_client_info_list_free(NULL));
-    assert_null(rql_lock_info_free(NULL));
-    assert_null(rql_queue_info_free(NULL));
-    assert_null(rql_lock_info_list_free(NULL));
-    assert_null(rql_queue_info_list_free(NULL));
-    assert_null(rql_text_list_free(NULL));
+    assert_null(rql_free(NULL));
     assert_null(rql_report_free(NULL));
     assert_null(rql_swarm_free(NULL));
     rql_swarm_stop(NULL);

@@ -119,11 +119,11 @@ static void *use_every_call_while_cancelled(void *data)
     *n_ok += rql_lock_exists(own, "x", &is_there, NULL) == RQL_OK;
     *n_ok += rql_queue_exists(own, "x", &is_there, NULL) == RQL_OK;
     *n_ok += rql_client_held_locks(own, &names, NULL) == RQL_OK;
-    names = rql_text_list_free(names);
+    names = rql_free(names);
     *n_ok += rql_keys_list(own, &names, NULL) == RQL_OK;
-    names = rql_text_list_free(names);
+    names = rql_free(names);
     *n_ok += rql_client_host_ids(own, &names, NULL) == RQL_OK;
-    names = rql_text_list_free(names);
+    names = rql_free(names);
     *n_ok += rql_lock_force_extend(own, "x", 1000, NULL) == RQL_OK;
     *n_ok += rql_lock_release_by_secret(own, "x", rql_lock_secret(lock), NULL) == RQL_OK;
     *n_ok += rql_lock_wait_until_free(own, "x", NULL, NULL) == RQL_OK;

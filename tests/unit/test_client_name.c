@@ -77,7 +77,7 @@ TEST(more_may_be_said_of_a_connection)
     assert_string_equal(info->label, "x");
     CHECK_ALL(EQ(info->zombie_ttl_ms, 15000), EQ(info->probe_period_ms, 2000),
               EQ(info->flush_period_ms, 0));
-    free(info);
+    (void)rql_free(info);
 }
 
 TEST(connections_are_named_by_what_they_are_for)
@@ -171,7 +171,7 @@ TEST(entries_are_read_whatever_they_are)
         assert_string_equal(info->label, row->label);
         CHECK_ALL(EQ(info->pid, row->pid), EQ(info->since_us, row->since_us),
                   EQ(info->at_us, row->at_us));
-        free(info);
+        (void)rql_free(info);
     }
     assert_null(rqli_client_info_read((struct rqli_slice){"a\0b", 3}, rqli_slice_of(WHOLE)));
     assert_null(rqli_client_info_read(rqli_slice_of("me"), (struct rqli_slice){"a\0b", 3}));
