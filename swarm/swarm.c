@@ -361,7 +361,7 @@ static rql_status start(struct rql_swarm *self, rql_error *error)
     rql_status status = check(&self->options, error);
 
     if (!status && !atomic_compare_exchange_strong(&self->client->running_swarm, &none, self)) {
-        status = rqli_fail(error, RQL_E_BUSY, "this client has a swarm already");
+        status = rqli_fail(error, RQL_E_BUSY, "this client already has a swarm");
     }
     status = status ? status : make_clients(self, error);
     if (status) {
@@ -375,7 +375,7 @@ static rql_status start(struct rql_swarm *self, rql_error *error)
         rqli_hosts_open(self->client->hosts, self->options.zombie_ttl_ms, on_new_host, self);
     }
     if (self->own.is_used && !start_thread(self)) {
-        return rqli_fail(error, RQL_E_NOMEM, "swarm: no thread to be had");
+        return rqli_fail(error, RQL_E_NOMEM, "swarm: no thread is available");
     }
     return RQL_OK;
 }

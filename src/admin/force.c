@@ -270,7 +270,7 @@ rql_status rql_lock_force_extend(rql_client *client, const char *name, int64_t a
         return rqli_batch_fault(batch, batch->reply, "extend", lock.keys.lock.data, error);
     }
     if (batch->reply->integer == 0) {
-        return rqli_fail(error, RQL_NOT_FOUND, "%s: nobody holds it", name);
+        return rqli_fail(error, RQL_NOT_FOUND, "%s: the lock is free", name);
     }
     if (add_ms < 0) { /* the lock may have ended by a negative extension */
         (void)rqli_serve(&route, &lock.keys, rqli_client_until_us(client, rqli_now_us()));

@@ -81,7 +81,8 @@ static rql_status read_flusher(const struct rqli_batch *batch, char out[RQL_ID_S
     const struct rqli_reply *reply = batch->reply;
 
     if (reply->type == RQLI_REPLY_NIL) {
-        return rqli_fail(error, RQL_NOT_FOUND, "no client removes dead hosts at the moment");
+        return rqli_fail(error, RQL_NOT_FOUND,
+                         "no client is elected to remove dead hosts at the moment");
     }
     if (reply->type != RQLI_REPLY_TEXT) {
         return rqli_batch_fault(batch, reply, "GET", RQLI_KEY_FLUSHER, error);

@@ -108,7 +108,7 @@ rql_status rql_lock_inspect(rql_client *client, const char *name, rql_lock_info 
     }
     /* A key that is gone has a description as well, which the listings need. Here it is freed. */
     if (!status && info->status == RQL_KEY_RELEASED) {
-        status = rqli_fail(error, RQL_NOT_FOUND, "%s: nobody holds it", name);
+        status = rqli_fail(error, RQL_NOT_FOUND, "%s: the lock is free", name);
     }
     if (!status) {
         *out = RQLI_GIVE(info);

@@ -90,7 +90,7 @@ static int store_duration(const struct cli_command *command, const struct cli_fl
         *field = value_ms;
         return CLI_DONE;
     }
-    cli_say("%s%s--%s %s is no duration: write it with its unit, such as 500ms, 0.5s or 1h30m%s",
+    cli_say("%s%s--%s %s is not a duration: write it with its unit, such as 500ms, 0.5s or 1h30m%s",
             command->name, *command->name ? ": " : "", flag->name, text,
             flag->kind == CLI_LIMIT ? ", or forever" : "");
     return CLI_USAGE;

@@ -143,7 +143,7 @@ static int extend(struct cli_session *self)
     out_end(&self->out);
     if (status != RQL_OK) {
         return cli_refuse(self, args->force
-                                    ? "not extended: nobody holds it"
+                                    ? "not extended: the lock is free"
                                     : "not extended: no grant with this secret is in force");
     }
     if (self->out.form == OUT_TABLE) {

@@ -110,7 +110,7 @@ static int check_key(struct cli_session *self, const char *what, rql_key_status 
         return CLI_DONE;
     }
     out_print(&self->out);
-    cli_say("%s: its key is no %s: %s", self->args->name, what, status_text(status));
+    cli_say("%s: its key is not a %s: %s", self->args->name, what, status_text(status));
     return CLI_FAULT;
 }
 
@@ -125,7 +125,7 @@ static int show_lock(struct cli_session *self)
         return cli_fault(&self->error);
     }
     if (!info) {
-        return cli_refuse(self, "nobody holds it");
+        return cli_refuse(self, "the lock is free");
     }
     cli_names_read(&names, self);
     out_begin(&self->out, NULL);
@@ -145,7 +145,7 @@ static int show_queue(struct cli_session *self)
         return cli_fault(&self->error);
     }
     if (!info) {
-        return cli_refuse(self, "nobody waits");
+        return cli_refuse(self, "no request waits for it");
     }
     cli_names_read(&names, self);
     out_columns(&self->out, self->args->ids ? with_ids : headings);

@@ -68,7 +68,7 @@ static void describe_holder(struct cli_progress *self, const rql_lock_info *info
     char held[CLI_DURATION_SIZE];
 
     if (!info || !info->acquirer_id) {
-        (void)snprintf(out, HOLDER_SIZE, "held by nobody");
+        (void)snprintf(out, HOLDER_SIZE, "held by no client");
         return;
     }
     if (strcmp(self->holder, info->acquirer_id) != 0 &&

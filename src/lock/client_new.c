@@ -138,7 +138,7 @@ static rql_status make_parts(rql_client *client, rql_error *error)
         return rqli_fail_nomem(error);
     }
     if (!rqli_random_hex(client->identity)) {
-        return rqli_fail(error, RQL_E_NOMEM, "client: the system gave no random numbers");
+        return rqli_fail(error, RQL_E_NOMEM, "client: the system returned no random numbers");
     }
     status = set_up_sentinels(client, error);
     status = status ? status : set_up_cluster(client, error);

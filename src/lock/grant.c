@@ -314,7 +314,7 @@ static void on_paused(struct rqli_acquire *self, const struct rqli_answer *answe
     rql_error fault;
 
     (void)rqli_fail(&fault, RQL_E_UNAVAILABLE,
-                    "%s: the server was started anew, or is another, and grants nothing for "
+                    "%s: the server was restarted or replaced, and grants nothing for "
                     "%lld ms more (recovery_delay_ms)",
                     rqli_acquire_lock(self, 0)->name, (long long)answer->left_ms);
     rqli_acquire_on_failed(self, &fault);

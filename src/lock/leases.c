@@ -536,7 +536,7 @@ rql_status rqli_leases_lost_fd(struct rqli_leases *self, rql_lock *lock, int *ou
      * freed. */
     if (lock->kept.lost_fd < 0 || !watch(self, lock)) {
         status =
-            rqli_fail(error, RQL_E_NOMEM, "%s: no descriptor or no thread to be had", lock->name);
+            rqli_fail(error, RQL_E_NOMEM, "%s: no descriptor or thread is available", lock->name);
     } else {
         if (lock->kept.lease.is_reported) {
             (void)eventfd_write(lock->kept.lost_fd, 1);
@@ -561,7 +561,7 @@ rql_status rqli_leases_share_lost_fd(struct rqli_leases *self, rql_lock *lock, i
     }
     rqli_background_unlock(self->background);
     if (status) {
-        return rqli_fail(error, status, "%s: no descriptor to be had", lock->name);
+        return rqli_fail(error, status, "%s: no descriptor is available", lock->name);
     }
     return rqli_leases_lost_fd(self, lock, &unused, error);
 }

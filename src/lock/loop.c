@@ -742,10 +742,10 @@ rql_status rql_loop_close(rql_loop *loop, rql_closed_fn closed, void *user_data,
     if (is_own && rqli_loop_is_here(loop)) {
         return rqli_fail(
             error, RQL_E_INVALID,
-            "rql_loop_close: from a callback of this loop, which would wait for itself");
+            "rql_loop_close: called from a callback of this loop, it would wait for itself");
     }
     if (!shut(loop)) {
-        return rqli_fail(error, RQL_E_INVALID, "rql_loop_close: it is closed already");
+        return rqli_fail(error, RQL_E_INVALID, "rql_loop_close: the loop is already closed");
     }
     /* Its thread reads these after it has taken the mutex under which the message is posted. */
     loop->closed = closed;

@@ -91,7 +91,8 @@ static rql_status check_no_name_twice(const char *const *names, const size_t *so
 {
     for (size_t i = 1; i < count; i++) {
         if (strcmp(names[sorted[i - 1]], names[sorted[i]]) == 0) {
-            return rqli_fail(error, RQL_E_INVALID, "%s: is twice in one series", names[sorted[i]]);
+            return rqli_fail(error, RQL_E_INVALID, "%s: occurs twice in one series",
+                             names[sorted[i]]);
         }
     }
     return RQL_OK;
@@ -144,7 +145,7 @@ rql_status rqli_series_plan(struct rqli_series_plan *out, const rql_client *clie
 
     /* Other calls take the defaults for NULL; there are none for names. */
     if (!given) {
-        return rqli_fail(error, RQL_E_INVALID, "a series without options has no names");
+        return rqli_fail(error, RQL_E_INVALID, "series: options is NULL, so there are no names");
     }
     status = rqli_options_read(RQLI_OF_SERIES, &out->options, NULL, given, error);
     if (!status) {

@@ -52,7 +52,7 @@ static rql_status join(struct rqli_acquire *self, bool *is_listening_out, rql_er
 {
     rql_status status = rqli_pushes_join(self->pushes, &self->waiter, is_listening_out);
 
-    return status ? rqli_fail(error, status, "%s: %s waits for it already",
+    return status ? rqli_fail(error, status, "%s: %s already waits for it",
                               rqli_acquire_lock(self, 0)->name, self->waiter.acquirer)
                   : RQL_OK;
 }

@@ -103,7 +103,7 @@ rql_status rql_duration_parse(const char *text, int64_t *out_ms, rql_error *erro
     }
     if (!digits) {
         return rqli_fail(error, RQL_E_INVALID,
-                         "duration: must have units, as 500ms, 0.5s, 1h30m or 30d");
+                         "duration: must have units, such as 500ms, 0.5s, 1h30m or 30d");
     }
     /* The sum is not negative, so its negation cannot overflow. */
     *out_ms = is_negative ? -read.total_ms : read.total_ms;

@@ -42,7 +42,7 @@ def test_a_key_of_another_type_is_a_fault_of_both(server, rql):
     for command, what in ("info", "lock"), ("queue", "queue"):
         for form in [], ["--json"]:
             result = rql(command, "x", *form)
-            check_equal((result.code, result.err), (69, f"rql: x: its key is no {what}: wrong type\n"))
+            check_equal((result.code, result.err), (69, f"rql: x: its key is not a {what}: wrong type\n"))
         check_equal(result.json()["status"], "wrong type")
 
 
@@ -97,7 +97,7 @@ def test_the_rest_of_a_ttl_is_shown(_server, rql):
 
 
 # (what is said, command lines that are wrong)
-NO_DURATION = "is no duration: write it with its unit, such as 500ms, 0.5s or 1h30m"
+NO_DURATION = "is not a duration: write it with its unit, such as 500ms, 0.5s or 1h30m"
 WRONG_USAGE = (
     ("", """
 info | info a b | info a -- | run a | run a -- | run -- true | run a true | ls -x | lock a --try=yes | lock a --meta x
@@ -136,7 +136,7 @@ lock a --try --wait 1s | run a -w0 -n -- true | series a --wait=forever --try --
     ("--kill-after has to be shorter than --ttl", "run a --no-auto-extend --ttl 2s --kill-after 2s -- true"),
     ("--max-hold 0", "run a --max-hold 0 -- true"),
     ("run: log lines are written as text or json, not as xml", "run a --log xml -- true"),
-    ("a: is twice in one series", "series a b{a} a -- true"),
+    ("a: occurs twice in one series", "series a b{a} a -- true"),
     ("too many names at 64", f"series {' '.join(map(str, range(65)))} -- true"),
     ("unknown flag --nope", "series a --nope -- true"),
     ("queue: unknown flag --nonsense; see rql queue --help", "queue a --nonsense=1"),

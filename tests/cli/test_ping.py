@@ -143,7 +143,7 @@ def test_a_wrong_url_is_named_with_its_origin_and_a_guess(_server, rql):
     for url, said in (("localhost:6379", "localhost:6379 has no scheme; did you mean redis://localhost:6379?"),
                       ("locks/2", "locks/2 has no scheme; did you mean redis://locks/2?"),
                       ("http://h", "unknown scheme http://; use redis://, rediss://, "),
-                      ("redis://h:port", "the port is no number from 1 to 65535")):
+                      ("redis://h:port", "the port must be a number from 1 to 65535")):
         for origin, result in (("URL", rql("ping", url)), ("--url", rql("--url", url, "ls")), ("RQL_URL", rql("ls", RQL_URL=url)),
                                ("RQL_URL", rql("run", "a", "--wait", "1s", "--", "true", RQL_URL=url))):
             check_equal((result.code, result.out, result.err.count("\n")), (64, "", 1))

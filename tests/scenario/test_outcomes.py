@@ -143,8 +143,8 @@ def calls_without_a_handle_tell_of_what_is_not_there(world, kind, names):
     secret = held.outcome.secrets[0]
     for words in ({}, {"ttl_ms": LONG_MS}):
         check_says(actor.begin("use_secret", name=name, secret=secret, **words).outcome(), "NOT_HELD", f"{name}: ")
-    check_says(actor.begin("force_extend", name=name, add_ms=1).outcome(), "NOT_FOUND", f"{name}: nobody holds it")
-    check_says(actor.begin("inspect", of="lock", name=name).outcome(), "NOT_FOUND", f"{name}: nobody holds it")
+    check_says(actor.begin("force_extend", name=name, add_ms=1).outcome(), "NOT_FOUND", f"{name}: the lock is free")
+    check_says(actor.begin("inspect", of="lock", name=name).outcome(), "NOT_FOUND", f"{name}: the lock is free")
     check_says(actor.begin("inspect", of="queue", name=name).outcome(), "NOT_FOUND", f"{name}: no request waits")
 
 

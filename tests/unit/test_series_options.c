@@ -129,6 +129,6 @@ TEST(names_mode_and_the_ttl_of_each_lock_have_limits)
         given.mode = (rql_series_mode)row->mode;
         assert_int_equal(make_plan(&given), row->status);
         assert_true(row->names != twice || row->mode == GEM ||
-                    strstr(error.message, "x: is twice"));
+                    strstr(error.message, "x: occurs twice"));
     }
 }

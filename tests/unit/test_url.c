@@ -295,7 +295,7 @@ static const struct {
     {"host", "redis+sentinel://a_*/m|redis+sentinel://a,[b]/m|redis+sentinel://a,%41/m"},
     {"database", "redis+sentinel://a/m/x|redis+sentinel://u:sesame@a/m/1/2"},
     {"more than 16 sentinels", "redis+sentinel://a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q/m"},
-    {"stands twice", "redis+sentinel://a/m?sentinel_password=sesame&sentinel_password=sesame"},
+    {"occurs twice", "redis+sentinel://a/m?sentinel_password=sesame&sentinel_password=sesame"},
     {"sentinel_tls", "redis+sentinel://a/m?sentinel_tls=true|rediss+sentinel://a/m?sentinel_tls=1"},
     {"percent-encoding in the query", "redis+sentinel://a/m?sentinel_password=sesame%"},
     {"redis+cluster:// or redis+shards://",

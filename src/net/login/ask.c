@@ -93,7 +93,7 @@ static rql_status no_reply(const struct rqli_socket *sock, rql_error *error)
         return rqli_fail_nomem(error);
     }
     if (rqli_decoder_has_failed(&sock->decoder)) {
-        return rqli_fail(error, RQL_E_PROTOCOL, "%s: what answers there is no Redis or Valkey",
+        return rqli_fail(error, RQL_E_PROTOCOL, "%s: this server is neither Redis nor Valkey",
                          sock->site->where);
     }
     return broken(sock, NULL, error);

@@ -467,7 +467,7 @@ static rql_status log_in(struct rqli_socket *sock, const struct rqli_seat *prede
                              : subscribe_to_pushes(self, deadline_us, error);
     }
     if (!status && predecessor && !rqli_decoder_is_empty(&sock->decoder)) {
-        status = rqli_fail(error, RQL_E_PROTOCOL, "%s: more answers than questions at login",
+        status = rqli_fail(error, RQL_E_PROTOCOL, "%s: more replies than commands at login",
                            sock->site->where);
     }
     return status;

@@ -71,7 +71,7 @@ rql_status rqli_address_take(struct rqli_address *out, struct rqli_slice *rest, 
     }
     if (!is_fine) {
         return rqli_fail(error, RQL_E_INVALID,
-                         "url: the host is no name, IPv4 address or [IPv6 address]");
+                         "url: the host must be a name, an IPv4 address or an [IPv6 address]");
     }
     if (host.length == 0) {
         (void)snprintf(out->host, sizeof out->host, "127.0.0.1");
@@ -82,7 +82,7 @@ rql_status rqli_address_take(struct rqli_address *out, struct rqli_slice *rest, 
         is_fine = rqli_parse_within(port, 1, RQLI_PORT_MAX, &out->port);
     }
     if (!is_fine || (rest->length > 0 && rest->data[0] != ',')) {
-        return rqli_fail(error, RQL_E_INVALID, "url: the port is no number from 1 to %d",
+        return rqli_fail(error, RQL_E_INVALID, "url: the port must be a number from 1 to %d",
                          RQLI_PORT_MAX);
     }
     return RQL_OK;

@@ -130,8 +130,8 @@ static rql_status read_idle(struct plan *out, rql_error *error)
         return RQL_OK;
     }
     errno = EINVAL;
-    return rqli_fail(error, RQL_E_IO, "local: RQL_LOCAL_IDLE is no number of seconds from 1 to %d",
-                     IDLE_S_MAX);
+    return rqli_fail(error, RQL_E_IO,
+                     "local: RQL_LOCAL_IDLE must be a number of seconds from 1 to %d", IDLE_S_MAX);
 }
 
 /* Sets up the child: signals as a fresh program has them, the three standard streams at /dev/null,

@@ -145,7 +145,7 @@ static bool take_sentinel_key(struct rqli_url *self, struct rqli_slice key, stru
         char **text = is_user ? &self->sentinel_user : &self->sentinel_password;
 
         if (*text) {
-            *status = rqli_fail(error, RQL_E_INVALID, "url: a query key of sentinels stands twice");
+            *status = rqli_fail(error, RQL_E_INVALID, "url: a query key of sentinels occurs twice");
         } else {
             *status =
                 (is_user ? percent_decode : percent_decode_secret)(text, value, "query", error);
@@ -238,7 +238,7 @@ static rql_status read_login(struct rqli_url *self, struct rqli_slice login, rql
 static rql_status read_database(struct rqli_url *self, struct rqli_slice text, rql_error *error)
 {
     if (!rqli_parse_within(text, 0, DATABASE_MAX, &self->database)) {
-        return rqli_fail(error, RQL_E_INVALID, "url: the database is no number from 0 to %d",
+        return rqli_fail(error, RQL_E_INVALID, "url: the database must be a number from 0 to %d",
                          DATABASE_MAX);
     }
     return RQL_OK;
