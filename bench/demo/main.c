@@ -54,8 +54,8 @@ static bool await_workers(struct demo *self)
     int ready = await_posts(&self->stage->ready, WORKERS, READY_SECONDS);
 
     if (ready < WORKERS) {
-        fault_raise(&self->stage->fault, "only %d of %d threads came up in %d s", ready, WORKERS,
-                    READY_SECONDS);
+        fault_raise(&self->stage->fault, "only %d of %d threads started within %d s", ready,
+                    WORKERS, READY_SECONDS);
     }
     return !fault_text(&self->stage->fault);
 }

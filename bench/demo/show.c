@@ -168,7 +168,7 @@ void show_move(struct show *self, const struct killing *killing)
 {
     int worker = killing->next_worker;
 
-    print_event(self, GREEN, "the lock moved on to %c%d, %s ms after the kill (ttl %s ms)",
+    print_event(self, GREEN, "the next holder is %c%d, %s ms after the kill (TTL %s ms)",
                 'A' + process_of(worker), worker % THREADS + 1,
                 number_of((killing->moved_on_ns - killing->killed_ns) / RQLB_MS).text,
                 number_of(LOCK_TTL_MS).text);
@@ -176,7 +176,7 @@ void show_move(struct show *self, const struct killing *killing)
 
 void show_node(struct show *self, const char *node)
 {
-    print_event(self, GREEN, "the lock is kept by %s now", node);
+    print_event(self, GREEN, "the lock is now on %s", node);
 }
 
 void show_end(struct show *self)
@@ -250,10 +250,11 @@ static struct left_out left_out(size_t n, const char *why)
 
 static bool print_overlaps(const struct show *self, const struct verdict *verdict)
 {
-    return print_promise(self, kept_if(verdict->overlaps == 0), "no two holds overlapped",
-                         "%zu overlaps in %s holds of all processes%s", verdict->overlaps,
-                         number_of((int64_t)verdict->holds).text,
-                         left_out(verdict->outlived, "the holder stood still beyond its ttl").text);
+    return print_promise(
+        self, kept_if(verdict->overlaps == 0), "no two holds overlapped",
+        "%zu overlaps in %s holds of all processes%s", verdict->overlaps,
+        number_of((int64_t)verdict->holds).text,
+        left_out(verdict->outlived, "the holder was paused for longer than its TTL").text);
 }
 
 /* A holder that goes on after its lease overwrites what the next ones have written: that no lock
@@ -262,7 +263,7 @@ static bool print_updates(const struct show *self, const struct verdict *verdict
 {
     if (verdict->outlived > 0) {
         return print_promise(self, NOT_TESTED, "no update was lost",
-                             "not tested: %zu holders stood still beyond their ttl",
+                             "not tested: %zu holders were paused for longer than the TTL",
                              verdict->outlived);
     }
     return print_promise(self, kept_if(verdict->counter == verdict->counter_wanted),
@@ -272,8 +273,9 @@ static bool print_updates(const struct show *self, const struct verdict *verdict
 
 static bool print_order(const struct show *self, const struct verdict *verdict)
 {
-    struct left_out still = left_out(verdict->waits_still, "their process stood still");
-    struct left_out moved = left_out(verdict->waits_moved, "the lock moved, all served");
+    struct left_out still = left_out(verdict->waits_still, "their process was paused");
+    struct left_out moved =
+        left_out(verdict->waits_moved, "the lock moved to another server, all served");
 
     if (verdict->waits_passed > 0 || verdict->waits_forgotten > 0) {
         return print_promise(self, BROKEN, "order was kept",
@@ -283,8 +285,7 @@ static bool print_order(const struct show *self, const struct verdict *verdict)
     }
     if (verdict->waits_granted == 0) {
         return print_promise(self, NOT_TESTED, "order was kept",
-                             "not tested: no wait was seen that counts%s%s", still.text,
-                             moved.text);
+                             "not tested: no wait could be judged%s%s", still.text, moved.text);
     }
     return print_promise(self, KEPT, "order was kept",
                          "%s waits seen in the queue, served in that order%s%s",
@@ -298,8 +299,9 @@ static bool print_survival(const struct show *self, const struct killing *killin
                              "not tested: the demo ended before a holder could be killed");
     }
     return print_promise(self, kept_if(killing->moved_on_ns != 0), "survived a dead holder", "%s",
-                         killing->moved_on_ns != 0 ? "its lock ended by the ttl and moved on"
-                                                   : "nobody got the lock after the kill");
+                         killing->moved_on_ns != 0
+                             ? "its lock expired, and the next waiter got it"
+                             : "the lock was not granted again after the kill");
 }
 
 bool show_verdict(const struct show *self, const struct verdict *verdict,
@@ -312,7 +314,7 @@ bool show_verdict(const struct show *self, const struct verdict *verdict,
     good &= print_updates(self, verdict);
     good &= print_order(self, verdict);
     good &= print_promise(self, kept_if(verdict->token_faults == 0), "fencing tokens rose",
-                          "%zu of %s not above all before", verdict->token_faults,
+                          "%zu of %s are not larger than all before", verdict->token_faults,
                           number_of((int64_t)verdict->holds).text);
     good &= print_survival(self, killing);
     return good && verdict->holds > 0;

@@ -116,7 +116,7 @@ def test_waits_of_a_process_that_stood_still_are_left_out():
         run.await_line(FIRST_LINE)
         pause(children[:1])
         run.finish().check()
-        check(re.search(r"order was kept.*left out: their process stood still", run.said), run.said)
+        check(re.search(r"order was kept.*left out: their process was paused", run.said), run.said)
 
 
 def test_no_promise_is_broken_when_all_stand_still():
