@@ -442,6 +442,27 @@ bool rqli_leases_extends(struct rqli_leases *self, const char *name, const char 
     return at != NULL;
 }
 
+bool rqli_leases_has(struct rqli_leases *self, const rql_lock *lock)
+{
+    const int64_t now_us = rqli_now_us();
+    struct rqli_dlink *at;
+    bool has = false;
+
+    if (!rqli_holders_has(&self->client->holders, lock->holder, now_us)) {
+        return false;
+    }
+    rqli_background_lock(self->background);
+    for (at = self->shared.all.first; at && !has; at = at->next) {
+        const rql_lock *held = RQLI_OWNER(at, rql_lock, kept.link);
+
+        has = held != lock && strcmp(held->name, lock->name) == 0 &&
+              strcmp(held->acquirer, lock->acquirer) == 0 &&
+              rqli_lease_state(&held->kept.lease, now_us) != RQL_GONE;
+    }
+    rqli_background_unlock(self->background);
+    return has;
+}
+
 struct rqli_lease rqli_leases_lease(struct rqli_leases *self, const rql_lock *lock)
 {
     struct rqli_lease lease;

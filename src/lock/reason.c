@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "lock/client.h"
+#include "lock/leases.h"
 #include "net/conn/batch_threads.h"
 
 #include <inttypes.h>
@@ -118,22 +119,26 @@ static void describe(const struct rqli_acquire *self, const char *owner, bool as
                      rql_error *error)
 {
     const size_t at = self->several ? rqli_reason_obstacle(self) : 0;
+    const rql_lock *lock = self->locks[at < self->count ? at : 0];
     const rql_status status = self->op.status;
+    const bool is_held =
+        status == RQL_TIMED_OUT || status == RQL_RETRY_LIMIT || status == RQL_FAIL_FAST_NO_TRY;
     const int64_t n_over = self->result->n_over;
     struct rqli_writer out;
 
     error->status = status;
     error->sys_errno = 0;
     rqli_writer_init(&out, error->message, sizeof error->message);
-    rqli_write_text(&out, self->locks[at < self->count ? at : 0]->name);
+    rqli_write_text(&out, lock->name);
     if (self->several && self->several->subject->n_keys > 1) {
         rqli_write_format(&out, " (of a series of %zu)", self->several->subject->n_keys);
     }
     rqli_write_text(&out, ": ");
     write_why(&out, self);
     /* A conflict is with the acquirer itself, and a cancellation is its caller's. */
-    if (owner &&
-        (status == RQL_TIMED_OUT || status == RQL_RETRY_LIMIT || status == RQL_FAIL_FAST_NO_TRY)) {
+    if (is_held && rqli_leases_has(self->client->leases, lock)) {
+        rqli_write_text(&out, "; this acquirer holds it already");
+    } else if (is_held && owner) {
         rqli_write_text(&out, "; held by ");
         write_owner(&out, self->client, owner, asks);
     }

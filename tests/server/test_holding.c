@@ -243,3 +243,45 @@ TEST(who_counts_on_what_was_taken_back_asks_the_server)
 }
 
 FIXTURE(start_server, stop_server, make_clients, free_clients);
+
+/* ---- a lock that its acquirer holds ---- */
+
+/* The message says so for each strategy that does not re-enter, whether the call waits or not. */
+TEST(a_second_acquisition_by_the_holder_is_named)
+{
+    static const struct row {
+        const char *name;
+        rql_conflict_strategy conflict;
+        rql_access_strategy access;
+        bool auto_extend;
+        bool fail_fast;
+        rql_status status;
+    } rows[] = {
+        {"waits", RQL_WAIT_FOR_LOCK, RQL_QUEUED, false, false, RQL_TIMED_OUT},
+        {"waits at random", RQL_WAIT_FOR_LOCK, RQL_RANDOM, false, false, RQL_TIMED_OUT},
+        {"would wait for ever", RQL_WAIT_FOR_LOCK, RQL_QUEUED, true, false, RQL_CONFLICT},
+        {"fails fast", RQL_WAIT_FOR_LOCK, RQL_QUEUED, false, true, RQL_FAIL_FAST_NO_TRY},
+        {"must not", RQL_DEAD_LOCKING, RQL_QUEUED, false, false, RQL_CONFLICT},
+    };
+
+    EACH_ROW (row, rows) {
+        rql_lock_options options = patient(client);
+        struct waiter waiter = {.client = other, .name = "x", .options = patient(other)};
+        rql_error error = {0};
+        rql_lock *lock = NULL;
+        rql_lock *held;
+
+        options.auto_extend = row->auto_extend;
+        held = hold_with(client, "x", &options);
+        waiter_start_as(&waiter, 1); /* in front, so the answer does not name the holder */
+        options.conflict_strategy = row->conflict;
+        options.access_strategy = row->access;
+        options.fail_fast = row->fail_fast;
+        options.timeout_ms = 50;
+        assert_int_equal(rql_lock_acquire(client, "x", &options, &lock, &error), row->status);
+        assert_non_null(strstr(error.message, "this acquirer holds it already"));
+        CHECK_OK(rql_lock_release(held, NULL));
+        CHECK_OK(waiter_join(&waiter));
+        CHECK_OK(rql_lock_release(waiter.lock, NULL));
+    }
+}
