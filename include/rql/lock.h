@@ -100,11 +100,48 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_options_set(rql_lock_options *options
  *
  * An acquirer (thread and task) may have only one waiting request for a lock.
  *
+ * Another thread or a signal handler can cancel the call by rql_lock_options::cancel_fd: the call
+ * ends soon after this descriptor has become readable. That holds for each wait within the call,
+ * also while it connects or resolves a name.
+ *
+ * - A grant that has arrived by then is kept: RQL_OK. Otherwise the request is withdrawn, and the
+ *   server has as much time to confirm this as at the deadline. The result is RQL_CANCELLED, or
+ *   RQL_E_UNKNOWN if the server has not confirmed it. If the descriptor is readable before the
+ *   call, nothing is sent.
+ * - Any descriptor that poll() accepts will do: an eventfd, a pipe, a signalfd, a pidfd. One
+ *   descriptor can cancel many calls. The library never reads, writes or closes it. The caller
+ *   keeps it open until the calls have returned; a descriptor that is not open cancels the call.
+ * - The descriptor has no effect on a block that runs (rql_lock_run()), nor on the calls that a
+ *   listener makes.
+ *
+ * A signal handler needs no function of the library:
+ *
+ * @code
+ * static int ends[2]; // by pipe2(ends, O_CLOEXEC | O_NONBLOCK)
+ *
+ * static void on_signal(int number)
+ * {
+ *     int saved = errno;
+ *
+ *     (void)number;
+ *     (void)!write(ends[1], "", 1);
+ *     errno = saved;
+ * }
+ *
+ * options.cancel_fd = ends[0];
+ * status = rql_lock_acquire(client, "report", &options, &lock, &error); // RQL_CANCELLED
+ * @endcode
+ *
+ * A call with this option polls where it
+ * would otherwise sleep in recv() or on a futex. If it waits for another thread of its client, it
+ * opens one descriptor more for as long as it waits.
+ *
  * @param[in]  client   The client.
  * @param[in]  name     Lock name, 1 to ::RQL_NAME_MAX bytes without control bytes. Copied.
  * @param[in]  options  Settings, or NULL for the client's defaults. Copied.
  * @param[out] out      The held lock; untouched unless RQL_OK.
- * @param[out] error    Why the call did not return RQL_OK, or NULL; untouched on RQL_OK.
+ * @param[out] error    Why the call did not return RQL_OK, or NULL; untouched on RQL_OK. If this
+ *                      acquirer holds the lock itself, the message of a refusal says so.
  *
  * @retval RQL_OK                   The lock is held; see rql_lock_remaining_ms().
  * @retval RQL_TIMED_OUT            `timeout_ms` passed.
@@ -115,6 +152,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_options_set(rql_lock_options *options
  * @retval RQL_FAIL_FAST_NO_TRY     `fail_fast`, and another holder has the lock.
  * @retval RQL_FAIL_FAST_AFTER_TRY  `fail_fast`, and the lock is free but other requests are in
  *                                  front.
+ * @retval RQL_CANCELLED            rql_lock_options::cancel_fd became readable.
  * @retval RQL_CONFLICT             This acquirer holds the lock, and the strategy is
  *                                  ::RQL_DEAD_LOCKING. Or the acquirer would wait for a lock that
  *                                  its client keeps renewing for it, and the wait would never end.
@@ -455,6 +493,8 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_run(rql_client *client, const char *n
  * @retval RQL_TIMED_OUT         The lock was held until `timeout_ms` passed. The last reply may
  *                               come as much later as in rql_lock_acquire().
  * @retval RQL_FAIL_FAST_NO_TRY  `fail_fast`, and the lock is held.
+ * @retval RQL_CANCELLED         rql_lock_options::cancel_fd became readable, as for
+ *                               rql_lock_acquire().
  * @retval RQL_E_INVALID         A name or option is out of range.
  * @retval RQL_E_IO              No reply; also other faults of status.h.
  *

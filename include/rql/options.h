@@ -438,6 +438,11 @@ typedef struct rql_lock_options {
      *  client asks again for an acquisition, and an extension ends with ::RQL_E_NOT_DURABLE. 1 to
      *  60000. Default: the client's value. */
     int64_t replica_timeout_ms;
+    /** A descriptor that cancels the call when it becomes readable, or -1 (default).
+     *  rql_lock_acquire() describes it. The calls that wait on a thread use it: also
+     *  rql_lock_try(), rql_lock_run(), rql_series_acquire(), rql_series_run() and
+     *  rql_lock_wait_until_free(). Calls on a loop ignore it; they have rql_request_cancel(). */
+    int cancel_fd;
 } rql_lock_options;
 
 /**

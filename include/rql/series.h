@@ -155,7 +155,8 @@ RQL_API void rql_series_options_init_sized(rql_series_options *options, size_t s
  *
  * On every result except RQL_OK nothing is held and no request is left in a queue. After
  * RQL_E_UNKNOWN the client ensures this in the background, as for rql_lock_acquire(). The deadline
- * is that of rql_lock_acquire(); in the gem's mode each lock has its own deadline.
+ * is that of rql_lock_acquire(); in the gem's mode each lock has its own deadline. The descriptor
+ * rql_lock_options::cancel_fd of `lock` cancels the whole series, as it cancels rql_lock_acquire().
  *
  * @param[in]  client   The client.
  * @param[in]  options  Which locks to acquire, and how.
@@ -165,6 +166,7 @@ RQL_API void rql_series_options_init_sized(rql_series_options *options, size_t s
  * @retval RQL_OK         All locks are held; see rql_series_remaining_ms().
  * @retval RQL_TIMED_OUT  `timeout_ms` passed. Other outcomes and faults of rql_lock_acquire() are
  *                        possible, too. rql_series_result::failed_on identifies the lock.
+ * @retval RQL_CANCELLED  rql_lock_options::cancel_fd became readable.
  * @retval RQL_CONFLICT   This acquirer holds one of the locks; see rql_series_options::lock.
  * @retval RQL_E_INVALID  There is no name, there are too many names, a name is malformed, a name is
  *                        given twice (atomic, sorted), the names are in different partitions

@@ -1,4 +1,5 @@
 #include "base/cancel.h"
+#include "base/cancel_fd.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/futex.h"
@@ -301,7 +302,7 @@ static int64_t poll_until_us(const struct check *self)
 /* Reads *left_ms: PTTL, or FREE. As for the scripts, a hash without acq_id is no lock. If the
  * lock ends between the two commands, PTTL answers -2, which is FREE; -1 is a lock without a TTL.
  * */
-static rql_status poll(struct check *self, int64_t *left_ms, rql_error *error)
+static rql_status look(struct check *self, int64_t *left_ms, rql_error *error)
 {
     RQLI_AUTO(rqli_batch_give)
     struct rqli_batch *batch = rqli_client_batch(self->client, self->lock.keys.set);
@@ -350,7 +351,7 @@ static void sleep_until_next(const struct check *self, int64_t left_ms)
     rqli_sleep_until(rqli_earlier(until_us, self->deadline_us));
 }
 
-/* Fails because the lock is held and the caller does not wait any longer. */
+/* Fails because the lock is not known to be free and the caller does not wait any longer. */
 static rql_status fail_held(const struct check *self, rql_status status, int64_t tries,
                             rql_error *error)
 {
@@ -359,6 +360,10 @@ static rql_status fail_held(const struct check *self, rql_status status, int64_t
     if (status == RQL_TIMED_OUT) {
         return rqli_fail(error, status, "%.*s: still held after %lld ms", (int)name.length,
                          name.data, (long long)self->options->timeout_ms);
+    }
+    if (status == RQL_CANCELLED) {
+        return rqli_fail(error, status, "%.*s: the wait until it is free was cancelled",
+                         (int)name.length, name.data);
     }
     return rqli_fail(error, status, "%.*s: held, as seen %lld time%s", (int)name.length, name.data,
                      (long long)tries, tries == 1 ? "" : "s");
@@ -371,9 +376,12 @@ static rql_status wait_until_free(struct check *self, rql_error *error)
     int64_t tries = 0;
 
     for (;;) {
-        int64_t left_ms = FREE;
-        rql_status status = poll(self, &left_ms, error);
+        int64_t left_ms = 0;
+        rql_status status = rqli_is_cancelled() ? RQL_CANCELLED : look(self, &left_ms, error);
 
+        if (rqli_is_cancelled() && (status || left_ms != FREE)) {
+            return fail_held(self, RQL_CANCELLED, tries, error);
+        }
         if (status || left_ms == FREE) {
             return status;
         }
@@ -396,6 +404,7 @@ rql_status rql_lock_wait_until_free(rql_client *client, const char *name,
 {
     RQLI_DEFER_CANCEL;
     rql_lock_options read;
+    struct rqli_cancel_fd cancel;
     struct check self = {.client = client, .options = &read};
     rql_status status = rqli_named_init(&self.lock, client, name, error);
 
@@ -407,5 +416,8 @@ rql_status rql_lock_wait_until_free(rql_client *client, const char *name,
     }
     self.deadline_us = rqli_after_ms(rqli_now_us(), read.timeout_ms);
     self.retries.until_us = self.deadline_us;
-    return wait_until_free(&self, error);
+    rqli_cancel_fd_begin(&cancel, read.cancel_fd);
+    status = wait_until_free(&self, error);
+    rqli_cancel_fd_end(&cancel);
+    return status;
 }

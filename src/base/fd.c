@@ -1,8 +1,9 @@
 #include "base/fd.h"
 
+#include "base/cancel_fd.h"
+
 #include <fcntl.h>
 #include <poll.h>
-#include <time.h>
 
 int rqli_fd_lift(int fd)
 {
@@ -18,11 +19,6 @@ int rqli_fd_lift(int fd)
 int rqli_fd_await(int fd, short events, int64_t left_us)
 {
     struct pollfd wanted = {.fd = fd, .events = events};
-    struct timespec left = {0};
 
-    if (left_us > 0) {
-        left.tv_sec = (time_t)(left_us / 1000000);
-        left.tv_nsec = (long)(left_us % 1000000) * 1000;
-    }
-    return ppoll(&wanted, 1, &left, NULL);
+    return rqli_poll(&wanted, 1, left_us);
 }

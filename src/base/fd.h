@@ -14,8 +14,8 @@ enum { RQLI_FD_LEAST = 3 };
  * well. Returns -1 and sets errno if it fails. */
 int rqli_fd_lift(int fd);
 
-/* Does as poll() for one descriptor, for this long, and not less unless a signal arrives. If no
- * time is left, it checks once. */
+/* Does as poll() for one descriptor, for this long, and not less unless a signal arrives or
+ * the call is cancelled. If no time is left, it checks once. */
 int rqli_fd_await(int fd, short events, int64_t left_us);
 
 /* Scope-bound descriptors: RQLI_AUTO(rqli_fd_close) int fd = -1; and rqli_fd_give() moves out. */

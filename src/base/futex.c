@@ -1,9 +1,14 @@
 #include "base/futex.h"
 
+#include "base/cancel_fd.h"
 #include "base/clock.h"
+#include "base/fd.h"
+#include "base/fork.h"
 
 #include <linux/futex.h>
+#include <poll.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -33,12 +38,126 @@ static long futex_number(void)
 #endif
 }
 
+/* ---- polling in place of a futex ---- */
+
+/*
+ * A thread cannot sleep on a futex and poll a descriptor at the same time. So a thread whose call
+ * can be cancelled polls an eventfd and the descriptor that cancels the call, and is listed here
+ * under the address of its word. A waker wakes the futex, and then writes to the eventfds that are
+ * listed under the address. While no thread polls, a waker only looks at the number of them.
+ *
+ * A child of fork() has one thread, and its list is empty: what it finds is the parent's.
+ */
+
+enum {
+    LISTS_BITS = 6, /* a waker goes through one list of 64 */
+    N_LISTS = 1 << LISTS_BITS,
+    WITHOUT_FD = 10000, /* microseconds between two looks at the word if there is no eventfd */
+};
+
+struct poller {
+    struct poller *next;
+    const rqli_signal *signal;
+    int fd;
+};
+
+static struct {
+    atomic_uint count;
+    unsigned generation;           /* of the process that the lists belong to */
+    struct poller *lists[N_LISTS]; /* by address; these two while forks are excluded */
+} pollers;
+
+/* Returns the list for an address. Words on the stacks of threads differ in some of their bits
+ * only, so all bits count. Forks are excluded. */
+static struct poller **list_for(const rqli_signal *signal)
+{
+    unsigned generation = rqli_fork_generation();
+
+    if (pollers.generation != generation) {
+        memset(pollers.lists, 0, sizeof pollers.lists);
+        atomic_store(&pollers.count, 0);
+        pollers.generation = generation;
+    }
+    return &pollers.lists[(uint64_t)(uintptr_t)signal * UINT64_C(0x9E3779B97F4A7C15) >>
+                          (64 - LISTS_BITS)];
+}
+
+/* A thread that is counted looks at its word afterwards. A waker has changed the word before it
+ * looks at the count: one of them sees what the other has done. */
+static void add_poller(struct poller *self)
+{
+    struct poller **list;
+
+    rqli_fork_exclude();
+    list = list_for(self->signal);
+    self->next = *list;
+    *list = self;
+    rqli_fork_admit();
+    (void)atomic_fetch_add(&pollers.count, 1);
+}
+
+static void remove_poller(const struct poller *self)
+{
+    struct poller **link;
+
+    (void)atomic_fetch_sub(&pollers.count, 1);
+    rqli_fork_exclude();
+    link = list_for(self->signal);
+    while (*link && *link != self) {
+        link = &(*link)->next;
+    }
+    if (*link) {
+        *link = self->next;
+    }
+    rqli_fork_admit();
+}
+
+/* An eventfd is open as long as it is listed. */
+static void wake_pollers(const rqli_signal *signal)
+{
+    rqli_fork_exclude();
+    for (const struct poller *at = *list_for(signal); at; at = at->next) {
+        if (at->signal == signal && at->fd >= 0) {
+            (void)eventfd_write(at->fd, 1);
+        }
+    }
+    rqli_fork_admit();
+}
+
+/* If there is no eventfd, the caller looks at the word again and again. */
+static void poll_signal(struct rqli_cancel_fd *cancel, rqli_signal *signal, int32_t seen,
+                        int64_t left_us)
+{
+    struct poller self = {.signal = signal};
+    struct pollfd wanted = {.events = POLLIN};
+    eventfd_t unused;
+
+    if (cancel->wake_fd < 0) {
+        cancel->wake_fd = rqli_fd_lift(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    }
+    self.fd = cancel->wake_fd;
+    wanted.fd = self.fd;
+    add_poller(&self);
+    if (atomic_load(signal) == seen) {
+        (void)rqli_poll(&wanted, 1, self.fd >= 0 ? left_us : rqli_earlier(left_us, WITHOUT_FD));
+    }
+    remove_poller(&self);
+    (void)eventfd_read(self.fd, &unused); /* else it would end the next sleep at once */
+}
+
+/* ---- sleeping and waking ---- */
+
 /* May return early, for example after a signal: the caller checks its condition again. */
 void rqli_signal_wait(rqli_signal *signal, int32_t seen, int64_t until_us)
 {
+    struct rqli_cancel_fd *cancel = rqli_cancel_fd();
     struct timespec left;
     int64_t left_us;
 
+    if (cancel) {
+        poll_signal(cancel, signal, seen, until_us - rqli_now_us());
+        return;
+    }
     if (until_us == RQLI_NEVER_US) {
         (void)syscall(futex_number(), signal, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
         return;
@@ -54,6 +173,18 @@ void rqli_signal_wait(rqli_signal *signal, int32_t seen, int64_t until_us)
 void rqli_signal_wake(rqli_signal *signal)
 {
     (void)syscall(futex_number(), signal, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+    if (atomic_fetch_add(&pollers.count, 0) > 0) {
+        wake_pollers(signal);
+    }
+}
+
+void rqli_sleep_until(int64_t until_us)
+{
+    int64_t left_us = until_us > 0 ? until_us - rqli_now_us() : 0;
+
+    if (left_us > 0) {
+        (void)rqli_poll(NULL, 0, left_us);
+    }
 }
 
 /* There are usually one or two. A signal that does not fit is woken at once, which is only

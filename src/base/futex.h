@@ -11,7 +11,8 @@
 
 typedef _Atomic int32_t rqli_signal;
 
-/* Sleeps while *signal is `seen`, at most until until_us (rqli_now_us() time). May wake early. */
+/* Sleeps while *signal is `seen`, at most until until_us (rqli_now_us() time), and not after the
+ * call is cancelled (base/cancel_fd.h). May wake early. */
 void rqli_signal_wait(rqli_signal *signal, int32_t seen, int64_t until_us);
 
 /* Wakes every sleeper. Only the address is used: the object in which a thread slept may be gone. */
@@ -34,14 +35,8 @@ void rqli_wake_list_add(struct rqli_wake_list *self, rqli_signal *signal);
  * thread that sleeps at the same address by now is woken once without cause. */
 void rqli_wake_list_unlock(struct rqli_wake_list *self, pthread_mutex_t *mutex);
 
-/* Sleeps until a time of our clock; no thread wakes it. 0: does not sleep. */
-static inline void rqli_sleep_until(int64_t until_us)
-{
-    rqli_signal never = 0;
-
-    if (until_us > 0) {
-        rqli_signal_wait(&never, 0, until_us);
-    }
-}
+/* Sleeps until a time of our clock; no thread wakes it, but a cancellation of the call ends it. 0:
+ * does not sleep. */
+void rqli_sleep_until(int64_t until_us);
 
 #endif

@@ -1,5 +1,6 @@
 #include "lock/acquire.h"
 
+#include "base/cancel_fd.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/random.h"
@@ -387,6 +388,7 @@ static bool take_step(struct rqli_acquire *self, enum rqli_op_next *out)
         self->op.again_us = self->request.wake_us;
         return true;
     case RQLI_REQUEST_LEAVING:
+        (void)rqli_cancel_fd_swap(NULL); /* nothing cuts the withdrawal short */
         return rqli_leave_next(self);
     case RQLI_REQUEST_DONE:
         break;
@@ -396,8 +398,17 @@ static bool take_step(struct rqli_acquire *self, enum rqli_op_next *out)
     return true;
 }
 
-/* Says what the operation does next. A cancellation that comes while a try is under way takes
- * effect here, after the reply to the try: a grant in that reply is given back by leaving the
+/* Takes a cancellation by the caller's descriptor. The calls under way were given up when the
+ * descriptor became readable, and a grant that had come by then is taken. The withdrawal has as
+ * much time as at a deadline. */
+static void take_cancellation(struct rqli_acquire *self)
+{
+    self->op.is_cancelled = true;
+    self->request.limits.deadline_us = rqli_earlier(deadline_us(self), rqli_now_us());
+}
+
+/* Says what the operation does next. A cancellation on a loop that comes while a try is under way
+ * takes effect here, after the reply to the try: a grant in that reply is given back by leaving the
  * queue. */
 static enum rqli_op_next next(struct rqli_op *op)
 {
@@ -408,6 +419,9 @@ static enum rqli_op_next next(struct rqli_op *op)
     if (end) {
         self->phase = RQLI_ACQUIRE_TRY; /* only once: a wait may come next */
         end(self);
+    }
+    if (rqli_is_cancelled()) {
+        take_cancellation(self);
     }
     if (op->is_cancelled) {
         rqli_request_on_cancelled(&self->request, false);
@@ -558,6 +572,8 @@ void rqli_acquire_report(const struct rqli_acquire *self)
 rql_status rqli_acquire_run(struct rqli_acquire *self, rql_error *error)
 {
     rql_error detail = {.status = RQL_OK};
+    struct rqli_cancel_fd cancel;
+    bool asks;
 
     self->error = &detail;
     (void)rqli_wait_init(self, &rqli_wait_on_thread);
@@ -567,11 +583,14 @@ rql_status rqli_acquire_run(struct rqli_acquire *self, rql_error *error)
     if (rqli_acquire_begin(self)) {
         self->conn = self->waiter.conn;
         self->op.route.conn = self->conn;
+        rqli_cancel_fd_begin(&cancel, self->options->cancel_fd);
         (void)rqli_op_run(&self->op);
+        rqli_cancel_fd_end(&cancel);
     }
-    if (self->op.status > 0 &&
-        (self->options->refusal || (error && self->options->detailed_acq_timeout_error))) {
-        rqli_refusal_fill(self, self->options->detailed_acq_timeout_error);
+    /* A caller that has cancelled its call does not wait for another answer. */
+    asks = self->options->detailed_acq_timeout_error && self->op.status != RQL_CANCELLED;
+    if (self->op.status > 0 && (self->options->refusal || (error && asks))) {
+        rqli_refusal_fill(self, asks);
     } else if (self->op.status == RQL_OK && !rqli_acquire_keep(self)) {
         (void)rqli_give_back(self->locks, self->count,
                              rqli_give_back_until_us(self->client, deadline_us(self)), NULL);

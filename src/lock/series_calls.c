@@ -30,8 +30,8 @@ static void take_steps(struct rqli_series_acquire *self, enum rqli_series_step s
         rqli_series_ask(self, &acquire);
         acquire.result = &acquired;
         rqli_acquire_init(&acquire);
-        deadline_us = acquire.request.limits.deadline_us;
         (void)rqli_acquire_run(&acquire, error);
+        deadline_us = acquire.request.limits.deadline_us; /* a cancellation has moved it */
         step = rqli_series_on_acquired(self, &acquire, false, error);
     }
     /* The call ends by the deadline of the acquisition that failed. */

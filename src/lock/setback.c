@@ -1,5 +1,6 @@
 #include "lock/setback.h"
 
+#include "base/cancel_fd.h"
 #include "base/error.h"
 #include "base/random.h"
 #include "lock/client.h"
@@ -44,7 +45,8 @@ static void on_durable_unanswered(struct rqli_acquire *self)
 }
 
 /* Handles a try that had no answer. A fault that may pass by itself is retried until the deadline,
- * except if the server has never answered. */
+ * except if the server has never answered. If the call is cancelled, the next step ends it instead
+ * of a retry. */
 void rqli_acquire_on_failed(struct rqli_acquire *self, const rql_error *fault)
 {
     struct rqli_request_input input = rqli_wait_input(self);
@@ -65,7 +67,7 @@ void rqli_acquire_on_failed(struct rqli_acquire *self, const rql_error *fault)
     if (self->op.is_late) {
         rqli_request_on_late(&self->request);
     } else if (fault->status == RQL_E_UNKNOWN || (refuses && !self->options->fail_fast) ||
-               (fault->status == RQL_E_IO && may_retry)) {
+               (fault->status == RQL_E_IO && (may_retry || rqli_is_cancelled()))) {
         rqli_request_on_setback(&self->request, fault->status, &input);
     } else {
         rqli_request_on_fault(&self->request, fault->status);

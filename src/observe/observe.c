@@ -1,5 +1,6 @@
 #include "observe/observe.h"
 
+#include "base/cancel_fd.h"
 #include "base/must.h"
 #include "base/random.h"
 
@@ -109,6 +110,7 @@ static void add_common(struct line *self, const struct rqli_subject *s, const ch
 static void log_all(enum rqli_moment moment, const struct rqli_subject *s,
                     const struct rqli_figures *f)
 {
+    RQLI_IGNORE_CANCEL_FD;
     struct line l;
 
 #define KEYS add_keys(&l, s)
@@ -182,6 +184,7 @@ static void set_request(struct rql_event *event, const struct rqli_subject *s)
 static void send_all(enum rqli_moment moment, const struct rqli_subject *s,
                      const struct rqli_figures *f)
 {
+    RQLI_IGNORE_CANCEL_FD;
     struct rql_event e;
 
 #define SET(member) e.member = f->member

@@ -86,6 +86,10 @@ static const struct {
 #define FILE_OR_EMPTY                                                                              \
     .kind = RQLI_OPTION_TEXT, .may_be_empty = true, .shown.unit = "", .shown.default_value = "",   \
     .shown.range = "a file, or empty"
+/* Read as an int, as a strategy is, but it has no words. Linux has no larger descriptors. */
+#define DESCRIPTOR                                                                                 \
+    .kind = RQLI_OPTION_ENUM, .shown.range = "a descriptor, or -1", .min = -1, .max = 1 << 30,     \
+    .fallback = -1, .shown.unit = ""
 /* Values are 0 to the index of the last word; NULL ends the list. */
 #define ONE_OF(list, range_text, first)                                                            \
     .kind = RQLI_OPTION_ENUM, .shown.range = (range_text), .words = (list),                        \
@@ -231,6 +235,7 @@ static const struct rqli_option rows[] = {
     {OF_LOCK(log_sample_this), SWITCH},
     {OF_LOCK(instr_sample_this), SWITCH},
     {OF_LOCK(max_hold_ms), FROM_OR_FOREVER(1), .fallback = RQL_FOREVER, .shown.unit = "ms"},
+    {OF_LOCK(cancel_fd), DESCRIPTOR},
     {OF_SERIES(mode), ONE_OF(mode_words, "0, 1 or 2", "atomic")},
     /* A sweep may use any age, a client's default may not. */
     {OF_SWEEP(dead_ttl_ms), OF(RQLI_OF_CLIENT, rql_options, dead_request_ttl_ms),

@@ -1,12 +1,17 @@
 #include "check.h"
 
+#include "base/cancel_fd.h"
 #include "base/clock.h"
 #include "base/futex.h"
 #include "threads.h"
 
+#include <poll.h>
 #include <rql/base.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
-enum { N_SLEEPERS = 4, N_ROUNDS = 200, PAUSE_US = 20000 };
+enum { N_SLEEPERS = 4, N_ROUNDS = 200, PAUSE_US = 20000, FEW_ROUNDS = 5 };
 
 TEST(ms_are_added_without_overflow)
 {
@@ -59,13 +64,18 @@ TEST(a_wait_ends_at_its_time)
 struct game {
     rqli_signal call;
     rqli_signal answers;
+    int cancel_fd; /* of every second sleeper; -1: of none */
+    int32_t first; /* round */
 };
 
 static void play(size_t index, void *data)
 {
     struct game *game = data;
+    struct rqli_cancel_fd cancel;
 
-    for (int32_t round = 0; round < N_ROUNDS; round++) {
+    rqli_cancel_fd_begin(&cancel, index % 2 == 0 ? game->cancel_fd : -1);
+
+    for (int32_t round = game->first; round < N_ROUNDS; round++) {
         int32_t seen;
 
         if (index == 0) {
@@ -83,12 +93,97 @@ static void play(size_t index, void *data)
         atomic_fetch_add(&game->answers, 1);
         rqli_signal_wake(&game->answers);
     }
+    rqli_cancel_fd_end(&cancel);
 }
 
 TEST(a_wake_reaches_every_sleeper)
 {
-    struct game game = {0};
+    struct game game = {.cancel_fd = -1};
 
     threads_run(N_SLEEPERS + 1, play, &game);
     assert_int_equal(game.answers, N_ROUNDS * N_SLEEPERS);
+}
+
+TEST(a_wake_reaches_sleepers_that_poll)
+{
+    struct game game = {.cancel_fd = eventfd(0, EFD_CLOEXEC)};
+
+    threads_run(N_SLEEPERS + 1, play, &game);
+    assert_int_equal(game.answers, N_ROUNDS * N_SLEEPERS);
+    assert_int_equal(close(game.cancel_fd), 0);
+}
+
+/* Without a descriptor of its own a sleeper looks at its word again and again. */
+TEST(a_wake_reaches_sleepers_without_a_free_descriptor)
+{
+    struct game game = {.cancel_fd = eventfd(0, EFD_CLOEXEC)};
+    struct rlimit before;
+    struct rlimit none;
+
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = (struct rlimit){.rlim_cur = (rlim_t)game.cancel_fd + 1, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    game.first = N_ROUNDS - FEW_ROUNDS; /* each takes a while */
+    game.call = game.first;
+    game.answers = game.first * N_SLEEPERS;
+    threads_run(N_SLEEPERS + 1, play, &game);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(game.answers, N_ROUNDS * N_SLEEPERS);
+    assert_int_equal(close(game.cancel_fd), 0);
+}
+
+static void sleep_long(size_t index, void *data)
+{
+    struct game *game = data;
+    struct rqli_cancel_fd cancel;
+
+    rqli_cancel_fd_begin(&cancel, game->cancel_fd);
+    while (!rqli_is_cancelled()) {
+        if (index % 2 == 0) {
+            rqli_signal_wait(&game->call, 0, RQLI_NEVER_US);
+        } else {
+            rqli_sleep_until(RQLI_NEVER_US);
+        }
+    }
+    /* From now on no wait of the call sleeps: the test would hang. */
+    rqli_signal_wait(&game->call, 0, RQLI_NEVER_US);
+    rqli_sleep_until(RQLI_NEVER_US);
+    rqli_cancel_fd_end(&cancel);
+}
+
+TEST(a_readable_descriptor_ends_all_waits_of_its_threads)
+{
+    struct game game = {.cancel_fd = eventfd(0, EFD_CLOEXEC)};
+    struct threads *threads = threads_start(N_SLEEPERS, sleep_long, &game);
+
+    assert_int_equal(eventfd_write(game.cancel_fd, 1), 0);
+    threads_join(threads);
+    assert_int_equal(close(game.cancel_fd), 0);
+}
+
+/* What has come is still seen: a grant wins over the cancellation. */
+TEST(a_cancelled_wait_sees_what_has_come)
+{
+    int fd = eventfd(1, EFD_CLOEXEC);
+    struct pollfd wanted[] = {{.fd = fd, .events = POLLIN}, {.fd = -1, .events = POLLIN}};
+    struct rqli_cancel_fd outer;
+    struct rqli_cancel_fd inner;
+
+    rqli_cancel_fd_begin(&outer, fd);
+    assert_true(rqli_is_cancelled() && rqli_time_is_up(RQLI_NEVER_US));
+    assert_int_equal(rqli_poll(wanted, N_ROWS(wanted), INT64_MAX), 1);
+    assert_int_equal(wanted[0].revents, POLLIN);
+    assert_int_equal(wanted[1].revents, 0);
+    rqli_cancel_fd_begin(&inner, -1);
+    assert_false(rqli_is_cancelled() || rqli_time_is_up(RQLI_NEVER_US));
+    rqli_cancel_fd_end(&inner);
+    {
+        RQLI_IGNORE_CANCEL_FD;
+
+        assert_false(rqli_cancel_fd_check());
+    }
+    assert_true(rqli_is_cancelled());
+    rqli_cancel_fd_end(&outer);
+    assert_false(rqli_is_cancelled());
+    assert_int_equal(close(fd), 0);
 }

@@ -8,6 +8,7 @@
 
 #include "net/conn/batch_threads.h"
 
+#include "base/cancel_fd.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/random.h"
@@ -589,7 +590,7 @@ static rql_status await_replies(struct rqli_conn *self, struct batch *own, int64
 
     write_out(self);
     while (own->phase == AWAITED && !is_late) {
-        is_late = now_us >= deadline_us;
+        is_late = now_us >= deadline_us || rqli_is_cancelled();
         if (!self->shared.reader) {
             self->shared.reader = own;
         }

@@ -3,6 +3,7 @@
 
 #include "net/conn/conn_threads.h"
 
+#include "base/cancel_fd.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
@@ -112,7 +113,7 @@ static rql_status make_attempt(struct rqli_conn *self, int64_t deadline_us, rql_
         self->shared.state = DOWN;
         self->shared.last_fault = (rql_error){0};
         /* An attempt that an impatient caller cut short says nothing to other callers. */
-        if (now_us >= limit_us || now_us < deadline_us) {
+        if (!rqli_is_cancelled() && (now_us >= limit_us || now_us < deadline_us)) {
             self->shared.last_fault = fault;
             back_off(self, now_us);
         }
@@ -142,7 +143,7 @@ static rql_status connect_step(struct rqli_conn *self, int64_t deadline_us,
         }
         return last_fault->status;
     }
-    if (now_us >= deadline_us) {
+    if (now_us >= deadline_us || rqli_is_cancelled()) {
         errno = ETIMEDOUT;
         return rqli_fail(error, RQL_E_IO, "cannot connect to %s: no time left%s%s",
                          self->sock.site->where, last_fault->status ? "; " : "",

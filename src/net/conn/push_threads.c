@@ -10,6 +10,7 @@
 
 #include "net/conn/push_threads.h"
 
+#include "base/cancel_fd.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/futex.h"
@@ -303,7 +304,7 @@ static void listen_again(struct rqli_push_threads *self, int64_t deadline_us)
         rqli_stats_count(self->sock.site->session->stats, 0, RQLI_STAT_CONNECTIONS, 1);
         rqli_subscription_on_opened(&self->shared.subscription, &self->sock);
         subscribe(self);
-    } else {
+    } else if (!rqli_is_cancelled()) { /* else the next reader tries at once */
         rqli_subscription_on_failed(&self->shared.subscription);
         rqli_backoff_on_failure(&self->shared.backoff, rqli_now_us(),
                                 rqli_site_pause_ms(self->sock.site),
@@ -424,9 +425,13 @@ static void sleep_or_read(struct rqli_push_threads *self, struct rqli_waiter *wa
         read_for_all(self, waiter, until_us);
     } else {
         int64_t retry_us = reads ? self->shared.backoff.next_us : RQLI_NEVER_US;
+        /* The thread that has chosen a waiter is about to hand it the lock. */
+        struct rqli_cancel_fd *cancel = rqli_cancel_fd();
 
+        (void)rqli_cancel_fd_swap(waiter->stay == RQLI_WAITER_CHOSEN ? NULL : cancel);
         unlock(self);
         rqli_signal_wait(&waiter->wait_word, WAITING, until_us < retry_us ? until_us : retry_us);
+        (void)rqli_cancel_fd_swap(cancel);
         lock(self);
     }
     if (reads) {
@@ -442,7 +447,7 @@ enum rqli_wake rqli_push_threads_wait(struct rqli_push_threads *self, struct rql
     lock(self);
     waiter->stay = RQLI_WAITER_SLEEPS;
     while (waiter->stay == RQLI_WAITER_CHOSEN ||
-           (!waiter->pushed && !waiter->hinted && rqli_now_us() < until_us)) {
+           (!waiter->pushed && !waiter->hinted && !rqli_time_is_up(until_us))) {
         sleep_or_read(self, waiter, waiter->stay == RQLI_WAITER_CHOSEN ? RQLI_NEVER_US : until_us);
     }
     waiter->stay = RQLI_WAITER_ASKS;

@@ -292,7 +292,7 @@ void rqli_fleet_await_next_map(struct rqli_fleet *self, int64_t since_us, int64_
 {
     int32_t seen = atomic_load(&self->n_read);
 
-    while (atomic_load(&self->over_us) < since_us && rqli_now_us() < until_us) {
+    while (atomic_load(&self->over_us) < since_us && !rqli_time_is_up(until_us)) {
         rqli_signal_wait(&self->n_read, seen, until_us);
         seen = atomic_load(&self->n_read);
     }
@@ -300,7 +300,7 @@ void rqli_fleet_await_next_map(struct rqli_fleet *self, int64_t since_us, int64_
 
 void rqli_fleet_on_silence(struct rqli_fleet *self, struct rqli_node *node)
 {
-    if (self->map_reader) {
+    if (self->map_reader && !rqli_is_cancelled()) {
         int64_t now_us = rqli_now_us();
 
         atomic_store(&node->down_us, now_us);

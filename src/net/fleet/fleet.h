@@ -7,6 +7,7 @@
  * which set, and an error reply says which node to ask instead.
  */
 
+#include "base/cancel_fd.h"
 #include "base/clock.h"
 #include "base/worker.h"
 #include "net/fleet/node.h"
@@ -157,7 +158,7 @@ void rqli_fleet_await_next_map(struct rqli_fleet *self, int64_t since_us, int64_
 /* Waits until the first map was read, or cannot be. */
 static inline void rqli_fleet_await_map(struct rqli_fleet *self, int64_t until_us)
 {
-    while (rqli_fleet_is_looking(self) && rqli_now_us() < until_us) {
+    while (rqli_fleet_is_looking(self) && !rqli_time_is_up(until_us)) {
         rqli_signal_wait(&self->map, RQLI_MAP_UNKNOWN, until_us);
     }
 }

@@ -1,5 +1,6 @@
 #include "net/login/ask.h"
 
+#include "base/cancel_fd.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "net/sock/connect.h"
@@ -114,7 +115,7 @@ rql_status rqli_ask_read(struct rqli_socket *sock, struct rqli_arena *arena,
         if (rqli_socket_read(sock, deadline_us, 0) == RQLI_SOCKET_BROKEN) {
             return no_reply(sock, error);
         }
-        if (rqli_now_us() >= deadline_us) {
+        if (rqli_time_is_up(deadline_us)) {
             errno = ETIMEDOUT;
             return broken(sock, "no answer in time", error);
         }

@@ -1,5 +1,6 @@
 #include "net/login/credentials.h"
 
+#include "base/cancel_fd.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/pause.h"
@@ -12,6 +13,7 @@ enum { RENEWED_PERCENT = 80 };
 rql_status rqli_credentials_ask(const struct rqli_site *site, int64_t deadline_us,
                                 rql_credentials *out, int64_t *renew_us_out, rql_error *error)
 {
+    RQLI_IGNORE_CANCEL_FD;
     int64_t asked_us = rqli_now_us();
     int64_t left_us = deadline_us - asked_us;
     rql_status status;

@@ -2,6 +2,7 @@
 
 #include "net/login/login.h"
 
+#include "base/cancel_fd.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/scope.h"
@@ -589,7 +590,7 @@ rql_status rqli_login_any(struct rqli_socket *sock, const struct rqli_seat *pred
         if (!status) {
             keep_spare(&replica, sock, reading_out);
         }
-        if (--n_left == 0 || rqli_now_us() >= deadline_us) {
+        if (--n_left == 0 || rqli_time_is_up(deadline_us)) {
             break;
         }
         status = rqli_login(sock, predecessor, deadline_us, reading_out, error);

@@ -1,5 +1,6 @@
 #include "net/login/sentinels.h"
 
+#include "base/cancel_fd.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
@@ -208,7 +209,7 @@ static rql_status ask_all(struct rqli_master *master, int64_t deadline_us,
     round.share_us = self->shared.share_us;
     first = self->shared.first;
     (void)pthread_mutex_unlock(&self->shared.mutex);
-    for (size_t i = 0; i < round.n_known && rqli_now_us() < deadline_us; i++) {
+    for (size_t i = 0; i < round.n_known && !rqli_time_is_up(deadline_us); i++) {
         size_t at = (first + i) % round.n_known;
         bool is_last = i + 1 == round.n_known;
         int64_t limit_us = is_last ? deadline_us : rqli_now_us() + round.share_us;
@@ -272,7 +273,7 @@ rql_status rqli_sentinels_find(struct rqli_master *master, int64_t since_us, int
     (void)pthread_mutex_lock(&self->shared.mutex);
     while (self->shared.is_asking && master->said.answered_us < since_us && !is_late) {
         await_other(self, deadline_us);
-        is_late = rqli_now_us() >= deadline_us;
+        is_late = rqli_time_is_up(deadline_us);
     }
     if (master->said.answered_us < since_us || master->said.answered_us == 0) {
         status = is_late

@@ -7,6 +7,7 @@
 
 #include "net/sock/connect.h"
 
+#include "base/cancel_fd.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
@@ -24,11 +25,13 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-/* WAIT_MS_MAX: the limit of one connect() to a path, which is then repeated. KEEP_*: after this
+/* WAIT_MS_MAX: the limit of one connect() to a path, which is then repeated. CANCEL_MS: the same if
+ * the call can be cancelled, because connect() to a path cannot be polled. KEEP_*: after this
  * much silence TCP probes the peer, then again at this interval. If a user timeout is set, the
  * timeout decides when TCP gives up, and not the number of probes. */
 enum {
     WAIT_MS_MAX = 60000,
+    CANCEL_MS = 20,
     ADDRESSES_MAX = 16, /* of one name; more would leave too little time for each */
     KEEP_IDLE_S = 5,
     KEEP_INTERVAL_S = 2,
@@ -53,7 +56,7 @@ static int await_connected(int fd, int64_t deadline_us)
 
     do {
         ready = rqli_fd_await(fd, POLLOUT, deadline_us - rqli_now_us());
-    } while ((ready < 0 && errno == EINTR) || (ready == 0 && rqli_now_us() < deadline_us));
+    } while ((ready < 0 && errno == EINTR) || (ready == 0 && !rqli_time_is_up(deadline_us)));
     if (ready == 0) {
         return fail_with(ETIMEDOUT);
     }
@@ -172,13 +175,15 @@ static int limit_send_ms(int fd, int ms)
  * the end, because SO_SNDTIMEO would hold for every send. */
 static int connect_path(int fd, const struct sockaddr_un *address, int64_t deadline_us)
 {
+    int longest_ms = rqli_cancel_fd() ? CANCEL_MS : WAIT_MS_MAX;
+
     for (;;) {
         int64_t left_ms = (deadline_us - rqli_now_us() + 999) / 1000; /* 0 would be no limit */
 
-        if (left_ms <= 0) {
+        if (left_ms <= 0 || rqli_cancel_fd_check()) {
             return fail_with(ETIMEDOUT);
         }
-        if (limit_send_ms(fd, left_ms < WAIT_MS_MAX ? (int)left_ms : WAIT_MS_MAX) != 0) {
+        if (limit_send_ms(fd, left_ms < longest_ms ? (int)left_ms : longest_ms) != 0) {
             return -1;
         }
         if (connect(fd, (const struct sockaddr *)address, sizeof *address) == 0) {

@@ -1,8 +1,10 @@
 #include "net/sock/local.h"
 
+#include "base/cancel_fd.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/futex.h"
 #include "base/scope.h"
 #include "base/text.h"
 #include "net/sock/connect.h"
@@ -315,13 +317,11 @@ static rql_status open_folder(struct visit *visit, rql_error *error)
     return check_folder(visit->folder, &info, error);
 }
 
-/* Sleeps for one step. False: the deadline has passed. */
+/* Sleeps for one step. False: the time is up. */
 static bool wait_a_step(int64_t deadline_us)
 {
-    const struct timespec step = {.tv_nsec = STEP_MS * 1000000L};
-
-    (void)nanosleep(&step, NULL);
-    return rqli_now_us() < deadline_us;
+    rqli_sleep_until(rqli_after_ms(rqli_now_us(), STEP_MS));
+    return !rqli_time_is_up(deadline_us);
 }
 
 /* Locks the folder by polling, because flock() has no timeout. */

@@ -1,5 +1,6 @@
 #include "net/sock/resolve.h"
 
+#include "base/cancel_fd.h"
 #include "base/clock.h"
 #include "base/fork.h"
 #include "base/futex.h"
@@ -189,7 +190,7 @@ static bool await_answer(struct rqli_lookup *self, int64_t deadline_us)
     bool is_late = false;
 
     while (!is_answered(self) && !is_late) {
-        is_late = rqli_now_us() >= deadline_us;
+        is_late = rqli_time_is_up(deadline_us);
         rqli_signal_wait(&self->state, ASKED, deadline_us);
     }
     return is_answered(self);

@@ -3,6 +3,7 @@
 
 #include "net/sock/socket.h"
 
+#include "base/cancel_fd.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "net/sock/tls.h"
@@ -16,7 +17,8 @@
 #include <unistd.h>
 
 /* Waits of up to EXACT_US use ppoll(), whose timer is exact; longer ones use recv() with a limit,
- * which is one system call less. LONGEST_US limits one wait; after it the caller waits again. */
+ * which is one system call less, unless the call can be cancelled: recv() watches one descriptor.
+ * LONGEST_US limits one wait; after it the caller waits again. */
 enum { READ_BYTES = 16384, EXACT_US = 20000, LONGEST_US = 60000000 };
 
 void rqli_socket_close(struct rqli_socket *self)
@@ -68,17 +70,16 @@ bool rqli_socket_send(struct rqli_socket *self, const char *bytes, size_t length
 {
     while (length > 0) {
         ssize_t sent = rqli_socket_send_some(self, bytes, length);
-        int64_t left_us = deadline_us - rqli_now_us();
 
         if (sent < 0) {
             return false;
         }
-        if (sent == 0 && left_us <= 0) {
+        if (sent == 0 && rqli_time_is_up(deadline_us)) {
             errno = EAGAIN;
             return false;
         }
         if (sent == 0) {
-            (void)rqli_fd_await(self->fd, POLLOUT, left_us);
+            (void)rqli_fd_await(self->fd, POLLOUT, deadline_us - rqli_now_us());
         }
         bytes += sent;
         length -= (size_t)sent;
@@ -95,16 +96,9 @@ void rqli_socket_await_bytes_or(const struct rqli_socket *self, int eventfd, int
 {
     struct pollfd wanted[] = {{.fd = self->fd, .events = POLLIN},
                               {.fd = eventfd, .events = POLLIN}};
-    int64_t left_us = until_us - rqli_now_us();
-    struct timespec left = {0};
     eventfd_t unused;
 
-    left_us = left_us < LONGEST_US ? left_us : LONGEST_US;
-    if (left_us > 0) {
-        left.tv_sec = (time_t)(left_us / 1000000);
-        left.tv_nsec = (long)(left_us % 1000000) * 1000;
-    }
-    if (ppoll(wanted, 2, &left, NULL) > 0 && wanted[1].revents != 0) {
+    if (rqli_poll(wanted, 2, until_us - rqli_now_us()) > 0 && wanted[1].revents != 0) {
         (void)eventfd_read(eventfd, &unused);
     }
 }
@@ -168,7 +162,7 @@ enum rqli_socket_read rqli_socket_read(struct rqli_socket *self, int64_t until_u
     }
     /* This may end early but never late, because callers that must report by a deadline wait
      * here. */
-    if (left_us > EXACT_US && got < 0 && errno == EAGAIN) {
+    if (left_us > EXACT_US && !rqli_cancel_fd() && got < 0 && errno == EAGAIN) {
         limit_read(self, left_us < LONGEST_US ? left_us : LONGEST_US);
         got = recv(self->fd, buffer, sizeof buffer, 0);
     } else if (left_us > 0 && got < 0 && errno == EAGAIN) {

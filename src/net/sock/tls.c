@@ -11,6 +11,7 @@
 
 #include "net/sock/tls.h"
 
+#include "base/cancel_fd.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/scope.h"
@@ -514,13 +515,11 @@ ssize_t rqli_tls_send_some(struct rqli_tls *self, int fd, const char *text, size
 /* Waits for the socket. False: no time is left, and errno says so. */
 static bool await_socket(int fd, short events, int64_t deadline_us)
 {
-    int64_t left_us = deadline_us - rqli_now_us();
-
-    if (left_us <= 0) {
+    if (rqli_time_is_up(deadline_us)) {
         errno = ETIMEDOUT;
         return false;
     }
-    (void)rqli_fd_await(fd, events, left_us);
+    (void)rqli_fd_await(fd, events, deadline_us - rqli_now_us());
     return true;
 }
 
