@@ -37,13 +37,17 @@ bool rqli_cancel_fd_check(void)
 void rqli_cancel_fd_begin(struct rqli_cancel_fd *self, int fd)
 {
     *self = (struct rqli_cancel_fd){.fd = fd, .wake_fd = -1};
-    self->outer = rqli_cancel_fd_swap(fd >= 0 ? self : NULL);
-    (void)rqli_cancel_fd_check();
+    if (fd >= 0) {
+        (void)rqli_cancel_fd_swap(self);
+        (void)rqli_cancel_fd_check();
+    }
 }
 
 void rqli_cancel_fd_end(struct rqli_cancel_fd *self)
 {
-    (void)rqli_cancel_fd_swap(self->outer);
+    if (self->fd >= 0) {
+        (void)rqli_cancel_fd_swap(NULL);
+    }
     if (self->wake_fd >= 0) {
         (void)close(self->wake_fd);
     }

@@ -19,11 +19,11 @@ struct rqli_cancel_fd {
     int fd;           /* the caller's, which is polled and never read */
     int wake_fd;      /* an eventfd; another thread wakes this one by it. -1: not needed so far */
     bool is_readable; /* fd has been readable */
-    struct rqli_cancel_fd *outer; /* of the call in one of whose listeners this call is made */
 };
 
 /* From here on the waits of this thread poll fd as well. Finds out whether fd is readable already.
- * fd: -1 for none. */
+ * fd: -1 for none; then nothing happens, because no other call of this thread has one: a listener's
+ * calls ignore that of the call that they are made in. */
 void rqli_cancel_fd_begin(struct rqli_cancel_fd *self, int fd);
 void rqli_cancel_fd_end(struct rqli_cancel_fd *self);
 

@@ -420,7 +420,7 @@ static enum rqli_op_next next(struct rqli_op *op)
         self->phase = RQLI_ACQUIRE_TRY; /* only once: a wait may come next */
         end(self);
     }
-    if (rqli_is_cancelled()) {
+    if (self->options->cancel_fd >= 0 && rqli_is_cancelled()) {
         take_cancellation(self);
     }
     if (op->is_cancelled) {

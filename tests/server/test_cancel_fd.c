@@ -362,7 +362,7 @@ TEST(a_grant_and_a_cancellation_at_the_same_time)
         CHECK_QUEUE_IS_EMPTY("x");
         assert_int_equal(close(call.fd), 0);
     }
-    print_message("%d of %d were held\n", n_held, RACES);
+    print_message("# %d of %d were held\n", n_held, RACES);
 }
 
 /* ---- signals ---- */
@@ -583,7 +583,7 @@ TEST(connecting_to_a_server_that_never_answers_is_cancelled)
 
             (void)snprintf(url, sizeof url, "%s://127.0.0.1:%d%s", schemes[i], port,
                            strstr(schemes[i], "sentinel") ? "/m" : "");
-            print_message("%s\n", url);
+            print_message("# %s\n", url);
             cancel_connecting(url, kind, is_connected_to, &listener);
             (void)close(listener);
         }
@@ -599,7 +599,7 @@ TEST(connecting_to_a_full_backlog_is_cancelled)
             int listener = fill_up(url, is_path, fds);
             int64_t us = wait_clock_us() + 5000; /* nothing shows that a thread connects */
 
-            print_message("%s\n", url);
+            print_message("# %s\n", url);
             cancel_connecting(url, kind, is_later, &us);
             for (int i = 0; i < FILL_MAX; i++) {
                 (void)close(fds[i]);
@@ -627,9 +627,14 @@ TEST(a_cancelled_attempt_delays_no_other_caller)
 {
     struct call calls[2] = {{.client = client, .name = "x"}, {.client = client, .name = "y"}};
 
+    int n_open;
+
     redis_server_pause(&server);
+    n_open = count_descriptors();
     begin_new(&calls[0]);
+    await_descriptors(n_open + 2); /* the one that cancels, and the socket */
     begin_new(&calls[1]);
+    await_descriptors(n_open + 4); /* that, and the one by which it is woken */
     assert_int_equal(cancel(&calls[0]), RQL_CANCELLED);
     redis_server_resume(&server);
     take_lock(&calls[1]);
