@@ -134,7 +134,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_options_set(rql_lock_options *options
  *
  * A call with this option polls where it
  * would otherwise sleep in recv() or on a futex. If it waits for another thread of its client, it
- * opens one descriptor more for as long as it waits.
+ * opens one descriptor more until it returns.
  *
  * @param[in]  client   The client.
  * @param[in]  name     Lock name, 1 to ::RQL_NAME_MAX bytes without control bytes. Copied.

@@ -428,6 +428,11 @@ typedef struct rql_lock_options {
     /** Keep a grant or an extension that is not as safe as requested; rql_lock_describe() says how
      *  safe it is. Default: the client's value. */
     bool durability_is_advice;
+    /** A descriptor that cancels the call when it becomes readable, or -1 (default).
+     *  rql_lock_acquire() describes it. The calls that wait on a thread use it: also
+     *  rql_lock_try(), rql_lock_run(), rql_series_acquire(), rql_series_run() and
+     *  rql_lock_wait_until_free(). Calls on a loop ignore it; they have rql_request_cancel(). */
+    int cancel_fd;
     /** A grant counts only when this many replicas have it (`WAIT`); if they do not have it in
      *  time, the client proceeds as for `fsync`. A replica that has the grant and takes over from
      *  the server knows the grant. 0 to 16. Default: the client's value. */
@@ -438,11 +443,6 @@ typedef struct rql_lock_options {
      *  client asks again for an acquisition, and an extension ends with ::RQL_E_NOT_DURABLE. 1 to
      *  60000. Default: the client's value. */
     int64_t replica_timeout_ms;
-    /** A descriptor that cancels the call when it becomes readable, or -1 (default).
-     *  rql_lock_acquire() describes it. The calls that wait on a thread use it: also
-     *  rql_lock_try(), rql_lock_run(), rql_series_acquire(), rql_series_run() and
-     *  rql_lock_wait_until_free(). Calls on a loop ignore it; they have rql_request_cancel(). */
-    int cancel_fd;
 } rql_lock_options;
 
 /**

@@ -377,9 +377,9 @@ static rql_status wait_until_free(struct check *self, rql_error *error)
 
     for (;;) {
         int64_t left_ms = 0;
-        rql_status status = rqli_is_cancelled() ? RQL_CANCELLED : look(self, &left_ms, error);
+        rql_status status = rqli_is_cancelled() ? RQL_OK : look(self, &left_ms, error);
 
-        if (rqli_is_cancelled() && (status || left_ms != FREE)) {
+        if (rqli_is_cancelled() && left_ms != FREE) {
             return fail_held(self, RQL_CANCELLED, tries, error);
         }
         if (status || left_ms == FREE) {
