@@ -10,6 +10,7 @@
  */
 
 #include <rql/base.h>
+#include <rql/command.h>
 #include <rql/diagnose.h>
 #include <rql/hosts.h>
 #include <rql/inspect.h>

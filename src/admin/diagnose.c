@@ -269,7 +269,8 @@ static rql_status diagnose_rights_alone(struct rqli_diagnosis *self, rql_report 
     if (status) {
         return RQL_E_AUTH;
     }
-    other->session.lacks_rights = true;
+    other->session.is_bare = true;
+    other->options.bare_login = true;
     self->client = other;
     report = rqli_report_new(self->options.groups);
     status = report ? rql_client_ping_sized(other, &self->server, sizeof self->server, &fault)

@@ -226,21 +226,6 @@ static void take_tls(const struct rqli_node *node, rql_server_info *info)
     }
 }
 
-/* Returns the n-th of the nodes that have locks, as far as is known. NULL: there are fewer
- * nodes. */
-static struct rqli_node *nth_node(rql_client *client, size_t n)
-{
-    struct rqli_node *node;
-
-    rqli_fleet_on_use(&client->fleet);
-    rqli_fleet_await_map(&client->fleet, rqli_client_until_us(client, rqli_now_us()));
-    node = rqli_fleet_next(&client->fleet, NULL, NULL);
-    for (; node && n > 0; n--) {
-        node = rqli_fleet_next(&client->fleet, node, NULL);
-    }
-    return node;
-}
-
 static int64_t count_partitions(const rql_client *client, const struct rqli_node *node)
 {
     int64_t count = 0;
@@ -264,7 +249,7 @@ rql_status rql_client_ping_node_sized(rql_client *client, size_t n, rql_server_i
         .min_replicas_max_lag_s = -1,
     };
     struct rqli_node *node;
-    rql_status status = rqli_client_check(client, error);
+    rql_status status = rqli_client_check_process(client, error);
 
     if (status) {
         return status;
@@ -272,7 +257,7 @@ rql_status rql_client_ping_node_sized(rql_client *client, size_t n, rql_server_i
     if (!out || size < sizeof out->size) {
         return rqli_fail(error, RQL_E_INVALID, "rql_client_ping: out is NULL, or too small");
     }
-    node = nth_node(client, n);
+    node = rqli_client_nth_node(client, n);
     if (!node) {
         return rqli_fail(error, RQL_NOT_FOUND, "the client knows fewer servers than %zu", n + 1);
     }

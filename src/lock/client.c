@@ -25,9 +25,22 @@ struct rqli_conn *rqli_client_conn(rql_client *client)
     return rqli_conns_choose(&client->fleet.first.conns);
 }
 
+struct rqli_node *rqli_client_nth_node(rql_client *client, size_t n)
+{
+    struct rqli_node *node;
+
+    rqli_fleet_on_use(&client->fleet);
+    rqli_fleet_await_map(&client->fleet, rqli_client_until_us(client, rqli_now_us()));
+    node = rqli_fleet_next(&client->fleet, NULL, NULL);
+    for (; node && n > 0; n--) {
+        node = rqli_fleet_next(&client->fleet, node, NULL);
+    }
+    return node;
+}
+
 /* Also guards against use after fork(): the sockets and threads of a client belong to its
  * process. */
-rql_status rqli_client_check(const rql_client *client, rql_error *error)
+rql_status rqli_client_check_process(const rql_client *client, rql_error *error)
 {
     if (!client) {
         return rqli_fail(error, RQL_E_INVALID, "client is NULL");
@@ -37,6 +50,18 @@ rql_status rqli_client_check(const rql_client *client, rql_error *error)
                          "the client was made before fork(); make one in this process");
     }
     return RQL_OK;
+}
+
+rql_status rqli_client_check(const rql_client *client, rql_error *error)
+{
+    rql_status status = rqli_client_check_process(client, error);
+
+    if (!status && client->options.bare_login) {
+        status = rqli_fail(error, RQL_E_INVALID,
+                           "the client has bare_login set: it sends only single commands and "
+                           "pings; nothing was sent");
+    }
+    return status;
 }
 
 rql_status rqli_name_check(const char *name, rql_error *error)

@@ -117,7 +117,15 @@ static inline struct rqli_op_route rqli_client_route(rql_client *self, const str
 /* Returns a connection to the first server for the next command of the calling thread. */
 struct rqli_conn *rqli_client_conn(rql_client *client);
 
+/* Returns the n-th of the nodes that have locks, as far as is known; NULL: there are fewer nodes.
+ * Waits for the first map of a cluster. */
+struct rqli_node *rqli_client_nth_node(rql_client *client, size_t n);
+
 /* Returns RQL_E_INVALID for NULL, and RQL_E_FORKED in a child of the client's process. */
+rql_status rqli_client_check_process(const rql_client *client, rql_error *error);
+
+/* Does the same, and returns RQL_E_INVALID for a client with a bare login: it can neither take
+ * locks nor see that its keys have moved. All calls but commands and pings check this. */
 rql_status rqli_client_check(const rql_client *client, rql_error *error);
 
 /* Returns RQL_E_INVALID unless the name may be that of a lock: the name becomes part of keys, logs

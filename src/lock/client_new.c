@@ -45,6 +45,7 @@ static rql_status set_up_session(rql_client *client, rql_error *error)
     client->session = (struct rqli_session){
         .url = &client->url,
         .local_start = options->local_start,
+        .is_bare = options->bare_login,
         .connect_timeout_ms = options->connect_timeout_ms,
         .io_timeout_ms = options->io_timeout_ms,
         .spin_us = options->spin_us,

@@ -227,6 +227,8 @@ static const struct rqli_option rows[] = {
      .shown.help = "A word that is shown with host and program."},
     {OF_CLIENT(client_names, "RQL_CLIENT_NAMES"), SWITCH_ON,
      .shown.help = "Host, process and program are reported, to be shown in place of ids."},
+    {OF_CLIENT(bare_login, "RQL_BARE_LOGIN"), SWITCH,
+     .shown.help = "A login asks for nothing; the client can only send commands and pings."},
 
     /* The other rows are options of single calls and not shown. option_at() ends at the first
      * of them. */

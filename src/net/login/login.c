@@ -207,6 +207,9 @@ static void write_questions(struct login *self, bool is_for_commands)
         (void)snprintf(database, sizeof database, "%d", url->database);
         rqli_command_words(next_question(self, SELECT), "SELECT", database, NULL);
     }
+    if (session->is_bare) {
+        return;
+    }
     rqli_command_words(next_question(self, TIME), "TIME", NULL);
     if (is_old) {
         rqli_command_words(next_question(self, CLIENT_ID), "CLIENT", "ID", NULL);
@@ -304,9 +307,8 @@ static rql_status take_hello(struct login *self, const struct rqli_reply *reply,
     return RQL_OK;
 }
 
-/* An error to a question before SETNAME fails the login, unless it is a missing right and the
- * connection is for looking at the rights. A TIME that cannot be read fails it too, and so does a
- * reply to SUBSCRIBE that confirms no subscription. */
+/* An error to a question before SETNAME fails the login. A TIME that cannot be read fails it too,
+ * and so does a reply to SUBSCRIBE that confirms no subscription. */
 static rql_status take_reply(struct login *self, enum question question,
                              const struct rqli_reply *reply, rql_error *error)
 {
@@ -463,7 +465,7 @@ static rql_status log_in(struct rqli_socket *sock, const struct rqli_seat *prede
     self->sock = sock;
     self->reading = reading_out;
     status = introduce_client(self, predecessor != NULL, deadline_us, error);
-    if (!status) {
+    if (!status && !sock->site->session->is_bare) {
         status = predecessor ? settle_in(self, predecessor, deadline_us, error)
                              : subscribe_to_pushes(self, deadline_us, error);
     }

@@ -53,9 +53,6 @@ rql_status rqli_rights_check(const struct rqli_site *site, const char *user, con
 {
     char rule[RULE_SIZE];
 
-    if (site->session->lacks_rights) {
-        return RQL_OK;
-    }
     user = user ? user : "default";
     write_rule(rule, command, reply);
     return rqli_fail(error, RQL_E_AUTH,

@@ -14,7 +14,7 @@ void rqli_rights_note(const struct rqli_site *site, unsigned number,
 
 /* Called when the server has refused a command that no login can do without: "TIME", "CLIENT ID".
  * The message has the rule that the user (NULL: the default one) needs, because the server's own
- * text names no rule. RQL_OK: the connection is one for examining the rights. */
+ * text names no rule. Returns RQL_E_AUTH. */
 rql_status rqli_rights_check(const struct rqli_site *site, const char *user, const char *command,
                              const struct rqli_reply *reply, rql_error *error);
 

@@ -264,6 +264,7 @@ static bool add_nodes(struct rqli_fleet *fleet)
 
 struct rqli_cluster *rqli_cluster_new(struct rqli_fleet *fleet, int64_t refresh_ms)
 {
+    const struct rqli_session *session = fleet->first.site.session;
     struct rqli_cluster *self = calloc(1, sizeof *self);
 
     if (self) {
@@ -275,7 +276,7 @@ struct rqli_cluster *rqli_cluster_new(struct rqli_fleet *fleet, int64_t refresh_
         self->unused_us = UNUSED_US;
         fleet->worker = &self->worker;
         fleet->map_reader = refresh_ms > 0 ? &self->worker : NULL;
-        fleet->tells_first = fleet->map_reader && fleet->first.site.session->eras->pause_ms > 0;
+        fleet->tells_first = fleet->map_reader && !session->is_bare && session->eras->pause_ms > 0;
         if (refresh_ms > 0 ? !add_nodes(fleet) : !share_out(fleet)) {
             self = rqli_cluster_free(self);
         }

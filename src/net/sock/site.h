@@ -34,9 +34,7 @@ struct rqli_session {
     struct rqli_client_name *name;  /* its name; or NULL: its identity alone */
     rql_credentials_fn credentials; /* called at each login; or NULL: those of the URL are used */
     void *credentials_data;
-    /* The user may lack rights that locks need: a login continues without them, and the connection
-     * is for diagnosis. */
-    bool lacks_rights;
+    bool is_bare; /* a login asks for nothing: rql_options::bare_login */
     /* A bit for each optional question of a login (login.c) that the user may not ask; or NULL. */
     _Atomic uint32_t *refused;
     struct rqli_era *eras;              /* updated at each login for commands; or NULL */
