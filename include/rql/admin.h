@@ -11,7 +11,6 @@
 
 #include <rql/base.h>
 #include <rql/command.h>
-#include <rql/diagnose.h>
 #include <rql/hosts.h>
 #include <rql/inspect.h>
 #include <rql/rql.h>

@@ -40,7 +40,7 @@ struct cli_args {
     bool ids, verbose;
     int64_t wait_ms, max_hold_ms, kill_after_ms, add_ms, older_than_ms;
     int64_t conflict_exit_code, max_keys, every_ms, for_ms;
-    const char *secret, *host, *acquirer, *out_file, *classes_file, *threads;
+    const char *secret, *host, *acquirer, *out_file, *classes_file;
 
     size_t n_meta;
     rql_meta meta[RQL_META_MAX_PAIRS];
@@ -112,7 +112,7 @@ struct cli_command {
     bool takes_glob;      /* `name` may be one, or NULL */
     bool takes_url;       /* `name` may be one, or NULL */
     bool takes_command;   /* arguments after "--" */
-    bool finds_rights;    /* it also reports missing rights without which no client can log in */
+    bool makes_clients;   /* it makes its clients itself, when it runs */
     bool is_worth_naming; /* its client has a name that others see: it holds locks, or waits */
     bool takes_locks;     /* it starts the private server of local: if none runs */
     /* Runs before there is a client. Returns CLI_DONE, or the exit code after printing a line on

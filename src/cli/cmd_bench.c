@@ -1,395 +1,394 @@
-#include "benchmark.h"
 #include "cmd.h"
+#include "doctor/doctor.h"
 #include "format.h"
-#include "held.h"
 #include "messages.h"
 
+#include <pthread.h>
 #include <signal.h>
-#include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/time.h>
-#include <unistd.h>
+#include <time.h>
 
-/* bench: measures what this server can do with locks, compared with what it can do without them. */
+/* bench: measures what this server can do with locks, compared with what it can do without them.
+ * The slots of all loads alternate, so that other activity on the server affects all alike. */
 
 enum {
     FOR_MS = 10000,
     FOR_LEAST_MS = 1000,
     FOR_MOST_MS = 300000,
-    LATE_MS = 1500, /* the program ends this long after its time in any case */
-    CELL_SIZE = 32,
-    COLUMNS = CLI_BENCHMARK_COUNTS_MAX + 3,
-    LINE_SIZE = 512,
-    US_PER_MS = 1000,
+    ROUNDS = 6,
+    LOOK_US = 200000, /* the CPU use of other clients is measured for this long */
+    BUSY_PERCENT = 20,
+    CLIENTS = 3,      /* between them a lock is handed over */
+    WORKERS_MAX = 17, /* a holder and 16 waiters */
+    TIMES_MAX = 1 << 15,
+    NAME_SIZE = 96,
+    CELL_SIZE = 64,
+    TTL_MS = 10000,
+    SLOW_MS = 2000, /* a server that takes longer for a lock is too slow to be measured */
+    US_PER_S = 1000000,
 };
 
-/* The table points to these texts until it is printed. */
-static char cells[COLUMNS][LINE_SIZE];
-static const char *headings[COLUMNS + 1];
+struct bench;
 
-/* ---- the command line ---- */
+struct load {
+    const char *key;
+    const char *title;
+    size_t n_waiting; /* clients that wait for the lock */
+    rql_status (*run)(struct bench *self, rql_client *client, rql_error *error);
+    atomic_size_t n; /* operations so far */
+    double took_us;  /* of all slots */
+    double cpu_us;   /* of the server in that time */
+    double times_us[TIMES_MAX];
+};
 
-/* Parses a list such as "1,8,32", with each number larger than the one before. Returns how many
- * there are, or 0 if the list is not valid. */
-static size_t read_counts(const char *text, size_t counts[CLI_BENCHMARK_COUNTS_MAX])
+struct bench {
+    rql_client *client[CLIENTS];
+    rql_server_info server;
+    char name[NAME_SIZE];
+    rql_lock_options options;
+    struct load *load; /* of the slot that runs */
+    atomic_size_t n_started;
+    atomic_bool is_over;
+    _Atomic int64_t released_us; /* for hand-overs; 0: not yet in this slot */
+    sigset_t signals;            /* blocked; the program waits for them instead of sleeping */
+    int signal;                  /* the signal that came, or 0 */
+    bool has_cpu;                /* the server reports its CPU time */
+    double others_percent;       /* CPU use of other clients; negative: not known */
+    rql_error error;             /* of the first operation that failed */
+    atomic_flag has_failed;
+};
+
+/* ---- the loads ---- */
+
+static rql_status send_words(rql_client *client, const char *const *words, size_t count,
+                             rql_error *error)
 {
-    size_t n = 0;
-    size_t last = 0;
+    const rql_command command = {.argc = count, .argv = words};
+    CLI_AUTO(rql_reply_free) rql_reply *reply = NULL;
+    rql_status status = rql_client_command(client, 0, &command, &reply, error);
 
-    while (text) {
-        char *end = NULL;
-        const unsigned long count = *text >= '1' && *text <= '9' ? strtoul(text, &end, 10) : 0;
-
-        if (count <= last || count > CLI_SLOT_THREADS_MAX || n == CLI_BENCHMARK_COUNTS_MAX ||
-            (*end != '\0' && *end != ',')) {
-            return 0;
-        }
-        last = count;
-        counts[n++] = count;
-        text = *end == ',' ? end + 1 : NULL;
+    if (status == RQL_OK && rql_reply_get_type(reply) == RQL_REPLY_ERROR) {
+        error->status = RQL_E_SERVER;
+        (void)snprintf(error->message, sizeof error->message, "%s: %.200s", words[0],
+                       rql_reply_text(reply, NULL));
+        return RQL_E_SERVER;
     }
-    return n;
+    return status;
 }
 
-static int check_bench(struct cli_args *args)
+static rql_status ping(struct bench *self, rql_client *client, rql_error *error)
 {
-    size_t counts[CLI_BENCHMARK_COUNTS_MAX];
+    (void)self;
+    return send_words(client, (const char *const[]){"PING"}, 1, error);
+}
 
-    args->for_ms = args->for_ms == CLI_UNSET ? FOR_MS : args->for_ms;
-    args->threads = args->threads ? args->threads : "1,8,32";
-    if (args->for_ms < FOR_LEAST_MS || args->for_ms > FOR_MOST_MS) {
-        return cli_misused(&cli_bench, "from 1s to 5m is possible for ", "--for");
+/* Takes and releases the lock of every handbook: its value names the owner. */
+static rql_status use_plain_lock(struct bench *self, rql_client *client, rql_error *error)
+{
+    static const char delete_own[] = "if redis.call('GET', KEYS[1]) == ARGV[1] then "
+                                     "return redis.call('DEL', KEYS[1]) else return 0 end";
+    const char *owner = rql_client_identity(client);
+    char key[NAME_SIZE + 8];
+    const char *const take[] = {"SET", key, owner, "NX", "PX", "10000"};
+    const char *const give[] = {"EVAL", delete_own, "1", key, owner};
+    rql_status status;
+
+    (void)snprintf(key, sizeof key, "rql:%s", self->name); /* a user may have the keys rql:* only */
+    status = send_words(client, take, sizeof take / sizeof take[0], error);
+    return status ? status : send_words(client, give, sizeof give / sizeof give[0], error);
+}
+
+static rql_status use_lock(struct bench *self, rql_client *client, rql_error *error)
+{
+    rql_lock *lock = NULL;
+    rql_status status = rql_lock_acquire(client, self->name, &self->options, &lock, error);
+
+    if (status == RQL_OK && self->load->n_waiting > 0) {
+        const int64_t before_us = atomic_load(&self->released_us);
+        const size_t n = atomic_load(&self->load->n);
+
+        self->load->times_us[n % TIMES_MAX] = (double)(cli_now_us() - before_us);
+        atomic_store(&self->load->n, before_us > 0 ? n + 1 : n);
+        atomic_store(&self->released_us, cli_now_us());
     }
-    if (read_counts(args->threads, counts) == 0) {
-        return cli_misused(&cli_bench,
-                           "--threads is up to four numbers from 1 to 256, each larger than the "
-                           "one before, as in 1,8,32; not ",
-                           args->threads);
+    return status ? status : rql_lock_release(lock, error);
+}
+
+static struct load loads[] = {
+    {.key = "ping", .title = "PING", .run = ping},
+    {.key = "plain_lock", .title = "plain lock (SET NX PX, then EVAL)", .run = use_plain_lock},
+    {.key = "pair", .title = "librql: acquire and release", .run = use_lock},
+    {.key = "hand_over", .title = "librql: hand-over, 2 wait", .n_waiting = 2, .run = use_lock},
+    {.key = "hand_over", .title = "librql: hand-over, 16 wait", .n_waiting = 16, .run = use_lock},
+};
+
+enum { N_LOADS = sizeof loads / sizeof loads[0] };
+
+/* ---- a slot ---- */
+
+/* Repeats the operation until the slot is over. Neighbours in a queue belong to different clients,
+ * so that the server hands the lock over. */
+static void *repeat(void *user_data)
+{
+    struct bench *self = user_data;
+    struct load *load = self->load;
+    rql_client *client = self->client[atomic_fetch_add(&self->n_started, 1) % CLIENTS];
+    rql_status status = RQL_OK;
+    rql_error error;
+
+    while (status == RQL_OK && !atomic_load(&self->is_over)) {
+        const int64_t begun_us = cli_now_us();
+
+        status = load->run(self, client, &error);
+        if (status == RQL_OK && load->n_waiting == 0) {
+            load->times_us[atomic_fetch_add(&load->n, 1) % TIMES_MAX] =
+                (double)(cli_now_us() - begun_us);
+        }
     }
-    return cli_take_url(args);
+    if (status != RQL_OK && !atomic_flag_test_and_set(&self->has_failed)) {
+        self->error = error;
+        self->error.status = status;
+    }
+    return NULL;
+}
+
+/* Sleeps for this time, or until a signal comes. */
+static void pass(struct bench *self, int64_t us)
+{
+    const struct timespec time = {.tv_sec = us / US_PER_S, .tv_nsec = us % US_PER_S * 1000};
+    const int found = sigtimedwait(&self->signals, NULL, &time);
+
+    self->signal = found > 0 ? found : self->signal;
+}
+
+/* Returns the CPU time that the server has used for all of its clients; negative: not known. */
+static double read_cpu(struct bench *self)
+{
+    const rql_command command = {.argc = 2, .argv = (const char *const[]){"INFO", "cpu"}};
+    CLI_AUTO(rql_reply_free) rql_reply *info = NULL;
+    char system[CELL_SIZE];
+    char user[CELL_SIZE];
+
+    if (rql_client_command(self->client[0], 0, &command, &info, NULL) != RQL_OK) {
+        return -1;
+    }
+    doctor_info_text(info, "\nused_cpu_sys:", system, sizeof system);
+    doctor_info_text(info, "\nused_cpu_user:", user, sizeof user);
+    return *system ? (strtod(system, NULL) + strtod(user, NULL)) * US_PER_S : -1;
+}
+
+/* Runs a load for this time. Returns false if it failed, or a signal came. */
+static bool run_slot(struct bench *self, struct load *load, int64_t slot_us)
+{
+    pthread_t threads[WORKERS_MAX];
+    size_t n_threads = 0;
+    const double cpu_us = read_cpu(self);
+    const int64_t begun_us = cli_now_us();
+
+    self->load = load;
+    atomic_store(&self->n_started, 0);
+    atomic_store(&self->is_over, false);
+    atomic_store(&self->released_us, 0);
+    while (n_threads <= load->n_waiting &&
+           pthread_create(&threads[n_threads], NULL, repeat, self) == 0) {
+        n_threads++;
+    }
+    pass(self, slot_us);
+    atomic_store(&self->is_over, true);
+    for (size_t i = 0; i < n_threads; i++) {
+        (void)pthread_join(threads[i], NULL);
+    }
+    load->took_us += (double)(cli_now_us() - begun_us);
+    load->cpu_us += read_cpu(self) - cpu_us;
+    return self->signal == 0 && self->error.status == RQL_OK;
+}
+
+/* ---- the run ---- */
+
+static bool open_clients(struct bench *self, const rql_options *options)
+{
+    for (size_t i = 0; i < CLIENTS; i++) {
+        if (rql_client_new(options, &self->client[i], &self->error) != RQL_OK ||
+            rql_client_connect(self->client[i], &self->error) != RQL_OK) {
+            return false;
+        }
+    }
+    rql_lock_options_init(self->client[0], &self->options);
+    self->options.ttl_ms = TTL_MS;
+    self->options.timeout_ms = SLOW_MS;
+    self->options.retry_count = RQL_FOREVER;
+    self->options.auto_extend = false;
+    (void)snprintf(self->name, sizeof self->name, "rql-bench-%s",
+                   rql_client_identity(self->client[0]));
+    return rql_client_ping(self->client[0], &self->server, &self->error) == RQL_OK;
+}
+
+static void close_clients(struct bench *self)
+{
+    for (size_t i = 0; i < CLIENTS; i++) {
+        (void)rql_client_free(self->client[i]);
+    }
+}
+
+/* Returns false if other clients use the server so much that a load would disturb them. */
+static bool may_begin(struct bench *self, bool is_forced)
+{
+    const double before_us = read_cpu(self);
+
+    self->has_cpu = before_us >= 0;
+    pass(self, LOOK_US);
+    self->others_percent = self->has_cpu ? (read_cpu(self) - before_us) * 100 / LOOK_US : -1;
+    return is_forced || self->others_percent <= BUSY_PERCENT;
+}
+
+/* Runs each load once before anything is counted: the first runs connect, and send the scripts. */
+static void run_loads(struct bench *self, int64_t for_us)
+{
+    const int64_t slot_us = for_us / (ROUNDS * N_LOADS);
+    bool is_fine = self->signal == 0;
+
+    for (size_t i = 0; is_fine && i < N_LOADS * (ROUNDS + 1); i++) {
+        struct load *load = &loads[i % N_LOADS];
+
+        is_fine = run_slot(self, load, i < N_LOADS ? 0 : slot_us);
+        if (i < N_LOADS) {
+            atomic_store(&load->n, 0);
+            load->took_us = 0;
+            load->cpu_us = 0;
+        }
+    }
 }
 
 /* ---- results ---- */
 
-/* Returns a quantile over all slots of a row, or a negative number if no slot has the figure. */
-static double quantile(const struct cli_benchmark_row *row, enum cli_figure figure,
-                       unsigned percent)
+static int compare_times(const void *a, const void *b)
 {
-    double known[CLI_BENCHMARK_ROUNDS_MAX];
-    size_t n_known = 0;
+    const double *left = a;
+    const double *right = b;
 
-    for (size_t i = 0; i < row->n; i++) {
-        if (row->got[i].of[figure] >= 0) {
-            known[n_known++] = row->got[i].of[figure];
-        }
+    return (*left > *right) - (*left < *right);
+}
+
+/* Returns a percentile of the sorted times; negative if there are none. */
+static double percentile(const struct load *load, size_t percent)
+{
+    const size_t n = load->n < TIMES_MAX ? load->n : TIMES_MAX;
+
+    return n > 0 ? load->times_us[(n - 1) * percent / 100] : -1;
+}
+
+/* Prints a number, in the table right-aligned under its heading. */
+static void print_number(struct out *out, const char *heading, const char *key, double value)
+{
+    const bool is_time = strstr(heading, " MS") != NULL;
+    char cell[CELL_SIZE] = "-";
+
+    if (value >= 0) {
+        (void)snprintf(cell, sizeof cell, "%*.*f", (int)strlen(heading), is_time ? 3 : 0,
+                       is_time ? value / 1000 : value);
     }
-    return n_known > 0 ? cli_percentile(known, n_known, percent) : -1;
+    out_text(out, heading, NULL, cell);
+    out_real(out, key, value);
 }
 
-static double median(const struct cli_benchmark_row *row, enum cli_figure figure)
+static void print_load(struct out *out, const struct bench *self, struct load *load)
 {
-    return quantile(row, figure, 50);
-}
+    const double n = (double)load->n;
+    const double per_second = load->took_us > 0 ? n * US_PER_S / load->took_us : -1;
+    const double cpu_us = self->has_cpu && n > 0 ? load->cpu_us / n : -1;
 
-/* Returns the ratio of the medians to those of another load with as many threads; negative if it is
- * not known. */
-static double ratio_to(const struct cli_benchmark *self, const struct cli_benchmark_row *row,
-                       enum cli_load load)
-{
-    const struct cli_benchmark_row *other = self->rows;
-    const double own = median(row, CLI_PER_SECOND);
-
-    while (other->load != load || other->size != row->size) {
-        other++;
-    }
-    return own >= 0 && median(other, CLI_PER_SECOND) > 0 ? own / median(other, CLI_PER_SECOND) : -1;
-}
-
-static void print_row_json(struct out *out, const struct cli_benchmark *self,
-                           const struct cli_benchmark_row *row)
-{
-    static const char *const keys[CLI_FIGURES] = {
-        [CLI_PER_SECOND] = "per_second", [CLI_COMMANDS] = "commands",
-        [CLI_CPU_US] = "server_cpu_us",  [CLI_P50_US] = "p50_us",
-        [CLI_P99_US] = "p99_us",
-    };
-    static const char *const loads[] = {
-        [CLI_LOAD_PING] = "ping",
-        [CLI_LOAD_PLAIN] = "plain_lock",
-        [CLI_LOAD_PAIR] = "pair",
-        [CLI_LOAD_HAND_OVER] = "hand_over",
-    };
-    const bool is_crowd = row->load == CLI_LOAD_HAND_OVER;
-
+    qsort(load->times_us, load->n < TIMES_MAX ? load->n : TIMES_MAX, sizeof *load->times_us,
+          compare_times);
     out_begin(out, NULL);
-    out_text(out, NULL, "load", loads[row->load]);
-    out_number(out, NULL, is_crowd ? "waiting" : "threads", OUT_INT, (int64_t)row->size);
-    out_number(out, NULL, "slots", OUT_INT, (int64_t)row->n);
-    for (enum cli_figure i = CLI_PER_SECOND; i < (is_crowd ? CLI_FIGURES : CLI_P50_US); i++) {
-        out_begin(out, keys[i]);
-        out_real(out, "median", median(row, i));
-        out_real(out, "q1", quantile(row, i, 25));
-        out_real(out, "q3", quantile(row, i, 75));
-        out_end(out);
-    }
-    if (!is_crowd) {
-        out_real(out, "to_ping", ratio_to(self, row, CLI_LOAD_PING));
-        out_real(out, "to_plain_lock", ratio_to(self, row, CLI_LOAD_PLAIN));
-    }
+    out_text(out, "LOAD", NULL, load->title);
+    out_text(out, NULL, "load", load->key);
+    out_number(out, NULL, "waiting", OUT_INT, (int64_t)load->n_waiting);
+    out_number(out, NULL, "operations", OUT_INT, (int64_t)load->n);
+    print_number(out, "PER SECOND", "per_second", per_second);
+    print_number(out, "P50 MS", "p50_us", percentile(load, 50));
+    print_number(out, "P99 MS", "p99_us", percentile(load, 99));
+    print_number(out, "SERVER CPU US", "server_cpu_us", cpu_us);
     out_end(out);
 }
 
-static void print_json(struct out *out, const struct cli_benchmark *self)
+static void print(struct out *out, const struct bench *self)
 {
-    out_begin(out, NULL);
-    cli_print_server(out, "server", &self->server);
-    out_number(out, NULL, "took_ms", OUT_INT, (cli_now_us() - self->begun_us) / US_PER_MS);
-    out_real(out, "others_cpu_percent", self->others_percent);
-    out_real(out, "ping_p99_us", self->first_p99_us);
-    out_text(out, NULL, "stopped", *self->stopped ? self->stopped : NULL);
-    out_text(out, NULL, "no_server_cpu",
-             self->no_cpu.status != RQL_OK ? self->no_cpu.message : NULL);
-    out_begin_list(out, "loads");
-    for (size_t i = 0; i < self->n_rows; i++) {
-        print_row_json(out, self, &self->rows[i]);
-    }
-    out_end(out);
-    out_end(out);
-}
+    static const char *const headings[] = {"LOAD",   "PER SECOND",    "P50 MS",
+                                           "P99 MS", "SERVER CPU US", NULL};
 
-/* Formats a rate as "2 410", "18.9k" or "1.20M". */
-static const char *print_rate(double value, char out[CELL_SIZE])
-{
-    if (value < 0) {
-        (void)snprintf(out, CELL_SIZE, "-");
-    } else if (value < 999.5) {
-        (void)snprintf(out, CELL_SIZE, "%.0f", value);
-    } else if (value < 9999.5) {
-        (void)snprintf(out, CELL_SIZE, "%d %03d", (int)(value + 0.5) / 1000,
-                       (int)(value + 0.5) % 1000);
-    } else if (value < 999950) {
-        (void)snprintf(out, CELL_SIZE, "%.1fk", value / 1000);
-    } else {
-        (void)snprintf(out, CELL_SIZE, "%.2fM", value / 1000000);
-    }
-    return out;
-}
-
-static void __attribute__((format(printf, 2, 3))) add(char line[LINE_SIZE], const char *format, ...)
-{
-    const size_t length = strlen(line);
-    va_list list;
-
-    va_start(list, format);
-    (void)vsnprintf(line + length, LINE_SIZE - length, format, list);
-    va_end(list);
-}
-
-static void add_ratio(char line[LINE_SIZE], double ratio)
-{
-    add(line, ratio < 0 ? "%s-" : "%s%.2fx", *line ? " " : "", ratio);
-}
-
-/* Adds the costs of one operation. A cost that is not known is left out. */
-static void add_costs(char line[LINE_SIZE], const char *lead, const struct cli_benchmark_row *row)
-{
-    const double commands = median(row, CLI_COMMANDS);
-    const double cpu_us = median(row, CLI_CPU_US);
-
-    if (commands >= 0) {
-        add(line, "%s%.1f commands", lead, commands);
-    }
-    if (cpu_us >= 0) {
-        add(line, "%s%.0f us of server CPU", commands >= 0 ? ", " : lead, cpu_us);
-    }
-    if (commands >= 0 || cpu_us >= 0) {
-        add(line, " each");
-    }
-}
-
-/* Sets the headings. Numbers are right-aligned, as in any table. */
-static void set_headings(const struct cli_benchmark *self)
-{
-    const rql_server_info *server = &self->server;
-
-    (void)snprintf(cells[0], LINE_SIZE, "%s %s, %s, %.2f ms away", server->product, server->version,
-                   server->node, (double)server->round_trip_us / US_PER_MS);
-    for (size_t i = 0; i < self->n_counts; i++) {
-        (void)snprintf(cells[i + 1], LINE_SIZE, i == 0 ? "threads %zu" : "%7zu", self->counts[i]);
-    }
-    (void)snprintf(cells[self->n_counts + 1], LINE_SIZE, "to PING");
-    (void)snprintf(cells[self->n_counts + 2], LINE_SIZE, "to the plain lock");
-    for (size_t i = 0; i < self->n_counts + 3; i++) {
-        headings[i] = cells[i];
-    }
-}
-
-/* Prints the rows of one load as a line of the table, with a rate for each number of threads. */
-static void print_load(struct out *out, const struct cli_benchmark *self,
-                       const struct cli_benchmark_row *rows)
-{
-    static const char *const names[] = {
-        "PING, per second", "plain lock (SET NX PX, compare and delete)", "librql pair"};
-    char to_ping[LINE_SIZE] = "";
-    char to_plain[LINE_SIZE] = "";
-    char rate[CELL_SIZE];
-    char cell[CELL_SIZE];
-
-    out_begin(out, NULL);
-    out_text(out, headings[0], NULL, names[rows->load]);
-    for (size_t i = 0; i < self->n_counts; i++) {
-        (void)snprintf(cell, sizeof cell, "%*s", (int)strlen(headings[i + 1]),
-                       print_rate(median(&rows[i], CLI_PER_SECOND), rate));
-        out_text(out, headings[i + 1], NULL, cell);
-        add_ratio(to_ping, ratio_to(self, &rows[i], CLI_LOAD_PING));
-        add_ratio(to_plain, ratio_to(self, &rows[i], CLI_LOAD_PLAIN));
-    }
-    if (rows->load > CLI_LOAD_PING) {
-        out_text(out, headings[self->n_counts + 1], NULL, to_ping);
-    }
-    if (rows->load > CLI_LOAD_PLAIN) {
-        out_text(out, headings[self->n_counts + 2], NULL, to_plain);
-    }
-    out_end(out);
-}
-
-static void print_crowd(struct out *out, const struct cli_benchmark_row *row)
-{
-    char line[LINE_SIZE] = "";
-
-    add(line, "hand-over, %zu wait: ", row->size);
-    if (row->n == 0) {
-        add(line, "not measured");
-    } else {
-        add(line, "p50 %.2f ms, p99 %.2f ms", median(row, CLI_P50_US) / US_PER_MS,
-            median(row, CLI_P99_US) / US_PER_MS);
-        add_costs(line, "; ", row);
-    }
-    out_line(out, "%s", line);
-}
-
-/* Prints the sum. The rate of one lock depends on the round trip to the server, the rate of all
- * locks together only on the server. */
-static void print_sum(struct out *out, const struct cli_benchmark_row *row)
-{
-    char line[LINE_SIZE] = "";
-    char rate[CELL_SIZE];
-
-    if (row->n > 0) {
-        add(line, "one lock can change hands about %s times a second here",
-            print_rate(median(row, CLI_PER_SECOND), rate));
-    }
-    if (median(row, CLI_CPU_US) > 0) {
-        add(line, "; the server about %s times", print_rate(1e6 / median(row, CLI_CPU_US), rate));
-    }
-    if (*line) {
-        out_line(out, "%s", line);
-    }
-}
-
-static void print_table(struct out *out, const struct cli_benchmark *self)
-{
-    const size_t n_loads = CLI_BENCHMARK_LOADS * self->n_counts;
-    char line[LINE_SIZE] = "";
-
-    set_headings(self);
+    out_line(out, "%s %s, %s, %.2f ms away", self->server.product, self->server.version,
+             self->server.node, (double)self->server.round_trip_us / 1000);
     out_columns(out, headings);
-    for (size_t i = 0; i < n_loads; i += self->n_counts) {
-        print_load(out, self, &self->rows[i]);
+    out_begin(out, NULL);
+    if (out->form == OUT_JSON) {
+        cli_print_server(out, "server", &self->server);
     }
-    add_costs(line, "librql pair: ", &self->rows[CLI_LOAD_PAIR * self->n_counts]);
-    if (*line) {
-        out_line(out, "%s", line);
+    out_real(out, "others_cpu_percent", self->others_percent);
+    out_begin_list(out, "loads");
+    for (size_t i = 0; i < N_LOADS; i++) {
+        print_load(out, self, &loads[i]);
     }
-    for (size_t i = n_loads; i < self->n_rows; i++) {
-        print_crowd(out, &self->rows[i]);
-    }
-    print_sum(out, &self->rows[n_loads + 1]);
-    if (self->no_cpu.status != RQL_OK) {
-        out_line(out, "the server's CPU time is not known: %s", self->no_cpu.message);
-    }
-}
-
-/* ---- all ---- */
-
-/* Ends the program. Nothing else would end it in time if the server no longer answers. Locks that
- * are left behind expire by their ttl. */
-static void end_late(int number)
-{
-    static const char text[] = "rql: bench: the server does not answer in time\n";
-
-    (void)number;
-    (void)!write(STDERR_FILENO, text, sizeof text - 1);
-    _Exit(CLI_FAULT);
-}
-
-static void end_by(int64_t ms)
-{
-    const struct itimerval late = {
-        .it_value = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * US_PER_MS}};
-    const struct sigaction action = {.sa_handler = end_late};
-
-    (void)sigaction(SIGALRM, &action, NULL);
-    (void)setitimer(ITIMER_REAL, &late, NULL);
-}
-
-static int finish(struct cli_session *session, struct cli_benchmark *self)
-{
-    if (self->n_rows > 0 && session->args->json) {
-        print_json(&session->out, self);
-    } else if (self->n_rows > 0) {
-        print_table(&session->out, self);
-    }
-    if (!*self->stopped) {
-        return CLI_DONE;
-    }
-    out_print(&session->out);
-    cli_say("%s", self->stopped);
-    return CLI_REFUSED;
+    out_end(out);
+    out_end(out);
 }
 
 static int bench(struct cli_session *session)
 {
     static const int ending[] = {SIGINT, SIGTERM, SIGHUP};
-    CLI_AUTO(cli_free) struct cli_benchmark *self = cli_must(calloc(1, sizeof *self));
-    const struct cli_args *args = session->args;
-    bool is_fine;
+    const int64_t for_ms = session->args->for_ms;
+    struct bench self = {.signal = 0};
+    bool is_begun;
 
-    self->slots.signals = cli_signals(ending, sizeof ending / sizeof ending[0]);
-    (void)pthread_sigmask(SIG_BLOCK, &self->slots.signals, NULL);
-    self->n_counts = read_counts(args->threads, self->counts);
-    self->is_forced = args->force;
-    self->begun_us = cli_now_us();
-    self->end_us = self->begun_us + args->for_ms * US_PER_MS;
-    end_by(args->for_ms + LATE_MS);
-    is_fine = cli_benchmark_run(self, &args->options);
-    end_by(0);
-    if (self->slots.signal != 0) {
-        return -self->slots.signal;
+    (void)sigemptyset(&self.signals);
+    for (size_t i = 0; i < sizeof ending / sizeof ending[0]; i++) {
+        (void)sigaddset(&self.signals, ending[i]);
     }
-    if (!is_fine && self->slots.error.status == RQL_E_UNKNOWN) {
-        cli_say("bench: the server or this machine is too slow to be measured now: %s",
-                self->slots.error.message);
-        return CLI_FAULT;
+    (void)pthread_sigmask(SIG_BLOCK, &self.signals, NULL);
+    is_begun =
+        open_clients(&self, &session->args->options) && may_begin(&self, session->args->force);
+    if (is_begun) {
+        run_loads(&self, for_ms * 1000 - LOOK_US);
     }
-    return is_fine ? finish(session, self) : cli_fault(&self->slots.error);
+    close_clients(&self);
+    if (self.signal != 0) {
+        return -self.signal;
+    }
+    if (self.error.status != RQL_OK) {
+        session->error = self.error;
+        return cli_fault(&self.error);
+    }
+    if (!is_begun) {
+        cli_say("others use %.0f %% of the server's CPU, more than %d %%; --force measures anyway",
+                self.others_percent, BUSY_PERCENT);
+        return CLI_REFUSED;
+    }
+    print(&session->out, &self);
+    return CLI_DONE;
+}
+
+static int check_bench(struct cli_args *args)
+{
+    args->for_ms = args->for_ms == CLI_UNSET ? FOR_MS : args->for_ms;
+    if (args->for_ms < FOR_LEAST_MS || args->for_ms > FOR_MOST_MS) {
+        return cli_misused(&cli_bench, "from 1s to 5m is possible for ", "--for");
+    }
+    return cli_take_url(args);
 }
 
 const struct cli_command cli_bench = {
     .name = "bench",
     .takes_locks = true,
-    .usage = "[URL] [--for DURATION] [--threads LIST] [--force] [--json]",
+    .usage = "[URL] [--for DURATION] [--force] [--json]",
     .summary = "Measure what this server can do",
-    .examples = "  rql bench redis://locks.example.com --threads 1,16\n",
-    .notes = "Measures pairs (an acquire and a release of a free lock) and hand-overs, next to "
-             "PING and a plain lock. This loads the server. It does not begin if others use more "
-             "than 20 % of a processor of the server, unless --force is given. It stops, and exits "
-             "with 1, if the p99 of PING triples and rises by 5 ms, because others suffer then. "
-             "All its locks are named rql-bench-..., live for at most 10 s and are gone at the "
-             "end. The options of the library count, such as --lazy-release true and --spin-us 50. "
-             "A URL with a password belongs in RQL_URL.\n",
+    .examples = "  rql bench redis://locks.example.com --for 30s\n",
+    .notes = "Measures one client at a time that acquires and releases a free lock, and hand-overs "
+             "between three clients, next to PING and a plain lock. It does not begin if others "
+             "use more than 20 % of a processor of the server, unless --force is given. All its "
+             "locks are named rql-bench-..., live for at most 10 s and are gone at the end. A URL "
+             "with a password belongs in RQL_URL.\n",
     .takes_url = true,
     .prepare = check_bench,
     .run = bench,

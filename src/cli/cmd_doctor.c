@@ -1,18 +1,14 @@
 #include "cmd.h"
+#include "doctor/doctor.h"
 #include "format.h"
-#include "messages.h"
+#include "url.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* doctor: checks the server and the locks on it. The worst problems come first. */
+/* doctor: prints the checks of the server and the locks on it. The worst problems come first. */
 
-enum { LINE_SIZE = 1400, QUICK_MS = 1000, LEVELS = 5 };
-
-static const char *const level_names[LEVELS] = {
-    [RQL_CHECK_OK] = "ok",     [RQL_CHECK_NOTE] = "note", [RQL_CHECK_WARN] = "warn",
-    [RQL_CHECK_FAIL] = "fail", [RQL_CHECK_SKIP] = "skip",
-};
+enum { LINE_SIZE = 1400, LIMIT_MS = 5000, QUICK_MS = 1000, MAX_KEYS = 100000 };
 
 static void print_why(struct out *out, const char *word, const char *text)
 {
@@ -24,16 +20,17 @@ static void print_why(struct out *out, const char *word, const char *text)
     }
 }
 
-/* Labels in the table. The ones that need action are in capitals, so that they stand out. */
-static const char *const labels[LEVELS] = {
-    [RQL_CHECK_OK] = "ok",     [RQL_CHECK_NOTE] = "note", [RQL_CHECK_WARN] = "WARN",
-    [RQL_CHECK_FAIL] = "FAIL", [RQL_CHECK_SKIP] = "skip",
-};
-
-static void print_checks(struct out *out, const rql_report *report, rql_check_level level)
+/* Prints the checks of one level. The labels that ask for action are in capitals, so that they
+ * stand out. */
+static void print_checks(struct out *out, const struct doctor *doctor, enum doctor_level level)
 {
-    for (size_t i = 0; i < report->count; i++) {
-        const rql_check *check = report->check[i];
+    static const char *const labels[DOCTOR_LEVELS] = {
+        [DOCTOR_OK] = "ok",     [DOCTOR_NOTE] = "note", [DOCTOR_WARN] = "WARN",
+        [DOCTOR_FAIL] = "FAIL", [DOCTOR_SKIP] = "skip",
+    };
+
+    for (size_t i = 0; i < doctor->n_checks; i++) {
+        const struct doctor_check *check = &doctor->checks[i];
 
         if (check->level == level) {
             out_pair(out, labels[level], check->title);
@@ -43,47 +40,57 @@ static void print_checks(struct out *out, const rql_report *report, rql_check_le
     }
 }
 
-static void print_table(struct out *out, const rql_report *report, bool shows_all)
+static const char *plural(size_t count)
 {
-    static const rql_check_level levels[] = {RQL_CHECK_FAIL, RQL_CHECK_WARN, RQL_CHECK_NOTE,
-                                             RQL_CHECK_SKIP};
-    const rql_server_info *server = report->server;
-    const int64_t n_ok = (int64_t)report->count - report->n_notes - report->n_warnings -
-                         report->n_failures - report->n_skipped;
+    return count == 1 ? "" : "s";
+}
+
+static void print_table(struct out *out, const struct doctor *doctor, bool shows_all)
+{
+    const rql_server_info *server = &doctor->first;
+    const int64_t uptime_ms = doctor->uptime_s < 0 ? -1 : doctor->uptime_s * 1000;
+    const size_t *n_of = doctor->n_of;
     char up[CLI_DURATION_SIZE];
     char line[LINE_SIZE];
 
     out->wraps = true;
     (void)snprintf(line, sizeof line, "%s %s, %s, up %s, %.2f ms away", server->product,
-                   server->version, server->node,
-                   cli_format_duration(report->uptime_s < 0 ? -1 : report->uptime_s * 1000, up),
+                   server->version, server->node, cli_format_duration(uptime_ms, up),
                    (double)server->round_trip_us / 1000);
     out_pair(out, "server", line);
-    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
-        print_checks(out, report, levels[i]);
-    }
+    print_checks(out, doctor, DOCTOR_FAIL);
+    print_checks(out, doctor, DOCTOR_WARN);
+    print_checks(out, doctor, DOCTOR_NOTE);
+    print_checks(out, doctor, DOCTOR_SKIP);
     if (shows_all) {
-        print_checks(out, report, RQL_CHECK_OK);
+        print_checks(out, doctor, DOCTOR_OK);
     } else {
-        (void)snprintf(line, sizeof line, "%lld checks (rql doctor --all)", (long long)n_ok);
+        (void)snprintf(line, sizeof line, "%zu check%s (rql doctor --all)", n_of[DOCTOR_OK],
+                       plural(n_of[DOCTOR_OK]));
         out_pair(out, "ok", line);
     }
-    out_line(out, "%lld failure%s, %lld warning%s, %lld note%s", (long long)report->n_failures,
-             report->n_failures == 1 ? "" : "s", (long long)report->n_warnings,
-             report->n_warnings == 1 ? "" : "s", (long long)report->n_notes,
-             report->n_notes == 1 ? "" : "s");
+    out_line(out, "%zu failure%s, %zu warning%s, %zu note%s", n_of[DOCTOR_FAIL],
+             plural(n_of[DOCTOR_FAIL]), n_of[DOCTOR_WARN], plural(n_of[DOCTOR_WARN]),
+             n_of[DOCTOR_NOTE], plural(n_of[DOCTOR_NOTE]));
 }
 
-static void print_check(struct out *out, const rql_check *check)
+static void print_check(struct out *out, const struct doctor_check *check)
 {
+    static const char *const names[DOCTOR_LEVELS] = {
+        [DOCTOR_OK] = "ok",     [DOCTOR_NOTE] = "note", [DOCTOR_WARN] = "warn",
+        [DOCTOR_FAIL] = "fail", [DOCTOR_SKIP] = "skip",
+    };
+    char group[LINE_SIZE];
+
+    (void)snprintf(group, sizeof group, "%.*s", (int)strcspn(check->id, "."), check->id);
     out_begin(out, NULL);
     out_text(out, NULL, "id", check->id);
-    out_text(out, NULL, "group", check->group);
-    out_text(out, NULL, "level", level_names[check->level]);
+    out_text(out, NULL, "group", group);
+    out_text(out, NULL, "level", names[check->level]);
     out_text(out, NULL, "title", check->title);
     out_begin(out, "found");
     for (size_t i = 0; i < check->n_found; i++) {
-        const rql_finding *found = &check->found[i];
+        const struct doctor_fact *found = &check->found[i];
 
         if (found->text) {
             out_text(out, NULL, found->name, found->text);
@@ -97,45 +104,49 @@ static void print_check(struct out *out, const rql_check *check)
     out_end(out);
 }
 
-static void print_json(struct out *out, const rql_report *report)
+static void print_json(struct out *out, const struct doctor *doctor)
 {
     out_begin(out, NULL);
-    cli_print_server(out, "server", report->server);
-    out_number(out, NULL, "uptime_s", OUT_COUNT, report->uptime_s);
+    cli_print_server(out, "server", &doctor->first);
+    out_number(out, NULL, "uptime_s", OUT_COUNT, doctor->uptime_s);
     out_begin_list(out, "checks");
-    for (size_t i = 0; i < report->count; i++) {
-        print_check(out, report->check[i]);
+    for (size_t i = 0; i < doctor->n_checks; i++) {
+        print_check(out, &doctor->checks[i]);
     }
     out_end(out);
-    out_number(out, NULL, "fail", OUT_INT, report->n_failures);
-    out_number(out, NULL, "warn", OUT_INT, report->n_warnings);
-    out_number(out, NULL, "note", OUT_INT, report->n_notes);
-    out_number(out, NULL, "skip", OUT_INT, report->n_skipped);
+    out_number(out, NULL, "fail", OUT_INT, (int64_t)doctor->n_of[DOCTOR_FAIL]);
+    out_number(out, NULL, "warn", OUT_INT, (int64_t)doctor->n_of[DOCTOR_WARN]);
+    out_number(out, NULL, "note", OUT_INT, (int64_t)doctor->n_of[DOCTOR_NOTE]);
+    out_number(out, NULL, "skip", OUT_INT, (int64_t)doctor->n_of[DOCTOR_SKIP]);
     out_end(out);
 }
 
 static int examine(struct cli_session *self)
 {
-    CLI_AUTO(rql_report_free) rql_report *report = NULL;
+    CLI_AUTO(doctor_free) struct doctor doctor = {.n_checks = 0};
     const struct cli_args *args = self->args;
-    rql_diagnose_options options;
+    const struct doctor_wish wish = {
+        .options = &args->options,
+        .time_limit_ms = args->quick ? QUICK_MS : LIMIT_MS,
+        .max_keys = args->max_keys != CLI_UNSET ? args->max_keys : MAX_KEYS,
+    };
+    bool is_well;
 
-    rql_diagnose_options_init(&options);
-    options.time_limit_ms = args->quick ? QUICK_MS : options.time_limit_ms;
-    options.max_keys = args->max_keys != CLI_UNSET ? args->max_keys : options.max_keys;
-    if (rql_diagnose(self->client, &options, &report, &self->error) != RQL_OK) {
-        return cli_fault(&self->error);
+    if (!doctor_run(&doctor, &wish)) {
+        self->error = doctor.error;
+        return cli_url_fault(args, &self->error);
     }
     if (args->json) {
-        print_json(&self->out, report);
+        print_json(&self->out, &doctor);
     } else {
-        print_table(&self->out, report, args->all);
+        print_table(&self->out, &doctor, args->all);
     }
-    if (report->n_failures + report->n_warnings + (args->strict ? report->n_notes : 0) == 0) {
-        return CLI_DONE;
+    is_well = doctor.n_of[DOCTOR_FAIL] + doctor.n_of[DOCTOR_WARN] == 0 &&
+              (!args->strict || doctor.n_of[DOCTOR_NOTE] == 0);
+    if (!is_well) {
+        out_print(&self->out);
     }
-    out_print(&self->out);
-    return CLI_REFUSED;
+    return is_well ? CLI_DONE : CLI_REFUSED;
 }
 
 const struct cli_command cli_doctor = {
@@ -143,10 +154,12 @@ const struct cli_command cli_doctor = {
     .usage = "[URL] [--quick] [--strict] [--json]",
     .summary = "Check the server and its locks; explain each problem",
     .examples = "  RQL_URL=redis://locks.example.com rql doctor\n",
-    .notes = "Takes a lock of its own, rql-doctor-..., and changes nothing else. Exits with 1 if "
-             "there is a failure or a warning. A URL with a password belongs in RQL_URL.\n",
+    .notes = "Takes locks of its own, rql-doctor-..., and changes nothing else. Exits with 1 if "
+             "there is a failure or a warning. Works for a user with hardly any rights: it names "
+             "the missing ones, and skips the checks that need them. A URL with a password belongs "
+             "in RQL_URL.\n",
     .takes_url = true,
-    .finds_rights = true,
+    .makes_clients = true,
     .prepare = cli_take_url,
     .run = examine,
 };

@@ -9,7 +9,7 @@
 
 /* ping: shows where the server is, its properties, and problems with it. */
 
-enum { LINE_SIZE = 512, PARTITIONS = 128 };
+enum { LINE_SIZE = 512, PARTITIONS = 128, ENDS_SOON_S = 14 * 86400, DAY_S = 86400, TTL_PARTS = 20 };
 
 static const char *or_null(const char *text)
 {
@@ -78,9 +78,15 @@ void cli_print_server(struct out *out, const char *key, const rql_server_info *i
     out_end(out);
 }
 
-/* Warns of a server that allows locks, but not in the expected way. */
+/* Warns of a server that allows locks, but not in the expected way, or not for long. */
 static void say_warnings(const rql_server_info *info)
 {
+    const int64_t left_s = info->tls_expires_us / 1000000 - (int64_t)time(NULL);
+
+    if (info->is_tls && left_s > 0 && left_s < ENDS_SOON_S) {
+        cli_say("%s: the certificate ends in %lld days; after that no client can connect",
+                info->node, (long long)left_s / DAY_S);
+    }
     if (strcmp(info->role, "replica") == 0) {
         cli_say("%s: a replica: locks can be looked at there, not taken", info->node);
     }
@@ -94,6 +100,27 @@ static void say_warnings(const rql_server_info *info)
 static bool is_one_of_several(const rql_server_info *info)
 {
     return info->partitions >= 0 && info->partitions < PARTITIONS;
+}
+
+/* Says how long another connection takes, including the lookup of the server's name: a lost
+ * connection has to be replaced before a lease ends. */
+static void say_slow_connection(const struct cli_session *self)
+{
+    const rql_options *options = &self->args->options;
+    CLI_AUTO(rql_client_free) rql_client *client = NULL;
+    const int64_t begun_us = cli_now_us();
+    int64_t took_us;
+
+    if (rql_client_new(options, &client, NULL) != RQL_OK ||
+        rql_client_connect(client, NULL) != RQL_OK) {
+        return;
+    }
+    took_us = cli_now_us() - begun_us;
+    if (took_us > options->ttl_ms * 1000 / TTL_PARTS) {
+        cli_say("a new connection takes %.2f ms, more than 1/%d of the TTL of locks; check the "
+                "lookup of the server's name: getent ahosts HOST",
+                (double)took_us / 1000, TTL_PARTS);
+    }
 }
 
 /* Pings the servers. With several servers each is a row. A server that does not answer is reported,
@@ -122,6 +149,7 @@ static int ping(struct cli_session *self)
         cli_print_server(&self->out, NULL, &info);
         say_warnings(&info);
     }
+    say_slow_connection(self);
     if (has_list) {
         out_end(&self->out);
     }

@@ -1,6 +1,7 @@
 #include "classes.h"
 #include "cmd.h"
 #include "counts.h"
+#include "doctor/doctor.h"
 #include "file.h"
 #include "format.h"
 #include "messages.h"
@@ -13,7 +14,7 @@
 /* stats: shows what the server knows about all programs, once or repeatedly, for people and for
  * metrics collectors. */
 
-enum { LINE_SIZE = 2048 }; /* as long as a message on stderr may be */
+enum { DOCTOR_MS = 5000, LINE_SIZE = 2048 }; /* as long as a message on stderr may be */
 
 static int64_t count_zombies(const rql_host_info_list *swarm)
 {
@@ -80,28 +81,30 @@ static const struct server_family {
      "For how long the most silent replica has said nothing.", 1},
     {"clk.skew", "ahead_us", "server_clock_skew_seconds", NULL,
      "This machine's clock less the server's.", 1e-6},
-    {"clk.replicas", "worst_us", "server_replica_clock_skew_seconds", NULL,
+    {"clk.skew", "replica_ahead_us", "server_replica_clock_skew_seconds", NULL,
      "The replicas' clocks less the server's, the worst.", 1e-6},
 };
 
-static const rql_check *find_check(const rql_report *report, const char *id)
+static const struct doctor_check *find_check(const struct doctor *doctor, const char *id)
 {
-    for (size_t i = 0; i < report->count; i++) {
-        if (strcmp(report->check[i]->id, id) == 0 && report->check[i]->level != RQL_CHECK_SKIP) {
-            return report->check[i];
+    for (size_t i = 0; i < doctor->n_checks; i++) {
+        const struct doctor_check *check = &doctor->checks[i];
+
+        if (strcmp(check->id, id) == 0 && check->level != DOCTOR_SKIP) {
+            return check;
         }
     }
     return NULL;
 }
 
 /* Prints a finding. An unknown value is -1, except for differences of clocks, and is left out. */
-static void print_finding(struct out *out, const rql_report *report,
+static void print_finding(struct out *out, const struct doctor *doctor,
                           const struct server_family *family)
 {
-    const rql_check *check = find_check(report, family->check);
+    const struct doctor_check *check = find_check(doctor, family->check);
 
     for (size_t i = 0; check && i < check->n_found; i++) {
-        const rql_finding *found = &check->found[i];
+        const struct doctor_fact *found = &check->found[i];
         const bool is_known = found->number >= 0 || family->unit < 1;
 
         if (strcmp(found->name, family->finding) == 0 && is_known) {
@@ -113,14 +116,14 @@ static void print_finding(struct out *out, const rql_report *report,
 }
 
 /* Returns the worst level of a check. With several servers the check is made at each of them. */
-static rql_check_level worst_of(const rql_report *report, const rql_check *check)
+static enum doctor_level worst_of(const struct doctor *doctor, const struct doctor_check *check)
 {
-    rql_check_level worst = check->level;
+    enum doctor_level worst = check->level;
 
-    for (size_t i = 0; i < report->count; i++) {
-        const rql_check *other = report->check[i];
+    for (size_t i = 0; i < doctor->n_checks; i++) {
+        const struct doctor_check *other = &doctor->checks[i];
 
-        if (strcmp(other->id, check->id) == 0 && other->level != RQL_CHECK_SKIP &&
+        if (strcmp(other->id, check->id) == 0 && other->level != DOCTOR_SKIP &&
             other->level > worst) {
             worst = other->level;
         }
@@ -129,19 +132,19 @@ static rql_check_level worst_of(const rql_report *report, const rql_check *check
 }
 
 /* Prints the findings, and the verdicts as well, because some findings are words. */
-static void print_server(struct out *out, const rql_report *report)
+static void print_server(struct out *out, const struct doctor *doctor)
 {
     out_family(out, "server_check", "gauge",
                "Verdict of rql doctor: 0 ok, 1 note, 2 warning, 3 failure.");
-    for (size_t i = 0; i < report->count; i++) {
-        const rql_check *check = report->check[i];
+    for (size_t i = 0; i < doctor->n_checks; i++) {
+        const struct doctor_check *check = &doctor->checks[i];
 
-        if (find_check(report, check->id) == check) {
-            out_sample(out, "server_check", "check", check->id, worst_of(report, check));
+        if (find_check(doctor, check->id) == check) {
+            out_sample(out, "server_check", "check", check->id, worst_of(doctor, check));
         }
     }
     for (size_t i = 0; i < sizeof server_families / sizeof server_families[0]; i++) {
-        print_finding(out, report, &server_families[i]);
+        print_finding(out, doctor, &server_families[i]);
     }
 }
 
@@ -292,10 +295,9 @@ static rql_status read_server(struct cli_session *self, struct cli_classes *clas
     CLI_AUTO(rql_free) rql_lock_info_list *locks = NULL;
     CLI_AUTO(rql_free) rql_queue_info_list *queues = NULL;
     CLI_AUTO(rql_free) rql_host_info_list *swarm = NULL;
-    CLI_AUTO(rql_report_free) rql_report *report = NULL;
+    CLI_AUTO(doctor_free) struct doctor doctor = {.n_checks = 0};
     CLI_AUTO(nodes_free) struct nodes nodes = {.count = 0};
     const rql_options *options = &self->args->options;
-    rql_diagnose_options looks;
     rql_status status = rql_locks_inspect(self->client, &locks, &self->error);
 
     status = status ? status : rql_queues_inspect(self->client, &queues, &self->error);
@@ -305,18 +307,22 @@ static rql_status read_server(struct cli_session *self, struct cli_classes *clas
         status = read_nodes(self, &nodes);
     }
     if (status == RQL_OK && out->form == OUT_OPENMETRICS) {
-        rql_diagnose_options_init(&looks);
-        looks.groups = "mem dur clk";
-        status = rql_diagnose(self->client, &looks, &report, &self->error);
+        const struct doctor_wish wish = {
+            .options = options, .is_brief = true, .time_limit_ms = DOCTOR_MS};
+
+        if (!doctor_run(&doctor, &wish)) {
+            self->error = doctor.error;
+            status = self->error.status;
+        }
     }
     if (status != RQL_OK) {
         return status;
     }
     print_all(out, locks, queues, swarm, &nodes);
-    if (report) {
+    if (out->form == OUT_OPENMETRICS) {
         cli_classes_count(classes, locks, queues, options->dead_request_ttl_ms);
         print_classes(out, classes);
-        print_server(out, report);
+        print_server(out, &doctor);
     }
     return RQL_OK;
 }

@@ -43,7 +43,6 @@ void *cli_must(void *memory);
 CLI_DEFINE_AUTO(rql_client *, rql_client_free);
 CLI_DEFINE_AUTO(rql_lock *, rql_lock_forget);
 CLI_DEFINE_AUTO(rql_swarm *, rql_swarm_free);
-CLI_DEFINE_AUTO(rql_report *, rql_report_free);
 
 /* For CLI_AUTO(rql_free). */
 static inline void rql_free_p(void *slot)

@@ -77,8 +77,6 @@ const struct cli_flag cli_flags[] = {
          "bench"),
     FLAG("for", "DURATION", "measure for this long; default 10s", CLI_DURATION, 0,
          CLI_FIELD(for_ms), "bench"),
-    FLAG("threads", "LIST", "up to four numbers of threads; default 1,8,32", CLI_TEXT, 0,
-         CLI_FIELD(threads), "bench"),
     FLAG("older-than", "DURATION", "remove requests of this age or more; default 1d", CLI_DURATION,
          0, CLI_FIELD(older_than_ms), "dead"),
     FLAG("dry-run", NULL, "only show what would be done", CLI_ON, 0, CLI_FIELD(dry_run),

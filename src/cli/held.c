@@ -371,6 +371,7 @@ static void fill_lock(const struct cli_args *args, const rql_client *client, rql
  * answer. */
 static int refuse(struct cli_session *session, const struct waiting *self)
 {
+    session->error = self->error;
     if (self->signal != 0) {
         return -self->signal;
     }

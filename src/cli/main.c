@@ -1,4 +1,5 @@
 #include "cmd.h"
+#include "doctor/doctor.h"
 #include "format.h"
 #include "guard.h"
 #include "held.h"
@@ -201,6 +202,20 @@ int cli_refuse(struct cli_session *self, const char *why)
     return CLI_REFUSED;
 }
 
+/* Says how to get the rights, or the login, that the command lacked. */
+static void say_remedy(const rql_options *options, const rql_error *error)
+{
+    const bool lacks_rights = strstr(error->message, "NOPERM") ||
+                              strstr(error->message, "The user executing the script can't");
+    char fix[DOCTOR_LINE];
+
+    if (strstr(error->message, "NOAUTH")) {
+        cli_say("fix: set RQL_URL=redis://USER:PASSWORD@HOST, with the login of this server");
+    } else if (lacks_rights && doctor_write_rights(options, fix)) {
+        cli_say("fix: %s", fix);
+    }
+}
+
 /* Runs the command. Mistyped variables are reported before an error of the environment or the
  * connection, because a mistyped one may be its cause. */
 static int run_with_client(const struct cli_command *command, struct cli_args *args)
@@ -208,7 +223,7 @@ static int run_with_client(const struct cli_command *command, struct cli_args *a
     CLI_AUTO(rql_client_free) rql_client *client = NULL;
     struct cli_session session = {.args = args};
     int code = cli_url_check(args, command);
-    rql_status status;
+    rql_status status = RQL_OK;
 
     if (code == CLI_DONE && command->prepare) {
         code = command->prepare(args);
@@ -223,13 +238,14 @@ static int run_with_client(const struct cli_command *command, struct cli_args *a
     args->options.client_names = args->options.client_names && command->is_worth_naming;
     args->options.local_start = args->options.local_start && command->takes_locks;
     announce_start(&args->options);
-    status = args->wait_ms == CLI_UNSET ? connect(&args->options, &client, &session.error)
-                                        : connect_in_time(args, &client, &session.error);
-    if (status == RQL_E_AUTH && command->finds_rights) {
-        status = rql_client_new(&args->options, &client, &session.error);
+    if (!command->makes_clients) {
+        status = args->wait_ms == CLI_UNSET ? connect(&args->options, &client, &session.error)
+                                            : connect_in_time(args, &client, &session.error);
     }
     if (status != RQL_OK) {
-        return cli_url_fault(args, &session.error);
+        code = cli_url_fault(args, &session.error);
+        say_remedy(&args->options, &session.error);
+        return code;
     }
     session.client = client;
     /* A command that has neither flag prints a table. */
@@ -240,6 +256,8 @@ static int run_with_client(const struct cli_command *command, struct cli_args *a
     code = command->run(&session);
     if (code == CLI_DONE) {
         out_print(&session.out);
+    } else if (code == CLI_FAULT) {
+        say_remedy(&args->options, &session.error);
     }
     return code;
 }

@@ -6,7 +6,6 @@
 #include "base/text.h"
 
 #include <inttypes.h>
-#include <rql/diagnose.h>
 #include <rql/inspect.h>
 #include <rql/lock.h>
 #include <rql/series.h>
@@ -41,7 +40,6 @@ union any_options {
     rql_series_options of_series;
     rql_sweep_options of_sweep;
     rql_swarm_options of_swarm;
-    rql_diagnose_options of_diagnose;
 };
 
 /* size: in this build. least: less than the first version of the struct had; no init call writes a
@@ -56,7 +54,6 @@ static const struct {
                         offsetof(rql_series_options, result) + sizeof(rql_series_result *)},
     [RQLI_OF_SWEEP] = {sizeof(rql_sweep_options), offsetof(rql_sweep_options, lock_scan_size)},
     [RQLI_OF_SWARM] = {sizeof(rql_swarm_options), offsetof(rql_swarm_options, probe_hosts)},
-    [RQLI_OF_DIAGNOSE] = {sizeof(rql_diagnose_options), offsetof(rql_diagnose_options, max_keys)},
 };
 
 /* Macros that rows are written with. A number gives both the value and its text for the help, so
@@ -69,7 +66,6 @@ static const struct {
 #define OF_SERIES(member) OF(RQLI_OF_SERIES, rql_series_options, member)
 #define OF_SWEEP(member) OF(RQLI_OF_SWEEP, rql_sweep_options, member)
 #define OF_SWARM(member) OF(RQLI_OF_SWARM, rql_swarm_options, member)
-#define OF_DIAGNOSE(member) OF(RQLI_OF_DIAGNOSE, rql_diagnose_options, member)
 #define WITHIN(low, high)                                                                          \
     .kind = RQLI_OPTION_INT, .shown.range = #low " to " #high, .min = INT64_C(low),                \
     .max = INT64_C(high)
@@ -243,8 +239,6 @@ static const struct rqli_option rows[] = {
     {OF_SWEEP(dead_ttl_ms), OF(RQLI_OF_CLIENT, rql_options, dead_request_ttl_ms),
      WITHIN(0, 315360000000), DEFAULT(86400000, "ms")},
     {OF_SWEEP(dry_run), SWITCH},
-    {OF_DIAGNOSE(time_limit_ms), WITHIN(100, 60000), DEFAULT(5000, "ms")},
-    {OF_DIAGNOSE(max_keys), WITHIN(0, 100000000), DEFAULT(100000, "keys")},
 };
 
 enum { N_ROWS = sizeof rows / sizeof rows[0] };

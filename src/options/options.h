@@ -9,12 +9,11 @@
 
 /* The structs with options. */
 enum rqli_option_struct {
-    RQLI_OF_CLIENT,   /* rql_options */
-    RQLI_OF_LOCK,     /* rql_lock_options */
-    RQLI_OF_SERIES,   /* rql_series_options */
-    RQLI_OF_SWEEP,    /* rql_sweep_options */
-    RQLI_OF_SWARM,    /* rql_swarm_options */
-    RQLI_OF_DIAGNOSE, /* rql_diagnose_options */
+    RQLI_OF_CLIENT, /* rql_options */
+    RQLI_OF_LOCK,   /* rql_lock_options */
+    RQLI_OF_SERIES, /* rql_series_options */
+    RQLI_OF_SWEEP,  /* rql_sweep_options */
+    RQLI_OF_SWARM,  /* rql_swarm_options */
     RQLI_N_OPTION_STRUCTS
 };
 

@@ -38,7 +38,7 @@ IN_TEXT = {
 # The program of the command line may talk, end itself and show dates. The server's clock is compared with this
 # machine's, to say so.
 FREE = {"src/cli": {"localtime", "gmtime", "time", "CLOCK_REALTIME", "printf", "puts", "putchar", "perror", "exit"},
-        "src/base/must.c": {"printf", "exit"}, "src/admin/diagnose_clock.c": {"CLOCK_REALTIME"}}
+        "src/base/must.c": {"printf", "exit"}, "src/cli/doctor/clocks.c": {"CLOCK_REALTIME"}}
 
 
 def in_file(relative, text, rules):

@@ -100,6 +100,21 @@ def test_tls_is_said_and_faults_name_host_and_reason(server, rql):
         check_equal((result.code, fields(result)["certificate"]), (0, "/CN=old, has ended"))
 
 
+def test_a_certificate_that_ends_soon_is_warned_of(server, rql):
+    for days, warning in ((30, ""), (5, r"rql: .*: the certificate ends in [45] days; after that no client can connect\n")):
+        with Server(certificate=authority().issue("localhost", dates=("-days", str(days)))) as own:
+            result = rql("ping", own.url)
+            check_equal(result.code, 0, result.err)
+            assert re.fullmatch(warning, result.err), result.err
+
+
+def test_a_connection_that_takes_long_is_warned_of(server, rql):
+    """Compared with the TTL, which is shorter here than any connection takes."""
+    result = rql("ping", RQL_TTL_MS="1")
+    check_equal(result.code, 0, result.err)
+    check_in("ms, more than 1/20 of the TTL of locks; check the lookup of the server's name", result.err)
+
+
 def test_an_old_master_that_may_go_on_is_warned_of(server, rql):
     port = free_port()
     with Server("--port", str(port), "--bind", "127.0.0.1", certificate=None) as master:

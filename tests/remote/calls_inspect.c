@@ -5,8 +5,7 @@
 
 /* What the library tells of the server: "do": "inspect", with "of" one of locks, queues, keys
  * (their names), possible_hosts, acquired_locks, lock, queue, is_locked, is_queued (with "name"),
- * locks_info, queues_info, or diagnosis (with "time_limit_ms"): the level of each check, by its id.
- */
+ * locks_info, queues_info, or command: the type of the reply to one of its own. */
 
 /* A list without items is NULL. */
 static void check_list(const void *items, size_t count)
@@ -134,23 +133,16 @@ static rql_status get_queue(rql_client *client, const char *name, cJSON **found,
     return status;
 }
 
-static rql_status diagnose(rql_client *client, const cJSON *words, cJSON **found, rql_error *error)
+/* Sends a command of its own, and finds the type of the reply. */
+static rql_status send_command(rql_client *client, cJSON **found, rql_error *error)
 {
-    const cJSON *limit_ms = cJSON_GetObjectItem(words, "time_limit_ms");
-    rql_diagnose_options options;
-    rql_report *report = NULL;
-    rql_status status;
+    static const char *const words[] = {"TIME"};
+    const rql_command command = {.argc = 1, .argv = words};
+    rql_reply *reply = NULL;
+    rql_status status = rql_client_command(client, 0, &command, &reply, error);
 
-    rql_diagnose_options_init(&options);
-    options.time_limit_ms = limit_ms ? (int64_t)limit_ms->valuedouble : options.time_limit_ms;
-    status = rql_diagnose(client, &options, &report, error);
-    *found = report ? cJSON_CreateObject() : NULL;
-    for (size_t i = 0; report && i < report->count; i++) {
-        const rql_check *check = report->check[i];
-
-        (void)cJSON_AddNumberToObject(*found, check->id, check->level);
-    }
-    (void)rql_report_free(report);
+    *found = reply ? cJSON_CreateNumber(rql_reply_get_type(reply)) : NULL;
+    (void)rql_reply_free(reply);
     return status;
 }
 
@@ -199,8 +191,8 @@ rql_status inspect(struct call *call)
         status = get_lock(client, name, &found, &call->error);
     } else if (strcmp(of, "queue") == 0) {
         status = get_queue(client, name, &found, &call->error);
-    } else if (strcmp(of, "diagnosis") == 0) {
-        status = diagnose(client, call->words, &found, &call->error);
+    } else if (strcmp(of, "command") == 0) {
+        status = send_command(client, &found, &call->error);
     } else if (strcmp(of, "is_locked") == 0) {
         status = answer_of(rql_lock_exists, client, name, &found, &call->error);
     } else if (strcmp(of, "is_queued") == 0) {

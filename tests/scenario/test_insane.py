@@ -166,7 +166,6 @@ class Caller:
         self.begun, self.asked = [], []
         self.held = self.get_well(self.lock)
 
-    asks_all = True
 
     def begin_relay(self):
         return Relay(self.world.server.path)
@@ -212,8 +211,7 @@ class Caller:
                 ask(of, self.actor.begin("inspect", of=of, name=self.lock + ".0"))
             for of in WALKS:
                 ask(of, self.actor.begin("inspect", of=of))
-            if self.asks_all:
-                ask("diagnosis", self.actor.begin("inspect", of="diagnosis", time_limit_ms=WAIT_MS))
+            ask("command", self.actor.begin("inspect", of="command"))
 
     def begin_release(self):
         """Not before its extension has ended, as async.h demands."""
@@ -288,7 +286,6 @@ WAYS = (*ERRORS, TRICKS["MOVED to itself"], TRICKS["ASK at itself"])
 class OfCluster(Caller):
     """Its server is alone, and says that it is a cluster of one node. `is_map`: it is the map that is mad, while all
     calls are sent elsewhere, so that it is read."""
-    asks_all = False  # a diagnosis has a budget for each partition
 
     def __init__(self, world, kind, change, is_map):
         self.instead, self.is_map = change, is_map

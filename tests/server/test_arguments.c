@@ -106,15 +106,12 @@ TEST(calls_for_a_lock_or_a_series_refuse_null)
     assert_int_equal(ask_int("DBSIZE"), 0);
 }
 
-TEST(inspections_sweeps_and_measures_refuse_null)
+TEST(inspections_and_sweeps_refuse_null)
 {
     const rql_sweep_owner nobody = {.acquirer_id = "a", .host_id = NULL};
-    rql_diagnose_options options;
     rql_sweep_result result = {.released = 77}; /* not set up */
     rql_client_info_list *clients = NULL;
-    rql_report *report = NULL;
     bool answer = true;
-    int64_t took_us = -1;
 
     REFUSED(rql_locks_clear(NULL, NULL, &result, NULL));
     REFUSED(rql_locks_clear(client, NULL, &result, NULL));
@@ -128,24 +125,8 @@ TEST(inspections_sweeps_and_measures_refuse_null)
     REFUSED(rql_swarm_start(client, NULL, NULL, NULL));
     REFUSED(rql_clients_list(NULL, &clients, NULL));
     REFUSED(rql_clients_list(client, NULL, NULL));
-    REFUSED(rql_measure(NULL, RQL_MEASURE_PING, NULL, &took_us, NULL));
-    REFUSED(rql_measure(client, RQL_MEASURE_PING, NULL, NULL, NULL));
-    REFUSED(rql_measure(client, RQL_MEASURE_PLAIN_LOCK, NULL, &took_us, NULL));
-    REFUSED(rql_measure(client, (rql_measured)3, NULL, &took_us, NULL));
-    REFUSED(rql_diagnose(NULL, NULL, &report, NULL));
-    REFUSED(rql_diagnose(client, NULL, NULL, NULL));
-    rql_diagnose_options_init(&options);
-    options.max_keys = -1;
-    REFUSED(rql_diagnose(client, &options, &report, NULL));
-    rql_diagnose_options_init(&options);
-    options.groups = "mem  dur";
-    REFUSED(rql_diagnose(client, &options, &report, NULL));
     assert_int_equal(result.released, 77);
     assert_true(answer);
-    ask("SET held x");
-    assert_int_equal(rql_measure(client, RQL_MEASURE_PLAIN_LOCK, "held", &took_us, NULL),
-                     RQL_NOT_HELD);
-    assert_int_equal(took_us, -1);
 }
 
 TEST(null_is_freed_and_a_refusal_is_cleared_twice)
@@ -156,7 +137,6 @@ TEST(null_is_freed_and_a_refusal_is_cleared_twice)
     refusal.tries = 3;
     assert_null(rql_clients_find(NULL, "x"));
     assert_null(rql_free(NULL));
-    assert_null(rql_report_free(NULL));
     assert_null(rql_swarm_free(NULL));
     rql_swarm_stop(NULL);
     rql_refusal_clear(NULL);

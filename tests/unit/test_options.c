@@ -21,8 +21,6 @@ static const struct {
     {"mode", RQLI_OF_SERIES, 0, RQL_SERIES_SORTED, RQL_SERIES_ATOMIC},
     {"dead_ttl_ms", RQLI_OF_SWEEP, 0, INT64_C(315360000000), 86400000},
     {"dry_run", RQLI_OF_SWEEP, 0, 1, false},
-    {"time_limit_ms", RQLI_OF_DIAGNOSE, 100, 60000, 5000},
-    {"max_keys", RQLI_OF_DIAGNOSE, 0, 100000000, 100000},
 };
 
 #define AS(member) offsetof(rql_options, member)
@@ -41,7 +39,6 @@ union any {
     rql_lock_options lock;
     rql_series_options series;
     rql_sweep_options sweep;
-    rql_diagnose_options diagnose;
     unsigned char bytes[1024];
 };
 
@@ -211,7 +208,6 @@ static const struct kind {
     {"sweep", RQLI_OF_SWEEP, sizeof(rql_sweep_options),
      offsetof(rql_sweep_options, queue_scan_size)},
     {"swarm", RQLI_OF_SWARM, sizeof(rql_swarm_options), offsetof(rql_swarm_options, zombie_ttl_ms)},
-    {"diagnose", RQLI_OF_DIAGNOSE, sizeof(rql_diagnose_options), sizeof(rql_diagnose_options)},
 };
 
 /* As a program of that age does it. */
@@ -224,8 +220,6 @@ static void init_given(enum rqli_option_struct which, size_t size)
         rql_series_options_init_sized(&given.series, size);
     } else if (which == RQLI_OF_SWEEP) {
         rql_sweep_options_init_sized(NULL, &given.sweep, size);
-    } else if (which == RQLI_OF_DIAGNOSE) {
-        rql_diagnose_options_init_sized(&given.diagnose, size);
     } else {
         rqli_options_init(which, &given, size, NULL);
     }

@@ -1,0 +1,411 @@
+#include "doctor.h"
+
+#include "format.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The order of the checks, the time that they have, and their results. */
+
+enum { EXAMPLES = 3, EXAMPLE_LENGTH = 48, WORDS_MAX = 16, US_PER_MS = 1000, MS_PER_S = 1000 };
+
+/* The rights come first, because they decide which checks can run. Checks that need to know whether
+ * Ruby is used come after those that find that out. */
+static const struct doctor_group *const groups[] = {
+    &doctor_rights, &doctor_server, &doctor_trips,  &doctor_swarm,
+    &doctor_keys,   &doctor_use,    &doctor_clocks,
+};
+
+/* ---- facts ---- */
+
+static struct doctor_fact *add_fact(struct doctor *self, const char *id, const char *name)
+{
+    struct doctor_fact *fact = &self->facts[self->n_facts];
+
+    if (self->n_facts == DOCTOR_FACTS) {
+        abort(); /* a group has at most this many */
+    }
+    self->n_facts++;
+    *fact = (struct doctor_fact){.id = id, .name = name};
+    return fact;
+}
+
+void doctor_number(struct doctor *self, const char *id, const char *name, int64_t value)
+{
+    add_fact(self, id, name)->number = value;
+}
+
+void doctor_text(struct doctor *self, const char *id, const char *name, const char *text)
+{
+    add_fact(self, id, name)->text = cli_must(strdup(text));
+}
+
+void doctor_flag(struct doctor *self, const char *name, bool value)
+{
+    doctor_number(self, "", name, value);
+}
+
+static const struct doctor_fact *find_fact(const struct doctor *self, const char *name,
+                                           size_t length)
+{
+    for (size_t i = 0; i < self->n_facts; i++) {
+        if (strlen(self->facts[i].name) == length &&
+            strncmp(self->facts[i].name, name, length) == 0) {
+            return &self->facts[i];
+        }
+    }
+    return NULL;
+}
+
+static void free_facts(struct doctor_fact *facts, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        free(facts[i].text);
+    }
+}
+
+/* ---- texts ---- */
+
+static void print_size(FILE *to, int64_t bytes)
+{
+    static const char *const units[] = {"bytes", "KB", "MB", "GB", "TB"};
+    double value = (double)bytes;
+    size_t unit = 0;
+
+    while (value >= 1024 && unit + 1 < sizeof units / sizeof units[0]) {
+        value /= 1024;
+        unit++;
+    }
+    (void)fprintf(to, unit > 0 ? "%.1f %s" : "%.0f %s", value, units[unit]);
+}
+
+/* Prints a fact, in the form that the text asks for. */
+static void print_fact(FILE *to, const struct doctor_fact *fact, const char *form)
+{
+    if (fact->text) {
+        (void)fputs(fact->text, to);
+    } else if (strncmp(form, ":ms", 3) == 0) {
+        (void)fprintf(to, "%.2f ms", (double)fact->number / US_PER_MS);
+    } else if (strncmp(form, ":size", 5) == 0) {
+        print_size(to, fact->number);
+    } else if (strncmp(form, ":s", 2) == 0) {
+        (void)fprintf(to, "%.1f s", (double)llabs(fact->number) / (US_PER_MS * MS_PER_S));
+    } else if (strncmp(form, ":plural", 7) == 0) {
+        (void)fputs(fact->number == 1 ? "" : "s", to);
+    } else {
+        (void)fprintf(to, "%lld", (long long)fact->number);
+    }
+}
+
+/* Returns the text with its facts, in memory of its own; NULL for NULL. */
+static char *fill_in(const struct doctor *self, const char *text)
+{
+    char *out = NULL;
+    size_t size;
+    FILE *to;
+
+    if (!text) {
+        return NULL;
+    }
+    to = cli_must(open_memstream(&out, &size));
+    while (*text) {
+        const size_t plain = strcspn(text, "{");
+        const char *name = text + plain + 1;
+        const struct doctor_fact *fact = NULL;
+
+        (void)fwrite(text, 1, plain, to);
+        text += plain;
+        if (*text == '{') {
+            fact = find_fact(self, name, strcspn(name, ":}"));
+            text += strcspn(text, "}") + 1;
+        }
+        if (fact) {
+            print_fact(to, fact, name + strcspn(name, ":}"));
+        }
+    }
+    cli_must(fclose(to) == 0 ? out : NULL);
+    return out;
+}
+
+void doctor_add_example(char list[DOCTOR_EXAMPLES], const char *name)
+{
+    const size_t length = strlen(list);
+    size_t count = length > 0;
+
+    for (const char *at = list; (at = strstr(at, ", ")); at += 2) {
+        count++;
+    }
+    if (count < EXAMPLES) {
+        (void)snprintf(list + length, DOCTOR_EXAMPLES - length, "%s%.*s", length > 0 ? ", " : "",
+                       EXAMPLE_LENGTH, name);
+    }
+}
+
+/* ---- results ---- */
+
+/* Adds a result. From the second server on it names its server. */
+static void add_check(struct doctor *self, const struct doctor_row *row)
+{
+    struct doctor_check *check;
+    CLI_AUTO(cli_free) char *title = fill_in(self, row->title);
+    char *named = NULL;
+
+    self->checks = cli_must(reallocarray(self->checks, self->n_checks + 1, sizeof *self->checks));
+    check = &self->checks[self->n_checks++];
+    *check = (struct doctor_check){.id = row->id, .level = row->level};
+    if (self->node > 0) {
+        named = asprintf(&named, "%s: %s", self->server.node, title) < 0 ? NULL : named;
+        check->found[check->n_found++] = (struct doctor_fact){
+            .id = row->id, .name = "node", .text = cli_must(strdup(self->server.node))};
+    }
+    check->title = cli_must(self->node > 0 ? named : strdup(title));
+    check->why = fill_in(self, row->why);
+    check->fix = fill_in(self, row->fix);
+    self->n_of[row->level]++;
+    for (size_t i = 0; i < self->n_facts && check->n_found < DOCTOR_FINDINGS; i++) {
+        struct doctor_fact *fact = &self->facts[i];
+
+        if (strcmp(fact->id, row->id) == 0) {
+            check->found[check->n_found++] = *fact;
+            fact->text = fact->text ? cli_must(strdup(fact->text)) : NULL;
+        }
+    }
+}
+
+static bool holds(const struct doctor *self, const struct doctor_row *row)
+{
+    const struct doctor_fact *fact =
+        row->flag ? find_fact(self, row->flag, strlen(row->flag)) : NULL;
+
+    return !row->flag || (fact && fact->number != 0);
+}
+
+/* Adds the result of each check of a group: the first row that holds. */
+static void judge(struct doctor *self, const struct doctor_group *group)
+{
+    const char *last = "";
+
+    for (size_t i = 0; i < group->n_rows; i++) {
+        const struct doctor_row *row = &group->rows[i];
+
+        if (strcmp(row->id, last) == 0 || !holds(self, row)) {
+            continue;
+        }
+        add_check(self, row);
+        last = row->id;
+    }
+}
+
+/* Reports that the checks of a group could not run. */
+static void skip(struct doctor *self, const struct doctor_group *group, const char *reason)
+{
+    const char *last = "";
+    struct doctor_row row = {.level = DOCTOR_SKIP, .title = "{id}: {reason}"};
+
+    for (size_t i = 0; i < group->n_rows; i++) {
+        row.id = group->rows[i].id;
+        if (strcmp(row.id, last) != 0) {
+            free_facts(self->facts, self->n_facts);
+            self->n_facts = 0;
+            doctor_text(self, "", "id", row.id);
+            doctor_text(self, "", "reason", reason);
+            add_check(self, &row);
+        }
+        last = row.id;
+    }
+}
+
+static void run_group(struct doctor *self, const struct doctor_group *group)
+{
+    if (self->wish.is_brief && !group->is_brief) {
+        return;
+    }
+    if (cli_now_us() >= self->end_us) {
+        skip(self, group, "no time left");
+    } else if (group->uses_locks && !self->client) {
+        skip(self, group, "this user may not take locks");
+    } else if (group->read(self)) {
+        judge(self, group);
+    } else {
+        skip(self, group, self->error.message);
+    }
+    free_facts(self->facts, self->n_facts);
+    self->n_facts = 0;
+}
+
+/* ---- questions ---- */
+
+bool doctor_is_partitioned(const struct doctor *self)
+{
+    return self->first.partitions >= 0;
+}
+
+rql_client *doctor_bare_client(const rql_options *options, const char *url, rql_error *error)
+{
+    rql_options bare = *options;
+    rql_client *client = NULL;
+
+    bare.url = url ? url : bare.url;
+    bare.bare_login = true;
+    bare.auto_swarm = false;
+    bare.client_names = false;
+    return rql_client_new(&bare, &client, error) == RQL_OK ? client : NULL;
+}
+
+static rql_reply *ask(rql_client *client, size_t node, const char *const *words, rql_error *error)
+{
+    rql_command command = {.argv = words};
+    rql_reply *reply = NULL;
+
+    while (words[command.argc]) {
+        command.argc++;
+    }
+    return rql_client_command(client, node, &command, &reply, error) == RQL_OK ? reply : NULL;
+}
+
+rql_reply *doctor_ask(struct doctor *self, const char *const *words)
+{
+    return ask(self->bare, self->node, words, &self->error);
+}
+
+void doctor_info_text(const rql_reply *info, const char *mark, char *out, size_t size)
+{
+    const char *at = strstr(rql_reply_text(info, NULL), mark);
+
+    *out = '\0';
+    if (at) {
+        at += strlen(mark);
+        (void)snprintf(out, size, "%.*s", (int)strcspn(at, "\r\n"), at);
+    }
+}
+
+int64_t doctor_info_number(const rql_reply *info, const char *mark)
+{
+    char text[CLI_DURATION_SIZE];
+    char *end = text;
+    long long number;
+
+    doctor_info_text(info, mark, text, sizeof text);
+    number = strtoll(text, &end, 10);
+    return end != text && *end == '\0' ? number : -1;
+}
+
+/* ---- all ---- */
+
+/* Reads what two connections say of the server that they lead to. No other connection is made
+ * between the two, so that a proxy that distributes connections is found. */
+static void read_run_ids(struct doctor *self)
+{
+    static const char *const words[] = {"INFO", "server", NULL};
+    CLI_AUTO(rql_client_free)
+    rql_client *other = doctor_bare_client(self->wish.options, NULL, NULL);
+    CLI_AUTO(rql_reply_free) rql_reply *first = ask(self->bare, 0, words, NULL);
+    CLI_AUTO(rql_reply_free) rql_reply *second = other ? ask(other, 0, words, NULL) : NULL;
+
+    doctor_info_text(first, "\nrun_id:", self->run_id[0], sizeof self->run_id[0]);
+    doctor_info_text(second, "\nrun_id:", self->run_id[1], sizeof self->run_id[1]);
+    self->uptime_s = doctor_info_number(first, "\nuptime_in_seconds:");
+}
+
+/* Makes the client that takes locks. A replica is no fault: its locks can be read. */
+static void make_client(struct doctor *self)
+{
+    rql_options options = *self->wish.options;
+    rql_status status;
+
+    options.auto_swarm = false;
+    options.bare_login = false;
+    status = rql_client_new(&options, &self->client, &self->error);
+    status = status ? status : rql_client_connect(self->client, &self->error);
+    if (status != RQL_OK && status != RQL_E_READ_ONLY) {
+        self->client = rql_client_free(self->client);
+    }
+}
+
+/* Reaches the server. A server that wants a password refuses even PING. */
+static bool begin(struct doctor *self)
+{
+    static const char *const words[] = {"PING", NULL};
+    CLI_AUTO(rql_reply_free) rql_reply *pong = NULL;
+
+    self->bare = doctor_bare_client(self->wish.options, NULL, &self->error);
+    pong = self->bare ? ask(self->bare, 0, words, &self->error) : NULL;
+    if (!pong) {
+        return false;
+    }
+    if (strncmp(rql_reply_text(pong, NULL), "NOAUTH", 6) == 0) {
+        self->error.status = RQL_E_AUTH;
+        (void)snprintf(self->error.message, sizeof self->error.message, "PING: %.120s",
+                       rql_reply_text(pong, NULL));
+        return false;
+    }
+    read_run_ids(self);
+    return rql_client_ping(self->bare, &self->server, &self->error) == RQL_OK;
+}
+
+/* Examines the other servers, if there are several. */
+static void examine_others(struct doctor *self)
+{
+    static const struct doctor_row lost = {"srv.role",
+                                           DOCTOR_FAIL,
+                                           NULL,
+                                           "{fault}",
+                                           "the locks of this server cannot be taken",
+                                           "start the server again, or let a replica take over"};
+    rql_status status;
+
+    for (self->node = 1; (status = rql_client_ping_node(self->bare, self->node, &self->server,
+                                                        &self->error)) != RQL_NOT_FOUND;
+         self->node++) {
+        if (status) {
+            doctor_text(self, "", "fault", self->error.message);
+            add_check(self, &lost);
+            free_facts(self->facts, self->n_facts);
+            self->n_facts = 0;
+        }
+        for (size_t i = 0; !status && i < sizeof groups / sizeof groups[0]; i++) {
+            if (groups[i]->is_of_each) {
+                run_group(self, groups[i]);
+            }
+        }
+    }
+    self->node = 0;
+}
+
+bool doctor_run(struct doctor *self, const struct doctor_wish *wish)
+{
+    *self = (struct doctor){
+        .wish = *wish,
+        .end_us = cli_now_us() + wish->time_limit_ms * US_PER_MS,
+        .uptime_s = -1,
+    };
+    if (!begin(self)) {
+        return false;
+    }
+    self->first = self->server;
+    self->clocks = doctor_read_clocks(self->bare);
+    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++) {
+        if (groups[i]->uses_locks && !self->client && !wish->is_brief) {
+            make_client(self);
+        }
+        run_group(self, groups[i]);
+    }
+    examine_others(self);
+    return true;
+}
+
+void doctor_free_p(struct doctor *self)
+{
+    (void)rql_client_free(self->client);
+    (void)rql_client_free(self->bare);
+    for (size_t i = 0; i < self->n_checks; i++) {
+        struct doctor_check *check = &self->checks[i];
+
+        free(check->title);
+        free(check->why);
+        free(check->fix);
+        free_facts(check->found, check->n_found);
+    }
+    free(self->checks);
+}

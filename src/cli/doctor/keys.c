@@ -1,0 +1,121 @@
+#include "doctor.h"
+
+#include "format.h"
+
+#include <stdio.h>
+
+/* keys.damaged: checks the locks and queues that are stored. */
+
+struct found {
+    int64_t n_damaged; /* keys that are not valid locks or queues */
+    int64_t n_endless; /* locks without a TTL */
+    char damaged[DOCTOR_EXAMPLES];
+    char endless[DOCTOR_EXAMPLES];
+};
+
+/* Counts the keys of all servers. Returns -1 if one of them does not report its number. */
+static int64_t count_keys(struct doctor *self)
+{
+    static const char *const words[] = {"DBSIZE"};
+    const rql_command command = {.argc = 1, .argv = words};
+    rql_status status = RQL_OK;
+    int64_t count = 0;
+
+    for (size_t n = 0; status == RQL_OK && count >= 0; n++) {
+        CLI_AUTO(rql_reply_free) rql_reply *reply = NULL;
+
+        status = rql_client_command(self->bare, n, &command, &reply, &self->error);
+        if (status == RQL_OK) {
+            count = rql_reply_get_type(reply) == RQL_REPLY_INTEGER
+                        ? count + rql_reply_integer(reply)
+                        : -1;
+        }
+    }
+    return status == RQL_NOT_FOUND ? count : -1;
+}
+
+static bool is_bad(rql_key_status status)
+{
+    return status == RQL_KEY_WRONG_TYPE || status == RQL_KEY_MALFORMED;
+}
+
+static bool read_locks(struct doctor *self, struct found *found)
+{
+    CLI_AUTO(rql_free) rql_lock_info_list *locks = NULL;
+
+    if (rql_locks_inspect(self->client, &locks, &self->error) != RQL_OK) {
+        return false;
+    }
+    for (size_t i = 0; i < locks->count; i++) {
+        const rql_lock_info *lock = locks->item[i];
+
+        if (is_bad(lock->status)) {
+            found->n_damaged++;
+            doctor_add_example(found->damaged, lock->key);
+        } else if (lock->status == RQL_KEY_ALIVE && lock->remaining_ms == RQL_FOREVER) {
+            found->n_endless++;
+            doctor_add_example(found->endless, lock->key);
+        }
+    }
+    return true;
+}
+
+static bool read_queues(struct doctor *self, struct found *found)
+{
+    CLI_AUTO(rql_free) rql_queue_info_list *queues = NULL;
+
+    if (rql_queues_inspect(self->client, &queues, &self->error) != RQL_OK) {
+        return false;
+    }
+    for (size_t i = 0; i < queues->count; i++) {
+        const rql_queue_info *queue = queues->item[i];
+
+        if (is_bad(queue->status)) {
+            found->n_damaged++;
+            doctor_add_example(found->damaged, queue->key);
+        }
+    }
+    return true;
+}
+
+static bool read_keys(struct doctor *self)
+{
+    const int64_t n_keys = count_keys(self);
+    struct found found = {.n_damaged = 0};
+    const bool is_read = n_keys >= 0 && n_keys <= self->wish.max_keys;
+
+    if (is_read && (!read_locks(self, &found) || !read_queues(self, &found))) {
+        return false;
+    }
+    doctor_number(self, "", "keys", n_keys);
+    doctor_flag(self, "hides_size", n_keys < 0);
+    doctor_flag(self, "is_too_large", !is_read);
+    doctor_flag(self, "has_damaged", found.n_damaged > 0);
+    doctor_flag(self, "has_endless", found.n_endless > 0);
+    doctor_number(self, "keys.damaged", "damaged", found.n_damaged);
+    doctor_number(self, "keys.damaged", "without_ttl", found.n_endless);
+    doctor_text(self, "", "damaged_keys", found.damaged);
+    doctor_text(self, "", "endless_keys", found.endless);
+    return true;
+}
+
+static const struct doctor_row rows[] = {
+    DOCTOR_SKIP_ROW("keys.damaged", "hides_size", "stored locks: no right to DBSIZE"),
+    DOCTOR_SKIP_ROW("keys.damaged", "is_too_large",
+                    "stored locks: the database has {keys} key{keys:plural}, more than --max-keys"),
+    {"keys.damaged", DOCTOR_WARN, "has_damaged",
+     "{damaged} key{damaged:plural} that no lock or queue can have: {damaged_keys}",
+     "a lock of that name cannot be taken",
+     "find out which program wrote the key, then: redis-cli DEL KEY"},
+    {"keys.damaged", DOCTOR_WARN, "has_endless",
+     "{without_ttl} lock{without_ttl:plural} without a TTL: {endless_keys}",
+     "such a lock never ends by itself", "rql info NAME, then: rql unlock NAME --force"},
+    DOCTOR_GOOD_ROW("keys.damaged", NULL, "all stored locks and queues are valid"),
+};
+
+const struct doctor_group doctor_keys = {
+    .rows = rows,
+    .n_rows = sizeof rows / sizeof rows[0],
+    .read = read_keys,
+    .uses_locks = true,
+};

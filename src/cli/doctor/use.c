@@ -1,0 +1,251 @@
+#include "doctor.h"
+
+#include "format.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+/* use: takes a lock of its own, with one client and with two. */
+
+enum {
+    TTL_MS = 2000,
+    WAIT_MS = 1000,     /* time for the lock; also the pause between polls of the waiter, */
+    PUSHED_US = 500000, /* so that one that has the lock sooner was notified */
+    LOOK_NS = 1000000,  /* between two looks at whether the waiter is in the queue */
+    LOOKS = 1000,
+    ROUNDS = 3,      /* of hand-overs: the waiter subscribes in the first one */
+    SLOW_TIMES = 20, /* round trips that a hand-over may take */
+    SLOW_LEAST_US = 20000,
+    NAMES_MAX = 4096, /* names tried to find one that belongs to this server */
+    NAME_SIZE = 80,
+};
+
+static rql_lock_options options_of(const rql_client *client)
+{
+    rql_lock_options options;
+
+    rql_lock_options_init(client, &options);
+    options.ttl_ms = TTL_MS;
+    options.timeout_ms = WAIT_MS;
+    options.retry_count = RQL_FOREVER;
+    options.conflict_strategy = RQL_WORK_THROUGH;
+    options.lazy_release = false;
+    options.auto_extend = false;
+    return options;
+}
+
+/* Writes the text of a result that is no fault. */
+static rql_status with_text(rql_status status, rql_error *error)
+{
+    if (status > 0) {
+        (void)snprintf(error->message, sizeof error->message, "%s", rql_status_text(status));
+    }
+    return status;
+}
+
+static bool fail_in(struct doctor *self, const char *id, const char *step, const rql_error *error)
+{
+    doctor_text(self, id, "step", step);
+    doctor_text(self, id, "fault", error->message);
+    doctor_flag(self, "has_failed", true);
+    return false;
+}
+
+/* ---- use.lock ---- */
+
+/* Takes a lock of a name that no client uses, and that belongs to this server. With several servers
+ * a name may belong to another one. */
+static rql_status take_lock(struct doctor *self, char name[NAME_SIZE], rql_lock **out,
+                            rql_error *error)
+{
+    const rql_lock_options options = options_of(self->client);
+    rql_status status = RQL_TIMED_OUT;
+
+    for (int i = 0; i < NAMES_MAX && cli_now_us() < self->end_us; i++) {
+        (void)snprintf(name, NAME_SIZE, "rql-doctor-%.40s-%d", rql_client_identity(self->client),
+                       i);
+        status = with_text(rql_lock_acquire(self->client, name, &options, out, error), error);
+        if (status != RQL_OK || !doctor_is_partitioned(self) ||
+            strcmp(rql_lock_node(*out), self->server.node) == 0) {
+            break;
+        }
+        (void)rql_lock_release(*out, NULL);
+        *out = NULL;
+        status = RQL_TIMED_OUT;
+    }
+    return status;
+}
+
+/* Uses the lock, which is released at the end, whatever fails. */
+static bool use_lock(struct doctor *self, rql_lock *lock, const char *name, rql_error *error)
+{
+    const rql_lock_options options = options_of(self->client);
+    const char *step = NULL;
+    rql_lock *again = NULL;
+
+    if (with_text(rql_lock_acquire(self->client, name, &options, &again, error), error)) {
+        step = "re-enter";
+    } else if (with_text(rql_lock_release(again, error), error)) {
+        step = "end the re-entry";
+    } else if (with_text(rql_lock_extend(lock, TTL_MS, error), error)) {
+        step = "extend";
+    }
+    if (step) {
+        (void)rql_lock_release(lock, NULL);
+        return fail_in(self, "use.lock", step, error);
+    }
+    return with_text(rql_lock_release(lock, error), error) == RQL_OK ||
+           fail_in(self, "use.lock", "release", error);
+}
+
+/* ---- use.handover ---- */
+
+struct waiter {
+    rql_client *client;
+    const char *name;
+    rql_lock *lock;
+    rql_status status;
+    rql_error error;
+    int64_t held_us;
+};
+
+/* Waits for the lock. It polls so seldom that only a push can arrive in time. */
+static void *wait_for_lock(void *user_data)
+{
+    struct waiter *self = user_data;
+    rql_lock_options options = options_of(self->client);
+
+    options.retry_delay_ms = WAIT_MS;
+    options.timeout_ms = INT64_C(3) * WAIT_MS;
+    self->status =
+        with_text(rql_lock_acquire(self->client, self->name, &options, &self->lock, &self->error),
+                  &self->error);
+    self->held_us = cli_now_us();
+    return NULL;
+}
+
+/* Waits until the queue has a request. It may have none if the waiter has failed. */
+static void await_waiter(struct doctor *self, const char *name)
+{
+    const struct timespec pause = {.tv_nsec = LOOK_NS};
+    bool is_there = false;
+
+    for (int i = 0; i < LOOKS && !is_there; i++) {
+        CLI_AUTO(rql_free) rql_queue_info *queue = NULL;
+
+        is_there =
+            rql_queue_inspect(self->client, name, &queue, NULL) == RQL_OK && queue->n_requests > 0;
+        if (!is_there) {
+            (void)nanosleep(&pause, NULL);
+        }
+    }
+}
+
+/* Hands a lock to a waiter of another client. Returns how long that took; -1: it failed. */
+static int64_t hand_over(struct doctor *self, rql_client *other, rql_error *error)
+{
+    struct waiter waiter = {.client = other};
+    char name[NAME_SIZE];
+    rql_lock *lock = NULL;
+    pthread_t thread;
+    int64_t begun_us;
+
+    if (take_lock(self, name, &lock, error) != RQL_OK) {
+        return -1;
+    }
+    waiter.name = name;
+    if (pthread_create(&thread, NULL, wait_for_lock, &waiter) != 0) {
+        (void)snprintf(error->message, sizeof error->message, "no thread could be started");
+        (void)rql_lock_release(lock, NULL);
+        return -1;
+    }
+    await_waiter(self, name);
+    begun_us = cli_now_us();
+    (void)rql_lock_release(lock, NULL);
+    (void)pthread_join(thread, NULL);
+    if (waiter.lock) {
+        (void)rql_lock_release(waiter.lock, NULL);
+    }
+    *error = waiter.error;
+    return waiter.status == RQL_OK ? waiter.held_us - begun_us : -1;
+}
+
+/* A waiter that may not subscribe fails, or has its lock only when it polls. */
+static void read_hand_over(struct doctor *self)
+{
+    CLI_AUTO(rql_client_free) rql_client *other = NULL;
+    rql_options options = *self->wish.options;
+    rql_error error = {.status = RQL_OK};
+    int64_t took_us = -1;
+
+    options.auto_swarm = false;
+    if (rql_client_new(&options, &other, &error) == RQL_OK) {
+        for (int i = 0; i < ROUNDS && (i == 0 || took_us > PUSHED_US); i++) {
+            took_us = hand_over(self, other, &error);
+        }
+    }
+    doctor_number(self, "use.handover", "took_us", took_us);
+    doctor_number(self, "", "handover_us", took_us);
+    doctor_text(self, "", "hand_over_fault", error.message);
+    doctor_flag(self, "has_waiter_failed", took_us < 0);
+    doctor_flag(self, "was_polled", took_us > PUSHED_US);
+    doctor_flag(self, "was_slow",
+                took_us > SLOW_LEAST_US && took_us > SLOW_TIMES * self->server.round_trip_us);
+    doctor_text(self, "", "rules",
+                doctor_is_partitioned(self) ? "+ssubscribe +sunsubscribe '&rql:*'"
+                                            : "+subscribe '&rql:wake:*'");
+}
+
+/* ---- the table ---- */
+
+static bool read_use(struct doctor *self)
+{
+    const int64_t begun_us = cli_now_us();
+    rql_error error = {.status = RQL_OK};
+    rql_lock *lock = NULL;
+    char name[NAME_SIZE];
+
+    if (strcmp(self->server.role, "replica") == 0) {
+        doctor_flag(self, "is_replica", true);
+    } else if (take_lock(self, name, &lock, &error) != RQL_OK) {
+        (void)fail_in(self, "use.lock", "acquire", &error);
+    } else if (use_lock(self, lock, name, &error)) {
+        doctor_number(self, "use.lock", "took_us", cli_now_us() - begun_us);
+        read_hand_over(self);
+    }
+    return true;
+}
+
+static const struct doctor_row rows[] = {
+    DOCTOR_SKIP_ROW("use.lock", "is_replica", "whether a lock can be taken: not on a replica"),
+    {"use.lock", DOCTOR_FAIL, "has_failed", "{step}: {fault}", "locks do not work here",
+     "fix the other problems first, then run rql doctor again"},
+    DOCTOR_GOOD_ROW("use.lock", NULL, "a lock was acquired, re-entered, extended and released"),
+
+    DOCTOR_SKIP_ROW("use.handover", "is_replica",
+                    "whether a lock is handed over: not on a replica"),
+    DOCTOR_SKIP_ROW("use.handover", "has_failed",
+                    "whether a lock is handed over: none can be taken"),
+    {"use.handover", DOCTOR_FAIL, "has_waiter_failed", "a waiter failed: {hand_over_fault}",
+     "waiters do not get the lock that is released",
+     "grant the user {rules}, or fix the fault that the title names"},
+    {"use.handover", DOCTOR_FAIL, "was_polled", "a waiter was not notified that it has the lock",
+     "waiters poll for the lock: they get it late, and load the server more",
+     "grant the user {rules}; a proxy must lead all connections to the same server"},
+    {"use.handover", DOCTOR_WARN, "was_slow",
+     "a lock was handed to another client in {handover_us:ms}",
+     "that is more than 20 round trips: something delays the server's messages",
+     "check for a proxy between, and the load of this machine and of the server"},
+    DOCTOR_GOOD_ROW("use.handover", NULL,
+                    "a lock was handed to another client in {handover_us:ms}"),
+};
+
+const struct doctor_group doctor_use = {
+    .rows = rows,
+    .n_rows = sizeof rows / sizeof rows[0],
+    .read = read_use,
+    .is_of_each = true,
+    .uses_locks = true,
+};
