@@ -375,6 +375,36 @@ def test_a_proxy_that_mixes_two_servers_is_found(server, rql):
             check_equal(is_fine(rql, RQL_URL=proxy.url).level("net.same_server"), "ok")
 
 
+class Changing(Proxy):
+    """It hands on other bytes in place of these, as many."""
+
+    def __init__(self, path, *changes):
+        self.changes = changes
+        super().__init__(path)
+
+    def hand_on(self, link, sink, data):
+        for old, new in self.changes:
+            assert len(old) == len(new), old
+            data = data.replace(old, new)
+        return super().hand_on(link, sink, data)
+
+
+def test_what_no_server_here_says_is_judged(server, rql):
+    """Servers of other kinds and versions, and a full disk."""
+    lines = server.ask("INFO").encode().splitlines(keepends=True)
+    version = next(line for line in lines if re.match(rb"(redis|valkey)_version:[1-9]", line))
+    saved = b"rdb_last_bgsave_status:ok\r\nrdb_last_bgsave_time_sec:-1\r\n"
+    failed = b"rdb_last_bgsave_status:err\r\nrdb_last_bgsave_time_sec:1\r\n"
+    old = re.sub(rb":[^\r]*", lambda match: b":6.1.99"[:len(match[0])].ljust(len(match[0]), b"9"), version)
+    for change, name, level in (((version, old), "srv.role", "fail"), ((saved, failed), "dur.persist", "fail")):
+        with Changing(server.path, change) as proxy:
+            wait_until(lambda: examined(rql, RQL_URL=proxy.url).level(name) == level, name)
+    server.add_user("app", "~*", "&*", "+@all", "-info")
+    with Changing(server.path, (b"\r\nredis\r\n", b"\r\nother\r\n"), (b"\r\nvalkey\r\n", b"\r\nothers\r\n")) as proxy:
+        url = proxy.url.replace("://", "://app:pw@")
+        wait_until(lambda: examined(rql, RQL_URL=url).level("srv.role") == "warn", "another kind")
+
+
 def test_connections_that_end_early_are_found_and_healed(server, rql):
     with Server() as own:
         own.ask("CONFIG", "SET", "timeout", "59")

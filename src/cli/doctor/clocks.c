@@ -144,16 +144,18 @@ static int64_t beyond(int64_t difference_us, int64_t within_us)
     return difference_us < -within_us ? difference_us + within_us : 0;
 }
 
-/* Writes the URL of a replica, with the user and the password of the URL of its master. */
+/* Writes the URL of a replica, with the login and the TLS settings of the URL of its master. */
 static void write_url(const char *url, const char *address, char out[URL_SIZE])
 {
     const char *login = strstr(url, "://") ? strstr(url, "://") + 3 : url;
     const size_t length = strcspn(login, "/?");
     const char *at = memrchr(login, '@', length);
+    const bool is_tcp = strncmp(url, "redis://", 8) == 0 || strncmp(url, "rediss://", 9) == 0;
+    const char *query = is_tcp ? strchr(login + length, '?') : NULL;
 
-    (void)snprintf(out, URL_SIZE, "%s://%.*s%s",
+    (void)snprintf(out, URL_SIZE, "%s://%.*s%s%s",
                    strncmp(url, "rediss", 6) == 0 ? "rediss" : "redis",
-                   at ? (int)(at + 1 - login) : 0, login, address);
+                   at ? (int)(at + 1 - login) : 0, login, address, query ? query : "");
 }
 
 /* Finds the replica with the worst clock, and how many replicas can be reached from here. */
@@ -190,6 +192,8 @@ static void read_replicas(struct doctor *self, const struct doctor_clocks *maste
     doctor_number(self, "clk.skew", "reached", reached);
     doctor_number(self, "clk.skew", "replica_ahead_us", worst_us);
     doctor_text(self, "", "replica_side", worst_us < 0 ? "behind" : "ahead of");
+    doctor_number(self, "clk.skew", "replicas", (int64_t)self->n_replicas);
+    doctor_flag(self, "is_replica_hidden", reached < (int64_t)self->n_replicas);
     doctor_flag(self, "is_replica_off", llabs(worst_us) > REPLICA_SKEW_US);
 }
 
@@ -239,6 +243,8 @@ static const struct doctor_row clock_rows[] = {
     {"clk.skew", DOCTOR_NOTE, "is_off", "this machine's clock is {ahead_us:s} {side} the server's",
      "locks are not affected; Ruby workers on this machine would be",
      "run chronyc tracking on both machines: one of the clocks is wrong"},
+    DOCTOR_SKIP_ROW("clk.skew", "is_replica_hidden",
+                    "clocks of replicas: {reached} of {replicas} could be reached"),
     DOCTOR_GOOD_ROW("clk.skew", NULL, "this machine's clock is {ahead_us:s} {side} the server's"),
 };
 
