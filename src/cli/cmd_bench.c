@@ -1,6 +1,7 @@
 #include "cmd.h"
 #include "doctor/doctor.h"
 #include "format.h"
+#include "held.h"
 #include "messages.h"
 
 #include <pthread.h>
@@ -29,14 +30,26 @@ enum {
     TTL_MS = 10000,
     SLOW_MS = 2000, /* a server that takes longer for a lock is too slow to be measured */
     US_PER_S = 1000000,
+    N_LOADS = 5,
+    N_SLOTS = ROUNDS * N_LOADS,
 };
 
 struct bench;
 
-struct load {
+static const struct kind {
     const char *key;
     const char *title;
     size_t n_waiting; /* clients that wait for the lock */
+} kinds[N_LOADS] = {
+    {"ping", "PING", 0},
+    {"plain_lock", "plain lock (SET NX PX, then EVAL)", 0},
+    {"pair", "librql: acquire and release", 0},
+    {"hand_over", "librql: hand-over, 2 wait", 2},
+    {"hand_over", "librql: hand-over, 16 wait", 16},
+};
+
+struct load {
+    size_t n_waiting;
     rql_status (*run)(struct bench *self, rql_client *client, rql_error *error);
     atomic_size_t n; /* operations so far */
     double took_us;  /* of all slots */
@@ -49,13 +62,13 @@ struct bench {
     rql_server_info server;
     char name[NAME_SIZE];
     rql_lock_options options;
+    struct load loads[N_LOADS];
     struct load *load; /* of the slot that runs */
     atomic_size_t n_started;
     atomic_bool is_over;
     _Atomic int64_t released_us; /* for hand-overs; 0: not yet in this slot */
     sigset_t signals;            /* blocked; the program waits for them instead of sleeping */
     int signal;                  /* the signal that came, or 0 */
-    bool has_cpu;                /* the server reports its CPU time */
     double others_percent;       /* CPU use of other clients; negative: not known */
     rql_error error;             /* of the first operation that failed */
     atomic_flag has_failed;
@@ -63,44 +76,49 @@ struct bench {
 
 /* ---- the loads ---- */
 
-static rql_status send_words(rql_client *client, const char *const *words, size_t count,
-                             rql_error *error)
+/* Sends the words, which end in NULL. */
+static rql_status ask(rql_client *client, const char *const *words, rql_error *error)
 {
-    const rql_command command = {.argc = count, .argv = words};
+    rql_command command = {.argv = words};
     CLI_AUTO(rql_reply_free) rql_reply *reply = NULL;
-    rql_status status = rql_client_command(client, 0, &command, &reply, error);
+    rql_status status;
 
-    if (status == RQL_OK && rql_reply_get_type(reply) == RQL_REPLY_ERROR) {
-        error->status = RQL_E_SERVER;
-        (void)snprintf(error->message, sizeof error->message, "%s: %.200s", words[0],
-                       rql_reply_text(reply, NULL));
-        return RQL_E_SERVER;
+    while (words[command.argc]) {
+        command.argc++;
     }
-    return status;
+    status = rql_client_command(client, 0, &command, &reply, error);
+    if (status != RQL_OK || rql_reply_get_type(reply) != RQL_REPLY_ERROR) {
+        return status;
+    }
+    (void)snprintf(error->message, sizeof error->message, "%s: %.200s", words[0],
+                   rql_reply_text(reply, NULL));
+    return RQL_E_SERVER;
 }
 
 static rql_status ping(struct bench *self, rql_client *client, rql_error *error)
 {
     (void)self;
-    return send_words(client, (const char *const[]){"PING"}, 1, error);
+    return ask(client, (const char *const[]){"PING", NULL}, error);
 }
 
-/* Takes and releases the lock of every handbook: its value names the owner. */
+/* Takes and releases the lock of every handbook: its value names the owner. A user may have the
+ * keys rql:* only. */
 static rql_status use_plain_lock(struct bench *self, rql_client *client, rql_error *error)
 {
     static const char delete_own[] = "if redis.call('GET', KEYS[1]) == ARGV[1] then "
                                      "return redis.call('DEL', KEYS[1]) else return 0 end";
     const char *owner = rql_client_identity(client);
     char key[NAME_SIZE + 8];
-    const char *const take[] = {"SET", key, owner, "NX", "PX", "10000"};
-    const char *const give[] = {"EVAL", delete_own, "1", key, owner};
+    const char *const take[] = {"SET", key, owner, "NX", "PX", "10000", NULL};
+    const char *const give[] = {"EVAL", delete_own, "1", key, owner, NULL};
     rql_status status;
 
-    (void)snprintf(key, sizeof key, "rql:%s", self->name); /* a user may have the keys rql:* only */
-    status = send_words(client, take, sizeof take / sizeof take[0], error);
-    return status ? status : send_words(client, give, sizeof give / sizeof give[0], error);
+    (void)snprintf(key, sizeof key, "rql:%s", self->name);
+    status = ask(client, take, error);
+    return status ? status : ask(client, give, error);
 }
 
+/* Of a hand-over, the time from the release to the next grant counts. */
 static rql_status use_lock(struct bench *self, rql_client *client, rql_error *error)
 {
     rql_lock *lock = NULL;
@@ -117,40 +135,27 @@ static rql_status use_lock(struct bench *self, rql_client *client, rql_error *er
     return status ? status : rql_lock_release(lock, error);
 }
 
-static struct load loads[] = {
-    {.key = "ping", .title = "PING", .run = ping},
-    {.key = "plain_lock", .title = "plain lock (SET NX PX, then EVAL)", .run = use_plain_lock},
-    {.key = "pair", .title = "librql: acquire and release", .run = use_lock},
-    {.key = "hand_over", .title = "librql: hand-over, 2 wait", .n_waiting = 2, .run = use_lock},
-    {.key = "hand_over", .title = "librql: hand-over, 16 wait", .n_waiting = 16, .run = use_lock},
-};
-
-enum { N_LOADS = sizeof loads / sizeof loads[0] };
-
 /* ---- a slot ---- */
 
-/* Repeats the operation until the slot is over. Neighbours in a queue belong to different clients,
- * so that the server hands the lock over. */
+/* Repeats the operation until the slot is over, but runs it at least once. Neighbours in a queue
+ * belong to different clients, so that the server hands the lock over. */
 static void *repeat(void *user_data)
 {
     struct bench *self = user_data;
     struct load *load = self->load;
     rql_client *client = self->client[atomic_fetch_add(&self->n_started, 1) % CLIENTS];
-    rql_status status = RQL_OK;
-    rql_error error;
+    rql_error error = {.status = RQL_OK};
 
-    while (status == RQL_OK && !atomic_load(&self->is_over)) {
+    do {
         const int64_t begun_us = cli_now_us();
 
-        status = load->run(self, client, &error);
-        if (status == RQL_OK && load->n_waiting == 0) {
-            load->times_us[atomic_fetch_add(&load->n, 1) % TIMES_MAX] =
-                (double)(cli_now_us() - begun_us);
+        error.status = load->run(self, client, &error);
+        if (error.status == RQL_OK && load->n_waiting == 0) {
+            load->times_us[load->n++ % TIMES_MAX] = (double)(cli_now_us() - begun_us);
         }
-    }
-    if (status != RQL_OK && !atomic_flag_test_and_set(&self->has_failed)) {
+    } while (error.status == RQL_OK && !atomic_load(&self->is_over));
+    if (error.status != RQL_OK && !atomic_flag_test_and_set(&self->has_failed)) {
         self->error = error;
-        self->error.status = status;
     }
     return NULL;
 }
@@ -172,9 +177,7 @@ static double read_cpu(struct bench *self)
     char system[CELL_SIZE];
     char user[CELL_SIZE];
 
-    if (rql_client_command(self->client[0], 0, &command, &info, NULL) != RQL_OK) {
-        return -1;
-    }
+    (void)!rql_client_command(self->client[0], 0, &command, &info, NULL);
     doctor_info_text(info, "\nused_cpu_sys:", system, sizeof system);
     doctor_info_text(info, "\nused_cpu_user:", user, sizeof user);
     return *system ? (strtod(system, NULL) + strtod(user, NULL)) * US_PER_S : -1;
@@ -226,34 +229,29 @@ static bool open_clients(struct bench *self, const rql_options *options)
     return rql_client_ping(self->client[0], &self->server, &self->error) == RQL_OK;
 }
 
-static void close_clients(struct bench *self)
-{
-    for (size_t i = 0; i < CLIENTS; i++) {
-        (void)rql_client_free(self->client[i]);
-    }
-}
-
 /* Returns false if other clients use the server so much that a load would disturb them. */
 static bool may_begin(struct bench *self, bool is_forced)
 {
     const double before_us = read_cpu(self);
 
-    self->has_cpu = before_us >= 0;
     pass(self, LOOK_US);
-    self->others_percent = self->has_cpu ? (read_cpu(self) - before_us) * 100 / LOOK_US : -1;
+    self->others_percent = before_us < 0 ? -1 : (read_cpu(self) - before_us) * 100 / LOOK_US;
     return is_forced || self->others_percent <= BUSY_PERCENT;
 }
 
 /* Runs each load once before anything is counted: the first runs connect, and send the scripts. */
 static void run_loads(struct bench *self, int64_t for_us)
 {
-    const int64_t slot_us = for_us / (ROUNDS * N_LOADS);
     bool is_fine = self->signal == 0;
 
-    for (size_t i = 0; is_fine && i < N_LOADS * (ROUNDS + 1); i++) {
-        struct load *load = &loads[i % N_LOADS];
+    for (size_t i = 0; is_fine && i < N_LOADS + N_SLOTS; i++) {
+        struct load *load = &self->loads[i % N_LOADS];
 
-        is_fine = run_slot(self, load, i < N_LOADS ? 0 : slot_us);
+        if (i < N_LOADS) {
+            load->n_waiting = kinds[i].n_waiting;
+            load->run = i == 0 ? ping : i == 1 ? use_plain_lock : use_lock;
+        }
+        is_fine = run_slot(self, load, i < N_LOADS ? 0 : for_us / N_SLOTS);
         if (i < N_LOADS) {
             atomic_store(&load->n, 0);
             load->took_us = 0;
@@ -272,14 +270,6 @@ static int compare_times(const void *a, const void *b)
     return (*left > *right) - (*left < *right);
 }
 
-/* Returns a percentile of the sorted times; negative if there are none. */
-static double percentile(const struct load *load, size_t percent)
-{
-    const size_t n = load->n < TIMES_MAX ? load->n : TIMES_MAX;
-
-    return n > 0 ? load->times_us[(n - 1) * percent / 100] : -1;
-}
-
 /* Prints a number, in the table right-aligned under its heading. */
 static void print_number(struct out *out, const char *heading, const char *key, double value)
 {
@@ -294,27 +284,27 @@ static void print_number(struct out *out, const char *heading, const char *key, 
     out_real(out, key, value);
 }
 
-static void print_load(struct out *out, const struct bench *self, struct load *load)
+static void print_load(struct out *out, const struct kind *kind, struct load *load, bool has_cpu)
 {
-    const double n = (double)load->n;
-    const double per_second = load->took_us > 0 ? n * US_PER_S / load->took_us : -1;
-    const double cpu_us = self->has_cpu && n > 0 ? load->cpu_us / n : -1;
+    const size_t n = atomic_load(&load->n);
+    const size_t n_times = n < TIMES_MAX ? n : TIMES_MAX;
 
-    qsort(load->times_us, load->n < TIMES_MAX ? load->n : TIMES_MAX, sizeof *load->times_us,
-          compare_times);
+    qsort(load->times_us, n_times, sizeof *load->times_us, compare_times);
     out_begin(out, NULL);
-    out_text(out, "LOAD", NULL, load->title);
-    out_text(out, NULL, "load", load->key);
-    out_number(out, NULL, "waiting", OUT_INT, (int64_t)load->n_waiting);
-    out_number(out, NULL, "operations", OUT_INT, (int64_t)load->n);
-    print_number(out, "PER SECOND", "per_second", per_second);
-    print_number(out, "P50 MS", "p50_us", percentile(load, 50));
-    print_number(out, "P99 MS", "p99_us", percentile(load, 99));
-    print_number(out, "SERVER CPU US", "server_cpu_us", cpu_us);
+    out_text(out, "LOAD", NULL, kind->title);
+    out_text(out, NULL, "load", kind->key);
+    out_number(out, NULL, "waiting", OUT_INT, (int64_t)kind->n_waiting);
+    out_number(out, NULL, "operations", OUT_INT, (int64_t)n);
+    print_number(out, "PER SECOND", "per_second",
+                 n > 0 ? (double)n * US_PER_S / load->took_us : -1);
+    print_number(out, "P50 MS", "p50_us", n > 0 ? load->times_us[n_times / 2] : -1);
+    print_number(out, "P99 MS", "p99_us", n > 0 ? load->times_us[(n_times - 1) * 99 / 100] : -1);
+    print_number(out, "SERVER CPU US", "server_cpu_us",
+                 n > 0 && has_cpu ? load->cpu_us / (double)n : -1);
     out_end(out);
 }
 
-static void print(struct out *out, const struct bench *self)
+static void print(struct out *out, struct bench *self)
 {
     static const char *const headings[] = {"LOAD",   "PER SECOND",    "P50 MS",
                                            "P99 MS", "SERVER CPU US", NULL};
@@ -329,44 +319,46 @@ static void print(struct out *out, const struct bench *self)
     out_real(out, "others_cpu_percent", self->others_percent);
     out_begin_list(out, "loads");
     for (size_t i = 0; i < N_LOADS; i++) {
-        print_load(out, self, &loads[i]);
+        print_load(out, &kinds[i], &self->loads[i], self->others_percent >= 0);
     }
     out_end(out);
     out_end(out);
 }
 
-static int bench(struct cli_session *session)
+static int finish(struct cli_session *session, struct bench *self, bool is_begun)
 {
-    static const int ending[] = {SIGINT, SIGTERM, SIGHUP};
-    const int64_t for_ms = session->args->for_ms;
-    struct bench self = {.signal = 0};
-    bool is_begun;
-
-    (void)sigemptyset(&self.signals);
-    for (size_t i = 0; i < sizeof ending / sizeof ending[0]; i++) {
-        (void)sigaddset(&self.signals, ending[i]);
+    if (self->signal != 0) {
+        return -self->signal;
     }
-    (void)pthread_sigmask(SIG_BLOCK, &self.signals, NULL);
-    is_begun =
-        open_clients(&self, &session->args->options) && may_begin(&self, session->args->force);
-    if (is_begun) {
-        run_loads(&self, for_ms * 1000 - LOOK_US);
-    }
-    close_clients(&self);
-    if (self.signal != 0) {
-        return -self.signal;
-    }
-    if (self.error.status != RQL_OK) {
-        session->error = self.error;
-        return cli_fault(&self.error);
+    if (self->error.status != RQL_OK) {
+        session->error = self->error;
+        return cli_fault(&self->error);
     }
     if (!is_begun) {
         cli_say("others use %.0f %% of the server's CPU, more than %d %%; --force measures anyway",
-                self.others_percent, BUSY_PERCENT);
+                self->others_percent, BUSY_PERCENT);
         return CLI_REFUSED;
     }
-    print(&session->out, &self);
+    print(&session->out, self);
     return CLI_DONE;
+}
+
+static int bench(struct cli_session *session)
+{
+    static const int ending[] = {SIGINT, SIGTERM, SIGHUP};
+    CLI_AUTO(cli_free) struct bench *self = cli_must(calloc(1, sizeof *self));
+    bool is_begun;
+
+    self->signals = cli_signals(ending, sizeof ending / sizeof ending[0]);
+    (void)pthread_sigmask(SIG_BLOCK, &self->signals, NULL);
+    is_begun = open_clients(self, &session->args->options) && may_begin(self, session->args->force);
+    if (is_begun) {
+        run_loads(self, session->args->for_ms * 1000 - LOOK_US);
+    }
+    for (size_t i = 0; i < CLIENTS; i++) {
+        (void)rql_client_free(self->client[i]);
+    }
+    return finish(session, self, is_begun);
 }
 
 static int check_bench(struct cli_args *args)
@@ -384,11 +376,11 @@ const struct cli_command cli_bench = {
     .usage = "[URL] [--for DURATION] [--force] [--json]",
     .summary = "Measure what this server can do",
     .examples = "  rql bench redis://locks.example.com --for 30s\n",
-    .notes = "Measures one client at a time that acquires and releases a free lock, and hand-overs "
-             "between three clients, next to PING and a plain lock. It does not begin if others "
-             "use more than 20 % of a processor of the server, unless --force is given. All its "
-             "locks are named rql-bench-..., live for at most 10 s and are gone at the end. A URL "
-             "with a password belongs in RQL_URL.\n",
+    .notes = "Measures one client that acquires and releases a free lock, and hand-overs between "
+             "three clients, next to PING and a plain lock. It does not begin if others use more "
+             "than 20 % of a processor of the server, unless --force is given. All its locks are "
+             "named rql-bench-..., live for at most 10 s and are gone at the end. A URL with a "
+             "password belongs in RQL_URL.\n",
     .takes_url = true,
     .prepare = check_bench,
     .run = bench,

@@ -8,7 +8,7 @@
 
 /* The order of the checks, the time that they have, and their results. */
 
-enum { EXAMPLES = 3, EXAMPLE_LENGTH = 48, WORDS_MAX = 16, US_PER_MS = 1000, MS_PER_S = 1000 };
+enum { US_PER_MS = 1000, US_PER_S = 1000000 };
 
 /* The rights come first, because they decide which checks can run. Checks that need to know whether
  * Ruby is used come after those that find that out. */
@@ -16,6 +16,8 @@ static const struct doctor_group *const groups[] = {
     &doctor_rights, &doctor_server, &doctor_trips,  &doctor_swarm,
     &doctor_keys,   &doctor_use,    &doctor_clocks,
 };
+
+enum { N_GROUPS = sizeof groups / sizeof groups[0] };
 
 /* ---- facts ---- */
 
@@ -58,27 +60,15 @@ static const struct doctor_fact *find_fact(const struct doctor *self, const char
     return NULL;
 }
 
-static void free_facts(struct doctor_fact *facts, size_t count)
+static void clear_facts(struct doctor *self)
 {
-    for (size_t i = 0; i < count; i++) {
-        free(facts[i].text);
+    for (size_t i = 0; i < self->n_facts; i++) {
+        free(self->facts[i].text);
     }
+    self->n_facts = 0;
 }
 
 /* ---- texts ---- */
-
-static void print_size(FILE *to, int64_t bytes)
-{
-    static const char *const units[] = {"bytes", "KB", "MB", "GB", "TB"};
-    double value = (double)bytes;
-    size_t unit = 0;
-
-    while (value >= 1024 && unit + 1 < sizeof units / sizeof units[0]) {
-        value /= 1024;
-        unit++;
-    }
-    (void)fprintf(to, unit > 0 ? "%.1f %s" : "%.0f %s", value, units[unit]);
-}
 
 /* Prints a fact, in the form that the text asks for. */
 static void print_fact(FILE *to, const struct doctor_fact *fact, const char *form)
@@ -88,9 +78,9 @@ static void print_fact(FILE *to, const struct doctor_fact *fact, const char *for
     } else if (strncmp(form, ":ms", 3) == 0) {
         (void)fprintf(to, "%.2f ms", (double)fact->number / US_PER_MS);
     } else if (strncmp(form, ":size", 5) == 0) {
-        print_size(to, fact->number);
+        (void)fprintf(to, "%.1f MB", (double)fact->number / (1 << 20));
     } else if (strncmp(form, ":s", 2) == 0) {
-        (void)fprintf(to, "%.1f s", (double)llabs(fact->number) / (US_PER_MS * MS_PER_S));
+        (void)fprintf(to, "%.1f s", (double)llabs(fact->number) / US_PER_S);
     } else if (strncmp(form, ":plural", 7) == 0) {
         (void)fputs(fact->number == 1 ? "" : "s", to);
     } else {
@@ -98,8 +88,9 @@ static void print_fact(FILE *to, const struct doctor_fact *fact, const char *for
     }
 }
 
-/* Returns the text with its facts, in memory of its own; NULL for NULL. */
-static char *fill_in(const struct doctor *self, const char *text)
+/* Returns the text with its facts, in memory of its own; NULL for NULL. From the second server on a
+ * title names its server. */
+static char *fill_in(const struct doctor *self, const char *text, bool is_title)
 {
     char *out = NULL;
     size_t size;
@@ -109,6 +100,9 @@ static char *fill_in(const struct doctor *self, const char *text)
         return NULL;
     }
     to = cli_must(open_memstream(&out, &size));
+    if (is_title && self->node > 0) {
+        (void)fprintf(to, "%s: ", self->server.node);
+    }
     while (*text) {
         const size_t plain = strcspn(text, "{");
         const char *name = text + plain + 1;
@@ -128,47 +122,32 @@ static char *fill_in(const struct doctor *self, const char *text)
     return out;
 }
 
-void doctor_add_example(char list[DOCTOR_EXAMPLES], const char *name)
-{
-    const size_t length = strlen(list);
-    size_t count = length > 0;
-
-    for (const char *at = list; (at = strstr(at, ", ")); at += 2) {
-        count++;
-    }
-    if (count < EXAMPLES) {
-        (void)snprintf(list + length, DOCTOR_EXAMPLES - length, "%s%.*s", length > 0 ? ", " : "",
-                       EXAMPLE_LENGTH, name);
-    }
-}
-
 /* ---- results ---- */
 
-/* Adds a result. From the second server on it names its server. */
+/* Adds a result, which takes the facts of its check. */
 static void add_check(struct doctor *self, const struct doctor_row *row)
 {
     struct doctor_check *check;
-    CLI_AUTO(cli_free) char *title = fill_in(self, row->title);
-    char *named = NULL;
 
     self->checks = cli_must(reallocarray(self->checks, self->n_checks + 1, sizeof *self->checks));
     check = &self->checks[self->n_checks++];
-    *check = (struct doctor_check){.id = row->id, .level = row->level};
-    if (self->node > 0) {
-        named = asprintf(&named, "%s: %s", self->server.node, title) < 0 ? NULL : named;
-        check->found[check->n_found++] = (struct doctor_fact){
-            .id = row->id, .name = "node", .text = cli_must(strdup(self->server.node))};
-    }
-    check->title = cli_must(self->node > 0 ? named : strdup(title));
-    check->why = fill_in(self, row->why);
-    check->fix = fill_in(self, row->fix);
+    *check = (struct doctor_check){
+        .id = row->id,
+        .level = row->level,
+        .title = fill_in(self, row->title, true),
+        .why = fill_in(self, row->why, false),
+        .fix = fill_in(self, row->fix, false),
+    };
     self->n_of[row->level]++;
+    if (self->node > 0) {
+        doctor_text(self, row->id, "node", self->server.node);
+    }
     for (size_t i = 0; i < self->n_facts && check->n_found < DOCTOR_FINDINGS; i++) {
         struct doctor_fact *fact = &self->facts[i];
 
         if (strcmp(fact->id, row->id) == 0) {
             check->found[check->n_found++] = *fact;
-            fact->text = fact->text ? cli_must(strdup(fact->text)) : NULL;
+            *fact = (struct doctor_fact){.id = "", .name = ""};
         }
     }
 }
@@ -206,8 +185,7 @@ static void skip(struct doctor *self, const struct doctor_group *group, const ch
     for (size_t i = 0; i < group->n_rows; i++) {
         row.id = group->rows[i].id;
         if (strcmp(row.id, last) != 0) {
-            free_facts(self->facts, self->n_facts);
-            self->n_facts = 0;
+            clear_facts(self);
             doctor_text(self, "", "id", row.id);
             doctor_text(self, "", "reason", reason);
             add_check(self, &row);
@@ -230,8 +208,7 @@ static void run_group(struct doctor *self, const struct doctor_group *group)
     } else {
         skip(self, group, self->error.message);
     }
-    free_facts(self->facts, self->n_facts);
-    self->n_facts = 0;
+    clear_facts(self);
 }
 
 /* ---- questions ---- */
@@ -344,30 +321,38 @@ static bool begin(struct doctor *self)
     return rql_client_ping(self->bare, &self->server, &self->error) == RQL_OK;
 }
 
-/* Examines the other servers, if there are several. */
+/* Examines one of the other servers. One that does not answer is a problem, too. */
+static void examine(struct doctor *self, rql_status status)
+{
+    static const struct doctor_row lost = {
+        .id = "srv.role",
+        .level = DOCTOR_FAIL,
+        .title = "{fault}",
+        .why = "the locks of this server cannot be taken",
+        .fix = "start the server again, or let a replica take over",
+    };
+
+    for (size_t i = 0; status == RQL_OK && i < N_GROUPS; i++) {
+        if (groups[i]->is_of_each) {
+            run_group(self, groups[i]);
+        }
+    }
+    if (status != RQL_OK) {
+        doctor_text(self, "", "fault", self->error.message);
+        add_check(self, &lost);
+        clear_facts(self);
+    }
+}
+
 static void examine_others(struct doctor *self)
 {
-    static const struct doctor_row lost = {"srv.role",
-                                           DOCTOR_FAIL,
-                                           NULL,
-                                           "{fault}",
-                                           "the locks of this server cannot be taken",
-                                           "start the server again, or let a replica take over"};
-    rql_status status;
+    rql_status status = RQL_OK;
 
-    for (self->node = 1; (status = rql_client_ping_node(self->bare, self->node, &self->server,
-                                                        &self->error)) != RQL_NOT_FOUND;
-         self->node++) {
-        if (status) {
-            doctor_text(self, "", "fault", self->error.message);
-            add_check(self, &lost);
-            free_facts(self->facts, self->n_facts);
-            self->n_facts = 0;
-        }
-        for (size_t i = 0; !status && i < sizeof groups / sizeof groups[0]; i++) {
-            if (groups[i]->is_of_each) {
-                run_group(self, groups[i]);
-            }
+    while (status != RQL_NOT_FOUND) {
+        self->node++;
+        status = rql_client_ping_node(self->bare, self->node, &self->server, &self->error);
+        if (status != RQL_NOT_FOUND) {
+            examine(self, status);
         }
     }
     self->node = 0;
@@ -385,7 +370,7 @@ bool doctor_run(struct doctor *self, const struct doctor_wish *wish)
     }
     self->first = self->server;
     self->clocks = doctor_read_clocks(self->bare);
-    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++) {
+    for (size_t i = 0; i < N_GROUPS; i++) {
         if (groups[i]->uses_locks && !self->client && !wish->is_brief) {
             make_client(self);
         }
@@ -405,7 +390,9 @@ void doctor_free_p(struct doctor *self)
         free(check->title);
         free(check->why);
         free(check->fix);
-        free_facts(check->found, check->n_found);
+        for (size_t j = 0; j < check->n_found; j++) {
+            free(check->found[j].text);
+        }
     }
     free(self->checks);
 }

@@ -29,8 +29,8 @@ struct doctor;
 
 /*
  * One possible result of a check. The texts may contain facts: "{name}", "{name:ms}" (of
- * microseconds), "{name:s}" (the same in seconds), "{name:size}" (of bytes), "{name:plural}" (an
- * "s" unless the number is 1).
+ * microseconds), "{name:s}" (the same in seconds), "{name:size}" (of bytes, in MB), "{name:plural}"
+ * (an "s" unless the number is 1).
  */
 struct doctor_row {
     const char *id; /* group and name, such as "mem.policy" */
@@ -167,10 +167,5 @@ void doctor_info_text(const rql_reply *info, const char *mark, char *out, size_t
 int64_t doctor_info_number(const rql_reply *info, const char *mark); /* -1: there is none */
 
 struct doctor_clocks doctor_read_clocks(rql_client *bare);
-
-/* Appends a name to a list of examples: "a, b, c". */
-enum { DOCTOR_EXAMPLES = 200 };
-
-void doctor_add_example(char list[DOCTOR_EXAMPLES], const char *name);
 
 #endif

@@ -6,11 +6,13 @@
 
 /* keys.damaged: checks the locks and queues that are stored. */
 
+enum { KEY_SIZE = 64 };
+
 struct found {
-    int64_t n_damaged; /* keys that are not valid locks or queues */
-    int64_t n_endless; /* locks without a TTL */
-    char damaged[DOCTOR_EXAMPLES];
-    char endless[DOCTOR_EXAMPLES];
+    int64_t n_damaged;      /* keys that are not valid locks or queues */
+    int64_t n_endless;      /* locks without a TTL */
+    char damaged[KEY_SIZE]; /* the first of them */
+    char endless[KEY_SIZE];
 };
 
 /* Counts the keys of all servers. Returns -1 if one of them does not report its number. */
@@ -34,6 +36,13 @@ static int64_t count_keys(struct doctor *self)
     return status == RQL_NOT_FOUND ? count : -1;
 }
 
+static void note(char first[KEY_SIZE], int64_t *count, const char *key)
+{
+    if ((*count)++ == 0) {
+        (void)snprintf(first, KEY_SIZE, "%s", key);
+    }
+}
+
 static bool is_bad(rql_key_status status)
 {
     return status == RQL_KEY_WRONG_TYPE || status == RQL_KEY_MALFORMED;
@@ -50,11 +59,9 @@ static bool read_locks(struct doctor *self, struct found *found)
         const rql_lock_info *lock = locks->item[i];
 
         if (is_bad(lock->status)) {
-            found->n_damaged++;
-            doctor_add_example(found->damaged, lock->key);
+            note(found->damaged, &found->n_damaged, lock->key);
         } else if (lock->status == RQL_KEY_ALIVE && lock->remaining_ms == RQL_FOREVER) {
-            found->n_endless++;
-            doctor_add_example(found->endless, lock->key);
+            note(found->endless, &found->n_endless, lock->key);
         }
     }
     return true;
@@ -71,8 +78,7 @@ static bool read_queues(struct doctor *self, struct found *found)
         const rql_queue_info *queue = queues->item[i];
 
         if (is_bad(queue->status)) {
-            found->n_damaged++;
-            doctor_add_example(found->damaged, queue->key);
+            note(found->damaged, &found->n_damaged, queue->key);
         }
     }
     return true;
@@ -94,8 +100,8 @@ static bool read_keys(struct doctor *self)
     doctor_flag(self, "has_endless", found.n_endless > 0);
     doctor_number(self, "keys.damaged", "damaged", found.n_damaged);
     doctor_number(self, "keys.damaged", "without_ttl", found.n_endless);
-    doctor_text(self, "", "damaged_keys", found.damaged);
-    doctor_text(self, "", "endless_keys", found.endless);
+    doctor_text(self, "", "damaged_key", found.damaged);
+    doctor_text(self, "", "endless_key", found.endless);
     return true;
 }
 
@@ -104,11 +110,11 @@ static const struct doctor_row rows[] = {
     DOCTOR_SKIP_ROW("keys.damaged", "is_too_large",
                     "stored locks: the database has {keys} key{keys:plural}, more than --max-keys"),
     {"keys.damaged", DOCTOR_WARN, "has_damaged",
-     "{damaged} key{damaged:plural} that no lock or queue can have: {damaged_keys}",
+     "invalid locks or queues: {damaged}, such as {damaged_key}",
      "a lock of that name cannot be taken",
      "find out which program wrote the key, then: redis-cli DEL KEY"},
     {"keys.damaged", DOCTOR_WARN, "has_endless",
-     "{without_ttl} lock{without_ttl:plural} without a TTL: {endless_keys}",
+     "locks without a TTL: {without_ttl}, such as {endless_key}",
      "such a lock never ends by itself", "rql info NAME, then: rql unlock NAME --force"},
     DOCTOR_GOOD_ROW("keys.damaged", NULL, "all stored locks and queues are valid"),
 };

@@ -150,7 +150,6 @@ struct missing {
     bool channel;
     bool has_keys;     /* a command that names a key was let through */
     bool has_channels; /* or PUBLISH */
-    char names[LINE_SIZE];
 };
 
 static bool is_cluster(const struct doctor *self)
@@ -200,14 +199,13 @@ static void take(struct missing *self, size_t i, const rql_reply *reply)
     } else {
         self->of_role[right->role]++;
         self->right[i] = true;
-        append(self->names, *self->names ? " " : "", right->name);
     }
 }
 
-/* Writes the rules for the missing rights of these roles. A pattern is left out if the user has one
- * already: a server refuses a line that adds a pattern to "*". */
-static void write_rules(const struct doctor *self, const struct missing *missing, enum role from,
-                        enum role to, char line[LINE_SIZE])
+/* Writes the rules for the missing rights of the roles up to this one. A pattern is left out if the
+ * user has one already: a server refuses a line that adds a pattern to "*". */
+static void write_rules(const struct doctor *self, const struct missing *missing, enum role role,
+                        char line[LINE_SIZE])
 {
     const bool is_partitioned = doctor_is_partitioned(self);
 
@@ -218,14 +216,14 @@ static void write_rules(const struct doctor *self, const struct missing *missing
         append(line, " ", is_partitioned ? "'&rql:*'" : "'&rql:wake:*'");
     }
     for (size_t i = 0; i < N_RIGHTS; i++) {
-        if (missing->right[i] && rights[i].role >= from && rights[i].role <= to) {
+        if (missing->right[i] && rights[i].role <= role) {
             append(line, rights[i].name[0] == '~' ? " " : " +", rights[i].name);
         }
     }
-    if (from == LOCK && (missing->of_role[LOCK] > 0 || missing->channel)) {
+    if (missing->of_role[LOCK] > 0 || missing->channel) {
         append(line, is_partitioned ? " +ssubscribe +sunsubscribe" : " +subscribe", untried[LOCK]);
     }
-    if (to >= FORCE && missing->of_role[FORCE] > 0) {
+    if (role >= FORCE && missing->of_role[FORCE] > 0) {
         append(line, "", untried[FORCE]);
     }
 }
@@ -276,6 +274,7 @@ static bool read_rights(struct doctor *self)
     enum role role = LOCK;
     char user[WORD_SIZE];
     char rules[LINE_SIZE] = "";
+    char names[LINE_SIZE] = "";
 
     if (!find_missing(self, &missing)) {
         return false;
@@ -284,18 +283,23 @@ static bool read_rights(struct doctor *self)
     while (role < OPTIONAL && missing.of_role[role] == 0 && !cannot_lock(&missing)) {
         role++;
     }
-    write_rules(self, &missing, LOCK, role, rules);
+    write_rules(self, &missing, role, rules);
+    for (size_t i = 0; i < N_RIGHTS; i++) {
+        if (missing.right[i] && rights[i].role <= role) {
+            append(names, *names ? " " : "", rights[i].name);
+        }
+    }
     if (missing.key) {
-        append(missing.names, *missing.names ? " " : "", "keys rql:*");
+        append(names, *names ? " " : "", "keys rql:*");
     }
     if (missing.channel) {
-        append(missing.names, *missing.names ? " " : "",
+        append(names, *names ? " " : "",
                doctor_is_partitioned(self) ? "channels rql:*" : "channels rql:wake:*");
     }
     doctor_text(self, "acl.rights", "user", user);
-    doctor_text(self, "acl.rights", "missing", missing.names);
+    doctor_text(self, "acl.rights", "missing", names);
     doctor_text(self, "", "rules", rules);
-    if (*missing.names) {
+    if (*names) {
         doctor_flag(self, flags[role], true);
     }
     return true;
@@ -344,7 +348,7 @@ bool doctor_write_rights(const rql_options *options, char out[DOCTOR_LINE])
         return false;
     }
     read_user(&self, user);
-    write_rules(&self, &missing, LOCK, FORCE, rules);
+    write_rules(&self, &missing, FORCE, rules);
     (void)snprintf(out, DOCTOR_LINE, "redis-cli ACL SETUSER %s%s", user, rules);
     return *rules != '\0';
 }

@@ -113,6 +113,15 @@ static void read_persistence(struct doctor *self, const rql_reply *info)
             (info_says(info, "\nrdb_last_bgsave_status:", "err") && strcmp(stops, "no") != 0));
 }
 
+/* Copies the text between a mark and the next comma. */
+static void copy_part(const char *line, const char *mark, char *out, size_t size)
+{
+    const char *at = strstr(line, mark);
+
+    at = at ? at + strlen(mark) : "";
+    (void)snprintf(out, size, "%.*s", (int)strcspn(at, ","), at);
+}
+
 /* Reads the lines "slave<index>:ip=...,port=...,state=online,offset=1,lag=0" of INFO. Returns the
  * longest lag. */
 static int64_t read_replicas(struct doctor *self, const rql_reply *info)
@@ -120,24 +129,19 @@ static int64_t read_replicas(struct doctor *self, const rql_reply *info)
     int64_t longest_s = 0;
 
     for (int i = 0; i < DOCTOR_REPLICAS; i++) {
-        char mark[WORD_SIZE];
         char line[LINE_SIZE];
-        char host[WORD_SIZE * 4] = "";
-        int port = 0;
-        const char *lag;
+        char part[LINE_SIZE];
+        char port[WORD_SIZE];
 
-        (void)snprintf(mark, sizeof mark, "\nslave%d:", i);
-        doctor_info_text(info, mark, line, sizeof line);
-        lag = strstr(line, ",lag=");
-        if (!lag || sscanf(line, "ip=%255[^,],port=%d", host, &port) != 2) {
-            break;
-        }
-        if (strtoll(lag + 5, NULL, 10) > longest_s) {
-            longest_s = strtoll(lag + 5, NULL, 10);
-        }
-        if (self->node == 0 && self->n_replicas < DOCTOR_REPLICAS) {
+        (void)snprintf(part, sizeof part, "\nslave%d:", i);
+        doctor_info_text(info, part, line, sizeof line);
+        copy_part(line, ",lag=", part, sizeof part);
+        longest_s = strtoll(part, NULL, 10) > longest_s ? strtoll(part, NULL, 10) : longest_s;
+        copy_part(line, "ip=", part, sizeof part);
+        copy_part(line, ",port=", port, sizeof port);
+        if (self->node == 0 && *part && *port) {
             (void)snprintf(self->replicas[self->n_replicas++], DOCTOR_ADDRESS,
-                           strchr(host, ':') ? "[%s]:%d" : "%s:%d", host, port);
+                           strchr(part, ':') ? "[%.200s]:%s" : "%.200s:%s", part, port);
         }
     }
     return longest_s;
