@@ -417,7 +417,7 @@ def test_connections_that_end_early_are_found_and_healed(server, rql):
 
 def test_a_busy_server_is_found(server, rql):
     with Server("--maxclients", "20") as own:
-        crowd = [Connection(own.path) for _ in range(16)]
+        crowd = [Connection(own.path) for _ in range(15)]
         said = is_amiss(rql, "srv.busy", "warn", RQL_URL=own.url)
         check_equal(said.found("srv.busy")["maxclients"], 20)
         healed(own, said.checks["srv.busy"])

@@ -202,7 +202,8 @@ static void run_group(struct doctor *self, const struct doctor_group *group)
     if (cli_now_us() >= self->end_us) {
         skip(self, group, "no time left");
     } else if (group->uses_locks && !self->client) {
-        skip(self, group, "this user may not take locks");
+        skip(self, group,
+             self->why.status == RQL_E_AUTH ? "this user may not take locks" : self->why.message);
     } else if (group->read(self)) {
         judge(self, group);
     } else {
@@ -225,6 +226,7 @@ rql_client *doctor_bare_client(const rql_options *options, const char *url, rql_
 
     bare.url = url ? url : bare.url;
     bare.bare_login = true;
+    bare.connections = 1; /* the server may have few left */
     bare.auto_swarm = false;
     bare.client_names = false;
     return rql_client_new(&bare, &client, error) == RQL_OK ? client : NULL;
@@ -293,8 +295,9 @@ static void make_client(struct doctor *self)
 
     options.auto_swarm = false;
     options.bare_login = false;
-    status = rql_client_new(&options, &self->client, &self->error);
-    status = status ? status : rql_client_connect(self->client, &self->error);
+    options.connections = 1;
+    status = rql_client_new(&options, &self->client, &self->why);
+    status = status ? status : rql_client_connect(self->client, &self->why);
     if (status != RQL_OK && status != RQL_E_READ_ONLY) {
         self->client = rql_client_free(self->client);
     }
@@ -370,10 +373,10 @@ bool doctor_run(struct doctor *self, const struct doctor_wish *wish)
     }
     self->first = self->server;
     self->clocks = doctor_read_clocks(self->bare);
+    if (!wish->is_brief) {
+        make_client(self);
+    }
     for (size_t i = 0; i < N_GROUPS; i++) {
-        if (groups[i]->uses_locks && !self->client && !wish->is_brief) {
-            make_client(self);
-        }
         run_group(self, groups[i]);
     }
     examine_others(self);

@@ -111,7 +111,8 @@ struct doctor {
     struct doctor_wish wish;
     int64_t end_us;
     rql_client *bare;   /* sends single commands, for a user without rights, too */
-    rql_client *client; /* NULL: its user may not lock */
+    rql_client *client; /* takes locks; NULL: it could not be made, */
+    rql_error why;      /* and this is why */
     rql_error error;    /* of the last step that failed */
 
     size_t node;            /* the index of the server that is examined */

@@ -152,11 +152,6 @@ struct missing {
     bool has_channels; /* or PUBLISH */
 };
 
-static bool is_cluster(const struct doctor *self)
-{
-    return strstr(self->wish.options->url, "+cluster://") != NULL;
-}
-
 /* A single server publishes with another command than several servers, and only a cluster has a
  * map. */
 static bool is_needed(const struct doctor *self, const struct right *right)
@@ -167,7 +162,8 @@ static bool is_needed(const struct doctor *self, const struct right *right)
     if (strcmp(right->name, "spublish") == 0) {
         return doctor_is_partitioned(self);
     }
-    return is_cluster(self) || strcmp(right->name, "cluster|slots") != 0;
+    return strcmp(right->name, "cluster|slots") != 0 ||
+           strstr(self->wish.options->url, "+cluster://");
 }
 
 static void append(char text[LINE_SIZE], const char *before, const char *word)
@@ -259,11 +255,6 @@ static bool find_missing(struct doctor *self, struct missing *out)
     return true;
 }
 
-static bool cannot_lock(const struct missing *missing)
-{
-    return missing->of_role[LOCK] > 0 || missing->key || missing->channel;
-}
-
 /* ---- the check ---- */
 
 static bool read_rights(struct doctor *self)
@@ -280,7 +271,7 @@ static bool read_rights(struct doctor *self)
         return false;
     }
     read_user(self, user);
-    while (role < OPTIONAL && missing.of_role[role] == 0 && !cannot_lock(&missing)) {
+    while (role < OPTIONAL && missing.of_role[role] == 0 && !missing.key && !missing.channel) {
         role++;
     }
     write_rules(self, &missing, role, rules);

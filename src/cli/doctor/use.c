@@ -20,6 +20,7 @@ enum {
     SLOW_LEAST_US = 20000,
     NAMES_MAX = 4096, /* names tried to find one that belongs to this server */
     NAME_SIZE = 80,
+    FAULT_SIZE = sizeof(((rql_error *)NULL)->message),
 };
 
 static rql_lock_options options_of(const rql_client *client)
@@ -36,24 +37,24 @@ static rql_lock_options options_of(const rql_client *client)
     return options;
 }
 
-/* Writes the text of a result that is no fault. */
-static rql_status with_text(rql_status status, rql_error *error)
+/* Returns the text of a result, which has a message only if it is a fault. */
+static const char *text_of(rql_status status, const rql_error *error)
 {
-    if (status > 0) {
-        (void)snprintf(error->message, sizeof error->message, "%s", rql_status_text(status));
-    }
-    return status;
-}
-
-static bool fail_in(struct doctor *self, const char *id, const char *step, const rql_error *error)
-{
-    doctor_text(self, id, "step", step);
-    doctor_text(self, id, "fault", error->message);
-    doctor_flag(self, "has_failed", true);
-    return false;
+    return status > 0 ? rql_status_text(status) : error->message;
 }
 
 /* ---- use.lock ---- */
+
+/* Returns true if a step succeeded; otherwise notes what failed. */
+static bool did(struct doctor *self, const char *step, rql_status status, const rql_error *error)
+{
+    if (status != RQL_OK) {
+        doctor_text(self, "use.lock", "step", step);
+        doctor_text(self, "use.lock", "fault", text_of(status, error));
+        doctor_flag(self, "has_failed", true);
+    }
+    return status == RQL_OK;
+}
 
 /* Takes a lock of a name that no client uses, and that belongs to this server. With several servers
  * a name may belong to another one. */
@@ -66,7 +67,7 @@ static rql_status take_lock(struct doctor *self, char name[NAME_SIZE], rql_lock 
     for (int i = 0; i < NAMES_MAX && cli_now_us() < self->end_us; i++) {
         (void)snprintf(name, NAME_SIZE, "rql-doctor-%.40s-%d", rql_client_identity(self->client),
                        i);
-        status = with_text(rql_lock_acquire(self->client, name, &options, out, error), error);
+        status = rql_lock_acquire(self->client, name, &options, out, error);
         if (status != RQL_OK || !doctor_is_partitioned(self) ||
             strcmp(rql_lock_node(*out), self->server.node) == 0) {
             break;
@@ -78,26 +79,26 @@ static rql_status take_lock(struct doctor *self, char name[NAME_SIZE], rql_lock 
     return status;
 }
 
-/* Uses the lock, which is released at the end, whatever fails. */
-static bool use_lock(struct doctor *self, rql_lock *lock, const char *name, rql_error *error)
+/* Returns true if all steps succeeded. If not, the lock is released all the same. */
+static bool use_lock(struct doctor *self)
 {
     const rql_lock_options options = options_of(self->client);
-    const char *step = NULL;
+    rql_client *client = self->client;
+    rql_error error = {.status = RQL_OK};
+    rql_lock *lock = NULL;
     rql_lock *again = NULL;
+    char name[NAME_SIZE];
 
-    if (with_text(rql_lock_acquire(self->client, name, &options, &again, error), error)) {
-        step = "re-enter";
-    } else if (with_text(rql_lock_release(again, error), error)) {
-        step = "end the re-entry";
-    } else if (with_text(rql_lock_extend(lock, TTL_MS, error), error)) {
-        step = "extend";
+    if (!did(self, "acquire", take_lock(self, name, &lock, &error), &error)) {
+        return false;
     }
-    if (step) {
+    if (!did(self, "re-enter", rql_lock_acquire(client, name, &options, &again, &error), &error) ||
+        !did(self, "end the re-entry", rql_lock_release(again, &error), &error) ||
+        !did(self, "extend", rql_lock_extend(lock, TTL_MS, &error), &error)) {
         (void)rql_lock_release(lock, NULL);
-        return fail_in(self, "use.lock", step, error);
+        return false;
     }
-    return with_text(rql_lock_release(lock, error), error) == RQL_OK ||
-           fail_in(self, "use.lock", "release", error);
+    return did(self, "release", rql_lock_release(lock, &error), &error);
 }
 
 /* ---- use.handover ---- */
@@ -119,9 +120,7 @@ static void *wait_for_lock(void *user_data)
 
     options.retry_delay_ms = WAIT_MS;
     options.timeout_ms = INT64_C(3) * WAIT_MS;
-    self->status =
-        with_text(rql_lock_acquire(self->client, self->name, &options, &self->lock, &self->error),
-                  &self->error);
+    self->status = rql_lock_acquire(self->client, self->name, &options, &self->lock, &self->error);
     self->held_us = cli_now_us();
     return NULL;
 }
@@ -143,21 +142,22 @@ static void await_waiter(struct doctor *self, const char *name)
     }
 }
 
-/* Hands a lock to a waiter of another client. Returns how long that took; -1: it failed. */
-static int64_t hand_over(struct doctor *self, rql_client *other, rql_error *error)
+/* Hands a lock to a waiter of another client. Returns how long that took; -1: it failed, and the
+ * fault says why. */
+static int64_t hand_over(struct doctor *self, rql_client *other, char fault[FAULT_SIZE])
 {
     struct waiter waiter = {.client = other};
+    rql_error error = {.status = RQL_OK};
     char name[NAME_SIZE];
     rql_lock *lock = NULL;
     pthread_t thread;
     int64_t begun_us;
+    rql_status status = take_lock(self, name, &lock, &error);
 
-    if (take_lock(self, name, &lock, error) != RQL_OK) {
-        return -1;
-    }
     waiter.name = name;
-    if (pthread_create(&thread, NULL, wait_for_lock, &waiter) != 0) {
-        (void)snprintf(error->message, sizeof error->message, "no thread could be started");
+    if (status != RQL_OK || pthread_create(&thread, NULL, wait_for_lock, &waiter) != 0) {
+        (void)snprintf(fault, FAULT_SIZE, "%s",
+                       status ? text_of(status, &error) : "no thread could be started");
         (void)rql_lock_release(lock, NULL);
         return -1;
     }
@@ -165,10 +165,8 @@ static int64_t hand_over(struct doctor *self, rql_client *other, rql_error *erro
     begun_us = cli_now_us();
     (void)rql_lock_release(lock, NULL);
     (void)pthread_join(thread, NULL);
-    if (waiter.lock) {
-        (void)rql_lock_release(waiter.lock, NULL);
-    }
-    *error = waiter.error;
+    (void)rql_lock_release(waiter.lock, NULL);
+    (void)snprintf(fault, FAULT_SIZE, "%s", text_of(waiter.status, &waiter.error));
     return waiter.status == RQL_OK ? waiter.held_us - begun_us : -1;
 }
 
@@ -177,18 +175,19 @@ static void read_hand_over(struct doctor *self)
 {
     CLI_AUTO(rql_client_free) rql_client *other = NULL;
     rql_options options = *self->wish.options;
-    rql_error error = {.status = RQL_OK};
+    char fault[FAULT_SIZE] = "no memory for a second client";
     int64_t took_us = -1;
 
     options.auto_swarm = false;
-    if (rql_client_new(&options, &other, &error) == RQL_OK) {
+    options.connections = 1;
+    if (rql_client_new(&options, &other, NULL) == RQL_OK) {
         for (int i = 0; i < ROUNDS && (i == 0 || took_us > PUSHED_US); i++) {
-            took_us = hand_over(self, other, &error);
+            took_us = hand_over(self, other, fault);
         }
     }
     doctor_number(self, "use.handover", "took_us", took_us);
     doctor_number(self, "", "handover_us", took_us);
-    doctor_text(self, "", "hand_over_fault", error.message);
+    doctor_text(self, "", "fault", fault);
     doctor_flag(self, "has_waiter_failed", took_us < 0);
     doctor_flag(self, "was_polled", took_us > PUSHED_US);
     doctor_flag(self, "was_slow",
@@ -203,15 +202,10 @@ static void read_hand_over(struct doctor *self)
 static bool read_use(struct doctor *self)
 {
     const int64_t begun_us = cli_now_us();
-    rql_error error = {.status = RQL_OK};
-    rql_lock *lock = NULL;
-    char name[NAME_SIZE];
 
     if (strcmp(self->server.role, "replica") == 0) {
         doctor_flag(self, "is_replica", true);
-    } else if (take_lock(self, name, &lock, &error) != RQL_OK) {
-        (void)fail_in(self, "use.lock", "acquire", &error);
-    } else if (use_lock(self, lock, name, &error)) {
+    } else if (use_lock(self)) {
         doctor_number(self, "use.lock", "took_us", cli_now_us() - begun_us);
         read_hand_over(self);
     }
@@ -228,7 +222,7 @@ static const struct doctor_row rows[] = {
                     "whether a lock is handed over: not on a replica"),
     DOCTOR_SKIP_ROW("use.handover", "has_failed",
                     "whether a lock is handed over: none can be taken"),
-    {"use.handover", DOCTOR_FAIL, "has_waiter_failed", "a waiter failed: {hand_over_fault}",
+    {"use.handover", DOCTOR_FAIL, "has_waiter_failed", "a waiter failed: {fault}",
      "waiters do not get the lock that is released",
      "grant the user {rules}, or fix the fault that the title names"},
     {"use.handover", DOCTOR_FAIL, "was_polled", "a waiter was not notified that it has the lock",
