@@ -36,21 +36,15 @@ enum {
 
 struct bench;
 
-static const struct kind {
+struct kind {
     const char *key;
     const char *title;
     size_t n_waiting; /* clients that wait for the lock */
-} kinds[N_LOADS] = {
-    {"ping", "PING", 0},
-    {"plain_lock", "plain lock (SET NX PX, then EVAL)", 0},
-    {"pair", "librql: acquire and release", 0},
-    {"hand_over", "librql: hand-over, 2 wait", 2},
-    {"hand_over", "librql: hand-over, 16 wait", 16},
+    rql_status (*run)(struct bench *self, rql_client *client, rql_error *error);
 };
 
 struct load {
-    size_t n_waiting;
-    rql_status (*run)(struct bench *self, rql_client *client, rql_error *error);
+    const struct kind *kind;
     atomic_size_t n; /* operations so far */
     double took_us;  /* of all slots */
     double cpu_us;   /* of the server in that time */
@@ -124,7 +118,7 @@ static rql_status use_lock(struct bench *self, rql_client *client, rql_error *er
     rql_lock *lock = NULL;
     rql_status status = rql_lock_acquire(client, self->name, &self->options, &lock, error);
 
-    if (status == RQL_OK && self->load->n_waiting > 0) {
+    if (status == RQL_OK && self->load->kind->n_waiting > 0) {
         const int64_t before_us = atomic_load(&self->released_us);
         const size_t n = atomic_load(&self->load->n);
 
@@ -134,6 +128,14 @@ static rql_status use_lock(struct bench *self, rql_client *client, rql_error *er
     }
     return status ? status : rql_lock_release(lock, error);
 }
+
+static const struct kind kinds[N_LOADS] = {
+    {"ping", "PING", 0, ping},
+    {"plain_lock", "plain lock (SET NX PX, then EVAL)", 0, use_plain_lock},
+    {"pair", "librql: acquire and release", 0, use_lock},
+    {"hand_over", "librql: hand-over, 2 wait", 2, use_lock},
+    {"hand_over", "librql: hand-over, 16 wait", 16, use_lock},
+};
 
 /* ---- a slot ---- */
 
@@ -149,8 +151,8 @@ static void *repeat(void *user_data)
     do {
         const int64_t begun_us = cli_now_us();
 
-        error.status = load->run(self, client, &error);
-        if (error.status == RQL_OK && load->n_waiting == 0) {
+        error.status = load->kind->run(self, client, &error);
+        if (error.status == RQL_OK && load->kind->n_waiting == 0) {
             load->times_us[load->n++ % TIMES_MAX] = (double)(cli_now_us() - begun_us);
         }
     } while (error.status == RQL_OK && !atomic_load(&self->is_over));
@@ -195,7 +197,7 @@ static bool run_slot(struct bench *self, struct load *load, int64_t slot_us)
     atomic_store(&self->n_started, 0);
     atomic_store(&self->is_over, false);
     atomic_store(&self->released_us, 0);
-    while (n_threads <= load->n_waiting &&
+    while (n_threads <= load->kind->n_waiting &&
            pthread_create(&threads[n_threads], NULL, repeat, self) == 0) {
         n_threads++;
     }
@@ -247,10 +249,7 @@ static void run_loads(struct bench *self, int64_t for_us)
     for (size_t i = 0; is_fine && i < N_LOADS + N_SLOTS; i++) {
         struct load *load = &self->loads[i % N_LOADS];
 
-        if (i < N_LOADS) {
-            load->n_waiting = kinds[i].n_waiting;
-            load->run = i == 0 ? ping : i == 1 ? use_plain_lock : use_lock;
-        }
+        load->kind = &kinds[i % N_LOADS];
         is_fine = run_slot(self, load, i < N_LOADS ? 0 : for_us / N_SLOTS);
         if (i < N_LOADS) {
             atomic_store(&load->n, 0);
@@ -284,8 +283,9 @@ static void print_number(struct out *out, const char *heading, const char *key, 
     out_real(out, key, value);
 }
 
-static void print_load(struct out *out, const struct kind *kind, struct load *load, bool has_cpu)
+static void print_load(struct out *out, struct load *load, bool has_cpu)
 {
+    const struct kind *kind = load->kind;
     const size_t n = atomic_load(&load->n);
     const size_t n_times = n < TIMES_MAX ? n : TIMES_MAX;
 
@@ -319,7 +319,7 @@ static void print(struct out *out, struct bench *self)
     out_real(out, "others_cpu_percent", self->others_percent);
     out_begin_list(out, "loads");
     for (size_t i = 0; i < N_LOADS; i++) {
-        print_load(out, &kinds[i], &self->loads[i], self->others_percent >= 0);
+        print_load(out, &self->loads[i], self->others_percent >= 0);
     }
     out_end(out);
     out_end(out);
