@@ -157,6 +157,27 @@ def test_a_server_that_loses_locks_is_found_and_healed_for_good(server, rql):
             check_in("appendonly yes", file.read())
 
 
+def test_a_server_that_only_takes_snapshots_is_found(server, rql):
+    with Server() as own:
+        own.ask("CONFIG", "SET", "save", "3600 1")
+        check_equal(is_fine(rql, RQL_URL=own.url).checks["dur.persist"]["title"], "only snapshots are written to disk")
+
+
+def test_round_trips_that_are_long_for_the_ttl_are_found_and_healed(server, rql):
+    with Proxy(server.path, delay_s=0.015) as proxy:
+        said = examined(rql, RQL_URL=proxy.url, RQL_TTL_MS="500")
+        check_equal(said.checks["net.rtt"]["level"], "warn")
+        check_in("set RQL_TTL_MS to a longer time", said.checks["net.rtt"]["fix"])
+        said = examined(rql, RQL_URL=proxy.url, RQL_TTL_MS=str(60000 * int(SLOW)))
+        check_equal(said.level("net.rtt"), "ok")
+
+
+def test_heartbeats_that_are_rare_are_found(server, rql):
+    rql.start("swarm", "run", RQL_SWARM_PROBE_PERIOD_MS="6000")
+    wait_until(lambda: is_settled(rql, 15000), "it tells of itself")
+    check_in("set RQL_SWARM_PROBE_PERIOD_MS=5000 on ", is_amiss(rql, "swarm.config", "warn").checks["swarm.config"]["fix"])
+
+
 def test_eviction_is_found_and_healed(server, rql):
     with Server() as own:
         for policy in ("volatile-ttl", "allkeys-random"):

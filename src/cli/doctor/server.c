@@ -40,8 +40,7 @@ static void read_description(struct doctor *self, const rql_reply *info)
 {
     const rql_server_info *server = &self->server;
     const int64_t clients = doctor_info_number(info, "\nconnected_clients:");
-    int64_t most = doctor_info_number(info, "\nmaxclients:");
-    char text[WORD_SIZE];
+    const int64_t most = doctor_info_number(info, "\nmaxclients:");
 
     doctor_text(self, "srv.role", "product", *server->product ? server->product : "unknown");
     doctor_text(self, "srv.role", "version", server->version);
@@ -50,8 +49,6 @@ static void read_description(struct doctor *self, const rql_reply *info)
     doctor_flag(self, "is_old", is_too_old(server->version));
     doctor_flag(self, "is_unknown",
                 strcmp(server->product, "redis") != 0 && strcmp(server->product, "valkey") != 0);
-    read_setting(self, "maxclients", text, sizeof text);
-    most = most < 0 && *text ? strtoll(text, NULL, 10) : most;
     doctor_number(self, "srv.busy", "connected_clients", clients);
     doctor_number(self, "srv.busy", "maxclients", most);
     doctor_number(self, "", "more_clients", 2 * most);
