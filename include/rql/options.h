@@ -301,6 +301,11 @@ typedef struct rql_options {
      *  report needs no round trip of its own. A user without the right to write `rql:clients`
      *  reports nothing there. Default true. */
     bool client_names;
+    /** A connection sends `AUTH` or `HELLO` and `SELECT` at its login, and nothing else. So a user
+     *  that lacks the rights to lock can still examine its server. Such a client sends commands and
+     *  pings (rql_client_command(), rql_client_ping()); every other call returns ::RQL_E_INVALID.
+     *  Default false. */
+    bool bare_login;
     /** A word, such as `billing`, that `rql who` and other commands show next to host and program;
      *  its first 63 bytes at most. Default empty. */
     const char *client_label;
@@ -310,12 +315,6 @@ typedef struct rql_options {
      *  reports that locks have moved, and every 200 ms while a node does not answer. 1000 to
      *  3600000. Default 30000. */
     int64_t topology_refresh_ms;
-
-    /** A connection sends `AUTH` or `HELLO` and `SELECT` at its login, and nothing else. So a user
-     *  that lacks the rights to lock can still examine its server. Such a client sends commands and
-     *  pings (rql_client_command(), rql_client_ping()); every other call returns ::RQL_E_INVALID.
-     *  Default false. */
-    bool bare_login;
 } rql_options;
 
 /** One pair of metadata. The pair is stored in the lock, and every client can read it. */
