@@ -32,7 +32,8 @@ TEST(what_is_no_duration_is_refused)
         rql_error error = {0};
 
         assert_int_equal(rql_duration_parse(text, &value_ms, &error), RQL_E_INVALID);
-        assert_non_null(strstr(error.message, "must have units, such as 500ms, 0.5s, 1h30m or 30d"));
+        assert_non_null(
+            strstr(error.message, "must have units, such as 500ms, 0.5s, 1h30m or 30d"));
     }
     assert_int_equal(rql_duration_parse(NULL, &value_ms, NULL), RQL_E_INVALID);
     assert_int_equal(rql_duration_parse("5s", NULL, NULL), RQL_E_INVALID);
