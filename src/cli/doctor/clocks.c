@@ -37,7 +37,7 @@ static bool read_trips(struct doctor *self)
 {
     const int64_t until_us = cli_now_us() + self->wish.time_limit_ms * US_PER_MS / PINGS_OF_TIME;
     /* A proxy does not stand in front of several masters, so there the check is left out. */
-    const bool is_single = !doctor_is_partitioned(self);
+    const bool is_single = !self->is_partitioned;
     int64_t took_us[PINGS_MAX];
     size_t count = 0;
     int64_t p50_us;
@@ -90,11 +90,8 @@ static const struct doctor_row trip_rows[] = {
     DOCTOR_GOOD_ROW("net.same_server", "is_single", "all connections lead to the same server"),
 };
 
-const struct doctor_group doctor_trips = {
-    .rows = trip_rows,
-    .n_rows = sizeof trip_rows / sizeof trip_rows[0],
-    .read = read_trips,
-};
+const struct doctor_group doctor_trips = {trip_rows, sizeof trip_rows / sizeof trip_rows[0],
+                                          read_trips, 0};
 
 /* ---- clk ---- */
 
@@ -248,9 +245,5 @@ static const struct doctor_row clock_rows[] = {
     DOCTOR_GOOD_ROW("clk.skew", NULL, "this machine's clock is {ahead_us:s} {side} the server's"),
 };
 
-const struct doctor_group doctor_clocks = {
-    .rows = clock_rows,
-    .n_rows = sizeof clock_rows / sizeof clock_rows[0],
-    .read = read_clocks,
-    .is_brief = true,
-};
+const struct doctor_group doctor_clocks = {clock_rows, sizeof clock_rows / sizeof clock_rows[0],
+                                           read_clocks, DOCTOR_BRIEF};

@@ -196,12 +196,12 @@ static void skip(struct doctor *self, const struct doctor_group *group, const ch
 
 static void run_group(struct doctor *self, const struct doctor_group *group)
 {
-    if (self->wish.is_brief && !group->is_brief) {
+    if (self->wish.is_brief && !(group->kind & DOCTOR_BRIEF)) {
         return;
     }
     if (cli_now_us() >= self->end_us) {
         skip(self, group, "no time left");
-    } else if (group->uses_locks && !self->client) {
+    } else if ((group->kind & DOCTOR_LOCKS) && !self->client) {
         skip(self, group,
              self->why.status == RQL_E_AUTH ? "this user may not take locks" : self->why.message);
     } else if (group->read(self)) {
@@ -213,11 +213,6 @@ static void run_group(struct doctor *self, const struct doctor_group *group)
 }
 
 /* ---- questions ---- */
-
-bool doctor_is_partitioned(const struct doctor *self)
-{
-    return self->first.partitions >= 0;
-}
 
 rql_client *doctor_bare_client(const rql_options *options, const char *url, rql_error *error)
 {
@@ -336,7 +331,7 @@ static void examine(struct doctor *self, rql_status status)
     };
 
     for (size_t i = 0; status == RQL_OK && i < N_GROUPS; i++) {
-        if (groups[i]->is_of_each) {
+        if (groups[i]->kind & DOCTOR_EACH) {
             run_group(self, groups[i]);
         }
     }
@@ -372,6 +367,7 @@ bool doctor_run(struct doctor *self, const struct doctor_wish *wish)
         return false;
     }
     self->first = self->server;
+    self->is_partitioned = self->first.partitions >= 0;
     self->clocks = doctor_read_clocks(self->bare);
     if (!wish->is_brief) {
         make_client(self);

@@ -50,15 +50,17 @@ struct doctor_row {
         id, DOCTOR_SKIP, flag, title, NULL, NULL                                                   \
     }
 
+/* When a group is run: for each of several servers; only with a client that may lock; also for
+ * metrics. */
+enum { DOCTOR_EACH = 1, DOCTOR_LOCKS = 2, DOCTOR_BRIEF = 4 };
+
 /* The checks of one file. */
 struct doctor_group {
     const struct doctor_row *rows; /* the rows of a check follow each other */
     size_t n_rows;
     /* Reads the facts. Returns false if it cannot; `error` then says why. */
     bool (*read)(struct doctor *self);
-    bool is_of_each; /* is run for each of several servers */
-    bool uses_locks; /* needs a client that may lock */
-    bool is_brief;   /* is also run for metrics */
+    unsigned kind;
 };
 
 extern const struct doctor_group doctor_rights;
@@ -118,6 +120,7 @@ struct doctor {
     size_t node;            /* the index of the server that is examined */
     rql_server_info server; /* its description, */
     rql_server_info first;  /* and that of the first of several */
+    bool is_partitioned;    /* there are, or may be, several */
     int64_t uptime_s;       /* of the first; -1: not known */
     char run_id[2][64];     /* as two connections report it; or empty */
     struct doctor_clocks clocks;
@@ -151,8 +154,6 @@ void doctor_text(struct doctor *self, const char *id, const char *name, const ch
 
 /* Sets a fact that only rows of the table use. */
 void doctor_flag(struct doctor *self, const char *name, bool value);
-
-bool doctor_is_partitioned(const struct doctor *self);
 
 /* Sends a command to the server that is examined; the words end in NULL. Returns NULL if there is
  * no reply. */

@@ -119,9 +119,5 @@ static const struct doctor_row rows[] = {
     DOCTOR_GOOD_ROW("keys.damaged", NULL, "all stored locks and queues are valid"),
 };
 
-const struct doctor_group doctor_keys = {
-    .rows = rows,
-    .n_rows = sizeof rows / sizeof rows[0],
-    .read = read_keys,
-    .uses_locks = true,
-};
+const struct doctor_group doctor_keys = {rows, sizeof rows / sizeof rows[0], read_keys,
+                                         DOCTOR_LOCKS};

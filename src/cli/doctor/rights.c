@@ -157,10 +157,10 @@ struct missing {
 static bool is_needed(const struct doctor *self, const struct right *right)
 {
     if (strcmp(right->name, "publish") == 0) {
-        return !doctor_is_partitioned(self);
+        return !self->is_partitioned;
     }
     if (strcmp(right->name, "spublish") == 0) {
-        return doctor_is_partitioned(self);
+        return self->is_partitioned;
     }
     return strcmp(right->name, "cluster|slots") != 0 ||
            strstr(self->wish.options->url, "+cluster://");
@@ -203,7 +203,7 @@ static void take(struct missing *self, size_t i, const rql_reply *reply)
 static void write_rules(const struct doctor *self, const struct missing *missing, enum role role,
                         char line[LINE_SIZE])
 {
-    const bool is_partitioned = doctor_is_partitioned(self);
+    const bool is_partitioned = self->is_partitioned;
 
     if (missing->key || !missing->has_keys) {
         append(line, " ", "'~rql:*'");
@@ -285,7 +285,7 @@ static bool read_rights(struct doctor *self)
     }
     if (missing.channel) {
         append(names, *names ? " " : "",
-               doctor_is_partitioned(self) ? "channels rql:*" : "channels rql:wake:*");
+               self->is_partitioned ? "channels rql:*" : "channels rql:wake:*");
     }
     doctor_text(self, "acl.rights", "user", user);
     doctor_text(self, "acl.rights", "missing", names);
@@ -316,12 +316,8 @@ static const struct doctor_row rows[] = {
     DOCTOR_GOOD_ROW("acl.rights", NULL, "user {user} has all rights"),
 };
 
-const struct doctor_group doctor_rights = {
-    .rows = rows,
-    .n_rows = sizeof rows / sizeof rows[0],
-    .read = read_rights,
-    .is_of_each = true,
-};
+const struct doctor_group doctor_rights = {rows, sizeof rows / sizeof rows[0], read_rights,
+                                           DOCTOR_EACH};
 
 /* ---- for other commands ---- */
 
@@ -334,8 +330,11 @@ bool doctor_write_rights(const rql_options *options, char out[DOCTOR_LINE])
     char rules[LINE_SIZE] = "";
 
     self.bare = doctor_bare_client(options, NULL, &self.error);
-    if (!self.bare || rql_client_ping(self.bare, &self.first, &self.error) != RQL_OK ||
-        !find_missing(&self, &missing)) {
+    if (!self.bare || rql_client_ping(self.bare, &self.first, &self.error) != RQL_OK) {
+        return false;
+    }
+    self.is_partitioned = self.first.partitions >= 0;
+    if (!find_missing(&self, &missing)) {
         return false;
     }
     read_user(&self, user);

@@ -291,10 +291,5 @@ static const struct doctor_row rows[] = {
     DOCTOR_GOOD_ROW("net.timeout", NULL, "the server does not close quiet connections"),
 };
 
-const struct doctor_group doctor_server = {
-    .rows = rows,
-    .n_rows = sizeof rows / sizeof rows[0],
-    .read = read_server,
-    .is_brief = true,
-    .is_of_each = true,
-};
+const struct doctor_group doctor_server = {rows, sizeof rows / sizeof rows[0], read_server,
+                                           DOCTOR_EACH | DOCTOR_BRIEF};

@@ -145,9 +145,5 @@ static const struct doctor_row rows[] = {
     DOCTOR_GOOD_ROW("swarm.config", NULL, "all swarms have a zombie_ttl of {longest_ttl_ms} ms"),
 };
 
-const struct doctor_group doctor_swarm = {
-    .rows = rows,
-    .n_rows = sizeof rows / sizeof rows[0],
-    .read = read_swarm,
-    .uses_locks = true,
-};
+const struct doctor_group doctor_swarm = {rows, sizeof rows / sizeof rows[0], read_swarm,
+                                          DOCTOR_LOCKS};

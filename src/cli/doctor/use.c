@@ -68,7 +68,7 @@ static rql_status take_lock(struct doctor *self, char name[NAME_SIZE], rql_lock 
         (void)snprintf(name, NAME_SIZE, "rql-doctor-%.40s-%d", rql_client_identity(self->client),
                        i);
         status = rql_lock_acquire(self->client, name, &options, out, error);
-        if (status != RQL_OK || !doctor_is_partitioned(self) ||
+        if (status != RQL_OK || !self->is_partitioned ||
             strcmp(rql_lock_node(*out), self->server.node) == 0) {
             break;
         }
@@ -202,8 +202,8 @@ static void read_hand_over(struct doctor *self)
     doctor_flag(self, "was_slow",
                 took_us > SLOW_LEAST_US && took_us > SLOW_TIMES * self->server.round_trip_us);
     doctor_text(self, "", "rules",
-                doctor_is_partitioned(self) ? "+ssubscribe +sunsubscribe '&rql:*'"
-                                            : "+subscribe '&rql:wake:*'");
+                self->is_partitioned ? "+ssubscribe +sunsubscribe '&rql:*'"
+                                     : "+subscribe '&rql:wake:*'");
 }
 
 /* ---- the table ---- */
@@ -245,10 +245,5 @@ static const struct doctor_row rows[] = {
                     "a lock was handed to another client in {handover_us:ms}"),
 };
 
-const struct doctor_group doctor_use = {
-    .rows = rows,
-    .n_rows = sizeof rows / sizeof rows[0],
-    .read = read_use,
-    .is_of_each = true,
-    .uses_locks = true,
-};
+const struct doctor_group doctor_use = {rows, sizeof rows / sizeof rows[0], read_use,
+                                        DOCTOR_EACH | DOCTOR_LOCKS};
