@@ -21,13 +21,14 @@
  *     if (rql_reply_get_type(reply) == RQL_REPLY_ERROR) {
  *         fprintf(stderr, "refused: %s\n", rql_reply_text(reply, NULL));
  *     }
- *     rql_reply_free(reply);
+ *     rql_free(reply);
  * }
  * @endcode
  */
 
 #include <rql/base.h>
 #include <rql/client.h>
+#include <rql/inspect.h>
 #include <rql/status.h>
 
 RQL_BEGIN_DECLS
@@ -79,7 +80,7 @@ typedef struct rql_reply rql_reply;
  * @retval RQL_E_NOMEM    Out of memory.
  * @retval RQL_E_FORKED   The client belongs to the parent process.
  *
- * @owner   The caller owns `*out`; release with rql_reply_free().
+ * @owner   The caller owns `*out`; release with rql_free().
  * @threads Callable from any thread.
  */
 RQL_API RQL_MUST_CHECK rql_status rql_client_command(rql_client *client, size_t node,
@@ -132,15 +133,6 @@ RQL_API size_t rql_reply_count(const rql_reply *reply);
  * @threads Callable from any thread.
  */
 RQL_API const rql_reply *rql_reply_item(const rql_reply *reply, size_t index);
-
-/**
- * Releases a reply with all its items.
- *
- * @param[in] reply  The reply that rql_client_command() returned, or NULL.
- * @return NULL.
- * @threads The reply must not be in use by another thread.
- */
-RQL_API rql_reply *rql_reply_free(rql_reply *reply);
 
 RQL_END_DECLS
 

@@ -24,8 +24,8 @@ typedef struct rql_text_list {
 } rql_text_list;
 
 /**
- * Releases what a call of this header, of hosts.h or of sweep.h has returned: a list with its
- * items, or a description. An item of a list is not released by itself.
+ * Releases what a call of admin.h has returned: a list with its items, a description, or a reply.
+ * An item of a list or of a reply is not released by itself.
  *
  * @param[in] result  The result, or NULL.
  * @return NULL.

@@ -1,11 +1,11 @@
 #include "base/cancel.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/result.h"
 #include "lock/client.h"
 #include "net/conn/conn_threads.h"
 
 #include <rql/command.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* A caller's own command and its reply. The reply is copied into one block of memory, because the
@@ -95,7 +95,7 @@ static rql_reply *copy_of(const struct rqli_reply *reply)
     struct rql_reply *copy;
 
     add_room(&room, reply);
-    copy = malloc(room.n_replies * sizeof *copy + room.n_bytes);
+    copy = rqli_result_new(room.n_replies * sizeof *copy + room.n_bytes);
     if (copy) {
         room.replies = copy;
         room.bytes = (char *)(copy + room.n_replies);
@@ -194,10 +194,4 @@ size_t rql_reply_count(const rql_reply *reply)
 const rql_reply *rql_reply_item(const rql_reply *reply, size_t index)
 {
     return index < rql_reply_count(reply) ? &reply->items[index] : NULL;
-}
-
-rql_reply *rql_reply_free(rql_reply *reply)
-{
-    free(reply);
-    return NULL;
 }

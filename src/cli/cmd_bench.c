@@ -74,7 +74,7 @@ struct bench {
 static rql_status ask(rql_client *client, const char *const *words, rql_error *error)
 {
     rql_command command = {.argv = words};
-    CLI_AUTO(rql_reply_free) rql_reply *reply = NULL;
+    CLI_AUTO(rql_free) rql_reply *reply = NULL;
     rql_status status;
 
     while (words[command.argc]) {
@@ -175,7 +175,7 @@ static void pass(struct bench *self, int64_t us)
 static double read_cpu(struct bench *self)
 {
     const rql_command command = {.argc = 2, .argv = (const char *const[]){"INFO", "cpu"}};
-    CLI_AUTO(rql_reply_free) rql_reply *info = NULL;
+    CLI_AUTO(rql_free) rql_reply *info = NULL;
     char system[CELL_SIZE];
     char user[CELL_SIZE];
 

@@ -142,7 +142,7 @@ static rql_status send_command(rql_client *client, cJSON **found, rql_error *err
     rql_status status = rql_client_command(client, 0, &command, &reply, error);
 
     *found = reply ? cJSON_CreateNumber(rql_reply_get_type(reply)) : NULL;
-    (void)rql_reply_free(reply);
+    (void)rql_free(reply);
     return status;
 }
 

@@ -24,7 +24,7 @@ static rql_reply *reply_to(rql_client *by, const char *const words[WORDS_MAX])
         rql_reply *reply_ = REPLY(by, __VA_ARGS__);                                                \
         assert_int_equal(rql_reply_get_type(reply_), wanted_type);                                 \
         assert_non_null(strstr(rql_reply_text(reply_, NULL), wanted));                             \
-        assert_null(rql_reply_free(reply_));                                                       \
+        assert_null(rql_free(reply_));                                                             \
     } while (0)
 
 TEST(a_reply_has_the_servers_type_and_value)
@@ -42,7 +42,7 @@ TEST(a_reply_has_the_servers_type_and_value)
     assert_null(rql_reply_item(reply, 4));
     assert_int_equal(rql_reply_integer(inner), 0);
     assert_string_equal(rql_reply_text(reply, NULL), "");
-    assert_null(rql_reply_free(reply));
+    assert_null(rql_free(reply));
 }
 
 TEST(words_may_contain_any_bytes)
@@ -56,7 +56,7 @@ TEST(words_may_contain_any_bytes)
     CHECK_OK(rql_client_command(client, 0, &command, &reply, NULL));
     assert_memory_equal(rql_reply_text(reply, &length), "a\0b", 4);
     assert_int_equal(length, 3);
-    (void)rql_reply_free(reply);
+    (void)rql_free(reply);
 }
 
 TEST(an_error_of_the_server_is_a_reply_and_no_redirect_is_followed)
@@ -85,7 +85,7 @@ TEST(a_command_that_is_none_and_a_server_that_is_none_are_refused)
     assert_int_equal(rql_client_command(NULL, 0, &good, &reply, NULL), RQL_E_INVALID);
     assert_int_equal(rql_client_command(client, 1, &good, &reply, NULL), RQL_NOT_FOUND);
     assert_null(reply);
-    assert_null(rql_reply_free(NULL));
+    assert_null(rql_free(NULL));
     assert_int_equal(rql_reply_get_type(NULL), RQL_REPLY_NIL);
     assert_string_equal(rql_reply_text(NULL, NULL), "");
 }

@@ -45,7 +45,7 @@ static bool read_trips(struct doctor *self)
 
     while (count == 0 || (count < PINGS_MAX && cli_now_us() < until_us)) {
         const int64_t begun_us = cli_now_us();
-        CLI_AUTO(rql_reply_free) rql_reply *reply = DOCTOR_ASK(self, "PING");
+        CLI_AUTO(rql_free) rql_reply *reply = DOCTOR_ASK(self, "PING");
 
         if (!reply) {
             return false;
@@ -108,7 +108,7 @@ struct doctor_clocks doctor_read_clocks(rql_client *bare)
 {
     static const char *const words[] = {"TIME"};
     const rql_command command = {.argc = 1, .argv = words};
-    CLI_AUTO(rql_reply_free) rql_reply *reply = NULL;
+    CLI_AUTO(rql_free) rql_reply *reply = NULL;
     struct doctor_clocks read = {.wall_us = wall_us(), .sent_us = cli_now_us()};
 
     if (rql_client_command(bare, 0, &command, &reply, NULL) == RQL_OK &&

@@ -274,8 +274,8 @@ static void read_run_ids(struct doctor *self)
     static const char *const words[] = {"INFO", "server", NULL};
     CLI_AUTO(rql_client_free)
     rql_client *other = doctor_bare_client(self->wish.options, NULL, NULL);
-    CLI_AUTO(rql_reply_free) rql_reply *first = ask(self->bare, 0, words, NULL);
-    CLI_AUTO(rql_reply_free) rql_reply *second = other ? ask(other, 0, words, NULL) : NULL;
+    CLI_AUTO(rql_free) rql_reply *first = ask(self->bare, 0, words, NULL);
+    CLI_AUTO(rql_free) rql_reply *second = other ? ask(other, 0, words, NULL) : NULL;
 
     doctor_info_text(first, "\nrun_id:", self->run_id[0], sizeof self->run_id[0]);
     doctor_info_text(second, "\nrun_id:", self->run_id[1], sizeof self->run_id[1]);
@@ -302,7 +302,7 @@ static void make_client(struct doctor *self)
 static bool begin(struct doctor *self)
 {
     static const char *const words[] = {"PING", NULL};
-    CLI_AUTO(rql_reply_free) rql_reply *pong = NULL;
+    CLI_AUTO(rql_free) rql_reply *pong = NULL;
 
     self->bare = doctor_bare_client(self->wish.options, NULL, &self->error);
     pong = self->bare ? ask(self->bare, 0, words, &self->error) : NULL;

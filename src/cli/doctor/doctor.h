@@ -14,8 +14,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-CLI_DEFINE_AUTO(rql_reply *, rql_reply_free);
-
 enum doctor_level {
     DOCTOR_OK,
     DOCTOR_NOTE, /* good to know */

@@ -24,7 +24,7 @@ static int64_t count_keys(struct doctor *self)
     int64_t count = 0;
 
     for (size_t n = 0; status == RQL_OK && count >= 0; n++) {
-        CLI_AUTO(rql_reply_free) rql_reply *reply = NULL;
+        CLI_AUTO(rql_free) rql_reply *reply = NULL;
 
         status = rql_client_command(self->bare, n, &command, &reply, &self->error);
         if (status == RQL_OK) {

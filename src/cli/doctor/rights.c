@@ -137,7 +137,7 @@ static bool ask_all(struct questions *self)
 static void free_replies_p(struct questions *self)
 {
     for (size_t i = 0; i < N_RIGHTS; i++) {
-        (void)rql_reply_free(self->replies[i]);
+        (void)rql_free(self->replies[i]);
     }
 }
 
@@ -228,7 +228,7 @@ static void write_rules(const struct doctor *self, const struct missing *missing
  * "default". */
 static void read_user(struct doctor *self, char out[WORD_SIZE])
 {
-    CLI_AUTO(rql_reply_free) rql_reply *reply = DOCTOR_ASK(self, "ACL", "WHOAMI");
+    CLI_AUTO(rql_free) rql_reply *reply = DOCTOR_ASK(self, "ACL", "WHOAMI");
     const char *login = strstr(self->wish.options->url, "://");
 
     (void)snprintf(out, WORD_SIZE, "default");

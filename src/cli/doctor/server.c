@@ -20,7 +20,7 @@ enum {
 /* Copies a setting; *out is empty if the user may not read it, or the server does not have it. */
 static void read_setting(struct doctor *self, const char *name, char *out, size_t size)
 {
-    CLI_AUTO(rql_reply_free) rql_reply *reply = DOCTOR_ASK(self, "CONFIG", "GET", name);
+    CLI_AUTO(rql_free) rql_reply *reply = DOCTOR_ASK(self, "CONFIG", "GET", name);
 
     (void)snprintf(out, size, "%s", rql_reply_text(rql_reply_item(reply, 1), NULL));
 }
@@ -188,7 +188,7 @@ static void read_timeouts(struct doctor *self)
 
 static bool read_server(struct doctor *self)
 {
-    CLI_AUTO(rql_reply_free) rql_reply *info = DOCTOR_ASK(self, "INFO");
+    CLI_AUTO(rql_free) rql_reply *info = DOCTOR_ASK(self, "INFO");
 
     if (!info) {
         return false;
