@@ -380,7 +380,8 @@ typedef struct rql_server_info {
  * lacks. Connects if necessary; changes nothing. Use rql_client_ping().
  *
  * @param[in]  client  The client.
- * @param[out] out     Filled in; untouched unless RQL_OK.
+ * @param[out] out     Filled in. If the server does not answer, only `url`, `node`, `master` and
+ *                     `partitions` can be relied on. Untouched on RQL_E_INVALID and RQL_E_FORKED.
  * @param[in]  size    Its size in bytes in the calling program.
  * @param[out] error   Why the call did not return RQL_OK, or NULL.
  *
@@ -404,7 +405,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_client_ping_sized(rql_client *client, rql_
  *
  * @param[in]  client  The client.
  * @param[in]  n       Index of the server: 0 for the first, up to the first ::RQL_NOT_FOUND.
- * @param[out] out     Filled in; untouched unless RQL_OK.
+ * @param[out] out     As for rql_client_ping(); untouched on RQL_NOT_FOUND, too.
  * @param[in]  size    Its size in bytes in the calling program.
  * @param[out] error   Why the call did not return RQL_OK, or NULL.
  *

@@ -229,7 +229,7 @@ rql_status rql_swarm_hosts(rql_client *client, int64_t zombie_ttl_ms, rql_host_i
     if (status) {
         return status;
     }
-    list = rqli_result_new(sizeof *list + all->count * (sizeof *list->item + sizeof *item) +
+    list = rqli_result_new(sizeof *list + all->count * (sizeof(void *) + sizeof *item) +
                            rqli_list_size(all));
     if (!list) {
         return rqli_fail_nomem(error);

@@ -265,15 +265,13 @@ rql_status rql_client_ping_node_sized(rql_client *client, size_t n, rql_server_i
     if (!status) {
         status = measure(client, node, &info, error);
     }
-    if (status) {
-        return status;
-    }
+    /* These are known of a server that does not answer, too. */
     take_tls(node, &info);
     info.is_by_sentinels = client->sentinels != NULL;
     info.partitions = count_partitions(client, node);
     name_node(client, node, &info);
     rqli_result_fill(out, size, &info, sizeof info);
-    return RQL_OK;
+    return status;
 }
 
 /* There is always a first node, if only by a guess. */

@@ -187,7 +187,7 @@ rql_status rqli_queue_reading_finish(const struct rqli_queue_reading *self, rql_
     rql_queue_info *info;
     char *cursor;
 
-    info = rqli_result_new(sizeof *info + count * (sizeof *place + sizeof *request) +
+    info = rqli_result_new(sizeof *info + count * (sizeof(void *) + sizeof *request) +
                            self->key.length + 1 + rqli_list_size(&self->requests) +
                            rqli_list_size(&self->hosts));
     if (!info) {

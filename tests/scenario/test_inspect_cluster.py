@@ -10,7 +10,7 @@ from shards import HELD, PATIENT
 from sweeps import check_counts, sweep
 
 EACH = 3          # locks of each master, in partitions of their own
-TIMED = ("net.rtt", "use.handover", "srv.slow")  # what a machine that is busy with others is warned of
+TIMED = ("net.rtt", "use.handover")  # what a machine that is busy with others is warned of
 
 
 def inspect(actor, of, name="", status="OK"):

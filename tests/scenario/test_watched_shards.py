@@ -41,7 +41,7 @@ def locks_of_all_masters_are_had_extended_and_handed_over(world, kind, _names):
 def found_of_replicas(watched):
     """By the doctor, which warns of a replica that is slow just now."""
     checks = json.loads(rql(watched.url(), "doctor", "--json", codes=(0, 1)))["checks"]
-    return ([one["found"].get("reached") for one in checks if one["id"] == "clk.replicas"],
+    return ([one["found"].get("reached") for one in checks if one["id"] == "clk.skew"],
             [one["found"].get("node") for one in checks if one["id"] == "dur.replicas"])
 
 
@@ -67,7 +67,7 @@ def lists_are_of_all_masters(world, _kind, _names):
         for group in watched.servers:
             await_replicated(group)
         wait_until(lambda: found_of_replicas(watched) == ([1], [None, "m2"]), "the doctor sees the replicas")
-        check_equal(json.loads(rql(watched.url(), "clear", "--force", "--json"))["rel_key_cnt"], len(names))
+        check_equal(json.loads(rql(watched.url(), "clear", "--force", "--json"))["released"], len(names))
         for held in helds:
             held.release().check("NOT_HELD")
         world.await_nothing_left()

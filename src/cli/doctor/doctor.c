@@ -88,6 +88,11 @@ static void print_fact(FILE *to, const struct doctor_fact *fact, const char *for
     }
 }
 
+const char *doctor_where(const struct doctor *self)
+{
+    return self->is_partitioned && *self->server.master ? self->server.master : self->server.node;
+}
+
 /* Returns the text with its facts, in memory of its own; NULL for NULL. From the second server on a
  * title names its server. */
 static char *fill_in(const struct doctor *self, const char *text, bool is_title)
@@ -101,7 +106,7 @@ static char *fill_in(const struct doctor *self, const char *text, bool is_title)
     }
     to = cli_must(open_memstream(&out, &size));
     if (is_title && self->node > 0) {
-        (void)fprintf(to, "%s: ", self->server.node);
+        (void)fprintf(to, "%s: ", doctor_where(self));
     }
     while (*text) {
         const size_t plain = strcspn(text, "{");
@@ -140,7 +145,7 @@ static void add_check(struct doctor *self, const struct doctor_row *row)
     };
     self->n_of[row->level]++;
     if (self->node > 0) {
-        doctor_text(self, row->id, "node", self->server.node);
+        doctor_text(self, row->id, "node", doctor_where(self));
     }
     for (size_t i = 0; i < self->n_facts && check->n_found < DOCTOR_FINDINGS; i++) {
         struct doctor_fact *fact = &self->facts[i];

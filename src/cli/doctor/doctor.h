@@ -159,6 +159,10 @@ rql_reply *doctor_ask(struct doctor *self, const char *const *words);
 
 #define DOCTOR_ASK(self, ...) doctor_ask((self), (const char *const[]){__VA_ARGS__, NULL})
 
+/* Returns the name of the server that is examined, as rql_lock_node() returns it for its locks: the
+ * name of a master that sentinels watch, wherever it is. */
+const char *doctor_where(const struct doctor *self);
+
 /* Makes a client that only sends single commands. Returns NULL after a fault. */
 rql_client *doctor_bare_client(const rql_options *options, const char *url, rql_error *error);
 

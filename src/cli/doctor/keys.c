@@ -15,8 +15,9 @@ struct found {
     char endless[KEY_SIZE];
 };
 
-/* Counts the keys of all servers. Returns -1 if one of them does not report its number. */
-static int64_t count_keys(struct doctor *self)
+/* Counts the keys of all servers: -1 if one of them may not be asked. Returns false if one of them
+ * does not answer. */
+static bool count_keys(struct doctor *self, int64_t *out)
 {
     static const char *const words[] = {"DBSIZE"};
     const rql_command command = {.argc = 1, .argv = words};
@@ -33,7 +34,8 @@ static int64_t count_keys(struct doctor *self)
                         : -1;
         }
     }
-    return status == RQL_NOT_FOUND ? count : -1;
+    *out = count;
+    return status == RQL_NOT_FOUND || count < 0;
 }
 
 static void note(char first[KEY_SIZE], int64_t *count, const char *key)
@@ -86,10 +88,14 @@ static bool read_queues(struct doctor *self, struct found *found)
 
 static bool read_keys(struct doctor *self)
 {
-    const int64_t n_keys = count_keys(self);
     struct found found = {.n_damaged = 0};
-    const bool is_read = n_keys >= 0 && n_keys <= self->wish.max_keys;
+    int64_t n_keys = 0;
+    bool is_read;
 
+    if (!count_keys(self, &n_keys)) {
+        return false;
+    }
+    is_read = n_keys >= 0 && n_keys <= self->wish.max_keys;
     if (is_read && (!read_locks(self, &found) || !read_queues(self, &found))) {
         return false;
     }

@@ -61,20 +61,22 @@ static bool did(struct doctor *self, const char *step, rql_status status, const 
 static rql_status take_lock(struct doctor *self, char name[NAME_SIZE], rql_lock **out,
                             rql_error *error)
 {
-    const rql_lock_options options = options_of(self->client);
+    rql_lock_options options = options_of(self->client);
     rql_status status = RQL_TIMED_OUT;
 
+    options.timeout_ms = 0; /* one try: the lock is free */
     for (int i = 0; i < NAMES_MAX && cli_now_us() < self->end_us; i++) {
         (void)snprintf(name, NAME_SIZE, "rql-doctor-%.40s-%d", rql_client_identity(self->client),
                        i);
         status = rql_lock_acquire(self->client, name, &options, out, error);
-        if (status != RQL_OK || !self->is_partitioned ||
-            strcmp(rql_lock_node(*out), self->server.node) == 0) {
+        if (!self->is_partitioned ||
+            (status == RQL_OK && strcmp(rql_lock_node(*out), doctor_where(self)) == 0)) {
             break;
         }
+        /* Another server has this name, and it may not answer. */
         (void)rql_lock_release(*out, NULL);
         *out = NULL;
-        status = RQL_TIMED_OUT;
+        status = status ? status : RQL_TIMED_OUT;
     }
     return status;
 }
