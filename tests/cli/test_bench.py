@@ -6,19 +6,18 @@ import signal
 import threading
 import time
 
-from harness import SLOW, Failure, Server, check_equal, check_in, finish, main, wait_until
+from harness import SLOW, Server, check_equal, check_in, finish, main, wait_until
 
 LOADS = [("ping", 0), ("plain_lock", 0), ("pair", 0), ("hand_over", 2), ("hand_over", 16)]
 BUSY = "for i = 1, tonumber(ARGV[1]) do end return 1"
 A_MOMENT = 200_000  # turns: about 2 ms
-TRIES = 5
 
 
 def measured(rql, *words, **more):
-    """A whole run. On a busy machine the time may be too short for a hand-over, or it may stop because others suffer."""
+    """A whole run. On a machine that is busy with others the time may be too short for a hand-over."""
     for seconds in (1, 2, 4, 8, 16):
         result = rql("bench", "--for", f"{seconds}s", "--force", *words, **more)
-        if not re.search(r'"operations":\s*0|  -', result.out) and "others suffer" not in result.err:
+        if not re.search(r'"operations":\s*0|  -', result.out):
             break
     check_equal((result.code, result.err), (0, ""))
     return result
@@ -49,14 +48,11 @@ def keys(server, pattern="*rql-bench-*"):
 
 
 def begun(server, rql, *words, pattern):
-    """One that has such keys on the server just now. On a busy machine it may end at once, because others suffer."""
-    for _ in range(TRIES):
-        process = rql.start("bench", "--force", *words)
-        wait_until(lambda began=process: keys(server, pattern) or began.poll() is not None, pattern)
-        if process.poll() is None:
-            return process
-        check_in("others suffer", finish(process).err)
-    raise Failure(f"it ended {TRIES} times")
+    """One that has such keys on the server just now."""
+    process = rql.start("bench", "--force", *words)
+    wait_until(lambda: keys(server, pattern) or process.poll() is not None, pattern)
+    check_equal(process.poll(), None)
+    return process
 
 
 PATTERNS = ("rql:rql-bench-*", "rql:lock:rql-bench-*", "rql:lock_queue:rql-bench-*")
