@@ -6,9 +6,11 @@
 
 Options have the names of the fields of rql_options and rql_lock_options: no offset of a field is known here.
 RQL_LIBRARY names the library, else the system finds it."""
+import contextlib
 import ctypes
 import os
 import select
+import signal
 import threading
 from ctypes import POINTER, byref, c_char_p, c_int, c_int64, c_size_t, c_void_p
 
@@ -80,6 +82,24 @@ def fill(options, set_by, values):
     return texts
 
 
+@contextlib.contextmanager
+def interruptible(options):
+    """In the main thread a signal that Python handles, such as Ctrl-C, ends the wait: Python writes to a pipe when the
+    signal arrives, and cancel_fd is the pipe's other end. Python calls its handler when the call has returned."""
+    if threading.current_thread() is not threading.main_thread():
+        yield options
+        return
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    try:
+        yield {"cancel_fd": reader, **options}
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(reader)
+        os.close(writer)
+
+
 class Client:
     def __init__(self, url, **options):
         settings = ctypes.create_string_buffer(library.rql_options_size())
@@ -97,12 +117,19 @@ class Client:
         return library.rql_client_acquirer_id(self.handle, 0, ctypes.create_string_buffer(ID_SIZE)).decode()
 
     def acquire(self, name, on_lost=None, **options):
-        """A Lock; raises Failure. on_lost() is called on a thread of its own."""
+        """A Lock; raises Failure, or what the handler of a signal raises (KeyboardInterrupt). on_lost() is called on a
+        thread of its own."""
         settings = ctypes.create_string_buffer(library.rql_lock_options_size())
         library.rql_lock_options_init_sized(self.handle, settings, len(settings))
-        fill(settings, "rql_lock_options_set", options)
         handle = c_void_p()
-        call("rql_lock_acquire", self.handle, name.encode(), settings, byref(handle))
+        try:
+            with interruptible(options) as wanted:
+                fill(settings, "rql_lock_options_set", wanted)
+                call("rql_lock_acquire", self.handle, name.encode(), settings, byref(handle))
+        except BaseException:
+            if handle:  # the signal came together with the lock
+                library.rql_lock_release(handle, byref(Error()))
+            raise
         return Lock(handle, on_lost)
 
     def queue(self, name):

@@ -2,14 +2,18 @@
 """librql from Python and from Ruby: the same scenarios for both (../scenario/harness.py), each worker a process of its
 language. Usage: test_bindings.py LIBRARY [WORD...], as for the scenarios."""
 import itertools
+import os
 import pathlib
 import shutil
+import signal
+import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(1, str(HERE.parent / "scenario"))
 import harness  # noqa: E402
-from harness import MINUTE_MS, Remote, check, check_equal, check_served_in_order, scenario, wait_until  # noqa: E402
+from harness import (MINUTE_MS, PATIENCE_S, Remote, check, check_equal, check_served_in_order,  # noqa: E402
+                     scenario, wait_until)
 
 WORKERS = {"python": HERE / "worker.py", "ruby": HERE / "worker.rb"}
 THERE = [name for name in WORKERS if name == "python" or shutil.which(name)]
@@ -87,6 +91,32 @@ def a_lock_that_is_deleted_is_lost(world, kind, names):
     check_equal(held.state(), "GONE")
     check_equal(held.release().status, "NOT_HELD")
     check_equal(len(held.losses()), 1, "losses told")
+
+
+WAITER = """
+import sys
+import librql
+try:
+    librql.Client(sys.argv[1]).acquire(sys.argv[2], timeout_ms=None)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+@scenario(kinds=["python"], counts=[1])
+def ctrl_c_ends_a_wait(world, _kind, names):
+    """At once, and the request leaves the queue."""
+    held = worker(world, "python").acquire(*names, ttl_ms=MINUTE_MS)
+    with subprocess.Popen([sys.executable, "-c", WAITER, world.server.url, *names], cwd=HERE, text=True,
+                          env={**os.environ, "RQL_LIBRARY": world.program}, stdout=subprocess.PIPE) as process:
+        try:
+            world.await_queue(names, 1)
+            process.send_signal(signal.SIGINT)
+            check_equal(process.communicate(timeout=PATIENCE_S)[0], "interrupted\n")
+        finally:
+            process.kill()
+    world.await_queue(names, 0)
+    held.release().check()
 
 
 if __name__ == "__main__":
