@@ -5,7 +5,7 @@
  * @file sweep.h
  * @brief End or extend a lock without its handle, and clear many locks and requests at once.
  *
- * A lock can be ended by name, whoever holds it, or by its secret, as a process does that was
+ * A lock can be ended by its name, regardless of its holder, or by its secret, if a process was
  * handed the secret. A sweep is the gem's clear_locks, clear_locks_of, clear_current_locks and
  * clear_dead_requests.
  *
