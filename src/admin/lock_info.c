@@ -1,7 +1,7 @@
 #include "admin/info.h"
-#include "base/result.h"
 
 #include "base/error.h"
+#include "base/result.h"
 #include "base/text.h"
 #include "wire/answer.h"
 #include "wire/command.h"

@@ -1,9 +1,9 @@
 #include "admin/info.h"
-#include "base/result.h"
 
 #include "base/error.h"
 #include "base/must.h"
 #include "base/random.h"
+#include "base/result.h"
 #include "base/text.h"
 #include "wire/answer.h"
 #include "wire/command.h"

@@ -1,5 +1,4 @@
 #include "lock/reason.h"
-#include "base/result.h"
 
 #include "base/error.h"
 #include "base/random.h"
