@@ -60,7 +60,7 @@ def a_grant_is_there_when_the_replicas_have_it(world, kind, names):
         world.await_nothing_left()
 
 
-@scenario()
+@scenario(is_timed=True)  # the withdrawal is confirmed by the deadline
 def without_replicas_there_is_none(world, kind, names):
     """It is given back, and the caller hears why by its deadline."""
     actor = world.actor(kind)
