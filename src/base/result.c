@@ -2,12 +2,13 @@
 
 #include "base/error.h"
 
+#include <rql/options.h>
 #include <stdalign.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Far above the size of any struct of results: a larger one was never set up. */
-enum { SIZE_MAX_BYTES = 1 << 20 };
+/* Longer structs are uninitialised memory, not newer programs. */
+enum { STRUCT_SIZE_MAX = 4096 };
 
 void rql_result_init_sized(void *result, size_t size)
 {
@@ -15,20 +16,22 @@ void rql_result_init_sized(void *result, size_t size)
     memcpy(result, &size, sizeof size);
 }
 
-/* Every such struct has members that are aligned like its size, so its own size is a multiple of
- * that. Memory that was never set up nearly always fails here. */
-rql_status rqli_result_check(const void *result, size_t least, rql_error *error)
+/* Every struct of options or results begins with its size_t and has the alignment of rql_options,
+ * so its own size is a multiple of that. Memory that was never initialised nearly always fails at
+ * one of the three checks. */
+bool rqli_is_set_up(const void *given, size_t least)
 {
     size_t size;
 
-    if (!result) {
-        return RQL_OK;
-    }
-    memcpy(&size, result, sizeof size);
-    if (size < least || size > SIZE_MAX_BYTES || size % alignof(size_t) != 0) {
-        return rqli_fail(error, RQL_E_INVALID, "result: not set up by rql_result_init()");
-    }
-    return RQL_OK;
+    memcpy(&size, given, sizeof size);
+    return size >= least && size <= STRUCT_SIZE_MAX && size % alignof(rql_options) == 0;
+}
+
+rql_status rqli_result_check(const void *result, size_t least, rql_error *error)
+{
+    return !result || rqli_is_set_up(result, least)
+               ? RQL_OK
+               : rqli_fail(error, RQL_E_INVALID, "result: not set up by rql_result_init()");
 }
 
 void rqli_result_fill(void *out, size_t size, const void *ours, size_t n)

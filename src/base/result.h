@@ -8,11 +8,16 @@
 
 #include <rql/inspect.h>
 #include <rql/status.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 
 /* The size of a struct whose last member is that one. */
 #define RQLI_UP_TO(type, member) (offsetof(type, member) + sizeof((type *)0)->member)
+
+/* Returns whether an init call has set the struct up, with at least these bytes: those of the
+ * members of its first version. */
+bool rqli_is_set_up(const void *given, size_t least);
 
 /* Checks that rql_result_init() has set the struct up, with at least the members of its first
  * version, which are `least` bytes. NULL, which means that the caller wants no result, passes. */

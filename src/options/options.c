@@ -11,12 +11,8 @@
 #include <rql/series.h>
 #include <rql/swarm.h>
 #include <rql/sweep.h>
-#include <stdalign.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Longer structs are uninitialised memory, not newer programs. */
-enum { STRUCT_SIZE_MAX = 4096 };
 
 /* The index of a word is the value that it stands for. */
 static const char *const bool_words[] = {"false", "true", NULL};
@@ -341,20 +337,12 @@ static rql_status check_field(const struct rqli_option *self, const void *field,
 
 /* ---- a struct of options ---- */
 
-/* Every struct of options begins with its size_t, so its own size is a multiple of that alignment.
- * Memory that was never initialised nearly always fails at one of the three checks. */
 rql_status rqli_options_check_set_up(enum rqli_option_struct which, const void *options,
                                      rql_error *error)
 {
-    size_t size = 0;
-
-    if (options) {
-        memcpy(&size, options, sizeof size);
-    }
-    if (size < structs[which].least || size > STRUCT_SIZE_MAX || size % alignof(rql_options) != 0) {
-        return rqli_fail(error, RQL_E_INVALID, "options: not set up by their init call");
-    }
-    return RQL_OK;
+    return options && rqli_is_set_up(options, structs[which].least)
+               ? RQL_OK
+               : rqli_fail(error, RQL_E_INVALID, "options: not set up by their init call");
 }
 
 void rqli_options_fill(enum rqli_option_struct which, void *out, const rql_options *client)
