@@ -14,17 +14,10 @@
 /* stats: shows what the server knows about all programs, once or repeatedly, for people and for
  * metrics collectors. */
 
-enum { DOCTOR_MS = 5000, LINE_SIZE = 2048 }; /* as long as a message on stderr may be */
-
-static int64_t count_zombies(const rql_host_info_list *swarm)
-{
-    int64_t zombies = 0;
-
-    for (size_t i = 0; i < swarm->count; i++) {
-        zombies += swarm->item[i]->is_zombie;
-    }
-    return zombies;
-}
+enum {
+    DOCTOR_MS = 5000, /* for the checks whose verdicts are metrics */
+    LINE_SIZE = 2048, /* as long as a message on stderr may be */
+};
 
 /* ---- OpenMetrics alone: classes of locks, and the server ---- */
 
@@ -266,7 +259,7 @@ static void print_counts(struct out *out, const struct cli_counts *counts,
     out_gauge(out, "hosts of the swarm", "swarm_hosts", "Hosts of the swarm.",
               (int64_t)swarm->count);
     out_gauge(out, "of them dead", "zombie_hosts", "Hosts of the swarm that are dead.",
-              count_zombies(swarm));
+              cli_count_dead(swarm));
     out_gauge(out, "damaged keys", "damaged_keys",
               "Keys under the prefixes that are no locks or queues.", counts->damaged);
 }

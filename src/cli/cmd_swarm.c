@@ -1,4 +1,5 @@
 #include "cmd.h"
+#include "counts.h"
 #include "format.h"
 #include "messages.h"
 #include "names.h"
@@ -77,16 +78,6 @@ static bool is_well(rql_client *client)
            status.flush_zombies.state <= RQL_ELEMENT_RUNNING;
 }
 
-static long long count_dead(const rql_host_info_list *hosts)
-{
-    long long n_dead = 0;
-
-    for (size_t i = 0; i < hosts->count; i++) {
-        n_dead += hosts->item[i]->is_zombie;
-    }
-    return n_dead;
-}
-
 /* Sends the text that `systemctl status` shows: "flusher; 38 hosts, 1 dead". */
 static void notify_status(struct cli_session *self)
 {
@@ -99,7 +90,7 @@ static void notify_status(struct cli_session *self)
         rql_swarm_get_status(self->client, &swarm, &self->error) == RQL_OK) {
         (void)snprintf(text, sizeof text, "STATUS=%s; %zu host%s, %lld dead",
                        swarm.is_flusher ? "flusher" : "standby", hosts->count,
-                       hosts->count == 1 ? "" : "s", count_dead(hosts));
+                       hosts->count == 1 ? "" : "s", (long long)cli_count_dead(hosts));
     } else {
         (void)snprintf(text, sizeof text, "STATUS=%s", self->error.message);
     }
@@ -196,7 +187,7 @@ static int show_status(struct cli_session *self)
     if (status < 0) {
         return cli_fault(&self->error);
     }
-    n_dead = count_dead(hosts);
+    n_dead = cli_count_dead(hosts);
     out_begin(&self->out, NULL);
     out_number(&self->out, NULL, "swarm_hosts", OUT_INT, (int64_t)hosts->count);
     out_number(&self->out, NULL, "zombie_hosts", OUT_INT, n_dead);

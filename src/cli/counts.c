@@ -3,13 +3,22 @@
 #include "exit.h"
 #include "format.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_damaged(rql_key_status status)
+bool cli_is_damaged(rql_key_status status)
 {
     return status == RQL_KEY_WRONG_TYPE || status == RQL_KEY_MALFORMED;
+}
+
+int64_t cli_count_dead(const rql_host_info_list *hosts)
+{
+    int64_t n_dead = 0;
+
+    for (size_t i = 0; i < hosts->count; i++) {
+        n_dead += hosts->item[i]->is_zombie;
+    }
+    return n_dead;
 }
 
 /* Returns whether the lock or queue is on this node; NULL stands for any. */
@@ -42,7 +51,7 @@ static void count_hosts(struct cli_counts *counts, const char **hosts)
 static void count_lock(struct cli_counts *counts, const char **hosts, const rql_lock_info *info)
 {
     counts->locks += info->status == RQL_KEY_ALIVE;
-    counts->damaged += is_damaged(info->status);
+    counts->damaged += cli_is_damaged(info->status);
     /* The host of a lock that cannot be read may be anything. */
     add_host(counts, hosts, info->status == RQL_KEY_ALIVE ? info->host_id : NULL);
 }
@@ -50,7 +59,7 @@ static void count_lock(struct cli_counts *counts, const char **hosts, const rql_
 static void count_queue(struct cli_counts *counts, const char **hosts, const rql_queue_info *info)
 {
     counts->queues += info->status == RQL_KEY_ALIVE;
-    counts->damaged += is_damaged(info->status);
+    counts->damaged += cli_is_damaged(info->status);
     counts->requests += (int64_t)info->n_requests;
     for (size_t i = 0; i < info->n_requests; i++) {
         add_host(counts, hosts, info->requests[i]->host_id);

@@ -2,6 +2,7 @@
 #define CLI_COUNTS_H
 
 #include <rql/admin.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /* The figures of all servers, or of one of them. They include all clients, those of the gem,
@@ -13,6 +14,12 @@ struct cli_counts {
     int64_t hosts;   /* hosts that hold or wait; the hosts of the gem's waiters are not known */
     int64_t damaged; /* keys that are neither a readable lock nor a readable queue */
 };
+
+/* Returns whether a key in the place of a lock or a queue is neither. */
+bool cli_is_damaged(rql_key_status status);
+
+/* Counts the hosts of the swarm that are dead. */
+int64_t cli_count_dead(const rql_host_info_list *hosts);
 
 /* Counts the locks and queues of a node, or those of all servers if `node` is NULL. */
 struct cli_counts cli_count(const rql_lock_info_list *locks, const rql_queue_info_list *queues,

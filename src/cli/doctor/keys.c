@@ -1,6 +1,6 @@
 #include "doctor.h"
 
-#include "format.h"
+#include "counts.h"
 
 #include <stdio.h>
 
@@ -45,11 +45,6 @@ static void note(char first[KEY_SIZE], int64_t *count, const char *key)
     }
 }
 
-static bool is_bad(rql_key_status status)
-{
-    return status == RQL_KEY_WRONG_TYPE || status == RQL_KEY_MALFORMED;
-}
-
 static bool read_locks(struct doctor *self, struct found *found)
 {
     CLI_AUTO(rql_free) rql_lock_info_list *locks = NULL;
@@ -60,7 +55,7 @@ static bool read_locks(struct doctor *self, struct found *found)
     for (size_t i = 0; i < locks->count; i++) {
         const rql_lock_info *lock = locks->item[i];
 
-        if (is_bad(lock->status)) {
+        if (cli_is_damaged(lock->status)) {
             note(found->damaged, &found->n_damaged, lock->key);
         } else if (lock->status == RQL_KEY_ALIVE && lock->remaining_ms == RQL_FOREVER) {
             note(found->endless, &found->n_endless, lock->key);
@@ -79,7 +74,7 @@ static bool read_queues(struct doctor *self, struct found *found)
     for (size_t i = 0; i < queues->count; i++) {
         const rql_queue_info *queue = queues->item[i];
 
-        if (is_bad(queue->status)) {
+        if (cli_is_damaged(queue->status)) {
             note(found->damaged, &found->n_damaged, queue->key);
         }
     }
