@@ -126,6 +126,7 @@ static int64_t read_replicas(struct doctor *self, const rql_reply *info)
     int64_t longest_s = 0;
 
     for (int i = 0; i < DOCTOR_REPLICAS; i++) {
+        int64_t lag_s;
         char line[LINE_SIZE];
         char part[LINE_SIZE];
         char port[WORD_SIZE];
@@ -133,7 +134,8 @@ static int64_t read_replicas(struct doctor *self, const rql_reply *info)
         (void)snprintf(part, sizeof part, "\nslave%d:", i);
         doctor_info_text(info, part, line, sizeof line);
         copy_part(line, ",lag=", part, sizeof part);
-        longest_s = strtoll(part, NULL, 10) > longest_s ? strtoll(part, NULL, 10) : longest_s;
+        lag_s = strtoll(part, NULL, 10);
+        longest_s = lag_s > longest_s ? lag_s : longest_s;
         copy_part(line, "ip=", part, sizeof part);
         copy_part(line, ",port=", port, sizeof port);
         if (self->node == 0 && *part && *port) {

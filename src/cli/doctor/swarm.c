@@ -126,8 +126,8 @@ static const struct doctor_row rows[] = {
      "no swarm flushes; at present no dead host holds a lock", RUN_SWARM},
     {"swarm.alive", DOCTOR_NOTE, "is_without_flusher", OF_HOSTS ", and none elected to flush",
      "if a host dies, its locks stay held until their TTL ends", RUN_SWARM},
-    {"swarm.alive", DOCTOR_OK, "has_dead", OF_HOSTS " for up to {oldest_us:s}", NULL, NULL},
-    {"swarm.alive", DOCTOR_OK, NULL, OF_HOSTS, NULL, NULL},
+    DOCTOR_GOOD_ROW("swarm.alive", "has_dead", OF_HOSTS " for up to {oldest_us:s}"),
+    DOCTOR_GOOD_ROW("swarm.alive", NULL, OF_HOSTS),
 
     DOCTOR_SKIP_ROW("swarm.config", "hides_settings",
                     "settings of the swarms: no right to read them"),
