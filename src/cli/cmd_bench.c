@@ -70,17 +70,12 @@ struct bench {
 
 /* ---- the loads ---- */
 
-/* Sends the words, which end in NULL. */
+/* Sends a command, whose reply matters only if it is an error. */
 static rql_status ask(rql_client *client, const char *const *words, rql_error *error)
 {
-    rql_command command = {.argv = words};
     CLI_AUTO(rql_free) rql_reply *reply = NULL;
-    rql_status status;
+    rql_status status = doctor_send(client, 0, words, &reply, error);
 
-    while (words[command.argc]) {
-        command.argc++;
-    }
-    status = rql_client_command(client, 0, &command, &reply, error);
     if (status != RQL_OK || rql_reply_get_type(reply) != RQL_REPLY_ERROR) {
         return status;
     }
@@ -174,12 +169,12 @@ static void pass(struct bench *self, int64_t us)
 /* Returns the CPU time that the server has used for all of its clients; negative: not known. */
 static double read_cpu(struct bench *self)
 {
-    const rql_command command = {.argc = 2, .argv = (const char *const[]){"INFO", "cpu"}};
+    static const char *const words[] = {"INFO", "cpu", NULL};
     CLI_AUTO(rql_free) rql_reply *info = NULL;
     char system[CELL_SIZE];
     char user[CELL_SIZE];
 
-    (void)!rql_client_command(self->client[0], 0, &command, &info, NULL);
+    (void)!doctor_send(self->client[0], 0, words, &info, NULL);
     doctor_info_text(info, "\nused_cpu_sys:", system, sizeof system);
     doctor_info_text(info, "\nused_cpu_user:", user, sizeof user);
     return *system ? (strtod(system, NULL) + strtod(user, NULL)) * US_PER_S : -1;

@@ -106,13 +106,11 @@ static int64_t wall_us(void)
 
 struct doctor_clocks doctor_read_clocks(rql_client *bare)
 {
-    static const char *const words[] = {"TIME"};
-    const rql_command command = {.argc = 1, .argv = words};
+    static const char *const words[] = {"TIME", NULL};
     CLI_AUTO(rql_free) rql_reply *reply = NULL;
     struct doctor_clocks read = {.wall_us = wall_us(), .sent_us = cli_now_us()};
 
-    if (rql_client_command(bare, 0, &command, &reply, NULL) == RQL_OK &&
-        rql_reply_count(reply) == 2) {
+    if (doctor_send(bare, 0, words, &reply, NULL) == RQL_OK && rql_reply_count(reply) == 2) {
         read.received_us = cli_now_us();
         read.server_us =
             strtoll(rql_reply_text(rql_reply_item(reply, 0), NULL), NULL, 10) * 1000000 +

@@ -232,15 +232,22 @@ rql_client *doctor_bare_client(const rql_options *options, const char *url, rql_
     return rql_client_new(&bare, &client, error) == RQL_OK ? client : NULL;
 }
 
-static rql_reply *ask(rql_client *client, size_t node, const char *const *words, rql_error *error)
+rql_status doctor_send(rql_client *client, size_t node, const char *const *words, rql_reply **out,
+                       rql_error *error)
 {
     rql_command command = {.argv = words};
-    rql_reply *reply = NULL;
 
     while (words[command.argc]) {
         command.argc++;
     }
-    return rql_client_command(client, node, &command, &reply, error) == RQL_OK ? reply : NULL;
+    return rql_client_command(client, node, &command, out, error);
+}
+
+static rql_reply *ask(rql_client *client, size_t node, const char *const *words, rql_error *error)
+{
+    rql_reply *reply = NULL;
+
+    return doctor_send(client, node, words, &reply, error) == RQL_OK ? reply : NULL;
 }
 
 rql_reply *doctor_ask(struct doctor *self, const char *const *words)

@@ -153,6 +153,10 @@ void doctor_text(struct doctor *self, const char *id, const char *name, const ch
 /* Sets a fact that only rows of the table use. */
 void doctor_flag(struct doctor *self, const char *name, bool value);
 
+/* Sends a command to a server; the words end in NULL. */
+rql_status doctor_send(rql_client *client, size_t node, const char *const *words, rql_reply **out,
+                       rql_error *error);
+
 /* Sends a command to the server that is examined; the words end in NULL. Returns NULL if there is
  * no reply. */
 rql_reply *doctor_ask(struct doctor *self, const char *const *words);

@@ -19,15 +19,14 @@ struct found {
  * does not answer. */
 static bool count_keys(struct doctor *self, int64_t *out)
 {
-    static const char *const words[] = {"DBSIZE"};
-    const rql_command command = {.argc = 1, .argv = words};
+    static const char *const words[] = {"DBSIZE", NULL};
     rql_status status = RQL_OK;
     int64_t count = 0;
 
     for (size_t n = 0; status == RQL_OK && count >= 0; n++) {
         CLI_AUTO(rql_free) rql_reply *reply = NULL;
 
-        status = rql_client_command(self->bare, n, &command, &reply, &self->error);
+        status = doctor_send(self->bare, n, words, &reply, &self->error);
         if (status == RQL_OK) {
             count = rql_reply_get_type(reply) == RQL_REPLY_INTEGER
                         ? count + rql_reply_integer(reply)

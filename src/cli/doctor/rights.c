@@ -24,8 +24,8 @@ enum role { LOCK, INSPECT, SWEEP, FORCE, OPTIONAL, N_ROLES };
 
 static const struct right {
     enum role role;
-    const char *name; /* as ACL has it; "~..." is a key that locks work without */
-    const char *words[WORDS_MAX];
+    const char *name;             /* as ACL has it; "~..." is a key that locks work without */
+    const char *words[WORDS_MAX]; /* the last one is NULL */
 } rights[] = {
     {LOCK, "evalsha", {"EVALSHA", NO_SCRIPT, "0"}},
     {LOCK, "eval", {"EVAL", "return 1", "0"}},
@@ -100,14 +100,10 @@ static void *ask_some(void *user_data)
     size_t i;
 
     while (!atomic_load(&self->has_failed) && (i = atomic_fetch_add(&self->next, 1)) < N_RIGHTS) {
-        rql_command command = {.argv = rights[i].words};
         rql_error error;
 
-        while (command.argc < WORDS_MAX && command.argv[command.argc]) {
-            command.argc++;
-        }
-        if (rql_client_command(self->doctor->bare, self->doctor->node, &command, &self->replies[i],
-                               &error) != RQL_OK &&
+        if (doctor_send(self->doctor->bare, self->doctor->node, rights[i].words, &self->replies[i],
+                        &error) != RQL_OK &&
             !atomic_exchange(&self->has_failed, true)) {
             self->error = error;
         }
