@@ -48,7 +48,7 @@ struct load {
     atomic_size_t n; /* operations so far */
     double took_us;  /* of all slots */
     double cpu_us;   /* of the server in that time */
-    double times_us[TIMES_MAX];
+    int64_t times_us[TIMES_MAX];
 };
 
 struct bench {
@@ -117,7 +117,7 @@ static rql_status use_lock(struct bench *self, rql_client *client, rql_error *er
         const int64_t before_us = atomic_load(&self->released_us);
         const size_t n = atomic_load(&self->load->n);
 
-        self->load->times_us[n % TIMES_MAX] = (double)(cli_now_us() - before_us);
+        self->load->times_us[n % TIMES_MAX] = cli_now_us() - before_us;
         atomic_store(&self->load->n, before_us > 0 ? n + 1 : n);
         atomic_store(&self->released_us, cli_now_us());
     }
@@ -148,7 +148,7 @@ static void *repeat(void *user_data)
 
         error.status = load->kind->run(self, client, &error);
         if (error.status == RQL_OK && load->kind->n_waiting == 0) {
-            load->times_us[load->n++ % TIMES_MAX] = (double)(cli_now_us() - begun_us);
+            load->times_us[load->n++ % TIMES_MAX] = cli_now_us() - begun_us;
         }
     } while (error.status == RQL_OK && !atomic_load(&self->is_over));
     if (error.status != RQL_OK && !atomic_flag_test_and_set(&self->has_failed)) {
@@ -256,14 +256,6 @@ static void run_loads(struct bench *self, int64_t for_us)
 
 /* ---- results ---- */
 
-static int compare_times(const void *a, const void *b)
-{
-    const double *left = a;
-    const double *right = b;
-
-    return (*left > *right) - (*left < *right);
-}
-
 /* Prints a number, in the table right-aligned under its heading. */
 static void print_number(struct out *out, const char *heading, const char *key, double value)
 {
@@ -283,8 +275,10 @@ static void print_load(struct out *out, struct load *load, bool has_cpu)
     const struct kind *kind = load->kind;
     const size_t n = atomic_load(&load->n);
     const size_t n_times = n < TIMES_MAX ? n : TIMES_MAX;
+    const size_t p50 = n_times / 2;
+    const size_t p99 = n > 0 ? (n_times - 1) * 99 / 100 : 0;
 
-    qsort(load->times_us, n_times, sizeof *load->times_us, compare_times);
+    qsort(load->times_us, n_times, sizeof *load->times_us, cli_compare_numbers);
     out_begin(out, NULL);
     out_text(out, "LOAD", NULL, kind->title);
     out_text(out, NULL, "load", kind->key);
@@ -292,8 +286,8 @@ static void print_load(struct out *out, struct load *load, bool has_cpu)
     out_number(out, NULL, "operations", OUT_INT, (int64_t)n);
     print_number(out, "PER SECOND", "per_second",
                  n > 0 ? (double)n * US_PER_S / load->took_us : -1);
-    print_number(out, "P50 MS", "p50_us", n > 0 ? load->times_us[n_times / 2] : -1);
-    print_number(out, "P99 MS", "p99_us", n > 0 ? load->times_us[(n_times - 1) * 99 / 100] : -1);
+    print_number(out, "P50 MS", "p50_us", n > 0 ? (double)load->times_us[p50] : -1);
+    print_number(out, "P99 MS", "p99_us", n > 0 ? (double)load->times_us[p99] : -1);
     print_number(out, "SERVER CPU US", "server_cpu_us",
                  n > 0 && has_cpu ? load->cpu_us / (double)n : -1);
     out_end(out);

@@ -108,6 +108,14 @@ int cli_compare_texts(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
+int cli_compare_numbers(const void *a, const void *b)
+{
+    const int64_t *left = a;
+    const int64_t *right = b;
+
+    return (*left > *right) - (*left < *right);
+}
+
 /* The locale is made at its first use and kept. Only one thread prints tables and matches names. */
 locale_t cli_utf8(void)
 {

@@ -22,6 +22,9 @@ char *cli_text_for_json(const char *text);
 /* Compares two elements of an array of texts, for qsort(). */
 int cli_compare_texts(const void *a, const void *b);
 
+/* Compares two int64_t, for qsort(). */
+int cli_compare_numbers(const void *a, const void *b);
+
 /* Returns the name of the lock that a key belongs to. A key that is neither a lock nor a queue is
  * its own name. */
 const char *cli_name_of_key(const char *key);

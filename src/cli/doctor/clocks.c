@@ -24,14 +24,6 @@ enum {
 
 /* ---- net.rtt ---- */
 
-static int compare_times(const void *a, const void *b)
-{
-    const int64_t *left = a;
-    const int64_t *right = b;
-
-    return (*left > *right) - (*left < *right);
-}
-
 /* Sends one PING after the other: sent together, they would wait for each other. */
 static bool read_trips(struct doctor *self)
 {
@@ -52,7 +44,7 @@ static bool read_trips(struct doctor *self)
         }
         took_us[count++] = cli_now_us() - begun_us;
     }
-    qsort(took_us, count, sizeof *took_us, compare_times);
+    qsort(took_us, count, sizeof *took_us, cli_compare_numbers);
     p50_us = took_us[count / 2];
     p99_us = took_us[(count - 1) * 99 / 100];
     doctor_number(self, "net.rtt", "p50_us", p50_us);
