@@ -1,19 +1,20 @@
--- Deletes a lock if it is still the grant that was seen and its host is dead, and gives it to the next waiter.
+-- Deletes a lock whose host is dead, and gives it to the next waiter.
 --
 -- @keys lock queue requests live fence hosts suspects
--- @args acq_id hst_id ts nonce random
--- A field that was not there is "". Returns "is_deleted served"; served: lua/README.md 9.
+-- @args random
+-- Returns what sweep_lock returns.
 
 local call = redis.call
+local held = call("HMGET", KEYS[1], "acq_id", "hst_id", "rql_nonce")
 -- @include is_dead_host
 
-if not is_dead_host(KEYS[6], KEYS[7], ARGV[2]) then
+if not held[2] or not is_dead_host(KEYS[6], KEYS[7], held[2]) then
     return "0 0"
 end
 -- @include clock
 -- @include waiters
 -- @include serving
 -- @include serve_queue
--- @include delete_seen
+-- @include delete_lock
 
-return delete_seen(KEYS, now_text, now_seconds, ARGV)
+return delete_lock(KEYS, now_text, now_seconds, held, ARGV[1])

@@ -3,8 +3,8 @@
 -- @keys lock queue requests live fence hosts suspects
 -- @args from
 -- The host of a request is in its record. That of a Ruby waiter follows from its acquirer id, which names the
--- same thread. Returns {number removed, place to go on from or -1, served}; served 2: the lock is free, serve the
--- next waiter.
+-- same thread. Returns {number removed, served, place to go on from or -1, length of the queue}; served 2: the lock is
+-- free, serve the next waiter.
 
 local call = redis.call
 local lock, queue, requests, hosts, suspects = KEYS[1], KEYS[2], KEYS[3], KEYS[6], KEYS[7]
@@ -25,6 +25,7 @@ local function host_of(acquirer)
 end
 
 call("HLEN", requests) -- before any write: a foreign type is an error
+local length = call("ZCARD", queue)
 local waiters = call("ZRANGE", queue, from, from + PAGE - 1)
 local removed = 0
 for _, acquirer in ipairs(waiters) do
@@ -37,6 +38,6 @@ for _, acquirer in ipairs(waiters) do
 end
 local next_from = #waiters < PAGE and -1 or from + PAGE - removed
 if removed == 0 or call("EXISTS", queue) == 0 or redis.pcall("HEXISTS", lock, "acq_id") ~= 0 then
-    return {removed, next_from, 0}
+    return {removed, 0, next_from, length}
 end
-return {removed, next_from, 2}
+return {removed, 2, next_from, length}

@@ -4,8 +4,8 @@
 -- @args oldest_us from is_dry
 -- Only requests that came at oldest_us or before are checked. A request of ours is dead if it has no record, its
 -- time is over, or its client is silent. All of Ruby's count as dead, because Ruby sends no heartbeat.
--- Returns {number removed, place to go on from or -1, served}; served 2: the lock is free, serve the next
--- waiter.
+-- Returns {number removed, served, place to go on from or -1, length of the queue}; served 2: the lock is free, serve
+-- the next waiter.
 
 local call = redis.call
 local lock, queue, requests, live = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
@@ -33,10 +33,11 @@ local function dead_of(waiters)
 end
 
 call("HLEN", requests) -- before any write: a foreign type is an error
+local length = call("ZCARD", queue)
 local dead, is_end = dead_of(call("ZRANGE", queue, from, from + PAGE - 1, "WITHSCORES"))
 local next_from = is_end and -1 or from + PAGE - (is_dry and 0 or #dead)
 if is_dry then
-    return {#dead, next_from, 0}
+    return {#dead, 0, next_from, length}
 end
 for _, acquirer in ipairs(dead) do
     local access = access_of(call("HGET", requests, acquirer))
@@ -44,6 +45,6 @@ for _, acquirer in ipairs(dead) do
     forget(requests, acquirer, access)
 end
 if not is_end or call("EXISTS", queue) == 0 or redis.pcall("HEXISTS", lock, "acq_id") ~= 0 then
-    return {#dead, next_from, 0} -- the lock is held, the queue is empty, or there are more pages
+    return {#dead, 0, next_from, length} -- the lock is held, the queue is empty, or there are more pages
 end
-return {#dead, next_from, 2}
+return {#dead, 2, next_from, length}

@@ -1,14 +1,23 @@
--- Deletes a lock if it is still the grant that was seen, and gives it to the next waiter.
+-- Deletes a lock, of any owner or of one, and gives it to the next waiter.
 --
 -- @keys lock queue requests live fence
--- @args acq_id hst_id ts nonce random
--- A field that was not there is "". Returns "is_deleted served"; served: lua/README.md 9.
+-- @args acquirer host is_dry random
+-- The acquirer "" is any owner. Returns {1, served, acquirer, nonce} of what was deleted, or "0 0"; served:
+-- lua/README.md 9.
 
 local call = redis.call
+local held = call("HMGET", KEYS[1], "acq_id", "hst_id", "rql_nonce")
+local is_wanted = ARGV[1] == "" or held[1] == ARGV[1] and held[2] == ARGV[2]
+
+if not is_wanted or call("EXISTS", KEYS[1]) == 0 then
+    return "0 0"
+elseif ARGV[3] == "1" then
+    return "1 0"
+end
 -- @include clock
 -- @include waiters
 -- @include serving
 -- @include serve_queue
--- @include delete_seen
+-- @include delete_lock
 
-return delete_seen(KEYS, now_text, now_seconds, ARGV)
+return delete_lock(KEYS, now_text, now_seconds, held, ARGV[4])

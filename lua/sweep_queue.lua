@@ -1,8 +1,8 @@
 -- Removes a whole queue, and notifies the first waiter of each of our clients to poll.
 --
 -- @keys lock queue requests live fence
--- @args
--- Returns {is_removed, number of requests}. A live waiter goes on waiting: its record stays, so that the next call
+-- @args is_dry
+-- Returns {number of requests, 0}. A live waiter goes on waiting: its record stays, so that the next call
 -- that finds the lock free puts all waiters with a record back in their old order, and so does its own next
 -- poll. The records of dead waiters among the first PLACES are removed.
 
@@ -15,6 +15,9 @@ local told = {}
 -- @include serving
 
 local count = call("ZCARD", queue)
+if ARGV[1] == "1" then
+    return {count, 0}
+end
 for _, acquirer in ipairs(call("ZRANGE", queue, 0, PLACES - 1)) do
     local record = call("HGET", requests, acquirer)
     local waiter = read_record(acquirer, record)
@@ -28,4 +31,4 @@ call("UNLINK", queue)
 for _, waiter in pairs(told) do
     notify(KEYS, waiter, waiter.nonce .. " look")
 end
-return {count > 0 and 1 or 0, count}
+return {count, 0}

@@ -235,24 +235,20 @@ static enum rqli_op_next sweep_on(struct rqli_flush *self)
     return sweep->status ? RQLI_OP_OVER : remove_on(self);
 }
 
-/* Begins the sweep. The list is sorted for the rule, which looks hosts up; a host may be dead in
- * several partitions. A server without any of these partitions is not asked, because it may be
- * silent. */
+/* Begins the sweep. Its scripts check each host themselves. A server without a partition in which a
+ * host is dead is not asked, because it may be silent. */
 static enum rqli_op_next begin_sweep(struct rqli_flush *self)
 {
     for (size_t i = 0; i < self->verdicts.count; i++) {
-        rqli_list_add(&self->dead, self->verdicts.item[i].text, 0);
         self->has_dead[self->verdicts.item[i].number] = true;
     }
-    if (self->verdicts.failed || self->dead.failed) {
+    if (self->verdicts.failed) {
         self->op.status = rqli_fail_nomem(&self->fault);
         return RQLI_OP_OVER;
     }
-    rqli_list_sort(&self->dead);
     self->sweep = (struct rqli_sweep){
         .client = self->via,
         .error = &self->fault,
-        .dead_hosts = &self->dead,
         .partitions = self->has_dead,
         .locks = &self->flushed.locks,
         .acquirers = &self->flushed.acquirers,
@@ -379,7 +375,6 @@ void rqli_flush_fini_p(struct rqli_flush *self)
 {
     rqli_sweep_fini_p(&self->sweep);
     rqli_list_fini_p(&self->verdicts);
-    rqli_list_fini_p(&self->dead);
     rqli_zombies_fini_p(&self->flushed);
 }
 

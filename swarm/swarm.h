@@ -83,7 +83,6 @@ struct rqli_flush {
     rql_error fault;
     bool is_elected;                /* out */
     struct rqli_list verdicts;      /* dead hosts, each with the number of its set of keys */
-    struct rqli_list dead;          /* the same hosts, sorted, each once */
     bool has_dead[RQLI_PARTITIONS]; /* by number of their set of keys */
     struct rqli_zombies flushed;
 

@@ -9,13 +9,13 @@
  * handed the secret. A sweep is the gem's clear_locks, clear_locks_of, clear_current_locks and
  * clear_dead_requests.
  *
- * A sweep finds its keys with SCAN, reads them in batches, and clears each key with one short
- * script. The server therefore keeps serving other clients, no matter how many keys there are. A
- * sweep is not a snapshot: it may miss locks and requests that are created meanwhile. It ends a
- * lock only if the lock is still the grant that the sweep has seen. A lock that has changed hands
- * before the script runs stays. The script that frees a lock also hands it to the next waiter of
- * librql. A key that holds something other than a lock or a queue, or more than can be read, is
- * left alone and counted.
+ * A sweep finds its keys with SCAN, and calls one short script for each key, in batches. The server
+ * therefore keeps serving other clients, no matter how many keys there are. A sweep is not a
+ * snapshot: it may miss locks and requests that are created meanwhile. The script decides and
+ * removes in one step: a lock that has another owner by then stays, unless the sweep is about the
+ * locks of all. The script that frees a lock also hands it to the next waiter of librql, and the
+ * sweep does not end that grant. A key that holds something other than a lock or a queue is left
+ * alone and counted.
  *
  * A fault ends the sweep. Work that was done before the fault is not undone, and the result
  * includes it. Call again for the rest.
@@ -34,7 +34,7 @@ RQL_BEGIN_DECLS
  *
  * Called on the sweeping thread, with no library mutex held.
  *
- * @param[in] done       Number of keys inspected so far.
+ * @param[in] done       Number of keys swept so far.
  * @param[in] found      Number of keys found so far; final once @p done is above 0.
  * @param[in] user_data  rql_sweep_options::user_data.
  * @return false to end the sweep now; the sweep then returns ::RQL_STOPPED.
@@ -104,7 +104,7 @@ typedef struct rql_sweep_result {
     int64_t queues;      /**< Queues from which a request was removed. */
     int64_t requests;    /**< Requests removed. The gem does not count them. */
     int64_t handed_over; /**< Locks that went to a waiter at once. The gem hands nothing over. */
-    int64_t foreign;     /**< Keys left alone: of another type, or too large to read. */
+    int64_t foreign;     /**< Keys left alone: of another type, or of more than 65536 bytes. */
     int64_t duration_us; /**< Duration of the sweep. */
 } rql_sweep_result;
 

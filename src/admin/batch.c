@@ -6,12 +6,12 @@
 /* Reads the contents of many keys, in batches that fit a connection. */
 
 enum {
-    BATCH_BYTES = 4 << 20,  /* a quarter of what a connection carries, as keys may grow meanwhile */
-    MEMORY_SAMPLES = 128,   /* items that the server measures */
+    BATCH_BYTES = 4 << 20, /* a quarter of what a connection carries, as keys may grow meanwhile */
+    MEMORY_SAMPLES = 128,  /* items that the server measures */
     GUESSED_ITEM_SIZE = 128 /* used if the server does not say */
 };
 
-bool rqli_cost_read_count(const struct rqli_reply *reply, int64_t *count)
+static bool read_count(const struct rqli_reply *reply, int64_t *count)
 {
     /* A key of another type counts as empty: reading it reports the type again, at no cost. */
     bool is_foreign =
@@ -25,7 +25,7 @@ bool rqli_cost_read_count(const struct rqli_reply *reply, int64_t *count)
  * that sums over a batch cannot overflow, whatever a server answers. The user may not be allowed to
  * send MEMORY, and its reply is nil for a key that is gone: then the size is guessed. The `most`
  * items that are read count as average ones. */
-struct rqli_cost rqli_cost_of(int64_t count, const struct rqli_reply *memory, int64_t most)
+static struct rqli_cost cost_of(int64_t count, const struct rqli_reply *memory, int64_t most)
 {
     const int64_t guessed = rqli_smaller(count, RQLI_BATCH_ELEMENTS) * GUESSED_ITEM_SIZE;
     const int64_t bytes = memory->type == RQLI_REPLY_INTEGER ? memory->integer : guessed;
@@ -40,16 +40,13 @@ struct rqli_cost rqli_cost_of(int64_t count, const struct rqli_reply *memory, in
     return cost;
 }
 
-void rqli_cost_ask_count(struct rqli_command *command, const char *counter, struct rqli_slice key)
+/* Two commands measure a key: the one that counts its items, and MEMORY USAGE, which measures only
+ * samples of a key, so it is cheap for any size. */
+static void ask(struct rqli_command *command, const char *counter, struct rqli_slice key)
 {
     rqli_command_begin(command, 2);
     rqli_command_text(command, counter);
     rqli_command_slice(command, key);
-}
-
-/* MEMORY USAGE measures only samples of a key, so it is cheap for any size. */
-void rqli_cost_ask_memory(struct rqli_command *command, struct rqli_slice key)
-{
     rqli_command_begin(command, 5);
     rqli_command_text(command, "MEMORY");
     rqli_command_text(command, "USAGE");
@@ -66,27 +63,24 @@ static rql_status measure(const struct rqli_reader *reader, struct rqli_key_batc
     rql_status status;
 
     for (size_t i = 0; batch && i < n; i++) {
-        const struct rqli_slice key = self->keys[self->first + i].text;
-
-        rqli_cost_ask_count(&batch->command, self->ops->counter, key);
-        rqli_cost_ask_memory(&batch->command, key);
+        ask(&batch->command, self->ops->counter, self->keys[self->first + i].text);
     }
     status = rqli_reader_run(reader, batch);
     for (size_t i = 0; !status && i < n; i++) {
         const struct rqli_reply *replies = &batch->reply[2 * i];
         int64_t count;
 
-        if (!rqli_cost_read_count(&replies[0], &count)) {
+        if (!read_count(&replies[0], &count)) {
             return rqli_reply_fault(&replies[0], self->ops->counter, reader->where, reader->error);
         }
-        self->costs[i] = rqli_cost_of(count, &replies[1], self->ops->most);
+        self->costs[i] = cost_of(count, &replies[1], self->ops->most);
     }
     return status;
 }
 
 /* Returns how many keys fit into a batch; 0: the first one alone is too large. An item is two
  * elements of a reply: a field and its value, or a member and its score. */
-size_t rqli_cost_fit(const struct rqli_cost *costs, size_t n)
+static size_t n_that_fit(const struct rqli_cost *costs, size_t n)
 {
     int64_t elements = 0;
     int64_t bytes = 0;
@@ -124,7 +118,7 @@ static rql_status read_one_set(const struct rqli_reader *reader, struct rqli_key
 
     *done = 0;
     while (!status && *done < n_known) {
-        size_t n_fit = rqli_cost_fit(&self->costs[*done], n_known - *done);
+        size_t n_fit = n_that_fit(&self->costs[*done], n_known - *done);
 
         status = n_fit > 0 ? self->ops->read(reader, self, self->first + *done, n_fit)
                            : self->ops->report_unread(reader, self, self->first + *done);

@@ -92,8 +92,8 @@ rql_status rql_locks_clear(rql_client *client, const rql_sweep_options *options,
     }
     /* Queues come first, as in the gem: Ruby's requests are out of them when the locks are
      * served. Our living waiters come back by their records. */
-    rqli_sweep_add(&sweep, &rqli_rule_all_queues, sweep.options.batch_size);
-    rqli_sweep_add(&sweep, &rqli_rule_all_locks, sweep.options.batch_size);
+    rqli_sweep_add(&sweep, &rqli_rule_queues, sweep.options.batch_size);
+    rqli_sweep_add(&sweep, &rqli_rule_locks, sweep.options.batch_size);
     return run(&sweep, RQLI_ON_CLEARED, out);
 }
 
@@ -136,8 +136,8 @@ rql_status rql_locks_clear_of(rql_client *client, const rql_sweep_owner *owner,
     /* Requests are matched by the acquirer alone: a queue does not name the host of a Ruby
      * request. */
     sweep.owner = owner;
-    rqli_sweep_add(&sweep, &rqli_rule_locks_of, sweep.options.lock_scan_size);
-    rqli_sweep_add(&sweep, &rqli_rule_requests_of, sweep.options.queue_scan_size);
+    rqli_sweep_add(&sweep, &rqli_rule_locks, sweep.options.lock_scan_size);
+    rqli_sweep_add(&sweep, &rqli_rule_requests, sweep.options.queue_scan_size);
     return run(&sweep, RQLI_ON_CLEARED_OF, out);
 }
 
@@ -157,7 +157,7 @@ static rql_status read_age(struct rqli_sweep *sweep)
     if (!rqli_time_read(batch->reply, &server_us)) {
         return rqli_batch_fault(batch, batch->reply, "TIME", "server", sweep->error);
     }
-    rqli_sweep_age_init(&sweep->age, server_us, sweep->options.dead_ttl_ms);
+    sweep->oldest_us = server_us - sweep->options.dead_ttl_ms * 1000;
     return RQL_OK;
 }
 

@@ -151,43 +151,36 @@ static rql_status walk_keys(rql_client *client, struct rqli_walk *walk, const ch
     return rqli_walk_read_all(&reader, walk, count);
 }
 
-/* Lists the names in all keys with this prefix, sorted. */
-static rql_status list_names(rql_client *client, const char *prefix, rql_text_list **out,
-                             rql_error *error)
+/* Lists the keys with this prefix, or the names in them, sorted. */
+static rql_status list(rql_client *client, const char *prefix, bool as_names, rql_text_list **out,
+                       rql_error *error)
 {
     RQLI_DEFER_CANCEL;
     RQLI_AUTO(rqli_walk_fini) struct rqli_walk walk = {0};
     rql_status status = check_out(client, out, error);
 
     status = status ? status : walk_keys(client, &walk, prefix, error);
-    return status ? status : rqli_list_give_names(&walk.found, prefix, out, error);
-}
-
-static rql_status list_keys(rql_client *client, const char *prefix, rql_text_list **out,
-                            rql_error *error)
-{
-    RQLI_DEFER_CANCEL;
-    RQLI_AUTO(rqli_walk_fini) struct rqli_walk walk = {0};
-    rql_status status = check_out(client, out, error);
-
-    status = status ? status : walk_keys(client, &walk, prefix, error);
-    return status ? status : rqli_list_give(&walk.found, out, error);
+    if (status) {
+        return status;
+    }
+    return as_names ? rqli_list_give_names(&walk.found, prefix, out, error)
+                    : rqli_list_give(&walk.found, out, error);
 }
 
 rql_status rql_locks_list(rql_client *client, rql_text_list **out, rql_error *error)
 {
-    return list_names(client, RQLI_KEY_LOCK, out, error);
+    return list(client, RQLI_KEY_LOCK, true, out, error);
 }
 
 rql_status rql_queues_list(rql_client *client, rql_text_list **out, rql_error *error)
 {
-    return list_names(client, RQLI_KEY_QUEUE, out, error);
+    return list(client, RQLI_KEY_QUEUE, true, out, error);
 }
 
 /* Lists the keys that the gem counts as its own, by how they begin. */
 rql_status rql_keys_list(rql_client *client, rql_text_list **out, rql_error *error)
 {
-    return list_keys(client, PREFIX_OF_ALL, out, error);
+    return list(client, PREFIX_OF_ALL, false, out, error);
 }
 
 /* The items are pointers of any type. A fault may have left some of them NULL. */

@@ -130,21 +130,6 @@ struct rqli_cost {
     int64_t bytes;
 };
 
-/* Two commands measure it: the one that counts the items of a key, and MEMORY USAGE. */
-void rqli_cost_ask_count(struct rqli_command *command, const char *counter, struct rqli_slice key);
-void rqli_cost_ask_memory(struct rqli_command *command, struct rqli_slice key);
-
-/* Reads the first reply. A key of another type counts as empty. False: the reply is malformed. */
-bool rqli_cost_read_count(const struct rqli_reply *reply, int64_t *count);
-
-/* Returns the cost of a key. memory: the other reply, of any kind. `most` is how many items are
- * read at once. */
-struct rqli_cost rqli_cost_of(int64_t count, const struct rqli_reply *memory, int64_t most);
-
-/* Returns how many of the n keys with these costs go into one batch; 0: the first is too
- * large. */
-size_t rqli_cost_fit(const struct rqli_cost *costs, size_t n);
-
 struct rqli_key_batch;
 
 /* How the keys of a batch are measured and read. */

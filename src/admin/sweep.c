@@ -14,15 +14,15 @@ enum {
     KEY_MAX = 65536, /* longer keys are not locks: a batch of them would overflow the buffers */
 };
 
+/* No key has a larger count; a reply with a larger number is malformed. */
+#define COUNT_MAX (INT64_C(1) << 40)
+
 /*
- * A sweep uses SCAN in small steps, one round that inspects a batch, then a script call for each
- * key that is wanted: no single command holds the server up, however many keys there are. A lock
- * may change hands between inspection and call. The script gets the grant that was seen and keeps
- * any other.
+ * A sweep uses SCAN in small steps, then one short script call for each key, in batches: no single
+ * command holds the server up, however many keys there are. The script decides and removes in one
+ * step, so nothing that has changed since the key was found is removed by mistake.
  *
- * Phases: FIND for each page of all parts; then for each batch MEASURE (of locks), INSPECT and CALL
- * until no target goes on. The last two are repeated if not all of the batch went into one
- * batch.
+ * Phases: FIND for each page of all parts; then for each batch CALL until no target goes on.
  */
 
 /* Adds one of at most RQLI_SWEEP_PARTS_MAX rules. They are swept in the order in which they are
@@ -55,13 +55,6 @@ static struct rqli_sweep_part *part_of(struct rqli_sweep *self)
     return &self->parts[self->part];
 }
 
-/* Returns the i-th key of this round. */
-static struct rqli_slice key_of(const struct rqli_sweep *self, size_t i)
-{
-    return self->parts[self->part].walk.found.item[self->first + self->at + i].text;
-}
-
-/* Writes a command that depends on the phase; measuring takes two commands for each key. */
 static void write_call(struct rqli_op *op, size_t i, struct rqli_call *call)
 {
     struct rqli_sweep *self = (struct rqli_sweep *)op;
@@ -70,12 +63,6 @@ static void write_call(struct rqli_op *op, size_t i, struct rqli_call *call)
     if (self->phase == RQLI_SWEEP_FIND) {
         rqli_walk_ask(&part->walk, rqli_call_plain(call),
                       rqli_smaller(part->batch_size, SCAN_COUNT_MAX));
-    } else if (self->phase == RQLI_SWEEP_MEASURE && i % 2 == 0) {
-        rqli_cost_ask_count(rqli_call_plain(call), "HLEN", key_of(self, i / 2));
-    } else if (self->phase == RQLI_SWEEP_MEASURE) {
-        rqli_cost_ask_memory(rqli_call_plain(call), key_of(self, i / 2));
-    } else if (self->phase == RQLI_SWEEP_INSPECT) {
-        rqli_rule_inspect(part->rule, self, rqli_call_plain(call), key_of(self, i));
     } else if (self->targets[i].is_serving) {
         rqli_serve_write(&self->targets[i].keys, call);
     } else {
@@ -95,132 +82,58 @@ static void note_fault(struct rqli_sweep *self, const rql_error *fault)
     }
 }
 
-static void on_swept(const struct rqli_sweep *self, struct rqli_slice key)
+static void on_swept(struct rqli_sweep *self, const struct rqli_sweep_target *target,
+                     const struct rqli_reply *reply)
 {
+    if (part_of(self)->rule->kind == RQLI_SWEEPS_LOCKS) {
+        rqli_rule_note_lock(self, target, reply);
+    }
     if (self->options.on_swept) {
-        self->options.on_swept(key.data, self->options.user_data);
+        self->options.on_swept(target->key.data, self->options.user_data);
     }
 }
 
-/* Keys, the copy of the inspection's reply, and its texts are one allocation, because the reply
- * does not outlive its round. */
-static bool add_target(struct rqli_sweep *self, struct rqli_slice key,
-                       const struct rqli_reply *seen)
+static bool add_target(struct rqli_sweep *self, struct rqli_slice key)
 {
     struct rqli_sweep_target *target = &self->targets[self->n_targets];
     struct rqli_slice name = rqli_name_in(key, part_of(self)->rule->prefix);
-    size_t size = (1 + seen->count) * sizeof *seen + rqli_keys_room(name);
-    struct rqli_reply *copy;
-    char *cursor;
 
-    for (size_t i = 0; i < seen->count; i++) {
-        size += seen->items[i].text.length + 1;
-    }
-    copy = malloc(size);
-    if (!copy) {
+    *target = (struct rqli_sweep_target){
+        .key = key, .memory = malloc(rqli_keys_room(name)), .goes_on = true};
+    if (!target->memory) {
         return false;
     }
-    *target = (struct rqli_sweep_target){
-        .key = key, .seen = copy, .memory = (char *)copy, .goes_on = true};
-    *copy = *seen;
-    copy->items = copy + 1;
-    cursor = (char *)(copy + 1 + seen->count);
-    rqli_keys_init(&target->keys, cursor, rqli_key_set_of(self->client->is_partitioned, name),
-                   name);
-    cursor += rqli_keys_room(name);
-    for (size_t i = 0; i < seen->count; i++) {
-        copy[1 + i] = seen->items[i];
-        if (seen->items[i].type == RQLI_REPLY_TEXT) {
-            copy[1 + i].text.data = rqli_pack(&cursor, seen->items[i].text);
-        }
-    }
+    rqli_keys_init(&target->keys, target->memory,
+                   rqli_key_set_of(self->client->is_partitioned, name), name);
     self->n_targets++;
     return true;
 }
 
-/* Counts a key in a dry run, if the script does all of it in one call. That call is not made; it
- * would remove one more key or request. For a whole queue the second number is the number of its
- * requests. */
-static void preview(struct rqli_sweep *self, struct rqli_slice key, const struct rqli_reply *seen)
-{
-    const struct rqli_sweep_rule *rule = part_of(self)->rule;
-    struct rqli_sweep_target target = {.key = key, .seen = seen};
-    const struct rqli_outcome outcome = {
-        .what = 1,
-        .second = rule->inspection == RQLI_INSPECT_LENGTH ? seen->integer : 0,
-    };
-
-    (void)rqli_rule_count(rule, self, &target, &outcome);
-    on_swept(self, key);
-}
-
-/* Reads one inspection: the key becomes a target if the rule wants it. A key of another type is
- * not a lock: it is counted, and left alone. */
-static rql_status consider(struct rqli_sweep *self, struct rqli_slice key,
-                           const struct rqli_batch *answer, const struct rqli_reply *seen)
-{
-    const struct rqli_sweep_rule *rule = part_of(self)->rule;
-    enum rqli_sweep_verdict verdict = RQLI_SWEEP_MALFORMED;
-
-    if (seen->type == RQLI_REPLY_ERROR && rqli_reply_class(seen) == RQL_E_WRONG_TYPE) {
-        self->result.foreign++;
-        return RQL_OK;
-    }
-    if (seen->type != RQLI_REPLY_ERROR) {
-        verdict = rqli_rule_judge(rule, self, seen);
-    }
-    if (verdict == RQLI_SWEEP_MALFORMED) {
-        return rqli_batch_fault(answer, seen, rqli_inspection_name(rule->inspection), key.data,
-                                self->error);
-    }
-    if (verdict == RQLI_SWEEP_REMOVE && self->options.dry_run && rule->next == RQLI_NUMBER_NONE) {
-        preview(self, key, seen);
-    } else if (verdict == RQLI_SWEEP_REMOVE && !add_target(self, key, seen)) {
-        return rqli_fail_nomem(self->error);
-    }
-    return RQL_OK;
-}
-
-/* Reads the reply to a plain command, which changes nothing, so a lost reply leaves no doubt. Of
- * the two replies that measure a key the count comes first, and is kept in item_count for the
- * second: replies come in order. */
-static void read_plain(struct rqli_sweep *self, size_t i, const struct rqli_batch *answer,
-                       const struct rqli_reply *reply, const rql_error *fault)
+/* Reads a page of keys. SCAN changes nothing, so a lost reply leaves no doubt. */
+static void read_page(struct rqli_sweep *self, const struct rqli_batch *answer,
+                      const rql_error *fault)
 {
     struct rqli_sweep_part *part = part_of(self);
     const struct rqli_reader reader = {
         .client = self->client, .where = part->rule->pattern, .error = self->error};
 
-    if (self->op.status < 0 || self->has_moved) {
-        return;
-    }
-    if (reply && self->phase != RQLI_SWEEP_FIND &&
-        rqli_client_follows(self->client, self->set, reply, &self->retries)) {
-        self->has_moved = true;
-        self->n_at = self->phase == RQLI_SWEEP_INSPECT ? i : self->n_at;
-        return;
-    }
-    if (!reply) {
+    if (fault) {
         note_fault(self, fault);
         self->op.status = rqli_reader_status(&reader, fault->status);
-    } else if (self->phase == RQLI_SWEEP_FIND) {
+    } else {
         self->op.status = rqli_walk_take(&part->walk, answer, self->error);
-    } else if (self->phase == RQLI_SWEEP_INSPECT) {
-        self->op.status = consider(self, key_of(self, i), answer, reply);
-    } else if (i % 2 == 1) {
-        self->costs[i / 2] = rqli_cost_of(self->item_count, reply, RQLI_GRANT_FIELDS);
-    } else if (!rqli_cost_read_count(reply, &self->item_count)) {
-        self->op.status = rqli_reply_fault(reply, "HLEN", reader.where, self->error);
     }
 }
 
-/* The second number is an enum rqli_served, a number of requests, or where a script goes on: -1
- * is the end. */
+static bool is_count(int64_t number)
+{
+    return number >= 0 && number <= COUNT_MAX;
+}
+
 static bool is_plausible(const struct rqli_outcome *outcome)
 {
-    return outcome->what >= 0 && outcome->what <= RQLI_SWEEP_COUNT_MAX && outcome->second >= -1 &&
-           outcome->second <= RQLI_SWEEP_COUNT_MAX && outcome->third >= 0 &&
-           outcome->third <= RQLI_SWEEP_COUNT_MAX;
+    return is_count(outcome->what) && is_count(outcome->second) && outcome->third >= -1 &&
+           outcome->third <= COUNT_MAX && is_count(outcome->fourth);
 }
 
 /* If the script was cut short while it served a queue, calls of release.lua go on, until one of
@@ -243,8 +156,8 @@ static void read_reply(struct rqli_op *op, size_t i, const struct rqli_batch *an
     struct rqli_outcome outcome;
     rql_error malformed = {0};
 
-    if (self->phase != RQLI_SWEEP_CALL) {
-        read_plain(self, i, answer, reply, fault);
+    if (self->phase == RQLI_SWEEP_FIND) {
+        read_page(self, answer, fault);
         return;
     }
     target = &self->targets[i];
@@ -263,7 +176,7 @@ static void read_reply(struct rqli_op *op, size_t i, const struct rqli_batch *an
         note_fault(self, &malformed);
     } else {
         if (outcome.what > 0 && target->removed == 0) {
-            on_swept(self, target->key);
+            on_swept(self, target, reply);
         }
         target->goes_on = rqli_rule_count(rule, self, target, &outcome);
         if (!target->goes_on) {
@@ -272,16 +185,16 @@ static void read_reply(struct rqli_op *op, size_t i, const struct rqli_batch *an
     }
 }
 
-/* Returns the node of the route for plain commands: the node that is walked, or has the keys. */
-static struct rqli_node *node_of_round(struct rqli_sweep *self, enum rqli_sweep_phase phase)
+/* Returns the node of the route: the node that is walked, or has the first of the keys. */
+static struct rqli_node *node_of_round(struct rqli_sweep *self)
 {
     struct rqli_fleet *fleet = &self->client->fleet;
     struct rqli_node *walked = part_of(self)->walk.node;
 
-    if (phase == RQLI_SWEEP_FIND) {
+    if (self->phase == RQLI_SWEEP_FIND) {
         return walked ? walked : &fleet->first;
     }
-    return rqli_fleet_node(fleet, self->set);
+    return rqli_fleet_node(fleet, rqli_key_set_in(self->targets[0].key));
 }
 
 /* Each round has the time of a single command: a sweep as a whole has no limit except its
@@ -289,10 +202,7 @@ static struct rqli_node *node_of_round(struct rqli_sweep *self, enum rqli_sweep_
 static enum rqli_op_next go_on(struct rqli_sweep *self, enum rqli_sweep_phase phase, size_t n_calls)
 {
     self->phase = phase;
-    self->op.route.node = node_of_round(self, phase);
-    self->op.again_us = self->has_moved ? self->retries.again_us : 0;
-    self->has_moved = false;
-    self->retries.again_us = 0;
+    self->op.route.node = node_of_round(self);
     self->op.n_calls = n_calls;
     self->op.until_us = rqli_client_until_us(self->client, rqli_now_us());
     return RQLI_OP_AGAIN;
@@ -312,29 +222,11 @@ static bool report(struct rqli_sweep *self)
     return true;
 }
 
-/* Returns how many of the remaining keys, from the first one on, have the same set: they are
- * sorted. */
-static size_t n_of_one_set(struct rqli_sweep *self, size_t most)
-{
-    const struct rqli_list *found = &part_of(self)->walk.found;
-    const struct rqli_item *item = &found->item[self->first];
-    size_t n_left = found->count - self->first;
-    size_t i = 1;
-
-    self->set = rqli_key_set_in(item->text);
-    while (i < n_left && i < most && rqli_key_set_in(item[i].text) == self->set) {
-        i++;
-    }
-    return i;
-}
-
-/* Begins a batch of the next keys of this part, or of the part after it. A grant has texts of
- * any size, so its size is asked for first. Measuring takes two calls for each key, so a batch has
- * at most RQLI_BATCH_KEYS. */
+/* Begins a batch of the next keys of this part, or of the part after it. */
 static enum rqli_op_next begin_batch(struct rqli_sweep *self)
 {
-    const struct rqli_sweep_part *part;
-    size_t most;
+    const struct rqli_list *found;
+    int64_t most;
 
     while (self->part < self->n_parts && self->first == part_of(self)->walk.found.count) {
         self->part++;
@@ -343,19 +235,19 @@ static enum rqli_op_next begin_batch(struct rqli_sweep *self)
     if (self->part == self->n_parts) {
         return RQLI_OP_OVER;
     }
-    part = part_of(self);
-    most = (size_t)rqli_smaller(part->batch_size, RQLI_BATCH_KEYS);
-    self->n_batch = n_of_one_set(self, most);
-    self->retries =
-        (struct rqli_retries){.until_us = rqli_client_until_us(self->client, rqli_now_us())};
-    self->at = 0;
-    self->n_at = self->n_batch;
-    return part->rule->inspection == RQLI_INSPECT_GRANT
-               ? go_on(self, RQLI_SWEEP_MEASURE, 2 * self->n_batch)
-               : go_on(self, RQLI_SWEEP_INSPECT, self->n_at);
+    found = &part_of(self)->walk.found;
+    most = rqli_smaller(part_of(self)->batch_size, RQLI_BATCH_KEYS);
+    while (self->first < found->count && (int64_t)self->n_targets < most) {
+        if (!add_target(self, found->item[self->first++].text)) {
+            self->op.status = rqli_fail_nomem(self->error);
+            return RQLI_OP_OVER;
+        }
+    }
+    self->n_batch = self->n_targets;
+    return go_on(self, RQLI_SWEEP_CALL, self->n_targets);
 }
 
-/* Asks the caller's filter once for each key, before any key is inspected. A key that the filter
+/* Asks the caller's filter once for each key, before any key is swept. A key that the filter
  * refuses is not counted. Nor is a key with a NUL, because the filter would judge it by the part
  * before the NUL. A key that is too long counts as foreign. */
 static void skip_keys(struct rqli_sweep *self, struct rqli_list *keys, const char *prefix)
@@ -402,29 +294,8 @@ static enum rqli_op_next find_on(struct rqli_sweep *self)
     return go_on(self, RQLI_SWEEP_FIND, 1);
 }
 
-/* Inspects as many keys as a connection carries at once; larger keys are left alone. At the end
- * of the batch the progress is reported to the caller, and the next batch begins. */
-static enum rqli_op_next inspect_on(struct rqli_sweep *self)
-{
-    if (part_of(self)->rule->inspection == RQLI_INSPECT_GRANT) {
-        self->n_at = rqli_cost_fit(&self->costs[self->at], self->n_batch - self->at);
-    } else {
-        self->n_at = self->n_batch - self->at;
-    }
-    while (self->n_at == 0 && self->at < self->n_batch) {
-        self->at++;
-        self->result.foreign++;
-        self->done++;
-        self->n_at = rqli_cost_fit(&self->costs[self->at], self->n_batch - self->at);
-    }
-    if (self->at < self->n_batch) {
-        return go_on(self, RQLI_SWEEP_INSPECT, self->n_at);
-    }
-    self->first += self->n_batch;
-    return report(self) ? begin_batch(self) : RQLI_OP_OVER;
-}
-
-/* After a fault only the targets whose queues are being served go on. */
+/* After a fault only the targets whose queues are being served go on. At the end of the batch the
+ * progress is reported to the caller, and the next batch begins. */
 static enum rqli_op_next call_on(struct rqli_sweep *self)
 {
     size_t kept = 0;
@@ -445,28 +316,19 @@ static enum rqli_op_next call_on(struct rqli_sweep *self)
     if (self->op.status < 0) {
         return RQLI_OP_OVER;
     }
-    self->done += (int64_t)self->n_at;
-    self->at += self->n_at;
-    return inspect_on(self);
+    self->done += (int64_t)self->n_batch;
+    return report(self) ? begin_batch(self) : RQLI_OP_OVER;
 }
 
-/* A fault ends the sweep; only scripts that have begun to serve a queue go on to its end. */
 static enum rqli_op_next next(struct rqli_op *op)
 {
     struct rqli_sweep *self = (struct rqli_sweep *)op;
 
-    if (op->status < 0 && self->phase != RQLI_SWEEP_CALL) {
-        return RQLI_OP_OVER;
-    }
     switch (self->phase) {
     case RQLI_SWEEP_BEGIN:
         return go_on(self, RQLI_SWEEP_FIND, 1);
     case RQLI_SWEEP_FIND:
-        return find_on(self);
-    case RQLI_SWEEP_MEASURE:
-        return self->has_moved ? go_on(self, RQLI_SWEEP_MEASURE, 2 * self->n_batch)
-                               : inspect_on(self);
-    case RQLI_SWEEP_INSPECT:
+        return op->status < 0 ? RQLI_OP_OVER : find_on(self);
     case RQLI_SWEEP_CALL:
         break;
     }

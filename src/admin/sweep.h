@@ -1,9 +1,8 @@
 #ifndef RQLI_SWEEP_H
 #define RQLI_SWEEP_H
 
-/* A sweep finds keys by SCAN, inspects them in batches, calls one script for each key that its
- * rule wants, and counts. The script checks the condition again, so a key that has changed since
- * the inspection is kept. A sweep is an operation: a thread or a loop drives it. */
+/* A sweep finds keys by SCAN, calls one script for each key, in batches, and counts. The script
+ * decides whether the rule wants the key. A sweep is an operation: a thread or a loop drives it. */
 
 #include "admin/sweep_state.h"
 

@@ -8,15 +8,9 @@
 
 #include <rql/sweep.h>
 
-enum { RQLI_SWEEP_PARTS_MAX = 2, RQLI_SWEEP_SECONDS_SIZE = 32 };
+enum { RQLI_SWEEP_PARTS_MAX = 2 };
 
 struct rqli_sweep_rule;
-
-/* The age of requests: those with a time up to oldest_us (server time) may be dead. */
-struct rqli_sweep_age {
-    int64_t oldest_us;
-    char seconds[RQLI_SWEEP_SECONDS_SIZE]; /* the same time in the form of a score */
-};
 
 /* The keys of one rule. */
 struct rqli_sweep_part {
@@ -25,12 +19,12 @@ struct rqli_sweep_part {
     struct rqli_walk walk;
 };
 
-/* A key that is to be swept. */
+/* A key that is being swept. */
 struct rqli_sweep_target {
     struct rqli_slice key;
-    const struct rqli_reply *seen; /* the reply of the inspection, copied into memory */
-    char *memory;                  /* the allocation of seen and of keys */
-    struct rqli_keys keys;
+    struct rqli_keys keys; /* of its lock, in `memory` */
+    char *memory;
+    int64_t length;  /* of the queue when its first step began */
     int64_t from;    /* where the next step begins */
     int64_t removed; /* requests or keys that earlier steps removed */
     int64_t served;  /* the last enum rqli_served but 0 of all steps */
@@ -41,10 +35,8 @@ struct rqli_sweep_target {
 /* The kinds of calls in a round. */
 enum rqli_sweep_phase {
     RQLI_SWEEP_BEGIN,
-    RQLI_SWEEP_FIND,    /* a page of SCAN */
-    RQLI_SWEEP_MEASURE, /* how large the keys of a batch are */
-    RQLI_SWEEP_INSPECT, /* the keys that go into a round together */
-    RQLI_SWEEP_CALL,    /* scripts, for those keys that the rule wants */
+    RQLI_SWEEP_FIND, /* a page of SCAN */
+    RQLI_SWEEP_CALL, /* the rule's script, for each key of a batch */
 };
 
 struct rqli_sweep {
@@ -53,34 +45,24 @@ struct rqli_sweep {
     rql_sweep_options options;
     rql_error *error; /* gets the fault; or NULL */
 
-    /* The owner, the age or the hosts that the rules are about; each rule needs one of them at
-     * most. */
-    const rql_sweep_owner *owner;
-    struct rqli_sweep_age age;
-    const struct rqli_list *dead_hosts; /* sorted */
-    const bool *partitions;             /* only their servers are swept; NULL: all */
+    const rql_sweep_owner *owner; /* whose locks and requests are swept; NULL: those of all */
+    int64_t oldest_us;            /* requests up to this time, by the server's clock, may be dead */
+    const bool *partitions;       /* only their servers are swept; NULL: all */
 
     struct rqli_list *locks;     /* gets the keys of the locks that were removed; or NULL */
     struct rqli_list *acquirers; /* gets the ids of their holders; or NULL */
     rql_sweep_result result;
-    int64_t done; /* keys that were inspected */
+    int64_t done; /* keys that were swept */
     int64_t found;
     struct rqli_sweep_part parts[RQLI_SWEEP_PARTS_MAX];
     size_t n_parts;
 
     enum rqli_sweep_phase phase;
-    size_t part;                    /* the part that is being swept, or found */
-    size_t first;                   /* of its keys: the batch under way begins there, */
-    size_t n_batch;                 /* and has so many */
-    size_t at;                      /* in the batch: the round begins there, */
-    size_t n_at;                    /* and has so many */
-    const struct rqli_key_set *set; /* the set of all keys of the batch */
-    struct rqli_retries retries;    /* of these keys, */
-    bool has_moved;                 /* which have moved, and are asked for at another node */
-    int64_t item_count;             /* items of the key whose memory comes next */
-    struct rqli_cost costs[RQLI_BATCH_KEYS]; /* of the batch */
+    size_t part;  /* the part that is being swept, or found */
+    size_t first; /* of its keys: the next batch begins there */
     struct rqli_sweep_target targets[RQLI_BATCH_KEYS];
-    size_t n_targets;
+    size_t n_targets; /* those that go on */
+    size_t n_batch;   /* the keys of the batch */
 };
 
 #endif

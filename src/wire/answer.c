@@ -152,8 +152,8 @@ bool rqli_answer_is_for(const struct rqli_answer *self, const char *nonce)
            rqli_slice_is(self->nonce, nonce);
 }
 
-/* A third number that is missing is read as 0: the script and the first number determine whether
- * there is one. */
+/* A number that is missing after the second is read as 0: the script and the first number determine
+ * whether there is one. */
 bool rqli_outcome_read(const struct rqli_reply *reply, struct rqli_outcome *out)
 {
     struct fields fields = read_fields(reply);
@@ -161,10 +161,8 @@ bool rqli_outcome_read(const struct rqli_reply *reply, struct rqli_outcome *out)
     if (fields.count < 2) {
         return false;
     }
-    *out = (struct rqli_outcome){fields.numbers[0], fields.numbers[1], 0};
-    if (fields.count > 2) {
-        out->third = fields.numbers[2];
-    }
+    *out = (struct rqli_outcome){fields.numbers[0], fields.numbers[1], fields.numbers[2],
+                                 fields.numbers[3]};
     return true;
 }
 

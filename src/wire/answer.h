@@ -50,11 +50,12 @@ bool rqli_answer_read(const struct rqli_reply *reply, struct rqli_answer *out);
  * answers are out of step. */
 bool rqli_answer_is_for(const struct rqli_answer *self, const char *nonce);
 
-/* The other scripts answer at least two numbers; {what, now_us, left_ms}, or fewer. */
+/* The other scripts answer two to four numbers: {what, served, left_ms} as a rule. */
 struct rqli_outcome {
     int64_t what;
     int64_t second;
     int64_t third;
+    int64_t fourth;
 };
 
 /* Results of transfer.lua: handed on, or several were joined and nothing was done. Otherwise it

@@ -285,7 +285,8 @@ class Explorer:
                 break
             again = [(answers[index][1], *repeated(*calls[index][1:])) for index in partly]
             for index, (told, contents) in zip(partly, self.server.run(again)):
-                if calls[index][1] not in ("acquire", "acquire_series", "flush_queue"):  # what it did is in the first answer
+                if calls[index][1] not in ("acquire", "acquire_series", "flush_lock", "flush_queue"):
+                    # What it did is in the first answer.
                     told = answers[index][0][:2] + told[2:]
                 answers[index] = told, contents
         return answers

@@ -8,7 +8,7 @@ from judge import judge_answer, judge_change, judge_keys
 from server import T0_US, empty
 from state import (ASKED, DEAD, ENDING, HOLDING, IDLE, INSIDE, LEAVING, NO_RANDOM, NOT_AFTER_US, OUT, QUEUE_TTL_MS,
                    RELEASING, RUBY, RUBYS_HOST, TTL_MS, UNDOING, WAITING, Broken, Client, Ruby, State, acquirer, bare,
-                   demand, entry_nonce, host, identity, is_partly, nonce, read_contents, seen_of, unused_ms)
+                   demand, entry_nonce, host, identity, is_partly, nonce, read_contents, unused_ms)
 
 
 N_LOCKS = 1
@@ -39,7 +39,7 @@ def call_of(state, action):
     if not asks:
         return None
     if word == "flush":
-        return ("flush_lock", (*state.seen, NO_RANDOM)) if index == "the lock" else ("flush_queue", ("0",))
+        return ("flush_lock", (NO_RANDOM,)) if index == "the lock" else ("flush_queue", ("0",))
     if word == "ruby":
         oldest = f"{(state.now_us - QUEUE_TTL_MS * 1000) / 1e6:.6f}"
         return "ruby", (index, RUBY, RUBYS_HOST, str(TTL_MS), rubys_score(state), oldest)
@@ -145,9 +145,7 @@ def actions(state, ticks_us):
         yield ("clear", "the lock and the queue")
     if state.flushes:
         now = read_contents(state.contents)
-        if now.lock and seen_of(now) != state.seen:
-            yield ("look", "at the lock")
-        if state.seen:
+        if now.lock:
             yield ("flush", "the lock", False)
         if now.queue:
             yield ("flush", "the queue", False)
@@ -203,8 +201,6 @@ def after_local(state, action):
         return cleared(state, which == "the lock and the queue")
     if word == "forget":
         return state._replace(ruby=Ruby(left=state.ruby.left - 1))
-    if word == "look":
-        return state._replace(seen=seen_of(read_contents(state.contents)))
     return state._replace(now_us=state.now_us + which, contents=empty(N_LOCKS), excludes=False,
                           losses=state.losses - 1)
 
@@ -288,18 +284,17 @@ def after_call(state, action, answer, contents):
 
 
 def after_flush(state, what, answer, contents):
-    """Of the lock that was seen, or of the requests of dead hosts. Who was only away finds out."""
+    """Of the lock, or of the requests, of a dead host. A client that was only away finds out."""
     after = state._replace(contents=contents, flushes=state.flushes - 1)
     was, now = read_contents(state.contents).at(state.now_us), read_contents(contents)
-    is_owed = bool(was.lock) and seen_of(was) == state.seen and was.lock["acq_id"] == acquirer(DEAD)
+    is_owed = bool(was.lock) and was.lock["acq_id"] == acquirer(DEAD)
     if what == "the lock":
         demand((now.owner != was.owner) == is_owed or not was.owner, "flushed is what is not of the dead, or is not")
         after = bereft(after, DEAD) if is_owed else after
     else:
         demand(acquirer(DEAD) not in now.waiting or not was.queue, "the dead still wait")
         demand(not was.owner or was.owner == now.owner, "a queue was flushed, and a lock is gone")
-    demand(not is_partly("flush_queue" if isinstance(answer, list) else "release", answer),
-           "a call is repeated without end")
+    demand(not is_partly("flush_lock", answer), "a call is repeated without end")
     if (was.owner, was.queue) == (now.owner, now.queue):  # what has ended by itself is left to a poll
         return after
     return judge_change(state, deliver(state, after, None), None, "flush")

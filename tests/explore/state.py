@@ -60,7 +60,6 @@ class State(NamedTuple):
     back_us: int = 0      # by which the server's clock was set back
     was_cleared: bool = False
     flushes: int = 0      # of what dead hosts have, that are left
-    seen: tuple = ()      # whose lock it was when it was last looked at
     ruby: Ruby = Ruby()
     turn_us: int = 0      # when one of ours found, or left, the lock free for Ruby; 0: it is not
     new: tuple = ()       # of each client, in eras.py: its connection is, and it has not arrived yet
@@ -176,8 +175,8 @@ def is_partly(script, answer):
     """There was too much to do for one call."""
     if script in ("acquire", "acquire_series"):
         return answer[0] in (6, "6")
-    if script == "flush_queue":
-        return answer[2] == 2
+    if isinstance(answer, list):
+        return answer[1] == 2
     return script not in ("extend", "ruby") and answer[2:3] == "2"
 
 
@@ -196,11 +195,6 @@ def replaced(state, index, **changes):
 def demand(holds, what):
     if not holds:
         raise Broken(what)
-
-
-def seen_of(contents):
-    """What whoever flushes has to tell of the lock that it means."""
-    return tuple(contents.lock.get(name, "") for name in ("acq_id", "hst_id", "ts", "rql_nonce"))
 
 
 def unused_ms(state, client):

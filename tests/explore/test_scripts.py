@@ -170,32 +170,33 @@ def test_a_grant_that_gets_no_ttl_is_an_error(calls):
         check_equal((calls.ask("EXISTS", LOCK), calls.ask("ZRANK", QUEUE, acquirer(OTHERS))), (0, 0))
 
 
-def test_what_has_changed_since_it_was_seen_stays(calls):
-    """Whoever deletes what is dead or old comes later than the look: it may be another's by then. Both hosts count
-    as dead: only what it compares keeps a flush from a grant that it has not seen."""
-    fields = ("acq_id", "hst_id", "ts", "rql_nonce")
-    seen = [acquirer(OUR), host(OUR), "1795254268.4681", nonce(OUR)]
-    is_now = [acquirer(OTHERS), host(OTHERS), "1795254268.4682", nonce(OTHERS)]
-    for number in (OUR, OTHERS):
-        calls.ask("HSET", "rql:swarm:hsts", host(number), "5.5")
-        calls.ask("HSET", "rql:swarm:suspects", host(number), "1 D 5.5")
+def test_a_sweep_deletes_the_lock_that_it_is_about(calls):
+    """The script decides, in the same step: whatever the lock was when it was found, it may be another's by now."""
+    fields = {"acq_id": acquirer(OUR), "hst_id": host(OUR), "ts": "1795254268.4681", "rql_nonce": nonce(OUR)}
+    deleted = [1, 0, acquirer(OUR), nonce(OUR)]
 
-    def put():
+    def check_delete(script, words, wanted, **changes):
         calls.ask("DEL", LOCK)
-        calls.ask("HSET", LOCK, *(word for pair in zip(fields, seen) for word in pair))
-
-    def check_delete(script, words, wanted):
+        calls.ask("HSET", LOCK, *(word for pair in (fields | changes).items() for word in pair))
         check_equal(calls.call(script, *words, RANDOM), wanted)
-        check_equal(calls.ask("EXISTS", LOCK), int(wanted == "0 0"))
-    for script in ("sweep_lock", "flush_lock"):
-        put()
-        for i in range(4):
-            check_delete(script, seen[:i] + is_now[i:i + 1] + seen[i + 1:], "0 0")
-        check_delete(script, seen[:3] + [""], "0 0")  # the gem's have none
-        calls.ask("HDEL", LOCK, "rql_nonce")
-        check_delete(script, seen[:3] + [""], "1 0")
-        put()
-        check_delete(script, seen, "1 0")
+        check_equal(calls.ask("EXISTS", LOCK), int(wanted in ("0 0", "1 0")))
+    check_delete("sweep_lock", (acquirer(OUR), host(OTHERS), 0), "0 0")
+    check_delete("sweep_lock", (acquirer(OTHERS), host(OUR), 0), "0 0")
+    check_delete("sweep_lock", (acquirer(OUR), host(OUR), 1), "1 0")  # a dry run
+    check_delete("sweep_lock", (acquirer(OUR), host(OUR), 0), deleted)
+    check_delete("sweep_lock", ("", "", 1), "1 0")
+    check_delete("sweep_lock", ("", "", 0), deleted)
+    check_delete("sweep_lock", ("", "", 0), [1, 0, "", nonce(OUR)], acq_id="x" * 513)
+    check_equal(calls.call("sweep_lock", "", "", 0, RANDOM), "0 0")  # there is none
+    check_delete("flush_lock", (), "0 0")
+    calls.ask("HSET", "rql:swarm:hsts", host(OUR), "5.5")
+    calls.ask("HSET", "rql:swarm:suspects", host(OUR), "1 S 5.5")
+    check_delete("flush_lock", (), "0 0")
+    calls.ask("HSET", "rql:swarm:suspects", host(OUR), "1 D 5.5")
+    check_delete("flush_lock", (), "0 0", hst_id=host(OTHERS))
+    check_delete("flush_lock", (), deleted)
+    calls.ask("HSET", "rql:swarm:hsts", host(OUR), "6.5")  # it has come back
+    check_delete("flush_lock", (), "0 0")
 
 
 # ---- 2, 3 and 4 wait for what 1 holds ----
@@ -258,7 +259,9 @@ def test_a_request_that_is_swept_leaves_no_record(calls):
     """Somebody clears it away: nothing of it stays, and the others stay."""
     let_three_wait(calls)
     for number in range(2, 5):
-        calls.call("sweep_request", acquirer(number), RANDOM)
+        check_equal(calls.call("sweep_request", acquirer(number), 1, RANDOM), "1 0")
+        check_equal(calls.ask("ZCARD", QUEUE), 5 - number)
+        check_equal(calls.call("sweep_request", acquirer(number), 0, RANDOM), "1 0")
         check_equal((calls.ask("ZCARD", QUEUE), calls.ask("HLEN", RECORDS)), (4 - number, 4 - number))
 
 

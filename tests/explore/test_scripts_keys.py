@@ -4,7 +4,6 @@
 from calls import NEVER, RANDOM, SCRIPTS, acquirer, check_equal, host, main, nonce
 
 QUEUED = "qw- -1 0 -1"
-SEEN = ("acq_id", "hst_id", "ts", "rql_nonce")
 GONE = "5.5"  # the last heartbeat of a dead host
 
 
@@ -28,11 +27,11 @@ TELLING = {
     "extend": (nonce(1), 30000, RANDOM),
     "leave": (acquirer(1), nonce(1), RANDOM),
     "release": (nonce(1), RANDOM),
-    "sweep_queue": (),
-    "sweep_request": (acquirer(3), RANDOM),
+    "sweep_queue": (0,),
+    "sweep_request": (acquirer(3), 0, RANDOM),
     "transfer": (nonce(1), RANDOM, acquirer(3), nonce(3), host(3), 30000, 7),
-    "flush_lock": (),
-    "sweep_lock": (),
+    "flush_lock": (RANDOM,),
+    "sweep_lock": (acquirer(1), host(1), 0, RANDOM),
 }
 
 
@@ -42,7 +41,6 @@ def test_the_next_one_is_told_where_it_listens(calls):
         calls.begin()
         let_wait(calls, 1, 2, 3)
         if script in ("flush_lock", "sweep_lock"):
-            words = (*calls.ask("HMGET", "rql:lock:a", *SEEN), RANDOM)
             let_die(calls, 1)
         else:
             calls.ask("DEL", "rql:lock:a")
@@ -76,17 +74,17 @@ def test_each_script_does_the_same_everywhere(calls):
            f"1 {calls.now_us} 31001 {now + 1} 2 0 {nonce(1)}")
     follow("decrease", (nonce(1), nonce(7), 1000, RANDOM), "1 0 30001")
     follow("transfer", (nonce(1), RANDOM, acquirer(2), nonce(2), host(2), 30000, now + 2), "4 0 30000")
-    follow("flush_queue", (0,), [1, -1, 0])
-    follow("sweep_dead", (calls.now_us, 0, 0), [0, -1, 0])
+    follow("flush_queue", (0,), [1, 0, -1, 2])
+    follow("sweep_dead", (calls.now_us, 0, 0), [0, 0, -1, 1])
     let_wait(calls, 2, 4, 5, 6, 7)
-    follow("sweep_request", (acquirer(4), RANDOM), "1 0")
+    follow("sweep_request", (acquirer(4), 0, RANDOM), "1 0")
     follow("leave", (acquirer(5), nonce(5), RANDOM), "1 0")
     follow("release", (nonce(2), RANDOM), "1 1")
-    follow("sweep_lock", (*calls.ask("HMGET", "rql:lock:a", *SEEN), RANDOM), "1 1")
+    follow("sweep_lock", ("", "", 0, RANDOM), [1, 1, acquirer(3), nonce(3)])
     let_die(calls, 6)
-    follow("flush_lock", (*calls.ask("HMGET", "rql:lock:a", *SEEN), RANDOM), "1 1")
+    follow("flush_lock", (RANDOM,), [1, 1, acquirer(6), nonce(6)])
     follow("swarm_remove", (host(6),), [1, 0])
-    follow("sweep_queue", (), [0, 0])
+    follow("sweep_queue", (0,), [0, 0])
     calls.ask("DEL", "rql:lock:a")
     calls.pass_ms(1)
     series = (acquirer(8), host(8), 30000, nonce(8), NEVER, f"{QUEUED} {RANDOM}")

@@ -41,12 +41,15 @@ def own_and_children_s():
 
 def others_s(keeper):
     """(user, system) of the orphans that `keeper` has waited for, and of its descendants that still run: servers
-    that a test has left to end by themselves."""
-    fields = {}
-    for path in pathlib.Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            fields[int(path.name)] = fields_of(path.name)
-    user, system = (int(fields[keeper][i]) / TICK for i in (13, 14))
+    that a test has left to end by themselves. Read again if one of them has ended meanwhile: it may be in neither."""
+    fields, waited_for = {}, None
+    while waited_for != fields.get(keeper, [])[13:15]:
+        waited_for, fields = fields_of(keeper)[13:15], {}
+        for path in pathlib.Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                fields[int(path.name)] = fields_of(path.name)
+        fields[keeper] = fields_of(keeper)
+    user, system = (int(ticks) / TICK for ticks in waited_for)
     for process, words in fields.items():
         parent = process
         while parent in fields and parent not in (keeper, os.getpid()):

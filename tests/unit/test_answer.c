@@ -106,21 +106,22 @@ TEST(what_is_neither_is_no_answer)
     }
 }
 
-TEST(outcomes_have_two_numbers_or_three)
+TEST(outcomes_have_two_to_four_numbers)
 {
     static const struct {
         const char *line;
         bool is_outcome;
-        int64_t third;
-    } cases[] = {{"", false, 0},
-                 {"1", false, 0},
-                 {"1 -77", true, 0},
-                 {"1 x", false, 0},
-                 {"1 -77 5000", true, 5000},
-                 {"1 -77 5000 9", true, 5000},
-                 {"1 -77 x", true, 0},
-                 {"x 1 2", false, 0},
-                 {"1  2", false, 0}};
+        int64_t third, fourth;
+    } cases[] = {{"", false, 0, 0},
+                 {"1", false, 0, 0},
+                 {"1 -77", true, 0, 0},
+                 {"1 x", false, 0, 0},
+                 {"1 -77 5000", true, 5000, 0},
+                 {"1 -77 5000 9", true, 5000, 9},
+                 {"1 -77 5000 9 4", true, 5000, 9},
+                 {"1 -77 x", true, 0, 0},
+                 {"x 1 2", false, 0, 0},
+                 {"1  2", false, 0, 0}};
 
     EACH_BY (row, cases, row->line) {
         const struct rqli_reply reply = tree_text(row->line);
@@ -128,7 +129,8 @@ TEST(outcomes_have_two_numbers_or_three)
 
         assert_int_equal(rqli_outcome_read(&reply, &read), row->is_outcome);
         if (row->is_outcome) {
-            CHECK_ALL(EQ(read.what, 1), EQ(read.second, -77), EQ(read.third, row->third));
+            CHECK_ALL(EQ(read.what, 1), EQ(read.second, -77), EQ(read.third, row->third),
+                      EQ(read.fourth, row->fourth));
         }
     }
 }

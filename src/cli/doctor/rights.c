@@ -60,7 +60,6 @@ static const struct right {
     {LOCK, "ping", {"PING"}},
     {INSPECT, "scan", {"SCAN", "0", "COUNT", "1"}},
     {INSPECT, "hscan", {"HSCAN", KEY, "0"}},
-    {SWEEP, "zcount", {"ZCOUNT", KEY, "-", "-"}},
     {SWEEP, "unlink", {"UNLINK", KEY}},
     {FORCE, "exec", {"EXEC"}},
     {FORCE, "expire", {"EXPIRE", KEY, "1"}},

@@ -35,8 +35,8 @@ struct rqli_op_ops {
     void (*placed)(struct rqli_op *op);
 };
 
-/* Calls in one round: two commands for each key of a batch. */
-enum { RQLI_OP_CALLS_MAX = 200 };
+/* Calls in one round: one for each partition. */
+enum { RQLI_OP_CALLS_MAX = RQLI_PARTITIONS };
 
 /* Which of a node's connections the calls go over, on the thread of their caller. */
 enum rqli_op_use { RQLI_OP_FOR_CALLERS, RQLI_OP_DURABLE, RQLI_OP_IN_BACKGROUND };
