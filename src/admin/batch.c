@@ -6,8 +6,8 @@
 /* Reads the contents of many keys, in batches that fit a connection. */
 
 enum {
-    BATCH_BYTES = 4 << 20, /* a quarter of what a connection carries, as keys may grow meanwhile */
-    MEMORY_SAMPLES = 128,  /* items that the server measures */
+    BATCH_BYTES = 4 << 20,  /* a quarter of what a connection carries, as keys may grow meanwhile */
+    MEMORY_SAMPLES = 128,   /* items that the server measures */
     GUESSED_ITEM_SIZE = 128 /* used if the server does not say */
 };
 

@@ -7,9 +7,6 @@
 #include "wire/answer.h"
 #include "wire/command.h"
 
-/* No key has a larger count; a reply with a larger number is malformed. */
-#define RQLI_SWEEP_COUNT_MAX (INT64_C(1) << 40)
-
 /* What a rule removes, which decides how the reply of its script is counted. */
 enum rqli_sweep_kind {
     RQLI_SWEEPS_LOCKS,

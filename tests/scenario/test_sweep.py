@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Clearing many at once: the gem's clear_locks, clear_locks_of, clear_current_locks and clear_dead_requests."""
 
-from harness import check, check_equal, main, once, scenario, wait_until
+from harness import MINUTE_MS, check, check_equal, main, once, scenario, wait_until
 from pushes import wait_told
 from sweeps import DEAD, OTHER, RUBY, SILENT, check_counts, hold_as, live, n_keys, ours, queue_as, sweep, wait_as
 
@@ -69,7 +69,7 @@ def large_locks_are_cleared_and_no_lock_has_such_a_name(world, kind, _names):
     hold_as(world, RUBY, "small")
     world.ask("HSET", "rql:lock:huge", "acq_id", "h" * (20 << 20), "rql_nonce", "n" * (20 << 20))
     world.ask("HSET", "rql:lock:" + "n" * (1 << 20), "acq_id", RUBY[0])
-    done = sweep(world.actor(kind), "all")
+    done = sweep(world.actor(kind, io_timeout_ms=MINUTE_MS), "all")
     check_counts(done, 2, 0, 0)
     check_equal(done.foreign_key_cnt, 1)
     check_equal(n_keys(world), 1)
