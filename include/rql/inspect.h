@@ -67,6 +67,9 @@ typedef struct rql_lock_info {
     /** Time of the read, by the server's clock; -1: the server did not report it. The age of the
      *  lock is `server_us` minus `acquired_at_us`, whatever the local clock shows. */
     int64_t server_us;
+    /** Released, and kept for the rest of rql_lock_options::hold_at_least_ms: the ids are those of
+     *  no acquirer and of no host. */
+    bool is_kept;
 } rql_lock_info;
 
 /** One request in a queue. */

@@ -215,6 +215,13 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_try(rql_client *client, const char *n
  * releasing the lock in the background until the server has confirmed the release or the lock has
  * expired.
  *
+ * With rql_lock_options::hold_at_least_ms a release that comes sooner keeps the lock: it belongs to
+ * no acquirer and ends by its TTL when the time is over. Waiters stay in the queue, and the next of
+ * them has the lock up to 1.7 s later. rql_lock_info::is_kept tells such a lock from one that is
+ * held; rql_lock_force_unlock() frees it. If the release fails, the lock ends by the TTL that it
+ * has. If the holder dies, it ends by its TTL, too: choose a long one where running twice is worse
+ * than not running at all. rql_lock_release_by_secret() frees the lock at once.
+ *
  * With rql_lock_options::lazy_release the call does not wait for the server's answer. RQL_OK then
  * means that the release is in the client's stream of commands, and that the lease was still in
  * force by the local deadline. The consequences are:
@@ -237,6 +244,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_try(rql_client *client, const char *n
  * Even with `lazy_release` the call waits where it needs the answer or gains nothing:
  *
  * - the lock is a re-entry, or its conflict strategy is not ::RQL_WAIT_FOR_LOCK;
+ * - the lock is kept for `hold_at_least_ms`;
  * - the lock belongs to a series, or was acquired on a loop;
  * - the release hands the lock to another thread of this client;
  * - less than 20 ms are left of the lease;

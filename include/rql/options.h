@@ -388,6 +388,11 @@ typedef struct rql_lock_options {
     /** No renewal lasts beyond this time, counted from the acquisition. 1 or more, or
      *  ::RQL_FOREVER (default). */
     int64_t max_hold_ms;
+    /** The lock goes to no other request sooner than this after the grant, in milliseconds: a lock
+     *  that is released before is kept for the rest of the time. So what is done under the lock is
+     *  done at most once in this time. 0 (default): it is free when it is released; up to
+     *  ::RQL_TTL_MAX_MS. rql_lock_release() describes it. Not for series. */
+    int64_t hold_at_least_ms;
     rql_lost_fn on_lost; /**< Called when the lock is lost, or NULL. */
     void *on_lost_data;  /**< Given to `on_lost`. */
 

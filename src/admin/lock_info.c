@@ -8,6 +8,7 @@
 #include "wire/number.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /*
  * Reads a lock's hash into a struct. Ruby writes numbers as it prints them, and any program may
@@ -193,6 +194,7 @@ static void fill(rql_lock_info *info, const struct rqli_reply *hash, char **curs
     if (missing != 0) {
         info->status = RQL_KEY_MALFORMED;
     }
+    info->is_kept = info->acquirer_id && strcmp(info->acquirer_id, RQLI_KEPT_ACQUIRER) == 0;
 }
 
 /* Returns a lock of which only the key and this status are known. */

@@ -10,6 +10,10 @@
 #include "net/op/op_threads.h"
 #include "observe/observe.h"
 #include "wire/answer.h"
+#include "wire/keys.h"
+
+#include <stdio.h>
+#include <string.h>
 
 /*
  * The end of 1 to 64 holds: a grant is released, a re-entry takes back the time that it had added.
@@ -22,17 +26,43 @@ enum {
     BLOCK_SLACK_MS = 2 /* the gem takes back of an extension: ttl - elapsed - 2 */
 };
 
+/* Prefix of the nonce of a kept lock. The rest is that of the grant, so no two of them are equal.
+ */
+#define KEPT "kept"
+
 bool rqli_end_may_pass(rql_status status)
 {
     return status == RQL_E_UNKNOWN || status == RQL_E_IO || status == RQL_E_UNAVAILABLE ||
            status == RQL_E_READ_ONLY || status == RQL_E_NOMEM;
 }
 
+/* Returns for how long the lock is to be kept when it is released now; 0: not at all. */
+static int64_t kept_ms(const struct rqli_end_part *part)
+{
+    int64_t left_us = part->kept_until_us - rqli_now_us();
+
+    return left_us > 0 ? (left_us + 999) / 1000 : 0;
+}
+
+/* Hands the lock on to an acquirer that does not exist, so that it ends by its TTL. transfer.lua is
+ * idempotent, and does nothing if the lock is not ours any more. */
+static void write_keeping(const struct rqli_end_part *part, int64_t ms, struct rqli_call *call)
+{
+    rqli_call_init(call, RQLI_SCRIPT_TRANSFER, part->keys);
+    rqli_call_text(call, part->nonce);
+    rqli_call_random(call);
+    rqli_call_text(call, RQLI_KEPT_ACQUIRER);
+    rqli_call_text(call, part->kept_nonce);
+    rqli_call_text(call, RQLI_KEPT_HOST);
+    rqli_call_int(call, ms);
+    rqli_call_int(call, part->lock->token);
+}
+
 /* Looks, once, when the turn of the call has come, for a waiter of this client that can be handed
  * the lock. */
 static void choose_next(struct rqli_end *self)
 {
-    if (self->on.lock && !self->has_chosen) {
+    if (self->on.lock && !self->has_chosen && kept_ms(self->parts) == 0) {
         (void)rqli_hand_over_choose(&self->on);
     }
     self->has_chosen = true;
@@ -49,6 +79,7 @@ static void write_end(struct rqli_op *op, size_t i, struct rqli_call *call)
 {
     struct rqli_end *self = (struct rqli_end *)op;
     const struct rqli_end_part *part = &self->parts[i];
+    int64_t left_ms;
 
     if (!call->is_draft) {
         choose_next(self);
@@ -59,6 +90,11 @@ static void write_end(struct rqli_op *op, size_t i, struct rqli_call *call)
     }
     if (part->is_serving) {
         rqli_serve_write(part->keys, call);
+        return;
+    }
+    left_ms = kept_ms(part);
+    if (left_ms > 0) {
+        write_keeping(part, left_ms, call);
         return;
     }
     if (part->unused_ms > 0) {
@@ -138,7 +174,7 @@ static rql_status understand(struct rqli_end *self, struct rqli_end_part *part,
     if (part->unused_ms > 0) {
         rqli_leases_on_shortened(self->client->leases, part->lock, self->begun_us, outcome.third);
     }
-    return outcome.what == 1 ? RQL_OK : RQL_NOT_HELD;
+    return outcome.what == 1 || outcome.what == RQLI_TRANSFERRED ? RQL_OK : RQL_NOT_HELD;
 }
 
 /* Handles the fault of a transfer. A transfer that was not put in the stream has not happened. One
@@ -181,7 +217,7 @@ static void read_end(struct rqli_op *op, size_t i, const struct rqli_batch *answ
 /* Settles a part: its status is final. The operation's status is the first fault; without a fault,
  * that one had ended. An extension is not withdrawn in the background, because leave.lua would take
  * back all that the re-entry had added, and not only the unused part. The rest of the extension
- * ends with the lock. */
+ * ends with the lock. Nor is a lock that was to be kept, because it would be free then. */
 static void settle(struct rqli_end *self, struct rqli_end_part *part)
 {
     const rql_lock *lock = part->lock;
@@ -192,7 +228,8 @@ static void settle(struct rqli_end *self, struct rqli_end_part *part)
     }
     if (part->status == RQL_NOT_HELD && part->may_have_ended) {
         part->status = part->believed; /* the call without a reply has released it */
-    } else if (rqli_end_may_pass(part->status) && part->unused_ms == 0 && lock) {
+    } else if (rqli_end_may_pass(part->status) && part->unused_ms == 0 && lock &&
+               kept_ms(part) == 0) {
         rqli_withdraw_lock_later(lock, lock->ttl_ms);
     }
     if (part->status < 0 && part->status != RQL_E_UNKNOWN && part->may_have_ended) {
@@ -364,6 +401,11 @@ static size_t add_parts(struct rqli_end *self, struct rqli_end_part *parts, rql_
                                            .keys = &lock->keys,
                                            .nonce = lock->nonce,
                                            .believed = as_believed(lock, self->begun_us)};
+            if (!reentries && lock->hold_at_least_ms > 0) {
+                part->kept_until_us = rqli_after_ms(lock->held_us, lock->hold_at_least_ms);
+                (void)snprintf(part->kept_nonce, sizeof part->kept_nonce, KEPT "%s",
+                               lock->nonce + strlen(KEPT));
+            }
             n_added += !reentries || add_reentry(self, part);
         }
     }
@@ -727,7 +769,8 @@ void rqli_release_settle_later(rql_lock *lock, struct rqli_batch *release)
  * and some thread is certain to read the answer. */
 static bool may_be_lazy(const struct rqli_end *self, const rql_lock *lock)
 {
-    return lock->is_lazy && rqli_hand_over_is_safe(&self->on, rqli_now_us()) &&
+    return lock->is_lazy && kept_ms(self->parts) == 0 &&
+           rqli_hand_over_is_safe(&self->on, rqli_now_us()) &&
            !rqli_transfer_is_open(lock->transfer) && may_be_late(self->client->background);
 }
 

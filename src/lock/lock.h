@@ -54,6 +54,7 @@ struct rql_lock {
                                           does */
     struct rqli_acks acks;             /* as reported for its grant */
     bool is_lazy;                      /* its release need not wait for the answer */
+    int64_t hold_at_least_ms;          /* a release within this time of the grant keeps the lock */
     bool is_released;                  /* released without waiting: the handle is the library's */
     struct rqli_batch *release; /* of that release; NULL: it got no answer, and is repeated */
     int64_t released_us;

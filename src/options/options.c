@@ -229,6 +229,7 @@ static const struct rqli_option rows[] = {
     {OF_LOCK(log_sample_this), SWITCH},
     {OF_LOCK(instr_sample_this), SWITCH},
     {OF_LOCK(max_hold_ms), FROM_OR_FOREVER(1), .fallback = RQL_FOREVER, .shown.unit = "ms"},
+    {OF_LOCK(hold_at_least_ms), WITHIN(0, 2592000000), .shown.unit = "ms"},
     {OF_LOCK(cancel_fd), DESCRIPTOR},
     {OF_SERIES(mode), ONE_OF(mode_words, "0, 1 or 2", "atomic")},
     /* A sweep may use any age, a client's default may not. */

@@ -27,6 +27,10 @@
 #define RQLI_KEY_RING RQLI_PREFIX "ring" /* only on a shard */
 #define RQLI_CHANNEL RQLI_PREFIX "wake:" /* followed by the identity of the client */
 
+/* The ids of a lock that is kept after its release: no client and no swarm has them. */
+#define RQLI_KEPT_ACQUIRER RQLI_PREFIX "acq:kept/0/0/0/00000000000000000000000000000000"
+#define RQLI_KEPT_HOST RQLI_PREFIX "hst:kept/0/0/00000000000000000000000000000000"
+
 enum { RQLI_PARTITIONS = 128, RQLI_KEYSLOTS = 16384 };
 
 /* Returns the slot of a key of this name in a cluster: that of its first {tag}, if it has one that

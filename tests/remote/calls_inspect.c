@@ -39,6 +39,7 @@ static cJSON *lock_of(const rql_lock_info *info)
     add_text(lock, "acq_id", info->acquirer_id);
     add_text(lock, "hst_id", info->host_id);
     add_numbers(lock, numbers, sizeof numbers / sizeof numbers[0]);
+    (void)cJSON_AddBoolToObject(lock, "is_kept", info->is_kept);
     for (size_t i = 0; i < info->n_meta; i++) {
         cJSON *pair = cJSON_CreateArray();
 

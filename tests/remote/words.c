@@ -92,6 +92,7 @@ static const struct field numbers[] = {
     {"retry_delay_ms", offsetof(rql_lock_options, retry_delay_ms)},
     {"retry_jitter_ms", offsetof(rql_lock_options, retry_jitter_ms)},
     {"max_hold_ms", offsetof(rql_lock_options, max_hold_ms)},
+    {"hold_at_least_ms", offsetof(rql_lock_options, hold_at_least_ms)},
     {"replicas", offsetof(rql_lock_options, replicas)},
     {"replica_timeout_ms", offsetof(rql_lock_options, replica_timeout_ms)},
 };
