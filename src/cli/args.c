@@ -42,8 +42,9 @@ void cli_args_init(struct cli_args *args, char **arguments)
         .older_than_ms = CLI_UNSET,
         .max_keys = CLI_UNSET,
         .every_ms = CLI_UNSET,
+        .window_ms = CLI_UNSET,
         .for_ms = CLI_UNSET,
-        .conflict_exit_code = CLI_REFUSED,
+        .conflict_exit_code = CLI_UNSET,
     };
     /* An error in the environment is kept until it matters, because the help needs nothing from
      * it. */

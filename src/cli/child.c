@@ -219,7 +219,7 @@ static int start_command(struct cli_child *self, struct start *start, const stru
     if (code != CLI_DONE) {
         return code;
     }
-    if (report.can_release) {
+    if (report.can_release && !args->at_most_once) {
         (void)cli_guard_order(self->guard_fd, &args->options, held);
     }
     return launch(start->launch[0], start->arguments[0]);

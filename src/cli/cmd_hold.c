@@ -22,7 +22,7 @@
 enum { CHECK_MS = 20, LONGEST_SLEEP_MS = 60000 };
 
 struct watch {
-    const struct cli_held *held; /* borrowed */
+    struct cli_held *held; /* borrowed */
     struct cli_child child;
     int64_t grace_ms;    /* from SIGTERM to SIGKILL */
     bool renews;         /* the lock is renewed until hold_end_ms */
@@ -302,6 +302,7 @@ static int run_command(struct watch *self, const struct cli_args *args)
     /* -1 without a controlling terminal, as under cron: then there is no terminal to give, and a
      * stopped command is left alone. */
     self->terminal_fd = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);
+    self->held->frees = false;
     watch_until_end(self);
     take_terminal(self);
     cli_close_p(&self->terminal_fd);
@@ -316,7 +317,7 @@ static int run_command(struct watch *self, const struct cli_args *args)
 /* Runs the command while this is held, then releases it. If the lock had ended before, it was lost
  * without a report in time. A release without a reply is no loss: the lock ends by its ttl, and the
  * command ran under it. */
-static int run_held(const struct cli_args *args, struct cli_held *held)
+int cli_run_held(const struct cli_args *args, struct cli_held *held)
 {
     const bool has_grace = args->kill_after_ms != CLI_UNSET;
     const bool is_limited = args->max_hold_ms != CLI_UNSET && args->max_hold_ms != RQL_FOREVER;
@@ -332,8 +333,10 @@ static int run_held(const struct cli_args *args, struct cli_held *held)
     };
     rql_error error = {.status = RQL_OK};
     const int code = run_command(&watch, args);
-    const rql_status released = cli_held_release(held, &error);
+    rql_status released;
 
+    held->frees = held->frees || (args->unless_failed && code != CLI_DONE);
+    released = cli_held_release(held, &error);
     cli_child_fini(&watch.child); /* until here its guard releases if this program is killed */
     cli_close_p(&watch.signal_fd);
     if (released < 0) {
@@ -349,7 +352,7 @@ static int run(struct cli_session *self)
     struct cli_held held = {.label = self->args->name};
     const int code = cli_acquire(self, &held);
 
-    return held.lock ? run_held(self->args, &held) : code;
+    return held.lock ? cli_run_held(self->args, &held) : code;
 }
 
 /* Returns "a, b, c", malloc'd: a series has no other name in messages. */
@@ -371,7 +374,7 @@ static int run_series(struct cli_session *self)
     struct cli_held held = {.label = label};
     const int code = cli_acquire(self, &held);
 
-    return held.series ? run_held(self->args, &held) : code;
+    return held.series ? cli_run_held(self->args, &held) : code;
 }
 
 /* Acquires a lock that outlives this program: it is neither renewed nor released. */
@@ -441,10 +444,9 @@ const struct cli_command cli_run = {
                 "  rql run nightly --try -E 0 -- ./backup.sh         skips it if it runs already\n"
                 "  rql run deploy --wait 5m --reason v12 -c 'cd app && make deploy'\n",
     .notes = "COMMAND runs without a shell, finds RQL_LOCK, RQL_TOKEN and RQL_URL in its "
-             "environment, and gets the signals that rql gets. If the lock is lost, COMMAND gets "
+             "environment, and gets rql's signals. If the lock is lost, it gets "
              "SIGTERM, then SIGKILL, and the exit code is 75; otherwise it is COMMAND's. If rql is "
-             "killed, COMMAND is killed and the lock is released at once. An rql inside COMMAND is "
-             "refused the same lock.\n",
+             "killed, so is COMMAND, and the lock is free. An rql in it is refused the lock.\n",
     .details = process_details,
     .needs_name = true,
     .takes_command = true,

@@ -42,8 +42,13 @@ static void print_lock(struct out *out, const struct cli_names *names, const cha
         out_text(out, "NODE", "node", info->node);
     }
     out_text(out, "STATUS", "status", status_text(info->status));
-    cli_print_acquirer(out, names, "HOLDER", "acquirer_id", info->acquirer_id);
-    cli_print_host(out, names, "HOST", info->host_id);
+    if (info->is_kept) {
+        out_text(out, "HOLDER", NULL, "kept");
+    }
+    cli_print_acquirer(out, names, info->is_kept ? NULL : "HOLDER", "acquirer_id",
+                       info->acquirer_id);
+    cli_print_host(out, names, info->is_kept ? NULL : "HOST", info->host_id);
+    out_bool(out, "is_kept", info->is_kept);
     out_age(out, "AGE", "acquired_at_us", info->acquired_at_us, info->server_us);
     out_number(out, "TTL", "ttl_ms", OUT_MS, info->ttl_ms);
     /* RQL_FOREVER is -1, which would be shown as unknown. In JSON it is null. */

@@ -64,8 +64,20 @@ rql_status cli_held_lost_fd(const struct cli_held *self, int *out, rql_error *er
  * release. */
 rql_status cli_held_release(struct cli_held *self, rql_error *error)
 {
-    const rql_status status = self->series ? rql_series_release(self->series, NULL, error)
-                                           : rql_lock_release(self->lock, error);
+    rql_status status = RQL_OK;
+
+    if (self->series) {
+        status = rql_series_release(self->series, NULL, error);
+    } else if (!self->frees) {
+        status = rql_lock_release(self->lock, error);
+    } else {
+        rql_lock_facts facts;
+
+        rql_lock_describe(self->lock, &facts);
+        status = rql_lock_release_by_secret(self->client, facts.name, rql_lock_secret(self->lock),
+                                            error);
+        (void)!rql_lock_release(self->lock, NULL); /* it frees the handle, and finds nothing */
+    }
 
     self->series = NULL;
     self->lock = NULL;
@@ -360,11 +372,17 @@ static void fill_lock(const struct cli_args *args, const rql_client *client, rql
     if (args->max_hold_ms != CLI_UNSET) {
         out->max_hold_ms = args->max_hold_ms;
     }
+    out->hold_at_least_ms = args->hold_at_least_ms;
     /* With a ttl of at most --max-hold the lock ends in time even if no process is left to release
      * it. */
     if (args->max_hold_ms > 0 && args->max_hold_ms < out->ttl_ms) {
         out->ttl_ms = args->max_hold_ms;
     }
+}
+
+static int code_of_refusal(const struct cli_args *args)
+{
+    return args->conflict_exit_code == CLI_UNSET ? CLI_REFUSED : (int)args->conflict_exit_code;
 }
 
 /* Reports a wait that ended without a lock. With --json the output is null, because a refusal is an
@@ -378,9 +396,12 @@ static int refuse(struct cli_session *session, const struct waiting *self)
     if (self->status < 0) {
         return cli_fault(&self->error);
     }
-    out_print(&session->out);
-    cli_say("%s", self->error.message);
-    return (int)session->args->conflict_exit_code;
+    self->held->is_refused = true;
+    if (!self->held->is_quiet) {
+        out_print(&session->out);
+        cli_say("%s", self->error.message);
+    }
+    return code_of_refusal(session->args);
 }
 
 /* Refuses a lock that the outer rql holds. The outer rql releases it when its command ends, and
@@ -390,7 +411,7 @@ static int refuse_nested(struct cli_session *session, const char *name)
     out_print(&session->out);
     cli_say("%s: not acquired: this command already runs under the lock; a wait would never end",
             name);
-    return (int)session->args->conflict_exit_code;
+    return code_of_refusal(session->args);
 }
 
 /* Claims the locks. A lock that was handed over lasts for one second until it is claimed. The claim
@@ -438,6 +459,8 @@ int cli_acquire(struct cli_session *session, struct cli_held *held)
     struct waiting waiting = {.session = session, .args = args, .held = held, .signal_fd = -1};
     const char *outer = cli_find_outer_lock(session);
 
+    held->client = session->client;
+    held->frees = args->hold_at_least_ms > 0;
     if (outer) {
         return refuse_nested(session, outer);
     }

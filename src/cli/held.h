@@ -12,6 +12,10 @@ struct cli_held {
     rql_lock *lock;     /* one of these two, owned */
     rql_series *series; /* */
     sigset_t mask;      /* the signal mask from before the wait, for the command */
+    rql_client *client; /* borrowed */
+    bool is_quiet;      /* a refusal is not reported */
+    bool is_refused;    /* out: the locks were not acquired, and there was no fault */
+    bool frees;         /* its release keeps nothing: the command has not run */
 };
 
 /* Acquires the lock or the series that the arguments name, as the flags say. If it is acquired, it
@@ -36,6 +40,9 @@ rql_status cli_held_lost_fd(const struct cli_held *self, int *out, rql_error *er
 
 /* Releases the lock or series. Must be called once. */
 rql_status cli_held_release(struct cli_held *self, rql_error *error);
+
+/* Runs the command of the arguments while this is held, and releases it. Returns the exit code. */
+int cli_run_held(const struct cli_args *args, struct cli_held *held);
 
 /* Returns the set of these signals, without those that nohup or a shell has ignored: they stay
  * ignored. */

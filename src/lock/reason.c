@@ -137,6 +137,8 @@ static void describe(const struct rqli_acquire *self, const char *owner, bool as
     /* A conflict is with the acquirer itself, and a cancellation is its caller's. */
     if (is_held && rqli_leases_has(self->client->leases, lock)) {
         rqli_write_text(&out, "; this acquirer holds it already");
+    } else if (is_held && owner && strcmp(owner, RQLI_KEPT_ACQUIRER) == 0) {
+        rqli_write_text(&out, "; kept after its release");
     } else if (is_held && owner) {
         rqli_write_text(&out, "; held by ");
         write_owner(&out, self->client, owner, asks);

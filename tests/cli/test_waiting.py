@@ -39,7 +39,7 @@ def test_a_killed_series_of_the_gem_leaves_what_it_holds_to_its_ttl(server, rql)
 def test_wait_ends_when_the_lock_is_free_and_takes_nothing(server, rql):
     check_equal(rql("wait", "a").code, 0)
     rql("lock", "a", "--ttl", "1m")
-    result = rql("wait", "a", "--wait", "100ms")
+    result = rql("wait", "a", "--wait", "600ms")
     check_equal((result.code, result.out), (1, ""))
     assert re.fullmatch(r"rql: a: still held after \d+ ms\n", result.err), result.err  # without the time to connect
     waiter = rql.start("wait", "a")

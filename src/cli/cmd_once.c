@@ -1,0 +1,175 @@
+#include "doctor/doctor.h"
+#include "format.h"
+#include "held.h"
+#include "messages.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* once: a command that is run once in a window of time, whatever number of hosts starts it.
+ *
+ * The lock is acquired without waiting, and is not free before the window ends
+ * (rql_lock_options.hold_at_least_ms). Its metadata `once` is the end of that window: if the lock
+ * is held by a run whose window is over, that run is late, and this one waits for it. */
+
+enum { ATTEMPTS = 100 }; /* the lock may change hands between two looks at it */
+
+struct window {
+    int64_t end_us; /* by the server's clock */
+    char end[CLI_DURATION_SIZE];
+};
+
+/* Works out the window that a run begun now belongs to. Its end is also when to give up. */
+static int begin_window(struct cli_args *args, rql_client *client, struct window *out)
+{
+    const int64_t now_us = doctor_read_clocks(client).server_us;
+    const int64_t period_us = args->every_ms * 1000;
+
+    if (now_us <= 0) {
+        cli_say("%s: the server did not tell its time", args->name);
+        return CLI_FAULT;
+    }
+    out->end_us = args->window_ms != CLI_UNSET ? now_us + args->window_ms * 1000
+                                               : (now_us / period_us + 1) * period_us;
+    args->hold_at_least_ms = (out->end_us - now_us + 999) / 1000;
+    (void)snprintf(out->end, sizeof out->end, "%lld", (long long)out->end_us / 1000);
+    return CLI_DONE;
+}
+
+/* Returns whether the lock was granted after the end of the window that it was asked for in: a run
+ * in the next one might not find it. */
+static bool is_late(const rql_lock *lock, const struct window *window)
+{
+    rql_lock_facts facts;
+
+    rql_lock_describe(lock, &facts);
+    return facts.acquired_at_us >= window->end_us;
+}
+
+/* Returns whether the holder runs in a window that is over. */
+static bool is_of_before(const rql_lock_info *info)
+{
+    for (size_t i = 0; i < info->n_meta && !info->is_kept; i++) {
+        if (strcmp(info->meta[i].name, "once") == 0) {
+            return strtoll(info->meta[i].value, NULL, 10) * 1000 <= info->server_us;
+        }
+    }
+    return false;
+}
+
+/* Waits for the run of a window before this one, until the end of this one. */
+static rql_status await_free(struct cli_session *self, const rql_lock_info *info,
+                             const struct window *window)
+{
+    rql_lock_options options;
+
+    rql_lock_options_init(self->client, &options);
+    options.retry_count = RQL_FOREVER;
+    options.timeout_ms = (window->end_us - info->server_us) / 1000;
+    options.timeout_ms = options.timeout_ms > 0 ? options.timeout_ms : 0;
+    return rql_lock_wait_until_free(self->client, info->name, &options, &self->error);
+}
+
+/* Looks at why the lock was refused. RQL_OK: to be tried once more; above 0: not to be run, for the
+ * reason in the error; below 0: a fault. */
+static rql_status look(struct cli_session *self, const struct window *window)
+{
+    CLI_AUTO(rql_free) rql_lock_info *info = NULL;
+    rql_error error = {.status = RQL_OK};
+    const rql_status status = rql_lock_inspect(self->client, self->args->name, &info, &error);
+
+    if (status == RQL_NOT_FOUND) {
+        return RQL_OK;
+    }
+    if (status != RQL_OK) {
+        self->error = error;
+        return status;
+    }
+    return is_of_before(info) ? await_free(self, info, window) : RQL_FAIL_FAST_NO_TRY;
+}
+
+static int skip(const struct cli_session *self)
+{
+    if (self->args->verbose) {
+        cli_say("%s", self->error.message);
+    }
+    return self->args->conflict_exit_code == CLI_UNSET ? CLI_DONE
+                                                       : (int)self->args->conflict_exit_code;
+}
+
+static int once(struct cli_session *session)
+{
+    struct cli_args args = *session->args;
+    struct cli_session self = *session;
+    struct window window;
+
+    self.args = &args;
+    args.meta[args.n_meta++] = (rql_meta){"once", window.end};
+    for (int i = 0; i < ATTEMPTS; i++) {
+        struct cli_held held = {.label = args.name, .is_quiet = true};
+        int code = begin_window(&args, self.client, &window);
+        rql_status status;
+
+        code = code == CLI_DONE ? cli_acquire(&self, &held) : code;
+        if (held.lock && !is_late(held.lock, &window)) {
+            return cli_run_held(&args, &held);
+        }
+        if (held.lock) {
+            (void)cli_held_release(&held, NULL);
+            continue;
+        }
+        if (!held.is_refused) {
+            return code;
+        }
+        status = look(&self, &window);
+        if (status != RQL_OK) {
+            return status > 0 ? skip(&self) : cli_fault(&self.error);
+        }
+    }
+    return skip(&self);
+}
+
+static int check_once(struct cli_args *args)
+{
+    const bool has_window = args->window_ms != CLI_UNSET;
+    const bool has_every = args->every_ms != CLI_UNSET;
+    const int64_t ms = has_window ? args->window_ms : args->every_ms;
+
+    if (has_window == has_every) {
+        return cli_misused(&cli_once, "which time? one of --window and --every", "");
+    }
+    if (ms < 1 || ms > RQL_TTL_MAX_MS) {
+        return cli_misused(&cli_once,
+                           "it must be 1ms to 30d: ", has_window ? "--window" : "--every");
+    }
+    if (args->n_meta == RQL_META_MAX_PAIRS) {
+        return cli_misused(&cli_once, "there is no room for one more ", "--meta");
+    }
+    args->fail_fast = true;
+    if (args->at_most_once) {
+        args->options.ttl_ms = ms;
+    }
+    return CLI_DONE;
+}
+
+const struct cli_command cli_once = {
+    .name = "once",
+    .is_worth_naming = true,
+    .takes_locks = true,
+    .usage = "NAME --window|--every DURATION [flags] -- COMMAND [ARGUMENT ...]",
+    .summary = "Run a command once in a time, on one of many hosts",
+    .examples = "  rql once report --every 1d -- ./report.sh         once a day (UTC)\n"
+                "  rql once poll --window 50s --unless-failed -- ./poll.sh\n",
+    .notes = "For a crontab of many hosts: the first one runs COMMAND, the others exit with 0 at "
+             "once. With --window the time counts from the start of the run. With --every the "
+             "periods are those of the server's clock, in UTC, so hosts whose clocks differ agree. "
+             "While a run of an earlier period goes on, the next one waits for it, until its own "
+             "period is over at most.\n"
+             "If the host dies during the run, another one may run COMMAND; with --at-most-once "
+             "only when the time is over. If COMMAND fails, the run counts; with --unless-failed "
+             "it does not. rql unlock NAME --force lets it run again.\n",
+    .needs_name = true,
+    .takes_command = true,
+    .prepare = check_once,
+    .run = once,
+};

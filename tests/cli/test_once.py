@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""`rql once`: a command that is run once in a window of time; and `rql run --hold-at-least`."""
+import os
+import signal
+import threading
+
+from harness import Folder, check_equal, check_in, finish, main, wait_until
+
+KEPT = "rql:acq:kept/0/0/0/" + "0" * 32
+
+
+def owner(server):
+    return server.ask("HGET", "rql:lock:a", "acq_id")
+
+
+def left_ms(server):
+    return server.ask("PTTL", "rql:lock:a")
+
+
+def check_within(value, low, high):
+    assert low <= value <= high, f"{value} is not within {low} and {high}"
+
+
+def server_ms(server):
+    seconds, us = server.ask("TIME")
+    return int(seconds) * 1000 + int(us) // 1000
+
+
+def calls_of_pttl(server):
+    """A waiter looks again and again."""
+    stats = server.ask("INFO", "commandstats")
+    return int(stats.split("cmdstat_pttl:calls=")[1].split(",")[0]) if "cmdstat_pttl:" in stats else 0
+
+
+def test_of_many_that_start_one_runs(server, rql):
+    codes = []
+    with Folder() as folder:
+        def start():
+            codes.append(rql("once", "a", "--window", "1m", "-c", f"echo ran >>{folder.path('out')}").code)
+        hosts = [threading.Thread(target=start) for _ in range(6)]
+        for host in hosts:
+            host.start()
+        for host in hosts:
+            host.join()
+        check_equal((codes, folder.read("out")), ([0] * 6, "ran\n"))
+    check_equal(owner(server), KEPT)
+    check_within(left_ms(server), 30000, 60000)
+
+
+def test_it_says_why_it_does_not_run_if_asked_to(server, rql):
+    check_equal(rql("once", "a", "--window", "1m", "--", "true").code, 0)
+    quiet, said = (rql("once", "a", "--window", "1m", *flags, "--", "echo", "ran") for flags in ((), ("-v", "-E", "9")))
+    check_equal((quiet.code, quiet.out, quiet.err), (0, "", ""))
+    check_equal((said.code, said.out), (9, ""))
+    check_equal(said.err, "rql: a: not acquired: it is held; kept after its release\n")
+    check_in("kept", rql("who").out)
+    check_equal(rql("who", "--json").json()[0]["is_kept"], True)
+
+
+def test_when_the_window_is_over_it_runs_again(server, rql):
+    for text in "12":
+        check_equal(rql("once", "a", "--window", "300ms", "--", "echo", text).out, text + "\n")
+        wait_until(lambda: server.ask("EXISTS", "rql:lock:a") == 0, "the window is over")
+
+
+def test_periods_are_those_of_the_servers_clock(server, rql):
+    """Days of UTC: whenever in the day it ran, it is kept until 0:00."""
+    day_ms = 24 * 3600 * 1000
+    before_ms = server_ms(server)
+    check_equal(rql("once", "a", "--every", "1d", "--", "true").code, 0)
+    end_ms = server_ms(server) + left_ms(server)
+    midnight_ms = (before_ms // day_ms + 1) * day_ms
+    check_within(end_ms, midnight_ms, midnight_ms + 1000)
+
+
+def test_a_command_that_failed_counts_unless_told_otherwise(server, rql):
+    check_equal(rql("once", "a", "--window", "1m", "--", "false").code, 1)
+    check_equal(owner(server), KEPT)
+    check_equal(rql("unlock", "a", "--force").code, 0)
+    check_equal(rql("once", "a", "--window", "1m", "--unless-failed", "--", "false").code, 1)
+    check_equal(rql("once", "a", "--window", "1m", "--unless-failed", "--", "echo", "ran").out, "ran\n")
+    check_equal(owner(server), KEPT)
+
+
+def test_a_command_that_cannot_be_run_does_not_count(server, rql):
+    check_equal(rql("once", "a", "--window", "1m", "--", "/none").code, 127)
+    assert not server.is_locked("a")
+
+
+def test_the_next_waits_for_a_run_of_the_window_before(server, rql):
+    with Folder() as folder:
+        late = rql.start("once", "a", "--window", "100ms", "-c",
+                         f"cd {folder.folder.name}; touch begun; until [ -e end ]; do sleep 0.02; done; echo 1 >>out")
+        wait_until(lambda: os.path.exists(folder.path("begun")), "it runs")
+        end_ms = int(server.ask("HGET", "rql:lock:a", "once"))
+        wait_until(lambda: server_ms(server) > end_ms, "its window is over")
+        following = rql.start("once", "a", "--window", "1m", "-c", f"echo 2 >>{folder.path('out')}")
+        n_looks = calls_of_pttl(server)
+        wait_until(lambda: calls_of_pttl(server) > n_looks + 4, "it waits")
+        folder.touch("end")
+        check_equal((finish(late).code, finish(following).code), (0, 0))
+        check_equal(folder.read("out"), "1\n2\n")
+    check_equal(owner(server), KEPT)
+
+
+def test_a_run_whose_host_dies_is_repeated_or_not(server, rql):
+    """The guard kills the command. It frees the lock, but not with --at-most-once."""
+    for flags, is_free in (((), True), (("--at-most-once",), False)):
+        with Folder() as folder:
+            process = rql.start("once", "a", "--window", "1m", *flags, "-c",
+                                f"touch {folder.path('begun')}; exec sleep 60")
+            wait_until(lambda folder=folder: os.path.exists(folder.path("begun")), "it runs")
+            process.send_signal(signal.SIGKILL)
+            finish(process)
+            if is_free:
+                wait_until(lambda: not server.is_locked("a"), "it is free")
+        again = rql("once", "a", "--window", "1m", "--", "echo", "ran")
+        check_equal(again.out, "ran\n" if is_free else "")
+        if is_free:
+            check_equal(rql("unlock", "a", "--force").code, 0)
+    check_within(left_ms(server), 30000, 60000)
+
+
+def test_its_time_is_one_of_two_and_within_a_month(server, rql):
+    for flags, said in (((), "which time? one of --window and --every"),
+                        (("--window", "1m", "--every", "1m"), "which time? one of --window and --every"),
+                        (("--window", "0ms"), "it must be 1ms to 30d: --window"),
+                        (("--every", "31d"), "it must be 1ms to 30d: --every")):
+        refused = rql("once", "a", *flags, "--", "true")
+        check_equal(refused.code, 64)
+        check_in(said, refused.err)
+    assert not server.is_locked("a")
+
+
+def test_rql_run_holds_at_least_as_long(server, rql):
+    check_equal(rql("run", "a", "--hold-at-least", "1m", "--", "echo", "ran").out, "ran\n")
+    check_equal(owner(server), KEPT)
+    check_equal(rql("run", "a", "--try", "--", "true").code, 1)
+
+
+if __name__ == "__main__":
+    main()
