@@ -38,7 +38,7 @@ struct cli_args {
     bool queues, keys, details, node;
     bool quick, strict, all;
     bool ids, verbose;
-    bool unless_failed, at_most_once;
+    bool unless_failed, at_most_once, again;
     int64_t wait_ms, max_hold_ms, hold_at_least_ms, kill_after_ms, add_ms, older_than_ms;
     int64_t conflict_exit_code, max_keys, every_ms, window_ms, for_ms;
     const char *secret, *host, *acquirer, *out_file, *classes_file;
@@ -125,6 +125,7 @@ struct cli_command {
 
 extern const struct cli_command cli_run;
 extern const struct cli_command cli_once;
+extern const struct cli_command cli_elect;
 extern const struct cli_command cli_series;
 extern const struct cli_command cli_lock;
 extern const struct cli_command cli_unlock;

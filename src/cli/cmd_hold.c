@@ -230,6 +230,9 @@ static void read_signals(struct watch *self)
         if (info.ssi_signo == SIGCONT) {
             check_lock(self);
         }
+        if (info.ssi_signo == SIGINT || info.ssi_signo == SIGTERM || info.ssi_signo == SIGHUP) {
+            self->held->is_ended = true;
+        }
         if (info.ssi_signo != SIGCHLD) {
             signal_child(self, (int)info.ssi_signo);
         }

@@ -15,6 +15,7 @@ struct cli_held {
     rql_client *client; /* borrowed */
     bool is_quiet;      /* a refusal is not reported */
     bool is_refused;    /* out: the locks were not acquired, and there was no fault */
+    bool is_ended;      /* out: a signal came that is to end this program */
     bool frees;         /* its release keeps nothing: the command has not run */
 };
 

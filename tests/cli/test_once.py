@@ -68,7 +68,7 @@ def test_periods_are_those_of_the_servers_clock(server, rql):
     day_ms = 24 * 3600 * 1000
     before_ms = server_ms(server)
     check_equal(rql("once", "a", "--every", "1d", "--", "true").code, 0)
-    end_ms = server_ms(server) + left_ms(server)
+    end_ms = left_ms(server) + server_ms(server)
     midnight_ms = (before_ms // day_ms + 1) * day_ms
     check_within(end_ms, midnight_ms, midnight_ms + 1000)
 

@@ -1,0 +1,72 @@
+#include "format.h"
+#include "held.h"
+#include "messages.h"
+
+#include <signal.h>
+#include <time.h>
+
+/* elect: one of several hosts runs a command at a time, and another host follows if it cannot. It
+ * is `run` without an end: after a loss of the lock it waits for the lock again. */
+
+enum { PAUSE_MS = 1000 }; /* between two commands, if the first one ended sooner */
+
+/* Returns whether to stand again: the lock was lost, or the command has ended and is to be started
+ * again. A signal that was sent to end this program ends it. */
+static bool stands_again(const struct cli_args *args, const struct cli_held *held, int code)
+{
+    return !held->is_ended && (code == CLI_LOST || args->again);
+}
+
+/* The signals are unblocked meanwhile, so one of them ends the pause and the program. */
+static void pause_until(int64_t until_ms)
+{
+    const int64_t left_ms = until_ms - cli_now_ms();
+
+    if (left_ms > 0) {
+        (void)nanosleep(&(struct timespec){left_ms / 1000, left_ms % 1000 * 1000000}, NULL);
+    }
+}
+
+static int elect(struct cli_session *self)
+{
+    for (;;) {
+        struct cli_held held = {.label = self->args->name};
+        int code = cli_acquire(self, &held);
+        const int64_t begun_ms = cli_now_ms();
+
+        if (!held.lock) {
+            return code;
+        }
+        code = cli_run_held(self->args, &held);
+        if (!stands_again(self->args, &held, code)) {
+            return code;
+        }
+        (void)pthread_sigmask(SIG_SETMASK, &held.mask, NULL);
+        pause_until(begun_ms + PAUSE_MS);
+    }
+}
+
+static int wait_for_ever(struct cli_args *args)
+{
+    args->wait_ms = RQL_FOREVER;
+    return CLI_DONE;
+}
+
+const struct cli_command cli_elect = {
+    .name = "elect",
+    .is_worth_naming = true,
+    .takes_locks = true,
+    .usage = "NAME [flags] -- COMMAND [ARGUMENT ...]",
+    .summary = "Run a command on one of many hosts at a time",
+    .examples = "  rql elect scheduler -- ./scheduler\n"
+                "  rql elect scheduler --again --max-hold 1d -- ./scheduler\n",
+    .notes = "Start it on each host. It waits for its turn, for ever, and runs COMMAND as rql run "
+             "does, with the lock's token in RQL_TOKEN: the number of this term, larger than those "
+             "of all terms before. If the lock is lost, COMMAND is ended, and rql waits for its "
+             "next turn. It ends when COMMAND does, with its exit code, unless --again is given, "
+             "and at SIGINT, SIGTERM and SIGHUP, which COMMAND gets, too.\n",
+    .needs_name = true,
+    .takes_command = true,
+    .prepare = wait_for_ever,
+    .run = elect,
+};

@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""`rql elect`: a command that runs on one of many hosts at a time."""
+import os
+import signal
+import time
+
+from harness import Folder, check_equal, finish, main, wait_until
+
+# Writes its term, then runs until it is ended.
+RUNS = "echo $RQL_TOKEN >>{0}/terms; exec sleep 60"
+
+
+def terms(folder):
+    return [int(word) for word in folder.read("terms").split()]
+
+
+def start(rql, folder, script=RUNS, *flags):
+    return rql.start("elect", "a", *flags, "-c", script.format(folder.folder.name))
+
+
+def await_terms(folder, count):
+    wait_until(lambda: len(terms(folder)) >= count, f"{count} terms")
+    check_equal(terms(folder), sorted(set(terms(folder))))
+
+
+def test_another_host_follows_one_that_dies(server, rql):
+    with Folder() as folder:
+        hosts = [start(rql, folder)]
+        await_terms(folder, 1)
+        hosts.append(start(rql, folder))
+        wait_until(lambda: server.ask("ZCARD", "rql:lock_queue:a") == 1, "it waits")
+        check_equal(len(terms(folder)), 1)
+        hosts[0].send_signal(signal.SIGKILL)
+        await_terms(folder, 2)
+        hosts[1].send_signal(signal.SIGTERM)
+        check_equal(finish(hosts[1]).code, 143)
+    assert not server.is_locked("a")
+
+
+def test_after_a_loss_it_waits_for_its_next_turn(server, rql):
+    with Folder() as folder:
+        host = start(rql, folder, "grep SigBlk /proc/self/status >>{0}/masks; " + RUNS, "--ttl", "1s")
+        await_terms(folder, 1)
+        server.ask("DEL", "rql:lock:a")
+        await_terms(folder, 2)
+        check_equal(len({line for line in folder.read("masks").splitlines()}), 1)  # also of the second command
+        host.send_signal(signal.SIGTERM)
+        result = finish(host)
+        check_equal(result.code, 143)
+        check_equal(result.err.count("the lock is lost; ending the command"), 1)
+
+
+def test_it_ends_with_its_command(server, rql):
+    for code in 0, 7:
+        check_equal(rql("elect", "a", "--", "sh", "-c", f"exit {code}").code, code)
+    assert not server.is_locked("a")
+
+
+def test_again_starts_the_command_again_after_a_pause(server, rql):
+    with Folder() as folder:
+        begun = time.monotonic()
+        host = start(rql, folder, "echo $RQL_TOKEN >>{0}/terms; exit 3", "--again")
+        await_terms(folder, 3)
+        assert time.monotonic() - begun >= 2, "there was no pause"
+        host.send_signal(signal.SIGTERM)
+        wait_until(lambda: host.poll() is not None, "it has ended")
+        finish(host)
+    assert not server.is_locked("a")
+
+
+def test_a_term_may_be_limited(server, rql):
+    with Folder() as folder:
+        host = start(rql, folder, RUNS, "--max-hold", "1s", "--kill-after", "100ms")
+        await_terms(folder, 2)
+        host.send_signal(signal.SIGTERM)
+        finish(host)
+
+
+def test_it_waits_for_ever_whatever_the_environment_says(server, rql):
+    server.ask("HSET", "rql:lock:a", "acq_id", "another")
+    with Folder() as folder:
+        host = rql.start("elect", "a", "-c", f"touch {folder.path('ran')}", RQL_TIMEOUT_MS="1", RQL_RETRY_COUNT="1")
+        wait_until(lambda: server.ask("ZCARD", "rql:lock_queue:a") == 1, "it waits")
+        time.sleep(0.3)  # longer than the environment allows
+        check_equal(host.poll(), None)
+        server.ask("DEL", "rql:lock:a")
+        check_equal(finish(host).code, 0)
+        assert os.path.exists(folder.path("ran"))
+
+
+if __name__ == "__main__":
+    main()
