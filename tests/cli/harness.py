@@ -214,15 +214,15 @@ def finish(process):
     return Result(process.returncode, out, err)
 
 
-def read_line(process):
-    """One line of stderr, also of a process that goes on. No buffer: select() would not see into it."""
+def read_line(stream):
+    """One line of a process that goes on. No buffer: select() would not see into it."""
     line = b""
     while not line.endswith(b"\n"):
-        if not select.select([process.stderr], [], [], PATIENCE_S)[0]:
+        if not select.select([stream], [], [], PATIENCE_S)[0]:
             raise Failure(f"nothing was said after {line!r}")
-        byte = os.read(process.stderr.fileno(), 1)
+        byte = os.read(stream.fileno(), 1)
         if not byte:
-            raise Failure(f"stderr ended after {line!r}")
+            raise Failure(f"it ended after {line!r}")
         line += byte
     return line.decode()
 

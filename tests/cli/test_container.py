@@ -64,7 +64,7 @@ def waits(rql):
 
 def await_wait(container, server, url):
     if url == NOWHERE:
-        line = read_line(container.process)
+        line = read_line(container.process.stderr)
         assert "waiting for the server" in line, line
     else:
         wait_until(lambda: server.queue_length("a") == 1, "it waits")

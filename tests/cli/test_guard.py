@@ -357,7 +357,7 @@ def test_a_refused_signal_is_told_once(server, rql):
         for _ in range(2):
             os.kill(job.process.pid, signal.SIGTERM)
             os.kill(job.process.pid, signal.SIGUSR1)
-        line = read_line(job.process)
+        line = read_line(job.process.stderr)
         check_in("rql: a: the command has other rights than rql", line)
         os.kill(pid, signal.SIGINT)
         result = finish(job.process)
@@ -370,7 +370,7 @@ def test_a_command_that_cannot_be_signalled_runs_on_without_its_lock(server, rql
     for words in (("run", "a", "--max-hold", "4s", "--kill-after", "500ms"),
                   ("run", "a", "--no-auto-extend", "--ttl", "4s", "--kill-after", "500ms")):
         with command_of_nobody(rql, words=words, ttl=()) as (job, pid):
-            said = [read_line(job.process) for _ in range(3)]
+            said = [read_line(job.process.stderr) for _ in range(3)]
             check_in("a: the lock cannot be kept; ending the command", said[0])
             check_in("a: the command has other rights than rql", said[1])
             check_in("a: the lock has ended; the command runs on without it", said[2])
@@ -386,7 +386,7 @@ def test_a_command_that_cannot_be_signalled_keeps_its_lock(server, rql):
     with command_of_nobody(rql, ttl=("--ttl", "1500ms")) as (job, pid):
         token = server.ask("HGET", "rql:lock:a", "rql_token")
         job.process.terminate()
-        check_in("the command has other rights", read_line(job.process))
+        check_in("the command has other rights", read_line(job.process.stderr))
         told_at = time.monotonic()
         wait_until(lambda: time.monotonic() > told_at + 3, "two ttl pass")
         check_equal(server.ask("HGET", "rql:lock:a", "rql_token"), token)

@@ -113,18 +113,22 @@ def a_release_without_a_server_leaves_the_lock_to_its_ttl(world, kind, names):
 def the_end_of_a_re_entry_keeps_nothing(world, kind, names):
     actor = world.actor(kind)
     held = actor.acquire(*names, hold_at_least_ms=MINUTE_MS, task=7)
-    again = actor.acquire(*names, hold_at_least_ms=2 * MINUTE_MS, task=7, conflict_strategy="work_through")
-    again.release().check()
-    check_equal((owner(world, names[0]) == KEPT, held.state()), (False, "HELD"))
+    for conflict in "work_through", "extendable_work_through":
+        again = actor.acquire(*names, hold_at_least_ms=2 * MINUTE_MS, task=7, conflict_strategy=conflict)
+        again.release().check()
+        check_equal((owner(world, names[0]) == KEPT, held.state()), (False, "HELD"))
     held.release().check()
     check_kept(world, names[0], MINUTE_MS)
 
 
 @once
 def a_lazy_release_keeps_it_as_well(world, kind, names):
-    held = world.actor(kind).acquire(*names, hold_at_least_ms=MINUTE_MS, lazy_release=True)
+    actor = world.actor(kind, world.client(events=True))
+    held = actor.acquire(*names, hold_at_least_ms=MINUTE_MS, lazy_release=True)
     held.release().check()
     check_kept(world, names[0], MINUTE_MS)
+    world.free(actor.client)
+    check_equal(actor.remote.events("lock_lost"), [])
 
 
 @once
