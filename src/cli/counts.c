@@ -52,8 +52,8 @@ static void count_lock(struct cli_counts *counts, const char **hosts, const rql_
 {
     counts->locks += info->status == RQL_KEY_ALIVE;
     counts->damaged += cli_is_damaged(info->status);
-    /* The host of a lock that cannot be read may be anything. */
-    add_host(counts, hosts, info->status == RQL_KEY_ALIVE ? info->host_id : NULL);
+    /* The host of a lock that cannot be read may be anything, and a kept lock has none. */
+    add_host(counts, hosts, info->status == RQL_KEY_ALIVE && !info->is_kept ? info->host_id : NULL);
 }
 
 static void count_queue(struct cli_counts *counts, const char **hosts, const rql_queue_info *info)

@@ -159,6 +159,7 @@ static rql_status understand(struct rqli_end *self, struct rqli_end_part *part,
                              const struct rqli_batch *answer, const struct rqli_reply *reply)
 {
     struct rqli_outcome outcome;
+    bool has_ended;
 
     if (!rqli_outcome_read(reply, &outcome)) {
         return rqli_batch_fault(answer, reply, part->unused_ms > 0 ? "decrease" : "release",
@@ -168,13 +169,14 @@ static rql_status understand(struct rqli_end *self, struct rqli_end_part *part,
     if (self->on.transfer) {
         return understand_transfer(self, part, answer, &outcome);
     }
-    if (outcome.what != 1 && self->was_open) {
+    has_ended = outcome.what == 1 || outcome.what == RQLI_TRANSFERRED; /* the latter: it is kept */
+    if (!has_ended && self->was_open) {
         return fail_early(self, part);
     }
     if (part->unused_ms > 0) {
         rqli_leases_on_shortened(self->client->leases, part->lock, self->begun_us, outcome.third);
     }
-    return outcome.what == 1 || outcome.what == RQLI_TRANSFERRED ? RQL_OK : RQL_NOT_HELD;
+    return has_ended ? RQL_OK : RQL_NOT_HELD;
 }
 
 /* Handles the fault of a transfer. A transfer that was not put in the stream has not happened. One

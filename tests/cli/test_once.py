@@ -55,6 +55,8 @@ def test_it_says_why_it_does_not_run_if_asked_to(server, rql):
     check_equal(said.err, "rql: a: not acquired: it is held; kept after its release\n")
     check_in("kept", rql("who").out)
     check_equal(rql("who", "--json").json()[0]["is_kept"], True)
+    stats = rql("stats", "--json").json()
+    check_equal((stats["locks"], stats["hosts"]), (1, 0))
 
 
 def test_when_the_window_is_over_it_runs_again(server, rql):
