@@ -194,6 +194,18 @@ def a_release_that_got_no_answer_is_unknown(world, kind, names):
 
 
 @scenario()
+def a_release_that_a_silent_server_does_not_answer_is_unknown(world, kind, names):
+    network = Network(world)
+    client = network.client(connect_timeout_ms=IMPATIENT_MS, io_timeout_ms=IMPATIENT_MS)
+    held = world.actor(kind, client).acquire(*names, ttl_ms=MINUTE_MS)
+    network.fail("freeze")
+    held.release().check("E_UNKNOWN")
+    network.heal()
+    world.free(client)
+    world.await_nothing_left()
+
+
+@scenario()
 def what_nobody_heard_of_is_given_back_however_late(world, kind, names):
     """It was granted, and its answer lost. Nor is the server to be had for longer than a call may last."""
     network = Network(world)
