@@ -12,18 +12,24 @@
  * (rql_lock_options.hold_at_least_ms). Its metadata `once` is the end of that window: if the lock
  * is held by a run whose window is over, that run is late, and this one waits for it. */
 
-enum { ATTEMPTS = 100 }; /* the lock may change hands between two looks at it */
+enum {
+    ATTEMPTS = 100, /* the lock may change hands between two looks at it */
+    GRACE_MS = 5000 /* from SIGTERM to SIGKILL: a third of the usual TTL */
+};
 
 struct window {
     int64_t end_us; /* by the server's clock */
     char end[CLI_DURATION_SIZE];
 };
 
-/* Works out the window that a run begun now belongs to. Its end is also when to give up. */
-static int begin_window(struct cli_args *args, rql_client *client, struct window *out)
+/* Works out the window that a run begun now belongs to. now_us: the time by the server that has the
+ * lock; 0: the server is asked. */
+static int begin_window(struct cli_args *args, rql_client *client, int64_t now_us,
+                        struct window *out)
 {
-    const int64_t now_us = doctor_read_clocks(client).server_us;
     const int64_t period_us = args->every_ms * 1000;
+
+    now_us = now_us > 0 ? now_us : doctor_read_clocks(client).server_us;
 
     if (now_us <= 0) {
         cli_say("%s: the server did not tell its time", args->name);
@@ -36,14 +42,19 @@ static int begin_window(struct cli_args *args, rql_client *client, struct window
     return CLI_DONE;
 }
 
-/* Returns whether the lock was granted after the end of the window that it was asked for in: a run
- * in the next one might not find it. */
-static bool is_late(const rql_lock *lock, const struct window *window)
+/* Gives the lock back if it was granted after the end of the window that it was asked for in, and
+ * returns the time of the grant. Otherwise returns 0. */
+static int64_t give_back_late(struct cli_held *held, const struct window *window)
 {
     rql_lock_facts facts;
 
-    rql_lock_describe(lock, &facts);
-    return facts.acquired_at_us >= window->end_us;
+    rql_lock_describe(held->lock, &facts);
+    if (facts.acquired_at_us < window->end_us) {
+        return 0;
+    }
+    (void)cli_held_release(held, NULL);
+    (void)pthread_sigmask(SIG_SETMASK, &held->mask, NULL);
+    return facts.acquired_at_us;
 }
 
 /* Returns whether the holder runs in a window that is over. */
@@ -102,21 +113,22 @@ static int once(struct cli_session *session)
     struct cli_args args = *session->args;
     struct cli_session self = *session;
     struct window window;
+    int64_t late_us = 0;
 
     self.args = &args;
     args.meta[args.n_meta++] = (rql_meta){"once", window.end};
     for (int i = 0; i < ATTEMPTS; i++) {
         struct cli_held held = {.label = args.name, .is_quiet = true};
-        int code = begin_window(&args, self.client, &window);
+        int code = begin_window(&args, self.client, late_us, &window);
         rql_status status;
 
         code = code == CLI_DONE ? cli_acquire(&self, &held) : code;
-        if (held.lock && !is_late(held.lock, &window)) {
-            return cli_run_held(&args, &held);
+        late_us = held.lock ? give_back_late(&held, &window) : 0;
+        if (late_us > 0) {
+            continue;
         }
         if (held.lock) {
-            (void)cli_held_release(&held, NULL);
-            continue;
+            return cli_run_held(&args, &held);
         }
         if (!held.is_refused) {
             return code;
@@ -148,6 +160,10 @@ static int check_once(struct cli_args *args)
     args->fail_fast = true;
     if (args->at_most_once) {
         args->options.ttl_ms = ms;
+    }
+    if (args->at_most_once &&
+        args->kill_after_ms == CLI_UNSET) { /* a third of the ttl is too long */
+        args->kill_after_ms = ms / 3 < GRACE_MS ? ms / 3 : GRACE_MS;
     }
     return CLI_DONE;
 }
