@@ -171,7 +171,10 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_options_set(rql_lock_options *options
  * @retval RQL_E_PROTOCOL           The reply could not be understood.
  * @retval RQL_E_NOMEM              Out of memory, or the thread that renews cannot be started.
  * @retval RQL_E_FORKED             The client belongs to the parent process.
- * @retval RQL_E_UNSUPPORTED        The library is a light build, and a listener was given
+ * @retval RQL_E_NOT_DURABLE        `replicas` or `fsync`: no grant was safe in time; the lock is
+ * not held.
+ * @retval RQL_E_UNSUPPORTED        `fsync`, and the server answers `WAITAOF` too early or not at
+ *                                  all. Or the library is a light build, and a listener was given
  *                                  (observe.h).
  *
  * @owner   The caller owns `*out`, and ends it with rql_lock_release() or rql_lock_forget().
@@ -302,6 +305,8 @@ RQL_API rql_lock *rql_lock_forget(rql_lock *lock);
  * @retval RQL_E_INVALID  @p ttl_ms is out of range.
  * @retval RQL_E_IO       No connection; the old deadline stands.
  * @retval RQL_E_UNKNOWN  No reply; the old deadline stands.
+ * @retval RQL_E_NOT_DURABLE  `replicas` or `fsync`: the extension was not safe in time; the old
+ *                        deadline stands.
  * @retval RQL_E_SERVER   The server refused; other faults of status.h likewise.
  * @retval RQL_E_FORKED   The lock belongs to the parent process.
  *
