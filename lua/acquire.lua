@@ -50,11 +50,7 @@ local is_first_to_wait = owner and n_keys == 1 -- there is neither queue nor req
 local mine = not is_first_to_wait and call("HGET", requests, acquirer)
 local way = "0"
 
--- Returns the PTTL of a lock, at most the longest TTL of ours: a long number would get an exponent in an answer.
-local function ttl_left(lock)
-    local left_ms = redis.call("PTTL", lock)
-    return left_ms < 2592000000 and left_ms or 2592000000
-end
+-- @include ttl_left
 
 if holder and (holder == nonce or conflict == "t" or conflict == "e") then
     -- The call is a repetition, or its acquirer re-enters the lock.
@@ -105,109 +101,18 @@ else
     -- may be the one that gets the lock.
     -- @include queue
 
-    local holds, oldest_us = access == "Q" or access == "R", 0
-    local turn, free_ms, passed, queue_ttl_ms, random
-    local is_poll = known_us ~= "0"
-    local until_us = end_of(wait_ms, time, micros)
-    local count = is_first_to_wait and 0 or call("ZCARD", queue) -- a foreign type is an error before any write
-    local score = mine and call("ZSCORE", queue, acquirer)
-    local was_removed = is_poll and not score
-    local score_us = is_poll and known_us or now_text
-    local next_to_last -- the waiter in front of this request, if the request has just become the last
+    local holds = access == "Q" or access == "R"
+    local turn, free_ms, passed
+    -- @include enter
 
     way = was_removed and "2" or way
-    if was_removed or (count == 0 and n_keys > (owner and 1 or 0)) then
-        restore(queue, requests, count)
-        count = call("ZCARD", queue)
-        score = mine and call("ZSCORE", queue, acquirer)
-    end
-    if score then
-        score_us = micros_of(score)
-    end
-    -- The record is written first, because a withdrawal needs it if the other writes are denied.
-    if not mine or not string.find(mine, " " .. nonce .. " ", 1, true) then
-        if mine then
-            forget(requests, acquirer, access_of(mine))
-        end
-        call("HSET", requests, acquirer, record_of(acquirer, host, ttl_ms, nonce, until_us, access, score_us))
-        if is_random then
-            call("HINCRBY", requests, "random", "1")
-        end
-        if holds then
-            call("HINCRBY", requests, "holders", "1")
-        end
-    end
-    if not score and is_poll then
-        count = count + call("ZADD", queue, seconds_of(score_us), acquirer)
-    elseif not score then
-        count = count + call("ZADD", queue, now_seconds, acquirer)
-        if count == 5 then
-            -- Redis walks a short queue, of up to 128 members, from its head for each newcomer, but not if the
-            -- queue ever had a long member. So it gets one for a moment, and stays a tree as long as it exists.
-            call("ZADD", queue, "0", acquirer .. acquirer)
-            call("ZREM", queue, acquirer .. acquirer)
-        end
-        local last_two = not is_first_to_wait and call("ZRANGE", queue, "-2", "-1")
-        if last_two and last_two[#last_two] == acquirer then
-            next_to_last = last_two[2] and last_two[1]
-        elseif last_two then
-            score_us = tail_us(queue, requests, fence, now_text)
-            put_at(queue, requests, acquirer, seconds_of(score_us),
-                   record_of(acquirer, host, ttl_ms, nonce, until_us, access, score_us))
-        end
-    end
-    local is_behind_ours = next_to_last and call("HEXISTS", requests, next_to_last) == 1
-    if not is_behind_ours then
-        keep(queue, requests)
-    end
-    note_heartbeat(live, acquirer, now_text, is_poll)
-
-    if not owner or score or is_poll then
-        queue_ttl_ms, random = fields[6]:match("^(%-?%d+) (%d+)$", more_at)
-        oldest_us = queue_ttl_ms ~= "-1" and now_text - queue_ttl_ms * 1000 or 0
-    end
     if not owner then
         -- @include serving
         -- @include serve_queue
         turn, free_ms, passed = serve(keys, now_text, now_seconds, random, {acquirer = acquirer, holds = holds})
     end
     if turn ~= "mine" then
-        if fail_fast == "f" then
-            call("ZREM", queue, acquirer)
-            forget(requests, acquirer, access)
-            local paused_us = not owner and pause_end(fence, now_text)
-            if paused_us then
-                return "7 " .. now_text .. " " .. paused_us
-            end
-            return "3 " .. now_text .. " " .. ttl_left(lock)
-        elseif turn == "again" then
-            return "6 " .. now_text
-        elseif score_us + 0 < oldest_us then -- the request's queue_ttl is over: it goes to the tail
-            score_us = tail_us(queue, requests, fence, now_text)
-            put_at(queue, requests, acquirer, seconds_of(score_us),
-                   record_of(acquirer, host, ttl_ms, nonce, until_us, access, score_us))
-        end
-        local rank, is_first = count - 1, count == 1 and "1" or "0"
-        if not owner or (count > 1 and not is_behind_ours) then
-            rank = call("ZRANK", queue, acquirer)
-            is_first = leads(queue, requests, acquirer, rank)
-        end
-        local of_ruby = "0"
-        if is_first == "1" and owner then
-            -- A Ruby client may unlock a lock of ours, too; but tracking from the start would slow hand-overs.
-            of_ruby = (rank > 0 or not held[2]) and "1" or is_poll and "2" or "0"
-        elseif is_first == "1" and free_ms and rank > 0 then
-            of_ruby = "1"
-        end
-        local in_front = owner or ""
-        if rank > 0 then
-            in_front = next_to_last or call("ZRANGE", queue, rank - 1, rank - 1)[1]
-        end
-        -- A waiter directly behind one of its own client does not look after the lock: -1 saves reading the PTTL.
-        local left_ms = free_ms
-            or (is_behind_ours and next_to_last:sub(-32) == acquirer:sub(-32) and "-1") or ttl_left(lock)
-        return "0 " .. now_text .. " " .. left_ms .. " " .. (rank == 0 and "0" or rank) .. " " .. is_first ..
-            " " .. (was_removed and "1" or "0") .. " " .. of_ruby .. " " .. score_us .. " " .. in_front
+        -- @include queued
     end
     call("HDEL", requests, "ruby") -- a Ruby waiter behind this one, whose turn was not over, has another turn
     if passed then

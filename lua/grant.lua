@@ -5,18 +5,9 @@
 -- after: clock
 -- out: token
 --
--- token is text. It is the time, so that it is above every earlier token even after the server has lost data. If
--- the last token is not less than the time, because the server's clock stood still or was set back, token is one
--- more than the last one. In a pause token is nil, and nothing was written.
+-- token is what token.lua makes. In a pause it is nil, and nothing was written.
 
-local token = now_text
--- @include fence
-if is_paused then
-    token = nil
-elseif before and tonumber(before) and not is_less(before, token) then
-    token = string.format("%.0f", before + 1)
-    call("SET", fence, token)
-end
+-- @include token
 if token then
     call("HSET", lock, "acq_id", acquirer, "hst_id", host, "ts", now_seconds, "ini_ttl", ttl_ms,
          "rql_nonce", nonce, "rql_token", token, unpack(fields, first_field))
