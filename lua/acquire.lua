@@ -52,9 +52,12 @@ local way = "0"
 
 -- @include ttl_left
 
-if holder and (holder == nonce or conflict == "t" or conflict == "e") then
+local more = holder and (holder == nonce or conflict == "t" or conflict == "e")
+    and call("HMGET", lock, "rql_token", "rql_claim", "rql_spc", "rql_share")
+local is_shared = more and more[4] and holder ~= nonce -- its acquirer does not get it alone by a re-entry
+
+if more and not is_shared then
     -- The call is a repetition, or its acquirer re-enters the lock.
-    local more = call("HMGET", lock, "rql_token", "rql_claim", "rql_spc")
     local token, claim, last_entry = more[1], more[2], more[3]
     local process = "0"
 
@@ -86,7 +89,7 @@ if holder and (holder == nonce or conflict == "t" or conflict == "e") then
 end
 -- @include waiters
 
-if owner == acquirer and conflict == "d" then
+if is_shared or (owner == acquirer and conflict == "d") then
     call("ZREM", queue, acquirer)
     forget(requests, acquirer, access_of(mine))
     return "4 " .. now_text .. " " .. ttl_left(lock)

@@ -118,11 +118,11 @@ local kept_ms -- how long, at most, a lock that other waiters want is kept free 
 -- error before anything is done.
 local function look(i)
     turn_to(i)
-    local held = call("HMGET", lock, "acq_id", "rql_nonce", "rql_token", "rql_claim", "rql_spc")
+    local held = call("HMGET", lock, "acq_id", "rql_nonce", "rql_token", "rql_claim", "rql_spc", "rql_share")
     local record = call("HGET", requests, acquirer)
     local is_known = record and string.find(record, " " .. nonce .. " ", 1, true)
     local score = call("ZSCORE", queue, acquirer)
-    local entry = {owner = held[1], nonce = held[2], token = held[3], claim = held[4]}
+    local entry = {owner = held[1], nonce = held[2], token = held[3], claim = held[4], is_shared = held[6]}
     entry.is_granted = entry.nonce == nonce
     entry.is_own = entry.owner == acquirer and not entry.is_granted
     entry.is_answered = entry.is_granted or (entry.is_own and held[5] == nonce)
@@ -240,7 +240,7 @@ for i = 1, count do
     n_free = n_free + (states[i] ~= 1 and 1 or 0)
 end
 for i = 1, count do
-    if states[i] == 3 and not (conflict == "t" and entries[i].token) then
+    if states[i] == 3 and not (conflict == "t" and entries[i].token and not entries[i].is_shared) then
         return refuse(4)
     end
 end

@@ -28,7 +28,7 @@ end
 local of_ruby = "0"
 if is_first == "1" and owner then
     -- A Ruby client may unlock a lock of ours, too; but tracking from the start would slow hand-overs.
-    of_ruby = (rank > 0 or not held[2]) and "1" or is_poll and "2" or "0"
+    of_ruby = (rank > 0 or not held[2]) and "1" or is_poll and held[2] ~= "shared" and "2" or "0"
 elseif is_first == "1" and free_ms and rank > 0 then
     of_ruby = "1"
 end

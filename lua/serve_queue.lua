@@ -34,6 +34,10 @@ local function give_to(self, acquirer, waiter)
     -- A Ruby waiter behind the served one has a turn of its own when the lock is free again. A waiter that is served
     -- out of turn does not end the turn of a Ruby waiter, because there may be no end of such waiters.
     forget(keys[3], acquirer, waiter.access, not self.is_random and "ruby")
+    if waiter.access == "h" or waiter.access == "H" then
+        -- @include tell_next
+        notify_next_sharer(keys, now_text)
+    end
     return "granted"
 end
 

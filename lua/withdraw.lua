@@ -31,10 +31,11 @@ local function withdraw(keys, now_text, now_seconds, acquirer, nonce, random)
         return what .. " 0"
     elseif pcall("HEXISTS", lock, "acq_id") ~= 0 then
         local head = pcall("ZRANGE", queue, "0", "0")[1]
+        local by = was_head and pcall("HMGET", lock, "rql_nonce", "rql_share") or {}
         -- A Ruby client is in front or holds the lock. It notifies no waiter when it leaves or releases. So the
-        -- waiter that leads from now on has to track the lock.
+        -- waiter that leads from now on has to track the lock. Or the lock is shared, and the waiter may fit.
         if head and (call("HEXISTS", requests, head) == 0
-            or (was_head and pcall("HEXISTS", lock, "rql_nonce") == 0)) then
+            or (was_head and (not by[1] or by[1] == "shared" or by[2]))) then
             -- @include notify_first
             notify_first(keys, now_text, nil, 0)
         end

@@ -88,6 +88,8 @@ class Contents(NamedTuple):
     records_have_ttl: bool
     seen: dict            # identity -> when
     fence: str
+    shares: dict          # acquirer -> end, of a lock of several
+    shares_have_ttl: bool
 
     @property
     def owner(self):
@@ -117,13 +119,13 @@ def paired(flat):
 def read_contents(text, at=0):
     """Of the lock that is so many places from the first."""
     *locks, live, _, fence, _ = json.loads(text)
-    lock, lock_at, queue, queue_at, records, records_at = locks[6 * at:6 * at + 6]
+    lock, lock_at, queue, queue_at, records, records_at, shares, shares_at = locks[8 * at:8 * at + 8]
     fields = paired(records)
     return Contents(
         paired(lock), int(lock_at) * 1000, paired(queue), int(queue_at) > 0,
         {name: record.split(" ") for name, record in fields.items() if name.startswith("rql:")},
         {name: count for name, count in fields.items() if not name.startswith("rql:")},
-        int(records_at) > 0, paired(live), fence)
+        int(records_at) > 0, paired(live), fence, paired(shares), int(shares_at) > 0)
 
 
 def written(parts):
@@ -134,8 +136,8 @@ def written(parts):
 def bare(text, at, is_whole):
     """Without the queue of a lock, and without the lock if so is_whole says."""
     parts = json.loads(text)
-    gone = 6 * at + (0 if is_whole else 2)
-    parts[gone:6 * at + 4] = [{}, "-2"] * (2 if is_whole else 1)
+    gone = 8 * at + (0 if is_whole else 2)
+    parts[gone:8 * at + 4] = [{}, "-2"] * (2 if is_whole else 1)
     return written(parts)
 
 

@@ -19,19 +19,32 @@ def let_die(calls, number):
     calls.ask("HSET", "rql:swarm:suspects", host(number), f"1 D {GONE}")
 
 
+def shared(number):
+    """The words of a request for one of two permits."""
+    return (acquirer(number), host(number), 30000, nonce(number), NEVER, f"{QUEUED} {RANDOM}", "rql_share", "1 2")
+
+
 # A call of each script that serves or tells somebody; all but the last two find the lock free.
 TELLING = {
     "acquire": (acquirer(4), host(4), 30000, nonce(4), NEVER, f"{QUEUED} {RANDOM}"),
     "acquire_series": (acquirer(4), host(4), 30000, nonce(4), NEVER, f"{QUEUED} {RANDOM}"),
+    "acquire_shared": shared(4),
     "decrease": (nonce(1), nonce(9), 1, RANDOM),
     "extend": (nonce(1), 30000, RANDOM),
+    "extend_shared": (acquirer(1), nonce(1), 30000, RANDOM, "1 2"),
     "leave": (acquirer(1), nonce(1), RANDOM),
+    "leave_shared": (acquirer(1), nonce(1), RANDOM),
     "release": (nonce(1), RANDOM),
     "sweep_queue": (0,),
     "sweep_request": (acquirer(3), 0, RANDOM),
     "transfer": (nonce(1), RANDOM, acquirer(3), nonce(3), host(3), 30000, 7),
     "flush_lock": (RANDOM,),
     "sweep_lock": (acquirer(1), host(1), 0, RANDOM),
+}
+ENDING_A_SHARE = {
+    "flush_shares": (0, RANDOM),
+    "leave_shared": (acquirer(1), nonce(1), RANDOM),
+    "sweep_share": (acquirer(1), host(1), 0, RANDOM),
 }
 
 
@@ -51,6 +64,17 @@ def test_the_next_one_is_told_where_it_listens(calls):
                     (0, len(told)) if calls.server.is_partition else (len(told), 0))
         if script != "sweep_queue":
             calls.check_holder(2)
+
+
+def test_the_next_sharer_is_told_where_it_listens(calls):
+    for script, words in ENDING_A_SHARE.items():
+        calls.begin()
+        for number in (1, 2, 3):
+            calls.call("acquire_shared", *shared(number))
+        let_die(calls, 1)
+        calls.call(script, *words)
+        check_equal((script, [number for number, _ in calls.heard()]), (script, [3]))
+        check_equal(calls.n_calls("spublish" if calls.server.is_partition else "publish"), 1)
 
 
 def test_each_script_does_the_same_everywhere(calls):
@@ -87,9 +111,18 @@ def test_each_script_does_the_same_everywhere(calls):
     follow("sweep_queue", (0,), [0, 0])
     calls.ask("DEL", "rql:lock:a")
     calls.pass_ms(1)
+    now = calls.now_us
+    follow("acquire_shared", shared(1), f"1 {now} 30000 {now} 0 2 {nonce(1)}")
+    follow("acquire_shared", shared(2), f"1 {now} 30000 {now + 1} 0 2 {nonce(2)}")
+    follow("extend_shared", (acquirer(1), nonce(1), 40000, RANDOM, "1 2"), f"1 {now} 40000")
+    let_die(calls, 2)
+    follow("flush_shares", (0, RANDOM), [1, 0, -1, 2])
+    follow("sweep_share", (acquirer(1), host(1), 0, RANDOM), [1, 0, acquirer(1), nonce(1)])
+    follow("leave_shared", (acquirer(1), nonce(1), RANDOM), "0 0")
+    calls.pass_ms(1)
     series = (acquirer(8), host(8), 30000, nonce(8), NEVER, f"{QUEUED} {RANDOM}")
     follow("acquire_series", series, [1, calls.now_us, calls.now_us, 30000, 0, nonce(8)])
-    check_equal(sorted(seen), sorted(SCRIPTS))
+    check_equal(sorted(set(seen)), sorted(SCRIPTS))
     check_equal(sorted(calls.ask("KEYS", "*")), sorted(calls.server.prefix + name for name in (
         "clients", "fence", "live", "lock:a", "swarm:flusher", "swarm:hsts", "swarm:suspects")))
 

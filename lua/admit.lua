@@ -1,0 +1,98 @@
+-- These functions admit waiters to a lock that is shared. `self` is what they share, see admit().
+--
+-- after: clock waiters serving remove_shares join
+-- out: admit
+
+-- Returns what becomes of the first waiter, and the access in its record: "stays", and so do all behind it;
+-- "admitted"; "dead" or "silent".
+local function turn_of_sharer(self, acquirer)
+    local MOST, CLAIM_MS = 20, "1000" -- waiters without slots that one call admits; as in serve_queue.lua
+    local call, keys, group, now_text = redis.call, self.keys, self.group, self.now_text
+    local waiter, is_me = read_record(acquirer, call("HGET", keys[3], acquirer)), acquirer == self.me
+    if not waiter then
+        -- @include ruby_beside_sharers
+        return "stays"
+    elseif not is_me and (self.silent[waiter.identity]
+        or not is_alive(keys[4], waiter, now_text, waiter.score_us)) then
+        return "dead", waiter.access
+    end
+    local units, limit, asks, rest_at
+    if waiter.access == "h" or waiter.access == "H" then -- its share is the first pair of its packed metadata
+        units, limit, asks, rest_at = waiter.metadata:match("rql_share.(%d+) (%d+)(s?)()")
+    end
+    if not units or group.used + units > limit + 0 or (group.is_of_one and group.owner == acquirer)
+        or call("HEXISTS", keys[1], "rql_h:" .. acquirer) == 1 then
+        return "stays" -- an acquirer that has a share waits for its end
+    elseif self.work >= MOST then
+        notify(keys, waiter, waiter.nonce .. " look")
+        return "stays"
+    end
+    local sharer = waiter
+    sharer.acquirer, sharer.lease_ms, sharer.mark = acquirer, waiter.ttl_ms, "-"
+    sharer.units, sharer.limit, sharer.asks = units, limit, asks
+    sharer.metadata = rest_at > #waiter.metadata and ""
+        or cmsgpack.pack({unpack(cmsgpack.unpack(waiter.metadata), 3)})
+    if not is_me and is_less(CLAIM_MS, waiter.ttl_ms) then
+        sharer.lease_ms, sharer.mark = CLAIM_MS, "c"
+    end
+    local token, slots = join(group, keys, now_text, sharer)
+    if is_me then
+        self.token, self.slots = token, slots
+    else
+        local heard = notify(keys, waiter, waiter.nonce .. " " .. token .. " " .. now_text .. " " ..
+            sharer.lease_ms .. (slots == "" and "" or " " .. slots))
+        if not heard or heard == 0 then
+            remove_shares(group, keys, {acquirer})
+            self.silent[waiter.identity] = true
+            return heard and "silent" or "stays", waiter.access -- without the right to publish it has to poll
+        end
+    end
+    self.n_admitted, self.work = self.n_admitted + 1, self.work + 1 + (asks == "s" and units / 20 or 0)
+    return "admitted", waiter.access
+end
+
+-- Admits the waiters that fit, from the head of the queue of a shared lock. The first one that does not fit keeps out
+-- all behind it, so no waiter starves. A waiter that is dead or receives nothing leaves the queue, as in
+-- serve_queue.lua. me is the waiter that the script acts for, or nil.
+--
+-- Returns {n_admitted; token, slots: those of `me`, if it was admitted; free_ms: for how long no waiter is admitted, or
+-- nil; is_partly: there was too much to do for one call}.
+local function admit(group, keys, now_text, me)
+    local AT_ONCE, RUBYS_US = 8, 2000000
+    local call, queue, requests = redis.call, keys[2], keys[3]
+    local self = {group = group, keys = keys, now_text = now_text, me = me, n_admitted = 0, work = 0,
+                  silent = {}}
+    local paused_us = pause_end(keys[5], now_text)
+    local page = redis.pcall("ZRANGE", queue, "0", AT_ONCE - 1)
+    if paused_us or page.err then
+        self.free_ms = paused_us and math.ceil((paused_us - now_text) / 1000)
+        return self
+    elseif not page[1] then
+        restore(queue, requests, 0)
+        page = call("ZRANGE", queue, "0", AT_ONCE - 1)
+    end
+    local gone_us, ruby = string.match(call("HGET", requests, "ruby") or "", "^g (%d+) %S+ (.*)$")
+    local left_us = gone_us and gone_us + RUBYS_US - now_text or 0
+    if left_us > 0 and left_us <= RUBYS_US and page[1] ~= ruby then
+        self.free_ms = math.ceil(left_us / 1000)
+        return self
+    end
+    local budget = 30 -- as in serve_queue.lua
+    while page[1] do
+        for i = 1, #page do
+            self.is_partly = budget <= 0
+            local fate, access = "stays", nil
+            if not self.is_partly then
+                fate, access = turn_of_sharer(self, page[i])
+            end
+            if fate == "stays" then
+                return self
+            end
+            call("ZREM", queue, page[i])
+            forget(requests, page[i], access)
+            budget = budget - (fate == "dead" and 1 or fate == "silent" and 3 or 0)
+        end
+        page = #page < AT_ONCE and {} or call("ZRANGE", queue, "0", AT_ONCE - 1)
+    end
+    return self
+end
