@@ -31,6 +31,7 @@ import chain
 import eras
 import model
 import series
+import shares
 from server import ALONE, IN_A_CLUSTER, Refused, Server, why_skipped
 from state import CAME_BACK, DEAD, RUBY, TTL_MS, Broken, demand, host, identity, is_partly, read_contents, repeated
 
@@ -42,8 +43,8 @@ from embed import expanded  # noqa: E402
 from place import Sources  # noqa: E402
 from table import Edit, changes_of, read_table  # noqa: E402
 
-SCRIPTS = ("acquire", "acquire_series", "arrive", "release", "leave", "extend", "decrease", "flush_lock", "flush_queue",
-           "transfer")
+SCRIPTS = ("acquire", "acquire_series", "acquire_shared", "arrive", "release", "leave", "leave_shared", "extend",
+           "extend_shared", "decrease", "flush_lock", "flush_queue", "flush_shares", "sweep_share", "transfer")
 BATCH = 200
 REPEATS = 5  # of one call; more than there are clients
 ROUND_US = 700_000
@@ -74,11 +75,13 @@ class Bounds(NamedTuple):
     others: int = 0     # grants of other locks
     arrives: bool = False  # where the server is started anew, see eras.py
     pauses: bool = False   # and grants nothing for a while
+    shares: tuple = ()  # what each client wants, see shares.py
     most: int = 50_000  # states, with a mistake, which may have no end of them: at least half as many again
 
     @property
     def model(self):
-        return series if self.plans else chain if self.members else eras if self.arrives else model
+        return (shares if self.shares else series if self.plans else chain if self.members
+                else eras if self.arrives else model)
 
 
 # With such a budget a call passes only one that is dead or has no subscription, and whoever made it repeats it.
@@ -89,6 +92,31 @@ HOUR_US = 3_600_000_000
 FIRST, SECOND, BOTH, BACKWARDS = ((0,),), ((1,),), ((0, 1),), ((1, 0),)
 FIRST_THEN_SECOND, FIRST_THEN_BOTH, FIRST_AGAIN = ((0,), (1,)), ((0,), (0, 1)), ((0,), (0,))
 
+READER = "1/512"
+T_US, LONG_US = (1_100_000, 3_100_000), (3_100_000,)
+
+
+def sharing(name, wants, ticks=0, faults=0, ticks_us=T_US, left=None, losses=0, **more):
+    """What each client wants: see shares.py."""
+    return Bounds(name, left or (1,) * len(wants), ticks, faults, losses, ticks_us, 300, shares=wants, **more)
+
+
+QUICK_SHARES = (
+    sharing("shares of several units", ("2/3", "1/3", "1/3"), 1, 0, LONG_US),
+    sharing("shares of different limits", ("1/2", "1/3", "2/3"), 1, 0, (1_100_000,)),
+    sharing("a long share and a short one", (READER + "+", READER), 2, 1, LONG_US),
+    sharing("a long share, a short one, and one who wants it alone", (READER + "+", READER, "x"), 1, 0, LONG_US),
+    sharing("others remove the queue of sharers", (READER, READER, "x"), 0, 0, (), clears=1),
+    sharing("others remove the queue of sharers, and time passes", (READER, READER), 2, 0, (1_100_000,), clears=1),
+    sharing("others remove the queue of three that want two permits", ("1/2", "1/2", "1/2"), 0, 0, (), clears=1),
+    sharing("shares beside Ruby", ("1/2s", "1/2s"), 1, 0, (2_100_000,), rubys=1),
+    sharing("shares beside Ruby for long", ("1/2++", "1/2++"), 1, 0, (15_100_000,), rubys=1),
+    sharing("shares of the dead are removed", ("1/2s", "1/2s", "1/2s"), 0, 0, (), flushes=1),
+    sharing("slots for three", ("1/3s", "1/3s", "1/3s"), 1, 0, (1_100_000,)),
+    sharing("two slots that are not in one piece", ("1/4s", "1/4s", "2/4s"), 0, 0, (), left=(2, 1, 1)),
+    sharing("a lock with slots is lowered", ("x>1/2s", "1/2s"), 2, 1, (1_100_000,)),
+    sharing("a lock is lowered while two wait for slots", ("x>1/3s", "1/3s", "1/3s"), 0, 0, ()),
+)
 QUICK = (
     Bounds("two clients, one comes again", (2, 1), 2, 1, 0, (1_100_000, 5_100_000), 200),
     Bounds("three clients", (1, 1, 1), 1, 0, 0, (1_100_000, 5_100_000), 200),
@@ -117,6 +145,7 @@ QUICK = (
     Bounds("a server is started anew, and pauses", (1, 1), 2, 0, 1, (3_100_000,), 200, arrives=True,
            pauses=True),
     Bounds("a server is started anew, and its clock is set back", (1, 1), 1, 0, 1, (-400_000,), 200, arrives=True),
+    *QUICK_SHARES,
 )
 
 
@@ -167,6 +196,7 @@ EXPLORED = {  # where a mistake has to show, by what the table says
         Bounds("a client hands on twice what others remove", (1, 1, 1), 0, 0, 0, (), 500, members=3, clears=1),
         Bounds("a client hands on, and the clock is set back", (1, 1), 1, 0, 0, (-400_000,), 50, members=2, forgets=1,
                clears=1)),
+    "shares": QUICK_SHARES,
 }
 LONG = (
     *QUICK,
@@ -206,6 +236,32 @@ LONG = (
     Bounds("a server is started anew twice, and pauses", (1, 1, 1), 2, 0, 2, (3_100_000,), 5000, arrives=True,
            pauses=True),
     Bounds("a series at random", (), 2, 1, 0, (2_100_000,), 500, accesses="r", plans=(BOTH, FIRST, SECOND)),
+    sharing("two readers", (READER, READER), 2, 1, left=(2, 1)),
+    sharing("reader and writer", (READER, "x"), 2, 1, left=(2, 1)),
+    sharing("two readers and a writer", (READER, READER, "x"), 1, 0),
+    sharing("two readers and a writer, and an answer is lost", (READER, READER, "x"), 0, 1),
+    sharing("three readers", (READER, READER, READER), 1, 0, (1_100_000,)),
+    sharing("two permits for three", ("1/2", "1/2", "1/2"), 1, 0, (1_100_000,)),
+    sharing("a lock is lowered", ("x>" + READER, READER), 2, 1, (1_100_000,), left=(1, 2)),
+    sharing("a lock is lowered while two wait", ("x>" + READER, READER, "x"), 1, 0, (1_100_000,)),
+    sharing("a reader passes the queue", ("*" + READER, READER, "x"), 1, 0, (1_100_000,)),
+    sharing("the clock of sharers is set back", (READER, READER), 2, 1, (-400_000, 1_100_000)),
+    sharing("the clock of sharers is set back a little later", (READER, READER), 2, 1, (-400_000, 100_000)),
+    sharing("all data of sharers is lost", (READER, READER, "x"), 1, 0, (1_100_000,), losses=1),
+    sharing("readers beside Ruby", (READER, READER), 2, 0, (2_100_000,), rubys=1),
+    sharing("shares beside Ruby for longer", ("1/2++", "1/2++"), 2, 0, (15_100_000, 2_100_000), rubys=1),
+    sharing("readers, of which the dead are removed", (READER, READER, "x"), 1, 0, (1_100_000,), flushes=2),
+    sharing("slots for two", ("1/3s", "2/3s"), 2, 1, left=(2, 1)),
+    sharing("two slots for three, and an answer is lost", ("1/2s", "1/2s", "1/2s"), 0, 1),
+    sharing("slots of different limits and units", ("2/4s", "1/3s", "1/2s"), 1, 0, (1_100_000,), left=(1, 2, 1)),
+    sharing("slots beside a sharer that asks for none", ("1/3s", "1/3", "1/3s"), 1, 0, (1_100_000,), left=(1, 1, 2)),
+    sharing("slots of long and short shares", ("1/3s+", "1/3s", "1/3s"), 1, 0, LONG_US, left=(1, 1, 2)),
+    sharing("slots of long and short shares, and an answer is lost", ("2/3s+", "1/3s"), 2, 1, LONG_US, left=(1, 2)),
+    sharing("slots, and one who wants it alone", ("1/2s", "1/2s", "x"), 1, 0, (1_100_000,)),
+    sharing("slots of one who passes the queue", ("*1/2s", "1/2s", "1/2s"), 0, 1, ()),
+    sharing("the clock of slots is set back", ("1/2s", "1/2s"), 2, 1, (-400_000, 1_100_000)),
+    sharing("others remove the queue for slots", ("1/2s", "1/2s"), 2, 0, (1_100_000,), clears=1),
+    sharing("all data of slots is lost", ("1/2s", "1/2s"), 2, 0, (1_100_000,), losses=1),
 )
 
 
@@ -277,15 +333,18 @@ class Explorer:
 
     def run_out(self, calls):
         """Calls that had too much to do are repeated, as the library does, until they have an answer."""
-        answers = self.server.run(calls)
+        hears = self.model is shares
+        answers = self.server.run(calls, hears)
         for _ in range(REPEATS):
             partly = [index for index, (answer, _) in enumerate(answers)
                       if is_partly(calls[index][1], answer)]
             if not partly:
                 break
             again = [(answers[index][1], *repeated(*calls[index][1:])) for index in partly]
-            for index, (told, contents) in zip(partly, self.server.run(again)):
-                if calls[index][1] not in ("acquire", "acquire_series", "flush_lock", "flush_queue"):
+            for index, (told, contents) in zip(partly, self.server.run(again, hears)):
+                if hears:
+                    contents.messages = answers[index][1].messages + contents.messages
+                if not calls[index][1].startswith(("acquire", "flush", "sweep")):
                     # What it did is in the first answer.
                     told = answers[index][0][:2] + told[2:]
                 answers[index] = told, contents
@@ -352,14 +411,16 @@ class Explorer:
         back_us = -min(0, 0, *self.bounds.ticks_us) * self.bounds.ticks  # by which all lives longer
         for lock in self.server.locks:
             now = read_contents(state.contents, lock)
-            ttl_us = (TTL_MS + int(now.lock.get("spc_ext_ttl", 0))) * 1000
+            longest_ms = max(getattr(client, "ttl_ms", TTL_MS) for client in state.clients)
+            ttl_us = (longest_ms + int(now.lock.get("spc_ext_ttl", 0))) * 1000
             demand(not now.lock or now.lock_ends_us <= state.now_us + ttl_us + back_us,
                    "the lock of the dead outlives its ttl")
         self.server.set_time(state.now_us + FORGOTTEN_US + back_us)
         (_, contents), = self.server.run([(state.contents, "dump")])
         for lock in self.server.locks:
             left = read_contents(contents, lock)
-            demand(not left.lock and not set(left.queue) - {RUBY} and not left.records and not left.seen,
+            demand(not left.lock and not set(left.queue) - {RUBY} and not left.records and not left.seen
+                   and not left.shares,
                    "something is left when all is over")
 
 
@@ -423,7 +484,7 @@ def bounds_of_the_day(cases):
     if os.environ.get("RQL_TEST_LONG"):
         return [case for case in cases if case.arguments[1] == ALONE]
     chosen = []
-    for one in (model, series, chain, eras):
+    for one in (model, series, chain, eras, shares):
         of_it = [case for case in cases if case.arguments[0].model is one]
         chosen += sample(f"bounds of {one.__name__}.py", of_it, N_BOUNDS)
     return chosen

@@ -129,8 +129,8 @@ def read_contents(text, at=0):
 
 
 def written(parts):
-    """As cjson does it."""
-    return json.dumps(parts, separators=(",", ":")).replace("/", "\\/")
+    """As cjson does it; bytes that are no text stay what they are."""
+    return json.dumps(parts, separators=(",", ":"), ensure_ascii=False).replace("/", "\\/")
 
 
 def bare(text, at, is_whole):
@@ -175,11 +175,11 @@ def entry_nonce(index, number):
 
 def is_partly(script, answer):
     """There was too much to do for one call."""
-    if script in ("acquire", "acquire_series"):
+    if script in ("acquire", "acquire_series", "acquire_shared"):
         return answer[0] in (6, "6")
     if isinstance(answer, list):
         return answer[1] == 2
-    return script not in ("extend", "ruby") and answer[2:3] == "2"
+    return script not in ("extend", "extend_shared", "ruby") and answer[2:3] == "2"
 
 
 def repeated(script, words, *locks):

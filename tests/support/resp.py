@@ -11,8 +11,8 @@ class Refused(Exception):
 
 
 def encoded(words):
-    """One command as it is sent; words are bytes, or anything with a text."""
-    parts = [word if isinstance(word, bytes) else str(word).encode() for word in words]
+    """One command as it is sent; words are bytes, or anything with a text, as Connection.read() returns it."""
+    parts = [word if isinstance(word, bytes) else str(word).encode(errors="surrogateescape") for word in words]
     return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)
 
 
@@ -49,7 +49,7 @@ class Connection:
         kind, rest = line[:1], line[1:-2]
         if kind == b"$":
             size = int(rest)
-            return None if size < 0 else self.file.read(size + 2)[:-2].decode(errors="replace")
+            return None if size < 0 else self.file.read(size + 2)[:-2].decode(errors="surrogateescape")
         if kind == b"*":
             return None if rest == b"-1" else [self.read() for _ in range(int(rest))]
         if kind == b"-":
