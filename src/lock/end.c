@@ -36,18 +36,26 @@ bool rqli_end_may_pass(rql_status status)
            status == RQL_E_READ_ONLY || status == RQL_E_NOMEM;
 }
 
-/* Returns for how long the lock is to be kept when it is released now; 0: not at all. */
+/* Returns for how long the lock is to be kept when it is released now; 0: not at all. The end of a
+ * re-entry keeps nothing. */
 static int64_t kept_ms(const struct rqli_end_part *part)
 {
-    int64_t left_us = part->kept_until_us - rqli_now_us();
+    const rql_lock *lock = part->lock;
+    int64_t left_us;
 
+    if (!lock || lock->hold_at_least_ms == 0 || lock->process != RQL_LOCK_OBTAINING) {
+        return 0;
+    }
+    left_us = rqli_after_ms(lock->held_us, lock->hold_at_least_ms) - rqli_now_us();
     return left_us > 0 ? (left_us + 999) / 1000 : 0;
 }
 
 /* Hands the lock on to an acquirer that does not exist, so that it ends by its TTL. transfer.lua is
  * idempotent, and does nothing if the lock is not ours any more. */
-static void write_keeping(const struct rqli_end_part *part, int64_t ms, struct rqli_call *call)
+static void write_keeping(struct rqli_end_part *part, int64_t ms, struct rqli_call *call)
 {
+    (void)snprintf(part->kept_nonce, sizeof part->kept_nonce, KEPT "%s",
+                   part->nonce + strlen(KEPT));
     rqli_call_init(call, RQLI_SCRIPT_TRANSFER, part->keys);
     rqli_call_text(call, part->nonce);
     rqli_call_random(call);
@@ -78,7 +86,7 @@ static void choose_next(struct rqli_end *self)
 static void write_end(struct rqli_op *op, size_t i, struct rqli_call *call)
 {
     struct rqli_end *self = (struct rqli_end *)op;
-    const struct rqli_end_part *part = &self->parts[i];
+    struct rqli_end_part *part = &self->parts[i];
     int64_t left_ms;
 
     if (!call->is_draft) {
@@ -403,11 +411,6 @@ static size_t add_parts(struct rqli_end *self, struct rqli_end_part *parts, rql_
                                            .keys = &lock->keys,
                                            .nonce = lock->nonce,
                                            .believed = as_believed(lock, self->begun_us)};
-            if (!reentries && lock->hold_at_least_ms > 0) {
-                part->kept_until_us = rqli_after_ms(lock->held_us, lock->hold_at_least_ms);
-                (void)snprintf(part->kept_nonce, sizeof part->kept_nonce, KEPT "%s",
-                               lock->nonce + strlen(KEPT));
-            }
             n_added += !reentries || add_reentry(self, part);
         }
     }

@@ -14,8 +14,7 @@ struct rqli_end_part {
     const struct rqli_keys *keys;
     const char *nonce;
     int64_t unused_ms;              /* the unused rest of a re-entry's extension; 0: a grant */
-    int64_t kept_until_us;          /* a release before this time keeps the lock until then, */
-    char kept_nonce[RQLI_HEX_SIZE]; /* under this nonce */
+    char kept_nonce[RQLI_HEX_SIZE]; /* of the lock that is kept after this release */
     bool may_have_ended;            /* a call for it got no reply */
     bool is_settled;                /* its status is part of the operation's */
     bool is_serving;                /* it has ended; its queue is still to be served */
