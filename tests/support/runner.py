@@ -100,8 +100,12 @@ def keep_orphans():
         die_with_parent()
         return keeper
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal interrupts the child as well
+
+    def forward(number, _):
+        with contextlib.suppress(ProcessLookupError):  # it has just ended
+            os.kill(child, number)
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda number, _: os.kill(child, number))
+        signal.signal(number, forward)
     while True:
         ended, status = os.wait()
         if ended == child:
