@@ -20,29 +20,8 @@
 --   "5 now_us": stale, the call came after not_after_us; "6 now_us": again, repeat the call; "7 now_us until_us":
 --   fail_fast, and nothing is granted until then.
 
--- A global variable costs ten times as much as a local one.
-local call, keys, fields = redis.call, KEYS, ARGV
-local lock, queue, requests, live, fence = keys[1], keys[2], keys[3], keys[4], keys[5]
-local acquirer, host, ttl_ms, nonce, not_after_us = fields[1], fields[2], fields[3], fields[4], fields[5]
-local lease_ms, first_field = ttl_ms, 7
--- @include clock
+-- @include try_free
 
-if is_less(not_after_us, now_text) then
-    return "5 " .. now_text
-end
--- @include ttl
-
-local n_keys = call("EXISTS", lock, queue, requests)
-if n_keys == 0 then
-    -- @include grant
-    if token then
-        return "1 " .. now_text .. " " .. ttl_ms .. " " .. token .. " 0 2 " .. nonce
-    end
-end
-
--- The lock is held, or it has waiters, or it is free in a pause.
-local access, conflict, fail_fast, wait_ms, known_us, more_at =
-    fields[6]:match("^(%a)(%a)(.) (%-?%d+) (%d+) ()")
 local is_random = access == "r" or access == "R"
 local held = call("HMGET", lock, "acq_id", "rql_nonce")
 local owner, holder = held[1], held[1] == acquirer and held[2]

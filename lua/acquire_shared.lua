@@ -13,28 +13,9 @@
 -- behind them. A share with slots has one more word at the end of the answer, "0,3". If the free lock was granted,
 -- there is no such word: it has the first slots.
 
--- A global variable costs ten times as much as a local one.
-local call, keys, fields = redis.call, KEYS, ARGV
-local lock, queue, requests, live, fence, shares = keys[1], keys[2], keys[3], keys[4], keys[5], keys[6]
-local acquirer, host, ttl_ms, nonce, not_after_us = fields[1], fields[2], fields[3], fields[4], fields[5]
-local lease_ms, first_field = ttl_ms, 7
--- @include clock
+-- @include try_free
 
-if is_less(not_after_us, now_text) then
-    return "5 " .. now_text
-end
--- @include ttl
-
-local n_keys = call("EXISTS", lock, queue, requests)
-if n_keys == 0 then
-    -- @include grant
-    if token then
-        return "1 " .. now_text .. " " .. ttl_ms .. " " .. token .. " 0 2 " .. nonce
-    end
-end
-
-local access, conflict, fail_fast, wait_ms, known_us, more_at =
-    fields[6]:match("^(%a)(%a)(.) (%-?%d+) (%d+) ()")
+local shares = keys[6]
 local units, limit, asks = fields[8]:match("^(%d+) (%d+)(s?)$")
 local held = call("HMGET", lock, "acq_id", "rql_nonce", "rql_share", "rql_used", "rql_slots", "rql_h:" .. acquirer)
 local field = held[6] -- the share of this acquirer in a lock of several
