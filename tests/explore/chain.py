@@ -10,7 +10,7 @@ from typing import NamedTuple
 from chain_judge import HANDED, judge, own_nonce_in, taken_by
 from server import T0_US, empty
 from state import (HOLDING, IDLE, LEAVING, NO_RANDOM, NOT_AFTER_US, QUEUE_TTL_MS, TTL_MS, WAITING, Ruby,
-                   acquirer, bare, demand, host, is_partly, nonce, read_contents, replaced, with_fence)
+                   acquirer, bare, demand, host, is_partly, nonce, read_contents, replaced, ticks_of, with_fence)
 
 N_LOCKS = 1
 ENDING = "ending"  # releases the lock, or hands it on
@@ -231,9 +231,7 @@ def actions(state, ticks_us):
         yield ("too late", 0, False)
     for one in state.withdrawn:
         yield ("withdraw", one, False)
-    if state.ticks:
-        for tick_us in ticks_us:
-            yield ("tick", tick_us)
+    yield from ticks_of(state, ticks_us)
     if state.others:
         yield ("grant", "another lock")
     if state.clears and read_contents(state.contents).lock:

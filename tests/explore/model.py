@@ -8,7 +8,7 @@ from judge import judge_answer, judge_change, judge_keys
 from server import T0_US, empty
 from state import (ASKED, DEAD, ENDING, HOLDING, IDLE, INSIDE, LEAVING, NO_RANDOM, NOT_AFTER_US, OUT, QUEUE_TTL_MS,
                    RELEASING, RUBY, RUBYS_HOST, TTL_MS, UNDOING, WAITING, Broken, Client, Ruby, State, acquirer, bare,
-                   demand, entry_nonce, host, identity, is_partly, nonce, read_contents, unused_ms)
+                   demand, entry_nonce, host, identity, is_partly, nonce, pushes_of, read_contents, ticks_of, unused_ms)
 
 
 N_LOCKS = 1
@@ -131,13 +131,8 @@ def actions(state, ticks_us):
                     yield (word, index, True)
                 if state.denials and word == "acquire":
                     yield ("deny", index, False)
-        if client.pushed:
-            yield ("take", index)
-        if state.faults and client.is_subscribed and client.mode == WAITING:
-            yield ("unsubscribe", index)
-    if state.ticks:
-        for tick_us in ticks_us:
-            yield ("tick", tick_us)
+        yield from pushes_of(state, index)
+    yield from ticks_of(state, ticks_us)
     if state.losses:
         yield ("lose", 1000)  # a server takes longer than that to come back
     if state.clears and read_contents(state.contents).queue:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from judge import is_live, judge_keys
 from server import T0_US, empty
 from state import (CLAIM_US, HOLDING, IDLE, LEAVING, NOT_AFTER_US, NO_RANDOM, QUEUE_TTL_MS, RELEASING, TTL_MS, WAITING,
-                   acquirer, bare, demand, host, is_partly, read_contents, replaced)
+                   acquirer, bare, demand, host, is_partly, pushes_of, read_contents, replaced, ticks_of)
 
 N_LOCKS = 2
 RESERVED_US, LONGEST_US, N_MARKED = 2_000_000, 60_000_000, 16  # of lua/reserve.lua
@@ -142,13 +142,8 @@ def actions(state, ticks_us):
                 yield (word, index, True)
         if client.number and client.mode != WAITING:
             yield ("late", index, False)
-        if client.pushed:
-            yield ("take", index)
-        if state.faults and client.is_subscribed and client.mode == WAITING:
-            yield ("unsubscribe", index)
-    if state.ticks:
-        for tick_us in ticks_us:
-            yield ("tick", tick_us)
+        yield from pushes_of(state, index)
+    yield from ticks_of(state, ticks_us)
     if state.clears:
         for lock in range(N_LOCKS):
             yield ("clear", lock)

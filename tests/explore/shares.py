@@ -7,7 +7,8 @@ import model
 from server import T0_US, empty
 from shares_judge import fields_of, holds_of, judge_answer, judge_change, numbers_in
 from state import (DEAD, HOLDING, IDLE, LEAVING, NO_RANDOM, NOT_AFTER_US, RELEASING, RUBY, RUBYS_HOST,
-                   TTL_MS, WAITING, Broken, Ruby, State, acquirer, bare, demand, host, is_partly, nonce, read_contents)
+                   TTL_MS, WAITING, Broken, Ruby, State, acquirer, bare, demand, host, is_partly, nonce, pushes_of,
+                   read_contents, ticks_of)
 
 LONG_MS, LONGEST_MS = 8000, 30000
 
@@ -131,13 +132,8 @@ def actions(state, ticks_us):
         if client.number > 1 and client.wants != "x":
             yield ("late leave", index, False)
             yield ("late extend", index, False)
-        if client.pushed:
-            yield ("take", index)
-        if state.faults and client.is_subscribed and client.mode == WAITING:
-            yield ("unsubscribe", index)
-    if state.ticks:
-        for tick_us in ticks_us:
-            yield ("tick", tick_us)
+        yield from pushes_of(state, index)
+    yield from ticks_of(state, ticks_us)
     if state.losses:
         yield ("lose", 1000)
     if state.clears:
@@ -181,14 +177,14 @@ def after_local(state, action):
         state = state._replace(contents=bare(state.contents, 0, takes_lock), clears=state.clears - 1, was_cleared=True)
         for index in range(len(state.clients) if takes_lock else 0):
             state = bereft(state, index)
-        # A release by Ruby would end the lock of whoever has it by then.
+        # A release by Ruby would end the lock of its next holder.
         is_rubys = takes_lock and state.ruby.mode == HOLDING
         return state._replace(ruby=state.ruby._replace(ends_us=0)) if is_rubys else state
     return model.after_local(state, action)
 
 
 def slots_told(form, words):
-    """A client that asked for slots and is told none has the first ones."""
+    """A client that asked for slots and gets no list of them has the first ones."""
     n_units = int(form.split("/")[0]) if form.endswith("s") else 0
     return numbers_in(words[0]) if words else tuple(range(n_units))
 

@@ -199,5 +199,21 @@ def demand(holds, what):
         raise Broken(what)
 
 
+def pushes_of(state, index):
+    """What a client may do about its pushes, whatever else it does: take one, or lose its subscription."""
+    client = state.clients[index]
+    if client.pushed:
+        yield ("take", index)
+    if state.faults and client.is_subscribed and client.mode == WAITING:
+        yield ("unsubscribe", index)
+
+
+def ticks_of(state, ticks_us):
+    """Time may pass."""
+    if state.ticks:
+        for tick_us in ticks_us:
+            yield ("tick", tick_us)
+
+
 def unused_ms(state, client):
     return max(0, TTL_MS - (state.true_us - client.entered_us) // 1000)
