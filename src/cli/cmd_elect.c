@@ -41,7 +41,7 @@ static int elect(struct cli_session *self)
         if (!stands_again(self->args, &held, code)) {
             return code;
         }
-        (void)pthread_sigmask(SIG_SETMASK, &held.mask, NULL);
+        cli_held_unblock(&held);
         pause_until(begun_ms + PAUSE_MS);
     }
 }

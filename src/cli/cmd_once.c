@@ -53,7 +53,7 @@ static int64_t give_back_late(struct cli_held *held, const struct window *window
         return 0;
     }
     (void)cli_held_release(held, NULL);
-    (void)pthread_sigmask(SIG_SETMASK, &held->mask, NULL);
+    cli_held_unblock(held);
     return facts.acquired_at_us;
 }
 
@@ -104,8 +104,7 @@ static int skip(const struct cli_session *self)
     if (self->args->verbose) {
         cli_say("%s", self->error.message);
     }
-    return self->args->conflict_exit_code == CLI_UNSET ? CLI_DONE
-                                                       : (int)self->args->conflict_exit_code;
+    return cli_code_of_refusal(self->args, CLI_DONE);
 }
 
 static int once(struct cli_session *session)

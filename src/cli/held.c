@@ -60,6 +60,12 @@ rql_status cli_held_lost_fd(const struct cli_held *self, int *out, rql_error *er
                         : rql_lock_lost_fd(self->lock, out, error);
 }
 
+/* A signal that was blocked since the acquisition takes effect. */
+void cli_held_unblock(const struct cli_held *self)
+{
+    (void)pthread_sigmask(SIG_SETMASK, &self->mask, NULL);
+}
+
 /* The handle is gone in any case: the library keeps trying to release a lock that it could not
  * release. */
 rql_status cli_held_release(struct cli_held *self, rql_error *error)
@@ -341,7 +347,7 @@ static void wait_until_held(struct waiting *self)
     }
     if (self->signal != 0 || self->status != RQL_OK) {
         /* Closing may take some time: a second signal ends the program. */
-        (void)pthread_sigmask(SIG_SETMASK, &self->held->mask, NULL);
+        cli_held_unblock(self->held);
     }
     close_waiting(self);
     if (self->signal != 0) {
@@ -380,9 +386,9 @@ static void fill_lock(const struct cli_args *args, const rql_client *client, rql
     }
 }
 
-static int code_of_refusal(const struct cli_args *args)
+int cli_code_of_refusal(const struct cli_args *args, int preset)
 {
-    return args->conflict_exit_code == CLI_UNSET ? CLI_REFUSED : (int)args->conflict_exit_code;
+    return args->conflict_exit_code == CLI_UNSET ? preset : (int)args->conflict_exit_code;
 }
 
 /* Reports a wait that ended without a lock. With --json the output is null, because a refusal is an
@@ -401,7 +407,7 @@ static int refuse(struct cli_session *session, const struct waiting *self)
         out_print(&session->out);
         cli_say("%s", self->error.message);
     }
-    return code_of_refusal(session->args);
+    return cli_code_of_refusal(session->args, CLI_REFUSED);
 }
 
 /* Refuses a lock that the outer rql holds. The outer rql releases it when its command ends, and
@@ -411,7 +417,7 @@ static int refuse_nested(struct cli_session *session, const char *name)
     out_print(&session->out);
     cli_say("%s: not acquired: this command already runs under the lock; a wait would never end",
             name);
-    return code_of_refusal(session->args);
+    return cli_code_of_refusal(session->args, CLI_REFUSED);
 }
 
 /* Claims the locks. A lock that was handed over lasts for one second until it is claimed. The claim
@@ -437,7 +443,7 @@ static int claim(struct cli_held *held)
         return CLI_DONE;
     }
     (void)cli_held_release(held, NULL);
-    (void)pthread_sigmask(SIG_SETMASK, &held->mask, NULL);
+    cli_held_unblock(held);
     if (status == RQL_NOT_HELD) {
         cli_say("%s: lost as soon as it was acquired", held->label);
         return CLI_LOST;

@@ -42,6 +42,13 @@ rql_status cli_held_lost_fd(const struct cli_held *self, int *out, rql_error *er
 /* Releases the lock or series. Must be called once. */
 rql_status cli_held_release(struct cli_held *self, rql_error *error);
 
+/* Blocks no signal any more that cli_acquire() has blocked. */
+void cli_held_unblock(const struct cli_held *self);
+
+/* Returns the exit code of a lock that was not acquired: that of the arguments, or else this one.
+ */
+int cli_code_of_refusal(const struct cli_args *args, int preset);
+
 /* Runs the command of the arguments while this is held, and releases it. Returns the exit code. */
 int cli_run_held(const struct cli_args *args, struct cli_held *held);
 
