@@ -6,9 +6,9 @@
 
 -- Returns what a waiter's record says (lua/README.md 5), or nil if it has none: host, ttl_ms, nonce, until_us (end of
 -- the wait, 0: never), access (q queued, r random, s series, h shared; a capital: the acquirer holds other locks, too),
--- score_us (version 0.1 wrote none), and the packed metadata. identity is that of the client, which is the end of the acquirer
--- id; it names the client's channel and heartbeat. A record omits the identity at the end of the host id if it is the
--- same one; a record of version 0.1 did not.
+-- score_us (version 0.1 wrote none), and the packed metadata. identity is that of the client, which is the end of the
+-- acquirer id; it names the client's channel and heartbeat. A record omits the identity at the end of the host id if it
+-- is the same one; a record of version 0.1 did not.
 local function read_record(acquirer, record)
     local host, ttl_ms, nonce, until_us, access, score_us, metadata =
         string.match(record or "", "^(%S+) (%d+) (%x+) (%d+) (%a) (%d*) ?(.*)$")

@@ -171,8 +171,8 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_options_set(rql_lock_options *options
  * @retval RQL_E_PROTOCOL           The reply could not be understood.
  * @retval RQL_E_NOMEM              Out of memory, or the thread that renews cannot be started.
  * @retval RQL_E_FORKED             The client belongs to the parent process.
- * @retval RQL_E_NOT_DURABLE        `replicas` or `fsync`: no grant was safe in time; the lock is
- * not held.
+ * @retval RQL_E_NOT_DURABLE        `replicas` or `fsync`: no grant was safe in time, and the lock
+ *                                  is not held.
  * @retval RQL_E_UNSUPPORTED        `fsync`, and the server answers `WAITAOF` too early or not at
  *                                  all. Or the library is a light build, and a listener was given
  *                                  (observe.h).

@@ -177,12 +177,17 @@ def a_lost_word_about_ruby_holds_up_nobody(world, kind, names):
         world.ask("DEL", *[f"rql:lock:{name}" for name in names])
 
 
+def hold_impatiently(world, kind, names):
+    """(network, client, hold) of a client that waits for no answer for long."""
+    network = Network(world)
+    client = network.client(connect_timeout_ms=IMPATIENT_MS, io_timeout_ms=IMPATIENT_MS)
+    return network, client, world.actor(kind, client).acquire(*names, ttl_ms=MINUTE_MS)
+
+
 @scenario()
 def a_release_that_got_no_answer_is_unknown(world, kind, names):
     """The first attempt may have released it, whatever kept the others from being made."""
-    network = Network(world)
-    client = network.client(connect_timeout_ms=IMPATIENT_MS, io_timeout_ms=IMPATIENT_MS)
-    held = world.actor(kind, client).acquire(*names, ttl_ms=MINUTE_MS)
+    network, client, held = hold_impatiently(world, kind, names)
     network.fail("refuse")
     network.fail("cut_reply", n=1)
     outcome = held.release().check("E_UNKNOWN")
@@ -195,9 +200,7 @@ def a_release_that_got_no_answer_is_unknown(world, kind, names):
 
 @scenario()
 def a_release_that_a_silent_server_does_not_answer_is_unknown(world, kind, names):
-    network = Network(world)
-    client = network.client(connect_timeout_ms=IMPATIENT_MS, io_timeout_ms=IMPATIENT_MS)
-    held = world.actor(kind, client).acquire(*names, ttl_ms=MINUTE_MS)
+    network, client, held = hold_impatiently(world, kind, names)
     network.fail("freeze")
     held.release().check("E_UNKNOWN")
     network.heal()
