@@ -24,7 +24,8 @@ enum {
      * so that a waiter that has come to stand in front of those in this client gets its turn. */
     CHAIN_MOST = 32,
     CHAIN_US = 100000,
-    LEAST_US = 20000 /* of the releaser's lease: with less the new owner would only lose it */
+    LEAST_US = 20000, /* of the releaser's lease: with less the new owner would only lose it */
+    AHEAD_US = LEAST_US / 2 /* by which a token may be ahead of the server's clock */
 };
 
 /* A loop exists until the release that has made the transfer is over. */
@@ -107,20 +108,20 @@ static void tell_chosen(struct rqli_hand_over *self, struct rqli_transfer *trans
     rqli_pushes_hand_over(self->pushes, chosen, transfer);
 }
 
-/* Sets token and time of the transfer. The token is no larger than those of later grants by the
- * server. It is larger than those of earlier grants, except for the error in the reading of the
- * clock. */
-static void date(const struct rqli_hand_over *self, struct rqli_transfer *transfer, int64_t now_us)
+/* Returns the token of the new owner, and the time of its grant; 0: the server's clock is behind
+ * its tokens, or unknown. The token is larger than those of earlier grants, except for the error in
+ * the reading of the clock. It is no larger than those of later grants, even if the server never
+ * hears of the hand-over: it grants the lock after the end of the releaser's lease, and by then its
+ * clock is past AHEAD_US. */
+static int64_t make_token(const struct rqli_hand_over *self, int64_t now_us, int64_t *latest_out)
 {
     const rql_lock *lock = self->lock;
-    struct rqli_era *era = rqli_client_era(lock->client, lock->keys.set);
     int64_t earliest_us;
+    int64_t least = lock->token + 1;
 
-    if (!rqli_server_clock_range(self->node, now_us, &earliest_us, &transfer->ts_us)) {
-        transfer->ts_us = lock->ts_us + (now_us - lock->begun_us);
-    }
-    transfer->token =
-        rqli_era_make_token(era, earliest_us > lock->token ? earliest_us : lock->token + 1);
+    (void)rqli_server_clock_range(self->node, now_us, &earliest_us, latest_out);
+    return rqli_era_make_token(rqli_client_era(lock->client, lock->keys.set),
+                               earliest_us > least ? earliest_us : least, earliest_us + AHEAD_US);
 }
 
 /* The chosen waiter sleeps, so that its options can be read. */
@@ -129,11 +130,16 @@ static struct rqli_transfer *make_transfer(const struct rqli_hand_over *self, in
     const rql_lock *lock = self->lock;
     const struct rqli_acquire *acquire = rqli_acquire_of(self->chosen);
     const rql_lock *next = acquire->locks[0];
+    int64_t ts_us;
+    int64_t token = make_token(self, now_us, &ts_us);
     struct rqli_transfer *transfer =
-        rqli_transfer_new(lock->client, next->acquirer, next->host, next->nonce, acquire->options);
+        token > 0 ? rqli_transfer_new(lock->client, next->acquirer, next->host, next->nonce,
+                                      acquire->options)
+                  : NULL;
 
     if (transfer) {
-        date(self, transfer, now_us);
+        transfer->token = token;
+        transfer->ts_us = ts_us;
         transfer->begun_us = now_us;
         transfer->until_us = rqli_lease_end_us(&lock->kept.lease);
         transfer->loop = self->loop;

@@ -14,6 +14,7 @@ from state import (HOLDING, IDLE, LEAVING, NO_RANDOM, NOT_AFTER_US, QUEUE_TTL_MS
 
 N_LOCKS = 1
 ENDING = "ending"  # releases the lock, or hands it on
+AHEAD_US = 10_000  # by which a token may be ahead of the server's clock
 
 
 class Client(NamedTuple):
@@ -72,6 +73,7 @@ class State(NamedTuple):
     withdrawn: tuple = () # (client, nonce): is withdrawn in the background
     robbed: tuple = ()    # nonces of those whose lock others have removed, and who may have got it from them
     top: int = 0          # the highest token so far that the server knows of
+    made_top: int = 0     # that of a hand-over since the server's clock was set back, or others removed the lock
     others_top: int = 0   # that of a grant of another lock, if it is its time: no two grants had the same time
     back_us: int = 0      # by which the server's clock was set back
     known_back_us: int = 0 # of it, what the client knows: when it was last told the time
@@ -142,10 +144,16 @@ def transfer_words(one):
             *metadata_of(one.taker))
 
 
+def server_us_of(state):
+    """The server's time as the client knows it by its own clock: not that it was set back since it was told."""
+    return state.true_us - state.known_back_us
+
+
 def takers_of(state, index):
     """Whom it may hand the lock to."""
     client = state.clients[index]
-    if client.mode == HOLDING and client.generation == state.generation and client.ends_us > state.true_us:
+    if client.mode == HOLDING and client.generation == state.generation and client.ends_us > state.true_us \
+            and int(client.token) < server_us_of(state) + AHEAD_US:
         for other, one in enumerate(state.clients[:state.n_members]):
             if one.mode == WAITING and not one.pushed and one.in_front == acquirer(index):
                 yield other
@@ -262,12 +270,12 @@ def after_local(state, action):
     word, which = action
     if word == "tick":
         return state._replace(now_us=state.now_us + which, ticks=state.ticks - 1,
-                              back_us=state.back_us - min(which, 0))
+                              back_us=state.back_us - min(which, 0), made_top=state.made_top if which > 0 else 0)
     if word == "clear":
         is_robbed = [own_nonce(state, index) for index, client in enumerate(state.clients)
                      if client.pushed or client.mode in (HOLDING, HANDED)]
         return state._replace(contents=bare(state.contents, 0, True), clears=state.clears - 1, was_cleared=True,
-                              robbed=tuple(sorted({*state.robbed, *is_robbed})))
+                              made_top=0, robbed=tuple(sorted({*state.robbed, *is_robbed})))
     if word == "grant":  # the tokens of all locks are of one row
         last, now_us = int(read_contents(state.contents).fence or 0), state.now_us + 100
         token = max(now_us, last + 1)
@@ -312,14 +320,15 @@ def taken(state, index):
 def handed_on(state, index, other):
     """Said to the other at once; whoever is robbed hands on what is not there."""
     client, own, others = state.clients[index], own_nonce(state, index), own_nonce(state, other)
-    # It knows the server's time by its own clock; what it does not know is that this was set back since then.
-    token = max(int(client.token) + 1, state.true_us - state.known_back_us)
+    token = max(int(client.token) + 1, server_us_of(state))
     demand(state.back_us > 0 or token >= state.others_top, f"token {token} is below {state.others_top} of another lock")
     one = Transfer(index, own, other, others, str(token), client.ends_us, state.generation)
     demand(own in state.robbed or int(one.token) > state.top, f"token {one.token} is not above {state.top}")
     state = state._replace(transfers=(*state.transfers, one))
     if own in state.robbed:
         state = state._replace(robbed=tuple(sorted({*state.robbed, others})))
+    elif state.known_back_us == state.back_us:
+        state = state._replace(made_top=token)
     ends_us = min(one.ends_us, state.true_us + TTL_MS * 1000)
     state = replaced(state, other, mode=HANDED, ends_us=ends_us, token=one.token, generation=state.generation)
     return replaced(state, index, mode=ENDING)._replace(now_us=state.now_us + 1), index

@@ -100,7 +100,7 @@ def judge_transfer(before, after, was, now, words, answer):
 
 
 def judge_token(before, after, was, now):
-    """Nobody is granted one that another was told."""
+    """The server grants none that is not above those that it knows, and those of the hand-overs that it does not."""
     if now.owner in (None, was.owner):
         return after
     token = int(now.lock["rql_token"])
@@ -109,7 +109,8 @@ def judge_token(before, after, was, now):
     told += [int(one.token) for one in before.transfers if one.nonce == now.owner]
     told += [int(words_of(call.words).token) for call in (*before.stream, *before.late)
              if call.script == "transfer" and own_nonce_in(call) == now.owner]
-    demand(token > before.top or token in told, f"token {token} is not above {before.top}")
+    top = max(before.top, before.made_top)
+    demand(token > top or token in told, f"token {token} is not above {top}")
     return after._replace(top=max(token, after.top))
 
 

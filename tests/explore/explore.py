@@ -233,6 +233,7 @@ LONG = (
     Bounds("a client hands on beside another, and time passes", (1, 1, 1), 1, 0, 0, (3_100_000,), 2000, accesses="qQQ",
            members=2),
     Bounds("a client hands on, and the clock is set back", (1, 1), 2, 1, 0, (-400_000, 3_100_000), 2000, members=2),
+    Bounds("a hand-over is lost where the clock was set back", (1, 1, 1), 2, 0, 0, (-HOUR_US, 3_100_000), 500, members=2),
     Bounds("a server is started anew twice, and pauses", (1, 1, 1), 2, 0, 2, (3_100_000,), 5000, arrives=True,
            pauses=True),
     Bounds("a series at random", (), 2, 1, 0, (2_100_000,), 500, accesses="r", plans=(BOTH, FIRST, SECOND)),

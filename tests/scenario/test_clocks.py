@@ -3,6 +3,7 @@
 import time
 
 import others  # noqa: F401  the gem is one of the actors
+from chain import Chain
 from harness import FOREVER, MINUTE_MS, check, check_equal, check_served_in_order, let_pass, main, scenario, wait_until
 from private_server import STANDS_STILL
 
@@ -186,6 +187,29 @@ def a_series_stands_behind_all_who_wait_though_the_clock_went_back(world, kind, 
     held.release().check()
     asking.hold().release().check()
     series.hold().release().check()
+
+
+@scenario(counts=[1])
+def a_clock_behind_its_tokens_leaves_the_hand_over_to_the_server(world, kind, names):
+    """A token of the client's own could be that of the server's next grant: which is the last token it knows and one."""
+    chain = Chain(world, kind)
+    held = chain.actors[0].acquire(*names, ttl_ms=MINUTE_MS)
+    world.server.set_ahead(-HOUR_US)
+    chain.await_asleep()
+    before = chain.handed_on()
+    asking = chain.queued(names[0])
+    chain.await_asleep()
+    held.release().check()
+    mine = asking.hold()
+    check_equal(chain.handed_on(), before)
+    check(mine.tokens[0] > held.tokens[0], "tokens fall")
+    mine.release().check()
+    world.server.set_ahead(0)
+    chain.await_asleep()
+    released, mine = chain.hand_on(names[0])
+    released.outcome().check()
+    mine.release().check()
+    world.await_nothing_left()
 
 
 # ---- the server's clock stands still ----

@@ -30,13 +30,14 @@ TEST(the_floor_is_the_highest_token_that_was_seen)
 TEST(a_token_that_is_made_is_above_all_that_were_seen_or_made)
 {
     rqli_era_on_token(&era, 100);
-    assert_int_equal(rqli_era_make_token(&era, 8), 101);
-    assert_int_equal(rqli_era_make_token(&era, 8), 102);
-    assert_int_equal(rqli_era_make_token(&era, 500), 500);
-    assert_int_equal(rqli_era_make_token(&era, 500), 501);
+    assert_int_equal(rqli_era_make_token(&era, 8, 200), 101);
+    assert_int_equal(rqli_era_make_token(&era, 8, 200), 102);
+    assert_int_equal(rqli_era_make_token(&era, 500, 600), 500);
+    assert_int_equal(rqli_era_make_token(&era, 500, 600), 501);
     assert_int_equal(era.floor, 100);
     rqli_era_on_token(&era, 900);
-    assert_int_equal(rqli_era_make_token(&era, 500), 901);
+    assert_int_equal(rqli_era_make_token(&era, 500, 900), 0);
+    assert_int_equal(rqli_era_make_token(&era, 500, 901), 901);
 }
 
 /* EVAL text 2 rql:fence rql:era <server> <floor> <pause>: the end of it. */
@@ -100,7 +101,7 @@ TEST(what_was_lost_is_told_once)
         assert_true(!row->status || strstr(error.message, "arrive on here"));
         assert_int_equal(rqli_era_take_news(&era, &lost, &known), row->is_news);
         CHECK_ALL(EQ(lost, row->lost), EQ(known, row->known), EQ(era.floor, row->floor),
-                  EQ(rqli_era_make_token(&era, 0), row->floor + 1));
+                  EQ(rqli_era_make_token(&era, 0, INT64_MAX), row->floor + 1));
         assert_false(rqli_era_take_news(&era, &lost, &known));
     }
 }

@@ -37,9 +37,10 @@ static inline void rqli_era_on_token(struct rqli_era *self, int64_t token)
 }
 
 /* Makes a token for a hand-over inside the client: at least at_least, and larger than every token
- * that was seen or made before. It counts as seen only when its owner relies on it: a server that
- * does not know the token of a hand-over that never took place has lost nothing. */
-static inline int64_t rqli_era_make_token(struct rqli_era *self, int64_t at_least)
+ * that was seen or made before. Returns 0 if it would be larger than at_most. It counts as seen
+ * only when its owner relies on it: a server that does not know the token of a hand-over that never
+ * took place has lost nothing. */
+static inline int64_t rqli_era_make_token(struct rqli_era *self, int64_t at_least, int64_t at_most)
 {
     int64_t floor = atomic_load_explicit(&self->floor, memory_order_relaxed);
     int64_t made = atomic_load_explicit(&self->made, memory_order_relaxed);
@@ -48,6 +49,9 @@ static inline int64_t rqli_era_make_token(struct rqli_era *self, int64_t at_leas
     do {
         token = floor > made ? floor + 1 : made + 1;
         token = token > at_least ? token : at_least;
+        if (token > at_most) {
+            return 0;
+        }
     } while (!atomic_compare_exchange_weak_explicit(&self->made, &made, token, memory_order_relaxed,
                                                     memory_order_relaxed));
     return token;
