@@ -39,6 +39,12 @@
 #define RQL_META_MAX_PAIRS 64
 /** Largest number of bytes of metadata of one lock, names and values together. */
 #define RQL_META_MAX_BYTES 16384
+/** Most units of a lock that is shared (share.h); the limit of readers. */
+#define RQL_SHARE_MAX 4096
+/** Most units of one share with slots: each slot costs the server time at the grant. */
+#define RQL_SLOT_UNITS_MAX 64
+/** Largest limit of a share with slots. */
+#define RQL_SLOT_LIMIT_MAX 1024
 /** Size of an acquirer or host id with its terminator. */
 #define RQL_ID_SIZE 128
 /** Size of a grant's secret with its terminator: 128 bits as hexadecimal digits. */

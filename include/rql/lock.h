@@ -429,6 +429,8 @@ typedef struct rql_lock_facts {
     int replicas_acked; /**< Number of replicas that had the grant when the lock was granted, if
                            rql_lock_options::replicas asked for any. It can be larger than that
                            option. */
+    int64_t share_units; /**< Units of its share (share.h); 0: it is held alone. */
+    int64_t share_limit; /**< The limit that its share was granted with; 0: it is held alone. */
 } rql_lock_facts;
 
 /**

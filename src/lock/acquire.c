@@ -84,7 +84,7 @@ static int64_t not_after_us(const struct rqli_acquire *self, int64_t now_us)
     return not_after_us;
 }
 
-/* Adds the arguments of acquire.lua and acquire_series.lua, in their order. A request that holds
+/* Adds the arguments of acquire.lua, acquire_shared.lua and acquire_series.lua, in their order. A request that holds
  * back is sent with fail_fast, and is otherwise the request that its caller wants. The server
  * refuses a try that arrives after its not_after: a try that was held up on its way must not take a
  * lock for a caller that has given up. A score says that the request already has its place; it is 0
@@ -116,6 +116,10 @@ static void add_arguments(const struct rqli_acquire *self, struct rqli_call *cal
     rqli_call_text(call, self->several ? self->several->nonces : lock->nonce);
     rqli_call_int(call, not_after_us(self, now_us));
     rqli_call_acquire_args(call, &args);
+    if (self->waiter.shares) {
+        rqli_call_text(call, "rql_share");
+        rqli_call_share(call, &lock->share);
+    }
     for (size_t i = 0; i < options->n_meta; i++) {
         rqli_call_text(call, options->meta[i].name);
         rqli_call_text(call, options->meta[i].value);
@@ -188,7 +192,9 @@ static void write_try(const struct rqli_acquire *self, size_t i, struct rqli_cal
     if (self->several) {
         rqli_call_init_series(call, RQLI_SCRIPT_ACQUIRE_SERIES, self->several->keys, self->count);
     } else {
-        rqli_call_init(call, RQLI_SCRIPT_ACQUIRE, &self->locks[0]->keys);
+        rqli_call_init(
+            call, self->waiter.shares ? RQLI_SCRIPT_ACQUIRE_SHARED : RQLI_SCRIPT_ACQUIRE,
+            &self->locks[0]->keys);
     }
     add_arguments(self, call, rqli_now_us());
 }
@@ -327,14 +333,14 @@ static void take_hand_over(struct rqli_acquire *self)
 
 /* Takes a push. It brings the grant of one lock; for several locks it is only a reason to poll,
  * because their script takes all of them. The same applies where the grant has to be durable,
- * because only the releaser's connection could tell whether it is. The poll claims the grant, and
- * so writes over this connection after it. */
+ * because only the releaser's connection could tell whether it is: the poll claims the grant, and
+ * so writes over this connection after it. And to a share with slots: the answer names them. */
 static void take_push(struct rqli_acquire *self)
 {
     self->waiter.pushed = false;
     if (self->waiter.handed) {
         take_hand_over(self);
-    } else if (!self->several && !self->waiter.keeps_conn &&
+    } else if (!self->several && !self->waiter.keeps_conn && !self->locks[0]->share.has_slots &&
                rqli_grant_by_push(self->locks[0], self->options, &self->waiter.push)) {
         rqli_request_on_granted(&self->request);
     } else {
@@ -452,6 +458,7 @@ static void init_waiter(struct rqli_acquire *self)
                                         .deadline_us = deadline_us(self)};
     if (!self->several) {
         self->waiter.lock_key = first->keys.lock;
+        self->waiter.shares = self->options->share_units > 0;
     }
 }
 
@@ -471,6 +478,9 @@ void rqli_acquire_init(struct rqli_acquire *self)
     self->node = rqli_client_node(self->client, &first->keys);
     self->op.ops = &ops;
     self->op.route = rqli_client_route(self->client, &first->keys);
+    if (options->share_units > 0) {
+        self->locks[0]->share = rqli_share_of(options);
+    }
     self->op.waiter = &self->waiter;
     self->durability = rqli_durability_of(options);
     rqli_request_init(&self->request, &limits);
@@ -486,14 +496,19 @@ void rqli_acquire_init(struct rqli_acquire *self)
     }
 }
 
-/* Returns whether the acquirer would wait for a lock that it keeps extending itself: that wait
- * would never end. */
+/* Returns whether the acquirer would wait for itself. It keeps extending the lock, so that the wait
+ * would never end; or it has a share of the lock and wants to enter it alone, which the server would
+ * take for a share of others. */
 static bool waits_for_itself(const struct rqli_acquire *self)
 {
     const rql_lock *lock = self->locks[0];
 
-    return !self->several && self->options->conflict_strategy == RQL_WAIT_FOR_LOCK &&
-           rqli_leases_extends(self->client->leases, lock->name, lock->acquirer);
+    if (self->several) {
+        return false;
+    }
+    return self->options->conflict_strategy == RQL_WAIT_FOR_LOCK
+               ? rqli_leases_extends(self->client->leases, lock->name, lock->acquirer)
+               : !self->waiter.shares && rqli_leases_shares(self->client->leases, lock);
 }
 
 /* Registers the waiter. A request that fails fast never waits: no push is for it, and it does not
@@ -535,6 +550,9 @@ bool rqli_acquire_keep(struct rqli_acquire *self)
     for (size_t i = 0; !status && i < self->count; i++) {
         rql_lock *lock = self->locks[i];
 
+        if (lock->process != RQL_LOCK_OBTAINING && lock->share.units > 0) {
+            lock->share = rqli_leases_share_of(self->client->leases, lock);
+        }
         lock->ttl_ms = self->options->ttl_ms;
         lock->held_us = self->result->ended_us;
         lock->waited_us = self->result->waited_us;

@@ -87,11 +87,38 @@ rql_status rqli_client_check_ttl(const rql_client *client, int64_t ttl_ms, rql_e
                      (long long)ttl_ms, (long long)most_ms);
 }
 
+static rql_status check_share(const rql_lock_options *options, rql_error *error)
+{
+    const long long units = options->share_units;
+    const long long limit = options->share_limit;
+
+    if (units == 0) {
+        return RQL_OK;
+    }
+    if (units > limit) {
+        return rqli_fail(error, RQL_E_INVALID,
+                         "share_units is %lld, and share_limit %lld; it must not be more", units,
+                         limit);
+    }
+    if (options->share_slots && (units > RQL_SLOT_UNITS_MAX || limit > RQL_SLOT_LIMIT_MAX)) {
+        return rqli_fail(error, RQL_E_INVALID,
+                         "share_slots with %lld units of %lld; there may be %d of %d", units, limit,
+                         RQL_SLOT_UNITS_MAX, RQL_SLOT_LIMIT_MAX);
+    }
+    if (options->hold_at_least_ms > 0) {
+        return rqli_fail(error, RQL_E_INVALID, "hold_at_least_ms is for locks that are not shared");
+    }
+    return RQL_OK;
+}
+
 rql_status rqli_call_options_read(const rql_client *client, rql_lock_options *out,
                                   const rql_lock_options *given, rql_error *error)
 {
     rql_status status = rqli_lock_options_read(out, &client->of_calls, given, error);
 
+    if (!status) {
+        status = check_share(out, error);
+    }
     return status ? status : rqli_client_check_ttl(client, out->ttl_ms, error);
 }
 

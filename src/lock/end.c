@@ -5,6 +5,7 @@
 #include "base/pause.h"
 #include "lock/background.h"
 #include "lock/client.h"
+#include "lock/held_calls.h"
 #include "lock/leases.h"
 #include "lock/withdraw.h"
 #include "net/op/op_threads.h"
@@ -70,7 +71,8 @@ static void write_keeping(struct rqli_end_part *part, int64_t ms, struct rqli_ca
  * the lock. */
 static void choose_next(struct rqli_end *self)
 {
-    if (self->on.lock && !self->has_chosen && kept_ms(self->parts) == 0) {
+    if (self->on.lock && !self->has_chosen && kept_ms(self->parts) == 0 &&
+        self->on.lock->share.units == 0) {
         (void)rqli_hand_over_choose(&self->on);
     }
     self->has_chosen = true;
@@ -110,11 +112,14 @@ static void write_end(struct rqli_op *op, size_t i, struct rqli_call *call)
         rqli_call_text(call, part->lock->grant_nonce);
         rqli_call_text(call, part->nonce);
         rqli_call_int(call, part->unused_ms);
+        rqli_call_random(call);
+    } else if (part->lock) {
+        rqli_held_write_release(part->lock, call);
     } else {
         rqli_call_init(call, RQLI_SCRIPT_RELEASE, part->keys);
         rqli_call_text(call, part->nonce);
+        rqli_call_random(call);
     }
-    rqli_call_random(call);
 }
 
 static void placed(struct rqli_op *op)
@@ -177,7 +182,9 @@ static rql_status understand(struct rqli_end *self, struct rqli_end_part *part,
     if (self->on.transfer) {
         return understand_transfer(self, part, answer, &outcome);
     }
-    has_ended = outcome.what == 1 || outcome.what == RQLI_TRANSFERRED; /* the latter: it is kept */
+    has_ended = part->lock && part->unused_ms == 0 ? rqli_held_has_ended(part->lock, &outcome)
+                                                   : outcome.what == 1;
+    has_ended = has_ended || outcome.what == RQLI_TRANSFERRED; /* it is kept */
     if (!has_ended && self->was_open) {
         return fail_early(self, part);
     }
@@ -534,8 +541,8 @@ static bool is_confirmed(const rql_lock *lock)
     struct rqli_outcome outcome;
 
     return lock->release && rqli_batch_is_answered(lock->release) &&
-           rqli_outcome_read(lock->release->reply, &outcome) && outcome.what == 1 &&
-           outcome.second != RQLI_SERVED_PARTLY;
+           rqli_outcome_read(lock->release->reply, &outcome) &&
+           rqli_held_has_ended(lock, &outcome) && outcome.second != RQLI_SERVED_PARTLY;
 }
 
 /* Returns the status that rql_lock_release() would. A release that served only a part of the queue
@@ -552,7 +559,7 @@ static rql_status understand_late(rql_lock *lock, const struct rqli_batch *answe
     if (outcome.second == RQLI_SERVED_PARTLY) {
         rqli_withdraw_lock_later(lock, lock->ttl_ms);
     }
-    return outcome.what == 1 || lock->may_have_ended ? RQL_OK : RQL_NOT_HELD;
+    return rqli_held_has_ended(lock, &outcome) || lock->may_have_ended ? RQL_OK : RQL_NOT_HELD;
 }
 
 /* Ends a late release with this status. A loss is what a release that waits would have returned as
@@ -626,11 +633,7 @@ static bool begin_repetition(struct rqli_duty *duty, int64_t now_us)
 
 static void write_repetition(struct rqli_duty *duty, struct rqli_call *call)
 {
-    const rql_lock *lock = rqli_lock_of_duty(duty);
-
-    rqli_call_init(call, RQLI_SCRIPT_RELEASE, &lock->keys);
-    rqli_call_text(call, lock->nonce);
-    rqli_call_random(call);
+    rqli_held_write_release(rqli_lock_of_duty(duty), call);
 }
 
 static void read_repetition(struct rqli_duty *duty, const struct rqli_batch *answer,

@@ -5,6 +5,8 @@
 #include "base/error.h"
 #include "lock/client.h"
 #include "lock/durable.h"
+#include "lock/hand_over.h"
+#include "lock/held_calls.h"
 #include "lock/leases.h"
 #include "lock/loop.h"
 #include "lock/transfer.h"
@@ -13,6 +15,7 @@
 #include "observe/observe.h"
 #include "wire/answer.h"
 
+#include <rql/share.h>
 #include <stdlib.h>
 
 /*
@@ -20,6 +23,8 @@
  * holder believes: the lease changes only by a reply. A series is extended in one round trip, lock
  * by lock: a lock that has ended does not keep the others from their new ttl.
  */
+
+enum { EXTENDED_BY_REENTRY = 4 }; /* extend_shared.lua */
 
 rql_status rqli_extend_check(const rql_client *client, int64_t ttl_ms, rql_error *error)
 {
@@ -30,16 +35,22 @@ rql_status rqli_extend_check(const rql_client *client, int64_t ttl_ms, rql_error
     return rqli_client_check_ttl(client, ttl_ms, error);
 }
 
-/* Writes the i-th call. For a re-entry, it extends the grant that the re-entry shares. The random
- * number is for a grant that has ended: then the script serves the queue. */
+/* Returns whether the one lock is to be shared. */
+static bool is_lowering(const struct rqli_extend *self)
+{
+    return self->share.units > 0;
+}
+
+/* Writes the i-th call. For a re-entry, it extends the grant that the re-entry shares. */
 static void write_extend(struct rqli_op *op, size_t i, struct rqli_call *call)
 {
     const struct rqli_extend *self = (const struct rqli_extend *)op;
 
-    rqli_call_init(call, RQLI_SCRIPT_EXTEND, &self->locks[i]->keys);
-    rqli_call_text(call, self->locks[i]->grant_nonce);
-    rqli_call_int(call, self->ttl_ms);
-    rqli_call_random(call);
+    if (is_lowering(self)) {
+        rqli_held_write_lowering(self->locks[i], &self->share, self->ttl_ms, call);
+    } else {
+        rqli_held_write_extension(self->locks[i], self->ttl_ms, call);
+    }
 }
 
 /* Notes a status. The first fault counts; without a fault, the first lock that had ended. */
@@ -56,7 +67,8 @@ static rql_status fail_ended(const rql_lock *lock, rql_error *error)
     return rqli_lock_fail_ended(lock->name, " before this extension", error);
 }
 
-/* Reads the reply: {1, now_us, left_ms} or {0, now_us}. */
+/* Reads the reply: {1, now_us, left_ms}, {0, now_us}, or {4, now_us} of a lock that an extendable
+ * re-entry of another program has extended. */
 static rql_status read_reply(struct rqli_extend *self, size_t i, const struct rqli_batch *answer,
                              const struct rqli_reply *reply, rql_error *fault)
 {
@@ -65,6 +77,10 @@ static rql_status read_reply(struct rqli_extend *self, size_t i, const struct rq
 
     if (!rqli_outcome_read(reply, &outcome)) {
         return rqli_batch_fault(answer, reply, "extend", lock->keys.lock.data, fault);
+    }
+    if (outcome.what == EXTENDED_BY_REENTRY) {
+        return rqli_fail(fault, RQL_CONFLICT, "%s: a re-entry has extended it, so it is not shared",
+                         lock->name);
     }
     if (outcome.what != 1) {
         rqli_leases_on_gone(lock->client->leases, lock);
@@ -135,6 +151,46 @@ static bool must_wait(const struct rqli_extend *self)
            rqli_now_us() + RQLI_TRANSFER_LOOK_US < self->op.until_us;
 }
 
+/* Returns for how long the lock is to live at least: as long as it would, if it is claimed. */
+static int64_t lowered_ttl_ms(const struct rqli_extend *self)
+{
+    const rql_lock *lock = self->locks[0];
+    const struct rqli_lease lease = rqli_leases_lease(lock->client->leases, lock);
+    const int64_t now_us = rqli_now_us();
+    const int64_t left_ms = lease.claim == RQLI_LEASE_UNCLAIMED
+                                ? lock->ttl_ms - (now_us - lease.begun_us) / 1000
+                                : rqli_lease_remaining_ms(&lease, now_us);
+
+    return left_ms > 0 ? left_ms : 1;
+}
+
+/* Returns false, with the status set, if the lock cannot be shared. */
+static bool begin_lowering(struct rqli_extend *self)
+{
+    rql_lock *lock = self->locks[0];
+
+    if (lock->process != RQL_LOCK_OBTAINING || lock->share.units > 0 ||
+        !rqli_leases_on_lowering(lock->client->leases, lock)) {
+        self->op.status =
+            rqli_fail(&self->error, RQL_CONFLICT,
+                      "%s: shared already, or entered again by its acquirer", lock->name);
+        return false;
+    }
+    self->ttl_ms = lowered_ttl_ms(self);
+    return true;
+}
+
+/* A call without an answer may have shared the lock. Then it counts as shared, and its next renewal
+ * makes sure of it. */
+static void take_lowering(const struct rqli_extend *self)
+{
+    rql_lock *lock = self->locks[0];
+    bool is_done = self->op.status == RQL_OK || self->op.status == RQL_E_UNKNOWN ||
+                   self->op.status == RQL_E_NOT_DURABLE;
+
+    rqli_leases_on_lowered(lock->client->leases, lock, is_done ? &self->share : NULL);
+}
+
 /* There is one round, not repeated: on a fault the old deadline stands, and the caller may ask
  * again. */
 static enum rqli_op_next next(struct rqli_op *op)
@@ -143,6 +199,9 @@ static enum rqli_op_next next(struct rqli_op *op)
 
     if (self->has_asked) {
         take_extensions(self);
+        if (is_lowering(self)) {
+            take_lowering(self);
+        }
         return RQLI_OP_OVER;
     }
     if (must_wait(self)) {
@@ -154,7 +213,7 @@ static enum rqli_op_next next(struct rqli_op *op)
         op->status = fail_ended(self->locks[0], &self->error);
         return RQLI_OP_OVER;
     }
-    return RQLI_OP_AGAIN;
+    return !is_lowering(self) || begin_lowering(self) ? RQLI_OP_AGAIN : RQLI_OP_OVER;
 }
 
 /* gives_back: on a loop a lease must not run out while its call queues behind a crowd that asks for
@@ -183,21 +242,27 @@ void rqli_extend_init(struct rqli_extend *self, size_t count)
     }
 }
 
+static rql_status run(struct rqli_extend *self, size_t count, rql_error *error)
+{
+    rql_status status;
+
+    rqli_extend_init(self, count);
+    self->op.route.use = self->op.durability ? RQLI_OP_DURABLE : RQLI_OP_FOR_CALLERS;
+    status = rqli_op_run(&self->op);
+    if (status && error) {
+        *error = self->error;
+    }
+    return status;
+}
+
 /* There is at least one lock, and all are of one client; those of a series ask for the same
  * durability. */
 rql_status rqli_extend(rql_lock *const *locks, size_t count, int64_t ttl_ms, rql_error *error)
 {
     struct rqli_extension each[RQL_SERIES_MAX];
     struct rqli_extend self = {.locks = locks, .each = each, .ttl_ms = ttl_ms};
-    rql_status status;
 
-    rqli_extend_init(&self, count);
-    self.op.route.use = self.op.durability ? RQLI_OP_DURABLE : RQLI_OP_FOR_CALLERS;
-    status = rqli_op_run(&self.op);
-    if (status && error) {
-        *error = self.error;
-    }
-    return status;
+    return run(&self, count, error);
 }
 
 /* ---- on a loop ---- */
@@ -239,23 +304,19 @@ static void begin_extension(struct rqli_job *job)
     }
 }
 
-rql_status rql_lock_extend_async(rql_loop *loop, rql_lock *lock, int64_t ttl_ms,
-                                 const rql_done *done, rql_error *error)
+static rql_status check_lock(const rql_lock *lock, rql_error *error)
 {
-    RQLI_DEFER_CANCEL;
-    struct extension *self;
-    rql_status status;
+    return lock ? rqli_client_check(lock->client, error)
+                : rqli_fail(error, RQL_E_INVALID, "lock is NULL");
+}
 
-    if (!lock) {
-        return rqli_fail(error, RQL_E_INVALID, "lock is NULL");
-    }
-    status = rqli_client_check(lock->client, error);
-    if (!status) {
-        status = rqli_extend_check(lock->client, ttl_ms, error);
-    }
-    if (!status) {
-        status = rqli_loop_check_of(loop, lock->client, lock->name, error);
-    }
+/* Starts the job for a lock of this loop's client. wanted: ttl_ms, or share. */
+static rql_status start(rql_loop *loop, rql_lock *lock, const struct rqli_extend *wanted,
+                        const rql_done *done, rql_error *error)
+{
+    rql_status status = rqli_loop_check_of(loop, lock->client, lock->name, error);
+    struct extension *self;
+
     if (status) {
         return status;
     }
@@ -263,9 +324,70 @@ rql_status rql_lock_extend_async(rql_loop *loop, rql_lock *lock, int64_t ttl_ms,
     if (self) {
         self->job.begin = begin_extension;
         self->lock = lock;
-        self->extend =
-            (struct rqli_extend){.locks = &self->lock, .each = &self->result, .ttl_ms = ttl_ms};
+        self->extend = *wanted;
+        self->extend.locks = &self->lock;
+        self->extend.each = &self->result;
         self->done = done ? *done : (rql_done){NULL, NULL};
     }
     return rqli_loop_start(loop, (struct rqli_job *)self, error);
+}
+
+rql_status rql_lock_extend_async(rql_loop *loop, rql_lock *lock, int64_t ttl_ms,
+                                 const rql_done *done, rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    const struct rqli_extend wanted = {.ttl_ms = ttl_ms};
+    rql_status status = check_lock(lock, error);
+
+    if (!status) {
+        status = rqli_extend_check(lock->client, ttl_ms, error);
+    }
+    return status ? status : start(loop, lock, &wanted, done, error);
+}
+
+/* ---- a share ---- */
+
+/* Reads the share that a lock is to have. */
+static rql_status read_share(const rql_lock *lock, const rql_lock_options *given,
+                             struct rqli_extend *out, rql_error *error)
+{
+    rql_lock_options options;
+    rql_status status = rqli_call_options_read(lock->client, &options, given, error);
+
+    if (!status && options.share_units == 0) {
+        status = rqli_fail(error, RQL_E_INVALID, "%s: share_units is 0", lock->name);
+    }
+    if (!status) {
+        out->share = rqli_share_of(&options);
+    }
+    return status;
+}
+
+rql_status rql_lock_lower(rql_lock *lock, const rql_lock_options *share, rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    struct rqli_extension each;
+    struct rqli_extend self = {.locks = &lock, .each = &each};
+    rql_status status = check_lock(lock, error);
+
+    if (!status) {
+        status = rqli_hand_over_check_here(lock, error);
+    }
+    if (!status) {
+        status = read_share(lock, share, &self, error);
+    }
+    return status ? status : run(&self, 1, error);
+}
+
+rql_status rql_lock_lower_async(rql_loop *loop, rql_lock *lock, const rql_lock_options *share,
+                                const rql_done *done, rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    struct rqli_extend wanted = {.ttl_ms = 0};
+    rql_status status = check_lock(lock, error);
+
+    if (!status) {
+        status = read_share(lock, share, &wanted, error);
+    }
+    return status ? status : start(loop, lock, &wanted, done, error);
 }

@@ -17,6 +17,7 @@ struct rqli_extend {
     rql_lock *const *locks;
     struct rqli_extension *each; /* one for each lock */
     int64_t ttl_ms;
+    struct rqli_share share; /* not 0 units: the one lock is shared from now on */
     bool has_asked;
     rql_error error; /* why op.status is not RQL_OK; else it is not set */
 };

@@ -16,6 +16,7 @@
 #include "observe/observe.h"
 #include "wire/answer.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /*
@@ -144,6 +145,12 @@ bool rqli_grant_by_transfer(rql_lock *lock, const rql_lock_options *options,
 
 /* ---- the answer to a try ---- */
 
+static void end_by_fault(struct rqli_acquire *self, const rql_error *fault)
+{
+    rqli_acquire_note_fault(self, fault);
+    rqli_request_on_fault(&self->request, fault->status);
+}
+
 /* Handles a grant that cannot be relied on: it came too late, or some other program removed the
  * ttl. */
 static void on_not_in_force(struct rqli_acquire *self, const struct rqli_answer *answer)
@@ -160,6 +167,35 @@ static void on_not_in_force(struct rqli_acquire *self, const struct rqli_answer 
     } else {
         self->result->n_over++;
         rqli_request_on_over(&self->request, &input);
+    }
+}
+
+/* Notes the slots of a share. A re-entry has those of the grant that it is part of, if that has any:
+ * RQL_CONFLICT if not. */
+static rql_status note_slots(rql_lock *lock, struct rqli_slice slots, rql_error *error)
+{
+    const struct rqli_share share = rqli_leases_share_of(lock->client->leases, lock);
+
+    if (!share.has_slots) {
+        return RQL_CONFLICT;
+    }
+    free(lock->slots); /* of a grant that was given back */
+    lock->slots = malloc((size_t)share.units * sizeof *lock->slots);
+    if (!lock->slots) {
+        return rqli_fail_nomem(error);
+    }
+    return rqli_share_read_slots(slots, &share, lock->slots)
+               ? RQL_OK
+               : rqli_fail(error, RQL_E_PROTOCOL, "%s: the server has granted other slots than %d of %d",
+                           lock->name, share.units, share.limit);
+}
+
+static void on_no_slots(struct rqli_acquire *self, rql_status status, const rql_error *fault)
+{
+    if (status == RQL_CONFLICT) {
+        rqli_request_on_refused(&self->request, status);
+    } else {
+        end_by_fault(self, fault);
     }
 }
 
@@ -182,6 +218,15 @@ static void on_granted(struct rqli_acquire *self, const struct rqli_batch *batch
     }
     if (answer->was_restored && self->result->rank >= 0) {
         rqli_wait_hint_others(self);
+    }
+    if (self->locks[0]->share.has_slots) {
+        rql_error fault;
+        rql_status status = note_slots(self->locks[0], answer->slots, &fault);
+
+        if (status) {
+            on_no_slots(self, status, &fault);
+            return;
+        }
     }
     if (self->op.durability) {
         self->phase = RQLI_ACQUIRE_SECURE;
@@ -221,12 +266,6 @@ static void notify_queued(const struct rqli_acquire *self, const struct rqli_ans
 static bool is_of_ruby(const struct rqli_acquire *self, const struct rqli_answer *answer)
 {
     return self->several ? answer->of_ruby != 0 : answer->of_ruby == 1;
-}
-
-static void end_by_fault(struct rqli_acquire *self, const rql_error *fault)
-{
-    rqli_acquire_note_fault(self, fault);
-    rqli_request_on_fault(&self->request, fault->status);
 }
 
 /* With several servers a lock of Ruby's is polled instead of watched. */

@@ -1,6 +1,7 @@
 #include "lock/hand_over.h"
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "lock/acquisition.h"
 #include "lock/client.h"
 #include "lock/leases.h"
@@ -34,6 +35,16 @@ rql_loop *rqli_hand_over_loop_here(const rql_lock *lock)
     rql_loop *loop = rqli_transfer_is_open(lock->transfer) ? lock->transfer->loop : NULL;
 
     return loop && rqli_loop_is_here(loop) ? loop : NULL;
+}
+
+rql_status rqli_hand_over_check_here(const rql_lock *lock, rql_error *error)
+{
+    return rqli_hand_over_loop_here(lock)
+               ? rqli_fail(error, RQL_E_UNAVAILABLE,
+                           "%s: handed over by the loop of this thread, which has to run before "
+                           "the server can be asked; nothing was sent",
+                           lock->name)
+               : RQL_OK;
 }
 
 /* Returns the node that has the lock's keys by now. */
@@ -231,8 +242,10 @@ void rqli_hand_over_end(struct rqli_hand_over *self, bool may_be_there)
     }
     rqli_leases_on_transferred(client->leases, self->transfer, 0, -1);
     if (may_be_there) {
-        rqli_withdraw_later(client, &self->lock->keys, transfer->acquirer, transfer->nonce,
-                            transfer->ttl_ms);
+        const struct rqli_withdrawn request = {&self->lock->keys, transfer->acquirer,
+                                               transfer->nonce, false};
+
+        rqli_withdraw_later(client, &request, transfer->ttl_ms);
     }
     forget(self);
 }

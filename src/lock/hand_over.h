@@ -28,6 +28,10 @@ struct rqli_hand_over {
  * the confirmation would never end. */
 struct rql_loop *rqli_hand_over_loop_here(const rql_lock *lock);
 
+/* Returns RQL_E_UNAVAILABLE, raised, if there is such a loop: a call that waits must not be made
+ * here. */
+rql_status rqli_hand_over_check_here(const rql_lock *lock, rql_error *error);
+
 /* Returns the connection that its calls go over. */
 const void *rqli_hand_over_carrier(const struct rqli_hand_over *self);
 

@@ -5,6 +5,7 @@
 #include "base/fd.h"
 #include "base/threads.h"
 #include "lock/client.h"
+#include "lock/held_calls.h"
 #include "lock/hosts.h"
 #include "lock/transfer.h"
 #include "observe/observe.h"
@@ -218,12 +219,17 @@ static bool begin_renewal(struct rqli_duty *duty, int64_t now_us)
 
 static void write_renewal(struct rqli_duty *duty, struct rqli_call *call)
 {
-    const rql_lock *lock = rqli_lock_of_duty(duty);
+    rql_lock *lock = rqli_lock_of_duty(duty);
 
-    rqli_call_init(call, RQLI_SCRIPT_EXTEND, &lock->keys);
-    rqli_call_text(call, lock->grant_nonce);
-    rqli_call_int(call, lock->kept.asks_ms);
-    rqli_call_random(call);
+    lock->kept.asked_alone = lock->share.units == 0;
+    rqli_held_write_extension(lock, lock->kept.asks_ms, call);
+}
+
+/* Returns whether the last renewal asked for a lock that is held alone, but may be shared by now:
+ * then a refusal does not say that it is gone. */
+static bool is_outdated(const rql_lock *lock)
+{
+    return lock->kept.asked_alone && (lock->kept.is_lowering || lock->share.units > 0);
 }
 
 /* Applies the reply to the lock. A reply that makes no sense is a setback, and so is one that is
@@ -242,6 +248,8 @@ static void read_renewal(struct rqli_duty *duty, const struct rqli_batch *answer
     } else if (outcome.what == 1 && lock->kept.listing != RQLI_LOCK_ADOPTED) {
         rqli_lease_on_extended(lease, answer->sent_us, outcome.third);
         rqli_observe(RQLI_ON_RENEWED, &lock->subject, NULL);
+    } else if (outcome.what != 1 && is_outdated(lock)) {
+        rqli_lease_on_setback(lease, rqli_now_us());
     } else { /* gone; or adopted, and nothing more has to be done for it */
         rqli_lease_on_gone(lease);
     }
@@ -323,6 +331,9 @@ rql_status rqli_leases_add(struct rqli_leases *self, rql_lock *lock, rql_error *
         /* Never cleared. It keeps clients that renew nothing from taking the mutex in
          * rqli_leases_extends(). */
         atomic_store_explicit(&self->has_extended, true, memory_order_relaxed);
+    }
+    if (lock->share.units > 0) {
+        atomic_store_explicit(&self->has_shared, true, memory_order_relaxed);
     }
     rqli_background_lock(self->background);
     /* Under the mutex, so that a heartbeat that is answered meanwhile either finds the lock in the
@@ -440,6 +451,73 @@ bool rqli_leases_extends(struct rqli_leases *self, const char *name, const char 
     }
     rqli_background_unlock(self->background);
     return at != NULL;
+}
+
+/* Caller holds the mutex. Returns another lock of the same grant, or NULL. */
+static rql_lock *other_of_grant(const struct rqli_leases *self, const rql_lock *lock)
+{
+    rql_lock *other = first(self);
+
+    while (other && (other == lock || strcmp(other->grant_nonce, lock->grant_nonce) != 0)) {
+        other = next(other);
+    }
+    return other;
+}
+
+bool rqli_leases_shares(struct rqli_leases *self, const rql_lock *lock)
+{
+    const rql_lock *held;
+
+    if (!atomic_load_explicit(&self->has_shared, memory_order_relaxed)) {
+        return false;
+    }
+    rqli_background_lock(self->background);
+    held = first(self);
+    while (held && (held->share.units == 0 || strcmp(held->name, lock->name) != 0 ||
+                    strcmp(held->acquirer, lock->acquirer) != 0)) {
+        held = next(held);
+    }
+    rqli_background_unlock(self->background);
+    return held != NULL;
+}
+
+struct rqli_share rqli_leases_share_of(struct rqli_leases *self, const rql_lock *lock)
+{
+    struct rqli_share share = lock->share;
+    const rql_lock *outer;
+
+    if (lock->process != RQL_LOCK_OBTAINING) {
+        rqli_background_lock(self->background);
+        outer = other_of_grant(self, lock);
+        share = outer ? outer->share : (struct rqli_share){0};
+        rqli_background_unlock(self->background);
+    }
+    return share;
+}
+
+bool rqli_leases_on_lowering(struct rqli_leases *self, rql_lock *lock)
+{
+    bool may_be_lowered;
+
+    rqli_background_lock(self->background);
+    may_be_lowered = !other_of_grant(self, lock);
+    lock->kept.is_lowering = may_be_lowered;
+    rqli_background_unlock(self->background);
+    return may_be_lowered;
+}
+
+void rqli_leases_on_lowered(struct rqli_leases *self, rql_lock *lock,
+                            const struct rqli_share *share)
+{
+    if (share) {
+        atomic_store_explicit(&self->has_shared, true, memory_order_relaxed);
+    }
+    rqli_background_lock(self->background);
+    lock->kept.is_lowering = false;
+    if (share) {
+        lock->share = *share;
+    }
+    rqli_background_unlock(self->background);
 }
 
 bool rqli_leases_has(struct rqli_leases *self, const rql_lock *lock)

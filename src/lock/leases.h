@@ -21,6 +21,7 @@ struct rqli_leases {
      * that has these keys; see rqli_leases_on_probed(). */
     _Atomic int64_t *host_ends_us;
     atomic_bool has_extended;   /* a lease that renews was added, once */
+    atomic_bool has_shared;     /* a share was added, once */
     rqli_signal callback_ended; /* number of callbacks that have ended */
 
     struct {
@@ -80,6 +81,18 @@ bool rqli_leases_is_overdue(const struct rqli_leases *self, const struct rqli_ke
 
 /* Returns whether this client keeps extending this lock for this acquirer. */
 bool rqli_leases_extends(struct rqli_leases *self, const char *name, const char *acquirer);
+
+/* Returns whether this client holds a share of the same name for the acquirer of `lock`. */
+bool rqli_leases_shares(struct rqli_leases *self, const rql_lock *lock);
+
+/* Returns the share of the grant that this lock is, or that it is a part of as a re-entry: no share,
+ * if no other lock of this client is of that grant. */
+struct rqli_share rqli_leases_share_of(struct rqli_leases *self, const rql_lock *lock);
+
+/* A call that shares the lock begins. False: it must not, because another lock is of its grant. */
+bool rqli_leases_on_lowering(struct rqli_leases *self, rql_lock *lock);
+/* That call is over. share: NULL if it did nothing. */
+void rqli_leases_on_lowered(struct rqli_leases *self, rql_lock *lock, const struct rqli_share *share);
 
 /* Returns whether this client holds another lock of the same name for the acquirer of `lock`. Looks
  * at all locks if the acquirer holds any: for messages. */

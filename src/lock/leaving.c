@@ -19,7 +19,9 @@ void rqli_leave_write(const struct rqli_acquire *self, size_t i, struct rqli_cal
 {
     const rql_lock *lock = rqli_acquire_lock(self, rqli_withdrawing_request(&self->leaving, i));
 
-    rqli_withdraw_write(&lock->keys, lock->acquirer, lock->nonce, call);
+    const struct rqli_withdrawn request = rqli_withdrawn_of(lock);
+
+    rqli_held_write_withdrawal(&request, call);
 }
 
 void rqli_leave_read(struct rqli_acquire *self, size_t i, const struct rqli_batch *answer,

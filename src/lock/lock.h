@@ -47,6 +47,8 @@ struct rql_lock {
     int64_t tries;
     struct rqli_subject subject; /* its listeners; constant once the acquisition has begun */
     rql_lock_process process;
+    struct rqli_share share; /* that it has, or asks for; changed under the background's mutex */
+    int *slots;              /* of the share, as many as units; or NULL */
     bool handed_over;
     struct rqli_origin origin;
     struct rqli_transfer *transfer;    /* handed it over inside the client; or NULL */
@@ -72,6 +74,8 @@ struct rql_lock {
         struct rqli_duty duty;          /* to renew or claim it, or to repeat its release */
         int64_t asks_ms;                /* the ttl that the renewal asks for */
         struct rqli_due loss;           /* when the loss is to be reported */
+        bool is_lowering;               /* a call that shares the lock is under way */
+        bool asked_alone;               /* the last renewal was that of a lock held alone */
         enum rqli_lock_listing listing;
         bool is_renewed; /* it is in that map */
         bool is_watched; /* the background thread looks after it */
@@ -107,6 +111,14 @@ rql_status rqli_lock_fail_ended(const char *name, const char *when, rql_error *e
 /* Makes the request itself the acquirer, the number-th such one of the client, in place of a thread
  * or task. */
 void rqli_lock_be(rql_lock *lock, uint64_t number);
+
+/* Returns the share that a request with these options asks for. */
+static inline struct rqli_share rqli_share_of(const rql_lock_options *options)
+{
+    return (struct rqli_share){.units = (int)options->share_units,
+                               .limit = (int)options->share_limit,
+                               .has_slots = options->share_units > 0 && options->share_slots};
+}
 
 /* Returns the figures that the events of a held lock report. */
 static inline struct rqli_figures rqli_lock_figures(const rql_lock *lock)

@@ -15,6 +15,8 @@
 #include "net/conn/batch_threads.h"
 #include "options/options.h"
 
+#include <rql/share.h>
+#include <stdio.h>
 #include <string.h>
 
 /* The calls of rql/lock.h, which run on the thread of their caller. */
@@ -199,13 +201,7 @@ static rql_status check_asked(const rql_lock *lock, rql_error *error)
 {
     rql_status status = check_lock(lock, error);
 
-    if (!status && rqli_hand_over_loop_here(lock)) {
-        status = rqli_fail(error, RQL_E_UNAVAILABLE,
-                           "%s: handed over by the loop of this thread, which has to run before "
-                           "the server can be asked; nothing was sent",
-                           lock->name);
-    }
-    return status;
+    return status ? status : rqli_hand_over_check_here(lock, error);
 }
 
 rql_status rql_lock_extend(rql_lock *lock, int64_t ttl_ms, rql_error *error)
@@ -219,6 +215,14 @@ rql_status rql_lock_extend(rql_lock *lock, int64_t ttl_ms, rql_error *error)
     return status ? status : rqli_extend(&lock, 1, ttl_ms, error);
 }
 
+/* Returns whether the reply is the nonce of this grant, or the field of a share that begins with
+ * it. */
+static bool begins_with_nonce(const struct rqli_reply *reply, const rql_lock *lock)
+{
+    return reply->type == RQLI_REPLY_TEXT &&
+           rqli_has_prefix(reply->text, rqli_slice_of(lock->grant_nonce));
+}
+
 /* Asks the server who holds the lock, as no other call about a held lock does. A lock that is held
  * by another acquirer or is free is reported lost, too; one that Ruby holds has no nonce, and so
  * reads as free. A match leaves the lease as it is, because the reply does not say for how long the
@@ -227,22 +231,25 @@ rql_status rql_lock_verify(rql_lock *lock, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
     RQLI_AUTO(rqli_batch_give) struct rqli_batch *batch = NULL;
+    char field[RQL_ID_SIZE + sizeof "rql_h:"];
     rql_status status = check_asked(lock, error);
 
     if (!status) {
         rqli_transfer_await(lock->transfer, rqli_client_until_us(lock->client, rqli_now_us()));
-        status = rqli_query_about(lock->client, &lock->keys, &batch, error, "HGET",
-                                  lock->keys.lock.data, "rql_nonce", NULL);
+        (void)snprintf(field, sizeof field, "rql_h:%s", lock->acquirer);
+        status = rqli_query_about(lock->client, &lock->keys, &batch, error, "HMGET",
+                                  lock->keys.lock.data, "rql_nonce", field, NULL);
     }
     if (status) {
         return status;
     }
-    if (batch->reply->type != RQLI_REPLY_TEXT && batch->reply->type != RQLI_REPLY_NIL) {
-        return rqli_batch_fault(batch, batch->reply, "HGET", lock->keys.lock.data, error);
+    if (batch->reply->type != RQLI_REPLY_ARRAY || batch->reply->count != 2) {
+        return rqli_batch_fault(batch, batch->reply, "HMGET", lock->keys.lock.data, error);
     }
     /* The nonce of the grant decides: a lock that another request of this acquirer holds is not
      * this one. */
-    if (!rqli_reply_is(batch->reply, lock->grant_nonce)) {
+    if (!begins_with_nonce(&batch->reply->items[0], lock) &&
+        !begins_with_nonce(&batch->reply->items[1], lock)) {
         rqli_leases_on_gone(lock->client->leases, lock);
         return rqli_lock_fail_ended(lock->name, "", error);
     }
@@ -296,13 +303,21 @@ const char *rql_lock_secret(const rql_lock *lock)
     return lock ? lock->grant_nonce : NULL;
 }
 
+const int *rql_lock_slots(const rql_lock *lock, size_t *count_out)
+{
+    const int *slots = lock ? lock->slots : NULL;
+
+    *count_out = slots ? (size_t)lock->share.units : 0;
+    return slots;
+}
+
 const char *rql_lock_name(const rql_lock *lock)
 {
     return lock ? lock->name : NULL;
 }
 
 /* Returns texts that belong to the handle and end with it. None of these facts changes after the
- * grant, so no mutex is needed. */
+ * grant but the share, which its owner lowers: no mutex is needed. */
 static rql_lock_facts facts_of(const rql_lock *lock)
 {
     return (rql_lock_facts){
@@ -318,6 +333,8 @@ static rql_lock_facts facts_of(const rql_lock *lock)
         .handed_over = lock->handed_over,
         .fsynced = lock->acks.is_synced,
         .replicas_acked = (int)lock->acks.replicas,
+        .share_units = lock->share.units,
+        .share_limit = lock->share.limit,
     };
 }
 

@@ -157,6 +157,9 @@ rql_status rqli_series_plan(struct rqli_series_plan *out, const rql_client *clie
     if (!status) {
         status = rqli_call_options_read(client, &out->lock, out->options.lock, error);
     }
+    if (!status && out->lock.share_units > 0) {
+        status = rqli_fail(error, RQL_E_INVALID, "series: share_units is for single locks");
+    }
     if (!status && out->lock.hold_at_least_ms > 0) {
         status = rqli_fail(error, RQL_E_INVALID, "series: hold_at_least_ms is for single locks");
     }

@@ -32,17 +32,9 @@ struct withdrawal {
     const char *name; /* points to the end part of keys.lock */
     char acquirer[RQL_ID_SIZE];
     char nonce[RQLI_HEX_SIZE];
+    bool may_share;
     char memory[]; /* of the keys */
 };
-
-void rqli_withdraw_write(const struct rqli_keys *keys, const char *acquirer, const char *nonce,
-                         struct rqli_call *call)
-{
-    rqli_call_init(call, RQLI_SCRIPT_LEAVE, keys);
-    rqli_call_text(call, acquirer);
-    rqli_call_text(call, nonce);
-    rqli_call_random(call);
-}
 
 /* ---- in the background ---- */
 
@@ -72,7 +64,8 @@ static void write_withdrawal(struct rqli_duty *duty, struct rqli_call *call)
 {
     const struct withdrawal *self = (const struct withdrawal *)duty;
 
-    rqli_withdraw_write(&self->keys, self->acquirer, self->nonce, call);
+    rqli_held_write_withdrawal(
+        &(struct rqli_withdrawn){&self->keys, self->acquirer, self->nonce, self->may_share}, call);
 }
 
 /* If a re-entry was undone, the lock ends earlier than its other holders know. A queue that was not
@@ -104,13 +97,13 @@ static void read_withdrawal(struct rqli_duty *duty, const struct rqli_batch *ans
     }
 }
 
-void rqli_withdraw_later(rql_client *client, const struct rqli_keys *keys, const char *acquirer,
-                         const char *nonce, int64_t ttl_ms)
+void rqli_withdraw_later(rql_client *client, const struct rqli_withdrawn *request, int64_t ttl_ms)
 {
     static const struct rqli_duty_ops ops = {
         .begin = begin_withdrawal, .write = write_withdrawal, .read = read_withdrawal};
 
     struct rqli_background *background = client->background;
+    const struct rqli_keys *keys = request->keys;
     struct rqli_slice name = rqli_name_in(keys->lock, RQLI_KEY_LOCK);
     struct withdrawal *self = calloc(1, sizeof *self + rqli_keys_room(name));
     int64_t now_us = rqli_now_us();
@@ -125,8 +118,9 @@ void rqli_withdraw_later(rql_client *client, const struct rqli_keys *keys, const
     self->until_us = rqli_after_ms(rqli_client_until_us(client, now_us), ttl_ms);
     rqli_keys_init(&self->keys, self->memory, keys->set, name);
     self->name = self->keys.lock.data + self->keys.lock.length - name.length;
-    (void)snprintf(self->acquirer, sizeof self->acquirer, "%s", acquirer);
-    (void)snprintf(self->nonce, sizeof self->nonce, "%s", nonce);
+    (void)snprintf(self->acquirer, sizeof self->acquirer, "%s", request->acquirer);
+    (void)snprintf(self->nonce, sizeof self->nonce, "%s", request->nonce);
+    self->may_share = request->may_share;
     rqli_background_lock(background);
     if (rqli_background_reserve(background, &self->duty)) {
         rqli_dlist_add_first(&background->shared.withdrawals, &self->link);
@@ -140,7 +134,9 @@ void rqli_withdraw_later(rql_client *client, const struct rqli_keys *keys, const
 
 void rqli_withdraw_lock_later(const rql_lock *lock, int64_t ttl_ms)
 {
-    rqli_withdraw_later(lock->client, &lock->keys, lock->acquirer, lock->nonce, ttl_ms);
+    const struct rqli_withdrawn request = rqli_withdrawn_of(lock);
+
+    rqli_withdraw_later(lock->client, &request, ttl_ms);
 }
 
 /* A request that this acquirer has left behind was added before its caller could ask again. */

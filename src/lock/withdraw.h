@@ -4,6 +4,7 @@
 /* Requests and grants whose end the server has not confirmed. In the background they are withdrawn
  * again and again until it does, or until they must have ended by themselves. */
 
+#include "lock/held_calls.h"
 #include "lock/lock.h"
 #include "wire/keys.h"
 #include "wire/reply.h"
@@ -11,13 +12,10 @@
 #include <rql/client.h>
 #include <stdbool.h>
 
-struct rqli_call;
-
 /* Repeats the withdrawal of a request or grant until the server has confirmed it, or until what it
  * may have been granted for ttl_ms must have ended. Without memory for that, only the ttl ends it.
  * The keys and texts are copied. */
-void rqli_withdraw_later(rql_client *client, const struct rqli_keys *keys, const char *acquirer,
-                         const char *nonce, int64_t ttl_ms);
+void rqli_withdraw_later(rql_client *client, const struct rqli_withdrawn *request, int64_t ttl_ms);
 
 /* Does the same for the request or the grant of this lock, whose handle may be freed at once. */
 void rqli_withdraw_lock_later(const rql_lock *lock, int64_t ttl_ms);
@@ -25,10 +23,6 @@ void rqli_withdraw_lock_later(const rql_lock *lock, int64_t ttl_ms);
 /* Returns whether a request of this acquirer for this lock is being withdrawn: the server may still
  * say that this acquirer holds the lock. */
 bool rqli_withdraw_is_open(rql_client *client, const char *name, const char *acquirer);
-
-/* Writes the call that asks the server for a withdrawal. */
-void rqli_withdraw_write(const struct rqli_keys *keys, const char *acquirer, const char *nonce,
-                         struct rqli_call *call);
 
 enum { RQLI_WITHDRAWALS_MAX = 64 /* bits of struct rqli_withdrawing */ };
 

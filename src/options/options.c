@@ -27,6 +27,7 @@ _Static_assert(sizeof(rql_access_strategy) == sizeof(int), "strategies are read 
 _Static_assert(sizeof(rql_conflict_strategy) == sizeof(int), "strategies are read as int");
 _Static_assert(sizeof(rql_series_mode) == sizeof(int), "modes are read as int");
 _Static_assert(sizeof(rql_tls_verify) == sizeof(int), "what is verified is read as int");
+_Static_assert(RQL_SHARE_MAX == 4096, "the table below says it in digits");
 _Static_assert(RQL_TTL_MAX_MS == 2592000000, "the table below says it in digits");
 
 /* Room for any of the structs: they are checked on a copy. */
@@ -230,6 +231,9 @@ static const struct rqli_option rows[] = {
     {OF_LOCK(instr_sample_this), SWITCH},
     {OF_LOCK(max_hold_ms), FROM_OR_FOREVER(1), .fallback = RQL_FOREVER, .shown.unit = "ms"},
     {OF_LOCK(hold_at_least_ms), WITHIN(0, 2592000000), .shown.unit = "ms"},
+    {OF_LOCK(share_units), WITHIN(0, 4096), .shown.unit = "units"},
+    {OF_LOCK(share_limit), WITHIN(1, 4096), DEFAULT(4096, "units")},
+    {OF_LOCK(share_slots), SWITCH},
     {OF_LOCK(cancel_fd), DESCRIPTOR},
     {OF_SERIES(mode), ONE_OF(mode_words, "0, 1 or 2", "atomic")},
     /* A sweep may use any age, a client's default may not. */

@@ -77,11 +77,13 @@ static bool is_time(int64_t server_us)
     return server_us >= 0 && server_us <= RQLI_SERVER_US_MAX;
 }
 
-/* Reads {1, now_us, left_ms, token, process, way, nonce}. Without its nonce a grant could be
+/* Reads {1, now_us, left_ms, token, process, way, nonce [slots]}. Without its nonce a grant could be
  * neither extended nor released, so such an answer is refused. */
 static bool read_granted(const struct fields *fields, struct rqli_answer *out)
 {
-    if (fields->count != 6 || fields->word.length == 0) {
+    struct rqli_slice words = fields->word;
+
+    if (fields->count != 6 || words.length == 0) {
         return false;
     }
     out->left_ms = bounded_ms(fields->numbers[2]);
@@ -89,7 +91,8 @@ static bool read_granted(const struct fields *fields, struct rqli_answer *out)
     out->process = fields->numbers[4];
     out->was_handed_over = fields->numbers[5] == 1;
     out->was_restored = fields->numbers[5] == 2;
-    out->nonce = fields->word;
+    out->nonce = rqli_slice_word(&words);
+    out->slots = words;
     return out->token > 0 && out->process >= 0 && out->process <= 2;
 }
 
@@ -143,6 +146,27 @@ bool rqli_answer_read(const struct rqli_reply *reply, struct rqli_answer *out)
     /* A refusal (2 to 4) has the rest of the lock's ttl; 5 and 6 end after the time. */
     out->left_ms = fields.count > 2 ? bounded_ms(fields.numbers[2]) : -1;
     return true;
+}
+
+bool rqli_share_read_slots(struct rqli_slice text, const struct rqli_share *share, int *out)
+{
+    bool are_first = text.length == 0;
+
+    for (int i = 0; i < share->units; i++) {
+        const char *comma = text.length > 0 ? memchr(text.data, ',', text.length) : NULL;
+        size_t length = comma ? (size_t)(comma - text.data) : text.length;
+        struct rqli_slice digits = rqli_slice_take(&text, length);
+        int least = i > 0 ? out[i - 1] + 1 : 0;
+
+        out[i] = i;
+        if (!are_first && !rqli_parse_within(digits, least, share->limit - 1, &out[i])) {
+            return false;
+        }
+        if (comma && i + 1 < share->units) {
+            (void)rqli_slice_take(&text, 1);
+        }
+    }
+    return text.length == 0;
 }
 
 /* A re-entry has the nonce of the grant that it shares, which does not identify the request. */
@@ -301,8 +325,22 @@ enum { CHANNEL_SIZE = 64 };
 
 /* Pushes are lines of text, as answers are. No text may follow the last word. */
 
-/* Reads "<token> <server us> <lease ms>". Any client may publish, so a message that serve_queue.lua
- * would not have written must not become a lease. */
+/* Returns whether the text is a list of slots, or empty. */
+static bool has_slots_only(struct rqli_slice text)
+{
+    for (size_t i = 0; i < text.length; i++) {
+        bool is_digit = text.data[i] >= '0' && text.data[i] <= '9';
+
+        if (!is_digit && (text.data[i] != ',' || i == 0)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Reads "<token> <server us> <lease ms>", perhaps with the slots behind it, which a request that
+ * asked for slots gets from its next poll. Any client may publish, so a message that serve_queue.lua
+ * or admit.lua would not have written must not become a lease. */
 static bool read_grant(struct rqli_push *push, struct rqli_slice text)
 {
     struct fields fields = {.count = 0};
@@ -311,7 +349,7 @@ static bool read_grant(struct rqli_push *push, struct rqli_slice text)
     push->token = fields.numbers[0];
     push->server_us = fields.numbers[1];
     push->lease_ms = fields.numbers[2];
-    return fields.count == 3 && fields.word.length == 0 && text.data[text.length - 1] != ' ' &&
+    return fields.count == 3 && has_slots_only(fields.word) && text.data[text.length - 1] != ' ' &&
            push->token > 0 && push->server_us > 0 && push->server_us <= RQLI_SERVER_US_MAX &&
            push->lease_ms > 0 && push->lease_ms <= RQL_TTL_MAX_MS;
 }

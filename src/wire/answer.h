@@ -32,6 +32,7 @@ struct rqli_answer {
     int64_t left_ms;         /* granted: of the lease; else of the lock, < 0 if it has no ttl */
     int64_t process;         /* granted: as rql_lock_process */
     struct rqli_slice nonce; /* granted: of the grant, which a re-entry shares */
+    struct rqli_slice slots; /* granted: of a share, as in "0,3"; empty: the first ones, or none */
     bool was_handed_over;    /* granted: by a release, and this is the first sign of its owner */
     int64_t rank;            /* queued */
     int64_t score_us;        /* queued */
@@ -45,6 +46,9 @@ struct rqli_answer {
 
 /* Reads an answer. Returns false if it is not one of acquire.lua. */
 bool rqli_answer_read(const struct rqli_reply *reply, struct rqli_answer *out);
+
+/* Reads `units` slots, each below limit and above the one before it. "": the first ones. */
+bool rqli_share_read_slots(struct rqli_slice text, const struct rqli_share *share, int *out);
 
 /* Returns false for a grant that is not a re-entry and has the nonce of another request: then the
  * answers are out of step. */

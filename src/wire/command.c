@@ -177,11 +177,24 @@ bool rqli_command_append(struct rqli_command *self, const struct rqli_command *o
 /* ---- calls ---- */
 
 /* Numbers of keys that a script declares, except for its lock alone: those of an arrival, the
- * swarm's, those of a lock, or those of a lock with two of the swarm's. */
-enum { ARRIVAL_KEYS = 2, SWARM_KEYS = 3, LOCK_KEYS = 5, FLUSH_KEYS = 7 };
+ * swarm's, those of a lock, those with its shares; or each of the last two with two of the
+ * swarm's. */
+enum {
+    ARRIVAL_KEYS = 2,
+    SWARM_KEYS = 3,
+    LOCK_KEYS = 5,
+    SHARES_KEYS = 6,
+    FLUSH_KEYS = 7,
+    FLUSH_SHARES_KEYS = 8
+};
 
-/* Sign and digits of a number; three letters, and four numbers with a blank in front of each. */
-enum { NUMBER_BYTES = 20, ACQUIRE_BYTES = 3 + 4 * (1 + NUMBER_BYTES) };
+/* Sign and digits of a number; three letters, and four numbers with a blank in front of each; two
+ * numbers with a blank between them, and a letter. */
+enum {
+    NUMBER_BYTES = 20,
+    ACQUIRE_BYTES = 3 + 4 * (1 + NUMBER_BYTES),
+    SHARE_BYTES = 2 * NUMBER_BYTES + 2
+};
 
 /* `args` and `numbers` are large and stay uninitialised: n_args and used say how much of them is
  * valid. `out` and is_plain are set by rqli_call_begin(), if there is an operation. */
@@ -272,6 +285,21 @@ static char *put_number(char *at, int64_t number)
     return at + rqli_format_int(at, number);
 }
 
+void rqli_call_share(struct rqli_call *self, const struct rqli_share *share)
+{
+    char *begin = self->numbers + self->used;
+    char *at = begin;
+
+    RQLI_MUST(self->used + SHARE_BYTES <= sizeof self->numbers);
+    at += rqli_format_int(at, share->units);
+    at = put_number(at, share->limit);
+    if (share->has_slots) {
+        *at++ = 's';
+    }
+    self->used += (size_t)(at - begin);
+    rqli_call_slice(self, (struct rqli_slice){begin, (size_t)(at - begin)});
+}
+
 /* Adds one argument of several words, such as "qw- -1 0 -1 4711" (lua/README.md 10), which the
  * script splits up only if it must. */
 void rqli_call_acquire_args(struct rqli_call *self, const struct rqli_acquire_args *args)
@@ -308,6 +336,27 @@ static void write_lock_keys(const struct rqli_keys *keys, struct rqli_command *c
     rqli_command_slice(command, keys->requests);
 }
 
+/* Writes the key of the shares. No handle has it, because only sharers need it. */
+static void write_shares_key(const struct rqli_keys *keys, struct rqli_command *command)
+{
+    const struct rqli_slice parts[] = {keys->set->prefix,
+                                       rqli_slice_of(RQLI_KEY_SHARES + sizeof RQLI_PREFIX - 1),
+                                       rqli_name_in(keys->lock, RQLI_KEY_LOCK)};
+    size_t length = parts[0].length + parts[1].length + parts[2].length;
+
+    if (reserve(command, HEADER_SIZE + length + END_SIZE)) {
+        char *at = put_header(command->data + command->length, '$', length);
+
+        for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+            memcpy(at, parts[i].data, parts[i].length);
+            at += parts[i].length;
+        }
+        *at++ = '\r';
+        *at++ = '\n';
+        command->length = (size_t)(at - command->data);
+    }
+}
+
 static void write_swarm_keys(const struct rqli_key_set *set, struct rqli_command *command)
 {
     rqli_command_slice(command, set->hosts);
@@ -315,8 +364,7 @@ static void write_swarm_keys(const struct rqli_key_set *set, struct rqli_command
 }
 
 /* Declares all keys that the script uses, because a cluster and some ACLs require that. Their
- * number determines which they are: a lock has 5, a series 5, 8, 11 and so on, and no other set has
- * as many. */
+ * number determines which they are, except that a series has 5, 8, 11 and so on. */
 static void write_keys(const struct rqli_call *self, struct rqli_command *command, size_t n_keys)
 {
     if (n_keys == SWARM_KEYS) {
@@ -342,7 +390,10 @@ static void write_keys(const struct rqli_call *self, struct rqli_command *comman
     }
     rqli_command_slice(command, self->set->live);
     rqli_command_slice(command, self->set->fence);
-    if (n_keys == FLUSH_KEYS) {
+    if (!self->series && (n_keys == SHARES_KEYS || n_keys == FLUSH_SHARES_KEYS)) {
+        write_shares_key(self->keys, command);
+    }
+    if (!self->series && (n_keys == FLUSH_KEYS || n_keys == FLUSH_SHARES_KEYS)) {
         write_swarm_keys(self->set, command);
     }
 }
@@ -387,9 +438,8 @@ static void write_script(const struct rqli_call *self, struct rqli_command *comm
     uint64_t bit = rqli_script_bit(self->script);
 
     /* A script and a call that do not fit together are a bug of ours. */
-    RQLI_MUST(script->n_keys == 1 || script->n_keys == ARRIVAL_KEYS ||
-              script->n_keys == SWARM_KEYS || script->n_keys == LOCK_KEYS ||
-              script->n_keys == FLUSH_KEYS);
+    RQLI_MUST(script->n_keys >= 1 && script->n_keys <= FLUSH_SHARES_KEYS &&
+              script->n_keys != LOCK_KEYS - 1);
     RQLI_MUST((script->n_repeated == 3) == (self->series != NULL));
     RQLI_MUST(self->n_args == script->n_args ||
               (script->takes_more && self->n_args > script->n_args));

@@ -79,10 +79,17 @@ static inline uint64_t rqli_script_bit(enum rqli_script_id script)
     return UINT64_C(1) << script;
 }
 
+/* The share of a lock that a request asks for (lua/README.md 56). */
+struct rqli_share {
+    int units; /* 0: none, it wants the lock alone */
+    int limit;
+    bool has_slots;
+};
+
 /* One call of a script: which script, for which lock or locks, with which words. Or a plain
  * command, which an operation has written, or whose words are the args. */
 
-enum { RQLI_CALL_ARGS_MAX = 6 + 2 * RQL_META_MAX_PAIRS, RQLI_CALL_NUMBERS_SIZE = 192 };
+enum { RQLI_CALL_ARGS_MAX = 8 + 2 * RQL_META_MAX_PAIRS, RQLI_CALL_NUMBERS_SIZE = 192 };
 
 struct rqli_call {
     struct rqli_command *out; /* the command that it will be written to */
@@ -129,6 +136,8 @@ static inline struct rqli_command *rqli_call_plain(struct rqli_call *self)
 void rqli_call_text(struct rqli_call *self, const char *text);
 void rqli_call_slice(struct rqli_call *self, struct rqli_slice bytes);
 void rqli_call_int(struct rqli_call *self, int64_t number);
+/* Adds the words of a share, such as "1 8s". */
+void rqli_call_share(struct rqli_call *self, const struct rqli_share *share);
 /* Adds a random number, 0 to 65535, with which a script chooses among waiters. */
 void rqli_call_random(struct rqli_call *self);
 

@@ -18,6 +18,7 @@
 #define RQLI_KEY_LOCK RQLI_PREFIX "lock:"
 #define RQLI_KEY_QUEUE RQLI_PREFIX "lock_queue:"
 #define RQLI_KEY_REQUESTS RQLI_PREFIX "req:"
+#define RQLI_KEY_SHARES RQLI_PREFIX "shares:"
 #define RQLI_KEY_LIVE RQLI_PREFIX "live"
 #define RQLI_KEY_FENCE RQLI_PREFIX "fence"
 #define RQLI_KEY_ERA RQLI_PREFIX "era"
@@ -26,6 +27,9 @@
 #define RQLI_KEY_CLIENTS RQLI_PREFIX "clients"
 #define RQLI_KEY_RING RQLI_PREFIX "ring" /* only on a shard */
 #define RQLI_CHANNEL RQLI_PREFIX "wake:" /* followed by the identity of the client */
+
+/* The acquirer of a lock that several share (lua/README.md 58). */
+#define RQLI_SHARED_ACQUIRER RQLI_PREFIX "acq:shared/0/0/0/00000000000000000000000000000000"
 
 /* The ids of a lock that is kept after its release: no client and no swarm has them. */
 #define RQLI_KEPT_ACQUIRER RQLI_PREFIX "acq:kept/0/0/0/00000000000000000000000000000000"

@@ -264,14 +264,29 @@ static void extend(rql_loop *loop, rql_client *client, cJSON *words)
     }
 }
 
+static void lower(rql_loop *loop, rql_client *client, cJSON *words)
+{
+    const struct hold *hold = find_object(A_HOLD, words, "lock");
+    const rql_done done = {on_done, words};
+    struct settings settings;
+    rql_error error = {0};
+    rql_status status;
+
+    read_settings(client, words, &settings);
+    status = rql_lock_lower_async(loop, hold->lock, &settings.lock, &done, &error);
+    if (status) {
+        answer(words, status, &error);
+    }
+}
+
 bool perform_on_loop(struct actor *actor, cJSON *words)
 {
     static const struct {
         const char *name;
         void (*run)(rql_loop *loop, rql_client *client, cJSON *words);
     } calls[] = {
-        {"acquire", acquire}, {"block", acquire},       {"cancel", cancel},
-        {"extend", extend},   {"fault_of", tell_fault}, {"release", release},
+        {"acquire", acquire},     {"block", acquire}, {"cancel", cancel},   {"extend", extend},
+        {"fault_of", tell_fault}, {"lower", lower},   {"release", release},
     };
 
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {

@@ -154,6 +154,8 @@ static void add_facts(cJSON *reply, const struct hold *hold)
     cJSON *secrets = cJSON_AddArrayToObject(reply, "secrets");
     const rql_lock *first = hold->series ? rql_series_lock(hold->series, 0) : hold->lock;
     rql_lock_facts facts;
+    size_t n_slots;
+    const int *slots = rql_lock_slots(first, &n_slots);
 
     rql_lock_describe(first, &facts);
     for (size_t i = 0; i < count; i++) {
@@ -175,6 +177,9 @@ static void add_facts(cJSON *reply, const struct hold *hold)
     (void)cJSON_AddBoolToObject(reply, "handed_over", facts.handed_over);
     (void)cJSON_AddBoolToObject(reply, "fsynced", facts.fsynced);
     (void)cJSON_AddNumberToObject(reply, "replicas_acked", facts.replicas_acked);
+    (void)cJSON_AddNumberToObject(reply, "share_units", (double)facts.share_units);
+    (void)cJSON_AddNumberToObject(reply, "share_limit", (double)facts.share_limit);
+    (void)cJSON_AddItemToObject(reply, "slots", cJSON_CreateIntArray(slots, (int)n_slots));
 }
 
 void end_acquisition(cJSON *reply, const cJSON *words, rql_status status, struct hold *hold,
@@ -247,6 +252,16 @@ static rql_status extend(struct call *call)
 
     return hold->series ? rql_series_extend(hold->series, ttl_ms, &call->error)
                         : rql_lock_extend(hold->lock, ttl_ms, &call->error);
+}
+
+/* "options": the share that it has from then on. */
+static rql_status lower(struct call *call)
+{
+    const struct hold *hold = find_object(A_HOLD, call->words, "lock");
+    struct settings settings;
+
+    read_settings(call->client, call->words, &settings);
+    return rql_lock_lower(hold->lock, &settings.lock, &call->error);
 }
 
 static rql_status verify(struct call *call)
@@ -395,6 +410,7 @@ bool perform_on_thread(struct actor *actor, cJSON *words)
         {"connect", connect_client},
         {"extend", extend},
         {"force_extend", force_extend},
+        {"lower", lower},
         {"force_unlock", force_unlock},
         {"flush_zombies", flush_zombies},
         {"forget", forget},

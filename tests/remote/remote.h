@@ -16,6 +16,7 @@
  */
 
 #include <rql/admin.h>
+#include <rql/share.h>
 
 #include <cJSON.h>
 #include <stdbool.h>

@@ -93,6 +93,8 @@ static const struct field numbers[] = {
     {"retry_jitter_ms", offsetof(rql_lock_options, retry_jitter_ms)},
     {"max_hold_ms", offsetof(rql_lock_options, max_hold_ms)},
     {"hold_at_least_ms", offsetof(rql_lock_options, hold_at_least_ms)},
+    {"share_units", offsetof(rql_lock_options, share_units)},
+    {"share_limit", offsetof(rql_lock_options, share_limit)},
     {"replicas", offsetof(rql_lock_options, replicas)},
     {"replica_timeout_ms", offsetof(rql_lock_options, replica_timeout_ms)},
 };
@@ -103,6 +105,7 @@ static const struct field truths[] = {
     {"nested", offsetof(rql_lock_options, nested)},
     {"auto_extend", offsetof(rql_lock_options, auto_extend)},
     {"lazy_release", offsetof(rql_lock_options, lazy_release)},
+    {"share_slots", offsetof(rql_lock_options, share_slots)},
     {"fsync", offsetof(rql_lock_options, fsync)},
     {"durability_is_advice", offsetof(rql_lock_options, durability_is_advice)},
     {"detailed_acq_timeout_error", offsetof(rql_lock_options, detailed_acq_timeout_error)},

@@ -220,6 +220,10 @@ class Hold:
     def extend(self, ttl_ms):
         return self.begin("extend", ttl_ms=ttl_ms).outcome()
 
+    def lower(self, **options):
+        """Shares it from now on."""
+        return self.begin("lower", names=self.names, options=options).outcome()
+
     def forget(self):
         return self.begin("forget").outcome()
 

@@ -1,7 +1,8 @@
 /*
  * There are three tables, because a push names a nonce, a change names a lock, and an acquirer may
- * wait for a lock only once. The waiters for one lock form a ring that begins with the oldest, the
- * leader; only the leader is in the table by lock.
+ * wait for a lock only once. The waiters for one lock form two rings, of those that share it and of
+ * those that want it alone. A ring begins with the oldest, the leader; only leaders are in the
+ * table by lock.
  */
 
 #include "net/conn/waiters.h"
@@ -27,13 +28,21 @@ static bool is_same(struct rqli_slice a, struct rqli_slice b)
     return a.length == b.length && (a.length == 0 || memcmp(a.data, b.data, a.length) == 0);
 }
 
-/* Returns the oldest waiter for a lock. The empty key stands for the waiters for several locks. */
-static struct rqli_waiter *leader_of(const struct rqli_waiters *self, struct rqli_slice lock_key,
-                                     uint64_t hash)
+static bool is_in_ring(struct rqli_hash_entry *entry, struct rqli_slice lock_key, bool shares)
 {
-    struct rqli_hash_entry *entry = rqli_hash_map_find(&self->by_lock, hash);
+    const struct rqli_waiter *leader = RQLI_OWNER(entry, struct rqli_waiter, by_lock);
 
-    while (entry && !is_same(RQLI_OWNER(entry, struct rqli_waiter, by_lock)->lock_key, lock_key)) {
+    return leader->shares == shares && is_same(leader->lock_key, lock_key);
+}
+
+/* Returns the oldest waiter for a lock, of one kind. The empty key stands for the waiters for
+ * several locks. */
+static struct rqli_waiter *leader_of(const struct rqli_waiters *self, struct rqli_slice lock_key,
+                                     bool shares)
+{
+    struct rqli_hash_entry *entry = rqli_hash_map_find(&self->by_lock, hash_lock(self, lock_key));
+
+    while (entry && !is_in_ring(entry, lock_key, shares)) {
         entry = rqli_hash_map_next(entry);
     }
     return entry ? RQLI_OWNER(entry, struct rqli_waiter, by_lock) : NULL;
@@ -85,7 +94,7 @@ void rqli_waiters_fini(struct rqli_waiters *self)
  * directly in front of the leader. */
 static void enter_bucket(struct rqli_waiters *self, struct rqli_waiter *waiter, uint64_t hash)
 {
-    struct rqli_waiter *leader = leader_of(self, waiter->lock_key, hash);
+    struct rqli_waiter *leader = leader_of(self, waiter->lock_key, waiter->shares);
 
     waiter->is_first = !leader;
     if (leader) {
@@ -222,8 +231,7 @@ void rqli_waiters_hint_others(struct rqli_waiters *self, const struct rqli_waite
 {
     bool are_all = waiter->lock_key.length == 0;
     struct rqli_waiter *other =
-        are_all ? rqli_waiters_first(self)
-                : leader_of(self, waiter->lock_key, hash_lock(self, waiter->lock_key));
+        are_all ? rqli_waiters_first(self) : leader_of(self, waiter->lock_key, waiter->shares);
 
     /* The leader does this once for all, instead of each waiter for all others. */
     if (!rqli_waiter_leads(waiter)) {
@@ -239,10 +247,11 @@ void rqli_waiters_hint_others(struct rqli_waiters *self, const struct rqli_waite
     }
 }
 
-/* Hints the watchers of one lock, or, for the empty key, those that wait for several. */
-static void hint_watchers(struct rqli_waiters *self, struct rqli_slice lock_key)
+/* Hints the watchers of one lock, of one kind, or, for the empty key, those that wait for several.
+ */
+static void hint_watchers(struct rqli_waiters *self, struct rqli_slice lock_key, bool shares)
 {
-    struct rqli_waiter *waiter = leader_of(self, lock_key, hash_lock(self, lock_key));
+    struct rqli_waiter *waiter = leader_of(self, lock_key, shares);
 
     while (waiter) {
         struct rqli_waiter *next = after(waiter);
@@ -260,8 +269,9 @@ void rqli_waiters_deliver(struct rqli_waiters *self, const struct rqli_pushed *p
     struct rqli_waiter *waiter = NULL;
 
     if (pushed->kind == RQLI_PUSHED_CHANGE && pushed->lock_key.data) {
-        hint_watchers(self, pushed->lock_key);
-        hint_watchers(self, (struct rqli_slice){0});
+        hint_watchers(self, pushed->lock_key, false);
+        hint_watchers(self, pushed->lock_key, true);
+        hint_watchers(self, (struct rqli_slice){0}, false);
     } else if (pushed->kind == RQLI_PUSHED_CHANGE) {
         rqli_waiters_hint_leaders(self, NULL); /* all keys may have changed */
     } else if (pushed->kind == RQLI_PUSHED_GRANT || pushed->kind == RQLI_PUSHED_HINT) {
@@ -302,7 +312,7 @@ static bool may_be_chosen(const struct rqli_waiter *waiter, uint64_t in_front)
 struct rqli_waiter *rqli_waiters_choose(struct rqli_waiters *self, struct rqli_slice lock_key,
                                         uint64_t in_front)
 {
-    struct rqli_waiter *waiter = leader_of(self, lock_key, hash_lock(self, lock_key));
+    struct rqli_waiter *waiter = leader_of(self, lock_key, false); /* no sharer may be handed it */
 
     for (int n = 1; waiter && n < CHOOSE_AMONG && !may_be_chosen(waiter, in_front); n++) {
         waiter = after(waiter);

@@ -56,6 +56,7 @@ struct rqli_waiter {
     struct rqli_transfer *handed; /* the transfer that handed it the lock; else NULL */
     bool keeps_conn;              /* it keeps its own `conn`, and the other waiters keep theirs */
     bool may_be_handed;
+    bool shares; /* it waits for a share: a waiter that wants the lock alone polls for none */
 
     bool pushed;
     bool hinted;           /* something changed: it should poll */
@@ -104,7 +105,7 @@ static inline bool rqli_waiter_has_joined(const struct rqli_waiter *waiter)
     return waiter->stay != RQLI_WAITER_AWAY;
 }
 
-/* Returns true for the first waiter for a lock. A waiter for several locks always leads. */
+/* Returns true for the first waiter for a lock, of those that share it or of those that want it alone. A waiter for several locks always leads. */
 static inline bool rqli_waiter_leads(const struct rqli_waiter *waiter)
 {
     return waiter->is_first || waiter->lock_key.length == 0;
