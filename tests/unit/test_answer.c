@@ -20,6 +20,7 @@ static const struct row {
      "1 1795254268468100 5000 99 2 1 " NONCE,
      {GRANTED, NOW_US, 99, 5000, 2, {NONCE, 32}, .was_handed_over = true}},
     {"grant at once", "1 0 5 1 0 0 a", {GRANTED, 0, 1, 5, 0, {"a", 1}}},
+    {"a share with slots", "1 0 5 1 0 0 a 0,3", {GRANTED, 0, 1, 5, 0, {"a", 1}, {"0,3", 3}}},
     {"not in the queue", "1 0 5 1 0 2 a", {GRANTED, 0, 1, 5, 0, {"a", 1}, .was_restored = true}},
     {"grant at the end of time",
      "1 2305843009213693951 5 1 1 1 a",
@@ -70,6 +71,37 @@ TEST(a_line_is_read)
                   EQ(found.was_restored, read->was_restored), EQ(found.of_ruby, read->of_ruby));
         assert_true(found.nonce.length == 0 ||
                     memcmp(found.nonce.data, read->nonce.data, found.nonce.length) == 0);
+        assert_int_equal(found.slots.length, read->slots.length);
+        assert_true(found.slots.length == 0 ||
+                    memcmp(found.slots.data, read->slots.data, found.slots.length) == 0);
+    }
+}
+
+TEST(as_many_slots_are_read_as_there_are_units)
+{
+    static const struct {
+        const char *text;
+        int units, limit;
+        bool are_slots;
+        int slots[2];
+    } cases[] = {
+        {"0", 1, 4, true, {0}},      {"3", 1, 4, true, {3}},    {"0,3", 2, 4, true, {0, 3}},
+        {"", 2, 4, true, {0, 1}},    {"4", 1, 4, false, {0}},   {"-1", 1, 4, false, {0}},
+        {"0,3", 1, 4, false, {0}},   {"3", 2, 4, false, {0}},   {"3,0", 2, 4, false, {0}},
+        {"0,0", 2, 4, false, {0}},   {"0,", 1, 4, false, {0}},  {"0,", 2, 4, false, {0}},
+        {",0", 2, 4, false, {0}},    {"0 3", 2, 4, false, {0}}, {"0,3 x", 2, 4, false, {0}},
+        {"0,1,2", 2, 4, false, {0}}, {"x", 1, 4, false, {0}},
+    };
+
+    EACH_BY (row, cases, row->text) {
+        const struct rqli_share share = {row->units, row->limit, true};
+        int slots[2] = {0};
+        bool are_slots = rqli_share_read_slots(rqli_slice_of(row->text), &share, slots);
+
+        assert_int_equal(are_slots, row->are_slots);
+        for (int i = 0; are_slots && i < row->units; i++) {
+            assert_int_equal(slots[i], row->slots[i]);
+        }
     }
 }
 

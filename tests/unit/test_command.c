@@ -182,3 +182,39 @@ TEST(a_wish_is_one_word)
     }
     rqli_command_fini(&command);
 }
+
+/* A script declares the key of the shares behind those of every lock, and the swarm's behind that.
+ */
+TEST(a_share_has_a_key_of_its_own)
+{
+    static const struct {
+        const char *name;
+        enum rqli_script_id script;
+        unsigned set;
+        const char *keys;
+    } rows[] = {
+        {"one", RQLI_SCRIPT_LEAVE_SHARED, RQLI_WHOLE,
+         "$1\r\n6\r\n$10\r\nrql:lock:a\r\n$16\r\nrql:lock_queue:a\r\n$9\r\nrql:req:a\r\n"
+         "$8\r\nrql:live\r\n$9\r\nrql:fence\r\n$12\r\nrql:shares:a\r\n$1\r\n0\r\n"},
+        {"flush", RQLI_SCRIPT_FLUSH_SHARES, RQLI_WHOLE,
+         "$12\r\nrql:shares:a\r\n$14\r\nrql:swarm:hsts\r\n$18\r\nrql:swarm:suspects\r\n$1\r\n0"},
+        {"partition", RQLI_SCRIPT_LEAVE_SHARED, 0,
+         "$20\r\nrql:{00axj}:shares:a\r\n$16\r\nrql:{00axj}:none\r\n$1\r\n0\r\n"},
+    };
+
+    EACH_ROW (row, rows) {
+        char memory[RQLI_KEYS_ROOM];
+        struct rqli_keys keys;
+        struct rqli_call call;
+        struct rqli_command command = {0};
+
+        rqli_keys_init(&keys, memory, &rqli_key_sets[row->set], rqli_slice_of("a"));
+        rqli_call_init(&call, row->script, &keys);
+        for (size_t i = 0; i < rqli_scripts[row->script].n_args; i++) {
+            rqli_call_int(&call, (int64_t)i);
+        }
+        rqli_call_write(&call, &command, UINT64_MAX);
+        assert_non_null(strstr(text_of(&command), row->keys));
+        rqli_command_fini(&command);
+    }
+}

@@ -215,6 +215,52 @@ TEST(the_reply_to_a_renewal_finds_nothing_of_what_was_released_meanwhile)
     batch->count = 0;
 }
 
+/* A renewal of a lock that was held alone may be refused because the lock was shared meanwhile, and
+ * others have joined. */
+TEST(a_refused_renewal_from_before_the_lock_was_shared_is_no_loss)
+{
+    static const struct {
+        const char *name;
+        bool is_lowering, is_lowered, was_shared;
+        rql_lock_state state;
+    } cases[] = {
+        {"held alone", false, false, false, RQL_GONE},
+        {"it is being shared", true, false, false, RQL_HELD},
+        {"it was shared meanwhile", true, true, false, RQL_HELD},
+        {"it was shared before", true, true, true, RQL_GONE},
+    };
+    static const struct rqli_share reader = {1, 2, false};
+
+    EACH_ROW (row, cases) {
+        struct rqli_duty_batch *batch = &background->shared.batch;
+        rql_lock *lock = asked_for("x", batch);
+        struct rqli_duty *duty = &lock->kept.duty;
+        const struct rqli_reply refused = tree_text("0 5");
+        const struct rqli_batch answer = {.sent_us = rqli_now_us()};
+        struct rqli_call call;
+
+        if (row->was_shared) {
+            rqli_leases_on_lowered(leases, lock, &reader);
+        }
+        rqli_call_begin(&call, NULL);
+        duty->ops->write(duty, &call);
+        assert_int_equal(call.script,
+                         row->was_shared ? RQLI_SCRIPT_EXTEND_SHARED : RQLI_SCRIPT_EXTEND);
+        if (row->is_lowering) {
+            assert_true(rqli_leases_on_lowering(leases, lock));
+        }
+        if (row->is_lowered) {
+            rqli_leases_on_lowered(leases, lock, &reader);
+        }
+        rqli_background_lock(background);
+        duty->ops->read(duty, &answer, &refused, RQL_OK);
+        rqli_background_unlock(background);
+        assert_int_equal(state_of(lock) == RQL_GONE, row->state == RQL_GONE);
+        end(lock);
+        batch->count = 0;
+    }
+}
+
 /* What its thread finds, which does not run here. */
 /* As a row reads. NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding) */
 static const struct step {

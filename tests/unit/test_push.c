@@ -23,6 +23,7 @@ TEST(a_payload_is_a_grant_within_bounds_or_a_hint_or_ignored)
         struct rqli_push push;
     } rows[] = {
         {NONCE " 77 1795254268468100 1000", RQLI_PUSHED_GRANT, {77, 1795254268468100, 1000, 0}},
+        {NONCE " 77 5 1000 0,3", RQLI_PUSHED_GRANT, {77, 5, 1000, 0}},
         {NONCE " 1 1 1", RQLI_PUSHED_GRANT, {1, 1, 1, 0}},
         {NONCE " 9223372036854775807 2305843009213693951 2592000000",
          RQLI_PUSHED_GRANT,
@@ -33,7 +34,8 @@ TEST(a_payload_is_a_grant_within_bounds_or_a_hint_or_ignored)
     const char *ignored =
         NONCE "  look|" NONCE " loo|" NONCE " look |" NONCE " LOOK|look|look " NONCE
               "|0123456789abcdef look|| |    |" NONCE "|" NONCE " 77|" NONCE " 77 5|" NONCE
-              " 77 5 |" NONCE " 77 5 1000 |" NONCE " 77 5 1000 x"
+              " 77 5 |" NONCE " 77 5 1000 |" NONCE " 77 5 1000 x|" NONCE " 77 5 1000 0,x|" NONCE
+              " 77 5 1000 ,1|" NONCE " 77 5 1000 1 2"
               "|0123456789abcdef0123456789abcde 77 5 1000|" NONCE "0 77 5 1000|" NONCE " x 5 1000"
               "|" NONCE " 77 x 1000|" NONCE " 77 5 x|" NONCE " 0 5 1000|" NONCE " -1 5 1000"
               "|" NONCE " 9223372036854775808 5 1000|" NONCE " 77 0 1000|" NONCE " 77 -5 1000"

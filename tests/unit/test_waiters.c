@@ -206,6 +206,34 @@ TEST(a_waiter_that_leaves_watches_no_longer)
     assert_false(waiter[0].watches);
 }
 
+/* A poll for the lock alone lets no sharer in. */
+TEST(those_that_share_a_lock_have_a_leader_of_their_own)
+{
+    const struct rqli_pushed change = {.kind = RQLI_PUSHED_CHANGE,
+                                       .lock_key = rqli_slice_of("lock-0")};
+    const size_t alone = 0;
+    const size_t sharer = LOCKS;
+    const size_t next_sharer = (size_t)2 * LOCKS;
+
+    waiter[sharer].shares = true;
+    waiter[next_sharer].shares = true;
+    join(alone);
+    join(sharer);
+    join(next_sharer);
+    assert_true(rqli_waiter_leads(&waiter[alone]) && rqli_waiter_leads(&waiter[sharer]));
+    assert_false(rqli_waiter_leads(&waiter[next_sharer]));
+    for (size_t i = 0; i < next_sharer + 1; i += LOCKS) {
+        waiter[i].watches = true;
+        waiter[i].may_be_handed = true;
+        waiter[i].stay = RQLI_WAITER_SLEEPS;
+    }
+    assert_ptr_equal(rqli_waiters_choose(&waiters, rqli_slice_of("lock-0"), 0), &waiter[alone]);
+    rqli_waiters_deliver(&waiters, &change, 1);
+    assert_int_equal(n_roused, 3);
+    assert_null(leave(alone));
+    assert_ptr_equal(leave(sharer), &waiter[next_sharer]);
+}
+
 TEST(the_others_for_a_lock_are_hinted_by_whoever_leads)
 {
     join_all();
