@@ -257,6 +257,8 @@ typedef enum rql_event_kind {
      *  connections go there. Sent once by each client, on the thread that has found the change, as
      *  for lines about TLS. Never sampled. */
     RQL_EVENT_MASTER_CHANGED = 26,
+    /** rql_lock_lower() has shared a lock that was held alone: `share_units`. */
+    RQL_EVENT_LOCK_LOWERED = 27,
 } rql_event_kind;
 
 /**
@@ -293,6 +295,7 @@ struct rql_event {
     int64_t server_token;    /**< The last fencing token that the server knew. */
     const char *server;      /**< "host:port". */
     const char *master;      /**< The name by which sentinels know it. */
+    int64_t share_units;     /**< Units of the share (rql/share.h); 0: the lock is held alone. */
 };
 
 RQL_END_DECLS

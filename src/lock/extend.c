@@ -126,7 +126,12 @@ static void take_extensions(struct rqli_extend *self)
             struct rqli_figures figures = rqli_lock_figures(lock);
 
             figures.ttl_ms = self->ttl_ms;
-            rqli_observe(RQLI_ON_EXTENDED, &lock->subject, &figures);
+            if (is_lowering(self)) {
+                figures.share_units = self->share.units;
+                rqli_observe(RQLI_ON_LOWERED, &lock->subject, &figures);
+            } else {
+                rqli_observe(RQLI_ON_EXTENDED, &lock->subject, &figures);
+            }
         } else {
             note_status(self, fail_ended(lock, &fault), &fault);
         }

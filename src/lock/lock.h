@@ -128,6 +128,7 @@ static inline struct rqli_figures rqli_lock_figures(const rql_lock *lock)
         .acq_time_us = lock->waited_us,
         .hand_off_us = lock->hand_off_us,
         .token = lock->token,
+        .share_units = lock->share.units,
         .is_handed_over = lock->handed_over,
         .is_local = lock->transfer != NULL,
     };

@@ -159,6 +159,7 @@ static struct rql_event event_of(rql_event_kind kind, const char *name)
         .at_us = -1,
         .token = -1,
         .server_token = -1,
+        .share_units = -1,
         .host_cnt = -1,
         .rem_request_cnt = -1,
         .handed_over_cnt = -1,
@@ -191,7 +192,7 @@ static void send_all(enum rqli_moment moment, const struct rqli_subject *s,
 #define OF_NAME e.lock_key = s->keys[0]
 #define OF_IDS e.acq_id = s->acquirer, e.hst_id = s->host
 #define OF_REQUEST set_request(&e, s)
-#define OF_HOLD OF_REQUEST, SET(ts_us), SET(acq_time_us), SET(token)
+#define OF_HOLD OF_REQUEST, SET(ts_us), SET(acq_time_us), SET(token), SET(share_units)
     switch (moment) {
 #define MOMENT(name)                                                                               \
     break;                                                                                         \

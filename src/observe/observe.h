@@ -58,6 +58,7 @@ struct rqli_figures {
     int64_t rel_time_us;
     int64_t at_us;
     int64_t token;
+    int64_t share_units;
     int64_t server_token;
     int64_t rel_key_cnt;
     int64_t tch_queue_cnt;

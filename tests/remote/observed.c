@@ -41,6 +41,7 @@ static void add_figures(cJSON *line, const rql_event *event)
         {"at_us", event->at_us},
         {"token", event->token},
         {"server_token", event->server_token},
+        {"share_units", event->share_units},
         {"host_cnt", event->host_cnt},
         {"rem_request_cnt", event->rem_request_cnt},
         {"handed_over_cnt", event->handed_over_cnt},

@@ -165,6 +165,23 @@ def extensions_are_told(world, kind, names):
     tape.check(*released(names))
 
 
+@scenario(counts=[1])
+def what_is_shared_is_told(world, kind, names):
+    actor, tape = told_actor(world, kind)
+    held = actor.acquire(*names, ttl_ms=30000)
+    check_has(tape.last("lock_obtained"), share_units=0)
+    held.lower(share_units=2).check()
+    tape.check(*obtained(names), "! lock_lowered")
+    check_has(tape.last("lock_lowered"), share_units=2, token=held.tokens[0], event="rql.lock_lowered")
+    held.release().check()
+    tape.check(*released(names))
+    held = actor.acquire(*names, share_units=3, share_limit=5)
+    check_has(tape.last("lock_obtained"), share_units=3)
+    held.release().check()
+    stats = actor.client.stats()
+    check_equal((stats.shares, stats.lowered, stats.acquisitions), (1, 1, 2))
+
+
 # ---- the text of each line, as the gem prints it ----
 
 IDS = "acq_id => 'A' hst_id => 'H' acs_strat => 'queued'"
