@@ -152,14 +152,12 @@ void rqli_wait_end(struct rqli_acquire *self)
 }
 
 /* A request with random access may be served out of turn, a series takes all its locks in one step,
- * a durable grant is durable on the server only, and beside a share there may be others: the server
- * serves all of these. */
+ * and a durable grant is durable on the server only: the server serves all of these. */
 void rqli_wait_behind(struct rqli_acquire *self, struct rqli_slice in_front)
 {
     self->waiter.in_front = rqli_waiter_hash(in_front);
     self->waiter.may_be_handed =
         self->waiter.in_front != 0 && !self->several && !self->waiter.keeps_conn &&
-        !self->waiter.shares &&
         self->options->access_strategy == RQL_QUEUED && rqli_transfer_has_room(self->options);
 }
 

@@ -312,7 +312,7 @@ static bool may_be_chosen(const struct rqli_waiter *waiter, uint64_t in_front)
 struct rqli_waiter *rqli_waiters_choose(struct rqli_waiters *self, struct rqli_slice lock_key,
                                         uint64_t in_front)
 {
-    struct rqli_waiter *waiter = leader_of(self, lock_key, false); /* no sharer may be handed it */
+    struct rqli_waiter *waiter = leader_of(self, lock_key, false);
 
     for (int n = 1; waiter && n < CHOOSE_AMONG && !may_be_chosen(waiter, in_front); n++) {
         waiter = after(waiter);

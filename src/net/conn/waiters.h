@@ -115,7 +115,7 @@ static inline bool rqli_waiter_leads(const struct rqli_waiter *waiter)
  * order. */
 uint64_t rqli_waiter_hash(struct rqli_slice acquirer);
 
-/* Chooses a waiter that sleeps for this lock, may be handed it, and is directly behind the acquirer
+/* Chooses a waiter that sleeps for this lock, wants it alone, may be handed it, and is directly behind the acquirer
  * of this hash. The caller then passes it to rqli_waiters_hand_over(). NULL: there is none.
  * Only the longest waiting are examined, because the next waiter is among them. */
 struct rqli_waiter *rqli_waiters_choose(struct rqli_waiters *self, struct rqli_slice lock_key,
