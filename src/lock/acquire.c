@@ -84,11 +84,11 @@ static int64_t not_after_us(const struct rqli_acquire *self, int64_t now_us)
     return not_after_us;
 }
 
-/* Adds the arguments of acquire.lua, acquire_shared.lua and acquire_series.lua, in their order. A request that holds
- * back is sent with fail_fast, and is otherwise the request that its caller wants. The server
- * refuses a try that arrives after its not_after: a try that was held up on its way must not take a
- * lock for a caller that has given up. A score says that the request already has its place; it is 0
- * at first. */
+/* Adds the arguments of acquire.lua, acquire_shared.lua and acquire_series.lua, in their order. A
+ * request that holds back is sent with fail_fast, and is otherwise the request that its caller
+ * wants. The server refuses a try that arrives after its not_after: a try that was held up on its
+ * way must not take a lock for a caller that has given up. A score says that the request already
+ * has its place; it is 0 at first. */
 static void add_arguments(const struct rqli_acquire *self, struct rqli_call *call, int64_t now_us)
 {
     static const char access[] = "qrQR"; /* the last two: the acquirer holds other locks */
@@ -192,9 +192,8 @@ static void write_try(const struct rqli_acquire *self, size_t i, struct rqli_cal
     if (self->several) {
         rqli_call_init_series(call, RQLI_SCRIPT_ACQUIRE_SERIES, self->several->keys, self->count);
     } else {
-        rqli_call_init(
-            call, self->waiter.shares ? RQLI_SCRIPT_ACQUIRE_SHARED : RQLI_SCRIPT_ACQUIRE,
-            &self->locks[0]->keys);
+        rqli_call_init(call, self->waiter.shares ? RQLI_SCRIPT_ACQUIRE_SHARED : RQLI_SCRIPT_ACQUIRE,
+                       &self->locks[0]->keys);
     }
     add_arguments(self, call, rqli_now_us());
 }
@@ -497,8 +496,8 @@ void rqli_acquire_init(struct rqli_acquire *self)
 }
 
 /* Returns whether the acquirer would wait for itself. It keeps extending the lock, so that the wait
- * would never end; or it has a share of the lock and wants to enter it alone, which the server would
- * take for a share of others. */
+ * would never end; or it has a share of the lock and wants to enter it alone, which the server
+ * would take for a share of others. */
 static bool waits_for_itself(const struct rqli_acquire *self)
 {
     const rql_lock *lock = self->locks[0];
@@ -506,9 +505,11 @@ static bool waits_for_itself(const struct rqli_acquire *self)
     if (self->several) {
         return false;
     }
-    return self->options->conflict_strategy == RQL_WAIT_FOR_LOCK
-               ? rqli_leases_extends(self->client->leases, lock->name, lock->acquirer)
-               : !self->waiter.shares && rqli_leases_shares(self->client->leases, lock);
+    if (self->options->conflict_strategy == RQL_WAIT_FOR_LOCK) {
+        return rqli_leases_extends(self->client->leases, lock->name, lock->acquirer);
+    }
+    return rqli_leases_may_share(self->client->leases) && !self->waiter.shares &&
+           rqli_leases_shares(self->client->leases, lock);
 }
 
 /* Registers the waiter. A request that fails fast never waits: no push is for it, and it does not

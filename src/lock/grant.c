@@ -170,8 +170,8 @@ static void on_not_in_force(struct rqli_acquire *self, const struct rqli_answer 
     }
 }
 
-/* Notes the slots of a share. A re-entry has those of the grant that it is part of, if that has any:
- * RQL_CONFLICT if not. */
+/* Notes the slots of a share. A re-entry has those of the grant that it is part of, if that has
+ * any: RQL_CONFLICT if not. */
 static rql_status note_slots(rql_lock *lock, struct rqli_slice slots, rql_error *error)
 {
     const struct rqli_share share = rqli_leases_share_of(lock->client->leases, lock);
@@ -186,8 +186,9 @@ static rql_status note_slots(rql_lock *lock, struct rqli_slice slots, rql_error 
     }
     return rqli_share_read_slots(slots, &share, lock->slots)
                ? RQL_OK
-               : rqli_fail(error, RQL_E_PROTOCOL, "%s: the server has granted other slots than %d of %d",
-                           lock->name, share.units, share.limit);
+               : rqli_fail(error, RQL_E_PROTOCOL,
+                           "%s: the server has granted other slots than %d of %d", lock->name,
+                           share.units, share.limit);
 }
 
 static void on_no_slots(struct rqli_acquire *self, rql_status status, const rql_error *fault)

@@ -468,9 +468,6 @@ bool rqli_leases_shares(struct rqli_leases *self, const rql_lock *lock)
 {
     const rql_lock *held;
 
-    if (!atomic_load_explicit(&self->has_shared, memory_order_relaxed)) {
-        return false;
-    }
     rqli_background_lock(self->background);
     held = first(self);
     while (held && (held->share.units == 0 || strcmp(held->name, lock->name) != 0 ||

@@ -131,7 +131,9 @@ rql_lock *rqli_lock_free(rql_lock *lock)
             rqli_hosts_let_go(lock->client->hosts, lock->keys.set, lock->owner_thread);
         }
         rqli_transfer_give(lock->client, lock->transfer);
-        free(lock->slots);
+        if (lock->slots) { /* rare, and a call to free() costs more than to look */
+            free(lock->slots);
+        }
         if (lock->room != ROOM || !rqli_freelist_keep(&lock->client->handles, lock)) {
             free(lock);
         }

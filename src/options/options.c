@@ -6,6 +6,8 @@
 #include "base/text.h"
 
 #include <inttypes.h>
+#include <limits.h>
+#include <pthread.h>
 #include <rql/inspect.h>
 #include <rql/lock.h>
 #include <rql/series.h>
@@ -243,6 +245,8 @@ static const struct rqli_option rows[] = {
 };
 
 enum { N_ROWS = sizeof rows / sizeof rows[0] };
+
+_Static_assert(N_ROWS <= UCHAR_MAX, "lists of rows are of bytes");
 
 const struct rqli_option *rqli_option_row(size_t index)
 {
@@ -540,6 +544,40 @@ static rql_status check_others(enum rqli_option_struct which, const union any_op
     return status;
 }
 
+/* The rows of each struct, in the order of the table, which is long: every call with options checks
+ * its struct. N_ROWS ends a list. */
+static unsigned char rows_of[sizeof structs / sizeof structs[0]][N_ROWS + 1];
+static pthread_once_t rows_listed = PTHREAD_ONCE_INIT;
+
+static void list_rows(void)
+{
+    for (size_t which = 0; which < sizeof structs / sizeof structs[0]; which++) {
+        unsigned char *next = rows_of[which];
+
+        for (size_t i = 0; i < N_ROWS; i++) {
+            if (rows[i].in[which].name) {
+                *next++ = (unsigned char)i;
+            }
+        }
+        *next = N_ROWS;
+    }
+}
+
+/* Reports only the first fault in the order of the table, by the name in this struct. */
+static rql_status check_fields(enum rqli_option_struct which, const void *options, rql_error *error)
+{
+    rql_status status = RQL_OK;
+
+    (void)pthread_once(&rows_listed, list_rows);
+    for (const unsigned char *at = rows_of[which]; !status && *at < N_ROWS; at++) {
+        const struct rqli_option *row = &rows[*at];
+
+        status = check_field(row, (const char *)options + row->in[which].offset,
+                             row->in[which].name, error);
+    }
+    return status;
+}
+
 /* Checks a copy: *out changes only if all values are valid. */
 rql_status rqli_options_read_over(enum rqli_option_struct which, void *out, const void *defaults,
                                   const void *given, rql_error *error)
@@ -553,14 +591,8 @@ rql_status rqli_options_read_over(enum rqli_option_struct which, void *out, cons
     }
     memcpy(&read, defaults, structs[which].size);
     status = copy_given(which, &read, given, error);
-    /* Only the first fault in the order of the table is reported, by the name in this struct. */
-    for (size_t i = 0; !status && i < N_ROWS; i++) {
-        const char *name = rows[i].in[which].name;
-
-        if (name) {
-            status =
-                check_field(&rows[i], (const char *)&read + rows[i].in[which].offset, name, error);
-        }
+    if (!status) {
+        status = check_fields(which, &read, error);
     }
     if (!status) {
         status = check_others(which, &read, error);

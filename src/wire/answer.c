@@ -91,8 +91,12 @@ static bool read_granted(const struct fields *fields, struct rqli_answer *out)
     out->process = fields->numbers[4];
     out->was_handed_over = fields->numbers[5] == 1;
     out->was_restored = fields->numbers[5] == 2;
-    out->nonce = rqli_slice_word(&words);
-    out->slots = words;
+    if (words.length >= RQLI_HEX_SIZE) { /* nearly all answers end with the nonce */
+        out->nonce = rqli_slice_word(&words);
+        out->slots = words;
+    } else {
+        out->nonce = words;
+    }
     return out->token > 0 && out->process >= 0 && out->process <= 2;
 }
 

@@ -26,7 +26,8 @@ import subprocess
 import sys
 import tempfile
 
-CASES = ("pair", "renewed-pair", "pair-with-options", "lazy-pair", "nested-pair", "hand-off")
+CASES = ("pair", "renewed-pair", "pair-with-options", "lazy-pair", "nested-pair", "hand-off", "shared-pair",
+         "shared-beside-8", "permit-hand-off")
 ROUNDS = 300
 WARM_UP = 100  # of pairs.c; the server counts them too
 SERVER = os.environ["RQL_TEST_REDIS"]
@@ -34,7 +35,7 @@ PERCENT = 1  # six counts of one case lie within 0.8 %
 SERVER_PERCENT = 2  # and within 1.0 % of what is written down, beside three more test runs
 LOOSE_PERCENT = 5
 LOOSE = ("release lazy-pair", "light lazy-pair")
-SCRIPTS = {"hand-off": 4}  # of a round: each of the two takes the lock and gives it back
+SCRIPTS = {"hand-off": 4, "permit-hand-off": 4}  # of a round: each of the two takes the lock and gives it back
 FILE = pathlib.Path(__file__).with_name("instructions.json")
 
 

@@ -6,6 +6,7 @@
 #include "wait.h"
 
 #include <rql/admin.h>
+#include <rql/share.h>
 
 #include <gnu/libc-version.h>
 #include <pthread.h>
@@ -14,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WARM_UP = 100, AWAIT_MS = 60000 };
+enum { WARM_UP = 100, AWAIT_MS = 60000, BESIDE_TTL_MS = 10 * AWAIT_MS };
 
 #define NAME "orders:customer:00042"
 
@@ -35,6 +36,8 @@ struct budget_case {
     const char *name;
     void (*before)(void); /* each round; or NULL */
     void (*round)(void);
+    int share_limit;   /* 0: nothing is shared */
+    unsigned n_beside; /* others that have a share all the time */
 };
 
 /* The server goes with this process. */
@@ -117,7 +120,7 @@ static void have_held(void)
     must(sem_wait(&holder.holds), "sem_wait");
 }
 
-static void hand_off(void)
+static void pair_of_case(void)
 {
     take_and_give_back(&options);
 }
@@ -157,13 +160,31 @@ static void start_holder(void)
 }
 
 static const struct budget_case cases[] = {
-    {"pair", NULL, pair},
-    {"renewed-pair", NULL, renewed_pair},
-    {"pair-with-options", NULL, pair_with_options},
-    {"lazy-pair", NULL, lazy_pair},
-    {"nested-pair", NULL, nested_pair},
-    {"hand-off", have_held, hand_off},
+    {"pair", NULL, pair, 0, 0},
+    {"renewed-pair", NULL, renewed_pair, 0, 0},
+    {"pair-with-options", NULL, pair_with_options, 0, 0},
+    {"lazy-pair", NULL, lazy_pair, 0, 0},
+    {"nested-pair", NULL, nested_pair, 0, 0},
+    {"hand-off", have_held, pair_of_case, 0, 0},
+    {"shared-pair", NULL, pair_of_case, RQL_SHARE_MAX, 0},
+    {"shared-beside-8", NULL, pair_of_case, RQL_SHARE_MAX, 8},
+    {"permit-hand-off", have_held, pair_of_case, 2, 1},
 };
+
+static void share(const struct budget_case *what)
+{
+    rql_lock_options with;
+
+    rql_lock_options_permit(&options, 1, what->share_limit);
+    with = options;
+    with.ttl_ms = BESIDE_TTL_MS;
+    for (with.task = 1; with.task <= what->n_beside; with.task++) {
+        rql_lock *lock = NULL;
+
+        must(rql_lock_acquire(client, NAME, &with, &lock, NULL), "rql_lock_acquire");
+        (void)rql_lock_forget(lock);
+    }
+}
 
 /* callgrind knows it by its name. */
 __attribute__((noinline)) void counted_round(void (*round)(void));
@@ -244,6 +265,9 @@ int main(int argc, char **argv)
     options.timeout_ms = AWAIT_MS;
     options.retry_count = RQL_FOREVER;
     options.retry_delay_ms = AWAIT_MS; /* waits for the push alone */
+    if (what->share_limit > 0) {
+        share(what);
+    }
     if (what->before) {
         start_holder();
     }
