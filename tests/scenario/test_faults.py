@@ -408,7 +408,62 @@ def hand_on(scene, fault):
         mine.release().check(*RELEASED)
 
 
-OPERATIONS = (acquire, extend, end, end_lazily, withdraw, wait, renew, hand_on)
+SHARE = {"share_units": 1, "share_limit": 2, "ttl_ms": MINUTE_MS}
+
+
+def used(scene):
+    """How many units are in use beside each other."""
+    return int(scene.world.ask("HGET", f"rql:lock:{scene.names[0]}", "rql_used") or 0)
+
+
+def share(scene, fault):
+    """A share beside that of the other, within a time that the fault may outlast."""
+    theirs = scene.other.acquire(*scene.names, **SHARE)
+    scene.token = theirs.tokens[0]
+    fault.begin(scene)
+    asking = scene.actor.ask(*scene.names, **SHARE, timeout_ms=WAIT_MS)
+    outcome = in_time(scene, asking, WAIT_MS + SILENCE_MS)
+    outcome.check(*scene.statuses(fault))
+    fault.end(scene)
+    scene.network.heal()
+    if outcome.status == "OK":
+        check(fault.loses_data or used(scene) == 2, "it has no share, and was told that it has")
+        scene.token = max(scene.token, outcome.tokens[0])
+        asking.hold().release().check(*RELEASED)
+    wait_until(lambda: fault.loses_data or used(scene) < 2, "its share has ended")
+    theirs.release().check(*RELEASED)
+
+
+def end_share(scene, fault):
+    theirs = scene.other.acquire(*scene.names, **SHARE)
+    mine = scene.actor.acquire(*scene.names, **SHARE)
+    scene.token = mine.tokens[0]
+    fault.begin(scene)
+    outcome = in_time(scene, mine.begin("release"), 4 * SILENCE_MS)
+    outcome.check(*scene.statuses(fault))
+    fault.end(scene)
+    scene.network.heal()
+    if outcome.status in FINAL:  # it ends by its ttl
+        scene.world.ask("DEL", f"rql:lock:{scene.names[0]}", f"rql:shares:{scene.names[0]}")
+    wait_until(lambda: used(scene) < 2, "its share has ended")
+    theirs.release().check(*RELEASED)
+
+
+def lower(scene, fault):
+    """A lock that is held alone is shared, or held as before."""
+    held = scene.actor.acquire(*scene.names, ttl_ms=MINUTE_MS)
+    scene.token = held.tokens[0]
+    fault.begin(scene)
+    outcome = in_time(scene, held.begin("lower", names=held.names, options=SHARE), 4 * SILENCE_MS)
+    outcome.check(*scene.statuses(fault))
+    fault.end(scene)
+    scene.network.heal()
+    is_shared = scene.world.ask("HEXISTS", f"rql:lock:{scene.names[0]}", "rql_share")
+    check(fault.loses_data or is_shared or outcome.status != "OK", "it is not shared, and was told that it is")
+    held.release().check(*RELEASED)
+
+
+OPERATIONS = (acquire, extend, end, end_lazily, withdraw, wait, renew, hand_on, share, end_share, lower)
 
 
 # ---- the table ----
@@ -426,10 +481,12 @@ def meets(operation, fault, word, n):
 
 
 def is_possible(operation, fault, kind, count):
-    """No call extends a series on a loop, and a series is not handed on. TCP loses no reply of several without those
+    """No call extends a series on a loop, and a series is not handed on, nor shared. TCP loses no reply of several without those
     that follow."""
     if operation is end_lazily:
         return count == 1 and kind == "thread"
+    if operation in (share, end_share, lower):
+        return count == 1
     if operation is hand_on:
         return count == 1 and fault is not DropReply
     return count == 1 or not (operation is extend and kind == "loop" or fault is DropReply)
