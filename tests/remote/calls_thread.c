@@ -154,6 +154,7 @@ static void add_facts(cJSON *reply, const struct hold *hold)
     cJSON *secrets = cJSON_AddArrayToObject(reply, "secrets");
     const rql_lock *first = hold->series ? rql_series_lock(hold->series, 0) : hold->lock;
     rql_lock_facts facts;
+    cJSON *added;
     size_t n_slots;
     const int *slots = rql_lock_slots(first, &n_slots);
 
@@ -179,7 +180,10 @@ static void add_facts(cJSON *reply, const struct hold *hold)
     (void)cJSON_AddNumberToObject(reply, "replicas_acked", facts.replicas_acked);
     (void)cJSON_AddNumberToObject(reply, "share_units", (double)facts.share_units);
     (void)cJSON_AddNumberToObject(reply, "share_limit", (double)facts.share_limit);
-    (void)cJSON_AddItemToObject(reply, "slots", cJSON_CreateIntArray(slots, (int)n_slots));
+    added = cJSON_AddArrayToObject(reply, "slots");
+    for (size_t i = 0; i < n_slots; i++) {
+        (void)cJSON_AddItemToArray(added, cJSON_CreateNumber(slots[i]));
+    }
 }
 
 void end_acquisition(cJSON *reply, const cJSON *words, rql_status status, struct hold *hold,

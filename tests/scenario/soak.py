@@ -8,7 +8,8 @@ An oracle judges that knows nothing of the library. It is told of each hold: nam
 server's time of the grant, and until when the holder relied on it; and it asks a witness, a server
 of its own that no fault strikes, which takes a write only if no larger token wrote before.
 
-  * Nobody is granted a lock while another relies on it, by the server's clock.
+  * Nobody is granted a lock while another relies on it, by the server's clock; or those who share it fit.
+  * No slot is held twice.
   * Tokens rise with the server's clock, and the witness refuses nobody who still believes to hold.
   * Every call ends within its time.
   * In the end nothing is left: no lock, no queue, no request; and each lock can be had at once.
@@ -41,9 +42,11 @@ ALLOWED = ("OK", "TIMED_OUT", "FAIL_FAST_NO_TRY", "FAIL_FAST_AFTER_TRY", "CONFLI
 WITNESS = """
 local seen = tonumber(redis.call('GET', KEYS[1]) or 0)
 if tonumber(ARGV[1]) < seen then return 0 end
-redis.call('SET', KEYS[1], ARGV[1])
+if ARGV[2] == 'write' then redis.call('SET', KEYS[1], ARGV[1]) end
 return 1
 """
+SHARES = ({"share_units": 1}, {"share_units": 1, "share_limit": 2}, {"share_units": 2, "share_limit": 3},
+          {"share_units": 1, "share_limit": 3, "share_slots": True}, {"share_units": 2, "share_limit": 3, "share_slots": True})
 
 
 class Soak(fenced.Fleet):
@@ -83,6 +86,8 @@ class Soak(fenced.Fleet):
                    "tries": chance() < 0.05, "auto_extend": chance() < 0.2, "lazy_release": chance() < 0.3}
         if chance() < 0.1:
             options["access_strategy"] = "random"
+        if len(names) == 1 and chance() < 0.4:
+            options.update(self.random.choice(SHARES))
         if kind == "thread":  # on a loop each acquisition is an acquirer of its own
             options["task"] = self.random.randrange(3)
         return names, options
@@ -113,6 +118,8 @@ class Soak(fenced.Fleet):
         if self.random.random() < 0.1 and (hold.actor.kind == "thread" or len(names) == 1):
             hold.extend(2000).check(*ALLOWED)
             self.count("extensions")
+        if self.random.random() < 0.1 and len(names) == 1 and not helds[0].units:
+            helds = self.lower(hold, helds)
         time.sleep(self.random.choice((0, 0, 0, 0.001, 0.005, 0.03, 0.3)))
         self.write(hold, helds, generation)
         until_us = self.now_us()
@@ -123,6 +130,19 @@ class Soak(fenced.Fleet):
         status = hold.release().check(*ALLOWED).status
         if status != "OK":
             self.count("releases: " + status)
+
+    def lower(self, hold, helds):
+        """It was held alone until then, as far as its holder relied on it, and is shared from then on."""
+        share, before_us = self.random.choice(SHARES[:3]), self.now_us()
+        if hold.lower(**share).check(*ALLOWED).status != "OK":
+            return helds
+        self.count("lowered")
+        lowered = Held(helds[0].name, helds[0].token, helds[0].epoch, hold.outcome, self.now_us())
+        lowered.is_lowered = True
+        lowered.units, lowered.limit, lowered.from_us = share["share_units"], share.get("share_limit", 4096), self.now_us()
+        helds[0].until_us = before_us
+        self.oracle.note(helds)
+        return [lowered]
 
     def enter_again(self, actor, names, options):
         again = {**options, "tries": True, "auto_extend": False,
@@ -135,7 +155,8 @@ class Soak(fenced.Fleet):
     def write(self, hold, helds, generation):
         """To what the locks protect. A holder that is refused must know by then that it has lost them."""
         for held in helds:
-            if self.witness.ask("EVAL", WITNESS, 1, f"{generation}:{held.name}", held.token):
+            what = "read" if held.units else "write"
+            if self.witness.ask("EVAL", WITNESS, 1, f"{generation}:{held.name}", held.token, what):
                 continue
             self.count("late writes")
             if relies_on(hold) and self.oracle.is_in(held.epoch):
@@ -184,11 +205,22 @@ class Oracle:
             by_lock.setdefault((hold.name, hold.epoch), []).append(hold)
         for holds in by_lock.values():
             holds.sort(key=lambda hold: (hold.from_us, hold.token))
-            for before, after in zip(holds, holds[1:]):
-                if before.until_us > after.from_us:
-                    self.violations.append(f"two at once: {before} and {after}")
+            granted = [hold for hold in holds if not hold.is_lowered]
+            for before, after in zip(granted, granted[1:]):
                 if before.token >= after.token:
                     self.violations.append(f"tokens do not rise: {before} and {after}")
+            for i, after in enumerate(holds):
+                self.judge_together([before for before in holds[:i] if before.until_us > after.from_us], after)
+
+    def judge_together(self, others, after):
+        """Who is granted it while others rely on it shares it with them, within its own limit."""
+        if others and not all(one.units for one in (*others, after)):
+            self.violations.append(f"two at once: {others} and {after}")
+        elif others and sum(one.units for one in others) + after.units > after.limit:
+            self.violations.append(f"more than {after.limit} units at once: {others} and {after}")
+        for other in others:
+            if set(other.slots) & set(after.slots):
+                self.violations.append(f"a slot is held twice: {other} and {after}")
 
 
 def allowed(options):
@@ -202,12 +234,15 @@ class Held:
     def __init__(self, name, token, epoch, outcome, now_us):
         self.name, self.token, self.epoch = name, token, epoch
         self.acq_id = outcome.acq_id
+        self.is_lowered = False  # the token is from before
+        self.units, self.limit, self.slots = outcome.share_units, outcome.share_limit, outcome.slots
         # Of a hand-over inside the client the server's time is known about; it is relied on since it was told.
-        self.from_us = now_us if outcome.handed_over else outcome.ts_us
+        self.from_us = now_us if outcome.handed_over and not self.units else outcome.ts_us
         self.until_us = self.from_us
 
     def __repr__(self):
-        return f"{self.name} by {self.acq_id} token {self.token} {self.from_us}..{self.until_us}"
+        share = f" {self.units}/{self.limit} {self.slots}" if self.units else ""
+        return f"{self.name} by {self.acq_id} token {self.token}{share} {self.from_us}..{self.until_us}"
 
 
 class Slot(fenced.Slot):
