@@ -7,7 +7,8 @@
 --
 -- ask is read only if the lock is not simply free: "<access q|r><conflict w|t|e|d><fail_fast f|->
 -- <wait_ms, -1 for ever> <known score us, 0> <queue_ttl_ms, -1 for ever> <random 0..65535>". A capital
--- access: the acquirer holds other locks, or may do so. A known score makes the call a poll.
+-- access: the acquirer holds other locks, or may do so. A known score makes the call a poll. "+" in place of fail_fast:
+-- two more words follow, "<max_waiters, -1 for any number> <head_start_ms>".
 -- Further arguments are metadata: name, value, ...
 -- Returns one line, because lists are slow to build:
 --   "1 now_us ttl_left_ms token process(0|1|2) way grant's_nonce": held; way: 1 the lock was handed over, 2 the
@@ -18,7 +19,7 @@
 --   nothing if the lock is free;
 --   "2|3|4 now_us pttl_ms": fail_fast_no_try | fail_fast_after_try | conflict;
 --   "5 now_us": stale, the call came after not_after_us; "6 now_us": again, repeat the call; "7 now_us until_us":
---   fail_fast, and nothing is granted until then.
+--   fail_fast, and nothing is granted until then; "8 now_us count": as many as max_waiters wait already.
 
 -- @include try_free
 

@@ -2,7 +2,7 @@
 -- client, too.
 --
 -- in: call queue requests live fence fields acquirer host ttl_ms nonce access is_random holds wait_ms known_us more_at
--- in: mine owner n_keys is_first_to_wait
+-- in: mine owner n_keys is_first_to_wait fail_fast
 -- after: clock waiters queue
 -- out: queue_ttl_ms random oldest_us is_poll until_us count score was_removed score_us next_to_last is_behind_ours
 --
@@ -25,11 +25,17 @@ if was_removed or (count == 0 and n_keys > (owner and 1 or 0)) then
     count = call("ZCARD", queue)
     score = mine and call("ZSCORE", queue, acquirer)
 end
+local is_known = mine and string.find(mine, " " .. nonce .. " ", 1, true)
+local starts_ahead = false -- its place is that of an earlier time
 if score then
     score_us = micros_of(score)
+elseif fail_fast == "+" and not (is_poll or is_known) then
+    -- @include serving
+    -- @include limits
+    starts_ahead = head_start_ms ~= "0"
 end
 -- The record is written first, because a withdrawal needs it if the other writes are denied.
-if not mine or not string.find(mine, " " .. nonce .. " ", 1, true) then
+if not is_known then
     if mine then
         forget(requests, acquirer, access_of(mine))
     end
@@ -41,7 +47,7 @@ if not mine or not string.find(mine, " " .. nonce .. " ", 1, true) then
         call("HINCRBY", requests, "holders", "1")
     end
 end
-if not score and is_poll then
+if not score and (is_poll or starts_ahead) then
     count = count + call("ZADD", queue, seconds_of(score_us), acquirer)
 elseif not score then
     count = count + call("ZADD", queue, now_seconds, acquirer)
@@ -67,6 +73,7 @@ end
 note_heartbeat(live, acquirer, now_text, is_poll)
 
 if not owner or score or is_poll then
-    queue_ttl_ms, random = fields[6]:match("^(%-?%d+) (%d+)$", more_at)
-    oldest_us = queue_ttl_ms ~= "-1" and now_text - queue_ttl_ms * 1000 or 0
+    local ahead_ms
+    queue_ttl_ms, random, ahead_ms = fields[6]:match("^(%-?%d+) (%d+) ?%-?%d* ?(%d*)$", more_at)
+    oldest_us = queue_ttl_ms ~= "-1" and now_text - (queue_ttl_ms + (tonumber(ahead_ms) or 0)) * 1000 or 0
 end
