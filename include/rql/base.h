@@ -45,6 +45,8 @@
 #define RQL_SLOT_UNITS_MAX 64
 /** Largest limit of a share with slots. */
 #define RQL_SLOT_LIMIT_MAX 1024
+/** Largest rql_lock_options::head_start_ms in milliseconds: one hour. */
+#define RQL_HEAD_START_MAX_MS 3600000
 /** Size of an acquirer or host id with its terminator. */
 #define RQL_ID_SIZE 128
 /** Size of a grant's secret with its terminator: 128 bits as hexadecimal digits. */

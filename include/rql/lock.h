@@ -153,6 +153,8 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_options_set(rql_lock_options *options
  * @retval RQL_FAIL_FAST_AFTER_TRY  `fail_fast`, and the lock is free but other requests are in
  *                                  front.
  * @retval RQL_CANCELLED            rql_lock_options::cancel_fd became readable.
+ * @retval RQL_QUEUE_FULL           Only with `max_waiters`: as many requests wait already. Nothing
+ * is left on the server.
  * @retval RQL_CONFLICT             This acquirer holds the lock, and the strategy is
  *                                  ::RQL_DEAD_LOCKING. Or the acquirer would wait for a lock that
  *                                  its client keeps renewing for it, and the wait would never end.
@@ -426,9 +428,9 @@ typedef struct rql_lock_facts {
                          TTL of a second or less, true only if the push arrived. */
     bool fsynced;     /**< The grant was on the server's disk when the lock was granted; set only if
                          rql_lock_options::fsync asked for this. */
-    int replicas_acked; /**< Number of replicas that had the grant when the lock was granted, if
-                           rql_lock_options::replicas asked for any. It can be larger than that
-                           option. */
+    int replicas_acked;  /**< Number of replicas that had the grant when the lock was granted, if
+                            rql_lock_options::replicas asked for any. It can be larger than that
+                            option. */
     int64_t share_units; /**< Units of its share (share.h); 0: it is held alone. */
     int64_t share_limit; /**< The limit that its share was granted with; 0: it is held alone. */
 } rql_lock_facts;

@@ -388,6 +388,16 @@ typedef struct rql_lock_options {
     /** No renewal lasts beyond this time, counted from the acquisition. 1 or more, or
      *  ::RQL_FOREVER (default). */
     int64_t max_hold_ms;
+    /** A newcomer does not wait if this many requests wait for the lock already: ::RQL_QUEUE_FULL.
+     * It then left nothing on the server. Before that the dead among the first eight are removed.
+     *  Requests of the gem count. 0: wait for none; up to 1000000, or ::RQL_FOREVER (default): any
+     *  number. A request that waits already keeps its place. Not for series. */
+    int64_t max_waiters;
+    /** Wait as if the request had come this much earlier, in milliseconds: in front of all that
+     * came within this time, of whatever client. Only requests that come within this time after it
+     * can get in front of it, so it starves no other. Hand-overs inside a client pass it up to the
+     * limit of rql-guarantees(7). 0 (default) to ::RQL_HEAD_START_MAX_MS. Not for series. */
+    int64_t head_start_ms;
     /** The lock goes to no other request sooner than this after the grant, in milliseconds: a lock
      *  that is released before is kept for the rest of the time. So what is done under the lock is
      *  done at most once in this time. 0 (default): it is free when it is released; up to
@@ -398,11 +408,11 @@ typedef struct rql_lock_options {
      *  of ::RQL_SHARE_MAX, a permit of a semaphore of 5 is 1 of 5. See share.h, also for two calls
      *  that set these options. Not for series. */
     int64_t share_units;
-    /** Most units in use at the time of the grant, its own included. Each request has a limit of its
-     *  own. 1 to ::RQL_SHARE_MAX (default). Not read without `share_units`. */
+    /** Most units in use at the time of the grant, its own included. Each request has a limit of
+     * its own. 1 to ::RQL_SHARE_MAX (default). Not read without `share_units`. */
     int64_t share_limit;
-    /** The share has as many slots as units: numbers from 0 to `share_limit` - 1 that no other share
-     *  with slots has (rql_lock_slots()). At most ::RQL_SLOT_UNITS_MAX units of
+    /** The share has as many slots as units: numbers from 0 to `share_limit` - 1 that no other
+     * share with slots has (rql_lock_slots()). At most ::RQL_SLOT_UNITS_MAX units of
      *  ::RQL_SLOT_LIMIT_MAX. Not read without `share_units`. Default false. */
     bool share_slots;
     rql_lost_fn on_lost; /**< Called when the lock is lost, or NULL. */

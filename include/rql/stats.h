@@ -98,8 +98,9 @@ typedef struct rql_stats {
     /** Number of times that the server was found to have lost writes (::RQL_EVENT_HISTORY_LOST). */
     int64_t histories_lost;
 
-    int64_t shares;  /**< Of `acquisitions`: shares (rql/share.h). */
-    int64_t lowered; /**< Locks held alone that were shared by rql_lock_lower(). */
+    int64_t shares;     /**< Of `acquisitions`: shares (rql/share.h). */
+    int64_t queue_full; /**< Acquisitions that ended with ::RQL_QUEUE_FULL. */
+    int64_t lowered;    /**< Locks held alone that were shared by rql_lock_lower(). */
 } rql_stats;
 
 /**

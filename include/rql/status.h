@@ -33,6 +33,7 @@ typedef enum rql_status {
     RQL_BLOCK_OVERRAN = 8, /**< A timed block ran longer than its TTL. */
     RQL_STOPPED = 9,       /**< The caller's progress callback ended the call. */
     RQL_CANCELLED = 10,    /**< The caller cancelled its waiting request. */
+    RQL_QUEUE_FULL = 11,   /**< As many requests wait as rql_lock_options::max_waiters allows. */
 
     RQL_E_INVALID = -1, /**< Bad argument or option. Nothing was sent. */
     RQL_E_NOMEM = -2,   /**< Allocation failed. */

@@ -39,6 +39,8 @@ const char *rql_status_text(rql_status status)
         return "stopped by its caller";
     case RQL_CANCELLED:
         return "cancelled by its caller";
+    case RQL_QUEUE_FULL:
+        return "the queue is full";
     case RQL_E_INVALID:
         return "invalid argument";
     case RQL_E_NOMEM:

@@ -108,6 +108,8 @@ static void add_arguments(const struct rqli_acquire *self, struct rqli_call *cal
         .queue_ttl_ms = options->queue_ttl_ms,
         .score_us = self->request.place.score_us,
         .random = rqli_random_below(65536),
+        .max_waiters = options->max_waiters,
+        .head_start_ms = options->head_start_ms,
     };
 
     rqli_call_text(call, lock->acquirer);

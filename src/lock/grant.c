@@ -402,6 +402,9 @@ static void on_answer(struct rqli_acquire *self, const struct rqli_batch *batch,
         note_obstacles(self, reply);
         rqli_acquire_on_conflict(self);
         break;
+    case RQLI_ANSWER_FULL:
+        rqli_request_on_refused(&self->request, RQL_QUEUE_FULL);
+        break;
     case RQLI_ANSWER_STALE:
     case RQLI_ANSWER_AGAIN:
         rqli_request_on_again(&self->request, rqli_now_us());
@@ -456,6 +459,7 @@ static enum rqli_moment moment_of(const struct rqli_answer *answer)
     case RQLI_ANSWER_STALE:
     case RQLI_ANSWER_AGAIN:
     case RQLI_ANSWER_PAUSED:
+    case RQLI_ANSWER_FULL:
         break;
     }
     return RQLI_ON_ANSWERED;

@@ -104,6 +104,9 @@ static void write_why(struct rqli_writer *out, const struct rqli_acquire *self)
         rqli_write_text(out, "not acquired: it is held");
     } else if (status == RQL_FAIL_FAST_AFTER_TRY) {
         rqli_write_text(out, "not acquired: it is free, but other requests are in front");
+    } else if (status == RQL_QUEUE_FULL) {
+        rqli_write_format(out, "not acquired: %" PRId64 " or more requests wait for it already",
+                          self->options->max_waiters);
     } else if (status == RQL_CONFLICT) {
         rqli_write_text(out, "not acquired: this acquirer holds it already");
     } else {
@@ -250,6 +253,8 @@ static void add_reason(struct rqli_writer *out, const rql_lock *lock,
             key, options->retry_count);
     } else if (reason == RQL_CANCELLED) {
         rqli_write_format(out, "The request for the lock \"%s\" was cancelled.", key);
+    } else if (reason == RQL_QUEUE_FULL) {
+        rqli_write_format(out, "The queue of the lock \"%s\" is full.", key);
     } else if (reason == RQL_CONFLICT) {
         rqli_write_format(
             out,

@@ -160,6 +160,10 @@ rql_status rqli_series_plan(struct rqli_series_plan *out, const rql_client *clie
     if (!status && out->lock.share_units > 0) {
         status = rqli_fail(error, RQL_E_INVALID, "series: share_units is for single locks");
     }
+    if (!status && (out->lock.max_waiters != RQL_FOREVER || out->lock.head_start_ms > 0)) {
+        status = rqli_fail(error, RQL_E_INVALID,
+                           "series: max_waiters and head_start_ms are for single locks");
+    }
     if (!status && out->lock.hold_at_least_ms > 0) {
         status = rqli_fail(error, RQL_E_INVALID, "series: hold_at_least_ms is for single locks");
     }

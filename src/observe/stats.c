@@ -77,6 +77,8 @@ void rqli_stats_refusal(struct rqli_stats *self, rqli_stats_shard shard, rql_sta
         add(&self[shard % SHARDS].count[RQLI_STAT_TIMED_OUT + status - RQL_TIMED_OUT], 1);
     } else if (status == RQL_CANCELLED) {
         add(&self[shard % SHARDS].count[RQLI_STAT_CANCELLED], 1);
+    } else if (status == RQL_QUEUE_FULL) {
+        add(&self[shard % SHARDS].count[RQLI_STAT_QUEUE_FULL], 1);
     } else if (status < 0 && status > -RQL_STATS_FAULTS) {
         add(&self[shard % SHARDS].count[RQLI_STAT_FAULTS - status], 1);
     }

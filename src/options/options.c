@@ -29,6 +29,7 @@ _Static_assert(sizeof(rql_access_strategy) == sizeof(int), "strategies are read 
 _Static_assert(sizeof(rql_conflict_strategy) == sizeof(int), "strategies are read as int");
 _Static_assert(sizeof(rql_series_mode) == sizeof(int), "modes are read as int");
 _Static_assert(sizeof(rql_tls_verify) == sizeof(int), "what is verified is read as int");
+_Static_assert(RQL_HEAD_START_MAX_MS == 3600000, "the table below says it in digits");
 _Static_assert(RQL_SHARE_MAX == 4096, "the table below says it in digits");
 _Static_assert(RQL_TTL_MAX_MS == 2592000000, "the table below says it in digits");
 
@@ -233,6 +234,9 @@ static const struct rqli_option rows[] = {
     {OF_LOCK(instr_sample_this), SWITCH},
     {OF_LOCK(max_hold_ms), FROM_OR_FOREVER(1), .fallback = RQL_FOREVER, .shown.unit = "ms"},
     {OF_LOCK(hold_at_least_ms), WITHIN(0, 2592000000), .shown.unit = "ms"},
+    {OF_LOCK(max_waiters), .kind = RQLI_OPTION_INT, .shown.range = "0 to 1000000, or forever",
+     .max = 1000000, .forever = true, .fallback = RQL_FOREVER, .shown.unit = "requests"},
+    {OF_LOCK(head_start_ms), WITHIN(0, 3600000), .shown.unit = "ms"},
     {OF_LOCK(share_units), WITHIN(0, 4096), .shown.unit = "units"},
     {OF_LOCK(share_limit), WITHIN(1, 4096), DEFAULT(4096, "units")},
     {OF_LOCK(share_slots), SWITCH},

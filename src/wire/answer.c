@@ -77,8 +77,8 @@ static bool is_time(int64_t server_us)
     return server_us >= 0 && server_us <= RQLI_SERVER_US_MAX;
 }
 
-/* Reads {1, now_us, left_ms, token, process, way, nonce [slots]}. Without its nonce a grant could be
- * neither extended nor released, so such an answer is refused. */
+/* Reads {1, now_us, left_ms, token, process, way, nonce [slots]}. Without its nonce a grant could
+ * be neither extended nor released, so such an answer is refused. */
 static bool read_granted(const struct fields *fields, struct rqli_answer *out)
 {
     struct rqli_slice words = fields->word;
@@ -133,7 +133,7 @@ bool rqli_answer_read(const struct rqli_reply *reply, struct rqli_answer *out)
 
     *out = (struct rqli_answer){.left_ms = -1};
     if (fields.count < 2 || fields.numbers[0] < RQLI_ANSWER_QUEUED ||
-        fields.numbers[0] > RQLI_ANSWER_PAUSED || !is_time(fields.numbers[1])) {
+        fields.numbers[0] > RQLI_ANSWER_FULL || !is_time(fields.numbers[1])) {
         return false;
     }
     out->kind = (enum rqli_answer_kind)fields.numbers[0];
@@ -146,6 +146,9 @@ bool rqli_answer_read(const struct rqli_reply *reply, struct rqli_answer *out)
     }
     if (out->kind == RQLI_ANSWER_PAUSED) {
         return read_paused(&fields, out);
+    }
+    if (out->kind == RQLI_ANSWER_FULL) {
+        return fields.count == 3;
     }
     /* A refusal (2 to 4) has the rest of the lock's ttl; 5 and 6 end after the time. */
     out->left_ms = fields.count > 2 ? bounded_ms(fields.numbers[2]) : -1;
@@ -343,8 +346,8 @@ static bool has_slots_only(struct rqli_slice text)
 }
 
 /* Reads "<token> <server us> <lease ms>", perhaps with the slots behind it, which a request that
- * asked for slots gets from its next poll. Any client may publish, so a message that serve_queue.lua
- * or admit.lua would not have written must not become a lease. */
+ * asked for slots gets from its next poll. Any client may publish, so a message that
+ * serve_queue.lua or admit.lua would not have written must not become a lease. */
 static bool read_grant(struct rqli_push *push, struct rqli_slice text)
 {
     struct fields fields = {.count = 0};

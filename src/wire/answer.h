@@ -22,6 +22,7 @@ enum rqli_answer_kind {
     RQLI_ANSWER_STALE = 5,  /* arrived after not_after */
     RQLI_ANSWER_AGAIN = 6,  /* too much to do for one call */
     RQLI_ANSWER_PAUSED = 7, /* nothing is granted, and it may not wait; left_ms: until then */
+    RQLI_ANSWER_FULL = 8,   /* as many requests wait as it allows */
 };
 
 /* The answer of acquire.lua. */

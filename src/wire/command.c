@@ -188,11 +188,11 @@ enum {
     FLUSH_SHARES_KEYS = 8
 };
 
-/* Sign and digits of a number; three letters, and four numbers with a blank in front of each; two
+/* Sign and digits of a number; three letters, and six numbers with a blank in front of each; two
  * numbers with a blank between them, and a letter. */
 enum {
     NUMBER_BYTES = 20,
-    ACQUIRE_BYTES = 3 + 4 * (1 + NUMBER_BYTES),
+    ACQUIRE_BYTES = 3 + 6 * (1 + NUMBER_BYTES),
     SHARE_BYTES = 2 * NUMBER_BYTES + 2
 };
 
@@ -306,15 +306,21 @@ void rqli_call_acquire_args(struct rqli_call *self, const struct rqli_acquire_ar
 {
     char *begin = self->numbers + self->used;
     char *at = begin;
+    /* Two more words, which nearly no request has. One that fails fast never waits. */
+    bool has_more = !args->fail_fast && (args->max_waiters >= 0 || args->head_start_ms > 0);
 
     RQLI_MUST(self->used + ACQUIRE_BYTES <= sizeof self->numbers);
     *at++ = args->access;
     *at++ = args->conflict;
-    *at++ = args->fail_fast ? 'f' : '-';
+    *at++ = args->fail_fast ? 'f' : has_more ? '+' : '-';
     at = put_number(at, args->wait_ms);
     at = put_number(at, args->score_us);
     at = put_number(at, args->queue_ttl_ms);
     at = put_number(at, (int64_t)args->random);
+    if (has_more) {
+        at = put_number(at, args->max_waiters);
+        at = put_number(at, args->head_start_ms);
+    }
     self->used += (size_t)(at - begin);
     rqli_call_slice(self, (struct rqli_slice){begin, (size_t)(at - begin)});
 }

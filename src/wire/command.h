@@ -89,7 +89,7 @@ struct rqli_share {
 /* One call of a script: which script, for which lock or locks, with which words. Or a plain
  * command, which an operation has written, or whose words are the args. */
 
-enum { RQLI_CALL_ARGS_MAX = 8 + 2 * RQL_META_MAX_PAIRS, RQLI_CALL_NUMBERS_SIZE = 192 };
+enum { RQLI_CALL_ARGS_MAX = 8 + 2 * RQL_META_MAX_PAIRS, RQLI_CALL_NUMBERS_SIZE = 256 };
 
 struct rqli_call {
     struct rqli_command *out; /* the command that it will be written to */
@@ -150,6 +150,8 @@ struct rqli_acquire_args {
     int64_t queue_ttl_ms; /* -1: for ever */
     int64_t score_us;     /* score of the place that we had in the queue; 0: none */
     uint32_t random;      /* 0 to 65535 */
+    int64_t max_waiters;  /* -1: any number */
+    int64_t head_start_ms;
 };
 
 void rqli_call_acquire_args(struct rqli_call *self, const struct rqli_acquire_args *args);

@@ -93,6 +93,8 @@ static const struct field numbers[] = {
     {"retry_jitter_ms", offsetof(rql_lock_options, retry_jitter_ms)},
     {"max_hold_ms", offsetof(rql_lock_options, max_hold_ms)},
     {"hold_at_least_ms", offsetof(rql_lock_options, hold_at_least_ms)},
+    {"max_waiters", offsetof(rql_lock_options, max_waiters)},
+    {"head_start_ms", offsetof(rql_lock_options, head_start_ms)},
     {"share_units", offsetof(rql_lock_options, share_units)},
     {"share_limit", offsetof(rql_lock_options, share_limit)},
     {"replicas", offsetof(rql_lock_options, replicas)},

@@ -138,7 +138,7 @@ class Soak(fenced.Fleet):
             return helds
         self.count("lowered")
         lowered = Held(helds[0].name, helds[0].token, helds[0].epoch, hold.outcome, self.now_us())
-        lowered.is_lowered = True
+        lowered.is_late = True  # since an earlier time, with an earlier token
         lowered.units, lowered.limit, lowered.from_us = share["share_units"], share.get("share_limit", 4096), self.now_us()
         helds[0].until_us = before_us
         self.oracle.note(helds)
@@ -205,7 +205,7 @@ class Oracle:
             by_lock.setdefault((hold.name, hold.epoch), []).append(hold)
         for holds in by_lock.values():
             holds.sort(key=lambda hold: (hold.from_us, hold.token))
-            granted = [hold for hold in holds if not hold.is_lowered]
+            granted = [hold for hold in holds if not hold.is_late]
             for before, after in zip(granted, granted[1:]):
                 if before.token >= after.token:
                     self.violations.append(f"tokens do not rise: {before} and {after}")
@@ -216,7 +216,7 @@ class Oracle:
         """Who is granted it while others rely on it shares it with them, within its own limit."""
         if others and not all(one.units for one in (*others, after)):
             self.violations.append(f"two at once: {others} and {after}")
-        elif others and sum(one.units for one in others) + after.units > after.limit:
+        elif others and not after.is_late and sum(one.units for one in others) + after.units > after.limit:
             self.violations.append(f"more than {after.limit} units at once: {others} and {after}")
         for other in others:
             if set(other.slots) & set(after.slots):
@@ -234,7 +234,7 @@ class Held:
     def __init__(self, name, token, epoch, outcome, now_us):
         self.name, self.token, self.epoch = name, token, epoch
         self.acq_id = outcome.acq_id
-        self.is_lowered = False  # the token is from before
+        self.is_late = outcome.handed_over and outcome.share_units > 0  # others may have joined before it is heard of
         self.units, self.limit, self.slots = outcome.share_units, outcome.share_limit, outcome.slots
         # Of a hand-over inside the client the server's time is known about; it is relied on since it was told.
         self.from_us = now_us if outcome.handed_over and not self.units else outcome.ts_us

@@ -47,6 +47,7 @@ static const struct row {
     {"again", "6 77", {RQLI_ANSWER_AGAIN, 77, .left_ms = -1}},
     {"a pause", "7 77 5001077", {RQLI_ANSWER_PAUSED, 77, .left_ms = 5001}},
     {"a pause that ends now", "7 77 78", {RQLI_ANSWER_PAUSED, 77, .left_ms = 1}},
+    {"a full queue", "8 77 5", {RQLI_ANSWER_FULL, 77, .left_ms = -1}},
     {"with a text", "6 77 x", {RQLI_ANSWER_AGAIN, 77, .left_ms = -1}},
     /* What is left is no more than any ttl. */
     {"nearly the longest lease", "1 1 2591999999 1 0 0 a", {GRANTED, 1, 1, MOST - 1, 0, {"a", 1}}},
@@ -109,14 +110,15 @@ TEST(as_many_slots_are_read_as_there_are_units)
 
 TEST(what_is_cut_short_or_out_of_bounds_is_no_answer)
 {
-    const char *lines = "|5|-1 77 1|8 77 1|7 77 77|7 77|7 77 5 6|5 x77|1 1 5000 99 0 1|1 1 5000 99 "
-                        "0 1 |1 1 5000 99 0 1 7"
-                        "|1 1 5000 99 0 " NONCE "|1 1 5000 99 " NONCE " 0 1| 1 1 5000 99 0 1 " NONCE
-                        "|1 1 5000 0 0 1 " NONCE "|1 1 5000 -9 0 1 " NONCE "|1 1 5000 99 3 1 " NONCE
-                        "|1 1 5000 99 -1 1 " NONCE "|1 -1 5000 99 0 1 " NONCE
-                        "|1 2305843009213693952 5000 99 0 1 " NONCE "|0 1 1 7 1 0 0"
-                        "|0 1 1 7 1 0 0 5x|0 -1 1 7 1 0 0 5|0 9223372036854775807 1 7 1 0 0 5|5 -1"
-                        "|6 2305843009213693952";
+    const char *lines =
+        "|5|-1 77 1|8 77|8 77 5 6|9 77 1|7 77 77|7 77|7 77 5 6|5 x77|1 1 5000 99 0 1|1 1 5000 99 "
+        "0 1 |1 1 5000 99 0 1 7"
+        "|1 1 5000 99 0 " NONCE "|1 1 5000 99 " NONCE " 0 1| 1 1 5000 99 0 1 " NONCE
+        "|1 1 5000 0 0 1 " NONCE "|1 1 5000 -9 0 1 " NONCE "|1 1 5000 99 3 1 " NONCE
+        "|1 1 5000 99 -1 1 " NONCE "|1 -1 5000 99 0 1 " NONCE
+        "|1 2305843009213693952 5000 99 0 1 " NONCE "|0 1 1 7 1 0 0"
+        "|0 1 1 7 1 0 0 5x|0 -1 1 7 1 0 0 5|0 9223372036854775807 1 7 1 0 0 5|5 -1"
+        "|6 2305843009213693952";
     char line[PART_SIZE];
     struct rqli_answer answer;
 

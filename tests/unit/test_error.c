@@ -11,7 +11,7 @@ static void fail_with(const void *data)
 
 TEST(every_fault_and_outcome_is_raised_and_keeps_errno_where_it_says_something)
 {
-    for (rql_status status = RQL_E_NOT_DURABLE; status <= RQL_CANCELLED; status++) {
+    for (rql_status status = RQL_E_NOT_DURABLE; status <= RQL_QUEUE_FULL; status++) {
         rql_error error = {.sys_errno = -1};
         bool tells = status == RQL_E_IO || status == RQL_E_UNKNOWN;
 
@@ -27,7 +27,7 @@ TEST(every_fault_and_outcome_is_raised_and_keeps_errno_where_it_says_something)
 
 TEST(every_status_has_a_text_of_its_own)
 {
-    enum { LEAST = RQL_E_NOT_DURABLE, MOST = RQL_CANCELLED };
+    enum { LEAST = RQL_E_NOT_DURABLE, MOST = RQL_QUEUE_FULL };
 
     for (int a = LEAST - 1; a <= MOST + 1; a++) {
         const char *text = rql_status_text((rql_status)a);

@@ -40,7 +40,8 @@ static const struct said {
     {rql_stats_json,
      "{\"acquisitions\":42,\"hand_overs\":0,",
      {"\"refusals\":{\"timed_out\":7,\"retry_limit\":0,\"fail_fast_no_try\":0,"
-      "\"fail_fast_after_try\":0,\"conflict\":0,\"cancelled\":0},\"faults\":{",
+      "\"fail_fast_after_try\":0,\"conflict\":0,\"cancelled\":0,\"queue_full\":0},"
+      "\"faults\":{",
       "\"wait\":{\"count\":7,\"sum_us\":1234567,\"p50_us\":4398046511103,",
       "\"hand_off\":{\"count\":0,\"sum_us\":0,\"p50_us\":0,\"p90_us\":0,\"p99_us\":0,"
       "\"max_us\":0}}"}},

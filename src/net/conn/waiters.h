@@ -105,7 +105,8 @@ static inline bool rqli_waiter_has_joined(const struct rqli_waiter *waiter)
     return waiter->stay != RQLI_WAITER_AWAY;
 }
 
-/* Returns true for the first waiter for a lock, of those that share it or of those that want it alone. A waiter for several locks always leads. */
+/* Returns true for the first waiter for a lock, of those that share it or of those that want it
+ * alone. A waiter for several locks always leads. */
 static inline bool rqli_waiter_leads(const struct rqli_waiter *waiter)
 {
     return waiter->is_first || waiter->lock_key.length == 0;
@@ -115,9 +116,9 @@ static inline bool rqli_waiter_leads(const struct rqli_waiter *waiter)
  * order. */
 uint64_t rqli_waiter_hash(struct rqli_slice acquirer);
 
-/* Chooses a waiter that sleeps for this lock, wants it alone, may be handed it, and is directly behind the acquirer
- * of this hash. The caller then passes it to rqli_waiters_hand_over(). NULL: there is none.
- * Only the longest waiting are examined, because the next waiter is among them. */
+/* Chooses a waiter that sleeps for this lock, wants it alone, may be handed it, and is directly
+ * behind the acquirer of this hash. The caller then passes it to rqli_waiters_hand_over(). NULL:
+ * there is none. Only the longest waiting are examined, because the next waiter is among them. */
 struct rqli_waiter *rqli_waiters_choose(struct rqli_waiters *self, struct rqli_slice lock_key,
                                         uint64_t in_front);
 /* Gives the chosen waiter the lock: a push for it no longer counts as a grant. transfer: NULL gives
