@@ -351,14 +351,18 @@ static bool has_slots_only(struct rqli_slice text)
 static bool read_grant(struct rqli_push *push, struct rqli_slice text)
 {
     struct fields fields = {.count = 0};
+    bool has_slots;
 
     read_text(&fields, text);
     push->token = fields.numbers[0];
     push->server_us = fields.numbers[1];
     push->lease_ms = fields.numbers[2];
-    return fields.count == 3 && has_slots_only(fields.word) && text.data[text.length - 1] != ' ' &&
-           push->token > 0 && push->server_us > 0 && push->server_us <= RQLI_SERVER_US_MAX &&
-           push->lease_ms > 0 && push->lease_ms <= RQL_TTL_MAX_MS;
+    /* A single slot is one number more; several are a word. */
+    has_slots = fields.count == 4 ? fields.word.length == 0 && fields.numbers[3] >= 0
+                                  : fields.count == 3 && has_slots_only(fields.word);
+    return has_slots && text.data[text.length - 1] != ' ' && push->token > 0 &&
+           push->server_us > 0 && push->server_us <= RQLI_SERVER_US_MAX && push->lease_ms > 0 &&
+           push->lease_ms <= RQL_TTL_MAX_MS;
 }
 
 /* Reads "<nonce> look", from serve_queue.lua and sweep_queue.lua; or "<nonce> " and a grant, from

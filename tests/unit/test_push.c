@@ -28,6 +28,9 @@ TEST(a_payload_is_a_grant_within_bounds_or_a_hint_or_ignored)
         {NONCE " 9223372036854775807 2305843009213693951 2592000000",
          RQLI_PUSHED_GRANT,
          {INT64_MAX, RQLI_SERVER_US_MAX, 2592000000, 0}},
+        {NONCE " 77 5 1000 0", RQLI_PUSHED_GRANT, {77, 5, 1000, 0}}, /* slots */
+        {NONCE " 77 5 1000 1023", RQLI_PUSHED_GRANT, {77, 5, 1000, 0}},
+        {NONCE " 77 5 1000 0,3", RQLI_PUSHED_GRANT, {77, 5, 1000, 0}},
         {NONCE " look", RQLI_PUSHED_HINT},
     };
 
@@ -41,7 +44,8 @@ TEST(a_payload_is_a_grant_within_bounds_or_a_hint_or_ignored)
               "|" NONCE " 9223372036854775808 5 1000|" NONCE " 77 0 1000|" NONCE " 77 -5 1000"
               "|" NONCE " 77 2305843009213693952 1000|" NONCE " 77 5 0|" NONCE " 77 5 -1000|" NONCE
               " 77 5 2592000001"
-              "|" NONCE " +77 5 1000|" NONCE "\t77 5 1000";
+              "|" NONCE " +77 5 1000|" NONCE "\t77 5 1000|" NONCE " 77 5 1000 -1|" NONCE
+              " 77 5 1000 1 2|" NONCE " 77 5 1000 1 |" NONCE " 77 5 1000 1 2,3";
     char payload[PART_SIZE];
 
     EACH_BY (row, rows, row->payload) {
