@@ -123,7 +123,7 @@ def uncommented(text):
 
 def entry_of(header, comment, code):
     text, *tags = TAG.split(uncommented(comment))
-    plain = " ".join(re.sub(r"RQL_API |RQL_MUST_CHECK |\\\n", "", code).split())
+    plain = " ".join(re.sub(r"RQL_API |RQL_MUST_CHECK |static inline |\\\n", "", code).split())
     return Entry((NAME.search(code)[1],), plain, header, text.strip(), list(zip(tags[::2], tags[1::2])))
 
 
@@ -133,7 +133,7 @@ def read_header(path):
     about = re.search(r"@brief (.*?)\n \*/", text, re.S)[1]
     for comment, code in DOCUMENTED.findall(text):
         entry = None if "@file" in comment else entry_of(f"rql/{path.name}", comment, code)
-        if entry and code.startswith("RQL_API"):
+        if entry and code.startswith(("RQL_API", "static inline")):
             functions.append(entry)
         elif entry and code.startswith("#define rql_"):
             # The macro that hands on the size of a struct is what programs call.
@@ -143,7 +143,7 @@ def read_header(path):
                                                code=f"{macro}\n{function.code}"))
         elif entry:
             others.append(entry)
-    if len(functions) != len(re.findall("^RQL_API", text, re.M)):
+    if len(functions) != len(re.findall("^(?:RQL_API|static inline)", text, re.M)):
         sys.exit(f"{path}: a function has no comment of its own")
     return uncommented(about), functions, others
 

@@ -185,7 +185,7 @@ def functions_declared():
     """Names of functions and of the macros to call them by."""
     texts = [path.read_text() for path in (ROOT / "include/rql").glob("*.h*")]
     return {name for text in texts
-            for name in re.findall(r"^(?:RQL_API [^;(]*?|#define )\b(rql_\w+)\(", text, re.M)}
+            for name in re.findall(r"^(?:(?:RQL_API|static inline) [^;(]*?|#define )\b(rql_\w+)\(", text, re.M)}
 
 
 def test_all_is_installed(_server, rql):
