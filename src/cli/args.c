@@ -45,6 +45,8 @@ void cli_args_init(struct cli_args *args, char **arguments)
         .window_ms = CLI_UNSET,
         .for_ms = CLI_UNSET,
         .conflict_exit_code = CLI_UNSET,
+        .permits = CLI_UNSET,
+        .units = CLI_UNSET,
     };
     /* An error in the environment is kept until it matters, because the help needs nothing from
      * it. */
@@ -448,6 +450,34 @@ static int use_shell(struct cli_args *args, const struct cli_command *command)
     return CLI_DONE;
 }
 
+/* Checks the flags of a lock that several hold together. */
+static int check_share(const struct cli_args *args, const struct cli_command *command)
+{
+    const bool has_permits = args->permits != CLI_UNSET;
+    const bool has_units = args->units != CLI_UNSET;
+    const int64_t units = has_units ? args->units : 1;
+
+    if (!has_permits && (has_units || args->slots)) {
+        return cli_misused(command, has_units ? "--units needs " : "--slots needs ", "--permits");
+    }
+    if (!has_permits) {
+        return CLI_DONE;
+    }
+    if (args->shared) {
+        return cli_misused(command, "--shared does not go with ", "--permits");
+    }
+    if (args->permits < 1 || args->permits > RQL_SHARE_MAX) {
+        return cli_misused(command, "--permits must be 1 to ", "4096");
+    }
+    if (units < 1 || units > args->permits) {
+        return cli_misused(command, "--units must be 1 to the number of ", "--permits");
+    }
+    if (args->slots && (args->permits > RQL_SLOT_LIMIT_MAX || units > RQL_SLOT_UNITS_MAX)) {
+        return cli_misused(command, "at most 64 units of 1024 permits can have ", "--slots");
+    }
+    return CLI_DONE;
+}
+
 static int check_arguments(const struct cli_args *args, const struct cli_command *command)
 {
     if (args->help) {
@@ -478,7 +508,11 @@ static int check_arguments(const struct cli_args *args, const struct cli_command
     if (args->gem && args->sorted) {
         return cli_misused(command, "--gem does not go with ", "--sorted");
     }
-    return CLI_DONE;
+    if (args->hold_at_least_ms > 0 && (args->shared || args->permits != CLI_UNSET)) {
+        return cli_misused(command, "--hold-at-least does not go with ",
+                           args->shared ? "--shared" : "--permits");
+    }
+    return check_share(args, command);
 }
 
 int cli_args_parse(struct cli_args *args, const struct cli_command *command)

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 enum {
-    N_OWN = 3, /* environment variables that rql sets for the command */
+    N_OWN = 4, /* environment variables that rql sets for the command */
     NUMBER_SIZE = 16,
     SIGNAL_GROUP = 4, /* PIDFD_SIGNAL_PROCESS_GROUP, which the C library may not define yet */
 };
@@ -225,11 +225,14 @@ static int start_command(struct cli_child *self, struct start *start, const stru
     return launch(start->launch[0], start->arguments[0]);
 }
 
-/* The command's environment. The texts in `own` are allocated here; all others belong to the
- * process. */
+/* The variables that rql sets itself. */
+static const char *const own_names[N_OWN] = {"RQL_LOCK=", "RQL_TOKEN=", "RQL_URL=", "RQL_SLOTS="};
+
+/* The command's environment. The texts in `own` are allocated here, in the order of own_names; all
+ * others belong to the process. */
 struct environment {
-    char **items; /* ends in NULL */
-    char *own[N_OWN];
+    char **items;     /* ends in NULL */
+    char *own[N_OWN]; /* the last one is NULL if the lock has no slots */
 };
 
 /* Returns "RQL_LOCK=a\nb": names or tokens, one per line, in the given order. */
@@ -254,36 +257,47 @@ static char *join(const char *variable, const struct cli_held *held, bool as_tok
 }
 
 /* Returns whether rql sets this variable itself. An outer `rql run` has set it, too: its value is
- * replaced, not duplicated. */
-static bool is_own(const struct environment *self, const char *entry)
+ * replaced, not duplicated. Slots of an outer lock are left out, as they do not belong to RQL_LOCK.
+ */
+static bool is_own(const char *entry)
 {
     for (size_t i = 0; i < N_OWN; i++) {
-        /* The comparison includes the equals sign. */
-        if (strncmp(entry, self->own[i], strcspn(self->own[i], "=") + 1) == 0) {
+        if (strncmp(entry, own_names[i], strlen(own_names[i])) == 0) {
             return true;
         }
     }
     return false;
 }
 
+/* Returns "RQL_URL=value", malloc'd. */
+static char *append(const char *variable, const char *value)
+{
+    char *text = NULL;
+
+    if (asprintf(&text, "%s%s", variable, value) < 0) {
+        cli_die_nomem();
+    }
+    return text;
+}
+
 /* Builds the command's environment. All other texts are borrowed, because this program never
  * changes its environment. */
 static void init_environment(struct environment *self, const struct cli_held *held, const char *url)
 {
+    CLI_AUTO(cli_free) char *slots = cli_held_slots(held);
     size_t count = 0;
 
-    self->own[0] = join("RQL_LOCK=", held, false);
-    self->own[1] = join("RQL_TOKEN=", held, true);
-    if (asprintf(&self->own[2], "RQL_URL=%s", url) < 0) {
-        cli_die_nomem();
-    }
+    self->own[0] = join(own_names[0], held, false);
+    self->own[1] = join(own_names[1], held, true);
+    self->own[2] = append(own_names[2], url);
+    self->own[3] = slots ? append(own_names[3], slots) : NULL;
     while (environ[count]) {
         count++;
     }
     self->items = cli_must(calloc(count + N_OWN + 1, sizeof *self->items));
     count = 0;
     for (char **entry = environ; *entry; entry++) {
-        if (!is_own(self, *entry)) {
+        if (!is_own(*entry)) {
             self->items[count++] = *entry;
         }
     }
@@ -297,6 +311,53 @@ static void fini_environment(struct environment *self)
     }
     free(self->items);
 }
+
+/* ---- its words ---- */
+
+/* Returns the word with this number in place of each "{slot}", malloc'd. */
+static char *put_slot(const char *word, int slot)
+{
+    static const char mark[] = "{slot}";
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = cli_must(open_memstream(&text, &size));
+    const char *found;
+
+    for (; (found = strstr(word, mark)) != NULL; word = found + strlen(mark)) {
+        (void)fprintf(out, "%.*s%d", (int)(found - word), word, slot);
+    }
+    (void)fputs(word, out);
+    return cli_must(fclose(out) == 0 ? text : NULL);
+}
+
+/* Returns the words of the command, to be freed by free_words(). A lock without slots changes none
+ * of them. */
+static char **make_words(char *const *command, const rql_lock *lock)
+{
+    size_t count = 0;
+    const int *slots = rql_lock_slots(lock, &count);
+    size_t n_words = 0;
+    char **words;
+
+    while (command[n_words]) {
+        n_words++;
+    }
+    words = cli_must(calloc(n_words + 1, sizeof *words));
+    for (size_t i = 0; i < n_words; i++) {
+        words[i] = slots ? put_slot(command[i], slots[0]) : cli_must(strdup(command[i]));
+    }
+    return words;
+}
+
+static void free_words(char **words)
+{
+    for (char **word = words; *word; word++) {
+        free(*word);
+    }
+    free(words);
+}
+
+/* ---- the guard's environment ---- */
 
 /* Returns whether this variable sets an option of the library, such as the URL. */
 static bool is_option(const char *entry)
@@ -335,16 +396,18 @@ static char **without_options(void)
 int cli_child_start(struct cli_child *out, const struct cli_args *args, const struct cli_held *held)
 {
     struct environment environment;
-    struct start start = {.arguments = args->command, .mask = &held->mask};
+    struct start start = {.mask = &held->mask};
     int code;
 
     init_environment(&environment, held, args->options.url);
+    start.arguments = make_words(args->command, held->lock);
     start.environment = environment.items;
     start.guard_environment = without_options();
     code = start_command(out, &start, args, held);
     if (code != CLI_DONE) {
         cli_child_fini(out);
     }
+    free_words(start.arguments);
     free(start.guard_environment);
     fini_environment(&environment);
     return code;

@@ -384,9 +384,12 @@ static int run_series(struct cli_session *self)
 static int lock(struct cli_session *self)
 {
     CLI_AUTO(rql_lock_forget) rql_lock *lock = NULL;
+    CLI_AUTO(cli_free) char *slots_text = NULL;
     struct cli_held held = {.label = self->args->name};
     const int code = cli_acquire(self, &held);
     struct out *out = &self->out;
+    size_t n_slots = 0;
+    const int *slots;
     rql_lock_facts facts;
 
     lock = held.lock;
@@ -394,11 +397,15 @@ static int lock(struct cli_session *self)
         return code;
     }
     rql_lock_describe(lock, &facts);
+    slots = rql_lock_slots(lock, &n_slots);
+    slots_text = cli_held_slots(&held);
     out_begin(out, NULL);
     out_text(out, "NAME", "name", facts.name);
     out_text(out, NULL, "key", facts.key);
     out_number(out, "TOKEN", "token", OUT_INT, rql_lock_token(lock));
     out_text(out, "SECRET", "secret", rql_lock_secret(lock));
+    out_text(out, slots ? "SLOTS" : NULL, NULL, slots_text);
+    out_numbers(out, "slots", slots, n_slots);
     out_text(out, NULL, "acquirer_id", facts.acquirer_id);
     out_text(out, NULL, "host_id", facts.host_id);
     out_number(out, NULL, "acquired_at_us", OUT_INT, facts.acquired_at_us);
@@ -411,7 +418,25 @@ static int lock(struct cli_session *self)
     return CLI_DONE;
 }
 
-static const char *const process_details[] = {
+static const char shares[] =
+    "With --shared any number of commands hold the lock at the same time, as readers. With "
+    "--permits up to N commands hold it at the same time, or fewer if some of them take more than "
+    "one unit. All commands should give the same N, because the server compares the units in use "
+    "with the N of the command that asks. A command with neither flag holds the lock alone, as a "
+    "writer. All commands wait in one queue, so readers that keep coming do not starve a writer.\n"
+    "With --slots each unit has a number from 0 to N - 1 that no other command has before this "
+    "one has ended: the number of a device, a port or a licence.\n";
+
+/* Of run. Those after the first one are also of series. */
+static const char *const run_details[] = {
+    shares,
+
+    "COMMAND runs without a shell, finds RQL_LOCK, RQL_TOKEN and RQL_URL in its environment, and "
+    "gets rql's signals. With --slots RQL_SLOTS has its numbers, such as 0,3, and each {slot} in "
+    "its words is the first of them. If the lock is lost, COMMAND gets SIGTERM, then SIGKILL, and "
+    "the exit code is 75; otherwise it is COMMAND's. If rql is killed, so is COMMAND, and the lock "
+    "is free.",
+
     "An rql inside COMMAND that asks for a lock that COMMAND runs under is refused at once, "
     "because the two would wait for each other.",
 
@@ -445,12 +470,9 @@ const struct cli_command cli_run = {
     .summary = "Run a command under a lock",
     .examples = "  rql run nightly -- ./backup.sh                    waits for its turn\n"
                 "  rql run nightly --try -E 0 -- ./backup.sh         skips it if it runs already\n"
-                "  rql run deploy --wait 5m --reason v12 -c 'cd app && make deploy'\n",
-    .notes = "COMMAND runs without a shell, finds RQL_LOCK, RQL_TOKEN and RQL_URL in its "
-             "environment, and gets rql's signals. If the lock is lost, it gets "
-             "SIGTERM, then SIGKILL, and the exit code is 75; otherwise it is COMMAND's. If rql is "
-             "killed, so is COMMAND, and the lock is free. An rql in it is refused the lock.\n",
-    .details = process_details,
+                "  rql run gpu --permits 8 --slots -c 'CUDA_VISIBLE_DEVICES=$RQL_SLOTS ./train'\n",
+    .notes = "COMMAND finds RQL_LOCK, RQL_TOKEN and RQL_SLOTS. A lost lock ends it: code 75.\n",
+    .details = run_details,
     .needs_name = true,
     .takes_command = true,
     .run = run,
@@ -476,12 +498,14 @@ const struct cli_command cli_series = {
              "With --gem a series also holds what it has while it waits, but two series in "
              "opposite orders wait for each other. The TTL of each lock grows with the number of "
              "locks behind it. If a series is killed, its locks stay until that TTL is over.\n",
-    .details = process_details,
+    .details = run_details + 1,
     .needs_name = true,
     .takes_names = true,
     .takes_command = true,
     .run = run_series,
 };
+
+static const char *const lock_details[] = {shares, NULL};
 
 const struct cli_command cli_lock = {
     .name = "lock",
@@ -492,6 +516,7 @@ const struct cli_command cli_lock = {
     .notes =
         "Prints the token, and the secret that rql unlock NAME --secret accepts. The lock is not "
         "renewed: it ends after its TTL. With --json a lock that was not acquired is null.\n",
+    .details = lock_details,
     .needs_name = true,
     .run = lock,
 };

@@ -54,6 +54,20 @@ int64_t cli_held_ttl_ms(const struct cli_held *self)
     return least_ms;
 }
 
+char *cli_held_slots(const struct cli_held *self)
+{
+    size_t count = 0;
+    const int *slots = rql_lock_slots(self->lock, &count);
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = slots ? cli_must(open_memstream(&text, &size)) : NULL;
+
+    for (size_t i = 0; i < count; i++) {
+        (void)fprintf(out, "%s%d", i > 0 ? "," : "", slots[i]);
+    }
+    return out ? cli_must(fclose(out) == 0 ? text : NULL) : NULL;
+}
+
 rql_status cli_held_lost_fd(const struct cli_held *self, int *out, rql_error *error)
 {
     return self->series ? rql_series_lost_fd(self->series, out, error)
@@ -379,6 +393,13 @@ static void fill_lock(const struct cli_args *args, const rql_client *client, rql
         out->max_hold_ms = args->max_hold_ms;
     }
     out->hold_at_least_ms = args->hold_at_least_ms;
+    if (args->shared) {
+        rql_lock_options_share(out);
+    }
+    if (args->permits != CLI_UNSET) {
+        rql_lock_options_permit(out, args->units == CLI_UNSET ? 1 : args->units, args->permits);
+        out->share_slots = args->slots;
+    }
     /* With a ttl of at most --max-hold the lock ends in time even if no process is left to release
      * it. */
     if (args->max_hold_ms > 0 && args->max_hold_ms < out->ttl_ms) {

@@ -5,6 +5,7 @@
 
 #include "cmd.h"
 
+#include <rql/share.h>
 #include <signal.h>
 
 struct cli_held {
@@ -35,6 +36,9 @@ const rql_lock *cli_held_lock(const struct cli_held *self, size_t index);
 rql_lock_state cli_held_state(const struct cli_held *self);
 int64_t cli_held_remaining_ms(const struct cli_held *self);
 int64_t cli_held_ttl_ms(const struct cli_held *self); /* the shortest ttl of its locks */
+
+/* Returns the slots of the lock, "0,3", malloc'd; or NULL if it has none. */
+char *cli_held_slots(const struct cli_held *self);
 
 /* Gets a descriptor that becomes readable when a lock is lost. */
 rql_status cli_held_lost_fd(const struct cli_held *self, int *out, rql_error *error);

@@ -37,6 +37,7 @@ const struct cli_word cli_help_words[] = {
 const struct cli_word cli_variables[] = {
     {"RQL_LOCK", "what rql run and series tell their command: the name of the lock"},
     {"RQL_TOKEN", "the same: its token"},
+    {"RQL_SLOTS", "the numbers of its permits, such as 0,3, with rql run --slots"},
     {"RQL_PROFILE", "gem: the defaults of the Ruby gem, before all other variables"},
     {"RQL_LOCAL_DIR", "folder of the private server of local:; default /tmp/rql-UID"},
     {"RQL_LOCAL_IDLE", "seconds for which that server stays when nobody uses it; default 60"},
@@ -63,6 +64,10 @@ const char cli_server_rules[] =
     "The server of local: is in /tmp/rql-UID, or in the folder RQL_LOCAL_DIR. Commands that take "
     "locks start it if it does not run. "
     "A name that looks like a flag stands behind two dashes: rql info -- -x\n";
+
+/* In place of cli_duration_rule and the line about more: the help of a command is one screen. */
+static const char short_rule[] =
+    "DURATION: 500ms, 1h30m or 30d; LIMIT: also forever. More: rql help options.";
 
 const char cli_duration_rule[] =
     "A DURATION is written 500ms, 0.5s, 1h30m or 30d; a LIMIT may also be forever.\n";
@@ -149,10 +154,10 @@ int cli_help_command(const struct cli_command *command)
     out_print(&out);
     (void)puts("");
     print_lines(command->notes ? command->notes : "");
-    if (cli_takes_durations(command)) {
-        print_lines(cli_duration_rule);
-    }
-    (void)puts("More: rql help options (every option and its variable), rql help (exit codes).");
+    (void)puts(
+        cli_takes_durations(command)
+            ? short_rule
+            : "More: rql help options (every option and its variable), rql help (exit codes).");
     return CLI_DONE;
 }
 

@@ -312,6 +312,15 @@ void out_list(struct out *self, const char *key, const rql_text_list *list)
     out_end(self);
 }
 
+void out_numbers(struct out *self, const char *key, const int *numbers, size_t count)
+{
+    out_begin_list(self, key);
+    for (size_t i = 0; self->form == OUT_JSON && i < count; i++) {
+        add_json(self, NULL, cli_must(cJSON_CreateNumber(numbers[i])));
+    }
+    out_end(self);
+}
+
 /* Prints a pair. Unlike the label of a field, its label keeps its capitals. It has no key: JSON
  * leaves it out. */
 void out_pair(struct out *self, const char *label, const char *text)

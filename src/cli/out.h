@@ -73,6 +73,9 @@ void out_item(struct out *self, const char *text);
 /* Prints an array of texts in JSON; other forms have none. */
 void out_list(struct out *self, const char *key, const rql_text_list *list);
 
+/* Prints an array of numbers in JSON; other forms have none. */
+void out_numbers(struct out *self, const char *key, const int *numbers, size_t count);
+
 /* Prints two cells that are no field: label and text, unchanged. */
 void out_pair(struct out *self, const char *label, const char *text);
 

@@ -23,12 +23,21 @@ static int64_t find_token(const char *name)
     return 0;
 }
 
+/* Returns whether several clients hold the lock together. It then has no token of its own, and the
+ * outer rql may be one of them. */
+static bool is_shared(const rql_lock_info *info)
+{
+    static const char shared[] = "rql:acq:shared/";
+
+    return info->acquirer_id && strncmp(info->acquirer_id, shared, strlen(shared)) == 0;
+}
+
 static bool is_in_force(const struct cli_session *session, const char *name, int64_t token)
 {
     CLI_AUTO(rql_free) rql_lock_info *info = NULL;
 
     return rql_lock_inspect(session->client, name, &info, NULL) == RQL_OK && info &&
-           info->token == token;
+           (info->token == token || is_shared(info));
 }
 
 const char *cli_find_outer_lock(const struct cli_session *session)

@@ -396,7 +396,7 @@ def test_help_run_is_one_screen_with_examples(server, rql):
     assert max(map(len, lines)) <= 80, max(lines, key=len)
     assert sum(line.startswith("  rql run ") for line in lines) >= 3
     for flag in ("--ttl", "--wait", "--try", "--no-auto-extend", "--max-hold", "--kill-after", "--meta",
-                 "--conflict-exit-code", "--log", "--help"):
+                 "--conflict-exit-code", "--log", "--help", "--shared", "--permits", "--units", "--slots"):
         check_in(" " + flag, "\n".join(lines))
     check_in("rql help options", lines[-1])
 

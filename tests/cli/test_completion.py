@@ -57,6 +57,8 @@ def test_candidates_are_those_of_the_place(_server, rql):
             (["run", "x", "--log="], ["--log=text", "--log=json"]),
             (["run", "x", "-k", ""], []),
             (["unlock", "x", "--secret", "-", "--fo"], ["--force"]),
+            (["run", "x", "--permits", "8", "--un"], ["--units"]),
+            (["lock", "x", "--permits", ""], []),
             (["stats", "--js"], ["--json"]),
             (["clear-of", "--"], answers(rql, "clear-of", "--")),
             (["info", "--", "--"], []),
