@@ -1,53 +1,60 @@
-/* Lets at most COUNT processes work at the same time, for example as many as a licence or a
- * graphics card allows:
+/* Shares a pool of numbered resources, such as graphics cards, ports or licences. Each of 6 threads
+ * takes a resource that no other thread or process has, and gives it back after its work:
  *
- *     permits gpu 8
+ *     permits gpu 3
  *
- * Each permit is a lock. If no permit is free, the process waits for one permit, which is chosen at
- * random. */
+ * A permit is a share of one lock. Its slot is the number of the resource. */
+#include <pthread.h>
 #include <rql/rql.h>
+#include <rql/share.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
-static rql_status take_one(rql_client *client, const char *pool, int count, rql_lock **out)
-{
-    rql_lock_options options;
-    rql_status status = RQL_FAIL_FAST_NO_TRY;
-    char name[RQL_NAME_MAX];
-    int first = rand() % count;
+enum { N_THREADS = 6 };
 
-    rql_lock_options_init(client, &options);
-    for (int i = 0; i < count && status > 0; i++) {
-        snprintf(name, sizeof name, "%s:%d", pool, (first + i) % count);
-        status = rql_lock_try(client, name, &options, out, NULL);
+static rql_client *client;
+static rql_lock_options of_permit;
+
+static void *work(void *pool)
+{
+    const struct timespec a_while = {.tv_nsec = 20 * 1000 * 1000};
+    rql_lock *permit;
+    rql_error error;
+    size_t n_slots;
+    int resource;
+
+    if (rql_lock_acquire(client, pool, &of_permit, &permit, &error)) {
+        fprintf(stderr, "%s\n", error.message);
+        exit(1);
     }
-    if (status > 0) { /* all permits are taken */
-        status = rql_lock_acquire(client, name, &options, out, NULL);
-    }
-    return status;
+    resource = rql_lock_slots(permit, &n_slots)[0];
+    printf("%d in use\n", resource);
+    (void)nanosleep(&a_while, NULL); /* ... the work ... */
+    printf("%d given back\n", resource);
+    (void)rql_lock_release(permit, NULL);
+    return NULL;
 }
 
 int main(int argc, char **argv)
 {
-    int count = argc == 3 ? (int)strtol(argv[2], NULL, 10) : 0;
-    rql_client *client = NULL;
-    rql_lock *permit = NULL;
+    int n_resources = argc == 3 ? (int)strtol(argv[2], NULL, 10) : 0;
+    pthread_t threads[N_THREADS];
     rql_error error;
-    rql_status status = RQL_E_INVALID;
 
-    if (count < 1) {
-        fprintf(stderr, "Usage: permits POOL COUNT\n");
-    } else if (rql_client_open(NULL, &client, &error)) {
-        fprintf(stderr, "%s\n", error.message);
-    } else {
-        srand((unsigned)time(NULL) ^ (unsigned)clock());
-        status = take_one(client, argv[1], count, &permit);
-        printf("%s\n", status ? rql_status_text(status) : rql_lock_name(permit));
-        fflush(stdout);
-        getchar(); /* ... the work; here it lasts until the input ends ... */
-        status = status ? status : rql_lock_release(permit, NULL);
+    if (n_resources < 1 || rql_client_open(NULL, &client, &error)) {
+        fprintf(stderr, "%s\n", n_resources < 1 ? "Usage: permits POOL COUNT" : error.message);
+        return 1;
+    }
+    rql_lock_options_init(client, &of_permit);
+    rql_lock_options_permit(&of_permit, 1, n_resources);
+    of_permit.share_slots = true;
+    for (int i = 0; i < N_THREADS; i++) {
+        pthread_create(&threads[i], NULL, work, argv[1]);
+    }
+    for (int i = 0; i < N_THREADS; i++) {
+        pthread_join(threads[i], NULL);
     }
     rql_client_free(client);
-    return status != RQL_OK;
+    return 0;
 }

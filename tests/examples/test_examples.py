@@ -112,7 +112,7 @@ def test_programs_of_our_pages_take_a_lock(_server, run):
 
 
 def test_each_says_how_it_is_used_and_what_is_wrong(server, run):
-    for name in ("mutex", "transfer", "permits", "leader", "once_a_day", "fencing", "drain"):
+    for name in ("mutex", "transfer", "permits", "reader_writer", "leader", "once_a_day", "fencing", "drain"):
         said = run(name)
         assert said.code in (1, 2) and said.err.startswith("Usage: " + name), said.err
     said = run("mutex", "a", RQL_URL="unix:///nowhere/at/all")
@@ -139,18 +139,32 @@ def test_two_accounts_are_taken_in_any_order(server, run):
     check_left(server)
 
 
-def test_so_many_have_a_permit_and_the_next_one_waits(server, run):
-    held = [run.start("permits", "gpu", "3") for _ in range(3)]
-    taken = [process.stdout.readline() for process in held]
-    check_equal(sorted(taken), ["gpu:0\n", "gpu:1\n", "gpu:2\n"])
-    fourth = run.start("permits", "gpu", "3")
-    wait_until(lambda: sum(server.queue_length(f"gpu:{i}") for i in range(3)) == 1, "it waits")
-    its = next(f"gpu:{i}\n" for i in range(3) if server.queue_length(f"gpu:{i}"))
-    check_equal(finish(held[taken.index(its)]).code, 0)
-    check_equal(fourth.stdout.readline(), its)
-    for process in (*held, fourth):
-        if process.poll() is None:
-            check_equal(finish(process).code, 0)
+def test_no_resource_of_a_pool_is_used_twice_at_once(server, run):
+    said = run("permits", "gpu", "3")
+    check_equal((said.code, said.err), (0, ""))
+    in_use, used = set(), []
+    for line in said.out.splitlines():
+        number, what = line.split(" ", maxsplit=1)
+        assert (what == "given back") == (number in in_use), said.out
+        in_use ^= {number}
+        used += [number] if what == "in use" else []
+    check_equal((len(used), set(used)), (6, {"0", "1", "2"}))
+    check_left(server)
+
+
+def test_readers_run_together_and_a_writer_becomes_a_reader(server, run):
+    readers = [run.start("reader_writer", "settings", "read") for _ in range(2)]
+    check_equal([reader.stdout.readline() for reader in readers], ["reading\n"] * 2)
+    writer = run.start("reader_writer", "settings", "write")
+    wait_until(lambda: server.queue_length("settings") == 1, "the writer waits")
+    check_equal([finish(reader).code for reader in readers], [0, 0])
+    check_equal(writer.stdout.readline(), "writing\n")
+    late = run.start("reader_writer", "settings", "read")
+    wait_until(lambda: server.queue_length("settings") == 1, "a reader waits for the writer")
+    writer.stdin.write("\n")
+    writer.stdin.flush()
+    check_equal([process.stdout.readline() for process in (writer, late)], ["reading\n"] * 2)
+    check_equal([finish(process).code for process in (writer, late)], [0, 0])
     check_left(server)
 
 
