@@ -60,12 +60,16 @@ char *cli_held_slots(const struct cli_held *self)
     const int *slots = rql_lock_slots(self->lock, &count);
     char *text = NULL;
     size_t size = 0;
-    FILE *out = slots ? cli_must(open_memstream(&text, &size)) : NULL;
+    FILE *out;
 
+    if (!slots) {
+        return NULL;
+    }
+    out = cli_must(open_memstream(&text, &size));
     for (size_t i = 0; i < count; i++) {
         (void)fprintf(out, "%s%d", i > 0 ? "," : "", slots[i]);
     }
-    return out ? cli_must(fclose(out) == 0 ? text : NULL) : NULL;
+    return cli_must(fclose(out) == 0 ? text : NULL);
 }
 
 rql_status cli_held_lost_fd(const struct cli_held *self, int *out, rql_error *error)
