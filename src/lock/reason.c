@@ -142,6 +142,8 @@ static void describe(const struct rqli_acquire *self, const char *owner, bool as
         rqli_write_text(&out, "; this acquirer holds it already");
     } else if (is_held && owner && strcmp(owner, RQLI_KEPT_ACQUIRER) == 0) {
         rqli_write_text(&out, "; kept after its release");
+    } else if (is_held && owner && strcmp(owner, RQLI_SHARED_ACQUIRER) == 0) {
+        rqli_write_text(&out, "; shared by others");
     } else if (is_held && owner) {
         rqli_write_text(&out, "; held by ");
         write_owner(&out, self->client, owner, asks);

@@ -95,6 +95,22 @@ def a_client_without_a_name_is_told_by_its_id(world, kind, names):
 
 
 @scenario(counts=[1])
+def the_sharers_of_a_lock_are_not_named(world, kind, names):
+    """A writer that is the first in the queue, and one that asks for details; and a reader that does not fit."""
+    held = [world.held_by_another(*names, share_units=1, share_limit=2) for _ in range(2)]
+    actor = world.actor(kind)
+    actor.settle("connected")
+    for options in ({}, {"share_units": 1, "share_limit": 2}):
+        for text, status, refusal in REFUSALS:
+            outcome = refused(actor, names, **DETAILED, **options, **refusal)
+            check_equal(check_says(outcome, status), of(names) + text + "; shared by others")
+    outcome = refused(actor, names, timeout_ms=155)
+    check_equal(check_says(outcome, "TIMED_OUT"), of(names) + "not acquired within 0.16 s; shared by others")
+    for hold in held:
+        hold.release().check()
+
+
+@scenario(counts=[1])
 def other_reasons_are_told(world, kind, names):
     actor = world.actor(kind)
     held = actor.acquire(*names, ttl_ms=LONG_MS, **MINE)
