@@ -254,6 +254,7 @@ static enum rqli_op_next begin_sweep(struct rqli_flush *self)
         .acquirers = &self->flushed.acquirers,
     };
     rqli_sweep_add(&self->sweep, &rqli_rule_zombie_locks, self->lock_scan_size);
+    rqli_sweep_add(&self->sweep, &rqli_rule_zombie_shares, self->lock_scan_size);
     rqli_sweep_add(&self->sweep, &rqli_rule_zombie_requests, self->queue_scan_size);
     (void)rqli_sweep_begin(&self->sweep);
     return sweep_on(self);

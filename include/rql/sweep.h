@@ -14,8 +14,10 @@
  * snapshot: it may miss locks and requests that are created meanwhile. The script decides and
  * removes in one step: a lock that has another owner by then stays, unless the sweep is about the
  * locks of all. The script that frees a lock also hands it to the next waiter of librql, and the
- * sweep does not end that grant. A key that holds something other than a lock or a queue is left
- * alone and counted.
+ * sweep does not end that grant. In a lock that several acquirers share (share.h),
+ * rql_locks_clear_of() ends the share of its owner, which counts as a lock, and lets in waiters in
+ * its place; rql_locks_clear() ends all shares. A key that holds something other than a lock or a
+ * queue is left alone and counted.
  *
  * A fault ends the sweep. Work that was done before the fault is not undone, and the result
  * includes it. Call again for the rest.
@@ -43,7 +45,7 @@ typedef bool (*rql_sweep_progress_fn)(int64_t done, int64_t found, void *user_da
 
 /**
  * Decides whether the sweep clears a lock or a queue. Called once for each lock and each queue that
- * was found.
+ * was found; by rql_locks_clear_of() once more for a lock that several acquirers share.
  *
  * Called on the sweeping thread, with no library mutex held.
  *
@@ -100,10 +102,11 @@ typedef struct rql_sweep_options {
  */
 typedef struct rql_sweep_result {
     size_t size;         /**< Set by rql_result_init(). */
-    int64_t released;    /**< Locks ended; for rql_locks_clear() also queues removed. */
+    int64_t released;    /**< Locks or shares ended; for rql_locks_clear() also queues removed. */
     int64_t queues;      /**< Queues from which a request was removed. */
     int64_t requests;    /**< Requests removed. The gem does not count them. */
-    int64_t handed_over; /**< Locks that went to a waiter at once. The gem hands nothing over. */
+    int64_t handed_over; /**< Locks or shares that went to a waiter at once. The gem hands nothing
+                            over. */
     int64_t foreign;     /**< Keys left alone: of another type, or of more than 65536 bytes. */
     int64_t duration_us; /**< Duration of the sweep. */
 } rql_sweep_result;
@@ -137,7 +140,8 @@ RQL_API void rql_sweep_options_init_sized(const rql_client *client, rql_sweep_op
  * clear_locks.
  *
  * The sweep clears the queues first, then the locks, as the gem does. Holders of this client are
- * notified of the loss at once. Other holders find out at their next renewal or release. Live
+ * notified of the loss at once. Other holders, and all holders of a lock that several share, find
+ * out at their next renewal or release. Live
  * waiters put themselves back in their old places: waiters of librql at once, waiters of the gem at
  * their next try.
  *
@@ -161,11 +165,11 @@ RQL_API RQL_MUST_CHECK rql_status rql_locks_clear(rql_client *client,
                                                   rql_sweep_result *out, rql_error *error);
 
 /**
- * Ends the locks of one acquirer on one host, and withdraw the acquirer from all queues: the gem's
- * clear_locks_of.
+ * Ends the locks and shares of one acquirer on one host, and withdraws the acquirer from all
+ * queues: the gem's clear_locks_of.
  *
- * A lock is ended if both of its ids match. A request is removed if its acquirer id matches. A live
- * waiter puts itself back in its old place.
+ * A lock or share is ended if both of its ids match. A request is removed if its acquirer id
+ * matches. A live waiter puts itself back in its old place.
  *
  * @param[in]  client   The client.
  * @param[in]  owner    The owner of the locks.

@@ -137,6 +137,7 @@ rql_status rql_locks_clear_of(rql_client *client, const rql_sweep_owner *owner,
      * request. */
     sweep.owner = owner;
     rqli_sweep_add(&sweep, &rqli_rule_locks, sweep.options.lock_scan_size);
+    rqli_sweep_add(&sweep, &rqli_rule_shares, sweep.options.lock_scan_size);
     rqli_sweep_add(&sweep, &rqli_rule_requests, sweep.options.queue_scan_size);
     return run(&sweep, RQLI_ON_CLEARED_OF, out);
 }

@@ -46,8 +46,9 @@ void rqli_rule_write(const struct rqli_sweep_rule *self, const struct rqli_sweep
     }
 }
 
-/* Returns how many requests of the queue were seen. `from` counts those that stay before the
- * next page, but not those that were removed. A dry run removes nothing, so `from` counts them all.
+/* Returns how many requests of the queue, or shares of the lock, were seen. `from` counts those
+ * that stay before the next page, but not those that were removed. A dry run removes nothing, so
+ * `from` counts them all.
  * */
 static int64_t seen_so_far(const struct rqli_sweep *sweep, const struct rqli_sweep_target *target)
 {
@@ -56,6 +57,7 @@ static int64_t seen_so_far(const struct rqli_sweep *sweep, const struct rqli_swe
 
 /* Goes to the next page of a queue, up to the end of the queue, where a free lock is served, but
  * not past the length that the first page counted: waiters may put themselves back all the while.
+ * Shares are paged in the same way, while other sharers may join.
  * The answer is {removed, served, place to go on from or -1, length}. */
 static bool goes_on(const struct rqli_sweep *sweep, struct rqli_sweep_target *target,
                     const struct rqli_outcome *page)
@@ -71,7 +73,7 @@ static bool goes_on(const struct rqli_sweep *sweep, struct rqli_sweep_target *ta
            seen_so_far(sweep, target) <= target->length;
 }
 
-/* A script that works page by page is called several times for a queue, which counts once.
+/* A script that works page by page is called several times for a key, which counts once.
  * `served` keeps the last number that was not 0. */
 bool rqli_rule_count(const struct rqli_sweep_rule *self, struct rqli_sweep *sweep,
                      struct rqli_sweep_target *target, const struct rqli_outcome *outcome)
@@ -81,7 +83,7 @@ bool rqli_rule_count(const struct rqli_sweep_rule *self, struct rqli_sweep *swee
     if (self->kind != RQLI_SWEEPS_REQUESTS) {
         sweep->result.released += is_first;
     }
-    if (self->kind != RQLI_SWEEPS_LOCKS) {
+    if (!rqli_rule_ends_locks(self)) {
         sweep->result.queues += is_first;
         sweep->result.requests += outcome->what;
     }
@@ -107,20 +109,20 @@ static bool is_own(const rql_client *client, struct rqli_slice acquirer)
 }
 
 /* Only a flush has the lists; a sweep by an operator has none. A lock without an owner is listed,
- * too, but without its acquirer. A dry run answers no owner. */
+ * too, but without its acquirer. A dry run names no owner, nor does a flush of shares. */
 void rqli_rule_note_lock(struct rqli_sweep *sweep, const struct rqli_sweep_target *target,
                          const struct rqli_reply *reply)
 {
     struct rqli_slice acquirer;
 
+    if (sweep->locks) {
+        rqli_list_add(sweep->locks, rqli_name_in(target->keys.lock, RQLI_KEY_LOCK), 0);
+    }
     if (reply->count != 4 || reply->items[2].type != RQLI_REPLY_TEXT ||
         reply->items[3].type != RQLI_REPLY_TEXT) {
         return;
     }
     acquirer = reply->items[2].text;
-    if (sweep->locks) {
-        rqli_list_add(sweep->locks, rqli_name_in(target->key, RQLI_KEY_LOCK), 0);
-    }
     if (sweep->acquirers && acquirer.length > 0) {
         rqli_list_add(sweep->acquirers, rqli_slice_of(acquirer.data), 0);
     }
@@ -132,6 +134,7 @@ void rqli_rule_note_lock(struct rqli_sweep *sweep, const struct rqli_sweep_targe
 /* The answer of each script begins with {removed, served} (lua/README.md 9). */
 
 #define LOCKS .kind = RQLI_SWEEPS_LOCKS, .prefix = RQLI_KEY_LOCK, .pattern = RQLI_KEY_LOCK "*"
+#define SHARES .kind = RQLI_SWEEPS_SHARES, .prefix = RQLI_KEY_SHARES, .pattern = RQLI_KEY_SHARES "*"
 #define QUEUES .prefix = RQLI_KEY_QUEUE, .pattern = RQLI_KEY_QUEUE "*"
 
 const struct rqli_sweep_rule rqli_rule_queues = {
@@ -144,6 +147,14 @@ const struct rqli_sweep_rule rqli_rule_queues = {
 const struct rqli_sweep_rule rqli_rule_locks = {
     LOCKS,
     .script = RQLI_SCRIPT_SWEEP_LOCK,
+    .arguments = {RQLI_ARGUMENT_ACQUIRER, RQLI_ARGUMENT_HOST, RQLI_ARGUMENT_DRY_RUN,
+                  RQLI_ARGUMENT_RANDOM},
+};
+
+/* sweep_lock.lua compares the owner of the lock, and a lock of several has none. */
+const struct rqli_sweep_rule rqli_rule_shares = {
+    SHARES,
+    .script = RQLI_SCRIPT_SWEEP_SHARE,
     .arguments = {RQLI_ARGUMENT_ACQUIRER, RQLI_ARGUMENT_HOST, RQLI_ARGUMENT_DRY_RUN,
                   RQLI_ARGUMENT_RANDOM},
 };
@@ -167,6 +178,13 @@ const struct rqli_sweep_rule rqli_rule_zombie_locks = {
     LOCKS,
     .script = RQLI_SCRIPT_FLUSH_LOCK,
     .arguments = {RQLI_ARGUMENT_RANDOM},
+};
+
+const struct rqli_sweep_rule rqli_rule_zombie_shares = {
+    SHARES,
+    .script = RQLI_SCRIPT_FLUSH_SHARES,
+    .arguments = {RQLI_ARGUMENT_FROM, RQLI_ARGUMENT_RANDOM},
+    .is_paged = true,
 };
 
 const struct rqli_sweep_rule rqli_rule_zombie_requests = {

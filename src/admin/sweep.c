@@ -82,14 +82,18 @@ static void note_fault(struct rqli_sweep *self, const rql_error *fault)
     }
 }
 
+/* Reports what was swept. The caller knows a lock by its key, not by that of its shares. */
 static void on_swept(struct rqli_sweep *self, const struct rqli_sweep_target *target,
                      const struct rqli_reply *reply)
 {
-    if (part_of(self)->rule->kind == RQLI_SWEEPS_LOCKS) {
+    const struct rqli_sweep_rule *rule = part_of(self)->rule;
+    const char *key = rule->kind == RQLI_SWEEPS_SHARES ? target->keys.lock.data : target->key.data;
+
+    if (rqli_rule_ends_locks(rule)) {
         rqli_rule_note_lock(self, target, reply);
     }
     if (self->options.on_swept) {
-        self->options.on_swept(target->key.data, self->options.user_data);
+        self->options.on_swept(key, self->options.user_data);
     }
 }
 

@@ -8,7 +8,7 @@
 
 #include <rql/sweep.h>
 
-enum { RQLI_SWEEP_PARTS_MAX = 2 };
+enum { RQLI_SWEEP_PARTS_MAX = 3 };
 
 struct rqli_sweep_rule;
 
@@ -24,9 +24,9 @@ struct rqli_sweep_target {
     struct rqli_slice key;
     struct rqli_keys keys; /* of its lock, in `memory` */
     char *memory;
-    int64_t length;  /* of the queue when its first step began */
+    int64_t length;  /* of the queue, or number of shares, when its first step began */
     int64_t from;    /* where the next step begins */
-    int64_t removed; /* requests or keys that earlier steps removed */
+    int64_t removed; /* requests, shares or keys that earlier steps removed */
     int64_t served;  /* the last enum rqli_served but 0 of all steps */
     bool goes_on;    /* another step follows, or the queue is still to be served */
     bool is_serving;

@@ -33,6 +33,19 @@ def hold_as(world, owner, *names, ttl_ms=MINUTE_MS, ts="1795255163.1190374"):
         world.ask("PEXPIRE", f"rql:lock:{name}", ttl_ms)
 
 
+def share_as(world, name, owners, limit=4096):
+    """A lock of several, one unit each: {acquirer: host}. Its shares end one after the other, in this order."""
+    end_us = world.server.now_us() + 1000 * MINUTE_MS
+    lock = {"acq_id": "rql:acq:shared/0/0/0/" + "0" * 32, "hst_id": "rql:hst:shared/0/0/" + "0" * 32,
+            "ts": "1795255163.1190374", "ini_ttl": MINUTE_MS, "rql_nonce": "shared", "rql_used": len(owners)}
+    for i, (acquirer, of_host) in enumerate(owners.items()):
+        lock[f"rql_h:{acquirer}"] = f"{i:032x} 1 {limit} {end_us + i} {MINUTE_MS} - {of_host} "
+        world.ask("ZADD", f"rql:shares:{name}", end_us + i, acquirer)
+    world.ask("HSET", f"rql:lock:{name}", *sum(lock.items(), ()))
+    for key in f"rql:lock:{name}", f"rql:shares:{name}":
+        world.ask("PEXPIRE", key, MINUTE_MS)
+
+
 def queue_as(world, name, *acquirers, score=1795255163.5):
     """In this order, all of the gem."""
     for i, acquirer in enumerate(acquirers):

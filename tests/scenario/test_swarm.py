@@ -6,6 +6,7 @@ import pathlib
 from harness import (FOREVER, MINUTE_MS, Network, check, check_equal, is_cluster, main, once, scenario,
                      wait_until)
 from pushes import wait_told
+from sweeps import share_as
 from swarms import (DAY_MS, DEAD, DEAD_HOST, FLUSHES, PROBES, QUICK, ZOMBIE_TTL_MS, Swarm, await_flushed, await_hosts,
                     await_known, await_status, exists, host, n_hosts, raw_host, raw_lock, status_of, swarm)
 
@@ -78,6 +79,26 @@ def what_is_flushed_goes_to_the_next_waiter(world, kind, names):
     check_equal(world.actor("thread").begin("flush_zombies").outcome().check().handed_over_cnt, 1)
     mine = asking.hold()
     check(mine.outcome.handed_over, "it had to ask")
+    mine.release().check()
+
+
+@scenario(counts=[1])
+def the_shares_of_the_dead_are_flushed_and_waiters_come_in(world, kind, names):
+    """More pages of them than one, with the living in between."""
+    name, actor = names[0], world.actor(kind)
+    living = [f"rql:acq:1/{i}/0/0/" + "a" * 32 for i in range(20)]
+    dead = [f"rql:acq:2/{i}/0/0/" + "d" * 32 for i in range(70)]
+    owners = {**{one: DEAD_HOST for one in dead[:50]}, **{one: "rql:hst:1/1/0/" + "a" * 32 for one in living},
+              **{one: DEAD_HOST for one in dead[50:]}}
+    share_as(world, name, owners, limit=90)
+    share_as(world, "other", {dead[0]: DEAD_HOST, dead[1]: DEAD_HOST}, limit=2)
+    raw_host(world, DEAD_HOST, 100)
+    asking = wait_told(world, actor, name, share_units=1, share_limit=90)
+    flushed = world.actor("thread").begin("flush_zombies").outcome().check()
+    check_equal((flushed.hosts, flushed.locks, flushed.handed_over_cnt), ([DEAD_HOST], [name, "other"], 1))
+    mine = asking.hold()
+    check_equal(sorted(world.ask("ZRANGE", f"rql:shares:{name}", 0, -1)), sorted([*living, mine.outcome.acq_id]))
+    check_equal((world.ask("HGET", f"rql:lock:{name}", "rql_used"), exists(world, "other")), ("21", [0]))
     mine.release().check()
 
 

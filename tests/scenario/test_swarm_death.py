@@ -52,6 +52,27 @@ def what_a_killed_process_held_goes_to_who_waits(world, kind, names):
         mine.release().check()
 
 
+@scenario(counts=[1])
+def the_permit_of_a_killed_process_goes_to_who_waits(world, kind, names):
+    """The other permit stays with its holder."""
+    permit = {"share_units": 1, "share_limit": 2, "timeout_ms": FOREVER}
+    dying = client_of_a_process(world)
+    theirs = world.held_by_another(*names, **permit, ttl_ms=DAY_MS)
+    held = world.actor(kind, dying).acquire(*names, **permit, ttl_ms=DAY_MS)
+    await_known(world, held.outcome.hst_id)
+    asking = world.actor(kind).ask(*names, **permit, retry_delay_ms=MINUTE_MS)
+    world.await_queue(names, 1)
+    with swarm(world, world.client(), **FLUSHES):
+        bound = Bound(world)
+        world.kill(dying)
+        mine = asking.hold()
+        bound.check()
+        await_hosts(world, 0)
+        check_equal((theirs.verify().status, mine.verify().status), ("OK", "OK"))
+        mine.release().check()
+        theirs.release().check()
+
+
 @scenario(kinds=["thread"], counts=[1], in_cluster=False)  # where the living one has left its partition, too
 def what_an_ended_thread_left_is_kept_while_what_its_process_held_goes(world, kind, _names):
     """The thread that ended has been silent for longer than the process that died."""

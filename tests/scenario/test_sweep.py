@@ -6,6 +6,7 @@ from pushes import wait_told
 from sweeps import DEAD, OTHER, RUBY, SILENT, check_counts, hold_as, live, n_keys, ours, queue_as, sweep, wait_as
 
 DAY_MS = 86400000
+PERMIT_OF_TWO = {"share_units": 1, "share_limit": 2}
 
 
 @scenario()
@@ -21,6 +22,45 @@ def holders_of_the_client_learn_of_it_at_once(world, kind, names):
     far.verify().check("NOT_HELD")
     for hold in sharing, held, far:
         hold.release().check("NOT_HELD")
+
+
+@scenario(counts=[1])
+def the_share_of_an_owner_ends_and_a_waiter_is_let_in(world, kind, names):
+    """Its holder learns of it at once if its own client sweeps. The other share stays."""
+    mine, theirs, waiting = (world.actor(kind) for _ in range(3))
+    held, other = (actor.acquire(*names, **PERMIT_OF_TWO) for actor in (mine, theirs))
+    asking = wait_told(world, waiting, *names, **PERMIT_OF_TWO)
+    of = {"acq_id": held.outcome.acq_id, "hst_id": held.outcome.hst_id}
+    sweeping = world.actor("thread", mine.client)
+    key = [f"rql:lock:{names[0]}"]
+    check_counts(sweep(sweeping, "owner", **{**of, "hst_id": other.outcome.hst_id}), 0, 0, 0)
+    done = sweep(sweeping, "owner", **of, dry_run=True)
+    check_counts(done, 1, 0, 0)
+    check_equal((done.keys, world.ask("ZCARD", f"rql:shares:{names[0]}")), (key, 2))
+    check_equal((held.state(), asking.is_over()), ("HELD", False))
+    check_counts(sweep(sweeping, "owner", **of, wants="another"), 0, 0, 0)
+    done = sweep(sweeping, "owner", **of)
+    check_counts(done, 1, 0, 0)
+    check_equal((done.keys, done.handed_over_cnt), (key, 1))
+    third = asking.hold()
+    check_equal((held.state(), other.verify().status, third.verify().status), ("GONE", "OK", "OK"))
+    wait_until(held.is_lost, "its loss is told")
+    held.release().check("NOT_HELD")
+    check_counts(sweep(sweeping, "all"), 1, 0, 0)
+    for hold in other, third:
+        hold.verify().check("NOT_HELD")
+        hold.release().check("NOT_HELD")
+
+
+@once
+def no_script_of_shares_is_called_where_no_lock_is_shared(world, kind, _names):
+    """One call for each lock, and no other."""
+    actor = world.actor(kind)
+    hold_as(world, RUBY, "a", "b")
+    check_counts(sweep(actor, OTHER), 0, 0, 0)  # it has connected then
+    before = world.n_scripts()
+    check_counts(sweep(actor, RUBY), 2, 0, 0)
+    check_equal(world.n_scripts() - before, 2)
 
 
 @once

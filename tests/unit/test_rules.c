@@ -46,3 +46,33 @@ TEST(steps_through_a_queue_come_to_an_end)
                   EQ(sweep.result.queues, 1), EQ(target.served, 1));
     }
 }
+
+/* The shares of dead hosts are ended page by page, as flush_shares.lua counts them: a page has 40.
+ * The lock counts once, whether or not a waiter was let in on the way. */
+TEST(pages_of_shares_come_to_an_end)
+{
+    static const struct {
+        size_t n_steps;
+        int64_t served;
+        struct rqli_outcome steps[4];
+    } table[] = {
+        {4, 1, {{0, 0, 40, 130}, {40, 1, 40, 130}, {3, 0, 77, 90}, {0, 0, -1, 87}}},
+        {2, 2, {{40, 0, 0, 41}, {1, 2, -1, 1}}}, /* the lock is free then */
+        {1, 0, {{0, 0, -1, 3}}},
+    };
+
+    EACH (row, table) {
+        struct rqli_sweep sweep = {.n_parts = 0};
+        struct rqli_sweep_target target = {0};
+        const int64_t n_locks = row->n_steps > 1;
+        size_t step = 0;
+
+        while (rqli_rule_count(&rqli_rule_zombie_shares, &sweep, &target, &row->steps[step])) {
+            assert_true(target.from == row->steps[step].third);
+            step++;
+        }
+        CHECK_ALL(EQ(step + 1, row->n_steps), EQ(sweep.result.released, n_locks),
+                  EQ(sweep.result.queues, 0), EQ(sweep.result.requests, 0),
+                  EQ(target.served, row->served));
+    }
+}
