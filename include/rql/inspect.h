@@ -70,7 +70,43 @@ typedef struct rql_lock_info {
     /** Released, and kept for the rest of rql_lock_options::hold_at_least_ms: the ids are those of
      *  no acquirer and of no host. */
     bool is_kept;
+    /** Number of holders: 0 for a lock that is free or kept, 1 for a lock of one acquirer. If it is
+     *  larger, or `acquirer_id` begins with `rql:acq:shared/`, several acquirers share the lock
+     *  (share.h). The ids are then those of no acquirer and of no host, and rql_lock_holders()
+     *  returns the holders, with their tokens and metadata. */
+    int64_t n_holders;
+    int64_t used_units; /**< Share units in use; 0 if the lock is held alone. */
+    /** rql_lock_options::share_limit of all holders; 0 if the lock is held alone, or their limits
+     *  differ. */
+    int64_t share_limit;
 } rql_lock_info;
+
+/** One holder of a lock. An absent number is -1, an absent text is NULL. */
+typedef struct rql_holder_info {
+    const char *acquirer_id; /**< The acquirer that holds the lock, or a share of it. */
+    const char *host_id;     /**< The host of that acquirer. */
+    int64_t token;           /**< Fencing token; -1 for a lock of the gem. */
+    /** Time of the acquisition, microseconds since 1970. A share next to others has only its token,
+     *  which is that time unless the server's clock was set back before. */
+    int64_t acquired_at_us;
+    int64_t ttl_ms;       /**< The TTL with which the lock or share was acquired. */
+    int64_t remaining_ms; /**< The remaining TTL; ::RQL_FOREVER if the lock has none. */
+    int64_t share_units;  /**< rql_lock_options::share_units; 0: it holds the lock alone. */
+    int64_t share_limit;  /**< rql_lock_options::share_limit; 0: it holds the lock alone. */
+    size_t n_slots;       /**< Number of slots; 0 without rql_lock_options::share_slots. */
+    const int *slots;     /**< The slots, rising; NULL if there are none. */
+    size_t n_meta;        /**< Number of metadata pairs. */
+    const rql_meta *meta; /**< The metadata, in the server's order. */
+} rql_holder_info;
+
+/** The holders of a lock, freed with one call. */
+typedef struct rql_holder_list {
+    /** Whether the holders can be relied on; ::RQL_KEY_RELEASED if the lock is free. */
+    rql_key_status status;
+    size_t count;           /**< Number of items; 0 for a lock that is free or kept. */
+    rql_holder_info **item; /**< The holders, by their tokens; freed with the list. */
+    int64_t server_us;      /**< As rql_lock_info::server_us. */
+} rql_holder_list;
 
 /** One request in a queue. */
 typedef struct rql_request_info {
@@ -81,6 +117,8 @@ typedef struct rql_request_info {
     int64_t score_us;
     /** The position in the queue; 1 for the next request. */
     int64_t position;
+    int64_t share_units; /**< rql_lock_options::share_units; 0: it waits for the lock alone. */
+    int64_t share_limit; /**< rql_lock_options::share_limit; 0: it waits for the lock alone. */
 } rql_request_info;
 
 /** One queue, as it is stored on the server. */
@@ -213,6 +251,23 @@ RQL_API RQL_MUST_CHECK rql_status rql_queue_exists(rql_client *client, const cha
  */
 RQL_API RQL_MUST_CHECK rql_status rql_lock_inspect(rql_client *client, const char *name,
                                                    rql_lock_info **out, rql_error *error);
+
+/**
+ * Describes the holders of one lock: one for a lock that is held alone, none for a lock that is
+ * free or kept, or each acquirer that has a share of it.
+ *
+ * @param[in]  client  The client.
+ * @param[in]  name    The lock's name.
+ * @param[out] out     The holders; untouched unless RQL_OK. Check its `status` first.
+ * @param[out] error   Why the call did not return RQL_OK, or NULL.
+ * @retval RQL_OK         `*out` is set.
+ * @retval RQL_E_INVALID  The name is malformed.
+ * @retval RQL_E_IO       No reply; also other faults of status.h.
+ * @owner   The caller owns `*out`; release with rql_free().
+ * @threads Callable from any thread.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_lock_holders(rql_client *client, const char *name,
+                                                   rql_holder_list **out, rql_error *error);
 
 /**
  * Describes one queue.

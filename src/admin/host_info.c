@@ -1,5 +1,6 @@
 #include "admin/host_info.h"
 
+#include "admin/info.h"
 #include "base/cancel.h"
 #include "base/error.h"
 #include "base/result.h"
@@ -250,12 +251,49 @@ rql_status rql_swarm_hosts(rql_client *client, int64_t zombie_ttl_ms, rql_host_i
     return RQL_OK;
 }
 
+/* Notes the acquirer of a holder if its host is dead where the lock is. Returns whether it is. */
+static bool note_if_dead(const struct hosts *hosts, size_t set, const rql_holder_info *holder,
+                         struct rqli_zombies *found)
+{
+    char text[WHERE_SIZE];
+
+    if (!holder->host_id || !rqli_list_has(&hosts->where, where(text, set, holder->host_id))) {
+        return false;
+    }
+    rqli_list_add(&found->acquirers, rqli_slice_of(holder->acquirer_id ? holder->acquirer_id : ""),
+                  0);
+    return true;
+}
+
+/* Notes a lock of several if the host of a sharer is dead. A lock that has changed meanwhile may
+ * have other holders; they are judged in the same way. */
+static rql_status find_sharers(const struct rqli_reader *reader, const struct hosts *hosts,
+                               const rql_lock_info *info, struct rqli_zombies *found)
+{
+    RQLI_AUTO(rql_free) rql_holder_list *list = NULL;
+    const struct rqli_slice name = rqli_slice_of(info->name);
+    const size_t set =
+        rqli_client_number_of(reader->client, rqli_client_key_set(reader->client, info->name));
+    rql_status status = rqli_read_holders(reader, rqli_slice_of(info->key), &list);
+    bool is_dead = false;
+
+    for (size_t i = 0; !status && i < list->count; i++) {
+        is_dead |= note_if_dead(hosts, set, list->item[i], found);
+    }
+    if (is_dead) {
+        rqli_list_add(&found->locks, name, 0);
+    }
+    return status;
+}
+
 /* Finds locks by the host that they name, as the flusher's rule does, if that host is dead where
- * the lock is. An acquirer that holds several locks is listed once; locks come in the order of
- * their keys. */
+ * the lock is. The hosts of sharers are those of a lock of several. An acquirer that holds several
+ * locks is listed once; locks come in the order of their keys. */
 static rql_status find_locks(rql_client *client, const struct hosts *hosts,
                              struct rqli_zombies *found, rql_error *error)
 {
+    const struct rqli_reader reader = {
+        .client = client, .where = RQLI_KEY_LOCK "*", .error = error};
     RQLI_AUTO(rql_free) rql_lock_info_list *locks = NULL;
     rql_status status;
 
@@ -265,13 +303,13 @@ static rql_status find_locks(rql_client *client, const struct hosts *hosts,
     status = rql_locks_inspect(client, &locks, error);
     for (size_t i = 0; !status && i < locks->count; i++) {
         const rql_lock_info *info = locks->item[i];
+        const rql_holder_info owner = {.acquirer_id = info->acquirer_id, .host_id = info->host_id};
         size_t set = rqli_client_number_of(client, rqli_client_key_set(client, info->name));
-        char text[WHERE_SIZE];
 
-        if (info->host_id && rqli_list_has(&hosts->where, where(text, set, info->host_id))) {
+        if (rqli_lock_info_is_of_several(info)) {
+            status = find_sharers(&reader, hosts, info, found);
+        } else if (note_if_dead(hosts, set, &owner, found)) {
             rqli_list_add(&found->locks, rqli_slice_of(info->name), 0);
-            rqli_list_add(&found->acquirers,
-                          rqli_slice_of(info->acquirer_id ? info->acquirer_id : ""), 0);
         }
     }
     rqli_list_sort(&found->acquirers);

@@ -24,11 +24,62 @@ void rqli_lock_info_ask(struct rqli_command *command, struct rqli_slice key);
 rql_status rqli_lock_info_read(const struct rqli_reply *replies, struct rqli_slice key,
                                const char *where, rql_lock_info **out, rql_error *error);
 
+/* Returns whether it is a lock of several, which it stays until its last share ends. */
+bool rqli_lock_info_is_of_several(const rql_lock_info *info);
+
 /* Reads n locks. `out` has room for n, all NULL before the call; after a fault it may be filled
  * in part. A key that is gone has a status that says so. A key that holds more than a batch can
  * carry is RQL_KEY_MALFORMED, and not read. */
 rql_status rqli_read_locks(const struct rqli_reader *reader, const struct rqli_item *keys, size_t n,
                            rql_lock_info **out);
+
+/*
+ * ---- sharers (share_info.c) ----
+ *
+ * Reads what the server stores of shares (lua/README.md 57, 58). Pure.
+ */
+
+#define RQLI_SHARER_PREFIX "rql_h:" /* followed by the acquirer: the field of a sharer */
+#define RQLI_SHARE_FIELD "rql_share"
+
+/* A sharer of a lock of several; borrows the texts of its field. */
+struct rqli_sharer {
+    struct rqli_slice acquirer;
+    struct rqli_slice nonce;
+    struct rqli_share share;
+    struct rqli_slice slots; /* as in "0,3" */
+    int64_t token;
+    int64_t ttl_ms;
+    struct rqli_slice host;
+    struct rqli_slice metadata; /* packed */
+};
+
+/* Reads a field of a lock of several. Returns false if it is not that of a sharer, or cannot be
+ * read. */
+bool rqli_sharer_read(struct rqli_slice name, struct rqli_slice value, struct rqli_sharer *out);
+
+/* Reads the value of RQLI_SHARE_FIELD, such as "1 8s". */
+bool rqli_share_read(struct rqli_slice value, struct rqli_share *out);
+
+/* The texts that a script has packed: cmsgpack.pack() of a list, which is MessagePack. */
+struct rqli_packed {
+    struct rqli_slice rest;
+    size_t left;
+};
+
+/* Begins at the first text. Bytes that are no list of texts, or are cut, end sooner. */
+struct rqli_packed rqli_packed_begin(struct rqli_slice packed);
+bool rqli_packed_next(struct rqli_packed *self, struct rqli_slice *out);
+
+/*
+ * ---- holders (holder_info.c) ----
+ *
+ * Reads a lock as rql_holder_list. Any contents of the key become a status.
+ */
+
+/* `key` is that of the lock. *out is set after RQL_OK. */
+rql_status rqli_read_holders(const struct rqli_reader *reader, struct rqli_slice key,
+                             rql_holder_list **out);
 
 /*
  * ---- queues (queue_info.c) ----
@@ -51,7 +102,8 @@ struct rqli_queue_reading {
     bool has_more;             /* the last page was full */
     size_t n_asked;            /* records that the current command asks for */
     struct rqli_list requests; /* acquirers in their order, with their scores; -1: unreadable */
-    struct rqli_list hosts;    /* of the first requests, as many as were read; "": unknown */
+    struct rqli_list hosts;    /* of the first requests, as many as were read; "": unknown. The
+                                * number is that of share_number() */
     int64_t n_ties;            /* requests that have the last score */
     char last_score[RQLI_QUEUE_SCORE_SIZE];
     int64_t server_us; /* the server's time when the last page was read; -1: not known */

@@ -116,6 +116,22 @@ rql_status rql_lock_inspect(rql_client *client, const char *name, rql_lock_info 
     return status;
 }
 
+rql_status rql_lock_holders(rql_client *client, const char *name, rql_holder_list **out,
+                            rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    const struct rqli_reader reader = {.client = client, .where = name, .error = error};
+    RQLI_AUTO(rql_free) rql_holder_list *list = NULL;
+    struct rqli_named lock;
+    rql_status status = check_named(&lock, client, name, out, error);
+
+    status = status ? status : rqli_read_holders(&reader, lock.keys.lock, &list);
+    if (!status) {
+        *out = RQLI_GIVE(list);
+    }
+    return status;
+}
+
 rql_status rql_queue_inspect(rql_client *client, const char *name, rql_queue_info **out,
                              rql_error *error)
 {

@@ -165,6 +165,57 @@ static bool put_field(rql_lock_info *info, const struct field *field, struct rql
     return is_good;
 }
 
+bool rqli_lock_info_is_of_several(const rql_lock_info *info)
+{
+    return info->acquirer_id && strcmp(info->acquirer_id, RQLI_SHARED_ACQUIRER) == 0;
+}
+
+/* Notes a share. A limit that differs from the one before, or from one of those before, is 0. */
+static void add_share(rql_lock_info *info, const struct rqli_share *share)
+{
+    const bool is_same = info->n_holders == 0 || info->share_limit == share->limit;
+
+    info->share_limit = is_same ? share->limit : 0;
+    info->used_units += share->units;
+    info->n_holders++;
+}
+
+/* The owner of a lock of one has the fields of any owner, and one more if it shares. */
+static void count_owner(rql_lock_info *info, const struct rqli_reply *hash)
+{
+    struct rqli_share share;
+
+    for (size_t i = 0; i < hash->count; i += 2) {
+        if (rqli_slice_is(hash->items[i].text, RQLI_SHARE_FIELD) &&
+            rqli_share_read(hash->items[i + 1].text, &share)) {
+            add_share(info, &share);
+            return;
+        }
+    }
+    info->n_holders = 1;
+}
+
+/* A hash without acq_id is no lock. */
+static void count_holders(rql_lock_info *info, const struct rqli_reply *hash)
+{
+    const struct rqli_slice prefix = rqli_slice_of(RQLI_SHARER_PREFIX);
+    struct rqli_sharer sharer;
+
+    if (!rqli_lock_info_is_of_several(info)) {
+        if (info->acquirer_id && !info->is_kept) {
+            count_owner(info, hash);
+        }
+        return;
+    }
+    for (size_t i = 0; i < hash->count; i += 2) {
+        if (rqli_sharer_read(hash->items[i].text, hash->items[i + 1].text, &sharer)) {
+            add_share(info, &sharer.share);
+        } else if (rqli_has_prefix(hash->items[i].text, prefix)) {
+            info->status = RQL_KEY_MALFORMED;
+        }
+    }
+}
+
 /* A field that is missing or unreliable makes the whole lock malformed. The values that could be
  * read are returned all the same, for the operator that has to clear it up. `missing` has a bit for
  * each row of the table. */
@@ -195,6 +246,7 @@ static void fill(rql_lock_info *info, const struct rqli_reply *hash, char **curs
         info->status = RQL_KEY_MALFORMED;
     }
     info->is_kept = info->acquirer_id && strcmp(info->acquirer_id, RQLI_KEPT_ACQUIRER) == 0;
+    count_holders(info, hash);
 }
 
 /* Returns a lock of which only the key and this status are known. */

@@ -179,12 +179,18 @@ void rqli_list_sort(struct rqli_list *self)
 }
 
 /* Uses a binary search, because a flush asks for each lock whether its host is dead. */
-bool rqli_list_has(const struct rqli_list *self, struct rqli_slice text)
+const struct rqli_item *rqli_list_find(const struct rqli_list *self, struct rqli_slice text)
 {
     const struct rqli_item wanted = {.text = text};
 
-    return self->count > 0 &&
-           bsearch(&wanted, self->item, self->count, sizeof *self->item, compare_texts) != NULL;
+    return self->count > 0
+               ? bsearch(&wanted, self->item, self->count, sizeof *self->item, compare_texts)
+               : NULL;
+}
+
+bool rqli_list_has(const struct rqli_list *self, struct rqli_slice text)
+{
+    return rqli_list_find(self, text) != NULL;
 }
 
 size_t rqli_list_size(const struct rqli_list *self)

@@ -59,7 +59,10 @@ void rqli_list_add(struct rqli_list *self, struct rqli_slice text, int64_t numbe
 
 /* Sorts, and keeps each text once, with the largest of its numbers. */
 void rqli_list_sort(struct rqli_list *self);
-bool rqli_list_has(const struct rqli_list *self, struct rqli_slice text); /* must be sorted */
+
+/* Return the item with this text or NULL, and whether there is one. The list must be sorted. */
+const struct rqli_item *rqli_list_find(const struct rqli_list *self, struct rqli_slice text);
+bool rqli_list_has(const struct rqli_list *self, struct rqli_slice text);
 
 /* Returns the bytes of all texts with their terminating NULs. */
 size_t rqli_list_size(const struct rqli_list *self);

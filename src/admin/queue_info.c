@@ -18,6 +18,9 @@
  * that left in between is listed, without a host.
  */
 
+/* SHARE_BASE: above any limit, to keep units and limit in one number. */
+enum { WORDS_BEFORE_ACCESS = 4, SHARE_BASE = RQL_SHARE_MAX + 1 };
+
 /* The first page begins at "-inf", with no request seen yet. */
 void rqli_queue_reading_init(struct rqli_queue_reading *self, struct rqli_slice key, int64_t limit)
 {
@@ -130,6 +133,30 @@ size_t rqli_queue_reading_ask_hosts(struct rqli_queue_reading *self, struct rqli
     return self->n_asked;
 }
 
+/* Returns the share that a record asks for, as one number; 0: it asks for the lock alone. The words
+ * in front of its metadata are host, ttl, nonce, end, access and score. The share is the first pair
+ * of the metadata. */
+static int64_t share_number(struct rqli_slice record)
+{
+    struct rqli_packed metadata;
+    struct rqli_slice access;
+    struct rqli_slice text;
+    struct rqli_share share;
+
+    for (int i = 0; i < WORDS_BEFORE_ACCESS; i++) {
+        (void)rqli_slice_word(&record);
+    }
+    access = rqli_slice_word(&record);
+    (void)rqli_slice_word(&record);
+    metadata = rqli_packed_begin(record);
+    if (!(rqli_slice_is(access, "h") || rqli_slice_is(access, "H")) ||
+        !rqli_packed_next(&metadata, &text) || !rqli_slice_is(text, RQLI_SHARE_FIELD) ||
+        !rqli_packed_next(&metadata, &text) || !rqli_share_read(text, &share)) {
+        return 0;
+    }
+    return share.units * (int64_t)SHARE_BASE + share.limit;
+}
+
 /* The host is the first word of a record, without the client's identity. The identity also ends
  * the acquirer's id, and is appended from there. The host is "" if the record has no valid host id.
  * */
@@ -149,7 +176,7 @@ static void add_host(struct rqli_queue_reading *self, struct rqli_slice record)
         host = (struct rqli_slice){memory, host.length + left_out};
     }
     rqli_list_add(&self->hosts, host.length < RQL_ID_SIZE && rqli_is_plain(host) ? host : unknown,
-                  0);
+                  share_number(record));
 }
 
 /* Records of another type name no host. Nor does nil: that is a request of Ruby's, or one that
@@ -205,7 +232,9 @@ rql_status rqli_queue_reading_finish(const struct rqli_queue_reading *self, rql_
     };
     info->name = info->key + (self->key.length - rqli_name_in(self->key, RQLI_KEY_QUEUE).length);
     for (size_t i = 0; i < count; i++) {
-        bool has_host = i < self->hosts.count && self->hosts.item[i].text.length > 0;
+        bool is_read = i < self->hosts.count;
+        bool has_host = is_read && self->hosts.item[i].text.length > 0;
+        int64_t share = is_read ? self->hosts.item[i].number : 0;
 
         place[i] = &request[i];
         request[i] = (rql_request_info){
@@ -213,6 +242,8 @@ rql_status rqli_queue_reading_finish(const struct rqli_queue_reading *self, rql_
             .host_id = has_host ? rqli_pack(&cursor, self->hosts.item[i].text) : NULL,
             .score_us = self->requests.item[i].number,
             .position = (int64_t)i + 1,
+            .share_units = share / SHARE_BASE,
+            .share_limit = share % SHARE_BASE,
         };
     }
     *out = info;

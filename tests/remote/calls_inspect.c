@@ -4,8 +4,8 @@
 #include <string.h>
 
 /* What the library tells of the server: "do": "inspect", with "of" one of locks, queues, keys
- * (their names), possible_hosts, acquired_locks, lock, queue, is_locked, is_queued (with "name"),
- * locks_info, queues_info, or command: the type of the reply to one of its own. */
+ * (their names), possible_hosts, acquired_locks, lock, holders, queue, is_locked, is_queued (with
+ * "name"), locks_info, queues_info, or command: the type of the reply to one of its own. */
 
 /* A list without items is NULL. */
 static void check_list(const void *items, size_t count)
@@ -13,6 +13,21 @@ static void check_list(const void *items, size_t count)
     if ((items != NULL) != (count > 0)) {
         abort();
     }
+}
+
+static cJSON *meta_of(const rql_meta *meta, size_t count)
+{
+    cJSON *pairs = cJSON_CreateArray();
+
+    check_list(meta, count);
+    for (size_t i = 0; i < count; i++) {
+        cJSON *pair = cJSON_CreateArray();
+
+        (void)cJSON_AddItemToArray(pair, cJSON_CreateString(meta[i].name));
+        (void)cJSON_AddItemToArray(pair, cJSON_CreateString(meta[i].value));
+        (void)cJSON_AddItemToArray(pairs, pair);
+    }
+    return pairs;
 }
 
 static cJSON *lock_of(const rql_lock_info *info)
@@ -28,11 +43,12 @@ static cJSON *lock_of(const rql_lock_info *info)
         {"l_spc_ext_ts_us", info->extended_at_us},
         {"l_spc_ext_ini_ttl_ms", info->last_extension_ms},
         {"token", info->token},
+        {"n_holders", info->n_holders},
+        {"used_units", info->used_units},
+        {"share_limit", info->share_limit},
     };
     cJSON *lock = cJSON_CreateObject();
-    cJSON *meta = cJSON_CreateArray();
 
-    check_list(info->meta, info->n_meta);
     add_text(lock, "lock_key", info->key);
     add_text(lock, "node", info->node);
     add_text(lock, "name", info->name);
@@ -40,15 +56,47 @@ static cJSON *lock_of(const rql_lock_info *info)
     add_text(lock, "hst_id", info->host_id);
     add_numbers(lock, numbers, sizeof numbers / sizeof numbers[0]);
     (void)cJSON_AddBoolToObject(lock, "is_kept", info->is_kept);
-    for (size_t i = 0; i < info->n_meta; i++) {
-        cJSON *pair = cJSON_CreateArray();
-
-        (void)cJSON_AddItemToArray(pair, cJSON_CreateString(info->meta[i].name));
-        (void)cJSON_AddItemToArray(pair, cJSON_CreateString(info->meta[i].value));
-        (void)cJSON_AddItemToArray(meta, pair);
-    }
-    (void)cJSON_AddItemToObject(lock, "meta", meta);
+    (void)cJSON_AddItemToObject(lock, "meta", meta_of(info->meta, info->n_meta));
     return lock;
+}
+
+static cJSON *holder_of(const rql_holder_info *info)
+{
+    const struct number numbers[] = {
+        {"token", info->token},
+        {"ts_us", info->acquired_at_us},
+        {"ini_ttl_ms", info->ttl_ms},
+        {"rem_ttl_ms", info->remaining_ms},
+        {"share_units", info->share_units},
+        {"share_limit", info->share_limit},
+    };
+    cJSON *holder = cJSON_CreateObject();
+    cJSON *slots = cJSON_CreateArray();
+
+    check_list(info->slots, info->n_slots);
+    add_text(holder, "acq_id", info->acquirer_id);
+    add_text(holder, "hst_id", info->host_id);
+    add_numbers(holder, numbers, sizeof numbers / sizeof numbers[0]);
+    for (size_t i = 0; i < info->n_slots; i++) {
+        (void)cJSON_AddItemToArray(slots, cJSON_CreateNumber(info->slots[i]));
+    }
+    (void)cJSON_AddItemToObject(holder, "slots", slots);
+    (void)cJSON_AddItemToObject(holder, "meta", meta_of(info->meta, info->n_meta));
+    return holder;
+}
+
+static cJSON *holders_of(const rql_holder_list *list)
+{
+    cJSON *whole = cJSON_CreateObject();
+    cJSON *holders = cJSON_CreateArray();
+
+    check_list(list->item, list->count);
+    (void)cJSON_AddNumberToObject(whole, "status", list->status);
+    for (size_t i = 0; i < list->count; i++) {
+        (void)cJSON_AddItemToArray(holders, holder_of(list->item[i]));
+    }
+    (void)cJSON_AddItemToObject(whole, "holders", holders);
+    return whole;
 }
 
 static cJSON *queue_of(const rql_queue_info *info)
@@ -68,6 +116,8 @@ static cJSON *queue_of(const rql_queue_info *info)
         add_text(added, "hst_id", request->host_id);
         (void)cJSON_AddNumberToObject(added, "score_us", (double)request->score_us);
         (void)cJSON_AddNumberToObject(added, "position", (double)request->position);
+        (void)cJSON_AddNumberToObject(added, "share_units", (double)request->share_units);
+        (void)cJSON_AddNumberToObject(added, "share_limit", (double)request->share_limit);
         (void)cJSON_AddItemToArray(requests, added);
     }
     (void)cJSON_AddItemToObject(queue, "requests", requests);
@@ -121,6 +171,16 @@ static rql_status get_lock(rql_client *client, const char *name, cJSON **found, 
 
     *found = info ? lock_of(info) : NULL;
     (void)rql_free(info);
+    return status;
+}
+
+static rql_status get_holders(rql_client *client, const char *name, cJSON **found, rql_error *error)
+{
+    rql_holder_list *list = NULL;
+    rql_status status = rql_lock_holders(client, name, &list, error);
+
+    *found = list ? holders_of(list) : NULL;
+    (void)rql_free(list);
     return status;
 }
 
@@ -190,6 +250,8 @@ rql_status inspect(struct call *call)
         status = list_queues_info(client, &found, &call->error);
     } else if (strcmp(of, "lock") == 0) {
         status = get_lock(client, name, &found, &call->error);
+    } else if (strcmp(of, "holders") == 0) {
+        status = get_holders(client, name, &found, &call->error);
     } else if (strcmp(of, "queue") == 0) {
         status = get_queue(client, name, &found, &call->error);
     } else if (strcmp(of, "command") == 0) {

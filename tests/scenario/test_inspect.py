@@ -92,8 +92,8 @@ def what_we_hold_and_wait_for_is_told_in_full(world, kind, names):
     again.release().check()
     held.release().check()
     mine = asking.hold()
-    check_equal([(one["acq_id"], one["hst_id"], one["position"]) for one in waiting],
-                [(mine.outcome.acq_id, mine.outcome.hst_id, 1)])
+    check_equal([(one["acq_id"], one["hst_id"], one["position"], one["share_units"]) for one in waiting],
+                [(mine.outcome.acq_id, mine.outcome.hst_id, 1, 0)])
     mine.release().check()
 
 
@@ -263,7 +263,8 @@ def requests_are_described_by_their_scores_and_records(world, kind, _names):
     world.ask("ZADD", "rql:lock_queue:z", 1, "a\0b")
     world.ask("SET", "rql:req:z", "of another type")
     check_has(inspect(actor, "queue", "z"), status=MALFORMED,
-              requests=[{"acq_id": "a", "hst_id": None, "score_us": 1000000, "position": 1}])
+              requests=[{"acq_id": "a", "hst_id": None, "score_us": 1000000, "position": 1, "share_units": 0,
+                         "share_limit": 0}])
 
 
 @scenario(kinds=["thread"], counts=[1], in_cluster=False)  # where the harness shortens names

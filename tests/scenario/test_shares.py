@@ -2,7 +2,8 @@
 """Locks that several hold together: readers beside each other, permits, slots, a writer that becomes a reader."""
 
 import others  # noqa: F401  the gem is one of the actors
-from harness import FOREVER, MINUTE_MS, Network, check, check_equal, main, scenario, wait_until
+from harness import FOREVER, MINUTE_MS, Network, check, check_equal, main, once, scenario, wait_until
+from sweeps import RUBY, hold_as, share_as
 
 READER = {"share_units": 1}
 READER_OF_TWO = {"share_units": 1, "share_limit": 2}
@@ -296,6 +297,116 @@ def what_is_not_a_share_is_refused_before_anything_is_sent(world, kind, names):
         check_equal(actor.refused(*names, **wrong).status, "E_INVALID", wrong)
     check_equal(actor.refused(*names, "another", **READER).status, "E_INVALID")
     world.await_nothing_left()
+
+
+# ---- what operators see ----
+
+def inspect(world, of, name):
+    return world.actor("thread").begin("inspect", of=of, name=name).outcome().check().found
+
+
+def holders(world, name):
+    found = inspect(world, "holders", name)
+    check_equal(found["status"], 0 if world.ask("EXISTS", f"rql:lock:{name}") else 1)
+    return found["holders"]
+
+
+def counts(world, name):
+    info = inspect(world, "lock", name)
+    return info["n_holders"], info["used_units"], info["share_limit"]
+
+
+def facts(holder, *fields):
+    return [holder[field] for field in ("acq_id", "hst_id", "token", "meta", *fields)]
+
+
+def facts_of(hold, meta, *more):
+    return [hold.outcome.acq_id, hold.outcome.hst_id, hold.tokens[0], meta, *more]
+
+
+OF_SHARE = "ini_ttl_ms", "share_units", "share_limit", "slots"
+
+
+@scenario(counts=[1])
+def the_holders_of_a_lock_are_listed(world, kind, names):
+    """None, one alone, one that shares, and several with all that each has asked for."""
+    (name,), (first, second, third) = names, actors(world, kind, 3)
+    check_equal(holders(world, name), [])
+    held = first.acquire(name, ttl_ms=MINUTE_MS, meta={"why": "alone"})
+    (alone,) = holders(world, name)
+    check_equal(facts(alone, *OF_SHARE), facts_of(held, [["why", "alone"]], MINUTE_MS, 0, 0, []))
+    check_equal((alone["ts_us"], counts(world, name)), (held.outcome.ts_us, (1, 0, 0)))
+    held.lower(**permit(2, 8, share_slots=True)).check()
+    (lowered,) = holders(world, name)
+    check_equal(facts(lowered, *OF_SHARE), facts_of(held, [["why", "alone"]], MINUTE_MS, 2, 8, [0, 1]))
+    check_equal(counts(world, name), (1, 2, 8))
+    long = {"text": "x" * 300, "and": "more", "nothing": ""}
+    theirs = second.acquire(name, ttl_ms=2 * MINUTE_MS, meta=long, **permit(1, 8, share_slots=True))
+    check_equal(counts(world, name), (2, 3, 8))
+    last = third.acquire(name, ttl_ms=MINUTE_MS, **READER)
+    check_equal(counts(world, name), (3, 4, 0))
+    found = holders(world, name)
+    check_equal([facts(one, *OF_SHARE) for one in found],
+                [facts_of(held, [["why", "alone"]], MINUTE_MS, 2, 8, [0, 1]),
+                 facts_of(theirs, [list(pair) for pair in long.items()], 2 * MINUTE_MS, 1, 8, [2]),
+                 facts_of(last, [], MINUTE_MS, 1, 4096, [])])
+    check(all(0 < one["rem_ttl_ms"] <= one["ini_ttl_ms"] for one in found), f"{found}")
+    check(found[1]["rem_ttl_ms"] > MINUTE_MS, "it has the end of the lock, or of another")
+    check_equal([one["ts_us"] for one in found], [one["token"] for one in found])
+    info = inspect(world, "lock", name)
+    check_equal((info["status"], info["acq_id"], info["token"]), (0, SHARED, -1))
+    for hold in held, theirs:
+        hold.release().check()
+    check_equal((len(holders(world, name)), counts(world, name)), (1, (1, 1, 4096)))
+    last.release().check()
+
+
+@scenario(counts=[1])
+def a_kept_lock_and_a_lock_of_ruby_are_counted(world, kind, names):
+    (name,), actor = names, world.actor(kind)
+    actor.acquire(name, hold_at_least_ms=MINUTE_MS).release().check()
+    check_equal((holders(world, name), counts(world, name)), ([], (0, 0, 0)))
+    world.ask("DEL", f"rql:lock:{name}")
+    hold_as(world, RUBY, name)
+    (ruby,) = holders(world, name)
+    check_equal((ruby["acq_id"], ruby["hst_id"], ruby["token"], counts(world, name)), (*RUBY, -1, (1, 0, 0)))
+
+
+@scenario(counts=[1])
+def requests_say_whether_they_wait_for_a_share(world, kind, names):
+    alone, *sharing = actors(world, kind, 3)
+    held = alone.acquire(*names)
+    asked = []
+    for count, options in enumerate((permit(2, 8, meta={"why": "because"}), {}), 1):
+        asked.append(sharing[count - 1].ask(*names, **options, timeout_ms=FOREVER))
+        world.await_queue(names, count)
+    requests = inspect(world, "queue", names[0])["requests"]
+    check_equal([(one["share_units"], one["share_limit"]) for one in requests], [(2, 8), (0, 0)])
+    held.release().check()
+    for asking in asked:
+        asking.hold().release().check()
+
+
+@scenario(counts=[1])
+def a_lock_of_several_that_cannot_be_read_is_reported(world, kind, names):
+    """A sharer that cannot be read, a key of shares of another type, and a lock that is none."""
+    (name,) = names
+    share_as(world, name, {f"rql:acq:{i}": f"rql:hst:{i}" for i in range(2)})
+    world.ask("HSET", f"rql:lock:{name}", "rql_h:x", "y")
+    found = inspect(world, "holders", name)
+    check_equal((found["status"], len(found["holders"]), inspect(world, "lock", name)["status"]), (3, 2, 3))
+    world.ask("HDEL", f"rql:lock:{name}", "rql_h:x")
+    world.ask("SET", f"rql:shares:{name}", "x")
+    check_equal([one["rem_ttl_ms"] for one in holders(world, name)], [-1, -1])
+    world.ask("SET", f"rql:lock:{name}", "x")
+    check_equal(inspect(world, "holders", name), {"status": 2, "holders": []})
+
+
+@once
+def as_many_holders_as_there_can_be_are_listed(world, kind, _names):
+    share_as(world, "x", {f"rql:acq:{i}/0/0/0/{i:032}": f"rql:hst:{i}/0/0/{i:032}" for i in range(4096)})
+    check_equal([one["acq_id"].split("/")[0] for one in holders(world, "x")], [f"rql:acq:{i}" for i in range(4096)])
+    check_equal(counts(world, "x"), (4096, 4096, 4096))
 
 
 if __name__ == "__main__":

@@ -93,6 +93,8 @@ def the_shares_of_the_dead_are_flushed_and_waiters_come_in(world, kind, names):
     share_as(world, name, owners, limit=90)
     share_as(world, "other", {dead[0]: DEAD_HOST, dead[1]: DEAD_HOST}, limit=2)
     raw_host(world, DEAD_HOST, 100)
+    zombies = actor.begin("zombies").outcome().check()
+    check_equal((zombies.locks, zombies.acquirers), ([name, "other"], sorted(dead)))
     asking = wait_told(world, actor, name, share_units=1, share_limit=90)
     flushed = world.actor("thread").begin("flush_zombies").outcome().check()
     check_equal((flushed.hosts, flushed.locks, flushed.handed_over_cnt), ([DEAD_HOST], [name, "other"], 1))
