@@ -405,7 +405,7 @@ static int lock(struct cli_session *self)
     out_number(out, "TOKEN", "token", OUT_INT, rql_lock_token(lock));
     out_text(out, "SECRET", "secret", rql_lock_secret(lock));
     out_text(out, slots ? "SLOTS" : NULL, NULL, slots_text);
-    out_numbers(out, "slots", slots, n_slots);
+    out_numbers(out, NULL, "slots", slots, n_slots);
     out_text(out, NULL, "acquirer_id", facts.acquirer_id);
     out_text(out, NULL, "host_id", facts.host_id);
     out_number(out, NULL, "acquired_at_us", OUT_INT, facts.acquired_at_us);

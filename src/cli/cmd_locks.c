@@ -10,7 +10,7 @@
 /* info, queue, ls, who: the commands that show locks and queues. */
 
 /* Longer names of metadata are cut in the table; JSON has them whole. */
-enum { LABEL_SIZE = 256 };
+enum { LABEL_SIZE = 256, SHARE_SIZE = 48 };
 
 /* Returns the text for a status. Our keys may contain anything, because any client with write
  * access can write there. A number without a name comes from a newer library. */
@@ -29,12 +29,70 @@ static const char *status_text(rql_key_status status)
     return "unknown";
 }
 
+/* Returns "5/8": these units of a limit. If there is no limit below the largest one, it is left
+ * out. */
+static const char *share_text(char out[SHARE_SIZE], int64_t units, int64_t limit)
+{
+    const bool is_limited = limit > 0 && limit < RQL_SHARE_MAX;
+
+    (void)snprintf(out, SHARE_SIZE, is_limited ? "%lld/%lld" : "%lld", (long long)units,
+                   (long long)limit);
+    return out;
+}
+
+/* Prints how many hold the lock: "1" alone, "3 share", or "5/8" for units of a limit. */
+static void print_holders(struct out *out, const char *heading, const rql_lock_info *info)
+{
+    char text[SHARE_SIZE];
+
+    if (info->is_kept) {
+        out_text(out, heading, NULL, "kept");
+    } else if (info->used_units == 0) {
+        out_number(out, heading, NULL, OUT_INT, info->n_holders);
+    } else if (info->share_limit > 0 && info->share_limit < RQL_SHARE_MAX) {
+        out_text(out, heading, NULL, share_text(text, info->used_units, info->share_limit));
+    } else {
+        (void)snprintf(text, sizeof text, "%lld share", (long long)info->n_holders);
+        out_text(out, heading, NULL, text);
+    }
+    out_number(out, NULL, "n_holders", OUT_INT, info->n_holders);
+    out_number(out, NULL, "used_units", OUT_INT, info->used_units);
+    out_number(out, NULL, "share_limit", OUT_INT, info->share_limit);
+}
+
+/* Prints metadata. In JSON this is an object of its own, because users choose its names. In a list
+ * of fields each is a line. */
+static void print_meta(struct out *out, const rql_meta *meta, size_t count)
+{
+    char label[LABEL_SIZE];
+
+    out_begin(out, "meta");
+    for (size_t i = 0; i < count; i++) {
+        out_text(out, NULL, meta[i].name, meta[i].value);
+        (void)snprintf(label, sizeof label, "meta %s", meta[i].name);
+        out_pair(out, label, meta[i].value);
+    }
+    out_end(out);
+}
+
+/* Prints the holder of a lock. A kept lock has none; for a lock of several the ids are those of no
+ * client. */
+static void print_owner(struct out *out, const struct cli_names *names, const rql_lock_info *info)
+{
+    const char *instead = info->is_kept ? "kept" : cli_is_of_several(info) ? "shared" : NULL;
+
+    if (instead) {
+        out_text(out, "HOLDER", NULL, instead);
+    }
+    cli_print_acquirer(out, names, instead ? NULL : "HOLDER", "acquirer_id", info->acquirer_id);
+    cli_print_host(out, names, instead ? NULL : "HOST", info->host_id);
+}
+
 /* Prints the fields of a lock. Fields that it does not have are left out of a list of fields. */
 static void print_lock(struct out *out, const struct cli_names *names, const char *heading,
                        const rql_lock_info *info, bool with_node)
 {
     const bool is_reentered = info->reentries > 0;
-    char label[LABEL_SIZE];
 
     out_text(out, heading, "name", info->name);
     out_text(out, NULL, "key", info->key);
@@ -42,12 +100,8 @@ static void print_lock(struct out *out, const struct cli_names *names, const cha
         out_text(out, "NODE", "node", info->node);
     }
     out_text(out, "STATUS", "status", status_text(info->status));
-    if (info->is_kept) {
-        out_text(out, "HOLDER", NULL, "kept");
-    }
-    cli_print_acquirer(out, names, info->is_kept ? NULL : "HOLDER", "acquirer_id",
-                       info->acquirer_id);
-    cli_print_host(out, names, info->is_kept ? NULL : "HOST", info->host_id);
+    print_owner(out, names, info);
+    print_holders(out, out->headings || info->used_units > 0 ? "HOLDERS" : NULL, info);
     out_bool(out, "is_kept", info->is_kept);
     out_age(out, "AGE", "acquired_at_us", info->acquired_at_us, info->server_us);
     out_number(out, "TTL", "ttl_ms", OUT_MS, info->ttl_ms);
@@ -64,15 +118,18 @@ static void print_lock(struct out *out, const struct cli_names *names, const cha
     out_number(out, NULL, "extended_at_us", OUT_COUNT, info->extended_at_us);
     out_number(out, NULL, "last_extension_ms", OUT_MS, info->last_extension_ms);
     out_number(out, info->token > 0 ? "TOKEN" : NULL, "token", OUT_COUNT, info->token);
-    /* In JSON this is an object of its own, because users choose its names. In a list of fields
-     * each is a line. */
-    out_begin(out, "meta");
-    for (size_t i = 0; i < info->n_meta; i++) {
-        out_text(out, NULL, info->meta[i].name, info->meta[i].value);
-        (void)snprintf(label, sizeof label, "meta %s", info->meta[i].name);
-        out_pair(out, label, info->meta[i].value);
-    }
-    out_end(out);
+    print_meta(out, info->meta, info->n_meta);
+}
+
+/* Prints the share that a holder has or a request wants. There is none if the lock is held, or
+ * wanted, alone. */
+static void print_share(struct out *out, int64_t units, int64_t limit)
+{
+    char text[SHARE_SIZE];
+
+    out_text(out, "SHARE", NULL, units > 0 ? share_text(text, units, limit) : NULL);
+    out_number(out, NULL, "share_units", OUT_INT, units);
+    out_number(out, NULL, "share_limit", OUT_INT, limit);
 }
 
 /* Prints a queue for `queue`, whose rows are the requests, and for `ls --long --queues`, where the
@@ -100,6 +157,7 @@ static void print_queue(struct out *out, const struct cli_names *names, const rq
         cli_print_acquirer(out, names, "ACQUIRER", "acquirer_id", request->acquirer_id);
         cli_print_host(out, names, "HOST", request->host_id);
         out_age(out, "AGE", "score_us", request->score_us, info->server_us);
+        print_share(out, request->share_units, request->share_limit);
         out_end(out);
     }
     out_end(out);
@@ -141,8 +199,8 @@ static int show_lock(struct cli_session *self)
 
 static int show_queue(struct cli_session *self)
 {
-    static const char *const headings[] = {"POSITION", "AGE", "ACQUIRER", NULL};
-    static const char *const with_ids[] = {"POSITION", "AGE", "ACQUIRER", "HOST", NULL};
+    static const char *const headings[] = {"POSITION", "AGE", "SHARE", "ACQUIRER", NULL};
+    static const char *const with_ids[] = {"POSITION", "AGE", "SHARE", "ACQUIRER", "HOST", NULL};
     CLI_AUTO(rql_free) rql_queue_info *info = NULL;
     CLI_AUTO(cli_names_free) struct cli_names names = {.clients = NULL};
 
@@ -241,41 +299,44 @@ static int compare_to_queue(const void *key, const void *element)
     return strcmp(key, (*queue)->name);
 }
 
-/* Returns the value of this metadata, or NULL. */
-static const char *meta_of(const rql_lock_info *info, const char *name)
+/* Returns the text of --reason, or NULL. */
+static const char *reason_in(const rql_meta *meta, size_t count)
 {
-    for (size_t i = 0; i < info->n_meta; i++) {
-        if (strcmp(info->meta[i].name, name) == 0) {
-            return info->meta[i].value;
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(meta[i].name, "reason") == 0) {
+            return meta[i].value;
         }
     }
     return NULL;
 }
 
-/* Prints the fields that only `who` has. `ls` passes no queues. The queues are sorted by name. */
-static void print_holder(struct out *out, const rql_lock_info *info,
-                         const rql_queue_info_list *queues)
+/* Returns how many wait for the lock. A lock without a queue of its name has no waiters. The queues
+ * are sorted by name. */
+static int64_t n_waiting(const rql_lock_info *info, const rql_queue_info_list *queues)
 {
     rql_queue_info *const *queue = NULL;
 
-    if (!queues) {
-        return;
-    }
-    /* A lock without a queue of its name has no waiters. */
     if (queues->count > 0) {
         queue = bsearch(info->name, queues->item, queues->count, sizeof(void *), compare_to_queue);
+    }
+    return queue ? (int64_t)(*queue)->n_requests : 0;
+}
+
+/* Prints the fields that only `who` has. `ls` passes no queues. */
+static void print_holder(struct out *out, const rql_lock_info *info,
+                         const rql_queue_info_list *queues)
+{
+    if (!queues) {
+        return;
     }
     /* `who` has no column for the status, so it replaces a holder that is not known. */
     if (info->status != RQL_KEY_ALIVE) {
         out_text(out, "HOLDER", NULL, status_text(info->status));
     }
-    /* print_lock() leaves it out if it is 0, but a column needs a number in each row. */
-    if (info->reentries <= 0) {
-        out_number(out, "RE-ENTRIES", NULL, OUT_INT, 0);
-    }
     out_number(out, NULL, "age_ms", OUT_MS, cli_age_ms(info->acquired_at_us, info->server_us));
-    out_number(out, "WAITING", "waiting", OUT_INT, queue ? (int64_t)(*queue)->n_requests : 0);
-    out_text(out, "REASON", NULL, meta_of(info, "reason")); /* JSON has all metadata */
+    out_number(out, "WAITING", "waiting", OUT_INT, n_waiting(info, queues));
+    /* JSON has all metadata. */
+    out_text(out, "REASON", NULL, reason_in(info->meta, info->n_meta));
 }
 
 /* Lists locks. Everything is read before anything is printed, so an error half-way does not leave
@@ -309,30 +370,115 @@ static int list_locks(struct cli_session *self, const char *const *headings, boo
     return CLI_DONE;
 }
 
+/* Prints a row for each holder of a lock; in JSON the lock, with its holders. */
+static void print_lock_of(struct cli_session *self, const rql_lock_info *lock,
+                          const rql_holder_list *holders, int64_t waiting)
+{
+    CLI_AUTO(cli_names_free) struct cli_names names = {.clients = NULL};
+    struct out *out = &self->out;
+
+    cli_names_read(&names, self);
+    out_begin_list(out, NULL);
+    out_begin(out, NULL);
+    if (out->form == OUT_JSON) { /* in a table it would be one more row */
+        print_lock(out, &names, "LOCK", lock, self->args->node);
+        out_number(out, NULL, "age_ms", OUT_MS, cli_age_ms(lock->acquired_at_us, lock->server_us));
+        out_number(out, NULL, "waiting", OUT_INT, waiting);
+    }
+    out_begin_list(out, "holders");
+    for (size_t i = 0; i < holders->count; i++) {
+        const rql_holder_info *holder = holders->item[i];
+        const bool is_endless = holder->remaining_ms == RQL_FOREVER;
+
+        out_begin(out, NULL);
+        out_text(out, "LOCK", NULL, lock->name);
+        out_age(out, "AGE", "acquired_at_us", holder->acquired_at_us, holders->server_us);
+        out_number(out, NULL, "ttl_ms", OUT_MS, holder->ttl_ms);
+        out_number(out, is_endless ? NULL : "LEFT", "remaining_ms", OUT_MS, holder->remaining_ms);
+        out_text(out, is_endless && holder->share_units == 0 ? "LEFT" : NULL, NULL, "forever");
+        print_share(out, holder->share_units, holder->share_limit);
+        out_numbers(out, "SLOTS", "slots", holder->slots, holder->n_slots);
+        out_number(out, "WAITING", NULL, OUT_INT, waiting);
+        cli_print_acquirer(out, &names, "HOLDER", "acquirer_id", holder->acquirer_id);
+        cli_print_host(out, &names, "HOST", holder->host_id);
+        out_number(out, NULL, "token", OUT_COUNT, holder->token);
+        out_text(out, "NODE", NULL, lock->node);
+        out_text(out, "REASON", NULL, reason_in(holder->meta, holder->n_meta));
+        print_meta(out, holder->meta, holder->n_meta);
+        out_end(out);
+    }
+    out_end(out);
+    out_end(out);
+    out_end(out);
+}
+
+/* Shows the holders of the lock of this name. Returns false if it cannot: the lock is free or kept,
+ * the key is no lock, or the name is a glob. Then it is listed as others are. */
+static bool show_holders(struct cli_session *self, const char *const *headings)
+{
+    CLI_AUTO(rql_free) rql_lock_info *lock = NULL;
+    CLI_AUTO(rql_free) rql_queue_info *queue = NULL;
+    CLI_AUTO(rql_free) rql_holder_list *holders = NULL;
+    const char *name = self->args->name;
+
+    if (!name || strpbrk(name, "*?[\\") ||
+        rql_lock_inspect(self->client, name, &lock, NULL) != RQL_OK ||
+        rql_queue_inspect(self->client, name, &queue, NULL) < 0 ||
+        rql_lock_holders(self->client, name, &holders, NULL) != RQL_OK ||
+        lock->status != RQL_KEY_ALIVE || holders->count == 0) {
+        return false;
+    }
+    out_columns(&self->out, headings);
+    print_lock_of(self, lock, holders, queue ? (int64_t)queue->n_requests : 0);
+    return true;
+}
+
+/* The columns of a listing, by what is shown. */
+struct headings {
+    const char *plain[OUT_COLUMNS_MAX + 1];
+    const char *with_ids[OUT_COLUMNS_MAX + 1];
+    const char *with_node[OUT_COLUMNS_MAX + 1];
+    const char *with_both[OUT_COLUMNS_MAX + 1];
+};
+
+static const char *const *choose(const struct headings *self, const struct cli_args *args)
+{
+    if (args->node) {
+        return args->ids ? self->with_both : self->with_node;
+    }
+    return args->ids ? self->with_ids : self->plain;
+}
+
 static int who(struct cli_session *self)
 {
-    static const char *const headings[] = {"LOCK",    "AGE",    "LEFT",   "RE-ENTRIES",
-                                           "WAITING", "HOLDER", "REASON", NULL};
-    static const char *const with_ids[] = {"LOCK",   "AGE",  "LEFT",   "RE-ENTRIES", "WAITING",
-                                           "HOLDER", "HOST", "REASON", NULL};
-    static const char *const with_node[] = {"LOCK",   "AGE",  "LEFT",   "RE-ENTRIES", "WAITING",
-                                            "HOLDER", "NODE", "REASON", NULL};
-    static const char *const with_both[] = {"LOCK",   "AGE",  "LEFT", "RE-ENTRIES", "WAITING",
-                                            "HOLDER", "HOST", "NODE", "REASON",     NULL};
+#define BEGIN "LOCK", "AGE", "LEFT"
+    static const struct headings of_locks = {
+        {BEGIN, "HOLDERS", "WAITING", "HOLDER", "REASON"},
+        {BEGIN, "HOLDERS", "WAITING", "HOLDER", "HOST", "REASON"},
+        {BEGIN, "HOLDERS", "WAITING", "HOLDER", "NODE", "REASON"},
+        {BEGIN, "HOLDERS", "WAITING", "HOLDER", "HOST", "NODE", "REASON"},
+    };
+    static const struct headings of_holders = {
+        {BEGIN, "SHARE", "SLOTS", "WAITING", "HOLDER", "REASON"},
+        {BEGIN, "SHARE", "SLOTS", "WAITING", "HOLDER", "HOST", "REASON"},
+        {BEGIN, "SHARE", "SLOTS", "WAITING", "HOLDER", "NODE", "REASON"},
+        {BEGIN, "SHARE", "SLOTS", "WAITING", "HOLDER", "HOST", "NODE", "REASON"},
+    };
+#undef BEGIN
 
-    if (self->args->node) {
-        return list_locks(self, self->args->ids ? with_both : with_node, true);
+    if (show_holders(self, choose(&of_holders, self->args))) {
+        return CLI_DONE;
     }
-    return list_locks(self, self->args->ids ? with_ids : headings, true);
+    return list_locks(self, choose(&of_locks, self->args), true);
 }
 
 /* Lists locks, queues or keys. SCAN is enough for names; --long reads each key. */
 static int ls(struct cli_session *self)
 {
-    static const char *const headings[] = {"LOCK",  "STATUS", "AGE", "LEFT",
-                                           "TOKEN", "HOLDER", NULL};
-    static const char *const with_node[] = {"LOCK",  "STATUS", "AGE",  "LEFT",
-                                            "TOKEN", "HOLDER", "NODE", NULL};
+    static const char *const headings[] = {"LOCK",  "STATUS",  "AGE",    "LEFT",
+                                           "TOKEN", "HOLDERS", "HOLDER", NULL};
+    static const char *const with_node[] = {"LOCK",    "STATUS", "AGE",  "LEFT", "TOKEN",
+                                            "HOLDERS", "HOLDER", "NODE", NULL};
 
     if (!self->args->details && !self->args->node) {
         return list_names(self);
@@ -403,7 +549,10 @@ const struct cli_command cli_who = {
     .name = "who",
     .usage = "[GLOB] [--json]",
     .summary = "Show who holds what, since when, and how many wait",
-    .notes = CLI_GLOB_NOTE "AGE, and the times in --json, are by the server's clock.\n",
+    .notes = CLI_GLOB_NOTE
+    "HOLDERS is 5/8 if 5 units of 8 are in use, and \"3 share\" if the lock has no limit. "
+    "The name of one lock shows a row for each of its holders.\n"
+    "AGE, and the times in --json, are by the server's clock.\n",
     .takes_glob = true,
     .run = who,
 };

@@ -264,16 +264,15 @@ static void print_counts(struct out *out, const struct cli_counts *counts,
               "Keys under the prefixes that are no locks or queues.", counts->damaged);
 }
 
-static void print_all(struct out *out, const rql_lock_info_list *locks,
-                      const rql_queue_info_list *queues, const rql_host_info_list *swarm,
-                      struct nodes *nodes)
+static void print_all(struct out *out, const struct cli_reading *reading,
+                      const rql_host_info_list *swarm, struct nodes *nodes)
 {
-    const struct cli_counts counts = cli_count(locks, queues, NULL);
+    const struct cli_counts counts = cli_count(reading, NULL);
 
     out_begin(out, NULL);
     print_counts(out, &counts, swarm);
     for (size_t i = 0; i < nodes->count; i++) {
-        nodes->node[i].counts = cli_count(locks, queues, nodes->node[i].name);
+        nodes->node[i].counts = cli_count(reading, nodes->node[i].name);
     }
     if (nodes->count > 0) {
         print_nodes(out, nodes);
@@ -285,15 +284,13 @@ static void print_all(struct out *out, const rql_lock_info_list *locks,
 static rql_status read_server(struct cli_session *self, struct cli_classes *classes,
                               struct out *out)
 {
-    CLI_AUTO(rql_free) rql_lock_info_list *locks = NULL;
-    CLI_AUTO(rql_free) rql_queue_info_list *queues = NULL;
+    CLI_AUTO(cli_reading_free) struct cli_reading reading = {.locks = NULL};
     CLI_AUTO(rql_free) rql_host_info_list *swarm = NULL;
     CLI_AUTO(doctor_free) struct doctor doctor = {.n_checks = 0};
     CLI_AUTO(nodes_free) struct nodes nodes = {.count = 0};
     const rql_options *options = &self->args->options;
-    rql_status status = rql_locks_inspect(self->client, &locks, &self->error);
+    rql_status status = cli_reading_read(&reading, self->client, &self->error);
 
-    status = status ? status : rql_queues_inspect(self->client, &queues, &self->error);
     status = status ? status
                     : rql_swarm_hosts(self->client, options->zombie_ttl_ms, &swarm, &self->error);
     if (status == RQL_OK && self->args->node) {
@@ -311,9 +308,9 @@ static rql_status read_server(struct cli_session *self, struct cli_classes *clas
     if (status != RQL_OK) {
         return status;
     }
-    print_all(out, locks, queues, swarm, &nodes);
+    print_all(out, &reading, swarm, &nodes);
     if (out->form == OUT_OPENMETRICS) {
-        cli_classes_count(classes, locks, queues, options->dead_request_ttl_ms);
+        cli_classes_count(classes, reading.locks, reading.queues, options->dead_request_ttl_ms);
         print_classes(out, classes);
         print_server(out, &doctor);
     }

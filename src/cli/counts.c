@@ -2,6 +2,7 @@
 
 #include "exit.h"
 #include "format.h"
+#include "names.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -48,12 +49,21 @@ static void count_hosts(struct cli_counts *counts, const char **hosts)
     counts->hosts = distinct;
 }
 
-static void count_lock(struct cli_counts *counts, const char **hosts, const rql_lock_info *info)
+/* `holders` are those of a lock of several. */
+static void count_lock(struct cli_counts *counts, const char **hosts, const rql_lock_info *info,
+                       const rql_holder_list *holders)
 {
-    counts->locks += info->status == RQL_KEY_ALIVE;
+    const bool is_alive = info->status == RQL_KEY_ALIVE;
+
+    counts->locks += is_alive;
     counts->damaged += cli_is_damaged(info->status);
+    for (size_t i = 0; holders && i < holders->count; i++) {
+        add_host(counts, hosts, holders->item[i]->host_id);
+    }
     /* The host of a lock that cannot be read may be anything, and a kept lock has none. */
-    add_host(counts, hosts, info->status == RQL_KEY_ALIVE && !info->is_kept ? info->host_id : NULL);
+    if (is_alive && !info->is_kept && !cli_is_of_several(info)) {
+        add_host(counts, hosts, info->host_id);
+    }
 }
 
 static void count_queue(struct cli_counts *counts, const char **hosts, const rql_queue_info *info)
@@ -66,13 +76,51 @@ static void count_queue(struct cli_counts *counts, const char **hosts, const rql
     }
 }
 
-struct cli_counts cli_count(const rql_lock_info_list *locks, const rql_queue_info_list *queues,
-                            const char *node)
+/* Asks for the holders of each lock that several share. */
+static rql_status read_holders(struct cli_reading *self, rql_client *client, rql_error *error)
 {
+    rql_status status = RQL_OK;
+
+    self->holders = cli_must(calloc(self->locks->count + 1, sizeof(void *)));
+    for (size_t i = 0; status == RQL_OK && i < self->locks->count; i++) {
+        const rql_lock_info *info = self->locks->item[i];
+
+        if (info->status == RQL_KEY_ALIVE && cli_is_of_several(info)) {
+            status = rql_lock_holders(client, info->name, &self->holders[i], error);
+        }
+    }
+    return status;
+}
+
+rql_status cli_reading_read(struct cli_reading *self, rql_client *client, rql_error *error)
+{
+    rql_status status = rql_locks_inspect(client, &self->locks, error);
+
+    status = status ? status : rql_queues_inspect(client, &self->queues, error);
+    return status ? status : read_holders(self, client, error);
+}
+
+void cli_reading_free_p(struct cli_reading *self)
+{
+    for (size_t i = 0; self->holders && i < self->locks->count; i++) {
+        (void)rql_free(self->holders[i]);
+    }
+    free(self->holders);
+    (void)rql_free(self->locks);
+    (void)rql_free(self->queues);
+}
+
+struct cli_counts cli_count(const struct cli_reading *reading, const char *node)
+{
+    const rql_lock_info_list *locks = reading->locks;
+    const rql_queue_info_list *queues = reading->queues;
     struct cli_counts counts = {.locks = 0};
     size_t most = locks->count;
     const char **hosts;
 
+    for (size_t i = 0; i < locks->count; i++) {
+        most += reading->holders[i] ? reading->holders[i]->count : 0;
+    }
     for (size_t i = 0; i < queues->count; i++) {
         most += queues->item[i]->n_requests;
     }
@@ -80,7 +128,7 @@ struct cli_counts cli_count(const rql_lock_info_list *locks, const rql_queue_inf
     hosts = cli_must(calloc(most + 1, sizeof *hosts));
     for (size_t i = 0; i < locks->count; i++) {
         if (is_on(node, locks->item[i]->node)) {
-            count_lock(&counts, hosts, locks->item[i]);
+            count_lock(&counts, hosts, locks->item[i], reading->holders[i]);
         }
     }
     for (size_t i = 0; i < queues->count; i++) {

@@ -21,8 +21,18 @@ bool cli_is_damaged(rql_key_status status);
 /* Counts the hosts of the swarm that are dead. */
 int64_t cli_count_dead(const rql_host_info_list *hosts);
 
+/* All locks and queues that were read, to be counted. */
+struct cli_reading {
+    rql_lock_info_list *locks;
+    rql_queue_info_list *queues;
+    rql_holder_list **holders; /* of each lock that several share; NULL for the other locks */
+};
+
+/* The reading is zeroed before, and freed after a fault, too. */
+rql_status cli_reading_read(struct cli_reading *self, rql_client *client, rql_error *error);
+void cli_reading_free_p(struct cli_reading *self);
+
 /* Counts the locks and queues of a node, or those of all servers if `node` is NULL. */
-struct cli_counts cli_count(const rql_lock_info_list *locks, const rql_queue_info_list *queues,
-                            const char *node);
+struct cli_counts cli_count(const struct cli_reading *reading, const char *node);
 
 #endif

@@ -61,6 +61,13 @@ static bool write_name(const struct cli_names *names, const char *id, bool with_
     return false;
 }
 
+bool cli_is_of_several(const rql_lock_info *info)
+{
+    static const char shared[] = "rql:acq:shared/";
+
+    return info->acquirer_id && strncmp(info->acquirer_id, shared, sizeof shared - 1) == 0;
+}
+
 const char *cli_acquirer_name(const struct cli_names *names, const char *id,
                               char out[CLI_NAME_SIZE])
 {

@@ -13,6 +13,9 @@ struct cli_names {
     bool shows_ids;
 };
 
+/* Returns whether several acquirers share the lock: then its ids are those of no client. */
+bool cli_is_of_several(const rql_lock_info *info);
+
 /* Reads the names of all clients. If they cannot be read, ids are shown instead. */
 void cli_names_read(struct cli_names *self, struct cli_session *session);
 void cli_names_free_p(struct cli_names *self);

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LINE_SIZE = 2048, FIRST_CELLS = 64, GAP = 2, REAL_SIZE = 64 };
+enum { LINE_SIZE = 2048, FIRST_CELLS = 64, GAP = 2, REAL_SIZE = 64, RUN_SIZE = 32 };
 
 /* ---- the table ---- */
 
@@ -312,13 +312,36 @@ void out_list(struct out *self, const char *key, const rql_text_list *list)
     out_end(self);
 }
 
-void out_numbers(struct out *self, const char *key, const int *numbers, size_t count)
+/* Returns the index behind the numbers that follow each other from `first` on. */
+static size_t end_of_run(const int *numbers, size_t count, size_t first)
 {
-    out_begin_list(self, key);
-    for (size_t i = 0; self->form == OUT_JSON && i < count; i++) {
-        add_json(self, NULL, cli_must(cJSON_CreateNumber(numbers[i])));
+    size_t end = first + 1;
+
+    while (end < count && numbers[end] == numbers[end - 1] + 1) {
+        end++;
     }
-    out_end(self);
+    return end;
+}
+
+void out_numbers(struct out *self, const char *heading, const char *key, const int *numbers,
+                 size_t count)
+{
+    char text[LINE_SIZE] = "";
+    size_t length = 0;
+
+    if (self->form == OUT_JSON) {
+        add_json(self, key,
+                 cli_must(cJSON_CreateIntArray(count > 0 ? numbers : &(int){0}, (int)count)));
+        return;
+    }
+    for (size_t i = 0; i < count && length < sizeof text - RUN_SIZE;) {
+        const size_t end = end_of_run(numbers, count, i);
+
+        length += (size_t)snprintf(text + length, RUN_SIZE, end - i > 1 ? "%s%d-%d" : "%s%d",
+                                   i > 0 ? "," : "", numbers[i], numbers[end - 1]);
+        i = end;
+    }
+    out_text(self, heading, NULL, count > 0 ? text : NULL);
 }
 
 /* Prints a pair. Unlike the label of a field, its label keeps its capitals. It has no key: JSON

@@ -17,7 +17,7 @@ struct cJSON;
 
 enum out_form { OUT_TABLE, OUT_JSON, OUT_OPENMETRICS };
 
-enum { OUT_COLUMNS_MAX = 9, OUT_DEPTH_MAX = 5 };
+enum { OUT_COLUMNS_MAX = 10, OUT_DEPTH_MAX = 5 };
 
 struct out {
     enum out_form form;
@@ -73,8 +73,10 @@ void out_item(struct out *self, const char *text);
 /* Prints an array of texts in JSON; other forms have none. */
 void out_list(struct out *self, const char *key, const rql_text_list *list);
 
-/* Prints an array of numbers in JSON; other forms have none. */
-void out_numbers(struct out *self, const char *key, const int *numbers, size_t count);
+/* Prints these rising numbers: an array in JSON, and "0-2,5" in a table. heading: NULL: only in
+ * JSON. */
+void out_numbers(struct out *self, const char *heading, const char *key, const int *numbers,
+                 size_t count);
 
 /* Prints two cells that are no field: label and text, unchanged. */
 void out_pair(struct out *self, const char *label, const char *text);

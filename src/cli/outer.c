@@ -23,21 +23,18 @@ static int64_t find_token(const char *name)
     return 0;
 }
 
-/* Returns whether several clients hold the lock together. It then has no token of its own, and the
- * outer rql may be one of them. */
-static bool is_shared(const rql_lock_info *info)
-{
-    static const char shared[] = "rql:acq:shared/";
-
-    return info->acquirer_id && strncmp(info->acquirer_id, shared, strlen(shared)) == 0;
-}
-
 static bool is_in_force(const struct cli_session *session, const char *name, int64_t token)
 {
-    CLI_AUTO(rql_free) rql_lock_info *info = NULL;
+    CLI_AUTO(rql_free) rql_holder_list *list = NULL;
+    bool is_found = false;
 
-    return rql_lock_inspect(session->client, name, &info, NULL) == RQL_OK && info &&
-           (info->token == token || is_shared(info));
+    if (rql_lock_holders(session->client, name, &list, NULL) != RQL_OK) {
+        return false;
+    }
+    for (size_t i = 0; i < list->count; i++) {
+        is_found |= list->item[i]->token == token;
+    }
+    return is_found;
 }
 
 const char *cli_find_outer_lock(const struct cli_session *session)

@@ -71,6 +71,14 @@ static void describe_holder(struct cli_progress *self, const rql_lock_info *info
         (void)snprintf(out, HOLDER_SIZE, "held by no client");
         return;
     }
+    if (info->is_kept) {
+        (void)snprintf(out, HOLDER_SIZE, "kept after its release");
+        return;
+    }
+    if (cli_is_of_several(info)) {
+        (void)snprintf(out, HOLDER_SIZE, "shared by %lld", (long long)info->n_holders);
+        return;
+    }
     if (strcmp(self->holder, info->acquirer_id) != 0 &&
         !rql_clients_find(self->names.clients, info->acquirer_id)) {
         cli_names_free_p(&self->names);

@@ -54,6 +54,19 @@ class Server(PrivateServer):
         return self.url_with(f"{name}:pw@")
 
 
+def share_as(server, name, limit, *sharers):
+    """A lock of several, as the scripts write it. A sharer is (units and slots, packed metadata)."""
+    used = sum(int(units.split(":")[0]) for units, _ in sharers)
+    fields = ["acq_id", "rql:acq:shared/0/0/0/" + "0" * 32, "hst_id", "rql:hst:shared/0/0/" + "0" * 32, "ts",
+              server.now_us() / 1e6, "ini_ttl", 60000, "rql_nonce", "shared", "rql_used", used]
+    for i, (units, packed) in enumerate(sharers):
+        acquirer, token, end_us = f"rql:acq:{i}/1/0/0/{i:032x}", server.now_us() + i, server.now_us() + 60000000
+        fields += [f"rql_h:{acquirer}", f"{i:032x} {units} {limit} {token} 60000 - rql:hst:{i}/1/0/{i:032x} {packed}".encode("latin-1")]
+        server.ask("ZADD", f"rql:shares:{name}", end_us, acquirer)
+    server.ask("HSET", f"rql:lock:{name}", *fields)
+    server.ask("PEXPIRE", f"rql:lock:{name}", 60000)
+
+
 class Folder:
     """A folder for files that a command leaves as signs."""
 

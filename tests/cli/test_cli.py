@@ -5,7 +5,7 @@ import re
 import unicodedata
 
 from harness import (PROGRAM, Program, Proxy, check_equal, check_in, environment, finish, leave_out_in_cluster, main,
-                     start_waiting, written_at_terminal)
+                     share_as, start_waiting, written_at_terminal)
 
 COMMANDS = ["run", "lock", "unlock", "extend", "info", "queue", "ls", "who", "clear", "clear-of",
             "dead", "stats", "hosts", "ping"]
@@ -156,7 +156,7 @@ def test_queue_lists_requests_in_order(server, rql):
     queue = rql("queue", "a", "--json").json()
     check_equal([request["position"] for request in queue["requests"]], [1, 2])
     lines = rql("queue", "a", "--ids").out.splitlines()
-    check_equal(lines[0].split(), ["POSITION", "AGE", "ACQUIRER", "HOST"])
+    check_equal(lines[0].split(), ["POSITION", "AGE", "SHARE", "ACQUIRER", "HOST"])
     for line, request in zip(lines[1:], queue["requests"]):
         check_in(request["acquirer_id"], line)
         check_in(request["host_id"], line)
@@ -176,7 +176,7 @@ def test_ls_lists_names_keys_and_queues(server, rql):
     check_equal(sorted(rql("ls", "--keys", "--json").json()),
                 ["rql:lock:a", "rql:lock:b", "rql:lock_queue:c"])
     lines = rql("ls", "--long").out.splitlines()
-    check_equal(lines[0].split(), ["LOCK", "STATUS", "AGE", "LEFT", "TOKEN", "HOLDER"])
+    check_equal(lines[0].split(), ["LOCK", "STATUS", "AGE", "LEFT", "TOKEN", "HOLDERS", "HOLDER"])
     check_equal([lock["name"] for lock in rql("ls", "-l", "--json").json()], ["a", "b"])
     queues = rql("ls", "-ql", "--json").json()
     check_equal(queues[0]["requests"][0]["score_us"], 1795254268500000)
@@ -208,10 +208,66 @@ def test_who_joins_locks_and_queues(server, rql):
     check_equal([(row["name"], row["waiting"]) for row in who], [("a", 0), ("b", 1)])
     assert all(row["age_ms"] >= 0 for row in who)
     lines = [line.split() for line in rql("who", "--ids").out.splitlines()]
-    check_equal(lines[0], ["LOCK", "AGE", "LEFT", "RE-ENTRIES", "WAITING", "HOLDER", "HOST", "REASON"])
+    check_equal(lines[0], ["LOCK", "AGE", "LEFT", "HOLDERS", "WAITING", "HOLDER", "HOST", "REASON"])
     check_equal((lines[2][0], lines[2][4]), ("b", "1"))
     waiter.kill()
     finish(waiter)
+
+
+def test_who_and_ls_show_how_many_share_a_lock(server, rql):
+    rql("lock", "alone", "--ttl", "1m")
+    server.ask("HSET", "rql:lock:one", *server.ask("HGETALL", "rql:lock:alone"), "rql_share", "2 4s")
+    share_as(server, "permits", 8, ("1", ""), ("4", ""))
+    share_as(server, "readers", 4096, ("1", ""), ("1", ""), ("1", ""))
+    wanted = {"alone": "1", "one": "2/4", "permits": "5/8", "readers": "3 share"}
+    for words in (["who"], ["ls", "-l"]):
+        heads, *lines = rql(*words).out.splitlines()
+        at = heads.index("HOLDERS")
+        shown = {line.split()[0]: line[at:at + 9].strip() for line in lines}
+        check_equal({name: shown[name] for name in wanted}, wanted)
+        assert all(len(line) <= 80 for line in lines), lines
+        assert "rql:acq:shared" not in "".join(lines)
+    info = rql("info", "readers")
+    check_in("holders  ", info.out)
+    check_in("3 share", info.out)
+    assert "rql:acq:shared" not in info.out
+    of = {lock["name"]: (lock["n_holders"], lock["used_units"], lock["share_limit"]) for lock in rql("who", "--json").json()}
+    check_equal({name: of[name] for name in wanted},
+                {"alone": (1, 0, 0), "one": (1, 2, 4), "permits": (2, 5, 8), "readers": (3, 3, 4096)})
+
+
+def test_who_shows_each_holder_of_a_lock(server, rql):
+    share_as(server, "gpus", 8, ("2:0,3", ""), ("3:4,5,6", "\x92\xa6reason\xa5train"), ("1", ""))
+    heads, *lines = rql("who", "gpus", "--ids").out.splitlines()
+    check_equal(heads.split(), ["LOCK", "AGE", "LEFT", "SHARE", "SLOTS", "WAITING", "HOLDER", "HOST", "REASON"])
+    rows = [line.split() for line in lines]
+    check_equal([(row[0], *row[3:6], row[6].split("/")[0], row[8]) for row in rows],
+                [("gpus", "2/8", "0,3", "0", "rql:acq:0", "-"), ("gpus", "3/8", "4-6", "0", "rql:acq:1", "train"),
+                 ("gpus", "1/8", "-", "0", "rql:acq:2", "-")])
+    assert heads.index("HOLDER") <= 60, heads  # what is left of 80 columns is for a name
+    (lock,) = rql("who", "gpus", "--json").json()
+    check_equal((lock["n_holders"], lock["used_units"], lock["share_limit"], lock["waiting"]), (3, 6, 8, 0))
+    check_equal([(one["share_units"], one["share_limit"], one["slots"], one["meta"]) for one in lock["holders"]],
+                [(2, 8, [0, 3], {}), (3, 8, [4, 5, 6], {"reason": "train"}), (1, 8, [], {})])
+    assert all(0 < one["remaining_ms"] <= one["ttl_ms"] == 60000 and one["token"] > 0 for one in lock["holders"])
+    rql("lock", "alone", "--ttl", "1m", "--reason", "why")
+    check_equal(rql("who", "alone").out.splitlines()[1].split()[3:6], ["-", "-", "0"])
+    (lock,) = rql("who", "alone", "--json").json()
+    check_equal([one["acquirer_id"] for one in lock["holders"]], [lock["acquirer_id"]])
+    check_equal((rql("who", "free").code, len(rql("who", "free").out.splitlines())), (0, 1))
+
+
+def test_queue_shows_who_waits_for_a_share_as(server, rql):
+    rql("lock", "a", "--ttl", "1m")
+    for score, (acquirer, access, packed) in enumerate((("rql:acq:1", "h", "\x92\xa9rql_share\xa42 8s"),
+                                                        ("rql:acq:2", "H", "\x92\xa9rql_share\xa61 4096"),
+                                                        ("rql:acq:3", "q", "")), 1):
+        server.ask("ZADD", "rql:lock_queue:a", score, acquirer)
+        server.ask("HSET", "rql:req:a", acquirer, f"rql:hst:1 60000 {score:032x} 0 {access} {score} {packed}".encode("latin-1"))
+    lines = rql("queue", "a").out.splitlines()
+    check_equal([line.split()[2] for line in lines], ["SHARE", "2/8", "1", "-"])
+    check_equal([(one["share_units"], one["share_limit"]) for one in rql("queue", "a", "--json").json()["requests"]],
+                [(2, 8), (1, 4096), (0, 0)])
 
 
 def test_foreign_keys_are_listed_not_stumbled_over(server, rql):

@@ -9,7 +9,7 @@ import sys
 import time
 
 from harness import (PROGRAM, PATIENCE_S, Folder, Missing, Program, Server, check_equal, check_in, environment, finish,
-                     await_gone, is_gone, main, read_line, start_waiting, wait_until)
+                     await_gone, is_gone, main, read_line, share_as, start_waiting, wait_until)
 
 RUN = ("run", "a", "--", "true")
 
@@ -50,6 +50,16 @@ def test_a_nested_run_is_refused_at_once(server, rql):
                 check_in("rql: a: not acquired: this command already runs under the lock", result.err)
         check_equal(rql("run", "a", "--", PROGRAM, "run", "b", "--", "true").code, 0)
         check_equal(rql("run", "a", "--", PROGRAM, "--url", plain.url, "run", "a", "--", "true").code, 0)
+
+
+def test_a_run_nested_in_a_share_is_refused_at_once(server, rql):
+    share_as(server, "a", 8, ("1", ""), ("1", ""))
+    token = rql("who", "a", "--json").json()[0]["holders"][1]["token"]
+    result = rql("run", "a", "-E", "9", "--", "true", RQL_LOCK="a", RQL_TOKEN=str(token))
+    check_equal(result.code, 9)
+    check_in("rql: a: not acquired: this command already runs under the lock", result.err)
+    server.ask("DEL", "rql:lock:a", "rql:shares:a")
+    check_equal(rql("run", "a", "--", "true", RQL_LOCK="a", RQL_TOKEN=str(token)).code, 0)
 
 
 def test_a_daemon_that_outlives_its_lock_waits_as_usual(server, rql):

@@ -7,11 +7,12 @@ import signal
 import time
 
 from harness import (HOST, PATIENCE_S, PROGRAM, Server, Terminal, check_equal, check_in, environment, finish, main,
-                     start_waiting, wait_until)
+                     share_as, start_waiting, wait_until)
 
 RUN = (PROGRAM, "run", "a", "--", "echo", "ran")
 VERBOSE = (PROGRAM, "run", "a", "--verbose", "--", "echo", "ran")
 SHOWN_AFTER_S = 2
+KEPT = "rql:acq:kept/0/0/0/" + "0" * 32
 
 
 class Progress(Terminal):
@@ -43,6 +44,17 @@ def test_the_line_tells_place_and_holder_and_is_gone_in_the_end(server, rql):
         holder.terminate()
         check_equal((terminal.finish(), terminal.lines()), (0, ["ran", ""]))
         check_in(b"\r\x1b[Kran\r\n", terminal.written)
+
+
+def test_it_says_that_a_lock_is_shared_or_kept(server, rql):
+    share_as(server, "a", 8, ("1", ""), ("1", ""))
+    with Progress(server.url, VERBOSE) as terminal:
+        terminal.read_until("place 1 of 1; shared by 2; expected wait")
+        server.ask("DEL", "rql:shares:a")
+        server.ask("HSET", "rql:lock:a", "acq_id", KEPT)
+        terminal.read_until("place 1 of 1; kept after its release; expected wait")
+        server.ask("DEL", "rql:lock:a")
+        check_equal((terminal.finish(), terminal.lines()), (0, ["ran", ""]))
 
 
 def test_it_is_rewritten_once_a_second_and_learns_how_fast_the_queue_is(server, rql):

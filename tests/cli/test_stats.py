@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import time
 
-from harness import (Missing, Server, check_equal, check_in, finish, leave_out_in_cluster, main, start_waiting,
+from harness import (Missing, Server, check_equal, check_in, finish, leave_out_in_cluster, main, share_as, start_waiting,
                      wait_until)
 
 DEAD = "rql:acq:1/2/3/4/0123456789abcdef"
@@ -70,6 +70,13 @@ def test_stats_count_what_the_server_shows(server, rql):
     samples, _ = reading(rql, "--node")
     check_equal([samples[f'rql_node_{name}{{node="{node["node"]}"}}'] for name in [*node][1:]], [*node.values()][1:])
     process.terminate()
+
+
+def test_the_hosts_of_sharers_are_counted(server, rql):
+    share_as(server, "a", 8, ("1", ""), ("1", ""))
+    share_as(server, "b", 8, ("1", ""), ("1", ""), ("1", ""))  # the first two hosts are those of a
+    counts = rql("stats", "--json").json()
+    check_equal((counts["locks"], counts["hosts"]), (2, 3))
 
 
 def test_stats_of_an_empty_server_are_zero(_server, rql):
