@@ -46,6 +46,8 @@ void cli_args_init(struct cli_args *args, char **arguments)
         .for_ms = CLI_UNSET,
         .conflict_exit_code = CLI_UNSET,
         .permits = CLI_UNSET,
+        .max_waiters = CLI_UNSET,
+        .head_start_ms = CLI_UNSET,
         .units = CLI_UNSET,
     };
     /* An error in the environment is kept until it matters, because the help needs nothing from
@@ -478,6 +480,42 @@ static int check_share(const struct cli_args *args, const struct cli_command *co
     return CLI_DONE;
 }
 
+enum { WAITERS_MAX = 1000000 }; /* of rql_lock_options::max_waiters */
+
+/* Head starts, in milliseconds, of the words of --priority. */
+static const struct {
+    const char *name;
+    int64_t head_start_ms;
+} priorities[] = {{"normal", 0}, {"high", 60000}, {"urgent", 600000}};
+
+int64_t cli_head_start_ms(const struct cli_args *args)
+{
+    for (size_t i = 0; args->priority && i < sizeof priorities / sizeof priorities[0]; i++) {
+        if (strcmp(args->priority, priorities[i].name) == 0) {
+            return priorities[i].head_start_ms;
+        }
+    }
+    return args->priority ? CLI_UNSET : args->head_start_ms;
+}
+
+/* Checks the flags of a request's place in the queue. */
+static int check_place(const struct cli_args *args, const struct cli_command *command)
+{
+    if (args->priority && args->head_start_ms != CLI_UNSET) {
+        return cli_misused(command, "--priority does not go with ", "--head-start");
+    }
+    if (args->priority && cli_head_start_ms(args) == CLI_UNSET) {
+        return cli_misused(command, "--priority is normal, high or urgent, not ", args->priority);
+    }
+    if (args->head_start_ms > RQL_HEAD_START_MAX_MS) {
+        return cli_misused(command, "at most 1h can be the ", "--head-start");
+    }
+    if (args->max_waiters > WAITERS_MAX) {
+        return cli_misused(command, "at most 1000000 can be the ", "--max-waiters");
+    }
+    return CLI_DONE;
+}
+
 static int check_arguments(const struct cli_args *args, const struct cli_command *command)
 {
     if (args->help) {
@@ -512,7 +550,7 @@ static int check_arguments(const struct cli_args *args, const struct cli_command
         return cli_misused(command, "--hold-at-least does not go with ",
                            args->shared ? "--shared" : "--permits");
     }
-    return check_share(args, command);
+    return check_place(args, command) == CLI_DONE ? check_share(args, command) : CLI_USAGE;
 }
 
 int cli_args_parse(struct cli_args *args, const struct cli_command *command)

@@ -42,8 +42,8 @@ struct cli_args {
     bool shared, slots;
     int64_t wait_ms, max_hold_ms, hold_at_least_ms, kill_after_ms, add_ms, older_than_ms;
     int64_t conflict_exit_code, max_keys, every_ms, window_ms, for_ms;
-    int64_t permits, units;
-    const char *secret, *host, *acquirer, *out_file, *classes_file;
+    int64_t permits, units, max_waiters, head_start_ms;
+    const char *priority, *secret, *host, *acquirer, *out_file, *classes_file;
 
     size_t n_meta;
     rql_meta meta[RQL_META_MAX_PAIRS];
@@ -166,6 +166,9 @@ void cli_args_init(struct cli_args *args, char **arguments);
 /* Parses the flags before the command's name (command NULL), or everything after it. Returns
  * CLI_DONE, or CLI_USAGE after reporting the error. */
 int cli_args_parse(struct cli_args *args, const struct cli_command *command);
+
+/* Returns the head start of --priority or --head-start; CLI_UNSET: neither is given. */
+int64_t cli_head_start_ms(const struct cli_args *args);
 
 /* Reports a negative answer: prints the result, says why, and returns CLI_REFUSED. */
 int cli_refuse(struct cli_session *self, const char *why);

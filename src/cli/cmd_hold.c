@@ -429,9 +429,17 @@ static const char shares[] =
     "If a command that shares the lock with others is killed together with its rql, its share ends "
     "with its TTL.\n";
 
+static const char places[] =
+    "With --max-waiters N a command that finds N requests in the queue is not run, and the exit "
+    "code is 1, or that of -E. With --priority a command waits as if it had come earlier: high by "
+    "a minute, urgent by ten. So it is in front of all that came within this time, and commands "
+    "that come later than that after it do not overtake it. --head-start sets another time, up to "
+    "1h.\n";
+
 /* Of run. Those after the first one are also of series. */
 static const char *const run_details[] = {
     shares,
+    places,
 
     "COMMAND runs without a shell, finds RQL_LOCK, RQL_TOKEN and RQL_URL in its environment, and "
     "gets rql's signals. With --slots RQL_SLOTS has its numbers, such as 0,3, and each {slot} in "
@@ -507,7 +515,7 @@ const struct cli_command cli_series = {
     .run = run_series,
 };
 
-static const char *const lock_details[] = {shares, NULL};
+static const char *const lock_details[] = {shares, places, NULL};
 
 const struct cli_command cli_lock = {
     .name = "lock",

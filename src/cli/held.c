@@ -397,6 +397,12 @@ static void fill_lock(const struct cli_args *args, const rql_client *client, rql
         out->max_hold_ms = args->max_hold_ms;
     }
     out->hold_at_least_ms = args->hold_at_least_ms;
+    if (args->max_waiters != CLI_UNSET) {
+        out->max_waiters = args->max_waiters;
+    }
+    if (cli_head_start_ms(args) != CLI_UNSET) {
+        out->head_start_ms = cli_head_start_ms(args);
+    }
     if (args->shared) {
         rql_lock_options_share(out);
     }
