@@ -26,6 +26,7 @@ if held[3] then
 elseif held[4] then
     group.used = held[4] + 0
     -- @include remove_ended
+    group.has_room = ended[1] ~= nil
 end
 local owner = group.owner
 local end_us = field and call("ZSCORE", shares, acquirer)
@@ -127,8 +128,8 @@ if turn == "mine" then
         group.used, group.is_of_one, group.owner, group.map = units + 0, true, acquirer, ""
     end
 end
--- A newcomer directly behind another waiter of ours is not the next, and admits no waiter.
-if group.used and (own_token or score or is_poll or not is_behind_ours) then
+-- A newcomer directly behind another waiter of ours is not the next, and admits no waiter, unless it has made room.
+if group.used and (own_token or score or is_poll or not is_behind_ours or group.has_room) then
     -- @include admit
     local admitted = admit(group, keys, now_text, not own_token and acquirer)
     if not own_token then

@@ -2,6 +2,7 @@
 -- are left keep others out until the next call.
 --
 -- in: call keys group now_text remove_shares
+-- out: ended
 
 local ended = call("ZRANGE", keys[6], "-inf", now_text, "BYSCORE", "LIMIT", "0", group.map == "" and "200" or "50")
 if ended[1] then

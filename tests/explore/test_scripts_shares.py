@@ -184,6 +184,17 @@ def test_a_newcomer_that_takes_a_free_lock_admits_those_behind_it(calls):
     check_equal(sorted(number for number, _ in calls.heard()), [2, 3])
 
 
+def test_a_newcomer_that_removes_ended_shares_admits_those_in_front_of_it(calls):
+    let_share(calls, 1, units="1 2")
+    let_share(calls, 2, units="1 2", ttl_ms=100)
+    let_wait(calls, 3, 4, units="1 2")
+    calls.pass_ms(100)
+    calls.heard()
+    check_equal(share(calls, 5, "1 2")[0], "0")
+    check_equal([number for number, _ in calls.heard()], [3])
+    check_equal(calls.ask("ZRANGE", QUEUE, 0, -1), [acquirer(4), acquirer(5)])
+
+
 def test_an_acquirer_that_shares_the_lock_and_wants_it_alone_is_refused(calls):
     let_share(calls, 1)
     for conflict in "ted":
