@@ -221,7 +221,8 @@ RQL_API RQL_MUST_CHECK rql_status rql_requests_clear_dead(rql_client *client,
                                                           rql_text_list **queues, rql_error *error);
 
 /**
- * Releases a grant by its secret, from any process (fencelock's release).
+ * Releases a grant by its secret, from any process (fencelock's release). If it is a share, the
+ * other shares of the lock stay.
  *
  * @param[in]  client  The client.
  * @param[in]  name    The lock's name.
@@ -239,8 +240,8 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_release_by_secret(rql_client *client,
                                                              const char *secret, rql_error *error);
 
 /**
- * Makes a grant live at least @p ttl_ms from now by its secret, from any process. The call never
- * shortens the TTL.
+ * Makes a grant, or a share, live at least @p ttl_ms from now by its secret, from any process. The
+ * call never shortens the TTL.
  *
  * The holder is not notified of the extension, and relies on its own deadline as before.
  *
@@ -304,7 +305,8 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_force_unlock_sized(rql_client *client
  *
  * As in the gem, a lock without a TTL counts as one with no time left: its TTL becomes @p add_ms.
  * The new TTL is at most ::RQL_TTL_MAX_MS. If the call ends the lock, the lock goes to the next
- * waiter.
+ * waiter. If several acquirers share the lock, the call can end their shares sooner, but none ends
+ * later: extend a share by its secret.
  *
  * @param[in]  client  The client.
  * @param[in]  name    The lock's name.

@@ -1,3 +1,4 @@
+#include "admin/info.h"
 #include "base/cancel.h"
 #include "base/cancel_fd.h"
 #include "base/clock.h"
@@ -7,6 +8,7 @@
 #include "base/result.h"
 #include "lock/client.h"
 #include "lock/end.h"
+#include "lock/held_calls.h"
 #include "lock/notify.h"
 #include "lock/server_clock.h"
 #include "net/op/op.h"
@@ -25,6 +27,9 @@
 
 /* Time to wait after the end that PTTL reported, because PTTL counts whole milliseconds. */
 enum { AFTER_EXPIRY_US = 2000, FREE = -2 /* PTTL of a key that does not exist */ };
+
+/* What the scripts answer: extend and extend_shared; leave_shared. */
+enum { EXTENDED = 1, GIVEN_BACK = 2 };
 
 /* Checks the nonce of a grant, which only its holder knows. A secret of another form is refused
  * before it is sent, because "-" makes release.lua only serve. */
@@ -46,28 +51,175 @@ static rql_status check_secret(const char *secret, rql_error *error)
                            RQL_SECRET_SIZE - 1);
 }
 
-/* If this client holds the lock, its handle is not notified: it finds out as any holder does. */
+static const char *name_of(const struct rqli_named *lock)
+{
+    return rqli_name_in(lock->keys.lock, RQLI_KEY_LOCK).data;
+}
+
+static rql_status fail_not_held(const char *name, rql_error *error)
+{
+    return rqli_fail(error, RQL_NOT_HELD, "%s: no grant with this secret is in force", name);
+}
+
+/* Reads from the server whether it is a lock of several, which has no nonce of its own. A lost
+ * answer costs one more try. */
+static rql_status read_is_of_several(rql_client *client, const struct rqli_keys *keys, bool *out,
+                                     rql_error *error)
+{
+    const struct rqli_reader reader = {.client = client, .where = keys->lock.data, .error = error};
+    const char *key = keys->lock.data;
+    RQLI_AUTO(rqli_batch_give) struct rqli_batch *batch = NULL;
+    rql_status status = rqli_query_about(client, keys, &batch, error, "HGET", key, "acq_id", NULL);
+
+    if (status == RQL_E_UNKNOWN) {
+        status = rqli_query_about(client, keys, &batch, error, "HGET", key, "acq_id", NULL);
+    }
+    if (status) {
+        return rqli_reader_status(&reader, status);
+    }
+    *out = batch->reply->type == RQLI_REPLY_TEXT &&
+           rqli_slice_is(batch->reply->text, RQLI_SHARED_ACQUIRER);
+    return RQL_OK;
+}
+
+/* The sharer that a secret belongs to. */
+struct secret_sharer {
+    char acquirer[RQL_ID_SIZE];
+    struct rqli_share share;
+};
+
+/* Finds the sharer with this secret among the fields of a lock. */
+static bool find_sharer(const struct rqli_reply *hash, const char *secret,
+                        struct secret_sharer *out)
+{
+    struct rqli_sharer sharer;
+
+    for (size_t i = 0; i + 1 < hash->count; i += 2) {
+        if (rqli_sharer_read(hash->items[i].text, hash->items[i + 1].text, &sharer) &&
+            rqli_slice_is(sharer.nonce, secret) && sharer.acquirer.length < RQL_ID_SIZE) {
+            char *cursor = out->acquirer;
+
+            (void)rqli_pack(&cursor, sharer.acquirer);
+            out->share = sharer.share;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Asks the server for the sharer. RQL_NOT_HELD: there is none, or the lock is not one of several.
+ */
+static rql_status read_sharer(rql_client *client, const struct rqli_named *lock, const char *secret,
+                              struct secret_sharer *out, rql_error *error)
+{
+    const char *key = lock->keys.lock.data;
+    const struct rqli_reader reader = {.client = client, .where = key, .error = error};
+    RQLI_AUTO(rqli_batch_give) struct rqli_batch *batch = NULL;
+    rql_status status = rqli_query_about(client, &lock->keys, &batch, error, "HGETALL", key, NULL);
+
+    if (status) {
+        return rqli_reader_status(&reader, status);
+    }
+    if (batch->reply->type != RQLI_REPLY_ARRAY) {
+        return rqli_batch_fault(batch, batch->reply, "HGETALL", key, error);
+    }
+    return find_sharer(batch->reply, secret, out) ? RQL_OK : fail_not_held(name_of(lock), error);
+}
+
+/* Runs a call that the library does not repeat, and reads the numbers of its answer. */
+static rql_status run_call(rql_client *client, const struct rqli_call *call,
+                           struct rqli_outcome *out, rql_error *error)
+{
+    const struct rqli_op_route route = rqli_client_route(client, call->keys);
+    RQLI_AUTO(rqli_batch_give) struct rqli_batch *batch = NULL;
+    rql_status status =
+        rqli_call_run(&route, call, rqli_client_until_us(client, rqli_now_us()), &batch, error);
+
+    if (!status && !rqli_outcome_read(batch->reply, out)) {
+        status = rqli_batch_fault(batch, batch->reply, rqli_call_name(call), call->keys->lock.data,
+                                  error);
+    }
+    return status;
+}
+
+/* Ends the share of this secret in a lock of several. */
+static rql_status release_share(rql_client *client, const struct rqli_named *lock,
+                                const char *secret, rql_error *error)
+{
+    const struct rqli_op_route route = rqli_client_route(client, &lock->keys);
+    struct secret_sharer sharer;
+    const struct rqli_withdrawn share = {&lock->keys, sharer.acquirer, secret, .may_share = true};
+    rql_status status = read_sharer(client, lock, secret, &sharer, error);
+    struct rqli_outcome outcome;
+    struct rqli_call call;
+
+    if (status) {
+        return status;
+    }
+    rqli_held_write_withdrawal(&share, &call);
+    status = run_call(client, &call, &outcome, error);
+    if (!status && outcome.second == RQLI_SERVED_PARTLY) {
+        (void)rqli_serve(&route, &lock->keys, rqli_client_until_us(client, rqli_now_us()));
+    }
+    if (!status && outcome.what != GIVEN_BACK) {
+        status = fail_not_held(name_of(lock), error);
+    }
+    return status;
+}
+
+/* A release that is repeated after a lost answer, and finds nothing, counts as done. It never ends
+ * a share of several, so that is found out first. If the lock becomes one of several in between, it
+ * is not released, and its share is looked for. If this client holds the lock, its handle is not
+ * notified: it finds out as any holder does. */
 rql_status rql_lock_release_by_secret(rql_client *client, const char *name, const char *secret,
                                       rql_error *error)
 {
     RQLI_DEFER_CANCEL;
     struct rqli_named lock;
+    bool is_of_several = false;
     rql_status status = rqli_named_init(&lock, client, name, error);
 
     status = status ? status : check_secret(secret, error);
-    return status ? status : rqli_release(client, &lock.keys, secret, error);
+    status = status ? status : read_is_of_several(client, &lock.keys, &is_of_several, error);
+    if (!status && !is_of_several) {
+        status = rqli_release(client, &lock.keys, secret, error);
+        is_of_several = status == RQL_NOT_HELD;
+    }
+    return is_of_several ? release_share(client, &lock, secret, error) : status;
 }
 
-/* Sends one call, which the library does not repeat. The script never shortens a lease, so the
- * caller may repeat it. If the grant has ended and the lock is free, the same call serves its
- * queue. */
+/* Extends the share of this secret in a lock of several. */
+static rql_status extend_share(rql_client *client, const struct rqli_named *lock,
+                               const char *secret, int64_t ttl_ms, rql_error *error)
+{
+    struct secret_sharer sharer;
+    rql_status status = read_sharer(client, lock, secret, &sharer, error);
+    struct rqli_outcome outcome;
+    struct rqli_call call;
+
+    if (status) {
+        return status;
+    }
+    rqli_call_init(&call, RQLI_SCRIPT_EXTEND_SHARED, &lock->keys);
+    rqli_call_text(&call, sharer.acquirer);
+    rqli_call_text(&call, secret);
+    rqli_call_int(&call, ttl_ms);
+    rqli_call_random(&call);
+    rqli_call_share(&call, &sharer.share);
+    status = run_call(client, &call, &outcome, error);
+    if (!status && outcome.what != EXTENDED) {
+        status = fail_not_held(name_of(lock), error);
+    }
+    return status;
+}
+
+/* Sends calls that the library does not repeat. The scripts never shorten a lease, so the caller
+ * may repeat them. If the grant has ended and the lock is free, the same call serves its queue. */
 rql_status rql_lock_extend_by_secret(rql_client *client, const char *name, const char *secret,
                                      int64_t ttl_ms, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    RQLI_AUTO(rqli_batch_give) struct rqli_batch *batch = NULL;
     struct rqli_named lock;
-    struct rqli_op_route route;
     struct rqli_call call;
     struct rqli_outcome outcome;
     rql_status status = rqli_named_init(&lock, client, name, error);
@@ -80,22 +232,15 @@ rql_status rql_lock_extend_by_secret(rql_client *client, const char *name, const
     if (status) {
         return status;
     }
-    route = rqli_client_route(client, &lock.keys);
     rqli_call_init(&call, RQLI_SCRIPT_EXTEND, &lock.keys);
     rqli_call_text(&call, secret);
     rqli_call_int(&call, ttl_ms);
     rqli_call_random(&call);
-    status =
-        rqli_call_run(&route, &call, rqli_client_until_us(client, rqli_now_us()), &batch, error);
-    if (status) {
+    status = run_call(client, &call, &outcome, error);
+    if (status || outcome.what == EXTENDED) {
         return status;
     }
-    if (!rqli_outcome_read(batch->reply, &outcome)) {
-        return rqli_batch_fault(batch, batch->reply, "extend", lock.keys.lock.data, error);
-    }
-    return outcome.what == 1
-               ? RQL_OK
-               : rqli_fail(error, RQL_NOT_HELD, "%s: no grant with this secret is in force", name);
+    return extend_share(client, &lock, secret, ttl_ms, error);
 }
 
 /* Returns why there was no transaction: the first command that the server refused. EXEC only

@@ -403,8 +403,8 @@ const struct cli_command cli_clear_of = {
     .name = "clear-of",
     .usage = "--host HOST --acquirer ACQUIRER (--dry-run | --force)",
     .summary = "Release the locks of one acquirer",
-    .notes = "Releases the locks for which both ids match, and removes the requests of this "
-             "acquirer. Each lock goes to its next waiter.\n",
+    .notes = "Releases the locks and shares for which both ids match, and removes the requests of "
+             "this acquirer. Each lock goes to its next waiter.\n",
     .prepare = check_clear_of,
     .run = clear_of,
 };

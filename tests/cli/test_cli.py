@@ -257,7 +257,7 @@ def test_who_shows_each_holder_of_a_lock(server, rql):
     check_equal((rql("who", "free").code, len(rql("who", "free").out.splitlines())), (0, 1))
 
 
-def test_queue_shows_who_waits_for_a_share_as(server, rql):
+def test_queue_shows_who_waits_for_a_share(server, rql):
     rql("lock", "a", "--ttl", "1m")
     for score, (acquirer, access, packed) in enumerate((("rql:acq:1", "h", "\x92\xa9rql_share\xa42 8s"),
                                                         ("rql:acq:2", "H", "\x92\xa9rql_share\xa61 4096"),

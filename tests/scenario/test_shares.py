@@ -324,6 +324,10 @@ def facts_of(hold, meta, *more):
     return [hold.outcome.acq_id, hold.outcome.hst_id, hold.tokens[0], meta, *more]
 
 
+def left_ms(world, name):
+    return world.ask("PTTL", f"rql:lock:{name}")
+
+
 OF_SHARE = "ini_ttl_ms", "share_units", "share_limit", "slots"
 
 
@@ -400,6 +404,55 @@ def a_lock_of_several_that_cannot_be_read_is_reported(world, kind, names):
     check_equal([one["rem_ttl_ms"] for one in holders(world, name)], [-1, -1])
     world.ask("SET", f"rql:lock:{name}", "x")
     check_equal(inspect(world, "holders", name), {"status": 2, "holders": []})
+
+
+@scenario(counts=[1])
+def a_share_is_released_and_extended_by_its_secret(world, kind, names):
+    """Of a lock of one and of several, from another process; the other share stays."""
+    (name,), (first, second, third) = names, actors(world, kind, 3)
+    using = world.actor("thread", world.client(world.remote()))
+
+    def use(hold, **words):
+        return using.begin("use_secret", name=name, secret=hold.outcome.secrets[0], **words).outcome()
+
+    held, theirs = (one.acquire(name, ttl_ms=MINUTE_MS, **permit(1, 2, share_slots=True)) for one in (first, second))
+    use(theirs, ttl_ms=3 * MINUTE_MS).check()
+    left = {one["acq_id"]: one["rem_ttl_ms"] for one in holders(world, name)}
+    check(left[held.outcome.acq_id] <= MINUTE_MS, f"{left}")
+    check(2 * MINUTE_MS < left[theirs.outcome.acq_id] <= 3 * MINUTE_MS, f"{left}")
+    asking = third.ask(name, **permit(1, 2, share_slots=True), timeout_ms=FOREVER)
+    world.await_queue(names, 1)
+    use(held).check()
+    mine = asking.hold()
+    check_equal((mine.outcome.slots, held.release().status), ([0], "NOT_HELD"))
+    check_equal(shared(world, name), (SHARED, 2, 2))
+    for words in {}, {"ttl_ms": MINUTE_MS}:
+        use(held, **words).check("NOT_HELD")
+    mine.release().check()
+    use(theirs, ttl_ms=4 * MINUTE_MS).check()  # the last one of a lock of several
+    check(left_ms(world, name) > 3 * MINUTE_MS, "it is not extended")
+    use(theirs).check()
+    check_equal(theirs.release().status, "NOT_HELD")
+    alone = first.acquire(name, **READER, ttl_ms=MINUTE_MS)  # a lock of one
+    use(alone, ttl_ms=2 * MINUTE_MS).check()
+    check(left_ms(world, name) > MINUTE_MS, "it is not extended")
+    use(alone).check()
+    check_equal(alone.release().status, "NOT_HELD")
+    world.await_nothing_left()
+
+
+@once
+def a_share_is_released_by_its_secret_though_an_answer_is_lost(world, kind, names):
+    """The call for a lock of one ends no share, so after a lost answer it must not count as its release."""
+    network = Network(world)
+    actor, other = world.actor("thread", network.client()), world.actor("thread")
+    actor.acquire("warm").release().check()
+    held, theirs = (other.acquire(*names, **READER, task=task) for task in (1, 2))
+    network.fail("cut_reply", n=1)
+    actor.begin("use_secret", name=names[0], secret=held.outcome.secrets[0]).outcome().check()
+    check_equal(shared(world, names[0])[1:], (1, 1))
+    check_equal(held.release().status, "NOT_HELD")
+    theirs.release().check()
 
 
 @once

@@ -58,7 +58,7 @@ def slot_of_lock(name):
 # ---- tests that speak of keys as they are on a single server ----
 
 SHARED = "{lock}"  # begins the names of locks that are to be in one partition
-OF_A_LOCK = (b"lock", b"lock_queue", b"req")
+OF_A_LOCK = (b"lock", b"lock_queue", b"req", b"shares")
 OF_THE_FIRST = (b"clients", b"swarm:config", b"swarm:flusher")
 OF_EACH = re.compile(rb"live$|fence$|era$|wake:|swarm:|lock")
 OF_A_SHARD = {"SUBSCRIBE": "SSUBSCRIBE", "PUBLISH": "SPUBLISH", "CHANNELS": "SHARDCHANNELS", "NUMSUB": "SHARDNUMSUB"}
