@@ -43,7 +43,7 @@ static rql_holder_list *new_list(rql_key_status status, size_t count)
 }
 
 /* A name that is too long for librql has no shares, so its key of shares may be cut. */
-static void ask(struct rqli_command *command, struct rqli_slice key)
+void rqli_holders_ask(struct rqli_command *command, struct rqli_slice key)
 {
     const struct rqli_slice name = rqli_name_in(key, RQLI_KEY_LOCK);
     const struct rqli_key_set *set = rqli_key_set_in(key);
@@ -249,28 +249,36 @@ static rql_status make_list(struct holders *self, const struct rqli_reply *repli
     return has_memory ? RQL_OK : rqli_fail_nomem(error);
 }
 
+rql_status rqli_holders_read(const struct rqli_reply *replies, struct rqli_slice key,
+                             const char *where, rql_holder_list **out, rql_error *error)
+{
+    RQLI_AUTO(holders_fini) struct holders holders = {.list = NULL};
+    rql_lock_info *lock = NULL;
+    rql_status status = rqli_lock_info_read(replies, key, where, &lock, error);
+
+    status = status ? status : make_list(&holders, replies, lock, error);
+    if (!status) {
+        *out = RQLI_GIVE(holders.list);
+    }
+    return status;
+}
+
 /* `context` is where the list goes. */
 static rql_status read_one(const struct rqli_reader *reader, const struct rqli_key_batch *self,
                            size_t first, size_t n)
 {
     const struct rqli_slice key = self->keys[first].text;
     RQLI_AUTO(rqli_batch_give) struct rqli_batch *batch = rqli_reader_take(reader);
-    RQLI_AUTO(holders_fini) struct holders holders = {.list = NULL};
-    rql_lock_info *lock = NULL;
     rql_status status;
 
     (void)n;
     if (batch) {
-        ask(&batch->command, key);
+        rqli_holders_ask(&batch->command, key);
     }
     status = rqli_reader_run(reader, batch);
-    status = status ? status
-                    : rqli_lock_info_read(batch->reply, key, reader->where, &lock, reader->error);
-    status = status ? status : make_list(&holders, batch->reply, lock, reader->error);
-    if (!status) {
-        *(rql_holder_list **)self->context = RQLI_GIVE(holders.list);
-    }
-    return status;
+    return status ? status
+                  : rqli_holders_read(batch->reply, key, reader->where,
+                                      (rql_holder_list **)self->context, reader->error);
 }
 
 /* Returns only a status for a lock that is too large. */

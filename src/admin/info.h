@@ -77,6 +77,12 @@ bool rqli_packed_next(struct rqli_packed *self, struct rqli_slice *out);
  * Reads a lock as rql_holder_list. Any contents of the key become a status.
  */
 
+/* Asks about the lock with this key, and reads the replies: two about the lock, the ends of shares,
+ * the time. No I/O. */
+void rqli_holders_ask(struct rqli_command *command, struct rqli_slice key);
+rql_status rqli_holders_read(const struct rqli_reply *replies, struct rqli_slice key,
+                             const char *where, rql_holder_list **out, rql_error *error);
+
 /* `key` is that of the lock. *out is set after RQL_OK. */
 rql_status rqli_read_holders(const struct rqli_reader *reader, struct rqli_slice key,
                              rql_holder_list **out);

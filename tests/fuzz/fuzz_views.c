@@ -48,6 +48,15 @@ static const char *const words[] = {
     "0",
     "",
     "rql:hst:1/2/3/4 5000 nonce",
+    RQLI_SHARED_ACQUIRER,
+    "rql_h:rql:acq:1",
+    "rql_h:rql:acq:2",
+    "00112233445566778899aabbccddeeff 2:0,3 8 1 5000 c rql:hst:1/2 \x92\xa1x\xa1y",
+    "00112233445566778899aabbccddeeff 1 4096 2 5000 - rql:hst:3/4 \x93\xd9\x09",
+    "rql_share",
+    "2 8s",
+    "rql:hst:1/2/ 5000 0a 0 h 1 \x92\xa9rql_share\xa4"
+    "2 8s",
 };
 
 static const char *const errors[] = {"WRONGTYPE Operation", "NOPERM no", "ERR what", ""};
@@ -164,6 +173,30 @@ static size_t show_lock(const struct rqli_reply *replies)
     return length;
 }
 
+static size_t show_holders(const struct rqli_reply *replies)
+{
+    rql_holder_list *list = NULL;
+    size_t length = 0;
+
+    if (rqli_holders_read(replies, rqli_slice_of("rql:lock:fuzz"), "fuzz", &list, NULL)) {
+        RQLI_MUST(!list);
+        return 0;
+    }
+    for (size_t i = 0; i < list->count; i++) {
+        const rql_holder_info *info = list->item[i];
+
+        length += read_all(info->acquirer_id) + read_all(info->host_id);
+        for (size_t k = 0; k < info->n_slots; k++) {
+            RQLI_MUST(info->slots[k] >= 0 && info->slots[k] < info->share_limit);
+        }
+        for (size_t k = 0; k < info->n_meta; k++) {
+            length += strlen(info->meta[k].name) + strlen(info->meta[k].value);
+        }
+    }
+    (void)rql_free(list);
+    return length;
+}
+
 static size_t show_queue(const struct rqli_reply *replies)
 {
     struct rqli_command command = {0};
@@ -236,7 +269,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     switch (kind % 4) {
     case 0:
-        shown = show_lock(forest.nodes);
+        shown = show_lock(forest.nodes) + show_holders(forest.nodes);
         break;
     case 1:
         shown = show_queue(forest.nodes);
