@@ -425,9 +425,7 @@ static const char shares[] =
     "with the N of the command that asks. A command with neither flag holds the lock alone, as a "
     "writer. All commands wait in one queue, so readers that keep coming do not starve a writer.\n"
     "With --slots each unit has a number from 0 to N - 1 that no other command has before this "
-    "one has ended: the number of a device, a port or a licence.\n"
-    "If a command that shares the lock with others is killed together with its rql, its share ends "
-    "with its TTL.\n";
+    "one has ended: the number of a device, a port or a licence.\n";
 
 static const char places[] =
     "With --max-waiters N a command that finds N requests in the queue is not run, and the exit "

@@ -138,6 +138,20 @@ def test_an_rql_inside_the_command_is_refused_the_lock(_server, rql):
         check_all_end(other)
 
 
+def test_a_share_is_free_when_its_rql_is_killed(server, rql):
+    """Its guard releases it, long before its TTL ends."""
+    permits = ("run", "a", "--permits", "2", "--slots", "--ttl", "10m")
+    with Folder() as folder:
+        one, other = (start_holding(rql, folder, *permits) for _ in range(2))
+        waiter = start_waiting(server, rql, *permits, "-c", "echo $RQL_SLOTS")
+        one.send_signal(signal.SIGKILL)
+        check_equal(finish(waiter).out, "0\n")
+        finish(one)
+        folder.touch("end")
+        check_all_end(other)
+    wait_until(lambda: not server.is_locked("a"), "it is free")
+
+
 class Crowd:
     """Commands that want a slot, and write down which they have: "begin SLOT PROCESS", "end SLOT PROCESS". Each has a
     line of stdin to end at. The kernel is the witness: a command locks the file of its slot for as long as a process of
