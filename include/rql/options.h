@@ -370,6 +370,18 @@ typedef struct rql_lock_options {
      *  the server keeps the lock in its compact form; with a larger number the lock may take twice
      *  the memory. */
     uint64_t task;
+    /** Share the lock with other requests that share it: the request takes this many units of
+     *  `share_limit`. 0 (default): it wants the lock alone; up to `share_limit`. A reader is 1 unit
+     *  of ::RQL_SHARE_MAX, a permit of a semaphore of 5 is 1 of 5. See share.h, also for two calls
+     *  that set these options. Not for series. */
+    int64_t share_units;
+    /** Most units in use at the time of the grant, its own included. Each request has a limit of
+     * its own. 1 to ::RQL_SHARE_MAX (default). Not read without `share_units`. */
+    int64_t share_limit;
+    /** The share has as many slots as units: numbers from 0 to `share_limit` - 1 that no other
+     * share with slots has (rql_lock_slots()). At most ::RQL_SLOT_UNITS_MAX units of
+     *  ::RQL_SLOT_LIMIT_MAX. Not read without `share_units`. Default false. */
+    bool share_slots;
     /** The caller holds other locks that this client does not know of: through another client, or
      *  because the process runs under a lock, as `rql run` reports in RQL_LOCK. Default false. Such
      *  a request can take a free lock that is reserved for a series (see series.h), because the
@@ -403,18 +415,6 @@ typedef struct rql_lock_options {
      *  done at most once in this time. 0 (default): it is free when it is released; up to
      *  ::RQL_TTL_MAX_MS. rql_lock_release() describes it. Not for series. */
     int64_t hold_at_least_ms;
-    /** Share the lock with other requests that share it: the request takes this many units of
-     *  `share_limit`. 0 (default): it wants the lock alone; up to `share_limit`. A reader is 1 unit
-     *  of ::RQL_SHARE_MAX, a permit of a semaphore of 5 is 1 of 5. See share.h, also for two calls
-     *  that set these options. Not for series. */
-    int64_t share_units;
-    /** Most units in use at the time of the grant, its own included. Each request has a limit of
-     * its own. 1 to ::RQL_SHARE_MAX (default). Not read without `share_units`. */
-    int64_t share_limit;
-    /** The share has as many slots as units: numbers from 0 to `share_limit` - 1 that no other
-     * share with slots has (rql_lock_slots()). At most ::RQL_SLOT_UNITS_MAX units of
-     *  ::RQL_SLOT_LIMIT_MAX. Not read without `share_units`. Default false. */
-    bool share_slots;
     rql_lost_fn on_lost; /**< Called when the lock is lost, or NULL. */
     void *on_lost_data;  /**< Given to `on_lost`. */
 

@@ -49,8 +49,8 @@ void rqli_holders_ask(struct rqli_command *command, struct rqli_slice key)
     const struct rqli_key_set *set = rqli_key_set_in(key);
     char shares[RQLI_KEY_SIZE];
 
-    (void)snprintf(shares, sizeof shares, "%s%s%.*s", set ? set->prefix.data : RQLI_PREFIX,
-                   RQLI_KEY_SHARES + sizeof RQLI_PREFIX - 1, (int)name.length, name.data);
+    (void)snprintf(shares, sizeof shares, "%s" RQLI_OF_SHARES "%.*s",
+                   set ? set->prefix.data : RQLI_PREFIX, (int)name.length, name.data);
     rqli_lock_info_ask(command, key);
     rqli_command_words(command, "ZRANGE", shares, "0", "-1", "WITHSCORES", NULL);
     rqli_command_words(command, "TIME", NULL);

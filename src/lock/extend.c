@@ -103,6 +103,19 @@ static void read_extend(struct rqli_op *op, size_t i, const struct rqli_batch *a
     }
 }
 
+static void report(const struct rqli_extend *self, const rql_lock *lock)
+{
+    struct rqli_figures figures = rqli_lock_figures(lock);
+
+    figures.ttl_ms = self->ttl_ms;
+    if (is_lowering(self)) {
+        figures.share_units = self->share.units;
+        rqli_observe(RQLI_ON_LOWERED, &lock->subject, &figures);
+    } else {
+        rqli_observe(RQLI_ON_EXTENDED, &lock->subject, &figures);
+    }
+}
+
 /* Takes the extensions that are as safe as they have to be. A lease counts from the sending of the
  * call, and may have ended while the reply was on its way: then it stays so, even if the server has
  * granted more. */
@@ -123,15 +136,7 @@ static void take_extensions(struct rqli_extend *self)
             note_status(self, status, &fault);
         } else if (rqli_leases_on_extended(lock->client->leases, lock, extension->sent_us,
                                            extension->left_ms)) {
-            struct rqli_figures figures = rqli_lock_figures(lock);
-
-            figures.ttl_ms = self->ttl_ms;
-            if (is_lowering(self)) {
-                figures.share_units = self->share.units;
-                rqli_observe(RQLI_ON_LOWERED, &lock->subject, &figures);
-            } else {
-                rqli_observe(RQLI_ON_EXTENDED, &lock->subject, &figures);
-            }
+            report(self, lock);
         } else {
             note_status(self, fail_ended(lock, &fault), &fault);
         }

@@ -233,7 +233,7 @@ static bool is_outdated(const rql_lock *lock)
 }
 
 /* Applies the reply to the lock. A reply that makes no sense is a setback, and so is one that is
- * less durable than it has to be: the next attempt may succeed. */
+ * outdated or less durable than it has to be: the next attempt may succeed. */
 static void read_renewal(struct rqli_duty *duty, const struct rqli_batch *answer,
                          const struct rqli_reply *reply, rql_status fault)
 {
@@ -243,13 +243,12 @@ static void read_renewal(struct rqli_duty *duty, const struct rqli_batch *answer
 
     (void)fault;
     if (!reply || !rqli_outcome_read(reply, &outcome) ||
-        (outcome.what == 1 && !rqli_durability_is_met(&lock->durability, &answer->acks))) {
+        (outcome.what == 1 ? !rqli_durability_is_met(&lock->durability, &answer->acks)
+                           : is_outdated(lock))) {
         rqli_lease_on_setback(lease, rqli_now_us());
     } else if (outcome.what == 1 && lock->kept.listing != RQLI_LOCK_ADOPTED) {
         rqli_lease_on_extended(lease, answer->sent_us, outcome.third);
         rqli_observe(RQLI_ON_RENEWED, &lock->subject, NULL);
-    } else if (outcome.what != 1 && is_outdated(lock)) {
-        rqli_lease_on_setback(lease, rqli_now_us());
     } else { /* gone; or adopted, and nothing more has to be done for it */
         rqli_lease_on_gone(lease);
     }

@@ -553,17 +553,22 @@ static rql_status check_others(enum rqli_option_struct which, const union any_op
 static unsigned char rows_of[sizeof structs / sizeof structs[0]][N_ROWS + 1];
 static pthread_once_t rows_listed = PTHREAD_ONCE_INIT;
 
+static void list_rows_of(size_t which)
+{
+    unsigned char *next = rows_of[which];
+
+    for (size_t i = 0; i < N_ROWS; i++) {
+        if (rows[i].in[which].name) {
+            *next++ = (unsigned char)i;
+        }
+    }
+    *next = N_ROWS;
+}
+
 static void list_rows(void)
 {
     for (size_t which = 0; which < sizeof structs / sizeof structs[0]; which++) {
-        unsigned char *next = rows_of[which];
-
-        for (size_t i = 0; i < N_ROWS; i++) {
-            if (rows[i].in[which].name) {
-                *next++ = (unsigned char)i;
-            }
-        }
-        *next = N_ROWS;
+        list_rows_of(which);
     }
 }
 

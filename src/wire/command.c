@@ -306,13 +306,14 @@ void rqli_call_acquire_args(struct rqli_call *self, const struct rqli_acquire_ar
 {
     char *begin = self->numbers + self->used;
     char *at = begin;
+    static const char marks[] = "f-+";
     /* Two more words, which nearly no request has. One that fails fast never waits. */
     bool has_more = !args->fail_fast && (args->max_waiters >= 0 || args->head_start_ms > 0);
 
     RQLI_MUST(self->used + ACQUIRE_BYTES <= sizeof self->numbers);
     *at++ = args->access;
     *at++ = args->conflict;
-    *at++ = args->fail_fast ? 'f' : has_more ? '+' : '-';
+    *at++ = marks[args->fail_fast ? 0 : 1 + has_more];
     at = put_number(at, args->wait_ms);
     at = put_number(at, args->score_us);
     at = put_number(at, args->queue_ttl_ms);
@@ -345,8 +346,7 @@ static void write_lock_keys(const struct rqli_keys *keys, struct rqli_command *c
 /* Writes the key of the shares. No handle has it, because only sharers need it. */
 static void write_shares_key(const struct rqli_keys *keys, struct rqli_command *command)
 {
-    const struct rqli_slice parts[] = {keys->set->prefix,
-                                       rqli_slice_of(RQLI_KEY_SHARES + sizeof RQLI_PREFIX - 1),
+    const struct rqli_slice parts[] = {keys->set->prefix, rqli_slice_of(RQLI_OF_SHARES),
                                        rqli_name_in(keys->lock, RQLI_KEY_LOCK)};
     size_t length = parts[0].length + parts[1].length + parts[2].length;
 

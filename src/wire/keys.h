@@ -18,7 +18,8 @@
 #define RQLI_KEY_LOCK RQLI_PREFIX "lock:"
 #define RQLI_KEY_QUEUE RQLI_PREFIX "lock_queue:"
 #define RQLI_KEY_REQUESTS RQLI_PREFIX "req:"
-#define RQLI_KEY_SHARES RQLI_PREFIX "shares:"
+#define RQLI_OF_SHARES "shares:" /* behind the prefix of any set */
+#define RQLI_KEY_SHARES RQLI_PREFIX RQLI_OF_SHARES
 #define RQLI_KEY_LIVE RQLI_PREFIX "live"
 #define RQLI_KEY_FENCE RQLI_PREFIX "fence"
 #define RQLI_KEY_ERA RQLI_PREFIX "era"

@@ -48,15 +48,15 @@ static const char *const words[] = {
     "0",
     "",
     "rql:hst:1/2/3/4 5000 nonce",
-    RQLI_SHARED_ACQUIRER,
+    (RQLI_SHARED_ACQUIRER),
     "rql_h:rql:acq:1",
     "rql_h:rql:acq:2",
     "00112233445566778899aabbccddeeff 2:0,3 8 1 5000 c rql:hst:1/2 \x92\xa1x\xa1y",
     "00112233445566778899aabbccddeeff 1 4096 2 5000 - rql:hst:3/4 \x93\xd9\x09",
     "rql_share",
     "2 8s",
-    "rql:hst:1/2/ 5000 0a 0 h 1 \x92\xa9rql_share\xa4"
-    "2 8s",
+    ("rql:hst:1/2/ 5000 0a 0 h 1 \x92\xa9rql_share\xa4"
+     "2 8s"),
 };
 
 static const char *const errors[] = {"WRONGTYPE Operation", "NOPERM no", "ERR what", ""};
