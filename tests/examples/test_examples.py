@@ -112,7 +112,7 @@ def test_programs_of_our_pages_take_a_lock(_server, run):
 
 
 def test_each_says_how_it_is_used_and_what_is_wrong(server, run):
-    for name in ("mutex", "transfer", "permits", "reader_writer", "leader", "once_a_day", "fencing", "drain"):
+    for name in ("mutex", "transfer", "permits", "reader_writer", "job_queue", "leader", "once_a_day", "fencing", "drain"):
         said = run(name)
         assert said.code in (1, 2) and said.err.startswith("Usage: " + name), said.err
     said = run("mutex", "a", RQL_URL="unix:///nowhere/at/all")
@@ -165,6 +165,20 @@ def test_readers_run_together_and_a_writer_becomes_a_reader(server, run):
     writer.stdin.flush()
     check_equal([process.stdout.readline() for process in (writer, late)], ["reading\n"] * 2)
     check_equal([finish(process).code for process in (writer, late)], [0, 0])
+    check_left(server)
+
+
+def test_a_job_is_refused_where_enough_wait(server, run):
+    working = run.start("job_queue", "export", "1")
+    check_equal(working.stdout.readline(), "working\n")
+    waiting = run.start("job_queue", "export", "1")
+    wait_until(lambda: server.ask("ZCARD", "rql:lock_queue:export") == 1, "it waits")
+    refused = run("job_queue", "export", "1")
+    check_equal(refused.code, 75)
+    check_in("1 or more requests wait for it already", refused.err)
+    for process in (working, waiting):
+        said = process.communicate("\n", timeout=60)
+        assert process.returncode == 0 and said[0].endswith("done\n"), said
     check_left(server)
 
 

@@ -289,6 +289,38 @@ def a_lost_reply_costs_no_share(world, kind, names):
     world.await_nothing_left()
 
 
+@scenario(counts=[1], is_timed=True)
+def a_ruby_among_readers_has_its_turn(world, kind, names):
+    """It waits for all of them and deletes nothing; no later reader passes it; then the readers are next."""
+    first, second, late = actors(world, kind, 3)
+    ruby = world.actor("ruby")
+    held = [one.acquire(*names, **READER) for one in (first, second)]
+    asking = ruby.ask(names[0])
+    world.await_queue(names, 1)
+    reading = late.ask(*names, **READER, timeout_ms=FOREVER)
+    world.await_queue(names, 2)
+    held[0].release().check()
+    check_equal(held[1].verify().status, "OK")
+    check(not asking.is_over() and not reading.is_over(), "one has the lock beside a reader that was there first")
+    held[1].release().check()
+    mine = asking.hold()
+    check(not reading.is_over(), "a reader beside Ruby")
+    mine.release()
+    reading.hold().release().check()
+    world.await_nothing_left()
+
+
+@scenario(counts=[1], is_timed=True)
+def what_ruby_unlocks_is_lost_to_all_that_share_it(world, kind, names):
+    """They learn of it by their renewals."""
+    held = [one.acquire(*names, **READER, ttl_ms=600, auto_extend=True) for one in actors(world, kind, 2)]
+    world.actor("ruby").ruby.unlock(names[0])
+    for hold in held:
+        wait_until(hold.is_lost, "it is told")
+        check_equal((hold.state(), hold.release().status), ("GONE", "NOT_HELD"))
+    world.await_nothing_left()
+
+
 @scenario(counts=[1])
 def what_is_not_a_share_is_refused_before_anything_is_sent(world, kind, names):
     actor = world.actor(kind)
