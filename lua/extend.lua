@@ -2,7 +2,8 @@
 -- creates a grant.
 --
 -- @keys lock queue requests live fence
--- @args nonce ttl_ms random
+-- @args nonce ttl_ms random ...
+-- One more argument asks how many wait, which is then the last number of the answer.
 -- Returns "1 now_us ttl_left_ms" when in force, "0 now_us" when the grant has ended. While re-entries
 -- extend the grant, ttl_left_ms does not count the time that they may take back. If the queue is too long to be
 -- served in one call, its next poll serves the rest.
@@ -23,7 +24,7 @@ if held[1] == ARGV[1] then
         call("HSET", lock, "rql_end", string.format("%.0f", ends))
         left = math.min(left, math.floor((ends - now_text) / 1000))
     end
-    return "1 " .. now_text .. " " .. math.min(left, 2592000000)
+    return "1 " .. now_text .. " " .. math.min(left, 2592000000) .. (ARGV[4] and " " .. call("ZCARD", queue) or "")
 end
 if call("HEXISTS", lock, "acq_id") == 1 or call("EXISTS", queue, requests) == 0 then
     return "0 " .. now_text

@@ -2,7 +2,7 @@
 -- lock that its owner holds alone becomes a lock of one that is shared.
 --
 -- @keys lock queue requests live fence shares
--- @args acquirer nonce ttl_ms random share
+-- @args acquirer nonce ttl_ms random share ...
 -- Returns the answers of extend.lua, or "4 now_us": the owner holds the lock alone, and an extendable re-entry has
 -- extended it.
 
@@ -47,4 +47,4 @@ else
     serve(keys, now_text, now_seconds, ARGV[4])
     return "0 " .. now_text
 end
-return "1 " .. now_text .. " " .. math.min(left_ms, 2592000000)
+return "1 " .. now_text .. " " .. math.min(left_ms, 2592000000) .. (ARGV[6] and " " .. call("ZCARD", queue) or "")

@@ -348,6 +348,27 @@ typedef struct rql_refusal rql_refusal;
  */
 typedef void (*rql_lost_fn)(rql_lock *lock, void *user_data);
 
+/** What is known of the requests that wait for a held lock; see ::rql_wanted_fn. New members are
+ * only ever appended. */
+typedef struct rql_wanted {
+    int64_t waiters; /**< Number of requests in the queue, those of the gem included. 1 or more. */
+} rql_wanted;
+
+/**
+ * Called when others begin to wait for a held lock, so that its holder can make way: release the
+ * lock early, lower it (share.h), or finish after the current piece of work. Nothing else follows
+ * from it.
+ *
+ * A renewal of the lock asks how many wait. So the function is called at most a third of the TTL
+ * after the first one has come, once for each time that the queue was empty before. It runs on the
+ * same thread, with the same rules, as ::rql_lost_fn; it may release the lock.
+ *
+ * @param[in] lock       The lock, which is held.
+ * @param[in] wanted     What is known; valid during the call.
+ * @param[in] user_data  rql_lock_options::on_wanted_data.
+ */
+typedef void (*rql_wanted_fn)(rql_lock *lock, const rql_wanted *wanted, void *user_data);
+
 /** Settings of one acquisition. Fill with rql_lock_options_init(). */
 typedef struct rql_lock_options {
     size_t size; /**< Set by rql_lock_options_init(); do not change. */
@@ -417,6 +438,9 @@ typedef struct rql_lock_options {
     int64_t hold_at_least_ms;
     rql_lost_fn on_lost; /**< Called when the lock is lost, or NULL. */
     void *on_lost_data;  /**< Given to `on_lost`. */
+    rql_wanted_fn
+        on_wanted; /**< Called when others wait for the lock, or NULL. Needs `auto_extend`. */
+    void *on_wanted_data; /**< Given to `on_wanted`. */
 
     /** On a refusal, ask the server for the holder, so that ::rql_error names it. If `refusal` is
      *  set, ask for the queue as well. */

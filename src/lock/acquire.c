@@ -569,6 +569,8 @@ bool rqli_acquire_keep(struct rqli_acquire *self)
         lock->hold_at_least_ms = self->options->hold_at_least_ms;
         lock->on_lost = self->options->on_lost;
         lock->user_data = self->options->on_lost_data;
+        lock->on_wanted = self->options->on_wanted;
+        lock->on_wanted_data = self->options->on_wanted_data;
         status = rqli_leases_add(self->client->leases, lock, &fault);
     }
     if (status) {

@@ -119,6 +119,9 @@ rql_status rqli_call_options_read(const rql_client *client, rql_lock_options *ou
     if (!status) {
         status = check_share(out, error);
     }
+    if (!status && out->on_wanted && !out->auto_extend) {
+        status = rqli_fail(error, RQL_E_INVALID, "on_wanted needs auto_extend");
+    }
     return status ? status : rqli_client_check_ttl(client, out->ttl_ms, error);
 }
 

@@ -155,10 +155,25 @@ struct rqli_leases *rqli_leases_free(struct rqli_leases *self)
     return NULL;
 }
 
-/* ---- loss ---- */
+/* ---- callbacks ---- */
 
-/* The mutex is released for the callback. The descriptor is written first, because a thread that
- * polls it must not depend on a callback that takes its time. */
+/* The mutex is released for a callback. A call that ends the lock meanwhile waits for it. */
+static void begin_callback(struct rqli_leases *self, const rql_lock *lock)
+{
+    self->shared.in_callback = lock;
+    rqli_background_unlock(self->background);
+}
+
+static void end_callback(struct rqli_leases *self)
+{
+    rqli_background_lock(self->background);
+    self->shared.in_callback = NULL;
+    (void)atomic_fetch_add(&self->callback_ended, 1);
+    rqli_signal_wake(&self->callback_ended);
+}
+
+/* The descriptor is written first, because a thread that polls it must not depend on a callback
+ * that takes its time. */
 static void report_loss(struct rqli_leases *self, rql_lock *lock)
 {
     const struct rqli_figures figures = rqli_lock_figures(lock);
@@ -173,16 +188,26 @@ static void report_loss(struct rqli_leases *self, rql_lock *lock)
         rqli_observe(RQLI_ON_LOST, &lock->subject, &figures);
         return;
     }
-    self->shared.in_callback = lock;
-    rqli_background_unlock(self->background);
+    begin_callback(self, lock);
     rqli_observe(RQLI_ON_LOST, &lock->subject, &figures);
     if (lock->on_lost) {
         lock->on_lost(lock, lock->user_data);
     }
-    rqli_background_lock(self->background);
-    self->shared.in_callback = NULL;
-    (void)atomic_fetch_add(&self->callback_ended, 1);
-    rqli_signal_wake(&self->callback_ended);
+    end_callback(self);
+}
+
+/* Notifies a holder when others begin to wait. The lock may be gone afterwards. */
+static void report_wanted(struct rqli_leases *self, rql_lock *lock, int64_t n_waiting)
+{
+    const rql_wanted wanted = {.waiters = n_waiting};
+    bool is_first = n_waiting > 0 && !lock->kept.was_wanted;
+
+    lock->kept.was_wanted = n_waiting > 0;
+    if (is_first) {
+        begin_callback(self, lock);
+        lock->on_wanted(lock, &wanted, lock->on_wanted_data);
+        end_callback(self);
+    }
 }
 
 static void on_loss_due(struct rqli_due *due)
@@ -223,6 +248,9 @@ static void write_renewal(struct rqli_duty *duty, struct rqli_call *call)
 
     lock->kept.asked_alone = lock->share.units == 0;
     rqli_held_write_extension(lock, lock->kept.asks_ms, call);
+    if (lock->on_wanted) {
+        rqli_call_text(call, "w"); /* how many wait? */
+    }
 }
 
 /* Returns whether the last renewal asked for a lock that is held alone, but may be shared by now:
@@ -238,8 +266,10 @@ static void read_renewal(struct rqli_duty *duty, const struct rqli_batch *answer
                          const struct rqli_reply *reply, rql_status fault)
 {
     rql_lock *lock = rqli_lock_of_duty(duty);
+    struct rqli_leases *self = lock->client->leases;
     struct rqli_lease *lease = &lock->kept.lease;
     struct rqli_outcome outcome;
+    bool is_renewed = false;
 
     (void)fault;
     if (!reply || !rqli_outcome_read(reply, &outcome) ||
@@ -247,12 +277,16 @@ static void read_renewal(struct rqli_duty *duty, const struct rqli_batch *answer
                            : is_outdated(lock))) {
         rqli_lease_on_setback(lease, rqli_now_us());
     } else if (outcome.what == 1 && lock->kept.listing != RQLI_LOCK_ADOPTED) {
+        is_renewed = true;
         rqli_lease_on_extended(lease, answer->sent_us, outcome.third);
         rqli_observe(RQLI_ON_RENEWED, &lock->subject, NULL);
     } else { /* gone; or adopted, and nothing more has to be done for it */
         rqli_lease_on_gone(lease);
     }
-    update(lock->client->leases, lock);
+    update(self, lock);
+    if (lock->on_wanted && is_renewed) {
+        report_wanted(self, lock, outcome.fourth);
+    }
 }
 
 static const struct rqli_duty_ops renewal_ops = {

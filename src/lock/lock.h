@@ -63,6 +63,8 @@ struct rql_lock {
     bool may_have_ended; /* a call that ends the lock got no reply */
     rql_lost_fn on_lost;
     void *user_data;
+    rql_wanted_fn on_wanted;
+    void *on_wanted_data;
     uint64_t owner_thread; /* renewal stops when this thread ends */
     bool is_of_host;       /* it counts as a handle of its host, see rqli_hosts_meet() */
     uint32_t holder;       /* its acquirer, as rqli_holders counts it */
@@ -76,6 +78,7 @@ struct rql_lock {
         struct rqli_due loss;           /* when the loss is to be reported */
         bool is_lowering;               /* a call that shares the lock is under way */
         bool asked_alone;               /* the last renewal was that of a lock held alone */
+        bool was_wanted;                /* others waited at the last renewal */
         enum rqli_lock_listing listing;
         bool is_renewed; /* it is in that map */
         bool is_watched; /* the background thread looks after it */

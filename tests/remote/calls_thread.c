@@ -38,6 +38,7 @@ struct hold *hold_new(const cJSON *words)
     (void)snprintf(hold->name, sizeof hold->name, "%s", text_in(words, "lock"));
     hold->releases = is_set(words, "releases_when_lost");
     hold->releases_late = is_set(words, "releases_late");
+    hold->makes_way = is_set(words, "makes_way");
     return hold;
 }
 
@@ -71,11 +72,34 @@ static void say_lost(rql_lock *lock, void *data)
     say(line);
 }
 
+static void say_wanted(rql_lock *lock, const rql_wanted *wanted, void *data)
+{
+    struct hold *hold = data;
+    cJSON *line = cJSON_CreateObject();
+
+    (void)cJSON_AddStringToObject(line, "wanted", hold->name);
+    (void)cJSON_AddNumberToObject(line, "waiters", (double)wanted->waiters);
+    if (hold->makes_way) {
+        cJSON *words = cJSON_CreateObject();
+
+        (void)cJSON_AddStringToObject(words, "lock", hold->name);
+        (void)take_object(A_HOLD, words, "lock");
+        cJSON_Delete(words);
+        (void)cJSON_AddNumberToObject(line, "released", rql_lock_release(lock, NULL));
+        free(hold);
+    }
+    say(line);
+}
+
 void set_listeners(const cJSON *words, struct hold *hold, rql_lock_options *out)
 {
     hold->is_lazy = out->lazy_release;
     out->on_lost = say_lost;
     out->on_lost_data = hold;
+    if (is_set(words, "hears_wanted") || hold->makes_way) {
+        out->on_wanted = say_wanted;
+        out->on_wanted_data = hold;
+    }
     if (is_set(words, "logs")) {
         out->logger_data = hold->name;
         out->instrumenter = NULL;

@@ -146,6 +146,7 @@ struct hold {
     rql_series_result result; /* of a series */
     bool releases;            /* when it is lost */
     bool releases_late;       /* when it is lost, once more: its lazy release has returned */
+    bool makes_way;           /* it is released when others wait for it */
     bool is_lazy;             /* may be told to be lost when it was released */
     struct hold *next;        /* of those */
 };
