@@ -155,22 +155,30 @@ bool rqli_answer_read(const struct rqli_reply *reply, struct rqli_answer *out)
     return true;
 }
 
+/* Reads the first number of a list, and cuts it off with the comma behind it; none is behind the
+ * last. */
+static bool read_slot(struct rqli_slice *text, int least, int most, int *out)
+{
+    const char *comma = text->length > 0 ? memchr(text->data, ',', text->length) : NULL;
+    const size_t length = comma ? (size_t)(comma - text->data) : text->length;
+    const struct rqli_slice digits = rqli_slice_take(text, length);
+
+    if (comma) {
+        (void)rqli_slice_take(text, 1);
+    }
+    return rqli_parse_within(digits, least, most, out) && (!comma || text->length > 0);
+}
+
 bool rqli_share_read_slots(struct rqli_slice text, const struct rqli_share *share, int *out)
 {
-    bool are_first = text.length == 0;
+    const bool are_first = text.length == 0;
 
     for (int i = 0; i < share->units; i++) {
-        const char *comma = text.length > 0 ? memchr(text.data, ',', text.length) : NULL;
-        size_t length = comma ? (size_t)(comma - text.data) : text.length;
-        struct rqli_slice digits = rqli_slice_take(&text, length);
-        int least = i > 0 ? out[i - 1] + 1 : 0;
+        const int least = i > 0 ? out[i - 1] + 1 : 0;
 
         out[i] = i;
-        if (!are_first && !rqli_parse_within(digits, least, share->limit - 1, &out[i])) {
+        if (!are_first && !read_slot(&text, least, share->limit - 1, &out[i])) {
             return false;
-        }
-        if (comma && i + 1 < share->units) {
-            (void)rqli_slice_take(&text, 1);
         }
     }
     return text.length == 0;
