@@ -19,6 +19,7 @@ enum {
 
 struct window {
     int64_t end_us; /* by the server's clock */
+    bool is_period; /* it began at a time that all hosts know */
     char end[CLI_DURATION_SIZE];
 };
 
@@ -35,6 +36,7 @@ static int begin_window(struct cli_args *args, rql_client *client, int64_t now_u
         cli_say("%s: the server did not tell its time", args->name);
         return CLI_FAULT;
     }
+    out->is_period = args->window_ms == CLI_UNSET;
     out->end_us = args->window_ms != CLI_UNSET ? now_us + args->window_ms * 1000
                                                : (now_us / period_us + 1) * period_us;
     args->hold_at_least_ms = (out->end_us - now_us + 999) / 1000;
@@ -57,15 +59,24 @@ static int64_t give_back_late(struct cli_held *held, const struct window *window
     return facts.acquired_at_us;
 }
 
-/* Returns whether the holder runs in a window that is over. */
-static bool is_of_before(const rql_lock_info *info)
+/* Returns whether the lock is still kept from the period before. It is kept from the arrival of its
+ * grant, and so for a little longer than its period; that of this period is kept to its end at
+ * least. */
+static bool is_kept_from_before(const rql_lock_info *info, const struct window *window)
+{
+    return info->is_kept && window->is_period &&
+           info->server_us + (info->remaining_ms + 1) * 1000 < window->end_us;
+}
+
+/* Returns whether the holder runs in a window that is over, or has. */
+static bool is_of_before(const rql_lock_info *info, const struct window *window)
 {
     for (size_t i = 0; i < info->n_meta && !info->is_kept; i++) {
         if (strcmp(info->meta[i].name, "once") == 0) {
             return strtoll(info->meta[i].value, NULL, 10) * 1000 <= info->server_us;
         }
     }
-    return false;
+    return is_kept_from_before(info, window);
 }
 
 /* Waits for the run of a window before this one, until the end of this one. */
@@ -96,7 +107,7 @@ static rql_status look(struct cli_session *self, const struct window *window)
         self->error = error;
         return status;
     }
-    return is_of_before(info) ? await_free(self, info, window) : RQL_FAIL_FAST_NO_TRY;
+    return is_of_before(info, window) ? await_free(self, info, window) : RQL_FAIL_FAST_NO_TRY;
 }
 
 static int skip(const struct cli_session *self)

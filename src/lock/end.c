@@ -24,6 +24,7 @@
  */
 
 enum {
+    DRIFT = 5000,      /* 200 ppm: two clocks part by one in so many */
     BLOCK_SLACK_MS = 2 /* the gem takes back of an extension: ttl - elapsed - 2 */
 };
 
@@ -38,17 +39,19 @@ bool rqli_end_may_pass(rql_status status)
 }
 
 /* Returns for how long the lock is to be kept when it is released now; 0: not at all. The end of a
- * re-entry keeps nothing. */
+ * re-entry keeps nothing. The server's clock may have gone slower than ours since the grant. */
 static int64_t kept_ms(const struct rqli_end_part *part)
 {
     const rql_lock *lock = part->lock;
+    int64_t held_for_us;
     int64_t left_us;
 
     if (!lock || lock->hold_at_least_ms == 0 || lock->process != RQL_LOCK_OBTAINING) {
         return 0;
     }
-    left_us = rqli_after_ms(lock->held_us, lock->hold_at_least_ms) - rqli_now_us();
-    return left_us > 0 ? (left_us + 999) / 1000 : 0;
+    held_for_us = rqli_now_us() - lock->held_us;
+    left_us = lock->hold_at_least_ms * 1000 - held_for_us;
+    return left_us > 0 ? (left_us + held_for_us / DRIFT + 999) / 1000 : 0;
 }
 
 /* Hands the lock on to an acquirer that does not exist, so that it ends by its TTL. transfer.lua is

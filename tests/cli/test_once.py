@@ -75,6 +75,15 @@ def test_periods_are_those_of_the_servers_clock(server, rql):
     check_within(end_ms, midnight_ms, midnight_ms + 1000)
 
 
+def test_a_lock_that_is_kept_from_the_last_period_is_waited_for(server, rql):
+    """It is kept a little longer than its period: here it ends before this one does, so it is not of this one."""
+    server.ask("HSET", "rql:lock:a", "acq_id", KEPT, "hst_id", "rql:hst:kept/0/0/" + "0" * 32, "ts", "5.5", "ini_ttl", 400,
+               "rql_nonce", "kept" + "0" * 28, "rql_token", 7)
+    server.ask("PEXPIRE", "rql:lock:a", 400)
+    check_equal(rql("once", "a", "--every", "30d", "--", "echo", "ran").out, "ran\n")
+    check_equal(rql("once", "a", "--every", "30d", "-E", "9", "--", "echo", "again").code, 9)
+
+
 def test_a_lock_that_comes_in_the_next_period_is_asked_for_again(_server, rql):
     """Many of these periods end between the question and the grant."""
     for _ in range(20):
