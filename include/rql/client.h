@@ -96,6 +96,33 @@ RQL_API RQL_MUST_CHECK rql_status rql_client_new(const rql_options *options, rql
 RQL_API rql_client *rql_client_free(rql_client *client);
 
 /**
+ * Prepares the end of a client, for example when a signal asks a service to stop: nothing new is
+ * begun, and what is held is brought to an end.
+ *
+ * From the call on, and until the client is freed, each acquisition returns ::RQL_E_UNAVAILABLE, and
+ * requests that wait end with ::RQL_CANCELLED, within 1.7 s. The `on_wanted` of each held lock is
+ * called, with the time that is left. The call then waits until all locks are released, by the
+ * threads and loops that hold them. Renewals, extensions and releases go on.
+ *
+ * @param[in]  client      The client.
+ * @param[in]  timeout_ms  How long to wait; 0: not at all; ::RQL_FOREVER: no limit.
+ * @param[out] error       Why the call did not return RQL_OK, or NULL.
+ *
+ * @retval RQL_OK         Nothing is held.
+ * @retval RQL_TIMED_OUT  Locks are still held. Call again to wait longer, or free the client: then
+ *                        they end by their TTL.
+ * @retval RQL_E_INVALID  @p client is NULL, or @p timeout_ms is below ::RQL_FOREVER.
+ * @retval RQL_E_NOMEM    There is no thread or memory for the callbacks. The client is drained all
+ *                        the same.
+ * @retval RQL_E_FORKED   The client belongs to the parent process.
+ *
+ * @threads Callable from any thread, but not from a callback, and not on the thread of a loop that
+ *          holds locks: it would wait for itself.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_client_drain(rql_client *client, int64_t timeout_ms,
+                                                   rql_error *error);
+
+/**
  * Connects now instead of at the first command, and checks what would make a later call fail.
  *
  * @param[in]  client  The client.

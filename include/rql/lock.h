@@ -394,15 +394,6 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_lost_fd(rql_lock *lock, int *out, rql
 RQL_API int64_t rql_lock_token(const rql_lock *lock);
 
 /**
- * Returns the secret of the grant. rql_lock_release_by_secret() accepts it from any process.
- *
- * @param[in] lock  The lock, or NULL.
- * @return 32 hexadecimal digits; valid until the lock is released or forgotten. NULL for NULL.
- * @threads Callable from any thread.
- */
-RQL_API const char *rql_lock_secret(const rql_lock *lock);
-
-/**
  * Returns the name of a lock.
  *
  * @param[in] lock  The lock, or NULL.

@@ -221,6 +221,15 @@ RQL_API RQL_MUST_CHECK rql_status rql_requests_clear_dead(rql_client *client,
                                                           rql_text_list **queues, rql_error *error);
 
 /**
+ * Returns the secret of the grant. rql_lock_release_by_secret() accepts it from any process.
+ *
+ * @param[in] lock  The lock, or NULL.
+ * @return 32 hexadecimal digits; valid until the lock is released or forgotten. NULL for NULL.
+ * @threads Callable from any thread.
+ */
+RQL_API const char *rql_lock_secret(const rql_lock *lock);
+
+/**
  * Releases a grant by its secret, from any process (fencelock's release). If it is a share, the
  * other shares of the lock stay.
  *

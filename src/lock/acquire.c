@@ -15,6 +15,7 @@
 #include "lock/reason.h"
 #include "lock/server_clock.h"
 #include "lock/setback.h"
+#include "lock/sharing.h"
 #include "lock/transfer.h"
 #include "lock/wait.h"
 #include "lock/withdraw.h"
@@ -414,8 +415,8 @@ static void take_cancellation(struct rqli_acquire *self)
     self->request.limits.deadline_us = rqli_earlier(deadline_us(self), rqli_now_us());
 }
 
-/* Says what the operation does next. A cancellation on a loop that comes while a try is under way
- * takes effect here, after the reply to the try: a grant in that reply is given back by leaving the
+/* Says what the operation does next. A cancellation on a loop, or of the whole client, that comes while
+ * a try is under way takes effect here, after the reply to the try: a grant in that reply is given back by leaving the
  * queue. */
 static enum rqli_op_next next(struct rqli_op *op)
 {
@@ -429,6 +430,9 @@ static enum rqli_op_next next(struct rqli_op *op)
     }
     if (self->options->cancel_fd >= 0 && rqli_is_cancelled()) {
         take_cancellation(self);
+    }
+    if (atomic_load_explicit(&self->client->is_draining, memory_order_relaxed)) {
+        op->is_cancelled = true;
     }
     if (op->is_cancelled) {
         rqli_request_on_cancelled(&self->request, false);
@@ -520,6 +524,11 @@ bool rqli_acquire_begin(struct rqli_acquire *self)
 {
     rql_error fault;
 
+    if (atomic_load_explicit(&self->client->is_draining, memory_order_relaxed)) {
+        self->op.status = rqli_client_fail_draining(rqli_acquire_lock(self, 0)->name, &fault);
+        rqli_acquire_note_fault(self, &fault);
+        return false;
+    }
     if (self->options->fail_fast) {
         return true;
     }

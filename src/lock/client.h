@@ -42,6 +42,7 @@ struct rql_client {
     struct rqli_era *eras;         /* one by set of keys; a single one for a single set */
     _Atomic int64_t round_trip_us; /* recent, to a server and back; 0: not known */
     atomic_bool was_connected;     /* by a thread */
+    atomic_bool is_draining;       /* nothing is acquired any more */
     atomic_bool has_left_locks;    /* locks that end by their ttl, perhaps after the client */
     struct rqli_client_name name;
     _Atomic uint32_t refused; /* bits of its servers: see rqli_session */
@@ -134,6 +135,9 @@ rql_status rqli_name_check(const char *name, rql_error *error);
 
 /* Returns RQL_E_INVALID if the ttl is longer than the pause after a failover in which nothing is
  * granted. */
+/* Raises RQL_E_UNAVAILABLE for an acquisition, because the client is drained. */
+rql_status rqli_client_fail_draining(const char *name, rql_error *error);
+
 rql_status rqli_client_check_ttl(const rql_client *client, int64_t ttl_ms, rql_error *error);
 
 /* Reads the options of a call; the client's defaults fill in the rest. Also returns RQL_E_INVALID

@@ -9,6 +9,7 @@
 #include "lock/held_calls.h"
 #include "lock/leases.h"
 #include "lock/loop.h"
+#include "lock/sharing.h"
 #include "lock/transfer.h"
 #include "net/op/op_loop.h"
 #include "net/op/op_threads.h"

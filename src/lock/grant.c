@@ -8,6 +8,7 @@
 #include "lock/leases.h"
 #include "lock/server_clock.h"
 #include "lock/setback.h"
+#include "lock/sharing.h"
 #include "lock/transfer.h"
 #include "lock/wait.h"
 #include "net/conn/clock_offset.h"

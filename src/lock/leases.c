@@ -100,6 +100,11 @@ static void count_at_node(struct rqli_leases *self, const rql_lock *lock, unsign
     }
 }
 
+static bool is_draining(const struct rqli_leases *self)
+{
+    return atomic_load_explicit(&self->client->is_draining, memory_order_relaxed);
+}
+
 /* Unlists a lock, which need not be listed. */
 static void unlist(struct rqli_leases *self, rql_lock *lock)
 {
@@ -109,6 +114,10 @@ static void unlist(struct rqli_leases *self, rql_lock *lock)
         count_at_node(self, lock, (unsigned)-1);
         rqli_dlist_remove(&self->shared.all, &lock->kept.link);
         lock->kept.listing = RQLI_LOCK_UNLISTED;
+        if (is_draining(self)) {
+            (void)atomic_fetch_add(&self->unlisted, 1);
+            rqli_signal_wake(&self->unlisted);
+        }
     }
     if (lock->transfer && lock->transfer->lock == lock) {
         lock->transfer->lock = NULL;
@@ -199,11 +208,44 @@ static void report_loss(struct rqli_leases *self, rql_lock *lock)
 /* Notifies a holder when others begin to wait. The lock may be gone afterwards. */
 static void report_wanted(struct rqli_leases *self, rql_lock *lock, int64_t n_waiting)
 {
-    const rql_wanted wanted = {.waiters = n_waiting};
+    const rql_wanted wanted = {.waiters = n_waiting, .within_ms = RQL_FOREVER};
     bool is_first = n_waiting > 0 && !lock->kept.was_wanted;
 
     lock->kept.was_wanted = n_waiting > 0;
     if (is_first) {
+        begin_callback(self, lock);
+        lock->on_wanted(lock, &wanted, lock->on_wanted_data);
+        end_callback(self);
+    }
+}
+
+/* Returns a lock whose holder is not asked yet, or NULL. */
+static rql_lock *first_to_ask(const struct rqli_leases *self)
+{
+    rql_lock *lock = first(self);
+
+    while (lock && (!lock->on_wanted || lock->kept.was_asked ||
+                    lock->kept.listing != RQLI_LOCK_LISTED)) {
+        lock = next(lock);
+    }
+    return lock;
+}
+
+/* Asks all holders, one after the other: the list may change in each callback. */
+static void ask_holders(struct rqli_due *due)
+{
+    struct rqli_leases *self = RQLI_OWNER(due, struct rqli_leases, shared.drain_look);
+
+    for (rql_lock *lock = first_to_ask(self); lock; lock = first_to_ask(self)) {
+        const int64_t left_us = self->shared.drained_us - rqli_now_us();
+        const rql_wanted wanted = {
+            .waiters = -1,
+            .within_ms = self->shared.drained_us == RQLI_NEVER_US ? RQL_FOREVER
+                         : left_us > 0                            ? left_us / 1000
+                                                                  : 0,
+        };
+
+        lock->kept.was_asked = true;
         begin_callback(self, lock);
         lock->on_wanted(lock, &wanted, lock->on_wanted_data);
         end_callback(self);
@@ -369,6 +411,10 @@ rql_status rqli_leases_add(struct rqli_leases *self, rql_lock *lock, rql_error *
         atomic_store_explicit(&self->has_shared, true, memory_order_relaxed);
     }
     rqli_background_lock(self->background);
+    if (is_draining(self)) { /* a grant that came meanwhile */
+        rqli_background_unlock(self->background);
+        return rqli_client_fail_draining(lock->name, error);
+    }
     /* Under the mutex, so that a heartbeat that is answered meanwhile either finds the lock in the
      * list, or has set this end before. */
     lock->kept.lease.host_end_us = rqli_leases_host_end_us(self, lock->keys.set);
@@ -484,70 +530,6 @@ bool rqli_leases_extends(struct rqli_leases *self, const char *name, const char 
     }
     rqli_background_unlock(self->background);
     return at != NULL;
-}
-
-/* Caller holds the mutex. Returns another lock of the same grant, or NULL. */
-static rql_lock *other_of_grant(const struct rqli_leases *self, const rql_lock *lock)
-{
-    rql_lock *other = first(self);
-
-    while (other && (other == lock || strcmp(other->grant_nonce, lock->grant_nonce) != 0)) {
-        other = next(other);
-    }
-    return other;
-}
-
-bool rqli_leases_shares(struct rqli_leases *self, const rql_lock *lock)
-{
-    const rql_lock *held;
-
-    rqli_background_lock(self->background);
-    held = first(self);
-    while (held && (held->share.units == 0 || strcmp(held->name, lock->name) != 0 ||
-                    strcmp(held->acquirer, lock->acquirer) != 0)) {
-        held = next(held);
-    }
-    rqli_background_unlock(self->background);
-    return held != NULL;
-}
-
-struct rqli_share rqli_leases_share_of(struct rqli_leases *self, const rql_lock *lock)
-{
-    struct rqli_share share = lock->share;
-    const rql_lock *outer;
-
-    if (lock->process != RQL_LOCK_OBTAINING) {
-        rqli_background_lock(self->background);
-        outer = other_of_grant(self, lock);
-        share = outer ? outer->share : (struct rqli_share){0};
-        rqli_background_unlock(self->background);
-    }
-    return share;
-}
-
-bool rqli_leases_on_lowering(struct rqli_leases *self, rql_lock *lock)
-{
-    bool may_be_lowered;
-
-    rqli_background_lock(self->background);
-    may_be_lowered = !other_of_grant(self, lock);
-    lock->kept.is_lowering = may_be_lowered;
-    rqli_background_unlock(self->background);
-    return may_be_lowered;
-}
-
-void rqli_leases_on_lowered(struct rqli_leases *self, rql_lock *lock,
-                            const struct rqli_share *share)
-{
-    if (share) {
-        atomic_store_explicit(&self->has_shared, true, memory_order_relaxed);
-    }
-    rqli_background_lock(self->background);
-    lock->kept.is_lowering = false;
-    if (share) {
-        lock->share = *share;
-    }
-    rqli_background_unlock(self->background);
 }
 
 bool rqli_leases_has(struct rqli_leases *self, const rql_lock *lock)
@@ -693,6 +675,42 @@ rql_status rqli_leases_share_lost_fd(struct rqli_leases *self, rql_lock *lock, i
         return rqli_fail(error, status, "%s: no descriptor is available", lock->name);
     }
     return rqli_leases_lost_fd(self, lock, &unused, error);
+}
+
+bool rqli_leases_drain(struct rqli_leases *self, int64_t until_us)
+{
+    rqli_background_start(self->background, until_us);
+    if (!rqli_worker_runs(&self->background->worker)) {
+        return false;
+    }
+    rqli_background_lock(self->background);
+    self->shared.drained_us = until_us;
+    self->shared.drain_look.fire = ask_holders;
+    rqli_background_look(self->background, &self->shared.drain_look, rqli_now_us());
+    rqli_background_unlock(self->background);
+    return true;
+}
+
+/* The value of the signal is read under the mutex, so no change is missed. */
+bool rqli_leases_await_none(struct rqli_leases *self, int64_t until_us)
+{
+    bool is_empty = false;
+
+    while (!is_empty) {
+        int32_t seen;
+
+        rqli_background_lock(self->background);
+        seen = atomic_load(&self->unlisted);
+        is_empty = !first(self);
+        rqli_background_unlock(self->background);
+        if (!is_empty && rqli_now_us() >= until_us) {
+            return false;
+        }
+        if (!is_empty) {
+            rqli_signal_wait(&self->unlisted, seen, until_us);
+        }
+    }
+    return true;
 }
 
 /* visit must not call any function of the leases, because the mutex is not recursive. An adopted

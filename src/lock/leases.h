@@ -23,19 +23,16 @@ struct rqli_leases {
     atomic_bool has_extended;   /* a lease that renews was added, once */
     atomic_bool has_shared;     /* a share was added, once */
     rqli_signal callback_ended; /* number of callbacks that have ended */
+    rqli_signal unlisted;       /* number of locks that were unlisted while the client is drained */
 
     struct {
         const rql_lock *in_callback;  /* lock whose on_lost runs, or NULL */
         struct rqli_dlist all;        /* by kept.link */
+        struct rqli_due drain_look;   /* when the holders are asked to release their locks */
+        int64_t drained_us;           /* until when; RQLI_NEVER_US: without a limit */
         struct rqli_hash_map renewed; /* by name and acquirer */
     } shared;                         /* guarded by the mutex of the background */
 };
-
-/* False: this client has never had a share. */
-static inline bool rqli_leases_may_share(const struct rqli_leases *self)
-{
-    return atomic_load_explicit(&self->has_shared, memory_order_relaxed);
-}
 
 struct rqli_transfer;
 
@@ -88,20 +85,6 @@ bool rqli_leases_is_overdue(const struct rqli_leases *self, const struct rqli_ke
 /* Returns whether this client keeps extending this lock for this acquirer. */
 bool rqli_leases_extends(struct rqli_leases *self, const char *name, const char *acquirer);
 
-/* Returns whether this client holds a share of the same name for the acquirer of `lock`. For a
- * client for which rqli_leases_may_share() is true. */
-bool rqli_leases_shares(struct rqli_leases *self, const rql_lock *lock);
-
-/* Returns the share of the grant that this lock is, or that it is a part of as a re-entry: no
- * share, if no other lock of this client is of that grant. */
-struct rqli_share rqli_leases_share_of(struct rqli_leases *self, const rql_lock *lock);
-
-/* A call that shares the lock begins. False: it must not, because another lock is of its grant. */
-bool rqli_leases_on_lowering(struct rqli_leases *self, rql_lock *lock);
-/* That call is over. share: NULL if it did nothing. */
-void rqli_leases_on_lowered(struct rqli_leases *self, rql_lock *lock,
-                            const struct rqli_share *share);
-
 /* Returns whether this client holds another lock of the same name for the acquirer of `lock`. Looks
  * at all locks if the acquirer holds any: for messages. */
 bool rqli_leases_has(struct rqli_leases *self, const rql_lock *lock);
@@ -138,6 +121,12 @@ rql_status rqli_leases_lost_fd(struct rqli_leases *self, rql_lock *lock, int *ou
  * called before rqli_leases_lost_fd() of this lock. */
 rql_status rqli_leases_share_lost_fd(struct rqli_leases *self, rql_lock *lock, int fd,
                                      rql_error *error);
+
+/* Has each holder with on_wanted notified that its lock should be released until until_us. The client is
+ * marked as draining before. False: no thread. */
+bool rqli_leases_drain(struct rqli_leases *self, int64_t until_us);
+/* Waits until no lock is listed. False: until_us came first. */
+bool rqli_leases_await_none(struct rqli_leases *self, int64_t until_us);
 
 /* Calls visit for every lock that is held and not lost, under the mutex of the background. */
 void rqli_leases_each(struct rqli_leases *self, void (*visit)(const rql_lock *lock, void *context),

@@ -79,6 +79,7 @@ struct rql_lock {
         bool is_lowering;               /* a call that shares the lock is under way */
         bool asked_alone;               /* the last renewal was that of a lock held alone */
         bool was_wanted;                /* others waited at the last renewal */
+        bool was_asked;                 /* to release it, because the client is drained */
         enum rqli_lock_listing listing;
         bool is_renewed; /* it is in that map */
         bool is_watched; /* the background thread looks after it */

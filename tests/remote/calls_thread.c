@@ -79,6 +79,7 @@ static void say_wanted(rql_lock *lock, const rql_wanted *wanted, void *data)
 
     (void)cJSON_AddStringToObject(line, "wanted", hold->name);
     (void)cJSON_AddNumberToObject(line, "waiters", (double)wanted->waiters);
+    (void)cJSON_AddNumberToObject(line, "within_ms", (double)wanted->within_ms);
     if (hold->makes_way) {
         cJSON *words = cJSON_CreateObject();
 
@@ -292,6 +293,11 @@ static rql_status lower(struct call *call)
     return rql_lock_lower(hold->lock, &settings.lock, &call->error);
 }
 
+static rql_status drain(struct call *call)
+{
+    return rql_client_drain(call->client, number_or(call->words, "timeout_ms", 0), &call->error);
+}
+
 static rql_status verify(struct call *call)
 {
     const struct hold *hold = find_object(A_HOLD, call->words, "lock");
@@ -436,6 +442,7 @@ bool perform_on_thread(struct actor *actor, cJSON *words)
         {"block", run_block},
         {"check_until_free", check_until_free},
         {"connect", connect_client},
+        {"drain", drain},
         {"extend", extend},
         {"force_extend", force_extend},
         {"lower", lower},

@@ -4,6 +4,7 @@
 #include "lock/client.h"
 #include "lock/hosts.h"
 #include "lock/leases.h"
+#include "lock/sharing.h"
 #include "lock/series.h"
 #include "lock/transfer.h"
 #include "lock/withdraw.h"
