@@ -14,6 +14,7 @@
 
 enum {
     ATTEMPTS = 100, /* the lock may change hands between two looks at it */
+    LOOK_MS = 1000, /* from one look at who has the lock to the next */
     GRACE_MS = 5000 /* from SIGTERM to SIGKILL: a third of the usual TTL */
 };
 
@@ -79,35 +80,57 @@ static bool is_of_before(const rql_lock_info *info, const struct window *window)
     return is_kept_from_before(info, window);
 }
 
-/* Waits for the run of a window before this one, until the end of this one. */
+/* Waits for the run of a window before this one, until the end of this one, or for LOOK_MS:
+ * another host may have acquired the lock meanwhile, for this window, and is not waited for. */
 static rql_status await_free(struct cli_session *self, const rql_lock_info *info,
-                             const struct window *window)
+                             const struct window *window, rql_error *error)
 {
+    const int64_t left_ms = (window->end_us - info->server_us) / 1000;
     rql_lock_options options;
 
     rql_lock_options_init(self->client, &options);
     options.retry_count = RQL_FOREVER;
-    options.timeout_ms = (window->end_us - info->server_us) / 1000;
-    options.timeout_ms = options.timeout_ms > 0 ? options.timeout_ms : 0;
-    return rql_lock_wait_until_free(self->client, info->name, &options, &self->error);
+    options.timeout_ms = left_ms < LOOK_MS ? left_ms : LOOK_MS;
+    return rql_lock_wait_until_free(self->client, info->name, &options, error);
 }
 
-/* Looks at why the lock was refused. RQL_OK: to be tried once more; above 0: not to be run, for the
- * reason in the error; below 0: a fault. */
-static rql_status look(struct cli_session *self, const struct window *window)
+/* Looks once at why the lock was refused. RQL_TIMED_OUT: a run of the window before is still
+ * there. */
+static rql_status look(struct cli_session *self, const struct window *window, bool *is_over,
+                       rql_error *error)
 {
     CLI_AUTO(rql_free) rql_lock_info *info = NULL;
-    rql_error error = {.status = RQL_OK};
-    const rql_status status = rql_lock_inspect(self->client, self->args->name, &info, &error);
+    const rql_status status = rql_lock_inspect(self->client, self->args->name, &info, error);
 
-    if (status == RQL_NOT_FOUND) {
-        return RQL_OK;
-    }
     if (status != RQL_OK) {
-        self->error = error;
-        return status;
+        return status == RQL_NOT_FOUND ? RQL_OK : status;
     }
-    return is_of_before(info, window) ? await_free(self, info, window) : RQL_FAIL_FAST_NO_TRY;
+    *is_over = info->server_us >= window->end_us;
+    if (!is_of_before(info, window)) {
+        return RQL_FAIL_FAST_NO_TRY;
+    }
+    return *is_over ? RQL_TIMED_OUT : await_free(self, info, window, error);
+}
+
+/* Looks until it is clear whether the lock is to be tried once more. RQL_OK: it is; above 0: the
+ * command is not to be run, for the reason in the error; below 0: a fault. */
+static rql_status decide(struct cli_session *self, const struct window *window)
+{
+    rql_error error = {.status = RQL_OK};
+    bool is_over = false;
+    rql_status status;
+
+    do {
+        status = look(self, window, &is_over, &error);
+    } while (status == RQL_TIMED_OUT && !is_over);
+    if (status == RQL_TIMED_OUT) {
+        (void)snprintf(self->error.message, sizeof self->error.message,
+                       "%s: the run of the window before went on until the end of this one",
+                       self->args->name);
+    } else if (status < 0) {
+        self->error = error;
+    }
+    return status;
 }
 
 static int skip(const struct cli_session *self)
@@ -143,7 +166,7 @@ static int once(struct cli_session *session)
         if (!held.is_refused) {
             return code;
         }
-        status = look(&self, &window);
+        status = decide(&self, &window);
         if (status != RQL_OK) {
             return status > 0 ? skip(&self) : cli_fault(&self.error);
         }
