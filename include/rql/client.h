@@ -99,9 +99,9 @@ RQL_API rql_client *rql_client_free(rql_client *client);
  * Prepares the end of a client, for example when a signal asks a service to stop: nothing new is
  * begun, and what is held is brought to an end.
  *
- * From the call on, and until the client is freed, each acquisition returns ::RQL_E_UNAVAILABLE, and
- * requests that wait end with ::RQL_CANCELLED, within 1.7 s. The `on_wanted` of each held lock is
- * called, with the time that is left. The call then waits until all locks are released, by the
+ * From the call on, and until the client is freed, each acquisition returns ::RQL_E_UNAVAILABLE,
+ * and requests that wait end with ::RQL_CANCELLED, within 1.7 s. The `on_wanted` of each held lock
+ * is called, with the time that is left. The call then waits until all locks are released, by the
  * threads and loops that hold them. Renewals, extensions and releases go on.
  *
  * @param[in]  client      The client.

@@ -351,11 +351,11 @@ typedef void (*rql_lost_fn)(rql_lock *lock, void *user_data);
 /** What is known of the requests that wait for a held lock; see ::rql_wanted_fn. New members are
  * only ever appended. */
 typedef struct rql_wanted {
-    /** Number of requests in the queue, those of the gem included. 1 or more; -1: not known, because
-     *  the client is drained. */
+    /** Number of requests in the queue, those of the gem included. 1 or more; -1: not known,
+     * because the client is drained. */
     int64_t waiters;
-    /** Time within which the lock should be released, by rql_client_drain(); ::RQL_FOREVER: no limit;
-     *  -1, which is the same: others wait, and nothing was said. */
+    /** Time within which the lock should be released, by rql_client_drain(); ::RQL_FOREVER: no
+     * limit; -1, which is the same: others wait, and nothing was said. */
     int64_t within_ms;
 } rql_wanted;
 

@@ -415,9 +415,9 @@ static void take_cancellation(struct rqli_acquire *self)
     self->request.limits.deadline_us = rqli_earlier(deadline_us(self), rqli_now_us());
 }
 
-/* Says what the operation does next. A cancellation on a loop, or of the whole client, that comes while
- * a try is under way takes effect here, after the reply to the try: a grant in that reply is given back by leaving the
- * queue. */
+/* Says what the operation does next. A cancellation on a loop, or of the whole client, that comes
+ * while a try is under way takes effect here, after the reply to the try: a grant in that reply is
+ * given back by leaving the queue. */
 static enum rqli_op_next next(struct rqli_op *op)
 {
     struct rqli_acquire *self = (struct rqli_acquire *)op;

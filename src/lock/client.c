@@ -76,7 +76,8 @@ rql_status rqli_name_check(const char *name, rql_error *error)
 
 rql_status rqli_client_fail_draining(const char *name, rql_error *error)
 {
-    return rqli_fail(error, RQL_E_UNAVAILABLE, "%s: its client is drained; nothing was taken", name);
+    return rqli_fail(error, RQL_E_UNAVAILABLE, "%s: its client is drained; nothing was taken",
+                     name);
 }
 
 rql_status rqli_client_check_ttl(const rql_client *client, int64_t ttl_ms, rql_error *error)

@@ -224,8 +224,8 @@ static rql_lock *first_to_ask(const struct rqli_leases *self)
 {
     rql_lock *lock = first(self);
 
-    while (lock && (!lock->on_wanted || lock->kept.was_asked ||
-                    lock->kept.listing != RQLI_LOCK_LISTED)) {
+    while (lock &&
+           (!lock->on_wanted || lock->kept.was_asked || lock->kept.listing != RQLI_LOCK_LISTED)) {
         lock = next(lock);
     }
     return lock;

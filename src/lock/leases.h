@@ -122,8 +122,8 @@ rql_status rqli_leases_lost_fd(struct rqli_leases *self, rql_lock *lock, int *ou
 rql_status rqli_leases_share_lost_fd(struct rqli_leases *self, rql_lock *lock, int fd,
                                      rql_error *error);
 
-/* Has each holder with on_wanted notified that its lock should be released until until_us. The client is
- * marked as draining before. False: no thread. */
+/* Has each holder with on_wanted notified that its lock should be released until until_us. The
+ * client is marked as draining before. False: no thread. */
 bool rqli_leases_drain(struct rqli_leases *self, int64_t until_us);
 /* Waits until no lock is listed. False: until_us came first. */
 bool rqli_leases_await_none(struct rqli_leases *self, int64_t until_us);
