@@ -225,6 +225,18 @@ def test_what_has_begun_is_finished_before_the_end(server, run):
     check_left(server)
 
 
+def test_what_has_not_begun_leaves_the_queue_before_the_end(server, run):
+    server.ask("HSET", "rql:lock:jobs", "acq_id", "rql:acq:1/2/3/4/0123456789abcdef", "ini_ttl", 60000)
+    server.ask("PEXPIRE", "rql:lock:jobs", 60000)
+    process = run.start("drain", "jobs")
+    wait_until(lambda: server.ask("ZCARD", "rql:lock_queue:jobs") == 1, "it waits")
+    process.send_signal(signal.SIGTERM)
+    said = finish(process)
+    check_equal((said.code, said.err), (0, ""))
+    check_in("no more jobs: jobs: ", said.out)
+    check_left(server, "rql:lock:jobs")
+
+
 def test_a_service_has_its_turn_on_a_loop(server, run):
     process = run.start("service")
     wait_until(lambda: server.ask("EXISTS", "rql:fence") == 1, "it has its turn")
