@@ -123,6 +123,8 @@ void cli_classes_count(struct cli_classes *self, const rql_lock_info_list *locks
 
         if (info->status == RQL_KEY_ALIVE) {
             class->locks++;
+            class->holders += info->n_holders;
+            class->units_used += info->used_units;
             class->oldest_hold_ms =
                 later(class->oldest_hold_ms, cli_age_ms(info->acquired_at_us, info->server_us));
         }

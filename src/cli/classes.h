@@ -15,6 +15,8 @@ enum { CLI_CLASSES_MAX = 50 };
 struct cli_class {
     const char *name;
     int64_t locks;
+    int64_t holders;
+    int64_t units_used;
     int64_t waiting;
     int64_t dead; /* waiting requests that are so old that they are considered dead */
     int64_t oldest_hold_ms;

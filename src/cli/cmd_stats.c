@@ -31,6 +31,10 @@ static void print_classes(struct out *out, const struct cli_classes *classes)
         double unit;
     } families[] = {
         {"class_locks", "Locks that are held, by class.", offsetof(struct cli_class, locks), 1},
+        {"class_holders", "Their holders: several where a lock is shared, none where it is kept.",
+         offsetof(struct cli_class, holders), 1},
+        {"class_units_used", "Share units that the holders have, by class.",
+         offsetof(struct cli_class, units_used), 1},
         {"class_waiting", "Requests that wait, by class.", offsetof(struct cli_class, waiting), 1},
         {"class_dead_requests", "Of them: older than dead_request_ttl_ms.",
          offsetof(struct cli_class, dead), 1},

@@ -164,6 +164,17 @@ def test_locks_are_counted_by_class(server, rql):
     check_equal(samples['rql_class_locks{class="other"}'], 4)
 
 
+def test_holders_and_units_are_counted_by_class(server, rql):
+    share_as(server, "pool", 8, ("3", ""), ("2", ""))
+    check_equal(rql("once", "kept", "--window", "1m", "--", "true").code, 0)
+    server.ask("HSET", "rql:lock:alone", "acq_id", DEAD, "hst_id", "h", "ts", "5.5", "ini_ttl", "5000")
+    with folder_of_files(classes="pool pools\n") as folder:
+        samples, _ = reading(rql, "--classes", str(folder / "classes"))
+    found = {name: [samples[f'rql_class_{name}{{class="{of}"}}'] for of in ("pools", "other")]
+             for name in ("locks", "holders", "units_used")}
+    check_equal(found, {"locks": [1, 2], "holders": [2, 1], "units_used": [5, 0]})
+
+
 def test_a_file_of_classes_is_checked(_server, rql):
     for text, part in (("x\n", "line 1: a line is a glob"), ("a b\n\nx y\"z\n", "line 3: a line is a glob"),
                        ("".join(f"{i}:* c\n" for i in range(51)), "line 51: more than 50 lines")):
