@@ -489,7 +489,8 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_run(rql_client *client, const char *n
  *
  * The call checks the lock every `retry_delay_ms` plus jitter, and when the lock's TTL ends. It
  * ends when the lock is free, after `retry_count` checks, or after `timeout_ms`. When the call
- * returns, another acquirer may already have the lock.
+ * returns, another acquirer may already have the lock. A check that fails while the server is away,
+ * or a replica is promoted, counts, and is followed by the next one, as in rql_lock_acquire().
  *
  * @param[in]  client   The client.
  * @param[in]  name     The lock's name.
@@ -504,7 +505,8 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_run(rql_client *client, const char *n
  * @retval RQL_CANCELLED         rql_lock_options::cancel_fd became readable, as for
  *                               rql_lock_acquire().
  * @retval RQL_E_INVALID         A name or option is out of range.
- * @retval RQL_E_IO              No reply; also other faults of status.h.
+ * @retval RQL_E_IO              No reply at the last check, or the server has never answered this
+ *                               client; also other faults of status.h.
  *
  * @threads Callable from any thread.
  */

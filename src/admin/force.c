@@ -26,7 +26,11 @@
  */
 
 /* Time to wait after the end that PTTL reported, because PTTL counts whole milliseconds. */
-enum { AFTER_EXPIRY_US = 2000, FREE = -2 /* PTTL of a key that does not exist */ };
+enum {
+    AFTER_EXPIRY_US = 2000,
+    FREE = -2,  /* PTTL of a key that does not exist */
+    NO_TTL = -1 /* and of one that does not end, or has not been seen */
+};
 
 /* What the scripts answer: extend and extend_shared; leave_shared. */
 enum { EXTENDED = 1, GIVEN_BACK = 2 };
@@ -432,6 +436,8 @@ struct check {
     int64_t deadline_us;
     struct rqli_named lock;
     struct rqli_retries retries;
+    int64_t tries;
+    rql_error fault; /* of the last poll that had one */
 };
 
 /* Ends a poll within the grace period after the deadline, however long a reply may take
@@ -475,6 +481,7 @@ static rql_status look(struct check *self, int64_t *left_ms, rql_error *error)
                                 "HEXISTS and PTTL", self->lock.keys.lock.data, error);
     }
     rqli_client_on_round_trip(self->client, batch->received_us - batch->sent_us);
+    atomic_store_explicit(&self->client->was_connected, true, memory_order_relaxed);
     self->retries = (struct rqli_retries){.until_us = self->deadline_us};
     *left_ms = is_held->integer == 1 ? left->integer : FREE;
     return RQL_OK;
@@ -496,9 +503,17 @@ static void sleep_until_next(const struct check *self, int64_t left_ms)
     rqli_sleep_until(rqli_earlier(until_us, self->deadline_us));
 }
 
+/* Fails because of the last poll. */
+static rql_status fail_unanswered(const struct check *self, rql_error *error)
+{
+    if (error) {
+        *error = self->fault;
+    }
+    return self->fault.status;
+}
+
 /* Fails because the lock is not known to be free and the caller does not wait any longer. */
-static rql_status fail_held(const struct check *self, rql_status status, int64_t tries,
-                            rql_error *error)
+static rql_status fail_held(const struct check *self, rql_status status, rql_error *error)
 {
     const struct rqli_slice name = rqli_name_in(self->lock.keys.lock, RQLI_KEY_LOCK);
 
@@ -511,34 +526,44 @@ static rql_status fail_held(const struct check *self, rql_status status, int64_t
                          (int)name.length, name.data);
     }
     return rqli_fail(error, status, "%.*s: held, as seen %lld time%s", (int)name.length, name.data,
-                     (long long)tries, tries == 1 ? "" : "s");
+                     (long long)self->tries, self->tries == 1 ? "" : "s");
+}
+
+/* Returns why no poll follows the last one; RQL_OK: one does. */
+static rql_status refusal(const struct check *self)
+{
+    if (self->options->fail_fast) {
+        return RQL_FAIL_FAST_NO_TRY;
+    }
+    if (self->options->retry_count != RQL_FOREVER && self->tries >= self->options->retry_count) {
+        return RQL_RETRY_LIMIT;
+    }
+    return rqli_now_us() >= self->deadline_us ? RQL_TIMED_OUT : RQL_OK;
 }
 
 /* Returns RQL_OK when the lock is free. The deadline is checked after a poll: there is at least
- * one poll, however short the time, and a last one when the time is over. */
+ * one poll, however short the time, and a last one when the time is over. A poll that had no answer
+ * is repeated if an acquisition would be. */
 static rql_status wait_until_free(struct check *self, rql_error *error)
 {
-    int64_t tries = 0;
-
     for (;;) {
-        int64_t left_ms = 0;
-        rql_status status = rqli_is_cancelled() ? RQL_OK : look(self, &left_ms, error);
+        int64_t left_ms = NO_TTL;
+        rql_status fault = rqli_is_cancelled() ? RQL_OK : look(self, &left_ms, &self->fault);
+        rql_status status;
 
-        if (rqli_is_cancelled() && left_ms != FREE) {
-            return fail_held(self, RQL_CANCELLED, tries, error);
+        if (left_ms == FREE) {
+            return RQL_OK;
         }
-        if (status || left_ms == FREE) {
-            return status;
+        if (rqli_is_cancelled()) {
+            return fail_held(self, RQL_CANCELLED, error);
         }
-        tries++;
-        if (self->options->fail_fast) {
-            return fail_held(self, RQL_FAIL_FAST_NO_TRY, tries, error);
+        self->tries++;
+        status = refusal(self);
+        if (fault && (status || !rqli_client_tries_again(self->client, fault))) {
+            return fail_unanswered(self, error);
         }
-        if (self->options->retry_count != RQL_FOREVER && tries >= self->options->retry_count) {
-            return fail_held(self, RQL_RETRY_LIMIT, tries, error);
-        }
-        if (rqli_now_us() >= self->deadline_us) {
-            return fail_held(self, RQL_TIMED_OUT, tries, error);
+        if (status) {
+            return fail_held(self, status, error);
         }
         sleep_until_next(self, left_ms);
     }

@@ -80,6 +80,15 @@ rql_status rqli_client_fail_draining(const char *name, rql_error *error)
                      name);
 }
 
+bool rqli_client_tries_again(rql_client *client, rql_status fault)
+{
+    if (fault == RQL_E_IO) {
+        return atomic_load_explicit(&client->was_connected, memory_order_relaxed) ||
+               rqli_fleet_may_answer(&client->fleet);
+    }
+    return fault == RQL_E_UNKNOWN || fault == RQL_E_UNAVAILABLE || fault == RQL_E_READ_ONLY;
+}
+
 rql_status rqli_client_check_ttl(const rql_client *client, int64_t ttl_ms, rql_error *error)
 {
     int64_t most_ms = client->options.recovery_delay_ms;

@@ -135,10 +135,14 @@ rql_status rqli_name_check(const char *name, rql_error *error);
 
 /* Returns RQL_E_INVALID if the ttl is longer than the pause after a failover in which nothing is
  * granted. */
+rql_status rqli_client_check_ttl(const rql_client *client, int64_t ttl_ms, rql_error *error);
+
 /* Raises RQL_E_UNAVAILABLE for an acquisition, because the client is drained. */
 rql_status rqli_client_fail_draining(const char *name, rql_error *error);
 
-rql_status rqli_client_check_ttl(const rql_client *client, int64_t ttl_ms, rql_error *error);
+/* Returns whether a call that waits for a lock tries again after this fault, which may pass by
+ * itself. A server that has never answered may not be there at all. */
+bool rqli_client_tries_again(rql_client *client, rql_status fault);
 
 /* Reads the options of a call; the client's defaults fill in the rest. Also returns RQL_E_INVALID
  * as above. */

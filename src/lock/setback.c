@@ -51,8 +51,7 @@ void rqli_acquire_on_failed(struct rqli_acquire *self, const rql_error *fault)
 {
     struct rqli_request_input input = rqli_wait_input(self);
     bool refuses = fault->status == RQL_E_UNAVAILABLE || fault->status == RQL_E_READ_ONLY;
-    bool may_retry = atomic_load_explicit(&self->client->was_connected, memory_order_relaxed) ||
-                     rqli_fleet_may_answer(&self->client->fleet);
+    bool gives_up = refuses && self->options->fail_fast;
 
     /* A late call was never sent. If it was to repeat another call, the fault of that other call is
      * the result. */
@@ -66,8 +65,8 @@ void rqli_acquire_on_failed(struct rqli_acquire *self, const rql_error *fault)
     }
     if (self->op.is_late) {
         rqli_request_on_late(&self->request);
-    } else if (fault->status == RQL_E_UNKNOWN || (refuses && !self->options->fail_fast) ||
-               (fault->status == RQL_E_IO && (may_retry || rqli_is_cancelled()))) {
+    } else if (!gives_up && (rqli_client_tries_again(self->client, fault->status) ||
+                             (fault->status == RQL_E_IO && rqli_is_cancelled()))) {
         rqli_request_on_setback(&self->request, fault->status, &input);
     } else {
         rqli_request_on_fault(&self->request, fault->status);

@@ -52,6 +52,21 @@ def test_wait_ends_when_the_lock_is_free_and_takes_nothing(server, rql):
     check_equal(rql("wait", "a", "--url", "redis://127.0.0.1:1").code, 69)
 
 
+def test_wait_goes_on_while_the_server_is_away(_server, rql):
+    """A server without a file forgets its locks, so the lock is held anew before it answers."""
+    with Server() as own:
+        own.ask("CONFIG", "SET", "save", "")
+        rql("lock", "a", "--ttl", "1m", RQL_URL=own.url)
+        waiter = rql.start("wait", "a", RQL_URL=own.url)
+        begun = own.n_calls("hexists")
+        wait_until(lambda: own.n_calls("hexists") >= begun + 2, "it has asked twice")
+        own.kill()
+        timed = rql.start("wait", "a", "--wait", "300ms", RQL_URL=own.url)
+        check_equal((finish(timed).code, waiter.poll()), (69, None))
+        own.launch()
+        check_equal(finish(waiter).code, 0)
+
+
 def is_withdrawn_after_two_signals(server, rql):
     process = start_waiting(server, rql, *RUN)
     process.send_signal(signal.SIGTERM)
