@@ -100,15 +100,20 @@ RQL_API rql_client *rql_client_free(rql_client *client);
  * begun, and what is held is brought to an end.
  *
  * From the call on, and until the client is freed, each acquisition returns ::RQL_E_UNAVAILABLE,
- * and requests that wait end with ::RQL_CANCELLED, within 1.7 s. The `on_wanted` of each held lock
- * is called, with the time that is left. The call then waits until all locks are released, by the
- * threads and loops that hold them. Renewals, extensions and releases go on.
+ * and requests that wait end with ::RQL_CANCELLED, within 1.7 s while the server answers; a request
+ * that pauses between two tries ends when the pause does. A grant that comes meanwhile is given
+ * back: ::RQL_E_UNAVAILABLE. The `on_wanted` of each held lock is called, once, with the time that
+ * is left. The call then waits until all locks are released, or forgotten, by the threads and loops
+ * that hold them; locks that are lost too. Renewals, extensions and releases go on.
+ *
+ * A release that has begun is not waited for. Before rql_client_free(), which does wait for it, let
+ * the threads that use the client end.
  *
  * @param[in]  client      The client.
  * @param[in]  timeout_ms  How long to wait; 0: not at all; ::RQL_FOREVER: no limit.
  * @param[out] error       Why the call did not return RQL_OK, or NULL.
  *
- * @retval RQL_OK         Nothing is held.
+ * @retval RQL_OK         Nothing is held: each release has begun, at least.
  * @retval RQL_TIMED_OUT  Locks are still held. Call again to wait longer, or free the client: then
  *                        they end by their TTL.
  * @retval RQL_E_INVALID  @p client is NULL, or @p timeout_ms is below ::RQL_FOREVER.

@@ -366,9 +366,11 @@ typedef struct rql_wanted {
  *
  * A renewal of the lock asks how many wait. So the function is called at most a third of the TTL
  * after the first one has come, once for each time that the queue was empty before. It runs on the
- * same thread, with the same rules, as ::rql_lost_fn; it may release the lock.
+ * same thread, with the same rules, as ::rql_lost_fn. It may release the lock, if the acquisition
+ * has returned it; a part of a series only its owner may release, with the series. Under
+ * rql_client_drain() the function may be called before the acquisition has returned.
  *
- * @param[in] lock       The lock, which is held.
+ * @param[in] lock       The lock.
  * @param[in] wanted     What is known; valid during the call.
  * @param[in] user_data  rql_lock_options::on_wanted_data.
  */

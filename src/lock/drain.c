@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "lock/client.h"
 #include "lock/leases.h"
+#include "net/conn/push_threads.h"
 
 #include <rql/client.h>
 
@@ -22,6 +23,7 @@ rql_status rql_client_drain(rql_client *client, int64_t timeout_ms, rql_error *e
 {
     RQLI_DEFER_CANCEL;
     rql_status status = rqli_client_check(client, error);
+    struct rqli_node *node = NULL;
     int64_t until_us;
     bool is_asked;
 
@@ -34,6 +36,9 @@ rql_status rql_client_drain(rql_client *client, int64_t timeout_ms, rql_error *e
     }
     until_us = rqli_after_ms(rqli_now_us(), timeout_ms);
     atomic_store(&client->is_draining, true);
+    while ((node = rqli_fleet_next(&client->fleet, node, NULL))) {
+        rqli_push_threads_hint_all(node->pushes);
+    }
     is_asked = rqli_leases_drain(client->leases, until_us);
     if (!rqli_leases_await_none(client->leases, until_us)) {
         return is_asked ? fail_held(timeout_ms, error) : rqli_fail_nomem(error);

@@ -219,13 +219,19 @@ static void report_wanted(struct rqli_leases *self, rql_lock *lock, int64_t n_wa
     }
 }
 
+/* Returns whether the holder of this lock is still to be asked. */
+static bool is_to_ask(const rql_lock *lock)
+{
+    return lock->on_wanted && !lock->kept.was_asked && lock->kept.listing == RQLI_LOCK_LISTED &&
+           rqli_lease_state(&lock->kept.lease, rqli_now_us()) != RQL_GONE;
+}
+
 /* Returns a lock whose holder is not asked yet, or NULL. */
 static rql_lock *first_to_ask(const struct rqli_leases *self)
 {
     rql_lock *lock = first(self);
 
-    while (lock &&
-           (!lock->on_wanted || lock->kept.was_asked || lock->kept.listing != RQLI_LOCK_LISTED)) {
+    while (lock && !is_to_ask(lock)) {
         lock = next(lock);
     }
     return lock;
@@ -319,8 +325,8 @@ static void read_renewal(struct rqli_duty *duty, const struct rqli_batch *answer
                            : is_outdated(lock))) {
         rqli_lease_on_setback(lease, rqli_now_us());
     } else if (outcome.what == 1 && lock->kept.listing != RQLI_LOCK_ADOPTED) {
-        is_renewed = true;
         rqli_lease_on_extended(lease, answer->sent_us, outcome.third);
+        is_renewed = rqli_lease_state(lease, rqli_now_us()) != RQL_GONE;
         rqli_observe(RQLI_ON_RENEWED, &lock->subject, NULL);
     } else { /* gone; or adopted, and nothing more has to be done for it */
         rqli_lease_on_gone(lease);
@@ -679,16 +685,17 @@ rql_status rqli_leases_share_lost_fd(struct rqli_leases *self, rql_lock *lock, i
 
 bool rqli_leases_drain(struct rqli_leases *self, int64_t until_us)
 {
-    rqli_background_start(self->background, until_us);
-    if (!rqli_worker_runs(&self->background->worker)) {
-        return false;
-    }
+    bool is_started;
+
     rqli_background_lock(self->background);
-    self->shared.drained_us = until_us;
-    self->shared.drain_look.fire = ask_holders;
-    rqli_background_look(self->background, &self->shared.drain_look, rqli_now_us());
+    is_started = rqli_worker_start(&self->background->worker);
+    if (is_started) {
+        self->shared.drained_us = until_us;
+        self->shared.drain_look.fire = ask_holders;
+        rqli_background_look(self->background, &self->shared.drain_look, rqli_now_us());
+    }
     rqli_background_unlock(self->background);
-    return true;
+    return is_started;
 }
 
 /* The value of the signal is read under the mutex, so no change is missed. */

@@ -97,12 +97,17 @@ static void read_for_threads(struct rqli_push_loop *pushes)
     rqli_push_threads_drain(RQLI_OWNER(pushes, struct rqli_loop_node, pushes)->node->pushes);
 }
 
-/* The waiter that leads from now on plans its sleep again. */
+/* The waiter that leads from now on plans its sleep again. In a client that is drained it ends, not
+ * before the one that led has ended: they may be thousands. */
 static void plan_anew(struct rqli_waiter *waiter)
 {
     struct rqli_acquire *acquire = rqli_acquire_of(waiter);
     const struct rqli_request_input input = rqli_wait_input(acquire);
 
+    if (atomic_load_explicit(&acquire->client->is_draining, memory_order_relaxed)) {
+        rqli_op_end_wait_soon(acquire->driver);
+        return;
+    }
     rqli_request_on_lead(&acquire->request, &input);
     rqli_op_replan(acquire->driver);
 }

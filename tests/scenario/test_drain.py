@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """A client that is drained: nothing is begun, waiters give up, holders are asked to release."""
 
+import time
+
 from harness import FOREVER, MINUTE_MS, check, check_equal, main, scenario, wait_until
 
 PATIENCE_MS = 20000
@@ -34,6 +36,22 @@ def waiters_give_up_and_nothing_is_begun(world, kind, names):
     world.await_nothing_left()
 
 
+@scenario(kinds=["thread"], counts=[1], is_timed=True)
+def threads_that_wait_for_one_lock_end_together(world, kind, names):
+    """One of them reads for all, and has nobody to call while it sleeps."""
+    theirs = world.held_by_another(*names)
+    actor = world.actor(kind)
+    asked = [one.ask(*names, timeout_ms=FOREVER) for one in [actor] + [world.actor(kind, actor.client) for _ in range(29)]]
+    world.await_queue(names, 30)
+    begun_s = time.monotonic()
+    check_equal(drain(actor).status, "OK")
+    check_equal({asking.outcome().status for asking in asked}, {"CANCELLED"})
+    took_s = time.monotonic() - begun_s
+    check(took_s < 4, f"it took {took_s:.1f} s")
+    theirs.release().check()
+    world.await_nothing_left()
+
+
 @scenario(counts=[1], is_timed=True)
 def holders_are_asked_and_waited_for(world, kind, names):
     actor = world.actor(kind)
@@ -60,6 +78,18 @@ def what_is_not_released_in_time_stays_held(world, kind, names):
     held.release().check()
     check_equal(again.outcome().status, "OK")
     check_equal(told(held)[1:], [])
+    world.await_nothing_left()
+
+
+@scenario(counts=[1])
+def what_is_held_without_renewals_is_counted_too(world, kind, names):
+    """There is no background thread yet."""
+    actor = world.actor(kind)
+    held = actor.ask(*names, ttl_ms=MINUTE_MS, auto_extend=False).hold()
+    outcome = drain(actor, timeout_ms=0)
+    check_equal((outcome.status, outcome.error), ("TIMED_OUT", "locks are still held after 0 ms"))
+    held.release().check()
+    check_equal(drain(actor, timeout_ms=0).status, "OK")
     world.await_nothing_left()
 
 

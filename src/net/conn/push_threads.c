@@ -358,6 +358,19 @@ void rqli_push_threads_drain(struct rqli_push_threads *self)
     unlock(self);
 }
 
+void rqli_push_threads_hint_all(struct rqli_push_threads *self)
+{
+    bool wakes_reader;
+
+    lock(self);
+    wakes_reader = self->shared.reader && self->shared.is_wakeable;
+    rqli_waiters_hint_all(&self->shared.subscription.waiters, NULL);
+    unlock(self);
+    if (wakes_reader) {
+        (void)eventfd_write(self->wake_fd, 1);
+    }
+}
+
 void rqli_push_threads_end_if_unused(struct rqli_push_threads *self)
 {
     lock(self);

@@ -32,6 +32,10 @@ struct rqli_push_view rqli_push_threads_watch(struct rqli_push_threads *self,
 bool rqli_push_threads_wants_ping(struct rqli_push_threads *self, const struct rqli_waiter *waiter);
 void rqli_push_threads_on_pinged(struct rqli_push_threads *self, int64_t n_received);
 
+/* Makes all waiters poll. The reader, if it cannot be woken, within the time after which it looks
+ * around. */
+void rqli_push_threads_hint_all(struct rqli_push_threads *self);
+
 /* Takes what has come while no thread waits. All waiters of a client are notified on one channel,
  * so what is for a loop comes here too, and the server would have to keep it. Called by the code
  * that reads for a loop. Any thread; costs next to nothing if no thread has waited. */

@@ -646,6 +646,13 @@ void rqli_op_replan(struct rqli_op_driver *self)
     }
 }
 
+void rqli_op_end_wait_soon(struct rqli_op_driver *self)
+{
+    if (self->state == RQLI_OP_DRIVER_WAITING) {
+        set_due(self, rqli_now_us());
+    }
+}
+
 /* A round of which a call was sent, or that gives back, goes on to its end; next() finds
  * is_cancelled after it. If nothing is in flight, calls in line are taken out: they have done
  * nothing. */

@@ -99,6 +99,10 @@ void rqli_op_wake(struct rqli_op_driver *self, enum rqli_wake wake);
 /* Has an operation that only waits, and whose reason to wait has changed, say again until when. */
 void rqli_op_replan(struct rqli_op_driver *self);
 
+/* Has a wait end in a later turn of the loop: for callers that are within the end of another
+ * operation, and may not end this one, too. */
+void rqli_op_end_wait_soon(struct rqli_op_driver *self);
+
 /* Its caller does not want it any more. Calls in flight are answered first. */
 void rqli_op_cancel(struct rqli_op_driver *self);
 
