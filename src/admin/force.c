@@ -197,6 +197,7 @@ static rql_status extend_share(rql_client *client, const struct rqli_named *lock
                                const char *secret, int64_t ttl_ms, rql_error *error)
 {
     struct secret_sharer sharer;
+    const struct rqli_withdrawn grant = {&lock->keys, sharer.acquirer, secret, .may_share = true};
     rql_status status = read_sharer(client, lock, secret, &sharer, error);
     struct rqli_outcome outcome;
     struct rqli_call call;
@@ -204,12 +205,7 @@ static rql_status extend_share(rql_client *client, const struct rqli_named *lock
     if (status) {
         return status;
     }
-    rqli_call_init(&call, RQLI_SCRIPT_EXTEND_SHARED, &lock->keys);
-    rqli_call_text(&call, sharer.acquirer);
-    rqli_call_text(&call, secret);
-    rqli_call_int(&call, ttl_ms);
-    rqli_call_random(&call);
-    rqli_call_share(&call, &sharer.share);
+    rqli_held_write_shared_extension(&grant, &sharer.share, ttl_ms, &call);
     status = run_call(client, &call, &outcome, error);
     if (!status && outcome.what != EXTENDED) {
         status = fail_not_held(name_of(lock), error);
@@ -515,18 +511,17 @@ static rql_status fail_unanswered(const struct check *self, rql_error *error)
 /* Fails because the lock is not known to be free and the caller does not wait any longer. */
 static rql_status fail_held(const struct check *self, rql_status status, rql_error *error)
 {
-    const struct rqli_slice name = rqli_name_in(self->lock.keys.lock, RQLI_KEY_LOCK);
+    const char *name = name_of(&self->lock);
 
     if (status == RQL_TIMED_OUT) {
-        return rqli_fail(error, status, "%.*s: still held after %lld ms", (int)name.length,
-                         name.data, (long long)self->options->timeout_ms);
+        return rqli_fail(error, status, "%s: still held after %lld ms", name,
+                         (long long)self->options->timeout_ms);
     }
     if (status == RQL_CANCELLED) {
-        return rqli_fail(error, status, "%.*s: the wait until it is free was cancelled",
-                         (int)name.length, name.data);
+        return rqli_fail(error, status, "%s: the wait until it is free was cancelled", name);
     }
-    return rqli_fail(error, status, "%.*s: held, as seen %lld time%s", (int)name.length, name.data,
-                     (long long)self->tries, self->tries == 1 ? "" : "s");
+    return rqli_fail(error, status, "%s: held, as seen %lld time%s", name, (long long)self->tries,
+                     self->tries == 1 ? "" : "s");
 }
 
 /* Returns why no poll follows the last one; RQL_OK: one does. */

@@ -431,7 +431,7 @@ static enum rqli_op_next next(struct rqli_op *op)
     if (self->options->cancel_fd >= 0 && rqli_is_cancelled()) {
         take_cancellation(self);
     }
-    if (atomic_load_explicit(&self->client->is_draining, memory_order_relaxed)) {
+    if (rqli_client_is_draining(self->client)) {
         op->is_cancelled = true;
     }
     if (op->is_cancelled) {
@@ -524,7 +524,7 @@ bool rqli_acquire_begin(struct rqli_acquire *self)
 {
     rql_error fault;
 
-    if (atomic_load_explicit(&self->client->is_draining, memory_order_relaxed)) {
+    if (rqli_client_is_draining(self->client)) {
         self->op.status = rqli_client_fail_draining(rqli_acquire_lock(self, 0)->name, &fault);
         rqli_acquire_note_fault(self, &fault);
         return false;

@@ -31,9 +31,8 @@ enum {
     BUSY_URGENT_US = 20000,
 };
 
-enum {
-    N_LOOKS = 3
-}; /* the servers, the answers to late releases, the holders of a drained client */
+/* Looks at: the servers, the answers to late releases, the holders of a drained client. */
+enum { N_LOOKS = 3 };
 
 /* A login takes three round trips, or six with TLS. It gets this many times the grace, which is two
  * round trips. */

@@ -140,6 +140,12 @@ rql_status rqli_client_check_ttl(const rql_client *client, int64_t ttl_ms, rql_e
 /* Raises RQL_E_UNAVAILABLE for an acquisition, because the client is drained. */
 rql_status rqli_client_fail_draining(const char *name, rql_error *error);
 
+/* Returns whether the client is drained: from rql_client_drain() on, for ever. */
+static inline bool rqli_client_is_draining(const rql_client *self)
+{
+    return atomic_load_explicit(&self->is_draining, memory_order_relaxed);
+}
+
 /* Returns whether a call that waits for a lock tries again after this fault, which may pass by
  * itself. A server that has never answered may not be there at all. */
 bool rqli_client_tries_again(rql_client *client, rql_status fault);

@@ -75,8 +75,7 @@ static void write_keeping(struct rqli_end_part *part, int64_t ms, struct rqli_ca
 static void choose_next(struct rqli_end *self)
 {
     if (self->on.lock && !self->has_chosen && kept_ms(self->parts) == 0 &&
-        self->on.lock->share.units == 0 &&
-        !atomic_load_explicit(&self->on.lock->client->is_draining, memory_order_relaxed)) {
+        self->on.lock->share.units == 0 && !rqli_client_is_draining(self->on.lock->client)) {
         (void)rqli_hand_over_choose(&self->on);
     }
     self->has_chosen = true;

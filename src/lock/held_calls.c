@@ -19,22 +19,23 @@ static bool is_shared(const rql_lock *lock)
     return lock->share.units > 0;
 }
 
-static void write_shared_extension(const rql_lock *lock, const struct rqli_share *share,
-                                   int64_t ttl_ms, struct rqli_call *call)
+/* The random number is for a grant that has ended: then the script serves the queue. */
+void rqli_held_write_shared_extension(const struct rqli_withdrawn *grant,
+                                      const struct rqli_share *share, int64_t ttl_ms,
+                                      struct rqli_call *call)
 {
-    rqli_call_init(call, RQLI_SCRIPT_EXTEND_SHARED, &lock->keys);
-    rqli_call_text(call, lock->acquirer);
-    rqli_call_text(call, lock->grant_nonce);
+    rqli_call_init(call, RQLI_SCRIPT_EXTEND_SHARED, grant->keys);
+    rqli_call_text(call, grant->acquirer);
+    rqli_call_text(call, grant->nonce);
     rqli_call_int(call, ttl_ms);
     rqli_call_random(call);
     rqli_call_share(call, share);
 }
 
-/* The random number is for a grant that has ended: then the script serves the queue. */
 void rqli_held_write_extension(const rql_lock *lock, int64_t ttl_ms, struct rqli_call *call)
 {
     if (is_shared(lock)) {
-        write_shared_extension(lock, &lock->share, ttl_ms, call);
+        rqli_held_write_lowering(lock, &lock->share, ttl_ms, call);
         return;
     }
     rqli_call_init(call, RQLI_SCRIPT_EXTEND, &lock->keys);
@@ -46,7 +47,9 @@ void rqli_held_write_extension(const rql_lock *lock, int64_t ttl_ms, struct rqli
 void rqli_held_write_lowering(const rql_lock *lock, const struct rqli_share *share, int64_t ttl_ms,
                               struct rqli_call *call)
 {
-    write_shared_extension(lock, share, ttl_ms, call);
+    const struct rqli_withdrawn grant = {&lock->keys, lock->acquirer, lock->grant_nonce, true};
+
+    rqli_held_write_shared_extension(&grant, share, ttl_ms, call);
 }
 
 /* A share is given back as its request would be withdrawn, by acquirer and nonce. */

@@ -7,7 +7,7 @@
 #include "lock/lock.h"
 #include "wire/answer.h"
 
-/* Whose withdrawal it is. */
+/* The request or the grant that a call is about. */
 struct rqli_withdrawn {
     const struct rqli_keys *keys;
     const char *acquirer;
@@ -28,7 +28,13 @@ void rqli_held_write_withdrawal(const struct rqli_withdrawn *request, struct rql
  */
 void rqli_held_write_extension(const rql_lock *lock, int64_t ttl_ms, struct rqli_call *call);
 
-/* Writes the call that extends a lock that is held alone, and shares it from then on. */
+/* Writes the call that extends a share to at least ttl_ms. */
+void rqli_held_write_shared_extension(const struct rqli_withdrawn *grant,
+                                      const struct rqli_share *share, int64_t ttl_ms,
+                                      struct rqli_call *call);
+
+/* Writes the call that extends a lock as one that is shared; if it was held alone, it is shared
+ * from then on. */
 void rqli_held_write_lowering(const rql_lock *lock, const struct rqli_share *share, int64_t ttl_ms,
                               struct rqli_call *call);
 

@@ -100,11 +100,6 @@ static void count_at_node(struct rqli_leases *self, const rql_lock *lock, unsign
     }
 }
 
-static bool is_draining(const struct rqli_leases *self)
-{
-    return atomic_load_explicit(&self->client->is_draining, memory_order_relaxed);
-}
-
 /* Unlists a lock, which need not be listed. */
 static void unlist(struct rqli_leases *self, rql_lock *lock)
 {
@@ -114,7 +109,7 @@ static void unlist(struct rqli_leases *self, rql_lock *lock)
         count_at_node(self, lock, (unsigned)-1);
         rqli_dlist_remove(&self->shared.all, &lock->kept.link);
         lock->kept.listing = RQLI_LOCK_UNLISTED;
-        if (is_draining(self)) {
+        if (rqli_client_is_draining(self->client)) {
             (void)atomic_fetch_add(&self->unlisted, 1);
             rqli_signal_wake(&self->unlisted);
         }
@@ -417,7 +412,7 @@ rql_status rqli_leases_add(struct rqli_leases *self, rql_lock *lock, rql_error *
         atomic_store_explicit(&self->has_shared, true, memory_order_relaxed);
     }
     rqli_background_lock(self->background);
-    if (is_draining(self)) { /* a grant that came meanwhile */
+    if (rqli_client_is_draining(self->client)) { /* a grant that came meanwhile */
         rqli_background_unlock(self->background);
         return rqli_client_fail_draining(lock->name, error);
     }

@@ -104,7 +104,7 @@ static void plan_anew(struct rqli_waiter *waiter)
     struct rqli_acquire *acquire = rqli_acquire_of(waiter);
     const struct rqli_request_input input = rqli_wait_input(acquire);
 
-    if (atomic_load_explicit(&acquire->client->is_draining, memory_order_relaxed)) {
+    if (rqli_client_is_draining(acquire->client)) {
         rqli_op_end_wait_soon(acquire->driver);
         return;
     }

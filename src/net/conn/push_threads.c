@@ -199,6 +199,18 @@ static struct rqli_waiter *choose(struct rqli_pushes *pushes, struct rqli_slice 
     return chosen;
 }
 
+/* Does what unlock() does, and wakes the reader, too, which sleeps in another call than the others.
+ */
+static void unlock_and_wake_reader(struct rqli_push_threads *self)
+{
+    bool is_wakeable = self->shared.reader && self->shared.is_wakeable;
+
+    unlock(self);
+    if (is_wakeable) {
+        (void)eventfd_write(self->wake_fd, 1);
+    }
+}
+
 /* The waiter may be gone as soon as the mutex is released. */
 static void hand_over(struct rqli_pushes *pushes, struct rqli_waiter *chosen,
                       struct rqli_transfer *transfer)
@@ -207,11 +219,12 @@ static void hand_over(struct rqli_pushes *pushes, struct rqli_waiter *chosen,
     bool reads;
 
     lock(self);
-    reads = self->shared.reader == chosen && self->shared.is_wakeable;
+    reads = self->shared.reader == chosen;
     rqli_waiters_hand_over(&self->shared.subscription.waiters, chosen, transfer);
-    unlock(self);
     if (reads) {
-        (void)eventfd_write(self->wake_fd, 1);
+        unlock_and_wake_reader(self);
+    } else {
+        unlock(self);
     }
 }
 
@@ -360,15 +373,9 @@ void rqli_push_threads_drain(struct rqli_push_threads *self)
 
 void rqli_push_threads_hint_all(struct rqli_push_threads *self)
 {
-    bool wakes_reader;
-
     lock(self);
-    wakes_reader = self->shared.reader && self->shared.is_wakeable;
     rqli_waiters_hint_all(&self->shared.subscription.waiters, NULL);
-    unlock(self);
-    if (wakes_reader) {
-        (void)eventfd_write(self->wake_fd, 1);
-    }
+    unlock_and_wake_reader(self);
 }
 
 void rqli_push_threads_end_if_unused(struct rqli_push_threads *self)
