@@ -105,13 +105,19 @@ def test_a_command_that_cannot_be_run_does_not_count(server, rql):
     assert not server.is_locked("a")
 
 
+def start_late(server, rql, folder):
+    """A run whose window is over, until there is `end` in the folder."""
+    late = rql.start("once", "a", "--window", "100ms", "-c",
+                     f"cd {folder.folder.name}; touch begun; until [ -e end ]; do sleep 0.02; done; echo 1 >>out")
+    wait_until(lambda: os.path.exists(folder.path("begun")), "it runs")
+    end_ms = int(server.ask("HGET", "rql:lock:a", "once"))
+    wait_until(lambda: server_ms(server) > end_ms, "its window is over")
+    return late
+
+
 def test_the_next_waits_for_a_run_of_the_window_before(server, rql):
     with Folder() as folder:
-        late = rql.start("once", "a", "--window", "100ms", "-c",
-                         f"cd {folder.folder.name}; touch begun; until [ -e end ]; do sleep 0.02; done; echo 1 >>out")
-        wait_until(lambda: os.path.exists(folder.path("begun")), "it runs")
-        end_ms = int(server.ask("HGET", "rql:lock:a", "once"))
-        wait_until(lambda: server_ms(server) > end_ms, "its window is over")
+        late = start_late(server, rql, folder)
         skipped = rql("once", "a", "--window", "100ms", "-v", "-E", "9", "--", "true")
         check_equal((skipped.code, skipped.err),
                     (9, "rql: a: the run of the window before went on until the end of this one\n"))
@@ -127,17 +133,13 @@ def test_the_next_waits_for_a_run_of_the_window_before(server, rql):
 def test_of_many_that_wait_for_the_window_before_one_runs_and_the_others_end(server, rql):
     """They do not wait for the one that has run in their own window."""
     with Folder() as folder:
-        late = rql.start("once", "a", "--window", "100ms", "-c",
-                         f"cd {folder.folder.name}; touch begun; until [ -e end ]; do sleep 0.02; done")
-        wait_until(lambda: os.path.exists(folder.path("begun")), "it runs")
-        end_ms = int(server.ask("HGET", "rql:lock:a", "once"))
-        wait_until(lambda: server_ms(server) > end_ms, "its window is over")
-        following = [rql.start("once", "a", "--window", "1h", "-c", f"echo ran >>{folder.path('out')}") for _ in range(6)]
+        late = start_late(server, rql, folder)
+        following = [rql.start("once", "a", "--window", "1h", "-c", f"echo 2 >>{folder.path('out')}") for _ in range(6)]
         n_looks = calls_of_pttl(server)
         wait_until(lambda: calls_of_pttl(server) > n_looks + 40, "they wait")
         folder.touch("end")
         check_equal([finish(one).code for one in (late, *following)], [0] * 7)
-        check_equal(folder.read("out"), "ran\n")
+        check_equal(folder.read("out"), "1\n2\n")
 
 
 def test_a_run_whose_host_dies_is_repeated_or_not(server, rql):

@@ -53,7 +53,7 @@ def test_wait_ends_when_the_lock_is_free_and_takes_nothing(server, rql):
 
 
 def test_wait_goes_on_while_the_server_is_away(_server, rql):
-    """A server without a file forgets its locks, so the lock is held anew before it answers."""
+    """A server without a file forgets its locks, so the lock is free as soon as it answers."""
     with Server() as own:
         own.ask("CONFIG", "SET", "save", "")
         rql("lock", "a", "--ttl", "1m", RQL_URL=own.url)

@@ -96,8 +96,8 @@ def calls_of(client):
     return CALLS[client.mode]
 
 
-def best_of(state, who):
-    """What brings it to its end; None: it has come there."""
+def best_with(word_of, state, who):
+    """What brings it to its end, word_of(client) if it has to ask; None: it has come there."""
     if who == "ruby":
         return (*rubys_actions(state), None)[0]
     client = state.clients[who]
@@ -105,8 +105,12 @@ def best_of(state, who):
         return ("take", who)
     if client.mode == IDLE and client.left == 0:
         return None
-    is_last = client.mode == HOLDING and client.entry == OUT
-    return ("release" if is_last else calls_of(client)[0], who, False)
+    return (word_of(client), who, False)
+
+
+def best_of(state, who):
+    return best_with(lambda client: "release" if client.mode == HOLDING and client.entry == OUT else calls_of(client)[0],
+                     state, who)
 
 
 def is_open(state, client, word):

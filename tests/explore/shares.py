@@ -112,14 +112,7 @@ def is_open(state, client, word):
 
 
 def best_of(state, who):
-    if who == "ruby":
-        return (*rubys_actions(state), None)[0]
-    client = state.clients[who]
-    if client.pushed:
-        return ("take", who)
-    if client.mode == IDLE and client.left == 0:
-        return None
-    return (CALLS[client.mode][0], who, False)
+    return model.best_with(lambda client: CALLS[client.mode][0], state, who)
 
 
 def actions(state, ticks_us):

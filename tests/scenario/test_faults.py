@@ -273,16 +273,23 @@ def in_time(scene, asked, limit_ms):
     return outcome
 
 
+def outcome_under(scene, fault, begin, limit_ms):
+    """What is begun while the fault lasts, and its outcome; the fault is over then."""
+    fault.begin(scene)
+    asked = begin()
+    outcome = in_time(scene, asked, limit_ms)
+    outcome.check(*scene.statuses(fault))
+    fault.end(scene)
+    scene.network.heal()
+    return asked, outcome
+
+
 # ---- operations ----
 
 def acquire(scene, fault):
     """A free lock, within a time that the fault may outlast."""
-    fault.begin(scene)
-    asking = scene.actor.ask(*scene.names, timeout_ms=WAIT_MS, ttl_ms=MINUTE_MS)
-    outcome = in_time(scene, asking, WAIT_MS + SILENCE_MS)
-    outcome.check(*scene.statuses(fault))
-    fault.end(scene)
-    scene.network.heal()
+    asking, outcome = outcome_under(scene, fault, lambda: scene.actor.ask(*scene.names, timeout_ms=WAIT_MS, ttl_ms=MINUTE_MS),
+                                    WAIT_MS + SILENCE_MS)
     if outcome.status == "OK":
         check(fault.loses_data or scene.held_by(outcome), "it does not hold what it was told it holds")
         scene.token = outcome.tokens[0]
@@ -292,11 +299,7 @@ def acquire(scene, fault):
 def extend(scene, fault):
     held = scene.actor.acquire(*scene.names, ttl_ms=MINUTE_MS)
     scene.token = held.tokens[0]
-    fault.begin(scene)
-    outcome = in_time(scene, held.begin("extend", ttl_ms=2 * MINUTE_MS), 4 * SILENCE_MS)
-    outcome.check(*scene.statuses(fault))
-    fault.end(scene)
-    scene.network.heal()
+    _, outcome = outcome_under(scene, fault, lambda: held.begin("extend", ttl_ms=2 * MINUTE_MS), 4 * SILENCE_MS)
     left_ms = scene.world.ask("PTTL", f"rql:lock:{scene.names[0]}")
     check(left_ms <= 2 * MINUTE_MS, "it was extended twice")
     check(outcome.status != "OK" or fault.loses_data or left_ms > MINUTE_MS, "it was not extended")
@@ -389,11 +392,7 @@ def hand_on(scene, fault):
     actors = [scene.actor if scene.actor.kind == "loop" else scene.world.actor("thread", scene.actor.client)
               for _ in range(2)]
     asked = line_up(scene.world, actors, name, ttl_ms=MINUTE_MS)
-    fault.begin(scene)
-    released = in_time(scene, held.begin("release"), 4 * SILENCE_MS)
-    released.check(*scene.statuses(fault))
-    fault.end(scene)
-    scene.network.heal()
+    _, released = outcome_under(scene, fault, lambda: held.begin("release"), 4 * SILENCE_MS)
     if released.status in FINAL:  # it ends by its ttl
         scene.world.ask("PEXPIRE", f"rql:lock:{name}", 1)
     for asking in as_they_end(asked):  # who does not listen when its turn comes is passed
@@ -420,12 +419,8 @@ def share(scene, fault):
     """A share beside that of the other, within a time that the fault may outlast."""
     theirs = scene.other.acquire(*scene.names, **SHARE)
     scene.token = theirs.tokens[0]
-    fault.begin(scene)
-    asking = scene.actor.ask(*scene.names, **SHARE, timeout_ms=WAIT_MS)
-    outcome = in_time(scene, asking, WAIT_MS + SILENCE_MS)
-    outcome.check(*scene.statuses(fault))
-    fault.end(scene)
-    scene.network.heal()
+    asking, outcome = outcome_under(scene, fault, lambda: scene.actor.ask(*scene.names, **SHARE, timeout_ms=WAIT_MS),
+                                    WAIT_MS + SILENCE_MS)
     if outcome.status == "OK":
         check(fault.loses_data or used(scene) == 2, "it has no share, and was told that it has")
         scene.token = max(scene.token, outcome.tokens[0])
@@ -438,11 +433,7 @@ def end_share(scene, fault):
     theirs = scene.other.acquire(*scene.names, **SHARE)
     mine = scene.actor.acquire(*scene.names, **SHARE)
     scene.token = mine.tokens[0]
-    fault.begin(scene)
-    outcome = in_time(scene, mine.begin("release"), 4 * SILENCE_MS)
-    outcome.check(*scene.statuses(fault))
-    fault.end(scene)
-    scene.network.heal()
+    _, outcome = outcome_under(scene, fault, lambda: mine.begin("release"), 4 * SILENCE_MS)
     if outcome.status in FINAL:  # it ends by its ttl
         scene.world.ask("DEL", f"rql:lock:{scene.names[0]}", f"rql:shares:{scene.names[0]}")
     wait_until(lambda: used(scene) < 2, "its share has ended")
@@ -453,11 +444,7 @@ def lower(scene, fault):
     """A lock that is held alone is shared, or held as before."""
     held = scene.actor.acquire(*scene.names, ttl_ms=MINUTE_MS)
     scene.token = held.tokens[0]
-    fault.begin(scene)
-    outcome = in_time(scene, held.begin("lower", names=held.names, options=SHARE), 4 * SILENCE_MS)
-    outcome.check(*scene.statuses(fault))
-    fault.end(scene)
-    scene.network.heal()
+    _, outcome = outcome_under(scene, fault, lambda: held.begin("lower", names=held.names, options=SHARE), 4 * SILENCE_MS)
     is_shared = scene.world.ask("HEXISTS", f"rql:lock:{scene.names[0]}", "rql_share")
     check(fault.loses_data or is_shared or outcome.status != "OK", "it is not shared, and was told that it is")
     held.release().check(*RELEASED)
