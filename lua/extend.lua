@@ -3,19 +3,19 @@
 --
 -- @keys lock queue requests live fence
 -- @args nonce ttl_ms random ...
--- One more argument asks how many wait, which is then the last number of the answer.
+-- One more argument asks for two more numbers: those of wanted.lua.
 -- Returns "1 now_us ttl_left_ms" when in force, "0 now_us" when the grant has ended. While re-entries
 -- extend the grant, ttl_left_ms does not count the time that they may take back. If the queue is too long to be
 -- served in one call, its next poll serves the rest.
 
 local call = redis.call
 local lock, queue, requests = KEYS[1], KEYS[2], KEYS[3]
-local ttl_ms = ARGV[2]
+local nonce, ttl_ms = ARGV[1], ARGV[2]
 -- @include clock
 -- @include ttl
 
 local held = call("HMGET", lock, "rql_nonce", "rql_end")
-if held[1] == ARGV[1] then
+if held[1] == nonce then
     local left = math.max(call("PTTL", lock), ttl_ms)
     call("PEXPIRE", lock, left)
     call("HDEL", lock, "rql_claim")
@@ -24,7 +24,12 @@ if held[1] == ARGV[1] then
         call("HSET", lock, "rql_end", string.format("%.0f", ends))
         left = math.min(left, math.floor((ends - now_text) / 1000))
     end
-    return "1 " .. now_text .. " " .. math.min(left, 2592000000) .. (ARGV[4] and " " .. call("ZCARD", queue) or "")
+    local answer = "1 " .. now_text .. " " .. math.min(left, 2592000000)
+    if ARGV[4] then
+        -- @include wanted
+        return answer .. wanted
+    end
+    return answer
 end
 if call("HEXISTS", lock, "acq_id") == 1 or call("EXISTS", queue, requests) == 0 then
     return "0 " .. now_text

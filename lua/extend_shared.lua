@@ -47,4 +47,9 @@ else
     serve(keys, now_text, now_seconds, ARGV[4])
     return "0 " .. now_text
 end
-return "1 " .. now_text .. " " .. math.min(left_ms, 2592000000) .. (ARGV[6] and " " .. call("ZCARD", queue) or "")
+local answer = "1 " .. now_text .. " " .. math.min(left_ms, 2592000000)
+if ARGV[6] then
+    -- @include wanted
+    return answer .. wanted
+end
+return answer

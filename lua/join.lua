@@ -18,7 +18,7 @@ local function join(group, keys, now_text, sharer)
     end
     if group.is_of_one then
         local OF_OWNER = "|acq_id|hst_id|ts|ini_ttl|spc_cnt|l_spc_ts|spc_ext_ttl|l_spc_ext_ts|l_spc_ext_ini_ttl" ..
-            "|rql_nonce|rql_token|rql_claim|rql_spc|rql_share|" -- all other fields are metadata
+            "|rql_nonce|rql_token|rql_claim|rql_spc|rql_share|rql_asked|" -- all other fields are metadata
         local left_ms, flat, of, metadata = call("PTTL", lock), call("HGETALL", lock), {}, {}
         for i = 1, #flat, 2 do
             of[flat[i]] = flat[i + 1]
@@ -40,6 +40,9 @@ local function join(group, keys, now_text, sharer)
              "rql_nonce", "shared", "rql_h:" .. of.acq_id, of.rql_nonce .. " " .. units .. " " .. limit .. " " ..
              of.rql_token .. " " .. of.ini_ttl .. " " .. (of.rql_claim and "c" or "-") .. " " .. of.hst_id .. " " ..
              (metadata[1] and cmsgpack.pack(metadata) or ""))
+        if of.rql_asked then
+            call("HSET", lock, "rql_asked", of.rql_asked)
+        end
         group.is_of_one = false
         life_ms = math.max(left_ms, life_ms)
     end

@@ -351,24 +351,26 @@ typedef void (*rql_lost_fn)(rql_lock *lock, void *user_data);
 /** What is known of the requests that wait for a held lock; see ::rql_wanted_fn. New members are
  * only ever appended. */
 typedef struct rql_wanted {
-    /** Number of requests in the queue, those of the gem included. 1 or more; -1: not known,
-     * because the client is drained. */
+    /** Number of requests in the queue, those of the gem included. 0 under rql_host_drain() if none
+     * waits; -1: not known, because the client is drained. */
     int64_t waiters;
-    /** Time within which the lock should be released, by rql_client_drain(); ::RQL_FOREVER: no
-     * limit; -1, which is the same: others wait, and nothing was said. */
+    /** Time within which the lock should be released: asked for by rql_client_drain(), or by
+     * rql_host_drain() (admin.h). ::RQL_FOREVER: no limit; or others wait, and nothing was asked or
+     * its time has passed. */
     int64_t within_ms;
 } rql_wanted;
 
 /**
  * Called when others begin to wait for a held lock, so that its holder can make way: release the
  * lock early, lower it (share.h), or finish after the current piece of work. Nothing else follows
- * from it.
+ * from it. Called as well when the holder's host is drained.
  *
  * A renewal of the lock asks how many wait. So the function is called at most a third of the TTL
- * after the first one has come, once for each time that the queue was empty before. It runs on the
- * same thread, with the same rules, as ::rql_lost_fn. It may release the lock, if the acquisition
- * has returned it; a part of a series only its owner may release, with the series. Under
- * rql_client_drain() the function may be called before the acquisition has returned.
+ * after the first one has come, once for each time that the queue was empty before. It is also
+ * called at most a third of the TTL after an rql_host_drain() that asks for this lock. It runs on
+ * the same thread, with the same rules, as ::rql_lost_fn. It may release the lock, if the
+ * acquisition has returned it; a part of a series only its owner may release, with the series.
+ * Under rql_client_drain() the function may be called before the acquisition has returned.
  *
  * @param[in] lock       The lock.
  * @param[in] wanted     What is known; valid during the call.

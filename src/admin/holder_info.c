@@ -85,8 +85,8 @@ static int64_t remaining_ms(const struct holders *self, struct rqli_slice acquir
     return end->number > now_us ? (end->number - now_us) / 1000 : 0;
 }
 
-/* Copies the packed pairs, a text in place of a text: its terminator takes no more room than the
- * byte in front of it that says how long it is. */
+/* Copies the packed pairs that are metadata, a text in place of a text: its terminator takes no
+ * more room than the byte in front of it that says how long it is. */
 static void fill_meta(rql_holder_info *info, rql_meta *meta, struct rqli_slice packed,
                       char **cursor)
 {
@@ -95,6 +95,9 @@ static void fill_meta(rql_holder_info *info, rql_meta *meta, struct rqli_slice p
     struct rqli_slice value;
 
     while (rqli_packed_next(&reading, &name) && rqli_packed_next(&reading, &value)) {
+        if (!rqli_is_meta(name)) {
+            continue;
+        }
         meta[info->n_meta].name = rqli_pack(cursor, name);
         meta[info->n_meta++].value = rqli_pack(cursor, value);
     }

@@ -24,6 +24,9 @@ void rqli_lock_info_ask(struct rqli_command *command, struct rqli_slice key);
 rql_status rqli_lock_info_read(const struct rqli_reply *replies, struct rqli_slice key,
                                const char *where, rql_lock_info **out, rql_error *error);
 
+/* Returns whether a field or pair of this name is metadata of the holder. */
+bool rqli_is_meta(struct rqli_slice name);
+
 /* Returns whether it is a lock of several, which it stays until its last share ends. */
 bool rqli_lock_info_is_of_several(const rql_lock_info *info);
 

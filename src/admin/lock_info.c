@@ -71,7 +71,7 @@ static const struct field *find_field(struct rqli_slice name)
 }
 
 /* Names with our prefix are reserved for later versions, so they are no metadata. */
-static bool is_meta(struct rqli_slice name)
+bool rqli_is_meta(struct rqli_slice name)
 {
     return !find_field(name) && !rqli_has_prefix(name, rqli_slice_of("rql_"));
 }
@@ -99,7 +99,7 @@ static size_t measure(const struct rqli_reply *hash, size_t *n_meta)
     *n_meta = 0;
     for (size_t i = 0; i < hash->count; i += 2) {
         size += hash->items[i].text.length + hash->items[i + 1].text.length + 2;
-        *n_meta += is_meta(hash->items[i].text);
+        *n_meta += rqli_is_meta(hash->items[i].text);
     }
     return size + *n_meta * sizeof(rql_meta);
 }
@@ -235,7 +235,7 @@ static void fill(rql_lock_info *info, const struct rqli_reply *hash, char **curs
             missing &= ~(1U << (field - fields));
         } else if (field) {
             info->status = RQL_KEY_MALFORMED;
-        } else if (is_meta(name)) {
+        } else if (rqli_is_meta(name)) {
             rql_meta *pair = (rql_meta *)(info + 1) + info->n_meta++;
 
             pair->name = rqli_pack(cursor, name);

@@ -41,7 +41,7 @@ struct cli_args {
     bool unless_failed, at_most_once, again;
     bool shared, slots;
     int64_t wait_ms, max_hold_ms, hold_at_least_ms, kill_after_ms, add_ms, older_than_ms;
-    int64_t conflict_exit_code, max_keys, every_ms, window_ms, for_ms;
+    int64_t conflict_exit_code, max_keys, every_ms, window_ms, for_ms, within_ms;
     int64_t permits, units, max_waiters, head_start_ms;
     const char *priority, *secret, *host, *acquirer, *out_file, *classes_file;
 
@@ -139,6 +139,7 @@ extern const struct cli_command cli_who;
 extern const struct cli_command cli_wait;
 extern const struct cli_command cli_clear;
 extern const struct cli_command cli_clear_of;
+extern const struct cli_command cli_drain;
 extern const struct cli_command cli_dead;
 extern const struct cli_command cli_stats;
 extern const struct cli_command cli_ping;

@@ -152,13 +152,48 @@ static void give_up(int signal)
     _exit(CLI_DONE);
 }
 
-/* Offers names of locks. The user has pressed a key and waits, so a server that is down, or has a
- * million keys, offers none. */
-static void offer_names(const struct beginning *self, struct cli_args *args)
+/* The alarm is ignored from the first name on, so that no half of a line is written. */
+static void offer_locks(const struct beginning *self, rql_client *client)
+{
+    CLI_AUTO(rql_free) rql_text_list *list = NULL;
+
+    if (rql_locks_list(client, &list, NULL) != RQL_OK) {
+        return;
+    }
+    (void)signal(SIGALRM, SIG_IGN);
+    for (size_t i = 0; i < list->count && i < NAMES_MAX; i++) {
+        offer_name(self, list->item[i]);
+    }
+}
+
+/* Offers the machines on which clients run, each once. */
+static void offer_hosts(const struct beginning *self, rql_client *client)
+{
+    CLI_AUTO(rql_free) rql_client_info_list *list = NULL;
+
+    if (rql_clients_list(client, &list, NULL) != RQL_OK) {
+        return;
+    }
+    (void)signal(SIGALRM, SIG_IGN);
+    for (size_t i = 0; i < list->count && i < NAMES_MAX; i++) {
+        size_t first = 0;
+
+        while (strcmp(list->item[first]->host, list->item[i]->host) != 0) {
+            first++;
+        }
+        if (first == i) {
+            offer_name(self, list->item[i]->host);
+        }
+    }
+}
+
+/* Offers names of locks or hosts. The user has pressed a key and waits, so a server that is down,
+ * or has a million keys, offers none. */
+static void offer_names(const struct beginning *self, const struct cli_command *command,
+                        struct cli_args *args)
 {
     const struct itimerval limit = {.it_value.tv_usec = NAMES_MS * 1000L};
     CLI_AUTO(rql_client_free) rql_client *client = NULL;
-    CLI_AUTO(rql_free) rql_text_list *list = NULL;
 
     if (args->env_status != RQL_OK) {
         return;
@@ -168,12 +203,8 @@ static void offer_names(const struct beginning *self, struct cli_args *args)
     args->options.auto_swarm = false;
     (void)signal(SIGALRM, give_up);
     (void)setitimer(ITIMER_REAL, &limit, NULL);
-    if (rql_client_new(&args->options, &client, NULL) == RQL_OK &&
-        rql_locks_list(client, &list, NULL) == RQL_OK) {
-        (void)signal(SIGALRM, SIG_IGN); /* no half of a line */
-        for (size_t i = 0; i < list->count && i < NAMES_MAX; i++) {
-            offer_name(self, list->item[i]);
-        }
+    if (rql_client_new(&args->options, &client, NULL) == RQL_OK) {
+        (command == &cli_drain ? offer_hosts : offer_locks)(self, client);
     }
 }
 
@@ -199,10 +230,10 @@ static void offer_names_of(const struct beginning *self, const struct cli_comman
         offer(self, "help", strlen("help"), NULL);
     } else if (args->name ? !command->takes_names : !cli_takes_name(command)) {
         return;
-    } else if (command->name_is) {
+    } else if (command == &cli_swarm) {
         (void)offer_value(self, command->usage);
     } else if (!command->takes_url) {
-        offer_names(self, args);
+        offer_names(self, command, args);
     }
 }
 

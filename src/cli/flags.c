@@ -104,6 +104,10 @@ const struct cli_flag cli_flags[] = {
          CLI_FIELD(force), "clear"),
     FLAG("force", NULL, "release them although others hold them", CLI_ON, 0, CLI_FIELD(force),
          "clear-of"),
+    FLAG("within", "DURATION", "time to release them; default 30s", CLI_DURATION, 0,
+         CLI_FIELD(within_ms), "drain"),
+    FLAG("force", NULL, "then release what is left, although others hold it", CLI_ON, 0,
+         CLI_FIELD(force), "drain"),
     FLAG("force", NULL, "remove them", CLI_ON, 0, CLI_FIELD(force), "dead"),
     FLAG("force", NULL, "measure although others use the server", CLI_ON, 0, CLI_FIELD(force),
          "bench"),
@@ -120,10 +124,10 @@ const struct cli_flag cli_flags[] = {
     FLAG("sorted", NULL, "in a cluster: take the locks of one partition after those of another",
          CLI_ON, 0, CLI_FIELD(sorted), "series"),
     FLAG("json", NULL, "print JSON for machines", CLI_ON, 0, CLI_FIELD(json),
-         "lock unlock extend info queue ls who clear clear-of dead stats hosts ping doctor "
+         "lock unlock extend info queue ls who clear clear-of drain dead stats hosts ping doctor "
          "bench"),
     FLAG("ids", NULL, "show ids in place of the names of clients", CLI_ON, 0, CLI_FIELD(ids),
-         "info queue ls who hosts swarm"),
+         "info queue ls who drain hosts swarm"),
     FLAG("all", NULL, "show passed checks, too", CLI_ON, 'a', CLI_FIELD(all), "doctor"),
     FLAG("strict", NULL, "exit with 1 for a note, too", CLI_ON, 0, CLI_FIELD(strict), "doctor"),
     FLAG("quick", NULL, "take 1 s at most instead of 5 s", CLI_ON, 'q', CLI_FIELD(quick), "doctor"),

@@ -21,6 +21,7 @@
 #include "lock/withdraw.h"
 #include "net/op/op_threads.h"
 #include "observe/observe.h"
+#include "options/options.h"
 #include "wire/answer.h"
 
 #include <stdlib.h>
@@ -123,9 +124,11 @@ static void add_arguments(const struct rqli_acquire *self, struct rqli_call *cal
         rqli_call_text(call, "rql_share");
         rqli_call_share(call, &lock->share);
     }
-    for (size_t i = 0; i < options->n_meta; i++) {
-        rqli_call_text(call, options->meta[i].name);
-        rqli_call_text(call, options->meta[i].value);
+    for (size_t i = 0; i < rqli_meta_count(options); i++) {
+        const rql_meta pair = rqli_meta_at(options, i);
+
+        rqli_call_text(call, pair.name);
+        rqli_call_text(call, pair.value);
     }
 }
 

@@ -200,14 +200,25 @@ static void report_loss(struct rqli_leases *self, rql_lock *lock)
     end_callback(self);
 }
 
-/* Notifies a holder when others begin to wait. The lock may be gone afterwards. */
-static void report_wanted(struct rqli_leases *self, rql_lock *lock, int64_t n_waiting)
+/* Notifies a holder when others begin to wait, and when its host is asked to release its locks. The
+ * lock may be gone afterwards. `answer` is that of its renewal: the server's time, the TTL, how
+ * many wait, and until when the holder is asked to release it; 0: it is not. */
+static void report_wanted(struct rqli_leases *self, rql_lock *lock,
+                          const struct rqli_outcome *answer)
 {
-    const rql_wanted wanted = {.waiters = n_waiting, .within_ms = RQL_FOREVER};
-    bool is_first = n_waiting > 0 && !lock->kept.was_wanted;
+    const int64_t n_waiting = answer->fourth;
+    const int64_t until_us = answer->fifth;
+    const int64_t left_us = until_us > answer->second ? until_us - answer->second : 0;
+    const bool is_first = n_waiting > 0 && !lock->kept.was_wanted;
+    const bool is_asked = until_us > 0 && until_us != lock->kept.asked_us;
+    const rql_wanted wanted = {
+        .waiters = n_waiting,
+        .within_ms = is_asked || left_us > 0 ? left_us / 1000 : RQL_FOREVER,
+    };
 
     lock->kept.was_wanted = n_waiting > 0;
-    if (is_first) {
+    lock->kept.asked_us = until_us;
+    if (is_first || is_asked) {
         begin_callback(self, lock);
         lock->on_wanted(lock, &wanted, lock->on_wanted_data);
         end_callback(self);
@@ -328,7 +339,7 @@ static void read_renewal(struct rqli_duty *duty, const struct rqli_batch *answer
     }
     update(self, lock);
     if (lock->on_wanted && is_renewed) {
-        report_wanted(self, lock, outcome.fourth);
+        report_wanted(self, lock, &outcome);
     }
 }
 

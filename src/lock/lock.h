@@ -80,6 +80,8 @@ struct rql_lock {
         bool asked_alone;               /* the last renewal was that of a lock held alone */
         bool was_wanted;                /* others waited at the last renewal */
         bool was_asked;                 /* to release it, because the client is drained */
+        int64_t asked_us;               /* until when, by the server's clock, it was asked to
+                                           release it for its host; 0: never */
         enum rqli_lock_listing listing;
         bool is_renewed; /* it is in that map */
         bool is_watched; /* the background thread looks after it */

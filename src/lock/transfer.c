@@ -2,16 +2,20 @@
 
 #include "base/clock.h"
 #include "lock/client.h"
+#include "options/options.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 bool rqli_transfer_has_room(const rql_lock_options *options)
 {
+    const size_t count = rqli_meta_count(options);
     size_t size = 0;
 
-    for (size_t i = 0; i < options->n_meta && size <= RQLI_TRANSFER_META_SIZE; i++) {
-        size += strlen(options->meta[i].name) + 1 + strlen(options->meta[i].value) + 1;
+    for (size_t i = 0; i < count && size <= RQLI_TRANSFER_META_SIZE; i++) {
+        const rql_meta pair = rqli_meta_at(options, i);
+
+        size += strlen(pair.name) + 1 + strlen(pair.value) + 1;
     }
     return options->n_meta <= RQLI_TRANSFER_META && size <= RQLI_TRANSFER_META_SIZE;
 }
@@ -20,10 +24,12 @@ static void copy_meta(struct rqli_transfer *self, const rql_lock_options *option
 {
     char *at = self->meta;
 
-    self->n_meta = options->n_meta;
-    for (size_t i = 0; i < options->n_meta; i++) {
-        at = stpcpy(at, options->meta[i].name) + 1;
-        at = stpcpy(at, options->meta[i].value) + 1;
+    self->n_meta = rqli_meta_count(options);
+    for (size_t i = 0; i < self->n_meta; i++) {
+        const rql_meta pair = rqli_meta_at(options, i);
+
+        at = stpcpy(at, pair.name) + 1;
+        at = stpcpy(at, pair.value) + 1;
     }
 }
 

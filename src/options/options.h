@@ -77,6 +77,18 @@ rql_status rqli_options_read(enum rqli_option_struct which, void *out, const rql
 rql_status rqli_options_read_over(enum rqli_option_struct which, void *out, const void *defaults,
                                   const void *given, rql_error *error);
 
+/* The pairs that a request writes into its lock: those of the caller, and one that says that its
+ * holder has on_wanted (lua/README.md 71). */
+static inline size_t rqli_meta_count(const rql_lock_options *options)
+{
+    return options->n_meta + (options->on_wanted ? 1 : 0);
+}
+
+static inline rql_meta rqli_meta_at(const rql_lock_options *options, size_t index)
+{
+    return index < options->n_meta ? options->meta[index] : (rql_meta){"rql_tell", "1"};
+}
+
 static inline rql_status rqli_lock_options_read(rql_lock_options *out,
                                                 const rql_lock_options *defaults,
                                                 const rql_lock_options *given, rql_error *error)

@@ -201,7 +201,7 @@ bool rqli_outcome_read(const struct rqli_reply *reply, struct rqli_outcome *out)
         return false;
     }
     *out = (struct rqli_outcome){fields.numbers[0], fields.numbers[1], fields.numbers[2],
-                                 fields.numbers[3]};
+                                 fields.numbers[3], fields.numbers[4]};
     return true;
 }
 

@@ -55,12 +55,13 @@ bool rqli_share_read_slots(struct rqli_slice text, const struct rqli_share *shar
  * answers are out of step. */
 bool rqli_answer_is_for(const struct rqli_answer *self, const char *nonce);
 
-/* The other scripts answer two to four numbers: {what, served, left_ms} as a rule. */
+/* The other scripts answer two to five numbers: {what, served, left_ms} as a rule. */
 struct rqli_outcome {
     int64_t what;
     int64_t second;
     int64_t third;
     int64_t fourth;
+    int64_t fifth;
 };
 
 /* Results of transfer.lua: handed on, or several were joined and nothing was done. Otherwise it

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """The shell lines of README.md run as they are written there."""
+import json
 import os
 import re
 import shlex
@@ -43,6 +44,9 @@ def runs(line):
     def test(server, _rql):
         if line.startswith("rql series"):
             leave_out_in_cluster("a series of names without a {tag}")
+        if line.startswith("rql drain"):
+            entry = {"host": line.split()[2], "pid": 1, "at_us": time.time_ns() // 1000}
+            server.ask("HSET", "rql:clients", "0" * 32, json.dumps(entry, separators=(",", ":")))
         with tempfile.TemporaryDirectory(prefix="rql-readme-") as folder:
             os.symlink(PROGRAM, folder + "/rql")
             for script in re.findall(r"\./[\w.-]+", line):

@@ -94,6 +94,7 @@ def test_each_script_does_the_same_everywhere(calls):
     check_equal(calls.ask("HGET", "rql:lock:a", "rql_token"), str(now + 1))
     follow("force_extend", (5,), 1)
     follow("extend", (nonce(1), 30000, RANDOM), f"1 {calls.now_us} 30001")
+    follow("ask", (acquirer(1), host(1), 5000), -1)
     follow("acquire", (acquirer(1), host(1), 1000, nonce(7), NEVER, f"qe- -1 0 -1 {RANDOM}"),
            f"1 {calls.now_us} 31001 {now + 1} 2 0 {nonce(1)}")
     follow("decrease", (nonce(1), nonce(7), 1000, RANDOM), "1 0 30001")

@@ -137,6 +137,29 @@ rql_status sweep(struct call *call)
     return status;
 }
 
+/* "do": "drain_host": what the host of this name or id holds, and whether it was asked. */
+rql_status drain_host(struct call *call)
+{
+    rql_hold_list *list = NULL;
+    const rql_status status =
+        rql_host_drain(call->client, text_or(call->words, "host", NULL),
+                       number_or(call->words, "within_ms", 0), &list, &call->error);
+    cJSON *holds = cJSON_AddArrayToObject(call->reply, "holds");
+
+    for (size_t i = 0; list && i < list->count; i++) {
+        const rql_hold_info *info = list->item[i];
+        cJSON *hold = cJSON_CreateObject();
+
+        (void)cJSON_AddStringToObject(hold, "name", info->name);
+        (void)cJSON_AddStringToObject(hold, "acq_id", info->holder->acquirer_id);
+        (void)cJSON_AddNumberToObject(hold, "token", (double)info->holder->token);
+        (void)cJSON_AddBoolToObject(hold, "is_asked", info->is_asked);
+        (void)cJSON_AddItemToArray(holds, hold);
+    }
+    (void)rql_free(list);
+    return status;
+}
+
 rql_status go_on(struct call *call)
 {
     (void)call;

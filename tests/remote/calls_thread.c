@@ -443,6 +443,7 @@ bool perform_on_thread(struct actor *actor, cJSON *words)
         {"check_until_free", check_until_free},
         {"connect", connect_client},
         {"drain", drain},
+        {"drain_host", drain_host},
         {"extend", extend},
         {"force_extend", force_extend},
         {"lower", lower},

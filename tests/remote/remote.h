@@ -209,6 +209,7 @@ rql_status sweep(struct call *call);
 
 /* The sweep that stands at a step goes on. */
 rql_status go_on(struct call *call);
+rql_status drain_host(struct call *call);
 
 /* ---- calls_client.c ---- */
 

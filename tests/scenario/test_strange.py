@@ -5,10 +5,10 @@ import contextlib
 from harness import CONNECT_MS, Network, check, check_equal, main, once, scenario, wait_until
 from network import PlayedServer
 
-# The replies to a login without user and database: HELLO, TIME, PUBLISH; and CLIENT INFO, INFO, three SCRIPT EXISTS
+# The replies to a login without user and database: HELLO, TIME, PUBLISH; and CLIENT INFO, INFO, four SCRIPT EXISTS
 # and what the client is called, which may be refused.
 HELLO = "*6\r\n$2\r\nid\r\n:7\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n"
-LOGIN = HELLO + "*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n:0\r\n" + 6 * "-ERR no\r\n"
+LOGIN = HELLO + "*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n:0\r\n" + 7 * "-ERR no\r\n"
 NO_AUTH = "-NOAUTH Authentication required.\r\n" * 12  # more than a login without a password asks
 SILENCE_MS = 200
 NUMBERS = 50  # more clients than a server has seen at its start
