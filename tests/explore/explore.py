@@ -28,10 +28,10 @@ import time
 from typing import NamedTuple
 
 import chain
-import eras
 import model
 import series
 import shares
+from eras import Eras
 from server import ALONE, IN_A_CLUSTER, Refused, Server, why_skipped
 from state import CAME_BACK, DEAD, RUBY, TTL_MS, Broken, demand, host, identity, is_partly, read_contents, repeated
 
@@ -51,6 +51,9 @@ ROUND_US = 700_000
 ROUNDS = 60
 N_BOUNDS, N_MISTAKES = 1, 4  # that a day's sample has, of each model and of all
 FORGOTTEN_US = 61_000_000  # after which no key of a lock is left
+
+
+ERAS = {base: Eras(base) for base in (model, shares)}
 
 
 class Bounds(NamedTuple):
@@ -80,8 +83,8 @@ class Bounds(NamedTuple):
 
     @property
     def model(self):
-        return (shares if self.shares else series if self.plans else chain if self.members
-                else eras if self.arrives else model)
+        of_clients = shares if self.shares else series if self.plans else chain if self.members else model
+        return ERAS[of_clients] if self.arrives else of_clients
 
 
 # With such a budget a call passes only one that is dead or has no subscription, and whoever made it repeats it.
@@ -116,6 +119,10 @@ QUICK_SHARES = (
     sharing("two slots that are not in one piece", ("1/4s", "1/4s", "2/4s"), 0, 0, (), left=(2, 1, 1)),
     sharing("a lock with slots is lowered", ("x>1/2s", "1/2s"), 2, 1, (1_100_000,)),
     sharing("a lock is lowered while two wait for slots", ("x>1/3s", "1/3s", "1/3s"), 0, 0, ()),
+    sharing("a lock is lowered, and renewed as before", ("x>1/2", "1/2"), 1, 0, (1_100_000,)),
+    sharing("sharers enter again", ("1/2s=", "1/2=", "x"), 0, 0, ()),
+    sharing("a server with shares is started anew, and pauses", (READER, READER), 1, 0, (3_100_000,), losses=1,
+            arrives=True, pauses=True),
 )
 QUICK = (
     Bounds("two clients, one comes again", (2, 1), 2, 1, 0, (1_100_000, 5_100_000), 200),
@@ -237,6 +244,14 @@ LONG = (
     Bounds("a server is started anew twice, and pauses", (1, 1, 1), 2, 0, 2, (3_100_000,), 5000, arrives=True,
            pauses=True),
     Bounds("a series at random", (), 2, 1, 0, (2_100_000,), 500, accesses="r", plans=(BOTH, FIRST, SECOND)),
+    sharing("a lock is lowered, renewed as before, and an answer is lost", ("x>1/2", "1/2", "x"), 1, 1, (1_100_000,)),
+    sharing("sharers enter again, and time passes", ("1/2s=", "1/2=", "x="), 1, 0, (1_100_000,)),
+    sharing("sharers enter again, and an answer is lost", ("1/2s=", "1/2="), 1, 1, (1_100_000,)),
+    sharing("who has lowered a lock enters it again", ("x>1/2=", "1/2="), 2, 1, (1_100_000,), left=(1, 2)),
+    sharing("a server with shares and a writer is started anew, and pauses", (READER, READER, "x"), 1, 0, (3_100_000,),
+            losses=1, arrives=True, pauses=True),
+    sharing("a server with shares is started anew, and its clock is set back", (READER, READER), 1, 1, (-400_000,),
+            losses=1, arrives=True),
     sharing("two readers", (READER, READER), 2, 1, left=(2, 1)),
     sharing("reader and writer", (READER, "x"), 2, 1, left=(2, 1)),
     sharing("two readers and a writer", (READER, READER, "x"), 1, 0),
@@ -334,7 +349,7 @@ class Explorer:
 
     def run_out(self, calls):
         """Calls that had too much to do are repeated, as the library does, until they have an answer."""
-        hears = self.model is shares
+        hears = bool(self.bounds.shares)
         answers = self.server.run(calls, hears)
         for _ in range(REPEATS):
             partly = [index for index, (answer, _) in enumerate(answers)
@@ -485,9 +500,9 @@ def bounds_of_the_day(cases):
     if os.environ.get("RQL_TEST_LONG"):
         return [case for case in cases if case.arguments[1] == ALONE]
     chosen = []
-    for one in (model, series, chain, eras, shares):
+    for one in (model, series, chain, shares, *ERAS.values()):
         of_it = [case for case in cases if case.arguments[0].model is one]
-        chosen += sample(f"bounds of {one.__name__}.py", of_it, N_BOUNDS)
+        chosen += sample(f"bounds of {one.__name__}", of_it, N_BOUNDS)
     return chosen
 
 

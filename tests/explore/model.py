@@ -52,8 +52,6 @@ def call_of(state, action):
         return "deny" if word == "deny" else "acquire", (
             acquirer(index), host(index), str(TTL_MS), nonce(index, number), str(not_after_us),
             f"{client.access}w- -1 {client.score} {QUEUE_TTL_MS} {NO_RANDOM}")
-    if word == "arrive":
-        return "arrive", (str(state.server), str(state.floors[index]), str(state.pause_ms))
     if word == "leave":
         return "leave", (acquirer(index), nonce(index, client.number), NO_RANDOM)
     if word == "release":

@@ -5,9 +5,9 @@ from typing import NamedTuple
 from model import (N_LOCKS, everybody, heard_anew, is_over, killed, line_up, replaced, rubys_actions)  # noqa: F401
 import model
 from server import T0_US, empty
-from shares_judge import fields_of, holds_of, judge_answer, judge_change, numbers_in
+from shares_judge import fields_of, holds_of, judge_answer, judge_change, judge_keys, numbers_in  # noqa: F401
 from state import (DEAD, HOLDING, IDLE, LEAVING, NO_RANDOM, NOT_AFTER_US, RELEASING, RUBY, RUBYS_HOST,
-                   TTL_MS, WAITING, Broken, Ruby, State, acquirer, bare, demand, host, is_partly, nonce, pushes_of,
+                   TTL_MS, WAITING, Broken, Ruby, State, acquirer, bare, demand, entry_nonce, host, is_partly, nonce, pushes_of,
                    read_contents, ticks_of)
 
 LONG_MS, LONGEST_MS = 8000, 30000
@@ -17,6 +17,7 @@ class Client(NamedTuple):
     wants: str = "x"       # the lock alone, or units/limit, with an s behind it if it asks for slots
     lowers: str = ""       # what it may lower the lock to that it holds alone
     passes: bool = False   # it does not wait for those in front
+    enters: bool = False   # it acquires again what it holds
     ttl_ms: int = TTL_MS
     form: str = "x"        # what it has, as wants
     mode: str = IDLE
@@ -34,10 +35,11 @@ class Client(NamedTuple):
 
 
 def client_of(text, left):
-    """x, 1/512, x>1/512: it may lower the lock; *1/2: it passes the queue; 2/3s: with slots; 1/2+, 1/2++: for longer."""
-    wants, _, lowers = text.strip("*+").partition(">")
+    """x, 1/512, x>1/512: it may lower the lock; *1/2: it passes the queue; 2/3s: with slots; 1/2+, 1/2++: for longer;
+    1/2=: it enters again."""
+    wants, _, lowers = text.strip("*+=").partition(">")
     ttl_ms = (TTL_MS, LONG_MS, LONGEST_MS)[text.count("+")]
-    return Client(wants, lowers, text.startswith("*"), ttl_ms, wants, left=left)
+    return Client(wants, lowers, text.startswith("*"), text.endswith("="), ttl_ms, wants, left=left)
 
 
 def first(bounds):
@@ -67,20 +69,24 @@ def call_of(state, action):
         return "flush_shares", ("0", NO_RANDOM)
     client = state.clients[index]
     own, before = nonce(index, client.number), nonce(index, client.number - 1)
-    if word in ("acquire", "poll", "late"):
+    if word in ("acquire", "poll", "late", "enter"):
         number = client.number + (word == "acquire")
         not_after_us = state.now_us + (-1 if word == "late" else NOT_AFTER_US)
-        ask = f"{'r' if client.passes else 'q'}w- -1 {client.score} -1 {NO_RANDOM}"
-        words = acquirer(index), host(index), str(client.ttl_ms), nonce(index, number), str(not_after_us), ask
-        if client.wants == "x":
+        own_nonce = entry_nonce(index, number) if word == "enter" else nonce(index, number)
+        ask = f"{'r' if client.passes else 'q'}{'t' if word == 'enter' else 'w'}- -1 {client.score} -1 {NO_RANDOM}"
+        words = acquirer(index), host(index), str(client.ttl_ms), own_nonce, str(not_after_us), ask
+        form = client.form if word == "enter" else client.wants
+        if form == "x":
             return "acquire", words
-        return "acquire_shared", (*words, "rql_share", share_of(client.wants), "purpose", f"of {index}")
+        return "acquire_shared", (*words, "rql_share", share_of(form), "purpose", f"of {index}")
     if word == "sweep":
         return "sweep_share", (acquirer(index), host(index), "0", NO_RANDOM)
     if word == "late leave":
         return "leave_shared", (acquirer(index), before, NO_RANDOM)
     if word == "late extend":
         return "extend_shared", (acquirer(index), before, "9000", NO_RANDOM, "1 512")
+    if word == "old extend":
+        return "extend", (own, str(client.ttl_ms), NO_RANDOM)
     is_alone = client.wants == "x" and client.lowers == ""
     if word == "leave" or (word == "release" and client.form != "x"):
         return "leave" if is_alone else "leave_shared", (acquirer(index), own, NO_RANDOM)
@@ -93,13 +99,15 @@ def call_of(state, action):
 
 
 CALLS = {
-    IDLE: ("acquire", "late"), WAITING: ("poll", "leave"), HOLDING: ("release", "extend", "lower"),
+    IDLE: ("acquire", "late"), WAITING: ("poll", "leave"), HOLDING: ("release", "extend", "lower", "enter", "old extend"),
     LEAVING: ("leave",), RELEASING: ("release",),
 }
-ALONE = ("late", "late leave", "late extend", "sweep")  # nothing depends on their answers
+# Nothing depends on their answers. old extend: a renewal that was sent before the lock was lowered.
+ALONE = ("late", "late leave", "late extend", "old extend", "sweep")
 
 
-def is_open(state, client, word):
+def is_open(state, index, word):
+    client = state.clients[index]
     if word == "acquire":
         return client.left > 0
     if word == "late":
@@ -108,6 +116,11 @@ def is_open(state, client, word):
         return 0 < client.ends_us < state.true_us + client.ttl_ms * 1000
     if word == "lower":
         return client.lowers != "" and client.form == "x"
+    if word == "enter":
+        held = holds_of(read_contents(state.contents), state.now_us) if client.enters else ()
+        return nonce(index, client.number) in held
+    if word == "old extend":
+        return client.lowers != "" and client.form != "x"
     return True
 
 
@@ -118,7 +131,7 @@ def best_of(state, who):
 def actions(state, ticks_us):
     for index, client in enumerate(state.clients):
         for word in CALLS[client.mode]:
-            if is_open(state, client, word):
+            if is_open(state, index, word):
                 yield (word, index, False)
                 if state.faults and word not in ALONE:
                     yield (word, index, True)
@@ -193,6 +206,13 @@ def after_answer(state, index, word, answer):
         if told[0] == "0":
             return client._replace(score=told[7], pushed=())
         raise Broken(f"no call asked for the answer {answer}")
+    if word == "old extend":
+        return client
+    if word == "enter":
+        demand(told[0] == "1" and (told[3], told[6]) == (client.token, nonce(index, client.number)),
+               "it enters another grant than its own")
+        demand(slots_told(client.form, told[7:]) == client.slots, "told of other slots than its own")
+        return client._replace(ends_us=state.back_us + int(told[1]) + int(told[2]) * 1000)
     if word in ("extend", "lower"):
         ends_us = state.back_us + int(told[1]) + int(told[2]) * 1000 if told[0] == "1" else 0
         if word == "lower":

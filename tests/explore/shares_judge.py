@@ -208,7 +208,7 @@ def lets_in(before, after, actor, word, was, was_held):
 def judge_progress(before, after, actor, word, was, now, was_held, held):
     """A free lock is not left while a waiter that is alive and subscribed waits. A waiter that fits is admitted by each
     call that admits."""
-    if after.turn_us and after.now_us - after.turn_us < RUBYS_TURN_US:
+    if now.is_paused(after.now_us) or (after.turn_us and after.now_us - after.turn_us < RUBYS_TURN_US):
         return
     waiting = sorted((client.arrived, index) for index, client in enumerate(after.clients)
                      if acquirer(index) in now.waiting and client.arrived and is_live(client, after.now_us))
@@ -240,8 +240,9 @@ def judge_slots(was_held, held, now):
             demand(hold.slots == tuple(free[:hold.units]), "not the lowest slots that were free")
 
 
-def judge_grants(before, was_held, held):
+def judge_grants(before, was, now_us, was_held, held):
     """Returns the highest token."""
+    demand(set(held) <= set(was_held) or not was.is_paused(now_us), "a lock was granted, or joined, in a pause")
     top = before.top
     for own, hold in sorted(held.items(), key=lambda one: int(one[1].token or 0)):
         if own not in was_held and hold.token:
@@ -260,7 +261,7 @@ def judge_change(before, after, actor, word):
     judge_keys(after, now)
     is_rubys = not now.owner and next(iter(now.queue), None) == RUBY
     after = after._replace(turn_us=(after.turn_us or after.now_us) if is_rubys else 0)
-    top = judge_grants(before, was_held, held)
+    top = judge_grants(before, was, after.now_us, was_held, held)
     judge_slots(was_held, held, now)
     ends = ("release", "leave", "flush", "sweep")
     for own in was_held:
