@@ -1,4 +1,5 @@
-"""Users of some locks, who take them again and again: one at a time has each, with rising tokens."""
+"""Users of some locks, who take them again and again: one at a time has each, with rising tokens, or as many share it as
+the limit of the last one says."""
 import threading
 import time
 
@@ -6,6 +7,7 @@ from harness import FOREVER, PATIENCE_S, Workers, check
 
 HOLD_S = 0.002
 CLAIM_S = 0.95  # what a hand-over lives for until it is claimed, less its margin
+ALONE = 1 << 20  # units of a lock that is held alone
 
 
 class Crowd(Workers):
@@ -26,25 +28,31 @@ class Crowd(Workers):
     def use(self, actor):
         """Once. A user that is handed the lock and stands still for a second has not claimed it."""
         names, options = self.choose(actor)
-        asking = actor.ask(*names, **self.options, **options)
+        options = {**self.options, **options}
+        asking = actor.ask(*names, **options)
         if self.may_fail and asking.outcome().status != "OK":
             return
         hold = asking.hold()
-        self.enter(actor, hold)
+        self.enter(actor, hold, options.get("share_units", ALONE), options.get("share_limit", ALONE))
         time.sleep(self.hold_s)
         with self.mutex:
             for name in hold.names:
-                del self.inside[name]
+                del self.inside[name][actor.name]
         status, had_s = hold.release().status, time.time() - hold.outcome.ts_us / 1e6
         check(self.may_fail or status == "OK" or (status == "NOT_HELD" and had_s > self.claim_s),
               f"{status} after {had_s:.3f} s")
 
-    def enter(self, actor, hold):
+    def enter(self, actor, hold, units, limit):
+        """Sharers may be heard of in another order than that of their tokens."""
         with self.mutex:
             for name, token in zip(hold.names, hold.tokens):
-                check(name not in self.inside, f"{actor.name} has {name}, and {self.inside.get(name)} too")
-                check(token > self.tokens.get(name, 0), f"token {token} of {name} after {self.tokens.get(name)}")
-                self.inside[name], self.tokens[name] = actor.name, token
+                inside = self.inside.setdefault(name, {})
+                check(sum(inside.values()) + units <= limit, f"{actor.name} has {units} of {name}, and {inside} too")
+                alone, top = self.tokens.get(name, (0, 0))
+                before = top if units == ALONE else alone
+                check(token > before, f"token {token} of {name} after {before}")
+                inside[actor.name] = units
+                self.tokens[name] = (token if units == ALONE else alone, max(token, top))
             now_s = time.monotonic()
             self.gap_s, self.came_s = max(self.gap_s, now_s - self.came_s), now_s
             self.waited_us = max(self.waited_us, hold.outcome.waited_us)

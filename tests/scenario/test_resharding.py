@@ -68,6 +68,31 @@ def a_slot_that_moves_to_and_fro_costs_nobody_his_lock(world, kind, _names):
         check_equal(late, [], "move, gap, gap of others, kept from running; in ms")
 
 
+@scenario(counts=[1])
+def shares_go_with_their_slot(world, kind, _names):
+    """Those that are renewed, and those of users that come and go, beside one that wants the lock alone."""
+    permit = {"share_units": 1, "share_limit": 3}
+    with clustered(world, 2) as cluster:
+        url = cluster.url()
+        keeping = [world.actor(kind, url=url).acquire(OTHERS[0], ttl_ms=RENEWED_MS, auto_extend=True, **permit)
+                   for _ in range(3)]
+        asking = world.actor(kind, url=url).ask(OTHERS[0], **permit, **PATIENT)
+        users = [world.actor(kind, url=url) for _ in range(6)]
+        crowd = Crowd(users, NAME, choose=lambda user: ((NAME,), {} if user is users[0] else permit))
+        for _ in range(4):
+            cluster.migrate(slot_of_lock(NAME), cluster.other_master(cluster.owner_of(NAME)), count=1, pause_s=KEY_PAUSE_S)
+            crowd.await_uses(2 * len(crowd))
+        crowd.end()
+        for kept in keeping:
+            wait_until(lambda kept=kept: kept.state() == "HELD", "it is verified")
+            check_equal(kept.losses(), [])
+        check(not asking.is_over(), "a fourth has one of three permits")
+        for kept in keeping:
+            kept.release().check()
+        asking.hold().release().check()
+        world.await_nothing_left()
+
+
 @scenario(counts=[1], is_timed=True)
 def who_waits_is_told_at_the_new_place(world, kind, _names):
     """The slot moves with an empty hand: nobody asks while it does. The old node tells that it has moved: by their polls

@@ -103,6 +103,37 @@ scenario(kinds=["thread"], counts=[1])(a_master_that("stopped"))
 
 
 @scenario(counts=[1])
+def shares_outlive_their_master(world, kind, _names):
+    """Those that hold it keep their shares and slots, and those that wait get the next ones."""
+    slot = {"share_units": 1, "share_limit": 2, "share_slots": True}
+    patient = {"timeout_ms": FOREVER, "queue_ttl_ms": MINUTE_MS}
+    with Watched(n_sentinels=1) as watched:
+        held = [actor(world, kind, watched).acquire("gpu", ttl_ms=MINUTE_MS, **slot) for _ in range(2)]
+        with behind(world, watched):
+            asked = [one.ask("gpu", **slot, **patient) for one in [actor(world, kind, watched) for _ in range(2)]]
+            world.await_queue(["gpu"], 2)
+        await_replicated(watched)
+        old = watched.named()
+        old.kill()
+        watched.await_next(old)
+        await_back(world, watched, 2)
+        for one in held:
+            wait_until(lambda one=one: one.state() == "HELD", "it is verified")
+            check_equal(one.losses(), [])
+        with behind(world, watched):
+            check_equal(world.ask("ZCARD", "rql:shares:gpu"), 2)
+        check(not any(asking.is_over() for asking in asked), "a third has one of two slots")
+        for one in held:
+            one.release().check()
+        late = [asking.hold() for asking in asked]
+        check(min(one.tokens[0] for one in late) > max(one.tokens[0] for one in held), "the tokens do not rise")
+        for one in late:
+            one.release().check()
+        with behind(world, watched):
+            world.await_nothing_left()
+
+
+@scenario(counts=[1])
 def a_grant_that_was_not_replicated_is_told_as_lost(world, kind, names):
     """Soon after the new master answers, and not when it would be renewed. A later token is larger."""
     with Watched(n_replicas=1, n_sentinels=1) as watched:
