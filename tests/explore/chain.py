@@ -19,7 +19,7 @@ AHEAD_US = 10_000  # by which a token may be ahead of the server's clock
 
 class Client(NamedTuple):
     mode: str = IDLE
-    access: str = "q"
+    access: str = "q"     # s: it shares the lock with others, and is no member
     conflict: str = "w"   # with which it asks: w after it has refused a hand-over, which it may own on the server
     left: int = 1         # acquisitions to come
     number: int = 0       # of this one
@@ -125,14 +125,16 @@ def call_of(state, action):
     if word == "withdraw":
         index, own = which
         return "leave", (acquirer(index), own, NO_RANDOM)
-    own = nonce(which, state.clients[which].number + (word == "acquire"))
-    if word == "leave":
-        return "leave", (acquirer(which), own, NO_RANDOM)
+    client = state.clients[which]
+    own, shares = nonce(which, client.number + (word == "acquire")), client.access == "s"
+    if word == "leave" or (word == "release" and shares):
+        return "leave_shared" if shares else "leave", (acquirer(which), own, NO_RANDOM)
     if word == "release":
         return "release", (own, NO_RANDOM)
-    client = state.clients[which]
-    return "acquire", (acquirer(which), host(which), str(TTL_MS), own, str(state.now_us + NOT_AFTER_US),
-                       f"{client.access}{client.conflict}- -1 {client.score} {QUEUE_TTL_MS} {NO_RANDOM}")
+    access = "q" if shares else client.access
+    words = (acquirer(which), host(which), str(TTL_MS), own, str(state.now_us + NOT_AFTER_US),
+             f"{access}{client.conflict}- -1 {client.score} {QUEUE_TTL_MS} {NO_RANDOM}")
+    return ("acquire_shared", (*words, "rql_share", "1 2")) if shares else ("acquire", words)
 
 
 def metadata_of(index):

@@ -25,7 +25,7 @@ def words_of(call_words):
 def own_nonce_in(call):
     """Of the request that it is about; of a transfer, that of the new owner."""
     return words_of(call.words).nonce if call.script == "transfer" else \
-        call.words[{"leave": 1, "acquire": 3, "release": 0}[call.script]]
+        call.words[{"leave": 1, "acquire": 3, "release": 0}[call.script.removesuffix("_shared")]]
 
 
 def taken_by(state, index):
@@ -42,7 +42,7 @@ def judge(before, after, actor, call, answer):
         judge_transfer(before, after, was, now, words_of(call.words), answer)
     is_handed = call.script == "transfer" and answer[0] == "4"
     after = judge_token(before, after, was, now)
-    if call.script != "acquire" and answer[0] not in "4d":
+    if not call.script.startswith("acquire") and answer[0] not in "4d":
         # A release that finds the lock free may serve its own request: the transfer to it is still to come.
         demand(own != now.owner or (call.script == "release" and was.owner != own),
                "has ended, and still owns the lock")
