@@ -18,6 +18,7 @@ RESERVED_US, LONGEST_US, N_MARKED = 2_000_000, 60_000_000, 16  # of lua/reserve.
 class Client(NamedTuple):
     plan: tuple           # the locks of each of its requests
     access: str = "q"     # see lua/acquire.lua, as long as it holds nothing
+    shares: bool = False  # each of its locks, which it wants one by one
     mode: str = IDLE      # HOLDING: it is over
     number: int = 0       # of the request
     step: int = -1        # of the plan that this is
@@ -61,7 +62,7 @@ class State(NamedTuple):
 
 def first(bounds):
     accesses = bounds.accesses.ljust(len(bounds.plans), "q")
-    clients = tuple(Client(plan, access) for plan, access in zip(bounds.plans, accesses))
+    clients = tuple(Client(plan, access.replace("s", "q"), access == "s") for plan, access in zip(bounds.plans, accesses))
     return State(T0_US, empty(N_LOCKS), clients, bounds.ticks, bounds.faults, bounds.clears)
 
 
@@ -100,17 +101,22 @@ def call_of(state, action):
     client = state.clients[index]
     if word == "leave":
         lock = (client.to_end or client.plan[client.step])[0]
-        return "leave", (acquirer(index), nonce(index, client.number, lock), NO_RANDOM), (lock,)
+        script = "leave_shared" if client.shares else "leave"
+        return script, (acquirer(index), nonce(index, client.number, lock), NO_RANDOM), (lock,)
     if word == "release":
         lock, own, _, _ = client.held[-1]
+        if client.shares:
+            return "leave_shared", (acquirer(index), own, NO_RANDOM), (lock,)
         return "release", (own, NO_RANDOM), (lock,)
     number, step = client.number + (word == "ask"), client.step + (word == "ask")
     locks = client.plan[step]
     not_after_us = state.now_us + (-1 if word == "late" else NOT_AFTER_US)
-    return ("acquire_series" if len(locks) > 1 else "acquire"), (
-        acquirer(index), host(index), str(TTL_MS), "".join(nonce(index, number, lock) for lock in locks),
-        str(not_after_us),
-        f"{access_of(client)}{'t' if len(locks) > 1 else 'w'}- -1 {client.score} {QUEUE_TTL_MS} {NO_RANDOM}"), locks
+    words = (acquirer(index), host(index), str(TTL_MS), "".join(nonce(index, number, lock) for lock in locks),
+             str(not_after_us),
+             f"{access_of(client)}{'t' if len(locks) > 1 else 'w'}- -1 {client.score} {QUEUE_TTL_MS} {NO_RANDOM}")
+    if client.shares:
+        return "acquire_shared", (*words, "rql_share", "1 2"), locks
+    return "acquire_series" if len(locks) > 1 else "acquire", words, locks
 
 
 def words_of(client, now_us):
