@@ -1,7 +1,6 @@
 """What every Python test needs that has a redis-server of its own. Standard library only."""
 import contextlib
 import ctypes
-import fcntl
 import functools
 import itertools
 import mmap
@@ -126,18 +125,23 @@ class Clock:
         self.told[16:] = struct.pack("q", ppm)
 
 
-# A file of all test processes, of which each locks the bytes of its ports for as long as it lives: it is opened once,
-# for to close it anywhere would unlock them all.
-PORT_LOCKS = open(f"{tempfile.gettempdir()}/rql-test-ports-{os.getuid()}", "ab")
+# Each test process locks its ports for as long as it lives, by a socket with an abstract name for each: those are seen
+# wherever the ports are, in another root folder too.
+PORT_LOCKS = []
 PORTS = itertools.cycle(random.sample(range(10000, 32768), 32768 - 10000))  # the system gives those above to clients
 
 
 def free_port():
     """Nobody else's by the time that a server listens there, nor of a test process beside this one."""
     for port in PORTS:
-        with contextlib.suppress(OSError):
-            fcntl.lockf(PORT_LOCKS, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+        lock = socket.socket(socket.AF_UNIX)
+        try:
+            lock.bind(f"\0rql-test-port-{port}")
             socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            lock.close()
+        else:
+            PORT_LOCKS.append(lock)
             return port
 
 
