@@ -133,7 +133,7 @@ def test_command_gets_term_when_the_lock_is_taken_away(server, rql):
     with Folder() as folder:
         process = start_script(rql, folder,
                                "trap 'echo TERM > s; exit 0' TERM; echo > up; "
-                               "while :; do sleep 0.01; done", "--ttl", "600ms",
+                               "while :; do sleep 0.01; done", "--ttl", "3s",
                                "--kill-after", "20s")  # it has to get to its trap
         folder.await_lines("up")
         server.ask("DEL", "rql:lock:a")

@@ -202,7 +202,8 @@ class Oracle:
         """Of each lock in each epoch, in the order of the server's clock."""
         by_lock = {}
         for hold in self.holds:
-            by_lock.setdefault((hold.name, hold.epoch), []).append(hold)
+            if hold.is_exact or hold.until_us > hold.from_us:  # else it was over before it was heard of
+                by_lock.setdefault((hold.name, hold.epoch), []).append(hold)
         for holds in by_lock.values():
             holds.sort(key=lambda hold: (hold.from_us, hold.token))
             granted = [hold for hold in holds if not hold.is_late]
@@ -237,7 +238,8 @@ class Held:
         self.is_late = outcome.handed_over and outcome.share_units > 0  # others may have joined before it is heard of
         self.units, self.limit, self.slots = outcome.share_units, outcome.share_limit, outcome.slots
         # Of a hand-over inside the client the server's time is known about; it is relied on since it was told.
-        self.from_us = now_us if outcome.handed_over and not self.units else outcome.ts_us
+        self.is_exact = not outcome.handed_over or self.units > 0
+        self.from_us = outcome.ts_us if self.is_exact else now_us
         self.until_us = self.from_us
 
     def __repr__(self):
