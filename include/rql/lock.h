@@ -499,14 +499,16 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_run(rql_client *client, const char *n
  *
  * @retval RQL_OK                The lock was free.
  * @retval RQL_RETRY_LIMIT       The lock was held at each of `retry_count` checks.
- * @retval RQL_TIMED_OUT         The lock was held until `timeout_ms` passed. The last reply may
- *                               come as much later as in rql_lock_acquire().
+ * @retval RQL_TIMED_OUT         The lock was held until `timeout_ms` passed: at the last check, or
+ *                               at one within `io_timeout_ms` before, if the last ones got no
+ *                               reply. The last reply may come as much later as in
+ *                               rql_lock_acquire().
  * @retval RQL_FAIL_FAST_NO_TRY  `fail_fast`, and the lock is held.
  * @retval RQL_CANCELLED         rql_lock_options::cancel_fd became readable, as for
  *                               rql_lock_acquire().
  * @retval RQL_E_INVALID         A name or option is out of range.
- * @retval RQL_E_IO              No reply at the last check, or the server has never answered this
- *                               client; also other faults of status.h.
+ * @retval RQL_E_IO              No reply for the last `io_timeout_ms`, or the server has never
+ *                               answered this client; also other faults of status.h.
  *
  * @threads Callable from any thread.
  */

@@ -433,7 +433,8 @@ struct check {
     struct rqli_named lock;
     struct rqli_retries retries;
     int64_t tries;
-    rql_error fault; /* of the last poll that had one */
+    int64_t answered_us; /* when a poll was last answered; 0: never */
+    rql_error fault;     /* of the last poll that had one */
 };
 
 /* Ends a poll within the grace period after the deadline, however long a reply may take
@@ -536,9 +537,16 @@ static rql_status refusal(const struct check *self)
     return rqli_now_us() >= self->deadline_us ? RQL_TIMED_OUT : RQL_OK;
 }
 
+static bool was_seen(const struct check *self)
+{
+    return self->answered_us > 0 &&
+           rqli_now_us() < rqli_after_ms(self->answered_us, self->client->options.io_timeout_ms);
+}
+
 /* Returns RQL_OK when the lock is free. The deadline is checked after a poll: there is at least
  * one poll, however short the time, and a last one when the time is over. A poll that had no answer
- * is repeated if an acquisition would be. */
+ * is repeated if an acquisition would be. The last ones may be cut short by the deadline: then the
+ * lock counts as held, if a poll saw it within the last io_timeout_ms. */
 static rql_status wait_until_free(struct check *self, rql_error *error)
 {
     for (;;) {
@@ -554,7 +562,9 @@ static rql_status wait_until_free(struct check *self, rql_error *error)
         }
         self->tries++;
         status = refusal(self);
-        if (fault && (status || !rqli_client_tries_again(self->client, fault))) {
+        self->answered_us = fault ? self->answered_us : rqli_now_us();
+        if (fault &&
+            ((status && !was_seen(self)) || !rqli_client_tries_again(self->client, fault))) {
             return fail_unanswered(self, error);
         }
         if (status) {

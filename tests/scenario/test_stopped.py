@@ -4,6 +4,7 @@ from harness import FOREVER, MINUTE_MS, check, check_equal, main, once, scenario
 
 CROWD = 16
 LIMIT_MS = 600
+LONG_LIMIT_MS = 1000
 GRACE_MS = 50   # after the deadline
 SLACK_MS = 100  # of the machine
 BULK = {"meta": {"bulk": "x" * 16000}}  # a few such requests are more than a socket takes
@@ -108,6 +109,19 @@ def a_look_at_a_stopped_server_ends_in_time(world, kind, names):
         outcome = actor.begin("check_until_free", names=names, options={"timeout_ms": LIMIT_MS}).outcome()
     check(outcome.status.startswith("E_"), repr(outcome))
     check_in_time(outcome, LIMIT_MS)
+
+
+@scenario(kinds=["thread"], counts=[1], is_timed=True)
+def a_last_look_without_an_answer_says_what_the_one_before_saw(world, kind, names):
+    held = world.held_by_another(*names)
+    actor = world.actor(kind, io_timeout_ms=MINUTE_MS)
+    asking = actor.begin("check_until_free", names=names, options={"timeout_ms": LONG_LIMIT_MS, "retry_delay_ms": 50})
+    wait_until(lambda: world.server.n_calls("hexists") > 1, "it looks")
+    with world.server.frozen():
+        outcome = asking.outcome()
+    check_equal(outcome.status, "TIMED_OUT")
+    check_in_time(outcome, LONG_LIMIT_MS)
+    held.release().check()
 
 
 @scenario()
