@@ -132,12 +132,15 @@ PORTS = itertools.cycle(random.sample(range(10000, 32768), 32768 - 10000))  # th
 
 
 def free_port():
-    """Nobody else's by the time that a server listens there, nor of a test process beside this one."""
+    """Nobody else's by the time that a server listens there, nor of a test process beside this one. The probe does not
+    listen: a process that another thread forks meanwhile has it until it runs its program, and no server could listen."""
     for port in PORTS:
         lock = socket.socket(socket.AF_UNIX)
         try:
             lock.bind(f"\0rql-test-port-{port}")
-            socket.create_server(("127.0.0.1", port)).close()
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(("127.0.0.1", port))
         except OSError:
             lock.close()
         else:
