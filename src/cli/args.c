@@ -45,6 +45,7 @@ void cli_args_init(struct cli_args *args, char **arguments)
         .window_ms = CLI_UNSET,
         .for_ms = CLI_UNSET,
         .within_ms = CLI_UNSET,
+        .drain_ms = CLI_UNSET,
         .conflict_exit_code = CLI_UNSET,
         .permits = CLI_UNSET,
         .max_waiters = CLI_UNSET,

@@ -41,9 +41,9 @@ struct cli_args {
     bool unless_failed, at_most_once, again;
     bool shared, slots;
     int64_t wait_ms, max_hold_ms, hold_at_least_ms, kill_after_ms, add_ms, older_than_ms;
-    int64_t conflict_exit_code, max_keys, every_ms, window_ms, for_ms, within_ms;
+    int64_t conflict_exit_code, max_keys, every_ms, window_ms, for_ms, within_ms, drain_ms;
     int64_t permits, units, max_waiters, head_start_ms;
-    const char *priority, *secret, *host, *acquirer, *out_file, *classes_file;
+    const char *priority, *secret, *host, *acquirer, *out_file, *classes_file, *listen;
 
     size_t n_meta;
     rql_meta meta[RQL_META_MAX_PAIRS];
@@ -147,6 +147,7 @@ extern const struct cli_command cli_doctor;
 extern const struct cli_command cli_bench;
 extern const struct cli_command cli_hosts;
 extern const struct cli_command cli_swarm;
+extern const struct cli_command cli_agent;
 
 /* The flags before the command's name belong to this one. Its own name is empty. */
 extern const struct cli_command cli_top;

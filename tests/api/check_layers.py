@@ -21,7 +21,7 @@ NET = ["sock", "login", "conn", "fleet", "op"]
 VENDOR = {
     "hiredis": ["src/net/"],
     "uv.h": ["src/base/uv_start", "src/base/worker", "src/net/conn/conn_loop", "src/net/sock/local", "src/lock/loop",
-             "src/cli/held"],
+             "src/cli/held", "src/cli/agent/"],
     "cJSON.h": ["src/cli/out"],
     "openssl": ["src/net/"],
 }

@@ -130,8 +130,8 @@ class Program:
                               timeout=PATIENCE_S * 3, **{**streams, **(popen or {})})
         return Result(done.returncode, done.stdout or "", done.stderr or "")
 
-    def start(self, *words, **more):
-        process = subprocess.Popen([PROGRAM, *words], env=environment(self.url, **more),
+    def start(self, *words, under=(), **more):
+        process = subprocess.Popen([*under, PROGRAM, *words], env=environment(self.url, **more),
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True)
         self.started.append(process)

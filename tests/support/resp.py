@@ -50,8 +50,11 @@ class Connection:
         if kind == b"$":
             size = int(rest)
             return None if size < 0 else self.file.read(size + 2)[:-2].decode(errors="surrogateescape")
-        if kind == b"*":
-            return None if rest == b"-1" else [self.read() for _ in range(int(rest))]
+        if kind in b"*>%":
+            count = int(rest) * (2 if kind == b"%" else 1)
+            return None if count < 0 else [self.read() for _ in range(count)]
+        if kind == b"_":
+            return None
         if kind == b"-":
             raise Refused(rest.decode())
         return int(rest) if kind == b":" else rest.decode()

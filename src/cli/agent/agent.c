@@ -1,0 +1,235 @@
+#include "cmd.h"
+#include "command.h"
+#include "conn.h"
+#include "hold.h"
+#include "messages.h"
+#include "secret.h"
+#include "state.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* The command `rql agent`: sets everything up, runs the loop, and ends. */
+
+enum {
+    CONNS_MAX = 10000,
+    OWN_FDS = 64, /* descriptors that are neither of connections nor of processes */
+    DRAIN_MS = 30000,
+    RESUME_MS = 100,
+    N_SIGNALS = 2
+};
+
+/* ---- the end ---- */
+
+static void close_own(uv_handle_t *handle)
+{
+    if (!uv_is_closing(handle)) {
+        uv_close(handle, NULL);
+    }
+}
+
+/* Nothing of the library is left on the loop. What is left of the agent are handles that close. */
+static void on_loop_closed(void *data)
+{
+    struct agent *self = data;
+
+    self->loop = NULL;
+    agent_tasks_end(&self->tasks);
+    close_own((uv_handle_t *)&self->losses_async);
+    close_own((uv_handle_t *)&self->drain);
+    close_own((uv_handle_t *)&self->resume);
+    close_own((uv_handle_t *)&self->listener);
+}
+
+/* Closes all connections: their locks are left to their TTL. */
+static void end(struct agent *self)
+{
+    if (self->phase == AGENT_ENDS) {
+        return;
+    }
+    self->phase = AGENT_ENDS;
+    (void)uv_timer_stop(&self->drain);
+    (void)uv_timer_stop(&self->resume);
+    (void)uv_poll_stop(&self->listener);
+    while (self->conns) {
+        agent_conn_close(self->conns, AGENT_BY_AGENT);
+    }
+    agent_holds_forget_left(self);
+    agent_secrets_end(self);
+    (void)!rql_loop_close(self->loop, on_loop_closed, self, NULL); /* no fault: it is open */
+}
+
+static void on_drained(uv_timer_t *timer)
+{
+    end(timer->data);
+}
+
+/* By a timer, because the caller is in the midst of something. */
+static void on_released(struct agent *self)
+{
+    if (self->phase == AGENT_DRAINS && self->n_held == 0 && self->n_waiting == 0) {
+        (void)uv_timer_start(&self->drain, on_drained, 0, 0);
+    }
+}
+
+/* The first signal lets the holders finish; the second one does not. */
+static void on_signal(uv_signal_t *handle, int signal)
+{
+    struct agent *self = handle->data;
+
+    (void)signal;
+    if (self->phase != AGENT_SERVES) {
+        end(self);
+        return;
+    }
+    self->phase = AGENT_DRAINS;
+    (void)uv_timer_start(&self->drain, on_drained, (uint64_t)self->drain_ms, 0);
+    agent_holds_withdraw_all(self);
+    on_released(self);
+}
+
+/* ---- the beginning ---- */
+
+static void on_connection(uv_poll_t *poll, int status, int events);
+
+static void on_resume(uv_timer_t *timer)
+{
+    struct agent *self = timer->data;
+
+    (void)uv_poll_start(&self->listener, UV_READABLE, on_connection);
+}
+
+/* Without descriptors for more connections, those that come wait a moment. */
+static void on_connection(uv_poll_t *poll, int status, int events)
+{
+    struct agent *self = poll->data;
+    int fd = 0;
+
+    (void)status;
+    (void)events;
+    while (fd >= 0) {
+        fd = accept4(self->socket.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd >= 0) {
+            agent_conn_accept(self, fd);
+        } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+            (void)uv_poll_stop(poll);
+            (void)uv_timer_start(&self->resume, on_resume, RESUME_MS, 0);
+        }
+    }
+}
+
+/* Raises the limit of descriptors, and returns how many connections fit, and as many processes:
+ * each has one. */
+static size_t raise_limit(void)
+{
+    struct rlimit limit;
+    size_t room;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
+        return OWN_FDS;
+    }
+    limit.rlim_cur = limit.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
+    (void)getrlimit(RLIMIT_NOFILE, &limit);
+    room = limit.rlim_cur > OWN_FDS ? ((size_t)limit.rlim_cur - OWN_FDS) / 2 : 1;
+    return room < CONNS_MAX ? room : CONNS_MAX;
+}
+
+/* Sets up all handles of the agent. The signals do not keep the loop alive. */
+static void begin(struct agent *self, uv_signal_t signals[N_SIGNALS])
+{
+    static const int numbers[N_SIGNALS] = {SIGTERM, SIGINT};
+
+    self->most_conns = raise_limit();
+    self->processes = (struct agent_processes){.uv = &self->uv,
+                                               .ended = agent_holds_on_process_ended,
+                                               .data = self,
+                                               .most = self->most_conns};
+    self->tasks.uv = &self->uv;
+    for (int i = 0; i < N_SIGNALS; i++) {
+        (void)uv_signal_init(&self->uv, &signals[i]);
+        signals[i].data = self;
+        (void)uv_signal_start(&signals[i], on_signal, numbers[i]);
+        uv_unref((uv_handle_t *)&signals[i]);
+    }
+    (void)uv_timer_init(&self->uv, &self->drain);
+    (void)uv_timer_init(&self->uv, &self->resume);
+    (void)uv_async_init(&self->uv, &self->losses_async, agent_holds_on_losses);
+    (void)uv_poll_init(&self->uv, &self->listener, self->socket.fd);
+    self->drain.data = self;
+    self->resume.data = self;
+    self->losses_async.data = self;
+    self->listener.data = self;
+    (void)uv_poll_start(&self->listener, UV_READABLE, on_connection);
+}
+
+/* Runs until nothing is left on the loop. After the first run only the signals are: they are
+ * blocked, because their handlers go. */
+static void serve(struct agent *self)
+{
+    uv_signal_t signals[N_SIGNALS];
+    sigset_t all;
+
+    begin(self, signals);
+    cli_say("listens at %s", self->socket.path);
+    (void)uv_run(&self->uv, UV_RUN_DEFAULT);
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_BLOCK, &all, NULL);
+    for (int i = 0; i < N_SIGNALS; i++) {
+        uv_close((uv_handle_t *)&signals[i], NULL);
+    }
+    (void)uv_run(&self->uv, UV_RUN_DEFAULT);
+    agent_losses_end(self);
+    agent_tasks_fini(&self->tasks);
+}
+
+static int run_agent(struct cli_session *session)
+{
+    char path[AGENT_PATH_SIZE];
+    static const struct agent_ops ops = {
+        .run = agent_command_run, .end_holds = agent_holds_end, .on_released = on_released};
+    struct agent self = {
+        .ops = &ops, .client = session->client, .drain_ms = session->args->drain_ms};
+    int code = CLI_DONE;
+
+    if (!session->args->listen && !agent_default_path(path)) {
+        return CLI_FAULT;
+    }
+    if (!agent_socket_open(&self.socket, session->args->listen ? session->args->listen : path)) {
+        return CLI_FAULT;
+    }
+    (void)uv_loop_init(&self.uv);
+    if (rql_loop_open(self.client, &self.uv, &self.loop, &session->error) == RQL_OK) {
+        serve(&self);
+    } else {
+        code = cli_fault(&session->error);
+    }
+    agent_socket_close(&self.socket);
+    (void)uv_loop_close(&self.uv);
+    return code;
+}
+
+static int prepare(struct cli_args *args)
+{
+    args->drain_ms = args->drain_ms == CLI_UNSET ? DRAIN_MS : args->drain_ms;
+    return CLI_DONE;
+}
+
+const struct cli_command cli_agent = {
+    .name = "agent",
+    .is_worth_naming = true,
+    .takes_locks = true,
+    .usage = "[--listen PATH] [--drain DURATION]",
+    .summary = "Serve the processes of this host, in any language",
+    .examples = "  rql agent &\n"
+                "  redis-cli -s /tmp/rql-1000/agent.sock RQL.LOCK report\n",
+    .notes = "Listens on a Unix socket and speaks the protocol of Redis, so that every Redis "
+             "client can take locks. A lock ends with the connection or the process that holds "
+             "it. Whoever may open the socket may take any lock.\n",
+    .prepare = prepare,
+    .run = run_agent,
+};

@@ -1,0 +1,510 @@
+#include "command.h"
+
+#include "exit.h"
+#include "secret.h"
+
+#include <errno.h>
+#include <rql/share.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+enum {
+    TTL_MS = 15000,
+    WAIT_MS = 10000,
+};
+
+/* ---- words ---- */
+
+static const char *word(const struct agent_request *request, size_t index)
+{
+    return request->words[index].data;
+}
+
+static bool is_word(const struct agent_request *request, size_t index, const char *text)
+{
+    return strcasecmp(word(request, index), text) == 0;
+}
+
+/* Reads a whole number in this range, without a sign in front of 0 or more. */
+static bool read_number(const char *text, int64_t least, int64_t most, int64_t *out)
+{
+    char *end;
+
+    if (text[0] < '0' || text[0] > '9') {
+        return false;
+    }
+    errno = 0;
+    *out = strtoll(text, &end, 10);
+    return *end == '\0' && errno == 0 && *out >= least && *out <= most;
+}
+
+static void fail(struct agent_conn *conn, const char *message)
+{
+    agent_reply_error(&conn->out, "ERR", "%s", message);
+}
+
+/* ---- RQL.LOCK ---- */
+
+struct lock_words {
+    rql_lock_options options;
+    enum agent_hold_kind kind;
+    bool tries, waits;
+    int64_t permits, units; /* 0: not given */
+};
+
+/* Reads "NAME value" into a number. *at is the place of NAME. False: the value is missing or out of
+ * range. */
+static bool read_value(const struct agent_request *request, size_t *at, int64_t least, int64_t most,
+                       int64_t *out)
+{
+    return ++*at < request->count && read_number(word(request, *at), least, most, out);
+}
+
+static bool read_meta(const struct agent_request *request, size_t *at, rql_meta *meta,
+                      rql_lock_options *options)
+{
+    if (*at + 2 >= request->count || options->n_meta == RQL_META_MAX_PAIRS) {
+        return false;
+    }
+    meta[options->n_meta++] = (rql_meta){word(request, *at + 1), word(request, *at + 2)};
+    *at += 2;
+    return true;
+}
+
+/* Reads the word at *at, and its value. */
+static bool read_option(const struct agent_request *request, size_t *at, rql_meta *meta,
+                        struct lock_words *out)
+{
+    rql_lock_options *options = &out->options;
+    const int64_t longest_ms = INT64_C(1) << 53;
+
+    if (is_word(request, *at, "TTL")) {
+        return read_value(request, at, 1, RQL_TTL_MAX_MS, &options->ttl_ms);
+    }
+    if (is_word(request, *at, "WAIT")) {
+        out->waits = true;
+        return read_value(request, at, 0, longest_ms, &options->timeout_ms);
+    }
+    if (is_word(request, *at, "MAX")) {
+        return read_value(request, at, 1, longest_ms, &options->max_hold_ms);
+    }
+    if (is_word(request, *at, "PERMITS")) {
+        return read_value(request, at, 1, RQL_SHARE_MAX, &out->permits);
+    }
+    if (is_word(request, *at, "UNITS")) {
+        return read_value(request, at, 1, RQL_SHARE_MAX, &out->units);
+    }
+    if (is_word(request, *at, "META")) {
+        return read_meta(request, at, meta, options);
+    }
+    if (is_word(request, *at, "TRY")) {
+        out->tries = true;
+    } else if (is_word(request, *at, "SHARED")) {
+        options->share_units = 1;
+    } else if (is_word(request, *at, "SLOTS")) {
+        options->share_slots = true;
+    } else if (is_word(request, *at, "DETACHED")) {
+        out->kind = AGENT_HOLD_DETACHED;
+    } else {
+        return false;
+    }
+    return true;
+}
+
+/* Checks words that go together. Returns what is wrong, or NULL. */
+static const char *finish_options(struct lock_words *self)
+{
+    rql_lock_options *options = &self->options;
+
+    if (self->tries && self->waits) {
+        return "TRY and WAIT exclude each other";
+    }
+    if (options->share_units > 0 && self->permits > 0) {
+        return "SHARED and PERMITS exclude each other";
+    }
+    if ((self->units > 0 || options->share_slots) && self->permits == 0) {
+        return "UNITS and SLOTS need PERMITS";
+    }
+    if (options->share_units > 0) {
+        rql_lock_options_share(options);
+    }
+    if (self->permits > 0) {
+        rql_lock_options_permit(options, self->units > 0 ? self->units : 1, self->permits);
+    }
+    options->fail_fast = self->tries;
+    if (self->waits && options->timeout_ms == 0) {
+        options->timeout_ms = RQL_FOREVER;
+    }
+    return NULL;
+}
+
+/* RQL.LOCK name [TTL ms] [WAIT ms] [TRY] [SHARED] [PERMITS limit [UNITS n] [SLOTS]] [MAX ms]
+ * [META key value]... [DETACHED] */
+static void lock(struct agent_conn *conn, const struct agent_request *request)
+{
+    rql_meta meta[RQL_META_MAX_PAIRS];
+    struct lock_words words = {.kind = AGENT_HOLD_OF_CONN};
+    const char *wrong = NULL;
+
+    rql_lock_options_init(conn->agent->client, &words.options);
+    words.options.ttl_ms = TTL_MS;
+    words.options.timeout_ms = WAIT_MS;
+    words.options.retry_count = RQL_FOREVER;
+    words.options.meta = meta;
+    for (size_t i = 2; i < request->count; i++) {
+        if (!read_option(request, &i, meta, &words)) {
+            agent_reply_error(&conn->out, "ERR", "wrong word or value: %.100s",
+                              word(request, i < request->count ? i : request->count - 1));
+            return;
+        }
+    }
+    wrong = finish_options(&words);
+    if (wrong) {
+        fail(conn, wrong);
+    } else if (agent_hold_find(conn, word(request, 1))) {
+        agent_reply_error(&conn->out, "HELD", "this connection holds %.200s", word(request, 1));
+    } else {
+        agent_hold_begin(conn, word(request, 1), words.kind, &words.options);
+    }
+}
+
+/* FENCELOCK.ACQUIRE name seconds: one try; the lock outlives the connection. */
+static void acquire_fence(struct agent_conn *conn, const struct agent_request *request)
+{
+    rql_lock_options options;
+    int64_t seconds;
+
+    if (!read_number(word(request, 2), 1, RQL_TTL_MAX_MS / 1000, &seconds)) {
+        fail(conn, "invalid timeout");
+        return;
+    }
+    if (agent_hold_find(conn, word(request, 1))) {
+        agent_reply_null(&conn->out, conn->is_resp3);
+        return;
+    }
+    rql_lock_options_init(conn->agent->client, &options);
+    options.ttl_ms = seconds * 1000;
+    options.fail_fast = true;
+    agent_hold_begin(conn, word(request, 1), AGENT_HOLD_FENCE, &options);
+}
+
+/* ---- RQL.UNLOCK ---- */
+
+/* Returns the hold of this name, with this token if there is one. */
+static struct agent_hold *find_in_force(const struct agent_conn *conn, const char *name,
+                                        const char *token)
+{
+    struct agent_hold *hold = agent_hold_find(conn, name);
+    int64_t number;
+
+    if (!hold || hold->phase != AGENT_HOLD_HELD) {
+        return NULL;
+    }
+    if (token && (!read_number(token, 0, INT64_MAX, &number) || number != hold->token)) {
+        return NULL;
+    }
+    return hold;
+}
+
+/* RQL.UNLOCK name [token [name token]...] */
+static void unlock(struct agent_conn *conn, const struct agent_request *request)
+{
+    struct agent_ending *ending;
+
+    if (request->count > 2 && request->count % 2 == 0) {
+        fail(conn, "each name needs its token");
+        return;
+    }
+    ending = cli_must(calloc(1, sizeof *ending));
+    ending->conn = conn;
+    for (size_t i = 1; i < request->count; i += 2) {
+        struct agent_hold *hold = find_in_force(
+            conn, word(request, i), i + 1 < request->count ? word(request, i + 1) : NULL);
+
+        if (hold) {
+            agent_hold_release(hold, ending);
+        }
+    }
+    if (ending->left == 0) {
+        agent_reply_not_held(&conn->out);
+        free(ending);
+        return;
+    }
+    conn->phase = AGENT_CONN_BUSY;
+    conn->caller = &ending->conn;
+}
+
+/* RQL.HELD name */
+static void held(struct agent_conn *conn, const struct agent_request *request)
+{
+    const struct agent_hold *hold = find_in_force(conn, word(request, 1), NULL);
+
+    agent_reply_number(&conn->out, hold ? rql_lock_remaining_ms(hold->lock) : 0);
+}
+
+/* RQL.UNLOCKSECRET name secret, and FENCELOCK.RELEASE with the same words */
+static void unlock_secret(struct agent_conn *conn, const struct agent_request *request)
+{
+    agent_secret_release(conn->agent, conn, word(request, 1), word(request, 2));
+}
+
+/* RQL.INHERIT */
+static void inherit(struct agent_conn *conn, const struct agent_request *request)
+{
+    (void)request;
+    conn->inherits = true;
+    for (struct agent_hold *hold = conn->holds; hold; hold = hold->next) {
+        agent_process_leave(hold->process);
+        hold->process = NULL;
+    }
+    agent_reply_status(&conn->out, "OK");
+}
+
+/* ---- what clients of Redis send ---- */
+
+static void ping(struct agent_conn *conn, const struct agent_request *request)
+{
+    if (request->count > 1) {
+        agent_reply_text(&conn->out, word(request, 1));
+    } else {
+        agent_reply_status(&conn->out, "PONG");
+    }
+}
+
+static void echo(struct agent_conn *conn, const struct agent_request *request)
+{
+    agent_reply_text(&conn->out, word(request, 1));
+}
+
+/* Notes the name of a connection. False: an error was written. */
+static bool set_label(struct agent_conn *conn, const char *label)
+{
+    const size_t length = strlen(label);
+
+    for (size_t i = 0; i < length; i++) {
+        if (label[i] < '!' || label[i] > '~') {
+            fail(conn, "Client names cannot contain spaces, newlines or special characters.");
+            return false;
+        }
+    }
+    if (length >= sizeof conn->label) {
+        fail(conn, "the name is too long");
+        return false;
+    }
+    memcpy(conn->label, label, length + 1);
+    return true;
+}
+
+/* Says whether this is the only user. False: an error was written. */
+static bool is_default_user(struct agent_conn *conn, const char *user)
+{
+    if (strcmp(user, "default") == 0) {
+        return true;
+    }
+    agent_reply_error(&conn->out, "WRONGPASS",
+                      "invalid username-password pair or user is disabled.");
+    return false;
+}
+
+/* Reads an option of HELLO at *at, and its values. There is no password: the mode of the socket
+ * decides. False: an error was written. */
+static bool read_hello(struct agent_conn *conn, const struct agent_request *request, size_t *at)
+{
+    if (is_word(request, *at, "SETNAME") && *at + 1 < request->count) {
+        return set_label(conn, word(request, ++*at));
+    }
+    if (is_word(request, *at, "AUTH") && *at + 2 < request->count) {
+        *at += 2;
+        return is_default_user(conn, word(request, *at - 1));
+    }
+    agent_reply_error(&conn->out, "ERR", "Syntax error in HELLO option '%.100s'",
+                      word(request, *at));
+    return false;
+}
+
+/* HELLO [version [AUTH user password] [SETNAME name]] */
+static void hello(struct agent_conn *conn, const struct agent_request *request)
+{
+    int64_t version = conn->is_resp3 ? 3 : 2;
+
+    if (request->count > 1 && !read_number(word(request, 1), 0, INT64_MAX, &version)) {
+        fail(conn, "Protocol version is not an integer or out of range");
+        return;
+    }
+    if (version != 2 && version != 3) {
+        agent_reply_error(&conn->out, "NOPROTO", "unsupported protocol version");
+        return;
+    }
+    for (size_t i = 2; i < request->count; i++) {
+        if (!read_hello(conn, request, &i)) {
+            return;
+        }
+    }
+    conn->is_resp3 = version == 3;
+    agent_reply_begin(&conn->out, conn->is_resp3 ? '%' : '*', conn->is_resp3 ? 7 : 14);
+    agent_reply_text(&conn->out, "server");
+    agent_reply_text(&conn->out, "redis");
+    agent_reply_text(&conn->out, "version");
+    agent_reply_text(&conn->out, "7.0.0");
+    agent_reply_text(&conn->out, "proto");
+    agent_reply_number(&conn->out, version);
+    agent_reply_text(&conn->out, "id");
+    agent_reply_number(&conn->out, (int64_t)conn->id);
+    agent_reply_text(&conn->out, "mode");
+    agent_reply_text(&conn->out, "standalone");
+    agent_reply_text(&conn->out, "role");
+    agent_reply_text(&conn->out, "master");
+    agent_reply_text(&conn->out, "modules");
+    agent_reply_begin(&conn->out, '*', 0);
+}
+
+/* CLIENT SETNAME name | GETNAME | SETINFO name value | ID */
+static void client(struct agent_conn *conn, const struct agent_request *request)
+{
+    if (is_word(request, 1, "SETNAME") && request->count == 3) {
+        if (set_label(conn, word(request, 2))) {
+            agent_reply_status(&conn->out, "OK");
+        }
+    } else if (is_word(request, 1, "GETNAME") && request->count == 2) {
+        if (conn->label[0] != '\0') {
+            agent_reply_text(&conn->out, conn->label);
+        } else {
+            agent_reply_null_text(&conn->out, conn->is_resp3);
+        }
+    } else if (is_word(request, 1, "SETINFO") && request->count == 4) {
+        agent_reply_status(&conn->out, "OK");
+    } else if (is_word(request, 1, "ID") && request->count == 2) {
+        agent_reply_number(&conn->out, (int64_t)conn->id);
+    } else {
+        agent_reply_error(&conn->out, "ERR", "unknown subcommand '%.100s'", word(request, 1));
+    }
+}
+
+/* COMMAND [COUNT | DOCS ...]: what a shell asks for its hints. */
+static void command(struct agent_conn *conn, const struct agent_request *request)
+{
+    if (request->count > 1 && is_word(request, 1, "COUNT")) {
+        agent_reply_number(&conn->out, 0);
+    } else {
+        agent_reply_begin(&conn->out, conn->is_resp3 && request->count > 1 ? '%' : '*', 0);
+    }
+}
+
+static void info(struct agent_conn *conn, const struct agent_request *request)
+{
+    (void)request;
+    agent_reply_text(&conn->out, "# Server\r\nredis_version:7.0.0\r\nredis_mode:standalone\r\n"
+                                 "# Persistence\r\nloading:0\r\n# Replication\r\nrole:master\r\n");
+}
+
+static void select_db(struct agent_conn *conn, const struct agent_request *request)
+{
+    if (is_word(request, 1, "0")) {
+        agent_reply_status(&conn->out, "OK");
+    } else {
+        fail(conn, "DB index is out of range");
+    }
+}
+
+static void auth(struct agent_conn *conn, const struct agent_request *request)
+{
+    if (request->count < 3) {
+        fail(conn, "AUTH <password> called without any password configured for the default user. "
+                   "Are you sure your configuration is correct?");
+    } else if (is_default_user(conn, word(request, 1))) {
+        agent_reply_status(&conn->out, "OK");
+    }
+}
+
+static void reset(struct agent_conn *conn, const struct agent_request *request)
+{
+    (void)request;
+    agent_holds_end(conn, AGENT_BY_CLIENT);
+    conn->is_resp3 = false;
+    conn->inherits = false;
+    conn->label[0] = '\0';
+    agent_reply_status(&conn->out, "RESET");
+}
+
+static void quit(struct agent_conn *conn, const struct agent_request *request)
+{
+    (void)request;
+    agent_reply_status(&conn->out, "OK");
+    conn->phase = AGENT_CONN_ENDING;
+    agent_holds_end(conn, AGENT_BY_CLIENT);
+}
+
+static void cluster(struct agent_conn *conn, const struct agent_request *request)
+{
+    (void)request;
+    fail(conn, "This instance has cluster support disabled");
+}
+
+/* ---- the table ---- */
+
+static const struct command {
+    const char *name;
+    size_t least, most; /* words, the name included */
+    void (*run)(struct agent_conn *conn, const struct agent_request *request);
+    bool takes_locks; /* refused while the agent is draining */
+} commands[] = {
+    {"RQL.LOCK", 2, AGENT_WORDS_MAX, lock, true},
+    {"RQL.UNLOCK", 2, AGENT_WORDS_MAX, unlock, false},
+    {"RQL.UNLOCKSECRET", 3, 3, unlock_secret, false},
+    {"RQL.HELD", 2, 2, held, false},
+    {"RQL.INHERIT", 1, 1, inherit, false},
+    {"FENCELOCK.ACQUIRE", 3, 3, acquire_fence, true},
+    {"FENCELOCK.RELEASE", 3, 3, unlock_secret, false},
+    {"PING", 1, 2, ping, false},
+    {"ECHO", 2, 2, echo, false},
+    {"HELLO", 1, AGENT_WORDS_MAX, hello, false},
+    {"AUTH", 2, 3, auth, false},
+    {"CLIENT", 2, AGENT_WORDS_MAX, client, false},
+    {"COMMAND", 1, AGENT_WORDS_MAX, command, false},
+    {"INFO", 1, AGENT_WORDS_MAX, info, false},
+    {"SELECT", 2, 2, select_db, false},
+    {"CLUSTER", 1, AGENT_WORDS_MAX, cluster, false},
+    {"RESET", 1, 1, reset, false},
+    {"QUIT", 1, AGENT_WORDS_MAX, quit, false},
+};
+
+static const struct command *find_command(const char *name)
+{
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        if (strcasecmp(commands[i].name, name) == 0) {
+            return &commands[i];
+        }
+    }
+    return NULL;
+}
+
+/* No word may have a NUL: the rest of it would be ignored. */
+static bool has_nul(const struct agent_request *request)
+{
+    for (size_t i = 0; i < request->count; i++) {
+        if (strlen(request->words[i].data) != request->words[i].length) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void agent_command_run(struct agent_conn *conn, const struct agent_request *request)
+{
+    const struct command *command = find_command(word(request, 0));
+
+    if (has_nul(request)) {
+        fail(conn, "a word has a NUL byte");
+    } else if (!command) {
+        agent_reply_error(&conn->out, "ERR", "unknown command '%.100s'", word(request, 0));
+    } else if (request->count < command->least || request->count > command->most) {
+        agent_reply_error(&conn->out, "ERR", "wrong number of arguments for '%s' command",
+                          command->name);
+    } else if (command->takes_locks && conn->agent->phase != AGENT_SERVES) {
+        agent_reply_error(&conn->out, "UNAVAILABLE", "the agent is about to end");
+    } else {
+        command->run(conn, request);
+    }
+}

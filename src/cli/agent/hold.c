@@ -1,0 +1,512 @@
+#include "hold.h"
+
+#include "exit.h"
+#include "secret.h"
+
+#include <rql/share.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- lists ---- */
+
+static void list(struct agent_hold **first, struct agent_hold *self)
+{
+    self->next = *first;
+    *first = self;
+}
+
+static void unlist(struct agent_hold **first, struct agent_hold *self)
+{
+    while (*first != self) {
+        first = &(*first)->next;
+    }
+    *first = self->next;
+}
+
+struct agent_hold *agent_hold_find(const struct agent_conn *conn, const char *name)
+{
+    struct agent_hold *hold = conn->holds;
+
+    while (hold && strcmp(hold->name, name) != 0) {
+        hold = hold->next;
+    }
+    return hold;
+}
+
+/* ---- losses ---- */
+
+/* That a hold was lost. The library's thread queues it once, and it outlives the hold as long as it
+ * is queued. */
+struct agent_loss {
+    struct agent_loss *next;
+    struct agent *agent;
+    struct agent_hold *hold; /* NULL: it has ended */
+    bool is_queued;          /* written before the hold can end, see on_loss() */
+};
+
+enum { LOSSES_AT_ONCE = 100 /* then other events have their turn */ };
+
+/* Runs on the library's thread. The hold exists, because a call that ends its lock waits for this
+ * one. */
+static void on_loss(rql_lock *lock, void *data)
+{
+    struct agent_loss *self = data;
+    struct agent *agent = self->agent;
+
+    (void)lock;
+    self->is_queued = true;
+    self->next = atomic_load(&agent->losses);
+    while (!atomic_compare_exchange_weak(&agent->losses, &self->next, self)) {
+    }
+    (void)uv_async_send(&agent->losses_async);
+}
+
+/* Frees a hold that is in no list any more. Its task is given back when a lock with this TTL has
+ * ended on the server; 0: it is not there. */
+static void give(struct agent_hold *self, int64_t ttl_ms)
+{
+    if (self->loss->is_queued) {
+        self->loss->hold = NULL;
+    } else {
+        free(self->loss);
+    }
+    agent_process_leave(self->process);
+    if (ttl_ms > 0) {
+        agent_task_leave_later(self->task, ttl_ms);
+    } else {
+        agent_task_leave(self->task);
+    }
+    free(self);
+}
+
+/* Leaves the lock of a hold, which is in no list, to its TTL. */
+static void forget(struct agent_hold *self)
+{
+    rql_lock_forget(self->lock);
+    self->agent->n_held--;
+    give(self, self->ttl_ms);
+}
+
+/* Notifies a client of RESP3 by a push. The lock is not released: the server may still have it for
+ * a moment, and the client has not read the push yet. A client of RESP2 can be notified by the end
+ * of the connection only; its other locks are left to their TTL, because it may still be at work
+ * under them. */
+static void report_loss(struct agent_hold *hold)
+{
+    struct agent_conn *conn = hold->conn;
+
+    if (!conn->is_resp3) {
+        agent_conn_close(conn, AGENT_BY_AGENT);
+        return;
+    }
+    agent_reply_begin(&conn->out, '>', 3);
+    agent_reply_text(&conn->out, "rql.lost");
+    agent_reply_text(&conn->out, hold->name);
+    agent_reply_number(&conn->out, hold->token);
+    unlist(&conn->holds, hold);
+    forget(hold);
+    agent_conn_flush(conn);
+    conn->agent->ops->on_released(conn->agent);
+}
+
+/* A hold that was left or is being released has no client to notify. One whose grant is not handled
+ * yet is reported then. */
+static void handle_loss(struct agent_loss *self)
+{
+    struct agent_hold *hold = self->hold;
+
+    self->is_queued = false;
+    if (!hold) {
+        free(self);
+        return;
+    }
+    hold->is_lost = true;
+    if (hold->phase == AGENT_HOLD_HELD) {
+        report_loss(hold);
+    }
+}
+
+void agent_holds_on_losses(uv_async_t *async)
+{
+    struct agent *agent = async->data;
+
+    for (int i = 0; i < LOSSES_AT_ONCE; i++) {
+        struct agent_loss *loss;
+
+        if (!agent->noticed) {
+            agent->noticed = atomic_exchange(&agent->losses, NULL);
+        }
+        loss = agent->noticed;
+        if (!loss) {
+            return;
+        }
+        agent->noticed = loss->next;
+        handle_loss(loss);
+    }
+    (void)uv_async_send(async);
+}
+
+/* ---- release ---- */
+
+/* Replies if the last release of the call has ended. */
+static void go_on(struct agent_ending *self)
+{
+    struct agent_conn *conn = self->conn;
+
+    if (self->left > 0) {
+        return;
+    }
+    if (conn && self->fault.status != RQL_OK) {
+        agent_reply_fault(&conn->out, self->fault.status, self->fault.message);
+    } else if (conn && self->n_released == 0) {
+        agent_reply_not_held(&conn->out);
+    } else if (conn) {
+        agent_reply_number(&conn->out, self->n_released);
+    }
+    if (conn) {
+        agent_conn_go_on(conn);
+    }
+    free(self);
+}
+
+static void on_released(rql_status status, const rql_error *error, void *data)
+{
+    struct agent_hold *self = data;
+    struct agent_ending *ending = self->ending;
+    struct agent *agent = self->agent;
+
+    if (ending) {
+        ending->left--;
+        ending->n_released += status == RQL_OK;
+        if (status < 0 && ending->fault.status == RQL_OK) {
+            ending->fault = *error;
+        }
+        go_on(ending);
+    }
+    agent->n_held--;
+    give(self, status < 0 ? self->ttl_ms : 0); /* without an answer it may still be there */
+    agent->ops->on_released(agent);
+}
+
+void agent_hold_release(struct agent_hold *self, struct agent_ending *ending)
+{
+    const rql_done done = {.fn = on_released, .user_data = self};
+    const bool is_held = rql_lock_get_state(self->lock) != RQL_GONE;
+
+    unlist(&self->conn->holds, self);
+    self->phase = AGENT_HOLD_ENDS;
+    self->conn = NULL;
+    self->ending = is_held ? ending : NULL;
+    if (rql_lock_release_async(self->agent->loop, self->lock, &done, NULL) != RQL_OK) {
+        cli_die_nomem(); /* no other fault is left: the loop is open */
+    }
+    if (self->ending) {
+        self->ending->left++;
+    }
+    self->lock = NULL;
+}
+
+/* ---- acquire ---- */
+
+/* The ordinary ends of a wait: no error, but null. */
+static bool is_refusal(rql_status status)
+{
+    return status == RQL_TIMED_OUT || status == RQL_RETRY_LIMIT || status == RQL_FAIL_FAST_NO_TRY ||
+           status == RQL_FAIL_FAST_AFTER_TRY;
+}
+
+static void reply_granted(struct agent_reply *out, const struct agent_hold *hold)
+{
+    const char *secret = rql_lock_secret(hold->lock);
+    size_t n_slots = 0;
+    const int *slots = rql_lock_slots(hold->lock, &n_slots);
+
+    if (hold->kind == AGENT_HOLD_FENCE) {
+        agent_reply_begin(out, '*', 2);
+        agent_reply_text(out, secret);
+        agent_reply_number(out, hold->token);
+        return;
+    }
+    agent_reply_begin(out, '*', hold->kind == AGENT_HOLD_DETACHED ? 4 : 3);
+    agent_reply_number(out, hold->token);
+    agent_reply_number(out, rql_lock_remaining_ms(hold->lock));
+    agent_reply_begin(out, '*', n_slots);
+    for (size_t i = 0; i < n_slots; i++) {
+        agent_reply_number(out, slots[i]);
+    }
+    if (hold->kind == AGENT_HOLD_DETACHED) {
+        agent_reply_text(out, secret);
+    }
+}
+
+static void on_granted(struct agent_hold *self, rql_lock *lock)
+{
+    self->phase = AGENT_HOLD_HELD;
+    self->lock = lock;
+    self->token = rql_lock_token(lock);
+    self->agent->n_held++;
+    reply_granted(&self->conn->out, self);
+    if (self->kind != AGENT_HOLD_OF_CONN) {
+        unlist(&self->conn->holds, self);
+        forget(self);
+    } else if (self->is_lost) {
+        report_loss(self);
+    }
+}
+
+/* A request whose connection or process has ended may have been granted before it was withdrawn. */
+static void on_acquired(rql_status status, rql_lock *lock, const rql_error *error, void *data)
+{
+    struct agent_hold *self = data;
+    struct agent_conn *conn = self->conn;
+    struct agent *agent = self->agent;
+    const bool is_wanted = conn && self->phase == AGENT_HOLD_WAITS;
+
+    self->request = NULL;
+    if (status == RQL_OK && is_wanted) {
+        on_granted(self, lock);
+    } else if (status == RQL_OK) {
+        const rql_done done = {.fn = on_released, .user_data = self};
+
+        if (conn) {
+            unlist(&conn->holds, self);
+            agent_reply_fault(&conn->out, RQL_CANCELLED, NULL);
+        }
+        self->phase = AGENT_HOLD_ENDS;
+        self->agent->n_held++;
+        if (rql_lock_release_async(self->agent->loop, lock, &done, NULL) != RQL_OK) {
+            cli_die_nomem();
+        }
+    } else {
+        if (conn) {
+            unlist(&conn->holds, self);
+        }
+        if (conn && is_refusal(status)) {
+            agent_reply_null(&conn->out, conn->is_resp3);
+        } else if (conn) {
+            agent_reply_fault(&conn->out, agent->phase != AGENT_SERVES ? RQL_E_UNAVAILABLE : status,
+                              error ? error->message : NULL);
+        }
+        give(self, status == RQL_E_UNKNOWN ? self->ttl_ms : 0);
+    }
+    agent->n_waiting--;
+    if (conn) {
+        agent_conn_go_on(conn);
+    }
+    agent->ops->on_released(agent);
+}
+
+/* Finds the process that the hold is to end with. False: an error was written. */
+static bool watch_process(struct agent_conn *conn, struct agent_process **out)
+{
+    switch (agent_conn_watch(conn, out)) {
+    case AGENT_WATCHED:
+    case AGENT_NOT_WATCHED:
+        return true;
+    case AGENT_HAS_ENDED:
+        agent_reply_fault(&conn->out, RQL_CANCELLED, "the process that asked for it has ended");
+        return false;
+    case AGENT_TOO_MANY:
+        break;
+    }
+    agent_reply_fault(&conn->out, RQL_QUEUE_FULL, "no more processes can be watched");
+    return false;
+}
+
+static size_t count_holds(const struct agent_conn *conn)
+{
+    size_t count = 0;
+
+    for (const struct agent_hold *hold = conn->holds; hold; hold = hold->next) {
+        count++;
+    }
+    return count;
+}
+
+/* Makes a hold. A lock that outlives its connection has a task of its own: to the connection it is
+ * another's. */
+static struct agent_hold *new_hold(struct agent_conn *conn, const char *name,
+                                   enum agent_hold_kind kind, struct agent_process *process)
+{
+    const size_t size = strlen(name) + 1;
+    struct agent_hold *self = cli_must(calloc(1, sizeof *self + size));
+
+    *self = (struct agent_hold){.agent = conn->agent,
+                                .conn = conn,
+                                .phase = AGENT_HOLD_WAITS,
+                                .kind = kind,
+                                .process = process,
+                                .loss = cli_must(calloc(1, sizeof *self->loss)),
+                                .task = kind == AGENT_HOLD_OF_CONN
+                                            ? agent_task_share(conn->task)
+                                            : agent_task_take(&conn->agent->tasks)};
+    *self->loss = (struct agent_loss){.agent = conn->agent, .hold = self};
+    memcpy(self->name, name, size);
+    return self;
+}
+
+void agent_hold_begin(struct agent_conn *conn, const char *name, enum agent_hold_kind kind,
+                      const rql_lock_options *options)
+{
+    rql_acquiring acquiring = {.done = on_acquired};
+    rql_lock_options read = *options;
+    struct agent_process *process = NULL;
+    struct agent_hold *self;
+    rql_error error;
+
+    if (count_holds(conn) >= AGENT_HOLDS_MAX) {
+        agent_reply_fault(&conn->out, RQL_QUEUE_FULL, "this connection holds too many locks");
+        return;
+    }
+    if (kind == AGENT_HOLD_OF_CONN && !conn->inherits && !watch_process(conn, &process)) {
+        return;
+    }
+    self = new_hold(conn, name, kind, process);
+    acquiring.user_data = self;
+    self->ttl_ms = read.ttl_ms;
+    read.task = self->task->number;
+    read.auto_extend = kind == AGENT_HOLD_OF_CONN;
+    read.on_lost = kind == AGENT_HOLD_OF_CONN ? on_loss : NULL;
+    read.on_lost_data = self->loss;
+    if (rql_lock_acquire_async(conn->agent->loop, name, &read, &acquiring, &error) != RQL_OK) {
+        agent_reply_fault(&conn->out, error.status, error.message);
+        give(self, 0);
+        return;
+    }
+    self->request = acquiring.request;
+    conn->agent->n_waiting++;
+    list(&conn->holds, self);
+    conn->phase = AGENT_CONN_BUSY;
+}
+
+/* ---- ends ---- */
+
+static void end_expired(uv_handle_t *handle)
+{
+    struct agent_hold *self = handle->data;
+
+    give(self, self->ttl_ms);
+}
+
+/* Ends a hold that was left: its TTL is over, or its process. */
+static void drop(struct agent_hold *self)
+{
+    unlist(&self->agent->left, self);
+    uv_close((uv_handle_t *)&self->expiry, end_expired);
+}
+
+static void on_expiry(uv_timer_t *timer)
+{
+    drop(timer->data);
+}
+
+/* Leaves the lock to its TTL, without renewal. Its secret releases it if the process ends first. */
+static void leave(struct agent_hold *self)
+{
+    memcpy(self->secret, rql_lock_secret(self->lock), sizeof self->secret);
+    rql_lock_forget(self->lock);
+    self->lock = NULL;
+    self->conn = NULL;
+    self->phase = AGENT_HOLD_LEFT;
+    self->agent->n_held--;
+    list(&self->agent->left, self);
+    (void)uv_timer_init(&self->agent->uv, &self->expiry);
+    self->expiry.data = self;
+    (void)uv_timer_start(&self->expiry, on_expiry, (uint64_t)self->ttl_ms, 0);
+}
+
+/* Withdraws a request. Its outcome comes later, and finds no connection. */
+static void withdraw(struct agent_hold *self)
+{
+    self->conn = NULL;
+    (void)rql_request_cancel(self->request);
+}
+
+void agent_holds_end(struct agent_conn *conn, enum agent_end end)
+{
+    while (conn->holds) {
+        struct agent_hold *hold = conn->holds;
+
+        if (hold->phase == AGENT_HOLD_HELD && end == AGENT_BY_CLIENT) {
+            agent_hold_release(hold, NULL);
+            continue;
+        }
+        unlist(&conn->holds, hold);
+        if (hold->phase == AGENT_HOLD_HELD) {
+            leave(hold);
+        } else {
+            withdraw(hold);
+        }
+    }
+}
+
+/* A request that waits is withdrawn; its connection, if another process has it, gets an error. */
+static void end_of_process(struct agent_conn *conn, const struct agent_process *process)
+{
+    struct agent_hold *next;
+
+    for (struct agent_hold *hold = conn->holds; hold; hold = next) {
+        next = hold->next;
+        if (hold->process == process && hold->phase == AGENT_HOLD_HELD) {
+            agent_hold_release(hold, NULL);
+        } else if (hold->process == process && hold->phase == AGENT_HOLD_WAITS) {
+            hold->phase = AGENT_HOLD_ENDS;
+            (void)rql_request_cancel(hold->request);
+        }
+    }
+}
+
+void agent_holds_on_process_ended(struct agent_process *process, void *data)
+{
+    struct agent *agent = data;
+    struct agent_hold *next;
+
+    for (struct agent_conn *conn = agent->conns; conn; conn = conn->next) {
+        end_of_process(conn, process);
+    }
+    for (struct agent_hold *hold = agent->left; hold; hold = next) {
+        next = hold->next;
+        if (hold->process == process) {
+            agent_secret_release(agent, NULL, hold->name, hold->secret);
+            drop(hold);
+        }
+    }
+}
+
+void agent_holds_withdraw_all(struct agent *agent)
+{
+    for (struct agent_conn *conn = agent->conns; conn; conn = conn->next) {
+        struct agent_hold *hold = conn->holds;
+
+        while (hold && hold->phase != AGENT_HOLD_WAITS) {
+            hold = hold->next;
+        }
+        if (hold) { /* a connection waits for one at a time */
+            (void)rql_request_cancel(hold->request);
+        }
+    }
+}
+
+void agent_holds_forget_left(struct agent *agent)
+{
+    while (agent->left) {
+        drop(agent->left);
+    }
+}
+
+static void free_losses(struct agent_loss *loss)
+{
+    while (loss) {
+        struct agent_loss *next = loss->next;
+
+        free(loss);
+        loss = next;
+    }
+}
+
+void agent_losses_end(struct agent *agent)
+{
+    free_losses(agent->noticed);
+    free_losses(atomic_exchange(&agent->losses, NULL));
+    agent->noticed = NULL;
+}

@@ -1,0 +1,30 @@
+#ifndef AGENT_LISTEN_H
+#define AGENT_LISTEN_H
+
+/* The socket of the agent in the file system. */
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+enum { AGENT_PATH_SIZE = 108 /* sun_path of sockaddr_un */ };
+
+/* A socket that listens. It is locked by a file beside it, so that no other agent replaces it. */
+struct agent_socket {
+    const char *path;
+    int fd; /* -1: none */
+    int lock_fd;
+    dev_t device; /* of the file, and its number: only that file is removed at the end */
+    ino_t inode;
+};
+
+/* Writes the path at which agents of this user listen: /run/rql/agent.sock for root, otherwise
+ * agent.sock in the folder of local:. Makes the folder if it is missing. Returns false after a
+ * message on stderr. */
+bool agent_default_path(char out[AGENT_PATH_SIZE]);
+
+/* Listens at this path: for this user, or for root's group rql, if there is one. Replaces a socket
+ * at which no program listens. Returns false after a message on stderr; then nothing is open. */
+bool agent_socket_open(struct agent_socket *self, const char *path);
+void agent_socket_close(struct agent_socket *self);
+
+#endif

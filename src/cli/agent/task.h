@@ -1,0 +1,41 @@
+#ifndef AGENT_TASK_H
+#define AGENT_TASK_H
+
+/* The numbers by which connections are acquirers of their own (rql_lock_options::task). A number is
+ * in use as long as a grant or request of it may exist on the server: a new connection with it
+ * would be the same acquirer. */
+
+#include <stddef.h>
+#include <stdint.h>
+#include <uv.h>
+
+struct agent_task {
+    uint64_t number;
+    size_t references;
+    struct agent_tasks *all;
+};
+
+struct agent_later;
+
+/* A zeroed one is empty but for `uv`. */
+struct agent_tasks {
+    uv_loop_t *uv;
+    struct agent_later *later; /* references that are dropped later */
+    uint64_t *bits;            /* a bit for each number that is in use; the first one is number 1 */
+    size_t n_words;
+};
+
+/* Ends the timers; their handles are closed by the loop. Then frees the rest. */
+void agent_tasks_end(struct agent_tasks *self);
+void agent_tasks_fini(struct agent_tasks *self);
+
+/* Takes the lowest number that is free, with one reference. */
+struct agent_task *agent_task_take(struct agent_tasks *self);
+struct agent_task *agent_task_share(struct agent_task *self);
+void agent_task_leave(struct agent_task *self);
+
+/* Drops a reference when a lock with this TTL, or the request for it, has ended on the server,
+ * whatever was sent about it before. */
+void agent_task_leave_later(struct agent_task *self, int64_t ttl_ms);
+
+#endif

@@ -1,0 +1,692 @@
+#!/usr/bin/env python3
+"""rql agent: the lock service of a host, by its socket."""
+import contextlib
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+
+from harness import PATIENCE_S, LeftOut, add, await_gone, check_equal, check_in, finish, is_cluster, main, read_line, wait_until
+from resp import Connection, Refused, ServerError
+
+PAGE = pathlib.Path(__file__).resolve().parents[2] / "include/rql/agent.md"
+# How the examples of the page are run, and what says whether their client is installed.
+LANGUAGES = {
+    "python": (["/usr/bin/python3", "-c"], "import redis"),
+    "js": (["node", "-e"], 'require("redis")'),
+    "ruby": (["/usr/bin/ruby", "-e"], 'require "redis"'),
+    "php": (["php", "-r"], "new Redis();"),
+    "sh": (["sh", "-c"], "command -v redis-cli"),
+}
+NODE_PATH = "/usr/share/nodejs"  # of Debian's packages, for a node of another origin
+
+HOLDER = """
+import os, socket, sys, time
+path, forks, words = sys.argv[1], sys.argv[2] == "forks", sys.argv[3:]
+line = socket.socket(socket.AF_UNIX)
+line.connect(path)
+for word in words:
+    line.sendall(word.encode() + b"\\r\\n")
+    line.recv(1000)
+if forks and os.fork() == 0:
+    time.sleep(600)
+print(os.getpid(), flush=True)
+time.sleep(600)
+"""
+
+
+class Agent:
+    def __init__(self, rql, *words, **more):
+        self.folder = tempfile.TemporaryDirectory()
+        self.path, self.rql = self.folder.name + "/a", rql
+        self.process = rql.start("agent", "--listen", self.path, *words, **more)
+        check_in(f"listens at {self.path}", read_line(self.process.stderr))
+        self.lines = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, failure, *_):
+        self.is_own = not os.path.isfile(self.path)
+        for line in self.lines:
+            line.close()
+        if failure:
+            self.process.kill()
+        wait_until(self.has_ended, "it has ended")
+        result = finish(self.process)
+        is_there = os.path.exists(self.path)
+        self.folder.cleanup()
+        if not failure:
+            check_equal((result.code, result.err), (0, ""))
+
+    def has_ended(self):
+        """The second signal ends it at once; two that come together may be one."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+        return self.process.poll() is not None
+
+    def connect(self):
+        self.lines.append(Connection(self.path, PATIENCE_S))
+        return self.lines[-1]
+
+    def holder(self, *words, forks=False):
+        """A process that has asked for something by a connection of its own."""
+        process = subprocess.Popen([sys.executable, "-c", HOLDER, self.path, "forks" if forks else "", *words],
+                                   stdout=subprocess.PIPE, start_new_session=True)
+        process.pid_of_main = int(read_line(process.stdout))
+        return process
+
+
+def refusal(line, *words):
+    try:
+        told = line.call(*words)
+    except Refused as refused:
+        return str(refused).split()[0]
+    raise AssertionError(f"{words}: {told}")
+
+
+def await_free(server, name):
+    wait_until(lambda: not server.is_locked(name), f"{name} is free")
+
+
+@contextlib.contextmanager
+def killed(process):
+    """At the end of the block, with its children."""
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+
+
+def test_a_lock_is_taken_by_one_connection_at_a_time(server, rql):
+    with Agent(rql) as agent:
+        one, two = agent.connect(), agent.connect()
+        token, remaining_ms, slots = one.call("RQL.LOCK", "a")
+        assert 14000 < remaining_ms <= 15000, remaining_ms
+        check_equal(slots, [])
+        check_equal(int(server.ask("HGET", "rql:lock:a", "rql_token")), token)
+        check_equal((two.call("RQL.LOCK", "a", "TRY"), two.call("rql.lock", "a", "wait", "200")), (None, None))
+        check_equal((one.call("RQL.HELD", "a") > 0, two.call("RQL.HELD", "a")), (True, 0))
+        check_equal(refusal(one, "RQL.LOCK", "a"), "HELD")
+        two.tell("RQL.LOCK", "a", "WAIT", 0, "TTL", 5000)
+        wait_until(lambda: server.queue_length("a") == 1, "it waits")
+        check_equal(refusal(one, "RQL.UNLOCK", "a", token + 1), "NOTHELD")
+        check_equal(one.call("RQL.UNLOCK", "a", token), 1)
+        later, remaining_ms, _ = two.read()
+        assert later > token and remaining_ms <= 5000
+        check_equal(refusal(one, "RQL.UNLOCK", "a"), "NOTHELD")
+        check_equal(two.call("RQL.UNLOCK", "a"), 1)
+        assert not server.is_locked("a")
+
+
+def test_several_are_unlocked_at_once(server, rql):
+    with Agent(rql) as agent:
+        one = agent.connect()
+        tokens = [one.call("RQL.LOCK", name)[0] for name in "abc"]
+        check_equal(one.call("RQL.UNLOCK", "a", tokens[0], "b", tokens[1] + 1, "c", tokens[2]), 2)
+        check_equal([server.is_locked(name) for name in "abc"], [False, True, False])
+
+
+def test_readers_permits_and_slots(server, rql):
+    with Agent(rql) as agent:
+        lines = [agent.connect() for _ in range(3)]
+        for line in lines[:2]:
+            check_equal(line.call("RQL.LOCK", "r", "SHARED")[2], [])
+        check_equal(lines[2].call("RQL.LOCK", "r", "TRY"), None)
+        check_equal([line.call("RQL.LOCK", "gpu", "PERMITS", 3, "SLOTS")[2] for line in lines], [[0], [1], [2]])
+        check_equal(lines[0].call("RQL.LOCK", "more", "PERMITS", 3, "UNITS", 2, "SLOTS")[2], [0, 1])
+        lines[1].close()
+        wait_until(lambda: agent.connect().call("RQL.LOCK", "gpu", "TRY", "PERMITS", 3, "SLOTS") is not None, "it is free")
+
+
+def test_metadata_and_the_longest_time_of_a_hold(server, rql):
+    with Agent(rql) as agent:
+        line = agent.connect()
+        line.call("RQL.LOCK", "a", "META", "reason", "nightly run", "META", "b", "", "MAX", 300, "TTL", 200)
+        check_equal(server.ask("HMGET", "rql:lock:a", "reason", "b"), ["nightly run", ""])
+        await_free(server, "a")
+        wait_until(lambda: is_closed(line), "it is closed")
+
+
+def is_closed(line):
+    try:
+        line.call("PING")
+    except (ServerError, Refused, OSError):
+        return True
+    return False
+
+
+def test_a_hold_ends_with_its_connection(server, rql):
+    with Agent(rql) as agent:
+        for end in ("close", "QUIT", "RESET"):
+            line = agent.connect()
+            line.call("RQL.LOCK", "a")
+            other = agent.connect()
+            other.tell("RQL.LOCK", "a", "WAIT", 0)
+            wait_until(lambda: server.queue_length("a") == 1, "it waits")
+            if end == "close":
+                line.close()
+            else:
+                check_equal(line.call(end), "OK" if end == "QUIT" else "RESET")
+            other.read()
+            other.close()
+            await_free(server, "a")
+
+
+def test_a_request_ends_with_its_connection(server, rql):
+    with Agent(rql) as agent:
+        agent.connect().call("RQL.LOCK", "a")
+        line = agent.connect()
+        line.tell("RQL.LOCK", "a", "WAIT", 0)
+        wait_until(lambda: server.queue_length("a") == 1, "it waits")
+        line.close()
+        wait_until(lambda: server.queue_length("a") == 0, "it has left the queue")
+        assert server.is_locked("a")
+
+
+def test_a_hold_ends_with_its_process(server, rql):
+    """Although a child has the connection. What the process waits for is withdrawn."""
+    with Agent(rql) as agent:
+        agent.connect().call("RQL.LOCK", "b")
+        with killed(agent.holder("RQL.LOCK a", forks=True)) as process:
+            os.kill(process.pid_of_main, signal.SIGKILL)
+            await_free(server, "a")
+        with killed(agent.holder("RQL.INHERIT", "RQL.LOCK a", forks=True)) as process:
+            os.kill(process.pid_of_main, signal.SIGKILL)
+            process.wait()
+            time.sleep(0.3)  # nothing is to happen
+            assert server.is_locked("a")
+
+
+def test_a_hold_belongs_to_the_process_that_asked_for_it(server, rql):
+    """Not to the one that connected."""
+    with Agent(rql) as agent:
+        line = agent.connect()
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            line.call("RQL.LOCK", "a")
+            os.write(writer, b"x")
+            time.sleep(600)
+        check_equal(os.read(reader, 1), b"x")
+        line.call("RQL.LOCK", "b")
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        await_free(server, "a")
+        check_equal((server.is_locked("b"), line.call("PING")), (True, "PONG"))
+        for end in reader, writer:
+            os.close(end)
+
+
+def in_child(work):
+    """A process that has all connections of this one; it ends with the work."""
+    child = os.fork()
+    if child == 0:
+        work()
+        os._exit(0)
+    return child
+
+
+def test_a_client_that_closes_with_unread_replies_has_ended(server, rql):
+    with Agent(rql) as agent:
+        line = agent.connect()
+        line.call("RQL.LOCK", "a")
+        line.tell("PING")
+        other = agent.connect()
+        other.call("PING")
+        line.close()
+        await_free(server, "a")
+
+
+def test_requests_that_wait_belong_to_those_who_sent_them(server, rql):
+    """And those of a process that has ended meanwhile are not done."""
+    with Agent(rql) as agent:
+        for ended in (False, True):
+            holder, line = agent.connect(), agent.connect()
+            holder.call("RQL.LOCK", "p")
+
+            def ask(line=line):
+                line.tell("RQL.LOCK", "p", "WAIT", 0)
+                line.tell("RQL.LOCK", "q")
+                time.sleep(0 if not ended else 600)
+
+            def say(line=line):
+                line.tell("PING")
+                time.sleep(600)
+
+            child = in_child(ask if ended else say) if ended else None
+            if not ended:
+                ask()
+            wait_until(lambda: server.queue_length("p") == 1, "it waits")
+            child = child or in_child(say)
+            time.sleep(0.1)  # what the child has sent is there
+            if ended:
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+                check_equal((refusal_read(line), refusal_read(line)), ("WITHDRAWN", "WITHDRAWN"))
+                assert not server.is_locked("q")
+            else:
+                holder.call("RQL.UNLOCK", "p")
+                check_equal([type(line.read()) for _ in range(3)], [list, list, str])
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+                time.sleep(0.2)  # nothing is to happen
+                assert server.is_locked("q")
+            for one in holder, line:
+                one.close()
+            await_free(server, "p")
+            await_free(server, "q")
+
+
+def test_a_process_that_has_ended_gets_no_lock(server, rql):
+    """Although another one has its connection."""
+    with Agent(rql) as agent:
+        line = agent.connect()
+        line.call("PING")
+        agent.process.send_signal(signal.SIGSTOP)
+        os.waitpid(in_child(lambda: line.tell("RQL.LOCK", "a")), 0)
+        agent.process.send_signal(signal.SIGCONT)
+        check_equal(refusal_read(line), "WITHDRAWN")
+        assert not server.is_locked("a")
+
+
+def test_more_processes_than_can_be_watched_get_no_lock(server, rql):
+    with Agent(rql, under=("sh", "-c", 'ulimit -n 80 && exec "$@"', "sh")) as agent:
+        line, children, told = agent.connect(), [], []
+        for i in range((80 - 64) // 2 + 1):
+            children.append(in_child(lambda i=i: (line.tell("RQL.LOCK", f"n{i}"), time.sleep(600))))
+            try:
+                told.append(line.read()[1] > 0)
+            except Refused as refused:
+                told.append(str(refused).split()[0])
+        check_equal(told, [True] * ((80 - 64) // 2) + ["FULL"])
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        wait_until(lambda: not server.ask("KEYS", "rql:lock:*"), "all are free")
+        check_equal(line.call("RQL.LOCK", "a")[2], [])
+
+
+def test_a_connection_holds_so_many_locks(server, rql):
+    with Agent(rql) as agent:
+        line = agent.connect()
+        for i in range(1024):
+            line.tell("RQL.LOCK", f"n{i}")
+        for _ in range(1024):
+            line.read()
+        check_equal(refusal(line, "RQL.LOCK", "more"), "FULL")
+
+
+def test_a_loss_is_told_by_a_push_or_by_the_end_of_the_connection(server, rql):
+    """What else a closed connection held is not released: its client may be at work."""
+    with Agent(rql) as agent:
+        for version in (3, 2):
+            line = agent.connect()
+            line.call("HELLO", version)
+            token = line.call("RQL.LOCK", "a", "TTL", 600)[0]
+            line.call("RQL.LOCK", "b", "TTL", 60000)
+            server.ask("DEL", "rql:lock:a")
+            if version == 3:
+                check_equal(line.read(), ["rql.lost", "a", token])
+                check_equal((line.call("RQL.HELD", "a"), refusal(line, "RQL.UNLOCK", "a", token)), (0, "NOTHELD"))
+                check_equal(line.call("RQL.UNLOCK", "b"), 1)
+            else:
+                wait_until(lambda line=line: is_closed(line), "it is closed")
+                assert server.is_locked("b")
+        left_ms = server.ask("PTTL", "rql:lock:b")
+        wait_until(lambda: server.ask("PTTL", "rql:lock:b") < left_ms - 300, "it is not renewed")
+
+
+def test_what_a_closed_connection_left_ends_with_its_process(server, rql):
+    with Agent(rql) as agent:
+        with killed(agent.holder("RQL.LOCK a TTL 600", "RQL.LOCK b TTL 60000")) as process:
+            server.ask("DEL", "rql:lock:a")
+            other = agent.connect()
+            other.call("RQL.LOCK", "a")
+            time.sleep(0.5)
+            assert server.is_locked("b")
+            process.kill()
+            await_free(server, "b")
+
+
+def test_fencelock(server, rql):
+    with Agent(rql) as agent:
+        one, two = agent.connect(), agent.connect()
+        secret, token = one.call("FENCELOCK.ACQUIRE", "a", 60)
+        check_equal((len(secret), two.call("FENCELOCK.ACQUIRE", "a", 60)), (32, None))
+        one.close()
+        other, later = two.call("FENCELOCK.ACQUIRE", "b", 60)
+        assert server.is_locked("a") and later > token
+        check_equal([two.call("FENCELOCK.RELEASE", "a", text) for text in (other, secret, secret)], [0, 1, 0])
+        check_equal(refusal(two, "FENCELOCK.ACQUIRE", "c", 0), "ERR")
+        check_equal(refusal(two, "FENCELOCK.RELEASE", "c", "x"), "INVALID")
+
+
+def test_a_detached_hold_has_a_secret(server, rql):
+    """Nothing renews it, and its connection may go."""
+    with Agent(rql) as agent:
+        line = agent.connect()
+        *_, secret = line.call("RQL.LOCK", "a", "DETACHED", "TTL", 60000)
+        line.close()
+        other = agent.connect()
+        check_equal(other.call("RQL.LOCK", "a", "TRY"), None)
+        check_equal([other.call("RQL.UNLOCKSECRET", "a", secret) for _ in range(2)], [1, 0])
+        other.call("RQL.LOCK", "b", "DETACHED", "TTL", 200)
+        await_free(server, "b")
+
+
+def test_a_detached_hold_is_that_of_another(server, rql):
+    with Agent(rql) as agent:
+        line = agent.connect()
+        line.call("RQL.LOCK", "a", "SHARED", "DETACHED")
+        check_equal(line.call("RQL.LOCK", "a", "SHARED", "WAIT", 5000)[2], [])
+
+
+def test_what_is_behind_a_request_that_waits_is_done_after_it(server, rql):
+    with Agent(rql) as agent:
+        one, two = agent.connect(), agent.connect()
+        one.call("RQL.LOCK", "a")
+        for words in (("RQL.LOCK", "a", "WAIT", 0), ("PING",), ("RQL.UNLOCK", "a"), ("ECHO", "x" * 60000), ("ECHO", "y")):
+            two.tell(*words)
+        wait_until(lambda: server.queue_length("a") == 1, "it waits")
+        one.call("RQL.UNLOCK", "a")
+        told = [two.read() for _ in range(5)]
+        check_equal(told[1:], ["PONG", 1, "x" * 60000, "y"])
+
+
+def test_words_that_cannot_be(server, rql):
+    with Agent(rql) as agent:
+        line = agent.connect()
+        for words in (("RQL.LOCK",), ("RQL.LOCK", "a", "TTL"), ("RQL.LOCK", "a", "TTL", "0"), ("RQL.LOCK", "a", "TTL", "-5"),
+                      ("RQL.LOCK", "a", "WAIT", "x"), ("RQL.LOCK", "a", "TRY", "WAIT", "5"), ("RQL.LOCK", "a", "SLOTS"),
+                      ("RQL.LOCK", "a", "UNITS", "2"), ("RQL.LOCK", "a", "SHARED", "PERMITS", "2"),
+                      ("RQL.LOCK", "a", "PERMITS", "4097"), ("RQL.LOCK", "a", "META", "x"), ("RQL.LOCK", "a", "NOW"),
+                      ("RQL.UNLOCK", "a", "1", "b"), ("RQL.LOCK", b"a\0b"), ("SET", "a", "b"), ("SUBSCRIBE", "a"),
+                      ("CLUSTER", "SLOTS"), ("SELECT", "1"), ("AUTH", "x"), ("HELLO", "2", "X")):
+            check_equal((words, refusal(line, *words)), (words, "ERR"))
+        for words, code in ((("RQL.LOCK", ""), "INVALID"), (("RQL.LOCK", "a", "META", "rql_x", "1"), "INVALID"),
+                            (("RQL.LOCK", "a", "PERMITS", "2", "UNITS", "3"), "INVALID"), (("HELLO", "4"), "NOPROTO"), (("HELLO", "x"), "ERR"),
+                            (("HELLO", "3", "AUTH", "x", "y"), "WRONGPASS"), (("CLIENT", "SETNAME", "x" * 64), "ERR"),
+                            (("AUTH", "x", "y"), "WRONGPASS"), (("RQL.UNLOCKSECRET", "a", "b"), "INVALID")):
+            check_equal((words, refusal(line, *words)), (words, code))
+        check_equal(server.ask("KEYS", "rql:lock*"), [])
+
+
+def test_what_clients_of_redis_send(server, rql):
+    with Agent(rql) as agent:
+        line = agent.connect()
+        check_equal([line.call(*words.split()) for words in ("PING", "PING x", "ECHO y", "SELECT 0", "AUTH default x",
+                                                             "CLIENT GETNAME", "CLIENT SETNAME me", "CLIENT GETNAME",
+                                                             "CLIENT SETINFO LIB-NAME x", "COMMAND COUNT", "COMMAND DOCS")],
+                    ["PONG", "x", "y", "OK", "OK", None, "OK", "me", "OK", 0, []])
+        check_in("loading:0", line.call("INFO"))
+        said = line.call("hello", "3", "AUTH", "default", "x", "SETNAME", "other")
+        check_equal(dict(zip(said[::2], said[1::2]))["proto"], 3)
+        check_equal((line.call("CLIENT", "GETNAME"), line.call("COMMAND", "DOCS")), ("other", []))
+        assert line.call("CLIENT", "ID") > 0
+        line.send(b"PING\r\n  rql.lock   inline ttl 900 \nPING\n")
+        check_equal([type(line.read()) for _ in range(3)], [str, list, str])
+
+
+def test_what_is_no_request_ends_its_connection(server, rql):
+    """At once, whatever it announces; and others are served all the while."""
+    with Agent(rql) as agent:
+        other = agent.connect()
+        for data in (b"*1000000000\r\n", b"*65\r\n", b"PING\0x\n", b"*1\r\n$1000000000\r\n", b"*1\r\n:1\r\n", b"*1\r\n$4\r\nPINGxx",
+                     b"*1\r\n$-1\r\n", b"*" + b"1" * 30, b"x" * 70000, b"*2\r\n$4\r\nECHO\r\n$65530\r\n" + b"x" * 65536):
+            line = agent.connect()
+            with contextlib.suppress(OSError):
+                line.send(data)
+            with contextlib.suppress(ConnectionResetError):
+                check_error(line, data)
+            wait_until(lambda line=line: is_closed(line), "it is closed")
+            check_equal(other.call("PING"), "PONG")
+
+
+def check_error(line, data):
+    try:
+        told = line.read()
+    except Refused as refused:
+        check_in("Protocol error", str(refused))
+        return
+    raise AssertionError(f"{data[:20]}: {told}")
+
+
+def test_a_request_may_come_byte_by_byte(server, rql):
+    with Agent(rql) as agent:
+        line = agent.connect()
+        for data in b"*2\r\n$4\r\nECHO\r\n$5\r\nhello\r\n*1\r\n$4\r\nPING\r\n":
+            line.send(bytes([data]))
+        check_equal((line.read(), line.read()), ("hello", "PONG"))
+
+
+def test_a_client_that_reads_no_replies_is_disconnected(server, rql):
+    with Agent(rql) as agent:
+        line = agent.connect()
+        try:
+            for _ in range(100):
+                line.tell("ECHO", "x" * 60000)
+        except OSError:
+            return
+        raise AssertionError("it goes on")
+
+
+def test_one_user_has_half_of_the_connections(server, rql):
+    with Agent(rql, under=("sh", "-c", 'ulimit -n 400 && exec "$@"', "sh")) as agent:
+        lines = []
+        while not is_closed(agent.connect()):
+            lines.append(agent.lines[-1])
+        check_equal(len(lines), (400 - 64) // 2 // 2)
+        refused = agent.connect()
+        check_in("max number of clients", refusal_read(refused, whole=True))
+        lines[0].close()
+        wait_until(lambda: is_served(agent), "there is room")
+
+
+def is_served(agent):
+    return not is_closed(agent.connect())
+
+
+def test_a_signal_lets_holders_finish(server, rql):
+    """No request is taken then, and those that wait end."""
+    with Agent(rql) as agent:
+        one, two, three = (agent.connect() for _ in range(3))
+        token = one.call("RQL.LOCK", "a")[0]
+        two.tell("RQL.LOCK", "a", "WAIT", 0)
+        wait_until(lambda: server.queue_length("a") == 1, "it waits")
+        agent.process.send_signal(signal.SIGTERM)
+        check_equal(refusal_read(two), "UNAVAILABLE")
+        check_equal(refusal(three, "RQL.LOCK", "b"), "UNAVAILABLE")
+        check_equal(one.call("RQL.UNLOCK", "a", token), 1)
+        agent.process.wait(PATIENCE_S)
+        assert not os.path.exists(agent.path)
+
+
+def test_a_request_that_waits_for_another_client_is_told_of_the_end(server, rql):
+    """Although the agent holds nothing."""
+    rql("lock", "a", "--ttl", "1m")
+    with Agent(rql) as agent:
+        line = agent.connect()
+        line.tell("RQL.LOCK", "a", "WAIT", 0)
+        wait_until(lambda: server.queue_length("a") == 1, "it waits")
+        agent.process.send_signal(signal.SIGTERM)
+        check_equal(refusal_read(line), "UNAVAILABLE")
+        check_equal(server.queue_length("a"), 0)
+
+
+def refusal_read(line, whole=False):
+    try:
+        told = line.read()
+    except Refused as refused:
+        return str(refused) if whole else str(refused).split()[0]
+    raise AssertionError(told)
+
+
+def test_what_is_held_at_the_end_is_left_to_its_ttl(server, rql):
+    for words, n_signals in ((("--drain", "200ms"), 1), ((), 2)):
+        with Agent(rql, *words) as agent:
+            line = agent.connect()
+            line.call("RQL.LOCK", "a")
+            for _ in range(n_signals):
+                agent.process.send_signal(signal.SIGTERM)
+                time.sleep(0.05)  # two signals at once may be one
+            agent.process.wait(PATIENCE_S)
+            assert server.is_locked("a") and is_closed(line)
+        server.ask("DEL", "rql:lock:a")
+
+
+def test_a_killed_agent_leaves_its_locks_to_their_ttl(server, rql):
+    with contextlib.suppress(AssertionError), Agent(rql) as agent:
+        line = agent.connect()
+        line.call("RQL.LOCK", "a", "TTL", 60000)
+        agent.process.kill()
+        agent.process.wait()
+        assert is_closed(line) and server.is_locked("a")
+        with Agent(rql) as other:
+            check_equal(other.connect().call("RQL.LOCK", "a", "TRY"), None)
+
+
+def test_the_socket(server, rql):
+    """It is its user's alone. A dead one is replaced, one that answers is not, and no other file is; nor is one removed
+    that has come in its place."""
+    with Agent(rql) as agent:
+        check_equal(stat.S_IMODE(os.stat(agent.path).st_mode) & 0o707, 0o600)
+        result = rql("agent", "--listen", agent.path)
+        check_equal((result.code, result.err), (69, f"rql: {agent.path}: another agent listens there already\n"))
+        dead = agent.folder.name + "/dead"
+        with socket.socket(socket.AF_UNIX) as one:
+            one.bind(dead)
+        process = rql.start("agent", "--listen", dead)
+        check_in("listens at", read_line(process.stderr))
+        process.send_signal(signal.SIGTERM)
+        check_equal(finish(process).code, 0)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as one:
+            one.bind(agent.folder.name + "/datagrams")
+            check_in("another program listens", rql("agent", "--listen", agent.folder.name + "/datagrams").err)
+        file = agent.folder.name + "/file"
+        pathlib.Path(file).touch()
+        check_equal(rql("agent", "--listen", file).err, f"rql: {file}: exists, and is no socket\n")
+        check_equal(rql("agent", "--listen", "/" + "x" * 200).code, 69)
+        folder = agent.folder.name + "/own"
+        process = rql.start("agent", RQL_LOCAL_DIR=folder)
+        check_in(f"listens at {folder}/agent.sock", read_line(process.stderr))
+        process.send_signal(signal.SIGTERM)
+        check_equal(finish(process).code, 0)
+        check_equal(stat.S_IMODE(os.stat(folder).st_mode), 0o700)
+        os.chmod(folder, 0o777)
+        check_in("is no folder of this user alone", rql("agent", RQL_LOCAL_DIR=folder).err)
+        os.rename(agent.path, agent.path + ".moved")
+        pathlib.Path(agent.path).touch()
+
+
+def example(language):
+    """A test of the example on the page, with the real client: it waits for its turn, and releases the lock."""
+    def test(server, rql):
+        words, probe = LANGUAGES[language]
+        env = {**os.environ, "NODE_PATH": NODE_PATH}
+        if not shutil.which(words[0]) or subprocess.run([*words, probe], env=env, capture_output=True, check=False).returncode:
+            raise LeftOut(f"{language} has no client of Redis")
+        text = re.search(rf"^```{language}\n(.*?)^```$", PAGE.read_text(encoding="ascii"), re.M | re.S)[1]
+        with Agent(rql) as agent:
+            text = text.removeprefix("<?php\n").replace("/tmp/rql-1000/agent.sock", agent.path)
+            text = "\n".join(line for line in text.splitlines() if not line.startswith("rql "))
+            if language == "sh":  # it does not wait
+                check_equal(subprocess.run([*words, text], capture_output=True, check=False, timeout=PATIENCE_S).returncode, 0)
+                assert server.is_locked("report")
+                return
+            line = agent.connect()
+            line.call("RQL.LOCK", "report")
+            process = subprocess.Popen([*words, text], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            wait_until(lambda: server.queue_length("report") == 1 or process.poll() is not None, "it waits")
+            line.call("RQL.UNLOCK", "report")
+            said, _ = process.communicate(timeout=PATIENCE_S)
+            check_equal((process.returncode, said), (0, b""))
+            check_equal((server.is_locked("report"), int(server.ask("GET", "rql:fence")) > 0), (False, True))
+
+    return test
+
+
+WORKER = """
+import os, socket, sys
+path, file = sys.argv[1:]
+line = socket.socket(socket.AF_UNIX)
+line.connect(path)
+answers = line.makefile("rb")
+def lives(pid):
+    try:
+        return open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+while True:
+    line.sendall(b"RQL.LOCK counter WAIT 0 TTL 60000\\r\\n")
+    if answers.readline() != b"*3\\r\\n":
+        sys.exit("no lock")
+    token = int(answers.readline()[1:])
+    answers.readline(), answers.readline()
+    with open(file, "r+") as counter:
+        inside, before, count = counter.read().split()
+        if inside != "0" and lives(inside):
+            sys.exit(f"{inside} is inside, too")
+        if int(before) >= token:
+            sys.exit(f"token {token} after {before}")
+        counter.seek(0)
+        counter.write(f"{os.getpid()} {token} {int(count) + 1} ")
+        counter.flush()
+        counter.seek(0)
+        counter.write(f"0 {token} {int(count) + 1} " + " " * 10)
+    line.sendall(b"RQL.UNLOCK counter %d\\r\\n" % token)
+    if answers.readline() != b":1\\r\\n":
+        sys.exit("not released")
+"""
+
+
+def test_processes_that_are_killed_exclude_each_other(server, rql):
+    """By two agents of one server. The file is the witness: a process that finds another one inside that is alive, or a
+    later token, says so and ends. RQL_TEST_LONG: a hundred processes, a thousand of them killed."""
+    n_workers, n_kills = (100, 1000) if "RQL_TEST_LONG" in os.environ else (6, 20)
+    with Agent(rql) as one, Agent(rql) as two:
+        file = one.folder.name + "/counter"
+        pathlib.Path(file).write_text("0 0 0 " + " " * 60, encoding="ascii")
+
+        def begin(number):
+            return subprocess.Popen([sys.executable, "-c", WORKER, (one, two)[number % 2].path, file],
+                                    stderr=subprocess.PIPE)
+
+        def count():
+            return int((pathlib.Path(file).read_text(encoding="ascii").split() + ["0"] * 3)[2])
+
+        workers = [begin(i) for i in range(n_workers)]
+        try:
+            for i in range(n_kills):
+                goal = count() + 20
+                wait_until(lambda goal=goal: count() >= goal, "they go on")
+                victim = workers[i % n_workers]
+                victim.kill()
+                check_equal((victim.wait(), victim.stderr.read()), (-signal.SIGKILL, b""))
+                victim.stderr.close()
+                workers[i % n_workers] = begin(i)
+            check_equal([worker.poll() for worker in workers], [None] * n_workers)
+        finally:
+            for worker in workers:
+                worker.kill()
+                worker.wait()
+                worker.stderr.close()
+        await_gone([worker.pid for worker in workers])
+        await_free(server, "counter")
+
+
+for each in LANGUAGES:
+    add(f"the example for {each}", example(each))
+
+if __name__ == "__main__":
+    main(skip="the agent is tested on a single server" if is_cluster() else None)
