@@ -240,7 +240,7 @@ def in_child(work):
 def test_a_client_that_closes_with_unread_replies_has_ended(server, rql):
     with Agent(rql) as agent:
         line = agent.connect()
-        line.call("RQL.LOCK", "a")
+        line.call("RQL.LOCK", "a", "TTL", 60000)
         line.tell("PING")
         other = agent.connect()
         other.call("PING")
