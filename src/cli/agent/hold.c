@@ -188,18 +188,24 @@ static void on_released(rql_status status, const rql_error *error, void *data)
     agent->ops->on_released(agent);
 }
 
-void agent_hold_release(struct agent_hold *self, struct agent_ending *ending)
+static void begin_release(struct agent_hold *self, rql_lock *lock)
 {
     const rql_done done = {.fn = on_released, .user_data = self};
+
+    self->phase = AGENT_HOLD_ENDS;
+    if (rql_lock_release_async(self->agent->loop, lock, &done, NULL) != RQL_OK) {
+        cli_die_nomem(); /* no other fault is left: the loop is open */
+    }
+}
+
+void agent_hold_release(struct agent_hold *self, struct agent_ending *ending)
+{
     const bool is_held = rql_lock_get_state(self->lock) != RQL_GONE;
 
     unlist(&self->conn->holds, self);
-    self->phase = AGENT_HOLD_ENDS;
     self->conn = NULL;
     self->ending = is_held ? ending : NULL;
-    if (rql_lock_release_async(self->agent->loop, self->lock, &done, NULL) != RQL_OK) {
-        cli_die_nomem(); /* no other fault is left: the loop is open */
-    }
+    begin_release(self, self->lock);
     if (self->ending) {
         self->ending->left++;
     }
@@ -266,17 +272,12 @@ static void on_acquired(rql_status status, rql_lock *lock, const rql_error *erro
     if (status == RQL_OK && is_wanted) {
         on_granted(self, lock);
     } else if (status == RQL_OK) {
-        const rql_done done = {.fn = on_released, .user_data = self};
-
         if (conn) {
             unlist(&conn->holds, self);
             agent_reply_fault(&conn->out, RQL_CANCELLED, NULL);
         }
-        self->phase = AGENT_HOLD_ENDS;
         self->agent->n_held++;
-        if (rql_lock_release_async(self->agent->loop, lock, &done, NULL) != RQL_OK) {
-            cli_die_nomem();
-        }
+        begin_release(self, lock);
     } else {
         if (conn) {
             unlist(&conn->holds, self);
