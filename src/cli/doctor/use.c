@@ -61,10 +61,9 @@ static bool did(struct doctor *self, const char *step, rql_status status, const 
 static rql_status take_lock(struct doctor *self, char name[NAME_SIZE], rql_lock **out,
                             rql_error *error)
 {
-    rql_lock_options options = options_of(self->client);
+    const rql_lock_options options = options_of(self->client);
     rql_status status = RQL_TIMED_OUT;
 
-    options.timeout_ms = 0; /* one try: the lock is free */
     for (int i = 0; i < NAMES_MAX && cli_now_us() < self->end_us; i++) {
         (void)snprintf(name, NAME_SIZE, "rql-doctor-%.40s-%d", rql_client_identity(self->client),
                        i);
