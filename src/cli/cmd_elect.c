@@ -3,10 +3,13 @@
 #include "messages.h"
 
 #include <signal.h>
+#include <sys/eventfd.h>
 #include <time.h>
+#include <unistd.h>
 
 /* elect: one of several hosts runs a command at a time, and another host follows if it cannot. It
- * is `run` without an end: after a loss of the lock it waits for the lock again. */
+ * is `run` without an end: after a loss of the lock it waits for the lock again. When its host is
+ * drained, it gives the lock up, and waits for it again when the time of the drain is over. */
 
 enum { PAUSE_MS = 1000 }; /* between two commands, if the first one ended sooner */
 
@@ -27,10 +30,29 @@ static void pause_until(int64_t until_ms)
     }
 }
 
-static int elect(struct cli_session *self)
+/* Returns when to stand again. A drain that asked for the lock is to find nothing held, also if no
+ * other host waits. */
+static int64_t next_turn_ms(const struct cli_args *args, struct cli_asked *asked, int64_t begun_ms)
+{
+    const int64_t soonest_ms = begun_ms + PAUSE_MS;
+    char pause[CLI_DURATION_SIZE];
+    eventfd_t n_asked;
+    int64_t until_ms;
+
+    if (eventfd_read(asked->fd, &n_asked) != 0) {
+        return soonest_ms;
+    }
+    until_ms = atomic_load(&asked->until_ms);
+    until_ms = until_ms > soonest_ms ? until_ms : soonest_ms;
+    cli_say_nowait("%s: makes way for %s", args->name,
+                   cli_format_duration(until_ms - cli_now_ms(), pause));
+    return until_ms;
+}
+
+static int run_terms(struct cli_session *self, struct cli_asked *asked)
 {
     for (;;) {
-        struct cli_held held = {.label = self->args->name};
+        struct cli_held held = {.label = self->args->name, .asked = asked};
         int code = cli_acquire(self, &held);
         const int64_t begun_ms = cli_now_ms();
 
@@ -42,8 +64,22 @@ static int elect(struct cli_session *self)
             return code;
         }
         cli_held_unblock(&held);
-        pause_until(begun_ms + PAUSE_MS);
+        pause_until(next_turn_ms(self->args, asked, begun_ms));
     }
+}
+
+static int elect(struct cli_session *self)
+{
+    struct cli_asked asked = {.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+    int code;
+
+    if (asked.fd < 0) {
+        cli_say("%s: no descriptor for the requests of rql drain", self->args->name);
+        return CLI_FAULT;
+    }
+    code = run_terms(self, &asked);
+    (void)close(asked.fd);
+    return code;
 }
 
 static int wait_for_ever(struct cli_args *args)
@@ -60,11 +96,14 @@ const struct cli_command cli_elect = {
     .summary = "Run a command on one of many hosts at a time",
     .examples = "  rql elect scheduler -- ./scheduler\n"
                 "  rql elect scheduler --again --max-hold 1d -- ./scheduler\n",
-    .notes = "Start it on each host. It waits for its turn, for ever, and runs COMMAND as rql run "
-             "does, with the lock's token in RQL_TOKEN: the number of this term, larger than those "
-             "of all terms before. If the lock is lost, COMMAND is ended, and rql waits for its "
-             "next turn. It ends when COMMAND does, with its exit code, unless --again is given, "
-             "and at SIGINT, SIGTERM and SIGHUP, which COMMAND gets, too.\n",
+    .notes =
+        "Start it on each host. It waits for its turn, for ever, and runs COMMAND as rql run "
+        "does, with the lock's token in RQL_TOKEN: the number of this term, larger than those "
+        "of all terms before. If the lock is lost, COMMAND is ended, and rql waits for its "
+        "next turn. It does the same when rql drain asks this host for the lock, but waits until "
+        "the time of that drain is over before it stands again. It ends when COMMAND does, with "
+        "its exit code, unless --again is given, and at SIGINT, SIGTERM and SIGHUP, which COMMAND "
+        "gets, too.\n",
     .needs_name = true,
     .takes_command = true,
     .prepare = wait_for_ever,

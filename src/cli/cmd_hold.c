@@ -13,9 +13,9 @@
 
 /* run, series, lock: the commands that acquire, and the watch over a command and its lock.
  *
- * Signals are forwarded to the command. When the lock is lost, or in doubt and about to end, the
- * command gets SIGTERM, and after a grace period SIGKILL. If the end can be foreseen, both come
- * before the deadline. */
+ * Signals are forwarded to the command. When the lock is lost, or in doubt and about to end, or is
+ * to make way, the command gets SIGTERM, and after a grace period SIGKILL. If the end can be
+ * foreseen, both come before the deadline. */
 
 /* A lock in doubt is checked every CHECK_MS. Otherwise the watch sleeps until an event or a
  * deadline. */
@@ -29,6 +29,7 @@ struct watch {
     int64_t hold_end_ms; /* the cli_now_ms() by which the command must have ended, or INT64_MAX */
     int signal_fd;
     int lost_fd;
+    int asked_fd;    /* readable when the lock is asked for, or -1 */
     int terminal_fd; /* the controlling terminal, or -1 */
     bool is_given;   /* the command has the terminal */
     bool is_ending;  /* SIGTERM was sent */
@@ -115,12 +116,10 @@ static void signal_child(struct watch *self, int signal_number)
 }
 
 /* Sends SIGTERM, and SIGCONT as well: a stopped command could not react. */
-static void terminate(struct watch *self, bool lost)
+static void terminate(struct watch *self, const char *why)
 {
-    cli_say_nowait("%s: the lock %s; ending the command", self->held->label,
-                   lost ? "is lost" : "cannot be kept");
+    cli_say_nowait("%s: %s; ending the command", self->held->label, why);
     self->is_ending = true;
-    self->was_lost = lost;
     self->kill_at_ms = cli_now_ms() + self->grace_ms;
     signal_child(self, SIGTERM);
     signal_child(self, SIGCONT);
@@ -146,22 +145,29 @@ static void check_without(struct watch *self)
     }
 }
 
-/* Ends the command when the lock is lost or about to end. The end is near when no renewal can be
- * expected: a healthy lock is renewed long before. The decision is final, because the command may
- * have begun to clean up. */
+static bool is_readable(int fd)
+{
+    struct pollfd one = {.fd = fd, .events = POLLIN};
+
+    return poll(&one, 1, 0) > 0;
+}
+
+/* Ends the command when the lock is lost, about to end, or asked for. The end is near when no
+ * renewal can be expected: a healthy lock is renewed long before. The decision is final, because
+ * the command may have begun to clean up. */
 static void check_lock(struct watch *self)
 {
-    struct pollfd fd = {.fd = self->lost_fd, .events = POLLIN};
     const rql_lock_state state = cli_held_state(self->held);
-    bool is_lost;
-    bool is_near_end;
 
     if (!self->is_ending) {
-        is_lost = state == RQL_GONE || poll(&fd, 1, 0) > 0;
-        is_near_end =
-            left_ms(self) <= self->grace_ms && (!is_renewed(self) || state == RQL_DOUBTFUL);
-        if (is_lost || is_near_end) {
-            terminate(self, is_lost);
+        self->was_lost = state == RQL_GONE || is_readable(self->lost_fd);
+        if (self->was_lost) {
+            terminate(self, "the lock is lost");
+        } else if (left_ms(self) <= self->grace_ms &&
+                   (!is_renewed(self) || state == RQL_DOUBTFUL)) {
+            terminate(self, "the lock cannot be kept");
+        } else if (is_readable(self->asked_fd)) {
+            terminate(self, "this host is drained");
         }
     }
     if (self->is_ending && !self->is_killed && grace_left_ms(self) <= 0) {
@@ -269,13 +275,15 @@ static void watch_until_end(struct watch *self)
         {.fd = self->signal_fd, .events = POLLIN},
         {.fd = self->lost_fd, .events = POLLIN},
         {.events = POLLIN},
+        {.events = POLLIN},
     };
 
     while (!self->child.has_ended) {
-        /* A known loss is not polled for again: the descriptor stays readable, and poll() would
+        /* What is known is not polled for again: the descriptors stay readable, and poll() would
          * return at once. */
         fds[1].fd = self->was_lost || self->is_killed ? -1 : self->lost_fd;
         fds[2].fd = self->child.guard_fd;
+        fds[3].fd = self->is_ending ? -1 : self->asked_fd;
         (void)poll(fds, sizeof fds / sizeof fds[0], next_check_ms(self));
         read_signals(self);
         read_child(self);
@@ -332,6 +340,7 @@ int cli_run_held(const struct cli_args *args, struct cli_held *held)
         .hold_end_ms = is_limited ? cli_after_ms(args->max_hold_ms) : INT64_MAX,
         .signal_fd = open_signals(),
         .lost_fd = -1,
+        .asked_fd = held->asked ? held->asked->fd : -1,
         .terminal_fd = -1,
     };
     rql_error error = {.status = RQL_OK};

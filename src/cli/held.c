@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 #include <uv.h>
@@ -417,6 +418,18 @@ static void fill_lock(const struct cli_args *args, const rql_client *client, rql
     }
 }
 
+/* Called on the client's background thread. */
+static void on_wanted(rql_lock *lock, const rql_wanted *wanted, void *user_data)
+{
+    struct cli_asked *asked = user_data;
+
+    (void)lock;
+    if (wanted->within_ms != RQL_FOREVER) {
+        atomic_store(&asked->until_ms, cli_after_ms(wanted->within_ms));
+        (void)eventfd_write(asked->fd, 1);
+    }
+}
+
 int cli_code_of_refusal(const struct cli_args *args, int preset)
 {
     return args->conflict_exit_code == CLI_UNSET ? preset : (int)args->conflict_exit_code;
@@ -502,6 +515,10 @@ int cli_acquire(struct cli_session *session, struct cli_held *held)
         return refuse_nested(session, outer);
     }
     fill_lock(args, session->client, &waiting.lock);
+    if (held->asked && waiting.lock.auto_extend) {
+        waiting.lock.on_wanted = on_wanted;
+        waiting.lock.on_wanted_data = held->asked;
+    }
     rql_series_options_init(&waiting.series);
     waiting.series.mode = mode_of(args);
     waiting.series.names = args->names;

@@ -7,17 +7,25 @@
 
 #include <rql/share.h>
 #include <signal.h>
+#include <stdatomic.h>
+
+/* The request of rql_host_drain() to release a lock early. Another thread fills it in. */
+struct cli_asked {
+    int fd;                   /* an eventfd, readable once it was asked for */
+    _Atomic int64_t until_ms; /* the cli_now_ms() until which the host is to hold nothing */
+};
 
 struct cli_held {
-    const char *label;  /* the name or names, for messages; borrowed */
-    rql_lock *lock;     /* one of these two, owned */
-    rql_series *series; /* */
-    sigset_t mask;      /* the signal mask from before the wait, for the command */
-    rql_client *client; /* borrowed */
-    bool is_quiet;      /* a refusal is not reported */
-    bool is_refused;    /* out: the locks were not acquired, and there was no fault */
-    bool is_ended;      /* out: a signal came that is to end this program */
-    bool frees;         /* its release keeps nothing: the command has not run */
+    const char *label;       /* the name or names, for messages; borrowed */
+    rql_lock *lock;          /* one of these two, owned */
+    rql_series *series;      /* */
+    sigset_t mask;           /* the signal mask from before the wait, for the command */
+    rql_client *client;      /* borrowed */
+    struct cli_asked *asked; /* borrowed: it makes way when it is asked; or NULL */
+    bool is_quiet;           /* a refusal is not reported */
+    bool is_refused;         /* out: the locks were not acquired, and there was no fault */
+    bool is_ended;           /* out: a signal came that is to end this program */
+    bool frees;              /* its release keeps nothing: the command has not run */
 };
 
 /* Acquires the lock or the series that the arguments name, as the flags say. If it is acquired, it

@@ -4,7 +4,7 @@ import os
 import signal
 import time
 
-from harness import Folder, check_equal, finish, main, read_line, wait_until
+from harness import HOST, Folder, check_equal, check_in, finish, main, read_line, wait_until
 
 # Writes its term, then runs until it is ended.
 RUNS = "echo $RQL_TOKEN >>{0}/terms; exec sleep 60"
@@ -90,6 +90,38 @@ def test_a_term_may_be_limited(server, rql):
         await_terms(folder, 2)
         host.send_signal(signal.SIGTERM)
         finish(host)
+
+
+def await_renewal(server):
+    before = server.ask("PTTL", "rql:lock:a")
+
+    def is_renewed():
+        nonlocal before
+        before, last = server.ask("PTTL", "rql:lock:a"), before
+        return before > last
+    wait_until(is_renewed, "it is renewed")
+
+
+def test_it_makes_way_when_its_host_is_drained(server, rql):
+    """Until the time of the drain is over, also if nobody else waits."""
+    with Folder() as folder:
+        hosts = [start(rql, folder, RUNS, "--ttl", "6s")]
+        await_terms(folder, 1)
+        result = rql("drain", HOST, "--within", "9s")
+        check_equal((result.code, result.out), (0, f"{HOST} holds no lock\n"))
+        check_equal(read_line(hosts[0].stderr), "rql: a: this host is drained; ending the command\n")
+        check_in("rql: a: makes way for ", read_line(hosts[0].stderr))
+        check_equal(len(terms(folder)), 1)
+        hosts.append(start(rql, folder, RUNS, "--ttl", "3s"))
+        await_terms(folder, 2)
+        wait_until(lambda: server.ask("ZCARD", "rql:lock_queue:a") == 1, "the first one stands again")
+        for _ in range(2):
+            await_renewal(server)
+        check_equal(len(terms(folder)), 2)  # that another one waits is no reason
+        for host in reversed(hosts):
+            host.send_signal(signal.SIGTERM)
+            finish(host)
+    assert not server.is_locked("a")
 
 
 def test_it_waits_for_ever_whatever_the_environment_says(server, rql):
