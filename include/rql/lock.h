@@ -411,7 +411,8 @@ typedef struct rql_lock_facts {
     const char *host_id;      /**< Id of the host. */
     rql_lock_process process; /**< Obtained, or re-entered. */
     int64_t acquired_at_us;   /**< Server time of the grant, microseconds since 1970; approximate
-                        for a hand-over inside the client. */
+                        for a hand-over inside the client, and for a repeated try after
+                        the server's clock was set back. */
     int64_t ttl_ms;           /**< The TTL that was asked for. */
     int64_t waited_us;        /**< From the call to the arrival of the grant. */
     int64_t tries;            /**< Number of tries, counted by timer as in the gem. */

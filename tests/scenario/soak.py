@@ -235,7 +235,9 @@ class Held:
     def __init__(self, name, token, epoch, outcome, now_us):
         self.name, self.token, self.epoch = name, token, epoch
         self.acq_id = outcome.acq_id
-        self.is_late = outcome.handed_over and outcome.share_units > 0  # others may have joined before it is heard of
+        # Others may have joined before a share is heard of: if it was handed over, or if a lost answer was asked for
+        # again, which has the time of the grant unless the clock was set back before.
+        self.is_late = outcome.share_units > 0 and (outcome.handed_over or token > outcome.ts_us)
         self.units, self.limit, self.slots = outcome.share_units, outcome.share_limit, outcome.slots
         # Of a hand-over inside the client the server's time is known about; it is relied on since it was told.
         self.is_exact = not outcome.handed_over or self.units > 0
