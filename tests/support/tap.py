@@ -11,6 +11,7 @@ Standard library only.
 """
 import concurrent.futures
 import contextlib
+import faulthandler
 import itertools
 import os
 import random
@@ -181,4 +182,5 @@ def main(make_fixture=Fixture, n_own=0, skip=None, at_once=1, sample=None):
         sys.exit(f"{sys.argv[0]}: no title contains {' and '.join(map(repr, words))}")
     if at_once == 1:  # else the clean-up would wait for all threads
         signal.signal(signal.SIGTERM, leave)
+    faulthandler.register(signal.SIGTERM, chain=True)  # a test that takes too long shows where it is
     sys.exit(1 if run_all(cases, make_fixture, n_own, at_once) else 0)
