@@ -13,6 +13,7 @@ enum {
     TTL_MS = 2000,
     NOTIFIED_TTL_MS = 1000, /* as rql_lock_facts::handed_over says */
     WAIT_MS = 1000,         /* time for the lock; also the pause between polls of the waiter */
+    TRY_MS = 200,           /* for each name, if some of them may be of a server that is down */
     LOOK_NS = 1000000,      /* between two looks at whether the waiter is in the queue */
     LOOKS = 1000,
     ROUNDS = 3,      /* of hand-overs: the waiter subscribes in the first one */
@@ -61,9 +62,10 @@ static bool did(struct doctor *self, const char *step, rql_status status, const 
 static rql_status take_lock(struct doctor *self, char name[NAME_SIZE], rql_lock **out,
                             rql_error *error)
 {
-    const rql_lock_options options = options_of(self->client);
+    rql_lock_options options = options_of(self->client);
     rql_status status = RQL_TIMED_OUT;
 
+    options.timeout_ms = self->is_partitioned ? TRY_MS : WAIT_MS;
     for (int i = 0; i < NAMES_MAX && cli_now_us() < self->end_us; i++) {
         (void)snprintf(name, NAME_SIZE, "rql-doctor-%.40s-%d", rql_client_identity(self->client),
                        i);
