@@ -2,7 +2,8 @@
 --
 -- @keys lock queue requests live fence shares hosts suspects
 -- @args from random
--- Returns {number removed, served, place to go on from or -1, number of shares}; served: lua/README.md 9.
+-- Returns {number removed, served, place to go on from or -1, number of shares, acquirers of those removed ...}; served:
+-- lua/README.md 9.
 
 local call, keys, random = redis.call, KEYS, ARGV[2]
 local lock, shares = keys[1], keys[6]
@@ -35,4 +36,4 @@ end
 -- @include end_shares
 end_shares(group, keys, now_text, dead)
 -- @include free_shares
-return {#dead, tonumber(served), group.used and next_from or -1, length}
+return {#dead, tonumber(served), group.used and next_from or -1, length, unpack(dead)}

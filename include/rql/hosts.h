@@ -125,13 +125,11 @@ RQL_API RQL_MUST_CHECK rql_status rql_swarm_hosts(rql_client *client, int64_t zo
 
 /** Dead hosts and what they held: found by rql_swarm_zombies(), or flushed by rql_swarm_flush(). */
 typedef struct rql_zombies {
-    rql_text_list *hosts; /**< Host ids. */
-    /** Ids of the acquirers that held the locks. rql_swarm_flush() does not name the acquirers that
-     *  shared a lock with others. */
-    rql_text_list *acquirers;
-    rql_text_list *locks; /**< Names of the locks that were held or shared. */
-    int64_t requests;     /**< Requests removed; 0 unless flushed. */
-    int64_t handed_over;  /**< Locks or shares handed to a waiter at once; 0 unless flushed. */
+    rql_text_list *hosts;     /**< Host ids. */
+    rql_text_list *acquirers; /**< Ids of the acquirers that held or shared the locks. */
+    rql_text_list *locks;     /**< Names of the locks that were held or shared. */
+    int64_t requests;         /**< Requests removed; 0 unless flushed. */
+    int64_t handed_over;      /**< Locks or shares handed to a waiter at once; 0 unless flushed. */
 } rql_zombies;
 
 /**

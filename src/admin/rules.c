@@ -108,26 +108,32 @@ static bool is_own(const rql_client *client, struct rqli_slice acquirer)
            memcmp(acquirer.data + acquirer.length - length, client->identity, length) == 0;
 }
 
-/* Only a flush has the lists; a sweep by an operator has none. A lock without an owner is listed,
- * too, but without its acquirer. A dry run names no owner, nor does a flush of shares. */
-void rqli_rule_note_lock(struct rqli_sweep *sweep, const struct rqli_sweep_target *target,
-                         const struct rqli_reply *reply)
+/* Only a flush has the list; a sweep by an operator has none. A lock without an owner has no
+ * acquirer. */
+static void note_acquirer(struct rqli_sweep *sweep, const struct rqli_reply *item)
 {
-    struct rqli_slice acquirer;
-
-    if (sweep->locks) {
-        rqli_list_add(sweep->locks, rqli_name_in(target->keys.lock, RQLI_KEY_LOCK), 0);
+    if (sweep->acquirers && item->type == RQLI_REPLY_TEXT && item->text.length > 0) {
+        rqli_list_add(sweep->acquirers, rqli_slice_of(item->text.data), 0);
     }
-    if (reply->count != 4 || reply->items[2].type != RQLI_REPLY_TEXT ||
-        reply->items[3].type != RQLI_REPLY_TEXT) {
+}
+
+/* A page of shares names their acquirers behind its four numbers. Else the owner and the nonce of
+ * its grant follow two numbers; a dry run names neither. */
+void rqli_rule_note_owners(const struct rqli_sweep_rule *self, struct rqli_sweep *sweep,
+                           const struct rqli_reply *reply)
+{
+    enum { OWNER = 2, NONCE, COUNT, FIRST_OF_PAGE = 4 };
+
+    for (size_t i = FIRST_OF_PAGE; self->is_paged && i < reply->count; i++) {
+        note_acquirer(sweep, &reply->items[i]);
+    }
+    if (self->is_paged || reply->count != COUNT || reply->items[OWNER].type != RQLI_REPLY_TEXT ||
+        reply->items[NONCE].type != RQLI_REPLY_TEXT) {
         return;
     }
-    acquirer = reply->items[2].text;
-    if (sweep->acquirers && acquirer.length > 0) {
-        rqli_list_add(sweep->acquirers, rqli_slice_of(acquirer.data), 0);
-    }
-    if (is_own(sweep->client, acquirer)) {
-        rqli_leases_on_taken(sweep->client->leases, reply->items[3].text);
+    note_acquirer(sweep, &reply->items[OWNER]);
+    if (is_own(sweep->client, reply->items[OWNER].text)) {
+        rqli_leases_on_taken(sweep->client->leases, reply->items[NONCE].text);
     }
 }
 

@@ -83,14 +83,13 @@ static void note_fault(struct rqli_sweep *self, const rql_error *fault)
 }
 
 /* Reports what was swept. The caller knows a lock by its key, not by that of its shares. */
-static void on_swept(struct rqli_sweep *self, const struct rqli_sweep_target *target,
-                     const struct rqli_reply *reply)
+static void on_swept(struct rqli_sweep *self, const struct rqli_sweep_target *target)
 {
     const struct rqli_sweep_rule *rule = part_of(self)->rule;
     const char *key = rule->kind == RQLI_SWEEPS_SHARES ? target->keys.lock.data : target->key.data;
 
-    if (rqli_rule_ends_locks(rule)) {
-        rqli_rule_note_lock(self, target, reply);
+    if (self->locks && rqli_rule_ends_locks(rule)) {
+        rqli_list_add(self->locks, rqli_name_in(target->keys.lock, RQLI_KEY_LOCK), 0);
     }
     if (self->options.on_swept) {
         self->options.on_swept(key, self->options.user_data);
@@ -180,7 +179,10 @@ static void read_reply(struct rqli_op *op, size_t i, const struct rqli_batch *an
         note_fault(self, &malformed);
     } else {
         if (outcome.what > 0 && target->removed == 0) {
-            on_swept(self, target, reply);
+            on_swept(self, target);
+        }
+        if (outcome.what > 0 && rqli_rule_ends_locks(rule)) {
+            rqli_rule_note_owners(rule, self, reply);
         }
         target->goes_on = rqli_rule_count(rule, self, target, &outcome);
         if (!target->goes_on) {

@@ -117,7 +117,7 @@ def test_each_script_does_the_same_everywhere(calls):
     follow("acquire_shared", shared(2), f"1 {now} 30000 {now + 1} 0 2 {nonce(2)}")
     follow("extend_shared", (acquirer(1), nonce(1), 40000, RANDOM, "1 2"), f"1 {now} 40000")
     let_die(calls, 2)
-    follow("flush_shares", (0, RANDOM), [1, 0, -1, 2])
+    follow("flush_shares", (0, RANDOM), [1, 0, -1, 2, acquirer(2)])
     follow("sweep_share", (acquirer(1), host(1), 0, RANDOM), [1, 0, acquirer(1), nonce(1)])
     follow("leave_shared", (acquirer(1), nonce(1), RANDOM), "0 0")
     calls.pass_ms(1)

@@ -666,8 +666,9 @@ def test_shares_of_dead_hosts_are_flushed_page_by_page(calls):
     check_equal(calls.call("flush_lock", RANDOM), "0 0")
     place, removed = 0, 0
     while place != -1:
-        n_gone, served, place, _ = calls.call("flush_shares", place, RANDOM)
+        n_gone, served, place, _, *acquirers = calls.call("flush_shares", place, RANDOM)
         removed += n_gone
+        check_equal(len(acquirers), n_gone)
         check_equal(served, 0)
     check_equal((removed, calls.ask("HGET", LOCK, "rql_used"), calls.ask("ZCARD", SHARES)), (45, "47", 47))
 
@@ -677,12 +678,12 @@ def test_the_units_of_dead_hosts_go_to_waiters_or_the_lock_does(calls):
     let_wait(calls, 3, units="1 2s")
     let_die(calls, 2)
     calls.heard()
-    check_equal(calls.call("flush_shares", 0, RANDOM), [1, 1, -1, 2])
+    check_equal(calls.call("flush_shares", 0, RANDOM), [1, 1, -1, 2, acquirer(2)])
     check_equal(admitted(calls), [(3, ["1"])])
     let_die(calls, 1)
     let_die(calls, 3)
     calls.acquire(4, f"q{WAITS}")
-    check_equal(calls.call("flush_shares", 0, RANDOM), [2, 1, -1, 2])
+    check_equal(calls.call("flush_shares", 0, RANDOM), [2, 1, -1, 2, acquirer(3), acquirer(1)])
     calls.check_holder(4)
     check_equal(calls.call("flush_shares", 0, RANDOM), [0, 0, -1, 0])
     calls.ask("DEL", LOCK)

@@ -98,6 +98,7 @@ def the_shares_of_the_dead_are_flushed_and_waiters_come_in(world, kind, names):
     asking = wait_told(world, actor, name, share_units=1, share_limit=90)
     flushed = world.actor("thread").begin("flush_zombies").outcome().check()
     check_equal((flushed.hosts, flushed.locks, flushed.handed_over_cnt), ([DEAD_HOST], [name, "other"], 1))
+    check_equal(flushed.acquirers, sorted(dead))
     mine = asking.hold()
     check_equal(sorted(world.ask("ZRANGE", f"rql:shares:{name}", 0, -1)), sorted([*living, mine.outcome.acq_id]))
     check_equal((world.ask("HGET", f"rql:lock:{name}", "rql_used"), exists(world, "other")), ("21", [0]))
