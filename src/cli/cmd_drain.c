@@ -66,6 +66,13 @@ static bool may_pass(rql_status status)
     return status == RQL_E_IO || status == RQL_E_UNKNOWN || status == RQL_E_UNAVAILABLE;
 }
 
+static int64_t left_until_ms(int64_t end_ms)
+{
+    const int64_t now_ms = cli_now_ms();
+
+    return end_ms > now_ms ? end_ms - now_ms : 0;
+}
+
 /* Asks again until nothing is held or the time is over; *out is what was held then, NULL if nothing
  * was. */
 static rql_status await_release(struct cli_session *self, rql_hold_list **out)
@@ -77,8 +84,7 @@ static rql_status await_release(struct cli_session *self, rql_hold_list **out)
         const int64_t begun_ms = cli_now_ms();
         rql_hold_list *holds = NULL;
         const rql_status status = look(self, left_ms, end_ms > 0, &holds);
-        const int64_t now_ms = cli_now_ms();
-        const int64_t pause = LOOK_SHARE * (now_ms - begun_ms);
+        const int64_t pause = LOOK_SHARE * (cli_now_ms() - begun_ms);
 
         if (status == RQL_OK) {
             (void)rql_free(*out);
@@ -89,12 +95,11 @@ static rql_status await_release(struct cli_session *self, rql_hold_list **out)
             return status;
         }
         if (end_ms == 0) {
-            end_ms = now_ms + left_ms;
+            end_ms = cli_after_ms(left_ms);
             say_asked(self->args, holds);
         }
-        left_ms = end_ms > now_ms ? end_ms - now_ms : 0;
-        pause_ms(smaller(pause > LOOK_MS ? pause : LOOK_MS, left_ms));
-        left_ms = end_ms > cli_now_ms() ? end_ms - cli_now_ms() : 0;
+        pause_ms(smaller(pause > LOOK_MS ? pause : LOOK_MS, left_until_ms(end_ms)));
+        left_ms = left_until_ms(end_ms);
     }
 }
 

@@ -99,7 +99,7 @@ static void read_for_threads(struct rqli_push_loop *pushes)
 
 /* The waiter that leads from now on plans its sleep again. In a client that is drained it ends, not
  * before the one that led has ended: they may be thousands. */
-static void plan_anew(struct rqli_waiter *waiter)
+static void plan_again(struct rqli_waiter *waiter)
 {
     struct rqli_acquire *acquire = rqli_acquire_of(waiter);
     const struct rqli_request_input input = rqli_wait_input(acquire);
@@ -121,7 +121,7 @@ static bool node_init(struct rqli_loop_node *self, struct rqli_loop_nodes *all,
     self->node = node;
     self->pushes.subscription.waiters.rouse = rouse_waiter;
     self->pushes.on_read = read_for_threads;
-    self->pushes.on_lead = plan_anew;
+    self->pushes.on_lead = plan_again;
     if (!rqli_push_loop_init(&self->pushes, all->uv, &node->site)) {
         return false;
     }

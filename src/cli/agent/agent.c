@@ -25,13 +25,6 @@ enum {
 
 /* ---- the end ---- */
 
-static void close_own(uv_handle_t *handle)
-{
-    if (!uv_is_closing(handle)) {
-        uv_close(handle, NULL);
-    }
-}
-
 /* Nothing of the library is left on the loop. What is left of the agent are handles that close. */
 static void on_loop_closed(void *data)
 {
@@ -39,10 +32,10 @@ static void on_loop_closed(void *data)
 
     self->loop = NULL;
     agent_tasks_end(&self->tasks);
-    close_own((uv_handle_t *)&self->losses_async);
-    close_own((uv_handle_t *)&self->drain);
-    close_own((uv_handle_t *)&self->resume);
-    close_own((uv_handle_t *)&self->listener);
+    uv_close((uv_handle_t *)&self->losses_async, NULL);
+    uv_close((uv_handle_t *)&self->drain, NULL);
+    uv_close((uv_handle_t *)&self->resume, NULL);
+    uv_close((uv_handle_t *)&self->listener, NULL);
 }
 
 /* Closes all connections: their locks are left to their TTL. */
@@ -229,7 +222,7 @@ const struct cli_command cli_agent = {
                 "  redis-cli -s /tmp/rql-1000/agent.sock RQL.LOCK report\n",
     .notes = "Listens on a Unix socket and speaks the protocol of Redis, so that every Redis "
              "client can take locks. A lock ends with the connection or the process that holds "
-             "it. Whoever may open the socket may take any lock.\n",
+             "it. All who may open the socket may take any lock.\n",
     .prepare = prepare,
     .run = run_agent,
 };
