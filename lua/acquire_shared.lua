@@ -131,11 +131,13 @@ end
 -- A newcomer directly behind another waiter of ours is not the next, and admits no waiter, unless it has made room.
 if group.used and (own_token or score or is_poll or not is_behind_ours or group.has_room) then
     -- @include admit
-    local admitted = admit(group, keys, now_text, not own_token and acquirer)
+    local admitted = admit(group, keys, now_text, not own_token and acquirer, fits)
     if not own_token then
         own_token, own_slots = admitted.token, admitted.slots
         turn, free_ms = admitted.is_partly and "again", admitted.free_ms
-        count, next_to_last, is_behind_ours = call("ZCARD", queue), nil, false -- waiters have left the queue
+    end
+    if admitted.has_changed and not own_token then
+        count, next_to_last, is_behind_ours = call("ZCARD", queue), nil, false
     end
     if not (own_token or free_ms or group.is_of_one) then -- until the first share ends
         local first_us = call("ZRANGE", shares, "0", "0", "WITHSCORES")[2]

@@ -5,10 +5,14 @@
 
 -- Returns what becomes of the first waiter, and the access in its record: "stays", and so do all behind it;
 -- "admitted"; "dead" or "silent".
-local function turn_of_sharer(self, acquirer)
+local function turn_of_sharer(self, acquirer, record)
     local MOST, CLAIM_MS = 20, "1000" -- waiters without slots that one call admits; as in serve_queue.lua
     local call, keys, group, now_text = redis.call, self.keys, self.group, self.now_text
-    local waiter, is_me = read_record(acquirer, call("HGET", keys[3], acquirer)), acquirer == self.me
+    local is_me = acquirer == self.me
+    if is_me and not self.may_fit then
+        return "stays"
+    end
+    local waiter = read_record(acquirer, record)
     if not waiter then
         -- @include ruby_beside_sharers
         return "stays"
@@ -36,7 +40,11 @@ local function turn_of_sharer(self, acquirer)
         sharer.lease_ms, sharer.mark = CLAIM_MS, "c"
     end
     local token, slots = join(group, keys, now_text, sharer)
-    if is_me then
+    if not token then
+        local paused_us = pause_end(keys[5], now_text)
+        self.free_ms = paused_us and math.ceil((paused_us - now_text) / 1000)
+        return "stays"
+    elseif is_me then
         self.token, self.slots = token, slots
     else
         local heard = notify(keys, waiter, waiter.nonce .. " " .. token .. " " .. now_text .. " " ..
@@ -53,25 +61,32 @@ end
 
 -- Admits the waiters that fit, from the head of the queue of a shared lock. The first one that does not fit keeps out
 -- all behind it, so no waiter starves. A waiter that is dead or receives nothing leaves the queue, as in
--- serve_queue.lua. me is the waiter that the script acts for, or nil.
+-- serve_queue.lua. A key of a foreign type is left alone, and then no waiter is admitted. me is the waiter that the
+-- script acts for, or nil; may_fit: it may be admitted.
 --
 -- Returns {n_admitted; token, slots: those of `me`, if it was admitted; free_ms: for how long no waiter is admitted, or
--- nil; is_partly: there was too much to do for one call}.
-local function admit(group, keys, now_text, me)
-    local AT_ONCE, RUBYS_US = 8, 2000000
+-- nil; is_partly: there was too much to do for one call; has_changed: waiters have left the queue}.
+local function admit(group, keys, now_text, me, may_fit)
+    local AT_ONCE, LAST, RUBYS_US = 8, "7", 2000000 -- a text costs less
     local call, queue, requests = redis.call, keys[2], keys[3]
-    local self = {group = group, keys = keys, now_text = now_text, me = me, n_admitted = 0, work = 0,
-                  silent = {}}
-    local paused_us = pause_end(keys[5], now_text)
-    local page = redis.pcall("ZRANGE", queue, "0", AT_ONCE - 1)
-    if paused_us or page.err then
-        self.free_ms = paused_us and math.ceil((paused_us - now_text) / 1000)
+    local self = {group = group, keys = keys, now_text = now_text, me = me, may_fit = may_fit, n_admitted = 0,
+                  work = 0, silent = {}}
+    local page = redis.pcall("ZRANGE", queue, "0", LAST)
+    if page.err then
         return self
     elseif not page[1] then
         restore(queue, requests, 0)
-        page = call("ZRANGE", queue, "0", AT_ONCE - 1)
+        page = call("ZRANGE", queue, "0", LAST)
     end
-    local gone_us, ruby = string.match(call("HGET", requests, "ruby") or "", "^g (%d+) %S+ (.*)$")
+    if not page[1] then
+        return self
+    end
+    local head = redis.pcall("HMGET", requests, "ruby", page[1])
+    if head.err then
+        return self
+    end
+    local ruby_mark, record = unpack(head)
+    local gone_us, ruby = string.match(ruby_mark or "", "^g (%d+) %S+ (.*)$")
     local left_us = gone_us and gone_us + RUBYS_US - now_text or 0
     if left_us > 0 and left_us <= RUBYS_US and page[1] ~= ruby then
         self.free_ms = math.ceil(left_us / 1000)
@@ -83,16 +98,21 @@ local function admit(group, keys, now_text, me)
             self.is_partly = budget <= 0
             local fate, access = "stays", nil
             if not self.is_partly then
-                fate, access = turn_of_sharer(self, page[i])
+                if record == nil then
+                    record = call("HGET", requests, page[i])
+                end
+                fate, access = turn_of_sharer(self, page[i], record)
+                record = nil
             end
             if fate == "stays" then
                 return self
             end
+            self.has_changed = true
             call("ZREM", queue, page[i])
             forget(requests, page[i], access)
             budget = budget - (fate == "dead" and 1 or fate == "silent" and 3 or 0)
         end
-        page = #page < AT_ONCE and {} or call("ZRANGE", queue, "0", AT_ONCE - 1)
+        page = #page < AT_ONCE and {} or call("ZRANGE", queue, "0", LAST)
     end
     return self
 end

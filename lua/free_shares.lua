@@ -8,14 +8,14 @@
 -- served: lua/README.md 9.
 
 local served = "0"
-if call("EXISTS", keys[2], keys[3]) > 0 and type(redis.pcall("HLEN", keys[3])) == "number" then
+if call("EXISTS", keys[2], keys[3]) > 0 then
     -- @include waiters
     -- @include serving
     if group.used then
         -- @include join
         -- @include admit
         served = admit(group, keys, now_text).n_admitted > 0 and "1" or "0"
-    else
+    elseif type(redis.pcall("HLEN", keys[3])) == "number" then
         -- @include serve_queue
         served = select(4, serve(keys, now_text, now_seconds, random))
     end

@@ -21,9 +21,9 @@ local group
 if (held[4] or ""):sub(1, 32) == nonce then
     -- @include end_shares
     group = {used = held[2] + 0, map = held[3] or ""}
-    end_shares(group, keys, now_text, {acquirer})
-    if call("EXISTS", keys[2], keys[3]) == 0 or type(redis.pcall("HLEN", keys[3])) ~= "number" then
-        return "2 0" -- there is no waiter, or a key of a foreign type
+    end_shares(group, keys, now_text, {acquirer}, {held[4]})
+    if call("EXISTS", keys[2], keys[3]) == 0 then
+        return "2 0" -- there is no waiter
     end
 end
 -- @include waiters
@@ -36,7 +36,9 @@ if group and group.used then
 end
 -- @include serve_queue
 
-if group then
+if group and type(redis.pcall("HLEN", keys[3])) ~= "number" then
+    return "2 0" -- a key of a foreign type
+elseif group then
     return "2 " .. select(4, serve(keys, now_text, now_seconds, random))
 end
 -- @include extension

@@ -17,7 +17,7 @@ if self.me then -- other calls do not wait for it
              (stood_us < 0 and "s " or "g ") .. now_text .. " " .. score .. " " .. acquirer)
         if stood_us >= 0 then
             call("ZREM", keys[2], acquirer)
-            self.free_ms = 2000
+            self.free_ms, self.has_changed = 2000, true
         end
     end
 end

@@ -17,6 +17,6 @@ end
 -- @include remove_shares
 -- @include end_shares
 local group = {used = held[1] + 0, map = held[2] or ""}
-end_shares(group, keys, now_text, {acquirer})
+end_shares(group, keys, now_text, {acquirer}, {held[3]})
 -- @include free_shares
 return {1, tonumber(served), acquirer, nonce}
