@@ -117,8 +117,10 @@ typedef struct rql_request_info {
     int64_t score_us;
     /** The position in the queue; 1 for the next request. */
     int64_t position;
-    int64_t share_units; /**< rql_lock_options::share_units; 0: it waits for the lock alone. */
-    int64_t share_limit; /**< rql_lock_options::share_limit; 0: it waits for the lock alone. */
+    int64_t share_units;  /**< rql_lock_options::share_units; 0: it waits for the lock alone. */
+    int64_t share_limit;  /**< rql_lock_options::share_limit; 0: it waits for the lock alone. */
+    size_t n_meta;        /**< Number of metadata pairs; 0 for a request of the gem. */
+    const rql_meta *meta; /**< rql_lock_options::meta; NULL if there are none. */
 } rql_request_info;
 
 /** One queue, as it is stored on the server. */

@@ -393,7 +393,9 @@ typedef struct rql_lock_options {
     bool fail_fast;                          /**< Do not wait at all. Default false. */
     bool timed; /**< rql_lock_run() reports a block that ran longer than the TTL. */
 
-    const rql_meta *meta; /**< Pairs to store in the lock, or NULL. Borrowed for the call. */
+    /** Pairs to store in the lock and in the request, or NULL. Borrowed for the call. `rql who` and
+     *  other commands show two of them: `reason`, and `holder` in place of the client's program. */
+    const rql_meta *meta;
     size_t n_meta; /**< Number of pairs, at most ::RQL_META_MAX_PAIRS; 0: `meta` is not read. */
 
     /** Distinguishes several acquirers of one thread: the gem's fiber slot. Default 0. Up to 99999

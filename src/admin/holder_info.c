@@ -85,41 +85,10 @@ static int64_t remaining_ms(const struct holders *self, struct rqli_slice acquir
     return end->number > now_us ? (end->number - now_us) / 1000 : 0;
 }
 
-/* Copies the packed pairs that are metadata, a text in place of a text: its terminator takes no
- * more room than the byte in front of it that says how long it is. */
-static void fill_meta(rql_holder_info *info, rql_meta *meta, struct rqli_slice packed,
-                      char **cursor)
-{
-    struct rqli_packed reading = rqli_packed_begin(packed);
-    struct rqli_slice name;
-    struct rqli_slice value;
-
-    while (rqli_packed_next(&reading, &name) && rqli_packed_next(&reading, &value)) {
-        if (!rqli_is_meta(name)) {
-            continue;
-        }
-        meta[info->n_meta].name = rqli_pack(cursor, name);
-        meta[info->n_meta++].value = rqli_pack(cursor, value);
-    }
-    info->meta = info->n_meta > 0 ? meta : NULL;
-}
-
-static size_t count_pairs(struct rqli_slice packed)
-{
-    struct rqli_packed reading = rqli_packed_begin(packed);
-    struct rqli_slice text;
-    size_t count = 0;
-
-    while (rqli_packed_next(&reading, &text)) {
-        count++;
-    }
-    return count / 2;
-}
-
 /* Makes one allocation: the struct, its metadata, its slots, then all texts. NULL: no memory. */
 static rql_holder_info *new_sharer(const struct holders *self, const struct rqli_sharer *sharer)
 {
-    const size_t n_meta = count_pairs(sharer->metadata);
+    const size_t n_meta = rqli_packed_count_pairs(sharer->metadata);
     const size_t n_slots = sharer->share.has_slots ? (size_t)sharer->share.units : 0;
     rql_holder_info *info = rqli_result_new(sizeof *info + n_meta * sizeof(rql_meta) +
                                             n_slots * sizeof(int) + sharer->acquirer.length +
@@ -145,7 +114,8 @@ static rql_holder_info *new_sharer(const struct holders *self, const struct rqli
         info->n_slots = n_slots;
         info->slots = slots;
     }
-    fill_meta(info, meta, sharer->metadata, &cursor);
+    info->n_meta = rqli_packed_read_meta(sharer->metadata, meta, &cursor);
+    info->meta = info->n_meta > 0 ? meta : NULL;
     return info;
 }
 

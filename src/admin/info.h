@@ -74,6 +74,13 @@ struct rqli_packed {
 struct rqli_packed rqli_packed_begin(struct rqli_slice packed);
 bool rqli_packed_next(struct rqli_packed *self, struct rqli_slice *out);
 
+/* The most pairs that there may be. */
+size_t rqli_packed_count_pairs(struct rqli_slice packed);
+
+/* Copies the pairs that are metadata to *cursor, where they take no more than packed.length bytes.
+ * Returns how many there are. */
+size_t rqli_packed_read_meta(struct rqli_slice packed, rql_meta *out, char **cursor);
+
 /*
  * ---- holders (holder_info.c) ----
  *
@@ -113,6 +120,7 @@ struct rqli_queue_reading {
     struct rqli_list requests; /* acquirers in their order, with their scores; -1: unreadable */
     struct rqli_list hosts;    /* of the first requests, as many as were read; "": unknown. The
                                 * number is that of share_number() */
+    struct rqli_list metadata; /* of the same requests, packed */
     int64_t n_ties;            /* requests that have the last score */
     char last_score[RQLI_QUEUE_SCORE_SIZE];
     int64_t server_us; /* the server's time when the last page was read; -1: not known */

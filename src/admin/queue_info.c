@@ -39,6 +39,7 @@ void rqli_queue_reading_fini(struct rqli_queue_reading *self)
 {
     rqli_list_fini_p(&self->requests);
     rqli_list_fini_p(&self->hosts);
+    rqli_list_fini_p(&self->metadata);
 }
 
 /* Asks for the page from the last score that was seen, past the requests that have that score
@@ -133,22 +134,14 @@ size_t rqli_queue_reading_ask_hosts(struct rqli_queue_reading *self, struct rqli
     return self->n_asked;
 }
 
-/* Returns the share that a record asks for, as one number; 0: it asks for the lock alone. The words
- * in front of its metadata are host, ttl, nonce, end, access and score. The share is the first pair
- * of the metadata. */
-static int64_t share_number(struct rqli_slice record)
+/* Returns the share that a record asks for, as one number; 0: it asks for the lock alone. The share
+ * is the first pair of the metadata. */
+static int64_t share_number(struct rqli_slice access, struct rqli_slice packed)
 {
-    struct rqli_packed metadata;
-    struct rqli_slice access;
+    struct rqli_packed metadata = rqli_packed_begin(packed);
     struct rqli_slice text;
     struct rqli_share share;
 
-    for (int i = 0; i < WORDS_BEFORE_ACCESS; i++) {
-        (void)rqli_slice_word(&record);
-    }
-    access = rqli_slice_word(&record);
-    (void)rqli_slice_word(&record);
-    metadata = rqli_packed_begin(record);
     if (!(rqli_slice_is(access, "h") || rqli_slice_is(access, "H")) ||
         !rqli_packed_next(&metadata, &text) || !rqli_slice_is(text, RQLI_SHARE_FIELD) ||
         !rqli_packed_next(&metadata, &text) || !rqli_share_read(text, &share)) {
@@ -157,11 +150,12 @@ static int64_t share_number(struct rqli_slice record)
     return share.units * (int64_t)SHARE_BASE + share.limit;
 }
 
-/* The host is the first word of a record, without the client's identity. The identity also ends
- * the acquirer's id, and is appended from there. The host is "" if the record has no valid host id.
- * */
-static void add_host(struct rqli_queue_reading *self, struct rqli_slice record)
+/* The words in front of the metadata are host, ttl, nonce, end, access and score. The host is
+ * without the client's identity. The identity also ends the acquirer's id, and is appended from
+ * there. The host is "" if the record has no valid host id. */
+static void add_record(struct rqli_queue_reading *self, struct rqli_slice record)
 {
+    struct rqli_slice access;
     const struct rqli_slice unknown = {"", 0};
     const struct rqli_slice acquirer = self->requests.item[self->hosts.count].text;
     const size_t left_out = RQLI_HEX_SIZE - 1;
@@ -175,8 +169,14 @@ static void add_host(struct rqli_queue_reading *self, struct rqli_slice record)
         memcpy(memory + host.length, acquirer.data + acquirer.length - left_out, left_out);
         host = (struct rqli_slice){memory, host.length + left_out};
     }
+    for (int i = 0; i < WORDS_BEFORE_ACCESS; i++) {
+        (void)rqli_slice_word(&record);
+    }
+    access = rqli_slice_word(&record);
+    (void)rqli_slice_word(&record); /* the score */
     rqli_list_add(&self->hosts, host.length < RQL_ID_SIZE && rqli_is_plain(host) ? host : unknown,
-                  share_number(record));
+                  share_number(access, record));
+    rqli_list_add(&self->metadata, record, 0);
 }
 
 /* Records of another type name no host. Nor does nil: that is a request of Ruby's, or one that
@@ -196,14 +196,24 @@ rql_status rqli_queue_reading_take_hosts(struct rqli_queue_reading *self,
         const struct rqli_reply *record = are_foreign ? NULL : &reply->items[i];
         const bool is_text = record && record->type == RQLI_REPLY_TEXT;
 
-        add_host(self, is_text ? record->text : (struct rqli_slice){"", 0});
+        add_record(self, is_text ? record->text : (struct rqli_slice){"", 0});
     }
-    return self->hosts.failed ? rqli_fail_nomem(error) : RQL_OK;
+    return self->hosts.failed || self->metadata.failed ? rqli_fail_nomem(error) : RQL_OK;
 }
 
-/* Makes one allocation: the struct, the pointers to its requests, the requests, then all texts.
- * There may be fewer hosts than requests, because the records of a name that is too long are not
- * read. */
+static size_t count_pairs(const struct rqli_list *metadata)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < metadata->count; i++) {
+        count += rqli_packed_count_pairs(metadata->item[i].text);
+    }
+    return count;
+}
+
+/* Makes one allocation: the struct, the pointers to its requests, the requests, their metadata,
+ * then all texts. There may be fewer hosts than requests, because the records of a name that is too
+ * long are not read. */
 rql_status rqli_queue_reading_finish(const struct rqli_queue_reading *self, rql_queue_info **out,
                                      rql_error *error)
 {
@@ -212,17 +222,21 @@ rql_status rqli_queue_reading_finish(const struct rqli_queue_reading *self, rql_
     rql_request_info **place;
     rql_request_info *request;
     rql_queue_info *info;
+    size_t n_pairs = count_pairs(&self->metadata);
+    rql_meta *meta;
     char *cursor;
 
     info = rqli_result_new(sizeof *info + count * (sizeof(void *) + sizeof *request) +
-                           self->key.length + 1 + rqli_list_size(&self->requests) +
-                           rqli_list_size(&self->hosts));
+                           n_pairs * sizeof *meta + self->key.length + 1 +
+                           rqli_list_size(&self->requests) + rqli_list_size(&self->hosts) +
+                           rqli_list_size(&self->metadata));
     if (!info) {
         return rqli_fail_nomem(error);
     }
     place = (rql_request_info **)(info + 1);
     request = (rql_request_info *)(place + count);
-    cursor = (char *)(request + count);
+    meta = (rql_meta *)(request + count);
+    cursor = (char *)(meta + n_pairs);
     *info = (rql_queue_info){
         .status = is_gone ? RQL_KEY_RELEASED : self->status,
         .key = rqli_pack(&cursor, self->key),
@@ -244,7 +258,11 @@ rql_status rqli_queue_reading_finish(const struct rqli_queue_reading *self, rql_
             .position = (int64_t)i + 1,
             .share_units = share / SHARE_BASE,
             .share_limit = share % SHARE_BASE,
+            .n_meta =
+                is_read ? rqli_packed_read_meta(self->metadata.item[i].text, meta, &cursor) : 0,
         };
+        request[i].meta = request[i].n_meta > 0 ? meta : NULL;
+        meta += request[i].n_meta;
     }
     *out = info;
     return RQL_OK;

@@ -137,3 +137,32 @@ bool rqli_packed_next(struct rqli_packed *self, struct rqli_slice *out)
     *out = rqli_slice_take(&self->rest, length);
     return true;
 }
+
+size_t rqli_packed_count_pairs(struct rqli_slice packed)
+{
+    struct rqli_packed reading = rqli_packed_begin(packed);
+    struct rqli_slice text;
+    size_t count = 0;
+
+    while (rqli_packed_next(&reading, &text)) {
+        count++;
+    }
+    return count / 2;
+}
+
+/* A text's terminator takes no more room than the byte in front of it that says how long it is. */
+size_t rqli_packed_read_meta(struct rqli_slice packed, rql_meta *out, char **cursor)
+{
+    struct rqli_packed reading = rqli_packed_begin(packed);
+    struct rqli_slice name;
+    struct rqli_slice value;
+    size_t count = 0;
+
+    while (rqli_packed_next(&reading, &name) && rqli_packed_next(&reading, &value)) {
+        if (rqli_is_meta(name)) {
+            out[count].name = rqli_pack(cursor, name);
+            out[count++].value = rqli_pack(cursor, value);
+        }
+    }
+    return count;
+}

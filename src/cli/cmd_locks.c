@@ -84,7 +84,8 @@ static void print_owner(struct out *out, const struct cli_names *names, const rq
     if (instead) {
         out_text(out, "HOLDER", NULL, instead);
     }
-    cli_print_acquirer(out, names, instead ? NULL : "HOLDER", "acquirer_id", info->acquirer_id);
+    cli_print_acquirer(out, names, instead ? NULL : "HOLDER", "acquirer_id", info->acquirer_id,
+                       cli_meta_value(info->meta, info->n_meta, "holder"));
     cli_print_host(out, names, instead ? NULL : "HOST", info->host_id);
 }
 
@@ -132,6 +133,13 @@ static void print_share(struct out *out, int64_t units, int64_t limit)
     out_number(out, NULL, "share_limit", OUT_INT, limit);
 }
 
+static void print_requester(struct out *out, const struct cli_names *names, const char *heading,
+                            const char *key, const rql_request_info *request)
+{
+    cli_print_acquirer(out, names, heading, key, request->acquirer_id,
+                       cli_meta_value(request->meta, request->n_meta, "holder"));
+}
+
 /* Prints a queue for `queue`, whose rows are the requests, and for `ls --long --queues`, where the
  * queue is the row. Each has columns only for its own fields. */
 static void print_queue(struct out *out, const struct cli_names *names, const rql_queue_info *info,
@@ -146,18 +154,22 @@ static void print_queue(struct out *out, const struct cli_names *names, const rq
     out_text(out, "STATUS", "status", status_text(info->status));
     /* JSON has the requests themselves instead. */
     out_number(out, "WAITING", NULL, OUT_INT, (int64_t)info->n_requests);
-    cli_print_acquirer(out, names, "FIRST", NULL,
-                       info->n_requests > 0 ? info->requests[0]->acquirer_id : NULL);
+    if (info->n_requests > 0) {
+        print_requester(out, names, "FIRST", NULL, info->requests[0]);
+    } else {
+        out_text(out, "FIRST", NULL, NULL);
+    }
     out_begin_list(out, "requests");
     for (size_t i = 0; i < info->n_requests; i++) {
         const rql_request_info *request = info->requests[i];
 
         out_begin(out, NULL);
         out_number(out, "POSITION", "position", OUT_INT, request->position);
-        cli_print_acquirer(out, names, "ACQUIRER", "acquirer_id", request->acquirer_id);
+        print_requester(out, names, "ACQUIRER", "acquirer_id", request);
         cli_print_host(out, names, "HOST", request->host_id);
         out_age(out, "AGE", "score_us", request->score_us, info->server_us);
         print_share(out, request->share_units, request->share_limit);
+        print_meta(out, request->meta, request->n_meta);
         out_end(out);
     }
     out_end(out);
@@ -299,17 +311,6 @@ static int compare_to_queue(const void *key, const void *element)
     return strcmp(key, (*queue)->name);
 }
 
-/* Returns the text of --reason, or NULL. */
-static const char *reason_in(const rql_meta *meta, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (strcmp(meta[i].name, "reason") == 0) {
-            return meta[i].value;
-        }
-    }
-    return NULL;
-}
-
 /* Returns how many wait for the lock. A lock without a queue of its name has no waiters. The queues
  * are sorted by name. */
 static int64_t n_waiting(const rql_lock_info *info, const rql_queue_info_list *queues)
@@ -336,7 +337,7 @@ static void print_holder(struct out *out, const rql_lock_info *info,
     out_number(out, NULL, "age_ms", OUT_MS, cli_age_ms(info->acquired_at_us, info->server_us));
     out_number(out, "WAITING", "waiting", OUT_INT, n_waiting(info, queues));
     /* JSON has all metadata. */
-    out_text(out, "REASON", NULL, reason_in(info->meta, info->n_meta));
+    out_text(out, "REASON", NULL, cli_meta_value(info->meta, info->n_meta, "reason"));
 }
 
 /* Lists locks. Everything is read before anything is printed, so an error half-way does not leave
@@ -399,11 +400,12 @@ static void print_lock_of(struct cli_session *self, const rql_lock_info *lock,
         print_share(out, holder->share_units, holder->share_limit);
         out_numbers(out, "SLOTS", "slots", holder->slots, holder->n_slots);
         out_number(out, "WAITING", NULL, OUT_INT, waiting);
-        cli_print_acquirer(out, &names, "HOLDER", "acquirer_id", holder->acquirer_id);
+        cli_print_acquirer(out, &names, "HOLDER", "acquirer_id", holder->acquirer_id,
+                           cli_meta_value(holder->meta, holder->n_meta, "holder"));
         cli_print_host(out, &names, "HOST", holder->host_id);
         out_number(out, NULL, "token", OUT_COUNT, holder->token);
         out_text(out, "NODE", NULL, lock->node);
-        out_text(out, "REASON", NULL, reason_in(holder->meta, holder->n_meta));
+        out_text(out, "REASON", NULL, cli_meta_value(holder->meta, holder->n_meta, "reason"));
         print_meta(out, holder->meta, holder->n_meta);
         out_end(out);
     }

@@ -33,6 +33,16 @@ static int part_of(const char *id, int index, const char **start)
     return (int)strspn(*start, "0123456789");
 }
 
+const char *cli_meta_value(const rql_meta *meta, size_t count, const char *name)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(meta[i].name, name) == 0) {
+            return meta[i].value;
+        }
+    }
+    return NULL;
+}
+
 /* Writes the name of the client. Returns false if it is not known. */
 static bool write_name(const struct cli_names *names, const char *id, bool with_thread,
                        char out[CLI_NAME_SIZE])
@@ -68,10 +78,20 @@ bool cli_is_of_several(const rql_lock_info *info)
     return info->acquirer_id && strncmp(info->acquirer_id, shared, sizeof shared - 1) == 0;
 }
 
-const char *cli_acquirer_name(const struct cli_names *names, const char *id,
+const char *cli_acquirer_name(const struct cli_names *names, const char *id, const char *holder,
                               char out[CLI_NAME_SIZE])
 {
-    return !names->shows_ids && write_name(names, id, false, out) ? out : id;
+    const rql_client_info *client = rql_clients_find(names->clients, id);
+
+    if (names->shows_ids) {
+        return id;
+    }
+    if (holder) {
+        (void)snprintf(out, CLI_NAME_SIZE, "%.64s%s%.160s", client ? client->host : "",
+                       client ? " " : "", holder);
+        return out;
+    }
+    return write_name(names, id, false, out) ? out : id;
 }
 
 void cli_print_client(struct out *out, const struct cli_names *names, const char *id)
@@ -94,11 +114,11 @@ void cli_print_client(struct out *out, const struct cli_names *names, const char
 }
 
 void cli_print_acquirer(struct out *out, const struct cli_names *names, const char *heading,
-                        const char *key, const char *id)
+                        const char *key, const char *id, const char *holder)
 {
     char name[CLI_NAME_SIZE];
 
-    out_text(out, heading, NULL, id ? cli_acquirer_name(names, id, name) : NULL);
+    out_text(out, heading, NULL, id ? cli_acquirer_name(names, id, holder, name) : NULL);
     if (key) {
         out_text(out, NULL, key, id);
         cli_print_client(out, names, id);

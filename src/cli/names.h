@@ -20,14 +20,19 @@ bool cli_is_of_several(const rql_lock_info *info);
 void cli_names_read(struct cli_names *self, struct cli_session *session);
 void cli_names_free_p(struct cli_names *self);
 
-/* Returns the name of an acquirer, in `out`; or its id, if the name is not known. */
-const char *cli_acquirer_name(const struct cli_names *names, const char *id,
+/* Returns the value of a pair of metadata, or NULL. The pair "holder" names who holds a lock, or
+ * waits for it, in place of the program of its client. */
+const char *cli_meta_value(const rql_meta *meta, size_t count, const char *name);
+
+/* Returns the name of an acquirer, in `out`; or its id, if the name is not known. holder: the pair
+ * of its metadata, or NULL. */
+const char *cli_acquirer_name(const struct cli_names *names, const char *id, const char *holder,
                               char out[CLI_NAME_SIZE]);
 
 /* Prints an acquirer in a column or line, and in JSON its id under this key, followed by "client".
  * Without a key it is not in JSON. The id may be NULL. */
 void cli_print_acquirer(struct out *out, const struct cli_names *names, const char *heading,
-                        const char *key, const char *id);
+                        const char *key, const char *id, const char *holder);
 
 /* Prints a host in the same way, with its thread. In JSON its client is that of the acquirer next
  * to it. */

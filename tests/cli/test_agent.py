@@ -13,7 +13,8 @@ import sys
 import tempfile
 import time
 
-from harness import PATIENCE_S, LeftOut, add, await_gone, check_equal, check_in, finish, is_cluster, main, read_line, wait_until
+from harness import (HOST, PATIENCE_S, LeftOut, add, await_gone, check_equal, check_in, finish, is_cluster, main, read_line,
+                     wait_until)
 from resp import Connection, Refused, ServerError
 
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "include/rql/agent.md"
@@ -156,6 +157,29 @@ def test_metadata_and_the_longest_time_of_a_hold(server, rql):
         check_equal(server.ask("HMGET", "rql:lock:a", "reason", "b"), ["nightly run", ""])
         await_free(server, "a")
         wait_until(lambda: is_closed(line), "it is closed")
+
+
+def test_who_holds_and_who_waits_is_named(server, rql):
+    """By process and connection, not as the agent that does it for them."""
+    me = f"{HOST} {pathlib.Path('/proc/self/comm').read_text().strip()}[{os.getpid()}]"
+    with Agent(rql) as agent:
+        one, two, three = (agent.connect() for _ in range(3))
+        one.call("RQL.LOCK", "a")
+        one.call("RQL.LOCK", "b", "META", "holder", "the one")
+        one.call("FENCELOCK.ACQUIRE", "c", 60)
+        two.call("CLIENT", "SETNAME", "billing")
+        two.tell("RQL.LOCK", "a", "WAIT", 0)
+        wait_until(lambda: server.queue_length("a") == 1, "it waits")
+        held = {line.split()[0]: line for line in rql("who").out.splitlines()}
+        for name, holder in ("a", me), ("b", f"{HOST} the one"), ("c", me):
+            check_in(f" {holder} ", held[name])
+        check_in(f" {me} billing\n", rql("queue", "a").out)
+        three.tell("RQL.LOCK", "a", "META", "reason", "nightly run", "WAIT", 0)
+        wait_until(lambda: server.queue_length("a") == 2, "both wait")
+        waiters, own = rql("queue", "a", "--json").json()["requests"], me.split()[1]
+        check_equal([waiter["meta"] for waiter in waiters],
+                    [{"holder": f"{own} billing"}, {"reason": "nightly run", "holder": own}])
+        check_equal(waiters[0]["client"]["program"], "rql")
 
 
 def is_closed(line):

@@ -140,12 +140,30 @@ static const char *finish_options(struct lock_words *self)
     return NULL;
 }
 
+/* Adds the pair by which `rql who` names the client's program in place of this one, unless the
+ * client has named itself. */
+static void add_holder(struct agent_conn *conn, rql_meta *meta, char text[AGENT_HOLDER_SIZE],
+                       rql_lock_options *options)
+{
+    for (size_t i = 0; i < options->n_meta; i++) {
+        if (strcmp(meta[i].name, "holder") == 0) {
+            return;
+        }
+    }
+    if (options->n_meta < RQL_META_MAX_PAIRS) {
+        agent_conn_describe(conn, text);
+        meta[options->n_meta++] = (rql_meta){"holder", text};
+        options->meta = meta;
+    }
+}
+
 /* RQL.LOCK name [TTL ms] [WAIT ms] [TRY] [SHARED] [PERMITS limit [UNITS n] [SLOTS]] [MAX ms]
  * [META key value]... [DETACHED] */
 static void lock(struct agent_conn *conn, const struct agent_request *request)
 {
     rql_meta meta[RQL_META_MAX_PAIRS];
     struct lock_words words = {.kind = AGENT_HOLD_OF_CONN};
+    char holder[AGENT_HOLDER_SIZE];
     const char *wrong = NULL;
 
     rql_lock_options_init(conn->agent->client, &words.options);
@@ -160,6 +178,7 @@ static void lock(struct agent_conn *conn, const struct agent_request *request)
             return;
         }
     }
+    add_holder(conn, meta, holder, &words.options);
     wrong = finish_options(&words);
     if (wrong) {
         fail(conn, wrong);
@@ -173,7 +192,9 @@ static void lock(struct agent_conn *conn, const struct agent_request *request)
 /* FENCELOCK.ACQUIRE name seconds: one try; the lock outlives the connection. */
 static void acquire_fence(struct agent_conn *conn, const struct agent_request *request)
 {
+    char holder[AGENT_HOLDER_SIZE];
     rql_lock_options options;
+    rql_meta meta;
     int64_t seconds;
 
     if (!read_number(word(request, 2), 1, RQL_TTL_MAX_MS / 1000, &seconds)) {
@@ -187,6 +208,7 @@ static void acquire_fence(struct agent_conn *conn, const struct agent_request *r
     rql_lock_options_init(conn->agent->client, &options);
     options.ttl_ms = seconds * 1000;
     options.fail_fast = true;
+    add_holder(conn, &meta, holder, &options);
     agent_hold_begin(conn, word(request, 1), AGENT_HOLD_FENCE, &options);
 }
 

@@ -4,6 +4,8 @@
 #include "request.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -269,6 +271,42 @@ enum agent_watch agent_conn_watch(struct agent_conn *self, struct agent_process 
     }
     *out = agent_process_share(self->process);
     return watch;
+}
+
+/* Reads the name of the program that a process runs. */
+static void read_program(pid_t pid, char out[AGENT_PROGRAM_SIZE])
+{
+    char path[AGENT_HOLDER_SIZE];
+    ssize_t length = -1;
+    int fd;
+
+    (void)snprintf(path, sizeof path, "/proc/%d/comm", (int)pid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        length = read(fd, out, AGENT_PROGRAM_SIZE - 1);
+        (void)close(fd);
+    }
+    out[length > 0 ? length : 0] = '\0';
+    out[strcspn(out, "\n")] = '\0';
+}
+
+/* The program is read once for each process, because a connection is made after exec. A process of
+ * another namespace of pids has the number 0. */
+void agent_conn_describe(struct agent_conn *self, char out[AGENT_HOLDER_SIZE])
+{
+    const char *space = self->label[0] != '\0' ? " " : "";
+
+    if (self->pid == 0) {
+        (void)snprintf(out, AGENT_HOLDER_SIZE, "user %u%s%s", (unsigned)self->uid, space,
+                       self->label);
+        return;
+    }
+    if (self->program_pid != self->pid) {
+        self->program_pid = self->pid;
+        read_program(self->pid, self->program);
+    }
+    (void)snprintf(out, AGENT_HOLDER_SIZE, "%s[%d]%s%s", self->program, (int)self->pid, space,
+                   self->label);
 }
 
 static size_t count_of_user(const struct agent *agent, uid_t uid)

@@ -8,7 +8,11 @@
 
 #include <sys/types.h>
 
-enum { AGENT_LABEL_SIZE = 64 };
+enum {
+    AGENT_LABEL_SIZE = 64,
+    AGENT_PROGRAM_SIZE = 32, /* more than the kernel's 16 */
+    AGENT_HOLDER_SIZE = AGENT_LABEL_SIZE + AGENT_PROGRAM_SIZE + 32
+};
 
 enum agent_conn_phase {
     AGENT_CONN_OPEN,   /* the next request may run */
@@ -35,6 +39,8 @@ struct agent_conn {
     bool is_resp3;
     bool inherits; /* holds outlive the process that asked for them */
     char label[AGENT_LABEL_SIZE];
+    char program[AGENT_PROGRAM_SIZE]; /* of program_pid; "": not known */
+    pid_t program_pid;
     char *in; /* bytes of requests that are not handled yet; NULL: none */
     size_t in_size;
     bool other_waits; /* bytes of another process are left in the socket for now */
@@ -53,5 +59,8 @@ void agent_conn_flush(struct agent_conn *self);
 
 /* Watches the process that sent the last bytes. *out has a reference; NULL: it is not watched. */
 enum agent_watch agent_conn_watch(struct agent_conn *self, struct agent_process **out);
+
+/* Describes who sent the last bytes, as in "worker[814] label". */
+void agent_conn_describe(struct agent_conn *self, char out[AGENT_HOLDER_SIZE]);
 
 #endif
