@@ -3,43 +3,16 @@
 #include "format.h"
 #include "messages.h"
 #include "names.h"
+#include "systemd.h"
 
 #include <errno.h>
 #include <signal.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <time.h>
 
 /* How often `run` checks its swarm if systemd does not require it more often. */
 enum { CHECK_MS = 60000, STATUS_SIZE = 64 + RQL_ERROR_MESSAGE_SIZE };
-
-/* Sends one datagram to systemd, as in sd_notify(3); '@' stands for the abstract name space. A
- * failed send is ignored. */
-static void notify(const char *text)
-{
-    const char *path = getenv("NOTIFY_SOCKET"); /* NOLINT(concurrency-mt-unsafe) */
-    const size_t length = path ? strlen(path) : 0;
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    /* Without a terminator: in the abstract name space it would be part of the name. */
-    const socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length);
-    __attribute__((cleanup(cli_close_p))) int fd = -1;
-
-    /* Without a socket, or if its name is too long for an address, there is no one to notify. */
-    if (length < 2 || length >= sizeof address.sun_path || (*path != '/' && *path != '@')) {
-        return;
-    }
-    (void)memcpy(address.sun_path, path, length);
-    if (*path == '@') {
-        address.sun_path[0] = '\0';
-    }
-    fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (fd >= 0) {
-        (void)sendto(fd, text, strlen(text), MSG_NOSIGNAL, (const struct sockaddr *)&address, size);
-    }
-}
 
 /* Returns the signals by which systemd stops a service, and that of ^C. */
 static sigset_t ending_signals(void)
@@ -94,14 +67,14 @@ static void notify_status(struct cli_session *self)
     } else {
         (void)snprintf(text, sizeof text, "STATUS=%s", self->error.message);
     }
-    notify(text);
+    cli_systemd_notify(text);
 }
 
 /* Reports first that this process is alive, because a request to the server may take some time. */
 static void notify_again(struct cli_session *self, bool is_watched)
 {
     if (is_watched && is_well(self->client)) {
-        notify("WATCHDOG=1");
+        cli_systemd_notify("WATCHDOG=1");
     }
     notify_status(self);
 }
@@ -156,9 +129,9 @@ static int run_service(struct cli_session *self)
     if (rql_swarm_start(self->client, NULL, &swarm, &self->error) != RQL_OK) {
         return cli_fault(&self->error);
     }
-    notify("READY=1\nSTATUS=Looking for dead hosts");
+    cli_systemd_notify("READY=1\nSTATUS=Looking for dead hosts");
     wait_for_end(self);
-    notify("STOPPING=1");
+    cli_systemd_notify("STOPPING=1");
     if (rql_swarm_get_status(self->client, &status, NULL) == RQL_OK) {
         out_begin(&self->out, NULL);
         print_element(&self->out, "supervisor", &status.supervisor);

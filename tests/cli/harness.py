@@ -130,10 +130,10 @@ class Program:
                               timeout=PATIENCE_S * 3, **{**streams, **(popen or {})})
         return Result(done.returncode, done.stdout or "", done.stderr or "")
 
-    def start(self, *words, under=(), **more):
+    def start(self, *words, under=(), fds=(), **more):
         process = subprocess.Popen([*under, PROGRAM, *words], env=environment(self.url, **more),
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True)
+                                   stderr=subprocess.PIPE, text=True, pass_fds=fds)
         self.started.append(process)
         return process
 

@@ -13,8 +13,8 @@ import sys
 import tempfile
 import time
 
-from harness import (HOST, PATIENCE_S, LeftOut, add, await_gone, check_equal, check_in, finish, is_cluster, main, read_line,
-                     wait_until)
+from harness import (HOST, PATIENCE_S, LeftOut, add, await_gone, check_equal, check_in, finish, is_cluster, listener, main,
+                     read_line, wait_until)
 from resp import Connection, Refused, ServerError
 
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "include/rql/agent.md"
@@ -40,6 +40,14 @@ if forks and os.fork() == 0:
     time.sleep(600)
 print(os.getpid(), flush=True)
 time.sleep(600)
+"""
+
+
+AS_SYSTEMD = """
+import os, sys
+os.dup2(int(sys.argv[1]), 3)
+os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS="1")
+os.execv(sys.argv[2], sys.argv[2:])
 """
 
 
@@ -611,6 +619,43 @@ def test_the_socket(server, rql):
         check_in("is no folder of this user alone", rql("agent", RQL_LOCAL_DIR=folder).err)
         os.rename(agent.path, agent.path + ".moved")
         pathlib.Path(agent.path).touch()
+
+
+def start_for(rql, channel, **more):
+    """As systemd does, with a socket that it keeps."""
+    with_socket = [sys.executable, "-c", AS_SYSTEMD, str(channel.fileno())]
+    return rql.start("agent", under=with_socket, fds=[channel.fileno()], **more)
+
+
+def test_a_socket_of_systemd_outlives_the_agent(_server, rql):
+    """Who connects between two agents waits for the second one."""
+    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as channel, \
+            listener(folder + "/notify") as told:
+        path = folder + "/a"
+        channel.bind(path)
+        channel.listen()
+        first = start_for(rql, channel, NOTIFY_SOCKET=folder + "/notify")
+        check_equal((read_line(first.stderr), told.recv(64)), (f"rql: listens at {path}\n", b"READY=1"))
+        line = Connection(path, PATIENCE_S)
+        line.call("RQL.LOCK", "a")
+        first.send_signal(signal.SIGTERM)
+        check_equal(told.recv(64), b"STOPPING=1")
+        later = Connection(path, PATIENCE_S)
+        later.tell("RQL.LOCK", "a", "WAIT", 0)
+        line.close()
+        check_equal(finish(first).code, 0)
+        second = start_for(rql, channel)
+        check_equal(len(later.read()), 3)
+        later.close()
+        second.send_signal(signal.SIGTERM)
+        check_equal(finish(second).code, 0)
+        assert os.path.exists(path), "the agent has removed it"
+
+
+def test_what_is_no_socket_that_listens(_server, rql):
+    with socket.socket(socket.AF_UNIX) as channel:
+        result = finish(start_for(rql, channel))
+        check_equal((result.code, result.err), (69, "rql: the socket of LISTEN_FDS is no Unix socket that listens\n"))
 
 
 def example(language):

@@ -32,7 +32,8 @@ def test_systemd_takes_them(_server, _rql):
     for unit, code, said in analyzed("verify"):
         check_equal((code, said), (0, ""), unit.name)
     check_equal([unit.name for unit in UNITS],
-                ["rql-elect@.service", "rql-metrics.service", "rql-metrics.timer", "rql-swarm.service"])
+                ["rql-agent.service", "rql-agent.socket", "rql-elect@.service", "rql-metrics.service", "rql-metrics.timer",
+                 "rql-swarm.service"])
 
 
 def test_they_leave_little_open(_server, _rql):

@@ -29,7 +29,8 @@ python3 "$tests/examples/test_examples.py" installed cc c++
 [ "$(rql run nightly -- printenv RQL_LOCK)" = nightly ]
 
 man -w rql rql-run librql rql_lock_acquire >/dev/null
-systemd-analyze verify rql-swarm.service rql-metrics.timer rql-elect@a.service
+systemd-analyze verify rql-swarm.service rql-metrics.timer rql-elect@a.service rql-agent.service
+getent group rql >/dev/null
 
 remove
 trap - EXIT

@@ -5,6 +5,7 @@
 #include "messages.h"
 #include "secret.h"
 #include "state.h"
+#include "systemd.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -80,6 +81,11 @@ static void on_signal(uv_signal_t *handle, int signal)
         return;
     }
     self->phase = AGENT_DRAINS;
+    cli_systemd_notify("STOPPING=1");
+    if (agent_socket_is_kept(&self->socket)) { /* the next agent serves who connects now */
+        (void)uv_poll_stop(&self->listener);
+        (void)uv_timer_stop(&self->resume);
+    }
     (void)uv_timer_start(&self->drain, on_drained, (uint64_t)self->drain_ms, 0);
     agent_holds_withdraw_all(self);
     on_released(self);
@@ -169,6 +175,7 @@ static void serve(struct agent *self)
 
     begin(self, signals);
     cli_say("listens at %s", self->socket.path);
+    cli_systemd_notify("READY=1");
     (void)uv_run(&self->uv, UV_RUN_DEFAULT);
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_BLOCK, &all, NULL);
@@ -180,19 +187,27 @@ static void serve(struct agent *self)
     agent_tasks_fini(&self->tasks);
 }
 
+/* A socket of systemd stays there while no agent runs: then connections wait. */
+static bool open_socket(struct agent_socket *self, const char *path)
+{
+    const int passed = path ? -1 : cli_systemd_socket();
+    char usual[AGENT_PATH_SIZE];
+
+    if (passed >= 0) {
+        return agent_socket_adopt(self, passed);
+    }
+    return (path || agent_default_path(usual)) && agent_socket_open(self, path ? path : usual);
+}
+
 static int run_agent(struct cli_session *session)
 {
-    char path[AGENT_PATH_SIZE];
     static const struct agent_ops ops = {
         .run = agent_command_run, .end_holds = agent_holds_end, .on_released = on_released};
     struct agent self = {
         .ops = &ops, .client = session->client, .drain_ms = session->args->drain_ms};
     int code = CLI_DONE;
 
-    if (!session->args->listen && !agent_default_path(path)) {
-        return CLI_FAULT;
-    }
-    if (!agent_socket_open(&self.socket, session->args->listen ? session->args->listen : path)) {
+    if (!open_socket(&self.socket, session->args->listen)) {
         return CLI_FAULT;
     }
     (void)uv_loop_init(&self.uv);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -130,19 +131,25 @@ static int lock_path(const char *path)
     return fd;
 }
 
-/* Binds and listens. With SO_PASSCRED the kernel tells with all bytes, from the first ones on,
- * which process has sent them. Accepted sockets inherit it. */
+/* The kernel tells with all bytes, from the first ones on, which process has sent them. Accepted
+ * sockets inherit it. */
+static bool pass_senders(int fd)
+{
+    const int yes = 1;
+
+    return setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &yes, sizeof yes) == 0;
+}
+
 static bool begin(struct agent_socket *self)
 {
     const struct group *group =
         geteuid() == 0 ? getgrnam("rql") : NULL; /* NOLINT(concurrency-mt-unsafe) */
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    const int yes = 1;
     struct stat found;
 
-    memcpy(address.sun_path, self->path, strlen(self->path) + 1);
+    memcpy(address.sun_path, self->path, sizeof self->path);
     self->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (self->fd < 0 || setsockopt(self->fd, SOL_SOCKET, SO_PASSCRED, &yes, sizeof yes) != 0) {
+    if (self->fd < 0 || !pass_senders(self->fd)) {
         cli_say_errno("socket", errno);
         return false;
     }
@@ -163,17 +170,38 @@ static bool begin(struct agent_socket *self)
 
 bool agent_socket_open(struct agent_socket *self, const char *path)
 {
-    *self = (struct agent_socket){.path = path, .fd = -1, .lock_fd = -1};
+    *self = (struct agent_socket){.fd = -1, .lock_fd = -1};
     if (strlen(path) >= AGENT_PATH_SIZE) {
         cli_say("%s: is too long for the path of a socket", path);
         return false;
     }
+    memcpy(self->path, path, strlen(path) + 1);
     self->lock_fd = lock_path(path);
     if (self->lock_fd >= 0 && begin(self)) {
         return true;
     }
     agent_socket_close(self);
     return false;
+}
+
+bool agent_socket_adopt(struct agent_socket *self, int fd)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNSPEC};
+    socklen_t size = sizeof address;
+    int listens = 0;
+    socklen_t listens_size = sizeof listens;
+
+    *self = (struct agent_socket){.fd = fd, .lock_fd = -1};
+    if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &listens_size) != 0 || listens == 0 ||
+        getsockname(fd, (struct sockaddr *)&address, &size) != 0 || address.sun_family != AF_UNIX ||
+        size > sizeof address || !pass_senders(fd) || fcntl(fd, F_SETFL, O_NONBLOCK) != 0 ||
+        fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) {
+        cli_say("the socket of LISTEN_FDS is no Unix socket that listens");
+        return false;
+    }
+    (void)snprintf(self->path, sizeof self->path, "%.*s",
+                   (int)(size - offsetof(struct sockaddr_un, sun_path)), address.sun_path);
+    return true;
 }
 
 /* Removes the file first: behind its closing another agent would take it for a dead one. */

@@ -10,9 +10,9 @@ enum { AGENT_PATH_SIZE = 108 /* sun_path of sockaddr_un */ };
 
 /* A socket that listens. It is locked by a file beside it, so that no other agent replaces it. */
 struct agent_socket {
-    const char *path;
-    int fd; /* -1: none */
-    int lock_fd;
+    char path[AGENT_PATH_SIZE];
+    int fd;       /* -1: none */
+    int lock_fd;  /* -1: none */
     dev_t device; /* of the file, and its number: only that file is removed at the end */
     ino_t inode;
 };
@@ -25,6 +25,17 @@ bool agent_default_path(char out[AGENT_PATH_SIZE]);
 /* Listens at this path: for this user, or for root's group rql, if there is one. Replaces a socket
  * at which no program listens. Returns false after a message on stderr; then nothing is open. */
 bool agent_socket_open(struct agent_socket *self, const char *path);
+
+/* Takes a Unix socket that listens already, and that others keep after the end. Returns false after
+ * a message on stderr if it is no such socket. */
+bool agent_socket_adopt(struct agent_socket *self, int fd);
+
+/* Returns whether the open socket was adopted. */
+static inline bool agent_socket_is_kept(const struct agent_socket *self)
+{
+    return self->lock_fd < 0;
+}
+
 void agent_socket_close(struct agent_socket *self);
 
 #endif
