@@ -84,7 +84,7 @@ static void print_owner(struct out *out, const struct cli_names *names, const rq
     if (instead) {
         out_text(out, "HOLDER", NULL, instead);
     }
-    cli_print_acquirer(out, names, instead ? NULL : "HOLDER", "acquirer_id", info->acquirer_id,
+    cli_print_acquirer(out, names, instead ? NULL : "HOLDER", info->acquirer_id,
                        cli_meta_value(info->meta, info->n_meta, "holder"));
     cli_print_host(out, names, instead ? NULL : "HOST", info->host_id);
 }
@@ -133,11 +133,12 @@ static void print_share(struct out *out, int64_t units, int64_t limit)
     out_number(out, NULL, "share_limit", OUT_INT, limit);
 }
 
-static void print_requester(struct out *out, const struct cli_names *names, const char *heading,
-                            const char *key, const rql_request_info *request)
+/* Returns the name of who waits, in `out`, or the id. */
+static const char *name_of(const struct cli_names *names, const rql_request_info *request,
+                           char out[CLI_NAME_SIZE])
 {
-    cli_print_acquirer(out, names, heading, key, request->acquirer_id,
-                       cli_meta_value(request->meta, request->n_meta, "holder"));
+    return cli_acquirer_name(names, request->acquirer_id,
+                             cli_meta_value(request->meta, request->n_meta, "holder"), out);
 }
 
 /* Prints a queue for `queue`, whose rows are the requests, and for `ls --long --queues`, where the
@@ -145,6 +146,8 @@ static void print_requester(struct out *out, const struct cli_names *names, cons
 static void print_queue(struct out *out, const struct cli_names *names, const rql_queue_info *info,
                         bool with_node)
 {
+    char name[CLI_NAME_SIZE];
+
     out_begin(out, NULL);
     out_text(out, "QUEUE", "name", info->name);
     out_text(out, NULL, "key", info->key);
@@ -154,18 +157,16 @@ static void print_queue(struct out *out, const struct cli_names *names, const rq
     out_text(out, "STATUS", "status", status_text(info->status));
     /* JSON has the requests themselves instead. */
     out_number(out, "WAITING", NULL, OUT_INT, (int64_t)info->n_requests);
-    if (info->n_requests > 0) {
-        print_requester(out, names, "FIRST", NULL, info->requests[0]);
-    } else {
-        out_text(out, "FIRST", NULL, NULL);
-    }
+    out_text(out, "FIRST", NULL,
+             info->n_requests > 0 ? name_of(names, info->requests[0], name) : NULL);
     out_begin_list(out, "requests");
     for (size_t i = 0; i < info->n_requests; i++) {
         const rql_request_info *request = info->requests[i];
 
         out_begin(out, NULL);
         out_number(out, "POSITION", "position", OUT_INT, request->position);
-        print_requester(out, names, "ACQUIRER", "acquirer_id", request);
+        cli_print_acquirer(out, names, "ACQUIRER", request->acquirer_id,
+                           cli_meta_value(request->meta, request->n_meta, "holder"));
         cli_print_host(out, names, "HOST", request->host_id);
         out_age(out, "AGE", "score_us", request->score_us, info->server_us);
         print_share(out, request->share_units, request->share_limit);
@@ -400,7 +401,7 @@ static void print_lock_of(struct cli_session *self, const rql_lock_info *lock,
         print_share(out, holder->share_units, holder->share_limit);
         out_numbers(out, "SLOTS", "slots", holder->slots, holder->n_slots);
         out_number(out, "WAITING", NULL, OUT_INT, waiting);
-        cli_print_acquirer(out, &names, "HOLDER", "acquirer_id", holder->acquirer_id,
+        cli_print_acquirer(out, &names, "HOLDER", holder->acquirer_id,
                            cli_meta_value(holder->meta, holder->n_meta, "holder"));
         cli_print_host(out, &names, "HOST", holder->host_id);
         out_number(out, NULL, "token", OUT_COUNT, holder->token);

@@ -114,15 +114,13 @@ void cli_print_client(struct out *out, const struct cli_names *names, const char
 }
 
 void cli_print_acquirer(struct out *out, const struct cli_names *names, const char *heading,
-                        const char *key, const char *id, const char *holder)
+                        const char *id, const char *holder)
 {
     char name[CLI_NAME_SIZE];
 
     out_text(out, heading, NULL, id ? cli_acquirer_name(names, id, holder, name) : NULL);
-    if (key) {
-        out_text(out, NULL, key, id);
-        cli_print_client(out, names, id);
-    }
+    out_text(out, NULL, "acquirer_id", id);
+    cli_print_client(out, names, id);
 }
 
 void cli_print_host(struct out *out, const struct cli_names *names, const char *heading,

@@ -29,10 +29,9 @@ const char *cli_meta_value(const rql_meta *meta, size_t count, const char *name)
 const char *cli_acquirer_name(const struct cli_names *names, const char *id, const char *holder,
                               char out[CLI_NAME_SIZE]);
 
-/* Prints an acquirer in a column or line, and in JSON its id under this key, followed by "client".
- * Without a key it is not in JSON. The id may be NULL. */
+/* Prints an acquirer in a column or line, and in JSON its id and "client". The id may be NULL. */
 void cli_print_acquirer(struct out *out, const struct cli_names *names, const char *heading,
-                        const char *key, const char *id, const char *holder);
+                        const char *id, const char *holder);
 
 /* Prints a host in the same way, with its thread. In JSON its client is that of the acquirer next
  * to it. */
