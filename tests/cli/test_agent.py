@@ -391,6 +391,69 @@ def test_what_a_closed_connection_left_ends_with_its_process(server, rql):
             await_free(server, "b")
 
 
+def test_a_series_is_had_and_released_as_a_whole(server, rql):
+    with Agent(rql) as agent:
+        one, two = agent.connect(), agent.connect()
+        series, *locks = one.call("RQL.SERIES", 2, "b", "a", "META", "reason", "both")
+        tokens = [int(token) for token in server.ask("EVAL", "return {redis.call('HGET', 'rql:lock:b', 'rql_token'), "
+                                                             "redis.call('HGET', 'rql:lock:a', 'rql_token')}", 0)]
+        check_equal([(token, left_ms > 10000, slots) for token, left_ms, slots in locks],
+                    [(token, True, []) for token in tokens])
+        check_equal(server.ask("HGET", "rql:lock:a", "reason"), "both")
+        check_equal([two.call(*words) for words in (("RQL.LOCK", "a", "TRY"), ("RQL.SERIES", 2, "c", "b", "TRY"))],
+                    [None, None])
+        assert not server.is_locked("c")
+        check_equal((refusal(one, "RQL.LOCK", "b"), refusal(one, "RQL.SERIES", 2, "c", "b")), ("HELD", "HELD"))
+        check_equal([one.call("RQL.HELD", name) > 10000 for name in "ab"], [True, True])
+        check_equal((refusal(one, "RQL.UNLOCK", "a", tokens[1]), refusal(two, "RQL.UNLOCKSERIES", series)),
+                    ("NOTHELD", "NOTHELD"))
+        two.tell("RQL.SERIES", 3, "c", "a", "b", "WAIT", 0)
+        wait_until(lambda: server.queue_length("a") == 1, "it waits")
+        check_equal((one.call("RQL.UNLOCKSERIES", series), refusal(one, "RQL.UNLOCKSERIES", series)), (1, "NOTHELD"))
+        check_equal(len(two.read()), 4)
+        two.close()
+        for name in "abc":
+            await_free(server, name)
+
+
+def test_words_of_a_series_that_cannot_be(server, rql):
+    with Agent(rql) as agent:
+        line = agent.connect()
+        for words in (("x", "a"), (0, "a"), (2, "a"), (-1, "a"), (65, *map(str, range(62))), (1, "a", "SHARED"),
+                      (1, "a", "PERMITS", 2), (1, "a", "SLOTS"), (1, "a", "b")):
+            check_equal(refusal(line, "RQL.SERIES", *words), "ERR", words)
+        check_equal(refusal(line, "RQL.UNLOCKSERIES", "x"), "NOTHELD")
+        check_equal(server.keys_left(), [])
+
+
+def test_each_lock_of_a_detached_series_has_a_secret(server, rql):
+    with Agent(rql) as agent:
+        line = agent.connect()
+        _, *locks = line.call("RQL.SERIES", 2, "a", "b", "DETACHED", "TTL", 60000)
+        check_equal(refusal(line, "RQL.UNLOCKSERIES", 1), "NOTHELD")
+        line.close()
+        other = agent.connect()
+        check_equal([other.call("RQL.UNLOCKSECRET", name, secret) for name, (*_, secret) in zip("ab", locks)], [1, 1])
+
+
+def test_a_series_that_has_lost_a_lock_is_lost(server, rql):
+    """A client of RESP2 is disconnected, and the rest is released when its process has ended."""
+    with Agent(rql) as agent:
+        line = agent.connect()
+        line.call("HELLO", 3)
+        series, (first, *_), (second, *_) = line.call("RQL.SERIES", 2, "a", "b", "TTL", 600)
+        server.ask("DEL", "rql:lock:a")
+        check_equal([line.read() for _ in range(2)], [["rql.lost", "a", first], ["rql.lost", "b", second]])
+        check_equal((line.call("RQL.HELD", "b"), refusal(line, "RQL.UNLOCKSERIES", series)), (0, "NOTHELD"))
+        with killed(agent.holder("RQL.SERIES 2 c d TTL 60000", "RQL.LOCK e TTL 600")) as process:
+            server.ask("DEL", "rql:lock:e")
+            time.sleep(1)  # more than the time to its next renewal
+            check_equal([server.is_locked(name) for name in "cd"], [True, True])
+            process.kill()
+            for name in "cd":
+                await_free(server, name)
+
+
 def test_fencelock(server, rql):
     with Agent(rql) as agent:
         one, two = agent.connect(), agent.connect()

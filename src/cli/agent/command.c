@@ -45,11 +45,12 @@ static void fail(struct agent_conn *conn, const char *message)
     agent_reply_error(&conn->out, "ERR", "%s", message);
 }
 
-/* ---- RQL.LOCK ---- */
+/* ---- RQL.LOCK, RQL.SERIES ---- */
 
 struct lock_words {
-    rql_lock_options options;
-    enum agent_hold_kind kind;
+    struct agent_wish wish;
+    rql_meta meta[RQL_META_MAX_PAIRS];
+    char holder[AGENT_HOLDER_SIZE];
     bool tries, waits;
     int64_t permits, units; /* 0: not given */
 };
@@ -62,22 +63,22 @@ static bool read_value(const struct agent_request *request, size_t *at, int64_t 
     return ++*at < request->count && read_number(word(request, *at), least, most, out);
 }
 
-static bool read_meta(const struct agent_request *request, size_t *at, rql_meta *meta,
-                      rql_lock_options *options)
+static bool read_meta(const struct agent_request *request, size_t *at, struct lock_words *out)
 {
+    rql_lock_options *options = &out->wish.options;
+
     if (*at + 2 >= request->count || options->n_meta == RQL_META_MAX_PAIRS) {
         return false;
     }
-    meta[options->n_meta++] = (rql_meta){word(request, *at + 1), word(request, *at + 2)};
+    out->meta[options->n_meta++] = (rql_meta){word(request, *at + 1), word(request, *at + 2)};
     *at += 2;
     return true;
 }
 
 /* Reads the word at *at, and its value. */
-static bool read_option(const struct agent_request *request, size_t *at, rql_meta *meta,
-                        struct lock_words *out)
+static bool read_option(const struct agent_request *request, size_t *at, struct lock_words *out)
 {
-    rql_lock_options *options = &out->options;
+    rql_lock_options *options = &out->wish.options;
     const int64_t longest_ms = INT64_C(1) << 53;
 
     if (is_word(request, *at, "TTL")) {
@@ -97,7 +98,7 @@ static bool read_option(const struct agent_request *request, size_t *at, rql_met
         return read_value(request, at, 1, RQL_SHARE_MAX, &out->units);
     }
     if (is_word(request, *at, "META")) {
-        return read_meta(request, at, meta, options);
+        return read_meta(request, at, out);
     }
     if (is_word(request, *at, "TRY")) {
         out->tries = true;
@@ -106,7 +107,7 @@ static bool read_option(const struct agent_request *request, size_t *at, rql_met
     } else if (is_word(request, *at, "SLOTS")) {
         options->share_slots = true;
     } else if (is_word(request, *at, "DETACHED")) {
-        out->kind = AGENT_HOLD_DETACHED;
+        out->wish.kind = AGENT_HOLD_DETACHED;
     } else {
         return false;
     }
@@ -116,8 +117,11 @@ static bool read_option(const struct agent_request *request, size_t *at, rql_met
 /* Checks words that go together. Returns what is wrong, or NULL. */
 static const char *finish_options(struct lock_words *self)
 {
-    rql_lock_options *options = &self->options;
+    rql_lock_options *options = &self->wish.options;
 
+    if (self->wish.is_series && (options->share_units > 0 || self->permits > 0)) {
+        return "a series holds its locks alone";
+    }
     if (self->tries && self->waits) {
         return "TRY and WAIT exclude each other";
     }
@@ -142,18 +146,75 @@ static const char *finish_options(struct lock_words *self)
 
 /* Adds the pair by which `rql who` names the client's program in place of this one, unless the
  * client has named itself. */
-static void add_holder(struct agent_conn *conn, rql_meta *meta, char text[AGENT_HOLDER_SIZE],
-                       rql_lock_options *options)
+static void add_holder(struct agent_conn *conn, struct lock_words *out)
 {
+    rql_lock_options *options = &out->wish.options;
+
     for (size_t i = 0; i < options->n_meta; i++) {
-        if (strcmp(meta[i].name, "holder") == 0) {
+        if (strcmp(out->meta[i].name, "holder") == 0) {
             return;
         }
     }
     if (options->n_meta < RQL_META_MAX_PAIRS) {
-        agent_conn_describe(conn, text);
-        meta[options->n_meta++] = (rql_meta){"holder", text};
-        options->meta = meta;
+        agent_conn_describe(conn, out->holder);
+        out->meta[options->n_meta++] = (rql_meta){"holder", out->holder};
+    }
+}
+
+/* Sets the defaults of a wish for locks with the names in front of the word `end`. */
+static void init_words(struct lock_words *self, const struct agent_conn *conn,
+                       const struct agent_request *request, size_t first, size_t end)
+{
+    struct agent_wish *wish = &self->wish;
+
+    self->tries = self->waits = false;
+    self->permits = self->units = 0;
+    *wish = (struct agent_wish){.kind = AGENT_HOLD_OF_CONN};
+    rql_lock_options_init(conn->agent->client, &wish->options);
+    wish->options.ttl_ms = TTL_MS;
+    wish->options.timeout_ms = WAIT_MS;
+    wish->options.retry_count = RQL_FOREVER;
+    wish->options.meta = self->meta;
+    for (size_t i = first; i < end; i++) {
+        wish->names[wish->n_names++] = word(request, i);
+    }
+}
+
+static const char *find_held(const struct agent_conn *conn, const struct agent_wish *wish)
+{
+    size_t place;
+
+    for (size_t i = 0; i < wish->n_names; i++) {
+        if (agent_hold_find(conn, wish->names[i], &place)) {
+            return wish->names[i];
+        }
+    }
+    return NULL;
+}
+
+/* Reads the words from `first` on, and begins to acquire. */
+static void acquire(struct agent_conn *conn, const struct agent_request *request, size_t first,
+                    struct lock_words *words)
+{
+    const char *wrong;
+    const char *held;
+
+    for (size_t i = first; i < request->count; i++) {
+        if (!read_option(request, &i, words)) {
+            agent_reply_error(&conn->out, "ERR", "wrong word or value: %.100s",
+                              word(request, i < request->count ? i : request->count - 1));
+            return;
+        }
+    }
+    add_holder(conn, words);
+    wrong = finish_options(words);
+    held = find_held(conn, &words->wish);
+    if (wrong) {
+        fail(conn, wrong);
+    } else if (held) {
+        agent_reply_error(&conn->out, "HELD", "this connection holds %.200s", held);
+    } else {
+        agent_hold_begin(conn, &words->wish);
     }
 }
 
@@ -161,73 +222,90 @@ static void add_holder(struct agent_conn *conn, rql_meta *meta, char text[AGENT_
  * [META key value]... [DETACHED] */
 static void lock(struct agent_conn *conn, const struct agent_request *request)
 {
-    rql_meta meta[RQL_META_MAX_PAIRS];
-    struct lock_words words = {.kind = AGENT_HOLD_OF_CONN};
-    char holder[AGENT_HOLDER_SIZE];
-    const char *wrong = NULL;
+    struct lock_words words;
 
-    rql_lock_options_init(conn->agent->client, &words.options);
-    words.options.ttl_ms = TTL_MS;
-    words.options.timeout_ms = WAIT_MS;
-    words.options.retry_count = RQL_FOREVER;
-    words.options.meta = meta;
-    for (size_t i = 2; i < request->count; i++) {
-        if (!read_option(request, &i, meta, &words)) {
-            agent_reply_error(&conn->out, "ERR", "wrong word or value: %.100s",
-                              word(request, i < request->count ? i : request->count - 1));
-            return;
-        }
+    init_words(&words, conn, request, 1, 2);
+    acquire(conn, request, 2, &words);
+}
+
+/* RQL.SERIES count name... [TTL ms] [WAIT ms] [TRY] [MAX ms] [META key value]... [DETACHED] */
+static void series(struct agent_conn *conn, const struct agent_request *request)
+{
+    const size_t first = 2;
+    struct lock_words words;
+    int64_t count;
+
+    if (!read_number(word(request, 1), 1, RQL_SERIES_MAX, &count) ||
+        first + (size_t)count > request->count) {
+        fail(conn, "the count is not that of names");
+        return;
     }
-    add_holder(conn, meta, holder, &words.options);
-    wrong = finish_options(&words);
-    if (wrong) {
-        fail(conn, wrong);
-    } else if (agent_hold_find(conn, word(request, 1))) {
-        agent_reply_error(&conn->out, "HELD", "this connection holds %.200s", word(request, 1));
-    } else {
-        agent_hold_begin(conn, word(request, 1), words.kind, &words.options);
-    }
+    init_words(&words, conn, request, first, first + (size_t)count);
+    words.wish.is_series = true;
+    acquire(conn, request, first + (size_t)count, &words);
 }
 
 /* FENCELOCK.ACQUIRE name seconds: one try; the lock outlives the connection. */
 static void acquire_fence(struct agent_conn *conn, const struct agent_request *request)
 {
-    char holder[AGENT_HOLDER_SIZE];
-    rql_lock_options options;
-    rql_meta meta;
+    struct lock_words words;
     int64_t seconds;
 
     if (!read_number(word(request, 2), 1, RQL_TTL_MAX_MS / 1000, &seconds)) {
         fail(conn, "invalid timeout");
         return;
     }
-    if (agent_hold_find(conn, word(request, 1))) {
+    init_words(&words, conn, request, 1, 2);
+    if (find_held(conn, &words.wish)) {
         agent_reply_null(&conn->out, conn->is_resp3);
         return;
     }
-    rql_lock_options_init(conn->agent->client, &options);
-    options.ttl_ms = seconds * 1000;
-    options.fail_fast = true;
-    add_holder(conn, &meta, holder, &options);
-    agent_hold_begin(conn, word(request, 1), AGENT_HOLD_FENCE, &options);
+    words.wish.kind = AGENT_HOLD_FENCE;
+    words.wish.options.ttl_ms = seconds * 1000;
+    words.wish.options.fail_fast = true;
+    add_holder(conn, &words);
+    agent_hold_begin(conn, &words.wish);
 }
 
-/* ---- RQL.UNLOCK ---- */
+/* ---- RQL.UNLOCK, RQL.UNLOCKSERIES ---- */
 
-/* Returns the hold of this name, with this token if there is one. */
-static struct agent_hold *find_in_force(const struct agent_conn *conn, const char *name,
-                                        const char *token)
+/* Returns the lock of this name, with this token if there is one. One of a series is not released
+ * alone. */
+static struct agent_hold *find_alone(const struct agent_conn *conn, const char *name,
+                                     const char *token)
 {
-    struct agent_hold *hold = agent_hold_find(conn, name);
+    size_t place;
+    struct agent_hold *hold = agent_hold_find(conn, name, &place);
     int64_t number;
 
-    if (!hold || hold->phase != AGENT_HOLD_HELD) {
+    if (!hold || hold->phase != AGENT_HOLD_HELD || hold->series) {
         return NULL;
     }
-    if (token && (!read_number(token, 0, INT64_MAX, &number) || number != hold->token)) {
+    if (token &&
+        (!read_number(token, 0, INT64_MAX, &number) || number != rql_lock_token(hold->lock))) {
         return NULL;
     }
     return hold;
+}
+
+static struct agent_ending *begin_ending(struct agent_conn *conn)
+{
+    struct agent_ending *self = cli_must(calloc(1, sizeof *self));
+
+    self->conn = conn;
+    return self;
+}
+
+/* Waits for the releases that have begun. */
+static void await_ending(struct agent_conn *conn, struct agent_ending *self)
+{
+    if (self->left == 0) {
+        agent_reply_not_held(&conn->out);
+        free(self);
+        return;
+    }
+    conn->phase = AGENT_CONN_BUSY;
+    conn->caller = &self->conn;
 }
 
 /* RQL.UNLOCK name [token [name token]...] */
@@ -239,31 +317,46 @@ static void unlock(struct agent_conn *conn, const struct agent_request *request)
         fail(conn, "each name needs its token");
         return;
     }
-    ending = cli_must(calloc(1, sizeof *ending));
-    ending->conn = conn;
+    ending = begin_ending(conn);
     for (size_t i = 1; i < request->count; i += 2) {
-        struct agent_hold *hold = find_in_force(
-            conn, word(request, i), i + 1 < request->count ? word(request, i + 1) : NULL);
+        struct agent_hold *hold = find_alone(conn, word(request, i),
+                                             i + 1 < request->count ? word(request, i + 1) : NULL);
 
         if (hold) {
             agent_hold_release(hold, ending);
         }
     }
-    if (ending->left == 0) {
-        agent_reply_not_held(&conn->out);
-        free(ending);
-        return;
+    await_ending(conn, ending);
+}
+
+/* RQL.UNLOCKSERIES id */
+static void unlock_series(struct agent_conn *conn, const struct agent_request *request)
+{
+    struct agent_ending *ending = begin_ending(conn);
+    struct agent_hold *hold = conn->holds;
+    int64_t id;
+
+    if (!read_number(word(request, 1), 1, INT64_MAX, &id)) {
+        id = -1;
     }
-    conn->phase = AGENT_CONN_BUSY;
-    conn->caller = &ending->conn;
+    while (hold && !(hold->series_id == id && hold->phase == AGENT_HOLD_HELD)) {
+        hold = hold->next;
+    }
+    if (hold) {
+        agent_hold_release(hold, ending);
+    }
+    await_ending(conn, ending);
 }
 
 /* RQL.HELD name */
 static void held(struct agent_conn *conn, const struct agent_request *request)
 {
-    const struct agent_hold *hold = find_in_force(conn, word(request, 1), NULL);
+    size_t place;
+    const struct agent_hold *hold = agent_hold_find(conn, word(request, 1), &place);
+    const bool is_held = hold && hold->phase == AGENT_HOLD_HELD;
 
-    agent_reply_number(&conn->out, hold ? rql_lock_remaining_ms(hold->lock) : 0);
+    agent_reply_number(&conn->out,
+                       is_held ? rql_lock_remaining_ms(agent_hold_lock(hold, place)) : 0);
 }
 
 /* RQL.UNLOCKSECRET name secret, and FENCELOCK.RELEASE with the same words */
@@ -473,7 +566,9 @@ static const struct command {
     bool takes_locks; /* refused while the agent is draining */
 } commands[] = {
     {"RQL.LOCK", 2, AGENT_WORDS_MAX, lock, true},
+    {"RQL.SERIES", 3, AGENT_WORDS_MAX, series, true},
     {"RQL.UNLOCK", 2, AGENT_WORDS_MAX, unlock, false},
+    {"RQL.UNLOCKSERIES", 2, 2, unlock_series, false},
     {"RQL.UNLOCKSECRET", 3, 3, unlock_secret, false},
     {"RQL.HELD", 2, 2, held, false},
     {"RQL.INHERIT", 1, 1, inherit, false},

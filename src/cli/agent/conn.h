@@ -34,6 +34,7 @@ struct agent_conn {
     struct agent_process *process; /* that process, if it has asked for a lock; or NULL */
     struct agent_task *task;
     struct agent_hold *holds;   /* what it holds or waits for */
+    int64_t last_series;        /* the id of the last series that it asked for */
     struct agent_conn **caller; /* BUSY: where a call has this connection, if it is not a hold; it
                                    is set to NULL when the connection is closed */
     bool is_resp3;

@@ -23,25 +23,58 @@ static void unlist(struct agent_hold **first, struct agent_hold *self)
     *first = self->next;
 }
 
-struct agent_hold *agent_hold_find(const struct agent_conn *conn, const char *name)
+/* Returns false if the hold has no such name. */
+static bool find_name(const struct agent_hold *self, const char *name, size_t *place)
+{
+    const char *own = self->names;
+
+    for (*place = 0; *place < self->n_names; ++*place) {
+        if (strcmp(own, name) == 0) {
+            return true;
+        }
+        own += strlen(own) + 1;
+    }
+    return false;
+}
+
+struct agent_hold *agent_hold_find(const struct agent_conn *conn, const char *name, size_t *place)
 {
     struct agent_hold *hold = conn->holds;
 
-    while (hold && strcmp(hold->name, name) != 0) {
+    while (hold && !find_name(hold, name, place)) {
         hold = hold->next;
     }
     return hold;
 }
 
+/* ---- a lock or a series ---- */
+
+const rql_lock *agent_hold_lock(const struct agent_hold *self, size_t place)
+{
+    return self->series ? rql_series_lock(self->series, place) : self->lock;
+}
+
+static rql_lock_state state_of(const struct agent_hold *self)
+{
+    return self->series ? rql_series_get_state(self->series) : rql_lock_get_state(self->lock);
+}
+
+/* Leaves the locks on the server. */
+static void forget_locks(struct agent_hold *self)
+{
+    self->lock = rql_lock_forget(self->lock);
+    self->series = rql_series_forget(self->series);
+}
+
 /* ---- losses ---- */
 
-/* That a hold was lost. The library's thread queues it once, and it outlives the hold as long as it
- * is queued. */
+/* That a hold was lost: one of its locks. The library's thread queues it once, and it outlives the
+ * hold as long as it is queued. */
 struct agent_loss {
     struct agent_loss *next;
     struct agent *agent;
     struct agent_hold *hold; /* NULL: it has ended */
-    bool is_queued;          /* written before the hold can end, see on_loss() */
+    atomic_bool is_queued;   /* written before the hold can end, see on_loss() */
 };
 
 enum { LOSSES_AT_ONCE = 100 /* then other events have their turn */ };
@@ -54,7 +87,9 @@ static void on_loss(rql_lock *lock, void *data)
     struct agent *agent = self->agent;
 
     (void)lock;
-    self->is_queued = true;
+    if (atomic_exchange(&self->is_queued, true)) {
+        return;
+    }
     self->next = atomic_load(&agent->losses);
     while (!atomic_compare_exchange_weak(&agent->losses, &self->next, self)) {
     }
@@ -76,21 +111,22 @@ static void give(struct agent_hold *self, int64_t ttl_ms)
     } else {
         agent_task_leave(self->task);
     }
+    free(self->secrets);
     free(self);
 }
 
-/* Leaves the lock of a hold, which is in no list, to its TTL. */
+/* Leaves the locks of a hold, which is in no list, to their TTL. */
 static void forget(struct agent_hold *self)
 {
-    rql_lock_forget(self->lock);
+    forget_locks(self);
     self->agent->n_held--;
     give(self, self->ttl_ms);
 }
 
-/* Notifies a client of RESP3 by a push. The lock is not released: the server may still have it for
- * a moment, and the client has not read the push yet. A client of RESP2 can be notified by the end
- * of the connection only; its other locks are left to their TTL, because it may still be at work
- * under them. */
+/* Notifies a client of RESP3 by a push for each lock: a series of which one lock is lost is lost as
+ * a whole. The locks are not released: the server may still have them for a moment, and the client
+ * has not read the push yet. A client of RESP2 can be notified by the end of the connection only;
+ * its other locks are left to their TTL, because it may still be at work under them. */
 static void report_loss(struct agent_hold *hold)
 {
     struct agent_conn *conn = hold->conn;
@@ -99,10 +135,14 @@ static void report_loss(struct agent_hold *hold)
         agent_conn_close(conn, AGENT_BY_AGENT);
         return;
     }
-    agent_reply_begin(&conn->out, '>', 3);
-    agent_reply_text(&conn->out, "rql.lost");
-    agent_reply_text(&conn->out, hold->name);
-    agent_reply_number(&conn->out, hold->token);
+    for (size_t i = 0; i < hold->n_names; i++) {
+        const rql_lock *lock = agent_hold_lock(hold, i);
+
+        agent_reply_begin(&conn->out, '>', 3);
+        agent_reply_text(&conn->out, "rql.lost");
+        agent_reply_text(&conn->out, rql_lock_name(lock));
+        agent_reply_number(&conn->out, rql_lock_token(lock));
+    }
     unlist(&conn->holds, hold);
     forget(hold);
     agent_conn_flush(conn);
@@ -188,28 +228,33 @@ static void on_released(rql_status status, const rql_error *error, void *data)
     agent->ops->on_released(agent);
 }
 
-static void begin_release(struct agent_hold *self, rql_lock *lock)
+static void begin_release(struct agent_hold *self)
 {
     const rql_done done = {.fn = on_released, .user_data = self};
+    rql_loop *loop = self->agent->loop;
+    rql_status status;
 
     self->phase = AGENT_HOLD_ENDS;
-    if (rql_lock_release_async(self->agent->loop, lock, &done, NULL) != RQL_OK) {
+    status = self->series ? rql_series_release_async(loop, self->series, NULL, &done, NULL)
+                          : rql_lock_release_async(loop, self->lock, &done, NULL);
+    if (status != RQL_OK) {
         cli_die_nomem(); /* no other fault is left: the loop is open */
     }
+    self->lock = NULL;
+    self->series = NULL;
 }
 
 void agent_hold_release(struct agent_hold *self, struct agent_ending *ending)
 {
-    const bool is_held = rql_lock_get_state(self->lock) != RQL_GONE;
+    const bool is_held = state_of(self) != RQL_GONE;
 
     unlist(&self->conn->holds, self);
     self->conn = NULL;
     self->ending = is_held ? ending : NULL;
-    begin_release(self, self->lock);
+    begin_release(self);
     if (self->ending) {
         self->ending->left++;
     }
-    self->lock = NULL;
 }
 
 /* ---- acquire ---- */
@@ -221,35 +266,44 @@ static bool is_refusal(rql_status status)
            status == RQL_FAIL_FAST_AFTER_TRY;
 }
 
-static void reply_granted(struct agent_reply *out, const struct agent_hold *hold)
+static void reply_lock(struct agent_reply *out, const struct agent_hold *hold, const rql_lock *lock)
 {
-    const char *secret = rql_lock_secret(hold->lock);
+    const bool is_detached = hold->kind == AGENT_HOLD_DETACHED;
     size_t n_slots = 0;
-    const int *slots = rql_lock_slots(hold->lock, &n_slots);
+    const int *slots = rql_lock_slots(lock, &n_slots);
 
-    if (hold->kind == AGENT_HOLD_FENCE) {
-        agent_reply_begin(out, '*', 2);
-        agent_reply_text(out, secret);
-        agent_reply_number(out, hold->token);
-        return;
-    }
-    agent_reply_begin(out, '*', hold->kind == AGENT_HOLD_DETACHED ? 4 : 3);
-    agent_reply_number(out, hold->token);
-    agent_reply_number(out, rql_lock_remaining_ms(hold->lock));
+    agent_reply_begin(out, '*', is_detached ? 4 : 3);
+    agent_reply_number(out, rql_lock_token(lock));
+    agent_reply_number(out, rql_lock_remaining_ms(lock));
     agent_reply_begin(out, '*', n_slots);
     for (size_t i = 0; i < n_slots; i++) {
         agent_reply_number(out, slots[i]);
     }
-    if (hold->kind == AGENT_HOLD_DETACHED) {
-        agent_reply_text(out, secret);
+    if (is_detached) {
+        agent_reply_text(out, rql_lock_secret(lock));
     }
 }
 
-static void on_granted(struct agent_hold *self, rql_lock *lock)
+static void reply_granted(struct agent_reply *out, const struct agent_hold *hold)
+{
+    if (hold->kind == AGENT_HOLD_FENCE) {
+        agent_reply_begin(out, '*', 2);
+        agent_reply_text(out, rql_lock_secret(hold->lock));
+        agent_reply_number(out, rql_lock_token(hold->lock));
+        return;
+    }
+    if (hold->series) {
+        agent_reply_begin(out, '*', 1 + hold->n_names);
+        agent_reply_number(out, hold->series_id);
+    }
+    for (size_t i = 0; i < hold->n_names; i++) {
+        reply_lock(out, hold, agent_hold_lock(hold, i));
+    }
+}
+
+static void on_granted(struct agent_hold *self)
 {
     self->phase = AGENT_HOLD_HELD;
-    self->lock = lock;
-    self->token = rql_lock_token(lock);
     self->agent->n_held++;
     reply_granted(&self->conn->out, self);
     if (self->kind != AGENT_HOLD_OF_CONN) {
@@ -261,23 +315,22 @@ static void on_granted(struct agent_hold *self, rql_lock *lock)
 }
 
 /* A request whose connection or process has ended may have been granted before it was withdrawn. */
-static void on_acquired(rql_status status, rql_lock *lock, const rql_error *error, void *data)
+static void on_acquired(struct agent_hold *self, rql_status status, const rql_error *error)
 {
-    struct agent_hold *self = data;
     struct agent_conn *conn = self->conn;
     struct agent *agent = self->agent;
     const bool is_wanted = conn && self->phase == AGENT_HOLD_WAITS;
 
     self->request = NULL;
     if (status == RQL_OK && is_wanted) {
-        on_granted(self, lock);
+        on_granted(self);
     } else if (status == RQL_OK) {
         if (conn) {
             unlist(&conn->holds, self);
             agent_reply_fault(&conn->out, RQL_CANCELLED, NULL);
         }
         self->agent->n_held++;
-        begin_release(self, lock);
+        begin_release(self);
     } else {
         if (conn) {
             unlist(&conn->holds, self);
@@ -295,6 +348,22 @@ static void on_acquired(rql_status status, rql_lock *lock, const rql_error *erro
         agent_conn_go_on(conn);
     }
     agent->ops->on_released(agent);
+}
+
+static void on_lock(rql_status status, rql_lock *lock, const rql_error *error, void *data)
+{
+    struct agent_hold *self = data;
+
+    self->lock = lock;
+    on_acquired(self, status, error);
+}
+
+static void on_series(rql_status status, rql_series *series, const rql_error *error, void *data)
+{
+    struct agent_hold *self = data;
+
+    self->series = series;
+    on_acquired(self, status, error);
 }
 
 /* Finds the process that the hold is to end with. False: an error was written. */
@@ -319,62 +388,90 @@ static size_t count_holds(const struct agent_conn *conn)
     size_t count = 0;
 
     for (const struct agent_hold *hold = conn->holds; hold; hold = hold->next) {
-        count++;
+        count += hold->n_names;
     }
     return count;
 }
 
 /* Makes a hold. A lock that outlives its connection has a task of its own: to the connection it is
  * another's. */
-static struct agent_hold *new_hold(struct agent_conn *conn, const char *name,
-                                   enum agent_hold_kind kind, struct agent_process *process)
+static struct agent_hold *new_hold(struct agent_conn *conn, const struct agent_wish *wish,
+                                   struct agent_process *process)
 {
-    const size_t size = strlen(name) + 1;
-    struct agent_hold *self = cli_must(calloc(1, sizeof *self + size));
+    struct agent_hold *self;
+    size_t size = 0;
+    char *cursor;
 
+    for (size_t i = 0; i < wish->n_names; i++) {
+        size += strlen(wish->names[i]) + 1;
+    }
+    self = cli_must(calloc(1, sizeof *self + size));
     *self = (struct agent_hold){.agent = conn->agent,
                                 .conn = conn,
                                 .phase = AGENT_HOLD_WAITS,
-                                .kind = kind,
+                                .kind = wish->kind,
                                 .process = process,
+                                .series_id = wish->is_series ? ++conn->last_series : 0,
                                 .loss = cli_must(calloc(1, sizeof *self->loss)),
-                                .task = kind == AGENT_HOLD_OF_CONN
+                                .ttl_ms = wish->options.ttl_ms,
+                                .task = wish->kind == AGENT_HOLD_OF_CONN
                                             ? agent_task_share(conn->task)
-                                            : agent_task_take(&conn->agent->tasks)};
+                                            : agent_task_take(&conn->agent->tasks),
+                                .n_names = wish->n_names};
     *self->loss = (struct agent_loss){.agent = conn->agent, .hold = self};
-    memcpy(self->name, name, size);
+    cursor = self->names;
+    for (size_t i = 0; i < wish->n_names; i++) {
+        cursor = stpcpy(cursor, wish->names[i]) + 1;
+    }
     return self;
 }
 
-void agent_hold_begin(struct agent_conn *conn, const char *name, enum agent_hold_kind kind,
-                      const rql_lock_options *options)
+/* Begins the request. */
+static rql_status acquire(struct agent_hold *self, const struct agent_wish *wish, rql_error *error)
 {
-    rql_acquiring acquiring = {.done = on_acquired};
-    rql_lock_options read = *options;
+    rql_lock_options options = wish->options;
+    rql_series_acquiring all = {.done = on_series, .user_data = self};
+    rql_acquiring one = {.done = on_lock, .user_data = self};
+    rql_series_options series;
+    rql_status status;
+
+    options.task = self->task->number;
+    options.auto_extend = self->kind == AGENT_HOLD_OF_CONN;
+    options.on_lost = self->kind == AGENT_HOLD_OF_CONN ? on_loss : NULL;
+    options.on_lost_data = self->loss;
+    if (!wish->is_series) {
+        status = rql_lock_acquire_async(self->agent->loop, wish->names[0], &options, &one, error);
+        self->request = one.request;
+        return status;
+    }
+    rql_series_options_init(&series);
+    series.names = wish->names;
+    series.n_names = wish->n_names;
+    series.lock = &options;
+    status = rql_series_acquire_async(self->agent->loop, &series, &all, error);
+    self->request = all.request;
+    return status;
+}
+
+void agent_hold_begin(struct agent_conn *conn, const struct agent_wish *wish)
+{
     struct agent_process *process = NULL;
     struct agent_hold *self;
     rql_error error;
 
-    if (count_holds(conn) >= AGENT_HOLDS_MAX) {
+    if (count_holds(conn) + wish->n_names > AGENT_HOLDS_MAX) {
         agent_reply_fault(&conn->out, RQL_QUEUE_FULL, "this connection holds too many locks");
         return;
     }
-    if (kind == AGENT_HOLD_OF_CONN && !conn->inherits && !watch_process(conn, &process)) {
+    if (wish->kind == AGENT_HOLD_OF_CONN && !conn->inherits && !watch_process(conn, &process)) {
         return;
     }
-    self = new_hold(conn, name, kind, process);
-    acquiring.user_data = self;
-    self->ttl_ms = read.ttl_ms;
-    read.task = self->task->number;
-    read.auto_extend = kind == AGENT_HOLD_OF_CONN;
-    read.on_lost = kind == AGENT_HOLD_OF_CONN ? on_loss : NULL;
-    read.on_lost_data = self->loss;
-    if (rql_lock_acquire_async(conn->agent->loop, name, &read, &acquiring, &error) != RQL_OK) {
+    self = new_hold(conn, wish, process);
+    if (acquire(self, wish, &error) != RQL_OK) {
         agent_reply_fault(&conn->out, error.status, error.message);
         give(self, 0);
         return;
     }
-    self->request = acquiring.request;
     conn->agent->n_waiting++;
     list(&conn->holds, self);
     conn->phase = AGENT_CONN_BUSY;
@@ -401,12 +498,15 @@ static void on_expiry(uv_timer_t *timer)
     drop(timer->data);
 }
 
-/* Leaves the lock to its TTL, without renewal. Its secret releases it if the process ends first. */
+/* Leaves the locks to their TTL, without renewal. Their secrets release them if the process ends
+ * first. */
 static void leave(struct agent_hold *self)
 {
-    memcpy(self->secret, rql_lock_secret(self->lock), sizeof self->secret);
-    rql_lock_forget(self->lock);
-    self->lock = NULL;
+    self->secrets = cli_must(calloc(self->n_names, sizeof *self->secrets));
+    for (size_t i = 0; i < self->n_names; i++) {
+        memcpy(self->secrets[i], rql_lock_secret(agent_hold_lock(self, i)), RQL_SECRET_SIZE);
+    }
+    forget_locks(self);
     self->conn = NULL;
     self->phase = AGENT_HOLD_LEFT;
     self->agent->n_held--;
@@ -457,6 +557,16 @@ static void end_of_process(struct agent_conn *conn, const struct agent_process *
     }
 }
 
+static void release_left(const struct agent_hold *self)
+{
+    const char *name = self->names;
+
+    for (size_t i = 0; i < self->n_names; i++) {
+        agent_secret_release(self->agent, NULL, name, self->secrets[i]);
+        name += strlen(name) + 1;
+    }
+}
+
 void agent_holds_on_process_ended(struct agent_process *process, void *data)
 {
     struct agent *agent = data;
@@ -468,7 +578,7 @@ void agent_holds_on_process_ended(struct agent_process *process, void *data)
     for (struct agent_hold *hold = agent->left; hold; hold = next) {
         next = hold->next;
         if (hold->process == process) {
-            agent_secret_release(agent, NULL, hold->name, hold->secret);
+            release_left(hold);
             drop(hold);
         }
     }

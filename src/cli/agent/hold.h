@@ -31,6 +31,7 @@ struct agent_ending {
     rql_error fault; /* of the first release that failed */
 };
 
+/* A lock, or a series of locks. */
 struct agent_hold {
     struct agent *agent;
     struct agent_conn *conn; /* NULL: it is closed */
@@ -40,23 +41,37 @@ struct agent_hold {
     struct agent_task *task;
     struct agent_process *process; /* NULL: only its connection ends it */
     rql_request *request;          /* WAITS */
-    rql_lock *lock;                /* HELD */
+    rql_lock *lock;                /* HELD: one of these two */
+    rql_series *series;            /* */
+    int64_t series_id;             /* 0: a lock */
     struct agent_loss *loss;       /* what the library's thread notes of it */
     bool is_lost;
     int64_t ttl_ms;
-    int64_t token;
-    struct agent_ending *ending;  /* ENDS: the call that waits for it; or NULL */
-    uv_timer_t expiry;            /* LEFT: at the end of its TTL */
-    char secret[RQL_SECRET_SIZE]; /* LEFT */
-    char name[];
+    struct agent_ending *ending;      /* ENDS: the call that waits for it; or NULL */
+    uv_timer_t expiry;                /* LEFT: at the end of its TTL */
+    char (*secrets)[RQL_SECRET_SIZE]; /* LEFT: one for each name */
+    size_t n_names;
+    char names[]; /* each with its terminating NUL */
 };
 
-/* Begins to acquire a lock; replies at once only if it cannot. */
-void agent_hold_begin(struct agent_conn *conn, const char *name, enum agent_hold_kind kind,
-                      const rql_lock_options *options);
+/* What a client asks for. */
+struct agent_wish {
+    enum agent_hold_kind kind;
+    bool is_series;
+    size_t n_names; /* 1, or those of the series */
+    const char *names[RQL_SERIES_MAX];
+    rql_lock_options options; /* of each lock */
+};
 
-/* Returns what the connection holds or waits for; NULL: nothing of this name. */
-struct agent_hold *agent_hold_find(const struct agent_conn *conn, const char *name);
+/* Begins to acquire; replies at once only if it cannot. */
+void agent_hold_begin(struct agent_conn *conn, const struct agent_wish *wish);
+
+/* Returns what the connection holds or waits for, and the place of the name in it; NULL: nothing of
+ * this name. */
+struct agent_hold *agent_hold_find(const struct agent_conn *conn, const char *name, size_t *place);
+
+/* Returns a lock of a hold that is HELD. */
+const rql_lock *agent_hold_lock(const struct agent_hold *self, size_t place);
 
 /* Releases a hold. `ending` is the call that waits for it, or NULL; a hold that was lost before
  * does not count for it. */
