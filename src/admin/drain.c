@@ -64,7 +64,7 @@ static rql_status check_host(const struct drain *self)
                ? RQL_OK
                : rqli_fail(self->reader.error, RQL_NOT_FOUND,
                            "%s: no client is listed for this machine: none runs there, or none "
-                           "reports its machine (option client_names)",
+                           "reports its machine (option client_names); a host id needs no client",
                            self->host);
 }
 

@@ -151,7 +151,7 @@ static int examine(struct cli_session *self)
 
 const struct cli_command cli_doctor = {
     .name = "doctor",
-    .usage = "[URL] [--quick] [--strict] [--json]",
+    .usage = "[URL] [--quick] [--strict] [--all] [--json]",
     .summary = "Check the server and its locks; explain each problem",
     .examples = "  RQL_URL=redis://locks.example.com rql doctor\n",
     .notes = "Takes locks of its own, rql-doctor-..., and changes nothing else. Exits with 1 if "

@@ -222,12 +222,12 @@ const struct cli_command cli_drain = {
     .summary = "Ask a host to release all that it holds",
     .examples = "  rql drain web-1 --within 2m && ssh web-1 reboot\n",
     .notes =
-        "HOST is a machine, as rql who shows it, or a host id of rql who --ids. Programs that "
-        "set on_wanted are asked, within a third of their TTL, as is rql elect, which ends its "
-        "command; others, such as rql run, are only waited for. Clients that do not report their "
-        "machine, such as the gem, are not "
-        "found by its name. Stop new work on HOST first. Exits with 1 if locks are still held "
-        "when the time is over.\n",
+        "HOST is a machine, as rql who shows it, or a host id of rql who --ids. Programs that set "
+        "on_wanted are asked, within a third of their TTL: give them more time than that. So is "
+        "rql elect, which ends its command; others, such as rql run, are only waited for. Stop new "
+        "work on HOST first, and candidates of rql elect that wait there. Clients that do not "
+        "report their machine, such as the gem, are not found by its name. Exits with 1 if locks "
+        "are still held when the time is over.\n",
     .name_is = "which host? ",
     .needs_name = true,
     .prepare = set_time,

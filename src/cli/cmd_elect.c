@@ -43,10 +43,11 @@ static int64_t next_turn_ms(const struct cli_args *args, struct cli_asked *asked
         return soonest_ms;
     }
     until_ms = atomic_load(&asked->until_ms);
-    until_ms = until_ms > soonest_ms ? until_ms : soonest_ms;
-    cli_say_nowait("%s: makes way for %s", args->name,
-                   cli_format_duration(until_ms - cli_now_ms(), pause));
-    return until_ms;
+    if (until_ms > cli_now_ms()) {
+        cli_say_nowait("%s: makes way for %s", args->name,
+                       cli_format_duration(until_ms - cli_now_ms(), pause));
+    }
+    return until_ms > soonest_ms ? until_ms : soonest_ms;
 }
 
 static int run_terms(struct cli_session *self, struct cli_asked *asked)

@@ -94,6 +94,18 @@ static rql_status await_free(struct cli_session *self, const rql_lock_info *info
     return rql_lock_wait_until_free(self->client, info->name, &options, error);
 }
 
+/* A run that is over is the reason why this one is not made. */
+static void describe(struct cli_session *self, const rql_lock_info *info)
+{
+    char left[CLI_DURATION_SIZE];
+
+    if (info->is_kept) {
+        (void)snprintf(self->error.message, sizeof self->error.message,
+                       "%s: has run; the next run can begin in %s", self->args->name,
+                       cli_format_duration(info->remaining_ms, left));
+    }
+}
+
 /* Looks once at why the lock was refused. RQL_TIMED_OUT: a run of the window before is still
  * there. */
 static rql_status look(struct cli_session *self, const struct window *window, bool *is_over,
@@ -107,6 +119,7 @@ static rql_status look(struct cli_session *self, const struct window *window, bo
     }
     *is_over = info->server_us >= window->end_us;
     if (!is_of_before(info, window)) {
+        describe(self, info);
         return RQL_FAIL_FAST_NO_TRY;
     }
     return *is_over ? RQL_TIMED_OUT : await_free(self, info, window, error);
@@ -207,12 +220,15 @@ const struct cli_command cli_once = {
     .takes_locks = true,
     .usage = "NAME --window|--every DURATION [flags] -- COMMAND [ARGUMENT ...]",
     .summary = "Run a command once in a time, on one of many hosts",
-    .examples = "  rql once report --every 1d -- ./report.sh         once a day (UTC)\n"
+    .examples = "  rql once report --window 23h -- ./report.sh       from a daily crontab\n"
                 "  rql once poll --window 50s --unless-failed -- ./poll.sh\n",
     .notes = "For a crontab of many hosts: the first one runs COMMAND, the others exit with 0 at "
-             "once. With --window the time counts from the start of the run. With --every the "
-             "periods are those of the server's clock, in UTC, so hosts whose clocks differ agree. "
-             "While a run of an earlier period goes on, the next one waits for it, until its own "
+             "once. With --window the time counts from the start of the run: it is to be somewhat "
+             "shorter than the interval of the crontab, by more than the clocks of the hosts "
+             "differ. With --every the periods are those of the server's clock, in UTC; it is for "
+             "hosts that try more often than that, because a crontab fires where a period begins, "
+             "and there two hosts can be in two periods. While a run of an earlier period goes on, "
+             "the next one waits for it, until its own "
              "period is over at most.\n"
              "If the host dies during the run, another one may run COMMAND; with --at-most-once "
              "only when the time is over. If COMMAND fails, the run counts; with --unless-failed "

@@ -279,6 +279,7 @@ static int run(struct cli_session *self)
 
 const struct cli_command cli_hosts = {
     .name = "hosts",
+    .usage = "[--ids] [--json]",
     .summary = "Show which hosts are alive, and which are dead",
     .notes = "A host is a thread that has used its client while a swarm runs. It is dead after "
              "--zombie-ttl of silence.\n",

@@ -418,13 +418,14 @@ static void fill_lock(const struct cli_args *args, const rql_client *client, rql
     }
 }
 
-/* Called on the client's background thread. */
+/* Called on the client's background thread. A drain whose time is over has failed, and asks for
+ * nothing any more. */
 static void on_wanted(rql_lock *lock, const rql_wanted *wanted, void *user_data)
 {
     struct cli_asked *asked = user_data;
 
     (void)lock;
-    if (wanted->within_ms != RQL_FOREVER) {
+    if (wanted->within_ms > 0) {
         atomic_store(&asked->until_ms, cli_after_ms(wanted->within_ms));
         (void)eventfd_write(asked->fd, 1);
     }

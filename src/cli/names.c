@@ -60,8 +60,9 @@ static bool write_name(const struct cli_names *names, const char *id, bool with_
         (void)snprintf(behind, sizeof behind, "/%.*s", thread_length, thread);
     }
     if (client) {
-        (void)snprintf(out, CLI_NAME_SIZE, "%.64s %.64s[%lld%s]", client->host, client->program,
-                       (long long)client->pid, behind);
+        (void)snprintf(out, CLI_NAME_SIZE, "%.64s %.64s[%lld%s]%s%.64s", client->host,
+                       client->program, (long long)client->pid, behind,
+                       client->label[0] != '\0' ? " " : "", client->label);
         return true;
     }
     if (slash && strlen(slash + 1) == RUBY_DIGITS && pid_length > 0) {

@@ -124,6 +124,19 @@ def test_it_makes_way_when_its_host_is_drained(server, rql):
     assert not server.is_locked("a")
 
 
+def test_a_drain_that_has_failed_asks_for_nothing(server, rql):
+    """Its time was over before the lock was renewed."""
+    with Folder() as folder:
+        host = start(rql, folder, RUNS, "--ttl", "6s")
+        await_terms(folder, 1)
+        check_equal(rql("drain", HOST, "--within", "10ms").code, 1)
+        for _ in range(2):
+            await_renewal(server)
+        check_equal(len(terms(folder)), 1)
+        host.send_signal(signal.SIGTERM)
+        check_equal(finish(host).err, "")
+
+
 def test_it_waits_for_ever_whatever_the_environment_says(server, rql):
     server.ask("HSET", "rql:lock:a", "acq_id", "another")
     with Folder() as folder:

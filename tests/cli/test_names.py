@@ -46,7 +46,7 @@ def test_a_client_says_who_it_is(server, rql):
 def test_holders_and_waiters_are_shown_by_name(server, rql):
     process = holding(server, rql, "a", RQL_CLIENT_LABEL="billing")
     waiter = start_waiting(server, rql, "run", "a", "--", "true")
-    holder, waits = (f"{HOST} rql[{one.pid}]" for one in (process, waiter))
+    holder, waits = f"{HOST} rql[{process.pid}] billing", f"{HOST} rql[{waiter.pid}]"
     who = rql("who").out.splitlines()
     check_equal((who[0].split()[-2], who[1].endswith("  " + holder + "  -")), ("HOLDER", True))
     check_in("holder  " + holder, rql("info", "a").out)

@@ -1,5 +1,5 @@
 /* A service on a libuv loop. Once a second the service does work that only one of its instances may
- * do at a time. */
+ * do at a time. Link it with libuv, too: -luv. */
 #include <rql/rql.h>
 #include <stdio.h>
 #include <uv.h>
