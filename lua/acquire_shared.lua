@@ -135,9 +135,9 @@ if group.used and (own_token or score or is_poll or not is_behind_ours or group.
     if not own_token then
         own_token, own_slots = admitted.token, admitted.slots
         turn, free_ms = admitted.is_partly and "again", admitted.free_ms
-    end
-    if admitted.has_changed and not own_token then
-        count, next_to_last, is_behind_ours = call("ZCARD", queue), nil, false
+        if admitted.has_changed then
+            count, next_to_last, is_behind_ours = call("ZCARD", queue), nil, false
+        end
     end
     if not (own_token or free_ms or group.is_of_one) then -- until the first share ends
         local first_us = call("ZRANGE", shares, "0", "0", "WITHSCORES")[2]

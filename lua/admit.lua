@@ -9,7 +9,7 @@ local function turn_of_sharer(self, acquirer, record)
     local MOST, CLAIM_MS = 20, "1000" -- waiters without slots that one call admits; as in serve_queue.lua
     local call, keys, group, now_text = redis.call, self.keys, self.group, self.now_text
     local is_me = acquirer == self.me
-    if is_me and not self.may_fit then
+    if is_me and not self.fits then
         return "stays"
     end
     local waiter = read_record(acquirer, record)
@@ -41,8 +41,7 @@ local function turn_of_sharer(self, acquirer, record)
     end
     local token, slots = join(group, keys, now_text, sharer)
     if not token then
-        local paused_us = pause_end(keys[5], now_text)
-        self.free_ms = paused_us and math.ceil((paused_us - now_text) / 1000)
+        self.free_ms = math.ceil((pause_end(keys[5], now_text) - now_text) / 1000)
         return "stays"
     elseif is_me then
         self.token, self.slots = token, slots
@@ -62,31 +61,28 @@ end
 -- Admits the waiters that fit, from the head of the queue of a shared lock. The first one that does not fit keeps out
 -- all behind it, so no waiter starves. A waiter that is dead or receives nothing leaves the queue, as in
 -- serve_queue.lua. A key of a foreign type is left alone, and then no waiter is admitted. me is the waiter that the
--- script acts for, or nil; may_fit: it may be admitted.
+-- script acts for, or nil; fits: it may be admitted.
 --
 -- Returns {n_admitted; token, slots: those of `me`, if it was admitted; free_ms: for how long no waiter is admitted, or
 -- nil; is_partly: there was too much to do for one call; has_changed: waiters have left the queue}.
-local function admit(group, keys, now_text, me, may_fit)
-    local AT_ONCE, LAST, RUBYS_US = 8, "7", 2000000 -- a text costs less
+local function admit(group, keys, now_text, me, fits)
+    local AT_ONCE, RUBYS_US = 8, 2000000 -- read as "0" to "7": a text costs less than a number
     local call, queue, requests = redis.call, keys[2], keys[3]
-    local self = {group = group, keys = keys, now_text = now_text, me = me, may_fit = may_fit, n_admitted = 0,
+    local self = {group = group, keys = keys, now_text = now_text, me = me, fits = fits, n_admitted = 0,
                   work = 0, silent = {}}
-    local page = redis.pcall("ZRANGE", queue, "0", LAST)
+    local page = redis.pcall("ZRANGE", queue, "0", "7")
     if page.err then
         return self
     elseif not page[1] then
         restore(queue, requests, 0)
-        page = call("ZRANGE", queue, "0", LAST)
+        page = call("ZRANGE", queue, "0", "7")
     end
-    if not page[1] then
+    local head = page[1] and redis.pcall("HMGET", requests, "ruby", page[1])
+    if not head or head.err then
         return self
     end
-    local head = redis.pcall("HMGET", requests, "ruby", page[1])
-    if head.err then
-        return self
-    end
-    local ruby_mark, record = unpack(head)
-    local gone_us, ruby = string.match(ruby_mark or "", "^g (%d+) %S+ (.*)$")
+    local record = head[2]
+    local gone_us, ruby = string.match(head[1] or "", "^g (%d+) %S+ (.*)$")
     local left_us = gone_us and gone_us + RUBYS_US - now_text or 0
     if left_us > 0 and left_us <= RUBYS_US and page[1] ~= ruby then
         self.free_ms = math.ceil(left_us / 1000)
@@ -98,10 +94,7 @@ local function admit(group, keys, now_text, me, may_fit)
             self.is_partly = budget <= 0
             local fate, access = "stays", nil
             if not self.is_partly then
-                if record == nil then
-                    record = call("HGET", requests, page[i])
-                end
-                fate, access = turn_of_sharer(self, page[i], record)
+                fate, access = turn_of_sharer(self, page[i], record or call("HGET", requests, page[i]))
                 record = nil
             end
             if fate == "stays" then
@@ -112,7 +105,7 @@ local function admit(group, keys, now_text, me, may_fit)
             forget(requests, page[i], access)
             budget = budget - (fate == "dead" and 1 or fate == "silent" and 3 or 0)
         end
-        page = #page < AT_ONCE and {} or call("ZRANGE", queue, "0", LAST)
+        page = #page < AT_ONCE and {} or call("ZRANGE", queue, "0", "7")
     end
     return self
 end
