@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <rql/status.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -35,7 +36,7 @@ void test_skip_unless(bool condition, const char *reason)
 enum { KEPT_US = 500000, KEPT_OF_UNKNOWN_US = 20000 };
 
 static bool has_passed;
-static bool is_unknown;
+static atomic_bool is_unknown; /* threads of a test check, too */
 static int64_t kept_before_us;
 
 static int call(test_fn *function)
