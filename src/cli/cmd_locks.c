@@ -1,5 +1,5 @@
-#include "cmd.h"
 #include "format.h"
+#include "locks.h"
 #include "messages.h"
 #include "names.h"
 
@@ -210,23 +210,35 @@ static int show_lock(struct cli_session *self)
     return check_key(self, "lock", info->status);
 }
 
-static int show_queue(struct cli_session *self)
+rql_status cli_show_queue(struct cli_session *self, rql_key_status *status_of_key)
 {
     static const char *const headings[] = {"POSITION", "AGE", "SHARE", "ACQUIRER", NULL};
     static const char *const with_ids[] = {"POSITION", "AGE", "SHARE", "ACQUIRER", "HOST", NULL};
     CLI_AUTO(rql_free) rql_queue_info *info = NULL;
     CLI_AUTO(cli_names_free) struct cli_names names = {.clients = NULL};
+    const rql_status status =
+        rql_queue_inspect(self->client, self->args->name, &info, &self->error);
 
-    if (rql_queue_inspect(self->client, self->args->name, &info, &self->error) < 0) {
-        return cli_fault(&self->error);
-    }
-    if (!info) {
-        return cli_refuse(self, "no request waits for it");
+    if (status != RQL_OK) {
+        return status;
     }
     cli_names_read(&names, self);
     out_columns(&self->out, self->args->ids ? with_ids : headings);
     print_queue(&self->out, &names, info, false);
-    return check_key(self, "queue", info->status);
+    *status_of_key = info->status;
+    return RQL_OK;
+}
+
+static int queue(struct cli_session *self)
+{
+    rql_key_status of_key = RQL_KEY_ALIVE;
+    const rql_status status = cli_show_queue(self, &of_key);
+
+    if (status < 0) {
+        return cli_fault(&self->error);
+    }
+    return status == RQL_NOT_FOUND ? cli_refuse(self, "no request waits for it")
+                                   : check_key(self, "queue", of_key);
 }
 
 static int compare_locks(const void *a, const void *b)
@@ -343,15 +355,19 @@ static void print_holder(struct out *out, const rql_lock_info *info,
 
 /* Lists locks. Everything is read before anything is printed, so an error half-way does not leave
  * half of a list. Locks and queues are not read at the same moment. */
-static int list_locks(struct cli_session *self, const char *const *headings, bool is_who)
+static rql_status list_locks(struct cli_session *self, const char *const *headings, bool is_who)
 {
     CLI_AUTO(rql_free) rql_lock_info_list *locks = NULL;
     CLI_AUTO(rql_free) rql_queue_info_list *queues = NULL;
     CLI_AUTO(cli_names_free) struct cli_names names = {.clients = NULL};
 
-    if (rql_locks_inspect(self->client, &locks, &self->error) != RQL_OK ||
-        (is_who && rql_queues_inspect(self->client, &queues, &self->error) != RQL_OK)) {
-        return cli_fault(&self->error);
+    rql_status status = rql_locks_inspect(self->client, &locks, &self->error);
+
+    if (status == RQL_OK && is_who) {
+        status = rql_queues_inspect(self->client, &queues, &self->error);
+    }
+    if (status != RQL_OK) {
+        return status;
     }
     sort(locks->item, locks->count, compare_locks);
     if (queues) {
@@ -369,7 +385,7 @@ static int list_locks(struct cli_session *self, const char *const *headings, boo
         }
     }
     out_end(&self->out);
-    return CLI_DONE;
+    return RQL_OK;
 }
 
 /* Prints a row for each holder of a lock; in JSON the lock, with its holders. */
@@ -452,7 +468,7 @@ static const char *const *choose(const struct headings *self, const struct cli_a
     return args->ids ? self->with_ids : self->plain;
 }
 
-static int who(struct cli_session *self)
+rql_status cli_show_who(struct cli_session *self)
 {
 #define BEGIN "LOCK", "AGE", "LEFT"
     static const struct headings of_locks = {
@@ -470,9 +486,14 @@ static int who(struct cli_session *self)
 #undef BEGIN
 
     if (show_holders(self, choose(&of_holders, self->args))) {
-        return CLI_DONE;
+        return RQL_OK;
     }
     return list_locks(self, choose(&of_locks, self->args), true);
+}
+
+static int who(struct cli_session *self)
+{
+    return cli_show_who(self) == RQL_OK ? CLI_DONE : cli_fault(&self->error);
 }
 
 /* Lists locks, queues or keys. SCAN is enough for names; --long reads each key. */
@@ -489,7 +510,9 @@ static int ls(struct cli_session *self)
     if (self->args->queues) {
         return list_queues(self);
     }
-    return list_locks(self, self->args->node ? with_node : headings, false);
+    return list_locks(self, self->args->node ? with_node : headings, false) == RQL_OK
+               ? CLI_DONE
+               : cli_fault(&self->error);
 }
 
 static int check_ls(struct cli_args *args)
@@ -534,7 +557,7 @@ const struct cli_command cli_queue = {
     .summary = "Show who waits for a lock, first in line first",
     .notes = "If no request waits, it exits with 1 and prints null with --json.\n",
     .needs_name = true,
-    .run = show_queue,
+    .run = queue,
 };
 
 const struct cli_command cli_ls = {

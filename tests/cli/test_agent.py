@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """rql agent: the lock service of a host, by its socket."""
 import contextlib
+import json
 import os
 import pathlib
 import re
@@ -452,6 +453,29 @@ def test_a_series_that_has_lost_a_lock_is_lost(server, rql):
             process.kill()
             for name in "cd":
                 await_free(server, name)
+
+
+def test_who_holds_and_who_waits_is_told_in_json(server, rql):
+    with Agent(rql) as agent:
+        one, two, three = (agent.connect() for _ in range(3))
+        for name in ("a", "b1", "b2"):
+            one.call("RQL.LOCK", name, "TTL", 60000)
+        two.tell("RQL.LOCK", "a", "WAIT", 0)
+        wait_until(lambda: server.queue_length("a") == 1, "it waits")
+        locks = json.loads(three.call("RQL.WHO"))
+        check_equal([(lock["name"], lock["waiting"], lock["acquirer_id"]) for lock in locks],
+                    [(lock["name"], lock["waiting"], lock["acquirer_id"]) for lock in rql("who", "--json").json()])
+        check_equal([lock["name"] for lock in json.loads(three.call("RQL.WHO", "b?"))], ["b1", "b2"])
+        check_equal(json.loads(three.call("RQL.WHO", "a"))[0]["holders"][0]["meta"], locks[0]["meta"])
+        (waiter,) = json.loads(three.call("RQL.QUEUE", "a"))["requests"]
+        check_equal(waiter["acquirer_id"], rql("queue", "a", "--json").json()["requests"][0]["acquirer_id"])
+        check_equal((three.call("RQL.QUEUE", "b1"), refusal(three, "RQL.QUEUE", "")), (None, "INVALID"))
+        server.ask("EVAL", "for i = 1, 3000 do redis.call('COPY', 'rql:lock:b1', 'rql:lock:many' .. i) end", 0)
+        three.tell("RQL.WHO")
+        three.tell("RQL.HELD", "a")  # behind it
+        check_in("too long", refusal_read(three, whole=True))
+        check_equal(three.read(), 0)
+        check_equal(len(json.loads(three.call("RQL.WHO", "many1?"))), 10)
 
 
 def test_fencelock(server, rql):

@@ -1,9 +1,9 @@
+#include "call.h"
 #include "cmd.h"
 #include "command.h"
 #include "conn.h"
 #include "hold.h"
 #include "messages.h"
-#include "secret.h"
 #include "state.h"
 #include "systemd.h"
 
@@ -53,7 +53,7 @@ static void end(struct agent *self)
         agent_conn_close(self->conns, AGENT_BY_AGENT);
     }
     agent_holds_forget_left(self);
-    agent_secrets_end(self);
+    agent_calls_end(self);
     (void)!rql_loop_close(self->loop, on_loop_closed, self, NULL); /* no fault: it is open */
 }
 

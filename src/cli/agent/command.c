@@ -1,7 +1,7 @@
 #include "command.h"
 
+#include "call.h"
 #include "exit.h"
-#include "secret.h"
 
 #include <errno.h>
 #include <rql/share.h>
@@ -362,7 +362,19 @@ static void held(struct agent_conn *conn, const struct agent_request *request)
 /* RQL.UNLOCKSECRET name secret, and FENCELOCK.RELEASE with the same words */
 static void unlock_secret(struct agent_conn *conn, const struct agent_request *request)
 {
-    agent_secret_release(conn->agent, conn, word(request, 1), word(request, 2));
+    agent_call_release(conn->agent, conn, word(request, 1), word(request, 2));
+}
+
+/* RQL.WHO [pattern] */
+static void who(struct agent_conn *conn, const struct agent_request *request)
+{
+    agent_call_look(conn, AGENT_LOOK_WHO, request->count > 1 ? word(request, 1) : "*");
+}
+
+/* RQL.QUEUE name */
+static void queue(struct agent_conn *conn, const struct agent_request *request)
+{
+    agent_call_look(conn, AGENT_LOOK_QUEUE, word(request, 1));
 }
 
 /* RQL.INHERIT */
@@ -571,6 +583,8 @@ static const struct command {
     {"RQL.UNLOCKSERIES", 2, 2, unlock_series, false},
     {"RQL.UNLOCKSECRET", 3, 3, unlock_secret, false},
     {"RQL.HELD", 2, 2, held, false},
+    {"RQL.WHO", 1, 2, who, false},
+    {"RQL.QUEUE", 2, 2, queue, false},
     {"RQL.INHERIT", 1, 1, inherit, false},
     {"FENCELOCK.ACQUIRE", 3, 3, acquire_fence, true},
     {"FENCELOCK.RELEASE", 3, 3, unlock_secret, false},

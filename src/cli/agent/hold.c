@@ -1,7 +1,7 @@
 #include "hold.h"
 
+#include "call.h"
 #include "exit.h"
-#include "secret.h"
 
 #include <rql/share.h>
 #include <stdlib.h>
@@ -562,7 +562,7 @@ static void release_left(const struct agent_hold *self)
     const char *name = self->names;
 
     for (size_t i = 0; i < self->n_names; i++) {
-        agent_secret_release(self->agent, NULL, name, self->secrets[i]);
+        agent_call_release(self->agent, NULL, name, self->secrets[i]);
         name += strlen(name) + 1;
     }
 }

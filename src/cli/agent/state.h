@@ -15,11 +15,11 @@
 #include <uv.h>
 
 struct agent;
+struct agent_call;
 struct agent_conn;
 struct agent_hold;
 struct agent_loss;
 struct agent_request;
-struct agent_secret;
 
 /* How a connection ends. A client that ends it knows that it holds nothing any more. If the agent
  * does, the client may still be at work: its locks are left to their TTL, or to the end of its
@@ -34,6 +34,13 @@ struct agent_ops {
     void (*end_holds)(struct agent_conn *conn, enum agent_end end);
     /* Ends the agent if it drains, and nothing is held or waits. */
     void (*on_released)(struct agent *agent);
+};
+
+/* Calls that block, of one kind. */
+struct agent_lane {
+    struct agent_call *first; /* those that have not begun */
+    size_t n_running;
+    size_t most; /* at once */
 };
 
 struct agent {
@@ -52,11 +59,11 @@ struct agent {
     size_t most_conns;
     uint64_t last_id; /* of connections */
 
-    struct agent_hold *left;      /* holds of connections that the agent has closed */
-    size_t n_held;                /* holds in force, those that are being released included */
-    size_t n_waiting;             /* requests whose outcome is to come */
-    struct agent_secret *secrets; /* releases by secret that have not begun */
-    size_t n_secrets;             /* those that are under way */
+    struct agent_hold *left;    /* holds of connections that the agent has closed */
+    size_t n_held;              /* holds in force, those that are being released included */
+    size_t n_waiting;           /* requests whose outcome is to come */
+    struct agent_lane releases; /* by secret */
+    struct agent_lane looks;    /* at locks and queues */
     uv_async_t losses_async;
     _Atomic(struct agent_loss *) losses; /* pushed by the library's thread */
     struct agent_loss *noticed;          /* taken from there, and not handled yet */

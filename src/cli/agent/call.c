@@ -1,0 +1,180 @@
+#include "call.h"
+
+#include "exit.h"
+#include "locks.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    RELEASES_AT_ONCE = 2,
+    LOOKS_AT_ONCE = 1,
+    TEXT_MAX = 1 << 19, /* less than a client may leave unread */
+};
+
+struct agent_call {
+    struct agent *agent;
+    struct agent_lane *lane;
+    struct agent_call *next;
+    struct agent_conn *conn; /* NULL: it is closed, or there is none */
+    bool is_owed;            /* there is none: the release is due all the same */
+    rql_status (*run)(void *call, rql_error *error); /* on a thread of libuv's pool */
+    enum agent_look look;
+    char *text; /* what a look has found: JSON; or NULL */
+    size_t size;
+    const char *secret;
+    char name[];
+};
+
+static void go_on(struct agent_lane *lane);
+
+static rql_status release(void *data, rql_error *error)
+{
+    const struct agent_call *self = data;
+
+    return rql_lock_release_by_secret(self->agent->client, self->name, self->secret, error);
+}
+
+/* Prints as `rql who --json` and `rql queue --json` do. */
+static rql_status run_look(void *data, rql_error *error)
+{
+    struct agent_call *self = data;
+    const struct cli_args args = {.name = self->name};
+    struct cli_session session = {
+        .args = &args, .client = self->agent->client, .out = out_fields(OUT_JSON)};
+    rql_key_status of_key; /* JSON has it */
+    rql_status status;
+
+    session.out.to = cli_must(open_memstream(&self->text, &self->size));
+    status =
+        self->look == AGENT_LOOK_WHO ? cli_show_who(&session) : cli_show_queue(&session, &of_key);
+    out_print(&session.out);
+    (void)fclose(session.out.to);
+    *error = session.error;
+    return status;
+}
+
+static void reply(struct agent_call *self, rql_status status, const rql_error *error)
+{
+    struct agent_reply *out = &self->conn->out;
+
+    if (status < 0) {
+        agent_reply_fault(out, status, error->message);
+    } else if (self->run == release) {
+        agent_reply_number(out, status == RQL_OK);
+    } else if (status == RQL_OK && self->size > TEXT_MAX) {
+        agent_reply_error(out, "ERR", "the answer is too long: ask for fewer locks");
+    } else if (status == RQL_OK) {
+        agent_reply_text(out, self->text);
+    } else {
+        agent_reply_null_text(out, self->conn->is_resp3);
+    }
+}
+
+static void drop(struct agent_call *self)
+{
+    free(self->text);
+    free(self);
+}
+
+static void on_done(rql_status status, const rql_error *error, void *data)
+{
+    struct agent_call *self = data;
+    struct agent_conn *conn = self->conn;
+    struct agent_lane *lane = self->lane;
+
+    if (conn) {
+        reply(self, status, error);
+    }
+    lane->n_running--;
+    drop(self);
+    if (conn) {
+        agent_conn_go_on(conn);
+    }
+    go_on(lane);
+}
+
+/* Begins the next one, unless its connection has been closed meanwhile. */
+static void go_on(struct agent_lane *lane)
+{
+    while (lane->first && lane->n_running < lane->most) {
+        struct agent_call *next = lane->first;
+        const rql_work work = {.run = next->run, .done = on_done, .user_data = next};
+
+        lane->first = next->next;
+        if ((next->conn || next->is_owed) &&
+            rql_loop_run(next->agent->loop, &work, NULL) == RQL_OK) {
+            lane->n_running++;
+        } else {
+            drop(next);
+        }
+    }
+}
+
+/* Makes a call with these texts. */
+static struct agent_call *new_call(struct agent *agent, struct agent_conn *conn, const char *name,
+                                   const char *secret)
+{
+    const size_t name_size = strlen(name) + 1;
+    const size_t secret_size = strlen(secret) + 1;
+    struct agent_call *self = cli_must(calloc(1, sizeof *self + name_size + secret_size));
+
+    *self = (struct agent_call){.agent = agent, .conn = conn, .is_owed = !conn};
+    memcpy(self->name, name, name_size);
+    self->secret = memcpy(self->name + name_size, secret, secret_size);
+    return self;
+}
+
+/* Queues a call, in front if nobody waits for it. */
+static void begin(struct agent_call *self, struct agent_lane *lane, size_t most)
+{
+    struct agent_call **at = &lane->first;
+
+    lane->most = most;
+    self->lane = lane;
+    while (self->conn && *at) {
+        at = &(*at)->next;
+    }
+    self->next = *at;
+    *at = self;
+    if (self->conn) {
+        self->conn->phase = AGENT_CONN_BUSY;
+        self->conn->caller = &self->conn;
+    }
+    go_on(lane);
+}
+
+void agent_call_release(struct agent *agent, struct agent_conn *conn, const char *name,
+                        const char *secret)
+{
+    struct agent_call *self = new_call(agent, conn, name, secret);
+
+    self->run = release;
+    begin(self, &agent->releases, RELEASES_AT_ONCE);
+}
+
+void agent_call_look(struct agent_conn *conn, enum agent_look look, const char *name)
+{
+    struct agent_call *self = new_call(conn->agent, conn, name, "");
+
+    self->run = run_look;
+    self->look = look;
+    begin(self, &conn->agent->looks, LOOKS_AT_ONCE);
+}
+
+static void end(struct agent_lane *lane)
+{
+    while (lane->first) {
+        struct agent_call *next = lane->first;
+
+        lane->first = next->next;
+        drop(next);
+    }
+}
+
+void agent_calls_end(struct agent *agent)
+{
+    end(&agent->releases);
+    end(&agent->looks);
+}
