@@ -399,7 +399,9 @@ class Fixture(harness.Fixture):
     """The server syncs what it says, so nothing is lost when it is killed. No failure is excused."""
 
     def run(self, case):
-        self.server = self.server or PrivateServer("--appendonly", "yes", "--appendfsync", "always", has_clock=True)
+        # A long file of writes would take the server long to read when it is started again.
+        self.server = self.server or PrivateServer("--appendonly", "yes", "--appendfsync", "always",
+                                                   "--auto-aof-rewrite-min-size", "1mb", has_clock=True)
         super().run(case)
 
     def excuse(self, case, n_tries, took_s):
