@@ -49,7 +49,7 @@ const struct cli_flag cli_flags[] = {
          CLI_FIELD(hold_at_least_ms), "run"),
     FLAG("shared", NULL, "hold it together with other readers", CLI_ON, 0, CLI_FIELD(shared),
          "run lock"),
-    FLAG("permits", "N", "let N hold it at the same time; all give the same N", CLI_COUNT, 0,
+    FLAG("permits", "N", "let N hold it at once; all give the same N", CLI_COUNT, 0,
          CLI_FIELD(permits), "run lock"),
     FLAG("units", "M", "take M of the N permits; default 1", CLI_COUNT, 0, CLI_FIELD(units),
          "run lock"),
