@@ -3,6 +3,7 @@
 
 #include "base/fork.h"
 #include "base/must.h"
+#include "base/os.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -123,7 +124,7 @@ static void stand_there(void *argument)
 {
     struct member *self = argument;
 
-    self->id = gettid();
+    self->id = rqli_os_thread_id();
     (void)pthread_mutex_lock(&self->crowd->held);
     (void)pthread_mutex_unlock(&self->crowd->held);
 }
@@ -143,7 +144,7 @@ static size_t pool_threads(void)
 static void await_end(struct member *member)
 {
     RQLI_MUST(uv_thread_join(&member->thread) == 0);
-    while (tgkill(getpid(), member->id, 0) == 0) {
+    while (rqli_os_thread_lives(member->id)) {
         (void)sched_yield();
     }
 }

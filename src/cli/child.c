@@ -2,6 +2,7 @@
 
 #include "guard.h"
 #include "messages.h"
+#include "os.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -77,7 +78,7 @@ static void keep_only(int channel)
     } else {
         (void)dup2(channel, CLI_GUARD_FD);
     }
-    (void)close_range(CLI_GUARD_FD + 1, ~0U, 0);
+    cli_os_close_from(CLI_GUARD_FD + 1);
 }
 
 /* Forks the command and becomes its guard. The command is forked first: it is a copy of this
@@ -98,7 +99,7 @@ _Noreturn static void become_guard(const struct start *start)
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
     (void)close(start->channel[0]);
     (void)close(start->launch[0]);
-    command = _Fork();
+    command = cli_os_fork();
     if (command == 0) {
         become_command(start, guard);
     }

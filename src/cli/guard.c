@@ -1,6 +1,7 @@
 #include "guard.h"
 
 #include "format.h"
+#include "os.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -141,7 +142,7 @@ static void receive_orders(struct guard *self)
 _Noreturn static void lead(pid_t guard)
 {
     (void)prctl(PR_SET_NAME, "rql-group");
-    (void)close_range(0, ~0U, 0);
+    cli_os_close_from(0);
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == guard) {
         while (true) {
             (void)pause();

@@ -129,8 +129,7 @@ static bool wait_over(struct cli_progress *self, int64_t ms)
     (void)clock_gettime(CLOCK_MONOTONIC, &end);
     end.tv_sec += ms / 1000 + (end.tv_nsec + ms % 1000 * 1000000) / 1000000000;
     end.tv_nsec = (end.tv_nsec + ms % 1000 * 1000000) % 1000000000;
-    while (!self->is_over &&
-           pthread_cond_clockwait(&self->changed, &self->mutex, CLOCK_MONOTONIC, &end) == 0) {
+    while (!self->is_over && pthread_cond_timedwait(&self->changed, &self->mutex, &end) == 0) {
     }
     return self->is_over;
 }
@@ -213,6 +212,7 @@ static bool start_thread(struct cli_progress *self)
 struct cli_progress *cli_progress_start(const struct cli_session *session)
 {
     const char *terminal = secure_getenv("TERM");
+    pthread_condattr_t attributes;
     struct cli_progress *self;
 
     if (!isatty(STDERR_FILENO) || !terminal || strcmp(terminal, "dumb") == 0) {
@@ -226,7 +226,10 @@ struct cli_progress *cli_progress_start(const struct cli_session *session)
     (void)snprintf(self->identity, sizeof self->identity, "%s",
                    rql_client_identity(session->client));
     (void)pthread_mutex_init(&self->mutex, NULL);
-    (void)pthread_cond_init(&self->changed, NULL);
+    (void)pthread_condattr_init(&attributes);
+    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&self->changed, &attributes);
+    (void)pthread_condattr_destroy(&attributes);
     if (!start_thread(self)) {
         drop(self);
         return NULL;

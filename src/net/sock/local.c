@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/futex.h"
+#include "base/os.h"
 #include "base/scope.h"
 #include "base/text.h"
 #include "net/sock/connect.h"
@@ -137,7 +138,7 @@ static rql_status read_idle(struct plan *out, rql_error *error)
 }
 
 /* Sets up the child: signals as a fresh program has them, the three standard streams at /dev/null,
- * no other descriptor open. */
+ * no other descriptor open. Returns 0 unless something fails. */
 static int set_up_child(posix_spawnattr_t *attributes, posix_spawn_file_actions_t *actions)
 {
     sigset_t none;
@@ -154,8 +155,7 @@ static int set_up_child(posix_spawnattr_t *attributes, posix_spawn_file_actions_
     for (fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
         code |= posix_spawn_file_actions_addopen(actions, fd, "/dev/null", O_RDWR, 0);
     }
-    code |= posix_spawn_file_actions_addclosefrom_np(actions, STDERR_FILENO + 1);
-    return code | posix_spawn_file_actions_addchdir_np(actions, "/");
+    return code | rqli_os_close_in_child(actions, STDERR_FILENO + 1);
 }
 
 /* posix_spawn() does not change its lists, but its prototype does not say so. */

@@ -6,6 +6,7 @@
 # Descriptor 8 is the post: a lock on guard.lock that says that a guard is there. Descriptor 9 is the
 # lock on the folder that a joiner holds until it is connected. No child may keep either.
 set -u
+cd /
 umask 077
 PATH=$PATH:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 

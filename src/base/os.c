@@ -1,0 +1,41 @@
+#include "base/os.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+pid_t rqli_os_thread_id(void)
+{
+    return (pid_t)syscall(SYS_gettid);
+}
+
+bool rqli_os_thread_lives(pid_t thread)
+{
+    return syscall(SYS_tgkill, getpid(), thread, 0) == 0;
+}
+
+/* Exec closes most of them anyway. One that another thread opens without O_CLOEXEC from now on is
+ * missed. */
+int rqli_os_close_in_child(posix_spawn_file_actions_t *actions, int first)
+{
+    DIR *folder = opendir("/proc/self/fd");
+    const struct dirent *entry;
+    int code = 0;
+
+    if (!folder) {
+        return errno;
+    }
+    /* Each folder is read by one thread. NOLINTNEXTLINE(concurrency-mt-unsafe) */
+    while (code == 0 && (entry = readdir(folder)) != NULL) {
+        const int fd = (int)strtol(entry->d_name, NULL, 10); /* 0 for the entries with dots */
+
+        if (fd >= first && (fcntl(fd, F_GETFD) & FD_CLOEXEC) == 0) {
+            code = posix_spawn_file_actions_addclose(actions, fd);
+        }
+    }
+    (void)closedir(folder);
+    return code;
+}
