@@ -739,6 +739,12 @@ def test_a_socket_of_systemd_outlives_the_agent(_server, rql):
         assert os.path.exists(path), "the agent has removed it"
 
 
+def test_an_agent_may_be_of_the_swarm(_server, rql):
+    with Agent(rql, "--auto-swarm", "true") as agent:
+        agent.connect().call("RQL.LOCK", "a")
+        wait_until(lambda: [host["client"]["program"] for host in rql("hosts", "--json").json()] == ["rql"], "it is alive")
+
+
 def test_what_is_no_socket_that_listens(_server, rql):
     with socket.socket(socket.AF_UNIX) as channel:
         result = finish(start_for(rql, channel))
