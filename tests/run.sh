@@ -42,7 +42,7 @@ export DEBIAN_FRONTEND=noninteractive
 packages_gcc='meson ninja-build gcc g++ libc6-dev pkg-config libhiredis-dev libuv1-dev libcjson-dev
 libcmocka-dev libssl-dev zlib1g-dev libzstd-dev openssl redis-server systemd python3 ruby abigail-tools dpkg-dev'
 packages_all="$packages_gcc build-essential valgrind clang clang-format clang-tidy doxygen shellcheck debhelper lintian git libpq-dev
-man-db mandoc bash-completion zsh fish"
+cmake man-db mandoc bash-completion zsh fish"
 with_gcc='one gcc sample light faults tls cluster connectivity promises timed soak guarantees explore mutants coverage debian13 bare demo'
 optional='cppcheck gcc-multilib python3-redis ruby-redis node-redis php-cli php-redis'
 policy=/usr/sbin/policy-rc.d

@@ -28,6 +28,34 @@ python3 "$tests/examples/test_examples.py" installed cc c++
 [ "$(rql --version)" = "rql $(dpkg-query -W -f '${Version}' rql | sed 's/-[^-]*$//')" ]
 [ "$(rql run nightly -- printenv RQL_LOCK)" = nightly ]
 
+# A project of CMake, with the shared library and with the static one.
+mkdir "$work/cmake"
+cat >"$work/cmake/uses.c" <<'END'
+#include <rql/rql.h>
+#include <stdio.h>
+
+int main(void)
+{
+    return puts(rql_status_text(RQL_TIMED_OUT)) < 0;
+}
+END
+cat >"$work/cmake/CMakeLists.txt" <<'END'
+cmake_minimum_required(VERSION 3.18)
+project(consumer C)
+find_package(rql 0.1 REQUIRED)
+foreach(kind rql static)
+  add_executable(uses-${kind} uses.c)
+  target_link_libraries(uses-${kind} PRIVATE rql::${kind})
+endforeach()
+END
+cmake -S "$work/cmake" -B "$work/cmake/build"
+cmake --build "$work/cmake/build"
+for kind in rql static; do
+    [ "$("$work/cmake/build/uses-$kind")" = 'timed out' ]
+done
+readelf -d "$work/cmake/build/uses-rql" | grep -q 'NEEDED.*librql'
+if readelf -d "$work/cmake/build/uses-static" | grep -q 'NEEDED.*librql'; then exit 1; fi
+
 man -w rql rql-run librql rql_lock_acquire >/dev/null
 systemd-analyze verify rql-swarm.service rql-metrics.timer rql-elect@a.service rql-agent.service
 getent group rql >/dev/null
