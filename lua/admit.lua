@@ -12,6 +12,11 @@ local function turn_of_sharer(self, acquirer, record)
     if is_me and not self.fits then
         return "stays"
     end
+    local paused_us = self.n_admitted == 0 and pause_end(keys[5], now_text)
+    if paused_us then
+        self.free_ms = math.ceil((paused_us - now_text) / 1000)
+        return "stays"
+    end
     local waiter = read_record(acquirer, record)
     if not waiter then
         -- @include ruby_beside_sharers
@@ -40,10 +45,7 @@ local function turn_of_sharer(self, acquirer, record)
         sharer.lease_ms, sharer.mark = CLAIM_MS, "c"
     end
     local token, slots = join(group, keys, now_text, sharer)
-    if not token then
-        self.free_ms = math.ceil((pause_end(keys[5], now_text) - now_text) / 1000)
-        return "stays"
-    elseif is_me then
+    if is_me then
         self.token, self.slots = token, slots
     else
         local heard = notify(keys, waiter, waiter.nonce .. " " .. token .. " " .. now_text .. " " ..

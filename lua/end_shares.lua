@@ -22,11 +22,7 @@ local function end_shares(group, keys, now_text, acquirers, fields)
     if left_ms <= 0 then -- more shares have ended than remove_ended() removes
         group.used, group.owner = nil, nil
         call("DEL", lock, shares)
-        return
-    end
-    group.left_ms = call("PTTL", lock)
-    if left_ms < group.left_ms then
-        group.left_ms = left_ms
+    elseif left_ms < call("PTTL", lock) then
         call("PEXPIRE", lock, left_ms)
         call("PEXPIRE", shares, left_ms)
     end

@@ -1,12 +1,13 @@
 -- Adds to the TTL of a lock of any holder, for operators, like the gem's extend_lock_ttl. A sum of 0 or less ends
--- the lock, as with the gem.
+-- the lock, as with the gem. A lock of several ends with its last share, so it is not extended.
 --
 -- @keys lock
 -- @args add_ms
 -- Returns 1 when done, 0 when there is no lock.
 
 -- PEXPIRE would change or delete a key of any type; HEXISTS fails for one that is no lock.
-redis.call("HEXISTS", KEYS[1], "acq_id")
+local is_of_several = redis.call("HEXISTS", KEYS[1], "rql_used") == 1
+local add_ms = tonumber(ARGV[1])
 
-local left = redis.call("PTTL", KEYS[1]) + tonumber(ARGV[1])
+local left = redis.call("PTTL", KEYS[1]) + (is_of_several and math.min(add_ms, 0) or add_ms)
 return redis.call("PEXPIRE", KEYS[1], math.min(left, 2592000000))

@@ -50,8 +50,7 @@ local function join(group, keys, now_text, sharer)
         group.map, slots = take_slots(group.map, sharer.units)
     end
     group.used = group.used + sharer.units
-    local end_us = now_text + sharer.lease_ms * 1000 -- in two parts, because "%.0f" costs more
-    call("ZADD", shares, string.format("%d%06d", end_us / 1000000, end_us % 1000000), sharer.acquirer)
+    call("ZADD", shares, string.format("%.0f", now_text + sharer.lease_ms * 1000), sharer.acquirer)
     local field = sharer.nonce .. " " .. sharer.units .. (slots == "" and "" or ":" .. slots) .. " " .. sharer.limit ..
         " " .. token .. " " .. sharer.ttl_ms .. " " .. sharer.mark .. " " .. sharer.host .. " " .. sharer.metadata
     if group.map == "" then
@@ -59,9 +58,6 @@ local function join(group, keys, now_text, sharer)
     else
         call("HSET", lock, "rql_used", group.used, "rql_slots", group.map, "rql_h:" .. sharer.acquirer, field)
     end
-    if (group.left_ms or 0) - life_ms < 0 then
-        -- @include keep_for
-        group.left_ms = life_ms + 0
-    end
+    -- @include keep_for
     return token, slots
 end

@@ -1,6 +1,6 @@
 -- A group is what scripts know of a lock that is shared: used: the units in use, nil if the lock is free or is not
 -- shared; map: the slots that are taken, see take_slots.lua; is_of_one: one sharer holds it, as any owner; owner: the
--- acquirer of a lock of one; left_ms: how long the lock lives at least, nil if that is not known.
+-- acquirer of a lock of one.
 --
 -- out: remove_shares
 

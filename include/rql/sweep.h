@@ -314,8 +314,8 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_force_unlock_sized(rql_client *client
  *
  * As in the gem, a lock without a TTL counts as one with no time left: its TTL becomes @p add_ms.
  * The new TTL is at most ::RQL_TTL_MAX_MS. If the call ends the lock, the lock goes to the next
- * waiter. If several acquirers share the lock, the call can end their shares sooner, but none ends
- * later: extend a share by its secret.
+ * waiter. If several acquirers share the lock, the call can end it sooner, but not later: it ends
+ * with its last share. Extend a share by its secret.
  *
  * @param[in]  client  The client.
  * @param[in]  name    The lock's name.

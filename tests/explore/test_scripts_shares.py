@@ -118,6 +118,26 @@ def test_a_lock_of_several_ends_with_its_last_share(calls):
     check_equal(calls.ask("EXISTS", LOCK, SHARES), 0)
 
 
+def test_a_lock_of_several_is_not_extended_by_force(calls):
+    let_share(calls, 1, 2, ttl_ms=5000)
+    check_equal(calls.call("force_extend", 60000), 1)
+    check_equal(calls.ask("PTTL", LOCK), 5000)
+    calls.call("force_extend", -3000)
+    check_equal((calls.ask("PTTL", LOCK), calls.ask("PTTL", SHARES)), (2000, 5000))
+    let_share(calls, 3, ttl_ms=4000)
+    check_equal([calls.ask("PTTL", key) for key in (LOCK, SHARES)], [4000, 4000])
+
+
+def test_shares_that_are_renewed_live_on_in_a_lock_whose_end_was_moved(calls):
+    """By Ruby: the shares end with their own key, which the renewals keep."""
+    let_share(calls, 1, 2, ttl_ms=5000)
+    calls.ask("PEXPIRE", LOCK, 65000)
+    for _ in range(4):
+        calls.pass_ms(1700)
+        check_equal([extend(calls, number, 5000)[0] for number in (1, 2)], ["1", "1"])
+    check_equal([calls.ask("PTTL", key) for key in (LOCK, SHARES)], [5000, 5000])
+
+
 def test_the_end_of_a_lock_of_several_is_now(calls):
     """PEXPIRE of 0 deletes it, and what is written then has no ttl."""
     let_share(calls, 1, ttl_ms=1000)
@@ -373,6 +393,15 @@ def test_nothing_is_admitted_in_a_pause(calls):
     check_equal(extend(calls, 1)[0], "1")
     calls.pass_ms(5001)
     check_equal(poll(calls, 3, told[7])[0], "1")
+
+
+def test_nobody_leaves_the_queue_in_a_pause(calls):
+    """Behind the outage of a server all look dead until they poll."""
+    let_share(calls, 1, 2, ttl_ms=60000)
+    calls.ask("SET", "rql:fence", f"q {calls.now_us + 20000000} {calls.now_us}")
+    check_equal(share(calls, 3)[0], "0")
+    calls.pass_ms(6000)
+    check_equal((leave(calls, 2), calls.ask("ZCARD", "rql:lock_queue:a")), ("2 0", 1))
 
 
 def test_a_request_that_passes_the_queue_joins_those_who_share(calls):
