@@ -1,6 +1,7 @@
 #include "systemd.h"
 
 #include "exit.h"
+#include "messages.h"
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -36,12 +37,18 @@ void cli_systemd_notify(const char *text)
 }
 
 /* The number of the process says for whom it is: a program that systemd has not started itself may
- * inherit the variables. */
-int cli_systemd_socket(void)
+ * inherit the variables. The first process of a container forks this one (init.c). */
+bool cli_systemd_socket(int *out)
 {
     const char *pid = getenv("LISTEN_PID");   /* NOLINT(concurrency-mt-unsafe) */
     const char *count = getenv("LISTEN_FDS"); /* NOLINT(concurrency-mt-unsafe) */
-    const bool is_mine = pid && count && strtoll(pid, NULL, 10) == getpid();
+    const long long wanted = pid ? strtoll(pid, NULL, 10) : 0;
+    const bool is_mine = wanted == getpid() || (wanted == 1 && getppid() == 1);
 
-    return is_mine && strcmp(count, "1") == 0 ? FIRST_PASSED : -1;
+    *out = count && is_mine ? FIRST_PASSED : -1;
+    if (*out >= 0 && strcmp(count, "1") != 0) {
+        cli_say("LISTEN_FDS is %s; one socket is taken", count);
+        return false;
+    }
+    return true;
 }

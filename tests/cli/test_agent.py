@@ -40,6 +40,8 @@ for word in words:
 if forks and os.fork() == 0:
     time.sleep(600)
 print(os.getpid(), flush=True)
+line.recv(1)
+print("closed", flush=True)
 time.sleep(600)
 """
 
@@ -47,7 +49,7 @@ time.sleep(600)
 AS_SYSTEMD = """
 import os, sys
 os.dup2(int(sys.argv[1]), 3)
-os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS="1")
+os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS=os.environ.get("N_PASSED", "1"))
 os.execv(sys.argv[2], sys.argv[2:])
 """
 
@@ -386,7 +388,7 @@ def test_what_a_closed_connection_left_ends_with_its_process(server, rql):
             server.ask("DEL", "rql:lock:a")
             other = agent.connect()
             other.call("RQL.LOCK", "a")
-            time.sleep(0.5)
+            check_equal(read_line(process.stdout), "closed\n")
             assert server.is_locked("b")
             process.kill()
             await_free(server, "b")
@@ -420,9 +422,11 @@ def test_a_series_is_had_and_released_as_a_whole(server, rql):
 def test_words_of_a_series_that_cannot_be(server, rql):
     with Agent(rql) as agent:
         line = agent.connect()
-        for words in (("x", "a"), (0, "a"), (2, "a"), (-1, "a"), (65, *map(str, range(62))), (1, "a", "SHARED"),
+        for words in (("x", "a"), (0, "a"), (2, "a"), (-1, "a"), (65, *map(str, range(65))), (1, "a", "SHARED"),
                       (1, "a", "PERMITS", 2), (1, "a", "SLOTS"), (1, "a", "b")):
             check_equal(refusal(line, "RQL.SERIES", *words), "ERR", words)
+        check_equal(len(line.call("RQL.SERIES", 64, *map(str, range(64)), "TTL", 60000)), 65)
+        check_equal(line.call("RQL.UNLOCKSERIES", 1), 1)
         check_equal(refusal(line, "RQL.UNLOCKSERIES", "x"), "NOTHELD")
         check_equal(server.keys_left(), [])
 
@@ -448,7 +452,7 @@ def test_a_series_that_has_lost_a_lock_is_lost(server, rql):
         check_equal((line.call("RQL.HELD", "b"), refusal(line, "RQL.UNLOCKSERIES", series)), (0, "NOTHELD"))
         with killed(agent.holder("RQL.SERIES 2 c d TTL 60000", "RQL.LOCK e TTL 600")) as process:
             server.ask("DEL", "rql:lock:e")
-            time.sleep(1)  # more than the time to its next renewal
+            check_equal(read_line(process.stdout), "closed\n")
             check_equal([server.is_locked(name) for name in "cd"], [True, True])
             process.kill()
             for name in "cd":
@@ -561,7 +565,7 @@ def test_what_is_no_request_ends_its_connection(server, rql):
     """At once, whatever it announces; and others are served all the while."""
     with Agent(rql) as agent:
         other = agent.connect()
-        for data in (b"*1000000000\r\n", b"*65\r\n", b"PING\0x\n", b"*1\r\n$1000000000\r\n", b"*1\r\n:1\r\n", b"*1\r\n$4\r\nPINGxx",
+        for data in (b"*1000000000\r\n", b"*257\r\n", b"PING\0x\n", b"*1\r\n$1000000000\r\n", b"*1\r\n:1\r\n", b"*1\r\n$4\r\nPINGxx",
                      b"*1\r\n$-1\r\n", b"*" + b"1" * 30, b"x" * 70000, b"*2\r\n$4\r\nECHO\r\n$65530\r\n" + b"x" * 65536):
             line = agent.connect()
             with contextlib.suppress(OSError):
@@ -749,6 +753,8 @@ def test_what_is_no_socket_that_listens(_server, rql):
     with socket.socket(socket.AF_UNIX) as channel:
         result = finish(start_for(rql, channel))
         check_equal((result.code, result.err), (69, "rql: the socket of LISTEN_FDS is no Unix socket that listens\n"))
+        result = finish(start_for(rql, channel, N_PASSED="2"))
+        check_equal((result.code, result.err), (69, "rql: LISTEN_FDS is 2; one socket is taken\n"))
 
 
 def example(language):

@@ -129,6 +129,7 @@ def test_a_drain_that_has_failed_asks_for_nothing(server, rql):
     with Folder() as folder:
         host = start(rql, folder, RUNS, "--ttl", "6s")
         await_terms(folder, 1)
+        await_renewal(server)
         check_equal(rql("drain", HOST, "--within", "10ms").code, 1)
         for _ in range(2):
             await_renewal(server)

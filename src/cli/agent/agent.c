@@ -190,9 +190,12 @@ static void serve(struct agent *self)
 /* A socket of systemd stays there while no agent runs: then connections wait. */
 static bool open_socket(struct agent_socket *self, const char *path)
 {
-    const int passed = path ? -1 : cli_systemd_socket();
     char usual[AGENT_PATH_SIZE];
+    int passed = -1;
 
+    if (!path && !cli_systemd_socket(&passed)) {
+        return false;
+    }
     if (passed >= 0) {
         return agent_socket_adopt(self, passed);
     }

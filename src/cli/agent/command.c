@@ -145,17 +145,19 @@ static const char *finish_options(struct lock_words *self)
 }
 
 /* Adds the pair by which `rql who` names the client's program in place of this one, unless the
- * client has named itself. */
+ * client has named itself, or leaves no room for it. */
 static void add_holder(struct agent_conn *conn, struct lock_words *out)
 {
     rql_lock_options *options = &out->wish.options;
+    size_t size = strlen("holder") + AGENT_HOLDER_SIZE;
 
     for (size_t i = 0; i < options->n_meta; i++) {
         if (strcmp(out->meta[i].name, "holder") == 0) {
             return;
         }
+        size += strlen(out->meta[i].name) + strlen(out->meta[i].value);
     }
-    if (options->n_meta < RQL_META_MAX_PAIRS) {
+    if (options->n_meta < RQL_META_MAX_PAIRS && size <= RQL_META_MAX_BYTES) {
         agent_conn_describe(conn, out->holder);
         out->meta[options->n_meta++] = (rql_meta){"holder", out->holder};
     }

@@ -158,17 +158,18 @@ void agent_conn_go_on(struct agent_conn *self)
     agent_conn_flush(self);
 }
 
-/* Returns the process that has sent the bytes; 0: not known. */
-static pid_t sender_of(struct msghdr *message)
+/* Reads which process has sent the bytes; 0: one of another namespace. A socket that a program has
+ * passed may not have told it for the first bytes: they are of the process that has connected. */
+static void read_sender(struct msghdr *message, pid_t *out)
 {
-    struct ucred sender = {.pid = 0};
+    struct ucred sender;
 
     for (struct cmsghdr *at = CMSG_FIRSTHDR(message); at; at = CMSG_NXTHDR(message, at)) {
         if (at->cmsg_level == SOL_SOCKET && at->cmsg_type == SCM_CREDENTIALS) {
             memcpy(&sender, CMSG_DATA(at), sizeof sender);
+            *out = sender.pid;
         }
     }
-    return sender.pid;
 }
 
 /* Returns what recvmsg() does. All bytes of one call are of one sender. A client may send
@@ -186,7 +187,7 @@ static ssize_t receive(const struct agent_conn *self, struct iovec *part, int fl
     const ssize_t length = recvmsg(self->fd, &message, flags | MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 
     if (length > 0) {
-        *sender = sender_of(&message);
+        read_sender(&message, sender);
     }
     return length;
 }
@@ -334,8 +335,10 @@ void agent_conn_accept(struct agent *agent, int fd)
     struct agent_conn *self;
     struct ucred peer;
     socklen_t size = sizeof peer;
+    const int yes = 1;
 
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 ||
+        setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &yes, sizeof yes) != 0 ||
         agent->n_conns >= agent->most_conns ||
         count_of_user(agent, peer.uid) >= agent->most_conns / 2) {
         refuse(fd);

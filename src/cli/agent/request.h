@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 enum {
-    AGENT_WORDS_MAX = 64,
+    AGENT_WORDS_MAX = 256,
     AGENT_REQUEST_MAX = 65536, /* bytes of a request with its lengths */
 };
 
