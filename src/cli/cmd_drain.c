@@ -143,7 +143,7 @@ static void print_hold(struct out *out, const struct cli_names *names, const rql
     out_text(out, "ASKED", NULL, hold->is_asked ? "yes" : "no");
     out_bool(out, "is_asked", hold->is_asked);
     cli_print_acquirer(out, names, "HOLDER", holder->acquirer_id,
-                       cli_meta_value(holder->meta, holder->n_meta, "holder"));
+                       cli_holder_in(holder->meta, holder->n_meta));
     cli_print_host(out, names, NULL, holder->host_id);
     out_number(out, NULL, "token", OUT_COUNT, holder->token);
     out_end(out);

@@ -85,7 +85,7 @@ static void print_owner(struct out *out, const struct cli_names *names, const rq
         out_text(out, "HOLDER", NULL, instead);
     }
     cli_print_acquirer(out, names, instead ? NULL : "HOLDER", info->acquirer_id,
-                       cli_meta_value(info->meta, info->n_meta, "holder"));
+                       cli_holder_in(info->meta, info->n_meta));
     cli_print_host(out, names, instead ? NULL : "HOST", info->host_id);
 }
 
@@ -138,7 +138,7 @@ static const char *name_of(const struct cli_names *names, const rql_request_info
                            char out[CLI_NAME_SIZE])
 {
     return cli_acquirer_name(names, request->acquirer_id,
-                             cli_meta_value(request->meta, request->n_meta, "holder"), out);
+                             cli_holder_in(request->meta, request->n_meta), out);
 }
 
 /* Prints a queue for `queue`, whose rows are the requests, and for `ls --long --queues`, where the
@@ -166,7 +166,7 @@ static void print_queue(struct out *out, const struct cli_names *names, const rq
         out_begin(out, NULL);
         out_number(out, "POSITION", "position", OUT_INT, request->position);
         cli_print_acquirer(out, names, "ACQUIRER", request->acquirer_id,
-                           cli_meta_value(request->meta, request->n_meta, "holder"));
+                           cli_holder_in(request->meta, request->n_meta));
         cli_print_host(out, names, "HOST", request->host_id);
         out_age(out, "AGE", "score_us", request->score_us, info->server_us);
         print_share(out, request->share_units, request->share_limit);
@@ -418,7 +418,7 @@ static void print_lock_of(struct cli_session *self, const rql_lock_info *lock,
         out_numbers(out, "SLOTS", "slots", holder->slots, holder->n_slots);
         out_number(out, "WAITING", NULL, OUT_INT, waiting);
         cli_print_acquirer(out, &names, "HOLDER", holder->acquirer_id,
-                           cli_meta_value(holder->meta, holder->n_meta, "holder"));
+                           cli_holder_in(holder->meta, holder->n_meta));
         cli_print_host(out, &names, "HOST", holder->host_id);
         out_number(out, NULL, "token", OUT_COUNT, holder->token);
         out_text(out, "NODE", NULL, lock->node);

@@ -2,9 +2,10 @@
 #include "format.h"
 #include "held.h"
 #include "messages.h"
+#include "names.h"
 
 #include <stdio.h>
-#include <string.h>
+#include <stdlib.h>
 
 /* once: a command that is run once in a window of time, whatever number of hosts starts it.
  *
@@ -72,12 +73,10 @@ static bool is_kept_from_before(const rql_lock_info *info, const struct window *
 /* Returns whether the holder runs in a window that is over, or has. */
 static bool is_of_before(const rql_lock_info *info, const struct window *window)
 {
-    for (size_t i = 0; i < info->n_meta && !info->is_kept; i++) {
-        if (strcmp(info->meta[i].name, "once") == 0) {
-            return strtoll(info->meta[i].value, NULL, 10) * 1000 <= info->server_us;
-        }
-    }
-    return is_kept_from_before(info, window);
+    const char *end_ms = cli_meta_value(info->meta, info->n_meta, "once");
+
+    return end_ms && !info->is_kept ? strtoll(end_ms, NULL, 10) * 1000 <= info->server_us
+                                    : is_kept_from_before(info, window);
 }
 
 /* Waits for the run of a window before this one, until the end of this one, or for LOOK_MS:

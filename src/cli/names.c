@@ -82,17 +82,18 @@ bool cli_is_of_several(const rql_lock_info *info)
 const char *cli_acquirer_name(const struct cli_names *names, const char *id, const char *holder,
                               char out[CLI_NAME_SIZE])
 {
-    const rql_client_info *client = rql_clients_find(names->clients, id);
+    const rql_client_info *client;
 
     if (names->shows_ids) {
         return id;
     }
-    if (holder) {
-        (void)snprintf(out, CLI_NAME_SIZE, "%.64s%s%.160s", client ? client->host : "",
-                       client ? " " : "", holder);
-        return out;
+    if (!holder) {
+        return write_name(names, id, false, out) ? out : id;
     }
-    return write_name(names, id, false, out) ? out : id;
+    client = rql_clients_find(names->clients, id);
+    (void)snprintf(out, CLI_NAME_SIZE, "%.64s%s%.160s", client ? client->host : "",
+                   client ? " " : "", holder);
+    return out;
 }
 
 void cli_print_client(struct out *out, const struct cli_names *names, const char *id)

@@ -20,9 +20,16 @@ bool cli_is_of_several(const rql_lock_info *info);
 void cli_names_read(struct cli_names *self, struct cli_session *session);
 void cli_names_free_p(struct cli_names *self);
 
-/* Returns the value of a pair of metadata, or NULL. The pair "holder" names who holds a lock, or
- * waits for it, in place of the program of its client. */
+/* Returns the value of a pair of metadata, or NULL. */
 const char *cli_meta_value(const rql_meta *meta, size_t count, const char *name);
+
+/* The pair that names who holds a lock, or waits for it, in place of the program of its client. */
+#define CLI_HOLDER_NAME "holder"
+
+static inline const char *cli_holder_in(const rql_meta *meta, size_t count)
+{
+    return cli_meta_value(meta, count, CLI_HOLDER_NAME);
+}
 
 /* Returns the name of an acquirer, in `out`; or its id, if the name is not known. holder: the pair
  * of its metadata, or NULL. */

@@ -2,6 +2,7 @@
 
 #include "call.h"
 #include "exit.h"
+#include "names.h"
 
 #include <errno.h>
 #include <rql/share.h>
@@ -149,17 +150,17 @@ static const char *finish_options(struct lock_words *self)
 static void add_holder(struct agent_conn *conn, struct lock_words *out)
 {
     rql_lock_options *options = &out->wish.options;
-    size_t size = strlen("holder") + AGENT_HOLDER_SIZE;
+    size_t size = strlen(CLI_HOLDER_NAME) + AGENT_HOLDER_SIZE;
 
+    if (cli_holder_in(out->meta, options->n_meta)) {
+        return;
+    }
     for (size_t i = 0; i < options->n_meta; i++) {
-        if (strcmp(out->meta[i].name, "holder") == 0) {
-            return;
-        }
         size += strlen(out->meta[i].name) + strlen(out->meta[i].value);
     }
     if (options->n_meta < RQL_META_MAX_PAIRS && size <= RQL_META_MAX_BYTES) {
         agent_conn_describe(conn, out->holder);
-        out->meta[options->n_meta++] = (rql_meta){"holder", out->holder};
+        out->meta[options->n_meta++] = (rql_meta){CLI_HOLDER_NAME, out->holder};
     }
 }
 
