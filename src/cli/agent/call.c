@@ -15,31 +15,27 @@ enum {
 
 struct agent_call {
     struct agent *agent;
-    struct agent_lane *lane;
     struct agent_call *next;
+    enum agent_call_kind kind;
     struct agent_conn *conn; /* NULL: it is closed, or there is none */
     bool is_owed;            /* there is none: the release is due all the same */
-    rql_status (*run)(void *call, rql_error *error); /* on a thread of libuv's pool */
-    enum agent_look look;
-    char *text; /* what a look has found: JSON; or NULL */
+    char *text;              /* what a look has found: JSON; or NULL */
     size_t size;
     const char *secret;
     char name[];
 };
 
-static void go_on(struct agent_lane *lane);
+static void go_on(struct agent *agent, enum agent_call_kind kind);
 
-static rql_status release(void *data, rql_error *error)
+/* Looks do not hold up releases. */
+static struct agent_lane *lane_of(struct agent *agent, enum agent_call_kind kind)
 {
-    const struct agent_call *self = data;
-
-    return rql_lock_release_by_secret(self->agent->client, self->name, self->secret, error);
+    return kind == AGENT_CALL_RELEASE ? &agent->releases : &agent->looks;
 }
 
 /* Prints as `rql who --json` and `rql queue --json` do. */
-static rql_status run_look(void *data, rql_error *error)
+static rql_status look(struct agent_call *self, rql_error *error)
 {
-    struct agent_call *self = data;
     const struct cli_args args = {.name = self->name};
     struct cli_session session = {
         .args = &args, .client = self->agent->client, .out = out_fields(OUT_JSON)};
@@ -48,11 +44,21 @@ static rql_status run_look(void *data, rql_error *error)
 
     session.out.to = cli_must(open_memstream(&self->text, &self->size));
     status =
-        self->look == AGENT_LOOK_WHO ? cli_show_who(&session) : cli_show_queue(&session, &of_key);
+        self->kind == AGENT_CALL_WHO ? cli_show_who(&session) : cli_show_queue(&session, &of_key);
     out_print(&session.out);
     (void)fclose(session.out.to);
     *error = session.error;
     return status;
+}
+
+/* Runs on a thread of libuv's pool. */
+static rql_status run(void *data, rql_error *error)
+{
+    struct agent_call *self = data;
+
+    return self->kind == AGENT_CALL_RELEASE
+               ? rql_lock_release_by_secret(self->agent->client, self->name, self->secret, error)
+               : look(self, error);
 }
 
 static void reply(struct agent_call *self, rql_status status, const rql_error *error)
@@ -61,7 +67,7 @@ static void reply(struct agent_call *self, rql_status status, const rql_error *e
 
     if (status < 0) {
         agent_reply_fault(out, status, error->message);
-    } else if (self->run == release) {
+    } else if (self->kind == AGENT_CALL_RELEASE) {
         agent_reply_number(out, status == RQL_OK);
     } else if (status == RQL_OK && self->size > TEXT_MAX) {
         agent_reply_error(out, "ERR", "the answer is too long: ask for fewer locks");
@@ -81,30 +87,33 @@ static void drop(struct agent_call *self)
 static void on_done(rql_status status, const rql_error *error, void *data)
 {
     struct agent_call *self = data;
+    const enum agent_call_kind kind = self->kind;
     struct agent_conn *conn = self->conn;
-    struct agent_lane *lane = self->lane;
+    struct agent *agent = self->agent;
 
     if (conn) {
         reply(self, status, error);
     }
-    lane->n_running--;
+    lane_of(agent, kind)->n_running--;
     drop(self);
     if (conn) {
         agent_conn_go_on(conn);
     }
-    go_on(lane);
+    go_on(agent, kind);
 }
 
-/* Begins the next one, unless its connection has been closed meanwhile. */
-static void go_on(struct agent_lane *lane)
+/* Begins the next one of a lane, unless its connection has been closed meanwhile. */
+static void go_on(struct agent *agent, enum agent_call_kind kind)
 {
-    while (lane->first && lane->n_running < lane->most) {
+    const size_t most = kind == AGENT_CALL_RELEASE ? RELEASES_AT_ONCE : LOOKS_AT_ONCE;
+    struct agent_lane *lane = lane_of(agent, kind);
+
+    while (lane->first && lane->n_running < most) {
         struct agent_call *next = lane->first;
-        const rql_work work = {.run = next->run, .done = on_done, .user_data = next};
+        const rql_work work = {.run = run, .done = on_done, .user_data = next};
 
         lane->first = next->next;
-        if ((next->conn || next->is_owed) &&
-            rql_loop_run(next->agent->loop, &work, NULL) == RQL_OK) {
+        if ((next->conn || next->is_owed) && rql_loop_run(agent->loop, &work, NULL) == RQL_OK) {
             lane->n_running++;
         } else {
             drop(next);
@@ -112,27 +121,17 @@ static void go_on(struct agent_lane *lane)
     }
 }
 
-/* Makes a call with these texts. */
-static struct agent_call *new_call(struct agent *agent, struct agent_conn *conn, const char *name,
-                                   const char *secret)
+/* Queues a call with these texts, in front if no connection waits for it. */
+static void begin(struct agent_call call, const char *name, const char *secret)
 {
     const size_t name_size = strlen(name) + 1;
     const size_t secret_size = strlen(secret) + 1;
-    struct agent_call *self = cli_must(calloc(1, sizeof *self + name_size + secret_size));
+    struct agent_call *self = cli_must(malloc(sizeof *self + name_size + secret_size));
+    struct agent_call **at = &lane_of(call.agent, call.kind)->first;
 
-    *self = (struct agent_call){.agent = agent, .conn = conn, .is_owed = !conn};
+    *self = call;
     memcpy(self->name, name, name_size);
     self->secret = memcpy(self->name + name_size, secret, secret_size);
-    return self;
-}
-
-/* Queues a call, in front if nobody waits for it. */
-static void begin(struct agent_call *self, struct agent_lane *lane, size_t most)
-{
-    struct agent_call **at = &lane->first;
-
-    lane->most = most;
-    self->lane = lane;
     while (self->conn && *at) {
         at = &(*at)->next;
     }
@@ -142,25 +141,21 @@ static void begin(struct agent_call *self, struct agent_lane *lane, size_t most)
         self->conn->phase = AGENT_CONN_BUSY;
         self->conn->caller = &self->conn;
     }
-    go_on(lane);
+    go_on(call.agent, call.kind);
 }
 
 void agent_call_release(struct agent *agent, struct agent_conn *conn, const char *name,
                         const char *secret)
 {
-    struct agent_call *self = new_call(agent, conn, name, secret);
-
-    self->run = release;
-    begin(self, &agent->releases, RELEASES_AT_ONCE);
+    begin(
+        (struct agent_call){
+            .agent = agent, .kind = AGENT_CALL_RELEASE, .conn = conn, .is_owed = !conn},
+        name, secret);
 }
 
-void agent_call_look(struct agent_conn *conn, enum agent_look look, const char *name)
+void agent_call_look(struct agent_conn *conn, enum agent_call_kind kind, const char *name)
 {
-    struct agent_call *self = new_call(conn->agent, conn, name, "");
-
-    self->run = run_look;
-    self->look = look;
-    begin(self, &conn->agent->looks, LOOKS_AT_ONCE);
+    begin((struct agent_call){.agent = conn->agent, .kind = kind, .conn = conn}, name, "");
 }
 
 static void end(struct agent_lane *lane)

@@ -6,15 +6,16 @@
 
 #include "conn.h"
 
-enum agent_look { AGENT_LOOK_WHO, AGENT_LOOK_QUEUE };
+enum agent_call_kind { AGENT_CALL_RELEASE, AGENT_CALL_WHO, AGENT_CALL_QUEUE };
 
 /* Releases the lock by its secret. conn gets the reply, 1 or 0. NULL: for a connection that was
  * closed before; such a release comes first. */
 void agent_call_release(struct agent *agent, struct agent_conn *conn, const char *name,
                         const char *secret);
 
-/* Replies with JSON: who holds the locks of this pattern, or the queue of the lock of this name. */
-void agent_call_look(struct agent_conn *conn, enum agent_look look, const char *name);
+/* Replies with JSON. WHO: who holds the locks of this pattern; QUEUE: the queue of the lock of this
+ * name. */
+void agent_call_look(struct agent_conn *conn, enum agent_call_kind kind, const char *name);
 
 /* Drops what has not begun. */
 void agent_calls_end(struct agent *agent);

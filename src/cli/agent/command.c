@@ -371,13 +371,13 @@ static void unlock_secret(struct agent_conn *conn, const struct agent_request *r
 /* RQL.WHO [pattern] */
 static void who(struct agent_conn *conn, const struct agent_request *request)
 {
-    agent_call_look(conn, AGENT_LOOK_WHO, request->count > 1 ? word(request, 1) : "*");
+    agent_call_look(conn, AGENT_CALL_WHO, request->count > 1 ? word(request, 1) : "*");
 }
 
 /* RQL.QUEUE name */
 static void queue(struct agent_conn *conn, const struct agent_request *request)
 {
-    agent_call_look(conn, AGENT_LOOK_QUEUE, word(request, 1));
+    agent_call_look(conn, AGENT_CALL_QUEUE, word(request, 1));
 }
 
 /* RQL.INHERIT */

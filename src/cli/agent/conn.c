@@ -1,6 +1,7 @@
 #include "conn.h"
 
 #include "exit.h"
+#include "list.h"
 #include "request.h"
 
 #include <errno.h>
@@ -47,12 +48,7 @@ static void on_closed(uv_handle_t *handle)
 
 static void unlist(struct agent_conn *self)
 {
-    struct agent_conn **at = &self->agent->conns;
-
-    while (*at != self) {
-        at = &(*at)->next;
-    }
-    *at = self->next;
+    AGENT_UNLIST(self->agent->conns, self);
     self->agent->n_conns--;
 }
 
@@ -71,7 +67,7 @@ void agent_conn_close(struct agent_conn *self, enum agent_end end)
     agent_task_leave(self->task);
     (void)uv_poll_stop(&self->poll);
     (void)shutdown(self->fd,
-                   SHUT_RDWR); /* the client sees it at once, whoever else has the socket */
+                   SHUT_RDWR); /* the client sees it at once, even if others have the socket */
     uv_close((uv_handle_t *)&self->poll, on_closed);
     self->agent->ops->on_released(self->agent);
 }
@@ -335,10 +331,8 @@ void agent_conn_accept(struct agent *agent, int fd)
     struct agent_conn *self;
     struct ucred peer;
     socklen_t size = sizeof peer;
-    const int yes = 1;
 
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 ||
-        setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &yes, sizeof yes) != 0 ||
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || !agent_pass_senders(fd) ||
         agent->n_conns >= agent->most_conns ||
         count_of_user(agent, peer.uid) >= agent->most_conns / 2) {
         refuse(fd);

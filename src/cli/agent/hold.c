@@ -2,6 +2,7 @@
 
 #include "call.h"
 #include "exit.h"
+#include "list.h"
 
 #include <rql/share.h>
 #include <stdlib.h>
@@ -17,10 +18,7 @@ static void list(struct agent_hold **first, struct agent_hold *self)
 
 static void unlist(struct agent_hold **first, struct agent_hold *self)
 {
-    while (*first != self) {
-        first = &(*first)->next;
-    }
-    *first = self->next;
+    AGENT_UNLIST(*first, self);
 }
 
 /* Returns false if the hold has no such name. */

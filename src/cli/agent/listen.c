@@ -131,9 +131,7 @@ static int lock_path(const char *path)
     return fd;
 }
 
-/* The kernel tells with all bytes, from the first ones on, which process has sent them. Accepted
- * sockets inherit it. */
-static bool pass_senders(int fd)
+bool agent_pass_senders(int fd)
 {
     const int yes = 1;
 
@@ -149,7 +147,7 @@ static bool begin(struct agent_socket *self)
 
     memcpy(address.sun_path, self->path, sizeof self->path);
     self->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (self->fd < 0 || !pass_senders(self->fd)) {
+    if (self->fd < 0 || !agent_pass_senders(self->fd)) {
         cli_say_errno("socket", errno);
         return false;
     }
@@ -194,7 +192,7 @@ bool agent_socket_adopt(struct agent_socket *self, int fd)
     *self = (struct agent_socket){.fd = fd, .lock_fd = -1};
     if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &listens_size) != 0 || listens == 0 ||
         getsockname(fd, (struct sockaddr *)&address, &size) != 0 || address.sun_family != AF_UNIX ||
-        size > sizeof address || !pass_senders(fd) || fcntl(fd, F_SETFL, O_NONBLOCK) != 0 ||
+        size > sizeof address || !agent_pass_senders(fd) || fcntl(fd, F_SETFL, O_NONBLOCK) != 0 ||
         fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) {
         cli_say("the socket of LISTEN_FDS is no Unix socket that listens");
         return false;

@@ -30,6 +30,11 @@ bool agent_socket_open(struct agent_socket *self, const char *path);
  * a message on stderr if it is no such socket. */
 bool agent_socket_adopt(struct agent_socket *self, int fd);
 
+/* Has the kernel tell with all bytes which process has sent them. A socket that listens needs it
+ * for the first bytes of a connection, and the accepted one for all others: it inherits it only if
+ * it was set before the client connected. */
+bool agent_pass_senders(int fd);
+
 /* Returns whether the open socket was adopted. */
 static inline bool agent_socket_is_kept(const struct agent_socket *self)
 {

@@ -1,6 +1,7 @@
 #include "process.h"
 
 #include "exit.h"
+#include "list.h"
 
 #include <errno.h>
 #include <sys/syscall.h>
@@ -27,12 +28,7 @@ static void on_closed(uv_handle_t *handle)
 
 static void unlist(struct agent_process *self)
 {
-    struct agent_process **at = &self->all->first;
-
-    while (*at != self) {
-        at = &(*at)->next;
-    }
-    *at = self->next;
+    AGENT_UNLIST(self->all->first, self);
 }
 
 static void on_ended(uv_poll_t *poll, int status, int events)

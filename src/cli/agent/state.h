@@ -40,7 +40,6 @@ struct agent_ops {
 struct agent_lane {
     struct agent_call *first; /* those that have not begun */
     size_t n_running;
-    size_t most; /* at once */
 };
 
 struct agent {

@@ -1,6 +1,7 @@
 #include "task.h"
 
 #include "exit.h"
+#include "list.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -76,12 +77,8 @@ static void on_closed(uv_handle_t *handle)
 static void on_time(uv_timer_t *timer)
 {
     struct agent_later *later = (struct agent_later *)timer;
-    struct agent_later **at = &later->task->all->later;
 
-    while (*at != later) {
-        at = &(*at)->next;
-    }
-    *at = later->next;
+    AGENT_UNLIST(later->task->all->later, later);
     uv_close((uv_handle_t *)timer, on_closed);
 }
 
