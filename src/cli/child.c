@@ -220,8 +220,8 @@ static int start_command(struct cli_child *self, struct start *start, const stru
     if (code != CLI_DONE) {
         return code;
     }
-    if (report.can_release && !args->at_most_once) {
-        (void)cli_guard_order(self->guard_fd, &args->options, held);
+    if (report.can_release) {
+        (void)cli_guard_order(self->guard_fd, &args->options, held, !args->at_most_once);
     }
     return launch(start->launch[0], start->arguments[0]);
 }

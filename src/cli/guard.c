@@ -57,7 +57,8 @@ static void put_text(FILE *out, const char *text)
 }
 
 /* Joins the texts in a buffer of stdio, so that their size is known before they are sent. */
-static char *join_texts(rql_options options, const struct cli_held *held, size_t *size)
+static char *join_texts(rql_options options, const struct cli_held *held, size_t n_locks,
+                        size_t *size)
 {
     char *text = NULL;
     FILE *out = cli_must(open_memstream(&text, size));
@@ -65,7 +66,7 @@ static char *join_texts(rql_options options, const struct cli_held *held, size_t
     for (size_t i = 0; i < N_OPTION_TEXTS; i++) {
         put_text(out, *text_of(&options, i));
     }
-    for (size_t i = 0; i < cli_held_count(held); i++) {
+    for (size_t i = 0; i < n_locks; i++) {
         const rql_lock *lock = cli_held_lock(held, i);
 
         put_text(out, rql_lock_name(lock));
@@ -90,18 +91,19 @@ static bool send_all(int channel, const void *data, size_t size)
     return true;
 }
 
-bool cli_guard_order(int channel, const rql_options *options, const struct cli_held *held)
+bool cli_guard_order(int channel, const rql_options *options, const struct cli_held *held,
+                     bool releases)
 {
     struct orders orders = {
-        .n_locks = cli_held_count(held),
+        .n_locks = releases ? cli_held_count(held) : 0,
         .connect_timeout_ms = options->connect_timeout_ms,
         .io_timeout_ms = options->io_timeout_ms,
         .recovery_delay_ms = options->recovery_delay_ms,
         .tls_verify = options->tls_verify,
     };
-    CLI_AUTO(cli_free) char *texts = join_texts(*options, held, &orders.size);
+    CLI_AUTO(cli_free) char *texts = join_texts(*options, held, orders.n_locks, &orders.size);
 
-    for (size_t i = 0; i < orders.n_locks; i++) {
+    for (size_t i = 0; i < cli_held_count(held); i++) {
         rql_lock_facts facts;
 
         rql_lock_describe(cli_held_lock(held, i), &facts);
@@ -388,7 +390,7 @@ void cli_guard_run(pid_t command, bool is_fresh)
     /* If the leader was killed before, other programs end processes of this group, too. */
     is_led = is_leader_alive(&self);
     kill_all(&self);
-    if (is_led && self.texts && await_end(&self)) {
+    if (is_led && self.texts && await_end(&self) && self.orders.n_locks > 0) {
         release(&self);
     }
     _exit(CLI_DONE);

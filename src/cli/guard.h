@@ -44,9 +44,11 @@ struct cli_guard_report {
  * library. */
 _Noreturn void cli_guard_run(pid_t command, bool is_fresh);
 
-/* Sends the guard the data that it needs to release the locks: URL and login, names and secrets.
- * They are neither in its arguments nor in its environment. Returns whether the guard still
+/* Sends a guard that waits for orders the data that it needs to release the locks: URL and login,
+ * names and secrets. They are neither in its arguments nor in its environment. If it releases
+ * nothing, it waits for the end of the processes all the same. Returns whether the guard still
  * existed. */
-bool cli_guard_order(int channel, const rql_options *options, const struct cli_held *held);
+bool cli_guard_order(int channel, const rql_options *options, const struct cli_held *held,
+                     bool releases);
 
 #endif

@@ -160,6 +160,12 @@ def test_a_run_whose_host_dies_is_repeated_or_not(server, rql):
     check_within(left_ms(server), 30000, 60000)
 
 
+def test_a_run_that_is_not_to_be_repeated_ends_with_its_command(server, rql):
+    """Its guard has nothing to release, and reports the end all the same."""
+    check_equal(rql("once", "a", "--window", "1m", "--at-most-once", "-c", "exit 3").code, 3)
+    check_equal(owner(server), KEPT)
+
+
 def test_its_time_is_one_of_two_and_within_a_month(server, rql):
     for flags, said in (((), "which time? one of --window and --every"),
                         (("--window", "1m", "--every", "1m"), "which time? one of --window and --every"),
