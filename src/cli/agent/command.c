@@ -54,6 +54,7 @@ struct lock_words {
     char holder[AGENT_HOLDER_SIZE];
     bool tries, waits;
     int64_t permits, units; /* 0: not given */
+    int64_t outer_token;    /* of the lock that the client runs under; 0: not given */
 };
 
 /* Reads "NAME value" into a number. *at is the place of NAME. False: the value is missing or out of
@@ -97,6 +98,10 @@ static bool read_option(const struct agent_request *request, size_t *at, struct 
     }
     if (is_word(request, *at, "UNITS")) {
         return read_value(request, at, 1, RQL_SHARE_MAX, &out->units);
+    }
+    if (is_word(request, *at, "NESTED")) {
+        options->nested = true;
+        return read_value(request, at, 1, INT64_MAX, &out->outer_token);
     }
     if (is_word(request, *at, "META")) {
         return read_meta(request, at, out);
@@ -171,7 +176,7 @@ static void init_words(struct lock_words *self, const struct agent_conn *conn,
     struct agent_wish *wish = &self->wish;
 
     self->tries = self->waits = false;
-    self->permits = self->units = 0;
+    self->permits = self->units = self->outer_token = 0;
     *wish = (struct agent_wish){.kind = AGENT_HOLD_OF_CONN};
     rql_lock_options_init(conn->agent->client, &wish->options);
     wish->options.ttl_ms = TTL_MS;
@@ -195,12 +200,41 @@ static const char *find_held(const struct agent_conn *conn, const struct agent_w
     return NULL;
 }
 
+/* Returns whether any connection holds a lock of this name with this token. */
+static bool is_in_force(const struct agent *agent, const char *name, int64_t token)
+{
+    for (const struct agent_conn *conn = agent->conns; conn; conn = conn->next) {
+        size_t place;
+        const struct agent_hold *hold = agent_hold_find(conn, name, &place);
+
+        if (hold && hold->phase == AGENT_HOLD_HELD &&
+            rql_lock_token(agent_hold_lock(hold, place)) == token) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Returns a name of the wish that the client's own lock has: it would wait for itself; or NULL. */
+static const char *find_outer(const struct agent *agent, const struct lock_words *words)
+{
+    const struct agent_wish *wish = &words->wish;
+
+    for (size_t i = 0; words->outer_token > 0 && i < wish->n_names; i++) {
+        if (is_in_force(agent, wish->names[i], words->outer_token)) {
+            return wish->names[i];
+        }
+    }
+    return NULL;
+}
+
 /* Reads the words from `first` on, and begins to acquire. */
 static void acquire(struct agent_conn *conn, const struct agent_request *request, size_t first,
                     struct lock_words *words)
 {
     const char *wrong;
     const char *held;
+    const char *outer;
 
     for (size_t i = first; i < request->count; i++) {
         if (!read_option(request, &i, words)) {
@@ -212,17 +246,20 @@ static void acquire(struct agent_conn *conn, const struct agent_request *request
     add_holder(conn, words);
     wrong = finish_options(words);
     held = find_held(conn, &words->wish);
+    outer = find_outer(conn->agent, words);
     if (wrong) {
         fail(conn, wrong);
     } else if (held) {
         agent_reply_error(&conn->out, "HELD", "this connection holds %.200s", held);
+    } else if (outer) {
+        agent_reply_error(&conn->out, "HELD", "the program itself runs under %.200s", outer);
     } else {
         agent_hold_begin(conn, &words->wish);
     }
 }
 
 /* RQL.LOCK name [TTL ms] [WAIT ms] [TRY] [SHARED] [PERMITS limit [UNITS n] [SLOTS]] [MAX ms]
- * [META key value]... [DETACHED] */
+ * [META key value]... [NESTED token] [DETACHED] */
 static void lock(struct agent_conn *conn, const struct agent_request *request)
 {
     struct lock_words words;
@@ -231,7 +268,8 @@ static void lock(struct agent_conn *conn, const struct agent_request *request)
     acquire(conn, request, 2, &words);
 }
 
-/* RQL.SERIES count name... [TTL ms] [WAIT ms] [TRY] [MAX ms] [META key value]... [DETACHED] */
+/* RQL.SERIES count name... [TTL ms] [WAIT ms] [TRY] [MAX ms] [META key value]... [NESTED token]
+ * [DETACHED] */
 static void series(struct agent_conn *conn, const struct agent_request *request)
 {
     const size_t first = 2;
