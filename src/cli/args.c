@@ -182,6 +182,9 @@ static int store(const struct cli_flag *flag, const struct cli_command *command,
     case CLI_TEXT:
         *(const char **)field = value;
         return CLI_DONE;
+    case CLI_MAYBE:
+        *(const char **)field = value ? value : "";
+        return CLI_DONE;
     case CLI_META:
         return store_meta(args, command, value);
     case CLI_REASON:
@@ -217,7 +220,9 @@ static void add_flag(struct flags *self, const struct cli_flag *flag)
     self->item[self->count] = *flag;
     self->longs[self->count] = (struct option){
         .name = flag->name,
-        .has_arg = is_switch ? no_argument : required_argument,
+        .has_arg = is_switch                 ? no_argument
+                   : flag->kind == CLI_MAYBE ? optional_argument
+                                             : required_argument,
         .val = LONG_FLAG + (int)self->count,
     };
     self->count++;
@@ -498,6 +503,11 @@ int64_t cli_head_start_ms(const struct cli_args *args)
         }
     }
     return args->priority ? CLI_UNSET : args->head_start_ms;
+}
+
+int cli_code_of_refusal(const struct cli_args *args, int preset)
+{
+    return args->conflict_exit_code == CLI_UNSET ? preset : (int)args->conflict_exit_code;
 }
 
 /* Checks the flags of a request's place in the queue. */

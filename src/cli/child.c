@@ -40,6 +40,7 @@ struct start {
     /* This program's end, and the command's. A byte lets the command begin. The command sends back
      * the errno of exec, or nothing if exec succeeds: exec closes its end. */
     int launch[2];
+    int agent_fd;  /* the connection that keeps the lock; or -1 */
     bool is_fresh; /* whether the guard becomes a fresh image */
 };
 
@@ -51,6 +52,9 @@ _Noreturn static void become_command(const struct start *start, pid_t guard)
     char go;
 
     (void)close(start->channel[1]);
+    if (start->agent_fd >= 0) {
+        (void)fcntl(start->agent_fd, F_SETFD, 0);
+    }
     /* The order matters: a guard that dies after prctl() takes this process with it, and one that
      * died before is no longer its parent. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == guard &&
@@ -64,21 +68,24 @@ _Noreturn static void become_command(const struct start *start, pid_t guard)
     _exit(CLI_NO_COMMAND);
 }
 
-/* Closes all descriptors but the channel, because the guard must not keep a reader of our output
- * waiting. */
-static void keep_only(int channel)
+/* Closes all descriptors but the channel and the connection to an agent, because the guard must not
+ * keep a reader of our output waiting. Both are moved out of the way of each other first. */
+static void keep_only(int channel, int agent_fd)
 {
     const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+    const int first = fcntl(channel, F_DUPFD_CLOEXEC, CLI_GUARD_AGENT_FD + 1);
+    const int second = fcntl(agent_fd, F_DUPFD_CLOEXEC, CLI_GUARD_AGENT_FD + 1);
 
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
         (void)(nothing >= 0 ? dup2(nothing, fd) : close(fd));
     }
-    if (channel == CLI_GUARD_FD) {
-        (void)fcntl(channel, F_SETFD, 0);
-    } else {
-        (void)dup2(channel, CLI_GUARD_FD);
+    (void)dup2(first, CLI_GUARD_FD);
+    if (agent_fd < 0) {
+        (void)close(CLI_GUARD_AGENT_FD);
+    } else if (second < 0 || dup2(second, CLI_GUARD_AGENT_FD) < 0) {
+        _exit(CLI_FAULT); /* rql then starts no command */
     }
-    cli_os_close_from(CLI_GUARD_FD + 1);
+    cli_os_close_from(CLI_GUARD_AGENT_FD + 1);
 }
 
 /* Forks the command and becomes its guard. The command is forked first: it is a copy of this
@@ -103,7 +110,7 @@ _Noreturn static void become_guard(const struct start *start)
     if (command == 0) {
         become_command(start, guard);
     }
-    keep_only(start->channel[1]);
+    keep_only(start->channel[1], start->agent_fd);
     if (command > 0 && start->is_fresh) {
         (void)snprintf(number, sizeof number, "%d", (int)command);
         (void)execve("/proc/self/exe", arguments, start->guard_environment);
@@ -221,7 +228,8 @@ static int start_command(struct cli_child *self, struct start *start, const stru
         return code;
     }
     if (report.can_release) {
-        (void)cli_guard_order(self->guard_fd, &args->options, held, !args->at_most_once);
+        (void)cli_guard_order(self->guard_fd, &args->options, held,
+                              !args->at_most_once && !held->agent_lock);
     }
     return launch(start->launch[0], start->arguments[0]);
 }
@@ -245,13 +253,11 @@ static char *join(const char *variable, const struct cli_held *held, bool as_tok
 
     (void)fputs(variable, out);
     for (size_t i = 0; i < cli_held_count(held); i++) {
-        const rql_lock *lock = cli_held_lock(held, i);
-
         (void)fputs(i > 0 ? "\n" : "", out);
         if (as_tokens) {
-            (void)fprintf(out, "%lld", (long long)rql_lock_token(lock));
+            (void)fprintf(out, "%lld", (long long)cli_held_token(held, i));
         } else {
-            (void)fputs(rql_lock_name(lock), out);
+            (void)fputs(cli_held_name(held, i), out);
         }
     }
     return cli_must(fclose(out) == 0 ? text : NULL);
@@ -285,9 +291,11 @@ static char *append(const char *variable, const char *value)
  * changes its environment. */
 static void init_environment(struct environment *self, const struct cli_held *held, const char *url)
 {
-    CLI_AUTO(cli_free) char *slots = cli_held_slots(held);
     size_t count = 0;
+    const int *numbers = cli_held_slots(held, &count);
+    CLI_AUTO(cli_free) char *slots = cli_join_slots(numbers, count);
 
+    count = 0;
     self->own[0] = join(own_names[0], held, false);
     self->own[1] = join(own_names[1], held, true);
     self->own[2] = append(own_names[2], url);
@@ -333,10 +341,10 @@ static char *put_slot(const char *word, int slot)
 
 /* Returns the words of the command, to be freed by free_words(). A lock without slots changes none
  * of them. */
-static char **make_words(char *const *command, const rql_lock *lock)
+static char **make_words(char *const *command, const struct cli_held *held)
 {
     size_t count = 0;
-    const int *slots = rql_lock_slots(lock, &count);
+    const int *slots = cli_held_slots(held, &count);
     size_t n_words = 0;
     char **words;
 
@@ -397,11 +405,12 @@ static char **without_options(void)
 int cli_child_start(struct cli_child *out, const struct cli_args *args, const struct cli_held *held)
 {
     struct environment environment;
-    struct start start = {.mask = &held->mask};
+    struct start start = {.mask = &held->mask,
+                          .agent_fd = held->agent_lock ? cli_agent_lock_fd(held->agent_lock) : -1};
     int code;
 
     init_environment(&environment, held, args->options.url);
-    start.arguments = make_words(args->command, held->lock);
+    start.arguments = make_words(args->command, held);
     start.environment = environment.items;
     start.guard_environment = without_options();
     code = start_command(out, &start, args, held);

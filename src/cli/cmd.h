@@ -43,6 +43,7 @@ struct cli_args {
     int64_t wait_ms, max_hold_ms, hold_at_least_ms, kill_after_ms, add_ms, older_than_ms;
     int64_t conflict_exit_code, max_keys, every_ms, window_ms, for_ms, within_ms, drain_ms;
     int64_t permits, units, max_waiters, head_start_ms;
+    const char *agent; /* the path of its socket, or "" for the usual one; NULL: no agent */
     const char *priority, *secret, *host, *acquirer, *out_file, *classes_file, *listen;
 
     size_t n_meta;
@@ -58,6 +59,7 @@ enum cli_flag_kind {
     CLI_CODE,     /* int64_t, 0 to 255 */
     CLI_COUNT,    /* int64_t, 0 to 100000000 */
     CLI_TEXT,     /* const char * */
+    CLI_MAYBE,    /* the same; without a value, which stands behind '=', it is "" */
     CLI_META,     /* NAME=VALUE, may be repeated */
     CLI_REASON,   /* metadata of this name */
     CLI_STRING,   /* the command of a shell */
@@ -88,6 +90,9 @@ extern const struct cli_flag cli_flags[];
 enum { CLI_FLAG_SIZE = 64 };
 
 void cli_option_flag(char out[CLI_FLAG_SIZE], const rql_option_row *row);
+
+/* Writes what follows the flag: " VALUE", "[=VALUE]" or "". */
+void cli_flag_value(char out[CLI_FLAG_SIZE], const struct cli_flag *flag);
 
 /* Writes the range of the option in `row`, and its default in this program. */
 enum { CLI_RANGE_SIZE = 256 };
@@ -171,6 +176,10 @@ int cli_args_parse(struct cli_args *args, const struct cli_command *command);
 
 /* Returns the head start of --priority or --head-start; CLI_UNSET: neither is given. */
 int64_t cli_head_start_ms(const struct cli_args *args);
+
+/* Returns the exit code of a lock that was not acquired: that of the arguments, or else this one.
+ */
+int cli_code_of_refusal(const struct cli_args *args, int preset);
 
 /* Reports a negative answer: prints the result, says why, and returns CLI_REFUSED. */
 int cli_refuse(struct cli_session *self, const char *why);

@@ -160,9 +160,11 @@ static void check_lock(struct watch *self)
     const rql_lock_state state = cli_held_state(self->held);
 
     if (!self->is_ending) {
-        self->was_lost = state == RQL_GONE || is_readable(self->lost_fd);
+        self->was_lost = state == RQL_GONE;
         if (self->was_lost) {
             terminate(self, "the lock is lost");
+        } else if (cli_held_is_cut(self->held)) {
+            terminate(self, "the agent has closed the connection");
         } else if (left_ms(self) <= self->grace_ms &&
                    (!is_renewed(self) || state == RQL_DOUBTFUL)) {
             terminate(self, "the lock cannot be kept");
@@ -177,16 +179,27 @@ static void check_lock(struct watch *self)
     check_without(self);
 }
 
-/* Suspends this program with its command. The library's thread stops, too, so the lock is not
- * renewed until we are continued. Then the lock is checked before the command may go on. */
+/* Says for how long a lock lasts whose holder is stopped. The library's thread stops, too, so the
+ * lock is not renewed until we are continued. An agent renews it all the same. */
+static void say_suspended(const struct watch *self)
+{
+    char left[CLI_DURATION_SIZE];
+
+    if (self->held->agent_lock) {
+        cli_say_nowait("%s: stopped; the agent keeps the lock meanwhile", self->held->label);
+    } else {
+        cli_say_nowait("%s: stopped; the lock ends in %s unless continued", self->held->label,
+                       cli_format_duration(cli_held_remaining_ms(self->held), left));
+    }
+}
+
+/* Suspends this program with its command. The lock is checked before the command may go on. */
 static void suspend(struct watch *self)
 {
     const bool was_given = self->is_given;
-    char left[CLI_DURATION_SIZE];
     sigset_t stop;
 
-    cli_say_nowait("%s: stopped; the lock ends in %s unless continued", self->held->label,
-                   cli_format_duration(cli_held_remaining_ms(self->held), left));
+    say_suspended(self);
     take_terminal(self);
     /* Stops this program's whole group as ^Z does, so that the shell notices. The signal is
      * blocked, so it takes effect at once when it is unblocked. */
@@ -250,6 +263,7 @@ static void read_signals(struct watch *self)
 static int next_check_ms(const struct watch *self)
 {
     const int64_t grace_ms = self->grace_ms;
+    const int64_t next_ms = cli_held_next_ms(self->held) - cli_now_ms();
     int64_t wait_ms = left_ms(self) - grace_ms;
     int64_t renewed_ms;
 
@@ -265,6 +279,7 @@ static int next_check_ms(const struct watch *self)
         wait_ms = wait_ms > CHECK_MS ? wait_ms : CHECK_MS;
         wait_ms = wait_ms < renewed_ms ? wait_ms : renewed_ms;
     }
+    wait_ms = wait_ms < next_ms ? wait_ms : next_ms;
     wait_ms = wait_ms > 0 ? wait_ms : 0;
     return (int)(wait_ms < LONGEST_SLEEP_MS ? wait_ms : LONGEST_SLEEP_MS);
 }
@@ -281,7 +296,8 @@ static void watch_until_end(struct watch *self)
     while (!self->child.has_ended) {
         /* What is known is not polled for again: the descriptors stay readable, and poll() would
          * return at once. */
-        fds[1].fd = self->was_lost || self->is_killed ? -1 : self->lost_fd;
+        fds[1].fd =
+            self->was_lost || self->is_killed || cli_held_is_cut(self->held) ? -1 : self->lost_fd;
         fds[2].fd = self->child.guard_fd;
         fds[3].fd = self->is_ending ? -1 : self->asked_fd;
         (void)poll(fds, sizeof fds / sizeof fds[0], next_check_ms(self));
@@ -361,10 +377,28 @@ int cli_run_held(const struct cli_args *args, struct cli_held *held)
 
 static int run(struct cli_session *self)
 {
-    struct cli_held held = {.label = self->args->name};
-    const int code = cli_acquire(self, &held);
+    const struct cli_args *args = self->args;
+    struct cli_held held = {.label = args->name};
+    const int code = args->agent ? cli_acquire_from_agent(args, &held) : cli_acquire(self, &held);
 
-    return held.lock ? cli_run_held(self->args, &held) : code;
+    return held.lock || held.agent_lock ? cli_run_held(args, &held) : code;
+}
+
+/* Finds out whether an agent is to hold the lock, and which one. */
+static int prepare_run(struct cli_args *args)
+{
+    const char *wanted = getenv("RQL_AGENT"); /* NOLINT(concurrency-mt-unsafe) */
+    const char *other = args->hold_at_least_ms > 0         ? "--hold-at-least"
+                        : args->max_waiters != CLI_UNSET   ? "--max-waiters"
+                        : args->priority                   ? "--priority"
+                        : args->head_start_ms != CLI_UNSET ? "--head-start"
+                                                           : NULL;
+
+    if (!args->agent && wanted && *wanted && strcmp(wanted, "0") != 0) {
+        args->agent = strcmp(wanted, "1") == 0 ? "" : wanted;
+    }
+    return args->agent && other ? cli_misused(&cli_run, "an agent does not take ", other)
+                                : CLI_DONE;
 }
 
 /* Returns "a, b, c", malloc'd: a series has no other name in messages. */
@@ -407,7 +441,7 @@ static int lock(struct cli_session *self)
     }
     rql_lock_describe(lock, &facts);
     slots = rql_lock_slots(lock, &n_slots);
-    slots_text = cli_held_slots(&held);
+    slots_text = cli_join_slots(slots, n_slots);
     out_begin(out, NULL);
     out_text(out, "NAME", "name", facts.name);
     out_text(out, NULL, "key", facts.key);
@@ -472,6 +506,12 @@ static const char *const run_details[] = {
     "unit of systemd. If rql and rql-guard are both killed, the kernel kills COMMAND, but not "
     "what COMMAND has started.",
 
+    "With --agent, or with RQL_AGENT=1 in the environment, the agent of this host (rql-agent(7)) "
+    "holds the lock; --agent=SOCKET, or RQL_AGENT=SOCKET, names another one than this user's. The "
+    "lock is then free as soon as rql, rql-guard, COMMAND and all that COMMAND has started have "
+    "ended, even if all of them were killed at once: they have the connection to the agent. No "
+    "server is needed but the agent's, and no progress is shown.",
+
     "A COMMAND with other rights than rql, such as sudo(8), cannot be signalled. rql says so, "
     "and renews the lock until COMMAND ends. With --max-hold or --no-auto-extend the lock ends "
     "at its limit although COMMAND runs on. rql says so, waits for COMMAND, and exits with 75. "
@@ -492,6 +532,7 @@ const struct cli_command cli_run = {
     .details = run_details,
     .needs_name = true,
     .takes_command = true,
+    .prepare = prepare_run,
     .run = run,
 };
 

@@ -63,6 +63,8 @@ const struct cli_flag cli_flags[] = {
          CLI_FIELD(priority), "run lock"),
     FLAG("head-start", "DURATION", "the same, by this time; up to 1h", CLI_DURATION, 0,
          CLI_FIELD(head_start_ms), "run lock"),
+    FLAG("agent", "SOCKET", "let the agent of this host hold it", CLI_MAYBE, 0, CLI_FIELD(agent),
+         "run"),
     FLAG("kill-after", "DURATION", "time from SIGTERM to SIGKILL; default TTL / 3", CLI_DURATION,
          'k', CLI_FIELD(kill_after_ms), "run once elect series"),
     FLAG("verbose", NULL, "say why COMMAND is not run", CLI_ON, 'v', CLI_FIELD(verbose), "once"),
@@ -171,6 +173,15 @@ void cli_option_flag(char out[CLI_FLAG_SIZE], const rql_option_row *row)
     if (strcmp(row->unit, "ms") == 0) {
         out[strlen(out) - strlen("-ms")] = '\0';
     }
+}
+
+void cli_flag_value(char out[CLI_FLAG_SIZE], const struct cli_flag *flag)
+{
+    const bool may_miss = flag->kind == CLI_MAYBE;
+    const char *space = flag->value ? " " : "";
+
+    (void)snprintf(out, CLI_FLAG_SIZE, "%s%s%s", may_miss ? "[=" : space,
+                   flag->value ? flag->value : "", may_miss ? "]" : "");
 }
 
 /* Returns the default of this option in this program. */

@@ -32,7 +32,7 @@ enum {
 struct orders {
     size_t size; /* size of all texts */
     size_t n_locks;
-    int64_t longest_ttl_ms;
+    int64_t wait_ms; /* for the end of the processes */
     int64_t connect_timeout_ms;
     int64_t io_timeout_ms;
     int64_t recovery_delay_ms;
@@ -91,11 +91,29 @@ static bool send_all(int channel, const void *data, size_t size)
     return true;
 }
 
+/* Returns the longest ttl of the locks. One that an agent holds lasts for as long as the guard. */
+static int64_t wait_of(const struct cli_held *held)
+{
+    int64_t longest_ms = 0;
+
+    if (held->agent_lock) {
+        return INT64_MAX;
+    }
+    for (size_t i = 0; i < cli_held_count(held); i++) {
+        rql_lock_facts facts;
+
+        rql_lock_describe(cli_held_lock(held, i), &facts);
+        longest_ms = facts.ttl_ms > longest_ms ? facts.ttl_ms : longest_ms;
+    }
+    return longest_ms;
+}
+
 bool cli_guard_order(int channel, const rql_options *options, const struct cli_held *held,
                      bool releases)
 {
     struct orders orders = {
         .n_locks = releases ? cli_held_count(held) : 0,
+        .wait_ms = wait_of(held),
         .connect_timeout_ms = options->connect_timeout_ms,
         .io_timeout_ms = options->io_timeout_ms,
         .recovery_delay_ms = options->recovery_delay_ms,
@@ -103,13 +121,6 @@ bool cli_guard_order(int channel, const rql_options *options, const struct cli_h
     };
     CLI_AUTO(cli_free) char *texts = join_texts(*options, held, orders.n_locks, &orders.size);
 
-    for (size_t i = 0; i < cli_held_count(held); i++) {
-        rql_lock_facts facts;
-
-        rql_lock_describe(cli_held_lock(held, i), &facts);
-        orders.longest_ttl_ms =
-            facts.ttl_ms > orders.longest_ttl_ms ? facts.ttl_ms : orders.longest_ttl_ms;
-    }
     return send_all(channel, &orders, sizeof orders) && send_all(channel, texts, orders.size);
 }
 
@@ -293,11 +304,11 @@ static bool is_group_empty(pid_t group)
     return is_empty;
 }
 
-/* Waits until all processes have ended. After the ttl the locks have ended by themselves. */
+/* Waits until all processes have ended, or the locks have ended by themselves. */
 static bool await_end(struct guard *self)
 {
     struct pollfd fd = {.fd = self->signal_fd, .events = POLLIN};
-    const int64_t end_ms = cli_after_ms(self->orders.longest_ttl_ms);
+    const int64_t end_ms = cli_after_ms(self->orders.wait_ms);
 
     while (cli_now_ms() < end_ms) {
         kill_all(self);

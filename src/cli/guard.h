@@ -9,7 +9,8 @@
  *
  * While rql lives the guard reports what becomes of the command, and reaps orphans. When rql has
  * died, the guard kills the group and the command, waits until nothing of them is left, and
- * releases the locks by their secrets.
+ * releases the locks by their secrets. A lock that an agent holds is free when the guard ends, and
+ * with it the last connection to the agent.
  *
  * The guard is a fresh image of the program, because a copy that fork() made may not use the
  * library. It is in a group of its own, so that it does not kill itself, but in the same session: a
@@ -29,8 +30,9 @@
 
 #define CLI_GUARD_NAME "rql-guard"
 
-/* The guard's descriptor of the channel to rql. */
-enum { CLI_GUARD_FD = 3 };
+/* The guard's descriptors: the channel to rql, and the connection to an agent that keeps the lock,
+ * if there is one. It only stays open. */
+enum { CLI_GUARD_FD = 3, CLI_GUARD_AGENT_FD };
 
 /* The guard's first message to rql. After it the guard sends statuses of the command, as from
  * wait(). */

@@ -31,34 +31,25 @@ const rql_lock *cli_held_lock(const struct cli_held *self, size_t index)
     return self->series ? rql_series_lock(self->series, index) : self->lock;
 }
 
-rql_lock_state cli_held_state(const struct cli_held *self)
+const char *cli_held_name(const struct cli_held *self, size_t index)
 {
-    return self->series ? rql_series_get_state(self->series) : rql_lock_get_state(self->lock);
+    return self->agent_lock ? self->label : rql_lock_name(cli_held_lock(self, index));
 }
 
-int64_t cli_held_remaining_ms(const struct cli_held *self)
+int64_t cli_held_token(const struct cli_held *self, size_t index)
 {
-    return self->series ? rql_series_remaining_ms(self->series) : rql_lock_remaining_ms(self->lock);
+    return self->agent_lock ? cli_agent_lock_token(self->agent_lock)
+                            : rql_lock_token(cli_held_lock(self, index));
 }
 
-/* For a series the lock that ends first decides. */
-int64_t cli_held_ttl_ms(const struct cli_held *self)
+const int *cli_held_slots(const struct cli_held *self, size_t *count)
 {
-    int64_t least_ms = INT64_MAX;
-
-    for (size_t i = 0; i < cli_held_count(self); i++) {
-        rql_lock_facts facts;
-
-        rql_lock_describe(cli_held_lock(self, i), &facts);
-        least_ms = facts.ttl_ms < least_ms ? facts.ttl_ms : least_ms;
-    }
-    return least_ms;
+    return self->agent_lock ? cli_agent_lock_slots(self->agent_lock, count)
+                            : rql_lock_slots(self->lock, count);
 }
 
-char *cli_held_slots(const struct cli_held *self)
+char *cli_join_slots(const int *slots, size_t count)
 {
-    size_t count = 0;
-    const int *slots = rql_lock_slots(self->lock, &count);
     char *text = NULL;
     size_t size = 0;
     FILE *out;
@@ -73,8 +64,55 @@ char *cli_held_slots(const struct cli_held *self)
     return cli_must(fclose(out) == 0 ? text : NULL);
 }
 
+rql_lock_state cli_held_state(const struct cli_held *self)
+{
+    if (self->agent_lock) {
+        return cli_agent_lock_look(self->agent_lock);
+    }
+    return self->series ? rql_series_get_state(self->series) : rql_lock_get_state(self->lock);
+}
+
+int64_t cli_held_remaining_ms(const struct cli_held *self)
+{
+    if (self->agent_lock) {
+        return cli_agent_lock_remaining_ms(self->agent_lock);
+    }
+    return self->series ? rql_series_remaining_ms(self->series) : rql_lock_remaining_ms(self->lock);
+}
+
+bool cli_held_is_cut(const struct cli_held *self)
+{
+    return self->agent_lock && cli_agent_lock_is_cut(self->agent_lock);
+}
+
+int64_t cli_held_next_ms(const struct cli_held *self)
+{
+    return self->agent_lock ? cli_agent_lock_next_ms(self->agent_lock) : INT64_MAX;
+}
+
+/* For a series the lock that ends first decides. */
+int64_t cli_held_ttl_ms(const struct cli_held *self)
+{
+    int64_t least_ms = INT64_MAX;
+
+    if (self->agent_lock) {
+        return cli_agent_lock_ttl_ms(self->agent_lock);
+    }
+    for (size_t i = 0; i < cli_held_count(self); i++) {
+        rql_lock_facts facts;
+
+        rql_lock_describe(cli_held_lock(self, i), &facts);
+        least_ms = facts.ttl_ms < least_ms ? facts.ttl_ms : least_ms;
+    }
+    return least_ms;
+}
+
 rql_status cli_held_lost_fd(const struct cli_held *self, int *out, rql_error *error)
 {
+    if (self->agent_lock) {
+        *out = cli_agent_lock_news_fd(self->agent_lock);
+        return RQL_OK;
+    }
     return self->series ? rql_series_lost_fd(self->series, out, error)
                         : rql_lock_lost_fd(self->lock, out, error);
 }
@@ -91,7 +129,9 @@ rql_status cli_held_release(struct cli_held *self, rql_error *error)
 {
     rql_status status = RQL_OK;
 
-    if (self->series) {
+    if (self->agent_lock) {
+        status = cli_agent_lock_release(self->agent_lock, error);
+    } else if (self->series) {
         status = rql_series_release(self->series, NULL, error);
     } else if (!self->frees) {
         status = rql_lock_release(self->lock, error);
@@ -104,6 +144,7 @@ rql_status cli_held_release(struct cli_held *self, rql_error *error)
         (void)!rql_lock_release(self->lock, NULL); /* it frees the handle, and finds nothing */
     }
 
+    self->agent_lock = NULL;
     self->series = NULL;
     self->lock = NULL;
     return status;
@@ -431,11 +472,6 @@ static void on_wanted(rql_lock *lock, const rql_wanted *wanted, void *user_data)
     }
 }
 
-int cli_code_of_refusal(const struct cli_args *args, int preset)
-{
-    return args->conflict_exit_code == CLI_UNSET ? preset : (int)args->conflict_exit_code;
-}
-
 /* Reports a wait that ended without a lock. With --json the output is null, because a refusal is an
  * answer. */
 static int refuse(struct cli_session *session, const struct waiting *self)
@@ -452,16 +488,6 @@ static int refuse(struct cli_session *session, const struct waiting *self)
         out_print(&session->out);
         cli_say("%s", self->error.message);
     }
-    return cli_code_of_refusal(session->args, CLI_REFUSED);
-}
-
-/* Refuses a lock that the outer rql holds. The outer rql releases it when its command ends, and
- * that command waits for this one. */
-static int refuse_nested(struct cli_session *session, const char *name)
-{
-    out_print(&session->out);
-    cli_say("%s: not acquired: this command already runs under the lock; a wait would never end",
-            name);
     return cli_code_of_refusal(session->args, CLI_REFUSED);
 }
 
@@ -513,7 +539,8 @@ int cli_acquire(struct cli_session *session, struct cli_held *held)
     held->client = session->client;
     held->frees = args->hold_at_least_ms > 0;
     if (outer) {
-        return refuse_nested(session, outer);
+        out_print(&session->out);
+        return cli_refuse_outer_lock(args, outer);
     }
     fill_lock(args, session->client, &waiting.lock);
     if (held->asked && waiting.lock.auto_extend) {
@@ -528,4 +555,12 @@ int cli_acquire(struct cli_session *session, struct cli_held *held)
     wait_until_held(&waiting);
     return waiting.signal == 0 && waiting.status == RQL_OK ? claim(held)
                                                            : refuse(session, &waiting);
+}
+
+/* The signals stay as they are during the wait: the agent withdraws the request of a program that
+ * has ended. */
+int cli_acquire_from_agent(const struct cli_args *args, struct cli_held *held)
+{
+    (void)pthread_sigmask(SIG_BLOCK, NULL, &held->mask);
+    return cli_agent_lock_acquire(args, &held->agent_lock);
 }

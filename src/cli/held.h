@@ -3,6 +3,7 @@
 
 /* The lock or the series of locks that a command runs under; how it is waited for and acquired. */
 
+#include "agent_lock.h"
 #include "cmd.h"
 
 #include <rql/share.h>
@@ -16,9 +17,10 @@ struct cli_asked {
 };
 
 struct cli_held {
-    const char *label;       /* the name or names, for messages; borrowed */
-    rql_lock *lock;          /* one of these two, owned */
-    rql_series *series;      /* */
+    const char *label;  /* the name or names, for messages; borrowed */
+    rql_lock *lock;     /* one of these three, owned */
+    rql_series *series; /* */
+    struct cli_agent_lock *agent_lock;
     sigset_t mask;           /* the signal mask from before the wait, for the command */
     rql_client *client;      /* borrowed */
     struct cli_asked *asked; /* borrowed: it makes way when it is asked; or NULL */
@@ -38,28 +40,35 @@ struct cli_held {
  * again when it changes. */
 int cli_acquire(struct cli_session *session, struct cli_held *held);
 
+/* Acquires the lock from the agent that the arguments name. Returns CLI_DONE, or the exit code
+ * after a line on stderr. */
+int cli_acquire_from_agent(const struct cli_args *args, struct cli_held *held);
+
 size_t cli_held_count(const struct cli_held *self);
-const rql_lock *cli_held_lock(const struct cli_held *self, size_t index);
+const rql_lock *cli_held_lock(const struct cli_held *self, size_t index); /* not of an agent */
+const char *cli_held_name(const struct cli_held *self, size_t index);
+int64_t cli_held_token(const struct cli_held *self, size_t index);
+const int *cli_held_slots(const struct cli_held *self, size_t *count); /* NULL: it has none */
+char *cli_join_slots(const int *slots, size_t count); /* "0,3", malloc'd; or NULL for NULL */
+int64_t cli_held_ttl_ms(const struct cli_held *self); /* the shortest ttl of its locks */
 
 rql_lock_state cli_held_state(const struct cli_held *self);
 int64_t cli_held_remaining_ms(const struct cli_held *self);
-int64_t cli_held_ttl_ms(const struct cli_held *self); /* the shortest ttl of its locks */
 
-/* Returns the slots of the lock, "0,3", malloc'd; or NULL if it has none. */
-char *cli_held_slots(const struct cli_held *self);
+/* Returns whether nobody renews the lock any more, although it is still held. */
+bool cli_held_is_cut(const struct cli_held *self);
 
 /* Gets a descriptor that becomes readable when a lock is lost. */
 rql_status cli_held_lost_fd(const struct cli_held *self, int *out, rql_error *error);
+
+/* Returns the cli_now_ms() at which to look at the state again, at the latest. */
+int64_t cli_held_next_ms(const struct cli_held *self);
 
 /* Releases the lock or series. Must be called once. */
 rql_status cli_held_release(struct cli_held *self, rql_error *error);
 
 /* Blocks no signal any more that cli_acquire() has blocked. */
 void cli_held_unblock(const struct cli_held *self);
-
-/* Returns the exit code of a lock that was not acquired: that of the arguments, or else this one.
- */
-int cli_code_of_refusal(const struct cli_args *args, int preset);
 
 /* Runs the command of the arguments while this is held, and releases it. Returns the exit code. */
 int cli_run_held(const struct cli_args *args, struct cli_held *held);

@@ -36,6 +36,7 @@ const struct cli_word cli_help_words[] = {
 };
 
 const struct cli_word cli_variables[] = {
+    {"RQL_AGENT", "1, or a socket: rql run has its locks held by that agent, as with --agent"},
     {"RQL_LOCK", "what rql run and series tell their command: the name of the lock"},
     {"RQL_TOKEN", "the same: its token"},
     {"RQL_SLOTS", "the numbers of its permits, such as 0,3, with rql run --slots"},
@@ -129,13 +130,15 @@ int cli_help_options(void)
 static void add_flags(struct out *out, const struct cli_command *command)
 {
     char letter[] = "-x, ";
-    char text[LABEL_SIZE];
+    char value[CLI_FLAG_SIZE];
+    char text[2 * LABEL_SIZE];
 
     for (const struct cli_flag *flag = cli_flags; flag->name; flag++) {
         if (flag->help && cli_is_listed(command, flag->commands)) {
             letter[1] = flag->letter;
-            (void)snprintf(text, sizeof text, "  %s--%s%s%s", flag->letter != 0 ? letter : "    ",
-                           flag->name, flag->value ? " " : "", flag->value ? flag->value : "");
+            cli_flag_value(value, flag);
+            (void)snprintf(text, sizeof text, "  %s--%s%s", flag->letter != 0 ? letter : "    ",
+                           flag->name, value);
             out_pair(out, text, flag->help);
         }
     }

@@ -238,8 +238,10 @@ static int run_with_client(const struct cli_command *command, struct cli_args *a
     }
     args->options.client_names = args->options.client_names && command->is_worth_naming;
     args->options.local_start = args->options.local_start && command->takes_locks;
-    announce_start(&args->options);
-    if (!command->makes_clients) {
+    if (!args->agent) {
+        announce_start(&args->options);
+    }
+    if (!command->makes_clients && !args->agent) {
         status = args->wait_ms == CLI_UNSET ? connect(&args->options, &client, &session.error)
                                             : connect_in_time(args, &client, &session.error);
     }

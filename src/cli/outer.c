@@ -1,5 +1,7 @@
 #include "outer.h"
 
+#include "messages.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,4 +54,19 @@ const char *cli_find_outer_lock(const struct cli_session *session)
         }
     }
     return NULL;
+}
+
+int cli_refuse_outer_lock(const struct cli_args *args, const char *name)
+{
+    cli_say("%s: not acquired: this command already runs under the lock; a wait would never end",
+            name);
+    return cli_code_of_refusal(args, CLI_REFUSED);
+}
+
+int64_t cli_outer_token(const char *name)
+{
+    const char *tokens = getenv("RQL_TOKEN"); /* NOLINT(concurrency-mt-unsafe) */
+    const int64_t token = find_token(name);
+
+    return token > 0 || !tokens ? token : strtoll(tokens, NULL, 10);
 }

@@ -11,4 +11,12 @@
  * same grant is still in force. If the server does not answer, the result is NULL. */
 const char *cli_find_outer_lock(const struct cli_session *session);
 
+/* Reports a lock that the outer rql holds, and returns the exit code. The outer rql releases it
+ * when its command ends, and that command would wait for this one. */
+int cli_refuse_outer_lock(const struct cli_args *args, const char *name);
+
+/* Returns the token of the lock that this program runs under: of the one with this name, or else of
+ * the first; 0: of none, as far as the environment says. */
+int64_t cli_outer_token(const char *name);
+
 #endif

@@ -150,20 +150,22 @@ static void put_synopsis(const char *line)
     (void)putchar('\n');
 }
 
-/* Writes each argument in its font; a value may be missing. */
-static void put_flag(char letter, const char *name, const char *value)
+/* Writes the flag and its value, each in its font. */
+static void put_flag(const struct cli_flag *flag)
 {
+    const bool may_miss = flag->kind == CLI_MAYBE;
+
     (void)puts(".TP");
-    if (letter != 0) {
-        (void)printf("\\fB\\-%c\\fR, ", letter);
+    if (flag->letter != 0) {
+        (void)printf("\\fB\\-%c\\fR, ", flag->letter);
     }
     (void)fputs("\\fB\\-\\-", stdout);
-    put_text(name);
+    put_text(flag->name);
     (void)fputs("\\fR", stdout);
-    if (value) {
-        (void)fputs(" \\fI", stdout);
-        put_text(value);
-        (void)fputs("\\fR", stdout);
+    if (flag->value) {
+        (void)printf("%s\\fI", may_miss ? "[=" : " ");
+        put_text(flag->value);
+        (void)printf("\\fR%s", may_miss ? "]" : "");
     }
     (void)putchar('\n');
 }
@@ -172,7 +174,7 @@ static void put_flags(const struct cli_command *command)
 {
     for (const struct cli_flag *flag = cli_flags; flag->name; flag++) {
         if (flag->help && cli_is_listed(command, flag->commands)) {
-            put_flag(flag->letter, flag->name, flag->value);
+            put_flag(flag);
             put_sentence(flag->help);
         }
     }
@@ -188,7 +190,7 @@ static void put_options(void)
     for (size_t i = 0; (row = rql_option_row_at(i)) != NULL; i++) {
         cli_option_flag(flag, row);
         cli_option_range(range, row);
-        put_flag(0, flag, "VALUE");
+        put_flag(&(struct cli_flag){.name = flag, .value = "VALUE", .kind = CLI_OPTION});
         (void)snprintf(text, sizeof text, "%s Values: %s. Variable: %s.", row->help, range,
                        row->env);
         put_prose(text, strlen(text));

@@ -19,7 +19,7 @@ MAY_USE = {
 # The folders of net: a file may use those in front of its own.
 NET = ["sock", "login", "conn", "fleet", "op"]
 VENDOR = {
-    "hiredis": ["src/net/"],
+    "hiredis": ["src/net/", "src/cli/agent_lock"],
     "uv.h": ["src/base/uv_start", "src/base/worker", "src/net/conn/conn_loop", "src/net/sock/local", "src/lock/loop",
              "src/cli/held", "src/cli/agent/"],
     "cJSON.h": ["src/cli/out"],

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 
+from agent import Agent, await_free
 from harness import (HOST, PATIENCE_S, LeftOut, add, await_gone, check_equal, check_in, finish, is_cluster, listener, main,
                      read_line, wait_until)
 from resp import Connection, Refused, ServerError
@@ -29,23 +30,6 @@ LANGUAGES = {
 }
 NODE_PATH = "/usr/share/nodejs"  # of Debian's packages, for a node of another origin
 
-HOLDER = """
-import os, socket, sys, time
-path, forks, words = sys.argv[1], sys.argv[2] == "forks", sys.argv[3:]
-line = socket.socket(socket.AF_UNIX)
-line.connect(path)
-for word in words:
-    line.sendall(word.encode() + b"\\r\\n")
-    line.recv(1000)
-if forks and os.fork() == 0:
-    time.sleep(600)
-print(os.getpid(), flush=True)
-line.recv(1)
-print("closed", flush=True)
-time.sleep(600)
-"""
-
-
 AS_SYSTEMD = """
 import os, sys
 os.dup2(int(sys.argv[1]), 3)
@@ -54,58 +38,12 @@ os.execv(sys.argv[2], sys.argv[2:])
 """
 
 
-class Agent:
-    def __init__(self, rql, *words, **more):
-        self.folder = tempfile.TemporaryDirectory()
-        self.path, self.rql = self.folder.name + "/a", rql
-        self.process = rql.start("agent", "--listen", self.path, *words, **more)
-        check_in(f"listens at {self.path}", read_line(self.process.stderr))
-        self.lines = []
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, failure, *_):
-        self.is_own = not os.path.isfile(self.path)
-        for line in self.lines:
-            line.close()
-        if failure:
-            self.process.kill()
-        wait_until(self.has_ended, "it has ended")
-        result = finish(self.process)
-        is_there = os.path.exists(self.path)
-        self.folder.cleanup()
-        if not failure:
-            check_equal((result.code, result.err), (0, ""))
-
-    def has_ended(self):
-        """The second signal ends it at once; two that come together may be one."""
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGINT)
-        return self.process.poll() is not None
-
-    def connect(self):
-        self.lines.append(Connection(self.path, PATIENCE_S))
-        return self.lines[-1]
-
-    def holder(self, *words, forks=False):
-        """A process that has asked for something by a connection of its own."""
-        process = subprocess.Popen([sys.executable, "-c", HOLDER, self.path, "forks" if forks else "", *words],
-                                   stdout=subprocess.PIPE, start_new_session=True)
-        process.pid_of_main = int(read_line(process.stdout))
-        return process
-
-
 def refusal(line, *words):
     try:
         told = line.call(*words)
     except Refused as refused:
         return str(refused).split()[0]
     raise AssertionError(f"{words}: {told}")
-
-
-def await_free(server, name):
-    wait_until(lambda: not server.is_locked(name), f"{name} is free")
 
 
 @contextlib.contextmanager

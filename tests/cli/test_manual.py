@@ -46,7 +46,7 @@ def flags_of_page(page):
 
 
 def flags_of_help(text):
-    lines = re.findall(r"^  +((?:-\w, )?--[\w-]+(?: \S+)?)(?:  .*|   \(.*)?$", text, re.M)
+    lines = re.findall(r"^  +((?:-\w, )?--[\w-]+(?:\[=\S+| \S+)?)(?:  .*|   \(.*)?$", text, re.M)
     return {line.strip() for line in lines}
 
 

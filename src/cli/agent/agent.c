@@ -199,7 +199,7 @@ static bool open_socket(struct agent_socket *self, const char *path)
     if (passed >= 0) {
         return agent_socket_adopt(self, passed);
     }
-    return (path || agent_default_path(usual)) && agent_socket_open(self, path ? path : usual);
+    return (path || agent_make_default_path(usual)) && agent_socket_open(self, path ? path : usual);
 }
 
 static int run_agent(struct cli_session *session)

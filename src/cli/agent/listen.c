@@ -37,17 +37,24 @@ static bool make_folder(const char *path, mode_t mode)
     return true;
 }
 
+/* Returns the folder RQL_LOCAL_DIR, or NULL. */
+static const char *named_folder(void)
+{
+    const char *name = secure_getenv("RQL_LOCAL_DIR");
+
+    return name && *name ? name : NULL;
+}
+
 bool agent_default_path(char out[AGENT_PATH_SIZE])
 {
-    const char *own = secure_getenv("RQL_LOCAL_DIR");
-    const bool is_root = geteuid() == 0 && !(own && *own);
+    const char *own = named_folder();
     char folder[AGENT_PATH_SIZE];
     int length;
 
-    if (is_root) {
-        (void)snprintf(folder, sizeof folder, "/run/rql");
-    } else if (own && *own) {
+    if (own) {
         (void)snprintf(folder, sizeof folder, "%s", own);
+    } else if (geteuid() == 0) {
+        (void)snprintf(folder, sizeof folder, "/run/rql");
     } else {
         (void)snprintf(folder, sizeof folder, "/tmp/rql-%u", (unsigned)geteuid());
     }
@@ -56,7 +63,19 @@ bool agent_default_path(char out[AGENT_PATH_SIZE])
         cli_say("RQL_LOCAL_DIR is too long for the path of a socket");
         return false;
     }
-    return make_folder(folder, is_root ? 0755 : 0700);
+    return true;
+}
+
+bool agent_make_default_path(char out[AGENT_PATH_SIZE])
+{
+    const bool is_of_root = geteuid() == 0 && !named_folder();
+    char folder[AGENT_PATH_SIZE];
+
+    if (!agent_default_path(out)) {
+        return false;
+    }
+    (void)snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(out, '/') - out), out);
+    return make_folder(folder, is_of_root ? 0755 : 0700);
 }
 
 /* Returns whether no program listens at the address any more. */

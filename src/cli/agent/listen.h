@@ -18,9 +18,11 @@ struct agent_socket {
 };
 
 /* Writes the path at which agents of this user listen: /run/rql/agent.sock for root, otherwise
- * agent.sock in the folder of local:. Makes the folder if it is missing. Returns false after a
- * message on stderr. */
+ * agent.sock in the folder of local:. Returns false after a message on stderr. */
 bool agent_default_path(char out[AGENT_PATH_SIZE]);
+
+/* The same, and makes the folder if it is missing. */
+bool agent_make_default_path(char out[AGENT_PATH_SIZE]);
 
 /* Listens at this path: for this user, or for root's group rql, if there is one. Replaces a socket
  * at which no program listens. Returns false after a message on stderr; then nothing is open. */

@@ -1,0 +1,471 @@
+#include "agent_lock.h"
+
+#include "agent/listen.h"
+#include "format.h"
+#include "messages.h"
+#include "outer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <hiredis/hiredis.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/socket.h>
+
+enum {
+    CONNECT_S = 5,
+    WORDS_MAX = 256, /* of a request to the agent */
+    NUMBERS_MAX = 8,
+    NUMBER_SIZE = 24,
+    ASK_AGAIN = 30, /* while a renewal is due, the agent is asked thirty times in a TTL */
+    ASK_LEAST_MS = 20,
+};
+
+struct cli_agent_lock {
+    const char *name; /* borrowed */
+    redisContext *redis;
+    bool is_cut;  /* the connection has ended */
+    bool is_gone; /* the lock was lost */
+    int64_t token;
+    int64_t ttl_ms;
+    int64_t release_ms; /* for the answer to a release */
+    int64_t end_ms;     /* the cli_now_ms() until which the lock is held at least */
+    int64_t asked_ms;   /* when the question was sent that has no answer yet; 0: there is none */
+    int64_t next_ms;    /* when to ask next */
+    size_t n_slots;
+    int slots[RQL_SLOT_UNITS_MAX];
+};
+
+/* ---- the connection ---- */
+
+static void free_reply(redisReply **slot)
+{
+    if (*slot) {
+        freeReplyObject(*slot);
+    }
+}
+
+#define AUTO_REPLY __attribute__((cleanup(free_reply))) redisReply
+
+static bool is_readable(int fd, int64_t end_ms)
+{
+    struct pollfd one = {.fd = fd, .events = POLLIN};
+    int64_t left_ms;
+    int ready;
+
+    do {
+        left_ms = end_ms - cli_now_ms();
+        left_ms = left_ms > 0 ? left_ms : 0;
+        ready = poll(&one, 1,
+                     end_ms == INT64_MAX ? -1
+                     : left_ms > INT_MAX ? INT_MAX
+                                         : (int)left_ms);
+    } while (ready < 0 && errno == EINTR);
+    return ready > 0;
+}
+
+/* Returns the next reply, which the caller frees; NULL: there is none until end_ms, or the
+ * connection has ended. */
+static redisReply *await_reply(struct cli_agent_lock *self, int64_t end_ms)
+{
+    void *reply = NULL;
+
+    while (!self->is_cut) {
+        self->is_cut = redisGetReplyFromReader(self->redis, &reply) != REDIS_OK;
+        if (reply || self->is_cut || !is_readable(self->redis->fd, end_ms)) {
+            break;
+        }
+        self->is_cut = redisBufferRead(self->redis) != REDIS_OK;
+    }
+    return reply;
+}
+
+static void send_words(struct cli_agent_lock *self, const char **words, size_t count)
+{
+    int is_done = 0;
+
+    self->is_cut =
+        self->is_cut || redisAppendCommandArgv(self->redis, (int)count, words, NULL) != REDIS_OK;
+    while (!self->is_cut && is_done == 0) {
+        self->is_cut = redisBufferWrite(self->redis, &is_done) != REDIS_OK;
+    }
+}
+
+/* Whoever listens at the usual path may be trusted if it is this user or root: another user could
+ * have made the folder. */
+static bool is_trusted(int fd)
+{
+    struct ucred peer;
+    socklen_t size = sizeof peer;
+
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
+           (peer.uid == 0 || peer.uid == geteuid());
+}
+
+/* The connection is closed at exec, but for the command. */
+static int open_connection(struct cli_agent_lock *self, const char *wanted)
+{
+    const struct timeval limit = {.tv_sec = CONNECT_S};
+    const bool is_usual = *wanted == '\0';
+    char usual[AGENT_PATH_SIZE];
+
+    if (is_usual && !agent_default_path(usual)) {
+        return CLI_FAULT;
+    }
+    wanted = is_usual ? usual : wanted;
+    self->redis = cli_must(redisConnectUnixWithTimeout(wanted, limit));
+    if (self->redis->err != 0) {
+        cli_say("no agent at %s: %s; start one with rql agent", wanted, self->redis->errstr);
+        return CLI_FAULT;
+    }
+    if (is_usual && !is_trusted(self->redis->fd)) {
+        cli_say("the agent at %s is another user's", wanted);
+        return CLI_FAULT;
+    }
+    (void)fcntl(self->redis->fd, F_SETFD, FD_CLOEXEC);
+    return CLI_DONE;
+}
+
+static void drop(struct cli_agent_lock *self)
+{
+    if (self->redis) {
+        redisFree(self->redis);
+    }
+    free(self);
+}
+
+/* ---- the request ---- */
+
+struct words {
+    const char *item[WORDS_MAX];
+    size_t count;
+    char numbers[NUMBERS_MAX][NUMBER_SIZE];
+    size_t n_numbers;
+};
+
+static void add(struct words *self, const char *word)
+{
+    self->item[self->count++] = word;
+}
+
+static void add_number(struct words *self, const char *word, int64_t number)
+{
+    char *text = self->numbers[self->n_numbers++];
+
+    (void)snprintf(text, NUMBER_SIZE, "%lld", (long long)number);
+    add(self, word);
+    add(self, text);
+}
+
+static int64_t wait_of(const struct cli_args *args)
+{
+    return args->wait_ms == CLI_UNSET ? args->options.timeout_ms : args->wait_ms;
+}
+
+static bool is_one_try(const struct cli_args *args)
+{
+    return args->fail_fast || wait_of(args) == 0;
+}
+
+/* With a TTL of at most --max-hold the lock ends in time even if no process is left to end it. */
+static int64_t ttl_of(const struct cli_args *args)
+{
+    const int64_t ttl_ms = args->options.ttl_ms;
+
+    return args->max_hold_ms > 0 && args->max_hold_ms < ttl_ms ? args->max_hold_ms : ttl_ms;
+}
+
+static void add_wait(struct words *self, const struct cli_args *args)
+{
+    const int64_t wait_ms = wait_of(args);
+
+    if (is_one_try(args)) {
+        add(self, "TRY");
+    } else {
+        add_number(self, "WAIT", wait_ms == RQL_FOREVER ? 0 : wait_ms);
+    }
+}
+
+static void add_hold(struct words *self, const struct cli_args *args)
+{
+    const int64_t ttl_ms = ttl_of(args);
+
+    add_number(self, "TTL", ttl_ms);
+    if (!args->options.auto_extend) {
+        add_number(self, "MAX", ttl_ms);
+    } else if (args->max_hold_ms > 0) { /* neither unset nor forever */
+        add_number(self, "MAX", args->max_hold_ms);
+    }
+}
+
+static void add_share(struct words *self, const struct cli_args *args)
+{
+    if (args->shared) {
+        add(self, "SHARED");
+    }
+    if (args->permits != CLI_UNSET) {
+        add_number(self, "PERMITS", args->permits);
+    }
+    if (args->units != CLI_UNSET) {
+        add_number(self, "UNITS", args->units);
+    }
+    if (args->slots) {
+        add(self, "SLOTS");
+    }
+}
+
+static void send_request(struct cli_agent_lock *self, const struct cli_args *args)
+{
+    const char *inherit[] = {"RQL.INHERIT"};
+    const int64_t outer_token = cli_outer_token(args->name);
+    struct words words = {.count = 0};
+
+    add(&words, "RQL.LOCK");
+    add(&words, args->name);
+    add_wait(&words, args);
+    add_hold(&words, args);
+    add_share(&words, args);
+    for (size_t i = 0; i < args->n_meta; i++) {
+        add(&words, "META");
+        add(&words, args->meta[i].name);
+        add(&words, args->meta[i].value);
+    }
+    if (outer_token > 0) {
+        add_number(&words, "NESTED", outer_token);
+    }
+    send_words(self, inherit, 1);
+    send_words(self, words.item, words.count);
+}
+
+/* ---- the answer ---- */
+
+static int64_t number_at(const redisReply *reply, size_t index)
+{
+    return index < reply->elements && reply->element[index]->type == REDIS_REPLY_INTEGER
+               ? reply->element[index]->integer
+               : 0;
+}
+
+/* Reads "token, remaining, slots". */
+static bool read_grant(struct cli_agent_lock *self, const redisReply *reply)
+{
+    const redisReply *slots = reply->elements == 3 ? reply->element[2] : NULL;
+
+    self->token = number_at(reply, 0);
+    if (self->token <= 0 || !slots || slots->elements > RQL_SLOT_UNITS_MAX) {
+        return false;
+    }
+    for (size_t i = 0; i < slots->elements; i++) {
+        self->slots[self->n_slots++] = (int)number_at(slots, i);
+    }
+    return true;
+}
+
+static int refuse(const struct cli_args *args)
+{
+    if (is_one_try(args)) {
+        cli_say("%s: not acquired: it is held", args->name);
+    } else {
+        cli_say("%s: not acquired within %g s", args->name, (double)wait_of(args) / 1000);
+    }
+    return cli_code_of_refusal(args, CLI_REFUSED);
+}
+
+/* Says what the agent has answered in place of a lock. */
+static int fail(const struct cli_args *args, const redisReply *reply)
+{
+    if (reply && reply->type == REDIS_REPLY_NIL) {
+        return refuse(args);
+    }
+    if (reply && reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "HELD ", 5) == 0) {
+        return cli_refuse_outer_lock(args, args->name);
+    }
+    cli_say("%s: the agent %s", args->name,
+            !reply                             ? "has closed the connection"
+            : reply->type == REDIS_REPLY_ERROR ? reply->str
+                                               : "has sent an answer of another kind");
+    return CLI_FAULT;
+}
+
+/* Waits for the lock, and asks at once how long it is held: the answer to the request may have come
+ * late, and does not say when it was written. */
+static int await_lock(struct cli_agent_lock *self, const struct cli_args *args)
+{
+    AUTO_REPLY *inherited = await_reply(self, INT64_MAX);
+    AUTO_REPLY *reply = await_reply(self, INT64_MAX);
+
+    if (!inherited || inherited->type != REDIS_REPLY_STATUS) {
+        return fail(args, inherited);
+    }
+    if (!reply || reply->type != REDIS_REPLY_ARRAY || !read_grant(self, reply)) {
+        return fail(args, reply);
+    }
+    self->end_ms = cli_now_ms() + self->ttl_ms;
+    while (cli_agent_lock_look(self) != RQL_GONE && self->asked_ms != 0 && !self->is_cut) {
+        (void)is_readable(self->redis->fd, self->end_ms);
+    }
+    if (self->is_gone || self->is_cut || cli_agent_lock_remaining_ms(self) <= 0) {
+        cli_say("%s: lost as soon as it was acquired", self->name);
+        return CLI_LOST;
+    }
+    return CLI_DONE;
+}
+
+int cli_agent_lock_acquire(const struct cli_args *args, struct cli_agent_lock **out)
+{
+    struct cli_agent_lock *self = cli_must(calloc(1, sizeof *self));
+    int code;
+
+    *self = (struct cli_agent_lock){
+        .name = args->name,
+        .ttl_ms = ttl_of(args),
+        .release_ms = args->options.connect_timeout_ms + args->options.io_timeout_ms,
+    };
+    code = open_connection(self, args->agent);
+    if (code == CLI_DONE) {
+        send_request(self, args);
+        code = await_lock(self, args);
+    }
+    if (code != CLI_DONE) {
+        drop(self);
+        self = NULL;
+    }
+    *out = self;
+    return code;
+}
+
+int64_t cli_agent_lock_token(const struct cli_agent_lock *self)
+{
+    return self->token;
+}
+
+int64_t cli_agent_lock_ttl_ms(const struct cli_agent_lock *self)
+{
+    return self->ttl_ms;
+}
+
+const int *cli_agent_lock_slots(const struct cli_agent_lock *self, size_t *count)
+{
+    *count = self->n_slots;
+    return self->n_slots > 0 ? self->slots : NULL;
+}
+
+int cli_agent_lock_fd(const struct cli_agent_lock *self)
+{
+    return self->redis->fd;
+}
+
+/* ---- while the command runs ---- */
+
+/* The agent renews the lock when a third of the TTL is over. It is asked then, and often until it
+ * has renewed. */
+static void read_remaining(struct cli_agent_lock *self, const redisReply *reply)
+{
+    const int64_t remaining_ms = reply->type == REDIS_REPLY_INTEGER ? reply->integer : 0;
+    const int64_t pause_ms = self->ttl_ms / ASK_AGAIN;
+    int64_t due_ms;
+
+    self->is_gone = remaining_ms <= 0;
+    self->end_ms = self->asked_ms + remaining_ms;
+    self->asked_ms = 0;
+    due_ms = self->end_ms - self->ttl_ms / 3 * 2;
+    self->next_ms = cli_now_ms() + (pause_ms > ASK_LEAST_MS ? pause_ms : ASK_LEAST_MS);
+    self->next_ms = self->next_ms > due_ms ? self->next_ms : due_ms;
+}
+
+static void ask(struct cli_agent_lock *self)
+{
+    const char *words[] = {"RQL.HELD", self->name};
+
+    self->asked_ms = cli_now_ms();
+    send_words(self, words, sizeof words / sizeof words[0]);
+}
+
+/* Notices the end of the connection, too. */
+static void read_news(struct cli_agent_lock *self)
+{
+    redisReply *reply;
+
+    while ((reply = await_reply(self, 0)) != NULL) {
+        if (self->asked_ms != 0) {
+            read_remaining(self, reply);
+        }
+        freeReplyObject(reply);
+    }
+}
+
+rql_lock_state cli_agent_lock_look(struct cli_agent_lock *self)
+{
+    read_news(self);
+    if (cli_now_ms() >= cli_agent_lock_next_ms(self)) {
+        ask(self);
+    }
+    if (self->is_gone) {
+        return RQL_GONE;
+    }
+    return cli_agent_lock_remaining_ms(self) < self->ttl_ms / 2 ? RQL_DOUBTFUL : RQL_HELD;
+}
+
+int cli_agent_lock_news_fd(const struct cli_agent_lock *self)
+{
+    return self->is_cut || self->is_gone ? -1 : self->redis->fd;
+}
+
+int64_t cli_agent_lock_next_ms(const struct cli_agent_lock *self)
+{
+    return self->is_cut || self->is_gone || self->asked_ms != 0 ? INT64_MAX : self->next_ms;
+}
+
+int64_t cli_agent_lock_remaining_ms(const struct cli_agent_lock *self)
+{
+    const int64_t left_ms = self->end_ms - cli_now_ms();
+
+    return left_ms > 0 && !self->is_gone ? left_ms : 0;
+}
+
+bool cli_agent_lock_is_cut(const struct cli_agent_lock *self)
+{
+    return self->is_cut;
+}
+
+/* ---- the release ---- */
+
+static rql_status release(struct cli_agent_lock *self, rql_error *error)
+{
+    const int64_t end_ms = cli_after_ms(self->release_ms);
+    char token[NUMBER_SIZE];
+    const char *words[] = {"RQL.UNLOCK", self->name, token};
+    AUTO_REPLY *held = self->asked_ms != 0 ? await_reply(self, end_ms) : NULL;
+    AUTO_REPLY *reply = NULL;
+
+    if (self->is_gone || (held && held->type == REDIS_REPLY_INTEGER && held->integer <= 0)) {
+        return RQL_NOT_HELD;
+    }
+    (void)snprintf(token, sizeof token, "%lld", (long long)self->token);
+    send_words(self, words, sizeof words / sizeof words[0]);
+    reply = await_reply(self, end_ms);
+    if (reply && reply->type == REDIS_REPLY_INTEGER) {
+        return RQL_OK;
+    }
+    if (reply && reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "NOTHELD", 7) == 0) {
+        return RQL_NOT_HELD;
+    }
+    *error = (rql_error){.status = RQL_E_UNKNOWN};
+    (void)snprintf(error->message, sizeof error->message,
+                   "%s: the agent has not confirmed the release: %s", self->name,
+                   reply && reply->type == REDIS_REPLY_ERROR ? reply->str
+                   : self->is_cut ? "it has closed the connection; the lock ends by its TTL"
+                                  : "no answer; the lock ends with this connection");
+    return RQL_E_UNKNOWN;
+}
+
+/* What the command has left running may have the connection, too: it is ended for all. */
+rql_status cli_agent_lock_release(struct cli_agent_lock *self, rql_error *error)
+{
+    const rql_status status = release(self, error);
+
+    (void)shutdown(self->redis->fd, SHUT_RDWR);
+    drop(self);
+    return status;
+}

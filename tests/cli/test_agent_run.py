@@ -1,0 +1,256 @@
+#!/usr/bin/env python3
+"""rql run --agent: an agent holds the lock as long as any of rql, its guard, the command and what it has started lives."""
+import os
+import re
+import signal
+import socket
+import time
+
+from agent import Agent, await_free
+from harness import PROGRAM, Folder, check_equal, check_in, finish, is_cluster, is_gone, main, wait_until
+from test_guard import FAMILY, IGNORES, Job, await_looks, await_next, must_be_root, start_next
+
+SLEEPS = "echo $$ >> $PIDS; exec sleep 600"
+TELLS = "trap 'date +%s%N >> $SIGNS/told; exit 3' TERM; echo $$ >> $PIDS; while :; do sleep 0.01; done"
+
+
+def run_under(agent, *flags, name="a"):
+    return ("run", name, f"--agent={agent.path}", *flags)
+
+
+def token_of(server):
+    return int(server.ask("HGET", "rql:lock:a", "rql_token"))
+
+
+def test_the_command_runs_under_a_lock_of_the_agent(server, rql):
+    with Agent(rql) as agent:
+        done = rql(*run_under(agent, "--meta", "build=7", "--reason", "nightly"), "--", "sh", "-c",
+                   f"echo $RQL_LOCK $RQL_TOKEN $RQL_URL; {PROGRAM} info a --json; exit 3")
+        check_equal((done.code, done.err), (3, ""))
+        first, shown = done.out.split("\n", 1)
+        check_in(f'"token":\t{first.split()[1]}', shown)
+        check_equal(first.split()[::2], ["a", server.url])
+        check_equal(re.findall(r'"(build|reason)":\t"(.*)"', shown), [("build", "7"), ("reason", "nightly")])
+        check_in("rql[", shown)  # the holder, not the agent
+        assert not server.is_locked("a")
+
+
+def test_an_agent_may_be_named_by_the_environment(server, rql):
+    with Agent(rql) as agent:
+        with Folder() as folder:
+            os.rename(agent.path, folder.path("agent.sock"))
+            for value, holds in (("1", True), (folder.path("agent.sock"), True), ("0", False), ("", False)):
+                out = rql("run", "a", "--", PROGRAM, "info", "a", "--json", RQL_AGENT=value, RQL_LOCAL_DIR=folder.path("")).out
+                check_equal('"holder":' in out, holds, value)
+            check_equal(rql("run", "a", "--agent", "--", "true", RQL_LOCAL_DIR=folder.path("")).code, 0)
+            check_equal(rql("once", "a", "--window", "1ms", "--", "true", RQL_AGENT=folder.path("none")).code, 0)
+            os.rename(folder.path("agent.sock"), agent.path)
+
+
+def test_permits_have_their_numbers(server, rql):
+    with Agent(rql) as agent:
+        other = agent.connect()
+        check_equal(other.call("RQL.LOCK", "a", "PERMITS", 3, "SLOTS")[2], [0])
+        done = rql(*run_under(agent, "--permits", "3", "--units", "2", "--slots"), "--", "sh", "-c", "echo $RQL_SLOTS {slot}")
+        check_equal((done.code, done.out), (0, "1,2 1\n"))
+        check_equal(rql(*run_under(agent, "--permits", "3", "--units", "3", "--try", "-E", "9"), "--", "true").code, 9)
+
+
+def test_a_lock_that_is_not_had_is_said(server, rql):
+    with Agent(rql) as agent:
+        other = agent.connect()
+        other.call("RQL.LOCK", "a")
+        for flags, said in ((("--try",), "rql: a: not acquired: it is held\n"),
+                            (("--wait", "0ms"), "rql: a: not acquired: it is held\n"),
+                            (("--wait", "100ms"), "rql: a: not acquired within 0.1 s\n")):
+            refused = rql(*run_under(agent, *flags, "-E", "9"), "--", "true")
+            check_equal((refused.code, refused.out, refused.err), (9, "", said))
+        inner = rql(*run_under(agent, name="b"), "--", PROGRAM, *run_under(agent, name="b"), "--", "true")
+        check_equal(inner.code, 1)
+        check_in("rql: b: not acquired: this command already runs under the lock", inner.err)
+        check_equal(rql(*run_under(agent, name="b"), "--", PROGRAM, *run_under(agent, name="c"), "--", "true").code, 0)
+        for flag in (("--priority", "high"), ("--head-start", "1s"), ("--max-waiters", "3"), ("--hold-at-least", "1s")):
+            refused = rql(*run_under(agent, *flag), "--", "true")
+            check_equal(refused.code, 64)
+            check_in(f"an agent does not take {flag[0]}", refused.err)
+    refused = rql("run", "a", "--agent=/no/such", "--", "true")
+    check_equal((refused.code, refused.err),
+                (69, "rql: no agent at /no/such: No such file or directory; start one with rql agent\n"))
+
+
+def test_a_run_that_waits_is_withdrawn_when_it_ends(server, rql):
+    with Agent(rql) as agent:
+        other = agent.connect()
+        other.call("RQL.LOCK", "a")
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGKILL):
+            waiting = rql.start(*run_under(agent), "--", "true")
+            wait_until(lambda: server.queue_length("a") == 1, "it waits")
+            waiting.send_signal(number)
+            check_equal(finish(waiting).code, -number)
+            wait_until(lambda: server.queue_length("a") == 0, "it is withdrawn")
+
+
+def test_the_next_gets_the_lock_of_a_killed_rql_when_its_command_has_ended(server, rql):
+    with Agent(rql) as agent:
+        for command, script, count in ((("sh", "-c"), IGNORES, 1), (("setsid", "sh", "-c"), IGNORES, 1), (("sh", "-c"), FAMILY, 3)):
+            with Job(rql, *command, script, words=run_under(agent)) as job:
+                pids = job.pids(count)
+                start_next(server, rql, job)
+                job.kill()
+                await_next(rql, job, pids)
+
+
+def test_a_kill_of_all_of_them_frees_the_lock_at_once(server, rql):
+    with Agent(rql) as agent:
+        with Job(rql, "sh", "-c", SLEEPS, words=run_under(agent)) as job:
+            pids, guard, leader = job.pids(1), job.guard(), job.leader()
+            start_next(server, rql, job)
+            for pid in (guard, job.process.pid, leader, *pids):
+                os.kill(pid, signal.SIGKILL)
+            job.process.wait()
+            await_next(rql, job, [guard, *pids])
+
+
+def test_a_descendant_that_lives_keeps_the_lock(server, rql):
+    """Also without rql and its guard, and beyond the TTL, because the agent renews it."""
+    script = "setsid sh -c 'echo $$ >> $PIDS; while [ ! -e $SIGNS/stop ]; do sleep 0.01; done' & echo $$ >> $PIDS; wait"
+    with Agent(rql) as agent:
+        for kills_guard in (False, True):
+            with Job(rql, "sh", "-c", script, words=run_under(agent), ttl=("--ttl", "600ms")) as job:
+                pids = job.pids(2)
+                guard = job.guard()
+                token = token_of(server)
+                start_next(server, rql, job)
+                job.process.kill()
+                if kills_guard:
+                    os.kill(guard, signal.SIGKILL)
+                job.process.wait()
+                wait_until(lambda p=pids: sum(map(is_gone, p)) == 1, "all but one have ended")
+                if not kills_guard:
+                    await_looks(guard)
+                begun_at = time.monotonic()
+                wait_until(lambda t=begun_at: time.monotonic() > t + 0.8, "the TTL is over")
+                check_equal(token_of(server), token)
+                job.touch("stop")
+                await_next(rql, job, pids)
+
+
+def test_what_a_command_leaves_behind_keeps_no_lock(server, rql):
+    with Agent(rql) as agent:
+        agent.connect().call("RQL.LOCK", "b")  # it has all of its own descriptors
+
+        def descriptors():
+            return len(os.listdir(f"/proc/{agent.process.pid}/fd"))
+
+        before = descriptors()
+        with Job(rql, "sh", "-c", "setsid sleep 600 & echo $! >> $PIDS", words=run_under(agent)) as job:
+            pids = job.pids(1)
+            check_equal(job.process.wait(), 0)
+            assert not server.is_locked("a")
+            assert not is_gone(pids[0])
+            wait_until(lambda: descriptors() == before, "the connection is closed")
+
+
+def check_ended_in_time(job, end_ms, said):
+    """The command was told, and had ended before the lock did."""
+    check_equal(job.process.wait(), 75)
+    check_in(said, job.process.stderr.read())
+    told_ms = int(job.read("told")) / 1e6
+    assert told_ms < end_ms, f"told {told_ms - end_ms} ms after the end of the lock"
+
+
+def end_of_lock_ms(server):
+    """When it is renewed next is far away."""
+    wait_until(lambda: server.ask("PTTL", "rql:lock:a") > 2800, "it is renewed")
+    return time.time() * 1000 + server.ask("PTTL", "rql:lock:a")
+
+
+def job_told(rql, agent):
+    return Job(rql, "sh", "-c", TELLS, words=run_under(agent, "--kill-after", "1s"), ttl=("--ttl", "3s"))
+
+
+def test_a_command_ends_before_its_lock_when_the_agent_stands_still(server, rql):
+    with Agent(rql) as agent, job_told(rql, agent) as job:
+        job.pids(1)
+        end_ms = end_of_lock_ms(server)
+        agent.process.send_signal(signal.SIGSTOP)
+        check_ended_in_time(job, end_ms, "the lock cannot be kept; ending the command")
+        agent.process.send_signal(signal.SIGCONT)
+
+
+def test_a_command_ends_before_its_lock_when_the_server_stands_still(server, rql):
+    with Agent(rql) as agent, job_told(rql, agent) as job:
+        job.pids(1)
+        end_ms = end_of_lock_ms(server)
+        with server.frozen():
+            check_ended_in_time(job, end_ms, "the lock cannot be kept; ending the command")
+
+
+def test_a_command_ends_when_its_agent_is_killed(server, rql):
+    agent = Agent(rql)
+    with job_told(rql, agent) as job:
+        job.pids(1)
+        end_ms = end_of_lock_ms(server)
+        agent.process.kill()
+        check_ended_in_time(job, end_ms, "a: the agent has closed the connection; ending the command")
+        assert server.is_locked("a")  # until its TTL
+    finish(agent.process)
+    agent.folder.cleanup()
+
+
+def test_a_command_ends_when_its_lock_is_lost(server, rql):
+    with Agent(rql) as agent:
+        with Job(rql, "sh", "-c", TELLS, words=run_under(agent), ttl=("--ttl", "900ms")) as job:
+            job.pids(1)
+            check_equal(rql("unlock", "a", "--force").code, 0)
+            check_equal(job.process.wait(), 75)
+            check_in("ending the command", job.process.stderr.read())
+            assert job.read("told")
+
+
+def test_a_command_ends_at_the_limits_of_its_hold(server, rql):
+    with Agent(rql) as agent:
+        for flags in (("--max-hold", "600ms"), ("--no-auto-extend", "--ttl", "600ms")):
+            with Job(rql, "sh", "-c", TELLS, words=run_under(agent, "--kill-after", "200ms", *flags), ttl=()) as job:
+                begun_ms = time.time() * 1000
+                check_equal(job.process.wait(), 75)
+                assert int(job.read("told")) / 1e6 - begun_ms < 600, "it was told in time"
+        await_free(server, "a")
+
+
+def test_a_lock_is_held_for_longer_than_its_ttl(server, rql):
+    with Agent(rql) as agent:
+        done = rql(*run_under(agent, "--ttl", "300ms"), "-c", f"sleep 1; {PROGRAM} info a --json")
+        check_equal((done.code, done.err), (0, ""))
+        check_in('"token"', done.out)
+
+
+def listen_as_nobody(line):
+    """Who has called listen() is the user of the socket. Returns the process that has."""
+    told, tells = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.setuid(65534)
+        line.listen()
+        os.write(tells, b".")
+        signal.pause()
+    os.read(told, 1)
+    os.close(told)
+    os.close(tells)
+    return pid
+
+
+def test_another_users_socket_at_the_usual_path_is_not_trusted(_server, rql):
+    must_be_root()
+    with Folder() as folder, socket.socket(socket.AF_UNIX) as line:
+        line.bind(folder.path("agent.sock"))
+        pid = listen_as_nobody(line)
+        refused = rql("run", "a", "--agent", "--", "true", RQL_LOCAL_DIR=folder.path(""))
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        check_equal(refused.code, 69)
+        check_in("is another user's", refused.err)
+
+
+if __name__ == "__main__":
+    main(skip="the agent is tested on a single server" if is_cluster() else None)
