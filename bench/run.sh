@@ -9,7 +9,7 @@
 #   --figures      writes bench/figures and the results in bench/README.md as well
 #   --rr           all of it under SCHED_RR, where that is allowed: the rest of the machine waits
 #   --one-cpu      on one processor, under SCHED_RR: the work alone, without what it costs to wake another one
-#   --only GROUP   pairs, tcp, handoff, peers, scale, async, tls, durable or cluster
+#   --only GROUP   pairs, tcp, handoff, agent, peers, scale, async, tls, durable or cluster
 #
 # Installs what is missing (Debian's packages; npm's libraries into the build folder). A peer that
 # cannot be had is reported as not available.

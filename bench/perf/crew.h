@@ -18,7 +18,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-enum { SEATS_MAX = 256, PROCESSES_MAX = 4 };
+enum { SEATS_MAX = 256, PROCESSES_MAX = 32 };
 
 enum shape {
     SHAPE_PAIRS, /* each thread takes a lock of its own and gives it back, as fast as it can */

@@ -95,7 +95,7 @@ static void leave(void *hand)
     free(self);
 }
 
-static void *enter(void *shared, int seat)
+static struct hand *enter_as(void *shared, int seat)
 {
     const struct site *site = shared;
     struct hand *self = calloc(1, sizeof *self);
@@ -107,7 +107,23 @@ static void *enter(void *shared, int seat)
     self->fault = site->fault;
     self->context = dial(site);
     (void)snprintf(self->owner, sizeof self->owner, "owner-%d", seat);
-    if (!self->context || !load_script(self)) {
+    if (!self->context) {
+        leave(self);
+        return NULL;
+    }
+    return self;
+}
+
+static void *enter(void *shared, int seat)
+{
+    return enter_as(shared, seat);
+}
+
+static void *enter_with_script(void *shared, int seat)
+{
+    struct hand *self = enter_as(shared, seat);
+
+    if (self && !load_script(self)) {
         leave(self);
         return NULL;
     }
@@ -179,6 +195,20 @@ static bool push(void *hand, const struct prize *prize)
     return run(self, 3, words, REDIS_REPLY_INTEGER);
 }
 
+static bool lock(void *hand, const struct prize *prize)
+{
+    const char *words[] = {"RQL.LOCK", prize->name, "WAIT", "0"};
+
+    return run(hand, 4, words, REDIS_REPLY_ARRAY);
+}
+
+static bool unlock(void *hand, const struct prize *prize)
+{
+    const char *words[] = {"RQL.UNLOCK", prize->name};
+
+    return run(hand, 2, words, REDIS_REPLY_INTEGER);
+}
+
 const struct contender contender_ping = {
     .name = "ping",
     .open = open_site,
@@ -192,7 +222,7 @@ const struct contender contender_floor = {
     .name = "floor",
     .open = open_site,
     .close = free,
-    .enter = enter,
+    .enter = enter_with_script,
     .leave = leave,
     .take = take,
     .give = give,
@@ -206,4 +236,14 @@ const struct contender contender_token = {
     .leave = leave,
     .take = pop,
     .give = push,
+};
+
+const struct contender contender_agent = {
+    .name = "agent",
+    .open = open_site,
+    .close = free,
+    .enter = enter,
+    .leave = leave,
+    .take = lock,
+    .give = unlock,
 };

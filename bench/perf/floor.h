@@ -5,7 +5,7 @@
  * the plain lock that everybody writes: SET NX PX, and a script that deletes what is one's own. It
  * does not wait: two threads after one lock are a fault. The token is one element in a list, which
  * BLPOP waits for in order: no lock, for it ends with whoever has it, but the least that a
- * hand-over by the server can cost. */
+ * hand-over by the server can cost. The agent is `rql agent`, by its socket. */
 
 #include "perf/contender.h"
 
@@ -17,5 +17,6 @@ redisContext *dial(const struct site *site);
 extern const struct contender contender_ping;
 extern const struct contender contender_floor;
 extern const struct contender contender_token;
+extern const struct contender contender_agent;
 
 #endif

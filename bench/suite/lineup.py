@@ -96,6 +96,7 @@ class Lineup:
         self.try_peer("shared-tls", self.add_tls)
         if "durable" in self.needed:
             self.add_durable()
+        self.try_peer("agent", self.add_agent)
         self.try_peer("cluster", self.add_cluster)
         self.try_peer("postgres", self.add_postgres)
         for name in NPM:
@@ -119,6 +120,7 @@ class Lineup:
             "lazy-spin": ["lazy-spin", unix, "1"],
             "hand": ["shared", unix, "256", "2"],
             "hand-one": ["shared", unix, "256"],
+            "each": ["shared", unix, "32", "32"],
             "token": ["token", path, "256"],
             "single": ["shared", url, "128", "4"],
         }
@@ -155,6 +157,13 @@ class Lineup:
         self.started.append(self.cluster)
         self.cluster.start()
         self.add(name, ["shared", self.cluster.url(), "128", "4"])
+
+    def add_agent(self, name):
+        agent = servers.Agent(self.scratch, str(pathlib.Path(self.build, "src/cli/rql").resolve()),
+                              f"unix://{self.redis.socket}")
+        self.started.append(agent)
+        agent.start()
+        self.add(name, ["agent", agent.socket, "32", "32"])
 
     def server_of(self, player):
         if player == "cluster":

@@ -12,7 +12,7 @@ from measure import Run
 from players import PlayerError
 from servers import Unavailable
 
-GROUPS = ("pairs", "tcp", "handoff", "peers", "scale", "async", "tls", "durable", "cluster")
+GROUPS = ("pairs", "tcp", "handoff", "agent", "peers", "scale", "async", "tls", "durable", "cluster")
 PRIORITY, RR_PRIORITY = -15, 10
 QUICK_SECONDS, FULL_SECONDS = 150, 900
 

@@ -11,7 +11,7 @@ SETTLE_SECONDS = 0.0005  # for what a slot started to end
 TIMES = ("p50_us", "p99_us")
 ENOUGH = 5  # cycles without disturbance, to leave the others out
 OWN = ("ping", "ping-tcp", "floor", "floor-tcp", "own", "shared", "shared-tcp", "spin", "lazy",
-       "lazy-spin", "hand", "hand-one", "token", "locks", "clients", "async",
+       "lazy-spin", "hand", "hand-one", "each", "agent", "token", "locks", "clients", "async",
        "shared-tls", "shared-clear", "logins", "durable", "shared-plain", "ping-master", "single", "cluster")
 
 

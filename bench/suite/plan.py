@@ -111,6 +111,18 @@ def hand_blocks():
             Case("hold/postgres", "postgres", "turns", n, 100, PAUSE_US, against, 2)))
 
 
+def agent_blocks():
+    """Each worker a process of its own: with an agent between them, without, and PostgreSQL."""
+    for n in WORKERS:
+        for what, pause_us, slot_ms, paced in (("turns", 0, 60, Case("ping", "ping", "pairs", 1, 15, slots=4)),
+                                               ("hold", PAUSE_US, 100, Case("ping/paced", "ping", "paced", 1, 50, PAUSE_US, slots=3))):
+            against = (paced.name, 1, "p50_us")
+            yield Block(f"agent-{what}-{n}", "agent", (
+                paced,
+                *(Case(f"{what}/{who}", player, "turns", n, slot_ms, pause_us, against, 2)
+                  for who, player in (("agent", "agent"), ("rql-each", "each"), ("postgres", "postgres")))))
+
+
 def peer_blocks():
     for n in (1, 8):
         against = ("pair/rql", n, "ops_s")
@@ -206,5 +218,5 @@ def cluster_blocks():
 
 
 def all_blocks():
-    return [*pair_blocks(), *tcp_blocks(), *hand_blocks(), *peer_blocks(), *scale_blocks(),
+    return [*pair_blocks(), *tcp_blocks(), *hand_blocks(), *agent_blocks(), *peer_blocks(), *scale_blocks(),
             *async_blocks(), *tls_blocks(), *durable_blocks(), *cluster_blocks()]

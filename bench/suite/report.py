@@ -155,6 +155,7 @@ LEGEND = """
   floor     SET NX PX and compare-and-delete over blocking hiredis, one connection for each thread
   rql, own  librql: one client for all threads of a process (turns and hold: two processes); one
             client for each thread; rql-one: turns and hold in one process
+  agent     each worker is a process, and a client of rql agent; rql-each: each has a client of its own
   token     one element in a list, popped by BLPOP: the least that a hand-over by the server costs
   async     rql_lock_acquire_async() and rql_lock_release_async(), all on one loop in one thread
   queue     a newcomer stands at the end, the holder hands over to the first; pipelined

@@ -144,6 +144,26 @@ class Redis(Server):
         }
 
 
+class Agent(Server):
+    """`rql agent` on this server."""
+
+    name = "agent"
+
+    def __init__(self, scratch, program, url):
+        super().__init__(scratch)
+        self.socket = str(self.folder / "s")
+        self.words = [program, "agent", "--listen", self.socket, "--url", url, "--drain", "0s"]
+
+    def start(self):
+        if not os.path.exists(self.words[0]):
+            raise Unavailable("built without the program rql")
+        self.launch(tied() + self.words)
+        return self
+
+    def is_ready(self):
+        return os.path.exists(self.socket)
+
+
 class TlsRedis(Redis):
     """Another one, with a port for TLS beside that in the clear, and a certificate of its own."""
 

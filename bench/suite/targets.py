@@ -3,7 +3,7 @@ import dataclasses
 import os
 
 from measure import spread
-from plan import HELD, LOGINS, MANY_THREADS, NPM, QUEUES, WAITERS
+from plan import HELD, LOGINS, MANY_THREADS, NPM, QUEUES, WAITERS, WORKERS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,6 +87,19 @@ def hand_targets():
         yield from hold_targets(n, {"rql-one": 1.0, "rql": 2.5 if n < 32 else 3.0}, {"rql-one": 0.4, "rql": 0.8})
 
 
+def agent_targets():
+    """rql-each: each process has a client of its own."""
+    for n in WORKERS:
+        yield Target(f"hand-off p50, released at once, {n} processes, agent / PING", "agent", f"agent-turns-{n}",
+                     ("turns/agent", n, "p50_us"), (("ping", 1, "p50_us"),), 1.3)
+        yield Target(f"hand-off p50, held 1 ms, {n} processes, agent / without", "agent", f"agent-hold-{n}",
+                     ("hold/agent", n, "p50_us"), (("hold/rql-each", n, "p50_us"),), 0.7)
+    yield Target("acquisitions/s on one lock, 8 processes, agent / without", "agent", "agent-turns-8",
+                 ("turns/agent", 8, "ops_s"), (("turns/rql-each", 8, "ops_s"),), 1.2, True)
+    yield Target("commands but PING per acquisition, 8 processes, agent / without", "agent", "agent-turns-8",
+                 ("turns/agent", 8, "commands"), (("turns/rql-each", 8, "commands"),), 1.0)
+
+
 def peer_targets():
     yield Target("pair, 1 worker / best npm library", "peers", "peers-pair-1",
                  ("pair/rql", 1, "ops_s"), tuple((f"pair/{who}", 1, "ops_s") for who in NPM), 2.5,
@@ -145,5 +158,5 @@ def cluster_targets():
 
 
 def all_targets():
-    return [*pair_targets(), *hand_targets(), *peer_targets(), *scale_targets(), *tls_targets(), *durable_targets(),
+    return [*pair_targets(), *hand_targets(), *agent_targets(), *peer_targets(), *scale_targets(), *tls_targets(), *durable_targets(),
             *cluster_targets()]

@@ -108,7 +108,7 @@ def test_a_kill_of_all_of_them_frees_the_lock_at_once(server, rql):
             for pid in (guard, job.process.pid, leader, *pids):
                 os.kill(pid, signal.SIGKILL)
             job.process.wait()
-            await_next(rql, job, [guard, *pids])
+            await_next(rql, job, [])  # a process closes its descriptors just before it is seen to have ended
 
 
 def test_a_descendant_that_lives_keeps_the_lock(server, rql):
@@ -132,7 +132,7 @@ def test_a_descendant_that_lives_keeps_the_lock(server, rql):
                 wait_until(lambda t=begun_at: time.monotonic() > t + 0.8, "the TTL is over")
                 check_equal(token_of(server), token)
                 job.touch("stop")
-                await_next(rql, job, pids)
+                await_next(rql, job, [] if kills_guard else pids)
 
 
 def test_what_a_command_leaves_behind_keeps_no_lock(server, rql):
