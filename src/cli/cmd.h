@@ -45,6 +45,7 @@ struct cli_args {
     int64_t permits, units, max_waiters, head_start_ms;
     const char *agent; /* the path of its socket, or "" for the usual one; NULL: no agent */
     const char *priority, *secret, *host, *acquirer, *out_file, *classes_file, *listen;
+    const char *password_file, *password;
 
     size_t n_meta;
     rql_meta meta[RQL_META_MAX_PAIRS];

@@ -26,9 +26,9 @@ time.sleep(600)
 
 
 class Agent:
-    def __init__(self, rql, *words, **more):
+    def __init__(self, rql, *words, path=None, **more):
         self.folder = tempfile.TemporaryDirectory()
-        self.path, self.rql = self.folder.name + "/a", rql
+        self.path, self.rql = path or self.folder.name + "/a", rql
         self.process = rql.start("agent", "--listen", self.path, *words, **more)
         check_in(f"listens at {self.path}", read_line(self.process.stderr))
         self.lines = []

@@ -15,8 +15,8 @@ import tempfile
 import time
 
 from agent import Agent, await_free
-from harness import (HOST, PATIENCE_S, LeftOut, add, await_gone, check_equal, check_in, finish, is_cluster, listener, main,
-                     read_line, wait_until)
+from harness import (HOST, PATIENCE_S, Folder, LeftOut, add, await_gone, check_equal, check_in, finish, free_port, is_cluster,
+                     listener, main, read_line, wait_until)
 from resp import Connection, Refused, ServerError
 
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "include/rql/agent.md"
@@ -679,6 +679,71 @@ def test_a_socket_of_systemd_outlives_the_agent(_server, rql):
         second.send_signal(signal.SIGTERM)
         check_equal(finish(second).code, 0)
         assert os.path.exists(path), "the agent has removed it"
+
+
+def write_secret(folder, text, mode=0o600):
+    path = folder.path("password")
+    with open(path, "w", encoding="ascii", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+        file.write(text)
+    os.chmod(path, mode)
+    return path
+
+
+def test_by_tcp_clients_send_a_password(server, rql):
+    for host, address in (("127.0.0.1", "127.0.0.1"), ("::1", "[::1]")):
+        port = free_port()
+        with Folder() as folder:
+            secret = write_secret(folder, "geheim\nmore\n")
+            with Agent(rql, "--password-file", secret, path=f"{address}:{port}") as agent:
+                lines = [Connection((host, port), PATIENCE_S) for _ in range(3)]
+                agent.lines += lines
+                for words in (("RQL.LOCK", "a"), ("PING",), ("RQL.WHO",), ("HELLO", "3"), ("CLIENT", "ID")):
+                    check_equal(refusal(lines[0], *words), "NOAUTH")
+                for words in (("AUTH", "geheime"), ("AUTH", "gehei"), ("AUTH", ""), ("AUTH", "other", "geheim"),
+                              ("AUTH", "default", "Geheim"), ("HELLO", "3", "AUTH", "default", "geheim2")):
+                    check_equal(refusal(lines[0], *words), "WRONGPASS")
+                check_equal(lines[0].call("AUTH", "geheim"), "OK")
+                check_equal(lines[1].call("AUTH", "default", "geheim"), "OK")
+                check_in("proto", lines[2].call("HELLO", "3", "AUTH", "default", "geheim", "SETNAME", "me"))
+                token = lines[2].call("RQL.LOCK", "a", "TRY")[0]
+                check_in("tcp me", rql("who").out)
+                check_equal(lines[0].call("RQL.LOCK", "a", "TRY"), None)
+                check_equal(lines[2].call("RQL.UNLOCK", "a", token), 1)
+                lines[0].call("RQL.LOCK", "a", "TRY")
+                lines[1].tell("RQL.LOCK", "a", "WAIT", 0)
+                wait_until(lambda: server.queue_length("a") == 1, "it waits")
+                check_equal(lines[0].call("RESET"), "RESET")
+                check_equal(refusal(lines[0], "PING"), "NOAUTH")
+                assert lines[1].read()[0] > token
+                lines[1].close()
+                await_free(server, "a")
+                check_equal(lines[0].call("QUIT"), "OK")
+
+
+def test_a_password_may_be_asked_for_at_a_path_too(_server, rql):
+    with Folder() as folder, Agent(rql, "--password-file", write_secret(folder, "geheim")) as agent:
+        line = agent.connect()
+        check_equal(refusal(line, "RQL.LOCK", "a"), "NOAUTH")
+        check_equal((line.call("AUTH", "geheim"), line.call("RQL.LOCK", "a")[2]), ("OK", []))
+
+
+def test_where_an_agent_does_not_listen(_server, rql):
+    with Folder() as folder, Agent(rql, "--password-file", write_secret(folder, "x"), path=f"127.0.0.1:{free_port()}") as agent:
+        secret = folder.path("password")
+        for where, said in (("0.0.0.0:6390", "can be listened at"), ("localhost:6390", "can be listened at"),
+                            ("127.0.0.1:0", "can be listened at"), ("127.0.0.1:65536", "can be listened at"),
+                            ("127.0.0.1:7x", "can be listened at"), (agent.path, "Address already in use")):
+            refused = rql("agent", "--listen", where, "--password-file", secret)
+            check_equal(refused.code, 69)
+            check_in(said, refused.err)
+        refused = rql("agent", "--listen", "127.0.0.1:6390")
+        check_equal(refused.code, 64)
+        check_in("an address needs a --password-file", refused.err)
+        for text, mode in (("", 0o600), ("\n", 0o600), ("x", 0o604)):
+            refused = rql("agent", "--listen", "127.0.0.1:6390", "--password-file", write_secret(folder, text, mode))
+            check_equal(refused.code, 69)
+            check_in("has no password, or all users may read it", refused.err)
+        check_in("No such file", rql("agent", "--password-file", folder.path("none")).err)
 
 
 def test_an_agent_may_be_of_the_swarm(_server, rql):

@@ -34,12 +34,14 @@ def end_of_reply(data, start=0):
 
 
 class Connection:
-    """To the server's Unix socket; what is in error raises Refused."""
+    """To the server's Unix socket, or to an address; what is in error raises Refused."""
 
-    def __init__(self, path, timeout_s=None):
-        self.socket = socket.socket(socket.AF_UNIX)
+    def __init__(self, place, timeout_s=None):
+        is_path = isinstance(place, str)
+        family = socket.AF_UNIX if is_path else socket.AF_INET6 if ":" in place[0] else socket.AF_INET
+        self.socket = socket.socket(family)
         self.socket.settimeout(timeout_s)
-        self.socket.connect(path)
+        self.socket.connect(place)
         self.file = self.socket.makefile("rb", 1 << 16)
 
     def read(self):

@@ -9,9 +9,11 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* The command `rql agent`: sets everything up, runs the loop, and ends. */
@@ -21,7 +23,8 @@ enum {
     OWN_FDS = 64, /* descriptors that are neither of connections nor of processes */
     DRAIN_MS = 30000,
     RESUME_MS = 100,
-    N_SIGNALS = 2
+    N_SIGNALS = 2,
+    PASSWORD_SIZE = 512
 };
 
 /* ---- the end ---- */
@@ -82,7 +85,7 @@ static void on_signal(uv_signal_t *handle, int signal)
     }
     self->phase = AGENT_DRAINS;
     cli_systemd_notify("STOPPING=1");
-    if (agent_socket_is_kept(&self->socket)) { /* the next agent serves who connects now */
+    if (self->socket.kind == AGENT_SOCKET_PASSED) { /* the next agent serves who connects now */
         (void)uv_poll_stop(&self->listener);
         (void)uv_timer_stop(&self->resume);
     }
@@ -199,15 +202,46 @@ static bool open_socket(struct agent_socket *self, const char *path)
     if (passed >= 0) {
         return agent_socket_adopt(self, passed);
     }
+    if (path && agent_is_address(path)) {
+        return agent_socket_open_tcp(self, path);
+    }
     return (path || agent_make_default_path(usual)) && agent_socket_open(self, path ? path : usual);
+}
+
+/* Reads the first line of a file that not everybody may read. */
+static bool read_password(const char *path, char out[PASSWORD_SIZE])
+{
+    FILE *file = fopen(path, "re");
+    struct stat found;
+    bool is_read;
+
+    if (!file || fstat(fileno(file), &found) != 0) {
+        cli_say_errno(path, errno);
+        if (file) {
+            (void)fclose(file);
+        }
+        return false;
+    }
+    is_read = (found.st_mode & S_IRWXO) == 0 && fgets(out, PASSWORD_SIZE, file) != NULL;
+    (void)fclose(file);
+    if (is_read) {
+        out[strcspn(out, "\r\n")] = '\0';
+    }
+    if (!is_read || out[0] == '\0') {
+        cli_say("%s: has no password, or all users may read it", path);
+        return false;
+    }
+    return true;
 }
 
 static int run_agent(struct cli_session *session)
 {
     static const struct agent_ops ops = {
         .run = agent_command_run, .end_holds = agent_holds_end, .on_released = on_released};
-    struct agent self = {
-        .ops = &ops, .client = session->client, .drain_ms = session->args->drain_ms};
+    struct agent self = {.ops = &ops,
+                         .client = session->client,
+                         .drain_ms = session->args->drain_ms,
+                         .password = session->args->password};
     int code = CLI_DONE;
 
     if (!open_socket(&self.socket, session->args->listen)) {
@@ -224,9 +258,19 @@ static int run_agent(struct cli_session *session)
     return code;
 }
 
+/* Who may open a socket of the file system is known by its mode. */
 static int prepare(struct cli_args *args)
 {
+    static char password[PASSWORD_SIZE];
+
     args->drain_ms = args->drain_ms == CLI_UNSET ? DRAIN_MS : args->drain_ms;
+    if (args->listen && agent_is_address(args->listen) && !args->password_file) {
+        return cli_misused(&cli_agent, "an address needs a ", "--password-file");
+    }
+    if (args->password_file && !read_password(args->password_file, password)) {
+        return CLI_FAULT;
+    }
+    args->password = args->password_file ? password : NULL;
     return CLI_DONE;
 }
 
@@ -234,13 +278,16 @@ const struct cli_command cli_agent = {
     .name = "agent",
     .is_worth_naming = true,
     .takes_locks = true,
-    .usage = "[--listen PATH] [--drain DURATION]",
+    .usage = "[--listen PATH|ADDRESS] [--drain DURATION]",
     .summary = "Serve the processes of this host, in any language",
     .examples = "  rql agent &\n"
                 "  redis-cli -s /tmp/rql-1000/agent.sock RQL.LOCK report\n",
     .notes = "Listens on a Unix socket and speaks the protocol of Redis, so that every Redis "
              "client can take locks. A lock ends with the connection or the process that holds "
-             "it. All who may open the socket may take any lock.\n",
+             "it. All who may open the socket may take any lock.\n"
+             "ADDRESS is 127.0.0.1:PORT or [::1]:PORT, for clients that cannot reach a file. They "
+             "send the first line of the password file by AUTH. By TCP a lock ends with its "
+             "connection alone.\n",
     .prepare = prepare,
     .run = run_agent,
 };

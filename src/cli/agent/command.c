@@ -465,10 +465,27 @@ static bool set_label(struct agent_conn *conn, const char *label)
     return true;
 }
 
-/* Says whether this is the only user. False: an error was written. */
-static bool is_default_user(struct agent_conn *conn, const char *user)
+/* Takes as long for every wrong password of the same length. */
+static bool is_password(const char *own, const char *given)
 {
-    if (strcmp(user, "default") == 0) {
+    const size_t own_length = strlen(own);
+    const size_t length = strlen(given);
+    size_t difference = own_length ^ length;
+
+    for (size_t i = 0; i < length; i++) {
+        difference |= (unsigned char)own[i % own_length] ^ (unsigned char)given[i];
+    }
+    return difference == 0;
+}
+
+/* Checks the only user. Without a password any is right: the mode of the socket decides. False: an
+ * error was written. */
+static bool log_in(struct agent_conn *conn, const char *user, const char *given)
+{
+    const char *own = conn->agent->password;
+
+    if (strcmp(user, "default") == 0 && (!own || is_password(own, given))) {
+        conn->is_known = true;
         return true;
     }
     agent_reply_error(&conn->out, "WRONGPASS",
@@ -476,8 +493,7 @@ static bool is_default_user(struct agent_conn *conn, const char *user)
     return false;
 }
 
-/* Reads an option of HELLO at *at, and its values. There is no password: the mode of the socket
- * decides. False: an error was written. */
+/* Reads an option of HELLO at *at, and its values. False: an error was written. */
 static bool read_hello(struct agent_conn *conn, const struct agent_request *request, size_t *at)
 {
     if (is_word(request, *at, "SETNAME") && *at + 1 < request->count) {
@@ -485,7 +501,7 @@ static bool read_hello(struct agent_conn *conn, const struct agent_request *requ
     }
     if (is_word(request, *at, "AUTH") && *at + 2 < request->count) {
         *at += 2;
-        return is_default_user(conn, word(request, *at - 1));
+        return log_in(conn, word(request, *at - 1), word(request, *at));
     }
     agent_reply_error(&conn->out, "ERR", "Syntax error in HELLO option '%.100s'",
                       word(request, *at));
@@ -509,6 +525,12 @@ static void hello(struct agent_conn *conn, const struct agent_request *request)
         if (!read_hello(conn, request, &i)) {
             return;
         }
+    }
+    if (!conn->is_known) {
+        agent_reply_error(&conn->out, "NOAUTH",
+                          "HELLO must be called with the client already authenticated, otherwise "
+                          "the HELLO <proto> AUTH <user> <pass> option can be used");
+        return;
     }
     conn->is_resp3 = version == 3;
     agent_reply_begin(&conn->out, conn->is_resp3 ? '%' : '*', conn->is_resp3 ? 7 : 14);
@@ -578,10 +600,14 @@ static void select_db(struct agent_conn *conn, const struct agent_request *reque
 
 static void auth(struct agent_conn *conn, const struct agent_request *request)
 {
-    if (request->count < 3) {
+    if (request->count < 3 && conn->agent->password) {
+        if (log_in(conn, "default", word(request, 1))) {
+            agent_reply_status(&conn->out, "OK");
+        }
+    } else if (request->count < 3) {
         fail(conn, "AUTH <password> called without any password configured for the default user. "
                    "Are you sure your configuration is correct?");
-    } else if (is_default_user(conn, word(request, 1))) {
+    } else if (log_in(conn, word(request, 1), word(request, 2))) {
         agent_reply_status(&conn->out, "OK");
     }
 }
@@ -592,6 +618,7 @@ static void reset(struct agent_conn *conn, const struct agent_request *request)
     agent_holds_end(conn, AGENT_BY_CLIENT);
     conn->is_resp3 = false;
     conn->inherits = false;
+    conn->is_known = !conn->agent->password;
     conn->label[0] = '\0';
     agent_reply_status(&conn->out, "RESET");
 }
@@ -616,30 +643,34 @@ static const struct command {
     const char *name;
     size_t least, most; /* words, the name included */
     void (*run)(struct agent_conn *conn, const struct agent_request *request);
-    bool takes_locks; /* refused while the agent is draining */
+
+    enum {
+        TAKES_LOCKS = 1, /* refused while the agent is draining */
+        IS_FOR_ALL = 2,  /* also for who has not sent the password */
+    } traits;
 } commands[] = {
-    {"RQL.LOCK", 2, AGENT_WORDS_MAX, lock, true},
-    {"RQL.SERIES", 3, AGENT_WORDS_MAX, series, true},
-    {"RQL.UNLOCK", 2, AGENT_WORDS_MAX, unlock, false},
-    {"RQL.UNLOCKSERIES", 2, 2, unlock_series, false},
-    {"RQL.UNLOCKSECRET", 3, 3, unlock_secret, false},
-    {"RQL.HELD", 2, 2, held, false},
-    {"RQL.WHO", 1, 2, who, false},
-    {"RQL.QUEUE", 2, 2, queue, false},
-    {"RQL.INHERIT", 1, 1, inherit, false},
-    {"FENCELOCK.ACQUIRE", 3, 3, acquire_fence, true},
-    {"FENCELOCK.RELEASE", 3, 3, unlock_secret, false},
-    {"PING", 1, 2, ping, false},
-    {"ECHO", 2, 2, echo, false},
-    {"HELLO", 1, AGENT_WORDS_MAX, hello, false},
-    {"AUTH", 2, 3, auth, false},
-    {"CLIENT", 2, AGENT_WORDS_MAX, client, false},
-    {"COMMAND", 1, AGENT_WORDS_MAX, command, false},
-    {"INFO", 1, AGENT_WORDS_MAX, info, false},
-    {"SELECT", 2, 2, select_db, false},
-    {"CLUSTER", 1, AGENT_WORDS_MAX, cluster, false},
-    {"RESET", 1, 1, reset, false},
-    {"QUIT", 1, AGENT_WORDS_MAX, quit, false},
+    {"RQL.LOCK", 2, AGENT_WORDS_MAX, lock, TAKES_LOCKS},
+    {"RQL.SERIES", 3, AGENT_WORDS_MAX, series, TAKES_LOCKS},
+    {"RQL.UNLOCK", 2, AGENT_WORDS_MAX, unlock, 0},
+    {"RQL.UNLOCKSERIES", 2, 2, unlock_series, 0},
+    {"RQL.UNLOCKSECRET", 3, 3, unlock_secret, 0},
+    {"RQL.HELD", 2, 2, held, 0},
+    {"RQL.WHO", 1, 2, who, 0},
+    {"RQL.QUEUE", 2, 2, queue, 0},
+    {"RQL.INHERIT", 1, 1, inherit, 0},
+    {"FENCELOCK.ACQUIRE", 3, 3, acquire_fence, TAKES_LOCKS},
+    {"FENCELOCK.RELEASE", 3, 3, unlock_secret, 0},
+    {"PING", 1, 2, ping, 0},
+    {"ECHO", 2, 2, echo, 0},
+    {"HELLO", 1, AGENT_WORDS_MAX, hello, IS_FOR_ALL},
+    {"AUTH", 2, 3, auth, IS_FOR_ALL},
+    {"CLIENT", 2, AGENT_WORDS_MAX, client, 0},
+    {"COMMAND", 1, AGENT_WORDS_MAX, command, 0},
+    {"INFO", 1, AGENT_WORDS_MAX, info, 0},
+    {"SELECT", 2, 2, select_db, 0},
+    {"CLUSTER", 1, AGENT_WORDS_MAX, cluster, 0},
+    {"RESET", 1, 1, reset, IS_FOR_ALL},
+    {"QUIT", 1, AGENT_WORDS_MAX, quit, IS_FOR_ALL},
 };
 
 static const struct command *find_command(const char *name)
@@ -674,7 +705,9 @@ void agent_command_run(struct agent_conn *conn, const struct agent_request *requ
     } else if (request->count < command->least || request->count > command->most) {
         agent_reply_error(&conn->out, "ERR", "wrong number of arguments for '%s' command",
                           command->name);
-    } else if (command->takes_locks && conn->agent->phase != AGENT_SERVES) {
+    } else if (!conn->is_known && command->traits != IS_FOR_ALL) {
+        agent_reply_error(&conn->out, "NOAUTH", "Authentication required.");
+    } else if (command->traits == TAKES_LOCKS && conn->agent->phase != AGENT_SERVES) {
         agent_reply_error(&conn->out, "UNAVAILABLE", "the agent is about to end");
     } else {
         command->run(conn, request);

@@ -6,6 +6,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -293,6 +295,10 @@ void agent_conn_describe(struct agent_conn *self, char out[AGENT_HOLDER_SIZE])
 {
     const char *space = self->label[0] != '\0' ? " " : "";
 
+    if (self->agent->socket.kind == AGENT_SOCKET_TCP) {
+        (void)snprintf(out, AGENT_HOLDER_SIZE, "tcp%s%s", space, self->label);
+        return;
+    }
     if (self->pid == 0) {
         (void)snprintf(out, AGENT_HOLDER_SIZE, "user %u%s%s", (unsigned)self->uid, space,
                        self->label);
@@ -325,22 +331,37 @@ static void refuse(int fd)
     (void)close(fd);
 }
 
-/* One user may have half of all connections. */
+/* Finds out who has connected. One user may have half of all connections; by TCP the users are not
+ * known. */
+static bool read_peer(const struct agent *agent, int fd, struct ucred *out)
+{
+    const int yes = 1;
+    socklen_t size = sizeof *out;
+
+    if (agent->socket.kind == AGENT_SOCKET_TCP) {
+        *out = (struct ucred){.pid = 0};
+        return setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes) == 0;
+    }
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, out, &size) == 0 && agent_pass_senders(fd) &&
+           count_of_user(agent, out->uid) < agent->most_conns / 2;
+}
+
 void agent_conn_accept(struct agent *agent, int fd)
 {
     struct agent_conn *self;
     struct ucred peer;
-    socklen_t size = sizeof peer;
 
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || !agent_pass_senders(fd) ||
-        agent->n_conns >= agent->most_conns ||
-        count_of_user(agent, peer.uid) >= agent->most_conns / 2) {
+    if (agent->n_conns >= agent->most_conns || !read_peer(agent, fd, &peer)) {
         refuse(fd);
         return;
     }
     self = cli_must(calloc(1, sizeof *self));
-    *self = (struct agent_conn){
-        .agent = agent, .fd = fd, .uid = peer.uid, .pid = peer.pid, .id = ++agent->last_id};
+    *self = (struct agent_conn){.agent = agent,
+                                .fd = fd,
+                                .uid = peer.uid,
+                                .pid = peer.pid,
+                                .id = ++agent->last_id,
+                                .is_known = !agent->password};
     if (uv_poll_init(&agent->uv, &self->poll, fd) != 0) {
         free(self);
         refuse(fd);

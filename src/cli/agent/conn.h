@@ -38,6 +38,7 @@ struct agent_conn {
     struct agent_conn **caller; /* BUSY: where a call has this connection, if it is not a hold; it
                                    is set to NULL when the connection is closed */
     bool is_resp3;
+    bool is_known; /* it has sent the password, or needs none */
     bool inherits; /* holds outlive the process that asked for them */
     char label[AGENT_LABEL_SIZE];
     char program[AGENT_PROGRAM_SIZE]; /* of program_pid; "": not known */

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <netinet/in.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -201,6 +202,67 @@ bool agent_socket_open(struct agent_socket *self, const char *path)
     return false;
 }
 
+/* ---- TCP ---- */
+
+bool agent_is_address(const char *text)
+{
+    return !strchr(text, '/') && strchr(text, ':');
+}
+
+static bool read_port(const char *text, in_port_t *out)
+{
+    char *end;
+    const long port = strtol(text, &end, 10);
+
+    *out = htons((uint16_t)port);
+    return *text >= '0' && *text <= '9' && *end == '\0' && port > 0 && port <= UINT16_MAX;
+}
+
+/* Reads an address of this machine: no other machine may take locks here. */
+static bool read_address(const char *text, struct sockaddr_in6 *six, struct sockaddr_in *four)
+{
+    static const char of_four[] = "127.0.0.1:";
+    static const char of_six[] = "[::1]:";
+
+    *four = (struct sockaddr_in){.sin_family = AF_UNSPEC};
+    *six = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    if (strncmp(text, of_four, strlen(of_four)) == 0) {
+        *four =
+            (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        return read_port(text + strlen(of_four), &four->sin_port);
+    }
+    return strncmp(text, of_six, strlen(of_six)) == 0 &&
+           read_port(text + strlen(of_six), &six->sin6_port);
+}
+
+bool agent_socket_open_tcp(struct agent_socket *self, const char *address)
+{
+    const int yes = 1;
+    struct sockaddr_in6 six;
+    struct sockaddr_in four;
+    const bool is_read = read_address(address, &six, &four);
+    const bool is_four = four.sin_family == AF_INET;
+
+    *self = (struct agent_socket){.kind = AGENT_SOCKET_TCP, .fd = -1, .lock_fd = -1};
+    if (!is_read) {
+        cli_say("%s: a path, 127.0.0.1:PORT or [::1]:PORT can be listened at", address);
+        return false;
+    }
+    (void)snprintf(self->path, sizeof self->path, "%s", address);
+    self->fd = socket(is_four ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (self->fd < 0 || setsockopt(self->fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
+        bind(self->fd, is_four ? (struct sockaddr *)&four : (struct sockaddr *)&six,
+             is_four ? sizeof four : sizeof six) != 0 ||
+        listen(self->fd, SOMAXCONN) != 0) {
+        cli_say_errno(address, errno);
+        agent_socket_close(self);
+        return false;
+    }
+    return true;
+}
+
+/* ---- a socket of systemd ---- */
+
 bool agent_socket_adopt(struct agent_socket *self, int fd)
 {
     struct sockaddr_un address = {.sun_family = AF_UNSPEC};
@@ -208,7 +270,7 @@ bool agent_socket_adopt(struct agent_socket *self, int fd)
     int listens = 0;
     socklen_t listens_size = sizeof listens;
 
-    *self = (struct agent_socket){.fd = fd, .lock_fd = -1};
+    *self = (struct agent_socket){.kind = AGENT_SOCKET_PASSED, .fd = fd, .lock_fd = -1};
     if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &listens_size) != 0 || listens == 0 ||
         getsockname(fd, (struct sockaddr *)&address, &size) != 0 || address.sun_family != AF_UNIX ||
         size > sizeof address || !agent_pass_senders(fd) || fcntl(fd, F_SETFL, O_NONBLOCK) != 0 ||

@@ -1,18 +1,26 @@
 #ifndef AGENT_LISTEN_H
 #define AGENT_LISTEN_H
 
-/* The socket of the agent in the file system. */
+/* The socket of the agent: in the file system, or TCP for clients that cannot reach a file. */
 
 #include <stdbool.h>
 #include <sys/types.h>
 
 enum { AGENT_PATH_SIZE = 108 /* sun_path of sockaddr_un */ };
 
-/* A socket that listens. It is locked by a file beside it, so that no other agent replaces it. */
+enum agent_socket_kind {
+    AGENT_SOCKET_OWN,    /* a Unix socket that this agent has made */
+    AGENT_SOCKET_PASSED, /* one that others keep after the end */
+    AGENT_SOCKET_TCP,    /* the peers are not known */
+};
+
+/* A socket that listens. A path is locked by a file beside it, so that no other agent replaces it.
+ */
 struct agent_socket {
-    char path[AGENT_PATH_SIZE];
-    int fd;       /* -1: none */
-    int lock_fd;  /* -1: none */
+    enum agent_socket_kind kind;
+    char path[AGENT_PATH_SIZE]; /* or an address */
+    int fd;                     /* -1: none */
+    int lock_fd;                /* -1: none */
     dev_t device; /* of the file, and its number: only that file is removed at the end */
     ino_t inode;
 };
@@ -28,6 +36,12 @@ bool agent_make_default_path(char out[AGENT_PATH_SIZE]);
  * at which no program listens. Returns false after a message on stderr; then nothing is open. */
 bool agent_socket_open(struct agent_socket *self, const char *path);
 
+/* Returns whether this is an address rather than a path. */
+bool agent_is_address(const char *text);
+
+/* Listens at 127.0.0.1:PORT or [::1]:PORT; returns as agent_socket_open(). */
+bool agent_socket_open_tcp(struct agent_socket *self, const char *address);
+
 /* Takes a Unix socket that listens already, and that others keep after the end. Returns false after
  * a message on stderr if it is no such socket. */
 bool agent_socket_adopt(struct agent_socket *self, int fd);
@@ -36,12 +50,6 @@ bool agent_socket_adopt(struct agent_socket *self, int fd);
  * for the first bytes of a connection, and the accepted one for all others: it inherits it only if
  * it was set before the client connected. */
 bool agent_pass_senders(int fd);
-
-/* Returns whether the open socket was adopted. */
-static inline bool agent_socket_is_kept(const struct agent_socket *self)
-{
-    return self->lock_fd < 0;
-}
 
 void agent_socket_close(struct agent_socket *self);
 

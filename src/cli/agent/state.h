@@ -50,6 +50,7 @@ struct agent {
     struct agent_processes processes;
     struct agent_tasks tasks;
 
+    const char *password; /* that clients have to send; NULL: none */
     struct agent_socket socket;
     uv_poll_t listener; /* of the socket */
 
