@@ -44,7 +44,7 @@ libcmocka-dev libssl-dev zlib1g-dev libzstd-dev openssl redis-server systemd pyt
 packages_all="$packages_gcc build-essential valgrind clang clang-format clang-tidy doxygen shellcheck debhelper lintian git libpq-dev
 cmake man-db mandoc bash-completion zsh fish"
 with_gcc='one gcc sample light faults tls cluster connectivity promises timed soak guarantees explore mutants coverage debian13 bare demo'
-optional='cppcheck gcc-multilib python3-redis ruby-redis node-redis php-cli php-redis'
+optional='cppcheck gcc-multilib python3-redis ruby-redis libredis-perl node-redis php-cli php-redis'
 policy=/usr/sbin/policy-rc.d
 remove_policy=
 reporter=

@@ -24,6 +24,8 @@ PAGE = pathlib.Path(__file__).resolve().parents[2] / "include/rql/agent.md"
 LANGUAGES = {
     "python": (["/usr/bin/python3", "-c"], "import redis"),
     "js": (["node", "-e"], 'require("redis")'),
+    "javascript": (["node", "-e"], 'require("ioredis")'),
+    "perl": (["perl", "-e"], "use Redis;"),
     "ruby": (["/usr/bin/ruby", "-e"], 'require "redis"'),
     "php": (["php", "-r"], "new Redis();"),
     "sh": (["sh", "-c"], "command -v redis-cli"),
@@ -764,7 +766,7 @@ def example(language):
     """A test of the example on the page, with the real client: it waits for its turn, and releases the lock."""
     def test(server, rql):
         words, probe = LANGUAGES[language]
-        env = {**os.environ, "NODE_PATH": NODE_PATH}
+        env = {**os.environ, "NODE_PATH": f"{NODE_PATH}:{os.environ.get('NODE_PATH', '')}"}
         if not shutil.which(words[0]) or subprocess.run([*words, probe], env=env, capture_output=True, check=False).returncode:
             raise LeftOut(f"{language} has no client of Redis")
         text = re.search(rf"^```{language}\n(.*?)^```$", PAGE.read_text(encoding="ascii"), re.M | re.S)[1]
