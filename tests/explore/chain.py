@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from chain_judge import HANDED, judge, own_nonce_in, taken_by
 from server import T0_US, empty
+from shares_judge import holds_of
 from state import (HOLDING, IDLE, LEAVING, NO_RANDOM, NOT_AFTER_US, QUEUE_TTL_MS, TTL_MS, WAITING, Ruby,
                    acquirer, bare, demand, host, is_partly, nonce, read_contents, replaced, ticks_of, with_fence)
 
@@ -134,7 +135,7 @@ def call_of(state, action):
     access = "q" if shares else client.access
     words = (acquirer(which), host(which), str(TTL_MS), own, str(state.now_us + NOT_AFTER_US),
              f"{access}{client.conflict}- -1 {client.score} {QUEUE_TTL_MS} {NO_RANDOM}")
-    return ("acquire_shared", (*words, "rql_share", "1 2")) if shares else ("acquire", words)
+    return ("acquire_shared", (*words, "rql_share", "1 2", "purpose", f"of {which}")) if shares else ("acquire", words)
 
 
 def metadata_of(index):
@@ -332,8 +333,10 @@ def handed_on(state, index, other):
     elif state.known_back_us == state.back_us:
         state = state._replace(made_top=token)
     ends_us = min(one.ends_us, state.true_us + TTL_MS * 1000)
+    # It takes longer than a microsecond: unless the server's clock was set back, it is past the token then.
+    past_us = state.now_us + 1 if state.back_us else max(state.now_us, token) + 1
     state = replaced(state, other, mode=HANDED, ends_us=ends_us, token=one.token, generation=state.generation)
-    return replaced(state, index, mode=ENDING)._replace(now_us=state.now_us + 1), index
+    return replaced(state, index, mode=ENDING)._replace(now_us=past_us), index
 
 
 def put_if_possible(state, index):
@@ -449,11 +452,12 @@ def line_up(before, after, actor):
 
 def deliver(before, after, actor):
     """Who was given the lock was told; who relies on a transfer takes no notice."""
-    was, now = read_contents(before.contents).at(before.now_us), read_contents(after.contents)
+    was, now = read_contents(before.contents), read_contents(after.contents)
+    was_held, held = holds_of(was, before.now_us), holds_of(now, after.now_us)
     for index, client in enumerate(after.clients):
         own = nonce(index, client.number)
-        if now.owner == own != was.owner and index != actor and client.mode == WAITING:
-            after = replaced(after, index, pushed=(now.lock.get("rql_token"), after.back_us + now.lock_ends_us))
+        if own in held and own not in was_held and index != actor and client.mode == WAITING:
+            after = replaced(after, index, pushed=(held[own].token, after.back_us + held[own].ends_us))
         if client.mode not in (WAITING, LEAVING, HANDED) and acquirer(index) not in now.waiting:
             after = replaced(after, index, arrived=0, heard_us=0)
     return after

@@ -1,8 +1,10 @@
 """What must hold after each step of chain.py."""
 from typing import NamedTuple
 
-from judge import judge_keys, judge_progress, judge_service
-from state import HOLDING, acquirer, demand, nonce, read_contents, replaced
+import shares_judge
+from judge import is_live, judge_keys, judge_progress, judge_service
+from shares_judge import ALL, holds_of, judge_together
+from state import CLAIM_US, HOLDING, acquirer, demand, nonce, read_contents, replaced
 
 HANDED = "handed"  # was told that it has the lock
 
@@ -36,25 +38,48 @@ def taken_by(state, index):
 
 def judge(before, after, actor, call, answer):
     was, now = read_contents(before.contents).at(before.now_us), read_contents(after.contents)
-    judge_keys(after, now)
+    was_held, held = holds_of(was, before.now_us), holds_of(now, after.now_us)
+    is_of_several = "shared" in (was.owner, now.owner)
+    (shares_judge.judge_keys if now.owner == "shared" else judge_keys)(after, now)
     own = own_nonce_in(call)
     if call.script == "transfer":
         judge_transfer(before, after, was, now, words_of(call.words), answer)
     is_handed = call.script == "transfer" and answer[0] == "4"
-    after = judge_token(before, after, was, now)
+    after = judge_tokens(before, after, was_held, held)
     if not call.script.startswith("acquire") and answer[0] not in "4d":
         # A release that finds the lock free may serve its own request: the transfer to it is still to come.
-        demand(own != now.owner or (call.script == "release" and was.owner != own),
+        demand(own not in held or (call.script == "release" and own not in was_held),
                "has ended, and still owns the lock")
         demand(call.script == "release" or own not in [record[2] for record in now.records.values()],
                "withdrawn, and still in the queue")
-    if was.owner and was.owner != now.owner:
-        demand(was.owner == own or (is_handed and was.owner == call.words[0]), "a lock in force was taken away")
+    for one in set(was_held) - set(held):
+        demand(one == own or (is_handed and one == call.words[0]), "a lock in force was taken away")
     if answer != "denied" and not (call.script == "transfer" and answer[0] == "4"):
         judge_progress(after, now)
-        judge_service(as_there(before, was), as_there(after, was), actor, was, now)
-    judge_holders(after, now)
+        there = as_there(before, was), as_there(after, was)
+        if is_of_several:
+            judge_admission(*there, actor, was, now, was_held, held)
+        else:
+            judge_service(*there, actor, was, now)
+    judge_holders(after, held)
     return after
+
+
+def judge_admission(before, after, actor, was, now, was_held, held):
+    """As judge_service, of a lock of several."""
+    own_nonces = [nonce(index, client.number) for index, client in enumerate(after.clients)]
+    served = [index for index, own in enumerate(own_nonces) if own in held and own not in was_held]
+    for index, client in enumerate(before.clients):
+        if acquirer(index) in was.waiting and index not in (actor, *served) and is_live(client, after.now_us) \
+                and client.is_subscribed:
+            demand(acquirer(index) in now.waiting, f"client {index} was dropped, and is alive and subscribed")
+            demand(all(0 < before.clients[one].arrived < client.arrived for one in served),
+                   f"client {index} was passed over, and is alive and subscribed")
+    for index in served:
+        client = before.clients[index]
+        demand(index == actor or (client.is_subscribed and is_live(client, after.now_us)), "let in is one who does not hear")
+        demand(index == actor or held[own_nonces[index]].ends_us <= after.now_us + CLAIM_US + 1000,
+               "a lock was given, and not for a short time")
 
 
 def as_there(state, contents):
@@ -99,19 +124,21 @@ def judge_transfer(before, after, was, now, words, answer):
            "another waiter has gone, or not a new owner")
 
 
-def judge_token(before, after, was, now):
+def judge_tokens(before, after, was_held, held):
     """The server grants none that is not above those that it knows, and those of the hand-overs that it does not."""
-    if now.owner in (None, was.owner):
-        return after
-    token = int(now.lock["rql_token"])
-    told = [int(client.token) for index, client in enumerate(before.clients)
-            if client.token and nonce(index, client.number) == now.owner]
-    told += [int(one.token) for one in before.transfers if one.nonce == now.owner]
-    told += [int(words_of(call.words).token) for call in (*before.stream, *before.late)
-             if call.script == "transfer" and own_nonce_in(call) == now.owner]
     top = max(before.top, before.made_top)
-    demand(token > top or token in told, f"token {token} is not above {top}")
-    return after._replace(top=max(token, after.top))
+    for own, hold in sorted(held.items(), key=lambda one: int(one[1].token)):
+        if own not in was_held:
+            told = [int(client.token) for index, client in enumerate(before.clients)
+                    if client.token and nonce(index, client.number) == own]
+            told += [int(one.token) for one in before.transfers if one.nonce == own]
+            told += [int(words_of(call.words).token) for call in (*before.stream, *before.late)
+                     if call.script == "transfer" and own_nonce_in(call) == own]
+            token = int(hold.token)
+            demand(token > top or token in told, f"token {token} is not above {top}")
+            top = max(token, top)
+            after = after._replace(top=max(token, after.top))
+    return after
 
 
 def givers_of(state, index):
@@ -122,14 +149,15 @@ def givers_of(state, index):
         one = next((other for other in state.transfers if other.nonce == one.giver_nonce), None)
 
 
-def judge_holders(after, now):
-    n_believe = 0
+def judge_holders(after, held):
+    believed = []
     for index, client in enumerate(after.clients):
         own = nonce(index, client.number)
         if client.mode not in (HOLDING, HANDED) or client.ends_us <= after.true_us or own in after.robbed:
             continue
-        n_believe += 1
-        demand(now.owner == own or now.owner in givers_of(after, index), f"client {index} holds what is not its own")
-        demand(after.back_us + now.lock_ends_us + 1000 > client.ends_us, f"client {index} counts on more than there is")
-        demand(now.owner != own or now.lock["rql_token"] == client.token, f"client {index} holds another's token")
-    demand(n_believe < 2, "two hold the lock")
+        believed.append((int(client.token), *((1, 2) if client.access == "s" else (ALL, ALL))))
+        there = next((held[one] for one in (own, *givers_of(after, index)) if one in held), None)
+        demand(there, f"client {index} holds what is not its own")
+        demand(after.back_us + there.ends_us + 1000 > client.ends_us, f"client {index} counts on more than there is")
+        demand(own not in held or there.token == client.token, f"client {index} holds another's token")
+    judge_together(believed, "as the clients believe")

@@ -49,7 +49,7 @@ def judge_keys(state, now):
     for who in ours:
         demand(int(now.records[who][5]) == round(float(now.queue[who]) * 1e6),
                "a request that tells another place")
-    for name, accesses in (("random", "rR"), ("holders", "RQS")):
+    for name, accesses in (("random", "rR"), ("holders", "RQSH")):
         count = sum(record[4] in accesses for record in now.records.values())
         demand(now.counts.get(name) == (str(count) if count else None), f"not counted: {name}")
     demand("series" not in now.counts or now.counts["series"].split(" ")[3] in now.records,

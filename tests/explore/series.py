@@ -6,8 +6,10 @@ not passed for ever by those who want one of them, and they do not wait for it f
 """
 from typing import NamedTuple
 
+import shares_judge
 from judge import is_live, judge_keys
 from server import T0_US, empty
+from shares_judge import holds_of
 from state import (CLAIM_US, HOLDING, IDLE, LEAVING, NOT_AFTER_US, NO_RANDOM, QUEUE_TTL_MS, RELEASING, TTL_MS, WAITING,
                    acquirer, bare, demand, host, is_partly, pushes_of, read_contents, replaced, ticks_of)
 
@@ -78,6 +80,11 @@ def contents_of(text):
     return [read_contents(text, lock) for lock in range(N_LOCKS)]
 
 
+def holds_in(text, now_us):
+    """Of each lock, nonce -> Hold."""
+    return [holds_of(one, now_us) for one in contents_of(text)]
+
+
 def nonce(index, number, lock):
     return f"{index + 1:016x}{number:08x}{lock:08x}"
 
@@ -115,7 +122,7 @@ def call_of(state, action):
              str(not_after_us),
              f"{access_of(client)}{'t' if len(locks) > 1 else 'w'}- -1 {client.score} {QUEUE_TTL_MS} {NO_RANDOM}")
     if client.shares:
-        return "acquire_shared", (*words, "rql_share", "1 2"), locks
+        return "acquire_shared", (*words, "rql_share", "1 2", "purpose", f"of {index}"), locks
     return "acquire_series" if len(locks) > 1 else "acquire", words, locks
 
 
@@ -210,17 +217,17 @@ def after_answer(state, index, word, answer):
         rest = client.held[:-1]
         is_last = client.step + 1 >= len(client.plan)
         return replaced(state, index, held=rest, mode=RELEASING if rest else HOLDING if is_last else IDLE)
-    leases, now = leases_of(client, answer), contents_of(state.contents)
+    leases, now = leases_of(client, answer), holds_in(state.contents, state.now_us)
     if not leases:
-        demand(all(now[lock].owner != nonce(index, client.number, lock) for lock in client.asked),
+        demand(all(nonce(index, client.number, lock) not in now[lock] for lock in client.asked),
                "told that it waits, and has a part of it")
         score = str(answer[7]) if isinstance(answer, list) else answer.split(" ")[7]
         return replaced(state, index, score=score, pushed=())
     for lock, own, token, _ in leases:
-        demand(now[lock].owner == own, "told that it holds, and does not")
-        demand(now[lock].lock.get("rql_token") == token, "told another token than the lock's")
+        demand(own in now[lock], "told that it holds, and does not")
+        demand(now[lock][own].token == token, "told another token than the lock's")
     # What it has worked through is its own already, unless that has ended and was granted anew.
-    had = [one for one in client.held if now[one[0]].owner == one[1] or one[0] not in client.plan[client.step]]
+    had = [one for one in client.held if one[1] in now[one[0]] or one[0] not in client.plan[client.step]]
     new = [one for one in leases if one[1] not in [own for _, own, _, _ in had]]
     return granted(replaced(state, index, pushed=(), held=tuple(had)), index, new)
 
@@ -255,7 +262,9 @@ def line_up(before, after, index):
     if client.mode != WAITING or not all(who in now[lock].queue for lock in client.asked):
         return after
     demand(len({now[lock].queue[who] for lock in client.asked}) == 1, "a series with two places")
-    if client.arrived:
+    # It had a grant that it was not told of, and that is over: to the server it is a newcomer.
+    is_newcomer = client.score == "0" and not any(who in was[lock].queue for lock in client.asked)
+    if client.arrived and not is_newcomer:
         places = {was[lock].queue[who] for lock in client.asked if who in was[lock].queue}
         demand(places <= {now[client.asked[0]].queue[who]}, f"client {index} has lost its place")
         return replaced(after, index, heard_us=after.now_us)
@@ -265,13 +274,13 @@ def line_up(before, after, index):
 
 def deliver(before, after, actor):
     """Who was given a lock was told, if it is subscribed and wants that one alone."""
-    was = [one.at(before.now_us) for one in contents_of(before.contents)]
-    for lock, now in enumerate(contents_of(after.contents)):
+    was = holds_in(before.contents, before.now_us)
+    for lock, now in enumerate(holds_in(after.contents, after.now_us)):
         for index, client in enumerate(after.clients):
             own = nonce(index, client.number, lock)
-            if now.owner == own != was[lock].owner and index != actor and client.mode == WAITING:
+            if own in now and own not in was[lock] and index != actor and client.mode == WAITING:
                 demand(not client.is_series, "one lock was given to who wants both")
-                after = replaced(after, index, pushed=(lock, own, now.lock.get("rql_token"), now.lock_ends_us))
+                after = replaced(after, index, pushed=(lock, own, now[own].token, now[own].ends_us))
     return after
 
 
@@ -280,25 +289,28 @@ def deliver(before, after, actor):
 def judge(before, after, actor, locks):
     was = [one.at(before.now_us) for one in contents_of(before.contents)]
     now = contents_of(after.contents)
+    was_held, held = holds_in(before.contents, after.now_us), holds_in(after.contents, after.now_us)
     for lock in range(N_LOCKS):
-        judge_keys(after, now[lock])
-        after = judge_token(before, after, was[lock], now[lock])
-        served = judge_service(before, after, actor, lock, was[lock], now[lock])
+        is_of_several = now[lock].owner == "shared"
+        (shares_judge.judge_keys if is_of_several else judge_keys)(after, now[lock])
+        after = judge_tokens(before, after, was_held[lock], held[lock])
+        served = judge_service(before, after, actor, lock, was[lock], now[lock], was_held[lock], held[lock])
         if lock in locks:
             after = reserve(after, actor, lock, now[lock], served)
             judge_progress(after, actor, lock, now[lock])
     judge_end(after, actor, now)
-    judge_whole(after, now)
-    judge_holders(after, now)
+    judge_whole(after, held)
+    judge_holders(after, held)
     return after
 
 
-def judge_token(before, after, was, now):
-    if now.owner in (None, was.owner):
-        return after
-    token = int(now.lock["rql_token"])
-    demand(token > before.top and token != after.top, f"token {token} is not above {before.top}")
-    return after._replace(top=max(token, after.top))
+def judge_tokens(before, after, was_held, held):
+    for own, hold in sorted(held.items(), key=lambda one: int(one[1].token)):
+        if own not in was_held:
+            demand(int(hold.token) > before.top and int(hold.token) != after.top,
+                   f"token {hold.token} is not above {before.top}")
+            after = after._replace(top=max(int(hold.token), after.top))
+    return after
 
 
 def judge_end(after, actor, now):
@@ -313,22 +325,24 @@ def judge_end(after, actor, now):
         demand(lock in held or now[lock].lock.get("acq_id") != acquirer(actor), "has left, and still owns the lock")
 
 
-def judge_whole(after, now):
+def judge_whole(after, held):
     """All or none of a series. Of what others have ended a part nobody is told."""
     for index, client in enumerate(after.clients):
         if client.mode in (IDLE, WAITING) and not after.was_cleared:
-            own = [now[lock].at(after.now_us).owner == nonce(index, client.number, lock) for lock in client.asked]
+            own = [nonce(index, client.number, lock) in held[lock] for lock in client.asked]
             demand(all(own) or not any(own), f"client {index} has a part of what it wants")
 
 
-def judge_holders(after, now):
+def judge_holders(after, held):
     for index, client in enumerate(after.clients):
         for lock, own, token, ends_us in client.held if client.mode != RELEASING else ():
             if ends_us > after.now_us:
-                there = now[lock]
-                demand(there.owner == own, f"client {index} holds what is not its own")
-                demand(there.lock.get("rql_token") == token, f"client {index} holds another's token")
-                demand(there.lock_ends_us + 1000 > ends_us, f"client {index} counts on more than there is")
+                there = held[lock].get(own)
+                demand(there, f"client {index} holds what is not its own")
+                demand(there.token == token, f"client {index} holds another's token")
+                demand(there.ends_us + 1000 > ends_us, f"client {index} counts on more than there is")
+    for lock in held:
+        shares_judge.judge_together([(int(hold.token), hold.units, hold.limit) for hold in lock.values()], "on the server")
 
 
 def waiters_of(state, contents, actor=None):
@@ -338,33 +352,39 @@ def waiters_of(state, contents, actor=None):
     return sorted(there, key=lambda index: state.clients[index].arrived)
 
 
-def judge_service(before, after, actor, lock, was, now):
+def judge_service(before, after, actor, lock, was, now, was_held, held):
     """In order, past nobody who lives and hears but a series that has to let others by. Returns who was served, and
-    past which series."""
-    served = [index for index, client in enumerate(after.clients)
-              if now.owner != was.owner and now.owner == nonce(index, client.number, lock)]
+    past which series; of several sharers the last one."""
+    own_nonces = [nonce(index, client.number, lock) for index, client in enumerate(after.clients)]
+    served = sorted((index for index, own in enumerate(own_nonces) if own in held and own not in was_held),
+                    key=lambda index: int(held[own_nonces[index]].token))
     there = [index for index in waiters_of(before._replace(now_us=after.now_us), was)
              if index not in served and (index != actor or acquirer(actor) in now.waiting)]
     for index in there:
         demand(acquirer(index) in now.waiting, f"client {index} was dropped, and is alive and subscribed")
-    if not served:
-        return None
-    client = before.clients[served[0]]
-    if served != [actor]:
+    outcome = None
+    for index in served:
+        outcome = judge_served(before, after, actor, lock, index, there, held[own_nonces[index]])
+    return outcome
+
+
+def judge_served(before, after, actor, lock, one, there, hold):
+    client = before.clients[one]
+    if one != actor:
         demand(is_live(client, after.now_us) and client.is_subscribed, "served is one who does not hear")
-        demand(now.lock_ends_us <= after.now_us + CLAIM_US, "a lock was given, and not for a short time")
+        demand(hold.ends_us <= after.now_us + CLAIM_US + 1000, "a lock was given, and not for a short time")
     elif client.access == "r":
         return None
     passed = [index for index in there if not 0 < client.arrived < before.clients[index].arrived]
     if not passed:
-        return served[0], None
+        return one, None
     first = before.reservations[lock]
     is_marked = access_of(client) < "a" and (first.index != passed[0] or first.n_marked < N_MARKED)
     for index in passed[:1] if is_marked else passed:
         demand(before.clients[index].is_series, f"client {index} was passed over, and is alive and subscribed")
     demand(is_marked or (first.index == passed[0] and first.has_lapsed(after.now_us)),
            f"client {passed[0]} was passed over, and the lock was kept for it")
-    return served[0], passed[0]
+    return one, passed[0]
 
 
 def reserve(after, actor, lock, now, served):
