@@ -12,15 +12,23 @@
 #include <poll.h>
 #include <stdio.h>
 #include <sys/socket.h>
+#include <time.h>
 
 enum {
-    CONNECT_S = 5,
+    CONNECT_MS = 5000,
+    CONNECT_PAUSE_MS = 20,
+    LEAST_FD = 64, /* scripts use small numbers, and would replace the connection, or write to it */
+    READ_SIZE = 4096,
+    ANSWER_MS = 100, /* for a question on which depends whether the command is ended */
+    ANSWERS_AT_ONCE = 16,
     WORDS_MAX = 256, /* of a request to the agent */
     NUMBERS_MAX = 8,
     NUMBER_SIZE = 24,
     ASK_AGAIN = 30, /* while a renewal is due, the agent is asked thirty times in a TTL */
     ASK_LEAST_MS = 20,
 };
+
+static const int64_t longest_ms = INT64_C(1) << 53; /* that the agent takes */
 
 struct cli_agent_lock {
     const char *name; /* borrowed */
@@ -65,6 +73,19 @@ static bool is_readable(int fd, int64_t end_ms)
     return ready > 0;
 }
 
+/* Reads without blocking: other processes have the connection, and may read what has come. */
+static void read_some(struct cli_agent_lock *self)
+{
+    char data[READ_SIZE];
+    const ssize_t length = recv(self->redis->fd, data, sizeof data, MSG_DONTWAIT);
+
+    if (length > 0) {
+        self->is_cut = redisReaderFeed(self->redis->reader, data, (size_t)length) != REDIS_OK;
+    } else {
+        self->is_cut = length == 0 || (errno != EAGAIN && errno != EINTR);
+    }
+}
+
 /* Returns the next reply, which the caller frees; NULL: there is none until end_ms, or the
  * connection has ended. */
 static redisReply *await_reply(struct cli_agent_lock *self, int64_t end_ms)
@@ -76,7 +97,7 @@ static redisReply *await_reply(struct cli_agent_lock *self, int64_t end_ms)
         if (reply || self->is_cut || !is_readable(self->redis->fd, end_ms)) {
             break;
         }
-        self->is_cut = redisBufferRead(self->redis) != REDIS_OK;
+        read_some(self);
     }
     return reply;
 }
@@ -103,10 +124,37 @@ static bool is_trusted(int fd)
            (peer.uid == 0 || peer.uid == geteuid());
 }
 
+/* Connects. An agent with too many clients that it has not accepted yet refuses for a moment. */
+static redisContext *connect_to(const char *path)
+{
+    const struct timeval limit = {.tv_sec = CONNECT_MS / 1000};
+    const struct timespec pause = {.tv_nsec = CONNECT_PAUSE_MS * 1000000};
+    const int64_t end_ms = cli_after_ms(CONNECT_MS);
+    redisContext *redis = cli_must(redisConnectUnixWithTimeout(path, limit));
+
+    while (redis->err == REDIS_ERR_IO && errno == EAGAIN && cli_now_ms() < end_ms) {
+        redisFree(redis);
+        (void)nanosleep(&pause, NULL);
+        redis = cli_must(redisConnectUnixWithTimeout(path, limit));
+    }
+    return redis;
+}
+
 /* The connection is closed at exec, but for the command. */
+static void move_up(redisContext *redis)
+{
+    const int fd = fcntl(redis->fd, F_DUPFD_CLOEXEC, LEAST_FD);
+
+    if (fd >= 0) {
+        (void)close(redis->fd);
+        redis->fd = fd;
+    } else { /* the limit of descriptors is small */
+        (void)fcntl(redis->fd, F_SETFD, FD_CLOEXEC);
+    }
+}
+
 static int open_connection(struct cli_agent_lock *self, const char *wanted)
 {
-    const struct timeval limit = {.tv_sec = CONNECT_S};
     const bool is_usual = *wanted == '\0';
     char usual[AGENT_PATH_SIZE];
 
@@ -114,7 +162,11 @@ static int open_connection(struct cli_agent_lock *self, const char *wanted)
         return CLI_FAULT;
     }
     wanted = is_usual ? usual : wanted;
-    self->redis = cli_must(redisConnectUnixWithTimeout(wanted, limit));
+    if (strlen(wanted) >= AGENT_PATH_SIZE) {
+        cli_say("%s: is too long for the path of a socket", wanted);
+        return CLI_FAULT;
+    }
+    self->redis = connect_to(wanted);
     if (self->redis->err != 0) {
         cli_say("no agent at %s: %s; start one with rql agent", wanted, self->redis->errstr);
         return CLI_FAULT;
@@ -123,7 +175,7 @@ static int open_connection(struct cli_agent_lock *self, const char *wanted)
         cli_say("the agent at %s is another user's", wanted);
         return CLI_FAULT;
     }
-    (void)fcntl(self->redis->fd, F_SETFD, FD_CLOEXEC);
+    move_up(self->redis);
     return CLI_DONE;
 }
 
@@ -153,7 +205,8 @@ static void add_number(struct words *self, const char *word, int64_t number)
 {
     char *text = self->numbers[self->n_numbers++];
 
-    (void)snprintf(text, NUMBER_SIZE, "%lld", (long long)number);
+    (void)snprintf(text, NUMBER_SIZE, "%lld",
+                   (long long)(number < longest_ms ? number : longest_ms));
     add(self, word);
     add(self, text);
 }
@@ -218,7 +271,6 @@ static void add_share(struct words *self, const struct cli_args *args)
 static void send_request(struct cli_agent_lock *self, const struct cli_args *args)
 {
     const char *inherit[] = {"RQL.INHERIT"};
-    const int64_t outer_token = cli_outer_token(args->name);
     struct words words = {.count = 0};
 
     add(&words, "RQL.LOCK");
@@ -231,8 +283,8 @@ static void send_request(struct cli_agent_lock *self, const struct cli_args *arg
         add(&words, args->meta[i].name);
         add(&words, args->meta[i].value);
     }
-    if (outer_token > 0) {
-        add_number(&words, "NESTED", outer_token);
+    if (cli_is_nested()) {
+        add(&words, "NESTED");
     }
     send_words(self, inherit, 1);
     send_words(self, words.item, words.count);
@@ -273,36 +325,58 @@ static int refuse(const struct cli_args *args)
 }
 
 /* Says what the agent has answered in place of a lock. */
-static int fail(const struct cli_args *args, const redisReply *reply)
+static int fail(const struct cli_agent_lock *self, const struct cli_args *args,
+                const redisReply *reply)
 {
     if (reply && reply->type == REDIS_REPLY_NIL) {
         return refuse(args);
     }
-    if (reply && reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "HELD ", 5) == 0) {
-        return cli_refuse_outer_lock(args, args->name);
-    }
     cli_say("%s: the agent %s", args->name,
-            !reply                             ? "has closed the connection"
+            !reply && self->is_cut             ? "has closed the connection"
+            : !reply                           ? "does not answer"
             : reply->type == REDIS_REPLY_ERROR ? reply->str
                                                : "has sent an answer of another kind");
-    return CLI_FAULT;
+    return reply && reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "INVALID", 7) == 0
+               ? CLI_USAGE
+               : CLI_FAULT;
+}
+
+/* Finds out whether this program runs under the lock that it wants, and whoever holds that one. */
+static bool waits_for_itself(struct cli_agent_lock *self, const struct cli_args *args)
+{
+    const int64_t token = cli_outer_token(args->name);
+    char text[NUMBER_SIZE];
+    const char *words[] = {"RQL.HOLDER", args->name, text};
+    AUTO_REPLY *reply = NULL;
+
+    if (token > 0) {
+        (void)snprintf(text, sizeof text, "%lld", (long long)token);
+        send_words(self, words, sizeof words / sizeof words[0]);
+        reply = await_reply(self, cli_after_ms(self->release_ms));
+    }
+    return reply && reply->type == REDIS_REPLY_INTEGER && reply->integer == 1;
 }
 
 /* Waits for the lock, and asks at once how long it is held: the answer to the request may have come
  * late, and does not say when it was written. */
 static int await_lock(struct cli_agent_lock *self, const struct cli_args *args)
 {
-    AUTO_REPLY *inherited = await_reply(self, INT64_MAX);
-    AUTO_REPLY *reply = await_reply(self, INT64_MAX);
+    const int64_t wait_ms = is_one_try(args) ? 0 : wait_of(args);
+    const int64_t end_ms =
+        wait_ms == RQL_FOREVER ? INT64_MAX : cli_after_ms(wait_ms + self->release_ms);
+    AUTO_REPLY *inherited = await_reply(self, end_ms);
+    AUTO_REPLY *reply = NULL;
 
     if (!inherited || inherited->type != REDIS_REPLY_STATUS) {
-        return fail(args, inherited);
+        return fail(self, args, inherited);
     }
+    reply = await_reply(self, end_ms);
     if (!reply || reply->type != REDIS_REPLY_ARRAY || !read_grant(self, reply)) {
-        return fail(args, reply);
+        return fail(self, args, reply);
     }
     self->end_ms = cli_now_ms() + self->ttl_ms;
-    while (cli_agent_lock_look(self) != RQL_GONE && self->asked_ms != 0 && !self->is_cut) {
+    while (cli_agent_lock_look(self) != RQL_GONE && self->asked_ms != 0 && !self->is_cut &&
+           cli_agent_lock_remaining_ms(self) > 0) {
         (void)is_readable(self->redis->fd, self->end_ms);
     }
     if (self->is_gone || self->is_cut || cli_agent_lock_remaining_ms(self) <= 0) {
@@ -323,7 +397,9 @@ int cli_agent_lock_acquire(const struct cli_args *args, struct cli_agent_lock **
         .release_ms = args->options.connect_timeout_ms + args->options.io_timeout_ms,
     };
     code = open_connection(self, args->agent);
-    if (code == CLI_DONE) {
+    if (code == CLI_DONE && waits_for_itself(self, args)) {
+        code = cli_refuse_outer_lock(args, args->name);
+    } else if (code == CLI_DONE) {
         send_request(self, args);
         code = await_lock(self, args);
     }
@@ -359,19 +435,20 @@ int cli_agent_lock_fd(const struct cli_agent_lock *self)
 /* ---- while the command runs ---- */
 
 /* The agent renews the lock when a third of the TTL is over. It is asked then, and often until it
- * has renewed. */
+ * has renewed. An answer that was read late is about the past: the next question is due at once. */
 static void read_remaining(struct cli_agent_lock *self, const redisReply *reply)
 {
-    const int64_t remaining_ms = reply->type == REDIS_REPLY_INTEGER ? reply->integer : 0;
+    const int64_t told_ms = reply->type == REDIS_REPLY_INTEGER ? reply->integer : 0;
+    const int64_t remaining_ms = told_ms < self->ttl_ms ? told_ms : self->ttl_ms;
     const int64_t pause_ms = self->ttl_ms / ASK_AGAIN;
     int64_t due_ms;
 
     self->is_gone = remaining_ms <= 0;
     self->end_ms = self->asked_ms + remaining_ms;
-    self->asked_ms = 0;
     due_ms = self->end_ms - self->ttl_ms / 3 * 2;
-    self->next_ms = cli_now_ms() + (pause_ms > ASK_LEAST_MS ? pause_ms : ASK_LEAST_MS);
+    self->next_ms = self->asked_ms + (pause_ms > ASK_LEAST_MS ? pause_ms : ASK_LEAST_MS);
     self->next_ms = self->next_ms > due_ms ? self->next_ms : due_ms;
+    self->asked_ms = 0;
 }
 
 static void ask(struct cli_agent_lock *self)
@@ -382,29 +459,37 @@ static void ask(struct cli_agent_lock *self)
     send_words(self, words, sizeof words / sizeof words[0]);
 }
 
-/* Notices the end of the connection, too. */
-static void read_news(struct cli_agent_lock *self)
+/* Reads what comes until then. Notices the end of the connection, too. */
+static void read_news(struct cli_agent_lock *self, int64_t end_ms)
 {
-    redisReply *reply;
+    redisReply *reply = NULL;
 
-    while ((reply = await_reply(self, 0)) != NULL) {
+    for (int i = 0; i < ANSWERS_AT_ONCE && (reply = await_reply(self, end_ms)) != NULL; i++) {
         if (self->asked_ms != 0) {
             read_remaining(self, reply);
+            end_ms = 0; /* nothing else is waited for */
         }
         freeReplyObject(reply);
     }
 }
 
+static bool is_doubtful(const struct cli_agent_lock *self)
+{
+    return cli_agent_lock_remaining_ms(self) < self->ttl_ms / 2;
+}
+
 rql_lock_state cli_agent_lock_look(struct cli_agent_lock *self)
 {
-    read_news(self);
+    read_news(self, 0);
     if (cli_now_ms() >= cli_agent_lock_next_ms(self)) {
         ask(self);
+        /* If this program was stopped, the lock may have been renewed meanwhile. */
+        read_news(self, is_doubtful(self) ? cli_after_ms(ANSWER_MS) : 0);
     }
     if (self->is_gone) {
         return RQL_GONE;
     }
-    return cli_agent_lock_remaining_ms(self) < self->ttl_ms / 2 ? RQL_DOUBTFUL : RQL_HELD;
+    return is_doubtful(self) ? RQL_DOUBTFUL : RQL_HELD;
 }
 
 int cli_agent_lock_news_fd(const struct cli_agent_lock *self)
@@ -433,13 +518,15 @@ bool cli_agent_lock_is_cut(const struct cli_agent_lock *self)
 
 static rql_status release(struct cli_agent_lock *self, rql_error *error)
 {
+    const bool was_cut = self->is_cut; /* which the command was ended for */
     const int64_t end_ms = cli_after_ms(self->release_ms);
     char token[NUMBER_SIZE];
     const char *words[] = {"RQL.UNLOCK", self->name, token};
-    AUTO_REPLY *held = self->asked_ms != 0 ? await_reply(self, end_ms) : NULL;
+    AUTO_REPLY *held = self->asked_ms != 0 && !self->is_cut ? await_reply(self, end_ms) : NULL;
     AUTO_REPLY *reply = NULL;
 
-    if (self->is_gone || (held && held->type == REDIS_REPLY_INTEGER && held->integer <= 0)) {
+    if (self->is_gone || was_cut ||
+        (held && held->type == REDIS_REPLY_INTEGER && held->integer <= 0)) {
         return RQL_NOT_HELD;
     }
     (void)snprintf(token, sizeof token, "%lld", (long long)self->token);

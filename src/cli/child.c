@@ -235,13 +235,13 @@ static int start_command(struct cli_child *self, struct start *start, const stru
 }
 
 /* The variables that rql sets itself. */
-static const char *const own_names[N_OWN] = {"RQL_LOCK=", "RQL_TOKEN=", "RQL_URL=", "RQL_SLOTS="};
+static const char *const own_names[N_OWN] = {"RQL_LOCK=", "RQL_TOKEN=", "RQL_SLOTS=", "RQL_URL="};
 
 /* The command's environment. The texts in `own` are allocated here, in the order of own_names; all
  * others belong to the process. */
 struct environment {
     char **items;     /* ends in NULL */
-    char *own[N_OWN]; /* the last one is NULL if the lock has no slots */
+    char *own[N_OWN]; /* NULL: the lock has no slots, or an agent's server is not known */
 };
 
 /* Returns "RQL_LOCK=a\nb": names or tokens, one per line, in the given order. */
@@ -266,9 +266,9 @@ static char *join(const char *variable, const struct cli_held *held, bool as_tok
 /* Returns whether rql sets this variable itself. An outer `rql run` has set it, too: its value is
  * replaced, not duplicated. Slots of an outer lock are left out, as they do not belong to RQL_LOCK.
  */
-static bool is_own(const char *entry)
+static bool is_own(const char *entry, size_t n_own)
 {
-    for (size_t i = 0; i < N_OWN; i++) {
+    for (size_t i = 0; i < n_own; i++) {
         if (strncmp(entry, own_names[i], strlen(own_names[i])) == 0) {
             return true;
         }
@@ -291,6 +291,7 @@ static char *append(const char *variable, const char *value)
  * changes its environment. */
 static void init_environment(struct environment *self, const struct cli_held *held, const char *url)
 {
+    const size_t n_own = held->agent_lock ? N_OWN - 1 : N_OWN;
     size_t count = 0;
     const int *numbers = cli_held_slots(held, &count);
     CLI_AUTO(cli_free) char *slots = cli_join_slots(numbers, count);
@@ -298,19 +299,23 @@ static void init_environment(struct environment *self, const struct cli_held *he
     count = 0;
     self->own[0] = join(own_names[0], held, false);
     self->own[1] = join(own_names[1], held, true);
-    self->own[2] = append(own_names[2], url);
-    self->own[3] = slots ? append(own_names[3], slots) : NULL;
+    self->own[2] = slots ? append(own_names[2], slots) : NULL;
+    self->own[3] = held->agent_lock ? NULL : append(own_names[3], url);
     while (environ[count]) {
         count++;
     }
     self->items = cli_must(calloc(count + N_OWN + 1, sizeof *self->items));
     count = 0;
     for (char **entry = environ; *entry; entry++) {
-        if (!is_own(*entry)) {
+        if (!is_own(*entry, n_own)) {
             self->items[count++] = *entry;
         }
     }
-    (void)memcpy(self->items + count, self->own, sizeof self->own);
+    for (size_t i = 0; i < N_OWN; i++) {
+        if (self->own[i]) {
+            self->items[count++] = self->own[i];
+        }
+    }
 }
 
 static void fini_environment(struct environment *self)

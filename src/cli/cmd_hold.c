@@ -384,15 +384,29 @@ static int run(struct cli_session *self)
     return held.lock || held.agent_lock ? cli_run_held(args, &held) : code;
 }
 
+/* Returns a flag or option that an agent does not take, or NULL. The agent's server is its own
+ * business; RQL_URL is there for what COMMAND starts. */
+static const char *find_other(const struct cli_args *args)
+{
+    const rql_options *options = &args->options;
+    const bool has_url = options->url != cli_default_url &&
+                         options->url != secure_getenv("RQL_URL"); /* as in cli_url_check() */
+
+    return has_url                            ? "--url"
+           : args->hold_at_least_ms > 0       ? "--hold-at-least"
+           : args->max_waiters != CLI_UNSET   ? "--max-waiters"
+           : args->priority                   ? "--priority"
+           : args->head_start_ms != CLI_UNSET ? "--head-start"
+           : options->replicas > 0            ? "--replicas"
+           : options->fsync                   ? "--fsync"
+                                              : NULL;
+}
+
 /* Finds out whether an agent is to hold the lock, and which one. */
 static int prepare_run(struct cli_args *args)
 {
     const char *wanted = getenv("RQL_AGENT"); /* NOLINT(concurrency-mt-unsafe) */
-    const char *other = args->hold_at_least_ms > 0         ? "--hold-at-least"
-                        : args->max_waiters != CLI_UNSET   ? "--max-waiters"
-                        : args->priority                   ? "--priority"
-                        : args->head_start_ms != CLI_UNSET ? "--head-start"
-                                                           : NULL;
+    const char *other = find_other(args);
 
     if (!args->agent && wanted && *wanted && strcmp(wanted, "0") != 0) {
         args->agent = strcmp(wanted, "1") == 0 ? "" : wanted;

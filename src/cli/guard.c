@@ -5,6 +5,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -32,7 +33,7 @@ enum {
 struct orders {
     size_t size; /* size of all texts */
     size_t n_locks;
-    int64_t wait_ms; /* for the end of the processes */
+    int64_t longest_ttl_ms;
     int64_t connect_timeout_ms;
     int64_t io_timeout_ms;
     int64_t recovery_delay_ms;
@@ -91,15 +92,11 @@ static bool send_all(int channel, const void *data, size_t size)
     return true;
 }
 
-/* Returns the longest ttl of the locks. One that an agent holds lasts for as long as the guard. */
-static int64_t wait_of(const struct cli_held *held)
+static int64_t longest_ttl_ms(const struct cli_held *held)
 {
     int64_t longest_ms = 0;
 
-    if (held->agent_lock) {
-        return INT64_MAX;
-    }
-    for (size_t i = 0; i < cli_held_count(held); i++) {
+    for (size_t i = 0; !held->agent_lock && i < cli_held_count(held); i++) {
         rql_lock_facts facts;
 
         rql_lock_describe(cli_held_lock(held, i), &facts);
@@ -113,7 +110,7 @@ bool cli_guard_order(int channel, const rql_options *options, const struct cli_h
 {
     struct orders orders = {
         .n_locks = releases ? cli_held_count(held) : 0,
-        .wait_ms = wait_of(held),
+        .longest_ttl_ms = longest_ttl_ms(held),
         .connect_timeout_ms = options->connect_timeout_ms,
         .io_timeout_ms = options->io_timeout_ms,
         .recovery_delay_ms = options->recovery_delay_ms,
@@ -131,6 +128,7 @@ struct guard {
     pid_t leader;      /* leader of the command's group */
     int signal_fd;     /* a signalfd for SIGCHLD */
     bool has_children; /* besides the leader */
+    bool keeps_lock;   /* it has the connection to an agent: its end may release the lock */
     struct orders orders;
     char *texts; /* NULL: the guard does not release */
 };
@@ -304,16 +302,24 @@ static bool is_group_empty(pid_t group)
     return is_empty;
 }
 
+/* Returns whether no process is left in the group. Without /proc that is not known: a lock that an
+ * agent holds would then be kept for ever. */
+static bool is_all_gone(const struct guard *self)
+{
+    return !self->has_children &&
+           (is_group_empty(self->leader) || (self->keeps_lock && !can_see_processes()));
+}
+
 /* Waits until all processes have ended, or the locks have ended by themselves. */
 static bool await_end(struct guard *self)
 {
     struct pollfd fd = {.fd = self->signal_fd, .events = POLLIN};
-    const int64_t end_ms = cli_after_ms(self->orders.wait_ms);
+    const int64_t end_ms = self->keeps_lock ? INT64_MAX : cli_after_ms(self->orders.longest_ttl_ms);
 
     while (cli_now_ms() < end_ms) {
         kill_all(self);
         look_at_children(self);
-        if (!self->has_children && is_group_empty(self->leader)) {
+        if (is_all_gone(self)) {
             return true;
         }
         (void)poll(&fd, 1, PAUSE_MS);
@@ -380,10 +386,10 @@ static void release(const struct guard *self)
 
 void cli_guard_run(pid_t command, bool is_fresh)
 {
-    struct guard self = {.command = command};
+    struct guard self = {.command = command, .keeps_lock = fcntl(CLI_GUARD_AGENT_FD, F_GETFD) >= 0};
     struct cli_guard_report report = {.command = command, .can_release = is_fresh};
     sigset_t set;
-    bool is_led;
+    bool releases;
 
     (void)prctl(PR_SET_NAME, CLI_GUARD_NAME);
     (void)sigemptyset(&set);
@@ -399,9 +405,9 @@ void cli_guard_run(pid_t command, bool is_fresh)
     }
     watch_until_rql_ends(&self);
     /* If the leader was killed before, other programs end processes of this group, too. */
-    is_led = is_leader_alive(&self);
+    releases = is_leader_alive(&self) && self.texts;
     kill_all(&self);
-    if (is_led && self.texts && await_end(&self) && self.orders.n_locks > 0) {
+    if ((releases || self.keeps_lock) && await_end(&self) && releases && self.orders.n_locks > 0) {
         release(&self);
     }
     _exit(CLI_DONE);

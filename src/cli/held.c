@@ -422,13 +422,11 @@ static void wait_until_held(struct waiting *self)
  * series uses the same for each of its locks. */
 static void fill_lock(const struct cli_args *args, const rql_client *client, rql_lock_options *out)
 {
-    const char *outer = getenv("RQL_LOCK"); /* NOLINT(concurrency-mt-unsafe) */
-
     rql_lock_options_init(client, out);
     out->meta = args->n_meta > 0 ? args->meta : NULL;
     out->n_meta = args->n_meta;
     out->fail_fast = args->fail_fast;
-    out->nested = outer && *outer; /* this program runs under `rql run` */
+    out->nested = cli_is_nested();
     out->detailed_acq_timeout_error = true;
     out->auto_extend = args->command && out->auto_extend; /* `lock` lets its lock expire */
     if (args->wait_ms != CLI_UNSET) {

@@ -5,9 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns the token with which the environment names this lock, or 0. Both variables have a line
- * for each lock; no name has a line feed. */
-static int64_t find_token(const char *name)
+/* Both variables have a line for each lock; no name has a line feed. */
+int64_t cli_outer_token(const char *name)
 {
     const char *names = getenv("RQL_LOCK");   /* NOLINT(concurrency-mt-unsafe) */
     const char *tokens = getenv("RQL_TOKEN"); /* NOLINT(concurrency-mt-unsafe) */
@@ -47,7 +46,7 @@ const char *cli_find_outer_lock(const struct cli_session *session)
     for (size_t i = 0; i < count; i++) {
         /* A single lock has its name in `name` alone. */
         const char *name = args->n_names > 0 ? args->names[i] : args->name;
-        const int64_t token = find_token(name);
+        const int64_t token = cli_outer_token(name);
 
         if (token > 0 && is_in_force(session, name, token)) {
             return name;
@@ -63,10 +62,9 @@ int cli_refuse_outer_lock(const struct cli_args *args, const char *name)
     return cli_code_of_refusal(args, CLI_REFUSED);
 }
 
-int64_t cli_outer_token(const char *name)
+bool cli_is_nested(void)
 {
-    const char *tokens = getenv("RQL_TOKEN"); /* NOLINT(concurrency-mt-unsafe) */
-    const int64_t token = find_token(name);
+    const char *names = getenv("RQL_LOCK"); /* NOLINT(concurrency-mt-unsafe) */
 
-    return token > 0 || !tokens ? token : strtoll(tokens, NULL, 10);
+    return names && *names;
 }

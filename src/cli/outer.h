@@ -15,8 +15,11 @@ const char *cli_find_outer_lock(const struct cli_session *session);
  * when its command ends, and that command would wait for this one. */
 int cli_refuse_outer_lock(const struct cli_args *args, const char *name);
 
-/* Returns the token of the lock that this program runs under: of the one with this name, or else of
- * the first; 0: of none, as far as the environment says. */
+/* Returns the token of the lock with this name that this program runs under, as far as the
+ * environment says; 0: it runs under no such lock. */
 int64_t cli_outer_token(const char *name);
+
+/* Returns whether this program runs under any lock, as far as the environment says. */
+bool cli_is_nested(void);
 
 #endif

@@ -21,7 +21,8 @@ struct agent_call {
     bool is_owed;            /* there is none: the release is due all the same */
     char *text;              /* what a look has found: JSON; or NULL */
     size_t size;
-    const char *secret;
+    bool is_found;    /* the holder that was looked for */
+    const char *more; /* a secret, a token, or "" */
     char name[];
 };
 
@@ -51,14 +52,33 @@ static rql_status look(struct agent_call *self, rql_error *error)
     return status;
 }
 
+static rql_status find_holder(struct agent_call *self, rql_error *error)
+{
+    const int64_t token = strtoll(self->more, NULL, 10);
+    CLI_AUTO(rql_free) rql_holder_list *list = NULL;
+    const rql_status status = rql_lock_holders(self->agent->client, self->name, &list, error);
+
+    for (size_t i = 0; status == RQL_OK && i < list->count; i++) {
+        self->is_found |= list->item[i]->token == token;
+    }
+    return status;
+}
+
 /* Runs on a thread of libuv's pool. */
 static rql_status run(void *data, rql_error *error)
 {
     struct agent_call *self = data;
 
-    return self->kind == AGENT_CALL_RELEASE
-               ? rql_lock_release_by_secret(self->agent->client, self->name, self->secret, error)
-               : look(self, error);
+    switch (self->kind) {
+    case AGENT_CALL_RELEASE:
+        return rql_lock_release_by_secret(self->agent->client, self->name, self->more, error);
+    case AGENT_CALL_HOLDER:
+        return find_holder(self, error);
+    case AGENT_CALL_WHO:
+    case AGENT_CALL_QUEUE:
+        break;
+    }
+    return look(self, error);
 }
 
 static void reply(struct agent_call *self, rql_status status, const rql_error *error)
@@ -69,6 +89,8 @@ static void reply(struct agent_call *self, rql_status status, const rql_error *e
         agent_reply_fault(out, status, error->message);
     } else if (self->kind == AGENT_CALL_RELEASE) {
         agent_reply_number(out, status == RQL_OK);
+    } else if (self->kind == AGENT_CALL_HOLDER) {
+        agent_reply_number(out, self->is_found);
     } else if (status == RQL_OK && self->size > TEXT_MAX) {
         agent_reply_error(out, "ERR", "the answer is too long: ask for fewer locks");
     } else if (status == RQL_OK) {
@@ -122,16 +144,16 @@ static void go_on(struct agent *agent, enum agent_call_kind kind)
 }
 
 /* Queues a call with these texts, in front if no connection waits for it. */
-static void begin(struct agent_call call, const char *name, const char *secret)
+static void begin(struct agent_call call, const char *name, const char *more)
 {
     const size_t name_size = strlen(name) + 1;
-    const size_t secret_size = strlen(secret) + 1;
-    struct agent_call *self = cli_must(malloc(sizeof *self + name_size + secret_size));
+    const size_t more_size = strlen(more) + 1;
+    struct agent_call *self = cli_must(malloc(sizeof *self + name_size + more_size));
     struct agent_call **at = &lane_of(call.agent, call.kind)->first;
 
     *self = call;
     memcpy(self->name, name, name_size);
-    self->secret = memcpy(self->name + name_size, secret, secret_size);
+    self->more = memcpy(self->name + name_size, more, more_size);
     while (self->conn && *at) {
         at = &(*at)->next;
     }
@@ -156,6 +178,12 @@ void agent_call_release(struct agent *agent, struct agent_conn *conn, const char
 void agent_call_look(struct agent_conn *conn, enum agent_call_kind kind, const char *name)
 {
     begin((struct agent_call){.agent = conn->agent, .kind = kind, .conn = conn}, name, "");
+}
+
+void agent_call_find_holder(struct agent_conn *conn, const char *name, const char *token)
+{
+    begin((struct agent_call){.agent = conn->agent, .kind = AGENT_CALL_HOLDER, .conn = conn}, name,
+          token);
 }
 
 static void end(struct agent_lane *lane)

@@ -54,7 +54,6 @@ struct lock_words {
     char holder[AGENT_HOLDER_SIZE];
     bool tries, waits;
     int64_t permits, units; /* 0: not given */
-    int64_t outer_token;    /* of the lock that the client runs under; 0: not given */
 };
 
 /* Reads "NAME value" into a number. *at is the place of NAME. False: the value is missing or out of
@@ -99,10 +98,6 @@ static bool read_option(const struct agent_request *request, size_t *at, struct 
     if (is_word(request, *at, "UNITS")) {
         return read_value(request, at, 1, RQL_SHARE_MAX, &out->units);
     }
-    if (is_word(request, *at, "NESTED")) {
-        options->nested = true;
-        return read_value(request, at, 1, INT64_MAX, &out->outer_token);
-    }
     if (is_word(request, *at, "META")) {
         return read_meta(request, at, out);
     }
@@ -110,6 +105,8 @@ static bool read_option(const struct agent_request *request, size_t *at, struct 
         out->tries = true;
     } else if (is_word(request, *at, "SHARED")) {
         options->share_units = 1;
+    } else if (is_word(request, *at, "NESTED")) {
+        options->nested = true;
     } else if (is_word(request, *at, "SLOTS")) {
         options->share_slots = true;
     } else if (is_word(request, *at, "DETACHED")) {
@@ -176,7 +173,7 @@ static void init_words(struct lock_words *self, const struct agent_conn *conn,
     struct agent_wish *wish = &self->wish;
 
     self->tries = self->waits = false;
-    self->permits = self->units = self->outer_token = 0;
+    self->permits = self->units = 0;
     *wish = (struct agent_wish){.kind = AGENT_HOLD_OF_CONN};
     rql_lock_options_init(conn->agent->client, &wish->options);
     wish->options.ttl_ms = TTL_MS;
@@ -200,41 +197,12 @@ static const char *find_held(const struct agent_conn *conn, const struct agent_w
     return NULL;
 }
 
-/* Returns whether any connection holds a lock of this name with this token. */
-static bool is_in_force(const struct agent *agent, const char *name, int64_t token)
-{
-    for (const struct agent_conn *conn = agent->conns; conn; conn = conn->next) {
-        size_t place;
-        const struct agent_hold *hold = agent_hold_find(conn, name, &place);
-
-        if (hold && hold->phase == AGENT_HOLD_HELD &&
-            rql_lock_token(agent_hold_lock(hold, place)) == token) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Returns a name of the wish that the client's own lock has: it would wait for itself; or NULL. */
-static const char *find_outer(const struct agent *agent, const struct lock_words *words)
-{
-    const struct agent_wish *wish = &words->wish;
-
-    for (size_t i = 0; words->outer_token > 0 && i < wish->n_names; i++) {
-        if (is_in_force(agent, wish->names[i], words->outer_token)) {
-            return wish->names[i];
-        }
-    }
-    return NULL;
-}
-
 /* Reads the words from `first` on, and begins to acquire. */
 static void acquire(struct agent_conn *conn, const struct agent_request *request, size_t first,
                     struct lock_words *words)
 {
     const char *wrong;
     const char *held;
-    const char *outer;
 
     for (size_t i = first; i < request->count; i++) {
         if (!read_option(request, &i, words)) {
@@ -246,20 +214,17 @@ static void acquire(struct agent_conn *conn, const struct agent_request *request
     add_holder(conn, words);
     wrong = finish_options(words);
     held = find_held(conn, &words->wish);
-    outer = find_outer(conn->agent, words);
     if (wrong) {
         fail(conn, wrong);
     } else if (held) {
         agent_reply_error(&conn->out, "HELD", "this connection holds %.200s", held);
-    } else if (outer) {
-        agent_reply_error(&conn->out, "HELD", "the program itself runs under %.200s", outer);
     } else {
         agent_hold_begin(conn, &words->wish);
     }
 }
 
 /* RQL.LOCK name [TTL ms] [WAIT ms] [TRY] [SHARED] [PERMITS limit [UNITS n] [SLOTS]] [MAX ms]
- * [META key value]... [NESTED token] [DETACHED] */
+ * [META key value]... [NESTED] [DETACHED] */
 static void lock(struct agent_conn *conn, const struct agent_request *request)
 {
     struct lock_words words;
@@ -268,7 +233,7 @@ static void lock(struct agent_conn *conn, const struct agent_request *request)
     acquire(conn, request, 2, &words);
 }
 
-/* RQL.SERIES count name... [TTL ms] [WAIT ms] [TRY] [MAX ms] [META key value]... [NESTED token]
+/* RQL.SERIES count name... [TTL ms] [WAIT ms] [TRY] [MAX ms] [META key value]... [NESTED]
  * [DETACHED] */
 static void series(struct agent_conn *conn, const struct agent_request *request)
 {
@@ -398,6 +363,12 @@ static void held(struct agent_conn *conn, const struct agent_request *request)
 
     agent_reply_number(&conn->out,
                        is_held ? rql_lock_remaining_ms(agent_hold_lock(hold, place)) : 0);
+}
+
+/* RQL.HOLDER name token */
+static void holder(struct agent_conn *conn, const struct agent_request *request)
+{
+    agent_call_find_holder(conn, word(request, 1), word(request, 2));
 }
 
 /* RQL.UNLOCKSECRET name secret, and FENCELOCK.RELEASE with the same words */
@@ -655,6 +626,7 @@ static const struct command {
     {"RQL.UNLOCKSERIES", 2, 2, unlock_series, 0},
     {"RQL.UNLOCKSECRET", 3, 3, unlock_secret, 0},
     {"RQL.HELD", 2, 2, held, 0},
+    {"RQL.HOLDER", 3, 3, holder, 0},
     {"RQL.WHO", 1, 2, who, 0},
     {"RQL.QUEUE", 2, 2, queue, 0},
     {"RQL.INHERIT", 1, 1, inherit, 0},

@@ -348,12 +348,36 @@ static void on_acquired(struct agent_hold *self, rql_status status, const rql_er
     agent->ops->on_released(agent);
 }
 
+/* A claim that fails says nothing more than the lock itself: it may be lost, which is noticed. */
+static void on_claimed(rql_status status, const rql_error *error, void *data)
+{
+    (void)status;
+    (void)error;
+    on_acquired(data, RQL_OK, NULL);
+}
+
+/* A lock that the server hands over lasts for a second until it is renewed for the first time. Who
+ * lets others inherit the connection relies on it for longer from the start. */
+static bool begin_claim(struct agent_hold *self)
+{
+    const rql_done done = {.fn = on_claimed, .user_data = self};
+    rql_lock_facts facts;
+
+    rql_lock_describe(self->lock, &facts);
+    return facts.handed_over && self->conn && self->conn->inherits &&
+           rql_lock_extend_async(self->agent->loop, self->lock, facts.ttl_ms, &done, NULL) ==
+               RQL_OK;
+}
+
 static void on_lock(rql_status status, rql_lock *lock, const rql_error *error, void *data)
 {
     struct agent_hold *self = data;
 
     self->lock = lock;
-    on_acquired(self, status, error);
+    self->request = NULL;
+    if (status != RQL_OK || !begin_claim(self)) {
+        on_acquired(self, status, error);
+    }
 }
 
 static void on_series(rql_status status, rql_series *series, const rql_error *error, void *data)
