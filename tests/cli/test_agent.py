@@ -501,6 +501,39 @@ def test_what_clients_of_redis_send(server, rql):
         check_equal([type(line.read()) for _ in range(3)], [str, list, str])
 
 
+def counts(line):
+    return dict(row.split(":") for row in line.call("INFO").split("\r\n") if ":" in row)
+
+
+def test_info_counts_what_the_agent_does(server, rql):
+    with Agent(rql) as agent:
+        line, other = agent.connect(), agent.connect()
+        first = counts(line)
+        check_equal([first[name] for name in ("connected_clients", "held", "waiting", "acquired_total", "released_by_end_total")],
+                    ["2", "0", "0", "0", "0"])
+        for name in ("a", "b"):
+            other.call("RQL.LOCK", name)
+        waiting = agent.connect()
+        waiting.tell("RQL.LOCK", "a", "WAIT", 0)
+        wait_until(lambda: counts(line)["waiting"] == "1", "it waits")
+        check_equal((counts(line)["held"], counts(line)["acquired_total"]), ("2", "2"))
+        other.close()
+        waiting.read()
+        wait_until(lambda: counts(line)["held"] == "1", "one is left")
+        last = counts(line)
+        check_equal([last[name] for name in ("connected_clients", "waiting", "acquired_total", "released_by_end_total",
+                                             "lost_total")], ["2", "0", "3", "2", "0"])
+        one, two = waiting, agent.connect()
+        for _ in range(20):
+            two.tell("RQL.LOCK", "a", "WAIT", 0)
+            wait_until(lambda: server.queue_length("a") == 1, "it waits")
+            check_equal(one.call("RQL.UNLOCK", "a"), 1)
+            two.read()
+            one, two = two, one
+        last = counts(line)
+        assert last["acquired_total"] == "23" and int(last["handed_over_here_total"]) > 0, last
+
+
 def test_what_is_no_request_ends_its_connection(server, rql):
     """At once, whatever it announces; and others are served all the while."""
     with Agent(rql) as agent:

@@ -14,6 +14,7 @@
 enum {
     TTL_MS = 15000,
     WAIT_MS = 10000,
+    INFO_SIZE = 1024,
 };
 
 /* ---- words ---- */
@@ -553,11 +554,26 @@ static void command(struct agent_conn *conn, const struct agent_request *request
     }
 }
 
+/* INFO: the first lines are those that clients look for, the others are the agent's. */
 static void info(struct agent_conn *conn, const struct agent_request *request)
 {
+    const struct agent *agent = conn->agent;
+    rql_stats stats = {.size = 0};
+    char text[INFO_SIZE];
+
     (void)request;
-    agent_reply_text(&conn->out, "# Server\r\nredis_version:7.0.0\r\nredis_mode:standalone\r\n"
-                                 "# Persistence\r\nloading:0\r\n# Replication\r\nrole:master\r\n");
+    (void)!rql_client_stats(agent->client, &stats); /* a light build counts nothing */
+    (void)snprintf(
+        text, sizeof text,
+        "# Server\r\nredis_version:7.0.0\r\nredis_mode:standalone\r\n"
+        "# Persistence\r\nloading:0\r\n# Replication\r\nrole:master\r\n"
+        "# Clients\r\nconnected_clients:%zu\r\nmaxclients:%zu\r\n"
+        "# Locks\r\nheld:%zu\r\nwaiting:%zu\r\nacquired_total:%lld\r\n"
+        "handed_over_here_total:%lld\r\nreleased_by_end_total:%llu\r\nlost_total:%lld\r\n",
+        agent->n_conns, agent->most_conns, agent->n_held, agent->n_waiting,
+        (long long)stats.acquisitions, (long long)stats.local_hand_overs,
+        (unsigned long long)agent->n_ended, (long long)stats.lost);
+    agent_reply_text(&conn->out, text);
 }
 
 static void select_db(struct agent_conn *conn, const struct agent_request *request)

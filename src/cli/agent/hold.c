@@ -551,6 +551,7 @@ void agent_holds_end(struct agent_conn *conn, enum agent_end end)
         struct agent_hold *hold = conn->holds;
 
         if (hold->phase == AGENT_HOLD_HELD && end == AGENT_BY_CLIENT) {
+            conn->agent->n_ended++;
             agent_hold_release(hold, NULL);
             continue;
         }
@@ -571,6 +572,7 @@ static void end_of_process(struct agent_conn *conn, const struct agent_process *
     for (struct agent_hold *hold = conn->holds; hold; hold = next) {
         next = hold->next;
         if (hold->process == process && hold->phase == AGENT_HOLD_HELD) {
+            conn->agent->n_ended++;
             agent_hold_release(hold, NULL);
         } else if (hold->process == process && hold->phase == AGENT_HOLD_WAITS) {
             hold->phase = AGENT_HOLD_ENDS;

@@ -62,6 +62,7 @@ struct agent {
     struct agent_hold *left;    /* holds of connections that the agent has closed */
     size_t n_held;              /* holds in force, those that are being released included */
     size_t n_waiting;           /* requests whose outcome is to come */
+    uint64_t n_ended;           /* holds that the end of a connection or process has released */
     struct agent_lane releases; /* by secret */
     struct agent_lane looks;    /* at locks and queues */
     uv_async_t losses_async;
