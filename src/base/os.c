@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -38,4 +39,13 @@ int rqli_os_close_in_child(posix_spawn_file_actions_t *actions, int first)
     }
     (void)closedir(folder);
     return code;
+}
+
+const char *rqli_os_strerror(int code, char *text, size_t size)
+{
+#ifdef __GLIBC__
+    return strerror_r(code, text, size); /* GNU's returns the text, which may be elsewhere */
+#else
+    return strerror_r(code, text, size) == 0 ? text : "unknown error";
+#endif
 }

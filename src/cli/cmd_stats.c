@@ -5,6 +5,7 @@
 #include "file.h"
 #include "format.h"
 #include "messages.h"
+#include "os.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -359,7 +360,8 @@ static int write_reading(struct cli_session *self, struct cli_classes *classes,
     }
     fault = cli_file_write(path, text);
     if (fault != 0) {
-        (void)snprintf(line, sizeof line, "%.512s: %s", path, strerror_r(fault, why, sizeof why));
+        (void)snprintf(line, sizeof line, "%.512s: %s", path,
+                       cli_os_strerror(fault, why, sizeof why));
         return report(said, line, CLI_CANNOT_WRITE);
     }
     said[0] = '\0';

@@ -2,6 +2,7 @@
 
 #include "exit.h"
 #include "format.h"
+#include "os.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -97,7 +98,7 @@ void cli_say_errno(const char *what, int number)
 {
     char text[ERROR_TEXT_SIZE];
 
-    cli_say("%s: %s", what, strerror_r(number, text, sizeof text));
+    cli_say("%s: %s", what, cli_os_strerror(number, text, sizeof text));
 }
 
 /* An error that the library calls invalid came from the command line or the environment. */

@@ -1,6 +1,7 @@
 #include "os.h"
 
 #include <signal.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -25,4 +26,13 @@ void cli_os_close_from(int first)
 pid_t cli_os_fork(void)
 {
     return (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+}
+
+const char *cli_os_strerror(int code, char *text, size_t size)
+{
+#ifdef __GLIBC__
+    return strerror_r(code, text, size); /* GNU's returns the text, which may be elsewhere */
+#else
+    return strerror_r(code, text, size) == 0 ? text : "unknown error";
+#endif
 }

@@ -4,7 +4,6 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <execinfo.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -32,16 +31,22 @@ void exempt_thread(bool exempts)
     is_exempt = exempts;
 }
 
-#if ALLOCATOR_IS_TAKEN
+#if !ALLOCATOR_HAS_NAMES
 
-static const bool works = false; /* a sanitizer has taken these functions for itself */
+static const bool works = false;
 
 static void *own_malloc(size_t size)
 {
     return malloc(size);
 }
 
+static void load_backtrace(void)
+{
+}
+
 #else
+
+#include <execinfo.h>
 
 static const bool works = true;
 
@@ -69,6 +74,14 @@ static bool may_have(enum what what)
     }
     has_struck = true;
     return false;
+}
+
+/* It loads what it needs when it is first called. */
+static void load_backtrace(void)
+{
+    void *frame;
+
+    (void)backtrace(&frame, 1);
 }
 
 static bool is_asked_by_uv(void)
@@ -130,10 +143,9 @@ void *own_memory(size_t size)
 void prepare_scarcity(void)
 {
     cJSON_Hooks hooks = {own_malloc, free};
-    void *frame;
 
     cJSON_InitHooks(&hooks);
-    (void)backtrace(&frame, 1); /* it loads what it needs */
+    load_backtrace();
 }
 
 rql_status begin_scarcity(struct call *call)

@@ -6,7 +6,6 @@
 #include "lock/withdraw.h"
 #include "threads.h"
 
-#include <dlfcn.h>
 #include <uv.h>
 
 /* What keeps a lock: renewal, whatever the threads do meanwhile. */
@@ -33,18 +32,19 @@ static void start_late(void *data)
     start.entry(start.arg);
 }
 
-int uv_thread_create(uv_thread_t *tid, uv_thread_cb entry, void *arg)
+/* The linker's names for libuv's function, and for what the library calls in its place. */
+int __real_uv_thread_create(uv_thread_t *tid, uv_thread_cb entry, void *arg);
+int __wrap_uv_thread_create(uv_thread_t *tid, uv_thread_cb entry, void *arg);
+
+int __wrap_uv_thread_create(uv_thread_t *tid, uv_thread_cb entry, void *arg)
 {
-    int (*real)(uv_thread_t *, uv_thread_cb, void *);
-    void *symbol = dlsym(RTLD_NEXT, "uv_thread_create");
     struct start *start = malloc(sizeof *start);
 
-    memcpy(&real, &symbol, sizeof real);
     if (!start) {
         return UV_ENOMEM;
     }
     *start = (struct start){entry, arg, start_delay_ms};
-    return real(tid, start_late, start);
+    return __real_uv_thread_create(tid, start_late, start);
 }
 
 static rql_lock_options renewed(int64_t ttl_ms)

@@ -13,6 +13,7 @@
 #include "wait.h"
 
 #include <rql/admin.h>
+#include <unistd.h>
 
 /* What the leases of a client believe, and who is told of what. There is no server. */
 

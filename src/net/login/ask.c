@@ -3,6 +3,7 @@
 #include "base/cancel_fd.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/os.h"
 #include "net/sock/connect.h"
 #include "net/sock/decode.h"
 #include "net/sock/local.h"
@@ -24,7 +25,7 @@ static rql_status broken(const struct rqli_socket *sock, const char *why, rql_er
         return rqli_tls_fail(error, RQL_E_TLS, sock->site->where, reason);
     }
     return rqli_fail(error, RQL_E_IO, "cannot log in to %s: %s", sock->site->where,
-                     why ? why : strerror_r(errno, text, sizeof text));
+                     why ? why : rqli_os_strerror(errno, text, sizeof text));
 }
 
 /* Opens a connected socket. After RQL_OK the caller owns *out_fd. */

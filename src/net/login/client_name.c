@@ -2,9 +2,9 @@
 
 #include "base/clock.h"
 #include "base/must.h"
+#include "base/text.h"
 
 #include <errno.h>
-#include <pwd.h>
 #include <rql/version.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,20 +41,26 @@ static void copy_word(char *out, size_t size, const char *text)
 }
 
 /* Finds the user's name in the passwd file of this machine, because getpwuid() may ask the
- * network. */
+ * network. A line that is too long ends the search. */
 static bool find_account(uid_t uid, char out[USER_SIZE])
 {
     FILE *file = fopen("/etc/passwd", "re");
-    char text[LINE_SIZE];
-    struct passwd entry;
-    struct passwd *found = NULL;
+    char line[LINE_SIZE];
     bool is_found = false;
 
-    while (file && !is_found && fgetpwent_r(file, &entry, text, sizeof text, &found) == 0) {
-        is_found = entry.pw_uid == uid;
-    }
-    if (is_found) {
-        copy_plain(out, USER_SIZE, entry.pw_name);
+    while (file && !is_found && fgets(line, sizeof line, file) &&
+           (strchr(line, '\n') || feof(file))) {
+        char *rest = line;
+        const char *name = strsep(&rest, ":");
+        const char *number;
+        int64_t id;
+
+        (void)strsep(&rest, ":"); /* the password */
+        number = strsep(&rest, ":");
+        is_found = number && *name && rqli_parse_int(rqli_slice_of(number), &id) && id == uid;
+        if (is_found) {
+            copy_plain(out, USER_SIZE, name);
+        }
     }
     if (file) {
         (void)fclose(file);

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/os.h"
 #include "base/scope.h"
 #include "net/sock/resolve.h"
 #include "net/sock/site.h"
@@ -222,7 +223,7 @@ static rql_status fail_resolving(const char *where, int code, rql_error *error)
         return rqli_fail_nomem(error);
     }
     return rqli_fail(error, RQL_E_IO, "cannot connect to %.150s: %s", where,
-                     code == EAI_SYSTEM ? strerror_r(errno, text, sizeof text)
+                     code == EAI_SYSTEM ? rqli_os_strerror(errno, text, sizeof text)
                                         : gai_strerror(code));
 }
 
@@ -247,7 +248,7 @@ int rqli_connect(const struct rqli_site *site, const struct rqli_address *to,
     }
     if (fd < 0 || (!site->path && !set_up_tcp(fd, site->session->io_timeout_ms))) {
         (void)rqli_fail(error, RQL_E_IO, "cannot connect to %.150s: %s", site->where,
-                        strerror_r(errno, text, sizeof text));
+                        rqli_os_strerror(errno, text, sizeof text));
         return -1;
     }
     return rqli_fd_give(&fd);

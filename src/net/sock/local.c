@@ -222,7 +222,7 @@ static rql_status start_guard(const char *task, const char *folder, rql_error *e
     if (code != 0) {
         errno = code;
         return rqli_fail(error, RQL_E_IO, "local: cannot start /bin/sh: %s",
-                         strerror_r(code, text, sizeof text));
+                         rqli_os_strerror(code, text, sizeof text));
     }
     /* The shell puts the guard in its background and ends, so that the caller is left with no
      * zombie. ECHILD: the program has collected the shell already, with a handler or by ignoring
@@ -258,7 +258,7 @@ static rql_status fail_at(const char *place, const char *what, rql_error *error)
     char text[128];
 
     return rqli_fail(error, RQL_E_IO, "local: %s %.120s: %s", what, place,
-                     strerror_r(errno, text, sizeof text));
+                     rqli_os_strerror(errno, text, sizeof text));
 }
 
 /* Checks the folder. Any user can make something of that name in /tmp first, so the folder must be

@@ -14,6 +14,7 @@
 #include "base/cancel_fd.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/os.h"
 #include "base/scope.h"
 #include "net/sock/decode.h"
 #include "observe/observe.h"
@@ -206,7 +207,7 @@ static const char *reason_of_failure(char *buffer, size_t size)
     const char *reason = ERR_reason_error_string(code);
 
     if (ERR_GET_LIB(code) == ERR_LIB_SYS) {
-        return strerror_r(ERR_GET_REASON(code), buffer, size);
+        return rqli_os_strerror(ERR_GET_REASON(code), buffer, size);
     }
     return reason ? reason : "no reason given";
 }
@@ -580,7 +581,7 @@ rql_status rqli_tls_shake_hands(struct rqli_tls *self, int fd, const char *where
             (code == SSL_ERROR_WANT_READ && !receive_cipher(self, fd, deadline_us))) {
             return rqli_fail(error, RQL_E_IO, "cannot connect to %.100s: TLS handshake: %s", where,
                              errno == ETIMEDOUT ? "no answer in time; is this a port for TLS?"
-                                                : strerror_r(errno, text, sizeof text));
+                                                : rqli_os_strerror(errno, text, sizeof text));
         }
     } while (code != SSL_ERROR_NONE);
     note_opened(self->context, self->ssl);
