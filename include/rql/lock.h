@@ -461,9 +461,9 @@ typedef struct rql_block {
  * Acquires a lock, runs a block, and releases the lock however the block ends.
  *
  * The lock is also released if the block is left by a C++ exception, pthread_exit() or thread
- * cancellation. A longjmp() out of the block leaves the lock to its TTL. With `timed`, the result
- * reports a block that ran longer than the TTL. C cannot interrupt the block: let it check
- * rql_lock_remaining_ms().
+ * cancellation. A longjmp() out of the block leaves the lock to its TTL; with musl, the thread must
+ * not end by pthread_exit() or cancellation afterwards. With `timed`, the result reports a block
+ * that ran longer than the TTL. C cannot interrupt the block: let it check rql_lock_remaining_ms().
  *
  * @param[in]     client   The client.
  * @param[in]     name     As for rql_lock_acquire().

@@ -49,3 +49,32 @@ const char *rqli_os_strerror(int code, char *text, size_t size)
     return strerror_r(code, text, size) == 0 ? text : "unknown error";
 #endif
 }
+
+#ifdef __GLIBC__
+
+void rqli_os_cleanup_push(struct rqli_os_cleanup *self, void (*run)(void *), void *data)
+{
+    (void)self;
+    (void)run;
+    (void)data;
+}
+
+void rqli_os_cleanup_pop(struct rqli_os_cleanup *self)
+{
+    (void)self;
+}
+
+#else
+
+/* The macros of POSIX want push and pop in one block of one function. */
+void rqli_os_cleanup_push(struct rqli_os_cleanup *self, void (*run)(void *), void *data)
+{
+    _pthread_cleanup_push(&self->frame, run, data);
+}
+
+void rqli_os_cleanup_pop(struct rqli_os_cleanup *self)
+{
+    _pthread_cleanup_pop(&self->frame, 0);
+}
+
+#endif

@@ -1,6 +1,7 @@
 #include "base/cancel.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/os.h"
 #include "lock/async.h"
 #include "lock/client.h"
 #include "lock/lock.h"
@@ -19,6 +20,7 @@
 /* The hold of a block: a lock, or a series with its result. Both are NULL before it is acquired and
  * after it has ended. error: the caller's, may be NULL. */
 struct hold {
+    struct rqli_os_cleanup cleanup;
     rql_lock *lock;
     rql_series *series;
     rql_series_result *result;
@@ -26,9 +28,8 @@ struct hold {
     rql_error *error;
 };
 
-/* Ends the hold. Runs whenever the scope is left, also by a C++ exception or a cancellation of the
- * thread. On the usual way it was called before, and finds nothing. */
-static void end_block(struct hold *self)
+/* Releases what is held, once. */
+static void release_hold(struct hold *self)
 {
     if (self->lock) {
         self->release_status = rql_lock_release(self->lock, self->error);
@@ -37,6 +38,20 @@ static void end_block(struct hold *self)
     }
     self->lock = NULL;
     self->series = NULL;
+}
+
+/* Runs when the thread ends in the block, on a system that does not run end_block() then. */
+static void on_thread_end(void *self)
+{
+    release_hold(self);
+}
+
+/* Ends the hold. Runs whenever the scope is left, also by a C++ exception and, with glibc, by the
+ * end of the thread. On the usual way the hold was released before. */
+static void end_block(struct hold *self)
+{
+    rqli_os_cleanup_pop(&self->cleanup);
+    release_hold(self);
 }
 
 /* Returns the time that the block has; 0: any time. */
@@ -72,6 +87,7 @@ rql_status rql_lock_run(rql_client *client, const char *name, const rql_lock_opt
     bool was_late;
     rql_status status = rqli_client_check(client, error);
 
+    rqli_os_cleanup_push(&self.cleanup, on_thread_end, &self);
     if (status) {
         return status;
     }
@@ -88,7 +104,7 @@ rql_status rql_lock_run(rql_client *client, const char *name, const rql_lock_opt
     }
     block->value = block->run(self.lock, block->user_data);
     was_late = has_overrun(limit_ms_of(&read), self.lock->begun_us);
-    end_block(&self);
+    release_hold(&self);
     return was_late ? fail_overran(name, read.ttl_ms, error) : self.release_status;
 }
 
@@ -102,6 +118,7 @@ rql_status rql_series_run(rql_client *client, const rql_series_options *options,
     bool was_late;
     rql_status status = rqli_client_check(client, error);
 
+    rqli_os_cleanup_push(&self.cleanup, on_thread_end, &self);
     if (status) {
         return status;
     }
@@ -118,7 +135,7 @@ rql_status rql_series_run(rql_client *client, const rql_series_options *options,
     }
     block->value = block->run(self.series, block->user_data);
     was_late = has_overrun(limit_ms_of(&plan.lock), self.series->begun_us);
-    end_block(&self);
+    release_hold(&self);
     return was_late ? fail_overran(plan.options.names[0], plan.lock.ttl_ms, error)
                     : self.release_status;
 }

@@ -42,18 +42,20 @@ static void *leave_block(void *data)
     return NULL;
 }
 
-static int exit_thread_of_series(rql_series *series, void *user_data)
+/* Runs with a series what the leaver says of a lock. */
+static int leave_series(rql_series *series, void *user_data)
 {
+    const struct leaver *leaver = user_data;
+
     (void)series;
-    (void)user_data;
-    pthread_exit(NULL);
+    return leaver->run(NULL, user_data);
 }
 
 static void *leave_block_of_series(void *data)
 {
     static const char *const names[] = {"x", "y"};
     struct leaver *leaver = data;
-    rql_series_block block = {.run = exit_thread_of_series};
+    rql_series_block block = {.run = leave_series, .user_data = leaver};
     rql_series_options options = series_of(names, 2);
 
     (void)!rql_series_run(client, &options, &block, NULL);
@@ -61,11 +63,13 @@ static void *leave_block_of_series(void *data)
     return NULL;
 }
 
+enum { N_LEAVE = 2 };
+
+static void *(*const leave[N_LEAVE])(void *) = {leave_block, leave_block_of_series};
+
 TEST(pthread_exit_out_of_the_block_releases)
 {
-    static void *(*const leave[])(void *) = {leave_block, leave_block_of_series};
-
-    for (size_t i = 0; i < sizeof leave / sizeof leave[0]; i++) {
+    for (size_t i = 0; i < N_LEAVE; i++) {
         struct leaver leaver = {.run = exit_thread};
         pthread_t thread;
 
@@ -80,19 +84,66 @@ TEST(pthread_exit_out_of_the_block_releases)
 
 TEST(cancellation_of_the_block_releases)
 {
-    struct leaver leaver = {.run = wait_to_be_cancelled};
-    pthread_t thread;
-    void *result = NULL;
+    for (size_t i = 0; i < N_LEAVE; i++) {
+        struct leaver leaver = {.run = wait_to_be_cancelled};
+        pthread_t thread;
+        void *result = NULL;
 
-    assert_int_equal(sem_init(&leaver.inside, 0, 0), 0);
-    assert_int_equal(pthread_create(&thread, NULL, leave_block, &leaver), 0);
-    assert_int_equal(sem_wait(&leaver.inside), 0);
-    assert_int_equal(ask_int("EXISTS rql:lock:x"), 1);
-    assert_int_equal(pthread_cancel(thread), 0);
+        assert_int_equal(sem_init(&leaver.inside, 0, 0), 0);
+        assert_int_equal(pthread_create(&thread, NULL, leave[i], &leaver), 0);
+        assert_int_equal(sem_wait(&leaver.inside), 0);
+        assert_int_equal(ask_int("EXISTS rql:lock:x"), 1);
+        assert_int_equal(pthread_cancel(thread), 0);
+        assert_int_equal(pthread_join(thread, &result), 0);
+        assert_ptr_equal(result, PTHREAD_CANCELED);
+        assert_false(leaver.returned);
+        assert_int_equal(ask_int("EXISTS rql:lock:x rql:lock:y"), 0);
+    }
+}
+
+/* The second block ends the thread. */
+static int run_within(rql_lock *lock, void *user_data)
+{
+    int *n_blocks = user_data;
+    rql_block block = {.run = run_within, .user_data = n_blocks};
+
+    (void)lock;
+    if (++*n_blocks == 2) {
+        pthread_exit(NULL);
+    }
+    (void)!rql_lock_run(client, "y", NULL, &block, NULL);
+    return 0;
+}
+
+static int do_nothing(rql_lock *lock, void *user_data)
+{
+    (void)lock;
+    (void)user_data;
+    return 0;
+}
+
+/* The end of the thread meets the blocks that are open, and none that has ended before. */
+static void *leave_two_blocks(void *data)
+{
+    rql_block ended = {.run = do_nothing};
+    rql_block block = {.run = run_within, .user_data = data};
+
+    (void)!rql_lock_run(client, "z", NULL, &ended, NULL);
+    (void)!rql_lock_run(client, "x", NULL, &block, NULL);
+    return data;
+}
+
+TEST(the_end_of_a_thread_releases_all_locks_of_its_blocks)
+{
+    int n_blocks = 0;
+    pthread_t thread;
+    void *result = &n_blocks;
+
+    assert_int_equal(pthread_create(&thread, NULL, leave_two_blocks, &n_blocks), 0);
     assert_int_equal(pthread_join(thread, &result), 0);
-    assert_ptr_equal(result, PTHREAD_CANCELED);
-    assert_false(leaver.returned);
-    assert_int_equal(ask_int("EXISTS rql:lock:x"), 0);
+    assert_null(result);
+    assert_int_equal(n_blocks, 2);
+    assert_int_equal(ask_int("EXISTS rql:lock:x rql:lock:y rql:lock:z"), 0);
 }
 
 TEST(an_exception_out_of_the_block_releases)
