@@ -1,6 +1,7 @@
 #include "format.h"
 
 #include <fnmatch.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Returns the last character of the item at this place within "[...]": a single character, "\]" or
@@ -51,16 +52,17 @@ bool cli_glob_is_valid(const char *glob)
 
 /* All names are read from the server and matched here, because the patterns of Redis differ from
  * those of the shell, which users know. '?' matches a character of UTF-8, or one byte of a text
- * that is not UTF-8 (the C library also tries bytes if characters do not match). FNM_PATHNAME is
- * not set: in names of locks a '/' is an ordinary character. */
+ * that is not UTF-8, which musl matches only in a locale of bytes. FNM_PATHNAME is not set: in
+ * names of locks a '/' is an ordinary character. */
 bool cli_glob_matches(const char *glob, const char *name)
 {
     const locale_t utf8 = cli_utf8();
     const locale_t before = utf8 ? uselocale(utf8) : NULL;
     const bool matches = !glob || fnmatch(glob, name, 0) == 0;
+    const bool is_utf8 = matches || mbstowcs(NULL, name, 0) != (size_t)-1;
 
     if (utf8) {
         (void)uselocale(before);
     }
-    return matches;
+    return matches || (!is_utf8 && fnmatch(glob, name, 0) == 0);
 }
