@@ -5,7 +5,7 @@
 
 #include "cmd.h"
 
-enum { CLI_NAME_SIZE = 256 };
+enum { CLI_NAME_SIZE = 288 };
 
 /* A zeroed struct knows no client. */
 struct cli_names {
