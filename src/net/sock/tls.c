@@ -16,6 +16,7 @@
 #include "base/fd.h"
 #include "base/os.h"
 #include "base/scope.h"
+#include "base/text.h"
 #include "net/sock/decode.h"
 #include "observe/observe.h"
 
@@ -27,10 +28,12 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 /* ---- the context ---- */
 
@@ -162,12 +165,35 @@ static void look_at_files(const struct rqli_tls_context *self, struct stamp *out
     }
 }
 
+/* A build that runs on any system does not have OpenSSL's folder of this one: it takes the first of
+ * its files that can be read, unless the environment names another one, as OpenSSL lets it. */
+static int use_system_authorities(SSL_CTX *files)
+{
+    struct rqli_slice rest = rqli_slice_of(RQLI_CA_FILES);
+    char path[256];
+
+    if (secure_getenv(X509_get_default_cert_file_env()) ||
+        secure_getenv(X509_get_default_cert_dir_env())) {
+        return SSL_CTX_set_default_verify_paths(files);
+    }
+    while (rest.length > 0) {
+        const struct rqli_slice file = rqli_slice_take(&rest, rqli_slice_before(rest, ":"));
+
+        (void)snprintf(path, sizeof path, "%.*s", (int)file.length, file.data);
+        if (access(path, R_OK) == 0) {
+            return SSL_CTX_load_verify_locations(files, path, NULL);
+        }
+        (void)rqli_slice_skip(&rest, ":");
+    }
+    return SSL_CTX_set_default_verify_paths(files);
+}
+
 /* Returns the option that cannot be used, or NULL. */
 static const char *use_files(const struct rqli_tls_settings *settings, SSL_CTX *files)
 {
     if (settings->ca_file
             ? SSL_CTX_load_verify_locations(files, settings->ca_file, NULL) != 1
-            : settings->verify != RQL_TLS_NONE && SSL_CTX_set_default_verify_paths(files) != 1) {
+            : settings->verify != RQL_TLS_NONE && use_system_authorities(files) != 1) {
         return "tls_ca_file";
     }
     if (settings->cert_file &&
