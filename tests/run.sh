@@ -19,6 +19,7 @@
 #              RQL_DEBIAN13_DIR  folder of the stage debian13's system, 1 GB, which several repositories can share
 #                                (default: debian13/ beside the build trees)
 #              RQL_DEBIAN12_DIR  the same for the stage bare, 300 MB (default: debian12/)
+#              RQL_STATIC_CACHE  the same for the stage platforms: sources and built libraries, 50 MB (default: static-cache/)
 #              RQL_DEMO_RUNS     runs of the stage demo (default 300)
 #              RQL_BARE_STAGES   the stages that `tests/run.sh` runs inside the stage bare (default: all)
 #
@@ -28,7 +29,7 @@ set -u
 root=$(CDPATH='' cd "$(dirname "$0")/.." && pwd)
 out=${RQL_BUILD_DIR:-$root/build}
 all='format docs shell gcc sample light packages asan tsan valgrind budget fuzz tidy'
-by_name='tidy_deep faults tls cluster connectivity promises timed soak guarantees explore mutants coverage valgrind_all debian13 bare demo'
+by_name='tidy_deep faults tls cluster connectivity promises timed soak guarantees explore mutants coverage valgrind_all debian13 bare platforms demo'
 minutes=10 # of the stages soak and promises
 
 export RQL_BUILD_DIR="$out"
@@ -43,7 +44,7 @@ packages_gcc='meson ninja-build gcc g++ libc6-dev pkg-config libhiredis-dev libu
 libcmocka-dev libssl-dev zlib1g-dev libzstd-dev openssl redis-server systemd python3 ruby abigail-tools dpkg-dev'
 packages_all="$packages_gcc build-essential valgrind clang clang-format clang-tidy doxygen shellcheck debhelper lintian git libpq-dev
 cmake man-db mandoc bash-completion zsh fish"
-with_gcc='one gcc sample light faults tls cluster connectivity promises timed soak guarantees explore mutants coverage debian13 bare demo'
+with_gcc='one gcc sample light faults tls cluster connectivity promises timed soak guarantees explore mutants coverage debian13 bare platforms demo'
 optional='cppcheck gcc-multilib python3-redis ruby-redis libredis-perl node-redis php-cli php-redis'
 policy=/usr/sbin/policy-rc.d
 remove_policy=
@@ -168,7 +169,7 @@ need_packages() {
 seconds_of() {
     of_stages=' gcc:210 sample:90 light:50 packages:105 asan:120 tsan:110 valgrind:100 budget:30 tidy:60 tidy_deep:300
         faults:160 tls:240 cluster:480 connectivity:450 timed:3600 guarantees:270 explore:2400 mutants:1800 coverage:360
-        valgrind_all:1800 debian13:720 bare:1500 ' # budget: behind gcc and light
+        valgrind_all:1800 debian13:720 bare:1500 platforms:600 ' # budget: behind gcc and light
     case $1 in
     soak) echo $((60 + 60 * minutes)) ;;
     promises) echo $((60 + 5 * 60 * minutes)) ;;

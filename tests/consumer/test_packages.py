@@ -23,12 +23,14 @@ from checks import LeftOut, check, check_equal  # noqa: E402
 BUILD = sys.argv[1]
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RUN = ROOT / "tests/run.sh"
-SCRIPTS = [".ci/run", ".pkg/build-deb", "tests/run.sh", "bench/*.sh", "tests/consumer/*.sh", "tests/support/*.sh"]
+SCRIPTS = [".ci/run", ".pkg/build-*", ".pkg/static/build-*", "tests/run.sh", "bench/*.sh", "tests/consumer/*.sh",
+           "tests/support/*.sh"]
 DPKG = pathlib.Path("/var/lib/dpkg")
 # Of the smallest Debian, and what README's reader has: apt, and sudo.
 ALWAYS = {"required", "apt", "sudo"}
-# Called only where they are there, or by name: for peers that are measured, and for another Debian.
-AT_WILL = {"valkey-server", "postgres", "etcd", "node", "npm", "debootstrap", "ccache", "systemctl", "cmake"}
+# Called only where they are there, or by name: for peers that are measured, another Debian, and another C library.
+AT_WILL = {"valkey-server", "postgres", "etcd", "node", "npm", "debootstrap", "ccache", "systemctl", "cmake",
+           "musl-gcc"}
 WORDS = {"see", "print", "edit"}  # of messages, and of awk
 
 

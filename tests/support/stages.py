@@ -51,7 +51,8 @@ def stage_docs(run):
 
 
 def stage_shell(run):
-    return run.one_test("shell", "shellcheck", ".ci/run", ".pkg/build-deb", *sources(".sh", ".bash"), cwd=ROOT)
+    return run.one_test("shell", "shellcheck", ".ci/run", ".pkg/build-deb", ".pkg/build-static",
+                        ".pkg/static/build-libraries", *sources(".sh", ".bash"), cwd=ROOT)
 
 
 def stage_tidy(run):
@@ -345,6 +346,46 @@ def stage_demo(run):
     return (run.build("demo", "gcc", "-Dbuildtype=release", "-Dbench=enabled", targets=["bench/rql-demo"])
             and run.follow("demo", ".", "python3", ROOT / "tests/consumer/test_demo.py", OUT / "demo/bench/rql-demo",
                            os.environ.get("RQL_DEMO_RUNS", "300"), env={"RQL_TEST_REDIS": server_of(run)}))
+
+
+# ---- other C libraries ----
+
+INSTALL_MUSL = ("apt-get update && apt-get install -y --no-install-recommends musl-tools linux-libc-dev dpkg-dev cmake make "
+                "perl pkg-config")
+PLATFORM_SUITES = ("unit", "server", "scenario", "cli")
+
+
+def skip_platform(run, what, log):
+    """Says what is missing: the last line of the log."""
+    lines = log.read_text(errors="replace").splitlines() or ["no reason given"]
+    run.say(f"skipped: {what}: {lines[-1]}")
+    return run.add((0, 0, 1))
+
+
+def stage_platforms(run):
+    """musl on x86-64: the suites with shared objects of musl, and the program as one static file."""
+    cache = {"RQL_STATIC_CACHE": os.environ.get("RQL_STATIC_CACHE") or str(OUT / "static-cache")}
+    if not (shutil.which("musl-gcc") and shutil.which("cmake")):
+        run.quietly("packages", *SUDO, "sh", "-c", INSTALL_MUSL, mode="a")
+    log = run.log_of("platforms-libraries")
+    status = run.call(log, ROOT / ".pkg/static/build-libraries", env=cache)
+    if status == 3:
+        return skip_platform(run, "musl on x86-64", log)
+    if status:
+        run.show_end(log)
+        return run.verdict(False, "build-libraries", log)
+    libraries = log.read_text().splitlines()[-1]
+    is_good = (run.build("musl", "gcc", "-Dbuildtype=release", "-Dtls=enabled", "--native-file", f"{libraries}/musl.ini")
+               and check_suites(run, "musl", *PLATFORM_SUITES))
+    return all([is_good, check_static(run, cache)])
+
+
+def check_static(run, cache):
+    if not run.one_test("platforms-static", ROOT / ".pkg/build-static", OUT / "static", env=cache):
+        return False
+    run.say((OUT / "platforms-static.log").read_text().splitlines()[-1])
+    return run.one_test("platforms-static-test", "python3", ROOT / "tests/platforms/test_static.py", OUT / "static/rql",
+                        env={"RQL_TEST_REDIS": server_of(run)})
 
 
 # ---- another Debian ----
