@@ -375,8 +375,9 @@ def stage_platforms(run):
         run.show_end(log)
         return run.verdict(False, "build-libraries", log)
     libraries = log.read_text().splitlines()[-1]
-    is_good = (run.build("musl", "gcc", "-Dbuildtype=release", "-Dtls=enabled", "--native-file", f"{libraries}/musl.ini")
-               and check_suites(run, "musl", *PLATFORM_SUITES))
+    tree = "musl-" + libraries.rpartition("-")[2]  # a tree keeps the compiler that it was set up with
+    is_good = (run.build(tree, "gcc", "-Dbuildtype=release", "-Dtls=enabled", "--native-file", f"{libraries}/musl.ini")
+               and check_suites(run, tree, *PLATFORM_SUITES))
     return all([is_good, check_static(run, cache)])
 
 
