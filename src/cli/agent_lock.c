@@ -128,7 +128,7 @@ static bool is_trusted(int fd)
 static redisContext *connect_to(const char *path)
 {
     const struct timeval limit = {.tv_sec = CONNECT_MS / 1000};
-    const struct timespec pause = {.tv_nsec = CONNECT_PAUSE_MS * 1000000};
+    const struct timespec pause = {.tv_nsec = CONNECT_PAUSE_MS * 1000000L};
     const int64_t end_ms = cli_after_ms(CONNECT_MS);
     redisContext *redis = cli_must(redisConnectUnixWithTimeout(path, limit));
 
