@@ -523,8 +523,9 @@ static const char *const run_details[] = {
     "With --agent, or with RQL_AGENT=1 in the environment, the agent of this host (rql-agent(7)) "
     "holds the lock; --agent=SOCKET, or RQL_AGENT=SOCKET, names another one than this user's. The "
     "lock is then free as soon as rql, rql-guard, COMMAND and all that COMMAND has started have "
-    "ended, even if all of them were killed at once: they have the connection to the agent. No "
-    "server is needed but the agent's, and no progress is shown.",
+    "ended, even if all of them were killed at once: they have the connection to the agent. What "
+    "has closed it does not count once rql-guard has ended. No server is needed but the agent's, "
+    "RQL_URL stays as it is, and no progress is shown.",
 
     "A COMMAND with other rights than rql, such as sudo(8), cannot be signalled. rql says so, "
     "and renews the lock until COMMAND ends. With --max-hold or --no-auto-extend the lock ends "

@@ -89,6 +89,8 @@ class Bounds(NamedTuple):
 
 # With such a budget a call passes only one that is dead or has no subscription, and whoever made it repeats it.
 FRUGAL = (Edit("lua/serve_queue.lua", "budget = 30", "budget = 1"),)
+# So that three waiters are more than a call lets in, which are 20.
+ONE_BY_ONE = (Edit("lua/admit.lua", "MOST, CLAIM_MS = 20", "MOST, CLAIM_MS = 1"),)
 HOUR_US = 3_600_000_000
 
 # What clients of two locks want.
@@ -115,6 +117,7 @@ QUICK_SHARES = (
     sharing("shares beside Ruby", ("1/2s", "1/2s"), 1, 0, (2_100_000,), rubys=1),
     sharing("shares beside Ruby for long", ("1/2++", "1/2++"), 1, 0, (15_100_000,), rubys=1),
     sharing("shares of the dead are removed", ("1/2s", "1/2s", "1/2s"), 0, 0, (), flushes=1),
+    sharing("more wait than a call lets in", ("x", READER, READER), 0, 1, (), edits=ONE_BY_ONE),
     sharing("slots for three", ("1/3s", "1/3s", "1/3s"), 1, 0, (1_100_000,)),
     sharing("two slots that are not in one piece", ("1/4s", "1/4s", "2/4s"), 0, 0, (), left=(2, 1, 1)),
     sharing("a lock with slots is lowered", ("x>1/2s", "1/2s"), 2, 1, (1_100_000,)),
@@ -276,6 +279,8 @@ LONG = (
     sharing("reader and writer", (READER, "x"), 2, 1, left=(2, 1)),
     sharing("two readers and a writer", (READER, READER, "x"), 1, 0),
     sharing("two readers and a writer, and an answer is lost", (READER, READER, "x"), 0, 1),
+    sharing("more wait than a call lets in, and time passes", ("x", READER, READER), 1, 1, (1_100_000,), edits=ONE_BY_ONE),
+    sharing("more wait for slots than a call lets in", ("x", "1/3s", "2/3s"), 1, 0, (1_100_000,), edits=ONE_BY_ONE),
     sharing("three readers", (READER, READER, READER), 1, 0, (1_100_000,)),
     sharing("two permits for three", ("1/2", "1/2", "1/2"), 1, 0, (1_100_000,)),
     sharing("a lock is lowered", ("x>" + READER, READER), 2, 1, (1_100_000,), left=(1, 2)),
