@@ -15,12 +15,14 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import tap  # noqa: E402
 from checks import PATIENCE_S, SLOW, Failure, LeftOut, check_equal, check_in, wait_until  # noqa: E402, F401
-from delay import delayed_ms, excuse, stolen_ms  # noqa: E402
+from delay import STALL_MS, delayed_ms, excuse, stolen_ms  # noqa: E402
 from partitions import plain  # noqa: E402
 from network import Proxy  # noqa: E402, F401
 from private_server import (Clock, PrivateServer, Sentinel, find_server, free_port, is_cluster,  # noqa: E402, F401
                             leave_out_in_cluster)
 from tap import add  # noqa: E402, F401
+
+STALL_OF_WITHDRAWAL_MS = 50
 
 # As clients call it.
 HOST = "".join(letter if letter not in '"\\' else "_" for letter in socket.gethostname()[:63])
@@ -255,7 +257,7 @@ class Fixture(tap.Fixture):
         forget_ignored_signals()
         self.server = Server()
         self.rql = self.make_program(self.server.url)
-        self.said, self.stalled_ms = "", 0
+        self.said, self.stalled_ms, self.is_unknown = "", 0, False
 
     def make_program(self, url):
         return Program(url)
@@ -263,9 +265,12 @@ class Fixture(tap.Fixture):
     def run(self, case):
         """A test is a function of the server and the program."""
         self.server.ask("FLUSHALL")
-        kept_ms = self.kept_ms()
+        kept_ms, self.is_unknown = self.kept_ms(), False
         try:
             case.function(self.server, self.rql)
+        except Exception as failure:
+            self.is_unknown = "has not confirmed the withdrawal" in str(failure)
+            raise
         finally:
             self.stalled_ms = self.kept_ms() - kept_ms
             self.said = self.rql.clean()
@@ -277,7 +282,9 @@ class Fixture(tap.Fixture):
         return stolen_ms() + sum(map(delayed_ms, pids))
 
     def excuse(self, case, n_tries, took_s):
-        return excuse(self.stalled_ms) if n_tries == 1 else None
+        # A withdrawal has 50 ms for its answer; then the outcome is not known.
+        least_ms = STALL_OF_WITHDRAWAL_MS if self.is_unknown else STALL_MS
+        return excuse(self.stalled_ms, least_ms) if n_tries == 1 else None
 
     def last_words(self):
         return self.said + self.server.log()[-2000:]
