@@ -51,6 +51,7 @@ void cli_args_init(struct cli_args *args, char **arguments)
         .max_waiters = CLI_UNSET,
         .head_start_ms = CLI_UNSET,
         .units = CLI_UNSET,
+        .count = CLI_UNSET,
     };
     /* An error in the environment is kept until it matters, because the help needs nothing from
      * it. */

@@ -39,13 +39,13 @@ struct cli_args {
     bool quick, strict, all;
     bool ids, verbose;
     bool unless_failed, at_most_once, again;
-    bool shared, slots;
+    bool shared, slots, batch;
     int64_t wait_ms, max_hold_ms, hold_at_least_ms, kill_after_ms, add_ms, older_than_ms;
     int64_t conflict_exit_code, max_keys, every_ms, window_ms, for_ms, within_ms, drain_ms;
-    int64_t permits, units, max_waiters, head_start_ms;
+    int64_t permits, units, max_waiters, head_start_ms, count;
     const char *agent; /* the path of its socket, or "" for the usual one; NULL: no agent */
     const char *priority, *secret, *host, *acquirer, *out_file, *classes_file, *listen;
-    const char *password_file, *password;
+    const char *password_file, *password, *sort;
 
     size_t n_meta;
     rql_meta meta[RQL_META_MAX_PAIRS];
@@ -154,6 +154,7 @@ extern const struct cli_command cli_bench;
 extern const struct cli_command cli_hosts;
 extern const struct cli_command cli_swarm;
 extern const struct cli_command cli_agent;
+extern const struct cli_command cli_top_command;
 
 /* The flags before the command's name belong to this one. Its own name is empty. */
 extern const struct cli_command cli_top;

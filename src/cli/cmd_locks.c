@@ -10,7 +10,7 @@
 /* info, queue, ls, who: the commands that show locks and queues. */
 
 /* Longer names of metadata are cut in the table; JSON has them whole. */
-enum { LABEL_SIZE = 256, SHARE_SIZE = 48 };
+enum { LABEL_SIZE = 256 };
 
 /* Returns the text for a status. Our keys may contain anything, because any client with write
  * access can write there. A number without a name comes from a newer library. */
@@ -31,30 +31,32 @@ static const char *status_text(rql_key_status status)
 
 /* Returns "5/8": these units of a limit. If there is no limit below the largest one, it is left
  * out. */
-static const char *share_text(char out[SHARE_SIZE], int64_t units, int64_t limit)
+static const char *share_text(char out[CLI_SHARE_SIZE], int64_t units, int64_t limit)
 {
     const bool is_limited = limit > 0 && limit < RQL_SHARE_MAX;
 
-    (void)snprintf(out, SHARE_SIZE, is_limited ? "%lld/%lld" : "%lld", (long long)units,
+    (void)snprintf(out, CLI_SHARE_SIZE, is_limited ? "%lld/%lld" : "%lld", (long long)units,
                    (long long)limit);
     return out;
 }
 
-/* Prints how many hold the lock: "1" alone, "3 share", or "5/8" for units of a limit. */
+const char *cli_holders_text(const rql_lock_info *info, char out[CLI_SHARE_SIZE])
+{
+    const bool is_limited = info->share_limit > 0 && info->share_limit < RQL_SHARE_MAX;
+
+    if (info->used_units > 0 && is_limited) {
+        return share_text(out, info->used_units, info->share_limit);
+    }
+    (void)snprintf(out, CLI_SHARE_SIZE, info->used_units > 0 ? "%lld share" : "%lld",
+                   (long long)info->n_holders);
+    return info->is_kept ? "kept" : out;
+}
+
 static void print_holders(struct out *out, const char *heading, const rql_lock_info *info)
 {
-    char text[SHARE_SIZE];
+    char text[CLI_SHARE_SIZE];
 
-    if (info->is_kept) {
-        out_text(out, heading, NULL, "kept");
-    } else if (info->used_units == 0) {
-        out_number(out, heading, NULL, OUT_INT, info->n_holders);
-    } else if (info->share_limit > 0 && info->share_limit < RQL_SHARE_MAX) {
-        out_text(out, heading, NULL, share_text(text, info->used_units, info->share_limit));
-    } else {
-        (void)snprintf(text, sizeof text, "%lld share", (long long)info->n_holders);
-        out_text(out, heading, NULL, text);
-    }
+    out_text(out, heading, NULL, cli_holders_text(info, text));
     out_number(out, NULL, "n_holders", OUT_INT, info->n_holders);
     out_number(out, NULL, "used_units", OUT_INT, info->used_units);
     out_number(out, NULL, "share_limit", OUT_INT, info->share_limit);
@@ -90,8 +92,8 @@ static void print_owner(struct out *out, const struct cli_names *names, const rq
 }
 
 /* Prints the fields of a lock. Fields that it does not have are left out of a list of fields. */
-static void print_lock(struct out *out, const struct cli_names *names, const char *heading,
-                       const rql_lock_info *info, bool with_node)
+void cli_print_lock(struct out *out, const struct cli_names *names, const char *heading,
+                    const rql_lock_info *info, bool with_node)
 {
     const bool is_reentered = info->reentries > 0;
 
@@ -126,7 +128,7 @@ static void print_lock(struct out *out, const struct cli_names *names, const cha
  * wanted, alone. */
 static void print_share(struct out *out, int64_t units, int64_t limit)
 {
-    char text[SHARE_SIZE];
+    char text[CLI_SHARE_SIZE];
 
     out_text(out, "SHARE", NULL, units > 0 ? share_text(text, units, limit) : NULL);
     out_number(out, NULL, "share_units", OUT_INT, units);
@@ -205,7 +207,7 @@ static int show_lock(struct cli_session *self)
     }
     cli_names_read(&names, self);
     out_begin(&self->out, NULL);
-    print_lock(&self->out, &names, "NAME", info, self->args->node);
+    cli_print_lock(&self->out, &names, "NAME", info, self->args->node);
     out_end(&self->out);
     return check_key(self, "lock", info->status);
 }
@@ -379,7 +381,7 @@ static rql_status list_locks(struct cli_session *self, const char *const *headin
     for (size_t i = 0; i < locks->count; i++) {
         if (cli_glob_matches(self->args->name, locks->item[i]->name)) {
             out_begin(&self->out, NULL);
-            print_lock(&self->out, &names, "LOCK", locks->item[i], self->args->node);
+            cli_print_lock(&self->out, &names, "LOCK", locks->item[i], self->args->node);
             print_holder(&self->out, locks->item[i], queues);
             out_end(&self->out);
         }
@@ -399,7 +401,7 @@ static void print_lock_of(struct cli_session *self, const rql_lock_info *lock,
     out_begin_list(out, NULL);
     out_begin(out, NULL);
     if (out->form == OUT_JSON) { /* in a table it would be one more row */
-        print_lock(out, &names, "LOCK", lock, self->args->node);
+        cli_print_lock(out, &names, "LOCK", lock, self->args->node);
         out_number(out, NULL, "age_ms", OUT_MS, cli_age_ms(lock->acquired_at_us, lock->server_us));
         out_number(out, NULL, "waiting", OUT_INT, waiting);
     }

@@ -132,10 +132,11 @@ const struct cli_flag cli_flags[] = {
     FLAG("sorted", NULL, "in a cluster: take the locks of one partition after those of another",
          CLI_ON, 0, CLI_FIELD(sorted), "series"),
     FLAG("json", NULL, "print JSON for machines", CLI_ON, 0, CLI_FIELD(json),
-         "lock unlock extend info queue ls who clear clear-of drain dead stats hosts ping doctor "
+         "lock unlock extend info queue ls who top clear clear-of drain dead stats hosts ping "
+         "doctor "
          "bench"),
     FLAG("ids", NULL, "show ids in place of the names of clients", CLI_ON, 0, CLI_FIELD(ids),
-         "info queue ls who drain hosts swarm"),
+         "info queue ls who top drain hosts swarm"),
     FLAG("all", NULL, "show passed checks, too", CLI_ON, 'a', CLI_FIELD(all), "doctor"),
     FLAG("strict", NULL, "exit with 1 for a note, too", CLI_ON, 0, CLI_FIELD(strict), "doctor"),
     FLAG("quick", NULL, "take 1 s at most instead of 5 s", CLI_ON, 'q', CLI_FIELD(quick), "doctor"),
@@ -147,6 +148,12 @@ const struct cli_flag cli_flags[] = {
          CLI_FIELD(out_file), "stats"),
     FLAG("every", "DURATION", "repeat after this pause, of 1s or more, until it is ended",
          CLI_DURATION, 0, CLI_FIELD(every_ms), "stats"),
+    FLAG("sort", "waiting|held|left|served|name", "largest first; default waiting", CLI_TEXT, 0,
+         CLI_FIELD(sort), "top"),
+    FLAG("every", "DURATION", "time from one look to the next; default 1s", CLI_DURATION, 0,
+         CLI_FIELD(every_ms), "top"),
+    FLAG("count", "N", "end after N looks", CLI_COUNT, 'n', CLI_FIELD(count), "top"),
+    FLAG("batch", NULL, "print a table for each look", CLI_ON, 'b', CLI_FIELD(batch), "top"),
     FLAG("classes", "FILE", "classes of locks: lines such as orders:* orders", CLI_TEXT, 0,
          CLI_FIELD(classes_file), "stats"),
     FLAG("json", NULL, NULL, CLI_ON, 0, CLI_FIELD(json), ""),

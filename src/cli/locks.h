@@ -5,6 +5,18 @@
  * error, and nothing is printed then. */
 
 #include "cmd.h"
+#include "names.h"
+
+enum { CLI_SHARE_SIZE = 48 };
+
+/* Returns how many hold the lock, in `out` or constant: "1" alone, "3 share", "5/8" for units of a
+ * limit, or "kept". */
+const char *cli_holders_text(const rql_lock_info *info, char out[CLI_SHARE_SIZE]);
+
+/* Prints the fields of a lock, its name with this heading. Fields that it does not have are left
+ * out of a list of fields. */
+void cli_print_lock(struct out *out, const struct cli_names *names, const char *heading,
+                    const rql_lock_info *info, bool with_node);
 
 /* Shows who holds the locks of the pattern that is the name of the arguments; NULL: all. */
 rql_status cli_show_who(struct cli_session *self);

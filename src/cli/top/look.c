@@ -1,0 +1,294 @@
+#include "look.h"
+
+#include "format.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const top_order_names[TOP_N_ORDERS] = {"waiting", "held", "left", "served", "name"};
+
+/* ---- rows ---- */
+
+static int compare_rows(const void *a, const void *b)
+{
+    const struct top_row *left = a;
+    const struct top_row *right = b;
+
+    return strcmp(left->name, right->name);
+}
+
+static int compare_to_row(const void *key, const void *element)
+{
+    const struct top_row *row = element;
+
+    return strcmp(key, row->name);
+}
+
+const struct top_row *top_look_find(const struct top_look *self, const char *name)
+{
+    return self->n_rows > 0
+               ? bsearch(name, self->rows, self->n_rows, sizeof *self->rows, compare_to_row)
+               : NULL;
+}
+
+static struct top_row *find(struct top_look *self, const char *name)
+{
+    return self->n_rows > 0
+               ? bsearch(name, self->rows, self->n_rows, sizeof *self->rows, compare_to_row)
+               : NULL;
+}
+
+static void sort_rows(struct top_look *self)
+{
+    if (self->n_rows > 1) {
+        qsort(self->rows, self->n_rows, sizeof *self->rows, compare_rows);
+    }
+}
+
+/* Makes a row for each lock, and one for each queue whose lock is free. */
+static void fill_rows(struct top_look *self, const char *glob)
+{
+    const size_t most = self->locks->count + self->queues->count;
+    size_t n_locks;
+
+    self->rows = cli_must(calloc(most > 0 ? most : 1, sizeof *self->rows));
+    for (size_t i = 0; i < self->locks->count; i++) {
+        if (cli_glob_matches(glob, self->locks->item[i]->name)) {
+            self->rows[self->n_rows++] =
+                (struct top_row){.name = self->locks->item[i]->name, .lock = self->locks->item[i]};
+        }
+    }
+    n_locks = self->n_rows;
+    sort_rows(self);
+    for (size_t i = 0; i < self->queues->count; i++) {
+        const rql_queue_info *queue = self->queues->item[i];
+        struct top_row *row = find(self, queue->name);
+
+        if (row) {
+            row->queue = queue;
+        } else if (cli_glob_matches(glob, queue->name)) {
+            self->rows[n_locks++] = (struct top_row){.name = queue->name, .queue = queue};
+        }
+    }
+    self->n_rows = n_locks;
+    sort_rows(self);
+}
+
+/* ---- two looks ---- */
+
+static bool is_still_there(const rql_queue_info *queue, const rql_request_info *request)
+{
+    for (size_t i = 0; queue && i < queue->n_requests; i++) {
+        const rql_request_info *other = queue->requests[i];
+
+        if (other->score_us == request->score_us &&
+            strcmp(other->acquirer_id, request->acquirer_id) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Returns how many have left the front of the queue while the lock changed hands. Those behind the
+ * first that is still there may have been withdrawn. */
+static size_t count_served(const struct top_row *before, const struct top_row *now, bool *is_least)
+{
+    const rql_queue_info *queue = before->queue;
+    const int64_t token = now->lock ? now->lock->token : -1;
+    size_t count = 0;
+
+    *is_least = false;
+    if (!queue || (before->lock && now->lock && before->lock->token == token)) {
+        return 0;
+    }
+    while (count < queue->n_requests && !is_still_there(now->queue, queue->requests[count])) {
+        count++;
+    }
+    *is_least = count == queue->n_requests;
+    return count;
+}
+
+static void note_rate(struct top_row *row, const struct top_row *before, double rate)
+{
+    const size_t kept = before->n_rates < TOP_RATES ? before->n_rates : TOP_RATES - 1;
+    double sum = rate;
+
+    row->rates[0] = rate;
+    memcpy(row->rates + 1, before->rates, kept * sizeof *row->rates);
+    row->n_rates = kept + 1;
+    for (size_t i = 1; i < row->n_rates; i++) {
+        sum += row->rates[i];
+    }
+    row->served = sum / (double)row->n_rates;
+}
+
+static void compare(struct top_look *self, const struct top_look *before, struct top_row *row)
+{
+    static const struct top_row nothing = {.name = ""};
+    const struct top_row *old = before ? top_look_find(before, row->name) : NULL;
+    const int64_t between_ms = before ? self->begun_ms - before->begun_ms : 0;
+    size_t count;
+
+    row->served = -1;
+    row->expect_ms = -1;
+    if (between_ms <= 0 || before->status != RQL_OK) {
+        return;
+    }
+    old = old ? old : &nothing;
+    count = count_served(old, row, &row->is_least);
+    note_rate(row, old, (double)count * 1000 / (double)between_ms);
+    self->served = (self->served > 0 ? self->served : 0) + row->served;
+    if (row->served > 0 && row->waiting > 0) {
+        row->expect_ms = (int64_t)((double)row->waiting * 1000 / row->served);
+    }
+}
+
+static void describe(struct top_row *row)
+{
+    const rql_lock_info *lock = row->lock;
+
+    row->waiting = row->queue ? (int64_t)row->queue->n_requests : 0;
+    row->held_ms = lock ? cli_age_ms(lock->acquired_at_us, lock->server_us) : -1;
+    row->left_ms = lock ? lock->remaining_ms : -1;
+}
+
+/* ---- a look ---- */
+
+struct top_look *top_look_new(struct cli_session *session, const struct top_look *before,
+                              const char *name)
+{
+    struct top_look *self = cli_must(calloc(1, sizeof *self));
+
+    self->begun_ms = cli_now_ms();
+    self->served = -1;
+    self->server_us = -1;
+    self->status = rql_locks_inspect(session->client, &self->locks, &self->error);
+    if (self->status == RQL_OK) {
+        self->status = rql_queues_inspect(session->client, &self->queues, &self->error);
+    }
+    if (self->status == RQL_OK && name) {
+        self->holders_of = cli_must(strdup(name));
+        self->status = rql_lock_holders(session->client, name, &self->holders, &self->error);
+        /* Another program's lock may have a name that the library does not take. */
+        self->status = self->status == RQL_E_INVALID ? RQL_OK : self->status;
+    }
+    if (self->status == RQL_OK) {
+        cli_names_read(&self->names, session);
+        fill_rows(self, session->args->name);
+    }
+    for (size_t i = 0; i < self->n_rows; i++) {
+        struct top_row *row = &self->rows[i];
+        const int64_t server_us = row->lock ? row->lock->server_us : row->queue->server_us;
+
+        describe(row);
+        compare(self, before, row);
+        self->n_locks += row->lock != NULL;
+        self->n_waiting += row->waiting;
+        self->server_us = server_us > self->server_us ? server_us : self->server_us;
+    }
+    self->took_ms = cli_now_ms() - self->begun_ms;
+    return self;
+}
+
+void top_look_free(struct top_look *self)
+{
+    if (self) {
+        (void)rql_free(self->locks);
+        (void)rql_free(self->queues);
+        (void)rql_free(self->holders);
+        free(self->holders_of);
+        cli_names_free_p(&self->names);
+        free(self->rows);
+        free(self);
+    }
+}
+
+/* ---- orders ---- */
+
+static double value_of(const struct top_row *row, enum top_order order)
+{
+    switch (order) {
+    case TOP_WAITING:
+        return (double)row->waiting;
+    case TOP_HELD:
+        return (double)row->held_ms;
+    case TOP_LEFT:
+        return (double)row->left_ms;
+    case TOP_SERVED:
+        return row->served;
+    case TOP_NAME:
+    case TOP_N_ORDERS:
+        break;
+    }
+    return 0;
+}
+
+/* The larger key comes first. */
+static int compare_keys(const void *a, const void *b)
+{
+    const struct top_row *const *left = a;
+    const struct top_row *const *right = b;
+
+    if ((*left)->key < (*right)->key || (*left)->key > (*right)->key) {
+        return (*left)->key < (*right)->key ? 1 : -1;
+    }
+    return strcmp((*left)->name, (*right)->name);
+}
+
+const struct top_row **top_look_sort(struct top_look *self, enum top_order order, bool is_reversed)
+{
+    const struct top_row **rows =
+        cli_must(calloc(self->n_rows > 0 ? self->n_rows : 1, sizeof(struct top_row *)));
+
+    for (size_t i = 0; i < self->n_rows; i++) {
+        const double key = order == TOP_NAME ? -(double)i : value_of(&self->rows[i], order);
+
+        self->rows[i].key = is_reversed ? -key : key;
+        rows[i] = &self->rows[i];
+    }
+    if (self->n_rows > 1) {
+        qsort(rows, self->n_rows, sizeof(struct top_row *), compare_keys);
+    }
+    return rows;
+}
+
+/* ---- who ---- */
+
+static bool has_waiter(const rql_queue_info *queue, const char *acquirer_id)
+{
+    for (size_t i = 0; queue && i < queue->n_requests; i++) {
+        if (strcmp(queue->requests[i]->acquirer_id, acquirer_id) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+const struct top_row *top_look_waits_for(const struct top_look *self, const char *acquirer_id)
+{
+    for (size_t i = 0; acquirer_id && i < self->n_rows; i++) {
+        if (has_waiter(self->rows[i].queue, acquirer_id)) {
+            return &self->rows[i];
+        }
+    }
+    return NULL;
+}
+
+void top_holder(const struct top_look *self, const struct top_row *row, char out[CLI_NAME_SIZE])
+{
+    const rql_lock_info *lock = row->lock;
+    char name[CLI_NAME_SIZE];
+    const char *text = "-";
+
+    if (lock && lock->is_kept) {
+        text = "kept";
+    } else if (lock && cli_is_of_several(lock)) {
+        (void)snprintf(name, sizeof name, "%lld holders", (long long)lock->n_holders);
+        text = name;
+    } else if (lock && lock->acquirer_id) {
+        text = cli_acquirer_name(&self->names, lock->acquirer_id,
+                                 cli_holder_in(lock->meta, lock->n_meta), name);
+    }
+    (void)snprintf(out, CLI_NAME_SIZE, "%s", text);
+}

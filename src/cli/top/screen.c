@@ -1,0 +1,256 @@
+#include "screen.h"
+
+#include "messages.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+enum { LEAST_WIDTH = 20, LEAST_HEIGHT = 6, WIDTH = 80, HEIGHT = 24, MOST = 1000, KEY_SIZE = 16 };
+
+/* Another screen without a cursor; and back. */
+#define ENTER "\x1b[?1049h\x1b[?25l\x1b[2J"
+#define LEAVE "\x1b[0m\x1b[?25h\x1b[?1049l"
+
+/* A frame between these two is shown at once by terminals that know them. */
+#define BEGIN_FRAME "\x1b[?2026h"
+#define END_FRAME "\x1b[?2026l"
+
+static size_t within(size_t value, size_t least, size_t preset)
+{
+    return value == 0 ? preset : value < least ? least : value > MOST ? MOST : value;
+}
+
+static void forget_shown(struct top_screen *self)
+{
+    for (size_t i = 0; self->shown && i < self->height; i++) {
+        free(self->shown[i]);
+    }
+    free(self->shown);
+    self->shown = NULL;
+}
+
+static void measure(struct top_screen *self)
+{
+    struct winsize size = {.ws_row = 0};
+
+    (void)ioctl(self->fd, TIOCGWINSZ, &size);
+    forget_shown(self);
+    self->width = within(size.ws_col, LEAST_WIDTH, WIDTH);
+    self->height = within(size.ws_row, LEAST_HEIGHT, HEIGHT);
+    self->shown = cli_must(calloc(self->height, sizeof(char *)));
+}
+
+/* Writes all of a short text, whatever the terminal's speed. */
+static void write_all(int fd, const char *text)
+{
+    size_t left = strlen(text);
+
+    while (left > 0) {
+        const ssize_t written = write(fd, text, left);
+
+        if (written > 0) {
+            text += written;
+            left -= (size_t)written;
+        } else if (written < 0 && errno != EINTR && errno != EAGAIN) {
+            return;
+        }
+    }
+}
+
+bool top_screen_open(struct top_screen *self)
+{
+    *self = (struct top_screen){.fd = open("/dev/tty", O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOCTTY)};
+    if (self->fd < 0 || tcgetattr(self->fd, &self->before) != 0) {
+        cli_say_errno("/dev/tty", errno);
+        return false;
+    }
+    top_screen_enter(self);
+    return true;
+}
+
+void top_screen_enter(struct top_screen *self)
+{
+    struct termios raw = self->before;
+
+    raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+    raw.c_cc[VMIN] = 0;
+    raw.c_cc[VTIME] = 0;
+    (void)tcsetattr(self->fd, TCSANOW, &raw);
+    write_all(self->fd, ENTER);
+    measure(self);
+}
+
+/* What is left of a frame is dropped: its rest would be written to the other screen. */
+void top_screen_leave(struct top_screen *self)
+{
+    if (self->fd >= 0) {
+        free(self->pending);
+        self->pending = NULL;
+        self->n_pending = self->n_written = 0;
+        write_all(self->fd, END_FRAME LEAVE);
+        (void)tcsetattr(self->fd, TCSANOW, &self->before);
+    }
+}
+
+void top_screen_close(struct top_screen *self)
+{
+    top_screen_leave(self);
+    forget_shown(self);
+    if (self->fd >= 0) {
+        (void)close(self->fd);
+    }
+    self->fd = -1;
+}
+
+bool top_screen_is_ready(const struct top_screen *self)
+{
+    return self->n_written == self->n_pending;
+}
+
+void top_screen_flush(struct top_screen *self)
+{
+    while (self->n_written < self->n_pending) {
+        const ssize_t written =
+            write(self->fd, self->pending + self->n_written, self->n_pending - self->n_written);
+
+        if (written > 0) {
+            self->n_written += (size_t)written;
+        } else if (written == 0 || errno != EINTR) {
+            return;
+        }
+    }
+}
+
+static const char *start_of(const struct top_line *line)
+{
+    static const char *const starts[] = {[TOP_PLAIN] = "",
+                                         [TOP_BOLD] = "\x1b[1m",
+                                         [TOP_CHOSEN] = "\x1b[7m",
+                                         [TOP_FAINT] = "\x1b[2m"};
+
+    return starts[line->style];
+}
+
+/* Returns whether the line has changed, and notes what it shows now. */
+static bool change(struct top_screen *self, size_t index, const struct top_line *line)
+{
+    char *text = NULL;
+
+    if (asprintf(&text, "%s%s\x1b[0m\x1b[K", start_of(line), line->text ? line->text : "") < 0) {
+        cli_die_nomem();
+    }
+    if (self->shown[index] && strcmp(self->shown[index], text) == 0) {
+        free(text);
+        return false;
+    }
+    free(self->shown[index]);
+    self->shown[index] = text;
+    return true;
+}
+
+void top_screen_show(struct top_screen *self, struct top_line *lines)
+{
+    FILE *out;
+
+    free(self->pending);
+    self->pending = NULL;
+    out = cli_must(open_memstream(&self->pending, &self->n_pending));
+    (void)fputs(BEGIN_FRAME, out);
+    for (size_t i = 0; i < self->height; i++) {
+        if (change(self, i, &lines[i])) {
+            (void)fprintf(out, "\x1b[%zu;1H%s", i + 1, self->shown[i]);
+        }
+        free(lines[i].text);
+    }
+    (void)fputs(END_FRAME, out);
+    (void)cli_must(fclose(out) == 0 ? self->pending : NULL);
+    self->n_written = 0;
+    top_screen_flush(self);
+}
+
+/* ---- keys ---- */
+
+static bool find_letter(char letter, enum top_key *out)
+{
+    static const struct {
+        char letter;
+        enum top_key key;
+    } letters[] = {
+        {'k', TOP_UP},     {'j', TOP_DOWN},    {'g', TOP_FIRST},        {'G', TOP_LAST},
+        {'s', TOP_SORT},   {'S', TOP_REVERSE}, {'b', TOP_SHOW_BLOCKED}, {' ', TOP_PAUSE},
+        {'\r', TOP_ENTER}, {'\n', TOP_ENTER},  {'\x1b', TOP_BACK},      {'\x7f', TOP_BACK},
+    };
+
+    for (size_t i = 0; i < sizeof letters / sizeof letters[0]; i++) {
+        if (letters[i].letter == letter) {
+            *out = letters[i].key;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What follows an escape: "[A" or "OA", "[5~". */
+static bool find_sequence(const char *text, enum top_key *out)
+{
+    static const struct {
+        const char *text;
+        enum top_key key;
+    } sequences[] = {
+        {"A", TOP_UP},    {"B", TOP_DOWN},   {"5~", TOP_PAGE_UP}, {"6~", TOP_PAGE_DOWN},
+        {"H", TOP_FIRST}, {"1~", TOP_FIRST}, {"F", TOP_LAST},     {"4~", TOP_LAST},
+    };
+
+    for (size_t i = 0; i < sizeof sequences / sizeof sequences[0]; i++) {
+        if (strcmp(sequences[i].text, text) == 0) {
+            *out = sequences[i].key;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Reads the rest of a sequence, up to its last letter. What comes with the escape belongs to it. */
+static bool read_sequence(int fd, enum top_key *out)
+{
+    char text[KEY_SIZE] = "";
+    char letter;
+    size_t length = 0;
+
+    if (read(fd, &letter, 1) != 1) {
+        *out = TOP_BACK; /* the key alone */
+        return true;
+    }
+    while (length + 1 < sizeof text && read(fd, &letter, 1) == 1) {
+        text[length++] = letter;
+        if ((letter >= 'A' && letter <= 'Z') || letter == '~') {
+            break;
+        }
+    }
+    text[length] = '\0';
+    return find_sequence(text, out);
+}
+
+bool top_screen_read(struct top_screen *self, enum top_key *out, bool *is_quit)
+{
+    char letter;
+    ssize_t length;
+
+    *is_quit = false;
+    while ((length = read(self->fd, &letter, 1)) == 1) {
+        if (letter == 'q' || letter == 'Q') {
+            *is_quit = true;
+            return true;
+        }
+        if (letter == '\x1b' ? read_sequence(self->fd, out) : find_letter(letter, out)) {
+            return true;
+        }
+    }
+    *is_quit = length < 0 && errno == EIO; /* the terminal has gone */
+    return *is_quit;
+}

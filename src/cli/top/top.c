@@ -1,0 +1,355 @@
+#include "cmd.h"
+#include "format.h"
+#include "held.h"
+#include "locks.h"
+#include "looker.h"
+#include "messages.h"
+#include "screen.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <time.h>
+#include <unistd.h>
+
+/* The command `rql top`: on a terminal, or as a table or an object of JSON for each look. */
+
+enum {
+    EVERY_MS = 1000,
+    LEAST_EVERY_MS = 100,
+    /* The server is looked at for at most one part of so many, as far as a look shows its work. */
+    SPARING = 50,
+};
+
+/* Returns the time from one look to the next. */
+static int64_t pause_of(const struct cli_args *args, const struct top_look *look)
+{
+    const int64_t sparing_ms = look ? SPARING * look->took_ms : 0;
+
+    return sparing_ms > args->every_ms ? sparing_ms : args->every_ms;
+}
+
+/* ---- without a terminal ---- */
+
+static void print_row(struct out *out, const struct top_look *look, const struct top_row *row)
+{
+    char holder[CLI_NAME_SIZE];
+    char holders[CLI_SHARE_SIZE];
+    char rate[CLI_DURATION_SIZE];
+
+    (void)snprintf(rate, sizeof rate, "%.1f%s", row->served, row->is_least ? "+" : "");
+    top_holder(look, row, holder);
+    out_begin(out, NULL);
+    out_text(out, "NAME", row->lock ? NULL : "name", row->name);
+    if (row->lock && out->form == OUT_JSON) {
+        cli_print_lock(out, &look->names, NULL, row->lock, false);
+    }
+    out_text(out, "HOLDERS", NULL, row->lock ? cli_holders_text(row->lock, holders) : NULL);
+    out_number(out, "WAITING", "waiting", OUT_INT, row->waiting);
+    out_text(out, "SERVED/S", NULL, row->served < 0 ? NULL : rate);
+    out_real(out, "served_per_s", row->served);
+    out_bool(out, "at_least", row->is_least);
+    out_number(out, "HELD", NULL, OUT_MS, row->held_ms);
+    out_number(out, "LEFT", NULL, OUT_MS, row->left_ms);
+    out_number(out, "EXPECT", "expected_wait_ms", OUT_MS, row->expect_ms);
+    out_text(out, "HOLDER", NULL, holder);
+    out_text(out, "REASON", NULL,
+             row->lock ? cli_meta_value(row->lock->meta, row->lock->n_meta, "reason") : NULL);
+    out_end(out);
+}
+
+static void print_look(const struct cli_args *args, struct top_look *look, enum top_order order)
+{
+    static const char *const headings[] = {"NAME", "HOLDERS", "WAITING", "SERVED/S", "HELD",
+                                           "LEFT", "EXPECT",  "HOLDER",  "REASON",   NULL};
+    CLI_AUTO(cli_free) const struct top_row **rows = top_look_sort(look, order, false);
+    struct out out = out_fields(args->json ? OUT_JSON : OUT_TABLE);
+
+    out_columns(&out, headings);
+    if (args->json) {
+        out_begin(&out, NULL);
+        out_number(&out, NULL, "at_us", OUT_COUNT, look->server_us);
+        out_number(&out, NULL, "n_locks", OUT_INT, look->n_locks);
+        out_number(&out, NULL, "waiting", OUT_INT, look->n_waiting);
+        out_real(&out, "served_per_s", look->served);
+    }
+    out_begin_list(&out, args->json ? "locks" : NULL);
+    for (size_t i = 0; i < look->n_rows; i++) {
+        print_row(&out, look, rows[i]);
+    }
+    out_end(&out);
+    if (args->json) {
+        out_end(&out);
+    }
+    out_print(&out);
+    (void)fflush(stdout);
+}
+
+static int run_batch(struct cli_session *self, enum top_order order)
+{
+    const struct cli_args *args = self->args;
+    struct top_look *before = NULL;
+    int code = CLI_DONE;
+
+    for (int64_t i = 0; code == CLI_DONE && (args->count == CLI_UNSET || i < args->count); i++) {
+        struct top_look *look;
+
+        if (before) {
+            const int64_t pause_ms = pause_of(args, before);
+            const struct timespec pause = {.tv_sec = pause_ms / 1000,
+                                           .tv_nsec = pause_ms % 1000 * 1000000};
+
+            (void)nanosleep(&pause, NULL);
+        }
+        look = top_look_new(self, before, NULL);
+        if (look->status == RQL_OK) {
+            print_look(args, look, order);
+        } else {
+            self->error = look->error;
+            code = cli_fault(&self->error);
+        }
+        if (ferror(stdout)) {
+            code = CLI_CANNOT_WRITE; /* main.c reports it */
+        }
+        top_look_free(before);
+        before = look;
+    }
+    top_look_free(before);
+    return code;
+}
+
+/* ---- on a terminal ---- */
+
+struct top {
+    const struct cli_args *args;
+    struct top_screen screen;
+    struct top_view view;
+    struct top_looker *looker;
+    struct top_look *look; /* the last one that had an answer, or NULL */
+    rql_error fault;       /* of the last one, if it had none */
+    int64_t next_ms;
+    int64_t n_looks;
+    int signal_fd;
+    bool is_over;
+    bool is_changed; /* what is shown */
+    int code;
+};
+
+static void draw(struct top *self)
+{
+    struct top_sheet sheet = {.width = self->screen.width, .height = self->screen.height};
+
+    if (self->is_changed && top_screen_is_ready(&self->screen)) {
+        sheet.lines = cli_must(calloc(sheet.height, sizeof *sheet.lines));
+        top_view_draw(&self->view, self->look, self->fault.status != RQL_OK ? &self->fault : NULL,
+                      &sheet);
+        top_screen_show(&self->screen, sheet.lines);
+        free(sheet.lines);
+        self->is_changed = false;
+    }
+}
+
+static void begin_look(struct top *self)
+{
+    if (!self->view.is_paused && !top_looker_is_busy(self->looker) &&
+        cli_now_ms() >= self->next_ms) {
+        top_looker_begin(self->looker, self->look,
+                         self->view.page == TOP_LOCK ? self->view.name : NULL);
+    }
+}
+
+/* A look that had no answer leaves the last picture. */
+static void take_look(struct top *self)
+{
+    struct top_look *look = top_looker_take(self->looker);
+
+    if (!look) {
+        return;
+    }
+    self->fault = look->error;
+    self->fault.status = look->status;
+    self->next_ms = look->begun_ms + pause_of(self->args, look);
+    self->view.every_ms = pause_of(self->args, look);
+    self->view.is_busy = self->view.every_ms > self->args->every_ms;
+    if (look->status == RQL_OK) {
+        top_look_free(self->look);
+        self->look = look;
+    } else {
+        top_look_free(look);
+    }
+    self->n_looks++;
+    self->is_over |= self->args->count != CLI_UNSET && self->n_looks >= self->args->count;
+    self->is_changed = true;
+}
+
+static void read_keys(struct top *self)
+{
+    enum top_key key;
+    bool is_quit = false;
+
+    while (!self->is_over && top_screen_read(&self->screen, &key, &is_quit)) {
+        self->is_over = is_quit;
+        if (!is_quit) {
+            top_view_press(&self->view, self->look, key, self->screen.height);
+            self->next_ms = key == TOP_ENTER ? 0 : self->next_ms; /* the holders are to be read */
+        }
+        self->is_changed = true;
+    }
+}
+
+/* Stops as any program does, with the terminal as it was. */
+static void suspend(struct top *self)
+{
+    top_screen_leave(&self->screen);
+    (void)raise(SIGSTOP);
+    top_screen_enter(&self->screen);
+}
+
+static void read_signals(struct top *self)
+{
+    struct signalfd_siginfo info;
+
+    while (read(self->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
+        if (info.ssi_signo == SIGTSTP) {
+            suspend(self);
+        } else if (info.ssi_signo == SIGWINCH || info.ssi_signo == SIGCONT) {
+            top_screen_enter(&self->screen);
+        } else {
+            self->is_over = true;
+            self->code = info.ssi_signo == SIGINT ? CLI_DONE : -(int)info.ssi_signo;
+        }
+        self->is_changed = true;
+    }
+}
+
+static int next_poll_ms(const struct top *self)
+{
+    const int64_t left_ms = self->next_ms - cli_now_ms();
+
+    if (self->view.is_paused || top_looker_is_busy(self->looker)) {
+        return -1;
+    }
+    return left_ms > 0 ? (int)(left_ms < EVERY_MS ? left_ms : EVERY_MS) : 0;
+}
+
+static void run_loop(struct top *self)
+{
+    while (!self->is_over) {
+        struct pollfd fds[] = {
+            {.fd = self->signal_fd, .events = POLLIN},
+            {.fd = top_looker_fd(self->looker), .events = POLLIN},
+            {.fd = self->screen.fd,
+             .events = top_screen_is_ready(&self->screen) ? POLLIN : POLLIN | POLLOUT},
+        };
+
+        begin_look(self);
+        draw(self);
+        (void)poll(fds, sizeof fds / sizeof fds[0], next_poll_ms(self));
+        top_screen_flush(&self->screen);
+        read_signals(self);
+        take_look(self);
+        read_keys(self);
+        self->is_over |= (fds[2].revents & (POLLHUP | POLLERR)) != 0;
+    }
+}
+
+static int run_screen(struct cli_session *session, enum top_order order, const char *url)
+{
+    static const int handled[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT, SIGWINCH};
+    const sigset_t set = cli_signals(handled, sizeof handled / sizeof handled[0]);
+    struct top self = {.args = session->args,
+                       .view = {.order = order, .url = url, .every_ms = session->args->every_ms},
+                       .is_changed = true};
+    bool is_busy;
+
+    (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
+    self.signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (self.signal_fd < 0 || !top_screen_open(&self.screen)) {
+        return CLI_FAULT;
+    }
+    self.looker = top_looker_start(session);
+    run_loop(&self);
+    top_screen_close(&self.screen);
+    is_busy = top_looker_is_busy(self.looker);
+    if (is_busy) {
+        /* Nothing is held, and who presses q does not want to wait for an answer. */
+        if (self.code < 0) {
+            cli_die_by(-self.code);
+        }
+        _Exit(self.code);
+    }
+    top_looker_end(self.looker);
+    top_look_free(self.look);
+    free(self.view.name);
+    (void)close(self.signal_fd);
+    return self.code;
+}
+
+/* ---- the command ---- */
+
+static enum top_order order_of(const struct cli_args *args)
+{
+    size_t i = 0;
+
+    while (args->sort && i < TOP_N_ORDERS && strcmp(top_order_names[i], args->sort) != 0) {
+        i++;
+    }
+    return (enum top_order)i;
+}
+
+static bool is_screen(const struct cli_args *args)
+{
+    const char *terminal = secure_getenv("TERM");
+
+    return !args->batch && !args->json && isatty(STDOUT_FILENO) && terminal &&
+           strcmp(terminal, "dumb") != 0;
+}
+
+static int run(struct cli_session *self)
+{
+    const enum top_order order = order_of(self->args);
+    rql_server_info info;
+
+    self->out = out_fields(OUT_TABLE); /* each look has one of its own */
+    if (!is_screen(self->args)) {
+        return run_batch(self, order);
+    }
+    if (rql_client_ping(self->client, &info, &self->error) < 0) {
+        return cli_fault(&self->error);
+    }
+    return run_screen(self, order, info.url);
+}
+
+static int prepare(struct cli_args *args)
+{
+    args->every_ms = args->every_ms == CLI_UNSET ? EVERY_MS : args->every_ms;
+    if (args->every_ms < LEAST_EVERY_MS) {
+        return cli_misused(&cli_top_command, "--every is 100ms or more", "");
+    }
+    if (order_of(args) == TOP_N_ORDERS) {
+        return cli_misused(&cli_top_command,
+                           "it can be sorted by waiting, held, left, served or "
+                           "name, not by ",
+                           args->sort);
+    }
+    return CLI_DONE;
+}
+
+const struct cli_command cli_top_command = {
+    .name = "top",
+    .usage = "[GLOB] [--sort KEY]",
+    .summary = "Watch who holds what, and how fast the queues move",
+    .examples = "  rql top                    keys: enter, s, b, space, q\n"
+                "  rql top 'orders:*' --json -n 1\n",
+    .notes = CLI_GLOB_NOTE
+    "Enter shows the holders and the queue of a lock, b who waits for whom. SERVED/S counts "
+    "requests that left the front of a queue between two looks; with a + there may have been more. "
+    "EXPECT is the wait of the last in the queue at this rate. Without a terminal, or with -b, "
+    "each look is a table. A server with many locks is looked at less often: (busy).\n",
+    .takes_glob = true,
+    .prepare = prepare,
+    .run = run,
+};

@@ -1,0 +1,305 @@
+#!/usr/bin/env python3
+"""rql top: what it shows on a terminal, what its keys do, and how it leaves the terminal; tables and JSON without one."""
+import fcntl
+import os
+import re
+import select
+import signal
+import struct
+import termios
+import time
+
+from harness import (HOST, PROGRAM, Failure, Terminal, check_equal, check_in, environment, finish, main, share_as,
+                     start_waiting, wait_until)
+
+WIDTH, HEIGHT = 100, 24
+
+
+class Screen(Terminal):
+    """rql top at a terminal of this size; `lines` are those that are shown."""
+
+    def __init__(self, rql, *words, width=WIDTH, height=HEIGHT):
+        self.before = None
+
+        def begin():
+            self.resize_of(0, width, height)
+            os.execve(PROGRAM, [PROGRAM, "top", "--every", "100ms", *words], environment(rql.url, TERM="xterm"))
+
+        super().__init__(begin)
+        self.width, self.height, self.lines, self.is_other = width, height, [""] * height, False
+        self.rest = ""
+
+    def __exit__(self, *_):
+        if self.fd >= 0:
+            super().__exit__()
+
+    @staticmethod
+    def resize_of(fd, width, height):
+        fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+
+    def resize(self, width, height):
+        self.resize_of(self.fd, width, height)
+        self.width, self.height, self.lines = width, height, [""] * height
+
+    def look(self):
+        """Reads what has come, and shows it."""
+        while select.select([self.fd], [], [], 0.05)[0]:
+            try:
+                more = os.read(self.fd, 65536)
+            except OSError:
+                return
+            self.written += more
+            self.show(more.decode(errors="replace"))
+            if not more:
+                return
+
+    def show(self, text):
+        self.rest += text
+        place = 0
+        for found in re.finditer(r"\x1b\[(\?1049[hl])|\x1b\[2J|\x1b\[(\d+);1H(.*?)\x1b\[K", self.rest, re.S):
+            place = found.end()
+            if found[1]:
+                self.is_other = found[1] == "?1049h"
+            if found[2] and int(found[2]) <= self.height:
+                self.lines[int(found[2]) - 1] = re.sub(r"\x1b\[\d*m", "", found[3])
+            elif not found[2]:
+                self.lines = [""] * self.height
+        self.rest = self.rest[place:]
+
+    def await_line(self, pattern):
+        """The first line that has it."""
+        end_s = time.monotonic() + 20
+        while True:
+            self.look()
+            for line in self.lines:
+                if re.search(pattern, line):
+                    return line
+            if time.monotonic() > end_s:
+                raise Failure(f"{pattern} is not on the screen: {self.lines}")
+
+    def quit(self, keys="q"):
+        self.type(keys)
+        code = self.finish()
+        self.show(self.written.decode(errors="replace"))
+        return code
+
+
+def hold(rql, server, name, *words):
+    """A process that holds the lock, and its name."""
+    process = rql.start("run", name, *words, "--", "sleep", "60")
+    wait_until(lambda: server.is_locked(name), "it is held")
+    return process, rf"{re.escape(HOST)} rql\[{process.pid}\]"
+
+
+def test_the_list_says_who_holds_what_and_how_many_wait(server, rql):
+    _, holder = hold(rql, server, "orders:42", "--reason", "nightly export")
+    for _ in range(2):
+        start_waiting(server, rql, "run", "orders:42", "--", "true", name="orders:42")
+    share_as(server, "gpu", 8, ("2", ""), ("1", ""))
+    with Screen(rql) as screen:
+        screen.await_line(r"^locks 2   waiting 2   served/s 0\.0")
+        line = screen.await_line(rf"^orders:42 +1 +2 +0\.0 +\S+s +1\d\.\ds +\? +{holder}  nightly export")
+        assert line.rstrip() and len(line) == WIDTH, line
+        screen.await_line(r"^gpu +3/8 +0 +0\.0 .* 2 holders")
+        screen.await_line(r"^NAME +HOLDERS +WAITING +SERVED/S +HELD +LEFT +EXPECT +HOLDER")
+        screen.await_line(r"^rql top - \S+   \d\d:\d\d:\d\d   every 100ms")
+        check_in("[enter] look  [s]ort: waiting  [b]locked  [space] pause  [q]uit   2 in all", screen.lines[-1])
+        check_equal((screen.quit(), screen.is_other), (0, False))
+
+
+def test_who_and_why_is_two_keys_away(server, rql):
+    process, holder = hold(rql, server, "a", "--reason", "why not", "--meta", "job=7")
+    waiting = start_waiting(server, rql, "run", "a", "--", "true")
+    share_as(server, "b", 8, ("1", ""), ("1", ""))
+    with Screen(rql) as screen:
+        screen.await_line(r"^a +1 +1")
+        screen.type("\r")
+        screen.await_line(rf"^held by {holder}")
+        screen.await_line(r"^  token \d+   for \S+s   left \S+s")
+        screen.await_line("^  reason=why not")
+        screen.await_line("^  job=7")
+        screen.await_line(rf"^ +1 +\S+s +\? +alone +{re.escape(HOST)} rql\[{waiting.pid}\]")
+        screen.type("\x1b")
+        screen.await_line(r"^NAME ")
+        screen.type("j\n")
+        screen.await_line(r"^b *$")
+        screen.await_line(r"nobody waits")
+        process.kill()
+        check_equal(screen.quit(), 0)
+
+
+def test_a_circle_of_waiters_is_a_deadlock(server, rql):
+    """Two acquirers, each of which holds what the other wants, as the scripts write them."""
+    for name, own, other in (("a", 1, 2), ("b", 2, 1)):
+        who = [f"rql:acq:{i}/1/0/0/{i:032x}" for i in (own, other)]
+        server.ask("HSET", f"rql:lock:{name}", "acq_id", who[0], "hst_id", f"rql:hst:{own}/1/0/{own:032x}", "ts",
+                   server.now_us() / 1e6, "ini_ttl", 60000, "rql_nonce", f"{own:032x}", "rql_token", server.now_us())
+        server.ask("PEXPIRE", f"rql:lock:{name}", 60000)
+        server.ask("ZADD", f"rql:lock_queue:{name}", server.now_us() / 1e6, who[1])
+    with Screen(rql) as screen:
+        screen.await_line(r"^a ")
+        screen.type("b")
+        screen.await_line(r"^a .* holds it for \S+, waits itself for b")
+        screen.await_line(r"^ └ b .* waits itself for a")
+        screen.await_line(r"└ a: DEADLOCK")
+        screen.type("b")
+        screen.await_line(r"^NAME ")
+
+
+def test_rows_are_sorted_and_moved_through(server, rql):
+    names = [f"l{i:02}" for i in range(40)]
+    for i, name in enumerate(names):
+        server.ask("HSET", f"rql:lock:{name}", "acq_id", "rql:acq:1/1/0/0/0", "hst_id", "rql:hst:1/1/0/0", "ts",
+                   server.now_us() / 1e6 - i, "ini_ttl", 60000, "rql_nonce", "0", "rql_token", server.now_us())
+        server.ask("PEXPIRE", f"rql:lock:{name}", 600000 - 1000 * i)
+
+    def shown(screen):
+        return [line.split()[0] for line in screen.lines if re.match(r"l\d\d ", line)]
+
+    with Screen(rql, "--sort", "name") as screen:
+        screen.await_line("^l00 ")
+        check_equal(shown(screen), names[:HEIGHT - 5])
+        screen.type("G")
+        screen.await_line("^l39 ")
+        check_equal(shown(screen), names[-(HEIGHT - 5):])
+        screen.type("g")
+        screen.await_line("^l00 ")
+        screen.type("S")
+        screen.await_line("^l18 ")
+        check_equal(shown(screen)[-1], "l00")  # chosen: it stays on the screen
+        screen.type("Sss")  # waiting, held
+        screen.await_line(r"ort: held")
+        screen.type("g")
+        screen.await_line("^l39 ")
+        check_equal(shown(screen), names[::-1][:HEIGHT - 5])
+        screen.resize(60, 12)
+        screen.await_line("^l39 ")
+        assert all(len(line) <= 60 for line in screen.lines), screen.lines
+        check_equal(shown(screen), names[::-1][:7])
+
+
+def test_what_was_served_between_two_looks_is_counted(server, rql):
+    first, _ = hold(rql, server, "a")
+    with Screen(rql) as screen:
+        for _ in range(3):
+            start_waiting(server, rql, "run", "a", "--", "sleep", "0.3")
+        screen.await_line(r"^a +1 +3 +0\.0")
+        first.terminate()
+        finish(first)
+        screen.await_line(r"^a +1 +[12] +[1-9]\d*\.\d\+? +\S+ +\S+ +\d\S*s")
+        screen.await_line(r"^a +1 +0 ")
+
+
+def test_names_of_others_do_not_write_to_the_terminal(server, rql):
+    hostile = "x\x1b[2J\x07\u202e"
+    server.ask("HSET", f"rql:lock:{hostile}", "acq_id", "rql:acq:1\x1b]0;y\x07/1/0/0/0", "hst_id", "h", "ts", 1, "ini_ttl", 1,
+               "rql_nonce", "0", "reason", "\x1b[31mred")
+    with Screen(rql, width=200) as screen:
+        line = screen.await_line(r"^x\\x1b\[2J")
+        check_in("\\x1b[31mred", line)
+        screen.type("\r")
+        screen.await_line(r"^  reason=\\x1b\[31mred")
+        screen.quit()
+        assert "\x07" not in screen.written.decode() and "\x1b[31m" not in screen.written.decode()
+
+
+def test_a_server_that_does_not_answer_leaves_the_last_picture(server, rql):
+    hold(rql, server, "a")
+    with Screen(rql, "--io-timeout", "200ms", "--connect-timeout", "200ms") as screen:
+        screen.await_line("^a ")
+        with server.frozen():
+            screen.await_line("^no answer for .*: ")
+            screen.await_line("^a ")
+            screen.type("\r")  # a key has its effect meanwhile
+            screen.await_line(r"\[esc\] back")
+        screen.type("\x1b")
+        wait_until(lambda: screen.look() or not any(line.startswith("no answer") for line in screen.lines), "it answers")
+        screen.await_line("^a ")
+
+
+def test_it_can_be_left_while_the_server_does_not_answer(server, rql):
+    with Screen(rql, "--io-timeout", "60s") as screen:
+        screen.await_line("^locks 0")
+        with server.frozen():
+            time.sleep(0.3)  # a look is under way
+            check_equal(screen.quit(), 0)
+            check_equal(screen.is_other, False)
+
+
+def test_a_pause_stops_the_looks(server, rql):
+    with Screen(rql) as screen:
+        screen.await_line("^locks 0")
+        screen.type(" ")
+        screen.await_line("PAUSED")
+        hold(rql, server, "a")
+        time.sleep(0.4)
+        screen.look()
+        check_equal([line for line in screen.lines if line.startswith("a ")], [])
+        screen.type(" ")
+        screen.await_line("^a ")
+
+
+def test_the_terminal_is_as_it_was_on_every_way_out(server, rql):
+    for end in ("q", "\x03", signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        with Screen(rql) as screen:
+            screen.await_line("^locks 0")
+            before = termios.tcgetattr(screen.fd)
+            assert not before[3] & termios.ECHO
+            if isinstance(end, str):
+                check_equal(screen.quit(end), 0)
+            else:
+                os.kill(screen.pid, end)
+                check_equal(screen.quit(""), -end)
+            assert screen.written.decode().endswith("\x1b[?25h\x1b[?1049l"), screen.written[-80:]
+            after = termios.tcgetattr(screen.fd)
+            assert after[3] & termios.ECHO and after[3] & termios.ICANON
+
+
+def test_it_stops_and_goes_on(_server, rql):
+    with Screen(rql) as screen:
+        screen.await_line("^locks 0")
+        screen.type("\x1a")
+        wait_until(lambda: screen.look() or not screen.is_other, "the terminal is as it was")
+        os.waitid(os.P_PID, screen.pid, os.WSTOPPED)
+        os.kill(screen.pid, signal.SIGCONT)
+        wait_until(lambda: screen.look() or screen.is_other, "the screen is back")
+        screen.await_line("^locks 0")
+        check_equal(screen.quit(), 0)
+
+
+def test_a_slow_terminal_delays_no_key(server, rql):
+    """Nobody reads: q ends it all the same."""
+    for i in range(200):
+        server.ask("HSET", f"rql:lock:{i}" + "x" * 60, "acq_id", "rql:acq:1/1/0/0/0", "hst_id", "h", "ts", i, "ini_ttl", 1,
+                   "rql_nonce", "0")
+    with Screen(rql, width=900, height=200) as screen:
+        time.sleep(1)  # the terminal's buffer is full
+        screen.type("q")
+        check_equal(screen.finish(), 0)
+
+
+def test_without_a_terminal_each_look_is_a_table_or_an_object(server, rql):
+    _, holder = hold(rql, server, "orders:42", "--reason", "nightly")
+    hold(rql, server, "b")
+    done = rql("top", "orders:*", "-n", "2", "--every", "100ms")
+    rows = [re.split(r"  +", line) for line in done.out.splitlines()]
+    check_equal([row[0] for row in rows], ["NAME", "orders:42"] * 2)
+    check_equal((rows[1][3], rows[3][3], rows[1][-1]), ("-", "0.0", "nightly"))
+    assert re.search(holder, done.out)
+    seen = rql("top", "--json", "-n", "1", "--sort", "name").json()
+    check_equal((seen["n_locks"], seen["waiting"], seen["served_per_s"]), (2, 0, None))
+    check_equal([(one["name"], one["waiting"], one["expected_wait_ms"]) for one in seen["locks"]], [("b", 0, None), ("orders:42", 0, None)])
+    check_equal(seen["locks"][1]["client"]["program"], "rql")
+
+
+def test_words_that_cannot_be(_server, rql):
+    for words, said in ((("--sort", "size"), "sorted by"), (("--every", "1ms"), "--every is 100ms or more"), (("[a",), "bad pattern")):
+        refused = rql("top", *words)
+        check_equal(refused.code, 64)
+        check_in(said, refused.err)
+    refused = rql("top", "-n", "1", RQL_URL="unix:///no/such")
+    check_equal(refused.code, 69)
+
+
+if __name__ == "__main__":
+    main()
