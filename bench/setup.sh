@@ -156,7 +156,7 @@ build_programs() {
         build=${XDG_CACHE_HOME:-$HOME/.cache}/rql-build-bench
         mkdir -p "$build" || fail "cannot write $build"
     fi
-    options='--buildtype=release -Dbench=enabled -Dprogram=disabled'
+    options='--buildtype=release -Dbench=enabled -Dprogram=auto'
     made_for="$PWD $options with libpq $(pkg-config --modversion libpq 2>/dev/null)" # it may have come since
     if [ "$(cat "$build/made-for" 2>/dev/null)" != "$made_for" ]; then
         echo "building in $build" >&2
