@@ -23,7 +23,7 @@ from checks import LeftOut, check, check_equal  # noqa: E402
 BUILD = sys.argv[1]
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RUN = ROOT / "tests/run.sh"
-SCRIPTS = [".ci/run", ".pkg/build-*", ".pkg/static/build-*", "tests/run.sh", "bench/*.sh", "tests/consumer/*.sh",
+SCRIPTS = [".ci/run", ".pkg/build-*", ".pkg/release", ".pkg/static/build-*", "tests/run.sh", "bench/*.sh", "tests/consumer/*.sh",
            "tests/support/*.sh"]
 DPKG = pathlib.Path("/var/lib/dpkg")
 # Of the smallest Debian, and what README's reader has: apt, and sudo.

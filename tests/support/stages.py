@@ -51,7 +51,7 @@ def stage_docs(run):
 
 
 def stage_shell(run):
-    return run.one_test("shell", "shellcheck", ".ci/run", ".pkg/build-deb", ".pkg/build-static",
+    return run.one_test("shell", "shellcheck", ".ci/run", ".pkg/build-deb", ".pkg/build-static", ".pkg/release",
                         ".pkg/static/build-libraries", *sources(".sh", ".bash"), cwd=ROOT)
 
 
