@@ -411,8 +411,13 @@ static int prepare_run(struct cli_args *args)
     if (!args->agent && wanted && *wanted && strcmp(wanted, "0") != 0) {
         args->agent = strcmp(wanted, "1") == 0 ? "" : wanted;
     }
-    return args->agent && other ? cli_misused(&cli_run, "an agent does not take ", other)
-                                : CLI_DONE;
+    if (args->agent && other) {
+        return cli_misused(&cli_run, "an agent does not take ", other);
+    }
+    if (args->agent && (args->options.ttl_ms < 1 || args->options.ttl_ms > RQL_TTL_MAX_MS)) {
+        return cli_misused(&cli_run, "it must be 1ms to 30d: ", "--ttl");
+    }
+    return CLI_DONE;
 }
 
 /* Returns "a, b, c", malloc'd: a series has no other name in messages. */

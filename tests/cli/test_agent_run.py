@@ -76,6 +76,7 @@ def test_a_lock_that_is_not_had_is_said(server, rql):
             check_equal(refused.code, 64)
             check_in(f"an agent does not take {flag[0]}", refused.err)
         check_equal(rql(*run_under(agent, name="b" * 1000), "--", "true").code, 64)
+        check_equal([rql(*run_under(agent, "--ttl", ttl), "--", "true").code for ttl in ("0s", "721h")], [64, 64])
         check_in("is too long for the path", rql("run", "a", f"--agent={agent.path:/<108}", "--", "true").err)
     refused = rql("run", "a", "--agent=/no/such", "--", "true")
     check_equal((refused.code, refused.err),
