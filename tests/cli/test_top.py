@@ -15,14 +15,30 @@ from harness import (HOST, PROGRAM, Failure, Terminal, check_equal, check_in, en
 WIDTH, HEIGHT = 100, 24
 
 
+def be_shell():
+    """Lets a child have the terminal, and says when it has stopped. Returns in the child."""
+    pid = os.fork()
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    if pid == 0:
+        os.setpgid(0, 0)
+        os.tcsetpgrp(0, os.getpid())
+        signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+        return
+    while True:
+        _, status = os.waitpid(pid, os.WUNTRACED)
+        if not os.WIFSTOPPED(status):
+            os._exit(os.waitstatus_to_exitcode(status))
+        os.write(1, b"STOPPED %d;" % pid)
+
+
 class Screen(Terminal):
     """rql top at a terminal of this size; `lines` are those that are shown."""
 
-    def __init__(self, rql, *words, width=WIDTH, height=HEIGHT):
-        self.before = None
-
+    def __init__(self, rql, *words, width=WIDTH, height=HEIGHT, has_shell=False):
         def begin():
             self.resize_of(0, width, height)
+            if has_shell:
+                be_shell()
             os.execve(PROGRAM, [PROGRAM, "top", "--every", "100ms", *words], environment(rql.url, TERM="xterm"))
 
         super().__init__(begin)
@@ -56,7 +72,7 @@ class Screen(Terminal):
     def show(self, text):
         self.rest += text
         place = 0
-        for found in re.finditer(r"\x1b\[(\?1049[hl])|\x1b\[2J|\x1b\[(\d+);1H(.*?)\x1b\[K", self.rest, re.S):
+        for found in re.finditer(r"\x1b\[(\?1049[hl])|\x1b\[2J|\x1b\[(\d+);1H\x1b\[K(.*?)\x1b\[0m", self.rest, re.S):
             place = found.end()
             if found[1]:
                 self.is_other = found[1] == "?1049h"
@@ -139,8 +155,8 @@ def test_a_circle_of_waiters_is_a_deadlock(server, rql):
     with Screen(rql) as screen:
         screen.await_line(r"^a ")
         screen.type("b")
-        screen.await_line(r"^a .* holds it for \S+, waits itself for b")
-        screen.await_line(r"^ └ b .* waits itself for a")
+        screen.await_line(r"^a .*, for \S+, waits itself for b")
+        screen.await_line(r"^ └ b .*, waits itself for a")
         screen.await_line(r"└ a: DEADLOCK")
         screen.type("b")
         screen.await_line(r"^NAME ")
@@ -256,15 +272,80 @@ def test_the_terminal_is_as_it_was_on_every_way_out(server, rql):
 
 
 def test_it_stops_and_goes_on(_server, rql):
-    with Screen(rql) as screen:
+    with Screen(rql, has_shell=True) as screen:
         screen.await_line("^locks 0")
         screen.type("\x1a")
-        wait_until(lambda: screen.look() or not screen.is_other, "the terminal is as it was")
-        os.waitid(os.P_PID, screen.pid, os.WSTOPPED)
-        os.kill(screen.pid, signal.SIGCONT)
+        pid = int(screen.read_until(r"STOPPED (\d+);")[1])
+        screen.show(screen.written.decode())
+        assert not screen.is_other, "the terminal is as it was"
+        os.kill(pid, signal.SIGCONT)
         wait_until(lambda: screen.look() or screen.is_other, "the screen is back")
         screen.await_line("^locks 0")
         check_equal(screen.quit(), 0)
+    with Screen(rql) as screen:  # without a shell nothing would continue it: it goes on
+        screen.await_line("^locks 0")
+        screen.type("\x1a")
+        screen.type("b")
+        screen.await_line("nobody waits")
+        check_equal(screen.quit(), 0)
+
+
+def test_a_terminal_that_was_stopped_holds_up_no_end(server, rql):
+    """As by ^S."""
+    for end in ("q", signal.SIGTERM):
+        with Screen(rql) as screen:
+            screen.await_line("^locks 0")
+            screen.type("\x13")
+            time.sleep(0.3)
+            if isinstance(end, str):
+                screen.type(end)
+            else:
+                os.kill(screen.pid, end)
+            done = os.waitid(os.P_PID, screen.pid, os.WEXITED | os.WNOWAIT)
+            check_equal(done.si_status, 0 if isinstance(end, str) else end)
+
+
+def test_a_page_that_is_longer_than_the_screen_is_scrolled(server, rql):
+    hold(rql, server, "a")
+    for i in range(60):
+        server.ask("ZADD", "rql:lock_queue:a", server.now_us() / 1e6 + i, f"rql:acq:{i}/1/0/0/{i:032x}")
+    with Screen(rql) as screen:
+        screen.await_line("^a ")
+        screen.type("\r")
+        screen.await_line("^… more: down, page down")
+        screen.await_line(r"^ +1 +\S+ +\? +alone +rql:acq:0/")
+        for _ in range(6):
+            screen.type("\x1b[6~")
+        screen.await_line(r"^ +60 +\S+ +\? +alone +rql:acq:59/")
+        screen.type("g")
+        screen.await_line(r"^ +1 +\S+ +\? +alone +rql:acq:0/")
+
+
+def test_a_server_that_was_slow_once_is_looked_at_as_often_as_before(server, rql):
+    with Screen(rql, "--io-timeout", "10s") as screen:
+        for _ in range(6):
+            screen.await_line("^locks 0")
+            time.sleep(0.2)
+            screen.look()
+        with server.frozen():
+            time.sleep(1)
+        hold(rql, server, "a")
+        screen.await_line("^a ")
+        screen.await_line("every 100ms")
+
+
+def test_a_row_that_ends_leaves_its_place_to_the_next(server, rql):
+    for name in "abcd":
+        server.ask("HSET", f"rql:lock:{name}", "acq_id", "rql:acq:1/1/0/0/0", "hst_id", "h", "ts", 1, "ini_ttl", 1,
+                   "rql_nonce", "0")
+    with Screen(rql, "--sort", "name") as screen:
+        screen.await_line("^d ")
+        screen.type("jj")
+        time.sleep(0.3)
+        server.ask("DEL", "rql:lock:c")
+        wait_until(lambda: screen.look() or not any(line.startswith("c ") for line in screen.lines), "it is gone")
+        screen.type("\r")
+        screen.await_line("^d *$")
 
 
 def test_a_slow_terminal_delays_no_key(server, rql):
@@ -282,7 +363,7 @@ def test_without_a_terminal_each_look_is_a_table_or_an_object(server, rql):
     _, holder = hold(rql, server, "orders:42", "--reason", "nightly")
     hold(rql, server, "b")
     done = rql("top", "orders:*", "-n", "2", "--every", "100ms")
-    rows = [re.split(r"  +", line) for line in done.out.splitlines()]
+    rows = [re.split(r"  +", line) for line in done.out.splitlines() if line]
     check_equal([row[0] for row in rows], ["NAME", "orders:42"] * 2)
     check_equal((rows[1][3], rows[3][3], rows[1][-1]), ("-", "0.0", "nightly"))
     assert re.search(holder, done.out)

@@ -2,6 +2,7 @@
 
 #include "format.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,35 +91,44 @@ static bool is_still_there(const rql_queue_info *queue, const rql_request_info *
     return false;
 }
 
+/* Returns whether another holder has the lock. Of several holders that is not known, but a request
+ * that has left the front is one of them, or was withdrawn. */
+static bool has_changed_hands(const struct top_row *before, const struct top_row *now)
+{
+    return !before->lock || !now->lock || cli_is_of_several(now->lock) ||
+           before->lock->token != now->lock->token;
+}
+
 /* Returns how many have left the front of the queue while the lock changed hands. Those behind the
  * first that is still there may have been withdrawn. */
-static size_t count_served(const struct top_row *before, const struct top_row *now, bool *is_least)
+static size_t count_served(const struct top_row *before, const struct top_row *now)
 {
     const rql_queue_info *queue = before->queue;
-    const int64_t token = now->lock ? now->lock->token : -1;
     size_t count = 0;
 
-    *is_least = false;
-    if (!queue || (before->lock && now->lock && before->lock->token == token)) {
+    if (!queue || !has_changed_hands(before, now)) {
         return 0;
     }
     while (count < queue->n_requests && !is_still_there(now->queue, queue->requests[count])) {
         count++;
     }
-    *is_least = count == queue->n_requests;
     return count;
 }
 
-static void note_rate(struct top_row *row, const struct top_row *before, double rate)
+/* The rate is the mean of the last looks, and a least one if it is in any of them. */
+static void note_rate(struct top_row *row, const struct top_row *before, double rate, bool is_least)
 {
     const size_t kept = before->n_rates < TOP_RATES ? before->n_rates : TOP_RATES - 1;
-    double sum = rate;
+    double sum = 0;
 
     row->rates[0] = rate;
+    row->least[0] = is_least;
     memcpy(row->rates + 1, before->rates, kept * sizeof *row->rates);
+    memcpy(row->least + 1, before->least, kept * sizeof *row->least);
     row->n_rates = kept + 1;
-    for (size_t i = 1; i < row->n_rates; i++) {
+    for (size_t i = 0; i < row->n_rates; i++) {
         sum += row->rates[i];
+        row->is_least |= row->least[i];
     }
     row->served = sum / (double)row->n_rates;
 }
@@ -136,8 +146,9 @@ static void compare(struct top_look *self, const struct top_look *before, struct
         return;
     }
     old = old ? old : &nothing;
-    count = count_served(old, row, &row->is_least);
-    note_rate(row, old, (double)count * 1000 / (double)between_ms);
+    count = count_served(old, row);
+    note_rate(row, old, (double)count * 1000 / (double)between_ms,
+              count > 0 && count == old->queue->n_requests);
     self->served = (self->served > 0 ? self->served : 0) + row->served;
     if (row->served > 0 && row->waiting > 0) {
         row->expect_ms = (int64_t)((double)row->waiting * 1000 / row->served);
@@ -151,6 +162,7 @@ static void describe(struct top_row *row)
     row->waiting = row->queue ? (int64_t)row->queue->n_requests : 0;
     row->held_ms = lock ? cli_age_ms(lock->acquired_at_us, lock->server_us) : -1;
     row->left_ms = lock ? lock->remaining_ms : -1;
+    row->is_endless = lock && lock->status == RQL_KEY_ALIVE && lock->remaining_ms == RQL_FOREVER;
 }
 
 /* ---- a look ---- */
@@ -214,7 +226,7 @@ static double value_of(const struct top_row *row, enum top_order order)
     case TOP_HELD:
         return (double)row->held_ms;
     case TOP_LEFT:
-        return (double)row->left_ms;
+        return row->is_endless ? HUGE_VAL : (double)row->left_ms;
     case TOP_SERVED:
         return row->served;
     case TOP_NAME:

@@ -15,12 +15,14 @@ struct top_row {
     const rql_queue_info *queue; /* NULL: nobody waits */
     int64_t waiting;
     int64_t held_ms;   /* -1: it is free, or the server does not say */
-    int64_t left_ms;   /* -1: the same; RQL_FOREVER is -1 as well */
+    int64_t left_ms;   /* -1: the same */
+    bool is_endless;   /* it has no TTL */
     double served;     /* requests a second; negative: not known yet */
-    bool is_least;     /* all that waited have gone: more may have come and gone */
+    bool is_least;     /* all that waited had gone: more may have come and gone */
     int64_t expect_ms; /* how long the last in the queue has to wait; -1: not known */
     size_t n_rates;
     double rates[TOP_RATES]; /* of the last looks, the newest first */
+    bool least[TOP_RATES];   /* as is_least, of each */
     double key;              /* by which it was sorted last */
 };
 

@@ -1,16 +1,27 @@
 #include "screen.h"
 
+#include "format.h"
 #include "messages.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { LEAST_WIDTH = 20, LEAST_HEIGHT = 6, WIDTH = 80, HEIGHT = 24, MOST = 1000, KEY_SIZE = 16 };
+enum {
+    LEAST_WIDTH = 20,
+    LEAST_HEIGHT = 8,
+    WIDTH = 80,
+    HEIGHT = 24,
+    MOST = 1000,
+    KEY_SIZE = 16,
+    SOON_MS = 200,
+    SEQUENCE_MS = 50, /* within which the rest of a key's sequence comes */
+};
 
 /* Another screen without a cursor; and back. */
 #define ENTER "\x1b[?1049h\x1b[?25l\x1b[2J"
@@ -45,12 +56,14 @@ static void measure(struct top_screen *self)
     self->shown = cli_must(calloc(self->height, sizeof(char *)));
 }
 
-/* Writes all of a short text, whatever the terminal's speed. */
-static void write_all(int fd, const char *text)
+/* Writes a short text to a terminal that may have been stopped: then it is left out. */
+static void write_soon(int fd, const char *text)
 {
+    const int64_t end_ms = cli_after_ms(SOON_MS);
+    struct pollfd one = {.fd = fd, .events = POLLOUT};
     size_t left = strlen(text);
 
-    while (left > 0) {
+    while (left > 0 && cli_now_ms() < end_ms) {
         const ssize_t written = write(fd, text, left);
 
         if (written > 0) {
@@ -58,7 +71,19 @@ static void write_all(int fd, const char *text)
             left -= (size_t)written;
         } else if (written < 0 && errno != EINTR && errno != EAGAIN) {
             return;
+        } else {
+            (void)poll(&one, 1, SOON_MS);
         }
+    }
+}
+
+/* The screen that is open, for the end of the program in the midst of something. */
+static struct top_screen *open_screen;
+
+static void leave_at_exit(void)
+{
+    if (open_screen) {
+        top_screen_leave(open_screen);
     }
 }
 
@@ -69,6 +94,8 @@ bool top_screen_open(struct top_screen *self)
         cli_say_errno("/dev/tty", errno);
         return false;
     }
+    open_screen = self;
+    (void)atexit(leave_at_exit);
     top_screen_enter(self);
     return true;
 }
@@ -81,7 +108,7 @@ void top_screen_enter(struct top_screen *self)
     raw.c_cc[VMIN] = 0;
     raw.c_cc[VTIME] = 0;
     (void)tcsetattr(self->fd, TCSANOW, &raw);
-    write_all(self->fd, ENTER);
+    self->enters = true;
     measure(self);
 }
 
@@ -92,14 +119,15 @@ void top_screen_leave(struct top_screen *self)
         free(self->pending);
         self->pending = NULL;
         self->n_pending = self->n_written = 0;
-        write_all(self->fd, END_FRAME LEAVE);
         (void)tcsetattr(self->fd, TCSANOW, &self->before);
+        write_soon(self->fd, END_FRAME LEAVE);
     }
 }
 
 void top_screen_close(struct top_screen *self)
 {
     top_screen_leave(self);
+    open_screen = NULL;
     forget_shown(self);
     if (self->fd >= 0) {
         (void)close(self->fd);
@@ -141,7 +169,7 @@ static bool change(struct top_screen *self, size_t index, const struct top_line 
 {
     char *text = NULL;
 
-    if (asprintf(&text, "%s%s\x1b[0m\x1b[K", start_of(line), line->text ? line->text : "") < 0) {
+    if (asprintf(&text, "\x1b[K%s%s\x1b[0m", start_of(line), line->text ? line->text : "") < 0) {
         cli_die_nomem();
     }
     if (self->shown[index] && strcmp(self->shown[index], text) == 0) {
@@ -160,7 +188,8 @@ void top_screen_show(struct top_screen *self, struct top_line *lines)
     free(self->pending);
     self->pending = NULL;
     out = cli_must(open_memstream(&self->pending, &self->n_pending));
-    (void)fputs(BEGIN_FRAME, out);
+    (void)fprintf(out, "%s%s", self->enters ? ENTER : "", BEGIN_FRAME);
+    self->enters = false;
     for (size_t i = 0; i < self->height; i++) {
         if (change(self, i, &lines[i])) {
             (void)fprintf(out, "\x1b[%zu;1H%s", i + 1, self->shown[i]);
@@ -215,18 +244,34 @@ static bool find_sequence(const char *text, enum top_key *out)
     return false;
 }
 
-/* Reads the rest of a sequence, up to its last letter. What comes with the escape belongs to it. */
-static bool read_sequence(int fd, enum top_key *out)
+static bool read_letter(struct top_screen *self, char *out)
 {
-    char text[KEY_SIZE] = "";
-    char letter;
-    size_t length = 0;
-
-    if (read(fd, &letter, 1) != 1) {
-        *out = TOP_BACK; /* the key alone */
+    if (self->unread != '\0') {
+        *out = self->unread;
+        self->unread = '\0';
         return true;
     }
-    while (length + 1 < sizeof text && read(fd, &letter, 1) == 1) {
+    return read(self->fd, out, 1) == 1;
+}
+
+/* Reads what follows an escape, up to its last letter. An escape that is a key has nothing behind
+ * it, or another key. */
+static bool read_sequence(struct top_screen *self, enum top_key *out)
+{
+    struct pollfd one = {.fd = self->fd, .events = POLLIN};
+    char text[KEY_SIZE] = "";
+    char letter = '\0';
+    size_t length = 0;
+
+    *out = TOP_BACK;
+    if (poll(&one, 1, SEQUENCE_MS) <= 0 || !read_letter(self, &letter)) {
+        return true;
+    }
+    if (letter != '[' && letter != 'O') {
+        self->unread = letter;
+        return true;
+    }
+    while (length + 1 < sizeof text && read_letter(self, &letter)) {
         text[length++] = letter;
         if ((letter >= 'A' && letter <= 'Z') || letter == '~') {
             break;
@@ -238,19 +283,15 @@ static bool read_sequence(int fd, enum top_key *out)
 
 bool top_screen_read(struct top_screen *self, enum top_key *out, bool *is_quit)
 {
-    char letter;
-    ssize_t length;
+    char letter = '\0';
 
-    *is_quit = false;
-    while ((length = read(self->fd, &letter, 1)) == 1) {
-        if (letter == 'q' || letter == 'Q') {
-            *is_quit = true;
-            return true;
-        }
-        if (letter == '\x1b' ? read_sequence(self->fd, out) : find_letter(letter, out)) {
+    errno = 0;
+    while (read_letter(self, &letter)) {
+        *is_quit = letter == 'q' || letter == 'Q';
+        if (*is_quit || (letter == '\x1b' ? read_sequence(self, out) : find_letter(letter, out))) {
             return true;
         }
     }
-    *is_quit = length < 0 && errno == EIO; /* the terminal has gone */
+    *is_quit = errno == EIO; /* the terminal has gone */
     return *is_quit;
 }

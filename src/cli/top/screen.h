@@ -16,6 +16,8 @@ struct top_screen {
     char *pending;
     size_t n_pending;
     size_t n_written; /* of them */
+    bool enters;      /* the next frame begins with the other screen */
+    char unread;      /* a letter that was read too far, or 0 */
 };
 
 /* Opens the terminal and shows another screen. Returns false after a message on stderr. */

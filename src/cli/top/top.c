@@ -6,6 +6,7 @@
 #include "messages.h"
 #include "screen.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -22,14 +23,36 @@ enum {
     LEAST_EVERY_MS = 100,
     /* The server is looked at for at most one part of so many, as far as a look shows its work. */
     SPARING = 50,
+    N_TOOK = 5,
+    FIRST_MOST_MS = 2000, /* the longest pause as long as fewer looks are known */
+    ROUND_TRIPS = 10,     /* of a look */
 };
 
-/* Returns the time from one look to the next. */
-static int64_t pause_of(const struct cli_args *args, const struct top_look *look)
-{
-    const int64_t sparing_ms = look ? SPARING * look->took_ms : 0;
+/* What the last looks have taken. The quickest one tells most of the server's work: others had to
+ * wait for a processor, or for the network. */
+struct pace {
+    int64_t took_ms[N_TOOK];
+    size_t n_looks;
+    int64_t rtt_ms; /* the round trips of a look */
+};
 
-    return sparing_ms > args->every_ms ? sparing_ms : args->every_ms;
+/* Returns the time from this look to the next one. */
+static int64_t note_look(struct pace *self, const struct cli_args *args,
+                         const struct top_look *look)
+{
+    int64_t least_ms = INT64_MAX;
+    int64_t pause_ms;
+
+    if (look->status != RQL_OK) {
+        return args->every_ms;
+    }
+    self->took_ms[self->n_looks++ % N_TOOK] = look->took_ms;
+    for (size_t i = 0; i < N_TOOK && i < self->n_looks; i++) {
+        least_ms = self->took_ms[i] < least_ms ? self->took_ms[i] : least_ms;
+    }
+    pause_ms = SPARING * (least_ms - self->rtt_ms);
+    pause_ms = self->n_looks < N_TOOK && pause_ms > FIRST_MOST_MS ? FIRST_MOST_MS : pause_ms;
+    return pause_ms > args->every_ms ? pause_ms : args->every_ms;
 }
 
 /* ---- without a terminal ---- */
@@ -91,20 +114,23 @@ static void print_look(const struct cli_args *args, struct top_look *look, enum 
 static int run_batch(struct cli_session *self, enum top_order order)
 {
     const struct cli_args *args = self->args;
+    struct pace pace = {.n_looks = 0};
     struct top_look *before = NULL;
+    int64_t pause_ms = 0;
     int code = CLI_DONE;
 
     for (int64_t i = 0; code == CLI_DONE && (args->count == CLI_UNSET || i < args->count); i++) {
         struct top_look *look;
 
         if (before) {
-            const int64_t pause_ms = pause_of(args, before);
             const struct timespec pause = {.tv_sec = pause_ms / 1000,
                                            .tv_nsec = pause_ms % 1000 * 1000000};
 
             (void)nanosleep(&pause, NULL);
+            (void)fputs(args->json ? "" : "\n", stdout);
         }
         look = top_look_new(self, before, NULL);
+        pause_ms = note_look(&pace, args, look);
         if (look->status == RQL_OK) {
             print_look(args, look, order);
         } else {
@@ -128,6 +154,7 @@ struct top {
     struct top_screen screen;
     struct top_view view;
     struct top_looker *looker;
+    struct pace pace;
     struct top_look *look; /* the last one that had an answer, or NULL */
     rql_error fault;       /* of the last one, if it had none */
     int64_t next_ms;
@@ -152,9 +179,19 @@ static void draw(struct top *self)
     }
 }
 
+/* Returns whether the page shows a lock whose holders were not read. */
+static bool lacks_holders(const struct top *self)
+{
+    const struct top_look *look = self->look;
+
+    return self->view.page == TOP_LOCK && self->view.name &&
+           (!look || !look->holders_of || strcmp(look->holders_of, self->view.name) != 0);
+}
+
+/* In a pause only what is not known is read. */
 static void begin_look(struct top *self)
 {
-    if (!self->view.is_paused && !top_looker_is_busy(self->looker) &&
+    if ((!self->view.is_paused || lacks_holders(self)) && !top_looker_is_busy(self->looker) &&
         cli_now_ms() >= self->next_ms) {
         top_looker_begin(self->looker, self->look,
                          self->view.page == TOP_LOCK ? self->view.name : NULL);
@@ -171,8 +208,8 @@ static void take_look(struct top *self)
     }
     self->fault = look->error;
     self->fault.status = look->status;
-    self->next_ms = look->begun_ms + pause_of(self->args, look);
-    self->view.every_ms = pause_of(self->args, look);
+    self->view.every_ms = note_look(&self->pace, self->args, look);
+    self->next_ms = look->begun_ms + self->view.every_ms;
     self->view.is_busy = self->view.every_ms > self->args->every_ms;
     if (look->status == RQL_OK) {
         top_look_free(self->look);
@@ -200,11 +237,18 @@ static void read_keys(struct top *self)
     }
 }
 
-/* Stops as any program does, with the terminal as it was. */
+/* Stops as any program does, with the terminal as it was. The signal is blocked, so it takes effect
+ * when it is unblocked; the kernel drops it if no shell is there to continue this program. */
 static void suspend(struct top *self)
 {
+    sigset_t stop;
+
     top_screen_leave(&self->screen);
-    (void)raise(SIGSTOP);
+    (void)sigemptyset(&stop);
+    (void)sigaddset(&stop, SIGTSTP);
+    (void)raise(SIGTSTP);
+    (void)pthread_sigmask(SIG_UNBLOCK, &stop, NULL);
+    (void)pthread_sigmask(SIG_BLOCK, &stop, NULL);
     top_screen_enter(&self->screen);
 }
 
@@ -229,7 +273,10 @@ static int next_poll_ms(const struct top *self)
 {
     const int64_t left_ms = self->next_ms - cli_now_ms();
 
-    if (self->view.is_paused || top_looker_is_busy(self->looker)) {
+    if (top_looker_is_busy(self->looker)) {
+        return self->fault.status != RQL_OK ? EVERY_MS : -1; /* its age is shown */
+    }
+    if (self->view.is_paused && !lacks_holders(self)) {
         return -1;
     }
     return left_ms > 0 ? (int)(left_ms < EVERY_MS ? left_ms : EVERY_MS) : 0;
@@ -247,7 +294,9 @@ static void run_loop(struct top *self)
 
         begin_look(self);
         draw(self);
-        (void)poll(fds, sizeof fds / sizeof fds[0], next_poll_ms(self));
+        if (poll(fds, sizeof fds / sizeof fds[0], next_poll_ms(self)) == 0) {
+            self->is_changed |= self->fault.status != RQL_OK;
+        }
         top_screen_flush(&self->screen);
         read_signals(self);
         take_look(self);
@@ -256,13 +305,18 @@ static void run_loop(struct top *self)
     }
 }
 
-static int run_screen(struct cli_session *session, enum top_order order, const char *url)
+static int run_screen(struct cli_session *session, enum top_order order,
+                      const rql_server_info *server)
 {
-    static const int handled[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT, SIGWINCH};
+    static const int handled[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT, SIGUSR1,
+                                  SIGUSR2, SIGALRM, SIGTSTP, SIGCONT, SIGWINCH};
     const sigset_t set = cli_signals(handled, sizeof handled / sizeof handled[0]);
-    struct top self = {.args = session->args,
-                       .view = {.order = order, .url = url, .every_ms = session->args->every_ms},
-                       .is_changed = true};
+    struct top self = {
+        .args = session->args,
+        .view = {.order = order, .url = server->url, .every_ms = session->args->every_ms},
+        .pace = {.rtt_ms = ROUND_TRIPS * server->round_trip_us / 1000},
+        .is_over = session->args->count == 0,
+        .is_changed = true};
     bool is_busy;
 
     (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
@@ -303,9 +357,14 @@ static enum top_order order_of(const struct cli_args *args)
 static bool is_screen(const struct cli_args *args)
 {
     const char *terminal = secure_getenv("TERM");
+    __attribute__((cleanup(cli_close_p))) int fd = -1;
 
-    return !args->batch && !args->json && isatty(STDOUT_FILENO) && terminal &&
-           strcmp(terminal, "dumb") != 0;
+    if (args->batch || args->json || !isatty(STDOUT_FILENO) || !terminal || *terminal == '\0' ||
+        strcmp(terminal, "dumb") == 0) {
+        return false;
+    }
+    fd = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);
+    return fd >= 0;
 }
 
 static int run(struct cli_session *self)
@@ -320,7 +379,7 @@ static int run(struct cli_session *self)
     if (rql_client_ping(self->client, &info, &self->error) < 0) {
         return cli_fault(&self->error);
     }
-    return run_screen(self, order, info.url);
+    return run_screen(self, order, &info);
 }
 
 static int prepare(struct cli_args *args)
@@ -347,7 +406,10 @@ const struct cli_command cli_top_command = {
     .notes = CLI_GLOB_NOTE
     "Enter shows the holders and the queue of a lock, b who waits for whom. SERVED/S counts "
     "requests that left the front of a queue between two looks; with a + there may have been more. "
-    "EXPECT is the wait of the last in the queue at this rate. Without a terminal, or with -b, "
+    "EXPECT is the wait of the last in the queue at this rate. LEFT is what is left of the TTL, "
+    "which renewals make longer. An rql run inside of another one is another client, so a circle "
+    "of "
+    "such is not seen. Without a terminal, or with -b, "
     "each look is a table. A server with many locks is looked at less often: (busy).\n",
     .takes_glob = true,
     .prepare = prepare,

@@ -13,11 +13,12 @@ enum {
     HEAD_LINES = 4,
     FOOT_LINES = 1,
     NAME_LEAST = 10,
-    NUMBERS_WIDTH = 60, /* of the columns between name and holder */
+    WIDE = 100,  /* columns with which all numbers are shown */
+    NARROW = 80, /* with fewer than this the times are left out, too */
     HOLDER_LEAST = 20,
     LINE_SIZE = 4096,
     LETTER_SIZE = 8, /* of UTF-8 */
-    CIRCLE_MAX = 32, /* locks in a chain of waiters */
+    CHAIN_MAX = 32,  /* locks in a chain of waiters */
 };
 
 /* ---- lines ---- */
@@ -92,11 +93,17 @@ static void put_duration(char *line, int64_t ms, size_t columns)
     put_right(line, cli_format_duration(ms, text), columns);
 }
 
+/* Adds a line, unless it is one of those that are scrolled past, or the sheet is full. */
 static void add(struct top_sheet *self, int style, const char *text)
 {
     char line[LINE_SIZE] = "";
 
+    if (self->n_skipped > 0) {
+        self->n_skipped--;
+        return;
+    }
     if (self->n_lines == self->height) {
+        self->is_cut = true;
         return;
     }
     put(line, text, self->width);
@@ -118,11 +125,16 @@ __attribute__((format(printf, 3, 4))) static void add_text(struct top_sheet *sel
 
 /* ---- the list ---- */
 
+/* Returns the columns of the numbers between name and holder. */
+static size_t numbers_width(size_t width)
+{
+    return width >= WIDE ? 56 : width >= NARROW ? 47 : 29;
+}
+
 static size_t name_width(const struct top_look *look, size_t width)
 {
-    const size_t most = width > NUMBERS_WIDTH + HOLDER_LEAST + NAME_LEAST
-                            ? width - NUMBERS_WIDTH - HOLDER_LEAST
-                            : NAME_LEAST;
+    const size_t others = numbers_width(width) + HOLDER_LEAST;
+    const size_t most = width > others + NAME_LEAST ? width - others : NAME_LEAST;
     size_t longest = NAME_LEAST;
 
     for (size_t i = 0; i < look->n_rows; i++) {
@@ -143,12 +155,30 @@ static void put_rate(char *line, const struct top_row *row, size_t columns)
     put_right(line, text, columns);
 }
 
-static void put_expected(char *line, const struct top_row *row, size_t columns)
+/* With a rate that is the least one the wait is the longest one. */
+static void put_expected(char *line, const struct top_row *row, int64_t ms, size_t columns)
 {
-    if (row->waiting > 0 && row->expect_ms < 0) {
-        put_right(line, "?", columns);
+    char duration[CLI_DURATION_SIZE];
+    char text[CLI_DURATION_SIZE + 1];
+
+    (void)snprintf(text, sizeof text, "%s%s", row->is_least ? "<" : "",
+                   cli_format_duration(ms, duration));
+    put_right(line, ms >= 0 ? text : row->waiting > 0 ? "?" : "-", columns);
+}
+
+static void put_times(char *line, const struct top_row *row, size_t width)
+{
+    if (width < NARROW) {
+        return;
+    }
+    put_duration(line, row->held_ms, 9);
+    if (row->is_endless) {
+        put_right(line, "forever", 9);
     } else {
-        put_duration(line, row->expect_ms, columns);
+        put_duration(line, row->left_ms, 9);
+    }
+    if (width >= WIDE) {
+        put_expected(line, row, row->expect_ms, 9);
     }
 }
 
@@ -178,13 +208,12 @@ static void add_row(struct top_sheet *self, const struct top_look *look, const s
     (void)snprintf(number, sizeof number, "%lld", (long long)row->waiting);
     put_right(line, number, 9);
     put_rate(line, row, 10);
-    put_duration(line, row->held_ms, 9);
-    put_duration(line, row->left_ms, 9);
-    put_expected(line, row, 9);
+    put_times(line, row, self->width);
     put_holder(line, look, row);
     add(self, is_chosen ? TOP_CHOSEN : TOP_PLAIN, line);
 }
 
+/* Returns the place of the chosen row. If its lock has ended, the row at its place is chosen. */
 static size_t place_of(const struct top_view *self, const struct top_row *const *rows, size_t count)
 {
     for (size_t i = 0; self->name && i < count; i++) {
@@ -192,7 +221,23 @@ static size_t place_of(const struct top_view *self, const struct top_row *const 
             return i;
         }
     }
-    return 0;
+    return count > 0 && self->place >= count ? count - 1 : self->place;
+}
+
+static void choose(struct top_view *self, const struct top_row *row, size_t place)
+{
+    char *copy = cli_must(strdup(row->name));
+
+    free(self->name);
+    self->name = copy;
+    self->place = place;
+}
+
+static const char *headings(size_t width)
+{
+    return width >= WIDE     ? "   HOLDERS  WAITING  SERVED/S     HELD     LEFT   EXPECT  HOLDER"
+           : width >= NARROW ? "   HOLDERS  WAITING  SERVED/S     HELD     LEFT  HOLDER"
+                             : "   HOLDERS  WAITING  SERVED/S  HOLDER";
 }
 
 static void draw_list(struct top_view *self, struct top_look *look, struct top_sheet *sheet)
@@ -207,13 +252,15 @@ static void draw_list(struct top_view *self, struct top_look *look, struct top_s
     char line[LINE_SIZE] = "";
 
     put(line, "NAME", columns);
-    put(line, "   HOLDERS  WAITING  SERVED/S     HELD     LEFT   EXPECT  HOLDER",
-        sheet->width > columns ? sheet->width - columns : 0);
+    put(line, headings(sheet->width), sheet->width > columns ? sheet->width - columns : 0);
     add(sheet, TOP_BOLD, line);
     self->top = chosen < self->top ? chosen : self->top;
     self->top = chosen >= self->top + room ? chosen - room + 1 : self->top;
     for (size_t i = self->top; i < look->n_rows && i < self->top + room; i++) {
         add_row(sheet, look, rows[i], columns, i == chosen);
+    }
+    if (look->n_rows > 0) {
+        choose(self, rows[chosen], chosen);
     }
 }
 
@@ -257,6 +304,7 @@ static void add_holder(struct top_sheet *sheet, const struct top_look *look,
 static void add_request(struct top_sheet *sheet, const struct top_look *look,
                         const struct top_row *row, const rql_request_info *request)
 {
+    const char *reason = cli_meta_value(request->meta, request->n_meta, "reason");
     char name[CLI_NAME_SIZE];
     char number[CLI_DURATION_SIZE];
     char line[LINE_SIZE] = "";
@@ -264,17 +312,19 @@ static void add_request(struct top_sheet *sheet, const struct top_look *look,
     (void)snprintf(number, sizeof number, "%lld", (long long)request->position);
     put_right(line, number, 7);
     put_duration(line, cli_age_ms(request->score_us, look->server_us), 9);
-    if (row->served > 0) {
-        put_duration(line, (int64_t)((double)request->position * 1000 / row->served), 9);
-    } else {
-        put_right(line, "?", 9);
-    }
+    put_expected(line, row,
+                 row->served > 0 ? (int64_t)((double)request->position * 1000 / row->served) : -1,
+                 9);
     put(line, "  ", 2);
     (void)snprintf(number, sizeof number, "%lld/%lld", (long long)request->share_units,
                    (long long)request->share_limit);
     put(line, request->share_units > 0 ? number : "alone", 10);
     put_whole(line, cli_acquirer_name(&look->names, request->acquirer_id,
                                       cli_holder_in(request->meta, request->n_meta), name));
+    if (reason) {
+        put(line, "  ", 2);
+        put_whole(line, reason);
+    }
     add(sheet, TOP_PLAIN, line);
 }
 
@@ -297,7 +347,7 @@ static void draw_lock(struct top_view *self, const struct top_look *look, struct
     }
     add(sheet, TOP_PLAIN, "");
     add(sheet, TOP_BOLD, queue ? "  PLACE    WAITS   EXPECT  SHARE     WHO" : "nobody waits");
-    for (size_t i = 0; queue && i < queue->n_requests; i++) {
+    for (size_t i = 0; queue && i < queue->n_requests && !sheet->is_cut; i++) {
         add_request(sheet, look, row, queue->requests[i]);
     }
 }
@@ -311,40 +361,68 @@ static const char *owner_of(const struct top_row *row)
     return is_of_one ? row->lock->acquirer_id : NULL;
 }
 
-/* Follows the holder of a lock to the lock that it waits for itself, and so on. */
-static void add_chain(struct top_sheet *sheet, const struct top_look *look,
-                      const struct top_row *first)
-{
-    const struct top_row *row = first;
-    char name[CLI_NAME_SIZE];
-    char held[CLI_DURATION_SIZE];
-
-    for (int depth = 0; row && depth < CIRCLE_MAX; depth++) {
-        const struct top_row *next = top_look_waits_for(look, owner_of(row));
-
-        top_holder(look, row, name);
-        add_text(sheet, depth == 0 ? TOP_BOLD : TOP_PLAIN,
-                 "%*s%s%.512s  %s holds it for %s%s%.512s", depth > 0 ? 2 * depth - 1 : 0, "",
-                 depth > 0 ? "└ " : "", row->name, name, cli_format_duration(row->held_ms, held),
-                 next ? ", waits itself for " : "", next ? next->name : "");
-        if (next == first) {
-            add_text(sheet, TOP_CHOSEN, "%*s└ %.512s: DEADLOCK", 2 * depth + 1, "", next->name);
-            return;
-        }
-        row = next;
-    }
-}
-
 static void add_waiters(struct top_sheet *sheet, const struct top_look *look,
                         const struct top_row *row)
 {
     const rql_request_info *request = row->queue->requests[0];
     char name[CLI_NAME_SIZE];
 
-    add_text(sheet, TOP_PLAIN, " └ %lld wait: %s%s", (long long)row->waiting,
+    add_text(sheet, TOP_PLAIN, "   %lld wait: %s%s", (long long)row->waiting,
              cli_acquirer_name(&look->names, request->acquirer_id,
                                cli_holder_in(request->meta, request->n_meta), name),
              row->waiting > 1 ? " …" : "");
+}
+
+static void add_link(struct top_sheet *sheet, const struct top_look *look,
+                     const struct top_row *row, const struct top_row *next, int depth)
+{
+    char name[CLI_NAME_SIZE];
+    char held[CLI_DURATION_SIZE];
+
+    top_holder(look, row, name);
+    if (!row->lock) {
+        (void)snprintf(name, sizeof name, "free");
+    }
+    add_text(sheet, depth == 0 ? TOP_BOLD : TOP_PLAIN, "%*s%s%.512s  %s%s%s%s%.512s",
+             depth > 0 ? 2 * depth - 1 : 0, "", depth > 0 ? "└ " : "", row->name, name,
+             row->lock ? ", for " : "", row->lock ? cli_format_duration(row->held_ms, held) : "",
+             next ? ", waits itself for " : "", next ? next->name : "");
+}
+
+static bool is_among(const struct top_row *const *rows, int count, const struct top_row *row)
+{
+    for (int i = 0; i < count; i++) {
+        if (rows[i] == row) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Follows the holder of a lock to the lock that it waits for itself, and so on. */
+static void add_chain(struct top_sheet *sheet, const struct top_look *look,
+                      const struct top_row *first)
+{
+    const struct top_row *chain[CHAIN_MAX];
+    const struct top_row *row = first;
+
+    for (int depth = 0; depth < CHAIN_MAX; depth++) {
+        const struct top_row *next = top_look_waits_for(look, owner_of(row));
+
+        chain[depth] = row;
+        add_link(sheet, look, row, next, depth);
+        if (depth == 0) {
+            add_waiters(sheet, look, row);
+        }
+        if (!next) {
+            return;
+        }
+        if (is_among(chain, depth + 1, next)) {
+            add_text(sheet, TOP_CHOSEN, "%*s└ %.512s: DEADLOCK", 2 * depth + 1, "", next->name);
+            return;
+        }
+        row = next;
+    }
 }
 
 static void draw_blocked(struct top_look *look, struct top_sheet *sheet)
@@ -354,9 +432,8 @@ static void draw_blocked(struct top_look *look, struct top_sheet *sheet)
     if (look->n_rows == 0 || rows[0]->waiting == 0) {
         add(sheet, TOP_PLAIN, "nobody waits");
     }
-    for (size_t i = 0; i < look->n_rows && rows[i]->waiting > 0; i++) {
+    for (size_t i = 0; i < look->n_rows && rows[i]->waiting > 0 && !sheet->is_cut; i++) {
         add_chain(sheet, look, rows[i]);
-        add_waiters(sheet, look, rows[i]);
     }
 }
 
@@ -401,13 +478,30 @@ static void add_foot(struct top_sheet *sheet, const struct top_view *self,
     while (sheet->n_lines + FOOT_LINES < sheet->height) {
         add(sheet, TOP_PLAIN, "");
     }
-    sheet->n_lines = sheet->n_lines < sheet->height ? sheet->n_lines : sheet->height - FOOT_LINES;
     if (self->page == TOP_LIST) {
         add_text(sheet, TOP_FAINT,
-                 "[enter] look  [s]ort: %s  [b]locked  [space] pause  [q]uit   %zu in all",
-                 top_order_names[self->order], look ? look->n_rows : 0);
+                 "[enter] look  [s]ort: %s%s  [b]locked  [space] pause  [q]uit   %zu in all",
+                 top_order_names[self->order], self->is_reversed ? ", reversed" : "",
+                 look ? look->n_rows : 0);
     } else {
         add(sheet, TOP_FAINT, "[esc] back  [space] pause  [q]uit");
+    }
+}
+
+/* The last line is the foot's, and the one before it says that there is more. */
+static void end_body(struct top_sheet *sheet, struct top_view *self)
+{
+    const size_t room = sheet->height - FOOT_LINES;
+    const bool is_cut = self->page != TOP_LIST && (sheet->is_cut || sheet->n_lines > room);
+
+    sheet->n_skipped = 0;
+    sheet->is_cut = false;
+    self->is_cut = is_cut;
+    while (sheet->n_lines > (is_cut ? room - 1 : room)) {
+        free(sheet->lines[--sheet->n_lines].text);
+    }
+    if (is_cut) {
+        add(sheet, TOP_FAINT, "… more: down, page down");
     }
 }
 
@@ -415,6 +509,7 @@ void top_view_draw(struct top_view *self, struct top_look *look, const rql_error
                    struct top_sheet *sheet)
 {
     add_head(sheet, self, look, fault);
+    sheet->n_skipped = self->page == TOP_LIST ? 0 : self->n_skipped;
     if (look && self->page == TOP_LIST) {
         draw_list(self, look, sheet);
     } else if (look && self->page == TOP_LOCK) {
@@ -422,22 +517,11 @@ void top_view_draw(struct top_view *self, struct top_look *look, const rql_error
     } else if (look) {
         draw_blocked(look, sheet);
     }
-    if (sheet->n_lines == sheet->height) { /* the last line is the foot's */
-        sheet->n_lines--;
-        free(sheet->lines[sheet->n_lines].text);
-    }
+    end_body(sheet, self);
     add_foot(sheet, self, look);
 }
 
 /* ---- keys ---- */
-
-static void choose(struct top_view *self, const char *name)
-{
-    char *copy = cli_must(strdup(name));
-
-    free(self->name);
-    self->name = copy;
-}
 
 static void move(struct top_view *self, struct top_look *look, enum top_key key, size_t height)
 {
@@ -458,26 +542,36 @@ static void move(struct top_view *self, struct top_look *look, enum top_key key,
     } else {
         place = is_up ? place - step : place + step;
     }
-    choose(self, rows[place]->name);
+    choose(self, rows[place], place);
 }
 
-/* The first row is chosen as long as none was. */
-static void enter(struct top_view *self, struct top_look *look)
+/* Moves through a page that is longer than the screen. */
+static void scroll(struct top_view *self, enum top_key key, size_t height)
 {
-    CLI_AUTO(cli_free)
-    const struct top_row **rows = top_look_sort(look, self->order, self->is_reversed);
+    const size_t page = height > HEAD_LINES + FOOT_LINES ? height - HEAD_LINES - FOOT_LINES : 1;
+    const size_t step = key == TOP_UP || key == TOP_DOWN ? 1 : page;
 
-    if (look->n_rows > 0) {
-        choose(self, rows[place_of(self, rows, look->n_rows)]->name);
-        self->page = TOP_LOCK;
+    if (key == TOP_FIRST) {
+        self->n_skipped = 0;
+    } else if (key == TOP_UP || key == TOP_PAGE_UP) {
+        self->n_skipped = self->n_skipped > step ? self->n_skipped - step : 0;
+    } else if (self->is_cut) {
+        self->n_skipped += step;
     }
+}
+
+static void open_page(struct top_view *self, enum top_page page)
+{
+    self->page = page;
+    self->n_skipped = 0;
+    self->is_cut = false;
 }
 
 void top_view_press(struct top_view *self, struct top_look *look, enum top_key key, size_t height)
 {
     switch (key) {
     case TOP_BACK:
-        self->page = TOP_LIST;
+        open_page(self, TOP_LIST);
         break;
     case TOP_SORT:
         self->order = (self->order + 1) % TOP_N_ORDERS;
@@ -486,14 +580,14 @@ void top_view_press(struct top_view *self, struct top_look *look, enum top_key k
         self->is_reversed = !self->is_reversed;
         break;
     case TOP_SHOW_BLOCKED:
-        self->page = self->page == TOP_BLOCKED ? TOP_LIST : TOP_BLOCKED;
+        open_page(self, self->page == TOP_BLOCKED ? TOP_LIST : TOP_BLOCKED);
         break;
     case TOP_PAUSE:
         self->is_paused = !self->is_paused;
         break;
     case TOP_ENTER:
-        if (look && self->page == TOP_LIST) {
-            enter(self, look);
+        if (look && look->n_rows > 0 && self->page == TOP_LIST && self->name) {
+            open_page(self, TOP_LOCK);
         }
         break;
     case TOP_UP:
@@ -504,6 +598,8 @@ void top_view_press(struct top_view *self, struct top_look *look, enum top_key k
     case TOP_LAST:
         if (look && self->page == TOP_LIST) {
             move(self, look, key, height);
+        } else {
+            scroll(self, key, height);
         }
         break;
     }

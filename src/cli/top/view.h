@@ -17,7 +17,10 @@ struct top_view {
     bool is_reversed;
     bool is_paused;
     char *name;       /* of the lock that is chosen; owned, or NULL: the first */
+    size_t place;     /* of its row, when it was shown last */
     size_t top;       /* the first row that is shown */
+    size_t n_skipped; /* lines of another page that are scrolled past */
+    bool is_cut;      /* that page goes on below the screen */
     const char *url;  /* of the server, without a password */
     int64_t every_ms; /* from one look to the next */
     bool is_busy;     /* that is longer than was asked for, to spare the server */
@@ -52,6 +55,8 @@ struct top_sheet {
     struct top_line *lines;
     size_t width, height;
     size_t n_lines;
+    size_t n_skipped; /* lines to leave out that come next */
+    bool is_cut;      /* a line had no room */
 };
 
 /* Fills an empty sheet. `look` is the last one that had an answer, or NULL; fault: why there is no
