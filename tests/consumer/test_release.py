@@ -22,6 +22,9 @@ from checks import LeftOut, check_equal, check_in  # noqa: E402
 
 ROOT = pathlib.Path(sys.argv[1]).resolve()
 VERSION, DATE = "0.2.0", "2026-12-24"
+PACKAGES = ["rpm/librql.spec, Version", "Containerfile, label and tags", "alpine/APKBUILD, pkgver",
+            "nix/default.nix, version", "alpine/APKBUILD, names of the tarball", "homebrew/rql.rb, names of the tarball",
+            "wrap/rql.wrap, names of the tarball"]
 
 
 @contextlib.contextmanager
@@ -81,7 +84,8 @@ def test_what_disagrees_is_named():
         check_equal(refused.returncode, 1)
         for line in (f"CHANGELOG.md, first heading: {VERSION} ({DATE}) in place of 9.9.9 (YYYY-MM-DD)",
                      f"meson.build, version: {VERSION} in place of 9.9.9",
-                     f"README.md, version: {VERSION} in place of 9.9.9"):
+                     f"README.md, version: {VERSION} in place of 9.9.9",
+                     *(f".pkg/{place}: {VERSION} in place of 9.9.9" for place in PACKAGES)):
             check_in("release: " + line, refused.stderr)
         change(copy, "README.md", "Linux;", "not released; Linux;")
         refused = release(copy, "r")
@@ -105,6 +109,10 @@ def test_the_same_commit_gives_the_same_files():
         for line in sums[0].splitlines():
             digest, name = line.split("  ")
             check_equal(hashlib.sha256((made / name).read_bytes()).hexdigest(), digest)
+        for name, function in (("APKBUILD", "sha512"), ("default.nix", "sha256"), ("rql.rb", "sha256"),
+                               ("rql.wrap", "sha256")):
+            digest = hashlib.new(function, (made / f"librql-{VERSION}.tar.xz").read_bytes()).hexdigest()
+            check_in(digest, (made / name).read_text(encoding="utf-8"))
         with tarfile.open(made / f"librql-{VERSION}.tar.xz") as sources:
             names = sources.getnames()
             wanted = {f"librql-{VERSION}/{name}" for name in ("meson.build", ".pkg/build-static")}
