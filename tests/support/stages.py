@@ -51,8 +51,8 @@ def stage_docs(run):
 
 
 def stage_shell(run):
-    return run.one_test("shell", "shellcheck", ".ci/run", ".pkg/build-deb", ".pkg/build-static", ".pkg/release",
-                        ".pkg/static/build-libraries", *sources(".sh", ".bash"), cwd=ROOT)
+    return run.one_test("shell", "shellcheck", ".ci/run", ".pkg/alpine/APKBUILD", ".pkg/build-deb", ".pkg/build-static",
+                        ".pkg/release", ".pkg/static/build-libraries", *sources(".sh", ".bash"), cwd=ROOT)
 
 
 def stage_tidy(run):
