@@ -98,6 +98,7 @@ static void add(struct top_sheet *self, int style, const char *text)
 {
     char line[LINE_SIZE] = "";
 
+    self->n_added++;
     if (self->n_skipped > 0) {
         self->n_skipped--;
         return;
@@ -488,6 +489,30 @@ static void add_foot(struct top_sheet *sheet, const struct top_view *self,
     }
 }
 
+static void drop_lines(struct top_sheet *sheet, size_t n_left)
+{
+    while (sheet->n_lines > n_left) {
+        free(sheet->lines[--sheet->n_lines].text);
+    }
+}
+
+static void draw_body(struct top_view *self, struct top_look *look, struct top_sheet *sheet)
+{
+    sheet->n_skipped = self->page == TOP_LIST ? 0 : self->n_skipped;
+    sheet->n_added = 0;
+    switch (self->page) {
+    case TOP_LIST:
+        draw_list(self, look, sheet);
+        break;
+    case TOP_LOCK:
+        draw_lock(self, look, sheet);
+        break;
+    case TOP_BLOCKED:
+        draw_blocked(look, sheet);
+        break;
+    }
+}
+
 /* The last line is the foot's, and the one before it says that there is more. */
 static void end_body(struct top_sheet *sheet, struct top_view *self)
 {
@@ -497,9 +522,7 @@ static void end_body(struct top_sheet *sheet, struct top_view *self)
     sheet->n_skipped = 0;
     sheet->is_cut = false;
     self->is_cut = is_cut;
-    while (sheet->n_lines > (is_cut ? room - 1 : room)) {
-        free(sheet->lines[--sheet->n_lines].text);
-    }
+    drop_lines(sheet, is_cut ? room - 1 : sheet->n_lines < room ? sheet->n_lines : room);
     if (is_cut) {
         add(sheet, TOP_FAINT, "… more: down, page down");
     }
@@ -508,14 +531,21 @@ static void end_body(struct top_sheet *sheet, struct top_view *self)
 void top_view_draw(struct top_view *self, struct top_look *look, const rql_error *fault,
                    struct top_sheet *sheet)
 {
+    size_t n_lines;
+    size_t room;
+    size_t most;
+
     add_head(sheet, self, look, fault);
-    sheet->n_skipped = self->page == TOP_LIST ? 0 : self->n_skipped;
-    if (look && self->page == TOP_LIST) {
-        draw_list(self, look, sheet);
-    } else if (look && self->page == TOP_LOCK) {
-        draw_lock(self, look, sheet);
-    } else if (look) {
-        draw_blocked(look, sheet);
+    n_lines = sheet->n_lines;
+    room = sheet->height - n_lines - FOOT_LINES;
+    if (look) {
+        draw_body(self, look, sheet);
+    }
+    most = sheet->n_added > room ? sheet->n_added - room : 0;
+    if (look && !sheet->is_cut && self->page != TOP_LIST && self->n_skipped > most) {
+        self->n_skipped = most; /* the page has become shorter, or keys came faster than frames */
+        drop_lines(sheet, n_lines);
+        draw_body(self, look, sheet);
     }
     end_body(sheet, self);
     add_foot(sheet, self, look);

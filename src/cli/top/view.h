@@ -56,6 +56,7 @@ struct top_sheet {
     size_t width, height;
     size_t n_lines;
     size_t n_skipped; /* lines to leave out that come next */
+    size_t n_added;   /* lines of the body, those that were left out included */
     bool is_cut;      /* a line had no room */
 };
 
