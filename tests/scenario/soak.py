@@ -134,9 +134,10 @@ class Soak(fenced.Fleet):
     def lower(self, hold, helds):
         """It was held alone until then, as far as its holder relied on it, and is shared from then on."""
         share, before_us = self.random.choice(SHARES[:3]), self.now_us()
-        if hold.lower(**share).check(*ALLOWED).status != "OK":
+        status = hold.lower(**share).check(*ALLOWED).status
+        if status not in ("OK", "E_UNKNOWN"):  # without an answer others may share it now
             return helds
-        self.count("lowered")
+        self.count("lowered" if status == "OK" else "lowered: E_UNKNOWN")
         lowered = Held(helds[0].name, helds[0].token, helds[0].epoch, hold.outcome, self.now_us())
         lowered.is_late = True  # since an earlier time, with an earlier token
         lowered.units, lowered.limit, lowered.from_us = share["share_units"], share.get("share_limit", 4096), self.now_us()
