@@ -145,19 +145,22 @@ def test_who_and_why_is_two_keys_away(server, rql):
 
 
 def test_a_circle_of_waiters_is_a_deadlock(server, rql):
-    """Two acquirers, each of which holds what the other wants, as the scripts write them."""
-    for name, own, other in (("a", 1, 2), ("b", 2, 1)):
+    """Two acquirers, each of which holds what the other wants, as the scripts write them; and a third that waits for one
+    of them. It holds c, for which a fourth waits."""
+    for name, own, other in (("a", 1, 2), ("b", 2, 1), ("c", 3, 4)):
         who = [f"rql:acq:{i}/1/0/0/{i:032x}" for i in (own, other)]
         server.ask("HSET", f"rql:lock:{name}", "acq_id", who[0], "hst_id", f"rql:hst:{own}/1/0/{own:032x}", "ts",
                    server.now_us() / 1e6, "ini_ttl", 60000, "rql_nonce", f"{own:032x}", "rql_token", server.now_us())
         server.ask("PEXPIRE", f"rql:lock:{name}", 60000)
         server.ask("ZADD", f"rql:lock_queue:{name}", server.now_us() / 1e6, who[1])
+    server.ask("ZADD", "rql:lock_queue:a", server.now_us() / 1e6, f"rql:acq:3/1/0/0/{3:032x}")
     with Screen(rql) as screen:
         screen.await_line(r"^a ")
         screen.type("b")
         screen.await_line(r"^a .*, for \S+, waits itself for b")
         screen.await_line(r"^ └ b .*, waits itself for a")
-        screen.await_line(r"└ a: DEADLOCK")
+        screen.await_line(r"^c .*, waits itself for a")
+        wait_until(lambda: screen.look() or sum("DEADLOCK" in line for line in screen.lines) == 3, "three lead into it")
         screen.type("b")
         screen.await_line(r"^NAME ")
 
