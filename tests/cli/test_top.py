@@ -200,9 +200,11 @@ def test_rows_are_sorted_and_moved_through(server, rql):
 def test_what_was_served_between_two_looks_is_counted(server, rql):
     first, _ = hold(rql, server, "a")
     with Screen(rql) as screen:
-        for _ in range(3):
-            start_waiting(server, rql, "run", "a", "--", "sleep", "0.3")
-        screen.await_line(r"^a +1 +3 +0\.0")
+        waiting = [start_waiting(server, rql, "run", "a", "--", "sleep", "0.3") for _ in range(4)]
+        screen.await_line(r"^a +1 +4 +0\.0")
+        waiting[0].terminate()  # who goes was not served
+        line = screen.await_line(r"^a +1 +3 ")
+        check_in(" 0.0 ", line)
         first.terminate()
         finish(first)
         screen.await_line(r"^a +1 +[12] +[1-9]\d*\.\d\+? +\S+ +\S+ +\d\S*s")
