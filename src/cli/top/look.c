@@ -26,18 +26,16 @@ static int compare_to_row(const void *key, const void *element)
     return strcmp(key, row->name);
 }
 
-const struct top_row *top_look_find(const struct top_look *self, const char *name)
+static struct top_row *find(const struct top_look *self, const char *name)
 {
     return self->n_rows > 0
                ? bsearch(name, self->rows, self->n_rows, sizeof *self->rows, compare_to_row)
                : NULL;
 }
 
-static struct top_row *find(struct top_look *self, const char *name)
+const struct top_row *top_look_find(const struct top_look *self, const char *name)
 {
-    return self->n_rows > 0
-               ? bsearch(name, self->rows, self->n_rows, sizeof *self->rows, compare_to_row)
-               : NULL;
+    return find(self, name);
 }
 
 static void sort_rows(struct top_look *self)

@@ -553,12 +553,20 @@ void top_view_draw(struct top_view *self, struct top_look *look, const rql_error
 
 /* ---- keys ---- */
 
+/* Returns how many rows or lines this key moves by on a screen of this height: one, or a page. */
+static size_t step_of(enum top_key key, size_t height)
+{
+    if (key == TOP_UP || key == TOP_DOWN) {
+        return 1;
+    }
+    return height > HEAD_LINES + FOOT_LINES ? height - HEAD_LINES - FOOT_LINES : 1;
+}
+
 static void move(struct top_view *self, struct top_look *look, enum top_key key, size_t height)
 {
     CLI_AUTO(cli_free)
     const struct top_row **rows = top_look_sort(look, self->order, self->is_reversed);
-    const size_t page = height > HEAD_LINES + FOOT_LINES ? height - HEAD_LINES - FOOT_LINES : 1;
-    const size_t step = key == TOP_UP || key == TOP_DOWN ? 1 : page;
+    const size_t step = step_of(key, height);
     const bool is_up = key == TOP_UP || key == TOP_PAGE_UP;
     size_t place = place_of(self, rows, look->n_rows);
 
@@ -578,8 +586,7 @@ static void move(struct top_view *self, struct top_look *look, enum top_key key,
 /* Moves through a page that is longer than the screen. */
 static void scroll(struct top_view *self, enum top_key key, size_t height)
 {
-    const size_t page = height > HEAD_LINES + FOOT_LINES ? height - HEAD_LINES - FOOT_LINES : 1;
-    const size_t step = key == TOP_UP || key == TOP_DOWN ? 1 : page;
+    const size_t step = step_of(key, height);
 
     if (key == TOP_FIRST) {
         self->n_skipped = 0;
