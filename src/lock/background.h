@@ -76,7 +76,7 @@ struct rqli_background {
     rql_client *client;
     atomic_uint n_late;           /* releases that are not confirmed; written under the mutex */
     atomic_size_t n_withdrawals;  /* written under the mutex; each acquisition reads it */
-    struct rqli_due *server_look; /* lock/history.c; constant */
+    struct rqli_due *server_look; /* lock/lost_writes.c; constant */
 
     struct {
         pthread_mutex_t mutex;          /* also of the leases, and of all that is about duties */

@@ -23,9 +23,9 @@
 
 struct rqli_background;
 struct rqli_cluster;
-struct rqli_history;
 struct rqli_hosts;
 struct rqli_leases;
+struct rqli_lost_writes;
 struct rqli_master_watch;
 struct rqli_sentinels;
 struct rqli_stats;
@@ -51,7 +51,7 @@ struct rql_client {
     struct rqli_master_watch *master_watch;
     struct rqli_cluster *cluster; /* NULL: not partitioned */
     struct rqli_background *background;
-    struct rqli_history *history;
+    struct rqli_lost_writes *lost_writes;
     struct rqli_leases *leases;
     struct rqli_stats *stats;
     struct rqli_subject of_connections; /* the listeners to their events */

@@ -3,9 +3,9 @@
 #include "base/error.h"
 #include "base/secret.h"
 #include "lock/client.h"
-#include "lock/history.h"
 #include "lock/hosts.h"
 #include "lock/leases.h"
+#include "lock/lost_writes.h"
 #include "lock/master_watch.h"
 #include "lock/notify.h"
 #include "net/conn/subscription.h"
@@ -132,10 +132,10 @@ static rql_status make_parts(rql_client *client, rql_error *error)
     if (!has_fleet || !client->background) {
         return rqli_fail_nomem(error);
     }
-    client->history = rqli_history_new(client);
+    client->lost_writes = rqli_lost_writes_new(client);
     client->leases = rqli_leases_new(client, client->background);
     client->hosts = rqli_hosts_new();
-    if (!client->history || !client->leases || !client->stats || !client->hosts) {
+    if (!client->lost_writes || !client->leases || !client->stats || !client->hosts) {
         return rqli_fail_nomem(error);
     }
     if (!rqli_random_hex(client->identity)) {
@@ -253,7 +253,7 @@ rql_client *rqli_client_free(rql_client *client)
         rqli_background_stop(client->background);
         client->leases = rqli_leases_free(client->leases);
         client->background = rqli_background_free(client->background);
-        free(client->history);
+        free(client->lost_writes);
     }
     leave_list(client);
     client->cluster = rqli_cluster_free(client->cluster);

@@ -4,8 +4,8 @@
 #include "base/error.h"
 #include "lock/acquisition.h"
 #include "lock/client.h"
-#include "lock/history.h"
 #include "lock/leases.h"
+#include "lock/lost_writes.h"
 #include "lock/server_clock.h"
 #include "lock/setback.h"
 #include "lock/sharing.h"
@@ -502,7 +502,7 @@ void rqli_acquire_read(struct rqli_acquire *self, const struct rqli_batch *batch
     }
     reading = (struct rqli_clock_reading){batch->sent_us, batch->received_us, answer.server_us};
     rqli_server_clock_learn(self->client, self->op.answered, &reading);
-    rqli_history_look(self->client, rqli_client_era(self->client, lock->keys.set));
+    rqli_lost_writes_look(self->client, rqli_client_era(self->client, lock->keys.set));
     note_late_push(self, &answer);
     if (!self->several) {
         self->locks[0]->origin.carrier = batch->carrier;

@@ -8,7 +8,7 @@
 #include "base/scope.h"
 #include "base/uv_start.h"
 #include "lock/client.h"
-#include "lock/history.h"
+#include "lock/lost_writes.h"
 #include "net/conn/push_loop.h"
 #include "net/op/op_loop.h"
 
@@ -334,7 +334,7 @@ static void see_end(rql_client *client, struct rqli_op_loop *self)
     bool is_up = rqli_conn_loop_is_up(self->conn);
 
     if (self->was_up && !is_up) {
-        rqli_history_on_cut(client);
+        rqli_lost_writes_on_cut(client);
         rqli_fleet_on_silence(&client->fleet, self->node);
     }
     self->was_up = is_up;

@@ -4,7 +4,7 @@
 #include "base/fork.h"
 #include "lock/acquisition.h"
 #include "lock/client.h"
-#include "lock/history.h"
+#include "lock/lost_writes.h"
 #include "lock/server_clock.h"
 #include "lock/wait.h"
 #include "net/conn/push_loop.h"
@@ -40,7 +40,7 @@ static void opened(const struct rqli_loop_node *self, struct rqli_op_loop *op,
 
     if (rqli_conn_loop_is_up(op->conn)) {
         rqli_server_clock_learn(client, self->node, reading);
-        rqli_history_look_at_all(client);
+        rqli_lost_writes_look_at_all(client);
         atomic_store_explicit(&client->was_connected, true, memory_order_relaxed);
     } else {
         rqli_fleet_on_silence(&client->fleet, self->node);

@@ -4,7 +4,7 @@
 #include "base/fd.h"
 #include "base/pause.h"
 #include "lock/client.h"
-#include "lock/history.h"
+#include "lock/lost_writes.h"
 #include "net/login/login.h"
 
 #include <stdlib.h>
@@ -73,12 +73,12 @@ static int64_t step(struct rqli_worker *worker)
         return RQLI_WORKER_OVER;
     }
     again_us = ask_about_all(self);
-    rqli_history_look_at_all(self->client);
+    rqli_lost_writes_look_at_all(self->client);
     rqli_socket_await_bytes_or(&self->news.sock, self->sentinels->changed_fd, again_us);
     if (rqli_sentinel_is_open(&self->news)) {
         rqli_sentinel_take_news(&self->news);
     }
-    rqli_history_look_at_all(self->client);
+    rqli_lost_writes_look_at_all(self->client);
     return 0;
 }
 

@@ -2,8 +2,8 @@
 
 #include "base/clock.h"
 #include "lock/client.h"
-#include "lock/history.h"
 #include "lock/leases.h"
+#include "lock/lost_writes.h"
 #include "no_server.h"
 #include "peer.h"
 
@@ -123,10 +123,10 @@ TEST(an_arrival_is_over_when_all_nodes_were_reached_at_which_locks_are)
             CHECK_OK(rqli_leases_add(client->leases, locks[i], NULL));
             CHECK_OK(rql_lock_lost_fd(locks[i], &fd, NULL)); /* has the lock watched */
         }
-        atomic_store(&client->history->shall_arrive, true);
+        atomic_store(&client->lost_writes->shall_arrive, true);
         rqli_timers_set(&background->shared.looks, background->server_look, 0);
         (void)rqli_background_step(&background->worker);
-        assert_int_equal(atomic_load(&client->history->shall_arrive),
+        assert_int_equal(atomic_load(&client->lost_writes->shall_arrive),
                          !row->has_first || !row->has_last);
         rqli_leases_remove(client->leases, locks, 2);
         for (size_t i = 0; i < 2; i++) {

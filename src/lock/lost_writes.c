@@ -1,4 +1,4 @@
-#include "lock/history.h"
+#include "lock/lost_writes.h"
 
 #include "base/clock.h"
 #include "lock/background.h"
@@ -17,7 +17,7 @@
  * reason no lease may last longer than that.
  */
 
-void rqli_history_tell_news(rql_client *client, struct rqli_era *era)
+void rqli_lost_writes_tell_news(rql_client *client, struct rqli_era *era)
 {
     struct rqli_figures figures = {0};
 
@@ -34,10 +34,10 @@ void rqli_history_tell_news(rql_client *client, struct rqli_era *era)
                       client->is_partitioned ? &rqli_key_sets[era - client->eras] : NULL);
 }
 
-void rqli_history_look_at_all(rql_client *client)
+void rqli_lost_writes_look_at_all(rql_client *client)
 {
     for (size_t i = 0; i < rqli_client_n_sets(client); i++) {
-        rqli_history_look(client, &client->eras[i]);
+        rqli_lost_writes_look(client, &client->eras[i]);
     }
 }
 
@@ -77,7 +77,7 @@ static rql_status arrive_at(rql_client *client, struct rqli_node *node)
 }
 
 /* Connects to each node that has something to lose. */
-static void arrive(struct rqli_history *self)
+static void arrive(struct rqli_lost_writes *self)
 {
     struct rqli_fleet *fleet = &self->client->fleet;
     bool has_all = true;
@@ -94,7 +94,7 @@ static void arrive(struct rqli_history *self)
 
 /* In a cluster, keys get another node when a slot moves, and when a replica is promoted that may
  * have missed grants. The keys of a single server stay where they are. */
-static void look_for_moves(struct rqli_history *self)
+static void look_for_moves(struct rqli_lost_writes *self)
 {
     struct rqli_fleet *fleet = &self->client->fleet;
 
@@ -117,7 +117,7 @@ static void look_for_moves(struct rqli_history *self)
  */
 static void look(struct rqli_due *due)
 {
-    struct rqli_history *self = RQLI_OWNER(due, struct rqli_history, due);
+    struct rqli_lost_writes *self = RQLI_OWNER(due, struct rqli_lost_writes, due);
     struct rqli_background *background = self->client->background;
     bool is_needed = rqli_timers_first_us(&background->shared.losses) != RQLI_NEVER_US;
 
@@ -131,28 +131,28 @@ static void look(struct rqli_due *due)
         arrive(self);
     }
     look_for_moves(self);
-    rqli_history_look_at_all(self->client);
+    rqli_lost_writes_look_at_all(self->client);
     rqli_background_lock(background);
     if (is_needed && !rqli_background_is_ending(background)) {
         rqli_background_look(background, due, rqli_now_us() + RQLI_SERVER_LOOK_US);
     }
 }
 
-void rqli_history_on_cut(rql_client *client)
+void rqli_lost_writes_on_cut(rql_client *client)
 {
     struct rqli_background *background = client->background;
 
     if (rqli_worker_runs(&background->worker)) {
         rqli_background_lock(background);
-        atomic_store(&client->history->shall_arrive, true);
+        atomic_store(&client->lost_writes->shall_arrive, true);
         rqli_background_look(background, background->server_look, 0);
         rqli_background_unlock(background);
     }
 }
 
-struct rqli_history *rqli_history_new(rql_client *client)
+struct rqli_lost_writes *rqli_lost_writes_new(rql_client *client)
 {
-    struct rqli_history *self =
+    struct rqli_lost_writes *self =
         calloc(1, sizeof *self + rqli_client_n_sets(client) * sizeof(struct rqli_node *));
 
     if (!self) {
