@@ -101,10 +101,10 @@ allow_services() {
     remove_policy=
 }
 
-# Waits while another program installs packages.
+# Waits while another program installs packages. Nothing is removed for a package, because another program may use it.
 apt_install() {
     as_root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
-        apt-get -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "$@" \
+        apt-get -o DPkg::Lock::Timeout=300 install -y --no-install-recommends --no-remove "$@" \
         >>"$out/packages.log" 2>&1 </dev/null
 }
 

@@ -215,7 +215,7 @@ class Builder:
         self.set_up[tree] = options if is_set_up else None
         is_built = is_set_up and self.quietly(f"{tree}-compile", "ninja", "-C", OUT / tree, "-j", JOBS, *targets,
                                               *(targets_of(OUT / tree, suites) if suites else ()))
-        return is_built or self.verdict(False, f"build of {tree}", OUT / f"{tree}-compile.log")
+        return is_built or self.fail_build(tree, OUT / f"{tree}-{'compile' if is_set_up else 'setup'}.log")
 
 
 class Ahead(Builder):
@@ -240,7 +240,7 @@ class Ahead(Builder):
                 self.process = self.start(*words, stdout=log, stderr=subprocess.STDOUT, **more)
         return self.process.wait() == 0
 
-    def verdict(self, *_):
+    def fail_build(self, *_):
         return False
 
     def __enter__(self):
@@ -294,6 +294,10 @@ class Run(Builder):
         if not is_good:
             self.note_failure(what, log)
         return self.add((int(is_good), int(not is_good), 0))
+
+    def fail_build(self, tree, log):
+        """Keeps the log under a name of its own, because a later stage builds the same tree once more."""
+        return self.verdict(False, f"build of {tree}", shutil.copy(log, OUT / f"{tree}-failed.log"))
 
     # ---- commands ----
 
