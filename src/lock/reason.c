@@ -33,22 +33,6 @@ size_t rqli_reason_obstacle(const struct rqli_acquire *acquire)
     return acquire->count;
 }
 
-/* Writes the name in a client's entry. Returns false if the entry is empty, or another program has
- * written it. */
-static bool write_client(struct rqli_writer *out, struct rqli_slice entry)
-{
-    const struct rqli_slice host = rqli_client_entry_text(entry, "\"host\":");
-    const struct rqli_slice program = rqli_client_entry_text(entry, "\"program\":");
-    const int64_t pid = rqli_client_entry_number(entry, "\"pid\":");
-
-    if (host.length == 0 || program.length == 0 || pid < 0) {
-        return false;
-    }
-    rqli_write_format(out, "%.*s %.*s[%" PRId64 "]", (int)host.length, host.data,
-                      (int)program.length, program.data, pid);
-    return true;
-}
-
 /* Writes the name that the list of clients has, for which it asks the server. A fault is no matter:
  * then the id stands for the name. */
 static bool write_asked(struct rqli_writer *out, rql_client *client, const char *identity)
@@ -59,7 +43,8 @@ static bool write_asked(struct rqli_writer *out, rql_client *client, const char 
     return client->options.client_names &&
            rqli_query_about(client, keys, &batch, NULL, "HGET", keys->lock.data, identity, NULL) ==
                RQL_OK &&
-           batch->reply->type == RQLI_REPLY_TEXT && write_client(out, batch->reply->text);
+           batch->reply->type == RQLI_REPLY_TEXT &&
+           rqli_client_entry_write(out, batch->reply->text);
 }
 
 /* Writes the owner's name, as in "web-3 worker[814]", or the id if no name is known. The identity
@@ -73,7 +58,7 @@ static void write_owner(struct rqli_writer *out, rql_client *client, const char 
     bool is_named;
 
     if (strcmp(identity, client->identity) == 0) {
-        is_named = write_client(out, rqli_slice_of(client->name.entry));
+        is_named = rqli_client_entry_write(out, rqli_slice_of(client->name.entry));
     } else {
         is_named = asks && write_asked(out, client, identity);
     }

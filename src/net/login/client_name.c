@@ -5,6 +5,7 @@
 #include "base/text.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <rql/version.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -150,6 +151,20 @@ struct rqli_slice rqli_client_entry_text(struct rqli_slice entry, const char *ma
         return (struct rqli_slice){"", 0};
     }
     return (struct rqli_slice){rest.data, rqli_slice_before(rest, "\"")};
+}
+
+bool rqli_client_entry_write(struct rqli_writer *out, struct rqli_slice entry)
+{
+    const struct rqli_slice host = rqli_client_entry_text(entry, "\"host\":");
+    const struct rqli_slice program = rqli_client_entry_text(entry, "\"program\":");
+    const int64_t pid = rqli_client_entry_number(entry, "\"pid\":");
+
+    if (host.length == 0 || program.length == 0 || pid < 0) {
+        return false;
+    }
+    rqli_write_format(out, "%.*s %.*s[%" PRId64 "]", (int)host.length, host.data,
+                      (int)program.length, program.data, pid);
+    return true;
 }
 
 void rqli_client_name_of_connection(const struct rqli_client_name *self, bool is_for_commands,

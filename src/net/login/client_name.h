@@ -60,6 +60,10 @@ void rqli_client_name_on_lost(struct rqli_client_name *self);
 struct rqli_slice rqli_client_entry_text(struct rqli_slice entry, const char *mark);
 int64_t rqli_client_entry_number(struct rqli_slice entry, const char *mark);
 
+/* Writes who an entry describes, as in "web-3 worker[814]". Returns false, and writes nothing, if
+ * the entry is empty, or another program has written it. */
+bool rqli_client_entry_write(struct rqli_writer *out, struct rqli_slice entry);
+
 /* Returns true if the entry was written, as far as is known. With partitions it always is. */
 bool rqli_client_name_is_said(struct rqli_client_name *self);
 
