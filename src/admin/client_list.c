@@ -1,5 +1,6 @@
 #include "admin/client_list.h"
 
+#include "admin/infos.h"
 #include "admin/pages.h"
 #include "base/cancel.h"
 #include "base/error.h"
@@ -12,7 +13,7 @@
 /* The list of clients (lua/README.md 51). An entry that cannot be read is left out, because
  * another program has written it. */
 
-enum { CLIENTS_PAGE = 1000 /* COUNT of one HSCAN */, CLIENTS_MAX = 100000, FIRST_ITEMS = 64 };
+enum { CLIENTS_PAGE = 1000 /* COUNT of one HSCAN */, CLIENTS_MAX = 100000 };
 
 static const int64_t hour_us = INT64_C(3600000000);
 
@@ -57,26 +58,8 @@ rql_client_info *rqli_client_info_read(struct rqli_slice identity, struct rqli_s
 /* A walk through the list, and the clients that it finds. */
 struct listing {
     struct rqli_walk walk; /* first */
-    size_t count;
-    rql_client_info **item;
+    struct rqli_infos clients;
 };
-
-static bool add(struct listing *self, rql_client_info *info)
-{
-    /* The array is full at each power of two. */
-    const bool is_full = self->count >= FIRST_ITEMS && (self->count & (self->count - 1)) == 0;
-    rql_client_info **item = self->item;
-
-    if (self->count == 0 || is_full) {
-        item = reallocarray(item, self->count == 0 ? FIRST_ITEMS : 2 * self->count, sizeof(void *));
-    }
-    if (!item) {
-        return false;
-    }
-    self->item = item;
-    self->item[self->count++] = info;
-    return true;
-}
 
 /* Leaves out an entry that is older than an hour: its client has ended, because a living client
  * renews its entry three times in an hour. */
@@ -84,13 +67,12 @@ static void take_client(struct rqli_walk *walk, struct rqli_slice identity, stru
 {
     struct listing *self = (struct listing *)walk;
     rql_client_info *info =
-        self->count < CLIENTS_MAX ? rqli_client_info_read(identity, entry) : NULL;
+        self->clients.count < CLIENTS_MAX ? rqli_client_info_read(identity, entry) : NULL;
 
     if (!info || info->at_us < walk->server_us - hour_us) {
         (void)rql_free(info);
-    } else if (!add(self, info)) {
-        (void)rql_free(info);
-        walk->found.failed = true;
+    } else {
+        rqli_infos_add(&self->clients, info);
     }
 }
 
@@ -102,33 +84,12 @@ static int compare(const void *a, const void *b)
     return strcmp((*left)->identity, (*right)->identity);
 }
 
-/* Makes the list, sorted. HSCAN may return a field more than once. */
-static rql_client_info_list *list_of(struct listing *self)
-{
-    rql_client_info_list *list = rqli_result_new(sizeof *list + self->count * sizeof(void *));
-
-    if (list && self->count > 0) {
-        qsort(self->item, self->count, sizeof(void *), compare);
-        list->item = (rql_client_info **)(list + 1);
-    }
-    for (size_t i = 0; i < self->count; i++) {
-        if (!list || (i > 0 && compare(&list->item[list->count - 1], &self->item[i]) == 0)) {
-            (void)rql_free(self->item[i]);
-        } else {
-            list->item[list->count++] = self->item[i];
-            rqli_result_adopt(list, self->item[i]);
-        }
-    }
-    free(self->item);
-    return list;
-}
-
 rql_status rql_clients_list(rql_client *client, rql_client_info_list **out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
     RQLI_AUTO(rql_free) rql_client_info_list *list = NULL;
     struct rqli_reader reader = {.client = client, .error = error};
-    struct listing listing = {.count = 0};
+    struct listing listing = {.clients = {0}};
     rql_status status = rqli_client_check(client, error);
 
     if (status) {
@@ -143,7 +104,8 @@ rql_status rql_clients_list(rql_client *client, rql_client_info_list **out, rql_
     listing.walk.take_field = take_client;
     status = rqli_walk_read_all(&reader, &listing.walk, CLIENTS_PAGE);
     rqli_walk_fini_p(&listing.walk);
-    list = list_of(&listing);
+    /* HSCAN may return a field more than once. */
+    list = rqli_infos_give(&listing.clients, sizeof *list, compare, compare);
     if (!status && !list) {
         status = rqli_fail_nomem(error);
     }
