@@ -5,7 +5,7 @@
 -- Returns what sweep_lock returns.
 
 local call = redis.call
-local held = call("HMGET", KEYS[1], "acq_id", "hst_id", "rql_nonce")
+local held = call("HMGET", KEYS[1], "acq_id", "hst_id", "rql_nonce", "rql_token", "ts", "reason")
 -- @include is_dead_host
 
 if not held[2] or not is_dead_host(KEYS[6], KEYS[7], held[2]) then

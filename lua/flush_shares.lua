@@ -2,8 +2,8 @@
 --
 -- @keys lock queue requests live fence shares hosts suspects
 -- @args from random
--- Returns {number removed, served, place to go on from or -1, number of shares, acquirers of those removed ...}; served:
--- lua/README.md 9.
+-- Returns {number removed, served, place to go on from or -1, number of shares, now_us} and behind that acquirer, token
+-- and units of each that was removed; served: lua/README.md 9.
 
 local call, keys, random = redis.call, KEYS, ARGV[2]
 local lock, shares = keys[1], keys[6]
@@ -18,14 +18,15 @@ end
 -- @include is_dead_host
 
 local group = {used = held[1] + 0, map = held[2] or ""}
-local names, dead = {}, {}
+local names, dead, answer = {}, {}, {}
 for i = 1, #sharers do
     names[i] = "rql_h:" .. sharers[i]
 end
 for i, field in ipairs(call("HMGET", lock, unpack(names))) do
-    local host = string.match(field or "", "^%x+ %S+ %d+ %d+ %d+ . (%S+) ")
+    local units, token, host = string.match(field or "", "^%x+ (%d+)%S* %d+ (%d+) %d+ . (%S+) ")
     if host and is_dead_host(keys[7], keys[8], host) then
         dead[#dead + 1] = sharers[i]
+        answer[3 * #dead - 2], answer[3 * #dead - 1], answer[3 * #dead] = sharers[i], token, units
     end
 end
 local next_from = #sharers < PAGE and -1 or from + PAGE - #dead
@@ -36,4 +37,4 @@ end
 -- @include end_shares
 end_shares(group, keys, now_text, dead)
 -- @include free_shares
-return {#dead, tonumber(served), group.used and next_from or -1, length, unpack(dead)}
+return {#dead, tonumber(served), group.used and next_from or -1, length, now_text, unpack(answer)}

@@ -2,11 +2,11 @@
 --
 -- @keys lock queue requests live fence shares
 -- @args acquirer host is_dry random
--- Returns {1, served, acquirer, nonce} of what was ended, or "0 0", as sweep_lock.lua.
+-- Returns what sweep_lock.lua does, of the share, with an empty reason and its units behind that.
 
 local call, keys, acquirer, random = redis.call, KEYS, ARGV[1], ARGV[4]
 local held = call("HMGET", keys[1], "rql_used", "rql_slots", "rql_h:" .. acquirer)
-local nonce, host = string.match(held[3] or "", "^(%x+) %S+ %d+ %d+ %d+ . (%S+) ")
+local nonce, units, token, host = string.match(held[3] or "", "^(%x+) (%d+)%S* %d+ (%d+) %d+ . (%S+) ")
 
 if not nonce or host ~= ARGV[2] then
     return "0 0"
@@ -19,4 +19,5 @@ end
 local group = {used = held[1] + 0, map = held[2] or ""}
 end_shares(group, keys, now_text, {acquirer}, {held[3]})
 -- @include free_shares
-return {1, tonumber(served), acquirer, nonce}
+local held_us = string.format("%.0f", math.max(0, now_text - token))
+return {1, tonumber(served), acquirer, nonce, token, now_text, held_us, "", units}

@@ -11,6 +11,7 @@
 
 #include <rql/base.h>
 #include <rql/command.h>
+#include <rql/history.h>
 #include <rql/hosts.h>
 #include <rql/inspect.h>
 #include <rql/rql.h>

@@ -49,6 +49,17 @@ typedef enum rql_tls_verify {
     RQL_TLS_NONE = 2,
 } rql_tls_verify;
 
+/** Which holds are recorded when they end; see rql_options::history. */
+typedef enum rql_history_mode {
+    RQL_HISTORY_OFF = 0, /**< None. */
+    /** The usage of all, and single holds if they, or the wait for them, lasted a second or more.
+     */
+    RQL_HISTORY_LONG = 1,
+    /** The usage of all, and all single holds; with `instr_sampling_enabled`, as many of them as
+     *  `instr_sampling_percent` says. */
+    RQL_HISTORY_ALL = 2,
+} rql_history_mode;
+
 /** One log line; see observe.h. */
 typedef struct rql_log_record rql_log_record;
 
@@ -315,6 +326,15 @@ typedef struct rql_options {
      *  reports that locks have moved, and every 200 ms while a node does not answer. 1000 to
      *  3600000. Default 30000. */
     int64_t topology_refresh_ms;
+
+    /** Records the holds that have ended, so that `rql history` can say who has used a lock, and
+     * for how long others have waited (rql_usage_list(), rql_history_list()). A client sends what
+     * it has recorded once a second at most, from its background thread; no acquisition or release
+     *  waits for it. What ends otherwise than by a release is recorded with any mode but
+     *  ::RQL_HISTORY_OFF. Records have name, user, host, process, token, times and the metadata
+     *  `reason`, no other metadata. With `client_names` switched off they have no user, host or
+     *  process. Default ::RQL_HISTORY_OFF. */
+    rql_history_mode history;
 } rql_options;
 
 /** One pair of metadata. The pair is stored in the lock, and every client can read it. */

@@ -249,6 +249,23 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_release_by_secret(rql_client *client,
                                                              const char *secret, rql_error *error);
 
 /**
+ * Does the same for a holder that was killed: the history (rql_options::history) says so.
+ *
+ * @param[in]  client  The client.
+ * @param[in]  name    The lock's name.
+ * @param[in]  secret  rql_lock_secret() of the grant.
+ * @param[out] error   Why the call did not return RQL_OK, or NULL.
+ *
+ * @retval RQL_OK        Released, and handed to the next waiter.
+ * @retval RQL_NOT_HELD  No grant with this secret is in force; also other statuses of
+ *                       rql_lock_release_by_secret().
+ *
+ * @threads Callable from any thread.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_lock_release_of_killed(rql_client *client, const char *name,
+                                                             const char *secret, rql_error *error);
+
+/**
  * Makes a grant, or a share, live at least @p ttl_ms from now by its secret, from any process. The
  * call never shortens the TTL.
  *

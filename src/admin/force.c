@@ -1,3 +1,4 @@
+#include "admin/ended.h"
 #include "admin/info.h"
 #include "base/cancel.h"
 #include "base/cancel_fd.h"
@@ -19,6 +20,7 @@
 #include <ctype.h>
 #include <rql/lock.h>
 #include <rql/sweep.h>
+#include <stdio.h>
 
 /*
  * Calls about locks that the caller has no handle of: they release or extend one with the secret of
@@ -146,9 +148,9 @@ static rql_status run_call(rql_client *client, const struct rqli_call *call,
     return status;
 }
 
-/* Ends the share of this secret in a lock of several. */
+/* Ends the share of this secret in a lock of several. *who: its acquirer. */
 static rql_status release_share(rql_client *client, const struct rqli_named *lock,
-                                const char *secret, rql_error *error)
+                                const char *secret, char who[RQL_ID_SIZE], rql_error *error)
 {
     const struct rqli_op_route route = rqli_client_route(client, &lock->keys);
     struct secret_sharer sharer;
@@ -160,6 +162,7 @@ static rql_status release_share(rql_client *client, const struct rqli_named *loc
     if (status) {
         return status;
     }
+    (void)snprintf(who, RQL_ID_SIZE, "%s", sharer.acquirer);
     rqli_held_write_withdrawal(&share, &call);
     status = run_call(client, &call, &outcome, error);
     if (!status && outcome.second == RQLI_SERVED_PARTLY) {
@@ -175,21 +178,44 @@ static rql_status release_share(rql_client *client, const struct rqli_named *loc
  * a share of several, so that is found out first. If the lock becomes one of several in between, it
  * is not released, and its share is looked for. If this client holds the lock, its handle is not
  * notified: it finds out as any holder does. */
-rql_status rql_lock_release_by_secret(rql_client *client, const char *name, const char *secret,
-                                      rql_error *error)
+static rql_status release(rql_client *client, const char *name, const char *secret,
+                          enum rqli_ending ending, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
+    RQLI_AUTO(rql_free) rql_holder_list *holders = NULL;
     struct rqli_named lock;
+    char who[RQL_ID_SIZE] = "";
     bool is_of_several = false;
     rql_status status = rqli_named_init(&lock, client, name, error);
 
     status = status ? status : check_secret(secret, error);
     status = status ? status : read_is_of_several(client, &lock.keys, &is_of_several, error);
+    if (!status) {
+        holders = rqli_ended_read(client, &lock.keys);
+    }
     if (!status && !is_of_several) {
         status = rqli_release(client, &lock.keys, secret, error);
         is_of_several = status == RQL_NOT_HELD;
     }
-    return is_of_several ? release_share(client, &lock, secret, error) : status;
+    if (is_of_several) {
+        status = release_share(client, &lock, secret, who, error);
+    }
+    if (!status) {
+        rqli_ended_note(client, &lock.keys, holders, is_of_several ? who : NULL, ending);
+    }
+    return status;
+}
+
+rql_status rql_lock_release_by_secret(rql_client *client, const char *name, const char *secret,
+                                      rql_error *error)
+{
+    return release(client, name, secret, RQLI_ENDED_RELEASED, error);
+}
+
+rql_status rql_lock_release_of_killed(rql_client *client, const char *name, const char *secret,
+                                      rql_error *error)
+{
+    return release(client, name, secret, RQLI_ENDED_KILLED, error);
 }
 
 /* Extends the share of this secret in a lock of several. */
@@ -364,6 +390,7 @@ rql_status rql_lock_force_unlock_sized(rql_client *client, const char *name, rql
                                        size_t size, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
+    RQLI_AUTO(rql_free) rql_holder_list *holders = NULL;
     struct rqli_named lock;
     struct rqli_op_route route;
     rql_unlock_result result = {0};
@@ -372,9 +399,15 @@ rql_status rql_lock_force_unlock_sized(rql_client *client, const char *name, rql
     if (!status && (!out || size < sizeof out->size)) {
         status = rqli_fail(error, RQL_E_INVALID, "out is NULL, or too small");
     }
-    status = status ? status : unlock(client, &lock.keys, &result, error);
+    if (!status) {
+        holders = rqli_ended_read(client, &lock.keys);
+        status = unlock(client, &lock.keys, &result, error);
+    }
     if (status) {
         return status;
+    }
+    if (result.lock_released) {
+        rqli_ended_note(client, &lock.keys, holders, NULL, RQLI_ENDED_FORCED);
     }
     route = rqli_client_route(client, &lock.keys);
     /* Puts our waiters back by their records, and gives the lock to the first. A fault is

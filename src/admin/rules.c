@@ -1,6 +1,8 @@
 #include "admin/rules.h"
 
+#include "base/clock.h"
 #include "lock/client.h"
+#include "lock/history_others.h"
 #include "lock/leases.h"
 #include "wire/command.h"
 
@@ -117,23 +119,87 @@ static void note_acquirer(struct rqli_sweep *sweep, const struct rqli_reply *ite
     }
 }
 
-/* A page of shares names their acquirers behind its four numbers. Else the owner and the nonce of
- * its grant follow two numbers; a dry run names neither. */
-void rqli_rule_note_owners(const struct rqli_sweep_rule *self, struct rqli_sweep *sweep,
-                           const struct rqli_reply *reply)
+static bool are_texts(const struct rqli_reply *items, size_t n)
 {
-    enum { OWNER = 2, NONCE, COUNT, FIRST_OF_PAGE = 4 };
+    size_t i = 0;
 
-    for (size_t i = FIRST_OF_PAGE; self->is_paged && i < reply->count; i++) {
-        note_acquirer(sweep, &reply->items[i]);
+    while (i < n && items[i].type == RQLI_REPLY_TEXT) {
+        i++;
     }
-    if (self->is_paged || reply->count != COUNT || reply->items[OWNER].type != RQLI_REPLY_TEXT ||
-        reply->items[NONCE].type != RQLI_REPLY_TEXT) {
+    return i == n;
+}
+
+/* Adds a hold that has been ended to the history. A kept lock, one of several as a whole, and what
+ * has no owner, are nobody's. */
+static void note_hold(const struct rqli_sweep_rule *self, const struct rqli_sweep *sweep,
+                      const struct rqli_sweep_target *target, struct rqli_slice acquirer,
+                      struct rqli_ended_hold *hold)
+{
+    bool is_flush = self == &rqli_rule_zombie_locks || self == &rqli_rule_zombie_shares;
+
+    if (acquirer.length > 0 && !rqli_slice_is(acquirer, RQLI_SHARED_ACQUIRER) &&
+        !rqli_slice_is(acquirer, RQLI_KEPT_ACQUIRER)) {
+        hold->name = rqli_name_in(target->keys.lock, RQLI_KEY_LOCK);
+        hold->waited_us = -1;
+        hold->ending = is_flush ? RQLI_ENDED_FLUSHED : RQLI_ENDED_FORCED;
+        rqli_history_note_other(sweep->client, acquirer, hold);
+    }
+}
+
+static int64_t number_of(const struct rqli_reply *item)
+{
+    int64_t number;
+
+    return rqli_parse_int(item->text, &number) ? number : -1;
+}
+
+/* A page of shares has the server's time behind its four numbers, and then three words for each
+ * that was removed. */
+static void note_page(const struct rqli_sweep_rule *self, struct rqli_sweep *sweep,
+                      const struct rqli_sweep_target *target, const struct rqli_reply *reply)
+{
+    enum { NOW = 4, FIRST, EACH = 3 };
+
+    if (reply->count <= FIRST || !are_texts(reply->items + NOW, reply->count - NOW)) {
         return;
     }
-    note_acquirer(sweep, &reply->items[OWNER]);
-    if (is_own(sweep->client, reply->items[OWNER].text)) {
-        rqli_leases_on_taken(sweep->client->leases, reply->items[NONCE].text);
+    for (size_t i = FIRST; i + EACH <= reply->count; i += EACH) {
+        const struct rqli_reply *item = &reply->items[i];
+        struct rqli_ended_hold hold = {
+            .at_us = number_of(&reply->items[NOW]),
+            .token = number_of(&item[1]),
+            .units = number_of(&item[2]),
+        };
+
+        hold.held_us = rqli_later(hold.at_us - hold.token, 0);
+        note_acquirer(sweep, item);
+        note_hold(self, sweep, target, item->text, &hold);
+    }
+}
+
+/* Other scripts say whose the lock was behind two numbers; a dry run does not. */
+void rqli_rule_note_owners(const struct rqli_sweep_rule *self, struct rqli_sweep *sweep,
+                           const struct rqli_sweep_target *target, const struct rqli_reply *reply)
+{
+    enum { OWNER = 2, NONCE, TOKEN, NOW, HELD, REASON, UNITS };
+
+    const struct rqli_reply *items = reply->items;
+
+    if (self->is_paged) {
+        note_page(self, sweep, target, reply);
+    } else if (reply->count > REASON && are_texts(items + OWNER, reply->count - OWNER)) {
+        note_acquirer(sweep, &items[OWNER]);
+        note_hold(self, sweep, target, items[OWNER].text,
+                  &(struct rqli_ended_hold){
+                      .reason = items[REASON].text,
+                      .at_us = number_of(&items[NOW]),
+                      .held_us = number_of(&items[HELD]),
+                      .token = number_of(&items[TOKEN]),
+                      .units = reply->count > UNITS ? number_of(&items[UNITS]) : 0,
+                  });
+        if (is_own(sweep->client, items[OWNER].text)) {
+            rqli_leases_on_taken(sweep->client->leases, items[NONCE].text);
+        }
     }
 }
 

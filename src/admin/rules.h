@@ -50,10 +50,10 @@ void rqli_rule_write(const struct rqli_sweep_rule *self, const struct rqli_sweep
 bool rqli_rule_count(const struct rqli_sweep_rule *self, struct rqli_sweep *sweep,
                      struct rqli_sweep_target *target, const struct rqli_outcome *outcome);
 
-/* Lists those who held the lock that was removed, or had a share of it, and reports the loss to the
- * leases of this client. */
+/* Lists those who held the lock that was removed, or had a share of it, adds their holds to the
+ * history, and reports the loss to the leases of this client. */
 void rqli_rule_note_owners(const struct rqli_sweep_rule *self, struct rqli_sweep *sweep,
-                           const struct rqli_reply *reply);
+                           const struct rqli_sweep_target *target, const struct rqli_reply *reply);
 
 extern const struct rqli_sweep_rule rqli_rule_queues;
 extern const struct rqli_sweep_rule rqli_rule_locks;         /* of the owner, or all */

@@ -182,7 +182,7 @@ static void read_reply(struct rqli_op *op, size_t i, const struct rqli_batch *an
             on_swept(self, target);
         }
         if (outcome.what > 0 && rqli_rule_ends_locks(rule)) {
-            rqli_rule_note_owners(rule, self, reply);
+            rqli_rule_note_owners(rule, self, target, reply);
         }
         target->goes_on = rqli_rule_count(rule, self, target, &outcome);
         if (!target->goes_on) {

@@ -52,6 +52,7 @@ void cli_args_init(struct cli_args *args, char **arguments)
         .head_start_ms = CLI_UNSET,
         .units = CLI_UNSET,
         .count = CLI_UNSET,
+        .days = CLI_UNSET,
     };
     /* An error in the environment is kept until it matters, because the help needs nothing from
      * it. */

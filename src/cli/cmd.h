@@ -40,12 +40,13 @@ struct cli_args {
     bool ids, verbose;
     bool unless_failed, at_most_once, again;
     bool shared, slots, batch;
+    bool list, slowest, forget;
     int64_t wait_ms, max_hold_ms, hold_at_least_ms, kill_after_ms, add_ms, older_than_ms;
     int64_t conflict_exit_code, max_keys, every_ms, window_ms, for_ms, within_ms, drain_ms;
-    int64_t permits, units, max_waiters, head_start_ms, count;
+    int64_t permits, units, max_waiters, head_start_ms, count, days;
     const char *agent; /* the path of its socket, or "" for the usual one; NULL: no agent */
     const char *priority, *secret, *host, *acquirer, *out_file, *classes_file, *listen;
-    const char *password_file, *password, *sort;
+    const char *password_file, *password, *sort, *by, *user;
 
     size_t n_meta;
     rql_meta meta[RQL_META_MAX_PAIRS];
@@ -148,6 +149,7 @@ extern const struct cli_command cli_clear_of;
 extern const struct cli_command cli_drain;
 extern const struct cli_command cli_dead;
 extern const struct cli_command cli_stats;
+extern const struct cli_command cli_history;
 extern const struct cli_command cli_ping;
 extern const struct cli_command cli_doctor;
 extern const struct cli_command cli_bench;

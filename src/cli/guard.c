@@ -38,6 +38,7 @@ struct orders {
     int64_t io_timeout_ms;
     int64_t recovery_delay_ms;
     rql_tls_verify tls_verify;
+    rql_history_mode history;
 };
 
 /* Returns one of the fields of the options that are texts, in the order of the message. */
@@ -115,6 +116,7 @@ bool cli_guard_order(int channel, const rql_options *options, const struct cli_h
         .io_timeout_ms = options->io_timeout_ms,
         .recovery_delay_ms = options->recovery_delay_ms,
         .tls_verify = options->tls_verify,
+        .history = options->history,
     };
     CLI_AUTO(cli_free) char *texts = join_texts(*options, held, orders.n_locks, &orders.size);
 
@@ -369,6 +371,7 @@ static void release(const struct guard *self)
     options.io_timeout_ms = orders->io_timeout_ms;
     options.recovery_delay_ms = orders->recovery_delay_ms;
     options.tls_verify = orders->tls_verify;
+    options.history = orders->history;
     for (size_t i = 0; i < N_OPTION_TEXTS; i++) {
         *text_of(&options, i) = take_text(&at);
     }
@@ -380,8 +383,9 @@ static void release(const struct guard *self)
         const char *name = take_text(&at);
 
         /* A lock that cannot be released ends by its ttl. */
-        (void)!rql_lock_release_by_secret(client, name, take_text(&at), NULL);
+        (void)!rql_lock_release_of_killed(client, name, take_text(&at), NULL);
     }
+    (void)rql_client_free(client); /* sends its part of the history */
 }
 
 void cli_guard_run(pid_t command, bool is_fresh)

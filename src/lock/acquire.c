@@ -8,6 +8,7 @@
 #include "lock/durable.h"
 #include "lock/end.h"
 #include "lock/grant.h"
+#include "lock/history.h"
 #include "lock/hosts.h"
 #include "lock/leases.h"
 #include "lock/leaving.h"
@@ -600,6 +601,7 @@ void rqli_acquire_report(const struct rqli_acquire *self)
         return;
     }
     for (size_t i = 0; i < self->count; i++) {
+        rqli_history_keep_reason(self->locks[i], self->options);
         rqli_notify_obtained(self->locks[i]);
     }
 }

@@ -507,7 +507,8 @@ static void end_duties(struct rqli_background *self)
 /* Returns whether there is something that the end of the client waits for. */
 static bool owes(const struct rqli_background *self)
 {
-    return self->n_late > 0 || self->n_withdrawals > 0 || self->shared.n_adopted > 0;
+    return self->n_late > 0 || self->n_withdrawals > 0 || self->shared.n_adopted > 0 ||
+           self->shared.n_records > 0;
 }
 
 /* Reports losses first, so that no slow renewal delays a report. A look fires once in a step at

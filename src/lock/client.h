@@ -23,6 +23,8 @@
 
 struct rqli_background;
 struct rqli_cluster;
+struct rqli_history;
+struct rqli_history_others;
 struct rqli_hosts;
 struct rqli_leases;
 struct rqli_lost_writes;
@@ -51,6 +53,8 @@ struct rql_client {
     struct rqli_master_watch *master_watch;
     struct rqli_cluster *cluster; /* NULL: not partitioned */
     struct rqli_background *background;
+    struct rqli_history *history; /* NULL: none is kept */
+    struct rqli_history_others *history_others;
     struct rqli_lost_writes *lost_writes;
     struct rqli_leases *leases;
     struct rqli_stats *stats;

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/secret.h"
 #include "lock/client.h"
+#include "lock/history_others.h"
 #include "lock/hosts.h"
 #include "lock/leases.h"
 #include "lock/lost_writes.h"
@@ -114,6 +115,16 @@ static rql_status set_up_cluster(rql_client *client, rql_error *error)
     return RQL_OK;
 }
 
+static rql_status set_up_history(rql_client *client, rql_error *error)
+{
+    if (client->options.history == RQL_HISTORY_OFF) {
+        return RQL_OK;
+    }
+    client->history = rqli_history_new(client);
+    client->history_others = rqli_history_others_new(client);
+    return client->history && client->history_others ? RQL_OK : rqli_fail_nomem(error);
+}
+
 /* Makes the parts. Nothing is sent: the first connection is made by the first call, or by
  * rql_client_connect(). So the parts can get a pointer to the identity before the identity exists.
  * The client joins the members of fork last, when all parts exist that abandon() touches. */
@@ -141,7 +152,8 @@ static rql_status make_parts(rql_client *client, rql_error *error)
     if (!rqli_random_hex(client->identity)) {
         return rqli_fail(error, RQL_E_NOMEM, "client: the system returned no random numbers");
     }
-    status = set_up_sentinels(client, error);
+    status = set_up_history(client, error);
+    status = status ? status : set_up_sentinels(client, error);
     status = status ? status : set_up_cluster(client, error);
     status = status ? status : watch_masters(client, error);
     if (status) {
@@ -249,10 +261,16 @@ rql_client *rqli_client_free(rql_client *client)
         rqli_fork_leave(&client->fork);
     }
     client->master_watch = rqli_master_watch_free(client->master_watch);
+    if (client->is_member && client->history) {
+        rqli_history_others_hurry(client->history_others);
+        rqli_history_hurry(client->history);
+    }
     if (client->background) {
         rqli_background_stop(client->background);
         client->leases = rqli_leases_free(client->leases);
         client->background = rqli_background_free(client->background);
+        client->history_others = rqli_history_others_free(client->history_others);
+        client->history = rqli_history_free(client->history);
         free(client->lost_writes);
     }
     leave_list(client);

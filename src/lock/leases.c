@@ -6,6 +6,7 @@
 #include "base/threads.h"
 #include "lock/client.h"
 #include "lock/held_calls.h"
+#include "lock/history.h"
 #include "lock/hosts.h"
 #include "lock/transfer.h"
 #include "observe/observe.h"
@@ -185,6 +186,7 @@ static void report_loss(struct rqli_leases *self, rql_lock *lock)
     rqli_lease_on_gone(&lock->kept.lease);
     lock->kept.lease.is_reported = true;
     update(self, lock);
+    rqli_history_note_loss(lock);
     if (lock->kept.lost_fd >= 0) {
         (void)eventfd_write(lock->kept.lost_fd, 1);
     }

@@ -134,6 +134,9 @@ rql_lock *rqli_lock_free(rql_lock *lock)
         if (lock->slots) { /* rare, and a call to free() costs more than to look */
             free(lock->slots);
         }
+        if (lock->reason) {
+            free(lock->reason);
+        }
         if (lock->room != ROOM || !rqli_freelist_keep(&lock->client->handles, lock)) {
             free(lock);
         }

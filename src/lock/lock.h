@@ -49,6 +49,7 @@ struct rql_lock {
     rql_lock_process process;
     struct rqli_share share; /* that it has, or asks for; changed under the background's mutex */
     int *slots;              /* of the share, as many as units; or NULL */
+    char *reason;            /* for the history, see rqli_history_keep_reason(); or NULL */
     bool handed_over;
     struct rqli_origin origin;
     struct rqli_transfer *transfer;    /* handed it over inside the client; or NULL */

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "lock/acquisition.h"
 #include "lock/client.h"
+#include "lock/history.h"
 
 /*
  * Decides when to log a line or send an event about a lock, and which: as the gem does.
@@ -56,6 +57,7 @@ void rqli_notify_ended(const rql_lock *lock, rql_status status)
     /* The lock is off the leases by now, and its handle is not freed yet. */
     struct rqli_figures figures = rqli_lock_figures(lock);
 
+    rqli_history_note_release(lock, status);
     figures.status = status;
     figures.hold_time_us = rqli_now_us() - lock->held_us;
     if (lock->process == RQL_LOCK_OBTAINING) {

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/threads.h"
 #include "lock/client.h"
+#include "lock/history.h"
 #include "lock/leases.h"
 #include "lock/lock.h"
 #include "lock/reason.h"
@@ -359,6 +360,18 @@ enum rqli_series_step rqli_series_on_acquired(struct rqli_series_acquire *self,
                                                                        : RQLI_SERIES_ACQUIRE;
 }
 
+/* Notes the end of one lock. If not all were held any more, its own lease says whether this one
+ * was. */
+static void note_end(const rql_lock *lock, rql_status status)
+{
+    bool is_gone = rqli_lease_state(&lock->kept.lease, rqli_now_us()) == RQL_GONE;
+
+    if (status == RQL_NOT_HELD && !is_gone) {
+        status = RQL_OK;
+    }
+    rqli_history_note_release(lock, status);
+}
+
 void rqli_series_on_returned(const rql_series *series, rql_status status)
 {
     int64_t now_us = rqli_now_us();
@@ -368,6 +381,7 @@ void rqli_series_on_returned(const rql_series *series, rql_status status)
                                              .hold_time_us = now_us - series->locks[i]->held_us};
 
         rqli_observe(RQLI_ON_PART_ENDED, &series->locks[i]->subject, &figures);
+        note_end(series->locks[i], status);
     }
 }
 

@@ -2,7 +2,6 @@
 
 #include "base/cancel_fd.h"
 #include "base/must.h"
-#include "base/random.h"
 
 /*
  * Log lines and events. moments.def has a row for each moment: the counters that it changes, and
@@ -22,12 +21,6 @@ struct line {
 
 /* ---- listeners ---- */
 
-/* The gem's weights: 15 means 16 of 101, and 0 still means 1 of 101; 100 means all. */
-static bool is_drawn(rql_sampler_fn sampler, void *data, int64_t percent)
-{
-    return sampler ? sampler(percent, data) : percent >= rqli_random_below(101);
-}
-
 /* Decides once, so that an acquisition is logged completely or not at all. A call that asks for its
  * line is not sampled, and without a logger no sampler is called. Events are drawn separately: a
  * line without its event is possible. */
@@ -40,13 +33,13 @@ void rqli_subject_listen(struct rqli_subject *self, const rql_options *client,
 
     self->logger = options->logger;
     self->logger_data = options->logger_data;
-    if (draws_line &&
-        !is_drawn(client->log_sampler, client->log_sampler_data, client->log_sampling_percent)) {
+    if (draws_line && !rqli_is_drawn(client->log_sampler, client->log_sampler_data,
+                                     client->log_sampling_percent)) {
         self->logger = NULL;
     }
     self->instrumenter = options->instrumenter;
-    if (draws_event && !is_drawn(client->instr_sampler, client->instr_sampler_data,
-                                 client->instr_sampling_percent)) {
+    if (draws_event && !rqli_is_drawn(client->instr_sampler, client->instr_sampler_data,
+                                      client->instr_sampling_percent)) {
         self->instrumenter = NULL;
     }
     self->instrumenter_data = options->instrumenter_data;

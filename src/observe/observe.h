@@ -10,6 +10,7 @@
  * light build does nothing: light.c.
  */
 
+#include "base/random.h"
 #include "observe/stats.h"
 
 #include <rql/lock.h>
@@ -71,6 +72,13 @@ struct rqli_figures {
     const char *master;
     const char *error;
 };
+
+/* Asks a sampler, or draws by the gem's weights: 15 means 16 of 101, and 0 still means 1 of 101;
+ * 100 means all. */
+static inline bool rqli_is_drawn(rql_sampler_fn sampler, void *data, int64_t percent)
+{
+    return sampler ? sampler(percent, data) : percent >= rqli_random_below(101);
+}
 
 /* Sets the listeners, as given in the options of the client and of the call; asks the samplers. */
 void rqli_subject_listen(struct rqli_subject *self, const rql_options *client,

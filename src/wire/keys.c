@@ -1,6 +1,8 @@
 #include "wire/keys.h"
 
+#include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #define TEXT(text)                                                                                 \
     {                                                                                              \
@@ -23,6 +25,31 @@ const struct rqli_key_set rqli_key_sets[RQLI_KEY_SETS] = {
 #include "wire/partitions.def"
     [RQLI_WHOLE] = KEY_SET(RQLI_PREFIX, ""),
 };
+
+struct rqli_slice rqli_usage_key(const struct rqli_key_set *set, int64_t day,
+                                 char out[RQLI_HISTORY_KEY_SIZE])
+{
+    const time_t begin = (time_t)(day * 86400);
+    char date[sizeof "2026-11-29"];
+    struct tm utc;
+
+    (void)strftime(date, sizeof date, "%Y-%m-%d", gmtime_r(&begin, &utc));
+    (void)snprintf(out, RQLI_HISTORY_KEY_SIZE, "%susage:%s", set->prefix.data, date);
+    return rqli_slice_of(out);
+}
+
+struct rqli_slice rqli_history_key(const struct rqli_key_set *set, char out[RQLI_HISTORY_KEY_SIZE])
+{
+    (void)snprintf(out, RQLI_HISTORY_KEY_SIZE, "%shistory", set->prefix.data);
+    return rqli_slice_of(out);
+}
+
+void rqli_usage_field(struct rqli_slice user, struct rqli_slice host, struct rqli_slice name,
+                      char out[RQLI_USAGE_FIELD_SIZE])
+{
+    (void)snprintf(out, RQLI_USAGE_FIELD_SIZE, "%.*s\t%.*s\t%.*s", (int)user.length, user.data,
+                   (int)host.length, host.data, (int)name.length, name.data);
+}
 
 /* CRC-16/XMODEM, computed by half bytes. */
 static unsigned crc16(struct rqli_slice text)

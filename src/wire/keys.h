@@ -74,6 +74,18 @@ static inline unsigned rqli_key_set_index(const struct rqli_key_set *self)
     return (unsigned)(self - rqli_key_sets);
 }
 
+/* Write the keys of the history, which are in the first set of a client: of the usage of a day,
+ * counted from 1970, and of single holds; and a field of the usage. They are terminated. */
+enum { RQLI_HISTORY_KEY_SIZE = 48, RQLI_USAGE_FIELD_SIZE = 768 };
+
+#define RQLI_DAY_US INT64_C(86400000000)
+
+struct rqli_slice rqli_usage_key(const struct rqli_key_set *set, int64_t day,
+                                 char out[RQLI_HISTORY_KEY_SIZE]);
+struct rqli_slice rqli_history_key(const struct rqli_key_set *set, char out[RQLI_HISTORY_KEY_SIZE]);
+void rqli_usage_field(struct rqli_slice user, struct rqli_slice host, struct rqli_slice name,
+                      char out[RQLI_USAGE_FIELD_SIZE]);
+
 /* Returns the set that a key belongs to, by its beginning. NULL: it belongs to none. */
 const struct rqli_key_set *rqli_key_set_in(struct rqli_slice key);
 

@@ -41,9 +41,11 @@ def write_script(path):
 
 
 def runs(line):
-    def test(server, _rql):
+    def test(server, rql):
         if line.startswith("rql series"):
             leave_out_in_cluster("a series of names without a {tag}")
+        if line.startswith("rql history"):
+            check_equal(rql("run", "a", "--", "true", RQL_HISTORY="long").code, 0)
         if line.startswith("rql drain"):
             entry = {"host": line.split()[2], "pid": 1, "at_us": time.time_ns() // 1000}
             server.ask("HSET", "rql:clients", "0" * 32, json.dumps(entry, separators=(",", ":")))
@@ -81,12 +83,12 @@ def commands_of(script):
 
 
 def test_rights_of_the_answer_are_those_of_the_scripts(_server, _rql):
-    locks, looks, sweeps, _ = rights()
+    locks, looks, sweeps, _, history = rights()
     called = set().union(*(commands_of(script) for script in LOCKING))
     check_equal(set(locks), called | SENT_TO_LOCK, "to lock")
     scripts = [name[:-4] for name in os.listdir(LUA) if name.endswith(".lua")]
     called = set().union(*(commands_of(script) for script in scripts))
-    check_equal(called - {*locks, *looks, *sweeps}, set(), "to sweep")
+    check_equal(called - {*locks, *looks, *sweeps, *history, "memory"}, set(), "to sweep, and for a history")
 
 
 def make_user(server, user, commands):
@@ -103,7 +105,7 @@ def check_refused_nothing(server, user):
 
 
 def test_rights_of_the_answer_suffice(server, _rql):
-    locks, looks, sweeps, force = rights()
+    locks, looks, sweeps, force, _ = rights()
     for user, commands, lines in (
             ("lock", locks, ["run a -- true", "series a b{a} -- true", "lock a --try --ttl 1m",
                              "extend a --add 1s --force"]),

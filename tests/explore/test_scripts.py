@@ -172,8 +172,11 @@ def test_a_grant_that_gets_no_ttl_is_an_error(calls):
 
 def test_a_sweep_deletes_the_lock_that_it_is_about(calls):
     """The script decides, in the same step: whatever the lock was when it was found, it may be another's by now."""
-    fields = {"acq_id": acquirer(OUR), "hst_id": host(OUR), "ts": "1795254268.4681", "rql_nonce": nonce(OUR)}
-    deleted = [1, 0, acquirer(OUR), nonce(OUR)]
+    begun_us = calls.now_us - 2500001
+    fields = {"acq_id": acquirer(OUR), "hst_id": host(OUR), "ts": f"{begun_us // 10 ** 6}.{begun_us % 10 ** 6:06d}",
+              "rql_nonce": nonce(OUR), "rql_token": "77", "reason": "a" * 600}
+    held = ["77", str(calls.now_us), "2500001", "a" * 512]
+    deleted = [1, 0, acquirer(OUR), nonce(OUR), *held]
 
     def check_delete(script, words, wanted, **changes):
         calls.ask("DEL", LOCK)
@@ -186,8 +189,10 @@ def test_a_sweep_deletes_the_lock_that_it_is_about(calls):
     check_delete("sweep_lock", (acquirer(OUR), host(OUR), 0), deleted)
     check_delete("sweep_lock", ("", "", 1), "1 0")
     check_delete("sweep_lock", ("", "", 0), deleted)
-    check_delete("sweep_lock", ("", "", 0), [1, 0, "", nonce(OUR)], acq_id="x" * 513)
+    check_delete("sweep_lock", ("", "", 0), [1, 0, "", nonce(OUR), *held], acq_id="x" * 513)
     check_equal(calls.call("sweep_lock", "", "", 0, RANDOM), "0 0")  # there is none
+    calls.ask("HSET", LOCK, "acq_id", "of Ruby")
+    check_equal(calls.call("sweep_lock", "", "", 0, RANDOM), [1, 0, "of Ruby", "", "-1", str(calls.now_us), "0", ""])
     check_delete("flush_lock", (), "0 0")
     calls.ask("HSET", "rql:swarm:hsts", host(OUR), "5.5")
     calls.ask("HSET", "rql:swarm:suspects", host(OUR), "1 S 5.5")

@@ -105,9 +105,11 @@ def test_each_script_does_the_same_everywhere(calls):
     follow("sweep_request", (acquirer(4), 0, RANDOM), "1 0")
     follow("leave", (acquirer(5), nonce(5), RANDOM), "1 0")
     follow("release", (nonce(2), RANDOM), "1 1")
-    follow("sweep_lock", ("", "", 0, RANDOM), [1, 1, acquirer(3), nonce(3)])
+    token = calls.ask("HGET", "rql:lock:a", "rql_token")
+    follow("sweep_lock", ("", "", 0, RANDOM), [1, 1, acquirer(3), nonce(3), token, str(calls.now_us), "0", ""])
     let_die(calls, 6)
-    follow("flush_lock", (RANDOM,), [1, 1, acquirer(6), nonce(6)])
+    token = calls.ask("HGET", "rql:lock:a", "rql_token")
+    follow("flush_lock", (RANDOM,), [1, 1, acquirer(6), nonce(6), token, str(calls.now_us), "0", ""])
     follow("swarm_remove", (host(6),), [1, 0])
     follow("sweep_queue", (0,), [0, 0])
     calls.ask("DEL", "rql:lock:a")
@@ -117,15 +119,18 @@ def test_each_script_does_the_same_everywhere(calls):
     follow("acquire_shared", shared(2), f"1 {now} 30000 {now + 1} 0 2 {nonce(2)}")
     follow("extend_shared", (acquirer(1), nonce(1), 40000, RANDOM, "1 2"), f"1 {now} 40000")
     let_die(calls, 2)
-    follow("flush_shares", (0, RANDOM), [1, 0, -1, 2, acquirer(2)])
-    follow("sweep_share", (acquirer(1), host(1), 0, RANDOM), [1, 0, acquirer(1), nonce(1)])
+    follow("flush_shares", (0, RANDOM), [1, 0, -1, 2, str(now), acquirer(2), str(now + 1), "1"])
+    follow("sweep_share", (acquirer(1), host(1), 0, RANDOM),
+           [1, 0, acquirer(1), nonce(1), str(now), str(now), "0", "", "1"])
     follow("leave_shared", (acquirer(1), nonce(1), RANDOM), "0 0")
     calls.pass_ms(1)
     series = (acquirer(8), host(8), 30000, nonce(8), NEVER, f"{QUEUED} {RANDOM}")
     follow("acquire_series", series, [1, calls.now_us, calls.now_us, 30000, 0, nonce(8)])
+    follow("usage", ("long", 0, "1 1 2 3 0 x"), 3)
+    follow("history", ("\n2 4 name 1 a",), 1)
     check_equal(sorted(set(seen)), sorted(SCRIPTS))
     check_equal(sorted(calls.ask("KEYS", "*")), sorted(calls.server.prefix + name for name in (
-        "clients", "fence", "live", "lock:a", "swarm:flusher", "swarm:hsts", "swarm:suspects")))
+        "clients", "fence", "history", "live", "lock:a", "swarm:flusher", "swarm:hsts", "swarm:suspects", "usage")))
 
 
 if __name__ == "__main__":

@@ -671,18 +671,21 @@ def test_a_lock_of_several_is_swept_as_a_whole_or_by_acquirer(calls):
     check_equal(calls.call("sweep_lock", acquirer(1), host(1), 0, RANDOM), "0 0")
     check_equal(calls.call("sweep_share", acquirer(1), host(2), 0, RANDOM), "0 0")
     check_equal(calls.call("sweep_share", acquirer(1), host(1), 1, RANDOM), "1 0")
-    check_equal(calls.call("sweep_share", acquirer(1), host(1), 0, RANDOM), [1, 1, acquirer(1), nonce(1)])
+    check_equal(calls.call("sweep_share", acquirer(1), host(1), 0, RANDOM)[:4], [1, 1, acquirer(1), nonce(1)])
     check_equal(admitted(calls), [(3, ["0"])])
     calls.acquire(4, f"q{WAITS}")
-    check_equal(calls.call("sweep_lock", "", "", 0, RANDOM), [1, 1, SEVERAL, "shared"])
+    check_equal(calls.call("sweep_lock", "", "", 0, RANDOM)[:4], [1, 1, SEVERAL, "shared"])
     calls.check_holder(4)
 
 
 def test_the_last_share_that_is_swept_hands_over_the_lock(calls):
     let_share(calls, 1, 2)
+    begun_us = calls.now_us
     calls.acquire(3, f"q{WAITS}")
     leave(calls, 2)
-    check_equal(calls.call("sweep_share", acquirer(1), host(1), 0, RANDOM), [1, 1, acquirer(1), nonce(1)])
+    calls.pass_ms(3)
+    check_equal(calls.call("sweep_share", acquirer(1), host(1), 0, RANDOM),
+                [1, 1, acquirer(1), nonce(1), str(begun_us), str(calls.now_us), "3000", "", "1"])
     calls.check_holder(3)
 
 
@@ -695,11 +698,18 @@ def test_shares_of_dead_hosts_are_flushed_page_by_page(calls):
     check_equal(calls.call("flush_lock", RANDOM), "0 0")
     place, removed = 0, 0
     while place != -1:
-        n_gone, served, place, _, *acquirers = calls.call("flush_shares", place, RANDOM)
+        n_gone, served, place, _, *shares = calls.call("flush_shares", place, RANDOM)
         removed += n_gone
-        check_equal(len(acquirers), n_gone)
+        check_equal(len(shares), n_gone and 1 + 3 * n_gone)
         check_equal(served, 0)
     check_equal((removed, calls.ask("HGET", LOCK, "rql_used"), calls.ask("ZCARD", SHARES)), (45, "47", 47))
+
+
+def check_flush(calls, numbers, *sharers):
+    """These had shares on dead hosts: the answer says which."""
+    had = [calls.ask("HGET", LOCK, f"rql_h:{acquirer(one)}").split(" ") for one in sharers]
+    words = [word for one, field in zip(sharers, had) for word in (acquirer(one), field[3], "1")]
+    check_equal(calls.call("flush_shares", 0, RANDOM), [*numbers, str(calls.now_us), *words])
 
 
 def test_the_units_of_dead_hosts_go_to_waiters_or_the_lock_does(calls):
@@ -707,12 +717,12 @@ def test_the_units_of_dead_hosts_go_to_waiters_or_the_lock_does(calls):
     let_wait(calls, 3, units="1 2s")
     let_die(calls, 2)
     calls.heard()
-    check_equal(calls.call("flush_shares", 0, RANDOM), [1, 1, -1, 2, acquirer(2)])
+    check_flush(calls, [1, 1, -1, 2], 2)
     check_equal(admitted(calls), [(3, ["1"])])
     let_die(calls, 1)
     let_die(calls, 3)
     calls.acquire(4, f"q{WAITS}")
-    check_equal(calls.call("flush_shares", 0, RANDOM), [2, 1, -1, 2, acquirer(3), acquirer(1)])
+    check_flush(calls, [2, 1, -1, 2], 3, 1)
     calls.check_holder(4)
     check_equal(calls.call("flush_shares", 0, RANDOM), [0, 0, -1, 0])
     calls.ask("DEL", LOCK)

@@ -74,7 +74,14 @@ static const struct right {
     {OPTIONAL, "config|get", {"CONFIG", "GET", "maxmemory"}},
     {OPTIONAL, "wait", {"WAIT", "0", "-"}},
     {OPTIONAL, "waitaof", {"WAITAOF", "0", "0", "-"}},
+    {OPTIONAL, "xadd", {"XADD", KEY, "-", "f", "v"}},
+    {OPTIONAL, "xtrim", {"XTRIM", KEY, "MAXLEN", "-"}},
+    {OPTIONAL, "xlen", {"XLEN", KEY}},
+    {OPTIONAL, "xrevrange", {"XREVRANGE", KEY, "-", "+"}},
+    {OPTIONAL, "xdel", {"XDEL", KEY, "-"}},
     {OPTIONAL, "~rql:clients", {"HLEN", "rql:clients"}},
+    {OPTIONAL, "~rql:usage:*", {"HSET", "rql:usage:-", "f", "v", "g"}},
+    {OPTIONAL, "~rql:history", {"XADD", "rql:history", "-", "f", "v"}},
 };
 
 enum { N_RIGHTS = sizeof rights / sizeof rights[0] };
@@ -307,7 +314,7 @@ static const struct doctor_row rows[] = {
      "locks work, but rql unlock --force does not", FIX},
     {"acl.rights", DOCTOR_NOTE, "lacks_options",
      "user {user} lacks optional rights; missing: {missing}",
-     "locks work; some checks, and some faster ways, are not available", FIX},
+     "locks work; some checks, some faster ways or the history are not available", FIX},
     DOCTOR_GOOD_ROW("acl.rights", NULL, "user {user} has all rights"),
 };
 

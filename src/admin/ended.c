@@ -1,0 +1,51 @@
+#include "admin/ended.h"
+
+#include "admin/info.h"
+#include "base/clock.h"
+#include "lock/history_others.h"
+
+#include <string.h>
+
+rql_holder_list *rqli_ended_read(rql_client *client, const struct rqli_keys *keys)
+{
+    const struct rqli_reader reader = {
+        .client = client, .where = keys->lock.data, .set = keys->set};
+    rql_holder_list *holders = NULL;
+
+    if (client->history) {
+        (void)!rqli_read_holders(&reader, keys->lock, &holders);
+    }
+    return holders;
+}
+
+static struct rqli_slice reason_of(const rql_holder_info *holder)
+{
+    for (size_t i = 0; i < holder->n_meta; i++) {
+        if (strcmp(holder->meta[i].name, "reason") == 0) {
+            return rqli_slice_of(holder->meta[i].value);
+        }
+    }
+    return (struct rqli_slice){"", 0};
+}
+
+void rqli_ended_note(rql_client *client, const struct rqli_keys *keys,
+                     const rql_holder_list *holders, const char *acquirer, enum rqli_ending ending)
+{
+    for (size_t i = 0; holders && i < holders->count; i++) {
+        const rql_holder_info *holder = holders->item[i];
+        const struct rqli_ended_hold hold = {
+            .name = rqli_name_in(keys->lock, RQLI_KEY_LOCK),
+            .reason = reason_of(holder),
+            .at_us = holders->server_us,
+            .waited_us = -1,
+            .held_us = rqli_later(holders->server_us - holder->acquired_at_us, 0),
+            .token = holder->token,
+            .units = holder->share_units,
+            .ending = ending,
+        };
+
+        if (holder->acquirer_id && (!acquirer || strcmp(acquirer, holder->acquirer_id) == 0)) {
+            rqli_history_note_other(client, rqli_slice_of(holder->acquirer_id), &hold);
+        }
+    }
+}

@@ -1,0 +1,415 @@
+#include "lock/history.h"
+
+#include "base/clock.h"
+#include "base/dlist.h"
+#include "lock/record.h"
+#include "lock/usage.h"
+#include "observe/observe.h"
+#include "wire/reply.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * Two records, each sent by a duty of its own:
+ *
+ * - the usage, which leaves nothing out for lack of room, because a hold only adds to a sum;
+ * - single holds, of which those that find no room are left out and counted.
+ *
+ * Single holds are sent again until the server answers, because a reader keeps one for each token.
+ * Sums that were sent without an answer are not sent again: they may have been added.
+ */
+
+enum {
+    HOLDS_MAX = 500,   /* single holds that wait */
+    TEXT_SIZE = 65536, /* of one call; the rest goes with the next */
+    HOLD_SIZE = 2048,  /* a single hold with all its texts */
+};
+
+#define LONG_US INT64_C(1000000) /* holds and waits of this length are kept one by one */
+
+/* A single hold, as it is sent. */
+struct single {
+    struct rqli_dlink link;
+    size_t length;
+    char text[];
+};
+
+/* One of the two records. */
+struct part {
+    struct rqli_record record; /* first */
+    struct rqli_history *history;
+    char text[TEXT_SIZE]; /* of the call that is under way */
+};
+
+struct rqli_history {
+    rql_client *client;
+    struct rqli_slice user; /* in the entry of the client's name */
+    struct rqli_slice host;
+    char of_client[RQLI_HOLD_CLIENT_SIZE];
+
+    struct {
+        bool is_refused;   /* the server does not let this user write */
+        int64_t n_dropped; /* holds, since the last call of the usage */
+        struct rqli_usage sums;
+        struct rqli_dlist singles; /* those that wait, the oldest first */
+        size_t n_singles;
+        size_t n_sent; /* of them, in the call that is under way */
+        struct part usage;
+        struct part of_singles;
+    } shared; /* under the mutex of the background */
+};
+
+/* The callers of all functions up to rqli_history_add() hold that mutex. */
+
+void rqli_history_drop(struct rqli_history *self, int64_t n_holds)
+{
+    self->shared.n_dropped += n_holds;
+    rqli_stats_count(self->client->stats, 0, RQLI_STAT_HISTORY_DROPPED, n_holds);
+}
+
+/* Takes an error reply. A user without the rights, or a key of another type, ends the history for
+ * as long as the client lives. */
+static void on_error(struct rqli_history *self, const struct rqli_reply *reply)
+{
+    self->shared.is_refused =
+        rqli_reply_says(reply, "NOPERM") || rqli_reply_says(reply, "WRONGTYPE");
+}
+
+/* ---- the usage ---- */
+
+static void write_usage(struct rqli_duty *duty, struct rqli_call *call)
+{
+    static const char *const modes[] = {"off", "long", "all"};
+
+    struct part *part = (struct part *)duty;
+    struct rqli_history *self = part->history;
+    struct rqli_keys *keys = &part->record.keys;
+    int64_t day;
+    size_t length = rqli_usage_write(&self->shared.sums, part->text, sizeof part->text, &day);
+
+    keys->lock = rqli_usage_key(keys->set, day, part->record.key);
+    rqli_call_init(call, RQLI_SCRIPT_USAGE, keys);
+    rqli_call_text(call, modes[self->client->options.history]);
+    rqli_call_int(call, self->shared.n_dropped);
+    rqli_call_slice(call, (struct rqli_slice){part->text, length});
+    call->brings_text = true;
+    self->shared.n_dropped = 0;
+}
+
+static void read_usage(struct rqli_duty *duty, const struct rqli_batch *answer,
+                       const struct rqli_reply *reply, rql_status fault)
+{
+    struct part *part = (struct part *)duty;
+    struct rqli_history *self = part->history;
+    struct rqli_usage *sums = &self->shared.sums;
+    bool is_added = reply && reply->type != RQLI_REPLY_ERROR;
+    bool was_sent = reply || fault == RQL_E_UNKNOWN;
+
+    (void)answer;
+    if (!was_sent) {
+        rqli_history_drop(self, rqli_usage_take_back(sums));
+    } else if (is_added) {
+        (void)rqli_usage_end_sent(sums);
+    } else {
+        rqli_history_drop(self, rqli_usage_end_sent(sums));
+    }
+    if (reply && !is_added) {
+        on_error(self, reply);
+    }
+    rqli_record_plan_next(&part->record, sums->n_waiting > 0, was_sent);
+}
+
+/* ---- single holds ---- */
+
+static struct single *single_of(struct rqli_dlink *link)
+{
+    return RQLI_OWNER(link, struct single, link);
+}
+
+static void end_singles(struct rqli_history *self, size_t count)
+{
+    for (; count > 0; count--) {
+        struct single *single = single_of(self->shared.singles.first);
+
+        rqli_dlist_remove(&self->shared.singles, &single->link);
+        self->shared.n_singles--;
+        free(single);
+    }
+}
+
+/* Writes as many as there is room for, from the oldest on. */
+static void write_singles(struct rqli_duty *duty, struct rqli_call *call)
+{
+    struct part *part = (struct part *)duty;
+    struct rqli_history *self = part->history;
+    struct rqli_keys *keys = &part->record.keys;
+    struct rqli_dlink *at = self->shared.singles.first;
+    size_t length = 0;
+
+    self->shared.n_sent = 0;
+    while (at && length + single_of(at)->length <= sizeof part->text) {
+        memcpy(part->text + length, single_of(at)->text, single_of(at)->length);
+        length += single_of(at)->length;
+        self->shared.n_sent++;
+        at = at->next;
+    }
+    keys->lock = rqli_history_key(keys->set, part->record.key);
+    rqli_call_init(call, RQLI_SCRIPT_HISTORY, keys);
+    rqli_call_slice(call, (struct rqli_slice){part->text, length});
+    call->brings_text = true;
+}
+
+static void read_singles(struct rqli_duty *duty, const struct rqli_batch *answer,
+                         const struct rqli_reply *reply, rql_status fault)
+{
+    struct part *part = (struct part *)duty;
+    struct rqli_history *self = part->history;
+
+    (void)answer;
+    (void)fault;
+    if (reply && reply->type == RQLI_REPLY_ERROR) {
+        rqli_history_drop(self, (int64_t)self->shared.n_sent);
+        on_error(self, reply);
+    }
+    if (reply) {
+        end_singles(self, self->shared.n_sent);
+    }
+    self->shared.n_sent = 0;
+    rqli_record_plan_next(&part->record, self->shared.n_singles > 0, reply != NULL);
+}
+
+static void put(struct rqli_writer *out, const char *name, struct rqli_slice value)
+{
+    rqli_write_format(out, " %zu %s %zu ", strlen(name), name, value.length);
+    rqli_write_bytes(out, value.data, value.length);
+}
+
+static void put_number(struct rqli_writer *out, const char *name, int64_t value)
+{
+    char digits[32];
+
+    put(out, name, (struct rqli_slice){digits, rqli_format_int(digits, value)});
+}
+
+/* Writes a hold in the form that history.lua reads. */
+static size_t write_hold(const struct rqli_ended_hold *hold, char out[HOLD_SIZE])
+{
+    static const char *const endings[] = {
+        [RQLI_ENDED_RELEASED] = "released", [RQLI_ENDED_EXPIRED] = "expired",
+        [RQLI_ENDED_LOST] = "lost",         [RQLI_ENDED_KILLED] = "killed",
+        [RQLI_ENDED_FLUSHED] = "flushed",   [RQLI_ENDED_FORCED] = "forced",
+        [RQLI_ENDED_UNKNOWN] = "unknown",
+    };
+
+    struct rqli_writer writer;
+
+    rqli_writer_init(&writer, out, HOLD_SIZE);
+    rqli_write_text(&writer, "\n22"); /* names and values */
+    put(&writer, "name", hold->name);
+    put(&writer, "user", hold->user);
+    put(&writer, "host", hold->host);
+    put(&writer, "client", hold->client);
+    put(&writer, "reason", hold->reason);
+    put(&writer, "ended", rqli_slice_of(endings[hold->ending]));
+    put_number(&writer, "at_us", hold->at_us);
+    put_number(&writer, "waited_us", hold->waited_us);
+    put_number(&writer, "held_us", hold->held_us);
+    put_number(&writer, "units", hold->units);
+    put_number(&writer, "token", hold->token);
+    return rqli_writer_end(&writer);
+}
+
+static struct single *new_single(const struct rqli_ended_hold *hold)
+{
+    char text[HOLD_SIZE];
+    size_t length = write_hold(hold, text);
+    struct single *single = malloc(sizeof *single + length);
+
+    if (single) {
+        single->length = length;
+        memcpy(single->text, text, length);
+    }
+    return single;
+}
+
+static void add_single(struct rqli_history *self, const struct rqli_ended_hold *hold)
+{
+    struct single *single = self->shared.n_singles < HOLDS_MAX ? new_single(hold) : NULL;
+
+    if (!single || !rqli_record_plan(&self->shared.of_singles.record)) {
+        rqli_history_drop(self, 1);
+        free(single);
+        return;
+    }
+    rqli_dlist_add(&self->shared.singles, &single->link);
+    self->shared.n_singles++;
+}
+
+/* ---- both ---- */
+
+static void add_use(struct rqli_history *self, const struct rqli_ended_hold *hold)
+{
+    const struct rqli_use use = {.holds = 1,
+                                 .held_us = hold->held_us,
+                                 .waited_us = rqli_later(hold->waited_us, 0),
+                                 .lost = hold->ending != RQLI_ENDED_RELEASED};
+    char field[RQLI_USAGE_FIELD_SIZE];
+
+    rqli_usage_field(hold->user, hold->host, hold->name, field);
+    if (!rqli_record_plan(&self->shared.usage.record) ||
+        !rqli_usage_add(&self->shared.sums, hold->at_us / RQLI_DAY_US, field, &use)) {
+        rqli_history_drop(self, 1);
+    }
+}
+
+static void add(struct rqli_history *self, const struct rqli_ended_hold *hold, bool is_single)
+{
+    if (!self->shared.is_refused && hold->is_counted) {
+        add_use(self, hold);
+    }
+    if (!self->shared.is_refused && is_single) {
+        add_single(self, hold);
+    }
+}
+
+/* Returns whether a hold is kept one by one: it did not end by a release, or it is what the option
+ * asks for. Without the mutex, because the sampler is the caller's. */
+static bool is_kept(const rql_options *options, const struct rqli_ended_hold *hold)
+{
+    if (hold->ending != RQLI_ENDED_RELEASED) {
+        return true;
+    }
+    if (options->history == RQL_HISTORY_LONG) {
+        return hold->held_us >= LONG_US || hold->waited_us >= LONG_US;
+    }
+    return !options->instr_sampling_enabled ||
+           rqli_is_drawn(options->instr_sampler, options->instr_sampler_data,
+                         options->instr_sampling_percent);
+}
+
+void rqli_history_add(struct rqli_history *self, const struct rqli_ended_hold *hold)
+{
+    bool is_single = is_kept(&self->client->options, hold);
+
+    rqli_background_lock(self->client->background);
+    add(self, hold, is_single);
+    rqli_background_unlock(self->client->background);
+}
+
+/* ---- from the making of a client to its end ---- */
+
+struct rqli_history *rqli_history_new(rql_client *client)
+{
+    static const struct rqli_duty_ops of_usage = {
+        .begin = rqli_record_begin, .write = write_usage, .read = read_usage};
+    static const struct rqli_duty_ops of_singles = {
+        .begin = rqli_record_begin, .write = write_singles, .read = read_singles};
+
+    const struct rqli_slice entry = rqli_slice_of(client->name.entry);
+    struct rqli_history *self = calloc(1, sizeof *self);
+    struct rqli_writer writer;
+
+    if (!self) {
+        return NULL;
+    }
+    self->client = client;
+    self->user = rqli_client_entry_text(entry, "\"user\":");
+    self->host = rqli_client_entry_text(entry, "\"host\":");
+    rqli_writer_init(&writer, self->of_client, sizeof self->of_client);
+    (void)rqli_client_entry_write(&writer, entry);
+    (void)rqli_writer_end(&writer);
+    self->shared.usage.history = self->shared.of_singles.history = self;
+    rqli_record_init(&self->shared.usage.record, client, &of_usage);
+    rqli_record_init(&self->shared.of_singles.record, client, &of_singles);
+    return self;
+}
+
+struct rqli_history *rqli_history_free(struct rqli_history *self)
+{
+    if (self) {
+        end_singles(self, self->shared.n_singles);
+        rqli_usage_fini(&self->shared.sums);
+        free(self);
+    }
+    return NULL;
+}
+
+void rqli_history_hurry(struct rqli_history *self)
+{
+    rqli_background_lock(self->client->background);
+    rqli_record_hurry(&self->shared.usage.record);
+    rqli_record_hurry(&self->shared.of_singles.record);
+    rqli_background_unlock(self->client->background);
+}
+
+/* ---- holds of this client ---- */
+
+void rqli_history_keep_reason(rql_lock *lock, const rql_lock_options *options)
+{
+    for (size_t i = 0; lock->client->history && i < options->n_meta; i++) {
+        if (strcmp(options->meta[i].name, "reason") == 0 && !lock->reason) {
+            lock->reason = strndup(options->meta[i].value, RQLI_REASON_MAX);
+        }
+    }
+}
+
+/* Returns the hold of a lock that is off the leases, or whose loss is being reported. It has
+ * expired if its lease is over. If another has ended it before that, the other counts it. */
+static struct rqli_ended_hold hold_of(const rql_lock *lock, enum rqli_ending ending)
+{
+    const struct rqli_history *self = lock->client->history;
+    const int64_t now_us = rqli_now_us();
+    const int64_t end_us = rqli_earlier(now_us, rqli_lease_end_us(&lock->kept.lease));
+    const int64_t held_us = rqli_later(end_us - lock->held_us, 0);
+
+    return (struct rqli_ended_hold){
+        .name = rqli_slice_of(lock->name),
+        .user = self->user,
+        .host = self->host,
+        .client = rqli_slice_of(self->of_client),
+        .reason = rqli_slice_of(lock->reason ? lock->reason : ""),
+        .at_us = lock->ts_us + held_us,
+        .waited_us = lock->waited_us,
+        .held_us = held_us,
+        .token = lock->token,
+        .units = lock->share.units,
+        .ending = ending,
+        .is_counted = ending != RQLI_ENDED_LOST || end_us < now_us,
+    };
+}
+
+/* True: it is a hold of its own, and a history is kept. */
+static bool is_noted(const rql_lock *lock)
+{
+    return lock->client->history && lock->process == RQL_LOCK_OBTAINING;
+}
+
+/* Returns how a hold has ended, by the status of its release. */
+static enum rqli_ending ending_of(const rql_lock *lock, rql_status status)
+{
+    bool is_over = rqli_now_us() >= rqli_lease_end_us(&lock->kept.lease);
+
+    if (status < 0) {
+        return RQLI_ENDED_UNKNOWN;
+    }
+    return status == RQL_OK ? RQLI_ENDED_RELEASED : is_over ? RQLI_ENDED_EXPIRED : RQLI_ENDED_LOST;
+}
+
+void rqli_history_note_release(const rql_lock *lock, rql_status status)
+{
+    if (is_noted(lock) && !lock->kept.lease.is_reported) {
+        const struct rqli_ended_hold hold = hold_of(lock, ending_of(lock, status));
+
+        rqli_history_add(lock->client->history, &hold);
+    }
+}
+
+void rqli_history_note_loss(const rql_lock *lock)
+{
+    if (is_noted(lock)) {
+        const struct rqli_ended_hold hold = hold_of(lock, RQLI_ENDED_LOST);
+
+        add(lock->client->history, &hold, true);
+    }
+}

@@ -1,0 +1,177 @@
+#include "lock/history_others.h"
+
+#include "base/dlist.h"
+#include "lock/record.h"
+#include "wire/reply.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MOST = 500,        /* holds that wait for their names */
+    ASKED_AT_ONCE = 32 /* names in one call */
+};
+
+struct other {
+    struct rqli_dlink link;
+    const char *acquirer; /* in `memory`, as all texts of the hold */
+    struct rqli_ended_hold hold;
+    char memory[];
+};
+
+struct rqli_history_others {
+    struct rqli_record record; /* first */
+    struct rqli_dlist waiting; /* under the mutex of the background */
+    size_t n_waiting;
+    size_t n_asked; /* the first of them are in the call that is under way */
+};
+
+static struct other *other_of(struct rqli_dlink *link)
+{
+    return RQLI_OWNER(link, struct other, link);
+}
+
+static struct other *take_first(struct rqli_history_others *self)
+{
+    struct other *other = other_of(self->waiting.first);
+
+    rqli_dlist_remove(&self->waiting, &other->link);
+    self->n_waiting--;
+    return other;
+}
+
+/* An id ends with "/<identity>". */
+static const char *identity_of(const char *acquirer)
+{
+    const char *slash = strrchr(acquirer, '/');
+
+    return slash ? slash + 1 : acquirer;
+}
+
+/* Asks for the entries of the first. */
+static void write_question(struct rqli_duty *duty, struct rqli_call *call)
+{
+    struct rqli_history_others *self = (struct rqli_history_others *)duty;
+    struct rqli_dlink *at = self->waiting.first;
+
+    rqli_call_init_of_set(call, RQLI_SCRIPT_COUNT, duty->set);
+    rqli_call_text(call, "HMGET");
+    rqli_call_slice(call, duty->set->clients);
+    self->n_asked = 0;
+    while (at && self->n_asked < ASKED_AT_ONCE) {
+        rqli_call_text(call, identity_of(other_of(at)->acquirer));
+        self->n_asked++;
+        at = at->next;
+    }
+}
+
+/* Adds a hold, with the name in this entry; without one, with the id of who held it. */
+static void add(struct rqli_history *history, struct other *other, struct rqli_slice entry)
+{
+    char name[RQLI_HOLD_CLIENT_SIZE];
+    struct rqli_writer writer;
+
+    rqli_writer_init(&writer, name, sizeof name);
+    if (!rqli_client_entry_write(&writer, entry)) {
+        rqli_write_text(&writer, other->acquirer);
+    }
+    (void)rqli_writer_end(&writer);
+    other->hold.client = rqli_slice_of(name);
+    other->hold.user = rqli_client_entry_text(entry, "\"user\":");
+    other->hold.host = rqli_client_entry_text(entry, "\"host\":");
+    rqli_history_add(history, &other->hold);
+}
+
+/* Without an answer, names stay unknown. */
+static void read_answer(struct rqli_duty *duty, const struct rqli_batch *answer,
+                        const struct rqli_reply *reply, rql_status fault)
+{
+    struct rqli_history_others *self = (struct rqli_history_others *)duty;
+    rql_client *client = self->record.client;
+    bool is_known = reply && reply->type == RQLI_REPLY_ARRAY && reply->count == self->n_asked;
+
+    (void)answer;
+    (void)fault;
+    for (size_t i = 0; i < self->n_asked; i++) {
+        const struct rqli_reply *item = is_known ? &reply->items[i] : NULL;
+        struct other *other = take_first(self);
+
+        rqli_background_unlock(client->background);
+        add(client->history, other,
+            item && item->type == RQLI_REPLY_TEXT ? item->text : (struct rqli_slice){"", 0});
+        free(other);
+        rqli_background_lock(client->background);
+    }
+    self->n_asked = 0;
+    rqli_record_plan_next(&self->record, self->n_waiting > 0, true);
+}
+
+struct rqli_history_others *rqli_history_others_new(rql_client *client)
+{
+    static const struct rqli_duty_ops ops = {
+        .begin = rqli_record_begin, .write = write_question, .read = read_answer};
+
+    struct rqli_history_others *self = calloc(1, sizeof *self);
+
+    if (self) {
+        rqli_record_init(&self->record, client, &ops);
+    }
+    return self;
+}
+
+struct rqli_history_others *rqli_history_others_free(struct rqli_history_others *self)
+{
+    while (self && self->waiting.first) {
+        free(take_first(self));
+    }
+    free(self);
+    return NULL;
+}
+
+void rqli_history_others_hurry(struct rqli_history_others *self)
+{
+    rqli_background_lock(self->record.client->background);
+    rqli_record_hurry(&self->record);
+    rqli_background_unlock(self->record.client->background);
+}
+
+/* Copies the hold and its texts. NULL: no memory. */
+static struct other *copy(struct rqli_slice acquirer, const struct rqli_ended_hold *hold)
+{
+    struct other *self =
+        malloc(sizeof *self + acquirer.length + hold->name.length + hold->reason.length + 3);
+    char *cursor;
+
+    if (self) {
+        cursor = self->memory;
+        self->hold = *hold;
+        self->hold.is_counted = true;
+        self->acquirer = rqli_pack(&cursor, acquirer);
+        self->hold.name = rqli_slice_of(rqli_pack(&cursor, hold->name));
+        self->hold.reason = rqli_slice_of(rqli_pack(&cursor, hold->reason));
+        if (self->hold.reason.length > RQLI_REASON_MAX) {
+            self->hold.reason.length = RQLI_REASON_MAX;
+        }
+    }
+    return self;
+}
+
+void rqli_history_note_other(rql_client *client, struct rqli_slice acquirer,
+                             const struct rqli_ended_hold *hold)
+{
+    struct rqli_history_others *self = client->history_others;
+    struct other *other = client->history ? copy(acquirer, hold) : NULL;
+
+    if (!client->history) {
+        return;
+    }
+    rqli_background_lock(client->background);
+    if (other && self->n_waiting < MOST && rqli_record_plan(&self->record)) {
+        rqli_dlist_add(&self->waiting, &other->link);
+        self->n_waiting++;
+    } else {
+        rqli_history_drop(client->history, 1);
+        free(other);
+    }
+    rqli_background_unlock(client->background);
+}

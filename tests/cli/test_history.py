@@ -1,0 +1,285 @@
+#!/usr/bin/env python3
+"""rql history: what clients record of holds that have ended, and what is shown of it."""
+import collections
+import os
+import signal
+import time
+
+from agent import Agent
+from checks import check
+from harness import (HOST, PROGRAM, Server, await_gone, check_equal, check_in, finish, leave_out_in_cluster, main,
+                     read_line, wait_until)
+
+DAY_US = 86_400_000_000
+OFF = "rql: history: nothing is recorded; set RQL_HISTORY=long where locks are taken\n"
+
+
+def take(rql, name, *words, mode="all", user="ann", command=("true",), code=0):
+    result = rql("run", name, *words, "--", *command, RQL_HISTORY=mode, USER=user)
+    check_equal((result.code, result.err), (code, ""))
+
+
+def usage(rql, *words):
+    """The rows by what they are added up by: holds, held, waited, lost."""
+    told = rql("history", *words, "--json").json()
+    by = next(key for key in ("name", "user", "host") if not told["usage"] or key in told["usage"][0])
+    return {row[by]: (row["holds"], row["held_us"], row["waited_us"], row["lost"]) for row in told["usage"]}
+
+
+def singles(rql, *words):
+    """The latest first."""
+    return rql("history", "--list", "--count", "1000", *words, "--json").json()["holds"]
+
+
+def await_singles(rql, count):
+    wait_until(lambda: rql("history").code == 0 and len(singles(rql)) == count, f"{count} holds are recorded")
+    return singles(rql)
+
+
+def start_holding(rql, name, *words, command="exec sleep 600", **more):
+    """Its command runs."""
+    process = rql.start("run", name, *words, "-c", f"echo on; {command}", USER="ann", **{"RQL_HISTORY": "long", **more})
+    read_line(process.stdout)
+    return process
+
+
+def guard_of(pid):
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+        return int(file.read().split()[0])
+
+
+def kept_keys(server):
+    return [key for key in server.ask("KEYS", "*") if ":usage:" in key or key.endswith(":history")]
+
+
+def test_without_the_option_nothing_is_recorded(server, rql):
+    check_equal(rql("run", "a", "--", "true").code, 0)
+    check_equal(kept_keys(server), [])
+    result = rql("history")
+    check_equal((result.code, result.out, result.err), (1, "", OFF))
+
+
+def test_what_was_used_is_shown_with_what_is_used(_server, rql):
+    take(rql, "gpu", "--reason", "training")
+    take(rql, "gpu", user="bob")
+    take(rql, "build", user="bob")
+    process = start_holding(rql, "gpu", RQL_HISTORY="all")
+    rows = usage(rql)
+    check_equal({name: (row[0], row[3]) for name, row in rows.items()}, {"gpu": (3, 0), "build": (1, 0)})
+    check_equal({user: row[0] for user, row in usage(rql, "gpu").items()}, {"ann": 2, "bob": 1})
+    check_equal({host: row[0] for host, row in usage(rql, "--by", "host").items()}, {HOST: 4})
+    check_equal({name: row[0] for name, row in usage(rql, "--user", "bob", "--by", "name").items()},
+                {"gpu": 1, "build": 1})
+    table = rql("history", "gpu").out.splitlines()
+    check_in("last 7 days; history all", table[0])
+    check_equal(table[1].split(), "USER HOLDS NOW HELD OF TIME WAITED PER HOLD LOST".split())
+    check_equal(sorted(line.split()[:3] for line in table[2:]), [["ann", "2", "1"], ["bob", "1", "0"]])
+    process.send_signal(signal.SIGTERM)
+    finish(process)
+    told = [(hold["name"], hold["user"], hold["reason"]) for hold in singles(rql)]
+    check_equal(told[1:], [("build", "bob", ""), ("gpu", "bob", ""), ("gpu", "ann", "training")])
+    check_equal([(hold["host"], hold["ended"], hold["units"]) for hold in singles(rql)], [(HOST, "released", 0)] * 4)
+
+
+def test_names_write_to_no_terminal(server, rql):
+    """Neither names nor reasons, whoever has written them."""
+    leave_out_in_cluster("a key without a partition")
+    take(rql, "a")
+    server.ask("XADD", "rql:history", "*", "name", "b\x1b[2J", "reason", "r\x07", "ended", "x\n", "at_us", "1e3",
+               "client", "c\x9b", "token", "7")
+    at_us = server.ask("TIME")[0] + "000000"
+    server.ask("XADD", "rql:history", "*", "name", "b\x1b[2J", "at_us", at_us, "held_us", "x", "waited_us", "-5")
+    table = rql("history", "--list").out
+    check("\x1b" not in table and "\x07" not in table, repr(table))
+    check_in("b\\x1b[2J", table)
+    day = next(key for key in server.ask("KEYS", "*") if ":usage:" in key)
+    server.ask("HSET", day, "u\x1b\th\tn\x1b[1m", "1 2 3 4", "no tab", "1 1 1 1", "x\ty\tz", "none")
+    check_in("n\\x1b[1m", rql("history").out)
+    check("\x1b" not in rql("history").out, "a name is written as it is")
+
+
+def test_only_long_holds_are_kept_one_by_one(_server, rql):
+    take(rql, "a", mode="long")
+    take(rql, "b", mode="long", command=("sleep", "1.1"))
+    check_equal([hold["name"] for hold in singles(rql)], ["b"])
+    check_equal({name: row[0] for name, row in usage(rql).items()}, {"a": 1, "b": 1})
+    check(1_100_000 <= usage(rql)["b"][1] == singles(rql)[0]["held_us"], "the time is wrong")
+
+
+def test_a_long_wait_is_kept(_server, rql):
+    process = start_holding(rql, "a", command="sleep 1.3")
+    waiting = rql.start("run", "a", "--", "true", RQL_HISTORY="long", USER="bob")
+    check_equal((finish(process).code, finish(waiting).code), (0, 0))
+    by_user = {hold["user"]: hold for hold in singles(rql)}
+    check_equal(sorted(by_user), ["ann", "bob"])
+    slowest = rql("history", "--slowest", "--count", "1", "--json").json()["holds"]
+    check_equal([hold["user"] for hold in slowest], ["bob"])
+    check_equal(usage(rql, "a")["bob"][2], by_user["bob"]["waited_us"])
+    check(by_user["bob"]["waited_us"] > by_user["bob"]["held_us"], "it has waited")
+
+
+def test_a_hold_that_an_operator_ends_counts_once(server, rql):
+    """The holder records its loss, too."""
+    leave_out_in_cluster("a key without a partition")
+    process = start_holding(rql, "a", "--ttl", "300ms", "--reason", "why")
+    check_equal(rql("unlock", "a", "--force", RQL_HISTORY="long").code, 0)
+    finish(process)
+    (hold,) = await_singles(rql, 1)
+    check_equal((hold["ended"], hold["user"], hold["host"], hold["reason"]), ("forced", "ann", HOST, "why"))
+    check_equal(hold["client"], f"{HOST} rql[{process.pid}]")
+    check_equal([(row[0], row[3]) for row in usage(rql, "a").values()], [(1, 1)])
+    check_equal(server.ask("XLEN", "rql:history"), 2)
+
+
+def test_all_that_is_cleared_is_recorded(_server, rql):
+    first, second = (start_holding(rql, name, "--ttl", "300ms") for name in "ab")
+    check_equal(rql("clear", "--force", RQL_HISTORY="long").code, 0)
+    for process in (first, second):
+        finish(process)
+    check_equal(sorted((hold["name"], hold["ended"], hold["user"]) for hold in await_singles(rql, 2)),
+                [("a", "forced", "ann"), ("b", "forced", "ann")])
+
+
+def test_the_guard_of_a_killed_command_says_so(_server, rql):
+    process = start_holding(rql, "a", "--reason", "why")
+    process.kill()
+    (hold,) = await_singles(rql, 1)
+    check_equal((hold["ended"], hold["user"], hold["reason"]), ("killed", "ann", "why"))
+    check_equal([(row[0], row[3]) for row in usage(rql, "a").values()], [(1, 1)])
+
+
+def test_a_hold_is_released_by_its_secret(server, rql):
+    secret = rql("lock", "a", "--ttl", "1m", "--json", USER="ann").json()["secret"]
+    shared = rql("lock", "b", "--shared", "--ttl", "1m", "--json", USER="ann").json()["secret"]
+    rql("lock", "b", "--shared", "--ttl", "1m", "--json", USER="bob")
+    check_equal(rql("unlock", "a", "--secret", secret, RQL_HISTORY="all").code, 0)
+    check_equal(rql("unlock", "b", "--secret", shared, RQL_HISTORY="all").code, 0)
+    holds = {hold["name"]: hold for hold in await_singles(rql, 2)}
+    check_equal({name: (hold["ended"], hold["user"], hold["units"]) for name, hold in holds.items()},
+                {"a": ("released", "ann", 0), "b": ("released", "ann", 1)})
+    check_equal(server.ask("HGET", "rql:lock:b", "rql_used"), "1")
+
+
+def test_a_lost_hold_counts_if_it_has_expired(server, rql):
+    """If another has ended it, the other counts it."""
+    process = start_holding(rql, "a", "--ttl", "300ms")
+    server.ask("DEL", "rql:lock:a")
+    finish(process)
+    process = start_holding(rql, "b", "--ttl", "300ms")
+    process.send_signal(signal.SIGSTOP)
+    wait_until(lambda: not server.is_locked("b"), "it has expired")
+    process.send_signal(signal.SIGCONT)
+    finish(process)
+    check_equal(sorted((hold["name"], hold["ended"]) for hold in await_singles(rql, 2)), [("a", "lost"), ("b", "lost")])
+    check_equal({name: (row[0], row[3]) for name, row in usage(rql).items()}, {"b": (1, 1)})
+
+
+def test_a_dead_host_is_flushed(server, rql):
+    """Its holder is known by name although it said nothing any more."""
+    leave_out_in_cluster("hosts of the first partition")
+    fast = {"RQL_ZOMBIE_TTL_MS": "1000", "RQL_SWARM_PROBE_PERIOD_MS": "200", "RQL_ZOMBIE_FLUSH_PERIOD_MS": "500"}
+    process = start_holding(rql, "a", "--ttl", "1h", "--reason", "why", RQL_AUTO_SWARM="true", **fast)
+    wait_until(lambda: server.ask("HLEN", "rql:swarm:hsts") > 0, "its host is known")
+    rql.start("swarm", "run", RQL_HISTORY="long", **fast)
+    guard = guard_of(process.pid)
+    os.kill(guard, signal.SIGSTOP)
+    process.kill()
+    os.kill(guard, signal.SIGKILL)
+    await_gone([process.pid, guard])
+    (hold,) = await_singles(rql, 1)
+    check_equal((hold["name"], hold["ended"], hold["user"], hold["host"], hold["reason"]),
+                ("a", "flushed", "ann", HOST, "why"))
+    check_equal([(row[0], row[3]) for row in usage(rql, "a").values()], [(1, 1)])
+
+
+def test_each_lock_of_a_series_counts_and_a_reentry_does_not(_server, rql):
+    leave_out_in_cluster("a series of names without a {tag}")
+    check_equal(rql("series", "a", "b", "--", PROGRAM, "ls", RQL_HISTORY="all").code, 0)
+    check_equal({name: row[0] for name, row in usage(rql).items()}, {"a": 1, "b": 1})
+    check_equal(sorted(hold["name"] for hold in singles(rql)), ["a", "b"])
+
+
+def n_writes(server):
+    """Calls that bring their text: of each client at its first login some, and each that writes records."""
+    return server.n_calls("eval")
+
+
+def test_one_client_writes_once_in_a_second(server, rql):
+    leave_out_in_cluster("a key without a partition")
+    with Agent(rql, RQL_HISTORY="all") as agent:
+        line = agent.connect()
+        line.call("RQL.LOCK", "first")
+        line.call("RQL.UNLOCK", "first")
+        wait_until(lambda: server.ask("EXISTS", "rql:history"), "it is recorded")
+        before, begun_s = n_writes(server), time.monotonic()
+        for number in range(300):
+            line.call("RQL.LOCK", f"a{number % 40}")
+            line.call("RQL.UNLOCK", f"a{number % 40}")
+        wait_until(lambda: server.ask("XLEN", "rql:history") == 301, "all are recorded")
+        took_s, count = time.monotonic() - begun_s, n_writes(server) - before
+    check(2 <= count <= 2 * (took_s + 2), f"{count} calls in {took_s:.1f} s")
+    check_equal(sum(row[0] for row in usage(rql).values()), 301)
+
+
+def test_a_user_without_the_right_goes_on_without_a_history(server, rql):
+    leave_out_in_cluster("a user of one partition")
+    url = server.add_user("locker", "%R~*", "~rql:lock:*", "~rql:lock_queue:*", "~rql:req:*", "~rql:live", "~rql:fence",
+                          "~rql:clients", "&*", "+@all")
+    result = rql("run", "a", "--", "true", RQL_URL=url, RQL_HISTORY="all")
+    check_equal((result.code, result.err), (0, ""))
+    check_equal(kept_keys(server), [])
+    check_in("rql:history", rql("doctor", "--all", RQL_URL=url).out)
+
+
+def test_records_of_a_lock_or_user_are_removed(server, rql):
+    for name, user in (("a", "ann"), ("a", "bob"), ("b", "ann"), ("b", "bob")):
+        take(rql, name, user=user)
+    result = rql("history", "--forget", "--user", "ann")
+    check_equal((result.code, result.out), (0, "history: 4 records removed\n"))
+    check_equal(list(usage(rql, "--by", "user")), ["bob"])
+    check_equal({hold["user"] for hold in singles(rql)}, {"bob"})
+    check_equal(rql("history", "a", "--forget", "--json").json(), {"removed": 2})
+    check_equal(list(usage(rql)), ["b"])
+    check_equal(rql("history", "b", "--forget", "--user", "ann").out, "history: 0 records removed\n")
+    check_equal(rql("history", "--forget").code, 64)
+    for key in kept_keys(server):
+        check("ann" not in str(server.ask(*(("HKEYS", key) if ":usage:" in key else ("XRANGE", key, "-", "+")))), key)
+
+
+def test_misuse_is_refused(_server, rql):
+    for words, said in ((("--days", "0"), "--days is 1 to 35"), (("--days", "36"), "--days is 1 to 35"),
+                        (("--by", "day"), "--by is name, user or host, not day"), (("--forget",), "--forget needs")):
+        result = rql("history", *words)
+        check_equal(result.code, 64)
+        check_in(said, result.err)
+
+
+def test_a_week_adds_up(_server, rql):
+    """Made by the writers, on a server whose clock is set to each day; the sums are those of the single holds."""
+    if not os.environ.get("RQL_TEST_CLOCK"):
+        return
+    with Server(has_clock=True) as own:
+        url, midnight_us = {"RQL_URL": own.url}, time.time_ns() // 1000 // DAY_US * DAY_US
+        for day in range(7):
+            own.set_ahead(midnight_us + day * DAY_US + DAY_US // 2 - time.time_ns() // 1000)
+            for number in range(4):
+                user, name = ("ann", "bob")[number % 2], ("gpu", "build")[(day + number) % 2]
+                result = rql("run", name, "--", "sleep", f"0.0{day + number}", RQL_HISTORY="all", USER=user, **url)
+                check_equal((result.code, result.err), (0, ""))
+        told = rql("history", "--list", "--count", "1000", "--json", **url).json()["holds"]
+        check_equal(len(told), 28)
+        check_equal(sorted({hold["at_us"] // DAY_US for hold in told}),
+                    list(range(midnight_us // DAY_US, midnight_us // DAY_US + 7)))
+        for days in (1, 3, 7):
+            for by in ("name", "user"):
+                wanted = collections.defaultdict(lambda: [0, 0, 0])
+                for hold in told:
+                    if hold["at_us"] >= midnight_us + (7 - days) * DAY_US:
+                        for i, more in enumerate((1, hold["held_us"], hold["waited_us"])):
+                            wanted[hold[by]][i] += more
+                rows = rql("history", "--days", str(days), "--by", by, "--json", **url).json()["usage"]
+                check_equal({row[by]: [row["holds"], row["held_us"], row["waited_us"]] for row in rows}, dict(wanted))
+
+
+if __name__ == "__main__":
+    main()
