@@ -68,9 +68,10 @@ RQL_API size_t rql_lock_options_size(void);
  * Sets one option of an acquisition by its name.
  *
  * @param[in,out] options  Options that were filled by rql_lock_options_init().
- * @param[in]     name     Name of a field that is a number, a switch or a strategy, with `_` or
- *                         `-`: "ttl_ms", "fail-fast". `task` cannot be set by name.
- * @param[in]     value    Text, as for rql_options_set(): "30s", "forever", "true", "random".
+ * @param[in]     name     Name of a field that is a number, a switch, a strategy or a text, with
+ *                         `_` or `-`: "ttl_ms", "fail-fast". `task` cannot be set by name.
+ * @param[in]     value    Text, as for rql_options_set(): "30s", "forever", "true", "random". A
+ *                         `traceparent` is borrowed until the acquisition has returned.
  * @param[out]    error    Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK         The option is set.

@@ -530,6 +530,11 @@ typedef struct rql_lock_options {
      *  client asks again for an acquisition, and an extension ends with ::RQL_E_NOT_DURABLE. 1 to
      *  60000. Default: the client's value. */
     int64_t replica_timeout_ms;
+    /** The span that the lock is held in, as `traceparent` of W3C Trace Context writes it: version
+     *  00, 55 bytes. NULL (default): none. It is stored with `meta`, as one more pair of the name
+     *  `traceparent`, so a waiter can see whose trace it waits for (rql_lock_info::meta). `meta`
+     *  may then have no pair of this name. Borrowed for the call. */
+    const char *traceparent;
 } rql_lock_options;
 
 /**

@@ -187,7 +187,7 @@ static void begin_single(struct rqli_job *job)
     rqli_request_begin(&self->request);
 }
 
-/* Returns the size of a copy of the metadata. The caller may free the original when the call
+/* Returns the size of a copy of the texts. The caller may free the originals when the call
  * returns. */
 size_t rqli_options_room(const rql_lock_options *options)
 {
@@ -196,7 +196,7 @@ size_t rqli_options_room(const rql_lock_options *options)
     for (size_t i = 0; i < options->n_meta; i++) {
         room += strlen(options->meta[i].name) + strlen(options->meta[i].value) + 2;
     }
-    return room;
+    return room + (options->traceparent ? strlen(options->traceparent) + 1 : 0);
 }
 
 /* Copies the text to *at, and moves *at past the copy. */
@@ -219,6 +219,9 @@ char *rqli_options_copy(rql_lock_options *options, char *memory)
         pairs[i].value = copy_text(&at, options->meta[i].value);
     }
     options->meta = pairs;
+    if (options->traceparent) {
+        options->traceparent = copy_text(&at, options->traceparent);
+    }
     return at;
 }
 

@@ -13,7 +13,7 @@
 rql_request *rqli_single_new(rql_loop *loop, const char *name, const rql_lock_options *options,
                              const rql_acquiring *what);
 
-/* rqli_options_copy() copies the metadata into `memory`, which has rqli_options_room() bytes, and
+/* rqli_options_copy() copies the texts into `memory`, which has rqli_options_room() bytes, and
  * returns the address after the copy. */
 size_t rqli_options_room(const rql_lock_options *options);
 char *rqli_options_copy(rql_lock_options *options, char *memory);

@@ -245,6 +245,8 @@ static const struct rqli_option rows[] = {
     {OF_LOCK(share_limit), WITHIN(1, 4096), DEFAULT(4096, "units")},
     {OF_LOCK(share_slots), SWITCH},
     {OF_LOCK(cancel_fd), DESCRIPTOR},
+    {OF_LOCK(traceparent), .kind = RQLI_OPTION_TEXT, .accepts = rqli_is_traceparent,
+     .shown.unit = "", .shown.range = "a traceparent of W3C Trace Context, version 00"},
     {OF_SERIES(mode), ONE_OF(mode_words, "0, 1 or 2", "atomic")},
     /* A sweep may use any age, a client's default may not. */
     {OF_SWEEP(dead_ttl_ms), OF(RQLI_OF_CLIENT, rql_options, dead_request_ttl_ms),
@@ -335,14 +337,26 @@ static bool accepts_value(const struct rqli_option *self, int64_t value)
     return (value >= self->min && value <= self->max) || (self->forever && value == RQL_FOREVER);
 }
 
+/* Checks a text that is set. The message does not repeat it, because it may be of any length. */
+static rql_status check_text(const struct rqli_option *self, const char *text, const char *name,
+                             rql_error *error)
+{
+    return !text || !self->accepts || self->accepts(text)
+               ? RQL_OK
+               : rqli_fail(error, RQL_E_INVALID, "%s is malformed; it must be %s", name,
+                           self->shown.range);
+}
+
 /* Checks a field. name: the name that the user knows it by. */
 static rql_status check_field(const struct rqli_option *self, const void *field, const char *name,
                               rql_error *error)
 {
+    const char *text;
     int64_t value;
 
     if (self->kind == RQLI_OPTION_TEXT) {
-        return RQL_OK; /* the reader of a text checks it, as rqli_url_parse() does */
+        memcpy(&text, field, sizeof text);
+        return check_text(self, text, name, error);
     }
     value = rqli_option_load(self, field);
     if (!accepts_value(self, value)) {
@@ -376,8 +390,7 @@ void rqli_options_fill(enum rqli_option_struct which, void *out, const rql_optio
         if (!row->in[which].name) {
             continue;
         }
-        /* An option that the client also has takes the client's value. Only the client has
-         * texts. */
+        /* An option that the client also has takes the client's value. No text is in both. */
         if (client && row->in[RQLI_OF_CLIENT].name && row->kind != RQLI_OPTION_TEXT) {
             value = rqli_option_load(row, (const char *)client + row->in[RQLI_OF_CLIENT].offset);
         }
@@ -499,8 +512,10 @@ static const char *fault_of_last(const rql_meta *meta, size_t n, size_t *n_bytes
 
 /* Checks metadata: few and small pairs. RQL_E_INVALID names the first pair that is wrong, by its
  * index. */
-static rql_status check_meta(const rql_meta *meta, size_t n_meta, rql_error *error)
+static rql_status check_meta(const rql_lock_options *options, rql_error *error)
 {
+    const rql_meta *meta = options->meta;
+    const size_t n_meta = options->n_meta;
     size_t n_bytes = 0;
 
     if (!meta && n_meta > 0) {
@@ -515,6 +530,9 @@ static rql_status check_meta(const rql_meta *meta, size_t n_meta, rql_error *err
     for (size_t n = 1; n <= n_meta; n++) {
         const char *fault = fault_of_last(meta, n, &n_bytes);
 
+        if (!fault && options->traceparent && strcmp(meta[n - 1].name, RQLI_TRACEPARENT) == 0) {
+            fault = "name is that of the option traceparent, which is set";
+        }
         if (fault) {
             return rqli_fail(error, RQL_E_INVALID, "meta[%zu]: %s", n - 1, fault);
         }
@@ -540,7 +558,7 @@ static rql_status check_others(enum rqli_option_struct which, const union any_op
     rql_status status = RQL_OK;
 
     if (which == RQLI_OF_LOCK) {
-        status = check_meta(of_lock->meta, of_lock->n_meta, error);
+        status = check_meta(of_lock, error);
         status = status
                      ? status
                      : rqli_result_check(of_lock->refusal, RQLI_UP_TO(rql_refusal, message), error);
@@ -676,10 +694,13 @@ static rql_status assign_value(const struct rqli_option *option, void *field, co
 {
     int64_t number;
 
-    /* A text is borrowed: the option is the pointer that was passed. */
     if (option->kind == RQLI_OPTION_TEXT) {
-        memcpy(field, &value, sizeof value);
-        return RQL_OK;
+        rql_status status = check_text(option, value, name, error);
+
+        if (!status) { /* it is borrowed: the option is the pointer that was passed */
+            memcpy(field, &value, sizeof value);
+        }
+        return status;
     }
     if (!parse_value(option, value, &number)) {
         return rqli_fail(error, RQL_E_INVALID, "%s is %s; it must be %s", name, repeatable(value),

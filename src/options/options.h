@@ -7,6 +7,12 @@
 #include <rql/admin.h>
 #include <rql/options.h>
 
+/* Name of the metadata that rql_lock_options::traceparent is kept in. */
+#define RQLI_TRACEPARENT "traceparent"
+
+/* Returns whether the text is a traceparent of W3C Trace Context, version 00. */
+bool rqli_is_traceparent(const char *text);
+
 /* The structs with options. */
 enum rqli_option_struct {
     RQLI_OF_CLIENT, /* rql_options */
@@ -31,8 +37,9 @@ struct rqli_option {
     bool may_be_empty; /* a text that an empty variable sets, too */
     int64_t min;
     int64_t max;
-    int64_t fallback;         /* the default, as a number */
-    const char *const *words; /* of switches and strategies, by value; NULL-terminated */
+    int64_t fallback;                  /* the default, as a number */
+    const char *const *words;          /* of switches and strategies, by value; NULL-terminated */
+    bool (*accepts)(const char *text); /* of a text; NULL: its reader checks it */
 
     struct {
         const char *name; /* NULL: this struct does not have it */
@@ -77,16 +84,21 @@ rql_status rqli_options_read(enum rqli_option_struct which, void *out, const rql
 rql_status rqli_options_read_over(enum rqli_option_struct which, void *out, const void *defaults,
                                   const void *given, rql_error *error);
 
-/* The pairs that a request writes into its lock: those of the caller, and one that says that its
- * holder has on_wanted (lua/README.md 71). */
+/* The pairs that a request writes into its lock: those of the caller, its traceparent, and one that
+ * says that its holder has on_wanted (lua/README.md 71). */
 static inline size_t rqli_meta_count(const rql_lock_options *options)
 {
-    return options->n_meta + (options->on_wanted ? 1 : 0);
+    return options->n_meta + (options->traceparent ? 1 : 0) + (options->on_wanted ? 1 : 0);
 }
 
 static inline rql_meta rqli_meta_at(const rql_lock_options *options, size_t index)
 {
-    return index < options->n_meta ? options->meta[index] : (rql_meta){"rql_tell", "1"};
+    if (index < options->n_meta) {
+        return options->meta[index];
+    }
+    return index == options->n_meta && options->traceparent
+               ? (rql_meta){RQLI_TRACEPARENT, options->traceparent}
+               : (rql_meta){"rql_tell", "1"};
 }
 
 static inline rql_status rqli_lock_options_read(rql_lock_options *out,

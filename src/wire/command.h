@@ -89,8 +89,9 @@ struct rqli_share {
 /* One call of a script: which script, for which lock or locks, with which words. Or a plain
  * command, which an operation has written, or whose words are the args. */
 
-/* The most that a request has: its words, the share or the limits, its metadata, rql_tell. */
-enum { RQLI_CALL_ARGS_MAX = 8 + 2 * (RQL_META_MAX_PAIRS + 1), RQLI_CALL_NUMBERS_SIZE = 256 };
+/* The most that a request has: its words, the share or the limits, its metadata, traceparent,
+ * rql_tell. */
+enum { RQLI_CALL_ARGS_MAX = 8 + 2 * (RQL_META_MAX_PAIRS + 2), RQLI_CALL_NUMBERS_SIZE = 256 };
 
 struct rqli_call {
     struct rqli_command *out; /* the command that it will be written to */

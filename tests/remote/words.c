@@ -155,6 +155,8 @@ static void set_option(struct settings *out, const cJSON *item)
         out->lock.instrument = marked; /* a text: events say it */
     } else if (strcmp(item->string, "meta") == 0) {
         set_meta(out, item);
+    } else if (strcmp(item->string, "traceparent") == 0) {
+        out->lock.traceparent = item->valuestring;
     } else if (strcmp(item->string, "mode") == 0) {
         out->series.mode = (rql_series_mode)index_of(item, mode);
     } else {

@@ -287,6 +287,8 @@ TEST(options_of_a_lock_are_texts_as_those_of_the_client)
         {"mode", "gem", 0, 0, "options: no such option: mode"},
         {"task", "1", 0, 0, "options: no such option: task"},
         {"size", "1", 0, 0, "options: no such option: size"},
+        {"traceparent", "", 0, 0,
+         "traceparent is malformed; it must be a traceparent of W3C Trace Context, version 00"},
         {NULL, "1", 0, 0, "options: name or value is NULL"},
         {"ttl_ms", NULL, 0, 0, "options: name or value is NULL"},
     };
