@@ -29,6 +29,11 @@
  * for each acquisition. The decision holds until the lock is released. Any other call decides for
  * itself.
  *
+ * A program that has a library for traces makes its spans of events: ::RQL_EVENT_LOCK_OBTAINED,
+ * ::RQL_EVENT_LOCK_FAILED and ::RQL_EVENT_LOCK_TIMED_OUT end a wait of `acq_time_us`, and
+ * ::RQL_EVENT_LOCK_HOLD_AND_RELEASE ends a hold of `hold_time_us`. rql_lock_options::instrument can
+ * point to the caller's span, and rql_lock_options::traceparent names it to others.
+ *
  * A library that was built with `-Dlight=true` reports nothing, and refuses listeners with
  * ::RQL_E_UNSUPPORTED.
  */

@@ -268,7 +268,15 @@ static void add_share(struct words *self, const struct cli_args *args)
     }
 }
 
-static void send_request(struct cli_agent_lock *self, const struct cli_args *args)
+static void add_meta(struct words *self, const char *name, const char *value)
+{
+    add(self, "META");
+    add(self, name);
+    add(self, value);
+}
+
+static void send_request(struct cli_agent_lock *self, const struct cli_args *args,
+                         const char *traceparent)
 {
     const char *inherit[] = {"RQL.INHERIT"};
     struct words words = {.count = 0};
@@ -279,9 +287,10 @@ static void send_request(struct cli_agent_lock *self, const struct cli_args *arg
     add_hold(&words, args);
     add_share(&words, args);
     for (size_t i = 0; i < args->n_meta; i++) {
-        add(&words, "META");
-        add(&words, args->meta[i].name);
-        add(&words, args->meta[i].value);
+        add_meta(&words, args->meta[i].name, args->meta[i].value);
+    }
+    if (traceparent) {
+        add_meta(&words, "traceparent", traceparent);
     }
     if (cli_is_nested()) {
         add(&words, "NESTED");
@@ -386,7 +395,8 @@ static int await_lock(struct cli_agent_lock *self, const struct cli_args *args)
     return CLI_DONE;
 }
 
-int cli_agent_lock_acquire(const struct cli_args *args, struct cli_agent_lock **out)
+int cli_agent_lock_acquire(const struct cli_args *args, const char *traceparent,
+                           struct cli_agent_lock **out)
 {
     struct cli_agent_lock *self = cli_must(calloc(1, sizeof *self));
     int code;
@@ -400,7 +410,7 @@ int cli_agent_lock_acquire(const struct cli_args *args, struct cli_agent_lock **
     if (code == CLI_DONE && waits_for_itself(self, args)) {
         code = cli_refuse_outer_lock(args, args->name);
     } else if (code == CLI_DONE) {
-        send_request(self, args);
+        send_request(self, args, traceparent);
         code = await_lock(self, args);
     }
     if (code != CLI_DONE) {

@@ -10,9 +10,10 @@
 struct cli_agent_lock;
 
 /* Connects to the agent that the arguments name, and waits for the lock. Returns CLI_DONE; or the
- * exit code after a line on stderr, with *out NULL. A signal that ends the program withdraws the
- * request, because it ends the connection. */
-int cli_agent_lock_acquire(const struct cli_args *args, struct cli_agent_lock **out);
+ * exit code after a line on stderr, with *out NULL. traceparent: for the lock; or NULL. A signal
+ * that ends the program withdraws the request, because it ends the connection. */
+int cli_agent_lock_acquire(const struct cli_args *args, const char *traceparent,
+                           struct cli_agent_lock **out);
 
 int64_t cli_agent_lock_token(const struct cli_agent_lock *self);
 int64_t cli_agent_lock_ttl_ms(const struct cli_agent_lock *self);

@@ -1,6 +1,7 @@
 #include "cmd.h"
 #include "format.h"
 #include "messages.h"
+#include "trace.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -128,6 +129,9 @@ static int add_meta(struct cli_args *args, const struct cli_command *command, co
 {
     if (args->n_meta == RQL_META_MAX_PAIRS) {
         return cli_misused(command, "too much metadata at ", name);
+    }
+    if (strcmp(name, "traceparent") == 0) {
+        return cli_misused(command, "this metadata is set by --traceparent: ", name);
     }
     args->meta[args->n_meta++] = (rql_meta){.name = name, .value = value};
     return CLI_DONE;
@@ -434,13 +438,12 @@ static const char *find_too_short(const struct cli_args *args)
                                                                                      : NULL;
 }
 
-/* Returns whether the command takes the flag --json, which may also stand in front of it. */
-static bool takes_json(const struct cli_command *command)
+/* Returns whether the command takes the flag that sets this field. */
+static bool takes_flag(const struct cli_command *command, size_t offset)
 {
     const struct cli_flag *flag = cli_flags;
 
-    while (flag->name &&
-           (flag->offset != CLI_FIELD(json) || !cli_is_listed(command, flag->commands))) {
+    while (flag->name && (flag->offset != offset || !cli_is_listed(command, flag->commands))) {
         flag++;
     }
     return flag->name != NULL;
@@ -535,7 +538,8 @@ static int check_arguments(const struct cli_args *args, const struct cli_command
     if (args->help) {
         return CLI_DONE;
     }
-    if (args->json && !takes_json(command)) {
+    /* --json may also stand in front of a command. */
+    if (args->json && !takes_flag(command, CLI_FIELD(json))) {
         return cli_misused(command, "it prints no JSON: ", "--json");
     }
     if (command->needs_name && !args->name) {
@@ -560,11 +564,31 @@ static int check_arguments(const struct cli_args *args, const struct cli_command
     if (args->gem && args->sorted) {
         return cli_misused(command, "--gem does not go with ", "--sorted");
     }
+    if (args->traceparent && !cli_is_traceparent(args->traceparent)) {
+        return cli_misused(command,
+                           "no traceparent of W3C Trace Context, version 00: ", args->traceparent);
+    }
     if (args->hold_at_least_ms > 0 && (args->shared || args->permits != CLI_UNSET)) {
         return cli_misused(command, "--hold-at-least does not go with ",
                            args->shared ? "--shared" : "--permits");
     }
     return check_place(args, command) == CLI_DONE ? check_share(args, command) : CLI_USAGE;
+}
+
+/* Takes the trace that this program was started in. One that is ill-formed is not worth a failure:
+ * the job was started by a program that this one's user may not know. */
+static void read_traceparent(struct cli_args *args)
+{
+    const char *given = getenv("TRACEPARENT"); /* NOLINT(concurrency-mt-unsafe) */
+
+    if (args->traceparent || !given || *given == '\0') {
+        return;
+    }
+    if (cli_is_traceparent(given)) {
+        args->traceparent = given;
+    } else {
+        cli_say("TRACEPARENT is ignored: it is none of W3C Trace Context, version 00");
+    }
 }
 
 int cli_args_parse(struct cli_args *args, const struct cli_command *command)
@@ -591,5 +615,9 @@ int cli_args_parse(struct cli_args *args, const struct cli_command *command)
     if (code == CLI_DONE && args->shell[2]) {
         code = use_shell(args, command);
     }
-    return code == CLI_DONE ? check_arguments(args, command) : code;
+    code = code == CLI_DONE ? check_arguments(args, command) : code;
+    if (code == CLI_DONE && !args->help && takes_flag(command, CLI_FIELD(traceparent))) {
+        read_traceparent(args);
+    }
+    return code;
 }

@@ -17,7 +17,6 @@
 #include <unistd.h>
 
 enum {
-    N_OWN = 4, /* environment variables that rql sets for the command */
     NUMBER_SIZE = 16,
     SIGNAL_GROUP = 4, /* PIDFD_SIGNAL_PROCESS_GROUP, which the C library may not define yet */
 };
@@ -235,13 +234,18 @@ static int start_command(struct cli_child *self, struct start *start, const stru
 }
 
 /* The variables that rql sets itself. */
-static const char *const own_names[N_OWN] = {"RQL_LOCK=", "RQL_TOKEN=", "RQL_SLOTS=", "RQL_URL="};
+enum { OWN_LOCK, OWN_TOKEN, OWN_SLOTS, OWN_URL, OWN_TRACEPARENT, N_OWN };
 
-/* The command's environment. The texts in `own` are allocated here, in the order of own_names; all
- * others belong to the process. */
+static const char *const own_names[N_OWN] = {
+    [OWN_LOCK] = "RQL_LOCK=", [OWN_TOKEN] = "RQL_TOKEN=",         [OWN_SLOTS] = "RQL_SLOTS=",
+    [OWN_URL] = "RQL_URL=",   [OWN_TRACEPARENT] = "TRACEPARENT=",
+};
+
+/* The command's environment. The texts in `own` are allocated here; all others belong to the
+ * process. */
 struct environment {
     char **items;     /* ends in NULL */
-    char *own[N_OWN]; /* NULL: the lock has no slots, or an agent's server is not known */
+    char *own[N_OWN]; /* NULL: no slots, an agent's server that is not known, or no trace */
 };
 
 /* Returns "RQL_LOCK=a\nb": names or tokens, one per line, in the given order. */
@@ -266,22 +270,23 @@ static char *join(const char *variable, const struct cli_held *held, bool as_tok
 /* Returns whether rql sets this variable itself. An outer `rql run` has set it, too: its value is
  * replaced, not duplicated. Slots of an outer lock are left out, as they do not belong to RQL_LOCK.
  */
-static bool is_own(const char *entry, size_t n_own)
+static bool is_own(const struct environment *self, const char *entry)
 {
-    for (size_t i = 0; i < n_own; i++) {
-        if (strncmp(entry, own_names[i], strlen(own_names[i])) == 0) {
+    for (size_t i = 0; i < N_OWN; i++) {
+        if ((self->own[i] || i == OWN_SLOTS) &&
+            strncmp(entry, own_names[i], strlen(own_names[i])) == 0) {
             return true;
         }
     }
     return false;
 }
 
-/* Returns "RQL_URL=value", malloc'd. */
+/* Returns "RQL_URL=value", malloc'd; NULL without a value. */
 static char *append(const char *variable, const char *value)
 {
     char *text = NULL;
 
-    if (asprintf(&text, "%s%s", variable, value) < 0) {
+    if (value && asprintf(&text, "%s%s", variable, value) < 0) {
         cli_die_nomem();
     }
     return text;
@@ -291,23 +296,23 @@ static char *append(const char *variable, const char *value)
  * changes its environment. */
 static void init_environment(struct environment *self, const struct cli_held *held, const char *url)
 {
-    const size_t n_own = held->agent_lock ? N_OWN - 1 : N_OWN;
     size_t count = 0;
     const int *numbers = cli_held_slots(held, &count);
     CLI_AUTO(cli_free) char *slots = cli_join_slots(numbers, count);
 
     count = 0;
-    self->own[0] = join(own_names[0], held, false);
-    self->own[1] = join(own_names[1], held, true);
-    self->own[2] = slots ? append(own_names[2], slots) : NULL;
-    self->own[3] = held->agent_lock ? NULL : append(own_names[3], url);
+    self->own[OWN_LOCK] = join(own_names[OWN_LOCK], held, false);
+    self->own[OWN_TOKEN] = join(own_names[OWN_TOKEN], held, true);
+    self->own[OWN_SLOTS] = append(own_names[OWN_SLOTS], slots);
+    self->own[OWN_URL] = append(own_names[OWN_URL], held->agent_lock ? NULL : url);
+    self->own[OWN_TRACEPARENT] = append(own_names[OWN_TRACEPARENT], cli_trace_parent(&held->trace));
     while (environ[count]) {
         count++;
     }
     self->items = cli_must(calloc(count + N_OWN + 1, sizeof *self->items));
     count = 0;
     for (char **entry = environ; *entry; entry++) {
-        if (!is_own(*entry, n_own)) {
+        if (!is_own(self, *entry)) {
             self->items[count++] = *entry;
         }
     }

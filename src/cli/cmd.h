@@ -47,6 +47,8 @@ struct cli_args {
     const char *agent; /* the path of its socket, or "" for the usual one; NULL: no agent */
     const char *priority, *secret, *host, *acquirer, *out_file, *classes_file, *listen;
     const char *password_file, *password, *sort, *by, *user;
+    const char *traceparent; /* --traceparent, or TRACEPARENT; NULL: none */
+    const char *trace_file;
 
     size_t n_meta;
     rql_meta meta[RQL_META_MAX_PAIRS];

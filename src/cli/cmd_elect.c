@@ -89,6 +89,8 @@ static int wait_for_ever(struct cli_args *args)
     return CLI_DONE;
 }
 
+static const char *const elect_details[] = {cli_trace_details, NULL};
+
 const struct cli_command cli_elect = {
     .name = "elect",
     .is_worth_naming = true,
@@ -105,6 +107,7 @@ const struct cli_command cli_elect = {
         "the time of that drain is over before it stands again. It ends when COMMAND does, with "
         "its exit code, unless --again is given, and at SIGINT, SIGTERM and SIGHUP, which COMMAND "
         "gets, too.\n",
+    .details = elect_details,
     .needs_name = true,
     .takes_command = true,
     .prepare = wait_for_ever,

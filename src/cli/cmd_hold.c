@@ -341,6 +341,12 @@ static int run_command(struct watch *self, const struct cli_args *args)
 
 /* ---- the commands ---- */
 
+/* Returns what a trace says of the end of a hold. */
+static const char *outcome_of(rql_status released)
+{
+    return released == RQL_OK ? "released" : released == RQL_NOT_HELD ? "lost" : "unknown";
+}
+
 /* Runs the command while this is held, then releases it. If the lock had ended before, it was lost
  * without a report in time. A release without a reply is no loss: the lock ends by its ttl, and the
  * command ran under it. */
@@ -367,6 +373,7 @@ int cli_run_held(const struct cli_args *args, struct cli_held *held)
     released = cli_held_release(held, &error);
     cli_child_fini(&watch.child); /* until here its guard releases if this program is killed */
     cli_close_p(&watch.signal_fd);
+    cli_trace_end_hold(&held->trace, outcome_of(released), &error);
     if (released < 0) {
         (void)cli_fault(&error);
     } else if (released == RQL_NOT_HELD && !watch.is_ending) {
@@ -536,6 +543,8 @@ static const char *const run_details[] = {
     "and renews the lock until COMMAND ends. With --max-hold or --no-auto-extend the lock ends "
     "at its limit although COMMAND runs on. rql says so, waits for COMMAND, and exits with 75. "
     "If a shell is the COMMAND and starts sudo(8), rql ends the shell alone.",
+
+    cli_trace_details,
     NULL,
 };
 

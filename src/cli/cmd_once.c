@@ -213,6 +213,8 @@ static int check_once(struct cli_args *args)
     return CLI_DONE;
 }
 
+static const char *const once_details[] = {cli_trace_details, NULL};
+
 const struct cli_command cli_once = {
     .name = "once",
     .is_worth_naming = true,
@@ -232,6 +234,7 @@ const struct cli_command cli_once = {
              "If the host dies during the run, another one may run COMMAND; with --at-most-once "
              "only when the time is over. If COMMAND fails, the run counts; with --unless-failed "
              "it does not. rql unlock NAME --force lets it run again.\n",
+    .details = once_details,
     .needs_name = true,
     .takes_command = true,
     .prepare = check_once,

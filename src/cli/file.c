@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 enum { FOR_ALL_TO_READ = S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH };
 
@@ -118,4 +119,39 @@ int cli_file_write(const char *path, const char *text)
     /* An open file whose name was removed, as /dev/stdout may be, has no path either. */
     target = S_ISREG(there.st_mode) ? realpath(path, NULL) : NULL;
     return target ? replace_undisturbed(target, text) : write_into(path, text);
+}
+
+/* Writes once. The signal of a file that may not grow any more (ulimit -f) would end this program:
+ * it is taken instead. */
+static int write_once(int fd, const char *bytes, size_t size)
+{
+    const struct timespec no_time = {0};
+    sigset_t growth;
+    sigset_t before;
+    ssize_t written;
+    int fault;
+
+    (void)sigemptyset(&growth);
+    (void)sigaddset(&growth, SIGXFSZ);
+    (void)pthread_sigmask(SIG_BLOCK, &growth, &before);
+    written = write(fd, bytes, size);
+    fault = written < 0 ? errno : 0;
+    if (fault == EFBIG) {
+        (void)sigtimedwait(&growth, NULL, &no_time);
+    }
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return fault == 0 && (size_t)written < size ? ENOSPC : fault; /* a part of it had room */
+}
+
+int cli_file_append(const char *path, const char *bytes, size_t size)
+{
+    const int flags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+    const int fd = open(path, flags, FOR_ALL_TO_READ);
+    int fault;
+
+    if (fd < 0) {
+        return errno;
+    }
+    fault = write_once(fd, bytes, size);
+    return close(fd) != 0 && fault == 0 ? errno : fault;
 }

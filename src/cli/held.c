@@ -15,7 +15,9 @@
 
 enum {
     CHECK_MS = 100,
-    SHOW_MS = 2000, /* a shorter wait is not worth a line on the terminal */
+    SHOW_MS = 2000,     /* a shorter wait is not worth a line on the terminal */
+    LOOK_FIRST_MS = 20, /* a shorter wait is not worth a question whose trace it waits for */
+    LOOK_MS = 1000,
     TWICE_MS = 100, /* timeout(1) sends its signal twice in a row, but means it once */
 };
 
@@ -165,12 +167,15 @@ struct waiting {
     uv_poll_t signals; /* of signal_fd */
     uv_timer_t check;  /* for temporary errors */
     uv_timer_t show;   /* shows the progress */
+    uv_timer_t look;   /* asks whose trace is waited for */
     uv_timer_t last;   /* runs after the second signal */
     rql_loop *loop;
     rql_request *request;          /* while it waits */
     struct cli_progress *progress; /* or NULL */
     int signal_fd;
     int64_t signalled_ms;
+    bool is_looking; /* another thread uses the trace */
+    rql_refusal refusal;
     rql_error said; /* the error that was reported last; RQL_OK: none that still holds */
 
     int signal; /* the signal that ended the wait, or 0 */
@@ -266,6 +271,36 @@ static void show_progress(uv_timer_t *timer)
     }
 }
 
+/* Runs on another thread. */
+static rql_status look(void *user_data, rql_error *error)
+{
+    const struct waiting *self = user_data;
+
+    (void)error;
+    cli_trace_look(&self->held->trace, self->session->client);
+    return RQL_OK;
+}
+
+static void on_looked(rql_status status, const rql_error *error, void *user_data)
+{
+    struct waiting *self = user_data;
+
+    (void)status;
+    (void)error;
+    self->is_looking = false;
+}
+
+/* Looks who holds the locks. The loop is not closed before that has ended. */
+static void look_at_holders(uv_timer_t *timer)
+{
+    struct waiting *self = timer->data;
+    const rql_work work = {.run = look, .done = on_looked, .user_data = self};
+
+    if (self->request && !self->is_looking) {
+        self->is_looking = rql_loop_run(self->loop, &work, NULL) == RQL_OK;
+    }
+}
+
 /* Reports a temporary error. This is polled, because a request has no callback for such errors. */
 static void check_fault(uv_timer_t *timer)
 {
@@ -334,10 +369,12 @@ static rql_status open_waiting(struct waiting *self, rql_client *client, const s
     }
     (void)uv_timer_init(&self->uv, &self->check);
     (void)uv_timer_init(&self->uv, &self->show);
+    (void)uv_timer_init(&self->uv, &self->look);
     (void)uv_timer_init(&self->uv, &self->last);
     (void)uv_poll_init(&self->uv, &self->signals, self->signal_fd);
     self->check.data = self;
     self->show.data = self;
+    self->look.data = self;
     self->last.data = self;
     self->signals.data = self;
     return rql_loop_open(client, &self->uv, &self->loop, &self->error);
@@ -352,6 +389,7 @@ static void close_waiting(struct waiting *self)
     }
     uv_close((uv_handle_t *)&self->check, NULL);
     uv_close((uv_handle_t *)&self->show, NULL);
+    uv_close((uv_handle_t *)&self->look, NULL);
     uv_close((uv_handle_t *)&self->last, NULL);
     uv_close((uv_handle_t *)&self->signals, NULL);
     if (self->loop) {
@@ -396,6 +434,9 @@ static void wait_until_held(struct waiting *self)
         (void)uv_timer_start(&self->check, check_fault, CHECK_MS, CHECK_MS);
         (void)uv_timer_start(&self->show, show_progress, self->args->verbose ? 0 : SHOW_MS, 0);
     }
+    if (self->request && self->held->trace.is_on) {
+        (void)uv_timer_start(&self->look, look_at_holders, LOOK_FIRST_MS, LOOK_MS);
+    }
     /* The callback ends this loop. It is always called, also after a permanent error. */
     while (self->request) {
         (void)uv_run(&self->uv, UV_RUN_ONCE);
@@ -420,11 +461,19 @@ static void wait_until_held(struct waiting *self)
 
 /* Fills in the options of the lock. Options that were not given keep the values of the client. A
  * series uses the same for each of its locks. */
-static void fill_lock(const struct cli_args *args, const rql_client *client, rql_lock_options *out)
+static void fill_lock(struct waiting *self, rql_lock_options *out)
 {
+    const struct cli_args *args = self->args;
+    const rql_client *client = self->session->client;
+
     rql_lock_options_init(client, out);
     out->meta = args->n_meta > 0 ? args->meta : NULL;
     out->n_meta = args->n_meta;
+    out->traceparent = cli_trace_parent(&self->held->trace);
+    if (self->held->trace.is_on && args->n_names == 0) {
+        rql_result_init(&self->refusal);
+        out->refusal = &self->refusal; /* it has the place in the queue */
+    }
     out->fail_fast = args->fail_fast;
     out->nested = cli_is_nested();
     out->detailed_acq_timeout_error = true;
@@ -470,6 +519,38 @@ static void on_wanted(rql_lock *lock, const rql_wanted *wanted, void *user_data)
     }
 }
 
+/* ---- the trace ---- */
+
+/* Notes a grant before the lock is claimed: if that fails, the handle is gone. */
+static void trace_grant(struct cli_held *held)
+{
+    int64_t tokens[RQL_SERIES_MAX];
+    rql_lock_facts facts;
+
+    for (size_t i = 0; i < cli_held_count(held); i++) {
+        tokens[i] = cli_held_token(held, i);
+    }
+    if (held->lock) {
+        rql_lock_describe(held->lock, &facts);
+    }
+    cli_trace_grant(&held->trace, held->lock ? &facts : NULL, tokens, cli_held_count(held));
+}
+
+static void trace_refusal(struct waiting *self)
+{
+    struct cli_trace *trace = &self->held->trace;
+
+    if (self->lock.refusal) {
+        trace->place = self->refusal.position;
+        rql_refusal_clear(&self->refusal);
+    }
+    cli_trace_end_wait(trace,
+                       self->signal != 0  ? "cancelled"
+                       : self->status < 0 ? "failed"
+                                          : "refused",
+                       self->signal == 0 && self->status < 0 ? &self->error : NULL);
+}
+
 /* Reports a wait that ended without a lock. With --json the output is null, because a refusal is an
  * answer. */
 static int refuse(struct cli_session *session, const struct waiting *self)
@@ -508,9 +589,11 @@ static int claim(struct cli_held *held)
                                   : rql_lock_extend(held->lock, facts.ttl_ms, &error);
         }
     }
+    cli_trace_end_wait(&held->trace, "granted", NULL);
     if (status == RQL_OK) {
         return CLI_DONE;
     }
+    cli_trace_end_hold(&held->trace, "lost", &error);
     (void)cli_held_release(held, NULL);
     cli_held_unblock(held);
     if (status == RQL_NOT_HELD) {
@@ -540,7 +623,8 @@ int cli_acquire(struct cli_session *session, struct cli_held *held)
         out_print(&session->out);
         return cli_refuse_outer_lock(args, outer);
     }
-    fill_lock(args, session->client, &waiting.lock);
+    cli_trace_begin(&held->trace, args);
+    fill_lock(&waiting, &waiting.lock);
     if (held->asked && waiting.lock.auto_extend) {
         waiting.lock.on_wanted = on_wanted;
         waiting.lock.on_wanted_data = held->asked;
@@ -551,14 +635,30 @@ int cli_acquire(struct cli_session *session, struct cli_held *held)
     waiting.series.n_names = args->n_names;
     waiting.series.lock = &waiting.lock;
     wait_until_held(&waiting);
-    return waiting.signal == 0 && waiting.status == RQL_OK ? claim(held)
-                                                           : refuse(session, &waiting);
+    if (waiting.signal == 0 && waiting.status == RQL_OK) {
+        trace_grant(held);
+        return claim(held);
+    }
+    trace_refusal(&waiting);
+    return refuse(session, &waiting);
 }
 
 /* The signals stay as they are during the wait: the agent withdraws the request of a program that
  * has ended. */
 int cli_acquire_from_agent(const struct cli_args *args, struct cli_held *held)
 {
+    int code;
+
     (void)pthread_sigmask(SIG_BLOCK, NULL, &held->mask);
-    return cli_agent_lock_acquire(args, &held->agent_lock);
+    cli_trace_begin(&held->trace, args);
+    code = cli_agent_lock_acquire(args, cli_trace_parent(&held->trace), &held->agent_lock);
+    if (held->agent_lock) {
+        trace_grant(held);
+    }
+    cli_trace_end_wait(&held->trace,
+                       held->agent_lock    ? "granted"
+                       : code == CLI_FAULT ? "failed"
+                                           : "refused",
+                       NULL);
+    return code;
 }

@@ -5,6 +5,7 @@
 
 #include "agent_lock.h"
 #include "cmd.h"
+#include "trace.h"
 
 #include <rql/share.h>
 #include <signal.h>
@@ -24,10 +25,11 @@ struct cli_held {
     sigset_t mask;           /* the signal mask from before the wait, for the command */
     rql_client *client;      /* borrowed */
     struct cli_asked *asked; /* borrowed: it makes way when it is asked; or NULL */
-    bool is_quiet;           /* a refusal is not reported */
-    bool is_refused;         /* out: the locks were not acquired, and there was no fault */
-    bool is_ended;           /* out: a signal came that is to end this program */
-    bool frees;              /* its release keeps nothing: the command has not run */
+    struct cli_trace trace;
+    bool is_quiet;   /* a refusal is not reported */
+    bool is_refused; /* out: the locks were not acquired, and there was no fault */
+    bool is_ended;   /* out: a signal came that is to end this program */
+    bool frees;      /* its release keeps nothing: the command has not run */
 };
 
 /* Acquires the lock or the series that the arguments name, as the flags say. If it is acquired, it
@@ -41,7 +43,7 @@ struct cli_held {
 int cli_acquire(struct cli_session *session, struct cli_held *held);
 
 /* Acquires the lock from the agent that the arguments name. Returns CLI_DONE, or the exit code
- * after a line on stderr. */
+ * after a line on stderr. In both, the wait is traced. */
 int cli_acquire_from_agent(const struct cli_args *args, struct cli_held *held);
 
 size_t cli_held_count(const struct cli_held *self);

@@ -40,6 +40,7 @@ const struct cli_word cli_variables[] = {
     {"RQL_LOCK", "what rql run and series tell their command: the name of the lock"},
     {"RQL_TOKEN", "the same: its token"},
     {"RQL_SLOTS", "the numbers of its permits, such as 0,3, with rql run --slots"},
+    {"TRACEPARENT", "the span that a lock is taken in (W3C Trace Context), kept in its metadata"},
     {"RQL_PROFILE", "gem: the defaults of the Ruby gem, before all other variables"},
     {"RQL_LOCAL_DIR", "folder of the private server of local:; default /tmp/rql-UID"},
     {"RQL_LOCAL_IDLE", "seconds for which that server stays when nobody uses it; default 60"},

@@ -179,8 +179,7 @@ static void add_json(struct out *self, const char *key, cJSON *item)
 /* Opens an object or an array. It belongs to its parent at once, so freeing the root frees all. */
 static void open_json(struct out *self, const char *key, cJSON *item)
 {
-    /* The deepest nesting is a list of queues, a queue, its requests, one of them, its client:
-     * OUT_DEPTH_MAX. */
+    /* The deepest nesting is that of a list of texts in a span (trace.c): OUT_DEPTH_MAX. */
     add_json(self, key, cli_must(item));
     if (self->depth == OUT_DEPTH_MAX) {
         abort();
@@ -423,7 +422,9 @@ void out_print(struct out *self)
 
     if (self->form == OUT_JSON) {
         /* If nothing was begun, there is no answer, and JSON has null. */
-        text = cli_must(self->root ? cJSON_Print(self->root) : strdup("null"));
+        text = cli_must(!self->root     ? strdup("null")
+                        : self->is_line ? cJSON_PrintUnformatted(self->root)
+                                        : cJSON_Print(self->root));
         (void)fprintf(self->to, "%s\n", text);
         free(text);
         cJSON_Delete(self->root);

@@ -17,7 +17,7 @@ struct cJSON;
 
 enum out_form { OUT_TABLE, OUT_JSON, OUT_OPENMETRICS };
 
-enum { OUT_COLUMNS_MAX = 10, OUT_DEPTH_MAX = 5 };
+enum { OUT_COLUMNS_MAX = 10, OUT_DEPTH_MAX = 13 };
 
 struct out {
     enum out_form form;
@@ -25,6 +25,7 @@ struct out {
     const char *const *headings; /* of the columns; NULL: there are none */
     bool has_row;                /* fields are added to the last row */
     bool wraps;                  /* the last column has lines of cli_help_width() */
+    bool is_line;                /* JSON is printed on one line */
     size_t n_columns;
     size_t n_cells;
     size_t capacity;

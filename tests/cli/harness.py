@@ -114,7 +114,7 @@ class Result:
 
 
 def environment(url, **more):
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("RQL_")}
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("RQL_") and key != "TRACEPARENT"}
     return {**kept, "RQL_URL": url, **more}
 
 

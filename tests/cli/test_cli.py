@@ -448,12 +448,12 @@ def test_help_options_has_all_options(_server, rql):
 
 def test_help_run_is_one_screen_with_examples(server, rql):
     lines = rql("help", "run").out.splitlines()
-    assert len(lines) <= 32, len(lines)
+    assert len(lines) <= 34, len(lines)
     assert max(map(len, lines)) <= 80, max(lines, key=len)
     assert sum(line.startswith("  rql run ") for line in lines) >= 3
     for flag in ("--ttl", "--wait", "--try", "--no-auto-extend", "--max-hold", "--kill-after", "--meta",
                  "--conflict-exit-code", "--log", "--help", "--shared", "--permits", "--units", "--slots",
-                 "--max-waiters", "--priority", "--head-start", "--agent"):
+                 "--max-waiters", "--priority", "--head-start", "--agent", "--trace", "--traceparent"):
         check_in(" " + flag, "\n".join(lines))
     check_in("rql help options", lines[-1])
 
