@@ -124,8 +124,9 @@ class Client:
         handle = c_void_p()
         try:
             with interruptible(options) as wanted:
-                fill(settings, "rql_lock_options_set", wanted)
+                texts = fill(settings, "rql_lock_options_set", wanted)
                 call("rql_lock_acquire", self.handle, name.encode(), settings, byref(handle))
+                del texts
         except BaseException:
             if handle:  # the signal came together with the lock
                 library.rql_lock_release(handle, byref(Error()))

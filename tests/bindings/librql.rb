@@ -88,7 +88,7 @@ module Rql
 
     # A Lock, which a block is given and which ends with it. on_lost is called on a thread of its own.
     def acquire(name, on_lost: nil, **options)
-      settings = Rql.options(:rql_lock_options, [@handle], options.transform_values(&:to_s))
+      settings = Rql.options(:rql_lock_options, [@handle], texts = options.transform_values(&:to_s)) # borrowed
       Rql.call(:rql_lock_acquire, @handle, name, settings, made = Rql.pointer)
       lock = Lock.new(made.ptr, on_lost)
       return lock unless block_given?

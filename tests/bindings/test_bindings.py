@@ -42,12 +42,22 @@ def options_have_names(world, kind, names):
 
 
 @each
+def a_text_may_be_an_option(world, kind, names):
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    held = worker(world, kind).acquire(*names, traceparent=trace)
+    check_equal(world.ask("HGET", "rql:lock:lock0", "traceparent"), trace)
+    held.release().check()
+
+
+@each
 def what_is_no_option_is_refused_in_the_librarys_words(world, kind, names):
     actor = worker(world, kind)
     for options, words in [
             ({"ttl_ms": 0}, "ttl_ms is 0; it must be 1 to 2592000000"),
             ({"fail_fast": "perhaps"}, "fail_fast is perhaps; it must be true | false"),
             ({"access_strategy": "first"}, "access_strategy is first; it must be queued | random"),
+            ({"traceparent": "00"},
+             "traceparent is malformed; it must be a traceparent of W3C Trace Context, version 00"),
             ({"colour": "blue"}, "options: no such option: colour")]:
         check_equal(repr(actor.refused(*names, **options)), f"E_INVALID {words}")
     made = actor.remote.do("client", client="bad", options={"url": world.server.url, "spin_us": "never"})
