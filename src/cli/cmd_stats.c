@@ -253,6 +253,15 @@ static void print_nodes(struct out *out, const struct nodes *nodes)
 
 /* ---- the readings ---- */
 
+/* Prints whether a swarm is elected to flush dead hosts. Left out if the server did not say. */
+static void print_flusher(struct out *out, rql_status found)
+{
+    if (found == RQL_OK || found == RQL_NOT_FOUND) {
+        out_family(out, "swarm_flusher", "gauge", "1: a swarm is elected to flush dead hosts.");
+        out_sample(out, "swarm_flusher", NULL, NULL, found == RQL_OK ? 1 : 0);
+    }
+}
+
 /* Prints the current numbers. They rise and fall, so they are gauges and not counters. */
 static void print_counts(struct out *out, const struct cli_counts *counts,
                          const rql_host_info_list *swarm)
@@ -294,6 +303,8 @@ static rql_status read_server(struct cli_session *self, struct cli_classes *clas
     CLI_AUTO(doctor_free) struct doctor doctor = {.n_checks = 0};
     CLI_AUTO(nodes_free) struct nodes nodes = {.count = 0};
     const rql_options *options = &self->args->options;
+    char flusher[RQL_ID_SIZE];
+    rql_status found = RQL_E_UNKNOWN;
     rql_status status = cli_reading_read(&reading, self->client, &self->error);
 
     status = status ? status
@@ -305,6 +316,7 @@ static rql_status read_server(struct cli_session *self, struct cli_classes *clas
         const struct doctor_wish wish = {
             .options = options, .is_brief = true, .time_limit_ms = DOCTOR_MS};
 
+        found = rql_swarm_flusher(self->client, flusher, NULL);
         if (!doctor_run(&doctor, &wish)) {
             self->error = doctor.error;
             status = self->error.status;
@@ -315,6 +327,7 @@ static rql_status read_server(struct cli_session *self, struct cli_classes *clas
     }
     print_all(out, &reading, swarm, &nodes);
     if (out->form == OUT_OPENMETRICS) {
+        print_flusher(out, found);
         cli_classes_count(classes, reading.locks, reading.queues, options->dead_request_ttl_ms);
         print_classes(out, classes);
         print_server(out, &doctor);

@@ -67,7 +67,10 @@ def test_stats_count_what_the_server_shows(server, rql):
     node = {"node": rql("info", "a", "--node", "--json").json()["node"],
             **{name: count for name, count in wanted.items() if name not in ("swarm_hosts", "zombie_hosts")}}
     check_equal(rql("stats", "--node", "--json").json(), {**wanted, "nodes": [node]})
+    check_equal(samples["rql_swarm_flusher"], 0)
+    server.ask("SET", "rql:swarm:flusher", "somebody", "EX", "60")
     samples, _ = reading(rql, "--node")
+    check_equal(samples["rql_swarm_flusher"], 1)
     check_equal([samples[f'rql_node_{name}{{node="{node["node"]}"}}'] for name in [*node][1:]], [*node.values()][1:])
     process.terminate()
 

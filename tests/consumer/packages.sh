@@ -59,6 +59,7 @@ if readelf -d "$work/cmake/build/uses-static" | grep -q 'NEEDED.*librql'; then e
 man -w rql rql-run librql rql_lock_acquire >/dev/null
 systemd-analyze verify rql-swarm.service rql-metrics.timer rql-elect@a.service rql-agent.service
 getent group rql >/dev/null
+[ -s /usr/share/rql/rql-alerts.yml ] && [ -s /usr/share/rql/rql-dashboard.json ]
 
 remove
 trap - EXIT

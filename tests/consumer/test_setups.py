@@ -99,6 +99,13 @@ def test_tls_comes_with_openssl_and_goes_without():
     check("openssl" in setup.said, setup, "its name is not said")
 
 
+def test_alerts_and_dashboard_come_with_the_program():
+    for option, count in ("-Dprogram=enabled", 2), ("-Dprogram=disabled", 0):
+        setup = Setup(PROGRAM, option)
+        found = [path for path in setup.look("--installed").values() if path.startswith("/usr/local/share/rql/")]
+        check(len(found) == count, setup, f"installed: {found}")
+
+
 def test_units_come_with_systemd_and_the_program():
     """Where systemd looks, of both prefixes that it looks below; and nowhere else for a copy elsewhere."""
     if subprocess.call(["pkg-config", "--exists", "systemd"]) != 0:
