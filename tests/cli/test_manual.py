@@ -205,7 +205,8 @@ def test_all_is_installed(_server, rql):
                    "fish/vendor_completions.d/rql.fish": "fish"}
         functions = {f"man/man3/{name}.3" for name in functions_declared() | {"librql"}}
         long = {f"man/man7/rql-{name.replace('_', '-')}.7" for name in names}
-        check_equal(set(there) ^ {*pages, *scripts, *functions, *long, "man/man7/rql.7"}, set())
+        of_metrics = {"rql/rql-alerts.yml", "rql/rql-dashboard.json"}
+        check_equal(set(there) ^ {*pages, *scripts, *functions, *long, *of_metrics, "man/man7/rql.7"}, set())
         for path, command in pages.items():
             check_equal(plain(there[path].read_text()), source_of(rql, command), path)
         for path, shell in scripts.items():
