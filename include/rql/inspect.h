@@ -361,6 +361,52 @@ RQL_API RQL_MUST_CHECK rql_status rql_queues_inspect(rql_client *client, rql_que
                                                      rql_error *error);
 
 /**
+ * Describes the locks of these names, in batches of up to 500. A lock that is free has the
+ * status ::RQL_KEY_RELEASED.
+ *
+ * A tool that looks again and again needs no SCAN of all keys for what it knows.
+ *
+ * @param[in]  client   The client.
+ * @param[in]  names    Names of locks, in any order. They may be longer than ::RQL_NAME_MAX, as a
+ *                      listing may have them.
+ * @param[in]  n_names  Number of names.
+ * @param[out] out      The locks, each once; untouched unless RQL_OK. They are in the order of
+ *                      their keys.
+ * @param[out] error    Why the call did not return RQL_OK, or NULL.
+ * @retval RQL_OK         `*out` is set.
+ * @retval RQL_E_INVALID  A pointer is NULL.
+ * @retval RQL_E_IO       No reply; also other faults of status.h.
+ * @owner   The caller owns `*out`; release with rql_free().
+ * @threads Callable from any thread.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_locks_read(rql_client *client, const char *const *names,
+                                                 size_t n_names, rql_lock_info_list **out,
+                                                 rql_error *error);
+
+/**
+ * Describes the queues of these names, in batches of up to 500. A queue without requests has
+ * the status ::RQL_KEY_RELEASED.
+ *
+ * A tool that looks again and again needs no SCAN of all keys for what it knows.
+ *
+ * @param[in]  client   The client.
+ * @param[in]  names    Names of locks, in any order. They may be longer than ::RQL_NAME_MAX, as a
+ *                      listing may have them.
+ * @param[in]  n_names  Number of names.
+ * @param[out] out      The queues, each once; untouched unless RQL_OK. They are in the order of
+ *                      their keys.
+ * @param[out] error    Why the call did not return RQL_OK, or NULL.
+ * @retval RQL_OK         `*out` is set.
+ * @retval RQL_E_INVALID  A pointer is NULL.
+ * @retval RQL_E_IO       No reply; also other faults of status.h.
+ * @owner   The caller owns `*out`; release with rql_free().
+ * @threads Callable from any thread.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_queues_read(rql_client *client, const char *const *names,
+                                                  size_t n_names, rql_queue_info_list **out,
+                                                  rql_error *error);
+
+/**
  * Lists the librql clients of this server that have reported themselves within the last hour. A
  * client that has ended may still be listed. Each client writes its own description, which is not
  * verified.

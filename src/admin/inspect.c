@@ -9,6 +9,7 @@
 #include "wire/command.h"
 
 #include <rql/inspect.h>
+#include <stdlib.h>
 #include <string.h>
 
 /*
@@ -210,26 +211,22 @@ static void adopt_all(void *list, const void *items, size_t n)
     }
 }
 
-rql_status rql_locks_inspect(rql_client *client, rql_lock_info_list **out, rql_error *error)
+/* Describes the locks with these keys, which are sorted. */
+static rql_status give_locks(rql_client *client, const struct rqli_list *keys,
+                             rql_lock_info_list **out, rql_error *error)
 {
-    RQLI_DEFER_CANCEL;
     const struct rqli_reader reader = {
         .client = client, .where = RQLI_KEY_LOCK "*", .error = error};
-    RQLI_AUTO(rql_free) rql_lock_info_list *list = NULL;
-    RQLI_AUTO(rqli_walk_fini) struct rqli_walk walk = {0};
-    rql_status status = check_out(client, out, error);
+    RQLI_AUTO(rql_free)
+    rql_lock_info_list *list = rqli_result_new(sizeof *list + keys->count * sizeof(void *));
+    rql_status status;
 
-    status = status ? status : walk_keys(client, &walk, RQLI_KEY_LOCK, error);
-    if (status) {
-        return status;
-    }
-    list = rqli_result_new(sizeof *list + walk.found.count * sizeof(void *));
     if (!list) {
         return rqli_fail_nomem(error);
     }
-    list->count = walk.found.count;
+    list->count = keys->count;
     list->item = (rql_lock_info **)(list + 1);
-    status = rqli_read_locks(&reader, walk.found.item, list->count, list->item);
+    status = rqli_read_locks(&reader, keys->item, list->count, list->item);
     adopt_all(list, list->item, list->count);
     if (!status) {
         *out = RQLI_GIVE(list);
@@ -237,32 +234,103 @@ rql_status rql_locks_inspect(rql_client *client, rql_lock_info_list **out, rql_e
     return status;
 }
 
-/* Works like rql_locks_inspect(). */
-rql_status rql_queues_inspect(rql_client *client, rql_queue_info_list **out, rql_error *error)
+/* Works like give_locks(). */
+static rql_status give_queues(rql_client *client, const struct rqli_list *keys,
+                              rql_queue_info_list **out, rql_error *error)
 {
-    RQLI_DEFER_CANCEL;
     const struct rqli_reader reader = {
         .client = client, .where = RQLI_KEY_QUEUE "*", .error = error};
-    RQLI_AUTO(rql_free) rql_queue_info_list *list = NULL;
-    RQLI_AUTO(rqli_walk_fini) struct rqli_walk walk = {0};
-    rql_status status = check_out(client, out, error);
+    RQLI_AUTO(rql_free)
+    rql_queue_info_list *list = rqli_result_new(sizeof *list + keys->count * sizeof(void *));
+    rql_status status;
 
-    status = status ? status : walk_keys(client, &walk, RQLI_KEY_QUEUE, error);
-    if (status) {
-        return status;
-    }
-    list = rqli_result_new(sizeof *list + walk.found.count * sizeof(void *));
     if (!list) {
         return rqli_fail_nomem(error);
     }
-    list->count = walk.found.count;
+    list->count = keys->count;
     list->item = (rql_queue_info **)(list + 1);
-    status = rqli_read_queues(&reader, walk.found.item, list->count, list->item);
+    status = rqli_read_queues(&reader, keys->item, list->count, list->item);
     adopt_all(list, list->item, list->count);
     if (!status) {
         *out = RQLI_GIVE(list);
     }
     return status;
+}
+
+rql_status rql_locks_inspect(rql_client *client, rql_lock_info_list **out, rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    RQLI_AUTO(rqli_walk_fini) struct rqli_walk walk = {0};
+    rql_status status = check_out(client, out, error);
+
+    status = status ? status : walk_keys(client, &walk, RQLI_KEY_LOCK, error);
+    return status ? status : give_locks(client, &walk.found, out, error);
+}
+
+rql_status rql_queues_inspect(rql_client *client, rql_queue_info_list **out, rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    RQLI_AUTO(rqli_walk_fini) struct rqli_walk walk = {0};
+    rql_status status = check_out(client, out, error);
+
+    status = status ? status : walk_keys(client, &walk, RQLI_KEY_QUEUE, error);
+    return status ? status : give_queues(client, &walk.found, out, error);
+}
+
+/* Adds the key of a name, which may be longer than a caller's own. */
+static void add_key(const rql_client *client, struct rqli_list *out, const char *name, bool is_lock)
+{
+    const struct rqli_slice text = rqli_slice_of(name);
+    char *memory = malloc(rqli_keys_room(text));
+    struct rqli_keys keys;
+
+    if (!memory) {
+        out->failed = true;
+        return;
+    }
+    rqli_keys_init(&keys, memory, rqli_client_key_set(client, name), text);
+    rqli_list_add(out, is_lock ? keys.lock : keys.queue, 0);
+    free(memory);
+}
+
+/* Makes the keys of these names, sorted as those of a walk are, because a batch reads keys of one
+ * set. */
+static rql_status make_keys(const rql_client *client, const char *const *names, size_t n_names,
+                            bool are_locks, struct rqli_list *out, rql_error *error)
+{
+    if (n_names > 0 && !names) {
+        return rqli_fail(error, RQL_E_INVALID, "names is NULL");
+    }
+    for (size_t i = 0; i < n_names; i++) {
+        if (!names[i]) {
+            return rqli_fail(error, RQL_E_INVALID, "names[%zu] is NULL", i);
+        }
+        add_key(client, out, names[i], are_locks);
+    }
+    rqli_list_sort(out);
+    return out->failed ? rqli_fail_nomem(error) : RQL_OK;
+}
+
+rql_status rql_locks_read(rql_client *client, const char *const *names, size_t n_names,
+                          rql_lock_info_list **out, rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    RQLI_AUTO(rqli_list_fini) struct rqli_list keys = {0};
+    rql_status status = check_out(client, out, error);
+
+    status = status ? status : make_keys(client, names, n_names, true, &keys, error);
+    return status ? status : give_locks(client, &keys, out, error);
+}
+
+rql_status rql_queues_read(rql_client *client, const char *const *names, size_t n_names,
+                           rql_queue_info_list **out, rql_error *error)
+{
+    RQLI_DEFER_CANCEL;
+    RQLI_AUTO(rqli_list_fini) struct rqli_list keys = {0};
+    rql_status status = check_out(client, out, error);
+
+    status = status ? status : make_keys(client, names, n_names, false, &keys, error);
+    return status ? status : give_queues(client, &keys, out, error);
 }
 
 /* Caller holds the mutex of the leases, so this only copies the name. */

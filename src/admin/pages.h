@@ -122,7 +122,7 @@ rql_status rqli_walk_read_all(const struct rqli_reader *reader, struct rqli_walk
                               int64_t count);
 
 enum {
-    RQLI_BATCH_KEYS = 100,
+    RQLI_BATCH_KEYS = 500,
     RQLI_BATCH_ELEMENTS = 32768,
     RQLI_SPARE_ITEMS = 8, /* a key may have grown by this much since it was measured */
 };

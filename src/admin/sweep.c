@@ -242,7 +242,7 @@ static enum rqli_op_next begin_batch(struct rqli_sweep *self)
         return RQLI_OP_OVER;
     }
     found = &part_of(self)->walk.found;
-    most = rqli_smaller(part_of(self)->batch_size, RQLI_BATCH_KEYS);
+    most = rqli_smaller(part_of(self)->batch_size, RQLI_SWEEP_KEYS);
     while (self->first < found->count && (int64_t)self->n_targets < most) {
         if (!add_target(self, found->item[self->first++].text)) {
             self->op.status = rqli_fail_nomem(self->error);

@@ -8,7 +8,7 @@
 
 #include <rql/sweep.h>
 
-enum { RQLI_SWEEP_PARTS_MAX = 3 };
+enum { RQLI_SWEEP_PARTS_MAX = 3, RQLI_SWEEP_KEYS = 100 /* of a batch */ };
 
 struct rqli_sweep_rule;
 
@@ -60,7 +60,7 @@ struct rqli_sweep {
     enum rqli_sweep_phase phase;
     size_t part;  /* the part that is being swept, or found */
     size_t first; /* of its keys: the next batch begins there */
-    struct rqli_sweep_target targets[RQLI_BATCH_KEYS];
+    struct rqli_sweep_target targets[RQLI_SWEEP_KEYS];
     size_t n_targets; /* those that go on */
     size_t n_batch;   /* the keys of the batch */
 };

@@ -5,7 +5,8 @@
 
 /* What the library tells of the server: "do": "inspect", with "of" one of locks, queues, keys
  * (their names), possible_hosts, acquired_locks, lock, holders, queue, is_locked, is_queued (with
- * "name"), locks_info, queues_info, or command: the type of the reply to one of its own. */
+ * "name"), locks_info, queues_info (of those in "names", or of all), or command: the type of the
+ * reply to one of its own. */
 
 /* A list without items is NULL. */
 static void check_list(const void *items, size_t count)
@@ -138,29 +139,52 @@ static rql_status list_texts(list_fn *list, rql_client *client, cJSON **found, r
     return status;
 }
 
-static rql_status list_locks_info(rql_client *client, cJSON **found, rql_error *error)
+/* The names of "names", in an array that the caller frees; NULL: all locks or queues are meant. */
+static const char **names_in(const cJSON *words, size_t *count)
+{
+    const cJSON *array = cJSON_GetObjectItem(words, "names");
+    const char **names = array ? calloc((size_t)cJSON_GetArraySize(array) + 1, sizeof *names) : NULL;
+    const cJSON *item;
+
+    *count = 0;
+    cJSON_ArrayForEach(item, array)
+    {
+        names[(*count)++] = cJSON_GetStringValue(item);
+    }
+    return names;
+}
+
+static rql_status list_locks_info(const struct call *call, cJSON **found, rql_error *error)
 {
     rql_lock_info_list *list = NULL;
-    rql_status status = rql_locks_inspect(client, &list, error);
+    size_t count;
+    const char **names = names_in(call->words, &count);
+    rql_status status = names ? rql_locks_read(call->client, names, count, &list, error)
+                              : rql_locks_inspect(call->client, &list, error);
 
     *found = list ? cJSON_CreateArray() : NULL;
     for (size_t i = 0; list && i < list->count; i++) {
         (void)cJSON_AddItemToArray(*found, lock_of(list->item[i]));
     }
     (void)rql_free(list);
+    free(names);
     return status;
 }
 
-static rql_status list_queues_info(rql_client *client, cJSON **found, rql_error *error)
+static rql_status list_queues_info(const struct call *call, cJSON **found, rql_error *error)
 {
     rql_queue_info_list *list = NULL;
-    rql_status status = rql_queues_inspect(client, &list, error);
+    size_t count;
+    const char **names = names_in(call->words, &count);
+    rql_status status = names ? rql_queues_read(call->client, names, count, &list, error)
+                              : rql_queues_inspect(call->client, &list, error);
 
     *found = list ? cJSON_CreateArray() : NULL;
     for (size_t i = 0; list && i < list->count; i++) {
         (void)cJSON_AddItemToArray(*found, queue_of(list->item[i]));
     }
     (void)rql_free(list);
+    free(names);
     return status;
 }
 
@@ -245,9 +269,9 @@ rql_status inspect(struct call *call)
     if (list) {
         status = list_texts(list, client, &found, &call->error);
     } else if (strcmp(of, "locks_info") == 0) {
-        status = list_locks_info(client, &found, &call->error);
+        status = list_locks_info(call, &found, &call->error);
     } else if (strcmp(of, "queues_info") == 0) {
-        status = list_queues_info(client, &found, &call->error);
+        status = list_queues_info(call, &found, &call->error);
     } else if (strcmp(of, "lock") == 0) {
         status = get_lock(client, name, &found, &call->error);
     } else if (strcmp(of, "holders") == 0) {

@@ -33,6 +33,11 @@ def inspect(actor, of, name="", status="OK"):
     return actor.begin("inspect", of=of, name=name).outcome().check(status).found
 
 
+def read(actor, of, names):
+    """Of these names only."""
+    return actor.begin("inspect", of=of, names=names).outcome().check().found
+
+
 def seed(world, count):
     world.ask("EVAL", SEED, 0, count, ACQ1, HST1)
 
@@ -146,6 +151,26 @@ def any_batch_size_lists_everything(world, kind, _names):
     for size in 1, 2, 100000:
         actor = world.actor(kind, key_extraction_batch_size=size)
         check_equal(n_of(inspect(actor, "locks_info"), ALIVE), 300, f"by {size}")
+
+
+@once
+def named_locks_are_read_without_a_scan(world, kind, _names):
+    """Names of any length, several batches of them, each once; one that is free has a status that says so."""
+    seed(world, 1200)
+    seed_strange_locks(world)
+    actor = world.actor(kind)
+    long = "x" * 100000
+    hold_as(world, (ACQ1, HST1), long, ttl_ms=9000, ts="1795255177.5")
+    names = [f"job-{i}" for i in range(1, 1201)] + ["free", "string", "half", "", long, "job-7"]
+    world.ask("CONFIG", "RESETSTAT")
+    locks, queues = named(read(actor, "locks_info", names)), named(read(actor, "queues_info", names))
+    check("cmdstat_scan" not in world.ask("INFO", "commandstats"), "it has scanned")
+    check_equal((len(locks), len(queues)), (1205, 1205))
+    check_equal([n_of(locks.values(), status) for status in (ALIVE, RELEASED, WRONG_TYPE, MALFORMED)], [1202, 1, 1, 1])
+    check_equal([n_of(queues.values(), status) for status in (ALIVE, RELEASED)], [120, 1085])
+    check_equal((locks["free"]["status"], locks[long]["acq_id"], locks["job-777"]["meta"]),
+                (RELEASED, ACQ1, [["n", "777"]]))
+    check_equal((read(actor, "locks_info", []), read(actor, "queues_info", [])), ([], []))
 
 
 @once

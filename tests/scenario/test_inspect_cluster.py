@@ -65,6 +65,8 @@ def what_the_library_lists_is_of_all_masters_and_one_lock_is_asked_of_its_own(wo
             check_equal(len(inspect(scene.operator, "queue", first)["requests"]), 1)
             infos = inspect(scene.operator, "locks_info")
             check_equal({info["name"]: info["token"] for info in infos}, tokens)
+            some = scene.operator.begin("inspect", of="locks_info", names=scene.names).outcome().check().found
+            check_equal({info["name"]: info["token"] for info in some}, tokens)
         scene.end()
         check_equal(inspect(scene.operator, "is_locked", scene.names[-1]), False)
 

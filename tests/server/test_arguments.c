@@ -31,6 +31,11 @@ TEST(calls_that_only_scenarios_make_leave_no_memory)
     assert_int_equal(locks->count + queues->count + texts->count, 3);
     (void)rql_free(locks);
     (void)rql_free(queues);
+    CHECK_OK(rql_locks_read(client, texts->item, texts->count, &locks, NULL));
+    CHECK_OK(rql_queues_read(client, texts->item, texts->count, &queues, NULL));
+    assert_int_equal(locks->count + queues->count, 2);
+    (void)rql_free(locks);
+    (void)rql_free(queues);
     (void)rql_free(texts);
     CHECK_OK(rql_clients_list(client, &clients, NULL));
     assert_non_null(rql_clients_find(clients, rql_client_identity(client)));
@@ -110,9 +115,15 @@ TEST(inspections_and_sweeps_refuse_null)
 {
     const rql_sweep_owner nobody = {.acquirer_id = "a", .host_id = NULL};
     rql_sweep_result result = {.released = 77}; /* not set up */
+    static const char *const holes[] = {"a", NULL};
     rql_client_info_list *clients = NULL;
+    rql_lock_info_list *locks = NULL;
     bool answer = true;
 
+    REFUSED(rql_locks_read(NULL, NULL, 0, &locks, NULL));
+    REFUSED(rql_locks_read(client, NULL, 1, &locks, NULL));
+    REFUSED(rql_locks_read(client, holes, 2, &locks, NULL));
+    REFUSED(rql_queues_read(client, holes, 2, NULL, NULL));
     REFUSED(rql_locks_clear(NULL, NULL, &result, NULL));
     REFUSED(rql_locks_clear(client, NULL, &result, NULL));
     REFUSED(rql_requests_clear_dead(NULL, NULL, NULL, NULL, NULL));
