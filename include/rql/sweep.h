@@ -288,6 +288,49 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_extend_by_secret(rql_client *client, 
                                                             const char *secret, int64_t ttl_ms,
                                                             rql_error *error);
 
+/**
+ * Ends one grant by its token, regardless of its holder, and hands the lock to the next waiter. A
+ * newer grant is never ended. If it is a share, the other shares of the lock stay. For operators,
+ * who decide by what they have seen: rql_lock_info::token, rql_holder_info::token.
+ *
+ * The holder is not asked. It finds out at its next renewal or release. A lock of the gem has no
+ * token.
+ *
+ * @param[in]  client  The client.
+ * @param[in]  name    The lock's name.
+ * @param[in]  token   The token of the grant.
+ * @param[out] error   Why the call did not return RQL_OK, or NULL.
+ *
+ * @retval RQL_OK         Ended, and the lock was handed to the next waiter.
+ * @retval RQL_NOT_HELD   No grant with this token is in force.
+ * @retval RQL_E_INVALID  The name or the token is malformed.
+ * @retval RQL_E_UNKNOWN  No reply; it is safe to repeat the call. Also other faults of status.h.
+ *
+ * @threads Callable from any thread.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_lock_end_grant(rql_client *client, const char *name,
+                                                     int64_t token, rql_error *error);
+
+/**
+ * Removes the request of one acquirer from one queue. If the lock is free, the next waiter gets it.
+ * A live waiter puts itself back in its old place, so this is for what a dead one has left. For
+ * operators.
+ *
+ * @param[in]  client       The client.
+ * @param[in]  name         The lock's name.
+ * @param[in]  acquirer_id  rql_request_info::acquirer_id.
+ * @param[out] error        Why the call did not return RQL_OK, or NULL.
+ *
+ * @retval RQL_OK         Removed.
+ * @retval RQL_NOT_FOUND  The acquirer does not wait for the lock.
+ * @retval RQL_E_INVALID  The name or the id is malformed.
+ * @retval RQL_E_UNKNOWN  No reply; it is safe to repeat the call. Also other faults of status.h.
+ *
+ * @threads Callable from any thread.
+ */
+RQL_API RQL_MUST_CHECK rql_status rql_request_remove(rql_client *client, const char *name,
+                                                     const char *acquirer_id, rql_error *error);
+
 /** The result of rql_lock_force_unlock(). */
 typedef struct rql_unlock_result {
     size_t size;         /**< Bytes of this struct that were filled in. */

@@ -46,7 +46,7 @@ struct cli_args {
     int64_t permits, units, max_waiters, head_start_ms, count, days;
     const char *agent; /* the path of its socket, or "" for the usual one; NULL: no agent */
     const char *priority, *secret, *host, *acquirer, *out_file, *classes_file, *listen;
-    const char *password_file, *password, *sort, *by, *user;
+    const char *password_file, *password, *sort, *by, *user, *token;
     const char *traceparent; /* --traceparent, or TRACEPARENT; NULL: none */
     const char *trace_file;
 

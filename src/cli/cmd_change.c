@@ -48,6 +48,27 @@ static int unlock_by_force(struct cli_session *self)
     return CLI_DONE;
 }
 
+/* Ends one grant. The queue stays, and its first waiter is served. */
+static int unlock_grant(struct cli_session *self)
+{
+    const int64_t token = strtoll(self->args->token, NULL, 10);
+    const rql_status status =
+        rql_lock_end_grant(self->client, self->args->name, token, &self->error);
+
+    if (status < 0) {
+        return cli_fault(&self->error);
+    }
+    out_begin(&self->out, NULL);
+    out_text(&self->out, NULL, "name", self->args->name);
+    out_bool(&self->out, "lock_released", status == RQL_OK);
+    out_end(&self->out);
+    if (status != RQL_OK) {
+        return cli_refuse(self, "not released: no grant with this token is in force");
+    }
+    out_line(&self->out, "lock: released");
+    return CLI_DONE;
+}
+
 /* Releases the lock by its secret. The result is in the output before the refusal: with --json a
  * script sees `false`, and exit code 1. */
 static int unlock_by_secret(struct cli_session *self)
@@ -74,6 +95,9 @@ static int unlock_by_secret(struct cli_session *self)
 
 static int unlock(struct cli_session *self)
 {
+    if (self->args->token) {
+        return unlock_grant(self);
+    }
     return self->args->force ? unlock_by_force(self) : unlock_by_secret(self);
 }
 
@@ -82,6 +106,11 @@ static int check_unlock(struct cli_args *args)
 {
     if (args->force == (args->secret != NULL)) {
         return cli_misused(&cli_unlock, "one of --secret and --force is needed", "");
+    }
+    if (args->token && (!args->force || strspn(args->token, "0123456789") == 0 ||
+                        args->token[strspn(args->token, "0123456789")] != '\0')) {
+        return cli_misused(&cli_unlock, "--token goes with --force, and is a number, not ",
+                           args->token);
     }
     return CLI_DONE;
 }
@@ -167,10 +196,13 @@ static int check_extend(struct cli_args *args)
 
 const struct cli_command cli_unlock = {
     .name = "unlock",
-    .usage = "NAME --secret SECRET | NAME --force",
+    .usage = "NAME --secret SECRET | NAME --force [--token TOKEN]",
     .summary = "Release a lock by its secret, or by force",
     .notes = "With --force the holder is neither asked nor notified. It finds out at its next "
-             "renewal or release. Live waiters put themselves back into the queue.\n",
+             "renewal or release. Live waiters put themselves back into the queue.\n"
+             "With --token only the grant with this token is ended, which rql info shows, or one "
+             "share; the queue stays, and its first waiter gets the lock. If another holder has "
+             "the lock by now, nothing is changed, and it exits with 1.\n",
     .needs_name = true,
     .prepare = check_unlock,
     .run = unlock,

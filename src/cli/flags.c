@@ -92,6 +92,8 @@ const struct cli_flag cli_flags[] = {
          CLI_FIELD(secret), "extend"),
     FLAG("secret", "SECRET", "release the grant with this secret; - reads it from stdin", CLI_TEXT,
          's', CLI_FIELD(secret), "unlock"),
+    FLAG("token", "TOKEN", "with --force, only the grant with this token; the queue stays",
+         CLI_TEXT, 0, CLI_FIELD(token), "unlock"),
     FLAG("queues", NULL, "list queues instead of locks", CLI_ON, 'q', CLI_FIELD(queues), "ls"),
     FLAG("keys", NULL, "list the keys of locks and queues", CLI_ON, 'k', CLI_FIELD(keys), "ls"),
     FLAG("long", NULL, "show details of each", CLI_ON, 'l', CLI_FIELD(details), "ls"),

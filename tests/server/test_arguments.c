@@ -124,6 +124,12 @@ TEST(inspections_and_sweeps_refuse_null)
     REFUSED(rql_locks_read(client, NULL, 1, &locks, NULL));
     REFUSED(rql_locks_read(client, holes, 2, &locks, NULL));
     REFUSED(rql_queues_read(client, holes, 2, NULL, NULL));
+    REFUSED(rql_lock_end_grant(client, "", 1, NULL));
+    REFUSED(rql_lock_end_grant(client, "a", 0, NULL));
+    assert_int_equal(rql_lock_end_grant(client, "a", 1, NULL), RQL_NOT_HELD);
+    REFUSED(rql_request_remove(client, "a", NULL, NULL));
+    REFUSED(rql_request_remove(client, "a", "", NULL));
+    assert_int_equal(rql_request_remove(client, "a", "b", NULL), RQL_NOT_FOUND);
     REFUSED(rql_locks_clear(NULL, NULL, &result, NULL));
     REFUSED(rql_locks_clear(client, NULL, &result, NULL));
     REFUSED(rql_requests_clear_dead(NULL, NULL, NULL, NULL, NULL));
