@@ -1,3 +1,4 @@
+#include "convoy.h"
 #include "format.h"
 #include "locks.h"
 #include "messages.h"
@@ -6,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* info, queue, ls, who: the commands that show locks and queues. */
 
@@ -135,18 +137,10 @@ static void print_share(struct out *out, int64_t units, int64_t limit)
     out_number(out, NULL, "share_limit", OUT_INT, limit);
 }
 
-/* Returns the name of who waits, in `out`, or the id. */
-static const char *name_of(const struct cli_names *names, const rql_request_info *request,
-                           char out[CLI_NAME_SIZE])
-{
-    return cli_acquirer_name(names, request->acquirer_id,
-                             cli_holder_in(request->meta, request->n_meta), out);
-}
-
 /* Prints a queue for `queue`, whose rows are the requests, and for `ls --long --queues`, where the
  * queue is the row. Each has columns only for its own fields. */
 static void print_queue(struct out *out, const struct cli_names *names, const rql_queue_info *info,
-                        bool with_node)
+                        const struct cli_convoy *convoy, bool with_node)
 {
     char name[CLI_NAME_SIZE];
 
@@ -160,7 +154,11 @@ static void print_queue(struct out *out, const struct cli_names *names, const rq
     /* JSON has the requests themselves instead. */
     out_number(out, "WAITING", NULL, OUT_INT, (int64_t)info->n_requests);
     out_text(out, "FIRST", NULL,
-             info->n_requests > 0 ? name_of(names, info->requests[0], name) : NULL);
+             info->n_requests > 0 ? cli_request_name(names, info->requests[0], name) : NULL);
+    if (convoy) {
+        out_text(out, NULL, "convoy", convoy->text);
+        out_bool(out, "is_circle", convoy->is_circle);
+    }
     out_begin_list(out, "requests");
     for (size_t i = 0; i < info->n_requests; i++) {
         const rql_request_info *request = info->requests[i];
@@ -212,21 +210,48 @@ static int show_lock(struct cli_session *self)
     return check_key(self, "lock", info->status);
 }
 
+/* Finds what the holder of the lock waits for itself, with two readings of all locks. */
+static rql_status find_convoy(struct cli_session *self, const struct cli_names *names,
+                              struct cli_convoy *out)
+{
+    const struct timespec pause = {.tv_nsec = CLI_CONVOY_MS * 1000000L};
+    __attribute__((cleanup(cli_wait_reading_free_p))) struct cli_wait_reading before = {.locks =
+                                                                                            NULL};
+    __attribute__((cleanup(cli_wait_reading_free_p))) struct cli_wait_reading now = {.locks = NULL};
+    rql_status status = cli_wait_reading_read(&before, self->client, &self->error);
+
+    if (status == RQL_OK) {
+        (void)nanosleep(&pause, NULL);
+        status = cli_wait_reading_read(&now, self->client, &self->error);
+    }
+    if (status == RQL_OK) {
+        *out = cli_convoy_find(&now.waits, &before.waits, names, self->args->name);
+    }
+    return status;
+}
+
 rql_status cli_show_queue(struct cli_session *self, rql_key_status *status_of_key)
 {
     static const char *const headings[] = {"POSITION", "AGE", "SHARE", "ACQUIRER", NULL};
     static const char *const with_ids[] = {"POSITION", "AGE", "SHARE", "ACQUIRER", "HOST", NULL};
     CLI_AUTO(rql_free) rql_queue_info *info = NULL;
     CLI_AUTO(cli_names_free) struct cli_names names = {.clients = NULL};
-    const rql_status status =
-        rql_queue_inspect(self->client, self->args->name, &info, &self->error);
+    __attribute__((cleanup(cli_convoy_free_p))) struct cli_convoy convoy = {.text = NULL};
+    rql_status status = rql_queue_inspect(self->client, self->args->name, &info, &self->error);
 
+    if (status == RQL_OK) {
+        cli_names_read(&names, self);
+        status = self->args->why ? find_convoy(self, &names, &convoy) : RQL_OK;
+    }
     if (status != RQL_OK) {
         return status;
     }
-    cli_names_read(&names, self);
     out_columns(&self->out, self->args->ids ? with_ids : headings);
-    print_queue(&self->out, &names, info, false);
+    print_queue(&self->out, &names, info, self->args->why ? &convoy : NULL, false);
+    if (self->args->why) {
+        out_line(&self->out, "%s",
+                 convoy.text ? convoy.text : "its holder waits for no other lock");
+    }
     *status_of_key = info->status;
     return RQL_OK;
 }
@@ -311,7 +336,7 @@ static int list_queues(struct cli_session *self)
     out_begin_list(&self->out, NULL);
     for (size_t i = 0; i < list->count; i++) {
         if (cli_glob_matches(self->args->name, list->item[i]->name)) {
-            print_queue(&self->out, &names, list->item[i], self->args->node);
+            print_queue(&self->out, &names, list->item[i], NULL, self->args->node);
         }
     }
     out_end(&self->out);
@@ -557,7 +582,11 @@ const struct cli_command cli_queue = {
     .name = "queue",
     .usage = "NAME",
     .summary = "Show who waits for a lock, first in line first",
-    .notes = "If no request waits, it exits with 1 and prints null with --json.\n",
+    .notes =
+        "If no request waits, it exits with 1 and prints null with --json.\n"
+        "--why reads all locks and queues twice. It says what the holder of the lock waits for, "
+        "if it does, and who holds that; also if the holder is an rql run inside of which "
+        "another one waits.\n",
     .needs_name = true,
     .run = queue,
 };

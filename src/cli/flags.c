@@ -95,6 +95,7 @@ const struct cli_flag cli_flags[] = {
     FLAG("token", "TOKEN", "with --force, only the grant with this token; the queue stays",
          CLI_TEXT, 0, CLI_FIELD(token), "unlock"),
     FLAG("queues", NULL, "list queues instead of locks", CLI_ON, 'q', CLI_FIELD(queues), "ls"),
+    FLAG("why", NULL, "say what its holder waits for itself", CLI_ON, 0, CLI_FIELD(why), "queue"),
     FLAG("keys", NULL, "list the keys of locks and queues", CLI_ON, 'k', CLI_FIELD(keys), "ls"),
     FLAG("long", NULL, "show details of each", CLI_ON, 'l', CLI_FIELD(details), "ls"),
     FLAG("node", NULL, "show details of each, and its server", CLI_ON, 0, CLI_FIELD(node), "ls"),

@@ -5,6 +5,7 @@
 #include "held.h"
 #include "init.h"
 #include "messages.h"
+#include "outer.h"
 #include "url.h"
 
 #include <errno.h>
@@ -238,6 +239,9 @@ static int run_with_client(const struct cli_command *command, struct cli_args *a
         return cli_fault(&args->env_error);
     }
     args->options.client_names = args->options.client_names && command->is_worth_naming;
+    if (command->is_worth_naming) {
+        cli_add_outer_tokens(args);
+    }
     args->options.local_start = args->options.local_start && command->takes_locks;
     if (!args->agent) {
         announce_start(&args->options);

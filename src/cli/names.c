@@ -96,6 +96,37 @@ const char *cli_acquirer_name(const struct cli_names *names, const char *id, con
     return out;
 }
 
+const char *cli_request_name(const struct cli_names *names, const rql_request_info *request,
+                             char out[CLI_NAME_SIZE])
+{
+    return cli_acquirer_name(names, request->acquirer_id,
+                             cli_holder_in(request->meta, request->n_meta), out);
+}
+
+const char *cli_holder_name(const struct cli_names *names, const rql_holder_info *holder,
+                            char out[CLI_NAME_SIZE])
+{
+    return cli_acquirer_name(names, holder->acquirer_id,
+                             cli_holder_in(holder->meta, holder->n_meta), out);
+}
+
+const char *cli_lock_holder(const struct cli_names *names, const rql_lock_info *lock,
+                            char out[CLI_NAME_SIZE])
+{
+    if (!lock || !lock->acquirer_id) {
+        return "-";
+    }
+    if (lock->is_kept) {
+        return "kept";
+    }
+    if (cli_is_of_several(lock)) {
+        (void)snprintf(out, CLI_NAME_SIZE, "%lld holders", (long long)lock->n_holders);
+        return out;
+    }
+    return cli_acquirer_name(names, lock->acquirer_id, cli_holder_in(lock->meta, lock->n_meta),
+                             out);
+}
+
 void cli_print_client(struct out *out, const struct cli_names *names, const char *id)
 {
     const rql_client_info *client = rql_clients_find(names->clients, id);
@@ -125,12 +156,16 @@ void cli_print_acquirer(struct out *out, const struct cli_names *names, const ch
     cli_print_client(out, names, id);
 }
 
+const char *cli_host_name(const struct cli_names *names, const char *id, char out[CLI_NAME_SIZE])
+{
+    return id && !names->shows_ids && write_name(names, id, true, out) ? out : id;
+}
+
 void cli_print_host(struct out *out, const struct cli_names *names, const char *heading,
                     const char *id)
 {
     char name[CLI_NAME_SIZE];
-    const bool is_named = id && !names->shows_ids && write_name(names, id, true, name);
 
-    out_text(out, heading, NULL, is_named ? name : id);
+    out_text(out, heading, NULL, cli_host_name(names, id, name));
     out_text(out, NULL, "host_id", id);
 }

@@ -36,6 +36,19 @@ static inline const char *cli_holder_in(const rql_meta *meta, size_t count)
 const char *cli_acquirer_name(const struct cli_names *names, const char *id, const char *holder,
                               char out[CLI_NAME_SIZE]);
 
+/* The same for a request, and for one of the holders. */
+const char *cli_request_name(const struct cli_names *names, const rql_request_info *request,
+                             char out[CLI_NAME_SIZE]);
+const char *cli_holder_name(const struct cli_names *names, const rql_holder_info *holder,
+                            char out[CLI_NAME_SIZE]);
+
+/* Returns the name of who holds the lock, which may be NULL: "8 holders" of several, "kept", or "-". */
+const char *cli_lock_holder(const struct cli_names *names, const rql_lock_info *lock,
+                            char out[CLI_NAME_SIZE]);
+
+/* Returns the name of a host, in `out`; or its id, if the name is not known. */
+const char *cli_host_name(const struct cli_names *names, const char *id, char out[CLI_NAME_SIZE]);
+
 /* Prints an acquirer in a column or line, and in JSON its id and "client". The id may be NULL. */
 void cli_print_acquirer(struct out *out, const struct cli_names *names, const char *heading,
                         const char *id, const char *holder);

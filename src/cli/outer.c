@@ -1,9 +1,13 @@
 #include "outer.h"
 
 #include "messages.h"
+#include "names.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+/* Room for a token and what separates it from the next. */
+enum { CLI_TOKEN_SIZE = 21 };
 
 /* Both variables have a line for each lock; no name has a line feed. */
 int64_t cli_outer_token(const char *name)
@@ -60,6 +64,25 @@ int cli_refuse_outer_lock(const struct cli_args *args, const char *name)
     cli_say("%s: not acquired: this command already runs under the lock; a wait would never end",
             name);
     return cli_code_of_refusal(args, CLI_REFUSED);
+}
+
+/* A command holds at most one series. */
+static char outer_tokens[RQL_SERIES_MAX * CLI_TOKEN_SIZE];
+
+void cli_add_outer_tokens(struct cli_args *args)
+{
+    const char *tokens = getenv("RQL_TOKEN"); /* NOLINT(concurrency-mt-unsafe) */
+
+    if (!cli_is_nested() || !tokens || strlen(tokens) >= sizeof outer_tokens ||
+        tokens[strspn(tokens, "0123456789\n")] != '\0' || args->n_meta == RQL_META_MAX_PAIRS ||
+        cli_meta_value(args->meta, args->n_meta, CLI_UNDER)) {
+        return;
+    }
+    (void)strcpy(outer_tokens, tokens);
+    for (char *at = outer_tokens; (at = strchr(at, '\n')) != NULL;) {
+        *at = ' ';
+    }
+    args->meta[args->n_meta++] = (rql_meta){.name = CLI_UNDER, .value = outer_tokens};
 }
 
 bool cli_is_nested(void)

@@ -19,6 +19,14 @@ int cli_refuse_outer_lock(const struct cli_args *args, const char *name);
  * environment says; 0: it runs under no such lock. */
 int64_t cli_outer_token(const char *name);
 
+/* The pair that names the grants under which a holder or a waiter runs: their tokens, separated by
+ * a blank. So a circle of runs inside of each other can be seen. */
+#define CLI_UNDER "under"
+
+/* Adds that pair to the metadata of the arguments, if this program runs under a lock and there is
+ * room for it. */
+void cli_add_outer_tokens(struct cli_args *args);
+
 /* Returns whether this program runs under any lock, as far as the environment says. */
 bool cli_is_nested(void);
 

@@ -85,9 +85,7 @@ static void describe_holder(struct cli_progress *self, const rql_lock_info *info
         cli_names_read(&self->names, &session);
     }
     (void)snprintf(self->holder, sizeof self->holder, "%s", info->acquirer_id);
-    (void)snprintf(out, HOLDER_SIZE, "held by %s for %s",
-                   cli_acquirer_name(&self->names, info->acquirer_id,
-                                     cli_holder_in(info->meta, info->n_meta), name),
+    (void)snprintf(out, HOLDER_SIZE, "held by %s for %s", cli_lock_holder(&self->names, info, name),
                    cli_format_duration(cli_age_ms(info->acquired_at_us, info->server_us), held));
 }
 

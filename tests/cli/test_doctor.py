@@ -4,6 +4,7 @@ import contextlib
 import os
 import re
 import shlex
+import threading
 import time
 
 from harness import (SLOW, Proxy, Sentinel, Server, check_equal, check_in, free_port, is_cluster,
@@ -11,8 +12,8 @@ from harness import (SLOW, Proxy, Sentinel, Server, check_equal, check_in, free_
 from resp import Connection
 from partitions import SHARED
 
-IDS = ["acl.rights", "clk.rate", "clk.skew", "dur.persist", "dur.replicas", "keys.damaged", "mem.evicted", "mem.policy",
-       "mem.room", "net.rtt", "net.same_server", "net.timeout", "srv.busy", "srv.role", "swarm.alive", "swarm.config",
+IDS = ["acl.rights", "clk.rate", "clk.skew", "dur.persist", "dur.replicas", "keys.damaged", "keys.waits", "mem.evicted",
+       "mem.policy", "mem.room", "net.rtt", "net.same_server", "net.timeout", "srv.busy", "srv.role", "swarm.alive", "swarm.config",
        "use.handover", "use.lock"]
 RIGHTS = ("evalsha eval time exists del hget hset hmget hdel hexists hsetnx hincrby hlen hgetall pttl pexpire get set "
           "zadd zrem zscore zcard zrange zrank zremrangebyscore zremrangebyrank publish subscribe ping hello").split()
@@ -484,6 +485,54 @@ def test_keys_that_are_no_locks_are_found(server, rql):
     check_equal(is_fine(rql).level("keys.damaged"), "ok")
     check_equal(is_fine(rql, "--max-keys", "0").level("keys.damaged"), "skip")
 
+
+
+def write_wait(server, name, holder, waiter):
+    """A lock and its queue, as the scripts write them."""
+    ids = [f"rql:acq:{number}/1/0/0/{number:032x}" for number in (holder, waiter)]
+    server.ask("HSET", f"rql:lock:{name}", "acq_id", ids[0], "hst_id", f"rql:hst:{holder}/1/0/{holder:032x}", "ts",
+               f"{time.time():.6f}", "ini_ttl", 60000, "rql_nonce", f"{holder:032x}", "rql_token", server.now_us())
+    server.ask("PEXPIRE", f"rql:lock:{name}", 60000)
+    server.ask("ZADD", f"rql:lock_queue:{name}", server.now_us() / 1e6, ids[1])
+
+
+def test_holders_that_wait_themselves_are_found(server, rql):
+    write_wait(server, "a", 1, 2)
+    check_equal(is_fine(rql).level("keys.waits"), "ok")
+    check_in("its holder waits for no other lock", rql("queue", "a", "--why").out)
+    write_wait(server, "b", 3, 1)
+    said = is_fine(rql)
+    check_equal((said.level("keys.waits"), said.found("keys.waits")), ("note", {"circles": 0, "convoys": 1}))
+    words = rf"waits behind rql:acq:1/\S+, which waits for b, held for \S+ by rql:acq:3/\S+"
+    assert re.search(f"such as a: {words}", said.checks["keys.waits"]["title"]), said.checks["keys.waits"]
+    assert re.search(words, rql("queue", "a", "--why").out)
+    seen = rql("queue", "a", "--why", "--json").json()
+    assert re.fullmatch(words, seen["convoy"]) and not seen["is_circle"], seen
+    check_equal("convoy" in rql("queue", "a", "--json").json(), False)
+    write_wait(server, "c", 2, 3)
+    said = is_amiss(rql, "keys.waits", "warn")
+    check_equal(said.found("keys.waits"), {"circles": 3, "convoys": 0})
+    check_equal(rql("queue", "b", "--why", "--json").json()["is_circle"], True)
+
+
+def test_a_wait_that_passes_is_not_reported(server, rql):
+    """The request of the holder is a new one each time, as of a worker that takes one lock after the other."""
+    write_wait(server, "a", 1, 2)
+    write_wait(server, "b", 3, 1)
+    stop = threading.Event()
+
+    def change():
+        while not stop.wait(0.05):
+            server.ask("ZADD", "rql:lock_queue:b", server.now_us() / 1e6, f"rql:acq:1/1/0/0/{1:032x}")
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        check_equal(rql("queue", "a", "--why", "--json").json()["convoy"], None)
+        check_equal(is_fine(rql).level("keys.waits"), "ok")
+    finally:
+        stop.set()
+        thread.join()
 
 def test_what_is_wrong_with_the_call_is_64_and_no_server_69(server, rql):
     result = rql("doctor", "redis://127.0.0.1:1")
