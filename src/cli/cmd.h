@@ -39,7 +39,7 @@ struct cli_args {
     bool quick, strict, all;
     bool ids, verbose;
     bool unless_failed, at_most_once, again;
-    bool shared, slots, batch, why;
+    bool shared, slots, batch, read_only, no_color, why;
     bool list, slowest, forget;
     int64_t wait_ms, max_hold_ms, hold_at_least_ms, kill_after_ms, add_ms, older_than_ms;
     int64_t conflict_exit_code, max_keys, every_ms, window_ms, for_ms, within_ms, drain_ms;

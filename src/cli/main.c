@@ -239,6 +239,9 @@ static int run_with_client(const struct cli_command *command, struct cli_args *a
         return cli_fault(&args->env_error);
     }
     args->options.client_names = args->options.client_names && command->is_worth_naming;
+    if (args->no_color) {
+        (void)setenv("NO_COLOR", "1", 1); /* NOLINT(concurrency-mt-unsafe) */
+    }
     if (command->is_worth_naming) {
         cli_add_outer_tokens(args);
     }

@@ -34,12 +34,12 @@ def be_shell():
 class Screen(Terminal):
     """rql top at a terminal of this size; `lines` are those that are shown."""
 
-    def __init__(self, rql, *words, width=WIDTH, height=HEIGHT, has_shell=False):
+    def __init__(self, rql, *words, width=WIDTH, height=HEIGHT, has_shell=False, url=None):
         def begin():
             self.resize_of(0, width, height)
             if has_shell:
                 be_shell()
-            os.execve(PROGRAM, [PROGRAM, "top", "--every", "100ms", *words], environment(rql.url, TERM="xterm"))
+            os.execve(PROGRAM, [PROGRAM, "top", "--every", "100ms", *words], environment(url or rql.url, TERM="xterm"))
 
         super().__init__(begin)
         self.width, self.height, self.lines, self.is_other = width, height, [""] * height, False
@@ -119,7 +119,7 @@ def test_the_list_says_who_holds_what_and_how_many_wait(server, rql):
         screen.await_line(r"^gpu +3/8 +0 +0\.0 .* 2 holders")
         screen.await_line(r"^NAME +HOLDERS +WAITING +SERVED/S +HELD +LEFT +EXPECT +HOLDER")
         screen.await_line(r"^rql top - \S+   \d\d:\d\d:\d\d   every 100ms")
-        check_in("[enter] look  [s]ort: waiting  [b]locked  [space] pause  [q]uit   2 in all", screen.lines[-1])
+        check_in("[enter] look  [s]ort: waiting  [/] filter  [b]locked  [h]osts  [u]nlock  [space] pause  [q]uit", screen.lines[-1])
         check_equal((screen.quit(), screen.is_other), (0, False))
 
 
@@ -131,10 +131,10 @@ def test_who_and_why_is_two_keys_away(server, rql):
         screen.await_line(r"^a +1 +1")
         screen.type("\r")
         screen.await_line(rf"^held by {holder}")
-        screen.await_line(r"^  token \d+   for \S+s   left \S+s")
+        screen.await_line(r"^  token \d+   for \S+s   left \S+s   alive -")
         screen.await_line("^  reason=why not")
         screen.await_line("^  job=7")
-        screen.await_line(rf"^ +1 +\S+s +\? +alone +{re.escape(HOST)} rql\[{waiting.pid}\]")
+        screen.await_line(rf"^ +1 +\S+s +\? +- +alone +{re.escape(HOST)} rql\[{waiting.pid}\]")
         screen.type("\x1b")
         screen.await_line(r"^NAME ")
         screen.type("j\n")
@@ -157,9 +157,9 @@ def test_a_circle_of_waiters_is_a_deadlock(server, rql):
     with Screen(rql) as screen:
         screen.await_line(r"^a ")
         screen.type("b")
-        screen.await_line(r"^a .*, for \S+, waits itself for b")
-        screen.await_line(r"^ └ b .*, waits itself for a")
-        screen.await_line(r"^c .*, waits itself for a")
+        screen.await_line(r"^a  rql:acq:1/.*, for ")
+        screen.await_line(r"^   waits behind rql:acq:1/\S+, which waits for b, held for \S+")
+        screen.await_line(r"^c  rql:acq:3/.*, for ")
         wait_until(lambda: screen.look() or sum("DEADLOCK" in line for line in screen.lines) == 3, "three lead into it")
         screen.type("b")
         screen.await_line(r"^NAME ")
@@ -318,12 +318,12 @@ def test_a_page_that_is_longer_than_the_screen_is_scrolled(server, rql):
         screen.await_line("^a ")
         screen.type("\r")
         screen.await_line("^… more: down, page down")
-        screen.await_line(r"^ +1 +\S+ +\? +alone +rql:acq:0/")
+        screen.await_line(r"^ +1 +\S+ +\? +- +alone +rql:acq:0/")
         for _ in range(6):
             screen.type("\x1b[6~")
-        screen.await_line(r"^ +60 +\S+ +\? +alone +rql:acq:59/")
+        screen.await_line(r"^ +60 +\S+ +\? +- +alone +rql:acq:59/")
         screen.type("g")
-        screen.await_line(r"^ +1 +\S+ +\? +alone +rql:acq:0/")
+        screen.await_line(r"^ +1 +\S+ +\? +- +alone +rql:acq:0/")
 
 
 def test_a_server_that_was_slow_once_is_looked_at_as_often_as_before(server, rql):
@@ -376,6 +376,193 @@ def test_without_a_terminal_each_look_is_a_table_or_an_object(server, rql):
     check_equal((seen["n_locks"], seen["waiting"], seen["served_per_s"]), (2, 0, None))
     check_equal([(one["name"], one["waiting"], one["expected_wait_ms"]) for one in seen["locks"]], [("b", 0, None), ("orders:42", 0, None)])
     check_equal(seen["locks"][1]["client"]["program"], "rql")
+
+
+def write_lock(server, name, number, token=None, ttl_ms=60000):
+    """A lock of the acquirer of this number, as the scripts write it. Returns its token."""
+    token = token or server.now_us()
+    server.ask("HSET", f"rql:lock:{name}", "acq_id", f"rql:acq:{number}/1/0/0/{number:032x}", "hst_id",
+               f"rql:hst:{number}/1/0/{number:032x}", "ts", server.now_us() / 1e6, "ini_ttl", ttl_ms, "rql_nonce",
+               f"{number:032x}", "rql_token", token)
+    server.ask("PEXPIRE", f"rql:lock:{name}", ttl_ms)
+    return token
+
+
+def test_between_two_passes_only_known_names_are_read(server, rql):
+    for name in "abc":
+        write_lock(server, name, 1)
+    server.ask("CONFIG", "RESETSTAT")
+    with Screen(rql) as screen:
+        screen.await_line("^a ")
+        begin_s = time.monotonic()
+        server.ask("DEL", "rql:lock:b")  # a look shows it
+        wait_until(lambda: screen.look() or not any(line.startswith("b ") for line in screen.lines), "it is gone")
+        write_lock(server, "b", 2)  # its name is known
+        screen.await_line("^b ")
+        stats = server.ask("INFO", "commandstats")
+        calls = {command: int(count) for command, count in re.findall(r"cmdstat_(\w+):calls=(\d+)", stats)}
+        assert calls["hgetall"] >= 9, calls
+        # A pass is one call here, and the walk over the clients another kind.
+        assert calls["scan"] <= 1 + (time.monotonic() - begin_s) / 10 + 1, calls
+
+
+def test_names_are_filtered(server, rql):
+    for name in ("apple", "banana", "cherry"):
+        write_lock(server, name, 1)
+    with Screen(rql, "--sort", "name") as screen:
+        screen.await_line("^apple ")
+        screen.type("/*anx")
+        screen.await_line(r"^names like: \*anx_")
+        screen.type("\x7fq")
+        screen.await_line(r"^names like: \*anq_")  # q is a letter here
+        screen.type("\x7fa*\r")
+        wait_until(lambda: screen.look() or not any(line.startswith("apple") for line in screen.lines), "it is not shown")
+        screen.await_line("^banana ")
+        check_in("[/] *ana*", screen.lines[-1])
+        check_in("locks 3 ", screen.lines[1])
+        screen.type("\r")
+        screen.await_line("^held by rql:acq:1/")
+        screen.type("\x1b/\x1b")
+        screen.await_line("^cherry ")
+        check_in("[/] filter", screen.lines[-1])
+
+
+def test_only_locks_that_are_held_for_long_are_shown(server, rql):
+    write_lock(server, "new", 1)
+    write_lock(server, "old", 2)
+    write_lock(server, "waited", 3)
+    server.ask("HSET", "rql:lock:old", "ts", server.now_us() / 1e6 - 7200)
+    server.ask("ZADD", "rql:lock_queue:waited", server.now_us() / 1e6 - 7200, f"rql:acq:4/1/0/0/{4:032x}")
+    done = rql("top", "-n", "1", "--older-than", "1h", "--json").json()
+    check_equal((sorted(one["name"] for one in done["locks"]), done["n_locks"]), (["old", "waited"], 3))
+
+
+def test_hosts_are_shown_with_those_that_are_dead(server, rql):
+    identity = f"{1:032x}"
+    for number, silent_s in ((1, 1), (2, 100)):
+        server.ask("HSET", "rql:swarm:hsts", f"rql:hst:{number}/1/0/{number:032x}", f"{server.now_us() / 1e6 - silent_s:.6f}")
+    write_lock(server, "a", 1)
+    server.ask("ZADD", "rql:lock_queue:a", server.now_us() / 1e6, f"rql:acq:2/1/0/0/{2:032x}")
+    server.ask("HSET", "rql:req:a", f"rql:acq:2/1/0/0/{2:032x}", f"rql:hst:2/1/0/{2:032x} 5000 {2:032x} 0 q 0 ")
+    with Screen(rql, width=200) as screen:
+        screen.await_line(rf"hosts 2 \(1 dead: rql:hst:2/1/0/{2:032x}, 1m\d\ds\)")
+        screen.type("h")
+        screen.await_line(rf"^dead +1m\d\ds  rql:hst:2/")
+        screen.await_line(rf"^alive +\d\S*s  rql:hst:1/1/0/{identity}")
+        screen.await_line("^flusher: none")
+        screen.type("h\r")
+        screen.await_line(r"^  token .*   alive \d")
+        screen.await_line(r"^ +1 +\S+ +\? +dead 1m\d\ds  alone +rql:acq:2/")
+    seen = rql("top", "--json", "-n", "1").json()
+    check_equal((seen["hosts"], seen["zombie_hosts"]), (2, 1))
+
+
+def test_unlock_ends_the_grant_that_was_seen(server, rql):
+    token = write_lock(server, "it's", 1)
+    with Screen(rql, width=160) as screen:
+        screen.await_line("^it's ")
+        screen.type("u")
+        screen.await_line(r"^unlock it's\? rql:acq:1/\S+ has held it for \S+ and 0 wait\. It is not told before")
+        screen.await_line(rf"^same as: rql unlock 'it'\\''s' --force --token {token}")
+        screen.type("n")
+        screen.await_line(r"\[u\]nlock")
+        assert server.is_locked("it's")
+        screen.type("u")
+        screen.await_line("^unlock ")
+        screen.type("y")
+        screen.await_line("^it's: that grant was ended")
+        assert not server.is_locked("it's")
+        check_equal(screen.quit(), 0)
+    refused = rql("unlock", "it's", "--force", "--token", str(token))
+    check_equal((refused.code, refused.err), (1, "rql: it's: not released: no grant with this token is in force\n"))
+
+
+def test_unlock_of_a_lock_that_has_changed_hands_ends_nothing(server, rql):
+    write_lock(server, "a", 1, token=77)
+    with Screen(rql) as screen:
+        screen.await_line("^a ")
+        screen.type(" \r")
+        screen.await_line("^  token 77 ")
+        screen.type("u")
+        screen.await_line("^unlock a")
+        server.ask("DEL", "rql:lock:a")
+        write_lock(server, "a", 1, token=78)  # the same acquirer, once more
+        server.ask("HSET", "rql:lock:a", "rql_nonce", f"{9:032x}")
+        screen.type("y")
+        screen.await_line("^a: that grant had ended already; nothing was changed")
+        check_equal(server.ask("HGET", "rql:lock:a", "rql_token"), "78")
+
+
+def test_one_of_several_holders_is_unlocked(server, rql):
+    share_as(server, "gpu", 8, ("2", ""), ("1", ""))
+    with Screen(rql) as screen:
+        screen.await_line("^gpu +3/8")
+        screen.type("u")
+        screen.await_line(r"^several hold it: \[enter\], then choose one")
+        screen.type("\r")
+        screen.await_line("^held by ")
+        screen.type("ju")
+        screen.await_line("^unlock gpu")
+        screen.type("y")
+        screen.await_line("^gpu: that grant was ended")
+        screen.type("\x1b")
+        screen.await_line("^gpu +2/8")
+
+
+def test_a_request_is_removed(server, rql):
+    write_lock(server, "a", 1)
+    for number in (2, 3):
+        server.ask("ZADD", "rql:lock_queue:a", server.now_us() / 1e6 + number, f"rql:acq:{number}/1/2/3/0123456789abcdef")
+    with Screen(rql, width=140) as screen:
+        screen.await_line("^a +1 +2")
+        screen.type("\r")
+        screen.await_line("^  token ")
+        screen.await_line(r"alone +ruby\[2\]")
+        screen.type("x")
+        screen.await_line("^choose a waiter first")
+        screen.type("ju")
+        screen.await_line("^choose a holder first")
+        screen.type("x")
+        screen.await_line(r"^remove the request of ruby\[2\] for a\?")
+        screen.type("y")
+        screen.await_line("^a: the request was removed")
+        check_equal(server.ask("ZRANGE", "rql:lock_queue:a", 0, -1), ["rql:acq:3/1/2/3/0123456789abcdef"])
+
+
+def test_keys_that_change_something_are_offered_to_those_who_may(server, rql):
+    write_lock(server, "a", 1)
+    reader = server.add_user("reader", "~*", "+@read", "+@connection", "+info", "+time", "+dbsize", "+evalsha", "+script|exists", "-@write",
+                             "&*", "+publish")
+    for words, url in ((("--read-only",), rql.url), ((), reader)):
+        with Screen(rql, *words, url=url) as screen:
+            screen.await_line("^a ")
+            screen.await_line(r"\[h\]osts  \[space\] pause")
+            screen.type("u")
+            time.sleep(0.3)
+            screen.look()
+            assert not any("unlock" in line for line in screen.lines), screen.lines
+            check_equal(screen.quit(), 0)
+
+
+def test_without_colours_only_the_chosen_line_is_marked(server, rql):
+    write_lock(server, "a", 1)
+    with Screen(rql, "--no-color") as screen:
+        screen.await_line("^a ")
+        screen.quit()
+        assert "\x1b[7m" in screen.written.decode() and "\x1b[1m" not in screen.written.decode()
+
+
+def test_a_circle_of_nested_runs_is_a_deadlock(server, rql):
+    """Each of two runs holds a lock, and its command waits for the other one."""
+    for own, other in ("ab", "ba"):
+        rql.start("run", own, "--", "sh", "-c", f"until [ -e go ]; do sleep 0.1; done; exec {PROGRAM} run {other} -- true")
+        wait_until(lambda own=own: server.is_locked(own), "it is held")
+    open("go", "w").close()
+    wait_until(lambda: server.ask("ZCARD", "rql:lock_queue:a") == server.ask("ZCARD", "rql:lock_queue:b") == 1, "both wait")
+    with Screen(rql) as screen:
+        screen.type("b")
+        wait_until(lambda: screen.look() or sum("DEADLOCK" in line for line in screen.lines) == 2, "both are in it")
+        check_equal(screen.quit(), 0)
 
 
 def test_words_that_cannot_be(_server, rql):

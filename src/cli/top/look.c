@@ -1,5 +1,6 @@
 #include "look.h"
 
+#include "cost.h"
 #include "format.h"
 
 #include <math.h>
@@ -46,31 +47,31 @@ static void sort_rows(struct top_look *self)
 }
 
 /* Makes a row for each lock, and one for each queue whose lock is free. */
-static void fill_rows(struct top_look *self, const char *glob)
+static void fill_rows(struct top_look *self)
 {
-    const size_t most = self->locks->count + self->queues->count;
-    size_t n_locks;
+    size_t count;
 
-    self->rows = cli_must(calloc(most > 0 ? most : 1, sizeof *self->rows));
+    self->rows = cli_must(calloc(self->locks->count + self->queues->count + 1, sizeof *self->rows));
     for (size_t i = 0; i < self->locks->count; i++) {
-        if (cli_glob_matches(glob, self->locks->item[i]->name)) {
-            self->rows[self->n_rows++] =
-                (struct top_row){.name = self->locks->item[i]->name, .lock = self->locks->item[i]};
+        const rql_lock_info *lock = self->locks->item[i];
+
+        if (lock->status != RQL_KEY_RELEASED) {
+            self->rows[self->n_rows++] = (struct top_row){.name = lock->name, .lock = lock};
         }
     }
-    n_locks = self->n_rows;
     sort_rows(self);
+    count = self->n_rows;
     for (size_t i = 0; i < self->queues->count; i++) {
         const rql_queue_info *queue = self->queues->item[i];
-        struct top_row *row = find(self, queue->name);
+        struct top_row *row = queue->status == RQL_KEY_RELEASED ? NULL : find(self, queue->name);
 
         if (row) {
             row->queue = queue;
-        } else if (cli_glob_matches(glob, queue->name)) {
-            self->rows[n_locks++] = (struct top_row){.name = queue->name, .queue = queue};
+        } else if (queue->status != RQL_KEY_RELEASED) {
+            self->rows[count++] = (struct top_row){.name = queue->name, .queue = queue};
         }
     }
-    self->n_rows = n_locks;
+    self->n_rows = count;
     sort_rows(self);
 }
 
@@ -153,6 +154,14 @@ static void compare(struct top_look *self, const struct top_look *before, struct
     }
 }
 
+/* The same wait in two looks is no passing one. */
+static void find_convoy(struct top_look *self, const struct top_look *before, struct top_row *row)
+{
+    if (row->queue && row->lock && before && before->status == RQL_OK) {
+        row->convoy = cli_convoy_find(&self->waits, &before->waits, &self->names, row->name);
+    }
+}
+
 static void describe(struct top_row *row)
 {
     const rql_lock_info *lock = row->lock;
@@ -165,53 +174,118 @@ static void describe(struct top_row *row)
 
 /* ---- a look ---- */
 
-struct top_look *top_look_new(struct cli_session *session, const struct top_look *before,
-                              const char *name)
+/* Reads the swarm. Without the rights, or with a server that has none, nothing is known of it. */
+static void read_hosts(struct top_look *self, struct cli_session *session)
 {
-    struct top_look *self = cli_must(calloc(1, sizeof *self));
+    if (rql_swarm_hosts(session->client, session->args->options.zombie_ttl_ms, &self->hosts,
+                        NULL) == RQL_OK &&
+        rql_swarm_flusher(session->client, self->flusher, NULL) != RQL_OK) {
+        self->flusher[0] = '\0';
+    }
+}
 
-    self->begun_ms = cli_now_ms();
-    self->served = -1;
-    self->server_us = -1;
-    self->status = rql_locks_inspect(session->client, &self->locks, &self->error);
+static void read_holders(struct top_look *self, struct cli_session *session, const char *name)
+{
+    self->holders_of = cli_must(strdup(name));
+    self->status = rql_lock_holders(session->client, name, &self->holders, &self->error);
+    /* Another program's lock may have a name that the library does not take. */
+    self->status = self->status == RQL_E_INVALID ? RQL_OK : self->status;
+}
+
+/* Queues are read first: a waiter that is granted the lock meanwhile is in both, and never in
+ * none. */
+static void read_all(struct top_look *self, struct cli_session *session,
+                     const struct top_known *known, const char *name)
+{
+    self->status =
+        rql_queues_read(session->client, known->names, known->count, &self->queues, &self->error);
     if (self->status == RQL_OK) {
-        self->status = rql_queues_inspect(session->client, &self->queues, &self->error);
+        self->status =
+            rql_locks_read(session->client, known->names, known->count, &self->locks, &self->error);
     }
     if (self->status == RQL_OK && name) {
-        self->holders_of = cli_must(strdup(name));
-        self->status = rql_lock_holders(session->client, name, &self->holders, &self->error);
-        /* Another program's lock may have a name that the library does not take. */
-        self->status = self->status == RQL_E_INVALID ? RQL_OK : self->status;
+        read_holders(self, session, name);
     }
     if (self->status == RQL_OK) {
         cli_names_read(&self->names, session);
-        fill_rows(self, session->args->name);
+        read_hosts(self, session);
     }
+}
+
+static void sum_up(struct top_look *self, const struct top_look *before)
+{
+    fill_rows(self);
+    cli_waits_init(&self->waits, self->locks, self->queues);
     for (size_t i = 0; i < self->n_rows; i++) {
         struct top_row *row = &self->rows[i];
-        const int64_t server_us = row->lock ? row->lock->server_us : row->queue->server_us;
 
         describe(row);
         compare(self, before, row);
+        find_convoy(self, before, row);
         self->n_locks += row->lock != NULL;
         self->n_waiting += row->waiting;
+    }
+}
+
+/* The time of a server without locks is that of its hosts. */
+static void note_time(struct top_look *self)
+{
+    self->server_us = self->hosts ? self->hosts->server_us : -1;
+    for (size_t i = 0; i < self->locks->count; i++) {
+        const int64_t server_us = self->locks->item[i]->server_us;
+
         self->server_us = server_us > self->server_us ? server_us : self->server_us;
     }
-    self->took_ms = cli_now_ms() - self->begun_ms;
+}
+
+struct top_look *top_look_new(struct cli_session *session, struct top_known *known,
+                              const struct top_look *before, const char *name)
+{
+    struct top_look *self = cli_must(calloc(1, sizeof *self));
+
+    self->served = -1;
+    self->server_us = -1;
+    self->status = top_known_update(known, session, &self->error);
+    self->begun_ms = cli_now_ms();
+    if (self->status == RQL_OK) {
+        const struct top_cost cost = top_cost_begin(session->client);
+
+        read_all(self, session, known, name);
+        self->cost_ms = top_cost_end(&cost, session->client);
+    }
+    if (self->status == RQL_OK) {
+        note_time(self);
+        sum_up(self, before);
+    }
     return self;
 }
 
 void top_look_free(struct top_look *self)
 {
     if (self) {
+        for (size_t i = 0; i < self->n_rows; i++) {
+            cli_convoy_free_p(&self->rows[i].convoy);
+        }
+        cli_waits_free_p(&self->waits);
         (void)rql_free(self->locks);
         (void)rql_free(self->queues);
         (void)rql_free(self->holders);
+        (void)rql_free(self->hosts);
         free(self->holders_of);
         cli_names_free_p(&self->names);
         free(self->rows);
         free(self);
     }
+}
+
+const rql_host_info *top_look_host(const struct top_look *self, const char *host_id)
+{
+    for (size_t i = 0; self->hosts && host_id && i < self->hosts->count; i++) {
+        if (strcmp(self->hosts->item[i]->host_id, host_id) == 0) {
+            return self->hosts->item[i];
+        }
+    }
+    return NULL;
 }
 
 /* ---- orders ---- */
@@ -246,59 +320,34 @@ static int compare_keys(const void *a, const void *b)
     return strcmp((*left)->name, (*right)->name);
 }
 
-const struct top_row **top_look_sort(struct top_look *self, enum top_order order, bool is_reversed)
+static bool is_shown(const struct top_row *row, const struct top_filter *filter, int64_t server_us)
 {
+    const rql_queue_info *queue = row->queue;
+    const int64_t waited_ms =
+        queue && queue->n_requests > 0 ? cli_age_ms(queue->requests[0]->score_us, server_us) : -1;
+
+    return cli_glob_matches(filter->glob, row->name) &&
+           (row->held_ms >= filter->older_than_ms || waited_ms >= filter->older_than_ms);
+}
+
+const struct top_row **top_look_sort(struct top_look *self, enum top_order order, bool is_reversed,
+                                     const struct top_filter *filter, size_t *count)
+{
+    static const struct top_filter none = {.glob = NULL, .older_than_ms = INT64_MIN};
     const struct top_row **rows =
         cli_must(calloc(self->n_rows > 0 ? self->n_rows : 1, sizeof(struct top_row *)));
 
+    *count = 0;
     for (size_t i = 0; i < self->n_rows; i++) {
         const double key = order == TOP_NAME ? -(double)i : value_of(&self->rows[i], order);
 
         self->rows[i].key = is_reversed ? -key : key;
-        rows[i] = &self->rows[i];
+        if (is_shown(&self->rows[i], filter ? filter : &none, self->server_us)) {
+            rows[(*count)++] = &self->rows[i];
+        }
     }
-    if (self->n_rows > 1) {
-        qsort(rows, self->n_rows, sizeof(struct top_row *), compare_keys);
+    if (*count > 1) {
+        qsort(rows, *count, sizeof(struct top_row *), compare_keys);
     }
     return rows;
-}
-
-/* ---- who ---- */
-
-static bool has_waiter(const rql_queue_info *queue, const char *acquirer_id)
-{
-    for (size_t i = 0; queue && i < queue->n_requests; i++) {
-        if (strcmp(queue->requests[i]->acquirer_id, acquirer_id) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-const struct top_row *top_look_waits_for(const struct top_look *self, const char *acquirer_id)
-{
-    for (size_t i = 0; acquirer_id && i < self->n_rows; i++) {
-        if (has_waiter(self->rows[i].queue, acquirer_id)) {
-            return &self->rows[i];
-        }
-    }
-    return NULL;
-}
-
-void top_holder(const struct top_look *self, const struct top_row *row, char out[CLI_NAME_SIZE])
-{
-    const rql_lock_info *lock = row->lock;
-    char name[CLI_NAME_SIZE];
-    const char *text = "-";
-
-    if (lock && lock->is_kept) {
-        text = "kept";
-    } else if (lock && cli_is_of_several(lock)) {
-        (void)snprintf(name, sizeof name, "%lld holders", (long long)lock->n_holders);
-        text = name;
-    } else if (lock && lock->acquirer_id) {
-        text = cli_acquirer_name(&self->names, lock->acquirer_id,
-                                 cli_holder_in(lock->meta, lock->n_meta), name);
-    }
-    (void)snprintf(out, CLI_NAME_SIZE, "%s", text);
 }

@@ -14,9 +14,11 @@ struct top_looker {
     int wanted_fd; /* eventfds */
     int done_fd;
     bool is_busy;
-    bool is_over; /* written before wanted_fd, as the next two */
+    bool is_over; /* written before wanted_fd, as the next three */
     const struct top_look *before;
     char *name;
+    struct top_change *change;
+    struct top_known known; /* of the thread */
     _Atomic(struct top_look *) result;
 };
 
@@ -26,7 +28,11 @@ static void *run(void *data)
     eventfd_t count;
 
     while (eventfd_read(self->wanted_fd, &count) == 0 && !self->is_over) {
-        atomic_store(&self->result, top_look_new(self->session, self->before, self->name));
+        if (self->change) {
+            top_change_make(self->change, self->session->client);
+        }
+        atomic_store(&self->result,
+                     top_look_new(self->session, &self->known, self->before, self->name));
         (void)eventfd_write(self->done_fd, 1);
     }
     return NULL;
@@ -51,12 +57,14 @@ struct top_looker *top_looker_start(struct cli_session *session)
     return self;
 }
 
-void top_looker_begin(struct top_looker *self, const struct top_look *before, const char *name)
+void top_looker_begin(struct top_looker *self, const struct top_look *before, const char *name,
+                      struct top_change *change)
 {
     if (!self->is_busy) {
         free(self->name);
         self->name = name ? cli_must(strdup(name)) : NULL;
         self->before = before;
+        self->change = change;
         self->is_busy = true;
         (void)eventfd_write(self->wanted_fd, 1);
     }
@@ -91,5 +99,6 @@ void top_looker_end(struct top_looker *self)
     (void)close(self->wanted_fd);
     (void)close(self->done_fd);
     free(self->name);
+    top_known_free_p(&self->known);
     free(self);
 }

@@ -3,7 +3,7 @@
 
 /* A thread that looks at the server, so that no answer is waited for while a key is to be read. */
 
-#include "look.h"
+#include "change.h"
 
 struct top_looker;
 
@@ -11,8 +11,9 @@ struct top_looker;
 struct top_looker *top_looker_start(struct cli_session *session);
 
 /* Begins a look, if none is under way. `before` must exist until there is its result; `name` is
- * copied, and may be NULL. */
-void top_looker_begin(struct top_looker *self, const struct top_look *before, const char *name);
+ * copied, and may be NULL. A change is made before it, and must exist as long; or NULL. */
+void top_looker_begin(struct top_looker *self, const struct top_look *before, const char *name,
+                      struct top_change *change);
 
 bool top_looker_is_busy(const struct top_looker *self);
 

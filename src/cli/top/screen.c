@@ -154,14 +154,15 @@ void top_screen_flush(struct top_screen *self)
     }
 }
 
-static const char *start_of(const struct top_line *line)
+/* The chosen line is seen without colours, too. */
+static const char *start_of(const struct top_screen *self, const struct top_line *line)
 {
     static const char *const starts[] = {[TOP_PLAIN] = "",
                                          [TOP_BOLD] = "\x1b[1m",
                                          [TOP_CHOSEN] = "\x1b[7m",
                                          [TOP_FAINT] = "\x1b[2m"};
 
-    return starts[line->style];
+    return self->is_plain && line->style != TOP_CHOSEN ? "" : starts[line->style];
 }
 
 /* Returns whether the line has changed, and notes what it shows now. */
@@ -169,7 +170,8 @@ static bool change(struct top_screen *self, size_t index, const struct top_line 
 {
     char *text = NULL;
 
-    if (asprintf(&text, "\x1b[K%s%s\x1b[0m", start_of(line), line->text ? line->text : "") < 0) {
+    if (asprintf(&text, "\x1b[K%s%s\x1b[0m", start_of(self, line), line->text ? line->text : "") <
+        0) {
         cli_die_nomem();
     }
     if (self->shown[index] && strcmp(self->shown[index], text) == 0) {
@@ -204,28 +206,41 @@ void top_screen_show(struct top_screen *self, struct top_line *lines)
 
 /* ---- keys ---- */
 
-static bool find_letter(char letter, enum top_key *out)
+static enum top_key key_of(char letter)
 {
     static const struct {
         char letter;
         enum top_key key;
     } letters[] = {
-        {'k', TOP_UP},     {'j', TOP_DOWN},    {'g', TOP_FIRST},        {'G', TOP_LAST},
-        {'s', TOP_SORT},   {'S', TOP_REVERSE}, {'b', TOP_SHOW_BLOCKED}, {' ', TOP_PAUSE},
-        {'\r', TOP_ENTER}, {'\n', TOP_ENTER},  {'\x1b', TOP_BACK},      {'\x7f', TOP_BACK},
+        {'k', TOP_UP},         {'j', TOP_DOWN},    {'g', TOP_FIRST},        {'G', TOP_LAST},
+        {'s', TOP_SORT},       {'S', TOP_REVERSE}, {'b', TOP_SHOW_BLOCKED}, {' ', TOP_PAUSE},
+        {'h', TOP_SHOW_HOSTS}, {'/', TOP_FILTER},  {'u', TOP_UNLOCK},       {'x', TOP_REMOVE},
+        {'y', TOP_YES},        {'Y', TOP_YES},     {'q', TOP_QUIT},         {'Q', TOP_QUIT},
+        {'\r', TOP_ENTER},     {'\n', TOP_ENTER},  {'\x7f', TOP_BACK},
     };
 
     for (size_t i = 0; i < sizeof letters / sizeof letters[0]; i++) {
         if (letters[i].letter == letter) {
-            *out = letters[i].key;
-            return true;
+            return letters[i].key;
         }
     }
-    return false;
+    return TOP_NO_KEY;
+}
+
+/* While a text is typed every letter belongs to it. */
+static enum top_key key_in_text(char letter)
+{
+    if (letter == '\r' || letter == '\n') {
+        return TOP_ENTER;
+    }
+    if (letter == '\x7f' || letter == '\b') {
+        return TOP_ERASE;
+    }
+    return (unsigned char)letter >= ' ' ? TOP_LETTER : TOP_NO_KEY;
 }
 
 /* What follows an escape: "[A" or "OA", "[5~". */
-static bool find_sequence(const char *text, enum top_key *out)
+static enum top_key key_of_sequence(const char *text)
 {
     static const struct {
         const char *text;
@@ -237,11 +252,10 @@ static bool find_sequence(const char *text, enum top_key *out)
 
     for (size_t i = 0; i < sizeof sequences / sizeof sequences[0]; i++) {
         if (strcmp(sequences[i].text, text) == 0) {
-            *out = sequences[i].key;
-            return true;
+            return sequences[i].key;
         }
     }
-    return false;
+    return TOP_NO_KEY;
 }
 
 static bool read_letter(struct top_screen *self, char *out)
@@ -256,20 +270,19 @@ static bool read_letter(struct top_screen *self, char *out)
 
 /* Reads what follows an escape, up to its last letter. An escape that is a key has nothing behind
  * it, or another key. */
-static bool read_sequence(struct top_screen *self, enum top_key *out)
+static enum top_key read_sequence(struct top_screen *self)
 {
     struct pollfd one = {.fd = self->fd, .events = POLLIN};
     char text[KEY_SIZE] = "";
     char letter = '\0';
     size_t length = 0;
 
-    *out = TOP_BACK;
     if (poll(&one, 1, SEQUENCE_MS) <= 0 || !read_letter(self, &letter)) {
-        return true;
+        return TOP_BACK;
     }
     if (letter != '[' && letter != 'O') {
         self->unread = letter;
-        return true;
+        return TOP_BACK;
     }
     while (length + 1 < sizeof text && read_letter(self, &letter)) {
         text[length++] = letter;
@@ -278,20 +291,18 @@ static bool read_sequence(struct top_screen *self, enum top_key *out)
         }
     }
     text[length] = '\0';
-    return find_sequence(text, out);
+    return key_of_sequence(text);
 }
 
-bool top_screen_read(struct top_screen *self, enum top_key *out, bool *is_quit)
+bool top_screen_read(struct top_screen *self, bool is_text, enum top_key *out, char *letter)
 {
-    char letter = '\0';
-
     errno = 0;
-    while (read_letter(self, &letter)) {
-        *is_quit = letter == 'q' || letter == 'Q';
-        if (*is_quit || (letter == '\x1b' ? read_sequence(self, out) : find_letter(letter, out))) {
-            return true;
-        }
+    if (read_letter(self, letter)) {
+        *out = *letter == '\x1b' ? read_sequence(self)
+               : is_text         ? key_in_text(*letter)
+                                 : key_of(*letter);
+        return true;
     }
-    *is_quit = errno == EIO; /* the terminal has gone */
-    return *is_quit;
+    *out = TOP_QUIT;
+    return errno == EIO; /* the terminal has gone */
 }

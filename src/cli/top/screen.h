@@ -16,6 +16,7 @@ struct top_screen {
     char *pending;
     size_t n_pending;
     size_t n_written; /* of them */
+    bool is_plain;    /* NO_COLOR: nothing is bold or faint */
     bool enters;      /* the next frame begins with the other screen */
     char unread;      /* a letter that was read too far, or 0 */
 };
@@ -40,7 +41,7 @@ void top_screen_show(struct top_screen *self, struct top_line *lines);
 /* Goes on writing. */
 void top_screen_flush(struct top_screen *self);
 
-/* Reads a key. Returns false if there is none; *is_quit: it is q, or the terminal has gone. */
-bool top_screen_read(struct top_screen *self, enum top_key *out, bool *is_quit);
+/* Reads a key. Returns false if there is none. is_text: letters belong to a text that is typed. */
+bool top_screen_read(struct top_screen *self, bool is_text, enum top_key *out, char *letter);
 
 #endif

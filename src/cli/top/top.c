@@ -1,4 +1,6 @@
 #include "cmd.h"
+#include "cost.h"
+#include "counts.h"
 #include "format.h"
 #include "held.h"
 #include "locks.h"
@@ -21,19 +23,15 @@
 enum {
     EVERY_MS = 1000,
     LEAST_EVERY_MS = 100,
-    /* The server is looked at for at most one part of so many, as far as a look shows its work. */
-    SPARING = 50,
-    N_TOOK = 5,
+    N_COSTS = 5,
     FIRST_MOST_MS = 2000, /* the longest pause as long as fewer looks are known */
-    ROUND_TRIPS = 10,     /* of a look */
 };
 
-/* What the last looks have taken. The quickest one tells most of the server's work: others had to
- * wait for a processor, or for the network. */
+/* What the last looks have cost. The one that cost least tells most: the servers' time is that of
+ * other clients, too. */
 struct pace {
-    int64_t took_ms[N_TOOK];
+    int64_t cost_ms[N_COSTS];
     size_t n_looks;
-    int64_t rtt_ms; /* the round trips of a look */
 };
 
 /* Returns the time from this look to the next one. */
@@ -46,12 +44,12 @@ static int64_t note_look(struct pace *self, const struct cli_args *args,
     if (look->status != RQL_OK) {
         return args->every_ms;
     }
-    self->took_ms[self->n_looks++ % N_TOOK] = look->took_ms;
-    for (size_t i = 0; i < N_TOOK && i < self->n_looks; i++) {
-        least_ms = self->took_ms[i] < least_ms ? self->took_ms[i] : least_ms;
+    self->cost_ms[self->n_looks++ % N_COSTS] = look->cost_ms;
+    for (size_t i = 0; i < N_COSTS && i < self->n_looks; i++) {
+        least_ms = self->cost_ms[i] < least_ms ? self->cost_ms[i] : least_ms;
     }
-    pause_ms = SPARING * (least_ms - self->rtt_ms);
-    pause_ms = self->n_looks < N_TOOK && pause_ms > FIRST_MOST_MS ? FIRST_MOST_MS : pause_ms;
+    pause_ms = TOP_SPARING * least_ms;
+    pause_ms = self->n_looks < N_COSTS && pause_ms > FIRST_MOST_MS ? FIRST_MOST_MS : pause_ms;
     return pause_ms > args->every_ms ? pause_ms : args->every_ms;
 }
 
@@ -64,7 +62,6 @@ static void print_row(struct out *out, const struct top_look *look, const struct
     char rate[CLI_DURATION_SIZE];
 
     (void)snprintf(rate, sizeof rate, "%.1f%s", row->served, row->is_least ? "+" : "");
-    top_holder(look, row, holder);
     out_begin(out, NULL);
     out_text(out, "NAME", row->lock ? NULL : "name", row->name);
     if (row->lock && out->form == OUT_JSON) {
@@ -78,9 +75,11 @@ static void print_row(struct out *out, const struct top_look *look, const struct
     out_number(out, "HELD", NULL, OUT_MS, row->held_ms);
     out_number(out, "LEFT", NULL, OUT_MS, row->left_ms);
     out_number(out, "EXPECT", "expected_wait_ms", OUT_MS, row->expect_ms);
-    out_text(out, "HOLDER", NULL, holder);
+    out_text(out, "HOLDER", NULL, cli_lock_holder(&look->names, row->lock, holder));
     out_text(out, "REASON", NULL,
              row->lock ? cli_meta_value(row->lock->meta, row->lock->n_meta, "reason") : NULL);
+    out_text(out, NULL, "convoy", row->convoy.text);
+    out_bool(out, "is_circle", row->convoy.is_circle);
     out_end(out);
 }
 
@@ -88,7 +87,10 @@ static void print_look(const struct cli_args *args, struct top_look *look, enum 
 {
     static const char *const headings[] = {"NAME", "HOLDERS", "WAITING", "SERVED/S", "HELD",
                                            "LEFT", "EXPECT",  "HOLDER",  "REASON",   NULL};
-    CLI_AUTO(cli_free) const struct top_row **rows = top_look_sort(look, order, false);
+    const struct top_filter filter = {.older_than_ms = args->older_than_ms};
+    size_t count;
+    CLI_AUTO(cli_free)
+    const struct top_row **rows = top_look_sort(look, order, false, &filter, &count);
     struct out out = out_fields(args->json ? OUT_JSON : OUT_TABLE);
 
     out_columns(&out, headings);
@@ -98,9 +100,12 @@ static void print_look(const struct cli_args *args, struct top_look *look, enum 
         out_number(&out, NULL, "n_locks", OUT_INT, look->n_locks);
         out_number(&out, NULL, "waiting", OUT_INT, look->n_waiting);
         out_real(&out, "served_per_s", look->served);
+        out_number(&out, NULL, "hosts", OUT_COUNT, look->hosts ? (int64_t)look->hosts->count : -1);
+        out_number(&out, NULL, "zombie_hosts", OUT_COUNT,
+                   look->hosts ? cli_count_dead(look->hosts) : -1);
     }
     out_begin_list(&out, args->json ? "locks" : NULL);
-    for (size_t i = 0; i < look->n_rows; i++) {
+    for (size_t i = 0; i < count; i++) {
         print_row(&out, look, rows[i]);
     }
     out_end(&out);
@@ -114,6 +119,7 @@ static void print_look(const struct cli_args *args, struct top_look *look, enum 
 static int run_batch(struct cli_session *self, enum top_order order)
 {
     const struct cli_args *args = self->args;
+    __attribute__((cleanup(top_known_free_p))) struct top_known known = {.count = 0};
     struct pace pace = {.n_looks = 0};
     struct top_look *before = NULL;
     int64_t pause_ms = 0;
@@ -129,7 +135,7 @@ static int run_batch(struct cli_session *self, enum top_order order)
             (void)nanosleep(&pause, NULL);
             (void)fputs(args->json ? "" : "\n", stdout);
         }
-        look = top_look_new(self, before, NULL);
+        look = top_look_new(self, &known, before, NULL);
         pause_ms = note_look(&pace, args, look);
         if (look->status == RQL_OK) {
             print_look(args, look, order);
@@ -160,8 +166,9 @@ struct top {
     int64_t next_ms;
     int64_t n_looks;
     int signal_fd;
+    bool is_changing; /* the look that is under way makes a change */
     bool is_over;
-    bool is_changed; /* what is shown */
+    bool is_redrawn; /* what is shown has changed */
     int code;
 };
 
@@ -169,13 +176,13 @@ static void draw(struct top *self)
 {
     struct top_sheet sheet = {.width = self->screen.width, .height = self->screen.height};
 
-    if (self->is_changed && top_screen_is_ready(&self->screen)) {
+    if (self->is_redrawn && top_screen_is_ready(&self->screen)) {
         sheet.lines = cli_must(calloc(sheet.height, sizeof *sheet.lines));
         top_view_draw(&self->view, self->look, self->fault.status != RQL_OK ? &self->fault : NULL,
                       &sheet);
         top_screen_show(&self->screen, sheet.lines);
         free(sheet.lines);
-        self->is_changed = false;
+        self->is_redrawn = false;
     }
 }
 
@@ -188,13 +195,33 @@ static bool lacks_holders(const struct top *self)
            (!look || !look->holders_of || strcmp(look->holders_of, self->view.name) != 0);
 }
 
-/* In a pause only what is not known is read. */
+static bool has_change(const struct top *self)
+{
+    return self->view.change && self->view.change->is_wanted;
+}
+
+/* In a pause only what is not known is read. A change is made at once, and a look shows what came
+ * of it. */
 static void begin_look(struct top *self)
 {
-    if ((!self->view.is_paused || lacks_holders(self)) && !top_looker_is_busy(self->looker) &&
-        cli_now_ms() >= self->next_ms) {
+    const bool is_due =
+        (!self->view.is_paused || lacks_holders(self)) && cli_now_ms() >= self->next_ms;
+
+    if (!top_looker_is_busy(self->looker) && (is_due || has_change(self))) {
+        self->is_changing = has_change(self);
         top_looker_begin(self->looker, self->look,
-                         self->view.page == TOP_LOCK ? self->view.name : NULL);
+                         self->view.page == TOP_LOCK ? self->view.name : NULL,
+                         self->is_changing ? self->view.change : NULL);
+    }
+}
+
+static void take_change(struct top *self)
+{
+    if (self->is_changing) {
+        (void)snprintf(self->view.note, sizeof self->view.note, "%s", self->view.change->result);
+        top_change_free(self->view.change);
+        self->view.change = NULL;
+        self->is_changing = false;
     }
 }
 
@@ -206,6 +233,7 @@ static void take_look(struct top *self)
     if (!look) {
         return;
     }
+    take_change(self);
     self->fault = look->error;
     self->fault.status = look->status;
     self->view.every_ms = note_look(&self->pace, self->args, look);
@@ -219,21 +247,22 @@ static void take_look(struct top *self)
     }
     self->n_looks++;
     self->is_over |= self->args->count != CLI_UNSET && self->n_looks >= self->args->count;
-    self->is_changed = true;
+    self->is_redrawn = true;
 }
 
 static void read_keys(struct top *self)
 {
     enum top_key key;
-    bool is_quit = false;
+    char letter;
 
-    while (!self->is_over && top_screen_read(&self->screen, &key, &is_quit)) {
-        self->is_over = is_quit;
-        if (!is_quit) {
-            top_view_press(&self->view, self->look, key, self->screen.height);
+    while (!self->is_over &&
+           top_screen_read(&self->screen, self->view.mode == TOP_TYPING, &key, &letter)) {
+        self->is_over = key == TOP_QUIT;
+        if (key != TOP_NO_KEY || self->view.mode == TOP_ASKING) {
+            top_view_press(&self->view, self->look, key, letter, self->screen.height);
             self->next_ms = key == TOP_ENTER ? 0 : self->next_ms; /* the holders are to be read */
         }
-        self->is_changed = true;
+        self->is_redrawn = true;
     }
 }
 
@@ -265,7 +294,7 @@ static void read_signals(struct top *self)
             self->is_over = true;
             self->code = info.ssi_signo == SIGINT ? CLI_DONE : -(int)info.ssi_signo;
         }
-        self->is_changed = true;
+        self->is_redrawn = true;
     }
 }
 
@@ -273,6 +302,9 @@ static int next_poll_ms(const struct top *self)
 {
     const int64_t left_ms = self->next_ms - cli_now_ms();
 
+    if (has_change(self) && !top_looker_is_busy(self->looker)) {
+        return 0;
+    }
     if (top_looker_is_busy(self->looker)) {
         return self->fault.status != RQL_OK ? EVERY_MS : -1; /* its age is shown */
     }
@@ -295,7 +327,7 @@ static void run_loop(struct top *self)
         begin_look(self);
         draw(self);
         if (poll(fds, sizeof fds / sizeof fds[0], next_poll_ms(self)) == 0) {
-            self->is_changed |= self->fault.status != RQL_OK;
+            self->is_redrawn |= self->fault.status != RQL_OK;
         }
         top_screen_flush(&self->screen);
         read_signals(self);
@@ -311,12 +343,14 @@ static int run_screen(struct cli_session *session, enum top_order order,
     static const int handled[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT, SIGUSR1,
                                   SIGUSR2, SIGALRM, SIGTSTP, SIGCONT, SIGWINCH};
     const sigset_t set = cli_signals(handled, sizeof handled / sizeof handled[0]);
-    struct top self = {
-        .args = session->args,
-        .view = {.order = order, .url = server->url, .every_ms = session->args->every_ms},
-        .pace = {.rtt_ms = ROUND_TRIPS * server->round_trip_us / 1000},
-        .is_over = session->args->count == 0,
-        .is_changed = true};
+    struct top self = {.args = session->args,
+                       .view = {.order = order,
+                                .url = server->url,
+                                .every_ms = session->args->every_ms,
+                                .older_than_ms = session->args->older_than_ms,
+                                .may_change = top_may_change(session)},
+                       .is_over = session->args->count == 0,
+                       .is_redrawn = true};
     bool is_busy;
 
     (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
@@ -324,6 +358,7 @@ static int run_screen(struct cli_session *session, enum top_order order,
     if (self.signal_fd < 0 || !top_screen_open(&self.screen)) {
         return CLI_FAULT;
     }
+    self.screen.is_plain = getenv("NO_COLOR") != NULL; /* NOLINT(concurrency-mt-unsafe) */
     self.looker = top_looker_start(session);
     run_loop(&self);
     top_screen_close(&self.screen);
@@ -337,7 +372,7 @@ static int run_screen(struct cli_session *session, enum top_order order,
     }
     top_looker_end(self.looker);
     top_look_free(self.look);
-    free(self.view.name);
+    top_view_free_p(&self.view);
     (void)close(self.signal_fd);
     return self.code;
 }
@@ -401,16 +436,19 @@ const struct cli_command cli_top_command = {
     .name = "top",
     .usage = "[GLOB] [--sort KEY]",
     .summary = "Watch who holds what, and how fast the queues move",
-    .examples = "  rql top                    keys: enter, s, b, space, q\n"
+    .examples = "  rql top                    keys: enter / s b h u x space q\n"
                 "  rql top 'orders:*' --json -n 1\n",
     .notes = CLI_GLOB_NOTE
-    "Enter shows the holders and the queue of a lock, b who waits for whom. SERVED/S counts "
-    "requests that left the front of a queue between two looks; with a + there may have been more. "
-    "EXPECT is the wait of the last in the queue at this rate. LEFT is what is left of the TTL, "
-    "which renewals make longer. An rql run inside of another one is another client, so a circle "
-    "of "
-    "such is not seen. Without a terminal, or with -b, "
-    "each look is a table. A server with many locks is looked at less often: (busy).\n",
+    "Enter shows the holders and the queue of a lock, b who waits for whom, h the hosts of the "
+    "swarm; / shows names like a pattern. SERVED/S counts requests that left the front of a queue "
+    "between two looks; with a + there may have been more. EXPECT is the wait of the last in the "
+    "queue at this rate. LEFT is what is left of the TTL, which renewals make longer. ALIVE is the "
+    "time since the last heartbeat of a host, if a swarm runs.\n"
+    "u ends the grant that is shown, and no newer one; x removes a request. Both ask first, and "
+    "are not there with --read-only, or if the user lacks the rights.\n"
+    "New names are looked for every 10 s; between, only the known ones are read. A server with "
+    "many locks is looked at less often: (busy). Without a terminal, or with -b, each look is a "
+    "table.\n",
     .takes_glob = true,
     .prepare = prepare,
     .run = run,
