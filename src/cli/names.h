@@ -42,7 +42,7 @@ const char *cli_request_name(const struct cli_names *names, const rql_request_in
 const char *cli_holder_name(const struct cli_names *names, const rql_holder_info *holder,
                             char out[CLI_NAME_SIZE]);
 
-/* Returns the name of who holds the lock, which may be NULL: "8 holders" of several, "kept", or "-". */
+/* Returns the name of who holds the lock, which may be NULL: or "8 holders", "kept", "-". */
 const char *cli_lock_holder(const struct cli_names *names, const rql_lock_info *lock,
                             char out[CLI_NAME_SIZE]);
 

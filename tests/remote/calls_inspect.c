@@ -143,7 +143,8 @@ static rql_status list_texts(list_fn *list, rql_client *client, cJSON **found, r
 static const char **names_in(const cJSON *words, size_t *count)
 {
     const cJSON *array = cJSON_GetObjectItem(words, "names");
-    const char **names = array ? calloc((size_t)cJSON_GetArraySize(array) + 1, sizeof *names) : NULL;
+    const char **names =
+        array ? calloc((size_t)cJSON_GetArraySize(array) + 1, sizeof *names) : NULL;
     const cJSON *item;
 
     *count = 0;

@@ -5,7 +5,7 @@
 
 #include "cmd.h"
 
-/* The server works for `rql top` at most one part of so many. */
+/* The server works for looks at most one part of so many. */
 enum { TOP_SPARING = 50 };
 
 struct top_cost {

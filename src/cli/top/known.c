@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PASS_EVERY_MS = 10000 };
+/* PASS_SPARING: the server works for passes at most one part of so many. */
+enum { PASS_EVERY_MS = 10000, PASS_SPARING = 100 };
 
 /* Keeps the names in the keys. A lock and its queue have the same. */
 static void take(struct top_known *self, rql_text_list *keys, const char *glob)
@@ -50,7 +51,7 @@ rql_status top_known_update(struct top_known *self, struct cli_session *session,
     status = rql_keys_list(session->client, &keys, error);
     if (status == RQL_OK) {
         take(self, keys, session->args->name);
-        pause_ms = TOP_SPARING * top_cost_end(&cost, session->client);
+        pause_ms = PASS_SPARING * top_cost_end(&cost, session->client);
         self->next_ms = begun_ms + (pause_ms > PASS_EVERY_MS ? pause_ms : PASS_EVERY_MS);
     }
     return status;
