@@ -18,6 +18,7 @@
 #include <rql/stats.h>
 #include <rql/status.h>
 #include <rql/sweep.h>
+#include <rql/watch.h>
 
 RQL_BEGIN_DECLS
 

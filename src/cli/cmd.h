@@ -46,7 +46,7 @@ struct cli_args {
     int64_t permits, units, max_waiters, head_start_ms, count, days;
     const char *agent; /* the path of its socket, or "" for the usual one; NULL: no agent */
     const char *priority, *secret, *host, *acquirer, *out_file, *classes_file, *listen;
-    const char *password_file, *password, *sort, *by, *user, *token;
+    const char *password_file, *password, *sort, *by, *user, *token, *event;
     const char *traceparent; /* --traceparent, or TRACEPARENT; NULL: none */
     const char *trace_file;
 
@@ -159,6 +159,7 @@ extern const struct cli_command cli_hosts;
 extern const struct cli_command cli_swarm;
 extern const struct cli_command cli_agent;
 extern const struct cli_command cli_top_command;
+extern const struct cli_command cli_watch;
 
 /* The flags before the command's name belong to this one. Its own name is empty. */
 extern const struct cli_command cli_top;
@@ -200,7 +201,7 @@ void cli_print_server(struct out *out, const char *key, const rql_server_info *i
 /* Returns whether a name, pattern or URL can follow. */
 static inline bool cli_takes_name(const struct cli_command *self)
 {
-    return self->needs_name || self->takes_glob || self->takes_url;
+    return self->needs_name || self->takes_names || self->takes_glob || self->takes_url;
 }
 
 /* Returns whether the list has the command's name as a whole word: "clear" is not in "clear-of".
