@@ -317,6 +317,7 @@ def test_a_page_that_is_longer_than_the_screen_is_scrolled(server, rql):
     with Screen(rql) as screen:
         screen.await_line("^a ")
         screen.type("\r")
+        screen.await_line("^  token ")  # the holders are read: from now on one line is chosen
         screen.await_line("^… more: down, page down")
         screen.await_line(r"^ +1 +\S+ +\? +- +alone +rql:acq:0/")
         for _ in range(6):
@@ -500,7 +501,7 @@ def test_one_of_several_holders_is_unlocked(server, rql):
         screen.type("u")
         screen.await_line(r"^several hold it: \[enter\], then choose one")
         screen.type("\r")
-        screen.await_line("^held by ")
+        screen.await_line("^  token ")
         screen.type("ju")
         screen.await_line("^unlock gpu")
         screen.type("y")
