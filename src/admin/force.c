@@ -1,3 +1,5 @@
+#include "admin/force.h"
+
 #include "admin/ended.h"
 #include "admin/info.h"
 #include "base/cancel.h"
@@ -178,8 +180,8 @@ static rql_status release_share(rql_client *client, const struct rqli_named *loc
  * a share of several, so that is found out first. If the lock becomes one of several in between, it
  * is not released, and its share is looked for. If this client holds the lock, its handle is not
  * notified: it finds out as any holder does. */
-static rql_status release(rql_client *client, const char *name, const char *secret,
-                          enum rqli_ending ending, rql_error *error)
+rql_status rqli_end_by_secret(rql_client *client, const char *name, const char *secret,
+                              enum rqli_ending ending, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
     RQLI_AUTO(rql_free) rql_holder_list *holders = NULL;
@@ -209,13 +211,13 @@ static rql_status release(rql_client *client, const char *name, const char *secr
 rql_status rql_lock_release_by_secret(rql_client *client, const char *name, const char *secret,
                                       rql_error *error)
 {
-    return release(client, name, secret, RQLI_ENDED_RELEASED, error);
+    return rqli_end_by_secret(client, name, secret, RQLI_ENDED_RELEASED, error);
 }
 
 rql_status rql_lock_release_of_killed(rql_client *client, const char *name, const char *secret,
                                       rql_error *error)
 {
-    return release(client, name, secret, RQLI_ENDED_KILLED, error);
+    return rqli_end_by_secret(client, name, secret, RQLI_ENDED_KILLED, error);
 }
 
 /* Extends the share of this secret in a lock of several. */

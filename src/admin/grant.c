@@ -1,3 +1,4 @@
+#include "admin/force.h"
 #include "admin/info.h"
 #include "base/cancel.h"
 #include "base/clock.h"
@@ -83,7 +84,7 @@ rql_status rql_lock_end_grant(rql_client *client, const char *name, int64_t toke
     }
     status = status ? status : read_secret(client, &lock, &grant, error);
     if (!status && grant.secret[0] != '\0') {
-        status = rql_lock_release_by_secret(client, name, grant.secret, error);
+        status = rqli_end_by_secret(client, name, grant.secret, RQLI_ENDED_FORCED, error);
     } else if (!status) {
         status = RQL_NOT_HELD;
     }

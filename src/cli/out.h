@@ -24,7 +24,6 @@ struct out {
     FILE *to;                    /* stdout by default */
     const char *const *headings; /* of the columns; NULL: there are none */
     bool has_row;                /* fields are added to the last row */
-    bool is_line;                /* JSON is one line */
     bool wraps;                  /* the last column has lines of cli_help_width() */
     bool is_line;                /* JSON is printed on one line */
     size_t n_columns;

@@ -131,6 +131,15 @@ def test_a_hold_that_an_operator_ends_counts_once(server, rql):
     check_equal(server.ask("XLEN", "rql:history"), 2)
 
 
+def test_a_grant_that_is_ended_by_its_token_is_forced(_server, rql):
+    process = start_holding(rql, "a", "--ttl", "300ms")
+    token = str(rql("info", "a", "--json").json()["token"])
+    check_equal(rql("unlock", "a", "--force", "--token", token, RQL_HISTORY="long").code, 0)
+    finish(process)
+    (hold,) = await_singles(rql, 1)
+    check_equal((hold["ended"], hold["user"], str(hold["token"])), ("forced", "ann", token))
+
+
 def test_all_that_is_cleared_is_recorded(_server, rql):
     first, second = (start_holding(rql, name, "--ttl", "300ms") for name in "ab")
     check_equal(rql("clear", "--force", RQL_HISTORY="long").code, 0)

@@ -1,0 +1,11 @@
+#ifndef RQLI_FORCE_H
+#define RQLI_FORCE_H
+
+#include "lock/history.h"
+
+/* Ends the grant, or the share, of this secret, as rql_lock_release_by_secret() does. ending: how
+ * the history calls it. */
+rql_status rqli_end_by_secret(rql_client *client, const char *name, const char *secret,
+                              enum rqli_ending ending, rql_error *error);
+
+#endif
