@@ -317,6 +317,14 @@ typedef struct rql_options {
      *  pings (rql_client_command(), rql_client_ping()); every other call returns ::RQL_E_INVALID.
      *  Default false. */
     bool bare_login;
+    /** Records the holds that have ended, so that `rql history` can say who has used a lock, and
+     * for how long others have waited (rql_usage_list(), rql_history_list()). A client sends what
+     * it has recorded once a second at most, from its background thread; no acquisition or release
+     *  waits for it. What ends otherwise than by a release is recorded with any mode but
+     *  ::RQL_HISTORY_OFF. Records have name, user, host, process, token, times and the metadata
+     *  `reason`, no other metadata. With `client_names` switched off they have no user, host or
+     *  process. Default ::RQL_HISTORY_OFF. */
+    rql_history_mode history;
     /** A word, such as `billing`, that `rql who` and other commands show next to host and program;
      *  its first 63 bytes at most. Default empty. */
     const char *client_label;
@@ -326,15 +334,6 @@ typedef struct rql_options {
      *  reports that locks have moved, and every 200 ms while a node does not answer. 1000 to
      *  3600000. Default 30000. */
     int64_t topology_refresh_ms;
-
-    /** Records the holds that have ended, so that `rql history` can say who has used a lock, and
-     * for how long others have waited (rql_usage_list(), rql_history_list()). A client sends what
-     * it has recorded once a second at most, from its background thread; no acquisition or release
-     *  waits for it. What ends otherwise than by a release is recorded with any mode but
-     *  ::RQL_HISTORY_OFF. Records have name, user, host, process, token, times and the metadata
-     *  `reason`, no other metadata. With `client_names` switched off they have no user, host or
-     *  process. Default ::RQL_HISTORY_OFF. */
-    rql_history_mode history;
 } rql_options;
 
 /** One pair of metadata. The pair is stored in the lock, and every client can read it. */

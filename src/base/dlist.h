@@ -49,6 +49,18 @@ static inline void rqli_dlist_remove(struct rqli_dlist *self, const struct rqli_
     }
 }
 
+/* Removes and returns the first link; NULL: the list is empty. */
+static inline struct rqli_dlink *rqli_dlist_take_first(struct rqli_dlist *self)
+{
+    struct rqli_dlink *link = self->first;
+
+    if (link) {
+        self->first = link->next;
+        *(link->next ? &link->next->previous : &self->last) = NULL;
+    }
+    return link;
+}
+
 static inline size_t rqli_dlist_length(const struct rqli_dlist *self)
 {
     size_t count = 0;

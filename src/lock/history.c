@@ -130,11 +130,8 @@ static struct single *single_of(struct rqli_dlink *link)
 static void end_singles(struct rqli_history *self, size_t count)
 {
     for (; count > 0; count--) {
-        struct single *single = single_of(self->shared.singles.first);
-
-        rqli_dlist_remove(&self->shared.singles, &single->link);
+        free(single_of(rqli_dlist_take_first(&self->shared.singles)));
         self->shared.n_singles--;
-        free(single);
     }
 }
 

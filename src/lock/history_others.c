@@ -33,11 +33,8 @@ static struct other *other_of(struct rqli_dlink *link)
 
 static struct other *take_first(struct rqli_history_others *self)
 {
-    struct other *other = other_of(self->waiting.first);
-
-    rqli_dlist_remove(&self->waiting, &other->link);
     self->n_waiting--;
-    return other;
+    return other_of(rqli_dlist_take_first(&self->waiting));
 }
 
 /* An id ends with "/<identity>". */

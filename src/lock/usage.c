@@ -77,11 +77,9 @@ bool rqli_usage_add(struct rqli_usage *self, int64_t day, const char *field,
     return true;
 }
 
-/* Takes a sum out of those that wait. */
-static void take_out(struct rqli_usage *self, struct sum *sum)
+static void forget(struct rqli_usage *self, struct sum *sum)
 {
     rqli_hash_map_remove(&self->by_field, &sum->entry);
-    rqli_dlist_remove(&self->waiting, &sum->link);
     self->n_waiting--;
 }
 
@@ -109,7 +107,8 @@ size_t rqli_usage_write(struct rqli_usage *self, char *text, size_t size, int64_
         at = at->next;
         if (sum->day == *day_out) {
             length += write_sum(sum, text + length);
-            take_out(self, sum);
+            forget(self, sum);
+            rqli_dlist_remove(&self->waiting, &sum->link);
             rqli_dlist_add(&self->sent, &sum->link);
         }
     }
@@ -118,26 +117,24 @@ size_t rqli_usage_write(struct rqli_usage *self, char *text, size_t size, int64_
 
 int64_t rqli_usage_end_sent(struct rqli_usage *self)
 {
+    struct rqli_dlink *link;
     int64_t n_holds = 0;
 
-    while (self->sent.first) {
-        struct sum *sum = sum_of(self->sent.first);
-
-        n_holds += sum->use.holds;
-        rqli_dlist_remove(&self->sent, &sum->link);
-        free(sum);
+    while ((link = rqli_dlist_take_first(&self->sent)) != NULL) {
+        n_holds += sum_of(link)->use.holds;
+        free(sum_of(link));
     }
     return n_holds;
 }
 
 int64_t rqli_usage_take_back(struct rqli_usage *self)
 {
+    struct rqli_dlink *link;
     int64_t n_lost = 0;
 
-    while (self->sent.first) {
-        struct sum *sum = sum_of(self->sent.first);
+    while ((link = rqli_dlist_take_first(&self->sent)) != NULL) {
+        struct sum *sum = sum_of(link);
 
-        rqli_dlist_remove(&self->sent, &sum->link);
         n_lost += rqli_usage_add(self, sum->day, sum->field, &sum->use) ? 0 : sum->use.holds;
         free(sum);
     }
@@ -146,14 +143,13 @@ int64_t rqli_usage_take_back(struct rqli_usage *self)
 
 int64_t rqli_usage_drop(struct rqli_usage *self)
 {
+    struct rqli_dlink *link;
     int64_t n_holds = rqli_usage_end_sent(self);
 
-    while (self->waiting.first) {
-        struct sum *sum = sum_of(self->waiting.first);
-
-        n_holds += sum->use.holds;
-        take_out(self, sum);
-        free(sum);
+    while ((link = rqli_dlist_take_first(&self->waiting)) != NULL) {
+        n_holds += sum_of(link)->use.holds;
+        forget(self, sum_of(link));
+        free(sum_of(link));
     }
     return n_holds;
 }
