@@ -52,8 +52,7 @@ typedef enum rql_tls_verify {
 /** Which holds are recorded when they end; see rql_options::history. */
 typedef enum rql_history_mode {
     RQL_HISTORY_OFF = 0, /**< None. */
-    /** The usage of all, and single holds if they, or the wait for them, lasted a second or more.
-     */
+    /** The usage of all, and single holds if they, or the waits for them, lasted a second. */
     RQL_HISTORY_LONG = 1,
     /** The usage of all, and all single holds; with `instr_sampling_enabled`, as many of them as
      *  `instr_sampling_percent` says. */
@@ -318,8 +317,8 @@ typedef struct rql_options {
      *  Default false. */
     bool bare_login;
     /** Records the holds that have ended, so that `rql history` can say who has used a lock, and
-     * for how long others have waited (rql_usage_list(), rql_history_list()). A client sends what
-     * it has recorded once a second at most, from its background thread; no acquisition or release
+     *  for how long others have waited (rql_usage_list(), rql_history_list()). A client sends what
+     *  it has recorded once a second at most, from its background thread; no acquisition or release
      *  waits for it. What ends otherwise than by a release is recorded with any mode but
      *  ::RQL_HISTORY_OFF. Records have name, user, host, process, token, times and the metadata
      *  `reason`, no other metadata. With `client_names` switched off they have no user, host or
