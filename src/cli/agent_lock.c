@@ -1,6 +1,6 @@
 #include "agent_lock.h"
 
-#include "agent/listen.h"
+#include "agent/path.h"
 #include "format.h"
 #include "messages.h"
 #include "outer.h"
@@ -156,13 +156,13 @@ static void move_up(redisContext *redis)
 static int open_connection(struct cli_agent_lock *self, const char *wanted)
 {
     const bool is_usual = *wanted == '\0';
-    char usual[AGENT_PATH_SIZE];
+    char usual[CLI_SOCKET_PATH_SIZE];
 
     if (is_usual && !agent_default_path(usual)) {
         return CLI_FAULT;
     }
     wanted = is_usual ? usual : wanted;
-    if (strlen(wanted) >= AGENT_PATH_SIZE) {
+    if (strlen(wanted) >= CLI_SOCKET_PATH_SIZE) {
         cli_say("%s: is too long for the path of a socket", wanted);
         return CLI_FAULT;
     }

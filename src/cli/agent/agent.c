@@ -4,6 +4,7 @@
 #include "conn.h"
 #include "hold.h"
 #include "messages.h"
+#include "path.h"
 #include "state.h"
 #include "systemd.h"
 
@@ -85,7 +86,7 @@ static void on_signal(uv_signal_t *handle, int signal)
     }
     self->phase = AGENT_DRAINS;
     cli_systemd_notify("STOPPING=1");
-    if (self->socket.kind == AGENT_SOCKET_PASSED) { /* the next agent serves who connects now */
+    if (self->socket.kind == CLI_SOCKET_PASSED) { /* the next agent serves who connects now */
         (void)uv_poll_stop(&self->listener);
         (void)uv_timer_stop(&self->resume);
     }
@@ -191,21 +192,21 @@ static void serve(struct agent *self)
 }
 
 /* A socket of systemd stays there while no agent runs: then connections wait. */
-static bool open_socket(struct agent_socket *self, const char *path)
+static bool open_socket(struct cli_socket *self, const char *path)
 {
-    char usual[AGENT_PATH_SIZE];
+    char usual[CLI_SOCKET_PATH_SIZE];
     int passed = -1;
 
     if (!path && !cli_systemd_socket(&passed)) {
         return false;
     }
     if (passed >= 0) {
-        return agent_socket_adopt(self, passed);
+        return cli_socket_adopt(self, passed);
     }
-    if (path && agent_is_address(path)) {
-        return agent_socket_open_tcp(self, path);
+    if (path && cli_is_address(path)) {
+        return cli_socket_open_tcp(self, path);
     }
-    return (path || agent_make_default_path(usual)) && agent_socket_open(self, path ? path : usual);
+    return (path || agent_make_default_path(usual)) && cli_socket_open(self, path ? path : usual);
 }
 
 /* Reads the first line of a file that not everybody may read. */
@@ -253,7 +254,7 @@ static int run_agent(struct cli_session *session)
     } else {
         code = cli_fault(&session->error);
     }
-    agent_socket_close(&self.socket);
+    cli_socket_close(&self.socket);
     (void)uv_loop_close(&self.uv);
     return code;
 }
@@ -264,7 +265,13 @@ static int prepare(struct cli_args *args)
     static char password[PASSWORD_SIZE];
 
     args->drain_ms = args->drain_ms == CLI_UNSET ? DRAIN_MS : args->drain_ms;
-    if (args->listen && agent_is_address(args->listen) && !args->password_file) {
+    if (args->listen && cli_is_address(args->listen) &&
+        cli_address_kind(args->listen) != CLI_ADDRESS_LOOPBACK) {
+        return cli_misused(&cli_agent,
+                           "a path, 127.0.0.1:PORT or [::1]:PORT can be listened at, not ",
+                           args->listen);
+    }
+    if (args->listen && cli_is_address(args->listen) && !args->password_file) {
         return cli_misused(&cli_agent, "an address needs a ", "--password-file");
     }
     if (args->password_file && !read_password(args->password_file, password)) {

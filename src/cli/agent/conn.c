@@ -295,7 +295,7 @@ void agent_conn_describe(struct agent_conn *self, char out[AGENT_HOLDER_SIZE])
 {
     const char *space = self->label[0] != '\0' ? " " : "";
 
-    if (self->agent->socket.kind == AGENT_SOCKET_TCP) {
+    if (self->agent->socket.kind == CLI_SOCKET_TCP) {
         (void)snprintf(out, AGENT_HOLDER_SIZE, "tcp%s%s", space, self->label);
         return;
     }
@@ -338,12 +338,12 @@ static bool read_peer(const struct agent *agent, int fd, struct ucred *out)
     const int yes = 1;
     socklen_t size = sizeof *out;
 
-    if (agent->socket.kind == AGENT_SOCKET_TCP) {
+    if (agent->socket.kind == CLI_SOCKET_TCP) {
         *out = (struct ucred){.pid = 0};
         return setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes) == 0;
     }
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, out, &size) == 0 && agent_pass_senders(fd) &&
-           count_of_user(agent, out->uid) < agent->most_conns / 2;
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, out, &size) == 0 &&
+           cli_socket_pass_senders(fd) && count_of_user(agent, out->uid) < agent->most_conns / 2;
 }
 
 void agent_conn_accept(struct agent *agent, int fd)

@@ -51,7 +51,7 @@ struct agent {
     struct agent_tasks tasks;
 
     const char *password; /* that clients have to send; NULL: none */
-    struct agent_socket socket;
+    struct cli_socket socket;
     uv_poll_t listener; /* of the socket */
 
     struct agent_conn *conns;

@@ -2,6 +2,7 @@
 
 #include "messages.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -17,67 +18,6 @@
 #include <unistd.h>
 
 enum { PRIVATE = 0600, OF_GROUP = 0660 }; /* modes of the socket */
-
-/* Makes a folder of this user. An existing one has to belong to the user, and no other may write
- * into it: another user could put a socket there. */
-static bool make_folder(const char *path, mode_t mode)
-{
-    struct stat found;
-
-    if (mkdir(path, mode) == 0) {
-        (void)chmod(path, mode); /* whatever the umask is */
-    } else if (errno != EEXIST) {
-        cli_say_errno(path, errno);
-        return false;
-    }
-    if (lstat(path, &found) != 0 || !S_ISDIR(found.st_mode) || found.st_uid != geteuid() ||
-        (found.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
-        cli_say("%s: is no folder of this user alone", path);
-        return false;
-    }
-    return true;
-}
-
-/* Returns the folder RQL_LOCAL_DIR, or NULL. */
-static const char *named_folder(void)
-{
-    const char *name = secure_getenv("RQL_LOCAL_DIR");
-
-    return name && *name ? name : NULL;
-}
-
-bool agent_default_path(char out[AGENT_PATH_SIZE])
-{
-    const char *own = named_folder();
-    char folder[AGENT_PATH_SIZE];
-    int length;
-
-    if (own) {
-        (void)snprintf(folder, sizeof folder, "%s", own);
-    } else if (geteuid() == 0) {
-        (void)snprintf(folder, sizeof folder, "/run/rql");
-    } else {
-        (void)snprintf(folder, sizeof folder, "/tmp/rql-%u", (unsigned)geteuid());
-    }
-    length = snprintf(out, AGENT_PATH_SIZE, "%s/agent.sock", folder);
-    if (length >= AGENT_PATH_SIZE) {
-        cli_say("RQL_LOCAL_DIR is too long for the path of a socket");
-        return false;
-    }
-    return true;
-}
-
-bool agent_make_default_path(char out[AGENT_PATH_SIZE])
-{
-    const bool is_of_root = geteuid() == 0 && !named_folder();
-    char folder[AGENT_PATH_SIZE];
-
-    if (!agent_default_path(out)) {
-        return false;
-    }
-    (void)snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(out, '/') - out), out);
-    return make_folder(folder, is_of_root ? 0755 : 0700);
-}
 
 /* Returns whether no program listens at the address any more. */
 static bool is_dead(const struct sockaddr_un *address)
@@ -134,7 +74,7 @@ static bool bind_at(int fd, const struct sockaddr_un *address, mode_t mode)
 /* Takes the lock of the path, which its holder has until it ends. */
 static int lock_path(const char *path)
 {
-    char file[AGENT_PATH_SIZE + sizeof ".lock"];
+    char file[CLI_SOCKET_PATH_SIZE + sizeof ".lock"];
     int fd;
 
     (void)snprintf(file, sizeof file, "%s.lock", path);
@@ -144,21 +84,21 @@ static int lock_path(const char *path)
         return -1;
     }
     if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        cli_say("%s: another agent listens there already", path);
+        cli_say("%s: another program listens there already", path);
         (void)close(fd);
         return -1;
     }
     return fd;
 }
 
-bool agent_pass_senders(int fd)
+bool cli_socket_pass_senders(int fd)
 {
     const int yes = 1;
 
     return setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &yes, sizeof yes) == 0;
 }
 
-static bool begin(struct agent_socket *self)
+static bool begin(struct cli_socket *self)
 {
     const struct group *group =
         geteuid() == 0 ? getgrnam("rql") : NULL; /* NOLINT(concurrency-mt-unsafe) */
@@ -167,7 +107,7 @@ static bool begin(struct agent_socket *self)
 
     memcpy(address.sun_path, self->path, sizeof self->path);
     self->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (self->fd < 0 || !agent_pass_senders(self->fd)) {
+    if (self->fd < 0 || !cli_socket_pass_senders(self->fd)) {
         cli_say_errno("socket", errno);
         return false;
     }
@@ -186,10 +126,10 @@ static bool begin(struct agent_socket *self)
     return true;
 }
 
-bool agent_socket_open(struct agent_socket *self, const char *path)
+bool cli_socket_open(struct cli_socket *self, const char *path)
 {
-    *self = (struct agent_socket){.fd = -1, .lock_fd = -1};
-    if (strlen(path) >= AGENT_PATH_SIZE) {
+    *self = (struct cli_socket){.fd = -1, .lock_fd = -1};
+    if (strlen(path) >= CLI_SOCKET_PATH_SIZE) {
         cli_say("%s: is too long for the path of a socket", path);
         return false;
     }
@@ -198,13 +138,13 @@ bool agent_socket_open(struct agent_socket *self, const char *path)
     if (self->lock_fd >= 0 && begin(self)) {
         return true;
     }
-    agent_socket_close(self);
+    cli_socket_close(self);
     return false;
 }
 
 /* ---- TCP ---- */
 
-bool agent_is_address(const char *text)
+bool cli_is_address(const char *text)
 {
     return !strchr(text, '/') && strchr(text, ':');
 }
@@ -218,44 +158,81 @@ static bool read_port(const char *text, in_port_t *out)
     return *text >= '0' && *text <= '9' && *end == '\0' && port > 0 && port <= UINT16_MAX;
 }
 
-/* Reads an address of this machine: no other machine may take locks here. */
-static bool read_address(const char *text, struct sockaddr_in6 *six, struct sockaddr_in *four)
-{
-    static const char of_four[] = "127.0.0.1:";
-    static const char of_six[] = "[::1]:";
+/* An address of either family, and its size. */
+struct endpoint {
+    union {
+        struct sockaddr any;
+        struct sockaddr_in four;
+        struct sockaddr_in6 six;
+    } address;
 
-    *four = (struct sockaddr_in){.sin_family = AF_UNSPEC};
-    *six = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
-    if (strncmp(text, of_four, strlen(of_four)) == 0) {
-        *four =
-            (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-        return read_port(text + strlen(of_four), &four->sin_port);
+    socklen_t size;
+};
+
+/* Reads "1.2.3.4:PORT" or "[::1]:PORT". Names are not resolved. */
+static bool read_endpoint(const char *text, struct endpoint *out)
+{
+    const bool is_six = *text == '[';
+    const char *colon = strrchr(text, ':');
+    char host[INET6_ADDRSTRLEN];
+    size_t length = colon ? (size_t)(colon - text) : 0;
+
+    if (is_six && (length < 2 || text[length - 1] != ']')) {
+        return false;
     }
-    return strncmp(text, of_six, strlen(of_six)) == 0 &&
-           read_port(text + strlen(of_six), &six->sin6_port);
+    text += is_six;
+    length -= is_six ? 2 : 0;
+    if (length == 0 || length >= sizeof host) {
+        return false;
+    }
+    (void)snprintf(host, sizeof host, "%.*s", (int)length, text);
+    if (is_six) {
+        struct sockaddr_in6 *six = &out->address.six;
+
+        *six = (struct sockaddr_in6){.sin6_family = AF_INET6};
+        out->size = sizeof *six;
+        return inet_pton(AF_INET6, host, &six->sin6_addr) == 1 &&
+               read_port(colon + 1, &six->sin6_port);
+    }
+    out->address.four = (struct sockaddr_in){.sin_family = AF_INET};
+    out->size = sizeof out->address.four;
+    return inet_pton(AF_INET, host, &out->address.four.sin_addr) == 1 &&
+           read_port(colon + 1, &out->address.four.sin_port);
 }
 
-bool agent_socket_open_tcp(struct agent_socket *self, const char *address)
+static bool is_of_loopback(const struct endpoint *endpoint)
+{
+    return endpoint->address.any.sa_family == AF_INET6
+               ? IN6_IS_ADDR_LOOPBACK(&endpoint->address.six.sin6_addr)
+               : ntohl(endpoint->address.four.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+}
+
+enum cli_address_kind cli_address_kind(const char *text)
+{
+    struct endpoint endpoint;
+
+    if (!read_endpoint(text, &endpoint)) {
+        return CLI_ADDRESS_BAD;
+    }
+    return is_of_loopback(&endpoint) ? CLI_ADDRESS_LOOPBACK : CLI_ADDRESS_OPEN;
+}
+
+bool cli_socket_open_tcp(struct cli_socket *self, const char *address)
 {
     const int yes = 1;
-    struct sockaddr_in6 six;
-    struct sockaddr_in four;
-    const bool is_read = read_address(address, &six, &four);
-    const bool is_four = four.sin_family == AF_INET;
+    struct endpoint to;
 
-    *self = (struct agent_socket){.kind = AGENT_SOCKET_TCP, .fd = -1, .lock_fd = -1};
-    if (!is_read) {
-        cli_say("%s: a path, 127.0.0.1:PORT or [::1]:PORT can be listened at", address);
+    *self = (struct cli_socket){.kind = CLI_SOCKET_TCP, .fd = -1, .lock_fd = -1};
+    if (!read_endpoint(address, &to)) {
+        cli_say("%s: is no address with a port, such as 127.0.0.1:PORT or [::1]:PORT", address);
         return false;
     }
     (void)snprintf(self->path, sizeof self->path, "%s", address);
-    self->fd = socket(is_four ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    self->fd = socket(to.address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (self->fd < 0 || setsockopt(self->fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
-        bind(self->fd, is_four ? (struct sockaddr *)&four : (struct sockaddr *)&six,
-             is_four ? sizeof four : sizeof six) != 0 ||
-        listen(self->fd, SOMAXCONN) != 0) {
+        bind(self->fd, &to.address.any, to.size) != 0 || listen(self->fd, SOMAXCONN) != 0) {
         cli_say_errno(address, errno);
-        agent_socket_close(self);
+        cli_socket_close(self);
         return false;
     }
     return true;
@@ -263,18 +240,18 @@ bool agent_socket_open_tcp(struct agent_socket *self, const char *address)
 
 /* ---- a socket of systemd ---- */
 
-bool agent_socket_adopt(struct agent_socket *self, int fd)
+bool cli_socket_adopt(struct cli_socket *self, int fd)
 {
     struct sockaddr_un address = {.sun_family = AF_UNSPEC};
     socklen_t size = sizeof address;
     int listens = 0;
     socklen_t listens_size = sizeof listens;
 
-    *self = (struct agent_socket){.kind = AGENT_SOCKET_PASSED, .fd = fd, .lock_fd = -1};
+    *self = (struct cli_socket){.kind = CLI_SOCKET_PASSED, .fd = fd, .lock_fd = -1};
     if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &listens_size) != 0 || listens == 0 ||
         getsockname(fd, (struct sockaddr *)&address, &size) != 0 || address.sun_family != AF_UNIX ||
-        size > sizeof address || !agent_pass_senders(fd) || fcntl(fd, F_SETFL, O_NONBLOCK) != 0 ||
-        fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) {
+        size > sizeof address || !cli_socket_pass_senders(fd) ||
+        fcntl(fd, F_SETFL, O_NONBLOCK) != 0 || fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) {
         cli_say("the socket of LISTEN_FDS is no Unix socket that listens");
         return false;
     }
@@ -283,8 +260,8 @@ bool agent_socket_adopt(struct agent_socket *self, int fd)
     return true;
 }
 
-/* Removes the file first: behind its closing another agent would take it for a dead one. */
-void agent_socket_close(struct agent_socket *self)
+/* Removes the file first: behind its closing another program would take it for a dead one. */
+void cli_socket_close(struct cli_socket *self)
 {
     struct stat found;
 
