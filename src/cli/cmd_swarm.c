@@ -3,101 +3,48 @@
 #include "format.h"
 #include "messages.h"
 #include "names.h"
+#include "service.h"
 #include "systemd.h"
 
-#include <errno.h>
-#include <signal.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
-#include <time.h>
 
-/* How often `run` checks its swarm if systemd does not require it more often. */
-enum { CHECK_MS = 60000, STATUS_SIZE = 64 + RQL_ERROR_MESSAGE_SIZE };
-
-/* Returns the signals by which systemd stops a service, and that of ^C. */
-static sigset_t ending_signals(void)
-{
-    sigset_t ending;
-
-    (void)sigemptyset(&ending);
-    (void)sigaddset(&ending, SIGTERM);
-    (void)sigaddset(&ending, SIGINT);
-    return ending;
-}
-
-/* Runs before there is a client, because its threads inherit the mask. */
 static int prepare_service(struct cli_args *args)
 {
-    const sigset_t ending = ending_signals();
-
-    /* The signals stay pending for sigtimedwait(), including those that come while the program
-     * connects. */
-    (void)pthread_sigmask(SIG_BLOCK, &ending, NULL);
+    cli_service_prepare();
     /* The command starts the swarm itself, and a client can have only one. */
     args->options.auto_swarm = false;
     return CLI_DONE;
 }
 
-/* Returns whether no element hangs or is dead. Otherwise systemd is not notified, and restarts the
- * silent service. */
-static bool is_well(rql_client *client)
+/* Returns whether no element hangs or is dead. */
+static bool is_well(void *data)
 {
+    const struct cli_session *self = data;
     rql_swarm_status status;
 
     /* Off counts as well: any element may be switched off, except the supervisor. */
-    return rql_swarm_get_status(client, &status, NULL) == RQL_OK &&
+    return rql_swarm_get_status(self->client, &status, NULL) == RQL_OK &&
            status.supervisor.state == RQL_ELEMENT_RUNNING &&
            status.probe_hosts.state <= RQL_ELEMENT_RUNNING &&
            status.flush_zombies.state <= RQL_ELEMENT_RUNNING;
 }
 
-/* Sends the text that `systemctl status` shows: "flusher; 38 hosts, 1 dead". */
-static void notify_status(struct cli_session *self)
+/* Writes "flusher; 38 hosts, 1 dead". */
+static void describe(void *data, char *out, size_t size)
 {
     CLI_AUTO(rql_free) rql_host_info_list *hosts = NULL;
+    struct cli_session *self = data;
     const int64_t zombie_ttl_ms = self->args->options.zombie_ttl_ms;
-    char text[STATUS_SIZE];
     rql_swarm_status swarm;
 
     if (rql_swarm_hosts(self->client, zombie_ttl_ms, &hosts, &self->error) == RQL_OK &&
         rql_swarm_get_status(self->client, &swarm, &self->error) == RQL_OK) {
-        (void)snprintf(text, sizeof text, "STATUS=%s; %zu host%s, %lld dead",
+        (void)snprintf(out, size, "%s; %zu host%s, %lld dead",
                        swarm.is_flusher ? "flusher" : "standby", hosts->count,
                        hosts->count == 1 ? "" : "s", (long long)cli_count_dead(hosts));
     } else {
-        (void)snprintf(text, sizeof text, "STATUS=%s", self->error.message);
-    }
-    cli_systemd_notify(text);
-}
-
-/* Reports first that this process is alive, because a request to the server may take some time. */
-static void notify_again(struct cli_session *self, bool is_watched)
-{
-    if (is_watched && is_well(self->client)) {
-        cli_systemd_notify("WATCHDOG=1");
-    }
-    notify_status(self);
-}
-
-/* Waits for the end. The swarm works in threads of the library, so this thread has no other
- * work. */
-static void wait_for_end(struct cli_session *self)
-{
-    const sigset_t ending = ending_signals();
-    const bool is_notified = getenv("NOTIFY_SOCKET") != NULL; /* NOLINT(concurrency-mt-unsafe) */
-    const char *watchdog = getenv("WATCHDOG_USEC");           /* NOLINT(concurrency-mt-unsafe) */
-    const int64_t watchdog_us = watchdog ? strtoll(watchdog, NULL, 10) : 0;
-    const int64_t watchdog_ms = watchdog_us > 0 ? watchdog_us / 2000 + 1 : 0; /* half of it */
-    const int64_t check_ms = watchdog_ms > 0 ? watchdog_ms : CHECK_MS;
-    const struct timespec pause = {.tv_sec = check_ms / 1000, .tv_nsec = check_ms % 1000 * 1000000};
-    int signal = -1;
-
-    while (signal < 0) {
-        /* EAGAIN: the time is over. Any other error, such as EINTR, only starts the pause again. */
-        signal = sigtimedwait(&ending, NULL, &pause);
-        if (signal < 0 && errno == EAGAIN && is_notified) {
-            notify_again(self, watchdog_ms > 0);
-        }
+        (void)snprintf(out, size, "%s", self->error.message);
     }
 }
 
@@ -130,7 +77,7 @@ static int run_service(struct cli_session *self)
         return cli_fault(&self->error);
     }
     cli_systemd_notify("READY=1\nSTATUS=Looking for dead hosts");
-    wait_for_end(self);
+    cli_service_wait(&(struct cli_service){.data = self, .is_well = is_well, .describe = describe});
     cli_systemd_notify("STOPPING=1");
     if (rql_swarm_get_status(self->client, &status, NULL) == RQL_OK) {
         out_begin(&self->out, NULL);
