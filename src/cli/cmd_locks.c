@@ -137,6 +137,24 @@ static void print_share(struct out *out, int64_t units, int64_t limit)
     out_number(out, NULL, "share_limit", OUT_INT, limit);
 }
 
+void cli_print_requests(struct out *out, const struct cli_names *names, const rql_queue_info *info,
+                        size_t most)
+{
+    for (size_t i = 0; i < info->n_requests && i < most; i++) {
+        const rql_request_info *request = info->requests[i];
+
+        out_begin(out, NULL);
+        out_number(out, "POSITION", "position", OUT_INT, request->position);
+        cli_print_acquirer(out, names, "ACQUIRER", request->acquirer_id,
+                           cli_holder_in(request->meta, request->n_meta));
+        cli_print_host(out, names, "HOST", request->host_id);
+        out_age(out, "AGE", "score_us", request->score_us, info->server_us);
+        print_share(out, request->share_units, request->share_limit);
+        print_meta(out, request->meta, request->n_meta);
+        out_end(out);
+    }
+}
+
 /* Prints a queue for `queue`, whose rows are the requests, and for `ls --long --queues`, where the
  * queue is the row. Each has columns only for its own fields. */
 static void print_queue(struct out *out, const struct cli_names *names, const rql_queue_info *info,
@@ -160,19 +178,7 @@ static void print_queue(struct out *out, const struct cli_names *names, const rq
         out_bool(out, "is_circle", convoy->is_circle);
     }
     out_begin_list(out, "requests");
-    for (size_t i = 0; i < info->n_requests; i++) {
-        const rql_request_info *request = info->requests[i];
-
-        out_begin(out, NULL);
-        out_number(out, "POSITION", "position", OUT_INT, request->position);
-        cli_print_acquirer(out, names, "ACQUIRER", request->acquirer_id,
-                           cli_holder_in(request->meta, request->n_meta));
-        cli_print_host(out, names, "HOST", request->host_id);
-        out_age(out, "AGE", "score_us", request->score_us, info->server_us);
-        print_share(out, request->share_units, request->share_limit);
-        print_meta(out, request->meta, request->n_meta);
-        out_end(out);
-    }
+    cli_print_requests(out, names, info, info->n_requests);
     out_end(out);
     out_end(out);
 }

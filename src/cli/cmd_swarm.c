@@ -132,15 +132,7 @@ static int show_hosts(struct cli_session *self)
     out_columns(&self->out, headings);
     out_begin_list(&self->out, NULL);
     for (size_t i = 0; i < hosts->count; i++) {
-        const rql_host_info *host = hosts->item[i];
-
-        out_begin(&self->out, NULL);
-        cli_print_host(&self->out, &names, "HOST", host->host_id);
-        cli_print_client(&self->out, &names, host->host_id);
-        out_bool(&self->out, "zombie", host->is_zombie);
-        out_text(&self->out, "STATE", NULL, host->is_zombie ? "dead" : "alive");
-        out_age(&self->out, "SILENT", "last_probe_us", host->last_probe_us, hosts->server_us);
-        out_end(&self->out);
+        cli_print_swarm_host(&self->out, &names, hosts->item[i], hosts->server_us);
     }
     out_end(&self->out);
     return CLI_DONE;

@@ -18,6 +18,10 @@ const char *cli_holders_text(const rql_lock_info *info, char out[CLI_SHARE_SIZE]
 void cli_print_lock(struct out *out, const struct cli_names *names, const char *heading,
                     const rql_lock_info *info, bool with_node);
 
+/* Prints the first requests of a queue: rows of a table, or items of a list. */
+void cli_print_requests(struct out *out, const struct cli_names *names, const rql_queue_info *info,
+                        size_t most);
+
 /* Shows who holds the locks of the pattern that is the name of the arguments; NULL: all. */
 rql_status cli_show_who(struct cli_session *self);
 

@@ -169,3 +169,15 @@ void cli_print_host(struct out *out, const struct cli_names *names, const char *
     out_text(out, heading, NULL, cli_host_name(names, id, name));
     out_text(out, NULL, "host_id", id);
 }
+
+void cli_print_swarm_host(struct out *out, const struct cli_names *names, const rql_host_info *host,
+                          int64_t server_us)
+{
+    out_begin(out, NULL);
+    cli_print_host(out, names, "HOST", host->host_id);
+    cli_print_client(out, names, host->host_id);
+    out_bool(out, "zombie", host->is_zombie);
+    out_text(out, "STATE", NULL, host->is_zombie ? "dead" : "alive");
+    out_age(out, "SILENT", "last_probe_us", host->last_probe_us, server_us);
+    out_end(out);
+}

@@ -61,4 +61,8 @@ void cli_print_host(struct out *out, const struct cli_names *names, const char *
 /* Prints "client" in JSON: null if it is not known. */
 void cli_print_client(struct out *out, const struct cli_names *names, const char *id);
 
+/* Prints a host of the swarm with its client, and whether it is dead. */
+void cli_print_swarm_host(struct out *out, const struct cli_names *names, const rql_host_info *host,
+                          int64_t server_us);
+
 #endif

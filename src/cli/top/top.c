@@ -6,6 +6,8 @@
 #include "locks.h"
 #include "looker.h"
 #include "messages.h"
+#include "pace.h"
+#include "print.h"
 #include "screen.h"
 
 #include <fcntl.h>
@@ -23,95 +25,24 @@
 enum {
     EVERY_MS = 1000,
     LEAST_EVERY_MS = 100,
-    N_COSTS = 5,
-    FIRST_MOST_MS = 2000, /* the longest pause as long as fewer looks are known */
-};
-
-/* What the last looks have cost. The one that cost least tells most: the servers' time is that of
- * other clients, too. */
-struct pace {
-    int64_t cost_ms[N_COSTS];
-    size_t n_looks;
 };
 
 /* Returns the time from this look to the next one. */
-static int64_t note_look(struct pace *self, const struct cli_args *args,
+static int64_t note_look(struct top_pace *self, const struct cli_args *args,
                          const struct top_look *look)
 {
-    int64_t least_ms = INT64_MAX;
-    int64_t pause_ms;
-
-    if (look->status != RQL_OK) {
-        return args->every_ms;
-    }
-    self->cost_ms[self->n_looks++ % N_COSTS] = look->cost_ms;
-    for (size_t i = 0; i < N_COSTS && i < self->n_looks; i++) {
-        least_ms = self->cost_ms[i] < least_ms ? self->cost_ms[i] : least_ms;
-    }
-    pause_ms = TOP_SPARING * least_ms;
-    pause_ms = self->n_looks < N_COSTS && pause_ms > FIRST_MOST_MS ? FIRST_MOST_MS : pause_ms;
-    return pause_ms > args->every_ms ? pause_ms : args->every_ms;
+    return look->status == RQL_OK ? top_pace_note(self, args->every_ms, look->cost_ms)
+                                  : args->every_ms;
 }
 
 /* ---- without a terminal ---- */
 
-static void print_row(struct out *out, const struct top_look *look, const struct top_row *row)
+static void print_look(struct cli_session *self, struct top_look *look, enum top_order order)
 {
-    char holder[CLI_NAME_SIZE];
-    char holders[CLI_SHARE_SIZE];
-    char rate[CLI_DURATION_SIZE];
+    const struct top_filter filter = {.older_than_ms = self->args->older_than_ms};
+    struct out out = out_fields(self->args->json ? OUT_JSON : OUT_TABLE);
 
-    (void)snprintf(rate, sizeof rate, "%.1f%s", row->served, row->is_least ? "+" : "");
-    out_begin(out, NULL);
-    out_text(out, "NAME", row->lock ? NULL : "name", row->name);
-    if (row->lock && out->form == OUT_JSON) {
-        cli_print_lock(out, &look->names, NULL, row->lock, false);
-    }
-    out_text(out, "HOLDERS", NULL, row->lock ? cli_holders_text(row->lock, holders) : NULL);
-    out_number(out, "WAITING", "waiting", OUT_INT, row->waiting);
-    out_text(out, "SERVED/S", NULL, row->served < 0 ? NULL : rate);
-    out_real(out, "served_per_s", row->served);
-    out_bool(out, "at_least", row->is_least);
-    out_number(out, "HELD", NULL, OUT_MS, row->held_ms);
-    out_number(out, "LEFT", NULL, OUT_MS, row->left_ms);
-    out_number(out, "EXPECT", "expected_wait_ms", OUT_MS, row->expect_ms);
-    out_text(out, "HOLDER", NULL, cli_lock_holder(&look->names, row->lock, holder));
-    out_text(out, "REASON", NULL,
-             row->lock ? cli_meta_value(row->lock->meta, row->lock->n_meta, "reason") : NULL);
-    out_text(out, NULL, "convoy", row->convoy.text);
-    out_bool(out, "is_circle", row->convoy.is_circle);
-    out_end(out);
-}
-
-static void print_look(const struct cli_args *args, struct top_look *look, enum top_order order)
-{
-    static const char *const headings[] = {"NAME", "HOLDERS", "WAITING", "SERVED/S", "HELD",
-                                           "LEFT", "EXPECT",  "HOLDER",  "REASON",   NULL};
-    const struct top_filter filter = {.older_than_ms = args->older_than_ms};
-    size_t count;
-    CLI_AUTO(cli_free)
-    const struct top_row **rows = top_look_sort(look, order, false, &filter, &count);
-    struct out out = out_fields(args->json ? OUT_JSON : OUT_TABLE);
-
-    out_columns(&out, headings);
-    if (args->json) {
-        out_begin(&out, NULL);
-        out_number(&out, NULL, "at_us", OUT_COUNT, look->server_us);
-        out_number(&out, NULL, "n_locks", OUT_INT, look->n_locks);
-        out_number(&out, NULL, "waiting", OUT_INT, look->n_waiting);
-        out_real(&out, "served_per_s", look->served);
-        out_number(&out, NULL, "hosts", OUT_COUNT, look->hosts ? (int64_t)look->hosts->count : -1);
-        out_number(&out, NULL, "zombie_hosts", OUT_COUNT,
-                   look->hosts ? cli_count_dead(look->hosts) : -1);
-    }
-    out_begin_list(&out, args->json ? "locks" : NULL);
-    for (size_t i = 0; i < count; i++) {
-        print_row(&out, look, rows[i]);
-    }
-    out_end(&out);
-    if (args->json) {
-        out_end(&out);
-    }
+    top_print(&out, look, order, &filter);
     out_print(&out);
     (void)fflush(stdout);
 }
@@ -120,7 +51,7 @@ static int run_batch(struct cli_session *self, enum top_order order)
 {
     const struct cli_args *args = self->args;
     __attribute__((cleanup(top_known_free_p))) struct top_known known = {.count = 0};
-    struct pace pace = {.n_looks = 0};
+    struct top_pace pace = {.n_looks = 0};
     struct top_look *before = NULL;
     int64_t pause_ms = 0;
     int code = CLI_DONE;
@@ -138,7 +69,7 @@ static int run_batch(struct cli_session *self, enum top_order order)
         look = top_look_new(self, &known, before, NULL);
         pause_ms = note_look(&pace, args, look);
         if (look->status == RQL_OK) {
-            print_look(args, look, order);
+            print_look(self, look, order);
         } else {
             self->error = look->error;
             code = cli_fault(&self->error);
@@ -160,7 +91,7 @@ struct top {
     struct top_screen screen;
     struct top_view view;
     struct top_looker *looker;
-    struct pace pace;
+    struct top_pace pace;
     struct top_look *look; /* the last one that had an answer, or NULL */
     rql_error fault;       /* of the last one, if it had none */
     int64_t next_ms;
