@@ -41,11 +41,11 @@ export DEBIAN_FRONTEND=noninteractive
 
 # What the stages with_gcc need, and all of them.
 packages_gcc='meson ninja-build gcc g++ libc6-dev pkg-config libhiredis-dev libuv1-dev libcjson-dev
-libcmocka-dev libssl-dev zlib1g-dev libzstd-dev openssl redis-server systemd python3 ruby abigail-tools dpkg-dev'
+libcmocka-dev libssl-dev libmicrohttpd-dev zlib1g-dev libzstd-dev openssl redis-server systemd python3 ruby abigail-tools dpkg-dev'
 packages_all="$packages_gcc build-essential valgrind clang clang-format clang-tidy doxygen shellcheck debhelper lintian git libpq-dev
 cmake man-db mandoc bash-completion zsh fish"
 with_gcc='one gcc sample light faults tls cluster connectivity promises timed soak guarantees explore mutants coverage debian13 bare platforms demo'
-optional='cppcheck gcc-multilib python3-redis ruby-redis libredis-perl node-redis php-cli php-redis'
+optional='chromium cppcheck gcc-multilib python3-redis ruby-redis libredis-perl node-redis php-cli php-redis'
 policy=/usr/sbin/policy-rc.d
 remove_policy=
 reporter=

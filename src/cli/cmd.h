@@ -39,14 +39,14 @@ struct cli_args {
     bool quick, strict, all;
     bool ids, verbose;
     bool unless_failed, at_most_once, again;
-    bool shared, slots, batch, read_only, no_color, why;
+    bool shared, slots, batch, read_only, no_color, why, page;
     bool list, slowest, forget;
     int64_t wait_ms, max_hold_ms, hold_at_least_ms, kill_after_ms, add_ms, older_than_ms;
     int64_t conflict_exit_code, max_keys, every_ms, window_ms, for_ms, within_ms, drain_ms;
     int64_t permits, units, max_waiters, head_start_ms, count, days;
     const char *agent; /* the path of its socket, or "" for the usual one; NULL: no agent */
     const char *priority, *secret, *host, *acquirer, *out_file, *classes_file, *listen;
-    const char *password_file, *password, *sort, *by, *user, *token, *event;
+    const char *http, *password_file, *password, *sort, *by, *user, *token, *event;
     const char *traceparent; /* --traceparent, or TRACEPARENT; NULL: none */
     const char *trace_file;
 
@@ -157,6 +157,7 @@ extern const struct cli_command cli_doctor;
 extern const struct cli_command cli_bench;
 extern const struct cli_command cli_hosts;
 extern const struct cli_command cli_swarm;
+extern const struct cli_command cli_serve;
 extern const struct cli_command cli_agent;
 extern const struct cli_command cli_top_command;
 extern const struct cli_command cli_watch;

@@ -6,6 +6,7 @@
 #include "format.h"
 #include "messages.h"
 #include "os.h"
+#include "stats.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -294,9 +295,8 @@ static void print_all(struct out *out, const struct cli_reading *reading,
     out_end(out);
 }
 
-/* Reads the server. Everything is read before anything is written. */
-static rql_status read_server(struct cli_session *self, struct cli_classes *classes,
-                              struct out *out)
+/* Everything is read before anything is written. */
+rql_status cli_stats_read(struct cli_session *self, struct cli_classes *classes, struct out *out)
 {
     CLI_AUTO(cli_reading_free) struct cli_reading reading = {.locks = NULL};
     CLI_AUTO(rql_free) rql_host_info_list *swarm = NULL;
@@ -365,7 +365,7 @@ static int write_reading(struct cli_session *self, struct cli_classes *classes,
     int fault;
 
     out.to = cli_must(open_memstream(&text, &size));
-    status = read_server(self, classes, &out);
+    status = cli_stats_read(self, classes, &out);
     out_print(&out);
     cli_must(fclose(out.to) == 0 ? text : NULL);
     if (status != RQL_OK) {
@@ -407,7 +407,8 @@ static int stats(struct cli_session *self)
     if (self->args->out_file) {
         return write_readings(self, &classes);
     }
-    return read_server(self, &classes, &self->out) == RQL_OK ? CLI_DONE : cli_fault(&self->error);
+    return cli_stats_read(self, &classes, &self->out) == RQL_OK ? CLI_DONE
+                                                                : cli_fault(&self->error);
 }
 
 static int check_stats(struct cli_args *args)

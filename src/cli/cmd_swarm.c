@@ -3,6 +3,7 @@
 #include "format.h"
 #include "messages.h"
 #include "names.h"
+#include "serve/serve.h"
 #include "service.h"
 #include "systemd.h"
 
@@ -66,19 +67,38 @@ static void print_element(struct out *out, const char *key, const rql_element_st
     out_end(out);
 }
 
+static const char *what_is_wrong(void *data)
+{
+    return is_well(data) ? NULL : "a part of the swarm hangs or is dead";
+}
+
 /* Runs the service. For systemd it has started when the swarm runs, not when the server was
  * found. */
 static int run_service(struct cli_session *self)
 {
     CLI_AUTO(rql_swarm_free) rql_swarm *swarm = NULL;
+    const char *listen = self->args->listen;
+    struct serve *serve = NULL;
     rql_swarm_status status;
+    int code = CLI_DONE;
 
     if (rql_swarm_start(self->client, NULL, &swarm, &self->error) != RQL_OK) {
         return cli_fault(&self->error);
     }
+    if (listen) {
+        code = serve_start(
+            &(struct serve_wish){
+                .args = self->args, .listen = listen, .what_is_wrong = what_is_wrong, .data = self},
+            &serve);
+    }
+    if (code != CLI_DONE) {
+        rql_swarm_stop(swarm);
+        return code;
+    }
     cli_systemd_notify("READY=1\nSTATUS=Looking for dead hosts");
     cli_service_wait(&(struct cli_service){.data = self, .is_well = is_well, .describe = describe});
     cli_systemd_notify("STOPPING=1");
+    serve_stop(serve);
     if (rql_swarm_get_status(self->client, &status, NULL) == RQL_OK) {
         out_begin(&self->out, NULL);
         print_element(&self->out, "supervisor", &status.supervisor);
@@ -201,11 +221,16 @@ static const struct action *find_action(const char *name)
 static int prepare(struct cli_args *args)
 {
     const struct action *action = find_action(args->name);
+    int code;
 
     if (!action) {
         return CLI_USAGE;
     }
-    return action->prepare ? action->prepare(args) : CLI_DONE;
+    if (args->listen && action->run != run_service) {
+        return cli_misused(&cli_swarm, "only run can serve HTTP, not ", action->name);
+    }
+    code = serve_check(&cli_swarm, args, args->listen);
+    return code == CLI_DONE && action->prepare ? action->prepare(args) : code;
 }
 
 static int run(struct cli_session *self)

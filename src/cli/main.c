@@ -21,7 +21,7 @@ const struct cli_command *const cli_commands[] = {
     &cli_run,   &cli_once,  &cli_elect,    &cli_series, &cli_lock,        &cli_unlock, &cli_extend,
     &cli_info,  &cli_queue, &cli_ls,       &cli_who,    &cli_top_command, &cli_watch,  &cli_history,
     &cli_wait,  &cli_clear, &cli_clear_of, &cli_drain,  &cli_dead,        &cli_stats,  &cli_hosts,
-    &cli_swarm, &cli_agent, &cli_ping,     &cli_doctor, &cli_bench,       NULL,
+    &cli_swarm, &cli_serve, &cli_agent,    &cli_ping,   &cli_doctor,      &cli_bench,  NULL,
 };
 
 const struct cli_command *cli_find_command(const char *name)

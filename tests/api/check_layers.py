@@ -23,6 +23,7 @@ VENDOR = {
     "uv.h": ["src/base/uv_start", "src/base/worker", "src/net/conn/conn_loop", "src/net/sock/local", "src/lock/loop",
              "src/cli/held", "src/cli/agent/"],
     "cJSON.h": ["src/cli/out"],
+    "microhttpd": ["src/cli/serve/http"],
     "openssl": ["src/net/"],
 }
 # These decide: time and random numbers are their arguments, memory is their caller's.
@@ -51,7 +52,7 @@ def floor_of(relative):
 
 def file_of(target, root, path):
     """The file that a quoted include leads to; None: one that the build makes."""
-    for base in path.parent, root / "src", root / "swarm":
+    for base in path.parent, root / "src", root / "swarm", root / "src/cli":
         if (base / target).exists():
             return (base / target).resolve().relative_to(root).as_posix()
     return None

@@ -362,6 +362,13 @@ def widest(text):
     return max(map(len, text.splitlines()))
 
 
+def test_http_may_be_left_out_of_a_build(_server, rql):
+    refused = rql("serve", "--listen", "nowhere")
+    is_there = refused.code == 64
+    check_equal((refused.code, refused.err.count("\n")), (64 if is_there else 69, 1))
+    check_in("HTTP can be served at" if is_there else "built without it (-Dserve=enabled)", refused.err)
+
+
 def test_help_fits_the_terminal(_server, rql):
     commands = re.findall(r"^  ([a-z-]+)  ", rql("help").out, re.M)
     assert {"run", "who", "wait", "doctor", "help"} & set(commands), commands

@@ -49,7 +49,7 @@ def answers(rql, *words):
 
 def test_candidates_are_those_of_the_place(_server, rql):
     for words, wanted in (
-            (["s"], ["series", "stats", "swarm"]),
+            (["s"], ["series", "stats", "swarm", "serve"]),
             (["--spin-us", "5", "wh"], ["who"]),
             (["swarm", "f"], ["flush"]),
             (["swarm", "flush", "f"], []),
@@ -63,7 +63,7 @@ def test_candidates_are_those_of_the_place(_server, rql):
             (["clear-of", "--"], answers(rql, "clear-of", "--")),
             (["info", "--", "--"], []),
             (["--tls-verify", ""], ["full", "ca", "none"]),
-            (["help", "se"], ["series"]),
+            (["help", "se"], ["series", "serve"]),
             (["help", "--completion", ""], ["bash", "zsh", "fish"]),
             (["nothing", ""], [])):
         check_equal(answers(rql, *words), wanted, words)

@@ -106,6 +106,26 @@ def test_alerts_and_dashboard_come_with_the_program():
         check(len(found) == count, setup, f"installed: {found}")
 
 
+def with_needs(package):
+    """The package and all that its .pc file names."""
+    found = [package]
+    for name in found:
+        said = subprocess.check_output(["pkg-config", "--print-requires", "--print-requires-private", name], text=True)
+        found += [line.split()[0] for line in said.splitlines() if line.split()[0] not in found]
+    return tuple(found)
+
+
+def test_http_comes_with_libmicrohttpd_and_goes_without():
+    if subprocess.call(["pkg-config", "--exists", "libmicrohttpd"]) != 0:
+        raise LeftOut("no libmicrohttpd")
+    for packages, options, has_page in (PROGRAM + with_needs("libmicrohttpd"), [], True), (PROGRAM, [], False), \
+            (PROGRAM + with_needs("libmicrohttpd"), ["-Dserve=disabled"], False):
+        setup = Setup(packages, *options)
+        check(("page" in {target["name"] for target in setup.look("--targets")}) == has_page, setup, f"page: not {has_page}")
+    setup = Setup(PROGRAM, "-Dserve=enabled", works=False)
+    check("libmicrohttpd" in setup.said, setup, "its name is not said")
+
+
 def test_units_come_with_systemd_and_the_program():
     """Where systemd looks, of both prefixes that it looks below; and nowhere else for a copy elsewhere."""
     if subprocess.call(["pkg-config", "--exists", "systemd"]) != 0:

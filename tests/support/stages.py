@@ -122,7 +122,7 @@ def check_suites(run, tree, *suites, **more):
 
 def build_light(run, targets=(), suites=OF_LIGHT):
     """Without logs, events and statistics."""
-    return run.build("light", "gcc", "-Dlight=true", *RELEASE, targets=targets, suites=suites)
+    return run.build("light", "gcc", "-Dlight=true", "-Dserve=disabled", *RELEASE, targets=targets, suites=suites)
 
 
 def stage_light(run):

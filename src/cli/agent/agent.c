@@ -5,6 +5,7 @@
 #include "hold.h"
 #include "messages.h"
 #include "path.h"
+#include "serve/serve.h"
 #include "state.h"
 #include "systemd.h"
 
@@ -127,18 +128,18 @@ static void on_connection(uv_poll_t *poll, int status, int events)
 
 /* Raises the limit of descriptors, and returns how many connections fit, and as many processes:
  * each has one. */
-static size_t raise_limit(void)
+static size_t raise_limit(size_t own_fds)
 {
     struct rlimit limit;
     size_t room;
 
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
-        return OWN_FDS;
+        return own_fds;
     }
     limit.rlim_cur = limit.rlim_max;
     (void)setrlimit(RLIMIT_NOFILE, &limit);
     (void)getrlimit(RLIMIT_NOFILE, &limit);
-    room = limit.rlim_cur > OWN_FDS ? ((size_t)limit.rlim_cur - OWN_FDS) / 2 : 1;
+    room = limit.rlim_cur > own_fds ? ((size_t)limit.rlim_cur - own_fds) / 2 : 1;
     return room < CONNS_MAX ? room : CONNS_MAX;
 }
 
@@ -147,7 +148,7 @@ static void begin(struct agent *self, uv_signal_t signals[N_SIGNALS])
 {
     static const int numbers[N_SIGNALS] = {SIGTERM, SIGINT};
 
-    self->most_conns = raise_limit();
+    self->most_conns = raise_limit(self->own_fds);
     self->processes = (struct agent_processes){.uv = &self->uv,
                                                .ended = agent_holds_on_process_ended,
                                                .data = self,
@@ -241,12 +242,22 @@ static int run_agent(struct cli_session *session)
         .run = agent_command_run, .end_holds = agent_holds_end, .on_released = on_released};
     struct agent self = {.ops = &ops,
                          .client = session->client,
+                         .own_fds = OWN_FDS + (session->args->http ? SERVE_FDS : 0),
                          .drain_ms = session->args->drain_ms,
                          .password = session->args->password};
+    const char *address = session->args->http;
+    struct serve *http = NULL;
     int code = CLI_DONE;
 
     if (!open_socket(&self.socket, session->args->listen)) {
         return CLI_FAULT;
+    }
+    if (address) {
+        code = serve_start(&(struct serve_wish){.args = session->args, .listen = address}, &http);
+    }
+    if (code != CLI_DONE) {
+        cli_socket_close(&self.socket);
+        return code;
     }
     (void)uv_loop_init(&self.uv);
     if (rql_loop_open(self.client, &self.uv, &self.loop, &session->error) == RQL_OK) {
@@ -254,6 +265,7 @@ static int run_agent(struct cli_session *session)
     } else {
         code = cli_fault(&session->error);
     }
+    serve_stop(http);
     cli_socket_close(&self.socket);
     (void)uv_loop_close(&self.uv);
     return code;
@@ -278,7 +290,7 @@ static int prepare(struct cli_args *args)
         return CLI_FAULT;
     }
     args->password = args->password_file ? password : NULL;
-    return CLI_DONE;
+    return serve_check(&cli_agent, args, args->http);
 }
 
 const struct cli_command cli_agent = {

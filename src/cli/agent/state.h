@@ -57,6 +57,7 @@ struct agent {
     struct agent_conn *conns;
     size_t n_conns;
     size_t most_conns;
+    size_t own_fds;   /* descriptors that are neither of connections nor of processes */
     uint64_t last_id; /* of connections */
 
     struct agent_hold *left;    /* holds of connections that the agent has closed */

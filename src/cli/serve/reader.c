@@ -1,0 +1,397 @@
+#include "reader.h"
+
+#include "doctor/doctor.h"
+#include "format.h"
+#include "messages.h"
+#include "stats.h"
+#include "top/pace.h"
+#include "top/print.h"
+#include "url.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum {
+    EVERY_MS = 1000,    /* a PING; nothing is read more often */
+    HEALTHY_MS = 10000, /* an answer counts for this long */
+};
+
+/* How often a kind of reading is made: `every_ms` when a client has asked for it recently,
+ * otherwise `idle_ms`. A slow server is read less often (top/pace.h). */
+static const struct {
+    int64_t every_ms, idle_ms;
+    int64_t recent_ms;
+    int64_t n_round_trips;
+} rhythms[SERVE_N_KINDS] = {
+    [SERVE_METRICS] = {5000, 60000, 300000, 5 * (int64_t)TOP_ROUND_TRIPS},
+    [SERVE_LOCKS] = {EVERY_MS, INT64_MAX / 2, 10000, TOP_ROUND_TRIPS},
+};
+
+struct reading {
+    char *text; /* owned; NULL: there is none yet */
+    size_t size;
+    int64_t begun_ms;                   /* cli_now_ms() */
+    int64_t asked_ms;                   /* when a client has asked for one last */
+    char fault[RQL_ERROR_MESSAGE_SIZE]; /* of the last try; "": it has succeeded */
+};
+
+struct serve_reader {
+    struct cli_args args; /* those of the program, with options of this client */
+    struct cli_session session;
+    struct cli_classes classes;
+    pthread_t thread;
+    int wake_fd; /* eventfd */
+
+    /* Of the thread alone. */
+    struct top_look *before;
+    struct top_pace pace[SERVE_N_KINDS];
+    int64_t next_ms[SERVE_N_KINDS];
+    int64_t rtt_ms; /* the least that was seen */
+    bool was_healthy;
+
+    struct {
+        pthread_mutex_t mutex;
+        struct reading readings[SERVE_N_KINDS];
+        char url[RQL_SERVER_URL_SIZE];      /* without a password */
+        int64_t answered_ms;                /* when the server has answered last */
+        char fault[RQL_ERROR_MESSAGE_SIZE]; /* of the last try; "": it has succeeded */
+        bool is_busy;                       /* the thread talks to the server */
+        bool is_over;
+    } shared;
+};
+
+/* ---- what the thread does ---- */
+
+/* Any reply counts as an answer, but for those that say that the server cannot serve: it is
+ * loading its data, or has lost its master. A user may lack the right to PING. */
+static bool is_answer(const rql_reply *reply)
+{
+    const char *text = rql_reply_text(reply, NULL);
+
+    return rql_reply_get_type(reply) != RQL_REPLY_ERROR || strncmp(text, "NOPERM", 6) == 0;
+}
+
+static void ping(struct serve_reader *self)
+{
+    static const char *const words[] = {"PING", NULL};
+    CLI_AUTO(rql_free) rql_reply *reply = NULL;
+    const int64_t begun_ms = cli_now_ms();
+    rql_error error = {.status = RQL_OK};
+    const bool is_there =
+        doctor_send(self->session.client, 0, words, &reply, &error) == RQL_OK && is_answer(reply);
+    const int64_t now_ms = cli_now_ms();
+
+    self->rtt_ms = is_there && now_ms - begun_ms < self->rtt_ms ? now_ms - begun_ms : self->rtt_ms;
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    self->shared.answered_ms = is_there ? now_ms : self->shared.answered_ms;
+    (void)snprintf(self->shared.fault, sizeof self->shared.fault, "%s",
+                   is_there ? ""
+                   : reply  ? rql_reply_text(reply, NULL)
+                            : error.message);
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+}
+
+static rql_status read_metrics(struct serve_reader *self, FILE *to)
+{
+    struct out out = out_fields(OUT_OPENMETRICS);
+
+    out.to = to;
+    return cli_stats_read(&self->session, &self->classes, &out);
+}
+
+/* A look of long ago says nothing about how fast the queues move now. */
+static rql_status read_locks(struct serve_reader *self, FILE *to)
+{
+    const bool is_next =
+        self->before && cli_now_ms() - self->before->begun_ms < rhythms[SERVE_LOCKS].recent_ms;
+    struct top_look *look = top_look_new(&self->session, is_next ? self->before : NULL, NULL);
+    const rql_status status = look->status;
+    struct out out = out_fields(OUT_JSON);
+
+    if (status != RQL_OK) {
+        self->session.error = look->error;
+        top_look_free(look);
+        return status;
+    }
+    top_look_read_hosts(look, &self->session);
+    out.to = to;
+    top_print(&out, look, TOP_WAITING);
+    out_print(&out);
+    top_look_free(self->before);
+    self->before = look;
+    return RQL_OK;
+}
+
+/* Notes the fault of a reading, and reports it once. While the server does not answer,
+ * report_health() does. */
+static void report_reading(struct serve_reader *self, struct reading *reading, const char *fault)
+{
+    bool is_new;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    is_new = *fault && !*self->shared.fault && strcmp(reading->fault, fault) != 0;
+    (void)snprintf(reading->fault, sizeof reading->fault, "%s", fault);
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    if (is_new) {
+        cli_say("%s", fault);
+    }
+}
+
+static void read_kind(struct serve_reader *self, enum serve_kind kind)
+{
+    const int64_t begun_ms = cli_now_ms();
+    char *text = NULL;
+    size_t size = 0;
+    FILE *to = cli_must(open_memstream(&text, &size));
+    const rql_status status = kind == SERVE_METRICS ? read_metrics(self, to) : read_locks(self, to);
+    struct reading *reading = &self->shared.readings[kind];
+
+    cli_must(fclose(to) == 0 ? text : NULL);
+    self->next_ms[kind] = begun_ms + rhythms[kind].every_ms;
+    self->pace[kind].rtt_ms = rhythms[kind].n_round_trips * self->rtt_ms;
+    if (status == RQL_OK) {
+        self->next_ms[kind] = begun_ms + top_pace_note(&self->pace[kind], rhythms[kind].every_ms,
+                                                       cli_now_ms() - begun_ms);
+    }
+    report_reading(self, reading, status == RQL_OK ? "" : self->session.error.message);
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    if (status == RQL_OK) {
+        char *old = reading->text;
+
+        reading->text = text;
+        reading->size = size;
+        reading->begun_ms = begun_ms;
+        text = old;
+    }
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    free(text);
+}
+
+/* The first reading is made at once, so that the first client finds one. Without the page no client
+ * can ask for the locks. */
+static bool is_due(struct serve_reader *self, enum serve_kind kind, int64_t now_ms)
+{
+    const struct reading *reading = &self->shared.readings[kind];
+    bool is_idle;
+    int64_t idle_until_ms;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    is_idle = now_ms - reading->asked_ms > rhythms[kind].recent_ms;
+    idle_until_ms = reading->text ? reading->begun_ms + rhythms[kind].idle_ms : 0;
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    return (kind != SERVE_LOCKS || self->args.page) && now_ms >= self->next_ms[kind] &&
+           (!is_idle || now_ms >= idle_until_ms);
+}
+
+/* Reports once that the server is gone, or there again. */
+static void report_health(struct serve_reader *self)
+{
+    char line[SERVE_LINE];
+    const bool is_healthy = serve_reader_is_healthy(self, line);
+
+    if (is_healthy != self->was_healthy) {
+        self->was_healthy = is_healthy;
+        cli_say("%s", is_healthy ? "the server answers again" : line);
+    }
+}
+
+/* Waits for the next round, or until a client asks for a kind that is idle. Returns whether there
+ * is a next round. */
+static bool await_round(struct serve_reader *self, int64_t next_ms)
+{
+    struct pollfd wake = {.fd = self->wake_fd, .events = POLLIN};
+    bool goes_on;
+    eventfd_t count;
+    int64_t left_ms;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    self->shared.is_busy = false;
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    do {
+        left_ms = next_ms - cli_now_ms();
+    } while (left_ms > 0 && poll(&wake, 1, (int)left_ms) < 0);
+    (void)eventfd_read(self->wake_fd, &count);
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    goes_on = !self->shared.is_over;
+    self->shared.is_busy = goes_on;
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    return goes_on;
+}
+
+static void read_due(struct serve_reader *self)
+{
+    for (enum serve_kind kind = 0; kind < SERVE_N_KINDS; kind++) {
+        if (is_due(self, kind, cli_now_ms())) {
+            read_kind(self, kind);
+        }
+    }
+}
+
+static void read_url(struct serve_reader *self)
+{
+    rql_server_info info = {.url = ""};
+
+    (void)!rql_client_ping(self->session.client, &info, NULL); /* ping() reports a fault */
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    (void)snprintf(self->shared.url, sizeof self->shared.url, "%s", info.url);
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+}
+
+static void *run(void *data)
+{
+    struct serve_reader *self = data;
+    int64_t begun_ms;
+
+    read_url(self);
+    do {
+        begun_ms = cli_now_ms();
+        ping(self);
+        report_health(self);
+        read_due(self);
+    } while (await_round(self, begun_ms + EVERY_MS));
+    return NULL;
+}
+
+/* ---- its beginning and its end ---- */
+
+static void free_all(struct serve_reader *self)
+{
+    for (size_t i = 0; i < SERVE_N_KINDS; i++) {
+        free(self->shared.readings[i].text);
+    }
+    top_look_free(self->before);
+    cli_classes_free_p(&self->classes);
+    (void)rql_client_free(self->session.client);
+    if (self->wake_fd >= 0) {
+        (void)close(self->wake_fd);
+    }
+    (void)pthread_mutex_destroy(&self->shared.mutex);
+    free(self);
+}
+
+/* The client of the reader has connections of its own, so that no large reply delays the locks of
+ * this program. It takes no lock, has no name, and starts no private server. */
+static int make_client(struct serve_reader *self)
+{
+    rql_options *options = &self->args.options;
+
+    options->local_start = false;
+    options->client_names = false;
+    options->auto_swarm = false;
+    if (rql_client_new(options, &self->session.client, &self->session.error) != RQL_OK) {
+        return cli_url_fault(&self->args, &self->session.error);
+    }
+    return cli_classes_read(&self->classes, self->args.classes_file) ? CLI_DONE : CLI_USAGE;
+}
+
+int serve_reader_new(const struct cli_args *args, struct serve_reader **out)
+{
+    struct serve_reader *self = cli_must(calloc(1, sizeof *self));
+    int code;
+
+    self->args = *args;
+    self->args.name = NULL; /* of an action, for the swarm; here it would be a glob */
+    self->session.args = &self->args;
+    self->rtt_ms = INT32_MAX; /* as long as it is not known, no reading counts as slow */
+    self->was_healthy = true;
+    self->shared.is_busy = true;
+    self->shared.answered_ms = -1;
+    for (size_t i = 0; i < SERVE_N_KINDS; i++) {
+        self->shared.readings[i].asked_ms = -rhythms[i].recent_ms;
+    }
+    (void)pthread_mutex_init(&self->shared.mutex, NULL);
+    self->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    code = make_client(self);
+    if (code != CLI_DONE) {
+        free_all(self);
+        return code;
+    }
+    *out = self;
+    return CLI_DONE;
+}
+
+void serve_reader_start(struct serve_reader *self)
+{
+    sigset_t before;
+    sigset_t all;
+
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    if (self->wake_fd < 0 || pthread_create(&self->thread, NULL, run, self) != 0) {
+        cli_die_nomem();
+    }
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+void serve_reader_end(struct serve_reader *self)
+{
+    bool is_busy;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    self->shared.is_over = true;
+    is_busy = self->shared.is_busy;
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    (void)eventfd_write(self->wake_fd, 1);
+    if (is_busy) {
+        (void)pthread_detach(self->thread);
+    } else {
+        (void)pthread_join(self->thread, NULL);
+        free_all(self);
+    }
+}
+
+/* ---- what clients ask for ---- */
+
+char *serve_reader_copy(struct serve_reader *self, enum serve_kind kind, size_t *size,
+                        int64_t *age_ms, char why[SERVE_LINE])
+{
+    struct reading *reading = &self->shared.readings[kind];
+    const int64_t now_ms = cli_now_ms();
+    char *copy = NULL;
+    bool was_idle;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    was_idle = now_ms - reading->asked_ms > rhythms[kind].recent_ms;
+    reading->asked_ms = now_ms;
+    if (reading->text) {
+        copy = cli_must(malloc(reading->size + 1));
+        memcpy(copy, reading->text, reading->size + 1);
+        *size = reading->size;
+        *age_ms = now_ms - reading->begun_ms;
+    } else {
+        (void)snprintf(why, SERVE_LINE, "nothing was read yet%s%s", *reading->fault ? ": " : "",
+                       reading->fault);
+    }
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    if (was_idle) {
+        (void)eventfd_write(self->wake_fd, 1);
+    }
+    return copy;
+}
+
+bool serve_reader_is_healthy(struct serve_reader *self, char line[SERVE_LINE])
+{
+    char age[CLI_DURATION_SIZE];
+    int64_t silent_ms;
+    bool is_healthy;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    silent_ms = self->shared.answered_ms >= 0 ? cli_now_ms() - self->shared.answered_ms : -1;
+    is_healthy = silent_ms >= 0 && silent_ms <= HEALTHY_MS;
+    (void)cli_format_duration(silent_ms, age);
+    if (is_healthy) {
+        (void)snprintf(line, SERVE_LINE, "ok: %s answered %s ago", self->shared.url, age);
+    } else {
+        (void)snprintf(line, SERVE_LINE, "no answer%s%s%s%s", silent_ms >= 0 ? " for " : " yet",
+                       silent_ms >= 0 ? age : "", *self->shared.fault ? ": " : "",
+                       self->shared.fault);
+    }
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    return is_healthy;
+}
