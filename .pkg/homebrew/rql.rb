@@ -11,12 +11,13 @@ class Rql < Formula
   depends_on "python@3.13" => :build
   depends_on "cjson"
   depends_on "hiredis"
+  depends_on "libmicrohttpd"
   depends_on "libuv"
   depends_on :linux
   depends_on "openssl@3"
 
   def install
-    args = %w[-Dtls=enabled -Dprogram=enabled -Dsystemd=disabled -Dtests=disabled]
+    args = %w[-Dtls=enabled -Dserve=enabled -Dprogram=enabled -Dsystemd=disabled -Dtests=disabled]
     system "meson", "setup", "build", *args, *std_meson_args
     system "meson", "compile", "-C", "build", "--verbose"
     system "meson", "install", "-C", "build"

@@ -9,6 +9,7 @@
   python3,
   cjson,
   hiredis,
+  libmicrohttpd,
   libuv,
   openssl,
 }:
@@ -25,7 +26,7 @@ stdenv.mkDerivation (finalAttrs: {
   outputs = [ "out" "dev" "man" ];
 
   nativeBuildInputs = [ meson ninja pkg-config python3 ];
-  buildInputs = [ cjson ];
+  buildInputs = [ cjson libmicrohttpd ];
   propagatedBuildInputs = [ hiredis libuv openssl ]; # rql.pc names them
 
   # The build runs scripts of these folders, and there is no /usr/bin/env.
@@ -34,6 +35,7 @@ stdenv.mkDerivation (finalAttrs: {
   # Without units: in NixOS a module has them.
   mesonFlags = [
     "-Dtls=enabled"
+    "-Dserve=enabled"
     "-Dprogram=enabled"
     "-Dsystemd=disabled"
     "-Dtests=disabled"
