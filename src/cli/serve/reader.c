@@ -50,6 +50,7 @@ struct serve_reader {
 
     /* Of the thread alone. */
     struct top_look *before;
+    struct top_known known; /* the locks that a look reads without a SCAN */
     struct top_pace pace[SERVE_N_KINDS];
     int64_t next_ms[SERVE_N_KINDS];
     int64_t rtt_ms; /* the least that was seen */
@@ -110,7 +111,9 @@ static rql_status read_locks(struct serve_reader *self, FILE *to)
 {
     const bool is_next =
         self->before && cli_now_ms() - self->before->begun_ms < rhythms[SERVE_LOCKS].recent_ms;
-    struct top_look *look = top_look_new(&self->session, is_next ? self->before : NULL, NULL);
+    const struct top_filter filter = {.older_than_ms = CLI_UNSET};
+    struct top_look *look =
+        top_look_new(&self->session, &self->known, is_next ? self->before : NULL, NULL);
     const rql_status status = look->status;
     struct out out = out_fields(OUT_JSON);
 
@@ -119,9 +122,8 @@ static rql_status read_locks(struct serve_reader *self, FILE *to)
         top_look_free(look);
         return status;
     }
-    top_look_read_hosts(look, &self->session);
     out.to = to;
-    top_print(&out, look, TOP_WAITING);
+    top_print(&out, look, TOP_WAITING, &filter);
     out_print(&out);
     top_look_free(self->before);
     self->before = look;
@@ -266,6 +268,7 @@ static void free_all(struct serve_reader *self)
         free(self->shared.readings[i].text);
     }
     top_look_free(self->before);
+    top_known_free_p(&self->known);
     cli_classes_free_p(&self->classes);
     (void)rql_client_free(self->session.client);
     if (self->wake_fd >= 0) {
