@@ -74,7 +74,7 @@ typedef struct rql_change {
  * may call the library, but not rql_watch_close().
  *
  * @param[in] change     The change.
- * @param[in] user_data  As passed to rql_watch_open().
+ * @param[in] user_data  rql_watch_options::user_data.
  */
 typedef void (*rql_change_fn)(const rql_change *change, void *user_data);
 
@@ -84,7 +84,9 @@ typedef struct rql_watch_options {
     /** Names of the locks; copied. NULL (default): all locks. A lock whose name is new is then
      * found by a SCAN, every 10 s. */
     const char *const *names;
-    size_t n_names; /**< Number of names. */
+    size_t n_names;          /**< Number of names. */
+    rql_change_fn on_change; /**< Called for each change; required. */
+    void *user_data;         /**< Passed to `on_change`. */
 } rql_watch_options;
 
 /**
@@ -103,14 +105,12 @@ RQL_API void rql_watch_options_init_sized(rql_watch_options *options, size_t siz
  * Begins to watch locks. The first reading is reported as ::RQL_CHANGE_NOW: for each of the named
  * locks, or for all locks that are held or waited for.
  *
- * @param[in]  client     The client; it must outlive the watch.
- * @param[in]  options    What is watched; NULL: all locks.
- * @param[in]  on_change  Called for each change.
- * @param[in]  user_data  Passed to @p on_change.
- * @param[out] out        The watch; untouched unless RQL_OK.
- * @param[out] error      Why the call did not return RQL_OK, or NULL.
+ * @param[in]  client   The client; it must outlive the watch.
+ * @param[in]  options  What is watched, and the callback.
+ * @param[out] out      The watch; untouched unless RQL_OK.
+ * @param[out] error    Why the call did not return RQL_OK, or NULL.
  *
- * @retval RQL_OK         `*out` is set. Whether the server answers is reported by @p on_change.
+ * @retval RQL_OK         `*out` is set. Whether the server answers is reported by the callback.
  * @retval RQL_E_INVALID  A pointer is NULL, or a name is malformed.
  * @retval RQL_E_NOMEM    Out of memory, or no thread is available.
  * @retval RQL_E_FORKED   The client belongs to the parent process.
@@ -119,9 +119,8 @@ RQL_API void rql_watch_options_init_sized(rql_watch_options *options, size_t siz
  * @threads Callable from any thread.
  */
 RQL_API RQL_MUST_CHECK rql_status rql_watch_open(rql_client *client,
-                                                 const rql_watch_options *options,
-                                                 rql_change_fn on_change, void *user_data,
-                                                 rql_watch **out, rql_error *error);
+                                                 const rql_watch_options *options, rql_watch **out,
+                                                 rql_error *error);
 
 /**
  * Ends a watch. After it has returned, the callback is not called any more. It waits for a callback

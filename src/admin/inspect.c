@@ -293,19 +293,25 @@ static void add_key(const rql_client *client, struct rqli_list *out, const char 
     free(memory);
 }
 
+/* What a caller names. */
+struct names {
+    const char *const *item;
+    size_t count;
+};
+
 /* Makes the keys of these names, sorted as those of a walk are, because a batch reads keys of one
  * set. */
-static rql_status make_keys(const rql_client *client, const char *const *names, size_t n_names,
-                            bool are_locks, struct rqli_list *out, rql_error *error)
+static rql_status make_keys(const rql_client *client, const struct names *names, bool are_locks,
+                            struct rqli_list *out, rql_error *error)
 {
-    if (n_names > 0 && !names) {
+    if (names->count > 0 && !names->item) {
         return rqli_fail(error, RQL_E_INVALID, "names is NULL");
     }
-    for (size_t i = 0; i < n_names; i++) {
-        if (!names[i]) {
+    for (size_t i = 0; i < names->count; i++) {
+        if (!names->item[i]) {
             return rqli_fail(error, RQL_E_INVALID, "names[%zu] is NULL", i);
         }
-        add_key(client, out, names[i], are_locks);
+        add_key(client, out, names->item[i], are_locks);
     }
     rqli_list_sort(out);
     return out->failed ? rqli_fail_nomem(error) : RQL_OK;
@@ -315,10 +321,11 @@ rql_status rql_locks_read(rql_client *client, const char *const *names, size_t n
                           rql_lock_info_list **out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
+    const struct names wanted = {names, n_names};
     RQLI_AUTO(rqli_list_fini) struct rqli_list keys = {0};
     rql_status status = check_out(client, out, error);
 
-    status = status ? status : make_keys(client, names, n_names, true, &keys, error);
+    status = status ? status : make_keys(client, &wanted, true, &keys, error);
     return status ? status : give_locks(client, &keys, out, error);
 }
 
@@ -326,10 +333,11 @@ rql_status rql_queues_read(rql_client *client, const char *const *names, size_t 
                            rql_queue_info_list **out, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
+    const struct names wanted = {names, n_names};
     RQLI_AUTO(rqli_list_fini) struct rqli_list keys = {0};
     rql_status status = check_out(client, out, error);
 
-    status = status ? status : make_keys(client, names, n_names, false, &keys, error);
+    status = status ? status : make_keys(client, &wanted, false, &keys, error);
     return status ? status : give_queues(client, &keys, out, error);
 }
 

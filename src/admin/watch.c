@@ -162,7 +162,7 @@ static rql_status fill(rql_watch *self, struct reading *out, rql_error *error)
     const size_t count = out->locks->count;
     rql_status status = RQL_OK;
 
-    out->holders = calloc(count + 1, sizeof *out->holders);
+    out->holders = calloc(count + 1, sizeof(void *));
     out->watched = calloc(count + 1, sizeof *out->watched);
     if (!out->holders || !out->watched) {
         return rqli_fail_nomem(error);
@@ -304,7 +304,7 @@ static rql_status copy_names(rql_watch *self, const rql_watch_options *options, 
 {
     rql_status status = RQL_OK;
 
-    self->watches_all = !options || !options->names;
+    self->watches_all = !options->names;
     if (self->watches_all) {
         return RQL_OK;
     }
@@ -330,19 +330,18 @@ static rql_watch *free_watch(rql_watch *self)
     return NULL;
 }
 
-rql_status rql_watch_open(rql_client *client, const rql_watch_options *options,
-                          rql_change_fn on_change, void *user_data, rql_watch **out,
+rql_status rql_watch_open(rql_client *client, const rql_watch_options *options, rql_watch **out,
                           rql_error *error)
 {
     RQLI_DEFER_CANCEL;
     rql_status status = rqli_client_check(client, error);
     rql_watch *self;
 
-    if (!status && (!on_change || !out || (options && options->size < sizeof *options))) {
+    if (!status && (!out || !options || options->size < sizeof *options || !options->on_change)) {
         status = rqli_fail(error, RQL_E_INVALID,
-                           "on_change or out is NULL, or the options are not set up");
+                           "out or on_change is NULL, or the options are not set up");
     }
-    if (status) {
+    if (status || !out || !options) { /* the last two are for the analyzer */
         return status;
     }
     self = calloc(1, sizeof *self);
@@ -352,8 +351,8 @@ rql_status rql_watch_open(rql_client *client, const rql_watch_options *options,
     self->worker.name = "rql-watch";
     self->worker.step = step;
     self->client = client;
-    self->on_change = on_change;
-    self->user_data = user_data;
+    self->on_change = options->on_change;
+    self->user_data = options->user_data;
     self->generation = rqli_fork_generation();
     status = copy_names(self, options, error);
     if (!status && !rqli_worker_start(&self->worker)) {

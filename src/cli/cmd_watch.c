@@ -351,6 +351,8 @@ static int run(struct cli_session *session)
     rql_watch_options_init(&options);
     options.names = args->all ? NULL : args->names;
     options.n_names = args->n_names;
+    options.on_change = on_change;
+    options.user_data = &self;
     init_events(&self);
     (void)pthread_mutex_init(&self.shared.mutex, NULL);
     (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
@@ -360,8 +362,7 @@ static int run(struct cli_session *session)
         cli_die_nomem();
     }
     cli_names_read(&self.names, session);
-    if (rql_watch_open(session->client, &options, on_change, &self, &watch, &session->error) !=
-        RQL_OK) {
+    if (rql_watch_open(session->client, &options, &watch, &session->error) != RQL_OK) {
         return cli_fault(&session->error);
     }
     code = write_lines(&self);

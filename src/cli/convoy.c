@@ -103,7 +103,7 @@ void cli_waits_init(struct cli_waits *self, const rql_lock_info_list *locks,
         n_requests += queues->item[i]->n_requests;
     }
     *self = (struct cli_waits){
-        .locks = cli_must(calloc(locks->count + 1, sizeof *self->locks)),
+        .locks = cli_must(calloc(locks->count + 1, sizeof(void *))),
         .waiters = cli_must(calloc(n_requests + 1, sizeof *self->waiters)),
     };
     for (size_t i = 0; i < locks->count; i++) {
@@ -112,7 +112,7 @@ void cli_waits_init(struct cli_waits *self, const rql_lock_info_list *locks,
     for (size_t i = 0; i < queues->count; i++) {
         add_requests(self, queues->item[i]);
     }
-    sort(self->locks, self->n_locks, sizeof *self->locks, compare_locks);
+    sort(self->locks, self->n_locks, sizeof(void *), compare_locks);
     sort(self->waiters, self->n_waiters, sizeof *self->waiters, compare_waiters);
     sort(self->unders, self->n_unders, sizeof *self->unders, compare_unders);
 }
@@ -151,7 +151,7 @@ static const rql_lock_info *find_lock(const struct cli_waits *self, const char *
     const rql_lock_info wanted = {.name = name};
     const rql_lock_info *key = &wanted;
     const rql_lock_info **found =
-        bsearch(&key, self->locks, self->n_locks, sizeof *self->locks, compare_locks);
+        bsearch(&key, self->locks, self->n_locks, sizeof(void *), compare_locks);
 
     return found ? *found : NULL;
 }

@@ -3,6 +3,7 @@
 #include "messages.h"
 #include "names.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -78,7 +79,7 @@ void cli_add_outer_tokens(struct cli_args *args)
         cli_meta_value(args->meta, args->n_meta, CLI_UNDER)) {
         return;
     }
-    (void)strcpy(outer_tokens, tokens);
+    (void)snprintf(outer_tokens, sizeof outer_tokens, "%s", tokens);
     for (char *at = outer_tokens; (at = strchr(at, '\n')) != NULL;) {
         *at = ' ';
     }

@@ -19,6 +19,15 @@ static void add_host(struct top_sheet *sheet, const struct top_look *look,
     top_add(sheet, TOP_PLAIN, line);
 }
 
+static void add_hosts(struct top_sheet *sheet, const struct top_look *look, bool are_dead)
+{
+    for (size_t i = 0; i < look->hosts->count; i++) {
+        if (look->hosts->item[i]->is_zombie == are_dead) {
+            add_host(sheet, look, look->hosts->item[i]);
+        }
+    }
+}
+
 void top_draw_hosts(struct top_look *look, struct top_sheet *sheet)
 {
     char name[CLI_NAME_SIZE];
@@ -32,11 +41,6 @@ void top_draw_hosts(struct top_look *look, struct top_sheet *sheet)
                  look->flusher[0] != '\0' ? cli_host_name(&look->names, look->flusher, name)
                                           : "none");
     top_add(sheet, TOP_BOLD, "STATE    SILENT  HOST");
-    for (int is_dead = 1; is_dead >= 0; is_dead--) {
-        for (size_t i = 0; i < look->hosts->count; i++) {
-            if (look->hosts->item[i]->is_zombie == (is_dead == 1)) {
-                add_host(sheet, look, look->hosts->item[i]);
-            }
-        }
-    }
+    add_hosts(sheet, look, true);
+    add_hosts(sheet, look, false);
 }
