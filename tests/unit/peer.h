@@ -25,7 +25,8 @@ enum { PEER_TEXT = 4096 };
 #define PEER_BEHIND_HELLO PEER_TIME ":0\r\n"
 #define PEER_LOGIN PEER_HELLO PEER_BEHIND_HELLO
 #define PEER_EIGHT_SCRIPTS "*8\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n"
-#define PEER_SCRIPTS PEER_EIGHT_SCRIPTS PEER_EIGHT_SCRIPTS PEER_EIGHT_SCRIPTS "*3\r\n:1\r\n:1\r\n:1\r\n"
+#define PEER_SCRIPTS                                                                               \
+    PEER_EIGHT_SCRIPTS PEER_EIGHT_SCRIPTS PEER_EIGHT_SCRIPTS "*3\r\n:1\r\n:1\r\n:1\r\n"
 /* Behind it, that all scripts are known. */
 #define PEER_SEAT "$0\r\n\r\n$0\r\n\r\n" PEER_SCRIPTS
 #define PEER_LOGIN_FOR_COMMANDS PEER_LOGIN PEER_SEAT
