@@ -160,7 +160,8 @@ static void *repeat(void *user_data)
 /* Sleeps for this time, or until a signal comes. */
 static void pass(struct bench *self, int64_t us)
 {
-    const struct timespec time = {.tv_sec = us / US_PER_S, .tv_nsec = us % US_PER_S * 1000};
+    const struct timespec time = {.tv_sec = (time_t)(us / US_PER_S),
+                                  .tv_nsec = (long)(us % US_PER_S) * 1000};
     const int found = sigtimedwait(&self->signals, NULL, &time);
 
     self->signal = found > 0 ? found : self->signal;

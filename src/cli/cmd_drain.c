@@ -17,7 +17,9 @@ enum {
 
 static void pause_ms(int64_t ms)
 {
-    (void)nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
+    const struct timespec pause = cli_timespec(ms);
+
+    (void)nanosleep(&pause, NULL);
 }
 
 static int64_t smaller(int64_t a, int64_t b)

@@ -24,9 +24,10 @@ static bool stands_again(const struct cli_args *args, const struct cli_held *hel
 static void pause_until(int64_t until_ms)
 {
     const int64_t left_ms = until_ms - cli_now_ms();
+    const struct timespec pause = cli_timespec(left_ms);
 
     if (left_ms > 0) {
-        (void)nanosleep(&(struct timespec){left_ms / 1000, left_ms % 1000 * 1000000}, NULL);
+        (void)nanosleep(&pause, NULL);
     }
 }
 

@@ -384,8 +384,7 @@ static int write_reading(struct cli_session *self, struct cli_classes *classes,
 /* Writes readings until a signal ends the program, or only one if there is no pause. */
 static int write_readings(struct cli_session *self, struct cli_classes *classes)
 {
-    const int64_t every_ms = self->args->every_ms;
-    const struct timespec pause = {.tv_sec = every_ms / 1000, .tv_nsec = every_ms % 1000 * 1000000};
+    const struct timespec pause = cli_timespec(self->args->every_ms);
     char said[LINE_SIZE] = "";
     int code = write_reading(self, classes, said);
 

@@ -235,6 +235,15 @@ int64_t cli_after_ms(int64_t ms)
     return __builtin_add_overflow(cli_now_ms(), ms, &sum) ? INT64_MAX : sum;
 }
 
+struct timespec cli_timespec(int64_t ms)
+{
+    const int64_t most_s = sizeof(time_t) > sizeof(int32_t) ? INT64_MAX : INT32_MAX;
+    const int64_t s = ms / 1000;
+
+    return (struct timespec){.tv_sec = (time_t)(s < most_s ? s : most_s),
+                             .tv_nsec = (long)(ms % 1000) * 1000000};
+}
+
 /* A negative age counts as 0: the gem dates its requests by its own machine's clock, which may be
  * ahead. */
 int64_t cli_age_ms(int64_t time_us, int64_t server_us)

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <time.h>
 
 /* Size of a formatted duration with its terminator. */
 enum { CLI_DURATION_SIZE = 32 };
@@ -64,6 +65,9 @@ int64_t cli_now_ms(void);
 
 /* Returns the time of that clock in `ms` milliseconds, INT64_MAX at most. */
 int64_t cli_after_ms(int64_t ms);
+
+/* Returns a duration as nanosleep() takes it. Where time_t has 32 bits, it is 68 years at most. */
+struct timespec cli_timespec(int64_t ms);
 
 /* Returns the milliseconds from one time of the server's clock to another, both in microseconds
  * since 1970; -1 if one of them is not known. */

@@ -336,8 +336,9 @@ static bool await_end(struct guard *self)
 static void end_after(int64_t ms)
 {
     const struct sigaction plain = {.sa_handler = SIG_DFL};
+    const struct timespec time = cli_timespec(ms);
     const struct itimerval timer = {
-        .it_value = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000},
+        .it_value = {.tv_sec = time.tv_sec, .tv_usec = time.tv_nsec / 1000},
     };
     sigset_t set;
 

@@ -181,8 +181,7 @@ static rql_status connect_in_time(struct cli_args *args, rql_client **out, rql_e
 
     while (may_pass(status) && cli_now_ms() < end_ms) {
         const int64_t left_ms = end_ms - cli_now_ms();
-        const struct timespec pause = {.tv_nsec =
-                                           (left_ms < PAUSE_MS ? left_ms : PAUSE_MS) * 1000000};
+        const struct timespec pause = cli_timespec(left_ms < PAUSE_MS ? left_ms : PAUSE_MS);
 
         if (!is_said) {
             cli_say("%s: waiting for the server: %s", args->name, error->message);

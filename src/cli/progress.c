@@ -122,11 +122,13 @@ static bool look(struct cli_progress *self, char line[LINE_SIZE])
  * over. */
 static bool wait_over(struct cli_progress *self, int64_t ms)
 {
+    const struct timespec time = cli_timespec(ms);
     struct timespec end;
 
     (void)clock_gettime(CLOCK_MONOTONIC, &end);
-    end.tv_sec += ms / 1000 + (end.tv_nsec + ms % 1000 * 1000000) / 1000000000;
-    end.tv_nsec = (end.tv_nsec + ms % 1000 * 1000000) % 1000000000;
+    end.tv_nsec += time.tv_nsec;
+    end.tv_sec += time.tv_sec + end.tv_nsec / 1000000000;
+    end.tv_nsec %= 1000000000;
     while (!self->is_over && pthread_cond_timedwait(&self->changed, &self->mutex, &end) == 0) {
     }
     return self->is_over;

@@ -1,4 +1,5 @@
 #include "service.h"
+#include "format.h"
 
 #include "systemd.h"
 
@@ -54,7 +55,7 @@ void cli_service_wait(const struct cli_service *self)
     const int64_t watchdog_us = watchdog ? strtoll(watchdog, NULL, 10) : 0;
     const int64_t watchdog_ms = watchdog_us > 0 ? watchdog_us / 2000 + 1 : 0; /* half of it */
     const int64_t check_ms = watchdog_ms > 0 ? watchdog_ms : CHECK_MS;
-    const struct timespec pause = {.tv_sec = check_ms / 1000, .tv_nsec = check_ms % 1000 * 1000000};
+    const struct timespec pause = cli_timespec(check_ms);
     int signal = -1;
 
     while (signal < 0) {

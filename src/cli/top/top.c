@@ -60,8 +60,7 @@ static int run_batch(struct cli_session *self, enum top_order order)
         struct top_look *look;
 
         if (before) {
-            const struct timespec pause = {.tv_sec = pause_ms / 1000,
-                                           .tv_nsec = pause_ms % 1000 * 1000000};
+            const struct timespec pause = cli_timespec(pause_ms);
 
             (void)nanosleep(&pause, NULL);
             (void)fputs(args->json ? "" : "\n", stdout);
