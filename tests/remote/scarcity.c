@@ -151,8 +151,8 @@ void prepare_scarcity(void)
 rql_status begin_scarcity(struct call *call)
 {
     has_struck = false;
-    left = number_or(call->words, "nth", 1);
-    times = number_or(call->words, "times", 1);
+    left = (long)number_or(call->words, "nth", 1);
+    times = (long)number_or(call->words, "times", 1);
     scarce = strcmp(text_in(call->words, "what"), "threads") == 0 ? THREADS : MEMORY;
     (void)cJSON_AddBoolToObject(call->reply, "works", works);
     return RQL_OK;

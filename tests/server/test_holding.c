@@ -24,8 +24,8 @@ struct start {
 static void start_late(void *data)
 {
     struct start start = *(struct start *)data;
-    const struct timespec delay = {.tv_sec = start.delay_ms / 1000,
-                                   .tv_nsec = start.delay_ms % 1000 * 1000000};
+    const struct timespec delay = {.tv_sec = (time_t)(start.delay_ms / 1000),
+                                   .tv_nsec = (long)(start.delay_ms % 1000) * 1000000};
 
     free(data);
     (void)nanosleep(&delay, NULL);

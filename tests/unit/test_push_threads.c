@@ -22,7 +22,7 @@ struct one {
     struct rqli_acquire acquire;
     struct rqli_acquire_result result;
     char digits[33];
-    char name[8];
+    char name[16];
     pthread_t thread;
     enum rqli_wake wake;
     atomic_bool is_over;
