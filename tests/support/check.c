@@ -30,6 +30,11 @@ void test_skip_unless(bool condition, const char *reason)
     skip_reason = condition ? skip_reason : reason;
 }
 
+bool is_emulated(void)
+{
+    return getenv("RQL_TEST_EMULATED") != NULL;
+}
+
 /* A test that failed while it was kept from running for so long is worth another try:
  * support/runner.py repeats the program for this line. A withdrawal has 50 ms for its answer; after
  * that the result of its call is not known. */

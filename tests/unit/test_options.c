@@ -319,7 +319,7 @@ TEST(a_binding_needs_no_offset)
     rql_lock_options_init_sized(NULL, &given.lock, rql_lock_options_size());
     CHECK_OK(rql_lock_options_set(&given.lock, "replicas", "1", NULL));
     /* An older program has not all of them, and memory that was never filled has none. */
-    rql_lock_options_init_sized(NULL, &given.lock, offsetof(rql_lock_options, on_lost_data));
+    rql_lock_options_init_sized(NULL, &given.lock, offsetof(rql_lock_options, on_lost));
     assert_int_equal(rql_lock_options_set(&given.lock, "replicas", "1", NULL), RQL_E_INVALID);
     CHECK_OK(rql_lock_options_set(&given.lock, "ttl_ms", "1", NULL));
     given.size = 0;

@@ -31,6 +31,9 @@ TEST(a_read_of_so_many_ms_is_limited_to_less)
 {
     static const int64_t left_ms[] = {100, 908, 1000, 5000, 59000};
 
+    if (is_emulated() && sizeof(time_t) > sizeof(long)) {
+        skip(); /* QEMU answers getsockopt() wrongly for a 64-bit time_t */
+    }
     EACH (row, left_ms) {
         struct timeval limit;
         socklen_t size = sizeof limit;
