@@ -19,7 +19,8 @@
 #              RQL_DEBIAN13_DIR  folder of the stage debian13's system, 1 GB, which several repositories can share
 #                                (default: debian13/ beside the build trees)
 #              RQL_DEBIAN12_DIR  the same for the stage bare, 300 MB (default: debian12/)
-#              RQL_STATIC_CACHE  the same for the stage platforms: sources and built libraries, 50 MB (default: static-cache/)
+#              RQL_DEBIAN11_DIR  the same for the stage platforms, 600 MB (default: debian11/)
+#              RQL_STATIC_CACHE  the same for its sources and built libraries, 250 MB (default: static-cache/)
 #              RQL_DEMO_RUNS     runs of the stage demo (default 300)
 #              RQL_BARE_STAGES   the stages that `tests/run.sh` runs inside the stage bare (default: all)
 #

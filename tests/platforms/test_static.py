@@ -9,6 +9,7 @@ serve names at port 53.
 """
 import contextlib
 import fcntl
+import json
 import os
 import pathlib
 import shutil
@@ -23,7 +24,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 
 import tap  # noqa: E402
 from certificates import Authority, authority  # noqa: E402
-from checks import check_equal  # noqa: E402
+from checks import LeftOut, check_equal  # noqa: E402
 from private_server import PrivateServer, find_server  # noqa: E402
 
 PROGRAM = pathlib.Path(sys.argv[1]).resolve()
@@ -33,6 +34,7 @@ USUAL = {"Debian": "/etc/ssl/certs/ca-certificates.crt", "Alpine": "/etc/ssl/cer
 SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
 INSIDE = "RQL_TEST_INSIDE"
 RESOLVER = "/etc/resolv.conf"
+PATIENT = {"RQL_CONNECT_TIMEOUT_MS": "30000"}  # an emulator may need seconds for a handshake
 
 
 class Root:
@@ -54,7 +56,7 @@ class Root:
             os.chroot(self.path)
             os.chdir("/")
         return subprocess.run(["/rql", *words], check=False, text=True, stdin=subprocess.DEVNULL, capture_output=True,
-                              env=env, preexec_fn=enter)
+                              env={**PATIENT, **env}, preexec_fn=enter)
 
 
 @contextlib.contextmanager
@@ -69,7 +71,9 @@ def ping(root, host, port, **env):
 
 
 def check_welcome(done):
-    check_equal((done.returncode, done.stderr), (0, ""))
+    """An emulator, or a busy machine, is warned of a slow connection."""
+    said = [line for line in done.stderr.splitlines() if "a new connection takes" not in line]
+    check_equal((done.returncode, said), (0, []))
 
 
 def check_refused(done, reason="certificate"):
@@ -163,10 +167,27 @@ def test_a_name_is_found_in_the_file_hosts():
         check_welcome(ping(root, "locks.test", port))
 
 
-def test_a_lock_is_taken_and_the_command_runs():
+def run_with(server, *words):
+    return subprocess.run([PROGRAM, *words], check=False, text=True, stdin=subprocess.DEVNULL, capture_output=True,
+                          env={**os.environ, **PATIENT, "RQL_URL": server.url})
+
+
+def test_a_lock_is_taken_and_released():
     with PrivateServer() as server:
-        done = subprocess.run([PROGRAM, "run", "x", "--url", server.url, "--", "sh", "-c", "exit 3"], check=False)
-        check_equal(done.returncode, 3)
+        taken = run_with(server, "lock", "x", "--ttl", "1m", "--json")
+        check_equal(taken.returncode, 0, taken.stderr)
+        refused = run_with(server, "lock", "x", "--ttl", "1m", "--wait", "1500ms")
+        check_equal(refused.returncode, 1, refused.stderr)
+        released = run_with(server, "unlock", "x", "--secret", json.loads(taken.stdout)["secret"])
+        check_equal(released.returncode, 0, released.stderr)
+
+
+def test_a_lock_is_taken_and_the_command_runs():
+    if "RQL_TEST_EMULATED" in os.environ:
+        raise LeftOut("QEMU has no clone() without a signal, which the guard of a command needs")
+    with PrivateServer() as server:
+        done = run_with(server, "run", "x", "--", "sh", "-c", "exit 3")
+        check_equal(done.returncode, 3, done.stderr)
 
 
 # ---- the namespaces ----

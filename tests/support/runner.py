@@ -257,7 +257,7 @@ class Ahead(Builder):
 
 class Run(Builder):
     """All stages of this run, and the words of the one that takes some. Of the stage that runs: its name, the
-    environment of its tests, its tests as meson noted them, and how the stages behind it build."""
+    environment of its tests, what they run under, its tests as meson noted them, and how the stages behind it build."""
 
     def __init__(self, words):
         super().__init__(self.find_server(), {})
@@ -266,7 +266,7 @@ class Run(Builder):
         self.progress, self.watch = Progress(), Watch()
         self.counts = [0, 0, 0]  # passed, failed, skipped
         self.failures = []
-        self.name, self.test_env, self.tests, self.coming = "", {}, {}, []
+        self.name, self.test_env, self.under, self.tests, self.coming = "", {}, [], {}, []
 
     @staticmethod
     def find_server():
@@ -355,8 +355,8 @@ class Run(Builder):
         for old in (OUT / tree / "meson-logs").glob(f"{base}*"):
             old.unlink()
         env = {"RQL_TEST_AGAIN": str(OUT / f"{self.name}-again"), **self.test_env}
-        status = self.call(log, *WITH_FIXED_ADDRESSES, "meson", "test", "-C", OUT / tree, "--no-rebuild", "--logbase",
-                           base, *words, env=env, mode=mode)
+        status = self.call(log, *self.under, *WITH_FIXED_ADDRESSES, "meson", "test", "-C", OUT / tree, "--no-rebuild",
+                           "--logbase", base, *words, env=env, mode=mode)
         return status, tally.read((OUT / tree / "meson-logs").glob(f"{base}*.json"))
 
     def check(self, tree, *chosen, options=(), at_once=3 * JOBS):
@@ -403,7 +403,8 @@ class Run(Builder):
         log.parent.mkdir(exist_ok=True)
         log.write_text(tally.output_of(test))
         self.say(f"--- {name}: {test['result']}, exit status {test.get('returncode')}\n{tally.excerpt(test)}")
-        one = "sh tests/run.sh one" if tree == "gcc" else f"python3 tests/support/one.py {OUT / tree}"
+        by_itself = " ".join([*map(str, self.under), f"python3 tests/support/one.py {OUT / tree}"])
+        one = "sh tests/run.sh one" if tree == "gcc" else by_itself
         self.failures += tally.failures(self.name, name, test, str(log), one, self.test_env)
 
     # ---- the stages, and the end ----
@@ -411,7 +412,7 @@ class Run(Builder):
     def stage(self, name, function, coming):
         """One line, below what was wrong. `coming`: how the stages behind it build."""
         before, begun = self.counts, time.monotonic()
-        self.name, self.test_env, self.tests, self.coming = name, {}, {}, coming
+        self.name, self.test_env, self.under, self.tests, self.coming = name, {}, [], {}, coming
         self.progress.stage, self.progress.began, self.progress.log = name, begun, None
         is_good = function(self)
         passed, failed, skipped = (now - then for now, then in zip(self.counts, before))

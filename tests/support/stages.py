@@ -14,10 +14,11 @@ import subprocess
 import sys
 
 import tally
+from other_debian import DEBIAN, make_debian
+from platforms import stage_platforms  # noqa: F401  # by its name
 from runner import JOBS, OUT, ROOT, SUDO, WITH_FIXED_ADDRESSES, Run
 
 SUPPORT = ROOT / "tests/support"
-DEBIAN = SUPPORT / "debian.sh"
 # Suites of stages.
 OF_PACKAGES = ("setups", "pages")
 OF_LIGHT = ("api", "light")
@@ -53,7 +54,7 @@ def stage_docs(run):
 
 def stage_shell(run):
     return run.one_test("shell", "shellcheck", ".ci/run", ".pkg/alpine/APKBUILD", ".pkg/build-deb", ".pkg/build-static",
-                        ".pkg/release", ".pkg/static/build-libraries", *sources(".sh", ".bash"), cwd=ROOT)
+                        ".pkg/release", ".pkg/static/build-libraries", ".pkg/static/fetch", *sources(".sh", ".bash"), cwd=ROOT)
 
 
 def stage_tidy(run):
@@ -349,60 +350,7 @@ def stage_demo(run):
                            os.environ.get("RQL_DEMO_RUNS", "300"), env={"RQL_TEST_REDIS": server_of(run)}))
 
 
-# ---- other C libraries ----
-
-INSTALL_MUSL = ("apt-get update && apt-get install -y --no-install-recommends musl-tools linux-libc-dev dpkg-dev cmake make "
-                "perl pkg-config")
-PLATFORM_SUITES = ("unit", "server", "scenario", "cli")
-
-
-def skip_platform(run, what, log):
-    """Says what is missing: the last line of the log."""
-    lines = log.read_text(errors="replace").splitlines() or ["no reason given"]
-    run.say(f"skipped: {what}: {lines[-1]}")
-    return run.add((0, 0, 1))
-
-
-def stage_platforms(run):
-    """musl on x86-64: the suites with shared objects of musl, and the program as one static file."""
-    cache = {"RQL_STATIC_CACHE": os.environ.get("RQL_STATIC_CACHE") or str(OUT / "static-cache")}
-    if not (shutil.which("musl-gcc") and shutil.which("cmake")):
-        run.quietly("packages", *SUDO, "sh", "-c", INSTALL_MUSL, mode="a")
-    log = run.log_of("platforms-libraries")
-    status = run.call(log, ROOT / ".pkg/static/build-libraries", env=cache)
-    if status == 3:
-        return skip_platform(run, "musl on x86-64", log)
-    if status:
-        run.show_end(log)
-        return run.verdict(False, "build-libraries", log)
-    libraries = log.read_text().splitlines()[-1]
-    tree = "musl-" + libraries.rpartition("-")[2]  # a tree keeps the compiler that it was set up with
-    is_good = (run.build(tree, "gcc", "-Dbuildtype=release", "-Dtls=enabled", "--native-file", f"{libraries}/musl.ini")
-               and check_suites(run, tree, *PLATFORM_SUITES))
-    return all([is_good, check_static(run, cache)])
-
-
-def check_static(run, cache):
-    if not run.one_test("platforms-static", ROOT / ".pkg/build-static", OUT / "static", env=cache):
-        return False
-    run.say((OUT / "platforms-static.log").read_text().splitlines()[-1])
-    return run.one_test("platforms-static-test", "python3", ROOT / "tests/platforms/test_static.py", OUT / "static/rql",
-                        env={"RQL_TEST_REDIS": server_of(run)})
-
-
 # ---- another Debian ----
-
-INSTALL_DEBOOTSTRAP = "apt-get update && apt-get install -y --no-install-recommends debootstrap"
-
-
-def make_debian(run, suite, variable, folder, *packages):
-    """The folder of another Debian, for debian.sh to run commands in; None: it could not be made."""
-    system = os.environ.get(variable) or OUT / folder
-    if not shutil.which("debootstrap"):
-        run.quietly("packages", *SUDO, "sh", "-c", INSTALL_DEBOOTSTRAP, mode="a")
-    made = run.quietly(run.name, *SUDO, "sh", DEBIAN, "make", suite, system, *packages)
-    return system if made or run.verdict(False, "debootstrap", OUT / f"{run.name}.log") else None
-
 
 def stage_debian13(run):
     """The next Debian's compiler and libraries, with the servers that it has."""
@@ -410,7 +358,7 @@ def stage_debian13(run):
     packages = os.environ["RQL_PACKAGES"].split()
     system = make_debian(run, "trixie", "RQL_DEBIAN13_DIR", "debian13", *packages, "valkey-server")
     if not system:
-        return False
+        return run.verdict(False, "debootstrap", OUT / "debian13.log")
     return all([run.follow(f"debian13-{server}", r"^(ok  |FAIL) ", *SUDO, "sh", DEBIAN, "run", system, ROOT,
                            OUT / "debian13-build", "env", "RQL_BUILD_DIR=/build", f"RQL_JOBS={JOBS}",
                            f"RQL_TEST_REDIS=/usr/bin/{server}", "sh", "/source/tests/run.sh", "gcc")
@@ -439,7 +387,9 @@ def make_first_hour(run):
 def stage_bare(run):
     """README from its first command to the last, on a Debian 12 that has nothing but apt and sudo."""
     system = make_debian(run, "bookworm", "RQL_DEBIAN12_DIR", "debian12", "sudo")
-    folder = system and make_first_hour(run)
+    if not system:
+        return run.verdict(False, "debootstrap", OUT / "bare.log")
+    folder = make_first_hour(run)
     if not folder:
         return False
     return run.follow("bare", r"^bare:|^ok  |^FAIL", *SUDO, "sh", DEBIAN, "try", system, folder, "env",
