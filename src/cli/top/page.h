@@ -3,7 +3,8 @@
 
 /* The pages of `rql top`. */
 
-#include "view.h"
+#include "sheet.h"
+#include "state.h"
 
 /* Columns of numbers, each with a blank in front. */
 enum {
