@@ -20,6 +20,9 @@ enum {
     HOST_SIZE = 256,
     REASON_SIZE = 256,
 
+    READINGS = 10,     /* of the two clocks, at most */
+    READING_US = 1000, /* between two clocks that belong together, at most */
+
     /* Of OpenTelemetry's protocol. */
     KIND_INTERNAL = 1,
     STATUS_UNSET = 0,
@@ -87,10 +90,27 @@ static void make_ids(struct cli_trace *self, const char *caller)
                    caller ? caller + FLAGS_AT : "01");
 }
 
+/* Reads both clocks. If the process is kept from running between the two, they do not belong
+ * together, and are read again. */
+static void read_clocks(struct cli_trace *self)
+{
+    struct timespec now = {0};
+    int64_t before = 0;
+
+    for (int i = 0; i < READINGS; i++) {
+        before = cli_now_us();
+        (void)clock_gettime(CLOCK_REALTIME, &now);
+        self->begun_us = cli_now_us();
+        if (self->begun_us - before <= READING_US) {
+            break;
+        }
+    }
+    self->wall_us = now.tv_sec * INT64_C(1000000) + now.tv_nsec / 1000 - self->begun_us;
+}
+
 void cli_trace_begin(struct cli_trace *self, const struct cli_args *args)
 {
     const char *caller = args->traceparent;
-    struct timespec now = {0};
 
     *self = (struct cli_trace){.args = args};
     self->is_on = args->trace_file && (!caller || is_sampled(caller));
@@ -99,9 +119,7 @@ void cli_trace_begin(struct cli_trace *self, const struct cli_args *args)
         return;
     }
     make_ids(self, caller);
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    self->begun_us = cli_now_us();
-    self->wall_us = now.tv_sec * INT64_C(1000000) + now.tv_nsec / 1000 - self->begun_us;
+    read_clocks(self);
 }
 
 const char *cli_trace_parent(const struct cli_trace *self)
