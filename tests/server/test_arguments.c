@@ -111,6 +111,59 @@ TEST(calls_for_a_lock_or_a_series_refuse_null)
     assert_int_equal(ask_int("DBSIZE"), 0);
 }
 
+struct seen {
+    pthread_t by;
+    atomic_int changes[RQL_CHANGE_AWAY + 1];
+};
+
+static void on_change(const rql_change *change, void *user_data)
+{
+    struct seen *seen = user_data;
+
+    seen->by = pthread_self();
+    atomic_fetch_add(&seen->changes[change->kind], 1);
+}
+
+static bool is_seen(void *count)
+{
+    return atomic_load((atomic_int *)count) > 0;
+}
+
+#define AWAIT_CHANGE(seen, kind) assert_true(wait_until(is_seen, &(seen).changes[kind], AWAIT_MS))
+
+TEST(a_watch_calls_from_its_own_thread_until_it_is_closed)
+{
+    static const char *const holes[] = {"a", NULL};
+    struct seen seen = {0};
+    rql_lock *lock = hold(other, "a");
+    rql_watch_options options;
+    rql_watch *watch = NULL;
+
+    rql_watch_options_init(&options);
+    REFUSED(rql_watch_open(client, &options, &watch, NULL));
+    options.on_change = on_change;
+    options.user_data = &seen;
+    REFUSED(rql_watch_open(NULL, &options, &watch, NULL));
+    REFUSED(rql_watch_open(client, NULL, &watch, NULL));
+    REFUSED(rql_watch_open(client, &options, NULL, NULL));
+    options.names = holes;
+    options.n_names = 2;
+    REFUSED(rql_watch_open(client, &options, &watch, NULL));
+    assert_null(watch);
+    assert_null(rql_watch_close(NULL));
+
+    options.names = names;
+    CHECK_OK(rql_watch_open(client, &options, &watch, NULL));
+    AWAIT_CHANGE(seen, RQL_CHANGE_NOW);
+    assert_false(pthread_equal(seen.by, pthread_self()));
+    CHECK_OK(rql_lock_release(lock, NULL));
+    AWAIT_CHANGE(seen, RQL_CHANGE_RELEASED);
+    assert_null(rql_watch_close(watch));
+    lock = hold(other, "a");
+    assert_int_equal(atomic_load(&seen.changes[RQL_CHANGE_GRANTED]), 0);
+    CHECK_OK(rql_lock_release(lock, NULL));
+}
+
 TEST(inspections_and_sweeps_refuse_null)
 {
     const rql_sweep_owner nobody = {.acquirer_id = "a", .host_id = NULL};
