@@ -1,3 +1,5 @@
+#include "history.h"
+
 #include "counts.h"
 #include "format.h"
 #include "messages.h"
@@ -240,6 +242,14 @@ static enum by by_of(const struct cli_args *args)
     return args->by ? (enum by)i : is_one ? BY_USER : BY_NAME;
 }
 
+/* Returns the time of these days for which there are records. */
+static int64_t window_us(const rql_usage_info_list *usage, int64_t days)
+{
+    const int64_t begin_us = (usage->now_us / DAY_US - days + 1) * DAY_US;
+
+    return usage->now_us - (usage->since_us > begin_us ? usage->since_us : begin_us);
+}
+
 static int show_usage(struct cli_session *self, struct reading *reading)
 {
     static const char *const headings[N_BY][9] = {
@@ -250,8 +260,6 @@ static int show_usage(struct cli_session *self, struct reading *reading)
     const struct cli_args *args = self->args;
     const enum by by = by_of(args);
     const rql_usage_info_list *usage = reading->usage;
-    const int64_t begin_us = (usage->now_us / DAY_US - args->days + 1) * DAY_US;
-    const int64_t since_us = usage->since_us > begin_us ? usage->since_us : begin_us;
 
     if (read_uses(reading, self) != RQL_OK) {
         return cli_fault(&self->error);
@@ -262,11 +270,82 @@ static int show_usage(struct cli_session *self, struct reading *reading)
     out_columns(&self->out, headings[by]);
     out_begin_list(&self->out, "usage");
     for (size_t i = 0; i < reading->uses.count; i++) {
-        print_use(&self->out, &reading->uses.item[i], by, usage->now_us - since_us);
+        print_use(&self->out, &reading->uses.item[i], by, window_us(usage, args->days));
     }
     out_end(&self->out);
     out_end(&self->out);
     return CLI_DONE;
+}
+
+/* ---- for the page ---- */
+
+/* Prints the sums by name, user or host, of all. The uses stay as they are. */
+static void print_by(struct out *out, const struct cli_args *args, const struct reading *reading,
+                     enum by by, int64_t window_us)
+{
+    const size_t count = reading->uses.count;
+    struct uses uses = {.count = count, .item = cli_must(calloc(count + 1, sizeof *uses.item))};
+
+    if (count > 0) {
+        memcpy(uses.item, reading->uses.item, count * sizeof *uses.item);
+    }
+    group(&uses, args, by);
+    for (size_t i = 0; i < uses.count; i++) {
+        print_use(out, &uses.item[i], by, window_us);
+    }
+    free(uses.item);
+}
+
+/* Prints the sums of each day, also of those without a hold. */
+static void print_days(struct out *out, const rql_usage_info_list *usage, int64_t days)
+{
+    const int64_t today_us = usage->now_us / DAY_US * DAY_US;
+
+    for (int64_t day_us = today_us - (days - 1) * DAY_US; day_us <= today_us; day_us += DAY_US) {
+        struct use sum = {.holds = 0};
+
+        for (size_t i = 0; i < usage->count; i++) {
+            const rql_usage_info *info = usage->item[i];
+
+            if (info->day_us == day_us) {
+                merge(&sum, &(struct use){.holds = info->holds,
+                                          .held_us = info->held_us,
+                                          .waited_us = info->waited_us,
+                                          .lost = info->lost});
+            }
+        }
+        out_begin(out, NULL);
+        out_number(out, NULL, "day_us", OUT_INT, day_us);
+        out_number(out, NULL, "holds", OUT_INT, sum.holds);
+        out_number(out, NULL, "held_us", OUT_INT, sum.held_us);
+        out_number(out, NULL, "waited_us", OUT_INT, sum.waited_us);
+        out_number(out, NULL, "lost", OUT_INT, sum.lost);
+        out_end(out);
+    }
+}
+
+rql_status cli_history_read(struct cli_session *session, int64_t days, struct out *out)
+{
+    static const char *const keys[] = {[BY_NAME] = "by_name", [BY_USER] = "by_user"};
+    __attribute__((cleanup(free_reading_p))) struct reading reading = {.usage = NULL};
+    rql_status status = rql_usage_list(session->client, days, &reading.usage, &session->error);
+
+    status = status ? status : read_uses(&reading, session);
+    if (status) {
+        return status;
+    }
+    out_begin(out, NULL);
+    print_head(out, reading.usage, days);
+    for (enum by by = BY_NAME; by <= BY_USER; by++) {
+        out_begin_list(out, keys[by]);
+        print_by(out, session->args, &reading, by, window_us(reading.usage, days));
+        out_end(out);
+    }
+    out_begin_list(out, "by_day");
+    print_days(out, reading.usage, days);
+    out_end(out);
+    out_end(out);
+    return RQL_OK;
 }
 
 /* ---- single holds ---- */

@@ -87,6 +87,23 @@ def test_the_page_shows_circles_and_dead_hosts(server, rql):
         check_equal(browser.ask("[...document.querySelectorAll('#hosts .badge')].map((one) => one.textContent)"), ["dead", "alive"])
 
 
+def test_the_page_shows_what_was_used(server, rql):
+    with Serve(rql, "--page") as serve, page_of(serve) as browser:
+        browser.await_true("document.getElementById('no-history').textContent.startsWith('Nothing is recorded')")
+        check_equal(json.loads(serve.ask("/history.json")[2])["mode"], "off")
+    for name, user in ((HOSTILE, "ann"), (HOSTILE, "bob"), ("gpu", "bob")):
+        check_equal(rql("run", name, "--", "sleep", "0.1", RQL_HISTORY="long", USER=user).code, 0)
+    with Serve(rql, "--page") as serve, page_of(serve) as browser:
+        browser.await_true("document.querySelectorAll('#usage tbody tr').length === 2")
+        cells = "[...document.querySelectorAll('#%s tbody tr')].map((row) => [row.cells[0].textContent, row.cells[1].textContent])"
+        check_equal(browser.ask(cells % "usage"), [[HOSTILE, "2"], ["gpu", "1"]])
+        check_equal(browser.ask(cells % "users"), [["bob", "2"], ["ann", "1"]])
+        check_equal(browser.ask("document.querySelectorAll('#days polyline').length"), 3)
+        check_equal(browser.ask("[document.getElementById('no-history').hidden, document.images.length]"), [True, 0])
+        told = json.loads(serve.ask("/history.json")[2])
+        check_equal([day["holds"] for day in told["by_day"]], [0] * 6 + [3])
+
+
 def test_the_page_works_without_a_server(_server, rql):
     with Server() as own:
         own.kill()

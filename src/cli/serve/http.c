@@ -116,14 +116,24 @@ static void answer_page(struct serve *self, struct answer *out)
     out->policy = serve_page_policy;
 }
 
-static void answer_locks(struct serve *self, struct answer *out)
+static void answer_reading(struct serve *self, enum serve_kind kind, struct answer *out)
 {
     char line[SERVE_LINE];
 
-    out->text = serve_reader_copy(self->reader, SERVE_LOCKS, &out->size, &out->age_ms, line);
+    out->text = serve_reader_copy(self->reader, kind, &out->size, &out->age_ms, line);
     if (!out->text) {
         say(out, MHD_HTTP_SERVICE_UNAVAILABLE, "%s\n", line);
     }
+}
+
+static void answer_locks(struct serve *self, struct answer *out)
+{
+    answer_reading(self, SERVE_LOCKS, out);
+}
+
+static void answer_history(struct serve *self, struct answer *out)
+{
+    answer_reading(self, SERVE_HISTORY, out);
 }
 
 #define TEXT "text/plain; charset=utf-8"
@@ -140,6 +150,7 @@ static const struct route {
     {"/healthz", TEXT, false, answer_health},
     {"/", "text/html; charset=utf-8", true, answer_page},
     {"/locks.json", "application/json", true, answer_locks},
+    {"/history.json", "application/json", true, answer_history},
 };
 
 static const struct route *find_route(const struct serve *self, const char *path)

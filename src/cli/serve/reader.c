@@ -2,6 +2,7 @@
 
 #include "doctor/doctor.h"
 #include "format.h"
+#include "history.h"
 #include "messages.h"
 #include "stats.h"
 #include "top/pace.h"
@@ -20,6 +21,7 @@
 enum {
     EVERY_MS = 1000,    /* a PING; nothing is read more often */
     HEALTHY_MS = 10000, /* an answer counts for this long */
+    HISTORY_DAYS = 7,
 };
 
 /* How often a kind of reading is made: `every_ms` when a client has asked for it recently,
@@ -31,6 +33,7 @@ static const struct {
 } rhythms[SERVE_N_KINDS] = {
     [SERVE_METRICS] = {5000, 60000, 300000, 5 * (int64_t)TOP_ROUND_TRIPS},
     [SERVE_LOCKS] = {EVERY_MS, INT64_MAX / 2, 10000, TOP_ROUND_TRIPS},
+    [SERVE_HISTORY] = {60000, INT64_MAX / 2, 120000, HISTORY_DAYS + (int64_t)TOP_ROUND_TRIPS},
 };
 
 struct reading {
@@ -130,6 +133,33 @@ static rql_status read_locks(struct serve_reader *self, FILE *to)
     return RQL_OK;
 }
 
+static rql_status read_history(struct serve_reader *self, FILE *to)
+{
+    struct out out = out_fields(OUT_JSON);
+    rql_status status;
+
+    out.to = to;
+    status = cli_history_read(&self->session, HISTORY_DAYS, &out);
+    if (!status) {
+        out_print(&out);
+    }
+    return status;
+}
+
+static rql_status read_text(struct serve_reader *self, enum serve_kind kind, FILE *to)
+{
+    switch (kind) {
+    case SERVE_METRICS:
+        return read_metrics(self, to);
+    case SERVE_LOCKS:
+        return read_locks(self, to);
+    case SERVE_HISTORY:
+    case SERVE_N_KINDS:
+        break;
+    }
+    return read_history(self, to);
+}
+
 /* Notes the fault of a reading, and reports it once. While the server does not answer,
  * report_health() does. */
 static void report_reading(struct serve_reader *self, struct reading *reading, const char *fault)
@@ -151,7 +181,7 @@ static void read_kind(struct serve_reader *self, enum serve_kind kind)
     char *text = NULL;
     size_t size = 0;
     FILE *to = cli_must(open_memstream(&text, &size));
-    const rql_status status = kind == SERVE_METRICS ? read_metrics(self, to) : read_locks(self, to);
+    const rql_status status = read_text(self, kind, to);
     struct reading *reading = &self->shared.readings[kind];
 
     cli_must(fclose(to) == 0 ? text : NULL);
@@ -176,7 +206,7 @@ static void read_kind(struct serve_reader *self, enum serve_kind kind)
 }
 
 /* The first reading is made at once, so that the first client finds one. Without the page no client
- * can ask for the locks. */
+ * can ask for locks or the history. */
 static bool is_due(struct serve_reader *self, enum serve_kind kind, int64_t now_ms)
 {
     const struct reading *reading = &self->shared.readings[kind];
@@ -187,7 +217,7 @@ static bool is_due(struct serve_reader *self, enum serve_kind kind, int64_t now_
     is_idle = now_ms - reading->asked_ms > rhythms[kind].recent_ms;
     idle_until_ms = reading->text ? reading->begun_ms + rhythms[kind].idle_ms : 0;
     (void)pthread_mutex_unlock(&self->shared.mutex);
-    return (kind != SERVE_LOCKS || self->args.page) && now_ms >= self->next_ms[kind] &&
+    return (kind == SERVE_METRICS || self->args.page) && now_ms >= self->next_ms[kind] &&
            (!is_idle || now_ms >= idle_until_ms);
 }
 

@@ -9,6 +9,7 @@
 enum serve_kind {
     SERVE_METRICS, /* OpenMetrics without its end mark */
     SERVE_LOCKS,   /* JSON, as rql top prints it */
+    SERVE_HISTORY, /* JSON: what was used in the last days */
     SERVE_N_KINDS
 };
 
