@@ -170,7 +170,7 @@ need_packages() {
 seconds_of() {
     of_stages=' gcc:210 sample:90 light:50 packages:105 asan:120 tsan:110 valgrind:100 budget:30 tidy:60 tidy_deep:300
         faults:160 tls:240 cluster:480 connectivity:450 timed:3600 guarantees:270 explore:2400 mutants:1800 coverage:360
-        valgrind_all:1800 debian13:720 bare:1500 platforms:600 ' # budget: behind gcc and light
+        valgrind_all:1800 debian13:720 bare:1800 platforms:1200 ' # budget: behind gcc and light
     case $1 in
     soak) echo $((60 + 60 * minutes)) ;;
     promises) echo $((60 + 5 * 60 * minutes)) ;;
