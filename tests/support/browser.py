@@ -1,17 +1,19 @@
 """A page in a headless Chromium, driven by its debugging protocol over a pipe. Standard library only."""
 import base64
+import errno
 import fcntl
 import itertools
 import json
 import os
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 
-from checks import PATIENCE_S, SLOW, Failure
+from checks import PATIENCE_S, SLOW, Failure, wait_until
 from private_server import die_with_parent
 
 START_S = 60 * SLOW
@@ -57,11 +59,20 @@ class Browser:
         return self
 
     def __exit__(self, *_):
-        self.process.kill()
+        os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         os.close(self.to)
         os.close(self.from_)
-        self.folder.cleanup()
+        wait_until(self.remove_folder, "the browser's processes write no more")
+
+    def remove_folder(self):
+        try:
+            self.folder.cleanup()
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY:
+                raise
+            return False
+        return True
 
     def show(self, width, height, is_dark):
         """Sets the size of the window, and what the user prefers."""
