@@ -93,7 +93,8 @@ typedef struct rql_history_info_list {
 
 /**
  * Lists single holds that have ended within the last seven days, the latest first. There are 20000
- * at most, and 4 MB. If several parties have recorded the end of a hold, it is there once.
+ * at most, and 4 MB. If several parties have recorded the end of a hold, it is there once: as the
+ * party has recorded it that ended it, which may not know how long it was waited for.
  *
  * @param[in]  client  The client.
  * @param[in]  most    The most to list; 1 or more.

@@ -181,11 +181,19 @@ static int compare_holds(const void *a, const void *b)
     return order || left->token >= 0 ? order : compare_ids(left->id, right->id);
 }
 
-/* Several parties may have recorded the same hold: the first of them stays. */
+/* Returns whether a holder noticed only that its hold was over, or does not know. */
+static bool is_vague(const rql_history_info *info)
+{
+    return strcmp(info->ended, "lost") == 0 || strcmp(info->ended, "unknown") == 0;
+}
+
+/* Several parties may have recorded the same hold. The record of the one that ended it stays, and
+ * of two of them the first. */
 static int compare_records(const void *a, const void *b)
 {
     int order = compare_holds(a, b);
 
+    order = order ? order : is_vague(info_at(a)) - is_vague(info_at(b));
     return order ? order : compare_ids(info_at(a)->id, info_at(b)->id);
 }
 

@@ -13,7 +13,7 @@
 
 /* history: shows who has used locks, and for how long others have waited. */
 
-enum { DAYS = 7, COUNT = 20, DATE_SIZE = 32, PERCENT_SIZE = 24 };
+enum { DAYS = 7, HOLD_DAYS = 7, COUNT = 20, DATE_SIZE = 32, PERCENT_SIZE = 24 };
 
 #define DAY_US INT64_C(86400000000)
 
@@ -41,6 +41,7 @@ struct uses {
 /* What the server knows. */
 struct reading {
     rql_usage_info_list *usage;
+    int64_t begin_us; /* of the days that were asked for */
     struct cli_reading now;
     struct cli_names names;
     struct uses uses;
@@ -69,12 +70,20 @@ static void add_ended(struct uses *self, const rql_usage_info *info)
                             .lost = info->lost});
 }
 
-/* Adds a hold that lasts. Its user is not known if its client is not listed. */
+/* Returns when these days begin. */
+static int64_t begin_of(const rql_usage_info_list *usage, int64_t days)
+{
+    return (usage->now_us / DAY_US - days + 1) * DAY_US;
+}
+
+/* Adds a hold that lasts, as far as it lies in these days. Its user is not known if its client is
+ * not listed. */
 static void add_held(struct reading *self, const rql_lock_info *lock, const char *acquirer_id,
                      int64_t since_us)
 {
     const rql_client_info *client = rql_clients_find(self->names.clients, acquirer_id);
-    const int64_t held_us = since_us >= 0 ? lock->server_us - since_us : 0;
+    const int64_t from_us = since_us > self->begin_us ? since_us : self->begin_us;
+    const int64_t held_us = since_us >= 0 ? lock->server_us - from_us : 0;
 
     add(&self->uses,
         &(struct use){.text = {lock->name, client ? client->user : "", client ? client->host : ""},
@@ -209,12 +218,15 @@ static void print_head(struct out *out, const rql_usage_info_list *usage, int64_
     out_number(out, NULL, "days", OUT_INT, days);
     out_text(out, NULL, "mode", mode_name(usage->mode));
     out_number(out, NULL, "dropped", OUT_INT, usage->dropped);
+    if (usage->mode == RQL_HISTORY_OFF) {
+        return;
+    }
     out_line(out, "since %s (UTC), last %lld day%s; history %s; %lld hold%s not recorded", date,
              (long long)days, days == 1 ? "" : "s", mode_name(usage->mode),
              (long long)usage->dropped, usage->dropped == 1 ? "" : "s");
 }
 
-static rql_status read_uses(struct reading *self, struct cli_session *session)
+static rql_status read_uses(struct reading *self, struct cli_session *session, int64_t days)
 {
     const rql_status status = cli_reading_read(&self->now, session->client, &session->error);
 
@@ -222,6 +234,7 @@ static rql_status read_uses(struct reading *self, struct cli_session *session)
         return status;
     }
     cli_names_read(&self->names, session);
+    self->begin_us = begin_of(self->usage, days);
     for (size_t i = 0; i < self->usage->count; i++) {
         add_ended(&self->uses, self->usage->item[i]);
     }
@@ -231,9 +244,14 @@ static rql_status read_uses(struct reading *self, struct cli_session *session)
     return RQL_OK;
 }
 
+static bool is_pattern(const char *name)
+{
+    return name && strcspn(name, "*?[\\") < strlen(name);
+}
+
 static enum by by_of(const struct cli_args *args)
 {
-    const bool is_one = args->name && strcspn(args->name, "*?[\\") == strlen(args->name);
+    const bool is_one = args->name && !is_pattern(args->name);
     int i = 0;
 
     while (args->by && by_names[i] && strcmp(by_names[i], args->by) != 0) {
@@ -245,7 +263,7 @@ static enum by by_of(const struct cli_args *args)
 /* Returns the time of these days for which there are records. */
 static int64_t window_us(const rql_usage_info_list *usage, int64_t days)
 {
-    const int64_t begin_us = (usage->now_us / DAY_US - days + 1) * DAY_US;
+    const int64_t begin_us = begin_of(usage, days);
 
     return usage->now_us - (usage->since_us > begin_us ? usage->since_us : begin_us);
 }
@@ -261,7 +279,7 @@ static int show_usage(struct cli_session *self, struct reading *reading)
     const enum by by = by_of(args);
     const rql_usage_info_list *usage = reading->usage;
 
-    if (read_uses(reading, self) != RQL_OK) {
+    if (read_uses(reading, self, args->days) != RQL_OK) {
         return cli_fault(&self->error);
     }
     group(&reading->uses, args, by);
@@ -296,24 +314,31 @@ static void print_by(struct out *out, const struct cli_args *args, const struct 
     free(uses.item);
 }
 
+static struct use sum_of_day(const rql_usage_info_list *usage, int64_t day_us)
+{
+    struct use sum = {.holds = 0};
+
+    for (size_t i = 0; i < usage->count; i++) {
+        const rql_usage_info *info = usage->item[i];
+
+        if (info->day_us == day_us) {
+            merge(&sum, &(struct use){.holds = info->holds,
+                                      .held_us = info->held_us,
+                                      .waited_us = info->waited_us,
+                                      .lost = info->lost});
+        }
+    }
+    return sum;
+}
+
 /* Prints the sums of each day, also of those without a hold. */
 static void print_days(struct out *out, const rql_usage_info_list *usage, int64_t days)
 {
     const int64_t today_us = usage->now_us / DAY_US * DAY_US;
 
     for (int64_t day_us = today_us - (days - 1) * DAY_US; day_us <= today_us; day_us += DAY_US) {
-        struct use sum = {.holds = 0};
+        const struct use sum = sum_of_day(usage, day_us);
 
-        for (size_t i = 0; i < usage->count; i++) {
-            const rql_usage_info *info = usage->item[i];
-
-            if (info->day_us == day_us) {
-                merge(&sum, &(struct use){.holds = info->holds,
-                                          .held_us = info->held_us,
-                                          .waited_us = info->waited_us,
-                                          .lost = info->lost});
-            }
-        }
         out_begin(out, NULL);
         out_number(out, NULL, "day_us", OUT_INT, day_us);
         out_number(out, NULL, "holds", OUT_INT, sum.holds);
@@ -330,7 +355,7 @@ rql_status cli_history_read(struct cli_session *session, int64_t days, struct ou
     __attribute__((cleanup(free_reading_p))) struct reading reading = {.usage = NULL};
     rql_status status = rql_usage_list(session->client, days, &reading.usage, &session->error);
 
-    status = status ? status : read_uses(&reading, session);
+    status = status ? status : read_uses(&reading, session, days);
     if (status) {
         return status;
     }
@@ -392,7 +417,7 @@ static int show_holds(struct cli_session *self, const rql_usage_info_list *usage
     CLI_AUTO(rql_free) rql_history_info_list *holds = NULL;
     const struct cli_args *args = self->args;
     const int64_t most = args->count == CLI_UNSET ? COUNT : args->count;
-    const int64_t begin_us = (usage->now_us / DAY_US - args->days + 1) * DAY_US;
+    const int64_t begin_us = begin_of(usage, args->days);
     int64_t n_shown = 0;
 
     if (rql_history_list(self->client, INT64_MAX, &holds, &self->error) != RQL_OK) {
@@ -447,9 +472,8 @@ static int run(struct cli_session *self)
         return cli_fault(&self->error);
     }
     if (reading.usage->mode == RQL_HISTORY_OFF) {
-        out_print(&self->out);
-        cli_say("history: nothing is recorded; set RQL_HISTORY=long where locks are taken");
-        return CLI_REFUSED;
+        cli_say("history: nothing was recorded in these days; a hold is recorded when it ends, if "
+                "RQL_HISTORY=long is set where locks are taken");
     }
     return args->list || args->slowest ? show_holds(self, reading.usage)
                                        : show_usage(self, &reading);
@@ -457,7 +481,9 @@ static int run(struct cli_session *self)
 
 static int prepare(struct cli_args *args)
 {
-    args->days = args->days == CLI_UNSET ? DAYS : args->days;
+    const bool has_days = args->days != CLI_UNSET;
+
+    args->days = has_days ? args->days : DAYS;
     if (args->days < 1 || args->days > RQL_USAGE_DAYS) {
         return cli_misused(&cli_history, "--days is 1 to 35", "");
     }
@@ -466,6 +492,17 @@ static int prepare(struct cli_args *args)
     }
     if (args->forget && !args->name && !args->user) {
         return cli_misused(&cli_history, "--forget needs NAME or --user", "");
+    }
+    if (args->forget && (has_days || args->by || args->list || args->slowest)) {
+        return cli_misused(
+            &cli_history,
+            "--forget removes all that is recorded of NAME or --user, and has no other flag", "");
+    }
+    if (args->forget && is_pattern(args->name)) {
+        return cli_misused(&cli_history, "--forget takes the whole NAME, no pattern: ", args->name);
+    }
+    if ((args->list || args->slowest) && args->days > HOLD_DAYS) {
+        return cli_misused(&cli_history, "single holds are kept for 7 days", "");
     }
     return CLI_DONE;
 }
@@ -478,12 +515,17 @@ const struct cli_command cli_history = {
                 "  rql history gpu --by user --days 30\n"
                 "  rql history --slowest                the longest waits\n",
     .notes =
-        "There is a history if those that take locks have RQL_HISTORY=long or all. HELD is the "
-        "time for which a lock was held, by all its holders together, and OF TIME the share "
-        "of the days shown. NOW is how many hold it at this moment: they are counted, too. "
-        "PER HOLD is the mean wait. LOST holds did not end by a release. A hold that ended by "
-        "its TTL because its process was killed is only recorded if a swarm runs. --list shows "
-        "single holds; with RQL_HISTORY=long those of 1 s or more. Days are those of UTC.\n",
+        "There is a history if those that take locks have RQL_HISTORY=long or all. A hold counts "
+        "on the day on which it ended; days are those of UTC. HELD is the time for which a lock "
+        "was held, by all its holders together, and OF TIME its share of the time since the first "
+        "record in these days: more than 100 % if several held it at once, or one for longer. NOW "
+        "is how many hold it at this moment: they are counted, too. PER HOLD is the mean wait of "
+        "those that got the lock. LOST holds did not end by a release. A hold that ended by its "
+        "TTL because its process was killed is only recorded if a swarm runs, or if rql run held "
+        "it.\n"
+        "--list shows single holds of the last 7 days, 20000 at most. With RQL_HISTORY=long they "
+        "are those that lasted a second or were waited for as long, and all that did not end by a "
+        "release. AGO is the time since a hold ended.\n",
     .takes_glob = true,
     .prepare = prepare,
     .run = run,

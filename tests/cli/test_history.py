@@ -11,7 +11,8 @@ from harness import (HOST, PROGRAM, Server, await_gone, check_equal, check_in, f
                      read_line, wait_until)
 
 DAY_US = 86_400_000_000
-OFF = "rql: history: nothing is recorded; set RQL_HISTORY=long where locks are taken\n"
+OFF = ("rql: history: nothing was recorded in these days; a hold is recorded when it ends, if RQL_HISTORY=long is set where "
+       "locks are taken\n")
 
 
 def take(rql, name, *words, mode="all", user="ann", command=("true",), code=0):
@@ -56,7 +57,20 @@ def test_without_the_option_nothing_is_recorded(server, rql):
     check_equal(rql("run", "a", "--", "true").code, 0)
     check_equal(kept_keys(server), [])
     result = rql("history")
-    check_equal((result.code, result.out, result.err), (1, "", OFF))
+    check_equal((result.code, len(result.out.splitlines()), result.err), (0, 1, OFF))
+    told = rql("history", "--json").json()
+    check_equal((told["mode"], told["usage"]), ("off", []))
+
+
+def test_what_is_held_is_shown_before_anything_was_recorded(server, rql):
+    process = start_holding(rql, "a")
+    wait_until(lambda: usage(rql)["a"][1] > 0, "it is held for a while")
+    check_in("held_now", rql("history", "--json").out)
+    # Of a hold that began before these days only their part counts.
+    server.ask("HSET", "rql:lock:a", "ts", str(time.time() - 10 * 86400))
+    assert usage(rql, "--days", "1")["a"][1] <= DAY_US
+    process.terminate()
+    finish(process)
 
 
 def test_what_was_used_is_shown_with_what_is_used(_server, rql):
@@ -129,6 +143,11 @@ def test_a_hold_that_an_operator_ends_counts_once(server, rql):
     check_equal(hold["client"], f"{HOST} rql[{process.pid}]")
     check_equal([(row[0], row[3]) for row in usage(rql, "a").values()], [(1, 1)])
     check_equal(server.ask("XLEN", "rql:history"), 2)
+    records = server.ask("XRANGE", "rql:history", "-", "+")
+    server.ask("DEL", "rql:history")
+    for _, fields in reversed(records):  # in whatever order they come
+        server.ask("XADD", "rql:history", "*", *fields)
+    check_equal([hold["ended"] for hold in singles(rql)], ["forced"])
 
 
 def test_a_grant_that_is_ended_by_its_token_is_forced(_server, rql):
@@ -257,7 +276,9 @@ def test_records_of_a_lock_or_user_are_removed(server, rql):
 
 def test_misuse_is_refused(_server, rql):
     for words, said in ((("--days", "0"), "--days is 1 to 35"), (("--days", "36"), "--days is 1 to 35"),
-                        (("--by", "day"), "--by is name, user or host, not day"), (("--forget",), "--forget needs")):
+                        (("--by", "day"), "--by is name, user or host, not day"), (("--forget",), "--forget needs"),
+                        (("a", "--forget", "--days", "1"), "has no other flag"),
+                        (("a*", "--forget"), "no pattern: a*"), (("--list", "--days", "8"), "kept for 7 days")):
         result = rql("history", *words)
         check_equal(result.code, 64)
         check_in(said, result.err)
