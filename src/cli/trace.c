@@ -33,13 +33,14 @@ const char cli_trace_details[] =
     "With --trace FILE, FILE gets a line for each wait and each hold: a span as OTLP/JSON has it, "
     "for the receiver otlpjsonfile of an OpenTelemetry collector. rql.wait lasts until the grant, "
     "or until the wait ends without one; rql.hold lasts from the grant to the release. Both are "
-    "children of the span that TRACEPARENT or --traceparent names; without it a trace begins. "
+    "children of the span that TRACEPARENT or --traceparent names; without it a trace begins, "
+    "whose root is rql.wait. "
     "COMMAND finds the span rql.hold in TRACEPARENT, and waiters find it in the metadata of the "
     "lock: a wait of more than 20ms links to the holders that it has seen. The attributes are "
     "rql.lock, rql.mode (alone or shared), rql.outcome and rql.token, and of a wait for one lock "
     "rql.handed_over, or, if it was refused, rql.place in the queue. A trace whose flags say that "
     "it is not sampled gets no spans. A FILE that cannot be written is reported once. An rql that "
-    "is killed writes no rql.hold.";
+    "is killed writes no rql.hold, and one that reaches no server writes nothing.";
 
 /* ---- ids ---- */
 
@@ -175,9 +176,12 @@ void cli_trace_look(struct cli_trace *self, rql_client *client)
 void cli_trace_grant(struct cli_trace *self, const rql_lock_facts *facts, const int64_t *tokens,
                      size_t count)
 {
+    const int64_t granted_us = cli_now_us();
+
     self->has_facts = facts != NULL;
     self->is_handed_over = facts && facts->handed_over;
-    self->waited_us = facts ? facts->waited_us : cli_now_us() - self->begun_us;
+    self->waited_us = facts ? facts->waited_us : granted_us - self->begun_us;
+    self->begun_us = granted_us - self->waited_us; /* what came before the request is no wait */
     self->n_tokens = count;
     memcpy(self->tokens, tokens, count * sizeof *tokens);
 }

@@ -247,6 +247,8 @@ def test_waits_add_up_to_those_of_the_statistics(server, rql):
     for mine, theirs in zip(sorted(span.ms for span in waits), sorted(counted)):
         assert theirs - 0.011 <= mine <= theirs + 0.001, (mine, theirs)
     assert sum(span.ms for span in waits) >= sum(50 * i for i in range(6)), "they have not waited for each other"
+    for span in holds:
+        assert span.begin_us + 1000 >= span.of["rql.token"], "it began before it was granted"
     # One after the other, in the order of their tokens. Two programs read two pairs of clocks, each
     # pair within 1 ms.
     holds.sort(key=lambda span: span.of["rql.token"])
