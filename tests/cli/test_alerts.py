@@ -13,6 +13,7 @@ import sys
 import tempfile
 
 from harness import PATIENCE_S, Missing, check_equal, check_in, main
+from serving import Serve
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ALERTS, DASHBOARD = ROOT / "swarm/rql-alerts.yml", ROOT / "swarm/rql-dashboard.json"
@@ -28,6 +29,7 @@ PAGE_SIZE, STATS_SIZE = 32768, 65536
 # Series that make an alert fire within 30 minutes, one sample a minute. Time begins at 0.
 FIRES = {
     "RqlNoMetrics": {'node_textfile_mtime_seconds{file="/var/lib/prometheus/node-exporter/rql.prom"}': "0x30"},
+    "RqlNoServer": {"rql_up": "1x20 0x10"},
     "RqlProgramsFail": {'rql_faults_total{job="a",status="io"}': "0+1x30"},
     "RqlLocksLost": {'rql_lost_total{job="a",instance="i"}': "0x25 1x5"},
     "RqlServerLostWrites": {'rql_histories_lost_total{job="a"}': "0x25 1x5"},
@@ -41,7 +43,7 @@ FIRES = {
 QUIET = {
     'node_textfile_mtime_seconds{file="/var/lib/prometheus/node-exporter/rql.prom"}': "0+60x30",
     'node_textfile_mtime_seconds{file="/var/lib/prometheus/node-exporter/apt.prom"}': "0x30",
-    'rql_faults_total{job="a",status="io"}': "7x30", 'rql_faults_total{job="a",status="invalid"}': "0+1x30",
+    "rql_up": "1x27 0 1x2", 'rql_faults_total{job="a",status="io"}': "7x30", 'rql_faults_total{job="a",status="invalid"}': "0+1x30",
     'rql_lost_total{job="a",instance="i"}': "5x30", 'rql_histories_lost_total{job="a"}': "1x30",
     "rql_zombie_hosts": "0x20 1 0x9", "rql_swarm_flusher": "1x30", "rql_swarm_hosts": "3x30",
     'rql_class_oldest_wait_seconds{class="orders"}': "0+20x30", 'rql_class_dead_requests{class="other"}': "0x30",
@@ -84,6 +86,12 @@ def page_of_a_program(server):
     return page.value.decode()
 
 
+def page_of_serve(rql):
+    """Without the mark of its end, behind which another page cannot follow."""
+    with Serve(rql) as serve:
+        return serve.await_answer("/metrics", lambda status, _: status == 200).replace("# EOF\n", "")
+
+
 def labels_on(*pages):
     """Name of each sample: its labels, each with its values."""
     found = {}
@@ -118,7 +126,7 @@ def check_expression(expr, known, legend=""):
 
 
 def test_each_metric_and_label_is_on_a_page(server, rql):
-    known = labels_on(rql("stats", "--openmetrics", "--node").out, page_of_a_program(server))
+    known = labels_on(rql("stats", "--openmetrics", "--node").out, page_of_a_program(server), page_of_serve(rql))
     for rule in rules().values():
         check_expression(rule["expr"], known, rule["summary"] + rule["description"])
     for panel in panels():
