@@ -119,7 +119,7 @@ def test_the_list_says_who_holds_what_and_how_many_wait(server, rql):
         screen.await_line(r"^gpu +3/8 +0 +0\.0 .* 2 holders")
         screen.await_line(r"^NAME +HOLDERS +WAITING +SERVED/S +HELD +LEFT +EXPECT +HOLDER")
         screen.await_line(r"^rql top - \S+   \d\d:\d\d:\d\d   every 100ms")
-        check_in("[enter] look  [s]ort: waiting  [/] filter  [b]locked  [h]osts  [u]nlock  [space] pause  [q]uit", screen.lines[-1])
+        check_in("[q]uit  [enter] look  [b]locked  [h]osts  [u]nlock  [/] filter  [s]ort: waiting  [space] pause", screen.lines[-1])
         check_equal((screen.quit(), screen.is_other), (0, False))
 
 
@@ -462,13 +462,43 @@ def test_hosts_are_shown_with_those_that_are_dead(server, rql):
     check_equal((seen["n_hosts"], seen["zombie_hosts"]), (2, 1))
 
 
+def test_a_question_is_whole_on_a_narrow_terminal(server, rql):
+    token = write_lock(server, "orders:1", 1)
+    write_lock(server, "other", 1)
+    with Screen(rql, "orders*", width=40, height=14) as screen:
+        screen.await_line(r"^rql top orders\* - ")
+        screen.await_line("^orders:1 ")
+        screen.await_line(r"^\[q\]uit ")
+        screen.type("u")
+        screen.await_line(r"^\[y\]es  \[n\]o")
+        shown = " ".join(" ".join(screen.lines).split())
+        check_in("It is not told before its next renewal.", shown)
+        check_in(f"same as: rql unlock orders:1 --force --token {token} [y]es", shown)
+        screen.type("n")
+        check_equal(screen.quit(), 0)
+
+
+def test_the_name_of_a_lock_is_shown_first(server, rql):
+    """Also on a terminal with room for less than its page, before its holders are read and after that."""
+    hold(rql, server, "a", "--reason", "why")
+    for _ in range(4):
+        start_waiting(server, rql, "run", "a", "--", "true", name="a")
+    with Screen(rql, width=60, height=10) as screen:
+        screen.await_line("^a ")
+        screen.type("\r")
+        screen.await_line(r"^a$|^a +$")
+        screen.await_line("token")
+        screen.await_line(r"^a$|^a +$")
+        check_equal(screen.quit(), 0)
+
+
 def test_unlock_ends_the_grant_that_was_seen(server, rql):
     token = write_lock(server, "it's", 1)
     with Screen(rql, width=160) as screen:
         screen.await_line("^it's ")
         screen.type("u")
         screen.await_line(r"^unlock it's\? rql:acq:1/\S+ has held it for \S+ and 0 wait\. It is not told before")
-        screen.await_line(rf"^same as: rql unlock 'it'\\''s' --force --token {token}")
+        screen.await_line(rf"^  rql unlock 'it'\\''s' --force --token {token}")
         screen.type("n")
         screen.await_line(r"\[u\]nlock")
         assert server.is_locked("it's")
@@ -541,7 +571,7 @@ def test_keys_that_change_something_are_offered_to_those_who_may(server, rql):
     for words, url in ((("--read-only",), rql.url), ((), reader)):
         with Screen(rql, *words, url=url) as screen:
             screen.await_line("^a ")
-            screen.await_line(r"\[h\]osts  \[space\] pause")
+            screen.await_line(r"\[h\]osts  \[/\] filter")
             screen.type("u")
             time.sleep(0.3)
             screen.look()

@@ -173,7 +173,8 @@ static const struct doctor_row rows[] = {
     {"keys.waits", DOCTOR_WARN, "has_circle",
      "queues behind a circle of waiters: {circles}, such as {circle}",
      "each of them waits for another one, so none gets its lock before its time is over",
-     "rql top, then b; end one of their commands, or: rql unlock NAME --force --token TOKEN"},
+     "rql top, then b; end one of their commands, or choose one of the locks in rql top and press "
+     "u"},
     {"keys.waits", DOCTOR_NOTE, "has_convoy",
      "queues whose holder waits for another lock: {convoys}, such as {convoy}",
      "such a queue moves only when the other lock is released", "rql top, then b"},

@@ -62,11 +62,11 @@ struct top_change *top_change_end_grant(const struct top_look *look, const struc
 
     self->token = holder->token;
     self->question =
-        format("unlock %s? %s has held it for %s and %lld wait. It is not told before its next "
+        format("unlock %s? %s has held it for %s and %lld wait%s. It is not told before its next "
                "renewal.",
                row->name, cli_holder_name(&look->names, holder, name),
                cli_format_duration(cli_age_ms(holder->acquired_at_us, look->server_us), held),
-               (long long)row->waiting);
+               (long long)row->waiting, row->waiting == 1 ? "s" : "");
     self->command = format("rql unlock %s --force --token %lld", word, (long long)holder->token);
     return self;
 }

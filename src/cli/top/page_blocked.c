@@ -15,7 +15,8 @@ static void add_blocked(struct top_sheet *sheet, const struct top_look *look,
                  row->lock ? cli_lock_holder(&look->names, row->lock, name) : "free",
                  row->lock ? ", for " : "",
                  row->lock ? cli_format_duration(row->held_ms, held) : "");
-    top_add_text(sheet, TOP_PLAIN, "   %lld wait: %s%s", (long long)row->waiting,
+    top_add_text(sheet, TOP_PLAIN, "   %lld wait%s: %s%s", (long long)row->waiting,
+                 row->waiting == 1 ? "s" : "",
                  cli_request_name(&look->names, row->queue->requests[0], name),
                  row->waiting > 1 ? " …" : "");
     if (row->convoy.is_circle) {

@@ -146,8 +146,8 @@ static void add_request(struct top_sheet *sheet, const struct top_look *look,
     write_alive(text, look, request->host_id);
     top_put_right(line, text, ALIVE);
     top_put(line, "  ", 2);
-    (void)snprintf(text, sizeof text, "%lld/%lld", (long long)request->share_units,
-                   (long long)request->share_limit);
+    (void)snprintf(text, sizeof text, request->share_limit < RQL_SHARE_MAX ? "%lld/%lld" : "%lld",
+                   (long long)request->share_units, (long long)request->share_limit);
     top_put(line, request->share_units > 0 ? text : "alone", SHARE);
     top_put_whole(line, cli_request_name(&look->names, request, name));
     if (reason) {
@@ -207,7 +207,7 @@ void top_draw_lock(struct top_view *self, struct top_look *look, struct top_shee
 {
     const struct top_row *row = self->name ? top_look_find(look, self->name) : NULL;
     const size_t count = row ? top_count_items(look, row) : 0;
-    const size_t chosen = row ? top_item_place(self, look, row) : 0;
+    const size_t chosen = count > 0 ? top_item_place(self, look, row) : SIZE_MAX;
 
     top_add(sheet, TOP_BOLD, self->name ? self->name : "");
     if (!row || !row->lock) {

@@ -41,6 +41,7 @@ struct top_view {
     size_t n_skipped;          /* lines of another page that are scrolled past */
     bool is_cut;               /* that page goes on below the screen */
     const char *url;           /* of the server, without a password */
+    const char *pattern;       /* of the names that are read; NULL: all */
     int64_t every_ms;          /* from one look to the next */
     bool is_busy;              /* that is longer than was asked for, to spare the server */
 };

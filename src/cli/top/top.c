@@ -276,6 +276,7 @@ static int run_screen(struct cli_session *session, enum top_order order,
     struct top self = {.args = session->args,
                        .view = {.order = order,
                                 .url = server->url,
+                                .pattern = session->args->name,
                                 .every_ms = session->args->every_ms,
                                 .older_than_ms = session->args->older_than_ms,
                                 .may_change = top_may_change(session)},
@@ -370,7 +371,8 @@ const struct cli_command cli_top_command = {
                 "  rql top 'orders:*' --json -n 1\n",
     .notes = CLI_GLOB_NOTE
     "Enter shows the holders and the queue of a lock, b who waits for whom, h the hosts of the "
-    "swarm; / shows names like a pattern. SERVED/S counts requests that left the front of a queue "
+    "swarm; / shows names like a pattern, s sorts by another column, and S in the other "
+    "direction. SERVED/S counts requests that left the front of a queue "
     "between two looks; with a + there may have been more. EXPECT is the wait of the last in the "
     "queue at this rate. LEFT is what is left of the TTL, which renewals make longer. ALIVE is the "
     "time since the last heartbeat of a host, if a swarm runs.\n"

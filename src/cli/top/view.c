@@ -10,18 +10,13 @@
 
 /* Head and foot of all pages, and keys. */
 
-enum { HEAD_LINES = 4, QUESTION_LINES = 3 };
+enum { HEAD_LINES = 4 };
 
 void top_view_free_p(struct top_view *self)
 {
     free(self->name);
     free(self->who);
     top_change_free(self->change);
-}
-
-static size_t foot_lines(const struct top_view *self)
-{
-    return self->mode == TOP_ASKING ? QUESTION_LINES : 1;
 }
 
 /* ---- the head ---- */
@@ -88,7 +83,8 @@ static void add_head(struct top_sheet *sheet, const struct top_view *self,
     if (localtime_r(&now, &parts)) {
         (void)strftime(clock, sizeof clock, "%H:%M:%S", &parts);
     }
-    top_add_text(sheet, TOP_PLAIN, "rql top - %s   %s   every %s%s%s", self->url, clock,
+    top_add_text(sheet, TOP_PLAIN, "rql top%s%s - %s   %s   every %s%s%s", self->pattern ? " " : "",
+                 self->pattern ? self->pattern : "", self->url, clock,
                  cli_format_duration(self->every_ms, every), self->is_busy ? " (busy)" : "",
                  self->is_paused ? "   PAUSED" : "");
     if (look) {
@@ -109,35 +105,35 @@ static void add_head(struct top_sheet *sheet, const struct top_view *self,
 
 static void add_question(struct top_sheet *sheet, const struct top_change *change)
 {
-    top_add(sheet, TOP_CHOSEN, change->question);
-    top_add_text(sheet, TOP_PLAIN, "%s%s", change->command ? "same as: " : "",
-                 change->command ? change->command : "");
+    top_add_words(sheet, TOP_CHOSEN, change->question, 0);
+    if (change->command) {
+        top_add(sheet, TOP_PLAIN, "same as:");
+        top_add_words(sheet, TOP_PLAIN, change->command, 2);
+    }
     top_add(sheet, TOP_FAINT, "[y]es  [n]o");
 }
 
+/* The most needed first: a narrow terminal cuts the end. */
 static void add_keys(struct top_sheet *sheet, const struct top_view *self)
 {
     const char *changes = !self->may_change        ? ""
-                          : self->page == TOP_LIST ? "  [u]nlock"
-                          : self->page == TOP_LOCK ? "  [u]nlock  [x] remove"
+                          : self->page == TOP_LIST ? "[u]nlock  "
+                          : self->page == TOP_LOCK ? "[u]nlock  [x] remove  "
                                                    : "";
 
     if (self->page == TOP_LIST) {
         top_add_text(sheet, TOP_FAINT,
-                     "[enter] look  [s]ort: %s%s  [/] %s  [b]locked  [h]osts%s  [space] pause  "
-                     "[q]uit",
-                     top_order_names[self->order], self->is_reversed ? ", reversed" : "",
-                     self->glob[0] != '\0' ? self->glob : "filter", changes);
+                     "[q]uit  [enter] look  [b]locked  [h]osts  %s[/] %s  [s]ort: %s%s  "
+                     "[space] pause",
+                     changes, self->glob[0] != '\0' ? self->glob : "filter",
+                     top_order_names[self->order], self->is_reversed ? ", reversed" : "");
     } else {
-        top_add_text(sheet, TOP_FAINT, "[esc] back%s  [space] pause  [q]uit", changes);
+        top_add_text(sheet, TOP_FAINT, "[q]uit  [esc] back  %s[space] pause", changes);
     }
 }
 
-static void add_foot(struct top_sheet *sheet, const struct top_view *self)
+static void draw_foot(struct top_sheet *sheet, const struct top_view *self)
 {
-    while (sheet->n_lines + foot_lines(self) < sheet->height) {
-        top_add(sheet, TOP_PLAIN, "");
-    }
     if (self->mode == TOP_ASKING) {
         add_question(sheet, self->change);
     } else if (self->mode == TOP_TYPING) {
@@ -147,6 +143,17 @@ static void add_foot(struct top_sheet *sheet, const struct top_view *self)
     } else {
         add_keys(sheet, self);
     }
+}
+
+/* Puts the foot at the end of the picture. Its lines are the sheet's then. */
+static void add_foot(struct top_sheet *sheet, const struct top_sheet *foot)
+{
+    while (sheet->n_lines + foot->n_lines < sheet->height) {
+        top_add(sheet, TOP_PLAIN, "");
+    }
+    top_drop_lines(sheet, sheet->height - foot->n_lines);
+    memcpy(sheet->lines + sheet->n_lines, foot->lines, foot->n_lines * sizeof *foot->lines);
+    sheet->n_lines += foot->n_lines;
 }
 
 /* ---- the body ---- */
@@ -203,10 +210,12 @@ static void end_body(struct top_sheet *sheet, struct top_view *self, size_t n_he
     }
 }
 
-static void draw_body(struct top_view *self, struct top_look *look, struct top_sheet *sheet)
+static void draw_body(struct top_view *self, struct top_look *look, struct top_sheet *sheet,
+                      size_t n_foot)
 {
     const size_t n_head = sheet->n_lines;
-    const size_t room = sheet->height - n_head - foot_lines(self);
+    const size_t n_fixed = n_head + n_foot;
+    const size_t room = sheet->height > n_fixed ? sheet->height - n_fixed : 0;
     size_t n_skipped;
 
     draw_page(self, look, sheet, room);
@@ -223,12 +232,17 @@ static void draw_body(struct top_view *self, struct top_look *look, struct top_s
 void top_view_draw(struct top_view *self, struct top_look *look, const rql_error *fault,
                    struct top_sheet *sheet)
 {
+    struct top_sheet foot = {.width = sheet->width, .height = sheet->height};
+
+    foot.lines = cli_must(calloc(foot.height, sizeof *foot.lines));
+    draw_foot(&foot, self);
     add_head(sheet, self, look, fault);
     if (look) {
-        draw_body(self, look, sheet);
+        draw_body(self, look, sheet, foot.n_lines);
     }
     sheet->n_skipped = 0;
-    add_foot(sheet, self);
+    add_foot(sheet, &foot);
+    free(foot.lines);
 }
 
 /* ---- keys that move ---- */
