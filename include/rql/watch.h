@@ -39,16 +39,18 @@ typedef enum rql_change_kind {
     RQL_CHANGE_WITHDREW = 9,  /**< A request has left the queue without the lock. */
     RQL_CHANGE_REQUEUED = 10, /**< A request has another place in the queue than before. */
     RQL_CHANGE_AWAY = 11,     /**< The server does not answer; reported once, up to an answer. */
+    RQL_CHANGE_BACK = 12,     /**< The server answers again; changes follow. */
 } rql_change_kind;
 
 /** One change. An absent number is -1, an absent text is NULL. Valid during the callback. */
 typedef struct rql_change {
     size_t size;             /**< Bytes of this struct that the library has filled in. */
     rql_change_kind kind;    /**< What has happened. */
-    const char *name;        /**< The lock's name; NULL for ::RQL_CHANGE_AWAY. */
+    const char *name;        /**< The lock's name; NULL for ::RQL_CHANGE_AWAY, ::RQL_CHANGE_BACK. */
     const char *acquirer_id; /**< Of whom. For ::RQL_CHANGE_NOW the only holder. */
     const char *host_id;     /**< The host of that acquirer. */
-    /** Time of the reading that found it, by the server's clock, microseconds since 1970. */
+    /** Time of the reading that found it, by the server's clock, microseconds since 1970; -1 for
+     *  ::RQL_CHANGE_AWAY and ::RQL_CHANGE_BACK. */
     int64_t at_us;
     int64_t token;     /**< Fencing token of the grant; -1 for a request, or a lock of the gem. */
     int64_t waited_ms; /**< How long a request waited, or has waited by now. */

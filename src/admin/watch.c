@@ -237,10 +237,11 @@ static void report(rql_watch *self, const struct reading *now, bool is_first)
     }
 }
 
-static void report_fault(rql_watch *self, const rql_error *error)
+/* Reports that the server has gone, or has come back. */
+static void report_server(rql_watch *self, rql_change_kind kind, const rql_error *error)
 {
     const rql_change change = {.size = sizeof change,
-                               .kind = RQL_CHANGE_AWAY,
+                               .kind = kind,
                                .at_us = -1,
                                .token = -1,
                                .waited_ms = -1,
@@ -250,8 +251,8 @@ static void report_fault(rql_watch *self, const rql_error *error)
                                .waiting = -1,
                                .error = error};
 
-    if (!self->is_away) {
-        self->is_away = true;
+    if (self->is_away != (kind == RQL_CHANGE_AWAY)) {
+        self->is_away = !self->is_away;
         self->on_change(&change, self->user_data);
     }
 }
@@ -277,13 +278,13 @@ static int64_t step(struct rqli_worker *worker)
     }
     self->has_changed = false;
     if (read_all(self, &now, &error) == RQL_OK) {
-        self->is_away = false;
+        report_server(self, RQL_CHANGE_BACK, NULL);
         report(self, &now, is_first);
         reading_fini(&self->last);
         self->last = now;
     } else {
         reading_fini(&now);
-        report_fault(self, &error);
+        report_server(self, RQL_CHANGE_AWAY, &error);
     }
     spare_us = SPARING * (rqli_now_us() - begun_us);
     self->interval_us = next_interval_us(self);

@@ -25,9 +25,9 @@
 enum { LINES_MAX = 1000, TEXT_SIZE = 1024, TIME_SIZE = 32, NAMES_AGAIN_MS = 200 };
 
 /* Indexed by rql_change_kind. */
-static const char *const kinds[] = {"now",      "granted",  "shared",   "left",
-                                    "released", "expired",  "extended", "converted",
-                                    "queued",   "withdrew", "requeued", "away"};
+static const char *const kinds[] = {"now",      "granted",  "shared",    "left",   "released",
+                                    "expired",  "extended", "converted", "queued", "withdrew",
+                                    "requeued", "away",     "back"};
 
 enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
 
@@ -63,6 +63,18 @@ static void know(struct watcher *self, const char *acquirer_id)
     }
 }
 
+/* Returns the time by the server's clock, or by that of this host when there is no answer. */
+static int64_t time_of(const rql_change *change)
+{
+    struct timespec now = {0};
+
+    if (change->at_us >= 0) {
+        return change->at_us;
+    }
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    return now.tv_sec * INT64_C(1000000) + now.tv_nsec / 1000;
+}
+
 static void print_json(const struct watcher *self, const rql_change *change, int64_t n_dropped,
                        FILE *to)
 {
@@ -71,7 +83,7 @@ static void print_json(const struct watcher *self, const rql_change *change, int
     out.to = to;
     out.is_line = true;
     out_begin(&out, NULL);
-    out_number(&out, NULL, "at_us", OUT_COUNT, change->at_us);
+    out_number(&out, NULL, "at_us", OUT_INT, time_of(change));
     out_text(&out, NULL, "name", change->name);
     out_text(&out, NULL, "event", kinds[change->kind]);
     cli_print_acquirer(&out, &self->names, NULL, change->acquirer_id,
@@ -95,15 +107,14 @@ static void print_json(const struct watcher *self, const rql_change *change, int
 
 static void write_time(char out[TIME_SIZE], int64_t at_us)
 {
-    const time_t seconds = at_us >= 0 ? (time_t)(at_us / 1000000) : time(NULL);
+    const time_t seconds = (time_t)(at_us / 1000000);
     struct tm parts;
 
     out[0] = '\0';
     if (localtime_r(&seconds, &parts)) {
         const size_t length = strftime(out, TIME_SIZE, "%H:%M:%S", &parts);
 
-        (void)snprintf(out + length, TIME_SIZE - length, ".%03d",
-                       at_us >= 0 ? (int)(at_us / 1000 % 1000) : 0);
+        (void)snprintf(out + length, TIME_SIZE - length, ".%03d", (int)(at_us / 1000 % 1000));
     }
 }
 
@@ -149,9 +160,11 @@ static void print_text(const struct watcher *self, const rql_change *change, int
     CLI_AUTO(cli_free) char *safe = NULL;
     char text[TEXT_SIZE] = "";
 
-    write_time(text, change->at_us);
+    write_time(text, time_of(change));
     if (change->kind == RQL_CHANGE_AWAY) {
         add(text, "  away  %s", change->error->message);
+    } else if (change->kind == RQL_CHANGE_BACK) {
+        add(text, "  back  the server answers again");
     } else {
         add(text, "  %.256s  %-9s", change->name, kinds[change->kind]);
         add_who(self, change, text);
@@ -163,7 +176,7 @@ static void print_text(const struct watcher *self, const rql_change *change, int
         add_duration(text, "left", change->remaining_ms);
         add(text, "%s", change->has_missed ? "  missed" : "");
         if (change->waiting > 0) {
-            add(text, "  %lld wait", (long long)change->waiting);
+            add(text, "  waiting %lld", (long long)change->waiting);
         }
     }
     if (n_dropped > 0) {
@@ -190,7 +203,7 @@ static char *make_line(const struct watcher *self, const rql_change *change, int
 /* Counts what --count counts, and puts the line into the buffer. Caller holds the mutex. */
 static void keep(struct watcher *self, const rql_change *change)
 {
-    const bool counts = change->kind != RQL_CHANGE_NOW && change->kind != RQL_CHANGE_AWAY;
+    const bool counts = change->kind != RQL_CHANGE_NOW && change->kind < RQL_CHANGE_AWAY;
 
     if (self->shared.is_over) {
         return;
@@ -378,7 +391,7 @@ static int prepare(struct cli_args *args)
     bool ignored[N_KINDS] = {false};
 
     if (args->all == (args->name != NULL)) {
-        return cli_misused(&cli_watch, "NAME or --all is needed", "");
+        return cli_misused(&cli_watch, "either NAME or --all is needed", "");
     }
     return args->event ? read_events(args->event, ignored) : CLI_DONE;
 }
@@ -391,11 +404,14 @@ const struct cli_command cli_watch = {
                 "  rql watch --all --event granted,expired --json\n",
     .notes =
         "The events are now (the state at the beginning), granted, shared, left, released, "
-        "expired, extended, converted, queued, withdrew, requeued, and away (the server does not "
-        "answer).\n"
+        "expired, extended, converted, queued, withdrew, requeued, away (the server does not "
+        "answer), and back. --count counts all but now, away and back.\n"
         "It reads the locks up to 20 times a second, and compares. What comes and goes in between "
         "is not seen; missed says that there was something. A release, an unlock by force and a "
         "key that was deleted look alike: released. With --all a new name is found within 10 s.\n"
+        "Names of clients are read again at most every 0.2 s: a client that has come since is "
+        "shown by "
+        "its id.\n"
         "If the reader of the lines is slow, 1000 of them are kept; how many were dropped is said "
         "in the next one.\n"
         "It ends by itself after --count events, and with 0 by ^C.\n",

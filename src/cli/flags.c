@@ -174,7 +174,7 @@ const struct cli_flag cli_flags[] = {
     FLAG("all", NULL, "watch all locks", CLI_ON, 0, CLI_FIELD(all), "watch"),
     FLAG("event", "LIST", "only these events, separated by a comma", CLI_TEXT, 0, CLI_FIELD(event),
          "watch"),
-    FLAG("count", "N", "end after N events", CLI_COUNT, 'n', CLI_FIELD(count), "watch"),
+    FLAG("count", "N", "end after N changes", CLI_COUNT, 'n', CLI_FIELD(count), "watch"),
     FLAG("by", "name|user|host", "add up by this; default user for a NAME, or name", CLI_TEXT, 0,
          CLI_FIELD(by), "history"),
     FLAG("days", "N", "how many days, 1 to 35, with today; default 7", CLI_COUNT, 0,

@@ -51,19 +51,20 @@ def test_a_lock_is_granted_waited_for_and_released(server, rql):
     check_equal([now[key] for key in ("name", "n_holders", "acquirer_id", "waiting")], ["a", 0, None, 0])
     first = hold(rql, server, "a")
     granted = watch.await_event("granted")
-    check_equal((granted["client"]["pid"], granted["token"], granted["waited_ms"], granted["via"], granted["missed"]),
-                (first.pid, int(server.ask("HGET", "rql:lock:a", "rql_token")), None, "poll", False))
-    second = start_waiting(server, rql, "run", "a", "--", "sleep", "60")
+    check_equal((granted["acquirer_id"], granted["token"], granted["waited_ms"], granted["via"], granted["missed"]),
+                (server.ask("HGET", "rql:lock:a", "acq_id"), int(server.ask("HGET", "rql:lock:a", "rql_token")), None, "poll", False))
+    start_waiting(server, rql, "run", "a", "--", "sleep", "60")
     third = start_waiting(server, rql, "run", "a", "--", "sleep", "60")
-    check_equal([watch.await_event("queued")["client"]["pid"] for _ in range(2)], [second.pid, third.pid])
+    queued = [watch.await_event("queued")["acquirer_id"] for _ in range(2)]
+    check_equal(queued, server.ask("ZRANGE", "rql:lock_queue:a", "0", "-1"))
     check_equal(watch.events[-1]["waiting"], 2)
     third.terminate()
-    check_equal(watch.await_event("withdrew")["client"]["pid"], third.pid)
+    check_equal(watch.await_event("withdrew")["acquirer_id"], queued[1])
     first.terminate()
     released = watch.await_event("released")
-    check_equal((released["client"]["pid"], released["token"]), (first.pid, granted["token"]))
+    check_equal((released["acquirer_id"], released["token"]), (granted["acquirer_id"], granted["token"]))
     handed = watch.await_event("granted")
-    check_equal((handed["client"]["pid"], handed["missed"], handed["waiting"]), (second.pid, False, 0))
+    check_equal((handed["acquirer_id"], handed["missed"], handed["waiting"]), (queued[0], False, 0))
     assert handed["waited_ms"] > 0 and handed["token"] > granted["token"], handed
     watch.end()
 
@@ -141,6 +142,8 @@ def test_a_server_that_goes_and_comes_is_told_and_watched_on(_server, _rql):
         away = watch.await_event("away")
         assert away["error"] and away["name"] is None, away
         own.launch()
+        back = watch.await_event("back")
+        assert back["at_us"] > away["at_us"] > 0 and back["error"] is None, back
         watch.await_event("released", acquirer_id="x")
         own.ask("HSET", "rql:lock:a", "acq_id", "y", "hst_id", "h", "ts", 1, "ini_ttl", 1)
         watch.await_event("granted", acquirer_id="y")
@@ -176,7 +179,7 @@ def test_text_has_a_line_for_each_event(server, rql):
     server.ask("ZADD", "rql:lock_queue:x\u202e", server.now_us() / 1e6, "rql:acq:2/1/1/0/0123456789abcdef")
     done = finish(process)
     check_equal(done.code, 0)
-    assert re.fullmatch(r"\S+  x\\u202e  queued     ruby\[2\]  waited \S+  1 wait\n", done.out), done.out
+    assert re.fullmatch(r"\S+  x\\u202e  queued     ruby\[2\]  waited \S+  waiting 1\n", done.out), done.out
 
 
 def test_only_events_of_the_list_are_told(server, rql):

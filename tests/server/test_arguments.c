@@ -113,7 +113,7 @@ TEST(calls_for_a_lock_or_a_series_refuse_null)
 
 struct seen {
     pthread_t by;
-    atomic_int changes[RQL_CHANGE_AWAY + 1];
+    atomic_int changes[RQL_CHANGE_BACK + 1];
 };
 
 static void on_change(const rql_change *change, void *user_data)
