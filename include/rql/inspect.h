@@ -367,14 +367,14 @@ RQL_API RQL_MUST_CHECK rql_status rql_queues_inspect(rql_client *client, rql_que
  * A tool that looks again and again needs no SCAN of all keys for what it knows.
  *
  * @param[in]  client   The client.
- * @param[in]  names    Names of locks, in any order. They may be longer than ::RQL_NAME_MAX, as a
- *                      listing may have them.
+ * @param[in]  names    Names of locks, in any order; may be NULL if @p n_names is 0. They are not
+ *                      checked, because a listing has names of other programs, too.
  * @param[in]  n_names  Number of names.
- * @param[out] out      The locks, each once; untouched unless RQL_OK. They are in the order of
- *                      their keys.
+ * @param[out] out      The locks, each name once, in the order of their keys; untouched unless
+ *                      RQL_OK.
  * @param[out] error    Why the call did not return RQL_OK, or NULL.
  * @retval RQL_OK         `*out` is set.
- * @retval RQL_E_INVALID  A pointer is NULL.
+ * @retval RQL_E_INVALID  A pointer or a name is NULL.
  * @retval RQL_E_IO       No reply; also other faults of status.h.
  * @owner   The caller owns `*out`; release with rql_free().
  * @threads Callable from any thread.
@@ -390,14 +390,14 @@ RQL_API RQL_MUST_CHECK rql_status rql_locks_read(rql_client *client, const char 
  * A tool that looks again and again needs no SCAN of all keys for what it knows.
  *
  * @param[in]  client   The client.
- * @param[in]  names    Names of locks, in any order. They may be longer than ::RQL_NAME_MAX, as a
- *                      listing may have them.
+ * @param[in]  names    Names of locks, in any order; may be NULL if @p n_names is 0. They are not
+ *                      checked, because a listing has names of other programs, too.
  * @param[in]  n_names  Number of names.
- * @param[out] out      The queues, each once; untouched unless RQL_OK. They are in the order of
- *                      their keys.
+ * @param[out] out      The queues, each name once, in the order of their keys; untouched unless
+ *                      RQL_OK.
  * @param[out] error    Why the call did not return RQL_OK, or NULL.
  * @retval RQL_OK         `*out` is set.
- * @retval RQL_E_INVALID  A pointer is NULL.
+ * @retval RQL_E_INVALID  A pointer or a name is NULL.
  * @retval RQL_E_IO       No reply; also other faults of status.h.
  * @owner   The caller owns `*out`; release with rql_free().
  * @threads Callable from any thread.

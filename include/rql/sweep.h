@@ -303,7 +303,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_extend_by_secret(rql_client *client, 
  *
  * @retval RQL_OK         Ended, and the lock was handed to the next waiter.
  * @retval RQL_NOT_HELD   No grant with this token is in force.
- * @retval RQL_E_INVALID  The name or the token is malformed.
+ * @retval RQL_E_INVALID  The name is malformed, or @p token is less than 1.
  * @retval RQL_E_UNKNOWN  No reply; it is safe to repeat the call. Also other faults of status.h.
  *
  * @threads Callable from any thread.
@@ -323,7 +323,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_end_grant(rql_client *client, const c
  *
  * @retval RQL_OK         Removed.
  * @retval RQL_NOT_FOUND  The acquirer does not wait for the lock.
- * @retval RQL_E_INVALID  The name or the id is malformed.
+ * @retval RQL_E_INVALID  The name is malformed, or @p acquirer_id does not have 1 to 127 bytes.
  * @retval RQL_E_UNKNOWN  No reply; it is safe to repeat the call. Also other faults of status.h.
  *
  * @threads Callable from any thread.

@@ -57,8 +57,10 @@ const struct cli_command cli_serve = {
         "  /healthz     200 if the server has answered in the last 10 s, else 503\n"
         "  /            with --page: the locks, their queues, and the hosts, live\n"
         "  /locks.json  with --page: what rql top --json prints\n"
+        "  /history.json  with --page: who used locks in the last 7 days\n"
         "Nothing can be changed. Answers are those of the last reading, so no client waits for the "
-        "lock server. At most 16 clients are served at once, and each has 5 s for its request.\n"
+        "lock server: after a pause the first one is old, as its header Age says. At most 16 "
+        "clients are served at once, and each has 5 s for its request.\n"
         "Without --listen only this machine is served. There is no login and no TLS: for other "
         "machines put a proxy in front that has both, or give an address that only they reach.\n",
     .makes_clients = true,

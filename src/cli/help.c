@@ -13,7 +13,8 @@ enum { LABEL_SIZE = 64, LENGTH_MAX = 64 };
 const struct cli_exit_code cli_exit_codes[] = {
     {CLI_DONE, NULL, "done"},
     {CLI_REFUSED, "run series lock", "not acquired; --conflict-exit-code sets another code"},
-    {CLI_REFUSED, "unlock extend info queue", "not held, or no request waits"},
+    {CLI_REFUSED, "unlock extend info", "not held; unlock --force does not refuse"},
+    {CLI_REFUSED, "queue", "no request waits"},
     {CLI_REFUSED, "drain", "locks are still held, or no client runs on HOST"},
     {CLI_REFUSED, "wait", "still held when the time was over"},
     {CLI_REFUSED, "doctor", "a failure or a warning; with --strict a note, too"},
