@@ -778,7 +778,8 @@ def test_where_an_agent_does_not_listen(_server, rql):
             check_equal(refused.code, 64)
             check_in("can be listened at", refused.err)
         refused = rql("agent", "--listen", agent.path, "--password-file", secret)
-        check_equal((refused.code, refused.err), (69, f"rql: {agent.path}: Address already in use\n"))
+        check_equal(refused.code, 69)
+        assert re.fullmatch(rf"rql: {re.escape(agent.path)}: Address (already )?in use\n", refused.err), refused.err
         refused = rql("agent", "--listen", "127.0.0.1:6390")
         check_equal(refused.code, 64)
         check_in("an address needs a --password-file", refused.err)
