@@ -10,7 +10,8 @@ EMULATED = PLATFORMS / "emulated.sh"
 CHECK_GLIBC = ROOT / "tests/api/check_glibc.py"
 CACHE = os.environ.get("RQL_STATIC_CACHE") or str(OUT / "static-cache")
 RELEASE = ("-Dbuildtype=release", "-Dtls=enabled")
-INSTALL = "apt-get update && apt-get install -y --no-install-recommends "
+# Nothing is removed: Debian's cross compilers and gcc-multilib exclude each other.
+INSTALL = "apt-get update && apt-get install -y --no-install-recommends --no-remove "
 # A program of theirs -> packages, where it is missing.
 NEEDED = {
     "cmake": "linux-libc-dev dpkg-dev cmake make perl pkg-config",
