@@ -11,8 +11,8 @@
  * something changes, and up to 1 s while nothing does; farther if the server is slow. A reading
  * costs the server a few commands for each lock.
  *
- * A watch cannot tell a release by the holder from an unlock by force, a sweep, or a key that
- * somebody deleted: the key has gone before its time, and that is ::RQL_CHANGE_RELEASED.
+ * A watch cannot tell a release by the holder from an unlock by force, a sweep, or the deletion
+ * of its key: the key has gone before its time, and that is ::RQL_CHANGE_RELEASED.
  */
 
 #include <rql/base.h>

@@ -18,24 +18,15 @@ rql_holder_list *rqli_ended_read(rql_client *client, const struct rqli_keys *key
     return holders;
 }
 
-static struct rqli_slice reason_of(const rql_holder_info *holder)
-{
-    for (size_t i = 0; i < holder->n_meta; i++) {
-        if (strcmp(holder->meta[i].name, "reason") == 0) {
-            return rqli_slice_of(holder->meta[i].value);
-        }
-    }
-    return (struct rqli_slice){"", 0};
-}
-
 void rqli_ended_note(rql_client *client, const struct rqli_keys *keys,
                      const rql_holder_list *holders, const char *acquirer, enum rqli_ending ending)
 {
     for (size_t i = 0; holders && i < holders->count; i++) {
         const rql_holder_info *holder = holders->item[i];
+        const char *reason = rqli_reason_in(holder->meta, holder->n_meta);
         const struct rqli_ended_hold hold = {
             .name = rqli_name_in(keys->lock, RQLI_KEY_LOCK),
-            .reason = reason_of(holder),
+            .reason = rqli_slice_of(reason ? reason : ""),
             .at_us = holders->server_us,
             .waited_us = -1,
             .held_us = rqli_later(holders->server_us - holder->acquired_at_us, 0),

@@ -115,21 +115,31 @@ static bool find_sharer(const struct rqli_reply *hash, const char *secret,
     return false;
 }
 
+rql_status rqli_read_fields(rql_client *client, const struct rqli_keys *keys,
+                            struct rqli_batch **out, rql_error *error)
+{
+    const char *key = keys->lock.data;
+    const struct rqli_reader reader = {.client = client, .where = key, .error = error};
+    rql_status status = rqli_query_about(client, keys, out, error, "HGETALL", key, NULL);
+
+    if (status) {
+        return rqli_reader_status(&reader, status);
+    }
+    return (*out)->reply->type == RQLI_REPLY_ARRAY
+               ? RQL_OK
+               : rqli_batch_fault(*out, (*out)->reply, "HGETALL", key, error);
+}
+
 /* Asks the server for the sharer. RQL_NOT_HELD: there is none, or the lock is not one of several.
  */
 static rql_status read_sharer(rql_client *client, const struct rqli_named *lock, const char *secret,
                               struct secret_sharer *out, rql_error *error)
 {
-    const char *key = lock->keys.lock.data;
-    const struct rqli_reader reader = {.client = client, .where = key, .error = error};
     RQLI_AUTO(rqli_batch_give) struct rqli_batch *batch = NULL;
-    rql_status status = rqli_query_about(client, &lock->keys, &batch, error, "HGETALL", key, NULL);
+    rql_status status = rqli_read_fields(client, &lock->keys, &batch, error);
 
     if (status) {
-        return rqli_reader_status(&reader, status);
-    }
-    if (batch->reply->type != RQLI_REPLY_ARRAY) {
-        return rqli_batch_fault(batch, batch->reply, "HGETALL", key, error);
+        return status;
     }
     return find_sharer(batch->reply, secret, out) ? RQL_OK : fail_not_held(name_of(lock), error);
 }

@@ -8,4 +8,9 @@
 rql_status rqli_end_by_secret(rql_client *client, const char *name, const char *secret,
                               enum rqli_ending ending, rql_error *error);
 
+/* Reads the fields of a lock. *out is NULL before; the caller gives it back, also after a fault.
+ * After RQL_OK its reply is an array. */
+rql_status rqli_read_fields(rql_client *client, const struct rqli_keys *keys,
+                            struct rqli_batch **out, rql_error *error);
+
 #endif

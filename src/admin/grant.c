@@ -55,19 +55,13 @@ static void find_secret(struct grant *self, const struct rqli_reply *hash)
 static rql_status read_secret(rql_client *client, const struct rqli_named *lock, struct grant *self,
                               rql_error *error)
 {
-    const char *key = lock->keys.lock.data;
-    const struct rqli_reader reader = {.client = client, .where = key, .error = error};
     RQLI_AUTO(rqli_batch_give) struct rqli_batch *batch = NULL;
-    rql_status status = rqli_query_about(client, &lock->keys, &batch, error, "HGETALL", key, NULL);
+    rql_status status = rqli_read_fields(client, &lock->keys, &batch, error);
 
-    if (status) {
-        return rqli_reader_status(&reader, status);
+    if (!status) {
+        find_secret(self, batch->reply);
     }
-    if (batch->reply->type != RQLI_REPLY_ARRAY) {
-        return rqli_batch_fault(batch, batch->reply, "HGETALL", key, error);
-    }
-    find_secret(self, batch->reply);
-    return RQL_OK;
+    return status;
 }
 
 /* A nonce is never granted twice, so the release can end no newer grant. */

@@ -130,7 +130,7 @@ static bool are_texts(const struct rqli_reply *items, size_t n)
 }
 
 /* Adds a hold that has been ended to the history. A kept lock, one of several as a whole, and what
- * has no owner, are nobody's. */
+ * has no owner, are no holds. */
 static void note_hold(const struct rqli_sweep_rule *self, const struct rqli_sweep *sweep,
                       const struct rqli_sweep_target *target, struct rqli_slice acquirer,
                       struct rqli_ended_hold *hold)

@@ -1,3 +1,4 @@
+#include "admin/info.h"
 #include "admin/watch_state.h"
 #include "base/cancel.h"
 #include "base/clock.h"
@@ -172,8 +173,7 @@ static rql_status fill(rql_watch *self, struct reading *out, rql_error *error)
         const rql_lock_info *lock = out->locks->item[i];
         const rql_queue_info *queue = out->queues->item[i];
 
-        if (lock->status == RQL_KEY_ALIVE && lock->acquirer_id &&
-            strcmp(lock->acquirer_id, RQLI_SHARED_ACQUIRER) == 0) {
+        if (lock->status == RQL_KEY_ALIVE && rqli_lock_info_is_of_several(lock)) {
             status = rql_lock_holders(self->client, lock->name, &out->holders[i], error);
         }
         out->watched[i] =

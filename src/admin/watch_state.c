@@ -251,26 +251,26 @@ static void compare_holders(const struct comparison *self)
 
 /* ---- requests ---- */
 
+/* Returns whether a grant of this reading is not in the other one. */
+static bool has_other_grant(const struct rqli_watched *self, const struct rqli_watched *than)
+{
+    struct holder same;
+
+    for (size_t i = 0; i < count_holders(self); i++) {
+        const struct holder holder = holder_at(self, i);
+
+        if (!find_holder(than, &holder, &same)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Returns whether the lock has another owner than before, so that a turn may have passed. */
 static bool may_have_had_its_turn(const struct comparison *self)
 {
-    struct holder other;
-
-    for (size_t i = 0; i < count_holders(self->now); i++) {
-        const struct holder holder = holder_at(self->now, i);
-
-        if (!find_holder(self->before, &holder, &other)) {
-            return true;
-        }
-    }
-    for (size_t i = 0; i < count_holders(self->before); i++) {
-        const struct holder holder = holder_at(self->before, i);
-
-        if (!find_holder(self->now, &holder, &other)) {
-            return true;
-        }
-    }
-    return count_holders(self->now) == 0 && count_holders(self->before) == 0;
+    return has_other_grant(self->now, self->before) || has_other_grant(self->before, self->now) ||
+           (count_holders(self->now) == 0 && count_holders(self->before) == 0);
 }
 
 static void report_request(const struct comparison *self, rql_change_kind kind,

@@ -66,13 +66,7 @@ static void know(struct watcher *self, const char *acquirer_id)
 /* Returns the time by the server's clock, or by that of this host when there is no answer. */
 static int64_t time_of(const rql_change *change)
 {
-    struct timespec now = {0};
-
-    if (change->at_us >= 0) {
-        return change->at_us;
-    }
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    return now.tv_sec * INT64_C(1000000) + now.tv_nsec / 1000;
+    return change->at_us >= 0 ? change->at_us : cli_wall_us();
 }
 
 static void print_json(const struct watcher *self, const rql_change *change, int64_t n_dropped,
@@ -410,8 +404,7 @@ const struct cli_command cli_watch = {
         "is not seen; missed says that there was something. A release, an unlock by force and a "
         "key that was deleted look alike: released. With --all a new name is found within 10 s.\n"
         "Names of clients are read again at most every 0.2 s: a client that has come since is "
-        "shown by "
-        "its id.\n"
+        "shown by its id.\n"
         "If the reader of the lines is slow, 1000 of them are kept; how many were dropped is said "
         "in the next one.\n"
         "It ends by itself after --count events, and with 0 by ^C.\n",

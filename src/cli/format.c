@@ -214,13 +214,23 @@ const char *cli_format_duration(int64_t value_ms, char out[CLI_DURATION_SIZE])
     return out;
 }
 
-/* Reads the clock that continues during suspend, as the library does. */
-int64_t cli_now_us(void)
+static int64_t read_us(clockid_t clock)
 {
     struct timespec now = {0};
 
-    (void)clock_gettime(CLOCK_BOOTTIME, &now);
+    (void)clock_gettime(clock, &now);
     return now.tv_sec * INT64_C(1000000) + now.tv_nsec / 1000;
+}
+
+/* Reads the clock that continues during suspend, as the library does. */
+int64_t cli_now_us(void)
+{
+    return read_us(CLOCK_BOOTTIME);
+}
+
+int64_t cli_wall_us(void)
+{
+    return read_us(CLOCK_REALTIME);
 }
 
 int64_t cli_now_ms(void)

@@ -63,6 +63,10 @@ const char *cli_format_duration(int64_t value_ms, char out[CLI_DURATION_SIZE]);
 int64_t cli_now_us(void);
 int64_t cli_now_ms(void);
 
+/* Returns microseconds since 1970 on the clock of this host, which may jump: for people to read,
+ * and to compare with another clock. */
+int64_t cli_wall_us(void);
+
 /* Returns the time of that clock in `ms` milliseconds, INT64_MAX at most. */
 int64_t cli_after_ms(int64_t ms);
 

@@ -1,6 +1,6 @@
 #include "service.h"
-#include "format.h"
 
+#include "format.h"
 #include "systemd.h"
 
 #include <errno.h>

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -95,18 +94,18 @@ static void make_ids(struct cli_trace *self, const char *caller)
  * together, and are read again. */
 static void read_clocks(struct cli_trace *self)
 {
-    struct timespec now = {0};
+    int64_t now_us = 0;
     int64_t before = 0;
 
     for (int i = 0; i < READINGS; i++) {
         before = cli_now_us();
-        (void)clock_gettime(CLOCK_REALTIME, &now);
+        now_us = cli_wall_us();
         self->begun_us = cli_now_us();
         if (self->begun_us - before <= READING_US) {
             break;
         }
     }
-    self->wall_us = now.tv_sec * INT64_C(1000000) + now.tv_nsec / 1000 - self->begun_us;
+    self->wall_us = now_us - self->begun_us;
 }
 
 void cli_trace_begin(struct cli_trace *self, const struct cli_args *args)

@@ -342,12 +342,23 @@ void rqli_history_hurry(struct rqli_history *self)
 
 /* ---- holds of this client ---- */
 
+const char *rqli_reason_in(const rql_meta *meta, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(meta[i].name, "reason") == 0) {
+            return meta[i].value;
+        }
+    }
+    return NULL;
+}
+
 void rqli_history_keep_reason(rql_lock *lock, const rql_lock_options *options)
 {
-    for (size_t i = 0; lock->client->history && i < options->n_meta; i++) {
-        if (strcmp(options->meta[i].name, "reason") == 0 && !lock->reason) {
-            lock->reason = strndup(options->meta[i].value, RQLI_REASON_MAX);
-        }
+    const char *reason =
+        lock->client->history ? rqli_reason_in(options->meta, options->n_meta) : NULL;
+
+    if (reason && !lock->reason) {
+        lock->reason = strndup(reason, RQLI_REASON_MAX);
     }
 }
 

@@ -40,6 +40,9 @@ enum {
     RQLI_HOLD_CLIENT_SIZE = 192,
 };
 
+/* Returns the metadata `reason`; NULL: there is none. */
+const char *rqli_reason_in(const rql_meta *meta, size_t count);
+
 /* NULL: no memory. To be made after the background, and freed after its thread has ended. */
 struct rqli_history *rqli_history_new(rql_client *client);
 struct rqli_history *rqli_history_free(struct rqli_history *self);

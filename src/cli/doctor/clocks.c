@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* net.rtt, clk: measures how far away the server is, and compares its clock with others. */
 
@@ -88,19 +87,11 @@ const struct doctor_group doctor_trips = {trip_rows, sizeof trip_rows / sizeof t
 /* ---- clk ---- */
 
 /* No decision depends on the wall clock: it is only compared with the server's. */
-static int64_t wall_us(void)
-{
-    struct timespec now = {0};
-
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / US_PER_MS;
-}
-
 struct doctor_clocks doctor_read_clocks(rql_client *bare)
 {
     static const char *const words[] = {"TIME", NULL};
     CLI_AUTO(rql_free) rql_reply *reply = NULL;
-    struct doctor_clocks read = {.wall_us = wall_us(), .sent_us = cli_now_us()};
+    struct doctor_clocks read = {.wall_us = cli_wall_us(), .sent_us = cli_now_us()};
 
     if (doctor_send(bare, 0, words, &reply, NULL) == RQL_OK && rql_reply_count(reply) == 2) {
         read.received_us = cli_now_us();
