@@ -62,12 +62,6 @@ static rql_status look(struct cli_session *self, int64_t left_ms, bool is_later,
     return status == RQL_NOT_FOUND && is_later ? RQL_OK : status;
 }
 
-/* Returns whether a later look may succeed: no server answers, or it is not ready. */
-static bool may_pass(rql_status status)
-{
-    return status == RQL_E_IO || status == RQL_E_UNKNOWN || status == RQL_E_UNAVAILABLE;
-}
-
 static int64_t left_until_ms(int64_t end_ms)
 {
     const int64_t now_ms = cli_now_ms();
@@ -93,7 +87,7 @@ static rql_status await_release(struct cli_session *self, rql_hold_list **out)
             *out = holds;
         }
         if (left_ms == 0 || (status == RQL_OK && count(holds) == 0) ||
-            (status != RQL_OK && (end_ms == 0 || !may_pass(status)))) {
+            (status != RQL_OK && (end_ms == 0 || !cli_may_pass(status)))) {
             return status;
         }
         if (end_ms == 0) {

@@ -129,13 +129,6 @@ static rql_status connect(const rql_options *options, rql_client **out, rql_erro
     return status;
 }
 
-/* Returns whether the error may be temporary: no server was there, or it is not ready yet. Errors
- * such as wrong passwords are permanent. */
-static bool may_pass(rql_status status)
-{
-    return status == RQL_E_IO || status == RQL_E_UNKNOWN || status == RQL_E_UNAVAILABLE;
-}
-
 /* Tries to connect once, but no longer than until end_ms. */
 static rql_status probe(const rql_options *options, int64_t end_ms, rql_error *error)
 {
@@ -179,7 +172,7 @@ static rql_status connect_in_time(struct cli_args *args, rql_client **out, rql_e
     rql_status status = probe(&args->options, end_ms, error);
     bool is_said = false;
 
-    while (may_pass(status) && cli_now_ms() < end_ms) {
+    while (cli_may_pass(status) && cli_now_ms() < end_ms) {
         const int64_t left_ms = end_ms - cli_now_ms();
         const struct timespec pause = cli_timespec(left_ms < PAUSE_MS ? left_ms : PAUSE_MS);
 

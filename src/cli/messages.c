@@ -101,6 +101,11 @@ void cli_say_errno(const char *what, int number)
     cli_say("%s: %s", what, cli_os_strerror(number, text, sizeof text));
 }
 
+bool cli_may_pass(rql_status status)
+{
+    return status == RQL_E_IO || status == RQL_E_UNKNOWN || status == RQL_E_UNAVAILABLE;
+}
+
 /* An error that the library calls invalid came from the command line or the environment. */
 int cli_fault(const rql_error *error)
 {

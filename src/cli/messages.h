@@ -24,6 +24,10 @@ void cli_say_errno(const char *what, int number);
 /* Reports the error; returns the exit code. */
 int cli_fault(const rql_error *error);
 
+/* Returns whether the error may be temporary: no server answers, or it is not ready yet. Errors
+ * such as wrong passwords are permanent. */
+bool cli_may_pass(rql_status status);
+
 /* Writes a log line of the library, with the time in front; in JSON the time is "time". */
 void cli_log_text(const rql_log_record *record, void *user_data);
 void cli_log_json(const rql_log_record *record, void *user_data);

@@ -9,8 +9,8 @@ import struct
 import termios
 import time
 
-from harness import (HOST, PROGRAM, Failure, Terminal, check_equal, check_in, environment, finish, main, share_as,
-                     start_waiting, wait_until)
+from harness import (HOST, PROGRAM, Failure, Program, Server, Terminal, check_equal, check_in, environment, finish, main,
+                     read_line, share_as, start_waiting, wait_until)
 
 WIDTH, HEIGHT = 100, 24
 
@@ -222,6 +222,19 @@ def test_names_of_others_do_not_write_to_the_terminal(server, rql):
         screen.await_line(r"^  reason=\\x1b\[31mred")
         screen.quit()
         assert "\x07" not in screen.written.decode() and "\x1b[31m" not in screen.written.decode()
+
+
+def test_a_server_that_has_gone_is_missed_without_locks_too(_server, _rql):
+    """A look that knows no name asks for none. The second one comes before all names are read again."""
+    with Server() as own:
+        rql = Program(own.url)
+        looking = rql.start("top", "-b", "--every", "1s", "-n", "2")
+        check_in("NAME", read_line(looking.stdout))
+        own.kill()
+        result = finish(looking)
+        check_equal(result.code, 69)
+        check_equal(len(result.err.splitlines()), 1)
+        rql.clean()
 
 
 def test_a_server_that_does_not_answer_leaves_the_last_picture(server, rql):

@@ -2,6 +2,7 @@
 
 #include "cost.h"
 #include "format.h"
+#include "messages.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -174,13 +175,23 @@ static void describe(struct top_row *row)
 
 /* ---- a look ---- */
 
-/* Reads the swarm. Without the rights, or with a server that has none, nothing is known of it. */
+/* Reads the swarm. Without the rights, or with a server that has none, nothing is known of it.
+ * While no name is known, this alone shows that the server does not answer. */
 static void read_hosts(struct top_look *self, struct cli_session *session)
 {
-    if (rql_swarm_hosts(session->client, session->args->options.zombie_ttl_ms, &self->hosts,
-                        NULL) == RQL_OK &&
-        rql_swarm_flusher(session->client, self->flusher, NULL) != RQL_OK) {
+    rql_error error = {.status = RQL_OK};
+    rql_status status = rql_swarm_hosts(session->client, session->args->options.zombie_ttl_ms,
+                                        &self->hosts, &error);
+
+    if (status == RQL_OK) {
+        status = rql_swarm_flusher(session->client, self->flusher, &error);
+    }
+    if (status != RQL_OK) {
         self->flusher[0] = '\0';
+    }
+    if (cli_may_pass(status)) {
+        self->status = status;
+        self->error = error;
     }
 }
 
