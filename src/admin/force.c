@@ -160,11 +160,22 @@ static rql_status run_call(rql_client *client, const struct rqli_call *call,
     return status;
 }
 
+rql_status rqli_run_end(rql_client *client, const struct rqli_call *call, struct rqli_outcome *out,
+                        rql_error *error)
+{
+    const struct rqli_op_route route = rqli_client_route(client, call->keys);
+    rql_status status = run_call(client, call, out, error);
+
+    if (!status && out->second == RQLI_SERVED_PARTLY) {
+        (void)rqli_serve(&route, call->keys, rqli_client_until_us(client, rqli_now_us()));
+    }
+    return status;
+}
+
 /* Ends the share of this secret in a lock of several. *who: its acquirer. */
 static rql_status release_share(rql_client *client, const struct rqli_named *lock,
                                 const char *secret, char who[RQL_ID_SIZE], rql_error *error)
 {
-    const struct rqli_op_route route = rqli_client_route(client, &lock->keys);
     struct secret_sharer sharer;
     const struct rqli_withdrawn share = {&lock->keys, sharer.acquirer, secret, .may_share = true};
     rql_status status = read_sharer(client, lock, secret, &sharer, error);
@@ -176,10 +187,7 @@ static rql_status release_share(rql_client *client, const struct rqli_named *loc
     }
     (void)snprintf(who, RQL_ID_SIZE, "%s", sharer.acquirer);
     rqli_held_write_withdrawal(&share, &call);
-    status = run_call(client, &call, &outcome, error);
-    if (!status && outcome.second == RQLI_SERVED_PARTLY) {
-        (void)rqli_serve(&route, &lock->keys, rqli_client_until_us(client, rqli_now_us()));
-    }
+    status = rqli_run_end(client, &call, &outcome, error);
     if (!status && outcome.what != GIVEN_BACK) {
         status = fail_not_held(name_of(lock), error);
     }

@@ -13,4 +13,9 @@ rql_status rqli_end_by_secret(rql_client *client, const char *name, const char *
 rql_status rqli_read_fields(rql_client *client, const struct rqli_keys *keys,
                             struct rqli_batch **out, rql_error *error);
 
+/* Runs a call that ends a grant or a request, and serves the rest if the script served only a part
+ * of the queue. The library does not repeat the call. */
+rql_status rqli_run_end(rql_client *client, const struct rqli_call *call, struct rqli_outcome *out,
+                        rql_error *error);
+
 #endif

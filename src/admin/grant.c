@@ -1,11 +1,9 @@
 #include "admin/force.h"
 #include "admin/info.h"
 #include "base/cancel.h"
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "lock/client.h"
-#include "net/op/op_threads.h"
 #include "wire/answer.h"
 #include "wire/number.h"
 
@@ -92,7 +90,6 @@ rql_status rql_request_remove(rql_client *client, const char *name, const char *
                               rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    RQLI_AUTO(rqli_batch_give) struct rqli_batch *batch = NULL;
     struct rqli_named lock;
     struct rqli_outcome outcome;
     struct rqli_call call;
@@ -105,24 +102,13 @@ rql_status rql_request_remove(rql_client *client, const char *name, const char *
     if (status) {
         return status;
     }
-    const struct rqli_op_route route = rqli_client_route(client, &lock.keys);
-    const int64_t until_us = rqli_client_until_us(client, rqli_now_us());
-
     rqli_call_init(&call, RQLI_SCRIPT_SWEEP_REQUEST, &lock.keys);
     rqli_call_text(&call, acquirer_id);
     rqli_call_text(&call, "0");
     rqli_call_random(&call);
-    status = rqli_call_run(&route, &call, until_us, &batch, error);
-    if (!status && !rqli_outcome_read(batch->reply, &outcome)) {
-        status = rqli_batch_fault(batch, batch->reply, rqli_call_name(&call), name, error);
+    status = rqli_run_end(client, &call, &outcome, error);
+    if (!status && outcome.what != 1) {
+        status = rqli_fail(error, RQL_NOT_FOUND, "%s: the acquirer does not wait for it", name);
     }
-    if (status) {
-        return status;
-    }
-    if (outcome.second == RQLI_SERVED_PARTLY) {
-        (void)rqli_serve(&route, &lock.keys, until_us);
-    }
-    return outcome.what == 1
-               ? RQL_OK
-               : rqli_fail(error, RQL_NOT_FOUND, "%s: the acquirer does not wait for it", name);
+    return status;
 }

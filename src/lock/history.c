@@ -5,6 +5,7 @@
 #include "lock/record.h"
 #include "lock/usage.h"
 #include "observe/observe.h"
+#include "options/options.h"
 #include "wire/reply.h"
 
 #include <stdlib.h>
@@ -80,8 +81,6 @@ static void on_error(struct rqli_history *self, const struct rqli_reply *reply)
 
 static void write_usage(struct rqli_duty *duty, struct rqli_call *call)
 {
-    static const char *const modes[] = {"off", "long", "all"};
-
     struct part *part = (struct part *)duty;
     struct rqli_history *self = part->history;
     struct rqli_keys *keys = &part->record.keys;
@@ -90,7 +89,7 @@ static void write_usage(struct rqli_duty *duty, struct rqli_call *call)
 
     keys->lock = rqli_usage_key(keys->set, day, part->record.key);
     rqli_call_init(call, RQLI_SCRIPT_USAGE, keys);
-    rqli_call_text(call, modes[self->client->options.history]);
+    rqli_call_text(call, rqli_history_words[self->client->options.history]);
     rqli_call_int(call, self->shared.n_dropped);
     rqli_call_slice(call, (struct rqli_slice){part->text, length});
     call->brings_text = true;

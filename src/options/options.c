@@ -22,8 +22,8 @@ static const char *const access_words[] = {"queued", "random", NULL};
 static const char *const conflict_words[] = {"wait_for_lock", "work_through",
                                              "extendable_work_through", "dead_locking", NULL};
 static const char *const mode_words[] = {"atomic", "gem", "sorted", NULL};
-static const char *const history_words[] = {"off", "long", "all", NULL};
 static const char *const verify_words[] = {"full", "ca", "none", NULL};
+const char *const rqli_history_words[] = {"off", "long", "all", NULL};
 
 _Static_assert(sizeof(bool) == 1, "switches are read as bytes");
 _Static_assert(sizeof(rql_access_strategy) == sizeof(int), "strategies are read as int");
@@ -225,7 +225,7 @@ static const struct rqli_option rows[] = {
      .shown.help = "A word that is shown with host and program."},
     {OF_CLIENT(client_names, "RQL_CLIENT_NAMES"), SWITCH_ON,
      .shown.help = "Host, process and program are reported, to be shown in place of ids."},
-    {OF_CLIENT(history, "RQL_HISTORY"), ONE_OF(history_words, "off | long | all", "off"),
+    {OF_CLIENT(history, "RQL_HISTORY"), ONE_OF(rqli_history_words, "off | long | all", "off"),
      .shown.help = "Ended holds are recorded: long ones, or all."},
     {OF_CLIENT(bare_login, "RQL_BARE_LOGIN"), SWITCH,
      .shown.help = "A login asks for nothing; the client can only send commands and pings."},

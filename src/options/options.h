@@ -13,6 +13,9 @@
 /* Returns whether the text is a traceparent of W3C Trace Context, version 00. */
 bool rqli_is_traceparent(const char *text);
 
+/* The word of each rql_history_mode; NULL-terminated. */
+extern const char *const rqli_history_words[];
+
 /* The structs with options. */
 enum rqli_option_struct {
     RQLI_OF_CLIENT, /* rql_options */
