@@ -5,10 +5,10 @@
  * @file share.h
  * @brief Locks that several acquirers hold together: readers, permits, slots.
  *
- * A request with rql_lock_options::share_units takes a share of a lock. It is granted when nobody
- * holds the lock, or when all who hold it share it and the units in use, with its own, are at most
- * its rql_lock_options::share_limit. All other requests want the lock alone: they and sharers
- * exclude each other. This gives
+ * A request with rql_lock_options::share_units takes a share of a lock. It is granted when the lock
+ * is free, or when all its holders share it and the units in use, with its own, are at most its
+ * rql_lock_options::share_limit. All other requests want the lock alone: they and sharers exclude
+ * each other. This gives
  *
  * - readers and writers: readers share 1 unit of ::RQL_SHARE_MAX (rql_lock_options_share()), a
  *   writer wants the lock alone;

@@ -623,7 +623,7 @@ const struct cli_command cli_who = {
 const struct cli_command cli_wait = {
     .name = "wait",
     .usage = "NAME [--wait LIMIT]",
-    .summary = "Wait until nobody holds a lock, without taking it",
+    .summary = "Wait until a lock is free, without taking it",
     .examples = "  rql wait deploy --wait 5m && ./smoke-test.sh\n",
     .notes = "Exits with 1 if the lock is still held when the time is over. Another client may\n"
              "take the lock at once: a command that must have it to itself needs rql run.\n",

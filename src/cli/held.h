@@ -57,7 +57,7 @@ int64_t cli_held_ttl_ms(const struct cli_held *self); /* the shortest ttl of its
 rql_lock_state cli_held_state(const struct cli_held *self);
 int64_t cli_held_remaining_ms(const struct cli_held *self);
 
-/* Returns whether nobody renews the lock any more, although it is still held. */
+/* Returns whether the lock is no longer renewed, although it is still held. */
 bool cli_held_is_cut(const struct cli_held *self);
 
 /* Gets a descriptor that becomes readable when a lock is lost. */

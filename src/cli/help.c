@@ -44,7 +44,7 @@ const struct cli_word cli_variables[] = {
     {"TRACEPARENT", "the span that a lock is taken in (W3C Trace Context), kept in its metadata"},
     {"RQL_PROFILE", "gem: the defaults of the Ruby gem, before all other variables"},
     {"RQL_LOCAL_DIR", "folder of the private server of local:; default /tmp/rql-UID"},
-    {"RQL_LOCAL_IDLE", "seconds for which that server stays when nobody uses it; default 60"},
+    {"RQL_LOCAL_IDLE", "seconds for which that server stays when it is not used; default 60"},
     {.name = NULL},
 };
 

@@ -127,7 +127,7 @@ static bool may_log(void)
     }
     left_out = atomic_exchange(&n_unread, 0);
     if (left_out > 0) {
-        cli_say_nowait("log: nobody read for a while; %u lines are left out", left_out);
+        cli_say_nowait("log: nothing was read for a while; %u lines are left out", left_out);
     }
     return true;
 }

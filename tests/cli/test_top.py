@@ -139,7 +139,7 @@ def test_who_and_why_is_two_keys_away(server, rql):
         screen.await_line(r"^NAME ")
         screen.type("j\n")
         screen.await_line(r"^b *$")
-        screen.await_line(r"nobody waits")
+        screen.await_line(r"no waiters")
         process.kill()
         check_equal(screen.quit(), 0)
 
@@ -304,7 +304,7 @@ def test_it_stops_and_goes_on(_server, rql):
         screen.await_line("^locks 0")
         screen.type("\x1a")
         screen.type("b")
-        screen.await_line("nobody waits")
+        screen.await_line("no waiters")
         check_equal(screen.quit(), 0)
 
 

@@ -14,7 +14,7 @@ enum { TOP_RATES = 10 };
 struct top_row {
     const char *name;            /* of one of these */
     const rql_lock_info *lock;   /* NULL: it is free */
-    const rql_queue_info *queue; /* NULL: nobody waits */
+    const rql_queue_info *queue; /* NULL: no waiters */
     int64_t waiting;
     int64_t held_ms;   /* -1: it is free, or the server does not say */
     int64_t left_ms;   /* -1: the same */

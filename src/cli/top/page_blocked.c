@@ -34,7 +34,7 @@ void top_draw_blocked(struct top_look *look, struct top_sheet *sheet)
     const struct top_row **rows = top_look_sort(look, TOP_WAITING, false, NULL, &count);
 
     if (count == 0 || rows[0]->waiting == 0) {
-        top_add(sheet, TOP_PLAIN, "nobody waits");
+        top_add(sheet, TOP_PLAIN, "no waiters");
     }
     for (size_t i = 0; i < count && rows[i]->waiting > 0 && !sheet->is_cut; i++) {
         add_blocked(sheet, look, rows[i]);

@@ -194,7 +194,7 @@ static void draw_queue(const struct top_look *look, const struct top_row *row,
 
     top_add(sheet, TOP_PLAIN, "");
     if (!row->queue) {
-        top_add(sheet, TOP_BOLD, "nobody waits");
+        top_add(sheet, TOP_BOLD, "no waiters");
         return;
     }
     add_headings(sheet);
@@ -215,7 +215,7 @@ void top_draw_lock(struct top_view *self, struct top_look *look, struct top_shee
     }
     if (!row) {
         top_add(sheet, TOP_PLAIN, "");
-        top_add(sheet, TOP_BOLD, "nobody waits");
+        top_add(sheet, TOP_BOLD, "no waiters");
         return;
     }
     draw_holders(look, row, sheet, chosen);

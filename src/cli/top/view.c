@@ -348,7 +348,7 @@ static void ask_to_unlock(struct top_view *self, const struct top_look *look)
     rql_holder_info holder;
 
     if (!lock || lock->is_kept || !lock->acquirer_id) {
-        (void)snprintf(self->note, sizeof self->note, "nobody holds it");
+        (void)snprintf(self->note, sizeof self->note, "it is not held");
     } else if (self->page == TOP_LOCK && top_count_items(look, row) > 0) {
         const struct top_item item = top_item_at(look, row, top_item_place(self, look, row));
 
