@@ -195,12 +195,14 @@ static void await_call(const struct turn *turn, char heard[HEARD_SIZE])
                                                     : "\r\nEVALSHA\r\n"));
 }
 
-static void take_turns(const struct turn *turns)
+/* left_us: how much time the call has left once it was heard; 0: long. */
+static void take_turns(const struct turn *turns, int64_t left_us)
 {
     char heard[HEARD_SIZE];
 
     for (const struct turn *turn = turns; turn->node > 0; turn++) {
         await_call(turn, heard);
+        one.op.until_us = left_us > 0 ? rqli_now_us() + left_us : one.op.until_us;
         peer_say(peer[turn->node - 1], turn->says);
     }
 }
@@ -218,7 +220,7 @@ static const struct row {
     const char *name;
     struct turn turns[TURNS_MAX];
     uint64_t generation; /* of the connection that it has to go over; 0: any */
-    int64_t until_us;    /* 0: long */
+    int64_t left_us;     /* once it was heard; 0: long */
     bool is_plain;
     bool is_of_words;  /* a command, in place of a script */
     rql_status status; /* of the fault; RQL_OK: it is answered */
@@ -242,7 +244,7 @@ static const struct row {
     {"a slot that moves", {{1, TRYAGAIN}, {1, TRYAGAIN}, {1, DONE}}, .answered = 1, .has_keys = 1},
     {"a slot that nobody has, to the end of its time",
      {{1, DOWN}},
-     .until_us = BRIEF_US,
+     .left_us = BRIEF_US,
      .status = RQL_E_UNAVAILABLE,
      .has_keys = 1},
     {"an error like any other", {{1, "-OOM x\r\n"}}, .status = RQL_E_UNAVAILABLE, .has_keys = 1},
@@ -284,11 +286,10 @@ TEST(a_call_goes_where_its_keys_are)
     EACH_ROW (row, rows) {
         begin();
         one.op.generation = row->generation;
-        one.op.until_us = row->until_us ? rqli_now_us() + row->until_us : one.op.until_us;
         one.is_plain = row->is_plain;
         one.is_of_words = row->is_of_words;
         assert_true(rqli_op_start(&one_driver));
-        take_turns(row->turns);
+        take_turns(row->turns, row->left_us);
         await_end();
         CHECK_ALL(EQ(one.n_replies, row->status == RQL_OK), EQ(one.n_faults, row->status != RQL_OK),
                   EQ(one.error.status, row->status), EQ(number_of(one.op.answered), row->answered),
