@@ -1,6 +1,7 @@
 #include "check.h"
 
 #include "base/clock.h"
+#include "base/threads.h"
 #include "lock/client.h"
 #include "lock/leases.h"
 #include "lock/lost_writes.h"
@@ -85,6 +86,16 @@ TEST(who_holds_a_lock_is_counted_until_the_last_one_ends)
     for (size_t i = 0; i < N_ROWS(locks); i++) {
         rqli_lock_free(locks[i]);
     }
+}
+
+TEST(what_a_task_holds_does_not_count_for_the_thread_of_its_number)
+{
+    rql_lock *of_thread = rqli_lock_new(client, "x", 0);
+    rql_lock *of_task = rqli_lock_new(client, "y", rqli_thread_number());
+
+    assert_int_not_equal(of_thread->holder, of_task->holder);
+    rqli_lock_free(of_thread);
+    rqli_lock_free(of_task);
 }
 
 /* Which of the two nodes are there. At the other one a loss would not be seen. The test is the
