@@ -156,31 +156,39 @@ static bool judge_wait(const struct stage *stage, const struct watch *watch,
     return true;
 }
 
-/* The waits in the order of their arrival, by the time of their grant; 0 does not count. From the
- * last arrival to the first: a wait was passed over if one that came later was granted before. */
-static size_t count_passed(const int64_t *granted_ns, size_t n)
+/* The waits in the order of their arrival, each with its grant, or NULL: it does not count. From
+ * the last arrival to the first: a wait was passed over if one that came later was granted before.
+ */
+static void judge_waits(const struct seen *seen, const struct hold *const *grants,
+                        struct verdict *out)
 {
-    int64_t earliest_ns = INT64_MAX;
-    size_t passed = 0;
+    const struct hold *earliest = NULL;
+    size_t n = out->waits_seen;
 
     while (n-- > 0) {
-        if (granted_ns[n] != 0) {
-            passed += granted_ns[n] > earliest_ns;
-            earliest_ns = smaller(earliest_ns, granted_ns[n]);
+        if (!grants[n]) {
+            continue;
         }
+        if (!earliest || grants[n]->entered_ns <= earliest->entered_ns) {
+            earliest = grants[n];
+            continue;
+        }
+        out->waits_passed++;
+        out->passed = grants[n];
+        out->passed_us = grants[n]->entered_us - seen[n].score_us;
+        out->passed_by = earliest->worker;
     }
-    return passed;
 }
 
 /* False: no memory. */
 static bool judge_order(const struct stage *stage, struct watch *watch,
                         const struct killing *killing, struct verdict *out)
 {
-    int64_t *granted_ns = calloc(watch->n_seen + 1, sizeof *granted_ns);
+    const struct hold **grants = calloc(watch->n_seen + 1, sizeof(struct hold *));
     struct cursor cursor = {{0}};
     size_t i;
 
-    if (!granted_ns) {
+    if (!grants) {
         return false;
     }
     qsort(watch->seen, watch->n_seen, sizeof watch->seen[0], by_score);
@@ -192,11 +200,11 @@ static bool judge_order(const struct stage *stage, struct watch *watch,
         if (!hold) {
             out->waits_forgotten += process_of(seen->worker) != killing->process;
         } else if (judge_wait(stage, watch, seen, hold, out)) {
-            granted_ns[i] = hold->entered_ns;
+            grants[i] = hold;
         }
     }
-    out->waits_passed = count_passed(granted_ns, watch->n_seen);
-    free(granted_ns);
+    judge_waits(watch->seen, grants, out);
+    free(grants);
     return true;
 }
 

@@ -24,11 +24,14 @@ struct verdict {
     size_t token_faults;    /* tokens not above all earlier ones */
     size_t waits_seen;      /* requests that were seen in the queue */
     size_t waits_granted;
-    size_t waits_moved;     /* others, during which the lock went to another server */
-    size_t waits_still;     /* others, during which their process stood still */
-    size_t waits_passed;    /* granted after a request that had come later */
-    size_t waits_forgotten; /* never granted, though their process lived on */
-    size_t least, most;     /* holds per worker of the processes that lived on */
+    size_t waits_moved;        /* others, during which the lock went to another server */
+    size_t waits_still;        /* others, during which their process stood still */
+    size_t waits_passed;       /* granted after a request that had come later */
+    const struct hold *passed; /* what the first of those got */
+    int64_t passed_us;         /* how long it had waited */
+    int passed_by;             /* whose request came later */
+    size_t waits_forgotten;    /* never granted, though their process lived on */
+    size_t least, most;        /* holds per worker of the processes that lived on */
     struct histogram hand_offs;
 };
 

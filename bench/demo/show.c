@@ -271,6 +271,20 @@ static bool print_updates(const struct show *self, const struct verdict *verdict
                          number_of(verdict->counter).text, number_of(verdict->counter_wanted).text);
 }
 
+/* The first wait that was passed over. */
+static struct left_out passed_over(const struct show *self, const struct verdict *verdict)
+{
+    struct left_out out = {""};
+
+    if (verdict->passed) {
+        (void)snprintf(out.text, sizeof out.text, "; %s got it at %.3f s, after %.0f ms, behind %s",
+                       name_of(self, verdict->passed->worker).text,
+                       seconds_at(self, verdict->passed->entered_ns),
+                       (double)verdict->passed_us * 1e-3, name_of(self, verdict->passed_by).text);
+    }
+    return out;
+}
+
 static bool print_order(const struct show *self, const struct verdict *verdict)
 {
     struct left_out still = left_out(verdict->waits_still, "their process was paused");
@@ -279,9 +293,9 @@ static bool print_order(const struct show *self, const struct verdict *verdict)
 
     if (verdict->waits_passed > 0 || verdict->waits_forgotten > 0) {
         return print_promise(self, BROKEN, "order was kept",
-                             "%zu of %zu waits were passed over, %zu never served%s%s",
+                             "%zu of %zu waits were passed over, %zu never served%s%s%s",
                              verdict->waits_passed, verdict->waits_seen, verdict->waits_forgotten,
-                             still.text, moved.text);
+                             passed_over(self, verdict).text, still.text, moved.text);
     }
     if (verdict->waits_granted == 0) {
         return print_promise(self, NOT_TESTED, "order was kept",
