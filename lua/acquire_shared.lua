@@ -30,9 +30,9 @@ elseif held[4] then
 end
 local owner = group.owner
 local end_us = field and call("ZSCORE", shares, acquirer)
-local holder = end_us and field:sub(1, 32) or (owner == acquirer and held[2])
+local holder = end_us and field:sub(1, 32) or owner == acquirer and held[2]
 local is_first_to_wait = owner and n_keys == 1 -- there is neither queue nor request
-local way, fits = "0", not owner or (group.used and not holder and group.used + units <= limit + 0)
+local way, fits = "0", not owner or group.used and not holder and group.used + units <= limit + 0
 local sharer = fits and owner and {acquirer = acquirer, host = host, ttl_ms = ttl_ms, nonce = nonce, lease_ms = ttl_ms,
                                    mark = "-", units = units, limit = limit, asks = asks,
                                    metadata = fields[9] and cmsgpack.pack({unpack(fields, 9)}) or ""}

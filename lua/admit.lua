@@ -12,45 +12,46 @@ local function turn_of_sharer(self, acquirer, record)
     if is_me and not self.fits then
         return "stays"
     end
-    local paused_us = self.n_admitted == 0 and pause_end(keys[5], now_text)
+    local waiter = read_record(acquirer, record)
+    local lives = waiter and (is_me or not self.silent[waiter.identity]
+        and is_alive(keys[4], waiter, now_text, waiter.score_us))
+    local units, limit, asks, rest_at, token, slots
+    if lives and waiter.access:lower() == "h" then -- its share is the first pair of its packed metadata
+        units, limit, asks, rest_at = waiter.metadata:match("rql_share.(%d+) (%d+)(s?)()")
+    end
+    local joins = units and group.used + units <= limit + 0 and group.owner ~= acquirer
+        and call("HEXISTS", keys[1], "rql_h:" .. acquirer) == 0 -- an acquirer that has a share waits for its end
+    if joins and self.work < MOST then
+        waiter.acquirer, waiter.lease_ms, waiter.mark = acquirer, waiter.ttl_ms, "-"
+        waiter.units, waiter.limit, waiter.asks = units, limit, asks
+        waiter.metadata = rest_at > #waiter.metadata and ""
+            or cmsgpack.pack({unpack(cmsgpack.unpack(waiter.metadata), 3)})
+        if not is_me and is_less(CLAIM_MS, waiter.ttl_ms) then
+            waiter.lease_ms, waiter.mark = CLAIM_MS, "c"
+        end
+        token, slots = join(group, keys, now_text, waiter) -- nothing in a pause
+    end
+    local paused_us = not token and self.n_admitted == 0 and pause_end(keys[5], now_text)
     if paused_us then
         self.free_ms = math.ceil((paused_us - now_text) / 1000)
         return "stays"
-    end
-    local waiter = read_record(acquirer, record)
-    if not waiter then
+    elseif not waiter then
         -- @include ruby_beside_sharers
         return "stays"
-    elseif not is_me and (self.silent[waiter.identity]
-        or not is_alive(keys[4], waiter, now_text, waiter.score_us)) then
+    elseif not lives then
         return "dead", waiter.access
-    end
-    local units, limit, asks, rest_at
-    if waiter.access == "h" or waiter.access == "H" then -- its share is the first pair of its packed metadata
-        units, limit, asks, rest_at = waiter.metadata:match("rql_share.(%d+) (%d+)(s?)()")
-    end
-    if not units or group.used + units > limit + 0 or (group.is_of_one and group.owner == acquirer)
-        or call("HEXISTS", keys[1], "rql_h:" .. acquirer) == 1 then
-        return "stays" -- an acquirer that has a share waits for its end
-    elseif self.work >= MOST then
-        notify(keys, waiter, waiter.nonce .. " look")
+    elseif not token then
+        if joins then
+            notify(keys, waiter, waiter.nonce .. " look")
+        end
         return "stays"
     end
-    local sharer = waiter
-    sharer.acquirer, sharer.lease_ms, sharer.mark = acquirer, waiter.ttl_ms, "-"
-    sharer.units, sharer.limit, sharer.asks = units, limit, asks
-    sharer.metadata = rest_at > #waiter.metadata and ""
-        or cmsgpack.pack({unpack(cmsgpack.unpack(waiter.metadata), 3)})
-    if not is_me and is_less(CLAIM_MS, waiter.ttl_ms) then
-        sharer.lease_ms, sharer.mark = CLAIM_MS, "c"
-    end
-    local token, slots = join(group, keys, now_text, sharer)
     if is_me then
         self.token, self.slots = token, slots
     else
         local heard = notify(keys, waiter, waiter.nonce .. " " .. token .. " " .. now_text .. " " ..
-            sharer.lease_ms .. (slots == "" and "" or " " .. slots))
-        if not heard or heard == 0 then
+            waiter.lease_ms .. (slots == "" and "" or " " .. slots))
+        if (heard or 0) == 0 then
             remove_shares(group, keys, {acquirer})
             self.silent[waiter.identity] = true
             return heard and "silent" or "stays", waiter.access -- without the right to publish it has to poll
@@ -93,12 +94,12 @@ local function admit(group, keys, now_text, me, fits)
     local budget = 30 -- as in serve_queue.lua
     while page[1] do
         for i = 1, #page do
-            self.is_partly = budget <= 0
-            local fate, access = "stays", nil
-            if not self.is_partly then
-                fate, access = turn_of_sharer(self, page[i], record or call("HGET", requests, page[i]))
-                record = nil
+            if budget <= 0 then
+                self.is_partly = true
+                return self
             end
+            local fate, access = turn_of_sharer(self, page[i], record or call("HGET", requests, page[i]))
+            record = nil
             if fate == "stays" then
                 return self
             end
