@@ -71,24 +71,65 @@ static bool bind_at(int fd, const struct sockaddr_un *address, mode_t mode)
     return true;
 }
 
-/* Takes the lock of the path, which its holder has until it ends. */
-static int lock_path(const char *path)
-{
-    char file[CLI_SOCKET_PATH_SIZE + sizeof ".lock"];
-    int fd;
+enum { LOCK_FILE_SIZE = CLI_SOCKET_PATH_SIZE + sizeof ".lock" };
 
-    (void)snprintf(file, sizeof file, "%s.lock", path);
-    fd = open(file, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, PRIVATE);
+static void name_lock(const char *path, char out[LOCK_FILE_SIZE])
+{
+    (void)snprintf(out, LOCK_FILE_SIZE, "%s.lock", path);
+}
+
+/* Returns whether an open file is the one that this path names. */
+static bool is_file_at(int fd, const char *path)
+{
+    struct stat own;
+    struct stat found;
+
+    return fstat(fd, &own) == 0 && lstat(path, &found) == 0 && own.st_dev == found.st_dev &&
+           own.st_ino == found.st_ino;
+}
+
+/* Opens and locks the file that guards the path. Returns -1 after a message. */
+static int open_lock(const char *file, const char *path)
+{
+    const int fd = open(file, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, PRIVATE);
+
     if (fd < 0) {
         cli_say_errno(file, errno);
-        return -1;
-    }
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    } else if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
         cli_say("%s: another program listens there already", path);
         (void)close(fd);
         return -1;
     }
     return fd;
+}
+
+/* Takes the lock of the path, which its holder has until it ends. Only the holder removes the file,
+ * before it unlocks it. A file that was removed between open() and flock() guards nothing: another
+ * program may have made and locked the next one. */
+static int lock_path(const char *path)
+{
+    char file[LOCK_FILE_SIZE];
+    int fd;
+
+    name_lock(path, file);
+    fd = open_lock(file, path);
+    while (fd >= 0 && !is_file_at(fd, file)) {
+        (void)close(fd);
+        fd = open_lock(file, path);
+    }
+    return fd;
+}
+
+/* Removes the file while it is locked. */
+static void unlock_path(int fd, const char *path)
+{
+    char file[LOCK_FILE_SIZE];
+
+    name_lock(path, file);
+    if (is_file_at(fd, file)) {
+        (void)unlink(file);
+    }
+    (void)close(fd);
 }
 
 bool cli_socket_pass_senders(int fd)
@@ -273,7 +314,7 @@ void cli_socket_close(struct cli_socket *self)
         (void)close(self->fd);
     }
     if (self->lock_fd >= 0) {
-        (void)close(self->lock_fd);
+        unlock_path(self->lock_fd, self->path);
     }
     self->fd = -1;
     self->lock_fd = -1;

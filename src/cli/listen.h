@@ -15,8 +15,7 @@ enum cli_socket_kind {
 };
 
 /* A socket that listens. A path is locked by a file beside it, so that no other program replaces
- * it.
- */
+ * it. Both files are removed at the end. */
 struct cli_socket {
     enum cli_socket_kind kind;
     char path[CLI_SOCKET_PATH_SIZE]; /* or an address */
