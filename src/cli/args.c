@@ -334,6 +334,11 @@ static int take_name(struct cli_args *args, const struct cli_command *command, c
 {
     const bool is_first = cli_takes_name(command) && !args->name;
 
+    /* What was given to --agent behind a blank is a name. */
+    if (!is_first && args->agent && *args->agent == '\0') {
+        return cli_misused(command, "write --agent=SOCKET, and -- in front of the command, at ",
+                           name);
+    }
     if (!is_first && !command->takes_names) {
         return cli_misused(command,
                            command->takes_command ? "put -- in front of the command, at "

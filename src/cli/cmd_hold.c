@@ -418,6 +418,10 @@ static int prepare_run(struct cli_args *args)
     if (!args->agent && wanted && *wanted && strcmp(wanted, "0") != 0) {
         args->agent = strcmp(wanted, "1") == 0 ? "" : wanted;
     }
+    if (args->agent && *args->agent != '\0' && !strchr(args->agent, '/')) {
+        return cli_misused(&cli_run, "the socket of an agent is a path with a slash, not ",
+                           args->agent);
+    }
     if (args->agent && other) {
         return cli_misused(&cli_run, "an agent does not take ", other);
     }

@@ -773,7 +773,8 @@ def test_a_password_may_be_asked_for_at_a_path_too(_server, rql):
 def test_where_an_agent_does_not_listen(_server, rql):
     with Folder() as folder, Agent(rql, "--password-file", write_secret(folder, "x"), path=f"127.0.0.1:{free_port()}") as agent:
         secret = folder.path("password")
-        for where in ("0.0.0.0:6390", "[::]:6390", "localhost:6390", "127.0.0.1:0", "127.0.0.1:65536", "127.0.0.1:7x"):
+        for where in ("0.0.0.0:6390", "[::]:6390", "localhost:6390", "127.0.0.1:0", "127.0.0.1:65536", "127.0.0.1:7x", "6390",
+                      "agent.sock", ""):
             refused = rql("agent", "--listen", where, "--password-file", secret)
             check_equal(refused.code, 64)
             check_in("can be listened at", refused.err)

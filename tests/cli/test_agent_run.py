@@ -77,6 +77,13 @@ def test_a_lock_that_is_not_had_is_said(server, rql):
             check_in(f"an agent does not take {flag[0]}", refused.err)
         check_equal(rql(*run_under(agent, name="b" * 1000), "--", "true").code, 64)
         check_equal([rql(*run_under(agent, "--ttl", ttl), "--", "true").code for ttl in ("0s", "721h")], [64, 64])
+        for words in (("a", "--agent", agent.path), ("--agent", agent.path, "a")):
+            refused = rql("run", *words, "--", "true")
+            check_equal(refused.code, 64)
+            check_in("write --agent=SOCKET", refused.err)
+        for refused in rql("run", "a", "--agent=6390", "--", "true"), rql("run", "a", "--", "true", RQL_AGENT="yes"):
+            check_equal(refused.code, 64)
+            check_in("the socket of an agent is a path with a slash, not ", refused.err)
         check_in("is too long for the path", rql("run", "a", f"--agent={agent.path:/<108}", "--", "true").err)
     refused = rql("run", "a", "--agent=/no/such", "--", "true")
     check_equal((refused.code, refused.err),

@@ -277,10 +277,11 @@ static int prepare(struct cli_args *args)
     static char password[PASSWORD_SIZE];
 
     args->drain_ms = args->drain_ms == CLI_UNSET ? DRAIN_MS : args->drain_ms;
-    if (args->listen && cli_is_address(args->listen) &&
+    if (args->listen && !strchr(args->listen, '/') &&
         cli_address_kind(args->listen) != CLI_ADDRESS_LOOPBACK) {
         return cli_misused(&cli_agent,
-                           "a path, 127.0.0.1:PORT or [::1]:PORT can be listened at, not ",
+                           "a path with a slash, such as ./agent.sock, 127.0.0.1:PORT or "
+                           "[::1]:PORT can be listened at, not ",
                            args->listen);
     }
     if (args->listen && cli_is_address(args->listen) && !args->password_file) {
