@@ -47,11 +47,11 @@ def is_granted(line, name):
         return False
 
 
-def refusal(line, *words):
+def refusal(line, *words, whole=False):
     try:
         told = line.call(*words)
     except Refused as refused:
-        return str(refused).split()[0]
+        return str(refused) if whole else str(refused).split()[0]
     raise AssertionError(f"{words}: {told}")
 
 
@@ -493,6 +493,49 @@ def test_words_that_cannot_be(server, rql):
         check_equal(server.ask("KEYS", "rql:lock*"), [])
 
 
+def test_a_wrong_word_or_value_is_named(server, rql):
+    """With the lock, because a word may have been taken for its name."""
+    words = "words are TTL, WAIT, TRY, SHARED, PERMITS, UNITS, SLOTS, MAX, NESTED, META, DETACHED"
+    with Agent(rql) as agent:
+        line = agent.connect()
+        for asked, said in (("RQL.LOCK a build", f"lock a: unknown word: build; {words}"),
+                            ("RQL.LOCK WAIT 0 report", f"lock WAIT: unknown word: 0; {words}"),
+                            ("RQL.SERIES 2 a b WAI 5", f"lock b: unknown word: WAI; {words}"),
+                            ("RQL.LOCK a WAIT", "lock a: WAIT needs a number of milliseconds"),
+                            ("RQL.LOCK a wait 5s", "lock a: WAIT needs a number of milliseconds, not 5s"),
+                            ("RQL.LOCK a TRY TTL x", "lock a: TTL needs a number of milliseconds, not x"),
+                            ("RQL.LOCK a TTL 0", "lock a: TTL needs a number of milliseconds from 1 to 2592000000, not 0"),
+                            ("RQL.LOCK a PERMITS", "lock a: PERMITS needs a number"),
+                            ("RQL.LOCK a PERMITS 4097", "lock a: PERMITS needs a number from 1 to 4096, not 4097"),
+                            ("RQL.LOCK a META", "lock a: META needs a key and a value"),
+                            ("RQL.LOCK a META reason", "lock a: META needs a key and a value"),
+                            ("RQL.LOCK a" + " META k v" * 65, "lock a: META may be given 64 times"),
+                            ("RQL.LOCK a TRY WAIT 5", "lock a: TRY and WAIT exclude each other"),
+                            ("RQL.LOCK a DETACHED MAX 5", "lock a: DETACHED and MAX exclude each other: the lock is not renewed"),
+                            ("RQL.SERIES 1 a MAX 5 DETACHED", "lock a: DETACHED and MAX exclude each other: the lock is not renewed"),
+                            ("RQL.HOLDER a x", "a token is a number, not x"), ("RQL.UNLOCK a x", "a token is a number, not x"),
+                            ("SET a b", "unknown command 'SET': this is an rql agent, not a Redis server")):
+            check_equal((asked, refusal(line, *asked.split(), whole=True)), (asked, "ERR " + said))
+        check_equal(server.ask("KEYS", "rql:lock*"), [])
+
+
+def test_why_a_lock_is_not_unlocked_is_said(server, rql):
+    with Agent(rql) as agent:
+        line, other = agent.connect(), agent.connect()
+        token = line.call("RQL.LOCK", "a")[0]
+        line.call("RQL.SERIES", 1, "b")
+        for one, words, said in ((line, ("a", token + 1), "this connection holds it with another token"),
+                                 (line, ("b",), "this connection holds it in a series: RQL.UNLOCKSERIES releases all of it"),
+                                 (other, ("a", token), "this connection does not hold it: it was lost or released, or another "
+                                  "connection has it; RQL.HOLDER tells whether its token is in force"),
+                                 (line, ("a", token + 1, "c", 1), "this connection holds it with another token")):
+            check_equal(refusal(one, "RQL.UNLOCK", *words, whole=True), "NOTHELD " + said)
+        check_equal(other.call("RQL.HOLDER", "a", token), 1)
+        check_equal(refusal(line, "RQL.UNLOCK", "a", token, "b", "x"), "ERR")  # and nothing is unlocked
+        assert server.is_locked("a")
+        check_in("holds no such series", refusal(other, "RQL.UNLOCKSERIES", 1, whole=True))
+
+
 def test_what_clients_of_redis_send(server, rql):
     with Agent(rql) as agent:
         line = agent.connect()
@@ -609,8 +652,8 @@ def test_a_signal_lets_holders_finish(server, rql):
         two.tell("RQL.LOCK", "a", "WAIT", 0)
         wait_until(lambda: server.queue_length("a") == 1, "it waits")
         agent.process.send_signal(signal.SIGTERM)
-        check_equal(refusal_read(two), "UNAVAILABLE")
-        check_equal(refusal(three, "RQL.LOCK", "b"), "UNAVAILABLE")
+        check_equal((refusal_read(two, whole=True), refusal(three, "RQL.LOCK", "b", whole=True)),
+                    ("UNAVAILABLE the agent is about to end",) * 2)
         check_equal(one.call("RQL.UNLOCK", "a", token), 1)
         agent.process.wait(PATIENCE_S)
         check_equal(os.listdir(agent.folder.name), [])  # neither the socket nor the file beside it

@@ -15,6 +15,8 @@ enum {
     TTL_MS = 15000,
     WAIT_MS = 10000,
     INFO_SIZE = 1024,
+    KNOWN_SIZE = 128, /* of all words behind the name of a lock */
+    UNSET = -1,
 };
 
 /* ---- words ---- */
@@ -53,23 +55,100 @@ struct lock_words {
     struct agent_wish wish;
     rql_meta meta[RQL_META_MAX_PAIRS];
     char holder[AGENT_HOLDER_SIZE];
-    bool tries, waits;
-    int64_t permits, units; /* 0: not given */
+    bool tries, is_shared, has_slots, is_nested, is_detached;
+    int64_t ttl_ms, wait_ms, max_ms, permits, units; /* UNSET: not given */
 };
 
-/* Reads "NAME value" into a number. *at is the place of NAME. False: the value is missing or out of
- * range. */
-static bool read_value(const struct agent_request *request, size_t *at, int64_t least, int64_t most,
-                       int64_t *out)
+#define WORD_FIELD(field) offsetof(struct lock_words, field)
+#define LONGEST_MS (INT64_C(1) << 53)
+
+/* The words behind the name of a lock. */
+static const struct lock_word {
+    const char *name;
+
+    enum { ALONE, WITH_MS, WITH_NUMBER, WITH_PAIR } kind;
+
+    size_t offset; /* of the field that it sets; not of a pair */
+    int64_t least, most;
+} lock_words[] = {
+    {"TTL", WITH_MS, WORD_FIELD(ttl_ms), 1, RQL_TTL_MAX_MS},
+    {"WAIT", WITH_MS, WORD_FIELD(wait_ms), 0, LONGEST_MS},
+    {"TRY", ALONE, WORD_FIELD(tries), 0, 0},
+    {"SHARED", ALONE, WORD_FIELD(is_shared), 0, 0},
+    {"PERMITS", WITH_NUMBER, WORD_FIELD(permits), 1, RQL_SHARE_MAX},
+    {"UNITS", WITH_NUMBER, WORD_FIELD(units), 1, RQL_SHARE_MAX},
+    {"SLOTS", ALONE, WORD_FIELD(has_slots), 0, 0},
+    {"MAX", WITH_MS, WORD_FIELD(max_ms), 1, LONGEST_MS},
+    {"NESTED", ALONE, WORD_FIELD(is_nested), 0, 0},
+    {"META", WITH_PAIR, 0, 0, 0},
+    {"DETACHED", ALONE, WORD_FIELD(is_detached), 0, 0},
+};
+
+enum { N_LOCK_WORDS = sizeof lock_words / sizeof lock_words[0] };
+
+static const struct lock_word *find_word(const char *text)
 {
-    return ++*at < request->count && read_number(word(request, *at), least, most, out);
+    for (size_t i = 0; i < N_LOCK_WORDS; i++) {
+        if (strcasecmp(lock_words[i].name, text) == 0) {
+            return &lock_words[i];
+        }
+    }
+    return NULL;
 }
 
-static bool read_meta(const struct agent_request *request, size_t *at, struct lock_words *out)
+/* Returns the name that the words are behind, for errors: a word may have been taken for it. */
+static const char *last_name(const struct lock_words *self)
+{
+    return self->wish.names[self->wish.n_names - 1];
+}
+
+static void refuse_word(struct agent_conn *conn, const char *lock, const char *text)
+{
+    char known[KNOWN_SIZE];
+    size_t length = 0;
+
+    for (size_t i = 0; i < N_LOCK_WORDS; i++) {
+        length += (size_t)snprintf(known + length, sizeof known - length, "%s%s", i > 0 ? ", " : "",
+                                   lock_words[i].name);
+    }
+    agent_reply_error(&conn->out, "ERR", "lock %.100s: unknown word: %.100s; words are %s", lock,
+                      text, known);
+}
+
+/* Says what a word needs in place of this value; NULL: it has none. */
+static void refuse_value(struct agent_conn *conn, const char *lock, const struct lock_word *known,
+                         const char *text)
+{
+    const char *unit = known->kind == WITH_MS ? " of milliseconds" : "";
+    int64_t number;
+
+    if (!text) {
+        agent_reply_error(&conn->out, "ERR", "lock %.100s: %s needs a number%s", lock, known->name,
+                          unit);
+    } else if (!read_number(text, 0, INT64_MAX, &number)) {
+        agent_reply_error(&conn->out, "ERR", "lock %.100s: %s needs a number%s, not %.100s", lock,
+                          known->name, unit, text);
+    } else {
+        agent_reply_error(&conn->out, "ERR",
+                          "lock %.100s: %s needs a number%s from %lld to %lld, not %.100s", lock,
+                          known->name, unit, (long long)known->least, (long long)known->most, text);
+    }
+}
+
+/* Reads "META key value" at *at. False: an error was written. */
+static bool read_meta(struct agent_conn *conn, const struct agent_request *request, size_t *at,
+                      struct lock_words *out)
 {
     rql_lock_options *options = &out->wish.options;
 
-    if (*at + 2 >= request->count || options->n_meta == RQL_META_MAX_PAIRS) {
+    if (*at + 2 >= request->count) {
+        agent_reply_error(&conn->out, "ERR", "lock %.100s: META needs a key and a value",
+                          last_name(out));
+        return false;
+    }
+    if (options->n_meta == RQL_META_MAX_PAIRS) {
+        agent_reply_error(&conn->out, "ERR", "lock %.100s: META may be given %d times",
+                          last_name(out), RQL_META_MAX_PAIRS);
         return false;
     }
     out->meta[options->n_meta++] = (rql_meta){word(request, *at + 1), word(request, *at + 2)};
@@ -77,75 +156,81 @@ static bool read_meta(const struct agent_request *request, size_t *at, struct lo
     return true;
 }
 
-/* Reads the word at *at, and its value. */
-static bool read_option(const struct agent_request *request, size_t *at, struct lock_words *out)
+/* Reads the word at *at, and what belongs to it. False: an error was written. */
+static bool read_word(struct agent_conn *conn, const struct agent_request *request, size_t *at,
+                      struct lock_words *out)
 {
-    rql_lock_options *options = &out->wish.options;
-    const int64_t longest_ms = INT64_C(1) << 53;
+    const struct lock_word *known = find_word(word(request, *at));
+    const char *value;
+    void *field;
 
-    if (is_word(request, *at, "TTL")) {
-        return read_value(request, at, 1, RQL_TTL_MAX_MS, &options->ttl_ms);
+    if (!known) {
+        refuse_word(conn, last_name(out), word(request, *at));
+        return false;
     }
-    if (is_word(request, *at, "WAIT")) {
-        out->waits = true;
-        return read_value(request, at, 0, longest_ms, &options->timeout_ms);
+    if (known->kind == WITH_PAIR) {
+        return read_meta(conn, request, at, out);
     }
-    if (is_word(request, *at, "MAX")) {
-        return read_value(request, at, 1, longest_ms, &options->max_hold_ms);
+    field = (char *)out + known->offset;
+    if (known->kind == ALONE) {
+        *(bool *)field = true;
+        return true;
     }
-    if (is_word(request, *at, "PERMITS")) {
-        return read_value(request, at, 1, RQL_SHARE_MAX, &out->permits);
-    }
-    if (is_word(request, *at, "UNITS")) {
-        return read_value(request, at, 1, RQL_SHARE_MAX, &out->units);
-    }
-    if (is_word(request, *at, "META")) {
-        return read_meta(request, at, out);
-    }
-    if (is_word(request, *at, "TRY")) {
-        out->tries = true;
-    } else if (is_word(request, *at, "SHARED")) {
-        options->share_units = 1;
-    } else if (is_word(request, *at, "NESTED")) {
-        options->nested = true;
-    } else if (is_word(request, *at, "SLOTS")) {
-        options->share_slots = true;
-    } else if (is_word(request, *at, "DETACHED")) {
-        out->wish.kind = AGENT_HOLD_DETACHED;
-    } else {
+    value = ++*at < request->count ? word(request, *at) : NULL;
+    if (!value || !read_number(value, known->least, known->most, field)) {
+        refuse_value(conn, last_name(out), known, value);
         return false;
     }
     return true;
 }
 
-/* Checks words that go together. Returns what is wrong, or NULL. */
-static const char *finish_options(struct lock_words *self)
+/* Returns what is wrong with words that do not go together, or NULL. */
+static const char *find_wrong(const struct lock_words *self)
+{
+    if (self->wish.is_series && (self->is_shared || self->permits != UNSET)) {
+        return "a series holds its locks alone";
+    }
+    if (self->tries && self->wait_ms != UNSET) {
+        return "TRY and WAIT exclude each other";
+    }
+    if (self->is_detached && self->max_ms != UNSET) {
+        return "DETACHED and MAX exclude each other: the lock is not renewed";
+    }
+    if (self->is_shared && self->permits != UNSET) {
+        return "SHARED and PERMITS exclude each other";
+    }
+    if ((self->units != UNSET || self->has_slots) && self->permits == UNSET) {
+        return "UNITS and SLOTS need PERMITS";
+    }
+    return NULL;
+}
+
+/* Makes the words options of the lock. */
+static void apply_words(struct lock_words *self)
 {
     rql_lock_options *options = &self->wish.options;
 
-    if (self->wish.is_series && (options->share_units > 0 || self->permits > 0)) {
-        return "a series holds its locks alone";
-    }
-    if (self->tries && self->waits) {
-        return "TRY and WAIT exclude each other";
-    }
-    if (options->share_units > 0 && self->permits > 0) {
-        return "SHARED and PERMITS exclude each other";
-    }
-    if ((self->units > 0 || options->share_slots) && self->permits == 0) {
-        return "UNITS and SLOTS need PERMITS";
-    }
-    if (options->share_units > 0) {
+    if (self->is_shared) {
         rql_lock_options_share(options);
     }
-    if (self->permits > 0) {
-        rql_lock_options_permit(options, self->units > 0 ? self->units : 1, self->permits);
+    if (self->permits != UNSET) {
+        rql_lock_options_permit(options, self->units != UNSET ? self->units : 1, self->permits);
     }
+    if (self->ttl_ms != UNSET) {
+        options->ttl_ms = self->ttl_ms;
+    }
+    if (self->wait_ms != UNSET) {
+        options->timeout_ms = self->wait_ms > 0 ? self->wait_ms : RQL_FOREVER;
+    }
+    if (self->max_ms != UNSET) {
+        options->max_hold_ms = self->max_ms;
+    }
+    if (self->is_detached) {
+        self->wish.kind = AGENT_HOLD_DETACHED;
+    }
+    options->share_slots = self->has_slots;
+    options->nested = self->is_nested;
     options->fail_fast = self->tries;
-    if (self->waits && options->timeout_ms == 0) {
-        options->timeout_ms = RQL_FOREVER;
-    }
-    return NULL;
 }
 
 /* Adds the pair by which `rql who` names the client's program in place of this one, unless the
@@ -173,8 +258,10 @@ static void init_words(struct lock_words *self, const struct agent_conn *conn,
 {
     struct agent_wish *wish = &self->wish;
 
-    self->tries = self->waits = false;
-    self->permits = self->units = 0;
+    self->tries = self->is_shared = self->has_slots = false;
+    self->is_nested = self->is_detached = false;
+    self->ttl_ms = self->wait_ms = self->max_ms = UNSET;
+    self->permits = self->units = UNSET;
     *wish = (struct agent_wish){.kind = AGENT_HOLD_OF_CONN};
     rql_lock_options_init(conn->agent->client, &wish->options);
     wish->options.ttl_ms = TTL_MS;
@@ -206,20 +293,19 @@ static void acquire(struct agent_conn *conn, const struct agent_request *request
     const char *held;
 
     for (size_t i = first; i < request->count; i++) {
-        if (!read_option(request, &i, words)) {
-            agent_reply_error(&conn->out, "ERR", "wrong word or value: %.100s",
-                              word(request, i < request->count ? i : request->count - 1));
+        if (!read_word(conn, request, &i, words)) {
             return;
         }
     }
-    add_holder(conn, words);
-    wrong = finish_options(words);
+    wrong = find_wrong(words);
     held = find_held(conn, &words->wish);
     if (wrong) {
-        fail(conn, wrong);
+        agent_reply_error(&conn->out, "ERR", "lock %.100s: %s", last_name(words), wrong);
     } else if (held) {
         agent_reply_error(&conn->out, "HELD", "this connection holds %.200s", held);
     } else {
+        apply_words(words);
+        add_holder(conn, words);
         agent_hold_begin(conn, &words->wish);
     }
 }
@@ -276,23 +362,37 @@ static void acquire_fence(struct agent_conn *conn, const struct agent_request *r
 
 /* ---- RQL.UNLOCK, RQL.UNLOCKSERIES ---- */
 
-/* Returns the lock of this name, with this token if there is one. One of a series is not released
- * alone. */
-static struct agent_hold *find_alone(const struct agent_conn *conn, const char *name,
-                                     const char *token)
+/* Reads a token. False: an error was written. */
+static bool read_token(struct agent_conn *conn, const char *text, int64_t *out)
+{
+    const bool is_read = read_number(text, 0, INT64_MAX, out);
+
+    if (!is_read) {
+        agent_reply_error(&conn->out, "ERR", "a token is a number, not %.100s", text);
+    }
+    return is_read;
+}
+
+/* Finds the lock of this name, with this token unless it is UNSET. One of a series is not released
+ * alone. Returns why there is none to release, or NULL. */
+static const char *find_alone(const struct agent_conn *conn, const char *name, int64_t token,
+                              struct agent_hold **out)
 {
     size_t place;
     struct agent_hold *hold = agent_hold_find(conn, name, &place);
-    int64_t number;
 
-    if (!hold || hold->phase != AGENT_HOLD_HELD || hold->series) {
-        return NULL;
+    *out = hold;
+    if (!hold || hold->phase != AGENT_HOLD_HELD) {
+        return "this connection does not hold it: it was lost or released, or another connection "
+               "has it; RQL.HOLDER tells whether its token is in force";
     }
-    if (token &&
-        (!read_number(token, 0, INT64_MAX, &number) || number != rql_lock_token(hold->lock))) {
-        return NULL;
+    if (hold->series) {
+        return "this connection holds it in a series: RQL.UNLOCKSERIES releases all of it";
     }
-    return hold;
+    if (token != UNSET && token != rql_lock_token(hold->lock)) {
+        return "this connection holds it with another token";
+    }
+    return NULL;
 }
 
 static struct agent_ending *begin_ending(struct agent_conn *conn)
@@ -307,7 +407,7 @@ static struct agent_ending *begin_ending(struct agent_conn *conn)
 static void await_ending(struct agent_conn *conn, struct agent_ending *self)
 {
     if (self->left == 0) {
-        agent_reply_not_held(&conn->out);
+        agent_reply_not_held(&conn->out, self->why);
         free(self);
         return;
     }
@@ -318,19 +418,27 @@ static void await_ending(struct agent_conn *conn, struct agent_ending *self)
 /* RQL.UNLOCK name [token [name token]...] */
 static void unlock(struct agent_conn *conn, const struct agent_request *request)
 {
+    int64_t tokens[AGENT_WORDS_MAX / 2] = {UNSET};
     struct agent_ending *ending;
 
     if (request->count > 2 && request->count % 2 == 0) {
         fail(conn, "each name needs its token");
         return;
     }
+    for (size_t i = 2; i < request->count; i += 2) {
+        if (!read_token(conn, word(request, i), &tokens[i / 2 - 1])) {
+            return;
+        }
+    }
     ending = begin_ending(conn);
     for (size_t i = 1; i < request->count; i += 2) {
-        struct agent_hold *hold = find_alone(conn, word(request, i),
-                                             i + 1 < request->count ? word(request, i + 1) : NULL);
+        struct agent_hold *hold;
+        const char *why = find_alone(conn, word(request, i), tokens[i / 2], &hold);
 
-        if (hold) {
+        if (!why) {
             agent_hold_release(hold, ending);
+        } else if (!ending->why) {
+            ending->why = why;
         }
     }
     await_ending(conn, ending);
@@ -351,6 +459,9 @@ static void unlock_series(struct agent_conn *conn, const struct agent_request *r
     }
     if (hold) {
         agent_hold_release(hold, ending);
+    } else {
+        ending->why = "this connection holds no such series: it was lost or released, or another "
+                      "connection has it";
     }
     await_ending(conn, ending);
 }
@@ -369,7 +480,11 @@ static void held(struct agent_conn *conn, const struct agent_request *request)
 /* RQL.HOLDER name token */
 static void holder(struct agent_conn *conn, const struct agent_request *request)
 {
-    agent_call_find_holder(conn, word(request, 1), word(request, 2));
+    int64_t token;
+
+    if (read_token(conn, word(request, 2), &token)) {
+        agent_call_find_holder(conn, word(request, 1), word(request, 2));
+    }
 }
 
 /* RQL.UNLOCKSECRET name secret, and FENCELOCK.RELEASE with the same words */
@@ -689,14 +804,16 @@ void agent_command_run(struct agent_conn *conn, const struct agent_request *requ
     if (has_nul(request)) {
         fail(conn, "a word has a NUL byte");
     } else if (!command) {
-        agent_reply_error(&conn->out, "ERR", "unknown command '%.100s'", word(request, 0));
+        agent_reply_error(&conn->out, "ERR",
+                          "unknown command '%.100s': this is an rql agent, not a Redis server",
+                          word(request, 0));
     } else if (request->count < command->least || request->count > command->most) {
         agent_reply_error(&conn->out, "ERR", "wrong number of arguments for '%s' command",
                           command->name);
     } else if (!conn->is_known && command->traits != IS_FOR_ALL) {
         agent_reply_error(&conn->out, "NOAUTH", "Authentication required.");
     } else if (command->traits == TAKES_LOCKS && conn->agent->phase != AGENT_SERVES) {
-        agent_reply_error(&conn->out, "UNAVAILABLE", "the agent is about to end");
+        agent_reply_ending(&conn->out);
     } else {
         command->run(conn, request);
     }

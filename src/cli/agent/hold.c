@@ -197,7 +197,7 @@ static void go_on(struct agent_ending *self)
     if (conn && self->fault.status != RQL_OK) {
         agent_reply_fault(&conn->out, self->fault.status, self->fault.message);
     } else if (conn && self->n_released == 0) {
-        agent_reply_not_held(&conn->out);
+        agent_reply_not_held(&conn->out, NULL);
     } else if (conn) {
         agent_reply_number(&conn->out, self->n_released);
     }
@@ -312,6 +312,18 @@ static void on_granted(struct agent_hold *self)
     }
 }
 
+/* All requests are cancelled when the agent is about to end. */
+static void reply_refused(struct agent_conn *conn, rql_status status, const rql_error *error)
+{
+    if (is_refusal(status)) {
+        agent_reply_null(&conn->out, conn->is_resp3);
+    } else if (status == RQL_CANCELLED && conn->agent->phase != AGENT_SERVES) {
+        agent_reply_ending(&conn->out);
+    } else {
+        agent_reply_fault(&conn->out, status, error ? error->message : NULL);
+    }
+}
+
 /* A request whose connection or process has ended may have been granted before it was withdrawn. */
 static void on_acquired(struct agent_hold *self, rql_status status, const rql_error *error)
 {
@@ -332,12 +344,7 @@ static void on_acquired(struct agent_hold *self, rql_status status, const rql_er
     } else {
         if (conn) {
             unlist(&conn->holds, self);
-        }
-        if (conn && is_refusal(status)) {
-            agent_reply_null(&conn->out, conn->is_resp3);
-        } else if (conn) {
-            agent_reply_fault(&conn->out, agent->phase != AGENT_SERVES ? RQL_E_UNAVAILABLE : status,
-                              error ? error->message : NULL);
+            reply_refused(conn, status, error);
         }
         give(self, status == RQL_E_UNKNOWN ? self->ttl_ms : 0);
     }

@@ -28,6 +28,7 @@ struct agent_ending {
     struct agent_conn *conn; /* NULL: it is closed */
     size_t left;             /* holds whose releases are under way */
     int64_t n_released;
+    const char *why; /* why the first hold that was not found was not; NULL: all were */
     rql_error fault; /* of the first release that failed */
 };
 

@@ -129,7 +129,12 @@ void agent_reply_fault(struct agent_reply *self, rql_status status, const char *
     agent_reply_error(self, code, "%s", message && *message ? message : rql_status_text(status));
 }
 
-void agent_reply_not_held(struct agent_reply *self)
+void agent_reply_not_held(struct agent_reply *self, const char *why)
 {
-    agent_reply_error(self, "NOTHELD", "this connection does not hold it");
+    agent_reply_error(self, "NOTHELD", "%s", why ? why : "this connection has lost it");
+}
+
+void agent_reply_ending(struct agent_reply *self)
+{
+    agent_reply_fault(self, RQL_E_UNAVAILABLE, "the agent is about to end");
 }

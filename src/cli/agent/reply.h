@@ -35,6 +35,9 @@ void agent_reply_error(struct agent_reply *self, const char *code, const char *f
 
 /* Writes an error for a status of the library. message: NULL: what the status says. */
 void agent_reply_fault(struct agent_reply *self, rql_status status, const char *message);
-void agent_reply_not_held(struct agent_reply *self);
+/* why: NULL: it was lost. */
+void agent_reply_not_held(struct agent_reply *self, const char *why);
+/* No request is taken any more. */
+void agent_reply_ending(struct agent_reply *self);
 
 #endif
