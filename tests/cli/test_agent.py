@@ -536,6 +536,23 @@ def test_why_a_lock_is_not_unlocked_is_said(server, rql):
         check_in("holds no such series", refusal(other, "RQL.UNLOCKSERIES", 1, whole=True))
 
 
+def test_what_is_behind_a_refused_multi_is_not_run(server, rql):
+    """A client that sends all of it at once would not know of its lock."""
+    with Agent(rql) as agent:
+        line = agent.connect()
+        for end, answer in (("EXEC", "EXECABORT"), ("DISCARD", "OK"), ("RESET", "RESET")):
+            for words in (("MULTI",), ("RQL.LOCK", "a"), ("PING",), (end,)):
+                line.tell(*words)
+            check_in("send the commands without MULTI", refusal_read(line, whole=True))
+            check_equal([refusal_read(line, whole=True).split(":")[0] for _ in range(2)], ["ERR not run"] * 2)
+            check_equal(refusal_read(line) if end == "EXEC" else line.read(), answer)
+            check_equal((line.call("PING"), server.is_locked("a")), ("PONG", False))
+        check_equal([refusal(line, word, whole=True) for word in ("EXEC", "DISCARD")],
+                    ["ERR EXEC without MULTI", "ERR DISCARD without MULTI"])
+        check_equal(refusal(line, "MULTI"), "ERR")
+        check_equal(line.call("QUIT"), "OK")
+
+
 def test_what_clients_of_redis_send(server, rql):
     with Agent(rql) as agent:
         line = agent.connect()

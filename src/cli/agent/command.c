@@ -714,12 +714,37 @@ static void auth(struct agent_conn *conn, const struct agent_request *request)
     }
 }
 
+/* Refuses MULTI, and with it what follows up to EXEC or DISCARD. Clients send all of it at once:
+ * after the error they would not know of a lock that was acquired. */
+static void refuse_multi(struct agent_conn *conn, const struct agent_request *request)
+{
+    (void)request;
+    conn->is_in_multi = true;
+    fail(conn, "an rql agent has no transactions: send the commands without MULTI");
+}
+
+static void end_multi(struct agent_conn *conn, const struct agent_request *request)
+{
+    const bool is_exec = is_word(request, 0, "EXEC");
+
+    if (!conn->is_in_multi) {
+        fail(conn, is_exec ? "EXEC without MULTI" : "DISCARD without MULTI");
+    } else if (is_exec) {
+        agent_reply_error(&conn->out, "EXECABORT",
+                          "Transaction discarded because of previous errors.");
+    } else {
+        agent_reply_status(&conn->out, "OK");
+    }
+    conn->is_in_multi = false;
+}
+
 static void reset(struct agent_conn *conn, const struct agent_request *request)
 {
     (void)request;
     agent_holds_end(conn, AGENT_BY_CLIENT);
     conn->is_resp3 = false;
     conn->inherits = false;
+    conn->is_in_multi = false;
     conn->is_known = !conn->agent->password;
     conn->label[0] = '\0';
     agent_reply_status(&conn->out, "RESET");
@@ -749,6 +774,7 @@ static const struct command {
     enum {
         TAKES_LOCKS = 1, /* refused while the agent is draining */
         IS_FOR_ALL = 2,  /* also for who has not sent the password */
+        ENDS_MULTI = 4,  /* run behind a MULTI, which is refused */
     } traits;
 } commands[] = {
     {"RQL.LOCK", 2, AGENT_WORDS_MAX, lock, TAKES_LOCKS},
@@ -771,9 +797,12 @@ static const struct command {
     {"COMMAND", 1, AGENT_WORDS_MAX, command, 0},
     {"INFO", 1, AGENT_WORDS_MAX, info, 0},
     {"SELECT", 2, 2, select_db, 0},
+    {"MULTI", 1, 1, refuse_multi, 0},
+    {"EXEC", 1, 1, end_multi, ENDS_MULTI},
+    {"DISCARD", 1, 1, end_multi, ENDS_MULTI},
     {"CLUSTER", 1, AGENT_WORDS_MAX, cluster, 0},
-    {"RESET", 1, 1, reset, IS_FOR_ALL},
-    {"QUIT", 1, AGENT_WORDS_MAX, quit, IS_FOR_ALL},
+    {"RESET", 1, 1, reset, IS_FOR_ALL | ENDS_MULTI},
+    {"QUIT", 1, AGENT_WORDS_MAX, quit, IS_FOR_ALL | ENDS_MULTI},
 };
 
 static const struct command *find_command(const char *name)
@@ -810,9 +839,11 @@ void agent_command_run(struct agent_conn *conn, const struct agent_request *requ
     } else if (request->count < command->least || request->count > command->most) {
         agent_reply_error(&conn->out, "ERR", "wrong number of arguments for '%s' command",
                           command->name);
-    } else if (!conn->is_known && command->traits != IS_FOR_ALL) {
+    } else if (!conn->is_known && !(command->traits & IS_FOR_ALL)) {
         agent_reply_error(&conn->out, "NOAUTH", "Authentication required.");
-    } else if (command->traits == TAKES_LOCKS && conn->agent->phase != AGENT_SERVES) {
+    } else if (conn->is_in_multi && !(command->traits & ENDS_MULTI)) {
+        fail(conn, "not run: it is behind a MULTI that was refused; send EXEC or DISCARD first");
+    } else if (command->traits & TAKES_LOCKS && conn->agent->phase != AGENT_SERVES) {
         agent_reply_ending(&conn->out);
     } else {
         command->run(conn, request);

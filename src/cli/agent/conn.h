@@ -38,8 +38,9 @@ struct agent_conn {
     struct agent_conn **caller; /* BUSY: where a call has this connection, if it is not a hold; it
                                    is set to NULL when the connection is closed */
     bool is_resp3;
-    bool is_known; /* it has sent the password, or needs none */
-    bool inherits; /* holds outlive the process that asked for them */
+    bool is_known;    /* it has sent the password, or needs none */
+    bool inherits;    /* holds outlive the process that asked for them */
+    bool is_in_multi; /* MULTI was refused, and what is behind it is, up to EXEC or DISCARD */
     char label[AGENT_LABEL_SIZE];
     char program[AGENT_PROGRAM_SIZE]; /* of program_pid; "": not known */
     pid_t program_pid;
