@@ -301,7 +301,10 @@ const struct cli_command cli_agent = {
     .usage = "[--listen PATH|ADDRESS] [--drain DURATION]",
     .summary = "Serve the processes of this host, in any language",
     .examples = "  rql agent &\n"
-                "  redis-cli -s /tmp/rql-1000/agent.sock RQL.LOCK report\n",
+                "  rql run report --agent -- ./report.sh     the lock ends with the command\n"
+                "  S=/tmp/rql-$(id -u)/agent.sock            /run/rql/agent.sock for root\n"
+                "  redis-cli -s $S RQL.LOCK report DETACHED TTL 60000      prints a secret\n"
+                "  redis-cli -s $S RQL.UNLOCKSECRET report SECRET\n",
     .notes = "Listens on a Unix socket and speaks the protocol of Redis, so that every Redis "
              "client can take locks. A lock ends with the connection or the process that holds "
              "it. All who may open the socket may take any lock.\n"
