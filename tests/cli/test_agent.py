@@ -15,8 +15,8 @@ import tempfile
 import time
 
 from agent import Agent, await_free
-from harness import (HOST, PATIENCE_S, Folder, LeftOut, add, await_gone, check_equal, check_in, finish, free_port, is_cluster,
-                     listener, main, read_line, wait_until)
+from harness import (HOST, PATIENCE_S, PROGRAM, Folder, LeftOut, add, await_gone, check_equal, check_in, environment, finish,
+                     free_port, is_cluster, listener, main, read_line, wait_until)
 from resp import Connection, Refused, ServerError
 
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "include/rql/agent.md"
@@ -28,7 +28,6 @@ LANGUAGES = {
     "perl": (["perl", "-e"], "use Redis;"),
     "ruby": (["/usr/bin/ruby", "-e"], 'require "redis"'),
     "php": (["php", "-r"], "new Redis();"),
-    "sh": (["sh", "-c"], "command -v redis-cli"),
 }
 NODE_PATH = "/usr/share/nodejs"  # of Debian's packages, for a node of another origin
 
@@ -865,6 +864,104 @@ def test_what_is_no_socket_that_listens(_server, rql):
         check_equal((result.code, result.err), (69, "rql: LISTEN_FDS is 2; one socket is taken\n"))
 
 
+def sample(language, having=""):
+    """The first one on the page with this text."""
+    texts = re.findall(rf"^```{language}\n(.*?)^```$", PAGE.read_text(encoding="ascii"), re.M | re.S)
+    return next(text for text in texts if having in text)
+
+
+class Shell:
+    """Starts samples of the page for a shell, with `rql` in the PATH, and an agent at the usual path."""
+
+    def __init__(self, server, rql):
+        self.server, self.rql, self.folder = server, rql, Folder()
+
+    def __enter__(self):
+        self.folder.__enter__()
+        os.symlink(PROGRAM, self.folder.path("rql"))
+        self.agent = Agent(self.rql, path=self.folder.path("agent.sock")).__enter__()
+        return self
+
+    def __exit__(self, *failure):
+        self.agent.__exit__(*failure)
+        self.folder.__exit__()
+
+    def start(self, text, *words, shell="sh"):
+        for program in shell, "redis-cli":
+            if not shutil.which(program):
+                raise LeftOut(f"no {program} in PATH")
+        file = self.folder.path("script.sh")
+        text = text.replace("/tmp/rql-$(id -u)/agent.sock", self.agent.path)
+        pathlib.Path(file).write_text(f"#!/usr/bin/env {shell}\n{text}", encoding="ascii")
+        os.chmod(file, 0o755)
+        return subprocess.Popen([file, *words], cwd=self.folder.path(""), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                start_new_session=True,
+                                env=environment(self.server.url, RQL_LOCAL_DIR=self.folder.path(""), LOGNAME="me",
+                                                PATH=f"{self.folder.path('')}:{os.environ['PATH']}"))
+
+    def run(self, text, *words, **more):
+        """(exit status, what it has printed)"""
+        process = self.start(text, *words, **more)
+        said, _ = process.communicate(timeout=PATIENCE_S)
+        return process.returncode, said
+
+
+def test_the_page_runs_a_command_under_a_lock(server, rql):
+    with Shell(server, rql) as shell:
+        pathlib.Path(shell.folder.path("report.sh")).write_text("#!/bin/sh\necho under $RQL_LOCK\n", encoding="ascii")
+        os.chmod(shell.folder.path("report.sh"), 0o755)
+        text = sample("sh", "./report.sh").replace("rql agent &", "")  # it runs
+        check_equal(shell.run(text), (0, "under report\n"))
+        assert not server.is_locked("report")
+
+
+def test_the_page_runs_a_script_under_a_lock(server, rql):
+    """Also under another lock; and once under its own, which it does not wait for then."""
+    with Shell(server, rql) as shell:
+        text = sample("sh", "exec rql run") + 'echo "$RQL_LOCK $1"\n[ $# -lt 2 ] || "$0" "$2"\n'
+        check_equal(shell.run(text, "a b"), (0, "report a b\n"))
+        check_equal(shell.run(text, "a", "b"), (0, "report a\nreport b\n"))
+        with Shell(server, rql) as outer:
+            other = f'{shell.folder.path("script.sh")} a'
+            check_equal(outer.run(f"RQL_LOCAL_DIR={shell.folder.path('')} rql run other -- {other}"), (0, "report a\n"))
+
+
+def test_the_page_holds_a_lock_until_a_process_ends(server, rql):
+    with Shell(server, rql) as shell, subprocess.Popen(["sleep", "600"]) as session:
+        try:
+            check_equal(shell.run(f"PID={session.pid}\nexec >/dev/null\n" + sample("sh", "setsid")), (0, ""))
+            wait_until(lambda: server.is_locked("build"), "it is held")
+            check_in(" a session of me", rql("who").out)
+        finally:
+            session.kill()
+        session.wait()
+        await_free(server, "build")
+
+
+def test_the_page_holds_a_lock_for_the_rest_of_a_script(server, rql):
+    with Shell(server, rql) as shell:
+        for is_killed in (False, True):
+            with killed(shell.start(sample("bash") + 'echo "$token"\nread -r _', shell="bash")) as process:
+                token = int(read_line(process.stdout))
+                check_equal(int(server.ask("HGET", "rql:lock:report", "rql_token")), token)
+                if is_killed:
+                    process.kill()
+                process.stdin.close()
+                check_equal(process.wait(), -signal.SIGKILL if is_killed else 1)
+                await_free(server, "report")
+
+
+def test_the_page_holds_a_lock_without_a_connection(server, rql):
+    with Shell(server, rql) as shell:
+        before, after = sample("sh", "RQL.UNLOCKSECRET").split("# the work")
+        check_equal(shell.run(before), (0, ""))
+        check_equal(server.ask("HGET", "rql:lock:report", "reason"), "nightly run")
+        check_equal(shell.run(before), (1, ""))  # it is held
+        server.ask("DEL", "rql:lock:report")
+        check_equal(shell.run(f"{before}#{after}"), (0, "1\n"))
+        assert not server.is_locked("report")
+
+
 def example(language):
     """A test of the example on the page, with the real client: it waits for its turn, and releases the lock."""
     def test(server, rql):
@@ -872,14 +969,8 @@ def example(language):
         env = {**os.environ, "NODE_PATH": f"{NODE_PATH}:{os.environ.get('NODE_PATH', '')}"}
         if not shutil.which(words[0]) or subprocess.run([*words, probe], env=env, capture_output=True, check=False).returncode:
             raise LeftOut(f"{language} has no client of Redis")
-        text = re.search(rf"^```{language}\n(.*?)^```$", PAGE.read_text(encoding="ascii"), re.M | re.S)[1]
         with Agent(rql) as agent:
-            text = text.removeprefix("<?php\n").replace("/tmp/rql-1000/agent.sock", agent.path)
-            text = "\n".join(line for line in text.splitlines() if not line.startswith("rql "))
-            if language == "sh":  # it does not wait
-                check_equal(subprocess.run([*words, text], capture_output=True, check=False, timeout=PATIENCE_S).returncode, 0)
-                assert server.is_locked("report")
-                return
+            text = sample(language).removeprefix("<?php\n").replace("/tmp/rql-1000/agent.sock", agent.path)
             line = agent.connect()
             line.call("RQL.LOCK", "report")
             process = subprocess.Popen([*words, text], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)

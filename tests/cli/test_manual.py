@@ -14,7 +14,7 @@ BUILD = pathlib.Path(PROGRAM).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 FOLDER = tempfile.TemporaryDirectory(prefix="rql-test-")  # of all pages
 # Of other programs, in our pages.
-FOREIGN = {"--cflags", "--libs", "--now", "--collector", "--flag"}
+FOREIGN = {"--cflags", "--libs", "--now", "--collector", "--flag", "--pid"}
 
 
 def commands_of(rql):
