@@ -259,6 +259,21 @@ def test_a_user_without_the_right_goes_on_without_a_history(server, rql):
     check_in("rql:history", rql("doctor", "--all", RQL_URL=url).out)
 
 
+def test_keys_of_foreign_types_are_named(server, rql):
+    leave_out_in_cluster("keys without a partition")
+    for key, command in (("rql:history", "XREVRANGE"), (None, "HSCAN")):
+        take(rql, "a")
+        wait_until(lambda: len(kept_keys(server)) == 2, "it is recorded")
+        key = key or next(key for key in kept_keys(server) if ":usage:" in key)
+        server.ask("SET", key, "x")
+        result = rql("history", "--list", "--json")
+        check_equal((result.code, result.out), (69, ""))
+        check_in(f"rql: {command} on {key}: WRONGTYPE ", result.err)
+        server.ask("DEL", key)
+    server.ask("XADD", "rql:history", "*", "f", "\x01", "g", "")
+    check_equal(rql("history", "--list").code, 0)
+
+
 def test_records_of_a_lock_or_user_are_removed(server, rql):
     for name, user in (("a", "ann"), ("a", "bob"), ("b", "ann"), ("b", "bob")):
         take(rql, name, user=user)

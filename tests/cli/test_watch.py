@@ -204,6 +204,20 @@ def test_the_watch_publishes_nothing_and_subscribes_to_nothing(server, rql):
     watch.end()
 
 
+def test_a_quiet_lock_is_asked_for_less_and_less(server, rql):
+    """The first looks are 50 ms apart, the later ones a second."""
+    watch = Watch(rql, "a")
+    watch.begin()
+
+    def await_look():
+        before = server.n_calls("hgetall")
+        wait_until(lambda: server.n_calls("hgetall") > before, "it looks")
+        return time.monotonic()
+
+    wait_until(lambda: await_look() + 0.7 < await_look(), "looks are far apart")
+    watch.end()
+
+
 def test_words_that_cannot_be(_server, rql):
     for words, said in (((), "NAME or --all is needed"), (("a", "--all"), "NAME or --all is needed"),
                         (("a", "--event", "now,gone"), "there is no event gone")):

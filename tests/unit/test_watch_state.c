@@ -187,3 +187,28 @@ TEST(a_change_says_how_long_and_how_many)
     rqli_watched_report(&now.watched, keep, &change);
     CHECK_ALL(EQ(change.kind, RQL_CHANGE_NOW), EQ(change.token, -1), EQ(change.n_holders, 0));
 }
+
+TEST(a_change_has_metadata_and_share)
+{
+    static const rql_meta reason = {"reason", "why"};
+    struct reading before;
+    struct reading now;
+    rql_change change;
+
+    read_row(&before, &(const struct row){"a", 1, 15000}, 0);
+    read_row(&now, &(const struct row){"a", 1, 14000, .queue = "b"}, SECOND_US);
+    now.request[0].share_units = 2;
+    now.request[0].share_limit = 8;
+    now.request[0].n_meta = 1;
+    now.request[0].meta = &reason;
+    rqli_watched_compare(&before.watched, &now.watched, keep, &change);
+    CHECK_ALL(EQ(change.kind, RQL_CHANGE_QUEUED), EQ(change.share_units, 2),
+              EQ(change.share_limit, 8), EQ(change.n_meta, 1), EQ(change.meta == &reason, true),
+              EQ(change.token, -1), EQ(change.held_ms, -1), EQ(change.remaining_ms, -1));
+    read_row(&now, &(const struct row){"b", 2, 14000}, SECOND_US);
+    now.lock.n_meta = 1;
+    now.lock.meta = &reason;
+    rqli_watched_compare(&before.watched, &now.watched, keep, &change);
+    CHECK_ALL(EQ(change.kind, RQL_CHANGE_GRANTED), EQ(change.n_meta, 1),
+              EQ(change.meta == &reason, true));
+}
