@@ -17,7 +17,7 @@ struct pollfd;
 
 struct rqli_cancel_fd {
     int fd;           /* the caller's, which is polled and never read */
-    int wake_fd;      /* an eventfd; another thread wakes this one by it. -1: not needed so far */
+    int wake_fd;      /* an event; another thread wakes this one by it. -1: not needed so far */
     bool is_readable; /* fd has been readable */
 };
 

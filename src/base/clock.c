@@ -1,17 +1,18 @@
 #include "base/clock.h"
 
 #include "base/must.h"
+#include "base/os.h"
 
 #include <rql/base.h>
 #include <time.h>
 
-/* CLOCK_BOOTTIME goes on while the machine is suspended, as the server's clock does. So after a
+/* It goes on while the machine is suspended, as the server's clock does. So after a
  * long sleep our leases have expired here, too. */
 int64_t rqli_now_us(void)
 {
     struct timespec now;
 
-    RQLI_MUST(clock_gettime(CLOCK_BOOTTIME, &now) == 0);
+    RQLI_MUST(clock_gettime(RQLI_OS_CLOCK, &now) == 0);
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 

@@ -1,6 +1,7 @@
 #include "base/fork.h"
 
 #include "base/must.h"
+#include "base/os.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -110,7 +111,7 @@ static void map_generation(void)
     if (page == MAP_FAILED) {
         return;
     }
-    if (madvise(page, GENERATION_BYTES, MADV_WIPEONFORK) != 0) {
+    if (!rqli_os_wipe_in_children(page, GENERATION_BYTES)) {
         (void)munmap(page, GENERATION_BYTES);
         return;
     }

@@ -4,14 +4,11 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/fork.h"
+#include "base/os.h"
 
-#include <linux/futex.h>
 #include <poll.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 /*
  * Threads sleep on a futex instead of a condition variable: a thread never sleeps on a word that a
@@ -20,30 +17,12 @@
  * then late by that much.
  */
 
-/* Returns the number of the system call that reads this program's struct timespec. A 32-bit kernel
- * interface has two: `futex` reads a 32-bit time_t, `futex_time64` a 64-bit one. The size of time_t
- * decides, because headers name both numbers whichever size was chosen. The wrong call takes the
- * upper half of the seconds for the nanoseconds, and waits for no time at all. */
-static long futex_number(void)
-{
-#ifdef SYS_futex_time64
-    if (sizeof(time_t) > sizeof(long)) {
-        return SYS_futex_time64;
-    }
-#endif
-#ifdef SYS_futex
-    return SYS_futex;
-#else
-    return SYS_futex_time64; /* newer 32-bit systems have this one only */
-#endif
-}
-
 /* ---- polling in place of a futex ---- */
 
 /*
  * A thread cannot sleep on a futex and poll a descriptor at the same time. So a thread whose call
- * can be cancelled polls an eventfd and the descriptor that cancels the call, and is listed here
- * under the address of its word. A waker wakes the futex, and then writes to the eventfds that are
+ * can be cancelled polls an event and the descriptor that cancels the call, and is listed here
+ * under the address of its word. A waker wakes the futex, and then sets the events that are
  * listed under the address. While no thread polls, a waker only looks at the number of them.
  *
  * A child of fork() has one thread, and its list is empty: what it finds is the parent's.
@@ -52,7 +31,7 @@ static long futex_number(void)
 enum {
     LISTS_BITS = 6, /* a waker goes through one list of 64 */
     N_LISTS = 1 << LISTS_BITS,
-    WITHOUT_FD = 10000, /* microseconds between two looks at the word if there is no eventfd */
+    WITHOUT_FD = 10000, /* microseconds between two looks at the word if there is no event */
 };
 
 struct poller {
@@ -112,28 +91,27 @@ static void remove_poller(const struct poller *self)
     rqli_fork_admit();
 }
 
-/* An eventfd is open as long as it is listed. */
+/* An event is open as long as it is listed. */
 static void wake_pollers(const rqli_signal *signal)
 {
     rqli_fork_exclude();
     for (const struct poller *at = *list_for(signal); at; at = at->next) {
         if (at->signal == signal && at->fd >= 0) {
-            (void)eventfd_write(at->fd, 1);
+            rqli_os_event_set(at->fd);
         }
     }
     rqli_fork_admit();
 }
 
-/* If there is no eventfd, the caller looks at the word again and again. */
+/* If there is no event, the caller looks at the word again and again. */
 static void poll_signal(struct rqli_cancel_fd *cancel, rqli_signal *signal, int32_t seen,
                         int64_t left_us)
 {
     struct poller self = {.signal = signal};
     struct pollfd wanted = {.events = POLLIN};
-    eventfd_t unused;
 
     if (cancel->wake_fd < 0) {
-        cancel->wake_fd = rqli_fd_lift(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+        cancel->wake_fd = rqli_fd_lift(rqli_os_event());
     }
     self.fd = cancel->wake_fd;
     wanted.fd = self.fd;
@@ -142,7 +120,7 @@ static void poll_signal(struct rqli_cancel_fd *cancel, rqli_signal *signal, int3
         (void)rqli_poll(&wanted, 1, self.fd >= 0 ? left_us : rqli_earlier(left_us, WITHOUT_FD));
     }
     remove_poller(&self);
-    (void)eventfd_read(self.fd, &unused); /* else it would end the next sleep at once */
+    rqli_os_event_clear(self.fd); /* else it would end the next sleep at once */
 }
 
 /* ---- sleeping and waking ---- */
@@ -159,20 +137,20 @@ void rqli_signal_wait(rqli_signal *signal, int32_t seen, int64_t until_us)
         return;
     }
     if (until_us == RQLI_NEVER_US) {
-        (void)syscall(futex_number(), signal, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+        rqli_os_futex_wait(signal, seen, NULL);
         return;
     }
     left_us = until_us - rqli_now_us();
     if (left_us > 0) {
         left.tv_sec = (time_t)(left_us / 1000000);
         left.tv_nsec = (long)(left_us % 1000000) * 1000;
-        (void)syscall(futex_number(), signal, FUTEX_WAIT_PRIVATE, seen, &left, NULL, 0);
+        rqli_os_futex_wait(signal, seen, &left);
     }
 }
 
 void rqli_signal_wake(rqli_signal *signal)
 {
-    (void)syscall(futex_number(), signal, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+    rqli_os_futex_wake(signal);
     if (atomic_fetch_add(&pollers.count, 0) > 0) {
         wake_pollers(signal);
     }

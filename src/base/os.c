@@ -3,8 +3,13 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -78,3 +83,72 @@ void rqli_os_cleanup_pop(struct rqli_os_cleanup *self)
 }
 
 #endif
+
+/* ---- events and futexes ---- */
+
+int rqli_os_event(void)
+{
+    return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+}
+
+void rqli_os_event_set(int event)
+{
+    (void)eventfd_write(event, 1);
+}
+
+void rqli_os_event_clear(int event)
+{
+    eventfd_t unused;
+
+    (void)eventfd_read(event, &unused);
+}
+
+/* Returns the number of the system call that reads this program's struct timespec. A 32-bit kernel
+ * interface has two: `futex` reads a 32-bit time_t, `futex_time64` a 64-bit one. The size of time_t
+ * decides, because headers name both numbers whichever size was chosen. The wrong call takes the
+ * upper half of the seconds for the nanoseconds, and waits for no time at all. */
+static long futex_number(void)
+{
+#ifdef SYS_futex_time64
+    if (sizeof(time_t) > sizeof(long)) {
+        return SYS_futex_time64;
+    }
+#endif
+#ifdef SYS_futex
+    return SYS_futex;
+#else
+    return SYS_futex_time64; /* newer 32-bit systems have this one only */
+#endif
+}
+
+void rqli_os_futex_wait(_Atomic int32_t *word, int32_t seen, const struct timespec *left)
+{
+    (void)syscall(futex_number(), word, FUTEX_WAIT_PRIVATE, seen, left, NULL, 0);
+}
+
+void rqli_os_futex_wake(_Atomic int32_t *word)
+{
+    (void)syscall(futex_number(), word, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+}
+
+/* ---- sockets, random bytes, memory ---- */
+
+int rqli_os_socket(int family, bool is_blocking)
+{
+    return socket(family, SOCK_STREAM | SOCK_CLOEXEC | (is_blocking ? 0 : SOCK_NONBLOCK), 0);
+}
+
+bool rqli_os_random(void *bytes, size_t size)
+{
+    return getrandom(bytes, size, 0) == (ssize_t)size;
+}
+
+void rqli_os_leave_out_of_dumps(void *pages, size_t size)
+{
+    (void)madvise(pages, size, MADV_DONTDUMP);
+}
+
+bool rqli_os_wipe_in_children(void *pages, size_t size)
+{
+    return madvise(pages, size, MADV_WIPEONFORK) == 0;
+}

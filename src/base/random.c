@@ -1,11 +1,11 @@
 #include "base/random.h"
 
 #include "base/fork.h"
+#include "base/os.h"
 #include "base/text.h"
 #include "base/threads.h"
 
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 enum { STOCK_BYTES = 1024, RUBY_DIGITS = 16 };
@@ -40,7 +40,7 @@ static bool draw_bytes(unsigned char *out, size_t size)
     if (kept->left < size) {
         /* A signal may cut short a request for more than 256 bytes. That counts as a failure, and
          * the next draw asks again. */
-        if (getrandom(kept->bytes, sizeof kept->bytes, 0) != (ssize_t)sizeof kept->bytes) {
+        if (!rqli_os_random(kept->bytes, sizeof kept->bytes)) {
             return false;
         }
         kept->left = sizeof kept->bytes;
@@ -59,7 +59,7 @@ bool rqli_random_hex(char out[RQLI_HEX_SIZE])
     unsigned char bytes[16];
     size_t i;
 
-    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes) {
+    if (!rqli_os_random(bytes, sizeof bytes)) {
         return false;
     }
     for (i = 0; i < sizeof bytes; i++) {

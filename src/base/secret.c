@@ -1,5 +1,7 @@
 #include "base/secret.h"
 
+#include "base/os.h"
+
 #include <stdalign.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -22,7 +24,7 @@ void *rqli_secret_new(size_t size)
     if (head == MAP_FAILED) {
         return NULL;
     }
-    (void)madvise(head, sizeof *head + size, MADV_DONTDUMP);
+    rqli_os_leave_out_of_dumps(head, sizeof *head + size);
     head->size = sizeof *head + size;
     return head + 1;
 }

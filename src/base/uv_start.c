@@ -10,7 +10,6 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 /*
@@ -50,7 +49,7 @@ static int highest_descriptor(void)
     int highest = -1;
     int n = 0;
 
-    while (n < FDS && (fds[n] = eventfd(0, EFD_CLOEXEC)) >= 0) {
+    while (n < FDS && (fds[n] = rqli_os_event()) >= 0) {
         highest = fds[n] > highest ? fds[n] : highest;
         n++;
     }
@@ -66,12 +65,12 @@ static bool init_above_standard(uv_loop_t *loop)
 {
     int held[RQLI_FD_LEAST];
     int n = 0;
-    int fd = eventfd(0, EFD_CLOEXEC);
+    int fd = rqli_os_event();
     bool has;
 
     while (fd >= 0 && fd < RQLI_FD_LEAST) {
         held[n++] = fd;
-        fd = eventfd(0, EFD_CLOEXEC);
+        fd = rqli_os_event();
     }
     if (fd >= 0) {
         (void)close(fd);

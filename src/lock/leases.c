@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/os.h"
 #include "base/threads.h"
 #include "lock/client.h"
 #include "lock/held_calls.h"
@@ -15,7 +16,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 
 /*
  * The leases of a client. Its callers add, remove and look up locks here, and the thread in the
@@ -188,7 +188,7 @@ static void report_loss(struct rqli_leases *self, rql_lock *lock)
     update(self, lock);
     rqli_history_note_loss(lock);
     if (lock->kept.lost_fd >= 0) {
-        (void)eventfd_write(lock->kept.lost_fd, 1);
+        rqli_os_event_set(lock->kept.lost_fd);
     }
     if (!lock->on_lost && !lock->subject.instrumenter) {
         rqli_observe(RQLI_ON_LOST, &lock->subject, &figures);
@@ -647,7 +647,7 @@ void rqli_leases_on_taken(struct rqli_leases *self, struct rqli_slice grant_nonc
     rqli_background_unlock(self->background);
 }
 
-/* An eventfd is made at the first call, so that a hold without one costs no descriptor. If the loss
+/* An event is made at the first call, so that a hold without one costs no descriptor. If the loss
  * came first, the descriptor is readable at once. */
 rql_status rqli_leases_lost_fd(struct rqli_leases *self, rql_lock *lock, int *out, rql_error *error)
 {
@@ -655,7 +655,7 @@ rql_status rqli_leases_lost_fd(struct rqli_leases *self, rql_lock *lock, int *ou
 
     rqli_background_lock(self->background);
     if (lock->kept.lost_fd < 0) {
-        lock->kept.lost_fd = rqli_fd_lift(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+        lock->kept.lost_fd = rqli_fd_lift(rqli_os_event());
     }
     /* A descriptor without a thread stays with the lock, for the next call or until the lock is
      * freed. */
@@ -664,7 +664,7 @@ rql_status rqli_leases_lost_fd(struct rqli_leases *self, rql_lock *lock, int *ou
             rqli_fail(error, RQL_E_NOMEM, "%s: no descriptor or thread is available", lock->name);
     } else {
         if (lock->kept.lease.is_reported) {
-            (void)eventfd_write(lock->kept.lost_fd, 1);
+            rqli_os_event_set(lock->kept.lost_fd);
         }
         *out = lock->kept.lost_fd;
     }

@@ -2,13 +2,13 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/os.h"
 #include "base/pause.h"
 #include "lock/client.h"
 #include "lock/lost_writes.h"
 #include "net/login/login.h"
 
 #include <stdlib.h>
-#include <sys/eventfd.h>
 
 /* The sentinels are asked every sentinel_check_ms, and every RQLI_PAUSE_SENTINEL while they give no
  * answer or say that a master is down. */
@@ -102,7 +102,7 @@ struct rqli_master_watch *rqli_master_watch_free(struct rqli_master_watch *self)
 {
     if (self) {
         atomic_store(&self->shall_stop, true);
-        (void)eventfd_write(self->sentinels->changed_fd, 1);
+        rqli_os_event_set(self->sentinels->changed_fd);
         rqli_worker_stop(&self->worker);
         rqli_sentinel_fini(&self->news);
         free(self);

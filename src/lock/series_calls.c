@@ -310,7 +310,7 @@ int64_t rql_series_remaining_ms(const rql_series *series)
     return least_ms;
 }
 
-/* Makes one descriptor for all: each lock has its own number for the same eventfd, which the loss
+/* Makes one descriptor for all: each lock has its own number for the same event, which the loss
  * of any of them makes readable. */
 rql_status rql_series_lost_fd(rql_series *series, int *out, rql_error *error)
 {

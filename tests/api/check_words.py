@@ -1,4 +1,4 @@
-"""Words that do not belong: wall clocks, unsafe text functions, unfinished work."""
+"""Words that do not belong: wall clocks, unsafe text functions, names of a system, unfinished work."""
 import re
 
 from source import code_only, files
@@ -21,6 +21,10 @@ IN_CODE = {
         (calls("exit"), "nor ends the process"),
         (r"\bgoto\b", "scopes clean up (scope.h)"),
     ),
+    "src/admin src/base src/lock src/net src/observe src/options src/wire swarm": (
+        (r"<linux/|\b(?:eventfd\w*|EFD_\w+|epoll_\w+|signalfd|timerfd_\w+|pidfd_\w+|FUTEX_\w+|SYS_\w+|syscall|prctl|"
+         r"getrandom|madvise|MADV_\w+|SOCK_CLOEXEC|SOCK_NONBLOCK|CLOCK_BOOTTIME)\b", "base/os.h names the system"),
+    ),
     "src/lock/request.c src/lock/lease.c src/net/conn/clock_offset.c": (
         (calls("malloc calloc realloc free strdup"), "a pure state machine owns no memory"),
         (calls("clock_gettime rqli_now_us nanosleep"), "time is an argument"),
@@ -38,7 +42,11 @@ IN_TEXT = {
 # The program of the command line may talk, end itself and show dates. The server's clock is compared with this
 # machine's, to say so.
 FREE = {"src/cli": {"localtime", "gmtime", "time", "CLOCK_REALTIME", "printf", "puts", "putchar", "perror", "exit"},
-        "src/base/must.c": {"printf", "exit"}, "src/cli/doctor/clocks.c": {"CLOCK_REALTIME"}}
+        "src/base/must.c": {"printf", "exit"}, "src/cli/doctor/clocks.c": {"CLOCK_REALTIME"},
+        "src/base/os.": {"<linux/", "eventfd", "eventfd_t", "eventfd_read", "eventfd_write", "EFD_CLOEXEC", "EFD_NONBLOCK",
+                         "FUTEX_WAIT_PRIVATE", "FUTEX_WAKE_PRIVATE", "SYS_futex", "SYS_futex_time64", "SYS_gettid",
+                         "SYS_tgkill", "syscall", "getrandom", "madvise", "MADV_DONTDUMP", "MADV_WIPEONFORK", "SOCK_CLOEXEC",
+                         "SOCK_NONBLOCK", "CLOCK_BOOTTIME"}}
 
 
 def in_file(relative, text, rules):

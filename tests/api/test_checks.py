@@ -66,6 +66,7 @@ CASES = [
     ("hiredis stays in net", {"src/lock/a.c": "#include <hiredis.h>\n"}, check_layers),
     ("public headers are plain", {"include/rql/a.h": "#include <hiredis.h>\n"}, check_layers),
     ("no wall clock", {"src/lock/a.c": "int f(void)\n{\n    return time (0);\n}\n"}, check_words),
+    ("the system is named in one file", {"src/lock/a.c": "    fd = eventfd(0, 0);\n"}, check_words),
     ("no goto", {"src/lock/a.c": "    goto out;\n"}, check_words),
     ("the library never prints", {"src/lock/a.c": "    printf(x);\n"}, check_words),
     ("no unfinished work", {"src/lock/a.c": "/* TO" + "DO */\n"}, check_words),

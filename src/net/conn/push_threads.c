@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/futex.h"
+#include "base/os.h"
 #include "base/random.h"
 #include "net/conn/stream.h"
 #include "net/login/login.h"
@@ -22,7 +23,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 
 /* The values of a waiter's wait word. */
@@ -207,7 +207,7 @@ static void unlock_and_wake_reader(struct rqli_push_threads *self)
 
     unlock(self);
     if (is_wakeable) {
-        (void)eventfd_write(self->wake_fd, 1);
+        rqli_os_event_set(self->wake_fd);
     }
 }
 
@@ -308,7 +308,7 @@ static void listen_again(struct rqli_push_threads *self, int64_t deadline_us)
     lock(self);
     set_listening(self, done);
     if (done && self->wake_fd < 0) {
-        self->wake_fd = rqli_fd_lift(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+        self->wake_fd = rqli_fd_lift(rqli_os_event());
     }
     if (done) {
         rqli_arena_reset(&self->shared.arena); /* of the previous connection */

@@ -4,11 +4,11 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/os.h"
 #include "observe/observe.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 
 /* SENTINEL_MS: a sentinel has at least this long to accept a connection and to answer while another
  * one could be asked instead, because a machine that is down answers nothing. ANEW_US: how long
@@ -49,7 +49,7 @@ struct rqli_sentinels *rqli_sentinels_new(const struct rqli_site *site)
     memcpy(self->shared.known, url->hosts, url->n_hosts * sizeof *url->hosts);
     self->n_named = self->shared.n_known = url->n_hosts;
     self->shared.share_us = SENTINEL_MS * INT64_C(1000);
-    self->changed_fd = rqli_fd_lift(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    self->changed_fd = rqli_fd_lift(rqli_os_event());
     return self->changed_fd < 0 ? rqli_sentinels_free(self) : self;
 }
 
@@ -319,7 +319,7 @@ rql_status rqli_sentinels_confirm(struct rqli_socket *sock, const struct rqli_ma
         rqli_observe(RQLI_ON_MASTER_CHANGED, sock->site->session->subject, &figures);
     }
     if (news == RQLI_MASTER_OTHER || news == RQLI_MASTER_FIRST) {
-        (void)eventfd_write(master->sentinels->changed_fd, 1);
+        rqli_os_event_set(master->sentinels->changed_fd);
     }
     if (news == RQLI_MASTER_LEFT) {
         return rqli_fail(error, RQL_E_IO, "%.150s: another server is the master by now", where);

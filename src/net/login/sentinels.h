@@ -22,7 +22,7 @@ struct rqli_sentinels {
     size_t n_named;              /* how many the URL names */
     struct rqli_sentinel asked;  /* used by the thread that asks */
     rqli_signal n_answers; /* that came, or did not; a thread that waits for one sleeps on it */
-    /* An eventfd: a first or another master was found. The thread that watches masters sleeps on
+    /* An event: a first or another master was found. The thread that watches masters sleeps on
      * it. */
     int changed_fd;
 

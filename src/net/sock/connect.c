@@ -88,8 +88,7 @@ static void copy_bytes(uint8_t out[16], const struct addrinfo *address)
 static int connect_address(const struct addrinfo *address, int64_t deadline_us)
 {
     RQLI_AUTO(rqli_fd_close)
-    int fd =
-        rqli_fd_lift(socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    int fd = rqli_fd_lift(rqli_os_socket(address->ai_family, false));
     int flags;
 
     if (fd < 0) {
@@ -198,7 +197,7 @@ static int connect_path(int fd, const struct sockaddr_un *address, int64_t deadl
 
 int rqli_connect_unix(const char *path, int64_t deadline_us)
 {
-    RQLI_AUTO(rqli_fd_close) int fd = rqli_fd_lift(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    RQLI_AUTO(rqli_fd_close) int fd = rqli_fd_lift(rqli_os_socket(AF_UNIX, true));
     struct sockaddr_un address = {.sun_family = AF_UNIX};
 
     if (fd < 0) {

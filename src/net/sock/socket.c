@@ -6,12 +6,12 @@
 #include "base/cancel_fd.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/os.h"
 #include "net/sock/tls.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -92,20 +92,18 @@ void rqli_socket_await_room(const struct rqli_socket *self, int64_t until_us)
     (void)rqli_fd_await(self->fd, POLLIN | POLLOUT, until_us - rqli_now_us());
 }
 
-void rqli_socket_await_bytes_or(const struct rqli_socket *self, int eventfd, int64_t until_us)
+void rqli_socket_await_bytes_or(const struct rqli_socket *self, int event, int64_t until_us)
 {
-    struct pollfd wanted[] = {{.fd = self->fd, .events = POLLIN},
-                              {.fd = eventfd, .events = POLLIN}};
-    eventfd_t unused;
+    struct pollfd wanted[] = {{.fd = self->fd, .events = POLLIN}, {.fd = event, .events = POLLIN}};
 
     if (rqli_poll(wanted, 2, until_us - rqli_now_us()) > 0 && wanted[1].revents != 0) {
-        (void)eventfd_read(eventfd, &unused);
+        rqli_os_event_clear(event);
     }
 }
 
 void rqli_socket_abandon(struct rqli_socket *self)
 {
-    int nothing = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    int nothing = rqli_os_event();
 
     if (nothing >= 0) {
         (void)dup3(nothing, self->fd, O_CLOEXEC);

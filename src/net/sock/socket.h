@@ -55,8 +55,8 @@ void rqli_socket_await_room(const struct rqli_socket *self, int64_t until_us);
  * descriptor: the number now leads to nothing. Takes no lock, allocates nothing. */
 void rqli_socket_abandon(struct rqli_socket *self);
 
-/* Waits for bytes, for an eventfd, which is then read, or until until_us. */
-void rqli_socket_await_bytes_or(const struct rqli_socket *self, int eventfd, int64_t until_us);
+/* Waits for bytes, for an event, which is then cleared, or until until_us. */
+void rqli_socket_await_bytes_or(const struct rqli_socket *self, int event, int64_t until_us);
 
 /* Returns whether it is time to renew its login. */
 static inline bool rqli_socket_wants_login(const struct rqli_socket *self)
