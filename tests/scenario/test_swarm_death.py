@@ -137,7 +137,7 @@ def a_host_that_stops_for_longer_loses_its_lock_and_waits_again(world, kind, _na
     world.kill(client)
 
 
-@scenario()
+@scenario(is_timed=True)
 def a_host_that_is_cut_off_gives_up_before_it_is_flushed(world, kind, names):
     """It knows of its loss before another can have the locks."""
     network = Network(world)
