@@ -6,9 +6,12 @@
  * waiters a turn and breaks no promise.
  */
 
-uint32_t rqli_holder_of(uint64_t thread_or_task)
+/* Threads and tasks are both numbered from 1. */
+uint32_t rqli_holder_of(uint64_t thread, uint64_t task)
 {
-    return 1 + (uint32_t)((thread_or_task * UINT64_C(0x9e3779b97f4a7c15)) >> 56);
+    const uint64_t number = task > 0 ? ~task : thread;
+
+    return 1 + (uint32_t)((number * UINT64_C(0x9e3779b97f4a7c15)) >> 56);
 }
 
 static void put_off(_Atomic int64_t *left_until_us, int64_t until_us)

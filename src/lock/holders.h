@@ -18,8 +18,9 @@ struct rqli_holders {
                                                         its ttl counts as held until then */
 };
 
-/* Returns the place at which a thread or task is counted as an acquirer; from 1. */
-uint32_t rqli_holder_of(uint64_t thread_or_task);
+/* Returns the place at which a task, or a thread that has none, is counted as an acquirer; from 1.
+ * task 0: none. */
+uint32_t rqli_holder_of(uint64_t thread, uint64_t task);
 
 /* The place of a request on a loop, which is an acquirer of its own: it is counted among all only,
  * and any lock of its client may be held for it. */

@@ -39,7 +39,7 @@ static void write_ids(rql_lock *lock, rql_client *client, uint64_t task)
         lock->task = task;
     }
     lock->owner_thread = thread;
-    lock->holder = rqli_holder_of(task > 0 ? ~task : thread); /* both are numbered from 1 */
+    lock->holder = rqli_holder_of(thread, task);
 }
 
 void rqli_lock_be(rql_lock *lock, uint64_t number)

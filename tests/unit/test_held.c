@@ -62,8 +62,9 @@ TEST(what_is_held_is_counted_where_its_keys_are)
  * a loop holds whatever its client does. */
 TEST(who_holds_a_lock_is_counted_until_the_last_one_ends)
 {
-    const uint32_t one = rqli_holder_of(1);
-    const uint32_t other = one == rqli_holder_of(2) ? rqli_holder_of(3) : rqli_holder_of(2);
+    const uint32_t one = rqli_holder_of(1, 0);
+    const uint32_t other =
+        one == rqli_holder_of(2, 0) ? rqli_holder_of(3, 0) : rqli_holder_of(2, 0);
     int64_t now_us = rqli_now_us();
     rql_lock *locks[] = {granted_by(client, "x"), granted_by(client, "y")};
 
