@@ -21,8 +21,9 @@ struct agent_call {
     bool is_owed;            /* there is none: the release is due all the same */
     char *text;              /* what a look has found: JSON; or NULL */
     size_t size;
-    bool is_found;    /* the holder that was looked for */
-    const char *more; /* a secret, a token, or "" */
+    int64_t token;      /* of the holder that is looked for */
+    bool is_found;      /* that holder */
+    const char *secret; /* of a release; or "" */
     char name[];
 };
 
@@ -54,12 +55,11 @@ static rql_status look(struct agent_call *self, rql_error *error)
 
 static rql_status find_holder(struct agent_call *self, rql_error *error)
 {
-    const int64_t token = strtoll(self->more, NULL, 10);
     CLI_AUTO(rql_free) rql_holder_list *list = NULL;
     const rql_status status = rql_lock_holders(self->agent->client, self->name, &list, error);
 
     for (size_t i = 0; status == RQL_OK && i < list->count; i++) {
-        self->is_found |= list->item[i]->token == token;
+        self->is_found |= list->item[i]->token == self->token;
     }
     return status;
 }
@@ -71,7 +71,7 @@ static rql_status run(void *data, rql_error *error)
 
     switch (self->kind) {
     case AGENT_CALL_RELEASE:
-        return rql_lock_release_by_secret(self->agent->client, self->name, self->more, error);
+        return rql_lock_release_by_secret(self->agent->client, self->name, self->secret, error);
     case AGENT_CALL_HOLDER:
         return find_holder(self, error);
     case AGENT_CALL_WHO:
@@ -144,16 +144,16 @@ static void go_on(struct agent *agent, enum agent_call_kind kind)
 }
 
 /* Queues a call with these texts, in front if no connection waits for it. */
-static void begin(struct agent_call call, const char *name, const char *more)
+static void begin(struct agent_call call, const char *name, const char *secret)
 {
     const size_t name_size = strlen(name) + 1;
-    const size_t more_size = strlen(more) + 1;
-    struct agent_call *self = cli_must(malloc(sizeof *self + name_size + more_size));
+    const size_t secret_size = strlen(secret) + 1;
+    struct agent_call *self = cli_must(malloc(sizeof *self + name_size + secret_size));
     struct agent_call **at = &lane_of(call.agent, call.kind)->first;
 
     *self = call;
     memcpy(self->name, name, name_size);
-    self->more = memcpy(self->name + name_size, more, more_size);
+    self->secret = memcpy(self->name + name_size, secret, secret_size);
     while (self->conn && *at) {
         at = &(*at)->next;
     }
@@ -180,10 +180,12 @@ void agent_call_look(struct agent_conn *conn, enum agent_call_kind kind, const c
     begin((struct agent_call){.agent = conn->agent, .kind = kind, .conn = conn}, name, "");
 }
 
-void agent_call_find_holder(struct agent_conn *conn, const char *name, const char *token)
+void agent_call_find_holder(struct agent_conn *conn, const char *name, int64_t token)
 {
-    begin((struct agent_call){.agent = conn->agent, .kind = AGENT_CALL_HOLDER, .conn = conn}, name,
-          token);
+    begin(
+        (struct agent_call){
+            .agent = conn->agent, .kind = AGENT_CALL_HOLDER, .conn = conn, .token = token},
+        name, "");
 }
 
 static void end(struct agent_lane *lane)

@@ -18,7 +18,7 @@ void agent_call_release(struct agent *agent, struct agent_conn *conn, const char
 void agent_call_look(struct agent_conn *conn, enum agent_call_kind kind, const char *name);
 
 /* Replies 1 if a grant of this lock with this token is in force, or else 0. */
-void agent_call_find_holder(struct agent_conn *conn, const char *name, const char *token);
+void agent_call_find_holder(struct agent_conn *conn, const char *name, int64_t token);
 
 /* Drops what has not begun. */
 void agent_calls_end(struct agent *agent);

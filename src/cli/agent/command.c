@@ -483,7 +483,7 @@ static void holder(struct agent_conn *conn, const struct agent_request *request)
     int64_t token;
 
     if (read_token(conn, word(request, 2), &token)) {
-        agent_call_find_holder(conn, word(request, 1), word(request, 2));
+        agent_call_find_holder(conn, word(request, 1), token);
     }
 }
 
