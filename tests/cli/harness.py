@@ -28,6 +28,7 @@ STALL_OF_WITHDRAWAL_MS = 50
 HOST = "".join(letter if letter not in '"\\' else "_" for letter in socket.gethostname()[:63])
 PROGRAM = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else ""
 # QEMU runs the program: a handshake may take seconds, and no command can be guarded.
+IN_USE = "Address (already )?in use"  # as glibc and as musl say it
 IS_EMULATED = "RQL_TEST_EMULATED" in os.environ
 PATIENT = {"RQL_CONNECT_TIMEOUT_MS": "30000"} if IS_EMULATED else {}
 NO_GUARD = "rql: the guard of the command: Invalid argument"

@@ -10,14 +10,13 @@ import stat
 import tempfile
 import time
 
-from harness import (Folder, Missing, Server, check_equal, check_in, finish, free_port, listener, main, read_line, start_waiting,
-                     wait_until)
+from harness import (IN_USE, Folder, Missing, Server, check_equal, check_in, finish, free_port, listener, main, read_line,
+                     start_waiting, wait_until)
 from openmetrics import parsed
 from serving import Serve
 
 CONNS_MAX = 16
 CUT_OFF_S = 5
-IN_USE = "Address (already )?in use"  # as glibc and as musl say it
 ALL_PATHS = {"/metrics": "application/openmetrics-text; version=1.0.0; charset=utf-8", "/healthz": "text/plain; charset=utf-8",
              "/": "text/html; charset=utf-8", "/locks.json": "application/json"}
 QUICK = ("--zombie-ttl", "1s", "--swarm-probe-period", "100ms", "--zombie-flush-period", "200ms",
