@@ -7,7 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-enum { BAR_WIDTH = 30, BLOCK_LINES = 6, QUEUE_ON_A_LINE = 5, NAME_SIZE = 16, LEFT_OUT_SIZE = 96 };
+enum { BAR_WIDTH = 30, BLOCK_LINES = 6, QUEUE_ON_A_LINE = 5, NAME_SIZE = 16, REMARK_SIZE = 96 };
 
 #define PLAIN "\033[0m"
 #define BOLD "\033[1m"
@@ -232,14 +232,15 @@ static enum result kept_if(bool is_kept)
     return is_kept ? KEPT : BROKEN;
 }
 
-/* "", or a count of what was left out of a promise and why. */
-struct left_out {
-    char text[LEFT_OUT_SIZE];
+/* "", or what is added to the figures of a promise. */
+struct remark {
+    char text[REMARK_SIZE];
 };
 
-static struct left_out left_out(size_t n, const char *why)
+/* A count of what was left out, and why. */
+static struct remark left_out(size_t n, const char *why)
 {
-    struct left_out out = {""};
+    struct remark out = {""};
 
     if (n > 0) {
         (void)snprintf(out.text, sizeof out.text, "; %s left out: %s", number_of((int64_t)n).text,
@@ -272,9 +273,9 @@ static bool print_updates(const struct show *self, const struct verdict *verdict
 }
 
 /* The first wait that was passed over. */
-static struct left_out passed_over(const struct show *self, const struct verdict *verdict)
+static struct remark passed_over(const struct show *self, const struct verdict *verdict)
 {
-    struct left_out out = {""};
+    struct remark out = {""};
 
     if (verdict->passed) {
         (void)snprintf(out.text, sizeof out.text, "; %s got it at %.3f s, after %.0f ms, behind %s",
@@ -287,8 +288,8 @@ static struct left_out passed_over(const struct show *self, const struct verdict
 
 static bool print_order(const struct show *self, const struct verdict *verdict)
 {
-    struct left_out still = left_out(verdict->waits_still, "their process was paused");
-    struct left_out moved =
+    struct remark still = left_out(verdict->waits_still, "their process was paused");
+    struct remark moved =
         left_out(verdict->waits_moved, "the lock moved to another server, all served");
 
     if (verdict->waits_passed > 0 || verdict->waits_forgotten > 0) {

@@ -6,8 +6,8 @@
 #include <rql/base.h>
 #include <time.h>
 
-/* It goes on while the machine is suspended, as the server's clock does. So after a
- * long sleep our leases have expired here, too. */
+/* This clock goes on while the machine is suspended, as the server's does. So after a long sleep
+ * our leases have expired here, too. */
 int64_t rqli_now_us(void)
 {
     struct timespec now;

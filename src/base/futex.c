@@ -22,8 +22,8 @@
 /*
  * A thread cannot sleep on a futex and poll a descriptor at the same time. So a thread whose call
  * can be cancelled polls an event and the descriptor that cancels the call, and is listed here
- * under the address of its word. A waker wakes the futex, and then sets the events that are
- * listed under the address. While no thread polls, a waker only looks at the number of them.
+ * under the address of its word. A waker wakes the futex, and then sets the events that are listed
+ * under the address. While no thread polls, a waker only looks at the number of them.
  *
  * A child of fork() has one thread, and its list is empty: what it finds is the parent's.
  */

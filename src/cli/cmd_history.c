@@ -334,9 +334,7 @@ static struct use sum_of_day(const rql_usage_info_list *usage, int64_t day_us)
 /* Prints the sums of each day, also of those without a hold. */
 static void print_days(struct out *out, const rql_usage_info_list *usage, int64_t days)
 {
-    const int64_t today_us = usage->now_us / DAY_US * DAY_US;
-
-    for (int64_t day_us = today_us - (days - 1) * DAY_US; day_us <= today_us; day_us += DAY_US) {
+    for (int64_t day_us = begin_of(usage, days); day_us <= usage->now_us; day_us += DAY_US) {
         const struct use sum = sum_of_day(usage, day_us);
 
         out_begin(out, NULL);
