@@ -3,6 +3,7 @@
 #include "agent/path.h"
 #include "format.h"
 #include "messages.h"
+#include "os.h"
 #include "outer.h"
 
 #include <errno.h>
@@ -117,11 +118,9 @@ static void send_words(struct cli_agent_lock *self, const char **words, size_t c
  * have made the folder. */
 static bool is_trusted(int fd)
 {
-    struct ucred peer;
-    socklen_t size = sizeof peer;
+    struct cli_os_peer peer;
 
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
-           (peer.uid == 0 || peer.uid == geteuid());
+    return cli_os_peer(fd, &peer) && (peer.uid == 0 || peer.uid == geteuid());
 }
 
 /* Connects. An agent with too many clients that it has not accepted yet refuses for a moment. */

@@ -10,16 +10,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum {
-    NUMBER_SIZE = 16,
-    SIGNAL_GROUP = 4, /* PIDFD_SIGNAL_PROCESS_GROUP, which the C library may not define yet */
-};
+enum { NUMBER_SIZE = 16 };
 
 /* Reports that the system lacks a resource. Nothing of the command has run yet. */
 static int fail(const char *what)
@@ -54,10 +49,7 @@ _Noreturn static void become_command(const struct start *start, pid_t guard)
     if (start->agent_fd >= 0) {
         (void)fcntl(start->agent_fd, F_SETFD, 0);
     }
-    /* The order matters: a guard that dies after prctl() takes this process with it, and one that
-     * died before is no longer its parent. */
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == guard &&
-        read(start->launch[1], &go, sizeof go) == (ssize_t)sizeof go) {
+    if (cli_os_die_with(guard) && read(start->launch[1], &go, sizeof go) == (ssize_t)sizeof go) {
         (void)pthread_sigmask(SIG_SETMASK, start->mask, NULL);
         cli_broken_pipe_restore();
         (void)execvpe(start->arguments[0], start->arguments, start->environment);
@@ -102,7 +94,7 @@ _Noreturn static void become_guard(const struct start *start)
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, NULL);
     (void)setpgid(0, 0);
-    (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
+    cli_os_adopt_orphans();
     (void)close(start->channel[0]);
     (void)close(start->launch[0]);
     command = cli_os_fork();
@@ -112,7 +104,7 @@ _Noreturn static void become_guard(const struct start *start)
     keep_only(start->channel[1], start->agent_fd);
     if (command > 0 && start->is_fresh) {
         (void)snprintf(number, sizeof number, "%d", (int)command);
-        (void)execve("/proc/self/exe", arguments, start->guard_environment);
+        cli_os_exec_self(arguments, start->guard_environment);
     }
     cli_guard_run(command, false);
 }
@@ -150,7 +142,7 @@ static bool start_guard(struct cli_child *self, struct start *start,
     if (self->guard > 0 && await_report(self->guard_fd, report)) {
         self->pid = report->command;
         self->group = report->group;
-        self->pid_fd = (int)syscall(SYS_pidfd_open, self->pid, 0);
+        self->pid_fd = cli_os_process(self->pid);
         return true;
     }
     (void)close(start->launch[0]);
@@ -165,10 +157,10 @@ static int start_some_guard(struct cli_child *self, struct start *start,
 {
     for (int i = 0; i < 2; i++) {
         start->is_fresh = i == 0;
-        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, start->channel) != 0) {
+        if (!cli_os_socket_pair(start->channel)) {
             return fail("socketpair");
         }
-        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, start->launch) != 0) {
+        if (!cli_os_socket_pair(start->launch)) {
             (void)close(start->channel[0]);
             (void)close(start->channel[1]);
             return fail("socketpair");
@@ -221,7 +213,7 @@ static int start_command(struct cli_child *self, struct start *start, const stru
 
     /* If the guard is killed, this program becomes the parent of the processes that it has
      * started. */
-    (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
+    cli_os_adopt_orphans();
     code = start_some_guard(self, start, &report);
     if (code != CLI_DONE) {
         return code;
@@ -433,15 +425,14 @@ int cli_child_start(struct cli_child *out, const struct cli_args *args, const st
     return code;
 }
 
-/* Signals the command by its pidfd, because the guard may have reaped it, and its number may belong
- * to another process. Signal 0 sends nothing, but tests for the permission. */
+/* Signals the command by its descriptor, because the guard may have reaped it, and its number may
+ * belong to another process. Signal 0 sends nothing, but tests for the permission. */
 static bool may_signal_command(const struct cli_child *self, int signal_number)
 {
-    const long result = self->pid_fd >= 0
-                            ? syscall(SYS_pidfd_send_signal, self->pid_fd, signal_number, NULL, 0)
-                            : kill(self->pid, signal_number);
+    const bool is_sent = self->pid_fd >= 0 ? cli_os_process_signal(self->pid_fd, signal_number)
+                                           : kill(self->pid, signal_number) == 0;
 
-    return result == 0 || errno != EPERM;
+    return is_sent || errno != EPERM;
 }
 
 bool cli_child_signal(const struct cli_child *self, int signal_number)
@@ -455,9 +446,8 @@ bool cli_child_signal(const struct cli_child *self, int signal_number)
     if (getpgid(self->pid) == self->group) {
         return may_signal_command(self, 0); /* it got the signal with its group */
     }
-    /* After setsid() the command leads a group of its own. Kernels before 6.9 cannot signal that
-     * group through the pidfd. */
-    return syscall(SYS_pidfd_send_signal, self->pid_fd, signal_number, NULL, SIGNAL_GROUP) == 0 ||
+    /* After setsid() the command leads a group of its own. */
+    return cli_os_process_signal_group(self->pid_fd, signal_number) ||
            may_signal_command(self, signal_number);
 }
 

@@ -1,8 +1,8 @@
 #include "cmd.h"
 #include "doctor/doctor.h"
 #include "format.h"
-#include "held.h"
 #include "messages.h"
+#include "signals.h"
 
 #include <pthread.h>
 #include <signal.h>

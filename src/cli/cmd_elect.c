@@ -1,9 +1,9 @@
 #include "format.h"
 #include "held.h"
 #include "messages.h"
+#include "os.h"
 
 #include <signal.h>
-#include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -37,10 +37,9 @@ static int64_t next_turn_ms(const struct cli_args *args, struct cli_asked *asked
 {
     const int64_t soonest_ms = begun_ms + PAUSE_MS;
     char pause[CLI_DURATION_SIZE];
-    eventfd_t n_asked;
     int64_t until_ms;
 
-    if (eventfd_read(asked->fd, &n_asked) != 0) {
+    if (!cli_os_event_take(asked->fd)) {
         return soonest_ms;
     }
     until_ms = atomic_load(&asked->until_ms);
@@ -72,7 +71,7 @@ static int run_terms(struct cli_session *self, struct cli_asked *asked)
 
 static int elect(struct cli_session *self)
 {
-    struct cli_asked asked = {.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+    struct cli_asked asked = {.fd = cli_os_event()};
     int code;
 
     if (asked.fd < 0) {

@@ -1,6 +1,8 @@
 #include "child.h"
 #include "format.h"
 #include "messages.h"
+#include "os.h"
+#include "signals.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -8,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 /* run, series, lock: the commands that acquire, and the watch over a command and its lock.
@@ -84,7 +85,7 @@ static int open_signals(void)
     (void)sigaddset(&set, SIGCHLD);
     (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
     (void)sigdelset(&set, SIGTTOU);
-    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    return cli_os_signals(&set);
 }
 
 /* Returns the time until the lock ends, or may not be held any longer. */
@@ -243,17 +244,17 @@ static void read_child(struct watch *self)
  * the command goes on. */
 static void read_signals(struct watch *self)
 {
-    struct signalfd_siginfo info;
+    int number;
 
-    while (read(self->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
-        if (info.ssi_signo == SIGCONT) {
+    while ((number = cli_os_signals_take(self->signal_fd)) != 0) {
+        if (number == SIGCONT) {
             check_lock(self);
         }
-        if (info.ssi_signo == SIGINT || info.ssi_signo == SIGTERM || info.ssi_signo == SIGHUP) {
+        if (number == SIGINT || number == SIGTERM || number == SIGHUP) {
             self->held->is_ended = true;
         }
-        if (info.ssi_signo != SIGCHLD) {
-            signal_child(self, (int)info.ssi_signo);
+        if (number != SIGCHLD) {
+            signal_child(self, number);
         }
     }
 }

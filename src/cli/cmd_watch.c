@@ -1,8 +1,9 @@
 #include "cmd.h"
 #include "format.h"
-#include "held.h"
 #include "messages.h"
 #include "names.h"
+#include "os.h"
+#include "signals.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -13,8 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <sys/signalfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -36,7 +35,7 @@ struct watcher {
     bool is_wanted[N_KINDS];
     int64_t n_left; /* events that are still to be written; CLI_UNSET: there is no limit */
     int signal_fd;
-    int lines_fd; /* an eventfd: there are lines, or all have been reported */
+    int lines_fd; /* an event: there are lines, or all have been reported */
 
     struct {
         pthread_mutex_t mutex;
@@ -226,7 +225,7 @@ static void on_change(const rql_change *change, void *user_data)
     (void)pthread_mutex_lock(&self->shared.mutex);
     keep(self, change);
     (void)pthread_mutex_unlock(&self->shared.mutex);
-    (void)eventfd_write(self->lines_fd, 1);
+    cli_os_event_set(self->lines_fd);
 }
 
 /* ---- the main thread ---- */
@@ -250,13 +249,11 @@ static char *take_line(struct watcher *self, bool *is_over)
 /* Waits until the descriptor is ready. Returns the signal that came, or 0. */
 static int await(const struct watcher *self, int fd, short events)
 {
-    struct signalfd_siginfo info;
     struct pollfd fds[] = {{.fd = self->signal_fd, .events = POLLIN}, {.fd = fd, .events = events}};
 
     while (poll(fds, 2, -1) < 0 && errno == EINTR) {
     }
-    return read(self->signal_fd, &info, sizeof info) == (ssize_t)sizeof info ? (int)info.ssi_signo
-                                                                             : 0;
+    return cli_os_signals_take(self->signal_fd);
 }
 
 /* A pipe that is ready takes PIPE_BUF bytes at once. Returns false after a fault. */
@@ -297,14 +294,13 @@ static int write_lines(struct watcher *self)
 
     while (signal_number == 0 && !is_over) {
         CLI_AUTO(cli_free) char *line = take_line(self, &is_over);
-        eventfd_t ignored;
 
         if (line && !write_line(self, line, &signal_number)) {
             return report_write();
         }
         if (!line && !is_over) {
             signal_number = await(self, self->lines_fd, POLLIN);
-            (void)eventfd_read(self->lines_fd, &ignored);
+            (void)cli_os_event_take(self->lines_fd);
         }
     }
     return signal_number == 0 || signal_number == SIGINT ? CLI_DONE : -signal_number;
@@ -363,8 +359,8 @@ static int run(struct cli_session *session)
     init_events(&self);
     (void)pthread_mutex_init(&self.shared.mutex, NULL);
     (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
-    self.signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    self.lines_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    self.signal_fd = cli_os_signals(&set);
+    self.lines_fd = cli_os_event();
     if (self.signal_fd < 0 || self.lines_fd < 0) {
         cli_die_nomem();
     }

@@ -1,6 +1,7 @@
 #include "format.h"
 
 #include "exit.h"
+#include "os.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -225,7 +226,7 @@ static int64_t read_us(clockid_t clock)
 /* Reads the clock that continues during suspend, as the library does. */
 int64_t cli_now_us(void)
 {
-    return read_us(CLOCK_BOOTTIME);
+    return read_us(CLI_OS_CLOCK);
 }
 
 int64_t cli_wall_us(void)

@@ -3,26 +3,19 @@
 #include "format.h"
 #include "os.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/signalfd.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 enum {
     PAUSE_MS = 20, /* between two searches for processes whose end is not reported to the guard */
-    STAT_SIZE = 1024,
-    PATH_SIZE = 32,
     N_OPTION_TEXTS = 5,
 };
 
@@ -128,7 +121,7 @@ bool cli_guard_order(int channel, const rql_options *options, const struct cli_h
 struct guard {
     pid_t command;     /* 0: it has ended, and its PID may be reused */
     pid_t leader;      /* leader of the command's group */
-    int signal_fd;     /* a signalfd for SIGCHLD */
+    int signal_fd;     /* for SIGCHLD */
     bool has_children; /* besides the leader */
     bool keeps_lock;   /* it has the connection to an agent: its end may release the lock */
     struct orders orders;
@@ -154,9 +147,9 @@ static void receive_orders(struct guard *self)
  * guard. */
 _Noreturn static void lead(pid_t guard)
 {
-    (void)prctl(PR_SET_NAME, "rql-group");
+    cli_os_name_process("rql-group");
     cli_os_close_from(0);
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == guard) {
+    if (cli_os_die_with(guard)) {
         while (true) {
             (void)pause();
         }
@@ -164,13 +157,12 @@ _Noreturn static void lead(pid_t guard)
     _exit(CLI_DONE);
 }
 
-/* Starts the leader of the group. A child without an exit signal is ignored by a wait without
- * __WCLONE, so the guard reaps all other children, and this one only on purpose. The command has
- * not run yet, so it can still be put into the group. */
+/* Starts the leader of the group. The guard reaps all other children, so that the leader's number
+ * stays its own. The command has not run yet, so it can still be put into the group. */
 static pid_t start_leader(pid_t command)
 {
     const pid_t guard = getpid();
-    const pid_t pid = (pid_t)syscall(SYS_clone, 0, NULL, NULL, NULL, NULL);
+    const pid_t pid = cli_os_fork_unseen();
 
     if (pid == 0) {
         lead(guard);
@@ -181,22 +173,13 @@ static pid_t start_leader(pid_t command)
     return pid;
 }
 
-static bool is_leader_alive(const struct guard *self)
-{
-    siginfo_t info = {.si_pid = 0};
-
-    return waitid(P_PID, (id_t)self->leader, &info, WEXITED | WNOHANG | WNOWAIT | __WCLONE) == 0 &&
-           info.si_pid == 0;
-}
-
 /* Reaps children, and reports to rql when the command stops or ends. */
 static void look_at_children(struct guard *self)
 {
-    struct signalfd_siginfo info;
     int status = 0;
     pid_t pid;
 
-    while (read(self->signal_fd, &info, sizeof info) > 0) {
+    while (cli_os_signals_take(self->signal_fd) != 0) {
     }
     while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0) {
         if (pid == self->command) {
@@ -234,82 +217,12 @@ static void kill_all(const struct guard *self)
     }
 }
 
-/* ---- the members of the group ---- */
-
-static const char *skip_fields(const char *at, int count)
-{
-    for (int i = 0; i < count; i++) {
-        at += strcspn(at, " ");
-        at += strspn(at, " ");
-    }
-    return at;
-}
-
-/* Parses a line of /proc/PID/stat, see proc(5). A process whose first thread has ended looks like a
- * zombie while its other threads still run. */
-static bool is_alive_in(const char *line, pid_t group)
-{
-    const char *name_end = strrchr(line, ')'); /* the name of a program may contain blanks */
-    const char *state = name_end ? skip_fields(name_end, 1) : "";
-    const bool is_zombie = *state == 'Z' || *state == 'X';
-
-    return strtol(skip_fields(state, 2), NULL, 10) == (long)group &&
-           (!is_zombie || strtol(skip_fields(state, 17), NULL, 10) > 1);
-}
-
-/* Returns whether a process is in the group. A process that cannot be read counts as a member,
- * unless it has just ended. */
-static bool is_member(const char *number, pid_t group)
-{
-    char path[PATH_SIZE];
-    char line[STAT_SIZE];
-    FILE *file;
-    size_t length;
-
-    (void)snprintf(path, sizeof path, "/proc/%.10s/stat", number);
-    file = fopen(path, "re");
-    if (!file) {
-        return errno != ENOENT;
-    }
-    length = fread(line, 1, sizeof line - 1, file); /* the name may contain a line feed, too */
-    (void)fclose(file);
-    line[length] = '\0';
-    return is_alive_in(line, group);
-}
-
-/* Returns whether /proc is there and numbers processes as this process does. */
-static bool can_see_processes(void)
-{
-    char link[PATH_SIZE] = "";
-
-    return readlink("/proc/self", link, sizeof link - 1) > 0 &&
-           strtol(link, NULL, 10) == (long)getpid();
-}
-
-static bool is_group_empty(pid_t group)
-{
-    DIR *folder = can_see_processes() ? opendir("/proc") : NULL;
-    const struct dirent *entry;
-    bool is_empty = folder != NULL;
-
-    /* NOLINTNEXTLINE(concurrency-mt-unsafe): there is no other thread */
-    while (is_empty && (entry = readdir(folder)) != NULL) {
-        const long pid = strtol(entry->d_name, NULL, 10);
-
-        is_empty = pid <= 0 || pid == (long)group || !is_member(entry->d_name, group);
-    }
-    if (folder) {
-        (void)closedir(folder);
-    }
-    return is_empty;
-}
-
-/* Returns whether no process is left in the group. Without /proc that is not known: a lock that an
- * agent holds would then be kept for ever. */
+/* Returns whether no process is left in the group. Without a list of processes that is not
+ * known: a lock that an agent holds would then be kept for ever. */
 static bool is_all_gone(const struct guard *self)
 {
     return !self->has_children &&
-           (is_group_empty(self->leader) || (self->keeps_lock && !can_see_processes()));
+           (cli_os_group_is_empty(self->leader) || (self->keeps_lock && !cli_os_sees_processes()));
 }
 
 /* Waits until all processes have ended, or the locks have ended by themselves. */
@@ -396,10 +309,10 @@ void cli_guard_run(pid_t command, bool is_fresh)
     sigset_t set;
     bool releases;
 
-    (void)prctl(PR_SET_NAME, CLI_GUARD_NAME);
+    cli_os_name_process(CLI_GUARD_NAME);
     (void)sigemptyset(&set);
     (void)sigaddset(&set, SIGCHLD);
-    self.signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    self.signal_fd = cli_os_signals(&set);
     self.leader = start_leader(command);
     report.group = self.leader;
     if (self.signal_fd < 0 || self.leader < 0 || !send_all(CLI_GUARD_FD, &report, sizeof report)) {
@@ -410,7 +323,7 @@ void cli_guard_run(pid_t command, bool is_fresh)
     }
     watch_until_rql_ends(&self);
     /* If the leader was killed before, other programs end processes of this group, too. */
-    releases = is_leader_alive(&self) && self.texts;
+    releases = cli_os_unseen_is_alive(self.leader) && self.texts;
     kill_all(&self);
     if ((releases || self.keeps_lock) && await_end(&self) && releases && self.orders.n_locks > 0) {
         release(&self);

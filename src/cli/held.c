@@ -2,14 +2,14 @@
 
 #include "format.h"
 #include "messages.h"
+#include "os.h"
 #include "outer.h"
 #include "progress.h"
+#include "signals.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 #include <uv.h>
 
@@ -183,35 +183,6 @@ struct waiting {
     rql_error error;
 };
 
-sigset_t cli_signals(const int *numbers, size_t count)
-{
-    struct sigaction action;
-    sigset_t set;
-
-    (void)sigemptyset(&set);
-    for (size_t i = 0; i < count; i++) {
-        if (sigaction(numbers[i], NULL, &action) != 0 || action.sa_handler != SIG_IGN) {
-            (void)sigaddset(&set, numbers[i]);
-        }
-    }
-    return set;
-}
-
-/* Ends by the default action, so that a shell or a supervisor sees which signal ended the program.
- * The exit is for signals that do not end a program. */
-_Noreturn void cli_die_by(int signal_number)
-{
-    const struct sigaction plain = {.sa_handler = SIG_DFL};
-    sigset_t set;
-
-    (void)sigaction(signal_number, &plain, NULL);
-    (void)raise(signal_number);
-    (void)sigemptyset(&set);
-    (void)sigaddset(&set, signal_number);
-    (void)pthread_sigmask(SIG_UNBLOCK, &set, NULL);
-    _Exit(CLI_SIGNALLED + signal_number);
-}
-
 /* Handles the second signal: its sender does not want to wait for the server. The request is left
  * to the rules for dead waiters. */
 static void end_at_once(uv_timer_t *timer)
@@ -228,14 +199,14 @@ static void end_at_once(uv_timer_t *timer)
 static void on_signals(uv_poll_t *poll, int status, int events)
 {
     struct waiting *self = poll->data;
-    struct signalfd_siginfo info;
     int64_t pause_ms;
+    int signal_number;
 
     (void)status;
     (void)events;
-    while (read(self->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
+    while ((signal_number = cli_os_signals_take(self->signal_fd)) != 0) {
         if (self->signal == 0) {
-            self->signal = (int)info.ssi_signo;
+            self->signal = signal_number;
             self->signalled_ms = cli_now_ms();
             (void)rql_request_cancel(self->request); /* after the grant it is NULL, and refused */
         } else if (self->request) {
@@ -363,7 +334,7 @@ static rql_status open_waiting(struct waiting *self, rql_client *client, const s
     if (status != RQL_OK) {
         return status;
     }
-    self->signal_fd = signalfd(-1, set, SFD_CLOEXEC | SFD_NONBLOCK);
+    self->signal_fd = cli_os_signals(set);
     if (self->signal_fd < 0 || uv_loop_init(&self->uv) != 0) {
         cli_die_nomem();
     }
@@ -515,7 +486,7 @@ static void on_wanted(rql_lock *lock, const rql_wanted *wanted, void *user_data)
     (void)lock;
     if (wanted->within_ms > 0) {
         atomic_store(&asked->until_ms, cli_after_ms(wanted->within_ms));
-        (void)eventfd_write(asked->fd, 1);
+        cli_os_event_set(asked->fd);
     }
 }
 

@@ -13,7 +13,7 @@
 
 /* The request of rql_host_drain() to release a lock early. Another thread fills it in. */
 struct cli_asked {
-    int fd;                   /* an eventfd, readable once it was asked for */
+    int fd;                   /* an event, readable once it was asked for */
     _Atomic int64_t until_ms; /* the cli_now_ms() until which the host is to hold nothing */
 };
 
@@ -74,12 +74,5 @@ void cli_held_unblock(const struct cli_held *self);
 
 /* Runs the command of the arguments while this is held, and releases it. Returns the exit code. */
 int cli_run_held(const struct cli_args *args, struct cli_held *held);
-
-/* Returns the set of these signals, without those that nohup or a shell has ignored: they stay
- * ignored. */
-sigset_t cli_signals(const int *numbers, size_t count);
-
-/* Ends the program as this signal does. */
-_Noreturn void cli_die_by(int signal_number);
 
 #endif

@@ -1,6 +1,7 @@
 #include "listen.h"
 
 #include "messages.h"
+#include "os.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -22,7 +23,7 @@ enum { PRIVATE = 0600, OF_GROUP = 0660 }; /* modes of the socket */
 /* Returns whether no program listens at the address any more. */
 static bool is_dead(const struct sockaddr_un *address)
 {
-    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const int fd = cli_os_stream_socket(AF_UNIX);
     bool is_refused = false;
 
     if (fd >= 0) {
@@ -132,13 +133,6 @@ static void unlock_path(int fd, const char *path)
     (void)close(fd);
 }
 
-bool cli_socket_pass_senders(int fd)
-{
-    const int yes = 1;
-
-    return setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &yes, sizeof yes) == 0;
-}
-
 static bool begin(struct cli_socket *self)
 {
     const struct group *group =
@@ -147,8 +141,8 @@ static bool begin(struct cli_socket *self)
     struct stat found;
 
     memcpy(address.sun_path, self->path, sizeof self->path);
-    self->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (self->fd < 0 || !cli_socket_pass_senders(self->fd)) {
+    self->fd = cli_os_stream_socket(AF_UNIX);
+    if (self->fd < 0 || !cli_os_pass_senders(self->fd)) {
         cli_say_errno("socket", errno);
         return false;
     }
@@ -269,7 +263,7 @@ bool cli_socket_open_tcp(struct cli_socket *self, const char *address)
         return false;
     }
     (void)snprintf(self->path, sizeof self->path, "%s", address);
-    self->fd = socket(to.address.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    self->fd = cli_os_stream_socket(to.address.any.sa_family);
     if (self->fd < 0 || setsockopt(self->fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
         bind(self->fd, &to.address.any, to.size) != 0 || listen(self->fd, SOMAXCONN) != 0) {
         cli_say_errno(address, errno);
@@ -291,8 +285,8 @@ bool cli_socket_adopt(struct cli_socket *self, int fd)
     *self = (struct cli_socket){.kind = CLI_SOCKET_PASSED, .fd = fd, .lock_fd = -1};
     if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &listens_size) != 0 || listens == 0 ||
         getsockname(fd, (struct sockaddr *)&address, &size) != 0 || address.sun_family != AF_UNIX ||
-        size > sizeof address || !cli_socket_pass_senders(fd) ||
-        fcntl(fd, F_SETFL, O_NONBLOCK) != 0 || fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) {
+        size > sizeof address || !cli_os_pass_senders(fd) || fcntl(fd, F_SETFL, O_NONBLOCK) != 0 ||
+        fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) {
         cli_say("the socket of LISTEN_FDS is no Unix socket that listens");
         return false;
     }

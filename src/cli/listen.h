@@ -47,11 +47,6 @@ bool cli_socket_open_tcp(struct cli_socket *self, const char *address);
  * a message on stderr if it is no such socket. */
 bool cli_socket_adopt(struct cli_socket *self, int fd);
 
-/* Has the kernel tell with all bytes which process has sent them. A socket that listens needs it
- * for the first bytes of a connection, and the accepted one for all others: it inherits it only if
- * it was set before the client connected. */
-bool cli_socket_pass_senders(int fd);
-
 void cli_socket_close(struct cli_socket *self);
 
 #endif

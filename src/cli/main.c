@@ -2,10 +2,10 @@
 #include "doctor/doctor.h"
 #include "format.h"
 #include "guard.h"
-#include "held.h"
 #include "init.h"
 #include "messages.h"
 #include "outer.h"
+#include "signals.h"
 #include "url.h"
 
 #include <errno.h>

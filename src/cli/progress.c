@@ -3,9 +3,9 @@
 #include "format.h"
 #include "messages.h"
 #include "names.h"
+#include "signals.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -189,24 +189,12 @@ static void *run(void *argument)
     return NULL;
 }
 
-/* Starts the thread detached, and with all signals blocked: a signal that it took would be lost for
- * the code that waits for it. */
+/* Starts the thread, for which nobody waits. */
 static bool start_thread(struct cli_progress *self)
 {
-    pthread_attr_t detached;
     pthread_t thread;
-    sigset_t before;
-    sigset_t all;
-    bool has_started;
 
-    (void)sigfillset(&all);
-    (void)pthread_attr_init(&detached);
-    (void)pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    has_started = pthread_create(&thread, &detached, run, self) == 0;
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    (void)pthread_attr_destroy(&detached);
-    return has_started;
+    return cli_start_thread(&thread, run, self) && pthread_detach(thread) == 0;
 }
 
 struct cli_progress *cli_progress_start(const struct cli_session *session)

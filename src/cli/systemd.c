@@ -2,6 +2,7 @@
 
 #include "exit.h"
 #include "messages.h"
+#include "os.h"
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -30,7 +31,7 @@ void cli_systemd_notify(const char *text)
     if (*path == '@') {
         address.sun_path[0] = '\0';
     }
-    fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    fd = cli_os_datagram_socket(AF_UNIX);
     if (fd >= 0) {
         (void)sendto(fd, text, strlen(text), MSG_NOSIGNAL, (const struct sockaddr *)&address, size);
     }

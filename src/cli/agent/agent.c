@@ -4,6 +4,7 @@
 #include "conn.h"
 #include "hold.h"
 #include "messages.h"
+#include "os.h"
 #include "path.h"
 #include "serve/serve.h"
 #include "state.h"
@@ -116,7 +117,7 @@ static void on_connection(uv_poll_t *poll, int status, int events)
     (void)status;
     (void)events;
     while (fd >= 0) {
-        fd = accept4(self->socket.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        fd = cli_os_accept(self->socket.fd);
         if (fd >= 0) {
             agent_conn_accept(self, fd);
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {

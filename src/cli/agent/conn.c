@@ -2,6 +2,7 @@
 
 #include "exit.h"
 #include "list.h"
+#include "os.h"
 #include "request.h"
 
 #include <errno.h>
@@ -156,40 +157,6 @@ void agent_conn_go_on(struct agent_conn *self)
     agent_conn_flush(self);
 }
 
-/* Reads which process has sent the bytes; 0: one of another namespace. A socket that a program has
- * passed may not have told it for the first bytes: they are of the process that has connected. */
-static void read_sender(struct msghdr *message, pid_t *out)
-{
-    struct ucred sender;
-
-    for (struct cmsghdr *at = CMSG_FIRSTHDR(message); at; at = CMSG_NXTHDR(message, at)) {
-        if (at->cmsg_level == SOL_SOCKET && at->cmsg_type == SCM_CREDENTIALS) {
-            memcpy(&sender, CMSG_DATA(at), sizeof sender);
-            *out = sender.pid;
-        }
-    }
-}
-
-/* Returns what recvmsg() does. All bytes of one call are of one sender. A client may send
- * descriptors, which are closed by the kernel, because there is no room for them. */
-static ssize_t receive(const struct agent_conn *self, struct iovec *part, int flags, pid_t *sender)
-{
-    union {
-        char data[CMSG_SPACE(sizeof(struct ucred))];
-        struct cmsghdr aligned;
-    } control;
-    struct msghdr message = {.msg_iov = part,
-                             .msg_iovlen = 1,
-                             .msg_control = control.data,
-                             .msg_controllen = sizeof control.data};
-    const ssize_t length = recvmsg(self->fd, &message, flags | MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-
-    if (length > 0) {
-        read_sender(&message, sender);
-    }
-    return length;
-}
-
 /* Returns whether the next bytes are of another process than those that wait to be handled. */
 static bool is_of_other(const struct agent_conn *self)
 {
@@ -197,7 +164,7 @@ static bool is_of_other(const struct agent_conn *self)
     struct iovec part = {.iov_base = &byte, .iov_len = 1};
     pid_t sender = self->pid;
 
-    (void)receive(self, &part, MSG_PEEK, &sender);
+    (void)cli_os_receive(self->fd, &part, MSG_PEEK, &sender);
     return sender != self->pid;
 }
 
@@ -212,7 +179,9 @@ static void read_some(struct agent_conn *self)
         await(self);
         return;
     }
-    length = receive(self, &part, 0, &self->pid);
+    /* A socket that a program has passed may not have told the sender of the first bytes: they are
+     * of the process that has connected. */
+    length = cli_os_receive(self->fd, &part, 0, &self->pid);
     if (length > 0) {
         self->in = cli_must(realloc(self->in, self->in_size + (size_t)length));
         memcpy(self->in + self->in_size, data, (size_t)length);
@@ -272,23 +241,6 @@ enum agent_watch agent_conn_watch(struct agent_conn *self, struct agent_process 
     return watch;
 }
 
-/* Reads the name of the program that a process runs. */
-static void read_program(pid_t pid, char out[AGENT_PROGRAM_SIZE])
-{
-    char path[AGENT_HOLDER_SIZE];
-    ssize_t length = -1;
-    int fd;
-
-    (void)snprintf(path, sizeof path, "/proc/%d/comm", (int)pid);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd >= 0) {
-        length = read(fd, out, AGENT_PROGRAM_SIZE - 1);
-        (void)close(fd);
-    }
-    out[length > 0 ? length : 0] = '\0';
-    out[strcspn(out, "\n")] = '\0';
-}
-
 /* The program is read once for each process, because a connection is made after exec. A process of
  * another namespace of pids has the number 0. */
 void agent_conn_describe(struct agent_conn *self, char out[AGENT_HOLDER_SIZE])
@@ -306,7 +258,7 @@ void agent_conn_describe(struct agent_conn *self, char out[AGENT_HOLDER_SIZE])
     }
     if (self->program_pid != self->pid) {
         self->program_pid = self->pid;
-        read_program(self->pid, self->program);
+        cli_os_program_of(self->pid, self->program, sizeof self->program);
     }
     (void)snprintf(out, AGENT_HOLDER_SIZE, "%s[%d]%s%s", self->program, (int)self->pid, space,
                    self->label);
@@ -333,23 +285,22 @@ static void refuse(int fd)
 
 /* Finds out who has connected. One user may have half of all connections; by TCP the users are not
  * known. */
-static bool read_peer(const struct agent *agent, int fd, struct ucred *out)
+static bool read_peer(const struct agent *agent, int fd, struct cli_os_peer *out)
 {
     const int yes = 1;
-    socklen_t size = sizeof *out;
 
     if (agent->socket.kind == CLI_SOCKET_TCP) {
-        *out = (struct ucred){.pid = 0};
+        *out = (struct cli_os_peer){.pid = 0};
         return setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes) == 0;
     }
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, out, &size) == 0 &&
-           cli_socket_pass_senders(fd) && count_of_user(agent, out->uid) < agent->most_conns / 2;
+    return cli_os_peer(fd, out) && cli_os_pass_senders(fd) &&
+           count_of_user(agent, out->uid) < agent->most_conns / 2;
 }
 
 void agent_conn_accept(struct agent *agent, int fd)
 {
     struct agent_conn *self;
-    struct ucred peer;
+    struct cli_os_peer peer;
 
     if (agent->n_conns >= agent->most_conns || !read_peer(agent, fd, &peer)) {
         refuse(fd);

@@ -2,9 +2,9 @@
 
 #include "exit.h"
 #include "list.h"
+#include "os.h"
 
 #include <errno.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 struct agent_process {
@@ -71,7 +71,7 @@ static enum agent_watch why_not(int error)
 static enum agent_watch begin(struct agent_processes *self, pid_t pid, struct agent_process **out)
 {
     struct agent_process *process;
-    const int fd = self->count < self->most ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+    const int fd = self->count < self->most ? cli_os_process(pid) : -1;
 
     if (fd < 0) {
         return self->count < self->most ? why_not(errno) : AGENT_TOO_MANY;

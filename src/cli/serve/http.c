@@ -3,18 +3,18 @@
 #include "format.h"
 #include "listen.h"
 #include "messages.h"
+#include "os.h"
 #include "reader.h"
+#include "signals.h"
 
 #include <microhttpd.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 
 /* The HTTP server: one thread, which answers from what the reader has read. */
@@ -43,7 +43,7 @@ struct serve {
     bool is_loopback; /* TCP that no other machine reaches */
     struct MHD_Daemon *daemon;
     int poll_fd; /* of the daemon */
-    int stop_fd; /* eventfd */
+    int stop_fd; /* an event */
     struct conn conns[CONNS_MAX];
     bool has_closed; /* a connection, since the daemon ran last */
     pthread_t thread;
@@ -407,16 +407,10 @@ static void start_daemon(struct serve *self)
 
 static void start_thread(struct serve *self)
 {
-    sigset_t before;
-    sigset_t all;
-
-    self->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    if (self->stop_fd < 0 || pthread_create(&self->thread, NULL, run, self) != 0) {
+    self->stop_fd = cli_os_event();
+    if (self->stop_fd < 0 || !cli_start_thread(&self->thread, run, self)) {
         cli_die_nomem();
     }
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 int serve_start(const struct serve_wish *wish, struct serve **out)
@@ -449,7 +443,7 @@ void serve_stop(struct serve *self)
     if (!self) {
         return;
     }
-    (void)eventfd_write(self->stop_fd, 1);
+    cli_os_event_set(self->stop_fd);
     (void)pthread_join(self->thread, NULL);
     (void)MHD_quiesce_daemon(self->daemon); /* leaves the socket to its owner */
     MHD_stop_daemon(self->daemon);

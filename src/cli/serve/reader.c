@@ -4,6 +4,8 @@
 #include "format.h"
 #include "history.h"
 #include "messages.h"
+#include "os.h"
+#include "signals.h"
 #include "stats.h"
 #include "top/pace.h"
 #include "top/print.h"
@@ -11,11 +13,9 @@
 
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 enum {
@@ -49,7 +49,7 @@ struct serve_reader {
     struct cli_session session;
     struct cli_classes classes;
     pthread_t thread;
-    int wake_fd; /* eventfd */
+    int wake_fd; /* an event */
 
     /* Of the thread alone. */
     struct top_look *before;
@@ -239,7 +239,6 @@ static bool await_round(struct serve_reader *self, int64_t next_ms)
 {
     struct pollfd wake = {.fd = self->wake_fd, .events = POLLIN};
     bool goes_on;
-    eventfd_t count;
     int64_t left_ms;
 
     (void)pthread_mutex_lock(&self->shared.mutex);
@@ -248,7 +247,7 @@ static bool await_round(struct serve_reader *self, int64_t next_ms)
     do {
         left_ms = next_ms - cli_now_ms();
     } while (left_ms > 0 && poll(&wake, 1, (int)left_ms) < 0);
-    (void)eventfd_read(self->wake_fd, &count);
+    (void)cli_os_event_take(self->wake_fd);
     (void)pthread_mutex_lock(&self->shared.mutex);
     goes_on = !self->shared.is_over;
     self->shared.is_busy = goes_on;
@@ -339,7 +338,7 @@ int serve_reader_new(const struct cli_args *args, struct serve_reader **out)
         self->shared.readings[i].asked_ms = -rhythms[i].recent_ms;
     }
     (void)pthread_mutex_init(&self->shared.mutex, NULL);
-    self->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    self->wake_fd = cli_os_event();
     code = make_client(self);
     if (code != CLI_DONE) {
         free_all(self);
@@ -351,15 +350,9 @@ int serve_reader_new(const struct cli_args *args, struct serve_reader **out)
 
 void serve_reader_start(struct serve_reader *self)
 {
-    sigset_t before;
-    sigset_t all;
-
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    if (self->wake_fd < 0 || pthread_create(&self->thread, NULL, run, self) != 0) {
+    if (self->wake_fd < 0 || !cli_start_thread(&self->thread, run, self)) {
         cli_die_nomem();
     }
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 void serve_reader_end(struct serve_reader *self)
@@ -370,7 +363,7 @@ void serve_reader_end(struct serve_reader *self)
     self->shared.is_over = true;
     is_busy = self->shared.is_busy;
     (void)pthread_mutex_unlock(&self->shared.mutex);
-    (void)eventfd_write(self->wake_fd, 1);
+    cli_os_event_set(self->wake_fd);
     if (is_busy) {
         (void)pthread_detach(self->thread);
     } else {
@@ -403,7 +396,7 @@ char *serve_reader_copy(struct serve_reader *self, enum serve_kind kind, size_t 
     }
     (void)pthread_mutex_unlock(&self->shared.mutex);
     if (was_idle) {
-        (void)eventfd_write(self->wake_fd, 1);
+        cli_os_event_set(self->wake_fd);
     }
     return copy;
 }

@@ -1,17 +1,19 @@
 #include "looker.h"
 
+#include "os.h"
+#include "signals.h"
+
+#include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 struct top_looker {
     struct cli_session *session; /* borrowed */
     pthread_t thread;
-    int wanted_fd; /* eventfds */
+    int wanted_fd; /* events */
     int done_fd;
     bool is_busy;
     bool is_over; /* written before wanted_fd, as the next three */
@@ -22,18 +24,28 @@ struct top_looker {
     _Atomic(struct top_look *) result;
 };
 
+/* Waits until a look is wanted. Returns false if none will be any more. */
+static bool await(const struct top_looker *self)
+{
+    struct pollfd wanted = {.fd = self->wanted_fd, .events = POLLIN};
+
+    while (!cli_os_event_take(self->wanted_fd)) {
+        (void)poll(&wanted, 1, -1);
+    }
+    return !self->is_over;
+}
+
 static void *run(void *data)
 {
     struct top_looker *self = data;
-    eventfd_t count;
 
-    while (eventfd_read(self->wanted_fd, &count) == 0 && !self->is_over) {
+    while (await(self)) {
         if (self->change) {
             top_change_make(self->change, self->session->client);
         }
         atomic_store(&self->result,
                      top_look_new(self->session, &self->known, self->before, self->name));
-        (void)eventfd_write(self->done_fd, 1);
+        cli_os_event_set(self->done_fd);
     }
     return NULL;
 }
@@ -41,19 +53,13 @@ static void *run(void *data)
 struct top_looker *top_looker_start(struct cli_session *session)
 {
     struct top_looker *self = cli_must(calloc(1, sizeof *self));
-    sigset_t before;
-    sigset_t all;
 
     self->session = session;
-    self->wanted_fd = eventfd(0, EFD_CLOEXEC);
-    self->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    if (self->wanted_fd < 0 || self->done_fd < 0 ||
-        pthread_create(&self->thread, NULL, run, self) != 0) {
+    self->wanted_fd = cli_os_event();
+    self->done_fd = cli_os_event();
+    if (self->wanted_fd < 0 || self->done_fd < 0 || !cli_start_thread(&self->thread, run, self)) {
         cli_die_nomem();
     }
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     return self;
 }
 
@@ -66,7 +72,7 @@ void top_looker_begin(struct top_looker *self, const struct top_look *before, co
         self->before = before;
         self->change = change;
         self->is_busy = true;
-        (void)eventfd_write(self->wanted_fd, 1);
+        cli_os_event_set(self->wanted_fd);
     }
 }
 
@@ -82,9 +88,7 @@ int top_looker_fd(const struct top_looker *self)
 
 struct top_look *top_looker_take(struct top_looker *self)
 {
-    eventfd_t count;
-
-    if (eventfd_read(self->done_fd, &count) != 0) {
+    if (!cli_os_event_take(self->done_fd)) {
         return NULL;
     }
     self->is_busy = false;
@@ -94,7 +98,7 @@ struct top_look *top_looker_take(struct top_looker *self)
 void top_looker_end(struct top_looker *self)
 {
     self->is_over = true;
-    (void)eventfd_write(self->wanted_fd, 1);
+    cli_os_event_set(self->wanted_fd);
     (void)pthread_join(self->thread, NULL);
     (void)close(self->wanted_fd);
     (void)close(self->done_fd);

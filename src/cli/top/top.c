@@ -2,13 +2,14 @@
 #include "cost.h"
 #include "counts.h"
 #include "format.h"
-#include "held.h"
 #include "locks.h"
 #include "looker.h"
 #include "messages.h"
+#include "os.h"
 #include "pace.h"
 #include "print.h"
 #include "screen.h"
+#include "signals.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -16,7 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -213,16 +213,16 @@ static void suspend(struct top *self)
 
 static void read_signals(struct top *self)
 {
-    struct signalfd_siginfo info;
+    int number;
 
-    while (read(self->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
-        if (info.ssi_signo == SIGTSTP) {
+    while ((number = cli_os_signals_take(self->signal_fd)) != 0) {
+        if (number == SIGTSTP) {
             suspend(self);
-        } else if (info.ssi_signo == SIGWINCH || info.ssi_signo == SIGCONT) {
+        } else if (number == SIGWINCH || number == SIGCONT) {
             top_screen_enter(&self->screen);
         } else {
             self->is_over = true;
-            self->code = info.ssi_signo == SIGINT ? CLI_DONE : -(int)info.ssi_signo;
+            self->code = number == SIGINT ? CLI_DONE : -number;
         }
         self->is_redrawn = true;
     }
@@ -285,7 +285,7 @@ static int run_screen(struct cli_session *session, enum top_order order,
     bool is_busy;
 
     (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
-    self.signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    self.signal_fd = cli_os_signals(&set);
     if (self.signal_fd < 0 || !top_screen_open(&self.screen)) {
         return CLI_FAULT;
     }
