@@ -49,10 +49,10 @@ bool rqli_os_random(void *bytes, size_t size);
 void rqli_os_leave_out_of_dumps(void *pages, size_t size);
 bool rqli_os_wipe_in_children(void *pages, size_t size);
 
-/* What runs when the thread ends within a scope: musl runs such handlers alone, and leaves cleanup
- * attributes to C++ exceptions. glibc runs the attributes at the end of a thread as well, so that
- * there is nothing to do. A scope has both: the attribute's function removes the handler, because
- * the next end of the thread would run it again. */
+/* A handler for a thread that ends within a scope: musl runs such handlers alone, and leaves
+ * cleanup attributes to C++ exceptions. glibc runs the attributes at the end of a thread as well,
+ * so that there is nothing to do. A scope has both: the attribute's function removes the handler,
+ * because the next end of the thread would run it again. */
 struct rqli_os_cleanup {
 #ifdef __GLIBC__
     bool is_unused;

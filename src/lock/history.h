@@ -1,9 +1,9 @@
 #ifndef RQLI_HISTORY_H
 #define RQLI_HISTORY_H
 
-/* What a client tells the server of the holds that it has ended, for people who ask later who has
- * used a lock, and for how long others have waited (lua/README.md 73, 74). No decision depends on
- * it. */
+/* The holds that a client has ended, as it tells the server of them for people who ask later who
+ * has used a lock, and for how long others have waited (lua/README.md 73, 74). No decision depends
+ * on it. */
 
 #include "lock/client.h"
 #include "lock/lock.h"

@@ -31,7 +31,7 @@ bool rqli_record_plan(struct rqli_record *self);
 /* A call is over: plans the next one, or none. */
 void rqli_record_plan_next(struct rqli_record *self, bool has_more, bool was_sent);
 
-/* What waits is due at once, because the client ends. */
+/* The holds that wait to be sent are due at once, because the client ends. */
 void rqli_record_hurry(struct rqli_record *self);
 
 #endif

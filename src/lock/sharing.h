@@ -1,8 +1,7 @@
 #ifndef RQLI_SHARING_H
 #define RQLI_SHARING_H
 
-/* What the leases of a client know of shares: which locks are shared, and by whom in this client.
- */
+/* The shares among the leases of a client: which locks are shared, and by whom in this client. */
 
 #include "lock/leases.h"
 

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What is added up. */
+/* Sums over holds. */
 struct rqli_use {
     int64_t holds;
     int64_t held_us;

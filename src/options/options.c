@@ -4,6 +4,7 @@
 #include "base/result.h"
 #include "base/secret.h"
 #include "base/text.h"
+#include "options/traceparent.h"
 
 #include <inttypes.h>
 #include <limits.h>

@@ -10,9 +10,6 @@
 /* Name of the metadata that rql_lock_options::traceparent is kept in. */
 #define RQLI_TRACEPARENT "traceparent"
 
-/* Returns whether the text is a traceparent of W3C Trace Context, version 00. */
-bool rqli_is_traceparent(const char *text);
-
 /* The word of each rql_history_mode; NULL-terminated. */
 extern const char *const rqli_history_words[];
 

@@ -1,4 +1,4 @@
-#include "options/options.h"
+#include "options/traceparent.h"
 
 #include <string.h>
 
