@@ -333,6 +333,23 @@ TEST(any_descriptor_will_do)
     CHECK_OK(rql_lock_release(held, NULL));
 }
 
+/* Returns whether the lock is held. A server that was kept from running may not confirm within the
+ * time that it has: then the client withdraws the request later. */
+static bool end_race(struct call *self)
+{
+    if (end(self) == RQL_OK) {
+        CHECK_OK(rql_lock_verify(self->lock, NULL));
+        CHECK_OK(rql_lock_release(self->lock, NULL));
+        return true;
+    }
+    if (self->status == RQL_E_UNKNOWN && wait_slowness() > 1) {
+        expect_nothing_left("x");
+    } else {
+        assert_int_equal(self->status, RQL_CANCELLED);
+    }
+    return false;
+}
+
 /* Whatever comes first, the result says what is true on the server. */
 TEST(a_grant_and_a_cancellation_at_the_same_time)
 {
@@ -351,13 +368,7 @@ TEST(a_grant_and_a_cancellation_at_the_same_time)
         if (i % 4 >= 2) {
             CHECK_OK(rql_lock_release(held, NULL));
         }
-        if (end(&call) == RQL_OK) {
-            n_held++;
-            CHECK_OK(rql_lock_verify(call.lock, NULL));
-            CHECK_OK(rql_lock_release(call.lock, NULL));
-        } else {
-            assert_int_equal(call.status, RQL_CANCELLED);
-        }
+        n_held += end_race(&call);
         assert_int_equal(ask_int("EXISTS rql:lock:x"), 0);
         CHECK_QUEUE_IS_EMPTY("x");
         assert_int_equal(close(call.fd), 0);
