@@ -455,6 +455,31 @@ def test_a_detached_hold_has_a_secret(server, rql):
         await_free(server, "b")
 
 
+def test_detached_holds_that_end_hold_up_nobody(_server, rql):
+    """Their numbers are free again a minute after their TTL, and all of them at about the same time."""
+    count = 30000
+    if "RQL_TEST_LONG" not in os.environ:
+        raise LeftOut("takes a minute: only with RQL_TEST_LONG")
+    with Agent(rql) as agent:
+        line = agent.connect()
+        for first in range(0, count, 1000):
+            for i in range(1000):
+                line.tell("FENCELOCK.ACQUIRE", f"f{first + i}", 1)
+            for i in range(1000):
+                line.read()
+        used_s, over = cpu_s(agent.process.pid), time.monotonic() + 66
+        while time.monotonic() < over:
+            line.call("PING")
+            time.sleep(0.05)
+        spent_s = cpu_s(agent.process.pid) - used_s
+        assert spent_s < used_s / 4, f"{spent_s} s of processor time; {used_s} s for {count} locks"
+
+
+def cpu_s(pid):
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def test_a_detached_hold_is_that_of_another(server, rql):
     with Agent(rql) as agent:
         line = agent.connect()

@@ -49,19 +49,14 @@ static void on_closed(uv_handle_t *handle)
     free(self);
 }
 
-static void unlist(struct agent_conn *self)
-{
-    AGENT_UNLIST(self->agent->conns, self);
-    self->agent->n_conns--;
-}
-
 void agent_conn_close(struct agent_conn *self, enum agent_end end)
 {
     if (self->phase == AGENT_CONN_CLOSED) {
         return;
     }
     self->phase = AGENT_CONN_CLOSED;
-    unlist(self);
+    AGENT_UNLIST(self);
+    self->agent->n_conns--;
     self->agent->ops->end_holds(self, end);
     if (self->caller) {
         *self->caller = NULL;
@@ -205,7 +200,7 @@ static int error_of(const struct agent_conn *self)
 }
 
 /* The end of a connection is found by reading, unless there is no room: what was sent before the
- * end is done first. */
+ * end is done first, up to a request that is under way when the end is found. */
 static void on_poll(uv_poll_t *poll, int status, int events)
 {
     struct agent_conn *self = (struct agent_conn *)poll;
@@ -319,8 +314,7 @@ void agent_conn_accept(struct agent *agent, int fd)
         return;
     }
     self->task = agent_task_take(&agent->tasks);
-    self->next = agent->conns;
-    agent->conns = self;
+    AGENT_LIST(&agent->conns, self);
     agent->n_conns++;
     await(self);
 }

@@ -25,6 +25,7 @@ struct agent_conn {
     uv_poll_t poll; /* of fd; first */
     struct agent *agent;
     struct agent_conn *next;
+    struct agent_conn **at;
     int fd;
     int events; /* that poll waits for */
     enum agent_conn_phase phase;

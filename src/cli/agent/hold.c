@@ -8,19 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- lists ---- */
-
-static void list(struct agent_hold **first, struct agent_hold *self)
-{
-    self->next = *first;
-    *first = self;
-}
-
-static void unlist(struct agent_hold **first, struct agent_hold *self)
-{
-    AGENT_UNLIST(*first, self);
-}
-
 /* Returns false if the hold has no such name. */
 static bool find_name(const struct agent_hold *self, const char *name, size_t *place)
 {
@@ -141,7 +128,7 @@ static void report_loss(struct agent_hold *hold)
         agent_reply_text(&conn->out, rql_lock_name(lock));
         agent_reply_number(&conn->out, rql_lock_token(lock));
     }
-    unlist(&conn->holds, hold);
+    AGENT_UNLIST(hold);
     forget(hold);
     agent_conn_flush(conn);
     conn->agent->ops->on_released(conn->agent);
@@ -246,7 +233,7 @@ void agent_hold_release(struct agent_hold *self, struct agent_ending *ending)
 {
     const bool is_held = state_of(self) != RQL_GONE;
 
-    unlist(&self->conn->holds, self);
+    AGENT_UNLIST(self);
     self->conn = NULL;
     self->ending = is_held ? ending : NULL;
     begin_release(self);
@@ -305,7 +292,7 @@ static void on_granted(struct agent_hold *self)
     self->agent->n_held++;
     reply_granted(&self->conn->out, self);
     if (self->kind != AGENT_HOLD_OF_CONN) {
-        unlist(&self->conn->holds, self);
+        AGENT_UNLIST(self);
         forget(self);
     } else if (self->is_lost) {
         report_loss(self);
@@ -336,14 +323,14 @@ static void on_acquired(struct agent_hold *self, rql_status status, const rql_er
         on_granted(self);
     } else if (status == RQL_OK) {
         if (conn) {
-            unlist(&conn->holds, self);
+            AGENT_UNLIST(self);
             agent_reply_fault(&conn->out, RQL_CANCELLED, NULL);
         }
         self->agent->n_held++;
         begin_release(self);
     } else {
         if (conn) {
-            unlist(&conn->holds, self);
+            AGENT_UNLIST(self);
             reply_refused(conn, status, error);
         }
         give(self, status == RQL_E_UNKNOWN ? self->ttl_ms : 0);
@@ -502,7 +489,7 @@ void agent_hold_begin(struct agent_conn *conn, const struct agent_wish *wish)
         return;
     }
     conn->agent->n_waiting++;
-    list(&conn->holds, self);
+    AGENT_LIST(&conn->holds, self);
     conn->phase = AGENT_CONN_BUSY;
 }
 
@@ -518,7 +505,7 @@ static void end_expired(uv_handle_t *handle)
 /* Ends a hold that was left: its TTL is over, or its process. */
 static void drop(struct agent_hold *self)
 {
-    unlist(&self->agent->left, self);
+    AGENT_UNLIST(self);
     uv_close((uv_handle_t *)&self->expiry, end_expired);
 }
 
@@ -539,7 +526,7 @@ static void leave(struct agent_hold *self)
     self->conn = NULL;
     self->phase = AGENT_HOLD_LEFT;
     self->agent->n_held--;
-    list(&self->agent->left, self);
+    AGENT_LIST(&self->agent->left, self);
     (void)uv_timer_init(&self->agent->uv, &self->expiry);
     self->expiry.data = self;
     (void)uv_timer_start(&self->expiry, on_expiry, (uint64_t)self->ttl_ms, 0);
@@ -562,7 +549,7 @@ void agent_holds_end(struct agent_conn *conn, enum agent_end end)
             agent_hold_release(hold, NULL);
             continue;
         }
-        unlist(&conn->holds, hold);
+        AGENT_UNLIST(hold);
         if (hold->phase == AGENT_HOLD_HELD) {
             leave(hold);
         } else {

@@ -37,6 +37,7 @@ struct agent_hold {
     struct agent *agent;
     struct agent_conn *conn; /* NULL: it is closed */
     struct agent_hold *next; /* in the list of its connection, or of those that were left */
+    struct agent_hold **at;
     enum agent_hold_phase phase;
     enum agent_hold_kind kind;
     struct agent_task *task;

@@ -11,6 +11,7 @@ struct agent_process {
     uv_poll_t poll; /* of fd, which is readable when the process has ended; first */
     struct agent_processes *all;
     struct agent_process *next;
+    struct agent_process **at;
     pid_t pid;
     int fd;
     bool has_ended; /* it is not listed: its pid may be that of another process by now */
@@ -26,11 +27,6 @@ static void on_closed(uv_handle_t *handle)
     free(self);
 }
 
-static void unlist(struct agent_process *self)
-{
-    AGENT_UNLIST(self->all->first, self);
-}
-
 static void on_ended(uv_poll_t *poll, int status, int events)
 {
     struct agent_process *self = (struct agent_process *)poll;
@@ -38,7 +34,7 @@ static void on_ended(uv_poll_t *poll, int status, int events)
     (void)status;
     (void)events;
     (void)uv_poll_stop(poll);
-    unlist(self);
+    AGENT_UNLIST(self);
     self->has_ended = true;
     self->references++; /* the callback may drop all others */
     self->all->ended(self, self->all->data);
@@ -77,14 +73,13 @@ static enum agent_watch begin(struct agent_processes *self, pid_t pid, struct ag
         return self->count < self->most ? why_not(errno) : AGENT_TOO_MANY;
     }
     process = cli_must(calloc(1, sizeof *process));
-    *process = (struct agent_process){
-        .all = self, .next = self->first, .pid = pid, .fd = fd, .references = 1};
+    *process = (struct agent_process){.all = self, .pid = pid, .fd = fd, .references = 1};
     if (uv_poll_init(self->uv, &process->poll, fd) != 0) {
         (void)close(fd);
         free(process);
         return AGENT_TOO_MANY;
     }
-    self->first = process;
+    AGENT_LIST(&self->first, process);
     self->count++;
     (void)uv_poll_start(&process->poll, UV_READABLE, on_ended);
     *out = process;
@@ -114,7 +109,7 @@ void agent_process_leave(struct agent_process *self)
 {
     if (self && --self->references == 0) {
         if (!self->has_ended) {
-            unlist(self);
+            AGENT_UNLIST(self);
         }
         uv_close((uv_handle_t *)&self->poll, on_closed);
     }

@@ -63,6 +63,7 @@ void agent_task_leave(struct agent_task *self)
 struct agent_later {
     uv_timer_t timer; /* first */
     struct agent_later *next;
+    struct agent_later **at;
     struct agent_task *task;
 };
 
@@ -78,7 +79,7 @@ static void on_time(uv_timer_t *timer)
 {
     struct agent_later *later = (struct agent_later *)timer;
 
-    AGENT_UNLIST(later->task->all->later, later);
+    AGENT_UNLIST(later);
     uv_close((uv_handle_t *)timer, on_closed);
 }
 
@@ -88,8 +89,7 @@ void agent_task_leave_later(struct agent_task *self, int64_t ttl_ms)
     struct agent_later *later = cli_must(malloc(sizeof *later));
 
     later->task = self;
-    later->next = self->all->later;
-    self->all->later = later;
+    AGENT_LIST(&self->all->later, later);
     (void)uv_timer_init(self->all->uv, &later->timer);
     uv_unref((uv_handle_t *)&later->timer); /* the end of the agent does not wait for it */
     (void)uv_timer_start(&later->timer, on_time, ms, 0);
