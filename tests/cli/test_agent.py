@@ -455,6 +455,26 @@ def test_a_detached_hold_has_a_secret(server, rql):
         await_free(server, "b")
 
 
+def test_a_detached_hold_that_was_handed_over_is_claimed_first(server, rql):
+    """A lock that is handed over lasts for a second until then, and its client cannot ask how long it has it."""
+    with Agent(rql) as agent:
+        one, two, three = (agent.connect() for _ in range(3))
+        token = one.call("RQL.LOCK", "a", "TTL", 5000)[0]
+        two.tell("RQL.LOCK", "a", "WAIT", 0, "DETACHED", "TTL", 60000)
+        wait_until(lambda: server.queue_length("a") == 1, "it waits")
+        one.call("RQL.UNLOCK", "a", token)
+        _, remaining_ms, _, secret = two.read()
+        assert remaining_ms > 30000, remaining_ms
+        check_equal(two.call("RQL.UNLOCKSECRET", "a", secret), 1)
+        held = rql("lock", "b", "--ttl", "1m", "--json").json()
+        three.tell("RQL.LOCK", "b", "WAIT", 0, "DETACHED", "TTL", 60000)
+        wait_until(lambda: server.queue_length("b") == 1, "it waits")
+        check_equal(rql("unlock", "b", "--secret", held["secret"]).code, 0)
+        _, remaining_ms, _, secret = three.read()
+        assert remaining_ms > 30000, remaining_ms
+        check_equal(three.call("RQL.UNLOCKSECRET", "b", secret), 1)
+
+
 def test_detached_holds_that_end_hold_up_nobody(_server, rql):
     """Their numbers are free again a minute after their TTL, and all of them at about the same time."""
     count = 30000

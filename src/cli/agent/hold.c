@@ -311,7 +311,8 @@ static void reply_refused(struct agent_conn *conn, rql_status status, const rql_
     }
 }
 
-/* A request whose connection or process has ended may have been granted before it was withdrawn. */
+/* A request whose connection or process has ended may have been granted before it was withdrawn;
+ * and what was granted may not have been claimed. */
 static void on_acquired(struct agent_hold *self, rql_status status, const rql_error *error)
 {
     struct agent_conn *conn = self->conn;
@@ -321,10 +322,11 @@ static void on_acquired(struct agent_hold *self, rql_status status, const rql_er
     self->request = NULL;
     if (status == RQL_OK && is_wanted) {
         on_granted(self);
-    } else if (status == RQL_OK) {
+    } else if (self->lock || self->series) {
         if (conn) {
             AGENT_UNLIST(self);
-            agent_reply_fault(&conn->out, RQL_CANCELLED, NULL);
+            agent_reply_fault(&conn->out, is_wanted ? status : RQL_CANCELLED,
+                              error ? error->message : NULL);
         }
         self->agent->n_held++;
         begin_release(self);
@@ -342,23 +344,30 @@ static void on_acquired(struct agent_hold *self, rql_status status, const rql_er
     agent->ops->on_released(agent);
 }
 
-/* A claim that fails says nothing more than the lock itself: it may be lost, which is noticed. */
+/* A claim that fails says nothing more of a lock of the connection than the lock itself: it may be
+ * lost, which is noticed. Nobody would notice it of another one. */
 static void on_claimed(rql_status status, const rql_error *error, void *data)
 {
-    (void)status;
-    (void)error;
-    on_acquired(data, RQL_OK, NULL);
+    struct agent_hold *self = data;
+
+    if (self->kind == AGENT_HOLD_OF_CONN) {
+        on_acquired(self, RQL_OK, NULL);
+    } else {
+        on_acquired(self, status, error);
+    }
 }
 
-/* A lock that the server hands over lasts for a second until it is renewed for the first time. Who
- * lets others inherit the connection relies on it for longer from the start. */
+/* A lock that is handed over lasts for a second until it is renewed for the first time. A client
+ * that lets others inherit the connection relies on it for longer from the start, and a lock that
+ * nothing keeps is renewed no other time. */
 static bool begin_claim(struct agent_hold *self)
 {
     const rql_done done = {.fn = on_claimed, .user_data = self};
     rql_lock_facts facts;
 
     rql_lock_describe(self->lock, &facts);
-    return facts.handed_over && self->conn && self->conn->inherits &&
+    return facts.handed_over && self->conn &&
+           (self->conn->inherits || self->kind != AGENT_HOLD_OF_CONN) &&
            rql_lock_extend_async(self->agent->loop, self->lock, facts.ttl_ms, &done, NULL) ==
                RQL_OK;
 }

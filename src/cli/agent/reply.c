@@ -107,6 +107,7 @@ void agent_reply_fault(struct agent_reply *self, rql_status status, const char *
         const char *code;
     } codes[] = {
         {RQL_CONFLICT, "HELD"},
+        {RQL_NOT_HELD, "NOTHELD"},
         {RQL_QUEUE_FULL, "FULL"},
         {RQL_CANCELLED, "WITHDRAWN"},
         {RQL_E_INVALID, "INVALID"},
