@@ -475,6 +475,38 @@ def test_a_detached_hold_that_was_handed_over_is_claimed_first(server, rql):
         check_equal(three.call("RQL.UNLOCKSECRET", "b", secret), 1)
 
 
+def test_a_release_by_secret_is_made_if_its_client_is_gone(server, rql):
+    """There are fewer at once than these."""
+    names = [f"{{a}}{i}" for i in range(6)]
+    with Agent(rql) as agent:
+        line = agent.connect()
+        secrets = [line.call("RQL.LOCK", name, "DETACHED", "TTL", 60000)[-1] for name in names]
+        for name, secret in zip(names, secrets):
+            other = agent.connect()
+            other.tell("RQL.UNLOCKSECRET", name, secret)
+            other.close()
+        wait_until(lambda: not any(server.is_locked(name) for name in names), "all are released")
+
+
+def test_the_end_waits_for_releases_by_secret(server, rql):
+    names = [f"{{a}}{i}" for i in range(6)]
+    with Agent(rql) as agent:
+        lines = [agent.connect() for _ in names]
+        secrets = [line.call("RQL.LOCK", name, "DETACHED", "TTL", 60000)[-1] for line, name in zip(lines, names)]
+        with server.frozen():
+            for line, name, secret in zip(lines, names, secrets):
+                line.tell("RQL.UNLOCKSECRET", name, secret)
+            agent.connect().call("PING")  # it has read what was sent before
+            agent.process.send_signal(signal.SIGTERM)
+            wait_until(lambda: refusal_of_ending(agent), "it has read the signal")
+        check_equal([line.read() for line in lines], [1] * len(names))
+        agent.process.wait(PATIENCE_S)
+
+
+def refusal_of_ending(agent):
+    return refusal(agent.connect(), "RQL.LOCK", "b", "WAIT", 1) == "UNAVAILABLE"
+
+
 def test_detached_holds_that_end_hold_up_nobody(_server, rql):
     """Their numbers are free again a minute after their TTL, and all of them at about the same time."""
     count = 30000

@@ -71,7 +71,8 @@ static void on_drained(uv_timer_t *timer)
 /* By a timer, because the caller is in the midst of something. */
 static void on_released(struct agent *self)
 {
-    if (self->phase == AGENT_DRAINS && self->n_held == 0 && self->n_waiting == 0) {
+    if (self->phase == AGENT_DRAINS && self->n_held == 0 && self->n_waiting == 0 &&
+        !agent_calls_are_due(self)) {
         (void)uv_timer_start(&self->drain, on_drained, 0, 0);
     }
 }

@@ -18,7 +18,6 @@ struct agent_call {
     struct agent_call *next;
     enum agent_call_kind kind;
     struct agent_conn *conn; /* NULL: it is closed, or there is none */
-    bool is_owed;            /* there is none: the release is due all the same */
     char *text;              /* what a look has found: JSON; or NULL */
     size_t size;
     int64_t token;      /* of the holder that is looked for */
@@ -122,9 +121,10 @@ static void on_done(rql_status status, const rql_error *error, void *data)
         agent_conn_go_on(conn);
     }
     go_on(agent, kind);
+    agent->ops->on_released(agent);
 }
 
-/* Begins the next one of a lane, unless its connection has been closed meanwhile. */
+/* Begins the next ones of a lane. A look is of no use once its connection has been closed. */
 static void go_on(struct agent *agent, enum agent_call_kind kind)
 {
     const size_t most = kind == AGENT_CALL_RELEASE ? RELEASES_AT_ONCE : LOOKS_AT_ONCE;
@@ -135,10 +135,12 @@ static void go_on(struct agent *agent, enum agent_call_kind kind)
         const rql_work work = {.run = run, .done = on_done, .user_data = next};
 
         lane->first = next->next;
-        if ((next->conn || next->is_owed) && rql_loop_run(agent->loop, &work, NULL) == RQL_OK) {
+        if (!next->conn && kind != AGENT_CALL_RELEASE) {
+            drop(next);
+        } else if (rql_loop_run(agent->loop, &work, NULL) == RQL_OK) {
             lane->n_running++;
         } else {
-            drop(next);
+            cli_die_nomem(); /* no other fault is left: the loop is open */
         }
     }
 }
@@ -169,10 +171,8 @@ static void begin(struct agent_call call, const char *name, const char *secret)
 void agent_call_release(struct agent *agent, struct agent_conn *conn, const char *name,
                         const char *secret)
 {
-    begin(
-        (struct agent_call){
-            .agent = agent, .kind = AGENT_CALL_RELEASE, .conn = conn, .is_owed = !conn},
-        name, secret);
+    begin((struct agent_call){.agent = agent, .kind = AGENT_CALL_RELEASE, .conn = conn}, name,
+          secret);
 }
 
 void agent_call_look(struct agent_conn *conn, enum agent_call_kind kind, const char *name)
@@ -196,6 +196,11 @@ static void end(struct agent_lane *lane)
         lane->first = next->next;
         drop(next);
     }
+}
+
+bool agent_calls_are_due(const struct agent *agent)
+{
+    return agent->releases.first || agent->releases.n_running > 0;
 }
 
 void agent_calls_end(struct agent *agent)

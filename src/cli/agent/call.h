@@ -8,8 +8,8 @@
 
 enum agent_call_kind { AGENT_CALL_RELEASE, AGENT_CALL_WHO, AGENT_CALL_QUEUE, AGENT_CALL_HOLDER };
 
-/* Releases the lock by its secret. conn gets the reply, 1 or 0. NULL: for a connection that was
- * closed before; such a release comes first. */
+/* Releases the lock by its secret, also if conn is closed meanwhile. conn gets the reply, 1 or 0.
+ * NULL: for a connection that was closed before; such a release comes first. */
 void agent_call_release(struct agent *agent, struct agent_conn *conn, const char *name,
                         const char *secret);
 
@@ -19,6 +19,9 @@ void agent_call_look(struct agent_conn *conn, enum agent_call_kind kind, const c
 
 /* Replies 1 if a grant of this lock with this token is in force, or else 0. */
 void agent_call_find_holder(struct agent_conn *conn, const char *name, int64_t token);
+
+/* Returns whether releases are to be made yet. */
+bool agent_calls_are_due(const struct agent *agent);
 
 /* Drops what has not begun. */
 void agent_calls_end(struct agent *agent);

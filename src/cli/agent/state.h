@@ -32,7 +32,7 @@ struct agent_ops {
     void (*run)(struct agent_conn *conn, const struct agent_request *request);
     /* Ends all holds of a connection that ends. */
     void (*end_holds)(struct agent_conn *conn, enum agent_end end);
-    /* Ends the agent if it drains, and nothing is held or waits. */
+    /* Ends the agent if it drains, and nothing is held, waits, or is to be released. */
     void (*on_released)(struct agent *agent);
 };
 
