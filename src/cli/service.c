@@ -1,11 +1,11 @@
 #include "service.h"
 
 #include "format.h"
+#include "signals.h"
 #include "systemd.h"
 
 #include <errno.h>
 #include <rql/status.h>
-#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,12 +19,9 @@ static const char status_key[] = "STATUS=";
 /* Returns the signals by which systemd stops a service, and that of ^C. */
 static sigset_t ending_signals(void)
 {
-    sigset_t ending;
+    static const int ending[] = {SIGTERM, SIGINT};
 
-    (void)sigemptyset(&ending);
-    (void)sigaddset(&ending, SIGTERM);
-    (void)sigaddset(&ending, SIGINT);
-    return ending;
+    return cli_signals(ending, sizeof ending / sizeof ending[0]);
 }
 
 void cli_service_prepare(void)

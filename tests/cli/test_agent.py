@@ -906,6 +906,32 @@ def test_a_password_may_be_asked_for_at_a_path_too(_server, rql):
         check_equal((line.call("AUTH", "geheim"), line.call("RQL.LOCK", "a")[2]), ("OK", []))
 
 
+def test_a_password_is_used_as_a_whole_or_not_at_all(_server, rql):
+    with Folder() as folder:
+        longest = "p" * 510
+        with Agent(rql, "--password-file", write_secret(folder, longest)) as agent:
+            line = agent.connect()
+            check_equal(refusal(line, "AUTH", longest[:-1]), "WRONGPASS")
+            check_equal(line.call("AUTH", longest), "OK")
+        for text in (longest + "p", longest + "p\n", longest + "pppp"):
+            refused = rql("agent", "--listen", "127.0.0.1:6390", "--password-file", write_secret(folder, text))
+            check_equal(refused.code, 69)
+            check_in("the password has more than 510 bytes", refused.err)
+
+
+def test_an_agent_that_a_script_starts_leaves_sigint_to_others(_server, rql):
+    """A shell without job control has it ignored in what it starts with &."""
+    under = ("env", "--ignore-signal=INT")
+    with Agent(rql, under=under) as agent:
+        agent.process.send_signal(signal.SIGINT)
+        line = agent.connect()
+        check_equal(line.call("RQL.LOCK", "a")[2], [])
+        agent.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: refusal_of_ending(agent), "that one it takes")
+        line.close()
+        agent.process.wait(PATIENCE_S)
+
+
 def test_where_an_agent_does_not_listen(_server, rql):
     with Folder() as folder, Agent(rql, "--password-file", write_secret(folder, "x"), path=f"127.0.0.1:{free_port()}") as agent:
         secret = folder.path("password")

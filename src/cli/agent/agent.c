@@ -7,6 +7,7 @@
 #include "os.h"
 #include "path.h"
 #include "serve/serve.h"
+#include "signals.h"
 #include "state.h"
 #include "systemd.h"
 
@@ -145,10 +146,12 @@ static size_t raise_limit(size_t own_fds)
     return room < CONNS_MAX ? room : CONNS_MAX;
 }
 
-/* Sets up all handles of the agent. The signals do not keep the loop alive. */
+/* Sets up all handles of the agent. The signals do not keep the loop alive. One that a shell has
+ * ignored stays ignored. */
 static void begin(struct agent *self, uv_signal_t signals[N_SIGNALS])
 {
     static const int numbers[N_SIGNALS] = {SIGTERM, SIGINT};
+    const sigset_t ending = cli_signals(numbers, N_SIGNALS);
 
     self->most_conns = raise_limit(self->own_fds);
     self->processes = (struct agent_processes){.uv = &self->uv,
@@ -159,7 +162,9 @@ static void begin(struct agent *self, uv_signal_t signals[N_SIGNALS])
     for (int i = 0; i < N_SIGNALS; i++) {
         (void)uv_signal_init(&self->uv, &signals[i]);
         signals[i].data = self;
-        (void)uv_signal_start(&signals[i], on_signal, numbers[i]);
+        if (sigismember(&ending, numbers[i])) {
+            (void)uv_signal_start(&signals[i], on_signal, numbers[i]);
+        }
         uv_unref((uv_handle_t *)&signals[i]);
     }
     (void)uv_timer_init(&self->uv, &self->drain);
@@ -217,6 +222,7 @@ static bool read_password(const char *path, char out[PASSWORD_SIZE])
 {
     FILE *file = fopen(path, "re");
     struct stat found;
+    size_t length;
     bool is_read;
 
     if (!file || fstat(fileno(file), &found) != 0) {
@@ -228,13 +234,16 @@ static bool read_password(const char *path, char out[PASSWORD_SIZE])
     }
     is_read = (found.st_mode & S_IRWXO) == 0 && fgets(out, PASSWORD_SIZE, file) != NULL;
     (void)fclose(file);
-    if (is_read) {
-        out[strcspn(out, "\r\n")] = '\0';
-    }
-    if (!is_read || out[0] == '\0') {
+    length = is_read ? strcspn(out, "\r\n") : 0;
+    if (length == 0) {
         cli_say("%s: has no password, or all users may read it", path);
         return false;
     }
+    if (length == PASSWORD_SIZE - 1) {
+        cli_say("%s: the password has more than %d bytes", path, PASSWORD_SIZE - 2);
+        return false;
+    }
+    out[length] = '\0';
     return true;
 }
 
