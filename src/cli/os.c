@@ -15,13 +15,21 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* The numbers of the calls that glibc 2.28 does not know; Alpha has others. */
+#ifndef SYS_pidfd_send_signal
+#define SYS_pidfd_send_signal 424
+#endif
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
 #ifndef SYS_close_range
-#define SYS_close_range 436 /* of all architectures */
+#define SYS_close_range 436
 #endif
 
 enum {
     SIGNAL_GROUP = 1 << 2, /* PIDFD_SIGNAL_PROCESS_GROUP, since Linux 6.9 */
     STAT_SIZE = 1024,
+    LISTED_SIZE = 2048, /* entries that are read at once */
     PATH_SIZE = 32,
 };
 
@@ -154,12 +162,50 @@ ssize_t cli_os_receive(int socket, struct iovec *part, int flags, pid_t *sender)
 
 /* ---- processes ---- */
 
-/* Kernels before 5.9 have no such call. */
+/* Returns the number that a name in /proc/self/fd is, or -1. */
+static int number_of(const char *name)
+{
+    int number = 0;
+
+    while (*name >= '0' && *name <= '9') {
+        number = 10 * number + (*name++ - '0');
+    }
+    return *name == '\0' ? number : -1;
+}
+
+_Static_assert(offsetof(struct dirent, d_name) == 19, "as getdents64() writes it");
+
+/* Closes what /proc lists. Returns false if it cannot be read. readdir() allocates, which nothing
+ * may do between fork and exec, so the kernel's entries are read. */
+static bool close_listed(int first)
+{
+    _Alignas(struct dirent) char entries[LISTED_SIZE];
+    const int folder = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    long size = folder;
+
+    while (size >= 0 && (size = syscall(SYS_getdents64, folder, entries, sizeof entries)) > 0) {
+        const struct dirent *entry;
+
+        for (long at = 0; at < size; at += entry->d_reclen) {
+            entry = (const struct dirent *)(entries + at);
+            if (number_of(entry->d_name) >= first && number_of(entry->d_name) != folder) {
+                (void)close(number_of(entry->d_name));
+            }
+        }
+    }
+    if (folder >= 0) {
+        (void)close(folder);
+    }
+    return size == 0;
+}
+
+/* Kernels before 5.9 have no close_range(). The limit of descriptors may be a thousand million. */
 void cli_os_close_from(int first)
 {
     struct rlimit limit;
 
-    if (syscall(SYS_close_range, first, ~0U, 0) == 0 || getrlimit(RLIMIT_NOFILE, &limit) != 0) {
+    if (syscall(SYS_close_range, first, ~0U, 0) == 0 || close_listed(first) ||
+        getrlimit(RLIMIT_NOFILE, &limit) != 0) {
         return;
     }
     for (int fd = first; (rlim_t)fd < limit.rlim_cur; fd++) {
@@ -169,7 +215,11 @@ void cli_os_close_from(int first)
 
 pid_t cli_os_fork(void)
 {
+#ifdef __s390__
+    return (pid_t)syscall(SYS_clone, 0, SIGCHLD, 0, 0, 0); /* the stack comes first */
+#else
     return (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+#endif
 }
 
 /* A child without an exit signal is ignored by a wait without __WCLONE. */

@@ -12,6 +12,7 @@ from harness import (PROGRAM, PATIENCE_S, Folder, Missing, Program, Server, chec
                      await_gone, is_gone, main, read_line, share_as, start_waiting, wait_until)
 
 RUN = ("run", "a", "--", "true")
+LEFT_OPEN = 60  # a descriptor
 
 
 def run_without(rql, closed, words):
@@ -253,6 +254,35 @@ def test_a_guard_gives_up_when_the_server_is_silent(server, rql):
                 job.kill()
                 wait_until(lambda: is_gone(pid) and is_gone(guard), "command and guard end")
             assert other.is_locked("a")
+
+
+# Answers ENOSYS to close_range(), as an old kernel does; and leaves a descriptor open that is above the limit.
+OLD_KERNEL = f"""
+import ctypes, os, resource, struct, sys
+os.dup2(os.open("/dev/null", os.O_RDONLY), {LEFT_OPEN})
+resource.setrlimit(resource.RLIMIT_NOFILE, ({LEFT_OPEN}, {LEFT_OPEN}))
+code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *each) for each in (
+    (0x20, 0, 0, 0), (0x15, 0, 1, 436), (6, 0, 0, 0x50000 + 38), (6, 0, 0, 0x7fff0000))))
+program = ctypes.create_string_buffer(struct.pack("HP", 4, ctypes.addressof(code)))
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.prctl(38, 1, 0, 0, 0) != 0 or libc.prctl(22, 2, program, 0, 0) != 0:
+    sys.exit(77)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+
+
+def test_the_guard_keeps_no_descriptors_on_an_old_kernel(server, rql):
+    with Job(rql, "sh", "-c", FAMILY, prefix=(sys.executable, "-c", OLD_KERNEL)) as job:
+        wait_until(lambda: job.process.poll() == 77 or job.read("pids").count("\n") == 3, "the command runs")
+        if job.process.poll() == 77:
+            raise Missing("seccomp")
+        pids, guard, leader = job.pids(3), job.guard(), job.leader()
+        check_in(str(LEFT_OPEN), os.listdir(f"/proc/{pids[0]}/fd"))
+        assert str(LEFT_OPEN) not in os.listdir(f"/proc/{guard}/fd")
+        wait_until(lambda: os.listdir(f"/proc/{leader}/fd") == [], "the leader has none")
+        job.kill()
+        await_gone(pids)
+        wait_until(lambda: not server.is_locked("a"), "the lock is released")
 
 
 def test_nothing_is_left_of_a_guard(server, rql):
