@@ -16,6 +16,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import tap  # noqa: E402
 from checks import PATIENCE_S, SLOW, Failure, LeftOut, check_equal, check_in, wait_until  # noqa: E402, F401
 from delay import STALL_MS, delayed_ms, excuse, stolen_ms  # noqa: E402
+from faulty_network import FaultyNetwork  # noqa: E402, F401
 from partitions import plain  # noqa: E402
 from network import Proxy  # noqa: E402, F401
 from private_server import (Clock, PrivateServer, Sentinel, find_server, free_port, is_cluster,  # noqa: E402, F401

@@ -10,8 +10,8 @@ import stat
 import tempfile
 import time
 
-from harness import (IN_USE, Folder, Missing, Server, check_equal, check_in, finish, free_port, listener, main, read_line,
-                     start_waiting, wait_until)
+from harness import (IN_USE, FaultyNetwork, Folder, Missing, Server, check_equal, check_in, finish, free_port, listener, main,
+                     read_line, start_waiting, wait_until)
 from openmetrics import parsed
 from serving import Serve
 
@@ -198,6 +198,28 @@ def test_without_an_answer_the_last_reading_stays(_server, rql):
             check_in("ok: ", serve.await_answer("/healthz", lambda status, _: status == 200))
             check_equal(read_line(serve.process.stderr), "rql: the server answers again\n")
             serve.await_answer("/metrics", lambda _, text: parsed(text)[0]["rql_reading_age_seconds"] < figures["rql_reading_age_seconds"])
+
+
+def test_a_long_reading_hides_no_answer(_server, rql):
+    """The first one takes 8 s here: it looks at many keys, page by page."""
+    with Server() as own:
+        own.ask("EVAL", "for i = 1, 20000 do redis.call('SET', 'k' .. i, 1) end", 0)
+        network = FaultyNetwork(own.url.removeprefix("unix://"))
+        network.fail("delay", n=50)
+        try:
+            with Serve(rql, RQL_URL=f"unix://{network.path}") as serve:
+                serve.await_answer("/healthz", lambda status, _: status == 200)
+                over_s = time.monotonic() + 6
+                ages_ms = []
+                while time.monotonic() < over_s:
+                    number, unit = re.search(r" answered ([\d.]+)(m?s) ago\n", serve.ask("/healthz")[2]).groups()
+                    ages_ms.append(float(number) * (1 if unit == "ms" else 1000))
+                    time.sleep(0.2)
+                check_equal(serve.figures(), {"rql_up": 1}, "the first reading is under way")
+                late_ms = ages_ms[len(ages_ms) // 2:]
+                assert min(late_ms) < 2900, late_ms
+        finally:
+            network.stop()
 
 
 def test_it_starts_without_a_server(_server, rql):

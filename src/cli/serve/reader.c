@@ -22,6 +22,7 @@ enum {
     EVERY_MS = 1000,    /* a PING; nothing is read more often */
     HEALTHY_MS = 10000, /* an answer counts for this long */
     HISTORY_DAYS = 7,
+    NO_EVENT = -1,
 };
 
 /* How often a kind of reading is made: `every_ms` when a client has asked for it recently,
@@ -48,24 +49,27 @@ struct serve_reader {
     struct cli_args args; /* those of the program, with options of this client */
     struct cli_session session;
     struct cli_classes classes;
-    pthread_t thread;
-    int wake_fd; /* an event */
+    pthread_t reading; /* a thread that reads */
+    pthread_t pinging; /* one that asks meanwhile whether the server answers */
+    int wake_fd;       /* an event: a client asks for a kind that is idle */
+    int over_fd;       /* an event for both threads, which is not taken */
 
-    /* Of the thread alone. */
+    /* Of the first thread alone. */
     struct top_look *before;
     struct top_known known; /* the locks that a look reads without a SCAN */
     struct top_pace pace[SERVE_N_KINDS];
     int64_t next_ms[SERVE_N_KINDS];
-    int64_t rtt_ms; /* the least that was seen */
-    bool was_healthy;
+
+    bool was_healthy; /* of the second one alone */
 
     struct {
         pthread_mutex_t mutex;
         struct reading readings[SERVE_N_KINDS];
         char url[RQL_SERVER_URL_SIZE];      /* without a password */
-        int64_t answered_ms;                /* when the server has answered last */
+        int64_t answered_ms;                /* when the server has answered a PING last */
+        int64_t rtt_ms;                     /* the least that was seen */
         char fault[RQL_ERROR_MESSAGE_SIZE]; /* of the last try; "": it has succeeded */
-        bool is_busy;                       /* the thread talks to the server */
+        int n_busy;                         /* threads that talk to the server */
         bool is_over;
     } shared;
 };
@@ -91,9 +95,12 @@ static void ping(struct serve_reader *self)
         doctor_send(self->session.client, 0, words, &reply, &error) == RQL_OK && is_answer(reply);
     const int64_t now_ms = cli_now_ms();
 
-    self->rtt_ms = is_there && now_ms - begun_ms < self->rtt_ms ? now_ms - begun_ms : self->rtt_ms;
     (void)pthread_mutex_lock(&self->shared.mutex);
-    self->shared.answered_ms = is_there ? now_ms : self->shared.answered_ms;
+    if (is_there) {
+        self->shared.answered_ms = now_ms;
+        self->shared.rtt_ms =
+            now_ms - begun_ms < self->shared.rtt_ms ? now_ms - begun_ms : self->shared.rtt_ms;
+    }
     (void)snprintf(self->shared.fault, sizeof self->shared.fault, "%s",
                    is_there ? ""
                    : reply  ? rql_reply_text(reply, NULL)
@@ -166,6 +173,9 @@ static void report_reading(struct serve_reader *self, struct reading *reading, c
 {
     bool is_new;
 
+    if (*fault) {
+        ping(self); /* the server may not answer any more since the other thread has asked */
+    }
     (void)pthread_mutex_lock(&self->shared.mutex);
     is_new = *fault && !*self->shared.fault && strcmp(reading->fault, fault) != 0;
     (void)snprintf(reading->fault, sizeof reading->fault, "%s", fault);
@@ -173,6 +183,16 @@ static void report_reading(struct serve_reader *self, struct reading *reading, c
     if (is_new) {
         cli_say("%s", fault);
     }
+}
+
+static int64_t least_rtt_ms(struct serve_reader *self)
+{
+    int64_t rtt_ms;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    rtt_ms = self->shared.rtt_ms;
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    return rtt_ms;
 }
 
 static void read_kind(struct serve_reader *self, enum serve_kind kind)
@@ -186,7 +206,7 @@ static void read_kind(struct serve_reader *self, enum serve_kind kind)
 
     cli_must(fclose(to) == 0 ? text : NULL);
     self->next_ms[kind] = begun_ms + rhythms[kind].every_ms;
-    self->pace[kind].rtt_ms = rhythms[kind].n_round_trips * self->rtt_ms;
+    self->pace[kind].rtt_ms = rhythms[kind].n_round_trips * least_rtt_ms(self);
     if (status == RQL_OK) {
         self->next_ms[kind] = begun_ms + top_pace_note(&self->pace[kind], rhythms[kind].every_ms,
                                                        cli_now_ms() - begun_ms);
@@ -233,24 +253,24 @@ static void report_health(struct serve_reader *self)
     }
 }
 
-/* Waits for the next round, or until a client asks for a kind that is idle. Returns whether there
- * is a next round. */
-static bool await_round(struct serve_reader *self, int64_t next_ms)
+/* Waits for the next round of a thread, or until the event. Returns whether there is a next
+ * round. */
+static bool await_round(struct serve_reader *self, int event, int64_t next_ms)
 {
-    struct pollfd wake = {.fd = self->wake_fd, .events = POLLIN};
+    struct pollfd wake[] = {{.fd = self->over_fd, .events = POLLIN},
+                            {.fd = event, .events = POLLIN}};
     bool goes_on;
     int64_t left_ms;
 
     (void)pthread_mutex_lock(&self->shared.mutex);
-    self->shared.is_busy = false;
+    self->shared.n_busy--;
     (void)pthread_mutex_unlock(&self->shared.mutex);
     do {
         left_ms = next_ms - cli_now_ms();
-    } while (left_ms > 0 && poll(&wake, 1, (int)left_ms) < 0);
-    (void)cli_os_event_take(self->wake_fd);
+    } while (left_ms > 0 && poll(wake, 2, (int)left_ms) < 0);
     (void)pthread_mutex_lock(&self->shared.mutex);
     goes_on = !self->shared.is_over;
-    self->shared.is_busy = goes_on;
+    self->shared.n_busy += goes_on;
     (void)pthread_mutex_unlock(&self->shared.mutex);
     return goes_on;
 }
@@ -274,7 +294,21 @@ static void read_url(struct serve_reader *self)
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
-static void *run(void *data)
+static void *run_readings(void *data)
+{
+    struct serve_reader *self = data;
+    int64_t begun_ms;
+
+    do {
+        begun_ms = cli_now_ms();
+        (void)cli_os_event_take(self->wake_fd);
+        read_due(self);
+    } while (await_round(self, self->wake_fd, begun_ms + EVERY_MS));
+    return NULL;
+}
+
+/* A reading of many keys takes longer than an answer counts. */
+static void *run_pings(void *data)
 {
     struct serve_reader *self = data;
     int64_t begun_ms;
@@ -284,8 +318,7 @@ static void *run(void *data)
         begun_ms = cli_now_ms();
         ping(self);
         report_health(self);
-        read_due(self);
-    } while (await_round(self, begun_ms + EVERY_MS));
+    } while (await_round(self, NO_EVENT, begun_ms + EVERY_MS));
     return NULL;
 }
 
@@ -300,9 +333,8 @@ static void free_all(struct serve_reader *self)
     top_known_free_p(&self->known);
     cli_classes_free_p(&self->classes);
     (void)rql_client_free(self->session.client);
-    if (self->wake_fd >= 0) {
-        (void)close(self->wake_fd);
-    }
+    cli_close_p(&self->wake_fd);
+    cli_close_p(&self->over_fd);
     (void)pthread_mutex_destroy(&self->shared.mutex);
     free(self);
 }
@@ -330,15 +362,16 @@ int serve_reader_new(const struct cli_args *args, struct serve_reader **out)
     self->args = *args;
     self->args.name = NULL; /* of an action, for the swarm; here it would be a glob */
     self->session.args = &self->args;
-    self->rtt_ms = INT32_MAX; /* as long as it is not known, no reading counts as slow */
     self->was_healthy = true;
-    self->shared.is_busy = true;
+    self->shared.rtt_ms = INT32_MAX; /* as long as it is not known, no reading counts as slow */
+    self->shared.n_busy = 2;
     self->shared.answered_ms = -1;
     for (size_t i = 0; i < SERVE_N_KINDS; i++) {
         self->shared.readings[i].asked_ms = -rhythms[i].recent_ms;
     }
     (void)pthread_mutex_init(&self->shared.mutex, NULL);
     self->wake_fd = cli_os_event();
+    self->over_fd = cli_os_event();
     code = make_client(self);
     if (code != CLI_DONE) {
         free_all(self);
@@ -350,7 +383,9 @@ int serve_reader_new(const struct cli_args *args, struct serve_reader **out)
 
 void serve_reader_start(struct serve_reader *self)
 {
-    if (self->wake_fd < 0 || !cli_start_thread(&self->thread, run, self)) {
+    if (self->wake_fd < 0 || self->over_fd < 0 ||
+        !cli_start_thread(&self->pinging, run_pings, self) ||
+        !cli_start_thread(&self->reading, run_readings, self)) {
         cli_die_nomem();
     }
 }
@@ -361,13 +396,15 @@ void serve_reader_end(struct serve_reader *self)
 
     (void)pthread_mutex_lock(&self->shared.mutex);
     self->shared.is_over = true;
-    is_busy = self->shared.is_busy;
+    is_busy = self->shared.n_busy > 0;
     (void)pthread_mutex_unlock(&self->shared.mutex);
-    cli_os_event_set(self->wake_fd);
+    cli_os_event_set(self->over_fd);
     if (is_busy) {
-        (void)pthread_detach(self->thread);
+        (void)pthread_detach(self->reading);
+        (void)pthread_detach(self->pinging);
     } else {
-        (void)pthread_join(self->thread, NULL);
+        (void)pthread_join(self->reading, NULL);
+        (void)pthread_join(self->pinging, NULL);
         free_all(self);
     }
 }

@@ -1,8 +1,8 @@
 #ifndef SERVE_READER_H
 #define SERVE_READER_H
 
-/* A thread that reads the lock server, so that no HTTP client waits for it, and what it has read
- * last. */
+/* Two threads that read the lock server, so that no HTTP client waits for it, and what they have
+ * read last. */
 
 #include "cmd.h"
 
@@ -19,7 +19,7 @@ struct serve_reader;
  * there. */
 int serve_reader_new(const struct cli_args *args, struct serve_reader **out);
 
-/* Starts its thread. */
+/* Starts its threads. */
 void serve_reader_start(struct serve_reader *self);
 
 enum { SERVE_LINE = RQL_ERROR_MESSAGE_SIZE + RQL_SERVER_URL_SIZE + 64 };
@@ -32,7 +32,7 @@ char *serve_reader_copy(struct serve_reader *self, enum serve_kind kind, size_t 
 /* Writes a line about the server. Returns whether it has answered in the last 10 s. */
 bool serve_reader_is_healthy(struct serve_reader *self, char line[SERVE_LINE]);
 
-/* Ends the thread. If it waits for an answer of the server it is left alone, to end with the
+/* Ends the threads. If one waits for an answer of the server they are left alone, to end with the
  * program. */
 void serve_reader_end(struct serve_reader *self);
 
