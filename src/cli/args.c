@@ -551,7 +551,7 @@ static int check_arguments(const struct cli_args *args, const struct cli_command
         return cli_misused(command, command->name_is ? command->name_is : "which lock? ",
                            command->usage);
     }
-    if (command->takes_glob && args->name && !cli_glob_is_valid(args->name)) {
+    if (command->takes_glob && !args->forget && args->name && !cli_glob_is_valid(args->name)) {
         return cli_misused(command, "bad pattern, with a [ or \\ that does not end: ", args->name);
     }
     if (command->takes_command && (!args->command || !args->command[0])) {

@@ -496,9 +496,6 @@ static int prepare(struct cli_args *args)
             &cli_history,
             "--forget removes all that is recorded of NAME or --user, and has no other flag", "");
     }
-    if (args->forget && is_pattern(args->name)) {
-        return cli_misused(&cli_history, "--forget takes the whole NAME, no pattern: ", args->name);
-    }
     if ((args->list || args->slowest) && args->days > HOLD_DAYS) {
         return cli_misused(&cli_history, "single holds are kept for 7 days", "");
     }
@@ -515,8 +512,9 @@ const struct cli_command cli_history = {
     .notes =
         "There is a history if those that take locks have RQL_HISTORY=long or all. A hold counts "
         "on the day on which it ended; days are those of UTC. HELD is the time for which a lock "
-        "was held, by all its holders together, and OF TIME its share of the time since the first "
-        "record in these days: more than 100 % if several held it at once, or one for longer. NOW "
+        "was held, by all its holders together, and OF TIME its share of the time since the "
+        "beginning of the first day with a record: more than 100 % if several held it at once, or "
+        "one for longer. NOW "
         "is how many hold it at this moment: they are counted, too. PER HOLD is the mean wait of "
         "those that got the lock. LOST holds did not end by a release. A hold that ended by its "
         "TTL because its process was killed is only recorded if a swarm runs, or if rql run held "
