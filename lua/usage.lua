@@ -3,7 +3,7 @@
 -- @keys usage
 -- @args mode dropped sums
 -- A sum is "length holds held_us waited_us lost " and a field of so many bytes; sums has one or more of them. dropped is
--- how many single holds the client has left out. Returns the number of fields.
+-- how many holds the client has left out. Returns the number of fields.
 
 local call, usage, sums = redis.call, KEYS[1], ARGV[3]
 local MOST, TTL_MS = 2000, 3024000000 -- 35 days

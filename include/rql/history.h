@@ -42,7 +42,7 @@ typedef struct rql_usage_info_list {
     rql_usage_info **item; /**< By day, user, host and name; freed with the list. */
     int64_t since_us;      /**< Begin of the first day with a record, µs since 1970; -1: none. */
     int64_t now_us;        /**< The server's time, µs since 1970. */
-    int64_t dropped;       /**< Holds that these days lack (rql_stats::history_dropped). */
+    int64_t dropped;       /**< Holds that the usage of these days lacks. */
     rql_history_mode mode; /**< That of the client that has written last; off: none has. */
 } rql_usage_info_list;
 

@@ -102,8 +102,8 @@ typedef struct rql_stats {
     int64_t queue_full; /**< Acquisitions that ended with ::RQL_QUEUE_FULL. */
     int64_t lowered;    /**< Locks held alone that were shared by rql_lock_lower(). */
 
-    /** Ended holds that were not recorded (rql_options::history): there was no room, no memory, no
-     *  answer or no right. */
+    /** Records of ended holds that were left out (rql_options::history): there was no room, no
+     *  memory, no answer or no right. */
     int64_t history_dropped;
 } rql_stats;
 

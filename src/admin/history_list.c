@@ -197,7 +197,8 @@ static int compare_records(const void *a, const void *b)
     return order ? order : compare_ids(info_at(a)->id, info_at(b)->id);
 }
 
-static rql_status read_all(struct listing *self, rql_client *client, int64_t most, rql_error *error)
+/* All of them, about 20,000 at most: the records of one hold may be far from each other. */
+static rql_status read_all(struct listing *self, rql_client *client, rql_error *error)
 {
     const struct rqli_key_set *set = rqli_client_nth_set(client, 0);
     const struct rqli_reader reader = {.client = client, .where = "history", .error = error};
@@ -205,7 +206,7 @@ static rql_status read_all(struct listing *self, rql_client *client, int64_t mos
     const struct rqli_keys keys = {.set = set, .lock = rqli_history_key(set, key)};
     rql_status status = RQL_OK;
 
-    while (!status && !self->is_done && (int64_t)self->holds.count < most) {
+    while (!status && !self->is_done) {
         status = read_entries(self, &reader, &keys);
     }
     return status;
@@ -222,7 +223,7 @@ rql_status rql_history_list(rql_client *client, int64_t most, rql_history_info_l
     if (!status && (!out || most < 1)) {
         status = rqli_fail(error, RQL_E_INVALID, "most is less than 1, or out is NULL");
     }
-    status = status ? status : read_all(&listing, client, most, error);
+    status = status ? status : read_all(&listing, client, error);
     if (status) {
         return status;
     }
@@ -300,7 +301,7 @@ static rql_status forget_singles(struct removal *self, const struct subject *sub
 {
     __attribute__((cleanup(fini_listing_p))) struct listing listing = {.end = "+"};
     char key[RQLI_HISTORY_KEY_SIZE];
-    rql_status status = read_all(&listing, self->client, INT64_MAX, error);
+    rql_status status = read_all(&listing, self->client, error);
 
     (void)rqli_history_key(self->set, key);
     for (size_t i = 0; !status && i < listing.holds.count; i++) {

@@ -51,7 +51,8 @@ struct rqli_history {
 
     struct {
         bool is_refused;   /* the server does not let this user write */
-        int64_t n_dropped; /* holds, since the last call of the usage */
+        int64_t n_dropped; /* holds that the usage lacks, and that the server has not heard of */
+        int64_t n_told;    /* of them, in the call that is under way */
         struct rqli_usage sums;
         struct rqli_dlist singles; /* those that wait, the oldest first */
         size_t n_singles;
@@ -63,10 +64,15 @@ struct rqli_history {
 
 /* The callers of all functions up to rqli_history_add() hold that mutex. */
 
+static void count_dropped(const struct rqli_history *self, int64_t n_records)
+{
+    rqli_stats_count(self->client->stats, 0, RQLI_STAT_HISTORY_DROPPED, n_records);
+}
+
 void rqli_history_drop(struct rqli_history *self, int64_t n_holds)
 {
     self->shared.n_dropped += n_holds;
-    rqli_stats_count(self->client->stats, 0, RQLI_STAT_HISTORY_DROPPED, n_holds);
+    count_dropped(self, n_holds);
 }
 
 /* Takes an error reply. A user without the rights, or a key of another type, ends the history for
@@ -79,21 +85,25 @@ static void on_error(struct rqli_history *self, const struct rqli_reply *reply)
 
 /* ---- the usage ---- */
 
+/* The call may be the repetition of one that has done nothing, in a cluster whose partitions move:
+ * then its sums have to wait again first. */
 static void write_usage(struct rqli_duty *duty, struct rqli_call *call)
 {
     struct part *part = (struct part *)duty;
     struct rqli_history *self = part->history;
     struct rqli_keys *keys = &part->record.keys;
     int64_t day;
-    size_t length = rqli_usage_write(&self->shared.sums, part->text, sizeof part->text, &day);
+    size_t length;
 
+    rqli_history_drop(self, rqli_usage_take_back(&self->shared.sums));
+    length = rqli_usage_write(&self->shared.sums, part->text, sizeof part->text, &day);
+    self->shared.n_told = self->shared.n_dropped;
     keys->lock = rqli_usage_key(keys->set, day, part->record.key);
     rqli_call_init(call, RQLI_SCRIPT_USAGE, keys);
     rqli_call_text(call, rqli_history_words[self->client->options.history]);
-    rqli_call_int(call, self->shared.n_dropped);
+    rqli_call_int(call, self->shared.n_told);
     rqli_call_slice(call, (struct rqli_slice){part->text, length});
     call->brings_text = true;
-    self->shared.n_dropped = 0;
 }
 
 static void read_usage(struct rqli_duty *duty, const struct rqli_batch *answer,
@@ -106,6 +116,9 @@ static void read_usage(struct rqli_duty *duty, const struct rqli_batch *answer,
     bool was_sent = reply || fault == RQL_E_UNKNOWN;
 
     (void)answer;
+    if (is_added || (was_sent && !reply)) {
+        self->shared.n_dropped -= self->shared.n_told;
+    }
     if (!was_sent) {
         rqli_history_drop(self, rqli_usage_take_back(sums));
     } else if (is_added) {
@@ -165,7 +178,7 @@ static void read_singles(struct rqli_duty *duty, const struct rqli_batch *answer
     (void)answer;
     (void)fault;
     if (reply && reply->type == RQLI_REPLY_ERROR) {
-        rqli_history_drop(self, (int64_t)self->shared.n_sent);
+        count_dropped(self, (int64_t)self->shared.n_sent);
         on_error(self, reply);
     }
     if (reply) {
@@ -234,7 +247,7 @@ static void add_single(struct rqli_history *self, const struct rqli_ended_hold *
     struct single *single = self->shared.n_singles < HOLDS_MAX ? new_single(hold) : NULL;
 
     if (!single || !rqli_record_plan(&self->shared.of_singles.record)) {
-        rqli_history_drop(self, 1);
+        count_dropped(self, 1);
         free(single);
         return;
     }
@@ -253,8 +266,9 @@ static void add_use(struct rqli_history *self, const struct rqli_ended_hold *hol
     char field[RQLI_USAGE_FIELD_SIZE];
 
     rqli_usage_field(hold->user, hold->host, hold->name, field);
-    if (!rqli_record_plan(&self->shared.usage.record) ||
-        !rqli_usage_add(&self->shared.sums, hold->at_us / RQLI_DAY_US, field, &use)) {
+    if (rqli_usage_add(&self->shared.sums, hold->at_us / RQLI_DAY_US, field, &use)) {
+        (void)rqli_record_plan(&self->shared.usage.record); /* or with the next hold */
+    } else {
         rqli_history_drop(self, 1);
     }
 }
@@ -361,8 +375,15 @@ void rqli_history_keep_reason(rql_lock *lock, const rql_lock_options *options)
     }
 }
 
-/* Returns the hold of a lock that is off the leases, or whose loss is being reported. It has
- * expired if its lease is over. If another has ended it before that, the other counts it. */
+/* Returns whether the TTL of a lock is over. Its lease may have ended before, because its host may
+ * have been declared dead: then another client ends the hold. */
+static bool has_expired(const rql_lock *lock, int64_t now_us)
+{
+    return now_us >= lock->kept.lease.deadline_us;
+}
+
+/* Returns the hold of a lock that is off the leases, or whose loss is being reported. If another
+ * has ended it before its TTL was over, the other counts it. */
 static struct rqli_ended_hold hold_of(const rql_lock *lock, enum rqli_ending ending)
 {
     const struct rqli_history *self = lock->client->history;
@@ -382,7 +403,7 @@ static struct rqli_ended_hold hold_of(const rql_lock *lock, enum rqli_ending end
         .token = lock->token,
         .units = lock->share.units,
         .ending = ending,
-        .is_counted = ending != RQLI_ENDED_LOST || end_us < now_us,
+        .is_counted = ending != RQLI_ENDED_LOST || has_expired(lock, now_us),
     };
 }
 
@@ -395,12 +416,10 @@ static bool is_noted(const rql_lock *lock)
 /* Returns how a hold has ended, by the status of its release. */
 static enum rqli_ending ending_of(const rql_lock *lock, rql_status status)
 {
-    bool is_over = rqli_now_us() >= rqli_lease_end_us(&lock->kept.lease);
-
-    if (status < 0) {
-        return RQLI_ENDED_UNKNOWN;
+    if (status <= 0) {
+        return status == RQL_OK ? RQLI_ENDED_RELEASED : RQLI_ENDED_UNKNOWN;
     }
-    return status == RQL_OK ? RQLI_ENDED_RELEASED : is_over ? RQLI_ENDED_EXPIRED : RQLI_ENDED_LOST;
+    return has_expired(lock, rqli_now_us()) ? RQLI_ENDED_EXPIRED : RQLI_ENDED_LOST;
 }
 
 void rqli_history_note_release(const rql_lock *lock, rql_status status)

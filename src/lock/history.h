@@ -54,7 +54,7 @@ void rqli_history_hurry(struct rqli_history *self);
  * mutex of the background. */
 void rqli_history_add(struct rqli_history *self, const struct rqli_ended_hold *hold);
 
-/* Counts a hold that is left out, with the mutex. */
+/* Counts holds that the usage lacks, with the mutex. */
 void rqli_history_drop(struct rqli_history *self, int64_t n_holds);
 
 /* The other functions do nothing for a client without a history. */

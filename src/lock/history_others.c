@@ -88,7 +88,6 @@ static void read_answer(struct rqli_duty *duty, const struct rqli_batch *answer,
     bool is_known = reply && reply->type == RQLI_REPLY_ARRAY && reply->count == self->n_asked;
 
     (void)answer;
-    (void)fault;
     for (size_t i = 0; i < self->n_asked; i++) {
         const struct rqli_reply *item = is_known ? &reply->items[i] : NULL;
         struct other *other = take_first(self);
@@ -100,7 +99,7 @@ static void read_answer(struct rqli_duty *duty, const struct rqli_batch *answer,
         rqli_background_lock(client->background);
     }
     self->n_asked = 0;
-    rqli_record_plan_next(&self->record, self->n_waiting > 0, true);
+    rqli_record_plan_next(&self->record, self->n_waiting > 0, reply || fault == RQL_E_UNKNOWN);
 }
 
 struct rqli_history_others *rqli_history_others_new(rql_client *client)

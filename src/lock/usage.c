@@ -40,6 +40,14 @@ static struct sum *find(const struct rqli_usage *self, int64_t day, const char *
     return NULL;
 }
 
+/* A sum begins to wait. */
+static void queue(struct rqli_usage *self, struct sum *sum)
+{
+    rqli_hash_map_add(&self->by_field, &sum->entry, hash_of(sum->day, sum->field));
+    rqli_dlist_add(&self->waiting, &sum->link);
+    self->n_waiting++;
+}
+
 static struct sum *begin(struct rqli_usage *self, int64_t day, const char *field)
 {
     const size_t size = strlen(field) + 1;
@@ -48,9 +56,7 @@ static struct sum *begin(struct rqli_usage *self, int64_t day, const char *field
     if (sum) {
         *sum = (struct sum){.day = day};
         memcpy(sum->field, field, size);
-        rqli_hash_map_add(&self->by_field, &sum->entry, hash_of(day, field));
-        rqli_dlist_add(&self->waiting, &sum->link);
-        self->n_waiting++;
+        queue(self, sum);
     }
     return sum;
 }
@@ -135,6 +141,10 @@ int64_t rqli_usage_take_back(struct rqli_usage *self)
     while ((link = rqli_dlist_take_first(&self->sent)) != NULL) {
         struct sum *sum = sum_of(link);
 
+        if (self->n_waiting < RQLI_USAGE_MAX && !find(self, sum->day, sum->field)) {
+            queue(self, sum);
+            continue;
+        }
         n_lost += rqli_usage_add(self, sum->day, sum->field, &sum->use) ? 0 : sum->use.holds;
         free(sum);
     }

@@ -49,7 +49,8 @@ size_t rqli_usage_write(struct rqli_usage *self, char *text, size_t size, int64_
 /* The server has added what was sent, or it is given up. Returns how many holds that were. */
 int64_t rqli_usage_end_sent(struct rqli_usage *self);
 
-/* Nothing was sent: the sums wait again. Returns the number of holds that have found no memory. */
+/* Nothing was done: the sums wait again. Returns the number of holds that have found no memory;
+ * some sum waits all the same. */
 int64_t rqli_usage_take_back(struct rqli_usage *self);
 
 /* Gives up all. Returns the number of holds. */

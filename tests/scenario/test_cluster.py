@@ -5,7 +5,7 @@ import time
 
 from cluster import clustered
 from harness import KINDS, MINUTE_MS, SLOW, check, check_equal, check_told_as_lost, main, once, scenario, wait_until
-from partitions import slot_of_lock
+from partitions import prefix_in, slot_of, slot_of_lock
 from shards import HELD, PATIENT, Line, actor, check_locks_of_all, check_series
 
 SIX = (3, 1)
@@ -236,6 +236,30 @@ def partitions_without_a_master_are_told_and_others_work(world, kind, _names):
         losing.ask("CLUSTER", "ADDSLOTS", slot_of_lock(slotless))
         for asking in asked:
             asking.hold().release().check()
+        world.await_nothing_left()
+
+
+@once
+def a_history_waits_until_its_slot_is_served(world, kind, _names):
+    """What is sent once more, because nobody has the slot, has not been sent: it is added once."""
+    with clustered(world, 3, 0, arguments=NOT_COVERED) as cluster:
+        slot = slot_of(prefix_in(0))
+        keeper = cluster.owner(slot)
+        (name,) = cluster.names_on(cluster.other_master(keeper), 1)
+        one = actor(world, kind, cluster.url(), history="long")
+
+        def n_holds():
+            values = [value for key in keeper.ask("KEYS", "*:usage:*") for value in keeper.ask("HVALS", key)]
+            return sum(int(value.split(" ")[0]) for value in values if value.count(" ") == 3)
+
+        one.acquire(name).release().check()
+        wait_until(lambda: n_holds() == 1, "a hold was added")
+        for node in cluster.masters():
+            node.ask("CLUSTER", "DELSLOTS", slot)
+        one.acquire(name).release().check()
+        wait_until(lambda: keeper.n_errors("CLUSTERDOWN") > 1, "it is sent again")
+        keeper.ask("CLUSTER", "ADDSLOTS", slot)
+        wait_until(lambda: n_holds() == 2, "both have been added")
         world.await_nothing_left()
 
 

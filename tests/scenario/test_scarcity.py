@@ -56,7 +56,8 @@ class Scene:
         self.world, self.kind, self.names, self.scarce, self.other = world, kind, names, scarce, other
         is_given_up = scarce.is_for_good or scarce.times > 1 and scarce.operation is release_what_another_took
         self.ttl_ms = BRIEF_MS if is_given_up else MINUTE_MS
-        self.client = world.client(world.shared, connect_timeout_ms=500, io_timeout_ms=500)
+        history = "all" if scarce.operation is release else "off"
+        self.client = world.client(world.shared, connect_timeout_ms=500, io_timeout_ms=500, history=history)
         self.actor = world.actor(kind, self.client)
 
     def release(self, held):

@@ -81,6 +81,21 @@ TEST(what_was_not_sent_waits_again)
     assert_string_equal(written(7), "1 2 3 6 0 a1 1 3 6 0 b");
 }
 
+/* Then nothing new is allocated: that may fail, and a call has to have something to write. */
+TEST(what_is_written_once_more_is_the_same)
+{
+    const struct rqli_dlink *first;
+
+    add(7, "a", 1);
+    add(7, "b", 3);
+    (void)written(7);
+    first = usage.sent.first;
+    assert_int_equal(rqli_usage_take_back(&usage), 0);
+    assert_ptr_equal(usage.waiting.first, first);
+    assert_string_equal(written(7), "1 1 1 2 0 a1 1 3 6 0 b");
+    assert_int_equal(rqli_usage_end_sent(&usage), 2);
+}
+
 TEST(nothing_is_left_out_for_lack_of_room)
 {
     int64_t n_holds = 0;
