@@ -74,10 +74,12 @@ static inline void rql_lock_options_permit(rql_lock_options *options, int64_t un
  * @retval RQL_NOT_HELD  The lock is not held any more.
  * @retval RQL_CONFLICT  The lock is shared already; or a re-entry of it is open or has extended it.
  *                       Nothing has changed.
- * @retval RQL_E_INVALID The lock is NULL, or the share is not allowed.
+ * @retval RQL_E_INVALID The lock is NULL, or the share is not allowed; or the lock was acquired
+ *                       with `hold_at_least_ms`. Nothing was sent.
  * @retval RQL_E_UNKNOWN There was no answer. The lock is held, and may be shared or not; its next
  *                       renewal or extension shares it.
- * @return The faults of rql_lock_extend(); the lock is then held as before.
+ * @retval RQL_E_NOT_DURABLE The lock is shared, but less durably than it has to be.
+ * @return Other faults of rql_lock_extend(); the lock is then held as before.
  *
  * @threads Callable from any thread. Not while another call about the same lock runs.
  */

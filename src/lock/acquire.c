@@ -579,12 +579,13 @@ bool rqli_acquire_keep(struct rqli_acquire *self)
         lock->acks = self->op.acks;
         lock->is_lazy = self->options->lazy_release && !self->waiter.keeps_conn &&
                         self->options->conflict_strategy == RQL_WAIT_FOR_LOCK;
-        lock->hold_at_least_ms = self->options->hold_at_least_ms;
         lock->on_lost = self->options->on_lost;
         lock->user_data = self->options->on_lost_data;
         lock->on_wanted = self->options->on_wanted;
         lock->on_wanted_data = self->options->on_wanted_data;
         status = rqli_leases_add(self->client->leases, lock, &fault);
+        /* A lock that is given back is kept for nothing. */
+        lock->hold_at_least_ms = status ? 0 : self->options->hold_at_least_ms;
     }
     if (status) {
         self->op.status = status;

@@ -368,6 +368,10 @@ static rql_status read_share(const rql_lock *lock, const rql_lock_options *given
     if (!status && options.share_units == 0) {
         status = rqli_fail(error, RQL_E_INVALID, "%s: share_units is 0", lock->name);
     }
+    if (!status && lock->hold_at_least_ms > 0) {
+        status = rqli_fail(error, RQL_E_INVALID,
+                           "%s: hold_at_least_ms is for locks that are not shared", lock->name);
+    }
     if (!status) {
         out->share = rqli_share_of(&options);
     }

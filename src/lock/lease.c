@@ -92,19 +92,20 @@ int64_t rqli_lease_remaining_ms(const struct rqli_lease *self, int64_t now_us)
 
 /* There are three reasons to ask: to renew, to claim the rest of a hand-over, and in doubt, to
  * verify. To verify, only the time that we rely on anyway is asked for, so that it never makes a
- * lease longer. */
+ * lease longer. A claim is for what the grant was for, although no renewal is after hold_end. */
 bool rqli_lease_wants_renewal(const struct rqli_lease *self, int64_t now_us, int64_t *ttl_ms_out)
 {
+    const int64_t granted_us = self->begun_us + self->ttl_ms * 1000;
     int64_t end_us = self->deadline_us; /* to verify: what we rely on */
 
     if (self->state == RQL_GONE || now_us < self->renew_us) {
         return false;
     }
     if (self->renews) {
-        end_us = now_us + self->ttl_ms * 1000;
-        end_us = end_us < self->hold_end_us ? end_us : self->hold_end_us;
-    } else if (self->claim == RQLI_LEASE_UNCLAIMED) {
-        end_us = self->begun_us + self->ttl_ms * 1000; /* what the grant was for */
+        end_us = rqli_earlier(now_us + self->ttl_ms * 1000, self->hold_end_us);
+    }
+    if (self->claim == RQLI_LEASE_UNCLAIMED) {
+        end_us = self->renews ? rqli_later(end_us, granted_us) : granted_us;
     }
     *ttl_ms_out = (end_us - now_us) / 1000;
     return *ttl_ms_out >= 1;

@@ -280,8 +280,9 @@ static void on_loss_due(struct rqli_due *due)
 
 /* ---- renewal and claim ---- */
 
-/* Renews no lock whose owner's thread has ended: it cannot be working under the lock any more. If
- * the lock is gone that is reported next. */
+/* Renews no lock whose owner's thread has ended: it cannot be working under the lock any more. What
+ * it was granted is still claimed. If the lock is gone that is reported next. A renewal that is
+ * repeated may be early, because the lock was extended since. */
 static bool begin_renewal(struct rqli_duty *duty, int64_t now_us)
 {
     rql_lock *lock = rqli_lock_of_duty(duty);
@@ -290,8 +291,14 @@ static bool begin_renewal(struct rqli_duty *duty, int64_t now_us)
     if (rqli_lease_state(lease, now_us) == RQL_GONE) {
         return false;
     }
-    if ((lease->renews && !rqli_thread_lives(lock->owner_thread)) ||
-        !rqli_lease_wants_renewal(lease, now_us, &lock->kept.asks_ms)) {
+    if (now_us < rqli_lease_renewal_us(lease)) {
+        update(lock->client->leases, lock);
+        return false;
+    }
+    if (lease->renews && !rqli_thread_lives(lock->owner_thread)) {
+        rqli_lease_on_forgotten(lease, now_us);
+    }
+    if (!rqli_lease_wants_renewal(lease, now_us, &lock->kept.asks_ms)) {
         rqli_lease_stop_renewal(lease);
         return false;
     }
@@ -500,10 +507,11 @@ void rqli_leases_adopt(struct rqli_leases *self, rql_lock *lock)
     self->background->shared.n_adopted++;
     /* The lock is not renewed any more, so its acquirer may wait for it as for any other lock. */
     rqli_lease_on_forgotten(&lock->kept.lease, rqli_now_us());
-    /* If the thread has claimed the lock meanwhile, nothing is left to do. Else the claim is due
-     * now, and is repeated until it is answered or the lease ends; both free the handle in
-     * report_loss(). */
-    if (lock->kept.lease.claim != RQLI_LEASE_UNCLAIMED || !watch(self, lock)) {
+    /* If the thread has claimed the lock meanwhile, or reported its loss, nothing is left to do.
+     * Else the claim is due now, and is repeated until it is answered or the lease ends; both free
+     * the handle in on_loss_due(). */
+    if (lock->kept.lease.claim != RQLI_LEASE_UNCLAIMED || lock->kept.lease.is_reported ||
+        !watch(self, lock)) {
         free_adopted(self, lock);
     }
     rqli_background_unlock(self->background);

@@ -3,7 +3,7 @@
 
 import time
 
-from harness import FOREVER, MINUTE_MS, check, check_equal, main, scenario, wait_until
+from harness import FOREVER, MINUTE_MS, Network, check, check_equal, main, scenario, wait_until
 
 PATIENCE_MS = 20000
 
@@ -49,6 +49,21 @@ def threads_that_wait_for_one_lock_end_together(world, kind, names):
     took_s = time.monotonic() - begun_s
     check(took_s < 4, f"it took {took_s:.1f} s")
     theirs.release().check()
+    world.await_nothing_left()
+
+
+@scenario(counts=[1])
+def what_is_granted_meanwhile_is_given_back(world, kind, names):
+    """At once, although it was to be held for a time: nothing was done under it."""
+    network = Network(world)
+    actor = world.actor(kind, network.client())
+    actor.settle("warm")
+    network.fail("freeze", direction="down")
+    asking = actor.ask(*names, timeout_ms=FOREVER, ttl_ms=MINUTE_MS, hold_at_least_ms=MINUTE_MS)
+    wait_until(lambda: world.holder(names[0]), "it was granted")
+    drain(actor, timeout_ms=100)
+    network.heal()
+    asking.outcome().check("E_UNAVAILABLE", "CANCELLED")
     world.await_nothing_left()
 
 

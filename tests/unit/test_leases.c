@@ -263,6 +263,54 @@ TEST(a_refused_renewal_from_before_the_lock_was_shared_is_no_loss)
     }
 }
 
+/* A renewal is repeated where the server has asked for that. Its caller may have extended the lock
+ * since it was sent. */
+TEST(a_renewal_that_is_repeated_too_early_is_planned_anew)
+{
+    struct rqli_duty_batch *batch = &background->shared.batch;
+    rql_lock *lock = asked_for("x", batch);
+    struct rqli_duty *duty = &lock->kept.duty;
+    struct rqli_lease *lease = &lock->kept.lease;
+    const int64_t now_us = rqli_now_us();
+
+    lock->kept.duty.batch = NULL;
+    lease->renews = true;
+    rqli_background_lock(background);
+    rqli_lease_on_extended(lease, now_us, LONG_MS);
+    assert_false(duty->ops->begin(duty, now_us));
+    assert_true(lease->renews);
+    assert_int_equal(duty->due.at_us, rqli_lease_renewal_us(lease));
+    assert_true(duty->ops->begin(duty, rqli_lease_renewal_us(lease)));
+    rqli_background_unlock(background);
+    end(lock);
+    batch->count = 0;
+}
+
+/* A lock that was handed over lives for a second until then, and was granted for longer. */
+TEST(what_a_thread_that_has_ended_was_handed_over_is_claimed_and_not_renewed)
+{
+    struct rqli_duty_batch *batch = &background->shared.batch;
+    rql_lock *lock = asked_for("x", batch);
+    struct rqli_duty *duty = &lock->kept.duty;
+    struct rqli_lease *lease = &lock->kept.lease;
+    const int64_t now_us = rqli_now_us();
+    const uint64_t thread = lock->owner_thread;
+
+    lease->renews = true;
+    lease->claim = RQLI_LEASE_UNCLAIMED;
+    lease->renew_us = now_us;
+    lock->owner_thread = UINT64_MAX; /* none has this number */
+    rqli_background_lock(background);
+    assert_true(duty->ops->begin(duty, now_us));
+    assert_in_range(lock->kept.asks_ms, LONG_MS - AWAIT_MS, LONG_MS);
+    rqli_lease_on_extended(lease, now_us, LONG_MS);
+    assert_int_equal(rqli_lease_renewal_us(lease), RQLI_NEVER_US);
+    rqli_background_unlock(background);
+    lock->owner_thread = thread;
+    end(lock);
+    batch->count = 0;
+}
+
 /* What its thread finds, which does not run here. */
 /* As a row reads. NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding) */
 static const struct step {
@@ -288,6 +336,17 @@ TEST(a_client_ends_when_all_is_claimed_or_its_time_is_over)
                          row->is_over);
     }
     background->shared.n_adopted = 0;
+}
+
+/* Its claim was tried for longer than the second that the hand-over lasts. */
+TEST(a_lock_whose_loss_was_reported_is_not_kept_when_it_is_forgotten)
+{
+    rql_lock *lock = held("x");
+
+    lock->kept.lease.claim = RQLI_LEASE_UNCLAIMED;
+    lock->kept.lease.is_reported = true;
+    rqli_leases_adopt(leases, lock);
+    assert_int_equal(background->shared.n_adopted, 0);
 }
 
 /* A short hold wakes nobody: while leases come and go there is a look before a hand-over has to be
