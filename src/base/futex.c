@@ -140,7 +140,8 @@ void rqli_signal_wait(rqli_signal *signal, int32_t seen, int64_t until_us)
         rqli_os_futex_wait(signal, seen, NULL);
         return;
     }
-    left_us = until_us - rqli_now_us();
+    /* A time_t may have 32 bits. Callers look again after a wait that was too short. */
+    left_us = rqli_earlier(until_us - rqli_now_us(), INT32_MAX * INT64_C(1000000));
     if (left_us > 0) {
         left.tv_sec = (time_t)(left_us / 1000000);
         left.tv_nsec = (long)(left_us % 1000000) * 1000;

@@ -3,7 +3,7 @@
 import contextlib
 
 from harness import (FOREVER, SLOW, Network, check, check_equal, check_served_in_order, delayed_ms,
-                     leave_out_in_cluster, main, once, scenario, wait_until)
+                     leave_out_in_cluster, let_pass, main, once, scenario, wait_until)
 from private_server import PrivateServer, free_port
 from resp import Refused
 from servers import servers
@@ -157,6 +157,31 @@ def plain_calls_do_not_wait_for_replicas(world, kind, names):
             check_equal(held.outcome.replicas_acked, 1)
         held.release().check()
         world.await_nothing_left()
+
+
+@scenario(counts=[1])
+def calls_that_come_one_by_one_wait_together(world, kind, names):
+    """The server confirms one write after the other: a wait for each would take 12 s. On threads as far away as a login
+    that takes its time."""
+    del names
+    n_calls, each_ms = 60, 200
+    network = Network(world)
+    if kind == "thread":
+        network.fail("delay", n=8)
+    client = network.client()
+    n_before = world.n_calls("wait")
+    actors = [world.actor(kind, client)] * n_calls if kind == "loop" else [world.actor(kind, client) for _ in range(n_calls)]
+    asked = []
+    for i, actor in enumerate(actors):
+        asked.append(actor.ask(f"one{i}", timeout_ms=LONG_MS, durability_is_advice=True,
+                               **durable(replica_timeout_ms=each_ms)))
+        let_pass(0.005)
+    held = [asking.hold() for asking in asked]
+    n_waits = world.n_calls("wait") - n_before
+    check(n_waits <= n_calls // 2, f"{n_waits} waits for {n_calls} calls")
+    for hold in held:
+        hold.release().check()
+    world.await_nothing_left()
 
 
 @scenario()

@@ -108,7 +108,7 @@ static const struct {
     {"*2\r\n$-1\r\n:7\r\n", "[nil 7]"},
     {"*3\r\n*0\r\n*-1\r\n*1\r\n*1\r\n:5\r\n", "[[] nil [[5]]]"},
     {"*2\r\n-NOSCRIPT gone\r\n*2\r\n+OK\r\n-ERR x\r\n", "[-NOSCRIPT gone [+OK -ERR x]]"},
-    {"*1\r\n*1\r\n*1\r\n*1\r\n:4\r\n", "[[[[4]]]]"},
+    {"*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:7\r\n", "[[[[[[[7]]]]]]]"},
 };
 
 /* Each alone and in pieces of any length: of one byte, or all at once. */
@@ -139,6 +139,10 @@ TEST(replies_are_decoded_however_they_come)
     }
 }
 
+/* A longer text than 16 MiB is refused when it is there; hiredis of 32 bits takes this one, whose
+ * length and terminator are one of 0, for one that is. */
+enum { LENGTH_IS_REFUSED = sizeof(size_t) == 4 ? -1 : 0 };
+
 /* What is fed piece by piece to an arena that has so many elements already; what each piece gives:
  * 1, 0 or -1, which is for good. */
 static const struct limit {
@@ -148,7 +152,11 @@ static const struct limit {
     int results[3];
 } limits[] = {
     {"a text that does not end", 0, {"*2\r\n$5\r\nhel"}, {0}},
-    {"a fifth level that comes later", 0, {"*1\r\n*1\r\n*1\r\n*1\r\n", "*0\r\n"}, {0, -1}},
+    {"an eighth level that comes later",
+     0,
+     {"*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n", "*0\r\n"},
+     {0, -1}},
+    {"the longest text that 32 bits count", 0, {"$4294967295\r\nabc"}, {LENGTH_IS_REFUSED}},
     {"an attribute", 0, {"|1\r\n+x\r\n:1\r\n"}, {-1}},
     {"the most elements", 0, {"*131072\r\n"}, {0}},
     {"the most elements on two levels", 0, {"*2\r\n*131070\r\n"}, {0}},
@@ -161,12 +169,13 @@ static const struct limit {
 };
 
 /* Other types (the last are RESP3, of which a newer hiredis knows more), bad numbers and lengths, a
- * fifth level, one element too many on one level or several. */
+ * eighth level, one element too many on one level or several. */
 static const char *const bad =
     "?\r\n|HTTP/1.1 400 Bad Request\r\n|\r\n|:12a\r\n|:\r\n|:9223372036854775808\r\n"
     "|$-2\r\n|*-2\r\n|*99999999999999999999\r\n|*2\r\n:1\r\n!\r\n"
-    "|*1\r\n*1\r\n*1\r\n*1\r\n?|*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:5\r\n"
-    "|*1\r\n*1\r\n*1\r\n*1\r\n*0\r\n|>2\r\n+x\r\n+y\r\n|~1\r\n:1\r\n"
+    "|*1\r\n*1\r\n*1\r\n*1\r\n?"
+    "|*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:8\r\n"
+    "|*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*0\r\n|>2\r\n+x\r\n+y\r\n|~1\r\n:1\r\n"
     "|%1\r\n+x\r\n:1\r\n|%0\r\n|,1.5\r\n|#t\r\n|_\r\n|(12345\r\n|=5\r\ntxt:a\r\n"
     "|*2\r\n:1\r\n#f\r\n|*2\r\n:1\r\n%1\r\n:1\r\n:2\r\n|*131073\r\n|*2147483647\r\n"
     "|*2\r\n*131071\r\n|*1\r\n*1\r\n*131071\r\n";

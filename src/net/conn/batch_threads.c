@@ -396,17 +396,17 @@ static bool put_in_stream(struct rqli_conn *self, struct batch *batch)
     return true;
 }
 
-/* Caller holds self->shared.mutex. */
+/* Caller holds self->shared.mutex. Each write with a durability has the server wait once more. */
 static bool may_write(const struct rqli_conn *self)
 {
     unsigned callers = self->shared.callers;
+    bool waits = rqli_durability_is_wanted(&self->shared.wanted);
 
     if (self->shared.state != UP || self->shared.stream.out.length == 0) {
         return false;
     }
-    return (callers <= AT_ONCE && !self->sock.tls &&
-            !rqli_durability_is_wanted(&self->shared.wanted)) ||
-           self->shared.n_writes == 0 || self->shared.is_far ||
+    return (callers <= AT_ONCE && !self->sock.tls && !waits) || self->shared.n_writes == 0 ||
+           (self->shared.is_far && !waits) ||
            (self->shared.n_writes < RQLI_CONN_WRITES && self->shared.n_unsent >= callers / 2);
 }
 
@@ -485,14 +485,21 @@ static bool hand_out_replies(struct rqli_conn *self)
     return rqli_decoder_is_empty(&self->sock.decoder); /* a reply without a request is an error */
 }
 
-/* Caller holds self->shared.mutex. Makes the oldest caller that still waits the reader. */
-static void appoint_reader(struct rqli_conn *self)
+static struct batch *first_awaited(struct batch *at)
 {
-    struct batch *at = batch_of(self->shared.stream.first);
-
     while (at && at->phase != AWAITED) {
         at = batch_of(at->in_flight.next);
     }
+    return at;
+}
+
+/* Caller holds self->shared.mutex. Makes the oldest caller that still waits the reader: for the
+ * acks of its write, or for replies. */
+static void appoint_reader(struct rqli_conn *self)
+{
+    struct batch *at = first_awaited(self->shared.unacked);
+
+    at = at ? at : first_awaited(batch_of(self->shared.stream.first));
     self->shared.reader = at;
     if (at) {
         rqli_conn_call_owner(self, at, READER);

@@ -66,10 +66,16 @@ static void stop_call(struct rqli_op_call *self)
     self->state = RQLI_OP_CALL_IDLE;
 }
 
-/* Returns the call that may be sent now. */
+/* Returns the call that may be sent now. The server confirms one write after the other, and blocks
+ * the connection meanwhile: further calls with a durability gather, so that it waits once for all.
+ */
 static struct rqli_op_call *first_in_line(const struct rqli_op_loop *self)
 {
-    return (struct rqli_op_call *)(self->returns.first ? self->returns.first : self->wishes.first);
+    struct rqli_op_call *first =
+        (struct rqli_op_call *)(self->returns.first ? self->returns.first : self->wishes.first);
+
+    return first && first->driver->op->durability && self->n_waits >= RQLI_CONN_WRITES ? NULL
+                                                                                       : first;
 }
 
 bool rqli_op_loop_is_due(const struct rqli_op_loop *self)
@@ -183,8 +189,11 @@ static void on_replicas(void *owner, const struct rqli_batch *answer, rql_status
 
 static void on_replicas_alone(void *owner, const struct rqli_batch *answer, rql_status status)
 {
-    on_replicas(owner, answer, status);
-    end_unacked(owner);
+    struct rqli_op_loop *self = owner;
+
+    on_replicas(self, answer, status);
+    self->n_waits--;
+    end_unacked(self);
 }
 
 static void on_synced(void *owner, const struct rqli_batch *answer, rql_status status)
@@ -199,6 +208,7 @@ static void on_synced(void *owner, const struct rqli_batch *answer, rql_status s
     }
     self->acks.is_synced = acks.is_synced;
     self->acks.refused = self->acks.refused ? self->acks.refused : acks.refused;
+    self->n_waits--;
     end_unacked(self);
 }
 
@@ -217,6 +227,7 @@ static void ask_for_acks(struct rqli_op_loop *self)
     if (wanted.fsync) {
         (void)rqli_conn_loop_expect(self->conn, on_synced, self);
     }
+    self->n_waits++;
 }
 
 /* Sends the client's name, once in a while, together with commands that are sent anyway; with

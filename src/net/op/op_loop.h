@@ -53,6 +53,7 @@ struct rqli_op_loop {
     struct rqli_dlist unacked;     /* calls that were read, the oldest first */
     struct rqli_durability wanted; /* by the calls that were written and are not sent yet */
     struct rqli_acks acks;         /* the confirmations that are being read */
+    size_t n_waits; /* how often the server was asked for them, and has not answered */
 };
 
 bool rqli_op_loop_has_queued(const struct rqli_op_loop *self);

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ELEMENTS_MAX = 131072, DEPTH_MAX = 4, BLOCK_BYTES = 65536, LINE_MAX = 65536 };
+enum { ELEMENTS_MAX = 131072, DEPTH_MAX = 7, BLOCK_BYTES = 65536, LINE_MAX = 65536 };
 
 static const size_t bytes_max = 16U << 20;
 
@@ -141,7 +141,8 @@ static void *make_string(const redisReadTask *task, char *bytes, size_t length)
     const struct rqli_slice text = {bytes, length};
     char *copy;
 
-    if (!is_text(task->type) || !is_below_cap(decoder->arena, length + 1)) {
+    /* A length of SIZE_MAX would be one of 0 with its terminator. */
+    if (!is_text(task->type) || length >= bytes_max || !is_below_cap(decoder->arena, length + 1)) {
         return refuse(task);
     }
     copy = rqli_arena_copy(decoder->arena, text);

@@ -215,6 +215,7 @@ static SSL_CTX *new_files(struct rqli_tls_context *self)
     if (files) {
         (void)SSL_CTX_set_app_data(files, self);
         (void)SSL_CTX_set_min_proto_version(files, TLS1_2_VERSION);
+        (void)SSL_CTX_set_options(files, SSL_OP_NO_RENEGOTIATION); /* a write would have to read */
         SSL_CTX_set_verify(
             files, self->settings->verify == RQL_TLS_NONE ? SSL_VERIFY_NONE : SSL_VERIFY_PEER,
             on_verified);
@@ -354,7 +355,9 @@ static void read_peer(struct rqli_tls_peer *out, const SSL *ssl)
         (void)X509_NAME_oneline(X509_get_subject_name(certificate), out->subject,
                                 sizeof out->subject);
         if (ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &ends) == 1) {
-            out->expires_us = (int64_t)timegm(&ends) * 1000000;
+            const time_t ends_s = timegm(&ends); /* a time_t of 32 bits ends in 2038 */
+
+            out->expires_us = ends_s > 0 ? (int64_t)ends_s * 1000000 : -1;
         }
         X509_free(certificate);
     }
