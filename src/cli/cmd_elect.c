@@ -57,6 +57,10 @@ static int run_terms(struct cli_session *self, struct cli_asked *asked)
         int code = cli_acquire(self, &held);
         const int64_t begun_ms = cli_now_ms();
 
+        if (held.is_missed) { /* the server was away for a moment: the next turn may be soon */
+            pause_until(begun_ms + PAUSE_MS);
+            continue;
+        }
         if (!held.lock) {
             return code;
         }

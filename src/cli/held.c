@@ -567,6 +567,7 @@ static int claim(struct cli_held *held)
     cli_trace_end_hold(&held->trace, "lost", &error);
     (void)cli_held_release(held, NULL);
     cli_held_unblock(held);
+    held->is_missed = status == RQL_NOT_HELD || cli_may_pass(status);
     if (status == RQL_NOT_HELD) {
         cli_say("%s: lost as soon as it was acquired", held->label);
         return CLI_LOST;

@@ -28,6 +28,7 @@ struct cli_held {
     struct cli_trace trace;
     bool is_quiet;   /* a refusal is not reported */
     bool is_refused; /* out: the locks were not acquired, and there was no fault */
+    bool is_missed;  /* out: they were granted, and could not be claimed in time */
     bool is_ended;   /* out: a signal came that is to end this program */
     bool frees;      /* its release keeps nothing: the command has not run */
 };

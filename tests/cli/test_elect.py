@@ -4,7 +4,7 @@ import os
 import signal
 import time
 
-from harness import HOST, Folder, check_equal, check_in, finish, main, read_line, wait_until
+from harness import HOST, FaultyNetwork, Folder, check_equal, check_in, finish, main, read_line, wait_until
 
 # Writes its term, then runs until it is ended.
 RUNS = "echo $RQL_TOKEN >>{0}/terms; exec sleep 60"
@@ -47,6 +47,26 @@ def test_after_a_loss_it_waits_for_its_next_turn(server, rql):
         result = finish(host)
         check_equal(result.code, 143)
         check_equal(result.err.count("the lock is lost; ending the command"), 1)
+
+
+def test_a_turn_that_cannot_be_claimed_is_not_its_last(server, rql):
+    """The server does not hear of it for longer than a lock that was handed over lasts."""
+    network = FaultyNetwork(server.url.removeprefix("unix://"))
+    with Folder() as folder:
+        try:
+            secret = rql("lock", "a", "--ttl", "1h", "--json").json()["secret"]
+            host = rql.start("elect", "a", "--connect-timeout", "200ms", "--io-timeout", "200ms", "-c",
+                             RUNS.format(folder.folder.name), RQL_URL=f"unix://{network.path}")
+            wait_until(lambda: server.queue_length("a") == 1, "it waits")
+            network.fail("freeze", direction="up")
+            check_equal(rql("unlock", "a", "--secret", secret).code, 0)
+            wait_until(lambda: not server.is_locked("a"), "its turn is over")
+            network.heal()
+            await_terms(folder, 1)
+            host.send_signal(signal.SIGTERM)
+            check_equal(finish(host).code, 143)
+        finally:
+            network.stop()
 
 
 def test_it_ends_with_its_command(server, rql):
