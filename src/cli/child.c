@@ -3,6 +3,7 @@
 #include "guard.h"
 #include "messages.h"
 #include "os.h"
+#include "outer.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -226,11 +227,11 @@ static int start_command(struct cli_child *self, struct start *start, const stru
 }
 
 /* The variables that rql sets itself. */
-enum { OWN_LOCK, OWN_TOKEN, OWN_SLOTS, OWN_URL, OWN_TRACEPARENT, N_OWN };
+enum { OWN_LOCK, OWN_TOKEN, OWN_OUTER, OWN_SLOTS, OWN_URL, OWN_TRACEPARENT, N_OWN };
 
 static const char *const own_names[N_OWN] = {
-    [OWN_LOCK] = "RQL_LOCK=", [OWN_TOKEN] = "RQL_TOKEN=",         [OWN_SLOTS] = "RQL_SLOTS=",
-    [OWN_URL] = "RQL_URL=",   [OWN_TRACEPARENT] = "TRACEPARENT=",
+    [OWN_LOCK] = "RQL_LOCK=",   [OWN_TOKEN] = "RQL_TOKEN=", [OWN_OUTER] = "RQL_OUTER=",
+    [OWN_SLOTS] = "RQL_SLOTS=", [OWN_URL] = "RQL_URL=",     [OWN_TRACEPARENT] = "TRACEPARENT=",
 };
 
 /* The command's environment. The texts in `own` are allocated here; all others belong to the
@@ -291,10 +292,13 @@ static void init_environment(struct environment *self, const struct cli_held *he
     size_t count = 0;
     const int *numbers = cli_held_slots(held, &count);
     CLI_AUTO(cli_free) char *slots = cli_join_slots(numbers, count);
+    CLI_AUTO(cli_free) char *outer = NULL;
 
     count = 0;
     self->own[OWN_LOCK] = join(own_names[OWN_LOCK], held, false);
     self->own[OWN_TOKEN] = join(own_names[OWN_TOKEN], held, true);
+    outer = cli_outer_locks();
+    self->own[OWN_OUTER] = append(own_names[OWN_OUTER], outer);
     self->own[OWN_SLOTS] = append(own_names[OWN_SLOTS], slots);
     self->own[OWN_URL] = append(own_names[OWN_URL], held->agent_lock ? NULL : url);
     self->own[OWN_TRACEPARENT] = append(own_names[OWN_TRACEPARENT], cli_trace_parent(&held->trace));

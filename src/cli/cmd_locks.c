@@ -3,6 +3,7 @@
 #include "locks.h"
 #include "messages.h"
 #include "names.h"
+#include "outer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -559,9 +560,13 @@ static int check_ls(struct cli_args *args)
 /* Waits, and takes nothing: the lock may be taken again at once. */
 static int wait_until_free(struct cli_session *self)
 {
+    const char *outer = cli_find_outer_lock(self);
     rql_lock_options options;
     rql_status status;
 
+    if (outer) {
+        return cli_refuse_outer_lock(self->args, outer);
+    }
     rql_lock_options_init(self->client, &options);
     options.retry_count = RQL_FOREVER;
     if (self->args->wait_ms != CLI_UNSET) {

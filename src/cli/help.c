@@ -39,6 +39,7 @@ const struct cli_word cli_help_words[] = {
 const struct cli_word cli_variables[] = {
     {"RQL_AGENT", "1, or a socket: rql run has its locks held by that agent, as with --agent"},
     {"RQL_LOCK", "what rql run and series tell their command: the name of the lock"},
+    {"RQL_OUTER", "the locks of runs around that one, each behind its token"},
     {"RQL_TOKEN", "the same: its token"},
     {"RQL_SLOTS", "the numbers of its permits, such as 0,3, with rql run --slots"},
     {"TRACEPARENT", "the span that a lock is taken in (W3C Trace Context), kept in its metadata"},

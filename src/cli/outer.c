@@ -10,23 +10,79 @@
 /* Room for a token and what separates it from the next. */
 enum { CLI_TOKEN_SIZE = 21 };
 
-/* Both variables have a line for each lock; no name has a line feed. */
-int64_t cli_outer_token(const char *name)
+/* Returns the next of the lines; NULL: there is none. No name has a line feed. */
+static const char *next_line(const char *line)
+{
+    const char *end = strchr(line, '\n');
+
+    return end ? end + 1 : NULL;
+}
+
+static bool is_line(const char *line, const char *text)
+{
+    const size_t length = strlen(text);
+
+    return strcspn(line, "\n") == length && strncmp(line, text, length) == 0;
+}
+
+/* Of the innermost run: both variables have a line for each of its locks. */
+static int64_t inner_token(const char *name)
 {
     const char *names = getenv("RQL_LOCK");   /* NOLINT(concurrency-mt-unsafe) */
     const char *tokens = getenv("RQL_TOKEN"); /* NOLINT(concurrency-mt-unsafe) */
-    const size_t length = strlen(name);
 
-    while (names && tokens) {
-        if (strcspn(names, "\n") == length && strncmp(names, name, length) == 0) {
-            return strtoll(tokens, NULL, 10);
+    while (names && tokens && !is_line(names, name)) {
+        names = next_line(names);
+        tokens = next_line(tokens);
+    }
+    return names && tokens ? strtoll(tokens, NULL, 10) : 0;
+}
+
+/* Of the runs around it: "TOKEN NAME" in each line. */
+static int64_t outer_token(const char *name)
+{
+    const char *line = getenv("RQL_OUTER"); /* NOLINT(concurrency-mt-unsafe) */
+
+    while (line) {
+        char *at = NULL;
+        const long long token = strtoll(line, &at, 10);
+
+        if (*at == ' ' && is_line(at + 1, name)) {
+            return token;
         }
-        names = strchr(names, '\n');
-        names = names ? names + 1 : NULL;
-        tokens = strchr(tokens, '\n');
-        tokens = tokens ? tokens + 1 : NULL;
+        line = next_line(line);
     }
     return 0;
+}
+
+int64_t cli_outer_token(const char *name)
+{
+    const int64_t token = inner_token(name);
+
+    return token > 0 ? token : outer_token(name);
+}
+
+char *cli_outer_locks(void)
+{
+    const char *names = getenv("RQL_LOCK");   /* NOLINT(concurrency-mt-unsafe) */
+    const char *tokens = getenv("RQL_TOKEN"); /* NOLINT(concurrency-mt-unsafe) */
+    const char *outer = getenv("RQL_OUTER");  /* NOLINT(concurrency-mt-unsafe) */
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out;
+
+    if (!cli_is_nested()) {
+        return NULL;
+    }
+    out = cli_must(open_memstream(&text, &size));
+    for (; names && tokens; names = next_line(names), tokens = next_line(tokens)) {
+        (void)fprintf(out, "%s%.*s %.*s", ftell(out) > 0 ? "\n" : "", (int)strcspn(tokens, "\n"),
+                      tokens, (int)strcspn(names, "\n"), names);
+    }
+    if (outer && *outer) {
+        (void)fprintf(out, "%s%s", ftell(out) > 0 ? "\n" : "", outer);
+    }
+    return cli_must(fclose(out) == 0 ? text : NULL);
 }
 
 static bool is_in_force(const struct cli_session *session, const char *name, int64_t token)

@@ -19,6 +19,10 @@ int cli_refuse_outer_lock(const struct cli_args *args, const char *name);
  * environment says; 0: it runs under no such lock. */
 int64_t cli_outer_token(const char *name);
 
+/* Returns the locks that this program runs under, for RQL_OUTER of its command: a line for each,
+ * with the token and the name, malloc'd; NULL: none. */
+char *cli_outer_locks(void);
+
 /* The pair that names the grants under which a holder or a waiter runs: their tokens, separated by
  * a blank. So a circle of runs inside of each other can be seen. */
 #define CLI_UNDER "under"

@@ -50,6 +50,13 @@ def test_a_nested_run_is_refused_at_once(server, rql):
                 check_equal(result.code, 9, f"{outer} {inner} {result.err}")
                 check_in("rql: a: not acquired: this command already runs under the lock", result.err)
         check_equal(rql("run", "a", "--", PROGRAM, "run", "b", "--", "true").code, 0)
+        between = ("--", PROGRAM, "run", "x{a}", "--", PROGRAM, "series", "y{a}", "z{a}", "--", PROGRAM)
+        for innermost in (("run", "a", "-E", "9", "--", "true"), ("run", "x{a}", "-E", "9", "--", "true")):
+            result = rql("run", "a", *between, *innermost)
+            check_equal(result.code, 9, result.err)
+        result = rql("run", "a", "--", PROGRAM, "wait", "a")
+        check_equal(result.code, 1)
+        check_in("this command already runs under the lock", result.err)
         check_equal(rql("run", "a", "--", PROGRAM, "--url", plain.url, "run", "a", "--", "true").code, 0)
 
 
