@@ -194,8 +194,18 @@ static void say_suspended(const struct watch *self)
     }
 }
 
-/* Suspends this program with its command. The lock is checked before the command may go on. */
-static void suspend(struct watch *self)
+/* Returns whether this program has been stopped and continued. */
+static bool was_continued(void)
+{
+    sigset_t pending;
+
+    return sigpending(&pending) == 0 && sigismember(&pending, SIGCONT) == 1;
+}
+
+/* Suspends this program with its command. The lock is checked before the command may go on. It
+ * cannot be suspended if the signal is ignored, or if no shell is there to continue it: then a
+ * command that waits for the terminal stays stopped, and any other one goes on. */
+static void suspend(struct watch *self, bool wants_terminal)
 {
     const bool was_given = self->is_given;
     sigset_t stop;
@@ -209,11 +219,17 @@ static void suspend(struct watch *self)
     (void)kill(0, SIGTSTP);
     (void)pthread_sigmask(SIG_UNBLOCK, &stop, NULL);
     (void)pthread_sigmask(SIG_BLOCK, &stop, NULL);
+    if (!was_continued()) {
+        cli_say_nowait("%s: not stopped: no shell could continue it; %s", self->held->label,
+                       wants_terminal ? "the command waits for the terminal" : "it goes on");
+    }
     check_lock(self);
     if (was_given) {
         (void)give_terminal(self);
     }
-    signal_child(self, SIGCONT);
+    if (was_continued() || !wants_terminal) {
+        signal_child(self, SIGCONT);
+    }
 }
 
 /* Handles a stopped command. SIGSTOP was sent by a user to the command alone: it keeps its lock. */
@@ -227,7 +243,7 @@ static void on_stopped(struct watch *self, int signal_number)
     if (wants_terminal && give_terminal(self)) {
         signal_child(self, SIGCONT);
     } else {
-        suspend(self);
+        suspend(self, wants_terminal);
     }
 }
 

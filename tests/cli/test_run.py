@@ -281,6 +281,16 @@ def test_suspend_key_stops_both_and_continues_both(server, rql):
         terminal.read_until("(?s)and 2.*\\[end 0]")
 
 
+def test_a_command_that_waits_for_the_terminal_of_another_says_so_once(server, rql):
+    """Its rql cannot be stopped either: a shell without job control has no use for that."""
+    script = f"trap '' TSTP; '{PROGRAM}' run a -- sh -c 'echo up; read x </dev/tty' & wait"
+    with Terminal(lambda: os.execvpe("sh", ["sh", "-m", "-c", script], environment(rql.url))) as terminal:
+        terminal.read_until("not stopped: no shell could continue it; the command waits for the terminal")
+        check_equal(rql("run", "b", "--", "sleep", "0.3").code, 0)
+        check_equal(terminal.written.count(b"not stopped"), 1)
+        assert server.is_locked("a")
+
+
 def test_command_whose_lock_ended_while_stopped_does_not_go_on(server, rql):
     # No shell: dash waits for its vfork, and never stops when ^Z meets the new process before exec.
     script = "import time; print('up', flush=True); time.sleep(60); print('went on')"
