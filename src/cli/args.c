@@ -439,8 +439,11 @@ static const char *find_too_short(const struct cli_args *args)
     if (args->max_hold_ms >= 0 && args->kill_after_ms >= args->max_hold_ms) {
         return "--max-hold";
     }
-    return !args->options.auto_extend && args->kill_after_ms >= args->options.ttl_ms ? "--ttl"
-                                                                                     : NULL;
+    /* With --at-most-once the TTL is another one (cmd_once.c). */
+    return !args->at_most_once && !args->options.auto_extend &&
+                   args->kill_after_ms >= args->options.ttl_ms
+               ? "--ttl"
+               : NULL;
 }
 
 /* Returns whether the command takes the flag that sets this field. */

@@ -1,6 +1,7 @@
 #include "cmd.h"
 #include "format.h"
 #include "messages.h"
+#include "names.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -153,23 +154,41 @@ static void print_left(struct cli_session *self)
     }
 }
 
-/* Extends the lock. Each way has one refusal: by force there is no lock, by secret there is no such
- * grant. */
+/* Returns whether several share the lock. Each share has a TTL of its own, and the server tells
+ * that of the longest only. */
+static rql_status is_shared(struct cli_session *self, bool *out)
+{
+    CLI_AUTO(rql_free) rql_lock_info *info = NULL;
+    const rql_status status = rql_lock_inspect(self->client, self->args->name, &info, &self->error);
+
+    *out = status == RQL_OK && cli_is_of_several(info);
+    return status < 0 ? status : RQL_OK;
+}
+
+/* Extends the lock. Each way has one refusal more: by force there is no lock, by secret there is no
+ * such grant. */
 static int extend(struct cli_session *self)
 {
     const struct cli_args *args = self->args;
-    const rql_status status =
-        args->force ? rql_lock_force_extend(self->client, args->name, args->add_ms, &self->error)
-                    : extend_by_secret(self);
+    bool is_of_several = false;
+    rql_status status = is_shared(self, &is_of_several);
 
+    if (status == RQL_OK && !is_of_several) {
+        status = args->force
+                     ? rql_lock_force_extend(self->client, args->name, args->add_ms, &self->error)
+                     : extend_by_secret(self);
+    }
     if (status < 0) {
         return cli_fault(&self->error);
     }
     out_begin(&self->out, NULL);
     out_text(&self->out, NULL, "name", args->name);
-    out_bool(&self->out, "extended", status == RQL_OK);
+    out_bool(&self->out, "extended", status == RQL_OK && !is_of_several);
     out_number(&self->out, NULL, "add_ms", OUT_INT, args->add_ms);
     out_end(&self->out);
+    if (is_of_several) {
+        return cli_refuse(self, "not changed: several share the lock, each for a time of its own");
+    }
     if (status != RQL_OK) {
         return cli_refuse(self, args->force
                                     ? "not extended: the lock is free"

@@ -182,6 +182,7 @@ static int drain(struct cli_session *self)
     int code = CLI_DONE;
 
     if (status == RQL_NOT_FOUND) {
+        out_print(&self->out);
         cli_say("%s", self->error.message);
         return CLI_REFUSED;
     }

@@ -202,6 +202,10 @@ static int check_once(struct cli_args *args)
     if (args->n_meta == RQL_META_MAX_PAIRS) {
         return cli_misused(&cli_once, "there is no room for one more ", "--meta");
     }
+    if (args->at_most_once && !args->options.auto_extend && args->kill_after_ms >= ms) {
+        return cli_misused(&cli_once, "--kill-after has to be shorter than ",
+                           has_window ? "--window" : "--every");
+    }
     args->fail_fast = true;
     if (args->at_most_once) {
         args->options.ttl_ms = ms;

@@ -160,6 +160,14 @@ static int show_hosts(struct cli_session *self)
 
 /* Runs flush, or zombies, which changes nothing. Both go by the silence of a host alone; a running
  * swarm also waits until the host was suspected for a while. */
+/* Prints each text on a line of its own, but not in JSON. */
+static void print_texts(struct out *out, const rql_text_list *list)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        out_line(out, "  %s", list->item[i]);
+    }
+}
+
 static int show_zombies(struct cli_session *self)
 {
     CLI_AUTO(rql_free) rql_zombies *zombies = NULL;
@@ -178,7 +186,9 @@ static int show_zombies(struct cli_session *self)
     out_list(out, "acquirers", zombies->acquirers);
     out_list(out, "locks", zombies->locks);
     out_line(out, "dead hosts: %zu", zombies->hosts->count);
+    print_texts(out, zombies->hosts);
     out_line(out, "locks%s: %zu", flushes ? " released" : "", zombies->locks->count);
+    print_texts(out, zombies->locks);
     if (flushes) {
         out_number(out, NULL, "requests", OUT_INT, zombies->requests);
         out_number(out, NULL, "handed_over", OUT_INT, zombies->handed_over);

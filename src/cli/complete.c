@@ -43,16 +43,19 @@ struct beginning {
 };
 
 /* Prints a candidate if it begins like the word. */
-static void offer(const struct beginning *self, const char *candidate, size_t length,
+/* Returns whether the candidate was printed. */
+static bool offer(const struct beginning *self, const char *candidate, size_t length,
                   const char *meaning)
 {
     const char *begin = self->word + self->taken;
     const size_t begun = strlen(begin);
+    const bool fits = length >= begun && strncmp(candidate, begin, begun) == 0;
 
-    if (length >= begun && strncmp(candidate, begin, begun) == 0) {
+    if (fits) {
         (void)printf("%.*s%.*s%s%s\n", (int)self->taken, self->word, (int)length, candidate,
                      meaning ? "\t" : "", meaning ? meaning : "");
     }
+    return fits;
 }
 
 static void offer_commands(const struct beginning *self)
@@ -136,13 +139,11 @@ static const char *range_of(const struct cli_command *command, const char *word,
 
 /* Offers the name of a lock. Any user can choose names, so a name that has more than one line or
  * that would act upon a terminal is no candidate. */
-static void offer_name(const struct beginning *self, const char *name)
+static bool offer_name(const struct beginning *self, const char *name)
 {
     CLI_AUTO(cli_free) char *safe = cli_text_for_terminal(name);
 
-    if (strcmp(safe, name) == 0) {
-        offer(self, name, strlen(name), NULL);
-    }
+    return strcmp(safe, name) == 0 && offer(self, name, strlen(name), NULL);
 }
 
 /* Ends the program by _exit(), because the interrupted code may hold any mutex. */
@@ -156,13 +157,14 @@ static void give_up(int signal)
 static void offer_locks(const struct beginning *self, rql_client *client)
 {
     CLI_AUTO(rql_free) rql_text_list *list = NULL;
+    int n_offered = 0;
 
     if (rql_locks_list(client, &list, NULL) != RQL_OK) {
         return;
     }
     (void)signal(SIGALRM, SIG_IGN);
-    for (size_t i = 0; i < list->count && i < NAMES_MAX; i++) {
-        offer_name(self, list->item[i]);
+    for (size_t i = 0; i < list->count && n_offered < NAMES_MAX; i++) {
+        n_offered += offer_name(self, list->item[i]);
     }
 }
 
@@ -170,20 +172,19 @@ static void offer_locks(const struct beginning *self, rql_client *client)
 static void offer_hosts(const struct beginning *self, rql_client *client)
 {
     CLI_AUTO(rql_free) rql_client_info_list *list = NULL;
+    int n_offered = 0;
 
     if (rql_clients_list(client, &list, NULL) != RQL_OK) {
         return;
     }
     (void)signal(SIGALRM, SIG_IGN);
-    for (size_t i = 0; i < list->count && i < NAMES_MAX; i++) {
+    for (size_t i = 0; i < list->count && n_offered < NAMES_MAX; i++) {
         size_t first = 0;
 
         while (strcmp(list->item[first]->host, list->item[i]->host) != 0) {
             first++;
         }
-        if (first == i) {
-            offer_name(self, list->item[i]->host);
-        }
+        n_offered += first == i && offer_name(self, list->item[i]->host);
     }
 }
 

@@ -134,6 +134,19 @@ def test_extend_by_secret_extends_only_that_grant(server, rql):
     check_equal(rql("extend", "a", "--add", "1h", "--secret", secret).code, 1)
 
 
+def test_extend_leaves_what_several_share(server, rql):
+    """Each share has a time of its own, and that of the longest would be added to."""
+    secret = rql("lock", "a", "--permits", "8", "--ttl", "20s", "--json").json()["secret"]
+    rql("lock", "a", "--permits", "8", "--ttl", "10m")
+    before = server.ask("PTTL", "rql:lock:a")
+    for how in (("--secret", secret), ("--force",)):
+        result = rql("extend", "a", "--add", "1h", *how)
+        check_equal((result.code, result.out), (1, ""))
+        check_in("a: not changed: several share the lock", one_line(result.err))
+        check_equal(rql("extend", "a", "--add", "1h", *how, "--json").json()["extended"], False)
+    assert server.ask("PTTL", "rql:lock:a") <= before
+
+
 def test_info_shows_holder_times_and_metadata(server, rql):
     lock = rql("lock", "a", "--ttl", "1m", "--meta", "who=me", "--json").json()
     text = rql("info", "a", "--ids").out

@@ -113,6 +113,7 @@ def test_two_hundred_names_are_enough(server, rql):
     for number in range(250):
         server.ask("HSET", f"rql:lock:{number}", "acq_id", "x")
     check_equal(len(answers(rql, "info", "")), 200)
+    check_equal(sorted(answers(rql, "info", "24")), ["24", *(str(number) for number in range(240, 250))])
 
 
 def test_a_server_that_is_silent_is_given_up_soon(server, rql):

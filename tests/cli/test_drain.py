@@ -109,6 +109,7 @@ def test_what_is_no_host(_server, rql):
     result = rql("drain", "nowhere")
     check_equal(result.code, 1)
     check_in("rql: nowhere: no client", result.err)
+    check_equal(rql("drain", "nowhere", "--json").json(), None)
     check_equal(rql("drain").code, 64)
     check_in("which host?", rql("drain").err)
 

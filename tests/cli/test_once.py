@@ -162,7 +162,7 @@ def test_a_run_whose_host_dies_is_repeated_or_not(server, rql):
 
 def test_a_run_that_is_not_to_be_repeated_ends_with_its_command(server, rql):
     """Its guard has nothing to release, and reports the end all the same."""
-    check_equal(rql("once", "a", "--window", "1m", "--at-most-once", "-c", "exit 3").code, 3)
+    check_equal(rql("once", "a", "--window", "1m", "--at-most-once", "--no-auto-extend", "--kill-after", "20s", "-c", "exit 3").code, 3)
     check_equal(owner(server), KEPT)
 
 
@@ -170,7 +170,9 @@ def test_its_time_is_one_of_two_and_within_a_month(server, rql):
     for flags, said in (((), "which time? one of --window and --every"),
                         (("--window", "1m", "--every", "1m"), "which time? one of --window and --every"),
                         (("--window", "0ms"), "it must be 1ms to 30d: --window"),
-                        (("--every", "31d"), "it must be 1ms to 30d: --every")):
+                        (("--every", "31d"), "it must be 1ms to 30d: --every"),
+                        (("--window", "5s", "--at-most-once", "--no-auto-extend", "--kill-after", "6s"),
+                         "--kill-after has to be shorter than --window")):
         refused = rql("once", "a", *flags, "--", "true")
         check_equal(refused.code, 64)
         check_in(said, refused.err)
