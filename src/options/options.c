@@ -4,7 +4,7 @@
 #include "base/result.h"
 #include "base/secret.h"
 #include "base/text.h"
-#include "options/traceparent.h"
+#include "options/text_forms.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -16,12 +16,6 @@
 #include <rql/sweep.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* TLS has no room for a longer one. */
-static bool is_server_name(const char *text)
-{
-    return strlen(text) <= 255;
-}
 
 /* The index of a word is the value that it stands for. */
 static const char *const bool_words[] = {"false", "true", NULL};
@@ -123,8 +117,8 @@ static const struct rqli_option rows[] = {
     {OF_CLIENT(tls_key_file, "RQL_TLS_KEY_FILE"), FILE_OR_EMPTY,
      .shown.help = "Key of the client certificate, PEM, not encrypted."},
     {OF_CLIENT(tls_server_name, "RQL_TLS_SERVER_NAME"), .kind = RQLI_OPTION_TEXT,
-     .may_be_empty = true, .accepts = is_server_name, .shown.unit = "", .shown.default_value = "",
-     .shown.range = "a name of up to 255 bytes, or empty",
+     .may_be_empty = true, .accepts = rqli_is_server_name, .shown.unit = "",
+     .shown.default_value = "", .shown.range = "a name of up to 255 bytes, or empty",
      .shown.help = "Name that the server's certificate must have; empty: the host."},
     {OF_CLIENT(sentinel_check_ms, "RQL_SENTINEL_CHECK_MS"), WITHIN(100, 60000), DEFAULT(1000, "ms"),
      .shown.help = "How often sentinels are asked which server is the master."},

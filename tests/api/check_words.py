@@ -48,7 +48,7 @@ FREE = {"src/cli": {"localtime", "gmtime", "time", "CLOCK_REALTIME", "printf", "
                          "SOCK_NONBLOCK", "CLOCK_BOOTTIME"},
         "src/cli/os.": {"eventfd", "eventfd_t", "eventfd_read", "eventfd_write", "EFD_CLOEXEC", "EFD_NONBLOCK", "signalfd",
                         "signalfd_siginfo", "SFD_CLOEXEC", "SFD_NONBLOCK", "SYS_pidfd_open", "SYS_pidfd_send_signal",
-                        "SYS_close_range", "SYS_clone", "syscall", "prctl", "PR_SET_NAME", "PR_SET_PDEATHSIG",
+                        "SYS_close_range", "SYS_clone", "SYS_getdents64", "syscall", "prctl", "PR_SET_NAME", "PR_SET_PDEATHSIG",
                         "PR_SET_CHILD_SUBREAPER", "SOCK_CLOEXEC", "SOCK_NONBLOCK", "accept4", "SO_PEERCRED", "SO_PASSCRED",
                         "ucred", "SCM_CREDENTIALS", "__WCLONE", "CLOCK_BOOTTIME"},
         "src/cli/serve/http.c": {"epoll_fd"}}  # a field of libmicrohttpd

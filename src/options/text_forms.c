@@ -1,4 +1,4 @@
-#include "options/traceparent.h"
+#include "options/text_forms.h"
 
 #include <string.h>
 
@@ -6,6 +6,8 @@
 static const char form[] = "00-xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx-xxxxxxxxxxxxxxxx-xx";
 
 enum { TRACE_AT = 3, PARENT_AT = 36, FLAGS_AT = 53 };
+
+enum { SERVER_NAME_MAX = 255 /* RFC 6066: a host name of DNS */ };
 
 static bool is_digit(char byte)
 {
@@ -27,4 +29,9 @@ bool rqli_is_traceparent(const char *text)
     }
     return form[i] == '\0' && text[i] == '\0' && is_id(text + TRACE_AT, PARENT_AT - 1 - TRACE_AT) &&
            is_id(text + PARENT_AT, FLAGS_AT - 1 - PARENT_AT);
+}
+
+bool rqli_is_server_name(const char *text)
+{
+    return strlen(text) <= SERVER_NAME_MAX;
 }
