@@ -32,12 +32,12 @@ struct cli_child {
  * signal mask from before the wait. Returns CLI_DONE, or the exit code after printing a line on
  * stderr.
  *
- * Its environment is this program's, with its own RQL_LOCK, RQL_TOKEN and RQL_URL, with TRACEPARENT
- * if there is a trace, and with RQL_SLOTS if the lock has slots. In its words each "{slot}" is then
- * the first of them. The URL is the one that this program uses, including the login: an rql or a
- * worker inside the command must find the same server, and would otherwise silently lock on another
- * one. Other users cannot read it: unlike a command line, an environment is private to its owner.
- * `out` has not been started before. */
+ * Its environment is this program's, with its own RQL_LOCK, RQL_TOKEN, RQL_OUTER and RQL_URL, with
+ * TRACEPARENT if there is a trace, and with RQL_SLOTS if the lock has slots. In its words each
+ * "{slot}" is then the first of them. The URL is the one that this program uses, including the
+ * login: an rql or a worker inside the command must find the same server, and would otherwise
+ * silently lock on another one. Other users cannot read it: unlike a command line, an environment
+ * is private to its owner. `out` has not been started before. */
 int cli_child_start(struct cli_child *out, const struct cli_args *args,
                     const struct cli_held *held);
 

@@ -119,6 +119,7 @@ static void read_usage(struct rqli_duty *duty, const struct rqli_batch *answer,
     if (is_added || (was_sent && !reply)) {
         self->shared.n_dropped -= self->shared.n_told;
     }
+    self->shared.n_told = 0;
     if (!was_sent) {
         rqli_history_drop(self, rqli_usage_take_back(sums));
     } else if (is_added) {
