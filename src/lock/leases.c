@@ -280,8 +280,8 @@ static void on_loss_due(struct rqli_due *due)
 
 /* ---- renewal and claim ---- */
 
-/* Renews no lock whose owner's thread has ended: it cannot be working under the lock any more. What
- * it was granted is still claimed. If the lock is gone that is reported next. A renewal that is
+/* Renews no lock whose owner's thread has ended: it cannot be working under the lock any more. The
+ * grant itself is still claimed. If the lock is gone that is reported next. A renewal that is
  * repeated may be early, because the lock was extended since. */
 static bool begin_renewal(struct rqli_duty *duty, int64_t now_us)
 {

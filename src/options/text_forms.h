@@ -1,7 +1,7 @@
 #ifndef RQLI_TEXT_FORMS_H
 #define RQLI_TEXT_FORMS_H
 
-/* What the texts of some options have to look like. */
+/* Forms that the texts of some options have to have. */
 
 #include <stdbool.h>
 
