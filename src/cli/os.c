@@ -175,6 +175,19 @@ static int number_of(const char *name)
 
 _Static_assert(offsetof(struct dirent, d_name) == 19, "as getdents64() writes it");
 
+/* Closes those of the entries from `first` on, but not the folder itself. */
+static void close_entries(const char *entries, long size, int first, int folder)
+{
+    const struct dirent *entry;
+
+    for (long at = 0; at < size; at += entry->d_reclen) {
+        entry = (const struct dirent *)(entries + at);
+        if (number_of(entry->d_name) >= first && number_of(entry->d_name) != folder) {
+            (void)close(number_of(entry->d_name));
+        }
+    }
+}
+
 /* Closes what /proc lists. Returns false if it cannot be read. readdir() allocates, which nothing
  * may do between fork and exec, so the kernel's entries are read. */
 static bool close_listed(int first)
@@ -184,14 +197,7 @@ static bool close_listed(int first)
     long size = folder;
 
     while (size >= 0 && (size = syscall(SYS_getdents64, folder, entries, sizeof entries)) > 0) {
-        const struct dirent *entry;
-
-        for (long at = 0; at < size; at += entry->d_reclen) {
-            entry = (const struct dirent *)(entries + at);
-            if (number_of(entry->d_name) >= first && number_of(entry->d_name) != folder) {
-                (void)close(number_of(entry->d_name));
-            }
-        }
+        close_entries(entries, size, first, folder);
     }
     if (folder >= 0) {
         (void)close(folder);

@@ -13,7 +13,15 @@
 /* rql_lock_options.cancel_fd ends each wait of each call, whatever the server does, and leaves no
  * request behind. */
 
-enum { SOON_MS = 1000, CONNECT_MS = 3000, RACES = 100, QUESTIONS = 20, CROWD = 6, FILL_MAX = 16 };
+enum {
+    SOON_MS = 1000,
+    CONNECT_MS = 3000,
+    RACES = 100,
+    QUESTIONS = 20,
+    CROWD = 6,
+    FILL_MAX = 16,
+    REPLICAS_MS = 900
+};
 
 FIXTURE(start_server, stop_server, make_clients, free_clients);
 
@@ -419,6 +427,47 @@ TEST(a_signal_handler_cancels_with_a_pipe)
     assert_int_equal(sigaction(SIGUSR1, &before, NULL), 0);
     (void)close(signal_pipe[0]);
     (void)close(signal_pipe[1]);
+}
+
+/* ---- replicas that do not answer ---- */
+
+static void begin_durable(struct call *self, const char *name)
+{
+    *self = (struct call){.client = client, .name = name, .options = patient(client)};
+    self->options.replicas = 1;
+    self->options.replica_timeout_ms = REPLICAS_MS;
+    self->options.durability_is_advice = true;
+    begin_new(self);
+}
+
+/* Two writes wait for replicas, one after the other, and three calls gather in a third. The first
+ * of them, which reads, and the last, which is told how safe all three are, are cancelled when
+ * their replies have come: the one between them has to read. */
+TEST(a_caller_that_waits_for_the_acks_of_another_reads_when_that_one_leaves)
+{
+    static const char *const names[] = {"first", "second", "reads", "stays", "is told"};
+    struct call calls[N_ROWS(names)];
+    const int64_t begun_us = wait_clock_us();
+
+    for (size_t i = 0; i < N_ROWS(names); i++) {
+        begin_durable(&calls[i], names[i]);
+        (void)poll(NULL, 0, 30); /* nothing shows that a call stands in line */
+    }
+    CHECK_OK(end_and_close(&calls[0]));
+    CHECK_OK(end_and_close(&calls[1]));
+    (void)poll(NULL, 0, REPLICAS_MS / 5); /* nor that its reply has come */
+    for (size_t i = N_ROWS(names) - 1; i >= 2; i -= 2) {
+        assert_int_equal(eventfd_write(calls[i].fd, 1), 0);
+        assert_int_not_equal(end(&calls[i]), RQL_OK);
+        assert_int_equal(close(calls[i].fd), 0);
+    }
+    CHECK_OK(end_and_close(&calls[3]));
+    assert_in_range(wait_clock_us() - begun_us, 0, 4 * REPLICAS_MS * 1000 * wait_slowness());
+    for (size_t i = 0; i < N_ROWS(names); i++) {
+        if (calls[i].lock) {
+            CHECK_OK(rql_lock_release(calls[i].lock, NULL));
+        }
+    }
 }
 
 /* ---- a silent server ---- */

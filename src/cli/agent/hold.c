@@ -8,6 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Takes a hold out of the list that it is in. */
+static void unlist(struct agent_hold *self)
+{
+    AGENT_UNLIST(self);
+}
+
 /* Returns false if the hold has no such name. */
 static bool find_name(const struct agent_hold *self, const char *name, size_t *place)
 {
@@ -128,7 +134,7 @@ static void report_loss(struct agent_hold *hold)
         agent_reply_text(&conn->out, rql_lock_name(lock));
         agent_reply_number(&conn->out, rql_lock_token(lock));
     }
-    AGENT_UNLIST(hold);
+    unlist(hold);
     forget(hold);
     agent_conn_flush(conn);
     conn->agent->ops->on_released(conn->agent);
@@ -233,7 +239,7 @@ void agent_hold_release(struct agent_hold *self, struct agent_ending *ending)
 {
     const bool is_held = state_of(self) != RQL_GONE;
 
-    AGENT_UNLIST(self);
+    unlist(self);
     self->conn = NULL;
     self->ending = is_held ? ending : NULL;
     begin_release(self);
@@ -292,7 +298,7 @@ static void on_granted(struct agent_hold *self)
     self->agent->n_held++;
     reply_granted(&self->conn->out, self);
     if (self->kind != AGENT_HOLD_OF_CONN) {
-        AGENT_UNLIST(self);
+        unlist(self);
         forget(self);
     } else if (self->is_lost) {
         report_loss(self);
@@ -324,7 +330,7 @@ static void on_acquired(struct agent_hold *self, rql_status status, const rql_er
         on_granted(self);
     } else if (self->lock || self->series) {
         if (conn) {
-            AGENT_UNLIST(self);
+            unlist(self);
             agent_reply_fault(&conn->out, is_wanted ? status : RQL_CANCELLED,
                               error ? error->message : NULL);
         }
@@ -332,7 +338,7 @@ static void on_acquired(struct agent_hold *self, rql_status status, const rql_er
         begin_release(self);
     } else {
         if (conn) {
-            AGENT_UNLIST(self);
+            unlist(self);
             reply_refused(conn, status, error);
         }
         give(self, status == RQL_E_UNKNOWN ? self->ttl_ms : 0);
@@ -514,7 +520,7 @@ static void end_expired(uv_handle_t *handle)
 /* Ends a hold that was left: its TTL is over, or its process. */
 static void drop(struct agent_hold *self)
 {
-    AGENT_UNLIST(self);
+    unlist(self);
     uv_close((uv_handle_t *)&self->expiry, end_expired);
 }
 
@@ -558,7 +564,7 @@ void agent_holds_end(struct agent_conn *conn, enum agent_end end)
             agent_hold_release(hold, NULL);
             continue;
         }
-        AGENT_UNLIST(hold);
+        unlist(hold);
         if (hold->phase == AGENT_HOLD_HELD) {
             leave(hold);
         } else {

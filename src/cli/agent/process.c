@@ -27,6 +27,11 @@ static void on_closed(uv_handle_t *handle)
     free(self);
 }
 
+static void unlist(struct agent_process *self)
+{
+    AGENT_UNLIST(self);
+}
+
 static void on_ended(uv_poll_t *poll, int status, int events)
 {
     struct agent_process *self = (struct agent_process *)poll;
@@ -34,7 +39,7 @@ static void on_ended(uv_poll_t *poll, int status, int events)
     (void)status;
     (void)events;
     (void)uv_poll_stop(poll);
-    AGENT_UNLIST(self);
+    unlist(self);
     self->has_ended = true;
     self->references++; /* the callback may drop all others */
     self->all->ended(self, self->all->data);
@@ -109,7 +114,7 @@ void agent_process_leave(struct agent_process *self)
 {
     if (self && --self->references == 0) {
         if (!self->has_ended) {
-            AGENT_UNLIST(self);
+            unlist(self);
         }
         uv_close((uv_handle_t *)&self->poll, on_closed);
     }

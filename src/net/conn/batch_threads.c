@@ -400,13 +400,13 @@ static bool put_in_stream(struct rqli_conn *self, struct batch *batch)
 static bool may_write(const struct rqli_conn *self)
 {
     unsigned callers = self->shared.callers;
-    bool waits = rqli_durability_is_wanted(&self->shared.wanted);
 
     if (self->shared.state != UP || self->shared.stream.out.length == 0) {
         return false;
     }
-    return (callers <= AT_ONCE && !self->sock.tls && !waits) || self->shared.n_writes == 0 ||
-           (self->shared.is_far && !waits) ||
+    return (((callers <= AT_ONCE && !self->sock.tls) || self->shared.is_far) &&
+            !rqli_durability_is_wanted(&self->shared.wanted)) ||
+           self->shared.n_writes == 0 ||
            (self->shared.n_writes < RQLI_CONN_WRITES && self->shared.n_unsent >= callers / 2);
 }
 
