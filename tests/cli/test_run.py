@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """`rql run`: exit codes, environment, signals, loss of the lock, the terminal."""
 import os
+import select
 import signal
 import sys
 import time
@@ -287,6 +288,9 @@ def test_a_command_that_waits_for_the_terminal_of_another_says_so_once(server, r
     with Terminal(lambda: os.execvpe("sh", ["sh", "-m", "-c", script], environment(rql.url))) as terminal:
         terminal.read_until("not stopped: no shell could continue it; the command waits for the terminal")
         check_equal(rql("run", "b", "--", "sleep", "0.3").code, 0)
+        end_s = time.monotonic() + 1
+        while time.monotonic() < end_s and select.select([terminal.fd], [], [], 0)[0]:
+            terminal.read()
         check_equal(terminal.written.count(b"not stopped"), 1)
         assert server.is_locked("a")
 
