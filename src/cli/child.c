@@ -292,12 +292,11 @@ static void init_environment(struct environment *self, const struct cli_held *he
     size_t count = 0;
     const int *numbers = cli_held_slots(held, &count);
     CLI_AUTO(cli_free) char *slots = cli_join_slots(numbers, count);
-    CLI_AUTO(cli_free) char *outer = NULL;
+    CLI_AUTO(cli_free) char *outer = cli_outer_locks();
 
     count = 0;
     self->own[OWN_LOCK] = join(own_names[OWN_LOCK], held, false);
     self->own[OWN_TOKEN] = join(own_names[OWN_TOKEN], held, true);
-    outer = cli_outer_locks();
     self->own[OWN_OUTER] = append(own_names[OWN_OUTER], outer);
     self->own[OWN_SLOTS] = append(own_names[OWN_SLOTS], slots);
     self->own[OWN_URL] = append(own_names[OWN_URL], held->agent_lock ? NULL : url);

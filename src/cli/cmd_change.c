@@ -119,20 +119,15 @@ static int check_unlock(struct cli_args *args)
 /* Extends the lock by its secret. The library extends to a time from now on, never shortens, and
  * checks the secret itself, so a change between reading the ttl and extending does no harm. The
  * result is limited to the longest ttl, as by force. */
-static rql_status extend_by_secret(struct cli_session *self)
+static rql_status extend_by_secret(struct cli_session *self, const rql_lock_info *info)
 {
-    CLI_AUTO(rql_free) rql_lock_info *info = NULL;
     const struct cli_args *args = self->args;
     const int64_t most_ms = RQL_TTL_MAX_MS - args->add_ms;
     char line[SECRET_LINE_SIZE];
     const char *secret = read_secret(args->secret, line);
-    rql_status status = rql_lock_inspect(self->client, args->name, &info, &self->error);
     /* A free lock, or one without a ttl, has nothing left. The library says what that means. */
     int64_t left_ms = info && info->remaining_ms > 0 ? info->remaining_ms : 0;
 
-    if (status < 0) {
-        return status;
-    }
     left_ms = left_ms < most_ms ? left_ms : most_ms;
     return rql_lock_extend_by_secret(self->client, args->name, secret, left_ms + args->add_ms,
                                      &self->error);
@@ -154,29 +149,20 @@ static void print_left(struct cli_session *self)
     }
 }
 
-/* Returns whether several share the lock. Each share has a TTL of its own, and the server tells
- * that of the longest only. */
-static rql_status is_shared(struct cli_session *self, bool *out)
-{
-    CLI_AUTO(rql_free) rql_lock_info *info = NULL;
-    const rql_status status = rql_lock_inspect(self->client, self->args->name, &info, &self->error);
-
-    *out = status == RQL_OK && cli_is_of_several(info);
-    return status < 0 ? status : RQL_OK;
-}
-
-/* Extends the lock. Each way has one refusal more: by force there is no lock, by secret there is no
+/* Extends the lock. If several share it, each has a TTL of its own, and the server tells that of
+ * the longest only. Each way has one refusal more: by force there is no lock, by secret there is no
  * such grant. */
 static int extend(struct cli_session *self)
 {
     const struct cli_args *args = self->args;
-    bool is_of_several = false;
-    rql_status status = is_shared(self, &is_of_several);
+    CLI_AUTO(rql_free) rql_lock_info *info = NULL;
+    rql_status status = rql_lock_inspect(self->client, args->name, &info, &self->error);
+    const bool is_of_several = status == RQL_OK && cli_is_of_several(info);
 
-    if (status == RQL_OK && !is_of_several) {
+    if (status >= 0 && !is_of_several) {
         status = args->force
                      ? rql_lock_force_extend(self->client, args->name, args->add_ms, &self->error)
-                     : extend_by_secret(self);
+                     : extend_by_secret(self, info);
     }
     if (status < 0) {
         return cli_fault(&self->error);

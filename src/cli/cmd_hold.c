@@ -208,6 +208,7 @@ static bool was_continued(void)
 static void suspend(struct watch *self, bool wants_terminal)
 {
     const bool was_given = self->is_given;
+    bool was_stopped;
     sigset_t stop;
 
     say_suspended(self);
@@ -219,7 +220,8 @@ static void suspend(struct watch *self, bool wants_terminal)
     (void)kill(0, SIGTSTP);
     (void)pthread_sigmask(SIG_UNBLOCK, &stop, NULL);
     (void)pthread_sigmask(SIG_BLOCK, &stop, NULL);
-    if (!was_continued()) {
+    was_stopped = was_continued();
+    if (!was_stopped) {
         cli_say_nowait("%s: not stopped: no shell could continue it; %s", self->held->label,
                        wants_terminal ? "the command waits for the terminal" : "it goes on");
     }
@@ -227,7 +229,7 @@ static void suspend(struct watch *self, bool wants_terminal)
     if (was_given) {
         (void)give_terminal(self);
     }
-    if (was_continued() || !wants_terminal) {
+    if (was_stopped || !wants_terminal) {
         signal_child(self, SIGCONT);
     }
 }

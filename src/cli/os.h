@@ -52,7 +52,7 @@ struct cli_os_peer {
     uid_t uid;
 };
 
-/* Returns who has connected, or listens. */
+/* Finds out which process has connected, or listens. */
 bool cli_os_peer(int socket, struct cli_os_peer *out);
 
 /* Has the kernel tell with all bytes which process has sent them. A socket that listens needs it
@@ -85,7 +85,7 @@ bool cli_os_die_with(pid_t parent);
 /* Makes this process the parent of those whose parents end, if it is their ancestor. */
 void cli_os_adopt_orphans(void);
 
-/* Runs this program anew in place of this process. Returns if that is not possible. */
+/* Runs this program again in place of this process. Returns if that is not possible. */
 void cli_os_exec_self(char *const arguments[], char *const environment[]);
 
 /* ---- the list of processes, which may be missing, or of another namespace ---- */

@@ -38,7 +38,7 @@ static int64_t inner_token(const char *name)
     return names && tokens ? strtoll(tokens, NULL, 10) : 0;
 }
 
-/* Of the runs around it: "TOKEN NAME" in each line. */
+/* Of the runs around it: lines of "TOKEN NAME". */
 static int64_t outer_token(const char *name)
 {
     const char *line = getenv("RQL_OUTER"); /* NOLINT(concurrency-mt-unsafe) */
@@ -76,12 +76,10 @@ char *cli_outer_locks(void)
     }
     out = cli_must(open_memstream(&text, &size));
     for (; names && tokens; names = next_line(names), tokens = next_line(tokens)) {
-        (void)fprintf(out, "%s%.*s %.*s", ftell(out) > 0 ? "\n" : "", (int)strcspn(tokens, "\n"),
-                      tokens, (int)strcspn(names, "\n"), names);
+        (void)fprintf(out, "%.*s %.*s\n", (int)strcspn(tokens, "\n"), tokens,
+                      (int)strcspn(names, "\n"), names);
     }
-    if (outer && *outer) {
-        (void)fprintf(out, "%s%s", ftell(out) > 0 ? "\n" : "", outer);
-    }
+    (void)fputs(outer ? outer : "", out);
     return cli_must(fclose(out) == 0 ? text : NULL);
 }
 

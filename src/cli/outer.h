@@ -19,8 +19,8 @@ int cli_refuse_outer_lock(const struct cli_args *args, const char *name);
  * environment says; 0: it runs under no such lock. */
 int64_t cli_outer_token(const char *name);
 
-/* Returns the locks that this program runs under, for RQL_OUTER of its command: a line for each,
- * with the token and the name, malloc'd; NULL: none. */
+/* Returns the locks that this program runs under, for RQL_OUTER of its command: for each a line
+ * "TOKEN NAME", which ends in a line feed, malloc'd; NULL: none. */
 char *cli_outer_locks(void);
 
 /* The pair that names the grants under which a holder or a waiter runs: their tokens, separated by

@@ -189,7 +189,7 @@ static void *run(void *argument)
     return NULL;
 }
 
-/* Starts the thread, for which nobody waits. */
+/* Starts the thread, which is not joined. */
 static bool start_thread(struct cli_progress *self)
 {
     pthread_t thread;

@@ -351,7 +351,7 @@ static void on_acquired(struct agent_hold *self, rql_status status, const rql_er
 }
 
 /* A claim that fails says nothing more of a lock of the connection than the lock itself: it may be
- * lost, which is noticed. Nobody would notice it of another one. */
+ * lost, which is noticed. The loss of any other one is not. */
 static void on_claimed(rql_status status, const rql_error *error, void *data)
 {
     struct agent_hold *self = data;
