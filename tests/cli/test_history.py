@@ -221,7 +221,7 @@ def test_a_dead_host_is_flushed(server, rql):
 
 
 def test_a_holder_that_was_flushed_counts_once(server, rql):
-    """It finds that its lock is lost, but not by its TTL: whoever flushed it has counted it."""
+    """It finds that its lock is lost, but not by its TTL: the client that flushed it has counted it."""
     leave_out_in_cluster("hosts of the first partition")
     fast = {"RQL_ZOMBIE_TTL_MS": "1000", "RQL_SWARM_PROBE_PERIOD_MS": "200", "RQL_ZOMBIE_FLUSH_PERIOD_MS": "500"}
     process = start_holding(rql, "a", "--ttl", "1h", RQL_AUTO_SWARM="true", **fast)

@@ -241,7 +241,7 @@ def partitions_without_a_master_are_told_and_others_work(world, kind, _names):
 
 @once
 def a_history_waits_until_its_slot_is_served(world, kind, _names):
-    """What is sent once more, because nobody has the slot, has not been sent: it is added once."""
+    """A call that is repeated, because no server has the slot, has done nothing: its hold is added once."""
     with clustered(world, 3, 0, arguments=NOT_COVERED) as cluster:
         slot = slot_of(prefix_in(0))
         keeper = cluster.owner(slot)

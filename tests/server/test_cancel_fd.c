@@ -441,11 +441,11 @@ static void begin_durable(struct call *self, const char *name)
 }
 
 /* Two writes wait for replicas, one after the other, and three calls gather in a third. The first
- * of them, which reads, and the last, which is told how safe all three are, are cancelled when
+ * of them, which reads, and the last, which hears how safe all three are, are cancelled when
  * their replies have come: the one between them has to read. */
 TEST(a_caller_that_waits_for_the_acks_of_another_reads_when_that_one_leaves)
 {
-    static const char *const names[] = {"first", "second", "reads", "stays", "is told"};
+    static const char *const names[] = {"first", "second", "reads", "stays", "hears"};
     struct call calls[N_ROWS(names)];
     const int64_t begun_us = wait_clock_us();
 

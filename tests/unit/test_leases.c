@@ -190,8 +190,8 @@ TEST(what_is_renewed_by_one_is_nobody_elses)
     rqli_lock_free(lock);
 }
 
-/* A lock that is watched, and whose renewal is under way in this batch. */
-static rql_lock *asked_for(const char *name, struct rqli_duty_batch *batch)
+/* A lock that the thread looks after. */
+static rql_lock *watched(const char *name)
 {
     rql_lock *lock = held(name);
     int fd;
@@ -199,6 +199,14 @@ static rql_lock *asked_for(const char *name, struct rqli_duty_batch *batch)
     background->worker.is_started = true; /* the test is the thread */
     CHECK_OK(rqli_leases_lost_fd(leases, lock, &fd, NULL));
     background->worker.is_started = false;
+    return lock;
+}
+
+/* One whose renewal is under way in this batch. */
+static rql_lock *asked_for(const char *name, struct rqli_duty_batch *batch)
+{
+    rql_lock *lock = watched(name);
+
     lock->kept.duty.batch = batch;
     batch->item[batch->count++].duty = &lock->kept.duty;
     return lock;
@@ -265,15 +273,13 @@ TEST(a_refused_renewal_from_before_the_lock_was_shared_is_no_loss)
 
 /* A renewal is repeated where the server has asked for that. Its caller may have extended the lock
  * since it was sent. */
-TEST(a_renewal_that_is_repeated_too_early_is_planned_anew)
+TEST(a_renewal_that_is_repeated_too_early_is_planned_again)
 {
-    struct rqli_duty_batch *batch = &background->shared.batch;
-    rql_lock *lock = asked_for("x", batch);
+    rql_lock *lock = watched("x");
     struct rqli_duty *duty = &lock->kept.duty;
     struct rqli_lease *lease = &lock->kept.lease;
     const int64_t now_us = rqli_now_us();
 
-    lock->kept.duty.batch = NULL;
     lease->renews = true;
     rqli_background_lock(background);
     rqli_lease_on_extended(lease, now_us, LONG_MS);
@@ -283,14 +289,12 @@ TEST(a_renewal_that_is_repeated_too_early_is_planned_anew)
     assert_true(duty->ops->begin(duty, rqli_lease_renewal_us(lease)));
     rqli_background_unlock(background);
     end(lock);
-    batch->count = 0;
 }
 
 /* A lock that was handed over lives for a second until then, and was granted for longer. */
 TEST(what_a_thread_that_has_ended_was_handed_over_is_claimed_and_not_renewed)
 {
-    struct rqli_duty_batch *batch = &background->shared.batch;
-    rql_lock *lock = asked_for("x", batch);
+    rql_lock *lock = watched("x");
     struct rqli_duty *duty = &lock->kept.duty;
     struct rqli_lease *lease = &lock->kept.lease;
     const int64_t now_us = rqli_now_us();
@@ -308,7 +312,6 @@ TEST(what_a_thread_that_has_ended_was_handed_over_is_claimed_and_not_renewed)
     rqli_background_unlock(background);
     lock->owner_thread = thread;
     end(lock);
-    batch->count = 0;
 }
 
 /* What its thread finds, which does not run here. */
