@@ -17,7 +17,7 @@ enum { PAUSE_MS = 1000 }; /* between two commands, if the first one ended sooner
  * again. A signal that was sent to end this program ends it. */
 static bool stands_again(const struct cli_args *args, const struct cli_held *held, int code)
 {
-    return !held->is_ended && (code == CLI_LOST || args->again);
+    return held->signal == 0 && (code == CLI_LOST || args->again);
 }
 
 /* The signals are unblocked meanwhile, so one of them ends the pause and the program. */

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* run, series, lock: the commands that acquire, and the watch over a command and its lock.
@@ -67,6 +68,19 @@ static void take_terminal(struct watch *self)
         (void)tcsetpgrp(self->terminal_fd, getpgrp());
     }
     self->is_given = false;
+}
+
+/* Takes the terminal from a command that has ended. If ^C ended it, only its group got the signal,
+ * and ours gets it now: a shell in our group is to end its script. */
+static void take_terminal_at_end(struct watch *self)
+{
+    const int status = self->child.status;
+
+    if (self->is_given && WIFSIGNALED(status) && WTERMSIG(status) == SIGINT) {
+        self->held->signal = SIGINT;
+        (void)kill(0, SIGINT); /* this program has it blocked */
+    }
+    take_terminal(self);
 }
 
 /* ---- the watch ---- */
@@ -269,7 +283,7 @@ static void read_signals(struct watch *self)
             check_lock(self);
         }
         if (number == SIGINT || number == SIGTERM || number == SIGHUP) {
-            self->held->is_ended = true;
+            self->held->signal = number;
         }
         if (number != SIGCHLD) {
             signal_child(self, number);
@@ -328,7 +342,19 @@ static void watch_until_end(struct watch *self)
     }
 }
 
-/* Starts the command and watches it until it has ended. Returns its exit code. */
+/* Returns the exit code of the command. If a signal to rql ended the command, rql ends by it as
+ * well: a shell stops its script at ^C, and systemd takes SIGTERM for a normal end. */
+static int code_of_end(const struct watch *self)
+{
+    const int status = self->child.status;
+
+    return WIFSIGNALED(status) && WTERMSIG(status) == self->held->signal
+               ? -self->held->signal
+               : cli_child_code(&self->child);
+}
+
+/* Starts the command and watches it until it has ended. Returns its exit code, or minus the signal
+ * that is to end this program. */
 static int run_command(struct watch *self, const struct cli_args *args)
 {
     rql_error error = {.status = RQL_OK};
@@ -350,12 +376,12 @@ static int run_command(struct watch *self, const struct cli_args *args)
     self->terminal_fd = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);
     self->held->frees = false;
     watch_until_end(self);
-    take_terminal(self);
+    take_terminal_at_end(self);
     cli_close_p(&self->terminal_fd);
     if (self->is_ending) {
         signal_child(self, SIGKILL); /* for processes that it left in its group */
     }
-    return cli_child_code(&self->child);
+    return code_of_end(self);
 }
 
 /* ---- the commands ---- */
@@ -532,10 +558,10 @@ static const char *const run_details[] = {
     places,
 
     "COMMAND runs without a shell, finds RQL_LOCK, RQL_TOKEN and RQL_URL in its environment, and "
-    "gets rql's signals. With --slots RQL_SLOTS has its numbers, such as 0,3, and each {slot} in "
-    "its words is the first of them. If the lock is lost, COMMAND gets SIGTERM, then SIGKILL, and "
-    "the exit code is 75; otherwise it is COMMAND's. If rql is killed, so is COMMAND, and the lock "
-    "is free.",
+    "gets rql's signals; one that ends it ends rql, too. With --slots RQL_SLOTS has its numbers, "
+    "such as 0,3, and each {slot} in its words is the first of them. If the lock is lost, COMMAND "
+    "gets SIGTERM, then SIGKILL, and the exit code is 75; otherwise it is COMMAND's. If rql is "
+    "killed, so is COMMAND, and the lock is free.",
 
     "An rql inside COMMAND that asks for a lock that COMMAND runs under is refused at once, "
     "because the two would wait for each other.",

@@ -29,8 +29,8 @@ struct cli_held {
     bool is_quiet;   /* a refusal is not reported */
     bool is_refused; /* out: the locks were not acquired, and there was no fault */
     bool is_missed;  /* out: they were granted, and could not be claimed in time */
-    bool is_ended;   /* out: a signal came that is to end this program */
     bool frees;      /* its release keeps nothing: the command has not run */
+    int signal;      /* out: the signal that came to end this program, or 0 */
 };
 
 /* Acquires the lock or the series that the arguments name, as the flags say. If it is acquired, it
@@ -73,7 +73,9 @@ rql_status cli_held_release(struct cli_held *self, rql_error *error);
 /* Blocks no signal any more that cli_acquire() has blocked. */
 void cli_held_unblock(const struct cli_held *self);
 
-/* Runs the command of the arguments while this is held, and releases it. Returns the exit code. */
+/* Runs the command of the arguments while this is held, and releases it. Returns the exit code; or
+ * minus the signal that was sent to this program, has ended the command, and is to end the program,
+ * too. */
 int cli_run_held(const struct cli_args *args, struct cli_held *held);
 
 #endif

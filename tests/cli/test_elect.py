@@ -33,7 +33,7 @@ def test_another_host_follows_one_that_dies(server, rql):
         hosts[0].send_signal(signal.SIGKILL)
         await_terms(folder, 2)
         hosts[1].send_signal(signal.SIGTERM)
-        check_equal(finish(hosts[1]).code, 143)
+        check_equal(finish(hosts[1]).code, -signal.SIGTERM)
     assert not server.is_locked("a")
 
 
@@ -45,7 +45,7 @@ def test_after_a_loss_it_waits_for_its_next_turn(server, rql):
         await_terms(folder, 2)
         host.send_signal(signal.SIGTERM)
         result = finish(host)
-        check_equal(result.code, 143)
+        check_equal(result.code, -signal.SIGTERM)
         check_equal(result.err.count("the lock is lost; ending the command"), 1)
 
 
@@ -64,7 +64,7 @@ def test_a_turn_that_cannot_be_claimed_is_not_its_last(server, rql):
             network.heal()
             await_terms(folder, 1)
             host.send_signal(signal.SIGTERM)
-            check_equal(finish(host).code, 143)
+            check_equal(finish(host).code, -signal.SIGTERM)
         finally:
             network.stop()
 
@@ -100,7 +100,7 @@ def test_a_signal_ends_it_with_its_command(server, rql):
         host = start(rql, folder, RUNS, "--again")
         await_terms(folder, 1)
         host.send_signal(signal.SIGTERM)
-        check_equal((finish(host).code, len(terms(folder))), (143, 1))
+        check_equal((finish(host).code, len(terms(folder))), (-signal.SIGTERM, 1))
     assert not server.is_locked("a")
 
 

@@ -37,7 +37,7 @@ def test_command_sees_lock_and_token(server, rql):
         check_equal((name, token), ("a", server.ask("HGET", "rql:lock:a", "rql_token")))
         check_equal(server.ask("HGET", "rql:lock:a", "k"), "v")
         process.terminate()
-        check_equal(finish(process).code, 143)
+        check_equal(finish(process).code, -signal.SIGTERM)
     later = rql("run", "a", "--", "printenv", "RQL_TOKEN").out
     assert 0 < int(token) < int(later) < 2 ** 53
 
@@ -112,7 +112,7 @@ def test_signals_reach_what_the_command_started(server, rql):
         process = start_script(rql, folder, "sleep 60 & echo $! > pid; wait; wait")
         pid = int(folder.await_lines("pid")[0])
         process.terminate()
-        check_equal(finish(process).code, 143)
+        check_equal(finish(process).code, -signal.SIGTERM)
         wait_until(lambda: is_gone(pid), "the background job ends too")
 
 
@@ -265,8 +265,23 @@ def test_interrupt_key_reaches_the_command(server, rql):
         with Shell(rql, "run", "a", "--", "sh", "-c", script) as terminal:
             terminal.read_until("up")
             terminal.type("\x03")
-            terminal.read_until("\\[end 130]")
+            terminal.read_until("\\[end -2]")
             wait_until(lambda: not server.is_locked("a"), "the lock is released")
+
+
+def test_interrupt_key_ends_the_shells_script(server, rql):
+    """Also where the command has the terminal, so that the key reaches its group alone."""
+    for command in "exec sleep 60", "read x; echo has it; exec sleep 60":
+        script = f"'{PROGRAM}' run a -- sh -c 'echo up; {command}'; echo went on; sleep 60"
+        with Terminal(lambda: os.execvpe("bash", ["bash", "-c", script], environment(rql.url))) as terminal:
+            terminal.read_until("up")
+            if "read" in command:
+                terminal.type("\n")
+                terminal.read_until("has it")
+            terminal.type("\x03")
+            check_equal(terminal.finish(), -signal.SIGINT)
+            assert b"went on" not in terminal.written, terminal.written
+            assert not server.is_locked("a")
 
 
 def test_suspend_key_stops_both_and_continues_both(server, rql):

@@ -129,7 +129,7 @@ def held(server, rql, *flags, name="a", **more):
     wait_until(lambda: server.is_locked(name), "it is held")
     yield process
     process.terminate()
-    check_equal(finish(process).code, 143)
+    check_equal(finish(process).code, -signal.SIGTERM)
 
 
 def test_a_run_writes_its_wait_and_its_hold(server, rql):
