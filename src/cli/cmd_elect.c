@@ -2,6 +2,7 @@
 #include "held.h"
 #include "messages.h"
 #include "os.h"
+#include "signals.h"
 
 #include <signal.h>
 #include <time.h>
@@ -20,13 +21,15 @@ static bool stands_again(const struct cli_args *args, const struct cli_held *hel
     return held->signal == 0 && (code == CLI_LOST || args->again);
 }
 
-/* The signals are unblocked meanwhile, so one of them ends the pause and the program. */
+/* The signals that end the program are unblocked meanwhile. One that it outlives only begins the
+ * pause again. */
 static void pause_until(int64_t until_ms)
 {
-    const int64_t left_ms = until_ms - cli_now_ms();
-    const struct timespec pause = cli_timespec(left_ms);
+    int64_t left_ms;
 
-    if (left_ms > 0) {
+    while ((left_ms = until_ms - cli_now_ms()) > 0) {
+        const struct timespec pause = cli_timespec(left_ms);
+
         (void)nanosleep(&pause, NULL);
     }
 }
@@ -82,6 +85,9 @@ static int elect(struct cli_session *self)
         cli_say("%s: no descriptor for the requests of rql drain", self->args->name);
         return CLI_FAULT;
     }
+    /* They are for the command, and between two turns there is none. */
+    cli_outlive(SIGUSR1);
+    cli_outlive(SIGUSR2);
     code = run_terms(self, &asked);
     (void)close(asked.fd);
     return code;
@@ -110,7 +116,7 @@ const struct cli_command cli_elect = {
         "next turn. It does the same when rql drain asks this host for the lock, but waits until "
         "the time of that drain is over before it stands again. It ends when COMMAND does, with "
         "its exit code, unless --again is given, and at SIGINT, SIGTERM and SIGHUP, which COMMAND "
-        "gets, too.\n",
+        "gets, too. SIGUSR1 and SIGUSR2 are passed to COMMAND, and do nothing while rql waits.\n",
     .details = elect_details,
     .needs_name = true,
     .takes_command = true,

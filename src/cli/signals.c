@@ -29,6 +29,22 @@ bool cli_start_thread(pthread_t *out, void *(*run)(void *), void *data)
     return has_started;
 }
 
+static void do_nothing(int signal_number)
+{
+    (void)signal_number;
+}
+
+/* A command does not inherit a handler, as it would SIG_IGN or a blocked signal. */
+void cli_outlive(int signal_number)
+{
+    struct sigaction action;
+
+    if (sigaction(signal_number, NULL, &action) == 0 && action.sa_handler == SIG_DFL) {
+        action = (struct sigaction){.sa_handler = do_nothing, .sa_flags = SA_RESTART};
+        (void)sigaction(signal_number, &action, NULL);
+    }
+}
+
 /* Ends by the default action, so that a shell or a supervisor sees which signal ended the program.
  * The exit is for signals that do not end a program. */
 _Noreturn void cli_die_by(int signal_number)

@@ -16,6 +16,10 @@ sigset_t cli_signals(const int *numbers, size_t count);
  * waits for it. Returns false if the system refuses. */
 bool cli_start_thread(pthread_t *out, void *(*run)(void *), void *data);
 
+/* Lets the program outlive this signal, unless it is ignored already. A command that the program
+ * starts does not. */
+void cli_outlive(int signal_number);
+
 /* Ends the program as this signal does. */
 _Noreturn void cli_die_by(int signal_number);
 

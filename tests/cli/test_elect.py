@@ -95,6 +95,16 @@ def test_each_command_starts_with_the_signal_mask_of_rql(_server, rql):
     finish(host)
 
 
+def test_signals_that_are_for_its_command_do_not_end_its_wait(server, rql):
+    secret = rql("lock", "a", "--ttl", "1h", "--json").json()["secret"]
+    host = rql.start("elect", "a", "--", "sh", "-c", "kill -USR1 $$")
+    wait_until(lambda: server.queue_length("a") == 1, "it waits")
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        host.send_signal(number)
+    check_equal(rql("unlock", "a", "--secret", secret).code, 0)
+    check_equal(finish(host).code, 128 + signal.SIGUSR1)
+
+
 def test_a_signal_ends_it_with_its_command(server, rql):
     with Folder() as folder:
         host = start(rql, folder, RUNS, "--again")
