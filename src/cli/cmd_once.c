@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* once: a command that is run once in a window of time, whatever number of hosts starts it.
  *
@@ -18,6 +19,8 @@ enum {
     LOOK_MS = 1000, /* from one look at who has the lock to the next */
     GRACE_MS = 5000 /* from SIGTERM to SIGKILL: a third of the usual TTL */
 };
+
+static const char once_name[] = "once";
 
 struct window {
     int64_t end_us; /* by the server's clock */
@@ -73,7 +76,7 @@ static bool is_kept_from_before(const rql_lock_info *info, const struct window *
 /* Returns whether the holder runs in a window that is over, or has. */
 static bool is_of_before(const rql_lock_info *info, const struct window *window)
 {
-    const char *end_ms = cli_meta_value(info->meta, info->n_meta, "once");
+    const char *end_ms = cli_meta_value(info->meta, info->n_meta, once_name);
 
     return end_ms && !info->is_kept ? strtoll(end_ms, NULL, 10) * 1000 <= info->server_us
                                     : is_kept_from_before(info, window);
@@ -161,7 +164,7 @@ static int once(struct cli_session *session)
     int64_t late_us = 0;
 
     self.args = &args;
-    args.meta[args.n_meta++] = (rql_meta){"once", window.end};
+    args.meta[0].value = window.end; /* of the pair that check_once() has put there */
     for (int i = 0; i < ATTEMPTS; i++) {
         struct cli_held held = {.label = args.name, .is_quiet = true};
         int code = begin_window(&args, self.client, late_us, &window);
@@ -191,6 +194,21 @@ static int once(struct cli_session *session)
     return skip(&self);
 }
 
+/* Puts the pair that tells the end of the window in front of those of the user. */
+static int put_window_first(struct cli_args *args)
+{
+    if (args->n_meta == RQL_META_MAX_PAIRS) {
+        return cli_misused(&cli_once, "there is no room for one more ", "--meta");
+    }
+    if (cli_meta_value(args->meta, args->n_meta, once_name)) {
+        return cli_misused(&cli_once, "rql once itself sets the metadata ", once_name);
+    }
+    memmove(args->meta + 1, args->meta, args->n_meta * sizeof *args->meta);
+    args->meta[0] = (rql_meta){once_name, ""};
+    args->n_meta++;
+    return CLI_DONE;
+}
+
 static int check_once(struct cli_args *args)
 {
     const bool has_window = args->window_ms != CLI_UNSET;
@@ -204,9 +222,6 @@ static int check_once(struct cli_args *args)
         return cli_misused(&cli_once,
                            "it must be 1ms to 30d: ", has_window ? "--window" : "--every");
     }
-    if (args->n_meta == RQL_META_MAX_PAIRS) {
-        return cli_misused(&cli_once, "there is no room for one more ", "--meta");
-    }
     if (args->at_most_once && !args->options.auto_extend && args->kill_after_ms >= ms) {
         return cli_misused(&cli_once, "--kill-after has to be shorter than ",
                            has_window ? "--window" : "--every");
@@ -219,7 +234,7 @@ static int check_once(struct cli_args *args)
         args->kill_after_ms == CLI_UNSET) { /* a third of the ttl is too long */
         args->kill_after_ms = ms / 3 < GRACE_MS ? ms / 3 : GRACE_MS;
     }
-    return CLI_DONE;
+    return put_window_first(args);
 }
 
 static const char *const once_details[] = {cli_trace_details, NULL};

@@ -4,7 +4,7 @@ import os
 import signal
 import threading
 
-from harness import FaultyNetwork, Folder, Program, check_equal, check_in, finish, main, wait_until
+from harness import PROGRAM, FaultyNetwork, Folder, Program, check_equal, check_in, finish, main, wait_until
 
 KEPT = "rql:acq:kept/0/0/0/" + "0" * 32
 TOO_LATE = "rql: a: not run: each of 20 grants came after the end of its window"
@@ -106,6 +106,17 @@ def test_a_server_that_is_slower_than_the_period_is_told(server, rql):
         check_equal((result.code, result.err.splitlines()[-1]), (69, TOO_LATE))
     finally:
         network.stop()
+
+
+def test_its_own_pair_of_metadata_has_room_and_cannot_be_set(_server, rql):
+    """Also inside a run, whose token takes a pair of those that are left."""
+    pairs = [word for i in range(64) for word in ("-m", f"k{i}=v")]
+    for n, code in ((62, 0), (63, 0), (64, 64)):
+        result = rql("run", "outer", "--", PROGRAM, "once", "a", "--every", "30d", *pairs[:2 * n], "--", "true")
+        check_equal(result.code, code, result.err)
+    check_in("there is no room for one more --meta", result.err)
+    result = rql("once", "a", "--every", "30d", "-m", "once=1", "--", "true")
+    check_equal((result.code, "sets the metadata once" in result.err), (64, True), result.err)
 
 
 def test_a_command_that_failed_counts_unless_told_otherwise(server, rql):
