@@ -22,7 +22,6 @@ enum {
     ROUNDS = 6,
     LOOK_US = 200000, /* the CPU use of other clients is measured for this long */
     BUSY_PERCENT = 20,
-    CLIENTS = 3,      /* between them a lock is handed over */
     WORKERS_MAX = 17, /* a holder and 16 waiters */
     TIMES_MAX = 1 << 15,
     NAME_SIZE = 96,
@@ -52,7 +51,7 @@ struct load {
 };
 
 struct bench {
-    rql_client *client[CLIENTS];
+    rql_client *client[WORKERS_MAX]; /* one for each, so that the server hands the lock over */
     rql_server_info server;
     char name[NAME_SIZE];
     rql_lock_options options;
@@ -134,13 +133,12 @@ static const struct kind kinds[N_LOADS] = {
 
 /* ---- a slot ---- */
 
-/* Repeats the operation until the slot is over, but runs it at least once. Neighbours in a queue
- * belong to different clients, so that the server hands the lock over. */
+/* Repeats the operation until the slot is over, but runs it at least once. */
 static void *repeat(void *user_data)
 {
     struct bench *self = user_data;
     struct load *load = self->load;
-    rql_client *client = self->client[atomic_fetch_add(&self->n_started, 1) % CLIENTS];
+    rql_client *client = self->client[atomic_fetch_add(&self->n_started, 1)];
     rql_error error = {.status = RQL_OK};
 
     do {
@@ -211,7 +209,7 @@ static bool run_slot(struct bench *self, struct load *load, int64_t slot_us)
 
 static bool open_clients(struct bench *self, const rql_options *options)
 {
-    for (size_t i = 0; i < CLIENTS; i++) {
+    for (size_t i = 0; i < WORKERS_MAX; i++) {
         if (rql_client_new(options, &self->client[i], &self->error) != RQL_OK ||
             rql_client_connect(self->client[i], &self->error) != RQL_OK) {
             return false;
@@ -333,6 +331,27 @@ static int finish(struct cli_session *session, struct bench *self, bool is_begun
     return CLI_DONE;
 }
 
+static void *close_client(void *client)
+{
+    (void)rql_client_free(client);
+    return NULL;
+}
+
+/* Frees all clients at the same time, because with a silent server each takes a while. */
+static void close_clients(struct bench *self)
+{
+    pthread_t threads[WORKERS_MAX];
+    size_t n_threads = 0;
+
+    while (n_threads < WORKERS_MAX &&
+           pthread_create(&threads[n_threads], NULL, close_client, self->client[n_threads]) == 0) {
+        n_threads++;
+    }
+    for (size_t i = 0; i < n_threads; i++) {
+        (void)pthread_join(threads[i], NULL);
+    }
+}
+
 static int bench(struct cli_session *session)
 {
     static const int ending[] = {SIGINT, SIGTERM, SIGHUP};
@@ -345,9 +364,7 @@ static int bench(struct cli_session *session)
     if (is_begun) {
         run_loads(self, session->args->for_ms * 1000 - LOOK_US);
     }
-    for (size_t i = 0; i < CLIENTS; i++) {
-        (void)rql_client_free(self->client[i]);
-    }
+    close_clients(self);
     return finish(session, self, is_begun);
 }
 
@@ -366,11 +383,12 @@ const struct cli_command cli_bench = {
     .usage = "[URL] [--for DURATION] [--force] [--json]",
     .summary = "Measure what this server can do",
     .examples = "  rql bench redis://locks.example.com --for 30s\n",
-    .notes = "Measures one client that acquires and releases a free lock, and hand-overs between "
-             "three clients, next to PING and a plain lock. It does not begin if others use more "
-             "than 20 % of a processor of the server, unless --force is given. All its locks are "
-             "named rql-bench-..., live for at most 10 s and are gone at the end. A URL with a "
-             "password belongs in RQL_URL.\n",
+    .notes =
+        "Measures one client that acquires and releases a free lock, and hand-overs between "
+        "3 and 17 clients, next to PING and a plain lock. It does not begin if others use more "
+        "than 20 % of a processor of the server, unless --force is given. All its locks are "
+        "named rql-bench-..., live for at most 10 s and are gone at the end. A URL with a "
+        "password belongs in RQL_URL.\n",
     .takes_url = true,
     .prepare = check_bench,
     .run = bench,

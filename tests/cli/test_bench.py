@@ -69,6 +69,14 @@ def test_the_json_is_complete(server, rql):
     assert said["others_cpu_percent"] >= 0, said
 
 
+def test_each_worker_is_a_client_so_that_the_server_hands_over(server, rql):
+    """Waiters of one client would hand the lock over among themselves."""
+    process = rql.start("bench", "--force", "--for", "30s")
+    wait_until(lambda: len(server.ask("PUBSUB", "CHANNELS", "rql:wake:*")) == 17 or process.poll() is not None, "all wait")
+    process.terminate()
+    check_equal(finish(process).code, -signal.SIGTERM)
+
+
 def test_the_table_has_a_line_for_each_load(server, rql):
     lines = measured(rql).out.splitlines()
     assert re.fullmatch(r"(redis|valkey) [\d.]+, \S+, [\d.]+ ms away", lines[0]), lines[0]
