@@ -141,7 +141,7 @@ static int examine(struct cli_session *self)
     } else {
         print_table(&self->out, &doctor, args->all);
     }
-    is_well = doctor.n_of[DOCTOR_FAIL] + doctor.n_of[DOCTOR_WARN] == 0 &&
+    is_well = doctor.n_of[DOCTOR_FAIL] + doctor.n_of[DOCTOR_WARN] + doctor.n_late == 0 &&
               (!args->strict || doctor.n_of[DOCTOR_NOTE] == 0);
     if (!is_well) {
         out_print(&self->out);
@@ -155,7 +155,8 @@ const struct cli_command cli_doctor = {
     .summary = "Check the server and its locks; explain each problem",
     .examples = "  RQL_URL=redis://locks.example.com rql doctor\n",
     .notes = "Takes locks of its own, rql-doctor-..., and changes nothing else. Exits with 1 if "
-             "there is a failure or a warning. Works for a user with hardly any rights: it names "
+             "there is a failure or a warning, or if the server is so slow that checks are left "
+             "out. Works for a user with hardly any rights: it names "
              "the missing ones, and skips the checks that need them. A URL with a password belongs "
              "in RQL_URL.\n",
     .takes_url = true,

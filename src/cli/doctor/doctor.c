@@ -205,6 +205,7 @@ static void run_group(struct doctor *self, const struct doctor_group *group)
         return;
     }
     if (cli_now_us() >= self->end_us) {
+        self->n_late++;
         skip(self, group, "no time left");
     } else if ((group->kind & DOCTOR_LOCKS) && !self->client) {
         skip(self, group,

@@ -132,6 +132,7 @@ struct doctor {
     size_t n_checks;
     struct doctor_check *checks;
     size_t n_of[DOCTOR_LEVELS]; /* number of checks of each level */
+    size_t n_late;              /* groups for which no time was left */
 };
 
 /* Examines the server of these options. Returns false if the server cannot be reached, or the login
