@@ -204,7 +204,7 @@ static void say_remedy(const rql_options *options, const rql_error *error)
     char fix[DOCTOR_LINE];
 
     if (strstr(error->message, "NOAUTH")) {
-        cli_say("fix: set RQL_URL=redis://USER:PASSWORD@HOST, with the login of this server");
+        cli_say_login(options->url);
     } else if (lacks_rights && doctor_write_rights(options, fix)) {
         cli_say("fix: %s", fix);
     }

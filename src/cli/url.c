@@ -114,3 +114,13 @@ int cli_url_fault(const struct cli_args *args, const rql_error *error)
     cli_say("%s: %s", origin ? origin : url, line);
     return CLI_USAGE;
 }
+
+void cli_say_login(const char *url)
+{
+    const bool is_path = strncmp(url, "unix:", strlen("unix:")) == 0;
+    const int length = (int)scheme_length(url);
+
+    cli_say("fix: set RQL_URL=%.*s://USER:PASSWORD@%s, with the login of this server",
+            length > 0 ? length : (int)strlen("redis"), length > 0 ? url : "redis",
+            is_path ? "/PATH" : "HOST");
+}

@@ -13,4 +13,7 @@ int cli_url_check(const struct cli_args *args, const struct cli_command *command
  * URL. */
 int cli_url_fault(const struct cli_args *args, const rql_error *error);
 
+/* Says on stderr how to give a login for this URL. */
+void cli_say_login(const char *url);
+
 #endif
