@@ -312,6 +312,9 @@ static int read_events(const char *list, bool is_wanted[N_KINDS])
     CLI_AUTO(cli_free) char *copy = cli_must(strdup(list));
     char *rest = NULL;
 
+    if (list[strspn(list, ",")] == '\0') {
+        return cli_misused(&cli_watch, "no event is named by ", "--event");
+    }
     for (const char *word = strtok_r(copy, ",", &rest); word; word = strtok_r(NULL, ",", &rest)) {
         size_t kind = 0;
 

@@ -220,7 +220,8 @@ def test_a_quiet_lock_is_asked_for_less_and_less(server, rql):
 
 def test_words_that_cannot_be(_server, rql):
     for words, said in (((), "NAME or --all is needed"), (("a", "--all"), "NAME or --all is needed"),
-                        (("a", "--event", "now,gone"), "there is no event gone")):
+                        (("a", "--event", "now,gone"), "there is no event gone"),
+                        (("a", "--event", ""), "no event is named"), (("a", "--event", ","), "no event is named")):
         refused = rql("watch", *words)
         check_equal(refused.code, 64)
         check_in(said, refused.err)
