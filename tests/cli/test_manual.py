@@ -181,6 +181,14 @@ def test_exit_codes_agree(_server, rql):
     check_equal([code.removesuffix("+N") for code in exit_codes(rql)], declared, "exit.h")
 
 
+def test_each_command_that_runs_another_has_its_exit_codes(_server, rql):
+    for words in (("run", "a"), ("series", "a", "b"), ("once", "c", "--every", "1d", "--unless-failed"), ("elect", "d")):
+        for command, code in (("/etc/passwd", 126), ("/nonexistent", 127)):
+            check_equal(rql(*words, "--", command).code, code, words)
+            check_in(str(code), exit_codes(rql, words[0]))
+        check_in("75", exit_codes(rql, words[0]))
+
+
 def functions_declared():
     """Names of functions and of the macros to call them by."""
     texts = [path.read_text() for path in (ROOT / "include/rql").glob("*.h*")]
