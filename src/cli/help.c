@@ -293,6 +293,17 @@ static bool is_named(const char *entry, size_t length, const char *name)
     return strlen(name) == length && strncmp(entry, name, length) == 0;
 }
 
+/* Proposes an option. Its flag has no unit in its name, so the unit is forgotten most easily. */
+static void propose(struct cli_guess *guess, const char *option)
+{
+    cli_guess_propose(guess, option);
+    if (strncmp(option, guess->word, guess->length) == 0 &&
+        strcmp(option + guess->length, "_MS") == 0) {
+        guess->distance = 0;
+        guess->best = option;
+    }
+}
+
 /* Returns whether the variable is known. Proposes each option on the way, in case it is unknown. */
 static bool is_known(const char *entry, size_t length, struct cli_guess *guess)
 {
@@ -302,7 +313,7 @@ static bool is_known(const char *entry, size_t length, struct cli_guess *guess)
         if (is_named(entry, length, row->env)) {
             return true;
         }
-        cli_guess_propose(guess, row->env);
+        propose(guess, row->env);
     }
     for (const struct cli_word *own = cli_variables; own->name; own++) {
         if (is_named(entry, length, own->name)) {

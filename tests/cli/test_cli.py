@@ -413,11 +413,13 @@ def test_colours_are_for_terminals_only(server, rql):
 
 
 def test_unknown_variables_are_told_once_each(server, rql):
-    result = rql("run", "a", "--", "true", RQL_RETRY_CUONT="3", RQL_NONSENSE="x", RQL_TOKEN="1")
+    result = rql("run", "a", "--", "true", RQL_RETRY_CUONT="3", RQL_NONSENSE="x", RQL_TOKEN="1",
+                 RQL_TTL="5s")
     check_equal(result.code, 0)
     check_equal(sorted(result.err.splitlines()),
                 ["rql: unknown variable RQL_NONSENSE is ignored",
-                 "rql: unknown variable RQL_RETRY_CUONT is ignored (did you mean RQL_RETRY_COUNT?)"])
+                 "rql: unknown variable RQL_RETRY_CUONT is ignored (did you mean RQL_RETRY_COUNT?)",
+                 "rql: unknown variable RQL_TTL is ignored (did you mean RQL_TTL_MS?)"])
     check_equal(rql("help", RQL_NONSENSE="x").err, "")
     check_equal(rql("ls", RQL_LOCAL_DIR="/nowhere", RQL_LOCAL_IDLE="5").err, "")
 
