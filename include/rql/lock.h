@@ -155,7 +155,7 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_options_set(rql_lock_options *options
  *                                  front.
  * @retval RQL_CANCELLED            rql_lock_options::cancel_fd became readable.
  * @retval RQL_QUEUE_FULL           Only with `max_waiters`: as many requests wait already. Nothing
- * is left on the server.
+ *                                  is left on the server.
  * @retval RQL_CONFLICT             This acquirer holds the lock, and the strategy is
  *                                  ::RQL_DEAD_LOCKING. Or the acquirer would wait for a lock that
  *                                  its client keeps renewing for it, and the wait would never end.

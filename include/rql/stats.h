@@ -61,7 +61,7 @@ typedef struct rql_stats {
     int64_t swept_keys;
     int64_t commands;    /**< Commands and script calls sent. */
     int64_t connections; /**< Connections made, for commands and pushes. */
-    int64_t pushes;      /**< Grants and wake hints that the server pushed. */
+    int64_t pushes;      /**< Grants, hints and changes of keys that the server pushed. */
 
     /** Heartbeats for this client's hosts; one for all hosts together counts as one. */
     int64_t probes;
