@@ -4,7 +4,11 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
+
+enum { LINE_SIZE = 1024, HEAD_LENGTH = 100 };
 
 /*
  * A fault or an outcome is a status and one line that says which action failed, on which server or
@@ -75,11 +79,47 @@ const char *rql_status_text(rql_status status)
     return "unknown status";
 }
 
+static bool is_within_character(char byte)
+{
+    return ((unsigned char)byte & 0xC0) == 0x80; /* of UTF-8 */
+}
+
+/* Takes the middle out of a line that is too long. It begins with the name of a lock or a server,
+ * and ends with what has happened. */
+static void copy_ends(char out[RQL_ERROR_MESSAGE_SIZE], const char *line, size_t length)
+{
+    static const char gap[] = "...";
+    size_t head = HEAD_LENGTH;
+    size_t tail = length - (RQL_ERROR_MESSAGE_SIZE - HEAD_LENGTH - sizeof gap);
+
+    while (head > 0 && is_within_character(line[head])) {
+        head--;
+    }
+    while (is_within_character(line[tail])) {
+        tail++;
+    }
+    memcpy(out, line, head);
+    memcpy(out + head, gap, sizeof gap - 1);
+    memcpy(out + head + sizeof gap - 1, line + tail, length - tail + 1);
+}
+
+static void copy(char out[RQL_ERROR_MESSAGE_SIZE], const char *line)
+{
+    const size_t length = strlen(line);
+
+    if (length < RQL_ERROR_MESSAGE_SIZE) {
+        memcpy(out, line, length + 1);
+    } else {
+        copy_ends(out, line, length);
+    }
+}
+
 /* Saves errno before anything else can change it, and reports it only where it is useful: for
  * faults of the connection. */
 rql_status rqli_fail(rql_error *error, rql_status status, const char *format, ...)
 {
     int sys_errno = errno;
+    char line[LINE_SIZE];
     va_list args;
 
     RQLI_MUST(status != RQL_OK);
@@ -87,8 +127,9 @@ rql_status rqli_fail(rql_error *error, rql_status status, const char *format, ..
         error->status = status;
         error->sys_errno = status == RQL_E_IO || status == RQL_E_UNKNOWN ? sys_errno : 0;
         va_start(args, format);
-        (void)vsnprintf(error->message, sizeof error->message, format, args);
+        (void)vsnprintf(line, sizeof line, format, args);
         va_end(args);
+        copy(error->message, line);
     }
     return status;
 }

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { LINE_SIZE = 1024 };
+
 /*
  * The text of rql_error for an acquisition that did not succeed: the fault, or for an outcome which
  * lock was not acquired, why, and who holds it. Without detailed_acq_timeout_error the server is
@@ -112,10 +114,9 @@ static void describe(const struct rqli_acquire *self, const char *owner, bool as
         status == RQL_TIMED_OUT || status == RQL_RETRY_LIMIT || status == RQL_FAIL_FAST_NO_TRY;
     const int64_t n_over = self->result->n_over;
     struct rqli_writer out;
+    char line[LINE_SIZE];
 
-    error->status = status;
-    error->sys_errno = 0;
-    rqli_writer_init(&out, error->message, sizeof error->message);
+    rqli_writer_init(&out, line, sizeof line);
     rqli_write_text(&out, lock->name);
     if (self->several && self->several->subject->n_keys > 1) {
         rqli_write_format(&out, " (of a series of %zu)", self->several->subject->n_keys);
@@ -142,6 +143,7 @@ static void describe(const struct rqli_acquire *self, const char *owner, bool as
                           n_over, n_over == 1 ? "grant" : "grants", self->options->ttl_ms);
     }
     (void)rqli_writer_end(&out);
+    (void)rqli_fail(error, status, "%s", line);
 }
 
 /* Raises the fault or the outcome. The status may not be that of the last fault: a withdrawal that

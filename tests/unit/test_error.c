@@ -25,6 +25,31 @@ TEST(every_fault_and_outcome_is_raised_and_keeps_errno_where_it_says_something)
     }
 }
 
+/* A name may have 512 bytes. */
+TEST(a_line_that_is_too_long_keeps_its_beginning_and_its_end)
+{
+    static const char why[] = ": not acquired: it is held; held by web-3 worker[814]";
+    char name[RQL_NAME_MAX + 1];
+    rql_error error;
+
+    for (size_t length = 1; length <= RQL_NAME_MAX; length++) {
+        for (size_t shift = 0; shift < 2; shift++) {
+            for (size_t i = 0; i < length; i++) {
+                name[i] = "\xC3\xA9"[(i + shift) % 2]; /* as UTF-8, or cut at its beginning */
+            }
+            name[length] = '\0';
+            (void)rqli_fail(&error, RQL_TIMED_OUT, "%s%s", name, why);
+            assert_memory_equal(error.message, name, length < 90 ? length : 90);
+            assert_string_equal(error.message + strlen(error.message) - strlen(why), why);
+            if (strlen(name) + strlen(why) >= sizeof error.message) {
+                assert_non_null(strstr(error.message, "..."));
+                assert_true((strstr(error.message, "...") - error.message + (ptrdiff_t)shift) % 2 ==
+                            0);
+            }
+        }
+    }
+}
+
 TEST(every_status_has_a_text_of_its_own)
 {
     enum { LEAST = RQL_E_NOT_DURABLE, MOST = RQL_QUEUE_FULL };

@@ -76,8 +76,7 @@ rql_status rqli_shards_check(const char *where, const char *ring, const struct r
     }
     return rqli_fail(
         error, RQL_E_INVALID,
-        "%.80s: others share the locks out over other servers; to change that, stop all "
-        "clients and delete the key " RQLI_KEY_RING " on each server; they have %.*s, "
-        "this client has %s",
+        "%.80s: others share the locks out over %.*s, this client over %s; to change that, stop "
+        "all clients and delete the key " RQLI_KEY_RING " on each server",
         where, (int)reply->text.length, reply->text.data, ring);
 }
