@@ -59,7 +59,6 @@ static int64_t seen_so_far(const struct rqli_sweep *sweep, const struct rqli_swe
 
 /* Goes to the next page of a queue, up to the end of the queue, where a free lock is served, but
  * not past the length that the first page counted: waiters may put themselves back all the while.
- * Shares are paged in the same way, while other sharers may join.
  * The answer is {removed, served, place to go on from or -1, length}. */
 static bool goes_on(const struct rqli_sweep *sweep, struct rqli_sweep_target *target,
                     const struct rqli_outcome *page)
@@ -73,6 +72,16 @@ static bool goes_on(const struct rqli_sweep *sweep, struct rqli_sweep_target *ta
     target->from = page->third;
     return target->from >= 0 && seen_so_far(sweep, target) > seen_before &&
            seen_so_far(sweep, target) <= target->length;
+}
+
+/* Goes to the next page of shares. Its place is a cursor, which does not show how far the pages
+ * have come. So the pages are counted: a lock has no more shares than RQL_SHARE_MAX. */
+static bool has_more_shares(struct rqli_sweep_target *target, const struct rqli_outcome *page)
+{
+    target->removed += page->what;
+    target->from = page->third;
+    target->pages++;
+    return target->from > 0 && target->pages < RQL_SHARE_MAX;
 }
 
 /* A script that works page by page is called several times for a key, which counts once.
@@ -93,7 +102,8 @@ bool rqli_rule_count(const struct rqli_sweep_rule *self, struct rqli_sweep *swee
         target->served = outcome->second;
     }
     if (self->is_paged) {
-        return goes_on(sweep, target, outcome);
+        return self->kind == RQLI_SWEEPS_SHARES ? has_more_shares(target, outcome)
+                                                : goes_on(sweep, target, outcome);
     }
     target->removed += outcome->what;
     return false;

@@ -21,7 +21,7 @@ enum rqli_rule_argument {
     RQLI_ARGUMENT_ACQUIRER, /* of the owner; "": of any */
     RQLI_ARGUMENT_HOST,     /* of the owner */
     RQLI_ARGUMENT_OLDEST,   /* the sweep's oldest_us */
-    RQLI_ARGUMENT_FROM,     /* where in a queue, or among the shares, this call begins */
+    RQLI_ARGUMENT_FROM,     /* where in a queue, or at which cursor of shares, it begins */
     RQLI_ARGUMENT_DRY_RUN,
     RQLI_ARGUMENT_RANDOM, /* random number for a hand-over at random */
 };

@@ -24,8 +24,9 @@ struct rqli_sweep_target {
     struct rqli_slice key;
     struct rqli_keys keys; /* of its lock, in `memory` */
     char *memory;
-    int64_t length;  /* of the queue, or number of shares, when its first step began */
-    int64_t from;    /* where the next step begins */
+    int64_t length;  /* of the queue, when its first step began */
+    int64_t pages;   /* of shares that have been read */
+    int64_t from;    /* where the next step begins: a place in the queue, or a cursor of shares */
     int64_t removed; /* requests, shares or keys that earlier steps removed */
     int64_t served;  /* the last enum rqli_served but 0 of all steps */
     bool goes_on;    /* another step follows, or the queue is still to be served */

@@ -47,8 +47,8 @@ TEST(steps_through_a_queue_come_to_an_end)
     }
 }
 
-/* The shares of dead hosts are ended page by page, as flush_shares.lua counts them: a page has 40.
- * The lock counts once, whether or not a waiter was let in on the way. */
+/* The shares of dead hosts are ended page by page; the place to go on from is a cursor, which may
+ * be any number. The lock counts once, whether or not a waiter was let in on the way. */
 TEST(pages_of_shares_come_to_an_end)
 {
     static const struct {
@@ -56,8 +56,8 @@ TEST(pages_of_shares_come_to_an_end)
         int64_t served;
         struct rqli_outcome steps[4];
     } table[] = {
-        {4, 1, {{0, 0, 40, 130}, {40, 1, 40, 130}, {3, 0, 77, 90}, {0, 0, -1, 87}}},
-        {2, 2, {{40, 0, 0, 41}, {1, 2, -1, 1}}}, /* the lock is free then */
+        {4, 1, {{0, 0, 96, 130}, {40, 1, 17, 130}, {3, 0, 200, 90}, {0, 0, -1, 87}}},
+        {2, 2, {{40, 0, 8, 41}, {1, 2, -1, 1}}}, /* the lock is free then */
         {1, 0, {{0, 0, -1, 3}}},
     };
 
@@ -75,4 +75,19 @@ TEST(pages_of_shares_come_to_an_end)
                   EQ(sweep.result.queues, 0), EQ(sweep.result.requests, 0),
                   EQ(target.served, row->served));
     }
+}
+
+/* A server that always names another page is left. */
+TEST(pages_of_shares_without_an_end_are_left)
+{
+    const struct rqli_outcome page = {0, 0, 7, 1};
+    struct rqli_sweep sweep = {.n_parts = 0};
+    struct rqli_sweep_target target = {0};
+    int64_t n_pages = 1;
+
+    while (rqli_rule_count(&rqli_rule_zombie_shares, &sweep, &target, &page) &&
+           n_pages <= RQL_SHARE_MAX) {
+        n_pages++;
+    }
+    assert_int_equal(n_pages, RQL_SHARE_MAX);
 }
