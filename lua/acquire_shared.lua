@@ -44,8 +44,7 @@ if end_us and end_us - now_text <= 0 then
 elseif fits and is_first_to_wait then
     own_token, own_slots = join(group, keys, now_text, sharer)
     if own_token then
-        return "1 " .. now_text .. " " .. ttl_ms .. " " .. own_token .. " 0 2 " .. nonce ..
-            (own_slots == "" and "" or " " .. own_slots)
+        return "1 " .. now_text .. " " .. ttl_ms .. " " .. own_token .. " 0 2 " .. nonce .. own_slots
     end
 end
 
@@ -147,5 +146,4 @@ end
 if not own_token then
     -- @include queued
 end
-return "1 " .. now_text .. " " .. ttl_ms .. " " .. own_token .. " 0 " .. way .. " " .. nonce ..
-    ((own_slots or "") == "" and "" or " " .. own_slots)
+return "1 " .. now_text .. " " .. ttl_ms .. " " .. own_token .. " 0 " .. way .. " " .. nonce .. (own_slots or "")

@@ -49,8 +49,8 @@ local function turn_of_sharer(self, acquirer, record)
     if is_me then
         self.token, self.slots = token, slots
     else
-        local heard = notify(keys, waiter, waiter.nonce .. " " .. token .. " " .. now_text .. " " ..
-            waiter.lease_ms .. (slots == "" and "" or " " .. slots))
+        local heard = notify(keys, waiter,
+                             waiter.nonce .. " " .. token .. " " .. now_text .. " " .. waiter.lease_ms .. slots)
         if (heard or 0) == 0 then
             remove_shares(group, keys, {acquirer})
             self.silent[waiter.identity] = true

@@ -6,11 +6,12 @@
 -- called since, else "-"; units, limit, asks: "s" for slots; metadata: packed, without its share}.
 --
 -- The TTL is written last: the end of the lock may have come just now, and a write behind it would make a lock without
--- one. Returns the token and the slots, "" if it asks for none. The slots are the lowest free ones. They are below the
--- limit, because no more slots are taken than units are in use. In a pause it returns nothing and does nothing.
+-- one. Returns the token and, for an answer or a push, its slots behind a blank, or "" if it asks for none. The slots
+-- are the lowest free ones. They are below the limit, because no more slots are taken than units are in use. In a pause
+-- it returns nothing and does nothing.
 local function join(group, keys, now_text, sharer)
     local call, lock, fence, shares = redis.call, keys[1], keys[5], keys[6]
-    local life_ms, slots = sharer.lease_ms, ""
+    local life_ms, own_units, word = sharer.lease_ms, sharer.units, ""
     -- @include take_slots
     -- @include token
     if not token then
@@ -47,17 +48,19 @@ local function join(group, keys, now_text, sharer)
         life_ms = math.max(left_ms, life_ms)
     end
     if sharer.asks == "s" then
-        group.map, slots = take_slots(group.map, sharer.units)
+        local slots
+        group.map, slots = take_slots(group.map, own_units)
+        own_units, word = own_units .. ":" .. slots, " " .. slots
     end
     group.used = group.used + sharer.units
     call("ZADD", shares, string.format("%.0f", now_text + sharer.lease_ms * 1000), sharer.acquirer)
-    local field = sharer.nonce .. " " .. sharer.units .. (slots == "" and "" or ":" .. slots) .. " " .. sharer.limit ..
-        " " .. token .. " " .. sharer.ttl_ms .. " " .. sharer.mark .. " " .. sharer.host .. " " .. sharer.metadata
+    local field = sharer.nonce .. " " .. own_units .. " " .. sharer.limit .. " " .. token .. " " .. sharer.ttl_ms .. " " ..
+        sharer.mark .. " " .. sharer.host .. " " .. sharer.metadata
     if group.map == "" then
         call("HSET", lock, "rql_used", group.used, "rql_h:" .. sharer.acquirer, field)
     else
         call("HSET", lock, "rql_used", group.used, "rql_slots", group.map, "rql_h:" .. sharer.acquirer, field)
     end
     -- @include keep_for
-    return token, slots
+    return token, word
 end
