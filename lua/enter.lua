@@ -6,7 +6,8 @@
 -- after: clock waiters queue
 -- out: queue_ttl_ms random oldest_us is_poll until_us count score was_removed score_us next_to_last is_behind_ours
 --
--- is_random: the record counts as random; holds: as that of a holder. mine: the record that was there before.
+-- is_random: the record counts as random; holds: as that of a holder. mine: the record that was there before. access
+-- is that of the record behind this.
 -- is_first_to_wait: there is neither queue nor request. count: the length of the queue with this request. oldest_us
 -- and random are set if the lock is free, or the request was there before.
 
@@ -35,7 +36,9 @@ elseif fail_fast == "+" and not (is_poll or is_known) then
     starts_ahead = head_start_ms ~= "0"
 end
 -- The record is written first, because a withdrawal needs it if the other writes are denied.
-if not is_known then
+if is_known then
+    access = access_of(mine) -- the record keeps that of the first call, and is counted by it
+else
     if mine then
         forget(requests, acquirer, access_of(mine))
     end

@@ -642,6 +642,17 @@ def test_an_acquirer_that_enters_again_is_told_the_slots_that_it_has(calls):
             check_equal((again[4], slots_in(again)), ("1", wanted))
 
 
+def test_a_sharer_is_counted_as_it_first_came_whatever_it_holds_later(calls):
+    for before, after in ("qQ", "Qq"):
+        calls.begin()
+        calls.acquire(1, f"q{WAITS}")
+        let_wait(calls, 2, how=f"{before}{WAITS}")
+        let_wait(calls, 3, how=f"Q{WAITS}", units="4096 4096")
+        calls.ask("DEL", LOCK)
+        let_share(calls, 2, how=f"{after}{WAITS}")
+        check_equal(calls.ask("HGET", RECORDS, "holders"), "1")
+
+
 def test_metadata_is_kept_beside_slots(calls):
     calls.acquire(1, f"q{WAITS}")
     let_wait(calls, 2, units="1 8s", meta=("job", "s7"))

@@ -263,6 +263,25 @@ def test_a_series_that_holds_something_counts_until_it_is_served(calls):
     check_equal(calls.ask("EXISTS", *(f"rql:req:{name}" for name in "abc")), 0)
 
 
+def test_a_request_is_counted_as_it_first_came_whatever_its_acquirer_holds_later(calls):
+    for before, after in ("qQ", "Qq"):
+        calls.begin()
+        hold(calls)
+        waits(calls, 6, access=before)
+        waits(calls, 7, access="Q")
+        calls.ask("DEL", LOCK)
+        check(takes(calls, 6, access=after), "it is first")
+        check_equal(calls.ask("HGET", RECORDS, "holders"), "1")
+
+
+def test_a_request_that_goes_to_the_tail_keeps_how_it_first_came(calls):
+    hold(calls)
+    waits(calls, 6)
+    calls.pass_ms(2)
+    waits(calls, 6, access="Q", queue_ttl_ms=1)
+    check_equal(calls.ask("HGET", RECORDS, acquirer(6)).split()[4], "q")
+
+
 # ---- Rubies ----
 
 def test_a_ruby_that_comes_during_the_while_of_another_has_its_own(calls):
