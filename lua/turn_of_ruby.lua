@@ -15,37 +15,39 @@ local function turn_of_ruby(self, ruby)
     local GRACE_US = 2000000
     local call, keys, now_text, n_left = redis.call, self.keys, self.now_text, self.at
     local queue, requests, reservation = keys[2], keys[3], self.reservation
-    if not self.is_restored and n_left == 0 then
-        -- A Ruby waiter removes every request that is older than its own queue_ttl. They come back in front of it.
-        self.is_restored = true
-        restore(queue, requests, call("ZCARD", queue) - 1) -- at least this waiter has no record
-        return "changed"
-    elseif reservation and not reservation.has_lapsed then
+    if reservation and not reservation.has_lapsed then
         return "kept" -- a waiter that holds something may be behind this Ruby waiter
-    end
-    if n_left > 0 then -- a series, and waiters that it does not let pass; their records stay
-        call("ZREMRANGEBYRANK", queue, 0, n_left - 1)
-        self.at = 0
     end
     local score = call("ZSCORE", queue, ruby)
     local since_us, last_us, n_gone, known_score, head =
         string.match(call("HGET", requests, "ruby") or "", "^(%d+) (%d+) (%d) (%S+) (.*)$")
     local is_known = since_us and now_text - since_us >= 0
         and ((head == ruby and known_score == score) or (n_gone ~= "0" and score * 1000000 <= last_us + 0))
+    local left_us = is_known and GRACE_US - (now_text - since_us) or 0
 
-    if is_known and now_text - since_us >= GRACE_US then
+    if left_us <= 0 and n_left == 0 and not self.is_restored then
+        -- A Ruby waiter removes every request that is older than its own queue_ttl. They come back in front of it,
+        -- but not while its turn lasts: a series has left the queue for it.
+        self.is_restored = true
+        restore(queue, requests, call("ZCARD", queue) - 1) -- at least this waiter has no record
+        return "changed"
+    elseif n_left > 0 then -- a series, and waiters that it does not let pass; their records stay
+        call("ZREMRANGEBYRANK", queue, 0, n_left - 1)
+        self.at = 0
+    end
+    if not is_known then
+        local tail = call("ZRANGE", queue, "-1", "-1", "WITHSCORES")[2]
+        last_us, left_us = string.format("%.0f", math.ceil(tail * 1000000)), GRACE_US
+        call("HSET", requests, "ruby", now_text .. " " .. last_us .. " 0 " .. score .. " " .. ruby)
+        call("PEXPIRE", requests, "60000")
+        notify_first(keys, now_text, self.me and self.me.acquirer, n_left)
+    elseif left_us <= 0 then
         self.n_rubies = math.min(n_gone + 1, 2)
         call("HSET", requests, "ruby",
              since_us .. " " .. last_us .. " " .. self.n_rubies .. " " .. score .. " " .. ruby)
         return "dead"
-    elseif not is_known then
-        local tail = call("ZRANGE", queue, "-1", "-1", "WITHSCORES")[2]
-        since_us, last_us = now_text, string.format("%.0f", math.ceil(tail * 1000000))
-        call("HSET", requests, "ruby", since_us .. " " .. last_us .. " 0 " .. score .. " " .. ruby)
-        call("PEXPIRE", requests, "60000")
-        notify_first(keys, now_text, self.me and self.me.acquirer, n_left)
     end
-    self.free_ms = math.ceil((GRACE_US - (now_text - since_us)) / 1000)
+    self.free_ms = math.ceil(left_us / 1000)
     return "free"
 end
 

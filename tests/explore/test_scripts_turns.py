@@ -333,6 +333,23 @@ def test_a_grant_in_turn_ends_the_turn_of_a_ruby_behind(calls):
     check_equal(calls.ask("HEXISTS", RECORDS, "ruby"), 0)
 
 
+def test_a_poll_in_the_turn_of_a_ruby_leaves_the_queue_as_it_is(calls):
+    """The series has left it, and its record stays: to put all back at each poll would take long in a long queue."""
+    hold(calls)
+    let_a_series_wait(calls)
+    calls.pass_ms(1)
+    let_a_ruby_wait(calls, 1)
+    waits(calls, 6)
+    calls.release(HOLDER)
+    calls.pass_ms(WHILE_MS)
+    check_equal(waits(calls, 6), WHILE_MS)
+    queue, n_restored = calls.ask("ZRANGE", QUEUE, 0, -1), calls.n_calls("hgetall")
+    check_equal(queue, [ruby(1), acquirer(6)])
+    calls.pass_ms(1)
+    check_equal(waits(calls, 6), WHILE_MS - 1)
+    check_equal((calls.ask("ZRANGE", QUEUE, 0, -1), calls.n_calls("hgetall")), (queue, n_restored))
+
+
 # ---- who is told, and who is served ----
 
 def test_whoever_lives_and_hears_is_told_of_a_ruby_in_front(calls):
