@@ -31,6 +31,8 @@ if held[2] == nonce then
         notify_next_sharer(keys, now_text)
     end
 elseif end_us and end_us - now_text > 0 then
+    -- A lock of several has no such field. But a full server refuses no write behind one that needs no memory.
+    call("HDEL", lock, "rql_claim")
     if field:find("^%x+ %S+ %d+ %d+ %d+ c") then
         call("HSET", lock, "rql_h:" .. acquirer, (field:gsub("^(%x+ %S+ %d+ %d+ %d+) c", "%1 -")))
     end

@@ -23,11 +23,11 @@ for i = first_known, first_leaving - 1 do
     n_dead = n_dead + (was_declared_dead(ARGV[i]) and 1 or 0)
 end
 for i = 3, #ARGV do
+    call("HDEL", suspects, ARGV[i]) -- first: a full server refuses no write behind one that needs no memory
     if i < first_leaving then
         call("HSET", hosts, ARGV[i], now_seconds)
     else
         call("HDEL", hosts, ARGV[i])
     end
-    call("HDEL", suspects, ARGV[i])
 end
 return {now, n_dead}

@@ -67,6 +67,15 @@ class Calls(LockQueries):
         finally:
             line.call("ACL", "SETUSER", "default", "allkeys")
 
+    @contextlib.contextmanager
+    def full(self):
+        """The server has no memory left."""
+        self.ask("CONFIG", "SET", "maxmemory", 1)
+        try:
+            yield
+        finally:
+            self.ask("CONFIG", "SET", "maxmemory", 0)
+
     def pass_ms(self, ms):
         self.now_us += ms * 1000
         self.server.set_time(self.now_us)

@@ -73,6 +73,15 @@ def test_what_has_a_ttl_of_ages_is_answered_no_more_than_the_longest(calls):
     check_equal((calls.call("force_extend", MAX_MS), calls.ask("PTTL", LOCK)), (1, MAX_MS))
 
 
+def test_a_full_server_takes_heartbeats_of_hosts(calls):
+    """Else it would lose what its living hosts hold."""
+    calls.call("swarm_probe", 1, 0, host(OUR))
+    calls.pass_ms(1000)
+    with calls.full():
+        check_equal(calls.call("swarm_probe", 1, 1, host(OTHERS), host(OUR)), [calls.now_us, 0])
+    check_equal({float(seconds) for seconds in calls.ask("HVALS", "rql:swarm:hsts")}, {calls.now_us / 1000000})
+
+
 def test_heartbeats_of_clients_end(calls):
     """Each by itself after a while, and all of them behind the last one."""
     live, kept_ms, forgotten_ms = "rql:live", 60000, 50000

@@ -100,6 +100,23 @@ def test_a_second_sharer_makes_a_lock_of_several_and_nothing_is_lost(calls):
     check_equal(calls.call("extend", nonce(1), 9000, RANDOM).split()[0], "0")
 
 
+def test_a_full_server_extends_shares(calls):
+    """Also one that was handed over, and one that is lowered."""
+    calls.acquire(1, f"q{WAITS}", ttl_ms=5000)
+    let_wait(calls, 2, 3)
+    with calls.full():
+        check_equal(refusal(share, calls, 4)[:3], "OOM")
+        check_equal(extend(calls, 1)[0], "1")
+    calls.release(1)
+    poll(calls, 3, calls.ask("ZSCORE", QUEUE, acquirer(3)).replace(".", ""))
+    check("c" in [field_of(calls, number).split()[5] for number in (2, 3)], "no share was handed over")
+    calls.pass_ms(500)
+    with calls.full():
+        check_equal([extend(calls, number)[2] for number in (2, 3)], [str(TTL_MS)] * 2)
+    calls.pass_ms(2000)
+    check_equal([extend(calls, number)[0] for number in (2, 3)], ["1", "1"])
+
+
 def test_the_limit_is_that_of_each_request(calls):
     let_share(calls, 1, 2, 3, units="1 5")
     check_equal(share(calls, 4, "1 3", "qwf 0 0 -1")[0], "2")
