@@ -12,8 +12,8 @@ local function delete_lock(keys, now_text, now_seconds, held, random)
     end
     local since = tonumber(held[5]) or now_seconds
     call("DEL", keys[1])
-    if call("EXISTS", keys[2], keys[3]) > 0 and type(redis.pcall("HLEN", keys[3])) == "number" then
-        served = select(4, serve(keys, now_text, now_seconds, random)) -- there are waiters, and no foreign type
+    if call("EXISTS", keys[2], keys[3]) > 0 then
+        served = select(4, serve(keys, now_text, now_seconds, random))
     end
     return {1, tonumber(served), id(held[1]), id(held[3]), held[4] or "-1", now_text,
             string.format("%.0f", math.max(0, now_text - since * 1000000)), string.sub(held[6] or "", 1, 512)}

@@ -19,6 +19,8 @@ if held[2] == nonce then
     if held[4] then
         return "4 " .. now_text
     end
+    -- A lock that is lowered looks at its queue: there, a foreign type is an error before the first write.
+    local n_places = not held[3] and call("HLEN", requests) and call("ZCARD", queue)
     left_ms = math.max(left_ms, ttl_ms)
     call("PEXPIRE", lock, left_ms)
     call("HDEL", lock, "rql_claim")
@@ -27,7 +29,7 @@ if held[2] == nonce then
         -- @include serving
         -- @include tell_next
         call("HSET", lock, "rql_share", ARGV[5])
-        restore(queue, requests, call("ZCARD", queue)) -- Ruby may have removed the next waiter
+        restore(queue, requests, n_places) -- Ruby may have removed the next waiter
         notify_next_sharer(keys, now_text)
     end
 elseif end_us and end_us - now_text > 0 then

@@ -3,7 +3,7 @@
 -- @keys lock queue requests live fence shares hosts suspects
 -- @args cursor random
 -- The pages are those of HSCAN over the lock, from the cursor 0 on. They have each share that is there from the first
--- to the last page. In pages of the key of shares, a sharer that leaves or renews meanwhile would move others.
+-- to the last page. Pages by rank in the key of shares would skip some when a sharer leaves or renews between them.
 -- Returns {number removed, served, next cursor or -1, number of shares, now_us} and behind that acquirer, token and
 -- units of each that was removed; served: lua/README.md 9.
 

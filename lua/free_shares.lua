@@ -1,5 +1,4 @@
--- Behind end_shares(): admits waiters in place of the shares that have ended, or hands over the free lock. A key of a
--- foreign type is left alone, and then no waiter is served.
+-- Behind end_shares(): admits waiters in place of the shares that have ended, or hands over the free lock.
 --
 -- in: call keys group random
 -- after: clock remove_shares
@@ -15,7 +14,7 @@ if call("EXISTS", keys[2], keys[3]) > 0 then
         -- @include join
         -- @include admit
         served = admit(group, keys, now_text).n_admitted > 0 and "1" or "0"
-    elseif type(redis.pcall("HLEN", keys[3])) == "number" then
+    else
         -- @include serve_queue
         served = select(4, serve(keys, now_text, now_seconds, random))
     end

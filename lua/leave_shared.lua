@@ -36,9 +36,7 @@ if group and group.used then
 end
 -- @include serve_queue
 
-if group and type(redis.pcall("HLEN", keys[3])) ~= "number" then
-    return "2 0" -- a key of a foreign type
-elseif group then
+if group then
     return "2 " .. select(4, serve(keys, now_text, now_seconds, random))
 end
 -- @include extension

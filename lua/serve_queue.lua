@@ -34,7 +34,7 @@ local function give_to(self, acquirer, waiter)
     -- A Ruby waiter behind the served one has a turn of its own when the lock is free again. A waiter that is served
     -- out of turn does not end the turn of a Ruby waiter, because there may be no end of such waiters.
     forget(keys[3], acquirer, waiter.access, not self.is_random and "ruby")
-    if waiter.access == "h" or waiter.access == "H" then
+    if waiter.access:lower() == "h" then
         -- @include tell_next
         notify_next_sharer(keys, now_text)
     end
@@ -87,8 +87,8 @@ local function turn_of(self, acquirer, waiter)
 end
 
 -- Serves the queue of a free lock: each waiter has its turn, until one gets the lock or the lock is kept free for it
--- (lua/README.md 14). A key of a foreign type in place of the queue counts as an empty queue, because an error here
--- would hide what the script has done to the lock.
+-- (lua/README.md 14). A key of a foreign type in place of the queue or of the requests counts as an empty queue,
+-- because an error here would hide what the script has done to the lock.
 --
 -- me is the waiter that the script acts for and that may take the lock, or nil: {acquirer; holds: it is marked as
 -- holding something; yields: it cannot take the lock now; if yields is "aside", it gives up its reservation, too}.
@@ -106,15 +106,15 @@ local function serve(keys, now_text, now_seconds, random, me)
     local AT_ONCE = 32
     local call, queue, requests = redis.call, keys[2], keys[3]
     local page, width = redis.pcall("ZRANGE", queue, "0", "0"), 1 -- it is usually the turn of the first waiter
-    local n_dropped, record, n_random, turn = 0, nil, nil, nil -- record: the first waiter's, if it was read already
 
     if not page[1] and not page.err then
         restore(queue, requests, 0)
         page = call("ZRANGE", queue, "0", "0")
     end
-    if page[1] and random + 0 < 32768 then
-        record, n_random = unpack(call("HMGET", requests, page[1], "random"))
-    end
+    local head = page[1] and redis.pcall("HMGET", requests, page[1], "random") or page
+    page = head.err and head or page -- which then has no waiter
+    -- record: the first waiter's, if it was read already
+    local n_dropped, record, n_random, turn = 0, head[1], random + 0 < 32768 and head[2], nil
     if n_random then
         -- In half the cases a waiter that asked for random access may overtake the head, from any place. That waiter
         -- is a page of its own, which counts for no place in the queue.

@@ -9,8 +9,8 @@ local function notify_next_sharer(keys, now_text)
         local waiter = read_record(acquirer, redis.call("HGET", keys[3], acquirer))
         if not waiter then
             return -- a Ruby waiter, which waits until the lock is free
-        elseif is_alive(keys[4], waiter, now_text, waiter.score_us) and not (
-            (waiter.access == "h" or waiter.access == "H") and notify(keys, waiter, waiter.nonce .. " look") == 0) then
+        elseif is_alive(keys[4], waiter, now_text, waiter.score_us)
+            and not (waiter.access:lower() == "h" and notify(keys, waiter, waiter.nonce .. " look") == 0) then
             return
         end
     end

@@ -23,6 +23,7 @@ end
 -- @include clock
 if held[1] == ARGV[1] then
     -- @include ttl
+    local asked, access = string.match(call("HGET", requests, acquirer) or "", "^%S+ %d+ (%x+) %d+ (%a)")
     -- @include fence
     if is_paused then
         return redis.error_reply("BUSY nothing is granted for a while")
@@ -32,7 +33,6 @@ if held[1] == ARGV[1] then
     if before and not is_less(before, token) then
         call("SET", fence, before)
     end
-    local asked, access = string.match(call("HGET", requests, acquirer) or "", "^%S+ %d+ (%x+) %d+ (%a)")
     call("DEL", lock) -- all its fields are the previous owner's
     call("HSET", lock, "acq_id", acquirer, "hst_id", host, "ts", now_seconds, "ini_ttl", ttl_ms,
          "rql_nonce", nonce, "rql_token", token, unpack(ARGV, 8))
@@ -42,7 +42,7 @@ if held[1] == ARGV[1] then
     end
     -- The acquirer may have refused this hand-over, and wait under another nonce.
     if asked == nonce then
-        call("ZREM", queue, acquirer)
+        redis.pcall("ZREM", queue, acquirer) -- a foreign type has no place of it, and the lock is handed on
         call("HDEL", requests, acquirer)
         -- The request is counted nowhere but among those of acquirers that hold other locks.
         if access == "Q" and call("HINCRBY", requests, "holders", -1) < 1 then

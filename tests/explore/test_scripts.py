@@ -4,6 +4,8 @@
 Usage: test_scripts.py PRELOAD
 """
 
+import itertools
+
 from calls import NEVER, RANDOM, acquirer, check, check_equal, host, main, nonce, refusal
 
 ONCE = "qw- 1000 0 1000"
@@ -165,6 +167,36 @@ def test_who_leaves_minds_no_foreign_key(calls):
     check_equal((calls.leave(OUR), calls.ask("DBSIZE")), ("2 0", 1))
     calls.ask("ZADD", QUEUE, 1, acquirer(OTHERS))
     check_equal((calls.leave(OUR), calls.ask("DBSIZE")), ("0 0", 2))
+
+
+def test_what_ends_a_lock_says_so_beside_a_foreign_key(calls):
+    """An error would hide that; and no waiter is served."""
+    ends = {"release": (nonce(1),), "decrease": (nonce(1), nonce(7), 30000), "sweep_lock": ("", "", 0)}
+    for key, script, random in itertools.product((QUEUE, RECORDS), ends, ("1", RANDOM)):
+        calls.begin()
+        let_three_wait(calls)
+        calls.ask("HSET", LOCK, f"rql_ext:{nonce(7)}", 30000)
+        calls.ask("SET", key, "foreign")
+        told = calls.call(script, *ends[script], random)
+        check_equal((script, [str(word) for word in (told.split() if isinstance(told, str) else told)[:2]]),
+                    (script, ["1", "0"]))
+        check_equal(calls.ask("EXISTS", LOCK), 0)
+
+
+def test_a_hand_over_inside_a_client_beside_a_foreign_key(calls):
+    """It is done or not: not by half."""
+    words = nonce(1), RANDOM, acquirer(2), nonce(2), host(2), 30000, calls.now_us + 9
+    let_three_wait(calls)
+    calls.ask("SET", QUEUE, "foreign")
+    check_equal(calls.call("transfer", *words), "4 0 30000")
+    calls.check_holder(2)
+    calls.begin()
+    let_three_wait(calls)
+    token = calls.ask("GET", "rql:fence")
+    calls.ask("SET", RECORDS, "foreign")
+    check("WRONGTYPE" in refusal(calls.call, "transfer", *words), "no error")
+    calls.check_holder(1)
+    check_equal(calls.ask("GET", "rql:fence"), token)
 
 
 def test_a_grant_that_gets_no_ttl_is_an_error(calls):

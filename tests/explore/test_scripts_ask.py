@@ -41,6 +41,17 @@ def test_a_holder_learns_of_it_by_its_renewal(calls):
     check_equal(calls.call("extend", nonce(1), TTL_MS, RANDOM), f"1 {calls.now_us} {TTL_MS}")
 
 
+def test_a_lock_that_is_renewed_beside_a_foreign_key_is_said_to_be(calls):
+    """Its holder would count it as lost."""
+    for begin in (hold, share):
+        calls.begin()
+        begin(calls, 1, *TELL)
+        calls.pass_ms(1000)
+        calls.ask("SET", QUEUE, "foreign")
+        check_equal(renew(calls, 1, shares=begin == share), (0, None))
+        check_equal(calls.ask("PTTL", LOCK), TTL_MS)
+
+
 def test_the_ttl_stays_as_it_is(calls):
     hold(calls, 1, *TELL)
     calls.pass_ms(10000)

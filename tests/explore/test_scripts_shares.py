@@ -474,9 +474,21 @@ def test_a_share_is_given_back_beside_keys_of_a_foreign_type(calls):
     for key in (QUEUE, RECORDS):
         calls.begin()
         let_share(calls, 1, 2)
+        let_wait(calls, 3, units="4096 4096")
         calls.ask("SET", key, "x")
         check_equal((leave(calls, 1), leave(calls, 2), leave(calls, 2)), ("2 0", "2 0", "0 0"))
         check_equal(calls.ask("EXISTS", LOCK, SHARES), 0)
+
+
+def test_a_lock_is_not_lowered_beside_a_key_of_a_foreign_type(calls):
+    """Its holder, who gets an error, has it as before."""
+    for key in (QUEUE, RECORDS):
+        calls.begin()
+        calls.acquire(1, f"q{WAITS}", ttl_ms=5000)
+        let_wait(calls, 2)
+        calls.ask("SET", key, "x")
+        check("WRONGTYPE" in refusal(extend, calls, 1), "no error")
+        check_equal((calls.ask("HEXISTS", LOCK, "rql_share"), calls.ask("PTTL", LOCK)), (0, 4999))
 
 
 def test_what_ruby_unlocks_ends_for_all_and_counts_no_more(calls):
