@@ -69,7 +69,8 @@ static void count_dropped(const struct rqli_history *self, int64_t n_records)
     rqli_stats_count(self->client->stats, 0, RQLI_STAT_HISTORY_DROPPED, n_records);
 }
 
-void rqli_history_drop(struct rqli_history *self, int64_t n_holds)
+/* Counts holds that the usage lacks. */
+static void drop(struct rqli_history *self, int64_t n_holds)
 {
     self->shared.n_dropped += n_holds;
     count_dropped(self, n_holds);
@@ -95,7 +96,7 @@ static void write_usage(struct rqli_duty *duty, struct rqli_call *call)
     int64_t day;
     size_t length;
 
-    rqli_history_drop(self, rqli_usage_take_back(&self->shared.sums));
+    drop(self, rqli_usage_take_back(&self->shared.sums));
     length = rqli_usage_write(&self->shared.sums, part->text, sizeof part->text, &day);
     self->shared.n_told = self->shared.n_dropped;
     keys->lock = rqli_usage_key(keys->set, day, part->record.key);
@@ -121,11 +122,11 @@ static void read_usage(struct rqli_duty *duty, const struct rqli_batch *answer,
     }
     self->shared.n_told = 0;
     if (!was_sent) {
-        rqli_history_drop(self, rqli_usage_take_back(sums));
+        drop(self, rqli_usage_take_back(sums));
     } else if (is_added) {
         (void)rqli_usage_end_sent(sums);
     } else {
-        rqli_history_drop(self, rqli_usage_end_sent(sums));
+        drop(self, rqli_usage_end_sent(sums));
     }
     if (reply && !is_added) {
         on_error(self, reply);
@@ -270,8 +271,19 @@ static void add_use(struct rqli_history *self, const struct rqli_ended_hold *hol
     if (rqli_usage_add(&self->shared.sums, hold->at_us / RQLI_DAY_US, field, &use)) {
         (void)rqli_record_plan(&self->shared.usage.record); /* or with the next hold */
     } else {
-        rqli_history_drop(self, 1);
+        drop(self, 1);
     }
+}
+
+void rqli_history_add_use(struct rqli_history *self, const struct rqli_ended_hold *hold)
+{
+    struct rqli_ended_hold nameless = *hold;
+
+    nameless.user = nameless.host = (struct rqli_slice){"", 0};
+    if (!self->shared.is_refused) {
+        add_use(self, &nameless);
+    }
+    count_dropped(self, 1);
 }
 
 static void add(struct rqli_history *self, const struct rqli_ended_hold *hold, bool is_single)

@@ -54,8 +54,9 @@ void rqli_history_hurry(struct rqli_history *self);
  * mutex of the background. */
 void rqli_history_add(struct rqli_history *self, const struct rqli_ended_hold *hold);
 
-/* Counts holds that the usage lacks, with the mutex. */
-void rqli_history_drop(struct rqli_history *self, int64_t n_holds);
+/* Adds a hold to the usage alone, as that of an unknown user and host, because there is no room to
+ * keep it one by one. The caller holds that mutex. */
+void rqli_history_add_use(struct rqli_history *self, const struct rqli_ended_hold *hold);
 
 /* The other functions do nothing for a client without a history. */
 

@@ -9,12 +9,13 @@
 
 enum {
     MOST = 500,        /* holds that wait for their names */
-    ASKED_AT_ONCE = 32 /* names in one call */
+    ASKED_AT_ONCE = 32 /* identities in one call */
 };
 
 struct other {
     struct rqli_dlink link;
     const char *acquirer; /* in `memory`, as all texts of the hold */
+    size_t place;         /* of its identity in the call that is under way */
     struct rqli_ended_hold hold;
     char memory[];
 };
@@ -23,18 +24,12 @@ struct rqli_history_others {
     struct rqli_record record; /* first */
     struct rqli_dlist waiting; /* under the mutex of the background */
     size_t n_waiting;
-    size_t n_asked; /* the first of them are in the call that is under way */
+    size_t n_asked; /* identities in the call that is under way */
 };
 
 static struct other *other_of(struct rqli_dlink *link)
 {
     return RQLI_OWNER(link, struct other, link);
-}
-
-static struct other *take_first(struct rqli_history_others *self)
-{
-    self->n_waiting--;
-    return other_of(rqli_dlist_take_first(&self->waiting));
 }
 
 /* An id ends with "/<identity>". */
@@ -45,20 +40,37 @@ static const char *identity_of(const char *acquirer)
     return slash ? slash + 1 : acquirer;
 }
 
-/* Asks for the entries of the first. */
+/* Returns where the identity is among n; n: nowhere. */
+static size_t place_of(const char *const *identities, size_t n, const char *identity)
+{
+    size_t i = 0;
+
+    while (i < n && strcmp(identities[i], identity) != 0) {
+        i++;
+    }
+    return i;
+}
+
+/* Asks for the entries of the first, and for each identity once, because a dead host may have held
+ * many locks. */
 static void write_question(struct rqli_duty *duty, struct rqli_call *call)
 {
     struct rqli_history_others *self = (struct rqli_history_others *)duty;
-    struct rqli_dlink *at = self->waiting.first;
+    const char *asked[ASKED_AT_ONCE];
 
     rqli_call_init_of_set(call, RQLI_SCRIPT_COUNT, duty->set);
     rqli_call_text(call, "HMGET");
     rqli_call_slice(call, duty->set->clients);
     self->n_asked = 0;
-    while (at && self->n_asked < ASKED_AT_ONCE) {
-        rqli_call_text(call, identity_of(other_of(at)->acquirer));
-        self->n_asked++;
-        at = at->next;
+    for (struct rqli_dlink *at = self->waiting.first; at; at = at->next) {
+        struct other *other = other_of(at);
+        const char *identity = identity_of(other->acquirer);
+
+        other->place = place_of(asked, self->n_asked, identity);
+        if (other->place == self->n_asked && self->n_asked < ASKED_AT_ONCE) {
+            asked[self->n_asked++] = identity;
+            rqli_call_text(call, identity);
+        }
     }
 }
 
@@ -79,6 +91,25 @@ static void add(struct rqli_history *history, struct other *other, struct rqli_s
     rqli_history_add(history, &other->hold);
 }
 
+/* Takes the holds that the call has asked for off those that wait. */
+static struct rqli_dlist take_asked(struct rqli_history_others *self)
+{
+    struct rqli_dlist asked = {0};
+    struct rqli_dlink *at = self->waiting.first;
+
+    while (at) {
+        struct other *other = other_of(at);
+
+        at = at->next;
+        if (other->place < self->n_asked) {
+            rqli_dlist_remove(&self->waiting, &other->link);
+            rqli_dlist_add(&asked, &other->link);
+            self->n_waiting--;
+        }
+    }
+    return asked;
+}
+
 /* Without an answer, names stay unknown. */
 static void read_answer(struct rqli_duty *duty, const struct rqli_batch *answer,
                         const struct rqli_reply *reply, rql_status fault)
@@ -86,19 +117,21 @@ static void read_answer(struct rqli_duty *duty, const struct rqli_batch *answer,
     struct rqli_history_others *self = (struct rqli_history_others *)duty;
     rql_client *client = self->record.client;
     bool is_known = reply && reply->type == RQLI_REPLY_ARRAY && reply->count == self->n_asked;
+    struct rqli_dlist asked = take_asked(self);
+    struct rqli_dlink *link;
 
     (void)answer;
-    for (size_t i = 0; i < self->n_asked; i++) {
-        const struct rqli_reply *item = is_known ? &reply->items[i] : NULL;
-        struct other *other = take_first(self);
+    self->n_asked = 0;
+    rqli_background_unlock(client->background);
+    while ((link = rqli_dlist_take_first(&asked)) != NULL) {
+        struct other *other = other_of(link);
+        const struct rqli_reply *item = is_known ? &reply->items[other->place] : NULL;
 
-        rqli_background_unlock(client->background);
         add(client->history, other,
             item && item->type == RQLI_REPLY_TEXT ? item->text : (struct rqli_slice){"", 0});
         free(other);
-        rqli_background_lock(client->background);
     }
-    self->n_asked = 0;
+    rqli_background_lock(client->background);
     rqli_record_plan_next(&self->record, self->n_waiting > 0, reply || fault == RQL_E_UNKNOWN);
 }
 
@@ -118,7 +151,7 @@ struct rqli_history_others *rqli_history_others_new(rql_client *client)
 struct rqli_history_others *rqli_history_others_free(struct rqli_history_others *self)
 {
     while (self && self->waiting.first) {
-        free(take_first(self));
+        free(other_of(rqli_dlist_take_first(&self->waiting)));
     }
     free(self);
     return NULL;
@@ -140,6 +173,7 @@ static struct other *copy(struct rqli_slice acquirer, const struct rqli_ended_ho
 
     if (self) {
         cursor = self->memory;
+        self->place = ASKED_AT_ONCE; /* in no call */
         self->hold = *hold;
         self->hold.is_counted = true;
         self->acquirer = rqli_pack(&cursor, acquirer);
@@ -166,7 +200,7 @@ void rqli_history_note_other(rql_client *client, struct rqli_slice acquirer,
         rqli_dlist_add(&self->waiting, &other->link);
         self->n_waiting++;
     } else {
-        rqli_history_drop(client->history, 1);
+        rqli_history_add_use(client->history, hold);
         free(other);
     }
     rqli_background_unlock(client->background);

@@ -13,8 +13,9 @@ struct rqli_history_others *rqli_history_others_free(struct rqli_history_others 
 
 void rqli_history_others_hurry(struct rqli_history_others *self);
 
-/* Notes a hold of this acquirer; its user, host and client are not read. Does nothing for a client
- * without a history. Any thread; the caller does not hold the mutex of the background. */
+/* Notes a hold of this acquirer; its user, host and client are not read. If too many wait for their
+ * names, the hold is only added to the usage, as that of an unknown user and host. Does nothing for
+ * a client without a history. Any thread; the caller does not hold the mutex of the background. */
 void rqli_history_note_other(rql_client *client, struct rqli_slice acquirer,
                              const struct rqli_ended_hold *hold);
 

@@ -235,6 +235,25 @@ def test_a_holder_that_was_flushed_counts_once(server, rql):
     check_equal([(row[0], row[3]) for row in usage(rql, "a").values()], [(1, 1)])
 
 
+def test_a_dead_host_that_held_hundreds_of_locks_is_in_the_usage(server, rql):
+    """Those that find no room to wait for the name of their holder count, too."""
+    leave_out_in_cluster("hosts of the first partition")
+    acquirer, host = f"rql:acq:1/1/0/0/{32 * 'a'}", f"rql:hst:1/1/0/{32 * 'a'}"
+    now_us = server.now_us()
+    server.ask("HSET", "rql:clients", 32 * "a", f'{{"host":"web","pid":7,"program":"p","user":"ann","at_us":{now_us}}}')
+    server.ask("EVAL", "for i = 1, 700 do redis.call('HSET', 'rql:lock:' .. i, 'acq_id', ARGV[1], 'hst_id', ARGV[2], "
+               "'ts', ARGV[3], 'rql_token', i) redis.call('PEXPIRE', 'rql:lock:' .. i, 600000) end", 0, acquirer, host,
+               now_us / 1e6)
+    server.ask("HSET", "rql:swarm:hsts", host, 1000)
+    before = server.n_calls("hmget")
+    check_equal(rql("swarm", "flush", RQL_HISTORY="long").code, 0)
+    told = rql("history", "--by", "user", "--json").json()
+    check_equal((sum(row["holds"] for row in told["usage"]), told["dropped"]), (700, 0))
+    check_equal({(hold["user"], hold["client"]) for hold in singles(rql)}, {("ann", "web p[7]")})
+    # The script that ends a lock calls HMGET once.
+    check(server.n_calls("hmget") - before < 700 + 10, "an identity is asked for more than once in a call")
+
+
 def test_each_lock_of_a_series_counts_and_a_reentry_does_not(_server, rql):
     leave_out_in_cluster("a series of names without a {tag}")
     check_equal(rql("series", "a", "b", "--", PROGRAM, "ls", RQL_HISTORY="all").code, 0)
