@@ -32,48 +32,6 @@ enum {
     WHERE_SIZE = RQL_ID_SIZE + 8,
 };
 
-/* Asks for the flusher of a set of keys, or for the next page of its hosts. */
-static void write_question(const struct rqli_key_set *set, const struct rqli_walk *hosts,
-                           struct rqli_command *command)
-{
-    if (hosts) {
-        rqli_walk_ask(hosts, command, HOSTS_PAGE);
-    } else {
-        rqli_command_words(command, "GET", set->flusher.data, NULL);
-    }
-}
-
-/* Asks for a page of hosts; hosts NULL: for the flusher. After RQL_OK the caller gives *out
- * back; its last reply may be an error. */
-static rql_status ask(const struct rqli_reader *reader, const struct rqli_key_set *set,
-                      const struct rqli_walk *hosts, struct rqli_batch **out)
-{
-    struct rqli_retries retries = {.until_us = rqli_client_until_us(reader->client, rqli_now_us())};
-
-    rqli_fleet_on_use(&reader->client->fleet);
-    for (;;) {
-        RQLI_AUTO(rqli_batch_give)
-        struct rqli_batch *batch = rqli_client_batch(reader->client, set);
-        rql_status status;
-
-        if (!batch) {
-            return rqli_fail_nomem(reader->error);
-        }
-        write_question(set, hosts, &batch->command);
-        status = rqli_reader_run(reader, batch);
-        if (status) {
-            return status;
-        }
-        retries.again_us = 0;
-        if (!rqli_client_follows(reader->client, set, &batch->reply[batch->command.n_commands - 1],
-                                 &retries)) {
-            *out = RQLI_GIVE(batch);
-            return RQL_OK;
-        }
-        rqli_sleep_until(retries.again_us);
-    }
-}
-
 /* Reads the identity of the elected client. Without the key no client is elected, because an
  * election expires with its TTL. */
 static rql_status read_flusher(const struct rqli_batch *batch, char out[RQL_ID_SIZE],
@@ -98,13 +56,17 @@ rql_status rql_swarm_flusher(rql_client *client, char out[RQL_ID_SIZE], rql_erro
     const struct rqli_reader reader = {.client = client, .where = RQLI_KEY_FLUSHER, .error = error};
     RQLI_AUTO(rqli_batch_give) struct rqli_batch *batch = NULL;
     rql_status status = rqli_client_check(client, error);
+    struct rqli_keys keys;
 
     if (!status && !out) {
         status = rqli_fail(error, RQL_E_INVALID, "out is NULL");
     }
-    if (!status) {
-        status = ask(&reader, rqli_client_nth_set(client, 0), NULL, &batch);
+    if (status) {
+        return status;
     }
+    keys.set = rqli_client_nth_set(client, 0);
+    status = rqli_reader_status(&reader, rqli_query_about(client, &keys, &batch, error, "GET",
+                                                          keys.set->flusher.data, NULL));
     return status ? status : read_flusher(batch, out, error);
 }
 
@@ -173,22 +135,18 @@ static void add_hosts(struct hosts *self, size_t set, const struct rqli_walk *fo
     }
 }
 
-/* Reads the hosts of one set. A walk that does not end is cut without a fault. The caller frees
- * the lists, after a fault as well. */
+/* Reads the hosts of one set. The caller frees the lists, after a fault as well. */
 static rql_status read_set(const struct rqli_reader *reader, size_t number, struct hosts *out,
                            int64_t zombie_ttl_ms)
 {
     const struct rqli_key_set *set = rqli_client_nth_set(reader->client, number);
     RQLI_AUTO(rqli_walk_fini) struct rqli_walk walk = {0};
-    rql_status status = RQL_OK;
+    struct rqli_reader of_set = *reader;
+    rql_status status;
 
+    of_set.set = set;
     rqli_walk_init(&walk, NULL, set->hosts.data);
-    for (int i = 0; !status && !walk.is_done && i < RQLI_WALK_ROUNDS_MAX; i++) {
-        RQLI_AUTO(rqli_batch_give) struct rqli_batch *batch = NULL;
-
-        status = ask(reader, set, &walk, &batch);
-        status = status ? status : rqli_walk_take(&walk, batch, reader->error);
-    }
+    status = rqli_walk_read_all(&of_set, &walk, HOSTS_PAGE);
     if (!status) {
         add_hosts(out, number, &walk, zombie_ttl_ms);
     }

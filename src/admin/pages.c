@@ -363,7 +363,8 @@ rql_status rqli_walk_take(struct rqli_walk *self, const struct rqli_batch *batch
     return RQL_OK;
 }
 
-rql_status rqli_walk_read(const struct rqli_reader *reader, struct rqli_walk *self, int64_t count)
+static rql_status read_page_there(const struct rqli_reader *reader, struct rqli_walk *self,
+                                  int64_t count)
 {
     RQLI_AUTO(rqli_batch_give)
     struct rqli_batch *batch = self->node ? rqli_batch_take(rqli_conns_choose(&self->node->conns))
@@ -375,6 +376,27 @@ rql_status rqli_walk_read(const struct rqli_reader *reader, struct rqli_walk *se
     }
     status = rqli_reader_run(reader, batch);
     return status ? status : rqli_walk_take(self, batch, reader->error);
+}
+
+/* If a hash has moved, its walk begins again at the node that has it now: a cursor is of no use at
+ * another node than its own. */
+static rql_status read_next_page(const struct rqli_reader *reader, struct rqli_walk *self,
+                                 int64_t count)
+{
+    struct rqli_retries retries = {.until_us = rqli_client_until_us(reader->client, rqli_now_us())};
+    struct rqli_reader follower = *reader;
+    rql_status status;
+
+    follower.retries = &retries;
+    for (;;) {
+        retries.again_us = 0;
+        status = read_page_there(&follower, self, count);
+        if (!status || retries.again_us == 0) {
+            return status;
+        }
+        (void)snprintf(self->cursor, sizeof self->cursor, "0");
+        rqli_sleep_until(retries.again_us);
+    }
 }
 
 /* A walk of keys ends when the server says so, because nothing else says how many keys there
@@ -389,7 +411,7 @@ rql_status rqli_walk_read_all(const struct rqli_reader *reader, struct rqli_walk
                          rqli_client_until_us(reader->client, rqli_now_us()));
     rqli_walk_use(self, reader->client, NULL);
     for (int i = 0; !status && !self->is_done && (!self->hash || i < RQLI_WALK_ROUNDS_MAX); i++) {
-        status = rqli_walk_read(reader, self, count);
+        status = read_next_page(reader, self, count);
     }
     if (!self->is_done) {
         rqli_list_sort(&self->found);

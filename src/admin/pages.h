@@ -116,8 +116,7 @@ static inline void rqli_walk_fini_p(struct rqli_walk *self)
 void rqli_walk_ask(const struct rqli_walk *self, struct rqli_command *command, int64_t count);
 rql_status rqli_walk_take(struct rqli_walk *self, const struct rqli_batch *batch, rql_error *error);
 
-/* Read one page, and all pages. */
-rql_status rqli_walk_read(const struct rqli_reader *reader, struct rqli_walk *self, int64_t count);
+/* Reads all pages. */
 rql_status rqli_walk_read_all(const struct rqli_reader *reader, struct rqli_walk *self,
                               int64_t count);
 

@@ -3,7 +3,7 @@
 import json
 
 import shards
-from cluster import clustered
+from cluster import PARTITION_SLOTS, clustered
 from harness import check_equal, main, once, wait_until
 from partitions import prefix_of, slot_of_lock
 from shards import HELD, PATIENT
@@ -69,6 +69,17 @@ def what_the_library_lists_is_of_all_masters_and_one_lock_is_asked_of_its_own(wo
             check_equal({info["name"]: info["token"] for info in some}, tokens)
         scene.end()
         check_equal(inspect(scene.operator, "is_locked", scene.names[-1]), False)
+
+
+@once
+def what_is_not_about_one_lock_is_read_where_it_has_moved(world, _kind, _names):
+    """The clients, which are in the first partition, and the hosts. The operator knows their old place."""
+    with clustered(world, 2) as cluster:
+        operator, slot = world.actor("thread", world.client(url=cluster.url())), PARTITION_SLOTS[0]
+        for words in {"do": "drain_host", "host": "rql:hst:1"}, {"do": "hosts"}:
+            operator.begin(**words).outcome().check()
+            cluster.migrate(slot, cluster.other_master(cluster.owner(slot)))
+            operator.begin(**words).outcome().check()
 
 
 @once
