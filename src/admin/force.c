@@ -208,7 +208,6 @@ rql_status rqli_end_by_secret(rql_client *client, const char *name, const char *
     bool is_of_several = false;
     rql_status status = rqli_named_init(&lock, client, name, error);
 
-    status = status ? status : check_secret(secret, error);
     status = status ? status : read_is_of_several(client, &lock.keys, &is_of_several, error);
     if (!status) {
         holders = rqli_ended_read(client, &lock.keys);
@@ -229,13 +228,17 @@ rql_status rqli_end_by_secret(rql_client *client, const char *name, const char *
 rql_status rql_lock_release_by_secret(rql_client *client, const char *name, const char *secret,
                                       rql_error *error)
 {
-    return rqli_end_by_secret(client, name, secret, RQLI_ENDED_RELEASED, error);
+    rql_status status = check_secret(secret, error);
+
+    return status ? status : rqli_end_by_secret(client, name, secret, RQLI_ENDED_RELEASED, error);
 }
 
 rql_status rql_lock_release_of_killed(rql_client *client, const char *name, const char *secret,
                                       rql_error *error)
 {
-    return rqli_end_by_secret(client, name, secret, RQLI_ENDED_KILLED, error);
+    rql_status status = check_secret(secret, error);
+
+    return status ? status : rqli_end_by_secret(client, name, secret, RQLI_ENDED_KILLED, error);
 }
 
 /* Extends the share of this secret in a lock of several. */

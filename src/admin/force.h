@@ -3,8 +3,8 @@
 
 #include "lock/history.h"
 
-/* Ends the grant, or the share, of this secret, as rql_lock_release_by_secret() does. ending: how
- * the history calls it. */
+/* Ends the grant, or the share, of this nonce, as rql_lock_release_by_secret() does. The caller has
+ * checked that it is the nonce of a grant. ending: how the history calls it. */
 rql_status rqli_end_by_secret(rql_client *client, const char *name, const char *secret,
                               enum rqli_ending ending, rql_error *error);
 

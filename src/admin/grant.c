@@ -19,11 +19,12 @@ struct grant {
     char secret[RQL_SECRET_SIZE]; /* "": not found */
 };
 
+/* The nonce of a kept lock is no secret that a caller could give: it begins with "kept". */
 static void note_secret(struct grant *self, struct rqli_slice nonce, int64_t token)
 {
     char *cursor = self->secret;
 
-    if (token == self->token && nonce.length < sizeof self->secret) {
+    if (token == self->token && nonce.length == sizeof self->secret - 1) {
         (void)rqli_pack(&cursor, nonce);
     }
 }

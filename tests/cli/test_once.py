@@ -213,5 +213,15 @@ def test_rql_run_holds_at_least_as_long(server, rql):
     check_equal(rql("run", "a", "--try", "--", "true").code, 1)
 
 
+def test_a_kept_lock_is_ended_by_its_token(server, rql):
+    """That ends no hold."""
+    check_equal(rql("run", "a", "--hold-at-least", "1m", "--", "true").code, 0)
+    token = str(rql("info", "a", "--json").json()["token"])
+    result = rql("unlock", "a", "--force", "--token", token, RQL_HISTORY="all")
+    check_equal((result.code, result.out, result.err), (0, "lock: released\n", ""))
+    assert not server.is_locked("a")
+    check_equal(rql("history", "--list", "--json").json()["holds"], [])
+
+
 if __name__ == "__main__":
     main()
