@@ -18,7 +18,8 @@
  * - single holds, of which those that find no room are left out and counted.
  *
  * Single holds are sent again until the server answers, because a reader keeps one for each token.
- * Sums that were sent without an answer are not sent again: they may have been added.
+ * Sums that were sent without an answer are not sent again: they may have been added. Both are sent
+ * again if the server says that it has done nothing, as when it is busy or full.
  */
 
 enum {
@@ -84,6 +85,12 @@ static void on_error(struct rqli_history *self, const struct rqli_reply *reply)
         rqli_reply_says(reply, "NOPERM") || rqli_reply_says(reply, "WRONGTYPE");
 }
 
+/* Returns whether a call was not sent, or was refused before it did anything. */
+static bool has_done_nothing(const struct rqli_reply *reply, rql_status fault)
+{
+    return reply ? rqli_reply_did_nothing(reply) : fault != RQL_E_UNKNOWN;
+}
+
 /* ---- the usage ---- */
 
 /* The call may be the repetition of one that has done nothing, in a cluster whose partitions move:
@@ -114,14 +121,14 @@ static void read_usage(struct rqli_duty *duty, const struct rqli_batch *answer,
     struct rqli_history *self = part->history;
     struct rqli_usage *sums = &self->shared.sums;
     bool is_added = reply && reply->type != RQLI_REPLY_ERROR;
-    bool was_sent = reply || fault == RQL_E_UNKNOWN;
+    bool is_undone = has_done_nothing(reply, fault);
 
     (void)answer;
-    if (is_added || (was_sent && !reply)) {
+    if (is_added || (!reply && !is_undone)) {
         self->shared.n_dropped -= self->shared.n_told;
     }
     self->shared.n_told = 0;
-    if (!was_sent) {
+    if (is_undone) {
         drop(self, rqli_usage_take_back(sums));
     } else if (is_added) {
         (void)rqli_usage_end_sent(sums);
@@ -131,7 +138,7 @@ static void read_usage(struct rqli_duty *duty, const struct rqli_batch *answer,
     if (reply && !is_added) {
         on_error(self, reply);
     }
-    rqli_record_plan_next(&part->record, sums->n_waiting > 0, was_sent);
+    rqli_record_plan_next(&part->record, sums->n_waiting > 0, !is_undone);
 }
 
 /* ---- single holds ---- */
@@ -176,18 +183,18 @@ static void read_singles(struct rqli_duty *duty, const struct rqli_batch *answer
 {
     struct part *part = (struct part *)duty;
     struct rqli_history *self = part->history;
+    bool is_over = reply && !has_done_nothing(reply, fault);
 
     (void)answer;
-    (void)fault;
-    if (reply && reply->type == RQLI_REPLY_ERROR) {
+    if (is_over && reply->type == RQLI_REPLY_ERROR) {
         count_dropped(self, (int64_t)self->shared.n_sent);
         on_error(self, reply);
     }
-    if (reply) {
+    if (is_over) {
         end_singles(self, self->shared.n_sent);
     }
     self->shared.n_sent = 0;
-    rqli_record_plan_next(&part->record, self->shared.n_singles > 0, reply != NULL);
+    rqli_record_plan_next(&part->record, self->shared.n_singles > 0, is_over);
 }
 
 static void put(struct rqli_writer *out, const char *name, struct rqli_slice value)

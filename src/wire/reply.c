@@ -154,6 +154,11 @@ rql_status rqli_reply_class(const struct rqli_reply *error_reply)
     return classify(useful_part(error_reply->text))->status;
 }
 
+bool rqli_reply_did_nothing(const struct rqli_reply *reply)
+{
+    return reply->type == RQLI_REPLY_ERROR && classify(useful_part(reply->text))->nothing_done;
+}
+
 /* Ends a text that was cut, but not within a character of UTF-8. */
 static size_t put_cut(char *out, size_t length)
 {

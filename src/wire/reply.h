@@ -41,6 +41,9 @@ bool rqli_reply_says(const struct rqli_reply *reply, const char *word);
  * repeated with its text. */
 bool rqli_reply_wants_text(const struct rqli_reply *reply);
 
+/* Returns whether the reply is an error that says that nothing was done. */
+bool rqli_reply_did_nothing(const struct rqli_reply *reply);
+
 bool rqli_reply_is(const struct rqli_reply *reply, const char *text);
 
 /* Returns whether the user has no right to the command, or there is no such command: it was

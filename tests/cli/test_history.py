@@ -2,6 +2,7 @@
 """rql history: what clients record of holds that have ended, and what is shown of it."""
 import collections
 import os
+import re
 import signal
 import time
 
@@ -281,6 +282,27 @@ def test_one_client_writes_once_in_a_second(server, rql):
         took_s, count = time.monotonic() - begun_s, n_writes(server) - before
     check(2 <= count <= 2 * (took_s + 2), f"{count} calls in {took_s:.1f} s")
     check_equal(sum(row[0] for row in usage(rql).values()), 301)
+
+
+def n_failed(server):
+    """Calls as above that the server has refused."""
+    return int(re.search(r"cmdstat_eval:.*failed_calls=(\d+)", server.ask("INFO", "commandstats")).group(1))
+
+
+def test_what_a_full_server_refuses_is_recorded_later(server, rql):
+    with Agent(rql, RQL_HISTORY="all") as agent:
+        line = agent.connect()
+        line.call("RQL.LOCK", "a")
+        before = n_failed(server)
+        server.ask("CONFIG", "SET", "maxmemory", "1")
+        line.call("RQL.UNLOCK", "a")
+        wait_until(lambda: n_failed(server) >= before + 2, "usage and single hold are refused")
+        server.ask("CONFIG", "SET", "maxmemory", "0")
+        (hold,) = await_singles(rql, 1)
+        check_equal((hold["name"], hold["ended"]), ("a", "released"))
+        wait_until(lambda: "a" in usage(rql), "it is in the usage")
+    told = rql("history", "--json").json()
+    check_equal(([row["holds"] for row in told["usage"]], told["dropped"]), ([1], 0))
 
 
 def test_a_user_without_the_right_goes_on_without_a_history(server, rql):

@@ -49,6 +49,7 @@ TEST(every_code_has_its_class_and_says_if_nothing_was_done)
         rql_error error = {0};
 
         assert_int_equal(rqli_reply_class(&reply), row->status);
+        assert_int_equal(rqli_reply_did_nothing(&reply), row->did_nothing);
         assert_int_equal(rqli_reply_fault(&reply, "grant", "rql:lock:x", &error), row->status);
         assert_int_equal(strstr(error.message, "; nothing was done") != NULL, row->did_nothing);
     }
