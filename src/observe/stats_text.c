@@ -1,3 +1,4 @@
+#include "base/result.h"
 #include "base/text.h"
 #include "observe/histogram.h"
 
@@ -107,17 +108,20 @@ static void write_buckets(struct rqli_writer *out, const rql_histogram *times,
     rqli_write_text(out, "\n");
 }
 
-/* Like snprintf(), returns the length of the whole text, whether or not there was room for it. */
+/* Like snprintf(), returns the length of the whole text, whether or not there was room for it. What
+ * the struct of an earlier program lacks is 0. */
 size_t rql_stats_openmetrics(const rql_stats *stats, char *buffer, size_t size)
 {
+    rql_stats all;
     struct rqli_writer out;
 
+    rqli_result_fill(&all, sizeof all, stats, stats->size);
     rqli_writer_init(&out, buffer, size);
     for (size_t i = 0; i < N_COUNTERS; i++) {
-        write_metric(&out, stats, &counters[i]);
+        write_metric(&out, &all, &counters[i]);
     }
     for (size_t i = 0; i < N_HISTOGRAMS; i++) {
-        write_buckets(&out, histogram_of(stats, &histograms[i]), &histograms[i]);
+        write_buckets(&out, histogram_of(&all, &histograms[i]), &histograms[i]);
     }
     rqli_write_text(&out, "# EOF\n");
     return rqli_writer_end(&out);
@@ -163,16 +167,18 @@ static void write_quantiles(struct rqli_writer *out, const rql_histogram *times,
 
 size_t rql_stats_json(const rql_stats *stats, char *buffer, size_t size)
 {
+    rql_stats all;
     struct rqli_writer out;
 
+    rqli_result_fill(&all, sizeof all, stats, stats->size);
     rqli_writer_init(&out, buffer, size);
     rqli_write_text(&out, "{");
     for (size_t i = 0; i < N_COUNTERS; i++) {
-        write_member(&out, stats, i);
+        write_member(&out, &all, i);
     }
     for (size_t i = 0; i < N_HISTOGRAMS; i++) {
         rqli_write_text(&out, i > 0 ? "," : "");
-        write_quantiles(&out, histogram_of(stats, &histograms[i]), &histograms[i]);
+        write_quantiles(&out, histogram_of(&all, &histograms[i]), &histograms[i]);
     }
     rqli_write_text(&out, "}");
     return rqli_writer_end(&out);

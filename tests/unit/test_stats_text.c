@@ -71,6 +71,20 @@ TEST(each_format_says_what_was_counted_and_is_cut_to_size)
     }
 }
 
+/* A program that was built with an earlier version has a shorter struct. */
+TEST(what_the_struct_of_a_program_lacks_is_0)
+{
+    rql_stats stats = make_stats();
+
+    stats.size = offsetof(rql_stats, history_dropped);
+    stats.history_dropped = 9; /* of whatever follows the struct */
+    (void)rql_stats_openmetrics(&stats, text, sizeof text);
+    assert_non_null(strstr(text, "rql_history_dropped_total 0\n"));
+    (void)rql_stats_json(&stats, text, sizeof text);
+    assert_non_null(strstr(text, "\"history_dropped\":0"));
+    assert_non_null(strstr(text, "\"acquisitions\":42"));
+}
+
 /* Numbers as long as they get. */
 TEST(there_is_room_for_all)
 {
