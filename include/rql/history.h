@@ -6,9 +6,10 @@
  * @brief What the clients have recorded of holds that have ended (rql_options::history).
  *
  * There are two records. The *usage* has sums for each lock, user, host and day, and is complete as
- * long as the server answers. Of *single holds*, the long ones are kept, or a sample, and all that
- * did not end by a release. Both leave out what no party has noticed: a hold that ended by its TTL
- * because its process was killed, if no swarm watches its host.
+ * long as the server answers. A hold counts twice in it if another party has ended the hold and the
+ * holder finds that out only when its TTL is over. Of *single holds*, the long ones are kept, or a
+ * sample, and all that did not end by a release. Both leave out what no party has noticed: a hold
+ * that ended by its TTL because its process was killed, if no swarm watches its host.
  *
  * With several servers both records are on the server that has the first partition.
  */
