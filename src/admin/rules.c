@@ -181,7 +181,7 @@ static void note_page(const struct rqli_sweep_rule *self, struct rqli_sweep *swe
             .units = number_of(&item[2]),
         };
 
-        hold.held_us = rqli_later(hold.at_us - hold.token, 0);
+        hold.held_us = hold.token < 0 ? -1 : rqli_later(hold.at_us - hold.token, 0);
         note_acquirer(sweep, item);
         note_hold(self, sweep, target, item->text, &hold);
     }

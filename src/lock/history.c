@@ -269,7 +269,7 @@ static void add_single(struct rqli_history *self, const struct rqli_ended_hold *
 static void add_use(struct rqli_history *self, const struct rqli_ended_hold *hold)
 {
     const struct rqli_use use = {.holds = 1,
-                                 .held_us = hold->held_us,
+                                 .held_us = rqli_later(hold->held_us, 0),
                                  .waited_us = rqli_later(hold->waited_us, 0),
                                  .lost = hold->ending != RQLI_ENDED_RELEASED};
     char field[RQLI_USAGE_FIELD_SIZE];

@@ -28,9 +28,9 @@ struct rqli_ended_hold {
     struct rqli_slice reason;
     int64_t at_us;     /* when it ended, by the server's clock */
     int64_t waited_us; /* -1: not known */
-    int64_t held_us;
-    int64_t token; /* -1: a lock of the gem */
-    int64_t units; /* of a share; 0: it was held alone */
+    int64_t held_us;   /* -1: not known */
+    int64_t token;     /* -1: a lock of the gem */
+    int64_t units;     /* of a share; 0: it was held alone */
     enum rqli_ending ending;
     bool is_counted; /* in the usage; false: the party that has ended it counts it */
 };

@@ -160,6 +160,15 @@ def test_a_grant_that_is_ended_by_its_token_is_forced(_server, rql):
     check_equal((hold["ended"], hold["user"], str(hold["token"])), ("forced", "ann", token))
 
 
+def test_a_lock_that_does_not_say_since_when_it_is_held_adds_no_time(server, rql):
+    leave_out_in_cluster("a key without a partition")
+    server.ask("HSET", "rql:lock:a", "acq_id", "rql:acq:1/1/0/0/a", "hst_id", "rql:hst:1/1/0/a", "ts", "x")
+    check_equal(rql("unlock", "a", "--force", RQL_HISTORY="long").code, 0)
+    (hold,) = await_singles(rql, 1)
+    check_equal((hold["ended"], hold["held_us"]), ("forced", None))
+    check_equal(usage(rql), {"a": (1, 0, 0, 1)})
+
+
 def test_all_that_is_cleared_is_recorded(_server, rql):
     first, second = (start_holding(rql, name, "--ttl", "300ms") for name in "ab")
     check_equal(rql("clear", "--force", RQL_HISTORY="long").code, 0)
