@@ -157,6 +157,16 @@ static const struct rqli_watched *find(const struct reading *self, const char *n
                : NULL;
 }
 
+/* Reads the holders of a lock of several. Another program's lock may have a name that librql does
+ * not take. */
+static rql_status read_holders(rql_watch *self, const rql_lock_info *lock, rql_holder_list **out,
+                               rql_error *error)
+{
+    const struct rqli_reader reader = {.client = self->client, .where = lock->key, .error = error};
+
+    return rqli_read_holders(&reader, rqli_slice_of(lock->key), out);
+}
+
 /* The lists have an item for each name, in the same order. */
 static rql_status fill(rql_watch *self, struct reading *out, rql_error *error)
 {
@@ -174,7 +184,7 @@ static rql_status fill(rql_watch *self, struct reading *out, rql_error *error)
         const rql_queue_info *queue = out->queues->item[i];
 
         if (lock->status == RQL_KEY_ALIVE && rqli_lock_info_is_of_several(lock)) {
-            status = rql_lock_holders(self->client, lock->name, &out->holders[i], error);
+            status = read_holders(self, lock, &out->holders[i], error);
         }
         out->watched[i] =
             (struct rqli_watched){.name = lock->name,

@@ -76,7 +76,8 @@ static void count_queue(struct cli_counts *counts, const char **hosts, const rql
     }
 }
 
-/* Asks for the holders of each lock that several share. */
+/* Asks for the holders of each lock that several share. Another program's lock may have a name that
+ * the library does not take. */
 static rql_status read_holders(struct cli_reading *self, rql_client *client, rql_error *error)
 {
     rql_status status = RQL_OK;
@@ -87,6 +88,7 @@ static rql_status read_holders(struct cli_reading *self, rql_client *client, rql
 
         if (info->status == RQL_KEY_ALIVE && cli_is_of_several(info)) {
             status = rql_lock_holders(client, info->name, &self->holders[i], error);
+            status = status == RQL_E_INVALID ? RQL_OK : status;
         }
     }
     return status;

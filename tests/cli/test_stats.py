@@ -58,6 +58,14 @@ def test_the_hosts_of_sharers_are_counted(server, rql):
     check_equal((counts["locks"], counts["hosts"]), (2, 3))
 
 
+def test_a_lock_of_several_with_a_foreign_name_is_counted(server, rql):
+    leave_out_in_cluster("a key without a partition")
+    share_as(server, "a\nb", 8, ("1", ""), ("1", ""))
+    share_as(server, "c", 8, ("1", ""))
+    counts = rql("stats", "--json").json()
+    check_equal((counts["locks"], counts["hosts"]), (2, 1))
+
+
 def test_stats_of_an_empty_server_are_zero(_server, rql):
     check_equal(set(rql("stats", "--json").json().values()), {0})
     samples, _ = reading(rql)

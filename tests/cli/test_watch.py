@@ -7,7 +7,8 @@ import re
 import signal
 import time
 
-from harness import PROGRAM, Server, Program, check_equal, check_in, finish, main, read_line, start_waiting, wait_until
+from harness import (PROGRAM, Program, Server, check_equal, check_in, finish, leave_out_in_cluster, main, read_line, share_as,
+                     start_waiting, wait_until)
 
 RECORDINGS = pathlib.Path(__file__).resolve().parents[1] / "golden" / "recordings"
 
@@ -128,6 +129,19 @@ def test_all_locks_are_watched_and_new_ones_are_found(server, rql):
     check_equal(watch.begin()[0]["name"], "a")
     hold(rql, server, "b")
     check_equal(watch.await_event("granted")["name"], "b")
+    watch.end()
+
+
+def test_a_lock_of_several_may_have_any_name(server, rql):
+    """Another program has made it."""
+    leave_out_in_cluster("a key without a partition")
+    share_as(server, "a\nb", 8, ("1", ""), ("2", ""))
+    watch = Watch(rql, "--all", "--event", "now,left,away")
+    now = watch.begin()[0]
+    check_equal((now["name"], now["n_holders"]), ("a\nb", 2))
+    server.ask("DEL", "rql:lock:a\nb")
+    check_equal(watch.await_event("left")["name"], "a\nb")
+    check_equal({event["event"] for event in watch.events}, {"now", "left"})
     watch.end()
 
 
