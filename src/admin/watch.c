@@ -191,9 +191,52 @@ static rql_status fill(rql_watch *self, struct reading *out, rql_error *error)
                                   .lock = lock->status == RQL_KEY_ALIVE ? lock : NULL,
                                   .holders = out->holders[i],
                                   .queue = queue->status == RQL_KEY_ALIVE ? queue : NULL,
-                                  .server_us = lock->server_us};
+                                  .server_us = lock->server_us,
+                                  .held_us = lock->server_us};
     }
     return status;
+}
+
+/* Returns whether the lock, or the list of its holders, could not be read as a whole: it is
+ * damaged, or holds more than a listing reads. */
+static bool is_unread(const struct reading *self, size_t index)
+{
+    const rql_holder_list *holders = self->holders[index];
+
+    return self->locks->item[index]->status == RQL_KEY_MALFORMED ||
+           (holders && holders->status == RQL_KEY_MALFORMED);
+}
+
+/* Takes these holders out of a reading, whose lock still borrows them. */
+static rql_holder_list *take_holders(struct reading *from, const rql_holder_list *holders)
+{
+    rql_holder_list *taken = NULL;
+
+    for (size_t i = 0; i < from->count && !taken; i++) {
+        if (from->holders[i] == holders) {
+            taken = from->holders[i];
+            from->holders[i] = NULL;
+        }
+    }
+    return taken;
+}
+
+/* Keeps the holders that were read last of each lock of several that cannot be read now, because
+ * they need not have left. Nothing fails after that in this reading. */
+static void keep_unread(rql_watch *self, struct reading *now)
+{
+    for (size_t i = 0; i < now->count; i++) {
+        struct rqli_watched *watched = &now->watched[i];
+        const struct rqli_watched *before = find(&self->last, watched->name);
+
+        if (before && before->holders && is_unread(now, i)) {
+            (void)rql_free(now->holders[i]);
+            now->holders[i] = take_holders(&self->last, before->holders);
+            watched->lock = now->locks->item[i];
+            watched->holders = now->holders[i];
+            watched->held_us = before->held_us;
+        }
+    }
 }
 
 static rql_status read_all(rql_watch *self, struct reading *out, rql_error *error)
@@ -212,7 +255,8 @@ static rql_status read_all(rql_watch *self, struct reading *out, rql_error *erro
         status = rql_locks_read(self->client, names, self->n_names, &out->locks, error);
     }
     status = status ? status : fill(self, out, error);
-    if (!status && out->count > 1) {
+    if (!status) {
+        keep_unread(self, out);
         qsort(out->watched, out->count, sizeof *out->watched, compare_watched);
     }
     return status;

@@ -161,7 +161,7 @@ static void report(const struct comparison *self, const rql_change *change)
 
 static int64_t end_us(const struct rqli_watched *self, const struct holder *holder)
 {
-    return holder->remaining_ms < 0 ? INT64_MAX : self->server_us + holder->remaining_ms * 1000;
+    return holder->remaining_ms < 0 ? INT64_MAX : self->held_us + holder->remaining_ms * 1000;
 }
 
 static void report_end(const struct comparison *self, const struct holder *holder)

@@ -12,7 +12,8 @@ struct rqli_watched {
     const rql_lock_info *lock;
     const rql_holder_list *holders; /* of a lock of several */
     const rql_queue_info *queue;
-    int64_t server_us; /* -1: nothing was read */
+    int64_t server_us; /* of the reading; -1: nothing was read */
+    int64_t held_us;   /* when the holders were read, which may be an earlier reading */
 };
 
 /* Reports each difference, in the order of time as far as it is known: what has ended, what has

@@ -10,6 +10,7 @@ import time
 from harness import (PROGRAM, Program, Server, check_equal, check_in, finish, leave_out_in_cluster, main, read_line, share_as,
                      start_waiting, wait_until)
 
+TOO_LARGE = 5 * 2**20  # for a listing of locks
 RECORDINGS = pathlib.Path(__file__).resolve().parents[1] / "golden" / "recordings"
 
 
@@ -142,6 +143,25 @@ def test_a_lock_of_several_may_have_any_name(server, rql):
     server.ask("DEL", "rql:lock:a\nb")
     check_equal(watch.await_event("left")["name"], "a\nb")
     check_equal({event["event"] for event in watch.events}, {"now", "left"})
+    watch.end()
+
+
+def test_holders_that_cannot_be_read_have_not_left(server, rql):
+    """The lock is too large for a listing for a while. Another lock shows that it was looked at."""
+    leave_out_in_cluster("a key without a partition")
+    share_as(server, "a", 8, ("1", ""), ("2", ""))
+    watch = Watch(rql, "a", "b")
+    watch.begin(2)
+    server.ask("HSET", "rql:lock:a", "m", "x" * TOO_LARGE)
+    for _ in range(2):
+        server.ask("HSET", "rql:lock:b", "acq_id", "x", "hst_id", "h", "ts", 1, "ini_ttl", 1)
+        watch.await_event("granted", name="b")
+        server.ask("DEL", "rql:lock:b")
+        watch.await_event("released", name="b")
+    server.ask("HDEL", "rql:lock:a", f"rql_h:rql:acq:1/1/0/0/{1:032x}", "m")
+    left = watch.await_event("left")
+    check_equal((left["acquirer_id"][-1], left["n_holders"]), ("1", 1))
+    check_equal([event["event"] for event in watch.events if event["name"] == "a"], ["now", "left"])
     watch.end()
 
 

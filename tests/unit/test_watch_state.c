@@ -80,7 +80,8 @@ static void read_queue(struct reading *self, const struct row *row)
 
 static void read_row(struct reading *self, const struct row *row, int64_t server_us)
 {
-    *self = (struct reading){.watched = {.name = "x", .server_us = server_us}};
+    *self =
+        (struct reading){.watched = {.name = "x", .server_us = server_us, .held_us = server_us}};
     if (row->sharers) {
         read_sharers(self, row);
     } else if (row->owner) {
