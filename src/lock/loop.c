@@ -21,7 +21,8 @@
  * connection, and sets the timer for the next thing that is due.
  *
  * On a uv_loop_t of the caller's the handles are unreferenced while nothing is under way, so that
- * uv_run() ends when the caller's own work is done.
+ * uv_run() ends when the caller's own work is done. While a subscriber is connected, one more round
+ * follows, which disconnects it.
  */
 
 /* between two looks while calls wait for the map of a cluster */
@@ -60,7 +61,7 @@ bool rqli_loop_is_here(const rql_loop *loop)
 }
 
 /* Loop's thread. With `holds`, a uv loop with nothing else to do does not end; without, it does not
- * wait for this loop. One handle is enough for it: timer and prepare are never referenced. */
+ * wait for this loop. One handle is enough for it: the others are never referenced. */
 void rqli_loop_hold_open(rql_loop *loop, bool holds)
 {
     if (holds != loop->is_held_open) {
@@ -400,13 +401,37 @@ static void on_round(uv_prepare_t *round)
     }
 }
 
+static bool is_subscribed(const rql_loop *loop)
+{
+    for (const struct rqli_loop_node *node = &loop->nodes.first; node; node = node->next) {
+        if (rqli_conn_loop_is_up(node->pushes.conn)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Called once in each round, after the loop has slept. What kept the uv loop alive may have ended
+ * meanwhile, so a loop with a subscriber asks for one more round, in which on_round() looks whether
+ * anything is left. It holds nothing open while the uv loop sleeps, because two loops on one
+ * uv_loop_t would keep each other alive. */
+static void on_polled(uv_check_t *polled)
+{
+    rql_loop *loop = polled->data;
+
+    if (!is_foreign(loop) && is_subscribed(loop)) {
+        rqli_loop_hold_open(loop, true);
+    }
+}
+
 static bool prepare(rql_loop *loop)
 {
     loop->call.data = loop;
     loop->round.data = loop;
+    loop->polled.data = loop;
     loop->timer.data = loop;
     loop->timer_us = RQLI_NEVER_US;
-    /* The only one of the three that needs a descriptor, and can fail. */
+    /* The only one of the four that needs a descriptor, and can fail. */
     if (uv_async_init(loop->uv, &loop->call, on_call) != 0) {
         return false;
     }
@@ -417,6 +442,9 @@ static bool prepare(rql_loop *loop)
     (void)uv_prepare_init(loop->uv, &loop->round);
     uv_unref((uv_handle_t *)&loop->round);
     (void)uv_prepare_start(&loop->round, on_round);
+    (void)uv_check_init(loop->uv, &loop->polled);
+    uv_unref((uv_handle_t *)&loop->polled);
+    (void)uv_check_start(&loop->polled, on_polled);
     return true;
 }
 
@@ -546,10 +574,11 @@ static void on_connection_closed(void *data)
     rql_loop *loop = data;
 
     if (--loop->n_parts == 0) {
-        loop->n_parts = 3;
+        loop->n_parts = 4;
         uv_close((uv_handle_t *)&loop->call, on_handle_closed);
         uv_close((uv_handle_t *)&loop->timer, on_handle_closed);
         uv_close((uv_handle_t *)&loop->round, on_handle_closed);
+        uv_close((uv_handle_t *)&loop->polled, on_handle_closed);
     }
 }
 

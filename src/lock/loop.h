@@ -40,6 +40,7 @@ struct rql_loop {
     uv_loop_t *uv;
     uv_async_t call;
     uv_prepare_t round;
+    uv_check_t polled;
     uv_timer_t timer;
     struct rqli_loop_nodes nodes;
     struct rqli_timers timers; /* of its operations, and of `nodes` */

@@ -7,6 +7,8 @@
 #include "net/op/op_loop.h"
 #include "threads.h"
 
+#include <semaphore.h>
+
 enum { CROWD = 16, CALLERS = 4, BRIEF_MS = 200, GRACE_MS = 50 };
 
 /* ---- calls from other threads ---- */
@@ -373,6 +375,129 @@ TEST(a_loop_that_ends_does_not_listen)
         await_int(0, "EVAL return(redis.call('pubsub','numsub','rql:wake:%s')[2]) 0",
                   rql_client_identity(client));
     }
+}
+
+static bool is_subscribed(const void *data)
+{
+    return rqli_conn_loop_is_up(((const rql_loop *)data)->nodes.first.pushes.conn);
+}
+
+static bool is_subscribing(const void *data)
+{
+    return !rqli_conn_loop_is_down(((const rql_loop *)data)->nodes.first.pushes.conn);
+}
+
+static void check_unsubscribed(const rql_loop *of, const rql_client *owner)
+{
+    assert_false(is_subscribing(of));
+    await_int(0, "EVAL return(redis.call('pubsub','numsub','rql:wake:%s')[2]) 0",
+              rql_client_identity(owner));
+}
+
+/* libuv's pool, whose threads wait. Its work belongs to another uv loop. */
+enum { POOL_THREADS = 4 };
+
+struct busy_pool {
+    uv_loop_t uv;
+    uv_work_t work[POOL_THREADS];
+    sem_t is_free;
+};
+
+static void await_free(uv_work_t *work)
+{
+    struct busy_pool *self = work->data;
+
+    (void)sem_wait(&self->is_free);
+}
+
+static void on_free(uv_work_t *work, int status)
+{
+    (void)work;
+    (void)status;
+}
+
+static void occupy(struct busy_pool *self)
+{
+    CHECK_OK(uv_loop_init(&self->uv));
+    CHECK_OK(sem_init(&self->is_free, 0, 0));
+    for (int i = 0; i < POOL_THREADS; i++) {
+        self->work[i].data = self;
+        CHECK_OK(uv_queue_work(&self->uv, &self->work[i], await_free, on_free));
+    }
+}
+
+static void free_threads(struct busy_pool *self)
+{
+    for (int i = 0; i < POOL_THREADS; i++) {
+        CHECK_OK(sem_post(&self->is_free));
+    }
+}
+
+static void end_pool(struct busy_pool *self)
+{
+    CHECK_OK(uv_run(&self->uv, UV_RUN_DEFAULT));
+    CHECK_OK(uv_loop_close(&self->uv));
+    (void)sem_destroy(&self->is_free);
+}
+
+/* The attempt to connect is then the last thing that keeps the uv loop alive. */
+TEST(a_loop_that_ends_while_its_subscriber_connects_does_not_listen)
+{
+    static struct busy_pool pool;
+    rql_lock *held = hold(other, "x");
+    struct asked asked = asked_for();
+
+    await_answers(); /* the connection for commands is there */
+    occupy(&pool);
+    start_asking(&asked, "x");
+    run_until(is_subscribing, loop);
+    CHECK_OK(rql_request_cancel(asked.what.request));
+    await_asked(&asked);
+    assert_int_equal(loop->nodes.first.pushes.subscription.generation, 0);
+    free_threads(&pool);
+    assert_int_equal(uv_run(&uv, UV_RUN_DEFAULT), 0);
+    assert_true(loop->nodes.first.pushes.subscription.generation > 0);
+    check_unsubscribed(loop, client);
+    end_pool(&pool);
+    CHECK_OK(rql_lock_release(held, NULL));
+}
+
+static void do_nothing(uv_work_t *work)
+{
+    (void)work;
+}
+
+static void subscribe(rql_loop *to)
+{
+    struct asked asked = asked_for();
+
+    loop = to;
+    start_asking(&asked, "x");
+    run_until(is_subscribed, loop);
+    CHECK_OK(rql_request_cancel(asked.what.request));
+    await_asked(&asked);
+}
+
+/* The caller's own work ends while the uv loop sleeps, and nothing else is left. Each of the two
+ * loops must notice this, and neither may keep the other alive. */
+TEST(loops_that_end_with_the_callers_own_work_do_not_listen)
+{
+    rql_lock *held = hold(other, "x");
+    rql_loop *loops[2] = {loop};
+    uv_work_t work;
+
+    CHECK_OK(rql_loop_open(other, &uv, &loops[1], NULL));
+    subscribe(loops[1]);
+    subscribe(loops[0]);
+    CHECK_OK(uv_queue_work(&uv, &work, do_nothing, on_free));
+    assert_true(is_subscribed(loops[0]) && is_subscribed(loops[1]));
+    assert_int_equal(uv_run(&uv, UV_RUN_DEFAULT), 0);
+    check_unsubscribed(loops[0], client);
+    check_unsubscribed(loops[1], other);
+    CHECK_OK(rql_lock_release(held, NULL));
+    loop = loops[1];
+    close_loop();
+    loop = loops[0];
 }
 
 static bool is_arming(const void *data)
