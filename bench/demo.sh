@@ -7,8 +7,9 @@
 #   cluster   on three masters with a replica each: the lock is moved from one to another, and the
 #             master that has it is killed as well
 #
-# Exit status: 0 no promise was broken, 1 one was, 3 it could not run. A line that begins with -- is of a
-# promise that the run could not put to the test, because a process stood still for too long.
+# Exit status: 0 no promise was broken, 1 one was, 2 wrong arguments, 3 it could not run, or there was no time to
+# move the lock. A line that begins with -- is of a promise that the run could not put to the test, because a process
+# stood still for too long.
 
 cd "$(dirname "$0")/.." || exit 3
 # shellcheck source=bench/setup.sh

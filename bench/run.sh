@@ -13,7 +13,8 @@
 #
 # Installs what is missing (Debian's packages; npm's libraries into the build folder). A peer that
 # cannot be had is reported as not available.
-# Exit status: 0 measured, whether or not the targets were reached; 3 something went wrong.
+# Exit status: 0 measured, whether or not the targets were reached; 2 wrong arguments; 3 something
+# went wrong.
 
 cd "$(dirname "$0")/.." || exit 3
 # shellcheck source=bench/setup.sh

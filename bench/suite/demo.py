@@ -1,5 +1,6 @@
 """Shows librql at work on a cluster of three masters, each with a replica: the lock's slot is moved from one to the
 next, and the master that has it is killed. Started by bench/demo.sh, which says how."""
+import argparse
 import os
 import signal
 import subprocess
@@ -10,7 +11,8 @@ import time
 from cluster import Cluster, await_true
 from servers import Unavailable, tied
 
-SECONDS = 15
+SECONDS, SECONDS_LEAST, SECONDS_MOST = 15, 3, 60
+FAILED = 3  # the exit status
 NODE_TIMEOUT_MS = 1000
 MOVE_S = 1
 KILL_AT = 0.6  # of the time; a holder dies at 0.4
@@ -65,28 +67,56 @@ class Fate(threading.Thread):
         self.cluster.await_well()
 
     def end(self):
+        """Returns why the cluster did not go through all of it, or None."""
         self.is_over.set()
         self.join()
         if self.failure:
-            raise Unavailable(str(self.failure))
+            return self.failure
         if not self.is_killed or self.n_moves < 2:
-            raise Unavailable(f"there was no time for it: {self.n_moves} moves, killed: {self.is_killed}")
+            return f"there was no time for it: {self.n_moves} moves, killed: {self.is_killed}"
+        return None
+
+
+def duration(text):
+    seconds = float(text)
+    if not SECONDS_LEAST <= seconds <= SECONDS_MOST:
+        raise argparse.ArgumentTypeError(f"{text}: from {SECONDS_LEAST} to {SECONDS_MOST}")
+    return seconds
+
+
+def arguments():
+    parser = argparse.ArgumentParser(prog="demo.sh", usage="demo.sh cluster [SECONDS]", add_help=False)
+    parser.add_argument("program")
+    parser.add_argument("scratch")
+    parser.add_argument("seconds", metavar="SECONDS", nargs="?", type=duration, default=SECONDS)
+    return parser.parse_args()
+
+
+def complain(error):
+    print(f"demo.sh: {error}", file=sys.stderr)
+    return FAILED
+
+
+def show(wanted, cluster):
+    """Returns the exit status: the demonstration's own, if that is not 0."""
+    cluster.start()
+    fate = Fate(cluster, wanted.seconds)
+    fate.start()
+    shown = subprocess.run([*tied(), wanted.program, cluster.url(), str(wanted.seconds)],
+                           env={**os.environ, **SETTINGS}, check=False)
+    failure = fate.end()
+    status = complain(failure) if failure else 0
+    return shown.returncode or status
 
 
 def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    program, scratch, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3]) if len(sys.argv) > 3 else SECONDS
-    cluster = Cluster(scratch, 3, 1, NODE_TIMEOUT_MS)
+    wanted = arguments()
+    cluster = Cluster(wanted.scratch, 3, 1, NODE_TIMEOUT_MS)
     try:
-        cluster.start()
-        fate = Fate(cluster, seconds)
-        fate.start()
-        shown = subprocess.run([*tied(), program, cluster.url(), str(seconds)], env={**os.environ, **SETTINGS},
-                               check=False)
-        fate.end()
-        return shown.returncode
+        return show(wanted, cluster)
     except (OSError, Unavailable) as error:
-        sys.exit(f"demo.sh: {error}")
+        return complain(error)
     finally:
         cluster.stop()
 

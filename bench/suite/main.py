@@ -14,6 +14,7 @@ from servers import Unavailable
 
 GROUPS = ("pairs", "tcp", "handoff", "agent", "peers", "scale", "async", "tls", "durable", "cluster")
 PRIORITY, RR_PRIORITY = -15, 10
+FAILED = 3  # the exit status
 QUICK_SECONDS, FULL_SECONDS = 150, 900
 
 
@@ -75,7 +76,8 @@ def main():
     try:
         about, cases, targets, broken = measure(wanted, scheduling)
     except (PlayerError, Unavailable, OSError) as error:
-        sys.exit(f"run.sh: {error}")
+        print(f"run.sh: {error}", file=sys.stderr)
+        return FAILED
     if wanted.figures:
         readme.write(about, cases, targets)
     if wanted.json:
@@ -83,7 +85,7 @@ def main():
     else:
         colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
         report.print_report(about, cases, targets, colour)
-    return 3 if broken else 0
+    return FAILED if broken else 0
 
 
 if __name__ == "__main__":

@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""The programs behind bench/run.sh and bench/demo.sh exit as these say.
+
+Usage: test_benchmarks.py SOURCE_FOLDER    prints TAP. Standard library only.
+"""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+
+import tap  # noqa: E402
+from checks import check_equal, check_in  # noqa: E402
+from private_server import die_with_parent  # noqa: E402
+
+SOURCE = pathlib.Path(sys.argv[1])
+NO_SERVER = "no redis-server and no valkey-server\n"
+
+
+def run(script, first, *words, **env):
+    """(exit status, standard error) of a program of the suite."""
+    with tempfile.TemporaryDirectory(prefix="rql-test-") as scratch:
+        done = subprocess.run([sys.executable, SOURCE / "bench/suite" / script, first, scratch, *words], text=True,
+                              env={**os.environ, **env}, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE, preexec_fn=die_with_parent, check=False)
+    return done.returncode, done.stderr
+
+
+def test_what_cannot_run_without_a_server_exits_with_3():
+    check_equal(run("main.py", "no-build", PATH=""), (3, f"run.sh: {NO_SERVER}"))
+    check_equal(run("demo.py", "no-demo", PATH=""), (3, f"demo.sh: {NO_SERVER}"))
+
+
+def test_wrong_arguments_exit_with_2_before_anything_is_started():
+    for word, why in (("abc", "invalid duration value"), ("nan", "nan: from 3"), ("2", "2: from 3"), ("61", "to 60")):
+        status, said = run("demo.py", "no-demo", word, PATH="")
+        check_equal(status, 2, said)
+        check_in(why, said)
+    for words in (["--nonsense"], ["--only", "nonsense"], ["--figures", "--one-cpu"]):
+        check_equal(run("main.py", "no-build", *words, PATH="")[0], 2, words)
+
+
+def test_the_status_of_the_demonstration_counts_before_that_of_its_cluster():
+    """A demonstration that ends at once leaves no time to move the lock."""
+    for demo, wanted in (("false", 1), ("true", 3)):
+        status, said = run("demo.py", demo)
+        check_equal(status, wanted, said)
+        check_in("demo.sh: there was no time for it: 0 moves, killed: False\n", said)
+
+
+if __name__ == "__main__":
+    tap.main(n_own=1, skip=None if shutil.which("redis-server") or shutil.which("valkey-server") else NO_SERVER.strip())
