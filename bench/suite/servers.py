@@ -20,10 +20,16 @@ def tied(signal="TERM"):
     return ["setpriv", "--pdeathsig", signal] if shutil.which("setpriv") else []
 
 
+PORTS = []
+
+
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """It stays bound for as long as this program runs, so that no other program gets it before the server listens."""
+    port = socket.socket()
+    port.bind(("127.0.0.1", 0))
+    port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # the server may listen there
+    PORTS.append(port)
+    return port.getsockname()[1]
 
 
 class Server:

@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
-"""The programs behind bench/run.sh and bench/demo.sh exit as these say.
+"""The programs behind bench/run.sh and bench/demo.sh: how they exit, and what they start.
 
 Usage: test_benchmarks.py SOURCE_FOLDER    prints TAP. Standard library only.
 """
 import os
 import pathlib
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+TESTS = pathlib.Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(TESTS / "support"), str(TESTS.parent / "bench/suite")]
 
+import servers  # noqa: E402
 import tap  # noqa: E402
 from checks import check_equal, check_in  # noqa: E402
 from private_server import die_with_parent  # noqa: E402
@@ -49,6 +52,23 @@ def test_the_status_of_the_demonstration_counts_before_that_of_its_cluster():
         status, said = run("demo.py", demo)
         check_equal(status, wanted, said)
         check_in("demo.sh: there was no time for it: 0 moves, killed: False\n", said)
+
+
+def listens(port, *options):
+    with socket.socket() as listener:
+        for option in options:
+            listener.setsockopt(socket.SOL_SOCKET, option, 1)
+        try:
+            listener.bind(("127.0.0.1", port))
+            listener.listen()
+        except OSError:
+            return False
+    return True
+
+
+def test_a_port_is_kept_for_the_server_that_it_was_chosen_for():
+    port = servers.free_port()
+    check_equal((listens(port), listens(port, socket.SO_REUSEADDR)), (False, True))
 
 
 if __name__ == "__main__":
