@@ -6,6 +6,7 @@
 #
 #   cluster   on three masters with a replica each: the lock is moved from one to another, and the
 #             master that has it is killed as well
+#   SECONDS   3 to 60 (default 6); of a cluster 8 to 60 (default 15)
 #
 # Exit status: 0 no promise was broken, 1 one was, 2 wrong arguments, 3 it could not run, or there was no time to
 # move the lock. A line that begins with -- is of a promise that the run could not put to the test, because a process

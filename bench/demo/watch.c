@@ -92,3 +92,19 @@ void watch_queue(struct watch *self, struct stage *stage)
     }
     (void)rql_free(info);
 }
+
+/* A queue that is empty has no server, but a lock that is held has one. */
+void watch_end(struct watch *self, struct stage *stage)
+{
+    rql_lock *lock = NULL;
+    int64_t asked_us = real_us();
+    rql_error error = {0};
+    rql_status status = rql_lock_acquire(self->client, LOCK_NAME, NULL, &lock, &error);
+
+    if (status) {
+        fault_raise(&stage->fault, "watch: %s %s", rql_status_text(status), error.message);
+        return;
+    }
+    take_down_node(self, rql_lock_node(lock), asked_us);
+    (void)rql_lock_release(lock, NULL);
+}

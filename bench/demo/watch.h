@@ -39,4 +39,7 @@ struct watch *watch_free(struct watch *self);
 /* One look at the queue; a fault ends the demo. Nothing is seen while its server is replaced. */
 void watch_queue(struct watch *self, struct stage *stage);
 
+/* The last look, when nothing is in the queue any more: sees which server has the lock now. */
+void watch_end(struct watch *self, struct stage *stage);
+
 #endif

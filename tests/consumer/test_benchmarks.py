@@ -38,7 +38,7 @@ def test_what_cannot_run_without_a_server_exits_with_3():
 
 
 def test_wrong_arguments_exit_with_2_before_anything_is_started():
-    for word, why in (("abc", "invalid duration value"), ("nan", "nan: from 3"), ("2", "2: from 3"), ("61", "to 60")):
+    for word, why in (("abc", "invalid duration value"), ("nan", "nan: from 8"), ("7", "7: from 8"), ("61", "to 60")):
         status, said = run("demo.py", "no-demo", word, PATH="")
         check_equal(status, 2, said)
         check_in(why, said)

@@ -15,12 +15,16 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+TESTS = pathlib.Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(TESTS / "support"), str(TESTS.parent / "bench/suite")]
 
+import demo  # noqa: E402
 import tap  # noqa: E402
 from checks import Failure, check, check_equal, wait_until  # noqa: E402
+from cluster import Cluster  # noqa: E402
 from private_server import PrivateServer, die_with_parent, find_server  # noqa: E402
 
 DEMO = sys.argv[1]
@@ -28,19 +32,20 @@ SHORT_S, FULL_S = 3, 6
 PATIENCE_S = 120
 FIRST_LINE = r"^   \d\.\d s "  # after half a second, or later on a busy machine
 PAUSE_S = 1.3  # longer than the demo's ttl of a second
+FAILOVER_LEAST_MS = 2000  # more than what is left of a short run when a holder has been killed
 N_PROCESSES = 4
 AT_ONCE = os.cpu_count() or 1
 EVERY = 10  # runs, for a line of progress
 
 
 class Run:
-    """One demo with a server of its own; ended at the end of the block."""
+    """One demo, with a server of its own unless another one is named; ended at the end of the block."""
 
-    def __init__(self, seconds):
-        self.server = PrivateServer()
-        self.process = subprocess.Popen([DEMO, self.server.url, str(seconds)], stdin=subprocess.DEVNULL,
+    def __init__(self, seconds, url=None, **env):
+        self.server = None if url else PrivateServer()
+        self.process = subprocess.Popen([DEMO, url or self.server.url, str(seconds)], stdin=subprocess.DEVNULL,
                                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                        preexec_fn=die_with_parent)
+                                        env={**os.environ, **env}, preexec_fn=die_with_parent)
         self.said, self.status = "", None
 
     def __enter__(self):
@@ -50,7 +55,8 @@ class Run:
         self.process.kill()
         self.process.wait()
         self.process.stdout.close()
-        self.server.stop()
+        if self.server:
+            self.server.stop()
 
     def children(self):
         """The processes that contend, once all are there."""
@@ -133,6 +139,26 @@ def test_a_run_without_its_server_gives_no_verdict():
         run.server.kill()
         run.finish()
         check_equal((run.status, re.findall("^  (?:ok|FAIL|--) ", run.said, re.M)), (3, []), run.said)
+
+
+@contextlib.contextmanager
+def masters():
+    """A cluster of three masters, each with a replica."""
+    with tempfile.TemporaryDirectory(prefix="rql-test-") as scratch:
+        cluster = Cluster(scratch, 3, 1, FAILOVER_LEAST_MS)
+        try:
+            yield cluster.start()
+        finally:
+            cluster.stop()
+
+
+def test_waits_during_a_failover_after_the_last_look_are_left_out():
+    with masters() as cluster, Run(SHORT_S, cluster.url(), **demo.SETTINGS) as run:
+        run.await_line("SIGKILL")
+        slot = wait_until(demo.Fate(cluster, SHORT_S).find_slot, "the lock is held")
+        cluster.kill(cluster.owner(slot))
+        run.finish().check()
+        check(re.search(r"order was kept.*left out: the lock moved to another server", run.said), run.said)
 
 
 def run_once(_number):
