@@ -192,10 +192,16 @@ static bool time_scan(struct locks *self, const struct request *request)
     return answer(self, time_one(self, scan, request->number));
 }
 
+/* An order of its own, so that what it costs the server is not taken for the cost of the flush. */
+static bool prepare_flush(struct locks *self, const struct request *request)
+{
+    self->outcome = (struct outcome){0};
+    return answer(self, make_zombies(self, request->number));
+}
+
 static bool time_flush(struct locks *self, const struct request *request)
 {
-    return answer(self,
-                  make_zombies(self, request->number) && time_one(self, flush, request->number));
+    return answer(self, time_one(self, flush, request->number));
 }
 
 static bool obey(struct locks *self, const struct request *request)
@@ -204,8 +210,8 @@ static bool obey(struct locks *self, const struct request *request)
         const char *shape;
         bool (*run)(struct locks *, const struct request *);
     } orders[] = {
-        {"held", tell_held}, {"waiting", tell_waiting}, {"queue", time_queue},
-        {"list", time_list}, {"scan", time_scan},       {"flush", time_flush},
+        {"held", tell_held}, {"waiting", tell_waiting},  {"queue", time_queue}, {"list", time_list},
+        {"scan", time_scan}, {"zombies", prepare_flush}, {"flush", time_flush},
     };
 
     size_t i;

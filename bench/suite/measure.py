@@ -144,6 +144,8 @@ class Run:
 
     def measured(self, case, slot_ms):
         server = self.server_of(case.player) if case.player in OWN else None
+        if case.prepared_by:
+            self.players[case.player].order(case.prepared_by, case.threads, slot_ms, case.pause_us)
         before = server.usage() if server else None
         answer = self.players[case.player].order(case.shape, case.threads, slot_ms, case.pause_us)
         after = server.usage() if server else None

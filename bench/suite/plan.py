@@ -34,6 +34,7 @@ class Case:
     pause_us: int = 0
     against: tuple = ()  # (case, threads, figure) of the same block
     slots: int = 1  # spread over the block; the case is their mean
+    prepared_by: str = ""  # the shape of an order that comes before each slot and is not measured
 
     @property
     def key(self):
@@ -155,7 +156,7 @@ def scale_blocks():
     yield Block("list", "scale", (
         Case("list/scan", "locks", "scan", HELD, 1),
         Case("list/rql", "locks", "list", HELD, 1, 0, ("list/scan", HELD, "p50_us"))), 4, True)
-    yield Block("flush", "scale", (Case("flush/rql", "locks", "flush", 1000, 1),), 10, True)
+    yield Block("flush", "scale", (Case("flush/rql", "locks", "flush", 1000, 1, prepared_by="zombies"),), 10, True)
     yield Block("memory", "scale", (
         Case("memory/held", "locks", "held", HELD, 1),
         Case("memory/waiting", "locks", "waiting", HELD, 1),

@@ -130,8 +130,8 @@ class Redis(Server):
 
     # Commands that clients send and scripts do not call. SET is both: the plain lock's own, and how
     # a grant counts its token.
-    SENT = ("auth", "cluster|slots", "eval", "evalsha", "fcall", "hello", "psubscribe", "select", "ssubscribe",
-            "subscribe", "sunsubscribe", "unsubscribe")
+    SENT = ("auth", "blpop", "cluster|slots", "eval", "evalsha", "fcall", "hello", "lpush", "psubscribe", "select",
+            "ssubscribe", "subscribe", "sunsubscribe", "unsubscribe")
     SENT_FAMILIES = ("client|", "script|")
 
     def usage(self):

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""The programs behind bench/run.sh and bench/demo.sh: how they exit, and what they start.
+"""The programs behind bench/run.sh and bench/demo.sh: how they exit, and what they count.
 
-Usage: test_benchmarks.py SOURCE_FOLDER    prints TAP. Standard library only.
+Usage: test_benchmarks.py BUILD_FOLDER    prints TAP. Standard library only.
 """
+import contextlib
 import os
 import pathlib
 import shutil
@@ -14,19 +15,22 @@ import tempfile
 TESTS = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(TESTS / "support"), str(TESTS.parent / "bench/suite")]
 
+import plan  # noqa: E402
 import servers  # noqa: E402
 import tap  # noqa: E402
-from checks import check_equal, check_in  # noqa: E402
+from checks import LeftOut, check, check_equal, check_in  # noqa: E402
+from lineup import Lineup  # noqa: E402
+from measure import Run  # noqa: E402
 from private_server import die_with_parent  # noqa: E402
 
-SOURCE = pathlib.Path(sys.argv[1])
+BUILD = sys.argv[1]
 NO_SERVER = "no redis-server and no valkey-server\n"
 
 
 def run(script, first, *words, **env):
     """(exit status, standard error) of a program of the suite."""
     with tempfile.TemporaryDirectory(prefix="rql-test-") as scratch:
-        done = subprocess.run([sys.executable, SOURCE / "bench/suite" / script, first, scratch, *words], text=True,
+        done = subprocess.run([sys.executable, TESTS.parent / "bench/suite" / script, first, scratch, *words], text=True,
                               env={**os.environ, **env}, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                               stderr=subprocess.PIPE, preexec_fn=die_with_parent, check=False)
     return done.returncode, done.stderr
@@ -69,6 +73,51 @@ def listens(port, *options):
 def test_a_port_is_kept_for_the_server_that_it_was_chosen_for():
     port = servers.free_port()
     check_equal((listens(port), listens(port, socket.SO_REUSEADDR)), (False, True))
+
+
+@contextlib.contextmanager
+def lineup_of(*needed):
+    with tempfile.TemporaryDirectory(prefix="rql-test-") as scratch, Lineup(BUILD, scratch, needed) as lineup:
+        yield lineup
+
+
+def case_of(name):
+    """The first case of this name in the plan."""
+    return next(case for block in plan.all_blocks() for case in block.cases if case.name == name)
+
+
+def play(lineup, name):
+    """(operations, commands of the server) of one slot of a case."""
+    case = case_of(name)
+    server = lineup.server_of(case.player)
+    before = server.usage()["commands"]
+    answer = lineup.players[case.player].order(case.shape, case.threads, case.slot_ms, case.pause_us)
+    return answer["done"], server.usage()["commands"] - before
+
+
+def test_a_turn_with_a_bare_token_is_two_commands():
+    with lineup_of("token") as lineup:
+        n_turns, n_commands = play(lineup, "turns/token")
+    n_threads = case_of("turns/token").threads
+    check(n_turns > 0 and 0 <= n_commands - 2 * n_turns <= 2 * n_threads, (n_turns, n_commands))
+
+
+def test_each_login_is_counted():
+    with lineup_of("shared-tls", "logins") as lineup:
+        if lineup.missing:
+            raise LeftOut(f"TLS: {lineup.missing}")
+        (n_full, of_full), (n_resumed, of_resumed) = play(lineup, "login/full"), play(lineup, "login/resumed")
+    check(of_full > 0, "a login sends commands")
+    check_equal(of_resumed * n_full, of_full * n_resumed, "commands of a login")
+
+
+def test_the_locks_of_a_dead_host_are_made_before_their_flush_is_measured():
+    """The flush looks once at each of the other locks, too."""
+    case = case_of("flush/rql")
+    with lineup_of("locks") as lineup:
+        sample = Run([], lineup, 0, 0).measured(case, case.slot_ms)
+    n_commands = sample["commands"] * case.threads
+    check(0 <= n_commands - plan.HELD - case.threads < case.threads / 2, n_commands)
 
 
 if __name__ == "__main__":
