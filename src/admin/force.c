@@ -90,58 +90,85 @@ static rql_status read_is_of_several(rql_client *client, const struct rqli_keys 
     return RQL_OK;
 }
 
-/* The sharer that a secret belongs to. */
-struct secret_sharer {
-    char acquirer[RQL_ID_SIZE];
-    struct rqli_share share;
-};
+/* COUNT of one HSCAN: a field has up to 16 KB of metadata. */
+enum { SHARERS_PAGE = 100 };
 
-/* Finds the sharer with this secret among the fields of a lock. */
-static bool find_sharer(const struct rqli_reply *hash, const char *secret,
-                        struct secret_sharer *out)
+static void take_sharer(struct rqli_walk *walk, struct rqli_slice name, struct rqli_slice value)
 {
+    struct rqli_sharer_search *self = (struct rqli_sharer_search *)walk;
     struct rqli_sharer sharer;
 
-    for (size_t i = 0; i + 1 < hash->count; i += 2) {
-        if (rqli_sharer_read(hash->items[i].text, hash->items[i + 1].text, &sharer) &&
-            rqli_slice_is(sharer.nonce, secret) && sharer.acquirer.length < RQL_ID_SIZE) {
-            char *cursor = out->acquirer;
+    if (rqli_sharer_read(name, value, &sharer) &&
+        (self->wanted ? rqli_slice_is(sharer.nonce, self->wanted) : sharer.token == self->token) &&
+        sharer.nonce.length == RQL_SECRET_SIZE - 1 && sharer.acquirer.length < RQL_ID_SIZE) {
+        char *nonce = self->nonce;
+        char *acquirer = self->acquirer;
 
-            (void)rqli_pack(&cursor, sharer.acquirer);
-            out->share = sharer.share;
-            return true;
-        }
+        (void)rqli_pack(&nonce, sharer.nonce);
+        (void)rqli_pack(&acquirer, sharer.acquirer);
+        self->share = sharer.share;
     }
-    return false;
 }
 
-rql_status rqli_read_fields(rql_client *client, const struct rqli_keys *keys,
-                            struct rqli_batch **out, rql_error *error)
+/* Reads all fields at once. `context` is the search. */
+static rql_status read_fields(const struct rqli_reader *reader, const struct rqli_key_batch *self,
+                              size_t first, size_t n)
 {
-    const char *key = keys->lock.data;
-    const struct rqli_reader reader = {.client = client, .where = key, .error = error};
-    rql_status status = rqli_query_about(client, keys, out, error, "HGETALL", key, NULL);
+    const char *key = self->keys[first].text.data;
+    RQLI_AUTO(rqli_batch_give) struct rqli_batch *batch = rqli_reader_take(reader);
+    rql_status status;
 
-    if (status) {
-        return rqli_reader_status(&reader, status);
+    (void)n;
+    if (batch) {
+        rqli_command_words(&batch->command, "HGETALL", key, NULL);
     }
-    return (*out)->reply->type == RQLI_REPLY_ARRAY
-               ? RQL_OK
-               : rqli_batch_fault(*out, (*out)->reply, "HGETALL", key, error);
+    status = rqli_reader_run(reader, batch);
+    if (!status && batch->reply->type != RQLI_REPLY_ARRAY) {
+        status = rqli_batch_fault(batch, batch->reply, "HGETALL", key, reader->error);
+    }
+    for (size_t i = 0; !status && i + 1 < batch->reply->count; i += 2) {
+        take_sharer(self->context, batch->reply->items[i].text, batch->reply->items[i + 1].text);
+    }
+    return status;
 }
 
-/* Asks the server for the sharer. RQL_NOT_HELD: there is none, or the lock is not one of several.
- */
+/* Reads a lock page by page that is too large for one reply. */
+static rql_status read_pages(const struct rqli_reader *reader, const struct rqli_key_batch *self,
+                             size_t i)
+{
+    (void)i;
+    return rqli_walk_read_all(reader, self->context, SHARERS_PAGE);
+}
+
+rql_status rqli_sharer_find(rql_client *client, const struct rqli_keys *keys,
+                            struct rqli_sharer_search *search, rql_error *error)
+{
+    static const struct rqli_key_batch_ops ops = {"HLEN", RQLI_BATCH_ELEMENTS, read_fields,
+                                                  read_pages};
+    const struct rqli_reader reader = {.client = client, .where = keys->lock.data, .error = error};
+    const struct rqli_item key = {.text = keys->lock};
+    rql_status status;
+
+    rqli_walk_init(&search->walk, NULL, keys->lock.data);
+    search->walk.take_field = take_sharer;
+    status = rqli_key_batch_read(&reader, &ops, &key, 1, search);
+    rqli_walk_fini_p(&search->walk);
+    return status;
+}
+
+/* Asks the server for the sharer with this secret. RQL_NOT_HELD: there is none, or the lock is not
+ * one of several. */
 static rql_status read_sharer(rql_client *client, const struct rqli_named *lock, const char *secret,
-                              struct secret_sharer *out, rql_error *error)
+                              struct rqli_sharer_search *out, rql_error *error)
 {
-    RQLI_AUTO(rqli_batch_give) struct rqli_batch *batch = NULL;
-    rql_status status = rqli_read_fields(client, &lock->keys, &batch, error);
+    rql_status status;
 
-    if (status) {
-        return status;
+    *out = (struct rqli_sharer_search){.wanted = secret};
+    status = rqli_sharer_find(client, &lock->keys, out, error);
+    if (!status && out->nonce[0] == '\0') {
+        status = fail_not_held(name_of(lock), error);
     }
-    return find_sharer(batch->reply, secret, out) ? RQL_OK : fail_not_held(name_of(lock), error);
+    return status;
 }
 
 /* Runs a call that the library does not repeat, and reads the numbers of its answer. */
@@ -176,7 +203,7 @@ rql_status rqli_run_end(rql_client *client, const struct rqli_call *call, struct
 static rql_status release_share(rql_client *client, const struct rqli_named *lock,
                                 const char *secret, char who[RQL_ID_SIZE], rql_error *error)
 {
-    struct secret_sharer sharer;
+    struct rqli_sharer_search sharer;
     const struct rqli_withdrawn share = {&lock->keys, sharer.acquirer, secret, .may_share = true};
     rql_status status = read_sharer(client, lock, secret, &sharer, error);
     struct rqli_outcome outcome;
@@ -245,7 +272,7 @@ rql_status rql_lock_release_of_killed(rql_client *client, const char *name, cons
 static rql_status extend_share(rql_client *client, const struct rqli_named *lock,
                                const char *secret, int64_t ttl_ms, rql_error *error)
 {
-    struct secret_sharer sharer;
+    struct rqli_sharer_search sharer;
     const struct rqli_withdrawn grant = {&lock->keys, sharer.acquirer, secret, .may_share = true};
     rql_status status = read_sharer(client, lock, secret, &sharer, error);
     struct rqli_outcome outcome;

@@ -13,52 +13,44 @@
  * Calls of operators that end one grant or one request, as it was seen, and nothing else.
  */
 
-/* What the caller sees of a grant, and what ends it. */
-struct grant {
-    int64_t token;
-    char secret[RQL_SECRET_SIZE]; /* "": not found */
-};
-
-/* The nonce of a kept lock is no secret that a caller could give: it begins with "kept". */
-static void note_secret(struct grant *self, struct rqli_slice nonce, int64_t token)
+/* Reads the nonce of the grant with this token, if the lock has one holder, or is kept: then it
+ * begins with "kept", and is no secret that a caller could give. *nonce stays "": there is none. */
+static rql_status read_nonce(rql_client *client, const struct rqli_named *lock, int64_t wanted,
+                             char nonce[RQL_SECRET_SIZE], rql_error *error)
 {
-    char *cursor = self->secret;
-
-    if (token == self->token && nonce.length == sizeof self->secret - 1) {
-        (void)rqli_pack(&cursor, nonce);
-    }
-}
-
-/* Finds the nonce of the grant among the fields of a lock, of one holder or of several. */
-static void find_secret(struct grant *self, const struct rqli_reply *hash)
-{
-    struct rqli_slice nonce = {"", 0};
-    int64_t token = -1;
-
-    for (size_t i = 0; i + 1 < hash->count; i += 2) {
-        const struct rqli_slice name = hash->items[i].text;
-        const struct rqli_slice value = hash->items[i + 1].text;
-        struct rqli_sharer sharer;
-
-        if (rqli_slice_is(name, "rql_nonce")) {
-            nonce = value;
-        } else if (rqli_slice_is(name, "rql_token")) {
-            (void)rqli_parse_int(value, &token);
-        } else if (rqli_sharer_read(name, value, &sharer)) {
-            note_secret(self, sharer.nonce, sharer.token);
-        }
-    }
-    note_secret(self, nonce, token);
-}
-
-static rql_status read_secret(rql_client *client, const struct rqli_named *lock, struct grant *self,
-                              rql_error *error)
-{
+    const char *key = lock->keys.lock.data;
+    const struct rqli_reader reader = {.client = client, .where = key, .error = error};
     RQLI_AUTO(rqli_batch_give) struct rqli_batch *batch = NULL;
-    rql_status status = rqli_read_fields(client, &lock->keys, &batch, error);
+    rql_status status = rqli_query_about(client, &lock->keys, &batch, error, "HMGET", key,
+                                         "rql_nonce", "rql_token", NULL);
+    const struct rqli_reply *fields;
+    int64_t token;
 
-    if (!status) {
-        find_secret(self, batch->reply);
+    if (status) {
+        return rqli_reader_status(&reader, status);
+    }
+    fields = batch->reply->items;
+    if (batch->reply->type != RQLI_REPLY_ARRAY || batch->reply->count != 2) {
+        return rqli_batch_fault(batch, batch->reply, "HMGET", key, error);
+    }
+    if (fields[0].type == RQLI_REPLY_TEXT && fields[0].text.length == RQL_SECRET_SIZE - 1 &&
+        fields[1].type == RQLI_REPLY_TEXT && rqli_parse_int(fields[1].text, &token) &&
+        token == wanted) {
+        (void)rqli_pack(&nonce, fields[0].text);
+    }
+    return RQL_OK;
+}
+
+/* The same for a lock of one or of several. */
+static rql_status find_nonce(rql_client *client, const struct rqli_named *lock, int64_t token,
+                             char nonce[RQL_SECRET_SIZE], rql_error *error)
+{
+    struct rqli_sharer_search search = {.token = token};
+    rql_status status = read_nonce(client, lock, token, nonce, error);
+
+    if (!status && nonce[0] == '\0') {
+        status = rqli_sharer_find(client, &lock->keys, &search, error);
+        memcpy(nonce, search.nonce, sizeof search.nonce);
     }
     return status;
 }
@@ -67,7 +59,7 @@ static rql_status read_secret(rql_client *client, const struct rqli_named *lock,
 rql_status rql_lock_end_grant(rql_client *client, const char *name, int64_t token, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    struct grant grant = {.token = token};
+    char nonce[RQL_SECRET_SIZE] = "";
     struct rqli_named lock;
     rql_status status = rqli_named_init(&lock, client, name, error);
 
@@ -75,9 +67,9 @@ rql_status rql_lock_end_grant(rql_client *client, const char *name, int64_t toke
         status = rqli_fail(error, RQL_E_INVALID, "token is %lld; it must be 1 or more",
                            (long long)token);
     }
-    status = status ? status : read_secret(client, &lock, &grant, error);
-    if (!status && grant.secret[0] != '\0') {
-        status = rqli_end_by_secret(client, name, grant.secret, RQLI_ENDED_FORCED, error);
+    status = status ? status : find_nonce(client, &lock, token, nonce, error);
+    if (!status && nonce[0] != '\0') {
+        status = rqli_end_by_secret(client, name, nonce, RQLI_ENDED_FORCED, error);
     } else if (!status) {
         status = RQL_NOT_HELD;
     }

@@ -96,6 +96,22 @@ def test_unlock_by_token_ends_only_that_grant_and_serves_the_next(server, rql):
     check_equal(server.ask("ZCARD", "rql:lock_queue:a"), 0)
     check_equal(rql("unlock", "a", "--force", "--token", str(token)).code, 1)
 
+
+def test_one_of_very_many_sharers_is_ended(server, rql):
+    """All their fields together are more than a connection carries at once."""
+    leave_out_in_cluster("a key without a partition")
+    share_as(server, "a", 4096, ("1", ""), ("1", ""), ("1", ""))
+    fields = [f"rql_h:rql:acq:{i}/1/0/0/{i:032x}" for i in range(3)]
+    server.ask("EVAL", "for i = 1, 1100 do redis.call('HSET', KEYS[1], ARGV[1] .. i, ARGV[2] .. string.rep('x', 16000)) end", 1,
+               "rql:lock:a", "rql_h:rql:acq:9/1/0/0/", f"{9:032x} 1 4096 9 60000 - rql:hst:9/1/0/9 ")
+    result = rql("unlock", "a", "--secret", f"{0:032x}")
+    check_equal((result.code, result.out, result.err), (0, "lock: released\n", ""))
+    token = server.ask("HGET", "rql:lock:a", fields[1]).split()[3]
+    result = rql("unlock", "a", "--force", "--token", token)
+    check_equal((result.code, result.out, result.err), (0, "lock: released\n", ""))
+    check_equal([server.ask("HEXISTS", "rql:lock:a", field) for field in fields], [0, 0, 1])
+
+
 def test_unlock_by_force_releases_and_says_what_was_there(server, rql):
     rql("lock", "a", "--ttl", "1m")
     check_equal(rql("unlock", "a", "--force").out, "lock: released, queue: was empty\n")
