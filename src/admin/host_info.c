@@ -29,7 +29,6 @@
 
 enum {
     HOSTS_PAGE = 500, /* COUNT of one HSCAN */
-    WHERE_SIZE = RQL_ID_SIZE + 8,
 };
 
 /* Reads the identity of the elected client. Without the key no client is elected, because an
@@ -89,24 +88,19 @@ static rql_status check(const rql_client *client, int64_t zombie_ttl_ms, const v
 
 /* The hosts of all sets of keys. */
 struct hosts {
-    struct rqli_list all;   /* with their last heartbeats; -1: the host has no time */
-    struct rqli_list dead;  /* those hosts that are dead */
-    struct rqli_list where; /* the same, each in the form of where() */
-    int64_t server_us;      /* the latest time at which a server was asked for its hosts */
+    struct rqli_list all;  /* with their last heartbeats; -1: the host has no time */
+    struct rqli_list dead; /* those hosts that are dead */
+    struct rqli_list dead_in[RQLI_PARTITIONS]; /* the same, by the set of keys; each is sorted */
+    int64_t server_us; /* the latest time at which a server was asked for its hosts */
 };
 
 static void hosts_fini_p(struct hosts *self)
 {
     rqli_list_fini_p(&self->all);
     rqli_list_fini_p(&self->dead);
-    rqli_list_fini_p(&self->where);
-}
-
-/* Names a host in a set of keys. */
-static struct rqli_slice where(char out[WHERE_SIZE], size_t set, const char *host)
-{
-    (void)snprintf(out, WHERE_SIZE, "%zu %s", set, host);
-    return rqli_slice_of(out);
+    for (size_t i = 0; i < RQLI_PARTITIONS; i++) {
+        rqli_list_fini_p(&self->dead_in[i]);
+    }
 }
 
 /* Says whether the last heartbeat is that long ago, by the server's clock when it sent the last
@@ -125,14 +119,14 @@ static void add_hosts(struct hosts *self, size_t set, const struct rqli_walk *fo
     self->server_us = found->server_us > self->server_us ? found->server_us : self->server_us;
     for (size_t i = 0; i < found->found.count; i++) {
         struct rqli_slice id = found->found.item[i].text;
-        char text[WHERE_SIZE];
 
         rqli_list_add(&self->all, id, found->found.item[i].number);
         if (is_dead(found, i, zombie_ttl_ms)) {
             rqli_list_add(&self->dead, id, 0);
-            rqli_list_add(&self->where, where(text, set, id.data), 0);
+            rqli_list_add(&self->dead_in[set], id, 0);
         }
     }
+    self->all.failed |= self->dead_in[set].failed;
 }
 
 /* Reads the hosts of one set. The caller frees the lists, after a fault as well. */
@@ -165,8 +159,7 @@ static rql_status read_hosts(rql_client *client, int64_t zombie_ttl_ms, struct h
     }
     rqli_list_sort(&out->all);
     rqli_list_sort(&out->dead);
-    rqli_list_sort(&out->where);
-    if (!status && (out->all.failed || out->dead.failed || out->where.failed)) {
+    if (!status && (out->all.failed || out->dead.failed)) {
         status = rqli_fail_nomem(error);
     }
     return status;
@@ -213,9 +206,7 @@ rql_status rql_swarm_hosts(rql_client *client, int64_t zombie_ttl_ms, rql_host_i
 static bool note_if_dead(const struct hosts *hosts, size_t set, const rql_holder_info *holder,
                          struct rqli_zombies *found)
 {
-    char text[WHERE_SIZE];
-
-    if (!holder->host_id || !rqli_list_has(&hosts->where, where(text, set, holder->host_id))) {
+    if (!holder->host_id || !rqli_list_has(&hosts->dead_in[set], rqli_slice_of(holder->host_id))) {
         return false;
     }
     rqli_list_add(&found->acquirers, rqli_slice_of(holder->acquirer_id ? holder->acquirer_id : ""),

@@ -7,7 +7,7 @@ import signal
 import tempfile
 import time
 
-from harness import check_equal, check_in, finish, listener, main, wait_until
+from harness import check_equal, check_in, finish, leave_out_in_cluster, listener, main, wait_until
 
 HOST = "rql:hst:1/2/4/0123456789abcdef"
 LOCK, OTHER = "lock", "e6"  # of the partition in which hosts are planted (support/partitions.py)
@@ -44,6 +44,16 @@ def test_zombies_are_shown_and_flushed(server, rql):
     assert not server.is_locked(LOCK)
     check_equal(server.queue_length(OTHER), 0)
     check_in("dead hosts: 0", rql("swarm", "flush").out)
+
+
+def test_a_living_host_is_told_from_a_dead_one_with_the_same_beginning(server, rql):
+    """However long both ids are: other programs make them, too."""
+    leave_out_in_cluster("hosts of the first partition")
+    alive, dead = (f"rql:hst:1/2/{200 * '4'}/{end}" for end in ("alive", "dead"))
+    server.ask("HSET", "rql:swarm:hsts", dead, f"{time.time() - 1000:.3f}", alive, f"{time.time():.3f}")
+    for name, host in ("a", alive), ("d", dead):
+        server.ask("HSET", f"rql:lock:{name}", "acq_id", "rql:acq:" + name, "hst_id", host, "ts", "1795254268.4681", "ini_ttl", "5000")
+    check_equal(rql("swarm", "zombies", "--json").json(), {"hosts": [dead], "acquirers": ["rql:acq:d"], "locks": ["d"]})
 
 
 def test_looking_at_a_swarm_leaves_no_host(server, rql):
