@@ -88,11 +88,14 @@ static void on_failed(struct rqli_watch *self, int64_t now_us)
     }
 }
 
-void rqli_watch_on_done(struct rqli_watch *self, int64_t now_us, bool succeeded)
+void rqli_watch_on_done(struct rqli_watch *self, int64_t now_us, rql_status status)
 {
     self->is_in_step = false;
+    if (status == RQL_STOPPED) {
+        return;
+    }
     rqli_watch_on_sign(self, now_us);
-    if (succeeded) {
+    if (status >= 0) {
         self->steps++;
         self->failed_in_a_row = 0;
         self->breaker = RQL_BREAKER_CLOSED;
@@ -243,7 +246,7 @@ static void on_step_over(struct rqli_element *self, rql_status status)
     }
     (void)pthread_mutex_lock(&self->shared.mutex);
     was_closed = self->shared.watch.breaker == RQL_BREAKER_CLOSED;
-    rqli_watch_on_done(&self->shared.watch, rqli_now_us(), status >= 0);
+    rqli_watch_on_done(&self->shared.watch, rqli_now_us(), status);
     is_closed = self->shared.watch.breaker == RQL_BREAKER_CLOSED;
     (void)pthread_mutex_unlock(&self->shared.mutex);
     if (was_closed != is_closed) {

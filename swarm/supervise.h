@@ -52,7 +52,9 @@ void rqli_watch_on_ended(struct rqli_watch *self, bool was_told_to);
 bool rqli_watch_may_step(struct rqli_watch *self, int64_t now_us);
 void rqli_watch_on_step(struct rqli_watch *self, int64_t now_us);
 void rqli_watch_on_sign(struct rqli_watch *self, int64_t now_us);
-void rqli_watch_on_done(struct rqli_watch *self, int64_t now_us, bool succeeded);
+
+/* RQL_STOPPED: the step was cancelled, which says nothing about the server. */
+void rqli_watch_on_done(struct rqli_watch *self, int64_t now_us, rql_status status);
 
 /* Returns whether the step under way hangs. */
 bool rqli_watch_hangs(const struct rqli_watch *self, int64_t now_us);

@@ -216,7 +216,8 @@ TEST(who_is_told_to_stop_ends_its_step_and_then_does_its_last_thing)
     rqli_element_rouse(&element);
     run();
     CHECK_ALL(EQ(step.was_cancelled, true), EQ(step.n_ended, 1), EQ(step.n_begun, 1),
-              EQ(status_now().state, RQL_ELEMENT_OFF), EQ(element.is_begun, false));
+              EQ(status_now().state, RQL_ELEMENT_OFF), EQ(status_now().steps, 0),
+              EQ(element.is_begun, false));
 }
 
 /* Whoever waits for a step of an element that may take none would wait for ever. */

@@ -19,6 +19,7 @@ enum event {
     BEGIN, /* a step */
     SIGN,
     SUCCEED,
+    CANCEL,
     STEP_SUCCEEDS, /* which it may begin, and which takes no time */
     STEP_FAILS,
     MAY_NOT_STEP,
@@ -93,6 +94,15 @@ static const struct life {
                {STEP_FAILS, 170, NOTHING, RUNNING, CLOSED},
                {STEP_FAILS, 170, NOTHING, RUNNING, OPEN, 170 + LEAST}},
      .n_steps = 1, .n_failures = 10},
+    {"a step that is cancelled closes no breaker and counts as none",
+     .steps = {{STEP_FAILS, 0, NOTHING, RUNNING, CLOSED},
+               {STEP_FAILS, 0, NOTHING, RUNNING, CLOSED},
+               {STEP_FAILS, 0, NOTHING, RUNNING, OPEN, LEAST},
+               {BEGIN, 10, NOTHING, RUNNING, RQL_BREAKER_HALF_OPEN},
+               {CANCEL, 11, NOTHING, RUNNING, RQL_BREAKER_HALF_OPEN},
+               {LOOK, 12 + HANG, NOTHING, RUNNING, RQL_BREAKER_HALF_OPEN},
+               {STEP_FAILS, 13 + HANG, NOTHING, RUNNING, OPEN, 13 + HANG + 2 * LEAST}},
+     .n_failures = 4},
     /* Of the server that says nothing. */
     {"an element that is begun anew has its breaker as it was",
      .steps = {{STEP_FAILS, 0, NOTHING, RUNNING, CLOSED},
@@ -123,14 +133,16 @@ static void happen(struct rqli_watch *watch, const struct step *step)
         rqli_watch_on_ended(watch, event == LEAVE);
     } else if (event == SIGN) {
         rqli_watch_on_sign(watch, step->at_us);
-    } else if (event != SUCCEED) {
+    } else if (event != SUCCEED && event != CANCEL) {
         assert_int_equal(rqli_watch_may_step(watch, step->at_us), event != MAY_NOT_STEP);
     }
     if (event == BEGIN || event == STEP_SUCCEEDS || event == STEP_FAILS) {
         rqli_watch_on_step(watch, step->at_us);
     }
     if (event == SUCCEED || event == STEP_SUCCEEDS || event == STEP_FAILS) {
-        rqli_watch_on_done(watch, step->at_us, event != STEP_FAILS);
+        rqli_watch_on_done(watch, step->at_us, event == STEP_FAILS ? RQL_E_IO : RQL_OK);
+    } else if (event == CANCEL) {
+        rqli_watch_on_done(watch, step->at_us, RQL_STOPPED);
     }
 }
 
