@@ -392,10 +392,12 @@ rql_status rql_watch_open(rql_client *client, const rql_watch_options *options, 
     rql_status status = rqli_client_check(client, error);
     rql_watch *self;
 
-    if (!status && (!out || !options || options->size < sizeof *options || !options->on_change)) {
+    if (!status &&
+        (!out || !options || !rqli_is_set_up(options, sizeof *options) || !options->on_change)) {
         status = rqli_fail(error, RQL_E_INVALID,
                            "out or on_change is NULL, or the options are not set up");
     }
+    status = status ? status : rqli_check_known(options, sizeof *options, error);
     if (status || !out || !options) { /* the last two are for the analyzer */
         return status;
     }

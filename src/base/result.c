@@ -27,6 +27,21 @@ bool rqli_is_set_up(const void *given, size_t least)
     return size >= least && size <= STRUCT_SIZE_MAX && size % alignof(rql_options) == 0;
 }
 
+rql_status rqli_check_known(const void *given, size_t known, rql_error *error)
+{
+    const unsigned char *bytes = given;
+    size_t size;
+
+    memcpy(&size, given, sizeof size);
+    for (size_t i = known; i < size; i++) {
+        if (bytes[i] != 0) {
+            return rqli_fail(error, RQL_E_INVALID,
+                             "options: has fields this library does not know");
+        }
+    }
+    return RQL_OK;
+}
+
 rql_status rqli_result_check(const void *result, size_t least, rql_error *error)
 {
     return !result || rqli_is_set_up(result, least)

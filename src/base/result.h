@@ -19,6 +19,10 @@
  * members of its first version. */
 bool rqli_is_set_up(const void *given, size_t least);
 
+/* Checks options that are set up. A newer program may pass a longer struct than ours, which has
+ * `known` bytes, as long as all members that we do not know are zero. */
+rql_status rqli_check_known(const void *given, size_t known, rql_error *error);
+
 /* Checks that rql_result_init() has set the struct up, with at least the members of its first
  * version, which are `least` bytes. NULL, which means that the caller wants no result, passes. */
 rql_status rqli_result_check(const void *result, size_t least, rql_error *error);

@@ -435,26 +435,19 @@ size_t rql_options_size(void)
     return sizeof(rql_options);
 }
 
-/* Copies the fields of a caller's struct over those in *out. An older program has fewer of them. A
- * newer one may pass a longer struct, which is fine while the part that we do not know is zero. */
+/* Copies the fields of a caller's struct over those in *out. An older program has fewer of them. */
 static rql_status copy_given(enum rqli_option_struct which, void *out, const void *given,
                              rql_error *error)
 {
     const size_t known = structs[which].size;
-    const unsigned char *bytes = given;
     rql_status status = rqli_options_check_set_up(which, given, error);
     size_t size;
 
+    status = status ? status : rqli_check_known(given, known, error);
     if (status) {
         return status;
     }
     memcpy(&size, given, sizeof size);
-    for (size_t i = known; i < size; i++) {
-        if (bytes[i] != 0) {
-            return rqli_fail(error, RQL_E_INVALID,
-                             "options: has fields this library does not know");
-        }
-    }
     memcpy(out, given, size < known ? size : known);
     /* The copy has all fields, however many the caller has. */
     memcpy(out, &known, sizeof known);

@@ -131,6 +131,29 @@ static bool is_seen(void *count)
 
 #define AWAIT_CHANGE(seen, kind) assert_true(wait_until(is_seen, &(seen).changes[kind], AWAIT_MS))
 
+/* A newer program has a longer struct. */
+TEST(a_watch_refuses_options_that_it_does_not_know)
+{
+    struct {
+        rql_watch_options options; /* first */
+        void *newer;
+    } given = {.newer = NULL};
+
+    rql_watch *watch = NULL;
+    rql_error error;
+
+    rql_watch_options_init_sized(&given.options, sizeof given);
+    given.options.on_change = on_change;
+    given.options.user_data = &(struct seen){0};
+    given.options.names = names;
+    CHECK_OK(rql_watch_open(client, &given.options, &watch, NULL));
+    watch = rql_watch_close(watch);
+    given.newer = &given;
+    assert_int_equal(rql_watch_open(client, &given.options, &watch, &error), RQL_E_INVALID);
+    assert_string_equal(error.message, "options: has fields this library does not know");
+    assert_null(watch);
+}
+
 TEST(a_watch_calls_from_its_own_thread_until_it_is_closed)
 {
     static const char *const holes[] = {"a", NULL};
