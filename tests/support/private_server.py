@@ -1,4 +1,5 @@
 """What every Python test needs that has a redis-server of its own. Standard library only."""
+import atexit
 import contextlib
 import ctypes
 import functools
@@ -13,6 +14,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 from certificates import authority
@@ -148,6 +150,21 @@ def free_port():
             return port
 
 
+# Those that have a folder, and what guards them. No server is made once end_servers() has begun.
+RUNNING = set()
+MUTEX = threading.RLock()
+
+
+@atexit.register
+def end_servers():
+    """Removes their folders. Threads may still use the servers, and may stop some of them meanwhile."""
+    MUTEX.acquire()
+    for server in RUNNING:
+        if server.process:
+            server.kill()
+        shutil.rmtree(server.folder, ignore_errors=True)
+
+
 class PrivateServer(LockQueries):
     """A redis-server on a Unix socket in a fresh folder; it can be killed and launched again. With
     RQL_TEST_CLOCK (support/clock.c) and `has_clock` its time of day can be set. With a certificate and its key, or
@@ -155,9 +172,12 @@ class PrivateServer(LockQueries):
     is cluster, it is one of which this is the only node."""
     password = None  # of what asks there
     tag = SHARED     # in a cluster all locks are in one partition
+    process = None
 
     def __init__(self, *arguments, has_clock=False, certificate=None):
-        self.folder = tempfile.mkdtemp(prefix="rql-test-")
+        with MUTEX:
+            self.folder = tempfile.mkdtemp(prefix="rql-test-")
+            RUNNING.add(self)
         self.path = self.folder + "/s"
         self.scheme, self.place = "unix", self.path
         self.arguments, self.env = arguments, None
@@ -313,7 +333,9 @@ class PrivateServer(LockQueries):
 
     def stop(self):
         self.kill()  # also when a test has stopped it
-        shutil.rmtree(self.folder)
+        with MUTEX:
+            shutil.rmtree(self.folder)
+            RUNNING.remove(self)
 
 
 class Sentinel(PrivateServer):

@@ -9,6 +9,7 @@ Environment: RQL_TEST_SEED            the seed of a test that does something by 
 
 Standard library only.
 """
+import atexit
 import concurrent.futures
 import contextlib
 import faulthandler
@@ -168,6 +169,25 @@ def leave(*_):
     sys.exit(1)
 
 
+def leave_threads(signals):
+    """As leave(), where an exit would wait for the threads that run tests: what is done at the exit is done here."""
+    while os.read(signals, 1)[0] != signal.SIGTERM:
+        pass
+    try:
+        atexit._run_exitfuncs()
+    finally:
+        os._exit(1)
+
+
+def watch_signals():
+    """A thread of its own takes SIGTERM: a signal that comes just before the main thread waits does not wake it."""
+    signals, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    threading.Thread(target=leave_threads, args=(signals,), daemon=True).start()
+
+
 def main(make_fixture=Fixture, n_own=0, skip=None, at_once=1, sample=None):
     """Ends the program. `n_own`: number of the program's own arguments. `skip`: why no test can run. `sample`: takes the
     cases and returns those that run where no words are given."""
@@ -180,7 +200,9 @@ def main(make_fixture=Fixture, n_own=0, skip=None, at_once=1, sample=None):
     cases = choose(CASES, words) if words else sample(CASES) if sample else CASES
     if words and not cases:
         sys.exit(f"{sys.argv[0]}: no title contains {' and '.join(map(repr, words))}")
-    if at_once == 1:  # else the clean-up would wait for all threads
+    if at_once == 1:
         signal.signal(signal.SIGTERM, leave)
+    else:
+        watch_signals()
     faulthandler.register(signal.SIGTERM, chain=True)  # a test that takes too long shows where it is
     sys.exit(1 if run_all(cases, make_fixture, n_own, at_once) else 0)
