@@ -68,6 +68,7 @@ def test_wait_goes_on_while_the_server_is_away(_server, rql):
 
 
 def is_withdrawn_after_two_signals(server, rql):
+    server.ask("DEL", "rql:lock_queue:a", "rql:req:a")  # of a try before, which was not withdrawn
     process = start_waiting(server, rql, *RUN)
     process.send_signal(signal.SIGTERM)
     process.send_signal(signal.SIGINT)
