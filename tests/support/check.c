@@ -3,6 +3,7 @@
 #include "stall.h"
 
 #include <errno.h>
+#include <fnmatch.h>
 #include <rql/status.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -175,13 +176,26 @@ uint32_t chance_below(uint32_t *seed, uint32_t bound)
     return *seed % bound;
 }
 
+/* The tests whose names match the pattern, or all without one, and how many they are. */
+static size_t choose(const char *pattern, struct CMUnitTest *tests)
+{
+    size_t n = 0;
+
+    for (struct test *test = first; test; test = test->next) {
+        if (!pattern || fnmatch(pattern, test->name, 0) == 0) {
+            tests[n++] = (struct CMUnitTest){test->name, run, set_up, tear_down, test};
+        }
+    }
+    return n;
+}
+
 /* cmocka prints its plan first: a program that is skipped must not begin. Only the tests run whose
  * names match the pattern RQL_TEST_ONLY, in which `*` is any text. */
 int main(void)
 {
     const char *pattern = getenv("RQL_TEST_ONLY");
     struct CMUnitTest *tests = calloc(n_tests + 1, sizeof *tests);
-    size_t n = 0;
+    size_t n;
     int n_failed;
 
     if (skip_reason || !tests) {
@@ -189,11 +203,12 @@ int main(void)
         free(tests);
         return 0;
     }
-    for (struct test *test = first; test; test = test->next) {
-        tests[n++] = (struct CMUnitTest){test->name, run, set_up, tear_down, test};
-    }
-    if (pattern) {
-        cmocka_set_test_filter(pattern);
+    n = choose(pattern, tests);
+    if (n == 0) {
+        (void)fprintf(stderr, "%s: no test's name matches RQL_TEST_ONLY=%s\n",
+                      program_invocation_short_name, pattern ? pattern : "");
+        free(tests);
+        return 1;
     }
     n_failed =
         _cmocka_run_group_tests(program_invocation_short_name, tests, n, set_up_all, tear_down_all);
