@@ -20,7 +20,7 @@ static int64_t commands(void)
 
 static void run_for_polls(int64_t n_polls)
 {
-    int64_t end_us = wait_clock_us() + AWAIT_MS * INT64_C(1000) * wait_slowness();
+    int64_t end_us = wait_clock_us() + wait_stretched(AWAIT_MS) * 1000;
 
     n_wanted = commands() + n_polls;
     while (commands() < n_wanted) {

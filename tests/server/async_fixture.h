@@ -93,7 +93,7 @@ static inline void run_until(bool (*holds)(const void *data), const void *data)
 
     (void)uv_timer_start(&budget, on_time_over, 20, 20);
     while (!holds(data)) {
-        if (wait_clock_us() - begun_us > AWAIT_MS * INT64_C(1000) * wait_slowness()) {
+        if (wait_clock_us() - begun_us > wait_stretched(AWAIT_MS) * 1000) {
             fail_msg("the loop did not get there in time");
         }
         (void)uv_run(&uv, UV_RUN_ONCE);

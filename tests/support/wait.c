@@ -37,7 +37,7 @@ bool wait_until(bool (*holds)(void *data), void *data, int64_t within_ms)
     int64_t begun_us = wait_clock_us();
 
     while (!holds(data)) {
-        if (wait_clock_us() - begun_us > within_ms * wait_slowness() * 1000) {
+        if (wait_clock_us() - begun_us > wait_stretched(within_ms) * 1000) {
             return false;
         }
         (void)nanosleep(&pause, NULL);
@@ -49,5 +49,5 @@ bool wait_readable(int fd, int64_t within_ms)
 {
     struct pollfd poller = {.fd = fd, .events = POLLIN};
 
-    return poll(&poller, 1, (int)(within_ms * wait_slowness())) == 1;
+    return poll(&poller, 1, (int)wait_stretched(within_ms)) == 1;
 }

@@ -8,11 +8,11 @@
 
 int64_t wait_clock_us(void); /* monotonic */
 
-/* Asks again and again until `holds` says yes; false when `within_ms` passed first. Environment
- * RQL_TEST_SLOW stretches the time (valgrind). */
+/* Asks again and again until `holds` says yes; false when wait_stretched(within_ms) passed first.
+ * That has a limit, so that the test fails before its program is cut off. */
 bool wait_until(bool (*holds)(void *data), void *data, int64_t within_ms);
 
-/* Waits for *fd to have something to read. */
+/* Waits for *fd to have something to read, for wait_stretched(within_ms). */
 bool wait_readable(int fd, int64_t within_ms);
 
 /* For bounds that a slow tool and a busy machine may stretch: 1 or more. The factor of
