@@ -512,14 +512,19 @@ static bool is_armed(const void *data)
     return acquire->watch == 0 && acquire->waiter.watches;
 }
 
+static void hold_as_ruby(const char *name)
+{
+    ask("HSET rql:lock:%s acq_id rql:acq:1/2/3/4/0123456789abcdef ts 1.5 ini_ttl 60000", name);
+    ask("PEXPIRE rql:lock:%s 60000", name);
+}
+
 /* As one does whose hand-over was refused, while the reply of its watch is on its way. */
 TEST(a_lock_of_rubys_is_watched_again_by_a_request_that_begins_anew)
 {
     struct asked asked = asked_for();
     struct rqli_acquire *acquire;
 
-    ask("HSET rql:lock:x acq_id rql:acq:1/2/3/4/0123456789abcdef ts 1.5 ini_ttl 60000");
-    ask("PEXPIRE rql:lock:x 60000");
+    hold_as_ruby("x");
     asked.options.retry_delay_ms = 3600000;
     start_asking(&asked, "x");
     run_until(is_arming, asked.what.request);
@@ -532,6 +537,74 @@ TEST(a_lock_of_rubys_is_watched_again_by_a_request_that_begins_anew)
     await_asked(&asked);
     CHECK_OK(asked.status);
     CHECK_OK(release_and_wait(asked.lock));
+}
+
+/* There is no replica: each call takes this long. */
+static struct asked durable_for(int64_t ms)
+{
+    struct asked asked = asked_for();
+
+    asked.options.replicas = 1;
+    asked.options.replica_timeout_ms = ms;
+    asked.options.durability_is_advice = true;
+    asked.options.retry_delay_ms = 3600000;
+    return asked;
+}
+
+static bool has_sent(const void *n_calls)
+{
+    return loop->nodes.first.durable.n_waits == *(const size_t *)n_calls;
+}
+
+/* They are sent one by one, and answered only then. */
+static void send_durable(struct asked *asked, const char *name, size_t n_calls)
+{
+    start_asking(asked, name);
+    run_until(has_sent, &n_calls);
+}
+
+static bool only_waits(const void *data)
+{
+    return ((const rql_request *)data)->driver.state == RQLI_OP_DRIVER_WAITING;
+}
+
+static bool has_read_all(const void *conn)
+{
+    return rqli_conn_loop_is_idle(conn);
+}
+
+/* The reply of its watch comes when the server has waited for the replicas of another request. */
+TEST(a_durable_request_is_given_up_while_its_watch_of_rubys_lock_is_under_way)
+{
+    struct asked asked = durable_for(50);
+    struct asked listening = asked_for();
+    struct asked slow = durable_for(2000);
+    rql_lock *held;
+
+    hold_as_ruby("x");
+    take(&asked, "y");
+    held = asked.lock;
+    asked.n_done = 0;
+    start_asking(&listening, "y");
+    run_until_int(1, "ZCARD rql:lock_queue:y");
+    redis_server_pause(&server);
+    send_durable(&asked, "x", 1);
+    send_durable(&slow, "z", 2);
+    redis_server_resume(&server);
+    run_until(only_waits, asked.what.request);
+    assert_true(is_arming(asked.what.request));
+    CHECK_OK(rql_request_cancel(asked.what.request));
+    await_asked(&asked);
+    assert_int_equal(asked.status, RQL_CANCELLED);
+    assert_int_equal(slow.n_done, 0);
+    ask("DEL rql:lock:x"); /* a watch that finds its lock free has the request ask */
+    await_asked(&slow);
+    run_until(has_read_all, loop->nodes.first.durable.conn);
+    CHECK_OK(release_and_wait(slow.lock));
+    CHECK_OK(release_and_wait(held));
+    await_asked(&listening);
+    CHECK_OK(release_and_wait(listening.lock));
+    expect_nothing_left("x");
 }
 
 LOOP_FIXTURE;
