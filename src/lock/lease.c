@@ -92,7 +92,8 @@ int64_t rqli_lease_remaining_ms(const struct rqli_lease *self, int64_t now_us)
 
 /* There are three reasons to ask: to renew, to claim the rest of a hand-over, and in doubt, to
  * verify. To verify, only the time that we rely on anyway is asked for, so that it never makes a
- * lease longer. A claim is for what the grant was for, although no renewal is after hold_end. */
+ * lease longer. A claim is for what the grant was for, although no renewal is after hold_end; a
+ * doubt is verified after hold_end, too. */
 bool rqli_lease_wants_renewal(const struct rqli_lease *self, int64_t now_us, int64_t *ttl_ms_out)
 {
     const int64_t granted_us = self->begun_us + self->ttl_ms * 1000;
@@ -103,6 +104,9 @@ bool rqli_lease_wants_renewal(const struct rqli_lease *self, int64_t now_us, int
     }
     if (self->renews) {
         end_us = rqli_earlier(now_us + self->ttl_ms * 1000, self->hold_end_us);
+    }
+    if (rqli_lease_state(self, now_us) == RQL_DOUBTFUL) {
+        end_us = rqli_later(end_us, self->deadline_us);
     }
     if (self->claim == RQLI_LEASE_UNCLAIMED) {
         end_us = self->renews ? rqli_later(end_us, granted_us) : granted_us;
@@ -186,17 +190,20 @@ void rqli_lease_on_gone(struct rqli_lease *self)
     self->state = RQL_GONE;
 }
 
-void rqli_lease_stop_renewal(struct rqli_lease *self)
+/* A lease in doubt is verified first. */
+void rqli_lease_stop_renewal(struct rqli_lease *self, int64_t now_us)
 {
     self->renews = false;
-    self->renew_us = RQLI_NEVER_US;
-    self->doubt_us = RQLI_NEVER_US;
+    if (rqli_lease_state(self, now_us) != RQL_DOUBTFUL) {
+        self->renew_us = RQLI_NEVER_US;
+        self->doubt_us = RQLI_NEVER_US;
+    }
 }
 
 /* The claim is still made, because the lock is granted for its whole ttl. */
 void rqli_lease_on_forgotten(struct rqli_lease *self, int64_t now_us)
 {
-    rqli_lease_stop_renewal(self);
+    rqli_lease_stop_renewal(self, now_us);
     if (self->claim == RQLI_LEASE_UNCLAIMED) {
         self->renew_us = now_us;
     }

@@ -73,7 +73,8 @@ void rqli_lease_on_unconfirmed(struct rqli_lease *self, int64_t until_us);
 void rqli_lease_on_setback(struct rqli_lease *self, int64_t now_us); /* no reply */
 void rqli_lease_on_doubt(struct rqli_lease *self, int64_t now_us);   /* the clock jumped: verify */
 void rqli_lease_on_gone(struct rqli_lease *self);
-void rqli_lease_stop_renewal(struct rqli_lease *self); /* it ends by its ttl */
+/* The lease ends by its ttl. */
+void rqli_lease_stop_renewal(struct rqli_lease *self, int64_t now_us);
 /* The lock is left to its ttl: the part of it that is not claimed is claimed from now on. */
 void rqli_lease_on_forgotten(struct rqli_lease *self, int64_t now_us);
 

@@ -299,7 +299,7 @@ static bool begin_renewal(struct rqli_duty *duty, int64_t now_us)
         rqli_lease_on_forgotten(lease, now_us);
     }
     if (!rqli_lease_wants_renewal(lease, now_us, &lock->kept.asks_ms)) {
-        rqli_lease_stop_renewal(lease);
+        rqli_lease_stop_renewal(lease, now_us);
         return false;
     }
     return true;
@@ -455,20 +455,13 @@ rql_status rqli_leases_add(struct rqli_leases *self, rql_lock *lock, rql_error *
     return status;
 }
 
-/* A lease in doubt is verified first, which asks for the time that is relied on and no more. */
 void rqli_leases_stop_renewal(struct rqli_leases *self, rql_lock *const *locks, size_t count)
 {
     int64_t now_us = rqli_now_us();
 
     rqli_background_lock(self->background);
     for (size_t i = 0; i < count; i++) {
-        struct rqli_lease *lease = &locks[i]->kept.lease;
-
-        if (rqli_lease_state(lease, now_us) == RQL_DOUBTFUL) {
-            lease->renews = false;
-        } else {
-            rqli_lease_stop_renewal(lease);
-        }
+        rqli_lease_stop_renewal(&locks[i]->kept.lease, now_us);
         update(self, locks[i]);
     }
     rqli_background_unlock(self->background);

@@ -39,16 +39,20 @@ def seen_of(actor):
     return [(words["token"], words["server_token"]) for words in losses(actor)]
 
 
+def learns_soon(held, names):
+    began = time.monotonic()
+    wait_until(lambda: len(held.losses()) == len(names), "the loss is told")
+    took_s = time.monotonic() - began
+    check(took_s <= SOON_S, f"it took {took_s:.3f} s")
+
+
 @scenario(is_timed=True)
 def a_holder_that_does_nothing_learns_at_once_that_its_grant_is_lost(world, kind, names):
     """Its next renewal would be in twenty seconds."""
     actor = world.actor(kind, events=True)
     held = actor.acquire(*names, ttl_ms=LONG_MS, auto_extend=True)
     start_anew(world, with_data=False)
-    began = time.monotonic()
-    wait_until(lambda: len(held.losses()) == len(names), "the loss is told")
-    took_s = time.monotonic() - began
-    check(took_s <= SOON_S, f"it took {took_s:.3f} s")
+    learns_soon(held, names)
     check_equal(held.state(), "GONE")
     wait_until(lambda: losses(actor), "why is told")
     check_equal(seen_of(actor), [(max(held.tokens), 0)])
@@ -81,9 +85,16 @@ def a_holder_learns_of_it_though_another_has_come_first(world, kind, names):
     other.acquire("later").release().check()
     start_anew(world, with_data=False)
     other.acquire("later").release().check()
-    began = time.monotonic()
-    wait_until(lambda: len(held.losses()) == len(names), "the loss is told")
-    check(time.monotonic() - began <= SOON_S, "it took long")
+    learns_soon(held, names)
+    check_equal(held.release().status, "NOT_HELD")
+
+
+@scenario(is_timed=True)
+def a_holder_learns_of_it_after_max_hold_too(world, kind, names):
+    """Its lock is not renewed any more."""
+    held = world.actor(kind).acquire(*names, ttl_ms=LONG_MS, auto_extend=True, max_hold_ms=1)
+    start_anew(world, with_data=False)
+    learns_soon(held, names)
     check_equal(held.release().status, "NOT_HELD")
 
 

@@ -125,8 +125,8 @@ static const struct life lives[] = {
                {EXTENDED, 2500000, 2500, RQL_HELD, 3500000, 0},
                {LOOK, 4999000, 0, RQL_GONE, 3500000, 1},
                {LOOK, 4999001, 0, RQL_GONE, 3500000, 0},
-               {STOPPED, 4974999, 0, RQL_HELD, 4975000, 0},
-               {LOOK, 4975000, 0, RQL_GONE, 4975000, 0}}},
+               {STOPPED, 4974999, 0, RQL_DOUBTFUL, 3500000, 0},
+               {LOOK, 4975000, 0, RQL_GONE, 3500000, 0}}},
     {"without renewal it ends by its ttl, but its caller may extend it", .ttl_ms = 3000,
      .renews = true,
      .steps = {{STOPPED, 0, 0, RQL_HELD, 2970000, 0},
@@ -160,6 +160,15 @@ static const struct life lives[] = {
     {"a doubt is not left open for a share of a long ttl", .ttl_ms = 86400000,
      .steps = {{DOUBT, 0, 0, RQL_DOUBTFUL, 0, 85536000},
                {SETBACK, 0, 0, RQL_DOUBTFUL, 1000000, 0}}},
+    {"a doubt is verified after max_hold", .ttl_ms = 60000, .hold_ms = 1000, .renews = true,
+     .steps = {{DOUBT, 2000000, 0, RQL_DOUBTFUL, 2000000, 57400},
+               {EXTENDED, 2000100, 57400, RQL_HELD, 2000100 + 20000000, 0},
+               {LOOK, 22000100, 0, RQL_HELD, 22000100, 0}}},
+    {"a doubt is verified before renewal stops", .ttl_ms = 5000, .renews = true,
+     .steps = {{DOUBT, 1000000, 0, RQL_DOUBTFUL, 1000000, 5000},
+               {FORGOTTEN, 1000000, 0, RQL_DOUBTFUL, 1000000, 3950},
+               {STOPPED, 1000000, 0, RQL_DOUBTFUL, 1000000, 3950},
+               {EXTENDED, 1000100, 3950, RQL_HELD, 4910600, 0}}},
     /* The server may have answered it before its clock jumped, and jumped again. */
     {"an answer to an earlier question settles no doubt", .ttl_ms = 5000, .renews = true,
      .steps = {{DOUBT, 1800000, 0, RQL_DOUBTFUL, 1800000, 5000},
@@ -230,7 +239,7 @@ static void happen(struct rqli_lease *lease, const struct step *step, int64_t no
         rqli_lease_on_gone(lease);
         break;
     case STOPPED:
-        rqli_lease_stop_renewal(lease);
+        rqli_lease_stop_renewal(lease, now_us);
         break;
     case FORGOTTEN:
         rqli_lease_on_forgotten(lease, now_us);

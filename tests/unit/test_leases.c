@@ -314,6 +314,30 @@ TEST(what_a_thread_that_has_ended_was_handed_over_is_claimed_and_not_renewed)
     end(lock);
 }
 
+/* The server may have lost it. */
+TEST(a_lock_in_doubt_of_a_thread_that_has_ended_is_verified)
+{
+    rql_lock *lock = watched("x");
+    struct rqli_lease *lease = &lock->kept.lease;
+    const uint64_t thread = lock->owner_thread;
+    int64_t now_us;
+    bool is_sent;
+
+    lease->renews = true;
+    lock->owner_thread = UINT64_MAX; /* none has this number */
+    rqli_leases_doubt(leases, NULL);
+    rqli_background_lock(background);
+    now_us = rqli_now_us();
+    is_sent = lock->kept.duty.ops->begin(&lock->kept.duty, now_us);
+    rqli_background_unlock(background);
+    assert_true(is_sent);
+    assert_in_range(lock->kept.asks_ms, 1, (uint64_t)(lease->deadline_us - now_us) / 1000);
+    rqli_leases_on_extended(leases, lock, now_us, lock->kept.asks_ms);
+    assert_int_equal(rqli_lease_renewal_us(lease), RQLI_NEVER_US);
+    lock->owner_thread = thread;
+    end(lock);
+}
+
 /* What its thread finds, which does not run here. */
 /* As a row reads. NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding) */
 static const struct step {
