@@ -97,15 +97,32 @@ static void read_for_threads(struct rqli_push_loop *pushes)
     rqli_push_threads_drain(RQLI_OWNER(pushes, struct rqli_loop_node, pushes)->node->pushes);
 }
 
-/* The waiter that leads from now on plans its sleep again. In a client that is drained it ends, not
- * before the one that led has ended: they may be thousands. */
+static struct rqli_loop_node *node_of(const struct rqli_acquire *acquire)
+{
+    return RQLI_OWNER(acquire->pushes, struct rqli_loop_node, pushes.pushes);
+}
+
+/* Ends all waits of a client that is drained. Once is enough, because no wait begins any more. */
+static void end_waits(struct rqli_loop_node *self)
+{
+    struct rqli_waiter *waiter = rqli_waiters_first(&self->pushes.subscription.waiters);
+
+    while (waiter && !self->has_ended_waits) {
+        rqli_op_end_wait_soon(rqli_acquire_of(waiter)->driver);
+        waiter = rqli_waiter_next(waiter);
+    }
+    self->has_ended_waits = true;
+}
+
+/* The waiter that leads from now on plans its sleep again. In a client that is drained it ends, and
+ * so do the others, which do not look at the client while they sleep. */
 static void plan_again(struct rqli_waiter *waiter)
 {
     struct rqli_acquire *acquire = rqli_acquire_of(waiter);
     const struct rqli_request_input input = rqli_wait_input(acquire);
 
     if (rqli_client_is_draining(acquire->client)) {
-        rqli_op_end_wait_soon(acquire->driver);
+        end_waits(node_of(acquire));
         return;
     }
     rqli_request_on_lead(&acquire->request, &input);
@@ -325,11 +342,6 @@ void rqli_loop_nodes_fini(struct rqli_loop_nodes *self)
  * and the commands that arm a watch, are written after the other commands, and their replies come
  * as calls.
  */
-
-static struct rqli_loop_node *node_of(const struct rqli_acquire *acquire)
-{
-    return RQLI_OWNER(acquire->pushes, struct rqli_loop_node, pushes.pushes);
-}
 
 static struct rqli_loop_nodes *nodes_of(const struct rqli_acquire *acquire)
 {

@@ -24,6 +24,7 @@ struct rqli_loop_node {
         durable; /* operations that wait for replicas or fsync, which may take long */
     struct rqli_push_loop pushes;
     bool wants_pushes;
+    bool has_ended_waits; /* because the client is drained */
 };
 
 /* All of one loop. The first three members are borrowed from it. */

@@ -52,6 +52,26 @@ def threads_that_wait_for_one_lock_end_together(world, kind, names):
     world.await_nothing_left()
 
 
+@scenario(kinds=["loop"], counts=[1], is_timed=True)
+def waiters_of_a_loop_end_together_though_the_server_is_far(world, kind, names):
+    """One after the other, they would take 8 s."""
+    theirs = world.held_by_another(*names)
+    network = Network(world)
+    actor = world.actor(kind, network.client())
+    asked = [actor.ask(*names, timeout_ms=FOREVER) for _ in range(40)]
+    world.await_queue(names, 40)
+    actor.acquire("later").release().check()  # by then all have their answers, and sleep
+    network.fail("delay", n=100)
+    begun_s = time.monotonic()
+    check_equal(drain(actor).status, "OK")
+    check_equal({asking.outcome().status for asking in asked}, {"CANCELLED"})
+    took_s = time.monotonic() - begun_s
+    check(took_s < 4, f"it took {took_s:.1f} s")
+    network.heal()
+    theirs.release().check()
+    world.await_nothing_left()
+
+
 @scenario(counts=[1])
 def what_is_granted_meanwhile_is_given_back(world, kind, names):
     """At once, although it was to be held for a time: nothing was done under it."""
