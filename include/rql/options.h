@@ -472,7 +472,7 @@ typedef struct rql_lock_options {
     void *on_wanted_data; /**< Given to `on_wanted`. */
 
     /** On a refusal, ask the server for the holder, so that ::rql_error names it. If `refusal` is
-     *  set, ask for the queue as well. */
+     *  set, ask for the queue as well. Nothing is asked after ::RQL_CANCELLED. */
     bool detailed_acq_timeout_error;
     /** Receives the description of a refusal, or NULL. Filled in on positive outcomes; release its
      *  contents with rql_refusal_clear(). */

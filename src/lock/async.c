@@ -64,13 +64,15 @@ static void on_refusal_filled(rql_status status, const rql_error *error, void *u
 }
 
 /* Fills in the refusal. Its queries block, so another thread runs them. Without memory for that
- * they are left out, because a loop must not wait. */
+ * they are left out, because a loop must not wait. A caller that has cancelled its request does not
+ * wait for another answer. */
 static void describe_refusal(rql_request *self)
 {
+    const struct rqli_acquire *acquire = &self->acquire;
     const rql_work work = {fill_refusal, on_refusal_filled, self};
+    bool asks = acquire->options->detailed_acq_timeout_error && acquire->op.status != RQL_CANCELLED;
 
-    if (!self->acquire.options->detailed_acq_timeout_error ||
-        !rqli_work_begin(self->job.loop, &work)) {
+    if (!asks || !rqli_work_begin(self->job.loop, &work)) {
         rqli_refusal_fill(&self->acquire, false);
         finish_request(self);
     }

@@ -164,4 +164,26 @@ TEST(a_refusal_that_is_described_is_cancelled_too_late)
     expect_nothing_left("x");
 }
 
+TEST(a_request_that_was_cancelled_is_not_described_by_the_server)
+{
+    struct asked asked = asked_for();
+    rql_refusal refusal;
+    rql_lock *held = hold(other, "x");
+
+    rql_result_init(&refusal);
+    asked.options.refusal = &refusal;
+    asked.options.detailed_acq_timeout_error = true;
+    start_asking(&asked, "x");
+    run_until_int(1, "ZCARD rql:lock_queue:x");
+    CHECK_OK(rql_request_cancel(asked.what.request));
+    await_asked(&asked);
+    assert_int_equal(asked.status, RQL_CANCELLED);
+    assert_int_equal(refusal.reason, RQL_CANCELLED);
+    assert_null(refusal.holder);
+    assert_null(refusal.queue);
+    rql_refusal_clear(&refusal);
+    CHECK_OK(rql_lock_release(held, NULL));
+    expect_nothing_left("x");
+}
+
 LOOP_FIXTURE;
