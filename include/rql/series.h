@@ -173,7 +173,7 @@ RQL_API void rql_series_options_init_sized(rql_series_options *options, size_t s
  *                        (atomic), a TTL is too long once it is multiplied (gem), or an option is
  *                        out of its range.
  * @retval RQL_E_UNAVAILABLE  Also: a held lock was lost while the series waited for others
- *                            (sorted).
+ *                            (sorted, gem).
  *
  * @owner   The caller owns `*out`, and ends it with rql_series_release() or rql_series_forget().
  * @threads Callable from any thread. Thread cancellation is deferred.

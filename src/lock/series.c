@@ -307,7 +307,8 @@ static void note_fates(struct rqli_series_acquire *self, const struct rqli_acqui
     }
 }
 
-/* Checks the locks of earlier groups: the leases renew them, but one may be lost all the same. */
+/* Checks the locks of earlier steps: if the leases renew them, one may be lost all the same, and in
+ * the gem's mode one may not be renewed. */
 static rql_status check_before(struct rqli_series_acquire *self, size_t n_before, rql_error *error)
 {
     const rql_series *series = self->series;
@@ -347,9 +348,8 @@ enum rqli_series_step rqli_series_on_acquired(struct rqli_series_acquire *self,
     if (!self->status) {
         series->count += acquire->count;
         series->begun_us = series->locks[n_before]->begun_us;
-        if (self->plan.options.mode != RQL_SERIES_GEM) {
-            self->status = check_before(self, n_before, error);
-        } else if (is_cancelled) {
+        self->status = check_before(self, n_before, error);
+        if (!self->status && is_cancelled && self->plan.options.mode == RQL_SERIES_GEM) {
             self->status = fail_cancelled(self, error);
         }
     }

@@ -62,6 +62,21 @@ def the_same_name_twice_is_as_the_gem_has_it(world, kind, names):
         world.await_nothing_left()
 
 
+@scenario(counts=[2])
+def what_ends_during_a_later_wait_fails_the_series(world, kind, names):
+    """The gem itself would say that it holds all."""
+    actor, other = world.actor(kind), world.actor("thread")
+    blocking = other.acquire(names[1], ttl_ms=MINUTE_MS)
+    asking = actor.ask(*names, ttl_ms=100, auto_extend=False, timeout_ms=FOREVER, **GEM)
+    world.await_queue(names[1:], 1)
+    wait_until(lambda: not world.ask("EXISTS", f"rql:lock:{names[0]}"), "the ttl of the first is over")
+    blocking.release().check()
+    outcome = asking.outcome().check("E_UNAVAILABLE")
+    check(f"{names[0]}: was lost while the series waited for {names[1]}" in outcome.error, outcome.error)
+    check_equal(outcome.result["failed_on"], 0)
+    world.await_nothing_left()
+
+
 # ---- by partition ----
 
 HELD = {"ttl_ms": MINUTE_MS}
