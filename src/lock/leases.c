@@ -227,42 +227,37 @@ static void report_wanted(struct rqli_leases *self, rql_lock *lock,
     }
 }
 
-/* Returns whether the holder of this lock is still to be asked. */
-static bool is_to_ask(const rql_lock *lock)
+/* Asks the holder to release its lock. The lock may be gone afterwards. */
+static void ask_holder(struct rqli_leases *self, rql_lock *lock)
 {
-    return lock->on_wanted && !lock->kept.was_asked && lock->kept.listing == RQLI_LOCK_LISTED &&
-           rqli_lease_state(&lock->kept.lease, rqli_now_us()) != RQL_GONE;
-}
+    const int64_t now_us = rqli_now_us();
+    const int64_t left_us = self->shared.drained_us - now_us;
+    const rql_wanted wanted = {
+        .waiters = -1,
+        .within_ms = self->shared.drained_us == RQLI_NEVER_US ? RQL_FOREVER
+                     : left_us > 0                            ? left_us / 1000
+                                                              : 0,
+    };
 
-/* Returns a lock whose holder is not asked yet, or NULL. */
-static rql_lock *first_to_ask(const struct rqli_leases *self)
-{
-    rql_lock *lock = first(self);
-
-    while (lock && !is_to_ask(lock)) {
-        lock = next(lock);
+    if (lock->on_wanted && lock->kept.listing == RQLI_LOCK_LISTED &&
+        rqli_lease_state(&lock->kept.lease, now_us) != RQL_GONE) {
+        begin_callback(self, lock);
+        lock->on_wanted(lock, &wanted, lock->on_wanted_data);
+        end_callback(self);
     }
-    return lock;
 }
 
-/* Asks all holders, one after the other: the list may change in each callback. */
+/* Goes through all locks. The list may change in each callback, but none is added to it: as each
+ * lock moves to its end first, all are done when the first one is. */
 static void ask_holders(struct rqli_due *due)
 {
     struct rqli_leases *self = RQLI_OWNER(due, struct rqli_leases, shared.drain_look);
 
-    for (rql_lock *lock = first_to_ask(self); lock; lock = first_to_ask(self)) {
-        const int64_t left_us = self->shared.drained_us - rqli_now_us();
-        const rql_wanted wanted = {
-            .waiters = -1,
-            .within_ms = self->shared.drained_us == RQLI_NEVER_US ? RQL_FOREVER
-                         : left_us > 0                            ? left_us / 1000
-                                                                  : 0,
-        };
-
+    for (rql_lock *lock = first(self); lock && !lock->kept.was_asked; lock = first(self)) {
         lock->kept.was_asked = true;
-        begin_callback(self, lock);
-        lock->on_wanted(lock, &wanted, lock->on_wanted_data);
-        end_callback(self);
+        rqli_dlist_remove(&self->shared.all, &lock->kept.link);
+        rqli_dlist_add(&self->shared.all, &lock->kept.link);
+        ask_holder(self, lock);
     }
 }
 

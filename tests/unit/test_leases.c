@@ -338,6 +338,63 @@ TEST(a_lock_in_doubt_of_a_thread_that_has_ended_is_verified)
     end(lock);
 }
 
+static void count_asked(rql_lock *lock, const rql_wanted *wanted, void *n_asked)
+{
+    (void)lock;
+    assert_int_equal(wanted->waiters, -1);
+    ++*(int *)n_asked;
+}
+
+static int64_t cpu_us(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return now.tv_sec * INT64_C(1000000) + now.tv_nsec / 1000;
+}
+
+enum { MANY = 16000 };
+
+/* Returns how long this thread works when a client that holds so many locks is drained. */
+static int64_t time_to_ask(size_t count)
+{
+    static rql_lock *locks[MANY];
+    int n_asked = 0;
+    int64_t took_us;
+
+    for (size_t i = 0; i < count; i++) {
+        locks[i] = held("x");
+        locks[i]->on_wanted = count_asked;
+        locks[i]->on_wanted_data = &n_asked;
+    }
+    background->worker.is_started = true; /* the test is the thread */
+    client->is_draining = true;
+    assert_true(rqli_leases_drain(leases, RQLI_NEVER_US));
+    took_us = cpu_us();
+    (void)rqli_background_step(&background->worker);
+    took_us = cpu_us() - took_us;
+    assert_int_equal(n_asked, count);
+    assert_true(rqli_leases_drain(leases, RQLI_NEVER_US));
+    (void)rqli_background_step(&background->worker);
+    assert_int_equal(n_asked, count); /* once */
+    background->worker.is_started = false;
+    client->is_draining = false;
+    for (size_t i = 0; i < count; i++) {
+        end(locks[i]);
+    }
+    return took_us;
+}
+
+/* Of 16 times as many locks, each takes longer only because they do not fit into a cache. */
+TEST(many_holders_are_asked_in_a_time_that_grows_with_their_number)
+{
+    int64_t few_us = time_to_ask(MANY / 16);
+    int64_t many_us = time_to_ask(MANY);
+
+    print_message("# %lld us, %lld us\n", (long long)few_us, (long long)many_us);
+    assert_true(many_us < (few_us + 1) * 100);
+}
+
 /* What its thread finds, which does not run here. */
 /* As a row reads. NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding) */
 static const struct step {
