@@ -79,7 +79,8 @@ typedef struct rql_log_field {
  * - After a grant, one of `lock_obtained`, `reentrant_lock_obtained` and
  *   `extendable_reentrant_lock_obtained`.
  * - After a refusal, `fail_fast_or_limits_reached_or_deadlock__dequeue`; not after
- *   ::RQL_FAIL_FAST_NO_TRY, which queues nothing. A fault has no line here, as in the gem.
+ *   ::RQL_FAIL_FAST_NO_TRY and ::RQL_QUEUE_FULL, which queue nothing. A fault has no line here, as
+ *   in the gem.
  * - When the lock is released, `expire_lock`; at the end of an extendable re-entry,
  *   `decrease_lock`.
  *

@@ -30,10 +30,11 @@ void rqli_notify_refused(const struct rqli_subject *subject,
                          const struct rqli_acquire_result *result, rql_status status)
 {
     const struct rqli_figures figures = {.status = status, .acq_time_us = result->waited_us};
+    /* A conflict that was found without the server has queued nothing. */
+    const bool may_be_queued = status > 0 && status != RQL_FAIL_FAST_NO_TRY &&
+                               status != RQL_QUEUE_FULL && result->asked > 0;
 
-    /* The gem reports nothing for faults; a conflict that was found without the server has queued
-     * nothing. */
-    if (!subject->is_series && status > 0 && status != RQL_FAIL_FAST_NO_TRY && result->asked > 0) {
+    if (!subject->is_series && may_be_queued) { /* the gem reports nothing for faults */
         rqli_observe(RQLI_ON_DEQUEUED, subject, NULL);
     }
     if (status == RQL_TIMED_OUT) {

@@ -267,6 +267,8 @@ def a_refusal_says_why(world, kind, names):
     check_refused("FAIL_FAST_NO_TRY", fail_fast=True)
     check_refused("TIMED_OUT", *given_up, event="lock_timed_out", timeout_ms=200)
     check_refused("RETRY_LIMIT", *given_up, retry_count=1, timeout_ms=FOREVER)
+    if len(names) == 1:
+        check_refused("QUEUE_FULL", max_waiters=0, timeout_ms=FOREVER)
     held.release().check()
     world.ask("SET", foreign, "text")
     check_refused("E_WRONG_TYPE", timeout_ms=FOREVER)
