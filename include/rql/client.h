@@ -128,14 +128,17 @@ RQL_API RQL_MUST_CHECK rql_status rql_client_drain(rql_client *client, int64_t t
                                                    rql_error *error);
 
 /**
- * Connects now instead of at the first command, and checks what would make a later call fail.
+ * Connects now instead of at the first command, and checks what would make a later call fail. With
+ * several servers (a cluster, shards, several masters) it connects to one of them: a server that is
+ * down makes no difference as long as another one answers.
  *
  * @param[in]  client  The client.
  * @param[out] error   Why the call did not return RQL_OK, or NULL.
  *
  * @retval RQL_OK             Connected and logged in; the database is selected.
  * @retval RQL_E_IO           The server is unreachable, refuses the connection, or does not reply
- *                            within `connect_timeout_ms`.
+ *                            within `connect_timeout_ms`; or, of several servers, no server has
+ *                            replied within twice that time.
  * @retval RQL_E_AUTH         Wrong user or password, or rights are missing.
  * @retval RQL_E_READ_ONLY    Connected to a replica that takes no writes: locks can be inspected,
  *                            but not acquired. A later call checks again.

@@ -172,7 +172,7 @@ int64_t rqli_client_until_us(const rql_client *client, int64_t now_us)
 
 /* Checks whether the server, which was a replica at login, still is one, by a write that changes
  * nothing. If it is, its connection is dropped, because the next one may lead to the master. */
-static rql_status check_writable(const rql_client *client, struct rqli_conn *conn,
+static rql_status check_writable(const struct rqli_node *node, struct rqli_conn *conn,
                                  int64_t deadline_us, rql_error *error)
 {
     struct rqli_batch *batch = rqli_batch_take(conn);
@@ -184,8 +184,7 @@ static rql_status check_writable(const rql_client *client, struct rqli_conn *con
     rqli_login_write_probe(&batch->command);
     status = rqli_conn_run(batch, deadline_us, error);
     if (!status && batch->reply->type == RQLI_REPLY_ERROR) {
-        status =
-            rqli_batch_fault(batch, batch->reply, "ZREM", client->fleet.first.site.where, error);
+        status = rqli_batch_fault(batch, batch->reply, "ZREM", node->site.where, error);
     }
     rqli_batch_give(batch);
     return status;
@@ -193,23 +192,67 @@ static rql_status check_writable(const rql_client *client, struct rqli_conn *con
 
 /* A replica is a fault here, although it could be read from, because no lock can be taken there. A
  * replica of a cluster is no fault: it knows the masters. */
+static rql_status connect_to(rql_client *client, struct rqli_node *node, int64_t deadline_us,
+                             rql_error *error)
+{
+    struct rqli_conn *conn = rqli_conns_choose(&node->conns);
+    rql_status status = rqli_conn_connect(conn, deadline_us, error);
+
+    if (!status && rqli_conn_was_read_only(conn) && !client->fleet.map_reader) {
+        status = check_writable(node, conn, deadline_us, error);
+    }
+    return status;
+}
+
+/* Returns the first node with keys to which a connection is open; NULL: there is none. */
+static struct rqli_node *find_connected(rql_client *client)
+{
+    struct rqli_node *node = rqli_fleet_next(&client->fleet, NULL, NULL);
+
+    while (node && !rqli_conn_is_up(node->conns.each[0])) {
+        node = rqli_fleet_next(&client->fleet, node, NULL);
+    }
+    return node;
+}
+
+/* Connects to any node that has keys, because a server that is down takes only its own locks with
+ * it. Each node has half of the time that is left, so that a silent one leaves time for others. */
+static rql_status connect_to_any(rql_client *client, rql_error *error)
+{
+    struct rqli_fleet *fleet = &client->fleet;
+    const int64_t limit_ms = client->options.connect_timeout_ms;
+    const int64_t begun_us = rqli_now_us();
+    struct rqli_node *node;
+    rql_status status = RQL_E_IO;
+
+    rqli_fleet_on_use(fleet);
+    rqli_fleet_await_map(fleet, rqli_after_ms(begun_us, limit_ms));
+    node = find_connected(client);
+    node = node ? node : rqli_fleet_next(fleet, NULL, NULL);
+    while (node && (status == RQL_E_IO || status == RQL_E_UNAVAILABLE)) {
+        const int64_t now_us = rqli_now_us();
+        const int64_t left_us = rqli_after_ms(begun_us, 2 * limit_ms) - now_us;
+
+        status = connect_to(client, node, now_us + left_us / 2, error);
+        node = rqli_fleet_next(fleet, node, NULL);
+    }
+    return status;
+}
+
 rql_status rql_client_connect(rql_client *client, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    struct rqli_conn *conn;
     int64_t deadline_us;
     rql_status status = rqli_client_check(client, error);
 
     if (status) {
         return status;
     }
-    conn = rqli_client_conn(client);
-    deadline_us = rqli_after_ms(rqli_now_us(), client->options.connect_timeout_ms);
-    status = rqli_conn_connect(conn, deadline_us, error);
-    if (!status && rqli_conn_was_read_only(conn) && !client->fleet.map_reader) {
-        status = check_writable(client, conn, deadline_us, error);
+    if (client->is_partitioned) {
+        return connect_to_any(client, error);
     }
-    return status;
+    deadline_us = rqli_after_ms(rqli_now_us(), client->options.connect_timeout_ms);
+    return connect_to(client, &client->fleet.first, deadline_us, error);
 }
 
 const char *rql_client_identity(const rql_client *client)

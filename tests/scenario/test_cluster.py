@@ -84,6 +84,7 @@ def any_node_shows_the_way(world, kind, _names):
             one = actor(world, kind, url)
             for name in names:
                 one.acquire(name, timeout_ms=LONG_MS).release().check()
+            world.actor("thread", url=url).begin("connect").outcome().check()
         nobody = actor(world, kind, f"redis+cluster://127.0.0.1:{DEAD_PORT}")
         outcome = nobody.refused(names[0], timeout_ms=SHORT_MS)
         check(outcome.status in DOWN and str(DEAD_PORT) in outcome.error, repr(outcome))

@@ -173,7 +173,9 @@ def a_master_that_no_sentinel_knows_is_told_by_its_name(world, kind, _names):
         one = world.actor(kind, url=watched.url().replace("m1", "m2,m1"))
         had, refused = (shared.names_on(server, 2) for server in (watched.servers[0], unknown))
         one.acquire(had[0]).release().check()
-        outcomes = [one.begin("connect").outcome(), *(one.refused(name, timeout_ms=300) for name in refused)]
+        one.begin("connect").outcome().check()
+        alone = world.actor(kind, url=watched.url().replace("m1", "m2"))
+        outcomes = [alone.begin("connect").outcome(), *(one.refused(name, timeout_ms=300) for name in refused)]
         one.acquire(had[1]).release().check()
         check_equal(outcomes[0].status, "E_UNAVAILABLE")
         check('its sentinel knows no master with the name "m2"' in outcomes[0].error, outcomes[0].error)
