@@ -258,7 +258,7 @@ static bool write_batch(struct rqli_background *self, struct rqli_duty_batch *ba
         if (duty) {
             batch->item[i].reply_at = command->n_commands;
             duty->ops->write(duty, &call);
-            rqli_call_write(&call, command, rqli_conn_scripts(conn_of(batch)));
+            rqli_call_write(&call, command, rqli_conn_scripts(batch->sent->carrier));
         }
     }
     if (command->n_commands == 0) {
@@ -270,17 +270,47 @@ static bool write_batch(struct rqli_background *self, struct rqli_duty_batch *ba
     return true;
 }
 
+/* Returns an open connection of the callers that can carry an urgent batch, or NULL. Caller does
+ * not hold the mutex. */
+static struct rqli_conn *find_spare(const struct rqli_duty_batch *batch)
+{
+    bool is_wanted =
+        batch->is_urgent && !batch->is_durable && !rqli_conn_is_up(batch->node->background);
+
+    return is_wanted ? rqli_conns_find_up(&batch->node->conns) : NULL;
+}
+
+/* Connects for a batch. No lock is lost because a server or process has too many connections, while
+ * a caller's connection works. The attempt to open another one then takes no more than half of the
+ * time before the next loss. */
+static rql_status connect_for(struct rqli_background *self, const struct rqli_duty_batch *batch,
+                              int64_t until_us, struct rqli_conn **out)
+{
+    int64_t now_us = rqli_now_us();
+    int64_t half_us = now_us + (rqli_timers_first_us(&self->shared.losses) - now_us) / 2;
+    struct rqli_conn *spare;
+    rql_status status;
+
+    *out = conn_of(batch);
+    rqli_background_unlock(self);
+    spare = find_spare(batch);
+    status = rqli_conn_connect(*out, spare ? rqli_earlier(until_us, half_us) : until_us, NULL);
+    if (status && spare) {
+        *out = spare;
+        status = RQL_OK;
+    }
+    rqli_background_lock(self);
+    return status;
+}
+
 /* Connects and sends a batch, and waits for nothing else. Holds the mutex only while the calls are
  * written. */
 static rql_status send_batch(struct rqli_background *self, struct rqli_duty_batch *batch,
                              int64_t until_us)
 {
-    struct rqli_conn *conn = conn_of(batch);
-    rql_status status;
+    struct rqli_conn *conn;
+    rql_status status = connect_for(self, batch, until_us, &conn);
 
-    rqli_background_unlock(self);
-    status = rqli_conn_connect(conn, until_us, NULL);
-    rqli_background_lock(self);
     if (status) {
         return status;
     }
@@ -314,7 +344,7 @@ static bool repeat_call(struct rqli_background *self, const struct rqli_duty_bat
         return false;
     }
     if (verdict == RQLI_HERE) {
-        rqli_conn_forget_scripts(conn_of(batch));
+        rqli_conn_forget_scripts(batch->sent->carrier);
     }
     rqli_background_set(self, duty,
                         duty->ops->is_urgent

@@ -9,7 +9,8 @@
  * a request (lock/withdraw.c), a release that was sent without waiting and has to be repeated
  * (lock/end.c), and a record of ended holds (lock/history.c). Up to 64 duties at one node are sent
  * together. The thread is started at the first need. It has connections of its own, so that no call
- * of the caller's delays a renewal.
+ * of the caller's delays a renewal. While none can be opened, renewals go over a caller's
+ * connection.
  */
 
 #include "base/clock.h"

@@ -209,7 +209,7 @@ static struct rqli_node *find_connected(rql_client *client)
 {
     struct rqli_node *node = rqli_fleet_next(&client->fleet, NULL, NULL);
 
-    while (node && !rqli_conn_is_up(node->conns.each[0])) {
+    while (node && !rqli_conns_find_up(&node->conns)) {
         node = rqli_fleet_next(&client->fleet, node, NULL);
     }
     return node;

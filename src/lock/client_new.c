@@ -220,12 +220,10 @@ rql_status rqli_client_make(rql_client **out, const rql_options *options, rql_er
 /* Returns a connection to this node that is up, or NULL; none is made for this. */
 static struct rqli_conn *find_conn(struct rqli_node *node)
 {
-    for (unsigned i = 0; i < atomic_load(&node->conns.n_used); i++) {
-        if (node->conns.each[i] && rqli_conn_is_up(node->conns.each[i])) {
-            return node->conns.each[i];
-        }
-    }
-    return node->background && rqli_conn_is_up(node->background) ? node->background : NULL;
+    struct rqli_conn *conn = rqli_conns_find_up(&node->conns);
+    bool is_background_up = !conn && node->background && rqli_conn_is_up(node->background);
+
+    return is_background_up ? node->background : conn;
 }
 
 /* Takes the client off the list of clients, if that costs no wait: the answer is not awaited, and

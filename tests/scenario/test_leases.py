@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What a holder believes: whatever ends earlier than it thought, it hears of in time."""
 import contextlib
+import time
 
 from harness import FOREVER, NAME_OF, Network, check, check_equal, let_pass, main, once, scenario, wait_until
 from pushes import pushed
@@ -67,6 +68,17 @@ def a_renewed_lock_outlives_its_ttl(world, kind, names):
         check_equal(held.state(), "HELD")
         held.release().check()
         check_equal(world.keys_left(), [])
+
+
+@scenario(kinds=["thread"], is_timed=True)
+def a_lock_is_renewed_over_the_connection_of_its_caller_if_no_other_can_be_opened(world, kind, names):
+    held = world.actor(kind).acquire(*names, ttl_ms=LOST_MS, auto_extend=True)
+    world.ask("CONFIG", "SET", "maxclients", 1)
+    ends_s = time.monotonic() + 3 * LOST_MS / 1000
+    wait_until(lambda: time.monotonic() > ends_s or held.is_lost(), "it is lost, or renewed for three times its ttl")
+    world.ask("CONFIG", "SET", "maxclients", 10000)
+    check_equal((held.state(), held.losses()), ("HELD", []))
+    held.release().check()
 
 
 @scenario(kinds=["thread"])

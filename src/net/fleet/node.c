@@ -116,6 +116,18 @@ struct rqli_conn *rqli_conns_choose(struct rqli_conns *self)
     return self->each[number_of_thread() % n_used];
 }
 
+struct rqli_conn *rqli_conns_find_up(const struct rqli_conns *self)
+{
+    const unsigned n_used = atomic_load(&self->n_used);
+
+    for (unsigned i = 0; i < n_used; i++) {
+        if (self->each[i] && rqli_conn_is_up(self->each[i])) {
+            return self->each[i];
+        }
+    }
+    return NULL;
+}
+
 struct rqli_conn *rqli_conns_find(const struct rqli_conns *self, const void *carrier)
 {
     for (unsigned i = 0; i < self->limit; i++) {

@@ -39,6 +39,9 @@ struct rqli_conns {
 /* Any thread. Returns the connection for the calling thread's next commands. */
 struct rqli_conn *rqli_conns_choose(struct rqli_conns *self);
 
+/* Any thread. Returns a connection for all calls that is up, or NULL; none is opened for this. */
+struct rqli_conn *rqli_conns_find_up(const struct rqli_conns *self);
+
 /* Returns the connection for all calls that is this carrier of a batch; NULL: it is none of
  * them, or carrier is NULL. */
 struct rqli_conn *rqli_conns_find(const struct rqli_conns *self, const void *carrier);
