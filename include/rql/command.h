@@ -75,7 +75,7 @@ typedef struct rql_reply rql_reply;
  * @retval RQL_E_INVALID  A pointer or a word is NULL, or there is no word. Nothing was sent.
  * @retval RQL_E_IO       The server cannot be reached. Nothing was sent.
  * @retval RQL_E_UNKNOWN  The connection broke, or no reply came in time. The server may have
- *                        executed the command. A reply of more than 16 MiB or 131072 elements, or
+ *                        executed the command. A reply of more than 16 MiB or 262144 elements, or
  *                        of lists in each other more than 7 deep, breaks the connection, for the
  *                        locks that use it, too.
  * @retval RQL_E_AUTH     The login failed; also other faults of rql_client_connect().

@@ -335,7 +335,11 @@ static void add_keys(struct rqli_walk *self, const struct rqli_reply *found)
 rql_status rqli_walk_take(struct rqli_walk *self, const struct rqli_batch *batch, rql_error *error)
 {
     const struct rqli_reply *page = &batch->reply[self->hash ? 1 : 0];
+    rql_status status = self->fleet ? rqli_fleet_check_map(self->fleet, error) : RQL_OK;
 
+    if (status) {
+        return status;
+    }
     if (self->hash && !rqli_time_read(batch->reply, &self->server_us)) {
         return rqli_batch_fault(batch, batch->reply, "TIME", "server", error);
     }

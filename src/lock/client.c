@@ -223,12 +223,17 @@ static rql_status connect_to_any(rql_client *client, rql_error *error)
     const int64_t limit_ms = client->options.connect_timeout_ms;
     const int64_t begun_us = rqli_now_us();
     struct rqli_node *node;
-    rql_status status = RQL_E_IO;
+    rql_status status;
 
     rqli_fleet_on_use(fleet);
     rqli_fleet_await_map(fleet, rqli_after_ms(begun_us, limit_ms));
+    status = rqli_fleet_check_map(fleet, error);
+    if (status) {
+        return status;
+    }
     node = find_connected(client);
     node = node ? node : rqli_fleet_next(fleet, NULL, NULL);
+    status = RQL_E_IO;
     while (node && (status == RQL_E_IO || status == RQL_E_UNAVAILABLE)) {
         const int64_t now_us = rqli_now_us();
         const int64_t left_us = rqli_after_ms(begun_us, 2 * limit_ms) - now_us;

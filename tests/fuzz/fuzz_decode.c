@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEPTH_MAX = 7, ELEMENTS_MAX = 131072, REPLIES_MAX = 64 };
+enum { DEPTH_MAX = 7, ELEMENTS_MAX = 262144, REPLIES_MAX = 64 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

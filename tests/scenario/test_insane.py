@@ -96,7 +96,7 @@ OF_ANOTHER_SHAPE = (b":7\r\n", b":-9223372036854775808\r\n", b"+OK\r\n", b"+\r\n
                     b"*2000\r\n" + b"$1\r\nx\r\n" * 2000, b"$1000000\r\n" + b"1 " * 500000 + b"\r\n")
 # These are none.
 NO_REPLIES = (b"$-5\r\n", b"*-5\r\n", b"$99999999999999999999\r\n", b"$9223372036854775807\r\n", b"$4294967295\r\n",
-              b"*2147483647\r\n", b"*9223372036854775807\r\n", b"*131073\r\n", b"$5000000000\r\n",
+              b"*2147483647\r\n", b"*9223372036854775807\r\n", b"*262145\r\n", b"$5000000000\r\n",
               b"*1\r\n" * 9 + b":1\r\n",
               b":\r\n", b":1x\r\n", b"$\r\n", b"*\r\n", b"\r\n", b"\0" * 64, b"\x16\x03\x01\x02\x00\x01\x00",
               b"GET / HTTP/1.1\r\n\r\n",
@@ -319,6 +319,28 @@ def a_mad_map_or_way_ends_each_call_in_time(world, kind, _names):
     cases = [(change, True) for change in some_of(world, MAPS)] + [(change, False) for change in some_of(world, WAYS)]
     for first in range(0, len(cases), AT_ONCE):
         check_all([OfCluster(world, kind, *case) for case in cases[first:first + AT_ONCE]])
+
+
+def whole_node(port):
+    """As a server of today has it in its map."""
+    return b"*4\r\n$9\r\n127.0.0.1\r\n:%d\r\n$40\r\n%s\r\n*0\r\n" % (port, b"0" * 40)
+
+
+class InPieces(OfCluster):
+    """Its map has a row for each slot, with a master and a replica; and that is no madness."""
+
+    def sane_reply(self, connection, reply):
+        if b"cluster support disabled" in reply:
+            nodes = whole_node(connection.proxy.port) + whole_node(1)
+            return map_of(*[b"*4\r\n:%d\r\n:%d\r\n" % (slot, slot) + nodes for slot in range(16384)])
+        return super().sane_reply(connection, reply)
+
+
+@scenario(kinds=["thread"], counts=[1], in_cluster=False)
+def a_map_with_a_row_for_each_slot_is_read(world, kind, _names):
+    caller = InPieces(world, kind, b"", is_map=False)
+    caller.actor.begin("connect").outcome().check()
+    caller.recover()
 
 
 # ---- pushes ----

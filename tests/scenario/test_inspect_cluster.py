@@ -4,7 +4,7 @@ import json
 
 import shards
 from cluster import PARTITION_SLOTS, clustered
-from harness import check_equal, main, once, wait_until
+from harness import check, check_equal, main, once, wait_until
 from partitions import prefix_of, slot_of_lock
 from shards import HELD, PATIENT
 from sweeps import check_counts, sweep
@@ -95,6 +95,35 @@ def sweeps_go_over_all_masters(world, _kind, _names):
         for held in scene.held.values():
             held.release().check("NOT_HELD")
         world.await_nothing_left()
+
+
+@once
+def nothing_is_listed_or_swept_in_part_without_the_right_to_read_the_map(world, _kind, _names):
+    with clustered(world, 3) as cluster:
+        scene = Scene(world, cluster)
+        for node in cluster.nodes:
+            node.ask("ACL", "SETUSER", "poor", "on", ">pw", "~*", "&*", "+@all", "-cluster|slots")
+        url = cluster.url(cluster.nodes[0], login="poor:pw@")
+        poor = world.actor("thread", url=url)
+        for of in "locks", "queues", "keys", "locks_info":
+            inspect(poor, of, status="E_AUTH")
+        done = sweep(poor, "all", status="E_AUTH")
+        check("NOPERM" in done.error and "CLUSTER SLOTS" in done.error, done.error)
+        check_counts(done, 0, 0, 0)
+        poor.begin("connect").outcome().check("E_AUTH")
+        poor.acquire("free").release().check()
+        for words in ("ls",), ("clear", "--force"):
+            done = run(cluster, *words, login="poor:pw@")
+            check("NOPERM" in done.stderr and "cluster|slots" in done.stderr, done.stderr)
+            check_equal((done.returncode > 0, done.stdout), (True, ""))
+        check_equal(inspect(scene.operator, "locks"), sorted(scene.names))
+        for node in cluster.nodes:
+            node.ask("ACL", "SETUSER", "poor", "+cluster|slots")
+        wait_until(lambda: poor.begin("connect").outcome().status == "OK", "the map is read")
+        check_equal(inspect(poor, "locks"), sorted(scene.names))
+        for node in cluster.nodes:
+            node.ask("ACL", "DELUSER", "poor")
+        scene.end()
 
 
 def run(cluster, *words, login="", first=None):

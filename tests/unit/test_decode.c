@@ -8,7 +8,7 @@ enum {
     SHOWN_SIZE = 512,
     CHUNK = 1 << 20,
     MEBI = 1 << 20,
-    MOST_ELEMENTS = 131072,
+    MOST_ELEMENTS = 262144,
     LINE_MAX_BYTES = 65536
 };
 
@@ -158,9 +158,9 @@ static const struct limit {
      {0, -1}},
     {"the longest text that 32 bits count", 0, {"$4294967295\r\nabc"}, {LENGTH_IS_REFUSED}},
     {"an attribute", 0, {"|1\r\n+x\r\n:1\r\n"}, {-1}},
-    {"the most elements", 0, {"*131072\r\n"}, {0}},
-    {"the most elements on two levels", 0, {"*2\r\n*131070\r\n"}, {0}},
-    {"the most elements on three levels", 0, {"*1\r\n*1\r\n*131070\r\n"}, {0}},
+    {"the most elements", 0, {"*262144\r\n"}, {0}},
+    {"the most elements on two levels", 0, {"*2\r\n*262142\r\n"}, {0}},
+    {"the most elements on three levels", 0, {"*1\r\n*1\r\n*262142\r\n"}, {0}},
     {"all replies of a batch have the most together",
      MOST_ELEMENTS - 2,
      {"*2\r\n:1\r\n:2\r\n", "*0\r\n", "*1\r\n"},
@@ -177,8 +177,8 @@ static const char *const bad =
     "|*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:8\r\n"
     "|*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*0\r\n|>2\r\n+x\r\n+y\r\n|~1\r\n:1\r\n"
     "|%1\r\n+x\r\n:1\r\n|%0\r\n|,1.5\r\n|#t\r\n|_\r\n|(12345\r\n|=5\r\ntxt:a\r\n"
-    "|*2\r\n:1\r\n#f\r\n|*2\r\n:1\r\n%1\r\n:1\r\n:2\r\n|*131073\r\n|*2147483647\r\n"
-    "|*2\r\n*131071\r\n|*1\r\n*1\r\n*131071\r\n";
+    "|*2\r\n:1\r\n#f\r\n|*2\r\n:1\r\n%1\r\n:1\r\n:2\r\n|*262145\r\n|*2147483647\r\n"
+    "|*2\r\n*262143\r\n|*1\r\n*1\r\n*262143\r\n";
 
 static void check_broken(struct bench *bench)
 {

@@ -264,7 +264,7 @@ TEST(who_does_not_know_hello_is_asked_with_the_old_words)
 /* HELLO has as many elements here as all replies of one batch may have together. */
 TEST(each_reply_of_a_login_may_have_as_much_as_any)
 {
-    enum { MOST_ELEMENTS = 131072, OTHERS = MOST_ELEMENTS - 4 };
+    enum { MOST_ELEMENTS = 262144, OTHERS = MOST_ELEMENTS - 4 };
 
     static const char others[] = ":1\r\n";
     char *said = malloc(OTHERS * (sizeof others - 1) + HEARD_SIZE);

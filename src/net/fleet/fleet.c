@@ -288,6 +288,29 @@ rql_status rqli_fail_moved(const char *where, const char *subject, rql_error *er
                      subject);
 }
 
+void rqli_fleet_note_fault(struct rqli_fleet *self, const rql_error *fault)
+{
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    self->shared.fault = *fault;
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+}
+
+rql_status rqli_fleet_check_map(struct rqli_fleet *self, rql_error *error)
+{
+    rql_error fault;
+
+    if (!self->map_reader || atomic_load(&self->map) != RQLI_MAP_NOWHERE) {
+        return RQL_OK;
+    }
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    fault = self->shared.fault;
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+    if (fault.status && error) {
+        *error = fault;
+    }
+    return fault.status;
+}
+
 void rqli_fleet_await_next_map(struct rqli_fleet *self, int64_t since_us, int64_t until_us)
 {
     int32_t seen = atomic_load(&self->n_read);

@@ -24,7 +24,7 @@ enum { RQLI_NODES_MAX = 4096 };
 
 enum rqli_fleet_map {
     RQLI_MAP_UNKNOWN, /* not all nodes that the URL names were asked yet */
-    RQLI_MAP_NOWHERE, /* none of them has answered */
+    RQLI_MAP_NOWHERE, /* none of them has answered with the map */
     RQLI_MAP_READ,
 };
 
@@ -51,6 +51,7 @@ struct rqli_fleet {
         struct rqli_node *last; /* the end of the list of nodes, which begins with the first */
         unsigned n_nodes;
         bool lacks_nodes; /* a node could not be added: there are RQLI_NODES_MAX */
+        rql_error fault;  /* of the last reading of the map; all zero: none */
     } shared;             /* guarded by shared.mutex; so are changes of `of` and new nodes */
 };
 
@@ -151,6 +152,13 @@ static inline bool rqli_fleet_may_answer(const struct rqli_fleet *self)
     return self->map_reader &&
            atomic_load_explicit(&self->map, memory_order_acquire) != RQLI_MAP_NOWHERE;
 }
+
+/* The last reading of the map has failed with this fault, or has not: then it is all zero. */
+void rqli_fleet_note_fault(struct rqli_fleet *self, const rql_error *fault);
+
+/* Any thread. Returns why no map could be read yet, so that some keys may be on unknown nodes.
+ * RQL_OK: the map was read, is still being read for the first time, or there is none. */
+rql_status rqli_fleet_check_map(struct rqli_fleet *self, rql_error *error);
 
 /* Waits until a reading of the map that was begun after since_us is over. */
 void rqli_fleet_await_next_map(struct rqli_fleet *self, int64_t since_us, int64_t until_us);

@@ -1,6 +1,7 @@
 #include "net/op/cluster.h"
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/pause.h"
 #include "base/random.h"
 #include "net/fleet/map.h"
@@ -30,23 +31,59 @@ static void apply(struct rqli_cluster *self, const struct rqli_slots *slots, int
     self->tell_ms = self->is_told ? ASK_MS : rqli_earlier(2 * self->tell_ms, TELL_MOST_MS);
 }
 
+/* Asks a node for the map. A server that does not know the command has no map: then there is no
+ * fault, and this server counts as the only one. */
+static bool ask_for_map(struct rqli_batch *batch, const struct rqli_node *node, int64_t ask_ms,
+                        struct rqli_slots *out, rql_error *fault)
+{
+    static const char command[] = "CLUSTER SLOTS";
+    const char *where = rqli_node_where(node);
+    rql_status status;
+
+    rqli_command_words(&batch->command, "CLUSTER", "SLOTS", NULL);
+    status = rqli_conn_run(batch, rqli_after_ms(rqli_now_us(), ask_ms), fault);
+    if (status == RQL_E_UNKNOWN) {
+        (void)rqli_fail(fault, RQL_E_IO, "%s on %s: no answer, or one that is too large", command,
+                        where);
+    }
+    if (status || rqli_slots_read(out, batch->reply, &node->site.address)) {
+        return status == RQL_OK;
+    }
+    if (rqli_reply_fault(batch->reply, command, where, fault) == RQL_E_SERVER) {
+        *fault = (rql_error){0};
+    }
+    return false;
+}
+
+/* Keeps the fault of a node that did not return the map. A node that has answered says more than
+ * one that has not. */
+static void note_fault(struct rqli_cluster *self, const rql_error *fault)
+{
+    if (self->fault.status == RQL_OK || self->fault.status == RQL_E_IO) {
+        self->fault = *fault;
+    }
+}
+
 /* Reads the map from a node, over its connection for calls, so that no further one is needed. */
 static bool read_from(struct rqli_cluster *self, struct rqli_node *node, int64_t ask_ms)
 {
     struct rqli_conn *conn = node->conns.each[0];
     struct rqli_batch *batch = rqli_batch_take(conn);
     struct rqli_slots *slots = malloc(sizeof *slots);
+    rql_error fault = {0};
     bool is_read = false;
 
     rqli_conn_count_internal(conn, 1);
     if (batch && slots) {
-        rqli_command_words(&batch->command, "CLUSTER", "SLOTS", NULL);
-        is_read = rqli_conn_run(batch, rqli_after_ms(rqli_now_us(), ask_ms), NULL) == RQL_OK &&
-                  rqli_slots_read(slots, batch->reply, &node->site.address);
+        is_read = ask_for_map(batch, node, ask_ms, slots, &fault);
+    } else {
+        (void)rqli_fail_nomem(&fault);
     }
     rqli_conn_count_internal(conn, -1);
     if (is_read) {
         apply(self, slots, ask_ms);
+    } else {
+        note_fault(self, &fault);
     }
     free(slots);
     rqli_batch_give(batch);
@@ -129,7 +166,9 @@ static int64_t look_at_map(struct rqli_cluster *self, int64_t now_us)
     bool is_fine;
 
     atomic_store(&fleet->read_us, now_us);
+    self->fault = (rql_error){0};
     is_fine = read_map(self);
+    rqli_fleet_note_fault(fleet, &self->fault);
     if (is_fine || atomic_load(&fleet->map) == RQLI_MAP_UNKNOWN) {
         rqli_map_settle(fleet);
         atomic_store(&fleet->map, is_fine ? RQLI_MAP_READ : RQLI_MAP_NOWHERE);

@@ -18,6 +18,7 @@ struct rqli_cluster {
     int64_t refresh_ms;
     int64_t tell_ms;           /* for each node that is notified of keys (net/fleet/map.h) */
     bool is_told;              /* each of them was, for the last map */
+    rql_error fault;           /* of the present reading of the map; all zero: none */
     int64_t name_us;           /* when the client's name is to be written again */
     _Atomic int64_t unused_us; /* connections that were unused for this long are closed */
     atomic_bool shall_stop;

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ELEMENTS_MAX = 131072, DEPTH_MAX = 7, BLOCK_BYTES = 65536, LINE_MAX = 65536 };
+enum { ELEMENTS_MAX = 262144, DEPTH_MAX = 7, BLOCK_BYTES = 65536, LINE_MAX = 65536 };
 
 static const size_t bytes_max = 16U << 20;
 

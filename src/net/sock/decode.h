@@ -3,7 +3,7 @@
 
 /*
  * Bytes in, replies out: hiredis' reader with our own object functions, which put every reply into
- * an arena and enforce the caps: 16 MiB, 131072 elements, four levels an arena, 64 KiB a line.
+ * an arena and enforce the caps: 16 MiB, 262144 elements, four levels an arena, 64 KiB a line.
  */
 
 #include "wire/reply.h"
