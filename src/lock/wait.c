@@ -439,15 +439,13 @@ enum rqli_wait_next rqli_wait_attend(struct rqli_acquire *self, uint64_t generat
     return rqli_wait_follow(self) ? RQLI_WAIT_ASK : self->wait->attend(self, generation, error);
 }
 
-/* Limits the time for connecting. A thread that waits connects for all of its client, and asks
- * nothing meanwhile. While its request holds back, connecting may take as long as the request does.
- * A server that is far away gets the round trips that a connection with TLS needs. */
-static void limit_connecting(struct rqli_acquire *self, const struct rqli_batch *answer)
+/* Gives the first attempt to connect for pushes more time if the server is far away: the round
+ * trips that a connection with TLS needs. */
+static void extend_connecting(struct rqli_acquire *self, const struct rqli_batch *answer)
 {
     int64_t round_trips_us = 4 * (answer->received_us - answer->sent_us);
-    int64_t limit_us = rqli_later(answer->received_us + round_trips_us, self->request.wake_us);
 
-    self->waiter.deadline_us = rqli_earlier(self->waiter.deadline_us, limit_us);
+    self->waiter.connect_us = answer->received_us + round_trips_us;
 }
 
 enum rqli_wait_next rqli_wait_hold_back(struct rqli_acquire *self, const struct rqli_batch *answer,
@@ -461,7 +459,7 @@ enum rqli_wait_next rqli_wait_hold_back(struct rqli_acquire *self, const struct 
     if (next != RQLI_WAIT_FAULT) {
         input = rqli_wait_input(self);
         rqli_request_on_held_back(&self->request, next == RQLI_WAIT_ASK, &input);
-        limit_connecting(self, answer);
+        extend_connecting(self, answer);
     }
     return next;
 }

@@ -3,8 +3,8 @@
 import socket
 import time
 
-from harness import (FOREVER, MINUTE_MS, FaultyNetwork, Network, as_they_end, check, check_equal, check_served_in_order,
-                     is_cluster, let_pass, main, once, scenario, wait_until)
+from harness import (FOREVER, MINUTE_MS, FaultyNetwork, Network, Proxy, as_they_end, check, check_equal,
+                     check_served_in_order, is_cluster, let_pass, main, once, scenario, wait_until)
 from pushes import line_up, pushed, wait_told
 
 SILENCE_MS = 100     # after which a connection counts as broken, where it is so short
@@ -402,6 +402,27 @@ def a_subscriber_that_cannot_connect_holds_up_nobody(world, kind, names):
     mine.release().check()
     held_too.release().check()
     world.await_nothing_left()
+
+
+class HangingLater(Proxy):
+    """Its second connection and those after it get no answer at all."""
+
+    def hand_on(self, link, sink, data):
+        return link is not self.links[0] or super().hand_on(link, sink, data)
+
+
+@once
+def a_subscriber_whose_login_hangs_does_not_keep_its_thread_from_polling(world, kind, names):
+    proxy = HangingLater(world.server.path)
+    actor = world.actor(kind, url=proxy.url, connections=1, connect_timeout_ms=10 * MINUTE_MS)
+    held = world.held_by_another(*names)
+    asking = actor.ask(*names, timeout_ms=MINUTE_MS, retry_delay_ms=100)
+    wait_until(lambda: len(proxy.links) > 2, "a second login is begun")
+    held.release().check()
+    wait_until(asking.is_over, "it has polled")
+    asking.hold().release().check()
+    world.free(actor.client)
+    proxy.stop()
 
 
 # ---- connections that break ----

@@ -32,6 +32,9 @@ enum { WAITING, CALLED };
  * called. */
 enum { LOOK_US = 200000 };
 
+/* The least time of an attempt to connect; see note_cut_short(). */
+enum { CONNECT_US = 100000 };
+
 struct rqli_push_threads {
     struct rqli_pushes pushes;
     struct rqli_socket sock; /* the reader's; if there is none, of the thread that has the mutex */
@@ -49,6 +52,7 @@ struct rqli_push_threads {
         struct rqli_reply reply; /* the one that is being read */
         int64_t look_us;         /* when the reader is to look around */
         struct rqli_backoff backoff;
+        unsigned n_cut_short;            /* attempts to connect in a row that a poll ended */
         struct rqli_wake_list wake_list; /* of waiters that were called */
     } shared;                            /* shared.mutex guards all members here */
 };
@@ -294,11 +298,36 @@ static void subscribe(struct rqli_push_threads *self)
     rqli_command_fini(&command);
 }
 
+/* Returns until when an attempt to connect may last. The reader connects for all, and asks nothing
+ * meanwhile: its next poll ends the attempt, or the next one would come too late. */
+static int64_t connect_until_us(const struct rqli_push_threads *self,
+                                const struct rqli_waiter *waiter, int64_t poll_us)
+{
+    int64_t least_us = rqli_now_us() + (CONNECT_US << 2 * self->shared.n_cut_short);
+
+    poll_us = rqli_later(rqli_later(poll_us, waiter->connect_us), least_us);
+    return rqli_earlier(waiter->deadline_us, poll_us);
+}
+
+/* A login that takes longer than the pause between two polls has four times the time at each
+ * attempt. Between two attempts the reader polls for as long as the last one took. */
+static void note_cut_short(struct rqli_push_threads *self, int64_t begun_us, int64_t now_us)
+{
+    enum { MOST = 4 };
+
+    if (self->shared.n_cut_short < MOST) {
+        self->shared.n_cut_short++;
+    }
+    self->shared.backoff.next_us =
+        rqli_later(self->shared.backoff.next_us, now_us + (now_us - begun_us));
+}
+
 /* Opens the connection again. Only the reader calls it, with self->shared.mutex, which is released
  * while it connects. */
 static void listen_again(struct rqli_push_threads *self, int64_t deadline_us)
 {
-    int64_t limit_us = rqli_after_ms(rqli_now_us(), self->sock.site->session->connect_timeout_ms);
+    int64_t begun_us = rqli_now_us();
+    int64_t limit_us = rqli_after_ms(begun_us, self->sock.site->session->connect_timeout_ms);
     struct rqli_clock_reading reading;
     bool done;
 
@@ -314,14 +343,19 @@ static void listen_again(struct rqli_push_threads *self, int64_t deadline_us)
         rqli_arena_reset(&self->shared.arena); /* of the previous connection */
         self->shared.reply = (struct rqli_reply){0};
         self->shared.backoff = (struct rqli_backoff){0};
+        self->shared.n_cut_short = 0;
         rqli_stats_count(self->sock.site->session->stats, 0, RQLI_STAT_CONNECTIONS, 1);
         rqli_subscription_on_opened(&self->shared.subscription, &self->sock);
         subscribe(self);
     } else if (!rqli_is_cancelled()) { /* else the next reader tries at once */
+        int64_t now_us = rqli_now_us();
+
         rqli_subscription_on_failed(&self->shared.subscription);
-        rqli_backoff_on_failure(&self->shared.backoff, rqli_now_us(),
-                                rqli_site_pause_ms(self->sock.site),
+        rqli_backoff_on_failure(&self->shared.backoff, now_us, rqli_site_pause_ms(self->sock.site),
                                 rqli_random_below(RQLI_BACKOFF_RANDOM));
+        if (deadline_us < limit_us && now_us >= deadline_us) {
+            note_cut_short(self, begun_us, now_us);
+        }
     }
 }
 
@@ -440,7 +474,7 @@ static void sleep_or_read(struct rqli_push_threads *self, struct rqli_waiter *wa
         self->shared.reader = waiter;
     }
     if (reads && !self->shared.is_listening && rqli_now_us() >= self->shared.backoff.next_us) {
-        listen_again(self, waiter->deadline_us);
+        listen_again(self, connect_until_us(self, waiter, until_us));
     } else if (reads && self->shared.is_listening) {
         read_for_all(self, waiter, until_us);
     } else {

@@ -37,7 +37,7 @@ enum rqli_waiter_stay {
     RQLI_WAITER_CHOSEN, /* it sleeps until it is handed the lock, or passed by */
 };
 
-/* A waiter. Its owner sets the seven members after the link, and they outlive its stay. */
+/* A waiter. Its owner sets the eight members after the link, and they outlive its stay. */
 struct rqli_waiter {
     struct rqli_dlink link;         /* first member; of all, in the order they came */
     const struct rqli_key_set *set; /* where its locks are, and so its channel */
@@ -46,6 +46,7 @@ struct rqli_waiter {
     struct rqli_waiter_nonce *nonces;
     size_t n_nonces;
     int64_t deadline_us; /* of a thread: it does not connect for all longer than that */
+    int64_t connect_us;  /* of a thread: until then it may connect although it would poll; or 0 */
     /* Of a thread: the connection that it polls over. A waiter that joins behind others takes the
      * leader's, because simultaneous calls about one lock are then sent together. */
     struct rqli_conn *conn;
