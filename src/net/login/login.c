@@ -99,6 +99,14 @@ static bool may_ask(const struct login *self, enum question question)
     return rqli_rights_may_ask(self->sock->site, question);
 }
 
+/* With a pause no login can do without INFO: once the user has the right, the next one succeeds. */
+static bool must_know_run(const struct login *self)
+{
+    const struct rqli_era *eras = self->sock->site->session->eras;
+
+    return eras && eras->pause_ms > 0;
+}
+
 /* Returns the command buffer for the next question. Its number is that of the commands before it,
  * so each command is begun before next() is called again. */
 static struct rqli_command *next_question(struct login *self, enum question question)
@@ -226,7 +234,7 @@ static void write_questions(struct login *self, bool is_for_commands)
     if (is_for_commands && may_ask(self, CLIENT_INFO)) {
         rqli_command_words(next_question(self, CLIENT_INFO), "CLIENT", "INFO", NULL);
     }
-    if (is_for_commands && may_ask(self, INFO)) {
+    if (is_for_commands && (may_ask(self, INFO) || must_know_run(self))) {
         rqli_command_words(next_question(self, INFO), "INFO", "server", NULL);
     }
     if (is_for_commands && may_ask(self, SCRIPTS)) {
