@@ -35,10 +35,13 @@ static char letter_of_rule(char letter)
     return letter;
 }
 
-/* Writes the missing ACL rule: "CLIENT ID" becomes "+client|id". */
+/* Writes the missing ACL rule: "CLIENT ID" becomes "+client|id". A refused command may be named
+ * together with the user, who may be called "channel". */
 static void write_rule(char out[RULE_SIZE], const char *command, const struct rqli_reply *reply)
 {
-    if (strstr(reply->text.data, "channel")) {
+    bool is_command = strstr(reply->text.data, "permissions to run");
+
+    if (!is_command && strstr(reply->text.data, "channel")) {
         (void)snprintf(out, RULE_SIZE, "'&%s*'", RQLI_CHANNEL);
         return;
     }
