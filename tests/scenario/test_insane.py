@@ -2,7 +2,9 @@
 """Servers that have lost their minds: each call ends in time with a fault, and all goes on when they are sane again."""
 import contextlib
 import os
+import socket
 import threading
+import time
 
 from harness import SLOW, STATUS, Proxy, check, check_equal, main, scenario, wait_until
 from network import Link
@@ -14,6 +16,7 @@ AT_ONCE, SOME = 12, 12
 PUSHED_WAIT_MS = 20000 * SLOW
 WALKS, WALK = ("keys", "locks_info", "queues_info"), 8
 STORM = 2000  # no call asks so often
+N_SILENT, ASK_S = 64, 0.3  # masters, each of which has this time at least
 HUGE = 1 << 25  # more than a client reads of one reply
 
 # ---- a relay in front of a real server, which changes what that replies ----
@@ -341,6 +344,26 @@ def a_map_with_a_row_for_each_slot_is_read(world, kind, _names):
     caller = InPieces(world, kind, b"", is_map=False)
     caller.actor.begin("connect").outcome().check()
     caller.recover()
+
+
+@scenario(kinds=["thread"], counts=[1], in_cluster=False)
+def a_client_with_a_pause_ends_in_time_though_many_masters_are_silent(world, kind, _names):
+    """Each of them has its time when it is to be given keys, but not when the client ends."""
+    n_slots = 16384 // N_SILENT
+    with contextlib.ExitStack() as stack:
+        silent = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(N_SILENT)]
+        said = map_of(*[row(i * n_slots, (i + 1) * n_slots - 1, node(b"127.0.0.1", one.getsockname()[1]))
+                        for i, one in enumerate(silent)])
+        relay = stack.enter_context(Relay(world.server.path))
+        relay.go_mad(lambda _connection, reply: said if b"cluster support disabled" in reply
+                     else reply.replace(b"$10\r\nstandalone\r\n", b"$7\r\ncluster\r\n"))
+        client = world.client(url=relay.url.replace("redis://", "redis+cluster://"), connect_timeout_ms=IO_MS,
+                              io_timeout_ms=IO_MS, recovery_delay_ms=60000)
+        world.actor(kind, client).begin("connect").outcome()
+        begun_s = time.monotonic()
+        world.free(client)
+        took_s = time.monotonic() - begun_s
+        check(took_s < N_SILENT * ASK_S / 2, f"{took_s} s")
 
 
 # ---- pushes ----

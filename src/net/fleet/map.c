@@ -30,6 +30,7 @@ struct telling {
     struct rqli_fleet *fleet;
     const struct rqli_slots *slots;
     int64_t ask_ms;
+    const atomic_bool *shall_stop;
     struct master masters[RQLI_PARTITIONS];
     char run_ids[1 + 2 * RQLI_PARTITIONS * RUN_ID_BYTES]; /* servers that answer, as in era.h */
     struct rqli_arrivals arrivals;                        /* at one of them */
@@ -66,7 +67,7 @@ static uint64_t meet(struct telling *self, struct rqli_node *node, char run_id[R
     size_t length = strlen(self->run_ids);
     rql_status status;
 
-    if (!batch) {
+    if (!batch || atomic_load(self->shall_stop)) {
         return 0;
     }
     rqli_command_words(&batch->command, "PING", NULL);
@@ -171,7 +172,7 @@ static bool tell(struct telling *self, struct master *master)
     RQLI_AUTO(rqli_batch_give) struct rqli_batch *batch = rqli_batch_take(conn);
     rql_status status;
 
-    if (!batch || master->generation == 0) {
+    if (!batch || master->generation == 0 || atomic_load(self->shall_stop)) {
         return false;
     }
     write_arrivals(self, master, &batch->command);
@@ -207,7 +208,8 @@ static bool tell_all(struct telling *self)
 
 /* ---- all of it ---- */
 
-bool rqli_map_apply(struct rqli_fleet *fleet, const struct rqli_slots *slots, int64_t ask_ms)
+bool rqli_map_apply(struct rqli_fleet *fleet, const struct rqli_slots *slots, int64_t ask_ms,
+                    const atomic_bool *shall_stop)
 {
     RQLI_AUTO(free) struct telling *self = calloc(1, sizeof *self);
     bool is_whole = true;
@@ -218,6 +220,7 @@ bool rqli_map_apply(struct rqli_fleet *fleet, const struct rqli_slots *slots, in
     self->fleet = fleet;
     self->slots = slots;
     self->ask_ms = ask_ms;
+    self->shall_stop = shall_stop;
     for (size_t i = 0; i < slots->n_masters; i++) {
         self->masters[i].node = rqli_fleet_at(fleet, &slots->masters[i]);
     }

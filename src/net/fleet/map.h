@@ -15,8 +15,10 @@
 #include "net/login/slots.h"
 
 /* Gives the keys to the nodes that have them by the map. With a pause it blocks: each node that is
- * asked has ask_ms. False: a node that is to be given keys has not confirmed all of them. */
-bool rqli_map_apply(struct rqli_fleet *fleet, const struct rqli_slots *slots, int64_t ask_ms);
+ * asked has ask_ms, and once shall_stop is set no further one is asked. False: a node that is to be
+ * given keys has not confirmed all of them. */
+bool rqli_map_apply(struct rqli_fleet *fleet, const struct rqli_slots *slots, int64_t ask_ms,
+                    const atomic_bool *shall_stop);
 
 /* The first map was read, or cannot be. With a pause, calls about keys that were given to no node
  * go to the first node, whose next login notifies it of them. */

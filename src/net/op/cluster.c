@@ -16,7 +16,7 @@
 
 enum {
     ASK_MS = 300,        /* for each node that is asked, while there are more to ask */
-    TELL_MOST_MS = 1200, /* at most, for each node that is notified of keys */
+    TELL_MOST_MS = 1000, /* at most, for each node that is notified of keys */
     NAME_MS = 1000,      /* for the call that writes the client's name */
     UNUSED_US = 60000000,
     DOWN_US = 1000000, /* for which other nodes are asked rather than one that did not answer */
@@ -27,7 +27,8 @@ enum {
  * time. */
 static void apply(struct rqli_cluster *self, const struct rqli_slots *slots, int64_t ask_ms)
 {
-    self->is_told = rqli_map_apply(self->fleet, slots, rqli_later(ask_ms, self->tell_ms));
+    self->is_told =
+        rqli_map_apply(self->fleet, slots, rqli_later(ask_ms, self->tell_ms), &self->shall_stop);
     self->tell_ms = self->is_told ? ASK_MS : rqli_earlier(2 * self->tell_ms, TELL_MOST_MS);
 }
 
