@@ -129,18 +129,34 @@ static rql_status connect(const rql_options *options, rql_client **out, rql_erro
     return status;
 }
 
-/* Tries to connect once, but no longer than until end_ms. */
-static rql_status probe(const rql_options *options, int64_t end_ms, rql_error *error)
+/* Asks the servers of these locks, of which some may be up and others not. Faults that do not pass
+ * are left to the command. */
+static rql_status ask_about_names(rql_client *client, const struct cli_args *args, rql_error *error)
+{
+    const char *const *names = args->n_names > 0 ? args->names : &args->name;
+    const size_t count = args->n_names > 0 ? args->n_names : 1;
+    rql_status status = RQL_OK;
+    bool exists;
+
+    for (size_t i = 0; i < count && !cli_may_pass(status); i++) {
+        status = rql_lock_exists(client, names[i], &exists, error);
+    }
+    return cli_may_pass(status) ? status : RQL_OK;
+}
+
+/* Tries to reach the servers once, but no longer than until end_ms. */
+static rql_status probe(const struct cli_args *args, int64_t end_ms, rql_error *error)
 {
     const int64_t left_ms = end_ms - cli_now_ms();
     rql_client *client = NULL;
-    rql_options limited = *options;
+    rql_options limited = args->options;
     rql_status status;
 
     limited.connect_timeout_ms =
         left_ms < limited.connect_timeout_ms ? left_ms : limited.connect_timeout_ms;
     limited.connect_timeout_ms = limited.connect_timeout_ms > 0 ? limited.connect_timeout_ms : 1;
     status = connect(&limited, &client, error);
+    status = status == RQL_OK ? ask_about_names(client, args, error) : status;
     (void)rql_client_free(client);
     return status;
 }
@@ -169,7 +185,7 @@ static rql_status connect_in_time(struct cli_args *args, rql_client **out, rql_e
 {
     const bool is_limited = args->wait_ms != RQL_FOREVER;
     const int64_t end_ms = is_limited ? cli_after_ms(args->wait_ms) : INT64_MAX;
-    rql_status status = probe(&args->options, end_ms, error);
+    rql_status status = probe(args, end_ms, error);
     bool is_said = false;
 
     while (cli_may_pass(status) && cli_now_ms() < end_ms) {
@@ -181,7 +197,7 @@ static rql_status connect_in_time(struct cli_args *args, rql_client **out, rql_e
         }
         is_said = true;
         (void)nanosleep(&pause, NULL);
-        status = probe(&args->options, end_ms, error);
+        status = probe(args, end_ms, error);
     }
     if (is_limited) {
         args->wait_ms = end_ms > cli_now_ms() ? end_ms - cli_now_ms() : 0;

@@ -158,11 +158,17 @@ def check_series(world, kind, shards):
     world.await_nothing_left()
 
 
-def run_rql(url, *words):
-    """Runs the program, without other variables of who runs the tests. A password may not be in a command line."""
+def start_rql(url, *words):
+    """Starts the program, without other variables of who runs the tests. A password may not be in a command line."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("RQL_")}
-    return subprocess.run([os.environ["RQL_TEST_PROGRAM"], *words], capture_output=True, text=True, check=False,
-                          env={**env, "RQL_URL": url})
+    return subprocess.Popen([os.environ["RQL_TEST_PROGRAM"], *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            text=True, env={**env, "RQL_URL": url})
+
+
+def run_rql(url, *words):
+    process = start_rql(url, *words)
+    out, err = process.communicate()
+    return subprocess.CompletedProcess(words, process.returncode, out, err)
 
 
 def rql(url, *words, codes=(0,)):

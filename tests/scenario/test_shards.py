@@ -8,7 +8,7 @@ from cluster import PARTITION_SLOTS, clustered
 from delay import tasks_of
 from harness import FOREVER, MINUTE_MS, check, check_equal, delayed_ms, main, once, scenario, wait_until
 from partitions import partition_of
-from shards import HELD, PATIENT, RING, actor, check_locks_of_all, check_series, keys_of, rql, sharded
+from shards import HELD, PATIENT, RING, actor, check_locks_of_all, check_series, keys_of, rql, sharded, start_rql
 from swarms import PROBES, swarm
 
 SHORT_MS, LONG_MS, PAUSE_MS = 1500, 5000, 1000
@@ -150,6 +150,20 @@ def a_server_that_is_down_takes_only_its_partitions_with_it(world, kind, _names)
         for each in served, kept:
             each.release().check()
         world.await_nothing_left()
+
+
+@once
+def the_program_waits_for_the_server_of_its_lock(world, _kind, _names):
+    """Whatever the others do: the first in the URL answers."""
+    with sharded(world, 3) as shards:
+        dying = shards.servers[1]
+        dying.kill()
+        waiting = start_rql(shards.url(), "run", *shards.names_on(dying, 1), "--wait", "forever", "--", "echo", "ran")
+        said = waiting.stderr.readline()
+        dying.launch()
+        out, _err = waiting.communicate()
+        check_equal((waiting.returncode, out), (0, "ran\n"), said)
+        check("waiting for the server: cannot connect" in said, said)
 
 
 @scenario(counts=[1])
