@@ -28,6 +28,7 @@ from typing import NamedTuple
 from checks import LeftOut
 
 CASES = []
+AGAIN_S = 5
 # What the line that runs a test again passes on from the environment.
 KEPT = re.compile("RQL_TEST_(?!AGAIN|FIRST_FAILURE|SEED|SHARE)|LD_LIBRARY_PATH$|.*SAN_OPTIONS$")
 
@@ -164,8 +165,11 @@ def choose(cases, words):
 
 
 def leave(*_):
-    """Once: a second SIGTERM must not interrupt the clean-up."""
+    """Once: a second SIGTERM must not interrupt the clean-up. But what is raised within a __del__() is lost, so it is
+    raised a second time if the program is still there after a while."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGALRM, lambda *_: sys.exit(1))
+    signal.alarm(AGAIN_S)
     sys.exit(1)
 
 
