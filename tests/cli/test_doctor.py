@@ -224,8 +224,13 @@ def test_missing_rights_are_found_and_healed(server, rql):
                 said = is_fine(rql, RQL_URL=url)
         check_equal((said.level("acl.rights"), said.level("mem.policy")), ("ok", "ok"))
         own.ask("ACL", "SETUSER", "app", "-wait")
+        check_equal(is_fine(rql, RQL_URL=url).level("acl.rights"), "ok")
+        said = examined(rql, RQL_URL=url, RQL_REPLICAS="1")
+        check_equal((said.level("acl.rights"), said.found("acl.rights")["missing"]), ("fail", "wait"))
+        healed(own, said.checks["acl.rights"])
+        own.ask("ACL", "SETUSER", "app", "-dbsize")
         said = is_fine(rql, RQL_URL=url)
-        check_equal((said.level("acl.rights"), said.found("acl.rights")["missing"]), ("note", "wait"))
+        check_equal((said.level("acl.rights"), said.found("acl.rights")["missing"]), ("note", "dbsize"))
         healed(own, said.checks["acl.rights"])
         if is_cluster():
             return  # there each key has a tag

@@ -83,7 +83,7 @@ def commands_of(script):
 
 
 def test_rights_of_the_answer_are_those_of_the_scripts(_server, _rql):
-    locks, looks, sweeps, _, history = rights()
+    locks, looks, sweeps, _, history, _ = rights()
     called = set().union(*(commands_of(script) for script in LOCKING))
     check_equal(set(locks), called | SENT_TO_LOCK, "to lock")
     scripts = [name[:-4] for name in os.listdir(LUA) if name.endswith(".lua")]
@@ -105,7 +105,7 @@ def check_refused_nothing(server, user):
 
 
 def test_rights_of_the_answer_suffice(server, _rql):
-    locks, looks, sweeps, force, _ = rights()
+    locks, looks, sweeps, force, *_ = rights()
     for user, commands, lines in (
             ("lock", locks, ["run a -- true", "series a b{a} -- true", "lock a --try --ttl 1m",
                              "extend a --add 1s --force"]),
@@ -143,7 +143,7 @@ def test_readmes_terminal_shows_what_the_program_prints(server, rql):
         leave_out_in_cluster("the doctor says of one server what README shows")
     (holds, _), (waits, _), *rest = transcript()
     with tempfile.TemporaryDirectory(prefix="rql-readme-") as folder:
-        for name in ("backup.sh", "report.sh", "other.sh"):
+        for name in ("backup.sh", "report.sh", "digest.sh", "other.sh"):
             with open(f"{folder}/{name}", "w", encoding="ascii") as file:
                 file.write("#!/bin/sh\nexec sleep 60\n")
             os.chmod(f"{folder}/{name}", 0o755)

@@ -72,8 +72,9 @@ static const struct right {
     {OPTIONAL, "client|caching", {"CLIENT", "CACHING", "-"}},
     {OPTIONAL, "memory|usage", {"MEMORY", "USAGE", KEY}},
     {OPTIONAL, "config|get", {"CONFIG", "GET", "maxmemory"}},
-    {OPTIONAL, "wait", {"WAIT", "0", "-"}},
-    {OPTIONAL, "waitaof", {"WAITAOF", "0", "0", "-"}},
+    {LOCK, "wait", {"WAIT", "0", "-"}},
+    {LOCK, "waitaof", {"WAITAOF", "0", "0", "-"}},
+    {LOCK, "command|info", {"COMMAND", "INFO", "ping"}},
     {OPTIONAL, "xadd", {"XADD", KEY, "-", "f", "v"}},
     {OPTIONAL, "xtrim", {"XTRIM", KEY, "MAXLEN", "-"}},
     {OPTIONAL, "xlen", {"XLEN", KEY}},
@@ -155,9 +156,15 @@ struct missing {
 };
 
 /* A single server publishes with another command than several servers, and only a cluster has a
- * map. */
+ * map. What makes grants durable is needed if the options ask for that. */
 static bool is_needed(const struct doctor *self, const struct right *right)
 {
+    if (strcmp(right->name, "wait") == 0) {
+        return self->wish.options->replicas > 0;
+    }
+    if (strcmp(right->name, "waitaof") == 0 || strcmp(right->name, "command|info") == 0) {
+        return self->wish.options->fsync;
+    }
     if (strcmp(right->name, "publish") == 0) {
         return !self->is_partitioned;
     }
