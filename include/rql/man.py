@@ -70,9 +70,15 @@ def filled(text):
 
 def as_list(table):
     """Its first column, and what the others say of it."""
-    heads, _, *rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in table.splitlines()]
+    heads, _, *rows = [cells_of(row) for row in table.splitlines()]
     for first, *others in rows:
-        yield from item(first, ". ".join(f"{head}: {cell}" for head, cell in zip(heads[1:], others)).rstrip(".") + ".")
+        told = [f"{head}: {cell}" for head, cell in zip(heads[1:], others, strict=True) if cell]
+        yield from item(first, ". ".join(told).rstrip(".") + ".")
+
+
+def cells_of(row):
+    """Of a table: a bar in a cell, and an at sign, have a backslash."""
+    return [re.sub(r"\\([|@])", r"\1", cell.strip()) for cell in re.split(r"(?<!\\)\|", row.strip())[1:-1]]
 
 
 def item(name, text):

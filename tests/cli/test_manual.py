@@ -168,6 +168,14 @@ def exit_codes(rql, command=None):
     return found
 
 
+def test_the_page_of_options_has_their_ranges_and_defaults(_server, rql):
+    """The table that it is made of has bars within its cells."""
+    page = (BUILD / "include/rql/man7/rql-options.7").read_text()
+    for said in "Range: true | false. Default: true.", "Range: full | ca | none. Default: full.":
+        check_in(said, " ".join(re.sub(r"\\f.", "", page).split()))
+    assert not re.search(r"\\\\\||: \.", page), "a bar with a backslash, or an empty cell"
+
+
 def test_exit_codes_agree(_server, rql):
     for command in [None, *commands_of(rql)]:
         of_page, status = {}, section(source_of(rql, command), "EXIT STATUS")
