@@ -117,6 +117,8 @@ static int show_status(struct cli_session *self)
 {
     CLI_AUTO(rql_free) rql_host_info_list *hosts = NULL;
     char flusher[RQL_ID_SIZE];
+    CLI_AUTO(cli_names_free) struct cli_names names = {.clients = NULL};
+    char name[CLI_NAME_SIZE];
     rql_status status =
         rql_swarm_hosts(self->client, self->args->options.zombie_ttl_ms, &hosts, &self->error);
     long long n_dead;
@@ -127,6 +129,7 @@ static int show_status(struct cli_session *self)
     if (status < 0) {
         return cli_fault(&self->error);
     }
+    cli_names_read(&names, self);
     n_dead = cli_count_dead(hosts);
     out_begin(&self->out, NULL);
     out_number(&self->out, NULL, "swarm_hosts", OUT_INT, (int64_t)hosts->count);
@@ -134,7 +137,8 @@ static int show_status(struct cli_session *self)
     out_text(&self->out, NULL, "flusher", status == RQL_OK ? flusher : NULL);
     out_end(&self->out);
     out_line(&self->out, "hosts: %zu, of them dead: %lld", hosts->count, n_dead);
-    out_line(&self->out, "flusher: %s", status == RQL_OK ? flusher : "none");
+    out_line(&self->out, "flusher: %s",
+             status == RQL_OK ? cli_host_name(&names, flusher, name) : "none");
     return CLI_DONE;
 }
 

@@ -101,6 +101,7 @@ def test_service_flushes_and_ends_cleanly(server, rql):
         await_said(channel, r"STATUS=flusher; \d hosts?, \d dead")
         wait_until(lambda: not server.is_locked(LOCK), "the lock is flushed")
         wait_until(lambda: server.ask("EXISTS", "rql:swarm:flusher") == 1, "a flusher is elected")
+        check_in(f" rql[{service.pid}]", rql("swarm", "status").out)
         service.send_signal(signal.SIGTERM)
         result = finish(service)
         await_said(channel, "STOPPING=1")
