@@ -113,7 +113,8 @@ const struct cli_command cli_elect = {
         "Start it on each host. It waits for its turn, for ever, and runs COMMAND as rql run "
         "does, with the lock's token in RQL_TOKEN: the number of this term, larger than those "
         "of all terms before. If the lock is lost, COMMAND is ended, and rql waits for its "
-        "next turn. It does the same when rql drain asks this host for the lock, but waits until "
+        "next turn. It does the same when --max-hold is over, and when rql drain asks this host "
+        "for the lock, but waits until "
         "the time of that drain is over before it stands again. It ends when COMMAND does, with "
         "its exit code, unless --again is given, and at SIGINT, SIGTERM and SIGHUP, which COMMAND "
         "gets, too. SIGUSR1 and SIGUSR2 are passed to COMMAND, and do nothing while rql waits.\n",

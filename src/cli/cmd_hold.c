@@ -167,6 +167,14 @@ static bool is_readable(int fd)
     return poll(&one, 1, 0) > 0;
 }
 
+/* Returns why the lock is about to end: as its user has asked, or against that. */
+static const char *why_it_ends(const struct watch *self)
+{
+    return self->hold_end_ms - cli_now_ms() <= self->grace_ms ? "its --max-hold is nearly over"
+           : !self->renews                                    ? "its ttl is nearly over"
+                                                              : "the lock cannot be kept";
+}
+
 /* Ends the command when the lock is lost, about to end, or asked for. The end is near when no
  * renewal can be expected: a healthy lock is renewed long before. The decision is final, because
  * the command may have begun to clean up. */
@@ -182,7 +190,7 @@ static void check_lock(struct watch *self)
             terminate(self, "the agent has closed the connection");
         } else if (left_ms(self) <= self->grace_ms &&
                    (!is_renewed(self) || state == RQL_DOUBTFUL)) {
-            terminate(self, "the lock cannot be kept");
+            terminate(self, why_it_ends(self));
         } else if (is_readable(self->asked_fd)) {
             terminate(self, "this host is drained");
         }

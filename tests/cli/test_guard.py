@@ -414,11 +414,11 @@ def test_a_refused_signal_is_told_once(server, rql):
 
 def test_a_command_that_cannot_be_signalled_runs_on_without_its_lock(server, rql):
     must_be_root()
-    for words in (("run", "a", "--max-hold", "4s", "--kill-after", "500ms"),
-                  ("run", "a", "--no-auto-extend", "--ttl", "4s", "--kill-after", "500ms")):
+    for words, why in ((("run", "a", "--max-hold", "4s", "--kill-after", "500ms"), "its --max-hold"),
+                       (("run", "a", "--no-auto-extend", "--ttl", "4s", "--kill-after", "500ms"), "its ttl")):
         with command_of_nobody(rql, words=words, ttl=()) as (job, pid):
             said = [read_line(job.process.stderr) for _ in range(3)]
-            check_in("a: the lock cannot be kept; ending the command", said[0])
+            check_in(f"a: {why} is nearly over; ending the command", said[0])
             check_in("a: the command has other rights than rql", said[1])
             check_in("a: the lock has ended; the command runs on without it", said[2])
             wait_until(lambda: not server.is_locked("a"), "the lock ends")

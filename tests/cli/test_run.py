@@ -180,7 +180,7 @@ def test_max_hold_ends_the_command_before_its_lock_and_leaves_it_the_grace(serve
         told_at = time.monotonic()
         result = finish(process)
         check_equal(result.code, 75)
-        check_in("rql: a: the lock cannot be kept; ending the command\n", result.err)
+        check_in("rql: a: its --max-hold is nearly over; ending the command\n", result.err)
         check_in("alive", folder.read("held"))
         assert time.monotonic() - told_at > 2, f"killed {time.monotonic() - told_at} s after SIGTERM"
 
