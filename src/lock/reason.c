@@ -71,6 +71,16 @@ static void write_owner(struct rqli_writer *out, rql_client *client, const char 
     }
 }
 
+static void write_full(struct rqli_writer *out, int64_t max_waiters)
+{
+    if (max_waiters == 0) {
+        rqli_write_text(out, "not acquired at once, and no request may wait for it");
+    } else {
+        rqli_write_format(out, "not acquired: %" PRId64 " or more requests wait for it already",
+                          max_waiters);
+    }
+}
+
 static void write_why(struct rqli_writer *out, const struct rqli_acquire *self)
 {
     const rql_status status = self->op.status;
@@ -92,8 +102,7 @@ static void write_why(struct rqli_writer *out, const struct rqli_acquire *self)
     } else if (status == RQL_FAIL_FAST_AFTER_TRY) {
         rqli_write_text(out, "not acquired: it is free, but other requests are in front");
     } else if (status == RQL_QUEUE_FULL) {
-        rqli_write_format(out, "not acquired: %" PRId64 " or more requests wait for it already",
-                          self->options->max_waiters);
+        write_full(out, self->options->max_waiters);
     } else if (status == RQL_CONFLICT) {
         rqli_write_text(out, "not acquired: this acquirer holds it already");
     } else {

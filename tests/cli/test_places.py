@@ -9,7 +9,7 @@ def test_a_full_queue_refuses_a_command(server, rql):
     check_equal(held.code, 0)
     said = rql("run", "a", "--max-waiters", "0", "--", "true")
     check_equal(said.code, 1)
-    check_in("a: not acquired: 0 or more requests wait for it already", said.err)
+    check_in("a: not acquired at once, and no request may wait for it\n", said.err)
     check_equal(rql("run", "a", "--max-waiters", "0", "-E", "7", "--", "true").code, 7)
     waiter = start_waiting(server, rql, "run", "a", "--max-waiters", "1", "--", "true")
     check_equal(rql("lock", "a", "--max-waiters", "1").code, 1)
