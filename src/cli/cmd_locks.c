@@ -619,6 +619,8 @@ const struct cli_command cli_who = {
     .summary = "Show who holds what, since when, and how many wait",
     .notes = CLI_GLOB_NOTE
     "HOLDERS is 5/8 if 5 units of 8 are in use, and \"3 share\" if the lock has no limit. "
+    "HOLDERS and HOLDER are \"kept\" if the lock was released, and stays closed for a time because "
+    "of rql once or --hold-at-least. "
     "The name of one lock shows a row for each of its holders.\n"
     "AGE, and the times in --json, are by the server's clock.\n",
     .takes_glob = true,

@@ -245,7 +245,7 @@ const struct cli_command cli_once = {
     .takes_locks = true,
     .usage = "NAME --window|--every DURATION [flags] -- COMMAND [ARGUMENT ...]",
     .summary = "Run a command once in a time, on one of many hosts",
-    .examples = "  rql once report --window 23h -- ./report.sh       from a daily crontab\n"
+    .examples = "  rql once digest --window 23h -- ./digest.sh       from a daily crontab\n"
                 "  rql once poll --window 50s --unless-failed -- ./poll.sh\n",
     .notes = "For a crontab of many hosts: the first one runs COMMAND, the others exit with 0 at "
              "once. With --window the time counts from the start of the run: it is to be somewhat "

@@ -399,14 +399,15 @@ const struct cli_command cli_watch = {
         "The events are now (the state at the beginning), granted, shared, left, released, "
         "expired, extended, converted, queued, withdrew, requeued, away (the server does not "
         "answer), and back. --count counts all but now, away and back.\n"
-        "It reads the locks up to 20 times a second, and compares. What comes and goes in between "
-        "is not seen; missed says that there was something. A release, an unlock by force and a "
+        "It reads the locks each 50 ms while something changes, and up to 1 s apart while nothing "
+        "does, and compares. What comes and goes between two readings is not seen; a line says "
+        "missed if it can tell. A release, an unlock by force and a "
         "key that was deleted look alike: released. With --all a new name is found within 10 s.\n"
         "Names of clients are read again at most every 0.2 s: a client that has come since is "
         "shown by its id.\n"
         "If the reader of the lines is slow, 1000 of them are kept; how many were dropped is said "
         "in the next one.\n"
-        "It ends by itself after --count events, and with 0 by ^C.\n",
+        "It ends after --count events, or at ^C; the exit code is 0.\n",
     .takes_names = true,
     .prepare = prepare,
     .run = run,
