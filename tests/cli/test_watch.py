@@ -4,11 +4,12 @@ import json
 import os
 import pathlib
 import re
+import select
 import signal
 import time
 
-from harness import (PROGRAM, Program, Server, check_equal, check_in, finish, leave_out_in_cluster, main, read_line, share_as,
-                     start_waiting, wait_until)
+from harness import (PATIENCE_S, PROGRAM, Program, Server, check_equal, check_in, finish, leave_out_in_cluster, main,
+                     read_line, share_as, start_waiting, wait_until)
 
 TOO_LARGE = 5 * 2**20  # for a listing of locks
 RECORDINGS = pathlib.Path(__file__).resolve().parents[1] / "golden" / "recordings"
@@ -198,6 +199,7 @@ def test_a_reader_that_does_not_read_drops_lines_and_learns_how_many(server, rql
     server.ask("DEL", "rql:lock_queue:a")
     text = b""
     while not re.search(rb'"dropped":[1-9]', text):
+        assert select.select([watch.process.stdout], [], [], PATIENCE_S)[0], "it has dropped nothing"
         text += os.read(watch.process.stdout.fileno(), 65536)
     check_in(b'"dropped":0', text)
     watch.process.kill()
