@@ -143,7 +143,7 @@ def a_lost_word_to_a_waiter_costs_no_grant(world, kind, names):
     network, other = Network(world), world.actor("thread")
     for n in range(1, 11):
         for fault in ("drop_reply", "cut_reply"):
-            actor = world.actor(kind, network.client(connect_timeout_ms=SILENCE_MS, io_timeout_ms=SILENCE_MS))
+            actor = world.actor(kind, network.client(connect_timeout_ms=3000, io_timeout_ms=SILENCE_MS))
             actor.acquire("warm").release().check()
             held = other.acquire(*names, ttl_ms=MINUTE_MS)
             network.fail(fault, n=n)
