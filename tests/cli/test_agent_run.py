@@ -158,25 +158,29 @@ class Played:
         self.line.close()
 
 
-GRANTED = b"*3\r\n:1700000000000000\r\n:1000\r\n*0\r\n"
+SHORT, LONG = "200ms", "1m"  # how long an answer is awaited where none comes, and where each comes
+
+
+def granted(ttl_ms):
+    return b"*3\r\n:1700000000000000\r\n:%d\r\n*0\r\n" % ttl_ms
 
 
 def test_an_agent_that_does_not_answer_as_it_should(_server, rql):
     with Folder() as folder:
-        for i, (answers, flags, code, said) in enumerate((
-                ((), ("--try",), 69, "the agent does not answer"),
-                ((), ("--wait", "100ms"), 69, "the agent does not answer"),
-                ((b"+OK\r\n",), ("--try",), 69, "the agent does not answer"),
-                ((b"+OK\r\n", b"*3\r\n:170000"), ("--try",), 69, "the agent does not answer"),
-                ((b"+OK\r\n", b"+OK\r\n"), (), 69, "the agent has sent an answer of another kind"),
-                ((b"+OK\r\n", b"x\r\n"), (), 69, "the agent has closed the connection"),
-                ((b"-ERR no\r\n",), (), 69, "the agent ERR no"),
-                ((b"+OK\r\n", GRANTED), (), 75, "lost as soon as it was acquired"),
-                ((b"+OK\r\n", GRANTED, b":0\r\n"), (), 75, "lost as soon as it was acquired"),
-                ((b"+OK\r\n", GRANTED, b":9223372036854775807\r\n", b":1\r\n"), (), 0, ""))):
+        for i, (answers, patience, flags, code, said) in enumerate((
+                ((), SHORT, ("--try",), 69, "the agent does not answer"),
+                ((), SHORT, ("--wait", "100ms"), 69, "the agent does not answer"),
+                ((b"+OK\r\n",), SHORT, ("--try",), 69, "the agent does not answer"),
+                ((b"+OK\r\n", b"*3\r\n:170000"), SHORT, ("--try",), 69, "the agent does not answer"),
+                ((b"+OK\r\n", b"+OK\r\n"), LONG, (), 69, "the agent has sent an answer of another kind"),
+                ((b"+OK\r\n", b"x\r\n"), LONG, (), 69, "the agent has closed the connection"),
+                ((b"-ERR no\r\n",), LONG, (), 69, "the agent ERR no"),
+                ((b"+OK\r\n", granted(1000)), LONG, ("--ttl", "1s"), 75, "lost as soon as it was acquired"),
+                ((b"+OK\r\n", granted(60000), b":0\r\n"), LONG, (), 75, "lost as soon as it was acquired"),
+                ((b"+OK\r\n", granted(60000), b":9223372036854775807\r\n", b":1\r\n"), LONG, (), 0, ""))):
             played = Played(folder.path(f"s{i}"), *answers)
-            done = rql("run", "a", f"--agent={folder.path(f's{i}')}", "--ttl", "1s", "--io-timeout", "200ms",
-                       "--connect-timeout", "200ms", *flags, "--", "true")
+            done = rql("run", "a", f"--agent={folder.path(f's{i}')}", "--io-timeout", patience,
+                       "--connect-timeout", patience, *flags, "--", "true")
             played.end()
             check_equal(done.code, code, f"{answers} {done.err}")
             check_in(said, done.err)
