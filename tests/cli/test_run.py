@@ -214,13 +214,14 @@ def test_release_that_fails_keeps_the_commands_code(server, rql):
         with Folder() as folder:
             process = start_script(Program(other.url), folder,
                                    "echo > up; while [ ! -e stop ]; do sleep 0.01; done; exit 6",
-                                   "--ttl", "1m", "--io-timeout", "300ms")
+                                   "--ttl", "1m", "--io-timeout", "1s")
             folder.await_lines("up")
             os.kill(other.process.pid, signal.SIGKILL)
             other.process.wait()
             folder.touch("stop")
             result = finish(process)
-            check_equal((result.code, result.err.count("\n")), (6, 1), result.err)
+            said = [line for line in result.err.splitlines() if ": waiting: " not in line]  # on a busy machine, at first
+            check_equal((result.code, len(said)), (6, 1), result.err)
 
 
 class Shell(Terminal):
