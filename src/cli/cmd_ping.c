@@ -134,6 +134,7 @@ static int ping(struct cli_session *self)
     bool has_list = false;
     int code = CLI_DONE;
 
+    self->out.wraps = true;
     for (size_t n = 0;
          (status = rql_client_ping_node(self->client, n, &info, &self->error)) != RQL_NOT_FOUND;
          n++) {

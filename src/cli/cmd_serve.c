@@ -53,10 +53,10 @@ const struct cli_command cli_serve = {
     .examples = "  rql serve --page          then open http://127.0.0.1:9775/\n"
                 "  rql serve --listen unix:/run/rql.sock --classes /etc/rql-classes\n",
     .notes =
-        "  /metrics     what rql stats --openmetrics prints, for Prometheus, with its age\n"
-        "  /healthz     200 if the server has answered in the last 10 s, else 503\n"
-        "  /            with --page: the locks, their queues, and the hosts, live\n"
-        "  /locks.json  with --page: what rql top --json prints\n"
+        "  /metrics       what rql stats --openmetrics prints, for Prometheus\n"
+        "  /healthz       200 if the server has answered in the last 10 s, else 503\n"
+        "  /              with --page: the locks, their queues, and the hosts, live\n"
+        "  /locks.json    with --page: what rql top --json prints\n"
         "  /history.json  with --page: who used locks in the last 7 days\n"
         "Nothing can be changed. Answers are those of the last reading, so no client waits for the "
         "lock server: after a pause the first one is old, as its header Age says. At most 16 "
