@@ -463,14 +463,19 @@ void rqli_leases_stop_renewal(struct rqli_leases *self, rql_lock *const *locks, 
 }
 
 /* Waits until no callback of this lock runs, and releases the mutex while it waits. On the leases'
- * own thread the caller is that callback, which is not waited for. */
+ * own thread the caller is that callback, which is not waited for. It ends the lock, and another
+ * lock may soon have the address, so the callback is no lock's from here on. */
 static void await_callback(struct rqli_leases *self, const rql_lock *lock)
 {
-    while (self->shared.in_callback == lock && !rqli_worker_is_here(&self->background->worker)) {
+    while (self->shared.in_callback == lock) {
         /* Read under the mutex: if the callback ends before the wait begins, the value changes and
          * the wait returns. */
         int32_t seen = atomic_load(&self->callback_ended);
 
+        if (rqli_worker_is_here(&self->background->worker)) {
+            self->shared.in_callback = NULL;
+            return;
+        }
         rqli_background_unlock(self->background);
         rqli_signal_wait(&self->callback_ended, seen, RQLI_NEVER_US);
         rqli_background_lock(self->background);

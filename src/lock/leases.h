@@ -26,7 +26,7 @@ struct rqli_leases {
     rqli_signal unlisted;       /* number of locks that were unlisted while the client is drained */
 
     struct {
-        const rql_lock *in_callback;  /* lock whose on_lost runs, or NULL */
+        const rql_lock *in_callback;  /* lock whose callback runs and has not ended it, or NULL */
         struct rqli_dlist all;        /* by kept.link */
         struct rqli_due drain_look;   /* when the holders are asked to release their locks */
         int64_t drained_us;           /* until when; RQLI_NEVER_US: without a limit */

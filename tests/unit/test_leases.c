@@ -548,6 +548,43 @@ TEST(who_takes_a_lock_back_waits_for_the_end_of_its_callback)
     rqli_lock_free(lock);
 }
 
+/* A callback that ends its lock, and then waits for a thread of the program. */
+static struct {
+    atomic_bool has_ended;
+    atomic_bool has_released; /* the thread */
+    atomic_bool was_alone;    /* the callback waited for the thread in vain */
+} ender;
+
+static bool is_true(void *data)
+{
+    return *(atomic_bool *)data;
+}
+
+static void end_and_wait(rql_lock *lock, void *data)
+{
+    (void)data;
+    end(lock);
+    ender.has_ended = true;
+    ender.was_alone = !wait_until(is_true, &ender.has_released, AWAIT_MS);
+}
+
+TEST(the_next_lock_at_an_address_does_not_wait_for_the_callback_of_the_one_before)
+{
+    rql_lock *lock = granted("x");
+    const void *address = lock;
+
+    lock->on_lost = end_and_wait;
+    CHECK_OK(rqli_leases_add(leases, lock, NULL));
+    rqli_leases_on_gone(leases, lock);
+    assert_true(wait_until(is_true, &ender.has_ended, AWAIT_MS));
+    lock = held("y");
+    assert_ptr_equal(lock, address);
+    end(lock);
+    ender.has_released = true;
+    client = rqli_client_free(client); /* after the callback */
+    assert_false(ender.was_alone);
+}
+
 static atomic_int mutex_at_event = -1; /* what the callback found; -1: it was not called */
 
 static void on_event(const rql_event *event, void *data)
