@@ -217,9 +217,9 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_try(rql_client *client, const char *n
  *
  * The end of a re-entry does not release the lock: the outer hold continues. If an extendable
  * re-entry has not used all the time that it added, the unused time is subtracted again, as at the
- * end of a block in the gem. After RQL_E_IO, RQL_E_NOMEM and RQL_E_UNKNOWN the client keeps
- * releasing the lock in the background until the server has confirmed the release or the lock has
- * expired.
+ * end of a block in the gem. If the outer hold is released first, the lock is free, and its
+ * re-entries are lost. After RQL_E_IO, RQL_E_NOMEM and RQL_E_UNKNOWN the client keeps releasing the
+ * lock in the background until the server has confirmed the release or the lock has expired.
  *
  * With rql_lock_options::hold_at_least_ms a release that comes sooner keeps the lock: it belongs to
  * no acquirer and ends by its TTL when the time is over. Waiters stay in the queue, and the next of

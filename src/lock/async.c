@@ -451,7 +451,7 @@ static void begin_end(struct rqli_job *job)
         finish_end(self, RQL_OK, NULL);
         return;
     }
-    rqli_leases_remove(job->loop->client->leases, self->locks, self->count);
+    rqli_end_leases(self->locks, self->count);
     rqli_end_init(&self->end, self->parts, self->locks, self->count, job->loop);
     self->end.op.until_us = rqli_earlier(self->end.op.until_us, self->until_us);
     self->driver = (struct rqli_op_driver){.op = &self->end.op,
@@ -517,7 +517,7 @@ bool rqli_give_back_begin(rql_loop *loop, rql_lock *const *locks, size_t count, 
     if (self) {
         self->until_us = rqli_give_back_until_us(loop->client, deadline_us);
     }
-    rqli_leases_remove(loop->client->leases, locks, count);
+    rqli_end_leases(locks, count);
     for (size_t i = 0; !self && i < count; i++) { /* their owner frees them at once */
         rqli_withdraw_lock_later(locks[i], locks[i]->ttl_ms);
     }

@@ -427,6 +427,28 @@ static size_t add_parts(struct rqli_end *self, struct rqli_end_part *parts, rql_
     return n_added;
 }
 
+/* The other holders of a grant learn that it ends before the server does: afterwards the lock may
+ * be another acquirer's. */
+static void end_reentries(rql_lock *const *locks, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (locks[i]->process == RQL_LOCK_OBTAINING) {
+            rqli_leases_on_taken(locks[i]->client->leases, rqli_slice_of(locks[i]->nonce));
+        }
+    }
+}
+
+/* Usually a re-entry ends before the outer hold, and there are none. */
+void rqli_end_leases(rql_lock *const *locks, size_t count)
+{
+    struct rqli_leases *leases = locks[0]->client->leases;
+
+    rqli_leases_remove(leases, locks, count);
+    if (atomic_load(&leases->n_reentries) > 0) {
+        end_reentries(locks, count);
+    }
+}
+
 /* A re-entry ends before the grant that it shares. They do not go in one round, because a server
  * that has lost the script of the re-entry would do the release first. */
 void rqli_end_init(struct rqli_end *self, struct rqli_end_part *parts, rql_lock *const *locks,
@@ -790,7 +812,7 @@ rql_status rqli_give_back_lazily(rql_lock *lock, struct rqli_batch **out, rql_er
     struct rqli_end_part part;
     struct rqli_end self;
 
-    rqli_leases_remove(lock->client->leases, &lock, 1);
+    rqli_end_leases(&lock, 1);
     rqli_end_init(&self, &part, &lock, 1, NULL);
     if (may_be_lazy(&self, lock)) {
         choose_next(&self);
@@ -815,7 +837,7 @@ rql_status rqli_give_back(rql_lock *const *locks, size_t count, int64_t until_us
     if (count == 0) {
         return RQL_OK;
     }
-    rqli_leases_remove(locks[0]->client->leases, locks, count);
+    rqli_end_leases(locks, count);
     if (count == 1) {
         return end_one(locks, until_us, error);
     }

@@ -41,15 +41,19 @@ struct rqli_end {
     rql_error error; /* why op.status is not RQL_OK; else it is not set */
 };
 
-/* Prepares the end of these locks, on a loop, or with NULL on the caller's thread. The locks are
- * off the list of leases; they are not freed. parts has room for count. The caller then drives op,
- * whose first `next` may already say that it is over: RQL_OK, RQL_NOT_HELD, or a fault. */
+/* Takes the locks off the list of leases, because they are about to be ended. Other locks that
+ * share one of their grants are lost. */
+void rqli_end_leases(rql_lock *const *locks, size_t count);
+
+/* Prepares the end of these locks, on a loop, or with NULL on the caller's thread. Their leases
+ * have ended; they are not freed. parts has room for count. The caller then drives op, whose first
+ * `next` may already say that it is over: RQL_OK, RQL_NOT_HELD, or a fault. */
 void rqli_end_init(struct rqli_end *self, struct rqli_end_part *parts, rql_lock *const *locks,
                    size_t count, struct rql_loop *loop);
 
-/* Takes the locks off the list of leases and ends them. Blocks, until until_us at most: an end that
- * no server has confirmed by then goes on in the background. RQLI_NEVER_US: for as long as a
- * release may take. Returns the statuses of rql_lock_release(). */
+/* Ends the locks and their leases. Blocks, until until_us at most: an end that no server has
+ * confirmed by then goes on in the background. RQLI_NEVER_US: for as long as a release may take.
+ * Returns the statuses of rql_lock_release(). */
 rql_status rqli_give_back(rql_lock *const *locks, size_t count, int64_t until_us, rql_error *error);
 
 /* Returns until when a call with this deadline may give back its locks, so that it ends in time. */

@@ -91,10 +91,13 @@ static bool is_renewed_for(const rql_lock *lock, const char *name, const char *a
 
 /* ---- the list ---- */
 
-/* Counts the locks in each set of keys, because only nodes with locks are looked after. A single
- * server needs no count: it is looked after as long as there are leases. */
-static void count_at_node(struct rqli_leases *self, const rql_lock *lock, unsigned more)
+/* Counts the re-entries, and the locks in each set of keys, because only nodes with locks are
+ * looked after. A single server needs no count: it is looked after as long as there are leases. */
+static void count_lock(struct rqli_leases *self, const rql_lock *lock, unsigned more)
 {
+    if (lock->process != RQL_LOCK_OBTAINING) {
+        (void)atomic_fetch_add(&self->n_reentries, more);
+    }
     if (self->client->is_partitioned) {
         (void)atomic_fetch_add(&self->client->fleet.n_held[rqli_key_set_index(lock->keys.set)],
                                more);
@@ -107,7 +110,7 @@ static void unlist(struct rqli_leases *self, rql_lock *lock)
     if (lock->kept.listing != RQLI_LOCK_UNLISTED) {
         /* The counters are unsigned: this takes one away. */
         rqli_holders_count(&self->client->holders, lock->holder, (uint32_t)-1);
-        count_at_node(self, lock, (unsigned)-1);
+        count_lock(self, lock, (unsigned)-1);
         rqli_dlist_remove(&self->shared.all, &lock->kept.link);
         lock->kept.listing = RQLI_LOCK_UNLISTED;
         if (rqli_client_is_draining(self->client)) {
@@ -437,7 +440,7 @@ rql_status rqli_leases_add(struct rqli_leases *self, rql_lock *lock, rql_error *
     rqli_dlist_add_first(&self->shared.all, &lock->kept.link);
     lock->kept.listing = RQLI_LOCK_LISTED;
     rqli_holders_count(&self->client->holders, lock->holder, 1);
-    count_at_node(self, lock, 1);
+    count_lock(self, lock, 1);
     if (!look_after(self, lock)) {
         unlist(self, lock);
         status = rqli_fail(error, RQL_E_NOMEM, "%s: the background thread could not be started",

@@ -22,6 +22,7 @@ struct rqli_leases {
     _Atomic int64_t *host_ends_us;
     atomic_bool has_extended;   /* a lease that renews was added, once */
     atomic_bool has_shared;     /* a share was added, once */
+    atomic_uint n_reentries;    /* that are listed */
     rqli_signal callback_ended; /* number of callbacks that have ended */
     rqli_signal unlisted;       /* number of locks that were unlisted while the client is drained */
 

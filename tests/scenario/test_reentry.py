@@ -134,6 +134,19 @@ def who_relied_on_an_extension_is_told_of_its_end(world, kind, names):
     outer.forget()
 
 
+@scenario()
+def the_end_of_the_outer_hold_is_that_of_its_re_entries(world, kind, names):
+    """Another acquirer may have the lock. Re-entries of other locks stand."""
+    for options in ({}, {"lazy_release": True}):
+        actor, outer = hold(world, kind, names, **options)
+        other = actor.acquire("other", **TASK)
+        inner, stays = share(actor, names), share(actor, ["other"])
+        outer.release().check()
+        check_equal([inner.state(), stays.state()], ["GONE", "HELD"])
+        check_equal(inner.release().status, "NOT_HELD")
+        give_back(stays, other)
+
+
 # ---- who may not enter ----
 
 @scenario(counts=[1], is_timed=True)
