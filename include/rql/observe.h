@@ -225,9 +225,9 @@ typedef enum rql_event_kind {
     RQL_EVENT_LOCK_EXTENDED = 13,
     /** A lock was lost. Sent just before ::rql_lost_fn is called, for the same locks: those that
      *  are renewed, were handed over, or have `on_lost` or a descriptor. Other losses are found at
-     *  the release. The listener may not end the lock; rql_lost_fn may. After a lazy release,
-     *  `status` is the result that rql_lock_release() would have returned later. For other losses
-     *  it is ::RQL_OK. */
+     *  the release. If the listener ends the lock, ::rql_lost_fn is not called. After a lazy
+     *  release, `status` is the result that rql_lock_release() would have returned later. For
+     *  other losses it is ::RQL_OK. */
     RQL_EVENT_LOCK_LOST = 14,
     /** A lock was granted by the release of another holder; `lock_obtained` follows. */
     RQL_EVENT_LOCK_HANDED_OVER = 15,

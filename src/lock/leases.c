@@ -47,7 +47,7 @@ struct rqli_leases *rqli_leases_new(rql_client *client, struct rqli_background *
 }
 
 /* The caller of every static function below holds the mutex of the background, except of
- * end_of(). */
+ * is_in_callback() and end_of(). */
 
 /* Iterate over all locks, in no order. */
 static rql_lock *first(const struct rqli_leases *self)
@@ -172,6 +172,17 @@ static void begin_callback(struct rqli_leases *self, const rql_lock *lock)
     rqli_background_unlock(self->background);
 }
 
+/* Returns false if the callback has ended the lock. */
+static bool is_in_callback(struct rqli_leases *self, const rql_lock *lock)
+{
+    bool is_its;
+
+    rqli_background_lock(self->background);
+    is_its = self->shared.in_callback == lock;
+    rqli_background_unlock(self->background);
+    return is_its;
+}
+
 static void end_callback(struct rqli_leases *self)
 {
     rqli_background_lock(self->background);
@@ -199,7 +210,7 @@ static void report_loss(struct rqli_leases *self, rql_lock *lock)
     }
     begin_callback(self, lock);
     rqli_observe(RQLI_ON_LOST, &lock->subject, &figures);
-    if (lock->on_lost) {
+    if (is_in_callback(self, lock) && lock->on_lost) {
         lock->on_lost(lock, lock->user_data);
     }
     end_callback(self);

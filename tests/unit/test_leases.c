@@ -622,6 +622,39 @@ TEST(the_event_of_a_loss_may_call_the_library)
     rqli_lock_free(lock);
 }
 
+static void end_at_event(const rql_event *event, void *lock)
+{
+    (void)event;
+    end(lock);
+    ender.has_ended = true;
+}
+
+static void note_call(rql_lock *lock, void *is_called)
+{
+    (void)lock;
+    *(atomic_bool *)is_called = true;
+}
+
+TEST(a_lock_that_ended_at_the_event_of_its_loss_has_no_callback_any_more)
+{
+    atomic_bool is_called = false;
+    rql_lock *lock = granted("x");
+
+    ender.has_ended = RQLI_LIGHT; /* without events */
+    lock->subject.instrumenter = end_at_event;
+    lock->subject.instrumenter_data = lock;
+    lock->on_lost = note_call;
+    lock->user_data = &is_called;
+    CHECK_OK(rqli_leases_add(leases, lock, NULL));
+    rqli_leases_on_gone(leases, lock);
+    assert_true(wait_until(is_true, RQLI_LIGHT ? &is_called : &ender.has_ended, AWAIT_MS));
+    if (RQLI_LIGHT) {
+        end(lock);
+    }
+    client = rqli_client_free(client); /* after the event */
+    assert_int_equal(is_called, RQLI_LIGHT);
+}
+
 TEST(a_withdrawal_has_another_round_where_something_is_left)
 {
     static const struct {
