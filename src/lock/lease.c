@@ -37,15 +37,21 @@ static int64_t period_us(const struct rqli_lease *self)
     return (self->claim == RQLI_LEASE_UNCLAIMED ? CLAIM_MS : self->ttl_ms) * 1000;
 }
 
+/* Returns until when a lease that the server gave left_ms at from_us or later is relied on. */
+static int64_t deadline_after(const struct rqli_lease *self, int64_t from_us, int64_t left_ms)
+{
+    left_ms = left_ms < self->most_ms ? left_ms : self->most_ms;
+    return from_us + left_ms * 1000 - rqli_lease_margin_us(left_ms);
+}
+
 /* The lease is renewed after one third of the ttl and doubtful after two, so that two more attempts
  * fit before the deadline. */
 static void count_from(struct rqli_lease *self, int64_t from_us, int64_t left_ms)
 {
     int64_t pace_us = period_us(self) / 3;
 
-    left_ms = left_ms < self->most_ms ? left_ms : self->most_ms;
     self->known_us = from_us;
-    self->deadline_us = from_us + left_ms * 1000 - rqli_lease_margin_us(left_ms);
+    self->deadline_us = deadline_after(self, from_us, left_ms);
     self->renew_us = RQLI_NEVER_US;
     self->doubt_us = RQLI_NEVER_US;
     if (self->renews || self->claim == RQLI_LEASE_UNCLAIMED) {
@@ -128,12 +134,26 @@ int64_t rqli_lease_loss_us(const struct rqli_lease *self)
     return self->state == RQL_GONE ? 0 : rqli_lease_end_us(self);
 }
 
+/* Two connections extend, and one request or its reply can overtake the other. An overtaken one may
+ * have extended the lock by more, unless the end of a re-entry has shortened the lock since, or the
+ * server may have lost the extension. */
+static void on_overtaken(struct rqli_lease *self, int64_t sent_us, int64_t left_ms)
+{
+    if (sent_us >= rqli_later(self->shortened_us, self->doubted_us)) {
+        self->deadline_us = rqli_later(self->deadline_us, deadline_after(self, sent_us, left_ms));
+    }
+}
+
 /* A reply to a request from before the doubt does not end the doubt, because the clock may have
  * jumped in between. */
 void rqli_lease_on_extended(struct rqli_lease *self, int64_t sent_us, int64_t left_ms)
 {
-    if (self->state == RQL_GONE || sent_us < self->known_us) {
-        return; /* two connections extend: one reply can overtake the other */
+    if (self->state == RQL_GONE) {
+        return;
+    }
+    if (sent_us < self->known_us) {
+        on_overtaken(self, sent_us, left_ms);
+        return;
     }
     self->claim = RQLI_LEASE_CLAIMED;
     count_from(self, sent_us, left_ms);
@@ -151,7 +171,8 @@ void rqli_lease_on_shortened(struct rqli_lease *self, int64_t sent_us, int64_t l
     int64_t deadline_us = sent_us + left_ms * 1000 - rqli_lease_margin_us(left_ms);
 
     self->deadline_us = deadline_us < self->deadline_us ? deadline_us : self->deadline_us;
-    self->known_us = sent_us > self->known_us ? sent_us : self->known_us;
+    self->known_us = rqli_later(self->known_us, sent_us);
+    self->shortened_us = rqli_later(self->shortened_us, sent_us);
 }
 
 /* There is no renewal, because it could overtake the call that makes the lock ours on the

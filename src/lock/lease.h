@@ -20,17 +20,18 @@ enum rqli_lease_claim {
 struct rqli_lease {
     rql_lock_state state;
     int64_t ttl_ms;
-    int64_t most_ms;     /* limit of what is relied on, whatever the server grants */
-    int64_t begun_us;    /* no later than the grant */
-    int64_t deadline_us; /* not relied on from here on */
-    int64_t renew_us;    /* next renewal or claim, RQLI_NEVER_US: none */
-    int64_t doubt_us;    /* that renewal or claim is late from here on, or RQLI_NEVER_US */
-    int64_t hold_end_us; /* no renewal after this */
-    int64_t host_end_us; /* its host may be declared dead from here on, or RQLI_NEVER_US */
-    int64_t known_us;    /* when the request was sent whose reply set the deadline */
-    int64_t doubted_us;  /* last doubt; a reply to a later request ends it */
-    bool renews;         /* auto_extend */
-    bool is_reported;    /* the loss was reported */
+    int64_t most_ms;      /* limit of what is relied on, whatever the server grants */
+    int64_t begun_us;     /* no later than the grant */
+    int64_t deadline_us;  /* not relied on from here on */
+    int64_t renew_us;     /* next renewal or claim, RQLI_NEVER_US: none */
+    int64_t doubt_us;     /* that renewal or claim is late from here on, or RQLI_NEVER_US */
+    int64_t hold_end_us;  /* no renewal after this */
+    int64_t host_end_us;  /* its host may be declared dead from here on, or RQLI_NEVER_US */
+    int64_t known_us;     /* when the latest request was sent whose reply has come */
+    int64_t shortened_us; /* when the latest request was sent that has shortened the lease */
+    int64_t doubted_us;   /* last doubt; a reply to a later request ends it */
+    bool renews;          /* auto_extend */
+    bool is_reported;     /* the loss was reported */
     enum rqli_lease_claim claim;
 };
 
