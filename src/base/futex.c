@@ -157,12 +157,11 @@ void rqli_signal_wake(rqli_signal *signal)
     }
 }
 
+/* A signal ends a poll, but not the sleep. Most calls do not sleep, and read no clock. */
 void rqli_sleep_until(int64_t until_us)
 {
-    int64_t left_us = until_us > 0 ? until_us - rqli_now_us() : 0;
-
-    if (left_us > 0) {
-        (void)rqli_poll(NULL, 0, left_us);
+    while (until_us > 0 && !rqli_time_is_up(until_us)) {
+        (void)rqli_poll(NULL, 0, until_us - rqli_now_us());
     }
 }
 

@@ -7,8 +7,10 @@
 
 #include <poll.h>
 #include <rql/base.h>
+#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 enum { N_SLEEPERS = 4, N_ROUNDS = 200, PAUSE_US = 20000, FEW_ROUNDS = 5 };
@@ -58,6 +60,29 @@ TEST(a_wait_ends_at_its_time)
         n_waits++;
     }
     assert_true(n_waits < 100); /* it sleeps; now and then it wakes early */
+}
+
+static void take_no_notice(int number)
+{
+    (void)number;
+}
+
+/* The handler stays: under valgrind the last signal may arrive late. */
+TEST(a_sleep_ends_at_its_time_whatever_signals_arrive)
+{
+    const struct sigaction action = {.sa_handler = take_no_notice, .sa_flags = SA_RESTART};
+    const struct itimerval often = {{0, PAUSE_US / 20}, {0, PAUSE_US / 20}};
+    const struct itimerval never = {0};
+    int64_t until_us;
+    int64_t ended_us;
+
+    assert_int_equal(sigaction(SIGALRM, &action, NULL), 0);
+    assert_int_equal(setitimer(ITIMER_REAL, &often, NULL), 0);
+    until_us = rqli_now_us() + PAUSE_US;
+    rqli_sleep_until(until_us);
+    ended_us = rqli_now_us();
+    assert_int_equal(setitimer(ITIMER_REAL, &never, NULL), 0);
+    assert_true(ended_us >= until_us);
 }
 
 /* Player 0 calls, the others answer; then again. A lost wake-up would hang. */
