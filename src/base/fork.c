@@ -62,16 +62,6 @@ unsigned rqli_fork_generation(void)
     return generation != 0 ? generation : notice_child(slot);
 }
 
-void rqli_fork_exclude(void)
-{
-    (void)pthread_mutex_lock(&shared.mutex);
-}
-
-void rqli_fork_admit(void)
-{
-    (void)pthread_mutex_unlock(&shared.mutex);
-}
-
 /* Holds the mutex across the fork, so that the list is consistent in the child. */
 static void before(void)
 {

@@ -27,12 +27,6 @@ struct rqli_fork_member {
 bool rqli_fork_join(struct rqli_fork_member *member, void (*in_child)(void *self), void *self);
 void rqli_fork_leave(struct rqli_fork_member *member);
 
-/* No fork() happens until rqli_fork_admit(), so that a child finds what the caller changes in one
- * piece. One thread at a time gets here. Takes the mutex of the list, so neither rqli_fork_join()
- * nor rqli_fork_leave() may be called in between. */
-void rqli_fork_exclude(void);
-void rqli_fork_admit(void);
-
 /* Returns the number of this process in its line of ancestors. It differs from its parent's,
  * whichever call made the process. Nearly free, and async-signal-safe. */
 unsigned rqli_fork_generation(void);

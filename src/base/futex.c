@@ -25,7 +25,9 @@
  * under the address of its word. A waker wakes the futex, and then sets the events that are listed
  * under the address. While no thread polls, a waker only looks at the number of them.
  *
- * A child of fork() has one thread, and its list is empty: what it finds is the parent's.
+ * A child of fork() has one thread, and its list is empty: what it finds is the parent's. The mutex
+ * is not held across a fork, because a thread of the program that is about to wake another may have
+ * a lock that a handler of the program waits for before the fork.
  */
 
 enum {
@@ -42,12 +44,30 @@ struct poller {
 
 static struct {
     atomic_uint count;
+    pthread_mutex_t mutex;
     unsigned generation;           /* of the process that the lists belong to */
-    struct poller *lists[N_LISTS]; /* by address; these two while forks are excluded */
-} pollers;
+    struct poller *lists[N_LISTS]; /* by address; the mutex guards these two */
+} pollers = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct rqli_fork_member member;
+
+/* The forking thread is the only one in the child. Another thread may have held the mutex. */
+static void in_child(void *unused)
+{
+    (void)unused;
+    pollers.mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    member.generation = rqli_fork_generation(); /* so that the next child is notified, too */
+}
+
+/* A client has installed the handlers, so this does not fail. */
+static void join_forks(void)
+{
+    (void)rqli_fork_join(&member, in_child, NULL);
+}
 
 /* Returns the list for an address. Words on the stacks of threads differ in some of their bits
- * only, so all bits count. Forks are excluded. */
+ * only, so all bits count. Caller holds the mutex. */
 static struct poller **list_for(const rqli_signal *signal)
 {
     unsigned generation = rqli_fork_generation();
@@ -67,11 +87,12 @@ static void add_poller(struct poller *self)
 {
     struct poller **list;
 
-    rqli_fork_exclude();
+    (void)pthread_once(&once, join_forks);
+    (void)pthread_mutex_lock(&pollers.mutex);
     list = list_for(self->signal);
     self->next = *list;
     *list = self;
-    rqli_fork_admit();
+    (void)pthread_mutex_unlock(&pollers.mutex);
     (void)atomic_fetch_add(&pollers.count, 1);
 }
 
@@ -80,7 +101,7 @@ static void remove_poller(const struct poller *self)
     struct poller **link;
 
     (void)atomic_fetch_sub(&pollers.count, 1);
-    rqli_fork_exclude();
+    (void)pthread_mutex_lock(&pollers.mutex);
     link = list_for(self->signal);
     while (*link && *link != self) {
         link = &(*link)->next;
@@ -88,19 +109,19 @@ static void remove_poller(const struct poller *self)
     if (*link) {
         *link = self->next;
     }
-    rqli_fork_admit();
+    (void)pthread_mutex_unlock(&pollers.mutex);
 }
 
 /* An event is open as long as it is listed. */
 static void wake_pollers(const rqli_signal *signal)
 {
-    rqli_fork_exclude();
+    (void)pthread_mutex_lock(&pollers.mutex);
     for (const struct poller *at = *list_for(signal); at; at = at->next) {
         if (at->signal == signal && at->fd >= 0) {
             rqli_os_event_set(at->fd);
         }
     }
-    rqli_fork_admit();
+    (void)pthread_mutex_unlock(&pollers.mutex);
 }
 
 /* If there is no event, the caller looks at the word again and again. */

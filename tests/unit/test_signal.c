@@ -2,18 +2,22 @@
 
 #include "base/cancel_fd.h"
 #include "base/clock.h"
+#include "base/fork.h"
 #include "base/futex.h"
 #include "threads.h"
+#include "wait.h"
 
 #include <poll.h>
+#include <pthread.h>
 #include <rql/base.h>
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-enum { N_SLEEPERS = 4, N_ROUNDS = 200, PAUSE_US = 20000, FEW_ROUNDS = 5 };
+enum { AWAIT_MS = 10000, N_SLEEPERS = 4, N_ROUNDS = 200, PAUSE_US = 20000, FEW_ROUNDS = 5 };
 
 TEST(ms_are_added_without_overflow)
 {
@@ -184,6 +188,71 @@ TEST(a_readable_descriptor_ends_all_waits_of_its_threads)
     assert_int_equal(eventfd_write(game.cancel_fd, 1), 0);
     threads_join(threads);
     assert_int_equal(close(game.cancel_fd), 0);
+}
+
+/* A thread that sleeps again and again, and has to go on while another one forks. */
+static struct {
+    int cancel_fd;
+    atomic_bool is_over;
+    atomic_int n_sleeps;
+    bool stood_still;
+} sleeper;
+
+static void sleep_often(size_t index, void *data)
+{
+    struct rqli_cancel_fd cancel;
+    rqli_signal never = 0;
+
+    (void)index;
+    (void)data;
+    rqli_cancel_fd_begin(&cancel, sleeper.cancel_fd);
+    while (!sleeper.is_over) {
+        rqli_signal_wait(&never, 0, rqli_now_us() + PAUSE_US / 20);
+        sleeper.n_sleeps++;
+    }
+    rqli_cancel_fd_end(&cancel);
+}
+
+static bool has_slept(void *n_sleeps)
+{
+    return sleeper.n_sleeps >= *(const int *)n_sleeps;
+}
+
+/* The program's own handler, which may wait for a lock that the thread has. */
+static void await_sleeper(void)
+{
+    int n_sleeps = sleeper.n_sleeps + 3;
+
+    sleeper.stood_still = !sleeper.is_over && !wait_until(has_slept, &n_sleeps, AWAIT_MS);
+}
+
+static void ignore(void *self)
+{
+    (void)self;
+}
+
+/* Handlers that were installed first are called last before the fork. */
+TEST(sleepers_that_poll_go_on_while_another_thread_forks)
+{
+    struct rqli_fork_member member;
+    struct threads *threads;
+    pid_t child;
+
+    sleeper.cancel_fd = eventfd(0, EFD_CLOEXEC);
+    sleeper.is_over = false;
+    assert_int_equal(pthread_atfork(await_sleeper, NULL, NULL), 0);
+    assert_true(rqli_fork_join(&member, ignore, NULL));
+    threads = threads_start(1, sleep_often, NULL);
+    child = fork();
+    if (child == 0) {
+        _exit(0);
+    }
+    sleeper.is_over = true;
+    threads_join(threads);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    rqli_fork_leave(&member);
+    assert_int_equal(close(sleeper.cancel_fd), 0);
+    assert_false(sleeper.stood_still);
 }
 
 /* What has come is still seen: a grant wins over the cancellation. */
