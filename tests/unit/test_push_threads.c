@@ -15,7 +15,7 @@
 
 /* Threads that wait on one subscription, whose server is the test: who reads, and who is told. */
 
-enum { LONG_MS = 20000, AWAIT_MS = 10000, LOOK_MS = 200, COUNT = 3, NOT_YET = 7 };
+enum { LONG_MS = 20000, AWAIT_MS = 10000, LOOK_MS = 200, GAP_MS = 2000, COUNT = 3, NOT_YET = 7 };
 
 /* One that waits, in a thread of its own. */
 struct one {
@@ -224,6 +224,43 @@ TEST(who_reads_tells_those_who_have_come_to_lead)
         await(&ones[2], RQLI_WAKE_HINT);
         leave(&ones[2]);
     }
+}
+
+/* Its server answers no login: an attempt lasts until the reader polls, and the next one comes as
+ * much later. Returns a time well before that. */
+static int64_t fail_to_listen(void)
+{
+    int64_t begun_us = rqli_now_us();
+    rql_options options;
+
+    peer_listen(&place);
+    rql_options_init(&options);
+    options.url = place.url;
+    options.connect_timeout_ms = LONG_MS;
+    CHECK_OK(rqli_client_make(&client, &options, NULL));
+    pushes = client->fleet.first.pushes;
+    join(&ones[0], "x", false);
+    assert_int_equal(rqli_push_threads_wait(pushes, &ones[0].acquire.waiter,
+                                            begun_us + wait_stretched(GAP_MS) * 1000),
+                     RQLI_WAKE_TIME);
+    return rqli_now_us() + wait_stretched(GAP_MS) * 750;
+}
+
+TEST(who_has_come_to_lead_is_told_before_there_is_a_connection)
+{
+    int64_t next_us;
+
+    end_listening();
+    next_us = fail_to_listen();
+    join(&ones[1], "x", false);
+    start(&ones[1]);
+    leave(&ones[0]);
+    await(&ones[1], RQLI_WAKE_HINT);
+    assert_true(rqli_now_us() < next_us);
+    leave(&ones[1]);
+    peer_leave(&place);
+    client = rqli_client_free(client);
+    begin_listening(true);
 }
 
 static bool is_chosen(void *data)

@@ -433,15 +433,21 @@ static void look_around(struct rqli_push_threads *self)
     }
 }
 
-/* Reads for all. Only the reader calls it, with self->shared.mutex, which is released meanwhile. A
- * reader that is alone and knows that it leads sends and needs no notice; any other reader looks
- * around in time, also before it leaves to poll. */
+/* Returns when the reader is to look around. A reader that is alone and knows that it leads sends
+ * and needs no notice. Caller holds self->shared.mutex. */
+static int64_t next_look_us(const struct rqli_push_threads *self, const struct rqli_waiter *waiter)
+{
+    bool is_alone = !waiter->link.next && !waiter->link.previous && !waiter->succeeds;
+
+    return is_alone ? RQLI_NEVER_US : self->shared.look_us;
+}
+
+/* Reads for all. Only the reader calls it, with self->shared.mutex, which is released meanwhile. It
+ * looks around in time, also before it leaves to poll. */
 static void read_for_all(struct rqli_push_threads *self, const struct rqli_waiter *waiter,
                          int64_t until_us)
 {
-    bool is_alone = !waiter->link.next && !waiter->link.previous && !waiter->succeeds;
-    int64_t look_us = is_alone ? RQLI_NEVER_US : self->shared.look_us;
-    int64_t limit_us = until_us < look_us ? until_us : look_us;
+    int64_t limit_us = rqli_earlier(until_us, next_look_us(self, waiter));
     bool is_wakeable = waiter->may_be_handed && self->wake_fd >= 0;
     enum rqli_socket_read got;
 
@@ -459,9 +465,29 @@ static void read_for_all(struct rqli_push_threads *self, const struct rqli_waite
     }
 }
 
+/* Sleeps until it is called. If connecting has just failed the reader sleeps as well, until the
+ * next attempt is allowed, or until it is to look around. Caller holds self->shared.mutex, which is
+ * released meanwhile. */
+static void sleep_on_word(struct rqli_push_threads *self, struct rqli_waiter *waiter, bool reads,
+                          int64_t until_us)
+{
+    /* The thread that has chosen a waiter is about to hand it the lock. */
+    struct rqli_cancel_fd *cancel = rqli_cancel_fd();
+
+    if (reads) {
+        look_around(self);
+        until_us = rqli_earlier(until_us, self->shared.backoff.next_us);
+        until_us = rqli_earlier(until_us, next_look_us(self, waiter));
+    }
+    (void)rqli_cancel_fd_swap(waiter->stay == RQLI_WAITER_CHOSEN ? NULL : cancel);
+    unlock(self);
+    rqli_signal_wait(&waiter->wait_word, WAITING, until_us);
+    (void)rqli_cancel_fd_swap(cancel);
+    lock(self);
+}
+
 /* Caller holds self->shared.mutex, which is released while this sleeps, connects or waits for
- * bytes. If connecting has just failed the reader sleeps as well, until the next attempt is
- * allowed. A chosen waiter does not read, because a thread that connects, or sleeps in recv(),
+ * bytes. A chosen waiter does not read, because a thread that connects, or sleeps in recv(),
  * cannot be woken when it gets the lock. */
 static void sleep_or_read(struct rqli_push_threads *self, struct rqli_waiter *waiter,
                           int64_t until_us)
@@ -478,15 +504,7 @@ static void sleep_or_read(struct rqli_push_threads *self, struct rqli_waiter *wa
     } else if (reads && self->shared.is_listening) {
         read_for_all(self, waiter, until_us);
     } else {
-        int64_t retry_us = reads ? self->shared.backoff.next_us : RQLI_NEVER_US;
-        /* The thread that has chosen a waiter is about to hand it the lock. */
-        struct rqli_cancel_fd *cancel = rqli_cancel_fd();
-
-        (void)rqli_cancel_fd_swap(waiter->stay == RQLI_WAITER_CHOSEN ? NULL : cancel);
-        unlock(self);
-        rqli_signal_wait(&waiter->wait_word, WAITING, until_us < retry_us ? until_us : retry_us);
-        (void)rqli_cancel_fd_swap(cancel);
-        lock(self);
+        sleep_on_word(self, waiter, reads, until_us);
     }
     if (reads) {
         look_around(self);
