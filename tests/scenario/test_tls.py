@@ -134,6 +134,32 @@ def what_threads_ask_goes_out_in_few_records(world, kind, names):
         check_equal((client.stats().connections, direct.stats().connections), (1, 1))
 
 
+def count_releases_sent(actor, server, relay):
+    """Of three that do not wait, while the server answers none."""
+    held = [actor.acquire(f"x{i}", ttl_ms=60000, lazy_release=True) for i in range(3)]
+    said, count = len(relay.said), lambda: len(list(records(relay.said[said:])))
+    server.freeze()
+    for one in held:
+        one.release().check()
+    end_s = time.monotonic() + 0.5
+    wait_until(lambda: count() == 3 or time.monotonic() > end_s, "all are sent, or not")
+    server.go_on()
+    return count()
+
+
+@once
+def releases_that_do_not_wait_are_sent_though_no_thread_reads(world, kind, names):
+    """If the releases take long, the client's own thread reads by then: they gather, and it is tried again."""
+    with tls_server() as server, Relay(server) as relay:
+        client = world.client(url=relay.url_with(), connect_timeout_ms=60000, io_timeout_ms=60000)
+        actor = world.actor("thread", client)
+        for _ in range(3):
+            actor.acquire("warm", lazy_release=True).release().check()
+        counts = (count_releases_sent(actor, server, relay) for _ in range(20))
+        check(3 in counts, "only two were sent at a time")
+        world.free(client)
+
+
 @once
 def a_server_that_is_not_who_it_should_be_is_refused(world, kind, names):
     other = Authority("other", "rsa")

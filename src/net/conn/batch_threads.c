@@ -29,8 +29,8 @@ enum {
      * unanswered a second one grows, until it has the commands of half of the callers. Then the
      * server works while the callers do, and neither idles; a second write that did not wait would
      * have only the commands of the first caller that was woken. With TLS commands are always
-     * gathered, because a server reads one record at a time and answers each by itself. Commands
-     * with a durability are too, because each write waits for replicas. */
+     * gathered while a thread reads, because a server reads one record at a time and answers each
+     * by itself. Commands with a durability are too, because each write waits for replicas. */
     AT_ONCE = 8,
     PERIOD = 128, /* calls, over which the most callers at the same time are counted */
     /* The reader checks this often whether there is something to send: another thread may have left
@@ -396,7 +396,9 @@ static bool put_in_stream(struct rqli_conn *self, struct batch *batch)
     return true;
 }
 
-/* Caller holds self->shared.mutex. Each write with a durability has the server wait once more. */
+/* Caller holds self->shared.mutex. Each write with a durability has the server wait once more. If
+ * no thread reads, nothing is gathered, because no thread would notice that a write is answered:
+ * releases that do not wait are in flight. */
 static bool may_write(const struct rqli_conn *self)
 {
     unsigned callers = self->shared.callers;
@@ -404,7 +406,8 @@ static bool may_write(const struct rqli_conn *self)
     if (self->shared.state != UP || self->shared.stream.out.length == 0) {
         return false;
     }
-    return (((callers <= AT_ONCE && !self->sock.tls) || self->shared.is_far) &&
+    return (((callers <= AT_ONCE && (!self->sock.tls || !self->shared.reader)) ||
+             self->shared.is_far) &&
             !rqli_durability_is_wanted(&self->shared.wanted)) ||
            self->shared.n_writes == 0 ||
            (self->shared.n_writes < RQLI_CONN_WRITES && self->shared.n_unsent >= callers / 2);
