@@ -316,6 +316,17 @@ static bool must_wait(struct rqli_end *self)
            has_time(self, 0);
 }
 
+/* Has the calls go over any connection if the one that brought the lock has ended and cannot be
+ * opened again: no call about the lock is under way there. A hand-over inside the client would need
+ * that connection, so the server serves the queue. */
+static void leave_failing_conn(struct rqli_end *self)
+{
+    if (self->op.route.conn && !self->was_open && rqli_conn_is_failing(self->op.route.conn)) {
+        self->op.route.conn = NULL;
+        self->has_chosen = true;
+    }
+}
+
 /* `parts` come first, then, when they are settled, `later`: rqli_end_init() says which are
  * which. */
 static enum rqli_op_next next(struct rqli_op *op)
@@ -342,6 +353,7 @@ static enum rqli_op_next next(struct rqli_op *op)
         op->again_us = rqli_now_us() + RQLI_TRANSFER_LOOK_US;
         return RQLI_OP_WAIT;
     }
+    leave_failing_conn(self);
     return RQLI_OP_AGAIN;
 }
 

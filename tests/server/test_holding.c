@@ -1,11 +1,14 @@
 #include "fixture.h"
 
+#include "base/clock.h"
 #include "lock/client.h"
 #include "lock/leases.h"
 #include "lock/lock.h"
 #include "lock/withdraw.h"
+#include "net/conn/conn_shared.h"
 #include "threads.h"
 
+#include <sys/socket.h>
 #include <uv.h>
 
 /* What keeps a lock: renewal, whatever the threads do meanwhile. */
@@ -240,6 +243,60 @@ TEST(who_counts_on_what_was_taken_back_asks_the_server)
     CHECK_OK(rql_lock_release(inner, NULL));
     (void)rql_lock_release(unheard, NULL);
     CHECK_OK(rql_lock_release(outer, NULL));
+}
+
+/* ---- additional connections ---- */
+
+enum { N_CONNS = 2 };
+
+struct pair {
+    const char *names[N_CONNS];
+    rql_lock *locks[N_CONNS];
+    rql_status worst[N_CONNS];
+    bool releases;
+};
+
+static void acquire_one(size_t index, void *data)
+{
+    struct pair *self = data;
+    rql_lock_options options = patient(client);
+    rql_status status;
+
+    status = rql_lock_acquire(client, self->names[index], &options, &self->locks[index], NULL);
+    if (!status && self->releases) {
+        status = rql_lock_release(self->locks[index], NULL);
+    }
+    self->worst[index] = status;
+}
+
+/* By two threads at once, which have connections of their own while there are two. */
+static void acquire_pair(struct pair *self)
+{
+    threads_run(N_CONNS, acquire_one, self);
+    CHECK_ALL(EQ(self->worst[0], RQL_OK), EQ(self->worst[1], RQL_OK));
+}
+
+/* Its server takes no new connections. Locks that the second one brought are released over the
+ * first, and no thread depends on the second. */
+TEST(a_connection_that_cannot_be_opened_again_keeps_nobody_from_its_locks)
+{
+    struct pair held = {.names = {"a", "b"}};
+    struct pair later = {.names = {"c", "d"}, .releases = true};
+    struct rqli_conns *conns = &client->fleet.first.conns;
+
+    CHECK_OK(rql_client_connect(client, NULL));
+    CHECK_OK(rqli_conn_connect(conns->each[1], rqli_now_us() + AWAIT_MS * 1000, NULL));
+    atomic_store(&conns->n_used, N_CONNS);
+    acquire_pair(&held);
+    assert_true((held.locks[0]->origin.carrier == conns->each[1]) !=
+                (held.locks[1]->origin.carrier == conns->each[1]));
+    redis_server_hide(&server);
+    assert_int_equal(shutdown(conns->each[1]->sock.fd, SHUT_RDWR), 0);
+    CHECK_OK(rql_lock_release(held.locks[0], NULL));
+    CHECK_OK(rql_lock_release(held.locks[1], NULL));
+    acquire_pair(&later);
+    redis_server_show(&server);
+    await_int(0, "EXISTS rql:lock:a rql:lock:b rql:lock:c rql:lock:d");
 }
 
 FIXTURE(start_server, stop_server, make_clients, free_clients);

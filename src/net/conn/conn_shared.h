@@ -63,6 +63,7 @@ struct rqli_conn {
     rqli_signal n_attempts; /* attempts to connect that are over; their waiters sleep on it */
     struct rqli_conn_notes notes;
     atomic_bool is_crowded;   /* another connection would be of use to callers */
+    atomic_bool is_failing;   /* the last attempt to connect has failed */
     atomic_uint n_met;        /* the most callers at the same time, in the last period */
     _Atomic uint64_t scripts; /* that the server knows */
 

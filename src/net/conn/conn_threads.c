@@ -100,6 +100,7 @@ static rql_status make_attempt(struct rqli_conn *self, int64_t deadline_us, rql_
                             limit_us < deadline_us ? limit_us : deadline_us, &reading, &fault);
     (void)pthread_mutex_lock(&self->shared.mutex);
     now_us = rqli_now_us();
+    atomic_store_explicit(&self->is_failing, status && !rqli_is_cancelled(), memory_order_relaxed);
     if (!status) {
         self->shared.state = UP;
         self->shared.generation++;
@@ -310,6 +311,11 @@ bool rqli_conn_take_crowded(struct rqli_conn *self)
 {
     return atomic_load_explicit(&self->is_crowded, memory_order_relaxed) &&
            atomic_exchange_explicit(&self->is_crowded, false, memory_order_relaxed);
+}
+
+bool rqli_conn_is_failing(const struct rqli_conn *self)
+{
+    return atomic_load_explicit(&self->is_failing, memory_order_relaxed);
 }
 
 unsigned rqli_conn_n_met(const struct rqli_conn *self)

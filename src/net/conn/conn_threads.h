@@ -68,6 +68,9 @@ int64_t rqli_conn_n_commands(struct rqli_conn *self);
  * flight at the same time, with TLS more than a record of them. Any thread; costs no mutex. */
 bool rqli_conn_take_crowded(struct rqli_conn *self);
 
+/* Returns whether the last attempt to connect has failed. Any thread; costs no mutex. */
+bool rqli_conn_is_failing(const struct rqli_conn *self);
+
 /* Returns how many callers at most had batches in flight at the same time, over the last full
  * period of about a hundred calls; 0: not known yet. Any thread; costs no mutex. */
 unsigned rqli_conn_n_met(const struct rqli_conn *self);

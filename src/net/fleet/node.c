@@ -56,6 +56,13 @@ static void use_conns(struct rqli_conns *self, unsigned n_used, unsigned n_met)
     atomic_store_explicit(&self->n_used, n_used, memory_order_relaxed);
 }
 
+/* Opens no additional connection for a while. */
+static void wait_for_spare(struct rqli_conns *self)
+{
+    atomic_store_explicit(&self->again_us, rqli_now_us() + RQLI_PAUSE_SPARE.first_us,
+                          memory_order_relaxed);
+}
+
 /* Opens one more connection, within a moment or not at all: the caller's commands need not wait for
  * a connection that is only an additional one, and do not fail with it. */
 static void open_one_more(struct rqli_conns *self, unsigned n_used)
@@ -68,8 +75,7 @@ static void open_one_more(struct rqli_conns *self, unsigned n_used)
     if (rqli_conn_connect(self->each[n_used], now_us + MOMENT_US, NULL) == RQL_OK) {
         use_conns(self, n_used + 1, 0);
     } else {
-        atomic_store_explicit(&self->again_us, now_us + RQLI_PAUSE_SPARE.first_us,
-                              memory_order_relaxed);
+        wait_for_spare(self);
     }
 }
 
@@ -84,34 +90,63 @@ static unsigned count_met(const struct rqli_conns *self, unsigned n_used)
     return n_met;
 }
 
+/* Why the number of used connections changes. */
+enum change {
+    STAYS,
+    IS_CROWDED,  /* one more is of use */
+    ARE_MANY,    /* all share the first one */
+    CANNOT_OPEN, /* so do they if an additional one has ended, and no other can be opened */
+};
+
 /* Changes the number of used connections. Only one thread does so at once, and a thread whose
  * n_used is out of date changes nothing. */
-static void adapt_n_used(struct rqli_conns *self, unsigned n_used, bool are_many)
+static void adapt_n_used(struct rqli_conns *self, unsigned n_used, enum change change)
 {
     if (atomic_exchange_explicit(&self->is_changing, true, memory_order_acquire)) {
         return;
     }
     if (atomic_load_explicit(&self->n_used, memory_order_relaxed) == n_used) {
-        if (are_many) {
-            use_conns(self, 1, MANY);
-        } else {
+        if (change == IS_CROWDED) {
             open_one_more(self, n_used);
+        } else {
+            use_conns(self, 1, change == ARE_MANY ? MANY : 0);
+        }
+        if (change == CANNOT_OPEN) {
+            wait_for_spare(self);
         }
     }
     atomic_store_explicit(&self->is_changing, false, memory_order_release);
+}
+
+static enum change change_for(const struct rqli_conns *self, unsigned n_used,
+                              struct rqli_conn *conn)
+{
+    unsigned n_met = rqli_conn_n_met(conn);
+
+    if (n_used > 1 && n_met >= MANY / n_used && count_met(self, n_used) >= MANY) {
+        return ARE_MANY;
+    }
+    if (conn != self->each[0] && rqli_conn_is_failing(conn) &&
+        !rqli_conn_is_failing(self->each[0])) {
+        return CANNOT_OPEN;
+    }
+    return n_used < self->limit && n_met <= FEW && rqli_conn_take_crowded(conn) ? IS_CROWDED
+                                                                                : STAYS;
 }
 
 struct rqli_conn *rqli_conns_choose(struct rqli_conns *self)
 {
     unsigned n_used = atomic_load_explicit(&self->n_used, memory_order_relaxed);
     struct rqli_conn *conn = self->each[number_of_thread() % n_used];
-    unsigned n_met = rqli_conn_n_met(conn);
-    bool are_many = n_used > 1 && n_met >= MANY / n_used && count_met(self, n_used) >= MANY;
+    enum change change = change_for(self, n_used, conn);
 
-    if (!are_many && (n_used == self->limit || n_met > FEW || !rqli_conn_take_crowded(conn))) {
+    if (change == STAYS) {
         return conn;
     }
-    adapt_n_used(self, n_used, are_many);
+    adapt_n_used(self, n_used, change);
+    if (change == CANNOT_OPEN) {
+        return self->each[0];
+    }
     n_used = atomic_load_explicit(&self->n_used, memory_order_relaxed);
     return self->each[number_of_thread() % n_used];
 }
