@@ -15,6 +15,7 @@
 enum {
     SENTINELS = 2,
     LONG_MS = 20000,
+    SHORT_MS = 100,
     SAID_SIZE = 512,
     HEARD_SIZE = 1024,
     OTHER_PORT = 7001,
@@ -32,6 +33,7 @@ static struct sentinel {
     char state[SAID_SIZE];  /* what is said of the master */
     char others[SAID_SIZE]; /* and of the other sentinels */
     atomic_int n_asked;
+    atomic_bool is_silent;
 } played[SENTINELS];
 
 /* Its own sentinels are asked by a thread, and these by the tests alone. */
@@ -59,9 +61,12 @@ static bool answer(struct sentinel *self, int peer)
     } else if (strstr(heard, "SENTINELS")) {
         said = self->others;
     }
+    if (atomic_load(&self->is_silent)) {
+        said = "";
+    }
     got = got > 0 ? send(peer, said, strlen(said), MSG_NOSIGNAL) : got;
     (void)pthread_mutex_unlock(&mutex);
-    return got > 0;
+    return got >= 0 && heard[0] != '\0';
 }
 
 static void *play(void *data)
@@ -227,6 +232,46 @@ TEST(other_sentinels_are_learned_once)
     name(0, played[1].port, OTHER_PORT);
     CHECK_OK(find(0, &claim));
     CHECK_ALL(EQ(sentinels->shared.n_known, 3), EQ(sentinels->shared.known[2].port, OTHER_PORT));
+}
+
+/* It may have used up all the time there was. */
+TEST(one_that_is_silent_is_not_asked_first_again)
+{
+    struct rqli_master_claim claim;
+    rql_error error;
+    char port[16];
+
+    atomic_store(&played[0].is_silent, true);
+    sentinels->shared.share_us = rqli_after_ms(0, LONG_MS);
+    CHECK_ALL(
+        EQ(rqli_sentinels_find(master, 0, rqli_after_ms(rqli_now_us(), SHORT_MS), &claim, &error),
+           RQL_E_IO),
+        EQ(sentinels->shared.first, 1), EQ(played[1].n_asked, 0));
+    (void)snprintf(port, sizeof port, ":%d: ", played[0].port);
+    assert_non_null(strstr(error.message, port));
+    CHECK_OK(find(0, &claim));
+    CHECK_ALL(EQ(sentinels->shared.first, 1), EQ(played[1].n_asked, 1));
+}
+
+/* Also if two of them are silent, and there is little time. */
+TEST(each_that_the_url_names_has_its_part_of_the_time)
+{
+    static const struct {
+        const char *name;
+        int64_t connect_timeout_ms;
+        int64_t share_us;
+    } rows[] = {
+        {"more than it needs", 1000, 300000},
+        {"less", 500, 250000},
+    };
+
+    EACH_ROW (row, rows) {
+        client->session.connect_timeout_ms = row->connect_timeout_ms;
+        sentinels = rqli_sentinels_free(sentinels);
+        sentinels = rqli_sentinels_new(&client->fleet.first.site);
+        assert_non_null(sentinels);
+        assert_int_equal(sentinels->shared.share_us, row->share_us);
+    }
 }
 
 TEST(who_named_a_server_that_cannot_be_had_is_not_asked_first_again)

@@ -10,11 +10,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* SENTINEL_MS: a sentinel has at least this long to accept a connection and to answer while another
+/* SENTINEL_MS: a sentinel has so long at first to accept a connection and to answer while another
  * one could be asked instead, because a machine that is down answers nothing. ANEW_US: how long
  * most sentinels must have been out of date to count as set up again; they notify each other of a
  * failover every two seconds. */
 enum { SENTINEL_MS = 300, ANEW_US = 10000000 };
+
+/* Returns how long a sentinel has at first, such that there is time for all that the URL names. */
+static int64_t least_share_us(const struct rqli_sentinels *self)
+{
+    int64_t part_us = self->session.connect_timeout_ms * INT64_C(1000) / (int64_t)self->n_named;
+
+    return rqli_earlier(SENTINEL_MS * INT64_C(1000), part_us);
+}
 
 struct rqli_sentinels *rqli_sentinels_new(const struct rqli_site *site)
 {
@@ -28,6 +36,7 @@ struct rqli_sentinels *rqli_sentinels_new(const struct rqli_site *site)
     self->url = (struct rqli_url){.user = url->sentinel_user, .password = url->sentinel_password};
     self->session = (struct rqli_session){
         .url = &self->url,
+        .connect_timeout_ms = site->session->connect_timeout_ms,
         .io_timeout_ms = site->session->io_timeout_ms,
         .resolver = site->session->resolver,
         .stats = site->session->stats,
@@ -48,7 +57,7 @@ struct rqli_sentinels *rqli_sentinels_new(const struct rqli_site *site)
     (void)pthread_mutex_init(&self->shared.mutex, NULL);
     memcpy(self->shared.known, url->hosts, url->n_hosts * sizeof *url->hosts);
     self->n_named = self->shared.n_known = url->n_hosts;
-    self->shared.share_us = SENTINEL_MS * INT64_C(1000);
+    self->shared.share_us = least_share_us(self);
     self->changed_fd = rqli_fd_lift(rqli_os_event());
     return self->changed_fd < 0 ? rqli_sentinels_free(self) : self;
 }
@@ -106,7 +115,14 @@ static void learn_others(struct rqli_sentinels *self, const char *master, int64_
 static void set_share(struct rqli_sentinels *self, int64_t took_us)
 {
     (void)pthread_mutex_lock(&self->shared.mutex);
-    self->shared.share_us = rqli_later(2 * took_us, SENTINEL_MS * INT64_C(1000));
+    self->shared.share_us = rqli_later(2 * took_us, least_share_us(self));
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+}
+
+static void note_asked(struct rqli_sentinels *self, const struct rqli_address *address)
+{
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    self->shared.asked = *address;
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
@@ -172,6 +188,26 @@ static bool were_set_up_anew(struct rqli_master *master)
     return is_long;
 }
 
+/* Begins the next round with another sentinel: the one that was first may have used up all time. */
+static void pass_over(struct rqli_sentinels *self)
+{
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    self->shared.first = (self->shared.first + 1) % self->shared.n_known;
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+}
+
+/* Reports a failure with the sentinel that was asked last. Caller holds shared.mutex, or is the one
+ * that asks. */
+static rql_status fail_to_find(const struct rqli_master *master, rql_status status, const char *why,
+                               rql_error *error)
+{
+    char text[RQLI_ADDRESS_TEXT_SIZE];
+
+    return rqli_fail(error, status, "cannot find the master of %.120s: %.60s: %s",
+                     master->site->where,
+                     rqli_address_print(&master->sentinels->shared.asked, text), why);
+}
+
 /* Ends a round in which no sentinel that answered was up to date. If that is more than half of all,
  * and stays so, they were set up again, and earlier knowledge no longer counts. */
 static rql_status end_round(struct rqli_master *master, const struct round *round,
@@ -190,8 +226,8 @@ static rql_status end_round(struct rqli_master *master, const struct round *roun
     set_share(master->sentinels,
               rqli_earlier(round->share_us,
                            master->site->session->connect_timeout_ms * INT64_C(1000) / 2));
-    return rqli_fail(error, round->fault.status, "cannot find the master of %.150s: %s",
-                     master->site->where, round->fault.message);
+    pass_over(master->sentinels);
+    return fail_to_find(master, round->fault.status, round->fault.message, error);
 }
 
 /* Asks the sentinels in turn, beginning with the one that answered last, until one knows. The last
@@ -208,12 +244,14 @@ static rql_status ask_all(struct rqli_master *master, int64_t deadline_us,
     round.n_known = self->shared.n_known;
     round.share_us = self->shared.share_us;
     first = self->shared.first;
+    self->shared.asked = round.known[first % round.n_known];
     (void)pthread_mutex_unlock(&self->shared.mutex);
     for (size_t i = 0; i < round.n_known && !rqli_time_is_up(deadline_us); i++) {
         size_t at = (first + i) % round.n_known;
         bool is_last = i + 1 == round.n_known;
         int64_t limit_us = is_last ? deadline_us : rqli_now_us() + round.share_us;
 
+        note_asked(self, &round.known[at]);
         if (ask_one(master, &round.known[at], rqli_earlier(limit_us, deadline_us), out,
                     &round.fault)) {
             continue;
@@ -276,10 +314,8 @@ rql_status rqli_sentinels_find(struct rqli_master *master, int64_t since_us, int
         is_late = rqli_time_is_up(deadline_us);
     }
     if (master->said.answered_us < since_us || master->said.answered_us == 0) {
-        status = is_late
-                     ? rqli_fail(error, RQL_E_IO, "cannot find the master of %.150s: no time left",
-                                 master->site->where)
-                     : ask_for_all(master, deadline_us, error);
+        status = is_late ? fail_to_find(master, RQL_E_IO, "no answer in time", error)
+                         : ask_for_all(master, deadline_us, error);
     }
     *out = master->said.claim;
     (void)pthread_mutex_unlock(&self->shared.mutex);

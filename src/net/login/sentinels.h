@@ -31,8 +31,9 @@ struct rqli_sentinels {
         /* Those of the URL, then those that these name. */
         struct rqli_address known[RQLI_SENTINELS_KNOWN_MAX];
         size_t n_known;
-        size_t first;     /* the one that answered last, or is the next */
-        int64_t share_us; /* time for one of them, while another is left to be asked */
+        size_t first;              /* the one that answered last, or is the next */
+        int64_t share_us;          /* time for one of them, while another is left to be asked */
+        struct rqli_address asked; /* the one that is asked now, or was last */
         bool is_asking;
     } shared; /* shared.mutex guards all members here, and rqli_master::said */
 
