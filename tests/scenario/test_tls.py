@@ -341,6 +341,22 @@ def a_server_that_does_not_know_its_tickets_is_greeted_anew_each_time(world, kin
         check(stats.tls_handshakes >= 4, f"{stats.tls_handshakes} handshakes")
 
 
+@scenario(counts=[1])
+def a_server_that_refuses_its_own_tickets_is_greeted_anew_each_time(world, kind, names):
+    """It keeps no sessions, and asks for certificates. That it refuses them is found out once."""
+    made, key = map(str, authority().issue("client"))
+    with tls_server("--tls-session-caching", "no", "--tls-auth-clients", "yes") as server:
+        client = world.client(url=server.url, tls_cert_file=made, tls_key_file=key)
+        actor = world.actor(kind, client)
+        for _ in range(5):
+            actor.acquire(*names).release().check()
+            server.end_connections("normal")
+        check_equal(actor.begin("connect").outcome().status, "OK")
+        stats = client.stats()
+        check_equal((stats.tls_handshakes, stats.tls_resumed), (stats.connections, 0))
+        check(stats.tls_handshakes >= 5, f"{stats.tls_handshakes} handshakes")
+
+
 @scenario(counts=[1], is_timed=True)
 def what_is_held_stands_while_its_server_is_not_trusted(world, kind, names):
     """Until its deadline, which nothing can move: who has made a mistake has so long to put it right."""

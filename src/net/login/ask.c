@@ -3,6 +3,7 @@
 #include "base/cancel_fd.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/os.h"
 #include "net/sock/connect.h"
 #include "net/sock/decode.h"
@@ -45,7 +46,8 @@ static rql_status open_socket(struct rqli_socket *sock, int64_t deadline_us, int
     return fault.status;
 }
 
-rql_status rqli_ask_open(struct rqli_socket *sock, int64_t deadline_us, rql_error *error)
+/* Connects, with TLS if the site has it. */
+static rql_status connect_socket(struct rqli_socket *sock, int64_t deadline_us, rql_error *error)
 {
     const struct rqli_site *site = sock->site;
     int fd = -1;
@@ -57,15 +59,36 @@ rql_status rqli_ask_open(struct rqli_socket *sock, int64_t deadline_us, rql_erro
     sock->fd = fd;
     rqli_master_on_connected(&sock->of_master, fd);
     sock->read_limit_us = 0;
-    status = rqli_decoder_init(&sock->decoder) ? RQL_OK : rqli_fail_nomem(error);
-    if (!status && site->tls) {
+    if (site->tls) {
         status = rqli_tls_new(&sock->tls, site->tls, site->where, sock->node.host, error);
     }
     if (!status && sock->tls) {
         status = rqli_tls_shake_hands(sock->tls, fd, site->where, deadline_us, error);
     }
+    return status;
+}
+
+/* Takes back what connect_socket() has done. */
+static void disconnect_socket(struct rqli_socket *sock)
+{
+    rqli_master_on_connected(&sock->of_master, -1);
+    rqli_fd_drop(&sock->fd);
+    sock->tls = rqli_tls_free(sock->tls);
+}
+
+rql_status rqli_ask_open(struct rqli_socket *sock, int64_t deadline_us, rql_error *error)
+{
+    rql_status status = connect_socket(sock, deadline_us, error);
+
+    if (status && rqli_tls_is_session_refused(sock->tls)) {
+        disconnect_socket(sock);
+        status = connect_socket(sock, deadline_us, error);
+    }
+    if (!status && !rqli_decoder_init(&sock->decoder)) {
+        status = rqli_fail_nomem(error);
+    }
     if (status) {
-        rqli_socket_close(sock); /* also the decoder, if there is one */
+        rqli_socket_close(sock);
     }
     return status;
 }

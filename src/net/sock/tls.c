@@ -54,6 +54,7 @@ struct rqli_tls_context {
         pthread_mutex_t mutex;
         SSL_CTX *files;             /* NULL: nothing was read yet */
         SSL_SESSION *session;       /* the newest, of `files`; NULL: none */
+        bool keeps_none;            /* the server refuses what it has given, until files change */
         struct stamp seen[N_FILES]; /* the files at the last attempt to read them */
         struct rqli_tls_peer peer;
     } shared;
@@ -112,7 +113,7 @@ static int on_new_session(SSL *ssl, SSL_SESSION *session)
     bool is_ours;
 
     (void)pthread_mutex_lock(&self->shared.mutex);
-    is_ours = SSL_get_SSL_CTX(ssl) == self->shared.files;
+    is_ours = SSL_get_SSL_CTX(ssl) == self->shared.files && !self->shared.keeps_none;
     if (is_ours) {
         forget_session(self);
         self->shared.session = session;
@@ -278,6 +279,7 @@ static rql_status read_files(struct rqli_tls_context *self, const char *where, r
         return status;
     }
     forget_session(self);
+    self->shared.keeps_none = false;
     SSL_CTX_free(self->shared.files);
     self->shared.files = files;
     return RQL_OK;
@@ -344,6 +346,15 @@ static SSL *new_ssl(struct rqli_tls_context *self, char *culprit)
     return ssl;
 }
 
+/* Offers no session any more. */
+static void stop_resuming(struct rqli_tls_context *self)
+{
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    forget_session(self);
+    self->shared.keeps_none = true;
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+}
+
 /* Reads the server's certificate. A session that was resumed has it, too. */
 static void read_peer(struct rqli_tls_peer *out, const SSL *ssl)
 {
@@ -399,6 +410,8 @@ struct rqli_tls {
     struct rqli_tls_context *context;
     BIO *in;  /* from the kernel; owned by ssl */
     BIO *out; /* to the kernel; owned by ssl */
+    bool offers_session;
+    bool is_session_refused;
 
     /* Used by the writer only. */
     size_t owed; /* bytes of text that are encrypted but not fully sent */
@@ -585,6 +598,28 @@ static bool receive_cipher(struct rqli_tls *self, int fd, int64_t deadline_us)
     return got > 0 && BIO_write(self->in, bytes, (int)got) == (int)got;
 }
 
+/* Ends a handshake that has failed. A server without a session cache (tls-session-caching no) that
+ * asks for certificates gives tickets and answers them with an alert. Must come right after the
+ * call that failed. */
+static rql_status fail_handshake(struct rqli_tls *self, const char *where, rql_error *error)
+{
+    const unsigned long code = ERR_peek_error();
+    const rql_status status = status_of_failure();
+
+    note_reason(self);
+    self->is_session_refused = self->offers_session && ERR_GET_LIB(code) == ERR_LIB_SSL &&
+                               ERR_GET_REASON(code) >= SSL_AD_REASON_OFFSET;
+    if (self->is_session_refused) {
+        stop_resuming(self->context);
+    }
+    return rqli_tls_fail(error, status, where, self->reason);
+}
+
+bool rqli_tls_is_session_refused(const struct rqli_tls *self)
+{
+    return self && self->is_session_refused;
+}
+
 /* No other thread knows of the connection yet. The output of a last step that failed, an alert, is
  * still sent. */
 rql_status rqli_tls_shake_hands(struct rqli_tls *self, int fd, const char *where,
@@ -600,11 +635,10 @@ rql_status rqli_tls_shake_hands(struct rqli_tls *self, int fd, const char *where
         done = SSL_do_handshake(self->ssl);
         code = done == 1 ? SSL_ERROR_NONE : SSL_get_error(self->ssl, done);
         if (code != SSL_ERROR_NONE && code != SSL_ERROR_WANT_READ) {
-            rql_status status = status_of_failure();
+            rql_status status = fail_handshake(self, where, error);
 
-            note_reason(self);
             (void)send_all(self, fd, deadline_us);
-            return rqli_tls_fail(error, status, where, self->reason);
+            return status;
         }
         if (!send_all(self, fd, deadline_us) ||
             (code == SSL_ERROR_WANT_READ && !receive_cipher(self, fd, deadline_us))) {
@@ -642,6 +676,7 @@ static bool set_up_engine(struct rqli_tls *self, const char *host)
     if (!self->ssl) {
         return false;
     }
+    self->offers_session = SSL_get_session(self->ssl) != NULL;
     self->in = BIO_new(BIO_s_mem());
     self->out = BIO_new(BIO_s_mem());
     if (!self->in || !self->out) {

@@ -82,6 +82,10 @@ rql_status rqli_tls_new(struct rqli_tls **out, struct rqli_tls_context *context,
 rql_status rqli_tls_shake_hands(struct rqli_tls *self, int fd, const char *where,
                                 int64_t deadline_us, rql_error *error);
 
+/* Returns true if the handshake has failed, perhaps because it offered to resume a session. From
+ * then on no handshake does, until files have changed. NULL: false. */
+bool rqli_tls_is_session_refused(const struct rqli_tls *self);
+
 /* Sends nothing to the server; the session can be resumed. NULL is fine. */
 struct rqli_tls *rqli_tls_free(struct rqli_tls *self);
 
@@ -142,6 +146,12 @@ static inline rql_status rqli_tls_shake_hands(struct rqli_tls *self, int fd, con
     (void)where;
     (void)deadline_us;
     return rqli_fail(error, RQL_E_UNSUPPORTED, "no TLS in this build");
+}
+
+static inline bool rqli_tls_is_session_refused(const struct rqli_tls *self)
+{
+    (void)self;
+    return false;
 }
 
 static inline struct rqli_tls *rqli_tls_free(struct rqli_tls *self)
