@@ -234,6 +234,26 @@ TEST(other_sentinels_are_learned_once)
     CHECK_ALL(EQ(sentinels->shared.n_known, 3), EQ(sentinels->shared.known[2].port, OTHER_PORT));
 }
 
+/* A sentinel does not name itself. */
+TEST(one_that_the_url_does_not_name_stays_known_when_it_has_answered)
+{
+    struct rqli_master_claim claim;
+
+    sentinels->n_named = sentinels->shared.n_known = 1;
+    name(0, OTHER_PORT, played[1].port);
+    name(1, OTHER_PORT, played[0].port);
+    CHECK_OK(find(0, &claim));
+    assert_int_equal(sentinels->shared.n_known, 3);
+    say(0, 0, 0);
+    say(1, 6379, 1);
+    sentinels->shared.first = 2;
+    CHECK_OK(find(rqli_now_us() + 1, &claim));
+    CHECK_ALL(EQ(played[1].n_asked, 1), EQ(sentinels->shared.n_known, 3),
+              EQ(sentinels->shared.known[sentinels->shared.first].port, played[1].port));
+    CHECK_OK(find(rqli_now_us() + 1, &claim));
+    CHECK_ALL(EQ(played[0].n_asked, 1), EQ(played[1].n_asked, 2));
+}
+
 /* It may have used up all the time there was. */
 TEST(one_that_is_silent_is_not_asked_first_again)
 {

@@ -86,27 +86,46 @@ void rqli_sentinels_abandon(struct rqli_sentinels *self)
 
 /* ---- asking: one thread at a time, without the mutex ---- */
 
-/* Adds the sentinels that this one knows and the URL does not name, after those of the URL. */
+/* Returns the place of a sentinel; 0: it is not known any more. Caller holds self->shared.mutex. */
+static size_t place_of(const struct rqli_sentinels *self, const struct rqli_address *address)
+{
+    for (size_t i = 0; i < self->shared.n_known; i++) {
+        if (rqli_address_is(&self->shared.known[i], address)) {
+            return i;
+        }
+    }
+    return 0;
+}
+
+/* Caller holds self->shared.mutex. */
+static void add_sentinel(struct rqli_sentinels *self, const struct rqli_address *address)
+{
+    size_t place = place_of(self, address);
+
+    if (!rqli_address_is(&self->shared.known[place], address)) {
+        self->shared.known[self->shared.n_known++] = *address;
+    }
+}
+
+/* Keeps those of the URL and adds, after them, the sentinel just asked, which does not name itself,
+ * and those that it knows. */
 static void learn_others(struct rqli_sentinels *self, const char *master, int64_t deadline_us)
 {
     struct rqli_address others[RQLI_SENTINELS_MAX];
     size_t count = RQLI_SENTINELS_MAX;
+    struct rqli_address first;
 
     if (rqli_sentinel_others(&self->asked, master, deadline_us, others, &count)) {
         return;
     }
     (void)pthread_mutex_lock(&self->shared.mutex);
+    first = self->shared.known[self->shared.first];
     self->shared.n_known = self->n_named;
+    add_sentinel(self, &self->asked.sock.node);
     for (size_t i = 0; i < count; i++) {
-        bool is_known = false;
-
-        for (size_t j = 0; j < self->n_named; j++) {
-            is_known = is_known || rqli_address_is(&self->shared.known[j], &others[i]);
-        }
-        if (!is_known) {
-            self->shared.known[self->shared.n_known++] = others[i];
-        }
+        add_sentinel(self, &others[i]);
     }
+    self->shared.first = place_of(self, &first);
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
 
@@ -244,7 +263,7 @@ static rql_status ask_all(struct rqli_master *master, int64_t deadline_us,
     round.n_known = self->shared.n_known;
     round.share_us = self->shared.share_us;
     first = self->shared.first;
-    self->shared.asked = round.known[first % round.n_known];
+    self->shared.asked = round.known[first];
     (void)pthread_mutex_unlock(&self->shared.mutex);
     for (size_t i = 0; i < round.n_known && !rqli_time_is_up(deadline_us); i++) {
         size_t at = (first + i) % round.n_known;
@@ -258,7 +277,7 @@ static rql_status ask_all(struct rqli_master *master, int64_t deadline_us,
         }
         if (take_claim(master, &round, out)) {
             (void)pthread_mutex_lock(&self->shared.mutex);
-            self->shared.first = at;
+            self->shared.first = place_of(self, &round.known[at]);
             master->said.older_us = 0;
             (void)pthread_mutex_unlock(&self->shared.mutex);
             return RQL_OK;

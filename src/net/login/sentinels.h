@@ -13,7 +13,8 @@
 #include "net/sock/master.h"
 #include "net/sock/site.h"
 
-enum { RQLI_SENTINELS_KNOWN_MAX = 2 * RQLI_SENTINELS_MAX };
+/* Those of the URL, one that was asked, and those that it names. */
+enum { RQLI_SENTINELS_KNOWN_MAX = 2 * RQLI_SENTINELS_MAX + 1 };
 
 struct rqli_sentinels {
     struct rqli_url url;         /* their login; the texts are borrowed */
@@ -28,7 +29,7 @@ struct rqli_sentinels {
 
     struct {
         pthread_mutex_t mutex;
-        /* Those of the URL, then those that these name. */
+        /* Those of the URL, then others that have answered last or were named then. */
         struct rqli_address known[RQLI_SENTINELS_KNOWN_MAX];
         size_t n_known;
         size_t first;              /* the one that answered last, or is the next */
