@@ -288,6 +288,31 @@ def the_next_joiner_replaces_a_lost_server(place):
 
 
 @at_place
+def a_stranger_with_the_number_of_the_server_is_left_alone(place):
+    """As where the server and its next joiner are in two containers that share the folder."""
+    joined, server = place.join(), place.server()
+    os.kill(parent_of(server), signal.SIGKILL)
+    wait_until(lambda: not place.has_guard(), "it has no guard")
+    place.leave(joined)
+    asked = place.base + "/asked"
+    with subprocess.Popen(["sleep", "1000"]) as stranger:
+        place.program("redis-cli", f"""#!/bin/sh
+case $* in
+*" INFO server") [ ! -S "$2" ] || echo process_id:{stranger.pid}; : >{asked} ;;
+*) exec {shutil.which("redis-cli")} "$@" ;;
+esac
+""")
+        place.env["PATH"] = place.bin + ":" + place.env["PATH"]
+        joined = place.join()
+        wait_until(lambda: os.path.exists(asked), "the number is asked for")
+        os.unlink(place.socket)
+        wait_until(lambda: not place.has_guard(), "the guard has gone")
+        check_equal(stranger.poll(), None)
+        stranger.kill()
+    os.kill(server, signal.SIGKILL)
+
+
+@at_place
 def a_server_that_cannot_be_joined_any_more_ends(place):
     """Clients of both would hold the same locks."""
     for lost in ((place.socket,), (place.socket, place.post)):

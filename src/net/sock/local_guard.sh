@@ -83,9 +83,19 @@ server_pid() {
     ask INFO server | sed -n 's/^process_id:\([0-9]*\).*/\1/p'
 }
 
+# A server in a container that shares the folder tells its number there. Here that number may be of
+# another process, which does not work in the folder.
+is_our_server() {
+    case $(exec 8>&- 9>&-; readlink "/proc/$pid/cwd") in
+        "$real_folder" | "$real_folder (deleted)") ;;
+        *) return 1 ;;
+    esac
+}
+
 adopt_server() {
     pid=$(exec 8>&- 9>&-; server_pid)
-    [ -n "$pid" ]
+    real_folder=$(exec 8>&- 9>&-; cd -P "$folder" && pwd -P)
+    [ -n "$pid" ] && is_our_server
 }
 
 # Waits for step_s, but no longer than the server lives.
