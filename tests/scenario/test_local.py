@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """The private server of `local:`: who joins first starts it, and it ends by itself when nobody uses it."""
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
 import signal
+import socket
 import stat
 import subprocess
 import tempfile
@@ -14,6 +16,7 @@ from harness import SLOW, Connection, check, check_equal, find_server, main, onc
 
 N_JOINERS = 20
 JOIN_MS, SHORT_MS, SLACK_MS = 30000, 200, 1000
+REPLACED_MS = 3000
 GUARD_LOOKS = 12  # two a second
 TTL_MS = 4000
 
@@ -60,6 +63,11 @@ class Place:
             return connection.call(*words)
         finally:
             connection.close()
+
+    def is_deserted(self):
+        """Nobody listens. The guard may not have noticed."""
+        with socket.socket(socket.AF_UNIX) as joining:
+            return joining.connect_ex(self.socket) == errno.ECONNREFUSED
 
     def info(self, name):
         lines = [line for line in self.ask("INFO").splitlines() if line.startswith(name + ":")]
@@ -285,6 +293,20 @@ def the_next_joiner_replaces_a_lost_server(place):
     check(other != server, "it is the same")
     place.leave(joined)
     place.await_end(other)
+
+
+@at_place
+def a_lost_server_is_replaced_at_once(place):
+    """Its guard looks every five seconds, and goes when the server does."""
+    place.env["RQL_LOCAL_IDLE"] = "60"
+    joined, server = place.join(), place.server()
+    place.leave(joined)
+    os.kill(server, signal.SIGKILL)
+    wait_until(place.is_deserted, "it has ended")
+    kept_ms = place.world.kept_ms()
+    outcome = place.joiner().begin("connect").outcome(3 * JOIN_MS / 1000).check()
+    limit_ms = REPLACED_MS + place.world.kept_ms() - kept_ms
+    check(outcome.took_us < limit_ms * 1000, f"after {outcome.took_us} us")
 
 
 @at_place

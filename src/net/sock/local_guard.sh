@@ -103,7 +103,11 @@ wait_a_step() {
     if reply=$(exec 8>&- 9>&-; ask BLPOP rql:local:guard "$step_s") && [ -z "$reply" ]; then
         return 0
     fi
-    sleep "$step_s" 8>&- 9>&-
+    tenths=$((step_s * 10))
+    while [ "$tenths" -gt 0 ] && kill -0 "$pid" 2>/dev/null; do
+        tenths=$((tenths - 1))
+        sleep 0.1 8>&- 9>&-
+    done
 }
 
 field() {
