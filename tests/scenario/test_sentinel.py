@@ -265,6 +265,18 @@ def sentinels_have_a_login_of_their_own(world, kind, names):
 
 
 @once
+def a_user_of_a_sentinel_needs_few_rights(world, kind, names):
+    with Watched(n_replicas=0, n_sentinels=1) as watched:
+        watched.sentinels[0].ask("ACL", "SETUSER", "few", "on", ">mustard", "&+switch-master", "+subscribe",
+                                 "+sentinel|get-master-addr-by-name", "+sentinel|master", "+sentinel|sentinels")
+        one = world.actor(kind, url=watched.url("", "?sentinel_user=few&sentinel_password=mustard"))
+        one.acquire(*names).release().check()
+        wait_until(lambda: watched.sentinels[0].n_listeners() == 1, "it is subscribed")
+        refused = [line for line in watched.sentinels[0].ask("ACL", "LOG") if "few" in line]
+        check_equal(refused, [])
+
+
+@once
 def sentinels_that_are_far_away_are_waited_for(world, kind, names):
     """Each takes two round trips to answer, which is more than it has while another could be asked."""
     with Watched(n_replicas=0, n_sentinels=2, sentinel_password="mustard") as watched, contextlib.ExitStack() as stack:

@@ -1,5 +1,6 @@
 #include "check.h"
 
+#include "base/clock.h"
 #include "net/sock/master.h"
 
 #include <errno.h>
@@ -59,7 +60,9 @@ static const struct row {
      {{'a', 3, 'f', "-"}, {'a', 4, 's', "--"}, {'b', 3, 'l', "--l"}}},
     {"a sentinel is new, and right",
      {{'a', 3, 'f', "-"}, {'a', 0, 's', "--"}, {'b', 2, 'l', "--l"}}},
-    {"no epoch is known", {{'a', 0, 'f', "-"}, {'b', 0, 'o', "x-"}, {'c', 0, 'o', "xx-"}}},
+    {"there was no failover yet", {{'a', 0, 'f', "-"}, {'b', 0, 'o', "x-"}, {'c', 0, 'o', "xx-"}}},
+    {"no epoch is known",
+     {{'a', -1, 'f', "-"}, {'b', -1, 'o', "x-"}, {'a', -1, 'l', "x-l"}, {'c', -1, 'o', "xxx-"}}},
     {"the epoch of the master in use is learned",
      {{'a', 0, 'f', "-"}, {'b', 1, 'o'}, {'a', 2, 's'}, {'b', 1, 'l'}}},
 };
@@ -109,6 +112,38 @@ TEST(connections_lead_to_the_newest_master)
             (void)close(ends[i].fds[0]);
             (void)close(ends[i].fds[1]);
         }
+        rqli_master_fini(&master);
+    }
+}
+
+/* They may say the same until they have heard of it, and after the next failover. */
+TEST(sentinels_without_epochs_are_believed_after_a_while_if_they_name_the_master_before)
+{
+    static const struct {
+        const char *name;
+        int epoch;
+        int left_ms_ago;
+        bool is_believed;
+    } claims[] = {
+        {"just now", RQLI_MASTER_NO_EPOCH, 0, false},
+        {"long ago", RQLI_MASTER_NO_EPOCH, 3000, true},
+        {"long ago, but its epoch is over", 0, 3000, false},
+    };
+
+    EACH_ROW (row, claims) {
+        struct rqli_master_claim before = claim_of('a', row->epoch);
+        struct rqli_master_claim now = claim_of('b', row->epoch);
+        struct rqli_master_conn conn = {{0}};
+
+        rqli_master_init(&master);
+        enter(&conn, &before, -1);
+        assert_int_equal(rqli_master_join(&master, &conn, &before), RQLI_MASTER_FIRST);
+        assert_int_equal(rqli_master_join(&master, &conn, &now), RQLI_MASTER_OTHER);
+        if (row->left_ms_ago > 0) {
+            master.shared.left_us = rqli_now_us() - INT64_C(1000) * row->left_ms_ago;
+        }
+        assert_int_equal(rqli_master_hear(&master, &before), row->is_believed);
+        rqli_master_leave(&conn);
         rqli_master_fini(&master);
     }
 }

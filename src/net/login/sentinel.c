@@ -135,6 +135,7 @@ static void take_details(struct rqli_master_claim *out, const struct rqli_reply 
 {
     struct rqli_slice flags;
 
+    out->epoch = RQLI_MASTER_NO_EPOCH;
     if (reply->type == RQLI_REPLY_ARRAY) {
         flags = text_of_field(reply, "flags");
         out->is_down = memmem(flags.data, flags.length, "down", strlen("down")) != NULL;

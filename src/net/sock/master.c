@@ -1,17 +1,31 @@
 #include "net/sock/master.h"
 
+#include "base/clock.h"
+
 #include <stddef.h>
 #include <sys/socket.h>
 
+/* LEFT_US: by then all sentinels have heard of a failover, because they notify each other every two
+ * seconds. */
+enum { LEFT_US = 3000000 };
+
 void rqli_master_init(struct rqli_master *self)
 {
-    *self = (struct rqli_master){0};
+    *self = (struct rqli_master){.shared.epoch = RQLI_MASTER_NO_EPOCH};
     (void)pthread_mutex_init(&self->shared.mutex, NULL);
 }
 
 void rqli_master_fini(struct rqli_master *self)
 {
     (void)pthread_mutex_destroy(&self->shared.mutex);
+}
+
+/* Without epochs only time tells that another failover leads back to the server that was left.
+ * Caller holds self->shared.mutex. */
+static bool may_lead_back(const struct rqli_master *self)
+{
+    return self->shared.epoch == RQLI_MASTER_NO_EPOCH &&
+           rqli_now_us() - self->shared.left_us >= LEFT_US;
 }
 
 /* Caller holds self->shared.mutex. At the same epoch there is no way back: sentinels learn of a
@@ -24,7 +38,7 @@ static bool may_be_master(const struct rqli_master *self, const struct rqli_mast
     if (claim->epoch != self->shared.epoch) {
         return claim->epoch > self->shared.epoch;
     }
-    return !rqli_address_is(&claim->address, &self->shared.left);
+    return !rqli_address_is(&claim->address, &self->shared.left) || may_lead_back(self);
 }
 
 /* Caller holds self->shared.mutex. */
@@ -52,7 +66,7 @@ bool rqli_master_hear(struct rqli_master *self, const struct rqli_master_claim *
 void rqli_master_forget(struct rqli_master *self)
 {
     (void)pthread_mutex_lock(&self->shared.mutex);
-    self->shared.epoch = 0;
+    self->shared.epoch = RQLI_MASTER_NO_EPOCH;
     self->shared.left = (struct rqli_address){0};
     (void)pthread_mutex_unlock(&self->shared.mutex);
 }
@@ -80,6 +94,7 @@ static enum rqli_master_news confirm_claim(struct rqli_master *self,
         return RQLI_MASTER_SAME;
     }
     self->shared.left = self->shared.at;
+    self->shared.left_us = rqli_now_us();
     self->shared.at = claim->address;
     return is_first ? RQLI_MASTER_FIRST : RQLI_MASTER_OTHER;
 }

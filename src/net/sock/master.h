@@ -20,10 +20,13 @@
 struct rqli_site;
 struct rqli_sentinels;
 
+/* The sentinel's user may not ask for the epoch. It counts as older than all that are known. */
+enum { RQLI_MASTER_NO_EPOCH = -1 };
+
 /* A sentinel's answer. */
 struct rqli_master_claim {
     struct rqli_address address;
-    int64_t epoch; /* of the failover that made it the master; 0: none, or not known */
+    int64_t epoch; /* of the failover that made it the master; 0: none; or RQLI_MASTER_NO_EPOCH */
     bool is_down;  /* the sentinel takes it, or the one before it, for dead */
 };
 
@@ -42,6 +45,7 @@ struct rqli_master {
         pthread_mutex_t mutex;
         struct rqli_address at;   /* the server there has said so itself; host "": none has yet */
         struct rqli_address left; /* the master before it, at the same epoch */
+        int64_t left_us;          /* when it was left */
         int64_t epoch;            /* the highest that was reported for `at` */
         struct rqli_dlist conns;
     } shared; /* everything in here under shared.mutex */
