@@ -342,6 +342,21 @@ TEST(sentinels_that_know_less_are_believed_if_they_are_most_of_them_for_long)
     }
 }
 
+TEST(a_round_in_which_they_are_not_most_begins_the_time_again)
+{
+    struct rqli_master_claim claim;
+
+    confirm(master, OTHER_PORT - 1, 8);
+    say(0, OTHER_PORT, 3);
+    say(1, 0, 0);
+    master->said.older_us = rqli_now_us() - LONG_AGO_US;
+    assert_int_equal(find(0, &claim), RQL_E_UNAVAILABLE);
+    say(1, OTHER_PORT, 3);
+    assert_int_equal(find(0, &claim), RQL_E_UNAVAILABLE);
+    master->said.older_us = rqli_now_us() - LONG_AGO_US;
+    CHECK_OK(find(0, &claim));
+}
+
 static bool is_asked_often(void *data)
 {
     (void)data;

@@ -207,6 +207,16 @@ static bool were_set_up_anew(struct rqli_master *master)
     return is_long;
 }
 
+/* Notes that it is not so, or no longer, that most sentinels know older masters only. */
+static void forget_older(struct rqli_master *master)
+{
+    struct rqli_sentinels *self = master->sentinels;
+
+    (void)pthread_mutex_lock(&self->shared.mutex);
+    master->said.older_us = 0;
+    (void)pthread_mutex_unlock(&self->shared.mutex);
+}
+
 /* Begins the next round with another sentinel: the one that was first may have used up all time. */
 static void pass_over(struct rqli_sentinels *self)
 {
@@ -232,7 +242,9 @@ static rql_status fail_to_find(const struct rqli_master *master, rql_status stat
 static rql_status end_round(struct rqli_master *master, const struct round *round,
                             struct rqli_master_claim *out, rql_error *error)
 {
-    if (round->n_older * 2 > round->n_known && were_set_up_anew(master)) {
+    if (round->n_older * 2 <= round->n_known) {
+        forget_older(master);
+    } else if (were_set_up_anew(master)) {
         rqli_master_forget(master);
         *out = round->older;
         return RQL_OK;
