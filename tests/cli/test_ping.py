@@ -100,6 +100,18 @@ def test_tls_is_said_and_faults_name_host_and_reason(server, rql):
         check_equal((result.code, fields(result)["certificate"]), (0, "/CN=old, has ended"))
 
 
+def test_the_certificate_of_a_server_is_not_that_of_its_sentinel(server, rql):
+    """The one that was opened last was said."""
+    port, (made, key) = free_port(), authority().issue("sentinel")
+    with Server(certificate=authority().issue("master")) as own, \
+            Sentinel(f"tls-port {port}", "tls-replication yes", "tls-auth-clients no", f"tls-cert-file {made}",
+                     f"tls-key-file {key}", f"tls-ca-cert-file {authority().file}",
+                     f"sentinel monitor one 127.0.0.1 {own.tls_port} 1"):
+        url = f"rediss+sentinel://127.0.0.1:{port}/one?tls_ca_file={authority().file}"
+        for _ in range(10):
+            check_equal(described(rql("ping", url, "--json"))["tls_subject"], "/CN=master")
+
+
 def test_a_certificate_that_ends_soon_is_warned_of(server, rql):
     for days, warning in ((30, ""), (5, r"rql: .*: the certificate ends in [45] days; after that no client can connect\n")):
         with Server(certificate=authority().issue("localhost", dates=("-days", str(days)))) as own:

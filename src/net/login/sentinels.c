@@ -24,6 +24,16 @@ static int64_t least_share_us(const struct rqli_sentinels *self)
     return rqli_earlier(SENTINEL_MS * INT64_C(1000), part_us);
 }
 
+/* The certificates and the session of sentinels are their own. False: no memory. */
+static bool use_tls(struct rqli_sentinels *self, const struct rqli_site *site)
+{
+    const struct rqli_session *session = site->session;
+
+    return !session->url->sentinel_tls ||
+           rqli_tls_context_new(&self->site.tls, &session->tls_settings, session->subject, NULL) ==
+               RQL_OK;
+}
+
 struct rqli_sentinels *rqli_sentinels_new(const struct rqli_site *site)
 {
     static char where[] = "its sentinel";
@@ -45,7 +55,6 @@ struct rqli_sentinels *rqli_sentinels_new(const struct rqli_site *site)
     self->site = (struct rqli_site){
         .session = &self->session,
         .where = where,
-        .tls = url->sentinel_tls ? site->tls : NULL,
     };
     self->n_masters = url->n_masters;
     for (size_t i = 0; i < self->n_masters; i++) {
@@ -59,13 +68,14 @@ struct rqli_sentinels *rqli_sentinels_new(const struct rqli_site *site)
     self->n_named = self->shared.n_known = url->n_hosts;
     self->shared.share_us = least_share_us(self);
     self->changed_fd = rqli_fd_lift(rqli_os_event());
-    return self->changed_fd < 0 ? rqli_sentinels_free(self) : self;
+    return self->changed_fd < 0 || !use_tls(self, site) ? rqli_sentinels_free(self) : self;
 }
 
 struct rqli_sentinels *rqli_sentinels_free(struct rqli_sentinels *self)
 {
     if (self) {
         rqli_sentinel_fini(&self->asked);
+        self->site.tls = rqli_tls_context_free(self->site.tls);
         rqli_fd_drop(&self->changed_fd);
         for (size_t i = 0; i < self->n_masters; i++) {
             rqli_master_fini(&self->masters[i]);

@@ -19,7 +19,7 @@ enum { RQLI_SENTINELS_KNOWN_MAX = 2 * RQLI_SENTINELS_MAX + 1 };
 struct rqli_sentinels {
     struct rqli_url url;         /* their login; the texts are borrowed */
     struct rqli_session session; /* of the connections to them */
-    struct rqli_site site;       /* theirs; the TLS context is borrowed */
+    struct rqli_site site;       /* theirs, with a TLS context of its own */
     size_t n_named;              /* how many the URL names */
     struct rqli_sentinel asked;  /* used by the thread that asks */
     rqli_signal n_answers; /* that came, or did not; a thread that waits for one sleeps on it */
@@ -42,7 +42,7 @@ struct rqli_sentinels {
     struct rqli_master masters[]; /* in the order of the URL */
 };
 
-/* Creates the sentinels of a client's first site, which has its TLS and outlives them.
+/* Creates the sentinels of a client's first site, which outlives them.
  * NULL: no memory or no descriptor. */
 struct rqli_sentinels *rqli_sentinels_new(const struct rqli_site *site);
 struct rqli_sentinels *rqli_sentinels_free(struct rqli_sentinels *self);
