@@ -13,6 +13,9 @@
 /* The sentinels are asked every sentinel_check_ms, and every RQLI_PAUSE_SENTINEL while they give no
  * answer or say that a master is down. */
 
+/* After which a right that was missing is asked for again: a user may have got it. */
+enum { REFUSED_MS = 60000 };
+
 /* Logs in to a server that a sentinel names and that is not the one in use. If that server says
  * that it is the master, the login itself makes all connections go there. */
 static void try_node(struct rqli_master_watch *self, const struct rqli_master *master)
@@ -24,6 +27,16 @@ static void try_node(struct rqli_master_watch *self, const struct rqli_master *m
     self->probe.site = master->site;
     if (rqli_login(&self->probe, &nobody, deadline_us, &reading, NULL) == RQL_OK) {
         rqli_socket_close(&self->probe);
+    }
+}
+
+/* Subscribes to news of failovers. It does not need them, and the sentinels' user may lack the
+ * right: each refusal costs a connection. */
+static void subscribe(struct rqli_master_watch *self, int64_t now_us, int64_t deadline_us)
+{
+    if (now_us >= self->subscribe_us &&
+        rqli_sentinels_subscribe(self->sentinels, &self->news, deadline_us) == RQL_E_UNSUPPORTED) {
+        self->subscribe_us = rqli_after_ms(now_us, REFUSED_MS);
     }
 }
 
@@ -41,7 +54,7 @@ static int64_t ask_about(struct rqli_master_watch *self, struct rqli_master *mas
         try_node(self, master);
     }
     if (!status && !rqli_sentinel_is_open(&self->news)) {
-        (void)rqli_sentinels_subscribe(self->sentinels, &self->news, deadline_us);
+        subscribe(self, begun_us, deadline_us);
     }
     return is_fine ? rqli_after_ms(begun_us, self->client->options.sentinel_check_ms)
                    : begun_us + RQLI_PAUSE_SENTINEL.first_us;

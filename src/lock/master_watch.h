@@ -19,6 +19,7 @@ struct rqli_master_watch {
     rql_client *client;
     struct rqli_sentinels *sentinels;
     struct rqli_sentinel news;
+    int64_t subscribe_us;     /* when to try again, after a refusal */
     struct rqli_socket probe; /* a login that finds out whether a server is the master */
     atomic_bool shall_stop;
 };

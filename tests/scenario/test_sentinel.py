@@ -2,7 +2,9 @@
 """A master that sentinels watch: found, followed, and left at once when another is. RQL_TEST_LONG: with a thousand
 locks held and waited for."""
 import contextlib
+import itertools
 import os
+import re
 import time
 
 from harness import (FOREVER, MINUTE_MS, SLOW, Proxy, as_they_end, check, check_equal, check_served_in_order,
@@ -13,6 +15,7 @@ from watched import NAME, Node, Sentinel, Watched, await_asked, await_replicated
 
 FAR_S = 0.1  # one way
 FAR_TIMEOUT_MS = 3000
+CHECK_MS = 100  # the least
 BACK_S = 5 * SLOW  # from when another is the master
 
 
@@ -274,6 +277,24 @@ def a_user_of_a_sentinel_needs_few_rights(world, kind, names):
         wait_until(lambda: watched.sentinels[0].n_listeners() == 1, "it is subscribed")
         refused = [line for line in watched.sentinels[0].ask("ACL", "LOG") if "few" in line]
         check_equal(refused, [])
+
+
+@once
+def a_right_to_subscribe_that_is_missing_is_seldom_asked_for(world, kind, names):
+    """The master is found without it, but each time costs the sentinel a connection."""
+    with Watched(n_replicas=0, n_sentinels=1) as watched, contextlib.closing(
+            watched.sentinels[0].connection()) as sentinel:
+        sentinel.call("ACL", "SETUSER", "few", "on", ">mustard", "+sentinel")
+        one = world.actor(kind, url=watched.url("", "?sentinel_user=few&sentinel_password=mustard"),
+                          sentinel_check_ms=CHECK_MS)
+
+        def n_commands():
+            return int(re.search(r"total_commands_processed:(\d+)", sentinel.call("INFO", "stats"))[1])
+        one.acquire(*names).release().check()
+        mine = itertools.count(n_commands())
+        wait_until(lambda: n_commands() - next(mine) > 40, "it is often asked for the master")
+        refused = [dict(zip(entry[::2], entry[1::2])) for entry in sentinel.call("ACL", "LOG")]
+        check_equal([(entry["object"], entry["count"]) for entry in refused], [("subscribe", 1)])
 
 
 @once
