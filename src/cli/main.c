@@ -219,7 +219,9 @@ static void say_remedy(const rql_options *options, const rql_error *error)
                               strstr(error->message, "The user executing the script can't");
     char fix[DOCTOR_LINE];
 
-    if (strstr(error->message, "NOAUTH")) {
+    if (strstr(error->message, "NOAUTH") && strstr(error->message, "cannot find the master")) {
+        cli_say_sentinel_login(options->url);
+    } else if (strstr(error->message, "NOAUTH")) {
         cli_say_login(options->url);
     } else if (lacks_rights && doctor_write_rights(options, fix)) {
         cli_say("fix: %s", fix);

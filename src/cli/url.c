@@ -115,6 +115,12 @@ int cli_url_fault(const struct cli_args *args, const rql_error *error)
     return CLI_USAGE;
 }
 
+void cli_say_sentinel_login(const char *url)
+{
+    cli_say("fix: add %csentinel_password=PASSWORD to RQL_URL, with the password of the sentinels",
+            strchr(url, '?') ? '&' : '?');
+}
+
 void cli_say_login(const char *url)
 {
     const bool is_path = strncmp(url, "unix:", strlen("unix:")) == 0;

@@ -16,4 +16,7 @@ int cli_url_fault(const struct cli_args *args, const rql_error *error);
 /* Says on stderr how to give a login for this URL. */
 void cli_say_login(const char *url);
 
+/* Does the same for the sentinels, which have a login of their own. */
+void cli_say_sentinel_login(const char *url);
+
 #endif

@@ -166,6 +166,15 @@ def test_a_password_is_for_the_environment(server, rql):
         assert HINT not in result.err, result.err
 
 
+def test_a_sentinel_that_wants_a_password_is_named_as_such(server, rql):
+    with Sentinel("requirepass mustard", f"sentinel monitor one 127.0.0.1 {free_port()} 1") as sentinel:
+        url = f"redis+sentinel://127.0.0.1:{sentinel.port}/one"
+        for query, mark in ("", "?"), ("?sentinel_tls=false", "&"):
+            result = rql("ping", url + query)
+            check_equal(result.code, 69)
+            check_in(f"rql: fix: add {mark}sentinel_password=PASSWORD to RQL_URL, with the password of", result.err)
+
+
 def test_a_wrong_url_is_named_with_its_origin_and_a_guess(_server, rql):
     for url, said in (("localhost:6379", "localhost:6379 has no scheme; did you mean redis://localhost:6379?"),
                       ("locks/2", "locks/2 has no scheme; did you mean redis://locks/2?"),
