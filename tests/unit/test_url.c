@@ -296,6 +296,7 @@ static const struct {
     {"database", "redis+sentinel://a/m/x|redis+sentinel://u:sesame@a/m/1/2"},
     {"more than 16 sentinels", "redis+sentinel://a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q/m"},
     {"occurs twice", "redis+sentinel://a/m?sentinel_password=sesame&sentinel_password=sesame"},
+    {"sentinel_user needs a sentinel_password", "redis+sentinel://a/m?sentinel_user=x"},
     {"sentinel_tls", "redis+sentinel://a/m?sentinel_tls=true|rediss+sentinel://a/m?sentinel_tls=1"},
     {"percent-encoding in the query", "redis+sentinel://a/m?sentinel_password=sesame%"},
     {"redis+cluster:// or redis+shards://",

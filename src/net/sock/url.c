@@ -391,6 +391,9 @@ static rql_status read_by_sentinels(struct rqli_url *self, struct parts parts, r
     if (!status) {
         status = read_query(self, parts.query, error);
     }
+    if (!status && self->sentinel_user && !self->sentinel_password) {
+        status = rqli_fail(error, RQL_E_INVALID, "url: sentinel_user needs a sentinel_password");
+    }
     /* The text is as in the URL, so that decoded control bytes cannot break up a message. The path
      * follows the hosts there. */
     (void)rqli_slice_skip(&parts.path, "/");
