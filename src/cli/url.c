@@ -88,11 +88,12 @@ static size_t scheme_length(const char *url)
 /* Writes an explanation: the library's text, or a guess of the intended URL. */
 static void explain(char out[LINE_SIZE], const char *url, const char *why)
 {
+    const bool is_unknown = strncmp(why, "unknown scheme", strlen("unknown scheme")) == 0;
     const char *rest = strchr(why, ';');
 
-    if (is_host(url)) {
+    if (is_unknown && is_host(url)) {
         (void)snprintf(out, LINE_SIZE, "%s has no scheme; did you mean redis://%s?", url, url);
-    } else if (strncmp(why, "unknown scheme", 14) == 0 && scheme_length(url) > 0 && rest) {
+    } else if (is_unknown && scheme_length(url) > 0 && rest) {
         (void)snprintf(out, LINE_SIZE, "unknown scheme %.*s://%s", (int)scheme_length(url), url,
                        rest);
     } else {

@@ -186,6 +186,14 @@ def test_a_wrong_url_is_named_with_its_origin_and_a_guess(_server, rql):
             check_in(f"rql: {origin}: {said}", result.err)
 
 
+def test_a_wrong_folder_of_the_private_server_is_named(_server, rql):
+    for folder in "relative", "/" + 97 * "a":
+        result = rql("ping", "local:", RQL_LOCAL_DIR=folder)
+        check_equal((result.code, result.err),
+                    (64, "rql: URL: RQL_LOCAL_DIR must start with '/' and have at most 96 bytes\n"))
+    check_equal(rql("ping", "local:", RQL_LOCAL_DIR="/" + 95 * "a").code, 69)
+
+
 def test_no_message_has_a_password(_server, rql):
     for url in ("u:geheim@localhost:6379", "u:geheim", "geheim@h", "http://u:geheim@h", "redis:u:geheim", "/geheim/s?x",
                 "redis://u:geheim", "redis://u:geheim/h", "redis://h/geheim"):

@@ -174,6 +174,8 @@ enum {
     DATABASE_TEXT_SIZE = 16,
 };
 
+#define SOCKET_PATH_MAX (sizeof((struct sockaddr_un *)NULL)->sun_path - 1)
+
 #define SEVERAL_FORMS SENTINEL_FORM ", redis+cluster:// or redis+shards://"
 
 /* The host lists of arrangements that have several hosts. */
@@ -461,17 +463,11 @@ static rql_status read_nodes(struct rqli_url *self, struct parts parts, rql_erro
     return status ? status : name_server(self, parts.scheme, parts.host, "/", error);
 }
 
-/* Refuses a path that connect() would cut off, or take as relative to a folder that may change. */
-static rql_status check_socket_path(const char *path, rql_error *error)
+/* Returns false if connect() would cut the path off, or take it as relative to a folder that may
+ * change. */
+static bool is_socket_path(const char *path)
 {
-    struct sockaddr_un address;
-
-    if (path[0] != '/' || strlen(path) >= sizeof address.sun_path) {
-        return rqli_fail(error, RQL_E_INVALID,
-                         "url: the socket path must start with '/' and have at most %zu bytes",
-                         sizeof address.sun_path - 1);
-    }
-    return RQL_OK;
+    return path[0] == '/' && strlen(path) <= SOCKET_PATH_MAX;
 }
 
 /* Reads unix://[[user]:password@]/path[?db=database]. */
@@ -488,7 +484,12 @@ static rql_status read_unix(struct rqli_url *self, struct parts parts, rql_error
         status = percent_decode(&self->path, parts.path, "path", error);
     }
     if (!status) {
-        status = check_socket_path(self->path, error);
+        status =
+            is_socket_path(self->path)
+                ? RQL_OK
+                : rqli_fail(error, RQL_E_INVALID,
+                            "url: the socket path must start with '/' and have at most %zu bytes",
+                            SOCKET_PATH_MAX);
     }
     if (!status && parts.query.length > 0) {
         status = rqli_slice_skip(&parts.query, "db=")
@@ -524,7 +525,11 @@ static rql_status read_local(struct rqli_url *self, struct rqli_slice rest, rql_
     if (!self->path || !self->where) {
         return rqli_fail_nomem(error);
     }
-    return check_socket_path(self->path, error);
+    return is_socket_path(self->path)
+               ? RQL_OK
+               : rqli_fail(error, RQL_E_INVALID,
+                           "url: RQL_LOCAL_DIR must start with '/' and have at most %zu bytes",
+                           SOCKET_PATH_MAX - sizeof socket_name);
 }
 
 /* If it fails the caller frees the members that are set by then. */
