@@ -55,6 +55,7 @@ class Place:
         limit_ms = within_ms + SLACK_MS + self.world.kept_ms() - kept_ms
         self.leave(joiner)
         check(outcome.took_us < limit_ms * 1000, f"after {outcome.took_us} us")
+        self.refusal = outcome.error
         check(text in outcome.error and "local: " in outcome.error and "\n" not in outcome.error, outcome.error)
 
     def ask(self, *words):
@@ -379,6 +380,14 @@ def a_folder_that_is_not_ones_own_is_refused(place):
 
 
 @at_place
+def a_folder_that_cannot_be_written_to_is_refused(place):
+    os.mkdir(place.folder, 0o500)
+    if os.geteuid() == 0:
+        without_rights(place)
+    place.check_refused("cannot write to the folder")
+
+
+@at_place
 def a_busy_folder_costs_the_deadline(place):
     os.mkdir(place.folder, 0o700)
     busy = os.open(place.folder, os.O_RDONLY)
@@ -408,6 +417,11 @@ def a_server_that_does_not_come_up_costs_the_deadline(place):
         place.program(name, "#!/bin/sh\nexit 1\n")
     place.env["PATH"] = place.bin
     place.check_refused("the server did not answer in time", SHORT_MS)
+    log = place.folder + "/redis.log"  # it may name a priority: that of whoever runs the tests
+    check_equal("redis.log" in place.refusal, os.path.getsize(log) > 0, place.refusal)
+    with open(log, "a", encoding="ascii") as file:
+        file.write("no memory\n")
+    place.check_refused("redis.log beside it may say why", SHORT_MS)
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@
  */
 
 #define GUARD_LOCK_NAME "guard.lock"
+#define LOG_NAME "redis.log"
 #define DEFAULT_IDLE_S "60"
 #define DEFAULT_FOLDERS "/usr/local/bin:/usr/bin:/bin:/usr/sbin"
 
@@ -364,12 +365,24 @@ static bool answers_ping(int fd, int64_t deadline_us)
            memcmp(reply, pong, length) == 0;
 }
 
+/* Returns true if there is something to read, which a disk that is full has no room for. */
+static bool has_log(const struct visit *visit)
+{
+    struct stat info;
+
+    return fstatat(visit->folder_fd, LOG_NAME, &info, AT_SYMLINK_NOFOLLOW) == 0 && info.st_size > 0;
+}
+
 /* Starts a server and waits for its first PONG: the socket may exist before the server answers, or
  * may be left by a dead one. */
 static rql_status start_server(const struct visit *visit, int *out_fd, rql_error *error)
 {
-    rql_status status = start_guard("start", visit->folder, error);
+    rql_status status;
 
+    if (faccessat(visit->folder_fd, ".", W_OK, AT_EACCESS) != 0) {
+        return fail_at(visit->folder, "cannot write to the folder", error);
+    }
+    status = start_guard("start", visit->folder, error);
     if (status) {
         return status;
     }
@@ -382,10 +395,8 @@ static rql_status start_server(const struct visit *visit, int *out_fd, rql_error
         }
     } while (wait_a_step(visit->deadline_us));
     errno = ETIMEDOUT;
-    return rqli_fail(error, RQL_E_IO,
-                     "local: the server did not answer in time at %.120s; redis.log beside it may "
-                     "say why",
-                     visit->path);
+    return rqli_fail(error, RQL_E_IO, "local: the server did not answer in time at %.120s%s",
+                     visit->path, has_log(visit) ? "; " LOG_NAME " beside it may say why" : "");
 }
 
 /* Caller holds the lock of the folder. Starts a server if there is no socket (ENOENT), or one
