@@ -427,19 +427,31 @@ struct rqli_tls {
 
 /* ---- the reason of a failure ---- */
 
+/* Returns the text for an error of OpenSSL. */
+static const char *text_of(unsigned long code)
+{
+    const char *reason = ERR_reason_error_string(code);
+
+    if (ERR_GET_LIB(code) == ERR_LIB_SSL &&
+        ERR_GET_REASON(code) == SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED) {
+        return "the server wants a certificate of the client; set tls_cert_file and tls_key_file";
+    }
+    return reason ? reason : "it broke off";
+}
+
 /* Records why a call failed. Must come right after that call, because the error queue is the
  * thread's. */
 static void note_reason(struct rqli_tls *self)
 {
     long verdict = SSL_get_verify_result(self->ssl);
-    const char *reason = ERR_reason_error_string(ERR_peek_error());
+    const char *reason = text_of(ERR_peek_error());
 
     if (verdict != X509_V_OK && SSL_get_verify_mode(self->ssl) != SSL_VERIFY_NONE) {
         (void)snprintf(self->reason, sizeof self->reason, "%s: %s",
                        *self->culprit ? self->culprit : "its certificate",
                        X509_verify_cert_error_string(verdict));
     } else {
-        (void)snprintf(self->reason, sizeof self->reason, "%s", reason ? reason : "it broke off");
+        (void)snprintf(self->reason, sizeof self->reason, "%s", reason);
     }
     ERR_clear_error();
 }
