@@ -26,7 +26,7 @@ struct rqli_duty;
 
 /* All three are called on the thread, with the mutex, which they may release meanwhile. A call that
  * has done nothing, and that the server asks to repeat, is begun and written again without a `read`
- * in between. What the call reports may have changed by then, and must not count twice. */
+ * in between. Its subject may have changed by then, and nothing may count twice. */
 struct rqli_duty_ops {
     /* The duty is due. Returns true if its call is to be sent. False: it is over, and perhaps
      * freed, or it was set to another time. At the end of the client now_us is RQLI_NEVER_US. */

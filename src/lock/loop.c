@@ -411,10 +411,10 @@ static bool is_subscribed(const rql_loop *loop)
     return false;
 }
 
-/* Called once in each round, after the loop has slept. What kept the uv loop alive may have ended
- * meanwhile, so a loop with a subscriber asks for one more round, in which on_round() looks whether
- * anything is left. It holds nothing open while the uv loop sleeps, because two loops on one
- * uv_loop_t would keep each other alive. */
+/* Called once in each round, after the loop has slept. The last that kept the uv loop alive may
+ * have ended meanwhile, so a loop with a subscriber asks for one more round, in which on_round()
+ * looks whether anything is left. It holds nothing open while the uv loop sleeps, because two loops
+ * on one uv_loop_t would keep each other alive. */
 static void on_polled(uv_check_t *polled)
 {
     rql_loop *loop = polled->data;

@@ -108,8 +108,8 @@ static void write_buckets(struct rqli_writer *out, const rql_histogram *times,
     rqli_write_text(out, "\n");
 }
 
-/* Like snprintf(), returns the length of the whole text, whether or not there was room for it. What
- * the struct of an earlier program lacks is 0. */
+/* Like snprintf(), returns the length of the whole text, whether or not there was room for it.
+ * Members that the struct of an earlier program lacks are 0. */
 size_t rql_stats_openmetrics(const rql_stats *stats, char *buffer, size_t size)
 {
     rql_stats all;
