@@ -345,7 +345,6 @@ static int make_client(struct serve_reader *self)
 {
     rql_options *options = &self->args.options;
 
-    options->local_start = false;
     options->client_names = false;
     options->auto_swarm = false;
     if (rql_client_new(options, &self->session.client, &self->session.error) != RQL_OK) {
