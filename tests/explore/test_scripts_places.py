@@ -78,6 +78,15 @@ def test_a_request_that_was_removed_comes_back_to_a_full_queue(calls):
     check_equal(ask(calls, 2, max_waiters=1, score_us=first[7])[0], 0)
 
 
+def test_a_first_call_that_is_repeated_comes_back_too(calls):
+    """Its answer was lost, and meanwhile a Ruby has removed its place."""
+    let_wait(calls, 1)
+    check_equal(ask(calls, 2, max_waiters=1)[0], 0)
+    calls.acquire(3, QUEUED)
+    calls.ask("ZREM", "rql:lock_queue:a", acquirer(2))
+    check_equal((ask(calls, 2, max_waiters=1)[0], queue(calls)), (0, [3, 2]))
+
+
 def test_the_dead_make_room(calls):
     """Those of ours that are silent, among the first eight. A Ruby counts."""
     let_wait(calls, 1, 2, 3)
