@@ -1,10 +1,10 @@
 #include "base/error.h"
 
 #include "base/must.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -79,11 +79,6 @@ const char *rql_status_text(rql_status status)
     return "unknown status";
 }
 
-static bool is_within_character(char byte)
-{
-    return ((unsigned char)byte & 0xC0) == 0x80; /* of UTF-8 */
-}
-
 /* Takes the middle out of a line that is too long. It begins with the name of a lock or a server,
  * and ends with what has happened. */
 static void copy_ends(char out[RQL_ERROR_MESSAGE_SIZE], const char *line, size_t length)
@@ -92,10 +87,10 @@ static void copy_ends(char out[RQL_ERROR_MESSAGE_SIZE], const char *line, size_t
     size_t head = HEAD_LENGTH;
     size_t tail = length - (RQL_ERROR_MESSAGE_SIZE - HEAD_LENGTH - sizeof gap);
 
-    while (head > 0 && is_within_character(line[head])) {
+    while (head > 0 && rqli_continues_character(line[head])) {
         head--;
     }
-    while (is_within_character(line[tail])) {
+    while (rqli_continues_character(line[tail])) {
         tail++;
     }
     memcpy(out, line, head);

@@ -191,7 +191,7 @@ void rqli_write_seconds(struct rqli_writer *self, int64_t ms, const char *foreve
 static bool continues(const unsigned char *at, size_t count)
 {
     for (size_t i = 1; i <= count; i++) {
-        if ((at[i] & 0xC0) != 0x80) {
+        if (!rqli_continues_character((char)at[i])) {
             return false;
         }
     }

@@ -19,6 +19,12 @@ static inline struct rqli_slice rqli_slice_of(const char *text)
     return (struct rqli_slice){text, strlen(text)};
 }
 
+/* Returns whether this byte of UTF-8 continues a character, so that no cut may come before it. */
+static inline bool rqli_continues_character(char byte)
+{
+    return ((unsigned char)byte & 0xC0) == 0x80;
+}
+
 /* Cuts this many bytes off the front. */
 static inline struct rqli_slice rqli_slice_take(struct rqli_slice *rest, size_t length)
 {

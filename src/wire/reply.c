@@ -162,7 +162,7 @@ bool rqli_reply_did_nothing(const struct rqli_reply *reply)
 /* Ends a text that was cut, but not within a character of UTF-8. */
 static size_t put_cut(char *out, size_t length)
 {
-    while (length > 0 && ((unsigned char)out[length - 1] & 0xC0) == 0x80) {
+    while (length > 0 && rqli_continues_character(out[length - 1])) {
         length--;
     }
     if (length > 0 && ((unsigned char)out[length - 1] & 0x80)) {
