@@ -507,12 +507,16 @@ void cli_child_fini(struct cli_child *self)
     self->pid_fd = -1;
 }
 
+int cli_child_signal_of_end(const struct cli_child *self)
+{
+    return WIFSIGNALED(self->status) ? WTERMSIG(self->status) : 0;
+}
+
 /* Counts signals as a shell does, so that scripts that test for 130 or 143 keep working under
  * rql. */
 int cli_child_code(const struct cli_child *self)
 {
-    if (WIFSIGNALED(self->status)) {
-        return CLI_SIGNALLED + WTERMSIG(self->status);
-    }
-    return WEXITSTATUS(self->status);
+    const int signal_number = cli_child_signal_of_end(self);
+
+    return signal_number > 0 ? CLI_SIGNALLED + signal_number : WEXITSTATUS(self->status);
 }

@@ -53,6 +53,9 @@ int cli_child_read_stop(struct cli_child *self);
 /* Ends the guard. Does nothing if there is none. */
 void cli_child_fini(struct cli_child *self);
 
+/* Returns the signal that has ended the command; 0: it has ended by itself. */
+int cli_child_signal_of_end(const struct cli_child *self);
+
 /* Returns the exit code that says how the command ended, as a shell would. */
 int cli_child_code(const struct cli_child *self);
 

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 /* run, series, lock: the commands that acquire, and the watch over a command and its lock.
@@ -74,9 +73,7 @@ static void take_terminal(struct watch *self)
  * and ours gets it now: a shell in our group is to end its script. */
 static void take_terminal_at_end(struct watch *self)
 {
-    const int status = self->child.status;
-
-    if (self->is_given && WIFSIGNALED(status) && WTERMSIG(status) == SIGINT) {
+    if (self->is_given && cli_child_signal_of_end(&self->child) == SIGINT) {
         self->held->signal = SIGINT;
         (void)kill(0, SIGINT); /* this program has it blocked */
     }
@@ -354,11 +351,10 @@ static void watch_until_end(struct watch *self)
  * well: a shell stops its script at ^C, and systemd takes SIGTERM for a normal end. */
 static int code_of_end(const struct watch *self)
 {
-    const int status = self->child.status;
+    const int signal_number = cli_child_signal_of_end(&self->child);
 
-    return WIFSIGNALED(status) && WTERMSIG(status) == self->held->signal
-               ? -self->held->signal
-               : cli_child_code(&self->child);
+    return signal_number > 0 && signal_number == self->held->signal ? -signal_number
+                                                                    : cli_child_code(&self->child);
 }
 
 /* Starts the command and watches it until it has ended. Returns its exit code, or minus the signal
