@@ -182,6 +182,17 @@ void cli_args_init(struct cli_args *args, char **arguments);
  * CLI_DONE, or CLI_USAGE after reporting the error. */
 int cli_args_parse(struct cli_args *args, const struct cli_command *command);
 
+/* The names of a series, or the one of a single lock, which has it in `name` alone. */
+static inline size_t cli_args_count(const struct cli_args *self)
+{
+    return self->n_names > 0 ? self->n_names : 1;
+}
+
+static inline const char *cli_args_name(const struct cli_args *self, size_t index)
+{
+    return self->n_names > 0 ? self->names[index] : self->name;
+}
+
 /* Returns the head start of --priority or --head-start; CLI_UNSET: neither is given. */
 int64_t cli_head_start_ms(const struct cli_args *args);
 

@@ -133,13 +133,11 @@ static rql_status connect(const rql_options *options, rql_client **out, rql_erro
  * are left to the command. */
 static rql_status ask_about_names(rql_client *client, const struct cli_args *args, rql_error *error)
 {
-    const char *const *names = args->n_names > 0 ? args->names : &args->name;
-    const size_t count = args->n_names > 0 ? args->n_names : 1;
     rql_status status = RQL_OK;
     bool exists;
 
-    for (size_t i = 0; i < count && !cli_may_pass(status); i++) {
-        status = rql_lock_exists(client, names[i], &exists, error);
+    for (size_t i = 0; i < cli_args_count(args) && !cli_may_pass(status); i++) {
+        status = rql_lock_exists(client, cli_args_name(args, i), &exists, error);
     }
     return cli_may_pass(status) ? status : RQL_OK;
 }

@@ -100,11 +100,9 @@ static bool is_in_force(const struct cli_session *session, const char *name, int
 const char *cli_find_outer_lock(const struct cli_session *session)
 {
     const struct cli_args *args = session->args;
-    const size_t count = args->n_names > 0 ? args->n_names : 1;
 
-    for (size_t i = 0; i < count; i++) {
-        /* A single lock has its name in `name` alone. */
-        const char *name = args->n_names > 0 ? args->names[i] : args->name;
+    for (size_t i = 0; i < cli_args_count(args); i++) {
+        const char *name = cli_args_name(args, i);
         const int64_t token = cli_outer_token(name);
 
         if (token > 0 && is_in_force(session, name, token)) {

@@ -129,16 +129,6 @@ const char *cli_trace_parent(const struct cli_trace *self)
 
 /* ---- what is known of the wait ---- */
 
-static size_t count_names(const struct cli_trace *self)
-{
-    return self->args->n_names > 0 ? self->args->n_names : 1;
-}
-
-static const char *name_at(const struct cli_trace *self, size_t index)
-{
-    return self->args->n_names > 0 ? self->args->names[index] : self->args->name;
-}
-
 /* Notes a trace once, if there is one. Its text comes from another program, and may be anything. A
  * series that takes one lock after the other holds some of them itself. */
 static void add_link(struct cli_trace *self, const char *traceparent)
@@ -158,10 +148,10 @@ static void add_link(struct cli_trace *self, const char *traceparent)
 
 void cli_trace_look(struct cli_trace *self, rql_client *client)
 {
-    for (size_t i = 0; i < count_names(self) && self->n_links < CLI_LINKS_MAX; i++) {
+    for (size_t i = 0; i < cli_args_count(self->args) && self->n_links < CLI_LINKS_MAX; i++) {
         CLI_AUTO(rql_free) rql_holder_list *list = NULL;
 
-        if (rql_lock_holders(client, name_at(self, i), &list, NULL) != RQL_OK) {
+        if (rql_lock_holders(client, cli_args_name(self->args, i), &list, NULL) != RQL_OK) {
             return; /* the wait itself reports a server that does not answer */
         }
         for (size_t j = 0; j < list->count; j++) {
