@@ -373,10 +373,7 @@ static int64_t until_us(const struct rqli_acquire *acquire, int64_t now_us)
 /* The reply of a watch would come over the durable connection, also when the request is over. */
 static void leave_durable(struct rqli_acquire *acquire)
 {
-    if (acquire->watch) {
-        rqli_conn_loop_orphan(acquire->driver->loop->conn, acquire->watch);
-        acquire->watch = 0;
-    }
+    rqli_wait_drop_watch(acquire);
     acquire->driver->loop = &nodes_of(acquire)->first.op;
 }
 

@@ -92,17 +92,21 @@ rql_status rqli_wait_begin(struct rqli_acquire *self, rql_error *error)
     return status;
 }
 
-/* Leaves the waiters. The reply of a watch that is under way is dropped, because the acquisition
- * may wait again and arm another watch. */
+void rqli_wait_drop_watch(struct rqli_acquire *self)
+{
+    if (self->watch) {
+        rqli_conn_loop_orphan(self->driver->loop->conn, self->watch);
+        self->watch = 0;
+    }
+}
+
+/* Leaves the waiters. The acquisition may wait again and arm another watch. */
 static void leave(struct rqli_acquire *self)
 {
     if (rqli_waiter_has_joined(&self->waiter)) {
         rqli_pushes_leave(self->pushes, &self->waiter);
     }
-    if (self->watch) {
-        rqli_conn_loop_orphan(self->driver->loop->conn, self->watch);
-        self->watch = 0;
-    }
+    rqli_wait_drop_watch(self);
 }
 
 /* A push of the old node is dated by that node's clock and is not taken: the new node is asked. A

@@ -62,6 +62,10 @@ static inline bool rqli_wait_is_armed(const struct rqli_acquire *self, uint64_t 
 
 void rqli_wait_arm(struct rqli_acquire *self, uint64_t generation);
 
+/* On a loop: drops the reply of the watch that is under way on the driver's connection, if there is
+ * one. */
+void rqli_wait_drop_watch(struct rqli_acquire *self);
+
 /* Returns whether a watch may be armed now. A server that has no room for all watches gives up one
  * for each new one, and reports that as if the lock had changed: two waiters could take turns
  * without a pause. So a notice after which nothing has changed is followed by a pause, in which a
