@@ -66,7 +66,7 @@ class Place:
             connection.close()
 
     def is_deserted(self):
-        """Nobody listens. The guard may not have noticed."""
+        """No server listens. The guard may not have noticed."""
         with socket.socket(socket.AF_UNIX) as joining:
             return joining.connect_ex(self.socket) == errno.ECONNREFUSED
 
@@ -241,7 +241,7 @@ def the_server_has_no_limit_that_can_be_lifted(place):
     for soft, hard in limits(server):
         check_equal(soft, hard)
     log = read(place.folder + "/redis.log")
-    check("at most" not in log, log)  # it may name a priority: that of whoever runs the tests
+    check("at most" not in log, log)  # it may name a priority, that of the tests
 
 
 @at_place
@@ -270,12 +270,18 @@ def the_server_of_a_nice_root_is_not_nice(place):
 
 # ---- what is lost ----
 
-@at_place
-def the_next_joiner_replaces_a_lost_guard(place):
+def server_without_guard(place):
+    """It was joined, and runs on."""
     joined, server = place.join(), place.server()
     os.kill(parent_of(server), signal.SIGKILL)
     wait_until(lambda: not place.has_guard(), "it has no guard")
     place.leave(joined)
+    return server
+
+
+@at_place
+def the_next_joiner_replaces_a_lost_guard(place):
+    server = server_without_guard(place)
     joined = place.join()
     check_equal(place.server(), server)
     wait_until(place.has_guard, "it has a guard")
@@ -313,10 +319,7 @@ def a_lost_server_is_replaced_at_once(place):
 @at_place
 def a_stranger_with_the_number_of_the_server_is_left_alone(place):
     """As where the server and its next joiner are in two containers that share the folder."""
-    joined, server = place.join(), place.server()
-    os.kill(parent_of(server), signal.SIGKILL)
-    wait_until(lambda: not place.has_guard(), "it has no guard")
-    place.leave(joined)
+    server = server_without_guard(place)
     asked = place.base + "/asked"
     with subprocess.Popen(["sleep", "1000"]) as stranger:
         place.program("redis-cli", f"""#!/bin/sh
