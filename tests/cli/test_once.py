@@ -86,7 +86,7 @@ def test_a_lock_that_is_kept_from_the_last_period_is_waited_for(server, rql):
 
 
 def test_a_lock_that_comes_in_the_next_period_is_asked_for_again(_server, rql):
-    """Many of these periods end between the question and the grant; where all do, it is told."""
+    """Many of these periods end between the question and the grant; where all do, it says so."""
     period_ms = 3
     for _ in range(20):
         while True:

@@ -113,7 +113,7 @@ def test_readings_are_made_once_a_second_at_most(_server, rql):
         serve.locks(lambda _: True)
         begun_s, seen = time.monotonic(), set()
         wait_until(lambda: seen.add(serve.locks(lambda _: True)["at_us"]) or len(seen) > 1, "it is read again")
-        check_equal(serve.ask("/history.json")[0], 200)  # nobody has asked for it before, so that wakes what reads
+        check_equal(serve.ask("/history.json")[0], 200)  # the first question for it wakes the thread that reads
         wait_until(lambda: seen.add(serve.locks(lambda _: True)["at_us"]) or len(seen) > 3, "it is read again and again")
         assert time.monotonic() - begun_s > 1.5, seen
         assert all(later - earlier > 300_000 for earlier, later in itertools.pairwise(sorted(seen))), sorted(seen)

@@ -481,7 +481,7 @@ def test_a_share_is_given_back_beside_keys_of_a_foreign_type(calls):
 
 
 def test_a_lock_is_not_lowered_beside_a_key_of_a_foreign_type(calls):
-    """Its holder, who gets an error, has it as before."""
+    """Its holder gets an error, and has it as before."""
     for key in (QUEUE, RECORDS):
         calls.begin()
         calls.acquire(1, f"q{WAITS}", ttl_ms=5000)

@@ -159,7 +159,7 @@ def check_series(world, kind, shards):
 
 
 def start_rql(url, *words):
-    """Starts the program, without other variables of who runs the tests. A password may not be in a command line."""
+    """Starts the program, without other variables of the environment. A password may not be in a command line."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("RQL_")}
     return subprocess.Popen([os.environ["RQL_TEST_PROGRAM"], *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                             text=True, env={**env, "RQL_URL": url})

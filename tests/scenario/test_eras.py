@@ -41,7 +41,7 @@ def seen_of(actor):
 
 def learns_soon(held, names):
     began = time.monotonic()
-    wait_until(lambda: len(held.losses()) == len(names), "the loss is told")
+    wait_until(lambda: len(held.losses()) == len(names), "the loss is reported")
     took_s = time.monotonic() - began
     check(took_s <= SOON_S, f"it took {took_s:.3f} s")
 

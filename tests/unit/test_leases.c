@@ -552,7 +552,7 @@ TEST(who_takes_a_lock_back_waits_for_the_end_of_its_callback)
 static struct {
     atomic_bool has_ended;
     atomic_bool has_released; /* the thread */
-    atomic_bool was_alone;    /* the callback waited for the thread in vain */
+    atomic_bool was_alone;    /* the thread did not come while the callback waited */
 } ender;
 
 static bool is_true(void *data)

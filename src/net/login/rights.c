@@ -36,7 +36,7 @@ static char letter_of_rule(char letter)
 }
 
 /* Writes the missing ACL rule: "CLIENT ID" becomes "+client|id". A refused command may be named
- * together with the user, who may be called "channel". */
+ * together with the user, whose name may contain "channel". */
 static void write_rule(char out[RULE_SIZE], const char *command, const struct rqli_reply *reply)
 {
     bool is_command = strstr(reply->text.data, "permissions to run");
