@@ -213,15 +213,13 @@ int cli_refuse(struct cli_session *self, const char *why)
 /* Says how to get the rights, or the login, that the command lacked. */
 static void say_remedy(const rql_options *options, const rql_error *error)
 {
-    const bool lacks_rights = strstr(error->message, "NOPERM") ||
-                              strstr(error->message, "The user executing the script can't");
     char fix[DOCTOR_LINE];
 
     if (strstr(error->message, "NOAUTH") && strstr(error->message, "cannot find the master")) {
         cli_say_sentinel_login(options->url);
     } else if (strstr(error->message, "NOAUTH")) {
         cli_say_login(options->url);
-    } else if (lacks_rights && doctor_write_rights(options, fix)) {
+    } else if (error->status == RQL_E_AUTH && doctor_write_rights(options, fix)) {
         cli_say("fix: %s", fix);
     }
 }

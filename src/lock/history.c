@@ -81,8 +81,9 @@ static void drop(struct rqli_history *self, int64_t n_holds)
  * as long as the client lives. */
 static void on_error(struct rqli_history *self, const struct rqli_reply *reply)
 {
-    self->shared.is_refused =
-        rqli_reply_says(reply, "NOPERM") || rqli_reply_says(reply, "WRONGTYPE");
+    const rql_status status = rqli_reply_class(reply);
+
+    self->shared.is_refused = status == RQL_E_AUTH || status == RQL_E_WRONG_TYPE;
 }
 
 /* Returns whether a call was not sent, or was refused before it did anything. */

@@ -324,6 +324,19 @@ def test_a_user_without_the_right_goes_on_without_a_history(server, rql):
     check_in("rql:history", rql("doctor", "--all", RQL_URL=url).out)
 
 
+def test_a_user_without_a_command_of_the_history_is_refused_once(server, rql):
+    leave_out_in_cluster("a user of one partition")
+    url = server.add_user("reader", "~rql:*", "&*", "+@all", "-xadd", "-hincrby")
+    with Agent(rql, RQL_URL=url, RQL_HISTORY="all") as agent:
+        line = agent.connect()
+        before = n_failed(server)
+        for _ in range(2):
+            line.call("RQL.LOCK", "a")
+            line.call("RQL.UNLOCK", "a")
+            wait_until(lambda: n_failed(server) == before + 2, "usage and single hold are refused")
+    check_equal(n_failed(server), before + 2)
+
+
 def test_keys_of_foreign_types_are_named(server, rql):
     leave_out_in_cluster("keys without a partition")
     for key, command in (("rql:history", "XREVRANGE"), (None, "HSCAN")):
