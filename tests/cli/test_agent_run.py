@@ -48,7 +48,7 @@ def test_an_agent_may_be_named_by_the_environment(server, rql):
                 out = rql("run", "a", "--", PROGRAM, "info", "a", "--json", RQL_AGENT=value, RQL_LOCAL_DIR=folder.path("")).out
                 check_equal('"holder":' in out, holds, value)
             check_equal(rql("run", "a", "--agent", "--", "true", RQL_LOCAL_DIR=folder.path("")).code, 0)
-            check_equal(rql("once", "a", "--window", "1ms", "--", "true", RQL_AGENT=folder.path("none")).code, 0)
+            check_equal(rql("once", "b", "--window", "1m", "--", "true", RQL_AGENT=folder.path("none")).code, 0)
             os.rename(folder.path("agent.sock"), agent.path)
 
 

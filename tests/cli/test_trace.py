@@ -340,7 +340,7 @@ def test_an_ill_formed_variable_is_ignored(server, rql):
     for bad in ILL_FORMED:
         done = rql("run", "a", "--", *SHOW, TRACEPARENT=bad)
         check_equal((done.code, done.out, done.err), (0, bad + "\n", IGNORED if bad else ""))
-    for words in (("once", "b", "--window", "1ms", "--", "true"), ("lock", "c", "--ttl", "1ms"), ("series", "d", "--", "true")):
+    for words in (("once", "b", "--window", "1m", "--", "true"), ("lock", "c", "--ttl", "1ms"), ("series", "d", "--", "true")):
         done = rql(*words, TRACEPARENT="00")
         check_equal((done.code, done.err), (0, IGNORED))
     check_equal(rql("ls", TRACEPARENT="00").err, "")  # it takes no lock
