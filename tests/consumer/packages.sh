@@ -61,6 +61,39 @@ systemd-analyze verify rql-swarm.service rql-metrics.timer rql-elect@a.service r
 getent group rql >/dev/null
 [ -s /usr/share/rql/rql-alerts.yml ] && [ -s /usr/share/rql/rql-dashboard.json ]
 
+# The scripts of rql-swarm, called as dpkg calls them on a system that systemd runs. Programs that only write down how
+# they were called stand for the programs of systemd.
+mkdir "$work/control" "$work/programs" "$work/system"
+dpkg-deb --control "$folder"/rql-swarm_*.deb "$work/control"
+sed -i "s|/run/systemd/system|$work/system|" "$work"/control/p*
+for program in deb-systemd-helper deb-systemd-invoke systemctl systemd-sysusers; do
+    printf '#!/bin/sh\necho "%s $*" >>"%s"\n' "$program" "$work/calls" >"$work/programs/$program"
+    chmod 755 "$work/programs/$program"
+done
+
+call_script() {
+    script=$work/control/$1
+    shift
+    [ ! -e "$script" ] || PATH="$work/programs:$PATH" DPKG_MAINTSCRIPT_PACKAGE=rql-swarm sh "$script" "$@"
+}
+
+# An upgrade neither stops nor starts a unit.
+call_script prerm upgrade 2
+call_script preinst upgrade 1 2
+call_script postrm upgrade 2
+call_script postinst configure 1
+if grep -E ' (stop|start|restart|try-restart) ' "$work/calls"; then exit 1; fi
+
+# A removal stops each unit and the instances of each template.
+call_script prerm remove
+stopped=" $(sed -n 's/^deb-systemd-invoke stop //p' "$work/calls") "
+for unit in $(dpkg -L rql-swarm | sed -n 's|.*/systemd/system/||p' | sed 's/@\./@*./'); do
+    case $stopped in
+    *" $unit "*) ;;
+    *) echo "a removal does not stop $unit" >&2 && exit 1 ;;
+    esac
+done
+
 remove
 trap - EXIT
 [ ! -e /usr/bin/rql ] && [ ! -e /usr/include/rql ]
