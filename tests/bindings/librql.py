@@ -159,7 +159,10 @@ class Lock:
         call("rql_lock_lost_fd", self.handle, byref(lost))
 
         def wait():
-            ready, _, _ = select.select([lost.value, reader], [], [])
+            ends = select.poll()  # select() refuses a descriptor of 1024 or more
+            for end in (lost.value, reader):
+                ends.register(end, select.POLLIN)
+            ready = dict(ends.poll())
             os.close(reader)
             if lost.value in ready:
                 on_lost()

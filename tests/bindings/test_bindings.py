@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """librql from Python and from Ruby: the same scenarios for both (../scenario/harness.py), each worker a process of its
 language. Usage: test_bindings.py LIBRARY [WORD...], as for the scenarios."""
+import contextlib
 import itertools
 import os
 import pathlib
+import resource
 import shutil
 import signal
 import subprocess
@@ -12,7 +14,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(1, str(HERE.parent / "scenario"))
 import harness  # noqa: E402
-from harness import (MINUTE_MS, PATIENCE_S, Remote, check, check_equal, check_served_in_order,  # noqa: E402
+from harness import (MINUTE_MS, PATIENCE_S, LeftOut, Remote, check, check_equal, check_served_in_order,  # noqa: E402
                      scenario, wait_until)
 
 WORKERS = {"python": HERE / "worker.py", "ruby": HERE / "worker.rb"}
@@ -103,11 +105,34 @@ def a_lock_that_is_deleted_is_lost(world, kind, names):
     check_equal(len(held.losses()), 1, "losses told")
 
 
+# Prepended to each program: `client`, and `name`, the lock.
+BEGINNINGS = {
+    "python": ([sys.executable, "-c"], "import sys\nimport librql\nclient, name = librql.Client(sys.argv[1]), sys.argv[2]\n"),
+    "ruby": (["ruby", "-I.", "-e"], "require 'librql'\n$stdout.sync = true\nclient, name = Rql::Client.new(ARGV[0]), ARGV[1]\n"),
+}
+
+
+@contextlib.contextmanager
+def program(world, language, text, names):
+    """A process that runs this text."""
+    command, beginning = BEGINNINGS[language]
+    with subprocess.Popen([*command, beginning + text, world.server.url, *names], cwd=HERE, text=True, bufsize=1,
+                          env={**os.environ, "RQL_LIBRARY": world.program}, stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def output(process):
+    """What the process prints until it ends."""
+    return process.communicate(timeout=PATIENCE_S)[0]
+
+
 WAITER = """
-import sys
-import librql
 try:
-    librql.Client(sys.argv[1]).acquire(sys.argv[2], timeout_ms=None)
+    client.acquire(name, timeout_ms=None)
 except KeyboardInterrupt:
     print("interrupted", flush=True)
 """
@@ -117,16 +142,42 @@ except KeyboardInterrupt:
 def ctrl_c_ends_a_wait(world, _kind, names):
     """At once, and the request leaves the queue."""
     held = worker(world, "python").acquire(*names, ttl_ms=MINUTE_MS)
-    with subprocess.Popen([sys.executable, "-c", WAITER, world.server.url, *names], cwd=HERE, text=True,
-                          env={**os.environ, "RQL_LIBRARY": world.program}, stdout=subprocess.PIPE) as process:
-        try:
-            world.await_queue(names, 1)
-            process.send_signal(signal.SIGINT)
-            check_equal(process.communicate(timeout=PATIENCE_S)[0], "interrupted\n")
-        finally:
-            process.kill()
+    with program(world, "python", WAITER, names) as process:
+        world.await_queue(names, 1)
+        process.send_signal(signal.SIGINT)
+        check_equal(output(process), "interrupted\n")
     world.await_queue(names, 0)
     held.release().check()
+
+
+MANY_DESCRIPTORS = {"python": """
+import os, resource, threading
+resource.setrlimit(resource.RLIMIT_NOFILE, (MANY + 200, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+opened, lost = [os.open("/dev/null", os.O_RDONLY) for _ in range(MANY)], threading.Event()
+client.acquire(name, ttl_ms=1500, on_lost=lost.set)
+print("held", flush=True)
+lost.wait()
+print("lost")
+""", "ruby": """
+Process.setrlimit(:NOFILE, MANY + 200, Process.getrlimit(:NOFILE)[1])
+opened, lost = Array.new(MANY) { File.open("/dev/null") }, Queue.new
+client.acquire(name, ttl_ms: 1500, auto_extend: true, on_lost: -> { lost.push(nil) })
+puts "held"
+lost.pop
+puts "lost"
+"""}
+MANY = 1100  # descriptors: select() knows 1024
+
+
+@each
+def a_loss_is_reported_with_many_descriptors(world, kind, names):
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if most != resource.RLIM_INFINITY and most < MANY + 200:
+        raise LeftOut(f"a process may have {most} descriptors only")
+    with program(world, kind, MANY_DESCRIPTORS[kind].replace("MANY", str(MANY)), names) as process:
+        check_equal(process.stdout.readline(), "held\n")
+        world.ask("DEL", "rql:lock:lock0")
+        check_equal(output(process), "lost\n")
 
 
 if __name__ == "__main__":
