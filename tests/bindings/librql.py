@@ -11,6 +11,7 @@ import ctypes
 import os
 import select
 import signal
+import socket
 import threading
 from ctypes import POINTER, byref, c_char_p, c_int, c_int64, c_size_t, c_void_p
 
@@ -154,16 +155,17 @@ class Lock:
             self.watch(on_lost)
 
     def watch(self, on_lost):
-        """Until the lock is lost, or release() closes the pipe: the library closes its descriptor with the lock."""
-        lost, (reader, self.writer) = c_int(), os.pipe()
+        """Until the lock is lost, or release() closes the writer: the library closes its descriptor with the lock.
+        A socket can be closed twice, and the number of a pipe cannot: another file may have it by then."""
+        lost, (reader, self.writer) = c_int(), socket.socketpair()
         call("rql_lock_lost_fd", self.handle, byref(lost))
 
         def wait():
-            ends = select.poll()  # select() refuses a descriptor of 1024 or more
-            for end in (lost.value, reader):
-                ends.register(end, select.POLLIN)
-            ready = dict(ends.poll())
-            os.close(reader)
+            with reader, self.writer:  # the program need not keep the Lock
+                ends = select.poll()  # select() refuses a descriptor of 1024 or more
+                for end in (lost.value, reader.fileno()):
+                    ends.register(end, select.POLLIN)
+                ready = dict(ends.poll())
             if lost.value in ready:
                 on_lost()
 
@@ -176,7 +178,7 @@ class Lock:
     def release(self):
         """Raises Failure, also if the lock had ended before. No loss is reported from then on."""
         if self.watcher:
-            os.close(self.writer)
+            self.writer.close()
             if threading.current_thread() is not self.watcher:
                 self.watcher.join()
         handle, self.handle = self.handle, None

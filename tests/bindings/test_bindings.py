@@ -180,6 +180,28 @@ def a_loss_is_reported_with_many_descriptors(world, kind, names):
         check_equal(output(process), "lost\n")
 
 
+RELEASED_TWICE = {"python": """
+import os
+lock = client.acquire(name, on_lost=lambda: None)
+lock.release()
+opened = [os.open("/dev/zero", os.O_RDONLY) for _ in range(8)]
+lock.release()
+print(sum(len(os.read(one, 1)) for one in opened))
+""", "ruby": """
+lock = client.acquire(name, on_lost: -> {})
+lock.release
+opened = Array.new(8) { File.open("/dev/zero") }
+lock.release
+puts opened.sum { |one| one.sysread(1).size }
+"""}
+
+
+@each
+def a_second_release_closes_no_descriptor_of_the_program(world, kind, names):
+    with program(world, kind, RELEASED_TWICE[kind], names) as process:
+        check_equal(output(process), "8\n")
+
+
 if __name__ == "__main__":
     for missing in sorted(WORKERS.keys() - set(THERE)):
         print(f"# there is no {missing} in PATH: its scenarios are left out", flush=True)
