@@ -54,8 +54,50 @@ module Rql
     fine.include?(status) ? status : raise(Failure.new(status, error))
   end
 
-  # What a call writes into memory of a pointer's size.
-  def self.pointer = Fiddle::Pointer.malloc(Fiddle::SIZEOF_VOIDP, Fiddle::RUBY_FREE)
+  # What a call writes into memory of a pointer's size; NULL until then.
+  def self.pointer
+    place = Fiddle::Pointer.malloc(Fiddle::SIZEOF_VOIDP, Fiddle::RUBY_FREE)
+    place[0, place.size] = "\0" * place.size
+    place
+  end
+
+  # Returns what the block returns, or raises what it raises. To the library a thread is an acquirer. A second thread is
+  # the acquirer in place of the main thread: Ruby calls handlers of signals on the main thread, and cannot do so while
+  # that thread waits inside the library. If the main thread is interrupted, `cancel` makes the block end soon.
+  def self.as_acquirer(cancel = nil, &block)
+    Thread.current == Thread.main ? CallThread.of_main_thread.call(cancel, &block) : yield
+  end
+
+  # Runs blocks, always on the same thread.
+  class CallThread
+    # A child process has only the thread that has forked.
+    def self.of_main_thread = @of_main&.alive? ? @of_main : (@of_main = new)
+
+    def initialize
+      @blocks = Queue.new
+      # A thread inherits what handle_interrupt() has set.
+      @thread = Thread.new { Thread.handle_interrupt(Object => :immediate) { loop { @blocks.pop.call } } }
+    end
+
+    def alive? = @thread.alive?
+
+    def call(cancel)
+      value, error, ended = nil, nil, Queue.new
+      @blocks << lambda do
+        value = yield
+      rescue Exception => error # to be raised by the caller
+      ensure
+        ended.close
+      end
+      begin
+        Thread.handle_interrupt(Object => :immediate) { ended.pop }
+      ensure
+        cancel&.call
+        ended.pop # nil as soon as the queue is closed
+      end
+      error ? raise(error) : value
+    end
+  end
 
   # Memory of the library's size with the gem's defaults, and the values set by name, which are texts. Those of a
   # client are borrowed by it.
@@ -83,16 +125,25 @@ module Rql
 
     def connect = Rql.call(:rql_client_connect, @handle)
     def close = Library.rql_client_free(@handle)
-    def acquirer_id = Library.rql_client_acquirer_id(@handle, 0, "\0" * ID_SIZE).to_s
-    def host_id = Library.rql_client_host_id(@handle, "\0" * ID_SIZE).to_s
+    def acquirer_id = Rql.as_acquirer { Library.rql_client_acquirer_id(@handle, 0, "\0" * ID_SIZE).to_s }
+    def host_id = Rql.as_acquirer { Library.rql_client_host_id(@handle, "\0" * ID_SIZE).to_s }
 
-    # A Lock, which a block is given and which ends with it. on_lost is called on a thread of its own.
+    # A Lock, which a block is given and which ends with it. on_lost is called on a thread of its own. On the main thread
+    # Ctrl-C, other signals whose handler raises, Timeout and Thread#raise end the wait at once. On another thread the
+    # exception is raised when the wait has ended. Either way the lock is released if it was acquired.
     def acquire(name, on_lost: nil, **options)
-      settings = Rql.options(:rql_lock_options, [@handle], texts = options.transform_values(&:to_s)) # borrowed
-      Rql.call(:rql_lock_acquire, @handle, name, settings, made = Rql.pointer)
-      lock = Lock.new(made.ptr, on_lost)
-      return lock unless block_given?
-      begin yield lock ensure lock.release end
+      made, lock, is_returned = Rql.pointer, nil, false
+      Thread.handle_interrupt(Object => :never) do
+        wait_for(name, options, made)
+        lock = Lock.new(made.ptr)
+      end
+      lock.watch(on_lost) if on_lost
+      return yield lock if block_given?
+      is_returned = true
+      lock
+    ensure
+      lock ||= Lock.new(made.ptr) unless made.ptr.null? # the handler of a signal raised in between
+      lock&.release unless is_returned
     end
 
     # nil: there is none.
@@ -108,6 +159,20 @@ module Rql
 
     private
 
+    # Makes a request, and waits until it has ended. On the main thread an exception meanwhile cancels the request.
+    def wait_for(name, options, made)
+      return request(name, options, made) unless Thread.current == Thread.main
+      reader, writer = IO.pipe
+      Rql.as_acquirer(-> { writer.close }) { request(name, { cancel_fd: reader.fileno, **options }, made) }
+    ensure
+      [reader, writer].compact.each(&:close)
+    end
+
+    def request(name, options, made)
+      settings = Rql.options(:rql_lock_options, [@handle], texts = options.transform_values(&:to_s)) # borrowed
+      Rql.call(:rql_lock_acquire, @handle, name, settings, made)
+    end
+
     def look(kind, struct, name)
       return if Rql.call("rql_#{kind}_inspect", @handle, name, made = Rql.pointer, fine: [0, NOT_FOUND]) == NOT_FOUND
       info = struct.new(made.ptr)
@@ -119,10 +184,17 @@ module Rql
   class Lock
     attr_reader :token
 
-    def initialize(handle, on_lost)
+    def initialize(handle)
       @handle = handle
       @token = Library.rql_lock_token(handle)
-      watch(on_lost) if on_lost
+    end
+
+    # Until the lock is lost or has ended.
+    def watch(on_lost)
+      Rql.call(:rql_lock_lost_fd, @handle, fd = Rql.pointer)
+      lost = IO.for_fd(fd[0, Fiddle::SIZEOF_INT].unpack1("i"), autoclose: false)
+      reader, @end_of_watch = IO.pipe
+      @watcher = Thread.new { on_lost.call if IO.select([lost, reader]).first.include?(lost) }
     end
 
     def state = Library.rql_lock_get_state(@handle)
@@ -133,13 +205,6 @@ module Rql
     def forget = Library.rql_lock_forget(unwatched)
 
     private
-
-    def watch(on_lost)
-      Rql.call(:rql_lock_lost_fd, @handle, fd = Rql.pointer)
-      lost = IO.for_fd(fd[0, Fiddle::SIZEOF_INT].unpack1("i"), autoclose: false)
-      reader, @end_of_watch = IO.pipe
-      @watcher = Thread.new { on_lost.call if IO.select([lost, reader]).first.include?(lost) }
-    end
 
     def unwatched
       @end_of_watch&.close

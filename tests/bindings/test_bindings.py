@@ -105,11 +105,16 @@ def a_lock_that_is_deleted_is_lost(world, kind, names):
     check_equal(len(held.losses()), 1, "losses told")
 
 
-# Prepended to each program: `client`, and `name`, the lock.
-BEGINNINGS = {
-    "python": ([sys.executable, "-c"], "import sys\nimport librql\nclient, name = librql.Client(sys.argv[1]), sys.argv[2]\n"),
-    "ruby": (["ruby", "-I.", "-e"], "require 'librql'\n$stdout.sync = true\nclient, name = Rql::Client.new(ARGV[0]), ARGV[1]\n"),
-}
+# Each program begins with this: `client`, and `name`, the name of the lock.
+BEGINNINGS = {"python": ([sys.executable, "-c"], """
+import sys
+import librql
+client, name = librql.Client(sys.argv[1]), sys.argv[2]
+"""), "ruby": (["ruby", "-I.", "-e"], """
+require "librql"
+$stdout.sync = true
+client, name = Rql::Client.new(ARGV[0]), ARGV[1]
+""")}
 
 
 @contextlib.contextmanager
@@ -130,24 +135,87 @@ def output(process):
     return process.communicate(timeout=PATIENCE_S)[0]
 
 
-WAITER = """
+WAITER = {"python": """
 try:
     client.acquire(name, timeout_ms=None)
 except KeyboardInterrupt:
     print("interrupted", flush=True)
-"""
+""", "ruby": """
+begin
+  client.acquire(name, timeout_ms: "forever", retry_count: "forever")
+rescue Interrupt
+  puts "interrupted"
+end
+"""}
 
 
-@scenario(kinds=["python"], counts=[1])
-def ctrl_c_ends_a_wait(world, _kind, names):
+@each
+def ctrl_c_ends_a_wait(world, kind, names):
     """At once, and the request leaves the queue."""
     held = worker(world, "python").acquire(*names, ttl_ms=MINUTE_MS)
-    with program(world, "python", WAITER, names) as process:
+    with program(world, kind, WAITER[kind], names) as process:
         world.await_queue(names, 1)
         process.send_signal(signal.SIGINT)
         check_equal(output(process), "interrupted\n")
     world.await_queue(names, 0)
     held.release().check()
+
+
+TIMEOUT = """
+require "timeout"
+begin
+  Timeout.timeout(0.2) { client.acquire(name, timeout_ms: "forever", retry_count: "forever") }
+rescue Timeout::Error
+  puts "timed out"
+end
+"""
+
+
+@scenario(kinds=[name for name in THERE if name == "ruby"], counts=[1])
+def timeout_ends_a_wait_of_the_main_thread(world, kind, names):
+    held = worker(world, "python").acquire(*names, ttl_ms=MINUTE_MS)
+    with program(world, kind, TIMEOUT, names) as process:
+        check_equal(output(process), "timed out\n")
+    world.await_queue(names, 0)
+    held.release().check()
+
+
+RAISED = """
+thread = Thread.new do
+  client.acquire(name, timeout_ms: "forever", retry_count: "forever", ttl_ms: 60_000)
+rescue RuntimeError => e
+  puts e.message
+end
+$stdin.gets
+thread.raise("raised")
+puts "wanted"
+thread.join
+$stdin.gets
+"""
+
+
+@scenario(kinds=[name for name in THERE if name == "ruby"], counts=[1])
+def what_is_raised_in_a_thread_that_waits_leaves_no_lock(world, kind, names):
+    held = worker(world, "python").acquire(*names, ttl_ms=MINUTE_MS)
+    with program(world, kind, RAISED, names) as process:
+        world.await_queue(names, 1)
+        process.stdin.write("\n")
+        check_equal(process.stdout.readline(), "wanted\n")
+        held.release().check()
+        check_equal(process.stdout.readline(), "raised\n")
+        check_equal(world.ask("EXISTS", "rql:lock:lock0"), 0, "locks left behind")
+
+
+MAIN_THREAD = """
+2.times { client.acquire(name) { |_lock| puts client.lock_info(name)["acquirer_id"] == client.acquirer_id } }
+client.acquire(name) { client.acquire(name, fail_fast: true, conflict_strategy: "work_through") { puts "again" } }
+"""
+
+
+@scenario(kinds=[name for name in THERE if name == "ruby"], counts=[1])
+def the_main_thread_is_one_acquirer(world, kind, names):
+    with program(world, kind, MAIN_THREAD, names) as process:
+        check_equal(output(process), "true\ntrue\nagain\n")
 
 
 MANY_DESCRIPTORS = {"python": """
