@@ -122,17 +122,21 @@ class Client:
         thread of its own."""
         settings = ctypes.create_string_buffer(library.rql_lock_options_size())
         library.rql_lock_options_init_sized(self.handle, settings, len(settings))
-        handle = c_void_p()
+        handle, lock = c_void_p(), None
         try:
             with interruptible(options) as wanted:
                 texts = fill(settings, "rql_lock_options_set", wanted)
                 call("rql_lock_acquire", self.handle, name.encode(), settings, byref(handle))
                 del texts
+            lock = Lock(handle)
+            if on_lost:
+                lock.watch(on_lost)
+            return lock
         except BaseException:
-            if handle:  # the signal came together with the lock
-                library.rql_lock_release(handle, byref(Error()))
+            if handle:  # the signal came together with the lock, or there is no descriptor or thread to watch it
+                with contextlib.suppress(Failure):
+                    (lock or Lock(handle)).release()
             raise
-        return Lock(handle, on_lost)
 
     def queue(self, name):
         """Who waits, first in line first, as acquirer ids."""
@@ -148,11 +152,9 @@ class Client:
 
 
 class Lock:
-    def __init__(self, handle, on_lost):
+    def __init__(self, handle):
         self.handle, self.watcher = handle, None
         self.token = library.rql_lock_token(handle)
-        if on_lost:
-            self.watch(on_lost)
 
     def watch(self, on_lost):
         """Until the lock is lost, or release() closes the writer: the library closes its descriptor with the lock.
@@ -169,8 +171,9 @@ class Lock:
             if lost.value in ready:
                 on_lost()
 
-        self.watcher = threading.Thread(target=wait, daemon=True)
-        self.watcher.start()
+        watcher = threading.Thread(target=wait, daemon=True)
+        watcher.start()
+        self.watcher = watcher
 
     def state(self):
         return library.rql_lock_get_state(self.handle)

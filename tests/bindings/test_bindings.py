@@ -270,6 +270,50 @@ def a_second_release_closes_no_descriptor_of_the_program(world, kind, names):
         check_equal(output(process), "8\n")
 
 
+# With each number of free descriptors up to the one that suffices. A lock that was left behind would be refused.
+FEW_DESCRIPTORS = {"python": """
+import os, resource
+most = resource.getrlimit(resource.RLIMIT_NOFILE)
+client.acquire(name, on_lost=lambda: None).release()
+is_made, refused = False, 0
+while not is_made:
+    opened = {int(one) for one in os.listdir("/proc/self/fd")}
+    free = [number for number in range(1000) if number not in opened]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free[refused], most[1]))
+    try:
+        client.acquire(name, on_lost=lambda: None).release()
+        is_made = True
+    except (OSError, librql.Failure):
+        refused += 1
+    resource.setrlimit(resource.RLIMIT_NOFILE, most)
+    client.acquire(name, fail_fast=True).release()
+print("refused" if refused > 0 else "")
+""", "ruby": """
+most = Process.getrlimit(:NOFILE)
+client.acquire(name, on_lost: -> {}).release
+is_made, refused = false, 0
+until is_made
+  free = (0..999).to_a - Dir.children("/proc/self/fd").map(&:to_i)
+  Process.setrlimit(:NOFILE, free[refused], most[1])
+  begin
+    client.acquire(name, on_lost: -> {}).release
+    is_made = true
+  rescue SystemCallError, Rql::Failure
+    refused += 1
+  end
+  Process.setrlimit(:NOFILE, *most)
+  client.acquire(name, fail_fast: true).release
+end
+puts "refused" if refused > 0
+"""}
+
+
+@each
+def a_lock_that_cannot_be_watched_is_released(world, kind, names):
+    with program(world, kind, FEW_DESCRIPTORS[kind], names) as process:
+        check_equal(output(process), "refused\n")
+
+
 if __name__ == "__main__":
     for missing in sorted(WORKERS.keys() - set(THERE)):
         print(f"# there is no {missing} in PATH: its scenarios are left out", flush=True)
