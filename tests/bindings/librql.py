@@ -86,17 +86,20 @@ def fill(options, set_by, values):
 @contextlib.contextmanager
 def interruptible(options):
     """In the main thread a signal that Python handles, such as Ctrl-C, ends the wait: Python writes to a pipe when the
-    signal arrives, and cancel_fd is the pipe's other end. Python calls its handler when the call has returned."""
+    signal arrives, and cancel_fd is the pipe's other end. Python calls its handler when the call has returned. asyncio
+    has a descriptor of its own for the numbers of signals, and gets those that came meanwhile."""
     if threading.current_thread() is not threading.main_thread():
         yield options
         return
-    reader, writer = os.pipe()
-    os.set_blocking(writer, False)
+    reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     try:
         yield {"cancel_fd": reader, **options}
     finally:
         signal.set_wakeup_fd(before)
+        with contextlib.suppress(BlockingIOError):  # there was no signal, or the buffer of asyncio is full
+            if before != -1:
+                os.write(before, os.read(reader, select.PIPE_BUF))
         os.close(reader)
         os.close(writer)
 

@@ -161,6 +161,30 @@ def ctrl_c_ends_a_wait(world, kind, names):
     held.release().check()
 
 
+UNDER_ASYNCIO = """
+import asyncio, signal
+async def main():
+    stopped = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
+    try:
+        client.acquire(name, timeout_ms=None)
+    except librql.Failure as failure:
+        print(failure)
+    await stopped.wait()
+asyncio.run(main())
+"""
+
+
+@scenario(kinds=["python"], counts=[1])
+def a_signal_that_ends_a_wait_reaches_asyncio(world, kind, names):
+    held = worker(world, "python").acquire(*names, ttl_ms=MINUTE_MS)
+    with program(world, kind, UNDER_ASYNCIO, names) as process:
+        world.await_queue(names, 1)
+        process.send_signal(signal.SIGTERM)
+        check_equal(output(process), "cancelled by its caller\n")
+    held.release().check()
+
+
 TIMEOUT = """
 require "timeout"
 begin
