@@ -118,6 +118,8 @@ class Client:
 
     def acquirer_id(self):
         """Of the calling thread."""
+        if not self.handle:  # the other calls refuse it themselves
+            raise ValueError("the client is closed")
         return library.rql_client_acquirer_id(self.handle, 0, ctypes.create_string_buffer(ID_SIZE)).decode()
 
     def acquire(self, name, on_lost=None, **options):

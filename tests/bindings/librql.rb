@@ -123,10 +123,16 @@ module Rql
       @handle = made.ptr
     end
 
-    def connect = Rql.call(:rql_client_connect, @handle)
-    def close = Library.rql_client_free(@handle)
-    def acquirer_id = Rql.as_acquirer { Library.rql_client_acquirer_id(@handle, 0, "\0" * ID_SIZE).to_s }
-    def host_id = Rql.as_acquirer { Library.rql_client_host_id(@handle, "\0" * ID_SIZE).to_s }
+    def connect = Rql.call(:rql_client_connect, handle)
+    def acquirer_id = Rql.as_acquirer { Library.rql_client_acquirer_id(handle, 0, "\0" * ID_SIZE).to_s }
+    def host_id = Rql.as_acquirer { Library.rql_client_host_id(handle, "\0" * ID_SIZE).to_s }
+
+    # Every other call raises IOError from then on.
+    def close
+      closed, @handle = @handle, nil
+      Library.rql_client_free(closed)
+      nil
+    end
 
     # A Lock, which a block is given and which ends with it. on_lost is called on a thread of its own. On the main thread
     # Ctrl-C, other signals whose handler raises, Timeout and Thread#raise end the wait at once. On another thread the
@@ -159,6 +165,8 @@ module Rql
 
     private
 
+    def handle = @handle || raise(IOError, "the client is closed")
+
     # Makes a request, and waits until it has ended. On the main thread an exception meanwhile cancels the request.
     def wait_for(name, options, made)
       return request(name, options, made) unless Thread.current == Thread.main
@@ -169,12 +177,12 @@ module Rql
     end
 
     def request(name, options, made)
-      settings = Rql.options(:rql_lock_options, [@handle], texts = options.transform_values(&:to_s)) # borrowed
-      Rql.call(:rql_lock_acquire, @handle, name, settings, made)
+      settings = Rql.options(:rql_lock_options, [handle], texts = options.transform_values(&:to_s)) # borrowed
+      Rql.call(:rql_lock_acquire, handle, name, settings, made)
     end
 
     def look(kind, struct, name)
-      return if Rql.call("rql_#{kind}_inspect", @handle, name, made = Rql.pointer, fine: [0, NOT_FOUND]) == NOT_FOUND
+      return if Rql.call("rql_#{kind}_inspect", handle, name, made = Rql.pointer, fine: [0, NOT_FOUND]) == NOT_FOUND
       info = struct.new(made.ptr)
       yield(info).tap { Library.rql_free(info) }
     end

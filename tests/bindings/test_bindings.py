@@ -338,6 +338,31 @@ def a_lock_that_cannot_be_watched_is_released(world, kind, names):
         check_equal(output(process), "refused\n")
 
 
+CLOSED_TWICE = {"python": """
+client.close()
+client.close()
+for refused in client.connect, client.acquirer_id, lambda: client.acquire(name), lambda: client.queue(name):
+    try:
+        refused()
+    except (ValueError, librql.Failure):
+        print("refused")
+""", "ruby": """
+client.close
+client.close
+[-> { client.connect }, -> { client.acquirer_id }, -> { client.acquire(name) }, -> { client.queue_info(name) }].each do
+  _1.call
+rescue IOError
+  puts "refused"
+end
+"""}
+
+
+@each
+def a_closed_client_refuses_calls(world, kind, names):
+    with program(world, kind, CLOSED_TWICE[kind], names) as process:
+        check_equal(output(process), "refused\n" * 4)
+
+
 if __name__ == "__main__":
     for missing in sorted(WORKERS.keys() - set(THERE)):
         print(f"# there is no {missing} in PATH: its scenarios are left out", flush=True)
