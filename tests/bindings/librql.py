@@ -15,7 +15,7 @@ import socket
 import threading
 from ctypes import POINTER, byref, c_char_p, c_int, c_int64, c_size_t, c_void_p
 
-OK, NOT_FOUND, ID_SIZE = 0, 7, 128
+OK, NOT_FOUND, E_INVALID, ID_SIZE = 0, 7, -1, 128
 
 
 class Error(ctypes.Structure):
@@ -64,7 +64,10 @@ for name, result, *arguments in [
 
 def call(name, *arguments, fine=(OK,)):
     error = Error()
-    status = getattr(library, name)(*arguments, byref(error))
+    if any(isinstance(one, bytes) and b"\0" in one for one in arguments):  # the library would not see the rest
+        status, error.message = E_INVALID, b"a text has a NUL byte; nothing was sent"
+    else:
+        status = getattr(library, name)(*arguments, byref(error))
     if status not in fine:
         raise Failure(status, error)
     return status

@@ -36,22 +36,26 @@ module Rql
     Request = struct ["char *acquirer_id", "char *host_id", "int64_t score_us", "int64_t position"]
   end
 
-  NOT_FOUND, ID_SIZE = 7, 128
+  NOT_FOUND, E_INVALID, ID_SIZE = 7, -1, 128
 
   # An outcome (above 0) or a fault (below 0), with the library's words.
   class Failure < StandardError
     attr_reader :status
 
-    def initialize(status, error)
-      super(status.negative? ? error.message.pack("c*").unpack1("Z*") : Library.rql_status_text(status).to_s)
+    def initialize(status, words = Library.rql_status_text(status).to_s)
+      super(words)
       @status = status
     end
   end
 
   def self.call(name, *arguments, fine: [0])
+    if arguments.any? { |one| one.is_a?(String) && one.include?("\0") } # the library would not see the rest
+      raise Failure.new(E_INVALID, "a text has a NUL byte; nothing was sent")
+    end
     error = Library::Error.malloc(Fiddle::RUBY_FREE)
     status = Library.public_send(name, *arguments, error)
-    fine.include?(status) ? status : raise(Failure.new(status, error))
+    return status if fine.include?(status)
+    raise Failure.new(status, *(error.message.pack("c*").unpack1("Z*") if status.negative?))
   end
 
   # What a call writes into memory of a pointer's size; NULL until then.
@@ -134,9 +138,9 @@ module Rql
       nil
     end
 
-    # A Lock, which a block is given and which ends with it. on_lost is called on a thread of its own. On the main thread
-    # Ctrl-C, other signals whose handler raises, Timeout and Thread#raise end the wait at once. On another thread the
-    # exception is raised when the wait has ended. Either way the lock is released if it was acquired.
+    # A Lock, which a block is given and which ends with it. on_lost is called on a thread of its own. On the main
+    # thread, Ctrl-C, other signals whose handler raises, Timeout and Thread#raise end the wait at once. On another
+    # thread the exception is raised when the wait has ended. Either way the lock is released if it was acquired.
     def acquire(name, on_lost: nil, **options)
       made, lock, is_returned = Rql.pointer, nil, false
       Thread.handle_interrupt(Object => :never) do

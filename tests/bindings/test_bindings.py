@@ -69,6 +69,15 @@ def what_is_no_option_is_refused_in_the_librarys_words(world, kind, names):
 
 
 @each
+def a_name_with_a_nul_byte_is_refused(world, kind, names):
+    """The library would see the part in front of it, which is another lock."""
+    actor, words = worker(world, kind), "E_INVALID a text has a NUL byte; nothing was sent"
+    check_equal(repr(actor.refused(names[0] + "\0b")), words)
+    check_equal(repr(actor.refused(*names, traceparent="00\0")), words)
+    check_equal(world.keys_left(), [])
+
+
+@each
 def tokens_rise(world, kind, names):
     tokens = []
     for language, _ in zip(others(kind), range(4)):
