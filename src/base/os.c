@@ -121,14 +121,33 @@ static long futex_number(void)
 #endif
 }
 
+/* A kernel before 5.1 lacks futex_time64 and returns ENOSYS; the sandbox of an old container engine
+ * returns EPERM. The time is then passed to `futex` in two longs: no caller's time has more than 32
+ * bits of seconds. */
+static void call_futex(_Atomic int32_t *word, int operation, int32_t value,
+                       const struct timespec *left)
+{
+    const long code = syscall(futex_number(), word, operation, value, left, NULL, 0);
+
+#ifdef SYS_futex
+    if (code == -1 && (errno == ENOSYS || errno == EPERM) && futex_number() != SYS_futex) {
+        const long words[] = {left ? (long)left->tv_sec : 0, left ? (long)left->tv_nsec : 0};
+
+        (void)syscall(SYS_futex, word, operation, value, left ? words : NULL, NULL, 0);
+    }
+#else
+    (void)code;
+#endif
+}
+
 void rqli_os_futex_wait(_Atomic int32_t *word, int32_t seen, const struct timespec *left)
 {
-    (void)syscall(futex_number(), word, FUTEX_WAIT_PRIVATE, seen, left, NULL, 0);
+    call_futex(word, FUTEX_WAIT_PRIVATE, seen, left);
 }
 
 void rqli_os_futex_wake(_Atomic int32_t *word)
 {
-    (void)syscall(futex_number(), word, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+    call_futex(word, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL);
 }
 
 /* ---- sockets, random bytes, memory ---- */
