@@ -129,6 +129,24 @@ def test_packages_are_not_made_without_their_tools():
     check_refused({}, "there is no git: apt-get install git")
 
 
+def test_packages_have_any_name_of_the_packer():
+    meson = f"""case $1 in
+dist) mkdir "$3/meson-dist" && tar -C '{SOURCE}' --transform s,^,rql-1/, -cJf "$3/meson-dist/rql-1.tar.xz" .pkg/debian ;;
+setup) mkdir "$2" ;;
+introspect) echo '{{"version": "1"}}' ;;
+esac"""
+    done = dict.fromkeys(("dh", "dpkg-checkbuilddeps", "lintian"), "exit 0")
+    tools = {**done, "meson": meson, "git": "echo Thu, 24 Dec 2026 12:00:00 +0000",
+             "dpkg-buildpackage": "cp debian/control debian/changelog .. && touch ../rql.deb"}
+    with stubs(tools) as (folder, env):
+        name = "R&D/Q\\A Team"
+        subprocess.run([f"{SOURCE}/.pkg/build-deb", f"{folder}/packages"], check=True, stdout=subprocess.DEVNULL,
+                       env={**env, "DEBFULLNAME": name, "DEBEMAIL": "rd@example.org"})
+        packages = pathlib.Path(folder, "packages")
+        check_in(f"\nMaintainer: {name} <rd@example.org>\n", (packages / "control").read_text())
+        check_in(f"\n -- {name} <rd@example.org>  ", (packages / "changelog").read_text())
+
+
 def check_refused(tools, said):
     """The script for packages says which one is missing, and makes nothing."""
     with stubs(tools) as (folder, _):
