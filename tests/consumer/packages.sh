@@ -58,18 +58,21 @@ if readelf -d "$work/cmake/build/uses-static" | grep -q 'NEEDED.*librql'; then e
 
 man -w rql rql-run librql rql_lock_acquire >/dev/null
 systemd-analyze verify rql-swarm.service rql-metrics.timer rql-elect@a.service rql-agent.service
-getent group rql >/dev/null
 [ -s /usr/share/rql/rql-alerts.yml ] && [ -s /usr/share/rql/rql-dashboard.json ]
 
 # The scripts of rql-swarm, called as dpkg calls them on a system that systemd runs. Programs that only write down how
-# they were called stand for the programs of systemd.
-mkdir "$work/control" "$work/programs" "$work/system"
+# they were called stand for the programs of systemd. systemd-sysusers runs, but in a folder, because this system may
+# have the group already.
+mkdir -p "$work/control" "$work/programs" "$work/system" "$work/root/etc" "$work/root/usr/lib/sysusers.d"
+cp /usr/lib/sysusers.d/rql.conf "$work/root/usr/lib/sysusers.d"
 dpkg-deb --control "$folder"/rql-swarm_*.deb "$work/control"
 sed -i "s|/run/systemd/system|$work/system|" "$work"/control/p*
-for program in deb-systemd-helper deb-systemd-invoke systemctl systemd-sysusers; do
+for program in deb-systemd-helper deb-systemd-invoke systemctl; do
     printf '#!/bin/sh\necho "%s $*" >>"%s"\n' "$program" "$work/calls" >"$work/programs/$program"
-    chmod 755 "$work/programs/$program"
 done
+printf '#!/bin/sh\nexec "%s" --root="%s" "$@"\n' "$(command -v systemd-sysusers)" "$work/root" \
+    >"$work/programs/systemd-sysusers"
+chmod 755 "$work"/programs/*
 
 call_script() {
     script=$work/control/$1
@@ -77,12 +80,13 @@ call_script() {
     [ ! -e "$script" ] || PATH="$work/programs:$PATH" DPKG_MAINTSCRIPT_PACKAGE=rql-swarm sh "$script" "$@"
 }
 
-# An upgrade neither stops nor starts a unit.
+# An upgrade neither stops nor starts a unit. The group of rql-agent.socket is created.
 call_script prerm upgrade 2
 call_script preinst upgrade 1 2
 call_script postrm upgrade 2
 call_script postinst configure 1
 if grep -E ' (stop|start|restart|try-restart) ' "$work/calls"; then exit 1; fi
+grep -q '^rql:' "$work/root/etc/group"
 
 # A removal stops each unit and the instances of each template.
 call_script prerm remove
