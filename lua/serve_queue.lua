@@ -60,10 +60,10 @@ local function turn_of(self, acquirer, waiter)
         end
         self.is_granting = true
     end
-    if waiter and lives and (self.silent or self.n_rubies > 0) and notify(keys, waiter, "hello") == 0 then
+    if waiter and lives and (self.silent or self.n_rubies) and notify(keys, waiter, "hello") == 0 then
         return "silent" -- after one silent client there may be many: a message is cheaper than a grant
     end
-    if not (waiter or is_me) or (lives and self.n_rubies > 0) then
+    if not (waiter or is_me) or (lives and self.n_rubies) then
         -- @include notify_first
         -- @include turn_of_ruby
         if not lives then
@@ -111,10 +111,10 @@ local function serve(keys, now_text, now_seconds, random, me)
         restore(queue, requests, 0)
         page = call("ZRANGE", queue, "0", "0")
     end
-    local head = page[1] and redis.pcall("HMGET", requests, page[1], "random") or page
+    local head = page[1] and redis.pcall("HMGET", requests, page[1], "random", "ruby") or page
     page = head.err and head or page -- which then has no waiter
     -- record: the first waiter's, if it was read already
-    local n_dropped, record, n_random, turn = 0, head[1], random + 0 < 32768 and head[2], nil
+    local record, n_random, has_dropped, turn = head[1], random + 0 < 32768 and head[2]
     if n_random then
         -- In half the cases a waiter that asked for random access may overtake the head, from any place. That waiter
         -- is a page of its own, which counts for no place in the queue.
@@ -126,9 +126,10 @@ local function serve(keys, now_text, now_seconds, random, me)
             page, width, record = {pick}, 0, of_pick
         end
     end
-    -- at: places that stay in front; n_rubies: Ruby waiters that were passed, 2: two or more
-    local self = {keys = keys, now_text = now_text, now_seconds = now_seconds, me = me, at = 0, n_rubies = 0,
-                  is_random = width == 0}
+    -- at: places that stay in front; mark: the mark "ruby"; n_rubies: Ruby waiters that were passed, also by the call
+    -- that this one repeats ("again"): "1", or "2" for two or more
+    local self = {keys = keys, now_text = now_text, now_seconds = now_seconds, me = me, at = 0, mark = head[3],
+                  n_rubies = head[3] and head[3]:match("^%d+ %d+ ([12])"), is_random = width == 0}
     repeat
         for i = 1, #page do
             local acquirer = page[i]
@@ -142,7 +143,7 @@ local function serve(keys, now_text, now_seconds, random, me)
             elseif fate == "dead" or fate == "silent" then
                 call("ZREM", queue, acquirer)
                 forget(requests, acquirer, waiter and waiter.access)
-                n_dropped = n_dropped + 1
+                has_dropped = true
                 budget = budget - 1
             else
                 turn, width = fate ~= "changed" and fate, 0
@@ -154,7 +155,7 @@ local function serve(keys, now_text, now_seconds, random, me)
                 budget = budget - 2 -- a message without a receiver costs more
             end
             if budget <= 0 then
-                turn = n_dropped > 0 and "again" or "free"
+                turn = has_dropped and "again" or "free"
                 break
             end
         end

@@ -3,6 +3,8 @@
 -- after: waiters notify_first
 -- out: turn_of_ruby put_ruby_back
 
+local GRACE_US = 2000000
+
 -- A waiter without a record is a Ruby waiter: it takes a free lock by itself, when it tries again and is the first.
 -- It has a grace period for that; after it the waiter counts as dead (lua/README.md 21). Returns "free" while the
 -- grace period lasts, else "dead"; or "changed" or "kept", see turn_of().
@@ -12,7 +14,6 @@
 -- otherwise, also for one that has had the lock since then and asks again, as its score shows. It also begins again
 -- if it was begun in the future, because then the server's clock was set back.
 local function turn_of_ruby(self, ruby)
-    local GRACE_US = 2000000
     local call, keys, now_text, n_left = redis.call, self.keys, self.now_text, self.at
     local queue, requests, reservation = keys[2], keys[3], self.reservation
     if reservation and not reservation.has_lapsed then
@@ -20,7 +21,7 @@ local function turn_of_ruby(self, ruby)
     end
     local score = call("ZSCORE", queue, ruby)
     local since_us, last_us, n_gone, known_score, head =
-        string.match(call("HGET", requests, "ruby") or "", "^(%d+) (%d+) (%d) (%S+) (.*)$")
+        string.match(self.mark or "", "^(%d+) (%d+) (%d) (%S+) (.*)$")
     local is_known = since_us and now_text - since_us >= 0
         and ((head == ruby and known_score == score) or (n_gone ~= "0" and score * 1000000 <= last_us + 0))
     local left_us = is_known and GRACE_US - (now_text - since_us) or 0
@@ -42,9 +43,9 @@ local function turn_of_ruby(self, ruby)
         call("PEXPIRE", requests, "60000")
         notify_first(keys, now_text, self.me and self.me.acquirer, n_left)
     elseif left_us <= 0 then
-        self.n_rubies = math.min(n_gone + 1, 2)
-        call("HSET", requests, "ruby",
-             since_us .. " " .. last_us .. " " .. self.n_rubies .. " " .. score .. " " .. ruby)
+        self.n_rubies = n_gone == "0" and "1" or "2"
+        self.mark = since_us .. " " .. last_us .. " " .. self.n_rubies .. " " .. score .. " " .. ruby
+        call("HSET", requests, "ruby", self.mark)
         return "dead"
     end
     self.free_ms = math.ceil(left_us / 1000)
@@ -55,15 +56,14 @@ end
 -- them had its grace period at the head. So the last one is put back, with a short grace period for all: one that is
 -- alive returns to its old place within it, and takes the lock. Returns whether the lock stays free for that.
 local function put_ruby_back(self)
-    local LEFT_US, GRACE_US = 500000, 2000000 -- the first is twice the gem's retry_delay and retry_jitter
+    local LEFT_US = 500000 -- twice the gem's retry_delay and retry_jitter
     local call, requests = redis.call, self.keys[3]
-    local _, last_us, n_gone, score, ruby =
-        string.match(call("HGET", requests, "ruby"), "^(%d+) (%d+) (%d) (%S+) (.*)$")
-    self.n_rubies = 0
-    if n_gone == "1" then
+    if self.n_rubies == "1" then
+        self.n_rubies = nil
         call("HDEL", requests, "ruby")
         return false
     end
+    local last_us, score, ruby = self.mark:match("^%d+ (%d+) . (%S+) (.*)$")
     local since_us = string.format("%.0f", self.now_text - GRACE_US + LEFT_US)
     call("ZADD", self.keys[2], score, ruby)
     call("HSET", requests, "ruby", since_us .. " " .. last_us .. " 0 " .. score .. " " .. ruby)

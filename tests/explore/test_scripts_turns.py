@@ -9,6 +9,8 @@ from calls import N_CLIENTS, acquirer, check, check_equal, host, main, nonce
 HOLDER, SERIES = 1, 5
 DEAF = N_CLIENTS + 1     # its client does not listen
 WHILE_MS = 2000          # that a lock is kept free for a series or a Ruby
+PUT_BACK_MS = 500        # that the last of several Rubies has once more
+AGAIN = 6                # an answer: repeat the call
 MARKED = 16
 HOUR_MS = 3600000
 STEP_MS = 4000           # less than what a client may be silent for
@@ -309,6 +311,28 @@ def test_the_while_of_a_ruby_ends_with_the_next_grant(calls):
     calls.check_holder(6)
     calls.release(6)
     check_equal(waits(calls, 7), WHILE_MS)
+
+
+def test_the_last_of_several_rubies_is_put_back_however_many_a_call_passes(calls):
+    """One call passes 30 dead waiters. The last Ruby has its half second also if the call ended directly behind it."""
+    for n_rubies, n_ours in ((2, 0), (29, 0), (30, 0), (31, 0), (60, 0), (29, 1), (2, 28), (1, 29), (1, 0)):
+        calls.begin()
+        hold(calls)
+        for number in range(n_rubies):
+            let_a_ruby_wait(calls, number)
+        for number in range(n_ours):
+            waits(calls, 100 + number, wait_ms=1000)
+        waits(calls, 6)
+        calls.release(HOLDER)
+        calls.pass_ms(WHILE_MS)
+        answer = calls.acquire(6, how())
+        while answer[0] == AGAIN:
+            answer = calls.acquire(6, how())
+        check_equal(answer[0], 0 if n_rubies > 1 else 1)
+        if n_rubies > 1:
+            check_equal((answer[2], calls.ask("ZRANGE", QUEUE, 0, 0)), (PUT_BACK_MS, [ruby(n_rubies - 1)]))
+            calls.pass_ms(PUT_BACK_MS)
+            check(takes(calls, 6), "the half second is over")
 
 
 def test_the_while_of_a_ruby_among_rubies_leaves_no_residue(calls):
