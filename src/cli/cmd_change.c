@@ -133,16 +133,27 @@ static rql_status extend_by_secret(struct cli_session *self, const rql_lock_info
                                      &self->error);
 }
 
+/* An acquirer that acquires a lock of the gem's again has no other token, but another time. */
+static bool is_same_grant(const rql_lock_info *lock, const rql_lock_info *other)
+{
+    return lock->token == other->token && lock->acquired_at_us == other->acquired_at_us &&
+           strcmp(lock->acquirer_id ? lock->acquirer_id : "",
+                  other->acquirer_id ? other->acquirer_id : "") == 0;
+}
+
 /* Prints the remaining ttl. The change is already done, so a ttl that cannot be read is not
- * shown. */
-static void print_left(struct cli_session *self)
+ * shown. before: the lock before the change, or NULL. A lock that the change has ended may have
+ * gone to a waiter already, and the ttl of that grant is not what the caller has asked about. */
+static void print_left(struct cli_session *self, const rql_lock_info *before)
 {
     CLI_AUTO(rql_free) rql_lock_info *info = NULL;
     char left[CLI_DURATION_SIZE];
     rql_error ignored;
     const rql_status status = rql_lock_inspect(self->client, self->args->name, &info, &ignored);
 
-    if (status == RQL_OK) {
+    if (status == RQL_OK && before && !is_same_grant(before, info)) {
+        out_line(&self->out, "ttl: ended; the lock has been acquired again");
+    } else if (status == RQL_OK) {
         out_line(&self->out, "ttl: %s left", cli_format_duration(info->remaining_ms, left));
     } else {
         out_line(&self->out, "ttl: %s", status == RQL_NOT_FOUND ? "ended" : "changed");
@@ -181,7 +192,7 @@ static int extend(struct cli_session *self)
                                     : "not extended: no grant with this secret is in force");
     }
     if (self->out.form == OUT_TABLE) {
-        print_left(self);
+        print_left(self, info);
     }
     return CLI_DONE;
 }

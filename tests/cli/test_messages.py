@@ -6,9 +6,11 @@ import re
 import shlex
 import subprocess
 
-from harness import PROGRAM, check_equal, check_in, environment, main
+from harness import PROGRAM, Proxy, check_equal, check_in, environment, main
 
 NAMES = "naïve", "日本", "a/b"
+RUBY = "rql:acq:1/2/3/4/0123456789abcdef"
+RUBY_HOST = "rql:hst:1/2/4/0123456789abcdef"
 
 
 def test_a_pattern_matches_characters(server, rql):
@@ -94,6 +96,35 @@ def test_the_rest_of_a_ttl_is_shown(_server, rql):
     out = rql("extend", "a", "--add", "1h", "--force").out
     assert out in ("ttl: 1h00m left\n", "ttl: 1h01m left\n"), out
     check_equal(rql("extend", "a", "--add", "-2h", "--force").out, "ttl: ended\n")
+
+
+class Meanwhile(Proxy):
+    """Takes the lock for a Ruby before it hands on the reading that comes after the change."""
+
+    def __init__(self, server, acquirer):
+        self.server, self.acquirer, self.n_readings = server, acquirer, 0
+        super().__init__(server.path)
+
+    def hand_on(self, link, sink, data):
+        if sink is link.far and b"HGETALL" in data:
+            self.n_readings += 1
+            if self.n_readings == 2:
+                hold(self.server, self.acquirer, "1795254269.5")
+        return super().hand_on(link, sink, data)
+
+
+def hold(server, acquirer, ts):
+    server.ask("HSET", "rql:lock:a", "acq_id", acquirer, "hst_id", RUBY_HOST, "ts", ts, "ini_ttl", "60000")
+    server.ask("PEXPIRE", "rql:lock:a", "60000")
+
+
+def test_the_ttl_of_the_next_holder_is_not_shown_for_the_lock_that_was_ended(server, rql):
+    """Also if the next holder is the one that had the lock before."""
+    for acquirer in RUBY, RUBY.replace("/4/", "/5/"):
+        hold(server, RUBY, "1795254268.5")
+        with Meanwhile(server, acquirer) as proxy:
+            result = rql("extend", "a", "--add", "-2h", "--force", RQL_URL=proxy.url)
+        check_equal((result.code, result.out, result.err), (0, "ttl: ended; the lock has been acquired again\n", ""))
 
 
 # (what is said, command lines that are wrong)
