@@ -373,9 +373,10 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_force_unlock_sized(rql_client *client
  * Adds to the TTL of a lock regardless of its holder: the gem's extend_lock_ttl. For operators.
  *
  * As in the gem, a lock without a TTL counts as one with no time left: its TTL becomes @p add_ms.
- * The new TTL is at most ::RQL_TTL_MAX_MS. If the call ends the lock, the lock goes to the next
- * waiter. If several acquirers share the lock, the call can end it sooner, but not later: it ends
- * with its last share. Extend a share by its secret.
+ * The new TTL is at most ::RQL_TTL_MAX_MS; nothing is added to a TTL of the gem's that is longer.
+ * If the call ends the lock, the lock goes to the next waiter. If several acquirers share the lock,
+ * the call can end it sooner, but not later: it ends with its last share. Extend a share by its
+ * secret.
  *
  * @param[in]  client  The client.
  * @param[in]  name    The lock's name.

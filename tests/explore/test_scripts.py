@@ -245,6 +245,15 @@ def test_a_sweep_deletes_the_lock_that_it_is_about(calls):
     check_delete("flush_lock", (), "0 0")
 
 
+def test_an_operator_adds_up_to_30_days_and_shortens_no_longer_ttl(calls):
+    """A lock of the gem's may have more."""
+    calls.ask("HSET", LOCK, "acq_id", "of Ruby")
+    for left_ms, add_ms, wanted_ms in ((1000, 5000, 6000), (MAX_MS - 1000, 5000, MAX_MS), (2 * MAX_MS, 5000, 2 * MAX_MS),
+                                       (2 * MAX_MS, -5000, 2 * MAX_MS - 5000), (MAX_MS, -MAX_MS + 1, 1)):
+        calls.ask("PEXPIRE", LOCK, left_ms)
+        check_equal((calls.call("force_extend", add_ms), calls.ask("PTTL", LOCK)), (1, wanted_ms))
+
+
 # ---- 2, 3 and 4 wait for what 1 holds ----
 
 def let_three_wait(calls):
