@@ -39,8 +39,9 @@ typedef enum rql_key_status {
     /** The key disappeared between SCAN and the read (the gem's :released). */
     RQL_KEY_RELEASED = 1,
     RQL_KEY_WRONG_TYPE = 2, /**< The key has another type. */
-    /** A field is missing, a number cannot be read, the key or a text contains a NUL byte (and is
-     *  cut there), or the key holds more than a listing reads. */
+    /** A field is missing, a number cannot be read, the key or an id contains a NUL byte (and is
+     *  cut there), or the key holds more than a listing reads. Metadata are cut at a NUL byte, too,
+     *  but the lock is complete, so its state is ::RQL_KEY_ALIVE. */
     RQL_KEY_MALFORMED = 3,
 } rql_key_status;
 

@@ -214,7 +214,8 @@ def long_queues_are_read_in_pages(world, kind, _names):
 TS_US = 1795255131070483
 FORMS = (
     ("ts", "1795255131", ALIVE, 1795255131000000, 3000), ("ini_ttl", "1", ALIVE, TS_US, 1),
-    ("foreign", "1", ALIVE, TS_US, 3000), ("lock_key", "?", ALIVE, TS_US, 3000), ("rem_ttl", "?", ALIVE, TS_US, 3000),
+    ("foreign", "1", ALIVE, TS_US, 3000), ("foreign", "1\0x", ALIVE, TS_US, 3000),
+    ("lock_key", "?", ALIVE, TS_US, 3000), ("rem_ttl", "?", ALIVE, TS_US, 3000),
     ("acq_id", None, MALFORMED, TS_US, 3000), ("acq_id", "", MALFORMED, TS_US, 3000),
     ("acq_id", "a\0b", MALFORMED, TS_US, 3000), ("hst_id", None, MALFORMED, TS_US, 3000),
     *(("ts", bad, MALFORMED, -1, 3000) for bad in (None, "", "1795268.", "inf", "nan", "1e300")),
