@@ -34,8 +34,10 @@ static const int64_t longest_ms = INT64_C(1) << 53; /* that the agent takes */
 struct cli_agent_lock {
     const char *name; /* borrowed */
     redisContext *redis;
-    bool is_cut;  /* the connection has ended */
-    bool is_gone; /* the lock was lost */
+    bool is_held;    /* the lock was granted, and still held when the agent was asked */
+    bool is_refused; /* it is not to be had, and there was no fault */
+    bool is_cut;     /* the connection has ended */
+    bool is_gone;    /* the lock was lost */
     int64_t token;
     int64_t ttl_ms;
     int64_t release_ms; /* for the answer to a release */
@@ -322,8 +324,9 @@ static bool read_grant(struct cli_agent_lock *self, const redisReply *reply)
     return true;
 }
 
-static int refuse(const struct cli_args *args)
+static int refuse(struct cli_agent_lock *self, const struct cli_args *args)
 {
+    self->is_refused = true;
     if (is_one_try(args)) {
         cli_say("%s: not acquired: it is held", args->name);
     } else {
@@ -333,11 +336,10 @@ static int refuse(const struct cli_args *args)
 }
 
 /* Says what the agent has answered in place of a lock. */
-static int fail(const struct cli_agent_lock *self, const struct cli_args *args,
-                const redisReply *reply)
+static int fail(struct cli_agent_lock *self, const struct cli_args *args, const redisReply *reply)
 {
     if (reply && reply->type == REDIS_REPLY_NIL) {
-        return refuse(args);
+        return refuse(self, args);
     }
     cli_say("%s: the agent %s", args->name,
             !reply && self->is_cut             ? "has closed the connection"
@@ -366,7 +368,8 @@ static bool waits_for_itself(struct cli_agent_lock *self, const struct cli_args 
 }
 
 /* Waits for the lock, and asks at once how long it is held: the answer to the request may have come
- * late, and does not say when it was written. */
+ * late, and does not say when it was written. Returns the exit code, which does not tell whether
+ * the lock is held: that of a refusal can be 0. */
 static int await_lock(struct cli_agent_lock *self, const struct cli_args *args)
 {
     const int64_t wait_ms = is_one_try(args) ? 0 : wait_of(args);
@@ -391,11 +394,12 @@ static int await_lock(struct cli_agent_lock *self, const struct cli_args *args)
         cli_say("%s: lost as soon as it was acquired", self->name);
         return CLI_LOST;
     }
+    self->is_held = true;
     return CLI_DONE;
 }
 
 int cli_agent_lock_acquire(const struct cli_args *args, const char *traceparent,
-                           struct cli_agent_lock **out)
+                           struct cli_agent_lock **out, bool *is_refused)
 {
     struct cli_agent_lock *self = cli_must(calloc(1, sizeof *self));
     int code;
@@ -407,12 +411,14 @@ int cli_agent_lock_acquire(const struct cli_args *args, const char *traceparent,
     };
     code = open_connection(self, args->agent);
     if (code == CLI_DONE && waits_for_itself(self, args)) {
+        self->is_refused = true;
         code = cli_refuse_outer_lock(args, args->name);
     } else if (code == CLI_DONE) {
         send_request(self, args, traceparent);
         code = await_lock(self, args);
     }
-    if (code != CLI_DONE) {
+    *is_refused = self->is_refused;
+    if (!self->is_held) {
         drop(self);
         self = NULL;
     }

@@ -9,11 +9,13 @@
 
 struct cli_agent_lock;
 
-/* Connects to the agent that the arguments name, and waits for the lock. Returns CLI_DONE; or the
- * exit code after a line on stderr, with *out NULL. traceparent: for the lock; or NULL. A signal
- * that ends the program withdraws the request, because it ends the connection. */
+/* Connects to the agent that the arguments name, and waits for the lock. If it is acquired, it is
+ * in *out. Otherwise *out is NULL, and the exit code is returned after a line on stderr: that of a
+ * refusal, which --conflict-exit-code sets, can be 0. *is_refused: there was no fault. traceparent:
+ * for the lock; or NULL. A signal that ends the program withdraws the request, because it ends the
+ * connection. */
 int cli_agent_lock_acquire(const struct cli_args *args, const char *traceparent,
-                           struct cli_agent_lock **out);
+                           struct cli_agent_lock **out, bool *is_refused);
 
 int64_t cli_agent_lock_token(const struct cli_agent_lock *self);
 int64_t cli_agent_lock_ttl_ms(const struct cli_agent_lock *self);

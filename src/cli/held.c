@@ -623,14 +623,15 @@ int cli_acquire_from_agent(const struct cli_args *args, struct cli_held *held)
 
     (void)pthread_sigmask(SIG_BLOCK, NULL, &held->mask);
     cli_trace_begin(&held->trace, args);
-    code = cli_agent_lock_acquire(args, cli_trace_parent(&held->trace), &held->agent_lock);
+    code = cli_agent_lock_acquire(args, cli_trace_parent(&held->trace), &held->agent_lock,
+                                  &held->is_refused);
     if (held->agent_lock) {
         trace_grant(held);
     }
     cli_trace_end_wait(&held->trace,
-                       held->agent_lock    ? "granted"
-                       : code == CLI_FAULT ? "failed"
-                                           : "refused",
+                       held->agent_lock   ? "granted"
+                       : held->is_refused ? "refused"
+                                          : "failed",
                        NULL);
     return code;
 }

@@ -43,8 +43,8 @@ struct cli_held {
  * again when it changes. */
 int cli_acquire(struct cli_session *session, struct cli_held *held);
 
-/* Acquires the lock from the agent that the arguments name. Returns CLI_DONE, or the exit code
- * after a line on stderr. In both, the wait is traced. */
+/* Acquires the lock from the agent that the arguments name. If it is acquired, it is in *held.
+ * Otherwise returns the exit code after a line on stderr. In both, the wait is traced. */
 int cli_acquire_from_agent(const struct cli_args *args, struct cli_held *held);
 
 size_t cli_held_count(const struct cli_held *self);

@@ -90,6 +90,19 @@ def test_a_lock_that_is_not_had_is_said(server, rql):
                 (69, "rql: no agent at /no/such: No such file or directory; start one with rql agent\n"))
 
 
+def test_a_refusal_whose_exit_code_is_0_runs_nothing(server, rql):
+    with Agent(rql) as agent:
+        other = agent.connect()
+        other.call("RQL.LOCK", "a")
+        for flags, said in ((("--try",), "not acquired: it is held"), (("--wait", "100ms"), "not acquired within 0.1 s")):
+            refused = rql(*run_under(agent, *flags, "-E", "0"), "--", "echo", "it runs")
+            check_equal((refused.code, refused.out, refused.err), (0, "", f"rql: a: {said}\n"))
+        other.call("RQL.UNLOCK", "a")
+        refused = rql(*run_under(agent), "--", PROGRAM, *run_under(agent, "-E", "0"), "--", "echo", "it runs")
+        check_equal((refused.code, refused.out), (0, ""))
+        check_in("this command already runs under the lock", refused.err)
+
+
 def test_a_run_inside_of_one_with_the_same_lock_is_refused(server, rql):
     """Whoever holds it: the agent, or the outer rql itself; alone, or with others."""
     with Agent(rql) as agent:

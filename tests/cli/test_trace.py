@@ -323,6 +323,10 @@ def test_an_agent_holds_the_lock_in_the_same_trace(server, rql):
         check_equal((wait.trace, wait.parent, shown, json.loads(info)["meta"]["traceparent"]),
                     (TRACE, CALLER, hold.traceparent(), hold.traceparent()))
         check_equal((wait.outcome, hold.outcome, "rql.handed_over" in wait.of), ("granted", "released", False))
+    with Agent(rql) as agent, Spans() as spans:
+        agent.connect().call("RQL.LOCK", "a")
+        check_equal(rql("run", "a", f"--agent={agent.path}", "--try", "-E", "69", "--trace", spans.file, "--", "true").code, 69)
+        check_equal([span.outcome for span in spans.all()], ["refused"])
 
 
 def test_a_trace_that_is_not_sampled_writes_nothing(server, rql):
