@@ -15,10 +15,11 @@
 enum { PAUSE_MS = 1000 }; /* between two commands, if the first one ended sooner */
 
 /* Returns whether to stand again: the lock was lost, or the command has ended and is to be started
- * again. A signal that was sent to end this program ends it. */
-static bool stands_again(const struct cli_args *args, const struct cli_held *held, int code)
+ * again. A signal that was sent to end this program ends it. The exit code does not decide: that of
+ * a lost lock can be the command's own. */
+static bool stands_again(const struct cli_args *args, const struct cli_held *held)
 {
-    return held->signal == 0 && (code == CLI_LOST || args->again);
+    return held->signal == 0 && (held->is_cut_off || args->again);
 }
 
 /* The signals that end the program are unblocked meanwhile. One that it outlives only begins the
@@ -68,7 +69,7 @@ static int run_terms(struct cli_session *self, struct cli_asked *asked)
             return code;
         }
         code = cli_run_held(self->args, &held);
-        if (!stands_again(self->args, &held, code)) {
+        if (!stands_again(self->args, &held)) {
             return code;
         }
         cli_held_unblock(&held);

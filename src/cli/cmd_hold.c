@@ -428,7 +428,8 @@ int cli_run_held(const struct cli_args *args, struct cli_held *held)
     } else if (released == RQL_NOT_HELD && !watch.is_ending) {
         cli_say("%s: the lock had ended before the command did", held->label);
     }
-    return watch.is_ending || released == RQL_NOT_HELD ? CLI_LOST : code;
+    held->is_cut_off = watch.is_ending || released == RQL_NOT_HELD;
+    return held->is_cut_off ? CLI_LOST : code;
 }
 
 static int run(struct cli_session *self)

@@ -29,6 +29,7 @@ struct cli_held {
     bool is_quiet;   /* a refusal is not reported */
     bool is_refused; /* out: the locks were not acquired, and there was no fault */
     bool is_missed;  /* out: they were granted, and could not be claimed in time */
+    bool is_cut_off; /* out: the command was to end, because its locks were lost or asked for */
     bool frees;      /* its release keeps nothing: the command has not run */
     int signal;      /* out: the signal that came to end this program, or 0 */
 };

@@ -268,9 +268,9 @@ static int run_with_client(const struct cli_command *command, struct cli_args *a
     session.out = out_fields(args->openmetrics ? OUT_OPENMETRICS
                              : args->json      ? OUT_JSON
                                                : OUT_TABLE);
-    /* After a refusal the command has printed its output itself. */
+    /* After a refusal, whose exit code can be 0, the command has printed its output itself. */
     code = command->run(&session);
-    if (code == CLI_DONE) {
+    if (code == CLI_DONE && !session.out.is_printed) {
         out_print(&session.out);
     } else if (code == CLI_FAULT) {
         say_remedy(&args->options, &session.error);

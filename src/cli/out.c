@@ -433,5 +433,5 @@ void out_print(struct out *self)
     }
     flush_table(self);
     free(self->cells);
-    *self = (struct out){.form = self->form, .to = self->to};
+    *self = (struct out){.form = self->form, .to = self->to, .is_printed = true};
 }

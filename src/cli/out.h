@@ -26,6 +26,7 @@ struct out {
     bool has_row;                /* fields are added to the last row */
     bool wraps;                  /* the last column has lines of cli_help_width() */
     bool is_line;                /* JSON is printed on one line */
+    bool is_printed;             /* by out_print() */
     size_t n_columns;
     size_t n_cells;
     size_t capacity;

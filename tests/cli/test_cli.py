@@ -55,6 +55,8 @@ def test_lock_with_wait_gives_up_in_time(server, rql):
     check_equal(result.code, 0)
     check_in(f"not acquired within {WAIT_MS // 1000}", one_line(result.err))
     check_equal(server.queue_length("a"), 0)
+    result = rql("lock", "a", "--try", "--conflict-exit-code=0", "--json")
+    check_equal((result.code, result.out), (0, "null\n"))
 
 
 def test_environment_sets_options_and_flags_win(server, rql):
