@@ -351,20 +351,39 @@ static int fail(struct cli_agent_lock *self, const struct cli_args *args, const 
                : CLI_FAULT;
 }
 
-/* Finds out whether this program runs under the lock that it wants, and whoever holds that one. */
-static bool waits_for_itself(struct cli_agent_lock *self, const struct cli_args *args)
+/* Returns the cli_now_ms() until which the answer to a request is awaited that was sent now. */
+static int64_t end_of_wait(const struct cli_agent_lock *self, const struct cli_args *args)
+{
+    const int64_t wait_ms = is_one_try(args) ? 0 : wait_of(args);
+
+    return wait_ms == RQL_FOREVER ? INT64_MAX : cli_after_ms(wait_ms + self->release_ms);
+}
+
+/* Finds out whether this program runs under the lock that it wants, in any process: the wait would
+ * never end. Returns false after a line on stderr if it does, or if the agent does not know: then
+ * *code is the exit code. The agent has one such question at a time answered by the server, so the
+ * answer is awaited for as long as the lock would be. Nothing is sent before it is there: it would
+ * be read as the answer to the request. */
+static bool may_wait(struct cli_agent_lock *self, const struct cli_args *args, int *code)
 {
     const int64_t token = cli_outer_token(args->name);
     char text[NUMBER_SIZE];
     const char *words[] = {"RQL.HOLDER", args->name, text};
     AUTO_REPLY *reply = NULL;
 
-    if (token > 0) {
-        (void)snprintf(text, sizeof text, "%lld", (long long)token);
-        send_words(self, words, sizeof words / sizeof words[0]);
-        reply = await_reply(self, cli_after_ms(self->release_ms));
+    if (token <= 0) {
+        return true;
     }
-    return reply && reply->type == REDIS_REPLY_INTEGER && reply->integer == 1;
+    (void)snprintf(text, sizeof text, "%lld", (long long)token);
+    send_words(self, words, sizeof words / sizeof words[0]);
+    reply = await_reply(self, end_of_wait(self, args));
+    if (!reply || reply->type != REDIS_REPLY_INTEGER) {
+        *code = fail(self, args, reply);
+        return false;
+    }
+    self->is_refused = reply->integer == 1;
+    *code = self->is_refused ? cli_refuse_outer_lock(args, args->name) : CLI_DONE;
+    return !self->is_refused;
 }
 
 /* Waits for the lock, and asks at once how long it is held: the answer to the request may have come
@@ -372,9 +391,7 @@ static bool waits_for_itself(struct cli_agent_lock *self, const struct cli_args 
  * the lock is held: that of a refusal can be 0. */
 static int await_lock(struct cli_agent_lock *self, const struct cli_args *args)
 {
-    const int64_t wait_ms = is_one_try(args) ? 0 : wait_of(args);
-    const int64_t end_ms =
-        wait_ms == RQL_FOREVER ? INT64_MAX : cli_after_ms(wait_ms + self->release_ms);
+    const int64_t end_ms = end_of_wait(self, args);
     AUTO_REPLY *inherited = await_reply(self, end_ms);
     AUTO_REPLY *reply = NULL;
 
@@ -410,10 +427,7 @@ int cli_agent_lock_acquire(const struct cli_args *args, const char *traceparent,
         .release_ms = args->options.connect_timeout_ms + args->options.io_timeout_ms,
     };
     code = open_connection(self, args->agent);
-    if (code == CLI_DONE && waits_for_itself(self, args)) {
-        self->is_refused = true;
-        code = cli_refuse_outer_lock(args, args->name);
-    } else if (code == CLI_DONE) {
+    if (code == CLI_DONE && may_wait(self, args, &code)) {
         send_request(self, args, traceparent);
         code = await_lock(self, args);
     }

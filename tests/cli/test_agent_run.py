@@ -199,6 +199,33 @@ def test_an_agent_that_does_not_answer_as_it_should(_server, rql):
             check_in(said, done.err)
 
 
+def test_a_run_inside_of_one_waits_for_the_answer_whether_it_has_the_same_lock(_server, rql):
+    """Without that answer it would wait for itself, or take the late answer for that to its request."""
+    with Folder() as folder:
+        for i, (answer, patience, said) in enumerate(((b"-UNREACHABLE no server\r\n", LONG, "UNREACHABLE no server"),
+                                                      (b"", SHORT, "the agent does not answer"))):
+            played = Played(folder.path(f"s{i}"), answer, b"+OK\r\n", granted(60000), b":60000\r\n", b":1\r\n")
+            done = rql("run", "a", f"--agent={folder.path(f's{i}')}", "--io-timeout", patience, "--connect-timeout", patience,
+                       "--try", "--", "echo", "it runs", RQL_LOCK="a", RQL_TOKEN="7")
+            played.end()
+            check_equal((done.code, done.out), (69, ""))
+            check_in(said, done.err)
+
+
+def test_runs_inside_of_one_are_not_made_while_the_server_is_away(server, rql):
+    """The agent asks the server for one of them after the other."""
+    limits = ("--io-timeout", SHORT, "--connect-timeout", SHORT)
+    with Agent(rql, *limits) as agent:
+        token = agent.connect().call("RQL.LOCK", "a", "TTL", 600000)[0]
+        with server.frozen():
+            inner = [rql.start(*run_under(agent, "--wait", LONG, *limits), "--", "echo", "it runs", RQL_LOCK="a",
+                               RQL_TOKEN=str(token)) for _ in range(4)]
+            for one in inner:
+                done = finish(one)
+                check_equal((done.code, done.out), (69, ""))
+                assert re.search(r"\b(UNKNOWN|UNREACHABLE) ", done.err), done.err
+
+
 def test_a_run_that_waits_is_withdrawn_when_it_ends(server, rql):
     with Agent(rql) as agent:
         other = agent.connect()
