@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import select
 import shutil
 import signal
 import socket
@@ -339,6 +340,21 @@ def test_what_a_closed_connection_left_ends_with_its_process(server, rql):
             assert server.is_locked("b")
             process.kill()
             await_free(server, "b")
+
+
+def test_one_try_does_not_wait_for_a_server_that_is_away(server, rql):
+    """Unlike a request that waits, which takes ten seconds by default. The order of the answers says so."""
+    with Agent(rql, "--io-timeout", "200ms") as agent:
+        one, waits = agent.connect(), agent.connect()
+        one.call("RQL.LOCK", "a", "TTL", 60000)  # the agent has connected
+        with server.frozen():
+            waits.tell("RQL.LOCK", "b")
+            for words in ("RQL.LOCK", "c", "TRY"), ("RQL.SERIES", 2, "d", "e", "TRY"), ("FENCELOCK.ACQUIRE", "f", 60):
+                check_in(refusal(one, *words), ("UNKNOWN", "UNREACHABLE"))
+            check_equal(select.select([waits.socket], [], [], 0)[0], [])
+            refused = rql("run", "g", f"--agent={agent.path}", "--try", "--", "true")
+            check_equal(refused.code, 69)
+            assert re.search(r"\b(UNKNOWN|UNREACHABLE) ", refused.err), refused.err
 
 
 def test_a_series_is_had_and_released_as_a_whole(server, rql):

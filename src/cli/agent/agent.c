@@ -254,6 +254,7 @@ static int run_agent(struct cli_session *session)
                          .client = session->client,
                          .own_fds = OWN_FDS + (session->args->http ? SERVE_FDS : 0),
                          .drain_ms = session->args->drain_ms,
+                         .try_ms = session->args->options.io_timeout_ms,
                          .password = session->args->password};
     const char *address = session->args->http;
     struct serve *http = NULL;

@@ -205,8 +205,15 @@ static const char *find_wrong(const struct lock_words *self)
     return NULL;
 }
 
+/* Makes it one try, which a server that is away ends soon. */
+static void try_once(rql_lock_options *options, const struct agent *agent)
+{
+    options->fail_fast = true;
+    options->timeout_ms = agent->try_ms;
+}
+
 /* Makes the words options of the lock. */
-static void apply_words(struct lock_words *self)
+static void apply_words(struct lock_words *self, const struct agent *agent)
 {
     rql_lock_options *options = &self->wish.options;
 
@@ -230,7 +237,9 @@ static void apply_words(struct lock_words *self)
     }
     options->share_slots = self->has_slots;
     options->nested = self->is_nested;
-    options->fail_fast = self->tries;
+    if (self->tries) {
+        try_once(options, agent);
+    }
 }
 
 /* Adds the pair by which `rql who` names the client's program in place of this one, unless the
@@ -304,7 +313,7 @@ static void acquire(struct agent_conn *conn, const struct agent_request *request
     } else if (held) {
         agent_reply_error(&conn->out, "HELD", "this connection holds %.200s", held);
     } else {
-        apply_words(words);
+        apply_words(words, conn->agent);
         add_holder(conn, words);
         agent_hold_begin(conn, &words->wish);
     }
@@ -355,7 +364,7 @@ static void acquire_fence(struct agent_conn *conn, const struct agent_request *r
     }
     words.wish.kind = AGENT_HOLD_FENCE;
     words.wish.options.ttl_ms = seconds * 1000;
-    words.wish.options.fail_fast = true;
+    try_once(&words.wish.options, conn->agent);
     add_holder(conn, &words);
     agent_hold_begin(conn, &words.wish);
 }

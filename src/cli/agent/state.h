@@ -50,6 +50,7 @@ struct agent {
     struct agent_processes processes;
     struct agent_tasks tasks;
 
+    int64_t try_ms;       /* for one try, if the server does not answer */
     const char *password; /* that clients have to send; NULL: none */
     struct cli_socket socket;
     uv_poll_t listener; /* of the socket */
