@@ -548,6 +548,7 @@ bool cli_agent_lock_is_cut(const struct cli_agent_lock *self)
 static rql_status release(struct cli_agent_lock *self, rql_error *error)
 {
     const bool was_cut = self->is_cut; /* which the command was ended for */
+    const bool had_ended = cli_agent_lock_remaining_ms(self) <= 0;
     const int64_t end_ms = cli_after_ms(self->release_ms);
     char token[NUMBER_SIZE];
     const char *words[] = {"RQL.UNLOCK", self->name, token};
@@ -564,7 +565,8 @@ static rql_status release(struct cli_agent_lock *self, rql_error *error)
     if (reply && reply->type == REDIS_REPLY_INTEGER) {
         return RQL_OK;
     }
-    if (reply && reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "NOTHELD", 7) == 0) {
+    if ((reply && reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "NOTHELD", 7) == 0) ||
+        (had_ended && self->is_cut)) {
         return RQL_NOT_HELD;
     }
     *error = (rql_error){.status = RQL_E_UNKNOWN};

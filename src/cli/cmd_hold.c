@@ -164,12 +164,24 @@ static bool is_readable(int fd)
     return poll(&one, 1, 0) > 0;
 }
 
-/* Returns why the lock is about to end: as its user has asked, or against that. */
-static const char *why_it_ends(const struct watch *self)
+/* Returns whether the lock ends because of --max-hold. An agent ends such a lock on its own and
+ * closes the connection, a little before hold_end_ms: nothing is left of the last renewal then. */
+static bool is_held_to_limit(const struct watch *self, rql_lock_state state)
 {
-    return self->hold_end_ms - cli_now_ms() <= self->grace_ms ? "its --max-hold is nearly over"
-           : !self->renews                                    ? "its ttl is nearly over"
-                                                              : "the lock cannot be kept";
+    return self->hold_end_ms - cli_now_ms() <= self->grace_ms ||
+           (self->hold_end_ms != INT64_MAX && state != RQL_GONE &&
+            cli_held_remaining_ms(self->held) <= CHECK_MS);
+}
+
+/* Returns why the lock has ended or is about to: as its user has asked, or against that. An agent
+ * closes the connection at any loss, and at its own end. */
+static const char *why_it_ends(const struct watch *self, rql_lock_state state)
+{
+    return is_held_to_limit(self, state)                      ? "its --max-hold is nearly over"
+           : state == RQL_GONE                                ? "the lock is lost"
+           : !self->renews && left_ms(self) <= self->grace_ms ? "its ttl is nearly over"
+           : cli_held_is_cut(self->held) ? "the lock is lost, or the agent has ended"
+                                         : "the lock cannot be kept";
 }
 
 /* Ends the command when the lock is lost, about to end, or asked for. The end is near when no
@@ -181,13 +193,9 @@ static void check_lock(struct watch *self)
 
     if (!self->is_ending) {
         self->was_lost = state == RQL_GONE;
-        if (self->was_lost) {
-            terminate(self, "the lock is lost");
-        } else if (cli_held_is_cut(self->held)) {
-            terminate(self, "the agent has closed the connection");
-        } else if (left_ms(self) <= self->grace_ms &&
-                   (!is_renewed(self) || state == RQL_DOUBTFUL)) {
-            terminate(self, why_it_ends(self));
+        if (self->was_lost || cli_held_is_cut(self->held) ||
+            (left_ms(self) <= self->grace_ms && (!is_renewed(self) || state == RQL_DOUBTFUL))) {
+            terminate(self, why_it_ends(self, state));
         } else if (is_readable(self->asked_fd)) {
             terminate(self, "this host is drained");
         }

@@ -345,7 +345,7 @@ def test_a_command_ends_when_its_agent_is_killed(server, rql):
         job.pids(1)
         end_ms = end_of_lock_ms(server)
         agent.process.kill()
-        check_ended_in_time(job, end_ms, "a: the agent has closed the connection; ending the command")
+        check_ended_in_time(job, end_ms, "a: the lock is lost, or the agent has ended; ending the command")
         assert server.is_locked("a")  # until its TTL
     finish(agent.process)
     agent.folder.cleanup()
@@ -369,6 +369,19 @@ def test_a_command_ends_at_the_limits_of_its_hold(server, rql):
                 check_equal(job.process.wait(), 75)
                 assert int(job.read("told")) / 1e6 - begun_ms < 2000, "it was told in time"
         await_free(server, "a")
+
+
+def test_why_a_lock_of_an_agent_has_ended_is_said(server, rql):
+    """An agent that loses a lock closes the connection, whatever the reason."""
+    with Agent(rql) as agent:
+        for limit in ("--max-hold", "1s"), ("--max-hold", "1s", "--ttl", "1s"):
+            done = rql(*run_under(agent, "--kill-after", "0s", *limit), "--", "sleep", "600")
+            check_equal((done.code, done.err), (75, "rql: a: its --max-hold is nearly over; ending the command\n"))
+        with Job(rql, "sh", "-c", SLEEPS, words=run_under(agent), ttl=("--ttl", "1s", "--max-hold", "10m")) as job:
+            job.pids(1)
+            server.ask("DEL", "rql:lock:a")
+            check_equal(job.process.wait(), 75)
+            check_in("a: the lock is lost, or the agent has ended; ending", job.process.stderr.read())
 
 
 def test_a_lock_is_held_for_longer_than_its_ttl(server, rql):
