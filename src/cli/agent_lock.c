@@ -105,14 +105,16 @@ static redisReply *await_reply(struct cli_agent_lock *self, int64_t end_ms)
     return reply;
 }
 
+/* Sends a request. If the agent has closed the connection, the requests are dropped: what it has
+ * sent before is still to be read, up to the end of the connection, and may say why. */
 static void send_words(struct cli_agent_lock *self, const char **words, size_t count)
 {
+    bool can_send =
+        !self->is_cut && redisAppendCommandArgv(self->redis, (int)count, words, NULL) == REDIS_OK;
     int is_done = 0;
 
-    self->is_cut =
-        self->is_cut || redisAppendCommandArgv(self->redis, (int)count, words, NULL) != REDIS_OK;
-    while (!self->is_cut && is_done == 0) {
-        self->is_cut = redisBufferWrite(self->redis, &is_done) != REDIS_OK;
+    while (can_send && is_done == 0) {
+        can_send = redisBufferWrite(self->redis, &is_done) == REDIS_OK;
     }
 }
 
@@ -341,14 +343,15 @@ static int fail(struct cli_agent_lock *self, const struct cli_args *args, const 
     if (reply && reply->type == REDIS_REPLY_NIL) {
         return refuse(self, args);
     }
+    if (reply && reply->type == REDIS_REPLY_ERROR) {
+        cli_say("%s: the agent answers: %s", args->name, reply->str);
+        return strncmp(reply->str, "INVALID", 7) == 0 ? CLI_USAGE : CLI_FAULT;
+    }
     cli_say("%s: the agent %s", args->name,
-            !reply && self->is_cut             ? "has closed the connection"
-            : !reply                           ? "does not answer"
-            : reply->type == REDIS_REPLY_ERROR ? reply->str
-                                               : "has sent an answer of another kind");
-    return reply && reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "INVALID", 7) == 0
-               ? CLI_USAGE
-               : CLI_FAULT;
+            reply          ? "has sent an answer of another kind"
+            : self->is_cut ? "has closed the connection"
+                           : "does not answer");
+    return CLI_FAULT;
 }
 
 /* Returns the cli_now_ms() until which the answer to a request is awaited that was sent now. */

@@ -187,7 +187,7 @@ def test_an_agent_that_does_not_answer_as_it_should(_server, rql):
                 ((b"+OK\r\n", b"*3\r\n:170000"), SHORT, ("--try",), 69, "the agent does not answer"),
                 ((b"+OK\r\n", b"+OK\r\n"), LONG, (), 69, "the agent has sent an answer of another kind"),
                 ((b"+OK\r\n", b"x\r\n"), LONG, (), 69, "the agent has closed the connection"),
-                ((b"-ERR no\r\n",), LONG, (), 69, "the agent ERR no"),
+                ((b"-ERR no\r\n",), LONG, (), 69, "the agent answers: ERR no"),
                 ((b"+OK\r\n", granted(1000)), LONG, ("--ttl", "1s"), 75, "lost as soon as it was acquired"),
                 ((b"+OK\r\n", granted(60000), b":0\r\n"), LONG, (), 75, "lost as soon as it was acquired"),
                 ((b"+OK\r\n", granted(60000), b":9223372036854775807\r\n", b":1\r\n"), LONG, (), 0, ""))):
@@ -224,6 +224,16 @@ def test_runs_inside_of_one_are_not_made_while_the_server_is_away(server, rql):
                 done = finish(one)
                 check_equal((done.code, done.out), (69, ""))
                 assert re.search(r"\b(UNKNOWN|UNREACHABLE) ", done.err), done.err
+
+
+def test_what_an_agent_has_sent_before_it_closed_the_connection_is_said(_server, rql):
+    """Also if it was closed before the request was sent, which happens now and then."""
+    with Agent(rql, under=("sh", "-c", 'ulimit -n 80 && exec "$@"', "sh")) as agent:
+        for _ in range((80 - 64) // 2 // 2):
+            agent.connect().call("PING")
+        for _ in range(20):
+            refused = rql(*run_under(agent), "--", "true")
+            check_equal((refused.code, refused.err), (69, "rql: a: the agent answers: ERR max number of clients reached\n"))
 
 
 def test_a_run_that_waits_is_withdrawn_when_it_ends(server, rql):
