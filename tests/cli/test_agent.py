@@ -471,6 +471,22 @@ def test_a_detached_hold_has_a_secret(server, rql):
         await_free(server, "b")
 
 
+def test_a_detached_hold_that_was_released_takes_no_room(server, rql):
+    """The next one has its number, long before its TTL is over; but not before all of its locks are released."""
+    with Agent(rql) as agent:
+        line = agent.connect()
+        secret, _ = line.call("FENCELOCK.ACQUIRE", "a", 86400)
+        first = server.holder("a")
+        check_equal(line.call("FENCELOCK.RELEASE", "a", secret), 1)
+        _, (*_, one), (*_, two) = line.call("RQL.SERIES", 2, "b", "c", "DETACHED", "TTL", 60000)
+        check_equal([server.holder(name) for name in "bc"], [first] * 2)
+        for secret, is_free in ((one, False), (two, True)):
+            check_equal(line.call("RQL.UNLOCKSECRET", "b" if secret == one else "c", secret), 1)
+            *_, other = line.call("RQL.LOCK", "d", "DETACHED", "TTL", 60000)
+            check_equal(server.holder("d") == first, is_free)
+            check_equal(line.call("RQL.UNLOCKSECRET", "d", other), 1)
+
+
 def test_a_detached_hold_that_was_handed_over_is_claimed_first(server, rql):
     """A lock that is handed over lasts for a second until then, and its client cannot ask how long it has it."""
     with Agent(rql) as agent:

@@ -115,6 +115,9 @@ static void on_done(rql_status status, const rql_error *error, void *data)
     if (conn) {
         reply(self, status, error);
     }
+    if (kind == AGENT_CALL_RELEASE && status == RQL_OK) {
+        agent_tasks_on_released(&agent->tasks, self->secret);
+    }
     lane_of(agent, kind)->n_running--;
     drop(self);
     if (conn) {

@@ -98,7 +98,7 @@ static void give(struct agent_hold *self, int64_t ttl_ms)
     }
     agent_process_leave(self->process);
     if (ttl_ms > 0) {
-        agent_task_leave_later(self->task, ttl_ms);
+        agent_task_leave_later(self->task, ttl_ms, NULL);
     } else {
         agent_task_leave(self->task);
     }
@@ -292,6 +292,19 @@ static void reply_granted(struct agent_reply *out, const struct agent_hold *hold
     }
 }
 
+/* Leaves the locks of a hold, which is in no list, to their secrets: each has the task until it is
+ * released, or has ended. */
+static void detach(struct agent_hold *self)
+{
+    for (size_t i = 0; i < self->n_names; i++) {
+        agent_task_leave_later(agent_task_share(self->task), self->ttl_ms,
+                               rql_lock_secret(agent_hold_lock(self, i)));
+    }
+    forget_locks(self);
+    self->agent->n_held--;
+    give(self, 0);
+}
+
 static void on_granted(struct agent_hold *self)
 {
     self->phase = AGENT_HOLD_HELD;
@@ -299,7 +312,7 @@ static void on_granted(struct agent_hold *self)
     reply_granted(&self->conn->out, self);
     if (self->kind != AGENT_HOLD_OF_CONN) {
         unlist(self);
-        forget(self);
+        detach(self);
     } else if (self->is_lost) {
         report_loss(self);
     }

@@ -3,6 +3,8 @@
 #include "exit.h"
 #include "list.h"
 
+#include <rql/base.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,7 +67,19 @@ struct agent_later {
     struct agent_later *next;
     struct agent_later **at;
     struct agent_task *task;
+    char secret[RQL_SECRET_SIZE]; /* "": none */
 };
+
+/* Returns the list of the locks whose secrets have this hash (FNV-1a). */
+static struct agent_later **list_of(struct agent_tasks *self, const char *secret)
+{
+    uint32_t hash = 2166136261U;
+
+    for (const char *at = secret; *at; at++) {
+        hash = (hash ^ (unsigned char)*at) * 16777619U;
+    }
+    return &self->by_secret[hash % AGENT_SECRET_LISTS];
+}
 
 static void on_closed(uv_handle_t *handle)
 {
@@ -83,21 +97,43 @@ static void on_time(uv_timer_t *timer)
     uv_close((uv_handle_t *)timer, on_closed);
 }
 
-void agent_task_leave_later(struct agent_task *self, int64_t ttl_ms)
+void agent_task_leave_later(struct agent_task *self, int64_t ttl_ms, const char *secret)
 {
     const uint64_t ms = (uint64_t)(ttl_ms + ttl_ms / CLOCK_SHARE + MARGIN_MS);
     struct agent_later *later = cli_must(malloc(sizeof *later));
+    struct agent_later **list = secret ? list_of(self->all, secret) : &self->all->later;
 
     later->task = self;
-    AGENT_LIST(&self->all->later, later);
+    (void)snprintf(later->secret, sizeof later->secret, "%s", secret ? secret : "");
+    AGENT_LIST(list, later);
     (void)uv_timer_init(self->all->uv, &later->timer);
     uv_unref((uv_handle_t *)&later->timer); /* the end of the agent does not wait for it */
     (void)uv_timer_start(&later->timer, on_time, ms, 0);
 }
 
+void agent_tasks_on_released(struct agent_tasks *self, const char *secret)
+{
+    struct agent_later *later = *list_of(self, secret);
+
+    while (later && strcmp(later->secret, secret) != 0) {
+        later = later->next;
+    }
+    if (later) {
+        on_time(&later->timer);
+    }
+}
+
+static void end_all(struct agent_later *const *list)
+{
+    while (*list) {
+        on_time(&(*list)->timer);
+    }
+}
+
 void agent_tasks_end(struct agent_tasks *self)
 {
-    while (self->later) {
-        on_time(&self->later->timer);
+    end_all(&self->later);
+    for (size_t i = 0; i < AGENT_SECRET_LISTS; i++) {
+        end_all(&self->by_secret[i]);
     }
 }

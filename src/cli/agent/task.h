@@ -17,11 +17,14 @@ struct agent_task {
 
 struct agent_later;
 
+enum { AGENT_SECRET_LISTS = 4096 };
+
 /* A zeroed one is empty but for `uv`. */
 struct agent_tasks {
     uv_loop_t *uv;
-    struct agent_later *later; /* references that are dropped later */
-    uint64_t *bits;            /* a bit for each number that is in use; the first one is number 1 */
+    struct agent_later *later;                         /* references that are dropped later */
+    struct agent_later *by_secret[AGENT_SECRET_LISTS]; /* those that a release can end before */
+    uint64_t *bits; /* a bit for each number that is in use; the first one is number 1 */
     size_t n_words;
 };
 
@@ -35,7 +38,11 @@ struct agent_task *agent_task_share(struct agent_task *self);
 void agent_task_leave(struct agent_task *self);
 
 /* Drops a reference when a lock with this TTL, or the request for it, has ended on the server,
- * whatever was sent about it before. */
-void agent_task_leave_later(struct agent_task *self, int64_t ttl_ms);
+ * whatever was sent about it before. secret: of that lock, whose release ends it before; or NULL.
+ */
+void agent_task_leave_later(struct agent_task *self, int64_t ttl_ms, const char *secret);
+
+/* Drops the reference of the lock with this secret, if there is one: the lock was released. */
+void agent_tasks_on_released(struct agent_tasks *self, const char *secret);
 
 #endif
