@@ -817,6 +817,19 @@ def test_what_is_held_at_the_end_is_left_to_its_ttl(server, rql):
         server.ask("DEL", "rql:lock:a")
 
 
+def test_a_request_that_waits_is_answered_if_the_agent_ends_at_once(server, rql):
+    """Before it is withdrawn, which takes the server."""
+    with Agent(rql, "--drain", "0s") as agent:
+        agent.connect().call("RQL.LOCK", "a", "TTL", 60000)
+        waits = agent.connect()
+        waits.tell("RQL.LOCK", "a", "WAIT", 0)
+        wait_until(lambda: server.queue_length("a") == 1, "it waits")
+        with server.frozen():
+            agent.process.send_signal(signal.SIGTERM)
+            check_equal(refusal_read(waits), "UNAVAILABLE")
+            assert is_closed(waits)
+
+
 def test_a_killed_agent_leaves_its_locks_to_their_ttl(server, rql):
     with contextlib.suppress(AssertionError), Agent(rql) as agent:
         line = agent.connect()

@@ -45,6 +45,16 @@ static void on_loop_closed(void *data)
     uv_close((uv_handle_t *)&self->listener, NULL);
 }
 
+/* Closes a connection. A request whose withdrawal is not over yet is answered before. */
+static void end_conn(struct agent_conn *conn)
+{
+    if (agent_hold_waiting(conn)) {
+        agent_reply_ending(&conn->out);
+        agent_conn_flush(conn);
+    }
+    agent_conn_close(conn, AGENT_BY_AGENT);
+}
+
 /* Closes all connections: their locks are left to their TTL. */
 static void end(struct agent *self)
 {
@@ -56,7 +66,7 @@ static void end(struct agent *self)
     (void)uv_timer_stop(&self->resume);
     (void)uv_poll_stop(&self->listener);
     while (self->conns) {
-        agent_conn_close(self->conns, AGENT_BY_AGENT);
+        end_conn(self->conns);
     }
     agent_holds_forget_left(self);
     agent_calls_end(self);

@@ -630,15 +630,22 @@ void agent_holds_on_process_ended(struct agent_process *process, void *data)
     }
 }
 
+struct agent_hold *agent_hold_waiting(const struct agent_conn *conn)
+{
+    struct agent_hold *hold = conn->holds;
+
+    while (hold && hold->phase != AGENT_HOLD_WAITS) {
+        hold = hold->next;
+    }
+    return hold;
+}
+
 void agent_holds_withdraw_all(struct agent *agent)
 {
     for (struct agent_conn *conn = agent->conns; conn; conn = conn->next) {
-        struct agent_hold *hold = conn->holds;
+        const struct agent_hold *hold = agent_hold_waiting(conn);
 
-        while (hold && hold->phase != AGENT_HOLD_WAITS) {
-            hold = hold->next;
-        }
-        if (hold) { /* a connection waits for one at a time */
+        if (hold) {
             (void)rql_request_cancel(hold->request);
         }
     }

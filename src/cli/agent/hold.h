@@ -85,6 +85,9 @@ void agent_holds_end(struct agent_conn *conn, enum agent_end end);
 /* Ends all holds of a process that has ended. */
 void agent_holds_on_process_ended(struct agent_process *process, void *data);
 
+/* Returns what the connection waits for, which is one request at a time; or NULL. */
+struct agent_hold *agent_hold_waiting(const struct agent_conn *conn);
+
 /* Withdraws all requests that wait: their clients get an error. */
 void agent_holds_withdraw_all(struct agent *agent);
 
