@@ -440,9 +440,29 @@ def test_who_holds_and_who_waits_is_told_in_json(server, rql):
         server.ask("EVAL", "for i = 1, 3000 do redis.call('COPY', 'rql:lock:b1', 'rql:lock:many' .. i) end", 0)
         three.tell("RQL.WHO")
         three.tell("RQL.HELD", "a")  # behind it
-        check_in("too long", refusal_read(three, whole=True))
+        check_equal(refusal_read(three, whole=True),
+                    "ERR the answer is too long: more than 960 KiB; ask for fewer locks, or run rql who")
         check_equal(three.read(), 0)
         check_equal(len(json.loads(three.call("RQL.WHO", "many1?"))), 10)
+
+
+def test_a_long_queue_is_shown_up_to_a_length(server, rql):
+    with Agent(rql) as agent:
+        line = agent.connect()
+        line.call("RQL.LOCK", "a", "TTL", 60000)
+
+        def wait_more(count):
+            for _ in range(count):
+                agent.connect().tell("RQL.LOCK", "a", "WAIT", 0, "META", "m", "x" * 14000)
+
+        wait_more(50)
+        wait_until(lambda: server.queue_length("a") == 50, "all wait")
+        told = line.call("RQL.QUEUE", "a")
+        check_equal((len(json.loads(told)["requests"]), "\t" in told), (50, False))
+        wait_more(25)
+        wait_until(lambda: server.queue_length("a") == 75, "all wait")
+        check_equal(refusal(line, "RQL.QUEUE", "a", whole=True),
+                    "ERR the answer is too long: more than 960 KiB; rql queue shows all of it")
 
 
 def test_fencelock(server, rql):

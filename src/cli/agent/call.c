@@ -10,7 +10,7 @@
 enum {
     RELEASES_AT_ONCE = 2,
     LOOKS_AT_ONCE = 1,
-    TEXT_MAX = 1 << 19, /* less than a client may leave unread */
+    TEXT_MAX = 960 * 1024, /* less than a client may leave unread */
 };
 
 struct agent_call {
@@ -34,7 +34,7 @@ static struct agent_lane *lane_of(struct agent *agent, enum agent_call_kind kind
     return kind == AGENT_CALL_RELEASE ? &agent->releases : &agent->looks;
 }
 
-/* Prints as `rql who --json` and `rql queue --json` do. */
+/* Prints as `rql who --json` and `rql queue --json` do, without blanks. */
 static rql_status look(struct agent_call *self, rql_error *error)
 {
     const struct cli_args args = {.name = self->name};
@@ -43,6 +43,7 @@ static rql_status look(struct agent_call *self, rql_error *error)
     rql_key_status of_key; /* JSON has it */
     rql_status status;
 
+    session.out.is_line = true;
     session.out.to = cli_must(open_memstream(&self->text, &self->size));
     status =
         self->kind == AGENT_CALL_WHO ? cli_show_who(&session) : cli_show_queue(&session, &of_key);
@@ -91,7 +92,10 @@ static void reply(struct agent_call *self, rql_status status, const rql_error *e
     } else if (self->kind == AGENT_CALL_HOLDER) {
         agent_reply_number(out, self->is_found);
     } else if (status == RQL_OK && self->size > TEXT_MAX) {
-        agent_reply_error(out, "ERR", "the answer is too long: ask for fewer locks");
+        agent_reply_error(out, "ERR", "the answer is too long: more than %d KiB; %s",
+                          TEXT_MAX / 1024,
+                          self->kind == AGENT_CALL_QUEUE ? "rql queue shows all of it"
+                                                         : "ask for fewer locks, or run rql who");
     } else if (status == RQL_OK) {
         agent_reply_text(out, self->text);
     } else {
