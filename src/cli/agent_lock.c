@@ -161,10 +161,10 @@ static int open_connection(struct cli_agent_lock *self, const char *wanted)
     const bool is_usual = *wanted == '\0';
     char usual[CLI_SOCKET_PATH_SIZE];
 
-    if (is_usual && !agent_default_path(usual)) {
-        return CLI_FAULT;
+    if (is_usual) {
+        agent_default_path(usual);
+        wanted = usual;
     }
-    wanted = is_usual ? usual : wanted;
     if (strlen(wanted) >= CLI_SOCKET_PATH_SIZE) {
         cli_say("%s: is too long for the path of a socket", wanted);
         return CLI_FAULT;

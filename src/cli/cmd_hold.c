@@ -1,3 +1,4 @@
+#include "agent/path.h"
 #include "child.h"
 #include "format.h"
 #include "messages.h"
@@ -449,6 +450,13 @@ static int run(struct cli_session *self)
     return held.lock || held.agent_lock ? cli_run_held(args, &held) : code;
 }
 
+/* Returns whether a number of tries decides when the wait is over. --wait overrides it. */
+static bool is_limited_by_tries(const struct cli_args *args)
+{
+    return args->options.retry_count != RQL_FOREVER && args->wait_ms == CLI_UNSET &&
+           !args->fail_fast;
+}
+
 /* Returns a flag or option that an agent does not take, or NULL. The agent's server is its own
  * business; RQL_URL is there for what COMMAND starts. */
 static const char *find_other(const struct cli_args *args)
@@ -457,14 +465,17 @@ static const char *find_other(const struct cli_args *args)
     const bool has_url = options->url != cli_default_url &&
                          options->url != secure_getenv("RQL_URL"); /* as in cli_url_check() */
 
-    return has_url                            ? "--url"
-           : args->hold_at_least_ms > 0       ? "--hold-at-least"
-           : args->max_waiters != CLI_UNSET   ? "--max-waiters"
-           : args->priority                   ? "--priority"
-           : args->head_start_ms != CLI_UNSET ? "--head-start"
-           : options->replicas > 0            ? "--replicas"
-           : options->fsync                   ? "--fsync"
-                                              : NULL;
+    return has_url                                  ? "--url"
+           : args->hold_at_least_ms > 0             ? "--hold-at-least"
+           : args->max_waiters != CLI_UNSET         ? "--max-waiters"
+           : args->priority                         ? "--priority"
+           : args->head_start_ms != CLI_UNSET       ? "--head-start"
+           : options->replicas > 0                  ? "--replicas"
+           : options->fsync                         ? "--fsync"
+           : options->access_strategy != RQL_QUEUED ? "--access-strategy"
+           : is_limited_by_tries(args)
+               ? "--retry-count, which RQL_PROFILE=gem sets, too; give --wait in its place"
+               : NULL;
 }
 
 /* Finds out whether an agent is to hold the lock, and which one. */
@@ -479,6 +490,9 @@ static int prepare_run(struct cli_args *args)
     if (args->agent && *args->agent != '\0' && !strchr(args->agent, '/')) {
         return cli_misused(&cli_run, "the socket of an agent is a path with a slash, not ",
                            args->agent);
+    }
+    if (args->agent && *args->agent == '\0' && agent_check_folder() != CLI_DONE) {
+        return CLI_USAGE;
     }
     if (args->agent && other) {
         return cli_misused(&cli_run, "an agent does not take ", other);

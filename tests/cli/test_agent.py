@@ -785,6 +785,16 @@ def test_one_user_has_half_of_the_connections(server, rql):
         wait_until(lambda: is_served(agent), "there is room")
 
 
+def test_an_agent_without_room_for_clients_does_not_begin(_server, rql):
+    with Folder() as folder:
+        refused = finish(rql.start("agent", "--listen", folder.path("a"), under=("sh", "-c", 'ulimit -n 67 && exec "$@"', "sh")))
+        check_equal((refused.code, refused.err),
+                    (69, "rql: the hard limit of descriptors (ulimit -Hn) is too low: an agent needs 68\n"))
+        check_equal(os.listdir(folder.path("")), [])
+    with Agent(rql, under=("sh", "-c", 'ulimit -n 68 && exec "$@"', "sh")) as agent:
+        check_equal(agent.connect().call("PING"), "PONG")
+
+
 def is_served(agent):
     return not is_closed(agent.connect())
 
@@ -888,6 +898,10 @@ def test_the_socket(server, rql):
         process.send_signal(signal.SIGTERM)
         check_equal(finish(process).code, 0)
         check_equal(stat.S_IMODE(os.stat(folder).st_mode), 0o700)
+        for wrong in "own", "/" + 96 * "x":
+            refused = rql("agent", RQL_LOCAL_DIR=wrong)
+            check_equal((refused.code, refused.err), (64, "rql: RQL_LOCAL_DIR must start with '/' and have at most 96 bytes\n"))
+            check_equal(rql("run", "a", "--agent", "--", "true", RQL_LOCAL_DIR=wrong).code, 64)
         os.chmod(folder, 0o777)
         check_in("is no folder of this user alone", rql("agent", RQL_LOCAL_DIR=folder).err)
         os.rename(agent.path, agent.path + ".moved")

@@ -71,10 +71,13 @@ def test_a_lock_that_is_not_had_is_said(server, rql):
             refused = rql(*run_under(agent, *flags, "-E", "9"), "--", "true")
             check_equal((refused.code, refused.out, refused.err), (9, "", said))
         for flag in (("--priority", "high"), ("--head-start", "1s"), ("--max-waiters", "3"), ("--hold-at-least", "1s"),
-                     ("--url", "redis://h"), ("--replicas", "1"), ("--fsync", "true")):
+                     ("--url", "redis://h"), ("--replicas", "1"), ("--fsync", "true"), ("--retry-count", "2"),
+                     ("--access-strategy", "random")):
             refused = rql(*run_under(agent, *flag), "--", "true")
             check_equal(refused.code, 64)
             check_in(f"an agent does not take {flag[0]}", refused.err)
+        check_equal([rql(*run_under(agent, *flags), "--", "true", RQL_PROFILE="gem").code
+                     for flags in ((), ("--try", "-E", "9"), ("--wait", "100ms", "-E", "9"))], [64, 9, 9])
         check_equal(rql(*run_under(agent, name="b" * 1000), "--", "true").code, 64)
         check_equal([rql(*run_under(agent, "--ttl", ttl), "--", "true").code for ttl in ("0s", "721h")], [64, 64])
         for words in (("a", "--agent", agent.path), ("--agent", agent.path, "a")):

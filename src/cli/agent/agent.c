@@ -23,7 +23,8 @@
 
 enum {
     CONNS_MAX = 10000,
-    OWN_FDS = 64, /* descriptors that are neither of connections nor of processes */
+    CONNS_LEAST = 2, /* one user may have half of them */
+    OWN_FDS = 64,    /* descriptors that are neither of connections nor of processes */
     DRAIN_MS = 30000,
     RESUME_MS = 100,
     N_SIGNALS = 2,
@@ -151,7 +152,7 @@ static size_t raise_limit(size_t own_fds)
     limit.rlim_cur = limit.rlim_max;
     (void)setrlimit(RLIMIT_NOFILE, &limit);
     (void)getrlimit(RLIMIT_NOFILE, &limit);
-    room = limit.rlim_cur > own_fds ? ((size_t)limit.rlim_cur - own_fds) / 2 : 1;
+    room = limit.rlim_cur > own_fds ? ((size_t)limit.rlim_cur - own_fds) / 2 : 0;
     return room < CONNS_MAX ? room : CONNS_MAX;
 }
 
@@ -162,7 +163,6 @@ static void begin(struct agent *self, uv_signal_t signals[N_SIGNALS])
     static const int numbers[N_SIGNALS] = {SIGTERM, SIGINT};
     const sigset_t ending = cli_signals(numbers, N_SIGNALS);
 
-    self->most_conns = raise_limit(self->own_fds);
     self->processes = (struct agent_processes){.uv = &self->uv,
                                                .ended = agent_holds_on_process_ended,
                                                .data = self,
@@ -270,6 +270,12 @@ static int run_agent(struct cli_session *session)
     struct serve *http = NULL;
     int code = CLI_DONE;
 
+    self.most_conns = raise_limit(self.own_fds);
+    if (self.most_conns < CONNS_LEAST) {
+        cli_say("the hard limit of descriptors (ulimit -Hn) is too low: an agent needs %zu",
+                self.own_fds + 2 * (size_t)CONNS_LEAST);
+        return CLI_FAULT;
+    }
     if (!open_socket(&self.socket, session->args->listen)) {
         return CLI_FAULT;
     }
@@ -298,6 +304,9 @@ static int prepare(struct cli_args *args)
     static char password[PASSWORD_SIZE];
 
     args->drain_ms = args->drain_ms == CLI_UNSET ? DRAIN_MS : args->drain_ms;
+    if (!args->listen && agent_check_folder() != CLI_DONE) {
+        return CLI_USAGE;
+    }
     if (args->listen && !strchr(args->listen, '/') &&
         cli_address_kind(args->listen) != CLI_ADDRESS_LOOPBACK) {
         return cli_misused(&cli_agent,

@@ -1,5 +1,6 @@
 #include "path.h"
 
+#include "exit.h"
 #include "messages.h"
 
 #include <errno.h>
@@ -8,6 +9,10 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+static const char file_name[] = "/agent.sock";
+
+enum { FOLDER_MAX = CLI_SOCKET_PATH_SIZE - sizeof file_name };
 
 /* Makes a folder of this user. An existing one has to belong to the user, and no other may write
  * into it: another user could put a socket there. */
@@ -37,11 +42,21 @@ static const char *named_folder(void)
     return name && *name ? name : NULL;
 }
 
-bool agent_default_path(char out[CLI_SOCKET_PATH_SIZE])
+int agent_check_folder(void)
+{
+    const char *own = named_folder();
+
+    if (own && (own[0] != '/' || strlen(own) > FOLDER_MAX)) {
+        cli_say("RQL_LOCAL_DIR must start with '/' and have at most %d bytes", (int)FOLDER_MAX);
+        return CLI_USAGE;
+    }
+    return CLI_DONE;
+}
+
+void agent_default_path(char out[CLI_SOCKET_PATH_SIZE])
 {
     const char *own = named_folder();
     char folder[CLI_SOCKET_PATH_SIZE];
-    int length;
 
     if (own) {
         (void)snprintf(folder, sizeof folder, "%s", own);
@@ -50,12 +65,7 @@ bool agent_default_path(char out[CLI_SOCKET_PATH_SIZE])
     } else {
         (void)snprintf(folder, sizeof folder, "/tmp/rql-%u", (unsigned)geteuid());
     }
-    length = snprintf(out, CLI_SOCKET_PATH_SIZE, "%s/agent.sock", folder);
-    if (length >= CLI_SOCKET_PATH_SIZE) {
-        cli_say("RQL_LOCAL_DIR is too long for the path of a socket");
-        return false;
-    }
-    return true;
+    (void)snprintf(out, CLI_SOCKET_PATH_SIZE, "%.*s%s", (int)FOLDER_MAX, folder, file_name);
 }
 
 bool agent_make_default_path(char out[CLI_SOCKET_PATH_SIZE])
@@ -63,9 +73,7 @@ bool agent_make_default_path(char out[CLI_SOCKET_PATH_SIZE])
     const bool is_of_root = geteuid() == 0 && !named_folder();
     char folder[CLI_SOCKET_PATH_SIZE];
 
-    if (!agent_default_path(out)) {
-        return false;
-    }
+    agent_default_path(out);
     (void)snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(out, '/') - out), out);
     return make_folder(folder, is_of_root ? 0755 : 0700);
 }
