@@ -7,7 +7,7 @@
 -- @keys fence era
 -- @args server floor_us pause_ms ...
 --
--- server: its run id, or "-" if it is not known. floor_us: the highest token that this client has seen.
+-- server: its run id, or "-" if it is not known. floor_us: the highest token that this client has seen or made.
 -- pause_ms: 0, or how long nothing is granted if era names another server or none. A fourth argument follows if
 -- keys have come from other servers: the run ids, with a blank before and after each, of those servers that are
 -- still masters of what they have.

@@ -52,6 +52,7 @@ static bool is_in_force(const rql_lock *lock, const struct rqli_lease_terms *ter
            now_us < terms->begun_us + terms->left_ms * 1000 - rqli_lease_margin_us(terms->left_ms);
 }
 
+/* Notes a token that the server has sent. */
 static void note_token(rql_lock *lock, int64_t token)
 {
     lock->token = token;
@@ -133,7 +134,7 @@ bool rqli_grant_by_transfer(rql_lock *lock, const rql_lock_options *options,
     rqli_lease_on_unconfirmed(&lock->kept.lease, from->until_us);
     memcpy(lock->grant_nonce, lock->nonce, sizeof lock->grant_nonce);
     lock->begun_us = from->begun_us;
-    note_token(lock, from->token);
+    lock->token = from->token; /* rqli_hand_over_on_done() notes it: the server may not know it */
     lock->ts_us = from->ts_us;
     lock->hand_off_us = now_us - from->begun_us;
     lock->process = RQL_LOCK_OBTAINING;

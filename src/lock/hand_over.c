@@ -224,7 +224,10 @@ void rqli_hand_over_write(const struct rqli_hand_over *self, struct rqli_call *c
 
 void rqli_hand_over_on_done(const struct rqli_hand_over *self, int64_t sent_us, int64_t left_ms)
 {
-    rqli_leases_on_transferred(self->lock->client->leases, self->transfer, sent_us, left_ms);
+    const rql_lock *lock = self->lock;
+
+    rqli_era_on_token(rqli_client_era(lock->client, lock->keys.set), self->transfer->token);
+    rqli_leases_on_transferred(lock->client->leases, self->transfer, sent_us, left_ms);
 }
 
 void rqli_hand_over_on_refused(const struct rqli_hand_over *self)

@@ -44,22 +44,26 @@ TEST(a_token_that_is_made_is_above_all_that_were_seen_or_made)
 TEST(an_arrival_says_who_the_server_is_and_what_was_seen)
 {
     static const struct {
-        const char *name, *run_id, *end;
+        const char *name;
+        int64_t floor, made;
+        const char *run_id, *end;
     } rows[] = {
-        {"known", "abc",
+        {"known", 77, 0, "abc",
          "$1\r\n2\r\n$9\r\nrql:fence\r\n$7\r\nrql:era\r\n$3\r\nabc\r\n$2\r\n77\r\n$4\r\n5000\r\n"},
-        {"unknown", "",
+        {"unknown", 77, 76, "",
          "$1\r\n2\r\n$9\r\nrql:fence\r\n$7\r\nrql:era\r\n$1\r\n-\r\n$2\r\n77\r\n$4\r\n5000\r\n"},
+        {"a token was made that the server may not know", 74, 77, "abc",
+         "$1\r\n2\r\n$9\r\nrql:fence\r\n$7\r\nrql:era\r\n$3\r\nabc\r\n$2\r\n77\r\n$4\r\n5000\r\n"},
     };
 
     EACH_ROW (row, rows) {
         struct rqli_command command = {0};
         size_t length = strlen(row->end);
 
-        era = (struct rqli_era){.pause_ms = 5000, .floor = 77};
+        era = (struct rqli_era){.pause_ms = 5000, .floor = row->floor, .made = row->made};
         assert_int_equal(rqli_era_write(&era, &rqli_key_sets[RQLI_WHOLE], row->run_id,
                                         (struct rqli_slice){0}, &command),
-                         77);
+                         row->floor);
         assert_int_equal(command.n_commands, 1);
         assert_true(command.length > length);
         assert_memory_equal(command.data + command.length - length, row->end, length);
@@ -85,6 +89,9 @@ TEST(what_was_lost_is_told_once)
         {"lost, and more was seen", tree_text("1 40"), 150, RQL_OK, true, 100, 40, 150},
         {"far ahead", tree_text("2 40"), 100, RQL_OK, true, 100, 40, 40},
         {"far ahead, and more was seen", tree_text("2 40"), 150, RQL_OK, true, 100, 40, 150},
+        {"a token that was made is not there", tree_text("1 100"), 100, RQL_OK, false, 0, 0, 100},
+        {"nor is it, and another client's is", tree_text("1 110"), 100, RQL_OK, false, 0, 0, 100},
+        {"one that was made is far ahead", tree_text("2 100"), 100, RQL_OK, false, 0, 0, 100},
         {"unknown", tree_text("3 40"), 100, RQL_E_PROTOCOL, false, 0, 0, 100},
         {"below all", tree_text("-1 40"), 100, RQL_E_PROTOCOL, false, 0, 0, 100},
         {"short", tree_text("1"), 100, RQL_E_PROTOCOL, false, 0, 0, 100},

@@ -151,6 +151,16 @@ static void check_transfer(const struct rqli_hand_over *self, const struct row *
     }
 }
 
+/* The server is known to have its token when it has confirmed the hand-over, and not before. */
+static void check_token_counts_when_confirmed(const struct rqli_hand_over *self)
+{
+    const struct rqli_era *era = rqli_client_era(client, &rqli_key_sets[RQLI_WHOLE]);
+
+    assert_true(era->floor < self->transfer->token);
+    rqli_hand_over_on_done(self, rqli_now_us(), TTL_MS);
+    assert_int_equal(era->floor, self->transfer->token);
+}
+
 TEST(a_release_hands_the_lock_to_who_sleeps_behind_it)
 {
     static const rql_meta pair = {"name", "value"};
@@ -184,6 +194,7 @@ TEST(a_release_hands_the_lock_to_who_sleeps_behind_it)
         assert_int_equal(rqli_hand_over_choose(&self), row->is_chosen);
         if (row->is_chosen) {
             check_transfer(&self, row, next);
+            check_token_counts_when_confirmed(&self);
             rqli_hand_over_abandon(&self); /* then it is to ask */
         }
         assert_int_equal(acquire.waiter.hinted,

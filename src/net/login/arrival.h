@@ -14,7 +14,7 @@
 struct rqli_arrivals {
     struct {
         struct rqli_era *era;
-        int64_t floor; /* that the call carried */
+        int64_t floor; /* when the call was written */
         bool is_heard; /* the server, which has these keys, has confirmed */
     } each[RQLI_PARTITIONS];
 

@@ -11,11 +11,12 @@ int64_t rqli_era_write(const struct rqli_era *self, const struct rqli_key_set *s
                        const char *run_id, struct rqli_slice masters, struct rqli_command *command)
 {
     int64_t floor = atomic_load(&self->floor);
+    int64_t made = atomic_load(&self->made);
     struct rqli_call call;
 
     rqli_call_init_of_set(&call, RQLI_SCRIPT_ARRIVE, set);
     rqli_call_text(&call, *run_id ? run_id : "-");
-    rqli_call_int(&call, floor);
+    rqli_call_int(&call, made > floor ? made : floor);
     rqli_call_int(&call, self->pause_ms);
     if (masters.length > 0) {
         rqli_call_slice(&call, masters);
@@ -26,9 +27,10 @@ int64_t rqli_era_write(const struct rqli_era *self, const struct rqli_key_set *s
     return floor;
 }
 
-/* A loss is reported once, because later connections find the floor raised. If the floor was too
- * high for the server to raise its own to it, this client forgets it; otherwise each later
- * connection would find the same loss. */
+/* A loss is reported once, because later connections find the floor raised. If the call's token was
+ * too high for the server to raise its own to it, this client forgets it; otherwise each later
+ * connection would find the same loss. Where the server knows the floor, it has lost nothing: the
+ * call carried the token of a hand-over inside the client, which has not reached the server yet. */
 rql_status rqli_era_read(struct rqli_era *self, int64_t floor, const struct rqli_reply *reply,
                          const char *where, rql_error *error)
 {
@@ -38,13 +40,13 @@ rql_status rqli_era_read(struct rqli_era *self, int64_t floor, const struct rqli
         outcome.what > TOO_FAR) {
         return rqli_reply_fault(reply, "arrive", where, error);
     }
-    if (outcome.what != NONE_MISSING) {
+    if (outcome.what == TOO_FAR) {
         int64_t expected = floor;
 
-        if (outcome.what == TOO_FAR) {
-            (void)atomic_compare_exchange_strong(&self->floor, &expected, outcome.second);
-            atomic_store(&self->made, 0);
-        }
+        (void)atomic_compare_exchange_strong(&self->floor, &expected, outcome.second);
+        atomic_store(&self->made, 0);
+    }
+    if (outcome.what != NONE_MISSING && outcome.second < floor) {
         atomic_store(&self->known, outcome.second);
         atomic_store(&self->lost, floor);
         atomic_store(&self->has_news, true);

@@ -17,7 +17,7 @@
  * it. */
 struct rqli_era {
     int64_t pause_ms;        /* recovery_delay_ms; constant */
-    _Atomic int64_t floor;   /* the highest token seen so far; 0: none */
+    _Atomic int64_t floor;   /* the highest token that the server is known to have had; 0: none */
     _Atomic int64_t made;    /* the highest token that rqli_era_make_token() has returned */
     _Atomic uint64_t server; /* of the last login, as a hash of its run id; 0: no login yet */
     atomic_bool has_news;    /* held locks must be verified; `lost` may have a loss to report */
@@ -25,7 +25,7 @@ struct rqli_era {
     _Atomic int64_t known;   /* the last token that the server knew at that time */
 };
 
-/* Records a token that was seen. */
+/* Records a token that the server has sent or confirmed. */
 static inline void rqli_era_on_token(struct rqli_era *self, int64_t token)
 {
     int64_t floor = atomic_load_explicit(&self->floor, memory_order_relaxed);
@@ -38,8 +38,8 @@ static inline void rqli_era_on_token(struct rqli_era *self, int64_t token)
 
 /* Makes a token for a hand-over inside the client: at least at_least, and larger than every token
  * that was seen or made before. Returns 0 if it would be larger than at_most. It counts as seen
- * only when its owner relies on it: a server that does not know the token of a hand-over that never
- * took place has lost nothing. */
+ * only when the server has confirmed the hand-over: a server that does not know of it yet has lost
+ * nothing. */
 static inline int64_t rqli_era_make_token(struct rqli_era *self, int64_t at_least, int64_t at_most)
 {
     int64_t floor = atomic_load_explicit(&self->floor, memory_order_relaxed);
@@ -63,9 +63,10 @@ static inline bool rqli_era_wants(const struct rqli_era *self)
     return self->pause_ms > 0 || atomic_load(&self->floor) > 0;
 }
 
-/* Writes the call of arrive.lua, and returns the floor that it reports. run_id is empty if the user
- * may not ask for it; then there can be no pause. masters: the run ids of the servers from which
- * the keys may have come with all that was in them, in the script's format; none if empty. */
+/* Writes the call of arrive.lua, with the highest token that was seen or made, and returns the
+ * floor for rqli_era_read(). run_id is empty if the user may not ask for it; then there can be no
+ * pause. masters: the run ids of the servers from which the keys may have come with all that was in
+ * them, in the script's format; none if empty. */
 int64_t rqli_era_write(const struct rqli_era *self, const struct rqli_key_set *set,
                        const char *run_id, struct rqli_slice masters, struct rqli_command *command);
 
