@@ -95,9 +95,9 @@ static void close_loops(struct rql_swarm *self)
 }
 
 /* Checks whether a stop is complete. Stopping waits for one more step of the prober, which reports
- * the hosts that still hold a lock; leaving waits for all elements. A prober that is to be
- * restarted takes no more steps, because the supervisor is over, so it is not waited for. */
-void rqli_swarm_on_step(struct rql_swarm *self)
+ * the hosts that still hold a lock; leaving waits for all elements. A prober that was cut off in a
+ * step is not waited for. */
+static void check_stop(struct rql_swarm *self)
 {
     struct rql_swarm *me = self;
     const struct rqli_element *prober = &self->prober;
@@ -115,10 +115,20 @@ void rqli_swarm_on_step(struct rql_swarm *self)
     }
 }
 
+/* From the end of the supervisor on, a prober that has ended to be restarted is started here,
+ * because it has to go on for the holders. */
+void rqli_swarm_on_step(struct rql_swarm *self)
+{
+    if (self->is_stopping) {
+        rqli_element_look_after(&self->prober);
+    }
+    check_stop(self);
+}
+
 /* Begins the stop. Holders must stay alive for other clients until their locks are released, so the
  * prober goes on for them alone. A step under way was begun for all hosts, so the step after it is
  * awaited. The number is set first: stopping an element may end it within the call, and
- * rqli_swarm_on_step() reads the number. */
+ * check_stop() reads the number. */
 static void begin_stopping(struct rqli_post *post)
 {
     struct rql_swarm *self = RQLI_OWNER(post, struct rql_swarm, stopping);

@@ -4,7 +4,13 @@
 
 /* A swarm that lives on a loop of the caller. */
 
-enum { ZOMBIE_TTL_MS = 1000, FLUSH_PERIOD_MS = 400, PROBE_PERIOD_MS = 100, SLOWNESS_MAX = 5 };
+enum {
+    ZOMBIE_TTL_MS = 1000,
+    FLUSH_PERIOD_MS = 400,
+    PROBE_PERIOD_MS = 100,
+    SLOWNESS_MAX = 5,
+    HELD_UP_MS = 100
+};
 
 /* Of the times that are lived through, not only allowed for: a stall must not make tests last. */
 static int64_t swarm_slowness(void)
@@ -216,6 +222,67 @@ TEST(outage_ends_on_a_loop_of_the_caller_as_well)
     lock = hold(client, "x");
     assert_true(rql_lock_remaining_ms(lock) > ZOMBIE_TTL_MS * SLOWNESS_MAX);
     CHECK_OK(rql_lock_release(lock, NULL));
+}
+
+/* Two listeners in one: it holds up the prober until that hangs, and stops the swarm then. */
+struct holding_up {
+    rql_client *client;
+    rql_swarm *swarm;
+    atomic_int n_hung;
+};
+
+static bool prober_hangs(void *data)
+{
+    return status_of(data).probe_hosts.state == RQL_ELEMENT_HUNG;
+}
+
+static void hold_up(const rql_event *event, void *data)
+{
+    struct holding_up *self = data;
+
+    if (event->kind == RQL_EVENT_SWARM_HOSTS_DECLARED_DEAD) {
+        assert_true(wait_until(prober_hangs, self->client, AWAIT_MS));
+    } else if (event->kind == RQL_EVENT_SWARM_ELEMENT_HUNG) {
+        self->n_hung++;
+        rql_swarm_stop(self->swarm);
+    }
+}
+
+static bool has_hung(void *data)
+{
+    return ((struct holding_up *)data)->n_hung > 0;
+}
+
+/* The supervisor, which looks too seldom here, is over before it could start the prober again. The
+ * prober hangs each time that the server has lost its hosts: the first time stops the swarm. */
+TEST(holder_stays_a_host_if_its_swarm_is_stopped_while_its_prober_hangs)
+{
+    struct holding_up held = {0};
+    rql_options made = client_options();
+    rql_swarm_options options;
+    rql_lock *lock;
+
+    made.io_timeout_ms = made.connect_timeout_ms = HELD_UP_MS * swarm_slowness();
+    made.instrumenter = hold_up;
+    made.instrumenter_data = &held;
+    held.client = new_client_with(&made);
+    options = options_on_loop(held.client);
+    options.loop = NULL;
+    options.closed = NULL;
+    options.liveness_probing_period_ms = 60000;
+    options.zombie_ttl_ms *= 60;
+    held.swarm = swarm_with(held.client, &options);
+    lock = hold(held.client, "x");
+    await_int(1, "HLEN rql:swarm:hsts");
+    for (int i = 1; i <= 3; i++) {
+        held.n_hung = 0;
+        ask("DEL rql:swarm:hsts");
+        assert_true(wait_until(has_hung, &held, AWAIT_MS));
+    }
+    CHECK_OK(rql_lock_release(lock, NULL));
+    await_int(0, "HLEN rql:swarm:hsts");
+    rql_swarm_free(held.swarm);
+    rql_client_free(held.client);
 }
 
 static void note_closed(void *data)
