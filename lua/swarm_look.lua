@@ -59,11 +59,14 @@ local function judge(host, value)
     return is_dead
 end
 
+local elected = me ~= "" and call("GET", flusher)
+if elected and elected ~= me then
+    return {0}
+end
+-- There is no such field. But a full server refuses no write behind one that needs no memory.
+call("HDEL", suspects, "-")
 if me ~= "" then
-    local elected = call("GET", flusher)
-    if elected and elected ~= me then
-        return {0}
-    elseif cursor == "-" then
+    if cursor == "-" then
         call("DEL", flusher)
         return {1, "0"}
     end

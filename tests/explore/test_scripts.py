@@ -84,6 +84,23 @@ def test_a_full_server_takes_heartbeats_of_hosts(calls):
     check_equal({float(seconds) for seconds in calls.ask("HVALS", "rql:swarm:hsts")}, {calls.now_us / 1000000})
 
 
+def test_a_full_server_lets_a_swarm_flush(calls):
+    """And a flush by hand. Else the locks of dead hosts would fill it for good."""
+    dead = [host(OUR), "5.5"]
+    calls.acquire(OUR, ONCE, MAX_MS)
+    for me, looks in (("", [dead]), ("me", [[], dead])):
+        calls.ask("HSET", "rql:swarm:hsts", *dead)
+        with calls.full():
+            for found in looks:
+                check_equal(calls.call("swarm_look", me, 10000, 15000000, 7500000 if me else 0, "0"), [1, "0", *found])
+                calls.pass_ms(7500)
+        calls.ask("DEL", "rql:swarm:suspects")
+    with calls.full():
+        calls.call("swarm_look", "", 10000, 15000000, 0, "0")
+        check_equal(calls.call("flush_lock", RANDOM)[0], 1)
+        check_equal(calls.call("swarm_remove", host(OUR)), [1, 0])
+
+
 def test_heartbeats_of_clients_end(calls):
     """Each by itself after a while, and all of them behind the last one."""
     live, kept_ms, forgotten_ms = "rql:live", 60000, 50000
