@@ -29,6 +29,7 @@ enum {
     CALL_HOSTS = 100,              /* in one call: no script blocks the server for long */
     ROUND_CALLS = RQLI_PARTITIONS, /* in one round: each round has a time budget of its own */
     AGAIN_US = 1000,               /* pause while another probe of this client is under way */
+    RESERVED_US = 100000,          /* much longer than that, because the loop may be late */
 };
 
 /* Adds the owner of a held lock. Its thread may have ended while other threads of its process still
@@ -154,14 +155,34 @@ static void take_group(struct rqli_probe *self, size_t g)
     }
 }
 
-/* Begins a probe. False: another probe of this client is under way. A client runs one probe at
- * most, because two plans under way would confirm each other's hosts. The leases are bound before
- * the first heartbeat is sent, because from then on a silent host can be declared dead. */
+/* Returns whether it is this probe's turn. Probes by hand, one after the other, must not keep the
+ * swarm from probing, on which leases depend. So a probe of the swarm that has to wait is next. The
+ * reservation ends by itself, because the loop of the swarm may stand still. */
+static bool may_begin(const struct rqli_probe *self)
+{
+    struct rqli_hosts *hosts = self->client->hosts;
+    bool is_by_hand = self->zombie_ttl_ms == 0;
+    int64_t now_us = rqli_now_us();
+    bool is_free;
+
+    if (is_by_hand && now_us < atomic_load(&hosts->reserved_until_us)) {
+        return false;
+    }
+    is_free = !atomic_exchange(&hosts->is_probing, true);
+    if (!is_by_hand) {
+        atomic_store(&hosts->reserved_until_us, is_free ? 0 : now_us + RESERVED_US);
+    }
+    return is_free;
+}
+
+/* Begins a probe. False: another probe of this client is under way, or is next. A client runs one
+ * at most, because two plans under way would confirm each other's hosts. The leases are bound
+ * before the first heartbeat is sent, because from then on a silent host can be declared dead. */
 static bool begin(struct rqli_probe *self)
 {
     struct rqli_hosts *hosts = self->client->hosts;
 
-    if (atomic_exchange(&hosts->is_probing, true)) {
+    if (!may_begin(self)) {
         return false;
     }
     self->has_begun = true;

@@ -44,7 +44,8 @@ struct rqli_hosts {
         void *context;
     } shared; /* everything in here under shared.mutex */
 
-    atomic_bool is_probing; /* from a plan to its end; only one probe at the same time */
+    atomic_bool is_probing;            /* from a plan to its end; only one probe at the same time */
+    _Atomic int64_t reserved_until_us; /* the swarm waits for its probe: none by hand begins */
 };
 
 /* The hosts of a plan in one set of keys. Their threads are in the order new, known, leaving. */

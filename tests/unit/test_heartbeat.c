@@ -141,6 +141,46 @@ TEST(each_call_says_how_many_of_its_hosts_are_new_and_how_many_are_known)
     }
 }
 
+static struct rqli_op *begin_beat(struct rql_swarm *of)
+{
+    hold(1, 2);
+    return rqli_prober_ops.begin(of, true);
+}
+
+/* Takes the reply to the one call of a heartbeat, which is over then. */
+static void finish(struct rqli_op *beat)
+{
+    struct rqli_reply reply = TREE(tree_int(1), tree_int(0));
+    struct rqli_batch batch = {.drop = drop, .reply = &reply, .sent_us = SENT_US};
+
+    beat->ops->read(beat, 0, &batch, &reply, NULL);
+    assert_int_equal(beat->ops->next(beat), RQLI_OP_OVER);
+    assert_int_equal(beat->status, RQL_OK);
+}
+
+/* A heartbeat by hand is one without zombie_ttl_ms. */
+TEST(a_heartbeat_of_the_swarm_goes_ahead_of_the_next_one_by_hand)
+{
+    struct rql_swarm by_hand[] = {swarm, swarm};
+    struct rqli_op *first;
+    struct rqli_op *next;
+    struct rqli_op *own;
+
+    by_hand[0].options.zombie_ttl_ms = 0;
+    by_hand[1].options.zombie_ttl_ms = 0;
+    first = begin_beat(&by_hand[0]);
+    next = begin_beat(&by_hand[1]);
+    own = begin_beat(&swarm);
+    assert_int_equal(first->ops->next(first), RQLI_OP_AGAIN);
+    assert_int_equal(own->ops->next(own), RQLI_OP_WAIT);
+    finish(first);
+    assert_int_equal(next->ops->next(next), RQLI_OP_WAIT);
+    assert_int_equal(own->ops->next(own), RQLI_OP_AGAIN);
+    finish(own);
+    assert_int_equal(next->ops->next(next), RQLI_OP_AGAIN);
+    finish(next);
+}
+
 /* A second one waits until the first is over. One that is cancelled before all is answered says so,
  * and one that is cancelled later has done its work. */
 TEST(a_heartbeat_waits_for_another_of_its_client_and_may_be_cancelled)
