@@ -26,10 +26,11 @@ local function age_of(value)
 end
 
 -- Notes the start of a round. Ends all suspicions if no swarm has checked for longer than wait_us, or the clock has
--- jumped, because hosts could not clear themselves.
+-- jumped, because hosts could not clear themselves; and if there are more than hosts, because a Ruby swarm removes a
+-- host without its suspicion.
 local function begin_round()
     local last = tonumber(call("HGET", suspects, "") or 0) or 0
-    if now - last > wait_us or last > now then
+    if now - last > wait_us or last > now or call("HLEN", suspects) > call("HLEN", hosts) + 1 then
         call("UNLINK", suspects)
     end
     call("HSET", suspects, "", string.format("%.0f", now))

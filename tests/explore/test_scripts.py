@@ -138,6 +138,23 @@ def test_suspicions_end(calls):
     check_equal((look(""), calls.ask("PTTL", suspects)), ([1, "0", host(OUR), "5.5"], kept_ms))
 
 
+def test_suspicions_of_hosts_that_ruby_has_removed_end(calls):
+    """Next to a Ruby swarm there would be more and more of them. A verdict is reached all the same."""
+    hosts, suspects, ttl_us, step_ms = "rql:swarm:hsts", "rql:swarm:suspects", 15000000, 3000
+    calls.ask("HSET", hosts, host(OUR), "5.5")
+    for i in range(100, 110):
+        calls.ask("HSET", hosts, host(i), "5.5")
+        calls.call("swarm_look", "me", 10000, ttl_us, ttl_us // 2, "0")
+        calls.ask("HDEL", hosts, host(i))
+        check(calls.ask("HLEN", suspects) <= 4, "old suspicions are left")
+        calls.pass_ms(step_ms)
+    for _ in range(4):
+        answer = calls.call("swarm_look", "me", 10000, ttl_us, ttl_us // 2, "0")
+        calls.pass_ms(step_ms)
+    check_equal(answer, [1, "0", host(OUR), "5.5"])
+    check(calls.ask("HLEN", suspects) <= 2, "old suspicions are left")
+
+
 def test_one_at_a_time_looks_for_the_dead(calls):
     """Until its time is over, or it steps down."""
     flusher = "rql:swarm:flusher"
