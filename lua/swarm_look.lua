@@ -17,12 +17,19 @@ local KEPT_MS = 60000 + math.ceil(20 * ttl_us / 1000)
 -- @include clock
 local now = tonumber(now_text)
 
--- Returns the age of a heartbeat in microseconds. nil: the value is no time, which never makes a host dead.
+-- Returns the age of a heartbeat in microseconds. nil: the value is no time, which never makes a host dead. A list of
+-- hosts reads the same forms (rqli_gem_seconds()).
 local function age_of(value)
-    if not string.find(value, "^%d+%.?%d*$") and not string.find(value, "^%d+%.?%d*[eE]%+?%d+$") then
+    local digits, exponent = string.match(value, "^%+?(%d[%d.]*)(.*)$")
+    if not digits or string.find(digits, "%..*%.") or string.find(digits, "%.$") then
         return nil
+    elseif exponent ~= "" then
+        local power = tonumber(string.match(exponent, "^[eE]([+-]?%d+)$") or "")
+        if not power or math.abs(power) > 40 or #digits > 40 then
+            return nil
+        end
     end
-    return now - tonumber(value) * 1000000
+    return now - tonumber(digits .. exponent) * 1000000
 end
 
 -- Notes the start of a round. Ends all suspicions if no swarm has checked for longer than wait_us, or the clock has

@@ -71,6 +71,22 @@ def a_flush_by_hand_frees_what_the_dead_held(world, kind, _names):
     check_equal(actor.begin("flush_zombies").outcome().check().hosts, [])
 
 
+@once
+def a_list_and_a_flush_agree_on_which_hosts_are_dead(world, kind, _names):
+    """Whatever the heartbeats look like that other programs have written."""
+    old = ("0", "1000", "1000.5", "+1000", "001000.5", "1.0e3", "1E+3", "+1.5e+03", "1e-3", "17960e-40")
+    no_times = ("1000.", "-1000.5", " 1000", "1000 ", "1000\n", "", "nan", "inf", "0x10", "1000,5", ".5", "1.5.5", "5-3",
+                "1e", "1e5.5", "1.e3", "+-1", "++1", "1e400", "1e-41", "9" * 20, f"1.{40 * '0'}e3")
+    actor, dead = world.actor(kind), []
+    for number, value in enumerate((*old, *no_times), 1):
+        name, acquirer = host(number)
+        world.ask("HSET", "rql:swarm:hsts", name, value)
+        raw_lock(world, f"of {value!r}", acquirer, name)
+        dead += [f"of {value!r}"] if value in old else []
+    check_equal(actor.begin("zombies").outcome().check().locks, sorted(dead))
+    check_equal(actor.begin("flush_zombies").outcome().check().locks, sorted(dead))
+
+
 @scenario(counts=[1])
 def what_is_flushed_goes_to_the_next_waiter(world, kind, names):
     raw_host(world, DEAD_HOST, 100)
