@@ -8,7 +8,6 @@
 #include "base/text.h"
 #include "lock/client.h"
 #include "lock/notify.h"
-#include "lock/server_clock.h"
 #include "net/op/op_threads.h"
 #include "options/options.h"
 
@@ -175,7 +174,7 @@ static void notify_flushed(const struct rqli_flush *self)
         .rem_request_cnt = self->flushed.removed,
         .handed_over_cnt = self->flushed.handed_over,
         .rel_time_us = rqli_now_us() - self->begun_us,
-        .at_us = rqli_server_clock_now_us(self->client),
+        .at_us = rqli_swarm_clock_us(self->client, self->via),
     };
 
     rqli_observe(RQLI_ON_ZOMBIES_FLUSHED, &subject, &figures);
@@ -422,7 +421,8 @@ static void set_up(struct rql_swarm *swarm)
 static void note_election(struct rql_swarm *swarm, bool is_elected)
 {
     if (atomic_exchange(&swarm->is_flusher, is_elected) != is_elected) {
-        rqli_swarm_notify(swarm, is_elected ? RQLI_ON_FLUSHER_ELECTED : RQLI_ON_FLUSHER_RETIRED,
+        rqli_swarm_notify(swarm, swarm->flusher_client,
+                          is_elected ? RQLI_ON_FLUSHER_ELECTED : RQLI_ON_FLUSHER_RETIRED,
                           (struct rqli_figures){0});
     }
 }
@@ -443,7 +443,8 @@ static void end_step(struct rql_swarm *swarm, rql_status status)
     rqli_flush_fini_p(&swarm->flush);
     note_election(swarm, swarm->flush.is_elected);
     if (status < 0 || swarm->flush.fault.status) {
-        rqli_swarm_notify(swarm, RQLI_ON_STEP_FAILED, (struct rqli_figures){0});
+        rqli_swarm_notify(swarm, swarm->flusher_client, RQLI_ON_STEP_FAILED,
+                          (struct rqli_figures){0});
     }
 }
 

@@ -9,7 +9,6 @@
 #include "lock/leases.h"
 #include "lock/lock.h"
 #include "lock/notify.h"
-#include "lock/server_clock.h"
 #include "net/op/op.h"
 #include "net/op/op_threads.h"
 #include "wire/answer.h"
@@ -107,7 +106,7 @@ static void notify(const struct rqli_probe *self, enum rqli_moment moment)
     const struct rqli_subject subject = rqli_subject_of_client(self->client);
     const struct rqli_figures figures = {
         .host_cnt = self->n_dead,
-        .at_us = rqli_server_clock_now_us(self->client),
+        .at_us = rqli_swarm_clock_us(self->client, self->via),
     };
 
     rqli_observe(moment, &subject, &figures);
@@ -355,7 +354,8 @@ static struct rqli_op *begin_step(struct rql_swarm *swarm, bool is_timed)
 static void end_step(struct rql_swarm *swarm, rql_status status)
 {
     if (status < 0 || swarm->probe.fault.status) {
-        rqli_swarm_notify(swarm, RQLI_ON_STEP_FAILED, (struct rqli_figures){0});
+        rqli_swarm_notify(swarm, swarm->prober_client, RQLI_ON_STEP_FAILED,
+                          (struct rqli_figures){0});
     }
 }
 

@@ -141,7 +141,7 @@ void rqli_element_fini(struct rqli_element *self)
 
 static void notify(const struct rqli_element *self, enum rqli_moment moment, rql_status status)
 {
-    rqli_swarm_notify(self->swarm, moment,
+    rqli_swarm_notify(self->swarm, self->loop->client, moment,
                       (struct rqli_figures){.element = self->ops->label, .status = status});
 }
 

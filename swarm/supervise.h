@@ -128,9 +128,10 @@ void rqli_element_describe(struct rqli_element *self, rql_element_status *out);
 
 /* Reports of an element to its swarm, in swarm.c. */
 
-/* Loop's thread. The first notifies the listeners of news. The second reports that an element has
- * taken a step, was refused a step by its breaker, or has ended. */
-void rqli_swarm_notify(struct rql_swarm *self, enum rqli_moment moment,
+/* Loop's thread. The first notifies the listeners of news of the element that uses the client
+ * `via`. The second reports that an element has taken a step, was refused a step by its breaker, or
+ * has ended. */
+void rqli_swarm_notify(struct rql_swarm *self, rql_client *via, enum rqli_moment moment,
                        struct rqli_figures figures);
 void rqli_swarm_on_step(struct rql_swarm *self);
 

@@ -30,13 +30,21 @@
  * without a sign. */
 enum { FAILURES_MAX = 3, HANGS_AFTER = 3 };
 
+int64_t rqli_swarm_clock_us(rql_client *client, rql_client *via)
+{
+    int64_t at_us = rqli_server_clock_now_us(via);
+
+    return at_us < 0 ? rqli_server_clock_now_us(client) : at_us;
+}
+
 /* Notifies the listeners of the client that started the swarm: the clients of its elements have
  * none. */
-void rqli_swarm_notify(struct rql_swarm *self, enum rqli_moment moment, struct rqli_figures figures)
+void rqli_swarm_notify(struct rql_swarm *self, rql_client *via, enum rqli_moment moment,
+                       struct rqli_figures figures)
 {
     const struct rqli_subject subject = rqli_subject_of_client(self->client);
 
-    figures.at_us = rqli_server_clock_now_us(self->client);
+    figures.at_us = rqli_swarm_clock_us(self->client, via);
     rqli_observe(moment, &subject, &figures);
 }
 

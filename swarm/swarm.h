@@ -139,6 +139,10 @@ struct rql_swarm {
     } own;
 };
 
+/* Returns the server's time for an event of the client, -1: not known. `via` is the client whose
+ * connection the event is about. The other one may have had no reply yet. */
+int64_t rqli_swarm_clock_us(rql_client *client, rql_client *via);
+
 /* The operations of the elements' steps; the supervisor's are in swarm.c. */
 extern const struct rqli_element_ops rqli_prober_ops;
 extern const struct rqli_element_ops rqli_flusher_ops;

@@ -402,9 +402,12 @@ def a_flusher_tells_what_it_does(world, kind, _names):
     client = told_client(world)
     news = "swarm_flusher_elected", "swarm_zombies_flushed", "swarm_flusher_retired"
     plant_dead(world)
+    began_us = world.server.now_us()
     with swarm(world, client, **FLUSHES):
         wait_until(lambda: client.remote.events("swarm_zombies_flushed"), "it tells of a flush")
     check_equal(told(client, *news), [text for name in news for text in (name, "! " + name)])
+    times = [event(client, name)["at_us"] for name in news]  # of a client that has made no call itself
+    check(min(times) >= began_us, f"the events are of {times}")
     check_flushed(client)
     by_hand = told_client(world)
     plant_dead(world)
