@@ -234,10 +234,23 @@ static enum rqli_op_next sweep_on(struct rqli_flush *self)
     return sweep->status ? RQLI_OP_OVER : remove_on(self);
 }
 
+static void note_election(struct rql_swarm *swarm, bool is_elected)
+{
+    if (atomic_exchange(&swarm->is_flusher, is_elected) != is_elected) {
+        rqli_swarm_notify(swarm, swarm->flusher_client,
+                          is_elected ? RQLI_ON_FLUSHER_ELECTED : RQLI_ON_FLUSHER_RETIRED,
+                          (struct rqli_figures){0});
+    }
+}
+
 /* Begins the sweep. Its scripts check each host themselves. A server without a partition in which a
- * host is dead is not asked, because it may be silent. */
+ * host is dead is not asked, because it may be silent. The election is reported before the flush
+ * that follows from it. */
 static enum rqli_op_next begin_sweep(struct rqli_flush *self)
 {
+    if (self->swarm) {
+        note_election(self->swarm, true);
+    }
     for (size_t i = 0; i < self->verdicts.count; i++) {
         self->has_dead[self->verdicts.item[i].number] = true;
     }
@@ -416,15 +429,6 @@ static void set_up(struct rql_swarm *swarm)
     self->wait_ms = swarm->options.zombie_ttl_ms / 2;
     self->lease_ms = 2 * swarm->flusher.period_us / 1000 + 1;
     self->swarm = swarm;
-}
-
-static void note_election(struct rql_swarm *swarm, bool is_elected)
-{
-    if (atomic_exchange(&swarm->is_flusher, is_elected) != is_elected) {
-        rqli_swarm_notify(swarm, swarm->flusher_client,
-                          is_elected ? RQLI_ON_FLUSHER_ELECTED : RQLI_ON_FLUSHER_RETIRED,
-                          (struct rqli_figures){0});
-    }
 }
 
 /* Begins a flush. Nothing of the step before is left: set_up() overwrites it, and end_step() has

@@ -420,6 +420,18 @@ def a_flusher_tells_what_it_does(world, kind, _names):
 
 
 @once
+def a_flusher_that_finds_verdicts_tells_first_that_it_is_elected(world, _kind, _names):
+    """Those of a flusher that has just ended."""
+    client, news = told_client(world), ("swarm_flusher_elected", "swarm_zombies_flushed")
+    plant_dead(world)
+    heartbeat, now_us = world.ask("HGET", "rql:swarm:hsts", DEAD_HOST), world.server.now_us()
+    world.ask("HSET", "rql:swarm:suspects", "", now_us, DEAD_HOST, f"1 D {heartbeat}")
+    with swarm(world, client, **FLUSHES):
+        wait_until(lambda: client.remote.events("swarm_zombies_flushed"), "it tells of a flush")
+    check_equal(told(client, *news), [text for name in news for text in (name, "! " + name)])
+
+
+@once
 def a_breaker_tells_of_an_outage_once(world, kind, _names):
     """A server that is away is not hammered, and found again."""
     client = told_client(world)
