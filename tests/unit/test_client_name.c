@@ -25,7 +25,8 @@ static const char *entry_with(const char *label)
 }
 
 /* As much of a label as is kept. */
-#define X_63 "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+#define X_61 "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+#define X_63 X_61 "xx"
 
 /* It is read by others as JSON, and by us without escapes. */
 TEST(a_label_is_cut_and_cannot_end_its_field)
@@ -39,6 +40,9 @@ TEST(a_label_is_cut_and_cannot_end_its_field)
         {"a\"b\\c\n\x7F", "\"label\":\"a_b_c__\"}"},
         {"b\xC3\xBCro", "\"label\":\"b\xC3\xBCro\"}"},
         {X_63 X_63 X_63 "xxxxxxxxxx", "\"label\":\"" X_63 "\"}"},
+        {X_61 "x\xC3\xBC", "\"label\":\"" X_61 "x\"}"},
+        {X_61 "\xC3\xBC", "\"label\":\"" X_61 "\xC3\xBC\"}"},
+        {X_61 "\xF0\x9F\x94\x92x", "\"label\":\"" X_61 "\"}"},
     };
 
     EACH_BY (row, rows, row->said) {

@@ -15,7 +15,7 @@
 enum { WORD_SIZE = 64, USER_SIZE = 33, LINE_SIZE = 1024 };
 
 /* Replaces quotes, backslashes and control bytes, so that a reader of the entry needs to know no
- * escapes and a terminal does not act on them. */
+ * escapes and a terminal does not act on them. A long text is cut between characters. */
 static void copy_plain(char *out, size_t size, const char *text)
 {
     size_t length = 0;
@@ -25,6 +25,10 @@ static void copy_plain(char *out, size_t size, const char *text)
         const bool is_plain = byte >= 0x20 && byte != 0x7F && byte != '"' && byte != '\\';
 
         out[length++] = (char)(is_plain ? byte : '_');
+    }
+    while (length > 0 && rqli_continues_character(*text)) {
+        text--;
+        length--;
     }
     out[length] = '\0';
 }
