@@ -210,7 +210,8 @@ static rql_status check(const rql_swarm_options *options, rql_error *error)
 {
     if (options->probe_hosts && 2 * options->probe_period_ms > options->zombie_ttl_ms) {
         return rqli_fail(error, RQL_E_INVALID,
-                         "probe_period_ms is %lld; it must be at most half of zombie_ttl_ms, %lld",
+                         "swarm_probe_period_ms is %lld; it must be at most half of zombie_ttl_ms, "
+                         "which is %lld",
                          (long long)options->probe_period_ms, (long long)options->zombie_ttl_ms);
     }
     return RQL_OK;

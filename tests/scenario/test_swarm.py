@@ -203,7 +203,7 @@ def settings_are_checked(world, kind, _names):
         return client.remote.do("swarm", client=client.name, name="refused", options={**QUICK, **options})
 
     outcome = start(probe_period_ms=ZOMBIE_TTL_MS).check("E_INVALID")
-    check("half of zombie_ttl_ms" in outcome.error, outcome.error)
+    check(outcome.error.startswith("swarm_probe_period_ms is ") and "half of zombie_ttl_ms" in outcome.error, outcome.error)
     start(zombie_ttl_ms=0).check("E_INVALID")
     start(flush_url="nonsense").check("E_INVALID")
     actor.begin("flush_zombies", options={"zombie_ttl_ms": 0}).outcome().check("E_INVALID")
