@@ -187,7 +187,10 @@ typedef struct rql_options {
     int64_t timeout_ms;      /**< Limit for a whole acquisition, or ::RQL_FOREVER. Default 10000. */
     int64_t ttl_ms;          /**< TTL of a lock. 1 to ::RQL_TTL_MAX_MS. Default 15000. */
     /** After this long a request moves to the tail of its queue. Default ::RQL_FOREVER: the request
-     *  keeps its place as long as it waits. */
+     *  keeps its place as long as it waits. The server checks the time when the request polls. The
+     *  first waiter of a client for a lock polls every 5/3 s, so its move can come that much later.
+     *  Other waiters of that client keep their places until they are the first. A late move changes
+     *  the order of the waiters and nothing else. */
     int64_t queue_ttl_ms;
     bool auto_extend;                /**< See rql_lock_options::auto_extend. Default true. */
     bool timed;                      /**< See rql_lock_options::timed. Default false. */
@@ -400,12 +403,12 @@ typedef void (*rql_wanted_fn)(rql_lock *lock, const rql_wanted *wanted, void *us
 typedef struct rql_lock_options {
     size_t size; /**< Set by rql_lock_options_init(); do not change. */
 
-    int64_t ttl_ms;         /**< TTL of the lock. 1 to ::RQL_TTL_MAX_MS. */
-    int64_t queue_ttl_ms;   /**< After this long the request moves to the tail, or ::RQL_FOREVER. */
-    int64_t timeout_ms;     /**< Limit for the acquisition; 0: one try; ::RQL_FOREVER: no limit. */
-    int64_t retry_count;    /**< See rql_options::retry_count. */
-    int64_t retry_delay_ms; /**< See rql_options::retry_delay_ms. */
-    int64_t retry_jitter_ms;                 /**< See rql_options::retry_jitter_ms. */
+    int64_t ttl_ms;          /**< TTL of the lock. 1 to ::RQL_TTL_MAX_MS. */
+    int64_t queue_ttl_ms;    /**< See rql_options::queue_ttl_ms. */
+    int64_t timeout_ms;      /**< Limit for the acquisition; 0: one try; ::RQL_FOREVER: no limit. */
+    int64_t retry_count;     /**< See rql_options::retry_count. */
+    int64_t retry_delay_ms;  /**< See rql_options::retry_delay_ms. */
+    int64_t retry_jitter_ms; /**< See rql_options::retry_jitter_ms. */
     rql_access_strategy access_strategy;     /**< Queued or random. */
     rql_conflict_strategy conflict_strategy; /**< If this acquirer already holds the lock. */
     bool fail_fast;                          /**< Do not wait at all. Default false. */
