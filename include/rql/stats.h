@@ -59,7 +59,9 @@ typedef struct rql_stats {
     int64_t lost; /**< Losses that were reported (::RQL_EVENT_LOCK_LOST). */
     /** Locks and queues ended by the calls of sweep.h and by rql_lock_force_unlock(). */
     int64_t swept_keys;
-    int64_t commands;    /**< Commands and script calls sent. */
+    /** Commands and script calls sent. Those of this client's swarm are in no counter, nor are the
+     *  connections of the swarm. */
+    int64_t commands;
     int64_t connections; /**< Connections made, for commands and pushes. */
     int64_t pushes;      /**< Grants, hints and changes of keys that the server pushed. */
 
