@@ -213,7 +213,7 @@ static void read_try(struct rqli_acquire *self, size_t i, const struct rqli_batc
     } else if (reply) {
         rqli_acquire_read(self, answer, reply);
     } else {
-        rqli_acquire_on_failed(self, fault);
+        rqli_acquire_on_failed(self, fault, rqli_op_was_sent(answer, fault));
     }
 }
 
@@ -297,7 +297,7 @@ static bool try_once(struct rqli_acquire *self)
     }
     if (check_host(self, self->tried_us, &fault) ||
         (self->wait->connect && self->wait->connect(self, &fault))) {
-        rqli_acquire_on_failed(self, &fault);
+        rqli_acquire_on_failed(self, &fault, false);
         return false;
     }
     self->op.again_us = 0;

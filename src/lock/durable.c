@@ -113,11 +113,10 @@ static void read_answer(struct rqli_acquire *self, size_t i, const struct rqli_r
 void rqli_durable_read(struct rqli_acquire *self, size_t i, const struct rqli_batch *answer,
                        const struct rqli_reply *reply, const rql_error *fault)
 {
-    (void)answer;
     if (reply) {
         read_answer(self, i, reply);
     } else if (self->request.state == RQLI_REQUEST_TRYING) {
-        rqli_acquire_on_failed(self, fault);
+        rqli_acquire_on_failed(self, fault, rqli_op_was_sent(answer, fault));
     }
 }
 
@@ -135,7 +134,7 @@ void rqli_durable_take_answer(struct rqli_acquire *self)
     (void)rqli_fail(&fault, RQL_E_UNSUPPORTED, "%s: fsync needs %s; nothing was asked for",
                     rqli_acquire_lock(self, 0)->name, self->fsync_lacks);
     rqli_acquire_note_fault(self, &fault);
-    rqli_request_on_fault(&self->request, fault.status);
+    rqli_request_on_fault(&self->request, fault.status, false);
 }
 
 /* ---- the grant ---- */
@@ -178,7 +177,7 @@ static void refuse(struct rqli_acquire *self, rql_status status)
 
     if (status != RQL_E_NOT_DURABLE || self->options->fail_fast ||
         self->locks[0]->process != RQL_LOCK_OBTAINING) {
-        rqli_request_on_fault(&self->request, status);
+        rqli_request_on_fault(&self->request, status, true);
         return;
     }
     rqli_request_on_not_durable(&self->request, &input);

@@ -150,7 +150,7 @@ bool rqli_grant_by_transfer(rql_lock *lock, const rql_lock_options *options,
 static void end_by_fault(struct rqli_acquire *self, const rql_error *fault)
 {
     rqli_acquire_note_fault(self, fault);
-    rqli_request_on_fault(&self->request, fault->status);
+    rqli_request_on_fault(&self->request, fault->status, true);
 }
 
 /* Handles a grant that cannot be relied on: it came too late, or some other program removed the
@@ -359,7 +359,7 @@ static void on_paused(struct rqli_acquire *self, const struct rqli_answer *answe
                     "%s: the server was restarted or replaced, and grants nothing for "
                     "%lld ms more (recovery_delay_ms)",
                     rqli_acquire_lock(self, 0)->name, (long long)answer->left_ms);
-    rqli_acquire_on_failed(self, &fault);
+    rqli_acquire_on_failed(self, &fault, true);
 }
 
 /* Handles the answers to a call with fail_fast that has taken nothing. */

@@ -238,10 +238,10 @@ void rqli_request_on_setback(struct rqli_request *self, rql_status fault,
     sleep_on(self, input);
 }
 
-void rqli_request_on_fault(struct rqli_request *self, rql_status fault)
+void rqli_request_on_fault(struct rqli_request *self, rql_status fault, bool was_sent)
 {
     RQLI_MUST(fault < 0);
-    self->in_queue = self->in_queue || !did_nothing(fault);
+    self->in_queue = self->in_queue || (was_sent && !did_nothing(fault));
     end_with(self, fault);
 }
 

@@ -89,8 +89,10 @@ void rqli_request_on_unanswered(struct rqli_request *self);
  * the deadline. */
 void rqli_request_on_setback(struct rqli_request *self, rql_status fault,
                              const struct rqli_request_input *input);
-/* The try failed with a fault that does not pass. */
-void rqli_request_on_fault(struct rqli_request *self, rql_status fault);
+/* The try failed with a fault that does not pass. was_sent: it may have reached the server. A try
+ * that was not sent, for example because the server refused the login, leaves nothing there that
+ * would have to be withdrawn. */
+void rqli_request_on_fault(struct rqli_request *self, rql_status fault, bool was_sent);
 
 void rqli_request_on_time(struct rqli_request *self, const struct rqli_request_input *input);
 void rqli_request_on_poll(struct rqli_request *self); /* it has to ask the server */

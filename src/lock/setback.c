@@ -47,7 +47,7 @@ static void on_durable_unanswered(struct rqli_acquire *self)
 /* Handles a try that had no answer. A fault that may pass by itself is retried until the deadline,
  * except if the server has never answered. If the call is cancelled, the next step ends it instead
  * of a retry. */
-void rqli_acquire_on_failed(struct rqli_acquire *self, const rql_error *fault)
+void rqli_acquire_on_failed(struct rqli_acquire *self, const rql_error *fault, bool was_sent)
 {
     struct rqli_request_input input = rqli_wait_input(self);
     bool refuses = fault->status == RQL_E_UNAVAILABLE || fault->status == RQL_E_READ_ONLY;
@@ -69,7 +69,7 @@ void rqli_acquire_on_failed(struct rqli_acquire *self, const rql_error *fault)
                              (fault->status == RQL_E_IO && rqli_is_cancelled()))) {
         rqli_request_on_setback(&self->request, fault->status, &input);
     } else {
-        rqli_request_on_fault(&self->request, fault->status);
+        rqli_request_on_fault(&self->request, fault->status, was_sent);
     }
 }
 
@@ -103,7 +103,7 @@ void rqli_acquire_begin_anew(struct rqli_acquire *self)
     }
     rqli_acquire_copy_nonces(self);
     if (fault.status || rqli_wait_begin(self, &fault)) {
-        rqli_acquire_on_failed(self, &fault);
+        rqli_acquire_on_failed(self, &fault, true);
     }
 }
 
@@ -124,6 +124,6 @@ void rqli_acquire_on_conflict(struct rqli_acquire *self)
                         "%s: the server has not confirmed yet that an earlier request of this "
                         "thread or task was withdrawn; nothing was taken",
                         rqli_acquire_lock(self, 0)->name);
-        rqli_acquire_on_failed(self, &fault);
+        rqli_acquire_on_failed(self, &fault, true);
     }
 }

@@ -14,8 +14,8 @@ void rqli_acquire_begin_anew(struct rqli_acquire *self);
 /* Handles the answer that the acquirer owns a lock already. */
 void rqli_acquire_on_conflict(struct rqli_acquire *self);
 
-/* Handles a try that had no answer. */
-void rqli_acquire_on_failed(struct rqli_acquire *self, const rql_error *fault);
+/* Handles a try that had no answer. was_sent: it may have reached the server. */
+void rqli_acquire_on_failed(struct rqli_acquire *self, const rql_error *fault, bool was_sent);
 /* Keeps the fault for rqli_acquire_raise(). */
 void rqli_acquire_note_fault(struct rqli_acquire *self, const rql_error *fault);
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Credentials that a client asks for at each login: a user whose password is changed while the client is connected."""
-from harness import FOREVER, check, check_equal, main, scenario, wait_until
+from harness import FOREVER, check, check_equal, let_pass, main, scenario, wait_until
 
 VALID_MS = 400
+UNUSED_S = 1.1  # a connection that was unused for a second is looked at before anything is sent over it
 CONNECTIONS = 4  # one for commands, and three after each other for pushes
 
 
@@ -99,6 +100,25 @@ def who_listens_connects_anew(world, kind, names):
     held.release().check()
     asking.hold().release().check()
     login.check_never_refused()
+
+
+@scenario(in_cluster=False)
+def a_refused_login_leaves_nothing_to_withdraw(world, kind, names):
+    """The server has refused the login before anything was sent: it is asked for no withdrawal, not at the end of the
+    client either. The connection was lost, or never made."""
+    login = Login(world, kind, 0)
+    login.actor.acquire(*names, lazy_release=False).release().check()  # nothing is left to repeat
+    login.set_password(2)
+    lost, never = login.actor, world.actor(kind, also={"credentials": {"user": "app", "password": "wrong"}})
+    world.ask("CLIENT", "KILL", "USER", "app")
+    login.give(user="app", password="wrong")
+    let_pass(UNUSED_S)
+    for actor in (lost, never):
+        actor.refused(*names).check("E_AUTH")
+    n_logins = login.n_connections()
+    world.free(lost.client)
+    world.free(never.client)
+    check_equal(login.n_connections(), n_logins)
 
 
 @scenario(kinds=["thread"], counts=[1])

@@ -19,6 +19,7 @@ static struct {
     size_t n_faults;
     rql_error error; /* the last fault */
     bool was_placed;
+    bool was_sent; /* the call that failed last */
 } one;
 
 static void write_words(struct rqli_call *call, ...)
@@ -52,11 +53,11 @@ static void read_call(struct rqli_op *op, size_t i, const struct rqli_batch *ans
 {
     (void)op;
     (void)i;
-    (void)answer;
     one.n_replies += reply != NULL;
     one.n_errors += reply && reply->type == RQLI_REPLY_ERROR;
     one.n_faults += fault != NULL;
     one.error = fault ? *fault : one.error;
+    one.was_sent = fault ? rqli_op_was_sent(answer, fault) : one.was_sent;
 }
 
 static enum rqli_op_next next(struct rqli_op *op)

@@ -294,6 +294,7 @@ TEST(a_call_goes_where_its_keys_are)
         CHECK_ALL(EQ(one.n_replies, row->status == RQL_OK), EQ(one.n_faults, row->status != RQL_OK),
                   EQ(one.error.status, row->status), EQ(number_of(one.op.answered), row->answered),
                   EQ(one.n_errors, row->is_plain),
+                  EQ(one.was_sent, row->status != RQL_OK && row->turns[0].node > 0),
                   EQ(number_of(rqli_fleet_node(&fleet, &rqli_key_sets[PARTITION])), row->has_keys),
                   EQ(one.was_placed, row->generation == 1), EQ(timers.count, 0));
         assert_non_null(strstr(one.error.message, row->says ? row->says : ""));

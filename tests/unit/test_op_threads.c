@@ -87,7 +87,7 @@ TEST(a_round_is_as_safe_as_the_least_safe_of_its_calls)
         CHECK_OK(rqli_op_run(&one.op));
         assert_int_equal(pthread_join(thread, NULL), 0);
         CHECK_ALL(EQ(one.n_replies, row->is_of_words ? 0 : CALLS),
-                  EQ(one.op.acks.replicas, row->replicas));
+                  EQ(one.was_sent, row->is_of_words), EQ(one.op.acks.replicas, row->replicas));
         assert_non_null(strstr(one.error.message, row->is_of_words ? "TYPE on rql:key: OOM" : ""));
         (void)close(server.peer);
         (void)rqli_client_free(client);

@@ -16,7 +16,7 @@ enum {
 
 enum event {
     END,
-    GRANTED, /* answers, up to FAULT */
+    GRANTED, /* answers, up to FAULT_UNSENT */
     REFUSED,
     QUEUED,
     HELD_BACK,
@@ -26,6 +26,7 @@ enum event {
     UNSAFE,
     SETBACK,
     FAULT,
+    FAULT_UNSENT, /* before the try was sent */
     TIME,
     LOOK,
     LEADS,
@@ -276,6 +277,13 @@ static const struct story stories[] = {
                {CANCELLED, 0, LEAVE},
                {LEFT, 0, FINISH, RQL_CANCELLED}}},
     {"cancelled too late", .tries = 3, .steps = {{GRANTED, 0, FINISH}, {CANCELLED, 0, FINISH}}},
+    {"a login that is refused: nothing to leave", .tries = 3,
+     .steps = {{FAULT_UNSENT, 0, FINISH, RQL_E_AUTH, RQL_E_AUTH}}},
+    {"a login that is refused after a try without an answer: a request may be there", .tries = 3,
+     .steps = {{SETBACK, 0, WAIT, 20000, RQL_E_UNKNOWN},
+               {TIME, 20000, TRY},
+               {FAULT_UNSENT, 20100, LEAVE, 0, RQL_E_AUTH},
+               {LEFT, 20200, FINISH, RQL_E_AUTH}}},
     {"a turn that did not come in time", .deadline_us = 1, .tries = 3,
      .steps = {{LATE, 1, FINISH, RQL_TIMED_OUT}}},
     {"a turn that did not come in time after a fault", .deadline_us = 50000, .tries = 3,
@@ -395,7 +403,7 @@ static void answer(struct rqli_request *request, const struct happening *self)
     } else if (event == SETBACK) {
         rqli_request_on_setback(request, self->with, &self->view);
     } else {
-        rqli_request_on_fault(request, self->with);
+        rqli_request_on_fault(request, self->with, event == FAULT);
     }
 }
 
@@ -405,7 +413,7 @@ static void happen(const void *data)
     struct rqli_request *request = self->request;
     enum event event = self->event;
 
-    if (event <= FAULT) {
+    if (event <= FAULT_UNSENT) {
         answer(request, self);
     } else if (event == TIME) {
         rqli_request_on_time(request, &self->view);

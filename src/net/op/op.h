@@ -24,7 +24,8 @@ struct rqli_op_ops {
     /* Writes the i-th of op->n_calls; its keys and texts stay until it is answered. */
     void (*write)(struct rqli_op *op, size_t i, struct rqli_call *call);
     /* Takes its reply, which can be an error reply only for a plain command; or the reason why
-     * there is none (reply NULL, *fault). */
+     * there is none (reply NULL, *fault). `answer` is NULL then, except if the server has answered
+     * a script with an error: see rqli_op_was_sent(). */
     void (*read)(struct rqli_op *op, size_t i, const struct rqli_batch *answer,
                  const struct rqli_reply *reply, const rql_error *fault);
     /* Returns the next step. Called first of all, and after each round and each wait. */
@@ -85,6 +86,14 @@ static inline void rqli_op_begin_acks(struct rqli_op *op)
 {
     op->acks = op->durability ? (struct rqli_acks){.replicas = INT64_MAX, .is_synced = true}
                               : (struct rqli_acks){0};
+}
+
+/* Returns whether a call that has failed may have reached the server. If no answer has come, only
+ * RQL_E_UNKNOWN says so: every other fault is one of connecting and of the login. An error reply
+ * comes after that, and a script may have written before it. */
+static inline bool rqli_op_was_sent(const struct rqli_batch *answer, const rql_error *fault)
+{
+    return answer || fault->status == RQL_E_UNKNOWN;
 }
 
 static inline void rqli_op_on_woken(struct rqli_op *op, enum rqli_wake wake)

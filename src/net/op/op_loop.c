@@ -93,18 +93,19 @@ bool rqli_op_loop_has_queued(const struct rqli_op_loop *self)
     return self->returns.first || self->wishes.first;
 }
 
-/* Takes the reply to a call, or the reason why there is none. A call with a durability is over only
- * when its writes are safe. */
+/* Takes the reply to a call, or the reason why there is none, which may be an error reply. A call
+ * with a durability is over only when its writes are safe. */
 static void read_call(struct rqli_op_call *call, const struct rqli_batch *answer,
                       const rql_error *fault)
 {
+    const struct rqli_reply *reply = answer && !fault ? answer->reply : NULL;
     struct rqli_op_driver *driver = call->driver;
 
-    if (answer) {
+    if (reply) {
         driver->op->answered = call->loop->node;
     }
-    driver->op->ops->read(driver->op, index_of(call), answer, answer ? answer->reply : NULL, fault);
-    if (answer && driver->op->durability) {
+    driver->op->ops->read(driver->op, index_of(call), answer, reply, fault);
+    if (reply && driver->op->durability) {
         enter_line(call, RQLI_OP_CALL_READ);
     } else {
         end_call(driver);
@@ -125,7 +126,7 @@ static void on_answer(void *owner, const struct rqli_batch *answer, rql_status s
     } else if (self->is_plain || answer->reply->type != RQLI_REPLY_ERROR) {
         read_call(self, answer, NULL);
     } else if (!repeat_call(self, answer, &fault)) {
-        read_call(self, NULL, &fault);
+        read_call(self, answer, &fault);
     }
 }
 

@@ -154,7 +154,7 @@ static void read_error(const struct driver *self, size_t i, const struct node_ba
         (void)rqli_batch_fault(to->batch, reply, rqli_call_name(&call), rqli_call_subject(&call),
                                &fault);
     }
-    self->op->ops->read(self->op, i, NULL, NULL, &fault);
+    self->op->ops->read(self->op, i, to->batch, NULL, &fault);
 }
 
 static uint8_t greater(uint8_t one, uint8_t other)
