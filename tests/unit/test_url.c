@@ -297,6 +297,10 @@ static const struct {
     {"more than 16 sentinels", "redis+sentinel://a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q/m"},
     {"occurs twice", "redis+sentinel://a/m?sentinel_password=sesame&sentinel_password=sesame"},
     {"sentinel_user needs a sentinel_password", "redis+sentinel://a/m?sentinel_user=x"},
+    {"tls_... needs rediss+sentinel://",
+     "redis+sentinel://a/m?tls_verify=full|redis+sentinel://u:p@a,b/m/1?tls_ca_file=c&tls_verify=ca"
+     "|redis+sentinel://a/m?sentinel_password=x&tls_ca_file=sesame|redis+sentinel://a/m?db=1"},
+    {"sentinel_user, sentinel_password and sentinel_tls", "redis+sentinel://a/m?password=sesame"},
     {"sentinel_tls", "redis+sentinel://a/m?sentinel_tls=true|rediss+sentinel://a/m?sentinel_tls=1"},
     {"percent-encoding in the query", "redis+sentinel://a/m?sentinel_password=sesame%"},
     {"redis+cluster:// or redis+shards://",

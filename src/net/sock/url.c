@@ -262,8 +262,9 @@ static rql_status name_server(struct rqli_url *self, const char *scheme, struct 
     return RQL_OK;
 }
 
-/* Reads a query. All keys except those of sentinels are options, by name; the code with the table
- * of options interprets them. A key has no encoding. */
+/* Reads a query. All keys except those of sentinels are options of TLS, by name; the code with the
+ * table of options interprets them. Without TLS there must be none, because the caller would take
+ * the connections for encrypted. A key has no encoding. */
 static rql_status read_query(struct rqli_url *self, struct rqli_slice query, rql_error *error)
 {
     char *next = calloc(1, query.length + sizeof "=");
@@ -281,12 +282,19 @@ static rql_status read_query(struct rqli_url *self, struct rqli_slice query, rql
         if (!rqli_slice_skip(&value, "=") || key.length == 0) {
             return rqli_fail(error, RQL_E_INVALID, "url: a query is key=value, with & between two");
         }
-        if (self->arrangement != RQLI_SENTINEL ||
-            !take_sentinel_key(self, key, value, &status, error)) {
-            memcpy(next, key.data, key.length);
-            next += key.length + 1;
-            status = percent_write(&next, value, "query", error);
+        if (self->arrangement == RQLI_SENTINEL &&
+            take_sentinel_key(self, key, value, &status, error)) {
+            continue;
         }
+        if (!self->is_tls) {
+            return rqli_fail(error, RQL_E_INVALID,
+                             "url: unknown query key; of sentinels there are sentinel_user, "
+                             "sentinel_password and sentinel_tls, and tls_... needs "
+                             "rediss+sentinel://");
+        }
+        memcpy(next, key.data, key.length);
+        next += key.length + 1;
+        status = percent_write(&next, value, "query", error);
     }
     return status;
 }
