@@ -301,6 +301,10 @@ static const struct {
      "redis+sentinel://a/m?tls_verify=full|redis+sentinel://u:p@a,b/m/1?tls_ca_file=c&tls_verify=ca"
      "|redis+sentinel://a/m?sentinel_password=x&tls_ca_file=sesame|redis+sentinel://a/m?db=1"},
     {"sentinel_user, sentinel_password and sentinel_tls", "redis+sentinel://a/m?password=sesame"},
+    {"a host is missing between two commas",
+     "redis+shards://a,b,|redis+shards://a,,b|redis+shards://,127.0.0.1|redis+shards://:7000,:7001"
+     "|redis+cluster://,a|redis+cluster://u:sesame@a,|redis+sentinel://a,,b/m"
+     "|redis+sentinel://,/m"},
     {"sentinel_tls", "redis+sentinel://a/m?sentinel_tls=true|rediss+sentinel://a/m?sentinel_tls=1"},
     {"percent-encoding in the query", "redis+sentinel://a/m?sentinel_password=sesame%"},
     {"redis+cluster:// or redis+shards://",
@@ -316,7 +320,7 @@ static const struct {
      "|redis+cluster://a/sesame"},
     {"database", "redis+shards://a/x|redis+shards://a/65536|redis+shards://a,b/1/2"},
     {"the same", "redis+shards://a,a|redis+shards://a:6379,b,a|redis+shards://a,b,c,B"
-                 "|redis+shards://[::A],[::a]|redis+shards://,127.0.0.1"},
+                 "|redis+shards://[::A],[::a]"},
     {"query key", "redis+cluster://a?db=1|redis+shards://a/1?tls_verify=ca"
                   "|redis+cluster://u:12?sesame@a"},
     {"key=value", "rediss+cluster://a?tls_verify|rediss+shards://a/1?=sesame"},

@@ -348,7 +348,8 @@ static rql_status read_tcp(struct rqli_url *self, struct parts parts, rql_error 
                        "/", error);
 }
 
-/* Reads host[:port][,host[:port]...] */
+/* Reads host[:port][,host[:port]...] An empty host is this machine only if it stands alone: in a
+ * list it is a mistake, and would be one more server, at which nothing may listen. */
 static rql_status read_hosts(struct rqli_url *self, struct rqli_slice list, rql_error *error)
 {
     size_t most = host_lists[self->arrangement].most;
@@ -364,6 +365,11 @@ static rql_status read_hosts(struct rqli_url *self, struct rqli_slice list, rql_
         return rqli_fail_nomem(error);
     }
     while (!status && self->n_hosts < count) {
+        if (count > 1 && rqli_slice_before(list, ":,") == 0) {
+            return rqli_fail(error, RQL_E_INVALID,
+                             "url: a host is missing between two commas; 127.0.0.1 is this "
+                             "machine");
+        }
         status = rqli_address_take(&self->hosts[self->n_hosts++], &list,
                                    host_lists[self->arrangement].default_port, error);
         (void)rqli_slice_skip(&list, ",");
