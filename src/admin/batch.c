@@ -129,7 +129,8 @@ static rql_status read_one_set(const struct rqli_reader *reader, struct rqli_key
     return status;
 }
 
-/* Keys that have moved meanwhile are read again from the node that has them now. */
+/* Keys that have moved meanwhile are read again from the node that has them now. The fault of a
+ * reading that is repeated is none of the call. */
 rql_status rqli_key_batch_read(const struct rqli_reader *reader,
                                const struct rqli_key_batch_ops *ops, const struct rqli_item *keys,
                                size_t n, void *context)
@@ -137,9 +138,11 @@ rql_status rqli_key_batch_read(const struct rqli_reader *reader,
     struct rqli_key_batch batch = {.ops = ops, .context = context, .keys = keys};
     struct rqli_retries retries = {0};
     struct rqli_reader of_set = *reader;
+    rql_error fault = {0};
     rql_status status = RQL_OK;
     size_t done;
 
+    of_set.error = &fault;
     while (!status && batch.first < n) {
         of_set.set = rqli_key_set_in(keys[batch.first].text);
         of_set.retries = of_set.set ? &retries : NULL;
@@ -157,5 +160,5 @@ rql_status rqli_key_batch_read(const struct rqli_reader *reader,
             retries = (struct rqli_retries){0};
         }
     }
-    return status;
+    return rqli_pass(reader->error, status, &fault);
 }

@@ -74,16 +74,17 @@ static rql_status fail_not_held(const char *name, rql_error *error)
 static rql_status read_is_of_several(rql_client *client, const struct rqli_keys *keys, bool *out,
                                      rql_error *error)
 {
-    const struct rqli_reader reader = {.client = client, .where = keys->lock.data, .error = error};
+    rql_error fault = {0};
+    const struct rqli_reader reader = {.client = client, .where = keys->lock.data, .error = &fault};
     const char *key = keys->lock.data;
     RQLI_AUTO(rqli_batch_give) struct rqli_batch *batch = NULL;
-    rql_status status = rqli_query_about(client, keys, &batch, error, "HGET", key, "acq_id", NULL);
+    rql_status status = rqli_query_about(client, keys, &batch, &fault, "HGET", key, "acq_id", NULL);
 
     if (status == RQL_E_UNKNOWN) {
-        status = rqli_query_about(client, keys, &batch, error, "HGET", key, "acq_id", NULL);
+        status = rqli_query_about(client, keys, &batch, &fault, "HGET", key, "acq_id", NULL);
     }
     if (status) {
-        return rqli_reader_status(&reader, status);
+        return rqli_pass(error, rqli_reader_status(&reader, status), &fault);
     }
     *out = batch->reply->type == RQLI_REPLY_TEXT &&
            rqli_slice_is(batch->reply->text, RQLI_SHARED_ACQUIRER);
@@ -233,23 +234,24 @@ rql_status rqli_end_by_secret(rql_client *client, const char *name, const char *
     struct rqli_named lock;
     char who[RQL_ID_SIZE] = "";
     bool is_of_several = false;
-    rql_status status = rqli_named_init(&lock, client, name, error);
+    rql_error fault = {0};
+    rql_status status = rqli_named_init(&lock, client, name, &fault);
 
-    status = status ? status : read_is_of_several(client, &lock.keys, &is_of_several, error);
+    status = status ? status : read_is_of_several(client, &lock.keys, &is_of_several, &fault);
     if (!status) {
         holders = rqli_ended_read(client, &lock.keys);
     }
     if (!status && !is_of_several) {
-        status = rqli_release(client, &lock.keys, secret, error);
+        status = rqli_release(client, &lock.keys, secret, &fault);
         is_of_several = status == RQL_NOT_HELD;
     }
     if (is_of_several) {
-        status = release_share(client, &lock, secret, who, error);
+        status = release_share(client, &lock, secret, who, &fault);
     }
     if (!status) {
         rqli_ended_note(client, &lock.keys, holders, is_of_several ? who : NULL, ending);
     }
-    return status;
+    return rqli_pass(error, status, &fault);
 }
 
 rql_status rql_lock_release_by_secret(rql_client *client, const char *name, const char *secret,
@@ -407,17 +409,18 @@ static rql_status unlock(rql_client *client, const struct rqli_keys *keys, rql_u
                          rql_error *error)
 {
     struct rqli_retries retries = {.until_us = rqli_client_until_us(client, rqli_now_us())};
+    rql_error fault = {0};
     rql_status status = RQL_OK;
 
     do {
         rqli_sleep_until(retries.again_us);
         retries.again_us = 0;
-        status = check_type(client, keys, &retries, error);
+        status = check_type(client, keys, &retries, &fault);
         if (!status) {
-            status = unlock_there(client, keys, out, &retries, error);
+            status = unlock_there(client, keys, out, &retries, &fault);
         }
     } while (status && retries.again_us > 0);
-    return status;
+    return rqli_pass(error, status, &fault);
 }
 
 static void notify_unlocked(rql_client *client, const struct rqli_keys *keys,
@@ -586,10 +589,7 @@ static void sleep_until_next(const struct check *self, int64_t left_ms)
 /* Fails because of the last poll. */
 static rql_status fail_unanswered(const struct check *self, rql_error *error)
 {
-    if (error) {
-        *error = self->fault;
-    }
-    return self->fault.status;
+    return rqli_pass(error, self->fault.status, &self->fault);
 }
 
 /* Fails because the lock is not known to be free and the caller does not wait any longer. */

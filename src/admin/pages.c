@@ -389,14 +389,16 @@ static rql_status read_next_page(const struct rqli_reader *reader, struct rqli_w
 {
     struct rqli_retries retries = {.until_us = rqli_client_until_us(reader->client, rqli_now_us())};
     struct rqli_reader follower = *reader;
+    rql_error fault = {0};
     rql_status status;
 
     follower.retries = &retries;
+    follower.error = &fault;
     for (;;) {
         retries.again_us = 0;
         status = read_page_there(&follower, self, count);
         if (!status || retries.again_us == 0) {
-            return status;
+            return rqli_pass(reader->error, status, &fault);
         }
         (void)snprintf(self->cursor, sizeof self->cursor, "0");
         rqli_sleep_until(retries.again_us);

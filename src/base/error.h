@@ -18,4 +18,15 @@ static inline rql_status rqli_fail_nomem(rql_error *error)
     return RQL_E_NOMEM;
 }
 
+/* Passes on a fault that was raised in a struct of the callee, and returns status. A call that
+ * tries several times raises the fault of each try there, because the caller's struct has to stay
+ * unchanged if a later try succeeds: *error is only filled if status is not RQL_OK. */
+static inline rql_status rqli_pass(rql_error *error, rql_status status, const rql_error *fault)
+{
+    if (status && error) {
+        *error = *fault;
+    }
+    return status;
+}
+
 #endif

@@ -222,6 +222,7 @@ static rql_status connect_to_any(rql_client *client, rql_error *error)
     struct rqli_fleet *fleet = &client->fleet;
     const int64_t limit_ms = client->options.connect_timeout_ms;
     const int64_t begun_us = rqli_now_us();
+    rql_error fault = {0};
     struct rqli_node *node;
     rql_status status;
 
@@ -238,10 +239,10 @@ static rql_status connect_to_any(rql_client *client, rql_error *error)
         const int64_t now_us = rqli_now_us();
         const int64_t left_us = rqli_after_ms(begun_us, 2 * limit_ms) - now_us;
 
-        status = connect_to(client, node, now_us + left_us / 2, error);
+        status = connect_to(client, node, now_us + left_us / 2, &fault);
         node = rqli_fleet_next(fleet, node, NULL);
     }
-    return status;
+    return rqli_pass(error, status, &fault);
 }
 
 rql_status rql_client_connect(rql_client *client, rql_error *error)

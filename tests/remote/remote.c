@@ -46,7 +46,7 @@ void answer_with(cJSON *reply, cJSON *words, rql_status status, const rql_error 
     };
 
     add_numbers(reply, numbers, sizeof numbers / sizeof numbers[0]);
-    if (status != RQL_OK && error) {
+    if (error && (status != RQL_OK || error->status != RQL_OK)) { /* RQL_OK leaves it unchanged */
         (void)cJSON_AddStringToObject(reply, "error", error->message);
         (void)cJSON_AddNumberToObject(reply, "error_status", error->status);
     }

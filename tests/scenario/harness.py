@@ -73,7 +73,7 @@ class Outcome:
         self.words = words
         self.status = NAME_OF[words["status"]]
         self.error = words.get("error", "")
-        if "error_status" in words:  # every call fills its rql_error, unless it returns RQL_OK
+        if "error_status" in words:  # each call fills its rql_error, except one that returns RQL_OK, which must not
             check_equal(words["error_status"], words["status"], f"rql_error of {self!r}")
             check(self.error, f"{self.status} without a message")
 

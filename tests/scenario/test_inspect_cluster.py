@@ -72,6 +72,21 @@ def what_the_library_lists_is_of_all_masters_and_one_lock_is_asked_of_its_own(wo
 
 
 @once
+def a_lock_that_has_moved_is_unlocked_where_it_is(world, _kind, _names):
+    """The operator knows its old place, and learns of the new one by a refusal: that leaves no fault in its rql_error."""
+    with clustered(world, 2) as cluster:
+        first, second = cluster.masters()[:2]
+        (name,) = cluster.names_on(first, 1)
+        holder, operator = (world.actor("thread", world.client(url=cluster.url())) for _ in range(2))
+        held = holder.acquire(name, **HELD)
+        check_equal(inspect(operator, "is_locked", name), True)
+        cluster.migrate(slot_of_lock(name), second)
+        operator.begin("force_unlock", name=name).outcome().check()
+        check_equal(inspect(operator, "is_locked", name), False)
+        held.release()
+
+
+@once
 def what_is_not_about_one_lock_is_read_where_it_has_moved(world, _kind, _names):
     """The clients, which are in the first partition, and the hosts. The operator knows their old place."""
     with clustered(world, 2) as cluster:

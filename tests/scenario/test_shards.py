@@ -8,7 +8,7 @@ from cluster import PARTITION_SLOTS, clustered
 from delay import tasks_of
 from harness import FOREVER, MINUTE_MS, check, check_equal, delayed_ms, main, once, scenario, wait_until
 from partitions import partition_of
-from shards import HELD, PATIENT, RING, actor, check_locks_of_all, check_series, keys_of, rql, sharded, start_rql
+from shards import HELD, PATIENT, RING, Shard, actor, check_locks_of_all, check_series, keys_of, rql, sharded, start_rql
 from swarms import PROBES, swarm
 
 SHORT_MS, LONG_MS, PAUSE_MS = 1500, 5000, 1000
@@ -82,6 +82,15 @@ def renewals_that_get_no_answer_do_not_keep_their_thread_busy(world, kind, _name
         lost.release()  # the server may have done a renewal by now
         kept.release().check()
         world.await_nothing_left()
+
+
+@once
+def a_server_that_is_down_leaves_no_fault_if_another_one_answers(world, _kind, _names):
+    """The rql_error of a call that succeeds stays as it was: the harness looks at it after each call."""
+    with Shard() as server:
+        asker = actor(world, "thread", f"redis+shards://127.0.0.1:1,{server.name}", **LIMITS)
+        asker.begin("connect").outcome().check()
+        world.free(asker.client)
 
 
 # ---- what operators see ----
