@@ -455,7 +455,7 @@ typedef struct rql_server_info {
     size_t size; /**< Bytes of this struct that were filled in. */
     /** URL without user, password and query. For one of several shards or masters: its own URL. */
     char url[RQL_SERVER_URL_SIZE];
-    /** `host:port`, or a path. If the URL names sentinels: the master that was found. */
+    /** `host:port`, or a path. If the URL names sentinels: the master that was found, or "". */
     char node[RQL_SERVER_NODE_SIZE];
     char product[RQL_SERVER_WORD_SIZE]; /**< `redis` or `valkey`. */
     char version[RQL_SERVER_WORD_SIZE]; /**< Such as `7.0.15`. */

@@ -193,8 +193,9 @@ static rql_status measure(rql_client *client, struct rqli_node *node, rql_server
     return RQL_OK;
 }
 
-/* Runs after the questions, because with sentinels the address is known only then. All nodes of
- * a cluster have the URL of the whole cluster. */
+/* Runs after the questions, because with sentinels the address is known only then; it stays empty
+ * until a sentinel has named the master. All nodes of a cluster have the URL of the whole
+ * cluster. */
 static void name_node(const rql_client *client, const struct rqli_node *node, rql_server_info *info)
 {
     const struct rqli_site *site = &node->site;
@@ -207,8 +208,10 @@ static void name_node(const rql_client *client, const struct rqli_node *node, rq
     }
     (void)snprintf(info->url, sizeof info->url, "%s",
                    client->fleet.map_reader ? client->url.where : site->where);
-    (void)snprintf(info->node, sizeof info->node, "%s",
-                   site->path ? site->path : rqli_address_print(&address, text));
+    if (site->path || address.host[0] != '\0') {
+        (void)snprintf(info->node, sizeof info->node, "%s",
+                       site->path ? site->path : rqli_address_print(&address, text));
+    }
 }
 
 /* Reports the newest connection, which may belong to another thread: all lead to the same place.

@@ -187,6 +187,20 @@ TEST(a_watch_calls_from_its_own_thread_until_it_is_closed)
     CHECK_OK(rql_lock_release(lock, NULL));
 }
 
+TEST(a_master_that_is_not_known_has_no_address)
+{
+    rql_options options = client_options();
+    rql_client *lost;
+    rql_server_info info;
+
+    options.url = "redis+sentinel://127.0.0.1:1/m";
+    lost = new_client_with(&options);
+    assert_true(rql_client_ping(lost, &info, NULL) < 0);
+    assert_string_equal(info.master, "m");
+    assert_string_equal(info.node, "");
+    assert_null(rql_client_free(lost));
+}
+
 TEST(inspections_and_sweeps_refuse_null)
 {
     const rql_sweep_owner nobody = {.acquirer_id = "a", .host_id = NULL};
