@@ -301,6 +301,8 @@ static void report_server(rql_watch *self, rql_change_kind kind, const rql_error
                                .waited_ms = -1,
                                .held_ms = -1,
                                .remaining_ms = -1,
+                               .share_units = -1,
+                               .share_limit = -1,
                                .n_holders = -1,
                                .waiting = -1,
                                .error = error};

@@ -135,6 +135,8 @@ static rql_change new_change(const struct comparison *self, rql_change_kind kind
                         .waited_ms = -1,
                         .held_ms = -1,
                         .remaining_ms = -1,
+                        .share_units = -1,
+                        .share_limit = -1,
                         .n_holders = (int64_t)count_holders(self->now),
                         .waiting = (int64_t)count_requests(self->now)};
 }

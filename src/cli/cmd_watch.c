@@ -86,8 +86,8 @@ static void print_json(const struct watcher *self, const rql_change *change, int
     out_number(&out, NULL, "waited_ms", OUT_COUNT, change->waited_ms);
     out_number(&out, NULL, "held_ms", OUT_COUNT, change->held_ms);
     out_number(&out, NULL, "remaining_ms", OUT_COUNT, change->remaining_ms);
-    out_number(&out, NULL, "share_units", OUT_INT, change->share_units);
-    out_number(&out, NULL, "share_limit", OUT_INT, change->share_limit);
+    out_number(&out, NULL, "share_units", OUT_COUNT, change->share_units);
+    out_number(&out, NULL, "share_limit", OUT_COUNT, change->share_limit);
     out_number(&out, NULL, "n_holders", OUT_COUNT, change->n_holders);
     out_number(&out, NULL, "waiting", OUT_COUNT, change->waiting);
     out_text(&out, NULL, "via", "poll");

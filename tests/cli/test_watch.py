@@ -93,6 +93,10 @@ def test_shares_come_leave_and_are_converted(server, rql):
     check_equal(({event["client"]["pid"] for event in shared}, {event["share_units"] for event in shared}),
                 ({one.pid, two.pid}, {1, 2}))
     check_equal((shared[-1]["share_limit"], shared[-1]["n_holders"]), (8, 2))
+    late = Watch(rql, "pool")
+    now = late.begin()[0]
+    check_equal((now["n_holders"], now["share_units"], now["share_limit"]), (2, None, None))
+    late.end()
     one.terminate()
     check_equal(watch.await_event("left")["client"]["pid"], one.pid)
     watch.end()

@@ -113,6 +113,8 @@ TEST(calls_for_a_lock_or_a_series_refuse_null)
 
 struct seen {
     pthread_t by;
+    atomic_llong share_units; /* of the last change */
+    atomic_llong share_limit;
     atomic_int changes[RQL_CHANGE_BACK + 1];
 };
 
@@ -121,6 +123,8 @@ static void on_change(const rql_change *change, void *user_data)
     struct seen *seen = user_data;
 
     seen->by = pthread_self();
+    atomic_store(&seen->share_units, change->share_units);
+    atomic_store(&seen->share_limit, change->share_limit);
     atomic_fetch_add(&seen->changes[change->kind], 1);
 }
 
@@ -185,6 +189,26 @@ TEST(a_watch_calls_from_its_own_thread_until_it_is_closed)
     lock = hold(other, "a");
     assert_int_equal(atomic_load(&seen.changes[RQL_CHANGE_GRANTED]), 0);
     CHECK_OK(rql_lock_release(lock, NULL));
+}
+
+TEST(a_server_that_does_not_answer_has_no_share)
+{
+    rql_options of_client = client_options();
+    struct seen seen = {.share_units = 0};
+    rql_watch_options options;
+    rql_watch *watch = NULL;
+    rql_client *lost;
+
+    of_client.url = "unix:///nonexistent/rql";
+    lost = new_client_with(&of_client);
+    rql_watch_options_init(&options);
+    options.on_change = on_change;
+    options.user_data = &seen;
+    CHECK_OK(rql_watch_open(lost, &options, &watch, NULL));
+    AWAIT_CHANGE(seen, RQL_CHANGE_AWAY);
+    assert_null(rql_watch_close(watch));
+    CHECK_ALL(EQ(seen.share_units, -1), EQ(seen.share_limit, -1));
+    assert_null(rql_client_free(lost));
 }
 
 TEST(a_master_that_is_not_known_has_no_address)

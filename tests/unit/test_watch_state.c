@@ -183,10 +183,18 @@ TEST(a_change_says_how_long_and_how_many)
               EQ(change.waited_ms, 499), EQ(change.remaining_ms, 14000), EQ(change.waiting, 1),
               EQ(change.n_holders, 1), EQ(change.share_units, 0));
     rqli_watched_report(&now.watched, keep, &change);
-    CHECK_ALL(EQ(change.kind, RQL_CHANGE_NOW), EQ(change.token, 2), EQ(change.waiting, 1));
+    CHECK_ALL(EQ(change.kind, RQL_CHANGE_NOW), EQ(change.token, 2), EQ(change.waiting, 1),
+              EQ(change.share_units, 0), EQ(change.share_limit, 0));
     read_row(&now, &(const struct row){NULL}, SECOND_US);
     rqli_watched_report(&now.watched, keep, &change);
-    CHECK_ALL(EQ(change.kind, RQL_CHANGE_NOW), EQ(change.token, -1), EQ(change.n_holders, 0));
+    CHECK_ALL(EQ(change.kind, RQL_CHANGE_NOW), EQ(change.token, -1), EQ(change.n_holders, 0),
+              EQ(change.share_units, -1), EQ(change.share_limit, -1));
+    read_row(&now, &(const struct row){.left_ms = 9000, .sharers = "ab"}, SECOND_US);
+    rqli_watched_report(&now.watched, keep, &change);
+    CHECK_ALL(EQ(change.n_holders, 2), EQ(change.share_units, -1), EQ(change.share_limit, -1));
+    read_row(&now, &(const struct row){.left_ms = 9000, .sharers = "A"}, SECOND_US);
+    rqli_watched_report(&now.watched, keep, &change);
+    CHECK_ALL(EQ(change.n_holders, 1), EQ(change.share_units, 2), EQ(change.share_limit, 8));
 }
 
 TEST(a_change_has_metadata_and_share)
