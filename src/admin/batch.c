@@ -18,7 +18,7 @@ static bool read_count(const struct rqli_reply *reply, int64_t *count)
         reply->type == RQLI_REPLY_ERROR && rqli_reply_class(reply) == RQL_E_WRONG_TYPE;
 
     *count = is_foreign ? 0 : reply->integer;
-    return is_foreign || reply->type == RQLI_REPLY_INTEGER;
+    return is_foreign || rqli_reply_is_count(reply);
 }
 
 /* Estimates what reading a key costs. Each item counts for no more than a batch may have, so
@@ -28,7 +28,7 @@ static bool read_count(const struct rqli_reply *reply, int64_t *count)
 static struct rqli_cost cost_of(int64_t count, const struct rqli_reply *memory, int64_t most)
 {
     const int64_t guessed = rqli_smaller(count, RQLI_BATCH_ELEMENTS) * GUESSED_ITEM_SIZE;
-    const int64_t bytes = memory->type == RQLI_REPLY_INTEGER ? memory->integer : guessed;
+    const int64_t bytes = rqli_reply_is_count(memory) ? memory->integer : guessed;
     struct rqli_cost cost = {0};
 
     if (count > 0) {

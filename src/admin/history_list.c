@@ -262,7 +262,7 @@ static rql_status flush(struct removal *self, rql_error *error)
     for (int i = 0; !status && i < batch->command.n_commands; i++) {
         const struct rqli_reply *reply = &batch->reply[i];
 
-        if (reply->type != RQLI_REPLY_INTEGER) {
+        if (!rqli_reply_is_count(reply)) {
             return rqli_batch_fault(batch, reply, "forget", "history", error);
         }
         self->removed += reply->integer;

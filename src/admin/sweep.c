@@ -14,9 +14,6 @@ enum {
     KEY_MAX = 65536, /* longer keys are not locks: a batch of them would overflow the buffers */
 };
 
-/* No key has a larger count; a reply with a larger number is malformed. */
-#define COUNT_MAX (INT64_C(1) << 40)
-
 /*
  * A sweep uses SCAN in small steps, then one short script call for each key, in batches: no single
  * command holds the server up, however many keys there are. The script decides and removes in one
@@ -128,15 +125,11 @@ static void read_page(struct rqli_sweep *self, const struct rqli_batch *answer,
     }
 }
 
-static bool is_count(int64_t number)
-{
-    return number >= 0 && number <= COUNT_MAX;
-}
-
 static bool is_plausible(const struct rqli_outcome *outcome)
 {
-    return is_count(outcome->what) && is_count(outcome->second) && outcome->third >= -1 &&
-           outcome->third <= COUNT_MAX && is_count(outcome->fourth);
+    return rqli_is_count(outcome->what) && rqli_is_count(outcome->second) &&
+           (outcome->third == -1 || rqli_is_count(outcome->third)) &&
+           rqli_is_count(outcome->fourth);
 }
 
 /* If the script was cut short while it served a queue, calls of release.lua go on, until one of

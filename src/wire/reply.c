@@ -229,6 +229,17 @@ bool rqli_reply_is(const struct rqli_reply *reply, const char *text)
     return reply->type == RQLI_REPLY_TEXT && rqli_slice_is(reply->text, text);
 }
 
+/* No key has more items or bytes. */
+bool rqli_is_count(int64_t number)
+{
+    return number >= 0 && number <= INT64_C(1) << 40;
+}
+
+bool rqli_reply_is_count(const struct rqli_reply *reply)
+{
+    return reply->type == RQLI_REPLY_INTEGER && rqli_is_count(reply->integer);
+}
+
 bool rqli_reply_is_refused(const struct rqli_reply *reply)
 {
     return reply->type == RQLI_REPLY_ERROR &&

@@ -46,6 +46,11 @@ bool rqli_reply_did_nothing(const struct rqli_reply *reply);
 
 bool rqli_reply_is(const struct rqli_reply *reply, const char *text);
 
+/* Returns whether a server may have counted so many, and whether the reply is such a number. Sums
+ * and products of what a server says could overflow otherwise. */
+bool rqli_is_count(int64_t number);
+bool rqli_reply_is_count(const struct rqli_reply *reply);
+
 /* Returns whether the user has no right to the command, or there is no such command: it was
  * renamed, or is of a later server. */
 bool rqli_reply_is_refused(const struct rqli_reply *reply);

@@ -6,9 +6,10 @@ import socket
 import threading
 import time
 
-from harness import SLOW, STATUS, Proxy, check, check_equal, main, scenario, wait_until
+from harness import SLOW, STATUS, Proxy, check, check_equal, main, once, scenario, wait_until
 from network import Link
 from resp import end_of_reply
+from shards import run_rql
 
 IO_MS, WAIT_MS = 300 * SLOW, 300 * SLOW
 SLACK_US = 2000000 * SLOW  # beyond what the call itself may take
@@ -250,6 +251,26 @@ def what_no_server_says_ends_each_call_in_time(world, kind, _names):
     changes = some_of(world, MADNESS)
     for first in range(0, len(changes), AT_ONCE):
         check_all([Caller(world, kind, change) for change in changes[first:first + AT_ONCE]])
+
+
+@once
+def a_count_that_no_server_has_is_a_fault(world, _kind, names):
+    """Of all replies only the integers are changed: sizes of keys, and how many records were removed."""
+    relay = Relay(world.server.path)
+    client = world.client(url=relay.url)
+    held = world.actor("thread", client).acquire(*names)
+    operator = world.actor("thread", client)
+    for count in (b":-9223372036854775808\r\n", b":9223372036854775807\r\n"):
+        world.ask("XADD", "rql:history", "*", "name", "x", "ended", "lost", "token", 1)
+        relay.go_mad(lambda _link, reply, count=count: count if reply[:1] == b":" else reply)
+        operator.begin("inspect", of="locks_info").outcome().check("E_PROTOCOL")
+        done = run_rql(relay.url, "history", "x", "--forget")
+        check_equal((done.returncode, done.stdout), (69, ""), done.stderr)
+        relay.heal()
+    held.release().check()
+    world.free(client)
+    relay.stop()
+    world.ask("DEL", "rql:history")
 
 
 # ---- a cluster ----

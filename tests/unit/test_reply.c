@@ -123,6 +123,25 @@ TEST(errors_within_scripts_are_classed_and_stripped)
     }
 }
 
+TEST(what_no_server_counts_is_no_count)
+{
+    static const int64_t counts[] = {0, 1, INT64_C(1) << 40};
+    static const int64_t others[] = {-1, INT64_MIN, (INT64_C(1) << 40) + 1, INT64_MAX};
+
+    EACH (count, counts) {
+        struct rqli_reply reply = {.type = RQLI_REPLY_INTEGER, .integer = *count};
+
+        assert_true(rqli_reply_is_count(&reply));
+        reply.type = RQLI_REPLY_STATUS;
+        assert_false(rqli_reply_is_count(&reply));
+    }
+    EACH (other, others) {
+        const struct rqli_reply reply = {.type = RQLI_REPLY_INTEGER, .integer = *other};
+
+        assert_false(rqli_reply_is_count(&reply));
+    }
+}
+
 TEST(control_bytes_are_escaped)
 {
     const struct {
