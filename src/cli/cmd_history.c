@@ -455,6 +455,10 @@ static int forget(struct cli_session *self)
     out_end(&self->out);
     out_line(&self->out, "history: %lld record%s removed", (long long)n_removed,
              n_removed == 1 ? "" : "s");
+    if (n_removed == 0 && is_pattern(args->name)) {
+        cli_say("history: --forget takes the name of one lock, not a pattern; nothing is recorded "
+                "of a lock with exactly this name");
+    }
     return CLI_DONE;
 }
 
@@ -521,7 +525,8 @@ const struct cli_command cli_history = {
         "it.\n"
         "--list shows single holds of the last 7 days, 20000 at most. With RQL_HISTORY=long they "
         "are those that lasted a second or were waited for as long, and all that did not end by a "
-        "release. AGO is the time since a hold ended.\n",
+        "release. AGO is the time since a hold ended.\n"
+        "--forget takes NAME as it is: it is no pattern there.\n",
     .takes_glob = true,
     .prepare = prepare,
     .run = run,

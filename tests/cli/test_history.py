@@ -368,6 +368,10 @@ def test_records_of_a_lock_or_user_are_removed(server, rql):
         take(rql, name)
         check_equal(rql("history", name, "--forget").out, "history: 2 records removed\n")
     check_equal(list(usage(rql)), ["b"])
+    result = rql("history", "b*", "--forget")
+    check_equal((result.code, result.out), (0, "history: 0 records removed\n"))
+    check_in("takes the name of one lock, not a pattern", result.err)
+    check_equal(rql("history", "c", "--forget").err, "")
     check_equal(rql("history", "--forget").code, 64)
     for key in kept_keys(server):
         check("ann" not in str(server.ask(*(("HKEYS", key) if ":usage:" in key else ("XRANGE", key, "-", "+")))), key)
