@@ -142,12 +142,11 @@ rql_status rql_client_command(rql_client *client, size_t n, const rql_command *c
     struct rqli_node *node;
     rql_status status = check(client, command, out, error);
 
+    if (!status) {
+        status = rqli_client_find_node(client, n, &node, error);
+    }
     if (status) {
         return status;
-    }
-    node = rqli_client_nth_node(client, n);
-    if (!node) {
-        return rqli_fail(error, RQL_NOT_FOUND, "the client knows fewer servers than %zu", n + 1);
     }
     batch = rqli_batch_take(rqli_conns_choose(&node->conns));
     if (!batch) {

@@ -260,9 +260,9 @@ rql_status rql_client_ping_node_sized(rql_client *client, size_t n, rql_server_i
     if (!out || size < sizeof out->size) {
         return rqli_fail(error, RQL_E_INVALID, "rql_client_ping: out is NULL, or too small");
     }
-    node = rqli_client_nth_node(client, n);
-    if (!node) {
-        return rqli_fail(error, RQL_NOT_FOUND, "the client knows fewer servers than %zu", n + 1);
+    status = rqli_client_find_node(client, n, &node, error);
+    if (status) {
+        return status;
     }
     status = ask_all(client, node, &info, error);
     if (!status) {

@@ -25,17 +25,22 @@ struct rqli_conn *rqli_client_conn(rql_client *client)
     return rqli_conns_choose(&client->fleet.first.conns);
 }
 
-struct rqli_node *rqli_client_nth_node(rql_client *client, size_t n)
+rql_status rqli_client_find_node(rql_client *client, size_t n, struct rqli_node **out,
+                                 rql_error *error)
 {
     struct rqli_node *node;
+    size_t left = n;
 
     rqli_fleet_on_use(&client->fleet);
     rqli_fleet_await_map(&client->fleet, rqli_client_until_us(client, rqli_now_us()));
     node = rqli_fleet_next(&client->fleet, NULL, NULL);
-    for (; node && n > 0; n--) {
+    for (; node && left > 0; left--) {
         node = rqli_fleet_next(&client->fleet, node, NULL);
     }
-    return node;
+    *out = node;
+    return node ? RQL_OK
+                : rqli_fail(error, RQL_NOT_FOUND, "the client knows no server with the index %zu",
+                            n);
 }
 
 /* Also guards against use after fork(): the sockets and threads of a client belong to its

@@ -122,9 +122,10 @@ static inline struct rqli_op_route rqli_client_route(rql_client *self, const str
 /* Returns a connection to the first server for the next command of the calling thread. */
 struct rqli_conn *rqli_client_conn(rql_client *client);
 
-/* Returns the n-th of the nodes that have locks, as far as is known; NULL: there are fewer nodes.
- * Waits for the first map of a cluster. */
-struct rqli_node *rqli_client_nth_node(rql_client *client, size_t n);
+/* Finds the n-th of the nodes that have locks, from 0, as far as is known. RQL_NOT_FOUND: there are
+ * fewer nodes. Waits for the first map of a cluster. */
+rql_status rqli_client_find_node(rql_client *client, size_t n, struct rqli_node **out,
+                                 rql_error *error);
 
 /* Returns RQL_E_INVALID for NULL, and RQL_E_FORKED in a child of the client's process. */
 rql_status rqli_client_check_process(const rql_client *client, rql_error *error);

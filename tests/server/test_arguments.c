@@ -225,6 +225,27 @@ TEST(a_master_that_is_not_known_has_no_address)
     assert_null(rql_client_free(lost));
 }
 
+TEST(a_server_that_is_not_known_is_named_by_its_index)
+{
+    static const char *const words[] = {"PING"};
+    const rql_command command = {.argc = 1, .argv = words};
+    static const size_t indices[] = {1, SIZE_MAX};
+    rql_reply *reply = NULL;
+    rql_server_info info;
+    rql_error error;
+
+    EACH (index, indices) {
+        char name[TEXT_SIZE];
+
+        (void)snprintf(name, sizeof name, "index %zu", *index);
+        assert_int_equal(rql_client_ping_node(client, *index, &info, &error), RQL_NOT_FOUND);
+        assert_non_null(strstr(error.message, name));
+        assert_int_equal(rql_client_command(client, *index, &command, &reply, &error),
+                         RQL_NOT_FOUND);
+        assert_non_null(strstr(error.message, name));
+    }
+}
+
 TEST(inspections_and_sweeps_refuse_null)
 {
     const rql_sweep_owner nobody = {.acquirer_id = "a", .host_id = NULL};
