@@ -361,15 +361,16 @@ static rql_status read_unlock(const struct rqli_batch *batch, const char *key,
 static rql_status check_type(rql_client *client, const struct rqli_keys *keys,
                              struct rqli_retries *retries, rql_error *error)
 {
+    const int64_t until_us = rqli_client_until_us(client, rqli_now_us());
     RQLI_AUTO(rqli_batch_give)
-    struct rqli_batch *batch = rqli_client_batch(client, keys->set);
+    struct rqli_batch *batch = rqli_client_batch(client, keys->set, until_us);
     rql_status status;
 
     if (!batch) {
         return rqli_fail_nomem(error);
     }
     rqli_command_words(&batch->command, "HEXISTS", keys->lock.data, "acq_id", NULL);
-    status = rqli_conn_run(batch, rqli_client_until_us(client, rqli_now_us()), error);
+    status = rqli_conn_run(batch, until_us, error);
     if (!status && batch->reply->type != RQLI_REPLY_INTEGER) {
         (void)rqli_client_follows(client, keys->set, batch->reply, retries);
         status = rqli_batch_fault(batch, batch->reply, "unlock", keys->lock.data, error);
@@ -384,8 +385,9 @@ static rql_status unlock_there(rql_client *client, const struct rqli_keys *keys,
                                rql_unlock_result *out, struct rqli_retries *retries,
                                rql_error *error)
 {
+    const int64_t until_us = rqli_client_until_us(client, rqli_now_us());
     RQLI_AUTO(rqli_batch_give)
-    struct rqli_batch *batch = rqli_client_batch(client, keys->set);
+    struct rqli_batch *batch = rqli_client_batch(client, keys->set, until_us);
     rql_status status;
 
     if (!batch) {
@@ -397,7 +399,7 @@ static rql_status unlock_there(rql_client *client, const struct rqli_keys *keys,
     rqli_command_words(&batch->command, "ZREMRANGEBYSCORE", keys->queue.data, "-inf", "+inf", NULL);
     rqli_command_words(&batch->command, "EXPIRE", keys->lock.data, "0", NULL);
     rqli_command_words(&batch->command, "EXEC", NULL);
-    status = rqli_conn_run(batch, rqli_client_until_us(client, rqli_now_us()), error);
+    status = rqli_conn_run(batch, until_us, error);
     if (status) {
         return status;
     }
@@ -538,8 +540,9 @@ static int64_t poll_until_us(const struct check *self)
  * */
 static rql_status look(struct check *self, int64_t *left_ms, rql_error *error)
 {
+    const int64_t until_us = poll_until_us(self);
     RQLI_AUTO(rqli_batch_give)
-    struct rqli_batch *batch = rqli_client_batch(self->client, self->lock.keys.set);
+    struct rqli_batch *batch = rqli_client_batch(self->client, self->lock.keys.set, until_us);
     const struct rqli_reply *is_held;
     const struct rqli_reply *left;
     rql_status status;
@@ -549,7 +552,7 @@ static rql_status look(struct check *self, int64_t *left_ms, rql_error *error)
     }
     rqli_command_words(&batch->command, "HEXISTS", self->lock.keys.lock.data, "acq_id", NULL);
     rqli_command_words(&batch->command, "PTTL", self->lock.keys.lock.data, NULL);
-    status = rqli_conn_run(batch, poll_until_us(self), error);
+    status = rqli_conn_run(batch, until_us, error);
     if (status) {
         return status;
     }

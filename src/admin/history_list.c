@@ -275,7 +275,8 @@ static rql_status remove_one(struct removal *self, const char *command, const ch
                              const char *what, rql_error *error)
 {
     if (!self->batch) {
-        self->batch = rqli_client_batch(self->client, self->set);
+        self->batch = rqli_client_batch(self->client, self->set,
+                                        rqli_client_until_us(self->client, rqli_now_us()));
     }
     if (!self->batch) {
         return rqli_fail_nomem(error);

@@ -37,7 +37,8 @@ rql_status rqli_reader_status(const struct rqli_reader *self, rql_status status)
 
 struct rqli_batch *rqli_reader_take(const struct rqli_reader *self)
 {
-    return rqli_client_batch(self->client, self->set);
+    return rqli_client_batch(self->client, self->set,
+                             rqli_client_until_us(self->client, rqli_now_us()));
 }
 
 const char *rqli_reader_node(const struct rqli_reader *self)

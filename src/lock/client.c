@@ -301,10 +301,15 @@ bool rqli_client_follows(rql_client *client, const struct rqli_key_set *set,
     return true;
 }
 
-struct rqli_batch *rqli_client_batch(rql_client *client, const struct rqli_key_set *set)
+struct rqli_batch *rqli_client_batch(rql_client *client, const struct rqli_key_set *set,
+                                     int64_t until_us)
 {
-    return rqli_batch_take(set ? rqli_conns_choose(&rqli_fleet_node(&client->fleet, set)->conns)
-                               : rqli_client_conn(client));
+    if (!set) {
+        return rqli_batch_take(rqli_client_conn(client));
+    }
+    rqli_fleet_on_use(&client->fleet);
+    rqli_fleet_await_map(&client->fleet, until_us);
+    return rqli_batch_take(rqli_conns_choose(&rqli_fleet_node(&client->fleet, set)->conns));
 }
 
 static rql_status run_words(rql_client *client, const struct rqli_key_set *set,

@@ -182,8 +182,10 @@ static inline bool rqli_client_wants_name(rql_client *self)
 RQLI_DEFINE_AUTO(struct rqli_batch *, rqli_batch_give);
 
 /* Returns a batch for commands about the keys of this set; with NULL, for the first of the
- * servers. Returns NULL if there is no memory. */
-struct rqli_batch *rqli_client_batch(rql_client *client, const struct rqli_key_set *set);
+ * servers. Waits for the first map of a cluster, until until_us at the longest. Returns NULL if
+ * there is no memory. */
+struct rqli_batch *rqli_client_batch(rql_client *client, const struct rqli_key_set *set,
+                                     int64_t until_us);
 
 /* Returns true if this reply says that nothing was done, usually because the keys have moved. The
  * commands are then to be sent again at retries->again_us, which is never 0, to the node that has

@@ -9,6 +9,7 @@ from partitions import prefix_of, slot_of_lock
 from shards import HELD, PATIENT
 from sweeps import check_counts, sweep
 
+DEAD_PORT = 1
 EACH = 3          # locks of each master, in partitions of their own
 TIMED = ("net.rtt", "use.handover")  # what a machine that is busy with others is warned of
 
@@ -95,6 +96,26 @@ def what_is_not_about_one_lock_is_read_where_it_has_moved(world, _kind, _names):
             operator.begin(**words).outcome().check()
             cluster.migrate(slot, cluster.other_master(cluster.owner(slot)))
             operator.begin(**words).outcome().check()
+
+
+def calls_about(name):
+    """Those about one free lock that take nothing, each with its status."""
+    return (({"do": "inspect", "of": "lock", "name": name}, "NOT_FOUND"),
+            ({"do": "inspect", "of": "queue", "name": name}, "NOT_FOUND"),
+            ({"do": "check_until_free", "names": [name], "options": {"fail_fast": True}}, "OK"),
+            ({"do": "force_unlock", "name": name}, "OK"))
+
+
+@once
+def a_first_call_about_one_lock_asks_the_node_that_has_it(world, _kind, _names):
+    """No node of the URL has the lock, and the first one may be dead."""
+    with clustered(world, 3) as cluster:
+        other, owner, _ = cluster.masters()
+        url, n_moved = cluster.url(other), other.n_errors("MOVED")
+        for words, status in calls_about(cluster.names_on(owner, 1)[0]):
+            for first in url, url.replace("://", f"://127.0.0.1:{DEAD_PORT},"):
+                world.actor("thread", url=first).begin(**words).outcome().check(status)
+        check_equal(other.n_errors("MOVED"), n_moved)
 
 
 @once
