@@ -146,14 +146,12 @@ rql_status rql_locks_clear_of(rql_client *client, const rql_sweep_owner *owner,
  * clock may be wrong. It is read once, so that one limit holds for all queues. */
 static rql_status read_age(struct rqli_sweep *sweep)
 {
-    const struct rqli_reader reader = {
-        .client = sweep->client, .where = "TIME", .error = sweep->error};
     RQLI_AUTO(rqli_batch_give) struct rqli_batch *batch = NULL;
     rql_status status = rqli_query(sweep->client, &batch, sweep->error, "TIME", NULL);
     int64_t server_us;
 
     if (status) {
-        return rqli_reader_status(&reader, status);
+        return rqli_reader_status(status, &sweep->client->fleet.first, sweep->error);
     }
     if (!rqli_time_read(batch->reply, &server_us)) {
         return rqli_batch_fault(batch, batch->reply, "TIME", "server", sweep->error);

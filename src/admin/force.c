@@ -75,7 +75,6 @@ static rql_status read_is_of_several(rql_client *client, const struct rqli_keys 
                                      rql_error *error)
 {
     rql_error fault = {0};
-    const struct rqli_reader reader = {.client = client, .where = keys->lock.data, .error = &fault};
     const char *key = keys->lock.data;
     RQLI_AUTO(rqli_batch_give) struct rqli_batch *batch = NULL;
     rql_status status = rqli_query_about(client, keys, &batch, &fault, "HGET", key, "acq_id", NULL);
@@ -84,7 +83,8 @@ static rql_status read_is_of_several(rql_client *client, const struct rqli_keys 
         status = rqli_query_about(client, keys, &batch, &fault, "HGET", key, "acq_id", NULL);
     }
     if (status) {
-        return rqli_pass(error, rqli_reader_status(&reader, status), &fault);
+        status = rqli_reader_status(status, rqli_client_node(client, keys), &fault);
+        return rqli_pass(error, status, &fault);
     }
     *out = batch->reply->type == RQLI_REPLY_TEXT &&
            rqli_slice_is(batch->reply->text, RQLI_SHARED_ACQUIRER);
@@ -370,7 +370,7 @@ static rql_status check_type(rql_client *client, const struct rqli_keys *keys,
         return rqli_fail_nomem(error);
     }
     rqli_command_words(&batch->command, "HEXISTS", keys->lock.data, "acq_id", NULL);
-    status = rqli_conn_run(batch, until_us, error);
+    status = rqli_client_run(client, batch, until_us, error);
     if (!status && batch->reply->type != RQLI_REPLY_INTEGER) {
         (void)rqli_client_follows(client, keys->set, batch->reply, retries);
         status = rqli_batch_fault(batch, batch->reply, "unlock", keys->lock.data, error);
@@ -399,7 +399,7 @@ static rql_status unlock_there(rql_client *client, const struct rqli_keys *keys,
     rqli_command_words(&batch->command, "ZREMRANGEBYSCORE", keys->queue.data, "-inf", "+inf", NULL);
     rqli_command_words(&batch->command, "EXPIRE", keys->lock.data, "0", NULL);
     rqli_command_words(&batch->command, "EXEC", NULL);
-    status = rqli_conn_run(batch, until_us, error);
+    status = rqli_client_run(client, batch, until_us, error);
     if (status) {
         return status;
     }
@@ -552,7 +552,7 @@ static rql_status look(struct check *self, int64_t *left_ms, rql_error *error)
     }
     rqli_command_words(&batch->command, "HEXISTS", self->lock.keys.lock.data, "acq_id", NULL);
     rqli_command_words(&batch->command, "PTTL", self->lock.keys.lock.data, NULL);
-    status = rqli_conn_run(batch, until_us, error);
+    status = rqli_client_run(self->client, batch, until_us, error);
     if (status) {
         return status;
     }

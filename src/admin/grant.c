@@ -19,7 +19,6 @@ static rql_status read_nonce(rql_client *client, const struct rqli_named *lock, 
                              char nonce[RQL_SECRET_SIZE], rql_error *error)
 {
     const char *key = lock->keys.lock.data;
-    const struct rqli_reader reader = {.client = client, .where = key, .error = error};
     RQLI_AUTO(rqli_batch_give) struct rqli_batch *batch = NULL;
     rql_status status = rqli_query_about(client, &lock->keys, &batch, error, "HMGET", key,
                                          "rql_nonce", "rql_token", NULL);
@@ -27,7 +26,7 @@ static rql_status read_nonce(rql_client *client, const struct rqli_named *lock, 
     int64_t token;
 
     if (status) {
-        return rqli_reader_status(&reader, status);
+        return rqli_reader_status(status, rqli_client_node(client, &lock->keys), error);
     }
     fields = batch->reply->items;
     if (batch->reply->type != RQLI_REPLY_ARRAY || batch->reply->count != 2) {

@@ -133,7 +133,7 @@ static rql_status read_entries(struct listing *self, const struct rqli_reader *r
     status = rqli_query_about(reader->client, keys, &batch, reader->error, "XREVRANGE",
                               keys->lock.data, self->end, "-", "COUNT", count, NULL);
     if (status) {
-        return rqli_reader_status(reader, status);
+        return rqli_reader_status(status, rqli_client_node(reader->client, keys), reader->error);
     }
     if (!are_entries(batch->reply)) {
         return rqli_batch_fault(batch, batch->reply, "XREVRANGE", reader->where, reader->error);
@@ -258,7 +258,8 @@ static rql_status flush(struct removal *self, rql_error *error)
     if (!batch) {
         return RQL_OK;
     }
-    status = rqli_conn_run(batch, rqli_client_until_us(self->client, rqli_now_us()), error);
+    status = rqli_client_run(self->client, batch, rqli_client_until_us(self->client, rqli_now_us()),
+                             error);
     for (int i = 0; !status && i < batch->command.n_commands; i++) {
         const struct rqli_reply *reply = &batch->reply[i];
 

@@ -52,7 +52,6 @@ static rql_status read_flusher(const struct rqli_batch *batch, char out[RQL_ID_S
 rql_status rql_swarm_flusher(rql_client *client, char out[RQL_ID_SIZE], rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    const struct rqli_reader reader = {.client = client, .where = RQLI_KEY_FLUSHER, .error = error};
     RQLI_AUTO(rqli_batch_give) struct rqli_batch *batch = NULL;
     rql_status status = rqli_client_check(client, error);
     struct rqli_keys keys;
@@ -64,8 +63,8 @@ rql_status rql_swarm_flusher(rql_client *client, char out[RQL_ID_SIZE], rql_erro
         return status;
     }
     keys.set = rqli_client_nth_set(client, 0);
-    status = rqli_reader_status(&reader, rqli_query_about(client, &keys, &batch, error, "GET",
-                                                          keys.set->flusher.data, NULL));
+    status = rqli_query_about(client, &keys, &batch, error, "GET", keys.set->flusher.data, NULL);
+    status = rqli_reader_status(status, rqli_client_node(client, &keys), error);
     return status ? status : read_flusher(batch, out, error);
 }
 

@@ -61,12 +61,11 @@ static rql_status check_named(struct rqli_named *lock, const rql_client *client,
 static rql_status read_exists(rql_client *client, const struct rqli_keys *keys, const char *key,
                               bool *out, rql_error *error)
 {
-    const struct rqli_reader reader = {.client = client, .where = key, .error = error};
     RQLI_AUTO(rqli_batch_give) struct rqli_batch *batch = NULL;
     rql_status status = rqli_query_about(client, keys, &batch, error, "EXISTS", key, NULL);
 
     if (status) {
-        return rqli_reader_status(&reader, status);
+        return rqli_reader_status(status, rqli_client_node(client, keys), error);
     }
     if (batch->reply->type != RQLI_REPLY_INTEGER) {
         return rqli_batch_fault(batch, batch->reply, "EXISTS", key, error);

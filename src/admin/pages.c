@@ -26,13 +26,14 @@ enum {
 
 /* These calls change nothing, so a lost reply leaves no doubt: it is only a fault of the
  * connection. */
-rql_status rqli_reader_status(const struct rqli_reader *self, rql_status status)
+rql_status rqli_reader_status(rql_status status, const struct rqli_node *node, rql_error *error)
 {
     if (status != RQL_E_UNKNOWN) {
         return status;
     }
-    return rqli_fail(self->error, RQL_E_IO,
-                     "%s: no answer; the connection broke or the server was silent", self->where);
+    return rqli_fail(error, RQL_E_IO,
+                     "%s: no answer; the connection broke or the server was silent",
+                     rqli_node_where(node));
 }
 
 struct rqli_batch *rqli_reader_take(const struct rqli_reader *self)
@@ -52,9 +53,10 @@ const char *rqli_reader_node(const struct rqli_reader *self)
  * of a batch have moved, retries->again_us tells the batch to read them again. */
 rql_status rqli_reader_send(const struct rqli_reader *self, struct rqli_batch *batch)
 {
-    rql_status status = rqli_reader_status(
-        self, rqli_conn_run(batch, rqli_client_until_us(self->client, rqli_now_us()), self->error));
+    rql_status status = rqli_client_run(
+        self->client, batch, rqli_client_until_us(self->client, rqli_now_us()), self->error);
 
+    status = rqli_reader_status(status, rqli_client_node_of(self->client, batch), self->error);
     for (int i = 0; !status && i < batch->command.n_commands; i++) {
         if (self->retries &&
             rqli_client_follows(self->client, self->set, &batch->reply[i], self->retries)) {

@@ -27,8 +27,9 @@ struct rqli_batch *rqli_reader_take(const struct rqli_reader *self);
 /* Returns the address of the node that has those keys. */
 const char *rqli_reader_node(const struct rqli_reader *self);
 
-/* Returns the status of a command that changes nothing: a lost reply leaves no doubt. */
-rql_status rqli_reader_status(const struct rqli_reader *self, rql_status status);
+/* Returns the status of a command to this node that changes nothing: a lost reply leaves no
+ * doubt. */
+rql_status rqli_reader_status(rql_status status, const struct rqli_node *node, rql_error *error);
 
 /* Runs such commands. A batch of NULL means out of memory. This is inline so that every
  * reader and tool can see that NULL is no success. */

@@ -113,15 +113,11 @@ static bool add_target(struct rqli_sweep *self, struct rqli_slice key)
 static void read_page(struct rqli_sweep *self, const struct rqli_batch *answer,
                       const rql_error *fault)
 {
-    struct rqli_sweep_part *part = part_of(self);
-    const struct rqli_reader reader = {
-        .client = self->client, .where = part->rule->pattern, .error = self->error};
-
     if (fault) {
         note_fault(self, fault);
-        self->op.status = rqli_reader_status(&reader, fault->status);
+        self->op.status = rqli_reader_status(fault->status, self->op.route.node, self->error);
     } else {
-        self->op.status = rqli_walk_take(&part->walk, answer, self->error);
+        self->op.status = rqli_walk_take(&part_of(self)->walk, answer, self->error);
     }
 }
 

@@ -105,13 +105,12 @@ static int compare(const void *a, const void *b)
 static rql_status read_now(rql_client *client, const struct rqli_key_set *set, int64_t *out_us,
                            rql_error *error)
 {
-    const struct rqli_reader reader = {.client = client, .where = "server", .error = error};
     const struct rqli_keys keys = {.set = set};
     RQLI_AUTO(rqli_batch_give) struct rqli_batch *batch = NULL;
     rql_status status = rqli_query_about(client, &keys, &batch, error, "TIME", NULL);
 
     if (status) {
-        return rqli_reader_status(&reader, status);
+        return rqli_reader_status(status, rqli_client_node(client, &keys), error);
     }
     return rqli_time_read(batch->reply, out_us)
                ? RQL_OK

@@ -312,6 +312,27 @@ struct rqli_batch *rqli_client_batch(rql_client *client, const struct rqli_key_s
     return rqli_batch_take(rqli_conns_choose(&rqli_fleet_node(&client->fleet, set)->conns));
 }
 
+struct rqli_node *rqli_client_node_of(rql_client *client, const struct rqli_batch *batch)
+{
+    struct rqli_node *node = &client->fleet.first;
+
+    while (!rqli_conns_find(&node->conns, batch->carrier)) {
+        node = node->next;
+    }
+    return node;
+}
+
+rql_status rqli_client_run(rql_client *client, struct rqli_batch *batch, int64_t until_us,
+                           rql_error *error)
+{
+    rql_status status = rqli_conn_run(batch, until_us, error);
+
+    if (status == RQL_E_IO || status == RQL_E_UNKNOWN) {
+        rqli_fleet_on_silence(&client->fleet, rqli_client_node_of(client, batch));
+    }
+    return status;
+}
+
 static rql_status run_words(rql_client *client, const struct rqli_key_set *set,
                             struct rqli_batch **out, rql_error *error, va_list words)
 {

@@ -187,6 +187,13 @@ RQLI_DEFINE_AUTO(struct rqli_batch *, rqli_batch_give);
 struct rqli_batch *rqli_client_batch(rql_client *client, const struct rqli_key_set *set,
                                      int64_t until_us);
 
+/* Returns the node that such a batch goes to. */
+struct rqli_node *rqli_client_node_of(rql_client *client, const struct rqli_batch *batch);
+
+/* Runs such a batch. If its node does not answer, the map of the cluster is read soon. */
+rql_status rqli_client_run(rql_client *client, struct rqli_batch *batch, int64_t until_us,
+                           rql_error *error);
+
 /* Returns true if this reply says that nothing was done, usually because the keys have moved. The
  * commands are then to be sent again at retries->again_us, which is never 0, to the node that has
  * the keys by then. */

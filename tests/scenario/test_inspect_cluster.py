@@ -10,6 +10,8 @@ from shards import HELD, PATIENT
 from sweeps import check_counts, sweep
 
 DEAD_PORT = 1
+HOUR_MS = 3600000
+IO_TIMEOUT_MS = 500
 EACH = 3          # locks of each master, in partitions of their own
 TIMED = ("net.rtt", "use.handover")  # what a machine that is busy with others is warned of
 
@@ -116,6 +118,30 @@ def a_first_call_about_one_lock_asks_the_node_that_has_it(world, _kind, _names):
             for first in url, url.replace("://", f"://127.0.0.1:{DEAD_PORT},"):
                 world.actor("thread", url=first).begin(**words).outcome().check(status)
         check_equal(other.n_errors("MOVED"), n_moved)
+
+
+@once
+def a_call_about_one_lock_goes_to_the_successor_of_a_silent_node(world, _kind, _names):
+    """Long before the map is due to be read: the node that has the client's name answers. A reading names the silent
+    node."""
+    with clustered(world, 3, 1) as cluster:
+        keeper = cluster.owner(PARTITION_SLOTS[0])
+        silent = cluster.other_master(keeper)
+        (name,) = cluster.names_on(silent, 1)
+        options = {"url": cluster.url(keeper), "topology_refresh_ms": HOUR_MS, "io_timeout_ms": IO_TIMEOUT_MS,
+                   "connect_timeout_ms": 4 * IO_TIMEOUT_MS}
+        calls = [(world.actor("thread", **options), words, status) for words, status in calls_about(name)]
+        for actor, words, status in calls:
+            actor.begin(**words).outcome().check(status)
+        silent.freeze()
+        for words, call in [(words, actor.begin(**words)) for actor, words, _ in calls]:
+            outcome = call.outcome().check("E_IO" if words["do"] == "inspect" else "E_UNKNOWN")
+            check(f"{address(silent)}: no answer" in outcome.error, outcome.error)
+        cluster.await_successor(slot_of_lock(name), silent)
+        for actor, words, status in calls:
+            wait_until(lambda call=(actor, words), wanted=status: call[0].begin(**call[1]).outcome().status == wanted,
+                       f"{words} is answered by the successor")
+        cluster.bring_back(silent)
 
 
 @once
