@@ -519,7 +519,6 @@ struct check {
     const rql_lock_options *options;
     int64_t deadline_us;
     struct rqli_named lock;
-    struct rqli_retries retries;
     int64_t tries;
     int64_t answered_us; /* when a poll was last answered; 0: never */
     rql_error fault;     /* of the last poll that had one */
@@ -537,8 +536,9 @@ static int64_t poll_until_us(const struct check *self)
 
 /* Reads *left_ms: PTTL, or FREE. As for the scripts, a hash without acq_id is no lock. If the
  * lock ends between the two commands, PTTL answers -2, which is FREE; -1 is a lock without a TTL.
- * */
-static rql_status look(struct check *self, int64_t *left_ms, rql_error *error)
+ * retries->again_us is set if the keys have moved. */
+static rql_status look_there(const struct check *self, int64_t *left_ms,
+                             struct rqli_retries *retries, rql_error *error)
 {
     const int64_t until_us = poll_until_us(self);
     RQLI_AUTO(rqli_batch_give)
@@ -558,19 +558,29 @@ static rql_status look(struct check *self, int64_t *left_ms, rql_error *error)
     }
     is_held = &batch->reply[0];
     left = &batch->reply[1];
-    if (rqli_client_follows(self->client, self->lock.keys.set, is_held, &self->retries)) {
-        *left_ms = 0; /* not known: the new node is asked next */
-        return RQL_OK;
-    }
+    (void)rqli_client_follows(self->client, self->lock.keys.set, is_held, retries);
     if (is_held->type != RQLI_REPLY_INTEGER || left->type != RQLI_REPLY_INTEGER) {
         return rqli_batch_fault(batch, is_held->type != RQLI_REPLY_INTEGER ? is_held : left,
                                 "HEXISTS and PTTL", self->lock.keys.lock.data, error);
     }
     rqli_client_on_round_trip(self->client, batch->received_us - batch->sent_us);
     atomic_store_explicit(&self->client->was_connected, true, memory_order_relaxed);
-    self->retries = (struct rqli_retries){.until_us = self->deadline_us};
     *left_ms = is_held->integer == 1 ? left->integer : FREE;
     return RQL_OK;
+}
+
+/* A poll follows the keys, and waits while no node serves them, until the deadline. */
+static rql_status look(const struct check *self, int64_t *left_ms, rql_error *error)
+{
+    struct rqli_retries retries = {.until_us = self->deadline_us};
+    rql_status status = RQL_OK;
+
+    do {
+        rqli_sleep_until(retries.again_us);
+        retries.again_us = 0;
+        status = look_there(self, left_ms, &retries, error);
+    } while (status && retries.again_us > 0 && !rqli_is_cancelled());
+    return status;
 }
 
 /* Sleeps until the next poll: after the delay, or when the lock ends, or at the deadline. No
@@ -676,7 +686,6 @@ rql_status rql_lock_wait_until_free(rql_client *client, const char *name,
         return status;
     }
     self.deadline_us = rqli_after_ms(rqli_now_us(), read.timeout_ms);
-    self.retries.until_us = self.deadline_us;
     rqli_cancel_fd_begin(&cancel, read.cancel_fd);
     status = wait_until_free(&self, error);
     rqli_cancel_fd_end(&cancel);

@@ -144,6 +144,45 @@ def a_call_about_one_lock_goes_to_the_successor_of_a_silent_node(world, _kind, _
         cluster.bring_back(silent)
 
 
+def look(actor, name, **options):
+    return actor.begin("check_until_free", names=[name], options=options)
+
+
+@once
+def a_look_at_a_free_lock_follows_it_to_another_node(world, _kind, _names):
+    """That is no try at which the lock was held. The old node refuses both commands, once."""
+    with clustered(world, 2) as cluster:
+        name = cluster.spread(1)[0]
+        for options in {"fail_fast": True}, {"retry_count": 1}:
+            one, owner = world.actor("thread", url=cluster.url()), cluster.owner_of(name)
+            look(one, name).outcome().check()
+            cluster.migrate(slot_of_lock(name), cluster.other_master(owner))
+            n_moved = owner.n_errors("MOVED")
+            look(one, name, **options).outcome().check()
+            check_equal(owner.n_errors("MOVED"), n_moved + 2)
+
+
+@once
+def a_look_at_a_lock_that_no_node_has_waits_and_says_why_it_failed(world, _kind, _names):
+    """Its pauses grow, and it can be cancelled. Once a node has the lock, the look is answered."""
+    with clustered(world, 2, arguments=("--cluster-require-full-coverage", "no")) as cluster:
+        name = cluster.spread(1)[0]
+        slot, owner = slot_of_lock(name), cluster.owner_of(name)
+        for node in cluster.nodes:
+            node.ask("CLUSTER", "DELSLOTS", slot)
+        before = sum(node.n_errors("CLUSTERDOWN") for node in cluster.nodes)
+        outcome = look(world.actor("thread", url=cluster.url()), name, timeout_ms=1500, retry_count=1).outcome()
+        check("CLUSTERDOWN" in outcome.check("E_UNAVAILABLE").error, outcome.error)
+        n_asked = sum(node.n_errors("CLUSTERDOWN") for node in cluster.nodes) - before
+        check(2 <= n_asked <= 40, f"asked {n_asked} times")
+        looking = look(world.actor("thread", url=cluster.url()), name, **PATIENT)
+        wait_until(lambda: sum(node.n_errors("CLUSTERDOWN") for node in cluster.nodes) > before + n_asked, "it looks")
+        for node in cluster.nodes:
+            node.ask("CLUSTER", "SETSLOT", slot, "NODE", owner.id)
+        looking.outcome().check()
+        cluster.await_settled()
+
+
 @once
 def sweeps_go_over_all_masters(world, _kind, _names):
     """A waiter of ours comes back by its record, and is served."""
