@@ -156,7 +156,8 @@ static void describe(const struct rqli_acquire *self, const char *owner, bool as
 }
 
 /* Raises the fault or the outcome. The status may not be that of the last fault: a withdrawal that
- * was not confirmed makes it RQL_E_UNKNOWN, and then the line is about the withdrawal. */
+ * was not confirmed makes it RQL_E_UNKNOWN, and a grant that was given back RQL_E_NOT_DURABLE. Then
+ * the line is about the withdrawal, or about the grant. */
 void rqli_acquire_raise(const struct rqli_acquire *self, rql_error *error)
 {
     rql_status status = self->op.status;
@@ -172,6 +173,11 @@ void rqli_acquire_raise(const struct rqli_acquire *self, rql_error *error)
         (void)rqli_fail(error, status,
                         "%s: the server has not confirmed the withdrawal of the request, which "
                         "goes on in the background",
+                        name);
+    } else if (status == RQL_E_NOT_DURABLE && !is_kept) {
+        (void)rqli_fail(error, status,
+                        "%s: no grant is known to have been durable in time; the request is "
+                        "withdrawn",
                         name);
     } else if (!self->error || self->error->status == RQL_OK) {
         (void)rqli_fail(error, status, "%s: %s; there was no memory to keep why", name,
