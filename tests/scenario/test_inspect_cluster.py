@@ -359,5 +359,29 @@ def the_doctor_looks_at_each_master(world, _kind, _names):
         check_equal(list(examined(cluster)[0]), [("srv.role", address(sick))])
 
 
+@once
+def the_doctor_does_not_report_the_fault_of_one_server_for_another(world, _kind, _names):
+    """Nearly all names are of one that refuses them: in its time the doctor hardly finds one of another server."""
+    with clustered(world, 3) as cluster:
+        first, sick, _ = cluster.masters()
+        for master in cluster.masters():
+            for partition in sorted(cluster.partitions_of(master))[1:] if master is not sick else ():
+                cluster.migrate(PARTITION_SLOTS[partition], sick)
+        sick.ask("CONFIG", "SET", "min-replicas-to-write", 1)
+
+        def levels(node, *words):
+            """Of use.lock, by the server; and its title."""
+            checks = json.loads(run(cluster, "doctor", "--json", *words, first=node).stdout)["checks"]
+            return {check["found"].get("node", address(node)): (check["level"], check["title"])
+                    for check in checks if check["id"] == "use.lock"}
+
+        check(levels(first, "--quick")[address(first)][0] in ("ok", "skip"), "the first fails")
+        found = levels(sick)
+        check("fail" == found[address(sick)][0] and "NOREPLICAS" in found[address(sick)][1], str(found))
+        check(all(level != "fail" for node, (level, _) in found.items() if node != address(sick)), str(found))
+        sick.ask("CONFIG", "SET", "min-replicas-to-write", 0)
+        check_equal(levels(sick)[address(sick)][0], "ok")
+
+
 if __name__ == "__main__":
     main()

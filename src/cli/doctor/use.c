@@ -57,42 +57,60 @@ static bool did(struct doctor *self, const char *step, rql_status status, const 
     return status == RQL_OK;
 }
 
+/* Returns whether a name that could not be locked belongs to this server. A name whose server is
+ * silent counts as one of another server, because this one has just answered. */
+static bool is_name_here(struct doctor *self, const char *name, rql_status fault)
+{
+    CLI_AUTO(rql_free) rql_lock_info_list *found = NULL;
+
+    return fault != RQL_E_IO && fault != RQL_E_UNKNOWN &&
+           rql_locks_read(self->client, &name, 1, &found, NULL) == RQL_OK &&
+           strcmp(found->item[0]->node, doctor_where(self)) == 0;
+}
+
 /* Takes a lock of a name that no client uses, and that belongs to this server. With several servers
- * a name may belong to another one. */
+ * a name may belong to another one, which may not answer. RQL_NOT_FOUND: no name of this server was
+ * found in time. */
 static rql_status take_lock(struct doctor *self, char name[NAME_SIZE], rql_lock **out,
                             rql_error *error)
 {
     rql_lock_options options = options_of(self->client);
-    rql_status status = RQL_TIMED_OUT;
 
     options.timeout_ms = self->is_partitioned ? TRY_MS : WAIT_MS;
     for (int i = 0; i < NAMES_MAX && cli_now_us() < self->end_us; i++) {
+        rql_status status;
+
         (void)snprintf(name, NAME_SIZE, "rql-doctor-%.40s-%d", rql_client_identity(self->client),
                        i);
         status = rql_lock_acquire(self->client, name, &options, out, error);
         if (!self->is_partitioned ||
-            (status == RQL_OK && strcmp(rql_lock_node(*out), doctor_where(self)) == 0)) {
-            break;
+            (status == RQL_OK && strcmp(rql_lock_node(*out), doctor_where(self)) == 0) ||
+            (status != RQL_OK && is_name_here(self, name, status))) {
+            return status;
         }
-        /* Another server has this name, and it may not answer. */
         (void)rql_lock_release(*out, NULL);
         *out = NULL;
-        status = status ? status : RQL_TIMED_OUT;
     }
-    return status;
+    return RQL_NOT_FOUND;
 }
 
-/* Returns true if all steps succeeded. If not, the lock is released all the same. */
-static bool use_lock(struct doctor *self)
+/* Returns true if all steps succeeded, with a name that belongs to this server. If not, the lock is
+ * released all the same. */
+static bool use_lock(struct doctor *self, char name[NAME_SIZE])
 {
     const rql_lock_options options = options_of(self->client);
     rql_client *client = self->client;
     rql_error error = {.status = RQL_OK};
     rql_lock *lock = NULL;
     rql_lock *again = NULL;
-    char name[NAME_SIZE];
+    rql_status status = take_lock(self, name, &lock, &error);
 
-    if (!did(self, "acquire", take_lock(self, name, &lock, &error), &error)) {
+    if (status == RQL_NOT_FOUND) {
+        doctor_flag(self, "has_no_name", true);
+        self->n_late++;
+        return false;
+    }
+    if (!did(self, "acquire", status, &error)) {
         return false;
     }
     if (!did(self, "re-enter", rql_lock_acquire(client, name, &options, &again, &error), &error) ||
@@ -151,20 +169,19 @@ static void await_waiter(struct doctor *self, const char *name)
     }
 }
 
-/* Hands a lock to a waiter of another client. Returns how long that took; -1: it failed, and the
- * fault says why. */
-static int64_t hand_over(struct doctor *self, rql_client *other, bool *was_notified,
-                         char fault[FAULT_SIZE])
+/* Hands the lock of this name to a waiter of another client. Returns how long that took; -1: it
+ * failed, and the fault says why. */
+static int64_t hand_over(struct doctor *self, const char *name, rql_client *other,
+                         bool *was_notified, char fault[FAULT_SIZE])
 {
-    struct waiter waiter = {.client = other};
+    const rql_lock_options options = options_of(self->client);
+    struct waiter waiter = {.client = other, .name = name};
     rql_error error = {.status = RQL_OK};
-    char name[NAME_SIZE];
     rql_lock *lock = NULL;
     pthread_t thread;
     int64_t begun_us;
-    rql_status status = take_lock(self, name, &lock, &error);
+    rql_status status = rql_lock_acquire(self->client, name, &options, &lock, &error);
 
-    waiter.name = name;
     if (status != RQL_OK || pthread_create(&thread, NULL, wait_for_lock, &waiter) != 0) {
         (void)snprintf(fault, FAULT_SIZE, "%s",
                        status ? text_of(status, &error) : "no thread could be started");
@@ -182,7 +199,7 @@ static int64_t hand_over(struct doctor *self, rql_client *other, bool *was_notif
 }
 
 /* A waiter that may not subscribe fails, or has its lock only when it polls. */
-static void read_hand_over(struct doctor *self)
+static void read_hand_over(struct doctor *self, const char *name)
 {
     CLI_AUTO(rql_client_free) rql_client *other = NULL;
     rql_options options = *self->wish.options;
@@ -194,7 +211,7 @@ static void read_hand_over(struct doctor *self)
     options.connections = 1;
     if (rql_client_new(&options, &other, NULL) == RQL_OK) {
         for (int i = 0; i < ROUNDS && !was_notified && (i == 0 || took_us >= 0); i++) {
-            took_us = hand_over(self, other, &was_notified, fault);
+            took_us = hand_over(self, name, other, &was_notified, fault);
         }
     }
     doctor_number(self, "use.handover", "took_us", took_us);
@@ -214,18 +231,21 @@ static void read_hand_over(struct doctor *self)
 static bool read_use(struct doctor *self)
 {
     const int64_t begun_us = cli_now_us();
+    char name[NAME_SIZE];
 
     if (strcmp(self->server.role, "replica") == 0) {
         doctor_flag(self, "is_replica", true);
-    } else if (use_lock(self)) {
+    } else if (use_lock(self, name)) {
         doctor_number(self, "use.lock", "took_us", cli_now_us() - begun_us);
-        read_hand_over(self);
+        read_hand_over(self, name);
     }
     return true;
 }
 
 static const struct doctor_row rows[] = {
     DOCTOR_SKIP_ROW("use.lock", "is_replica", "whether a lock can be taken: not on a replica"),
+    DOCTOR_SKIP_ROW("use.lock", "has_no_name",
+                    "whether a lock can be taken: no name of this server was found in time"),
     {"use.lock", DOCTOR_FAIL, "has_failed", "{step}: {fault}", "locks do not work here",
      "fix the other problems first, then run rql doctor again"},
     DOCTOR_GOOD_ROW("use.lock", NULL, "a lock was acquired, re-entered, extended and released"),
@@ -234,6 +254,8 @@ static const struct doctor_row rows[] = {
                     "whether a lock is handed over: not on a replica"),
     DOCTOR_SKIP_ROW("use.handover", "has_failed",
                     "whether a lock is handed over: none can be taken"),
+    DOCTOR_SKIP_ROW("use.handover", "has_no_name",
+                    "whether a lock is handed over: no name of this server was found in time"),
     {"use.handover", DOCTOR_FAIL, "has_waiter_failed", "a waiter failed: {fault}",
      "waiters do not get the lock that is released",
      "grant the user {rules}, or fix the fault that the title names"},
