@@ -203,7 +203,8 @@ RQL_API rql_status rql_request_cancel(rql_request *request);
  * @retval RQL_E_IO           The server cannot be reached.
  * @retval RQL_E_UNKNOWN      The server has not replied for half of `io_timeout_ms`.
  * @retval RQL_E_READ_ONLY    The server is a replica.
- * @retval RQL_E_UNAVAILABLE  The server is loading, out of memory or busy.
+ * @retval RQL_E_UNAVAILABLE  The server is loading, out of memory or busy, or the lock moves to
+ *                            another node of its cluster, or no node has it.
  * @retval RQL_E_INVALID      @p request is NULL.
  *
  * @threads The loop's thread only.

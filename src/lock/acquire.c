@@ -374,6 +374,16 @@ static void woken(struct rqli_op *op, enum rqli_wake wake)
     }
 }
 
+/* Notes what keeps a try from the lock, for rql_request_fault(). */
+static void paused(struct rqli_op *op, const rql_error *fault)
+{
+    struct rqli_acquire *self = (struct rqli_acquire *)op;
+
+    if (self->request.state == RQLI_REQUEST_TRYING) {
+        rqli_acquire_note_fault(self, fault);
+    }
+}
+
 /* Ends the request. After this nothing of the request is on the server, or the leases withdraw it;
  * pushes for it are ignored. */
 static void finish(struct rqli_acquire *self, rql_status status)
@@ -474,7 +484,7 @@ static void init_waiter(struct rqli_acquire *self)
 void rqli_acquire_init(struct rqli_acquire *self)
 {
     static const struct rqli_op_ops ops = {
-        .write = write_calls, .read = read_reply, .next = next, .woken = woken};
+        .write = write_calls, .read = read_reply, .next = next, .woken = woken, .paused = paused};
     const rql_lock_options *options = self->options;
     const rql_lock *first = rqli_acquire_lock(self, 0);
     const struct rqli_request_limits limits = {

@@ -240,6 +240,27 @@ def partitions_without_a_master_are_told_and_others_work(world, kind, _names):
         world.await_nothing_left()
 
 
+@scenario(kinds=["loop"], counts=[1])
+def a_request_for_a_lock_that_no_node_has_tells_why_it_waits(world, kind, _names):
+    with clustered(world, 3, 0, arguments=NOT_COVERED) as cluster:
+        name = cluster.spread(1)[0]
+        slot, owner = slot_of_lock(name), cluster.owner_of(name)
+        one = actor(world, kind, cluster.url())
+        for node in cluster.masters():
+            node.ask("CLUSTER", "DELSLOTS", slot)
+        asking = one.ask(name, **PATIENT)
+
+        def fault():
+            return one.begin("fault_of", of=asking.call.number).outcome()
+        wait_until(lambda: fault().status == "E_UNAVAILABLE" and "CLUSTERDOWN" in fault().error, "it tells why")
+        for node in cluster.nodes:
+            node.ask("CLUSTER", "SETSLOT", slot, "NODE", owner.id)
+        held = asking.hold()
+        held.release().check()
+        cluster.await_settled()
+        world.await_nothing_left()
+
+
 @once
 def a_history_waits_until_its_slot_is_served(world, kind, _names):
     """A call that is repeated, because no server has the slot, has done nothing: its hold is added once."""

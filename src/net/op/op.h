@@ -32,6 +32,9 @@ struct rqli_op_ops {
     enum rqli_op_next (*next)(struct rqli_op *op);
     /* Reports that a wait has ended. NULL: the operation only waits for time to pass. */
     void (*woken)(struct rqli_op *op, enum rqli_wake wake);
+    /* On a loop: a call has done nothing, by this answer of its node, and is sent again after a
+     * pause. NULL: nothing is done about that. */
+    void (*paused)(struct rqli_op *op, const rql_error *fault);
     /* Called with op->generation: the calls are in the stream, and not sent yet. */
     void (*placed)(struct rqli_op *op);
 };

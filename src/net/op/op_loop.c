@@ -467,6 +467,11 @@ static bool repeat_call(struct rqli_op_call *self, const struct rqli_batch *answ
         return move_call(self, fault);
     }
     pause_call(self, &retries);
+    if (op->ops->paused) {
+        (void)rqli_batch_fault(answer, answer->reply, rqli_call_name(&call),
+                               rqli_call_subject(&call), fault);
+        op->ops->paused(op, fault);
+    }
     return true;
 }
 
