@@ -304,7 +304,7 @@ static rql_status connect_for(struct rqli_background *self, const struct rqli_du
 }
 
 /* Connects and sends a batch, and waits for nothing else. Holds the mutex only while the calls are
- * written. */
+ * written. Returns RQL_CANCELLED if all duties were dropped while the thread connected. */
 static rql_status send_batch(struct rqli_background *self, struct rqli_duty_batch *batch,
                              int64_t until_us)
 {
@@ -319,7 +319,7 @@ static rql_status send_batch(struct rqli_background *self, struct rqli_duty_batc
         return RQL_E_NOMEM;
     }
     if (!write_batch(self, batch)) {
-        return RQL_E_IO;
+        return RQL_CANCELLED;
     }
     batch->sent->durability = batch->is_durable ? &batch->wanted : NULL;
     rqli_background_unlock(self);
@@ -358,7 +358,7 @@ static bool repeat_call(struct rqli_background *self, const struct rqli_duty_bat
 static void end_batch(struct rqli_background *self, struct rqli_duty_batch *batch,
                       rql_status status)
 {
-    if (status) {
+    if (status && status != RQL_CANCELLED) {
         rqli_fleet_on_silence(&self->client->fleet, batch->node);
     }
     for (size_t i = 0; i < batch->count; i++) {
