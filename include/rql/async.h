@@ -31,7 +31,8 @@
  * - A lock that a release on the same loop has handed over is held before the server has confirmed
  *   the hand-over. Until the loop has run again, calls on the loop's thread differ for this lock:
  *   rql_lock_release() leaves the rest to the loop and returns RQL_OK, and rql_lock_extend() and
- *   rql_lock_verify() return ::RQL_E_UNAVAILABLE.
+ *   rql_lock_verify() return ::RQL_E_UNAVAILABLE. For a series in the gem's mode that has such a
+ *   lock, rql_series_release() and rql_series_extend() do the same.
  * - Each request is an acquirer of its own: two requests for the same lock wait for each other.
  *   With rql_lock_options::task set (not 0) the acquirer is that task of the loop's thread, as in
  *   rql_lock_acquire(). On one loop such an acquirer may have only one waiting request for a lock

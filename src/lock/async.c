@@ -494,6 +494,20 @@ static struct ending *ending_of_one(rql_lock *lock, const rql_done *done)
     return self;
 }
 
+/* Makes the end of a series; NULL: there is nothing to end. */
+static struct ending *ending_of_series(rql_series *series, rql_series_result *result,
+                                       const rql_done *done)
+{
+    struct ending *self =
+        series ? ending_new(series->locks, series->count, done) : ending_new(NULL, 0, done);
+
+    if (self) {
+        self->series = series;
+        self->result = result;
+    }
+    return self;
+}
+
 /* Loop's thread. Returns false if `self` is NULL. If nothing has to be sent, `done` is called
  * within. */
 static bool begin_on(rql_loop *loop, struct ending *self)
@@ -507,6 +521,11 @@ static bool begin_on(rql_loop *loop, struct ending *self)
 bool rqli_release_begin(rql_loop *loop, rql_lock *lock, const rql_done *done)
 {
     return begin_on(loop, ending_of_one(lock, done));
+}
+
+bool rqli_series_release_begin(rql_loop *loop, rql_series *series)
+{
+    return begin_on(loop, ending_of_series(series, NULL, NULL));
 }
 
 bool rqli_give_back_begin(rql_loop *loop, rql_lock *const *locks, size_t count, int64_t deadline_us,
@@ -543,7 +562,6 @@ rql_status rql_series_release_async(rql_loop *loop, rql_series *series, rql_seri
                                     const rql_done *done, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
-    struct ending *self;
     rql_status status = series ? rqli_loop_check_of(loop, series->client, "series", error)
                                : rqli_loop_check(loop, error);
 
@@ -553,10 +571,6 @@ rql_status rql_series_release_async(rql_loop *loop, rql_series *series, rql_seri
     if (status) {
         return status;
     }
-    self = series ? ending_new(series->locks, series->count, done) : ending_new(NULL, 0, done);
-    if (self) {
-        self->series = series;
-        self->result = result;
-    }
-    return rqli_loop_start_to_end(loop, (struct rqli_job *)self, error);
+    return rqli_loop_start_to_end(loop, (struct rqli_job *)ending_of_series(series, result, done),
+                                  error);
 }

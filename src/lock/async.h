@@ -18,10 +18,12 @@ rql_request *rqli_single_new(rql_loop *loop, const char *name, const rql_lock_op
 size_t rqli_options_room(const rql_lock_options *options);
 char *rqli_options_copy(rql_lock_options *options, char *memory);
 
-/* Loop's thread. Both return false if there is no memory; nothing was begun then. */
+/* Loop's thread. They return false if there is no memory; nothing was begun then. */
 
 /* Begins rql_lock_release(), which also frees the lock. */
 bool rqli_release_begin(rql_loop *loop, rql_lock *lock, const rql_done *done);
+/* Begins rql_series_release(), which also frees the series. */
+bool rqli_series_release_begin(rql_loop *loop, rql_series *series);
 /* Begins rqli_give_back() with this deadline; the locks stay their owner's. Without memory they are
  * unlisted all the same, and withdrawn in the background. */
 bool rqli_give_back_begin(rql_loop *loop, rql_lock *const *locks, size_t count, int64_t deadline_us,

@@ -155,7 +155,7 @@ static rql_status understand_transfer(struct rqli_end *self, struct rqli_end_par
         rqli_hand_over_on_done(&self->on, answer->sent_us, outcome->third);
         return RQL_OK;
     }
-    if (self->was_open) {
+    if (part->was_open) {
         return fail_early(self, part);
     }
     rqli_hand_over_on_refused(&self->on);
@@ -188,7 +188,7 @@ static rql_status understand(struct rqli_end *self, struct rqli_end_part *part,
     has_ended = part->lock && part->unused_ms == 0 ? rqli_held_has_ended(part->lock, &outcome)
                                                    : outcome.what == 1;
     has_ended = has_ended || outcome.what == RQLI_TRANSFERRED; /* it is kept */
-    if (!has_ended && self->was_open) {
+    if (!has_ended && part->was_open) {
         return fail_early(self, part);
     }
     if (part->unused_ms > 0) {
@@ -297,23 +297,43 @@ static size_t settle_round(struct rqli_end *self)
     return n_left;
 }
 
+/* Notes which of the locks of this round came by a hand-over that is still open. Returns whether
+ * there is one. */
+static bool note_open(struct rqli_end *self)
+{
+    bool is_any_open = false;
+
+    for (size_t i = 0; i < self->op.n_calls; i++) {
+        struct rqli_end_part *part = &self->parts[i];
+
+        part->was_open = part->lock && rqli_transfer_is_open(part->lock->transfer);
+        is_any_open = is_any_open || part->was_open;
+    }
+    return is_any_open;
+}
+
 /* Returns whether the calls must wait. The server may not know yet that a lock that was handed over
  * inside the client is ours. So calls about it go over the connection that carried the transfer,
  * after the transfer. If that connection broke, they wait until the releaser has repeated the
- * transfer and the server has answered. */
+ * transfer and the server has answered. Calls about several locks wait for that answer in any case,
+ * because each lock may have come over another connection. */
 static bool must_wait(struct rqli_end *self)
 {
-    const struct rqli_transfer *transfer = self->on.lock ? self->on.lock->transfer : NULL;
+    const bool is_any_open = note_open(self);
 
     self->op.generation = 0;
-    self->was_open = rqli_transfer_is_open(transfer);
-    if (!self->was_open) {
+    if (!is_any_open) {
         return false;
     }
-    self->op.generation = transfer->origin.generation;
-    return (self->has_lost_stream ||
-            transfer->origin.carrier != rqli_hand_over_carrier(&self->on)) &&
-           has_time(self, 0);
+    if (self->on.lock) {
+        const struct rqli_origin *origin = &self->on.lock->transfer->origin;
+
+        self->op.generation = origin->generation;
+        if (!self->has_lost_stream && origin->carrier == rqli_hand_over_carrier(&self->on)) {
+            return false;
+        }
+    }
+    return has_time(self, 0);
 }
 
 /* Has the calls go over any connection if the one that brought the lock has ended and cannot be
@@ -321,7 +341,8 @@ static bool must_wait(struct rqli_end *self)
  * that connection, so the server serves the queue. */
 static void leave_failing_conn(struct rqli_end *self)
 {
-    if (self->op.route.conn && !self->was_open && rqli_conn_is_failing(self->op.route.conn)) {
+    if (self->op.route.conn && !self->parts[0].was_open &&
+        rqli_conn_is_failing(self->op.route.conn)) {
         self->op.route.conn = NULL;
         self->has_chosen = true;
     }
@@ -381,7 +402,6 @@ static void begin(struct rqli_end *self, rql_client *client, const struct rqli_k
     self->on = (struct rqli_hand_over){.lock = NULL};
     self->has_chosen = false;
     self->has_lost_stream = false;
-    self->was_open = false;
     self->is_early = false;
     self->is_waiting = false;
 }

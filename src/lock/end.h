@@ -16,9 +16,10 @@ struct rqli_end_part {
     int64_t unused_ms;              /* the unused rest of a re-entry's extension; 0: a grant */
     char kept_nonce[RQLI_HEX_SIZE]; /* of the lock that is kept after this release */
     bool may_have_ended;            /* a call for it got no reply */
-    bool is_settled;                /* its status is part of the operation's */
-    bool is_serving;                /* it has ended; its queue is still to be served */
-    rql_status believed;            /* before the first call */
+    bool was_open;       /* the hand-over that brought the lock was open when the round began */
+    bool is_settled;     /* its status is part of the operation's */
+    bool is_serving;     /* it has ended; its queue is still to be served */
+    rql_status believed; /* before the first call */
     rql_status status;
     rql_error fault; /* of its last call that failed */
 };
@@ -29,12 +30,11 @@ struct rqli_end {
     int64_t begun_us;
     bool has_asked; /* there were calls, and all are answered */
     /* Of a single lock: */
-    struct rqli_hand_over on; /* to a local waiter; on.lock NULL: several locks, or no handle */
-    bool has_chosen;          /* a waiter was looked for */
-    bool has_lost_stream;     /* a call was not answered, or its answer cannot be relied on */
-    bool was_open;   /* the hand-over that brought the lock was open when the round began */
-    bool is_early;   /* the last answer came too early: the call is repeated at once */
-    bool is_waiting; /* for the hand-over that brought the lock to be settled */
+    struct rqli_hand_over on;    /* to a local waiter; on.lock NULL: several locks, or no handle */
+    bool has_chosen;             /* a waiter was looked for */
+    bool has_lost_stream;        /* a call was not answered, or its answer cannot be relied on */
+    bool is_early;               /* the last answer came too early: the call is repeated at once */
+    bool is_waiting;             /* for a hand-over that brought a lock to be settled */
     struct rqli_end_part *parts; /* the first op.n_calls still need a call */
     struct rqli_end_part *later; /* to follow when those are settled: */
     size_t n_later;

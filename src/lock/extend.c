@@ -158,8 +158,12 @@ static bool is_gone(const struct rqli_extend *self)
  * server yet. */
 static bool must_wait(const struct rqli_extend *self)
 {
-    return self->op.n_calls == 1 && rqli_transfer_is_open(self->locks[0]->transfer) &&
-           rqli_now_us() + RQLI_TRANSFER_LOOK_US < self->op.until_us;
+    bool is_open = false;
+
+    for (size_t i = 0; i < self->op.n_calls && !is_open; i++) {
+        is_open = rqli_transfer_is_open(self->locks[i]->transfer);
+    }
+    return is_open && rqli_now_us() + RQLI_TRANSFER_LOOK_US < self->op.until_us;
 }
 
 /* Returns for how long the lock is to live at least: as long as it would, if it is claimed. */

@@ -421,6 +421,14 @@ rql_series *rqli_series_conclude(struct rqli_series_acquire *self)
 
 /* ---- the end ---- */
 
+void rqli_series_note_ended(const rql_series *series, rql_status status, rql_series_result *result)
+{
+    if (result) {
+        result->held_us = rqli_now_us() - series->held_us;
+        result->ending = status < 0 ? RQL_SERIES_NOT_ENDED : RQL_SERIES_BY_RELEASE;
+    }
+}
+
 void rqli_series_on_released(const rql_series *series, rql_status status, rql_series_result *result)
 {
     struct rqli_figures figures = {.status = status, .acq_time_us = series->acq_time_us};
@@ -431,8 +439,5 @@ void rqli_series_on_released(const rql_series *series, rql_status status, rql_se
         figures.hold_time_us = rqli_now_us() - series->held_us;
         rqli_observe(RQLI_ON_SERIES_ENDED, &series->subject, &figures);
     }
-    if (result) {
-        result->held_us = rqli_now_us() - series->held_us;
-        result->ending = status < 0 ? RQL_SERIES_NOT_ENDED : RQL_SERIES_BY_RELEASE;
-    }
+    rqli_series_note_ended(series, status, result);
 }

@@ -82,7 +82,10 @@ void rqli_series_on_returned(const rql_series *series, rql_status status);
  * and returns NULL. */
 rql_series *rqli_series_conclude(struct rqli_series_acquire *self);
 
-/* Reports that the series was released. result: may be NULL. */
+/* Fills in what the result says about a release with this status. result: may be NULL. */
+void rqli_series_note_ended(const rql_series *series, rql_status status, rql_series_result *result);
+
+/* Reports that the series was released, and notes it in the result, which may be NULL. */
 void rqli_series_on_released(const rql_series *series, rql_status status,
                              rql_series_result *result);
 

@@ -6,6 +6,7 @@
 #include "lock/client.h"
 #include "lock/end.h"
 #include "lock/extend.h"
+#include "lock/hand_over.h"
 #include "lock/leases.h"
 #include "lock/series.h"
 
@@ -220,12 +221,25 @@ rql_status rql_series_acquire_async(rql_loop *loop, const rql_series_options *op
 
 /* ---- what is held ---- */
 
+/* Returns the loop of this thread that has handed over one of the locks, as
+ * rqli_hand_over_loop_here() does for a lock. */
+static rql_loop *loop_here(const rql_series *series)
+{
+    rql_loop *loop = NULL;
+
+    for (size_t i = 0; i < series->count && !loop; i++) {
+        loop = rqli_hand_over_loop_here(series->locks[i]);
+    }
+    return loop;
+}
+
 /* Releases the last lock first, as nested locks would be released. In a child of the series'
  * process the call touches nothing, as in rql_lock_release(). */
 rql_status rql_series_release(rql_series *series, rql_series_result *result, rql_error *error)
 {
     RQLI_DEFER_CANCEL;
     rql_status status;
+    rql_loop *loop;
 
     if (!series) {
         return RQL_OK;
@@ -236,6 +250,14 @@ rql_status rql_series_release(rql_series *series, rql_series_result *result, rql
     }
     if (status) {
         return status;
+    }
+    loop = loop_here(series);
+    if (loop) {
+        /* Before the release begins, which may free the series. */
+        rqli_series_note_ended(series, RQL_OK, result);
+    }
+    if (loop && rqli_series_release_begin(loop, series)) {
+        return RQL_OK;
     }
     rqli_observe(RQLI_ON_SERIES_ENDING, &series->subject, NULL);
     status = rqli_give_back(series->locks, series->count, RQLI_NEVER_US, error);
@@ -274,6 +296,9 @@ rql_status rql_series_extend(rql_series *series, int64_t ttl_ms, rql_error *erro
 
     if (!status) {
         status = rqli_extend_check(series->client, ttl_ms, error);
+    }
+    for (size_t i = 0; !status && i < series->count; i++) {
+        status = rqli_hand_over_check_here(series->locks[i], error);
     }
     return status ? status : rqli_extend(series->locks, series->count, ttl_ms, error);
 }

@@ -141,6 +141,33 @@ def a_release_that_overtakes_its_hand_over_is_repeated_behind_it(world, kind, na
     world.await_nothing_left()
 
 
+@scenario(counts=[1])
+def a_series_of_the_gem_is_asked_about_behind_its_hand_over(world, kind, names):
+    """The last of its locks was handed on to it. The server has forgotten the script of the hand-over, so a call about
+    the series that does not wait for the answer overtakes it."""
+    network, other = Network(world), world.actor("thread")
+    chain = Chain(world, kind, network=network)
+    warm = chain.actors[1].acquire("known", "too", mode="gem", ttl_ms=MINUTE_MS)
+    warm.release().check()
+
+    def forget():
+        world.ask("SCRIPT", "FLUSH")
+        again = other.acquire("known again")
+        again.extend(MINUTE_MS).check()
+        again.release().check()
+
+    for word in ["release"] + ["extend"] * (kind == "thread"):
+        released, mine = chain.hand_on(names[0], between=forget, fault="freeze", also=[names[0] + "a"], mode="gem")
+        check_equal(len(mine.tokens), 2)
+        asked = mine.begin(word, ttl_ms=MINUTE_MS)
+        network.heal()
+        released.outcome().check()
+        asked.outcome().check()
+        if word == "extend":
+            mine.release().check()
+        world.await_nothing_left()
+
+
 @scenario(counts=[1], is_timed=True)
 def a_chain_goes_on_before_it_is_confirmed(world, kind, names):
     """From the first to the second and to the third, while the server is told of neither."""

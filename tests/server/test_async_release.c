@@ -70,6 +70,62 @@ TEST(a_callback_may_release_at_once_what_was_handed_over)
     expect_nothing_left("x");
 }
 
+/* ---- a series of the gem, whose last lock was handed over ---- */
+
+static struct {
+    rql_status extended;
+    rql_status released;
+    rql_series_result result;
+    int n_done;
+} ended;
+
+static void on_series(rql_status status, rql_series *series, const rql_error *error, void *data)
+{
+    (void)error;
+    (void)data;
+    check_callback();
+    CHECK_OK(status);
+    ended.extended = rql_series_extend(series, AWAIT_MS, NULL);
+    ended.released = rql_series_release(series, &ended.result, NULL);
+    ended.n_done++;
+}
+
+static bool has_ended(const void *data)
+{
+    (void)data;
+    return ended.n_done > 0;
+}
+
+TEST(a_callback_may_release_at_once_a_series_that_was_handed_over)
+{
+    static const char *const names[] = {"free", "x"};
+    rql_series_acquiring what = {.done = on_series};
+    rql_series_options options;
+    struct asked first = asked_for();
+    struct asked behind = asked_for();
+
+    memset(&ended, 0, sizeof ended);
+    rql_result_init(&ended.result);
+    patient_options = patient(client);
+    rql_series_options_init(&options);
+    options.names = names;
+    options.n_names = N_ROWS(names);
+    options.mode = RQL_SERIES_GEM;
+    options.lock = &patient_options;
+    take(&first, "x");
+    CHECK_OK(rql_series_acquire_async(loop, &options, &what, NULL));
+    run_until_int(1, "ZCARD rql:lock_queue:x");
+    take(&behind, "behind"); /* its answer comes behind that of the series, which sleeps by then */
+    CHECK_OK(rql_lock_release(behind.lock, NULL));
+    CHECK_OK(rql_lock_release_async(loop, first.lock, NULL, NULL));
+    run_until(has_ended, NULL);
+    close_loop();
+    CHECK_ALL(EQ(ended.extended, RQL_E_UNAVAILABLE), EQ(ended.released, RQL_OK),
+              EQ(ended.result.ending, RQL_SERIES_BY_RELEASE));
+    expect_nothing_left("free");
+    expect_nothing_left("x");
+}
+
 /* ---- releases while the loop is being closed ---- */
 
 static struct {

@@ -109,6 +109,45 @@ TEST(a_release_that_finds_nothing_is_repeated_if_it_may_have_come_too_early)
     }
 }
 
+/* The calls about a series go over any connection, so that none is in order behind the hand-over of
+ * one of the locks. */
+TEST(a_series_waits_for_the_hand_over_of_each_lock)
+{
+    static const struct {
+        const char *name;
+        bool is_settled; /* else there is no time left */
+        rql_status status;
+    } ends[] = {{"the server answers", true, RQL_OK}, {"no time is left", false, RQL_E_UNKNOWN}};
+
+    EACH_ROW (row, ends) {
+        const struct rqli_batch batch = {.sent_us = rqli_now_us()};
+        rql_lock *locks[] = {rqli_lock_new(client, row->name, 0), handed_on()};
+        struct rqli_reply answers[] = {tree_text(row->is_settled ? "1 0" : "0 0"),
+                                       tree_text("1 0")};
+        struct rqli_end_part parts[N_ROWS(locks)];
+        struct rqli_end end;
+
+        rqli_end_init(&end, parts, locks, N_ROWS(locks), NULL);
+        end.op.until_us = rqli_after_ms(rqli_now_us(), LONG_MS);
+        assert_int_equal(end.op.ops->next(&end.op), RQLI_OP_WAIT);
+        assert_int_equal(end.op.ops->next(&end.op), RQLI_OP_WAIT);
+        if (row->is_settled) {
+            rqli_leases_on_transferred(client->leases, locks[1]->transfer, rqli_now_us(), LONG_MS);
+        } else {
+            end.op.until_us = 0;
+        }
+        assert_int_equal(end.op.ops->next(&end.op), RQLI_OP_AGAIN);
+        for (size_t i = 0; i < N_ROWS(locks); i++) {
+            end.op.ops->read(&end.op, i, &batch, &answers[i], NULL);
+        }
+        CHECK_ALL(EQ(end.op.ops->next(&end.op), RQLI_OP_OVER), EQ(end.op.status, row->status),
+                  EQ(rqli_withdraw_is_open(client, locks[1]->name, locks[1]->acquirer),
+                     !row->is_settled));
+        rqli_lock_free(locks[0]);
+        rqli_lock_free(locks[1]);
+    }
+}
+
 struct next {
     rql_lock *lock;
     struct rqli_acquire acquire;
