@@ -7,7 +7,7 @@
  * A duty is one call of a script that is sent when it is due, and again until it is confirmed: the
  * renewal of a held lock (lock/leases.c), its claim after a hand-over (the same), the withdrawal of
  * a request (lock/withdraw.c), a release that was sent without waiting and has to be repeated
- * (lock/end.c), and a record of ended holds (lock/history.c). Up to 64 duties at one node are sent
+ * (lock/late.c), and a record of ended holds (lock/history.c). Up to 64 duties at one node are sent
  * together. The thread is started at the first need. It has connections of its own, so that no call
  * of the caller's delays a renewal. While none can be opened, renewals go over a caller's
  * connection.
@@ -92,7 +92,7 @@ struct rqli_background {
         struct rqli_duty_batch durable; /* second in the list: of the first node */
         unsigned n_cut_short; /* attempts to connect in a row; each has four times the time */
         struct rqli_dlist withdrawals; /* lock/withdraw.c */
-        struct rqli_dlist late; /* lock/end.c: releases without an answer, the oldest first */
+        struct rqli_dlist late; /* lock/late.c: releases without an answer, the oldest first */
         struct rqli_due late_look;
         size_t n_adopted;   /* leases whose holder has forgotten them (lock/leases.c) */
         unsigned n_records; /* of ended holds, which are not sent yet (lock/history.c) */

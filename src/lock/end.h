@@ -60,17 +60,9 @@ rql_status rqli_give_back(rql_lock *const *locks, size_t count, int64_t until_us
 int64_t rqli_give_back_until_us(const rql_client *client, int64_t deadline_us);
 
 /* Does the same for one lock. If nothing depends on the answer, returns RQL_OK at once and stores
- * in *out, which is NULL before, the batch that the answer will come to. */
+ * in *out, which is NULL before, the batch that the answer will come to;
+ * rqli_release_settle_later() then takes the lock. */
 rql_status rqli_give_back_lazily(rql_lock *lock, struct rqli_batch **out, rql_error *error);
-
-/* Takes over the handle of such a release. The next release finds the answer, or else the thread in
- * the background waits for it and repeats the release if no answer comes. If the lock was not ours
- * any more, or no answer comes in the longest time that a release may take, this is reported as a
- * loss. */
-void rqli_release_settle_later(rql_lock *lock, struct rqli_batch *release);
-
-/* Returns whether this fault of an idempotent call may be gone at the next one. */
-bool rqli_end_may_pass(rql_status status);
 
 /* Releases the grant of this nonce. Idempotent, because a nonce is never granted twice. */
 rql_status rqli_release(rql_client *client, const struct rqli_keys *keys, const char *nonce,

@@ -70,3 +70,9 @@ bool rqli_held_has_ended(const rql_lock *lock, const struct rqli_outcome *outcom
 {
     return outcome->what == (is_shared(lock) ? GIVEN_BACK : RELEASED);
 }
+
+bool rqli_held_fault_may_pass(rql_status status)
+{
+    return status == RQL_E_UNKNOWN || status == RQL_E_IO || status == RQL_E_UNAVAILABLE ||
+           status == RQL_E_READ_ONLY || status == RQL_E_NOMEM;
+}

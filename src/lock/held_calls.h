@@ -44,4 +44,7 @@ void rqli_held_write_release(const rql_lock *lock, struct rqli_call *call);
 /* Returns whether the answer to that release says that it has ended the hold. */
 bool rqli_held_has_ended(const rql_lock *lock, const struct rqli_outcome *outcome);
 
+/* Returns whether this fault of an idempotent call may be gone at the next one. */
+bool rqli_held_fault_may_pass(rql_status status);
+
 #endif

@@ -9,6 +9,7 @@
 #include "lock/end.h"
 #include "lock/extend.h"
 #include "lock/hand_over.h"
+#include "lock/late.h"
 #include "lock/leases.h"
 #include "lock/notify.h"
 #include "lock/transfer.h"
