@@ -242,8 +242,10 @@ RQL_API RQL_MUST_CHECK rql_status rql_lock_try(rql_client *client, const char *n
  *   long as a command takes to the server. If the connection breaks, it takes until the release is
  *   repeated.
  * - The next call of the same thread reaches the server after the release, unless the lock came
- *   over another connection than the thread's own (rql_options::connections). If an acquirer
- *   re-enters a lock whose release has to be repeated, the repeated release ends the re-entry, too.
+ *   over another connection than the thread's own (rql_options::connections), or the release has to
+ *   be repeated. Until the client knows that the lock is released, its acquirer does not re-enter
+ *   it, but waits for it like any other acquirer. If another thread releases the lock while its
+ *   acquirer re-enters it, the re-entry is lost with the release.
  * - If a process ends without rql_client_free(), releases that are on their way can be lost. Those
  *   locks end by their TTL.
  *

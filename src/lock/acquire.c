@@ -10,6 +10,7 @@
 #include "lock/grant.h"
 #include "lock/history.h"
 #include "lock/hosts.h"
+#include "lock/late.h"
 #include "lock/leases.h"
 #include "lock/leaving.h"
 #include "lock/notify.h"
@@ -63,7 +64,8 @@ static int64_t wait_left_ms(const struct rqli_acquire *self, int64_t now_us)
 }
 
 /* Returns whether a lock that the acquirer owns must not be re-entered, because it is being given
- * back. A series considers only withdrawals here, and otherwise re-enters its acquirer's locks. */
+ * back. A series considers only what an earlier request gives back here, and otherwise re-enters
+ * its acquirer's locks. */
 static bool gives_back(const struct rqli_acquire *self)
 {
     return self->withdraws || (self->has_refused && !self->several);
@@ -263,14 +265,17 @@ static rql_status check_host(const struct rqli_acquire *self, int64_t now_us, rq
                      lock->name);
 }
 
-static bool is_withdrawn(const struct rqli_acquire *self)
+/* Returns whether an earlier request of the acquirer for one of the locks is being withdrawn, or
+ * its lazy release is not confirmed. Either call may reach the server after the try. */
+static bool is_given_back(const struct rqli_acquire *self)
 {
     bool is_open = false;
 
     for (size_t i = 0; i < self->count && !is_open; i++) {
         const rql_lock *lock = rqli_acquire_lock(self, i);
 
-        is_open = rqli_withdraw_is_open(self->client, lock->name, lock->acquirer);
+        is_open = rqli_release_is_late(self->client, lock->name, lock->acquirer) ||
+                  rqli_withdraw_is_open(self->client, lock->name, lock->acquirer);
     }
     return is_open;
 }
@@ -291,7 +296,7 @@ static bool try_once(struct rqli_acquire *self)
     self->op.is_late = false;
     /* Before the try is sent: the server reports no conflict whose withdrawal it has confirmed. */
     self->withdraws = (self->several || self->options->conflict_strategy != RQL_WAIT_FOR_LOCK) &&
-                      is_withdrawn(self);
+                      is_given_back(self);
     if (!self->several) {
         rqli_observe(RQLI_ON_TRY, &self->locks[0]->subject, NULL);
     }

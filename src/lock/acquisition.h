@@ -80,8 +80,8 @@ struct rqli_acquire {
     enum rqli_acquire_phase phase;
     bool holds_back;  /* tries do not enter the queue, because the client is not subscribed yet */
     bool has_refused; /* it gave back a hand-over or grant, which the server may not know yet */
-    bool withdraws;   /* when the last try began, an earlier request for one of its locks was being
-                         withdrawn, so its acquirer may still own the lock */
+    bool withdraws;   /* when the last try began, one of its locks was being withdrawn from an
+                         earlier request, or released lazily, so its acquirer may still own it */
     bool had_grace;   /* a try failed after the deadline: leaving has only the rest of the grace */
     const char *fsync_lacks; /* what the server lacks for true answers about fsync; NULL: nothing */
     struct rqli_withdrawing leaving;

@@ -92,7 +92,8 @@ struct rqli_background {
         struct rqli_duty_batch durable; /* second in the list: of the first node */
         unsigned n_cut_short; /* attempts to connect in a row; each has four times the time */
         struct rqli_dlist withdrawals; /* lock/withdraw.c */
-        struct rqli_dlist late; /* lock/late.c: releases without an answer, the oldest first */
+        struct rqli_dlist late;     /* lock/late.c: releases without an answer, the oldest first */
+        struct rqli_dlist settling; /* in place of that: the thread awaits or repeats them */
         struct rqli_due late_look;
         size_t n_adopted;   /* leases whose holder has forgotten them (lock/leases.c) */
         unsigned n_records; /* of ended holds, which are not sent yet (lock/history.c) */

@@ -10,6 +10,8 @@
 #include "observe/observe.h"
 #include "wire/answer.h"
 
+#include <string.h>
+
 /*
  * A lazy release is sent, and reported as done, before the server has answered. Nearly always the
  * next release finds the answer of the one before, and that is all. The thread in the background
@@ -78,31 +80,56 @@ static rql_status understand_late(rql_lock *lock, const struct rqli_batch *answe
     return rqli_held_has_ended(lock, &outcome) || lock->may_have_ended ? RQL_OK : RQL_NOT_HELD;
 }
 
-/* Ends a late release with this status. A loss is what a release that waits would have returned as
- * its status; the handle stays valid until the callback returns. The mutex is released for the
- * callback. */
-static void finish_late(rql_lock *lock, rql_status status)
+/* Takes the grant from all who share it: its acquirer may have entered the lock again while another
+ * thread released it, and that re-entry ends with the grant. Releases the mutex meanwhile. */
+static void lose_grant(rql_lock *lock)
+{
+    struct rqli_leases *leases = lock->client->leases;
+
+    if (atomic_load(&leases->n_reentries) > 0) {
+        rqli_background_unlock(lock->client->background);
+        rqli_leases_on_taken(leases, rqli_slice_of(lock->nonce));
+        rqli_background_lock(lock->client->background);
+    }
+}
+
+/* Reports as a loss what a release that waits would have returned as its status. The handle stays
+ * valid until the callback returns. Caller does not hold the mutex. */
+static void report_late(rql_lock *lock, rql_status status)
 {
     struct rqli_figures figures = rqli_lock_figures(lock);
     struct rqli_leases *leases = lock->client->leases;
 
-    rqli_background_unlock(lock->client->background);
-    if (rqli_held_fault_may_pass(status)) {
-        rqli_withdraw_lock_later(lock, lock->ttl_ms);
-    }
-    rqli_batch_give(lock->release); /* without the mutex: it may be on its way */
-    lock->release = NULL;
-    if (status) {
-        figures.status = status;
-        rqli_leases_on_gone(leases, lock);
-        rqli_observe(RQLI_ON_RELEASE_LOST, &lock->subject, &figures);
-    }
-    if (status && lock->on_lost) {
+    figures.status = status;
+    rqli_leases_on_gone(leases, lock);
+    rqli_observe(RQLI_ON_RELEASE_LOST, &lock->subject, &figures);
+    if (lock->on_lost) {
         lock->on_lost(lock, lock->user_data);
         /* The callback may have asked for a descriptor, which would be watched. */
         rqli_leases_remove(leases, &lock, 1);
     }
-    rqli_background_lock(lock->client->background);
+}
+
+/* Ends a late release with this status. It stays in its list until a withdrawal has taken its
+ * place: at no time may its acquirer look as if nothing of it were under way. */
+static void finish_late(rql_lock *lock, rql_status status)
+{
+    struct rqli_background *background = lock->client->background;
+
+    lose_grant(lock);
+    rqli_background_unlock(background);
+    if (rqli_held_fault_may_pass(status)) {
+        rqli_withdraw_lock_later(lock, lock->ttl_ms);
+    }
+    rqli_batch_give(lock->release); /* without the mutex: it may be on its way */
+    rqli_background_lock(background);
+    lock->release = NULL;
+    rqli_dlist_remove(&background->shared.settling, &lock->kept.link);
+    if (status) {
+        rqli_background_unlock(background);
+        report_late(lock, status);
+        rqli_background_lock(background);
+    }
     free_late(lock);
 }
 
@@ -123,16 +150,6 @@ static void finish_repetition(rql_lock *lock, rql_status status)
 {
     rqli_background_drop(lock->client->background, &lock->kept.duty);
     finish_late(lock, status);
-}
-
-/* A thread that has acquired the lock since the stream broke may have found it not released, and
- * re-entered the grant that ends now. So each holder that shares the grant has lost it. Called
- * before the call is sent, and again after it, for holders that came meanwhile. */
-static void lose_grant(rql_lock *lock)
-{
-    rqli_background_unlock(lock->client->background);
-    rqli_leases_on_taken(lock->client->leases, rqli_slice_of(lock->nonce));
-    rqli_background_lock(lock->client->background);
 }
 
 static bool begin_repetition(struct rqli_duty *duty, int64_t now_us)
@@ -214,8 +231,7 @@ static bool await_release(rql_lock *lock, int64_t until_us, rql_status *status)
     return is_over;
 }
 
-/* Finds out the result of a release that is in no list meanwhile. False: it is not known, and there
- * is still time. */
+/* Finds out the result of a release. False: it is not known, and there is still time. */
 static bool settle_late(rql_lock *lock, int64_t wait_until_us)
 {
     int64_t until_us = late_until_us(lock);
@@ -242,6 +258,17 @@ static bool is_young(const rql_lock *lock)
            rqli_now_us() - lock->released_us < LOOK_US;
 }
 
+/* It was not settled. */
+static void put_back(struct rqli_background *background, rql_lock *lock)
+{
+    rqli_dlist_remove(&background->shared.settling, &lock->kept.link);
+    if (lock->client->is_partitioned) {
+        rqli_dlist_add(&background->shared.late, &lock->kept.link);
+    } else {
+        rqli_dlist_add_first(&background->shared.late, &lock->kept.link);
+    }
+}
+
 /* Settles releases until one has no answer, because the later ones have none either, unless they
  * are another node's. */
 static void look_for_answers(struct rqli_due *due)
@@ -254,12 +281,11 @@ static void look_for_answers(struct rqli_due *due)
         int64_t until_us = rqli_now_us() + rqli_client_grace_us(lock->client);
 
         rqli_dlist_remove(&background->shared.late, &lock->kept.link);
+        rqli_dlist_add(&background->shared.settling, &lock->kept.link);
         goes_on =
             settle_late(lock, rqli_earlier(until_us, rqli_background_wait_until_us(background)));
-        if (!goes_on && lock->client->is_partitioned) {
-            rqli_dlist_add(&background->shared.late, &lock->kept.link);
-        } else if (!goes_on) {
-            rqli_dlist_add_first(&background->shared.late, &lock->kept.link);
+        if (!goes_on) {
+            put_back(background, lock);
         }
         lock = first_late(background);
     }
@@ -280,6 +306,7 @@ void rqli_release_settle_later(rql_lock *lock, struct rqli_batch *release)
     for (before = first_late(background); before && is_confirmed(before);
          before = first_late(background)) {
         rqli_dlist_remove(&background->shared.late, &before->kept.link);
+        lose_grant(before);
         free_late(before);
     }
     rqli_dlist_add(&background->shared.late, &lock->kept.link);
@@ -287,4 +314,31 @@ void rqli_release_settle_later(rql_lock *lock, struct rqli_batch *release)
     background->shared.late_look.fire = look_for_answers;
     rqli_background_look(background, &background->shared.late_look, release->sent_us + LOOK_US);
     rqli_background_unlock(background);
+}
+
+static bool is_of(const rql_lock *lock, const char *name, const char *acquirer)
+{
+    return strcmp(lock->name, name) == 0 && strcmp(lock->acquirer, acquirer) == 0;
+}
+
+/* A release of this acquirer was counted before its caller could ask again. */
+bool rqli_release_is_late(rql_client *client, const char *name, const char *acquirer)
+{
+    struct rqli_background *background = client->background;
+    bool is_late = false;
+
+    if (atomic_load_explicit(&background->n_late, memory_order_relaxed) == 0) {
+        return false;
+    }
+    rqli_background_lock(background);
+    for (struct rqli_dlink *at = background->shared.settling.first; at && !is_late; at = at->next) {
+        is_late = is_of(rqli_lock_of_link(at), name, acquirer);
+    }
+    for (struct rqli_dlink *at = background->shared.late.first; at && !is_late; at = at->next) {
+        const rql_lock *lock = rqli_lock_of_link(at);
+
+        is_late = is_of(lock, name, acquirer) && !is_confirmed(lock);
+    }
+    rqli_background_unlock(background);
+    return is_late;
 }

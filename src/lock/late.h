@@ -15,4 +15,8 @@ bool rqli_late_has_room(struct rqli_background *background);
  * loss. */
 void rqli_release_settle_later(rql_lock *lock, struct rqli_batch *release);
 
+/* Returns whether a lazy release of this lock by this acquirer is not confirmed: the server may
+ * still say that this acquirer holds the lock, and the release is about to end that. */
+bool rqli_release_is_late(rql_client *client, const char *name, const char *acquirer);
+
 #endif

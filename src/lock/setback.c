@@ -108,8 +108,8 @@ void rqli_acquire_begin_anew(struct rqli_acquire *self)
 }
 
 /* Handles the answer that the acquirer owns the lock already. While an earlier request of the
- * acquirer is being withdrawn, the lock belongs to that request: the try is repeated until the
- * server has confirmed the withdrawal. */
+ * acquirer is being withdrawn, or released lazily, the lock belongs to that request: the try is
+ * repeated until the server has confirmed the withdrawal or the release. */
 void rqli_acquire_on_conflict(struct rqli_acquire *self)
 {
     const struct rqli_request_input input = rqli_wait_input(self);
@@ -122,7 +122,7 @@ void rqli_acquire_on_conflict(struct rqli_acquire *self)
     } else {
         (void)rqli_fail(&fault, RQL_E_UNAVAILABLE,
                         "%s: the server has not confirmed yet that an earlier request of this "
-                        "thread or task was withdrawn; nothing was taken",
+                        "thread or task was withdrawn or released; nothing was taken",
                         rqli_acquire_lock(self, 0)->name);
         rqli_acquire_on_failed(self, &fault, true);
     }

@@ -191,23 +191,43 @@ def too_many_unanswered_wait(world, kind, names):
 
 
 @once
-def who_enters_again_what_was_released_is_told(world, kind, names):
-    """The release is lost with its connection. Whoever asks before it is repeated finds the lock its own, and
-    loses it with the repetition."""
+def an_acquirer_that_asks_again_waits_for_its_release(world, kind, names):
+    """The release is lost with its connection. Until it is repeated the server finds the lock its acquirer's."""
     network, actor = patient_actor(world)
-    seen = False
-    while not seen:
+    for strategy, also in itertools.product(("work_through", "extendable_work_through", "dead_locking"), ((), ("another",))):
         held = actor.acquire(*names, **LAZY)
         network.fail("freeze", n=1)
         held.release().check()
         network.fail("cut")
         network.heal()
-        mine = actor.acquire(*names, ttl_ms=MINUTE_MS, conflict_strategy="work_through", timeout_ms=FOREVER)
-        seen = mine.tokens == held.tokens
-        if seen:
-            wait_until(lambda mine=mine: mine.state() == "GONE", "it is lost")
-            wait_until(mine.is_lost, "that is told")
-        mine.release().check("OK", "NOT_HELD")
+        mine = actor.acquire(*names, *also, ttl_ms=MINUTE_MS, conflict_strategy=strategy, timeout_ms=FOREVER)
+        check(mine.tokens[0] > held.tokens[0], f"{strategy}: it has entered again what is released")
+        check_equal((mine.state(), world.token(names[0])), ("HELD", mine.tokens[0]))
+        mine.release().check()
+    world.await_nothing_left()
+
+
+@once
+def a_re_entry_ends_with_the_lazy_release_of_another_thread(world, kind, names):
+    """The acquirer asks while the other thread releases. The server has its try first."""
+    network, actor = patient_actor(world)
+    other = warm(world.actor(kind, actor.client))
+    for is_next_release in (False, True):
+        seen = False
+        while not seen:
+            held = actor.acquire(*names, **LAZY)
+            network.fail("freeze")
+            asking = actor.ask(*names, ttl_ms=MINUTE_MS, conflict_strategy="work_through", timeout_ms=FOREVER)
+            other.begin("release", lock=held.name).outcome().check()
+            network.heal()
+            mine = asking.hold()
+            if is_next_release:
+                other.acquire("next", **LAZY).release().check()
+            seen = mine.tokens == held.tokens
+            if seen:
+                wait_until(lambda mine=mine: mine.state() == "GONE", "it is lost")
+                wait_until(mine.is_lost, "that is told")
+            mine.release().check("OK", "NOT_HELD")
     world.await_nothing_left()
 
 
