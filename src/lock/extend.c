@@ -197,13 +197,16 @@ static bool begin_lowering(struct rqli_extend *self)
 
 /* A call without an answer may have shared the lock. Then it counts as shared, and its next renewal
  * makes sure of it. */
-static void take_lowering(const struct rqli_extend *self)
+static void take_lowering(struct rqli_extend *self)
 {
     rql_lock *lock = self->locks[0];
     bool is_done = self->op.status == RQL_OK || self->op.status == RQL_E_UNKNOWN ||
                    self->op.status == RQL_E_NOT_DURABLE;
 
-    rqli_leases_on_lowered(lock->client->leases, lock, is_done ? &self->share : NULL);
+    rqli_leases_on_lowered(lock->client->leases, lock, is_done ? &self->share : NULL, self->slots);
+    if (is_done) {
+        self->slots = NULL;
+    }
 }
 
 /* There is one round, not repeated: on a fault the old deadline stands, and the caller may ask
@@ -299,6 +302,7 @@ static void on_extended(struct rqli_op_driver *driver)
 {
     struct extension *self = RQLI_OWNER(driver, struct extension, driver);
 
+    free(self->extend.slots);
     rqli_loop_complete(&self->job, &self->done, self->extend.op.status, &self->extend.error);
 }
 
@@ -315,6 +319,7 @@ static void begin_extension(struct rqli_job *job)
                                 .done = on_extended,
                                 .calls = &self->call};
     if (!rqli_op_start(&self->driver)) {
+        free(self->extend.slots);
         rqli_loop_complete(job, &self->done, rqli_fail_nomem(&error), &error);
     }
 }
@@ -362,7 +367,24 @@ rql_status rql_lock_extend_async(rql_loop *loop, rql_lock *lock, int64_t ttl_ms,
 
 /* ---- a share ---- */
 
-/* Reads the share that a lock is to have. */
+/* Makes the slots of the share, if it has any. A lock that one acquirer holds has the first ones,
+ * and no answer names them. */
+static rql_status make_slots(struct rqli_extend *self, rql_error *error)
+{
+    static const struct rqli_slice unnamed = {"", 0};
+
+    if (!self->share.has_slots) {
+        return RQL_OK;
+    }
+    self->slots = malloc((size_t)self->share.units * sizeof *self->slots);
+    if (!self->slots) {
+        return rqli_fail_nomem(error);
+    }
+    (void)rqli_share_read_slots(unnamed, &self->share, self->slots);
+    return RQL_OK;
+}
+
+/* Reads the share that a lock is to have. Caller frees its slots if the lock does not get them. */
 static rql_status read_share(const rql_lock *lock, const rql_lock_options *given,
                              struct rqli_extend *out, rql_error *error)
 {
@@ -378,6 +400,7 @@ static rql_status read_share(const rql_lock *lock, const rql_lock_options *given
     }
     if (!status) {
         out->share = rqli_share_of(&options);
+        status = make_slots(out, error);
     }
     return status;
 }
@@ -395,7 +418,11 @@ rql_status rql_lock_lower(rql_lock *lock, const rql_lock_options *share, rql_err
     if (!status) {
         status = read_share(lock, share, &self, error);
     }
-    return status ? status : run(&self, 1, error);
+    if (!status) {
+        status = run(&self, 1, error);
+        free(self.slots);
+    }
+    return status;
 }
 
 rql_status rql_lock_lower_async(rql_loop *loop, rql_lock *lock, const rql_lock_options *share,
@@ -408,5 +435,11 @@ rql_status rql_lock_lower_async(rql_loop *loop, rql_lock *lock, const rql_lock_o
     if (!status) {
         status = read_share(lock, share, &wanted, error);
     }
-    return status ? status : start(loop, lock, &wanted, done, error);
+    if (!status) {
+        status = start(loop, lock, &wanted, done, error);
+        if (status) { /* otherwise they are the job's */
+            free(wanted.slots);
+        }
+    }
+    return status;
 }

@@ -18,6 +18,7 @@ struct rqli_extend {
     struct rqli_extension *each; /* one for each lock */
     int64_t ttl_ms;
     struct rqli_share share; /* not 0 units: the one lock is shared from now on */
+    int *slots;              /* of that share, until the lock has them; or NULL */
     bool has_asked;
     rql_error error; /* why op.status is not RQL_OK; else it is not set */
 };

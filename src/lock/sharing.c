@@ -67,7 +67,7 @@ bool rqli_leases_on_lowering(struct rqli_leases *self, rql_lock *lock)
 }
 
 void rqli_leases_on_lowered(struct rqli_leases *self, rql_lock *lock,
-                            const struct rqli_share *share)
+                            const struct rqli_share *share, int *slots)
 {
     if (share) {
         atomic_store_explicit(&self->has_shared, true, memory_order_relaxed);
@@ -76,6 +76,7 @@ void rqli_leases_on_lowered(struct rqli_leases *self, rql_lock *lock,
     lock->kept.is_lowering = false;
     if (share) {
         lock->share = *share;
+        lock->slots = slots;
     }
     rqli_background_unlock(self->background);
 }

@@ -21,8 +21,9 @@ struct rqli_share rqli_leases_share_of(struct rqli_leases *self, const rql_lock 
 
 /* A call that shares the lock begins. False: it must not, because another lock is of its grant. */
 bool rqli_leases_on_lowering(struct rqli_leases *self, rql_lock *lock);
-/* That call is over. share: NULL if it did nothing. */
+/* That call is over. share: NULL if it did nothing. Otherwise the lock owns the slots from now on,
+ * which are NULL for a share without slots. */
 void rqli_leases_on_lowered(struct rqli_leases *self, rql_lock *lock,
-                            const struct rqli_share *share);
+                            const struct rqli_share *share, int *slots);
 
 #endif

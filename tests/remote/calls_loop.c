@@ -264,10 +264,19 @@ static void extend(rql_loop *loop, rql_client *client, cJSON *words)
     }
 }
 
+static void on_lowered(rql_status status, const rql_error *error, void *words)
+{
+    const struct hold *hold = find_object(A_HOLD, words, "lock");
+    cJSON *reply = cJSON_CreateObject();
+
+    add_slots(reply, hold->lock);
+    answer_with(reply, words, status, error);
+}
+
 static void lower(rql_loop *loop, rql_client *client, cJSON *words)
 {
     const struct hold *hold = find_object(A_HOLD, words, "lock");
-    const rql_done done = {on_done, words};
+    const rql_done done = {on_lowered, words};
     struct settings settings;
     rql_error error = {0};
     rql_status status;

@@ -172,6 +172,17 @@ void add_result(cJSON *reply, const struct hold *hold)
 }
 
 /* Of the first lock; tokens and secrets of all, in the given order. */
+void add_slots(cJSON *reply, const rql_lock *lock)
+{
+    cJSON *added = cJSON_AddArrayToObject(reply, "slots");
+    size_t count;
+    const int *slots = rql_lock_slots(lock, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        (void)cJSON_AddItemToArray(added, cJSON_CreateNumber(slots[i]));
+    }
+}
+
 static void add_facts(cJSON *reply, const struct hold *hold)
 {
     size_t count = hold->series ? rql_series_count(hold->series) : 1;
@@ -179,9 +190,6 @@ static void add_facts(cJSON *reply, const struct hold *hold)
     cJSON *secrets = cJSON_AddArrayToObject(reply, "secrets");
     const rql_lock *first = hold->series ? rql_series_lock(hold->series, 0) : hold->lock;
     rql_lock_facts facts;
-    cJSON *added;
-    size_t n_slots;
-    const int *slots = rql_lock_slots(first, &n_slots);
 
     rql_lock_describe(first, &facts);
     for (size_t i = 0; i < count; i++) {
@@ -205,10 +213,7 @@ static void add_facts(cJSON *reply, const struct hold *hold)
     (void)cJSON_AddNumberToObject(reply, "replicas_acked", facts.replicas_acked);
     (void)cJSON_AddNumberToObject(reply, "share_units", (double)facts.share_units);
     (void)cJSON_AddNumberToObject(reply, "share_limit", (double)facts.share_limit);
-    added = cJSON_AddArrayToObject(reply, "slots");
-    for (size_t i = 0; i < n_slots; i++) {
-        (void)cJSON_AddItemToArray(added, cJSON_CreateNumber(slots[i]));
-    }
+    add_slots(reply, first);
 }
 
 void end_acquisition(cJSON *reply, const cJSON *words, rql_status status, struct hold *hold,
@@ -288,9 +293,12 @@ static rql_status lower(struct call *call)
 {
     const struct hold *hold = find_object(A_HOLD, call->words, "lock");
     struct settings settings;
+    rql_status status;
 
     read_settings(call->client, call->words, &settings);
-    return rql_lock_lower(hold->lock, &settings.lock, &call->error);
+    status = rql_lock_lower(hold->lock, &settings.lock, &call->error);
+    add_slots(call->reply, hold->lock);
+    return status;
 }
 
 static rql_status drain(struct call *call)

@@ -183,6 +183,9 @@ bool wants_refusal(const cJSON *words);
 /* Adds the refusal, if the status is one, and clears it. */
 void end_refusal(cJSON *reply, rql_status status, rql_refusal *refusal);
 
+/* Those that a lock has as a share. */
+void add_slots(cJSON *reply, const rql_lock *lock);
+
 /* What became of each lock of a series, also where it failed. */
 void add_result(cJSON *reply, const struct hold *hold);
 

@@ -145,6 +145,32 @@ def a_writer_becomes_a_reader(world, kind, names):
 
 
 @scenario(counts=[1])
+def a_lowered_lock_has_the_first_slots(world, kind, names):
+    """Also where no answer has said that it is shared."""
+    network = Network(world)
+    first = world.actor(kind, network.client())
+    second = world.actor(kind)
+    for fault in (None, "cut_reply"):
+        held = first.acquire(*names, ttl_ms=MINUTE_MS)
+        if fault:
+            network.fail(fault, n=1)
+        lowered = held.lower(**permit(2, 3, share_slots=True)).check("E_UNKNOWN" if fault else "OK")
+        network.heal()
+        check_equal(lowered.slots, [0, 1])
+        held.extend(MINUTE_MS).check()
+        mine = second.acquire(*names, **permit(1, 3, share_slots=True))
+        check_equal(mine.outcome.slots, [2])
+        refused = held.lower(**permit(1, 3, share_slots=True))
+        check_equal((refused.status, refused.slots), ("CONFLICT", [0, 1]))
+        held.release().check()
+        mine.release().check()
+    held = first.acquire(*names, ttl_ms=MINUTE_MS)
+    check_equal(held.lower(**permit(2, 3)).check().slots, [])
+    held.release().check()
+    world.await_nothing_left()
+
+
+@scenario(counts=[1])
 def a_lowered_lock_is_renewed_as_a_share(world, kind, names):
     writer, reader = actors(world, kind, 2)
     held = writer.acquire(*names, ttl_ms=600, auto_extend=True)

@@ -250,7 +250,7 @@ TEST(a_refused_renewal_from_before_the_lock_was_shared_is_no_loss)
         struct rqli_call call;
 
         if (row->was_shared) {
-            rqli_leases_on_lowered(leases, lock, &reader);
+            rqli_leases_on_lowered(leases, lock, &reader, NULL);
         }
         rqli_call_begin(&call, NULL);
         duty->ops->write(duty, &call);
@@ -260,7 +260,7 @@ TEST(a_refused_renewal_from_before_the_lock_was_shared_is_no_loss)
             assert_true(rqli_leases_on_lowering(leases, lock));
         }
         if (row->is_lowered) {
-            rqli_leases_on_lowered(leases, lock, &reader);
+            rqli_leases_on_lowered(leases, lock, &reader, NULL);
         }
         rqli_background_lock(background);
         duty->ops->read(duty, &answer, &refused, RQL_OK);
