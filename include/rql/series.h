@@ -132,7 +132,8 @@ typedef struct rql_series_options {
      */
     const rql_lock_options *lock;
 
-    rql_series_result *result; /**< Filled in on every result except RQL_E_INVALID; or NULL. */
+    /** Filled in on every result except ::RQL_E_INVALID and ::RQL_E_FORKED; or NULL. */
+    rql_series_result *result;
 } rql_series_options;
 
 /** Several held locks. Opaque; made by rql_series_acquire(). */
