@@ -8,6 +8,7 @@
 #include "lock/durable.h"
 #include "lock/end.h"
 #include "lock/grant.h"
+#include "lock/hand_over.h"
 #include "lock/history.h"
 #include "lock/hosts.h"
 #include "lock/late.h"
@@ -280,12 +281,32 @@ static bool is_given_back(const struct rqli_acquire *self)
     return is_open;
 }
 
+/* Returns whether the server may answer that the acquirer holds one of the locks already. A single
+ * request that waits for its lock waits for its acquirer's as well. */
+static bool may_conflict(const struct rqli_acquire *self)
+{
+    return self->several || self->options->conflict_strategy != RQL_WAIT_FOR_LOCK;
+}
+
+/* A loop does not wait: its calls about a lock go behind the hand-over, over the same connection.
+ */
+static void await_own_hand_overs(const struct rqli_acquire *self)
+{
+    for (size_t i = 0; i < self->count && !self->driver; i++) {
+        rqli_hand_over_await_own(rqli_acquire_lock(self, i), deadline_us(self));
+    }
+}
+
 /* Prepares a try. Returns false if it failed before anything was sent. The state machine has been
  * notified of that, and its next step is a different one. */
 static bool try_once(struct rqli_acquire *self)
 {
+    const bool conflicts = may_conflict(self);
     rql_error fault;
 
+    if (conflicts) {
+        await_own_hand_overs(self);
+    }
     self->tried_us = rqli_now_us();
     self->waiter.deadline_us = deadline_us(self);
     if (self->waiter.keeps_conn) {
@@ -295,8 +316,7 @@ static bool try_once(struct rqli_acquire *self)
     self->op.until_us = self->wait->until_us(self, self->tried_us);
     self->op.is_late = false;
     /* Before the try is sent: the server reports no conflict whose withdrawal it has confirmed. */
-    self->withdraws = (self->several || self->options->conflict_strategy != RQL_WAIT_FOR_LOCK) &&
-                      is_given_back(self);
+    self->withdraws = conflicts && is_given_back(self);
     if (!self->several) {
         rqli_observe(RQLI_ON_TRY, &self->locks[0]->subject, NULL);
     }

@@ -47,6 +47,47 @@ rql_status rqli_hand_over_check_here(const rql_lock *lock, rql_error *error)
                : RQL_OK;
 }
 
+/* Returns a reference to the open hand-over that has brought the acquirer of this request the same
+ * lock; NULL: there is none to wait for. */
+static struct rqli_transfer *find_own(const rql_lock *request)
+{
+    const struct rqli_leases *leases = request->client->leases;
+    struct rqli_transfer *found = NULL;
+
+    rqli_background_lock(leases->background);
+    for (struct rqli_dlink *at = leases->shared.all.first; at && !found; at = at->next) {
+        const rql_lock *held = rqli_lock_of_link(at);
+
+        if (rqli_transfer_is_open(held->transfer) && strcmp(held->name, request->name) == 0 &&
+            strcmp(held->acquirer, request->acquirer) == 0 && !rqli_hand_over_loop_here(held)) {
+            found = held->transfer;
+            (void)atomic_fetch_add_explicit(&found->references, 1, memory_order_relaxed);
+        }
+    }
+    rqli_background_unlock(leases->background);
+    return found;
+}
+
+/* An acquirer that has got a lock by a hand-over reads a count that includes it, until the server
+ * has answered. */
+void rqli_hand_over_await_own(const rql_lock *request, int64_t deadline_us)
+{
+    rql_client *client = request->client;
+    struct rqli_transfer *own;
+    int64_t now_us;
+
+    if (atomic_load_explicit(&client->leases->n_handing_over, memory_order_acquire) == 0) {
+        return;
+    }
+    now_us = rqli_now_us();
+    if (!rqli_holders_has(&client->holders, request->holder, now_us)) {
+        return;
+    }
+    own = find_own(request);
+    rqli_transfer_await(own, rqli_earlier(deadline_us, rqli_client_until_us(client, now_us)));
+    rqli_transfer_give(client, own);
+}
+
 /* Returns the node that has the lock's keys by now. */
 static struct rqli_node *node_of(const struct rqli_hand_over *self)
 {
@@ -184,10 +225,12 @@ bool rqli_hand_over_choose(struct rqli_hand_over *self)
 
 void rqli_hand_over_place(struct rqli_hand_over *self)
 {
+    struct rqli_leases *leases = self->lock->client->leases;
     struct rqli_transfer *transfer = self->transfer;
 
     (void)atomic_fetch_add_explicit(&transfer->references, 1, memory_order_relaxed);
-    rqli_leases_on_handed_on(self->lock->client->leases, self->lock->transfer, transfer);
+    (void)atomic_fetch_add_explicit(&leases->n_handing_over, 1, memory_order_relaxed);
+    rqli_leases_on_handed_on(leases, self->lock->transfer, transfer);
     tell_chosen(self, transfer);
 }
 
@@ -244,6 +287,7 @@ void rqli_hand_over_end(struct rqli_hand_over *self, bool may_be_there)
         rqli_leases_on_given_up(client->leases, self->transfer);
     }
     rqli_leases_on_transferred(client->leases, self->transfer, 0, -1);
+    (void)atomic_fetch_sub_explicit(&client->leases->n_handing_over, 1, memory_order_release);
     if (may_be_there) {
         const struct rqli_withdrawn request = {&self->lock->keys, transfer->acquirer,
                                                transfer->nonce, false};

@@ -32,6 +32,11 @@ struct rql_loop *rqli_hand_over_loop_here(const rql_lock *lock);
  * here. */
 rql_status rqli_hand_over_check_here(const rql_lock *lock, rql_error *error);
 
+/* Waits, until the deadline at most, for the server to know that the acquirer of this request has
+ * got the same lock by a hand-over, if it has: a try may go over another connection, and would find
+ * the lock another acquirer's. Not for a hand-over that a loop of this thread carries. */
+void rqli_hand_over_await_own(const rql_lock *request, int64_t deadline_us);
+
 /* Returns the connection that its calls go over. */
 const void *rqli_hand_over_carrier(const struct rqli_hand_over *self);
 

@@ -23,6 +23,7 @@ struct rqli_leases {
     atomic_bool has_extended;   /* a lease that renews was added, once */
     atomic_bool has_shared;     /* a share was added, once */
     atomic_uint n_reentries;    /* that are listed */
+    atomic_uint n_handing_over; /* hand-overs inside the client that are not over (hand_over.c) */
     rqli_signal callback_ended; /* number of callbacks that have ended */
     rqli_signal unlisted;       /* number of locks that were unlisted while the client is drained */
 

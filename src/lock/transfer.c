@@ -1,5 +1,6 @@
 #include "lock/transfer.h"
 
+#include "base/cancel_fd.h"
 #include "base/clock.h"
 #include "lock/client.h"
 #include "options/options.h"
@@ -69,10 +70,7 @@ void rqli_transfer_give(rql_client *client, struct rqli_transfer *self)
  * trip after its grant, or after a connection has broken. */
 void rqli_transfer_await(const struct rqli_transfer *self, int64_t until_us)
 {
-    int64_t now_us = rqli_now_us();
-
-    while (rqli_transfer_is_open(self) && now_us < until_us) {
-        rqli_sleep_until(now_us + RQLI_TRANSFER_LOOK_US);
-        now_us = rqli_now_us();
+    while (rqli_transfer_is_open(self) && !rqli_time_is_up(until_us)) {
+        rqli_sleep_until(rqli_now_us() + RQLI_TRANSFER_LOOK_US);
     }
 }

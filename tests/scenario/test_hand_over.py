@@ -2,6 +2,8 @@
 """A lock that is handed on inside a client, from one thread to another or on a loop, without waiting for the
 server: what the new owner may believe, and what becomes of it when the server was told late, or not at all."""
 
+import itertools
+
 from chain import Chain
 from harness import FOREVER, MINUTE_MS, Network, as_they_end, check, check_equal, main, scenario, wait_until
 
@@ -165,6 +167,34 @@ def a_series_of_the_gem_is_asked_about_behind_its_hand_over(world, kind, names):
         asked.outcome().check()
         if word == "extend":
             mine.release().check()
+        world.await_nothing_left()
+
+
+@scenario(kinds=["thread"], counts=[1])
+def a_re_entry_is_asked_for_behind_the_hand_over(world, kind, names):
+    """Where the try would overtake it, as above, and so find the lock another's."""
+    network, other = Network(world), world.actor("thread")
+    chain = Chain(world, kind, network=network)
+    again = {"ttl_ms": MINUTE_MS, "timeout_ms": FOREVER, "tries": True}
+    warm = chain.actors[1].acquire("known", "too", ttl_ms=MINUTE_MS)
+    chain.actors[1].acquire("known", "too", conflict_strategy="work_through", **again).release().check()
+    warm.release().check()
+
+    def forget():
+        world.ask("SCRIPT", "FLUSH")
+        for several in (["known"], ["known", "too"]):
+            other.acquire(*several, ttl_ms=MINUTE_MS).release().check()
+
+    for strategy, also in itertools.product(("work_through", "dead_locking"), ((), (names[0] + "a",))):
+        released, mine = chain.hand_on(names[0], between=forget, fault="freeze")
+        asking = chain.actors[1].ask(names[0], *also, conflict_strategy=strategy, **again)
+        network.heal()
+        released.outcome().check()
+        outcome = asking.outcome().check("OK" if strategy == "work_through" else "CONFLICT")
+        if outcome.status == "OK":
+            check_equal(outcome.tokens[0], mine.tokens[0])
+            asking.hold().release().check()
+        mine.release().check()
         world.await_nothing_left()
 
 
